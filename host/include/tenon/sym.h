@@ -23,6 +23,7 @@ struct Expr;  // core/sym_expr.h: an immutable, interned expression
 enum class SymOp : uint8_t {
   constant, symbol, add, mul, floordiv, ceildiv, mod, min, max, pow, truediv, to_float, trunc,
   eq, ne, lt, le, and_, or_, not_, select,
+  floor_to_int, ceil_to_int, round_to_int,
 };
 
 class SymBool;

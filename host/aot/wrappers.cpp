@@ -1,0 +1,94 @@
+// The wrapper around a lowered graph: write-backs, outputs that alias inputs, the original numbering.
+#include "aot/lower.h"
+#include "core/error.h"
+#include "core/sym_eval.h"
+#include "ops/op_table.h"
+
+#include <tenon/ops.h>
+
+namespace tenon {
+
+namespace {
+
+class InferenceWrapper final : public Artifact {
+ public:
+  InferenceWrapper(LoweredInference lowered, std::shared_ptr<Artifact> inner)
+      : lowered_(std::move(lowered)), inner_(std::move(inner)), copy_(&entry_of(op_id("aten.copy_.default"))) {
+    guards = inner_->guards;
+    for (const SymbolBinding& b : lowered_.graph->symbols) symbols_.push_back(b.symbol);
+  }
+
+  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms, std::span<Tensor> outputs,
+            bool steal) override {
+    ensure(!steal, "inputs of a wrapped graph are borrowed");
+    std::vector<Tensor> results(lowered_.graph->outputs().size());
+    inner_->call(inputs, syms, results, false);
+    for (const LoweredInference::WriteBack& w : lowered_.write_backs) write_back(inputs[w.input], results[w.output]);
+    for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = make_output(lowered_.outputs[i], inputs, syms, results);
+  }
+
+  std::string describe(int32_t what) const override { return inner_->describe(what); }
+
+ private:
+  static Tensor share(detail::TensorHead* head) {
+    head->references.fetch_add(1, std::memory_order_relaxed);
+    return Tensor::adopt(head);
+  }
+
+  void write_back(detail::TensorHead* input, const Tensor& value) const {
+    Tensor self = share(input);
+    Value args[] = {Value::of(self), Value::of(value), Value::of(false)}, result[1];
+    dispatch(*copy_, args, 3, result, 1);
+    drop(result[0]);
+  }
+
+  int64_t size_at_call(SymInt size, std::span<const int64_t> syms) const {
+    if (!size.is_symbolic()) return size.word();
+    auto value = evaluate(size.expr(), [&](const Expr* symbol) -> std::optional<SymValue> {
+      for (size_t i = 0; i < syms.size(); ++i)
+        if (symbols_[i] == symbol) return SymValue{symbol->kind, syms[i]};
+      return std::nullopt;
+    });
+    require(value.has_value(), "the size of an output cannot be computed from the sizes of the inputs");
+    return value->integer();
+  }
+
+  Tensor make_output(const OutputRecipe& recipe, std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+                     const std::vector<Tensor>& results) const {
+    switch (recipe.kind) {
+      case OutputRecipe::Kind::result: return results[recipe.index];
+      case OutputRecipe::Kind::input: return share(inputs[recipe.index]);
+      case OutputRecipe::Kind::undefined: return Tensor();
+      default: break;
+    }
+    Tensor base = recipe.kind == OutputRecipe::Kind::view_of_input ? share(inputs[recipe.index]) : results[recipe.index];
+    Dims sizes, strides;
+    for (SymInt s : recipe.view.sizes) sizes.push_back(size_at_call(s, syms));
+    for (SymInt s : recipe.view.strides) strides.push_back(size_at_call(s, syms));
+    // The recorded offset counts from the input's own, which a guard does not fix.
+    return make_view_as(base, recipe.view.dtype, list_of(sizes), list_of(strides),
+                        size_at_call(recipe.offset, syms) + base.storage_offset());
+  }
+
+  LoweredInference lowered_;
+  std::shared_ptr<Artifact> inner_;
+  const OpEntry* copy_;
+  std::vector<const Expr*> symbols_;
+};
+
+// Nothing to put right: the functional graph's outputs are the original ones in order.
+bool is_plain(const LoweredInference& lowered) {
+  if (!lowered.write_backs.empty() || lowered.outputs.size() != lowered.graph->outputs().size()) return false;
+  for (uint32_t i = 0; i < lowered.outputs.size(); ++i)
+    if (lowered.outputs[i].kind != OutputRecipe::Kind::result || lowered.outputs[i].index != i) return false;
+  return true;
+}
+
+}  // namespace
+
+std::shared_ptr<Artifact> wrap_inference(LoweredInference lowered, std::shared_ptr<Artifact> inner) {
+  if (is_plain(lowered)) return inner;
+  return std::make_shared<InferenceWrapper>(std::move(lowered), std::move(inner));
+}
+
+}  // namespace tenon

@@ -1,0 +1,92 @@
+// Compiling a graph with a backend by name: what the rooms to the right see of the plugins.
+//
+// A backend is a manifest entry of a plugin, the host's interpreter ("eager" where no plugin offers
+// it), or a callable that the program registered. The plugin is loaded at the first compile.
+#pragma once
+
+#include "graph/graph.h"
+
+#include <tenon/config.h>
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+enum class Stage : int32_t { captured = 0, forward = 1, backward = 2, inference = 3, single_op = 4 };
+
+/// What a compile is asked for; see tn_compile_request.
+struct CompileRequest {
+  std::shared_ptr<Graph> graph;
+  Stage stage = Stage::captured;
+  std::vector<uint32_t> static_inputs;   ///< inputs whose address stays: parameters, buffers
+  std::vector<uint32_t> mutated_inputs;  ///< inputs that the artifact must update in place
+  std::vector<uint32_t> aliased_outputs; ///< per output: the input it must alias, or no_value
+  uint32_t n_saved = 0;
+  bool dynamic = false, grad_enabled = false, freezing = false, deterministic = false;
+  std::string options_toml;              ///< options of the call: "max_autotune = true"
+  std::string mode;                      ///< "default", or a mode of the manifest
+  std::string compile_id;                ///< "0/1", for logs
+};
+
+/// A compiled graph. Threads: calls may run at once. Keeps its plugin alive.
+class Artifact {
+ public:
+  virtual ~Artifact() = default;
+  /// Runs. `inputs` has one entry per graph input, borrowed, null for scalars; with `steal` the callee
+  /// owns the entries, releases each after its last use and nulls it. `syms` has the values of
+  /// graph.symbols in order; data-dependent ones are left 0. Throws BackendError with the plugin's
+  /// message.
+  virtual void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+                    std::span<Tensor> outputs, bool steal = false) = 0;
+  /// Text of one kind (TN_DESC_*), empty when the backend has none.
+  virtual std::string describe(int32_t what) const = 0;
+  /// Conditions on symbols that the backend asked for while compiling (tn_sym_api.guard).
+  std::vector<const Expr*> guards;
+};
+
+/// Static facts of a backend, from its manifest.
+struct BackendInfo {
+  std::string name, plugin, version, description, file, state;
+  std::vector<std::string> tags, devices, stages;
+  Stage stage = Stage::captured;          ///< captured, or inference for "aot"
+  bool dynamic_shapes = true;
+  std::string partitioner, decompositions;
+  std::vector<std::string> decomposition_ops;  ///< when `decompositions` is a list
+  bool keep_inference_input_mutations = false;
+  std::string fallback = "eager";
+};
+
+/// The facts of a backend; throws UserError InvalidBackend with the nearest names.
+BackendInfo backend_info(const std::string& name);
+std::vector<BackendInfo> all_backends();
+
+/// Compiles with a backend as it is (no stages before it). Throws BackendError
+/// BackendCompilerFailed; a backend that declines is replaced by its fallback and counted.
+std::shared_ptr<Artifact> compile_with_backend(const std::string& name, const CompileRequest& request);
+
+/// The host's interpreter as an artifact.
+std::shared_ptr<Artifact> interpreter_artifact(std::shared_ptr<const Graph> graph);
+
+/// Registers a callable of this program as a backend for this process.
+using BackendFunction = std::function<std::shared_ptr<Artifact>(const CompileRequest&)>;
+void register_backend(std::string name, BackendFunction compile, std::vector<std::string> tags);
+
+/// Files that could not be taken, for `tenon backends`.
+struct RefusedPlugin {
+  std::string file, code, reason, hint;
+};
+std::vector<RefusedPlugin> refused_plugins();
+/// Reads the plugin folders again.
+void rescan_plugins();
+/// Folders searched, in order, with the verdict for each file (`--why`).
+std::vector<std::string> plugin_search_report();
+/// For the command line: --plugin FILE and --plugin-path DIRS; before the first lookup.
+void set_plugin_search(std::vector<std::string> files, std::vector<std::string> folders);
+/// Kernels that plugins offer ([[kernels]]) are attached to the op table at the first call of an op.
+void install_plugin_kernels();
+
+}  // namespace tenon

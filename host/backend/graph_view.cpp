@@ -1,0 +1,263 @@
+// The graph view: conversion of nodes and values into the structs of the ABI, and their getters.
+#include "backend/graph_view.h"
+
+#include "backend/status.h"
+#include "core/sym_expr.h"
+#include "graph/dot.h"
+#include "graph/hash.h"
+#include "graph/print.h"
+#include "ops/op_table.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+
+using namespace tenon;
+
+uint32_t tn_graph::expr_id(const Expr* expr) const {
+  std::lock_guard lock(exprs_lock);
+  auto [at, added] = expr_ids.emplace(expr, static_cast<uint32_t>(exprs.size()));
+  if (added) exprs.push_back(expr);
+  return at->second;
+}
+
+const Expr* tn_graph::expr(uint32_t id) const {
+  std::lock_guard lock(exprs_lock);
+  require(id < exprs.size(), "expression id {} is out of range: the graph has {}", id, exprs.size());
+  return exprs[id];
+}
+
+tn_dim tn_graph::dim(SymInt value) const {
+  if (!value.is_symbolic()) return {value.word(), TN_EXPR_STATIC, 0};
+  std::optional<int64_t> hint = graph->shape_env ? graph->shape_env->int_hint(value) : std::nullopt;
+  return {hint.value_or(0), expr_id(value.expr()), hint ? uint32_t{TN_DIM_HAS_HINT} : uint32_t{TN_DIM_UNBACKED}};
+}
+
+namespace {
+
+tn_arg make_arg(uint32_t kind, uint32_t count = 0) {
+  tn_arg a;
+  std::memset(&a, 0, sizeof a);
+  a.kind = kind;
+  a.count = count;
+  return a;
+}
+
+const Expr* number_expr(Number n) {
+  return n.is_integer() ? as_expr(n.sym_int()) : n.is_floating() ? as_expr(n.sym_float()) : as_expr(n.sym_bool());
+}
+
+}  // namespace
+
+tn_arg tn_graph::convert(const Value& v) {
+  tn_arg a = make_arg(TN_ARG_NONE, v.count);
+  switch (v.tag) {
+    case Tag::ref: a.kind = TN_ARG_VALUE; a.u.value = static_cast<uint32_t>(v.payload); break;
+    case Tag::refs: a.kind = TN_ARG_VALUES; a.u.values = v.as<ValueId>(); break;
+    case Tag::integer: case Tag::floating: case Tag::boolean:
+      if (Number n = v.number(); n.is_symbolic()) {
+        a.kind = TN_ARG_SYMINT;
+        a.u.sym = n.is_integer() ? dim(n.sym_int()) : tn_dim{0, expr_id(number_expr(n)), 0};
+      } else if (n.is_floating()) {
+        a.kind = TN_ARG_FLOAT;
+        a.u.f = n.to_double();
+      } else {
+        a.kind = n.is_boolean() ? uint32_t{TN_ARG_BOOL} : uint32_t{TN_ARG_INT};
+        a.u.i = n.to_int();
+      }
+      break;
+    case Tag::ints: {
+      SymIntList list(List<SymInt>(v.as<SymInt>(), v.count));
+      a.kind = TN_ARG_INTS;
+      a.u.ints = v.as<int64_t>();
+      if (!list.is_symbolic()) break;
+      auto& dims = dim_lists.emplace_back();
+      for (SymInt s : list) dims.push_back(dim(s));
+      a.kind = TN_ARG_SYMINTS;
+      a.u.syms = dims.data();
+      break;
+    }
+    case Tag::floats: a.kind = TN_ARG_FLOATS; a.u.floats = v.as<double>(); break;
+    case Tag::bools: a.kind = TN_ARG_BOOLS; a.u.bools = v.as<uint8_t>(); break;
+    case Tag::string: a.kind = TN_ARG_STRING; a.u.str = {v.as<char>(), v.count}; break;
+    case Tag::strings: {
+      auto& list = string_lists.emplace_back();
+      for (uint32_t i = 0; i < v.count; ++i) list.push_back(str_of(v.as<std::string_view>()[i]));
+      a.kind = TN_ARG_STRINGS;
+      a.u.strings = list.data();
+      break;
+    }
+    case Tag::dtype: a.kind = TN_ARG_DTYPE; a.u.i = static_cast<int64_t>(v.payload); break;
+    case Tag::layout: a.kind = TN_ARG_LAYOUT; a.u.i = static_cast<int64_t>(v.payload); break;
+    case Tag::memory_format: a.kind = TN_ARG_MEMORY_FORMAT; a.u.i = static_cast<int64_t>(v.payload); break;
+    case Tag::device:
+      a.kind = TN_ARG_DEVICE;
+      a.u.device[0] = static_cast<int32_t>(v.device().type);
+      a.u.device[1] = v.device().index;
+      break;
+    case Tag::graph:
+      for (const auto& sub : graph->subgraphs)
+        if (sub.get() == v.as<Graph>()) a.u.graph = subgraphs.emplace_back(std::make_unique<tn_graph>(sub)).get();
+      a.kind = TN_ARG_GRAPH;
+      break;
+    case Tag::opaque: a.kind = TN_ARG_OPAQUE; a.u.opaque = v.as<void>(); break;
+    default: break;
+  }
+  return a;
+}
+
+void tn_graph::add_node(const Node& node) {
+  auto& list = args.emplace_back();
+  for (const Value& v : node.args) list.push_back(convert(v));
+}
+
+tn_graph::tn_graph(std::shared_ptr<const Graph> g) : graph(std::move(g)), users(graph->users()) {
+  for (const SymbolBinding& s : graph->symbols) symbol_ids.push_back(expr_id(s.symbol));
+  std::map<std::string, int> counts;
+  for (const Node& node : graph->nodes()) {
+    add_node(node);
+    const Schema& schema = entry_of(node.op).schema;
+    node_names.push_back(node.name.empty() ? schema.name + "_" + std::to_string(counts[schema.name]++) : node.name);
+  }
+  for (ValueId v = 0; v < graph->values().size(); ++v) {
+    const GraphValue& value = graph->value(v);
+    auto &s = sizes.emplace_back(), &t = strides.emplace_back();
+    for (SymInt d : value.meta.sizes) s.push_back(dim(d));
+    for (SymInt d : value.meta.strides) t.push_back(dim(d));
+    offsets.push_back(dim(value.offset));
+    value_names.push_back(display_name(*graph, v));
+  }
+}
+
+namespace {
+
+void check_value(const tn_graph* g, uint32_t value) {
+  require(value < g->graph->values().size(), "value id {} is out of range: the graph has {}", value,
+          g->graph->values().size());
+}
+void check_node(const tn_graph* g, uint32_t node) {
+  require(node < g->graph->nodes().size(), "node id {} is out of range: the graph has {}", node, g->graph->nodes().size());
+}
+
+// Copies at most as many bytes as the reader's struct has, and keeps its struct_size.
+template <class T>
+void fill(T* inout, T full) {
+  uint32_t size = inout->struct_size;
+  full.struct_size = size;
+  std::memcpy(inout, &full, std::min<size_t>(size, sizeof full));
+}
+
+uint32_t flag_bits(const ValueFlags& f) {
+  return (f.parameter ? TN_V_PARAMETER : 0) | (f.buffer ? TN_V_BUFFER : 0) |
+         (f.static_address ? TN_V_STATIC_ADDRESS : 0) | (f.mutated ? TN_V_MUTATED : 0) |
+         (f.requires_grad ? TN_V_REQUIRES_GRAD : 0) | (f.saved ? TN_V_SAVED : 0) |
+         (f.tangent ? TN_V_TANGENT : 0) | (f.user_output ? TN_V_USER_OUTPUT : 0);
+}
+
+tn_status* node_info(const tn_graph* g, uint32_t id, tn_node_info* inout) {
+  return guarded([&] {
+    check_node(g, id);
+    const Node& node = g->graph->node(id);
+    const OpEntry& op = entry_of(node.op);
+    tn_node_info info{};
+    info.op = static_cast<uint32_t>(node.op);
+    info.n_args = static_cast<uint32_t>(node.args.size());
+    info.n_results = node.n_results;
+    info.first_result = node.first_result;
+    info.tags = op.tags;
+    info.args = g->args[id].data();
+    info.op_name = str_of(op.name);
+    info.name = str_of(g->node_names[id]);
+    info.module_path = str_of(node.module_path);
+    info.source_file = str_of(node.where.file);
+    info.source_function = str_of(node.where.function);
+    info.source_line = node.where.line;
+    info.seq_nr = node.seq_nr;
+    fill(inout, info);
+  });
+}
+
+tn_status* value_info(const tn_graph* g, uint32_t id, tn_value_info* inout) {
+  return guarded([&] {
+    check_value(g, id);
+    const GraphValue& v = g->graph->value(id);
+    tn_value_info info{};
+    info.kind = static_cast<uint32_t>(v.kind);
+    info.source = static_cast<uint32_t>(v.source);
+    info.source_index = v.source_index;
+    info.result_index = v.result_index;
+    info.flags = flag_bits(v.flags);
+    info.dtype = static_cast<int32_t>(v.meta.dtype);
+    info.device_type = static_cast<int32_t>(v.meta.device.type);
+    info.device_index = v.meta.device.index;
+    info.ndim = static_cast<int32_t>(v.meta.sizes.size());
+    info.n_uses = static_cast<uint32_t>(g->users[id].size());
+    info.expr = TN_EXPR_STATIC;
+    bool is_number = v.kind != ValueKind::tensor && v.kind != ValueKind::none;
+    if (is_number && v.scalar.is_symbolic()) info.expr = g->expr_id(number_expr(v.scalar));
+    info.alias_group = v.alias_group;
+    info.sizes = g->sizes[id].data();
+    info.strides = g->strides[id].data();
+    info.storage_offset = g->offsets[id];
+    info.name = str_of(g->value_names[id]);
+    fill(inout, info);
+  });
+}
+
+tn_status* constant(const tn_graph* g, uint32_t id, tn_tensor** borrowed) {
+  return guarded([&] {
+    check_value(g, id);
+    require(g->graph->value(id).source == ValueSource::constant, "value {} is not a constant", id);
+    *borrowed = g->graph->constant(id).head();
+  });
+}
+
+tn_str node_meta(const tn_graph* g, uint32_t node, tn_str key) {
+  if (node >= g->graph->nodes().size()) return {"", 0};
+  const auto& facts = g->graph->node(node).facts;
+  auto found = facts.find(std::string(view_of(key)));
+  return found == facts.end() ? tn_str{"", 0} : str_of(found->second);
+}
+
+void write(const tn_sink* sink, std::string_view text) { sink->write(sink->ctx, text.data(), text.size()); }
+
+tn_status* dump(const tn_graph* g, int32_t format, const tn_sink* sink) {
+  return guarded([&] {
+    switch (format) {
+      case TN_DUMP_TEXT: return write(sink, to_text(*g->graph));
+      case TN_DUMP_CANONICAL: return write(sink, canonical_text(*g->graph));
+      case TN_DUMP_DOT: return write(sink, to_dot(*g->graph));
+      default: fail(ErrorCode::unsupported, "dump format {} is not offered; use text, canonical or dot", format);
+    }
+  });
+}
+
+template <class T>
+uint32_t give(const T& list, const uint32_t** out) {
+  *out = list.data();
+  return static_cast<uint32_t>(list.size());
+}
+
+}  // namespace
+
+const tn_graph_api tenon::graph_api = {
+    .struct_size = sizeof(tn_graph_api),
+    .node_count = [](const tn_graph* g) { return static_cast<uint32_t>(g->graph->nodes().size()); },
+    .value_count = [](const tn_graph* g) { return static_cast<uint32_t>(g->graph->values().size()); },
+    .inputs = [](const tn_graph* g, const uint32_t** out) { return give(g->graph->inputs(), out); },
+    .outputs = [](const tn_graph* g, const uint32_t** out) { return give(g->graph->outputs(), out); },
+    .symbols = [](const tn_graph* g, const uint32_t** out) { return give(g->symbol_ids, out); },
+    .users = [](const tn_graph* g, uint32_t v, const uint32_t** out) {
+      static const std::vector<uint32_t> none;
+      return give(v < g->users.size() ? g->users[v] : none, out);
+    },
+    .node = node_info,
+    .value = value_info,
+    .constant = constant,
+    .node_meta = node_meta,
+    .hash = [](const tn_graph* g, uint8_t digest[32]) {
+      return guarded([&] { std::memcpy(digest, hash_of(*g->graph).data(), 32); });
+    },
+    .dump = dump,
+};

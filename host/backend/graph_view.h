@@ -1,0 +1,51 @@
+// The graph as plugins see it: dense ids, frozen structs and a table of functions over them.
+#pragma once
+
+#include "graph/graph.h"
+
+#include <tenon/plugin.h>
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+/// What a tn_graph* points to. Built once for a compile, so that getters only index; expressions may
+/// be added while it lives, under the lock.
+struct tn_graph {
+  explicit tn_graph(std::shared_ptr<const tenon::Graph> graph);
+  tn_graph(const tn_graph&) = delete;
+
+  uint32_t expr_id(const tenon::Expr* expr) const;
+  const tenon::Expr* expr(uint32_t id) const;
+  tn_dim dim(tenon::SymInt value) const;
+
+  std::shared_ptr<const tenon::Graph> graph;
+  std::vector<std::vector<tn_arg>> args;           // by node
+  std::vector<std::vector<uint32_t>> users;        // by value
+  std::vector<std::vector<tn_dim>> sizes, strides; // by value
+  std::vector<tn_dim> offsets;
+  std::vector<std::string> value_names, node_names;
+  std::vector<uint32_t> symbol_ids;
+  std::deque<std::vector<tn_dim>> dim_lists;
+  std::deque<std::vector<tn_str>> string_lists;
+  std::deque<std::unique_ptr<tn_graph>> subgraphs;
+
+  mutable std::mutex exprs_lock;                   // guards the two below
+  mutable std::deque<const tenon::Expr*> exprs;
+  mutable std::unordered_map<const tenon::Expr*, uint32_t> expr_ids;
+  mutable std::deque<std::vector<uint32_t>> operand_lists;
+
+ private:
+  void add_node(const tenon::Node& node);
+  tn_arg convert(const tenon::Value& value);
+};
+
+namespace tenon {
+
+extern const tn_graph_api graph_api;
+extern const tn_sym_api sym_api;
+
+}  // namespace tenon

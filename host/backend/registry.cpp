@@ -1,0 +1,432 @@
+// Backends by name: the catalog of the process, compiling through plugins, fallback, kernels.
+#include "backend/backend.h"
+#include "backend/bridge.h"
+#include "backend/compile_context.h"
+#include "backend/load.h"
+#include "backend/options.h"
+#include "backend/status.h"
+#include "config/flags.h"
+#include "core/dispatch.h"
+#include "graph/hash.h"
+#include "ops/op_table.h"
+#include "report/events.h"
+#include "report/log.h"
+
+#include <tenon/compile.h>
+
+#include <boost/dll/runtime_symbol_info.hpp>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+#include <set>
+
+namespace tenon {
+
+namespace {
+
+struct UserBackend {
+  BackendInfo info;
+  BackendFunction compile;
+};
+
+/// Leaked; the one registry of the process.
+struct Registry {
+  std::mutex making;  // guards all below
+  std::vector<std::string> files, folders;
+  std::unique_ptr<PluginCatalog> catalog;
+  std::map<std::string, UserBackend> user_backends;
+  std::set<std::pair<std::string, std::string>> kernels_installed;  // plugin, op
+};
+
+Registry& registry() {
+  static auto* instance = new Registry;
+  return *instance;
+}
+
+// Beside libtenon (or the program, where the host is linked into it): lib/tenon/plugins.
+std::string install_dir() {
+  boost::filesystem::path here = boost::dll::this_line_location().parent_path();
+  boost::filesystem::path beside = here / "tenon" / "plugins";
+  if (boost::filesystem::is_directory(beside)) return beside.string();
+  return (here.parent_path() / "lib" / "tenon" / "plugins").string();
+}
+
+TrustMode trust_mode() {
+  Choice mode = config::flags().plugins.trust;
+  return mode == "strict" ? TrustMode::strict : mode == "off" ? TrustMode::off : TrustMode::owner;
+}
+
+PluginCatalog& catalog() {
+  Registry& r = registry();
+  std::lock_guard lock(r.making);
+  if (r.catalog) return *r.catalog;
+  SearchSettings settings;
+  settings.files = r.files;
+  settings.option_path = r.folders;
+  settings.environment = plugin_path_variable();
+  settings.config_path = config::flags().plugins.path;
+  settings.install_dir = install_dir();
+  settings.secure = process_is_secure();
+  settings.trust = trust_mode();
+  r.catalog = std::make_unique<PluginCatalog>(std::move(settings));
+  return *r.catalog;
+}
+
+BackendInfo info_of(const FoundPlugin& plugin, const BackendManifest& b) {
+  BackendInfo info;
+  info.name = b.name;
+  info.plugin = plugin.manifest.name;
+  info.version = to_text(plugin.manifest.version);
+  info.description = b.description;
+  info.file = plugin.path;
+  info.state = std::string(name_of(plugin.state));
+  info.tags = b.tags;
+  info.devices = b.devices;
+  info.stages = b.stages;
+  info.stage = b.stage == BackendStage::captured ? Stage::captured : Stage::inference;
+  info.dynamic_shapes = b.dynamic_shapes;
+  info.partitioner = b.aot.partitioner;
+  info.decompositions = b.aot.decompositions;
+  info.decomposition_ops = b.aot.decompose;
+  info.keep_inference_input_mutations = b.aot.keep_inference_input_mutations;
+  info.fallback = b.fallback;
+  return info;
+}
+
+BackendInfo host_eager_info() {
+  BackendInfo info;
+  info.name = "eager";
+  info.plugin = "tenon";
+  info.version = "0.1.0";
+  info.description = "runs the graph node by node in the host";
+  info.state = "ready";
+  info.tags = {"debug"};
+  info.devices = {"*"};
+  return info;
+}
+
+// ---- artifacts of plugins
+
+class PluginArtifact final : public Artifact {
+ public:
+  PluginArtifact(tn_artifact* artifact, std::string backend) : artifact_(artifact), backend_(std::move(backend)) {}
+  ~PluginArtifact() override { artifact_->api->destroy(artifact_); }
+
+  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms, std::span<Tensor> outputs,
+            bool steal) override {
+    constexpr size_t inline_outputs = 24;
+    tn_tensor* local[inline_outputs] = {};
+    std::vector<tn_tensor*> more(outputs.size() > inline_outputs ? outputs.size() : 0);
+    tn_tensor** out = more.empty() ? local : more.data();
+    tn_call call{};
+    call.struct_size = sizeof call;
+    bool may_steal = steal && (artifact_->api->flags & TN_AF_STEALS_INPUTS);
+    call.flags = may_steal ? TN_CALL_STEAL_INPUTS : 0;
+    call.n_inputs = static_cast<uint32_t>(inputs.size());
+    call.n_outputs = static_cast<uint32_t>(outputs.size());
+    call.n_syms = static_cast<uint32_t>(syms.size());
+    call.inputs = reinterpret_cast<tn_tensor**>(inputs.data());
+    call.outputs = out;
+    call.syms = syms.data();
+    tn_status* status = nullptr;
+    if (artifact_->api->flags & TN_AF_SERIAL_ONLY) {
+      std::lock_guard lock(serial_);
+      status = artifact_->api->call(artifact_, &call);
+    } else {
+      status = artifact_->api->call(artifact_, &call);
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = take_tensor(out[i]);
+    if (steal)
+      for (detail::TensorHead*& left : inputs) take_tensor(std::exchange(left, nullptr));
+    if (status) throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
+  }
+
+  std::string describe(int32_t what) const override {
+    if (artifact_->api->struct_size < offsetof(tn_artifact_api, set_constants) || !artifact_->api->describe) return "";
+    std::string text;
+    tn_sink sink{&text, [](void* ctx, const char* data, size_t n) { static_cast<std::string*>(ctx)->append(data, n); }};
+    if (tn_status* status = artifact_->api->describe(artifact_, what, &sink)) {
+      free_status(status);
+      return "";
+    }
+    return text;
+  }
+
+ private:
+  tn_artifact* artifact_;
+  std::string backend_;
+  std::mutex serial_;
+};
+
+// Fakes for the inputs, with hints where sizes are symbolic.
+std::vector<Tensor> example_inputs(const Graph& graph) {
+  std::vector<Tensor> fakes;
+  ShapeEnv* env = graph.shape_env.get();
+  auto hint = [&](SymInt s) { return s.is_symbolic() ? SymInt(env ? env->int_hint(s).value_or(0) : 0) : s; };
+  for (ValueId id : graph.inputs()) {
+    const GraphValue& v = graph.value(id);
+    if (v.kind != ValueKind::tensor) {
+      fakes.emplace_back();
+      continue;
+    }
+    TensorMeta meta = v.meta;
+    for (SymInt& s : meta.sizes) s = hint(s);
+    for (SymInt& s : meta.strides) s = hint(s);
+    fakes.push_back(make_fake(meta, hint(v.offset)));
+    if (v.flags.requires_grad) fakes.back().requires_grad_();
+  }
+  return fakes;
+}
+
+uint64_t request_flags(const CompileRequest& r) {
+  return (r.dynamic ? TN_RQ_DYNAMIC : 0) | (r.deterministic ? TN_RQ_DETERMINISTIC : 0) |
+         (r.grad_enabled ? TN_RQ_GRAD_ENABLED : 0) | (r.freezing ? TN_RQ_FREEZING : 0);
+}
+
+std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice, const CompileRequest& request) {
+  const LoadedPlugin& plugin = load_plugin(catalog(), choice.plugin);
+  const BackendManifest& manifest = choice.manifest();
+  auto table = std::find_if(plugin.backends.begin(), plugin.backends.end(),
+                            [&](const tn_backend& b) { return view_of(b.name) == manifest.name; });
+  ensure(table != plugin.backends.end(), "a loaded plugin lacks a backend of its manifest");
+
+  tn_ctx ctx;
+  ctx.request = &request;
+  ctx.backend = manifest.name;
+  ctx.plugin = plugin.name;
+  ctx.options = resolve_options(manifest, request);
+  tn_graph view(request.graph);
+  std::vector<Tensor> fakes = example_inputs(*request.graph);
+  std::vector<tn_tensor*> heads;
+  for (const Tensor& t : fakes) heads.push_back(t.head());
+  std::vector<uint32_t> aliased = request.aliased_outputs;
+  aliased.resize(request.graph->outputs().size(), no_value);
+  std::string key = to_hex({reinterpret_cast<const char*>(hash_of(*request.graph).data()), 32});
+
+  tn_compile_request rq{};
+  rq.struct_size = sizeof rq;
+  rq.stage = static_cast<int32_t>(request.stage);
+  rq.flags = request_flags(request);
+  rq.ctx = &ctx;
+  rq.graph = &view;
+  rq.options = &ctx.options;
+  rq.example_inputs = heads.data();
+  rq.static_inputs = request.static_inputs.data();
+  rq.mutated_inputs = request.mutated_inputs.data();
+  rq.aliased_outputs = aliased.data();
+  rq.n_inputs = static_cast<uint32_t>(heads.size());
+  rq.n_static = static_cast<uint32_t>(request.static_inputs.size());
+  rq.n_mutated = static_cast<uint32_t>(request.mutated_inputs.size());
+  rq.n_outputs = static_cast<uint32_t>(request.graph->outputs().size());
+  rq.n_saved = request.n_saved;
+  rq.cache_key = str_of(key);
+  rq.compile_id = str_of(request.compile_id);
+  tn_artifact* artifact = nullptr;
+  tn_status* status = nullptr;
+  static std::mutex serial_compiles;
+  {
+    std::unique_lock lock(serial_compiles, std::defer_lock);
+    if (!manifest.threadsafe_compile) lock.lock();
+    status = table->compile(table->self, &rq, &artifact);
+  }
+  if (status && status->code == TN_DECLINED && !manifest.fallback.empty()) {
+    report::log(report::LogLevel::info, "backend", "{} declined the graph: {}; {} takes it", manifest.name, status->text,
+                manifest.fallback);
+    free_status(status);
+    report::counter("fallback.calls").add();
+    return manifest.fallback == "eager" ? interpreter_artifact(request.graph)
+                                        : compile_with_backend(manifest.fallback, request);
+  }
+  if (status) throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}", manifest.name));
+  if (!artifact || !artifact->api || !artifact->api->call || !artifact->api->destroy)
+    throw BackendError(ErrorCode::backend_compiler_failed, TN_INTERNAL,
+                       message("backend {} reported success without an artifact", manifest.name));
+  auto out = std::make_shared<PluginArtifact>(artifact, manifest.name);
+  out->guards = ctx.guards;
+  return out;
+}
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> names{"eager"};
+  for (const BackendInfo& b : all_backends()) names.push_back(b.name);
+  return names;
+}
+
+[[noreturn]] void fail_unknown(const std::string& name) {
+  std::string why;
+  for (const Diagnosis& d : catalog().why_missing(name)) why += "; " + to_text(d);
+  throw UserError(ErrorCode::invalid_backend,
+                  message("there is no backend '{}'; the nearest are {}{}", name, nearest_names(name, known_names()), why));
+}
+
+}  // namespace
+
+BackendInfo backend_info(const std::string& name) {
+  {
+    std::lock_guard lock(registry().making);
+    auto user = registry().user_backends.find(name);
+    if (user != registry().user_backends.end()) return user->second.info;
+  }
+  if (auto choice = catalog().find_backend(name, "")) return info_of(*choice->plugin, choice->manifest());
+  if (name == "eager") return host_eager_info();
+  fail_unknown(name);
+}
+
+std::vector<BackendInfo> all_backends() {
+  std::vector<BackendInfo> out;
+  bool has_eager = false;
+  for (const FoundPluginPtr& plugin : catalog().list()) {
+    for (size_t i = 0; i < plugin->manifest.backends.size(); ++i) {
+      if (!plugin->usable || !plugin->backend_shadowed_by[i].empty()) continue;
+      out.push_back(info_of(*plugin, plugin->manifest.backends[i]));
+      has_eager = has_eager || out.back().name == "eager";
+    }
+  }
+  if (!has_eager) out.push_back(host_eager_info());
+  std::lock_guard lock(registry().making);
+  for (const auto& [name, backend] : registry().user_backends) out.push_back(backend.info);
+  std::sort(out.begin(), out.end(), [](const BackendInfo& a, const BackendInfo& b) { return a.name < b.name; });
+  return out;
+}
+
+std::shared_ptr<Artifact> compile_with_backend(const std::string& name, const CompileRequest& request) {
+  BackendFunction user;
+  {
+    std::lock_guard lock(registry().making);
+    auto found = registry().user_backends.find(name);
+    if (found != registry().user_backends.end()) user = found->second.compile;
+  }
+  if (user) return user(request);
+  std::optional<BackendChoice> choice = catalog().find_backend(name, "");
+  if (!choice && name == "eager") return interpreter_artifact(request.graph);
+  if (!choice) fail_unknown(name);
+  try {
+    return compile_with_plugin(*choice, request);
+  } catch (const BackendError& e) {
+    if (!config::flags().dynamo.suppress_errors) throw;
+    report::warn_once(message("{} {}", name, e.what()), "backend", message("{}; the graph runs in the interpreter", e.what()));
+    return interpreter_artifact(request.graph);
+  }
+}
+
+void register_backend(std::string name, BackendFunction compile, std::vector<std::string> tags) {
+  BackendInfo info = host_eager_info();
+  info.name = name;
+  info.plugin = "program";
+  info.description = "registered by this program";
+  info.tags = std::move(tags);
+  std::lock_guard lock(registry().making);
+  registry().user_backends[name] = {std::move(info), std::move(compile)};
+}
+
+std::vector<RefusedPlugin> refused_plugins() {
+  std::vector<RefusedPlugin> out;
+  for (const FoundPluginPtr& plugin : catalog().list())
+    if (plugin->diagnosis)
+      out.push_back({plugin->path, code_of(plugin->diagnosis.fault), plugin->diagnosis.reason, plugin->diagnosis.hint});
+  return out;
+}
+
+std::vector<std::string> plugin_search_report() {
+  std::vector<std::string> out;
+  std::vector<FoundPluginPtr> plugins = catalog().list();
+  for (const SearchPlace& place : catalog().places()) {
+    out.push_back(message("{} ({})", place.path, name_of(place.source)));
+    for (const FoundPluginPtr& p : plugins)
+      if (p->source == place.source && p->path.starts_with(place.path))
+        out.push_back(message("  {}: {}", p->file_name(), p->diagnosis ? to_text(p->diagnosis) : std::string(name_of(p->state))));
+  }
+  return out;
+}
+
+void set_plugin_search(std::vector<std::string> files, std::vector<std::string> folders) {
+  std::lock_guard lock(registry().making);
+  registry().files = std::move(files);
+  registry().folders = std::move(folders);
+  registry().catalog.reset();
+}
+
+void rescan_plugins() { catalog().rescan(); }
+
+std::vector<std::string> list_backends(const std::vector<std::string>& exclude_tags) {
+  std::vector<std::string> out;
+  for (const BackendInfo& b : all_backends()) {
+    bool excluded = std::any_of(b.tags.begin(), b.tags.end(), [&](const std::string& tag) {
+      return std::find(exclude_tags.begin(), exclude_tags.end(), tag) != exclude_tags.end();
+    });
+    if (!excluded) out.push_back(b.name);
+  }
+  return out;
+}
+
+// ---- kernels of plugins
+
+namespace {
+
+/// One op of one [[kernels]] row: the plugin is loaded at its first call.
+struct KernelSlot {
+  FoundPluginPtr plugin;
+  size_t row;
+  std::string op;
+  std::atomic<const tn_kernels*> table{nullptr};
+  uint32_t op_index = 0;
+  std::atomic<bool> unusable{false};
+};
+
+bool prepare(KernelSlot& slot) {
+  if (slot.table.load(std::memory_order_acquire)) return true;
+  if (slot.unusable.load(std::memory_order_relaxed)) return false;
+  try {
+    const LoadedPlugin& plugin = load_plugin(catalog(), slot.plugin);
+    const tn_kernels& kernels = plugin.kernels[slot.row];
+    for (uint32_t i = 0; i < kernels.n_ops; ++i) {
+      if (view_of(kernels.ops[i]) != slot.op) continue;
+      slot.op_index = i;
+      slot.table.store(&kernels, std::memory_order_release);
+      return true;
+    }
+  } catch (const Error& e) {
+    report::log_line(report::LogLevel::warning, "backend", message("{}; the host's own kernels are used", e.what()));
+  }
+  slot.unusable = true;
+  return false;
+}
+
+bool run_kernel(void* self, const CallArgs& call) {
+  auto& slot = *static_cast<KernelSlot*>(self);
+  if (!prepare(slot)) return false;
+  const tn_kernels* kernels = slot.table.load(std::memory_order_acquire);
+  AbiArguments args(call.args, call.n_args);
+  tn_tensor* out[8] = {};
+  tn_status* status = kernels->run(kernels->self, slot.op_index, args.args(), args.size(), args.values(), nullptr, out,
+                                   call.n_results);
+  if (status && status->code == TN_DECLINED) {
+    free_status(status);
+    return false;
+  }
+  if (status) throw_status(status, ErrorCode::backend_call_failed, message("kernel {} of {}", slot.op, slot.plugin->manifest.name));
+  for (uint32_t i = 0; i < call.n_results; ++i) call.results[i] = Value::own(take_tensor(out[i]));
+  return true;
+}
+
+}  // namespace
+
+void install_plugin_kernels() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    PluginCatalog& plugins = catalog();
+    plugins.list();
+    for (const PluginCatalog::KernelsChoice& choice : plugins.kernels_for("cpu")) {
+      const KernelsManifest& row = choice.plugin->manifest.kernels[choice.index];
+      for (const std::string& name : row.ops) {
+        const OpEntry* op = find_op(name);
+        if (!op || !registry().kernels_installed.emplace(choice.plugin->path, name).second) continue;
+        auto* slot = new KernelSlot{choice.plugin, choice.index, name};
+        add_foreign_kernel(op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority)});
+      }
+    }
+  });
+}
+
+}  // namespace tenon

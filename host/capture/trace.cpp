@@ -1,0 +1,407 @@
+// Recording one call: leaves to fakes, cuts, implicit inputs, outputs and guards.
+#include "capture/trace.h"
+
+#include "capture/static_memory.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+#include "ops/op_table.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tenon {
+
+namespace {
+
+thread_local Trace* current_trace = nullptr;
+
+const Tensor& concrete_of(const Tensor& fake) {
+  static const Tensor none;
+  TensorImpl* impl = impl_of(fake);
+  return impl->extra ? impl->extra->concrete : none;
+}
+
+}  // namespace
+
+Trace* Trace::current() { return thread_modes.tracer ? current_trace : nullptr; }
+
+std::string user_location(std::source_location where) {
+  return message("{}:{}", where.file_name(), where.line());
+}
+
+Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRunner run_segment)
+    : shape_env(ShapeEnv::make()), leaves_(leaves), run_segment_(std::move(run_segment)),
+      recorder_(shape_env), fullgraph_(policy.fullgraph) {
+  recorder_.lift = [this](const Tensor& real) { return lift(real); };
+  recorder_.adopt = [this](const Tensor& fake) {
+    if (!concrete_of(fake).defined()) return false;
+    recorder_.adopt_input(fake);
+    segment_inputs_.push_back(concrete_of(fake));
+    segment_origins_.push_back({});
+    return true;
+  };
+  recorder_.on_data_dependent = [this](const CallArgs& call) {
+    // Nobody can say how large the result is: run what is pending, then the op itself.
+    cut(call.op->name, std::source_location::current());
+    std::vector<Value> args(call.args, call.args + call.n_args);
+    std::vector<Tensor> held(call.n_args);
+    for (uint32_t i = 0; i < call.n_args; ++i) {
+      if (args[i].tag != Tag::tensor) continue;
+      held[i] = args[i].as<Tensor>()->is_fake() ? concrete_of(*args[i].as<Tensor>()) : *args[i].as<Tensor>();
+      args[i] = Value::of(held[i]);
+    }
+    PauseRecording pause;
+    dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
+    for (uint32_t r = 0; r < call.n_results; ++r) {
+      if (call.results[r].tag != Tag::tensor_owned) continue;
+      Tensor real = take<Tensor>(call.results[r]);
+      call.results[r] = Value::own(fake_for_result(real));
+    }
+    return true;
+  };
+  recorder_.on_node = [this](const CallArgs& call, NodeId) { mutates_ = mutates_ || call.op->mutated_args; };
+
+  ShapeEnvScope scope(*shape_env);
+  for (size_t i = 0; i < leaves.tensors.size(); ++i) leaf_fakes_.push_back(make_leaf(leaves, i, policy));
+  for (size_t i = 0; i < leaves.numbers.size(); ++i) {
+    Number n = leaves.numbers[i];
+    SymbolSource source{SymbolSource::Kind::input_value, static_cast<uint32_t>(i), 0};
+    std::string text = message("number{}", i);
+    if (policy.numbers[i] && n.is_integer()) {
+      n = shape_env->create_symbol(n.to_int(), source, text, SymbolOptions::for_number());
+    } else if (policy.numbers[i] && n.is_floating()) {
+      n = shape_env->create_float(n.to_double(), source, text);
+    }
+    number_leaves_.push_back(n);
+  }
+}
+
+Trace::~Trace() = default;
+
+namespace {
+
+// Strides that follow from the sizes become expressions over them, so that a change of size frees the
+// stride as well: each is, where it fits, size times stride of the dimension next inside.
+Dims symbolic_strides(const Tensor& real, SymIntList sizes) {
+  IntList plain{real.head()->strides, static_cast<size_t>(real.dim())};
+  IntList extents{real.head()->sizes, static_cast<size_t>(real.dim())};
+  Dims out(plain.size());
+  std::vector<size_t> order(plain.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return plain[a] < plain[b]; });
+  for (size_t k = 0; k < order.size(); ++k) {
+    size_t dim = order[k];
+    out[dim] = plain[dim];
+    for (size_t j = 0; j < k; ++j) {
+      size_t inner = order[j];
+      if (plain[dim] > 1 && plain[inner] > 0 && plain[inner] * extents[inner] == plain[dim]) out[dim] = out[inner] * sizes[inner];
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
+Tensor Trace::make_leaf(const detail::Leaves& leaves, size_t index, const TracePolicy& policy) {
+  const Tensor& real = *leaves.tensors[index];
+  if (!real.defined()) return Tensor();
+  for (size_t j = 0; j < index; ++j)
+    if (leaves.tensors[j]->is_same(real)) return leaf_fakes_[j];
+  TensorMeta meta = meta_of(real);
+  auto leaf = static_cast<uint32_t>(index);
+  for (size_t d = 0; d < meta.sizes.size(); ++d) {
+    DimPolicy dim = policy.sizes[index][d];
+    if (dim == DimPolicy::fixed) continue;
+    SymbolOptions options;
+    options.policy = dim == DimPolicy::own ? SymbolPolicy::own : SymbolPolicy::duck;
+    options.must_stay_dynamic = dim == DimPolicy::own;
+    options.specialize_one = policy.specialize_one;
+    if (const auto& extra = impl_of(real)->extra; extra && d < extra->dynamic_ranges.size() && dim == DimPolicy::own)
+      options.range = {extra->dynamic_ranges[d].first, extra->dynamic_ranges[d].second};
+    meta.sizes[d] = shape_env->create_symbol(real.head()->sizes[d],
+        {SymbolSource::Kind::input_size, leaf, static_cast<uint32_t>(d)},
+        message("arg{}.size({})", index, d), options);
+  }
+  meta.strides = symbolic_strides(real, list_of(meta.sizes));
+  for (size_t d = 0; d < meta.strides.size(); ++d) {
+    SymbolSource source{SymbolSource::Kind::input_stride, leaf, static_cast<uint32_t>(d)};
+    std::string text = message("arg{}.stride({})", index, d);
+    if (meta.strides[d].is_symbolic()) shape_env->expect_source(source, text, meta.strides[d]);
+    else if (policy.strides[index][d] != DimPolicy::fixed)
+      meta.strides[d] = shape_env->create_symbol(real.head()->strides[d], source, text);
+  }
+  // Arguments over one storage stay so as fakes.
+  StorageRef storage;
+  for (size_t j = 0; j < index && !storage; ++j)
+    if (leaves.tensors[j]->defined() && shares_storage(*leaves.tensors[j], real))
+      storage = impl_of(leaf_fakes_[j])->storage_ref;
+  GraphValue value;
+  value.flags.requires_grad = real.requires_grad();
+  Tensor fake = recorder_.add_input(meta, real.storage_offset(), std::move(value), std::move(storage));
+  impl_of(fake)->ensure_extra().concrete = real;
+  segment_inputs_.push_back(real);
+  segment_origins_.push_back({ValueOrigin::Kind::leaf, leaf});
+  lifted_.push_back({real, fake});
+  return fake;
+}
+
+Tensor Trace::lift(const Tensor& real) {
+  for (auto& [known, fake] : lifted_) {
+    if (!known.is_same(real)) continue;
+    recorder_.as_fake(fake);  // adopts it where a new segment has begun
+    return fake;
+  }
+  GraphValue value;
+  value.flags.requires_grad = real.requires_grad();
+  value.flags.static_address = true;
+  StorageRef storage;
+  for (auto& [known, fake] : lifted_)
+    if (shares_storage(known, real)) storage = impl_of(fake)->storage_ref;
+  Tensor fake = recorder_.add_input(meta_of(real), real.storage_offset(), std::move(value), std::move(storage));
+  TensorExtra& extra = impl_of(fake)->ensure_extra();
+  extra.concrete = real;
+  extra.wrapped_number = is_wrapped_number(real);
+  segment_inputs_.push_back(real);
+  segment_origins_.push_back({ValueOrigin::Kind::implicit, static_cast<uint32_t>(implicit.size())});
+  implicit.push_back(locate(real));
+  lifted_.push_back({real, fake});
+  return fake;
+}
+
+// Closures keep a captured tensor as its handle (by value) or as a pointer to the handle (by
+// reference); both GCC and Clang lay them out so. What is found nowhere is only held.
+ImplicitInput Trace::locate(const Tensor& real) const {
+  ImplicitInput found{ImplicitInput::Source::held, nullptr, real};
+  auto at = [&](const Tensor* address) { found = {ImplicitInput::Source::address, address, real}; };
+  const auto* begin = static_cast<const char*>(body_->closure);
+  const auto* end = begin + body_->closure_bytes;
+  const auto* address = reinterpret_cast<const char*>(&real);
+  if (address >= begin && address < end) at(&real);
+  else if (is_static_memory(address)) at(&real);
+  else
+    for (const char* word = begin; word + sizeof(void*) <= end; word += sizeof(void*))
+      if (*reinterpret_cast<const Tensor* const*>(word) == &real) at(&real);
+  return found;
+}
+
+Tensor Trace::fake_for_result(const Tensor& real) {
+  Tensor fake = make_fake(meta_of(real), real.storage_offset());
+  impl_of(fake)->ensure_extra().concrete = real;
+  impl_of(fake)->keys |= bit(Key::meta);
+  lifted_.push_back({real, fake});
+  return fake;
+}
+
+void Trace::mark_open(std::string reason) {
+  if (open_reason_.empty()) open_reason_ = std::move(reason);
+}
+
+void Trace::cut(std::string_view what, std::source_location where) {
+  require(!fullgraph_, ErrorCode::graph_break,
+          "{} looks at data at {}, and fullgraph = true forbids to cut the graph; return the value, or use "
+          "tenon::where for a choice between tensors", what, user_location(where));
+  mark_open(message("{} at {}", what, user_location(where)));
+  ++n_cuts_;
+  flush();
+}
+
+Tensor Trace::observe(const Tensor& fake, std::string_view what, std::source_location where) {
+  cut(what, where);
+  Tensor real = concrete_of(fake);
+  ensure(real.defined(), "a segment has run without giving a value that is alive");
+  return real;
+}
+
+void Trace::flush() {
+  if (recorder_.graph().nodes().empty()) return;
+  std::vector<Tensor> alive, results;
+  for (Tensor& fake : recorder_.live_fakes()) {
+    ValueId id = impl_of(fake)->extra->trace_value;
+    if (recorder_.graph().value(id).source == ValueSource::node) alive.push_back(fake);
+  }
+  std::shared_ptr<Graph> segment = recorder_.finish(alive);
+  bind_symbols(*segment);
+  std::vector<detail::TensorHead*> inputs;
+  for (const Tensor& t : segment_inputs_) inputs.push_back(t.head());
+  inputs.resize(segment->inputs().size(), nullptr);
+  results.resize(alive.size());
+  {
+    PauseRecording pause;
+    run_segment_(segment, inputs, symbol_words(*segment), results);
+  }
+  for (size_t i = 0; i < alive.size(); ++i) impl_of(alive[i])->ensure_extra().concrete = results[i];
+  segment_inputs_.clear();
+  segment_origins_.clear();
+  mutates_ = false;
+  recorder_.restart();
+}
+
+void Trace::bind_symbols(Graph& g) {
+  for (const SymbolInfo& symbol : shape_env->symbols()) {
+    if (symbol.unbacked) continue;
+    ValueId value = no_value;
+    int32_t dim = -1;
+    for (ValueId in : g.inputs()) {
+      const GraphValue& v = g.value(in);
+      for (size_t d = 0; v.kind == ValueKind::tensor && d < v.meta.sizes.size() && value == no_value; ++d)
+        if (v.meta.sizes[d].is_symbolic() && v.meta.sizes[d].expr() == symbol.expr) {
+          value = in;
+          dim = static_cast<int32_t>(d);
+        }
+    }
+    if (value == no_value) {
+      Number scalar = symbol.kind == ExprKind::real ? Number(SymFloat::from_expr(symbol.expr))
+                                                    : Number(SymInt::from_expr(symbol.expr));
+      value = recorder_.add_scalar_input(scalar, symbol.name);
+    }
+    g.symbols.push_back({symbol.expr, value, dim});
+  }
+  // The callers pass words in the order of graph.symbols: backed ones first.
+  std::stable_partition(g.symbols.begin(), g.symbols.end(),
+                        [&](const SymbolBinding& b) { return !shape_env->info(b.symbol).unbacked; });
+}
+
+std::vector<int64_t> Trace::symbol_words(const Graph& g) const {
+  std::vector<int64_t> words;
+  for (const SymbolBinding& b : g.symbols)
+    if (const SymbolInfo& info = shape_env->info(b.symbol); !info.unbacked) words.push_back(info.hint->word);
+  return words;
+}
+
+void Trace::run(const detail::Body& body) {
+  body_ = &body;
+  Trace* outer = std::exchange(current_trace, this);
+  struct Restore {
+    Trace* outer;
+    ~Restore() { current_trace = outer; }
+  } restore{outer};
+  RecordScope scope(recorder_);
+  std::vector<Tensor> body_outputs;
+  detail::Leaves plain;
+  try {
+    prototype = body.run(body.context, leaf_fakes_.data(), number_leaves_.data(), body_outputs, plain);
+  } catch (...) {
+    if (mutates_) flush();
+    throw;
+  }
+  for (const detail::PlainLeaf& leaf : plain.plain.span()) plain_outputs.push_back(leaf);
+  for (std::string_view text : plain.texts.span()) text_outputs.emplace_back(text);
+  output_numbers.assign(plain.numbers.span().begin(), plain.numbers.span().end());
+  for (Number& n : output_numbers)
+    if (n.is_symbolic() && was_cut()) n = n.is_integer() ? Number(n.to_int()) : Number(n.to_double());
+  finish_escapes(body_outputs);
+  finish(body_outputs);
+  make_guards(leaves_);
+}
+
+// A fake that somebody keeps beyond the call gets its real tensor, and the body runs on every call.
+void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
+  std::vector<Tensor> escaped;
+  for (Tensor& fake : recorder_.live_fakes()) {
+    int32_t ours = 1;  // `fake` itself
+    for (const Tensor& t : body_outputs) ours += t.is_same(fake);
+    for (const Tensor& t : leaf_fakes_) ours += t.is_same(fake);
+    for (auto& [real, lifted] : lifted_) ours += lifted.is_same(fake);
+    if (fake.head()->references.load() > ours) escaped.push_back(fake);
+  }
+  if (escaped.empty()) return;
+  cut("a traced tensor was stored outside of the function", std::source_location::current());
+  for (const Tensor& fake : escaped)
+    if (concrete_of(fake).defined()) become(fake, concrete_of(fake));
+}
+
+void Trace::finish(std::span<const Tensor> body_outputs) {
+  if (was_cut()) {
+    flush();
+    for (const Tensor& t : body_outputs)
+      outputs.push_back(t.defined() && t.is_fake() ? concrete_of(t) : t);
+    return;
+  }
+  std::vector<Tensor> from_graph;
+  bool any_node = !recorder_.graph().nodes().empty();
+  for (const Tensor& t : body_outputs) {
+    ValueOrigin origin;
+    Tensor fake = t.defined() ? recorder_.as_fake(t) : t;
+    if (fake.defined()) {
+      ValueId id = recorder_.value_of(fake);
+      const GraphValue& value = recorder_.graph().value(id);
+      if (value.source == ValueSource::input) {
+        origin = segment_origins_[value.source_index];
+      } else {
+        origin = {ValueOrigin::Kind::graph, static_cast<uint32_t>(from_graph.size())};
+        from_graph.push_back(fake);
+      }
+    }
+    output_origins.push_back(origin);
+  }
+  if (!any_node) return;
+  graph = recorder_.finish(from_graph);
+  bind_symbols(*graph);
+  graph_inputs = segment_origins_;
+  graph_inputs.resize(graph->inputs().size());
+}
+
+void Trace::make_guards(const detail::Leaves& leaves) {
+  guards.global = global_state();
+  guards.structure = leaves.structure;
+  guards.plain.assign(leaves.plain.span().begin(), leaves.plain.span().end());
+  for (std::string_view text : leaves.texts.span()) guards.texts.emplace_back(text);
+  guards.numbers = number_leaves_;
+  bool repeated = false;
+  for (size_t i = 0; i < leaves.tensors.size(); ++i) {
+    const Tensor& real = *leaves.tensors[i];
+    TensorGuard g{};
+    g.defined = real.defined();
+    size_t first = i;
+    for (size_t j = 0; j < i && first == i; ++j)
+      if (real.defined() && leaves.tensors[j]->is_same(real)) first = j;
+    guards.same_as.push_back(static_cast<uint32_t>(first));
+    repeated = repeated || first != i;
+    if (real.defined()) {
+      const detail::TensorHead* h = real.head();
+      g = {h->dtype, h->device_type, h->device_index, h->ndim, real.requires_grad(), true, 0, 0,
+           {h->sizes, h->sizes + h->ndim}, {h->strides, h->strides + h->ndim}};
+      SymIntList sizes = leaf_fakes_[i].sizes(), strides = leaf_fakes_[i].strides();
+      // In-place metadata ops change the fake; what was guarded is what came in.
+      const GraphValue* in = nullptr;
+      for (size_t k = 0; graph && k < graph_inputs.size(); ++k)
+        if (graph_inputs[k].kind == ValueOrigin::Kind::leaf && graph_inputs[k].index == first)
+          in = &graph->value(graph->inputs()[k]);
+      if (in) {
+        sizes = list_of(in->meta.sizes);
+        strides = list_of(in->meta.strides);
+      }
+      for (size_t d = 0; d < sizes.size() && d < 64; ++d) {
+        if (sizes[d].is_symbolic()) g.free_sizes |= uint64_t{1} << d;
+        if (strides[d].is_symbolic() || h->sizes[d] == 1) g.free_strides |= uint64_t{1} << d;
+      }
+    }
+    guards.tensors.push_back(std::move(g));
+  }
+  if (!repeated) guards.same_as.clear();
+
+  std::vector<const Expr*> symbols, conditions, outputs_of_program;
+  auto load_of = [](const SymbolSource& s) {
+    auto kind = s.kind == SymbolSource::Kind::input_size     ? SymbolLoad::Kind::size
+                : s.kind == SymbolSource::Kind::input_stride ? SymbolLoad::Kind::stride
+                                                             : SymbolLoad::Kind::number;
+    return SymbolLoad{kind, s.index, s.dim};
+  };
+  for (const SymbolInfo& s : shape_env->symbols()) {
+    if (s.unbacked) continue;
+    symbols.push_back(s.expr);
+    guards.loads.push_back(load_of(s.source));
+  }
+  for (const RecordedGuard& g : shape_env->guard_conditions()) {
+    conditions.push_back(g.condition);
+    guards.condition_texts.push_back(shape_env->source_text(g.condition) +
+                                     (g.location.empty() ? "" : "  # " + g.location));
+  }
+  for (const SourceEquality& e : shape_env->source_equalities()) {
+    guards.equal_loads.push_back(load_of(e.source));
+    outputs_of_program.push_back(e.expr);
+  }
+  guards.program = SymProgram::compile(symbols, conditions, outputs_of_program);
+}
+
+}  // namespace tenon

@@ -1,0 +1,27 @@
+// The pipeline from a captured graph to code, for compiled callables and for the command line.
+#pragma once
+
+#include "backend/backend.h"
+#include "graph/graph.h"
+
+#include <memory>
+#include <string>
+
+namespace tenon {
+
+struct CompileGraphOptions {
+  std::string backend;     ///< empty: inductor where installed, else aot_eager
+  std::string mode;
+  std::string options_toml;
+  std::string compile_id = "0/0";
+  bool dynamic = false;
+};
+
+/// Lowers the graph as the backend's manifest asks and compiles it. The artifact has the inputs,
+/// outputs and effects of `graph`.
+std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph, const CompileGraphOptions& options);
+
+/// The name that an empty backend stands for.
+std::string default_backend();
+
+}  // namespace tenon

@@ -1,0 +1,247 @@
+// The public functions on flags, and the texts of flags: saved, as C++, as files.
+#include "config/config.h"
+
+#include "config/store.h"
+#include "core/error.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace fs = std::filesystem;
+
+namespace tenon::config {
+
+void set(std::string_view key, Value value) {
+  Store::instance().apply({.layer = Layer::set,
+                           .key = std::string(key),
+                           .value = std::move(value),
+                           .origin = {.text = "config::set"}});
+}
+
+void unset(std::string_view key) { Store::instance().unset(key); }
+void reload() { Store::instance().reload(); }
+void forget() { Store::instance().forget(); }
+void use_file(const std::string& path) { Store::instance().use_file(path); }
+void declare_options(std::span<const FlagDef> options) {
+  Store::instance().declare_options(options);
+}
+void require_all_known() { Store::instance().require_all_known(); }
+
+bool is_file_error(const Error& error) { return dynamic_cast<const FileError*>(&error) != nullptr; }
+
+void set_from_command_line(std::string_view setting) {
+  size_t equals = setting.find('=');
+  require(equals != std::string_view::npos && equals > 0, ErrorCode::config,
+          "--set {} has no value; write --set module.flag=value", setting);
+  Store::instance().apply({.layer = Layer::command_line,
+                           .key = std::string(setting.substr(0, equals)),
+                           .value = std::string(setting.substr(equals + 1)),
+                           .spelled = true,
+                           .origin = {.text = message("--set {}", setting)}});
+}
+
+void load(std::string_view toml) {
+  std::vector<Reading> readings = read_text(toml, "config::load", Layer::set);
+  for (Reading& reading : readings) reading.tolerate_unknown = true;
+  Store::instance().apply_all(std::move(readings));
+}
+
+namespace {
+
+bool is_saved(const FlagInfo& flag, const std::vector<std::string>& ignored) {
+  if (flag.value == flag.default_value) return false;
+  return std::none_of(ignored.begin(), ignored.end(),
+                      [&](const std::string& name) { return flag.key == "dynamo." + name; });
+}
+
+std::vector<FlagInfo> saved_flags() {
+  auto ignored = get_as<std::vector<std::string>>("dynamo._save_config_ignore");
+  std::vector<FlagInfo> out;
+  for (FlagInfo& flag : list()) {
+    if (is_saved(flag, ignored)) out.push_back(std::move(flag));
+  }
+  return out;
+}
+
+std::string cpp_text(const Value& value) {
+  if (std::holds_alternative<std::string>(value)) return "std::string(" + value_text(value) + ")";
+  if (std::holds_alternative<int64_t>(value)) return "int64_t{" + value_text(value) + "}";
+  if (!std::holds_alternative<std::vector<std::string>>(value)) return value_text(value);
+  std::string text = value_text(value);
+  return "std::vector<std::string>{" + text.substr(1, text.size() - 2) + "}";
+}
+
+}  // namespace
+
+std::string save() {
+  std::string out, table;
+  for (const FlagInfo& flag : saved_flags()) {
+    size_t dot = flag.key.find('.');
+    if (flag.key.substr(0, dot) != table) {
+      table = flag.key.substr(0, dot);
+      out += message("{}[{}]\n", out.empty() ? "" : "\n", table);
+    }
+    out += message("{} = {}\n", flag.key.substr(dot + 1), value_text(flag.value));
+  }
+  return out;
+}
+
+std::string save_as_cpp() {
+  std::string out;
+  for (const FlagInfo& flag : saved_flags())
+    out += message("tenon::config::set(\"{}\", {});\n", flag.key, cpp_text(flag.value));
+  return out;
+}
+
+// FNV-1a over 128 bits: offset and prime of the published function.
+std::string hash() {
+  using Word = unsigned __int128;
+  const Word prime = (Word{1} << 88) + 0x13b;
+  Word state = (Word{0x6c62272e07bb0142} << 64) + 0x62b821756295c58d;
+  const Flags& now = flags();
+  std::vector<std::string> lines;
+  for (const FlagDef& def : flag_defs()) {
+    if (def.scope == Scope::compile && def.status != Status::no_effect)
+      lines.push_back(message("{}={}\n", def.key(), value_text(read_field(def, now))));
+  }
+  std::sort(lines.begin(), lines.end());
+  for (const std::string& line : lines) {
+    for (unsigned char c : line) state = (state ^ c) * prime;
+  }
+  char text[33];
+  std::snprintf(text, sizeof text, "%016llx%016llx", static_cast<unsigned long long>(state >> 64),
+                static_cast<unsigned long long>(state));
+  return text;
+}
+
+namespace {
+
+std::string comment(std::string_view text) { return text.empty() ? "" : message("# {}\n", text); }
+
+std::string status_text(const FlagDef& def) {
+  if (def.status == Status::pending) return "Accepted; not read by this version yet.";
+  if (def.status == Status::no_effect) return message("No effect: {}.", def.why);
+  return def.read_only ? "Read-only." : "";
+}
+
+std::string other_names(const FlagDef& def) {
+  std::string out;
+  auto add = [&](std::string_view kind, std::string_view names) {
+    if (!names.empty()) out += message("{}{} {}", out.empty() ? "" : "; ", kind, names);
+  };
+  add("environment also", def.env);
+  add("alias", def.aliases);
+  return out;
+}
+
+std::string flag_text(const FlagDef& def) {
+  std::string type = type_text(def);
+  if (!def.seed.empty()) type += message("; {} under compiler.compat = \"seed\"", def.seed);
+  return "\n" + comment(def.doc) + comment(type) + comment(other_names(def)) +
+         comment(status_text(def)) + message("# {} = {}\n", def.name, value_text(default_of(def)));
+}
+
+void write_text(const fs::path& path, const std::string& text) {
+  fs::path aside = path.string() + ".new";
+  std::ofstream file(aside, std::ios::binary);
+  file << text;
+  file.close();
+  std::error_code error;
+  if (file) fs::rename(aside, path, error);
+  require(file && !error, ErrorCode::config,
+          "{} cannot be written; are there room and rights in its folder?", path.string());
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// The part of a line before `=`, without blanks: the key that the line sets.
+std::string key_of_line(std::string_view line) {
+  std::string key(line.substr(0, line.find('=')));
+  std::erase_if(key, [](char c) { return c == ' ' || c == '\t'; });
+  return line.find('=') == std::string_view::npos ? "" : key;
+}
+
+// Sets `name` in the lines of table [module]: over the line that sets it, else after the line that
+// has it commented out, else at the table's end.
+void set_line(std::vector<std::string>& lines, const std::string& module, const std::string& name,
+              const std::string& value) {
+  std::string line = name + " = " + value;
+  auto begin = std::find(lines.begin(), lines.end(), "[" + module + "]");
+  if (begin == lines.end()) {
+    lines.insert(lines.end(), {"[" + module + "]", line});
+    return;
+  }
+  auto end =
+      std::find_if(begin + 1, lines.end(), [](const std::string& l) { return l.starts_with('['); });
+  auto find_key = [&](const std::string& key) {
+    return std::find_if(begin + 1, end,
+                        [&](const std::string& l) { return key_of_line(l) == key; });
+  };
+  if (auto at = find_key(name); at != end)
+    *at = line;
+  else if (auto comment = find_key("#" + name); comment != end)
+    lines.insert(comment + 1, line);
+  else
+    lines.insert(end, line);
+}
+
+}  // namespace
+
+std::string config_file_text(std::string_view module) {
+  std::string out = message(
+      "# Flags of the module {}. Written by `tenon config write`.\n"
+      "# Take the # away from a line to set the flag. Environment: {}<FLAG>.\n\n"
+      "[meta]\nschema = 1\n\n[{}]\n",
+      module, variable_name("TENON_", module, ""), module);
+  for (const FlagDef& def : flag_defs()) {
+    if (def.module == module) out += flag_text(def);
+  }
+  return out;
+}
+
+void write_config_files(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  for (std::string_view module : module_names())
+    write_text(fs::path(folder) / (std::string(module) + ".toml"), config_file_text(module));
+}
+
+std::string setting_file(std::string_view key, bool project) {
+  std::string module(key.substr(0, key.find('.')));
+  Layer wanted = project ? Layer::project : Layer::user;
+  for (const auto& [layer, folder] : config_folders()) {
+    if (layer == wanted) return (fs::path(folder) / (module + ".toml")).string();
+  }
+  require(project, ErrorCode::config,
+          "there is no user folder for flags; set XDG_CONFIG_HOME or HOME");
+  return (fs::path("configs") / (module + ".toml")).string();
+}
+
+void write_setting(const std::string& path, std::string_view key, std::string_view text) {
+  FlagInfo flag = info(key);
+  size_t dot = flag.key.find('.');
+  Value value = Store::instance().parse(flag.key, text);
+  std::error_code error;
+  std::string before = fs::exists(path, error) ? read_toml_file(path) : "";
+  std::vector<std::string> lines = lines_of(before);
+  set_line(lines, flag.key.substr(0, dot), flag.key.substr(dot + 1), value_text(value));
+  std::string after;
+  for (const std::string& line : lines) after += line + "\n";
+  parse_toml(after, path);
+  if (fs::path(path).has_parent_path()) fs::create_directories(fs::path(path).parent_path(), error);
+  write_text(path, after);
+}
+
+void check_file(const std::string& path) {
+  Store::instance().check_readings(read_file(path, Layer::file));
+}
+
+}  // namespace tenon::config

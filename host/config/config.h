@@ -1,0 +1,86 @@
+// What the rest of the host needs of the flags beyond flags() and <tenon/config.h>: command line,
+// options of backends and of compile() calls, patches that follow work to other threads, files.
+#pragma once
+
+#include "config/flag_def.h"
+#include "config/flags.h"
+#include "config/toml.h"
+
+#include <tenon/config.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::config {
+
+/// Reads `path` as the layer --config. Throws FileError.
+void use_file(const std::string& path);
+/// `module.flag=value` as the layer --set. The backend of an option need not be known yet.
+void set_from_command_line(std::string_view setting);
+
+/// Takes back every set(), --set and --config and reloads: for tests.
+void forget();
+
+/// True for an error inside a TOML file (exit status 3), false for others (2).
+bool is_file_error(const Error& error);
+
+/// Makes the options of backends known as `<backend>.<option>` (module and name of each row) and
+/// reads what files, environment and command line say about them. Rows known already stay.
+void declare_options(std::span<const FlagDef> options);
+/// Throws if a file or --set names a module that is no backend either. To be called once all
+/// manifests have been read.
+void require_all_known();
+
+/// Where warnings go, one line each; null: stderr. Must not throw. It may read flags.
+using WarningSink = void (*)(std::string_view text);
+void set_warning_sink(WarningSink sink);
+
+struct PatchEntry;
+class PatchState;
+
+/// The checked options of one compile() call; they travel with its callable.
+using CompileOptions = std::shared_ptr<const PatchEntry>;
+CompileOptions check_options(std::span<const Setting> settings);
+/// The options count in this thread while this lives; null: none.
+class [[nodiscard]] OptionScope {
+ public:
+  explicit OptionScope(const CompileOptions& options);
+  ~OptionScope();
+  OptionScope(const OptionScope&) = delete;
+  OptionScope& operator=(const OptionScope&) = delete;
+
+ private:
+  std::shared_ptr<const PatchState> before_;
+};
+
+/// The patches and options of this thread, for a thread that works on its behalf.
+using ThreadPatches = std::shared_ptr<const PatchState>;
+ThreadPatches thread_patches();
+/// Those patches count in this thread while this lives.
+class [[nodiscard]] InheritPatches {
+ public:
+  explicit InheritPatches(ThreadPatches patches);
+  ~InheritPatches();
+  InheritPatches(const InheritPatches&) = delete;
+  InheritPatches& operator=(const InheritPatches&) = delete;
+
+ private:
+  ThreadPatches before_;
+};
+
+/// The text of configs/<module>.toml: every flag commented out, with doc, type and default.
+std::string config_file_text(std::string_view module);
+/// Writes that text for each module of flags into `folder`.
+void write_config_files(const std::string& folder);
+/// Writes a value into a TOML file, keeping all else that stands in it. The file and its folder are
+/// made if need be. The key and value are checked.
+void write_setting(const std::string& path, std::string_view key, std::string_view text);
+/// The file that `tenon config set` writes: of the user, or of the project.
+std::string setting_file(std::string_view key, bool project);
+/// Throws FileError unless the file holds only known keys with fitting values. Changes nothing.
+void check_file(const std::string& path);
+
+}  // namespace tenon::config

@@ -1,0 +1,88 @@
+// Flags in the environment: TENON_<MODULE>_<FLAG>, then PyTorch's name; TENON_FORCE_<MODULE>_<FLAG>
+// over everything. Programs that run with more rights than their user ignore all of them.
+#include "config/reading.h"
+
+#include "core/error.h"
+
+#include <cstdlib>
+#include <optional>
+
+extern char** environ;
+
+namespace tenon::config {
+
+namespace {
+
+// An empty variable counts as not set.
+std::optional<std::string> variable(const std::string& name) {
+  const char* text = secure_getenv(name.c_str());
+  if (text == nullptr || *text == '\0') return std::nullopt;
+  return text;
+}
+
+void add(std::vector<Reading>& out, Layer layer, const FlagDef& def, const std::string& name,
+         std::string text) {
+  out.push_back({.layer = layer,
+                 .key = def.key(),
+                 .value = std::move(text),
+                 .spelled = true,
+                 .origin = {.text = name}});
+}
+
+std::string upper_prefix(std::string_view prefix, std::string_view module) {
+  return variable_name(prefix, module, "");
+}
+
+void check_name(std::string_view name) {
+  for (std::string_view prefix : {"TENON_", "TENON_FORCE_"}) {
+    for (std::string_view module : module_names()) {
+      if (!name.starts_with(upper_prefix(prefix, module))) continue;
+      std::vector<std::string> known;
+      for (const FlagDef& def : flag_defs()) {
+        if (def.module == module) known.push_back(variable_name(prefix, module, def.name));
+      }
+      for (const std::string& candidate : known) {
+        if (name == candidate) return;
+      }
+      fail(ErrorCode::config,
+           "the environment variable {} names no flag; did you mean {}? unset it otherwise", name,
+           nearest_names(name, known, 1));
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Reading> read_environment(std::span<const FlagDef> defs,
+                                      std::vector<std::string>& warnings) {
+  std::vector<Reading> out;
+  for (const FlagDef& def : defs) {
+    std::optional<std::string> first;
+    std::string first_name;
+    for (const std::string& name : variables_of(def)) {
+      std::optional<std::string> text = variable(name);
+      if (!text) continue;
+      if (!first) {
+        first = text;
+        first_name = name;
+        add(out, Layer::environment, def, name, *text);
+      } else if (*first != *text) {
+        warnings.push_back(message("{} and {} are both set and differ; {}={} counts", first_name,
+                                   name, first_name, *first));
+      }
+    }
+    std::string force = variable_name("TENON_FORCE_", def.module, def.name);
+    if (auto text = variable(force)) add(out, Layer::force, def, force, *text);
+  }
+  return out;
+}
+
+void check_variable_names() {
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    std::string_view text = *entry;
+    std::string name(text.substr(0, text.find('=')));
+    if (name.starts_with("TENON_") && variable(name)) check_name(name);
+  }
+}
+
+}  // namespace tenon::config

@@ -1,0 +1,70 @@
+// A flag as a row: what the .def files say about it, for code that treats all flags alike.
+#pragma once
+
+#include "config/flags.h"
+
+#include <tenon/config.h>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::config {
+
+enum class FlagType : uint8_t { bool_, int_, float_, string_, choice_, list_ };
+enum class Scope : uint8_t { compile, runtime, debug, process };
+enum class Status : uint8_t {
+  active,
+  pending,    ///< accepted; what it governs is not part of this version
+  no_effect,  ///< accepted; has no meaning in C++ (`why`)
+};
+
+std::string_view name_of(FlagType type);
+std::string_view name_of(Status status);
+
+struct FlagDef {
+  std::string_view module;
+  std::string_view name;
+  FlagType type;
+  Scope scope;
+  std::string_view doc;
+  void* (*field)(Flags&) = nullptr;  ///< null for the options of backends
+  std::string_view choices;          ///< separated by `|`
+  double min = -1e300, max = 1e300;
+  std::string_view env;      ///< PyTorch's variable, read if ours is not set
+  std::string_view aliases;  ///< separated by spaces; with a dot: of another module
+  std::string_view seed;     ///< the default under compiler.compat = "seed"
+  bool read_only = false;
+  Status status = Status::active;
+  std::string_view why;
+  Value option_default;  ///< of the options of backends; flags keep theirs in the structs
+
+  std::string key() const { return std::string(module) + "." + std::string(name); }
+};
+
+/// The rows of all .def files, module by module.
+std::span<const FlagDef> flag_defs();
+/// The modules in the order of the rows.
+std::span<const std::string_view> module_names();
+
+Value default_of(const FlagDef& def);
+Value read_field(const FlagDef& def, const Flags& flags);
+void write_field(const FlagDef& def, Flags& flags, const Value& value);
+
+/// The environment variables of a flag, best first: TENON_<MODULE>_<FLAG>, then PyTorch's.
+std::vector<std::string> variables_of(const FlagDef& def);
+/// `prefix` + the flag's key in upper case with underscores.
+std::string variable_name(std::string_view prefix, std::string_view module, std::string_view flag);
+
+/// The value that a command line or a variable spells (lists are separated by commas); the text
+/// itself where it spells no value of the flag's type.
+Value value_of_text(const FlagDef& def, std::string_view text);
+/// Converts `value` to the flag's type and returns what is wrong with it, or nothing.
+std::string fit_value(const FlagDef& def, Value& value);
+/// "int", or "choice: a | b".
+std::string type_text(const FlagDef& def);
+
+std::vector<std::string> split(std::string_view text, char separator);
+
+}  // namespace tenon::config

@@ -1,0 +1,107 @@
+// Patches: values that count for one thread, and how other threads take them over.
+#include "config/config.h"
+#include "config/store.h"
+
+namespace tenon::config {
+
+namespace detail {
+constinit thread_local bool patched = false;
+}
+
+namespace {
+
+thread_local ThreadPatches current_patches;
+
+ThreadPatches exchange_patches(ThreadPatches patches) {
+  detail::patched = patches != nullptr;
+  return std::exchange(current_patches, std::move(patches));
+}
+
+std::vector<std::shared_ptr<const PatchEntry>> entries_now() {
+  if (!current_patches) return {};
+  PatchEntries entries = current_patches->entries();
+  return {entries.begin(), entries.end()};
+}
+
+ThreadPatches state_of(std::vector<std::shared_ptr<const PatchEntry>> entries) {
+  return entries.empty() ? nullptr : std::make_shared<const PatchState>(std::move(entries));
+}
+
+ThreadPatches with_entry(std::shared_ptr<const PatchEntry> entry) {
+  auto entries = entries_now();
+  entries.push_back(std::move(entry));
+  return state_of(std::move(entries));
+}
+
+PatchEntries patches_now() { return current_patches ? current_patches->entries() : PatchEntries(); }
+
+}  // namespace
+
+struct PatchState::Built {
+  const Flags* process;
+  std::unique_ptr<const Flags> flags;
+  const Built* older;
+};
+
+PatchState::~PatchState() {
+  for (const Built* built = newest_; built != nullptr;) delete std::exchange(built, built->older);
+}
+
+// One snapshot for each process snapshot met: references handed out stay good.
+const Flags& PatchState::flags(const Flags& process) const {
+  const Built* newest = newest_.load(std::memory_order_acquire);
+  if (newest != nullptr && newest->process == &process) return *newest->flags;
+  std::lock_guard lock(build_mutex_);
+  newest = newest_.load(std::memory_order_relaxed);
+  if (newest == nullptr || newest->process != &process) {
+    newest = new Built{&process, Store::instance().make_flags(entries_), newest};
+    newest_.store(newest, std::memory_order_release);
+  }
+  return *newest->flags;
+}
+
+const Flags& detail::slow_flags() {
+  if (process_flags.load(std::memory_order_acquire) == nullptr) Store::instance().ensure_loaded();
+  const Flags& process = *process_flags.load(std::memory_order_acquire);
+  return current_patches ? current_patches->flags(process) : process;
+}
+
+Patch::Patch(std::vector<Setting> settings) {
+  auto entry = std::make_shared<const PatchEntry>(
+      PatchEntry{Layer::patch, Store::instance().check(settings, Layer::patch)});
+  exchange_patches(with_entry(entry));
+  entry_ = entry;
+}
+
+// Also right when patches end in another order than they began.
+Patch::~Patch() {
+  if (!entry_) return;
+  auto entries = entries_now();
+  std::erase_if(entries, [&](const auto& entry) { return entry == entry_; });
+  exchange_patches(state_of(std::move(entries)));
+}
+
+CompileOptions check_options(std::span<const Setting> settings) {
+  if (settings.empty()) return nullptr;
+  return std::make_shared<const PatchEntry>(
+      PatchEntry{Layer::options, Store::instance().check(settings, Layer::options)});
+}
+
+OptionScope::OptionScope(const CompileOptions& options) : before_(current_patches) {
+  if (options) exchange_patches(with_entry(options));
+}
+OptionScope::~OptionScope() { exchange_patches(std::move(before_)); }
+
+ThreadPatches thread_patches() { return current_patches; }
+InheritPatches::InheritPatches(ThreadPatches patches)
+    : before_(exchange_patches(std::move(patches))) {}
+InheritPatches::~InheritPatches() { exchange_patches(std::move(before_)); }
+
+Value get(std::string_view key) { return Store::instance().get(key, patches_now()); }
+FlagInfo info(std::string_view key) { return Store::instance().info(key, patches_now()); }
+std::vector<FlagInfo> list() { return Store::instance().list(patches_now()); }
+std::vector<Source> explain(std::string_view key) {
+  return Store::instance().explain(key, patches_now());
+}
+
+}  // namespace tenon::config

@@ -1,0 +1,66 @@
+// Values for flags as they stand in files, in the environment and on command lines, before anybody
+// has looked at whether such flags exist.
+#pragma once
+
+#include "config/flag_def.h"
+#include "config/toml.h"
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace tenon::config {
+
+/// Who may set a flag, lowest first.
+enum class Layer : uint8_t {
+  default_,
+  install,
+  user,
+  project,
+  file,  ///< --config
+  environment,
+  set,
+  command_line,  ///< --set
+  patch,
+  options,  ///< of one compile() call
+  force,
+};
+std::string_view name_of(Layer layer);
+
+struct Origin {
+  std::string text;  ///< "configs/dynamo.toml:7", "TENON_DYNAMO_VERBOSE", "config::set"
+  std::string file;  ///< empty if it is not a file
+  uint32_t line = 0;
+  uint32_t column = 0;
+};
+
+/// Throws FileError for a place in a file, UserError ConfigError for any other origin.
+[[noreturn]] void fail_at(const Origin& origin, std::string_view what);
+
+struct Reading {
+  Layer layer;
+  std::string key;
+  Value value;
+  bool spelled = false;           ///< `value` is text that spells a value of the flag's type
+  bool tolerate_unknown = false;  ///< an unknown key is a warning
+  Origin origin;
+};
+
+/// The settings in a TOML text: one table a module or backend. Throws FileError.
+std::vector<Reading> read_text(std::string_view toml, std::string_view source, Layer layer);
+std::vector<Reading> read_file(const std::string& path, Layer layer);
+
+/// The settings in the install, user and project folders, for `modules`: of a file NAME.toml the
+/// table [NAME]. Files that have neither that table nor [meta] belong to somebody else.
+std::vector<Reading> read_folders(const std::vector<std::string>& modules,
+                                  std::vector<std::string>& warnings);
+/// The folders in which read_folders() looks, lowest layer first; they may not exist.
+std::vector<std::pair<Layer, std::string>> config_folders();
+
+/// The settings in the environment for `defs`.
+std::vector<Reading> read_environment(std::span<const FlagDef> defs,
+                                      std::vector<std::string>& warnings);
+/// Throws UserError ConfigError for a variable TENON_<MODULE>_<...> that names no flag.
+void check_variable_names();
+
+}  // namespace tenon::config

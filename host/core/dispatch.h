@@ -1,0 +1,82 @@
+// Dispatch: one table lookup by op and highest key decides what a call does.
+//
+// Key set of a call = the thread's modes | the OR of its tensors' keys | cpu, less what the thread
+// masks. The highest bit indexes `op.by_key`. A key's function goes on by masking its own key and
+// calling again. Order, high to low: autocast, autograd, trace, meta, device.
+// Cost: about 2 ns besides the call.
+#pragma once
+
+#include "core/value.h"
+
+namespace tenon {
+
+enum class OpId : uint32_t;
+
+enum class Key : uint8_t { cpu = 0, cuda = 1, meta = 4, trace = 8, autograd = 9, autocast = 10 };
+inline constexpr size_t n_keys = 11;
+constexpr uint64_t bit(Key k) { return uint64_t{1} << static_cast<unsigned>(k); }
+
+struct OpEntry;  // ops/op_table.h completes it
+
+/// One call: borrowed arguments in schema order (defaults filled in), results to be filled.
+struct CallArgs {
+  const OpEntry* op;
+  const Value* args;
+  Value* results;
+  uint32_t n_args, n_results;
+};
+using BoxedFn = void (*)(const CallArgs&);
+
+/// The first part of every op's entry: what dispatch itself needs.
+struct DispatchEntry {
+  BoxedFn by_key[n_keys] = {};
+};
+
+/// The modes of a thread.
+struct ThreadModes {
+  uint64_t include = 0;            ///< keys added to every call
+  uint64_t exclude = 0;            ///< keys removed from every call
+  void* tracer = nullptr;          ///< the trace being recorded, capture/tracer.h
+  const void* caller = nullptr;    ///< return address in user code, while a tracer is active
+  bool grad_enabled = true;
+  bool deterministic = false;
+};
+extern thread_local constinit ThreadModes thread_modes __attribute__((tls_model("initial-exec")));
+
+/// Adds and removes keys for the lifetime of a scope.
+class ModeScope {
+ public:
+  ModeScope(uint64_t include, uint64_t exclude)
+      : include_(thread_modes.include), exclude_(thread_modes.exclude) {
+    thread_modes.include |= include;
+    thread_modes.exclude |= exclude;
+  }
+  ~ModeScope() {
+    thread_modes.include = include_;
+    thread_modes.exclude = exclude_;
+  }
+  ModeScope(const ModeScope&) = delete;
+
+ private:
+  uint64_t include_, exclude_;
+};
+
+/// Tensors made in the scope are fakes, and ops run their meta functions only.
+struct FakeScope : ModeScope {
+  FakeScope() : ModeScope(bit(Key::meta), bit(Key::trace)) {}
+};
+
+/// What the trace key does; filled in by graph/record.cpp.
+extern BoxedFn trace_key_slot;
+
+/// Entry of an op; ids are dense. Defined by ops/op_table.cpp.
+const OpEntry& entry_of(OpId op);
+
+/// Calls an op. `args` are all of its schema's arguments; results are owned by the caller. Throws what
+/// the op throws; results are then empty.
+void call_op(OpId op, const Value* args, uint32_t n_args, Value* results, uint32_t n_results);
+void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* results, uint32_t n_results);
+/// The keys that the arguments bring.
+uint64_t keys_of(const Value* args, uint32_t n_args);
+
+}  // namespace tenon

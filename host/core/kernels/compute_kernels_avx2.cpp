@@ -1,0 +1,3 @@
+// Compute kernels for CPU level avx2.
+#define TENON_LEVEL avx2
+#include "core/kernels/compute_kernels.inc"

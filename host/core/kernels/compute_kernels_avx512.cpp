@@ -1,0 +1,3 @@
+// Compute kernels for CPU level avx512.
+#define TENON_LEVEL avx512
+#include "core/kernels/compute_kernels.inc"

@@ -1,0 +1,162 @@
+// Mapped files, aligned buffers, text checks and the failures of the bounded reader.
+#include "formats/byte_reader.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <fstream>
+#include <new>
+
+namespace tenon::formats {
+
+namespace {
+
+constexpr std::align_val_t kAlignment{64};
+
+class Descriptor {
+ public:
+  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
+  ~Descriptor() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int get() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+std::string system_error() { return std::strerror(errno); }
+
+}  // namespace
+
+std::shared_ptr<std::byte[]> allocate_aligned(uint64_t size, std::string_view subject) {
+  void* memory = ::operator new(size + 1, kAlignment, std::nothrow);
+  require(memory != nullptr, ErrorCode::bad_file, "{}: there is no memory for {} bytes", subject,
+          size);
+  return {static_cast<std::byte*>(memory), [](std::byte* p) { ::operator delete(p, kAlignment); }};
+}
+
+Bytes aligned(Bytes bytes, std::string_view subject) {
+  if (reinterpret_cast<uintptr_t>(bytes.span.data()) % static_cast<size_t>(kAlignment) == 0)
+    return bytes;
+  auto copy = allocate_aligned(bytes.span.size(), subject);
+  if (!bytes.span.empty()) std::memcpy(copy.get(), bytes.span.data(), bytes.span.size());
+  return {ByteSpan(copy.get(), bytes.span.size()), copy};
+}
+
+Bytes map_file(const std::string& path) {
+  Descriptor file(path);
+  require(file.get() >= 0, ErrorCode::bad_file, "{}: cannot open the file: {}", path,
+          system_error());
+  struct stat status {};
+  require(::fstat(file.get(), &status) == 0, ErrorCode::bad_file, "{}: cannot read the file: {}",
+          path, system_error());
+  require(S_ISREG(status.st_mode), ErrorCode::bad_file,
+          "{}: expected a regular file, found a folder or device", path);
+  auto size = static_cast<size_t>(status.st_size);
+  if (size == 0) return {};
+  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  require(address != MAP_FAILED, ErrorCode::bad_file, "{}: cannot map the file: {}", path,
+          system_error());
+  std::shared_ptr<const void> owner(
+      address, [size](const void* p) { ::munmap(const_cast<void*>(p), size); });
+  return {ByteSpan(static_cast<const std::byte*>(address), size), owner};
+}
+
+void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  const std::string aside = path + ".part" + std::to_string(::getpid());
+  try {
+    std::ofstream out(aside, std::ios::binary);
+    require(out.good(), "{}: cannot write here: {}", path, system_error());
+    write(out);
+    out.close();
+    require(out.good(), "{}: writing failed: {}; is the disk full?", path, system_error());
+    require(std::rename(aside.c_str(), path.c_str()) == 0, "{}: cannot rename {}: {}", path, aside,
+            system_error());
+  } catch (...) {
+    std::remove(aside.c_str());
+    throw;
+  }
+}
+
+namespace {
+
+// Length of the well-formed UTF-8 sequence at the front of `text`, or 0.
+size_t utf8_sequence(std::string_view text) {
+  auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  auto tail = [&](size_t i) { return i < text.size() && (byte(i) & 0xC0u) == 0x80u; };
+  unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead < 0xE0) return tail(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead < 0xF0) {
+    if (!tail(1) || !tail(2)) return 0;
+    bool overlong = lead == 0xE0 && byte(1) < 0xA0;
+    bool surrogate = lead == 0xED && byte(1) >= 0xA0;
+    return overlong || surrogate ? 0 : 3;
+  }
+  if (lead >= 0xF0 && lead < 0xF5) {
+    if (!tail(1) || !tail(2) || !tail(3)) return 0;
+    bool overlong = lead == 0xF0 && byte(1) < 0x90;
+    bool too_large = lead == 0xF4 && byte(1) >= 0x90;
+    return overlong || too_large ? 0 : 4;
+  }
+  return 0;
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    size_t length = utf8_sequence(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+std::string printable(std::string_view text) {
+  constexpr size_t longest = 80;
+  std::string out;
+  while (!text.empty() && out.size() < longest) {
+    size_t length = utf8_sequence(text);
+    auto lead = static_cast<unsigned char>(text[0]);
+    if (length == 0 || lead < 0x20 || lead == 0x7F) {
+      out += '?';
+      text.remove_prefix(1);
+    } else {
+      out += text.substr(0, length);
+      text.remove_prefix(length);
+    }
+  }
+  if (!text.empty()) out += "...";
+  return out;
+}
+
+void ByteReader::seek(uint64_t offset, std::string_view what) {
+  require(offset <= bytes_.size(), ErrorCode::bad_file,
+          "{}: expected {} at byte {}, but the file has {} bytes; is it complete?", subject_, what,
+          offset, bytes_.size());
+  offset_ = offset;
+}
+
+void ByteReader::expect(std::string_view magic, std::string_view what) {
+  const uint64_t at = offset_;
+  std::string_view found = text(magic.size(), what);
+  require(found == magic, ErrorCode::bad_file, "{}: at byte {}: expected {}, found \"{}\"",
+          subject_, at, what, printable(found));
+}
+
+void ByteReader::fail_short(uint64_t count, std::string_view what) const {
+  fail(
+      ErrorCode::bad_file,
+      "{}: at byte {}: expected {} ({} bytes), found only {} before the end; is the file complete?",
+      subject_, offset_, what, count, remaining());
+}
+
+}  // namespace tenon::formats

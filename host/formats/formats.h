@@ -1,0 +1,25 @@
+// The file formats that Tenon reads, and how to tell which one a file has.
+#pragma once
+
+#include "formats/byte_reader.h"
+
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace tenon::formats {
+
+struct FormatDef {
+  std::string_view name;           ///< "pt2"
+  std::string_view description;    ///< for `tenon` and messages
+  std::string_view extension;      ///< ".pt2"
+  bool (*matches)(ByteSpan file);  ///< whether the beginning of `file` looks like it
+};
+
+std::span<const FormatDef> file_formats();
+
+/// The format of a file by its content. Throws UserError(bad_file), naming the formats known, when
+/// it is none of them.
+const FormatDef& find_format(const std::string& path);
+
+}  // namespace tenon::formats

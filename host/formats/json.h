@@ -1,0 +1,149 @@
+// JSON of untrusted files: a strict parser into plain values, and views with readable errors.
+//
+// Stricter than JSON where files of ours and PyTorch's need it: nesting up to limits::json_depth,
+// integers within 64 bits (never read as doubles), no name twice in one object, no trailing text.
+//
+//   JsonDocument document = parse_json(bytes, "vit.pt2: models/model.json");
+//   for (JsonView node : document.view().field("graph").field("nodes").items())
+//     use(node.field("name").text());
+//   // vit.pt2: models/model.json: graph.nodes[3].name: expected a string, found an integer
+#pragma once
+
+#include "formats/byte_reader.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tenon::formats {
+
+struct JsonMember;
+
+/// A JSON value. Objects keep the order of the file.
+class Json {
+ public:
+  using Array = std::vector<Json>;
+  using Object = std::vector<JsonMember>;
+  using Value = std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object>;
+
+  // Defined below, where a member is a complete type.
+  Json();
+  Json(bool value);              // NOLINT: implicit, as are all of these
+  Json(int value);               // NOLINT
+  Json(int64_t value);           // NOLINT
+  Json(double value);            // NOLINT
+  Json(const char* value);       // NOLINT
+  Json(std::string_view value);  // NOLINT
+  Json(std::string value);       // NOLINT
+  Json(Array value);             // NOLINT
+  Json(Object value);            // NOLINT
+
+  const Value& value() const { return value_; }
+  Value& value() { return value_; }
+
+  /// The member of an object, or nullptr.
+  const Json* find(std::string_view name) const;
+
+  /// JSON on one line; non-finite doubles as the strings that Python's writers use.
+  std::string dump() const;
+
+ private:
+  Value value_;  // null at first
+};
+
+struct JsonMember {
+  std::string name;
+  Json value;
+};
+
+inline Json::Json() = default;
+inline Json::Json(bool value) : value_(value) {}
+inline Json::Json(int value) : value_(int64_t{value}) {}
+inline Json::Json(int64_t value) : value_(value) {}
+inline Json::Json(double value) : value_(value) {}
+inline Json::Json(const char* value) : value_(std::string(value)) {}
+inline Json::Json(std::string_view value) : value_(std::string(value)) {}
+inline Json::Json(std::string value) : value_(std::move(value)) {}
+inline Json::Json(Array value) : value_(std::move(value)) {}
+inline Json::Json(Object value) : value_(std::move(value)) {}
+
+class JsonDocument;
+
+/// A value within a document. Every accessor checks the type and throws UserError(bad_file) with
+/// the document's subject and the path to the value. Valid as long as the document.
+class JsonView {
+ public:
+  JsonView(const Json& json, const JsonDocument& document) : json_(&json), document_(&document) {}
+
+  bool is_null() const { return holds<std::monostate>(); }
+  bool is_integer() const { return holds<int64_t>(); }
+  bool is_text() const { return holds<std::string>(); }
+  bool is_array() const { return holds<Json::Array>(); }
+  bool is_object() const { return holds<Json::Object>(); }
+
+  bool boolean() const;
+  int64_t integer() const;
+  /// A double, an integer, or one of the strings "Infinity", "-Infinity", "NaN".
+  double real() const;
+  const std::string& text() const;
+
+  /// The elements of an array.
+  std::vector<JsonView> items() const;
+  /// The members of an object, in the order of the file.
+  std::vector<std::pair<std::string_view, JsonView>> members() const;
+  /// The number of elements or members.
+  size_t size() const;
+
+  JsonView field(std::string_view name) const;
+  /// Nothing when the member is missing or null.
+  std::optional<JsonView> optional_field(std::string_view name) const;
+  /// The only member of an object that stands for a union: its tag and value.
+  std::pair<std::string_view, JsonView> only_member() const;
+
+  const Json& json() const { return *json_; }
+  /// The document's.
+  const std::string& subject() const;
+  /// "subject: path.to[3].value", for messages; found by a search of the whole document.
+  std::string place() const;
+  [[noreturn]] void fail_expected(std::string_view expected) const;
+
+ private:
+  template <class T>
+  bool holds() const {
+    return std::holds_alternative<T>(json_->value());
+  }
+  template <class T>
+  const T& get(std::string_view expected) const;
+
+  const Json* json_;
+  const JsonDocument* document_;
+};
+
+/// A parsed text and the name it has in messages.
+class JsonDocument {
+ public:
+  JsonDocument(Json root, std::string subject)
+      : root_(std::move(root)), subject_(std::move(subject)) {}
+  JsonView view() const { return {root_, *this}; }
+  const Json& root() const { return root_; }
+  const std::string& subject() const { return subject_; }
+
+ private:
+  Json root_;
+  std::string subject_;
+};
+
+inline const std::string& JsonView::subject() const { return document_->subject(); }
+
+JsonDocument parse_json(std::string_view text, std::string subject);
+inline JsonDocument parse_json(ByteSpan bytes, std::string subject) {
+  return parse_json(as_text(bytes), std::move(subject));
+}
+
+inline std::string to_text(const JsonView& view) { return view.place(); }
+
+}  // namespace tenon::formats

@@ -1,0 +1,197 @@
+// The interpreter: frame, argument building and release after the last use.
+#include "graph/interpret.h"
+
+#include "core/dispatch.h"
+#include "core/sym_eval.h"
+#include "ops/op_table.h"
+
+#include <deque>
+
+namespace tenon {
+
+/// One call's values. Tensors and numbers have a slot each; symbols are looked up by their position.
+struct Interpreter::Frame {
+  const Graph& graph;
+  std::vector<Tensor> tensors;
+  std::vector<Number> numbers;
+  std::vector<int64_t> symbol_words;
+  std::vector<bool> bound;
+
+  Frame(const Graph& g)
+      : graph(g), tensors(g.values().size()), numbers(g.values().size()),
+        symbol_words(g.symbols.size()), bound(g.symbols.size()) {}
+
+  std::optional<SymValue> lookup(const Expr* symbol) const {
+    for (size_t i = 0; i < graph.symbols.size(); ++i)
+      if (graph.symbols[i].symbol == symbol && bound[i]) return SymValue{symbol->kind, symbol_words[i]};
+    return std::nullopt;
+  }
+
+  Number evaluate(Number n) const {
+    if (!n.is_symbolic()) return n;
+    const Expr* expr = n.is_integer()    ? as_expr(n.sym_int())
+                       : n.is_floating() ? as_expr(n.sym_float())
+                                         : as_expr(n.sym_bool());
+    auto value = tenon::evaluate(expr, [this](const Expr* symbol) { return lookup(symbol); });
+    require(value.has_value(), "a size of the graph cannot be computed from its inputs: it overflows, "
+            "divides by zero, or uses a symbol without a value");
+    if (n.is_integer()) return SymInt(value->integer());
+    if (n.is_floating()) return SymFloat(value->real());
+    return SymBool(value->integer() != 0);
+  }
+
+  void bind(uint32_t index) {
+    const SymbolBinding& b = graph.symbols[index];
+    if (b.dim < 0) {
+      Number n = numbers[b.value];
+      symbol_words[index] = n.is_floating() ? std::bit_cast<int64_t>(n.to_double()) : n.to_int();
+    } else {
+      const Tensor& t = tensors[b.value];
+      symbol_words[index] = (b.stride ? t.stride(b.dim) : t.size(b.dim)).guard_int();
+    }
+    bound[index] = true;
+  }
+};
+
+namespace {
+
+bool is_symbolic(const Value& v) {
+  if (v.is_number()) return v.number().is_symbolic();
+  return v.tag == Tag::ints && SymIntList(List<SymInt>(v.as<SymInt>(), v.count)).is_symbolic();
+}
+
+bool needs_frame(const Node& node) {
+  for (const Value& a : node.args)
+    if (a.tag == Tag::ref || a.tag == Tag::refs || is_symbolic(a)) return true;
+  return false;
+}
+
+// Results that live to the end: outputs, and inputs, which the caller keeps or gets back.
+std::vector<uint32_t> last_use_of_values(const Graph& graph) {
+  std::vector<uint32_t> last(graph.values().size(), no_value);
+  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
+    const Node& node = graph.node(n);
+    for (uint32_t r = 0; r < node.n_results; ++r) last[node.first_result + r] = n;
+    Graph::for_each_use(node, [&](ValueId v) { last[v] = n; });
+  }
+  for (ValueId v : graph.outputs())
+    if (v != no_value) last[v] = no_value;
+  return last;
+}
+
+Tensor number_tensor(Number n) {
+  if (n.is_floating()) {
+    Tensor t = make_tensor(IntList{}, Dtype::f64);
+    *t.data_ptr<double>() = n.to_double();
+    return t;
+  }
+  Tensor t = make_tensor(IntList{}, n.is_boolean() ? Dtype::bool_ : Dtype::i64);
+  if (n.is_boolean()) *t.data_ptr<bool>() = n.to_bool();
+  else *t.data_ptr<int64_t>() = n.to_int();
+  return t;
+}
+
+}  // namespace
+
+Interpreter::Interpreter(std::shared_ptr<const Graph> graph) : graph_(std::move(graph)) {
+  std::vector<uint32_t> last = last_use_of_values(*graph_);
+  for (NodeId n = 0; n < graph_->nodes().size(); ++n)
+    steps_.push_back({&entry_of(graph_->node(n).op), n, !needs_frame(graph_->node(n)), {}, {}});
+  for (ValueId v = 0; v < last.size(); ++v)
+    if (last[v] != no_value) steps_[last[v]].last_uses.push_back(v);
+  for (uint32_t s = 0; s < graph_->symbols.size(); ++s) {
+    const GraphValue& value = graph_->value(graph_->symbols[s].value);
+    if (value.source == ValueSource::node) steps_[value.source_index].binds.push_back(s);
+  }
+}
+
+void Interpreter::run_step(const Step& step, Frame& frame) const {
+  const Node& node = graph_->node(step.node);
+  constexpr size_t inline_args = 16;
+  Value local[inline_args];
+  std::vector<Value> spilled;
+  Value* args = local;
+  if (node.args.size() > inline_args) {
+    spilled.resize(node.args.size());
+    args = spilled.data();
+  }
+  std::deque<std::vector<Tensor>> lists;
+  std::deque<std::vector<int64_t>> sizes;
+  std::copy(node.args.begin(), node.args.end(), args);
+  for (size_t i = 0; !step.plain_args && i < node.args.size(); ++i) {
+    Value& a = args[i];
+    if (a.tag == Tag::ref) {
+      auto id = static_cast<ValueId>(a.payload);
+      ValueKind kind = graph_->value(id).kind;
+      a = kind == ValueKind::tensor ? Value::of(frame.tensors[id])
+          : kind == ValueKind::none ? Value{} : Value::of(frame.numbers[id]);
+    } else if (a.tag == Tag::refs) {
+      auto& list = lists.emplace_back(a.count);
+      for (uint32_t k = 0; k < a.count; ++k)
+        if (ValueId id = a.as<ValueId>()[k]; id != no_value) list[k] = frame.tensors[id];
+      a = Value::of(TensorList(list));
+    } else if (is_symbolic(a)) {
+      if (a.tag == Tag::ints) {
+        auto& list = sizes.emplace_back(a.count);
+        for (uint32_t k = 0; k < a.count; ++k) list[k] = frame.evaluate(a.as<SymInt>()[k]).to_int();
+        a = Value::of(IntList(list));
+      } else {
+        a = Value::of(frame.evaluate(a.number()));
+      }
+    }
+  }
+  bool returns_list = step.op->schema.returns_list();
+  size_t n_results = returns_list ? 1 : node.n_results;
+  Value results[8];
+  ensure(n_results <= 8, "an op has at most eight results");
+  dispatch(*step.op, args, static_cast<uint32_t>(node.args.size()), results, static_cast<uint32_t>(n_results));
+  if (returns_list) {
+    std::vector<Tensor> parts = take<std::vector<Tensor>>(results[0]);
+    require(parts.size() == node.n_results, "{}: the graph expects {} parts, the op gave {}",
+            step.op->name, node.n_results, parts.size());
+    for (size_t r = 0; r < parts.size(); ++r) frame.tensors[node.first_result + r] = std::move(parts[r]);
+  } else {
+    for (size_t r = 0; r < n_results; ++r) {
+      ValueId id = node.first_result + static_cast<ValueId>(r);
+      if (results[r].is_number()) frame.numbers[id] = results[r].number();
+      else frame.tensors[id] = take<Tensor>(results[r]);
+    }
+  }
+  for (uint32_t s : step.binds) frame.bind(s);
+  for (ValueId v : step.last_uses) frame.tensors[v] = Tensor();
+}
+
+void Interpreter::run(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+                      std::span<Tensor> outputs, bool steal) const {
+  Frame frame(*graph_);
+  ensure(inputs.size() == graph_->inputs().size() && outputs.size() == graph_->outputs().size(),
+         "interpreter: wrong number of inputs or outputs");
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i]) continue;
+    if (!steal) inputs[i]->references.fetch_add(1, std::memory_order_relaxed);
+    frame.tensors[graph_->inputs()[i]] = Tensor::adopt(inputs[i]);
+    if (steal) inputs[i] = nullptr;
+  }
+  for (ValueId c : graph_->constants()) frame.tensors[c] = graph_->constant(c);
+  for (uint32_t s = 0; s < graph_->symbols.size(); ++s) {
+    const SymbolBinding& b = graph_->symbols[s];
+    if (graph_->value(b.value).source == ValueSource::node) continue;
+    if (s < syms.size()) {
+      frame.symbol_words[s] = syms[s];
+      frame.bound[s] = true;
+    } else if (b.dim >= 0) {
+      frame.bind(s);
+    }
+  }
+  for (ValueId v : graph_->inputs())
+    if (graph_->value(v).kind != ValueKind::tensor) frame.numbers[v] = frame.evaluate(graph_->value(v).scalar);
+  for (const Step& step : steps_) run_step(step, frame);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    ValueId id = graph_->outputs()[i];
+    if (id == no_value) continue;
+    outputs[i] = graph_->value(id).kind == ValueKind::tensor ? frame.tensors[id]
+                                                             : number_tensor(frame.numbers[id]);
+  }
+}
+
+}  // namespace tenon

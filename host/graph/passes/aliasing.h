@@ -1,0 +1,62 @@
+// Which values of a graph may share memory, and what happens to that memory.
+#pragma once
+
+#include <vector>
+
+#include "core/dispatch.h"
+#include "graph/graph.h"
+#include "ops/op_table.h"
+
+namespace tenon {
+
+/// Values in classes: two values that may share storage are in one class. Classes come from alias
+/// groups, views, in-place results and the alias marks of schemas; an op that may alias, or that
+/// has a sub-graph, puts all its tensors into one. Cost: near linear.
+class AliasClasses {
+ public:
+  explicit AliasClasses(const Graph& graph);
+
+  uint32_t of(ValueId v) const { return class_[v]; }
+  /// Some node writes the memory, or changes the metadata of a value, of this class.
+  bool is_written(ValueId v) const { return facts_[class_[v]].written; }
+  /// An input or a constant is in the class: the memory outlives the call.
+  bool is_external(ValueId v) const { return facts_[class_[v]].external; }
+  /// An output is in the class.
+  bool escapes(ValueId v) const { return facts_[class_[v]].escapes; }
+
+ private:
+  struct Facts {
+    bool written = false, external = false, escapes = false;
+  };
+  uint32_t root(ValueId v);
+  void join(ValueId a, ValueId b);
+  void join_node(const Node& node);
+  void note_facts(const Graph& graph);
+
+  std::vector<uint32_t> class_;
+  std::vector<Facts> facts_;  // by class
+};
+
+/// Calls f(ValueId) for each value that argument `arg` of the node names.
+template <class F>
+void for_each_value(const Value& arg, F f) {
+  if (arg.tag == Tag::ref) f(static_cast<ValueId>(arg.payload));
+  if (arg.tag != Tag::refs) return;
+  for (uint32_t i = 0; i < arg.count; ++i)
+    if (arg.as<ValueId>()[i] != no_value) f(arg.as<ValueId>()[i]);
+}
+
+/// Results depend on the arguments only, and nothing but the results is changed.
+bool is_pure(const OpEntry& op);
+/// Whether running the graph does more than compute its outputs: effects, writes to inputs or
+/// constants, and, where `random` is set, random numbers.
+bool has_effects(const Graph& graph, bool random);
+
+/// Both are tensors with the same words for dtype, device, sizes, strides and offset.
+bool same_meta(const GraphValue& a, const GraphValue& b);
+
+/// Every use of value v becomes `replacement[v]`, where that is not no_value. The replaced values'
+/// alias groups join those of their replacements, and output and saved flags go over.
+void replace_values(Graph& graph, const std::vector<ValueId>& replacement);
+
+}  // namespace tenon

@@ -1,0 +1,131 @@
+// Canonical order and removal of what changes nothing.
+//
+// Problem: equal computations are written in different ways, which hides them from the merging of
+//   common subexpressions and costs copies.
+// Model, only what holds to the last bit:
+//   1. a op b = b op a for the ops listed below; operands are ordered by value id. Only where both
+//      operands have the same described layout, because the first one decides the result's strides.
+//   2. A view with the dtype, sizes, strides and offset of what it views is that value.
+//   3. A copy (`clone`, `_to_copy`) with the described layout of its source is that value, where
+//      nobody writes either and the copy does not leave the graph.
+//   2 and 3 hold only where nobody writes the memory or metadata of the values, and never for
+//   outputs: a caller who got two tensors gets two tensors. `detach` stays where a gradient would
+//   flow.
+// Method: one walk forwards; replacements are applied in one go. Cost: linear.
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+#include "core/tensor_impl.h"
+#include "graph/passes/aliasing.h"
+#include "graph/passes/passes.h"
+
+namespace tenon {
+
+namespace {
+
+constexpr std::array<std::string_view, 12> commutative = {
+    "aten.add.Tensor",          "aten.mul.Tensor",         "aten.maximum.default",
+    "aten.minimum.default",     "aten.eq.Tensor",          "aten.ne.Tensor",
+    "aten.logical_and.default", "aten.logical_or.default", "aten.logical_xor.default",
+    "aten.bitwise_and.Tensor",  "aten.bitwise_or.Tensor",  "aten.bitwise_xor.Tensor"};
+
+bool contains(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+class Canonicalizer {
+ public:
+  explicit Canonicalizer(Graph& graph)
+      : graph_(graph),
+        classes_(graph),
+        replacement_(graph.values().size(), no_value),
+        dead_(graph.nodes().size()) {}
+
+  bool run() {
+    bool changed = false;
+    for (NodeId n = 0; n < graph_.nodes().size(); ++n) {
+      changed |= order_operands(n);
+      changed |= remove_identity(n);
+    }
+    if (!changed) return false;
+    replace_values(graph_, replacement_);
+    graph_.erase_nodes(dead_);
+    return true;
+  }
+
+ private:
+  // x + 2*y is not 2*y + x in this form: a factor other than 1 keeps its place.
+  bool is_commutative(const Node& node) const {
+    const OpEntry& op = entry_of(node.op);
+    if (!contains(commutative, op.name) || node.args.size() < 2) return false;
+    for (size_t i = 2; i < node.args.size(); ++i) {
+      const Value& arg = node.args[i];
+      if (arg.tag != Tag::integer || arg.payload != 1) return false;
+    }
+    return node.args[0].tag == Tag::ref && node.args[1].tag == Tag::ref;
+  }
+
+  bool order_operands(NodeId n) {
+    const Node& node = graph_.node(n);
+    if (!is_commutative(node)) return false;
+    auto a = static_cast<ValueId>(node.args[0].payload),
+         b = static_cast<ValueId>(node.args[1].payload);
+    GraphValue x = graph_.value(a), y = graph_.value(b);
+    x.offset = y.offset = 0;  // where the operands lie does not matter
+    if (a <= b || !same_meta(x, y) || is_number_constant(a) || is_number_constant(b)) return false;
+    std::vector<Value> args(node.args.begin(), node.args.end());
+    std::swap(args[0], args[1]);
+    graph_.set_args(n, args);
+    return true;
+  }
+
+  bool is_number_constant(ValueId v) const {
+    return graph_.value(v).source == ValueSource::constant && is_wrapped_number(graph_.constant(v));
+  }
+
+  bool is_output(ValueId v) const {
+    return std::find(graph_.outputs().begin(), graph_.outputs().end(), v) != graph_.outputs().end();
+  }
+
+  bool is_identity_view(const OpEntry& op, ValueId source, ValueId result) const {
+    if (!(op.tags & TN_TAG_VIEW) && op.name != "aten.contiguous.default") return false;
+    bool stops_gradient =
+        graph_.value(source).flags.requires_grad != graph_.value(result).flags.requires_grad;
+    return !(op.name.starts_with("aten.detach") && graph_.value(source).flags.requires_grad) &&
+           !stops_gradient;
+  }
+
+  bool is_idle_copy(const OpEntry& op, ValueId result) const {
+    bool is_copy = op.name == "aten.clone.default" || op.name == "aten._to_copy.default";
+    return is_copy && !classes_.escapes(result);
+  }
+
+  bool remove_identity(NodeId n) {
+    const Node& node = graph_.node(n);
+    const OpEntry& op = entry_of(node.op);
+    if (node.n_results != 1 || op.mutated_args || op.schema.returns_list() || node.args.empty() ||
+        node.args[0].tag != Tag::ref)
+      return false;
+    auto source = static_cast<ValueId>(node.args[0].payload);
+    ValueId result = node.first_result;
+    if (!same_meta(graph_.value(source), graph_.value(result)) || is_output(result) ||
+        classes_.is_written(source) || classes_.is_written(result))
+      return false;
+    if (!is_identity_view(op, source, result) && !is_idle_copy(op, result)) return false;
+    replacement_[result] = source;
+    dead_[n] = true;
+    return true;
+  }
+
+  Graph& graph_;
+  AliasClasses classes_;
+  std::vector<ValueId> replacement_;
+  std::vector<bool> dead_;
+};
+
+}  // namespace
+
+bool canonicalize(Graph& graph) { return Canonicalizer(graph).run(); }
+
+}  // namespace tenon

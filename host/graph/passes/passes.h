@@ -1,0 +1,36 @@
+// Passes over graphs: dead code, common subexpressions, constant folding, canonical order.
+//
+// Each returns whether it changed something and leaves a graph that `verify` accepts. All of them
+// take graphs as captured, with views and in-place ops: what a storage is read and written through
+// is found first (aliasing.h), and nothing that touches a written storage is merged, moved or
+// removed. Results do not change by a bit, and neither does which outputs share memory.
+#pragma once
+
+#include <cstdint>
+
+#include "core/dispatch.h"
+#include "graph/graph.h"
+
+namespace tenon {
+
+struct DeadCodeOptions {
+  /// Keep random ops whose results nobody reads, so that later ones draw the same numbers.
+  bool keep_random = false;
+};
+/// Removes nodes that contribute neither to an output nor to an effect.
+bool remove_dead_code(Graph& graph, const DeadCodeOptions& options = {});
+
+/// Computes what is computed twice only once.
+bool merge_common_subexpressions(Graph& graph);
+
+struct FoldOptions {
+  int64_t max_elements = 16;  ///< of each input and of all results together
+};
+/// Replaces nodes over constants, or over nothing, by their results.
+bool fold_constants(Graph& graph, const FoldOptions& options = {});
+
+/// Orders the operands of commutative ops by value and removes copies and views that change
+/// nothing.
+bool canonicalize(Graph& graph);
+
+}  // namespace tenon

@@ -1,0 +1,262 @@
+// The recorder: lookup, meta functions, nodes, and which fakes are still alive.
+#include "graph/record.h"
+
+#include "core/dispatch.h"
+#include "ops/op_table.h"
+
+#include <atomic>
+#include <deque>
+
+namespace tenon {
+
+namespace {
+
+std::atomic<uint64_t> next_trace_id{1};
+
+GraphRecorder& current_recorder() {
+  ensure(thread_modes.tracer, "an op reached the trace key without a recorder");
+  return *static_cast<GraphRecorder*>(thread_modes.tracer);
+}
+
+void record_call(const CallArgs& call) { current_recorder().record(call); }
+
+const struct RegisterTraceKey {
+  RegisterTraceKey() { trace_key_slot = &record_call; }
+} register_trace_key;
+
+}  // namespace
+
+GraphRecorder::GraphRecorder(std::shared_ptr<ShapeEnv> env)
+    : graph_(std::make_shared<Graph>()), life_(std::make_shared<TraceLife>()),
+      id_(next_trace_id.fetch_add(1, std::memory_order_relaxed)) {
+  graph_->shape_env = std::move(env);
+}
+
+GraphRecorder::~GraphRecorder() { life_->alive.clear(); }
+
+void GraphRecorder::restart() {
+  auto env = graph_->shape_env;
+  graph_ = std::make_shared<Graph>();
+  graph_->shape_env = std::move(env);
+  life_->alive.clear();
+  life_ = std::make_shared<TraceLife>();
+  storage_ids_.clear();
+  input_fakes_.clear();
+  id_ = next_trace_id.fetch_add(1, std::memory_order_relaxed);
+}
+
+ValueId GraphRecorder::adopt_input(const Tensor& fake, ValueFlags flags) {
+  GraphValue value = describe(fake);
+  flags.requires_grad = fake.requires_grad();
+  value.flags = flags;
+  ValueId id = graph_->add_input(std::move(value));
+  track(fake, id);
+  return id;
+}
+
+GraphValue GraphRecorder::describe(const Tensor& fake) const {
+  GraphValue value;
+  value.meta = meta_of(fake);
+  value.offset = sym_offset_of(fake);
+  value.flags.requires_grad = fake.requires_grad();
+  return value;
+}
+
+void GraphRecorder::track(const Tensor& fake, ValueId id) {
+  TensorExtra& extra = impl_of(fake)->ensure_extra();
+  extra.set_trace(id_, id, life_, impl_of(fake));
+  if (storage_ids_.size() <= id) storage_ids_.resize(id + 1, 0);
+  storage_ids_[id] = impl_of(fake)->storage_id;
+}
+
+void GraphRecorder::rebind(const Tensor& fake, ValueId id) { track(fake, id); }
+
+Tensor GraphRecorder::add_input(const TensorMeta& meta, SymInt offset, GraphValue value, StorageRef storage) {
+  Tensor fake = make_fake(meta, offset, std::move(storage));
+  value.kind = ValueKind::tensor;
+  value.meta = meta;
+  value.offset = offset;
+  if (value.flags.requires_grad) fake.requires_grad_();
+  ValueId id = graph_->add_input(std::move(value));
+  track(fake, id);
+  input_fakes_.resize(graph_->inputs().size());
+  input_fakes_.back() = fake;
+  return fake;
+}
+
+ValueId GraphRecorder::add_scalar_input(Number symbol, std::string name) {
+  GraphValue value;
+  value.kind = symbol.is_floating() ? ValueKind::sym_float
+               : symbol.is_boolean() ? ValueKind::sym_bool : ValueKind::sym_int;
+  value.scalar = symbol;
+  value.name = std::move(name);
+  return graph_->add_input(std::move(value));
+}
+
+Tensor GraphRecorder::add_constant(const Tensor& real, std::string name) {
+  Tensor fake = make_fake(meta_of(real), real.storage_offset());
+  if (is_wrapped_number(real)) impl_of(fake)->ensure_extra().wrapped_number = true;
+  track(fake, graph_->add_constant(real, std::move(name)));
+  return fake;
+}
+
+bool GraphRecorder::owns(const Tensor& t) const {
+  const TensorImpl* impl = impl_of(t);
+  return impl->extra && impl->extra->trace_id == id_;
+}
+
+Tensor GraphRecorder::as_fake(const Tensor& t) {
+  if (!t.defined() || owns(t)) return t;
+  if (t.is_fake() && adopt && adopt(t)) return t;
+  require(!t.is_fake(), "a tensor of another trace ({}) is used in this one; only use tensors inside "
+          "of the function that made them", to_text(t));
+  return lift ? lift(t) : add_constant(t, "");
+}
+
+ValueId GraphRecorder::value_of(const Tensor& t) {
+  if (!t.defined()) return no_value;
+  return impl_of(as_fake(t))->extra->trace_value;
+}
+
+void GraphRecorder::record(const CallArgs& call) {
+  if (opens && opens(*call.op)) return call.op->def->decomp.call(call);
+  if ((call.op->tags & TN_TAG_DATA_DEPENDENT) && on_data_dependent && on_data_dependent(call)) return;
+  // Real tensors among the arguments are replaced by the fakes that stand for them.
+  std::vector<Value> args(call.args, call.args + call.n_args);
+  std::deque<Tensor> held;
+  std::deque<std::vector<Tensor>> lists;
+  for (Value& a : args) {
+    if (a.tag == Tag::tensor) {
+      a = Value::of(held.emplace_back(as_fake(*a.as<Tensor>())));
+    } else if (a.tag == Tag::tensors) {
+      auto& list = lists.emplace_back();
+      for (uint32_t i = 0; i < a.count; ++i) list.push_back(as_fake(a.as<Tensor>()[i]));
+      a = Value::of(TensorList(list));
+    }
+  }
+  append({call.op, args.data(), call.results, call.n_args, call.n_results}, args);
+}
+
+void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_args) {
+  {
+    FakeScope fakes;
+    run_meta(call);
+  }
+  // A number that follows from known symbols needs no node.
+  bool is_number = call.n_results == 1 && call.results[0].is_number();
+  if (is_number && !(call.op->tags & TN_TAG_DATA_DEPENDENT)) return;
+
+  std::vector<Value> args;
+  for (const Value& a : fake_args) {
+    if (a.tag == Tag::tensor) {
+      args.push_back(Value::ref(value_of(*a.as<Tensor>())));
+    } else if (a.tag == Tag::tensors) {
+      std::vector<ValueId> ids;
+      for (uint32_t i = 0; i < a.count; ++i) ids.push_back(value_of(a.as<Tensor>()[i]));
+      args.push_back(graph_->intern_refs(ids));
+    } else {
+      args.push_back(a);
+    }
+  }
+  std::vector<GraphValue> values;
+  std::vector<Tensor> tensors;
+  if (call.op->schema.returns_list()) {
+    tensors = *reinterpret_cast<std::vector<Tensor>*>(call.results[0].payload);
+    for (const Tensor& t : tensors) values.push_back(describe(t));
+  } else {
+    for (uint32_t r = 0; r < call.n_results; ++r) {
+      const Value& v = call.results[r];
+      GraphValue value;
+      Tensor tensor;
+      if (v.tag == Tag::tensor_owned) {
+        tensor = Tensor::adopt(reinterpret_cast<detail::TensorHead*>(v.payload));
+        tensor.head()->references.fetch_add(1, std::memory_order_relaxed);
+        value = describe(tensor);
+      } else if (v.is_number()) {
+        value.scalar = v.number();
+        value.kind = v.tag == Tag::integer ? ValueKind::sym_int
+                     : v.tag == Tag::floating ? ValueKind::sym_float : ValueKind::sym_bool;
+      } else {
+        value.kind = ValueKind::none;
+      }
+      values.push_back(std::move(value));
+      tensors.push_back(std::move(tensor));
+    }
+  }
+  NodeId id = graph_->add_node(call.op->id, args, std::move(values));
+  Node& node = graph_->node(id);
+  node.where = where;
+  node.module_path = module_path;
+  for (uint32_t r = 0; r < node.n_results; ++r) {
+    if (tensors[r].defined()) track(tensors[r], node.first_result + r);
+    bind_unbacked(graph_->value(node.first_result + r), node.first_result + r);
+  }
+  if (on_node) on_node(call, id);
+}
+
+// A fresh data-dependent symbol gets its value from the first result that shows it bare.
+void GraphRecorder::bind_unbacked(const GraphValue& value, ValueId id) {
+  auto bind = [&](const Expr* expr, int32_t dim) {
+    if (!expr || !expr->is_symbol() || !graph_->shape_env) return;
+    if (!graph_->shape_env->info(expr).unbacked) return;
+    for (const SymbolBinding& s : graph_->symbols)
+      if (s.symbol == expr) return;
+    graph_->symbols.push_back({expr, id, dim});
+  };
+  if (value.kind == ValueKind::tensor) {
+    for (size_t d = 0; d < value.meta.sizes.size(); ++d)
+      if (value.meta.sizes[d].is_symbolic())
+        bind(value.meta.sizes[d].expr(), static_cast<int32_t>(d));
+  } else if (value.scalar.is_symbolic()) {
+    bind(value.scalar.is_integer() ? value.scalar.sym_int().expr()
+                                   : std::bit_cast<const Expr*>(value.scalar.word()), -1);
+  }
+}
+
+std::vector<Tensor> GraphRecorder::live_fakes() const {
+  std::vector<Tensor> out;
+  for (TensorImpl* impl : life_->alive) {
+    if (!impl) continue;
+    impl->references.fetch_add(1, std::memory_order_relaxed);
+    out.push_back(Tensor::adopt(impl));
+  }
+  return out;
+}
+
+std::shared_ptr<Graph> GraphRecorder::finish(std::span<const Tensor> outputs) {
+  std::vector<ValueId> ids;
+  for (const Tensor& t : outputs) {
+    ids.push_back(value_of(t));
+    if (ids.back() != no_value) graph_->value(ids.back()).flags.user_output = true;
+  }
+  graph_->set_outputs(std::move(ids));
+  // Values over one storage form an alias group, numbered in order of appearance.
+  std::map<uint64_t, uint32_t> count, group;
+  storage_ids_.resize(graph_->values().size(), 0);
+  for (uint64_t s : storage_ids_) ++count[s];
+  for (ValueId v = 0; v < storage_ids_.size(); ++v) {
+    uint64_t s = storage_ids_[v];
+    if (s == 0 || count[s] < 2) continue;
+    graph_->value(v).alias_group = group.emplace(s, static_cast<uint32_t>(group.size() + 1)).first->second;
+  }
+  return graph_;
+}
+
+RecordScope::RecordScope(GraphRecorder& recorder)
+    : previous_(thread_modes.tracer), keys_(bit(Key::trace), 0), shapes_(*recorder.shape_env()) {
+  thread_modes.tracer = &recorder;
+}
+
+RecordScope::~RecordScope() { thread_modes.tracer = previous_; }
+
+PauseRecording::PauseRecording()
+    : previous_(std::exchange(thread_modes.tracer, nullptr)), include_(thread_modes.include) {
+  thread_modes.include &= ~bit(Key::trace);
+}
+
+PauseRecording::~PauseRecording() {
+  thread_modes.tracer = previous_;
+  thread_modes.include = include_;
+}
+
+}  // namespace tenon

@@ -1,0 +1,106 @@
+// The recorder: runs ops on fake tensors and writes each into a graph.
+//
+// Everything that makes graphs uses it: capture of C++ callables, functionalisation, decomposition.
+// While a RecordScope is active on a thread every op called there arrives in `record`: its tensors are
+// looked up as values (real ones are lifted by the owner's hook), its meta function gives fake results,
+// and a node is appended. The graph keeps mutation and views as written.
+// Threads: a recorder belongs to one thread at a time.
+#pragma once
+
+#include "graph/graph.h"
+
+#include <functional>
+#include <memory>
+
+namespace tenon {
+
+class GraphRecorder {
+ public:
+  explicit GraphRecorder(std::shared_ptr<ShapeEnv> env);
+  ~GraphRecorder();
+
+  /// A fake input with these sizes; `value` carries flags and the name.
+  Tensor add_input(const TensorMeta& meta, SymInt offset = 0, GraphValue value = {}, StorageRef storage = {});
+  /// An input that is a symbolic number.
+  ValueId add_scalar_input(Number symbol, std::string name);
+  /// The fake that add_input gave for input `index`; kept as long as the graph is recorded.
+  const Tensor& input_fake(uint32_t index) const { return input_fakes_[index]; }
+  /// An existing fake becomes an input of this graph.
+  ValueId adopt_input(const Tensor& fake, ValueFlags flags = {});
+  /// A constant of the graph, as a fake.
+  Tensor add_constant(const Tensor& real, std::string name);
+
+  /// Records a call (or, where `opens` says so, the calls of its decomposition).
+  void record(const CallArgs& call);
+  /// The value of a fake of this trace; lifts a real tensor.
+  ValueId value_of(const Tensor& t);
+  bool owns(const Tensor& t) const;
+  /// The fake that stands for `t` in this trace.
+  Tensor as_fake(const Tensor& t);
+
+  /// Ends the graph with these outputs (undefined tensors give no_value).
+  std::shared_ptr<Graph> finish(std::span<const Tensor> outputs);
+  /// Begins an empty graph with the same ShapeEnv and hooks; earlier fakes are foreign from here on.
+  void restart();
+  Graph& graph() { return *graph_; }
+  const std::shared_ptr<ShapeEnv>& shape_env() const { return graph_->shape_env; }
+
+  /// Values that some handle outside the recorder can still reach, in order of creation.
+  std::vector<Tensor> live_fakes() const;
+  /// Gives the fake another value id (a mutated or functionalised tensor has a new value).
+  void rebind(const Tensor& fake, ValueId id);
+
+  /// The fake for a real tensor (default: a constant). `real` is the caller's own handle.
+  std::function<Tensor(const Tensor& real)> lift;
+  /// Called for a fake of another graph; true when it was adopted.
+  std::function<bool(const Tensor& fake)> adopt;
+  std::function<bool(const OpEntry&)> opens;             ///< record the decomposition instead
+  /// Called instead of recording an op whose result shape or value only run time knows. Returns false
+  /// to record it with fresh unbacked symbols.
+  std::function<bool(const CallArgs&)> on_data_dependent;
+  std::function<void(const CallArgs&, NodeId)> on_node;  ///< after each node
+
+  uint64_t id() const { return id_; }
+  SourceLocation where;     ///< given to the nodes that follow
+  std::string module_path;  ///< likewise
+
+ private:
+  void append(const CallArgs& call, std::span<const Value> fake_args);
+  GraphValue describe(const Tensor& fake) const;
+  void track(const Tensor& fake, ValueId id);
+  void bind_unbacked(const GraphValue& value, ValueId id);
+
+  std::shared_ptr<Graph> graph_;
+  std::shared_ptr<TraceLife> life_;
+  std::vector<Tensor> input_fakes_;    // undefined for scalars and adopted inputs
+  std::vector<uint64_t> storage_ids_;  // by value
+  size_t bound_unbacked_ = 0;
+  uint64_t id_;
+};
+
+/// Sends the thread's ops to a recorder, and its symbolic decisions to the recorder's ShapeEnv.
+class RecordScope {
+ public:
+  explicit RecordScope(GraphRecorder& recorder);
+  ~RecordScope();
+  RecordScope(const RecordScope&) = delete;
+
+ private:
+  void* previous_;
+  ModeScope keys_;
+  ShapeEnvScope shapes_;
+};
+
+/// Suspends recording: ops run as usual.
+class PauseRecording {
+ public:
+  PauseRecording();
+  ~PauseRecording();
+  PauseRecording(const PauseRecording&) = delete;
+
+ private:
+  void* previous_;
+  uint64_t include_;
+};
+
+}  // namespace tenon

@@ -1,0 +1,60 @@
+// Guards: the conditions under which compiled code may serve a call.
+//
+// Made from what a recording took for granted, checked before each later call: global state first, then
+// the arguments from cheap to dear, aliasing, and the program over symbolic sizes. Stops at the first
+// failure, allocates nothing, takes no lock. About 10 ns for one tensor, 5 ns for each further one.
+#pragma once
+
+#include "core/shape_env.h"
+#include "core/sym_program.h"
+
+#include <tenon/compile.h>
+
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+/// What is fixed of one tensor argument.
+struct TensorGuard {
+  int32_t dtype, device_type, device_index, ndim;
+  bool requires_grad = false, defined = true;
+  uint64_t free_sizes = 0, free_strides = 0;  ///< bit d: dimension d is not compared
+  std::vector<int64_t> sizes, strides;
+};
+
+/// Which word of the arguments a symbol of the program is read from.
+struct SymbolLoad {
+  enum class Kind : uint8_t { size, stride, number } kind;
+  uint32_t index, dim;
+};
+
+struct GuardSet {
+  uint64_t global = 0;     ///< global_state() when recorded
+  uint64_t structure = 0;
+  std::vector<TensorGuard> tensors;
+  std::vector<uint32_t> same_as;  ///< by tensor: index of the first argument that is the same object
+  std::vector<detail::PlainLeaf> plain;
+  std::vector<std::string> texts;
+  std::vector<Number> numbers;    ///< of SymInt and SymFloat arguments; symbolic ones are free
+  std::vector<SymbolLoad> loads;  ///< in the order of the program's symbols
+  SymProgram program;             ///< its outputs are what the words of `equal_loads` must be
+  std::vector<SymbolLoad> equal_loads;
+  std::vector<std::string> condition_texts;  ///< of the program, for reasons
+
+  bool check(const detail::Leaves& leaves) const;
+  /// Why check fails, in one line; empty when it holds.
+  std::string why_not(const detail::Leaves& leaves) const;
+  /// One line a guard.
+  std::string to_text() const;
+  /// Reads the words of `loads`, the values of the program's symbols.
+  void load(const detail::Leaves& leaves, int64_t* words) const;
+
+ private:
+  bool sizes_match(const detail::Leaves& leaves, const int64_t* words) const;
+};
+
+/// Grad mode, deterministic mode and what else decides what ops do, as one word.
+uint64_t global_state();
+
+}  // namespace tenon

@@ -1,0 +1,153 @@
+// Tensor: a counted handle to an n-dimensional array of one dtype on one device.
+//
+// Copying a Tensor copies the handle; `clone()` copies the data. Views (`t.transpose(0, 1)`,
+// `t.slice(...)`) share the storage. Operations are the methods and free functions of
+// <tenon/ops.h>, under their ATen names.
+//
+// Threads: handles may be copied and released anywhere. Reading a tensor from several threads is
+// safe, writing needs the caller's synchronisation.
+#pragma once
+
+#include <tenon/plugin.h>
+#include <tenon/types.h>
+
+#include <atomic>
+#include <source_location>
+#include <span>
+#include <tuple>
+#include <utility>
+
+namespace tenon {
+
+class Tensor;
+using TensorList = List<Tensor>;
+template <class T>
+class Scalar;  // what item<T>() gives: a number that stays lazy while a function is traced
+
+namespace detail {
+
+/// The front of every tensor object: what plugins may read, then what handles need inline.
+struct TensorHead : tn_tensor {
+  std::atomic<int32_t> references{1};
+  uint32_t rank_of_inline_sizes = 0;  ///< capacity of the inline sizes; internal
+  uint64_t keys = 0;                  ///< dispatch keys, core/dispatch.h
+  const SymInt* sym_sizes = nullptr;  ///< the words of `sizes`, or expressions while tracing
+  const SymInt* sym_strides = nullptr;
+};
+TENON_API void destroy(TensorHead* head);
+TENON_API int64_t item_int(const Tensor& t, std::source_location where);
+TENON_API double item_double(const Tensor& t, std::source_location where);
+TENON_API bool item_bool(const Tensor& t, std::source_location where);
+
+}  // namespace detail
+
+class TENON_API Tensor {
+ public:
+  Tensor() noexcept {}  ///< undefined: the value of an absent optional argument
+  Tensor(const Tensor& other) : head_(other.head_) {
+    if (head_) head_->references.fetch_add(1, std::memory_order_relaxed);
+  }
+  Tensor(Tensor&& other) noexcept : head_(std::exchange(other.head_, nullptr)) {}
+  Tensor& operator=(Tensor other) noexcept {
+    std::swap(head_, other.head_);
+    return *this;
+  }
+  ~Tensor() {
+    if (head_ && head_->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      detail::destroy(head_);
+  }
+
+  bool defined() const { return head_ != nullptr; }
+  Dtype dtype() const { return static_cast<Dtype>(head_->dtype); }
+  Device device() const {
+    return {static_cast<DeviceType>(head_->device_type), head_->device_index};
+  }
+  int64_t dim() const { return head_->ndim; }
+  SymIntList sizes() const { return {head_->sym_sizes, static_cast<size_t>(head_->ndim)}; }
+  SymIntList strides() const { return {head_->sym_strides, static_cast<size_t>(head_->ndim)}; }
+  SymInt size(int64_t dim) const { return head_->sym_sizes[wrap(dim)]; }
+  SymInt stride(int64_t dim) const { return head_->sym_strides[wrap(dim)]; }
+  SymInt numel() const;
+  int64_t storage_offset() const { return head_->storage_offset; }
+  bool requires_grad() const { return head_->flags & TN_T_REQUIRES_GRAD; }
+  /// Marks a leaf as one that gradients are wanted for.
+  const Tensor& requires_grad_(bool value = true) const;
+  /// True when nothing but metadata is there: a tensor inside a trace, or on the meta device.
+  bool is_fake() const { return head_->flags & TN_T_FAKE; }
+  bool is_contiguous(MemoryFormat format = MemoryFormat::contiguous) const;
+  /// How often the storage was written; views of one storage share the counter.
+  uint64_t version() const { return *head_->version; }
+  /// True when both handles name the same tensor object.
+  bool is_same(const Tensor& other) const { return head_ == other.head_; }
+
+  /// Address of the first element, for reading and writing on the CPU. T must be the dtype's type.
+  /// Inside a trace this is a host read: see `tenon::compile`.
+  template <class T>
+  T* data_ptr(std::source_location where = std::source_location::current()) const {
+    return static_cast<T*>(checked_data(dtype_of<T>, where));
+  }
+  void* data(std::source_location where = std::source_location::current()) const;
+  /// The elements in row-major order.
+  template <class T>
+  std::vector<T> to_vector(std::source_location where = std::source_location::current()) const {
+    std::vector<T> out(static_cast<size_t>(numel().guard_int()));
+    copy_out(out.data(), dtype_of<T>, where);
+    return out;
+  }
+  /// The one element as a number of the host. While tracing it stays lazy until it is looked at.
+  template <class T>
+  Scalar<T> item(std::source_location where = std::source_location::current()) const;
+  /// `if (t)`: the truth of a tensor with one element.
+  explicit operator bool() const { return detail::item_bool(*this, std::source_location::current()); }
+
+  Tensor& operator+=(const Tensor& other);
+  Tensor& operator-=(const Tensor& other);
+  Tensor& operator*=(const Tensor& other);
+  Tensor& operator/=(const Tensor& other);
+
+#include <tenon/tensor_methods.inc>
+
+  detail::TensorHead* head() const { return head_; }
+  static Tensor adopt(detail::TensorHead* head) {
+    Tensor t;
+    t.head_ = head;
+    return t;
+  }
+  detail::TensorHead* release() { return std::exchange(head_, nullptr); }
+
+ private:
+  int64_t wrap(int64_t dim) const {
+    int64_t rank = head_->ndim, wrapped = dim < 0 ? dim + rank : dim;
+    if (wrapped < 0 || wrapped >= rank) [[unlikely]] fail_dim(dim);
+    return wrapped;
+  }
+  [[noreturn]] void fail_dim(int64_t dim) const;
+  void* checked_data(Dtype wanted, std::source_location where) const;
+  void copy_out(void* to, Dtype wanted, std::source_location where) const;
+
+  detail::TensorHead* head_ = nullptr;
+};
+
+/// A tensor over memory of the caller, which must outlive it; `deleter` (if any) runs with the last
+/// reference. Strides are row-major unless given, in elements.
+TENON_API Tensor from_memory(void* data, IntList sizes, Dtype dtype, OptIntList strides = {},
+                             void (*deleter)(void*) = nullptr, void* deleter_arg = nullptr);
+/// A tensor with a copy of `values`, row-major.
+template <class T>
+Tensor tensor(const std::vector<T>& values, IntList sizes);
+template <class T>
+Tensor tensor(std::initializer_list<T> values) {
+  return tensor(std::vector<T>(values), IntList{static_cast<int64_t>(values.size())});
+}
+namespace detail {
+TENON_API Tensor tensor_from_bytes(const void* values, size_t count, IntList sizes, Dtype dtype);
+}
+template <class T>
+Tensor tensor(const std::vector<T>& values, IntList sizes) {
+  return detail::tensor_from_bytes(values.data(), values.size(), sizes, dtype_of<T>);
+}
+
+/// "f32[2, 3]" with strides where they are not row-major.
+TENON_API std::string to_text(const Tensor& t);
+
+}  // namespace tenon

@@ -1,0 +1,204 @@
+// Trees: how arguments and results of compiled functions are taken apart into leaves.
+//
+// A leaf is a tensor, a symbolic number, a plain number, an enum, a bool or a string. Containers,
+// optionals, variants, tuples, smart pointers and plain aggregates (structs without base classes,
+// private members or C arrays, up to 16 fields) are taken apart without being asked. Any other type says
+// how with one line inside the class:
+//
+//     class Ema { ...  TENON_TREE(Ema, weights, decay) };
+//
+// or, for types that cannot be changed, specialises tree_trait.
+#pragma once
+
+#include <tenon/tensor.h>
+
+#include <array>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace tenon {
+
+/// A number of the host that stays in the traced program until somebody looks at it: returned, it is
+/// an output of the graph; compared or converted, it is computed there and then.
+template <class T>
+class Scalar {
+ public:
+  Scalar() = default;
+  explicit Scalar(Tensor value) : tensor_(std::move(value)) {}
+  Scalar(T value) : plain_(value) {}  // NOLINT: a number is a Scalar
+  /// The value; ends the traced segment when it is not known yet.
+  T value(std::source_location where = std::source_location::current()) const {
+    if (!tensor_.defined()) return plain_;
+    if constexpr (std::is_same_v<T, bool>) return detail::item_bool(tensor_, where);
+    else if constexpr (std::is_integral_v<T>) return static_cast<T>(detail::item_int(tensor_, where));
+    else return static_cast<T>(detail::item_double(tensor_, where));
+  }
+  operator T() const { return value(); }  // NOLINT: used as a number
+  Tensor& tensor() { return tensor_; }
+  const Tensor& tensor() const { return tensor_; }
+
+ private:
+  Tensor tensor_;
+  T plain_{};
+};
+
+template <class T>
+Scalar<T> Tensor::item(std::source_location where) const {
+  require(defined(), "item: the tensor is undefined");
+  require(numel().guard_int() == 1, "item: expected a tensor with one element, found {}", to_text(*this));
+  if (is_fake()) return Scalar<T>(*this);
+  return Scalar<T>([&]() -> T {
+    if constexpr (std::is_same_v<T, bool>) return detail::item_bool(*this, where);
+    else if constexpr (std::is_integral_v<T>) return static_cast<T>(detail::item_int(*this, where));
+    else return static_cast<T>(detail::item_double(*this, where));
+  }());
+}
+
+/// Specialise with `template <class V> static void visit(T& value, V& visitor)` for a type of yours.
+template <class T>
+struct tree_trait {};
+
+namespace detail {
+
+struct AnyField {
+  template <class T>
+  operator T() const;  // NOLINT: only its type is used
+};
+
+template <class T, class... Fields>
+constexpr size_t count_fields() {
+  if constexpr (requires { T{Fields{}..., AnyField{}}; } && sizeof...(Fields) < 16)
+    return count_fields<T, Fields..., AnyField>();
+  else return sizeof...(Fields);
+}
+
+template <class T, class V>
+void visit_fields(T& v, V& visitor) {
+  constexpr size_t n = count_fields<std::remove_const_t<T>>();
+  static_assert(n <= 16, "a struct with more than 16 fields needs TENON_TREE");
+#define TENON_FIELDS(count, ...)                        \
+  else if constexpr (n == count) {                      \
+    auto& [__VA_ARGS__] = v;                            \
+    visitor.fields(__VA_ARGS__);                        \
+  }
+  if constexpr (n == 0) {
+  }
+  TENON_FIELDS(1, a)
+  TENON_FIELDS(2, a, b)
+  TENON_FIELDS(3, a, b, c)
+  TENON_FIELDS(4, a, b, c, d)
+  TENON_FIELDS(5, a, b, c, d, e)
+  TENON_FIELDS(6, a, b, c, d, e, f)
+  TENON_FIELDS(7, a, b, c, d, e, f, g)
+  TENON_FIELDS(8, a, b, c, d, e, f, g, h)
+  TENON_FIELDS(9, a, b, c, d, e, f, g, h, i)
+  TENON_FIELDS(10, a, b, c, d, e, f, g, h, i, j)
+  TENON_FIELDS(11, a, b, c, d, e, f, g, h, i, j, k)
+  TENON_FIELDS(12, a, b, c, d, e, f, g, h, i, j, k, l)
+  TENON_FIELDS(13, a, b, c, d, e, f, g, h, i, j, k, l, m)
+  TENON_FIELDS(14, a, b, c, d, e, f, g, h, i, j, k, l, m, o)
+  TENON_FIELDS(15, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p)
+  TENON_FIELDS(16, a, b, c, d, e, f, g, h, i, j, k, l, m, o, p, q)
+#undef TENON_FIELDS
+}
+
+template <class T>
+inline constexpr bool is_scalar_leaf = false;
+template <class T>
+inline constexpr bool is_scalar_leaf<Scalar<T>> = true;
+template <class T, template <class...> class C>
+inline constexpr bool is_instance = false;
+template <class... A, template <class...> class C>
+inline constexpr bool is_instance<C<A...>, C> = true;
+template <class T>
+inline constexpr bool is_std_array = false;
+template <class T, size_t N>
+inline constexpr bool is_std_array<std::array<T, N>> = true;
+
+template <class T, class V>
+void visit_tree(T& v, V& visitor);
+
+template <class V>
+struct EachField {
+  V& visitor;
+  template <class... Fields>
+  void fields(Fields&... e) {
+    (visit_tree(e, visitor), ...);
+  }
+};
+
+/// Walks a value. The visitor has tensor(Tensor&), number(...), text(std::string&), sym(...) for
+/// leaves and shape(uint64_t) for what the containers look like. `V::reading` visitors see const
+/// values; others may replace leaves.
+template <class T, class V>
+void visit_tree(T& v, V& visitor) {
+  using U = std::remove_const_t<T>;
+  if constexpr (std::is_same_v<U, Tensor>) visitor.tensor(v);
+  else if constexpr (is_scalar_leaf<U>) visitor.scalar(v);
+  else if constexpr (std::is_same_v<U, SymInt> || std::is_same_v<U, SymFloat>) visitor.sym(v);
+  else if constexpr (std::is_arithmetic_v<U> || std::is_enum_v<U>) visitor.number(v);
+  else if constexpr (std::is_same_v<U, std::string> || std::is_same_v<U, std::string_view>) visitor.text(v);
+  else if constexpr (std::is_same_v<U, const char*>) visitor.text(v);
+  else if constexpr (requires { tree_trait<U>::visit(v, visitor); }) tree_trait<U>::visit(v, visitor);
+  else if constexpr (requires { v.tenon_visit_tree(visitor); }) v.tenon_visit_tree(visitor);
+  else if constexpr (is_instance<U, std::vector> || is_std_array<U>) {
+    visitor.shape(v.size());
+    for (auto& e : v) visit_tree(e, visitor);
+  } else if constexpr (is_instance<U, std::map>) {
+    visitor.shape(v.size());
+    for (auto& [key, e] : v) {
+      visit_tree(key, visitor);
+      visit_tree(e, visitor);
+    }
+  } else if constexpr (is_instance<U, std::unordered_map>) {
+    visitor.shape(v.size());
+    std::map<typename U::key_type, decltype(&v.begin()->second)> ordered;
+    for (auto& [key, e] : v) ordered.emplace(key, &e);
+    for (auto& [key, e] : ordered) {
+      visit_tree(key, visitor);
+      visit_tree(*e, visitor);
+    }
+  } else if constexpr (is_instance<U, std::optional> || is_instance<U, std::unique_ptr> ||
+                       is_instance<U, std::shared_ptr>) {
+    visitor.shape(v ? 1 : 0);
+    if (v) visit_tree(*v, visitor);
+  } else if constexpr (is_instance<U, std::variant>) {
+    visitor.shape(v.index());
+    std::visit([&](auto& e) { visit_tree(e, visitor); }, v);
+  } else if constexpr (is_instance<U, std::pair> || is_instance<U, std::tuple>) {
+    std::apply([&](auto&... e) { (visit_tree(e, visitor), ...); }, v);
+  } else if constexpr (std::is_same_v<U, std::monostate>) {
+  } else {
+    static_assert(std::is_aggregate_v<U> && !std::is_array_v<U>,
+                  "tenon::compile cannot take this type apart: add TENON_TREE(Type, fields...)");
+    EachField<V> each{visitor};
+    visit_fields(v, each);
+  }
+}
+
+template <class V, class... Fields>
+void visit_each(V& visitor, Fields&... fields) {
+  (visit_tree(fields, visitor), ...);
+}
+
+}  // namespace detail
+}  // namespace tenon
+
+/// Lists the fields of a class for tenon::compile, inside of it.
+#define TENON_TREE(Type, ...)                                                          \
+  template <class Visitor>                                                             \
+  void tenon_visit_tree(Visitor& visitor) {                                            \
+    ::tenon::detail::visit_each(visitor, __VA_ARGS__);                                 \
+  }                                                                                    \
+  template <class Visitor>                                                             \
+  void tenon_visit_tree(Visitor& visitor) const {                                      \
+    ::tenon::detail::visit_each(visitor, __VA_ARGS__);                                 \
+  }

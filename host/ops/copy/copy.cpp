@@ -1,0 +1,263 @@
+// Copies of data: clone, casts, copy_ in place, and single elements read by the host.
+#include "ops/kernel_loops.h"
+#include "ops/op.h"
+#include "ops/shapes.h"
+
+#include "core/shape_env.h"
+
+#include <tenon/ops.h>
+
+namespace tenon::ops {
+
+namespace {
+
+using Format = std::optional<MemoryFormat>;
+
+TensorMeta clone_meta(const Tensor& self, Format format) {
+  TensorMeta meta = meta_of(self);
+  meta.strides = strides_for(self, format);
+  return meta;
+}
+
+TensorMeta to_copy_meta(const Tensor& self, std::optional<Dtype> dtype, std::optional<Layout> layout,
+                        std::optional<Device> device, std::optional<bool>, bool, Format format) {
+  require(layout.value_or(Layout::strided) == Layout::strided, ErrorCode::unsupported,
+          "_to_copy: only strided tensors are supported");
+  TensorMeta meta = clone_meta(self, format);
+  meta.dtype = dtype.value_or(self.dtype());
+  meta.device = device.value_or(self.device());
+  return meta;
+}
+
+bool stays(const Tensor& self, Dtype dtype, Device device, bool copy, Format format) {
+  MemoryFormat wanted = format.value_or(MemoryFormat::preserve);
+  return !copy && dtype == self.dtype() && device == self.device() &&
+         (wanted == MemoryFormat::preserve || self.is_contiguous(wanted));
+}
+
+Tensor converted_to(const Tensor& self, Dtype dtype, Device device, bool copy, Format format) {
+  if (stays(self, dtype, device, copy, format)) return self;
+  return _to_copy(self, dtype, std::nullopt, device, std::nullopt, false, format);
+}
+
+void check_broadcasts(const char* op, const Tensor& self, const Tensor& src) {
+  Dims sizes = broadcast_sizes(self.sizes(), src.sizes());
+  bool same = sizes.size() == self.sizes().size();
+  for (size_t i = 0; same && i < sizes.size(); ++i) same = sizes_match(sizes[i], self.sizes()[i]);
+  require(same, "{}: src of shape {} does not broadcast to self of shape {}", op, to_text(src.sizes()),
+          to_text(self.sizes()));
+}
+
+void copy_into(const Tensor& self, const Tensor& src, bool) {
+  check_broadcasts("copy_", self, src);
+  require(!has_internal_overlap(self), "copy_: several elements of self share memory; clone it first");
+  if (self.is_same(src)) return;
+  if (!may_overlap(self, src)) return copy_broadcast(self, src);
+  Tensor apart = make_tensor(contiguous_meta(src.sizes(), src.dtype()));
+  copy_elements(apart, src);
+  copy_broadcast(self, apart);
+}
+
+void copy_functional(Tensor& out, const Tensor&, const Tensor& src, bool) { copy_broadcast(out, src); }
+
+void require_one_element(const char* op, const Tensor& self) {
+  require(sizes_match(self.numel(), 1), "{}: a tensor with one element is expected, found shape {}", op,
+          to_text(self.sizes()));
+}
+
+Number read_element(const Tensor& self) {
+  require_one_element("item", self);
+  return load_number(impl_of(self)->data, self.dtype());
+}
+
+// A number that only run time knows.
+Number unknown_element(const Tensor& self) {
+  require_one_element("item", self);
+  ShapeEnv* env = current_shape_env();
+  require(env, ErrorCode::data_dependent,
+          "item: the value of a fake tensor is known at run time only; no trace is there to name it");
+  if (self.dtype() == Dtype::bool_) return env->create_unbacked_bool();
+  if (is_floating(self.dtype())) return env->create_unbacked_float();
+  return env->create_unbacked();
+}
+
+bool are_equal(const Tensor& self, const Tensor& other) {
+  if (self.dim() != other.dim() || !std::equal(self.sizes().begin(), self.sizes().end(), other.sizes().begin()))
+    return false;
+  require(self.dtype() == other.dtype(), "equal: both tensors must have the same dtype, found {} and {}",
+          self.dtype(), other.dtype());
+  Tensor a = contiguous_of(self), b = contiguous_of(other);
+  return dispatch_dtype(self.dtype(), "equal", [&]<class T>() {
+    return std::equal(data_of<T>(a), data_of<T>(a) + numel_of(a), data_of<T>(b));
+  });
+}
+
+bool unknown_truth(const Tensor&, const Tensor&) {
+  fail(ErrorCode::data_dependent, "equal: the answer is known at run time only");
+}
+
+bool is_true(const Tensor& self) {
+  require_one_element("is_nonzero", self);
+  return item(self).to_bool();
+}
+
+void check_expected(const char* what, OptSymIntList expected, SymIntList found) {
+  if (!expected) return;
+  bool same = expected->size() == found.size();
+  for (size_t i = 0; same && i < found.size(); ++i) same = sizes_match((*expected)[i], found[i]);
+  require(same, "_assert_tensor_metadata: {} {} were expected, found {}", what, to_text(*expected),
+          to_text(found));
+}
+
+constexpr auto check_metadata = [](const Tensor& a, OptSymIntList size, OptSymIntList stride,
+                                   std::optional<Dtype> dtype, std::optional<Device> device,
+                                   std::optional<Layout>) {
+  check_expected("sizes", size, a.sizes());
+  check_expected("strides", stride, a.strides());
+  require(!dtype || *dtype == a.dtype(), "_assert_tensor_metadata: dtype {} was expected, found {}",
+          dtype.value_or(a.dtype()), a.dtype());
+  require(!device || *device == a.device(), "_assert_tensor_metadata: device {} was expected, found {}",
+          device.value_or(a.device()), a.device());
+};
+
+void check_scalar(Number self, std::string_view text) {
+  require(self.to_double() != 0, "assertion failed: {}", text);
+}
+
+constexpr auto assume_scalar = [](Number self, std::string_view text) {
+  SymBool condition = self.sym_bool();
+  ShapeEnv* env = current_shape_env();
+  if (condition.is_symbolic() && env) env->check(condition.expr(), std::string(text));
+  else check_scalar(self, text);
+};
+
+void check_async(const Tensor& self, std::string_view text) {
+  Number value = read_element(self);
+  require(value.to_double() != 0, "assertion failed: {}", text);
+}
+
+void become_resized(const Tensor& self, SymIntList size, MemoryFormat format) {
+  Dims sizes = dims_of(size), strides = strides_for(size, format);
+  bool same = sizes.size() == self.sizes().size() &&
+              std::equal(sizes.begin(), sizes.end(), self.sizes().begin());
+  if (same && format == MemoryFormat::contiguous) return;
+  int64_t bytes = (self.storage_offset() + product(size).guard_int()) * itemsize(self.dtype());
+  if (!self.is_fake() && static_cast<uint64_t>(bytes) > impl_of(self)->storage_bytes) {
+    // New memory: the elements that were there keep their places from the start of the storage.
+    Tensor larger = make_tensor(IntList{bytes / itemsize(self.dtype())}, self.dtype());
+    std::memcpy(data_of<char>(larger), impl_of(self)->storage, impl_of(self)->storage_bytes);
+    int64_t offset = self.storage_offset();
+    become(self, larger);
+    return replace_metadata(self, list_of(sizes), list_of(strides), offset);
+  }
+  replace_metadata(self, list_of(sizes), list_of(strides), sym_offset_of(self));
+}
+
+constexpr auto resize_in_place = [](const Tensor& self, SymIntList size, Format format) {
+  become_resized(self, size, format.value_or(MemoryFormat::contiguous));
+};
+constexpr auto resize_as_in_place = [](const Tensor& self, const Tensor& other, Format format) {
+  MemoryFormat wanted = format.value_or(MemoryFormat::contiguous);
+  become_resized(self, other.sizes(),
+                 wanted == MemoryFormat::preserve ? suggest_memory_format(other) : wanted);
+};
+
+}  // namespace
+
+static constexpr OpDef rows[] = {
+    {.schema = "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", .core = true,
+     .meta = fn<clone_meta>,
+     .eager = [](Tensor& out, const Tensor& self, Format) { copy_elements(out, self); }},
+    {.schema = "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
+     .decomp = [](const Tensor& self, MemoryFormat format) {
+       return self.is_contiguous(format) ? self : clone(self, format);
+     }},
+    {.schema = "lift_fresh_copy(Tensor self) -> Tensor",
+     .meta = [](const Tensor& self) { return like(self); },
+     .eager = [](Tensor& out, const Tensor& self) { copy_elements(out, self); }},
+    {.schema = "lift(Tensor self) -> Tensor", .tags = OpTags::maybe_alias,
+     .decomp = [](const Tensor& self) { return alias(self); }},
+    {.schema = "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+               "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
+     .core = true, .meta = fn<to_copy_meta>,
+     .eager = [](Tensor& out, const Tensor& self, std::optional<Dtype>, std::optional<Layout>,
+                 std::optional<Device>, std::optional<bool>, bool, Format) { copy_elements(out, self); }},
+    {.schema = "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
+               "MemoryFormat? memory_format=None) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
+     .decomp = [](const Tensor& self, Dtype dtype, bool, bool copy, Format format) {
+       return converted_to(self, dtype, self.device(), copy, format);
+     }},
+    {.schema = "to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, "
+               "bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
+     .decomp = [](const Tensor& self, Device device, Dtype dtype, bool, bool copy, Format format) {
+       return converted_to(self, dtype, device, copy, format);
+     }},
+    {.schema = "to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, "
+               "Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, "
+               "MemoryFormat? memory_format=None) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
+     .decomp = [](const Tensor& self, std::optional<Dtype> dtype, std::optional<Layout>,
+                  std::optional<Device> device, std::optional<bool>, bool, bool copy, Format format) {
+       return converted_to(self, dtype.value_or(self.dtype()), device.value_or(self.device()), copy, format);
+     }},
+    {.schema = "to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, "
+               "MemoryFormat? memory_format=None) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
+     .decomp = [](const Tensor& self, const Tensor& other, bool, bool copy, Format format) {
+       return converted_to(self, other.dtype(), other.device(), copy, format);
+     }},
+    {.schema = "type_as(Tensor self, Tensor other) -> Tensor", .tags = OpTags::maybe_alias,
+     .decomp = [](const Tensor& self, const Tensor& other) {
+       return converted_to(self, other.dtype(), other.device(), false, std::nullopt);
+     }},
+    {.schema = "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", .core = true,
+     .meta = [](const Tensor& self, const Tensor& src, bool) {
+       check_broadcasts("copy", self, src);
+       return strided_like(self);
+     },
+     .eager = fn<copy_functional>},
+    {.schema = "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
+     .meta = [](const Tensor& self, const Tensor& src, bool) { check_broadcasts("copy_", self, src); },
+     .eager = fn<copy_into>},
+    {.schema = "resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)",
+     .meta = resize_in_place, .eager = resize_in_place},
+    {.schema = "resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> "
+               "Tensor(a!)",
+     .meta = resize_as_in_place, .eager = resize_as_in_place},
+    {.schema = "_local_scalar_dense(Tensor self) -> Scalar", .tags = OpTags::data_dependent, .core = true,
+     .meta = fn<unknown_element>, .eager = fn<read_element>},
+    {.schema = "item(Tensor self) -> Scalar", .tags = OpTags::data_dependent,
+     .meta = fn<unknown_element>, .eager = fn<read_element>},
+    {.schema = "is_nonzero(Tensor self) -> bool", .tags = OpTags::data_dependent, .decomp = fn<is_true>},
+    {.schema = "equal(Tensor self, Tensor other) -> bool", .tags = OpTags::data_dependent,
+     .meta = fn<unknown_truth>, .eager = fn<are_equal>},
+    {.schema = "_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, "
+               "ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()",
+     .tags = OpTags::side_effect, .meta = check_metadata, .eager = check_metadata},
+    {.schema = "_assert_scalar(Scalar self, str assert_msg) -> ()", .tags = OpTags::side_effect,
+     .meta = assume_scalar, .eager = fn<check_scalar>},
+    {.schema = "_assert_async(Tensor self) -> ()", .tags = OpTags::side_effect,
+     .meta = [](const Tensor&) {},
+     .eager = [](const Tensor& self) { check_async(self, "_assert_async"); }},
+    {.schema = "_assert_async.msg(Tensor self, str assert_msg) -> ()", .tags = OpTags::side_effect,
+     .meta = [](const Tensor&, std::string_view) {}, .eager = fn<check_async>},
+    {.schema = "sym_size.int(Tensor self, int dim) -> SymInt", .core = true,
+     .meta = [](const Tensor& self, int64_t dim) { return self.size(dim); },
+     .eager = [](const Tensor& self, int64_t dim) { return self.size(dim); }},
+    {.schema = "sym_stride.int(Tensor self, int dim) -> SymInt", .core = true,
+     .meta = [](const Tensor& self, int64_t dim) { return self.stride(dim); },
+     .eager = [](const Tensor& self, int64_t dim) { return self.stride(dim); }},
+    {.schema = "sym_numel(Tensor self) -> SymInt", .core = true,
+     .meta = [](const Tensor& self) { return self.numel(); },
+     .eager = [](const Tensor& self) { return self.numel(); }},
+    {.schema = "sym_storage_offset(Tensor self) -> SymInt", .core = true,
+     .meta = [](const Tensor& self) { return sym_offset_of(self); },
+     .eager = [](const Tensor& self) { return sym_offset_of(self); }},
+};
+
+extern constinit const OpFamily op_family_copy_copy{rows};
+
+}  // namespace tenon::ops

@@ -1,0 +1,228 @@
+// The row of an op: schema, meaning, shape, kernel and decomposition in one place.
+//
+// A row file holds one array of OpDef and the family object that opgen lists:
+//
+//     static constexpr OpDef rows[] = {{.schema = "relu(Tensor self) -> Tensor", ...}, ...};
+//     extern constinit const OpFamily op_family_pointwise_activation{rows};
+//
+// Fields take captureless lambdas whose parameters are the C++ types of the schema's arguments
+// (Tensor const Tensor&, SymInt[] SymIntList, int[]? OptIntList, Scalar Number, ...); they are adapted
+// to the 16-byte convention at compile time. Named functions are passed as `fn<name>`.
+//
+//   .formula  meaning per element; broadcast, promotion, meta, eager kernel and in-place form follow
+//   .meta     returns TensorMeta (several: std::array<TensorMeta, n>; a list: std::vector<TensorMeta>;
+//             a scalar result: Number, SymInt ...; nothing: void). Works over SymInt, sees fakes.
+//   .view     returns ViewMeta or std::vector<ViewMeta>: the result shares storage with argument 0
+//   .eager    (1) void(Tensor& out, ..., args...): fills results that were made from `.meta`;
+//             (2) returns its results; (3) void(args...) for ops that write argument 0 in place
+//   .decomp   on tensors, calls other ops. A row without formula, view and eager runs through it.
+#pragma once
+
+#include "core/dispatch.h"
+#include "core/formula.h"
+
+#include <array>
+#include <tuple>
+
+namespace tenon {
+
+namespace detail {
+
+template <class F>
+struct CallableTraits : CallableTraits<decltype(&F::operator())> {};
+template <class C, class R, class... P>
+struct CallableTraits<R (C::*)(P...) const> {
+  using Result = R;
+  using Params = std::tuple<P...>;
+  static constexpr size_t arity = sizeof...(P);
+};
+template <class R, class... P>
+struct CallableTraits<R (*)(P...)> : CallableTraits<R (std::tuple<>::*)(P...) const> {};
+
+template <class P>
+inline constexpr bool is_output_param = std::is_same_v<P, Tensor&>;
+
+template <class Params>
+constexpr size_t count_outputs() {
+  return []<size_t... I>(std::index_sequence<I...>) {
+    return (size_t{0} + ... + (is_output_param<std::tuple_element_t<I, Params>> ? 1 : 0));
+  }(std::make_index_sequence<std::tuple_size_v<Params>>{});
+}
+
+// Calls F() with the first n_out parameters from `outs`, the rest from the packed arguments.
+template <class F>
+decltype(auto) invoke_boxed(const CallArgs& call, Tensor* outs) {
+  using Params = typename CallableTraits<F>::Params;
+  constexpr size_t n_out = count_outputs<Params>();
+  return [&]<size_t... I>(std::index_sequence<I...>) -> decltype(auto) {
+    auto pick = [&]<size_t K>(std::integral_constant<size_t, K>) -> decltype(auto) {
+      using P = std::tuple_element_t<K, Params>;
+      if constexpr (K < n_out) return (outs[K]);
+      else return arg_as<P>(call.args[K - n_out]);
+    };
+    return F{}(pick(std::integral_constant<size_t, I>{})...);
+  }(std::make_index_sequence<std::tuple_size_v<Params>>{});
+}
+
+inline void put_result(Value& slot, Tensor t) { slot = Value::own(std::move(t)); }
+inline void put_result(Value& slot, std::vector<Tensor> l) { slot = Value::own(std::move(l)); }
+template <class T>
+  requires std::is_arithmetic_v<T> || std::is_same_v<T, Number> || std::is_same_v<T, SymInt> ||
+           std::is_same_v<T, SymFloat> || std::is_same_v<T, SymBool>
+void put_result(Value& slot, T v) {
+  slot = Value::of(Number(v));
+}
+template <class... T>
+void put_results(Value* slots, std::tuple<T...>&& results) {
+  [&]<size_t... I>(std::index_sequence<I...>) {
+    (put_result(slots[I], std::move(std::get<I>(results))), ...);
+  }(std::index_sequence_for<T...>{});
+}
+template <class T>
+void put_results(Value* slots, T&& result) {
+  put_result(slots[0], std::forward<T>(result));
+}
+
+template <class F>
+void call_returning(const CallArgs& call) {
+  using R = typename CallableTraits<F>::Result;
+  if constexpr (std::is_void_v<R>) invoke_boxed<F>(call, nullptr);
+  else put_results(call.results, invoke_boxed<F>(call, nullptr));
+}
+
+}  // namespace detail
+
+/// The metadata of a call's results; four lie inline.
+class Metas {
+ public:
+  TensorMeta& add(TensorMeta meta) {
+    if (size_ < 4) return first_[size_++] = std::move(meta);
+    ++size_;
+    return more_.emplace_back(std::move(meta));
+  }
+  size_t size() const { return size_; }
+  TensorMeta& operator[](size_t i) { return i < 4 ? first_[i] : more_[i - 4]; }
+  bool is_list = false;  ///< the metas are the parts of one list result
+
+ private:
+  TensorMeta first_[4];
+  std::vector<TensorMeta> more_;
+  size_t size_ = 0;
+};
+
+/// Sizes, strides and offset (elements, absolute) over the storage of the viewed tensor.
+struct ViewMeta {
+  Dims sizes, strides;
+  SymInt offset;
+};
+
+/// A named function as a row's field: `.eager = fn<cat_kernel>`.
+template <auto Function>
+struct NamedFn {
+  template <class... A>
+  decltype(auto) operator()(A&&... a) const { return Function(std::forward<A>(a)...); }
+};
+template <auto Function>
+inline constexpr NamedFn<Function> fn{};
+namespace detail {
+template <auto Function>
+struct CallableTraits<NamedFn<Function>> : CallableTraits<decltype(Function)> {};
+}  // namespace detail
+
+struct MetaFn {
+  void (*metas)(const CallArgs&, Metas&) = nullptr;
+  BoxedFn scalars = nullptr;  ///< of ops whose result is a number or nothing
+
+  constexpr MetaFn() = default;
+  template <class F>
+  constexpr MetaFn(F) {  // NOLINT: implicit by design
+    using R = typename detail::CallableTraits<F>::Result;
+    if constexpr (std::is_same_v<R, TensorMeta>)
+      metas = [](const CallArgs& c, Metas& out) { out.add(detail::invoke_boxed<F>(c, nullptr)); };
+    else if constexpr (requires(R r) { r.begin(); r.size(); })
+      metas = [](const CallArgs& c, Metas& out) {
+        for (TensorMeta& m : detail::invoke_boxed<F>(c, nullptr)) out.add(std::move(m));
+        out.is_list = std::is_same_v<R, std::vector<TensorMeta>>;
+      };
+    else scalars = &detail::call_returning<F>;
+  }
+  explicit operator bool() const { return metas || scalars; }
+};
+
+struct EagerFn {
+  void (*fills)(const CallArgs&, Tensor* outs) = nullptr;
+  BoxedFn returns = nullptr;
+
+  constexpr EagerFn() = default;
+  template <class F>
+  constexpr EagerFn(F) {  // NOLINT
+    if constexpr (detail::count_outputs<typename detail::CallableTraits<F>::Params>() > 0)
+      fills = [](const CallArgs& c, Tensor* outs) { detail::invoke_boxed<F>(c, outs); };
+    else returns = &detail::call_returning<F>;
+  }
+  explicit operator bool() const { return fills || returns; }
+};
+
+struct ViewFn {
+  void (*views)(const CallArgs&, std::vector<ViewMeta>& list) = nullptr;
+  ViewMeta (*view)(const CallArgs&) = nullptr;
+
+  constexpr ViewFn() = default;
+  template <class F>
+  constexpr ViewFn(F) {  // NOLINT
+    if constexpr (std::is_same_v<typename detail::CallableTraits<F>::Result, ViewMeta>)
+      view = [](const CallArgs& c) { return detail::invoke_boxed<F>(c, nullptr); };
+    else views = [](const CallArgs& c, std::vector<ViewMeta>& l) { l = detail::invoke_boxed<F>(c, nullptr); };
+  }
+  explicit operator bool() const { return views || view; }
+};
+
+struct DecompFn {
+  BoxedFn call = nullptr;
+  constexpr DecompFn() = default;
+  template <class F>
+  constexpr DecompFn(F) : call(&detail::call_returning<F>) {}  // NOLINT
+  explicit operator bool() const { return call; }
+};
+
+/// Forms that the table derives from a functional row.
+enum class Variants : uint8_t { none = 0, in_place = 1 };
+inline constexpr Variants in_place = Variants::in_place;
+
+/// Facts that no other field tells, the bits of TN_TAG_* in tenon/plugin.h.
+enum class OpTags : uint32_t {
+  none = 0, reduction = 2, random = 16, data_dependent = 32, matmul = 128, convolution = 256,
+  side_effect = 512, creation = 2048, nondeterministic = 4096, maybe_alias = 8192,
+};
+constexpr OpTags operator|(OpTags a, OpTags b) {
+  return static_cast<OpTags>(static_cast<uint32_t>(a) | static_cast<uint32_t>(b));
+}
+
+/// The compute type of a formula: the promoted type of the inputs, f32 for it where it is not floating,
+/// or what the formula's types say (to_float for `floats`).
+enum class Promote : uint8_t { automatic, same, to_float };
+
+struct OpDef {
+  const char* schema = nullptr;
+  Variants variants = Variants::none;
+  Promote promote = Promote::automatic;
+  OpTags tags = OpTags::none;
+  bool core = false;  ///< stays in the core_aten decomposition set
+  Formula formula{};
+  MetaFn meta{};
+  ViewFn view{};
+  EagerFn eager{};
+  DecompFn decomp{};
+};
+
+struct OpFamily {
+  const OpDef* rows;
+  size_t size;
+  template <size_t N>
+  constexpr OpFamily(const OpDef (&r)[N]) : rows(r), size(N) {}  // NOLINT
+};
+
+/// Result like argument 0 (a tensor): same dtype, sizes and dense strides in the same order.
+TensorMeta like(const Tensor& self);
+
+}  // namespace tenon

@@ -1,0 +1,307 @@
+// The op table: built from the row families, and what each key of an op does.
+#include "ops/op_table.h"
+
+#include "ops/pointwise.h"
+#include "ops/shapes.h"
+
+#include <tenon/plugin.h>
+
+#include <algorithm>
+#include <deque>
+#include <mutex>
+#include <unordered_map>
+
+namespace tenon {
+
+extern const OpFamily* const op_families[];
+extern const size_t n_op_families;
+
+namespace {
+
+constexpr size_t max_ops = 1 << 14;
+
+/// All entries; leaked, like everything that outlives static destruction.
+struct Table {
+  OpEntry* by_id[max_ops] = {};
+  std::atomic<size_t> size{0};
+  std::unordered_map<std::string_view, OpEntry*> by_name;
+  std::deque<OpEntry> entries;
+  std::deque<OpDef> derived;
+  std::mutex adding;
+};
+
+// ---- results
+
+void put_tensor(Value& slot, const TensorMeta& meta, bool fake) {
+  slot = !meta.defined ? Value{} : Value::own(fake ? make_fake(meta) : make_tensor(meta));
+}
+
+void bump_mutated(const CallArgs& call) {
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    if (!(call.op->mutated_args >> i & 1)) continue;
+    if (call.args[i].tag == Tag::tensor) bump_version(*call.args[i].as<Tensor>());
+    else if (call.args[i].tag == Tag::tensors)
+      for (const Tensor& t : TensorList(call.args[i].as<Tensor>(), call.args[i].count)) bump_version(t);
+  }
+}
+
+// An op that writes an argument and returns it gives the caller's own object back.
+void return_mutated(const CallArgs& call) {
+  bump_mutated(call);
+  if (call.op->returned_arg < 0 || call.n_results == 0) return;
+  drop(call.results[0]);
+  call.results[0] = Value::own(*call.args[call.op->returned_arg].as<Tensor>());
+}
+
+// ---- what the keys do
+
+void run_view(const CallArgs& call) {
+  const ViewFn& fn = call.op->def->view;
+  const Tensor& base = *call.args[0].as<Tensor>();
+  if (fn.view) {
+    ViewMeta m = fn.view(call);
+    call.results[0] = Value::own(make_view(base, list_of(m.sizes), list_of(m.strides), m.offset));
+    return;
+  }
+  std::vector<ViewMeta> metas;
+  fn.views(call, metas);
+  std::vector<Tensor> parts;
+  for (const ViewMeta& m : metas) parts.push_back(make_view(base, list_of(m.sizes), list_of(m.strides), m.offset));
+  call.results[0] = Value::own(std::move(parts));
+}
+
+void run_filling(const CallArgs& call) {
+  Metas metas;
+  call.op->def->meta.metas(call, metas);
+  Tensor outs[8];
+  ensure(metas.size() <= 8, "an op has at most eight results");
+  for (size_t i = 0; i < metas.size(); ++i)
+    if (metas[i].defined) outs[i] = make_tensor(metas[i]);
+  call.op->def->eager.fills(call, outs);
+  for (size_t i = 0; i < metas.size(); ++i) call.results[i] = Value::own(std::move(outs[i]));
+}
+
+void run_returning(const CallArgs& call) { call.op->def->eager.returns(call); }
+
+void run_writing(const CallArgs& call) {
+  call.op->def->eager.returns(call);
+  return_mutated(call);
+}
+
+void run_decomposition(const CallArgs& call) {
+  call.op->def->decomp.call(call);
+  return_mutated(call);
+}
+
+void refuse(const CallArgs& call) {
+  fail(ErrorCode::unsupported, "{} has no kernel for this device; it was declared without one",
+       call.op->name);
+}
+
+bool try_foreign(const CallArgs& call) {
+  for (const ForeignKernel& kernel : call.op->foreign)
+    if (kernel.run(kernel.self, call)) return true;
+  return false;
+}
+
+// The row's own kernel, reference of every plugin's.
+BoxedFn reference_kernel(const OpEntry& op) {
+  if (op.functional) return &run_derived_in_place;
+  const OpDef& def = *op.def;
+  if (def.view) return &run_view;
+  if (def.eager.fills) return &run_filling;
+  if (def.eager.returns) return op.mutated_args ? &run_writing : &run_returning;
+  if (def.formula) return &run_pointwise;
+  return def.decomp ? &run_decomposition : &refuse;
+}
+
+void run_foreign_first(const CallArgs& call) {
+  if (!try_foreign(call)) reference_kernel(*call.op)(call);
+}
+
+void run_trace(const CallArgs& call) { trace_key_slot(call); }
+
+// ---- building
+
+uint64_t tags_of(const OpEntry& op) {
+  const OpDef& def = *op.def;
+  uint64_t tags = static_cast<uint64_t>(def.tags);
+  if (def.formula) tags |= TN_TAG_POINTWISE;
+  if (def.view) tags |= TN_TAG_VIEW;
+  if (op.mutated_args) tags |= TN_TAG_INPLACE;
+  if (def.core) tags |= TN_TAG_CORE;
+  return tags;
+}
+
+void finish_entry(OpEntry& op) {
+  op.name = op.schema.canonical_name();
+  op.n_args = static_cast<uint32_t>(op.schema.args.size());
+  op.n_returns = static_cast<uint32_t>(op.schema.returns.size());
+  for (uint32_t i = 0; i < op.n_args; ++i)
+    if (op.schema.args[i].mutated()) op.mutated_args |= uint64_t{1} << i;
+  if (op.n_returns) op.returned_arg = static_cast<int8_t>(op.schema.returned_arg(0));
+  if (op.returned_arg >= 0 && !(op.mutated_args >> op.returned_arg & 1)) op.returned_arg = -1;
+  op.tags = tags_of(op);
+  op.by_key[static_cast<size_t>(Key::cpu)] = reference_kernel(op);
+  op.by_key[static_cast<size_t>(Key::cuda)] = &refuse;
+  op.by_key[static_cast<size_t>(Key::meta)] = &run_meta;
+  op.by_key[static_cast<size_t>(Key::trace)] = &run_trace;
+}
+
+OpEntry& insert(Table& table, Schema schema, const OpDef* def, const OpEntry* functional) {
+  size_t id = table.size.load(std::memory_order_relaxed);
+  ensure(id < max_ops, "the op table is full");
+  OpEntry& op = table.entries.emplace_back();
+  op.id = static_cast<OpId>(id);
+  op.schema = std::move(schema);
+  op.def = def;
+  op.functional = functional;
+  finish_entry(op);
+  require(table.by_name.emplace(op.name, &op).second, "op {} is defined twice", op.name);
+  table.by_id[id] = &op;
+  table.size.store(id + 1, std::memory_order_release);
+  return op;
+}
+
+void insert_row(Table& table, const OpDef& def) {
+  OpEntry& op = insert(table, parse_schema(def.schema), &def, nullptr);
+  if (def.variants == Variants::in_place) op.in_place = &insert(table, in_place_schema(op.schema), &def, &op);
+}
+
+// Ids are positions in the sorted list of names, as opgen numbers them.
+Table* build() {
+  auto* unsorted = new Table;
+  for (size_t f = 0; f < n_op_families; ++f)
+    for (size_t r = 0; r < op_families[f]->size; ++r) insert_row(*unsorted, op_families[f]->rows[r]);
+  std::vector<OpEntry*> order;
+  for (OpEntry& op : unsorted->entries) order.push_back(&op);
+  std::sort(order.begin(), order.end(), [](OpEntry* a, OpEntry* b) { return a->name < b->name; });
+  for (size_t i = 0; i < order.size(); ++i) {
+    order[i]->id = static_cast<OpId>(i);
+    unsorted->by_id[i] = order[i];
+  }
+  return unsorted;
+}
+
+Table& table() {
+  static Table* const instance = build();
+  return *instance;
+}
+
+Value stored_default(const DefaultValue& d) {
+  using Kind = DefaultValue::Kind;
+  switch (d.kind) {
+    case Kind::integer: return Value::of(d.integer);
+    case Kind::floating: return Value::of(d.floating);
+    case Kind::boolean: return Value::of(d.boolean);
+    case Kind::text: return Value::of(std::string_view(d.text));
+    case Kind::ints: return Value::of(IntList(d.ints));
+    case Kind::floats: return Value::of(DoubleList(d.floats));
+    case Kind::bools: return Value::pointer(Tag::bools, d.bools.data(), d.bools.size());
+    default: return {};
+  }
+}
+
+}  // namespace
+
+size_t op_count() { return table().size.load(std::memory_order_acquire); }
+
+const OpEntry& entry_of(OpId op) { return *table().by_id[static_cast<size_t>(op)]; }
+
+const OpEntry* find_op(std::string_view name) {
+  Table& t = table();
+  std::lock_guard lock(t.adding);
+  auto found = t.by_name.find(name);
+  return found == t.by_name.end() ? nullptr : found->second;
+}
+
+std::vector<std::string> all_op_names() {
+  std::vector<std::string> names;
+  for (size_t i = 0; i < op_count(); ++i) names.push_back(entry_of(static_cast<OpId>(i)).name);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+OpId op_id(std::string_view name) {
+  if (const OpEntry* op = find_op(name)) return op->id;
+  fail(ErrorCode::unsupported, "there is no op {}; the nearest are {}", name,
+       nearest_names(name, all_op_names()));
+}
+
+const std::string& name_of(OpId op) { return entry_of(op).name; }
+
+const OpEntry& add_op(const OpDef* row) {
+  Table& t = table();
+  std::lock_guard lock(t.adding);
+  insert_row(t, *row);
+  return *t.by_name.at(parse_schema(row->schema).canonical_name());
+}
+
+void add_foreign_kernel(OpId id, ForeignKernel kernel) {
+  Table& t = table();
+  std::lock_guard lock(t.adding);
+  OpEntry& op = *t.by_id[static_cast<size_t>(id)];
+  auto at = std::find_if(op.foreign.begin(), op.foreign.end(),
+                         [&](const ForeignKernel& k) { return k.priority < kernel.priority; });
+  op.foreign.insert(at, kernel);
+  op.by_key[static_cast<size_t>(Key::cpu)] = &run_foreign_first;
+}
+
+Value default_of(const OpEntry& op, size_t arg) {
+  const SchemaArg& a = op.schema.args[arg];
+  const DefaultValue& d = a.default_value;
+  if (d.kind != DefaultValue::Kind::word) return stored_default(d);
+  switch (a.type.base) {
+    case BaseType::memory_format: return Value::of(static_cast<MemoryFormat>(d.integer));
+    case BaseType::scalar_type: return Value::of(static_cast<Dtype>(d.integer));
+    case BaseType::layout: return Value::of(static_cast<Layout>(d.integer));
+    case BaseType::device: return Value::of(Device(static_cast<DeviceType>(d.integer)));
+    default: return Value::of(d.integer);
+  }
+}
+
+void put_metas(const OpEntry& op, Metas& metas, bool fake, Value* results) {
+  if (!op.schema.returns_list()) {
+    for (size_t i = 0; i < metas.size(); ++i) put_tensor(results[i], metas[i], fake);
+    return;
+  }
+  std::vector<Tensor> parts;
+  for (size_t i = 0; i < metas.size(); ++i) parts.push_back(fake ? make_fake(metas[i]) : make_tensor(metas[i]));
+  results[0] = Value::own(std::move(parts));
+}
+
+void run_meta(const CallArgs& call) {
+  FakeScope fakes;
+  const OpEntry& op = *call.op;
+  const OpDef& def = *op.def;
+  if (op.functional) return check_derived_in_place(call), return_mutated(call);
+  if (def.view) return run_view(call);
+  if (def.meta.metas) {
+    Metas metas;
+    def.meta.metas(call, metas);
+    put_metas(op, metas, true, call.results);
+  } else if (def.meta.scalars) {
+    def.meta.scalars(call);
+  } else if (def.formula) {
+    Metas metas;
+    pointwise_meta(call, metas);
+    put_metas(op, metas, true, call.results);
+  } else if (def.decomp) {
+    def.decomp.call(call);
+  } else {
+    fail(ErrorCode::unsupported, "{} cannot run on fake tensors: its row has no meta function", op.name);
+  }
+  return_mutated(call);
+}
+
+void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* results, uint32_t n_results) {
+  uint64_t keys = (keys_of(args, n_args) | thread_modes.include | bit(Key::cpu)) & ~thread_modes.exclude;
+  CallArgs call{&op, args, results, n_args, n_results};
+  op.by_key[63 - std::countl_zero(keys)](call);
+}
+
+void call_op(OpId op, const Value* args, uint32_t n_args, Value* results, uint32_t n_results) {
+  dispatch(entry_of(op), args, n_args, results, n_results);
+}
+
+}  // namespace tenon

@@ -1,0 +1,60 @@
+// The op table: every op known to the process, with its parsed schema and what each key does.
+//
+// Built from the row families at first use, in-place forms derived. Rows can be added at run time
+// (custom ops) but never change or go. Threads: reading is free, adding takes a lock.
+#pragma once
+
+#include "ops/op.h"
+#include "ops/schema.h"
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+/// A kernel from a plugin, tried before the row's own. Returns false when it does not take the call.
+struct ForeignKernel {
+  bool (*run)(void* self, const CallArgs& call);
+  void* self;
+  int32_t priority;
+};
+
+struct OpEntry : DispatchEntry {
+  OpId id{};
+  std::string name;  ///< "aten.add.Tensor"
+  Schema schema;
+  const OpDef* def = nullptr;
+  uint64_t tags = 0;                    ///< TN_TAG_*
+  const OpEntry* functional = nullptr;  ///< of a derived in-place op: its functional row
+  const OpEntry* in_place = nullptr;    ///< of a functional row: its in-place form
+  uint32_t n_args = 0, n_returns = 0;
+  uint64_t mutated_args = 0;            ///< bit i: argument i is written
+  int8_t returned_arg = -1;             ///< result 0 is this argument itself, or -1
+  std::vector<ForeignKernel> foreign;   ///< highest priority first; see add_foreign_kernel
+  mutable std::atomic<struct PointwiseState*> pointwise{nullptr};  ///< ops/pointwise.cpp; made at first use
+};
+
+/// All entries, by id. Grows when custom ops are added.
+size_t op_count();
+const OpEntry* find_op(std::string_view name);  ///< "aten.add.Tensor", null when unknown
+OpId op_id(std::string_view name);              ///< throws UserError with the nearest names
+const std::string& name_of(OpId op);
+std::vector<std::string> all_op_names();
+
+/// Adds a custom op; the row must live as long as the process.
+const OpEntry& add_op(const OpDef* row);
+/// Installs a plugin's kernel for the CPU key of an op.
+void add_foreign_kernel(OpId op, ForeignKernel kernel);
+
+/// Makes results from metas on the current device kind: fakes in a FakeScope, else real tensors.
+void put_metas(const OpEntry& op, Metas& metas, bool fake, Value* results);
+/// Runs only the meta function of the op; results are fakes or numbers.
+void run_meta(const CallArgs& call);
+
+/// What another row's functions may want: the value that a schema gives an argument left out. Lists
+/// and strings live in the entry.
+Value default_of(const OpEntry& op, size_t arg);
+
+}  // namespace tenon

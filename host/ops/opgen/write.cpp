@@ -1,0 +1,262 @@
+// Writer of the generated files: headers, ids, stubs and the list of families.
+#include "ops/opgen/write.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+
+namespace tenon::opgen {
+
+namespace {
+
+struct Overload {
+  Schema schema;
+  std::string place;
+};
+
+constexpr std::string_view head = "// Written by opgen from the op rows; do not edit.\n";
+
+std::string id_of(const Schema& schema) {
+  std::string id = schema.canonical_name();
+  std::replace(id.begin(), id.end(), '.', '_');
+  return id;
+}
+
+void add(std::map<std::string, Overload>& all, Schema schema, const std::string& place) {
+  std::string name = schema.canonical_name();
+  auto [at, is_new] = all.try_emplace(name, Overload{std::move(schema), place});
+  require(is_new, "{}: {} is defined twice, first at {}; remove one of the rows or its variants",
+          place, name, at->second.place);
+}
+
+// Every overload by canonical name, derived forms included.
+std::map<std::string, Overload> collect(const std::vector<RowFile>& files) {
+  std::map<std::string, Overload> all;
+  for (const RowFile& file : files) {
+    for (const Row& row : file.rows) {
+      add(all, row.schema, row.place);
+      try {
+        if (row.in_place) add(all, in_place_schema(row.schema), row.place);
+        if (row.out) add(all, out_schema(row.schema), row.place);
+      } catch (const UserError& error) {
+        std::string_view what = error.what();
+        if (what.starts_with(row.place)) throw;
+        fail("{}: {}", row.place, what);
+      }
+    }
+  }
+  return all;
+}
+
+// The parameters from `first` on, in parentheses.
+std::string declarator(const Function& f, size_t first, bool with_defaults) {
+  std::string out = "(";
+  for (size_t i = first; i < f.params.size(); ++i) {
+    const Param& p = f.params[i];
+    if (i > first) out += ", ";
+    out += (p.exact ? message("Bool{}", i) : p.type) + " " + p.name;
+    if (with_defaults && i >= f.required) out += " = " + p.default_text;
+  }
+  return out + ")";
+}
+
+// "template <std::same_as<bool> Bool1 = bool> " for the exact bools.
+std::string template_head(const Function& f, bool with_defaults) {
+  std::string list;
+  for (size_t i = 0; i < f.params.size(); ++i)
+    if (f.params[i].exact)
+      list += message("{}std::same_as<bool> Bool{}{}", list.empty() ? "" : ", ", i,
+                      with_defaults ? " = bool" : "");
+  return list.empty() ? "" : "template <" + list + ">\n";
+}
+
+// The explicit instantiation of a function with exact bools.
+std::string instantiation(const Function& f, const std::string& name, size_t first,
+                          std::string_view suffix) {
+  std::string arguments, types;
+  for (size_t i = 0; i < f.params.size(); ++i) {
+    if (f.params[i].exact) arguments += arguments.empty() ? "bool" : ", bool";
+    if (i >= first) types += (i > first ? ", " : "") + f.params[i].type;
+  }
+  if (arguments.empty()) return "";
+  return message("template TENON_API {} {}<{}>({}){};\n", f.result, name, arguments, types, suffix);
+}
+
+std::string declaration(const Function& f) {
+  return "/// " + to_text(f.schema) + "\n" + template_head(f, true) + "TENON_API " + f.result +
+         " " + f.name + declarator(f, 0, true) + ";\n";
+}
+
+std::string method_declaration(const Function& f) {
+  return "/// " + to_text(f.schema) + "\n" + template_head(f, true) + f.result + " " + f.name +
+         declarator(f, 1, true) + " const;\n";
+}
+
+// `Value args_[] = {...};` in schema order; an argument without a parameter is None.
+std::string packed(const Function& f) {
+  std::vector<std::string> values(f.schema.args.size(), "Value()");
+  for (const Param& p : f.params) values[p.arg] = message("Value::of({})", p.name);
+  std::string list;
+  for (const std::string& value : values) list += (list.empty() ? "" : ", ") + value;
+  return list.empty() ? "" : message("  Value args_[] = {{{}}};\n", list);
+}
+
+std::string unpacked(const Function& f) {
+  size_t n = f.schema.returns.size();
+  if (n == 0) return "";
+  if (n == 1) return message("  return take<{}>(results_[0]);\n", f.result);
+  std::string list, types = f.result.substr(f.result.find('<') + 1);
+  types.pop_back();
+  for (size_t i = 0; i < n; ++i) {
+    size_t comma = std::min(types.find(", "), types.size());
+    list += message("{}take<{}>(results_[{}])", i ? ", " : "", types.substr(0, comma), i);
+    types.erase(0, comma + 2);
+  }
+  return message("  return {{{}}};\n", list);
+}
+
+std::string stub(const Function& f) {
+  size_t n_args = f.schema.args.size(), n_results = f.schema.returns.size();
+  std::string out = template_head(f, false) + f.result + " " + f.name + declarator(f, 0, false);
+  out += " {\n" + packed(f);
+  if (n_results > 0) out += message("  Value results_[{}];\n", n_results);
+  out +=
+      message("  call_op(OpId::{}, {}, {}, {}, {});\n", id_of(f.schema),
+              n_args ? "args_" : "nullptr", n_args, n_results ? "results_" : "nullptr", n_results);
+  return out + unpacked(f) + "}\n" + instantiation(f, f.name, 0, "");
+}
+
+std::string method_stub(const Function& f) {
+  std::string name = "Tensor::" + f.name;
+  std::string out = template_head(f, false) + f.result + " " + name + declarator(f, 1, false);
+  std::string forwarded = "*this";
+  for (size_t i = 1; i < f.params.size(); ++i) forwarded += ", " + f.params[i].name;
+  out += message(" const {{ return tenon::{}({}); }\n", f.name, forwarded);
+  return out + instantiation(f, name, 1, " const");
+}
+
+// `text` of each function, those outside aten in a namespace of their own.
+template <class F>
+std::string in_namespaces(const std::vector<const Function*>& functions, F&& text) {
+  std::string out = "namespace tenon {\n", space;
+  for (const Function* f : functions) {
+    if (f->space() != space) {
+      if (!space.empty()) out += "}\n";
+      space = f->space();
+      if (!space.empty()) out += message("\nnamespace {} {{\n", space);
+    }
+    out += "\n" + text(*f);
+  }
+  return out + (space.empty() ? "" : "}\n") + "\n}  // namespace tenon\n";
+}
+
+std::string ops_header(const std::vector<const Function*>& functions) {
+  return std::string(head) +
+         "// The functions of all ops, under their ATen names; above each stands its schema.\n"
+         "#pragma once\n\n#include <tenon/tensor.h>\n\n" +
+         in_namespaces(functions, declaration);
+}
+
+std::string methods(const std::vector<const Function*>& functions) {
+  std::string out = std::string(head) + "// Included inside class Tensor.\n";
+  for (const Function* f : functions)
+    if (f->is_method) out += "\n" + method_declaration(*f);
+  return out;
+}
+
+std::string stubs(const std::vector<const Function*>& functions) {
+  return std::string(head) +
+         "#include <tenon/ops.h>\n\n#include \"core/dispatch.h\"\n#include \"ops/op_ids.h\"\n\n" +
+         in_namespaces(functions, [](const Function& f) {
+           return stub(f) + (f.is_method ? method_stub(f) : "");
+         });
+}
+
+std::string ids(const std::map<std::string, Overload>& all) {
+  std::string out = std::string(head) +
+                    "#pragma once\n\n#include <cstdint>\n\nnamespace tenon {\n\n"
+                    "/// Positions in the sorted list of names; private to one build.\n"
+                    "enum class OpId : uint32_t {\n";
+  std::map<std::string, std::string> names;
+  for (const auto& [name, overload] : all) {
+    auto [at, is_new] = names.try_emplace(id_of(overload.schema), name);
+    require(is_new, "{}: {} and {} get the same identifier; rename one of them", overload.place,
+            at->second, name);
+    out += "  " + at->first + ",\n";
+  }
+  return out + message(
+                   "}};\n\n"
+                   "/// Ops of the rows; custom ops are numbered from here on.\n"
+                   "inline constexpr uint32_t n_row_ops = {};\n"
+                   "/// By id: \"aten.add.Tensor\".\n"
+                   "extern const char* const op_names[];\n\n}}  // namespace tenon\n",
+                   all.size());
+}
+
+std::string families(const std::map<std::string, Overload>& all,
+                     const std::set<std::string>& families) {
+  std::string declared, table, names;
+  for (const std::string& family : families) {
+    declared += message("extern const OpFamily op_family_{};\n", family);
+    table += message("    &ops::op_family_{},\n", family);
+  }
+  for (const auto& [name, overload] : all) names += message("    \"{}\",\n", name);
+  // A last entry keeps the arrays legal where there are no rows.
+  return std::string(head) + message(
+                                 "#include \"ops/op.h\"\n#include \"ops/op_ids.h\"\n\n"
+                                 "namespace tenon::ops {{\n{}}}\n\n"
+                                 "namespace tenon {{\n\n"
+                                 "extern const OpFamily* const op_families[];\n"
+                                 "extern const size_t n_op_families;\n"
+                                 "const OpFamily* const op_families[] = {{\n{}    nullptr}};\n"
+                                 "const size_t n_op_families = {};\n\n"
+                                 "const char* const op_names[] = {{\n{}    nullptr}};\n\n"
+                                 "}}  // namespace tenon\n",
+                                 declared, table, families.size(), names);
+}
+
+std::set<std::string> family_names(const std::vector<RowFile>& files) {
+  std::set<std::string> names;
+  for (const RowFile& file : files) {
+    if (file.rows.empty()) continue;
+    require(names.insert(file.family).second,
+            "{}: family {} comes from another file too; rename one of the files", file.path,
+            file.family);
+  }
+  return names;
+}
+
+// FNV-1a of the name: an op stays in its file when others are added.
+size_t stub_file(const Function& f) {
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (char c : f.schema.canonical_name())
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3u;
+  return (hash >> 32) % n_stub_files;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> generate(const std::vector<RowFile>& files) {
+  std::map<std::string, Overload> all = collect(files);
+  std::set<std::string> names = family_names(files);
+  std::vector<Schema> schemas;
+  for (const auto& [name, overload] : all) schemas.push_back(overload.schema);
+
+  std::vector<Function> functions = make_functions(schemas);
+  std::vector<const Function*> every;
+  std::array<std::vector<const Function*>, n_stub_files> parts;
+  for (const Function& f : functions) {
+    every.push_back(&f);
+    parts[stub_file(f)].push_back(&f);
+  }
+
+  std::map<std::string, std::string> out;
+  out["tenon/ops.h"] = ops_header(every);
+  out["tenon/tensor_methods.inc"] = methods(every);
+  out["ops/op_ids.h"] = ids(all);
+  out["ops/op_families.cpp"] = families(all, names);
+  for (size_t i = 0; i < n_stub_files; ++i) out[message("ops/ops_{}.cpp", i)] = stubs(parts[i]);
+  return out;
+}
+
+}  // namespace tenon::opgen

@@ -1,0 +1,254 @@
+// Shape rules: broadcasting, view strides, strides of pointwise results, reductions.
+#include "ops/shapes.h"
+
+#include "core/error.h"
+#include "core/shape_env.h"
+#include "core/sym_int.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+int64_t wrap_dim(int64_t dim, int64_t rank) {
+  int64_t range = std::max<int64_t>(rank, 1);
+  require(dim >= -range && dim < range,
+          "dimension {} is out of range: a tensor with {} dimensions takes {} to {}", dim, rank, -range,
+          range - 1);
+  return dim < 0 ? dim + range : dim;
+}
+
+namespace {
+
+// A condition on backed sizes is decided by a guard; one on run-time sizes becomes an assertion.
+bool expect_true(SymBool condition) {
+  ShapeEnv* env = current_shape_env();
+  if (!condition.is_symbolic() || !env || !env->has_unbacked(condition.expr()))
+    return condition.guard_bool();
+  env->check(condition.expr());
+  return true;
+}
+
+}  // namespace
+
+bool is_one(SymInt size) {
+  if (!size.is_symbolic()) return size.word() == 1;
+  return guard_or_false(size == 1);
+}
+
+bool sizes_match(SymInt a, SymInt b) {
+  if (!a.is_symbolic() && !b.is_symbolic()) return a.word() == b.word();
+  return expect_true(a == b);
+}
+
+Dims broadcast_sizes(SymIntList a, SymIntList b) {
+  size_t rank = std::max(a.size(), b.size());
+  Dims out(rank);
+  for (size_t i = 0; i < rank; ++i) {
+    size_t from_end = rank - i;
+    SymInt x = from_end <= a.size() ? a[a.size() - from_end] : SymInt(1);
+    SymInt y = from_end <= b.size() ? b[b.size() - from_end] : SymInt(1);
+    if (is_one(x)) out[i] = y;
+    else if (is_one(y) || sizes_match(x, y)) out[i] = x;
+    else fail("shapes {} and {} do not broadcast: sizes {} and {} of dimension {} from the end differ",
+              to_text(a), to_text(b), to_text(x), to_text(y), from_end);
+  }
+  return out;
+}
+
+Dims broadcast_sizes(std::span<const Tensor> tensors) {
+  Dims out;
+  for (const Tensor& t : tensors)
+    if (t.defined()) out = broadcast_sizes(list_of(out), t.sizes());
+  return out;
+}
+
+Dims broadcast_strides(SymIntList from_sizes, SymIntList from_strides, SymIntList sizes) {
+  size_t missing = sizes.size() - from_sizes.size();
+  Dims out(sizes.size(), SymInt(0));
+  for (size_t i = 0; i < from_sizes.size(); ++i) {
+    bool repeated = is_one(from_sizes[i]) && !is_one(sizes[missing + i]);
+    out[missing + i] = repeated ? SymInt(0) : from_strides[i];
+  }
+  return out;
+}
+
+SymInt product(SymIntList sizes) {
+  SymInt n = 1;
+  for (SymInt s : sizes) n = n * s;
+  return n;
+}
+
+Dims infer_shape(SymIntList shape, SymInt numel) {
+  Dims out = dims_of(shape);
+  std::optional<size_t> hole;
+  SymInt known = 1;
+  for (size_t i = 0; i < shape.size(); ++i) {
+    if (!shape[i].is_symbolic() && shape[i].word() == -1) {
+      require(!hole, "shape {} has more than one -1", to_text(shape));
+      hole = i;
+    } else {
+      require(guard_or_true(shape[i] >= 0), "shape {} has a negative size", to_text(shape));
+      known = known * shape[i];
+    }
+  }
+  if (!hole) {
+    require(sizes_match(known, numel), "shape {} has {} elements, the tensor has {}", to_text(shape),
+            to_text(known), to_text(numel));
+    return out;
+  }
+  require(guard_or_true(known != 0), "shape {}: -1 is ambiguous beside a size of 0", to_text(shape));
+  require(expect_true(numel % known == 0), "shape {} does not fit a tensor with {} elements",
+          to_text(shape), to_text(numel));
+  out[*hole] = numel / known;
+  return out;
+}
+
+// Walks both shapes from the end: a run of old dimensions that lies dense in memory can be cut anew,
+// a run must be used up exactly.
+std::optional<Dims> view_strides(SymIntList sizes, SymIntList strides, SymIntList new_sizes) {
+  if (guard_or_false(product(sizes) == 0)) {
+    if (new_sizes.size() == sizes.size()) {
+      bool equal = true;
+      for (size_t i = 0; i < sizes.size(); ++i) equal = equal && sizes_match(sizes[i], new_sizes[i]);
+      if (equal) return dims_of(strides);
+    }
+    return contiguous_strides(new_sizes);
+  }
+  Dims out(new_sizes.size(), SymInt(1));
+  if (sizes.empty()) return out;
+  size_t next_new = new_sizes.size();
+  SymInt run_stride = strides.back(), run = 1, taken = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    run = run * sizes[i];
+    bool run_ends = i == 0 || (!is_one(sizes[i - 1]) && !guard_or_false(strides[i - 1] == run * run_stride));
+    if (!run_ends) continue;
+    while (next_new > 0 && (guard_or_false(taken < run) || is_one(new_sizes[next_new - 1]))) {
+      --next_new;
+      out[next_new] = taken * run_stride;
+      taken = taken * new_sizes[next_new];
+    }
+    if (!guard_or_false(taken == run)) return std::nullopt;
+    if (i > 0) {
+      run_stride = strides[i - 1];
+      run = taken = 1;
+    }
+  }
+  if (next_new != 0) return std::nullopt;
+  return out;
+}
+
+namespace {
+
+// A size that only run time knows counts as 2 where dimensions are put in order.
+int64_t hint(SymInt v) {
+  if (!v.is_symbolic()) return v.word();
+  ShapeEnv* env = current_shape_env();
+  return env ? env->int_hint(v).value_or(2) : 2;
+}
+
+// Dense strides with the dimensions in memory order `inner_to_outer`.
+Dims dense_strides(SymIntList sizes, const InlineVector<size_t, 8>& inner_to_outer) {
+  Dims out(sizes.size());
+  SymInt running = 1;
+  for (size_t dim : inner_to_outer) {
+    out[dim] = running;
+    running = running * sym_max(sizes[dim], 1);
+  }
+  return out;
+}
+
+// -1: a lies inside of b, 1: outside, 0: the operands leave it open. The first operand that decides
+// wins; a stride of 0 decides nothing.
+int compare_dims(size_t a, size_t b, const std::vector<Dims>& strides, SymIntList sizes) {
+  for (const Dims& s : strides) {
+    int64_t x = hint(s[a]), y = hint(s[b]);
+    if (x == 0 || y == 0) continue;
+    if (x < y) return -1;
+    if (x > y) return 1;
+    if (hint(sizes[a]) > hint(sizes[b])) return 1;
+  }
+  return 0;
+}
+
+// Insertion sort from the last dimension inwards, as ATen's iterator does it: ambiguous pairs keep
+// their order.
+InlineVector<size_t, 8> memory_order(SymIntList sizes, const std::vector<Dims>& strides) {
+  InlineVector<size_t, 8> order;
+  for (size_t i = sizes.size(); i-- > 0;) order.push_back(i);
+  for (size_t i = 1; i < order.size(); ++i) {
+    size_t at = i;
+    for (size_t j = i; j-- > 0;) {
+      int c = compare_dims(order[j], order[at], strides, sizes);
+      if (c > 0) {
+        std::swap(order[j], order[at]);
+        at = j;
+      } else if (c < 0) {
+        break;
+      }
+    }
+  }
+  return order;
+}
+
+}  // namespace
+
+Dims pointwise_strides(SymIntList sizes, std::span<const Tensor> inputs) {
+  bool all_contiguous = true;
+  for (const Tensor& t : inputs) all_contiguous = all_contiguous && t.is_contiguous() && t.dim() == static_cast<int64_t>(sizes.size());
+  if (all_contiguous) return contiguous_strides(sizes);
+  std::vector<Dims> strides;
+  for (const Tensor& t : inputs) strides.push_back(broadcast_strides(t.sizes(), t.strides(), sizes));
+  return dense_strides(sizes, memory_order(sizes, strides));
+}
+
+Dims preserved_strides(const Tensor& t) {
+  if (t.is_contiguous()) return contiguous_strides(t.sizes());
+  if (!has_internal_overlap(t)) {
+    SymInt expected = 1;
+    bool dense = true;
+    InlineVector<size_t, 8> order = memory_order(t.sizes(), {dims_of(t.strides())});
+    for (size_t dim : order) {
+      if (is_one(t.size(static_cast<int64_t>(dim)))) continue;
+      dense = dense && guard_or_false(t.stride(static_cast<int64_t>(dim)) == expected);
+      expected = expected * t.size(static_cast<int64_t>(dim));
+    }
+    if (dense) return dims_of(t.strides());
+  }
+  return dense_strides(t.sizes(), memory_order(t.sizes(), {dims_of(t.strides())}));
+}
+
+MemoryFormat suggest_memory_format(const Tensor& t) {
+  if (t.is_contiguous()) return MemoryFormat::contiguous;
+  if (t.is_contiguous(MemoryFormat::channels_last)) return MemoryFormat::channels_last;
+  if (t.is_contiguous(MemoryFormat::channels_last_3d)) return MemoryFormat::channels_last_3d;
+  return MemoryFormat::contiguous;
+}
+
+Dims strides_for(const Tensor& t, std::optional<MemoryFormat> format) {
+  MemoryFormat wanted = format.value_or(MemoryFormat::preserve);
+  return wanted == MemoryFormat::preserve ? preserved_strides(t) : strides_for(t.sizes(), wanted);
+}
+
+uint64_t dims_mask(OptIntList dims, int64_t rank) {
+  require(rank <= 64, "reductions take at most 64 dimensions, found {}", rank);
+  if (!dims || dims->empty()) return rank == 64 ? ~uint64_t{0} : (uint64_t{1} << rank) - 1;
+  uint64_t mask = 0;
+  for (int64_t d : *dims) {
+    uint64_t b = uint64_t{1} << wrap_dim(d, rank);
+    require(!(mask & b), "dimension {} appears twice in the list of dimensions", d);
+    mask |= b;
+  }
+  return mask;
+}
+
+Dims reduced_sizes(SymIntList sizes, uint64_t mask, bool keepdim) {
+  Dims out;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    bool reduced = mask >> i & 1;
+    if (!reduced) out.push_back(sizes[i]);
+    else if (keepdim) out.push_back(1);
+  }
+  return out;
+}
+
+}  // namespace tenon

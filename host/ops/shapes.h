@@ -1,0 +1,46 @@
+// Shape rules that many ops share, over symbolic sizes: broadcasting, views, reductions, strides of
+// pointwise results. All follow ATen.
+#pragma once
+
+#include "core/tensor_impl.h"
+
+#include <optional>
+#include <span>
+
+namespace tenon {
+
+/// `dim` in [0, rank); a tensor without dimensions takes 0 and -1. Throws UserError otherwise.
+int64_t wrap_dim(int64_t dim, int64_t rank);
+
+/// Whether a size is 1: decided by a guard, false for a size that only run time knows.
+bool is_one(SymInt size);
+/// Whether two sizes are equal: decided by a guard; for run-time sizes recorded as an assertion.
+bool sizes_match(SymInt a, SymInt b);
+
+/// The common shape; throws UserError naming both shapes when they do not broadcast.
+Dims broadcast_sizes(SymIntList a, SymIntList b);
+Dims broadcast_sizes(std::span<const Tensor> tensors);
+/// Strides of a tensor seen as `sizes`: 0 for the dimensions that are repeated.
+Dims broadcast_strides(SymIntList from_sizes, SymIntList from_strides, SymIntList sizes);
+
+/// `shape` with its -1 (at most one) replaced so that it has `numel` elements.
+Dims infer_shape(SymIntList shape, SymInt numel);
+/// Strides of a view with `new_sizes` without moving data; nullopt when there is none.
+std::optional<Dims> view_strides(SymIntList sizes, SymIntList strides, SymIntList new_sizes);
+
+/// Strides of the dense result of a pointwise op: the order of dimensions of its inputs is kept.
+Dims pointwise_strides(SymIntList sizes, std::span<const Tensor> inputs);
+/// Dense strides in the order of `t`'s own dimensions (memory format `preserve`).
+Dims preserved_strides(const Tensor& t);
+/// channels_last when the tensor is laid out so and not contiguous, else contiguous.
+MemoryFormat suggest_memory_format(const Tensor& t);
+/// Strides for an optional memory format, preserve meaning preserved_strides(t).
+Dims strides_for(const Tensor& t, std::optional<MemoryFormat> format);
+
+/// Bit d set = dimension d is reduced. No dims, or an empty list, means all.
+uint64_t dims_mask(OptIntList dims, int64_t rank);
+Dims reduced_sizes(SymIntList sizes, uint64_t mask, bool keepdim);
+
+SymInt product(SymIntList sizes);
+
+}  // namespace tenon

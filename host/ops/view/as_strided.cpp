@@ -1,0 +1,219 @@
+// Views with sizes and strides of any kind: as_strided, diagonals, windows, complex as real.
+#include "ops/kernel_loops.h"
+#include "ops/op.h"
+#include "ops/shapes.h"
+
+#include "core/shape_env.h"
+#include "core/sym_int.h"
+
+#include <tenon/ops.h>
+
+namespace tenon::ops {
+
+namespace {
+
+ViewMeta strided_view(const Tensor& self, SymIntList size, SymIntList stride, std::optional<SymInt> offset) {
+  require(size.size() == stride.size(), "as_strided: {} sizes but {} strides", size.size(), stride.size());
+  for (SymInt s : stride)
+    require(guard_or_true(s >= 0), "as_strided: strides must not be negative, found {}", to_text(stride));
+  return {dims_of(size), dims_of(stride), offset.value_or(sym_offset_of(self))};
+}
+
+constexpr auto as_strided_in_place = [](const Tensor& self, SymIntList size, SymIntList stride,
+                                        std::optional<SymInt> offset) {
+  ViewMeta m = strided_view(self, size, stride, offset);
+  make_view(self, size, stride, m.offset);  // checks the bounds
+  replace_metadata(self, size, stride, m.offset);
+};
+
+// The whole storage is copied, so that the geometry means the same in the copy.
+Tensor copy_with_storage(const Tensor& self) {
+  int64_t elements = static_cast<int64_t>(impl_of(self)->storage_bytes) / itemsize(self.dtype());
+  Tensor whole = make_tensor(IntList{elements}, self.dtype());
+  copy_elements(whole, make_view(self, {elements}, {1}, 0));
+  return make_view(whole, self.sizes(), self.strides(), self.storage_offset());
+}
+
+Tensor as_strided_scatter_kernel(const Tensor& self, const Tensor& src, SymIntList size, SymIntList stride,
+                                 std::optional<SymInt> offset) {
+  Tensor out = has_internal_overlap(self) ? contiguous_of(clone(self)) : copy_with_storage(self);
+  ViewMeta m = strided_view(out, size, stride, offset);
+  Tensor target = make_view(out, size, stride, m.offset);
+  require(target.dim() == src.dim() && std::equal(size.begin(), size.end(), src.sizes().begin()),
+          "as_strided_scatter: src has shape {}, the part to write {}", to_text(src.sizes()), to_text(size));
+  copy_elements(target, src);
+  return out;
+}
+
+ViewMeta diagonal_view(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
+  auto a = static_cast<size_t>(wrap_dim(dim1, self.dim())), b = static_cast<size_t>(wrap_dim(dim2, self.dim()));
+  require(self.dim() >= 2 && a != b, "diagonal: two different dimensions are expected, found {} and {} of "
+          "shape {}", dim1, dim2, to_text(self.sizes()));
+  ViewMeta m{dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
+  SymInt rows = m.sizes[a], columns = m.sizes[b];
+  SymInt room = offset >= 0 ? sym_min(rows, columns - offset) : sym_min(rows + offset, columns);
+  SymInt length = sym_max(room, 0), stride = m.strides[a] + m.strides[b];
+  if (!guard_or_false(length == 0))
+    m.offset = m.offset + (offset >= 0 ? m.strides[b] * offset : m.strides[a] * -offset);
+  for (size_t dim : {std::max(a, b), std::min(a, b)}) {
+    m.sizes.erase(dim);
+    m.strides.erase(dim);
+  }
+  m.sizes.push_back(length);
+  m.strides.push_back(stride);
+  return m;
+}
+
+void diagonal_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src, int64_t offset, int64_t dim1,
+                             int64_t dim2) {
+  copy_elements(out, self);
+  ViewMeta m = diagonal_view(out, offset, dim1, dim2);
+  require(static_cast<int64_t>(m.sizes.size()) == src.dim() &&
+              std::equal(m.sizes.begin(), m.sizes.end(), src.sizes().begin()),
+          "diagonal_scatter: src has shape {}, the diagonal {}", to_text(src.sizes()),
+          to_text(list_of(m.sizes)));
+  copy_elements(make_view(out, list_of(m.sizes), list_of(m.strides), m.offset), src);
+}
+
+// A matrix of zeros around the last dimension of self, then moved to dim1 and dim2.
+Tensor embedded_diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
+  int64_t rank = self.dim() + 1, a = wrap_dim(dim1, rank), b = wrap_dim(dim2, rank);
+  require(self.dim() > 0 && a != b, "diag_embed: two different dimensions are expected, found {} and {}",
+          dim1, dim2);
+  SymInt length = self.size(-1) + std::abs(offset);
+  Dims sizes = dims_of(self.sizes());
+  sizes.pop_back();
+  sizes.insert(static_cast<size_t>(std::min(a, b)), length);
+  sizes.insert(static_cast<size_t>(std::max(a, b)), length);
+  return diagonal_scatter(new_zeros(self, list_of(sizes)), self, offset, a, b);
+}
+
+Tensor diag_of(const Tensor& self, int64_t k) {
+  require(self.dim() == 1 || self.dim() == 2, "diag: a vector or matrix is expected, found shape {}",
+          to_text(self.sizes()));
+  return self.dim() == 1 ? diag_embed(self, k) : diagonal_copy(self, k);
+}
+
+ViewMeta windows(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
+  int64_t dim = wrap_dim(dimension, self.dim());
+  SymInt room = self.dim() ? self.size(dim) : SymInt(1);
+  require(size >= 0 && step > 0, "unfold: size {} must not be negative and step {} positive", size, step);
+  require(guard_or_true(room >= size), "unfold: size {} is larger than dimension {} of size {}", size,
+          dimension, to_text(room));
+  ViewMeta m{dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
+  m.sizes.push_back(size);
+  m.strides.push_back(self.dim() ? self.stride(dim) : SymInt(1));
+  if (self.dim()) {
+    auto at = static_cast<size_t>(dim);
+    m.sizes[at] = (room - size) / step + 1;
+    m.strides[at] = m.strides[at] * step;
+  }
+  return m;
+}
+
+void unfold_backward_kernel(Tensor& out, const Tensor& grad, SymIntList, int64_t dim, int64_t size, int64_t step) {
+  fill_elements(out, 0);
+  ViewMeta m = windows(out, dim, size, step);
+  Tensor target = make_view(out, list_of(m.sizes), list_of(m.strides), m.offset);
+  Walk<2> walk;
+  add_dims<2>(walk, sizes_of(grad), {strides_of(target), strides_of(grad)});
+  dispatch_dtype(out.dtype(), "unfold_backward", [&]<class T>() {
+    T* to = data_of<T>(target);
+    const T* from = data_of<T>(grad);
+    for_each_offset(walk, [&](const Offsets<2>& at) { to[at[0]] = static_cast<T>(to[at[0]] + from[at[1]]); });
+  });
+}
+
+Dtype real_type(Dtype dtype) {
+  return dtype == Dtype::c32 ? Dtype::f16 : dtype == Dtype::c64 ? Dtype::f32 : Dtype::f64;
+}
+
+Tensor complex_as_real(const Tensor& self) {
+  require(is_complex(self.dtype()), "view_as_real: a complex tensor is expected, found {}", self.dtype());
+  Dims sizes = dims_of(self.sizes()), strides = dims_of(self.strides());
+  for (SymInt& s : strides) s = s * 2;
+  sizes.push_back(2);
+  strides.push_back(1);
+  return make_view_as(self, real_type(self.dtype()), list_of(sizes), list_of(strides), sym_offset_of(self) * 2);
+}
+
+Tensor real_as_complex(const Tensor& self) {
+  Dtype dtype = self.dtype() == Dtype::f16   ? Dtype::c32
+                : self.dtype() == Dtype::f32 ? Dtype::c64 : Dtype::c128;
+  require(self.dim() > 0 && is_floating(self.dtype()) && self.size(-1) == 2 && self.stride(-1) == 1,
+          "view_as_complex: floating pairs in the last dimension are expected, found {}", self);
+  Dims sizes = dims_of(self.sizes()), strides = dims_of(self.strides());
+  sizes.pop_back();
+  strides.pop_back();
+  for (SymInt& s : strides) {
+    require(guard_or_true(s % 2 == 0), "view_as_complex: strides must be even, found {}", self);
+    s = s / 2;
+  }
+  return make_view_as(self, dtype, list_of(sizes), list_of(strides), sym_offset_of(self) / 2);
+}
+
+}  // namespace
+
+static constexpr OpDef rows[] = {
+    {.schema = "as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, "
+               "SymInt? storage_offset=None) -> Tensor(a)",
+     .core = true, .view = fn<strided_view>},
+    {.schema = "as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, "
+               "SymInt? storage_offset=None) -> Tensor(a!)",
+     .meta = as_strided_in_place, .eager = as_strided_in_place},
+    {.schema = "as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, "
+               "SymInt? storage_offset=None) -> Tensor",
+     .decomp = [](const Tensor& self, SymIntList size, SymIntList stride, std::optional<SymInt> offset) {
+       return clone(as_strided(self, size, stride, offset), MemoryFormat::contiguous);
+     }},
+    {.schema = "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, "
+               "SymInt? storage_offset=None) -> Tensor",
+     .core = true,
+     .meta = [](const Tensor& self, const Tensor&, SymIntList, SymIntList, std::optional<SymInt>) {
+       return strided_like(self);
+     },
+     .eager = fn<as_strided_scatter_kernel>},
+    {.schema = "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
+     .core = true, .view = fn<diagonal_view>},
+    {.schema = "diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+     .decomp = [](const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
+       return clone(diagonal(self, offset, dim1, dim2), MemoryFormat::contiguous);
+     }},
+    {.schema = "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+     .core = true,
+     .meta = [](const Tensor& self, const Tensor&, int64_t, int64_t, int64_t) { return strided_like(self); },
+     .eager = fn<diagonal_scatter_kernel>},
+    {.schema = "diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, "
+               "int dim2) -> Tensor",
+     .decomp = [](const Tensor& grad, SymIntList sizes, int64_t offset, int64_t dim1, int64_t dim2) {
+       return diagonal_scatter(new_zeros(grad, sizes), grad, offset, dim1, dim2);
+     }},
+    {.schema = "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
+     .decomp = fn<embedded_diagonal>},
+    {.schema = "diag(Tensor self, int diagonal=0) -> Tensor", .decomp = fn<diag_of>},
+    {.schema = "diagflat(Tensor self, int offset=0) -> Tensor",
+     .decomp = [](const Tensor& self, int64_t offset) { return diag(reshape(self, {-1}), offset); }},
+    {.schema = "unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
+     .view = fn<windows>},
+    {.schema = "unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor",
+     .decomp = [](const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
+       return clone(unfold(self, dimension, size, step), MemoryFormat::contiguous);
+     }},
+    {.schema = "unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor",
+     .meta = [](const Tensor& grad, SymIntList sizes, int64_t, int64_t, int64_t) {
+       return contiguous_meta(sizes, grad.dtype(), grad.device());
+     },
+     .eager = fn<unfold_backward_kernel>},
+    {.schema = "view_as_real(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
+     .decomp = fn<complex_as_real>},
+    {.schema = "view_as_complex(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
+     .decomp = fn<real_as_complex>},
+    {.schema = "resolve_conj(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
+     .decomp = [](const Tensor& self) { return self; }},
+    {.schema = "resolve_neg(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
+     .decomp = [](const Tensor& self) { return self; }},
+};
+
+extern constinit const OpFamily op_family_view_as_strided{rows};
+
+}  // namespace tenon::ops

@@ -1,0 +1,118 @@
+// Tensors put side by side: cat, stack and their named directions.
+#include "ops/kernel_loops.h"
+#include "ops/op.h"
+#include "ops/promotion.h"
+#include "ops/shapes.h"
+
+#include <tenon/ops.h>
+
+namespace tenon::ops {
+
+namespace {
+
+// Vectors without elements are left out, whatever the shape of the others (an old rule of torch).
+bool is_left_out(const Tensor& t) {
+  return t.dim() == 1 && !t.size(0).is_symbolic() && t.size(0).word() == 0;
+}
+
+// channels_last only where all parts are.
+MemoryFormat joint_format(TensorList tensors) {
+  MemoryFormat format = suggest_memory_format(tensors[0]);
+  for (const Tensor& t : tensors)
+    if (suggest_memory_format(t) != format) return MemoryFormat::contiguous;
+  return format;
+}
+
+const Tensor& first_that_counts(TensorList tensors) {
+  require(!tensors.empty(), "cat: at least one tensor is expected");
+  for (const Tensor& t : tensors) {
+    require(t.dim() > 0, "cat: a tensor without dimensions cannot be joined; use stack");
+    if (!is_left_out(t)) return t;
+  }
+  return tensors[0];
+}
+
+TensorMeta cat_meta(TensorList tensors, int64_t dim) {
+  const Tensor& first = first_that_counts(tensors);
+  Promotion promotion;
+  promotion.add(tensors);
+  auto at = static_cast<size_t>(wrap_dim(dim, first.dim()));
+  Dims sizes = dims_of(first.sizes());
+  sizes[at] = 0;
+  for (const Tensor& t : tensors) {
+    if (is_left_out(t)) continue;
+    require(t.dim() == first.dim(), "cat: shapes {} and {} have different numbers of dimensions",
+            to_text(first.sizes()), to_text(t.sizes()));
+    for (size_t i = 0; i < sizes.size(); ++i)
+      require(i == at || sizes_match(sizes[i], t.sizes()[i]),
+              "cat: shapes {} and {} differ beside dimension {}", to_text(first.sizes()), to_text(t.sizes()),
+              at);
+    sizes[at] = sizes[at] + t.sizes()[at];
+  }
+  Dims strides = strides_for(list_of(sizes), joint_format(tensors));
+  return {promotion.result(), first.device(), std::move(sizes), std::move(strides)};
+}
+
+void cat_kernel(Tensor& out, TensorList tensors, int64_t dim) {
+  auto at = static_cast<size_t>(wrap_dim(dim, out.dim()));
+  int64_t start = 0;
+  for (const Tensor& t : tensors) {
+    if (numel_of(t) == 0) {
+      start += is_left_out(t) ? 0 : sizes_of(t)[at];
+      continue;
+    }
+    copy_elements(make_view(out, t.sizes(), out.strides(), out.storage_offset() + start * strides_of(out)[at]), t);
+    start += sizes_of(t)[at];
+  }
+}
+
+int64_t stack_dim(TensorList tensors, int64_t dim) {
+  require(!tensors.empty(), "stack: at least one tensor is expected");
+  for (const Tensor& t : tensors) {
+    bool same = t.dim() == tensors[0].dim();
+    for (size_t i = 0; same && i < t.sizes().size(); ++i) same = sizes_match(t.sizes()[i], tensors[0].sizes()[i]);
+    require(same, "stack: all shapes must be equal, found {} and {}", to_text(tensors[0].sizes()),
+            to_text(t.sizes()));
+  }
+  return wrap_dim(dim, tensors[0].dim() + 1);
+}
+
+Tensor stacked(TensorList tensors, int64_t dim) {
+  int64_t at = stack_dim(tensors, dim);
+  std::vector<Tensor> parts;
+  for (const Tensor& t : tensors) parts.push_back(unsqueeze(t, at));
+  return cat(parts, at);
+}
+
+Tensor joined_columns(TensorList tensors) {
+  std::vector<Tensor> parts;
+  for (const Tensor& t : tensors) parts.push_back(t.dim() <= 1 ? reshape(t, {t.numel(), 1}) : t);
+  return cat(parts, 1);
+}
+
+}  // namespace
+
+static constexpr OpDef rows[] = {
+    {.schema = "cat(Tensor[] tensors, int dim=0) -> Tensor", .core = true,
+     .meta = fn<cat_meta>, .eager = fn<cat_kernel>},
+    {.schema = "concat(Tensor[] tensors, int dim=0) -> Tensor",
+     .decomp = [](TensorList tensors, int64_t dim) { return cat(tensors, dim); }},
+    {.schema = "concatenate(Tensor[] tensors, int dim=0) -> Tensor",
+     .decomp = [](TensorList tensors, int64_t dim) { return cat(tensors, dim); }},
+    {.schema = "stack(Tensor[] tensors, int dim=0) -> Tensor", .decomp = fn<stacked>},
+    {.schema = "hstack(Tensor[] tensors) -> Tensor",
+     .decomp = [](TensorList tensors) {
+       std::vector<Tensor> parts = atleast_1d(tensors);
+       require(!parts.empty(), "hstack: at least one tensor is expected");
+       return cat(parts, parts[0].dim() == 1 ? 0 : 1);
+     }},
+    {.schema = "vstack(Tensor[] tensors) -> Tensor",
+     .decomp = [](TensorList tensors) { return cat(atleast_2d(tensors), 0); }},
+    {.schema = "dstack(Tensor[] tensors) -> Tensor",
+     .decomp = [](TensorList tensors) { return cat(atleast_3d(tensors), 2); }},
+    {.schema = "column_stack(Tensor[] tensors) -> Tensor", .decomp = fn<joined_columns>},
+};
+
+extern constinit const OpFamily op_family_view_join{rows};
+
+}  // namespace tenon::ops

@@ -1,0 +1,219 @@
+// Views with the dimensions in another order, and ops that reorder elements along dimensions.
+#include "ops/kernel_loops.h"
+#include "ops/op.h"
+#include "ops/shapes.h"
+
+#include <tenon/ops.h>
+
+#include <numeric>
+
+namespace tenon::ops {
+
+namespace {
+
+ViewMeta permuted(const Tensor& self, IntList dims) {
+  require(static_cast<int64_t>(dims.size()) == self.dim(),
+          "permute: {} dimensions given for a tensor of shape {}", dims.size(), to_text(self.sizes()));
+  if (!dims.empty()) dims_mask(OptIntList(dims), self.dim());  // refuses duplicates
+  ViewMeta m{{}, {}, sym_offset_of(self)};
+  for (int64_t d : dims) {
+    m.sizes.push_back(self.size(d));
+    m.strides.push_back(self.stride(d));
+  }
+  return m;
+}
+
+ViewMeta transposed(const Tensor& self, int64_t dim0, int64_t dim1) {
+  auto a = static_cast<size_t>(wrap_dim(dim0, self.dim())), b = static_cast<size_t>(wrap_dim(dim1, self.dim()));
+  ViewMeta m{dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
+  if (a == b) return m;
+  std::swap(m.sizes[a], m.sizes[b]);
+  std::swap(m.strides[a], m.strides[b]);
+  return m;
+}
+
+ViewMeta matrix_transposed(const Tensor& self) {
+  require(self.dim() <= 2, "t: a tensor with at most two dimensions is expected, found shape {}",
+          to_text(self.sizes()));
+  return self.dim() < 2 ? transposed(self, 0, 0) : transposed(self, 0, 1);
+}
+
+constexpr auto transpose_in_place = [](const Tensor& self, int64_t dim0, int64_t dim1) {
+  ViewMeta m = transposed(self, dim0, dim1);
+  replace_metadata(self, list_of(m.sizes), list_of(m.strides), m.offset);
+};
+constexpr auto t_in_place = [](const Tensor& self) {
+  ViewMeta m = matrix_transposed(self);
+  replace_metadata(self, list_of(m.sizes), list_of(m.strides), m.offset);
+};
+
+Tensor moved(const Tensor& self, IntList source, IntList destination) {
+  require(source.size() == destination.size(), "movedim: {} sources for {} destinations", source.size(),
+          destination.size());
+  std::vector<int64_t> order(static_cast<size_t>(self.dim()), -1), rest;
+  uint64_t taken = source.empty() ? 0 : dims_mask(OptIntList(source), self.dim());
+  if (!destination.empty()) dims_mask(OptIntList(destination), self.dim());
+  for (size_t i = 0; i < source.size(); ++i)
+    order[static_cast<size_t>(wrap_dim(destination[i], self.dim()))] = wrap_dim(source[i], self.dim());
+  int64_t next = 0;
+  for (int64_t& d : order) {
+    if (d >= 0) continue;
+    while (taken >> next & 1) ++next;
+    d = next++;
+  }
+  return permute(self, order);
+}
+
+Tensor reversed_dims(const Tensor& self) {
+  std::vector<int64_t> order(static_cast<size_t>(self.dim()));
+  for (size_t i = 0; i < order.size(); ++i) order[i] = self.dim() - 1 - static_cast<int64_t>(i);
+  return permute(self, order);
+}
+
+Tensor last_two_swapped(const Tensor& self, const char* op) {
+  require(self.dim() >= 2 || self.dim() == 0, "{}: at least two dimensions are expected, found shape {}", op,
+          to_text(self.sizes()));
+  return self.dim() == 0 ? self : transpose(self, -2, -1);
+}
+
+Tensor adjoint_of(const Tensor& self, const char* op) {
+  require(!is_complex(self.dtype()), ErrorCode::unsupported, "{} does not compute on dtype {}", op,
+          self.dtype());
+  return last_two_swapped(self, op);
+}
+
+// Copies with the dimensions of the mask reversed: negative strides from the last element.
+void flip_kernel(Tensor& out, const Tensor& self, IntList dims) {
+  uint64_t mask = dims.empty() ? 0 : dims_mask(OptIntList(dims), self.dim());
+  if (numel_of(self) == 0) return;
+  Walk<2> walk;
+  int64_t start = 0;
+  for (size_t d = 0; d < static_cast<size_t>(self.dim()); ++d) {
+    bool flips = mask >> d & 1;
+    int64_t step = strides_of(self)[d];
+    if (flips) start += (sizes_of(self)[d] - 1) * step;
+    walk.add(sizes_of(self)[d], {strides_of(out)[d], flips ? -step : step});
+  }
+  dispatch_itemsize(self.dtype(), [&]<class T>() {
+    T* to = data_of<T>(out);
+    const T* from = data_of<T>(self) + start;
+    for_each_offset(walk, [&](const Offsets<2>& at) { to[at[0]] = from[at[1]]; });
+  });
+}
+
+TensorMeta flip_meta(const Tensor& self, IntList dims) {
+  if (!dims.empty()) dims_mask(OptIntList(dims), self.dim());
+  return like(self);
+}
+
+Tensor rolled_once(const Tensor& self, SymInt shift, int64_t dim) {
+  SymInt size = self.size(dim);
+  SymInt start = (size - shift) % size;
+  return cat({narrow(self, dim, start, size - start), narrow(self, dim, 0, start)}, dim);
+}
+
+Tensor rolled(const Tensor& self, SymIntList shifts, IntList dims) {
+  if (dims.empty() && shifts.size() == 1) {
+    Tensor flat = roll(reshape(self, {-1}), shifts, {0});
+    return view(flat, self.sizes());
+  }
+  require(shifts.size() == dims.size() && !dims.empty(), "roll: {} shifts for {} dimensions",
+          shifts.size(), dims.size());
+  if (is_one(self.numel()) || sizes_match(self.numel(), 0)) return clone(self);
+  Tensor out = self;
+  for (size_t i = 0; i < dims.size(); ++i) out = rolled_once(out, shifts[i], dims[i]);
+  return out;
+}
+
+void roll_kernel(Tensor& out, const Tensor& self, IntList shifts, IntList dims) {
+  if (numel_of(self) == 0) return;
+  if (dims.empty()) {
+    require(shifts.size() == 1, "roll: {} shifts without dimensions", shifts.size());
+    int64_t n = numel_of(self), shift = ((shifts[0] % n) + n) % n;
+    Tensor from = contiguous_of(self);
+    int64_t size = itemsize(self.dtype());
+    std::memcpy(data_of<char>(out) + shift * size, data_of<char>(from), static_cast<size_t>((n - shift) * size));
+    std::memcpy(data_of<char>(out), data_of<char>(from) + (n - shift) * size, static_cast<size_t>(shift * size));
+    return;
+  }
+  std::vector<int64_t> shift_of(static_cast<size_t>(self.dim()), 0);
+  for (size_t i = 0; i < dims.size(); ++i) shift_of[static_cast<size_t>(wrap_dim(dims[i], self.dim()))] += shifts[i];
+  // Each dimension is cut in two where it wraps around: copy the 2^k pieces.
+  auto copy_piece = [&](auto&& recurse, size_t d, Tensor to, Tensor from) -> void {
+    if (d == shift_of.size()) return copy_elements(to, from);
+    int64_t n = sizes_of(self)[d], shift = ((shift_of[d] % n) + n) % n;
+    auto dim = static_cast<int64_t>(d);
+    if (shift == 0) return recurse(recurse, d + 1, to, from);
+    recurse(recurse, d + 1, narrow(to, dim, shift, n - shift), narrow(from, dim, 0, n - shift));
+    recurse(recurse, d + 1, narrow(to, dim, 0, shift), narrow(from, dim, n - shift, shift));
+  };
+  copy_piece(copy_piece, 0, out, self);
+}
+
+Tensor rotated(const Tensor& self, int64_t k, IntList dims) {
+  require(dims.size() == 2, "rot90: two dimensions are expected, found {}", dims.size());
+  switch (((k % 4) + 4) % 4) {
+    case 1: return transpose(flip(self, {dims[1]}), dims[0], dims[1]);
+    case 2: return flip(self, dims);
+    case 3: return transpose(flip(self, {dims[0]}), dims[0], dims[1]);
+    default: return clone(self, MemoryFormat::contiguous);
+  }
+}
+
+}  // namespace
+
+static constexpr OpDef rows[] = {
+    {.schema = "permute(Tensor(a) self, int[] dims) -> Tensor(a)", .core = true, .view = fn<permuted>},
+    {.schema = "permute_copy(Tensor self, int[] dims) -> Tensor",
+     .decomp = [](const Tensor& self, IntList dims) {
+       return clone(permute(self, dims), MemoryFormat::contiguous);
+     }},
+    {.schema = "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", .view = fn<transposed>},
+    {.schema = "transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
+     .meta = transpose_in_place, .eager = transpose_in_place},
+    {.schema = "transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
+     .decomp = [](const Tensor& self, int64_t dim0, int64_t dim1) {
+       return clone(transpose(self, dim0, dim1), MemoryFormat::contiguous);
+     }},
+    {.schema = "swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)", .view = fn<transposed>},
+    {.schema = "swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
+     .meta = transpose_in_place, .eager = transpose_in_place},
+    {.schema = "swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", .view = fn<transposed>},
+    {.schema = "swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
+     .meta = transpose_in_place, .eager = transpose_in_place},
+    {.schema = "t(Tensor(a) self) -> Tensor(a)", .view = fn<matrix_transposed>},
+    {.schema = "t_(Tensor(a!) self) -> Tensor(a!)", .meta = t_in_place, .eager = t_in_place},
+    {.schema = "t_copy(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return clone(t(self), MemoryFormat::contiguous); }},
+    {.schema = "movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
+     .decomp = fn<moved>},
+    {.schema = "movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
+     .decomp = [](const Tensor& self, int64_t source, int64_t destination) {
+       return moved(self, source, destination);
+     }},
+    {.schema = "numpy_T(Tensor(a) self) -> Tensor(a)", .decomp = fn<reversed_dims>},
+    {.schema = "mT(Tensor(a) self) -> Tensor(a)",
+     .decomp = [](const Tensor& self) { return last_two_swapped(self, "mT"); }},
+    {.schema = "mH(Tensor(a) self) -> Tensor(a)",
+     .decomp = [](const Tensor& self) { return adjoint_of(self, "mH"); }},
+    {.schema = "matrix_H(Tensor(a) self) -> Tensor(a)",
+     .decomp = [](const Tensor& self) { return adjoint_of(self, "matrix_H"); }},
+    {.schema = "adjoint(Tensor(a) self) -> Tensor(a)",
+     .decomp = [](const Tensor& self) { return adjoint_of(self, "adjoint"); }},
+    {.schema = "flip(Tensor self, int[] dims) -> Tensor", .core = true,
+     .meta = fn<flip_meta>, .eager = fn<flip_kernel>},
+    {.schema = "fliplr(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return flip(self, {1}); }},
+    {.schema = "flipud(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return flip(self, {0}); }},
+    {.schema = "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
+     .meta = [](const Tensor& self, SymIntList, IntList) {
+       return contiguous_meta(self.sizes(), self.dtype(), self.device());
+     },
+     .eager = fn<roll_kernel>, .decomp = fn<rolled>},
+    {.schema = "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor", .decomp = fn<rotated>},
+};
+
+extern constinit const OpFamily op_family_view_permute{rows};
+
+}  // namespace tenon::ops

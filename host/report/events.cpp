@@ -1,0 +1,243 @@
+// Counters by name, and the writer of event traces.
+#include "report/events.h"
+
+#include "config/config.h"
+#include "core/error.h"
+#include "report/log.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <mutex>
+#include <vector>
+
+namespace tenon::report {
+
+namespace detail {
+constinit std::atomic<int> listening{-1};
+}
+
+namespace {
+
+struct Counters {
+  std::mutex names_mutex;
+  std::map<std::string, Counter, std::less<>> by_name;
+};
+
+Counters& all_counters() {
+  static Counters& counters = *new Counters();
+  return counters;
+}
+
+int64_t now_ns() {
+  using namespace std::chrono;
+  static const auto start = steady_clock::now();
+  return duration_cast<nanoseconds>(steady_clock::now() - start).count();
+}
+
+int64_t thread_number() {
+  static std::atomic<int64_t> next{1};
+  thread_local int64_t number = next.fetch_add(1, std::memory_order_relaxed);
+  return number;
+}
+
+std::string arg_text(const EventArg& arg) {
+  if (const auto* text = std::get_if<std::string_view>(&arg.value)) return json_text(*text);
+  if (const auto* number = std::get_if<int64_t>(&arg.value)) return std::to_string(*number);
+  double value = std::get<double>(arg.value);
+  return std::isfinite(value) ? message("{}", value) : json_text(message("{}", value));
+}
+
+std::string args_text(const Event& event) {
+  std::string out = "{";
+  auto add = [&](std::string_view name, const std::string& value) {
+    out += message("{}{}:{}", out.size() > 1 ? "," : "", json_text(name), value);
+  };
+  if (!event.id.empty()) add("id", json_text(event.id));
+  for (const EventArg& arg : event.args) add(arg.name, arg_text(arg));
+  return out + "}";
+}
+
+// Two files in one folder. trace.json is a JSON array at any time: each event overwrites the
+// closing bracket and writes a new one, so that a crash leaves a readable file.
+class TraceFiles {
+ public:
+  explicit TraceFiles(const std::string& folder) {
+    std::error_code error;
+    std::filesystem::create_directories(folder, error);
+    std::string suffix;
+    lines_ = open_own(folder + "/events.jsonl");
+    if (!lines_) {  // another process, such as our parent, writes there
+      suffix = "." + std::to_string(::getpid());
+      lines_ = open_own(folder + "/events" + suffix + ".jsonl");
+    }
+    chrome_ = open_own(folder + "/trace" + suffix + ".json");
+    if (!lines_ || !chrome_) {
+      log_line(LogLevel::warning, "report",
+               message("{} cannot hold a trace; logging.trace needs a folder that can be written",
+                       folder));
+      return;
+    }
+    std::fputs("[\n]\n", chrome_.get());
+    std::fflush(chrome_.get());
+  }
+
+  bool good() const { return lines_ && chrome_; }
+
+  void write(const Event& event) {
+    constexpr std::string_view names[] = {"begin", "end", "instant", "counter"};
+    constexpr std::string_view letters[] = {"B", "E", "i", "C"};
+    size_t phase = static_cast<size_t>(event.phase);
+    std::string args = args_text(event);
+    std::string common =
+        message("\"name\":{},\"cat\":{},\"tid\":{},\"args\":{}}", json_text(event.name),
+                json_text(event.category), event.thread, args);
+    std::fprintf(lines_.get(), "{\"t_us\":%.3f,\"event\":\"%s\",%s\n", microseconds(event),
+                 names[phase].data(), common.c_str());
+    std::fflush(lines_.get());
+    std::fseek(chrome_.get(), first_ ? -2 : -3, SEEK_END);
+    std::fprintf(chrome_.get(), "%s{\"ph\":\"%s\",\"ts\":%.3f,\"pid\":%d,%s\n]\n",
+                 first_ ? "" : ",\n", letters[phase].data(), microseconds(event),
+                 static_cast<int>(::getpid()), common.c_str());
+    std::fflush(chrome_.get());
+    first_ = false;
+  }
+
+ private:
+  using File = std::unique_ptr<std::FILE, int (*)(std::FILE*)>;
+
+  static double microseconds(const Event& event) {
+    return static_cast<double>(event.time_ns) / 1000;
+  }
+
+  // Empties the file, unless another process has it open for a trace.
+  static File open_own(const std::string& path) {
+    int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+    if (fd < 0) return {nullptr, &std::fclose};
+    if (::flock(fd, LOCK_EX | LOCK_NB) != 0 || ::ftruncate(fd, 0) != 0) {
+      ::close(fd);
+      return {nullptr, &std::fclose};
+    }
+    return {::fdopen(fd, "r+"), &std::fclose};
+  }
+
+  File lines_{nullptr, &std::fclose};
+  File chrome_{nullptr, &std::fclose};
+  bool first_ = true;
+};
+
+struct Trace {
+  std::mutex listeners_mutex;
+  std::vector<std::shared_ptr<Listener>> listeners;
+  std::unique_ptr<TraceFiles> files;
+  bool started = false;
+};
+
+Trace& trace() {
+  static Trace& trace = *new Trace();
+  return trace;
+}
+
+void count_listeners(const Trace& trace) {
+  int n = static_cast<int>(trace.listeners.size()) + (trace.files ? 1 : 0);
+  detail::listening.store(trace.started || n > 0 ? n : -1, std::memory_order_relaxed);
+}
+
+void open_files(const std::string& folder) {
+  auto files = folder.empty() ? nullptr : std::make_unique<TraceFiles>(folder);
+  if (files && !files->good()) files.reset();
+  std::lock_guard lock(trace().listeners_mutex);
+  trace().files = std::move(files);
+  trace().started = true;
+  count_listeners(trace());
+}
+
+}  // namespace
+
+Counter& counter(std::string_view name) {
+  Counters& all = all_counters();
+  std::lock_guard lock(all.names_mutex);
+  auto found = all.by_name.find(name);
+  return found != all.by_name.end() ? found->second : all.by_name[std::string(name)];
+}
+
+std::map<std::string, int64_t> counters() {
+  Counters& all = all_counters();
+  std::lock_guard lock(all.names_mutex);
+  std::map<std::string, int64_t> out;
+  for (const auto& [name, counter] : all.by_name) {
+    if (counter.value() != 0) out[name] = counter.value();
+  }
+  return out;
+}
+
+void reset_counters() {
+  Counters& all = all_counters();
+  std::lock_guard lock(all.names_mutex);
+  for (auto& [name, counter] : all.by_name) counter.reset();
+}
+
+// Flags that cannot be read are reported by the call that needs them; there is no trace then.
+bool detail::start_listening() noexcept try {
+  static std::once_flag once;
+  std::call_once(once, [] { open_files(config::flags().logging.trace); });
+  return listening.load(std::memory_order_relaxed) > 0;
+} catch (const std::exception&) {
+  return false;
+}
+
+void restart_trace() {
+  {
+    std::lock_guard lock(trace().listeners_mutex);
+    trace().files.reset();  // before a new one asks for the lock of the same files
+  }
+  open_files(config::flags().logging.trace);
+}
+
+void detail::emit(Phase phase, std::string_view name, std::string_view category,
+                  std::string_view id, std::span<const EventArg> args) noexcept try {
+  Event event{phase, name, category, id, args, now_ns(), thread_number()};
+  std::lock_guard lock(trace().listeners_mutex);
+  for (const auto& listener : trace().listeners) (*listener)(event);
+  if (trace().files) trace().files->write(event);
+} catch (const std::exception&) {
+  return;  // an event that cannot be told must not stop what it tells about
+}
+
+std::shared_ptr<void> add_listener(Listener listener) {
+  tracing();  // the files of TENON_TRACE come first
+  auto kept = std::make_shared<Listener>(std::move(listener));
+  std::lock_guard lock(trace().listeners_mutex);
+  trace().listeners.push_back(kept);
+  count_listeners(trace());
+  return {kept.get(), [kept](void*) {
+            std::lock_guard lock(trace().listeners_mutex);
+            std::erase(trace().listeners, kept);
+            count_listeners(trace());
+          }};
+}
+
+std::string json_text(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (c == '\n')
+      out += "\\n";
+    else if (static_cast<unsigned char>(c) < 0x20) {
+      char escape[8];
+      std::snprintf(escape, sizeof escape, "\\u%04x", c);
+      out += escape;
+    } else {
+      out += c;
+    }
+  }
+  return out + "\"";
+}
+
+}  // namespace tenon::report

@@ -1,0 +1,290 @@
+// The only file that sees the logging library: sinks, and what is written to them.
+#include "report/log.h"
+
+#include "config/config.h"
+#include "core/error.h"
+
+#include <spdlog/details/log_msg.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <set>
+
+namespace tenon::report {
+
+namespace {
+
+using SinkPtr = std::shared_ptr<spdlog::sinks::sink>;
+
+const std::vector<std::string>& components() {
+  static const auto& names = *new std::vector<std::string>{
+      "aot",      "autograd", "backend",     "capture", "cli",         "compiled_autograd",
+      "config",   "core",     "ddp",         "debug",   "distributed", "dynamic",
+      "dynamo",   "export",   "fake_tensor", "formats", "graph",       "guards",
+      "inductor", "cache",    "nn",          "ops",     "partition",   "plugins",
+      "report",   "runtime"};
+  return names;
+}
+
+const std::vector<std::string>& artifacts() {
+  static const auto& names = *new std::vector<std::string>{"guards",
+                                                           "verbose_guards",
+                                                           "graph",
+                                                           "graph_code",
+                                                           "graph_sizes",
+                                                           "trace_source",
+                                                           "trace_call",
+                                                           "aot_graphs",
+                                                           "aot_joint_graph",
+                                                           "pre_grad_graphs",
+                                                           "post_grad_graphs",
+                                                           "ir_pre_fusion",
+                                                           "ir_post_fusion",
+                                                           "fusion",
+                                                           "schedule",
+                                                           "loop_ordering",
+                                                           "output_code",
+                                                           "kernel_code",
+                                                           "compiled_autograd",
+                                                           "compiled_autograd_verbose",
+                                                           "ddp_graphs",
+                                                           "recompiles",
+                                                           "recompiles_verbose",
+                                                           "graph_breaks",
+                                                           "side_effects",
+                                                           "cudagraphs",
+                                                           "cudagraph_static_inputs",
+                                                           "perf_hints",
+                                                           "sym_node",
+                                                           "trace_shape_events",
+                                                           "autotuning",
+                                                           "benchmarking",
+                                                           "inductor_metrics",
+                                                           "hierarchical_compile",
+                                                           "caching",
+                                                           "metrics",
+                                                           "summary"};
+  return names;
+}
+
+// What the flags of this thread say. Components that TENON_LOGS does not name have the level.
+struct Settings {
+  uint64_t serial = 0;
+  LogLevel level = LogLevel::warning;
+  LogLevel highest = LogLevel::warning;
+  std::map<std::string, LogLevel, std::less<>> levels;
+  std::set<std::string, std::less<>> artifacts;
+  std::string out;
+  std::string copy;
+};
+
+struct State {
+  std::mutex sinks_mutex;
+  std::map<std::string, SinkPtr> sinks;  // by path; stderr under ""
+  std::vector<std::shared_ptr<std::vector<std::string>>> captures;
+  std::set<std::string, std::less<>> warned;
+};
+
+State& state() {
+  static State& state = *new State();
+  return state;
+}
+
+LogLevel level_of(std::string_view name) {
+  for (LogLevel level : {LogLevel::off, LogLevel::error, LogLevel::warning, LogLevel::info,
+                         LogLevel::debug, LogLevel::trace}) {
+    if (name_of(level) == name) return level;
+  }
+  return LogLevel::warning;
+}
+
+void write(const Settings& settings, LogLevel level, std::string_view component,
+           std::string_view text);
+
+void add_name(Settings& settings, std::string_view item) {
+  char sign = item.starts_with('+') || item.starts_with('-') ? item[0] : ' ';
+  std::string name(sign == ' ' ? item : item.substr(1));
+  auto known = [&](const std::vector<std::string>& names) {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  };
+  LogLevel level = sign == '+' ? LogLevel::debug : sign == '-' ? LogLevel::error : LogLevel::info;
+  if (name == "all")
+    settings.level = level;
+  else if (known(components()))
+    settings.levels[name] = level;
+  if (known(artifacts()) && sign != '-') settings.artifacts.insert(name);
+  if (name == "all" || known(components()) || known(artifacts())) return;
+  std::vector<std::string> all = components();
+  all.insert(all.end(), artifacts().begin(), artifacts().end());
+  write(settings, LogLevel::warning, "report",
+        message("logging.logs names {}, which is no component and no artifact; did you mean {}?",
+                name, nearest_names(name, all)));
+}
+
+Settings read_settings(const config::Flags& flags) {
+  Settings settings;
+  settings.serial = flags.serial;
+  settings.level = level_of(flags.logging.level.text());
+  settings.out = flags.logging.out;
+  settings.copy = flags.dynamo.log_file_name;
+  for (const std::string& item : flags.logging.logs) add_name(settings, item);
+  settings.highest = settings.level;
+  for (const auto& [name, level] : settings.levels)
+    settings.highest = std::max(settings.highest, level);
+  return settings;
+}
+
+void send_config_warnings() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    config::set_warning_sink(
+        [](std::string_view text) { log_line(LogLevel::warning, "config", text); });
+  });
+}
+
+// With files of flags that cannot be read, the defaults serve: the error reaches the user by the
+// call that needs the flags.
+const Settings& settings() {
+  thread_local Settings current;
+  try {
+    send_config_warnings();
+    const config::Flags& flags = config::flags();
+    if (flags.serial != current.serial) current = read_settings(flags);
+  } catch (const std::exception&) {
+    current = {};
+  }
+  return current;
+}
+
+spdlog::level::level_enum to_spdlog(LogLevel level) {
+  switch (level) {
+    case LogLevel::trace:
+      return spdlog::level::trace;
+    case LogLevel::debug:
+      return spdlog::level::debug;
+    case LogLevel::info:
+      return spdlog::level::info;
+    case LogLevel::warning:
+      return spdlog::level::warn;
+    case LogLevel::error:
+      return spdlog::level::err;
+    case LogLevel::off:
+      return spdlog::level::off;
+  }
+  return spdlog::level::off;
+}
+
+SinkPtr make_sink(const std::string& path) {
+  if (!path.empty()) {
+    auto file = std::make_shared<spdlog::sinks::basic_file_sink_mt>(path);
+    file->set_pattern("%Y-%m-%d %H:%M:%S.%e %l: [%n] %v");
+    return file;
+  }
+  auto mode = std::getenv("NO_COLOR") ? spdlog::color_mode::never : spdlog::color_mode::automatic;
+  auto terminal = std::make_shared<spdlog::sinks::stderr_color_sink_mt>(mode);
+  terminal->set_pattern("%^tenon %l:%$ [%n] %v");
+  return terminal;
+}
+
+// Files are made at the first line; where that fails, lines go to stderr.
+SinkPtr sink(const std::string& path) {
+  auto [entry, is_new] = state().sinks.emplace(path, nullptr);
+  if (!is_new) return entry->second;
+  try {
+    entry->second = make_sink(path);
+  } catch (const spdlog::spdlog_ex& error) {
+    std::fprintf(stderr, "tenon warning: [report] %s\n", error.what());
+    entry->second = sink("");
+  }
+  return entry->second;
+}
+
+void write(const Settings& settings, LogLevel level, std::string_view component,
+           std::string_view text) {
+  spdlog::details::log_msg line({component.data(), component.size()}, to_spdlog(level),
+                                {text.data(), text.size()});
+  std::lock_guard lock(state().sinks_mutex);
+  SinkPtr first = sink(settings.out);
+  SinkPtr second = settings.copy.empty() ? nullptr : sink(settings.copy);
+  for (const SinkPtr& target : {first, second}) {
+    if (!target) continue;
+    target->log(line);
+    target->flush();
+  }
+  for (const auto& capture : state().captures)
+    capture->push_back(message("{}: [{}] {}", name_of(level), component, text));
+}
+
+}  // namespace
+
+std::string_view name_of(LogLevel level) {
+  constexpr std::string_view names[] = {"off", "error", "warning", "info", "debug", "trace"};
+  return names[static_cast<size_t>(level)];
+}
+
+bool log_enabled(LogLevel level, std::string_view component) noexcept {
+  const Settings& now = settings();
+  if (level > now.highest || level == LogLevel::off) return false;
+  auto found = now.levels.find(component);
+  return level <= (found == now.levels.end() ? now.level : found->second);
+}
+
+// A full disk or a lost terminal must not end the program: such a line is lost.
+void log_line(LogLevel level, std::string_view component, std::string_view text) noexcept try {
+  if (log_enabled(level, component)) write(settings(), level, component, text);
+} catch (const std::exception&) {
+  return;
+}
+
+bool artifact_enabled(std::string_view artifact) noexcept {
+  const Settings& now = settings();
+  return !now.artifacts.empty() && now.artifacts.contains(artifact);
+}
+
+void log_artifact(std::string_view artifact, std::string_view text) noexcept try {
+  if (artifact_enabled(artifact)) write(settings(), LogLevel::info, artifact, text);
+} catch (const std::exception&) {
+  return;
+}
+
+bool warn_once(std::string_view key, std::string_view component, std::string_view text) noexcept {
+  {
+    std::lock_guard lock(state().sinks_mutex);
+    if (!state().warned.emplace(key).second) return false;
+  }
+  log_line(LogLevel::warning, component, text);
+  return true;
+}
+
+void forget_warnings() noexcept {
+  std::lock_guard lock(state().sinks_mutex);
+  state().warned.clear();
+}
+
+LogCapture::LogCapture() : lines_(std::make_shared<std::vector<std::string>>()) {
+  std::lock_guard lock(state().sinks_mutex);
+  state().captures.push_back(lines_);
+}
+
+LogCapture::~LogCapture() {
+  std::lock_guard lock(state().sinks_mutex);
+  std::erase(state().captures, lines_);
+}
+
+std::vector<std::string> LogCapture::lines() const {
+  std::lock_guard lock(state().sinks_mutex);
+  return *lines_;
+}
+
+size_t LogCapture::count(std::string_view text) const {
+  std::lock_guard lock(state().sinks_mutex);
+  return static_cast<size_t>(
+      std::count_if(lines_->begin(), lines_->end(),
+                    [&](const std::string& line) { return line.find(text) != std::string::npos; }));
+}
+
+}  // namespace tenon::report

@@ -1,0 +1,215 @@
+// Reads recordings and builds the arguments of their calls.
+#include "ops/recordings.h"
+
+#include "ops/kernel_loops.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <numeric>
+
+namespace tenon::testing {
+
+using formats::Json;
+using formats::JsonView;
+
+Recording Recording::read(const std::string& path) {
+  Recording r;
+  r.file_ = std::make_unique<formats::Safetensors>(formats::read_safetensors(path));
+  auto cases = r.file_->metadata.find("cases");
+  require(cases != r.file_->metadata.end() && r.file_->metadata.count("op"), ErrorCode::bad_file,
+          "{}: no recording; metadata op and cases are expected", path);
+  r.document_ = std::make_unique<formats::JsonDocument>(formats::parse_json(cases->second, path));
+  for (const JsonView& c : r.document_->view().items())
+    r.cases_.push_back({r.cases_.size(), c.field("args"), c.field("kwargs"), c.field("out"), c.optional_field("vjp")});
+  return r;
+}
+
+namespace {
+
+std::vector<int64_t> integers_of(const JsonView& list) {
+  std::vector<int64_t> out;
+  for (const JsonView& v : list.items()) out.push_back(v.integer());
+  return out;
+}
+
+// A bool is a number too, where a list of integers is meant.
+bool is_boolean(const JsonView& v) { return std::holds_alternative<bool>(v.json().value()); }
+
+double double_of(const JsonView& v) {
+  if (!v.is_object()) return is_boolean(v) ? v.boolean() : v.real();
+  const std::string& text = v.field("float").text();
+  double infinity = std::numeric_limits<double>::infinity();
+  return text == "inf" ? infinity : text == "-inf" ? -infinity : std::numeric_limits<double>::quiet_NaN();
+}
+
+}  // namespace
+
+bool is_tensor(const JsonView& value) { return value.is_object() && value.json().find("tensor"); }
+
+Number number_of(const JsonView& value) {
+  if (is_boolean(value)) return value.boolean();
+  if (value.is_integer()) return value.integer();
+  require(!value.is_object() || value.json().find("float"), ErrorCode::unsupported,
+          "{}: not a real number", value);
+  return double_of(value);
+}
+
+Tensor Recording::tensor(const JsonView& description) const {
+  auto found = file_->tensors.find(description.field("tensor").text());
+  require(found != file_->tensors.end(), ErrorCode::bad_file, "{}: the tensor is missing", description);
+  const formats::RawTensor& raw = found->second;
+  std::vector<int64_t> shape = integers_of(description.field("shape"));
+  std::vector<int64_t> stride = integers_of(description.field("stride"));
+  Tensor dense = make_tensor(IntList(shape), raw.dtype);
+  if (numel_of(dense)) std::memcpy(data_of<char>(dense), raw.data.span.data(), raw.data.span.size());
+  TensorMeta meta{raw.dtype, kCPU, dims_of(SymIntList(shape)), dims_of(SymIntList(stride))};
+  Tensor t = make_tensor(meta);
+  if (numel_of(t)) copy_elements(t, dense);
+  return t;
+}
+
+Tensor fake_like(const Tensor& t, InputKind kind, uint32_t input) {
+  TensorMeta meta = meta_of(t);
+  if (kind == InputKind::fake) return make_fake(meta);
+  ShapeEnv* env = current_shape_env();
+  for (uint32_t d = 0; d < meta.sizes.size(); ++d)
+    meta.sizes[d] = env->create_symbol(t.size(d).guard_int(), {SymbolSource::Kind::input_size, input, d},
+                                       message("arg{}.size({})", input, d));
+  // Strides that a dense layout explains follow the symbols; others stay plain numbers.
+  std::vector<size_t> order(meta.sizes.size());
+  std::iota(order.rbegin(), order.rend(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return t.strides()[a].word() < t.strides()[b].word(); });
+  SymInt symbolic = 1;
+  int64_t plain = 1;
+  for (size_t d : order) {
+    if (t.strides()[d].word() != plain) continue;
+    meta.strides[d] = symbolic;
+    symbolic = symbolic * sym_max(meta.sizes[d], 1);
+    plain *= std::max<int64_t>(t.sizes()[d].word(), 1);
+  }
+  return make_fake(meta);
+}
+
+namespace {
+
+class CallBuilder {
+ public:
+  CallBuilder(const Recording& recording, InputKind kind) : recording_(recording), kind_(kind) {}
+
+  void add(const SchemaArg& arg, const JsonView& v) {
+    if (v.is_null()) call.values.emplace_back();
+    else call.values.push_back(arg.type.is_list ? list_value(arg, v) : plain_value(arg, v));
+  }
+  void add(Value value) { call.values.push_back(value); }
+
+  CallValues call;
+
+ private:
+  Tensor tensor_of(const JsonView& v) {
+    if (v.is_null()) return Tensor();
+    Tensor t = is_tensor(v) ? recording_.tensor(v) : wrapped_number_tensor(number_of(v));
+    return kind_ == InputKind::real || !is_tensor(v) ? t : fake_like(t, kind_, next_input_++);
+  }
+
+  Value keep(std::vector<int64_t> list) {
+    return Value::of(IntList(call.ints.emplace_back(std::move(list))));
+  }
+
+  Value list_value(const SchemaArg& arg, const JsonView& v) {
+    std::vector<JsonView> items = v.is_array() ? v.items() : std::vector<JsonView>{v};
+    switch (arg.type.base) {
+      case BaseType::tensor: {
+        std::vector<Tensor>& list = call.tensor_lists.emplace_back();
+        for (const JsonView& item : items) list.push_back(tensor_of(item));
+        return Value::of(TensorList(list));
+      }
+      case BaseType::floating: {
+        std::vector<double>& list = call.floats.emplace_back();
+        for (const JsonView& item : items) list.push_back(double_of(item));
+        return Value::of(DoubleList(list));
+      }
+      case BaseType::boolean: {
+        auto& list = call.bools.emplace_back(new bool[items.size() + 1]);
+        for (size_t i = 0; i < items.size(); ++i) list[i] = items[i].boolean();
+        return Value::of(BoolList(list.get(), items.size()));
+      }
+      default: {
+        std::vector<int64_t> list;
+        for (const JsonView& item : items) list.push_back(number_of(item).to_int());
+        return keep(std::move(list));
+      }
+    }
+  }
+
+  Value plain_value(const SchemaArg& arg, const JsonView& v) {
+    switch (arg.type.base) {
+      case BaseType::tensor: return Value::of(call.tensors.emplace_back(tensor_of(v)));
+      case BaseType::string: return Value::of(std::string_view(call.strings.emplace_back(v.text())));
+      case BaseType::floating: return Value::of(double_of(v));
+      case BaseType::boolean: return Value::of(v.is_integer() ? v.integer() != 0 : v.boolean());
+      case BaseType::integer:
+      case BaseType::sym_int: return Value::of(enumerator_or(v, [&] { return number_of(v).to_int(); }));
+      case BaseType::scalar_type:
+      case BaseType::layout:
+      case BaseType::memory_format:
+      case BaseType::device: return enumerator(arg.type.base, v);
+      default: return Value::of(number_of(v));
+    }
+  }
+
+  template <class F>
+  int64_t enumerator_or(const JsonView& v, F plain) {
+    if (v.is_object() && v.json().find("dtype"))
+      return static_cast<int64_t>(parse_dtype(v.field("dtype").text()).value());
+    return plain();
+  }
+
+  Value enumerator(BaseType base, const JsonView& v) {
+    auto [kind, value] = v.only_member();
+    const std::string& name = value.text();
+    if (base == BaseType::scalar_type) {
+      std::optional<Dtype> dtype = parse_dtype(name);
+      require(dtype.has_value(), ErrorCode::unsupported, "{}: dtype {} is not known", v, name);
+      return Value::of(*dtype);
+    }
+    if (base == BaseType::device) return Value::of(kCPU);
+    if (base == BaseType::layout) return Value::of(name.ends_with("strided") ? Layout::strided : Layout::sparse);
+    return Value::of(name.ends_with("preserve_format")    ? MemoryFormat::preserve
+                     : name.ends_with("channels_last")    ? MemoryFormat::channels_last
+                     : name.ends_with("channels_last_3d") ? MemoryFormat::channels_last_3d
+                                                          : MemoryFormat::contiguous);
+  }
+
+  const Recording& recording_;
+  InputKind kind_;
+  uint32_t next_input_ = 0;
+};
+
+}  // namespace
+
+CallValues make_call(const Recording& recording, const RecordedCase& recorded, const OpEntry& op, InputKind kind) {
+  CallBuilder builder(recording, kind);
+  std::vector<JsonView> positional = recorded.args.items();
+  for (size_t i = 0; i < op.schema.args.size(); ++i) {
+    const SchemaArg& arg = op.schema.args[i];
+    std::optional<JsonView> named = recorded.kwargs.optional_field(arg.name);
+    if (i < positional.size() && !arg.kwarg_only) builder.add(arg, positional[i]);
+    else if (named) builder.add(arg, *named);
+    else builder.add(recorded.kwargs.json().find(arg.name) ? Value{} : default_of(op, i));
+  }
+  return std::move(builder.call);
+}
+
+std::vector<std::string> find_recordings(const std::string& folder) {
+  std::vector<std::string> paths;
+  require(std::filesystem::is_directory(folder), ErrorCode::bad_file,
+          "{} is not a folder of recordings; set TENON_REFERENCE to the folder that holds ops/", folder);
+  for (const auto& entry : std::filesystem::directory_iterator(folder))
+    if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
+  std::sort(paths.begin(), paths.end());
+  return paths;
+}
+
+}  // namespace tenon::testing

@@ -1,0 +1,79 @@
+// Recorded calls of PyTorch's ops (reference/ops/*.safetensors) and how to repeat them here.
+//
+//   Recording recording = Recording::read(path);
+//   for (const RecordedCase& c : recording.cases()) {
+//     CallValues call = make_call(recording, c, *find_op(recording.op()), InputKind::real);
+//     dispatch(op, call.values.data(), ...);
+//   }
+#pragma once
+
+#include "core/shape_env.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "ops/op_table.h"
+
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon::testing {
+
+/// One call: views into the recording that it belongs to.
+struct RecordedCase {
+  size_t index;
+  formats::JsonView args, kwargs, out;
+  std::optional<formats::JsonView> vjp;  ///< absent where the op is not differentiable
+};
+
+/// A file of recorded calls of one overload.
+class Recording {
+ public:
+  static Recording read(const std::string& path);
+  const std::string& op() const { return file_->metadata.at("op"); }
+  const std::vector<RecordedCase>& cases() const { return cases_; }
+  /// The tensor that a JSON description names, with the strides that it tells.
+  Tensor tensor(const formats::JsonView& description) const;
+
+ private:
+  std::unique_ptr<formats::Safetensors> file_;
+  std::unique_ptr<formats::JsonDocument> document_;
+  std::vector<RecordedCase> cases_;
+};
+
+enum class InputKind {
+  real,      ///< tensors with data
+  fake,      ///< fakes with plain sizes
+  symbolic,  ///< fakes in which every size is a symbol of the current ShapeEnv
+};
+
+/// Arguments of one call, with all that they point to. Not copyable: values hold addresses.
+struct CallValues {
+  std::vector<Value> values;
+  std::deque<Tensor> tensors;
+  std::deque<std::vector<Tensor>> tensor_lists;
+  std::deque<std::vector<int64_t>> ints;
+  std::deque<std::vector<double>> floats;
+  std::deque<std::unique_ptr<bool[]>> bools;
+  std::deque<std::string> strings;
+
+  CallValues() = default;
+  CallValues(CallValues&&) = default;
+  CallValues(const CallValues&) = delete;
+};
+
+/// The arguments in schema order, those left out with their defaults. Throws UserError for what the
+/// host does not support, such as complex numbers.
+CallValues make_call(const Recording& recording, const RecordedCase& recorded, const OpEntry& op, InputKind kind);
+
+/// Like `t` without data; in `symbolic` form its sizes are symbols with the sizes of `t` as hints.
+Tensor fake_like(const Tensor& t, InputKind kind, uint32_t input);
+
+bool is_tensor(const formats::JsonView& value);
+/// A number of JSON, or {"float": "inf"}.
+Number number_of(const formats::JsonView& value);
+
+/// The paths of all recordings under `folder`, sorted.
+std::vector<std::string> find_recordings(const std::string& folder);
+
+}  // namespace tenon::testing

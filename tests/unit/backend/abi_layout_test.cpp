@@ -1,0 +1,67 @@
+// The plugin ABI stays as published: fields are appended, never moved, and no struct has padding.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "../../../tools/abi_layout.h"
+
+namespace tenon::tools {
+namespace {
+
+std::filesystem::path golden_path() {
+  return std::filesystem::path(__FILE__).parent_path() / "../../../plugin-api/abi/v1.layout";
+}
+
+TEST(AbiLayout, EqualsThePublishedOne) {
+  std::ifstream file(golden_path());
+  ASSERT_TRUE(file) << golden_path() << " is missing";
+  std::stringstream golden;
+  golden << file.rdbuf();
+  EXPECT_EQ(golden.str(), abi_layout())
+      << "plugin.h changed. Published fields and codes never move; after appending one, raise the "
+         "minor version and write the output of abi_dump to plugin-api/abi/v1.layout.";
+}
+
+// Also finds fields that the list forgot: they would leave a gap.
+TEST(AbiLayout, HasNoPaddingInAnyStruct) {
+  for (const LayoutStruct& s : abi_structs()) {
+    size_t end = 0;
+    for (const LayoutField& f : s.fields) {
+      EXPECT_EQ(f.offset, end) << s.name << "." << f.name << ": a gap before it";
+      end = f.offset + f.size;
+    }
+    EXPECT_EQ(s.size, end) << s.name << ": padding at its end";
+  }
+}
+
+TEST(AbiLayout, KeepsTheFrozenSizes) {
+  EXPECT_EQ(sizeof(tn_dim), 16u);
+  EXPECT_EQ(sizeof(tn_arg), 32u);
+  EXPECT_EQ(sizeof(tn_instr), 16u);
+  EXPECT_EQ(sizeof(tn_artifact), 16u);
+}
+
+TEST(AbiLayout, BeginsEveryTableWithItsSize) {
+  const std::vector<std::string> frozen = {"tn_str",    "tn_sink",  "tn_dim",     "tn_arg",
+                                           "tn_op_arg", "tn_instr", "tn_artifact"};
+  for (const LayoutStruct& s : abi_structs()) {
+    if (std::find(frozen.begin(), frozen.end(), s.name) != frozen.end()) continue;
+    EXPECT_STREQ(s.fields.front().name, "struct_size") << s.name;
+  }
+}
+
+TEST(AbiLayout, NumbersScalarPrimitivesWithoutGaps) {
+  int next = 0;
+  for (const LayoutCode& c : abi_codes()) {
+    if (std::string(c.name).rfind("TN_F_", 0) == 0) {
+      EXPECT_EQ(c.number, next++) << c.name;
+    }
+  }
+  EXPECT_EQ(next, TN_F_COUNT);
+}
+
+}  // namespace
+}  // namespace tenon::tools

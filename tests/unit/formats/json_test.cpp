@@ -1,0 +1,96 @@
+// The JSON reader: values, bounds and the places that its errors name.
+#include "formats/json.h"
+
+#include "shared_data.h"
+
+namespace tenon::formats {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::refusal_of;
+
+std::string refusal(std::string_view text) {
+  auto refused = refusal_of([&] { parse_json(text, "doc"); });
+  EXPECT_EQ(refused.code, ErrorCode::bad_file);
+  return refused.message;
+}
+
+TEST(Json, ReadsValuesOfEveryKind) {
+  JsonDocument doc = parse_json(
+      R"({"i": 9223372036854775807, "d": 2.0, "b": true, "n": null, "s": "a\u00e9", "l": [1, -2],
+          "inf": "-Infinity"})",
+      "doc");
+  JsonView v = doc.view();
+  EXPECT_EQ(v.field("i").integer(), INT64_MAX);
+  EXPECT_EQ(v.field("d").real(), 2.0);
+  EXPECT_FALSE(v.field("d").is_integer());
+  EXPECT_TRUE(v.field("b").boolean());
+  EXPECT_TRUE(v.field("n").is_null());
+  EXPECT_FALSE(v.optional_field("n").has_value());
+  EXPECT_FALSE(v.optional_field("missing").has_value());
+  EXPECT_EQ(v.field("s").text(), "a\xC3\xA9");
+  EXPECT_EQ(v.field("l").items()[1].integer(), -2);
+  EXPECT_EQ(v.field("inf").real(), -std::numeric_limits<double>::infinity());
+}
+
+TEST(Json, KeepsTheOrderOfMembers) {
+  JsonDocument doc = parse_json(R"({"z": 1, "a": 2})", "doc");
+  EXPECT_EQ(doc.view().members()[0].first, "z");
+}
+
+TEST(Json, WritesWhatItReads) {
+  const std::string text = R"({"a":[1,2.0,"q\"\\\u000a",null,true,{}],"b":[],"c":1e+300})";
+  EXPECT_EQ(parse_json(text, "doc").root().dump(), text);
+}
+
+TEST(Json, NamesThePlaceOfAWrongType) {
+  JsonDocument doc = parse_json(R"({"graph": {"nodes": [{"name": 1}, {"name": 7}]}})", "f: m.json");
+  auto refused =
+      refusal_of([&] { doc.view().field("graph").field("nodes").items()[1].field("name").text(); });
+  EXPECT_EQ(refused.message,
+            "f: m.json: graph.nodes[1].name: expected a string, found an integer 7");
+}
+
+TEST(Json, NamesAMissingMember) {
+  JsonDocument doc = parse_json(R"({"graph": {}})", "doc");
+  auto refused = refusal_of([&] { doc.view().field("graph").field("nodes"); });
+  EXPECT_EQ(refused.message, "doc: graph: the member \"nodes\" is missing");
+}
+
+TEST(Json, RefusesUnionsWithoutExactlyOneMember) {
+  JsonDocument doc = parse_json(R"([{}, {"a": 1, "b": 2}, {"a": 1}])", "doc");
+  EXPECT_THAT(refusal_of([&] { doc.view().items()[0].only_member(); }).message,
+              HasSubstr("exactly one member, found 0"));
+  EXPECT_THAT(refusal_of([&] { doc.view().items()[1].only_member(); }).message,
+              HasSubstr("found 2"));
+  EXPECT_EQ(doc.view().items()[2].only_member().first, "a");
+}
+
+TEST(Json, NamesLineAndByteOfASyntaxError) {
+  EXPECT_THAT(refusal("{\"a\": 1,\n \"b\": }"), HasSubstr("line 2, byte 16"));
+  EXPECT_THAT(refusal(""), HasSubstr("line 1"));
+  EXPECT_THAT(refusal("{} x"), HasSubstr("doc"));
+}
+
+TEST(Json, RefusesIntegersBeyond64Bits) {
+  EXPECT_THAT(refusal("[9223372036854775808]"), HasSubstr("64 bits"));
+  EXPECT_THAT(refusal("[123456789012345678901234567890]"), HasSubstr("64 bits"));
+  EXPECT_THAT(refusal("[-9223372036854775809]"), HasSubstr("64 bits"));
+  EXPECT_EQ(parse_json("[-9223372036854775808]", "doc").view().items()[0].integer(), INT64_MIN);
+}
+
+TEST(Json, RefusesNestingBeyondTheLimit) {
+  std::string fine = std::string(512, '[') + std::string(512, ']');
+  EXPECT_EQ(parse_json(fine, "doc").view().size(), 1u);
+  EXPECT_THAT(refusal("[" + fine + "]"), HasSubstr("deeper than 512"));
+  EXPECT_THAT(refusal(std::string(1 << 20, '[')), HasSubstr("deeper than 512"));
+}
+
+TEST(Json, RefusesANameTwiceInOneObject) {
+  EXPECT_THAT(refusal(R"({"a": 1, "b": 2, "a": 3})"), HasSubstr("\"a\" stands twice"));
+}
+
+TEST(Json, RefusesInvalidUtf8) { EXPECT_THAT(refusal("[\"\xFF\"]"), HasSubstr("UTF-8")); }
+
+}  // namespace
+}  // namespace tenon::formats

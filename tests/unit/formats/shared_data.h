@@ -1,0 +1,80 @@
+// Where tests of the file formats find real models, and small helpers to make and damage files.
+#pragma once
+
+#include "formats/byte_reader.h"
+#include "formats/zip.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tenon::formats::testing {
+
+/// The folder with real models, from TENON_SHARED or beside the source tree; empty when missing.
+inline std::filesystem::path shared_folder() {
+  const char* named = std::getenv("TENON_SHARED");
+  std::filesystem::path folder =
+      named ? std::filesystem::path(named) : std::filesystem::path(TENON_SOURCE_DIR) / "../shared";
+  return std::filesystem::is_directory(folder / "models") ? folder : std::filesystem::path();
+}
+
+/// The files of the shared models whose names end with `ending`, sorted.
+inline std::vector<std::string> shared_models(const std::string& ending) {
+  std::vector<std::string> files;
+  if (shared_folder().empty()) return files;
+  for (const auto& entry : std::filesystem::directory_iterator(shared_folder() / "models"))
+    if (entry.path().string().ends_with(ending)) files.push_back(entry.path().string());
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+#define TENON_NEEDS_SHARED_MODELS()                     \
+  if (tenon::formats::testing::shared_folder().empty()) \
+  GTEST_SKIP() << "no models: set TENON_SHARED to the folder that holds models/"
+
+inline Bytes own_bytes(std::string text) {
+  auto owner = std::make_shared<std::string>(std::move(text));
+  return {as_byte_span(*owner), owner};
+}
+
+/// The code and message of the UserError that `call` must throw.
+struct Refusal {
+  ErrorCode code;
+  std::string message;
+};
+inline Refusal refusal_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const UserError& error) {
+    return {error.code(), error.what()};
+  }
+  ADD_FAILURE() << "expected a UserError, but nothing was thrown";
+  return {ErrorCode::internal, ""};
+}
+
+/// `text` with its only occurrence of `from` replaced.
+inline std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  size_t at = text.find(from);
+  if (at == text.npos || text.find(from, at + 1) != text.npos)
+    ADD_FAILURE() << "expected one occurrence of: " << from;
+  else
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+/// Writes a number over the bytes at `offset`.
+template <class T>
+void patch(std::string& bytes, size_t offset, T value) {
+  ASSERT_LE(offset + sizeof value, bytes.size());
+  std::memcpy(bytes.data() + offset, &value, sizeof value);
+}
+
+}  // namespace tenon::formats::testing

@@ -1,0 +1,159 @@
+// Log lines, counters, events.
+#include "config/config.h"
+#include "report/events.h"
+#include "report/log.h"
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace fs = std::filesystem;
+
+namespace tenon::report {
+namespace {
+
+class Report : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    static int made = 0;  // an open log file keeps its folder's name taken
+    folder_ = fs::temp_directory_path() /
+              ("tenon_report_" + std::to_string(::getpid()) + "_" + std::to_string(++made));
+    fs::create_directories(folder_);
+    config::set("logging.out", (folder_ / "log.txt").string());
+  }
+  void TearDown() override {
+    config::forget();
+    restart_trace();
+    fs::remove_all(folder_);
+  }
+  std::string text(const std::string& name) const {
+    std::stringstream out;
+    out << std::ifstream(folder_ / name).rdbuf();
+    return out.str();
+  }
+  fs::path folder_;
+};
+
+TEST_F(Report, LinesBelowTheLevelAreNotWritten) {
+  LogCapture capture;
+  log(LogLevel::info, "capture", "quiet {}", 1);
+  log(LogLevel::warning, "capture", "loud {}", 2);
+  config::set("logging.level", "debug");
+  log(LogLevel::debug, "capture", "deep {}", 3);
+  EXPECT_EQ(capture.lines(),
+            (std::vector<std::string>{"warning: [capture] loud 2", "debug: [capture] deep 3"}));
+}
+
+TEST_F(Report, TheLevelFollowsThePatchOfTheThread) {
+  auto patch = config::patch({{"logging.level", "trace"}});
+  EXPECT_TRUE(log_enabled(LogLevel::trace, "aot"));
+  bool other = true;
+  std::thread([&] { other = log_enabled(LogLevel::info, "aot"); }).join();
+  EXPECT_FALSE(other);
+}
+
+TEST_F(Report, ComponentsAndArtifactsAreChosenByName) {
+  config::set("logging.logs", std::vector<std::string>{"+dynamic", "-aot", "recompiles"});
+  EXPECT_TRUE(log_enabled(LogLevel::debug, "dynamic"));
+  EXPECT_FALSE(log_enabled(LogLevel::warning, "aot"));
+  EXPECT_FALSE(log_enabled(LogLevel::info, "capture"));
+  EXPECT_TRUE(artifact_enabled("recompiles"));
+  EXPECT_FALSE(artifact_enabled("guards"));
+  LogCapture capture;
+  log_artifact("recompiles", "0/1 again");
+  log_artifact("guards", "never");
+  EXPECT_EQ(capture.lines(), std::vector<std::string>{"info: [recompiles] 0/1 again"});
+}
+
+TEST_F(Report, AnUnknownArtifactIsNamedWithItsNeighbours) {
+  LogCapture capture;
+  config::set("logging.logs", std::vector<std::string>{"recompile"});
+  log_enabled(LogLevel::info, "aot");
+  EXPECT_EQ(capture.count("did you mean recompiles"), 1u);
+}
+
+TEST_F(Report, LinesGoToTheFileOfTheFlag) {
+  config::set("dynamo.log_file_name", (folder_ / "copy.txt").string());
+  log(LogLevel::error, "aot", "both");
+  EXPECT_NE(text("log.txt").find("error: [aot] both"), std::string::npos);
+  EXPECT_NE(text("copy.txt").find("error: [aot] both"), std::string::npos);
+}
+
+TEST_F(Report, AWarningComesOncePerKey) {
+  forget_warnings();
+  LogCapture capture;
+  EXPECT_TRUE(warn_once("site 1", "capture", "limit reached"));
+  EXPECT_FALSE(warn_once("site 1", "capture", "limit reached"));
+  EXPECT_TRUE(warn_once("site 2", "capture", "limit reached"));
+  EXPECT_EQ(capture.count("limit reached"), 2u);
+}
+
+TEST_F(Report, WarningsOfTheFlagsAreLogLines) {
+  LogCapture capture;
+  log_enabled(LogLevel::error, "config");
+  config::set("dynamo.skip_fsdp_hooks", true);
+  EXPECT_EQ(capture.count("warning: [config] dynamo.skip_fsdp_hooks = true"), 1u);
+}
+
+TEST_F(Report, CountersCountFromAllThreads) {
+  Counter& counter = report::counter("report.test");
+  counter.reset();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int j = 0; j < 1000; ++j) report::counter("report.test").add();
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(counter.value(), 4000);
+  EXPECT_EQ(counters().at("report.test"), 4000);
+  reset_counters();
+  EXPECT_FALSE(counters().contains("report.test"));
+}
+
+TEST_F(Report, ListenersGetEventsAndThenNone) {
+  std::vector<std::string> seen;
+  {
+    auto listener = add_listener([&](const Event& event) {
+      seen.push_back(std::to_string(static_cast<int>(event.phase)) + std::string(event.name));
+    });
+    EXPECT_TRUE(tracing());
+    Span span("compile", "aot", "0/1");
+    instant("miss", "guards");
+  }
+  instant("unseen", "guards");
+  EXPECT_FALSE(tracing());
+  EXPECT_EQ(seen, (std::vector<std::string>{"0compile", "2miss", "1compile"}));
+}
+
+TEST_F(Report, ATraceIsJsonAtAnyTime) {
+  config::set("logging.trace", (folder_ / "trace").string());
+  restart_trace();
+  auto parsed = [&] { return nlohmann::json::parse(text("trace/trace.json")); };
+  EXPECT_EQ(parsed().size(), 0u);
+  {
+    Span span("compile \"f\"\n", "aot", "0/1", {{"nodes", 12}, {"ratio", 0.5}, {"text", "a\tb"}});
+    EXPECT_EQ(parsed().size(), 1u);
+  }
+  sample("bytes", "core", 1e6);
+  auto events = parsed();
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(events[0]["ph"], "B");
+  EXPECT_EQ(events[0]["name"], "compile \"f\"\n");
+  EXPECT_EQ(events[0]["args"]["id"], "0/1");
+  EXPECT_EQ(events[0]["args"]["nodes"], 12);
+  EXPECT_EQ(events[0]["args"]["text"], "a\tb");
+  EXPECT_EQ(events[1]["ph"], "E");
+  EXPECT_GE(events[1]["ts"], events[0]["ts"]);
+  std::istringstream lines(text("trace/events.jsonl"));
+  int n = 0;
+  for (std::string line; std::getline(lines, line); ++n)
+    EXPECT_TRUE(nlohmann::json::parse(line).contains("event"));
+  EXPECT_EQ(n, 3);
+}
+
+}  // namespace
+}  // namespace tenon::report
