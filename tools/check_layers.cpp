@@ -114,7 +114,7 @@ bool Checker::is_plugin_api(std::string_view name) const {
 bool Checker::is_public(std::string_view name) const { return name.starts_with("tenon/"); }
 
 std::string Checker::in_room(std::string_view room, const Include& include) const {
-  std::string target = first_folder(include.name);
+  std::string target = has_folder(include.name) ? first_folder(include.name) : "compile";
   if (room == "config") {
     bool own = target == "config" || include.name == "core/error.h";
     if (own || include.name == "tenon/config.h" || include.name == "tenon/error.h") return "";
@@ -144,11 +144,11 @@ std::string Checker::in_host(const std::string& file, const Include& include) co
     return "public headers include the standard library and other public headers only";
   }
   if (include.name.find("..") != std::string::npos) return "name the room: \"room/file.h\"";
-  if (include.quoted && !has_folder(include.name)) {
-    fs::path beside = (root / file).parent_path() / include.name;
-    return fs::exists(beside) ? "" : "no such file in this folder; name the room: \"room/file.h\"";
-  }
-  bool ours = named_by_folder || is_public(include.name);
+  bool top_level = include.quoted && !has_folder(include.name);
+  if (top_level && fs::exists((root / file).parent_path() / include.name)) return "";
+  if (top_level && !fs::exists(root / "host" / include.name))
+    return "no such file in this folder; name the room: \"room/file.h\"";
+  bool ours = named_by_folder || top_level || is_public(include.name);
   return ours ? in_room(room_of(file), include) : "";
 }
 
@@ -195,7 +195,8 @@ void Checker::check_tree() {
       std::string extension = entry.path().extension().string();
       bool source = extension == ".h" || extension == ".hpp" || extension == ".cpp" ||
                     extension == ".c" || extension == ".def" || extension == ".inc";
-      bool test = entry.path().generic_string().find("/tests/") != std::string::npos;
+      bool test = entry.path().lexically_relative(root).generic_string().find("/tests/") !=
+                  std::string::npos;
       if (source && !test && entry.is_regular_file()) check_file(entry.path());
     }
   }

@@ -6,7 +6,7 @@
 // views of them, an output that is an input is that very tensor.
 #pragma once
 
-#include "backend/backend.h"
+#include "graph/artifact.h"
 
 #include <functional>
 #include <memory>

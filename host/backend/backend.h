@@ -4,9 +4,8 @@
 // it), or a callable that the program registered. The plugin is loaded at the first compile.
 #pragma once
 
+#include "graph/artifact.h"
 #include "graph/graph.h"
-
-#include <tenon/config.h>
 
 #include <functional>
 #include <memory>
@@ -32,22 +31,6 @@ struct CompileRequest {
   std::string compile_id;                ///< "0/1", for logs
 };
 
-/// A compiled graph. Threads: calls may run at once. Keeps its plugin alive.
-class Artifact {
- public:
-  virtual ~Artifact() = default;
-  /// Runs. `inputs` has one entry per graph input, borrowed, null for scalars; with `steal` the callee
-  /// owns the entries, releases each after its last use and nulls it. `syms` has the values of
-  /// graph.symbols in order; data-dependent ones are left 0. Throws BackendError with the plugin's
-  /// message.
-  virtual void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-                    std::span<Tensor> outputs, bool steal = false) = 0;
-  /// Text of one kind (TN_DESC_*), empty when the backend has none.
-  virtual std::string describe(int32_t what) const = 0;
-  /// Conditions on symbols that the backend asked for while compiling (tn_sym_api.guard).
-  std::vector<const Expr*> guards;
-};
-
 /// Static facts of a backend, from its manifest.
 struct BackendInfo {
   std::string name, plugin, version, description, file, state;
@@ -67,9 +50,6 @@ std::vector<BackendInfo> all_backends();
 /// Compiles with a backend as it is (no stages before it). Throws BackendError
 /// BackendCompilerFailed; a backend that declines is replaced by its fallback and counted.
 std::shared_ptr<Artifact> compile_with_backend(const std::string& name, const CompileRequest& request);
-
-/// The host's interpreter as an artifact.
-std::shared_ptr<Artifact> interpreter_artifact(std::shared_ptr<const Graph> graph);
 
 /// Registers a callable of this program as a backend for this process.
 using BackendFunction = std::function<std::shared_ptr<Artifact>(const CompileRequest&)>;

@@ -6,6 +6,7 @@
 #include "backend/status.h"
 #include "report/log.h"
 
+#include <boost/dll/runtime_symbol_info.hpp>
 #include <boost/dll/shared_library.hpp>
 
 #include <algorithm>
@@ -166,6 +167,13 @@ void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin) {
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin) {
   std::lock_guard lock(loader().loading);
   return load_locked(catalog, plugin);
+}
+
+std::string plugin_install_dir() {
+  boost::filesystem::path here = boost::dll::this_line_location().parent_path();
+  boost::filesystem::path beside = here / "tenon" / "plugins";
+  if (boost::filesystem::is_directory(beside)) return beside.string();
+  return (here.parent_path() / "lib" / "tenon" / "plugins").string();
 }
 
 size_t loaded_plugin_count() {

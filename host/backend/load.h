@@ -25,6 +25,10 @@ struct LoadedPlugin {
 /// diagnosis when it cannot be used. Threads: one load at a time, under the loader's lock.
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin);
 
+/// The folder of installed plugins, found beside the library (or the program that holds the host):
+/// lib/tenon/plugins.
+std::string plugin_install_dir();
+
 /// How many plugins have been mapped so far.
 size_t loaded_plugin_count();
 

@@ -14,8 +14,6 @@
 
 #include <tenon/compile.h>
 
-#include <boost/dll/runtime_symbol_info.hpp>
-
 #include <algorithm>
 #include <map>
 #include <mutex>
@@ -44,14 +42,6 @@ Registry& registry() {
   return *instance;
 }
 
-// Beside libtenon (or the program, where the host is linked into it): lib/tenon/plugins.
-std::string install_dir() {
-  boost::filesystem::path here = boost::dll::this_line_location().parent_path();
-  boost::filesystem::path beside = here / "tenon" / "plugins";
-  if (boost::filesystem::is_directory(beside)) return beside.string();
-  return (here.parent_path() / "lib" / "tenon" / "plugins").string();
-}
-
 TrustMode trust_mode() {
   Choice mode = config::flags().plugins.trust;
   return mode == "strict" ? TrustMode::strict : mode == "off" ? TrustMode::off : TrustMode::owner;
@@ -66,7 +56,7 @@ PluginCatalog& catalog() {
   settings.option_path = r.folders;
   settings.environment = plugin_path_variable();
   settings.config_path = config::flags().plugins.path;
-  settings.install_dir = install_dir();
+  settings.install_dir = plugin_install_dir();
   settings.secure = process_is_secure();
   settings.trust = trust_mode();
   r.catalog = std::make_unique<PluginCatalog>(std::move(settings));

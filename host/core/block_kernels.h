@@ -13,7 +13,7 @@ enum class BlockType : uint8_t { f32, f64, i8, u8, i16, i32, i64, bool_, f16, bf
 inline constexpr int n_compute_types = 8;
 inline constexpr int n_block_types = 10;
 
-/// Elements of a block: eight pages at most with four operands of 8 bytes, so blocks stay in L1.
+/// Elements of a block: four operands of 8 bytes take 16 KiB, so they stay in the first cache.
 inline constexpr int64_t block_size = 512;
 
 /// Computes n elements. Bit i of `uniform`: operand i is a single value. `out` may be one of the
@@ -22,13 +22,19 @@ using BlockFn = void (*)(void* out, const void* const* in, int64_t n, unsigned u
 using ConvertFn = void (*)(void* out, const void* in, int64_t n);
 
 struct BlockKernels {
-  BlockFn primitive[64][n_compute_types];            ///< by code and operand type; null: refused
-  ConvertFn convert[n_block_types][n_block_types];   ///< from, to
+  BlockFn primitive[64][n_compute_types];           ///< by code and operand type; null: refused
+  ConvertFn convert[n_block_types][n_block_types];  ///< from, to
 };
 
-namespace base { extern const BlockKernels block_kernels; }
-namespace avx2 { extern const BlockKernels block_kernels; }
-namespace avx512 { extern const BlockKernels block_kernels; }
+namespace base {
+extern const BlockKernels block_kernels;
+}
+namespace avx2 {
+extern const BlockKernels block_kernels;
+}
+namespace avx512 {
+extern const BlockKernels block_kernels;
+}
 
 /// The tables of cpu_level().
 const BlockKernels& block_kernels();

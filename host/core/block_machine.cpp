@@ -10,9 +10,10 @@ namespace tenon {
 namespace {
 
 ConvertFn conversion(Dtype from, Dtype to) {
-  if (from == to) [[likely]] return nullptr;
-  return block_kernels().convert[static_cast<int>(block_type(from))]
-                                [static_cast<int>(block_type(to))];
+  if (from == to) [[likely]]
+    return nullptr;
+  return block_kernels()
+      .convert[static_cast<int>(block_type(from))][static_cast<int>(block_type(to))];
 }
 
 template <class T>
@@ -25,10 +26,14 @@ void fill(void* to, const void* value, int64_t n) {
 
 void fill_elements(void* to, const void* value, int64_t n, int64_t itemsize) {
   switch (itemsize) {
-    case 1: return fill<uint8_t>(to, value, n);
-    case 2: return fill<uint16_t>(to, value, n);
-    case 4: return fill<uint32_t>(to, value, n);
-    default: return fill<uint64_t>(to, value, n);
+    case 1:
+      return fill<uint8_t>(to, value, n);
+    case 2:
+      return fill<uint16_t>(to, value, n);
+    case 4:
+      return fill<uint32_t>(to, value, n);
+    default:
+      return fill<uint64_t>(to, value, n);
   }
 }
 
@@ -81,8 +86,8 @@ void BlockMachine::find_singles() {
     bool single = true;
     for (int i = 0; i < step.n_in; ++i) single &= single_[step.in[i]];
     single_[id] = single;
-    values_[id].at = single ? static_cast<void*>(&values_[id].cell)
-                            : blocks_ + step.slot * block_bytes;
+    values_[id].at =
+        single ? static_cast<void*>(&values_[id].cell) : blocks_ + step.slot * block_bytes;
     ++id;
   }
 }
@@ -99,8 +104,10 @@ void BlockMachine::compute(int64_t n, void* direct) {
     }
     auto* out = const_cast<void*>(values_[id].at);
     int64_t count = single_[id] ? 1 : n;
-    if (step.convert != nullptr) step.convert(out, in[0], count);
-    else step.run(out, in, count, uniform);
+    if (step.convert != nullptr)
+      step.convert(out, in[0], count);
+    else
+      step.run(out, in, count, uniform);
     ++id;
   }
 }

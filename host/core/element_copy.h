@@ -15,11 +15,16 @@ struct Bytes16 {
 template <class Body>
 void with_element(int64_t itemsize, const Body& body) {
   switch (itemsize) {
-    case 1: return body(uint8_t{});
-    case 2: return body(uint16_t{});
-    case 4: return body(uint32_t{});
-    case 8: return body(uint64_t{});
-    default: return body(Bytes16{});
+    case 1:
+      return body(uint8_t{});
+    case 2:
+      return body(uint16_t{});
+    case 4:
+      return body(uint32_t{});
+    case 8:
+      return body(uint64_t{});
+    default:
+      return body(Bytes16{});
   }
 }
 

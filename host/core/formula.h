@@ -41,13 +41,18 @@ constexpr bool takes(std::index_sequence<I...>) {
 template <class F, unsigned masks, size_t n = 0>
 constexpr size_t arity() {
   static_assert(n <= max_inputs, "formula: parameters must be `auto`, at most 12");
-  if constexpr (n > max_inputs) return 0;
-  else if constexpr (takes<F, Sym, SymMask, masks>(std::make_index_sequence<n>{})) return n;
-  else return arity<F, masks, n + 1>();
+  if constexpr (n > max_inputs)
+    return 0;
+  else if constexpr (takes<F, Sym, SymMask, masks>(std::make_index_sequence<n>{}))
+    return n;
+  else
+    return arity<F, masks, n + 1>();
 }
 
 template <class R>
-void add_outputs(const R& result, std::vector<uint32_t>& out) { out.push_back(result.id()); }
+void add_outputs(const R& result, std::vector<uint32_t>& out) {
+  out.push_back(result.id());
+}
 template <class... V>
 void add_outputs(const Outputs<V...>& results, std::vector<uint32_t>& out) {
   std::apply([&](const auto&... r) { (add_outputs(r, out), ...); }, results.values);
@@ -59,12 +64,14 @@ void record(Recorder& recorder, std::vector<uint32_t>& outputs) {
     auto input = [&]<size_t i>(std::integral_constant<size_t, i>) {
       if constexpr (((masks >> i) & 1) != 0)
         return SymMask(recorder, recorder.input(dtype_number(Dtype::bool_)));
-      else return Sym(recorder, recorder.input());
+      else
+        return Sym(recorder, recorder.input());
     };
     // Braces fix the order in which inputs are made.
     std::tuple inputs{input(std::integral_constant<size_t, I>{})...};
     add_outputs(F{}(std::get<I>(inputs)...), outputs);
-  }(std::make_index_sequence<arity<F, masks>()>{});
+  }
+  (std::make_index_sequence<arity<F, masks>()>{});
 }
 
 }  // namespace detail

@@ -1,9 +1,10 @@
 // Binding: from a scalar program to an executable plan for one compute type.
 //
-// Method: the program is recorded once more with the type and the constant inputs known, which folds
-//   and simplifies it; then each instruction gets its kernel and a scratch block. Blocks are shared by
-//   liveness: a value frees its block at its last use, and the using step may take it over at once
-//   when elements have the same size, since kernels work element by element in place.
+// Method: the program is recorded once more with the type and the constant inputs known, which
+// folds
+//   and simplifies it; then each instruction gets its kernel and a scratch block. Blocks are shared
+//   by liveness: a value frees its block at its last use, and the using step may take it over at
+//   once when elements have the same size, since kernels work element by element in place.
 #include "core/cpu_level.h"
 #include "core/error.h"
 #include "core/pointwise_loop.h"
@@ -29,7 +30,9 @@ ScalarProgram specialize(const ScalarProgram& program, Dtype compute,
       case ScalarCode::constant:
         values.push_back(recorder.literal({bits, instr.dtype == dtype_number(Dtype::f64)}));
         break;
-      case ScalarCode::cast: values.push_back(recorder.cast(values[instr.a], instr.dtype)); break;
+      case ScalarCode::cast:
+        values.push_back(recorder.cast(values[instr.a], instr.dtype));
+        break;
       default: {
         int operands = info_of(instr.op()).operands;
         values.push_back(recorder.emit(instr.op(), values[instr.a],
@@ -96,9 +99,8 @@ class Binder {
   }
 
   std::span<const uint32_t> operands_of(const ScalarInstr& instr) const {
-    size_t count = instr.op() == ScalarCode::constant
-                       ? 0
-                       : static_cast<size_t>(info_of(instr.op()).operands);
+    size_t count =
+        instr.op() == ScalarCode::constant ? 0 : static_cast<size_t>(info_of(instr.op()).operands);
     return {&instr.a, count};
   }
 
@@ -164,8 +166,8 @@ class Binder {
   const ScalarProgram& program_;
   Dtype compute_;
   BoundProgram plan_;
-  std::vector<uint16_t> places_;      // of each value of the program
-  std::vector<uint32_t> last_use_;    // instruction, for each value
+  std::vector<uint16_t> places_;    // of each value of the program
+  std::vector<uint32_t> last_use_;  // instruction, for each value
   std::vector<uint16_t> free_;
 };
 

@@ -1,23 +1,27 @@
 // Runs bound scalar programs over strided operands.
 //
-// Problem: operands of any dtype, order of dimensions and broadcast, at the speed of memory when they
+// Problem: operands of any dtype, order of dimensions and broadcast, at the speed of memory when
+// they
 //   are dense, in 20 ns when there is one element, and without a pile-up for the shapes between.
-// Method: blocks of 512 elements go through a BlockMachine, each operand by the cheapest way it has:
+// Method: blocks of 512 elements go through a BlockMachine, each operand by the cheapest way it
+// has:
 //   dense ones are read and written in place, single ones are passed by value, others are gathered.
 //   - Flat: all operands dense or single; no iteration space is made.
-//   - Rows: the inner dimension of the collapsed grid has 256 elements or more; a block is a part of a
-//     row. When operands are gathered, the same part of all rows comes first, so that the cache lines
-//     that a gather touched serve the rows that follow.
-//   - Packed: shorter rows; several whole rows share a block, so primitives still run on 512 elements.
-//   Above 32 K elements runs of blocks are shared out to threads; results do not depend on that.
+//   - Rows: the inner dimension of the collapsed grid has 256 elements or more; a block is a part
+//   of a
+//     row. When operands are gathered, the same part of all rows comes first, so that the cache
+//     lines that a gather touched serve the rows that follow.
+//   - Packed: shorter rows; several whole rows share a block, so primitives still run on 512
+//   elements. Above 32 K elements runs of blocks are shared out to threads; results do not depend
+//   on that.
 // Cost: measured on one core with AVX-512: 10 ns for one element, f32 add of 64 K at L2 speed.
 #include "core/pointwise_loop.h"
 
 #include "core/block_machine.h"
 #include "core/element_copy.h"
 #include "core/pointwise_small.h"
-#include "core/thread_pool.h"
 #include "core/stride_grid.h"
+#include "core/thread_pool.h"
 
 #include <algorithm>
 
@@ -90,9 +94,9 @@ class RowRun {
     parts_ = (grid.inner_size() + block_size - 1) / block_size;
     for (size_t i = 0; i < operand_count(); ++i) {
       int64_t stride = grid.inner_stride(i);
-      Access access = stride == 0                              ? Access::single
+      Access access = stride == 0                            ? Access::single
                       : stride == itemsize(operand(i).dtype) ? Access::dense
-                                                               : Access::strided;
+                                                             : Access::strided;
       if (i < job.outs.size() && access == Access::single) access = Access::strided;
       access_.push_back(access);
       part_outermost_ |= access == Access::strided;
@@ -149,7 +153,8 @@ class RowRun {
                      machine.writes_directly(direct);
     machine.compute(n, is_direct ? at(cursor, direct, first) : nullptr);
     for (size_t i = 0; i < job_.outs.size(); ++i) {
-      if (access_[i] == Access::dense) machine.write_dense(i, at(cursor, i, first), n);
+      if (access_[i] == Access::dense)
+        machine.write_dense(i, at(cursor, i, first), n);
       else
         scatter(at(cursor, i, first), grid_.inner_stride(i), machine.write_scratch(i, n), n,
                 itemsize(job_.outs[i].dtype));
@@ -187,8 +192,7 @@ class PackedRun {
   void operator()(int64_t begin, int64_t end) const {
     BlockMachine machine(job_.plan, job_.outs, job_.ins);
     for (size_t i = 0; i < job_.ins.size(); ++i)
-      if (access_[job_.outs.size() + i] == Access::single)
-        machine.read_single(i, job_.ins[i].data);
+      if (access_[job_.outs.size() + i] == Access::single) machine.read_single(i, job_.ins[i].data);
     machine.find_singles();
     RowCursor cursor(grid_, begin * rows_of_block_);
     gather_repeated(machine);
@@ -196,7 +200,8 @@ class PackedRun {
       int64_t row = block * rows_of_block_;
       int64_t n_rows = std::min(rows_of_block_, rows_ - row);
       RowCursor start = cursor;
-      if (gathers_) gather_rows(machine, cursor, n_rows);
+      if (gathers_)
+        gather_rows(machine, cursor, n_rows);
       else if (scatters_)
         for (int64_t r = 0; r < n_rows; ++r) cursor.advance();
       run_block(machine, row * length_, n_rows * length_);
@@ -228,7 +233,8 @@ class PackedRun {
   void gather_row(BlockMachine& machine, size_t i, int64_t r, int64_t offset) const {
     int64_t item = itemsize(job_.ins[i].dtype);
     auto* to = static_cast<char*>(machine.raw_scratch(i)) + r * length_ * item;
-    gather(to, bytes(job_.ins[i]) + offset, grid_.inner_stride(job_.outs.size() + i), length_, item);
+    gather(to, bytes(job_.ins[i]) + offset, grid_.inner_stride(job_.outs.size() + i), length_,
+           item);
   }
 
   void gather_repeated(BlockMachine& machine) const {
@@ -249,7 +255,8 @@ class PackedRun {
     size_t n_outs = job_.outs.size();
     for (size_t i = 0; i < job_.ins.size(); ++i) {
       const Operand& in = job_.ins[i];
-      if (access_[n_outs + i] == Access::strided) machine.read_dense(i, machine.raw_scratch(i), n);
+      if (access_[n_outs + i] == Access::strided)
+        machine.read_dense(i, machine.raw_scratch(i), n);
       else if (access_[n_outs + i] == Access::dense)
         machine.read_dense(i, bytes(in) + first * itemsize(in.dtype), n);
     }

@@ -15,8 +15,8 @@
 
 namespace tenon {
 
-/// Memory of one operand. Strides are in elements, one for each size of the iteration, 0 where it is
-/// broadcast. `strides` null: a single value for all elements, such as a number argument.
+/// Memory of one operand. Strides are in elements, one for each size of the iteration, 0 where it
+/// is broadcast. `strides` null: a single value for all elements, such as a number argument.
 struct Operand {
   void* data;
   Dtype dtype;
@@ -35,10 +35,10 @@ struct BindInput {
 /// inputs, constants, one for each step.
 struct BoundProgram {
   struct Step {
-    BlockFn run;        ///< null for conversions
+    BlockFn run;  ///< null for conversions
     ConvertFn convert;
     uint16_t in[3];
-    uint16_t slot;      ///< of the scratch blocks, for the result
+    uint16_t slot;  ///< of the scratch blocks, for the result
     uint8_t n_in;
   };
   struct Output {
@@ -50,16 +50,17 @@ struct BoundProgram {
   std::vector<uint64_t> constants;
   std::vector<Output> outputs;
   uint16_t n_slots = 0;
-  int16_t direct_output = -1;       ///< the output that the last step may write in place
-  bool is_small = false;            ///< fit for the short way of pointwise_small.h
+  int16_t direct_output = -1;  ///< the output that the last step may write in place
+  bool is_small = false;       ///< fit for the short way of pointwise_small.h
 
   size_t n_inputs() const { return input_dtypes.size(); }
   size_t first_step() const { return input_dtypes.size() + constants.size(); }
 };
 
-/// `compute` is one of f32, f64, bool or an integer type; f16 and bf16 are computed in f32. `inputs`
-/// empty: all vary.
-BoundProgram bind(const ScalarProgram& program, Dtype compute, std::span<const BindInput> inputs = {});
+/// `compute` is one of f32, f64, bool or an integer type; f16 and bf16 are computed in f32.
+/// `inputs` empty: all vary.
+BoundProgram bind(const ScalarProgram& program, Dtype compute,
+                  std::span<const BindInput> inputs = {});
 
 /// Computes every element of `outs` (which do not overlap each other, nor an input unless they are
 /// the very same elements). Dtypes of operands are converted to and from those of the program.

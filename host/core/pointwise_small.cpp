@@ -1,7 +1,7 @@
 // The short way for small calls; see pointwise_small.h.
 //
-// Small tensors are common in eager code (biases, losses, norms), and for them the general machine's
-// set-up costs more than the work: 25 ns against 8 ns here for one element.
+// Small tensors are common in eager code (biases, losses, norms), and for them the general
+// machine's set-up costs more than the work: 25 ns against 8 ns here for one element.
 #include "core/pointwise_small.h"
 
 #include "core/scalar_constant.h"
@@ -13,8 +13,8 @@ namespace {
 constexpr size_t most_values = 16, most_slots = 4;
 
 ConvertFn conversion(Dtype from, Dtype to) {
-  return block_kernels().convert[static_cast<int>(block_type(from))]
-                                [static_cast<int>(block_type(to))];
+  return block_kernels()
+      .convert[static_cast<int>(block_type(from))][static_cast<int>(block_type(to))];
 }
 
 // Where each value lies; values are single (one element for all) by bit.
@@ -47,16 +47,19 @@ struct SmallRun {
       const void* in[3] = {at[step->in[0]], at[step->in[1]], at[step->in[2]]};
       unsigned all = (1u << step->n_in) - 1;
       unsigned uniform = (((single >> step->in[0]) & 1) | ((single >> step->in[1]) & 1) << 1 |
-                          ((single >> step->in[2]) & 1) << 2) & all;
+                          ((single >> step->in[2]) & 1) << 2) &
+                         all;
       bool is_single_step = n > 1 && uniform == all;
       if (is_single_step && step + 1 == end) return false;
-      void* out = step + 1 == end ? last
+      void* out = step + 1 == end  ? last
                   : is_single_step ? static_cast<void*>(&cells[id])
                                    : blocks[step->slot];
       single |= static_cast<uint32_t>(is_single_step) << id;
       int64_t count = is_single_step ? 1 : n;
-      if (step->convert != nullptr) step->convert(out, in[0], count);
-      else step->run(out, in, count, uniform);
+      if (step->convert != nullptr)
+        step->convert(out, in[0], count);
+      else
+        step->run(out, in, count, uniform);
       at[id] = out;
     }
     return true;

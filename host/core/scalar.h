@@ -6,11 +6,11 @@
 //   Lane<T>      one element of compute type T: numbers, constants, tests (scalar/lane.h)
 //   Sym          records the primitives as a small program (scalar_program.h)
 //   Vec<T>       a register, for rows that are compiled as one loop
-// A comparison gives a mask, which knows `& | ^ ! ~` and `select(mask, a, b)`; both arms of a select
-// are evaluated. Plain numbers mix with values and take their type.
+// A comparison gives a mask, which knows `& | ^ ! ~` and `select(mask, a, b)`; both arms of a
+// select are evaluated. Plain numbers mix with values and take their type.
 //
-// A kind of value has: `FormulaValue` (a tag type), `mask_type`, `is_integral`, `apply<code>(a, b)`,
-// `literal(number)` (a value of the same type and place) and `cast_to<T>()`; its mask has
+// A kind of value has: `FormulaValue` (a tag type), `mask_type`, `is_integral`, `apply<code>(a,
+// b)`, `literal(number)` (a value of the same type and place) and `cast_to<T>()`; its mask has
 // `FormulaMask`, `value_type` and the same `apply`.
 #pragma once
 
@@ -53,9 +53,13 @@ constexpr bool is_rounding(ScalarCode code) { return code >= ScalarCode::floor; 
 namespace formula {
 
 template <class V>
-concept Value = requires { typename V::FormulaValue; };
+concept Value = requires {
+  typename V::FormulaValue;
+};
 template <class M>
-concept Mask = requires { typename M::FormulaMask; };
+concept Mask = requires {
+  typename M::FormulaMask;
+};
 template <class L>
 concept Literal = std::is_arithmetic_v<L>;
 
@@ -89,8 +93,10 @@ V as_value(V like, A a) {
 
 template <class A, class... Rest>
 auto first_value(A a, [[maybe_unused]] Rest... rest) {
-  if constexpr (Value<A>) return a;
-  else return first_value(rest...);
+  if constexpr (Value<A>)
+    return a;
+  else
+    return first_value(rest...);
 }
 
 template <ScalarCode code, class... A>
@@ -100,61 +106,81 @@ auto apply(A... a) {
   return V::template apply<code>(as_value<V>(like, a)...);
 }
 
-#define TENON_FORMULA_UNARY(name)                                                                   \
-  template <Value V>                                                                                \
-  auto name(V a) { return apply<ScalarCode::name>(a); }
-TENON_FORMULA_UNARY(abs) TENON_FORMULA_UNARY(sign) TENON_FORMULA_UNARY(sqrt)
-TENON_FORMULA_UNARY(rsqrt) TENON_FORMULA_UNARY(exp) TENON_FORMULA_UNARY(exp2)
-TENON_FORMULA_UNARY(expm1) TENON_FORMULA_UNARY(log) TENON_FORMULA_UNARY(log2)
-TENON_FORMULA_UNARY(log10) TENON_FORMULA_UNARY(log1p) TENON_FORMULA_UNARY(sin)
-TENON_FORMULA_UNARY(cos) TENON_FORMULA_UNARY(tan) TENON_FORMULA_UNARY(asin)
-TENON_FORMULA_UNARY(acos) TENON_FORMULA_UNARY(atan) TENON_FORMULA_UNARY(sinh)
-TENON_FORMULA_UNARY(cosh) TENON_FORMULA_UNARY(tanh) TENON_FORMULA_UNARY(asinh)
-TENON_FORMULA_UNARY(acosh) TENON_FORMULA_UNARY(atanh) TENON_FORMULA_UNARY(sigmoid)
-TENON_FORMULA_UNARY(erf) TENON_FORMULA_UNARY(erfc) TENON_FORMULA_UNARY(erfinv)
-TENON_FORMULA_UNARY(lgamma) TENON_FORMULA_UNARY(digamma) TENON_FORMULA_UNARY(floor)
-TENON_FORMULA_UNARY(ceil) TENON_FORMULA_UNARY(trunc) TENON_FORMULA_UNARY(round)
-#undef TENON_FORMULA_UNARY
+// One function for each primitive of one or two operands, named like it; the others follow below.
+#define TENON_FUNCTION_0(name)
+#define TENON_FUNCTION_1(name)         \
+  template <Value V>                   \
+  auto name(V a) {                     \
+    return apply<ScalarCode::name>(a); \
+  }
+#define TENON_FUNCTION_2(name) \
+  template <class A, class B>  \
+  requires Operands<A, B>      \
+  auto name(A a, B b) { return apply<ScalarCode::name>(a, b); }
+#define TENON_FUNCTION_3(name)
+#define TENON_SCALAR(name, routine, operands, types) TENON_FUNCTION_##operands(name)
+#include "core/scalar/codes.inc"
+#undef TENON_SCALAR
+#undef TENON_FUNCTION_0
+#undef TENON_FUNCTION_1
+#undef TENON_FUNCTION_2
+#undef TENON_FUNCTION_3
 
-#define TENON_FORMULA_BINARY(function, code)                                                        \
-  template <class A, class B>                                                                       \
-    requires Operands<A, B>                                                                         \
-  auto function(A a, B b) { return apply<ScalarCode::code>(a, b); }
-TENON_FORMULA_BINARY(truncdiv, truncdiv) TENON_FORMULA_BINARY(floordiv, floordiv)
-TENON_FORMULA_BINARY(fmod, fmod) TENON_FORMULA_BINARY(mod, mod) TENON_FORMULA_BINARY(min, min)
-TENON_FORMULA_BINARY(max, max) TENON_FORMULA_BINARY(pow, pow)
-TENON_FORMULA_BINARY(copysign, copysign) TENON_FORMULA_BINARY(atan2, atan2)
-TENON_FORMULA_BINARY(shl, shl) TENON_FORMULA_BINARY(shr, shr)
-TENON_FORMULA_BINARY(operator+, add) TENON_FORMULA_BINARY(operator-, sub)
-TENON_FORMULA_BINARY(operator*, mul) TENON_FORMULA_BINARY(operator&, band)
-TENON_FORMULA_BINARY(operator|, bor) TENON_FORMULA_BINARY(operator^, bxor)
-TENON_FORMULA_BINARY(operator==, eq) TENON_FORMULA_BINARY(operator!=, ne)
-TENON_FORMULA_BINARY(operator<, lt) TENON_FORMULA_BINARY(operator<=, le)
-TENON_FORMULA_BINARY(operator>, gt) TENON_FORMULA_BINARY(operator>=, ge)
-#undef TENON_FORMULA_BINARY
+#define TENON_OPERATOR(symbol, code)                                       \
+  template <class A, class B>                                              \
+  requires Operands<A, B>                                                  \
+  auto operator symbol(A a, B b) { return apply<ScalarCode::code>(a, b); } \
+  static_assert(true)
+TENON_OPERATOR(+, add);
+TENON_OPERATOR(-, sub);
+TENON_OPERATOR(*, mul);
+TENON_OPERATOR(&, band);
+TENON_OPERATOR(|, bor);
+TENON_OPERATOR(^, bxor);
+TENON_OPERATOR(==, eq);
+TENON_OPERATOR(!=, ne);
+TENON_OPERATOR(<, lt);
+TENON_OPERATOR(<=, le);
+TENON_OPERATOR(>, gt);
+TENON_OPERATOR(>=, ge);
+#undef TENON_OPERATOR
 
 template <class A, class B>
-  requires Operands<A, B>
+requires Operands<A, B>
 auto operator/(A a, B b) {
   static_assert(!ValueOf<A, B>::is_integral,
                 "formula: / is true division; integers have truncdiv and floordiv");
   return apply<ScalarCode::div>(a, b);
 }
 template <Value V>
-auto operator-(V a) { return apply<ScalarCode::neg>(a); }
+auto operator-(V a) {
+  return apply<ScalarCode::neg>(a);
+}
 template <Value V>
-auto operator~(V a) { return apply<ScalarCode::bnot>(a); }
+auto operator~(V a) {
+  return apply<ScalarCode::bnot>(a);
+}
 
 template <Mask M>
-M operator&(M a, M b) { return M::template apply<ScalarCode::band>(a, b); }
+M operator&(M a, M b) {
+  return M::template apply<ScalarCode::band>(a, b);
+}
 template <Mask M>
-M operator|(M a, M b) { return M::template apply<ScalarCode::bor>(a, b); }
+M operator|(M a, M b) {
+  return M::template apply<ScalarCode::bor>(a, b);
+}
 template <Mask M>
-M operator^(M a, M b) { return M::template apply<ScalarCode::bxor>(a, b); }
+M operator^(M a, M b) {
+  return M::template apply<ScalarCode::bxor>(a, b);
+}
 template <Mask M>
-M operator!(M a) { return M::template apply<ScalarCode::bnot>(a); }
+M operator!(M a) {
+  return M::template apply<ScalarCode::bnot>(a);
+}
 template <Mask M>
-M operator~(M a) { return !a; }
+M operator~(M a) {
+  return !a;
+}
 
 /// `mask ? a : b`. Two plain numbers give a value of the compute type.
 template <Mask M, class A, class B>
@@ -173,11 +199,15 @@ auto select(M mask, A a, B b) {
 
 /// 1 where the mask holds, else 0, in the compute type.
 template <Mask M>
-auto as_number(M mask) { return select(mask, 1, 0); }
+auto as_number(M mask) {
+  return select(mask, 1, 0);
+}
 
 /// Conversion to the C++ type T of a computing dtype; `cast<bool>` gives a mask.
 template <class T, Value V>
-auto cast(V a) { return a.template cast_to<T>(); }
+auto cast(V a) {
+  return a.template cast_to<T>();
+}
 
 template <class... V>
 struct Outputs {
@@ -185,7 +215,9 @@ struct Outputs {
 };
 /// Several results of one formula.
 template <class... V>
-Outputs<V...> outputs(V... values) { return {{values...}}; }
+Outputs<V...> outputs(V... values) {
+  return {{values...}};
+}
 
 }  // namespace formula
 }  // namespace tenon

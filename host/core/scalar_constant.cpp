@@ -16,17 +16,28 @@ const BlockKernels& block_kernels() {
 
 BlockType block_type(Dtype dtype) {
   switch (dtype) {
-    case Dtype::f32: return BlockType::f32;
-    case Dtype::f64: return BlockType::f64;
-    case Dtype::i8: return BlockType::i8;
-    case Dtype::u8: return BlockType::u8;
-    case Dtype::i16: return BlockType::i16;
-    case Dtype::i32: return BlockType::i32;
-    case Dtype::i64: return BlockType::i64;
-    case Dtype::bool_: return BlockType::bool_;
-    case Dtype::f16: return BlockType::f16;
-    case Dtype::bf16: return BlockType::bf16;
-    default: fail_internal(message("no kernels compute in {}", dtype));
+    case Dtype::f32:
+      return BlockType::f32;
+    case Dtype::f64:
+      return BlockType::f64;
+    case Dtype::i8:
+      return BlockType::i8;
+    case Dtype::u8:
+      return BlockType::u8;
+    case Dtype::i16:
+      return BlockType::i16;
+    case Dtype::i32:
+      return BlockType::i32;
+    case Dtype::i64:
+      return BlockType::i64;
+    case Dtype::bool_:
+      return BlockType::bool_;
+    case Dtype::f16:
+      return BlockType::f16;
+    case Dtype::bf16:
+      return BlockType::bf16;
+    default:
+      fail_internal(message("no kernels compute in {}", dtype));
   }
 }
 

@@ -15,7 +15,8 @@ uint64_t constant_bits(ScalarLiteral value, Dtype compute);
 /// Whether the primitive has a kernel for operands of `compute`.
 bool has_kernel(ScalarCode code, Dtype compute);
 
-/// The value of a primitive, which has a kernel, whose operands are constants of `compute`, and whose result is one too.
+/// The value of a primitive, which has a kernel, whose operands are constants of `compute`, and
+/// whose result is one too.
 ScalarLiteral fold_constant(ScalarCode code, Dtype compute, const ScalarLiteral* operands);
 
 }  // namespace tenon

@@ -3,11 +3,12 @@
 // Problem: a formula run on recording values gives every primitive it performs; interpreter,
 //   derivatives and code generators want few of them.
 // Model: a list of instructions over value ids, each the same pure function of earlier values.
-// Method: `emit` first looks for a simpler value (folded constant, algebraic rule), then for the same
-//   instruction made before, and appends only what is new. A rule is used only when it holds for all
-//   values: NaN, infinities, -0 and wrapping integers included, so `x + 0` stays for floats (it turns
-//   -0 into 0) while `x - 0`, `x * 1`, `x + (-y)` go. Derivative programs have two rules more.
-//   `finish` keeps what the outputs reach.
+// Method: `emit` first looks for a simpler value (folded constant, algebraic rule), then for the
+// same
+//   instruction made before, and appends only what is new. A rule is used only when it holds for
+//   all values: NaN, infinities, -0 and wrapping integers included, so `x + 0` stays for floats (it
+//   turns -0 into 0) while `x - 0`, `x * 1`, `x + (-y)` go. Derivative programs have two rules
+//   more. `finish` keeps what the outputs reach.
 // Cost: O(1) for an instruction; a program of a hundred takes about 10 us, once for each row.
 #include "core/scalar_program.h"
 
@@ -32,8 +33,10 @@ bool is_commutative(ScalarCode code) {
     case ScalarCode::bor:
     case ScalarCode::bxor:
     case ScalarCode::eq:
-    case ScalarCode::ne: return true;
-    default: return false;
+    case ScalarCode::ne:
+      return true;
+    default:
+      return false;
   }
 }
 
@@ -132,9 +135,9 @@ uint32_t Recorder::append(ScalarInstr instr) {
 }
 
 uint32_t Recorder::literal(ScalarLiteral value, uint16_t dtype) {
-  uint32_t id = append({static_cast<uint16_t>(ScalarCode::constant), literal_kind(value),
-                        static_cast<uint32_t>(value.bits), static_cast<uint32_t>(value.bits >> 32),
-                        0});
+  uint32_t id =
+      append({static_cast<uint16_t>(ScalarCode::constant), literal_kind(value),
+              static_cast<uint32_t>(value.bits), static_cast<uint32_t>(value.bits >> 32), 0});
   return dtype == compute_type ? id : cast(id, dtype);
 }
 
@@ -185,7 +188,8 @@ uint32_t Recorder::emit(ScalarCode code, uint32_t a, uint32_t b, uint32_t c) {
   if (known != no_value) return known;
   if (operands == 2 && is_commutative(code) && b < a) std::swap(a, b);
   uint16_t dtype = is_comparison(code) ? bool_type : dtype_of(code == ScalarCode::select ? b : a);
-  return append({static_cast<uint16_t>(code), dtype, a, operands > 1 ? b : 0, operands > 2 ? c : 0});
+  return append(
+      {static_cast<uint16_t>(code), dtype, a, operands > 1 ? b : 0, operands > 2 ? c : 0});
 }
 
 // Constants are folded once the type is known, by the very kernels that would compute them.
@@ -207,16 +211,22 @@ uint32_t Recorder::simplify(ScalarCode code, uint32_t a, uint32_t b, uint32_t c)
       return same != nullptr ? same->a : no_value;
     }
     case ScalarCode::add:
-    case ScalarCode::sub: return simplify_sum(code, a, b);
+    case ScalarCode::sub:
+      return simplify_sum(code, a, b);
     case ScalarCode::mul:
-    case ScalarCode::div: return simplify_product(code, a, b);
+    case ScalarCode::div:
+      return simplify_product(code, a, b);
     case ScalarCode::min:
     case ScalarCode::max:
     case ScalarCode::band:
-    case ScalarCode::bor: return a == b ? a : no_value;
-    case ScalarCode::pow: return simplify_pow(a, b);
-    case ScalarCode::select: return simplify_select(a, b, c);
-    default: return no_value;
+    case ScalarCode::bor:
+      return a == b ? a : no_value;
+    case ScalarCode::pow:
+      return simplify_pow(a, b);
+    case ScalarCode::select:
+      return simplify_select(a, b, c);
+    default:
+      return no_value;
   }
 }
 
@@ -274,8 +284,8 @@ uint32_t Recorder::sink_select(ScalarCode code, uint32_t a, uint32_t b) {
 }
 
 uint32_t Recorder::simplify_pow(uint32_t a, uint32_t b) {
-  bool floats = options_.floats_only ||
-                (options_.compute != nullptr && is_floating(*options_.compute));
+  bool floats =
+      options_.floats_only || (options_.compute != nullptr && is_floating(*options_.compute));
   if (is_literal(b, 1.0)) return a;
   if (is_literal(b, 2.0)) return emit(ScalarCode::mul, a, a);
   if (is_literal(b, 3.0)) return emit(ScalarCode::mul, emit(ScalarCode::mul, a, a), a);

@@ -51,7 +51,7 @@ struct ScalarProgram {
   uint32_t n_inputs = 0;
   std::vector<uint16_t> input_dtypes;  ///< compute_type, or bool's number for a mask input
   std::vector<ScalarInstr> instr;
-  std::vector<uint32_t> outputs;       ///< value ids
+  std::vector<uint32_t> outputs;  ///< value ids
 
   /// The type of a value, compute_type where it is the compute type.
   uint16_t dtype_of(uint32_t value) const;
@@ -167,7 +167,7 @@ class SymMask {
     return {*first.recorder_, first.recorder_->emit(code, first.id_, rest.id()...)};
   }
   template <class B>
-    requires std::is_same_v<B, bool>
+  requires std::is_same_v<B, bool>
   explicit operator B() const {
     static_assert(!std::is_same_v<B, bool>, "formula: use select(c, a, b) instead of ?: and if");
     return false;
@@ -181,8 +181,10 @@ class SymMask {
 template <ScalarCode code, class... A>
 auto Sym::apply(Sym first, A... rest) {
   uint32_t id = first.recorder_->emit(code, first.id_, rest.id()...);
-  if constexpr (is_comparison(code)) return SymMask(*first.recorder_, id);
-  else return Sym(*first.recorder_, id);
+  if constexpr (is_comparison(code))
+    return SymMask(*first.recorder_, id);
+  else
+    return Sym(*first.recorder_, id);
 }
 
 template <class T>
@@ -192,16 +194,19 @@ struct DtypeOf;
   struct DtypeOf<type> {                         \
     static constexpr Dtype value = Dtype::dtype; \
   };
-TENON_DTYPE_OF(uint8_t, u8) TENON_DTYPE_OF(int8_t, i8) TENON_DTYPE_OF(int16_t, i16)
-TENON_DTYPE_OF(int32_t, i32) TENON_DTYPE_OF(int64_t, i64) TENON_DTYPE_OF(float, f32)
-TENON_DTYPE_OF(double, f64) TENON_DTYPE_OF(bool, bool_)
+TENON_DTYPE_OF(uint8_t, u8)
+TENON_DTYPE_OF(int8_t, i8) TENON_DTYPE_OF(int16_t, i16) TENON_DTYPE_OF(int32_t, i32)
+    TENON_DTYPE_OF(int64_t, i64) TENON_DTYPE_OF(float, f32) TENON_DTYPE_OF(double, f64)
+        TENON_DTYPE_OF(bool, bool_)
 #undef TENON_DTYPE_OF
 
-template <class T>
-auto Sym::cast_to() const {
+            template <class T>
+            auto Sym::cast_to() const {
   uint32_t id = recorder_->cast(id_, dtype_number(DtypeOf<T>::value));
-  if constexpr (std::is_same_v<T, bool>) return SymMask(*recorder_, id);
-  else return Sym(*recorder_, id);
+  if constexpr (std::is_same_v<T, bool>)
+    return SymMask(*recorder_, id);
+  else
+    return Sym(*recorder_, id);
 }
 
 }  // namespace formula

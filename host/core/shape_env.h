@@ -79,7 +79,7 @@ struct SymbolInfo {
 
 struct RecordedGuard {
   const Expr* condition;
-  std::string location;  ///< user's file and line; empty for what holds by construction
+  std::string location;  ///< user's file and line, where known
 };
 
 /// A condition on unbacked symbols, to be tested inside the graph.

@@ -32,7 +32,9 @@ T load(const char* p) {
   return value;
 }
 template <class T>
-void store(char* p, T value) { std::memcpy(p, &value, sizeof(T)); }
+void store(char* p, T value) {
+  std::memcpy(p, &value, sizeof(T));
+}
 
 struct F8Format {
   int mantissa_bits, bias;
@@ -47,10 +49,9 @@ double f8_value(uint8_t bits, const F8Format& format) {
   int magnitude = bits & 0x7f;
   int exponent = magnitude >> format.mantissa_bits;
   int mantissa = magnitude & ((1 << format.mantissa_bits) - 1);
-  double value = exponent == 0
-                     ? std::ldexp(mantissa, 1 - format.bias - format.mantissa_bits)
-                     : std::ldexp(mantissa + (1 << format.mantissa_bits),
-                                  exponent - format.bias - format.mantissa_bits);
+  double value = exponent == 0 ? std::ldexp(mantissa, 1 - format.bias - format.mantissa_bits)
+                               : std::ldexp(mantissa + (1 << format.mantissa_bits),
+                                            exponent - format.bias - format.mantissa_bits);
   if (magnitude > format.largest)
     value = format.has_infinity && mantissa == 0 ? HUGE_VAL : std::nan("");
   return (bits & 0x80) != 0 ? -value : value;
@@ -74,12 +75,17 @@ uint8_t f8_bits(double value, const F8Format& format) {
 
 Pair load_pair(const char* p, Dtype dtype) {
   switch (dtype) {
-    case Dtype::c32: return {load<Half>(p), load<Half>(p + 2)};
-    case Dtype::c64: return {load<float>(p), load<float>(p + 4)};
-    case Dtype::c128: return {load<double>(p), load<double>(p + 8)};
+    case Dtype::c32:
+      return {load<Half>(p), load<Half>(p + 2)};
+    case Dtype::c64:
+      return {load<float>(p), load<float>(p + 4)};
+    case Dtype::c128:
+      return {load<double>(p), load<double>(p + 8)};
     case Dtype::f8e5m2:
-    case Dtype::f8e4m3fn: return {f8_value(load<uint8_t>(p), format_of(dtype)), 0};
-    default: break;
+    case Dtype::f8e4m3fn:
+      return {f8_value(load<uint8_t>(p), format_of(dtype)), 0};
+    default:
+      break;
   }
   double value;
   block_kernels().convert[static_cast<int>(block_type(dtype))][static_cast<int>(BlockType::f64)](
@@ -95,10 +101,14 @@ void store_pair(char* p, Dtype dtype, Pair value) {
     case Dtype::c64:
       store(p, static_cast<float>(value.real));
       return store(p + 4, static_cast<float>(value.imaginary));
-    case Dtype::c128: store(p, value.real); return store(p + 8, value.imaginary);
+    case Dtype::c128:
+      store(p, value.real);
+      return store(p + 8, value.imaginary);
     case Dtype::f8e5m2:
-    case Dtype::f8e4m3fn: return store(p, f8_bits(value.real, format_of(dtype)));
-    default: break;
+    case Dtype::f8e4m3fn:
+      return store(p, f8_bits(value.real, format_of(dtype)));
+    default:
+      break;
   }
   // A complex number is true when either part is not 0.
   double real = dtype == Dtype::bool_ && value.imaginary != 0 ? 1.0 : value.real;

@@ -17,7 +17,8 @@ InlineVector<size_t, 8> order_of(const Operand& first, std::span<const int64_t> 
   for (size_t d = sizes.size(); d-- > 0;) {
     if (sizes[d] == 1) continue;
     size_t at = order.size();
-    while (at > 0 && std::abs(stride_of(first, order[at - 1])) > std::abs(stride_of(first, d))) --at;
+    while (at > 0 && std::abs(stride_of(first, order[at - 1])) > std::abs(stride_of(first, d)))
+      --at;
     order.insert(at, d);
   }
   return order;
@@ -38,7 +39,8 @@ StrideGrid make_grid(std::span<const Operand* const> operands, std::span<const i
     bool merges = !grid.sizes.empty();
     for (size_t i = 0; merges && i < operands.size(); ++i) {
       int64_t inner = grid.strides[(grid.n_dims() - 1) * grid.n_operands + i];
-      merges = stride_of(*operands[i], d) * itemsize(operands[i]->dtype) == inner * grid.sizes.back();
+      merges =
+          stride_of(*operands[i], d) * itemsize(operands[i]->dtype) == inner * grid.sizes.back();
     }
     if (merges) {
       grid.sizes.back() *= sizes[d];

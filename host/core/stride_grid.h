@@ -39,7 +39,7 @@ class RowCursor {
 
  private:
   const StrideGrid* grid_;
-  InlineVector<int64_t, 8> index_;     // of the dimensions 1, 2, ...
+  InlineVector<int64_t, 8> index_;  // of the dimensions 1, 2, ...
   InlineVector<int64_t, 12> offsets_;
 };
 

@@ -1,18 +1,21 @@
 // Plain copies between strided operands, with or without a change of dtype.
 //
-// Problem: clone, contiguous and copy_ move much memory in few shapes: dense to dense, rows to rows,
-//   and permuted (a transpose at heart). A loop that is good for one is several times slow for another.
-// Method: the collapsed grid decides. Of equal dtype: one dense run is a memcpy; rows that are dense on
+// Problem: clone, contiguous and copy_ move much memory in few shapes: dense to dense, rows to
+// rows,
+//   and permuted (a transpose at heart). A loop that is good for one is several times slow for
+//   another.
+// Method: the collapsed grid decides. Of equal dtype: one dense run is a memcpy; rows that are
+// dense on
 //   both sides are a memcpy each; when the source is dense along another dimension than the target,
-//   that pair of dimensions is done in tiles of 32 x 32 elements, so that each cache line of both is
-//   loaded once. What is left is copied element by element along the inner dimension. With different
-//   dtypes a bound program without steps converts by blocks.
+//   that pair of dimensions is done in tiles of 32 x 32 elements, so that each cache line of both
+//   is loaded once. What is left is copied element by element along the inner dimension. With
+//   different dtypes a bound program without steps converts by blocks.
 // Cost: bound by memory; a transpose of 1000 x 1000 f32 takes about four times its memcpy.
 #include "core/element_copy.h"
 #include "core/pointwise_loop.h"
-#include "core/thread_pool.h"
 #include "core/stored_types.h"
 #include "core/stride_grid.h"
+#include "core/thread_pool.h"
 
 #include <xmmintrin.h>
 
@@ -112,8 +115,10 @@ void copy_tiles(Pair at, const Step& a, const Step& b, int64_t itemsize) {
 class GridCopy {
  public:
   GridCopy(const Operand& dst, const Operand& src, const StrideGrid& grid)
-      : to_(static_cast<char*>(dst.data)), from_(static_cast<const char*>(src.data)),
-        itemsize_(itemsize(dst.dtype)), grid_(grid) {
+      : to_(static_cast<char*>(dst.data)),
+        from_(static_cast<const char*>(src.data)),
+        itemsize_(itemsize(dst.dtype)),
+        grid_(grid) {
     inner_ = step(0);
     for (size_t d = 1; d < grid.n_dims(); ++d)
       if (inner_.from != itemsize_ && step(d).from == itemsize_) tiled_ = d;

@@ -289,106 +289,51 @@ bool run_general(const SymProgram::Instruction& i, int64_t* r) {
   return value.has_value();
 }
 
-bool divide_checked(uint16_t code, int64_t a, int64_t b, int64_t& out) {
+bool run_rare(const SymProgram::Instruction& i, int64_t* r) {
+  if (i.code >= general) return run_general(i, r);
+  int64_t a = r[i.a], b = r[i.b];
   if (b == 0 || (b == -1 && a == INT64_MIN)) return false;
-  out = code == divide ? detail::floordiv(a, b) : detail::floormod(a, b);
+  r[i.to] = i.code == divide ? detail::floordiv(a, b) : detail::floormod(a, b);
   return true;
 }
 
 }  // namespace
 
 int SymProgram::execute(const int64_t* symbols, int64_t* r) const {
-  const Instruction* begin = code_.data();
-  for (const Instruction *p = begin, *end = begin + code_.size(); p != end; ++p) {
-    const Instruction& i = *p;
+  for (const Instruction& i : code_) {
     bool ok = true;
     switch (i.code) {
-      case load:
-        r[i.to] = symbols[i.constant];
-        break;
-      case constant:
-        r[i.to] = i.constant;
-        break;
-      case add:
-        ok = !__builtin_add_overflow(r[i.a], r[i.b], &r[i.to]);
-        break;
-      case add_constant:
-        ok = !__builtin_add_overflow(r[i.a], i.constant, &r[i.to]);
-        break;
-      case multiply:
-        ok = !__builtin_mul_overflow(r[i.a], r[i.b], &r[i.to]);
-        break;
-      case multiply_constant:
-        ok = !__builtin_mul_overflow(r[i.a], i.constant, &r[i.to]);
-        break;
-      case divide:
-      case remainder:
-        ok = divide_checked(i.code, r[i.a], r[i.b], r[i.to]);
-        break;
-      case divide_constant:
-        r[i.to] = detail::floordiv(r[i.a], i.constant);
-        break;
-      case remainder_constant:
-        r[i.to] = detail::floormod(r[i.a], i.constant);
-        break;
-      case minimum:
-        r[i.to] = std::min(r[i.a], r[i.b]);
-        break;
-      case maximum:
-        r[i.to] = std::max(r[i.a], r[i.b]);
-        break;
-      case both:
-        r[i.to] = r[i.a] & r[i.b];
-        break;
-      case either:
-        r[i.to] = r[i.a] | r[i.b];
-        break;
-      case invert:
-        r[i.to] = r[i.a] == 0;
-        break;
-      case is_equal:
-        r[i.to] = r[i.a] == r[i.b];
-        break;
-      case is_different:
-        r[i.to] = r[i.a] != r[i.b];
-        break;
-      case is_less:
-        r[i.to] = r[i.a] < r[i.b];
-        break;
-      case is_at_most:
-        r[i.to] = r[i.a] <= r[i.b];
-        break;
-      case stop_unless:
-        ok = r[i.a] != 0;
-        break;
-      case stop_unless_equal:
-        ok = r[i.a] == r[i.b];
-        break;
-      case stop_unless_different:
-        ok = r[i.a] != r[i.b];
-        break;
-      case stop_unless_less:
-        ok = r[i.a] < r[i.b];
-        break;
-      case stop_unless_at_most:
-        ok = r[i.a] <= r[i.b];
-        break;
-      case stop_unless_equal_constant:
-        ok = r[i.a] == i.constant;
-        break;
-      case stop_unless_different_constant:
-        ok = r[i.a] != i.constant;
-        break;
-      case stop_unless_at_most_constant:
-        ok = r[i.a] <= i.constant;
-        break;
-      case stop_unless_at_least_constant:
-        ok = r[i.a] >= i.constant;
-        break;
-      default:
-        ok = run_general(i, r);
+      // clang-format off
+      case load: r[i.to] = symbols[i.constant]; break;
+      case constant: r[i.to] = i.constant; break;
+      case add: ok = !__builtin_add_overflow(r[i.a], r[i.b], &r[i.to]); break;
+      case add_constant: ok = !__builtin_add_overflow(r[i.a], i.constant, &r[i.to]); break;
+      case multiply: ok = !__builtin_mul_overflow(r[i.a], r[i.b], &r[i.to]); break;
+      case multiply_constant: ok = !__builtin_mul_overflow(r[i.a], i.constant, &r[i.to]); break;
+      case divide_constant: r[i.to] = detail::floordiv(r[i.a], i.constant); break;
+      case remainder_constant: r[i.to] = detail::floormod(r[i.a], i.constant); break;
+      case minimum: r[i.to] = std::min(r[i.a], r[i.b]); break;
+      case maximum: r[i.to] = std::max(r[i.a], r[i.b]); break;
+      case both: r[i.to] = r[i.a] & r[i.b]; break;
+      case either: r[i.to] = r[i.a] | r[i.b]; break;
+      case invert: r[i.to] = r[i.a] == 0; break;
+      case is_equal: r[i.to] = r[i.a] == r[i.b]; break;
+      case is_different: r[i.to] = r[i.a] != r[i.b]; break;
+      case is_less: r[i.to] = r[i.a] < r[i.b]; break;
+      case is_at_most: r[i.to] = r[i.a] <= r[i.b]; break;
+      case stop_unless: ok = r[i.a] != 0; break;
+      case stop_unless_equal: ok = r[i.a] == r[i.b]; break;
+      case stop_unless_different: ok = r[i.a] != r[i.b]; break;
+      case stop_unless_less: ok = r[i.a] < r[i.b]; break;
+      case stop_unless_at_most: ok = r[i.a] <= r[i.b]; break;
+      case stop_unless_equal_constant: ok = r[i.a] == i.constant; break;
+      case stop_unless_different_constant: ok = r[i.a] != i.constant; break;
+      case stop_unless_at_most_constant: ok = r[i.a] <= i.constant; break;
+      case stop_unless_at_least_constant: ok = r[i.a] >= i.constant; break;
+      default: ok = run_rare(i, r);
+        // clang-format on
     }
-    if (!ok) return static_cast<int>(p - begin);
+    if (!ok) return static_cast<int>(&i - code_.data());
   }
   return -1;
 }

@@ -89,9 +89,11 @@ std::vector<std::string> program_names(const ZipArchive& archive, const std::str
 }
 
 std::string joined(const std::vector<std::string>& names) {
+  constexpr size_t most = 20;
   std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + printable(name);
-  return text;
+  for (size_t i = 0; i < std::min(names.size(), most); ++i)
+    text += (i == 0 ? "" : ", ") + printable(names[i]);
+  return names.size() > most ? text + ", ..." : text;
 }
 
 std::string choose_program(const ZipArchive& archive, const std::string& root,

@@ -125,16 +125,28 @@ std::vector<std::string> dict_keys(const JsonView& context) {
   return read_keys(keys);
 }
 
-std::vector<std::string> field_names(const JsonView& context,
-                                     const std::optional<JsonView>& named_tuples) {
-  JsonDocument document = parse_json(context.text(), context.subject() + ": context");
-  if (!named_tuples || !document.view().is_text()) return {};
-  auto row = named_tuples->optional_field(document.view().text());
-  if (!row) return {};
-  return read_keys(row->is_object() ? row->field("field_names") : *row);
+// Field names of named tuples by the name of their type.
+using NamedTuples = std::unordered_map<std::string, std::vector<std::string>>;
+
+NamedTuples read_named_tuples(const JsonView& graph_module) {
+  NamedTuples named_tuples;
+  auto rows = graph_module.optional_field("treespec_namedtuple_fields");
+  if (!rows) return named_tuples;
+  for (const auto& [type, fields] : rows->members())
+    named_tuples.emplace(type,
+                         read_keys(fields.is_object() ? fields.field("field_names") : fields));
+  return named_tuples;
 }
 
-Pt2Tree read_tree(const JsonView& view, const std::optional<JsonView>& named_tuples) {
+// The context is the name of the type, as JSON within a string.
+std::vector<std::string> field_names(const JsonView& context, const NamedTuples& named_tuples) {
+  JsonDocument document = parse_json(context.text(), context.subject() + ": context");
+  if (!document.view().is_text()) return {};
+  auto at = named_tuples.find(document.view().text());
+  return at == named_tuples.end() ? std::vector<std::string>() : at->second;
+}
+
+Pt2Tree read_tree(const JsonView& view, const NamedTuples& named_tuples) {
   Pt2Tree tree;
   auto type = view.optional_field("type");
   if (!type) return tree;
@@ -157,7 +169,7 @@ Pt2Tree read_tree(const JsonView& view, const std::optional<JsonView>& named_tup
 }
 
 std::optional<Pt2Tree> read_tree_text(const JsonView& signature, std::string_view field,
-                                      const std::optional<JsonView>& named_tuples) {
+                                      const NamedTuples& named_tuples) {
   constexpr int64_t protocol = 1;
   auto text = signature.optional_field(field);
   if (!text || text->text().empty()) return std::nullopt;
@@ -182,7 +194,7 @@ void read_calling_convention(const JsonView& graph_module, Pt2Program& program) 
   if (!calls || calls->items().empty()) return;
   auto signature = calls->items().front().optional_field("signature");
   if (!signature) return;
-  auto named_tuples = graph_module.optional_field("treespec_namedtuple_fields");
+  const NamedTuples named_tuples = read_named_tuples(graph_module);
   program.in_tree = read_tree_text(*signature, "in_spec", named_tuples);
   program.out_tree = read_tree_text(*signature, "out_spec", named_tuples);
   if (auto names = signature->optional_field("forward_arg_names"))

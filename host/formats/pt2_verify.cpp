@@ -142,28 +142,44 @@ void verify_input(const Pt2Program& program, size_t i) {
   verify_weight(program, input);
 }
 
-// Whether some input is called `target`, an FQN or the name of a user input.
-bool has_target(const Pt2Program& program, const Pt2Output& output) {
-  return std::ranges::any_of(program.inputs, [&](const Pt2Input& input) {
+// What outputs may refer to: FQNs of buffers and parameters, names of user inputs.
+class Targets {
+ public:
+  explicit Targets(const Pt2Program& program) {
+    for (const Pt2Input& input : program.inputs)
+      if (input.kind == Pt2InputKind::user_input)
+        user_inputs_.insert(input.name);
+      else
+        (input.kind == Pt2InputKind::parameter ? parameters_ : buffers_).insert(input.target);
+  }
+
+  bool contains(const Pt2Output& output) const {
     switch (output.kind) {
       case Pt2OutputKind::buffer_mutation:
-        return input.kind == Pt2InputKind::buffer && input.target == output.target;
+        return buffers_.contains(output.target);
       case Pt2OutputKind::parameter_mutation:
       case Pt2OutputKind::gradient_to_parameter:
-        return input.kind == Pt2InputKind::parameter && input.target == output.target;
+        return parameters_.contains(output.target);
+      case Pt2OutputKind::user_input_mutation:
+      case Pt2OutputKind::gradient_to_user_input:
+        return user_inputs_.contains(output.target);
       default:
-        return input.kind == Pt2InputKind::user_input && input.name == output.target;
+        return true;
     }
-  });
-}
+  }
 
-void verify_output(const Pt2Program& program, size_t i) {
+ private:
+  std::unordered_set<std::string_view> parameters_;
+  std::unordered_set<std::string_view> buffers_;
+  std::unordered_set<std::string_view> user_inputs_;
+};
+
+void verify_output(const Pt2Program& program, const Targets& targets, size_t i) {
   const Pt2Output& output = program.outputs[i];
   check(same_value(output.value, program.graph.outputs[i]),
         "{}: output {}: signature and graph disagree on {}", program.file, i,
         printable(output.value.text));
-  if (output.target.empty()) return;
-  check(has_target(program, output), "{}: output {}: no input is called {}", program.file, i,
+  check(targets.contains(output), "{}: output {}: no input is called {}", program.file, i,
         printable(output.target));
 }
 
@@ -198,7 +214,8 @@ void verify_signature(const Pt2Program& program) {
         "{}: the signature has {} outputs, the graph {}", program.file, program.outputs.size(),
         program.graph.outputs.size());
   for (size_t i = 0; i < program.inputs.size(); ++i) verify_input(program, i);
-  for (size_t i = 0; i < program.outputs.size(); ++i) verify_output(program, i);
+  const Targets targets(program);
+  for (size_t i = 0; i < program.outputs.size(); ++i) verify_output(program, targets, i);
   verify_trees(program);
 }
 

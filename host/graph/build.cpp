@@ -7,6 +7,7 @@
 
 #include "core/sym_text.h"
 #include "core/tensor_impl.h"
+#include "graph/build_parts.h"
 #include "graph/document.h"
 #include "graph/elements.h"
 #include "graph/parse.h"
@@ -17,95 +18,15 @@ namespace tenon {
 
 namespace {
 
-// Errors of other rooms get the position of the statement that they arose in.
-template <class F>
-auto with_position(TextPosition at, F f) {
-  try {
-    return f();
-  } catch (const UserError& error) {
-    if (std::string_view(error.what()).starts_with("graph text")) throw;
-    fail_at(at, error.what());
-  }
-}
-
-/// What all graphs of one text share: the symbols, and the ops that nobody knows.
-struct Shared {
-  const ParseOptions& options;
-  std::shared_ptr<ShapeEnv> env;
-  std::unordered_map<std::string, const Expr*> symbols;
-  std::set<std::string> unknown_ops;
-
-  const Expr* lookup(std::string_view name) const {
-    auto found = symbols.find(std::string(name));
-    return found == symbols.end() ? nullptr : found->second;
-  }
-  const Expr* expression(TextPosition at, std::string_view text) const;
-  SymInt size(const Literal& literal, std::string_view what) const;
-  Dims sizes(const std::vector<Literal>& literals, std::string_view what) const;
-  Number number(const Literal& literal) const;
-};
-
-// The reader of expressions goes down one level a bracket and a sign.
-void check_expression_size(TextPosition at, std::string_view text) {
-  size_t depth = 0, deepest = 0;
-  for (char c : text) {
-    if (c == '(') deepest = std::max(deepest, ++depth);
-    if (c == ')' && depth > 0) --depth;
-  }
-  if (text.size() > graph_limits::expression_bytes || deepest > graph_limits::bracket_depth)
-    fail_at(at, message("an expression has at most {} bytes and {} nested brackets",
-                        graph_limits::expression_bytes, graph_limits::bracket_depth));
-}
-
-const Expr* Shared::expression(TextPosition at, std::string_view text) const {
-  check_expression_size(at, text);
-  return with_position(
-      at, [&] { return parse_expr(text, [this](std::string_view name) { return lookup(name); }); });
-}
-
-SymInt Shared::size(const Literal& literal, std::string_view what) const {
-  if (literal.kind == Literal::Kind::expression) {
-    const Expr* expr = expression(literal.at, literal.text);
-    if (expr->kind != ExprKind::integer)
-      fail_at(literal.at, message("expected an integer as a {}, found {}", what, literal.text));
-    return as_sym_int(expr);
-  }
-  if (literal.kind != Literal::Kind::integer || literal.integer < 0)
-    fail_at(literal.at, message("expected a number from 0 upward or an expression as a {}", what));
-  return literal.integer;
-}
-
-Dims Shared::sizes(const std::vector<Literal>& literals, std::string_view what) const {
-  Dims out;
-  if (literals.size() > graph_limits::dims)
-    fail_at(literals[0].at, message("more than {} {}s", graph_limits::dims, what));
-  for (const Literal& literal : literals) out.push_back(size(literal, what));
-  return out;
-}
-
-Number Shared::number(const Literal& literal) const {
-  switch (literal.kind) {
-    case Literal::Kind::integer:
-      return with_position(literal.at, [&] { return Number(literal.integer); });
-    case Literal::Kind::floating:
-      return literal.floating;
-    case Literal::Kind::boolean:
-      return literal.integer != 0;
-    case Literal::Kind::expression:
-      break;
-    default:
-      fail_at(literal.at, "expected a number or an expression over symbols");
-  }
-  const Expr* expr = expression(literal.at, literal.text);
-  if (expr->kind == ExprKind::integer) return as_sym_int(expr);
-  if (expr->kind == ExprKind::real) return as_sym_float(expr);
-  return as_sym_bool(expr);
-}
-
 /// Builds one graph.
 class Builder {
  public:
-  Builder(const GraphDoc& doc, Shared& shared) : doc_(doc), shared_(shared) {}
+  Builder(const GraphDoc& doc, GraphNames& shared)
+      : doc_(doc),
+        shared_(shared),
+        arguments_(shared, [this](TextPosition at, const std::string& name) {
+          return value_id(at, name);
+        }) {}
   std::shared_ptr<Graph> build();
 
  private:
@@ -122,23 +43,11 @@ class Builder {
   GraphValue value(const ValueDoc& doc) const;
   SymbolSource source_of(const SymbolDoc& symbol) const;
 
-  std::vector<Value> arguments(const OpEntry& op, const StatementDoc& statement);
-  std::vector<const Literal*> by_schema(const OpEntry& op, const StatementDoc& statement) const;
-  Value argument(const SchemaArg& arg, const Literal& literal);
-  Value list(const SchemaArg& arg, const Literal& literal);
-  Value word(const SchemaArg& arg, const Literal& literal) const;
-
   const GraphDoc& doc_;
-  Shared& shared_;
+  GraphNames& shared_;
   std::shared_ptr<Graph> graph_ = std::make_shared<Graph>();
   std::unordered_map<std::string, ValueId> names_;
-  std::unordered_map<std::string, const Graph*> subgraphs_;
-  // What the arguments of the statement being built point to.
-  std::deque<std::vector<ValueId>> refs_;
-  std::deque<std::vector<SymInt>> ints_;
-  std::deque<std::vector<double>> floats_;
-  std::deque<std::vector<uint8_t>> bools_;
-  std::deque<std::vector<std::string_view>> strings_;
+  ArgumentBuilder arguments_;
 };
 
 std::string own_name(const std::string& name, const char* prefix, size_t index) {
@@ -275,7 +184,7 @@ void Builder::add_subgraphs() {
     std::shared_ptr<Graph> sub = Builder(doc, shared_).build();
     std::string name = doc.name;
     sub->name = own_name(name, "g", graph_->subgraphs.size());
-    if (!subgraphs_.emplace(name, sub.get()).second)
+    if (!arguments_.subgraphs.emplace(name, sub.get()).second)
       fail_at(doc.at, message("two sub-graphs are called @{}", name));
     graph_->subgraphs.push_back(std::move(sub));
   }
@@ -315,13 +224,8 @@ void Builder::add_node(const StatementDoc& statement) {
   std::vector<GraphValue> results;
   for (const ValueDoc& doc : statement.results) results.push_back(value(doc));
   std::vector<Value> args;
-  if (op) args = arguments(*op, statement);
+  if (op) args = arguments_.arguments(*op, statement);
   NodeId id = graph_->add_node(op ? op->id : OpId{}, args, std::move(results));
-  refs_.clear();
-  ints_.clear();
-  floats_.clear();
-  bools_.clear();
-  strings_.clear();
   Node& node = graph_->node(id);
   for (uint32_t r = 0; r < node.n_results; ++r) define(statement.results[r], node.first_result + r);
   node.name = statement.name;
@@ -345,163 +249,6 @@ void Builder::add_outputs() {
   graph_->set_outputs(std::move(outputs));
 }
 
-// ---- arguments
-
-std::vector<const Literal*> Builder::by_schema(const OpEntry& op,
-                                               const StatementDoc& statement) const {
-  std::vector<const Literal*> found(op.schema.args.size(), nullptr);
-  size_t position = 0;
-  for (const auto& [name, literal] : statement.args) {
-    int index = name.empty() ? static_cast<int>(position++) : op.schema.find_arg(name);
-    if (index < 0 || index >= static_cast<int>(found.size())) {
-      std::string what = name.empty()
-                             ? message("{} takes {} arguments, found more", op.name, found.size())
-                             : message("{} has no argument {}; its schema is {}", op.name, name,
-                                       to_text(op.schema));
-      fail_at(literal.at.line ? literal.at : statement.at, what);
-    }
-    auto at = static_cast<size_t>(index);
-    if (found[at])
-      fail_at(literal.at,
-              message("{}: argument {} is given twice", op.name, op.schema.args[at].name));
-    found[at] = &literal;
-  }
-  return found;
-}
-
-std::vector<Value> Builder::arguments(const OpEntry& op, const StatementDoc& statement) {
-  std::vector<const Literal*> literals = by_schema(op, statement);
-  std::vector<Value> args;
-  for (size_t i = 0; i < literals.size(); ++i) {
-    const SchemaArg& arg = op.schema.args[i];
-    if (!literals[i] && !arg.has_default())
-      fail_at(statement.at, message("{}: argument {} is missing", op.name, arg.name));
-    args.push_back(literals[i] ? argument(arg, *literals[i]) : default_of(op, i));
-  }
-  return args;
-}
-
-Value Builder::argument(const SchemaArg& arg, const Literal& literal) {
-  switch (literal.kind) {
-    case Literal::Kind::none:
-      return {};
-    case Literal::Kind::value:
-      return Value::ref(value_id(literal.at, literal.text));
-    case Literal::Kind::text:
-      return Value::of(std::string_view(literal.text));
-    case Literal::Kind::list:
-      return list(arg, literal);
-    case Literal::Kind::opaque:
-      fail(ErrorCode::unsupported,
-           "graph text, line {}, column {}: an opaque argument was printed here "
-           "and cannot be read back",
-           literal.at.line, literal.at.column);
-    case Literal::Kind::graph: {
-      auto found = subgraphs_.find(literal.text);
-      if (found == subgraphs_.end())
-        fail_at(literal.at, message("there is no sub-graph @{} in this graph", literal.text));
-      return Value::pointer(Tag::graph, found->second);
-    }
-    default:
-      return word(arg, literal);
-  }
-}
-
-Value Builder::word(const SchemaArg& arg, const Literal& literal) const {
-  auto refuse = [&](std::string_view what) {
-    fail_at(literal.at, message("argument {}: there is no {} '{}'", arg.name, what, literal.text));
-  };
-  bool is_word = literal.kind == Literal::Kind::word || literal.kind == Literal::Kind::expression;
-  if (!is_word) return Value::of(shared_.number(literal));
-  switch (arg.type.base) {
-    case BaseType::scalar_type:
-      if (auto dtype = parse_dtype(literal.text)) return Value::of(*dtype);
-      refuse("dtype");
-      break;
-    case BaseType::layout:
-      if (literal.text == "strided") return Value::of(Layout::strided);
-      if (literal.text == "sparse") return Value::of(Layout::sparse);
-      refuse("layout");
-      break;
-    case BaseType::memory_format:
-      for (auto f : {MemoryFormat::contiguous, MemoryFormat::preserve, MemoryFormat::channels_last,
-                     MemoryFormat::channels_last_3d})
-        if (literal.text == to_text(f)) return Value::of(f);
-      refuse("memory format");
-      break;
-    case BaseType::device:
-      if (auto device = parse_device(literal.text)) return Value::of(*device);
-      refuse("device");
-      break;
-    default:
-      break;
-  }
-  if (literal.kind == Literal::Kind::word) refuse("number");
-  return Value::of(shared_.number(literal));
-}
-
-Value Builder::list(const SchemaArg& arg, const Literal& literal) {
-  auto item_error = [&](const Literal& item, std::string_view what) {
-    fail_at(item.at, message("argument {}: expected {} in the list", arg.name, what));
-  };
-  const Literal* first = literal.items.empty() ? nullptr : &literal.items[0];
-  BaseType base = arg.type.base;
-  if ((base == BaseType::scalar || base == BaseType::any) && first)
-    base = first->kind == Literal::Kind::floating  ? BaseType::floating
-           : first->kind == Literal::Kind::boolean ? BaseType::boolean
-           : first->kind == Literal::Kind::text    ? BaseType::string
-           : first->kind == Literal::Kind::value   ? BaseType::tensor
-                                                   : BaseType::integer;
-  switch (base) {
-    case BaseType::tensor: {
-      auto& ids = refs_.emplace_back();
-      for (const Literal& item : literal.items) {
-        if (item.kind != Literal::Kind::value && item.kind != Literal::Kind::none)
-          item_error(item, "values or none");
-        ids.push_back(item.kind == Literal::Kind::none ? no_value : value_id(item.at, item.text));
-      }
-      return Value::pointer(Tag::refs, ids.data(), ids.size());
-    }
-    case BaseType::floating:
-    case BaseType::sym_float: {
-      auto& values = floats_.emplace_back();
-      for (const Literal& item : literal.items) {
-        if (item.kind != Literal::Kind::floating && item.kind != Literal::Kind::integer)
-          item_error(item, "numbers");
-        values.push_back(item.kind == Literal::Kind::floating ? item.floating
-                                                              : static_cast<double>(item.integer));
-      }
-      return Value::of(DoubleList(values));
-    }
-    case BaseType::boolean:
-    case BaseType::sym_bool: {
-      auto& values = bools_.emplace_back();
-      for (const Literal& item : literal.items) {
-        if (item.kind != Literal::Kind::boolean) item_error(item, "true or false");
-        values.push_back(item.integer != 0);
-      }
-      return Value::pointer(Tag::bools, values.data(), values.size());
-    }
-    case BaseType::string: {
-      auto& values = strings_.emplace_back();
-      for (const Literal& item : literal.items) {
-        if (item.kind != Literal::Kind::text) item_error(item, "strings");
-        values.push_back(item.text);
-      }
-      return Value::of(StringList(values));
-    }
-    default: {
-      auto& values = ints_.emplace_back();
-      for (const Literal& item : literal.items) {
-        Number n = shared_.number(item);
-        if (!n.is_integer()) item_error(item, "integers or integer expressions");
-        values.push_back(n.sym_int());
-      }
-      return Value::of(SymIntList(List<SymInt>(values)));
-    }
-  }
-}
-
 bool has_symbols(const GraphDoc& doc) {
   return !doc.symbols.empty() || !doc.assumptions.empty() ||
          std::any_of(doc.graphs.begin(), doc.graphs.end(), has_symbols);
@@ -510,7 +257,7 @@ bool has_symbols(const GraphDoc& doc) {
 }  // namespace
 
 std::shared_ptr<Graph> build_graph(const GraphDoc& doc, const ParseOptions& options) {
-  Shared shared{options, options.shape_env, {}, {}};
+  GraphNames shared{options, options.shape_env, {}, {}};
   if (!shared.env && has_symbols(doc)) shared.env = ShapeEnv::make();
   std::optional<ShapeEnvScope> scope;
   if (shared.env) scope.emplace(*shared.env);

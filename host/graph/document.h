@@ -88,6 +88,11 @@ struct ValueDoc {
   Literal scalar;  ///< of symbolic numbers
 };
 
+/// The words for flags, in the order in which they are written; and the flag of a word, false if it
+/// is none.
+std::vector<std::string_view> flags_of(const ValueDoc& value);
+bool set_flag(ValueDoc& value, std::string_view name);
+
 struct SymbolDoc {
   TextPosition at;
   std::string name;

@@ -17,10 +17,6 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view flag_names[] = {
-    "wrapped",       "parameter", "buffer",  "static_address", "mutated",
-    "requires_grad", "saved",     "tangent", "user_output",    "internal"};
-
 // ---- writing
 
 Json write_double(double value) {
@@ -63,18 +59,6 @@ Json write_list(const std::vector<Literal>& items) {
   return write_literal({.kind = Literal::Kind::list, .items = items});
 }
 
-Json write_flags(const ValueDoc& v) {
-  bool set[] = {v.wrapped,           v.flags.parameter,
-                v.flags.buffer,      v.flags.static_address,
-                v.flags.mutated,     v.flags.requires_grad,
-                v.flags.saved,       v.flags.tangent,
-                v.flags.user_output, v.internal};
-  Json flags = Json::array();
-  for (size_t i = 0; i < std::size(flag_names); ++i)
-    if (set[i]) flags.push_back(flag_names[i]);
-  return flags;
-}
-
 Json write_value(const ValueDoc& value) {
   Json out;
   out["name"] = value.name;
@@ -104,7 +88,7 @@ Json write_value(const ValueDoc& value) {
       if (!(value.device == kCPU)) out["device"] = to_text(value.device);
       break;
   }
-  if (Json flags = write_flags(value); !flags.empty()) out["flags"] = flags;
+  for (std::string_view flag : flags_of(value)) out["flags"].push_back(flag);
   if (value.alias_group) out["alias"] = value.alias_group;
   return out;
 }
@@ -280,28 +264,7 @@ std::vector<Literal> read_list(const Json& json, std::string_view what, size_t l
 void read_flags(const Json& json, ValueDoc& v) {
   for (const Json& flag : read_array(json, "flags")) {
     std::string name = read_text(flag, "a flag");
-    if (name == "wrapped")
-      v.wrapped = true;
-    else if (name == "parameter")
-      v.flags.parameter = true;
-    else if (name == "buffer")
-      v.flags.buffer = true;
-    else if (name == "static_address")
-      v.flags.static_address = true;
-    else if (name == "mutated")
-      v.flags.mutated = true;
-    else if (name == "requires_grad")
-      v.flags.requires_grad = true;
-    else if (name == "saved")
-      v.flags.saved = true;
-    else if (name == "tangent")
-      v.flags.tangent = true;
-    else if (name == "user_output")
-      v.flags.user_output = true;
-    else if (name == "internal")
-      v.internal = true;
-    else
-      refuse(message("unknown flag \"{}\"", name));
+    if (!set_flag(v, name)) refuse(message("unknown flag \"{}\"", name));
   }
 }
 

@@ -11,11 +11,6 @@ bool is_name_char(char c) { return is_digit(c) || is_letter(c) || c == '.'; }
 
 }  // namespace
 
-void fail_at(TextPosition at, std::string_view what) {
-  if (at.line == 0) fail(ErrorCode::bad_file, "graph text: {}", what);
-  fail(ErrorCode::bad_file, "graph text, line {}, column {}: {}", at.line, at.column, what);
-}
-
 Lexer::Lexer(std::string_view text) : text_(text) {
   if (text.size() > graph_limits::text_bytes)
     fail_at({}, message("the text has {} bytes, the limit is {}", text.size(),

@@ -1,62 +1,14 @@
-// Parser of graph text: recursive descent with two tokens of look-ahead.
+// Parser of graph text: the frame, statements and attributes.
 #include "graph/parse.h"
 
-#include <tenon/dtype.h>
-
 #include <charconv>
-#include <cmath>
 #include <limits>
 
-#include "graph/lex.h"
+#include "graph/parser.h"
 
 namespace tenon {
 
 namespace {
-
-class Parser {
- public:
-  explicit Parser(std::string_view text) : lexer_(text) {}
-  GraphDoc file();
-
- private:
-  using Kind = Token::Kind;
-
-  [[noreturn]] void expected(std::string_view what) const;
-  bool accept(std::string_view word);
-  void expect(std::string_view word);
-  Token expect(Kind kind, std::string_view what);
-  void end_of_statement();
-  int64_t integer(std::string_view what);
-  std::string string(std::string_view what);
-
-  GraphDoc graph(size_t depth);
-  void statement(GraphDoc& doc, size_t depth);
-  SymbolDoc symbol();
-  void symbol_source(SymbolDoc& symbol);
-  int64_t bound();
-  SymValue hint(ExprKind kind);
-  StatementDoc input();
-  StatementDoc constant();
-  StatementDoc node();
-  void attributes(StatementDoc& node);
-  void location(StatementDoc& node);
-  std::vector<Literal> outputs();
-
-  ValueDoc value();
-  void type(ValueDoc& value);
-  void properties(ValueDoc& value);
-  bool property(ValueDoc& value);
-  std::vector<Literal> expressions(std::string_view what, size_t limit);
-  std::vector<Literal> literals(size_t depth);
-  Literal literal(size_t depth);
-  Literal expression();
-  void skip_expression();
-  void skip_operand();
-  bool skip_operator();
-
-  Lexer lexer_;
-  size_t statements_ = 0;
-};
 
 std::string shown(const Token& token) {
   if (token.kind == Token::Kind::end) return "the end of the text";
@@ -64,31 +16,33 @@ std::string shown(const Token& token) {
   return "'" + std::string(token.text.substr(0, 60)) + "'";
 }
 
-void Parser::expected(std::string_view what) const {
+}  // namespace
+
+void GraphParser::expected(std::string_view what) const {
   fail_at(lexer_.peek().at, message("expected {}, found {}", what, shown(lexer_.peek())));
 }
 
-bool Parser::accept(std::string_view word) {
+bool GraphParser::accept(std::string_view word) {
   if (!lexer_.peek().is(word)) return false;
   lexer_.next();
   return true;
 }
 
-void Parser::expect(std::string_view word) {
+void GraphParser::expect(std::string_view word) {
   if (!accept(word)) expected("'" + std::string(word) + "'");
 }
 
-Token Parser::expect(Kind kind, std::string_view what) {
+Token GraphParser::expect(Kind kind, std::string_view what) {
   if (lexer_.peek().kind != kind) expected(what);
   return lexer_.next();
 }
 
-void Parser::end_of_statement() {
+void GraphParser::end_of_statement() {
   if (lexer_.peek().kind != Kind::newline) expected("the end of the line");
   lexer_.next();
 }
 
-std::string Parser::string(std::string_view what) {
+std::string GraphParser::string(std::string_view what) {
   Token token = expect(Kind::string, what);
   std::string text = unquoted(token);
   if (text.size() > graph_limits::name_bytes)
@@ -98,14 +52,14 @@ std::string Parser::string(std::string_view what) {
 }
 
 // A number token (with its sign) as an integer; nothing if it is not one or too large.
-std::optional<int64_t> as_integer(std::string_view text) {
+std::optional<int64_t> integer_of(std::string_view text) {
   int64_t value;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
   return value;
 }
 
-std::optional<double> as_double(std::string_view text) {
+std::optional<double> real_of(std::string_view text) {
   if (text.find_first_of(".eEn") == std::string_view::npos) return std::nullopt;
   double value;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -113,16 +67,16 @@ std::optional<double> as_double(std::string_view text) {
   return value;
 }
 
-int64_t Parser::integer(std::string_view what) {
+int64_t GraphParser::integer(std::string_view what) {
   Token first = lexer_.peek();
   accept("-");
   Token number = expect(Kind::number, what);
-  auto value = as_integer(lexer_.slice(first.begin, number.end));
+  auto value = integer_of(lexer_.slice(first.begin, number.end));
   if (!value) fail_at(first.at, message("expected {} that 64 bits hold", what));
   return *value;
 }
 
-GraphDoc Parser::file() {
+GraphDoc GraphParser::file() {
   while (lexer_.peek().kind == Kind::newline) lexer_.next();
   if (!accept("tng")) expected("'tng 1', the first line of a graph text,");
   TextPosition at = lexer_.peek().at;
@@ -137,7 +91,7 @@ GraphDoc Parser::file() {
   return doc;
 }
 
-GraphDoc Parser::graph(size_t depth) {
+GraphDoc GraphParser::graph(size_t depth) {
   GraphDoc doc;
   doc.at = lexer_.peek().at;
   if (depth > graph_limits::graph_depth)
@@ -150,7 +104,7 @@ GraphDoc Parser::graph(size_t depth) {
   return doc;
 }
 
-void Parser::statement(GraphDoc& doc, size_t depth) {
+void GraphParser::statement(GraphDoc& doc, size_t depth) {
   if (++statements_ > graph_limits::statements)
     fail_at(lexer_.peek().at,
             message("a text has at most {} statements", graph_limits::statements));
@@ -179,7 +133,7 @@ void Parser::statement(GraphDoc& doc, size_t depth) {
   end_of_statement();
 }
 
-int64_t Parser::bound() {
+int64_t GraphParser::bound() {
   if (accept("inf")) return Range::no_upper;
   if (lexer_.peek().is("-") && lexer_.second().is("inf")) {
     lexer_.next();
@@ -189,20 +143,20 @@ int64_t Parser::bound() {
   return integer("a bound");
 }
 
-SymValue Parser::hint(ExprKind kind) {
+SymValue GraphParser::hint(ExprKind kind) {
   Token first = lexer_.peek();
   accept("-");
   Token number = lexer_.next();
   std::string_view text = lexer_.slice(first.begin, number.end);
   if (kind == ExprKind::real) {
-    if (auto value = as_double(text)) return SymValue::of_real(*value);
-  } else if (auto value = as_integer(text)) {
+    if (auto value = real_of(text)) return SymValue::of_real(*value);
+  } else if (auto value = integer_of(text)) {
     return kind == ExprKind::boolean ? SymValue::of_bool(*value != 0) : SymValue::of_int(*value);
   }
   fail_at(first.at, "expected a number as the hint of the symbol");
 }
 
-void Parser::symbol_source(SymbolDoc& symbol) {
+void GraphParser::symbol_source(SymbolDoc& symbol) {
   bool stride = lexer_.peek().is("stride");
   if (!stride && !lexer_.peek().is("size")) {
     symbol.from =
@@ -222,7 +176,7 @@ void Parser::symbol_source(SymbolDoc& symbol) {
   expect(")");
 }
 
-SymbolDoc Parser::symbol() {
+SymbolDoc GraphParser::symbol() {
   SymbolDoc symbol;
   symbol.name = expect(Kind::ident, "the symbol's name").text;
   if (accept("float"))
@@ -242,7 +196,7 @@ SymbolDoc Parser::symbol() {
   return symbol;
 }
 
-std::vector<Literal> Parser::outputs() {
+std::vector<Literal> GraphParser::outputs() {
   std::vector<Literal> items;
   if (lexer_.peek().kind == Kind::newline) return items;
   do {
@@ -258,7 +212,7 @@ std::vector<Literal> Parser::outputs() {
   return items;
 }
 
-StatementDoc Parser::input() {
+StatementDoc GraphParser::input() {
   StatementDoc statement;
   statement.kind = StatementDoc::Kind::input;
   statement.at = lexer_.peek().at;
@@ -266,7 +220,7 @@ StatementDoc Parser::input() {
   return statement;
 }
 
-StatementDoc Parser::constant() {
+StatementDoc GraphParser::constant() {
   StatementDoc statement;
   statement.kind = StatementDoc::Kind::constant;
   statement.at = lexer_.peek().at;
@@ -285,7 +239,7 @@ StatementDoc Parser::constant() {
   return statement;
 }
 
-StatementDoc Parser::node() {
+StatementDoc GraphParser::node() {
   StatementDoc node;
   node.at = lexer_.peek().at;
   if (lexer_.peek().kind == Kind::value) {
@@ -313,7 +267,7 @@ StatementDoc Parser::node() {
   return node;
 }
 
-void Parser::location(StatementDoc& node) {
+void GraphParser::location(StatementDoc& node) {
   node.where.file = string("a file name");
   expect(":");
   TextPosition at = lexer_.peek().at;
@@ -324,7 +278,7 @@ void Parser::location(StatementDoc& node) {
   if (accept("in")) node.where.function = string("a function name");
 }
 
-void Parser::attributes(StatementDoc& node) {
+void GraphParser::attributes(StatementDoc& node) {
   do {
     if (lexer_.peek().kind == Kind::string) {
       std::string key = string("a fact's name");
@@ -349,230 +303,7 @@ void Parser::attributes(StatementDoc& node) {
   expect("}");
 }
 
-ValueDoc Parser::value() {
-  ValueDoc value;
-  value.at = lexer_.peek().at;
-  value.name = marked_name(expect(Kind::value, "a %value"));
-  expect(":");
-  type(value);
-  while (property(value)) {
-  }
-  return value;
-}
-
-void Parser::type(ValueDoc& value) {
-  Token word = expect(Kind::ident, "a type such as f32[2, 3], int s0 or none");
-  if (word.text == "none") {
-    value.kind = ValueKind::none;
-  } else if (word.text == "undefined") {
-    value.defined = false;
-  } else if (lexer_.peek().is("[")) {
-    auto dtype = parse_dtype(word.text);
-    if (!dtype || name_of(*dtype) != word.text)
-      fail_at(word.at,
-              message("there is no dtype {}; graph texts have u8 i8 i16 i32 i64 f16 bf16 f32 "
-                      "f64 bool c32 c64 c128 f8e5m2 f8e4m3fn",
-                      word.text));
-    value.dtype = *dtype;
-    value.sizes = expressions("size", graph_limits::dims);
-  } else {
-    value.kind = word.text == "int"     ? ValueKind::sym_int
-                 : word.text == "float" ? ValueKind::sym_float
-                                        : ValueKind::sym_bool;
-    if (value.kind == ValueKind::sym_bool && word.text != "bool")
-      fail_at(word.at,
-              message("expected a type such as f32[2, 3], int s0 or none, found '{}'", word.text));
-    value.scalar = expression();
-  }
-}
-
-bool Parser::property(ValueDoc& value) {
-  const Token word = lexer_.peek();
-  if (word.kind != Kind::ident) return false;
-  auto flag = [&](std::string_view name) { return word.text == name && (lexer_.next(), true); };
-  if (flag("strides"))
-    value.strides = expressions("stride", graph_limits::dims);
-  else if (flag("offset"))
-    value.offset = expression();
-  else if (flag("wrapped"))
-    value.wrapped = true;
-  else if (flag("parameter"))
-    value.flags.parameter = true;
-  else if (flag("buffer"))
-    value.flags.buffer = true;
-  else if (flag("static_address"))
-    value.flags.static_address = true;
-  else if (flag("mutated"))
-    value.flags.mutated = true;
-  else if (flag("requires_grad"))
-    value.flags.requires_grad = true;
-  else if (flag("saved"))
-    value.flags.saved = true;
-  else if (flag("tangent"))
-    value.flags.tangent = true;
-  else if (flag("user_output"))
-    value.flags.user_output = true;
-  else if (flag("internal"))
-    value.internal = true;
-  else if (flag("alias")) {
-    TextPosition at = lexer_.peek().at;
-    int64_t group = integer("an alias group");
-    if (group < 1 || group > std::numeric_limits<int32_t>::max())
-      fail_at(at, "an alias group is 1 to 2147483647");
-    value.alias_group = static_cast<uint32_t>(group);
-  } else if (flag("on")) {
-    Token first = expect(Kind::ident, "a device such as cpu or cuda:0");
-    if (accept(":")) integer("a device index");
-    auto device = parse_device(lexer_.slice(first.begin, lexer_.last_end()));
-    if (!device) fail_at(first.at, "expected a device such as cpu, meta or cuda:0");
-    value.device = *device;
-  } else {
-    fail_at(word.at, message("unknown property '{}' of a value", word.text));
-  }
-  return true;
-}
-
-std::vector<Literal> Parser::expressions(std::string_view what, size_t limit) {
-  std::vector<Literal> out;
-  expect("[");
-  if (accept("]")) return out;
-  do {
-    if (out.size() == limit) fail_at(lexer_.peek().at, message("more than {} {}s", limit, what));
-    out.push_back(expression());
-  } while (accept(","));
-  expect("]");
-  return out;
-}
-
-std::vector<Literal> Parser::literals(size_t depth) {
-  std::vector<Literal> out;
-  if (depth > graph_limits::bracket_depth)
-    fail_at(lexer_.peek().at,
-            message("brackets are nested more than {} deep", graph_limits::bracket_depth));
-  expect("[");
-  if (accept("]")) return out;
-  do {
-    if (out.size() == graph_limits::list_items)
-      fail_at(lexer_.peek().at,
-              message("a list has at most {} elements", graph_limits::list_items));
-    out.push_back(literal(depth + 1));
-  } while (accept(","));
-  expect("]");
-  return out;
-}
-
-Literal Parser::literal(size_t depth) {
-  const Token token = lexer_.peek();
-  Literal out;
-  out.at = token.at;
-  if (token.kind == Kind::value) {
-    out = Literal::of_text(Literal::Kind::value, marked_name(lexer_.next()));
-  } else if (token.kind == Kind::graph) {
-    out = Literal::of_text(Literal::Kind::graph, marked_name(lexer_.next()));
-  } else if (token.kind == Kind::string) {
-    out = Literal::of_text(Literal::Kind::text, string("a string"));
-  } else if (token.is("[")) {
-    out.kind = Literal::Kind::list;
-    out.items = literals(depth);
-  } else if (token.kind == Kind::ident && lexer_.second().is(":")) {
-    lexer_.next();
-    lexer_.next();
-    integer("a device index");
-    out = Literal::of_text(Literal::Kind::word,
-                           std::string(lexer_.slice(token.begin, lexer_.last_end())));
-  } else {
-    return expression();
-  }
-  out.at = token.at;
-  return out;
-}
-
-// A number, a word or an expression over symbols; what it means is settled later.
-Literal Parser::expression() {
-  const Token first = lexer_.peek();
-  skip_expression();
-  std::string_view text = lexer_.slice(first.begin, lexer_.last_end());
-  Literal out;
-  std::string_view unsigned_text = text;
-  if (text.starts_with('-')) unsigned_text.remove_prefix(1);
-  if (text == "none") {
-  } else if (text == "opaque") {
-    out.kind = Literal::Kind::opaque;
-  } else if (text == "true" || text == "false") {
-    out.kind = Literal::Kind::boolean;
-    out.integer = text == "true";
-  } else if (unsigned_text == "inf" || text == "nan") {
-    out.kind = Literal::Kind::floating;
-    double inf = std::numeric_limits<double>::infinity();
-    out.floating = text == "nan"   ? std::numeric_limits<double>::quiet_NaN()
-                   : text == "inf" ? inf
-                                   : -inf;
-  } else if (auto number = as_integer(text)) {
-    out.kind = Literal::Kind::integer;
-    out.integer = *number;
-  } else if (auto real = as_double(text)) {
-    out.kind = Literal::Kind::floating;
-    out.floating = *real;
-  } else {
-    out = Literal::of_text(Literal::Kind::expression, std::string(text));
-  }
-  out.at = first.at;
-  return out;
-}
-
-void Parser::skip_expression() {
-  do {
-    while (accept("-") || accept("not")) {
-    }
-    skip_operand();
-  } while (skip_operator());
-}
-
-void Parser::skip_operand() {
-  const Token token = lexer_.peek();
-  bool named = token.kind == Kind::ident;
-  if (named || token.kind == Kind::number) lexer_.next();
-  if (token.kind == Kind::number || (named && !lexer_.peek().is("("))) return;
-  if (!lexer_.peek().is("(")) expected("a number, a word or an expression");
-  size_t depth = 0;
-  do {
-    if (lexer_.peek().is("(") && ++depth > graph_limits::bracket_depth)
-      fail_at(token.at,
-              message("brackets are nested more than {} deep", graph_limits::bracket_depth));
-    if (lexer_.peek().is(")")) --depth;
-    if (lexer_.peek().kind == Kind::end || lexer_.peek().kind == Kind::newline) expected("')'");
-    lexer_.next();
-  } while (depth > 0);
-}
-
-// `s0 %2` reads as a remainder too: a value cannot follow an operand.
-bool Parser::skip_operator() {
-  if (lexer_.peek().kind == Kind::value) return lexer_.next(), skip_operator();
-  for (std::string_view op :
-       {"+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "and", "or"})
-    if (accept(op)) return true;
-  return false;
-}
-
-}  // namespace
-
-std::optional<Device> parse_device(std::string_view text) {
-  size_t colon = text.find(':');
-  std::string_view name = text.substr(0, colon);
-  std::optional<int64_t> index = 0;
-  if (colon != std::string_view::npos) index = as_integer(text.substr(colon + 1));
-  if (!index || *index < -1 || *index > 1 << 16) return std::nullopt;
-  auto i = static_cast<int32_t>(*index);
-  if (name == "cpu") return Device(DeviceType::cpu, i);
-  if (name == "meta") return Device(DeviceType::meta, i);
-  if (name == "cuda") return Device(DeviceType::cuda, i);
-  if (!name.starts_with("device")) return std::nullopt;
-  auto type = as_integer(name.substr(6));
-  if (!type || *type < 16 || *type > 1 << 16) return std::nullopt;
-  return Device(static_cast<DeviceType>(*type), i);
-}
-
-GraphDoc parse_document(std::string_view text) { return Parser(text).file(); }
+GraphDoc parse_document(std::string_view text) { return GraphParser(text).file(); }
 
 std::shared_ptr<Graph> parse_graph(std::string_view text, const ParseOptions& options) {
   return build_graph(parse_document(text), options);

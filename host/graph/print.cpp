@@ -99,19 +99,7 @@ void Printer::properties(const ValueDoc& value) {
     literal(value.offset);
   }
   if (!(value.device == kCPU)) out_ += " on " + to_text(value.device);
-  auto flag = [&](bool set, const char* name) {
-    if (set) (out_ += ' ') += name;
-  };
-  flag(value.wrapped, "wrapped");
-  flag(value.flags.parameter, "parameter");
-  flag(value.flags.buffer, "buffer");
-  flag(value.flags.static_address, "static_address");
-  flag(value.flags.mutated, "mutated");
-  flag(value.flags.requires_grad, "requires_grad");
-  flag(value.flags.saved, "saved");
-  flag(value.flags.tangent, "tangent");
-  flag(value.flags.user_output, "user_output");
-  flag(value.internal, "internal");
+  for (std::string_view flag : flags_of(value)) (out_ += ' ') += flag;
   if (value.alias_group) out_ += " alias " + std::to_string(value.alias_group);
 }
 

@@ -1,6 +1,7 @@
 // Lane<T>: one element as a formula's value, for numbers, constants and tests.
 //
-// The routines are those of the block kernels, compiled for any x86-64, so results agree bit for bit.
+// The routines are those of the block kernels, compiled for any x86-64, so results agree bit for
+// bit.
 #pragma once
 
 #include "core/scalar.h"
@@ -42,7 +43,9 @@ struct Lane {
   T value;
 
   template <class L>
-  Lane literal(L number) const { return {lane::Convert<T>::run(number)}; }
+  Lane literal(L number) const {
+    return {lane::Convert<T>::run(number)};
+  }
   template <ScalarCode code, class... A>
   static auto apply(A... a);
   template <class U>
@@ -58,11 +61,15 @@ struct LaneMask {
 
   Lane<T> value_like() const { return {T{}}; }
   template <class V>
-  static V choose(LaneMask mask, V a, V b) { return mask.value ? a : b; }
+  static V choose(LaneMask mask, V a, V b) {
+    return mask.value ? a : b;
+  }
   template <ScalarCode code, class... A>
-  static LaneMask apply(A... a) { return {lane::RoutineOf<code>::type::run(a.value...)}; }
+  static LaneMask apply(A... a) {
+    return {lane::RoutineOf<code>::type::run(a.value...)};
+  }
   template <class B>
-    requires std::is_same_v<B, bool>
+  requires std::is_same_v<B, bool>
   explicit operator B() const {
     static_assert(!std::is_same_v<B, bool>, "formula: use select(c, a, b) instead of ?: and if");
     return false;
@@ -86,8 +93,10 @@ auto Lane<T>::apply(A... a) {
     static_assert(serves<T>(info_of(code).types),
                   "formula: a primitive that does not exist for one of the row's types");
     auto result = lane::RoutineOf<code>::type::run(a.value...);
-    if constexpr (is_comparison(code)) return LaneMask<T>{result};
-    else return Lane{result};
+    if constexpr (is_comparison(code))
+      return LaneMask<T>{result};
+    else
+      return Lane{result};
   }
 }
 
@@ -95,16 +104,19 @@ template <class T>
 template <class U>
 auto Lane<T>::cast_to() const {
   U result = lane::Convert<U>::run(value);
-  if constexpr (std::is_same_v<U, bool>) return LaneMask<T>{result};
-  else return Lane<U>{result};
+  if constexpr (std::is_same_v<U, bool>)
+    return LaneMask<T>{result};
+  else
+    return Lane<U>{result};
 }
 
 /// Instantiates a formula for every compute type in `types`: rule breaks show up at compile time.
 template <class F, unsigned types, unsigned masks, size_t... I>
 constexpr void check_lanes(std::index_sequence<I...>) {
   auto check = []<class T>(T) {
-    using R = std::invoke_result_t<
-        F, std::conditional_t<((masks >> I) & 1) != 0, LaneMask<T>, Lane<T>>...>;
+    using R =
+        std::invoke_result_t<F,
+                             std::conditional_t<((masks >> I) & 1) != 0, LaneMask<T>, Lane<T>>...>;
     static_assert(sizeof(R) > 0);
   };
   if constexpr ((types & 1) != 0) check(float{}), check(double{});

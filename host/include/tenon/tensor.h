@@ -128,6 +128,30 @@ class TENON_API Tensor {
   detail::TensorHead* head_ = nullptr;
 };
 
+// Elementwise operators, the ops of the same meaning: x + y is add(x, y). A number keeps its category.
+#define TENON_TENSOR_OPERATOR(symbol)                            \
+  TENON_API Tensor operator symbol(const Tensor& a, const Tensor& b); \
+  TENON_API Tensor operator symbol(const Tensor& a, Number b);        \
+  TENON_API Tensor operator symbol(Number a, const Tensor& b);
+TENON_TENSOR_OPERATOR(+)
+TENON_TENSOR_OPERATOR(-)
+TENON_TENSOR_OPERATOR(*)
+TENON_TENSOR_OPERATOR(/)
+TENON_TENSOR_OPERATOR(%)
+TENON_TENSOR_OPERATOR(==)
+TENON_TENSOR_OPERATOR(!=)
+TENON_TENSOR_OPERATOR(<)
+TENON_TENSOR_OPERATOR(<=)
+TENON_TENSOR_OPERATOR(>)
+TENON_TENSOR_OPERATOR(>=)
+TENON_TENSOR_OPERATOR(&)
+TENON_TENSOR_OPERATOR(|)
+TENON_TENSOR_OPERATOR(^)
+#undef TENON_TENSOR_OPERATOR
+TENON_API Tensor operator-(const Tensor& a);
+TENON_API Tensor operator~(const Tensor& a);
+TENON_API Tensor operator!(const Tensor& a);
+
 /// A tensor over memory of the caller, which must outlive it; `deleter` (if any) runs with the last
 /// reference. Strides are row-major unless given, in elements.
 TENON_API Tensor from_memory(void* data, IntList sizes, Dtype dtype, OptIntList strides = {},

@@ -36,7 +36,11 @@ SymInt arange_length(Number start, Number end, Number step) {
   return static_cast<int64_t>(std::ceil((to - from) / by));
 }
 
+// Bounds of an i64 range count without their fractions, as in ATen.
+Number whole_part(Number n) { return n.is_floating() ? Number(static_cast<int64_t>(n.to_double())) : n; }
+
 TensorMeta arange_meta(Number start, Number end, Number step, Type dtype, Lay, Dev device, Pin) {
+  if (dtype == Dtype::i64) start = whole_part(start), end = whole_part(end), step = whole_part(step);
   bool whole = !start.is_floating() && !end.is_floating() && !step.is_floating();
   return contiguous_meta({arange_length(start, end, step)}, dtype.value_or(whole ? Dtype::i64 : Dtype::f32),
                          device.value_or(kCPU));

@@ -88,7 +88,6 @@ std::vector<Tensor> mesh(TensorList tensors, std::string_view indexing) {
     Dims own(parts.size(), SymInt(1));
     own[i] = sizes[i];
     parts[i] = expand(view(parts[i], list_of(own)), list_of(sizes));
-    if (swap) parts[i] = transpose(parts[i], 0, 1);
   }
   if (swap) std::swap(parts[0], parts[1]);
   return parts;

@@ -81,8 +81,8 @@ void expect_blend(const Sizes& sizes, const Sizes& out_s, const Sizes& x_s, cons
   double w = 0.3;
   for_elements(sizes, {&out_s, &x_s, &y_s}, [&](const std::vector<int64_t>& at) {
     expected[static_cast<size_t>(at[0])] =
-        blend(Lane<float>{x[static_cast<size_t>(at[1])]}, Lane<float>{y[static_cast<size_t>(at[2])]},
-              Lane<float>{0.3f})
+        blend(Lane<float>{x[static_cast<size_t>(at[1])]},
+              Lane<float>{y[static_cast<size_t>(at[2])]}, Lane<float>{0.3f})
             .value;
   });
   BoundProgram plan = bind(record(pointwise(blend)), Dtype::f32);
@@ -104,9 +104,8 @@ TEST(Pointwise, NoElementsAndNoDimensions) {
   BoundProgram plan = bind(record(pointwise(blend)), Dtype::f32);
   int64_t stride[] = {1, 1}, sizes[] = {0, 3};
   Operand outs[] = {{nullptr, Dtype::f32, stride}};
-  Operand ins[] = {{nullptr, Dtype::f32, stride},
-                   {nullptr, Dtype::f32, stride},
-                   {nullptr, Dtype::f32, nullptr}};
+  Operand ins[] = {
+      {nullptr, Dtype::f32, stride}, {nullptr, Dtype::f32, stride}, {nullptr, Dtype::f32, nullptr}};
   run_pointwise(plan, outs, ins, sizes);  // touches nothing
 }
 
@@ -141,9 +140,8 @@ TEST(Pointwise, InPlaceOnTheSameElements) {
   BoundProgram plan = bind(record(pointwise(blend)), Dtype::f32);
   int64_t stride[] = {1}, sizes[] = {3000}, two = 2;
   Operand outs[] = {{x.data(), Dtype::f32, stride}};
-  Operand ins[] = {{x.data(), Dtype::f32, stride},
-                   {y.data(), Dtype::f32, stride},
-                   {&two, Dtype::i64, nullptr}};
+  Operand ins[] = {
+      {x.data(), Dtype::f32, stride}, {y.data(), Dtype::f32, stride}, {&two, Dtype::i64, nullptr}};
   run_pointwise(plan, outs, ins, sizes);
   EXPECT_EQ(x, expected);
 }
@@ -170,13 +168,15 @@ TEST(Pointwise, MasksAreReadAndWrittenAsBool) {
   std::vector<uint8_t> mask(n);
   int64_t stride[] = {1}, sizes[] = {n};
   double zero = 0;
-  BoundProgram less = bind(record(pointwise<all>([](auto a, auto b) { return a < b; })), Dtype::f32);
+  BoundProgram less =
+      bind(record(pointwise<all>([](auto a, auto b) { return a < b; })), Dtype::f32);
   Operand mask_operand{mask.data(), Dtype::bool_, stride};
   Operand x_operand{x.data(), Dtype::f32, stride}, number{&zero, Dtype::f64, nullptr};
   Operand less_ins[] = {x_operand, number};
   run_pointwise(less, {&mask_operand, 1}, less_ins, sizes);
-  BoundProgram where = bind(
-      record(pointwise<all, 1>([](auto m, auto a, auto b) { return select(m, a, b); })), Dtype::f32);
+  BoundProgram where =
+      bind(record(pointwise<all, 1>([](auto m, auto a, auto b) { return select(m, a, b); })),
+           Dtype::f32);
   Operand outs[] = {{out.data(), Dtype::f32, stride}};
   Operand where_ins[] = {mask_operand, number, x_operand};
   run_pointwise(where, outs, where_ins, sizes);
@@ -212,7 +212,8 @@ TEST(Pointwise, SeveralOutputsWithOwnDtypes) {
 
 TEST(Pointwise, AProgramOfNumbersFillsTheOutput) {
   std::vector<float> out(900);
-  BoundProgram plan = bind(record(pointwise([](auto a, auto b) { return a * b + 0.5; })), Dtype::f32);
+  BoundProgram plan =
+      bind(record(pointwise([](auto a, auto b) { return a * b + 0.5; })), Dtype::f32);
   int64_t stride[] = {1}, sizes[] = {900}, three = 3;
   double two = 2;
   Operand outs[] = {{out.data(), Dtype::f32, stride}};

@@ -68,10 +68,10 @@ TEST(ScalarProgram, RulesThatHoldForAllValuesSimplify) {
 }
 
 TEST(ScalarProgram, RulesThatChangeSomeValueDoNot) {
-  EXPECT_EQ(record(pointwise([](auto x) { return x + 0; })).instr.size(), 2u);    // -0
+  EXPECT_EQ(record(pointwise([](auto x) { return x + 0; })).instr.size(), 2u);     // -0
   EXPECT_EQ(record(pointwise([](auto x) { return x - -0.0; })).instr.size(), 2u);  // -0
-  EXPECT_EQ(record(pointwise([](auto x) { return x - x; })).instr.size(), 1u);    // NaN, inf
-  EXPECT_EQ(record(pointwise([](auto x) { return x * 0; })).instr.size(), 2u);    // NaN, inf, -0
+  EXPECT_EQ(record(pointwise([](auto x) { return x - x; })).instr.size(), 1u);     // NaN, inf
+  EXPECT_EQ(record(pointwise([](auto x) { return x * 0; })).instr.size(), 2u);     // NaN, inf, -0
 }
 
 TEST(ScalarProgram, ConstantExponentsBecomeProductsAndRoots) {
@@ -101,9 +101,8 @@ TEST(ScalarProgram, DerivativesSinkZeroArmsAndMergeFactors) {
 }
 
 TEST(ScalarProgram, TypesOfResultsFollowTheInstruction) {
-  ScalarProgram p = record(pointwise<all>([](auto x, auto y) {
-    return formula::outputs(x < y, x + y, cast<int32_t>(x));
-  }));
+  ScalarProgram p = record(pointwise<all>(
+      [](auto x, auto y) { return formula::outputs(x < y, x + y, cast<int32_t>(x)); }));
   EXPECT_EQ(p.result_dtype(0, Dtype::f32), Dtype::bool_);
   EXPECT_EQ(p.result_dtype(1, Dtype::f32), Dtype::f32);
   EXPECT_EQ(p.result_dtype(2, Dtype::f32), Dtype::i32);
@@ -127,8 +126,9 @@ TEST(ScalarProgram, LiteralsBesideACastHaveItsType) {
 }
 
 TEST(ScalarProgram, AlternativesAreFoundByValueAndByPresence) {
-  constexpr Formula gelu = by_arg("approximate", {{"none", pointwise([](auto x) { return erf(x); })},
-                                                  {"tanh", pointwise([](auto x) { return tanh(x); })}});
+  constexpr Formula gelu =
+      by_arg("approximate", {{"none", pointwise([](auto x) { return erf(x); })},
+                             {"tanh", pointwise([](auto x) { return tanh(x); })}});
   EXPECT_EQ(gelu.find("tanh"), 1);
   EXPECT_EQ(gelu.find("sigmoid"), -1);
   EXPECT_EQ(record(gelu.entries[1].formula).instr[0].op(), ScalarCode::tanh);
@@ -141,9 +141,8 @@ TEST(ScalarProgram, AlternativesAreFoundByValueAndByPresence) {
 }
 
 TEST(ScalarProgram, BindingFoldsConstantsInTheComputeType) {
-  ScalarProgram add = record(pointwise<numbers>([](auto a, auto b, auto alpha) {
-    return a + alpha * b;
-  }));
+  ScalarProgram add =
+      record(pointwise<numbers>([](auto a, auto b, auto alpha) { return a + alpha * b; }));
   BindInput inputs[] = {BindInput::varying(), BindInput::varying(),
                         BindInput::constant(ScalarLiteral::of(int64_t{1}))};
   EXPECT_EQ(bind(add, Dtype::f32, inputs).steps.size(), 1u);

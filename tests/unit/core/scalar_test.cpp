@@ -87,12 +87,13 @@ TEST(Scalar, F32FunctionsAreWithinTwoUlpOnEveryLevel) {
   for (int level = 0; level <= static_cast<int>(detect_cpu_level()); ++level)
     for (const Reference& r : references) {
       const void* operands[] = {in.data()};
-      kernels_of(level).primitive[static_cast<int>(r.code)][0](
-          out.data(), operands, static_cast<int64_t>(in.size()), 0);
+      kernels_of(level).primitive[static_cast<int>(r.code)][0](out.data(), operands,
+                                                               static_cast<int64_t>(in.size()), 0);
       double worst = 0;
       float where = 0;
       for (size_t i = 0; i < in.size(); ++i)
-        if (double off = ulps_off(out[i], r.function(in[i])); off > worst) worst = off, where = in[i];
+        if (double off = ulps_off(out[i], r.function(in[i])); off > worst)
+          worst = off, where = in[i];
       EXPECT_LE(worst, r.limit) << info_of(r.code).name << "(" << where << ") level " << level;
     }
 }
@@ -136,8 +137,8 @@ TEST(Scalar, SignOfZeroIsKept) {
 }
 
 TEST(Scalar, RoundingAgreesWithTheLibrary) {
-  for (double x : {0.0, 0.3, 0.5, 0.7, 1.0, 1.5, 2.5, 3.49, 8388607.5, 4503599627370495.5, 1e300,
-                   double(inf)})
+  for (double x :
+       {0.0, 0.3, 0.5, 0.7, 1.0, 1.5, 2.5, 3.49, 8388607.5, 4503599627370495.5, 1e300, double(inf)})
     for (double v : {x, -x}) {
       EXPECT_EQ(lane::Floor::run(v), std::floor(v)) << v;
       EXPECT_EQ(lane::Ceil::run(v), std::ceil(v)) << v;
@@ -301,8 +302,7 @@ TEST(Scalar, SixteenBitFloatsConvertTheSameOnEveryLevel) {
                                          static_cast<int64_t>(in.size()));
     for (int level = 1; level <= static_cast<int>(detect_cpu_level()); ++level) {
       kernels_of(level).convert[type][0](wide.data(), all.data(), 65536);
-      kernels_of(level).convert[0][type](narrow.data(), in.data(),
-                                         static_cast<int64_t>(in.size()));
+      kernels_of(level).convert[0][type](narrow.data(), in.data(), static_cast<int64_t>(in.size()));
       EXPECT_EQ(std::memcmp(wide.data(), expected.data(), wide.size() * 4), 0) << type << level;
       EXPECT_EQ(narrow, expected_narrow) << type << " " << level;
     }

@@ -1,0 +1,45 @@
+// Random numbers: Philox 4x32-10, counter based, so that number k of a seed never depends on threads.
+//
+// A call reserves a range of offsets and computes its numbers from (seed, offset + index) in any
+// order. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace tenon {
+
+/// Where a stream of numbers begins: offsets count blocks of four 32-bit numbers.
+struct PhiloxState {
+  uint64_t seed = 0, offset = 0;
+};
+
+/// Takes `n_blocks` offsets from the process's generator. Threads: safe.
+PhiloxState reserve_random(uint64_t n_blocks);
+/// Seeds the generator and starts it from offset 0.
+void seed_random(uint64_t seed);
+uint64_t random_seed();
+
+/// The four numbers of one block.
+inline std::array<uint32_t, 4> philox(uint64_t seed, uint64_t block) {
+  std::array<uint32_t, 4> counter{static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0};
+  auto key0 = static_cast<uint32_t>(seed);
+  auto key1 = static_cast<uint32_t>(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    uint64_t a = uint64_t{0xD2511F53} * counter[0], b = uint64_t{0xCD9E8D57} * counter[2];
+    counter = {static_cast<uint32_t>(b >> 32) ^ counter[1] ^ key0, static_cast<uint32_t>(b),
+               static_cast<uint32_t>(a >> 32) ^ counter[3] ^ key1, static_cast<uint32_t>(a)};
+    key0 += 0x9E3779B9;
+    key1 += 0xBB67AE85;
+  }
+  return counter;
+}
+
+/// [0, 1) with 24 bits.
+inline float uniform_float(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
+/// [0, 1) with 53 bits.
+inline double uniform_double(uint32_t high, uint32_t low) {
+  return static_cast<double>(((uint64_t{high} << 32) | low) >> 11) * 0x1p-53;
+}
+
+}  // namespace tenon

@@ -1,0 +1,133 @@
+// Extremes and where they are: amax, max, argmax, aminmax, and their minimum forms.
+#include "ops/op.h"
+#include "ops/reduce/reduce_loop.h"
+
+#include "core/sym_int.h"
+
+#include <tenon/ops.h>
+
+namespace tenon::ops {
+
+namespace {
+
+// Whether x replaces the best so far: NaN wins once and for all, equal values keep the first.
+template <class T, bool largest>
+bool beats(T x, T best) {
+  if (is_nan(best)) return false;
+  if (is_nan(x)) return true;
+  return largest ? x > best : x < best;
+}
+
+template <class T, bool largest>
+struct Extreme {
+  struct State {
+    T best;
+    int64_t index = -1;  // -1: nothing seen
+  };
+  T* values;         // or null
+  int64_t* indices;  // or null
+  State start() const { return {T(), -1}; }
+  void step(State& s, T x, int64_t index) const {
+    if (s.index < 0 || beats<T, largest>(x, s.best)) s = {x, index};
+  }
+  State join(State a, State b) const {
+    if (b.index < 0) return a;
+    return a.index < 0 || beats<T, largest>(b.best, a.best) ? b : a;
+  }
+  void store(int64_t at, State s, int64_t) const {
+    if (values) values[at] = s.best;
+    if (indices) indices[at] = s.index;
+  }
+};
+
+void require_elements(const char* op, const Tensor& self, uint64_t mask) {
+  for (size_t d = 0; d < self.sizes().size(); ++d)
+    require(!(mask >> d & 1) || !guard_or_false(self.sizes()[d] == 0),
+            "{}: dimension {} is empty and has no extreme; shape {}", op, d, to_text(self.sizes()));
+}
+
+template <bool largest>
+void find_extremes(const Tensor& self, const Tensor* values, const Tensor* indices, uint64_t mask) {
+  dispatch_dtype(self.dtype(), largest ? "max" : "min", [&]<class T>() {
+    Extreme<T, largest> op{values ? data_of<T>(*values) : nullptr, indices ? data_of<int64_t>(*indices) : nullptr};
+    reduce<T>(self, values ? *values : *indices, mask, op);
+  });
+}
+
+TensorMeta extreme_meta(const char* op, const Tensor& self, uint64_t mask, bool keepdim) {
+  require_elements(op, self, mask);
+  return reduced_meta(self, mask, keepdim, self.dtype());
+}
+
+constexpr auto values_meta = [](const Tensor& self, IntList dims, bool keepdim) {
+  return extreme_meta("amax, amin", self, dims_mask(OptIntList(dims), self.dim()), keepdim);
+};
+template <bool largest>
+constexpr auto values_kernel = [](Tensor& out, const Tensor& self, IntList dims, bool) {
+  find_extremes<largest>(self, &out, nullptr, dims_mask(OptIntList(dims), self.dim()));
+};
+
+constexpr auto whole_meta = [](const Tensor& self) { return extreme_meta("max, min", self, all_dims, false); };
+template <bool largest>
+constexpr auto whole_kernel = [](Tensor& out, const Tensor& self) {
+  find_extremes<largest>(self, &out, nullptr, all_dims);
+};
+
+constexpr auto pair_meta = [](const Tensor& self, int64_t dim, bool keepdim) {
+  TensorMeta values = extreme_meta("max, min", self, mask_of_dim(self, dim), keepdim), indices = values;
+  indices.dtype = Dtype::i64;
+  return std::array<TensorMeta, 2>{values, indices};
+};
+template <bool largest>
+constexpr auto pair_kernel = [](Tensor& values, Tensor& indices, const Tensor& self, int64_t dim, bool) {
+  find_extremes<largest>(self, &values, &indices, mask_of_dim(self, dim));
+};
+
+using OptDim = std::optional<int64_t>;
+uint64_t mask_of(const Tensor& self, OptDim dim) { return dim ? mask_of_dim(self, *dim) : all_dims; }
+
+constexpr auto arg_meta = [](const Tensor& self, OptDim dim, bool keepdim) {
+  TensorMeta meta = extreme_meta("argmax, argmin", self, mask_of(self, dim), keepdim);
+  meta.dtype = Dtype::i64;
+  return meta;
+};
+template <bool largest>
+constexpr auto arg_kernel = [](Tensor& out, const Tensor& self, OptDim dim, bool) {
+  find_extremes<largest>(self, nullptr, &out, mask_of(self, dim));
+};
+
+constexpr auto both_meta = [](const Tensor& self, OptDim dim, bool keepdim) {
+  TensorMeta meta = extreme_meta("aminmax", self, mask_of(self, dim), keepdim);
+  return std::array<TensorMeta, 2>{meta, meta};
+};
+constexpr auto both_kernel = [](Tensor& low, Tensor& high, const Tensor& self, OptDim dim, bool) {
+  find_extremes<false>(self, &low, nullptr, mask_of(self, dim));
+  find_extremes<true>(self, &high, nullptr, mask_of(self, dim));
+};
+
+constexpr OpTags reduction = OpTags::reduction;
+
+}  // namespace
+
+static constexpr OpDef rows[] = {
+    {.schema = "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", .tags = reduction,
+     .core = true, .meta = values_meta, .eager = values_kernel<true>},
+    {.schema = "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", .tags = reduction,
+     .core = true, .meta = values_meta, .eager = values_kernel<false>},
+    {.schema = "max(Tensor self) -> Tensor", .tags = reduction, .meta = whole_meta, .eager = whole_kernel<true>},
+    {.schema = "min(Tensor self) -> Tensor", .tags = reduction, .meta = whole_meta, .eager = whole_kernel<false>},
+    {.schema = "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+     .tags = reduction, .core = true, .meta = pair_meta, .eager = pair_kernel<true>},
+    {.schema = "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+     .tags = reduction, .core = true, .meta = pair_meta, .eager = pair_kernel<false>},
+    {.schema = "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", .tags = reduction,
+     .core = true, .meta = arg_meta, .eager = arg_kernel<true>},
+    {.schema = "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", .tags = reduction,
+     .core = true, .meta = arg_meta, .eager = arg_kernel<false>},
+    {.schema = "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+     .tags = reduction, .meta = both_meta, .eager = both_kernel},
+};
+
+extern constinit const OpFamily op_family_reduce_arg{rows};
+
+}  // namespace tenon::ops

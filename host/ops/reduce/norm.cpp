@@ -1,0 +1,239 @@
+// Moments and norms: var, std, norm, logsumexp.
+#include "ops/op.h"
+#include "ops/reduce/reduce_loop.h"
+
+#include <tenon/ops.h>
+
+#include <cmath>
+#include <limits>
+
+namespace tenon::ops {
+
+namespace {
+
+using Type = std::optional<Dtype>;
+using Correction = std::optional<Number>;
+
+// Welford's running moments, joined by Chan's rule.
+template <class T, bool root>
+struct Variance {
+  struct State {
+    double mean = 0, squares = 0, n = 0;
+  };
+  T* out;
+  T* mean;  // or null
+  double correction;
+  State start() const { return {}; }
+  void step(State& s, T x, int64_t) const {
+    double value = static_cast<double>(x), delta = value - s.mean;
+    s.n += 1;
+    s.mean += delta / s.n;
+    s.squares += delta * (value - s.mean);
+  }
+  State join(State a, State b) const {
+    double n = a.n + b.n, delta = b.mean - a.mean;
+    if (n == 0) return a;
+    return {a.mean + delta * b.n / n, a.squares + b.squares + delta * delta * a.n * b.n / n, n};
+  }
+  void store(int64_t at, State s, int64_t) const {
+    double variance = s.squares / std::max(0.0, s.n - correction);
+    out[at] = static_cast<T>(root ? std::sqrt(variance) : variance);
+    if (mean) mean[at] = static_cast<T>(s.n == 0 ? std::numeric_limits<double>::quiet_NaN() : s.mean);
+  }
+};
+
+uint64_t mask_of(const Tensor& self, OptIntList dims) { return dims_mask(dims, self.dim()); }
+
+TensorMeta var_meta(const Tensor& self, uint64_t mask, bool keepdim) {
+  require(is_floating(self.dtype()), "var, std: a floating dtype is expected, found {}; cast the input",
+          self.dtype());
+  return reduced_meta(self, mask, keepdim, self.dtype());
+}
+
+template <bool root>
+void var_kernel(Tensor& out, const Tensor* mean, const Tensor& self, uint64_t mask, double correction) {
+  dispatch_floating(self.dtype(), "var, std", [&]<class T>() {
+    reduce<T>(self, out, mask, Variance<T, root>{data_of<T>(out), mean ? data_of<T>(*mean) : nullptr, correction});
+  });
+}
+
+constexpr auto var_meta_row = [](const Tensor& self, OptIntList dims, Correction, bool keepdim) {
+  return var_meta(self, mask_of(self, dims), keepdim);
+};
+constexpr auto var_mean_meta_row = [](const Tensor& self, OptIntList dims, Correction, bool keepdim) {
+  TensorMeta meta = var_meta(self, mask_of(self, dims), keepdim);
+  return std::array<TensorMeta, 2>{meta, meta};
+};
+template <bool root>
+constexpr auto var_row = [](Tensor& out, const Tensor& self, OptIntList dims, Correction correction, bool) {
+  var_kernel<root>(out, nullptr, self, mask_of(self, dims), correction.value_or(1).to_double());
+};
+template <bool root>
+constexpr auto var_mean_row = [](Tensor& out, Tensor& mean, const Tensor& self, OptIntList dims,
+                                 Correction correction, bool) {
+  var_kernel<root>(out, &mean, self, mask_of(self, dims), correction.value_or(1).to_double());
+};
+
+Number correction_for(bool unbiased) { return unbiased ? 1 : 0; }
+
+// ---- norms
+
+// sum |x|^p to the power 1/p, with the limits 0, inf and -inf. The largest magnitude is kept beside the
+// sum of squares, so that 2-norms neither overflow nor vanish.
+template <class T, class Out>
+struct Norm {
+  using State = double;
+  Out* out;
+  double p;
+  State start() const { return p == -INFINITY ? INFINITY : 0; }
+  void step(State& s, T x, int64_t) const {
+    double v = std::fabs(static_cast<double>(x));
+    if (p == 2) s += v * v;
+    else if (p == 1) s += v;
+    else if (p == 0) s += v != 0;
+    else if (p == INFINITY) s = v > s || v != v ? v : s;
+    else if (p == -INFINITY) s = v < s || v != v ? v : s;
+    else s += std::pow(v, p);
+  }
+  State join(State a, State b) const {
+    if (p == INFINITY) return b > a || b != b ? b : a;
+    if (p == -INFINITY) return b < a || b != b ? b : a;
+    return a + b;
+  }
+  void store(int64_t at, State s, int64_t) const {
+    bool plain = p == 1 || p == 0 || std::isinf(p);
+    out[at] = static_cast<Out>(plain ? s : p == 2 ? std::sqrt(s) : std::pow(s, 1 / p));
+  }
+};
+
+TensorMeta norm_meta(const Tensor& self, Number, OptIntList dims, bool keepdim, Type dtype) {
+  Dtype result = dtype.value_or(self.dtype());
+  require(is_floating(result), "norm: a floating dtype is expected, found {}; cast the input", result);
+  return reduced_meta(self, mask_of(self, dims), keepdim, result);
+}
+
+void norm_kernel(Tensor& out, const Tensor& self, Number p, OptIntList dims, bool, Type) {
+  Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
+  double order = p.to_double();
+  dispatch_floating(in.dtype(), "norm", [&]<class T>() {
+    reduce<T>(in, out, mask_of(self, dims), Norm<T, T>{data_of<T>(out), order});
+  });
+}
+
+// ---- logsumexp
+
+// The maximum so far and the sum of exponentials relative to it.
+template <class T>
+struct LogSumExp {
+  struct State {
+    double max = -INFINITY, sum = 0;
+  };
+  T* out;
+  State start() const { return {}; }
+  void step(State& s, T x, int64_t) const { s = join(s, {static_cast<double>(x), 1}); }
+  State join(State a, State b) const {
+    if (b.sum == 0) return a;
+    if (a.sum == 0) return b;
+    if (a.max == b.max) return {a.max, a.sum + b.sum};  // also both infinite
+    bool a_larger = a.max > b.max || a.max != a.max;
+    const State &large = a_larger ? a : b, &small = a_larger ? b : a;
+    return {large.max, large.sum + small.sum * std::exp(small.max - large.max)};
+  }
+  void store(int64_t at, State s, int64_t) const { out[at] = static_cast<T>(s.max + std::log(s.sum)); }
+};
+
+TensorMeta logsumexp_meta(const Tensor& self, IntList dims, bool keepdim) {
+  Dtype dtype = is_floating(self.dtype()) ? self.dtype() : Dtype::f32;
+  return reduced_meta(self, mask_of(self, OptIntList(dims)), keepdim, dtype);
+}
+
+void logsumexp_kernel(Tensor& out, const Tensor& self, IntList dims, bool) {
+  Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
+  dispatch_floating(in.dtype(), "logsumexp", [&]<class T>() {
+    reduce<T>(in, out, mask_of(self, OptIntList(dims)), LogSumExp<T>{data_of<T>(out)});
+  });
+}
+
+constexpr OpTags reduction = OpTags::reduction;
+
+}  // namespace
+
+static constexpr OpDef rows[] = {
+    {.schema = "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
+               "bool keepdim=False) -> Tensor",
+     .tags = reduction, .core = true, .meta = var_meta_row, .eager = var_row<false>},
+    {.schema = "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
+               "bool keepdim=False) -> Tensor",
+     .tags = reduction, .meta = var_meta_row, .eager = var_row<true>},
+    {.schema = "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
+               "bool keepdim=False) -> (Tensor, Tensor)",
+     .tags = reduction, .meta = var_mean_meta_row, .eager = var_mean_row<false>},
+    {.schema = "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
+               "bool keepdim=False) -> (Tensor, Tensor)",
+     .tags = reduction, .meta = var_mean_meta_row, .eager = var_mean_row<true>},
+    {.schema = "var(Tensor self, bool unbiased=True) -> Tensor", .tags = reduction,
+     .decomp = [](const Tensor& self, bool unbiased) {
+       return var(self, OptIntList(), correction_for(unbiased), false);
+     }},
+    {.schema = "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
+     .tags = reduction, .core = true,
+     .decomp = [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
+       return var(self, dims, correction_for(unbiased), keepdim);
+     }},
+    {.schema = "std(Tensor self, bool unbiased=True) -> Tensor", .tags = reduction,
+     .decomp = [](const Tensor& self, bool unbiased) {
+       return tenon::std(self, OptIntList(), correction_for(unbiased), false);
+     }},
+    {.schema = "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .decomp = [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
+       return tenon::std(self, dims, correction_for(unbiased), keepdim);
+     }},
+    {.schema = "var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", .tags = reduction,
+     .decomp = [](const Tensor& self, bool unbiased) {
+       return var_mean(self, OptIntList(), correction_for(unbiased), false);
+     }},
+    {.schema = "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> "
+               "(Tensor, Tensor)",
+     .tags = reduction,
+     .decomp = [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
+       return var_mean(self, dims, correction_for(unbiased), keepdim);
+     }},
+    {.schema = "std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", .tags = reduction,
+     .decomp = [](const Tensor& self, bool unbiased) {
+       return std_mean(self, OptIntList(), correction_for(unbiased), false);
+     }},
+    {.schema = "std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> "
+               "(Tensor, Tensor)",
+     .tags = reduction,
+     .decomp = [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
+       return std_mean(self, dims, correction_for(unbiased), keepdim);
+     }},
+    {.schema = "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
+               "ScalarType? dtype=None) -> Tensor",
+     .tags = reduction, .meta = fn<norm_meta>, .eager = fn<norm_kernel>},
+    {.schema = "norm.Scalar(Tensor self, Scalar p=2) -> Tensor", .tags = reduction,
+     .decomp = [](const Tensor& self, Number p) { return linalg_vector_norm(self, p, {}, false, std::nullopt); }},
+    {.schema = "norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .decomp = [](const Tensor& self, std::optional<Number> p, IntList dim, bool keepdim) {
+       return linalg_vector_norm(self, p.value_or(2), OptIntList(dim), keepdim, std::nullopt);
+     }},
+    {.schema = "norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, "
+               "ScalarType dtype) -> Tensor",
+     .tags = reduction,
+     .decomp = [](const Tensor& self, std::optional<Number> p, IntList dim, bool keepdim, Dtype dtype) {
+       return linalg_vector_norm(self, p.value_or(2), OptIntList(dim), keepdim, dtype);
+     }},
+    {.schema = "norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor",
+     .tags = reduction,
+     .decomp = [](const Tensor& self, std::optional<Number> p, Dtype dtype) {
+       return linalg_vector_norm(self, p.value_or(2), {}, false, dtype);
+     }},
+    {.schema = "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", .tags = reduction,
+     .meta = fn<logsumexp_meta>, .eager = fn<logsumexp_kernel>},
+};
+
+extern constinit const OpFamily op_family_reduce_norm{rows};
+
+}  // namespace tenon::ops

@@ -1,0 +1,133 @@
+// Running folds along a dimension: cumsum, cumprod, cummax, cummin, logcumsumexp; and differences.
+#include "ops/op.h"
+#include "ops/reduce/reduce_loop.h"
+
+#include "core/sym_int.h"
+
+#include <tenon/ops.h>
+
+#include <cmath>
+
+namespace tenon::ops {
+
+namespace {
+
+using Type = std::optional<Dtype>;
+
+// `body(input offset, output offset, n, input step, output step)` for each line along `dim`.
+template <class F>
+void for_each_line(const Tensor& out, const Tensor& in, int64_t dim, const F& body) {
+  if (in.dim() == 0) return body(0, 0, 1, 0, 0);
+  auto at = static_cast<size_t>(wrap_dim(dim, in.dim()));
+  if (numel_of(in) == 0) return;
+  Walk<2> walk;
+  for (size_t d = 0; d < sizes_of(in).size(); ++d)
+    if (d != at) walk.add(sizes_of(in)[d], {strides_of(in)[d], strides_of(out)[d]});
+  for_each_offset(walk, [&](const Offsets<2>& o) {
+    body(o[0], o[1], sizes_of(in)[at], strides_of(in)[at], strides_of(out)[at]);
+  });
+}
+
+TensorMeta scan_meta(const Tensor& self, int64_t dim, Type dtype) {
+  wrap_dim(dim, self.dim());
+  return contiguous_meta(self.sizes(), sum_dtype(self, dtype), self.device());
+}
+
+template <bool product>
+void scan_kernel(Tensor& out, const Tensor& self, int64_t dim, Type) {
+  Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
+  dispatch_dtype(out.dtype(), product ? "cumprod" : "cumsum", [&]<class T>() {
+    using A = std::conditional_t<is_float_type<T>, double, uint64_t>;
+    for_each_line(out, in, dim, [&](int64_t from, int64_t to, int64_t n, int64_t in_step, int64_t out_step) {
+      A running = product ? 1 : 0;
+      for (int64_t i = 0; i < n; ++i) {
+        A x = static_cast<A>(data_of<T>(in)[from + i * in_step]);
+        running = product ? running * x : running + x;
+        data_of<T>(out)[to + i * out_step] = static_cast<T>(running);
+      }
+    });
+  });
+}
+
+std::array<TensorMeta, 2> extreme_scan_meta(const Tensor& self, int64_t dim) {
+  wrap_dim(dim, self.dim());
+  TensorMeta values = contiguous_meta(self.sizes(), self.dtype(), self.device()), indices = values;
+  indices.dtype = Dtype::i64;
+  return {values, indices};
+}
+
+// The last of equal values counts, and NaN stays from where it stands.
+template <bool largest>
+void extreme_scan_kernel(Tensor& values, Tensor& indices, const Tensor& self, int64_t dim) {
+  dispatch_dtype(self.dtype(), largest ? "cummax" : "cummin", [&]<class T>() {
+    for_each_line(values, self, dim, [&](int64_t from, int64_t to, int64_t n, int64_t in_step, int64_t out_step) {
+      T best = data_of<T>(self)[from];
+      int64_t index = 0;
+      for (int64_t i = 0; i < n; ++i) {
+        T x = data_of<T>(self)[from + i * in_step];
+        if (is_nan(x) || (!is_nan(best) && (largest ? x >= best : x <= best))) best = x, index = i;
+        data_of<T>(values)[to + i * out_step] = best;
+        data_of<int64_t>(indices)[to + i * out_step] = index;
+      }
+    });
+  });
+}
+
+void logcumsumexp_kernel(Tensor& out, const Tensor& self, int64_t dim) {
+  dispatch_floating(self.dtype(), "logcumsumexp", [&]<class T>() {
+    for_each_line(out, self, dim, [&](int64_t from, int64_t to, int64_t n, int64_t in_step, int64_t out_step) {
+      double running = -INFINITY;
+      for (int64_t i = 0; i < n; ++i) {
+        auto x = static_cast<double>(data_of<T>(self)[from + i * in_step]);
+        double high = std::max(running, x), low = std::min(running, x);
+        if (std::isnan(running) || std::isnan(x)) running = running + x;
+        else running = std::isinf(high) ? high : high + std::log1p(std::exp(low - high));
+        data_of<T>(out)[to + i * out_step] = static_cast<T>(running);
+      }
+    });
+  });
+}
+
+Tensor differences(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) {
+  require(n >= 0, "diff: the order must not be negative, found {}", n);
+  require(self.dim() > 0, "diff: a tensor with at least one dimension is expected");
+  std::vector<Tensor> parts;
+  if (prepend.defined()) parts.push_back(prepend);
+  parts.push_back(self);
+  if (append.defined()) parts.push_back(append);
+  Tensor out = parts.size() > 1 ? cat(parts, dim) : self;
+  if (n == 0) return out.is_same(self) ? clone(self) : out;
+  for (int64_t i = 0; i < n; ++i) {
+    SymInt size = out.size(dim);
+    bool is_empty = guard_or_false(size == 0);
+    Tensor high = narrow(out, dim, is_empty ? SymInt(0) : SymInt(1), is_empty ? SymInt(0) : size - 1);
+    Tensor low = narrow(out, dim, 0, is_empty ? SymInt(0) : size - 1);
+    out = self.dtype() == Dtype::bool_ ? logical_xor(high, low) : high - low;
+  }
+  return out;
+}
+
+}  // namespace
+
+static constexpr OpDef rows[] = {
+    {.schema = "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", .variants = in_place,
+     .core = true, .meta = fn<scan_meta>, .eager = fn<scan_kernel<false>>},
+    {.schema = "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", .variants = in_place,
+     .meta = fn<scan_meta>, .eager = fn<scan_kernel<true>>},
+    {.schema = "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+     .meta = fn<extreme_scan_meta>, .eager = fn<extreme_scan_kernel<true>>},
+    {.schema = "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
+     .meta = fn<extreme_scan_meta>, .eager = fn<extreme_scan_kernel<false>>},
+    {.schema = "logcumsumexp(Tensor self, int dim) -> Tensor",
+     .meta = [](const Tensor& self, int64_t dim) {
+       wrap_dim(dim, self.dim());
+       return contiguous_meta(self.sizes(), self.dtype(), self.device());
+     },
+     .eager = fn<logcumsumexp_kernel>},
+    {.schema = "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+     .decomp = fn<differences>},
+};
+
+extern constinit const OpFamily op_family_reduce_scan{rows};
+
+}  // namespace tenon::ops

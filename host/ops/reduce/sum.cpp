@@ -1,0 +1,292 @@
+// Sums and what is counted: sum, mean, prod, any, all, count_nonzero.
+#include "ops/op.h"
+#include "ops/reduce/reduce_loop.h"
+
+#include <tenon/ops.h>
+
+#include <cmath>
+
+namespace tenon::ops {
+
+namespace {
+
+using Type = std::optional<Dtype>;
+
+// Integers wrap, so their sums run unsigned.
+template <class A>
+A plus(A a, A b) {
+  if constexpr (std::is_integral_v<A>) return static_cast<A>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else return a + b;
+}
+template <class A>
+A times(A a, A b) {
+  if constexpr (std::is_integral_v<A>) return static_cast<A>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else return a * b;
+}
+
+template <class T, class Out>
+struct Sum {
+  using State = SumOf<T>;
+  Out* out;
+  bool skips_nan = false;
+  State start() const { return 0; }
+  void step(State& s, T x, int64_t) const {
+    if (is_float_type<T> && skips_nan && is_nan(x)) return;
+    s = plus(s, static_cast<State>(x));
+  }
+  State join(State a, State b) const { return plus(a, b); }
+  void store(int64_t at, State s, int64_t) const { out[at] = static_cast<Out>(s); }
+};
+
+template <class T>
+struct Mean : Sum<T, T> {
+  void store(int64_t at, double s, int64_t n) const { this->out[at] = static_cast<T>(s / static_cast<double>(n)); }
+};
+
+template <class T>
+struct NanMean {
+  struct State {
+    double sum = 0;
+    int64_t n = 0;
+  };
+  T* out;
+  State start() const { return {}; }
+  void step(State& s, T x, int64_t) const {
+    if (is_nan(x)) return;
+    s.sum += static_cast<double>(x);
+    ++s.n;
+  }
+  State join(State a, State b) const { return {a.sum + b.sum, a.n + b.n}; }
+  void store(int64_t at, State s, int64_t) const { out[at] = static_cast<T>(s.sum / static_cast<double>(s.n)); }
+};
+
+template <class T, class Out>
+struct Product {
+  using State = SumOf<T>;
+  Out* out;
+  State start() const { return 1; }
+  void step(State& s, T x, int64_t) const { s = times(s, static_cast<State>(x)); }
+  State join(State a, State b) const { return times(a, b); }
+  void store(int64_t at, State s, int64_t) const { out[at] = static_cast<Out>(s); }
+};
+
+// ---- sums
+
+TensorMeta sum_meta_of(const Tensor& self, uint64_t mask, bool keepdim, Type dtype) {
+  return reduced_meta(self, mask, keepdim, sum_dtype(self, dtype));
+}
+
+// Integers are read as they are and summed in i64; else the input is converted to the result's dtype.
+template <template <class, class> class Op>
+void fold_numbers(Tensor& out, const Tensor& self, uint64_t mask, const char* name) {
+  bool as_is = out.dtype() == Dtype::i64 && !is_floating(self.dtype());
+  Tensor in = as_is || self.dtype() == out.dtype() ? self : converted(self, out.dtype());
+  dispatch_dtype(in.dtype(), name, [&]<class T>() {
+    if constexpr (std::is_integral_v<T> && !std::is_same_v<T, int64_t>)
+      if (out.dtype() == Dtype::i64) return reduce<T>(in, out, mask, Op<T, int64_t>{data_of<int64_t>(out)});
+    reduce<T>(in, out, mask, Op<T, T>{data_of<T>(out)});
+  });
+}
+
+constexpr auto sum_all_kernel = [](Tensor& out, const Tensor& self, Type) {
+  fold_numbers<Sum>(out, self, all_dims, "sum");
+};
+constexpr auto sum_kernel = [](Tensor& out, const Tensor& self, OptIntList dims, bool, Type) {
+  fold_numbers<Sum>(out, self, dims_mask(dims, self.dim()), "sum");
+};
+constexpr auto sum_meta = [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
+  return sum_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
+};
+
+constexpr auto nansum_kernel = [](Tensor& out, const Tensor& self, OptIntList dims, bool, Type) {
+  Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
+  dispatch_dtype(in.dtype(), "nansum", [&]<class T>() {
+    reduce<T>(in, out, dims_mask(dims, self.dim()), Sum<T, T>{data_of<T>(out), true});
+  });
+};
+
+TensorMeta mean_meta_of(const Tensor& self, uint64_t mask, bool keepdim, Type dtype) {
+  Dtype result = dtype.value_or(self.dtype());
+  require(is_floating(result) || is_complex(result),
+          "mean: a floating dtype is expected, found {}; pass dtype or cast the input", result);
+  return reduced_meta(self, mask, keepdim, result);
+}
+
+void mean_kernel(Tensor& out, const Tensor& self, uint64_t mask) {
+  Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
+  dispatch_floating(in.dtype(), "mean", [&]<class T>() {
+    reduce<T>(in, out, mask, Mean<T>{{data_of<T>(out)}});
+  });
+}
+
+constexpr auto nanmean_kernel = [](Tensor& out, const Tensor& self, OptIntList dims, bool, Type) {
+  Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
+  dispatch_floating(in.dtype(), "nanmean", [&]<class T>() {
+    reduce<T>(in, out, dims_mask(dims, self.dim()), NanMean<T>{data_of<T>(out)});
+  });
+};
+
+Tensor summed_to_size(const Tensor& self, SymIntList size) {
+  int64_t missing = self.dim() - static_cast<int64_t>(size.size());
+  require(missing >= 0, "sum_to_size: shape {} has more dimensions than {}", to_text(size), to_text(self.sizes()));
+  std::vector<int64_t> folded;
+  bool changes = missing > 0;
+  for (int64_t d = 0; d < self.dim(); ++d) {
+    bool sums = d < missing || (is_one(size[static_cast<size_t>(d - missing)]) && !is_one(self.size(d)));
+    require(sums || sizes_match(size[static_cast<size_t>(d - missing)], self.size(d)),
+            "sum_to_size: shape {} does not expand to {}", to_text(size), to_text(self.sizes()));
+    if (sums) folded.push_back(d);
+  }
+  if (folded.empty()) return self;
+  Tensor out = sum(self, OptIntList(folded), true);
+  return changes ? view(out, size) : out;
+}
+
+// ---- truth
+
+template <class T>
+bool truth(T x) {
+  if constexpr (is_half_type<T>) return static_cast<float>(x) != 0;
+  else return x != T(0);
+}
+
+template <class T, class Out>
+struct Any {
+  using State = uint8_t;  // not bool: arrays of states are written in place
+  Out* out;
+  State start() const { return 0; }
+  void step(State& s, T x, int64_t) const { s |= truth(x); }
+  State join(State a, State b) const { return a | b; }
+  void store(int64_t at, State s, int64_t) const { out[at] = static_cast<Out>(s); }
+};
+
+template <class T, class Out>
+struct All {
+  using State = uint8_t;
+  Out* out;
+  State start() const { return 1; }
+  void step(State& s, T x, int64_t) const { s &= truth(x); }
+  State join(State a, State b) const { return a & b; }
+  void store(int64_t at, State s, int64_t) const { out[at] = static_cast<Out>(s); }
+};
+
+template <class T, class Out>
+struct CountNonzero {
+  using State = int64_t;
+  Out* out;
+  State start() const { return 0; }
+  void step(State& s, T x, int64_t) const { s += truth(x); }
+  State join(State a, State b) const { return a + b; }
+  void store(int64_t at, State s, int64_t) const { out[at] = static_cast<Out>(s); }
+};
+
+// u8 stays u8, a rule from before bool existed.
+TensorMeta truth_meta(const Tensor& self, uint64_t mask, bool keepdim) {
+  return reduced_meta(self, mask, keepdim, self.dtype() == Dtype::u8 ? Dtype::u8 : Dtype::bool_);
+}
+
+template <template <class, class> class Op, class Out>
+void fold_truth(Tensor& out, const Tensor& self, uint64_t mask, const char* name) {
+  dispatch_dtype(self.dtype(), name, [&]<class T>() {
+    reduce<T>(self, out, mask, Op<T, Out>{data_of<Out>(out)});
+  });
+}
+
+// No dims given means all; an empty list means none.
+uint64_t truth_mask(const Tensor& self, OptIntList dims) {
+  return dims && dims->empty() ? 0 : dims_mask(dims, self.dim());
+}
+
+template <template <class, class> class Op>
+constexpr auto truth_all = [](Tensor& out, const Tensor& self) { fold_truth<Op, bool>(out, self, all_dims, "any, all"); };
+template <template <class, class> class Op>
+constexpr auto truth_dim = [](Tensor& out, const Tensor& self, int64_t dim, bool) {
+  fold_truth<Op, bool>(out, self, mask_of_dim(self, dim), "any, all");
+};
+template <template <class, class> class Op>
+constexpr auto truth_dims = [](Tensor& out, const Tensor& self, OptIntList dims, bool) {
+  fold_truth<Op, bool>(out, self, truth_mask(self, dims), "any, all");
+};
+constexpr auto truth_all_meta = [](const Tensor& self) { return truth_meta(self, all_dims, false); };
+constexpr auto truth_dim_meta = [](const Tensor& self, int64_t dim, bool keepdim) {
+  return truth_meta(self, mask_of_dim(self, dim), keepdim);
+};
+constexpr auto truth_dims_meta = [](const Tensor& self, OptIntList dims, bool keepdim) {
+  return truth_meta(self, truth_mask(self, dims), keepdim);
+};
+
+constexpr OpTags reduction = OpTags::reduction;
+
+}  // namespace
+
+static constexpr OpDef rows[] = {
+    {.schema = "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", .tags = reduction,
+     .meta = [](const Tensor& self, Type dtype) { return sum_meta_of(self, all_dims, false, dtype); },
+     .eager = sum_all_kernel},
+    {.schema = "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, "
+               "ScalarType? dtype=None) -> Tensor",
+     .tags = reduction, .core = true, .meta = sum_meta, .eager = sum_kernel},
+    {.schema = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+     .tags = reduction, .meta = sum_meta, .eager = nansum_kernel},
+    {.schema = "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", .tags = reduction, .core = true,
+     .meta = [](const Tensor& self, Type dtype) { return mean_meta_of(self, all_dims, false, dtype); },
+     .eager = [](Tensor& out, const Tensor& self, Type) { mean_kernel(out, self, all_dims); }},
+    {.schema = "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+     .tags = reduction, .core = true,
+     .meta = [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
+       return mean_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
+     },
+     .eager = [](Tensor& out, const Tensor& self, OptIntList dims, bool, Type) {
+       mean_kernel(out, self, dims_mask(dims, self.dim()));
+     }},
+    {.schema = "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+     .tags = reduction,
+     .meta = [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
+       return mean_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
+     },
+     .eager = nanmean_kernel},
+    {.schema = "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", .tags = reduction, .core = true,
+     .meta = [](const Tensor& self, Type dtype) { return sum_meta_of(self, all_dims, false, dtype); },
+     .eager = [](Tensor& out, const Tensor& self, Type) { fold_numbers<Product>(out, self, all_dims, "prod"); }},
+    {.schema = "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
+     .tags = reduction, .core = true,
+     .meta = [](const Tensor& self, int64_t dim, bool keepdim, Type dtype) {
+       return sum_meta_of(self, mask_of_dim(self, dim), keepdim, dtype);
+     },
+     .eager = [](Tensor& out, const Tensor& self, int64_t dim, bool, Type) {
+       fold_numbers<Product>(out, self, mask_of_dim(self, dim), "prod");
+     }},
+    {.schema = "sum_to_size(Tensor self, SymInt[] size) -> Tensor", .tags = OpTags::maybe_alias,
+     .decomp = fn<summed_to_size>},
+    {.schema = "trace(Tensor self) -> Tensor", .tags = reduction,
+     .decomp = [](const Tensor& self) { return sum(diagonal(self)); }},
+    {.schema = "any(Tensor self) -> Tensor", .tags = reduction, .core = true,
+     .meta = truth_all_meta, .eager = truth_all<Any>},
+    {.schema = "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", .tags = reduction, .core = true,
+     .meta = truth_dim_meta, .eager = truth_dim<Any>},
+    {.schema = "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", .tags = reduction,
+     .core = true, .meta = truth_dims_meta, .eager = truth_dims<Any>},
+    {.schema = "all(Tensor self) -> Tensor", .tags = reduction, .meta = truth_all_meta, .eager = truth_all<All>},
+    {.schema = "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", .tags = reduction,
+     .meta = truth_dim_meta, .eager = truth_dim<All>},
+    {.schema = "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", .tags = reduction,
+     .meta = truth_dims_meta, .eager = truth_dims<All>},
+    {.schema = "count_nonzero(Tensor self, int? dim=None) -> Tensor", .tags = reduction,
+     .meta = [](const Tensor& self, std::optional<int64_t> dim) {
+       return reduced_meta(self, dim ? mask_of_dim(self, *dim) : all_dims, false, Dtype::i64);
+     },
+     .eager = [](Tensor& out, const Tensor& self, std::optional<int64_t> dim) {
+       fold_truth<CountNonzero, int64_t>(out, self, dim ? mask_of_dim(self, *dim) : all_dims, "count_nonzero");
+     }},
+    {.schema = "count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", .tags = reduction,
+     .meta = [](const Tensor& self, IntList dims) {
+       return reduced_meta(self, dims_mask(OptIntList(dims), self.dim()), false, Dtype::i64);
+     },
+     .eager = [](Tensor& out, const Tensor& self, IntList dims) {
+       fold_truth<CountNonzero, int64_t>(out, self, dims_mask(OptIntList(dims), self.dim()), "count_nonzero");
+     }},
+};
+
+extern constinit const OpFamily op_family_reduce_sum{rows};
+
+}  // namespace tenon::ops
