@@ -104,9 +104,13 @@ Dims symbolic_strides(const Tensor& real, SymIntList sizes) {
 
 Tensor Trace::make_leaf(const detail::Leaves& leaves, size_t index, const TracePolicy& policy) {
   const Tensor& real = *leaves.tensors[index];
+  leaf_metas_.emplace_back();
   if (!real.defined()) return Tensor();
-  for (size_t j = 0; j < index; ++j)
-    if (leaves.tensors[j]->is_same(real)) return leaf_fakes_[j];
+  for (size_t j = 0; j < index; ++j) {
+    if (!leaves.tensors[j]->is_same(real)) continue;
+    leaf_metas_.back() = leaf_metas_[j];
+    return leaf_fakes_[j];
+  }
   TensorMeta meta = meta_of(real);
   auto leaf = static_cast<uint32_t>(index);
   for (size_t d = 0; d < meta.sizes.size(); ++d) {
@@ -130,6 +134,7 @@ Tensor Trace::make_leaf(const detail::Leaves& leaves, size_t index, const TraceP
     else if (policy.strides[index][d] != DimPolicy::fixed)
       meta.strides[d] = shape_env->create_symbol(real.head()->strides[d], source, text);
   }
+  leaf_metas_.back() = meta;
   // Arguments over one storage stay so as fakes.
   StorageRef storage;
   for (size_t j = 0; j < index && !storage; ++j)
@@ -298,7 +303,7 @@ void Trace::run(const detail::Body& body) {
 void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
   std::vector<Tensor> escaped;
   for (Tensor& fake : recorder_.live_fakes()) {
-    int32_t ours = 1;  // `fake` itself
+    int32_t ours = 1 + recorder_.own_references(fake);  // 1: `fake` itself
     for (const Tensor& t : body_outputs) ours += t.is_same(fake);
     for (const Tensor& t : leaf_fakes_) ours += t.is_same(fake);
     for (auto& [real, lifted] : lifted_) ours += lifted.is_same(fake);
@@ -361,16 +366,7 @@ void Trace::make_guards(const detail::Leaves& leaves) {
       const detail::TensorHead* h = real.head();
       g = {h->dtype, h->device_type, h->device_index, h->ndim, real.requires_grad(), true, 0, 0,
            {h->sizes, h->sizes + h->ndim}, {h->strides, h->strides + h->ndim}};
-      SymIntList sizes = leaf_fakes_[i].sizes(), strides = leaf_fakes_[i].strides();
-      // In-place metadata ops change the fake; what was guarded is what came in.
-      const GraphValue* in = nullptr;
-      for (size_t k = 0; graph && k < graph_inputs.size(); ++k)
-        if (graph_inputs[k].kind == ValueOrigin::Kind::leaf && graph_inputs[k].index == first)
-          in = &graph->value(graph->inputs()[k]);
-      if (in) {
-        sizes = list_of(in->meta.sizes);
-        strides = list_of(in->meta.strides);
-      }
+      SymIntList sizes = list_of(leaf_metas_[i].sizes), strides = list_of(leaf_metas_[i].strides);
       for (size_t d = 0; d < sizes.size() && d < 64; ++d) {
         if (sizes[d].is_symbolic()) g.free_sizes |= uint64_t{1} << d;
         if (strides[d].is_symbolic() || h->sizes[d] == 1) g.free_strides |= uint64_t{1} << d;

@@ -115,6 +115,7 @@ class Trace {
   GraphRecorder recorder_;
   const detail::Body* body_ = nullptr;
   std::vector<Tensor> leaf_fakes_;
+  std::vector<TensorMeta> leaf_metas_;          // as they came in; in-place metadata ops change the fakes
   std::vector<Number> number_leaves_;
   std::vector<Tensor> segment_inputs_;          // real, parallel to the graph's inputs
   std::vector<ValueOrigin> segment_origins_;

@@ -213,6 +213,12 @@ void GraphRecorder::bind_unbacked(const GraphValue& value, ValueId id) {
   }
 }
 
+int32_t GraphRecorder::own_references(const Tensor& fake) const {
+  int32_t n = 0;
+  for (const Tensor& t : input_fakes_) n += t.defined() && t.is_same(fake);
+  return n;
+}
+
 std::vector<Tensor> GraphRecorder::live_fakes() const {
   std::vector<Tensor> out;
   for (TensorImpl* impl : life_->alive) {

@@ -45,6 +45,8 @@ class GraphRecorder {
   Graph& graph() { return *graph_; }
   const std::shared_ptr<ShapeEnv>& shape_env() const { return graph_->shape_env; }
 
+  /// How many references to `fake` the recorder itself holds.
+  int32_t own_references(const Tensor& fake) const;
   /// Values that some handle outside the recorder can still reach, in order of creation.
   std::vector<Tensor> live_fakes() const;
   /// Gives the fake another value id (a mutated or functionalised tensor has a new value).

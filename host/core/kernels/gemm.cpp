@@ -256,7 +256,6 @@ void floating_gemm(const Gemm<T>& call) {
 
 // ---- 16-bit types ----
 
-
 // rows x columns of x as float, without gaps.
 template <class T>
 void widen_block(const T* x, int64_t ld, int64_t rows, int64_t columns, float* y) {

@@ -54,8 +54,8 @@ struct RowLevel {
   void (*moments)(const T* x, int64_t n, T* mean, T* m2);
   /// y = (x - mean) * rstd * weight + bias; weight and bias may be null.
   void (*normalize)(const T* x, T* y, int64_t n, T mean, T rstd, const T* weight, const T* bias);
-  /// y = x * scale + shift.
-  void (*scale)(const T* x, T* y, int64_t n, T scale, T shift);
+  /// y = (x - center) * scale + shift.
+  void (*scale)(const T* x, T* y, int64_t n, T center, T scale, T shift);
   /// out[i] = bias + sum over t of weights[t] * taps[t][i].
   void (*weighted_sum)(T* out, int64_t n, const T* const* taps, const T* weights, int64_t n_taps,
                        T bias);

@@ -102,8 +102,8 @@ void group_norm(const T* x, T* y, Compute<T>* mean, Compute<T>* rstd, int64_t ba
           for (int64_t i = 0; i < per_group; ++i) {
             const int64_t c = r % groups * per_group + i;
             const C scale = weights.get() ? deviation * weights.get()[c] : deviation;
-            const C shift = biases.get() ? biases.get()[c] - center * scale : -center * scale;
-            level.scale(row + i * inner, target + i * inner, inner, scale, shift);
+            const C shift = biases.get() ? biases.get()[c] : C(0);
+            level.scale(row + i * inner, target + i * inner, inner, center, scale, shift);
           }
           scratch.finish(y + r * n);
           if (mean != nullptr) mean[r] = center;
@@ -152,15 +152,17 @@ void channel_moments(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t batch
 
 template <class T>
 void scale_channels(const T* x, T* y, int64_t batch, int64_t channels, int64_t inner,
-                    const Compute<T>* scale, const Compute<T>* shift) {
-  const auto& level = row_level<Compute<T>>();
+                    const Compute<T>* center, const Compute<T>* scale, const Compute<T>* shift) {
+  using C = Compute<T>;
+  const auto& level = row_level<C>();
   parallel_for(
       0, batch * channels, 1,
       [&](int64_t lo, int64_t hi) {
         const RowScratch<T> scratch(inner);
         for (int64_t r = lo; r < hi; ++r) {
+          const int64_t c = r % channels;
           level.scale(scratch.read(x + r * inner), scratch.target(y + r * inner), inner,
-                      scale[r % channels], shift[r % channels]);
+                      center ? center[c] : C(0), scale[c], shift ? shift[c] : C(0));
           scratch.finish(y + r * inner);
         }
       },
@@ -175,7 +177,7 @@ void scale_channels(const T* x, T* y, int64_t batch, int64_t channels, int64_t i
   template void row_moments(const T*, Compute<T>*, Compute<T>*, int64_t, int64_t);              \
   template void channel_moments(const T*, Compute<T>*, Compute<T>*, int64_t, int64_t, int64_t); \
   template void scale_channels(const T*, T*, int64_t, int64_t, int64_t, const Compute<T>*,      \
-                               const Compute<T>*);
+                               const Compute<T>*, const Compute<T>*);
 
 TENON_NORMALIZE(float)
 TENON_NORMALIZE(double)

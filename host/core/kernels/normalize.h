@@ -36,9 +36,10 @@ template <class T>
 void channel_moments(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t batch, int64_t channels,
                      int64_t inner);
 
-/// y = x * scale[c] + shift[c] over batch x channels x inner. y may be x.
+/// y = (x - center[c]) * scale[c] + shift[c] over batch x channels x inner; center and shift may be
+/// null. y may be x.
 template <class T>
 void scale_channels(const T* x, T* y, int64_t batch, int64_t channels, int64_t inner,
-                    const Compute<T>* scale, const Compute<T>* shift);
+                    const Compute<T>* center, const Compute<T>* scale, const Compute<T>* shift);
 
 }  // namespace tenon::kernels

@@ -29,7 +29,10 @@ template <class T>
 void sum(const T* x, Compute<T>* out, int64_t outer, int64_t n, int64_t inner) {
   using C = Compute<T>;
   if (outer == 0 || inner == 0) return;
-  if (n == 0) return std::fill_n(out, outer * inner, C(0));
+  if (n == 0) {
+    std::fill_n(out, outer * inner, C(0));
+    return;
+  }
   const int64_t rows = std::clamp<int64_t>(part_elements / inner, 1, n);
   const int64_t parts = (n + rows - 1) / rows;
   const HostBlock block(parts == 1 ? 0 : static_cast<size_t>(outer * parts * inner) * sizeof(C));

@@ -91,12 +91,12 @@ void logcumsumexp_kernel(Tensor& out, const Tensor& self, int64_t dim) {
 Tensor differences(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) {
   require(n >= 0, "diff: the order must not be negative, found {}", n);
   require(self.dim() > 0, "diff: a tensor with at least one dimension is expected");
+  if (n == 0) return clone(self);
   std::vector<Tensor> parts;
   if (prepend.defined()) parts.push_back(prepend);
   parts.push_back(self);
   if (append.defined()) parts.push_back(append);
   Tensor out = parts.size() > 1 ? cat(parts, dim) : self;
-  if (n == 0) return out.is_same(self) ? clone(self) : out;
   for (int64_t i = 0; i < n; ++i) {
     SymInt size = out.size(dim);
     bool is_empty = guard_or_false(size == 0);

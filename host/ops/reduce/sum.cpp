@@ -127,6 +127,7 @@ constexpr auto nanmean_kernel = [](Tensor& out, const Tensor& self, OptIntList d
 };
 
 Tensor summed_to_size(const Tensor& self, SymIntList size) {
+  if (size.empty()) return sum(self);
   int64_t missing = self.dim() - static_cast<int64_t>(size.size());
   require(missing >= 0, "sum_to_size: shape {} has more dimensions than {}", to_text(size), to_text(self.sizes()));
   std::vector<int64_t> folded;

@@ -1,0 +1,22 @@
+// Exit statuses of the `tenon` program.
+#pragma once
+
+#include <tenon/error.h>
+
+namespace tenon::cli {
+
+enum class ExitStatus : int {
+  done = 0,
+  check_failed = 1,
+  usage = 2,
+  bad_file = 3,
+  plugin = 4,
+  unsupported = 5,
+  internal = 6,
+  interrupted = 130,
+};
+
+/// The status that an error ends the program with.
+ExitStatus exit_status_of(const Error& error);
+
+}  // namespace tenon::cli

@@ -1,0 +1,189 @@
+// The `tenon` program: finds the verb, parses its options, runs it, turns errors into statuses.
+#include "backend/backend.h"
+#include "cli/exit_status.h"
+#include "cli/output.h"
+#include "cli/repro.h"
+#include "cli/verb.h"
+#include "cli/version.h"
+#include "config/config.h"
+#include "core/error.h"
+#include "core/thread_pool.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+
+namespace tenon::cli {
+
+namespace {
+
+using Arguments = std::vector<std::string>;
+
+std::string overview() {
+  std::string out =
+      "usage: tenon VERB [ARGUMENTS] [OPTIONS]\n\nCompiles and runs models; see the docs.\n\n";
+  for (const Verb* verb : verbs()) {
+    if (verb->hidden) continue;
+    std::string name(verb->name);
+    name.resize(12, ' ');
+    out += "  " + name + " " + std::string(verb->summary) + "\n";
+  }
+  return out + "\n`tenon VERB --help` lists the options of a verb and shows an example.\n";
+}
+
+std::string unknown_verb(const std::string& name) {
+  std::vector<std::string> known;
+  for (const Verb* verb : verbs())
+    if (!verb->hidden) known.emplace_back(verb->name);
+  return message("there is no verb '{}'; the nearest are {}; see tenon --help", name,
+                 nearest_names(name, known));
+}
+
+std::vector<std::string> option_names(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  for (const CLI::App* sub : app.get_subcommands())
+    for (const std::string& name : option_names(*sub)) names.push_back(name);
+  return names;
+}
+
+// What is wrong with a command line, in our words where CLI11 does not help.
+std::string usage_message(const Verb& verb, const CLI::App& app, const CLI::ParseError& error) {
+  std::string hint = message("; see tenon {} --help", verb.name);
+  bool extras = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::ExtrasError);
+  std::vector<std::string> left = app.remaining(true);
+  if (!extras || left.empty()) return message("{}: {}{}", verb.name, error.what(), hint);
+  const std::string& first = left.front();
+  if (!first.starts_with('-'))
+    return message("{}: unexpected argument '{}'{}", verb.name, first, hint);
+  std::string name = first.substr(0, first.find('='));
+  return message("{}: there is no option {}; the nearest are {}{}", verb.name, name,
+                 nearest_names(name, option_names(app)), hint);
+}
+
+Arguments split_folders(const Arguments& values) {
+  Arguments out;
+  for (const std::string& value : values)
+    for (const std::string& folder : config::split(value, ':'))
+      if (!folder.empty()) out.push_back(folder);
+  return out;
+}
+
+void apply(const Globals& globals) {
+  set_color(globals.color);
+  if (!globals.config_file.empty()) config::use_file(globals.config_file);
+  if (globals.quiet) config::set_from_command_line("logging.level=error");
+  if (globals.verbose > 0)
+    config::set_from_command_line(globals.verbose > 1 ? "logging.level=debug"
+                                                      : "logging.level=info");
+  if (globals.threads > 0)
+    config::set_from_command_line("compiler.threads=" + std::to_string(globals.threads));
+  for (const std::string& setting : globals.settings) config::set_from_command_line(setting);
+  set_plugin_search(globals.plugins, split_folders(globals.plugin_path));
+  if (int64_t threads = config::flags().compiler.threads; threads > 0)
+    set_num_threads(static_cast<int>(std::min<int64_t>(threads, max_threads)));
+}
+
+int fail_usage(const std::string& text) {
+  print_message(text);
+  return static_cast<int>(ExitStatus::usage);
+}
+
+int run_verb(const Verb& verb, Arguments arguments) {
+  Globals globals;
+  Action action;
+  std::unique_ptr<CLI::App> app = make_parser(verb, globals, action);
+  try {
+    std::reverse(arguments.begin(), arguments.end());  // as CLI11 wants them
+    app->parse(std::move(arguments));
+  } catch (const CLI::CallForHelp&) {
+    print(app->help());
+    return 0;
+  } catch (const CLI::ParseError& error) {
+    return fail_usage(usage_message(verb, *app, error));
+  }
+  apply(globals);
+  return action(globals);
+}
+
+int run_line(const Arguments& arguments) {
+  if (arguments.empty()) {
+    std::fputs(overview().c_str(), stderr);
+    return static_cast<int>(ExitStatus::usage);
+  }
+  // Options of every verb may stand in front of it, those with a value as --name=value.
+  auto at = std::find_if(arguments.begin(), arguments.end(),
+                         [](const std::string& a) { return !a.starts_with('-'); });
+  for (auto it = arguments.begin(); it != at; ++it) {
+    if (*it == "--version") return print(message("tenon {}\n", version)), 0;
+    if (*it == "--help" || *it == "-h") return print(overview()), 0;
+  }
+  if (at == arguments.end())
+    return fail_usage(message("expected a verb, found only {}; see tenon --help", arguments[0]));
+  if (*at == "help") {
+    if (at + 1 == arguments.end()) return print(overview()), 0;
+    const Verb* verb = find_verb(at[1]);
+    return verb ? run_verb(*verb, {"--help"}) : fail_usage(unknown_verb(at[1]));
+  }
+  const Verb* verb = find_verb(*at);
+  if (!verb) return fail_usage(unknown_verb(*at));
+  Arguments rest(arguments.begin(), at);
+  rest.insert(rest.end(), at + 1, arguments.end());
+  return run_verb(*verb, std::move(rest));
+}
+
+int fail_internally(const Arguments& arguments, const char* what) {
+  print_message(what);
+  std::string folder = write_repro(arguments, what);
+  if (!folder.empty()) print_message("what it takes to see this again is in " + folder);
+  return static_cast<int>(ExitStatus::internal);
+}
+
+int run_caught(const Arguments& arguments) {
+  try {
+    return run_line(arguments);
+  } catch (const Error& error) {
+    ExitStatus status = exit_status_of(error);
+    if (status == ExitStatus::internal) return fail_internally(arguments, error.what());
+    print_message(error.what());
+    return static_cast<int>(status);
+  } catch (const std::bad_alloc&) {
+    return fail_internally(arguments, "out of memory");
+  } catch (const std::exception& error) {
+    return fail_internally(arguments, error.what());
+  } catch (...) {
+    return fail_internally(arguments, "an exception of an unknown kind");
+  }
+}
+
+// Threads of kernels may be at work: nothing is torn down.
+extern "C" void on_interrupt(int) {
+  static constexpr char text[] = "tenon: interrupted\n";
+  [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
+  _exit(static_cast<int>(ExitStatus::interrupted));
+}
+
+int finish(int status) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  print_message("stdout: cannot be written; is the disk full?");
+  return static_cast<int>(ExitStatus::bad_file);
+}
+
+}  // namespace
+
+}  // namespace tenon::cli
+
+int main(int argc, char** argv) {
+  std::signal(SIGINT, tenon::cli::on_interrupt);
+  try {
+    return tenon::cli::finish(tenon::cli::run_caught({argv + std::min(argc, 1), argv + argc}));
+  } catch (...) {
+    return static_cast<int>(tenon::cli::ExitStatus::internal);
+  }
+}

@@ -1,0 +1,80 @@
+// The list of verbs and the parser that each of them gets.
+#include "cli/verb.h"
+
+namespace tenon::cli {
+
+extern const Verb verb_backends;
+extern const Verb verb_graph;
+extern const Verb verb_ops;
+extern const Verb verb_explain;
+extern const Verb verb_config;
+extern const Verb verb_doctor;
+extern const Verb verb_completion;
+
+namespace {
+
+constexpr const Verb* all_verbs[] = {
+    &verb_backends, &verb_explain, &verb_graph,      &verb_ops,
+    &verb_config,   &verb_doctor,  &verb_completion,
+};
+
+void add_globals(CLI::App& app, Globals& globals) {
+  const char* group = "Options of every verb";
+  app.add_flag("--json", globals.json, "one JSON document on stdout")->group(group);
+  app.add_flag("-q,--quiet", globals.quiet, "no warnings on stderr")->group(group);
+  app.add_flag("-v,--verbose", globals.verbose, "more on stderr; -vv: still more")->group(group);
+  add_repeated(app, "--set", globals.settings, "section.flag=value, over all other settings")
+      ->group(group);
+  app.add_option("--config", globals.config_file, "a TOML file with flags")->group(group);
+  app.add_option("--threads", globals.threads, "CPU threads")
+      ->check(CLI::Range(1, 1023))
+      ->group(group);
+  app.add_option("--color", globals.color, "auto, always or never")
+      ->check(CLI::IsMember({"auto", "always", "never"}))
+      ->group(group);
+  add_repeated(app, "--plugin", globals.plugins, "a plugin file, tried before all others")
+      ->group(group);
+  add_repeated(app, "--plugin-path", globals.plugin_path, "folders of plugins, separated by ':'")
+      ->group(group);
+}
+
+}  // namespace
+
+std::span<const Verb* const> verbs() { return all_verbs; }
+
+const Verb* find_verb(std::string_view name) {
+  for (const Verb* verb : all_verbs)
+    if (verb->name == name) return verb;
+  return nullptr;
+}
+
+std::unique_ptr<CLI::App> make_parser(const Verb& verb, Globals& globals, Action& action) {
+  auto app =
+      std::make_unique<CLI::App>(std::string(verb.summary), "tenon " + std::string(verb.name));
+  app->get_formatter()->column_width(36);
+  if (!verb.example.empty()) app->footer("Example:\n  " + std::string(verb.example));
+  action = verb.build(*app);
+  add_globals(*app, globals);
+  for (CLI::App* sub : app->get_subcommands({})) sub->fallthrough();
+  return app;
+}
+
+CLI::Option* add_repeated(CLI::App& app, const std::string& name, std::vector<std::string>& values,
+                          const std::string& doc) {
+  return app.add_option(name, values, doc)->allow_extra_args(false);
+}
+
+std::vector<std::string> split_commas(const std::vector<std::string>& values) {
+  std::vector<std::string> out;
+  for (const std::string& value : values) {
+    size_t begin = 0;
+    while (begin <= value.size()) {
+      size_t end = std::min(value.find(',', begin), value.size());
+      if (end > begin) out.push_back(value.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  }
+  return out;
+}
+
+}  // namespace tenon::cli

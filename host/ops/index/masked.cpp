@@ -1,0 +1,134 @@
+// Elements chosen by a mask: masked_fill, masked_select, masked_scatter.
+#include "ops/kernel_loops.h"
+#include "ops/op.h"
+#include "ops/shapes.h"
+
+#include "core/shape_env.h"
+
+#include <tenon/ops.h>
+
+namespace tenon::ops {
+
+namespace {
+
+TensorMeta masked_meta(const char* op, const Tensor& self, const Tensor& mask) {
+  require(mask.dtype() == Dtype::bool_, "{}: the mask must be bool, found {}", op, mask.dtype());
+  Tensor operands[2] = {self, mask};
+  Dims sizes = broadcast_sizes(std::span<const Tensor>(operands));
+  Dims strides = pointwise_strides(list_of(sizes), operands);
+  return {self.dtype(), self.device(), std::move(sizes), std::move(strides)};
+}
+
+Dims mask_strides(const Tensor& out, const Tensor& mask) {
+  return broadcast_strides(mask.sizes(), mask.strides(), out.sizes());
+}
+
+// `body(element offset)` in row-major order where the mask holds.
+template <class F>
+void for_each_chosen(const Tensor& t, const Tensor& mask, const F& body) {
+  Dims strides = mask_strides(t, mask);
+  Walk<2> walk;
+  add_dims<2>(walk, sizes_of(t), {strides_of(t), IntList(reinterpret_cast<const int64_t*>(strides.data()), strides.size())});
+  const bool* chosen = data_of<bool>(mask);
+  for_each_offset(walk, [&](const Offsets<2>& at) {
+    if (chosen[at[1]]) body(at[0]);
+  });
+}
+
+void masked_fill_kernel(Tensor& out, const Tensor& self, const Tensor& mask, Number value) {
+  copy_broadcast(out, self);
+  Element16 element{};
+  store_number(&element, out.dtype(), value);
+  dispatch_itemsize(out.dtype(), [&]<class T>() {
+    T one;
+    std::memcpy(&one, &element, sizeof one);
+    T* to = data_of<T>(out);
+    for_each_chosen(out, mask, [&](int64_t at) { to[at] = one; });
+  });
+}
+
+Number number_in(const Tensor& value) {
+  require(value.dim() == 0, "masked_fill: the value must be a tensor without dimensions, found shape {}",
+          to_text(value.sizes()));
+  return load_number(impl_of(value)->data, value.dtype());
+}
+
+Tensor expanded_to(const Tensor& t, const Dims& sizes) {
+  Dims strides = broadcast_strides(t.sizes(), t.strides(), list_of(sizes));
+  return make_view(t, list_of(sizes), list_of(strides), t.storage_offset());
+}
+
+Tensor masked_select_kernel(const Tensor& self, const Tensor& mask) {
+  Tensor operands[2] = {self, mask};
+  Tensor from = expanded_to(self, broadcast_sizes(std::span<const Tensor>(operands)));
+  int64_t n = 0;
+  for_each_chosen(from, mask, [&](int64_t) { ++n; });
+  Tensor out = make_tensor(IntList{n}, self.dtype());
+  dispatch_itemsize(self.dtype(), [&]<class T>() {
+    T* to = data_of<T>(out);
+    for_each_chosen(from, mask, [&](int64_t at) { *to++ = data_of<T>(from)[at]; });
+  });
+  return out;
+}
+
+TensorMeta masked_select_meta(const Tensor& self, const Tensor& mask) {
+  masked_meta("masked_select", self, mask);
+  ShapeEnv* env = current_shape_env();
+  require(env, ErrorCode::data_dependent, "masked_select: the number of elements is known at run time only");
+  SymInt count = env->create_unbacked(Range::at_least(0));
+  env->mark_size_like(count);
+  return contiguous_meta({count}, self.dtype(), self.device());
+}
+
+void masked_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& mask, const Tensor& source) {
+  require(source.dtype() == self.dtype(), "masked_scatter: source must have dtype {}, found {}", self.dtype(),
+          source.dtype());
+  copy_broadcast(out, self);
+  Tensor values = contiguous_of(source);
+  int64_t next = 0, n = numel_of(values);
+  dispatch_itemsize(self.dtype(), [&]<class T>() {
+    for_each_chosen(out, mask, [&](int64_t at) {
+      require(next < n, "masked_scatter: source has {} elements, the mask chooses more", n);
+      data_of<T>(out)[at] = data_of<T>(values)[next++];
+    });
+  });
+}
+
+void masked_scatter_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& mask, SymIntList) {
+  fill_elements(out, 0);
+  Tensor chosen = masked_select_kernel(grad, mask);
+  std::memcpy(data_of<char>(out), data_of<char>(chosen),
+              static_cast<size_t>(std::min(numel_of(out), numel_of(chosen)) * itemsize(out.dtype())));
+}
+
+}  // namespace
+
+static constexpr OpDef rows[] = {
+    {.schema = "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor", .variants = in_place,
+     .meta = [](const Tensor& self, const Tensor& mask, Number) { return masked_meta("masked_fill", self, mask); },
+     .eager = fn<masked_fill_kernel>},
+    {.schema = "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor", .variants = in_place,
+     .meta = [](const Tensor& self, const Tensor& mask, const Tensor&) {
+       return masked_meta("masked_fill", self, mask);
+     },
+     .eager = [](Tensor& out, const Tensor& self, const Tensor& mask, const Tensor& value) {
+       masked_fill_kernel(out, self, mask, number_in(value));
+     }},
+    {.schema = "masked_select(Tensor self, Tensor mask) -> Tensor", .tags = OpTags::data_dependent,
+     .meta = fn<masked_select_meta>, .eager = fn<masked_select_kernel>},
+    {.schema = "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", .variants = in_place,
+     .core = true,
+     .meta = [](const Tensor& self, const Tensor& mask, const Tensor&) {
+       return masked_meta("masked_scatter", self, mask);
+     },
+     .eager = fn<masked_scatter_kernel>},
+    {.schema = "masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor",
+     .meta = [](const Tensor& grad, const Tensor&, SymIntList sizes) {
+       return contiguous_meta(sizes, grad.dtype(), grad.device());
+     },
+     .eager = fn<masked_scatter_backward_kernel>},
+};
+
+extern constinit const OpFamily op_family_index_masked{rows};
+
+}  // namespace tenon::ops

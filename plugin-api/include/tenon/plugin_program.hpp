@@ -1,0 +1,248 @@
+// tenon/plugin_program.hpp - a graph that outlives its compile and runs one node at a time, for
+// backends that look at every step. Include it beside <tenon/plugin.hpp>.
+//
+//   struct Artifact {
+//     program steps;                                    // program(request)
+//     void call(tn_call& c) {
+//       steps.run(c, [&](const step& s, auto&& run) {   // around each node
+//         run();                                        // s.results() hold tensors from here on
+//       });
+//     }
+//   };
+//
+// Sizes that depend on symbols are computed at each call from copies of the graph's expressions.
+// Graphs with sub-graphs, opaque arguments, or numbers that nodes compute throw `declined`.
+#pragma once
+
+#include <tenon/plugin.hpp>
+
+namespace tenon::plugin {
+
+/// Integer expressions of a graph, copied so that they can be evaluated after the compile.
+class kept_expressions {
+ public:
+  /// The position of an expression among the evaluated ones; operands are kept with it.
+  uint32_t keep(const graph& g, uint32_t expr) {
+    if (auto known = at_.find(expr); known != at_.end()) return known->second;
+    expression e = g.expr(expr);
+    entry made{e.op, e.value, {}};
+    if (e.op == TN_EX_SYMBOL) made.value = symbol_index(g, expr);
+    if (e.op == TN_EX_TRUEDIV || e.op == TN_EX_TO_FLOAT || e.op == TN_EX_TRUNC)
+      throw declined("a size is computed in floating point");
+    for (uint32_t operand : e.arguments()) made.operands.push_back(keep(g, operand));
+    entries_.push_back(std::move(made));
+    return at_[expr] = uint32_t(entries_.size() - 1);
+  }
+  /// All values, by position, from those of the graph's symbols (tn_call.syms).
+  std::vector<int64_t> evaluate(const int64_t* syms) const {
+    std::vector<int64_t> values;
+    values.reserve(entries_.size());
+    for (const entry& e : entries_) values.push_back(evaluate(e, values, syms));
+    return values;
+  }
+
+ private:
+  struct entry {
+    uint32_t op;
+    int64_t value;  // of a constant; the index of a symbol
+    std::vector<uint32_t> operands;
+  };
+
+  static int64_t symbol_index(const graph& g, uint32_t expr) {
+    std::span<const uint32_t> symbols = g.symbols();
+    auto found = std::find(symbols.begin(), symbols.end(), expr);
+    if (found == symbols.end()) throw declined("a size depends on data");
+    return found - symbols.begin();
+  }
+  static int64_t floor_div(int64_t a, int64_t b) {
+    if (b == 0) throw error(TN_OUT_OF_RANGE, "a size is divided by zero");
+    return a / b - (a % b != 0 && (a < 0) != (b < 0));
+  }
+  static int64_t power(int64_t base, int64_t exponent) {
+    int64_t out = 1;
+    for (; exponent > 0; --exponent) out *= base;
+    return out;
+  }
+  static int64_t evaluate(const entry& e, std::span<const int64_t> values, const int64_t* syms) {
+    if (e.op == TN_EX_CONST) return e.value;
+    if (e.op == TN_EX_SYMBOL) return syms[e.value];
+    int64_t result = values[e.operands[0]];
+    if (e.op == TN_EX_NOT) return !result;
+    if (e.op == TN_EX_SELECT) return values[e.operands[result ? 1 : 2]];
+    for (size_t i = 1; i < e.operands.size(); ++i)
+      result = combine(e.op, result, values[e.operands[i]]);
+    return result;
+  }
+  static int64_t combine(uint32_t op, int64_t a, int64_t b) {
+    switch (op) {
+      case TN_EX_ADD:
+        return a + b;
+      case TN_EX_MUL:
+        return a * b;
+      case TN_EX_FLOORDIV:
+        return floor_div(a, b);
+      case TN_EX_CEILDIV:
+        return -floor_div(-a, b);
+      case TN_EX_MOD:
+        return a - floor_div(a, b) * b;
+      case TN_EX_MIN:
+        return std::min(a, b);
+      case TN_EX_MAX:
+        return std::max(a, b);
+      case TN_EX_POW:
+        return power(a, b);
+      case TN_EX_EQ:
+        return a == b;
+      case TN_EX_NE:
+        return a != b;
+      case TN_EX_LT:
+        return a < b;
+      case TN_EX_LE:
+        return a <= b;
+      case TN_EX_AND:
+        return a && b;
+      case TN_EX_OR:
+        return a || b;
+      default:
+        throw error(TN_UNIMPLEMENTED, text("expression operator {} is unknown", op));
+    }
+  }
+
+  std::vector<entry> entries_;  // operands before users
+  std::unordered_map<uint32_t, uint32_t> at_;
+};
+
+/// One node of a running program: what it reads and, once it has run, what it gave.
+struct step {
+  const owned_node& node;
+  std::string_view name;             ///< unique in the graph: "add_3"
+  std::span<const tn_arg> args;      ///< symbols replaced by this call's values
+  tn_tensor* const* values;          ///< what TN_ARG_VALUE and TN_ARG_VALUES index
+  std::span<const int64_t> numbers;  ///< the kept expressions' values in this call
+  uint32_t index;                    ///< of the node in the graph
+
+  std::span<tn_tensor* const> results() const {
+    return {values + node.first_result, node.n_results};
+  }
+};
+
+class program {
+ public:
+  explicit program(const tn_compile_request& request) {
+    graph g(request);
+    for (uint32_t i = 0; i < g.values(); ++i) keep_value(g, i);
+    for (uint32_t i = 0; i < g.size(); ++i) keep_node(g, i);
+    inputs_.assign(g.inputs().begin(), g.inputs().end());
+    outputs_.assign(g.outputs().begin(), g.outputs().end());
+    for (uint32_t id : outputs_)
+      if (id != TN_NO_VALUE && numbers_.contains(id)) throw declined("an output is a number");
+    find_last_uses();
+  }
+
+  /// Expressions kept here are evaluated at each call: see step::numbers.
+  kept_expressions& expressions() { return expressions_; }
+
+  /// Runs all nodes; around(step, run) must call run() once.
+  template <class Around>
+  void run(tn_call& c, Around&& around) const {
+    std::vector<int64_t> evaluated = expressions_.evaluate(c.syms);
+    std::vector<tensor> owned(n_values_);
+    std::vector<tn_tensor*> values(n_values_);
+    for (size_t i = 0; i < inputs_.size(); ++i) values[inputs_[i]] = c.inputs[i];
+    for (const auto& [id, constant] : constants_) values[id] = constant.get();
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      const owned_node& node = nodes_[i];
+      filled_args args(*this, node, evaluated);
+      around(step{node, names_[i], args.list, values.data(), evaluated, i}, [&] {
+        std::span<tn_tensor*> results(&values[node.first_result], node.n_results);
+        run_op(node.op, args.list, values.data(), results, c.stream);
+        for (size_t r = 0; r < results.size(); ++r)
+          owned[node.first_result + r] = tensor(results[r]);
+      });
+      for (uint32_t id : last_uses_[i]) owned[id] = tensor();
+    }
+    for (size_t i = 0; i < outputs_.size(); ++i)
+      if (outputs_[i] != TN_NO_VALUE)
+        c.outputs[i] = tensor::share(values[outputs_[i]]).release();
+  }
+
+ private:
+  /// The arguments of a node in one call: symbols as numbers.
+  struct filled_args {
+    std::vector<tn_arg> list;
+    std::vector<std::vector<int64_t>> lists;
+
+    filled_args(const program& p, const owned_node& node, std::span<const int64_t> evaluated)
+        : list(node.args().begin(), node.args().end()) {
+      auto number = [&](const tn_dim& d) {
+        return d.expr == TN_EXPR_STATIC ? d.value : evaluated[p.expression_at_.at(d.expr)];
+      };
+      for (tn_arg& a : list) {
+        if (a.kind == TN_ARG_VALUE && p.numbers_.contains(a.u.value)) {
+          a.u.i = evaluated[p.numbers_.at(a.u.value)];
+          a.kind = TN_ARG_INT;
+        } else if (a.kind == TN_ARG_SYMINT) {
+          a.u.i = number(a.u.sym);
+          a.kind = TN_ARG_INT;
+        } else if (a.kind == TN_ARG_SYMINTS) {
+          auto& ints = lists.emplace_back();
+          for (uint32_t k = 0; k < a.count; ++k) ints.push_back(number(a.u.syms[k]));
+          a.u.ints = ints.data();
+          a.kind = TN_ARG_INTS;
+        }
+      }
+    }
+  };
+
+  void keep_value(const graph& g, uint32_t id) {
+    value v = g.value_at(id);
+    n_values_ = id + 1;
+    if (v.source == TN_SRC_CONSTANT) constants_.emplace_back(id, g.constant(id));
+    if (v.kind == TN_VAL_TENSOR || v.kind == TN_VAL_NONE) return;
+    if (v.kind != TN_VAL_SYMINT || v.source != TN_SRC_INPUT || v.expr == TN_EXPR_STATIC)
+      throw declined(text("value {} is a number that nodes compute", sv(v.name)));
+    numbers_[id] = expressions_.keep(g, v.expr);
+  }
+  void keep_node(const graph& g, uint32_t i) {
+    node n = g.at(i);
+    names_.emplace_back(sv(n.name));
+    const owned_node& kept = nodes_.emplace_back(n);
+    for (const tn_arg& a : kept.args()) {
+      if (a.kind == TN_ARG_SYMINT) keep_dim(g, a.u.sym);
+      for (uint32_t k = 0; a.kind == TN_ARG_SYMINTS && k < a.count; ++k) keep_dim(g, a.u.syms[k]);
+    }
+  }
+  void keep_dim(const graph& g, const tn_dim& d) {
+    if (d.expr != TN_EXPR_STATIC) expression_at_[d.expr] = expressions_.keep(g, d.expr);
+  }
+  // Results of nodes are released after the last node that reads them; outputs live to the end.
+  void find_last_uses() {
+    std::vector<uint32_t> last(n_values_, TN_NO_VALUE);
+    auto use = [&](uint32_t id, uint32_t at) {
+      if (id != TN_NO_VALUE) last[id] = at;
+    };
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      for (uint32_t r = 0; r < nodes_[i].n_results; ++r) use(nodes_[i].first_result + r, i);
+      for (const tn_arg& a : nodes_[i].args()) {
+        if (a.kind == TN_ARG_VALUE) use(a.u.value, i);
+        for (uint32_t k = 0; a.kind == TN_ARG_VALUES && k < a.count; ++k) use(a.u.values[k], i);
+      }
+    }
+    for (uint32_t id : outputs_) use(id, TN_NO_VALUE);
+    last_uses_.resize(nodes_.size());
+    for (uint32_t id = 0; id < n_values_; ++id)
+      if (last[id] != TN_NO_VALUE) last_uses_[last[id]].push_back(id);
+  }
+
+  std::vector<owned_node> nodes_;
+  std::vector<std::string> names_;
+  std::vector<std::pair<uint32_t, tensor>> constants_;
+  std::vector<uint32_t> inputs_, outputs_;
+  std::vector<std::vector<uint32_t>> last_uses_;  // by node
+  kept_expressions expressions_;
+  std::unordered_map<uint32_t, uint32_t> numbers_;        // number values, to kept expressions
+  std::unordered_map<uint32_t, uint32_t> expression_at_;  // expressions in arguments, likewise
+  uint32_t n_values_ = 0;
+};
+
+}  // namespace tenon::plugin

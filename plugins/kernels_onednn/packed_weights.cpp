@@ -1,0 +1,121 @@
+// The bounded store of packed weights.
+#include "packed_weights.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <list>
+#include <map>
+#include <mutex>
+#include <new>
+#include <unordered_map>
+
+namespace onednn {
+
+namespace {
+
+/// An entry is found without the version, so that a newer one takes the place of an older.
+using Place = std::pair<uint64_t, std::vector<int64_t>>;
+
+struct Entry {
+  Place place;
+  uint64_t version;
+  PackedPtr packed;
+};
+
+struct Store {
+  std::mutex guarding;  // guards all below
+  std::list<Entry> by_use;  // latest first
+  std::map<Place, std::list<Entry>::iterator> at;
+  size_t bytes = 0;
+  std::unordered_map<uint64_t, uint64_t> seen;  // storage id -> version
+};
+
+Store& store() {
+  static auto* the_store = new Store;  // leaked: kernels may run until the process ends
+  return *the_store;
+}
+
+// TENON_KERNELS_ONEDNN_PACKED_MIB, 512 unless given.
+size_t byte_limit() {
+  static const size_t limit = [] {
+    const char* text = std::getenv("TENON_KERNELS_ONEDNN_PACKED_MIB");
+    return (text ? std::strtoull(text, nullptr, 10) : 512) << 20;
+  }();
+  return limit;
+}
+
+void erase(Store& s, std::list<Entry>::iterator entry) {
+  s.bytes -= entry->packed->bytes();
+  s.at.erase(entry->place);
+  s.by_use.erase(entry);
+}
+
+// A number that differs between layouts; the description is a plain struct, zeroed when made.
+int64_t fingerprint(const Desc& layout) {
+  const auto* bytes = reinterpret_cast<const unsigned char*>(&layout.data);
+  uint64_t hash = 14695981039346656037u;  // FNV-1a
+  for (size_t i = 0; i < sizeof layout.data; ++i) hash = (hash ^ bytes[i]) * 1099511628211u;
+  return static_cast<int64_t>(hash);
+}
+
+}  // namespace
+
+Packed::Packed(size_t bytes)
+    : data_(std::aligned_alloc(64, (bytes + 63) / 64 * 64)), bytes_(bytes) {
+  if (!data_) throw std::bad_alloc();
+}
+
+Packed::~Packed() { std::free(data_); }
+
+WeightsKey::WeightsKey(const tn_tensor& t, std::vector<int64_t> part, const Desc& layout)
+    : storage_id(t.storage_id), version(t.version ? *t.version : 0), view(std::move(part)) {
+  view.push_back(t.storage_offset);
+  view.push_back(t.dtype);
+  view.push_back(fingerprint(layout));
+  view.insert(view.end(), t.sizes, t.sizes + t.ndim);
+  view.insert(view.end(), t.strides, t.strides + t.ndim);
+}
+
+PackedPtr find_packed(const WeightsKey& key) {
+  Store& s = store();
+  std::lock_guard lock(s.guarding);
+  auto found = s.at.find({key.storage_id, key.view});
+  if (found == s.at.end() || found->second->version != key.version) return nullptr;
+  s.by_use.splice(s.by_use.begin(), s.by_use, found->second);
+  return found->second->packed;
+}
+
+void keep_packed(const WeightsKey& key, PackedPtr packed) {
+  if (packed->bytes() > byte_limit()) return;
+  Store& s = store();
+  std::lock_guard lock(s.guarding);
+  Place place{key.storage_id, key.view};
+  if (auto old = s.at.find(place); old != s.at.end()) erase(s, old->second);
+  s.bytes += packed->bytes();
+  s.by_use.push_front({place, key.version, std::move(packed)});
+  s.at[place] = s.by_use.begin();
+  while (s.bytes > byte_limit()) erase(s, std::prev(s.by_use.end()));
+}
+
+bool seen_before(const tn_tensor& t) {
+  constexpr size_t most = 4096;
+  uint64_t version = t.version ? *t.version : 0;
+  Store& s = store();
+  std::lock_guard lock(s.guarding);
+  if (s.seen.size() >= most && !s.seen.contains(t.storage_id)) s.seen.clear();
+  auto [at, added] = s.seen.try_emplace(t.storage_id, version);
+  bool same = !added && at->second == version;
+  at->second = version;
+  return same;
+}
+
+void drop_packed() {
+  Store& s = store();
+  std::lock_guard lock(s.guarding);
+  s.by_use.clear();
+  s.at.clear();
+  s.seen.clear();
+  s.bytes = 0;
+}
+
+}  // namespace onednn

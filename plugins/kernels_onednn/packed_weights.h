@@ -1,0 +1,56 @@
+// Weights in the layouts that oneDNN's kernels want, kept between calls.
+//
+// A layer calls its op again and again with the same weights, and changing their layout can cost as
+// much as the op. What is kept is found by the storage, its version (which every write counts up) and
+// the view of it, so weights that were written are packed anew, and replace the old ones. That a storage
+// has died is not told; the total is bounded, and what was used longest ago goes first.
+//
+// Threads: any; packing the same weights twice at the same time is harmless.
+#pragma once
+
+#include "engine.h"
+
+#include <tenon/plugin.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace onednn {
+
+/// Memory of the packed form, aligned for vector loads.
+class Packed {
+ public:
+  explicit Packed(size_t bytes);
+  ~Packed();
+  Packed(const Packed&) = delete;
+  Packed& operator=(const Packed&) = delete;
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void* data_;
+  size_t bytes_;
+};
+using PackedPtr = std::shared_ptr<const Packed>;
+
+/// Which part of which tensor, in which layout.
+struct WeightsKey {
+  uint64_t storage_id;
+  uint64_t version;
+  std::vector<int64_t> view;  ///< byte offset, sizes, strides, dtype, part, layout: all that differs
+
+  WeightsKey(const tn_tensor& t, std::vector<int64_t> part, const Desc& layout);
+};
+
+/// The packed weights, or null.
+PackedPtr find_packed(const WeightsKey& key);
+/// Keeps them, in place of an older version of the same view.
+void keep_packed(const WeightsKey& key, PackedPtr packed);
+/// Whether the same version was asked for before: weights seen once may be on their way to change.
+bool seen_before(const tn_tensor& t);
+
+/// Forgets everything.
+void drop_packed();
+
+}  // namespace onednn

@@ -1,0 +1,42 @@
+// Dtypes and addresses, as the kernels of this plugin use them.
+#pragma once
+
+#include "engine.h"
+
+#include <tenon/plugin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+namespace onednn {
+
+/// Multiply-adds below which waking another thread costs more than it saves (about 10 µs of work).
+constexpr int64_t small_work = 1 << 20;
+
+inline bool is_supported(int32_t dtype) { return dtype == TN_F32 || dtype == TN_BF16; }
+inline int64_t element_size(int32_t dtype) { return dtype == TN_F32 ? 4 : 2; }
+inline dnnl::memory::data_type data_type(int32_t dtype) {
+  return dtype == TN_F32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;
+}
+
+/// The address of an element.
+inline const void* at(const void* data, int64_t element, int32_t dtype) {
+  return static_cast<const std::byte*>(data) + element * element_size(dtype);
+}
+inline void* at(void* data, int64_t element, int32_t dtype) {
+  return static_cast<std::byte*>(data) + element * element_size(dtype);
+}
+
+/// A plan, or none where oneDNN has no implementation (of a dtype on this CPU, of a shape).
+template <class Make>
+auto unless_unsupported(Make&& make) -> decltype(make()) {
+  try {
+    return make();
+  } catch (const dnnl::error& e) {
+    if (e.status == dnnl_unimplemented || e.status == dnnl_invalid_arguments) return nullptr;
+    throw;
+  }
+}
+
+}  // namespace onednn
