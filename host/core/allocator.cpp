@@ -14,7 +14,7 @@
 //                 a class. From 4 MiB on blocks are mapped on 2 MiB borders with huge pages asked
 //                 for; below they come from the C library. Freed blocks are kept while the cache
 //                 is no larger than the most that was ever in use, 64 MiB at least.
-// Cost: 2-4 ns for a small pair on one thread; 30-60 ns for a larger pair found in the cache.
+// Cost: 3-5 ns for a small pair on one thread; 15-40 ns for a larger pair found in the cache.
 //
 // Fork: the lock is taken around fork(), so the child can go on allocating. Under the address
 // sanitizer every block comes from the C library, so that misuse is seen.

@@ -84,7 +84,7 @@ const Pt2Graph* inlined_graph(const Pt2Node& node, size_t& first_operand);
 /// The weights of a program as tensors, made once for each record.
 class Pt2Weights {
  public:
-  Pt2Weights(const Pt2Program& program, const Graph& graph, const ImportOptions& options);
+  explicit Pt2Weights(const ImportOptions& options) : options_(options) {}
   Tensor tensor(const Pt2Weight& weight, bool is_written);
 
  private:

@@ -70,6 +70,13 @@ SymNumber evaluate_with(const SymExprAst& expr, const Pt2SymbolValues& values) {
   });
 }
 
+bool has_all_symbols(const SymExprAst& expr, const Pt2SymbolValues& values) {
+  std::set<std::string> names;
+  collect_symbols(expr, names);
+  return std::all_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return values.count(name) > 0; });
+}
+
 std::vector<Pt2SymbolSource> symbol_sources(const Pt2Program& program) {
   std::vector<Pt2SymbolSource> sources;
   std::set<std::string> known;

@@ -34,6 +34,9 @@ int64_t solve_symbol(const Pt2SymbolSource& source, int64_t found, const Pt2Symb
 /// The value of a symbolic expression under `values`.
 SymNumber evaluate_with(const SymExprAst& expr, const Pt2SymbolValues& values);
 
+/// Whether `values` has every symbol of the expression.
+bool has_all_symbols(const SymExprAst& expr, const Pt2SymbolValues& values);
+
 /// The hints that the archive gives for the symbols of `sources`.
 Pt2SymbolValues symbol_hints(const Pt2Program& program,
                              const std::vector<Pt2SymbolSource>& sources);
@@ -54,6 +57,7 @@ class Pt2SymbolTable {
   const Expr* fresh(ExprKind kind);
 
   ShapeEnv& env() { return *env_; }
+  std::shared_ptr<ShapeEnv> share_env() const { return env_; }
 
  private:
   const Expr* symbol(const std::string& name);

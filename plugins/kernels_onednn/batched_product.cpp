@@ -113,11 +113,11 @@ std::shared_ptr<Plan> make_plan(const BatchedProduct& c, int64_t workers) {
 
 PlanKey key_of(const BatchedProduct& c, int64_t workers) {
   PlanKey key{c.dtype, workers, c.bias != nullptr, std::bit_cast<int32_t>(c.alpha),
-              std::bit_cast<int32_t>(c.beta), int64_t(c.batch.size())};
-  Dims sizes = result_sizes(c);
-  sizes.push_back(c.k);
-  for (const std::vector<int64_t>* list : {&sizes, &c.source_strides, &c.other_strides})
-    key.insert(key.end(), list->begin(), list->end());
+              std::bit_cast<int32_t>(c.beta), int64_t(c.batch.size()), c.k};
+  auto add = [&](const Dims& list) { key.insert(key.end(), list.begin(), list.end()); };
+  add(result_sizes(c));
+  add(c.source_strides);
+  add(c.other_strides);
   return key;
 }
 

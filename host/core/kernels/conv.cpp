@@ -1,12 +1,12 @@
 // Convolutions as matrix products.
 //
-// Problem: y = W * columns(x), where the matrix of columns would be kernel_size times as large as x.
-// Method: the output is cut into blocks of pixels. For each, 256 rows of columns at a time are copied
-// straight into the panels that the tile kernels read, and multiplied with the weights, which were
-// packed once for all blocks. A 1 x 1 kernel with stride 1 needs no columns: x is the right operand.
-// One input channel a group goes to conv_depthwise.cpp.
-// Threads take (image, group, pixels, output channels) blocks; output channels are cut only where
-// there are too few of the others, since each such block copies its columns anew.
+// Problem: y = W * columns(x), where the matrix of columns would be kernel_size times as large as
+// x. Method: the output is cut into blocks of pixels. For each, 256 rows of columns at a time are
+// copied straight into the panels that the tile kernels read, and multiplied with the weights,
+// which were packed once for all blocks. A 1 x 1 kernel with stride 1 needs no columns: x is the
+// right operand. One input channel a group goes to conv_depthwise.cpp. Threads take (image, group,
+// pixels, output channels) blocks; output channels are cut only where there are too few of the
+// others, since each such block copies its columns anew.
 #include "core/kernels/conv.h"
 
 #include <algorithm>
@@ -30,8 +30,8 @@ void ConvShape::set_output() {
 
 void ConvShape::set_transposed_output(std::array<int64_t, 3> extra) {
   for (size_t d = 0; d < 3; ++d)
-    output[d] = (input[d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) +
-                extra[d] + 1;
+    output[d] =
+        (input[d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) + extra[d] + 1;
 }
 
 double conv_us(double multiply_adds) {
@@ -57,9 +57,18 @@ template <class T>
 void conv_pointwise(const ConvShape& s, const T* x, const T* weight, T* y, T beta) {
   const int64_t m = s.out_per_group(), k = s.in_per_group(), pixels = s.output_size();
   for (int64_t g = 0; g < s.groups; ++g)
-    gemm(Gemm<T>{.m = m, .n = pixels, .k = k, .a = weight + g * m * k, .lda = k,
-                 .b = x + g * k * pixels, .ldb = pixels, .beta = beta, .c = y + g * m * pixels,
-                 .ldc = pixels, .batch = s.batch, .stride_b = s.in_channels * pixels,
+    gemm(Gemm<T>{.m = m,
+                 .n = pixels,
+                 .k = k,
+                 .a = weight + g * m * k,
+                 .lda = k,
+                 .b = x + g * k * pixels,
+                 .ldb = pixels,
+                 .beta = beta,
+                 .c = y + g * m * pixels,
+                 .ldc = pixels,
+                 .batch = s.batch,
+                 .stride_b = s.in_channels * pixels,
                  .stride_c = s.out_channels * pixels});
 }
 
@@ -121,7 +130,8 @@ void conv_by_columns(const ConvShape& s, const T* x, const T* weight, T* y, bool
 
   const int64_t threads = in_parallel() ? 1 : num_threads(), images = s.batch * s.groups;
   const int64_t wanted = (2 * threads + images - 1) / images;  // blocks an image
-  const int64_t most_pixels = std::clamp<int64_t>(round_up((pixels + wanted - 1) / wanted, level.tile_columns), 2 * level.tile_columns, 384);
+  const int64_t most_pixels = std::clamp<int64_t>(
+      round_up((pixels + wanted - 1) / wanted, level.tile_columns), 2 * level.tile_columns, 384);
   const int64_t pixel_blocks = (pixels + most_pixels - 1) / most_pixels;
   const int64_t channel_cuts = std::max<int64_t>(1, threads / (images * pixel_blocks));
   const int64_t most_channels = round_up((rows + channel_cuts - 1) / channel_cuts, level.tile_rows);
@@ -134,8 +144,11 @@ void conv_by_columns(const ConvShape& s, const T* x, const T* weight, T* y, bool
         const int64_t image = chunk / (channel_blocks * pixel_blocks);
         const int64_t channel = chunk % channel_blocks * most_channels;
         conv_block(s, x, packed.as<T>(), padded_rows, y, add,
-                   {.image = image / s.groups, .group = image % s.groups, .pixel = pixel,
-                    .n_pixels = std::min(most_pixels, pixels - pixel), .channel = channel,
+                   {.image = image / s.groups,
+                    .group = image % s.groups,
+                    .pixel = pixel,
+                    .n_pixels = std::min(most_pixels, pixels - pixel),
+                    .channel = channel,
                     .n_channels = std::min(most_channels, rows - channel)});
       },
       us);
@@ -147,8 +160,10 @@ void conv_floating(const ConvShape& s, const T* x, const T* weight, const T* bia
   if (s.in_per_group() == 1) return conv_depthwise(s, x, weight, bias, y);
   const bool add = bias != nullptr;
   if (add) fill_bias(s, bias, y);
-  if (is_pointwise(s)) conv_pointwise(s, x, weight, y, add ? T(1) : T(0));
-  else conv_by_columns(s, x, weight, y, add);
+  if (is_pointwise(s))
+    conv_pointwise(s, x, weight, y, add ? T(1) : T(0));
+  else
+    conv_by_columns(s, x, weight, y, add);
 }
 
 // 16-bit arrays as float arrays.
@@ -208,9 +223,9 @@ void conv_weight_grad(const ConvShape& s, const T* x, const T* grad_y, T* grad_w
   }
 }
 
-#define TENON_CONV(T)                                                                  \
-  template void conv(const ConvShape&, const T*, const T*, const T*, T*);              \
-  template void conv_transposed(const ConvShape&, const T*, const T*, const T*, T*);   \
+#define TENON_CONV(T)                                                                \
+  template void conv(const ConvShape&, const T*, const T*, const T*, T*);            \
+  template void conv_transposed(const ConvShape&, const T*, const T*, const T*, T*); \
   template void conv_weight_grad(const ConvShape&, const T*, const T*, T*);
 
 TENON_CONV(float)

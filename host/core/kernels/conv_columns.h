@@ -59,8 +59,10 @@ class Columns {
       const int64_t q = segment.at + done, within = q % width;
       const int64_t n = std::min(width - within, segment.n - done);
       T* const to = out + q / width * panel + within;
-      if (line == nullptr) std::memset(to, 0, static_cast<size_t>(n) * sizeof(T));
-      else copy_line(line, x + done * shape_.stride[2], n, to);
+      if (line == nullptr)
+        std::memset(to, 0, static_cast<size_t>(n) * sizeof(T));
+      else
+        copy_line(line, x + done * shape_.stride[2], n, to);
       done += n;
     }
   }

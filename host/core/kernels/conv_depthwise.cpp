@@ -1,10 +1,10 @@
 // Convolution with one input channel a group.
 //
-// Each output plane is a weighted sum of kernel_size shifted copies of its input plane. The plane is
-// copied once, padded, and split by position modulo the stride ("phases"), so that what tap (ky, kx)
-// adds to neighbouring outputs lies at neighbouring places for any stride and dilation. Then a whole
-// plane of outputs, with the few values between its rows that are thrown away, is one long weighted
-// sum without any border.
+// Each output plane is a weighted sum of kernel_size shifted copies of its input plane. The plane
+// is copied once, padded, and split by position modulo the stride ("phases"), so that what tap (ky,
+// kx) adds to neighbouring outputs lies at neighbouring places for any stride and dilation. Then a
+// whole plane of outputs, with the few values between its rows that are thrown away, is one long
+// weighted sum without any border.
 #include <algorithm>
 #include <vector>
 
@@ -66,8 +66,10 @@ class PlaneSum {
         const int64_t iz = z + i * s_.stride[0] - s_.padding[0];
         const int64_t iy = y + j * s_.stride[1] - s_.padding[1];
         const bool inside = iz >= 0 && iz < s_.input[0] && iy >= 0 && iy < s_.input[1];
-        if (inside) load_line(x + (iz * s_.input[1] + iy) * s_.input[2], w - s_.padding[2], to);
-        else std::fill_n(to, phases_.size[2], T(0));
+        if (inside)
+          load_line(x + (iz * s_.input[1] + iy) * s_.input[2], w - s_.padding[2], to);
+        else
+          std::fill_n(to, phases_.size[2], T(0));
       }
   }
 
@@ -91,13 +93,14 @@ class PlaneSum {
     for (int64_t kz = 0; kz < s_.kernel[0]; ++kz)
       for (int64_t ky = 0; ky < s_.kernel[1]; ++ky)
         for (int64_t kx = 0; kx < s_.kernel[2]; ++kx) {
-          const int64_t pz = kz * s_.dilation[0], py = ky * s_.dilation[1], px = kx * s_.dilation[2];
+          const int64_t pz = kz * s_.dilation[0], py = ky * s_.dilation[1],
+                        px = kx * s_.dilation[2];
           const int64_t phase =
               (pz % s_.stride[0] * s_.stride[1] + py % s_.stride[1]) * s_.stride[2] +
               px % s_.stride[2];
           const int64_t line = (z + pz / s_.stride[0]) * phases_.size[1] + py / s_.stride[1];
-          taps_[t++] = block_.as<T>() + phase * phases_.volume + line * phases_.size[2] +
-                       px / s_.stride[2];
+          taps_[t++] =
+              block_.as<T>() + phase * phases_.volume + line * phases_.size[2] + px / s_.stride[2];
         }
   }
 
@@ -117,7 +120,8 @@ void conv_depthwise(const ConvShape& s, const T* x, const T* weight, const T* bi
   const int64_t planes = s.batch * s.groups;
   const int64_t cuts = std::clamp<int64_t>(2 * num_threads() / planes, 1, per_group);
   const int64_t per_chunk = (per_group + cuts - 1) / cuts;
-  const double us = conv_us(4.0 * static_cast<double>(s.batch * s.out_channels * pixels * s.kernel_size()));
+  const double us =
+      conv_us(4.0 * static_cast<double>(s.batch * s.out_channels * pixels * s.kernel_size()));
   parallel_for(
       0, planes * cuts, 1,
       [&](int64_t lo, int64_t hi) {

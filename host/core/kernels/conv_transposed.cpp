@@ -68,9 +68,8 @@ void conv_transposed_by_columns(const ConvShape& s, const T* x, const T* weight,
   if (s.batch * s.out_channels * outputs == 0) return;
   // Columns of a chunk fit into 1 MB of floats; a fixed number, so that results do not depend on
   // threads.
-  const int64_t per_chunk =
-      std::clamp<int64_t>((int64_t{1} << 18) / std::max<int64_t>(1, kernel * pixels), 1,
-                          std::max<int64_t>(1, m / 4));
+  const int64_t per_chunk = std::clamp<int64_t>(
+      (int64_t{1} << 18) / std::max<int64_t>(1, kernel * pixels), 1, std::max<int64_t>(1, m / 4));
   const int64_t cuts = (m + per_chunk - 1) / per_chunk;
   parallel_chunks(
       s.batch * s.groups * cuts,
@@ -78,10 +77,16 @@ void conv_transposed_by_columns(const ConvShape& s, const T* x, const T* weight,
         const int64_t first = chunk % cuts * per_chunk, n = std::min(per_chunk, m - first);
         const int64_t group = chunk / cuts % s.groups, image = chunk / (cuts * s.groups);
         const HostBlock columns(static_cast<size_t>(n * kernel * pixels) * sizeof(T));
-        gemm(Gemm<T>{.trans_a = Trans::yes, .m = n * kernel, .n = pixels, .k = k,
-                     .a = weight + (group * k * m + first) * kernel, .lda = m * kernel,
-                     .b = x + (image * s.in_channels + group * k) * pixels, .ldb = pixels,
-                     .c = columns.as<T>(), .ldc = pixels});
+        gemm(Gemm<T>{.trans_a = Trans::yes,
+                     .m = n * kernel,
+                     .n = pixels,
+                     .k = k,
+                     .a = weight + (group * k * m + first) * kernel,
+                     .lda = m * kernel,
+                     .b = x + (image * s.in_channels + group * k) * pixels,
+                     .ldb = pixels,
+                     .c = columns.as<T>(),
+                     .ldc = pixels});
         for (int64_t o = 0; o < n; ++o) {
           const int64_t channel = group * m + first + o;
           T* const plane = y + (image * s.out_channels + channel) * outputs;
@@ -111,10 +116,17 @@ void conv_weight_grad_by_columns(const ConvShape& s, const T* x, const T* grad_y
         const int64_t channel = image * s.in_channels + group * s.in_per_group();
         Columns<T>(s, x + channel * s.input_size(), p, k)
             .copy(first, n, most_pixels, scratch.as<T>());
-        gemm(Gemm<T>{.trans_b = Trans::yes, .m = m, .n = n, .k = k,
+        gemm(Gemm<T>{.trans_b = Trans::yes,
+                     .m = m,
+                     .n = n,
+                     .k = k,
                      .a = grad_y + (image * s.out_channels + group * m) * pixels + p,
-                     .lda = pixels, .b = scratch.as<T>(), .ldb = most_pixels, .beta = 1,
-                     .c = out, .ldc = rows});
+                     .lda = pixels,
+                     .b = scratch.as<T>(),
+                     .ldb = most_pixels,
+                     .beta = 1,
+                     .c = out,
+                     .ldc = rows});
       }
   };
   parallel_chunks(
@@ -122,7 +134,7 @@ void conv_weight_grad_by_columns(const ConvShape& s, const T* x, const T* grad_y
       conv_us(static_cast<double>(s.batch * s.out_channels * pixels * rows)));
 }
 
-#define TENON_CONV(T)                                                                          \
+#define TENON_CONV(T)                                                                           \
   template void conv_transposed_by_columns(const ConvShape&, const T*, const T*, const T*, T*); \
   template void conv_weight_grad_by_columns(const ConvShape&, const T*, const T*, T*);
 

@@ -8,7 +8,8 @@
 //   dots     up to 8 rows (or columns) and both operands consecutive along k, as x W^T of a linear
 //            layer: blocks of 4 x 4 dot products read W once, where it lies.
 //   direct   few rows and B consecutive along n: tiles that read B where it lies.
-//   packed   the rest: op(A) and op(B) are copied into panels in the order in which the tile kernels
+//   packed   the rest: op(A) and op(B) are copied into panels in the order in which the tile
+//   kernels
 //            read them (K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix
 //            Multiplication", 2008), in steps of 256 along k.
 // A few columns with A consecutive along m are computed as the transposed product.
@@ -25,8 +26,8 @@
 
 #include "core/allocator.h"
 #include "core/kernels/gemm_block.h"
-#include "core/kernels/narrow.h"
 #include "core/kernels/level_table.h"
+#include "core/kernels/narrow.h"
 #include "core/thread_pool.h"
 
 namespace tenon::kernels {
@@ -78,7 +79,9 @@ void over_parts(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t row_step
                                 static_cast<double>(k), element_bytes);
   const double us = one_us * static_cast<double>(batch);
   const int64_t threads = in_parallel() || us < 5 ? 1 : num_threads();
-  const int64_t wanted = threads == 1 ? 1 : us < 200.0 * static_cast<double>(threads) ? threads : 2 * threads;
+  const int64_t wanted = threads == 1                                ? 1
+                         : us < 200.0 * static_cast<double>(threads) ? threads
+                                                                     : 2 * threads;
   const int64_t parts = std::max<int64_t>(1, wanted / batch);
   const Grid grid = choose_grid(m, n, parts, row_step, column_step);
   const int64_t per_product = grid.rows * grid.columns;
@@ -90,11 +93,12 @@ void over_parts(int64_t batch, int64_t m, int64_t n, int64_t k, int64_t row_step
          std::min(grid.part_columns, n - j));
   };
   // Products of a large batch go out in groups, so that a chunk is not a few nanoseconds.
-  parallel_for(0, batch * per_product, std::max<int64_t>(1, static_cast<int64_t>(2 / one_us)),
-               [&](int64_t lo, int64_t hi) {
-                 for (int64_t index = lo; index < hi; ++index) run(index);
-               },
-               one_us / static_cast<double>(per_product));
+  parallel_for(
+      0, batch * per_product, std::max<int64_t>(1, static_cast<int64_t>(2 / one_us)),
+      [&](int64_t lo, int64_t hi) {
+        for (int64_t index = lo; index < hi; ++index) run(index);
+      },
+      one_us / static_cast<double>(per_product));
 }
 
 // ---- one product of f32 or f64 ----
@@ -202,8 +206,16 @@ template <class T>
 void transposed_direct(const Gemm<T>& g) {
   const HostBlock scratch(static_cast<size_t>(g.m * g.n) * sizeof(T));
   T* const sums = scratch.as<T>();
-  direct(Gemm<T>{.trans_a = is(g.trans_b) ? Trans::no : Trans::yes, .m = g.n, .n = g.m, .k = g.k,
-                 .alpha = g.alpha, .a = g.b, .lda = g.ldb, .b = g.a, .ldb = g.lda, .c = sums,
+  direct(Gemm<T>{.trans_a = is(g.trans_b) ? Trans::no : Trans::yes,
+                 .m = g.n,
+                 .n = g.m,
+                 .k = g.k,
+                 .alpha = g.alpha,
+                 .a = g.b,
+                 .lda = g.ldb,
+                 .b = g.a,
+                 .ldb = g.lda,
+                 .c = sums,
                  .ldc = g.m});
   for (int64_t i = 0; i < g.m; ++i)
     for (int64_t j = 0; j < g.n; ++j) {
@@ -274,9 +286,18 @@ void narrow_gemm_part(const Gemm<T>& g) {
     const bool ta = is(g.trans_a), tb = is(g.trans_b);
     widen_block(element_a(g, 0, p), g.lda, ta ? k : g.m, ta ? g.m : k, a);
     widen_block(element_b(g, p, 0), g.ldb, tb ? g.n : k, tb ? k : g.n, b);
-    packed(Gemm<float>{.trans_a = g.trans_a, .trans_b = g.trans_b, .m = g.m, .n = g.n, .k = k,
-                       .a = a, .lda = ta ? g.m : k, .b = b, .ldb = tb ? k : g.n,
-                       .beta = p == 0 ? 0.0f : 1.0f, .c = c, .ldc = g.n});
+    packed(Gemm<float>{.trans_a = g.trans_a,
+                       .trans_b = g.trans_b,
+                       .m = g.m,
+                       .n = g.n,
+                       .k = k,
+                       .a = a,
+                       .lda = ta ? g.m : k,
+                       .b = b,
+                       .ldb = tb ? k : g.n,
+                       .beta = p == 0 ? 0.0f : 1.0f,
+                       .c = c,
+                       .ldc = g.n});
   }
   for (int64_t i = 0; i < g.m; ++i)
     for (int64_t j = 0; j < g.n; ++j) {
@@ -336,13 +357,23 @@ void integer_gemm_part(const Gemm<U>& g) {
 template <class T>
 void integer_gemm(const Gemm<T>& g) {
   using U = std::make_unsigned_t<T>;
-  const Gemm<U> as_unsigned{.trans_a = g.trans_a, .trans_b = g.trans_b, .m = g.m, .n = g.n, .k = g.k,
+  const Gemm<U> as_unsigned{.trans_a = g.trans_a,
+                            .trans_b = g.trans_b,
+                            .m = g.m,
+                            .n = g.n,
+                            .k = g.k,
                             .alpha = static_cast<U>(g.alpha),
-                            .a = reinterpret_cast<const U*>(g.a), .lda = g.lda,
-                            .b = reinterpret_cast<const U*>(g.b), .ldb = g.ldb,
-                            .beta = static_cast<U>(g.beta), .c = reinterpret_cast<U*>(g.c),
-                            .ldc = g.ldc, .batch = g.batch, .stride_a = g.stride_a,
-                            .stride_b = g.stride_b, .stride_c = g.stride_c};
+                            .a = reinterpret_cast<const U*>(g.a),
+                            .lda = g.lda,
+                            .b = reinterpret_cast<const U*>(g.b),
+                            .ldb = g.ldb,
+                            .beta = static_cast<U>(g.beta),
+                            .c = reinterpret_cast<U*>(g.c),
+                            .ldc = g.ldc,
+                            .batch = g.batch,
+                            .stride_a = g.stride_a,
+                            .stride_b = g.stride_b,
+                            .stride_c = g.stride_c};
   over_parts(g.batch, g.m, g.n, g.k, 1, 64, 8,
              [&](int64_t index, int64_t i, int64_t m, int64_t j, int64_t n) {
                integer_gemm_part(part_of(as_unsigned, index, i, m, j, n));
@@ -355,9 +386,12 @@ template <class T>
 void gemm(const Gemm<T>& call) {
   if (call.m == 0 || call.n == 0 || call.batch == 0) return;
   if (call.k == 0 || call.alpha == 0) return scale_only(call);
-  if constexpr (std::is_floating_point_v<T>) floating_gemm(call);
-  else if constexpr (std::is_integral_v<T>) integer_gemm(call);
-  else narrow_gemm(call);
+  if constexpr (std::is_floating_point_v<T>)
+    floating_gemm(call);
+  else if constexpr (std::is_integral_v<T>)
+    integer_gemm(call);
+  else
+    narrow_gemm(call);
 }
 
 template void gemm(const Gemm<float>&);

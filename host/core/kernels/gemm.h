@@ -58,8 +58,19 @@ template <class T>
 void gemm(Trans trans_a, Trans trans_b, int64_t m, int64_t n, int64_t k,
           typename GemmScale<T>::type alpha, const T* a, int64_t lda, const T* b, int64_t ldb,
           typename GemmScale<T>::type beta, T* c, int64_t ldc) {
-  gemm(Gemm<T>{.trans_a = trans_a, .trans_b = trans_b, .m = m, .n = n, .k = k, .alpha = alpha,
-               .a = a, .lda = lda, .b = b, .ldb = ldb, .beta = beta, .c = c, .ldc = ldc});
+  gemm(Gemm<T>{.trans_a = trans_a,
+               .trans_b = trans_b,
+               .m = m,
+               .n = n,
+               .k = k,
+               .alpha = alpha,
+               .a = a,
+               .lda = lda,
+               .b = b,
+               .ldb = ldb,
+               .beta = beta,
+               .c = c,
+               .ldc = ldc});
 }
 
 }  // namespace tenon::kernels

@@ -48,15 +48,18 @@ void run_panels(const GemmLevel<T>& level, int64_t m, int64_t n, int64_t k, cons
   }
 }
 
-/// Packs rows [0, m) of `k` columns of op(A), in panels one after the other; x is the first element.
+/// Packs rows [0, m) of `k` columns of op(A), in panels one after the other; x is the first
+/// element.
 template <class T>
 void pack_rows(const GemmLevel<T>& level, bool transposed, const T* x, int64_t ld, int64_t m,
                int64_t k, T* panels) {
   const int64_t width = level.tile_rows;
   for (int64_t i = 0; i < m; i += width, panels += width * k) {
     const int64_t n = std::min(width, m - i);
-    if (transposed) level.pack_straight(x + i, ld, n, k, width, panels);
-    else level.pack_transposed(x + i * ld, ld, n, k, width, panels);
+    if (transposed)
+      level.pack_straight(x + i, ld, n, k, width, panels);
+    else
+      level.pack_transposed(x + i * ld, ld, n, k, width, panels);
   }
 }
 /// The same for columns [0, n) of op(B).
@@ -66,8 +69,10 @@ void pack_columns(const GemmLevel<T>& level, bool transposed, const T* x, int64_
   const int64_t width = level.tile_columns;
   for (int64_t j = 0; j < n; j += width, panels += width * k) {
     const int64_t m = std::min(width, n - j);
-    if (transposed) level.pack_transposed(x + j * ld, ld, m, k, width, panels);
-    else level.pack_straight(x + j, ld, m, k, width, panels);
+    if (transposed)
+      level.pack_transposed(x + j * ld, ld, m, k, width, panels);
+    else
+      level.pack_straight(x + j, ld, m, k, width, panels);
   }
 }
 

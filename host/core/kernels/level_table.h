@@ -25,16 +25,16 @@ struct GemmLevel {
   /// a[p * tile_rows + i] is A(i, p); b[p * b_step + j] is B(p, j).
   using Tile = void (*)(int64_t k, const T* a, const T* b, int64_t b_step, T alpha, T beta, T* c,
                         int64_t ldc);
-  Tile tile[most_tile_rows];     ///< by rows - 1
-  Tile wide_tile[3];             ///< by rows - 1: `wide_columns` columns, for up to 3 rows
+  Tile tile[most_tile_rows];  ///< by rows - 1
+  Tile wide_tile[3];          ///< by rows - 1: `wide_columns` columns, for up to 3 rows
 
-  /// panel[p * width + i] = x[i * ld + p] (transposing) or x[p * ld + i], for i < n, p < k; zero for
-  /// n <= i < width. `width` is a multiple of 4.
+  /// panel[p * width + i] = x[i * ld + p] (transposing) or x[p * ld + i], for i < n, p < k; zero
+  /// for n <= i < width. `width` is a multiple of 4.
   void (*pack_transposed)(const T* x, int64_t ld, int64_t n, int64_t k, int64_t width, T* panel);
   void (*pack_straight)(const T* x, int64_t ld, int64_t n, int64_t k, int64_t width, T* panel);
 
-  /// out[i * row + j * column] = alpha * dot(a + i * lda, b + j * ldb) + beta * out, for i < m, j < n,
-  /// over k consecutive elements.
+  /// out[i * row + j * column] = alpha * dot(a + i * lda, b + j * ldb) + beta * out, for i < m, j <
+  /// n, over k consecutive elements.
   void (*dots)(int64_t m, int64_t n, int64_t k, const T* a, int64_t lda, const T* b, int64_t ldb,
                T alpha, T beta, T* out, int64_t row, int64_t column);
 };
@@ -92,14 +92,22 @@ void use_kernel_level(CpuLevel level);
 template <class T>
 const GemmLevel<T>& gemm_level();
 template <>
-inline const GemmLevel<float>& gemm_level<float>() { return kernel_table().gemm_f32; }
+inline const GemmLevel<float>& gemm_level<float>() {
+  return kernel_table().gemm_f32;
+}
 template <>
-inline const GemmLevel<double>& gemm_level<double>() { return kernel_table().gemm_f64; }
+inline const GemmLevel<double>& gemm_level<double>() {
+  return kernel_table().gemm_f64;
+}
 template <class T>
 const RowLevel<T>& row_level();
 template <>
-inline const RowLevel<float>& row_level<float>() { return kernel_table().rows_f32; }
+inline const RowLevel<float>& row_level<float>() {
+  return kernel_table().rows_f32;
+}
 template <>
-inline const RowLevel<double>& row_level<double>() { return kernel_table().rows_f64; }
+inline const RowLevel<double>& row_level<double>() {
+  return kernel_table().rows_f64;
+}
 
 }  // namespace tenon::kernels

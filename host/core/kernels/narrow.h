@@ -51,8 +51,10 @@ class RowScratch {
     }
   }
   Compute<T>* target(T* row) const {
-    if constexpr (!is_narrow<T>) return row;
-    else return block_.template as<float>();
+    if constexpr (!is_narrow<T>)
+      return row;
+    else
+      return block_.template as<float>();
   }
   void finish(T* row) const {
     if constexpr (is_narrow<T>) narrow(block_.template as<float>(), row, n_);

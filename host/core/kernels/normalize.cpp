@@ -1,7 +1,7 @@
 // Normalisation over rows, groups and channels.
 //
-// A row's moments take two passes: the mean pairwise, then the squared differences from it, with the
-// sum of the plain differences as a correction (T. Chan, G. Golub, R. LeVeque, "Algorithms for
+// A row's moments take two passes: the mean pairwise, then the squared differences from it, with
+// the sum of the plain differences as a correction (T. Chan, G. Golub, R. LeVeque, "Algorithms for
 // computing the sample variance", 1983). Moments of the segments of a channel are merged in double
 // by the rule of the same authors.
 #include "core/kernels/normalize.h"
@@ -169,14 +169,14 @@ void scale_channels(const T* x, T* y, int64_t batch, int64_t channels, int64_t i
       element_us * static_cast<double>(inner));
 }
 
-#define TENON_NORMALIZE(T)                                                                      \
+#define TENON_NORMALIZE(T)                                                                       \
   template void layer_norm(const T*, T*, Compute<T>*, Compute<T>*, int64_t, int64_t, Compute<T>, \
-                           const T*, const T*);                                                 \
-  template void group_norm(const T*, T*, Compute<T>*, Compute<T>*, int64_t, int64_t, int64_t,   \
-                           int64_t, Compute<T>, const T*, const T*);                            \
-  template void row_moments(const T*, Compute<T>*, Compute<T>*, int64_t, int64_t);              \
-  template void channel_moments(const T*, Compute<T>*, Compute<T>*, int64_t, int64_t, int64_t); \
-  template void scale_channels(const T*, T*, int64_t, int64_t, int64_t, const Compute<T>*,      \
+                           const T*, const T*);                                                  \
+  template void group_norm(const T*, T*, Compute<T>*, Compute<T>*, int64_t, int64_t, int64_t,    \
+                           int64_t, Compute<T>, const T*, const T*);                             \
+  template void row_moments(const T*, Compute<T>*, Compute<T>*, int64_t, int64_t);               \
+  template void channel_moments(const T*, Compute<T>*, Compute<T>*, int64_t, int64_t, int64_t);  \
+  template void scale_channels(const T*, T*, int64_t, int64_t, int64_t, const Compute<T>*,       \
                                const Compute<T>*, const Compute<T>*);
 
 TENON_NORMALIZE(float)

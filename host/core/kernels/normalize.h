@@ -19,9 +19,9 @@ template <class T>
 void layer_norm(const T* x, T* y, Compute<T>* mean, Compute<T>* rstd, int64_t rows, int64_t n,
                 Compute<T> eps, const T* weight, const T* bias);
 
-/// x is batch x channels x inner; each group of channels / groups channels of an image is normalised
-/// together. mean and rstd have batch x groups elements or are null, weight and bias `channels` or
-/// are null. y may be x.
+/// x is batch x channels x inner; each group of channels / groups channels of an image is
+/// normalised together. mean and rstd have batch x groups elements or are null, weight and bias
+/// `channels` or are null. y may be x.
 template <class T>
 void group_norm(const T* x, T* y, Compute<T>* mean, Compute<T>* rstd, int64_t batch,
                 int64_t channels, int64_t groups, int64_t inner, Compute<T> eps, const T* weight,
@@ -31,7 +31,8 @@ void group_norm(const T* x, T* y, Compute<T>* mean, Compute<T>* rstd, int64_t ba
 template <class T>
 void row_moments(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t rows, int64_t n);
 
-/// The same for each channel of x = batch x channels x inner, over batch and inner, which are not 0.
+/// The same for each channel of x = batch x channels x inner, over batch and inner, which are not
+/// 0.
 template <class T>
 void channel_moments(const T* x, Compute<T>* mean, Compute<T>* m2, int64_t batch, int64_t channels,
                      int64_t inner);

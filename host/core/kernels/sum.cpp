@@ -1,6 +1,6 @@
-// Sums. Long sums are cut into parts of a fixed size, whose sums are summed in turn: that gives work
-// to threads where there are few results, and the order of additions is the same for any number of
-// them.
+// Sums. Long sums are cut into parts of a fixed size, whose sums are summed in turn: that gives
+// work to threads where there are few results, and the order of additions is the same for any
+// number of them.
 #include "core/kernels/sum.h"
 
 #include <algorithm>
@@ -19,8 +19,10 @@ void sum_part(const T* x, Compute<T>* out, int64_t rows, int64_t inner) {
   const auto& level = row_level<Compute<T>>();
   const RowScratch<T> scratch(rows * inner);
   const Compute<T>* values = scratch.read(x);
-  if (inner == 1) *out = level.sum(values, rows);
-  else level.sum_columns(values, out, rows, inner, inner);
+  if (inner == 1)
+    *out = level.sum(values, rows);
+  else
+    level.sum_columns(values, out, rows, inner, inner);
 }
 
 }  // namespace

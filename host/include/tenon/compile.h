@@ -275,20 +275,81 @@ struct Compiled {
 
 }  // namespace detail
 
-/// A compiled callable: called like the original. Copies share code and guards.
+namespace detail {
+
+/// One call: arguments to leaves, the site, and the result from what it gives.
+template <class F, class... P, class... A>
+auto call_compiled(Compiled<F>& compiled, std::tuple<P...>*, A&&... args) {
+  static_assert(((!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>) && ...),
+                "a compiled callable takes its arguments by value or const reference");
+  std::tuple<StoredArg<P>...> stored(std::forward<A>(args)...);
+  using Frame = CallFrame<F, P...>;
+  Frame frame{compiled.fn, stored, {}};
+  Leaves leaves;
+  LeafReader reader{leaves};
+  visit_tree(std::as_const(stored), reader);
+  Body body{&frame, &Frame::run, &Frame::run_eager, &compiled.fn, sizeof(F)};
+  CallResult result;
+  call_site(compiled.template site<std::tuple<P...>>(), leaves, body, result);
+  if constexpr (Frame::is_void) {
+    return;
+  } else {
+    if (!result.prototype) return std::move(*frame.eager_result);
+    if constexpr (std::is_same_v<typename Frame::Stored, Tensor>) {
+      return std::move(result.tensors[0]);
+    } else {
+      typename Frame::Stored out = *static_cast<const typename Frame::Stored*>(result.prototype);
+      LeafFiller filler{result.tensors.data(), result.numbers.data()};
+      visit_tree(out, filler);
+      return out;
+    }
+  }
+}
+
+template <class F, class = void>
+struct ParamsOf {
+  using type = void;  // a generic callable: the parameters are those of each call
+};
 template <class F>
-class CompiledFunction {
+struct ParamsOf<F, std::enable_if_t<SignatureOf<F>::known>> {
+  using type = typename SignatureOf<F>::Params;
+};
+
+template <class F, class Params = typename ParamsOf<F>::type>
+class CallOperator;
+template <class F, class... P>
+class CallOperator<F, std::tuple<P...>> {
  public:
-  CompiledFunction(F fn, Options options)
-      : state_(std::make_shared<detail::Compiled<F>>(std::move(fn), std::move(options))) {
-    if constexpr (detail::SignatureOf<F>::known) state_->only_site = detail::make_site(state_->options, nullptr);
+  auto operator()(P... args) const {
+    return call_compiled(*state_, static_cast<std::tuple<P...>*>(nullptr), std::forward<P>(args)...);
   }
 
+ protected:
+  std::shared_ptr<Compiled<F>> state_;
+};
+template <class F>
+class CallOperator<F, void> {
+ public:
   template <class... A>
-  decltype(auto) operator()(A&&... args) const {
+  auto operator()(A&&... args) const {
+    return call_compiled(*state_, static_cast<std::tuple<const std::remove_cvref_t<A>&...>*>(nullptr),
+                         std::forward<A>(args)...);
+  }
+
+ protected:
+  std::shared_ptr<Compiled<F>> state_;
+};
+
+}  // namespace detail
+
+/// A compiled callable: called like the original. Copies share code and guards.
+template <class F>
+class CompiledFunction : public detail::CallOperator<F> {
+ public:
+  CompiledFunction(F fn, Options options) {
+    this->state_ = std::make_shared<detail::Compiled<F>>(std::move(fn), std::move(options));
     if constexpr (detail::SignatureOf<F>::known)
-      return call(static_cast<typename detail::SignatureOf<F>::Params*>(nullptr), std::forward<A>(args)...);
-    else return call(static_cast<std::tuple<const std::remove_cvref_t<A>&...>*>(nullptr), std::forward<A>(args)...);
+      this->state_->only_site = detail::make_site(this->state_->options, nullptr);
   }
 
   CallStats stats() const {
@@ -316,42 +377,12 @@ class CompiledFunction {
   }
 
  private:
-  template <class... P, class... A>
-  auto call(std::tuple<P...>*, A&&... args) const {
-    static_assert(sizeof...(P) == sizeof...(A), "wrong number of arguments for the compiled callable");
-    static_assert(((!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>) && ...),
-                  "a compiled callable takes its arguments by value or const reference");
-    std::tuple<detail::StoredArg<P>...> stored(std::forward<A>(args)...);
-    using Frame = detail::CallFrame<F, P...>;
-    Frame frame{state_->fn, stored, {}};
-    detail::Leaves leaves;
-    detail::LeafReader reader{leaves};
-    detail::visit_tree(std::as_const(stored), reader);
-    detail::Body body{&frame, &Frame::run, &Frame::run_eager, &state_->fn, sizeof(F)};
-    detail::CallResult result;
-    detail::call_site(state_->template site<std::tuple<P...>>(), leaves, body, result);
-    if constexpr (Frame::is_void) {
-      return;
-    } else {
-      if (!result.prototype) return std::move(*frame.eager_result);
-      if constexpr (std::is_same_v<typename Frame::Stored, Tensor>) return std::move(result.tensors[0]);
-      else {
-        typename Frame::Stored out = *static_cast<const typename Frame::Stored*>(result.prototype);
-        detail::LeafWriter writer{result.tensors.data(), nullptr};
-        detail::LeafFiller filler{result.tensors.data(), result.numbers.data()};
-        detail::visit_tree(out, filler);
-        return out;
-      }
-    }
-  }
   template <class G>
   void for_each_site(G g) const {
-    if (state_->only_site) return g(*state_->only_site);
-    std::lock_guard lock(state_->sites_lock);
-    for (auto& [type, site] : state_->sites) g(*site);
+    if (this->state_->only_site) return g(*this->state_->only_site);
+    std::lock_guard lock(this->state_->sites_lock);
+    for (auto& [type, site] : this->state_->sites) g(*site);
   }
-
-  std::shared_ptr<detail::Compiled<F>> state_;
 };
 
 /// Compiles a callable; nothing happens before its first call.

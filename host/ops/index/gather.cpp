@@ -25,15 +25,14 @@ void for_each_indexed(const char* op, const Tensor& self_, int64_t dim, const Te
     walk.add(sizes_of(index)[d], {d == at ? 0 : strides_of(self)[d], strides_of(index)[d], other_ ? strides_of(other)[d] : 0});
   const int64_t* values = data_of<int64_t>(index);
   for_each_offset(walk, [&](const Offsets<3>& o) {
-    int64_t i = values[o[1]];
-    require(i >= 0 && i < size, "{}: index {} is out of range for dimension {} of size {}", op, i, dim, size);
-    body(o[0] + i * step, o[2]);
+    body(o[0] + checked_index(op, values[o[1]], size) * step, o[2]);
   });
 }
 
 void check_index_shape(const char* op, const Tensor& self, int64_t dim, const Tensor& index) {
   int64_t at = wrap_dim(dim, self.dim());
-  if (index.dim() == 1 && !index.size(0).is_symbolic() && index.size(0).word() == 0) return;
+  for (SymInt s : index.sizes())
+    if (!s.is_symbolic() && s.word() == 0) return;
   require(std::max<int64_t>(self.dim(), 1) == std::max<int64_t>(index.dim(), 1),
           "{}: self of shape {} and index of shape {} must have the same number of dimensions", op,
           to_text(self.sizes()), to_text(index.sizes()));

@@ -1,14 +1,9 @@
 // Whole slices along one dimension by a vector of indices: index_add, index_copy, index_fill,
-// index_reduce; and embedding tables.
+// index_reduce.
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
 
-#include "core/sym_int.h"
-
 #include <tenon/ops.h>
-
-#include <algorithm>
-#include <cmath>
 
 namespace tenon::ops {
 
@@ -53,58 +48,6 @@ void index_reduce_kernel(Tensor& out, const Tensor& self, int64_t dim, const Ten
   copy_elements(out, scatter_reduce(contiguous(self), dim, spread_index(index, source, dim), source, reduce, include_self));
 }
 
-// ---- embedding
-
-TensorMeta embedding_meta(const Tensor& weight, const Tensor& indices, SymInt, bool, bool) {
-  require(weight.dim() == 2, "embedding: the weight must be a matrix, found shape {}", to_text(weight.sizes()));
-  Dims sizes = dims_of(indices.sizes());
-  sizes.push_back(weight.size(1));
-  return contiguous_meta(list_of(sizes), weight.dtype(), weight.device());
-}
-
-void embedding_kernel(Tensor& out, const Tensor& weight, const Tensor& indices, SymInt, bool, bool) {
-  Tensor table = contiguous_of(weight), positions = index_of("embedding", indices);
-  int64_t n_rows = sizes_of(table)[0], bytes = sizes_of(table)[1] * itemsize(weight.dtype());
-  for (int64_t i = 0; i < numel_of(positions); ++i) {
-    int64_t row = data_of<int64_t>(positions)[i];
-    require(row >= 0 && row < n_rows, "embedding: index {} is out of range for a table of {} rows", row, n_rows);
-    std::memcpy(data_of<char>(out) + i * bytes, data_of<char>(table) + row * bytes, static_cast<size_t>(bytes));
-  }
-}
-
-void embedding_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& indices, SymInt, SymInt padding,
-                               bool scale_by_count) {
-  Tensor g = contiguous_of(grad), positions = index_of("embedding_dense_backward", indices);
-  int64_t width = sizes_of(out)[1], padding_row = padding;
-  std::vector<int64_t> count(static_cast<size_t>(sizes_of(out)[0]), 0);
-  const int64_t* rows = data_of<int64_t>(positions);
-  for (int64_t i = 0; i < numel_of(positions); ++i) ++count[static_cast<size_t>(checked_index("embedding_dense_backward", rows[i], sizes_of(out)[0]))];
-  Tensor sums = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
-  fill_elements(sums, 0);
-  dispatch_floating(g.dtype(), "embedding_dense_backward", [&]<class T>() {
-    for (int64_t i = 0; i < numel_of(positions); ++i) {
-      if (rows[i] == padding_row) continue;
-      double scale = scale_by_count ? 1.0 / static_cast<double>(count[static_cast<size_t>(rows[i])]) : 1.0;
-      for (int64_t c = 0; c < width; ++c)
-        data_of<double>(sums)[rows[i] * width + c] += scale * static_cast<double>(data_of<T>(g)[i * width + c]);
-    }
-  });
-  copy_elements(out, sums);
-}
-
-// Rows that are longer than max_norm are scaled down to it.
-void embedding_renorm_kernel(const Tensor& self, const Tensor& indices, double max_norm, double p) {
-  Tensor positions = index_of("embedding_renorm_", indices);
-  std::vector<int64_t> rows(data_of<int64_t>(positions), data_of<int64_t>(positions) + numel_of(positions));
-  std::sort(rows.begin(), rows.end());
-  rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
-  for (int64_t r : rows) {
-    Tensor row = select(self, 0, r);
-    double length = item(to(linalg_vector_norm(row, p), Dtype::f64)).to_double();
-    if (length > max_norm) copy_(row, mul(row, max_norm / (length + 1e-7)));
-  }
-}
-
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -140,18 +83,6 @@ static constexpr OpDef rows[] = {
        return slices_meta("index_reduce", self, dim, index);
      },
      .eager = fn<index_reduce_kernel>},
-    {.schema = "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, "
-               "bool sparse=False) -> Tensor",
-     .core = true, .meta = fn<embedding_meta>, .eager = fn<embedding_kernel>},
-    {.schema = "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, "
-               "SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
-     .core = true,
-     .meta = [](const Tensor& grad, const Tensor&, SymInt n_rows, SymInt, bool) {
-       return contiguous_meta({n_rows, grad.size(-1)}, grad.dtype(), grad.device());
-     },
-     .eager = fn<embedding_backward_kernel>},
-    {.schema = "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-     .meta = [](const Tensor&, const Tensor&, double, double) {}, .eager = fn<embedding_renorm_kernel>},
 };
 
 extern constinit const OpFamily op_family_index_scatter{rows};

@@ -1,4 +1,4 @@
-// Views with sizes and strides of any kind: as_strided, diagonals, windows, complex as real.
+// Views with sizes and strides of any kind: as_strided, diagonals, windows.
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
@@ -124,34 +124,6 @@ void unfold_backward_kernel(Tensor& out, const Tensor& grad, SymIntList, int64_t
   });
 }
 
-Dtype real_type(Dtype dtype) {
-  return dtype == Dtype::c32 ? Dtype::f16 : dtype == Dtype::c64 ? Dtype::f32 : Dtype::f64;
-}
-
-Tensor complex_as_real(const Tensor& self) {
-  require(is_complex(self.dtype()), "view_as_real: a complex tensor is expected, found {}", self.dtype());
-  Dims sizes = dims_of(self.sizes()), strides = dims_of(self.strides());
-  for (SymInt& s : strides) s = s * 2;
-  sizes.push_back(2);
-  strides.push_back(1);
-  return make_view_as(self, real_type(self.dtype()), list_of(sizes), list_of(strides), sym_offset_of(self) * 2);
-}
-
-Tensor real_as_complex(const Tensor& self) {
-  Dtype dtype = self.dtype() == Dtype::f16   ? Dtype::c32
-                : self.dtype() == Dtype::f32 ? Dtype::c64 : Dtype::c128;
-  require(self.dim() > 0 && is_floating(self.dtype()) && self.size(-1) == 2 && self.stride(-1) == 1,
-          "view_as_complex: floating pairs in the last dimension are expected, found {}", self);
-  Dims sizes = dims_of(self.sizes()), strides = dims_of(self.strides());
-  sizes.pop_back();
-  strides.pop_back();
-  for (SymInt& s : strides) {
-    require(guard_or_true(s % 2 == 0), "view_as_complex: strides must be even, found {}", self);
-    s = s / 2;
-  }
-  return make_view_as(self, dtype, list_of(sizes), list_of(strides), sym_offset_of(self) / 2);
-}
-
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -204,14 +176,6 @@ static constexpr OpDef rows[] = {
        return contiguous_meta(sizes, grad.dtype(), grad.device());
      },
      .eager = fn<unfold_backward_kernel>},
-    {.schema = "view_as_real(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
-     .decomp = fn<complex_as_real>},
-    {.schema = "view_as_complex(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
-     .decomp = fn<real_as_complex>},
-    {.schema = "resolve_conj(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self) { return self; }},
-    {.schema = "resolve_neg(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self) { return self; }},
 };
 
 extern constinit const OpFamily op_family_view_as_strided{rows};

@@ -18,15 +18,22 @@ struct Sizes {
 };
 
 ConvShape shape_of(const Sizes& s) {
-  ConvShape shape{.batch = s.batch, .in_channels = s.in, .out_channels = s.out, .groups = s.groups,
-                  .input = s.input, .kernel = s.kernel, .stride = s.stride, .padding = s.padding,
-                  .dilation = s.dilation, .output = {}};
+  ConvShape shape{.batch = s.batch,
+                  .in_channels = s.in,
+                  .out_channels = s.out,
+                  .groups = s.groups,
+                  .input = s.input,
+                  .kernel = s.kernel,
+                  .stride = s.stride,
+                  .padding = s.padding,
+                  .dilation = s.dilation,
+                  .output = {}};
   shape.set_output();
   return shape;
 }
 
-// Calls f(out channel, in channel within group, image, place in x, in weight, in y) for each product
-// of a convolution.
+// Calls f(out channel, in channel within group, image, place in x, in weight, in y) for each
+// product of a convolution.
 template <class F>
 void each_product(const ConvShape& s, F f) {
   const auto at = [](const std::array<int64_t, 3>& n, int64_t z, int64_t y, int64_t x) {
@@ -90,8 +97,7 @@ void expect_close(const std::vector<T>& found, const std::vector<double>& expect
                   double tolerance, const std::string& what) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i)
-    ASSERT_NEAR(static_cast<double>(found[i]), expected[i],
-                tolerance * (1 + std::abs(expected[i])))
+    ASSERT_NEAR(static_cast<double>(found[i]), expected[i], tolerance * (1 + std::abs(expected[i])))
         << what << ", element " << i;
 }
 

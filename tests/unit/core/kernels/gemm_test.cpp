@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "kernel_test.h"
 #include "core/thread_pool.h"
+#include "kernel_test.h"
 
 namespace tenon::kernels {
 namespace {
@@ -33,10 +33,23 @@ struct Case {
     a = random_values<T>(size_a * batch, -range, range);
     b = random_values<T>(size_b * batch, -range, range);
     c = random_values<T>(ldc * s.m * batch, -range, range);
-    call = {.trans_a = ta ? Trans::yes : Trans::no, .trans_b = tb ? Trans::yes : Trans::no,
-            .m = s.m, .n = s.n, .k = s.k, .alpha = alpha, .a = a.data(), .lda = lda,
-            .b = b.data(), .ldb = ldb, .beta = beta, .c = c.data(), .ldc = ldc, .batch = batch,
-            .stride_a = size_a, .stride_b = size_b, .stride_c = ldc * s.m};
+    call = {.trans_a = ta ? Trans::yes : Trans::no,
+            .trans_b = tb ? Trans::yes : Trans::no,
+            .m = s.m,
+            .n = s.n,
+            .k = s.k,
+            .alpha = alpha,
+            .a = a.data(),
+            .lda = lda,
+            .b = b.data(),
+            .ldb = ldb,
+            .beta = beta,
+            .c = c.data(),
+            .ldc = ldc,
+            .batch = batch,
+            .stride_a = size_a,
+            .stride_b = size_b,
+            .stride_c = ldc * s.m};
   }
 
   double exact(const std::vector<T>& before, int64_t index, int64_t i, int64_t j) const {
@@ -83,15 +96,14 @@ struct Case {
   }
 };
 
-constexpr Shape shapes[] = {{1, 1, 1},     {1, 300, 77},  {2, 130, 31},  {3, 257, 40},
-                            {5, 70, 300},  {8, 33, 65},   {9, 64, 100},  {24, 50, 33},
-                            {25, 47, 300}, {61, 1, 90},   {70, 5, 129},  {50, 8, 257},
-                            {37, 97, 13},  {64, 64, 64},  {250, 65, 260}, {13, 1100, 9},
-                            {12, 32, 256}, {48, 96, 1}};
+constexpr Shape shapes[] = {
+    {1, 1, 1},    {1, 300, 77}, {2, 130, 31},   {3, 257, 40},  {5, 70, 300},  {8, 33, 65},
+    {9, 64, 100}, {24, 50, 33}, {25, 47, 300},  {61, 1, 90},   {70, 5, 129},  {50, 8, 257},
+    {37, 97, 13}, {64, 64, 64}, {250, 65, 260}, {13, 1100, 9}, {12, 32, 256}, {48, 96, 1}};
 
 template <class T>
-void check_all(typename GemmScale<T>::type alpha, typename GemmScale<T>::type beta,
-               double per_term, double rounding) {
+void check_all(typename GemmScale<T>::type alpha, typename GemmScale<T>::type beta, double per_term,
+               double rounding) {
   for (const Shape s : shapes)
     for (int t = 0; t < 4; ++t)
       Case<T>(s, t & 1, t & 2, alpha, beta)
@@ -157,8 +169,8 @@ TEST_P(GemmLevels, WithoutTermsCIsScaled) {
 
 TEST_P(GemmLevels, TheNumberOfThreadsChangesNoBit) {
   const int before = num_threads();
-  for (const Shape s : {Shape{300, 280, 600}, Shape{8, 4000, 300}, Shape{20, 3000, 400},
-                        Shape{4000, 4, 300}}) {
+  for (const Shape s :
+       {Shape{300, 280, 600}, Shape{8, 4000, 300}, Shape{20, 3000, 400}, Shape{4000, 4, 300}}) {
     for (int t = 0; t < 4; ++t) {
       Case<float> one(s, t & 1, t & 2, 1, 0);
       set_num_threads(1);

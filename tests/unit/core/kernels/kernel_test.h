@@ -23,10 +23,10 @@ class EachLevel : public ::testing::TestWithParam<CpuLevel> {
 };
 
 /// Runs the tests of a suite, `struct Suite : EachLevel {};`, for each level.
-#define TENON_TEST_EACH_LEVEL(Suite)                                                           \
-  INSTANTIATE_TEST_SUITE_P(                                                                    \
-      Levels, Suite, ::testing::Values(CpuLevel::base, CpuLevel::avx2, CpuLevel::avx512),      \
-      [](const auto& info) { return std::string(name_of(info.param)); })
+#define TENON_TEST_EACH_LEVEL(Suite)                                                            \
+  INSTANTIATE_TEST_SUITE_P(Levels, Suite,                                                       \
+                           ::testing::Values(CpuLevel::base, CpuLevel::avx2, CpuLevel::avx512), \
+                           [](const auto& info) { return std::string(name_of(info.param)); })
 
 inline std::mt19937& random_source() {
   static std::mt19937 source(7);

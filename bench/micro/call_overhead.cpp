@@ -1,0 +1,38 @@
+// A compiled call whose body does nothing: guards, lookup and result.
+#include <tenon/compile.h>
+#include <tenon/ops.h>
+
+#include <benchmark/benchmark.h>
+
+using namespace tenon;
+
+static void one_tensor(benchmark::State& state) {
+  auto f = compile([](const Tensor& x) { return x; }, {.backend = "eager"});
+  Tensor x = ones({4, 4});
+  f(x);
+  for (auto _ : state) benchmark::DoNotOptimize(f(x));
+}
+BENCHMARK(one_tensor)->Name("1_tensor");
+
+static void twenty_tensors(benchmark::State& state) {
+  auto f = compile([](const std::vector<Tensor>& xs) { return xs[0]; }, {.backend = "eager"});
+  std::vector<Tensor> xs;
+  for (int i = 0; i < 20; ++i) xs.push_back(ones({4, 4}));
+  f(xs);
+  for (auto _ : state) benchmark::DoNotOptimize(f(xs));
+}
+BENCHMARK(twenty_tensors)->Name("20_tensors");
+
+static void one_op_compiled(benchmark::State& state) {
+  auto f = compile([](const Tensor& x) { return x + 1; }, {.backend = "eager"});
+  Tensor x = ones({1});
+  f(x);
+  for (auto _ : state) benchmark::DoNotOptimize(f(x));
+}
+BENCHMARK(one_op_compiled);
+
+static void one_op_eager(benchmark::State& state) {
+  Tensor x = ones({1});
+  for (auto _ : state) benchmark::DoNotOptimize(x + 1);
+}
+BENCHMARK(one_op_eager);

@@ -1,0 +1,101 @@
+// `tenon doctor`: what this machine and installation look like to Tenon.
+#include "backend/backend.h"
+#include "cli/output.h"
+#include "cli/verb.h"
+#include "cli/version.h"
+#include "config/config.h"
+#include "config/reading.h"
+#include "core/cpu_level.h"
+#include "core/thread_pool.h"
+#include "ops/op_table.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+namespace tenon::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value ? value : "";
+}
+
+fs::path cache_folder() {
+  if (std::string own = variable("TENON_CACHE_DIR"); !own.empty()) return own;
+  if (std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return fs::path(xdg) / "tenon";
+  return fs::path(variable("HOME")) / ".cache" / "tenon";
+}
+
+std::string cache_state(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error)) return "not made yet";
+  fs::perms rights = fs::status(folder, error).permissions();
+  if (error) return error.message();
+  bool writable = (rights & fs::perms::owner_write) != fs::perms::none;
+  return writable ? "ready" : "not writable";
+}
+
+Json facts() {
+  Json out{{"schema", 1}, {"version", version}};
+  out["cpu"] = {{"level", name_of(cpu_level())},
+                {"level_of_machine", name_of(detect_cpu_level())},
+                {"cpus", std::thread::hardware_concurrency()},
+                {"threads", num_threads()}};
+  out["gpu"] = {{"driver", fs::exists("/proc/driver/nvidia/version")}};
+  out["ops"] = op_count();
+  out["cache"] = {{"folder", cache_folder().string()}, {"state", cache_state(cache_folder())}};
+  out["backends"] = Json::array();
+  for (const BackendInfo& b : all_backends())
+    out["backends"].push_back({{"name", b.name}, {"version", b.version}, {"file", b.file}});
+  out["refused"] = Json::array();
+  for (const RefusedPlugin& r : refused_plugins())
+    out["refused"].push_back(
+        {{"file", r.file}, {"code", r.code}, {"reason", r.reason}, {"hint", r.hint}});
+  out["config"] = Json::array();
+  for (const auto& [layer, folder] : config::config_folders())
+    out["config"].push_back({{"layer", config::name_of(layer)}, {"folder", folder}});
+  return out;
+}
+
+void print_facts(const Json& f) {
+  auto text = [](const Json& value) { return value.get<std::string>(); };
+  print(message("tenon {}\n", text(f["version"])));
+  const Json& cpu = f["cpu"];
+  print(message("CPU      level {}, the machine has {}; {} threads on {} CPUs\n",
+                text(cpu["level"]), text(cpu["level_of_machine"]), cpu["threads"].get<int>(),
+                cpu["cpus"].get<int>()));
+  print(f["gpu"]["driver"].get<bool>() ? "GPU      an NVIDIA driver is there\n"
+                                       : "GPU      no NVIDIA driver\n");
+  print(message("ops      {}\n", f["ops"].get<int64_t>()));
+  print(message("cache    {}: {}\n", text(f["cache"]["folder"]), text(f["cache"]["state"])));
+  for (const Json& folder : f["config"])
+    print(message("config   {}: {}\n", text(folder["layer"]), text(folder["folder"])));
+  for (const Json& b : f["backends"])
+    print(message("backend  {} {} {}\n", text(b["name"]), text(b["version"]), text(b["file"])));
+  for (const Json& r : f["refused"])
+    print(message("refused  {} {}: {}; {}\n", text(r["code"]), text(r["file"]), text(r["reason"]),
+                  text(r["hint"])));
+}
+
+int examine(const Globals& globals) {
+  Json found = facts();
+  if (globals.json) print_json(found);
+  else print_facts(found);
+  return 0;
+}
+
+Action build(CLI::App&) { return examine; }
+
+}  // namespace
+
+extern constinit const Verb verb_doctor{
+    .name = "doctor",
+    .summary = "shows machine, plugins, cache and configuration",
+    .example = "tenon doctor",
+    .build = build};
+
+}  // namespace tenon::cli

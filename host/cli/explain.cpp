@@ -1,0 +1,169 @@
+// `tenon explain`: what becomes of a model on its way to code, step by step, with times.
+#include "aot/lower.h"
+#include "backend/backend.h"
+#include "cli/graph_file.h"
+#include "cli/output.h"
+#include "compile.h"
+#include "formats/pt2_import.h"
+#include "ops/op_table.h"
+#include "report/events.h"
+
+#include <tenon/plugin.h>
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+namespace tenon::cli {
+
+namespace {
+
+struct ExplainOptions {
+  std::string model, backend;
+  ArchiveOptions archive;
+};
+
+// Times of the stages in the order in which they ran, in milliseconds.
+class Stages {
+ public:
+  template <class F>
+  auto run(const std::string& name, F work) {
+    auto begin = std::chrono::steady_clock::now();
+    auto result = work();
+    std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    times_.emplace_back(name, took.count());
+    return result;
+  }
+  const std::vector<std::pair<std::string, double>>& times() const { return times_; }
+
+ private:
+  std::vector<std::pair<std::string, double>> times_;
+};
+
+Json op_counts(const Graph& graph) {
+  std::map<std::string, int64_t> counts;
+  for (const Node& node : graph.nodes()) ++counts[name_of(node.op)];
+  std::vector<std::pair<std::string, int64_t>> sorted(counts.begin(), counts.end());
+  std::stable_sort(sorted.begin(), sorted.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  Json out = Json::object();
+  for (const auto& [name, count] : sorted) out[name] = count;
+  return out;
+}
+
+Json graph_facts(const Graph& graph) {
+  return {{"nodes", graph.nodes().size()},
+          {"inputs", graph.inputs().size()},
+          {"constants", graph.constants().size()},
+          {"outputs", graph.outputs().size()},
+          {"symbols", graph.symbols.size()},
+          {"ops", op_counts(graph)}};
+}
+
+// The graph, and into `facts` what only an archive tells.
+std::shared_ptr<Graph> load(const ExplainOptions& options, Stages& stages, Json& facts) {
+  if (graph_file_kind(options.model) != GraphFileKind::archive)
+    return stages.run("read", [&] { return load_graph(options.model, options.archive); });
+  formats::Pt2Options reading = pt2_options(options.archive);
+  auto program = stages.run("read", [&] { return formats::read_pt2(options.model, reading); });
+  facts["torch"] = program.torch_version;
+  formats::ImportOptions importing;
+  importing.random_weights = options.archive.random_weights;
+  auto model = stages.run("import", [&] { return formats::import_pt2(program, importing); });
+  for (const formats::Pt2Range& r : model.ranges) facts["ranges"].push_back(r.text);
+  for (const formats::Pt2Guard& g : model.guards) facts["guards"].push_back(g.text);
+  return model.graph;
+}
+
+Json backend_facts(const BackendInfo& b) {
+  return {{"name", b.name},
+          {"plugin", b.plugin},
+          {"stage", b.stage == Stage::captured ? "captured" : "aot"},
+          {"decompositions", b.decompositions},
+          {"fallback", b.fallback},
+          {"file", b.file}};
+}
+
+void compile(const Graph& graph, const std::shared_ptr<Graph>& shared, const std::string& name,
+             Stages& stages, Json& facts) {
+  BackendInfo backend = backend_info(name.empty() ? default_backend() : name);
+  facts["backend"] = backend_facts(backend);
+  if (backend.stage != Stage::captured) {
+    LowerOptions lower;
+    lower.decomposes = decomposition_set(backend.decompositions, backend.decomposition_ops);
+    lower.keep_input_mutations = backend.keep_inference_input_mutations;
+    LoweredInference lowered = stages.run("lower", [&] { return lower_inference(graph, lower); });
+    facts["lowered"] = graph_facts(*lowered.graph);
+  }
+  int64_t fallbacks = report::counter("fallback.calls").value();
+  auto artifact =
+      stages.run("compile", [&] { return compile_graph(shared, {.backend = backend.name}); });
+  facts["declined"] = report::counter("fallback.calls").value() - fallbacks;
+  std::string statistics = artifact->describe(TN_DESC_STATS_JSON);
+  if (!statistics.empty()) facts["artifact"] = Json::parse(statistics, nullptr, false);
+}
+
+void print_graph(std::string_view title, const Json& g) {
+  print(message("{}: {} nodes, {} inputs, {} constants, {} outputs, {} symbols\n", title,
+                g["nodes"].get<int64_t>(), g["inputs"].get<int64_t>(),
+                g["constants"].get<int64_t>(), g["outputs"].get<int64_t>(),
+                g["symbols"].get<int64_t>()));
+  for (const auto& [name, count] : g["ops"].items())
+    print(message("  {} x {}\n", count.get<int64_t>(), name));
+}
+
+void print_facts(const Json& facts) {
+  print(bold(facts["model"].get<std::string>()) + "\n");
+  print_graph("captured", facts["captured"]);
+  for (const char* kind : {"ranges", "guards"})
+    for (const Json& text : facts.value(kind, Json::array()))
+      print(message("{}: {}\n", kind, text.get<std::string>()));
+  const Json& backend = facts["backend"];
+  print(message("backend {} of plugin {}, stage {}\n", backend["name"].get<std::string>(),
+                backend["plugin"].get<std::string>(), backend["stage"].get<std::string>()));
+  if (facts.contains("lowered")) print_graph("lowered", facts["lowered"]);
+  if (int64_t n = facts["declined"].get<int64_t>(); n > 0)
+    print(message("the backend declined {} times; {} took over\n", n,
+                  backend["fallback"].get<std::string>()));
+  if (facts.contains("artifact")) print("artifact: " + facts["artifact"].dump() + "\n");
+  Table table({"STAGE", "MS"});
+  for (const Json& s : facts["stages"]) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%.3f", s["ms"].get<double>());
+    table.add({s["stage"].get<std::string>(), text});
+  }
+  print(table.text());
+}
+
+int explain(const ExplainOptions& options, const Globals& globals) {
+  Stages stages;
+  Json facts{{"schema", 1}, {"model", options.model}};
+  std::shared_ptr<Graph> graph = load(options, stages, facts);
+  facts["captured"] = graph_facts(*graph);
+  compile(*graph, graph, options.backend, stages, facts);
+  facts["stages"] = Json::array();
+  for (const auto& [name, ms] : stages.times())
+    facts["stages"].push_back({{"stage", name}, {"ms", ms}});
+  if (globals.json) print_json(facts);
+  else print_facts(facts);
+  return 0;
+}
+
+Action build(CLI::App& app) {
+  auto options = std::make_shared<ExplainOptions>();
+  app.add_option("MODEL", options->model, "a model (.pt2) or a graph (.tng, .tng.json)")
+      ->required();
+  app.add_option("--backend", options->backend, "the backend to compile with");
+  add_archive_options(app, options->archive);
+  return [options](const Globals& globals) { return explain(*options, globals); };
+}
+
+}  // namespace
+
+extern constinit const Verb verb_explain{
+    .name = "explain",
+    .summary = "shows what becomes of a model on its way to code",
+    .example = "tenon explain resnet18.pt2 --backend aot_eager",
+    .build = build};
+
+}  // namespace tenon::cli

@@ -1,0 +1,32 @@
+// Graphs from files: .pt2 archives and saved Tenon graphs, as text or JSON.
+#pragma once
+
+#include "cli/verb.h"
+#include "formats/pt2.h"
+#include "graph/graph.h"
+
+#include <memory>
+#include <string>
+
+namespace tenon::cli {
+
+/// The options of verbs that read archives.
+struct ArchiveOptions {
+  std::string program;
+  std::string max_size;  ///< "4G", "512M" or bytes; empty: the limit of the reader
+  bool no_crc = false;
+  bool random_weights = false;
+};
+
+void add_archive_options(CLI::App& app, ArchiveOptions& options);
+formats::Pt2Options pt2_options(const ArchiveOptions& options);
+
+enum class GraphFileKind : uint8_t { archive, text, json };
+/// What a model file is, by its name, or by its content where the name says nothing. Throws
+/// UserError bad_file for a missing file and for other kinds.
+GraphFileKind graph_file_kind(const std::string& path);
+
+/// The graph of a file of any kind.
+std::shared_ptr<Graph> load_graph(const std::string& path, const ArchiveOptions& options);
+
+}  // namespace tenon::cli

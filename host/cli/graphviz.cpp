@@ -1,0 +1,65 @@
+// Runs Graphviz' `dot` on files in a private folder.
+#include "cli/graphviz.h"
+
+#include <spawn.h>
+#include <sys/wait.h>
+#include <tenon/error.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+extern char** environ;
+
+namespace tenon::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TemporaryFolder {
+  fs::path path;
+  TemporaryFolder() {
+    std::string name = fs::temp_directory_path() / "tenon-dot-XXXXXX";
+    require(mkdtemp(name.data()) != nullptr, ErrorCode::bad_file,
+            "{}: no folder can be made there; set TMPDIR?", fs::temp_directory_path().string());
+    path = name;
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+};
+
+// The exit status, or 127 where the program could not be started.
+int run_program(std::vector<std::string> command) {
+  std::vector<char*> argv;
+  for (std::string& word : command) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_t child = 0;
+  if (posix_spawnp(&child, argv[0], nullptr, nullptr, argv.data(), environ) != 0) return 127;
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+}  // namespace
+
+std::string svg_of_dot(const std::string& dot) {
+  TemporaryFolder folder;
+  fs::path in = folder.path / "graph.dot", out = folder.path / "graph.svg";
+  std::ofstream(in, std::ios::binary) << dot;
+  int status = run_program({"dot", "-Tsvg", "-o", out.string(), in.string()});
+  require(status != 127,
+          "svg needs the program `dot` of Graphviz, which is not there; install graphviz, or use "
+          "--format dot");
+  require(status == 0, "dot ended with status {}; the input is what --format dot shows", status);
+  std::ostringstream text;
+  text << std::ifstream(out, std::ios::binary).rdbuf();
+  return text.str();
+}
+
+}  // namespace tenon::cli

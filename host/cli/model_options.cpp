@@ -1,0 +1,146 @@
+// Options of the verbs on models: archives, backends, inputs.
+#include "cli/model_options.h"
+
+#include "backend/backend.h"
+#include "compile.h"
+#include "core/error.h"
+#include "core/tensor_impl.h"
+#include "formats/tensors.h"
+
+#include <tenon/ops.h>
+
+#include <algorithm>
+#include <charconv>
+
+namespace tenon::cli {
+
+formats::Pt2Options ModelOptions::archive() const {
+  return {program, max_size, !no_crc, random_weights};
+}
+
+void add_model_options(CLI::App& app, ModelOptions& options) {
+  app.add_option("--program", options.program, "which program of an archive with several");
+  app.add_option("--max-size", options.max_size, "bytes that an archive may unpack to");
+  app.add_flag("--no-crc", options.no_crc, "do not verify the checksums of weights");
+  app.add_option("--mode", options.mode, "a mode of the backend, such as max-autotune");
+}
+
+std::vector<std::string> backend_names(const std::vector<std::string>& given) {
+  std::vector<std::string> names = split_commas(given);
+  if (names.empty()) names.push_back(default_backend());
+  for (const std::string& name : names) backend_info(name);
+  return names;
+}
+
+LoadedModel load_model(const std::string& path, const ModelOptions& options,
+                       const std::string& backend) {
+  LoadedModel model;
+  model.program =
+      std::make_shared<const formats::Pt2Program>(formats::read_pt2(path, options.archive()));
+  RunnerOptions runner{backend, options.mode, "", options.random_weights};
+  model.runner = std::make_unique<ModelRunner>(model.program, runner);
+  return model;
+}
+
+// ---- inputs
+
+namespace {
+
+/// "f32[1,3,224,224]:rand": what to make. Fills are rand (normal, or integers below 10), zeros,
+/// ones and a number.
+struct InputSpec {
+  Dtype dtype = Dtype::f32;
+  std::vector<int64_t> sizes;
+  std::string fill = "rand";
+};
+
+[[noreturn]] void fail_spec(const std::string& spec) {
+  fail("--input {}: expected NAME=dtype[sizes]:fill such as x=f32[1,3]:rand, with the fill rand, "
+       "zeros, ones or a number, or NAME=@file.npy", spec);
+}
+
+InputSpec parse_spec(const std::string& whole, const std::string& text) {
+  InputSpec spec;
+  size_t open = text.find('['), close = text.find(']');
+  if (open == std::string::npos || close == std::string::npos || close < open) fail_spec(whole);
+  auto dtype = parse_dtype(text.substr(0, open));
+  if (!dtype) fail_spec(whole);
+  spec.dtype = *dtype;
+  for (const std::string& size : split_commas({text.substr(open + 1, close - open - 1)})) {
+    int64_t value = -1;
+    auto [end, error] = std::from_chars(size.data(), size.data() + size.size(), value);
+    if (error != std::errc() || end != size.data() + size.size() || value < 0) fail_spec(whole);
+    spec.sizes.push_back(value);
+  }
+  if (close + 1 < text.size()) {
+    if (text[close + 1] != ':') fail_spec(whole);
+    spec.fill = text.substr(close + 2);
+  }
+  return spec;
+}
+
+Tensor make_input(const std::string& whole, const InputSpec& spec, uint64_t seed) {
+  if (spec.fill == "rand") return random_tensor(IntList(spec.sizes), spec.dtype, seed);
+  double value = spec.fill == "ones" ? 1 : 0;
+  if (spec.fill != "ones" && spec.fill != "zeros") {
+    const char* end = spec.fill.data() + spec.fill.size();
+    auto [rest, error] = std::from_chars(spec.fill.data(), end, value);
+    if (error != std::errc() || rest != end) fail_spec(whole);
+  }
+  return full(SymIntList(spec.sizes), Number(value), spec.dtype);
+}
+
+size_t leaf_named(const ModelRunner& runner, const std::string& name) {
+  const auto& leaves = runner.model().leaves;
+  std::vector<std::string> known;
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (leaves[i].name == name || name == message("in.{}", i)) return i;
+    known.push_back(leaves[i].name);
+  }
+  fail("the model has no input {}; it takes {}", name,
+       formats::describe_leaves(runner.model()));
+}
+
+Tensor given_input(const std::string& whole, const std::string& spec, uint64_t seed) {
+  if (!spec.starts_with('@')) return make_input(whole, parse_spec(whole, spec), seed);
+  auto content = formats::read_tensors(spec.substr(1));
+  require(content.tensors.size() == 1, "--input {}: the file holds {} tensors, expected one; use "
+          "--inputs for a file with all inputs", whole, content.tensors.size());
+  return content.tensors.begin()->second;
+}
+
+}  // namespace
+
+void add_input_options(CLI::App& app, InputOptions& options) {
+  app.add_option("--inputs", options.file,
+                 "a .safetensors file with tensors in.0, in.1, ... or with the names of inputs");
+  add_repeated(app, "--input", options.specs,
+               "NAME=dtype[sizes]:fill or NAME=@file.npy; fills: rand, zeros, ones, a number");
+}
+
+std::vector<Tensor> make_leaves(const LoadedModel& model, const InputOptions& options) {
+  const ModelRunner& runner = *model.runner;
+  std::vector<Tensor> leaves = random_leaves(runner.model(), *model.program);
+  if (!options.file.empty()) {
+    for (const auto& [name, tensor] : formats::read_tensors(options.file).tensors) {
+      bool is_recorded = name.starts_with("out.") || name.starts_with("mut.") ||
+                         name.starts_with("buf.") || name.starts_with("grad.") ||
+                         name.starts_with("sgd.");
+      if (!is_recorded) leaves[leaf_named(runner, name)] = tensor;
+    }
+  }
+  for (const std::string& spec : options.specs) {
+    size_t equals = spec.find('=');
+    if (equals == std::string::npos) fail_spec(spec);
+    size_t leaf = leaf_named(runner, spec.substr(0, equals));
+    leaves[leaf] = given_input(spec, spec.substr(equals + 1), leaf);
+  }
+  return leaves;
+}
+
+Json stats_of(const std::string& text) {
+  Json stats = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  return stats.is_object() ? stats : Json::object();
+}
+
+}  // namespace tenon::cli

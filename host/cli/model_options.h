@@ -1,0 +1,46 @@
+// Options that the verbs on models share, and what they have in common.
+#pragma once
+
+#include "cli/output.h"
+#include "cli/verb.h"
+#include "debug/model_runner.h"
+
+#include <string>
+#include <vector>
+
+namespace tenon::cli {
+
+/// How an archive is read and compiled.
+struct ModelOptions {
+  std::string program;
+  uint64_t max_size = formats::limits::archive_bytes;
+  bool no_crc = false, random_weights = false;
+  std::string mode;
+
+  formats::Pt2Options archive() const;
+};
+void add_model_options(CLI::App& app, ModelOptions& options);
+
+/// The names of one --backend option, or the default backend; throws UserError for unknown ones.
+std::vector<std::string> backend_names(const std::vector<std::string>& given);
+
+/// The archive, which must be a .pt2 file, ready to run.
+struct LoadedModel {
+  std::shared_ptr<const formats::Pt2Program> program;
+  std::unique_ptr<ModelRunner> runner;
+};
+LoadedModel load_model(const std::string& path, const ModelOptions& options,
+                       const std::string& backend);
+
+/// Inputs by --inputs FILE, --input NAME=SPEC, else made up from the signature.
+struct InputOptions {
+  std::string file;                ///< tensors called in.N or by the names of inputs
+  std::vector<std::string> specs;  ///< "x=f32[1,3]:rand", "y=@file.npy"
+};
+void add_input_options(CLI::App& app, InputOptions& options);
+std::vector<Tensor> make_leaves(const LoadedModel& model, const InputOptions& options);
+
+/// What a backend says of its code: {"kernels": ..., "extern_calls": ..., "extern_ops": [...]}.
+Json stats_of(const std::string& text);
+
+}  // namespace tenon::cli

@@ -1,0 +1,226 @@
+// Checking models: finding cases, running them, comparing what is recorded.
+#include "debug/model_check.h"
+
+#include "core/error.h"
+#include "formats/tensors.h"
+
+#include <tenon/ops.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+namespace tenon {
+
+namespace fs = std::filesystem;
+using formats::NamedTensors;
+
+// ---- cases
+
+namespace {
+
+constexpr std::string_view recording_end = ".io.safetensors";
+
+// The recordings of NAME.pt2, base sizes first.
+std::vector<Recording> recordings_of(const fs::path& archive) {
+  std::vector<Recording> found;
+  std::string stem = (archive.parent_path() / archive.stem()).string();
+  for (const char* kind : {"", ".alt"}) {
+    std::string file = stem + kind + std::string(recording_end);
+    if (fs::exists(file)) found.push_back({stem + kind, file});
+  }
+  return found;
+}
+
+void add_file(const fs::path& file, bool given, ModelCases& cases) {
+  std::string name = file.string();
+  if (file.extension() == ".pt2") {
+    std::vector<Recording> recordings = recordings_of(file);
+    require(!given || !recordings.empty(), ErrorCode::bad_file,
+            "{}: there is no recording beside it; expected {}.io.safetensors", name,
+            (file.parent_path() / file.stem()).string());
+    if (!recordings.empty()) cases.models.push_back({name, std::move(recordings)});
+    return;
+  }
+  if (name.ends_with(recording_end)) return;
+  if (file.extension() == ".safetensors") cases.op_cases.push_back(name);
+  else require(!given, ErrorCode::bad_file, "{}: expected a .pt2 archive or a folder", name);
+}
+
+}  // namespace
+
+ModelCases find_cases(const std::vector<std::string>& paths) {
+  ModelCases cases;
+  for (const std::string& path : paths) {
+    require(fs::exists(path), ErrorCode::bad_file, "{}: no such file or folder", path);
+    if (!fs::is_directory(path)) {
+      add_file(path, true, cases);
+      continue;
+    }
+    std::vector<fs::path> files;
+    auto skip = fs::directory_options::skip_permission_denied;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(path, skip))
+      if (entry.is_regular_file()) files.push_back(entry.path());
+    std::sort(files.begin(), files.end());
+    for (const fs::path& file : files) add_file(file, false, cases);
+  }
+  return cases;
+}
+
+// ---- one recording
+
+namespace {
+
+/// What a call left behind, by the names of recordings.
+using Effects = std::map<std::string, Tensor>;
+
+std::optional<size_t> index_after(const std::string& name, std::string_view prefix) {
+  if (!name.starts_with(prefix)) return std::nullopt;
+  size_t index = 0;
+  const char* end = name.data() + name.size();
+  auto [rest, error] = std::from_chars(name.data() + prefix.size(), end, index);
+  if (error != std::errc() || rest != end) return std::nullopt;
+  return index;
+}
+
+std::vector<Tensor> leaves_of(const NamedTensors& recording, size_t count) {
+  std::vector<Tensor> leaves(count);
+  for (const auto& [name, tensor] : recording.tensors)
+    if (auto i = index_after(name, "in."); i && *i < count) leaves[*i] = tensor.clone();
+  return leaves;
+}
+
+Effects effects_of(const std::vector<Tensor>& outputs, const std::vector<Tensor>& leaves,
+                   const std::map<std::string, Tensor>& gradients) {
+  Effects effects;
+  for (size_t i = 0; i < outputs.size(); ++i) effects[message("out.{}", i)] = outputs[i];
+  for (size_t i = 0; i < leaves.size(); ++i) effects[message("mut.in.{}", i)] = leaves[i];
+  for (const auto& [name, tensor] : gradients) effects["grad." + name] = tensor;
+  return effects;
+}
+
+Effects run_recording(ModelRunner& runner, const NamedTensors& recording) {
+  runner.reset_weights();
+  std::vector<Tensor> leaves = leaves_of(recording, runner.model().leaves.size());
+  std::vector<Tensor> outputs = runner.run(leaves);
+  Effects effects = effects_of(outputs, leaves, runner.gradients());
+  for (const formats::ModelInput& input : runner.model().inputs)
+    for (const std::string& name : input.names) effects["buf." + name] = input.tensor;
+  return effects;
+}
+
+Effects run_recording_in_double(const formats::Pt2Program& program,
+                                const NamedTensors& recording, size_t n_leaves) {
+  DoubleRun run = run_in_double(program, leaves_of(recording, n_leaves));
+  Effects effects = effects_of(run.outputs, run.leaves, run.gradients);
+  for (const auto& [name, tensor] : run.weights) effects["buf." + name] = tensor;
+  return effects;
+}
+
+// Recorded names that this run can answer. Gradients of the loss and training steps need autograd;
+// only those that the graph computes itself are here.
+bool is_compared(const std::string& name, const Effects& effects) {
+  if (name.starts_with("grad.")) return effects.count(name) > 0;
+  return name.starts_with("out.") || name.starts_with("mut.in.") || name.starts_with("buf.");
+}
+
+/// One archive with one backend, and what the verdicts need besides.
+class Checker {
+ public:
+  Checker(const ModelCase& model, const std::string& backend, const CheckSettings& settings)
+      : settings_(settings),
+        program_(std::make_shared<const formats::Pt2Program>(
+            formats::read_pt2(model.archive, settings.archive))),
+        runner_(program_, {backend, settings.mode, settings.options_toml, false}) {}
+
+  void check(const Recording& recording, CaseResult& result);
+
+ private:
+  const Effects& double_effects();
+  void judge_by_double(const std::string& name, const Tensor& found, const Tensor& base,
+                       CheckedTensor& checked);
+
+  const CheckSettings& settings_;
+  std::shared_ptr<const formats::Pt2Program> program_;
+  ModelRunner runner_;
+  std::unique_ptr<ModelRunner> eager_;
+  NamedTensors recording_;
+  std::optional<Effects> double_;
+};
+
+const Effects& Checker::double_effects() {
+  if (!double_)
+    double_ = run_recording_in_double(*program_, recording_, runner_.model().leaves.size());
+  return *double_;
+}
+
+// The double run must agree with `base` roughly: an op that is wrong is wrong in every precision.
+void Checker::judge_by_double(const std::string& name, const Tensor& found, const Tensor& base,
+                              CheckedTensor& checked) {
+  auto exact = double_effects().find(name);
+  if (exact == double_effects().end() || !exact->second.defined()) return;
+  CompareOptions rough{name.starts_with("grad."), true, 100};
+  Comparison ours = compare_tensors(found, exact->second, rough);
+  Comparison theirs = compare_tensors(base, exact->second, rough);
+  if (!ours.problem.empty() || !theirs.problem.empty()) return;
+  checked.double_error = ours.max_abs;
+  checked.allowed_error = 2 * theirs.max_abs;
+  checked.result.ok = theirs.ok && ours.max_abs <= 2 * theirs.max_abs;
+}
+
+void Checker::check(const Recording& recording, CaseResult& result) {
+  recording_ = formats::read_tensors(recording.file);
+  double_.reset();
+  double compiled_before = runner_.compile_ms();
+  Effects found = run_recording(runner_, recording_);
+  result.compile_ms = runner_.compile_ms() - compiled_before;
+  result.compiles = runner_.compiles();
+  result.stats = runner_.describe(TN_DESC_STATS_JSON);
+  Effects base = recording_.tensors;
+  if (settings_.against != Against::reference) {
+    if (!eager_) eager_ = std::make_unique<ModelRunner>(program_, RunnerOptions{"eager", {}, {}});
+    base = run_recording(*eager_, recording_);
+  }
+  result.ok = true;
+  for (const auto& [name, recorded] : recording_.tensors) {
+    if (!is_compared(name, found)) continue;
+    CheckedTensor checked{name, compare_tensors(found[name], base[name],
+                                                {name.starts_with("grad."), false, 1}), {}, {}};
+    bool comparable = checked.result.problem.empty();
+    if (comparable && (!checked.result.ok || settings_.against == Against::fp64))
+      judge_by_double(name, found[name], base[name], checked);
+    result.ok = result.ok && checked.result.ok;
+    result.tensors.push_back(std::move(checked));
+  }
+}
+
+void note_error(CaseResult& result, const std::exception& error) {
+  result.ok = false;
+  result.error = error.what();
+  auto ours = dynamic_cast<const Error*>(&error);
+  result.code = ours ? ours->code() : ErrorCode::internal;
+}
+
+}  // namespace
+
+std::vector<CaseResult> check_model(const ModelCase& model, const std::string& backend,
+                                    const CheckSettings& settings) {
+  std::vector<CaseResult> results;
+  for (const Recording& recording : model.recordings) {
+    results.emplace_back();
+    results.back().name = recording.name;
+    results.back().backend = backend;
+  }
+  std::unique_ptr<Checker> checker;
+  for (size_t i = 0; i < results.size(); ++i) {
+    try {
+      if (!checker) checker = std::make_unique<Checker>(model, backend, settings);
+      checker->check(model.recordings[i], results[i]);
+    } catch (const std::exception& error) {
+      note_error(results[i], error);
+    }
+  }
+  return results;
+}
+
+}  // namespace tenon

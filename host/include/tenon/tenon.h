@@ -1,0 +1,17 @@
+// All of Tenon's public API but the plugin interface.
+//
+//     #include <tenon/tenon.h>
+//     int main() {
+//       auto f = tenon::compile([](const tenon::Tensor& x) { return (x * x).sum(); });
+//       return f(tenon::ones({3})).item<float>() == 3 ? 0 : 1;
+//     }
+#pragma once
+
+#include <tenon/compile.h>
+#include <tenon/config.h>
+#include <tenon/error.h>
+#include <tenon/ops.h>
+#include <tenon/sym.h>
+#include <tenon/tensor.h>
+#include <tenon/tree.h>
+#include <tenon/types.h>

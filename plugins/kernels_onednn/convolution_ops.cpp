@@ -1,0 +1,153 @@
+// The convolutions of ATen: arguments to oneDNN calls, results in ATen's shapes and strides.
+#include "convolution.h"
+#include "kernels.h"
+
+#include <algorithm>
+#include <array>
+
+namespace onednn {
+
+using tenon::plugin::tensor;
+
+namespace {
+
+/// The arguments that all spellings share, by position in the schema.
+struct Arguments {
+  const tn_tensor *source, *weights, *bias;
+  const tn_arg &stride, &padding, &dilation;
+  int64_t groups;
+};
+
+// One number stands for all dimensions. False where the list has another length.
+bool read_pair(const tn_arg& a, int spatial, int64_t otherwise, int64_t out[2]) {
+  out[0] = otherwise;
+  bool one = a.kind == TN_ARG_INT || (a.kind == TN_ARG_INTS && a.count == 1);
+  if (one) {
+    int64_t value = a.kind == TN_ARG_INT ? a.u.i : a.u.ints[0];
+    out[1] = value;
+    if (spatial == 2) out[0] = value;
+    return true;
+  }
+  if (a.kind != TN_ARG_INTS || int(a.count) != spatial) return false;
+  std::copy_n(a.u.ints, spatial, out + 2 - spatial);
+  return true;
+}
+
+/// Sizes and strides with a row dimension of length 1 put in for 1-d tensors.
+struct View {
+  int64_t sizes[4], strides[4];
+
+  explicit View(const tn_tensor* t) {
+    for (int d = 0, from = 0; d < 4; ++d) {
+      bool made_up = t->ndim == 3 && d == 2;
+      sizes[d] = made_up ? 1 : t->sizes[from];
+      strides[d] = made_up ? t->sizes[2] * t->strides[2] : t->strides[from];
+      if (!made_up) ++from;
+    }
+  }
+  /// ATen's test for the memory format that a tensor suggests.
+  bool suggests_channels_last() const {
+    if (strides[1] == 0) return false;
+    int64_t least = 0;
+    for (int d : {1, 3, 2, 0}) {
+      if (sizes[d] == 0 || strides[d] < least) return false;
+      if (d == 0 && least == strides[1]) return false;  // N111: contiguous by default
+      least = strides[d] * (sizes[d] > 1 ? sizes[d] : 1);
+    }
+    return true;
+  }
+};
+
+bool has_zero_stride(const View& v) {
+  for (int d = 0; d < 4; ++d)
+    if (v.sizes[d] > 1 && v.strides[d] == 0) return true;
+  return false;
+}
+
+bool fill_geometry(const Arguments& a, int spatial, Convolution& c) {
+  if (!read_pair(a.stride, spatial, 1, c.stride) || !read_pair(a.padding, spatial, 0, c.padding) ||
+      !read_pair(a.dilation, spatial, 1, c.dilation))
+    return false;
+  View x(a.source), w(a.weights);
+  c.images = x.sizes[0];
+  c.channels = x.sizes[1];
+  c.height = x.sizes[2];
+  c.width = x.sizes[3];
+  c.out_channels = w.sizes[0];
+  c.groups = a.groups;
+  if (c.groups < 1 || w.sizes[1] * c.groups != c.channels || c.out_channels % c.groups)
+    return false;
+  int64_t lengths[2];
+  for (int d = 0; d < 2; ++d) {
+    c.kernel[d] = w.sizes[2 + d];
+    if (c.stride[d] < 1 || c.dilation[d] < 1 || c.padding[d] < 0) return false;
+    int64_t room = x.sizes[2 + d] + 2 * c.padding[d] - c.dilation[d] * (c.kernel[d] - 1) - 1;
+    if (room < 0) return false;
+    lengths[d] = room / c.stride[d] + 1;
+  }
+  c.out_height = lengths[0];
+  c.out_width = lengths[1];
+  std::copy_n(x.strides, 4, c.source_strides);
+  std::copy_n(w.strides, 4, c.weights_strides);
+  return !has_zero_stride(x) && !has_zero_stride(w);
+}
+
+// The result in the layout that ATen gives it: channels-last when source or weights are.
+tensor make_result(const Arguments& a, int spatial, Convolution& c) {
+  bool last = spatial == 2 && (View(a.source).suggests_channels_last() ||
+                               View(a.weights).suggests_channels_last());
+  int64_t n = c.out_channels, h = c.out_height, w = c.out_width;
+  std::array<int64_t, 4> strides = last ? std::array{n * h * w, int64_t{1}, w * n, n}
+                                        : std::array{n * h * w, h * w, w, int64_t{1}};
+  std::copy_n(strides.data(), 4, c.result_strides);
+  if (spatial == 1) return tensor::empty(std::array{c.images, n, w}, c.dtype);
+  return tensor::strided(std::array{c.images, n, h, w}, strides, c.dtype);
+}
+
+bool run(const kernel_call& call, const Arguments& a, int spatial) {
+  if (!is_plain(a.source) || !is_plain(a.weights) || a.source->dtype != a.weights->dtype ||
+      a.source->ndim != spatial + 2 || a.weights->ndim != spatial + 2)
+    return false;
+  bool bias_fits = !a.bias || (is_plain(a.bias) && a.bias->dtype == a.source->dtype &&
+                               a.bias->ndim == 1 && a.bias->sizes[0] == a.weights->sizes[0] &&
+                               (a.bias->strides[0] == 1 || a.bias->sizes[0] == 1));
+  Convolution c{};
+  if (!bias_fits || !fill_geometry(a, spatial, c)) return false;
+  c.dtype = a.source->dtype;
+  c.source = a.source->data;
+  c.weights = a.weights;
+  c.bias = a.bias ? a.bias->data : nullptr;
+  tensor out = make_result(a, spatial, c);
+  c.result = out->data;
+  if (!run_convolution(c)) return false;
+  call.give(0, std::move(out));
+  return true;
+}
+
+// conv1d and conv2d: input, weight, bias, stride, padding, dilation, groups.
+bool run_short(const kernel_call& call, int spatial) {
+  if (call.args[6].kind != TN_ARG_INT) return false;
+  return run(call,
+             {call.tensor_at(0), call.tensor_at(1), call.tensor_at(2), call.args[3], call.args[4],
+              call.args[5], call.args[6].u.i},
+             spatial);
+}
+
+}  // namespace
+
+// input, weight, bias, stride, padding, dilation, transposed, output_padding, groups.
+bool convolution(const kernel_call& call) {
+  const tn_tensor* source = call.tensor_at(0);
+  bool transposed = call.args[6].u.i != 0;
+  if (!source || transposed || call.args[8].kind != TN_ARG_INT) return false;
+  if (source->ndim != 3 && source->ndim != 4) return false;
+  return run(call,
+             {source, call.tensor_at(1), call.tensor_at(2), call.args[3], call.args[4],
+              call.args[5], call.args[8].u.i},
+             source->ndim - 2);
+}
+
+bool conv1d(const kernel_call& call) { return run_short(call, 1); }
+bool conv2d(const kernel_call& call) { return run_short(call, 2); }
+
+}  // namespace onednn

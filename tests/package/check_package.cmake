@@ -1,0 +1,53 @@
+# Checks an installation from outside: what users and authors of plugins do first.
+cmake_minimum_required(VERSION 3.25)
+
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE out ERROR_VARIABLE out)
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " line)
+    message(FATAL_ERROR "ended with ${status}: ${line}\n${out}")
+  endif()
+  set(output "${out}" PARENT_SCOPE)
+endfunction()
+
+function(expect what text)
+  string(FIND "${output}" "${text}" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "${what}: expected '${text}' in\n${output}")
+  endif()
+endfunction()
+
+# Builds the project in `source` in a folder of its own and knows nothing but the prefix.
+function(build name source)
+  set(flags -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_C_COMPILER=${CC}
+    -DCMAKE_BUILD_TYPE=${BUILD_TYPE})
+  if(SANITIZE)
+    list(APPEND flags "-DCMAKE_CXX_FLAGS=-fsanitize=${SANITIZE}"
+      "-DCMAKE_C_FLAGS=-fsanitize=${SANITIZE}")
+  endif()
+  run(${CMAKE_COMMAND} -G Ninja -S ${source} -B ${WORK}/${name} ${flags} ${ARGN})
+  run(${CMAKE_COMMAND} --build ${WORK}/${name} --parallel 2)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+set(prefix ${WORK}/prefix)
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
+# The installed files must not need the tree that they were built in.
+run(${prefix}/bin/tenon backends --all --json)
+expect("the installed program finds the installed plugins" ${prefix}/${LIBDIR}/tenon/plugins/)
+
+build(app ${SOURCE}/tests/package/app)
+run(${WORK}/app/app aot_eager)
+expect("the program runs" "aot_eager: 1 compile")
+
+build(examples ${SOURCE}/examples/01_compile)
+run(${WORK}/examples/example_moments)
+
+# A plugin of ours, built as anybody else's: with the plugin API alone.
+build(plugin ${SOURCE}/tests/package/plugin -DPLUGIN=${SOURCE}/plugins/print)
+set(ENV{TENON_PLUGIN_PATH} ${WORK}/plugin/plugins)
+run(${prefix}/bin/tenon backends --all --json)
+expect("the plugin of the path comes first" ${WORK}/plugin/plugins/tenon_print.so)
+run(${WORK}/app/app print)
+expect("the plugin prints the graph" "aten.relu.default")
+expect("the program runs with the plugin" "print: 1 compile")
