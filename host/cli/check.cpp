@@ -90,16 +90,17 @@ CheckSettings settings_of(const CheckOptions& options) {
                      : options.against == "fp64" ? Against::fp64
                                                  : Against::reference;
   settings.mode = options.model.mode;
-  settings.archive = options.model.archive();
+  settings.archive = pt2_options(options.model.archive);
   return settings;
 }
 
 std::vector<std::string> child_arguments(const CheckOptions& options, const Globals& globals) {
   std::vector<std::string> arguments{"--against=" + options.against};
-  if (!options.model.program.empty()) arguments.push_back("--program=" + options.model.program);
+  const ArchiveOptions& archive = options.model.archive;
+  if (!archive.program.empty()) arguments.push_back("--program=" + archive.program);
+  if (!archive.max_size.empty()) arguments.push_back("--max-size=" + archive.max_size);
+  if (archive.no_crc) arguments.push_back("--no-crc");
   if (!options.model.mode.empty()) arguments.push_back("--mode=" + options.model.mode);
-  if (options.model.no_crc) arguments.push_back("--no-crc");
-  arguments.push_back("--max-size=" + std::to_string(options.model.max_size));
   for (const std::string& s : globals.settings) arguments.push_back("--set=" + s);
   for (const std::string& p : globals.plugins) arguments.push_back("--plugin=" + p);
   for (const std::string& p : globals.plugin_path) arguments.push_back("--plugin-path=" + p);

@@ -14,14 +14,8 @@
 
 namespace tenon::cli {
 
-formats::Pt2Options ModelOptions::archive() const {
-  return {program, max_size, !no_crc, random_weights};
-}
-
 void add_model_options(CLI::App& app, ModelOptions& options) {
-  app.add_option("--program", options.program, "which program of an archive with several");
-  app.add_option("--max-size", options.max_size, "bytes that an archive may unpack to");
-  app.add_flag("--no-crc", options.no_crc, "do not verify the checksums of weights");
+  add_archive_options(app, options.archive);
   app.add_option("--mode", options.mode, "a mode of the backend, such as max-autotune");
 }
 
@@ -36,8 +30,8 @@ LoadedModel load_model(const std::string& path, const ModelOptions& options,
                        const std::string& backend) {
   LoadedModel model;
   model.program =
-      std::make_shared<const formats::Pt2Program>(formats::read_pt2(path, options.archive()));
-  RunnerOptions runner{backend, options.mode, "", options.random_weights};
+      std::make_shared<const formats::Pt2Program>(formats::read_pt2(path, pt2_options(options.archive)));
+  RunnerOptions runner{backend, options.mode, "", options.archive.random_weights};
   model.runner = std::make_unique<ModelRunner>(model.program, runner);
   return model;
 }
@@ -92,13 +86,17 @@ Tensor make_input(const std::string& whole, const InputSpec& spec, uint64_t seed
 
 size_t leaf_named(const ModelRunner& runner, const std::string& name) {
   const auto& leaves = runner.model().leaves;
-  std::vector<std::string> known;
-  for (size_t i = 0; i < leaves.size(); ++i) {
+  for (size_t i = 0; i < leaves.size(); ++i)
     if (leaves[i].name == name || name == message("in.{}", i)) return i;
-    known.push_back(leaves[i].name);
-  }
   fail("the model has no input {}; it takes {}", name,
        formats::describe_leaves(runner.model()));
+}
+
+// Tensors of a recording that are not inputs.
+bool is_result(const std::string& name) {
+  for (const char* prefix : {"out.", "mut.", "buf.", "grad.", "sgd."})
+    if (name.starts_with(prefix)) return true;
+  return false;
 }
 
 Tensor given_input(const std::string& whole, const std::string& spec, uint64_t seed) {
@@ -118,23 +116,24 @@ void add_input_options(CLI::App& app, InputOptions& options) {
                "NAME=dtype[sizes]:fill or NAME=@file.npy; fills: rand, zeros, ones, a number");
 }
 
-std::vector<Tensor> make_leaves(const LoadedModel& model, const InputOptions& options) {
-  const ModelRunner& runner = *model.runner;
-  std::vector<Tensor> leaves = random_leaves(runner.model(), *model.program);
+void fill_inputs(std::vector<Tensor>& inputs, const InputOptions& options,
+                 const std::function<size_t(const std::string& name)>& find) {
   if (!options.file.empty()) {
-    for (const auto& [name, tensor] : formats::read_tensors(options.file).tensors) {
-      bool is_recorded = name.starts_with("out.") || name.starts_with("mut.") ||
-                         name.starts_with("buf.") || name.starts_with("grad.") ||
-                         name.starts_with("sgd.");
-      if (!is_recorded) leaves[leaf_named(runner, name)] = tensor;
-    }
+    for (const auto& [name, tensor] : formats::read_tensors(options.file).tensors)
+      if (!is_result(name)) inputs[find(name)] = tensor;
   }
   for (const std::string& spec : options.specs) {
     size_t equals = spec.find('=');
     if (equals == std::string::npos) fail_spec(spec);
-    size_t leaf = leaf_named(runner, spec.substr(0, equals));
-    leaves[leaf] = given_input(spec, spec.substr(equals + 1), leaf);
+    size_t at = find(spec.substr(0, equals));
+    inputs[at] = given_input(spec, spec.substr(equals + 1), at);
   }
+}
+
+std::vector<Tensor> make_leaves(const LoadedModel& model, const InputOptions& options) {
+  const ModelRunner& runner = *model.runner;
+  std::vector<Tensor> leaves = random_leaves(runner.model(), *model.program);
+  fill_inputs(leaves, options, [&](const std::string& name) { return leaf_named(runner, name); });
   return leaves;
 }
 

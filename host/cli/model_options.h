@@ -1,6 +1,7 @@
 // Options that the verbs on models share, and what they have in common.
 #pragma once
 
+#include "cli/graph_file.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "debug/model_runner.h"
@@ -12,12 +13,8 @@ namespace tenon::cli {
 
 /// How an archive is read and compiled.
 struct ModelOptions {
-  std::string program;
-  uint64_t max_size = formats::limits::archive_bytes;
-  bool no_crc = false, random_weights = false;
+  ArchiveOptions archive;
   std::string mode;
-
-  formats::Pt2Options archive() const;
 };
 void add_model_options(CLI::App& app, ModelOptions& options);
 
@@ -38,6 +35,9 @@ struct InputOptions {
   std::vector<std::string> specs;  ///< "x=f32[1,3]:rand", "y=@file.npy"
 };
 void add_input_options(CLI::App& app, InputOptions& options);
+/// Replaces inputs by the given ones; `find` gives the position of a name, or throws.
+void fill_inputs(std::vector<Tensor>& inputs, const InputOptions& options,
+                 const std::function<size_t(const std::string& name)>& find);
 std::vector<Tensor> make_leaves(const LoadedModel& model, const InputOptions& options);
 
 /// What a backend says of its code: {"kernels": ..., "extern_calls": ..., "extern_ops": [...]}.

@@ -70,8 +70,9 @@ Number GraphNames::number(const Literal& literal) const {
   return as_sym_bool(expr);
 }
 
-std::vector<const Literal*> ArgumentBuilder::by_schema(const OpEntry& op,
-                                                       const StatementDoc& statement) const {
+namespace {
+
+std::vector<const Literal*> by_schema(const OpEntry& op, const StatementDoc& statement) {
   std::vector<const Literal*> found(op.schema.args.size(), nullptr);
   size_t position = 0;
   for (const auto& [name, literal] : statement.args) {

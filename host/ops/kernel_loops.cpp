@@ -87,8 +87,10 @@ void fill_elements(const Tensor& t, Number value) {
     std::memcpy(&one, &element, sizeof one);
     T* to = data_of<T>(t);
     for_each_row(walk, [&](const Offsets<1>& at, int64_t n, const Offsets<1>& step) {
-      if (step[0] == 1) std::fill_n(to + at[0], n, one);
-      else for (int64_t i = 0; i < n; ++i) to[at[0] + i * step[0]] = one;
+      if (step[0] == 1)
+        std::fill_n(to + at[0], n, one);
+      else
+        for (int64_t i = 0; i < n; ++i) to[at[0] + i * step[0]] = one;
     });
   });
 }

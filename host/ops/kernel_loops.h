@@ -7,8 +7,8 @@
 //   for_each_row(walk, [&](const Offsets<2>& at, int64_t n, const Offsets<2>& step) { ... });
 #pragma once
 
-#include "core/tensor_impl.h"
 #include "core/error.h"
+#include "core/tensor_impl.h"
 
 #include <array>
 #include <cstring>
@@ -21,31 +21,47 @@ namespace tenon {
 template <class F>
 decltype(auto) dispatch_dtype(Dtype dtype, std::string_view op, F&& f) {
   switch (dtype) {
-    case Dtype::f32: return f.template operator()<float>();
-    case Dtype::f64: return f.template operator()<double>();
-    case Dtype::f16: return f.template operator()<Half>();
-    case Dtype::bf16: return f.template operator()<BFloat16>();
-    case Dtype::i64: return f.template operator()<int64_t>();
-    case Dtype::i32: return f.template operator()<int32_t>();
-    case Dtype::i16: return f.template operator()<int16_t>();
-    case Dtype::i8: return f.template operator()<int8_t>();
-    case Dtype::u8: return f.template operator()<uint8_t>();
-    case Dtype::bool_: return f.template operator()<bool>();
-    default: break;
+    case Dtype::f32:
+      return f.template operator()<float>();
+    case Dtype::f64:
+      return f.template operator()<double>();
+    case Dtype::f16:
+      return f.template operator()<Half>();
+    case Dtype::bf16:
+      return f.template operator()<BFloat16>();
+    case Dtype::i64:
+      return f.template operator()<int64_t>();
+    case Dtype::i32:
+      return f.template operator()<int32_t>();
+    case Dtype::i16:
+      return f.template operator()<int16_t>();
+    case Dtype::i8:
+      return f.template operator()<int8_t>();
+    case Dtype::u8:
+      return f.template operator()<uint8_t>();
+    case Dtype::bool_:
+      return f.template operator()<bool>();
+    default:
+      break;
   }
-  fail(ErrorCode::unsupported, "{} does not compute on dtype {}; cast the input to a real dtype", op,
-       dtype);
+  fail(ErrorCode::unsupported, "{} does not compute on dtype {}; cast the input to a real dtype",
+       op, dtype);
 }
 
 /// The same for f32, f64, f16 and bf16 only.
 template <class F>
 decltype(auto) dispatch_floating(Dtype dtype, std::string_view op, F&& f) {
   switch (dtype) {
-    case Dtype::f32: return f.template operator()<float>();
-    case Dtype::f64: return f.template operator()<double>();
-    case Dtype::f16: return f.template operator()<Half>();
-    case Dtype::bf16: return f.template operator()<BFloat16>();
-    default: break;
+    case Dtype::f32:
+      return f.template operator()<float>();
+    case Dtype::f64:
+      return f.template operator()<double>();
+    case Dtype::f16:
+      return f.template operator()<Half>();
+    case Dtype::bf16:
+      return f.template operator()<BFloat16>();
+    default:
+      break;
   }
   fail(ErrorCode::unsupported, "{} computes on floating dtypes only, found {}; cast the input", op,
        dtype);
@@ -59,11 +75,16 @@ struct Element16 {
 template <class F>
 decltype(auto) dispatch_itemsize(Dtype dtype, F&& f) {
   switch (itemsize(dtype)) {
-    case 1: return f.template operator()<uint8_t>();
-    case 2: return f.template operator()<uint16_t>();
-    case 4: return f.template operator()<uint32_t>();
-    case 8: return f.template operator()<uint64_t>();
-    default: return f.template operator()<Element16>();
+    case 1:
+      return f.template operator()<uint8_t>();
+    case 2:
+      return f.template operator()<uint16_t>();
+    case 4:
+      return f.template operator()<uint32_t>();
+    case 8:
+      return f.template operator()<uint64_t>();
+    default:
+      return f.template operator()<Element16>();
   }
 }
 
@@ -77,9 +98,12 @@ using ComputeOf = std::conditional_t<is_half_type<T>, float, T>;
 
 template <class T>
 bool is_nan(T value) {
-  if constexpr (is_half_type<T>) return is_nan(static_cast<float>(value));
-  else if constexpr (std::is_floating_point_v<T>) return value != value;
-  else return false;
+  if constexpr (is_half_type<T>)
+    return is_nan(static_cast<float>(value));
+  else if constexpr (std::is_floating_point_v<T>)
+    return value != value;
+  else
+    return false;
 }
 
 // ---- tensors as memory

@@ -3,10 +3,11 @@
 //   op_recordings_test [--summary FILE] [--failing] [--missing] [op ...]
 //
 // An op is a name with or without "aten." and overload; "*" at the end takes all that begin so.
-// TENON_REFERENCE names the folder that holds ops/ (../shared/reference). For each op three counts of
-// passed cases are printed: eager (dtype, shape, values), strides (of the eager results), meta
-// (dtype, shape and strides on fakes with plain sizes, then with all sizes symbolic), and the first
-// failure. Without op names the run fails below the thresholds that stand at the top.
+// TENON_REFERENCE names the folder that holds ops/ (../shared/reference). For each op three counts
+// of passed cases are printed: eager (dtype, shape, values), strides (of the eager results), meta
+// (dtype, shape and strides on fakes with plain sizes, then with all sizes symbolic), how many of
+// the latter fixed a size to its example, and the first failure. Without op names the run fails
+// below the thresholds that stand at the top.
 //
 // Tolerances: f64 1e-9, f32 1e-5 (1e-4 where the op sums many products) relative + 1e-6 absolute,
 // f16 and bf16 two units in the last place; integers exact; NaN equals NaN. Where the op sums, the
@@ -43,6 +44,7 @@ struct Count {
 struct OpReport {
   std::string op;
   Count eager, strides, meta, symbolic;
+  int fixed = 0;  ///< cases in which a symbolic size was fixed to its example
   std::string first;
   bool failed() const { return !first.empty(); }
 };
@@ -69,7 +71,8 @@ std::vector<Value> flattened(const Results& results) {
   for (const Value& v : results.values) {
     if (v.tag == Tag::tensors_owned)
       for (const Tensor& t : *v.as<std::vector<Tensor>>()) flat.push_back(Value::of(t));
-    else flat.push_back(v);
+    else
+      flat.push_back(v);
   }
   return flat;
 }
@@ -100,7 +103,8 @@ std::string shape_difference(const Tensor& found, const Tensor& expected) {
   bool same = found.dim() == expected.dim();
   for (size_t d = 0; same && d < found.sizes().size(); ++d)
     same = plain_or(found.sizes()[d], expected.sizes()[d].word()) == expected.sizes()[d].word();
-  return same ? "" : message("shape {}, expected {}", to_text(found.sizes()), to_text(expected.sizes()));
+  return same ? ""
+              : message("shape {}, expected {}", to_text(found.sizes()), to_text(expected.sizes()));
 }
 
 // The stride of a dimension of size 1 means nothing.
@@ -120,11 +124,19 @@ struct Tolerance {
 
 Tolerance tolerance_of(Dtype dtype, bool sums) {
   switch (dtype) {
-    case Dtype::f64: case Dtype::c128: return {1e-9, 1e-12};
-    case Dtype::f32: case Dtype::c64: return {sums ? 1e-4 : 1e-5, 1e-6};
-    case Dtype::f16: case Dtype::c32: return {2 * 0x1p-10, 0x1p-14};
-    case Dtype::bf16: return {2 * 0x1p-7, 0x1p-14};
-    default: return {0, 0};
+    case Dtype::f64:
+    case Dtype::c128:
+      return {1e-9, 1e-12};
+    case Dtype::f32:
+    case Dtype::c64:
+      return {sums ? 1e-4 : 1e-5, 1e-6};
+    case Dtype::f16:
+    case Dtype::c32:
+      return {2 * 0x1p-10, 0x1p-14};
+    case Dtype::bf16:
+      return {2 * 0x1p-7, 0x1p-14};
+    default:
+      return {0, 0};
   }
 }
 
@@ -132,7 +144,9 @@ std::vector<double> doubles_of(const Tensor& t) {
   Tensor real = t;
   if (is_complex(t.dtype())) {
     Dims sizes = dims_of(t.sizes());
-    Dtype part = t.dtype() == Dtype::c32 ? Dtype::f16 : t.dtype() == Dtype::c64 ? Dtype::f32 : Dtype::f64;
+    Dtype part = t.dtype() == Dtype::c32   ? Dtype::f16
+                 : t.dtype() == Dtype::c64 ? Dtype::f32
+                                           : Dtype::f64;
     Tensor dense = contiguous_of(t);
     real = make_view_as(dense, part, {numel_of(t) * 2}, {1}, dense.storage_offset() * 2);
   }
@@ -144,12 +158,14 @@ std::string integer_difference(const Tensor& found, const Tensor& expected) {
   Tensor a = converted(found, Dtype::i64), b = converted(expected, Dtype::i64);
   for (int64_t i = 0; i < numel_of(a); ++i)
     if (data_of<int64_t>(a)[i] != data_of<int64_t>(b)[i])
-      return message("element {} is {}, expected {}", i, data_of<int64_t>(a)[i], data_of<int64_t>(b)[i]);
+      return message("element {} is {}, expected {}", i, data_of<int64_t>(a)[i],
+                     data_of<int64_t>(b)[i]);
   return "";
 }
 
 std::string value_difference(const Tensor& found, const Tensor& expected, bool sums) {
-  if (!is_floating(expected.dtype()) && !is_complex(expected.dtype())) return integer_difference(found, expected);
+  if (!is_floating(expected.dtype()) && !is_complex(expected.dtype()))
+    return integer_difference(found, expected);
   std::vector<double> a = doubles_of(found), b = doubles_of(expected);
   Tolerance allowed = tolerance_of(expected.dtype(), sums);
   double largest = 0;
@@ -176,10 +192,12 @@ struct Difference {
   std::string values, strides;
 };
 
-Difference compare(const Recording& r, const OpEntry& op, const RecordedCase& c, const Results& results, bool with_values) {
+Difference compare(const Recording& r, const OpEntry& op, const RecordedCase& c,
+                   const Results& results, bool with_values) {
   std::vector<Value> found = flattened(results);
   std::vector<formats::JsonView> expected = expected_of(c);
-  if (found.size() != expected.size()) return {message("{} results, expected {}", found.size(), expected.size()), ""};
+  if (found.size() != expected.size())
+    return {message("{} results, expected {}", found.size(), expected.size()), ""};
   bool sums = op.tags & (TN_TAG_REDUCTION | TN_TAG_MATMUL | TN_TAG_CONV);
   Difference d;
   for (size_t i = 0; i < found.size() && d.values.empty(); ++i) {
@@ -201,7 +219,8 @@ Difference compare(const Recording& r, const OpEntry& op, const RecordedCase& c,
 // ---- one case
 
 void note(OpReport& report, const RecordedCase& c, std::string_view mode, const std::string& what) {
-  if (!what.empty() && report.first.empty()) report.first = message("case {} {}: {}", c.index, mode, what);
+  if (!what.empty() && report.first.empty())
+    report.first = message("case {} {}: {}", c.index, mode, what);
 }
 
 void run_eager(const Recording& r, const OpEntry& op, const RecordedCase& c, OpReport& report) {
@@ -220,7 +239,8 @@ void run_eager(const Recording& r, const OpEntry& op, const RecordedCase& c, OpR
   note(report, c, "strides", d.strides);
 }
 
-void run_meta_of(const Recording& r, const OpEntry& op, const RecordedCase& c, InputKind kind, OpReport& report) {
+void run_meta_of(const Recording& r, const OpEntry& op, const RecordedCase& c, InputKind kind,
+                 OpReport& report) {
   std::string what;
   try {
     std::shared_ptr<ShapeEnv> env = ShapeEnv::make();
@@ -231,6 +251,7 @@ void run_meta_of(const Recording& r, const OpEntry& op, const RecordedCase& c, I
     run(op, call, results);
     Difference d = compare(r, op, c, results, false);
     what = d.values.empty() ? d.strides : d.values;
+    report.fixed += !env->specializations().empty();
   } catch (const Error& e) {
     // The value of a tensor decides the shape: nothing to compare.
     if (e.code() != ErrorCode::data_dependent) what = e.what();
@@ -242,7 +263,7 @@ void run_meta_of(const Recording& r, const OpEntry& op, const RecordedCase& c, I
 }
 
 OpReport run_recording(const Recording& r, const OpEntry& op) {
-  OpReport report{r.op(), {}, {}, {}, {}, {}};
+  OpReport report{r.op(), {}, {}, {}, {}, 0, {}};
   for (const RecordedCase& c : r.cases()) {
     run_eager(r, op, c, report);
     run_meta_of(r, op, c, InputKind::fake, report);
@@ -263,10 +284,14 @@ Options parse_options(int argc, char** argv) {
   Options o;
   for (int i = 1; i < argc; ++i) {
     std::string arg = argv[i];
-    if (arg == "--summary" && i + 1 < argc) o.summary = argv[++i];
-    else if (arg == "--failing") o.failing = true;
-    else if (arg == "--missing") o.missing = true;
-    else o.ops.push_back(arg);
+    if (arg == "--summary" && i + 1 < argc)
+      o.summary = argv[++i];
+    else if (arg == "--failing")
+      o.failing = true;
+    else if (arg == "--missing")
+      o.missing = true;
+    else
+      o.ops.push_back(arg);
   }
   return o;
 }
@@ -281,8 +306,9 @@ bool wanted(const std::string& op, const std::vector<std::string>& names) {
 }
 
 std::string line_of(const OpReport& r) {
-  return message("{}: eager {} strides {} meta {} symbolic {}{}{}", r.op, r.eager.text(), r.strides.text(),
-                 r.meta.text(), r.symbolic.text(), r.failed() ? "  " : "", r.first);
+  return message("{}: eager {} strides {} meta {} symbolic {} fixed {}{}{}", r.op, r.eager.text(),
+                 r.strides.text(), r.meta.text(), r.symbolic.text(), r.fixed,
+                 r.failed() ? "  " : "", r.first);
 }
 
 std::string name_in(const std::string& path) {
@@ -291,9 +317,9 @@ std::string name_in(const std::string& path) {
 }
 
 int verdict(const OpReport& total, int n_ops) {
-  bool enough = total.eager.rate() >= threshold.eager && total.strides.rate() >= threshold.strides &&
-                total.meta.rate() >= threshold.meta && total.symbolic.rate() >= threshold.symbolic &&
-                n_ops >= threshold.ops;
+  bool enough = total.eager.rate() >= threshold.eager &&
+                total.strides.rate() >= threshold.strides && total.meta.rate() >= threshold.meta &&
+                total.symbolic.rate() >= threshold.symbolic && n_ops >= threshold.ops;
   if (!enough) std::printf("below the thresholds at the top of op_recordings_test.cpp\n");
   return enough ? 0 : 1;
 }
@@ -302,9 +328,10 @@ int run_all(const Options& options) {
   const char* folder = std::getenv("TENON_REFERENCE");
   std::ofstream summary;
   if (!options.summary.empty()) summary.open(options.summary);
-  OpReport total{"all", {}, {}, {}, {}, {}};
+  OpReport total{"all", {}, {}, {}, {}, 0, {}};
   int n_ops = 0, n_missing = 0;
-  for (const std::string& path : find_recordings(std::string(folder ? folder : "../shared/reference") + "/ops")) {
+  for (const std::string& path :
+       find_recordings(std::string(folder ? folder : "../shared/reference") + "/ops")) {
     std::string name = name_in(path);
     if (!wanted(name, options.ops)) continue;
     const OpEntry* op = find_op(name);
@@ -316,13 +343,14 @@ int run_all(const Options& options) {
     OpReport report = run_recording(Recording::read(path), *op);
     ++n_ops;
     total.eager += report.eager, total.strides += report.strides;
-    total.meta += report.meta, total.symbolic += report.symbolic;
+    total.meta += report.meta, total.symbolic += report.symbolic, total.fixed += report.fixed;
     std::string line = line_of(report);
     if (!options.failing || report.failed()) std::printf("%s\n", line.c_str());
     std::fflush(stdout);
     summary << line << "\n";
   }
-  std::string last = line_of(total) + message("  ({} ops, {} recorded ones missing)", n_ops, n_missing);
+  std::string last =
+      line_of(total) + message("  ({} ops, {} recorded ones missing)", n_ops, n_missing);
   std::printf("%s\n", last.c_str());
   summary << last << "\n";
   return options.ops.empty() ? verdict(total, n_ops) : total.eager.passed < total.eager.run;

@@ -21,7 +21,8 @@ Recording Recording::read(const std::string& path) {
           "{}: no recording; metadata op and cases are expected", path);
   r.document_ = std::make_unique<formats::JsonDocument>(formats::parse_json(cases->second, path));
   for (const JsonView& c : r.document_->view().items())
-    r.cases_.push_back({r.cases_.size(), c.field("args"), c.field("kwargs"), c.field("out"), c.optional_field("vjp")});
+    r.cases_.push_back({r.cases_.size(), c.field("args"), c.field("kwargs"), c.field("out"),
+                        c.optional_field("vjp")});
   return r;
 }
 
@@ -40,7 +41,9 @@ double double_of(const JsonView& v) {
   if (!v.is_object()) return is_boolean(v) ? v.boolean() : v.real();
   const std::string& text = v.field("float").text();
   double infinity = std::numeric_limits<double>::infinity();
-  return text == "inf" ? infinity : text == "-inf" ? -infinity : std::numeric_limits<double>::quiet_NaN();
+  return text == "inf"    ? infinity
+         : text == "-inf" ? -infinity
+                          : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace
@@ -57,12 +60,14 @@ Number number_of(const JsonView& value) {
 
 Tensor Recording::tensor(const JsonView& description) const {
   auto found = file_->tensors.find(description.field("tensor").text());
-  require(found != file_->tensors.end(), ErrorCode::bad_file, "{}: the tensor is missing", description);
+  require(found != file_->tensors.end(), ErrorCode::bad_file, "{}: the tensor is missing",
+          description);
   const formats::RawTensor& raw = found->second;
   std::vector<int64_t> shape = integers_of(description.field("shape"));
   std::vector<int64_t> stride = integers_of(description.field("stride"));
   Tensor dense = make_tensor(IntList(shape), raw.dtype);
-  if (numel_of(dense)) std::memcpy(data_of<char>(dense), raw.data.span.data(), raw.data.span.size());
+  if (numel_of(dense))
+    std::memcpy(data_of<char>(dense), raw.data.span.data(), raw.data.span.size());
   TensorMeta meta{raw.dtype, kCPU, dims_of(SymIntList(shape)), dims_of(SymIntList(stride))};
   Tensor t = make_tensor(meta);
   if (numel_of(t)) copy_elements(t, dense);
@@ -74,13 +79,16 @@ Tensor fake_like(const Tensor& t, InputKind kind, uint32_t input) {
   if (kind == InputKind::fake) return make_fake(meta);
   ShapeEnv* env = current_shape_env();
   for (uint32_t d = 0; d < meta.sizes.size(); ++d)
-    meta.sizes[d] = env->create_symbol(t.size(d).guard_int(), {SymbolSource::Kind::input_size, input, d},
-                                       message("arg{}.size({})", input, d));
+    meta.sizes[d] =
+        env->create_symbol(t.size(d).guard_int(), {SymbolSource::Kind::input_size, input, d},
+                           message("arg{}.size({})", input, d));
   // Strides that a dense layout explains follow the symbols; others stay plain numbers.
   std::vector<size_t> order(meta.sizes.size());
-  std::iota(order.rbegin(), order.rend(), size_t{0});
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return t.strides()[a].word() < t.strides()[b].word(); });
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    int64_t x = t.strides()[a].word(), y = t.strides()[b].word();
+    return x != y ? x < y : a > b;
+  });
   SymInt symbolic = 1;
   int64_t plain = 1;
   for (size_t d : order) {
@@ -99,8 +107,10 @@ class CallBuilder {
   CallBuilder(const Recording& recording, InputKind kind) : recording_(recording), kind_(kind) {}
 
   void add(const SchemaArg& arg, const JsonView& v) {
-    if (v.is_null()) call.values.emplace_back();
-    else call.values.push_back(arg.type.is_list ? list_value(arg, v) : plain_value(arg, v));
+    if (v.is_null())
+      call.values.emplace_back();
+    else
+      call.values.push_back(arg.type.is_list ? list_value(arg, v) : plain_value(arg, v));
   }
   void add(Value value) { call.values.push_back(value); }
 
@@ -145,17 +155,24 @@ class CallBuilder {
 
   Value plain_value(const SchemaArg& arg, const JsonView& v) {
     switch (arg.type.base) {
-      case BaseType::tensor: return Value::of(call.tensors.emplace_back(tensor_of(v)));
-      case BaseType::string: return Value::of(std::string_view(call.strings.emplace_back(v.text())));
-      case BaseType::floating: return Value::of(double_of(v));
-      case BaseType::boolean: return Value::of(v.is_integer() ? v.integer() != 0 : v.boolean());
+      case BaseType::tensor:
+        return Value::of(call.tensors.emplace_back(tensor_of(v)));
+      case BaseType::string:
+        return Value::of(std::string_view(call.strings.emplace_back(v.text())));
+      case BaseType::floating:
+        return Value::of(double_of(v));
+      case BaseType::boolean:
+        return Value::of(v.is_integer() ? v.integer() != 0 : v.boolean());
       case BaseType::integer:
-      case BaseType::sym_int: return Value::of(enumerator_or(v, [&] { return number_of(v).to_int(); }));
+      case BaseType::sym_int:
+        return Value::of(enumerator_or(v, [&] { return number_of(v).to_int(); }));
       case BaseType::scalar_type:
       case BaseType::layout:
       case BaseType::memory_format:
-      case BaseType::device: return enumerator(arg.type.base, v);
-      default: return Value::of(number_of(v));
+      case BaseType::device:
+        return enumerator(arg.type.base, v);
+      default:
+        return Value::of(number_of(v));
     }
   }
 
@@ -175,7 +192,8 @@ class CallBuilder {
       return Value::of(*dtype);
     }
     if (base == BaseType::device) return Value::of(kCPU);
-    if (base == BaseType::layout) return Value::of(name.ends_with("strided") ? Layout::strided : Layout::sparse);
+    if (base == BaseType::layout)
+      return Value::of(name.ends_with("strided") ? Layout::strided : Layout::sparse);
     return Value::of(name.ends_with("preserve_format")    ? MemoryFormat::preserve
                      : name.ends_with("channels_last")    ? MemoryFormat::channels_last
                      : name.ends_with("channels_last_3d") ? MemoryFormat::channels_last_3d
@@ -189,15 +207,19 @@ class CallBuilder {
 
 }  // namespace
 
-CallValues make_call(const Recording& recording, const RecordedCase& recorded, const OpEntry& op, InputKind kind) {
+CallValues make_call(const Recording& recording, const RecordedCase& recorded, const OpEntry& op,
+                     InputKind kind) {
   CallBuilder builder(recording, kind);
   std::vector<JsonView> positional = recorded.args.items();
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
     const SchemaArg& arg = op.schema.args[i];
     std::optional<JsonView> named = recorded.kwargs.optional_field(arg.name);
-    if (i < positional.size() && !arg.kwarg_only) builder.add(arg, positional[i]);
-    else if (named) builder.add(arg, *named);
-    else builder.add(recorded.kwargs.json().find(arg.name) ? Value{} : default_of(op, i));
+    if (i < positional.size() && !arg.kwarg_only)
+      builder.add(arg, positional[i]);
+    else if (named)
+      builder.add(arg, *named);
+    else
+      builder.add(recorded.kwargs.json().find(arg.name) ? Value{} : default_of(op, i));
   }
   return std::move(builder.call);
 }
@@ -205,7 +227,8 @@ CallValues make_call(const Recording& recording, const RecordedCase& recorded, c
 std::vector<std::string> find_recordings(const std::string& folder) {
   std::vector<std::string> paths;
   require(std::filesystem::is_directory(folder), ErrorCode::bad_file,
-          "{} is not a folder of recordings; set TENON_REFERENCE to the folder that holds ops/", folder);
+          "{} is not a folder of recordings; set TENON_REFERENCE to the folder that holds ops/",
+          folder);
   for (const auto& entry : std::filesystem::directory_iterator(folder))
     if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
   std::sort(paths.begin(), paths.end());

@@ -64,7 +64,8 @@ struct CallValues {
 
 /// The arguments in schema order, those left out with their defaults. Throws UserError for what the
 /// host does not support, such as complex numbers.
-CallValues make_call(const Recording& recording, const RecordedCase& recorded, const OpEntry& op, InputKind kind);
+CallValues make_call(const Recording& recording, const RecordedCase& recorded, const OpEntry& op,
+                     InputKind kind);
 
 /// Like `t` without data; in `symbolic` form its sizes are symbols with the sizes of `t` as hints.
 Tensor fake_like(const Tensor& t, InputKind kind, uint32_t input);

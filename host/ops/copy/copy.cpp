@@ -19,8 +19,9 @@ TensorMeta clone_meta(const Tensor& self, Format format) {
   return meta;
 }
 
-TensorMeta to_copy_meta(const Tensor& self, std::optional<Dtype> dtype, std::optional<Layout> layout,
-                        std::optional<Device> device, std::optional<bool>, bool, Format format) {
+TensorMeta to_copy_meta(const Tensor& self, std::optional<Dtype> dtype,
+                        std::optional<Layout> layout, std::optional<Device> device,
+                        std::optional<bool>, bool, Format format) {
   require(layout.value_or(Layout::strided) == Layout::strided, ErrorCode::unsupported,
           "_to_copy: only strided tensors are supported");
   TensorMeta meta = clone_meta(self, format);
@@ -44,13 +45,14 @@ void check_broadcasts(const char* op, const Tensor& self, const Tensor& src) {
   Dims sizes = broadcast_sizes(self.sizes(), src.sizes());
   bool same = sizes.size() == self.sizes().size();
   for (size_t i = 0; same && i < sizes.size(); ++i) same = sizes_match(sizes[i], self.sizes()[i]);
-  require(same, "{}: src of shape {} does not broadcast to self of shape {}", op, to_text(src.sizes()),
-          to_text(self.sizes()));
+  require(same, "{}: src of shape {} does not broadcast to self of shape {}", op,
+          to_text(src.sizes()), to_text(self.sizes()));
 }
 
 void copy_into(const Tensor& self, const Tensor& src, bool) {
   check_broadcasts("copy_", self, src);
-  require(!has_internal_overlap(self), "copy_: several elements of self share memory; clone it first");
+  require(!has_internal_overlap(self),
+          "copy_: several elements of self share memory; clone it first");
   if (self.is_same(src)) return;
   if (!may_overlap(self, src)) return copy_broadcast(self, src);
   Tensor apart = make_tensor(contiguous_meta(src.sizes(), src.dtype()));
@@ -58,11 +60,13 @@ void copy_into(const Tensor& self, const Tensor& src, bool) {
   copy_broadcast(self, apart);
 }
 
-void copy_functional(Tensor& out, const Tensor&, const Tensor& src, bool) { copy_broadcast(out, src); }
+void copy_functional(Tensor& out, const Tensor&, const Tensor& src, bool) {
+  copy_broadcast(out, src);
+}
 
 void require_one_element(const char* op, const Tensor& self) {
-  require(sizes_match(self.numel(), 1), "{}: a tensor with one element is expected, found shape {}", op,
-          to_text(self.sizes()));
+  require(sizes_match(self.numel(), 1), "{}: a tensor with one element is expected, found shape {}",
+          op, to_text(self.sizes()));
 }
 
 Number read_element(const Tensor& self) {
@@ -74,18 +78,21 @@ Number read_element(const Tensor& self) {
 Number unknown_element(const Tensor& self) {
   require_one_element("item", self);
   ShapeEnv* env = current_shape_env();
-  require(env, ErrorCode::data_dependent,
-          "item: the value of a fake tensor is known at run time only; no trace is there to name it");
+  require(
+      env, ErrorCode::data_dependent,
+      "item: the value of a fake tensor is known at run time only; no trace is there to name it");
   if (self.dtype() == Dtype::bool_) return env->create_unbacked_bool();
   if (is_floating(self.dtype())) return env->create_unbacked_float();
   return env->create_unbacked();
 }
 
 bool are_equal(const Tensor& self, const Tensor& other) {
-  if (self.dim() != other.dim() || !std::equal(self.sizes().begin(), self.sizes().end(), other.sizes().begin()))
+  if (self.dim() != other.dim() ||
+      !std::equal(self.sizes().begin(), self.sizes().end(), other.sizes().begin()))
     return false;
-  require(self.dtype() == other.dtype(), "equal: both tensors must have the same dtype, found {} and {}",
-          self.dtype(), other.dtype());
+  require(self.dtype() == other.dtype(),
+          "equal: both tensors must have the same dtype, found {} and {}", self.dtype(),
+          other.dtype());
   Tensor a = contiguous_of(self), b = contiguous_of(other);
   return dispatch_dtype(self.dtype(), "equal", [&]<class T>() {
     return std::equal(data_of<T>(a), data_of<T>(a) + numel_of(a), data_of<T>(b));
@@ -116,8 +123,9 @@ constexpr auto check_metadata = [](const Tensor& a, OptSymIntList size, OptSymIn
   check_expected("strides", stride, a.strides());
   require(!dtype || *dtype == a.dtype(), "_assert_tensor_metadata: dtype {} was expected, found {}",
           dtype.value_or(a.dtype()), a.dtype());
-  require(!device || *device == a.device(), "_assert_tensor_metadata: device {} was expected, found {}",
-          device.value_or(a.device()), a.device());
+  require(!device || *device == a.device(),
+          "_assert_tensor_metadata: device {} was expected, found {}", device.value_or(a.device()),
+          a.device());
 };
 
 void check_scalar(Number self, std::string_view text) {
@@ -127,8 +135,10 @@ void check_scalar(Number self, std::string_view text) {
 constexpr auto assume_scalar = [](Number self, std::string_view text) {
   SymBool condition = self.sym_bool();
   ShapeEnv* env = current_shape_env();
-  if (condition.is_symbolic() && env) env->check(condition.expr(), std::string(text));
-  else check_scalar(self, text);
+  if (condition.is_symbolic() && env)
+    env->check(condition.expr(), std::string(text));
+  else
+    check_scalar(self, text);
 };
 
 void check_async(const Tensor& self, std::string_view text) {
@@ -165,95 +175,138 @@ constexpr auto resize_as_in_place = [](const Tensor& self, const Tensor& other, 
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor", .core = true,
+    {.schema = "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
+     .core = true,
      .meta = fn<clone_meta>,
      .eager = [](Tensor& out, const Tensor& self, Format) { copy_elements(out, self); }},
-    {.schema = "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",
+    {.schema =
+         "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self, MemoryFormat format) {
-       return self.is_contiguous(format) ? self : clone(self, format);
-     }},
+     .decomp =
+         [](const Tensor& self, MemoryFormat format) {
+           return self.is_contiguous(format) ? self : clone(self, format);
+         }},
     {.schema = "lift_fresh_copy(Tensor self) -> Tensor",
      .meta = [](const Tensor& self) { return like(self); },
      .eager = [](Tensor& out, const Tensor& self) { copy_elements(out, self); }},
-    {.schema = "lift(Tensor self) -> Tensor", .tags = OpTags::maybe_alias,
+    {.schema = "lift(Tensor self) -> Tensor",
+     .tags = OpTags::maybe_alias,
      .decomp = [](const Tensor& self) { return alias(self); }},
-    {.schema = "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-               "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) -> Tensor",
-     .core = true, .meta = fn<to_copy_meta>,
+    {.schema = "_to_copy(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? "
+               "device=None, "
+               "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) "
+               "-> Tensor",
+     .core = true,
+     .meta = fn<to_copy_meta>,
      .eager = [](Tensor& out, const Tensor& self, std::optional<Dtype>, std::optional<Layout>,
-                 std::optional<Device>, std::optional<bool>, bool, Format) { copy_elements(out, self); }},
-    {.schema = "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
-               "MemoryFormat? memory_format=None) -> Tensor(a)",
+                 std::optional<Device>, std::optional<bool>, bool,
+                 Format) { copy_elements(out, self); }},
+    {.schema =
+         "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
+         "MemoryFormat? memory_format=None) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self, Dtype dtype, bool, bool copy, Format format) {
-       return converted_to(self, dtype, self.device(), copy, format);
-     }},
-    {.schema = "to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, "
-               "bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
+     .decomp =
+         [](const Tensor& self, Dtype dtype, bool, bool copy, Format format) {
+           return converted_to(self, dtype, self.device(), copy, format);
+         }},
+    {.schema =
+         "to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, "
+         "bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self, Device device, Dtype dtype, bool, bool copy, Format format) {
-       return converted_to(self, dtype, device, copy, format);
-     }},
-    {.schema = "to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, "
-               "MemoryFormat? memory_format=None) -> Tensor(a)",
+     .decomp = [](const Tensor& self, Device device, Dtype dtype, bool, bool copy,
+                  Format format) { return converted_to(self, dtype, device, copy, format); }},
+    {.schema =
+         "to.dtype_layout(Tensor(a) self, *, ScalarType? dtype=None, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, "
+         "MemoryFormat? memory_format=None) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self, std::optional<Dtype> dtype, std::optional<Layout>,
-                  std::optional<Device> device, std::optional<bool>, bool, bool copy, Format format) {
-       return converted_to(self, dtype.value_or(self.dtype()), device.value_or(self.device()), copy, format);
-     }},
+     .decomp =
+         [](const Tensor& self, std::optional<Dtype> dtype, std::optional<Layout>,
+            std::optional<Device> device, std::optional<bool>, bool, bool copy, Format format) {
+           return converted_to(self, dtype.value_or(self.dtype()), device.value_or(self.device()),
+                               copy, format);
+         }},
     {.schema = "to.other(Tensor(a) self, Tensor other, bool non_blocking=False, bool copy=False, "
                "MemoryFormat? memory_format=None) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self, const Tensor& other, bool, bool copy, Format format) {
-       return converted_to(self, other.dtype(), other.device(), copy, format);
-     }},
-    {.schema = "type_as(Tensor self, Tensor other) -> Tensor", .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self, const Tensor& other) {
-       return converted_to(self, other.dtype(), other.device(), false, std::nullopt);
-     }},
-    {.schema = "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor", .core = true,
-     .meta = [](const Tensor& self, const Tensor& src, bool) {
-       check_broadcasts("copy", self, src);
-       return strided_like(self);
-     },
+     .decomp =
+         [](const Tensor& self, const Tensor& other, bool, bool copy, Format format) {
+           return converted_to(self, other.dtype(), other.device(), copy, format);
+         }},
+    {.schema = "type_as(Tensor self, Tensor other) -> Tensor",
+     .tags = OpTags::maybe_alias,
+     .decomp =
+         [](const Tensor& self, const Tensor& other) {
+           return converted_to(self, other.dtype(), other.device(), false, std::nullopt);
+         }},
+    {.schema = "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
+     .core = true,
+     .meta =
+         [](const Tensor& self, const Tensor& src, bool) {
+           check_broadcasts("copy", self, src);
+           return strided_like(self);
+         },
      .eager = fn<copy_functional>},
     {.schema = "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
-     .meta = [](const Tensor& self, const Tensor& src, bool) { check_broadcasts("copy_", self, src); },
+     .meta = [](const Tensor& self, const Tensor& src,
+                bool) { check_broadcasts("copy_", self, src); },
      .eager = fn<copy_into>},
-    {.schema = "resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> Tensor(a!)",
-     .meta = resize_in_place, .eager = resize_in_place},
-    {.schema = "resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> "
+    {.schema = "resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> "
                "Tensor(a!)",
-     .meta = resize_as_in_place, .eager = resize_as_in_place},
-    {.schema = "_local_scalar_dense(Tensor self) -> Scalar", .tags = OpTags::data_dependent, .core = true,
-     .meta = fn<unknown_element>, .eager = fn<read_element>},
-    {.schema = "item(Tensor self) -> Scalar", .tags = OpTags::data_dependent,
-     .meta = fn<unknown_element>, .eager = fn<read_element>},
-    {.schema = "is_nonzero(Tensor self) -> bool", .tags = OpTags::data_dependent, .decomp = fn<is_true>},
-    {.schema = "equal(Tensor self, Tensor other) -> bool", .tags = OpTags::data_dependent,
-     .meta = fn<unknown_truth>, .eager = fn<are_equal>},
+     .meta = resize_in_place,
+     .eager = resize_in_place},
+    {.schema =
+         "resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> "
+         "Tensor(a!)",
+     .meta = resize_as_in_place,
+     .eager = resize_as_in_place},
+    {.schema = "_local_scalar_dense(Tensor self) -> Scalar",
+     .tags = OpTags::data_dependent,
+     .core = true,
+     .meta = fn<unknown_element>,
+     .eager = fn<read_element>},
+    {.schema = "item(Tensor self) -> Scalar",
+     .tags = OpTags::data_dependent,
+     .meta = fn<unknown_element>,
+     .eager = fn<read_element>},
+    {.schema = "is_nonzero(Tensor self) -> bool",
+     .tags = OpTags::data_dependent,
+     .decomp = fn<is_true>},
+    {.schema = "equal(Tensor self, Tensor other) -> bool",
+     .tags = OpTags::data_dependent,
+     .meta = fn<unknown_truth>,
+     .eager = fn<are_equal>},
     {.schema = "_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, "
                "ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()",
-     .tags = OpTags::side_effect, .meta = check_metadata, .eager = check_metadata},
-    {.schema = "_assert_scalar(Scalar self, str assert_msg) -> ()", .tags = OpTags::side_effect,
-     .meta = assume_scalar, .eager = fn<check_scalar>},
-    {.schema = "_assert_async(Tensor self) -> ()", .tags = OpTags::side_effect,
+     .tags = OpTags::side_effect,
+     .meta = check_metadata,
+     .eager = check_metadata},
+    {.schema = "_assert_scalar(Scalar self, str assert_msg) -> ()",
+     .tags = OpTags::side_effect,
+     .meta = assume_scalar,
+     .eager = fn<check_scalar>},
+    {.schema = "_assert_async(Tensor self) -> ()",
+     .tags = OpTags::side_effect,
      .meta = [](const Tensor&) {},
      .eager = [](const Tensor& self) { check_async(self, "_assert_async"); }},
-    {.schema = "_assert_async.msg(Tensor self, str assert_msg) -> ()", .tags = OpTags::side_effect,
-     .meta = [](const Tensor&, std::string_view) {}, .eager = fn<check_async>},
-    {.schema = "sym_size.int(Tensor self, int dim) -> SymInt", .core = true,
+    {.schema = "_assert_async.msg(Tensor self, str assert_msg) -> ()",
+     .tags = OpTags::side_effect,
+     .meta = [](const Tensor&, std::string_view) {},
+     .eager = fn<check_async>},
+    {.schema = "sym_size.int(Tensor self, int dim) -> SymInt",
+     .core = true,
      .meta = [](const Tensor& self, int64_t dim) { return self.size(dim); },
      .eager = [](const Tensor& self, int64_t dim) { return self.size(dim); }},
-    {.schema = "sym_stride.int(Tensor self, int dim) -> SymInt", .core = true,
+    {.schema = "sym_stride.int(Tensor self, int dim) -> SymInt",
+     .core = true,
      .meta = [](const Tensor& self, int64_t dim) { return self.stride(dim); },
      .eager = [](const Tensor& self, int64_t dim) { return self.stride(dim); }},
-    {.schema = "sym_numel(Tensor self) -> SymInt", .core = true,
+    {.schema = "sym_numel(Tensor self) -> SymInt",
+     .core = true,
      .meta = [](const Tensor& self) { return self.numel(); },
      .eager = [](const Tensor& self) { return self.numel(); }},
-    {.schema = "sym_storage_offset(Tensor self) -> SymInt", .core = true,
+    {.schema = "sym_storage_offset(Tensor self) -> SymInt",
+     .core = true,
      .meta = [](const Tensor& self) { return sym_offset_of(self); },
      .eager = [](const Tensor& self) { return sym_offset_of(self); }},
 };

@@ -1,4 +1,5 @@
-// Tensors filled with one value: empty, zeros, ones, full and their `new_` and `_like` forms; fill_.
+// Tensors filled with one value: empty, zeros, ones, full and their `new_` and `_like` forms;
+// fill_.
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
@@ -20,7 +21,8 @@ constexpr OpTags unset = OpTags::creation | OpTags::nondeterministic;
 
 TensorMeta sized(SymIntList size, Dtype dtype, Dev device) {
   for (SymInt s : size)
-    require(s.is_symbolic() || s.word() >= 0, "a tensor cannot have a negative size: {}", to_text(size));
+    require(s.is_symbolic() || s.word() >= 0, "a tensor cannot have a negative size: {}",
+            to_text(size));
   return contiguous_meta(size, dtype, device.value_or(kCPU));
 }
 
@@ -31,12 +33,14 @@ TensorMeta empty_meta(SymIntList size, Type dtype, Lay, Dev device, Pin, Format 
 }
 
 TensorMeta strided_meta(SymIntList size, SymIntList stride, Dtype dtype, Dev device) {
-  require(size.size() == stride.size(), "empty_strided: {} sizes but {} strides", size.size(), stride.size());
+  require(size.size() == stride.size(), "empty_strided: {} sizes but {} strides", size.size(),
+          stride.size());
   return {dtype, device.value_or(kCPU), dims_of(size), dims_of(stride)};
 }
 
 TensorMeta permuted_meta(SymIntList size, IntList order, Type dtype, Lay, Dev device, Pin) {
-  require(size.size() == order.size(), "empty_permuted: {} sizes but {} dimensions", size.size(), order.size());
+  require(size.size() == order.size(), "empty_permuted: {} sizes but {} dimensions", size.size(),
+          order.size());
   TensorMeta meta = sized(size, dtype.value_or(Dtype::f32), device);
   SymInt running = 1;
   for (size_t i = order.size(); i-- > 0;) {
@@ -69,11 +73,17 @@ TensorMeta full_meta(SymIntList size, Number value, Type dtype, Lay, Dev device,
 }
 
 template <int value>
-void fill_sized(Tensor& out, SymIntList, Type, Lay, Dev, Pin) { fill_elements(out, value); }
+void fill_sized(Tensor& out, SymIntList, Type, Lay, Dev, Pin) {
+  fill_elements(out, value);
+}
 template <int value>
-void fill_like(Tensor& out, const Tensor&, Type, Lay, Dev, Pin, Format) { fill_elements(out, value); }
+void fill_like(Tensor& out, const Tensor&, Type, Lay, Dev, Pin, Format) {
+  fill_elements(out, value);
+}
 template <int value>
-void fill_new(Tensor& out, const Tensor&, SymIntList, Type, Lay, Dev, Pin) { fill_elements(out, value); }
+void fill_new(Tensor& out, const Tensor&, SymIntList, Type, Lay, Dev, Pin) {
+  fill_elements(out, value);
+}
 
 constexpr auto nothing_to_check = [](const Tensor&) {};
 
@@ -95,123 +105,154 @@ TensorMeta eye_meta(SymInt n, SymInt m, Type dtype, Dev device) {
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     .tags = unset, .core = true, .meta = fn<empty_meta>,
+    {.schema =
+         "empty.memory_format(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+     .tags = unset,
+     .core = true,
+     .meta = fn<empty_meta>,
      .eager = [](Tensor&, SymIntList, Type, Lay, Dev, Pin, Format) {}},
     {.schema = "empty_strided(SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = unset, .core = true,
-     .meta = [](SymIntList size, SymIntList stride, Type dtype, Lay, Dev device, Pin) {
-       return strided_meta(size, stride, dtype.value_or(Dtype::f32), device);
-     },
+     .tags = unset,
+     .core = true,
+     .meta = [](SymIntList size, SymIntList stride, Type dtype, Lay, Dev device,
+                Pin) { return strided_meta(size, stride, dtype.value_or(Dtype::f32), device); },
      .eager = [](Tensor&, SymIntList, SymIntList, Type, Lay, Dev, Pin) {}},
     {.schema = "empty_permuted(SymInt[] size, int[] physical_layout, *, ScalarType? dtype=None, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = unset, .meta = fn<permuted_meta>,
-     .eager = [](Tensor&, SymIntList, IntList, Type, Lay, Dev, Pin) {}},
-    {.schema = "empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     .tags = unset, .meta = fn<like_meta>, .eager = [](Tensor&, const Tensor&, Type, Lay, Dev, Pin, Format) {}},
-    {.schema = "new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = unset,
-     .meta = [](const Tensor& self, SymIntList size, Type dtype, Lay, Dev device, Pin) {
-       return new_meta(self, size, dtype, device);
-     },
+     .meta = fn<permuted_meta>,
+     .eager = [](Tensor&, SymIntList, IntList, Type, Lay, Dev, Pin) {}},
+    {.schema =
+         "empty_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+     .tags = unset,
+     .meta = fn<like_meta>,
+     .eager = [](Tensor&, const Tensor&, Type, Lay, Dev, Pin, Format) {}},
+    {.schema =
+         "new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None) -> Tensor",
+     .tags = unset,
+     .meta = [](const Tensor& self, SymIntList size, Type dtype, Lay, Dev device,
+                Pin) { return new_meta(self, size, dtype, device); },
      .eager = [](Tensor&, const Tensor&, SymIntList, Type, Lay, Dev, Pin) {}},
-    {.schema = "new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? dtype=None, "
+    {.schema = "new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? "
+               "dtype=None, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = unset,
-     .meta = [](const Tensor& self, SymIntList size, SymIntList stride, Type dtype, Lay, Dev device, Pin) {
-       return strided_meta(size, stride, dtype.value_or(self.dtype()), device);
-     },
+     .meta = [](const Tensor& self, SymIntList size, SymIntList stride, Type dtype, Lay, Dev device,
+                Pin) { return strided_meta(size, stride, dtype.value_or(self.dtype()), device); },
      .eager = [](Tensor&, const Tensor&, SymIntList, SymIntList, Type, Lay, Dev, Pin) {}},
-    {.schema = "zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+    {.schema = "zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? "
+               "device=None, "
                "bool? pin_memory=None) -> Tensor",
-     .tags = creation, .meta = fn<filled_meta>, .eager = fn<fill_sized<0>>},
-    {.schema = "_efficientzerotensor(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation, .meta = fn<filled_meta>, .eager = fn<fill_sized<0>>},
-    {.schema = "ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-               "bool? pin_memory=None) -> Tensor",
-     .tags = creation, .meta = fn<filled_meta>, .eager = fn<fill_sized<1>>},
-    {.schema = "full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation, .core = true, .meta = fn<full_meta>,
-     .eager = [](Tensor& out, SymIntList, Number value, Type, Lay, Dev, Pin) { fill_elements(out, value); }},
-    {.schema = "zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     .tags = creation, .meta = fn<like_meta>, .eager = fn<fill_like<0>>},
-    {.schema = "ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     .tags = creation, .meta = fn<like_meta>, .eager = fn<fill_like<1>>},
-    {.schema = "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     .tags = creation, .core = true,
-     .meta = [](const Tensor& self, Number, Type dtype, Lay layout, Dev device, Pin pin, Format format) {
-       return like_meta(self, dtype, layout, device, pin, format);
-     },
-     .eager = [](Tensor& out, const Tensor&, Number value, Type, Lay, Dev, Pin, Format) {
-       fill_elements(out, value);
-     }},
-    {.schema = "new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = creation,
-     .meta = [](const Tensor& self, SymIntList size, Type dtype, Lay, Dev device, Pin) {
-       return new_meta(self, size, dtype, device);
-     },
+     .meta = fn<filled_meta>,
+     .eager = fn<fill_sized<0>>},
+    {.schema =
+         "_efficientzerotensor(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None) -> Tensor",
+     .tags = creation,
+     .meta = fn<filled_meta>,
+     .eager = fn<fill_sized<0>>},
+    {.schema =
+         "ones(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+         "bool? pin_memory=None) -> Tensor",
+     .tags = creation,
+     .meta = fn<filled_meta>,
+     .eager = fn<fill_sized<1>>},
+    {.schema =
+         "full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None) -> Tensor",
+     .tags = creation,
+     .core = true,
+     .meta = fn<full_meta>,
+     .eager = [](Tensor& out, SymIntList, Number value, Type, Lay, Dev,
+                 Pin) { fill_elements(out, value); }},
+    {.schema =
+         "zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+     .tags = creation,
+     .meta = fn<like_meta>,
+     .eager = fn<fill_like<0>>},
+    {.schema =
+         "ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+     .tags = creation,
+     .meta = fn<like_meta>,
+     .eager = fn<fill_like<1>>},
+    {.schema =
+         "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? "
+         "layout=None, "
+         "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+     .tags = creation,
+     .core = true,
+     .meta = [](const Tensor& self, Number, Type dtype, Lay layout, Dev device, Pin pin,
+                Format format) { return like_meta(self, dtype, layout, device, pin, format); },
+     .eager = [](Tensor& out, const Tensor&, Number value, Type, Lay, Dev, Pin,
+                 Format) { fill_elements(out, value); }},
+    {.schema =
+         "new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None) -> Tensor",
+     .tags = creation,
+     .meta = [](const Tensor& self, SymIntList size, Type dtype, Lay, Dev device,
+                Pin) { return new_meta(self, size, dtype, device); },
      .eager = fn<fill_new<0>>},
-    {.schema = "new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None) -> Tensor",
+    {.schema =
+         "new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = creation,
-     .meta = [](const Tensor& self, SymIntList size, Type dtype, Lay, Dev device, Pin) {
-       return new_meta(self, size, dtype, device);
-     },
+     .meta = [](const Tensor& self, SymIntList size, Type dtype, Lay, Dev device,
+                Pin) { return new_meta(self, size, dtype, device); },
      .eager = fn<fill_new<1>>},
     {.schema = "new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = creation,
-     .meta = [](const Tensor& self, SymIntList size, Number, Type dtype, Lay, Dev device, Pin) {
-       return new_meta(self, size, dtype, device);
-     },
-     .eager = [](Tensor& out, const Tensor&, SymIntList, Number value, Type, Lay, Dev, Pin) {
-       fill_elements(out, value);
-     }},
+     .meta = [](const Tensor& self, SymIntList size, Number, Type dtype, Lay, Dev device,
+                Pin) { return new_meta(self, size, dtype, device); },
+     .eager = [](Tensor& out, const Tensor&, SymIntList, Number value, Type, Lay, Dev,
+                 Pin) { fill_elements(out, value); }},
     {.schema = "scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, "
                "Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = creation, .core = true,
-     .meta = [](Number, Type dtype, Lay, Dev device, Pin) {
-       return sized({}, dtype.value_or(Dtype::f32), device);
-     },
+     .tags = creation,
+     .core = true,
+     .meta = [](Number, Type dtype, Lay, Dev device,
+                Pin) { return sized({}, dtype.value_or(Dtype::f32), device); },
      .eager = [](Tensor& out, Number value, Type, Lay, Dev, Pin) { fill_elements(out, value); }},
     {.schema = "eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
                "bool? pin_memory=None) -> Tensor",
      .tags = creation,
-     .meta = [](SymInt n, Type dtype, Lay, Dev device, Pin) { return eye_meta(n, n, dtype, device); },
+     .meta = [](SymInt n, Type dtype, Lay, Dev device,
+                Pin) { return eye_meta(n, n, dtype, device); },
      .eager = [](Tensor& out, SymInt, Type, Lay, Dev, Pin) { eye_kernel(out); }},
     {.schema = "eye.m(SymInt n, SymInt m, *, ScalarType? dtype=None, Layout? layout=None, "
                "Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = creation,
-     .meta = [](SymInt n, SymInt m, Type dtype, Lay, Dev device, Pin) { return eye_meta(n, m, dtype, device); },
+     .meta = [](SymInt n, SymInt m, Type dtype, Lay, Dev device,
+                Pin) { return eye_meta(n, m, dtype, device); },
      .eager = [](Tensor& out, SymInt, SymInt, Type, Lay, Dev, Pin) { eye_kernel(out); }},
-    {.schema = "fill.Scalar(Tensor self, Scalar value) -> Tensor", .core = true,
+    {.schema = "fill.Scalar(Tensor self, Scalar value) -> Tensor",
+     .core = true,
      .meta = [](const Tensor& self, Number) { return like(self); },
      .eager = [](Tensor& out, const Tensor&, Number value) { fill_elements(out, value); }},
     {.schema = "fill.Tensor(Tensor self, Tensor value) -> Tensor",
      .meta = [](const Tensor& self, const Tensor&) { return like(self); },
-     .eager = [](Tensor& out, const Tensor&, const Tensor& value) { fill_elements(out, value_of(value)); }},
+     .eager = [](Tensor& out, const Tensor&,
+                 const Tensor& value) { fill_elements(out, value_of(value)); }},
     {.schema = "fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)",
      .meta = [](const Tensor&, Number) {},
      .eager = [](const Tensor& self, Number value) { fill_elements(self, value); }},
     {.schema = "fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)",
      .meta = [](const Tensor&, const Tensor&) {},
-     .eager = [](const Tensor& self, const Tensor& value) { fill_elements(self, value_of(value)); }},
+     .eager = [](const Tensor& self,
+                 const Tensor& value) { fill_elements(self, value_of(value)); }},
     {.schema = "zero(Tensor self) -> Tensor",
      .meta = [](const Tensor& self) { return like(self); },
      .eager = [](Tensor& out, const Tensor&) { fill_elements(out, 0); }},
     {.schema = "zero_(Tensor(a!) self) -> Tensor(a!)",
-     .meta = nothing_to_check, .eager = [](const Tensor& self) { fill_elements(self, 0); }},
+     .meta = nothing_to_check,
+     .eager = [](const Tensor& self) { fill_elements(self, 0); }},
 };
 
 extern constinit const OpFamily op_family_create_fill{rows};

@@ -1,7 +1,8 @@
 // Random tensors: uniform, normal, integers, permutations, Bernoulli masks and dropout.
 //
 // Every call takes a range of the generator's blocks; element i of the result (in row-major order)
-// comes from block i / 4, so that results depend on the seed and the calls before, never on threads.
+// comes from block i / 4, so that results depend on the seed and the calls before, never on
+// threads.
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
@@ -53,7 +54,8 @@ void fill_by_uniform(const Tensor& t, const char* op, const F& value_of) {
     T* to = data_of<T>(dense);
     int64_t n = numel_of(dense);
     for_each_four(n, [&](int64_t i, const double* four) {
-      for (int64_t k = 0; k < 4 && i + k < n; ++k) to[i + k] = static_cast<T>(value_of(four[k], i + k));
+      for (int64_t k = 0; k < 4 && i + k < n; ++k)
+        to[i + k] = static_cast<T>(value_of(four[k], i + k));
     });
   });
   if (!dense.is_same(t)) copy_elements(t, dense);
@@ -62,9 +64,12 @@ void fill_by_uniform(const Tensor& t, const char* op, const F& value_of) {
 // Rounding may lift a number of [0, 1) to 1 in a short dtype: it is drawn below again.
 void fill_uniform(const Tensor& t, double from, double to) {
   double below = to - from;
-  double largest = t.dtype() == Dtype::f32 ? 1 - 0x1p-24 : t.dtype() == Dtype::f16 ? 1 - 0x1p-11
-                   : t.dtype() == Dtype::bf16 ? 1 - 0x1p-8 : 1;
-  fill_by_uniform(t, "uniform", [=](double u, int64_t) { return from + below * (u < largest ? u : u - 0x1p-7); });
+  double largest = t.dtype() == Dtype::f32    ? 1 - 0x1p-24
+                   : t.dtype() == Dtype::f16  ? 1 - 0x1p-11
+                   : t.dtype() == Dtype::bf16 ? 1 - 0x1p-8
+                                              : 1;
+  fill_by_uniform(t, "uniform",
+                  [=](double u, int64_t) { return from + below * (u < largest ? u : u - 0x1p-7); });
 }
 
 // Box and Muller: two uniform numbers make two normal ones.
@@ -75,8 +80,10 @@ void fill_normal(const Tensor& t, double mean, double deviation) {
     int64_t n = numel_of(dense);
     for_each_four(n, [&](int64_t i, const double* u) {
       for (int64_t k = 0; k < 4 && i + k < n; ++k) {
-        double radius = std::sqrt(-2 * std::log1p(-u[k & 2])), angle = 2 * std::numbers::pi * u[(k & 2) + 1];
-        to[i + k] = static_cast<T>(mean + deviation * radius * (k & 1 ? std::sin(angle) : std::cos(angle)));
+        double radius = std::sqrt(-2 * std::log1p(-u[k & 2])),
+               angle = 2 * std::numbers::pi * u[(k & 2) + 1];
+        to[i + k] =
+            static_cast<T>(mean + deviation * radius * (k & 1 ? std::sin(angle) : std::cos(angle)));
       }
     });
   });
@@ -97,7 +104,8 @@ void fill_bernoulli(const Tensor& t, double p) {
 
 void fill_bernoulli(const Tensor& t, const Tensor& p) {
   Dims strides = broadcast_strides(p.sizes(), p.strides(), t.sizes());
-  Tensor odds = converted(make_view(p, t.sizes(), list_of(strides), p.storage_offset()), Dtype::f64);
+  Tensor odds =
+      converted(make_view(p, t.sizes(), list_of(strides), p.storage_offset()), Dtype::f64);
   const double* at = data_of<double>(odds);
   fill_by_uniform(t, "bernoulli", [=](double u, int64_t i) { return static_cast<int>(u < at[i]); });
 }
@@ -124,11 +132,13 @@ TensorMeta float_meta(SymIntList size, Type dtype, Lay, Dev device, Pin) {
   return sized(size, dtype.value_or(Dtype::f32), device);
 }
 TensorMeta like_meta(const Tensor& self, Type dtype, Lay, Dev device, Pin, Format format) {
-  return {dtype.value_or(self.dtype()), device.value_or(self.device()), dims_of(self.sizes()), strides_for(self, format)};
+  return {dtype.value_or(self.dtype()), device.value_or(self.device()), dims_of(self.sizes()),
+          strides_for(self, format)};
 }
 
 void check_range(SymInt low, SymInt high) {
-  require(guard_or_true(low < high), "randint: low {} must be below high {}", to_text(low), to_text(high));
+  require(guard_or_true(low < high), "randint: low {} must be below high {}", to_text(low),
+          to_text(high));
 }
 
 // ---- normal with means and deviations by element
@@ -145,7 +155,8 @@ std::array<TensorMeta, 2> dropout_meta(const Tensor& input, double, std::optiona
   return {out, mask};
 }
 
-void dropout_kernel(Tensor& out, Tensor& mask, const Tensor& input, double p, std::optional<bool> train) {
+void dropout_kernel(Tensor& out, Tensor& mask, const Tensor& input, double p,
+                    std::optional<bool> train) {
   require(p >= 0 && p <= 1, "dropout: p must lie in [0, 1], found {}", p);
   copy_elements(out, input);
   if (!train.value_or(true) || p == 0) return fill_elements(mask, true);
@@ -169,119 +180,166 @@ Tensor dropped(const Tensor& input, double p, bool train) {
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-               "bool? pin_memory=None) -> Tensor",
-     .tags = random_tags, .core = true, .meta = fn<float_meta>,
-     .eager = [](Tensor& out, SymIntList, Type, Lay, Dev, Pin) { fill_uniform(out, 0, 1); }},
-    {.schema = "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-               "bool? pin_memory=None) -> Tensor",
-     .tags = random_tags, .core = true, .meta = fn<float_meta>,
-     .eager = [](Tensor& out, SymIntList, Type, Lay, Dev, Pin) { fill_normal(out, 0, 1); }},
-    {.schema = "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-               "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     .tags = random_tags, .meta = fn<like_meta>,
-     .eager = [](Tensor& out, const Tensor&, Type, Lay, Dev, Pin, Format) { fill_uniform(out, 0, 1); }},
-    {.schema = "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-               "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
-     .tags = random_tags, .meta = fn<like_meta>,
-     .eager = [](Tensor& out, const Tensor&, Type, Lay, Dev, Pin, Format) { fill_normal(out, 0, 1); }},
-    {.schema = "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None) -> Tensor",
+    {.schema =
+         "rand(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+         "bool? pin_memory=None) -> Tensor",
      .tags = random_tags,
-     .meta = [](SymInt high, SymIntList size, Type dtype, Lay, Dev device, Pin) {
-       check_range(0, high);
-       return sized(size, dtype.value_or(Dtype::i64), device);
-     },
-     .eager = [](Tensor& out, SymInt high, SymIntList, Type, Lay, Dev, Pin) { fill_integers(out, 0, high); }},
+     .core = true,
+     .meta = fn<float_meta>,
+     .eager = [](Tensor& out, SymIntList, Type, Lay, Dev, Pin) { fill_uniform(out, 0, 1); }},
+    {.schema = "randn(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? "
+               "device=None, "
+               "bool? pin_memory=None) -> Tensor",
+     .tags = random_tags,
+     .core = true,
+     .meta = fn<float_meta>,
+     .eager = [](Tensor& out, SymIntList, Type, Lay, Dev, Pin) { fill_normal(out, 0, 1); }},
+    {.schema = "rand_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? "
+               "device=None, "
+               "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+     .tags = random_tags,
+     .meta = fn<like_meta>,
+     .eager = [](Tensor& out, const Tensor&, Type, Lay, Dev, Pin,
+                 Format) { fill_uniform(out, 0, 1); }},
+    {.schema = "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? "
+               "device=None, "
+               "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+     .tags = random_tags,
+     .meta = fn<like_meta>,
+     .eager = [](Tensor& out, const Tensor&, Type, Lay, Dev, Pin,
+                 Format) { fill_normal(out, 0, 1); }},
+    {.schema =
+         "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None) -> Tensor",
+     .tags = random_tags,
+     .meta =
+         [](SymInt high, SymIntList size, Type dtype, Lay, Dev device, Pin) {
+           check_range(0, high);
+           return sized(size, dtype.value_or(Dtype::i64), device);
+         },
+     .eager = [](Tensor& out, SymInt high, SymIntList, Type, Lay, Dev,
+                 Pin) { fill_integers(out, 0, high); }},
     {.schema = "randint.low(SymInt low, SymInt high, SymInt[] size, *, ScalarType? dtype=long, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = random_tags,
-     .meta = [](SymInt low, SymInt high, SymIntList size, Type dtype, Lay, Dev device, Pin) {
-       check_range(low, high);
-       return sized(size, dtype.value_or(Dtype::i64), device);
-     },
-     .eager = [](Tensor& out, SymInt low, SymInt high, SymIntList, Type, Lay, Dev, Pin) {
-       fill_integers(out, low, high);
-     }},
-    {.schema = "randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
+     .meta =
+         [](SymInt low, SymInt high, SymIntList size, Type dtype, Lay, Dev device, Pin) {
+           check_range(low, high);
+           return sized(size, dtype.value_or(Dtype::i64), device);
+         },
+     .eager = [](Tensor& out, SymInt low, SymInt high, SymIntList, Type, Lay, Dev,
+                 Pin) { fill_integers(out, low, high); }},
+    {.schema =
+         "randint_like(Tensor self, SymInt high, *, ScalarType? dtype=None, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
      .tags = random_tags,
-     .meta = [](const Tensor& self, SymInt high, Type dtype, Lay layout, Dev device, Pin pin, Format format) {
-       check_range(0, high);
-       return like_meta(self, dtype, layout, device, pin, format);
-     },
-     .eager = [](Tensor& out, const Tensor&, SymInt high, Type, Lay, Dev, Pin, Format) {
-       fill_integers(out, 0, high);
-     }},
-    {.schema = "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, "
-               "Layout? layout=None, Device? device=None, bool? pin_memory=None, "
-               "MemoryFormat? memory_format=None) -> Tensor",
+     .meta =
+         [](const Tensor& self, SymInt high, Type dtype, Lay layout, Dev device, Pin pin,
+            Format format) {
+           check_range(0, high);
+           return like_meta(self, dtype, layout, device, pin, format);
+         },
+     .eager = [](Tensor& out, const Tensor&, SymInt high, Type, Lay, Dev, Pin,
+                 Format) { fill_integers(out, 0, high); }},
+    {.schema =
+         "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, "
+         "Layout? layout=None, Device? device=None, bool? pin_memory=None, "
+         "MemoryFormat? memory_format=None) -> Tensor",
      .tags = random_tags,
-     .meta = [](const Tensor& self, SymInt low, SymInt high, Type dtype, Lay layout, Dev device, Pin pin,
-                Format format) {
-       check_range(low, high);
-       return like_meta(self, dtype, layout, device, pin, format);
-     },
-     .eager = [](Tensor& out, const Tensor&, SymInt low, SymInt high, Type, Lay, Dev, Pin, Format) {
-       fill_integers(out, low, high);
-     }},
-    {.schema = "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, "
-               "bool? pin_memory=None) -> Tensor",
-     .tags = random_tags, .core = true,
-     .meta = [](SymInt n, Type dtype, Lay, Dev device, Pin) {
-       return sized({n}, dtype.value_or(Dtype::i64), device);
-     },
+     .meta =
+         [](const Tensor& self, SymInt low, SymInt high, Type dtype, Lay layout, Dev device,
+            Pin pin, Format format) {
+           check_range(low, high);
+           return like_meta(self, dtype, layout, device, pin, format);
+         },
+     .eager = [](Tensor& out, const Tensor&, SymInt low, SymInt high, Type, Lay, Dev, Pin,
+                 Format) { fill_integers(out, low, high); }},
+    {.schema =
+         "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, "
+         "bool? pin_memory=None) -> Tensor",
+     .tags = random_tags,
+     .core = true,
+     .meta = [](SymInt n, Type dtype, Lay, Dev device,
+                Pin) { return sized({n}, dtype.value_or(Dtype::i64), device); },
      .eager = [](Tensor& out, SymInt, Type, Lay, Dev, Pin) { fill_permutation(out); }},
-    {.schema = "bernoulli(Tensor self, *, Generator? generator=None) -> Tensor", .tags = random_write,
+    {.schema = "bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
+     .tags = random_write,
      .meta = [](const Tensor& self, Value) { return like(self); },
      .eager = [](Tensor& out, const Tensor& self, Value) { fill_bernoulli(out, self); }},
-    {.schema = "bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor", .tags = random_write,
+    {.schema = "bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor",
+     .tags = random_write,
      .meta = [](const Tensor& self, double, Value) { return like(self); },
      .eager = [](Tensor& out, const Tensor&, double p, Value) { fill_bernoulli(out, p); }},
-    {.schema = "bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> Tensor(a!)",
-     .tags = random_write, .meta = [](const Tensor&, double, Value) {},
+    {.schema = "bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> "
+               "Tensor(a!)",
+     .tags = random_write,
+     .meta = [](const Tensor&, double, Value) {},
      .eager = [](const Tensor& self, double p, Value) { fill_bernoulli(self, p); }},
-    {.schema = "bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
-     .tags = random_write, .meta = [](const Tensor&, const Tensor&, Value) {},
+    {.schema =
+         "bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
+     .tags = random_write,
+     .meta = [](const Tensor&, const Tensor&, Value) {},
      .eager = [](const Tensor& self, const Tensor& p, Value) { fill_bernoulli(self, p); }},
-    {.schema = "uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor",
-     .tags = random_write, .meta = [](const Tensor& self, double, double, Value) { return like(self); },
-     .eager = [](Tensor& out, const Tensor&, double from, double to, Value) { fill_uniform(out, from, to); }},
-    {.schema = "uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? generator=None) -> Tensor(a!)",
-     .tags = random_write, .meta = [](const Tensor&, double, double, Value) {},
-     .eager = [](const Tensor& self, double from, double to, Value) { fill_uniform(self, from, to); }},
-    {.schema = "normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? generator=None) -> Tensor(a!)",
-     .tags = random_write, .meta = [](const Tensor&, double, double, Value) {},
-     .eager = [](const Tensor& self, double mean, double std, Value) { fill_normal(self, mean, std); }},
-    {.schema = "normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor",
+    {.schema =
+         "uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor",
      .tags = random_write,
-     .decomp = [](const Tensor& mean, double std, Value) { return add(mul(randn_like(mean), std), mean); }},
-    {.schema = "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
+     .meta = [](const Tensor& self, double, double, Value) { return like(self); },
+     .eager = [](Tensor& out, const Tensor&, double from, double to,
+                 Value) { fill_uniform(out, from, to); }},
+    {.schema = "uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? "
+               "generator=None) -> Tensor(a!)",
      .tags = random_write,
-     .decomp = [](double mean, const Tensor& std, Value) { return add(mul(randn_like(std), std), mean); }},
-    {.schema = "normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
+     .meta = [](const Tensor&, double, double, Value) {},
+     .eager = [](const Tensor& self, double from, double to,
+                 Value) { fill_uniform(self, from, to); }},
+    {.schema = "normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? "
+               "generator=None) -> Tensor(a!)",
      .tags = random_write,
-     .decomp = [](const Tensor& mean, const Tensor& std, Value) { return normal_by_element(mean, std); }},
-    {.schema = "normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, "
-               "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     .meta = [](const Tensor&, double, double, Value) {},
+     .eager = [](const Tensor& self, double mean, double std,
+                 Value) { fill_normal(self, mean, std); }},
+    {.schema =
+         "normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor",
+     .tags = random_write,
+     .decomp = [](const Tensor& mean, double std,
+                  Value) { return add(mul(randn_like(mean), std), mean); }},
+    {.schema =
+         "normal.float_Tensor(float mean, Tensor std, *, Generator? generator=None) -> Tensor",
+     .tags = random_write,
+     .decomp = [](double mean, const Tensor& std,
+                  Value) { return add(mul(randn_like(std), std), mean); }},
+    {.schema =
+         "normal.Tensor_Tensor(Tensor mean, Tensor std, *, Generator? generator=None) -> Tensor",
+     .tags = random_write,
+     .decomp = [](const Tensor& mean, const Tensor& std,
+                  Value) { return normal_by_element(mean, std); }},
+    {.schema =
+         "normal.float_float(float mean, float std, SymInt[] size, *, Generator? generator=None, "
+         "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) "
+         "-> Tensor",
      .tags = random_tags,
-     .meta = [](double, double, SymIntList size, Value, Type dtype, Lay layout, Dev device, Pin pin) {
-       return float_meta(size, dtype, layout, device, pin);
-     },
-     .eager = [](Tensor& out, double mean, double std, SymIntList, Value, Type, Lay, Dev, Pin) {
-       fill_normal(out, mean, std);
-     }},
-    {.schema = "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)", .tags = random_write,
-     .core = true, .meta = fn<dropout_meta>, .eager = fn<dropout_kernel>},
+     .meta = [](double, double, SymIntList size, Value, Type dtype, Lay layout, Dev device,
+                Pin pin) { return float_meta(size, dtype, layout, device, pin); },
+     .eager = [](Tensor& out, double mean, double std, SymIntList, Value, Type, Lay, Dev,
+                 Pin) { fill_normal(out, mean, std); }},
+    {.schema = "native_dropout(Tensor input, float p, bool? train) -> (Tensor, Tensor)",
+     .tags = random_write,
+     .core = true,
+     .meta = fn<dropout_meta>,
+     .eager = fn<dropout_kernel>},
     {.schema = "native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
-     .decomp = [](const Tensor& grad, const Tensor& mask, double scale) { return mul(mul(grad, mask), scale); }},
+     .decomp = [](const Tensor& grad, const Tensor& mask,
+                  double scale) { return mul(mul(grad, mask), scale); }},
     {.schema = "dropout(Tensor input, float p, bool train) -> Tensor",
-     .tags = OpTags::random | OpTags::maybe_alias, .decomp = fn<dropped>},
-    {.schema = "dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", .tags = random_write,
-     .decomp = [](const Tensor& self, double p, bool train) {
-       if (train && p > 0) copy_(self, dropped(self, p, train));
-       return self;
-     }},
+     .tags = OpTags::random | OpTags::maybe_alias,
+     .decomp = fn<dropped>},
+    {.schema = "dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+     .tags = random_write,
+     .decomp =
+         [](const Tensor& self, double p, bool train) {
+           if (train && p > 0) copy_(self, dropped(self, p, train));
+           return self;
+         }},
 };
 
 extern constinit const OpFamily op_family_create_random{rows};

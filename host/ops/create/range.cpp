@@ -37,13 +37,16 @@ SymInt arange_length(Number start, Number end, Number step) {
 }
 
 // Bounds of an i64 range count without their fractions, as in ATen.
-Number whole_part(Number n) { return n.is_floating() ? Number(static_cast<int64_t>(n.to_double())) : n; }
+Number whole_part(Number n) {
+  return n.is_floating() ? Number(static_cast<int64_t>(n.to_double())) : n;
+}
 
 TensorMeta arange_meta(Number start, Number end, Number step, Type dtype, Lay, Dev device, Pin) {
-  if (dtype == Dtype::i64) start = whole_part(start), end = whole_part(end), step = whole_part(step);
+  if (dtype == Dtype::i64)
+    start = whole_part(start), end = whole_part(end), step = whole_part(step);
   bool whole = !start.is_floating() && !end.is_floating() && !step.is_floating();
-  return contiguous_meta({arange_length(start, end, step)}, dtype.value_or(whole ? Dtype::i64 : Dtype::f32),
-                         device.value_or(kCPU));
+  return contiguous_meta({arange_length(start, end, step)},
+                         dtype.value_or(whole ? Dtype::i64 : Dtype::f32), device.value_or(kCPU));
 }
 
 void arange_kernel(Tensor& out, Number start, Number step) {
@@ -51,8 +54,10 @@ void arange_kernel(Tensor& out, Number start, Number step) {
   dispatch_dtype(out.dtype(), "arange", [&]<class T>() {
     T* to = data_of<T>(out);
     if constexpr (std::is_integral_v<T>) {
-      auto from = static_cast<uint64_t>(start.is_floating() ? static_cast<int64_t>(start.to_double()) : start.to_int());
-      auto by = static_cast<uint64_t>(step.is_floating() ? static_cast<int64_t>(step.to_double()) : step.to_int());
+      auto from = static_cast<uint64_t>(
+          start.is_floating() ? static_cast<int64_t>(start.to_double()) : start.to_int());
+      auto by = static_cast<uint64_t>(step.is_floating() ? static_cast<int64_t>(step.to_double())
+                                                         : step.to_int());
       for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from + by * static_cast<uint64_t>(i));
     } else {
       double from = start.to_double(), by = step.to_double();
@@ -67,7 +72,8 @@ void arange_kernel(Tensor& out, Number start, Number step) {
 double spaced(double start, double end, int64_t steps, int64_t i) {
   if (steps == 1) return start;
   double step = (end - start) / static_cast<double>(steps - 1);
-  return i < steps / 2 ? start + step * static_cast<double>(i) : end - step * static_cast<double>(steps - 1 - i);
+  return i < steps / 2 ? start + step * static_cast<double>(i)
+                       : end - step * static_cast<double>(steps - 1 - i);
 }
 
 TensorMeta linspace_meta(int64_t steps, Type dtype, Dev device) {
@@ -82,8 +88,10 @@ void linspace_kernel(Tensor& out, double start, double end, double base) {
     for (int64_t i = 0; i < n; ++i) {
       double v = spaced(start, end, n, i);
       if (base != 0) v = std::pow(base, v);
-      if constexpr (std::is_integral_v<T>) data_of<T>(out)[i] = static_cast<T>(static_cast<int64_t>(v));
-      else data_of<T>(out)[i] = static_cast<T>(v);
+      if constexpr (std::is_integral_v<T>)
+        data_of<T>(out)[i] = static_cast<T>(static_cast<int64_t>(v));
+      else
+        data_of<T>(out)[i] = static_cast<T>(v);
     }
   });
 }
@@ -91,7 +99,8 @@ void linspace_kernel(Tensor& out, double start, double end, double base) {
 // A bound may be a number or a tensor without dimensions.
 double bound(Number n) { return n.to_double(); }
 double bound(const Tensor& t) {
-  require(t.dim() == 0, "linspace: a bound must be a tensor without dimensions, found shape {}", to_text(t.sizes()));
+  require(t.dim() == 0, "linspace: a bound must be a tensor without dimensions, found shape {}",
+          to_text(t.sizes()));
   return load_number(impl_of(t)->data, t.dtype()).to_double();
 }
 
@@ -108,15 +117,15 @@ constexpr auto logspace_shape = [](A, B, int64_t steps, double, Type dtype, Lay,
   return linspace_meta(steps, dtype, device);
 };
 template <class A, class B>
-constexpr auto logspace_fill = [](Tensor& out, A start, B end, int64_t, double base, Type, Lay, Dev, Pin) {
-  linspace_kernel(out, bound(start), bound(end), base);
-};
+constexpr auto logspace_fill = [](Tensor& out, A start, B end, int64_t, double base, Type, Lay, Dev,
+                                  Pin) { linspace_kernel(out, bound(start), bound(end), base); };
 using Ref = const Tensor&;
 
 // ---- triangles
 
 TensorMeta triangle_meta(const Tensor& self, SymInt) {
-  require(self.dim() >= 2, "tril, triu: a matrix is expected, found shape {}", to_text(self.sizes()));
+  require(self.dim() >= 2, "tril, triu: a matrix is expected, found shape {}",
+          to_text(self.sizes()));
   return contiguous_meta(self.sizes(), self.dtype(), self.device());
 }
 
@@ -130,9 +139,12 @@ void triangle_kernel(Tensor& out, const Tensor& self, int64_t diagonal) {
       const T* in = data_of<T>(from) + r * columns;
       T* to = data_of<T>(out) + r * columns;
       int64_t cut = std::clamp<int64_t>(r % rows + diagonal + (upper ? 0 : 1), 0, columns);
-      std::memset(static_cast<void*>(upper ? to : to + cut), 0, sizeof(T) * static_cast<size_t>(upper ? cut : columns - cut));
-      if (upper) std::copy(in + cut, in + columns, to + cut);
-      else std::copy(in, in + cut, to);
+      std::memset(static_cast<void*>(upper ? to : to + cut), 0,
+                  sizeof(T) * static_cast<size_t>(upper ? cut : columns - cut));
+      if (upper)
+        std::copy(in + cut, in + columns, to + cut);
+      else
+        std::copy(in, in + cut, to);
     }
   });
 }
@@ -144,7 +156,8 @@ std::pair<int64_t, int64_t> columns_of_row(int64_t row, int64_t columns, int64_t
 }
 
 template <bool upper>
-TensorMeta triangle_indices_meta(int64_t rows, int64_t columns, int64_t offset, Type dtype, Lay, Dev device, Pin) {
+TensorMeta triangle_indices_meta(int64_t rows, int64_t columns, int64_t offset, Type dtype, Lay,
+                                 Dev device, Pin) {
   int64_t n = 0;
   for (int64_t r = 0; r < rows; ++r) {
     auto [from, to] = columns_of_row<upper>(r, columns, offset);
@@ -154,7 +167,8 @@ TensorMeta triangle_indices_meta(int64_t rows, int64_t columns, int64_t offset, 
 }
 
 template <bool upper>
-void triangle_indices_kernel(Tensor& out, int64_t rows, int64_t columns, int64_t offset, Type, Lay, Dev, Pin) {
+void triangle_indices_kernel(Tensor& out, int64_t rows, int64_t columns, int64_t offset, Type, Lay,
+                             Dev, Pin) {
   int64_t n = sizes_of(out)[1], at = 0;
   dispatch_dtype(out.dtype(), "tril_indices", [&]<class T>() {
     T* to = data_of<T>(out);
@@ -171,61 +185,93 @@ void triangle_indices_kernel(Tensor& out, int64_t rows, int64_t columns, int64_t
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
-               "bool? pin_memory=None) -> Tensor",
+    {.schema =
+         "arange(Scalar end, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
+         "bool? pin_memory=None) -> Tensor",
      .tags = OpTags::creation,
-     .meta = [](Number end, Type dtype, Lay layout, Dev device, Pin pin) {
-       return arange_meta(0, end, 1, dtype, layout, device, pin);
-     },
+     .meta = [](Number end, Type dtype, Lay layout, Dev device,
+                Pin pin) { return arange_meta(0, end, 1, dtype, layout, device, pin); },
      .eager = [](Tensor& out, Number, Type, Lay, Dev, Pin) { arange_kernel(out, 0, 1); }},
-    {.schema = "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, "
-               "Device? device=None, bool? pin_memory=None) -> Tensor",
+    {.schema =
+         "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, "
+         "Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = OpTags::creation,
-     .meta = [](Number start, Number end, Type dtype, Lay layout, Dev device, Pin pin) {
-       return arange_meta(start, end, 1, dtype, layout, device, pin);
-     },
-     .eager = [](Tensor& out, Number start, Number, Type, Lay, Dev, Pin) { arange_kernel(out, start, 1); }},
-    {.schema = "arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, "
-               "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = OpTags::creation, .core = true, .meta = fn<arange_meta>,
-     .eager = [](Tensor& out, Number start, Number, Number step, Type, Lay, Dev, Pin) {
-       arange_kernel(out, start, step);
-     }},
+     .meta = [](Number start, Number end, Type dtype, Lay layout, Dev device,
+                Pin pin) { return arange_meta(start, end, 1, dtype, layout, device, pin); },
+     .eager = [](Tensor& out, Number start, Number, Type, Lay, Dev,
+                 Pin) { arange_kernel(out, start, 1); }},
+    {.schema =
+         "arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, "
+         "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     .tags = OpTags::creation,
+     .core = true,
+     .meta = fn<arange_meta>,
+     .eager = [](Tensor& out, Number start, Number, Number step, Type, Lay, Dev,
+                 Pin) { arange_kernel(out, start, step); }},
     {.schema = "linspace(Scalar start, Scalar end, int steps, *, ScalarType? dtype=None, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = OpTags::creation, .meta = linspace_shape<Number, Number>, .eager = linspace_fill<Number, Number>},
-    {.schema = "linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, "
+     .tags = OpTags::creation,
+     .meta = linspace_shape<Number, Number>,
+     .eager = linspace_fill<Number, Number>},
+    {.schema =
+         "linspace.Tensor_Tensor(Tensor start, Tensor end, int steps, *, ScalarType? dtype=None, "
+         "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     .tags = OpTags::creation,
+     .meta = linspace_shape<Ref, Ref>,
+     .eager = linspace_fill<Ref, Ref>},
+    {.schema =
+         "linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, "
+         "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     .tags = OpTags::creation,
+     .meta = linspace_shape<Ref, Number>,
+     .eager = linspace_fill<Ref, Number>},
+    {.schema =
+         "linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, "
+         "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
+     .tags = OpTags::creation,
+     .meta = linspace_shape<Number, Ref>,
+     .eager = linspace_fill<Number, Ref>},
+    {.schema = "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? "
+               "dtype=None, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = OpTags::creation, .meta = linspace_shape<Ref, Ref>, .eager = linspace_fill<Ref, Ref>},
-    {.schema = "linspace.Tensor_Scalar(Tensor start, Scalar end, int steps, *, ScalarType? dtype=None, "
-               "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = OpTags::creation, .meta = linspace_shape<Ref, Number>, .eager = linspace_fill<Ref, Number>},
-    {.schema = "linspace.Scalar_Tensor(Scalar start, Tensor end, int steps, *, ScalarType? dtype=None, "
-               "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = OpTags::creation, .meta = linspace_shape<Number, Ref>, .eager = linspace_fill<Number, Ref>},
-    {.schema = "logspace(Scalar start, Scalar end, int steps, float base=10.0, *, ScalarType? dtype=None, "
-               "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = OpTags::creation, .meta = logspace_shape<Number, Number>, .eager = logspace_fill<Number, Number>},
+     .tags = OpTags::creation,
+     .meta = logspace_shape<Number, Number>,
+     .eager = logspace_fill<Number, Number>},
     {.schema = "logspace.Tensor_Tensor(Tensor start, Tensor end, int steps, float base=10.0, *, "
-               "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = OpTags::creation, .meta = logspace_shape<Ref, Ref>, .eager = logspace_fill<Ref, Ref>},
+               "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
+               "pin_memory=None) -> Tensor",
+     .tags = OpTags::creation,
+     .meta = logspace_shape<Ref, Ref>,
+     .eager = logspace_fill<Ref, Ref>},
     {.schema = "logspace.Tensor_Scalar(Tensor start, Scalar end, int steps, float base=10.0, *, "
-               "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = OpTags::creation, .meta = logspace_shape<Ref, Number>, .eager = logspace_fill<Ref, Number>},
+               "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
+               "pin_memory=None) -> Tensor",
+     .tags = OpTags::creation,
+     .meta = logspace_shape<Ref, Number>,
+     .eager = logspace_fill<Ref, Number>},
     {.schema = "logspace.Scalar_Tensor(Scalar start, Tensor end, int steps, float base=10.0, *, "
-               "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = OpTags::creation, .meta = logspace_shape<Number, Ref>, .eager = logspace_fill<Number, Ref>},
-    {.schema = "tril(Tensor self, SymInt diagonal=0) -> Tensor", .variants = in_place,
-     .meta = fn<triangle_meta>, .eager = fn<triangle_kernel<false>>},
-    {.schema = "triu(Tensor self, SymInt diagonal=0) -> Tensor", .variants = in_place,
-     .meta = fn<triangle_meta>, .eager = fn<triangle_kernel<true>>},
+               "ScalarType? dtype=None, Layout? layout=None, Device? device=None, bool? "
+               "pin_memory=None) -> Tensor",
+     .tags = OpTags::creation,
+     .meta = logspace_shape<Number, Ref>,
+     .eager = logspace_fill<Number, Ref>},
+    {.schema = "tril(Tensor self, SymInt diagonal=0) -> Tensor",
+     .variants = in_place,
+     .meta = fn<triangle_meta>,
+     .eager = fn<triangle_kernel<false>>},
+    {.schema = "triu(Tensor self, SymInt diagonal=0) -> Tensor",
+     .variants = in_place,
+     .meta = fn<triangle_meta>,
+     .eager = fn<triangle_kernel<true>>},
     {.schema = "tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = OpTags::creation, .meta = fn<triangle_indices_meta<false>>,
+     .tags = OpTags::creation,
+     .meta = fn<triangle_indices_meta<false>>,
      .eager = fn<triangle_indices_kernel<false>>},
     {.schema = "triu_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
-     .tags = OpTags::creation, .meta = fn<triangle_indices_meta<true>>,
+     .tags = OpTags::creation,
+     .meta = fn<triangle_indices_meta<true>>,
      .eager = fn<triangle_indices_kernel<true>>},
 };
 

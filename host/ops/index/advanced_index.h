@@ -1,8 +1,8 @@
 // Advanced indexing, shared by index, index_put and their relatives.
 //
 // Model (ATen's): masks become index tensors; all index tensors broadcast to one shape B. Where the
-//   indexed dimensions are neighbours, B takes their place in the result, else it comes first and the
-//   indexed dimensions are moved to the front.
+//   indexed dimensions are neighbours, B takes their place in the result, else it comes first and
+//   the indexed dimensions are moved to the front.
 // Method: element b of B names an offset into the indexed dimensions (checked once), the dimensions
 //   before and after are walked as they are.
 #pragma once
@@ -29,23 +29,27 @@ IndexPlan plan_index(const char* op, const Tensor& self, TensorList indices);
 /// Sizes, dtype and ATen's strides of `self[indices]`.
 TensorMeta index_meta(const IndexPlan& plan);
 
-/// For each element of B its offset in `self`; negative indices count from the end. Throws for those
-/// out of range.
+/// For each element of B its offset in `self`; negative indices count from the end. Throws for
+/// those out of range.
 std::vector<int64_t> index_offsets(const char* op, const IndexPlan& plan);
 
-/// `body(self offset, operand offset, n, self step, operand step)` for runs over all elements of the
-/// result, in row-major order for equal values of the dimensions before.
+/// `body(self offset, operand offset, n, self step, operand step)` for runs over all elements of
+/// the result, in row-major order for equal values of the dimensions before.
 template <class F>
-void for_each_indexed_run(const char* op, const IndexPlan& plan, IntList operand_strides, const F& body) {
+void for_each_indexed_run(const char* op, const IndexPlan& plan, IntList operand_strides,
+                          const F& body) {
   std::vector<int64_t> offsets = index_offsets(op, plan);
   size_t n_index = plan.index_sizes.size(), n_indexed = plan.indices.size();
   Walk<2> before, after;
   Walk<1> middle;
   for (size_t d = 0; d < plan.sizes.size(); ++d) {
     int64_t size = plan.sizes[d].word();
-    if (d < plan.first) before.add(size, {strides_of(plan.self)[d], operand_strides[d]});
-    else if (d < plan.first + n_index) middle.add(size, {operand_strides[d]});
-    else after.add(size, {strides_of(plan.self)[d - n_index + n_indexed], operand_strides[d]});
+    if (d < plan.first)
+      before.add(size, {strides_of(plan.self)[d], operand_strides[d]});
+    else if (d < plan.first + n_index)
+      middle.add(size, {operand_strides[d]});
+    else
+      after.add(size, {strides_of(plan.self)[d - n_index + n_indexed], operand_strides[d]});
   }
   for_each_offset(before, [&](const Offsets<2>& outer) {
     size_t b = 0;
@@ -62,7 +66,8 @@ void for_each_indexed_run(const char* op, const IndexPlan& plan, IntList operand
 Tensor index_of(const char* op, const Tensor& index);
 /// An index within [0, size), counted from the end where negative.
 inline int64_t checked_index(const char* op, int64_t index, int64_t size) {
-  require(index >= -size && index < size, "{}: index {} is out of range for a dimension of size {}", op, index, size);
+  require(index >= -size && index < size, "{}: index {} is out of range for a dimension of size {}",
+          op, index, size);
   return index < 0 ? index + size : index;
 }
 

@@ -11,37 +11,45 @@ namespace tenon::ops {
 namespace {
 
 TensorMeta embedding_meta(const Tensor& weight, const Tensor& indices, SymInt, bool, bool) {
-  require(weight.dim() == 2, "embedding: the weight must be a matrix, found shape {}", to_text(weight.sizes()));
+  require(weight.dim() == 2, "embedding: the weight must be a matrix, found shape {}",
+          to_text(weight.sizes()));
   Dims sizes = dims_of(indices.sizes());
   sizes.push_back(weight.size(1));
   return contiguous_meta(list_of(sizes), weight.dtype(), weight.device());
 }
 
-void embedding_kernel(Tensor& out, const Tensor& weight, const Tensor& indices, SymInt, bool, bool) {
+void embedding_kernel(Tensor& out, const Tensor& weight, const Tensor& indices, SymInt, bool,
+                      bool) {
   Tensor table = contiguous_of(weight), positions = index_of("embedding", indices);
   int64_t n_rows = sizes_of(table)[0], bytes = sizes_of(table)[1] * itemsize(weight.dtype());
   for (int64_t i = 0; i < numel_of(positions); ++i) {
     int64_t row = data_of<int64_t>(positions)[i];
-    require(row >= 0 && row < n_rows, "embedding: index {} is out of range for a table of {} rows", row, n_rows);
-    std::memcpy(data_of<char>(out) + i * bytes, data_of<char>(table) + row * bytes, static_cast<size_t>(bytes));
+    require(row >= 0 && row < n_rows, "embedding: index {} is out of range for a table of {} rows",
+            row, n_rows);
+    std::memcpy(data_of<char>(out) + i * bytes, data_of<char>(table) + row * bytes,
+                static_cast<size_t>(bytes));
   }
 }
 
-void embedding_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& indices, SymInt, SymInt padding,
-                               bool scale_by_count) {
+void embedding_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& indices, SymInt,
+                               SymInt padding, bool scale_by_count) {
   Tensor g = contiguous_of(grad), positions = index_of("embedding_dense_backward", indices);
   int64_t width = sizes_of(out)[1], padding_row = padding;
   std::vector<int64_t> count(static_cast<size_t>(sizes_of(out)[0]), 0);
   const int64_t* rows = data_of<int64_t>(positions);
-  for (int64_t i = 0; i < numel_of(positions); ++i) ++count[static_cast<size_t>(checked_index("embedding_dense_backward", rows[i], sizes_of(out)[0]))];
+  for (int64_t i = 0; i < numel_of(positions); ++i)
+    ++count[static_cast<size_t>(
+        checked_index("embedding_dense_backward", rows[i], sizes_of(out)[0]))];
   Tensor sums = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
   fill_elements(sums, 0);
   dispatch_floating(g.dtype(), "embedding_dense_backward", [&]<class T>() {
     for (int64_t i = 0; i < numel_of(positions); ++i) {
       if (rows[i] == padding_row) continue;
-      double scale = scale_by_count ? 1.0 / static_cast<double>(count[static_cast<size_t>(rows[i])]) : 1.0;
+      double scale =
+          scale_by_count ? 1.0 / static_cast<double>(count[static_cast<size_t>(rows[i])]) : 1.0;
       for (int64_t c = 0; c < width; ++c)
-        data_of<double>(sums)[rows[i] * width + c] += scale * static_cast<double>(data_of<T>(g)[i * width + c]);
+        data_of<double>(sums)[rows[i] * width + c] +=
+            scale * static_cast<double>(data_of<T>(g)[i * width + c]);
     }
   });
   copy_elements(out, sums);
@@ -50,7 +58,8 @@ void embedding_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& in
 // Rows that are longer than max_norm are scaled down to it.
 void embedding_renorm_kernel(const Tensor& self, const Tensor& indices, double max_norm, double p) {
   Tensor positions = index_of("embedding_renorm_", indices);
-  std::vector<int64_t> rows(data_of<int64_t>(positions), data_of<int64_t>(positions) + numel_of(positions));
+  std::vector<int64_t> rows(data_of<int64_t>(positions),
+                            data_of<int64_t>(positions) + numel_of(positions));
   std::sort(rows.begin(), rows.end());
   rows.erase(std::unique(rows.begin(), rows.end()), rows.end());
   for (int64_t r : rows) {
@@ -72,12 +81,14 @@ struct BagArgs {
   int64_t padding;
 };
 
-SymInt bags_in(const BagArgs& a) { return a.include_last_offset ? a.offsets.size(0) - 1 : a.offsets.size(0); }
+SymInt bags_in(const BagArgs& a) {
+  return a.include_last_offset ? a.offsets.size(0) - 1 : a.offsets.size(0);
+}
 
 // ATen's sums of the smaller float types by its fast path leave the second result empty.
 bool leaves_bags_unnamed(const BagArgs& a) {
-  return a.mode == Bag::sum && a.padding < 0 && a.weight.dtype() != Dtype::f64 && is_one(a.weight.stride(1)) &&
-         (!a.scales.defined() || is_one(a.scales.stride(0)));
+  return a.mode == Bag::sum && a.padding < 0 && a.weight.dtype() != Dtype::f64 &&
+         is_one(a.weight.stride(1)) && (!a.scales.defined() || is_one(a.scales.stride(0)));
 }
 
 std::array<TensorMeta, 4> bag_meta(const BagArgs& a) {
@@ -85,16 +96,19 @@ std::array<TensorMeta, 4> bag_meta(const BagArgs& a) {
           "embedding_bag: a matrix and two vectors are expected, found shapes {}, {} and {}",
           to_text(a.weight.sizes()), to_text(a.indices.sizes()), to_text(a.offsets.sizes()));
   SymInt n_bags = bags_in(a), width = a.weight.size(1);
-  auto whole = [&](SymIntList sizes) { return contiguous_meta(sizes, a.offsets.dtype(), a.offsets.device()); };
+  auto whole = [&](SymIntList sizes) {
+    return contiguous_meta(sizes, a.offsets.dtype(), a.offsets.device());
+  };
   return {contiguous_meta({n_bags, width}, a.weight.dtype(), a.weight.device()),
           whole({leaves_bags_unnamed(a) ? SymInt(0) : a.indices.size(0)}), whole({n_bags}),
           a.mode == Bag::max ? whole({n_bags, width}) : whole({n_bags})};
 }
 
 template <class T>
-void fold_bag(const BagArgs& a, const int64_t* rows, const T* scales, int64_t from, int64_t to, T* out,
-              int64_t* chosen, int64_t& counted) {
-  int64_t width = sizes_of(a.weight)[1], row_step = strides_of(a.weight)[0], step = strides_of(a.weight)[1];
+void fold_bag(const BagArgs& a, const int64_t* rows, const T* scales, int64_t from, int64_t to,
+              T* out, int64_t* chosen, int64_t& counted) {
+  int64_t width = sizes_of(a.weight)[1], row_step = strides_of(a.weight)[0],
+          step = strides_of(a.weight)[1];
   std::vector<double> state(static_cast<size_t>(width), 0.0);
   counted = 0;
   for (int64_t i = from; i < to; ++i) {
@@ -104,50 +118,64 @@ void fold_bag(const BagArgs& a, const int64_t* rows, const T* scales, int64_t fr
     for (int64_t c = 0; c < width; ++c) {
       double x = static_cast<double>(data_of<T>(a.weight)[row * row_step + c * step]) * scale;
       double& s = state[static_cast<size_t>(c)];
-      if (a.mode != Bag::max) s += x;
-      else if (counted == 0 || x > s) s = x, chosen[c] = row;
+      if (a.mode != Bag::max)
+        s += x;
+      else if (counted == 0 || x > s)
+        s = x, chosen[c] = row;
     }
     ++counted;
   }
   double divisor = a.mode == Bag::mean && counted ? static_cast<double>(counted) : 1.0;
-  for (int64_t c = 0; c < width; ++c) out[c] = static_cast<T>(state[static_cast<size_t>(c)] / divisor);
+  for (int64_t c = 0; c < width; ++c)
+    out[c] = static_cast<T>(state[static_cast<size_t>(c)] / divisor);
 }
 
 void bag_kernel(const BagArgs& a, Tensor& out, Tensor& bag_of, Tensor& sizes, Tensor& chosen) {
   Tensor rows = index_of("embedding_bag", a.indices), starts = index_of("embedding_bag", a.offsets);
   Tensor scales = a.scales.defined() ? contiguous_of(a.scales) : Tensor();
   int64_t n = numel_of(rows), width = sizes_of(a.weight)[1];
-  Tensor names = make_tensor(IntList{n}, Dtype::i64), picks = make_tensor(IntList{numel_of(out)}, Dtype::i64);
+  Tensor names = make_tensor(IntList{n}, Dtype::i64),
+         picks = make_tensor(IntList{numel_of(out)}, Dtype::i64);
   fill_elements(picks, 0);
   fill_elements(sizes, 0);
   dispatch_floating(a.weight.dtype(), "embedding_bag", [&]<class T>() {
     for (int64_t b = 0; b < sizes_of(out)[0]; ++b) {
-      int64_t from = data_of<int64_t>(starts)[b], to = b + 1 < numel_of(starts) ? data_of<int64_t>(starts)[b + 1] : n, counted;
-      require(from >= 0 && from <= to && to <= n, "embedding_bag: offsets {} to {} do not fit {} indices", from, to, n);
-      fold_bag<T>(a, data_of<int64_t>(rows), scales.defined() ? data_of<T>(scales) : nullptr, from, to,
-                  data_of<T>(out) + b * width, data_of<int64_t>(picks) + b * width, counted);
+      int64_t from = data_of<int64_t>(starts)[b],
+              to = b + 1 < numel_of(starts) ? data_of<int64_t>(starts)[b + 1] : n, counted;
+      require(from >= 0 && from <= to && to <= n,
+              "embedding_bag: offsets {} to {} do not fit {} indices", from, to, n);
+      fold_bag<T>(a, data_of<int64_t>(rows), scales.defined() ? data_of<T>(scales) : nullptr, from,
+                  to, data_of<T>(out) + b * width, data_of<int64_t>(picks) + b * width, counted);
       std::fill(data_of<int64_t>(names) + from, data_of<int64_t>(names) + to, b);
-      if (a.mode != Bag::sum) store_number(data_of<char>(sizes) + b * itemsize(sizes.dtype()), sizes.dtype(), counted);
+      if (a.mode != Bag::sum)
+        store_number(data_of<char>(sizes) + b * itemsize(sizes.dtype()), sizes.dtype(), counted);
     }
   });
   if (numel_of(bag_of)) copy_elements(bag_of, names);
-  if (a.mode == Bag::max) copy_elements(chosen, make_view(picks, chosen.sizes(), chosen.strides(), 0));
-  else copy_elements(chosen, sizes);
+  if (a.mode == Bag::max)
+    copy_elements(chosen, make_view(picks, chosen.sizes(), chosen.strides(), 0));
+  else
+    copy_elements(chosen, sizes);
 }
 
-constexpr auto bag_meta_row = [](const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool, int64_t mode,
-                                 bool, const Tensor& scales, bool last, int64_t padding) {
+constexpr auto bag_meta_row = [](const Tensor& weight, const Tensor& indices, const Tensor& offsets,
+                                 bool, int64_t mode, bool, const Tensor& scales, bool last,
+                                 int64_t padding) {
   return bag_meta({weight, indices, offsets, static_cast<Bag>(mode), scales, last, padding});
 };
-constexpr auto bag_row = [](Tensor& out, Tensor& bag_of, Tensor& sizes, Tensor& chosen, const Tensor& weight,
-                            const Tensor& indices, const Tensor& offsets, bool, int64_t mode, bool,
-                            const Tensor& scales, bool last, int64_t padding) {
-  bag_kernel({weight, indices, offsets, static_cast<Bag>(mode), scales, last, padding}, out, bag_of, sizes, chosen);
+constexpr auto bag_row = [](Tensor& out, Tensor& bag_of, Tensor& sizes, Tensor& chosen,
+                            const Tensor& weight, const Tensor& indices, const Tensor& offsets,
+                            bool, int64_t mode, bool, const Tensor& scales, bool last,
+                            int64_t padding) {
+  bag_kernel({weight, indices, offsets, static_cast<Bag>(mode), scales, last, padding}, out, bag_of,
+             sizes, chosen);
 };
 
-std::tuple<Tensor, Tensor, Tensor, Tensor> padded_bag(const Tensor& weight, const Tensor& indices, const Tensor& offsets,
-                                                      bool scale_by_count, int64_t mode, bool sparse, const Tensor& scales,
-                                                      bool last, std::optional<int64_t> padding) {
+std::tuple<Tensor, Tensor, Tensor, Tensor> padded_bag(const Tensor& weight, const Tensor& indices,
+                                                      const Tensor& offsets, bool scale_by_count,
+                                                      int64_t mode, bool sparse,
+                                                      const Tensor& scales, bool last,
+                                                      std::optional<int64_t> padding) {
   int64_t row = -1;
   if (padding) row = *padding < 0 ? (*padding + weight.size(0)).guard_int() : *padding;
   return _embedding_bag(weight, indices, offsets, scale_by_count, mode, sparse, scales, last, row);
@@ -156,33 +184,49 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> padded_bag(const Tensor& weight, cons
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool scale_grad_by_freq=False, "
+    {.schema = "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool "
+               "scale_grad_by_freq=False, "
                "bool sparse=False) -> Tensor",
-     .core = true, .meta = fn<embedding_meta>, .eager = fn<embedding_kernel>},
+     .core = true,
+     .meta = fn<embedding_meta>,
+     .eager = fn<embedding_kernel>},
     {.schema = "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, "
                "SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
      .core = true,
-     .meta = [](const Tensor& grad, const Tensor&, SymInt n_rows, SymInt, bool) {
-       return contiguous_meta({n_rows, grad.size(-1)}, grad.dtype(), grad.device());
-     },
+     .meta =
+         [](const Tensor& grad, const Tensor&, SymInt n_rows, SymInt, bool) {
+           return contiguous_meta({n_rows, grad.size(-1)}, grad.dtype(), grad.device());
+         },
      .eager = fn<embedding_backward_kernel>},
-    {.schema = "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float norm_type) -> Tensor(a!)",
-     .meta = [](const Tensor&, const Tensor&, double, double) {}, .eager = fn<embedding_renorm_kernel>},
-    {.schema = "_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, "
-               "int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool include_last_offset=False, "
+    {.schema = "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float "
+               "norm_type) -> Tensor(a!)",
+     .meta = [](const Tensor&, const Tensor&, double, double) {},
+     .eager = fn<embedding_renorm_kernel>},
+    {.schema = "_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool "
+               "scale_grad_by_freq=False, "
+               "int mode=0, bool sparse=False, Tensor? per_sample_weights=None, bool "
+               "include_last_offset=False, "
                "int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
-     .core = true, .meta = bag_meta_row, .eager = bag_row},
-    {.schema = "_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, "
-               "bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? per_sample_weights=None, "
-               "bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
-     .meta = bag_meta_row, .eager = bag_row},
-    {.schema = "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool scale_grad_by_freq=False, "
+     .core = true,
+     .meta = bag_meta_row,
+     .eager = bag_row},
+    {.schema =
+         "_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, "
+         "bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? "
+         "per_sample_weights=None, "
+         "bool include_last_offset=False, int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
+     .meta = bag_meta_row,
+     .eager = bag_row},
+    {.schema = "embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool "
+               "scale_grad_by_freq=False, "
                "int mode=0, bool sparse=False, Tensor? per_sample_weights=None, "
                "bool include_last_offset=False) -> (Tensor, Tensor, Tensor, Tensor)",
-     .decomp = [](const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool scale_by_count,
-                  int64_t mode, bool sparse, const Tensor& scales, bool last) {
-       return padded_bag(weight, indices, offsets, scale_by_count, mode, sparse, scales, last, std::nullopt);
-     }},
+     .decomp =
+         [](const Tensor& weight, const Tensor& indices, const Tensor& offsets, bool scale_by_count,
+            int64_t mode, bool sparse, const Tensor& scales, bool last) {
+           return padded_bag(weight, indices, offsets, scale_by_count, mode, sparse, scales, last,
+                             std::nullopt);
+         }},
     {.schema = "embedding_bag.padding_idx(Tensor weight, Tensor indices, Tensor offsets, "
                "bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, "
                "bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)",

@@ -14,15 +14,16 @@ Tensor as_vector(const Tensor& t) { return t.dim() ? t : make_view(t, {1}, {1}, 
 // `body(self offset, index value, other offset)` for each element of `index`. `other` is src or the
 // result; a null pointer in its place gives offset 0.
 template <class F>
-void for_each_indexed(const char* op, const Tensor& self_, int64_t dim, const Tensor& index_, const Tensor* other_,
-                      const F& body) {
+void for_each_indexed(const char* op, const Tensor& self_, int64_t dim, const Tensor& index_,
+                      const Tensor* other_, const F& body) {
   Tensor self = as_vector(self_), index = as_vector(index_of(op, index_));
   Tensor other = other_ ? as_vector(*other_) : index;
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
   int64_t size = sizes_of(self)[at], step = strides_of(self)[at];
   Walk<3> walk;
   for (size_t d = 0; d < sizes_of(index).size(); ++d)
-    walk.add(sizes_of(index)[d], {d == at ? 0 : strides_of(self)[d], strides_of(index)[d], other_ ? strides_of(other)[d] : 0});
+    walk.add(sizes_of(index)[d], {d == at ? 0 : strides_of(self)[d], strides_of(index)[d],
+                                  other_ ? strides_of(other)[d] : 0});
   const int64_t* values = data_of<int64_t>(index);
   for_each_offset(walk, [&](const Offsets<3>& o) {
     body(o[0] + checked_index(op, values[o[1]], size) * step, o[2]);
@@ -37,7 +38,8 @@ void check_index_shape(const char* op, const Tensor& self, int64_t dim, const Te
           "{}: self of shape {} and index of shape {} must have the same number of dimensions", op,
           to_text(self.sizes()), to_text(index.sizes()));
   for (int64_t d = 0; d < std::min(self.dim(), index.dim()); ++d)
-    require(d == at || !(index.size(d).maybe_int() && self.size(d).maybe_int()) || index.size(d).word() <= self.size(d).word(),
+    require(d == at || !(index.size(d).maybe_int() && self.size(d).maybe_int()) ||
+                index.size(d).word() <= self.size(d).word(),
             "{}: index of shape {} is larger than self of shape {} beside dimension {}", op,
             to_text(index.sizes()), to_text(self.sizes()), at);
 }
@@ -52,14 +54,16 @@ void gather_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& i
   dispatch_itemsize(self.dtype(), [&]<class T>() {
     const T* from = data_of<T>(self);
     T* to = data_of<T>(out);
-    for_each_indexed("gather", self, dim, index, &out, [&](int64_t at, int64_t target) { to[target] = from[at]; });
+    for_each_indexed("gather", self, dim, index, &out,
+                     [&](int64_t at, int64_t target) { to[target] = from[at]; });
   });
 }
 
 Tensor taken_along(const Tensor& self, const Tensor& indices, std::optional<int64_t> dim) {
   if (!dim) return gather(reshape(self, {-1}), 0, reshape(indices, {-1}));
   int64_t at = wrap_dim(*dim, self.dim());
-  require(self.dim() == indices.dim(), "take_along_dim: shapes {} and {} have different numbers of dimensions",
+  require(self.dim() == indices.dim(),
+          "take_along_dim: shapes {} and {} have different numbers of dimensions",
           to_text(self.sizes()), to_text(indices.sizes()));
   Dims own = dims_of(self.sizes()), other = dims_of(indices.sizes());
   own[static_cast<size_t>(at)] = indices.size(at);
@@ -87,30 +91,41 @@ T folded(Fold fold, T a_, T b_) {
   using C = ComputeOf<T>;
   C a = a_, b = b_;
   switch (fold) {
-    case Fold::sum: case Fold::mean:
-      if constexpr (std::is_same_v<T, bool>) return a | b;
-      else return static_cast<T>(a + b);
+    case Fold::sum:
+    case Fold::mean:
+      if constexpr (std::is_same_v<T, bool>)
+        return a | b;
+      else
+        return static_cast<T>(a + b);
     case Fold::prod:
-      if constexpr (std::is_same_v<T, bool>) return a & b;
-      else return static_cast<T>(a * b);
-    case Fold::amax: return is_nan(a) ? a_ : is_nan(b) || b > a ? b_ : a_;
-    case Fold::amin: return is_nan(a) ? a_ : is_nan(b) || b < a ? b_ : a_;
-    default: return b_;
+      if constexpr (std::is_same_v<T, bool>)
+        return a & b;
+      else
+        return static_cast<T>(a * b);
+    case Fold::amax:
+      return is_nan(a) ? a_ : is_nan(b) || b > a ? b_ : a_;
+    case Fold::amin:
+      return is_nan(a) ? a_ : is_nan(b) || b < a ? b_ : a_;
+    default:
+      return b_;
   }
 }
 
 template <class T>
 T quotient(T sum, int64_t n) {
-  if constexpr (is_float_type<T>) return static_cast<T>(static_cast<double>(sum) / static_cast<double>(n));
-  else return static_cast<T>(detail::floordiv(static_cast<int64_t>(sum), n));
+  if constexpr (is_float_type<T>)
+    return static_cast<T>(static_cast<double>(sum) / static_cast<double>(n));
+  else
+    return static_cast<T>(detail::floordiv(static_cast<int64_t>(sum), n));
 }
 
 // `met` counts how often each element of `out` is met; the first meeting replaces it unless self is
 // included.
-void fold_into(const char* op, const Tensor& out, int64_t dim, const Tensor& index, const Tensor& src, Fold fold,
-               bool include_self) {
+void fold_into(const char* op, const Tensor& out, int64_t dim, const Tensor& index,
+               const Tensor& src, Fold fold, bool include_self) {
   if (numel_of(index) == 0) return;
-  require(src.dtype() == out.dtype(), "{}: src must have dtype {}, found {}", op, out.dtype(), src.dtype());
+  require(src.dtype() == out.dtype(), "{}: src must have dtype {}, found {}", op, out.dtype(),
+          src.dtype());
   bool counts = fold == Fold::mean || !include_self;
   std::vector<int64_t> met(counts ? static_cast<size_t>(numel_of(out)) : 0, include_self ? 1 : 0);
   dispatch_dtype(out.dtype(), op, [&]<class T>() {
@@ -132,33 +147,40 @@ TensorMeta scatter_meta(const char* op, const Tensor& self, int64_t dim, const T
   return contiguous_meta(self.sizes(), self.dtype(), self.device());
 }
 
-void replace_elements(const char* op, const Tensor& out, int64_t dim, const Tensor& index, const Tensor* src, Number value) {
+void replace_elements(const char* op, const Tensor& out, int64_t dim, const Tensor& index,
+                      const Tensor* src, Number value) {
   if (numel_of(index) == 0) return;
   Element16 element{};
   if (!src) store_number(&element, out.dtype(), value);
   dispatch_itemsize(out.dtype(), [&]<class T>() {
     T* to = data_of<T>(out);
     const T* from = src ? data_of<T>(*src) : reinterpret_cast<const T*>(&element);
-    for_each_indexed(op, out, dim, index, src, [&](int64_t at, int64_t source) { to[at] = from[source]; });
+    for_each_indexed(op, out, dim, index, src,
+                     [&](int64_t at, int64_t source) { to[at] = from[source]; });
   });
 }
 
-constexpr auto scatter_src_kernel = [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-  require(src.dtype() == self.dtype(), "scatter: src must have dtype {}, found {}", self.dtype(), src.dtype());
+constexpr auto scatter_src_kernel = [](Tensor& out, const Tensor& self, int64_t dim,
+                                       const Tensor& index, const Tensor& src) {
+  require(src.dtype() == self.dtype(), "scatter: src must have dtype {}, found {}", self.dtype(),
+          src.dtype());
   copy_elements(out, self);
   replace_elements("scatter", out, dim, index, &src, 0);
 };
-constexpr auto scatter_value_kernel = [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, Number value) {
+constexpr auto scatter_value_kernel = [](Tensor& out, const Tensor& self, int64_t dim,
+                                         const Tensor& index, Number value) {
   copy_elements(out, self);
   replace_elements("scatter", out, dim, index, nullptr, value);
 };
-constexpr auto scatter_fold_kernel = [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
-                                        const Tensor& src, std::string_view reduce) {
+constexpr auto scatter_fold_kernel = [](Tensor& out, const Tensor& self, int64_t dim,
+                                        const Tensor& index, const Tensor& src,
+                                        std::string_view reduce) {
   copy_elements(out, self);
   fold_into("scatter", out, dim, index, src, fold_named("scatter", reduce), true);
 };
-constexpr auto scatter_value_fold_kernel = [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
-                                              Number value, std::string_view reduce) {
+constexpr auto scatter_value_fold_kernel = [](Tensor& out, const Tensor& self, int64_t dim,
+                                              const Tensor& index, Number value,
+                                              std::string_view reduce) {
   copy_elements(out, self);
   Tensor src = make_tensor(contiguous_meta(index.sizes(), self.dtype()));
   fill_elements(src, value);
@@ -171,19 +193,23 @@ void take_kernel(Tensor& out, const Tensor& self, const Tensor& index) {
   Tensor in = contiguous_of(self), positions = index_of("take", index);
   dispatch_itemsize(self.dtype(), [&]<class T>() {
     for (int64_t i = 0; i < numel_of(positions); ++i)
-      data_of<T>(out)[i] = data_of<T>(in)[checked_index("take", data_of<int64_t>(positions)[i], numel_of(in))];
+      data_of<T>(out)[i] =
+          data_of<T>(in)[checked_index("take", data_of<int64_t>(positions)[i], numel_of(in))];
   });
 }
 
-void put_kernel(Tensor& out, const Tensor& self, const Tensor& index, const Tensor& source, bool accumulate) {
+void put_kernel(Tensor& out, const Tensor& self, const Tensor& index, const Tensor& source,
+                bool accumulate) {
   Tensor flat = make_tensor(contiguous_meta(self.sizes(), self.dtype()));
   copy_elements(flat, self);
   Tensor positions = index_of("put", index), values = contiguous_of(source);
   require(numel_of(positions) == numel_of(values) && values.dtype() == self.dtype(),
-          "put: {} indices for {} values of dtype {}", numel_of(positions), numel_of(values), values.dtype());
+          "put: {} indices for {} values of dtype {}", numel_of(positions), numel_of(values),
+          values.dtype());
   dispatch_dtype(self.dtype(), "put", [&]<class T>() {
     for (int64_t i = 0; i < numel_of(positions); ++i) {
-      T& at = data_of<T>(flat)[checked_index("put", data_of<int64_t>(positions)[i], numel_of(flat))];
+      T& at =
+          data_of<T>(flat)[checked_index("put", data_of<int64_t>(positions)[i], numel_of(flat))];
       at = accumulate ? folded(Fold::sum, at, data_of<T>(values)[i]) : data_of<T>(values)[i];
     }
   });
@@ -193,62 +219,70 @@ void put_kernel(Tensor& out, const Tensor& self, const Tensor& index, const Tens
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor", .core = true,
-     .meta = fn<gather_meta>, .eager = fn<gather_kernel>},
-    {.schema = "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor", .decomp = fn<taken_along>},
+    {.schema = "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
+     .core = true,
+     .meta = fn<gather_meta>,
+     .eager = fn<gather_kernel>},
+    {.schema = "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
+     .decomp = fn<taken_along>},
     {.schema = "take(Tensor self, Tensor index) -> Tensor",
-     .meta = [](const Tensor& self, const Tensor& index) {
-       return contiguous_meta(index.sizes(), self.dtype(), self.device());
-     },
+     .meta =
+         [](const Tensor& self, const Tensor& index) {
+           return contiguous_meta(index.sizes(), self.dtype(), self.device());
+         },
      .eager = fn<take_kernel>},
     {.schema = "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
      .variants = in_place,
      .meta = [](const Tensor& self, const Tensor&, const Tensor&, bool) { return like(self); },
      .eager = fn<put_kernel>},
-    {.schema = "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", .variants = in_place,
+    {.schema = "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+     .variants = in_place,
      .core = true,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&) {
-       return scatter_meta("scatter", self, dim, index);
-     },
+     .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
+                const Tensor&) { return scatter_meta("scatter", self, dim, index); },
      .eager = scatter_src_kernel},
-    {.schema = "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor", .variants = in_place,
+    {.schema = "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
+     .variants = in_place,
      .core = true,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, Number) {
-       return scatter_meta("scatter", self, dim, index);
-     },
+     .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
+                Number) { return scatter_meta("scatter", self, dim, index); },
      .eager = scatter_value_kernel},
-    {.schema = "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
+    {.schema =
+         "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&, std::string_view) {
-       return scatter_meta("scatter", self, dim, index);
-     },
+     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&,
+                std::string_view) { return scatter_meta("scatter", self, dim, index); },
      .eager = scatter_fold_kernel},
-    {.schema = "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str reduce) -> Tensor",
+    {.schema = "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str "
+               "reduce) -> Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, Number, std::string_view) {
-       return scatter_meta("scatter", self, dim, index);
-     },
+     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, Number,
+                std::string_view) { return scatter_meta("scatter", self, dim, index); },
      .eager = scatter_value_fold_kernel},
-    {.schema = "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor", .variants = in_place,
+    {.schema = "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
+     .variants = in_place,
      .core = true,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&) {
-       return scatter_meta("scatter_add", self, dim, index);
-     },
-     .eager = [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
-       copy_elements(out, self);
-       fold_into("scatter_add", out, dim, index, src, Fold::sum, true);
-     }},
+     .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
+                const Tensor&) { return scatter_meta("scatter_add", self, dim, index); },
+     .eager =
+         [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+           copy_elements(out, self);
+           fold_into("scatter_add", out, dim, index, src, Fold::sum, true);
+         }},
     {.schema = "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, "
                "bool include_self=True) -> Tensor",
-     .variants = in_place, .core = true,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&, std::string_view, bool) {
-       return scatter_meta("scatter_reduce", self, dim, index);
-     },
-     .eager = [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
-                 std::string_view reduce, bool include_self) {
-       copy_elements(out, self);
-       fold_into("scatter_reduce", out, dim, index, src, fold_named("scatter_reduce", reduce), include_self);
-     }},
+     .variants = in_place,
+     .core = true,
+     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&,
+                std::string_view,
+                bool) { return scatter_meta("scatter_reduce", self, dim, index); },
+     .eager =
+         [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+            std::string_view reduce, bool include_self) {
+           copy_elements(out, self);
+           fold_into("scatter_reduce", out, dim, index, src, fold_named("scatter_reduce", reduce),
+                     include_self);
+         }},
 };
 
 extern constinit const OpFamily op_family_index_gather{rows};

@@ -1,4 +1,5 @@
-// Reading and writing by index tensors: index, index_put, index_select, and masks turned into indices.
+// Reading and writing by index tensors: index, index_put, index_select, and masks turned into
+// indices.
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
 
@@ -30,14 +31,14 @@ std::vector<Tensor> expanded_masks(const char* op, const Tensor& self, TensorLis
     for (int64_t d = 0; d < t.dim(); ++d) {
       auto at = static_cast<int64_t>(out.size()) + d;
       require(at < self.dim() && sizes_match(t.size(d), self.size(at)),
-              "{}: the mask of shape {} does not fit the tensor of shape {}", op, to_text(t.sizes()),
-              to_text(self.sizes()));
+              "{}: the mask of shape {} does not fit the tensor of shape {}", op,
+              to_text(t.sizes()), to_text(self.sizes()));
     }
     Tensor positions = nonzero(t);
     for (int64_t d = 0; d < t.dim(); ++d) out.push_back(select(positions, 1, d));
   }
-  require(static_cast<int64_t>(out.size()) <= self.dim(), "{}: {} indices for a tensor of shape {}", op,
-          out.size(), to_text(self.sizes()));
+  require(static_cast<int64_t>(out.size()) <= self.dim(), "{}: {} indices for a tensor of shape {}",
+          op, out.size(), to_text(self.sizes()));
   return out;
 }
 
@@ -69,7 +70,8 @@ IndexPlan plan_index(const char* op, const Tensor& self, TensorList given) {
   IndexPlan plan{self, {}, 0, {}, {}};
   if (!are_neighbours(indices)) plan.self = with_dims_first(self, indices);
   while (plan.first < indices.size() && !indices[plan.first].defined()) ++plan.first;
-  for (size_t i = plan.first; i < indices.size() && indices[i].defined(); ++i) plan.indices.push_back(indices[i]);
+  for (size_t i = plan.first; i < indices.size() && indices[i].defined(); ++i)
+    plan.indices.push_back(indices[i]);
   plan.index_sizes = broadcast_sizes(std::span<const Tensor>(plan.indices));
   for (Tensor& t : plan.indices) t = expand(t, list_of(plan.index_sizes));
   for (size_t d = 0; d < plan.first; ++d) plan.sizes.push_back(plan.self.sizes()[d]);
@@ -85,8 +87,10 @@ TensorMeta index_meta(const IndexPlan& plan) {
   size_t n = plan.sizes.size(), n_index = plan.index_sizes.size(), skipped = plan.indices.size();
   Dims own(n, SymInt(0));
   for (size_t d = 0; d < n; ++d) {
-    if (d < plan.first) own[d] = plan.self.strides()[d];
-    else if (d >= plan.first + n_index) own[d] = plan.self.strides()[d - n_index + skipped];
+    if (d < plan.first)
+      own[d] = plan.self.strides()[d];
+    else if (d >= plan.first + n_index)
+      own[d] = plan.self.strides()[d - n_index + skipped];
   }
   std::vector<Tensor> operands{make_fake({plan.self.dtype(), plan.self.device(), plan.sizes, own})};
   for (const Tensor& t : plan.indices) {
@@ -94,17 +98,20 @@ TensorMeta index_meta(const IndexPlan& plan) {
     for (size_t d = 0; d < n_index; ++d) strides[plan.first + d] = t.strides()[d];
     operands.push_back(make_fake({Dtype::i64, plan.self.device(), plan.sizes, strides}));
   }
-  return {plan.self.dtype(), plan.self.device(), plan.sizes, pointwise_strides(list_of(plan.sizes), operands)};
+  return {plan.self.dtype(), plan.self.device(), plan.sizes,
+          pointwise_strides(list_of(plan.sizes), operands)};
 }
 
 std::vector<int64_t> index_offsets(const char* op, const IndexPlan& plan) {
   std::vector<int64_t> offsets;
   for (size_t k = 0; k < plan.indices.size(); ++k) {
     Tensor index = index_of(op, plan.indices[k]);
-    int64_t size = sizes_of(plan.self)[plan.first + k], step = strides_of(plan.self)[plan.first + k];
+    int64_t size = sizes_of(plan.self)[plan.first + k],
+            step = strides_of(plan.self)[plan.first + k];
     const int64_t* values = data_of<int64_t>(index);
     offsets.resize(static_cast<size_t>(numel_of(index)), 0);
-    for (size_t i = 0; i < offsets.size(); ++i) offsets[i] += checked_index(op, values[i], size) * step;
+    for (size_t i = 0; i < offsets.size(); ++i)
+      offsets[i] += checked_index(op, values[i], size) * step;
   }
   if (plan.indices.empty()) offsets.push_back(0);
   return offsets;
@@ -123,10 +130,12 @@ Tensor index_kernel(const Tensor& self, TensorList indices) {
   dispatch_itemsize(self.dtype(), [&]<class T>() {
     const T* from = data_of<T>(plan.self);
     T* to = data_of<T>(out);
-    for_each_indexed_run("index", plan, strides_of(out), [&](int64_t source, int64_t target, int64_t n,
-                                                             int64_t source_step, int64_t target_step) {
-      for (int64_t i = 0; i < n; ++i) to[target + i * target_step] = from[source + i * source_step];
-    });
+    for_each_indexed_run(
+        "index", plan, strides_of(out),
+        [&](int64_t source, int64_t target, int64_t n, int64_t source_step, int64_t target_step) {
+          for (int64_t i = 0; i < n; ++i)
+            to[target + i * target_step] = from[source + i * source_step];
+        });
   });
   return out;
 }
@@ -143,15 +152,21 @@ Dims value_strides(const char* op, const IndexPlan& plan, const Tensor& values) 
 
 template <class T>
 T added(T a, T b) {
-  if constexpr (std::is_same_v<T, bool>) return a | b;
-  else return static_cast<T>(static_cast<ComputeOf<T>>(a) + static_cast<ComputeOf<T>>(b));
+  if constexpr (std::is_same_v<T, bool>)
+    return a | b;
+  else
+    return static_cast<T>(static_cast<ComputeOf<T>>(a) + static_cast<ComputeOf<T>>(b));
 }
 
 // An empty IntList keeps a Dims of plain numbers.
-IntList plain(const Dims& dims) { return {reinterpret_cast<const int64_t*>(dims.data()), dims.size()}; }
+IntList plain(const Dims& dims) {
+  return {reinterpret_cast<const int64_t*>(dims.data()), dims.size()};
+}
 
-void put_elements(const char* op, const Tensor& target, TensorList indices, const Tensor& given, bool accumulate) {
-  require(given.dtype() == target.dtype(), "{}: values must have dtype {}, found {}", op, target.dtype(), given.dtype());
+void put_elements(const char* op, const Tensor& target, TensorList indices, const Tensor& given,
+                  bool accumulate) {
+  require(given.dtype() == target.dtype(), "{}: values must have dtype {}, found {}", op,
+          target.dtype(), given.dtype());
   IndexPlan plan = plan_index(op, target, indices);
   Tensor values = may_overlap(target, given) ? contiguous_of(clone(given)) : given;
   Dims strides = value_strides(op, plan, values);
@@ -159,26 +174,33 @@ void put_elements(const char* op, const Tensor& target, TensorList indices, cons
   auto put = [&]<class T>(auto combine) {
     T* to = data_of<T>(plan.self);
     const T* from = data_of<T>(values);
-    for_each_indexed_run(op, plan, plain(strides), [&](int64_t target_at, int64_t at, int64_t n, int64_t target_step,
-                                                       int64_t step) {
-      for (int64_t i = 0; i < n; ++i)
-        to[target_at + i * target_step] = combine(to[target_at + i * target_step], from[at + i * step]);
-    });
+    for_each_indexed_run(
+        op, plan, plain(strides),
+        [&](int64_t target_at, int64_t at, int64_t n, int64_t target_step, int64_t step) {
+          for (int64_t i = 0; i < n; ++i)
+            to[target_at + i * target_step] =
+                combine(to[target_at + i * target_step], from[at + i * step]);
+        });
   };
   if (accumulate)
     dispatch_dtype(target.dtype(), op, [&]<class T>() { put.template operator()<T>(added<T>); });
   else
-    dispatch_itemsize(target.dtype(), [&]<class T>() { put.template operator()<T>([](T, T v) { return v; }); });
+    dispatch_itemsize(target.dtype(),
+                      [&]<class T>() { put.template operator()<T>([](T, T v) { return v; }); });
 }
 
-constexpr auto put_meta = [](const Tensor& self, TensorList, const Tensor&, bool) { return like(self); };
-constexpr auto put_kernel = [](Tensor& out, const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+constexpr auto put_meta = [](const Tensor& self, TensorList, const Tensor&, bool) {
+  return like(self);
+};
+constexpr auto put_kernel = [](Tensor& out, const Tensor& self, TensorList indices,
+                               const Tensor& values, bool accumulate) {
   copy_elements(out, self);
   put_elements("index_put", out, indices, values, accumulate);
 };
 
 TensorMeta index_select_meta(const Tensor& self, int64_t dim, const Tensor& index) {
-  require(index.dim() <= 1, "index_select: the index must be a vector, found shape {}", to_text(index.sizes()));
+  require(index.dim() <= 1, "index_select: the index must be a vector, found shape {}",
+          to_text(index.sizes()));
   Dims sizes = dims_of(self.sizes());
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
   if (self.dim()) sizes[at] = index.numel();
@@ -188,29 +210,34 @@ TensorMeta index_select_meta(const Tensor& self, int64_t dim, const Tensor& inde
 void index_select_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index) {
   Tensor in = contiguous_of(self), positions = index_of("index_select", index);
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
-  int64_t size = self.dim() ? sizes_of(in)[at] : 1, inner = itemsize(self.dtype()), n = numel_of(positions);
+  int64_t size = self.dim() ? sizes_of(in)[at] : 1, inner = itemsize(self.dtype()),
+          n = numel_of(positions);
   for (size_t d = at + 1; d < sizes_of(in).size(); ++d) inner *= sizes_of(in)[d];
   int64_t outer = n && inner ? numel_of(out) * itemsize(self.dtype()) / (n * inner) : 0;
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t i = 0; i < n; ++i) {
       int64_t from = data_of<int64_t>(positions)[i];
-      require(from >= 0 && from < size, "index_select: index {} is out of range for a dimension of size {}", from, size);
-      std::memcpy(data_of<char>(out) + (o * n + i) * inner, data_of<char>(in) + (o * size + from) * inner,
-                  static_cast<size_t>(inner));
+      require(from >= 0 && from < size,
+              "index_select: index {} is out of range for a dimension of size {}", from, size);
+      std::memcpy(data_of<char>(out) + (o * n + i) * inner,
+                  data_of<char>(in) + (o * size + from) * inner, static_cast<size_t>(inner));
     }
 }
 
 // Reads where the mask holds, else `fill`; the indices may be out of range elsewhere.
 Tensor masked_index(const Tensor& self, const Tensor& mask, TensorList indices, Number fill) {
   std::vector<Tensor> safe;
-  for (const Tensor& t : indices) safe.push_back(t.defined() ? masked_fill(t, logical_not(mask), 0) : t);
+  for (const Tensor& t : indices)
+    safe.push_back(t.defined() ? masked_fill(t, logical_not(mask), 0) : t);
   Tensor values = index(self, safe);
   return masked_fill(values, logical_not(mask), fill);
 }
 
-Tensor masked_index_put(const Tensor& self, const Tensor& mask, TensorList indices, const Tensor& values) {
+Tensor masked_index_put(const Tensor& self, const Tensor& mask, TensorList indices,
+                        const Tensor& values) {
   std::vector<Tensor> safe;
-  for (const Tensor& t : indices) safe.push_back(t.defined() ? masked_fill(t, logical_not(mask), 0) : t);
+  for (const Tensor& t : indices)
+    safe.push_back(t.defined() ? masked_fill(t, logical_not(mask), 0) : t);
   return index_put(self, safe, masked_fill(values, logical_not(mask), 0), true);
 }
 
@@ -228,12 +255,14 @@ std::vector<int64_t> flat_positions(const Tensor& self) {
 }
 
 // Writes the coordinates of each position into a row of `out`.
-void write_coordinates(const Tensor& out, const Tensor& self, const std::vector<int64_t>& positions, int64_t limit) {
+void write_coordinates(const Tensor& out, const Tensor& self, const std::vector<int64_t>& positions,
+                       int64_t limit) {
   int64_t row_step = strides_of(out)[0], column_step = strides_of(out)[1];
   for (int64_t r = 0; r < limit; ++r) {
     int64_t rest = positions[static_cast<size_t>(r)];
     for (size_t d = sizes_of(self).size(); d-- > 0;) {
-      data_of<int64_t>(out)[r * row_step + static_cast<int64_t>(d) * column_step] = rest % sizes_of(self)[d];
+      data_of<int64_t>(out)[r * row_step + static_cast<int64_t>(d) * column_step] =
+          rest % sizes_of(self)[d];
       rest /= sizes_of(self)[d];
     }
   }
@@ -254,7 +283,8 @@ Tensor nonzero_kernel(const Tensor& self) {
 
 TensorMeta nonzero_meta(const Tensor& self) {
   ShapeEnv* env = current_shape_env();
-  require(env, ErrorCode::data_dependent, "nonzero: the number of elements is known at run time only");
+  require(env, ErrorCode::data_dependent,
+          "nonzero: the number of elements is known at run time only");
   SymInt count = env->create_unbacked(Range::at_least(0));
   env->mark_size_like(count);
   return positions_meta(self, count);
@@ -263,7 +293,8 @@ TensorMeta nonzero_meta(const Tensor& self) {
 void nonzero_static_kernel(Tensor& out, const Tensor& self, SymInt, int64_t fill_value) {
   fill_elements(out, fill_value);
   std::vector<int64_t> positions = flat_positions(self);
-  write_coordinates(out, self, positions, std::min<int64_t>(static_cast<int64_t>(positions.size()), sizes_of(out)[0]));
+  write_coordinates(out, self, positions,
+                    std::min<int64_t>(static_cast<int64_t>(positions.size()), sizes_of(out)[0]));
 }
 
 std::vector<Tensor> nonzero_columns(const Tensor& self) {
@@ -273,38 +304,58 @@ std::vector<Tensor> nonzero_columns(const Tensor& self) {
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor", .core = true,
-     .meta = fn<index_meta_of>, .eager = fn<index_kernel>},
+    {.schema = "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
+     .core = true,
+     .meta = fn<index_meta_of>,
+     .eager = fn<index_kernel>},
     {.schema = "_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
-     .meta = fn<index_meta_of>, .eager = fn<index_kernel>},
-    {.schema = "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-     .core = true, .meta = put_meta, .eager = put_kernel},
-    {.schema = "_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor",
-     .meta = put_meta, .eager = put_kernel},
-    {.schema = "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool accumulate=False) -> Tensor(a!)",
+     .meta = fn<index_meta_of>,
+     .eager = fn<index_kernel>},
+    {.schema = "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> "
+               "Tensor",
+     .core = true,
+     .meta = put_meta,
+     .eager = put_kernel},
+    {.schema = "_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool "
+               "accumulate=False) -> Tensor",
+     .meta = put_meta,
+     .eager = put_kernel},
+    {.schema = "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool "
+               "accumulate=False) -> Tensor(a!)",
      .meta = [](const Tensor&, TensorList, const Tensor&, bool) {},
-     .eager = [](const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
-       put_elements("index_put_", self, indices, values, accumulate);
-     }},
-    {.schema = "_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
+     .eager =
+         [](const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
+           put_elements("index_put_", self, indices, values, accumulate);
+         }},
+    {.schema =
+         "_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
      .decomp = fn<masked_index>},
     {.schema = "_unsafe_masked_index_put_accumulate(Tensor self, Tensor mask, Tensor?[] indices, "
                "Tensor values) -> Tensor",
      .decomp = fn<masked_index_put>},
-    {.schema = "index_select(Tensor self, int dim, Tensor index) -> Tensor", .core = true,
-     .meta = fn<index_select_meta>, .eager = fn<index_select_kernel>},
-    {.schema = "nonzero(Tensor self) -> Tensor", .tags = OpTags::data_dependent, .core = true,
-     .meta = fn<nonzero_meta>, .eager = fn<nonzero_kernel>},
-    {.schema = "nonzero_numpy(Tensor self) -> Tensor[]", .tags = OpTags::data_dependent,
+    {.schema = "index_select(Tensor self, int dim, Tensor index) -> Tensor",
+     .core = true,
+     .meta = fn<index_select_meta>,
+     .eager = fn<index_select_kernel>},
+    {.schema = "nonzero(Tensor self) -> Tensor",
+     .tags = OpTags::data_dependent,
+     .core = true,
+     .meta = fn<nonzero_meta>,
+     .eager = fn<nonzero_kernel>},
+    {.schema = "nonzero_numpy(Tensor self) -> Tensor[]",
+     .tags = OpTags::data_dependent,
      .decomp = fn<nonzero_columns>},
-    {.schema = "argwhere(Tensor self) -> Tensor", .tags = OpTags::data_dependent,
+    {.schema = "argwhere(Tensor self) -> Tensor",
+     .tags = OpTags::data_dependent,
      .decomp = [](const Tensor& self) { return nonzero(self); }},
     {.schema = "nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor",
-     .meta = [](const Tensor& self, SymInt size, int64_t) {
-       return contiguous_meta({size, SymInt(self.dim())}, Dtype::i64, self.device());
-     },
+     .meta =
+         [](const Tensor& self, SymInt size, int64_t) {
+           return contiguous_meta({size, SymInt(self.dim())}, Dtype::i64, self.device());
+         },
      .eager = fn<nonzero_static_kernel>},
-    {.schema = "where(Tensor condition) -> Tensor[]", .tags = OpTags::data_dependent,
+    {.schema = "where(Tensor condition) -> Tensor[]",
+     .tags = OpTags::data_dependent,
      .decomp = fn<nonzero_columns>},
 };
 

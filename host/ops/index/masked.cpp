@@ -28,7 +28,9 @@ template <class F>
 void for_each_chosen(const Tensor& t, const Tensor& mask, const F& body) {
   Dims strides = mask_strides(t, mask);
   Walk<2> walk;
-  add_dims<2>(walk, sizes_of(t), {strides_of(t), IntList(reinterpret_cast<const int64_t*>(strides.data()), strides.size())});
+  add_dims<2>(
+      walk, sizes_of(t),
+      {strides_of(t), IntList(reinterpret_cast<const int64_t*>(strides.data()), strides.size())});
   const bool* chosen = data_of<bool>(mask);
   for_each_offset(walk, [&](const Offsets<2>& at) {
     if (chosen[at[1]]) body(at[0]);
@@ -48,7 +50,8 @@ void masked_fill_kernel(Tensor& out, const Tensor& self, const Tensor& mask, Num
 }
 
 Number number_in(const Tensor& value) {
-  require(value.dim() == 0, "masked_fill: the value must be a tensor without dimensions, found shape {}",
+  require(value.dim() == 0,
+          "masked_fill: the value must be a tensor without dimensions, found shape {}",
           to_text(value.sizes()));
   return load_number(impl_of(value)->data, value.dtype());
 }
@@ -74,15 +77,17 @@ Tensor masked_select_kernel(const Tensor& self, const Tensor& mask) {
 TensorMeta masked_select_meta(const Tensor& self, const Tensor& mask) {
   masked_meta("masked_select", self, mask);
   ShapeEnv* env = current_shape_env();
-  require(env, ErrorCode::data_dependent, "masked_select: the number of elements is known at run time only");
+  require(env, ErrorCode::data_dependent,
+          "masked_select: the number of elements is known at run time only");
   SymInt count = env->create_unbacked(Range::at_least(0));
   env->mark_size_like(count);
   return contiguous_meta({count}, self.dtype(), self.device());
 }
 
-void masked_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& mask, const Tensor& source) {
-  require(source.dtype() == self.dtype(), "masked_scatter: source must have dtype {}, found {}", self.dtype(),
-          source.dtype());
+void masked_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& mask,
+                           const Tensor& source) {
+  require(source.dtype() == self.dtype(), "masked_scatter: source must have dtype {}, found {}",
+          self.dtype(), source.dtype());
   copy_broadcast(out, self);
   Tensor values = contiguous_of(source);
   int64_t next = 0, n = numel_of(values);
@@ -94,38 +99,42 @@ void masked_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& mask, 
   });
 }
 
-void masked_scatter_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& mask, SymIntList) {
+void masked_scatter_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& mask,
+                                    SymIntList) {
   fill_elements(out, 0);
   Tensor chosen = masked_select_kernel(grad, mask);
-  std::memcpy(data_of<char>(out), data_of<char>(chosen),
-              static_cast<size_t>(std::min(numel_of(out), numel_of(chosen)) * itemsize(out.dtype())));
+  std::memcpy(
+      data_of<char>(out), data_of<char>(chosen),
+      static_cast<size_t>(std::min(numel_of(out), numel_of(chosen)) * itemsize(out.dtype())));
 }
 
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor", .variants = in_place,
-     .meta = [](const Tensor& self, const Tensor& mask, Number) { return masked_meta("masked_fill", self, mask); },
+    {.schema = "masked_fill.Scalar(Tensor self, Tensor mask, Scalar value) -> Tensor",
+     .variants = in_place,
+     .meta = [](const Tensor& self, const Tensor& mask,
+                Number) { return masked_meta("masked_fill", self, mask); },
      .eager = fn<masked_fill_kernel>},
-    {.schema = "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor", .variants = in_place,
-     .meta = [](const Tensor& self, const Tensor& mask, const Tensor&) {
-       return masked_meta("masked_fill", self, mask);
-     },
-     .eager = [](Tensor& out, const Tensor& self, const Tensor& mask, const Tensor& value) {
-       masked_fill_kernel(out, self, mask, number_in(value));
-     }},
-    {.schema = "masked_select(Tensor self, Tensor mask) -> Tensor", .tags = OpTags::data_dependent,
-     .meta = fn<masked_select_meta>, .eager = fn<masked_select_kernel>},
-    {.schema = "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor", .variants = in_place,
+    {.schema = "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
+     .variants = in_place,
+     .meta = [](const Tensor& self, const Tensor& mask,
+                const Tensor&) { return masked_meta("masked_fill", self, mask); },
+     .eager = [](Tensor& out, const Tensor& self, const Tensor& mask,
+                 const Tensor& value) { masked_fill_kernel(out, self, mask, number_in(value)); }},
+    {.schema = "masked_select(Tensor self, Tensor mask) -> Tensor",
+     .tags = OpTags::data_dependent,
+     .meta = fn<masked_select_meta>,
+     .eager = fn<masked_select_kernel>},
+    {.schema = "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
+     .variants = in_place,
      .core = true,
-     .meta = [](const Tensor& self, const Tensor& mask, const Tensor&) {
-       return masked_meta("masked_scatter", self, mask);
-     },
+     .meta = [](const Tensor& self, const Tensor& mask,
+                const Tensor&) { return masked_meta("masked_scatter", self, mask); },
      .eager = fn<masked_scatter_kernel>},
     {.schema = "masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor",
-     .meta = [](const Tensor& grad, const Tensor&, SymIntList sizes) {
-       return contiguous_meta(sizes, grad.dtype(), grad.device());
-     },
+     .meta = [](const Tensor& grad, const Tensor&,
+                SymIntList sizes) { return contiguous_meta(sizes, grad.dtype(), grad.device()); },
      .eager = fn<masked_scatter_backward_kernel>},
 };
 

@@ -19,21 +19,24 @@ Tensor spread_index(const Tensor& index, const Tensor& source, int64_t dim) {
 
 TensorMeta slices_meta(const char* op, const Tensor& self, int64_t dim, const Tensor& index) {
   wrap_dim(dim, self.dim());
-  require(index.dim() <= 1, "{}: the index must be a vector, found shape {}", op, to_text(index.sizes()));
+  require(index.dim() <= 1, "{}: the index must be a vector, found shape {}", op,
+          to_text(index.sizes()));
   return like(self);
 }
 
-void index_add_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                      Number alpha) {
+void index_add_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
+                      const Tensor& source, Number alpha) {
   Tensor scaled = alpha.is_integer() && alpha.to_int() == 1 ? source : mul(source, alpha);
   copy_elements(out, scatter_add(contiguous(self), dim, spread_index(index, source, dim), scaled));
 }
 
-void index_copy_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+void index_copy_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
+                       const Tensor& source) {
   copy_elements(out, scatter(contiguous(self), dim, spread_index(index, source, dim), source));
 }
 
-void index_fill_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, Number value) {
+void index_fill_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
+                       Number value) {
   copy_elements(out, self);
   Tensor positions = index_of("index_fill", index);
   int64_t size = self.dim() ? sizes_of(self)[static_cast<size_t>(wrap_dim(dim, self.dim()))] : 1;
@@ -43,45 +46,46 @@ void index_fill_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tenso
   }
 }
 
-void index_reduce_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
-                         std::string_view reduce, bool include_self) {
-  copy_elements(out, scatter_reduce(contiguous(self), dim, spread_index(index, source, dim), source, reduce, include_self));
+void index_reduce_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
+                         const Tensor& source, std::string_view reduce, bool include_self) {
+  copy_elements(out, scatter_reduce(contiguous(self), dim, spread_index(index, source, dim), source,
+                                    reduce, include_self));
 }
 
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> Tensor",
+    {.schema = "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> "
+               "Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&, Number) {
-       return slices_meta("index_add", self, dim, index);
-     },
+     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&,
+                Number) { return slices_meta("index_add", self, dim, index); },
      .eager = fn<index_add_kernel>},
-    {.schema = "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor", .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&) {
-       return slices_meta("index_copy", self, dim, index);
-     },
+    {.schema = "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
+     .variants = in_place,
+     .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
+                const Tensor&) { return slices_meta("index_copy", self, dim, index); },
      .eager = fn<index_copy_kernel>},
     {.schema = "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, Number) {
-       return slices_meta("index_fill", self, dim, index);
-     },
+     .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
+                Number) { return slices_meta("index_fill", self, dim, index); },
      .eager = fn<index_fill_kernel>},
     {.schema = "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&) {
-       return slices_meta("index_fill", self, dim, index);
-     },
-     .eager = [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
-       index_fill_kernel(out, self, dim, index, load_number(impl_of(value)->data, value.dtype()));
-     }},
+     .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
+                const Tensor&) { return slices_meta("index_fill", self, dim, index); },
+     .eager =
+         [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
+            const Tensor& value) {
+           index_fill_kernel(out, self, dim, index,
+                             load_number(impl_of(value)->data, value.dtype()));
+         }},
     {.schema = "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, "
                "bool include_self=True) -> Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&, std::string_view, bool) {
-       return slices_meta("index_reduce", self, dim, index);
-     },
+     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&,
+                std::string_view, bool) { return slices_meta("index_reduce", self, dim, index); },
      .eager = fn<index_reduce_kernel>},
 };
 

@@ -29,7 +29,8 @@ TensorMeta search_meta(const Tensor& self, bool out_int32) {
 
 // Each row of `sorted` serves the row of `values` with the same leading index; a vector serves all.
 // `sorter` (or undefined) holds the order of each row.
-void search_kernel(Tensor& out, const Tensor& sorted, const Tensor& self, bool right, const Tensor& sorter) {
+void search_kernel(Tensor& out, const Tensor& sorted, const Tensor& self, bool right,
+                   const Tensor& sorter) {
   Promotion promotion;
   promotion.add(sorted);
   promotion.add(self);
@@ -38,17 +39,21 @@ void search_kernel(Tensor& out, const Tensor& sorted, const Tensor& self, bool r
   Tensor ranks = sorter.defined() ? index_of("searchsorted", sorter) : Tensor();
   Tensor found = make_tensor(contiguous_meta(out.sizes(), Dtype::i64));
   if (numel_of(values) == 0) return;
-  int64_t n = sizes_of(edges).back(), per_row = sorted.dim() == 1 ? numel_of(values) : sizes_of(values).back();
+  int64_t n = sizes_of(edges).back(),
+          per_row = sorted.dim() == 1 ? numel_of(values) : sizes_of(values).back();
   dispatch_dtype(common, "searchsorted", [&]<class T>() {
     for (int64_t i = 0; i < numel_of(values); ++i) {
       int64_t row = i / std::max<int64_t>(per_row, 1) * n, low = 0, high = n;
       T x = data_of<T>(values)[i];
       while (low < high) {
-        int64_t mid = (low + high) / 2, at = ranks.defined() ? data_of<int64_t>(ranks)[row + mid] : mid;
+        int64_t mid = (low + high) / 2,
+                at = ranks.defined() ? data_of<int64_t>(ranks)[row + mid] : mid;
         T edge = data_of<T>(edges)[row + at];
         bool goes_on = right ? !is_below(x, edge) : is_below(edge, x);
-        if (goes_on) low = mid + 1;
-        else high = mid;
+        if (goes_on)
+          low = mid + 1;
+        else
+          high = mid;
       }
       data_of<int64_t>(found)[i] = low;
     }
@@ -57,29 +62,33 @@ void search_kernel(Tensor& out, const Tensor& sorted, const Tensor& self, bool r
 }
 
 bool is_right(bool right, std::optional<std::string_view> side) {
-  require(!side || *side == "left" || *side == "right", "searchsorted: side must be left or right, found '{}'",
-          side.value_or(""));
+  require(!side || *side == "left" || *side == "right",
+          "searchsorted: side must be left or right, found '{}'", side.value_or(""));
   return side ? *side == "right" : right;
 }
 
-void isin_kernel(Tensor& out, const Tensor& elements, const Tensor& test_elements, bool, bool invert) {
+void isin_kernel(Tensor& out, const Tensor& elements, const Tensor& test_elements, bool,
+                 bool invert) {
   Promotion promotion;
   promotion.add(elements);
   promotion.add(test_elements);
-  Tensor values = converted(elements, promotion.result()), known = converted(test_elements, promotion.result());
+  Tensor values = converted(elements, promotion.result()),
+         known = converted(test_elements, promotion.result());
   dispatch_dtype(values.dtype(), "isin", [&]<class T>() {
     std::vector<T> sorted(data_of<T>(known), data_of<T>(known) + numel_of(known));
     std::sort(sorted.begin(), sorted.end(), is_below<T>);
     for (int64_t i = 0; i < numel_of(values); ++i) {
       T x = data_of<T>(values)[i];
-      data_of<bool>(out)[i] = (!is_nan(x) && std::binary_search(sorted.begin(), sorted.end(), x, is_below<T>)) != invert;
+      data_of<bool>(out)[i] = (!is_nan(x) && std::binary_search(sorted.begin(), sorted.end(), x,
+                                                                is_below<T>)) != invert;
     }
   });
 }
 
 SymInt unknown_count(const char* op) {
   ShapeEnv* env = current_shape_env();
-  require(env, ErrorCode::data_dependent, "{}: the size of the result is known at run time only", op);
+  require(env, ErrorCode::data_dependent, "{}: the size of the result is known at run time only",
+          op);
   SymInt count = env->create_unbacked(Range::at_least(0));
   env->mark_size_like(count);
   return count;
@@ -125,7 +134,8 @@ Tensor repeats_kernel(const Tensor& repeats, std::optional<SymInt>) {
   }
   Tensor out = make_tensor(IntList{total}, Dtype::i64);
   int64_t* to = data_of<int64_t>(out);
-  for (int64_t i = 0; i < numel_of(counts); ++i) to = std::fill_n(to, data_of<int64_t>(counts)[i], i);
+  for (int64_t i = 0; i < numel_of(counts); ++i)
+    to = std::fill_n(to, data_of<int64_t>(counts)[i], i);
   return converted(out, repeats.dtype());
 }
 
@@ -134,8 +144,9 @@ Tensor repeated_along(const Tensor& self, const Tensor& repeats, std::optional<i
   Tensor in = dim ? self : flatten(self);
   int64_t at = dim.value_or(0);
   Tensor counts = repeats.dim() == 0 || (is_one(repeats.size(0)) && !is_one(in.size(at)))
-                      ? expand(reshape(repeats, {1}), {in.size(at)}) : repeats;
-  return index_select(in, at, repeat_interleave(counts, output_size));
+                      ? expand(reshape(repeats, {1}), {in.size(at)})
+                      : repeats;
+  return index_select(in, at, repeat_interleave_Tensor(counts, output_size));
 }
 
 Tensor repeated_times(const Tensor& self, SymInt repeats, std::optional<int64_t> dim) {
@@ -155,19 +166,23 @@ struct Distinct {
 
 // Equal neighbours of the elements in the given order are one value.
 template <class T>
-Distinct group(const Tensor& in, const std::vector<int64_t>& order, bool return_inverse, bool return_counts) {
+Distinct group(const Tensor& in, const std::vector<int64_t>& order, bool return_inverse,
+               bool return_counts) {
   std::vector<int64_t> first, count;
-  Tensor inverse = make_tensor(contiguous_meta(return_inverse ? in.sizes() : SymIntList{SymInt(0)}, Dtype::i64));
+  Tensor inverse =
+      make_tensor(contiguous_meta(return_inverse ? in.sizes() : SymIntList{SymInt(0)}, Dtype::i64));
   const T* p = data_of<T>(in);
   for (size_t i = 0; i < order.size(); ++i) {
     bool is_new = i == 0 || !(p[order[i]] == p[order[i - 1]]);
     if (is_new) first.push_back(order[i]), count.push_back(0);
     ++count.back();
-    if (return_inverse) data_of<int64_t>(inverse)[order[i]] = static_cast<int64_t>(first.size()) - 1;
+    if (return_inverse)
+      data_of<int64_t>(inverse)[order[i]] = static_cast<int64_t>(first.size()) - 1;
   }
   Tensor values = make_tensor(IntList{static_cast<int64_t>(first.size())}, in.dtype());
   for (size_t i = 0; i < first.size(); ++i) data_of<T>(values)[i] = p[first[i]];
-  Tensor counts = make_tensor(IntList{return_counts ? static_cast<int64_t>(count.size()) : 0}, Dtype::i64);
+  Tensor counts =
+      make_tensor(IntList{return_counts ? static_cast<int64_t>(count.size()) : 0}, Dtype::i64);
   if (return_counts) std::copy(count.begin(), count.end(), data_of<int64_t>(counts));
   return {values, inverse, counts};
 }
@@ -178,15 +193,20 @@ Distinct distinct(const Tensor& self, bool sorted, bool return_inverse, bool ret
   std::iota(order.begin(), order.end(), int64_t{0});
   return dispatch_dtype(in.dtype(), "unique", [&]<class T>() {
     const T* p = data_of<T>(in);
-    if (sorted) std::stable_sort(order.begin(), order.end(), [p](int64_t a, int64_t b) { return is_below(p[a], p[b]); });
+    if (sorted)
+      std::sort(order.begin(), order.end(), [p](int64_t a, int64_t b) {
+        return is_below(p[a], p[b]) || (!is_below(p[b], p[a]) && a < b);
+      });
     return group<T>(in, order, return_inverse, return_counts);
   });
 }
 
-std::array<TensorMeta, 3> distinct_meta(const Tensor& self, bool return_inverse, bool return_counts) {
+std::array<TensorMeta, 3> distinct_meta(const Tensor& self, bool return_inverse,
+                                        bool return_counts) {
   SymInt count = unknown_count("unique");
   return {contiguous_meta({count}, self.dtype(), self.device()),
-          contiguous_meta(return_inverse ? self.sizes() : SymIntList{SymInt(0)}, Dtype::i64, self.device()),
+          contiguous_meta(return_inverse ? self.sizes() : SymIntList{SymInt(0)}, Dtype::i64,
+                          self.device()),
           contiguous_meta({return_counts ? count : SymInt(0)}, Dtype::i64, self.device())};
 }
 
@@ -195,84 +215,106 @@ std::array<TensorMeta, 3> distinct_meta(const Tensor& self, bool return_inverse,
 static constexpr OpDef rows[] = {
     {.schema = "searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, "
                "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
-     .meta = [](const Tensor&, const Tensor& self, bool out_int32, bool, std::optional<std::string_view>,
+     .meta = [](const Tensor&, const Tensor& self, bool out_int32, bool,
+                std::optional<std::string_view>,
                 const Tensor&) { return search_meta(self, out_int32); },
-     .eager = [](Tensor& out, const Tensor& sorted, const Tensor& self, bool, bool right,
-                 std::optional<std::string_view> side, const Tensor& sorter) {
-       search_kernel(out, sorted, self, is_right(right, side), sorter);
-     }},
+     .eager =
+         [](Tensor& out, const Tensor& sorted, const Tensor& self, bool, bool right,
+            std::optional<std::string_view> side, const Tensor& sorter) {
+           search_kernel(out, sorted, self, is_right(right, side), sorter);
+         }},
     {.schema = "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, "
                "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
-     .meta = [](const Tensor& sorted, Number, bool out_int32, bool, std::optional<std::string_view>,
-                const Tensor&) { return contiguous_meta({}, out_int32 ? Dtype::i32 : Dtype::i64, sorted.device()); },
-     .eager = [](Tensor& out, const Tensor& sorted, Number self, bool, bool right,
-                 std::optional<std::string_view> side, const Tensor& sorter) {
-       search_kernel(out, sorted, wrapped_number_tensor(self), is_right(right, side), sorter);
-     }},
-    {.schema = "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool right=False) -> Tensor",
-     .meta = [](const Tensor& self, const Tensor&, bool out_int32, bool) { return search_meta(self, out_int32); },
-     .eager = [](Tensor& out, const Tensor& self, const Tensor& boundaries, bool, bool right) {
-       search_kernel(out, boundaries, self, right, Tensor());
-     }},
-    {.schema = "isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, "
-               "bool invert=False) -> Tensor",
-     .meta = [](const Tensor& elements, const Tensor&, bool, bool) {
-       return contiguous_meta(elements.sizes(), Dtype::bool_, elements.device());
-     },
+     .meta =
+         [](const Tensor& sorted, Number, bool out_int32, bool, std::optional<std::string_view>,
+            const Tensor&) {
+           return contiguous_meta({}, out_int32 ? Dtype::i32 : Dtype::i64, sorted.device());
+         },
+     .eager =
+         [](Tensor& out, const Tensor& sorted, Number self, bool, bool right,
+            std::optional<std::string_view> side, const Tensor& sorter) {
+           search_kernel(out, sorted, wrapped_number_tensor(self), is_right(right, side), sorter);
+         }},
+    {.schema = "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool "
+               "right=False) -> Tensor",
+     .meta = [](const Tensor& self, const Tensor&, bool out_int32,
+                bool) { return search_meta(self, out_int32); },
+     .eager = [](Tensor& out, const Tensor& self, const Tensor& boundaries, bool,
+                 bool right) { search_kernel(out, boundaries, self, right, Tensor()); }},
+    {.schema =
+         "isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, "
+         "bool invert=False) -> Tensor",
+     .meta =
+         [](const Tensor& elements, const Tensor&, bool, bool) {
+           return contiguous_meta(elements.sizes(), Dtype::bool_, elements.device());
+         },
      .eager = fn<isin_kernel>},
     {.schema = "bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
      .tags = OpTags::data_dependent,
-     .meta = [](const Tensor& self, const Tensor& weights, SymInt) {
-       Dtype dtype = !weights.defined() ? Dtype::i64 : weights.dtype() == Dtype::f32 ? Dtype::f32 : Dtype::f64;
-       return contiguous_meta({unknown_count("bincount")}, dtype, self.device());
-     },
+     .meta =
+         [](const Tensor& self, const Tensor& weights, SymInt) {
+           Dtype dtype = !weights.defined()              ? Dtype::i64
+                         : weights.dtype() == Dtype::f32 ? Dtype::f32
+                                                         : Dtype::f64;
+           return contiguous_meta({unknown_count("bincount")}, dtype, self.device());
+         },
      .eager = fn<bincount_kernel>},
     {.schema = "one_hot(Tensor self, int num_classes=-1) -> Tensor", .decomp = fn<one_hot_rows>},
     {.schema = "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
      .tags = OpTags::data_dependent,
-     .meta = [](const Tensor& repeats, std::optional<SymInt> output_size) {
-       SymInt size = output_size ? *output_size : unknown_count("repeat_interleave");
-       return contiguous_meta({size}, repeats.dtype(), repeats.device());
-     },
+     .meta =
+         [](const Tensor& repeats, std::optional<SymInt> output_size) {
+           SymInt size = output_size ? *output_size : unknown_count("repeat_interleave");
+           return contiguous_meta({size}, repeats.dtype(), repeats.device());
+         },
      .eager = fn<repeats_kernel>},
     {.schema = "repeat_interleave.self_Tensor(Tensor self, Tensor repeats, int? dim=None, *, "
                "SymInt? output_size=None) -> Tensor",
      .decomp = fn<repeated_along>},
     {.schema = "repeat_interleave.self_int(Tensor self, SymInt repeats, int? dim=None, *, "
                "SymInt? output_size=None) -> Tensor",
-     .decomp = [](const Tensor& self, SymInt repeats, std::optional<int64_t> dim, std::optional<SymInt>) {
-       return repeated_times(self, repeats, dim);
-     }},
-    {.schema = "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool return_counts=False) -> "
+     .decomp = [](const Tensor& self, SymInt repeats, std::optional<int64_t> dim,
+                  std::optional<SymInt>) { return repeated_times(self, repeats, dim); }},
+    {.schema = "_unique2(Tensor self, bool sorted=True, bool return_inverse=False, bool "
+               "return_counts=False) -> "
                "(Tensor, Tensor, Tensor)",
      .tags = OpTags::data_dependent,
-     .meta = [](const Tensor& self, bool, bool inverse, bool counts) { return distinct_meta(self, inverse, counts); },
-     .eager = [](const Tensor& self, bool, bool inverse, bool counts) {
-       Distinct d = distinct(self, true, inverse, counts);
-       return std::tuple(d.values, d.inverse, d.counts);
-     }},
-    {.schema = "_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)",
+     .meta = [](const Tensor& self, bool, bool inverse,
+                bool counts) { return distinct_meta(self, inverse, counts); },
+     .eager =
+         [](const Tensor& self, bool, bool inverse, bool counts) {
+           Distinct d = distinct(self, true, inverse, counts);
+           return std::tuple(d.values, d.inverse, d.counts);
+         }},
+    {.schema =
+         "_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)",
      .tags = OpTags::data_dependent,
-     .meta = [](const Tensor& self, bool, bool inverse) {
-       std::array<TensorMeta, 3> metas = distinct_meta(self, inverse, false);
-       return std::array<TensorMeta, 2>{metas[0], metas[1]};
-     },
-     .eager = [](const Tensor& self, bool, bool inverse) {
-       Distinct d = distinct(self, true, inverse, false);
-       return std::tuple(d.values, d.inverse);
-     }},
-    {.schema = "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, "
-               "int? dim=None) -> (Tensor, Tensor, Tensor)",
+     .meta =
+         [](const Tensor& self, bool, bool inverse) {
+           std::array<TensorMeta, 3> metas = distinct_meta(self, inverse, false);
+           return std::array<TensorMeta, 2>{metas[0], metas[1]};
+         },
+     .eager =
+         [](const Tensor& self, bool, bool inverse) {
+           Distinct d = distinct(self, true, inverse, false);
+           return std::tuple(d.values, d.inverse);
+         }},
+    {.schema =
+         "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, "
+         "int? dim=None) -> (Tensor, Tensor, Tensor)",
      .tags = OpTags::data_dependent,
-     .meta = [](const Tensor& self, bool inverse, bool counts, std::optional<int64_t>) {
-       return distinct_meta(self, inverse, counts);
-     },
-     .eager = [](const Tensor& self, bool inverse, bool counts, std::optional<int64_t> dim) {
-       require(!dim || self.dim() <= 1, ErrorCode::unsupported,
-               "unique_consecutive along a dimension of shape {} is not supported", to_text(self.sizes()));
-       Distinct d = distinct(self, false, inverse || dim, counts || dim);
-       return std::tuple(d.values, d.inverse, d.counts);
-     }},
+     .meta =
+         [](const Tensor& self, bool inverse, bool counts, std::optional<int64_t> dim) {
+           return distinct_meta(self, inverse || dim, counts || dim);
+         },
+     .eager =
+         [](const Tensor& self, bool inverse, bool counts, std::optional<int64_t> dim) {
+           require(!dim || self.dim() <= 1, ErrorCode::unsupported,
+                   "unique_consecutive along a dimension of shape {} is not supported",
+                   to_text(self.sizes()));
+           Distinct d = distinct(self, false, inverse || dim, counts || dim);
+           return std::tuple(d.values, d.inverse, d.counts);
+         }},
 };
 
 extern constinit const OpFamily op_family_index_search{rows};

@@ -49,7 +49,8 @@ void require_elements(const char* op, const Tensor& self, uint64_t mask) {
 template <bool largest>
 void find_extremes(const Tensor& self, const Tensor* values, const Tensor* indices, uint64_t mask) {
   dispatch_dtype(self.dtype(), largest ? "max" : "min", [&]<class T>() {
-    Extreme<T, largest> op{values ? data_of<T>(*values) : nullptr, indices ? data_of<int64_t>(*indices) : nullptr};
+    Extreme<T, largest> op{values ? data_of<T>(*values) : nullptr,
+                           indices ? data_of<int64_t>(*indices) : nullptr};
     reduce<T>(self, values ? *values : *indices, mask, op);
   });
 }
@@ -67,24 +68,29 @@ constexpr auto values_kernel = [](Tensor& out, const Tensor& self, IntList dims,
   find_extremes<largest>(self, &out, nullptr, dims_mask(OptIntList(dims), self.dim()));
 };
 
-constexpr auto whole_meta = [](const Tensor& self) { return extreme_meta("max, min", self, all_dims, false); };
-template <bool largest>
-constexpr auto whole_kernel = [](Tensor& out, const Tensor& self) {
-  find_extremes<largest>(self, &out, nullptr, all_dims);
+constexpr auto whole_meta = [](const Tensor& self) {
+  return extreme_meta("max, min", self, all_dims, false);
 };
+template <bool largest>
+constexpr auto whole_kernel =
+    [](Tensor& out, const Tensor& self) { find_extremes<largest>(self, &out, nullptr, all_dims); };
 
 constexpr auto pair_meta = [](const Tensor& self, int64_t dim, bool keepdim) {
-  TensorMeta values = extreme_meta("max, min", self, mask_of_dim(self, dim), keepdim), indices = values;
+  TensorMeta values = extreme_meta("max, min", self, mask_of_dim(self, dim), keepdim),
+             indices = values;
   indices.dtype = Dtype::i64;
   return std::array<TensorMeta, 2>{values, indices};
 };
 template <bool largest>
-constexpr auto pair_kernel = [](Tensor& values, Tensor& indices, const Tensor& self, int64_t dim, bool) {
-  find_extremes<largest>(self, &values, &indices, mask_of_dim(self, dim));
-};
+constexpr auto pair_kernel =
+    [](Tensor& values, Tensor& indices, const Tensor& self, int64_t dim, bool) {
+      find_extremes<largest>(self, &values, &indices, mask_of_dim(self, dim));
+    };
 
 using OptDim = std::optional<int64_t>;
-uint64_t mask_of(const Tensor& self, OptDim dim) { return dim ? mask_of_dim(self, *dim) : all_dims; }
+uint64_t mask_of(const Tensor& self, OptDim dim) {
+  return dim ? mask_of_dim(self, *dim) : all_dims;
+}
 
 constexpr auto arg_meta = [](const Tensor& self, OptDim dim, bool keepdim) {
   TensorMeta meta = extreme_meta("argmax, argmin", self, mask_of(self, dim), keepdim);
@@ -110,22 +116,51 @@ constexpr OpTags reduction = OpTags::reduction;
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", .tags = reduction,
-     .core = true, .meta = values_meta, .eager = values_kernel<true>},
-    {.schema = "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor", .tags = reduction,
-     .core = true, .meta = values_meta, .eager = values_kernel<false>},
-    {.schema = "max(Tensor self) -> Tensor", .tags = reduction, .meta = whole_meta, .eager = whole_kernel<true>},
-    {.schema = "min(Tensor self) -> Tensor", .tags = reduction, .meta = whole_meta, .eager = whole_kernel<false>},
-    {.schema = "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-     .tags = reduction, .core = true, .meta = pair_meta, .eager = pair_kernel<true>},
-    {.schema = "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
-     .tags = reduction, .core = true, .meta = pair_meta, .eager = pair_kernel<false>},
-    {.schema = "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", .tags = reduction,
-     .core = true, .meta = arg_meta, .eager = arg_kernel<true>},
-    {.schema = "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor", .tags = reduction,
-     .core = true, .meta = arg_meta, .eager = arg_kernel<false>},
-    {.schema = "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
-     .tags = reduction, .meta = both_meta, .eager = both_kernel},
+    {.schema = "amax(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .core = true,
+     .meta = values_meta,
+     .eager = values_kernel<true>},
+    {.schema = "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .core = true,
+     .meta = values_meta,
+     .eager = values_kernel<false>},
+    {.schema = "max(Tensor self) -> Tensor",
+     .tags = reduction,
+     .meta = whole_meta,
+     .eager = whole_kernel<true>},
+    {.schema = "min(Tensor self) -> Tensor",
+     .tags = reduction,
+     .meta = whole_meta,
+     .eager = whole_kernel<false>},
+    {.schema =
+         "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+     .tags = reduction,
+     .core = true,
+     .meta = pair_meta,
+     .eager = pair_kernel<true>},
+    {.schema =
+         "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
+     .tags = reduction,
+     .core = true,
+     .meta = pair_meta,
+     .eager = pair_kernel<false>},
+    {.schema = "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .core = true,
+     .meta = arg_meta,
+     .eager = arg_kernel<true>},
+    {.schema = "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .core = true,
+     .meta = arg_meta,
+     .eager = arg_kernel<false>},
+    {.schema =
+         "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
+     .tags = reduction,
+     .meta = both_meta,
+     .eager = both_kernel},
 };
 
 extern constinit const OpFamily op_family_reduce_arg{rows};

@@ -38,36 +38,41 @@ struct Variance {
   void store(int64_t at, State s, int64_t) const {
     double variance = s.squares / std::max(0.0, s.n - correction);
     out[at] = static_cast<T>(root ? std::sqrt(variance) : variance);
-    if (mean) mean[at] = static_cast<T>(s.n == 0 ? std::numeric_limits<double>::quiet_NaN() : s.mean);
+    if (mean)
+      mean[at] = static_cast<T>(s.n == 0 ? std::numeric_limits<double>::quiet_NaN() : s.mean);
   }
 };
 
 uint64_t mask_of(const Tensor& self, OptIntList dims) { return dims_mask(dims, self.dim()); }
 
 TensorMeta var_meta(const Tensor& self, uint64_t mask, bool keepdim) {
-  require(is_floating(self.dtype()), "var, std: a floating dtype is expected, found {}; cast the input",
-          self.dtype());
+  require(is_floating(self.dtype()),
+          "var, std: a floating dtype is expected, found {}; cast the input", self.dtype());
   return reduced_meta(self, mask, keepdim, self.dtype());
 }
 
 template <bool root>
-void var_kernel(Tensor& out, const Tensor* mean, const Tensor& self, uint64_t mask, double correction) {
+void var_kernel(Tensor& out, const Tensor* mean, const Tensor& self, uint64_t mask,
+                double correction) {
   dispatch_floating(self.dtype(), "var, std", [&]<class T>() {
-    reduce<T>(self, out, mask, Variance<T, root>{data_of<T>(out), mean ? data_of<T>(*mean) : nullptr, correction});
+    reduce<T>(self, out, mask,
+              Variance<T, root>{data_of<T>(out), mean ? data_of<T>(*mean) : nullptr, correction});
   });
 }
 
 constexpr auto var_meta_row = [](const Tensor& self, OptIntList dims, Correction, bool keepdim) {
   return var_meta(self, mask_of(self, dims), keepdim);
 };
-constexpr auto var_mean_meta_row = [](const Tensor& self, OptIntList dims, Correction, bool keepdim) {
+constexpr auto var_mean_meta_row = [](const Tensor& self, OptIntList dims, Correction,
+                                      bool keepdim) {
   TensorMeta meta = var_meta(self, mask_of(self, dims), keepdim);
   return std::array<TensorMeta, 2>{meta, meta};
 };
 template <bool root>
-constexpr auto var_row = [](Tensor& out, const Tensor& self, OptIntList dims, Correction correction, bool) {
-  var_kernel<root>(out, nullptr, self, mask_of(self, dims), correction.value_or(1).to_double());
-};
+constexpr auto var_row =
+    [](Tensor& out, const Tensor& self, OptIntList dims, Correction correction, bool) {
+      var_kernel<root>(out, nullptr, self, mask_of(self, dims), correction.value_or(1).to_double());
+    };
 template <bool root>
 constexpr auto var_mean_row = [](Tensor& out, Tensor& mean, const Tensor& self, OptIntList dims,
                                  Correction correction, bool) {
@@ -78,8 +83,8 @@ Number correction_for(bool unbiased) { return unbiased ? 1 : 0; }
 
 // ---- norms
 
-// sum |x|^p to the power 1/p, with the limits 0, inf and -inf. The largest magnitude is kept beside the
-// sum of squares, so that 2-norms neither overflow nor vanish.
+// sum |x|^p to the power 1/p, with the limits 0, inf and -inf. The largest magnitude is kept beside
+// the sum of squares, so that 2-norms neither overflow nor vanish.
 template <class T, class Out>
 struct Norm {
   using State = double;
@@ -88,12 +93,18 @@ struct Norm {
   State start() const { return p == -INFINITY ? INFINITY : 0; }
   void step(State& s, T x, int64_t) const {
     double v = std::fabs(static_cast<double>(x));
-    if (p == 2) s += v * v;
-    else if (p == 1) s += v;
-    else if (p == 0) s += v != 0;
-    else if (p == INFINITY) s = v > s || v != v ? v : s;
-    else if (p == -INFINITY) s = v < s || v != v ? v : s;
-    else s += std::pow(v, p);
+    if (p == 2)
+      s += v * v;
+    else if (p == 1)
+      s += v;
+    else if (p == 0)
+      s += v != 0;
+    else if (p == INFINITY)
+      s = v > s || v != v ? v : s;
+    else if (p == -INFINITY)
+      s = v < s || v != v ? v : s;
+    else
+      s += std::pow(v, p);
   }
   State join(State a, State b) const {
     if (p == INFINITY) return b > a || b != b ? b : a;
@@ -108,7 +119,8 @@ struct Norm {
 
 TensorMeta norm_meta(const Tensor& self, Number, OptIntList dims, bool keepdim, Type dtype) {
   Dtype result = dtype.value_or(self.dtype());
-  require(is_floating(result), "norm: a floating dtype is expected, found {}; cast the input", result);
+  require(is_floating(result), "norm: a floating dtype is expected, found {}; cast the input",
+          result);
   return reduced_meta(self, mask_of(self, dims), keepdim, result);
 }
 
@@ -139,7 +151,9 @@ struct LogSumExp {
     const State &large = a_larger ? a : b, &small = a_larger ? b : a;
     return {large.max, large.sum + small.sum * std::exp(small.max - large.max)};
   }
-  void store(int64_t at, State s, int64_t) const { out[at] = static_cast<T>(s.max + std::log(s.sum)); }
+  void store(int64_t at, State s, int64_t) const {
+    out[at] = static_cast<T>(s.max + std::log(s.sum));
+  }
 };
 
 TensorMeta logsumexp_meta(const Tensor& self, IntList dims, bool keepdim) {
@@ -161,77 +175,110 @@ constexpr OpTags reduction = OpTags::reduction;
 static constexpr OpDef rows[] = {
     {.schema = "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> Tensor",
-     .tags = reduction, .core = true, .meta = var_meta_row, .eager = var_row<false>},
+     .tags = reduction,
+     .core = true,
+     .meta = var_meta_row,
+     .eager = var_row<false>},
     {.schema = "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> Tensor",
-     .tags = reduction, .meta = var_meta_row, .eager = var_row<true>},
+     .tags = reduction,
+     .meta = var_meta_row,
+     .eager = var_row<true>},
     {.schema = "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> (Tensor, Tensor)",
-     .tags = reduction, .meta = var_mean_meta_row, .eager = var_mean_row<false>},
+     .tags = reduction,
+     .meta = var_mean_meta_row,
+     .eager = var_mean_row<false>},
     {.schema = "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> (Tensor, Tensor)",
-     .tags = reduction, .meta = var_mean_meta_row, .eager = var_mean_row<true>},
-    {.schema = "var(Tensor self, bool unbiased=True) -> Tensor", .tags = reduction,
-     .decomp = [](const Tensor& self, bool unbiased) {
-       return var(self, OptIntList(), correction_for(unbiased), false);
-     }},
-    {.schema = "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
-     .tags = reduction, .core = true,
-     .decomp = [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
-       return var(self, dims, correction_for(unbiased), keepdim);
-     }},
-    {.schema = "std(Tensor self, bool unbiased=True) -> Tensor", .tags = reduction,
-     .decomp = [](const Tensor& self, bool unbiased) {
-       return tenon::std(self, OptIntList(), correction_for(unbiased), false);
-     }},
-    {.schema = "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
      .tags = reduction,
-     .decomp = [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
-       return tenon::std(self, dims, correction_for(unbiased), keepdim);
-     }},
-    {.schema = "var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", .tags = reduction,
-     .decomp = [](const Tensor& self, bool unbiased) {
-       return var_mean(self, OptIntList(), correction_for(unbiased), false);
-     }},
+     .meta = var_mean_meta_row,
+     .eager = var_mean_row<true>},
+    {.schema = "var(Tensor self, bool unbiased=True) -> Tensor",
+     .tags = reduction,
+     .decomp =
+         [](const Tensor& self, bool unbiased) {
+           return var(self, OptIntList(), correction_for(unbiased), false);
+         }},
+    {.schema =
+         "var.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .core = true,
+     .decomp = [](const Tensor& self, OptIntList dims, bool unbiased,
+                  bool keepdim) { return var(self, dims, correction_for(unbiased), keepdim); }},
+    {.schema = "std(Tensor self, bool unbiased=True) -> Tensor",
+     .tags = reduction,
+     .decomp =
+         [](const Tensor& self, bool unbiased) {
+           return tenon::std(self, OptIntList(), correction_for(unbiased), false);
+         }},
+    {.schema =
+         "std.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .decomp =
+         [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
+           return tenon::std(self, dims, correction_for(unbiased), keepdim);
+         }},
+    {.schema = "var_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
+     .tags = reduction,
+     .decomp =
+         [](const Tensor& self, bool unbiased) {
+           return var_mean(self, OptIntList(), correction_for(unbiased), false);
+         }},
     {.schema = "var_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> "
                "(Tensor, Tensor)",
      .tags = reduction,
-     .decomp = [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
-       return var_mean(self, dims, correction_for(unbiased), keepdim);
-     }},
-    {.schema = "std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)", .tags = reduction,
-     .decomp = [](const Tensor& self, bool unbiased) {
-       return std_mean(self, OptIntList(), correction_for(unbiased), false);
-     }},
+     .decomp =
+         [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
+           return var_mean(self, dims, correction_for(unbiased), keepdim);
+         }},
+    {.schema = "std_mean(Tensor self, bool unbiased=True) -> (Tensor, Tensor)",
+     .tags = reduction,
+     .decomp =
+         [](const Tensor& self, bool unbiased) {
+           return std_mean(self, OptIntList(), correction_for(unbiased), false);
+         }},
     {.schema = "std_mean.dim(Tensor self, int[1]? dim, bool unbiased=True, bool keepdim=False) -> "
                "(Tensor, Tensor)",
      .tags = reduction,
-     .decomp = [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
-       return std_mean(self, dims, correction_for(unbiased), keepdim);
-     }},
-    {.schema = "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
-               "ScalarType? dtype=None) -> Tensor",
-     .tags = reduction, .meta = fn<norm_meta>, .eager = fn<norm_kernel>},
-    {.schema = "norm.Scalar(Tensor self, Scalar p=2) -> Tensor", .tags = reduction,
-     .decomp = [](const Tensor& self, Number p) { return linalg_vector_norm(self, p, {}, false, std::nullopt); }},
-    {.schema = "norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
+     .decomp =
+         [](const Tensor& self, OptIntList dims, bool unbiased, bool keepdim) {
+           return std_mean(self, dims, correction_for(unbiased), keepdim);
+         }},
+    {.schema =
+         "linalg_vector_norm(Tensor self, Scalar ord=2, int[1]? dim=None, bool keepdim=False, *, "
+         "ScalarType? dtype=None) -> Tensor",
      .tags = reduction,
-     .decomp = [](const Tensor& self, std::optional<Number> p, IntList dim, bool keepdim) {
-       return linalg_vector_norm(self, p.value_or(2), OptIntList(dim), keepdim, std::nullopt);
-     }},
+     .meta = fn<norm_meta>,
+     .eager = fn<norm_kernel>},
+    {.schema = "norm.Scalar(Tensor self, Scalar p=2) -> Tensor",
+     .tags = reduction,
+     .decomp = [](const Tensor& self,
+                  Number p) { return linalg_vector_norm(self, p, {}, false, std::nullopt); }},
+    {.schema =
+         "norm.ScalarOpt_dim(Tensor self, Scalar? p, int[1] dim, bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .decomp =
+         [](const Tensor& self, std::optional<Number> p, IntList dim, bool keepdim) {
+           return linalg_vector_norm(self, p.value_or(2), OptIntList(dim), keepdim, std::nullopt);
+         }},
     {.schema = "norm.ScalarOpt_dim_dtype(Tensor self, Scalar? p, int[1] dim, bool keepdim, *, "
                "ScalarType dtype) -> Tensor",
      .tags = reduction,
-     .decomp = [](const Tensor& self, std::optional<Number> p, IntList dim, bool keepdim, Dtype dtype) {
-       return linalg_vector_norm(self, p.value_or(2), OptIntList(dim), keepdim, dtype);
-     }},
+     .decomp =
+         [](const Tensor& self, std::optional<Number> p, IntList dim, bool keepdim, Dtype dtype) {
+           return linalg_vector_norm(self, p.value_or(2), OptIntList(dim), keepdim, dtype);
+         }},
     {.schema = "norm.ScalarOpt_dtype(Tensor self, Scalar? p, *, ScalarType dtype) -> Tensor",
      .tags = reduction,
-     .decomp = [](const Tensor& self, std::optional<Number> p, Dtype dtype) {
-       return linalg_vector_norm(self, p.value_or(2), {}, false, dtype);
-     }},
-    {.schema = "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor", .tags = reduction,
-     .meta = fn<logsumexp_meta>, .eager = fn<logsumexp_kernel>},
+     .decomp =
+         [](const Tensor& self, std::optional<Number> p, Dtype dtype) {
+           return linalg_vector_norm(self, p.value_or(2), {}, false, dtype);
+         }},
+    {.schema = "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .meta = fn<logsumexp_meta>,
+     .eager = fn<logsumexp_kernel>},
 };
 
 extern constinit const OpFamily op_family_reduce_norm{rows};

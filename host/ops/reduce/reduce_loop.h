@@ -1,10 +1,13 @@
 // The loop of all reductions: dimensions of a mask are folded into a state per kept element.
 //
-// Problem: the same fold (sum, maximum, Welford's moments) runs over any subset of dimensions of any
+// Problem: the same fold (sum, maximum, Welford's moments) runs over any subset of dimensions of
+// any
 //   strides, and must give the same bits whatever the number of threads.
-// Model: an operation has a State, `start()`, `step(state, x, index)` (index counts the folded elements
+// Model: an operation has a State, `start()`, `step(state, x, index)` (index counts the folded
+// elements
 //   in row-major order), `join(a, b)` and `store(offset, state, n)`, which writes the results.
-// Method: three forms. Inner: a kept element at a time, its folded elements in a row. Outer: the kept
+// Method: three forms. Inner: a kept element at a time, its folded elements in a row. Outer: the
+// kept
 //   dimension lies denser in memory than the folded ones, so a block of kept elements is folded
 //   together, line by line. Whole: one result from one long run; pieces of fixed length are folded
 //   apart and joined from the left.
@@ -89,7 +92,8 @@ void for_each_kept_run(const ReductionPlan& plan, const F& body) {
 }
 
 template <class T, class Op>
-void step_row(const Op& op, typename Op::State& state, const T* in, int64_t n, int64_t step, int64_t index) {
+void step_row(const Op& op, typename Op::State& state, const T* in, int64_t n, int64_t step,
+              int64_t index) {
   for (int64_t i = 0; i < n; ++i) op.step(state, in[i * step], index + i);
 }
 
@@ -130,7 +134,8 @@ void reduce_whole(const T* in, const ReductionPlan& plan, const Op& op) {
   std::vector<typename Op::State> states(static_cast<size_t>(pieces), op.start());
   parallel_chunks(pieces, [&](int64_t i, int) {
     int64_t first = i * piece;
-    step_row(op, states[static_cast<size_t>(i)], in + first * step, std::min(piece, n - first), step, first);
+    step_row(op, states[static_cast<size_t>(i)], in + first * step, std::min(piece, n - first),
+             step, first);
   });
   typename Op::State state = states[0];
   for (size_t i = 1; i < states.size(); ++i) state = op.join(state, states[i]);

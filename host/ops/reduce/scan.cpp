@@ -38,14 +38,15 @@ void scan_kernel(Tensor& out, const Tensor& self, int64_t dim, Type) {
   Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
   dispatch_dtype(out.dtype(), product ? "cumprod" : "cumsum", [&]<class T>() {
     using A = std::conditional_t<is_float_type<T>, double, uint64_t>;
-    for_each_line(out, in, dim, [&](int64_t from, int64_t to, int64_t n, int64_t in_step, int64_t out_step) {
-      A running = product ? 1 : 0;
-      for (int64_t i = 0; i < n; ++i) {
-        A x = static_cast<A>(data_of<T>(in)[from + i * in_step]);
-        running = product ? running * x : running + x;
-        data_of<T>(out)[to + i * out_step] = static_cast<T>(running);
-      }
-    });
+    for_each_line(out, in, dim,
+                  [&](int64_t from, int64_t to, int64_t n, int64_t in_step, int64_t out_step) {
+                    A running = product ? 1 : 0;
+                    for (int64_t i = 0; i < n; ++i) {
+                      A x = static_cast<A>(data_of<T>(in)[from + i * in_step]);
+                      running = product ? running * x : running + x;
+                      data_of<T>(out)[to + i * out_step] = static_cast<T>(running);
+                    }
+                  });
   });
 }
 
@@ -60,35 +61,41 @@ std::array<TensorMeta, 2> extreme_scan_meta(const Tensor& self, int64_t dim) {
 template <bool largest>
 void extreme_scan_kernel(Tensor& values, Tensor& indices, const Tensor& self, int64_t dim) {
   dispatch_dtype(self.dtype(), largest ? "cummax" : "cummin", [&]<class T>() {
-    for_each_line(values, self, dim, [&](int64_t from, int64_t to, int64_t n, int64_t in_step, int64_t out_step) {
-      T best = data_of<T>(self)[from];
-      int64_t index = 0;
-      for (int64_t i = 0; i < n; ++i) {
-        T x = data_of<T>(self)[from + i * in_step];
-        if (is_nan(x) || (!is_nan(best) && (largest ? x >= best : x <= best))) best = x, index = i;
-        data_of<T>(values)[to + i * out_step] = best;
-        data_of<int64_t>(indices)[to + i * out_step] = index;
-      }
-    });
+    for_each_line(values, self, dim,
+                  [&](int64_t from, int64_t to, int64_t n, int64_t in_step, int64_t out_step) {
+                    T best = data_of<T>(self)[from];
+                    int64_t index = 0;
+                    for (int64_t i = 0; i < n; ++i) {
+                      T x = data_of<T>(self)[from + i * in_step];
+                      if (is_nan(x) || (!is_nan(best) && (largest ? x >= best : x <= best)))
+                        best = x, index = i;
+                      data_of<T>(values)[to + i * out_step] = best;
+                      data_of<int64_t>(indices)[to + i * out_step] = index;
+                    }
+                  });
   });
 }
 
 void logcumsumexp_kernel(Tensor& out, const Tensor& self, int64_t dim) {
   dispatch_floating(self.dtype(), "logcumsumexp", [&]<class T>() {
-    for_each_line(out, self, dim, [&](int64_t from, int64_t to, int64_t n, int64_t in_step, int64_t out_step) {
-      double running = -INFINITY;
-      for (int64_t i = 0; i < n; ++i) {
-        auto x = static_cast<double>(data_of<T>(self)[from + i * in_step]);
-        double high = std::max(running, x), low = std::min(running, x);
-        if (std::isnan(running) || std::isnan(x)) running = running + x;
-        else running = std::isinf(high) ? high : high + std::log1p(std::exp(low - high));
-        data_of<T>(out)[to + i * out_step] = static_cast<T>(running);
-      }
-    });
+    for_each_line(out, self, dim,
+                  [&](int64_t from, int64_t to, int64_t n, int64_t in_step, int64_t out_step) {
+                    double running = -INFINITY;
+                    for (int64_t i = 0; i < n; ++i) {
+                      auto x = static_cast<double>(data_of<T>(self)[from + i * in_step]);
+                      double high = std::max(running, x), low = std::min(running, x);
+                      if (std::isnan(running) || std::isnan(x))
+                        running = running + x;
+                      else
+                        running = std::isinf(high) ? high : high + std::log1p(std::exp(low - high));
+                      data_of<T>(out)[to + i * out_step] = static_cast<T>(running);
+                    }
+                  });
   });
 }
 
-Tensor differences(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepend, const Tensor& append) {
+Tensor differences(const Tensor& self, int64_t n, int64_t dim, const Tensor& prepend,
+                   const Tensor& append) {
   require(n >= 0, "diff: the order must not be negative, found {}", n);
   require(self.dim() > 0, "diff: a tensor with at least one dimension is expected");
   if (n == 0) return clone(self);
@@ -100,7 +107,8 @@ Tensor differences(const Tensor& self, int64_t n, int64_t dim, const Tensor& pre
   for (int64_t i = 0; i < n; ++i) {
     SymInt size = out.size(dim);
     bool is_empty = guard_or_false(size == 0);
-    Tensor high = narrow(out, dim, is_empty ? SymInt(0) : SymInt(1), is_empty ? SymInt(0) : size - 1);
+    Tensor high =
+        narrow(out, dim, is_empty ? SymInt(0) : SymInt(1), is_empty ? SymInt(0) : size - 1);
     Tensor low = narrow(out, dim, 0, is_empty ? SymInt(0) : size - 1);
     out = self.dtype() == Dtype::bool_ ? logical_xor(high, low) : high - low;
   }
@@ -110,21 +118,30 @@ Tensor differences(const Tensor& self, int64_t n, int64_t dim, const Tensor& pre
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", .variants = in_place,
-     .core = true, .meta = fn<scan_meta>, .eager = fn<scan_kernel<false>>},
-    {.schema = "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor", .variants = in_place,
-     .meta = fn<scan_meta>, .eager = fn<scan_kernel<true>>},
+    {.schema = "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+     .variants = in_place,
+     .core = true,
+     .meta = fn<scan_meta>,
+     .eager = fn<scan_kernel<false>>},
+    {.schema = "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+     .variants = in_place,
+     .meta = fn<scan_meta>,
+     .eager = fn<scan_kernel<true>>},
     {.schema = "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-     .meta = fn<extreme_scan_meta>, .eager = fn<extreme_scan_kernel<true>>},
+     .meta = fn<extreme_scan_meta>,
+     .eager = fn<extreme_scan_kernel<true>>},
     {.schema = "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
-     .meta = fn<extreme_scan_meta>, .eager = fn<extreme_scan_kernel<false>>},
+     .meta = fn<extreme_scan_meta>,
+     .eager = fn<extreme_scan_kernel<false>>},
     {.schema = "logcumsumexp(Tensor self, int dim) -> Tensor",
-     .meta = [](const Tensor& self, int64_t dim) {
-       wrap_dim(dim, self.dim());
-       return contiguous_meta(self.sizes(), self.dtype(), self.device());
-     },
+     .meta =
+         [](const Tensor& self, int64_t dim) {
+           wrap_dim(dim, self.dim());
+           return contiguous_meta(self.sizes(), self.dtype(), self.device());
+         },
      .eager = fn<logcumsumexp_kernel>},
-    {.schema = "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) -> Tensor",
+    {.schema = "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) "
+               "-> Tensor",
      .decomp = fn<differences>},
 };
 

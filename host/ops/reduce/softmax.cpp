@@ -52,13 +52,15 @@ void softmax_row(T* out, const T* in, int64_t n, int64_t step) {
   C scale = static_cast<C>(1 / sum);
   for (int64_t i = 0; i < n; ++i) {
     C x = in[i * step];
-    out[i * step] = static_cast<T>(logarithm ? (x - max) - static_cast<C>(std::log(sum)) : std::exp(x - shift) * scale);
+    out[i * step] = static_cast<T>(logarithm ? (x - max) - static_cast<C>(std::log(sum))
+                                             : std::exp(x - shift) * scale);
   }
 }
 
 TensorMeta softmax_meta(const Tensor& self, int64_t dim, bool half_to_float) {
   wrap_dim(dim, self.dim());
-  require(is_floating(self.dtype()), "softmax: a floating dtype is expected, found {}; pass dtype", self.dtype());
+  require(is_floating(self.dtype()), "softmax: a floating dtype is expected, found {}; pass dtype",
+          self.dtype());
   return contiguous_meta(self.sizes(), half_to_float ? Dtype::f32 : self.dtype(), self.device());
 }
 
@@ -84,7 +86,8 @@ void backward_row(T* out, const T* grad, const T* y, int64_t n, int64_t step) {
   using C = ComputeOf<T>;
   double sum = 0;
   for (int64_t i = 0; i < n; ++i)
-    sum += static_cast<double>(static_cast<C>(grad[i * step])) * (logarithm ? 1 : static_cast<double>(static_cast<C>(y[i * step])));
+    sum += static_cast<double>(static_cast<C>(grad[i * step])) *
+           (logarithm ? 1 : static_cast<double>(static_cast<C>(y[i * step])));
   for (int64_t i = 0; i < n; ++i) {
     C g = grad[i * step], v = y[i * step], s = static_cast<C>(sum);
     out[i * step] = static_cast<T>(logarithm ? g - std::exp(v) * s : (g - s) * v);
@@ -94,23 +97,28 @@ void backward_row(T* out, const T* grad, const T* y, int64_t n, int64_t step) {
 template <bool logarithm>
 void backward_kernel(Tensor& out, const Tensor& grad, const Tensor& output, int64_t dim, Dtype) {
   Tensor g = contiguous_of(grad), y = converted(output, grad.dtype());
-  Tensor result = out.dtype() == g.dtype() ? out : make_tensor(contiguous_meta(g.sizes(), g.dtype()));
+  Tensor result =
+      out.dtype() == g.dtype() ? out : make_tensor(contiguous_meta(g.sizes(), g.dtype()));
   Rows rows = rows_along(g, dim);
   dispatch_floating(g.dtype(), "softmax backward", [&]<class T>() {
     for_each_softmax_row(rows, [&](int64_t at) {
-      backward_row<T, logarithm>(data_of<T>(result) + at, data_of<T>(g) + at, data_of<T>(y) + at, rows.length, rows.step);
+      backward_row<T, logarithm>(data_of<T>(result) + at, data_of<T>(g) + at, data_of<T>(y) + at,
+                                 rows.length, rows.step);
     });
   });
   if (!result.is_same(out)) copy_elements(out, result);
 }
 
-Tensor as_dtype(const Tensor& self, std::optional<Dtype> dtype) { return dtype ? to(self, *dtype) : self; }
+Tensor as_dtype(const Tensor& self, std::optional<Dtype> dtype) {
+  return dtype ? to(self, *dtype) : self;
+}
 
 // A row of -inf everywhere gives zeros, not NaN.
 template <class T>
 void clear_masked_row(T* out, const T* in, int64_t n, int64_t step) {
   for (int64_t i = 0; i < n; ++i)
-    if (static_cast<ComputeOf<T>>(in[i * step]) != -std::numeric_limits<ComputeOf<T>>::infinity()) return;
+    if (static_cast<ComputeOf<T>>(in[i * step]) != -std::numeric_limits<ComputeOf<T>>::infinity())
+      return;
   for (int64_t i = 0; i < n; ++i) out[i * step] = T(0.0f);
 }
 
@@ -128,31 +136,40 @@ void safe_softmax_kernel(Tensor& out, const Tensor& self, int64_t dim, std::opti
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", .core = true,
-     .meta = fn<softmax_meta>, .eager = fn<softmax_kernel<false>>},
-    {.schema = "_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor", .core = true,
-     .meta = fn<softmax_meta>, .eager = fn<softmax_kernel<true>>},
+    {.schema = "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
+     .core = true,
+     .meta = fn<softmax_meta>,
+     .eager = fn<softmax_kernel<false>>},
+    {.schema = "_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
+     .core = true,
+     .meta = fn<softmax_meta>,
+     .eager = fn<softmax_kernel<true>>},
     {.schema = "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-     .decomp = [](const Tensor& self, int64_t dim, std::optional<Dtype> dtype) {
-       return _softmax(as_dtype(self, dtype), dim, false);
-     }},
+     .decomp =
+         [](const Tensor& self, int64_t dim, std::optional<Dtype> dtype) {
+           return _softmax(as_dtype(self, dtype), dim, false);
+         }},
     {.schema = "log_softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-     .decomp = [](const Tensor& self, int64_t dim, std::optional<Dtype> dtype) {
-       return _log_softmax(as_dtype(self, dtype), dim, false);
-     }},
+     .decomp =
+         [](const Tensor& self, int64_t dim, std::optional<Dtype> dtype) {
+           return _log_softmax(as_dtype(self, dtype), dim, false);
+         }},
     {.schema = "_safe_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
-     .meta = [](const Tensor& self, int64_t dim, std::optional<Dtype> dtype) {
-       TensorMeta meta = softmax_meta(self, dim, false);
-       meta.dtype = dtype.value_or(meta.dtype);
-       return meta;
-     },
+     .meta =
+         [](const Tensor& self, int64_t dim, std::optional<Dtype> dtype) {
+           TensorMeta meta = softmax_meta(self, dim, false);
+           meta.dtype = dtype.value_or(meta.dtype);
+           return meta;
+         },
      .eager = fn<safe_softmax_kernel>},
     {.schema = "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, "
                "ScalarType input_dtype) -> Tensor",
-     .meta = fn<backward_meta>, .eager = fn<backward_kernel<false>>},
+     .meta = fn<backward_meta>,
+     .eager = fn<backward_kernel<false>>},
     {.schema = "_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, "
                "ScalarType input_dtype) -> Tensor",
-     .meta = fn<backward_meta>, .eager = fn<backward_kernel<true>>},
+     .meta = fn<backward_meta>,
+     .eager = fn<backward_kernel<true>>},
 };
 
 extern constinit const OpFamily op_family_reduce_softmax{rows};

@@ -15,13 +15,17 @@ using Type = std::optional<Dtype>;
 // Integers wrap, so their sums run unsigned.
 template <class A>
 A plus(A a, A b) {
-  if constexpr (std::is_integral_v<A>) return static_cast<A>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  else return a + b;
+  if constexpr (std::is_integral_v<A>)
+    return static_cast<A>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  else
+    return a + b;
 }
 template <class A>
 A times(A a, A b) {
-  if constexpr (std::is_integral_v<A>) return static_cast<A>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
-  else return a * b;
+  if constexpr (std::is_integral_v<A>)
+    return static_cast<A>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  else
+    return a * b;
 }
 
 template <class T, class Out>
@@ -40,7 +44,9 @@ struct Sum {
 
 template <class T>
 struct Mean : Sum<T, T> {
-  void store(int64_t at, double s, int64_t n) const { this->out[at] = static_cast<T>(s / static_cast<double>(n)); }
+  void store(int64_t at, double s, int64_t n) const {
+    this->out[at] = static_cast<T>(s / static_cast<double>(n));
+  }
 };
 
 template <class T>
@@ -57,7 +63,9 @@ struct NanMean {
     ++s.n;
   }
   State join(State a, State b) const { return {a.sum + b.sum, a.n + b.n}; }
-  void store(int64_t at, State s, int64_t) const { out[at] = static_cast<T>(s.sum / static_cast<double>(s.n)); }
+  void store(int64_t at, State s, int64_t) const {
+    out[at] = static_cast<T>(s.sum / static_cast<double>(s.n));
+  }
 };
 
 template <class T, class Out>
@@ -76,14 +84,16 @@ TensorMeta sum_meta_of(const Tensor& self, uint64_t mask, bool keepdim, Type dty
   return reduced_meta(self, mask, keepdim, sum_dtype(self, dtype));
 }
 
-// Integers are read as they are and summed in i64; else the input is converted to the result's dtype.
+// Integers are read as they are and summed in i64; else the input is converted to the result's
+// dtype.
 template <template <class, class> class Op>
 void fold_numbers(Tensor& out, const Tensor& self, uint64_t mask, const char* name) {
   bool as_is = out.dtype() == Dtype::i64 && !is_floating(self.dtype());
   Tensor in = as_is || self.dtype() == out.dtype() ? self : converted(self, out.dtype());
   dispatch_dtype(in.dtype(), name, [&]<class T>() {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, int64_t>)
-      if (out.dtype() == Dtype::i64) return reduce<T>(in, out, mask, Op<T, int64_t>{data_of<int64_t>(out)});
+      if (out.dtype() == Dtype::i64)
+        return reduce<T>(in, out, mask, Op<T, int64_t>{data_of<int64_t>(out)});
     reduce<T>(in, out, mask, Op<T, T>{data_of<T>(out)});
   });
 }
@@ -114,9 +124,8 @@ TensorMeta mean_meta_of(const Tensor& self, uint64_t mask, bool keepdim, Type dt
 
 void mean_kernel(Tensor& out, const Tensor& self, uint64_t mask) {
   Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
-  dispatch_floating(in.dtype(), "mean", [&]<class T>() {
-    reduce<T>(in, out, mask, Mean<T>{{data_of<T>(out)}});
-  });
+  dispatch_floating(in.dtype(), "mean",
+                    [&]<class T>() { reduce<T>(in, out, mask, Mean<T>{{data_of<T>(out)}}); });
 }
 
 constexpr auto nanmean_kernel = [](Tensor& out, const Tensor& self, OptIntList dims, bool, Type) {
@@ -129,11 +138,13 @@ constexpr auto nanmean_kernel = [](Tensor& out, const Tensor& self, OptIntList d
 Tensor summed_to_size(const Tensor& self, SymIntList size) {
   if (size.empty()) return sum(self);
   int64_t missing = self.dim() - static_cast<int64_t>(size.size());
-  require(missing >= 0, "sum_to_size: shape {} has more dimensions than {}", to_text(size), to_text(self.sizes()));
+  require(missing >= 0, "sum_to_size: shape {} has more dimensions than {}", to_text(size),
+          to_text(self.sizes()));
   std::vector<int64_t> folded;
   bool changes = missing > 0;
   for (int64_t d = 0; d < self.dim(); ++d) {
-    bool sums = d < missing || (is_one(size[static_cast<size_t>(d - missing)]) && !is_one(self.size(d)));
+    bool sums =
+        d < missing || (is_one(size[static_cast<size_t>(d - missing)]) && !is_one(self.size(d)));
     require(sums || sizes_match(size[static_cast<size_t>(d - missing)], self.size(d)),
             "sum_to_size: shape {} does not expand to {}", to_text(size), to_text(self.sizes()));
     if (sums) folded.push_back(d);
@@ -147,8 +158,10 @@ Tensor summed_to_size(const Tensor& self, SymIntList size) {
 
 template <class T>
 bool truth(T x) {
-  if constexpr (is_half_type<T>) return static_cast<float>(x) != 0;
-  else return x != T(0);
+  if constexpr (is_half_type<T>)
+    return static_cast<float>(x) != 0;
+  else
+    return x != T(0);
 }
 
 template <class T, class Out>
@@ -188,9 +201,8 @@ TensorMeta truth_meta(const Tensor& self, uint64_t mask, bool keepdim) {
 
 template <template <class, class> class Op, class Out>
 void fold_truth(Tensor& out, const Tensor& self, uint64_t mask, const char* name) {
-  dispatch_dtype(self.dtype(), name, [&]<class T>() {
-    reduce<T>(self, out, mask, Op<T, Out>{data_of<Out>(out)});
-  });
+  dispatch_dtype(self.dtype(), name,
+                 [&]<class T>() { reduce<T>(self, out, mask, Op<T, Out>{data_of<Out>(out)}); });
 }
 
 // No dims given means all; an empty list means none.
@@ -199,7 +211,8 @@ uint64_t truth_mask(const Tensor& self, OptIntList dims) {
 }
 
 template <template <class, class> class Op>
-constexpr auto truth_all = [](Tensor& out, const Tensor& self) { fold_truth<Op, bool>(out, self, all_dims, "any, all"); };
+constexpr auto truth_all =
+    [](Tensor& out, const Tensor& self) { fold_truth<Op, bool>(out, self, all_dims, "any, all"); };
 template <template <class, class> class Op>
 constexpr auto truth_dim = [](Tensor& out, const Tensor& self, int64_t dim, bool) {
   fold_truth<Op, bool>(out, self, mask_of_dim(self, dim), "any, all");
@@ -208,7 +221,9 @@ template <template <class, class> class Op>
 constexpr auto truth_dims = [](Tensor& out, const Tensor& self, OptIntList dims, bool) {
   fold_truth<Op, bool>(out, self, truth_mask(self, dims), "any, all");
 };
-constexpr auto truth_all_meta = [](const Tensor& self) { return truth_meta(self, all_dims, false); };
+constexpr auto truth_all_meta = [](const Tensor& self) {
+  return truth_meta(self, all_dims, false);
+};
 constexpr auto truth_dim_meta = [](const Tensor& self, int64_t dim, bool keepdim) {
   return truth_meta(self, mask_of_dim(self, dim), keepdim);
 };
@@ -221,71 +236,116 @@ constexpr OpTags reduction = OpTags::reduction;
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor", .tags = reduction,
-     .meta = [](const Tensor& self, Type dtype) { return sum_meta_of(self, all_dims, false, dtype); },
+    {.schema = "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+     .tags = reduction,
+     .meta = [](const Tensor& self,
+                Type dtype) { return sum_meta_of(self, all_dims, false, dtype); },
      .eager = sum_all_kernel},
     {.schema = "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, "
                "ScalarType? dtype=None) -> Tensor",
-     .tags = reduction, .core = true, .meta = sum_meta, .eager = sum_kernel},
-    {.schema = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-     .tags = reduction, .meta = sum_meta, .eager = nansum_kernel},
-    {.schema = "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor", .tags = reduction, .core = true,
-     .meta = [](const Tensor& self, Type dtype) { return mean_meta_of(self, all_dims, false, dtype); },
-     .eager = [](Tensor& out, const Tensor& self, Type) { mean_kernel(out, self, all_dims); }},
-    {.schema = "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-     .tags = reduction, .core = true,
-     .meta = [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
-       return mean_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
-     },
-     .eager = [](Tensor& out, const Tensor& self, OptIntList dims, bool, Type) {
-       mean_kernel(out, self, dims_mask(dims, self.dim()));
-     }},
-    {.schema = "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
      .tags = reduction,
-     .meta = [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
-       return mean_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
-     },
+     .core = true,
+     .meta = sum_meta,
+     .eager = sum_kernel},
+    {.schema = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
+               "dtype=None) -> Tensor",
+     .tags = reduction,
+     .meta = sum_meta,
+     .eager = nansum_kernel},
+    {.schema = "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+     .tags = reduction,
+     .core = true,
+     .meta = [](const Tensor& self,
+                Type dtype) { return mean_meta_of(self, all_dims, false, dtype); },
+     .eager = [](Tensor& out, const Tensor& self, Type) { mean_kernel(out, self, all_dims); }},
+    {.schema = "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) "
+               "-> Tensor",
+     .tags = reduction,
+     .core = true,
+     .meta =
+         [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
+           return mean_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
+         },
+     .eager = [](Tensor& out, const Tensor& self, OptIntList dims, bool,
+                 Type) { mean_kernel(out, self, dims_mask(dims, self.dim())); }},
+    {.schema = "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
+               "dtype=None) -> Tensor",
+     .tags = reduction,
+     .meta =
+         [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
+           return mean_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
+         },
      .eager = nanmean_kernel},
-    {.schema = "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor", .tags = reduction, .core = true,
-     .meta = [](const Tensor& self, Type dtype) { return sum_meta_of(self, all_dims, false, dtype); },
-     .eager = [](Tensor& out, const Tensor& self, Type) { fold_numbers<Product>(out, self, all_dims, "prod"); }},
-    {.schema = "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) -> Tensor",
-     .tags = reduction, .core = true,
-     .meta = [](const Tensor& self, int64_t dim, bool keepdim, Type dtype) {
-       return sum_meta_of(self, mask_of_dim(self, dim), keepdim, dtype);
-     },
-     .eager = [](Tensor& out, const Tensor& self, int64_t dim, bool, Type) {
-       fold_numbers<Product>(out, self, mask_of_dim(self, dim), "prod");
-     }},
-    {.schema = "sum_to_size(Tensor self, SymInt[] size) -> Tensor", .tags = OpTags::maybe_alias,
+    {.schema = "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
+     .tags = reduction,
+     .core = true,
+     .meta = [](const Tensor& self,
+                Type dtype) { return sum_meta_of(self, all_dims, false, dtype); },
+     .eager = [](Tensor& out, const Tensor& self,
+                 Type) { fold_numbers<Product>(out, self, all_dims, "prod"); }},
+    {.schema = "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) "
+               "-> Tensor",
+     .tags = reduction,
+     .core = true,
+     .meta = [](const Tensor& self, int64_t dim, bool keepdim,
+                Type dtype) { return sum_meta_of(self, mask_of_dim(self, dim), keepdim, dtype); },
+     .eager = [](Tensor& out, const Tensor& self, int64_t dim, bool,
+                 Type) { fold_numbers<Product>(out, self, mask_of_dim(self, dim), "prod"); }},
+    {.schema = "sum_to_size(Tensor self, SymInt[] size) -> Tensor",
+     .tags = OpTags::maybe_alias,
      .decomp = fn<summed_to_size>},
-    {.schema = "trace(Tensor self) -> Tensor", .tags = reduction,
+    {.schema = "trace(Tensor self) -> Tensor",
+     .tags = reduction,
      .decomp = [](const Tensor& self) { return sum(diagonal(self)); }},
-    {.schema = "any(Tensor self) -> Tensor", .tags = reduction, .core = true,
-     .meta = truth_all_meta, .eager = truth_all<Any>},
-    {.schema = "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", .tags = reduction, .core = true,
-     .meta = truth_dim_meta, .eager = truth_dim<Any>},
-    {.schema = "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", .tags = reduction,
-     .core = true, .meta = truth_dims_meta, .eager = truth_dims<Any>},
-    {.schema = "all(Tensor self) -> Tensor", .tags = reduction, .meta = truth_all_meta, .eager = truth_all<All>},
-    {.schema = "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor", .tags = reduction,
-     .meta = truth_dim_meta, .eager = truth_dim<All>},
-    {.schema = "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor", .tags = reduction,
-     .meta = truth_dims_meta, .eager = truth_dims<All>},
-    {.schema = "count_nonzero(Tensor self, int? dim=None) -> Tensor", .tags = reduction,
-     .meta = [](const Tensor& self, std::optional<int64_t> dim) {
-       return reduced_meta(self, dim ? mask_of_dim(self, *dim) : all_dims, false, Dtype::i64);
-     },
-     .eager = [](Tensor& out, const Tensor& self, std::optional<int64_t> dim) {
-       fold_truth<CountNonzero, int64_t>(out, self, dim ? mask_of_dim(self, *dim) : all_dims, "count_nonzero");
-     }},
-    {.schema = "count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor", .tags = reduction,
-     .meta = [](const Tensor& self, IntList dims) {
-       return reduced_meta(self, dims_mask(OptIntList(dims), self.dim()), false, Dtype::i64);
-     },
-     .eager = [](Tensor& out, const Tensor& self, IntList dims) {
-       fold_truth<CountNonzero, int64_t>(out, self, dims_mask(OptIntList(dims), self.dim()), "count_nonzero");
-     }},
+    {.schema = "any(Tensor self) -> Tensor",
+     .tags = reduction,
+     .core = true,
+     .meta = truth_all_meta,
+     .eager = truth_all<Any>},
+    {.schema = "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .core = true,
+     .meta = truth_dim_meta,
+     .eager = truth_dim<Any>},
+    {.schema = "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .core = true,
+     .meta = truth_dims_meta,
+     .eager = truth_dims<Any>},
+    {.schema = "all(Tensor self) -> Tensor",
+     .tags = reduction,
+     .meta = truth_all_meta,
+     .eager = truth_all<All>},
+    {.schema = "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .meta = truth_dim_meta,
+     .eager = truth_dim<All>},
+    {.schema = "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
+     .tags = reduction,
+     .meta = truth_dims_meta,
+     .eager = truth_dims<All>},
+    {.schema = "count_nonzero(Tensor self, int? dim=None) -> Tensor",
+     .tags = reduction,
+     .meta =
+         [](const Tensor& self, std::optional<int64_t> dim) {
+           return reduced_meta(self, dim ? mask_of_dim(self, *dim) : all_dims, false, Dtype::i64);
+         },
+     .eager =
+         [](Tensor& out, const Tensor& self, std::optional<int64_t> dim) {
+           fold_truth<CountNonzero, int64_t>(out, self, dim ? mask_of_dim(self, *dim) : all_dims,
+                                             "count_nonzero");
+         }},
+    {.schema = "count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
+     .tags = reduction,
+     .meta =
+         [](const Tensor& self, IntList dims) {
+           return reduced_meta(self, dims_mask(OptIntList(dims), self.dim()), false, Dtype::i64);
+         },
+     .eager =
+         [](Tensor& out, const Tensor& self, IntList dims) {
+           fold_truth<CountNonzero, int64_t>(out, self, dims_mask(OptIntList(dims), self.dim()),
+                                             "count_nonzero");
+         }},
 };
 
 extern constinit const OpFamily op_family_reduce_sum{rows};

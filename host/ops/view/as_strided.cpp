@@ -12,10 +12,13 @@ namespace tenon::ops {
 
 namespace {
 
-ViewMeta strided_view(const Tensor& self, SymIntList size, SymIntList stride, std::optional<SymInt> offset) {
-  require(size.size() == stride.size(), "as_strided: {} sizes but {} strides", size.size(), stride.size());
+ViewMeta strided_view(const Tensor& self, SymIntList size, SymIntList stride,
+                      std::optional<SymInt> offset) {
+  require(size.size() == stride.size(), "as_strided: {} sizes but {} strides", size.size(),
+          stride.size());
   for (SymInt s : stride)
-    require(guard_or_true(s >= 0), "as_strided: strides must not be negative, found {}", to_text(stride));
+    require(guard_or_true(s >= 0), "as_strided: strides must not be negative, found {}",
+            to_text(stride));
   return {dims_of(size), dims_of(stride), offset.value_or(sym_offset_of(self))};
 }
 
@@ -34,21 +37,25 @@ Tensor copy_with_storage(const Tensor& self) {
   return make_view(whole, self.sizes(), self.strides(), self.storage_offset());
 }
 
-Tensor as_strided_scatter_kernel(const Tensor& self, const Tensor& src, SymIntList size, SymIntList stride,
-                                 std::optional<SymInt> offset) {
+Tensor as_strided_scatter_kernel(const Tensor& self, const Tensor& src, SymIntList size,
+                                 SymIntList stride, std::optional<SymInt> offset) {
   Tensor out = has_internal_overlap(self) ? contiguous_of(clone(self)) : copy_with_storage(self);
   ViewMeta m = strided_view(out, size, stride, offset);
   Tensor target = make_view(out, size, stride, m.offset);
   require(target.dim() == src.dim() && std::equal(size.begin(), size.end(), src.sizes().begin()),
-          "as_strided_scatter: src has shape {}, the part to write {}", to_text(src.sizes()), to_text(size));
+          "as_strided_scatter: src has shape {}, the part to write {}", to_text(src.sizes()),
+          to_text(size));
   copy_elements(target, src);
   return out;
 }
 
 ViewMeta diagonal_view(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
-  auto a = static_cast<size_t>(wrap_dim(dim1, self.dim())), b = static_cast<size_t>(wrap_dim(dim2, self.dim()));
-  require(self.dim() >= 2 && a != b, "diagonal: two different dimensions are expected, found {} and {} of "
-          "shape {}", dim1, dim2, to_text(self.sizes()));
+  auto a = static_cast<size_t>(wrap_dim(dim1, self.dim())),
+       b = static_cast<size_t>(wrap_dim(dim2, self.dim()));
+  require(self.dim() >= 2 && a != b,
+          "diagonal: two different dimensions are expected, found {} and {} of "
+          "shape {}",
+          dim1, dim2, to_text(self.sizes()));
   ViewMeta m{dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
   SymInt rows = m.sizes[a], columns = m.sizes[b];
   SymInt room = offset >= 0 ? sym_min(rows, columns - offset) : sym_min(rows + offset, columns);
@@ -64,8 +71,8 @@ ViewMeta diagonal_view(const Tensor& self, int64_t offset, int64_t dim1, int64_t
   return m;
 }
 
-void diagonal_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src, int64_t offset, int64_t dim1,
-                             int64_t dim2) {
+void diagonal_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src, int64_t offset,
+                             int64_t dim1, int64_t dim2) {
   copy_elements(out, self);
   ViewMeta m = diagonal_view(out, offset, dim1, dim2);
   require(static_cast<int64_t>(m.sizes.size()) == src.dim() &&
@@ -78,8 +85,8 @@ void diagonal_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src,
 // A matrix of zeros around the last dimension of self, then moved to dim1 and dim2.
 Tensor embedded_diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
   int64_t rank = self.dim() + 1, a = wrap_dim(dim1, rank), b = wrap_dim(dim2, rank);
-  require(self.dim() > 0 && a != b, "diag_embed: two different dimensions are expected, found {} and {}",
-          dim1, dim2);
+  require(self.dim() > 0 && a != b,
+          "diag_embed: two different dimensions are expected, found {} and {}", dim1, dim2);
   SymInt length = self.size(-1) + std::abs(offset);
   Dims sizes = dims_of(self.sizes());
   sizes.pop_back();
@@ -89,17 +96,18 @@ Tensor embedded_diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64
 }
 
 Tensor diag_of(const Tensor& self, int64_t k) {
-  require(self.dim() == 1 || self.dim() == 2, "diag: a vector or matrix is expected, found shape {}",
-          to_text(self.sizes()));
+  require(self.dim() == 1 || self.dim() == 2,
+          "diag: a vector or matrix is expected, found shape {}", to_text(self.sizes()));
   return self.dim() == 1 ? diag_embed(self, k) : diagonal_copy(self, k);
 }
 
 ViewMeta windows(const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
   int64_t dim = wrap_dim(dimension, self.dim());
   SymInt room = self.dim() ? self.size(dim) : SymInt(1);
-  require(size >= 0 && step > 0, "unfold: size {} must not be negative and step {} positive", size, step);
-  require(guard_or_true(room >= size), "unfold: size {} is larger than dimension {} of size {}", size,
-          dimension, to_text(room));
+  require(size >= 0 && step > 0, "unfold: size {} must not be negative and step {} positive", size,
+          step);
+  require(guard_or_true(room >= size), "unfold: size {} is larger than dimension {} of size {}",
+          size, dimension, to_text(room));
   ViewMeta m{dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
   m.sizes.push_back(size);
   m.strides.push_back(self.dim() ? self.stride(dim) : SymInt(1));
@@ -111,7 +119,8 @@ ViewMeta windows(const Tensor& self, int64_t dimension, int64_t size, int64_t st
   return m;
 }
 
-void unfold_backward_kernel(Tensor& out, const Tensor& grad, SymIntList, int64_t dim, int64_t size, int64_t step) {
+void unfold_backward_kernel(Tensor& out, const Tensor& grad, SymIntList, int64_t dim, int64_t size,
+                            int64_t step) {
   fill_elements(out, 0);
   ViewMeta m = windows(out, dim, size, step);
   Tensor target = make_view(out, list_of(m.sizes), list_of(m.strides), m.offset);
@@ -120,7 +129,8 @@ void unfold_backward_kernel(Tensor& out, const Tensor& grad, SymIntList, int64_t
   dispatch_dtype(out.dtype(), "unfold_backward", [&]<class T>() {
     T* to = data_of<T>(target);
     const T* from = data_of<T>(grad);
-    for_each_offset(walk, [&](const Offsets<2>& at) { to[at[0]] = static_cast<T>(to[at[0]] + from[at[1]]); });
+    for_each_offset(
+        walk, [&](const Offsets<2>& at) { to[at[0]] = static_cast<T>(to[at[0]] + from[at[1]]); });
   });
 }
 
@@ -129,52 +139,61 @@ void unfold_backward_kernel(Tensor& out, const Tensor& grad, SymIntList, int64_t
 static constexpr OpDef rows[] = {
     {.schema = "as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, "
                "SymInt? storage_offset=None) -> Tensor(a)",
-     .core = true, .view = fn<strided_view>},
+     .core = true,
+     .view = fn<strided_view>},
     {.schema = "as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, "
                "SymInt? storage_offset=None) -> Tensor(a!)",
-     .meta = as_strided_in_place, .eager = as_strided_in_place},
+     .meta = as_strided_in_place,
+     .eager = as_strided_in_place},
     {.schema = "as_strided_copy(Tensor self, SymInt[] size, SymInt[] stride, "
                "SymInt? storage_offset=None) -> Tensor",
-     .decomp = [](const Tensor& self, SymIntList size, SymIntList stride, std::optional<SymInt> offset) {
-       return clone(as_strided(self, size, stride, offset), MemoryFormat::contiguous);
-     }},
+     .decomp =
+         [](const Tensor& self, SymIntList size, SymIntList stride, std::optional<SymInt> offset) {
+           return clone(as_strided(self, size, stride, offset), MemoryFormat::contiguous);
+         }},
     {.schema = "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, "
                "SymInt? storage_offset=None) -> Tensor",
      .core = true,
-     .meta = [](const Tensor& self, const Tensor&, SymIntList, SymIntList, std::optional<SymInt>) {
-       return strided_like(self);
-     },
+     .meta = [](const Tensor& self, const Tensor&, SymIntList, SymIntList,
+                std::optional<SymInt>) { return strided_like(self); },
      .eager = fn<as_strided_scatter_kernel>},
     {.schema = "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
-     .core = true, .view = fn<diagonal_view>},
-    {.schema = "diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
-     .decomp = [](const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
-       return clone(diagonal(self, offset, dim1, dim2), MemoryFormat::contiguous);
-     }},
-    {.schema = "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> Tensor",
      .core = true,
-     .meta = [](const Tensor& self, const Tensor&, int64_t, int64_t, int64_t) { return strided_like(self); },
+     .view = fn<diagonal_view>},
+    {.schema = "diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
+     .decomp =
+         [](const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
+           return clone(diagonal(self, offset, dim1, dim2), MemoryFormat::contiguous);
+         }},
+    {.schema = "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> "
+               "Tensor",
+     .core = true,
+     .meta = [](const Tensor& self, const Tensor&, int64_t, int64_t,
+                int64_t) { return strided_like(self); },
      .eager = fn<diagonal_scatter_kernel>},
     {.schema = "diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, "
                "int dim2) -> Tensor",
-     .decomp = [](const Tensor& grad, SymIntList sizes, int64_t offset, int64_t dim1, int64_t dim2) {
-       return diagonal_scatter(new_zeros(grad, sizes), grad, offset, dim1, dim2);
-     }},
+     .decomp =
+         [](const Tensor& grad, SymIntList sizes, int64_t offset, int64_t dim1, int64_t dim2) {
+           return diagonal_scatter(new_zeros(grad, sizes), grad, offset, dim1, dim2);
+         }},
     {.schema = "diag_embed(Tensor self, int offset=0, int dim1=-2, int dim2=-1) -> Tensor",
      .decomp = fn<embedded_diagonal>},
     {.schema = "diag(Tensor self, int diagonal=0) -> Tensor", .decomp = fn<diag_of>},
     {.schema = "diagflat(Tensor self, int offset=0) -> Tensor",
-     .decomp = [](const Tensor& self, int64_t offset) { return diag(reshape(self, {-1}), offset); }},
+     .decomp = [](const Tensor& self,
+                  int64_t offset) { return diag(reshape(self, {-1}), offset); }},
     {.schema = "unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
      .view = fn<windows>},
     {.schema = "unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor",
-     .decomp = [](const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
-       return clone(unfold(self, dimension, size, step), MemoryFormat::contiguous);
-     }},
-    {.schema = "unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) -> Tensor",
-     .meta = [](const Tensor& grad, SymIntList sizes, int64_t, int64_t, int64_t) {
-       return contiguous_meta(sizes, grad.dtype(), grad.device());
-     },
+     .decomp =
+         [](const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
+           return clone(unfold(self, dimension, size, step), MemoryFormat::contiguous);
+         }},
+    {.schema = "unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) "
+               "-> Tensor",
+     .meta = [](const Tensor& grad, SymIntList sizes, int64_t, int64_t,
+                int64_t) { return contiguous_meta(sizes, grad.dtype(), grad.device()); },
      .eager = fn<unfold_backward_kernel>},
 };
 

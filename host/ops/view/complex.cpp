@@ -16,18 +16,22 @@ Dtype real_type(Dtype dtype) {
 }
 
 Tensor complex_as_real(const Tensor& self) {
-  require(is_complex(self.dtype()), "view_as_real: a complex tensor is expected, found {}", self.dtype());
+  require(is_complex(self.dtype()), "view_as_real: a complex tensor is expected, found {}",
+          self.dtype());
   Dims sizes = dims_of(self.sizes()), strides = dims_of(self.strides());
   for (SymInt& s : strides) s = s * 2;
   sizes.push_back(2);
   strides.push_back(1);
-  return make_view_as(self, real_type(self.dtype()), list_of(sizes), list_of(strides), sym_offset_of(self) * 2);
+  return make_view_as(self, real_type(self.dtype()), list_of(sizes), list_of(strides),
+                      sym_offset_of(self) * 2);
 }
 
 Tensor real_as_complex(const Tensor& self) {
   Dtype dtype = self.dtype() == Dtype::f16   ? Dtype::c32
-                : self.dtype() == Dtype::f32 ? Dtype::c64 : Dtype::c128;
-  require(self.dim() > 0 && is_floating(self.dtype()) && sizes_match(self.size(-1), 2) && is_one(self.stride(-1)),
+                : self.dtype() == Dtype::f32 ? Dtype::c64
+                                             : Dtype::c128;
+  require(self.dim() > 0 && is_floating(self.dtype()) && sizes_match(self.size(-1), 2) &&
+              is_one(self.stride(-1)),
           "view_as_complex: floating pairs in the last dimension are expected, found {}", self);
   Dims sizes = dims_of(self.sizes()), strides = dims_of(self.strides());
   sizes.pop_back();
@@ -47,35 +51,55 @@ void conjugate_kernel(Tensor& out, const Tensor& self) {
   copy_elements(imaginary, neg(imaginary));
 }
 
-Tensor conjugate(const Tensor& self) { return is_complex(self.dtype()) ? conj_physical(self) : self; }
+Tensor conjugate(const Tensor& self) {
+  return is_complex(self.dtype()) ? conj_physical(self) : self;
+}
 
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "view_as_real(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
+    {.schema = "view_as_real(Tensor(a) self) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
      .decomp = fn<complex_as_real>},
-    {.schema = "view_as_complex(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
+    {.schema = "view_as_complex(Tensor(a) self) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
      .decomp = fn<real_as_complex>},
-    {.schema = "real(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self) {
-       return is_complex(self.dtype()) ? select(view_as_real(self), -1, 0) : self;
-     }},
-    {.schema = "imag(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self) {
-       require(is_complex(self.dtype()), "imag: a complex tensor is expected, found {}", self.dtype());
-       return select(view_as_real(self), -1, 1);
-     }},
-    {.schema = "conj_physical(Tensor self) -> Tensor", .variants = in_place,
-     .meta = [](const Tensor& self) { return like(self); }, .eager = fn<conjugate_kernel>},
+    {.schema = "real(Tensor(a) self) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
+     .decomp =
+         [](const Tensor& self) {
+           return is_complex(self.dtype()) ? select(view_as_real(self), -1, 0) : self;
+         }},
+    {.schema = "imag(Tensor(a) self) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
+     .decomp =
+         [](const Tensor& self) {
+           require(is_complex(self.dtype()), "imag: a complex tensor is expected, found {}",
+                   self.dtype());
+           return select(view_as_real(self), -1, 1);
+         }},
+    {.schema = "conj_physical(Tensor self) -> Tensor",
+     .variants = in_place,
+     .meta = [](const Tensor& self) { return like(self); },
+     .eager = fn<conjugate_kernel>},
     {.schema = "_conj_physical(Tensor self) -> Tensor",
-     .meta = [](const Tensor& self) { return like(self); }, .eager = fn<conjugate_kernel>},
-    {.schema = "conj(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias, .decomp = fn<conjugate>},
+     .meta = [](const Tensor& self) { return like(self); },
+     .eager = fn<conjugate_kernel>},
+    {.schema = "conj(Tensor(a) self) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
+     .decomp = fn<conjugate>},
     // There are no lazily conjugated views: a real tensor is an alias, a complex one is copied.
-    {.schema = "_conj(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self) { return is_complex(self.dtype()) ? conj_physical(self) : alias(self); }},
-    {.schema = "resolve_conj(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
+    {.schema = "_conj(Tensor(a) self) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
+     .decomp =
+         [](const Tensor& self) {
+           return is_complex(self.dtype()) ? conj_physical(self) : alias(self);
+         }},
+    {.schema = "resolve_conj(Tensor(a) self) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
      .decomp = [](const Tensor& self) { return self; }},
-    {.schema = "resolve_neg(Tensor(a) self) -> Tensor(a)", .tags = OpTags::maybe_alias,
+    {.schema = "resolve_neg(Tensor(a) self) -> Tensor(a)",
+     .tags = OpTags::maybe_alias,
      .decomp = [](const Tensor& self) { return self; }},
 };
 

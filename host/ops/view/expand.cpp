@@ -19,8 +19,9 @@ ViewMeta expanded(const Tensor& self, SymIntList size, bool) {
     auto at = static_cast<size_t>(i);
     bool is_new = i < missing;
     SymInt own = is_new ? SymInt(1) : self.size(i - missing);
-    SymInt stride = !is_new ? self.stride(i - missing)
-                    : i == rank - 1 ? SymInt(1) : m.sizes[at + 1] * m.strides[at + 1];
+    SymInt stride = !is_new         ? self.stride(i - missing)
+                    : i == rank - 1 ? SymInt(1)
+                                    : m.sizes[at + 1] * m.strides[at + 1];
     bool keeps = !size[at].is_symbolic() && size[at].word() == -1;
     require(!(keeps && is_new), "expand: -1 stands for a size that is there, in shape {} of {}",
             to_text(size), to_text(self.sizes()));
@@ -75,13 +76,15 @@ Tensor tiled(const Tensor& self, SymIntList dims) {
 }
 
 std::vector<Tensor> mesh(TensorList tensors, std::string_view indexing) {
-  require(indexing == "ij" || indexing == "xy", "meshgrid: indexing must be ij or xy, found '{}'", indexing);
+  require(indexing == "ij" || indexing == "xy", "meshgrid: indexing must be ij or xy, found '{}'",
+          indexing);
   bool swap = indexing == "xy" && tensors.size() >= 2;
   std::vector<Tensor> parts = tensors.vec();
   if (swap) std::swap(parts[0], parts[1]);
   Dims sizes;
   for (const Tensor& t : parts) {
-    require(t.dim() <= 1, "meshgrid: tensors must have at most one dimension, found {}", to_text(t.sizes()));
+    require(t.dim() <= 1, "meshgrid: tensors must have at most one dimension, found {}",
+            to_text(t.sizes()));
     sizes.push_back(t.numel());
   }
   for (size_t i = 0; i < parts.size(); ++i) {
@@ -97,25 +100,29 @@ std::vector<Tensor> mesh(TensorList tensors, std::string_view indexing) {
 
 static constexpr OpDef rows[] = {
     {.schema = "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
-     .core = true, .view = fn<expanded>},
+     .core = true,
+     .view = fn<expanded>},
     {.schema = "expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
-     .decomp = [](const Tensor& self, SymIntList size, bool) {
-       return clone(expand(self, size), MemoryFormat::contiguous);
-     }},
+     .decomp = [](const Tensor& self, SymIntList size,
+                  bool) { return clone(expand(self, size), MemoryFormat::contiguous); }},
     {.schema = "expand_as(Tensor(a) self, Tensor other) -> Tensor(a)",
      .decomp = [](const Tensor& self, const Tensor& other) { return expand(self, other.sizes()); }},
     {.schema = "broadcast_to(Tensor(a) self, SymInt[] size) -> Tensor(a)",
      .decomp = [](const Tensor& self, SymIntList size) { return expand(self, size); }},
     {.schema = "broadcast_tensors(Tensor[] tensors) -> Tensor[]", .decomp = fn<broadcast_all>},
-    {.schema = "repeat(Tensor self, SymInt[] repeats) -> Tensor", .core = true,
-     .meta = [](const Tensor& self, SymIntList repeats) {
-       return contiguous_meta(list_of(repeated_sizes(self, repeats)), self.dtype(), self.device());
-     },
+    {.schema = "repeat(Tensor self, SymInt[] repeats) -> Tensor",
+     .core = true,
+     .meta =
+         [](const Tensor& self, SymIntList repeats) {
+           return contiguous_meta(list_of(repeated_sizes(self, repeats)), self.dtype(),
+                                  self.device());
+         },
      .eager = fn<repeat_kernel>},
     {.schema = "tile(Tensor self, SymInt[] dims) -> Tensor", .decomp = fn<tiled>},
     {.schema = "meshgrid(Tensor[] tensors) -> Tensor[]",
      .decomp = [](TensorList tensors) { return mesh(tensors, "ij"); }},
-    {.schema = "meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]", .decomp = fn<mesh>},
+    {.schema = "meshgrid.indexing(Tensor[] tensors, *, str indexing) -> Tensor[]",
+     .decomp = fn<mesh>},
 };
 
 extern constinit const OpFamily op_family_view_expand{rows};

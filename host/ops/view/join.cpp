@@ -45,8 +45,8 @@ TensorMeta cat_meta(TensorList tensors, int64_t dim) {
             to_text(first.sizes()), to_text(t.sizes()));
     for (size_t i = 0; i < sizes.size(); ++i)
       require(i == at || sizes_match(sizes[i], t.sizes()[i]),
-              "cat: shapes {} and {} differ beside dimension {}", to_text(first.sizes()), to_text(t.sizes()),
-              at);
+              "cat: shapes {} and {} differ beside dimension {}", to_text(first.sizes()),
+              to_text(t.sizes()), at);
     sizes[at] = sizes[at] + t.sizes()[at];
   }
   Dims strides = strides_for(list_of(sizes), joint_format(tensors));
@@ -61,7 +61,9 @@ void cat_kernel(Tensor& out, TensorList tensors, int64_t dim) {
       start += is_left_out(t) ? 0 : sizes_of(t)[at];
       continue;
     }
-    copy_elements(make_view(out, t.sizes(), out.strides(), out.storage_offset() + start * strides_of(out)[at]), t);
+    copy_elements(make_view(out, t.sizes(), out.strides(),
+                            out.storage_offset() + start * strides_of(out)[at]),
+                  t);
     start += sizes_of(t)[at];
   }
 }
@@ -70,7 +72,8 @@ int64_t stack_dim(TensorList tensors, int64_t dim) {
   require(!tensors.empty(), "stack: at least one tensor is expected");
   for (const Tensor& t : tensors) {
     bool same = t.dim() == tensors[0].dim();
-    for (size_t i = 0; same && i < t.sizes().size(); ++i) same = sizes_match(t.sizes()[i], tensors[0].sizes()[i]);
+    for (size_t i = 0; same && i < t.sizes().size(); ++i)
+      same = sizes_match(t.sizes()[i], tensors[0].sizes()[i]);
     require(same, "stack: all shapes must be equal, found {} and {}", to_text(tensors[0].sizes()),
             to_text(t.sizes()));
   }
@@ -93,19 +96,22 @@ Tensor joined_columns(TensorList tensors) {
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "cat(Tensor[] tensors, int dim=0) -> Tensor", .core = true,
-     .meta = fn<cat_meta>, .eager = fn<cat_kernel>},
+    {.schema = "cat(Tensor[] tensors, int dim=0) -> Tensor",
+     .core = true,
+     .meta = fn<cat_meta>,
+     .eager = fn<cat_kernel>},
     {.schema = "concat(Tensor[] tensors, int dim=0) -> Tensor",
      .decomp = [](TensorList tensors, int64_t dim) { return cat(tensors, dim); }},
     {.schema = "concatenate(Tensor[] tensors, int dim=0) -> Tensor",
      .decomp = [](TensorList tensors, int64_t dim) { return cat(tensors, dim); }},
     {.schema = "stack(Tensor[] tensors, int dim=0) -> Tensor", .decomp = fn<stacked>},
     {.schema = "hstack(Tensor[] tensors) -> Tensor",
-     .decomp = [](TensorList tensors) {
-       std::vector<Tensor> parts = atleast_1d(tensors);
-       require(!parts.empty(), "hstack: at least one tensor is expected");
-       return cat(parts, parts[0].dim() == 1 ? 0 : 1);
-     }},
+     .decomp =
+         [](TensorList tensors) {
+           std::vector<Tensor> parts = atleast_1d(tensors);
+           require(!parts.empty(), "hstack: at least one tensor is expected");
+           return cat(parts, parts[0].dim() == 1 ? 0 : 1);
+         }},
     {.schema = "vstack(Tensor[] tensors) -> Tensor",
      .decomp = [](TensorList tensors) { return cat(atleast_2d(tensors), 0); }},
     {.schema = "dstack(Tensor[] tensors) -> Tensor",

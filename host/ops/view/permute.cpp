@@ -13,7 +13,8 @@ namespace {
 
 ViewMeta permuted(const Tensor& self, IntList dims) {
   require(static_cast<int64_t>(dims.size()) == self.dim(),
-          "permute: {} dimensions given for a tensor of shape {}", dims.size(), to_text(self.sizes()));
+          "permute: {} dimensions given for a tensor of shape {}", dims.size(),
+          to_text(self.sizes()));
   if (!dims.empty()) dims_mask(OptIntList(dims), self.dim());  // refuses duplicates
   ViewMeta m{{}, {}, sym_offset_of(self)};
   for (int64_t d : dims) {
@@ -24,7 +25,8 @@ ViewMeta permuted(const Tensor& self, IntList dims) {
 }
 
 ViewMeta transposed(const Tensor& self, int64_t dim0, int64_t dim1) {
-  auto a = static_cast<size_t>(wrap_dim(dim0, self.dim())), b = static_cast<size_t>(wrap_dim(dim1, self.dim()));
+  auto a = static_cast<size_t>(wrap_dim(dim0, self.dim())),
+       b = static_cast<size_t>(wrap_dim(dim1, self.dim()));
   ViewMeta m{dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
   if (a == b) return m;
   std::swap(m.sizes[a], m.sizes[b]);
@@ -48,13 +50,14 @@ constexpr auto t_in_place = [](const Tensor& self) {
 };
 
 Tensor moved(const Tensor& self, IntList source, IntList destination) {
-  require(source.size() == destination.size(), "movedim: {} sources for {} destinations", source.size(),
-          destination.size());
+  require(source.size() == destination.size(), "movedim: {} sources for {} destinations",
+          source.size(), destination.size());
   std::vector<int64_t> order(static_cast<size_t>(self.dim()), -1), rest;
   uint64_t taken = source.empty() ? 0 : dims_mask(OptIntList(source), self.dim());
   if (!destination.empty()) dims_mask(OptIntList(destination), self.dim());
   for (size_t i = 0; i < source.size(); ++i)
-    order[static_cast<size_t>(wrap_dim(destination[i], self.dim()))] = wrap_dim(source[i], self.dim());
+    order[static_cast<size_t>(wrap_dim(destination[i], self.dim()))] =
+        wrap_dim(source[i], self.dim());
   int64_t next = 0;
   for (int64_t& d : order) {
     if (d >= 0) continue;
@@ -71,8 +74,8 @@ Tensor reversed_dims(const Tensor& self) {
 }
 
 Tensor last_two_swapped(const Tensor& self, const char* op) {
-  require(self.dim() >= 2 || self.dim() == 0, "{}: at least two dimensions are expected, found shape {}", op,
-          to_text(self.sizes()));
+  require(self.dim() >= 2 || self.dim() == 0,
+          "{}: at least two dimensions are expected, found shape {}", op, to_text(self.sizes()));
   return self.dim() == 0 ? self : transpose(self, -2, -1);
 }
 
@@ -132,12 +135,15 @@ void roll_kernel(Tensor& out, const Tensor& self, IntList shifts, IntList dims) 
     int64_t n = numel_of(self), shift = ((shifts[0] % n) + n) % n;
     Tensor from = contiguous_of(self);
     int64_t size = itemsize(self.dtype());
-    std::memcpy(data_of<char>(out) + shift * size, data_of<char>(from), static_cast<size_t>((n - shift) * size));
-    std::memcpy(data_of<char>(out), data_of<char>(from) + (n - shift) * size, static_cast<size_t>(shift * size));
+    std::memcpy(data_of<char>(out) + shift * size, data_of<char>(from),
+                static_cast<size_t>((n - shift) * size));
+    std::memcpy(data_of<char>(out), data_of<char>(from) + (n - shift) * size,
+                static_cast<size_t>(shift * size));
     return;
   }
   std::vector<int64_t> shift_of(static_cast<size_t>(self.dim()), 0);
-  for (size_t i = 0; i < dims.size(); ++i) shift_of[static_cast<size_t>(wrap_dim(dims[i], self.dim()))] += shifts[i];
+  for (size_t i = 0; i < dims.size(); ++i)
+    shift_of[static_cast<size_t>(wrap_dim(dims[i], self.dim()))] += shifts[i];
   // Each dimension is cut in two where it wraps around: copy the 2^k pieces.
   auto copy_piece = [&](auto&& recurse, size_t d, Tensor to, Tensor from) -> void {
     if (d == shift_of.size()) return copy_elements(to, from);
@@ -153,34 +159,45 @@ void roll_kernel(Tensor& out, const Tensor& self, IntList shifts, IntList dims) 
 Tensor rotated(const Tensor& self, int64_t k, IntList dims) {
   require(dims.size() == 2, "rot90: two dimensions are expected, found {}", dims.size());
   switch (((k % 4) + 4) % 4) {
-    case 1: return transpose(flip(self, {dims[1]}), dims[0], dims[1]);
-    case 2: return flip(self, dims);
-    case 3: return transpose(flip(self, {dims[0]}), dims[0], dims[1]);
-    default: return clone(self, MemoryFormat::contiguous);
+    case 1:
+      return transpose(flip(self, {dims[1]}), dims[0], dims[1]);
+    case 2:
+      return flip(self, dims);
+    case 3:
+      return transpose(flip(self, {dims[0]}), dims[0], dims[1]);
+    default:
+      return clone(self, MemoryFormat::contiguous);
   }
 }
 
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "permute(Tensor(a) self, int[] dims) -> Tensor(a)", .core = true, .view = fn<permuted>},
+    {.schema = "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
+     .core = true,
+     .view = fn<permuted>},
     {.schema = "permute_copy(Tensor self, int[] dims) -> Tensor",
-     .decomp = [](const Tensor& self, IntList dims) {
-       return clone(permute(self, dims), MemoryFormat::contiguous);
-     }},
-    {.schema = "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", .view = fn<transposed>},
+     .decomp = [](const Tensor& self,
+                  IntList dims) { return clone(permute(self, dims), MemoryFormat::contiguous); }},
+    {.schema = "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
+     .view = fn<transposed>},
     {.schema = "transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
-     .meta = transpose_in_place, .eager = transpose_in_place},
+     .meta = transpose_in_place,
+     .eager = transpose_in_place},
     {.schema = "transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
-     .decomp = [](const Tensor& self, int64_t dim0, int64_t dim1) {
-       return clone(transpose(self, dim0, dim1), MemoryFormat::contiguous);
-     }},
-    {.schema = "swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)", .view = fn<transposed>},
+     .decomp =
+         [](const Tensor& self, int64_t dim0, int64_t dim1) {
+           return clone(transpose(self, dim0, dim1), MemoryFormat::contiguous);
+         }},
+    {.schema = "swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
+     .view = fn<transposed>},
     {.schema = "swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
-     .meta = transpose_in_place, .eager = transpose_in_place},
+     .meta = transpose_in_place,
+     .eager = transpose_in_place},
     {.schema = "swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", .view = fn<transposed>},
     {.schema = "swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
-     .meta = transpose_in_place, .eager = transpose_in_place},
+     .meta = transpose_in_place,
+     .eager = transpose_in_place},
     {.schema = "t(Tensor(a) self) -> Tensor(a)", .view = fn<matrix_transposed>},
     {.schema = "t_(Tensor(a!) self) -> Tensor(a!)", .meta = t_in_place, .eager = t_in_place},
     {.schema = "t_copy(Tensor self) -> Tensor",
@@ -188,9 +205,8 @@ static constexpr OpDef rows[] = {
     {.schema = "movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
      .decomp = fn<moved>},
     {.schema = "movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
-     .decomp = [](const Tensor& self, int64_t source, int64_t destination) {
-       return moved(self, source, destination);
-     }},
+     .decomp = [](const Tensor& self, int64_t source,
+                  int64_t destination) { return moved(self, source, destination); }},
     {.schema = "numpy_T(Tensor(a) self) -> Tensor(a)", .decomp = fn<reversed_dims>},
     {.schema = "mT(Tensor(a) self) -> Tensor(a)",
      .decomp = [](const Tensor& self) { return last_two_swapped(self, "mT"); }},
@@ -200,17 +216,19 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& self) { return adjoint_of(self, "matrix_H"); }},
     {.schema = "adjoint(Tensor(a) self) -> Tensor(a)",
      .decomp = [](const Tensor& self) { return adjoint_of(self, "adjoint"); }},
-    {.schema = "flip(Tensor self, int[] dims) -> Tensor", .core = true,
-     .meta = fn<flip_meta>, .eager = fn<flip_kernel>},
+    {.schema = "flip(Tensor self, int[] dims) -> Tensor",
+     .core = true,
+     .meta = fn<flip_meta>,
+     .eager = fn<flip_kernel>},
     {.schema = "fliplr(Tensor self) -> Tensor",
      .decomp = [](const Tensor& self) { return flip(self, {1}); }},
     {.schema = "flipud(Tensor self) -> Tensor",
      .decomp = [](const Tensor& self) { return flip(self, {0}); }},
     {.schema = "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-     .meta = [](const Tensor& self, SymIntList, IntList) {
-       return contiguous_meta(self.sizes(), self.dtype(), self.device());
-     },
-     .eager = fn<roll_kernel>, .decomp = fn<rolled>},
+     .meta = [](const Tensor& self, SymIntList,
+                IntList) { return contiguous_meta(self.sizes(), self.dtype(), self.device()); },
+     .eager = fn<roll_kernel>,
+     .decomp = fn<rolled>},
     {.schema = "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor", .decomp = fn<rotated>},
 };
 

@@ -18,10 +18,11 @@ ViewMeta same_view(const Tensor& self) {
 ViewMeta viewed_as(const Tensor& self, SymIntList shape) {
   Dims sizes = infer_shape(shape, self.numel());
   std::optional<Dims> strides = view_strides(self.sizes(), self.strides(), list_of(sizes));
-  require(strides.has_value(),
-          "view: a tensor of shape {} with strides {} cannot be seen as {} without moving data; use "
-          "reshape",
-          to_text(self.sizes()), to_text(self.strides()), to_text(shape));
+  require(
+      strides.has_value(),
+      "view: a tensor of shape {} with strides {} cannot be seen as {} without moving data; use "
+      "reshape",
+      to_text(self.sizes()), to_text(self.strides()), to_text(shape));
   return {std::move(sizes), std::move(*strides), sym_offset_of(self)};
 }
 
@@ -66,7 +67,8 @@ Dims flattened_sizes(const Tensor& self, int64_t start_dim, int64_t end_dim) {
 }
 
 Tensor flattened(const Tensor& self, int64_t start_dim, int64_t end_dim) {
-  if (self.dim() > 0 && wrap_dim(start_dim, self.dim()) == wrap_dim(end_dim, self.dim())) return self;
+  if (self.dim() > 0 && wrap_dim(start_dim, self.dim()) == wrap_dim(end_dim, self.dim()))
+    return self;
   return reshape(self, list_of(flattened_sizes(self, start_dim, end_dim)));
 }
 
@@ -110,7 +112,9 @@ void become_view(const Tensor& self, const ViewMeta& m) {
   replace_metadata(self, list_of(m.sizes), list_of(m.strides), m.offset);
 }
 
-constexpr auto squeeze_all_ = [](const Tensor& self) { become_view(self, squeezed(self, ~uint64_t{0})); };
+constexpr auto squeeze_all_ = [](const Tensor& self) {
+  become_view(self, squeezed(self, ~uint64_t{0}));
+};
 constexpr auto squeeze_dim_ = [](const Tensor& self, int64_t dim) {
   become_view(self, squeezed(self, squeeze_mask(self, dim)));
 };
@@ -126,51 +130,71 @@ Tensor dense(const Tensor& t) { return clone(t, MemoryFormat::contiguous); }
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "view(Tensor(a) self, SymInt[] size) -> Tensor(a)", .core = true, .view = fn<viewed_as>},
+    {.schema = "view(Tensor(a) self, SymInt[] size) -> Tensor(a)",
+     .core = true,
+     .view = fn<viewed_as>},
     {.schema = "_unsafe_view(Tensor self, SymInt[] size) -> Tensor",
-     .tags = OpTags::maybe_alias, .view = fn<viewed_as>},
+     .tags = OpTags::maybe_alias,
+     .view = fn<viewed_as>},
     {.schema = "_reshape_alias(Tensor(a) self, SymInt[] size, SymInt[] stride) -> Tensor(a)",
-     .view = [](const Tensor& self, SymIntList size, SymIntList stride) {
-       return ViewMeta{dims_of(size), dims_of(stride), sym_offset_of(self)};
-     }},
+     .view =
+         [](const Tensor& self, SymIntList size, SymIntList stride) {
+           return ViewMeta{dims_of(size), dims_of(stride), sym_offset_of(self)};
+         }},
     {.schema = "view.dtype(Tensor(a) self, ScalarType dtype) -> Tensor(a)",
-     .tags = OpTags::maybe_alias, .decomp = fn<viewed_with_dtype>},
+     .tags = OpTags::maybe_alias,
+     .decomp = fn<viewed_with_dtype>},
     {.schema = "view_copy(Tensor self, SymInt[] size) -> Tensor",
      .decomp = [](const Tensor& self, SymIntList size) { return dense(reshape(self, size)); }},
     {.schema = "view_copy.dtype(Tensor self, ScalarType dtype) -> Tensor",
-     .decomp = [](const Tensor& self, Dtype dtype) { return dense(viewed_with_dtype(self, dtype)); }},
+     .decomp = [](const Tensor& self,
+                  Dtype dtype) { return dense(viewed_with_dtype(self, dtype)); }},
     {.schema = "view_as(Tensor(a) self, Tensor other) -> Tensor(a)",
      .decomp = [](const Tensor& self, const Tensor& other) { return view(self, other.sizes()); }},
     {.schema = "reshape(Tensor(a) self, SymInt[] shape) -> Tensor(a)",
-     .tags = OpTags::maybe_alias, .decomp = fn<reshaped>},
+     .tags = OpTags::maybe_alias,
+     .decomp = fn<reshaped>},
     {.schema = "reshape_as(Tensor(a) self, Tensor other) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self, const Tensor& other) { return reshape(self, other.sizes()); }},
+     .decomp = [](const Tensor& self,
+                  const Tensor& other) { return reshape(self, other.sizes()); }},
     {.schema = "_reshape_copy(Tensor self, SymInt[] size) -> Tensor",
      .decomp = [](const Tensor& self, SymIntList size) { return dense(reshape(self, size)); }},
     {.schema = "flatten.using_ints(Tensor(a) self, int start_dim=0, int end_dim=-1) -> Tensor(a)",
-     .tags = OpTags::maybe_alias, .decomp = fn<flattened>},
+     .tags = OpTags::maybe_alias,
+     .decomp = fn<flattened>},
     {.schema = "ravel(Tensor(a) self) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
      .decomp = [](const Tensor& self) { return reshape(contiguous(self), {-1}); }},
     {.schema = "unflatten.int(Tensor(a) self, int dim, SymInt[] sizes) -> Tensor(a)",
      .decomp = fn<unflattened>},
-    {.schema = "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)", .core = true, .view = fn<unsqueezed>},
+    {.schema = "unsqueeze(Tensor(a) self, int dim) -> Tensor(a)",
+     .core = true,
+     .view = fn<unsqueezed>},
     {.schema = "unsqueeze_(Tensor(a!) self, int dim) -> Tensor(a!)",
-     .meta = unsqueeze_in_place, .eager = unsqueeze_in_place},
+     .meta = unsqueeze_in_place,
+     .eager = unsqueeze_in_place},
     {.schema = "unsqueeze_copy(Tensor self, int dim) -> Tensor",
      .decomp = [](const Tensor& self, int64_t dim) { return dense(unsqueeze(self, dim)); }},
     {.schema = "squeeze(Tensor(a) self) -> Tensor(a)",
      .view = [](const Tensor& self) { return squeezed(self, ~uint64_t{0}); }},
-    {.schema = "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)", .core = true,
-     .view = [](const Tensor& self, int64_t dim) { return squeezed(self, squeeze_mask(self, dim)); }},
-    {.schema = "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)", .core = true,
-     .view = [](const Tensor& self, IntList dims) { return squeezed(self, squeeze_mask(self, dims)); }},
-    {.schema = "squeeze_(Tensor(a!) self) -> Tensor(a!)", .meta = squeeze_all_, .eager = squeeze_all_},
+    {.schema = "squeeze.dim(Tensor(a) self, int dim) -> Tensor(a)",
+     .core = true,
+     .view = [](const Tensor& self,
+                int64_t dim) { return squeezed(self, squeeze_mask(self, dim)); }},
+    {.schema = "squeeze.dims(Tensor(a) self, int[] dim) -> Tensor(a)",
+     .core = true,
+     .view = [](const Tensor& self,
+                IntList dims) { return squeezed(self, squeeze_mask(self, dims)); }},
+    {.schema = "squeeze_(Tensor(a!) self) -> Tensor(a!)",
+     .meta = squeeze_all_,
+     .eager = squeeze_all_},
     {.schema = "squeeze_.dim(Tensor(a!) self, int dim) -> Tensor(a!)",
-     .meta = squeeze_dim_, .eager = squeeze_dim_},
+     .meta = squeeze_dim_,
+     .eager = squeeze_dim_},
     {.schema = "squeeze_.dims(Tensor(a!) self, int[] dim) -> Tensor(a!)",
-     .meta = squeeze_dims_, .eager = squeeze_dims_},
+     .meta = squeeze_dims_,
+     .eager = squeeze_dims_},
     {.schema = "squeeze_copy(Tensor self) -> Tensor",
      .decomp = [](const Tensor& self) { return dense(squeeze(self)); }},
     {.schema = "squeeze_copy.dim(Tensor self, int dim) -> Tensor",
@@ -178,42 +202,58 @@ static constexpr OpDef rows[] = {
     {.schema = "squeeze_copy.dims(Tensor self, int[] dim) -> Tensor",
      .decomp = [](const Tensor& self, IntList dims) { return dense(squeeze(self, dims)); }},
     {.schema = "alias(Tensor(a) self) -> Tensor(a)", .core = true, .view = fn<same_view>},
-    {.schema = "alias_copy(Tensor self) -> Tensor", .decomp = [](const Tensor& self) { return clone(self); }},
+    {.schema = "alias_copy(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return clone(self); }},
     {.schema = "detach(Tensor(a) self) -> Tensor(a)", .view = fn<same_view>},
-    {.schema = "detach_copy(Tensor self) -> Tensor", .decomp = [](const Tensor& self) { return clone(self); }},
+    {.schema = "detach_copy(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return clone(self); }},
     {.schema = "detach_(Tensor(a!) self) -> Tensor(a!)",
-     .meta = [](const Tensor&) {}, .eager = [](const Tensor&) {}},
+     .meta = [](const Tensor&) {},
+     .eager = [](const Tensor&) {}},
     {.schema = "lift_fresh(Tensor(a) self) -> Tensor(a)", .view = fn<same_view>},
-    {.schema = "atleast_1d(Tensor self) -> Tensor", .tags = OpTags::maybe_alias,
+    {.schema = "atleast_1d(Tensor self) -> Tensor",
+     .tags = OpTags::maybe_alias,
      .decomp = [](const Tensor& self) { return self.dim() ? self : reshape(self, {1}); }},
-    {.schema = "atleast_2d(Tensor self) -> Tensor", .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self) {
-       return self.dim() == 0 ? reshape(self, {1, 1}) : self.dim() == 1 ? unsqueeze(self, 0) : self;
-     }},
-    {.schema = "atleast_3d(Tensor self) -> Tensor", .tags = OpTags::maybe_alias,
-     .decomp = [](const Tensor& self) {
-       if (self.dim() == 0) return reshape(self, {1, 1, 1});
-       if (self.dim() == 1) return unsqueeze(unsqueeze(self, 0), -1);
-       return self.dim() == 2 ? unsqueeze(self, -1) : self;
-     }},
-    {.schema = "atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]", .tags = OpTags::maybe_alias,
-     .decomp = [](TensorList tensors) {
-       std::vector<Tensor> out;
-       for (const Tensor& t : tensors) out.push_back(atleast_1d(t));
-       return out;
-     }},
-    {.schema = "atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]", .tags = OpTags::maybe_alias,
-     .decomp = [](TensorList tensors) {
-       std::vector<Tensor> out;
-       for (const Tensor& t : tensors) out.push_back(atleast_2d(t));
-       return out;
-     }},
-    {.schema = "atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]", .tags = OpTags::maybe_alias,
-     .decomp = [](TensorList tensors) {
-       std::vector<Tensor> out;
-       for (const Tensor& t : tensors) out.push_back(atleast_3d(t));
-       return out;
-     }},
+    {.schema = "atleast_2d(Tensor self) -> Tensor",
+     .tags = OpTags::maybe_alias,
+     .decomp =
+         [](const Tensor& self) {
+           return self.dim() == 0   ? reshape(self, {1, 1})
+                  : self.dim() == 1 ? unsqueeze(self, 0)
+                                    : self;
+         }},
+    {.schema = "atleast_3d(Tensor self) -> Tensor",
+     .tags = OpTags::maybe_alias,
+     .decomp =
+         [](const Tensor& self) {
+           if (self.dim() == 0) return reshape(self, {1, 1, 1});
+           if (self.dim() == 1) return unsqueeze(unsqueeze(self, 0), -1);
+           return self.dim() == 2 ? unsqueeze(self, -1) : self;
+         }},
+    {.schema = "atleast_1d.Sequence(Tensor[] tensors) -> Tensor[]",
+     .tags = OpTags::maybe_alias,
+     .decomp =
+         [](TensorList tensors) {
+           std::vector<Tensor> out;
+           for (const Tensor& t : tensors) out.push_back(atleast_1d(t));
+           return out;
+         }},
+    {.schema = "atleast_2d.Sequence(Tensor[] tensors) -> Tensor[]",
+     .tags = OpTags::maybe_alias,
+     .decomp =
+         [](TensorList tensors) {
+           std::vector<Tensor> out;
+           for (const Tensor& t : tensors) out.push_back(atleast_2d(t));
+           return out;
+         }},
+    {.schema = "atleast_3d.Sequence(Tensor[] tensors) -> Tensor[]",
+     .tags = OpTags::maybe_alias,
+     .decomp =
+         [](TensorList tensors) {
+           std::vector<Tensor> out;
+           for (const Tensor& t : tensors) out.push_back(atleast_3d(t));
+           return out;
+         }},
 };
 
 extern constinit const OpFamily op_family_view_reshape{rows};

@@ -27,8 +27,8 @@ SymInt slice_bound(SymInt index, SymInt size) {
   return at_most(index, size);
 }
 
-ViewMeta sliced(const Tensor& self, int64_t dim, std::optional<SymInt> start, std::optional<SymInt> end,
-                SymInt step) {
+ViewMeta sliced(const Tensor& self, int64_t dim, std::optional<SymInt> start,
+                std::optional<SymInt> end, SymInt step) {
   require(self.dim() > 0, "slice: the tensor has no dimensions");
   require(guard_or_true(step > 0), "slice: the step must be positive, found {}", to_text(step));
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
@@ -45,7 +45,8 @@ ViewMeta sliced(const Tensor& self, int64_t dim, std::optional<SymInt> start, st
 
 SymInt wrapped_index(const char* op, SymInt index, SymInt size) {
   require(guard_or_true(index >= -size) && guard_or_true(index < size),
-          "{}: index {} is out of range for a dimension of size {}", op, to_text(index), to_text(size));
+          "{}: index {} is out of range for a dimension of size {}", op, to_text(index),
+          to_text(size));
   return guard_or_false(index < 0) ? index + size : index;
 }
 
@@ -62,9 +63,11 @@ ViewMeta selected(const Tensor& self, int64_t dim, SymInt index) {
 Tensor narrowed(const Tensor& self, int64_t dim, SymInt start, SymInt length) {
   require(self.dim() > 0, "narrow: the tensor has no dimensions");
   SymInt size = self.size(dim);
-  require(guard_or_true(length >= 0), "narrow: the length must not be negative, found {}", to_text(length));
+  require(guard_or_true(length >= 0), "narrow: the length must not be negative, found {}",
+          to_text(length));
   require(guard_or_true(start >= -size) && guard_or_true(start <= size),
-          "narrow: start {} is out of range for a dimension of size {}", to_text(start), to_text(size));
+          "narrow: start {} is out of range for a dimension of size {}", to_text(start),
+          to_text(size));
   if (guard_or_false(start < 0)) start = start + size;
   require(guard_or_true(start + length <= size), "narrow: start {} and length {} exceed size {}",
           to_text(start), to_text(length), to_text(size));
@@ -91,8 +94,8 @@ std::vector<ViewMeta> parts_of_sizes(const Tensor& self, SymIntList sizes, int64
     start = start + size;
   }
   require(sizes_match(start, self.sizes()[at]),
-          "split_with_sizes: sizes {} do not add up to {}, the size of dimension {}", to_text(sizes),
-          to_text(self.sizes()[at]), dim);
+          "split_with_sizes: sizes {} do not add up to {}, the size of dimension {}",
+          to_text(sizes), to_text(self.sizes()[at]), dim);
   return parts;
 }
 
@@ -102,7 +105,9 @@ std::vector<ViewMeta> equal_parts(const Tensor& self, SymInt split_size, int64_t
   SymInt size = self.sizes()[at];
   require(split_size >= 0 && (split_size > 0 || size == 0),
           "split: the size of the parts must be positive, found {}", to_text(split_size));
-  int64_t count = split_size == 0 ? 1 : std::max<int64_t>(((size + split_size - 1) / split_size).guard_int(), 1);
+  int64_t count = split_size == 0
+                      ? 1
+                      : std::max<int64_t>(((size + split_size - 1) / split_size).guard_int(), 1);
   std::vector<ViewMeta> parts;
   for (int64_t i = 0; i < count; ++i) {
     SymInt start = split_size * i;
@@ -120,8 +125,10 @@ std::vector<ViewMeta> unbound(const Tensor& self, int64_t dim) {
 }
 
 std::vector<Tensor> chunked(const Tensor& self, int64_t chunks, int64_t dim) {
-  require(chunks > 0 && self.dim() > 0, "chunk: a positive number of chunks and at least one dimension "
-          "are expected, found {} and shape {}", chunks, to_text(self.sizes()));
+  require(chunks > 0 && self.dim() > 0,
+          "chunk: a positive number of chunks and at least one dimension "
+          "are expected, found {} and shape {}",
+          chunks, to_text(self.sizes()));
   SymInt size = self.size(dim), split_size = (size + chunks - 1) / chunks;
   if (guard_or_false(split_size == 0))
     return split_with_sizes(self, std::vector<SymInt>(static_cast<size_t>(chunks), SymInt(0)), dim);
@@ -141,8 +148,10 @@ std::vector<Tensor> split_at(const Tensor& self, SymIntList indices, int64_t dim
 }
 
 std::vector<Tensor> split_evenly(const Tensor& self, SymInt sections, int64_t dim) {
-  require(self.dim() > 0 && sections > 0, "tensor_split: a positive number of sections and at least one "
-          "dimension are expected, found {} and shape {}", to_text(sections), to_text(self.sizes()));
+  require(self.dim() > 0 && sections > 0,
+          "tensor_split: a positive number of sections and at least one "
+          "dimension are expected, found {} and shape {}",
+          to_text(sections), to_text(self.sizes()));
   SymInt size = self.size(dim), smaller = size / sections, larger = size % sections;
   int64_t n = sections.guard_int(), n_larger = larger.guard_int();
   std::vector<Tensor> parts;
@@ -165,7 +174,8 @@ std::vector<Tensor> split_as_tensor_says(const Tensor& self, const Tensor& where
 
 // hsplit, vsplit and dsplit: the dimension, and how many the tensor must have.
 template <class Where>
-std::vector<Tensor> split_direction(const char* op, const Tensor& self, Where where, int64_t dim, int64_t rank) {
+std::vector<Tensor> split_direction(const char* op, const Tensor& self, Where where, int64_t dim,
+                                    int64_t rank) {
   require(self.dim() >= rank, "{}: at least {} dimensions are expected, found shape {}", op, rank,
           to_text(self.sizes()));
   if constexpr (std::is_same_v<Where, int64_t>) {
@@ -186,12 +196,15 @@ std::vector<Tensor> dense_copies(const std::vector<Tensor>& parts) {
 
 // ---- a copy of self with a part written
 
-void write_part(const Tensor& out, const Tensor& self, const Tensor& src, const ViewMeta& m, const char* op) {
+void write_part(const Tensor& out, const Tensor& self, const Tensor& src, const ViewMeta& m,
+                const char* op) {
   copy_elements(out, self);
   Tensor target = make_view(out, list_of(m.sizes), list_of(m.strides), m.offset);
-  require(target.dim() == src.dim() && std::equal(m.sizes.begin(), m.sizes.end(), src.sizes().begin(),
-                     [](SymInt a, SymInt b) { return sizes_match(a, b); }),
-          "{}: src has shape {}, the part to write {}", op, to_text(src.sizes()), to_text(list_of(m.sizes)));
+  require(
+      target.dim() == src.dim() && std::equal(m.sizes.begin(), m.sizes.end(), src.sizes().begin(),
+                                              [](SymInt a, SymInt b) { return sizes_match(a, b); }),
+      "{}: src has shape {}, the part to write {}", op, to_text(src.sizes()),
+      to_text(list_of(m.sizes)));
   copy_elements(target, src);
 }
 
@@ -200,12 +213,13 @@ void slice_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src, in
   write_part(out, self, src, sliced(out, dim, start, end, step), "slice_scatter");
 }
 
-void select_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src, int64_t dim, SymInt index) {
+void select_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src, int64_t dim,
+                           SymInt index) {
   write_part(out, self, src, selected(out, dim, index), "select_scatter");
 }
 
-Tensor slice_backward_of(const Tensor& grad, SymIntList input_sizes, int64_t dim, SymInt start, SymInt end,
-                         SymInt step) {
+Tensor slice_backward_of(const Tensor& grad, SymIntList input_sizes, int64_t dim, SymInt start,
+                         SymInt end, SymInt step) {
   Tensor zeros = new_zeros(grad, input_sizes);
   return slice_scatter(zeros, grad, dim, start, end, step);
 }
@@ -215,93 +229,111 @@ Tensor slice_backward_of(const Tensor& grad, SymIntList input_sizes, int64_t dim
 static constexpr OpDef rows[] = {
     {.schema = "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, "
                "SymInt step=1) -> Tensor(a)",
-     .core = true, .view = fn<sliced>},
+     .core = true,
+     .view = fn<sliced>},
     {.schema = "slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, "
                "SymInt step=1) -> Tensor",
-     .decomp = [](const Tensor& self, int64_t dim, std::optional<SymInt> start, std::optional<SymInt> end,
-                  SymInt step) {
-       return clone(slice(self, dim, start, end, step), MemoryFormat::contiguous);
-     }},
+     .decomp =
+         [](const Tensor& self, int64_t dim, std::optional<SymInt> start, std::optional<SymInt> end,
+            SymInt step) {
+           return clone(slice(self, dim, start, end, step), MemoryFormat::contiguous);
+         }},
     {.schema = "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, "
                "SymInt? end=None, SymInt step=1) -> Tensor",
      .core = true,
-     .meta = [](const Tensor& self, const Tensor&, int64_t, std::optional<SymInt>, std::optional<SymInt>,
-                SymInt) { return strided_like(self); },
+     .meta = [](const Tensor& self, const Tensor&, int64_t, std::optional<SymInt>,
+                std::optional<SymInt>, SymInt) { return strided_like(self); },
      .eager = fn<slice_scatter_kernel>},
     {.schema = "slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, "
                "SymInt end, SymInt step) -> Tensor",
      .decomp = fn<slice_backward_of>},
-    {.schema = "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)", .core = true,
+    {.schema = "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
+     .core = true,
      .view = fn<selected>},
     {.schema = "select_copy.int(Tensor self, int dim, SymInt index) -> Tensor",
-     .decomp = [](const Tensor& self, int64_t dim, SymInt index) {
-       return clone(select(self, dim, index), MemoryFormat::contiguous);
-     }},
+     .decomp =
+         [](const Tensor& self, int64_t dim, SymInt index) {
+           return clone(select(self, dim, index), MemoryFormat::contiguous);
+         }},
     {.schema = "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
      .core = true,
      .meta = [](const Tensor& self, const Tensor&, int64_t, SymInt) { return strided_like(self); },
      .eager = fn<select_scatter_kernel>},
-    {.schema = "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) -> Tensor",
-     .decomp = [](const Tensor& grad, SymIntList input_sizes, int64_t dim, SymInt index) {
-       return select_scatter(new_zeros(grad, input_sizes), grad, dim, index);
-     }},
+    {.schema = "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) "
+               "-> Tensor",
+     .decomp =
+         [](const Tensor& grad, SymIntList input_sizes, int64_t dim, SymInt index) {
+           return select_scatter(new_zeros(grad, input_sizes), grad, dim, index);
+         }},
     {.schema = "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
      .decomp = fn<narrowed>},
     {.schema = "narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)",
-     .decomp = [](const Tensor& self, int64_t dim, const Tensor& start, SymInt length) {
-       return narrowed(self, dim, item(start).sym_int(), length);
-     }},
+     .decomp = [](const Tensor& self, int64_t dim, const Tensor& start,
+                  SymInt length) { return narrowed(self, dim, item(start).sym_int(), length); }},
     {.schema = "narrow_copy(Tensor self, int dim, SymInt start, SymInt length) -> Tensor",
-     .decomp = [](const Tensor& self, int64_t dim, SymInt start, SymInt length) {
-       return clone(narrowed(self, dim, start, length), MemoryFormat::contiguous);
-     }},
+     .decomp =
+         [](const Tensor& self, int64_t dim, SymInt start, SymInt length) {
+           return clone(narrowed(self, dim, start, length), MemoryFormat::contiguous);
+         }},
     {.schema = "split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
      .view = fn<equal_parts>},
     {.schema = "split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
      .view = fn<parts_of_sizes>},
     {.schema = "split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
-     .decomp = [](const Tensor& self, SymInt split_size, int64_t dim) {
-       return dense_copies(split(self, split_size, dim));
-     }},
-    {.schema = "split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
-     .core = true, .view = fn<parts_of_sizes>},
+     .decomp = [](const Tensor& self, SymInt split_size,
+                  int64_t dim) { return dense_copies(split(self, split_size, dim)); }},
+    {.schema =
+         "split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
+     .core = true,
+     .view = fn<parts_of_sizes>},
     {.schema = "split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
-     .decomp = [](const Tensor& self, SymIntList split_sizes, int64_t dim) {
-       return dense_copies(split_with_sizes(self, split_sizes, dim));
-     }},
+     .decomp = [](const Tensor& self, SymIntList split_sizes,
+                  int64_t dim) { return dense_copies(split_with_sizes(self, split_sizes, dim)); }},
     {.schema = "unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
-     .tags = OpTags::maybe_alias, .view = fn<equal_parts>},
+     .tags = OpTags::maybe_alias,
+     .view = fn<equal_parts>},
     {.schema = "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
-     .tags = OpTags::maybe_alias, .view = fn<parts_of_sizes>},
+     .tags = OpTags::maybe_alias,
+     .view = fn<parts_of_sizes>},
     {.schema = "unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
-     .tags = OpTags::maybe_alias, .decomp = fn<chunked>},
-    {.schema = "chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]", .decomp = fn<chunked>},
+     .tags = OpTags::maybe_alias,
+     .decomp = fn<chunked>},
+    {.schema = "chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",
+     .decomp = fn<chunked>},
     {.schema = "unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", .view = fn<unbound>},
     {.schema = "unbind_copy.int(Tensor self, int dim=0) -> Tensor[]",
      .decomp = [](const Tensor& self, int64_t dim) { return dense_copies(unbind(self, dim)); }},
-    {.schema = "tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
+    {.schema =
+         "tensor_split.indices(Tensor(a -> *) self, SymInt[] indices, int dim=0) -> Tensor(a)[]",
      .decomp = fn<split_at>},
-    {.schema = "tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]",
+    {.schema =
+         "tensor_split.sections(Tensor(a -> *) self, SymInt sections, int dim=0) -> Tensor(a)[]",
      .decomp = fn<split_evenly>},
     {.schema = "tensor_split.tensor_indices_or_sections(Tensor(a -> *) self, "
                "Tensor tensor_indices_or_sections, int dim=0) -> Tensor(a)[]",
      .decomp = fn<split_as_tensor_says>},
     {.schema = "hsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
-     .decomp = [](const Tensor& self, int64_t n) {
-       return split_direction("hsplit", self, n, self.dim() == 1 ? 0 : 1, 1);
-     }},
+     .decomp =
+         [](const Tensor& self, int64_t n) {
+           return split_direction("hsplit", self, n, self.dim() == 1 ? 0 : 1, 1);
+         }},
     {.schema = "hsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
-     .decomp = [](const Tensor& self, IntList at) {
-       return split_direction("hsplit", self, at, self.dim() == 1 ? 0 : 1, 1);
-     }},
+     .decomp =
+         [](const Tensor& self, IntList at) {
+           return split_direction("hsplit", self, at, self.dim() == 1 ? 0 : 1, 1);
+         }},
     {.schema = "vsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
-     .decomp = [](const Tensor& self, int64_t n) { return split_direction("vsplit", self, n, 0, 2); }},
+     .decomp = [](const Tensor& self,
+                  int64_t n) { return split_direction("vsplit", self, n, 0, 2); }},
     {.schema = "vsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
-     .decomp = [](const Tensor& self, IntList at) { return split_direction("vsplit", self, at, 0, 2); }},
+     .decomp = [](const Tensor& self,
+                  IntList at) { return split_direction("vsplit", self, at, 0, 2); }},
     {.schema = "dsplit.int(Tensor(a -> *) self, int sections) -> Tensor(a)[]",
-     .decomp = [](const Tensor& self, int64_t n) { return split_direction("dsplit", self, n, 2, 3); }},
+     .decomp = [](const Tensor& self,
+                  int64_t n) { return split_direction("dsplit", self, n, 2, 3); }},
     {.schema = "dsplit.array(Tensor(a -> *) self, int[] indices) -> Tensor(a)[]",
-     .decomp = [](const Tensor& self, IntList at) { return split_direction("dsplit", self, at, 2, 3); }},
+     .decomp = [](const Tensor& self,
+                  IntList at) { return split_direction("dsplit", self, at, 2, 3); }},
 };
 
 extern constinit const OpFamily op_family_view_slice{rows};

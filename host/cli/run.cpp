@@ -1,0 +1,161 @@
+// `tenon run`: one model, once or several times, with given or made-up inputs.
+#include "cli/model_options.h"
+
+#include "core/error.h"
+#include "core/tensor_impl.h"
+#include "debug/graph_runner.h"
+#include "formats/tensors.h"
+
+#include <tenon/ops.h>
+
+#include <chrono>
+#include <cmath>
+
+namespace tenon::cli {
+
+namespace {
+
+struct RunOptions {
+  std::string model, backend, outputs;
+  int repeat = 1;
+  InputOptions inputs;
+  ModelOptions options;
+};
+
+using NamedOutputs = std::vector<std::pair<std::string, Tensor>>;
+
+/// What one verb call found out.
+struct RunReport {
+  NamedOutputs outputs;
+  std::vector<double> us;  ///< of each call
+  double compile_ms = 0;
+  Json stats;
+};
+
+template <class F>
+double timed_us(F f) {
+  auto begin = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+}
+
+RunReport run_archive(const RunOptions& options, const std::string& backend) {
+  LoadedModel model = load_model(options.model, options.options, backend);
+  std::vector<Tensor> leaves = make_leaves(model, options.inputs), outputs;
+  model.runner->compile(leaves);
+  RunReport report;
+  for (int i = 0; i < options.repeat; ++i)
+    report.us.push_back(timed_us([&] { outputs = model.runner->run(leaves); }));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i].defined()) report.outputs.push_back({message("out.{}", i), outputs[i]});
+  report.compile_ms = model.runner->compile_ms();
+  report.stats = stats_of(model.runner->describe(TN_DESC_STATS_JSON));
+  return report;
+}
+
+RunReport run_graph(const RunOptions& options, const std::string& backend) {
+  GraphRunner runner(load_graph(options.model, options.options.archive),
+                     {backend, options.options.mode, "", false});
+  std::vector<Tensor> inputs = runner.random_inputs(), outputs;
+  fill_inputs(inputs, options.inputs, [&](const std::string& name) { return runner.find(name); });
+  runner.compile();
+  RunReport report;
+  for (int i = 0; i < options.repeat; ++i)
+    report.us.push_back(timed_us([&] { outputs = runner.run(inputs); }));
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i].defined()) report.outputs.push_back({message("out.{}", i), outputs[i]});
+  report.compile_ms = runner.compile_ms();
+  report.stats = stats_of(runner.describe(TN_DESC_STATS_JSON));
+  return report;
+}
+
+// Least, greatest and mean element, which show at a glance whether a result makes sense.
+struct Summary {
+  double least = 0, greatest = 0, mean = 0;
+  size_t not_finite = 0;
+};
+
+Summary summary_of(const Tensor& t) {
+  Tensor plain = is_complex(t.dtype()) ? view_as_real(t) : t;
+  std::vector<double> values = plain.to(Dtype::f64).to_vector<double>();
+  Summary s{INFINITY, -INFINITY, 0, 0};
+  size_t n = 0;
+  for (double v : values) {
+    if (!std::isfinite(v)) {
+      ++s.not_finite;
+      continue;
+    }
+    s.least = std::min(s.least, v);
+    s.greatest = std::max(s.greatest, v);
+    s.mean += (v - s.mean) / static_cast<double>(++n);
+  }
+  if (n == 0) s.least = s.greatest = 0;
+  return s;
+}
+
+Json to_json(const std::string& name, const Tensor& t) {
+  Summary s = summary_of(t);
+  Json out{{"name", name}, {"dtype", std::string(name_of(t.dtype()))}, {"sizes", Json::array()},
+           {"min", s.least}, {"max", s.greatest}, {"mean", s.mean}, {"not_finite", s.not_finite}};
+  for (SymInt size : t.sizes()) out["sizes"].push_back(size.guard_int());
+  return out;
+}
+
+void print_report(const RunReport& report, const std::string& backend) {
+  for (const auto& [name, t] : report.outputs) {
+    Summary s = summary_of(t);
+    print(message("{}: {}, min {}, max {}, mean {}{}\n", name, to_text(t), s.least, s.greatest,
+                  s.mean, s.not_finite ? message(", {} not finite", s.not_finite) : ""));
+  }
+  double best = *std::min_element(report.us.begin(), report.us.end());
+  print(message("backend {}: compiled in {} ms, {} call{}, fastest {} us\n", backend,
+                std::round(report.compile_ms * 100) / 100, report.us.size(),
+                report.us.size() == 1 ? "" : "s", std::round(best * 10) / 10));
+}
+
+void save(const std::string& path, const NamedOutputs& outputs) {
+  formats::NamedTensors content;
+  for (const auto& [name, tensor] : outputs) content.tensors[name] = tensor;
+  formats::write_tensors(path, content);
+}
+
+int run(const RunOptions& options, const Globals& globals) {
+  std::vector<std::string> given;
+  if (!options.backend.empty()) given.push_back(options.backend);
+  std::string backend = backend_names(given)[0];
+  bool is_archive = graph_file_kind(options.model) == GraphFileKind::archive;
+  RunReport report = is_archive ? run_archive(options, backend) : run_graph(options, backend);
+  if (!options.outputs.empty()) save(options.outputs, report.outputs);
+  if (!globals.json) {
+    print_report(report, backend);
+    return 0;
+  }
+  Json document{{"schema", 1}, {"model", options.model}, {"backend", backend},
+                {"compile_ms", report.compile_ms}, {"us", report.us}, {"outputs", Json::array()},
+                {"fallback_ops", report.stats.value("extern_ops", Json::array())}};
+  for (const auto& [name, tensor] : report.outputs)
+    document["outputs"].push_back(to_json(name, tensor));
+  print_json(document);
+  return 0;
+}
+
+Action build(CLI::App& app) {
+  auto options = std::make_shared<RunOptions>();
+  app.add_option("MODEL", options->model, "a .pt2 archive or a saved graph")->required();
+  app.add_option("--backend", options->backend, "the backend to compile with");
+  app.add_option("--outputs", options->outputs, "write the results to this .safetensors or .npy");
+  app.add_option("--repeat", options->repeat, "calls")->check(CLI::Range(1, 1 << 30));
+  add_input_options(app, options->inputs);
+  add_model_options(app, options->options);
+  return [options](const Globals& globals) { return run(*options, globals); };
+}
+
+}  // namespace
+
+extern constinit const Verb verb_run{
+    .name = "run",
+    .summary = "runs a model",
+    .example = "tenon run vit.pt2 --backend inductor --input x=f32[1,3,224,224]:rand",
+    .build = build};
+
+}  // namespace tenon::cli

@@ -1,0 +1,32 @@
+// Runs a graph that was saved on its own: its inputs are what the graph says.
+#pragma once
+
+#include "debug/model_runner.h"
+
+namespace tenon {
+
+class GraphRunner {
+ public:
+  GraphRunner(std::shared_ptr<Graph> graph, RunnerOptions options);
+
+  void compile();
+  /// One entry per graph input; numbers are 0-dim tensors.
+  std::vector<Tensor> run(std::span<const Tensor> inputs);
+  /// Seeded inputs with the sizes that the graph names as examples.
+  std::vector<Tensor> random_inputs(uint64_t seed = 0) const;
+  /// The input of that name, with or without '%', or `in.N`; throws UserError when there is none.
+  size_t find(const std::string& name) const;
+
+  double compile_ms() const { return compile_ms_; }
+  std::string describe(int32_t what) const { return artifact_ ? artifact_->describe(what) : ""; }
+
+ private:
+  std::vector<int64_t> symbols_of(std::span<const Tensor> inputs) const;
+
+  std::shared_ptr<Graph> graph_;
+  RunnerOptions options_;
+  std::shared_ptr<Artifact> artifact_;
+  double compile_ms_ = 0;
+};
+
+}  // namespace tenon

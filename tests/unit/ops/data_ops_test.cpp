@@ -1,0 +1,188 @@
+// What recordings cannot show of views, copies, indexing and reductions: sharing, overlap, errors,
+// run-time sizes, and results that do not depend on threads.
+#include "core/random.h"
+#include "core/shape_env.h"
+#include "core/thread_pool.h"
+#include "ops/kernel_loops.h"
+
+#include <tenon/ops.h>
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tenon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+template <class T>
+std::vector<T> values(const Tensor& t) {
+  Tensor dense = contiguous_of(t);
+  return {data_of<T>(dense), data_of<T>(dense) + numel_of(dense)};
+}
+std::vector<float> floats(const Tensor& t) { return values<float>(t); }
+
+TEST(ViewOps, ShareTheStorageOfTheirBase) {
+  Tensor x = arange(6, Dtype::f32);
+  for (const Tensor& v :
+       {view(x, {2, 3}), slice(x, 0, 1, 4), reshape(x, {3, 2}), expand(x, {2, 6})})
+    EXPECT_TRUE(shares_storage(x, v));
+  EXPECT_FALSE(shares_storage(x, view_copy(x, {2, 3})));
+}
+
+TEST(ViewOps, ReshapeCopiesOnlyWhereNoStridesFit) {
+  Tensor x = view(arange(6, Dtype::f32), {2, 3});
+  EXPECT_TRUE(shares_storage(x, reshape(x, {6})));
+  Tensor flat = reshape(t(x), {6});
+  EXPECT_FALSE(shares_storage(x, flat));
+  EXPECT_THAT(floats(flat), ElementsAre(0, 3, 1, 4, 2, 5));
+}
+
+TEST(ViewOps, RefuseShapesThatDoNotFit) {
+  Tensor x = arange(6, Dtype::f32);
+  EXPECT_THAT([&] { view(x, {4}); }, ThrowsMessage<UserError>(HasSubstr("has 4 elements")));
+  EXPECT_THAT(
+      [&] {
+        view(t(view(x, {2, 3})), {6});
+      },
+      ThrowsMessage<UserError>(HasSubstr("use reshape")));
+  EXPECT_THAT([&] { expand(x, {2, 5}); }, ThrowsMessage<UserError>(HasSubstr("does not expand")));
+  EXPECT_THAT([&] { as_strided(x, {4}, {2}); },
+              ThrowsMessage<UserError>(HasSubstr("lies outside")));
+  EXPECT_THAT([&] { select(x, 0, 6); }, ThrowsMessage<UserError>(HasSubstr("out of range")));
+}
+
+TEST(ViewOps, InPlaceFormsChangeTheTensorItself) {
+  Tensor x = view(arange(6, Dtype::f32), {2, 3});
+  transpose_(x, 0, 1);
+  EXPECT_EQ(to_text(x.sizes()), "[3, 2]");
+  EXPECT_EQ(x.stride(0).word(), 1);
+}
+
+TEST(CopyOps, ReadBeforeTheyWriteWhereSourceAndTargetOverlap) {
+  Tensor x = arange(5, Dtype::f32);
+  copy_(slice(x, 0, 1, 5), slice(x, 0, 0, 4));
+  EXPECT_THAT(floats(x), ElementsAre(0, 0, 1, 2, 3));
+}
+
+TEST(CopyOps, RefuseATargetThatRepeatsElements) {
+  Tensor x = expand(zeros({1}), {3});
+  EXPECT_THAT([&] { copy_(x, ones({3})); }, ThrowsMessage<UserError>(HasSubstr("share memory")));
+}
+
+TEST(CopyOps, ToGivesTheSameTensorWhereNothingChanges) {
+  Tensor x = zeros({2});
+  EXPECT_TRUE(to(x, Dtype::f32).is_same(x));
+  EXPECT_FALSE(to(x, Dtype::f32, false, true).is_same(x));
+  EXPECT_EQ(to(x, Dtype::i8).dtype(), Dtype::i8);
+}
+
+TEST(IndexOps, NameTheIndexThatIsOutOfRange) {
+  Tensor x = zeros({3, 2}), bad = tensor<int64_t>({0, 3});
+  EXPECT_THAT([&] { index_select(x, 0, bad); }, ThrowsMessage<UserError>(HasSubstr("index 3")));
+  EXPECT_THAT([&] { embedding(x, bad); }, ThrowsMessage<UserError>(HasSubstr("index 3")));
+  EXPECT_THAT([&] { index(x, std::vector<Tensor>{bad}); },
+              ThrowsMessage<UserError>(HasSubstr("index 3")));
+}
+
+TEST(IndexOps, PutInPlaceReadsValuesThatOverlapTheTarget) {
+  Tensor x = arange(4, Dtype::f32);
+  index_put_(x, std::vector<Tensor>{tensor<int64_t>({0, 1, 2})}, slice(x, 0, 1, 4));
+  EXPECT_THAT(floats(x), ElementsAre(1, 2, 3, 3));
+}
+
+TEST(IndexOps, NonzeroOfAFakeHasASizeOfRunTime) {
+  auto env = ShapeEnv::make();
+  ShapeEnvScope scope(*env);
+  Tensor fake = make_fake(contiguous_meta({SymInt(4)}, Dtype::f32));
+  Tensor positions = nonzero(fake);
+  ASSERT_TRUE(positions.size(0).is_symbolic());
+  EXPECT_FALSE(env->int_hint(positions.size(0)).has_value());
+  Tensor rows = index_select(fake, 0, select(positions, 1, 0));
+  EXPECT_EQ(rows.size(0).word(), positions.size(0).word());
+  Tensor part = slice(rows, 0, 0, 3);
+  EXPECT_TRUE(part.size(0).is_symbolic());
+}
+
+TEST(ReduceOps, LargeSumsDoNotDependOnTheNumberOfThreads) {
+  seed_random(7);
+  Tensor x = randn({300'001});
+  int threads = num_threads();
+  double expected = item(sum(x)).to_double();
+  set_num_threads(3);
+  double found = item(sum(x)).to_double();
+  set_num_threads(threads);
+  EXPECT_EQ(found, expected);
+}
+
+TEST(ReduceOps, ExtremesOfNothingAreRefused) {
+  EXPECT_THAT(
+      [] {
+        amax(zeros({0, 3}), {0});
+      },
+      ThrowsMessage<UserError>(HasSubstr("has no extreme")));
+  EXPECT_EQ(floats(sum(zeros({0, 3})))[0], 0);
+}
+
+TEST(ReduceOps, NanIsTheMaximumAndItsFirstPlaceIsFound) {
+  Tensor x = tensor<float>({1, NAN, 5, NAN});
+  EXPECT_TRUE(std::isnan(floats(amax(x))[0]));
+  EXPECT_EQ(values<int64_t>(argmax(x))[0], 1);
+}
+
+TEST(RandomOps, RepeatForASeedAndDifferBetweenCalls) {
+  seed_random(1);
+  Tensor a = rand({100}), b = rand({100});
+  seed_random(1);
+  Tensor c = rand({100});
+  EXPECT_EQ(floats(a), floats(c));
+  EXPECT_NE(floats(a), floats(b));
+}
+
+TEST(RandomOps, HaveTheMomentsOfTheirDistributions) {
+  seed_random(2);
+  constexpr int64_t n = 200'000;
+  auto mean_of = [](const Tensor& t) { return item(mean(to(t, Dtype::f64))).to_double(); };
+  auto var_of = [](const Tensor& t) { return item(var(to(t, Dtype::f64))).to_double(); };
+  Tensor normal = randn({n}), uniform = rand({n}), integers = randint(10, {n});
+  EXPECT_NEAR(mean_of(normal), 0, 0.01);
+  EXPECT_NEAR(var_of(normal), 1, 0.02);
+  EXPECT_NEAR(mean_of(uniform), 0.5, 0.005);
+  EXPECT_NEAR(var_of(uniform), 1.0 / 12, 0.002);
+  EXPECT_NEAR(mean_of(integers), 4.5, 0.05);
+  EXPECT_EQ(item(amax(integers)).to_int(), 9);
+  EXPECT_EQ(item(sum(sub(std::get<0>(sort(randperm(1000))), arange(1000)))).to_int(), 0);
+}
+
+TEST(RandomOps, DropoutScalesWhatItKeeps) {
+  seed_random(3);
+  auto [out, mask] = native_dropout(ones({10'000}), 0.25, true);
+  EXPECT_NEAR(item(mean(out)).to_double(), 1, 0.03);
+  EXPECT_NEAR(item(mean(to(mask, Dtype::f32))).to_double(), 0.75, 0.02);
+  Tensor x = ones({4});
+  EXPECT_TRUE(dropout(x, 0.5, false).is_same(x));
+}
+
+TEST(KernelLoops, WalksMergeDimensionsThatLieDense) {
+  Tensor x = make_tensor(IntList{4, 5, 6}, Dtype::f32);
+  Walk<1> dense, cut;
+  add_dims<1>(dense, sizes_of(x), {strides_of(x)});
+  EXPECT_EQ(dense.sizes.size(), 1u);
+  Tensor part = slice(x, 2, 0, 3);
+  add_dims<1>(cut, sizes_of(part), {strides_of(part)});
+  EXPECT_EQ(cut.sizes.size(), 2u);
+  int64_t rows = 0;
+  for_each_row(cut, [&](const Offsets<1>& at, int64_t n, const Offsets<1>&) {
+    EXPECT_EQ(at[0], 6 * rows);
+    EXPECT_EQ(n, 3);
+    ++rows;
+  });
+  EXPECT_EQ(rows, 20);
+}
+
+}  // namespace
+}  // namespace tenon
