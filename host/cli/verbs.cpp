@@ -4,7 +4,10 @@
 namespace tenon::cli {
 
 extern const Verb verb_backends;
+extern const Verb verb_run;
 extern const Verb verb_check;
+extern const Verb verb_bench;
+extern const Verb verb_bench_worker;
 extern const Verb verb_graph;
 extern const Verb verb_ops;
 extern const Verb verb_explain;
@@ -15,7 +18,7 @@ extern const Verb verb_completion;
 namespace {
 
 constexpr const Verb* all_verbs[] = {
-    &verb_backends, &verb_check, &verb_explain, &verb_graph,      &verb_ops,
+    &verb_backends, &verb_run, &verb_check, &verb_bench, &verb_bench_worker, &verb_explain, &verb_graph,      &verb_ops,
     &verb_config,   &verb_doctor,  &verb_completion,
 };
 

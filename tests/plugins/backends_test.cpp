@@ -1,0 +1,210 @@
+// The plugins that run graphs node by node: eager and its variants, aot_eager, print, debug_nop; and
+// how plugins are found: listing loads nothing, a file dropped into a folder appears.
+#include <gtest/gtest.h>
+
+#include "backend/backend.h"
+#include "graph/parse.h"
+#include "ops/op_table.h"
+
+#include <tenon/compile.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+namespace tenon {
+namespace {
+
+const std::string plugin_dir = TENON_PLUGIN_DIR;
+
+/// y = relu(x + x)[:s0 rows of 3] and its transpose, sizes symbolic.
+constexpr std::string_view symbolic = R"(tng 1
+graph @f {
+  symbol s0 in [2, inf] hint 4 from size(%x, 0)
+  input %x: f32[s0, 3]
+  %y: f32[s0, 3] = aten.add.Tensor(%x, %x)
+  %t: f32[3, s0] strides [1, 3] = aten.transpose.int(%y, 0, 1)
+  %v: f32[3*s0] = aten.view.default(%y, [3*s0])
+  output %y, %t, %v
+}
+)";
+
+std::shared_ptr<Artifact> compiled(const std::string& backend, std::shared_ptr<Graph> graph) {
+  CompileRequest request;
+  request.graph = std::move(graph);
+  request.stage = Stage::inference;
+  request.compile_id = "0/0";
+  return compile_with_backend(backend, request);
+}
+
+std::vector<Tensor> run(Artifact& artifact, const Tensor& x, size_t n_outputs) {
+  detail::TensorHead* inputs[] = {x.head()};
+  int64_t syms[] = {x.size(0).guard_int()};
+  std::vector<Tensor> outputs(n_outputs);
+  artifact.call(inputs, syms, outputs);
+  return outputs;
+}
+
+Tensor counting(int64_t rows) {
+  Tensor x = make_tensor(IntList{std::vector<int64_t>{rows, 3}}, Dtype::f32);
+  for (int64_t i = 0; i < 3 * rows; ++i) x.data_ptr<float>()[i] = static_cast<float>(i);
+  return x;
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+bool is_mapped(const std::string& file) {
+  std::ifstream maps("/proc/self/maps");
+  std::stringstream text;
+  text << maps.rdbuf();
+  return text.str().find(file) != std::string::npos;
+}
+
+class Backends : public testing::Test {
+ protected:
+  void SetUp() override { set_plugin_search({}, {}); }  // the folder beside the program
+};
+
+TEST_F(Backends, ListingLoadsNothing) {
+  std::vector<std::string> names = list_backends({});
+  for (const char* name :
+       {"eager", "eager_noexcept", "eager_debug", "pre_dispatch_eager", "aot_eager",
+        "aot_eager_default_partitioner", "aot_eager_decomp_partition", "print", "debug_nop"})
+    EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
+  EXPECT_EQ(backend_info("aot_eager_decomp_partition").decompositions, "inductor");
+  EXPECT_FALSE(is_mapped("/tenon_"));
+  compiled("eager", parse_graph(symbolic));
+  EXPECT_TRUE(is_mapped("/tenon_eager.so"));
+  EXPECT_FALSE(is_mapped("/tenon_print.so"));
+}
+
+TEST_F(Backends, DroppedPluginAppears) {
+  namespace fs = std::filesystem;
+  std::string pattern = (fs::temp_directory_path() / "tenon_plugins_XXXXXX").string();
+  fs::path folder = mkdtemp(pattern.data());
+  set_plugin_search({}, {folder.string()});
+  auto is_listed = [] {
+    std::vector<std::string> names = list_backends({});
+    return std::find(names.begin(), names.end(), "debug_nop") != names.end();
+  };
+  EXPECT_FALSE(backend_info("eager").plugin.empty());
+  bool before = is_listed() && backend_info("debug_nop").file.starts_with(folder.string());
+  EXPECT_FALSE(before);
+  fs::copy_file(fs::path(plugin_dir) / "tenon_debug_nop.so", folder / "tenon_debug_nop.so");
+  ASSERT_TRUE(is_listed());
+  EXPECT_EQ(backend_info("debug_nop").file, (folder / "tenon_debug_nop.so").string());
+  auto artifact = compiled("debug_nop", parse_graph(symbolic));
+  EXPECT_EQ(run(*artifact, counting(4), 3)[0].to_vector<float>()[5], 10.0f);
+  fs::remove_all(folder);
+}
+
+TEST_F(Backends, AllRunTheGraph) {
+  for (const char* name :
+       {"eager", "eager_noexcept", "eager_debug", "pre_dispatch_eager", "aot_eager",
+        "aot_eager_default_partitioner", "aot_eager_decomp_partition", "debug_nop"}) {
+    SCOPED_TRACE(name);
+    auto artifact = compiled(name, parse_graph(symbolic));
+    for (int64_t rows : {4, 7}) {
+      std::vector<Tensor> out = run(*artifact, counting(rows), 3);
+      EXPECT_EQ(out[0].to_vector<float>()[4], 8.0f);
+      EXPECT_EQ(out[1].size(1).guard_int(), rows);
+      EXPECT_EQ(out[2].size(0).guard_int(), 3 * rows);
+    }
+  }
+}
+
+TEST_F(Backends, PrintShowsTheGraph) {
+  testing::internal::CaptureStdout();
+  auto artifact = compiled("print", parse_graph(symbolic));
+  std::string text = testing::internal::GetCapturedStdout();
+  EXPECT_NE(text.find("# inference graph 0/0"), std::string::npos) << text;
+  EXPECT_NE(text.find("aten.transpose.int(%y, 0, 1)"), std::string::npos) << text;
+  EXPECT_EQ(run(*artifact, counting(4), 3)[0].to_vector<float>()[1], 2.0f);
+}
+
+// The graph promises what the kernel does not give: text, expected, found.
+TEST_F(Backends, DebugNopFindsBrokenPromises) {
+  auto told = [](std::string_view from, std::string_view to) {
+    std::string text(symbolic);
+    text.replace(text.find(from), from.size(), to);
+    auto artifact = compiled("debug_nop", parse_graph(text));
+    return error_of([&] { run(*artifact, counting(4), 3); });
+  };
+  EXPECT_NE(told("%y: f32[s0, 3]", "%y: f32[s0, 5]").find("expected sizes (4, 5) as traced, found (4, 3)"),
+            std::string::npos)
+      << told("%y: f32[s0, 3]", "%y: f32[s0, 5]");
+  EXPECT_NE(told("strides [1, 3]", "strides [s0, 1]").find("expected strides (4, 1) as traced, found (1, 3)"),
+            std::string::npos)
+      << told("strides [1, 3]", "strides [s0, 1]");
+  EXPECT_NE(told("%y: f32[s0, 3]", "%y: f64[s0, 3]").find("expected dtype f64 as traced, found f32"),
+            std::string::npos)
+      << told("%y: f32[s0, 3]", "%y: f64[s0, 3]");
+}
+
+TEST_F(Backends, DebugNopIgnoresStridesThatAreNeverUsed) {
+  constexpr std::string_view text = R"(tng 1
+graph @f {
+  input %x: f32[4, 3]
+  %a: f32[1, 3] strides [7, 1] = aten.slice.Tensor(%x, 0, 0, 1)
+  %b: f32[0, 3] strides [9, 2] = aten.slice.Tensor(%x, 0, 0, 0)
+  output %a, %b
+}
+)";
+  auto artifact = compiled("debug_nop", parse_graph(text));
+  EXPECT_EQ(error_of([&] { run(*artifact, counting(4), 2); }), "no error");
+}
+
+// ---- schemas that lie
+
+const OpDef lying_rows[] = {
+    {.schema = "plugin_test::writes(Tensor x) -> Tensor",
+     .meta = like,
+     .eager = [](Tensor& out, const Tensor& x) {
+       x.data_ptr<float>()[0] = 99;
+       out.data_ptr<float>()[0] = 1;
+     }},
+    {.schema = "plugin_test::returns_itself(Tensor x) -> Tensor",
+     .meta = like,
+     .eager = [](const Tensor& x) { return x; }},
+};
+
+std::string told_of(const std::string& op) {
+  static const bool added = [] {
+    for (const OpDef& row : lying_rows) add_op(&row);
+    return true;
+  }();
+  EXPECT_TRUE(added);
+  std::string text = "tng 1\ngraph @f {\n  input %x: f32[4, 3]\n  %y: f32[4, 3] = plugin_test." + op +
+                     ".default(%x)\n  output %y\n}\n";
+  auto artifact = compiled("eager_debug", parse_graph(text));
+  return error_of([&] { run(*artifact, counting(4), 1); });
+}
+
+TEST_F(Backends, EagerDebugFindsUndeclaredWrites) {
+  EXPECT_NE(told_of("writes").find("changed argument x"), std::string::npos) << told_of("writes");
+}
+
+TEST_F(Backends, EagerDebugFindsUndeclaredAliases) {
+  EXPECT_NE(told_of("returns_itself").find("gave a result in the storage of argument x"),
+            std::string::npos)
+      << told_of("returns_itself");
+}
+
+TEST_F(Backends, EagerNoExceptBlamesTheCapture) {
+  auto artifact = compiled("eager_noexcept", parse_graph(symbolic));
+  Tensor wrong = make_tensor(IntList{std::vector<int64_t>{4}}, Dtype::f32);
+  std::string text = error_of([&] { run(*artifact, wrong, 3); });
+  EXPECT_NE(text.find("unexpected error while the captured graph ran"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace tenon

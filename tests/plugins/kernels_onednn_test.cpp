@@ -1,0 +1,302 @@
+// kernels_onednn against the host's reference rows and against sums in double precision.
+#include <gtest/gtest.h>
+
+#include "backend/backend.h"
+#include "backend/bridge.h"
+#include "backend/load.h"
+#include "backend/status.h"
+#include "core/dispatch.h"
+#include "core/thread_pool.h"
+#include "ops/op_table.h"
+
+#include <bit>
+#include <cmath>
+#include <deque>
+#include <random>
+
+namespace tenon {
+namespace {
+
+const std::string plugin_file = TENON_PLUGIN_DIR "/tenon_kernels_onednn.so";
+
+const tn_kernels& kernels() {
+  static auto* catalog = [] {
+    SearchSettings settings;
+    settings.files = {plugin_file};
+    return new PluginCatalog(std::move(settings));
+  }();
+  static const tn_kernels* loaded =
+      &load_plugin(*catalog, catalog->find_plugin("kernels_onednn")).kernels.at(0);
+  return *loaded;
+}
+
+float element(const Tensor& t, int64_t offset) {
+  const auto* data = static_cast<const std::byte*>(t.head()->data);
+  if (t.dtype() == Dtype::f32) return reinterpret_cast<const float*>(data)[offset];
+  auto bits = uint32_t{reinterpret_cast<const uint16_t*>(data)[offset]} << 16;
+  return std::bit_cast<float>(bits);
+}
+
+/// Calls f(index, offset in elements) for each element.
+template <class F>
+void for_each_element(const Tensor& t, F f) {
+  const tn_tensor& head = *t.head();
+  std::vector<int64_t> index(static_cast<size_t>(head.ndim));
+  for (int64_t i = 0; i < head.numel; ++i) {
+    int64_t offset = 0;
+    for (size_t d = 0; d < index.size(); ++d) offset += index[d] * head.strides[d];
+    f(index, offset);
+    for (size_t d = index.size(); d-- > 0;) {
+      if (++index[d] < head.sizes[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+
+/// Values in [-1, 1], the same for the same seed; strides empty = contiguous.
+Tensor numbers(std::vector<int64_t> sizes, Dtype dtype, std::vector<int64_t> strides = {}) {
+  static std::mt19937 generator(7);
+  static auto* memory = new std::deque<std::vector<std::byte>>;
+  size_t span = 1;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    span = strides.empty() ? span * size_t(sizes[d]) : span + size_t((sizes[d] - 1) * strides[d]);
+  auto& bytes = memory->emplace_back(span * (dtype == Dtype::f32 ? 4 : 2));
+  std::uniform_real_distribution<float> distribution(-1, 1);
+  for (size_t i = 0; i < span; ++i) {
+    auto bits = std::bit_cast<uint32_t>(distribution(generator));
+    if (dtype == Dtype::f32) reinterpret_cast<uint32_t*>(bytes.data())[i] = bits;
+    else reinterpret_cast<uint16_t*>(bytes.data())[i] = static_cast<uint16_t>(bits >> 16);
+  }
+  OptIntList given = strides.empty() ? OptIntList() : OptIntList(IntList(strides));
+  return from_memory(bytes.data(), IntList(sizes), dtype, given, nullptr, nullptr);
+}
+
+/// The plugin's result, or an undefined tensor when it declines.
+Tensor run_kernel(std::string_view op, std::vector<Value> args) {
+  const tn_kernels& k = kernels();
+  for (uint32_t i = 0; i < k.n_ops; ++i) {
+    if (view_of(k.ops[i]) != op) continue;
+    AbiArguments abi(args.data(), static_cast<uint32_t>(args.size()));
+    tn_tensor* out = nullptr;
+    tn_status* status = k.run(k.self, i, abi.args(), abi.size(), abi.values(), nullptr, &out, 1);
+    if (status && status->code != TN_DECLINED) ADD_FAILURE() << op << ": " << status->text;
+    free_status(status);
+    return take_tensor(out);
+  }
+  ADD_FAILURE() << op << " is no kernel of the plugin";
+  return {};
+}
+
+Tensor run_reference(std::string_view op, std::vector<Value> args) {
+  Value result;
+  dispatch(*find_op(op), args.data(), static_cast<uint32_t>(args.size()), &result, 1);
+  return take<Tensor>(result);
+}
+
+std::vector<int64_t> list(const int64_t* values, int32_t n) { return {values, values + n}; }
+
+void expect_near(const Tensor& found, const Tensor& expected, int64_t depth) {
+  ASSERT_TRUE(found.defined()) << "the kernel declined";
+  const tn_tensor &f = *found.head(), &e = *expected.head();
+  ASSERT_EQ(f.dtype, e.dtype);
+  ASSERT_EQ(list(f.sizes, f.ndim), list(e.sizes, e.ndim));
+  EXPECT_EQ(list(f.strides, f.ndim), list(e.strides, e.ndim));
+  double tolerance = found.dtype() == Dtype::f32 ? 1e-6 : 2e-2, worst = 0;
+  tolerance *= std::sqrt(static_cast<double>(depth)) + 1;
+  for_each_element(found, [&](const auto&, int64_t offset) {
+    worst = std::max<double>(worst, std::abs(element(found, offset) - element(expected, offset)));
+  });
+  EXPECT_LE(worst, tolerance);
+}
+
+/// Three times: weights as they are, packed, and packed weights found again.
+void compare(std::string_view op, const std::vector<Value>& args, int64_t depth) {
+  Tensor expected = run_reference(op, args);
+  for (int time = 0; time < 3; ++time) {
+    SCOPED_TRACE(message("{}, call {}", op, time));
+    expect_near(run_kernel(op, args), expected, depth);
+  }
+}
+
+constexpr Dtype dtypes[] = {Dtype::f32, Dtype::bf16};
+
+// ---- products
+
+struct Sizes {
+  int64_t m, k, n;
+};
+constexpr Sizes products[] = {{1, 768, 768}, {4, 96, 320}, {16, 64, 100}, {40, 33, 65},
+                              {130, 200, 256}, {300, 64, 48}, {7, 1, 5}, {64, 300, 1}};
+
+TEST(KernelsOnednn, MultipliesMatricesLikeTheReference) {
+  for (Dtype dtype : dtypes)
+    for (Sizes s : products) {
+      SCOPED_TRACE(message("{} x {} x {}", s.m, s.k, s.n));
+      Tensor a = numbers({s.m, s.k}, dtype), b = numbers({s.k, s.n}, dtype);
+      compare("aten.mm.default", {Value::of(a), Value::of(b)}, s.k);
+      Tensor turned = numbers({s.k, s.n}, dtype, {1, s.k});
+      compare("aten.mm.default", {Value::of(a), Value::of(turned)}, s.k);
+      Tensor columns = numbers({s.m, s.k}, dtype, {1, s.m});
+      compare("aten.mm.default", {Value::of(columns), Value::of(b)}, s.k);
+    }
+}
+
+TEST(KernelsOnednn, RunsLinearLayersLikeTheReference) {
+  for (Dtype dtype : dtypes)
+    for (Sizes s : products) {
+      SCOPED_TRACE(message("{} x {} x {}", s.m, s.k, s.n));
+      Tensor x = numbers({2, s.m, s.k}, dtype), w = numbers({s.n, s.k}, dtype);
+      Tensor bias = numbers({s.n}, dtype);
+      compare("aten.linear.default", {Value::of(x), Value::of(w), Value::of(bias)}, s.k);
+      compare("aten.linear.default", {Value::of(x), Value::of(w), Value()}, s.k);
+      Tensor gaps = numbers({s.m, 2, s.k}, dtype, {3 * s.k, s.k + 3, 1});
+      compare("aten.linear.default", {Value::of(gaps), Value::of(w), Value()}, s.k);
+    }
+}
+
+TEST(KernelsOnednn, AddsAndScalesLikeTheReference) {
+  for (Dtype dtype : dtypes) {
+    Tensor a = numbers({20, 30}, dtype), b = numbers({30, 64}, dtype);
+    Tensor row = numbers({64}, dtype), full = numbers({20, 64}, dtype);
+    for (const Tensor& added : {row, full})
+      for (double beta : {1.0, 0.5, 0.0})
+        for (double alpha : {1.0, -2.0}) {
+          SCOPED_TRACE(message("beta {} alpha {} added of {} dimensions", beta, alpha, added.dim()));
+          compare("aten.addmm.default",
+                  {Value::of(added), Value::of(a), Value::of(b), Value::of(beta), Value::of(alpha)},
+                  4 * 30);
+        }
+  }
+}
+
+TEST(KernelsOnednn, MultipliesBatchesLikeTheReference) {
+  for (Dtype dtype : dtypes) {
+    Tensor a = numbers({12, 40, 64}, dtype), b = numbers({12, 64, 50}, dtype);
+    compare("aten.bmm.default", {Value::of(a), Value::of(b)}, 64);
+    Tensor turned = numbers({12, 64, 50}, dtype, {64 * 50, 1, 64});
+    compare("aten.bmm.default", {Value::of(a), Value::of(turned)}, 64);
+    Tensor one_a = numbers({1, 200, 64}, dtype), one_b = numbers({1, 64, 50}, dtype);
+    compare("aten.bmm.default", {Value::of(one_a), Value::of(one_b)}, 64);
+    Tensor added = numbers({12, 40, 50}, dtype);
+    compare("aten.baddbmm.default", {Value::of(added), Value::of(a), Value::of(b), Value::of(0.5),
+                                     Value::of(2.0)}, 4 * 64);
+    compare("aten.matmul.default", {Value::of(a), Value::of(b)}, 64);
+    // Attention: heads taken apart by strides.
+    Tensor q = numbers({2, 3, 20, 16}, dtype, {3 * 20 * 16, 16, 48, 1});
+    Tensor k = numbers({2, 3, 16, 20}, dtype, {3 * 20 * 16, 16, 1, 48});
+    compare("aten.matmul.default", {Value::of(q), Value::of(k)}, 16);
+    Tensor shared = numbers({64, 50}, dtype);
+    compare("aten.matmul.default", {Value::of(a), Value::of(shared)}, 64);
+  }
+}
+
+// ---- convolutions
+
+struct Shape {
+  int64_t images, channels, height, width, out, kernel, stride, padding, dilation, groups;
+};
+constexpr Shape shapes[] = {
+    {1, 3, 32, 32, 64, 7, 2, 3, 1, 1},    {2, 16, 13, 11, 20, 3, 1, 1, 1, 1},
+    {1, 64, 56, 56, 64, 3, 1, 1, 1, 1},   {1, 64, 15, 15, 64, 3, 2, 1, 1, 1},
+    {1, 128, 7, 7, 96, 3, 1, 1, 1, 1},    {1, 256, 7, 7, 256, 3, 1, 1, 1, 1},
+    {1, 64, 20, 20, 128, 1, 2, 0, 1, 1},  {1, 16, 40, 40, 64, 1, 1, 0, 1, 1},
+    {1, 64, 40, 40, 64, 3, 1, 1, 1, 2},   {3, 16, 17, 17, 16, 3, 1, 1, 1, 16},
+    {1, 64, 112, 20, 64, 3, 2, 1, 1, 64}, {1, 96, 7, 7, 96, 5, 1, 2, 1, 96},
+    {1, 5, 9, 9, 7, 3, 1, 2, 1, 1},       {1, 32, 30, 30, 32, 3, 1, 2, 2, 1},
+};
+
+double exact(const Shape& s, const Tensor& x, const Tensor& w, const std::vector<int64_t>& at) {
+  int64_t per_group = s.channels / s.groups, group = at[1] / (s.out / s.groups);
+  const int64_t *xs = x.head()->strides, *ws = w.head()->strides;
+  double sum = 0;
+  for (int64_t c = 0; c < per_group; ++c)
+    for (int64_t i = 0; i < s.kernel; ++i)
+      for (int64_t j = 0; j < s.kernel; ++j) {
+        int64_t row = at[2] * s.stride - s.padding + i * s.dilation;
+        int64_t column = at[3] * s.stride - s.padding + j * s.dilation;
+        if (row < 0 || column < 0 || row >= s.height || column >= s.width) continue;
+        int64_t from = at[0] * xs[0] + (group * per_group + c) * xs[1] + row * xs[2] + column * xs[3];
+        sum += double{element(x, from)} *
+               element(w, at[1] * ws[0] + c * ws[1] + i * ws[2] + j * ws[3]);
+      }
+  return sum;
+}
+
+void check_convolution(const Shape& s, Dtype dtype, bool channels_last) {
+  SCOPED_TRACE(message("{}x{}x{}x{} kernel {} groups {} channels_last {}", s.images, s.channels,
+                       s.height, s.width, s.kernel, s.groups, channels_last));
+  std::vector<int64_t> last{s.channels * s.height * s.width, 1, s.width * s.channels, s.channels};
+  Tensor x = numbers({s.images, s.channels, s.height, s.width}, dtype,
+                     channels_last ? last : std::vector<int64_t>{});
+  Tensor w = numbers({s.out, s.channels / s.groups, s.kernel, s.kernel}, dtype);
+  Tensor bias = numbers({s.out}, dtype);
+  int64_t pairs[3][2] = {{s.stride, s.stride}, {s.padding, s.padding}, {s.dilation, s.dilation}};
+  IntList stride(pairs[0], 2), padding(pairs[1], 2), dilation(pairs[2], 2);
+  std::vector<Value> args{Value::of(x),       Value::of(w),        Value::of(bias),
+                          Value::of(stride),  Value::of(padding),  Value::of(dilation),
+                          Value::of(s.groups)};
+  for (int time = 0; time < 2; ++time) {
+    Tensor y = run_kernel("aten.conv2d.default", args);
+    ASSERT_TRUE(y.defined()) << "the kernel declined";
+    const tn_tensor& head = *y.head();
+    EXPECT_EQ(head.strides[channels_last ? 1 : 3], 1);
+    double worst = 0;
+    for_each_element(y, [&](const auto& at, int64_t offset) {
+      double expected = exact(s, x, w, at) + element(bias, at[1]);
+      worst = std::max(worst, std::abs(element(y, offset) - expected) / (1 + std::abs(expected)));
+    });
+    EXPECT_LE(worst, dtype == Dtype::f32 ? 1e-4 : 1e-2);
+  }
+}
+
+TEST(KernelsOnednn, ConvolvesLikeSumsInDoublePrecision) {
+  for (Dtype dtype : dtypes)
+    for (const Shape& s : shapes)
+      for (bool channels_last : {false, true}) check_convolution(s, dtype, channels_last);
+}
+
+TEST(KernelsOnednn, ConvolvesTheSameWithOneThread) {
+  int before = num_threads();
+  set_num_threads(1);
+  for (const Shape& s : shapes) check_convolution(s, Dtype::f32, false);
+  set_num_threads(before);
+}
+
+// ---- what it leaves to others, and what it must notice
+
+TEST(KernelsOnednn, DeclinesOtherDtypesAndEmptyTensors) {
+  Tensor whole = make_tensor(IntList{std::vector<int64_t>{3, 3}}, Dtype::i64);
+  EXPECT_FALSE(run_kernel("aten.mm.default", {Value::of(whole), Value::of(whole)}).defined());
+  Tensor half = make_tensor(IntList{std::vector<int64_t>{3, 3}}, Dtype::f16);
+  EXPECT_FALSE(run_kernel("aten.mm.default", {Value::of(half), Value::of(half)}).defined());
+  Tensor none = make_tensor(IntList{std::vector<int64_t>{0, 3}}, Dtype::f32);
+  Tensor some = numbers({3, 3}, Dtype::f32);
+  EXPECT_FALSE(run_kernel("aten.mm.default", {Value::of(none), Value::of(some)}).defined());
+}
+
+TEST(KernelsOnednn, SeesWeightsThatWereWritten) {
+  Tensor x = numbers({8, 64}, Dtype::f32), w = numbers({128, 64}, Dtype::f32);
+  std::vector<Value> args{Value::of(x), Value::of(w), Value()};
+  compare("aten.linear.default", args, 64);  // packs them
+  Tensor other = numbers({128, 64}, Dtype::f32);
+  Value into[] = {Value::of(w), Value::of(other), Value::of(false)}, result;
+  dispatch(*find_op("aten.copy_.default"), into, 3, &result, 1);
+  take<Tensor>(result);
+  compare("aten.linear.default", args, 64);
+}
+
+TEST(KernelsOnednn, IsTriedBeforeTheReferenceRow) {
+  set_plugin_search({plugin_file}, {});
+  install_plugin_kernels();
+  const OpEntry& mm = *find_op("aten.mm.default");
+  ASSERT_EQ(mm.foreign.size(), 1u);
+  Tensor a = numbers({30, 40}, Dtype::f32), b = numbers({40, 50}, Dtype::f32);
+  Value args[] = {Value::of(a), Value::of(b)}, result;
+  CallArgs call{&mm, args, &result, 2, 1};
+  EXPECT_TRUE(mm.foreign[0].run(mm.foreign[0].self, call));
+  Tensor direct = take<Tensor>(result);
+  expect_near(run_reference("aten.mm.default", {args[0], args[1]}), direct, 40);
+}
+
+}  // namespace
+}  // namespace tenon
