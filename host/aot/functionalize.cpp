@@ -12,6 +12,7 @@
 #include "aot/lower.h"
 #include "aot/view_inverse.h"
 #include "core/error.h"
+#include "core/sym_simplify.h"
 #include "graph/passes/passes.h"
 #include "graph/record.h"
 #include "ops/op_table.h"
@@ -20,6 +21,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <map>
 #include <optional>
 
 namespace tenon {
@@ -59,6 +61,9 @@ class Functionalizer {
   Tensor& current(ValueId id);
   void write(ValueId id, Tensor content);
   std::vector<Value> arguments(const Node& node);
+  void renew_symbols(Value& v);
+  SymInt renewed(SymInt value) const;
+  void note_symbols(NodeId node);
   OutputRecipe output_recipe(ValueId id, std::vector<Tensor>& results);
 
   const Graph& graph_;
@@ -68,6 +73,8 @@ class Functionalizer {
   std::vector<std::optional<Alias>> aliases_;  // by value of the original graph
   std::vector<Number> numbers_;
   std::deque<std::vector<Tensor>> lists_;      // of the node being lowered
+  std::deque<std::vector<SymInt>> sizes_;      // likewise
+  std::map<const Expr*, const Expr*> symbols_;  // data-dependent symbols of the original graph, by the new ones
 };
 
 void Functionalizer::add_inputs() {
@@ -105,8 +112,43 @@ Tensor& Functionalizer::current(ValueId id) {
   return alias.value;
 }
 
+// A data-dependent size gets a new symbol when its op is recorded again; arguments that are written
+// over the old one follow.
+SymInt Functionalizer::renewed(SymInt value) const {
+  if (!value.is_symbolic() || symbols_.empty()) return value;
+  return as_sym_int(substitute(value.expr(), [this](const Expr* symbol) -> const Expr* {
+    auto found = symbols_.find(symbol);
+    return found == symbols_.end() ? nullptr : found->second;
+  }));
+}
+
+void Functionalizer::renew_symbols(Value& v) {
+  if (v.tag == Tag::integer) {
+    v = Value::of(renewed(v.number().sym_int()));
+  } else if (v.tag == Tag::ints) {
+    SymIntList list(List<SymInt>(v.as<SymInt>(), v.count));
+    if (!list.is_symbolic()) return;
+    auto& copy = sizes_.emplace_back();
+    for (SymInt s : list) copy.push_back(renewed(s));
+    v = Value::of(SymIntList(List<SymInt>(copy)));
+  }
+}
+
+void Functionalizer::note_symbols(NodeId node) {
+  for (const SymbolBinding& b : graph_.symbols) {
+    const GraphValue& v = graph_.value(b.value);
+    if (v.source != ValueSource::node || v.source_index != node) continue;
+    if (b.dim < 0) {
+      if (numbers_[b.value].is_integer()) symbols_[b.symbol] = as_expr(numbers_[b.value].sym_int());
+    } else if (aliases_[b.value]) {
+      symbols_[b.symbol] = as_expr(aliases_[b.value]->value.size(b.dim));
+    }
+  }
+}
+
 std::vector<Value> Functionalizer::arguments(const Node& node) {
   lists_.clear();
+  sizes_.clear();
   std::vector<Value> args(node.args.begin(), node.args.end());
   for (Value& a : args) {
     if (a.tag == Tag::ref) {
@@ -120,6 +162,8 @@ std::vector<Value> Functionalizer::arguments(const Node& node) {
         list.push_back(id == no_value ? Tensor() : current(id));
       }
       a = Value::of(TensorList(list));
+    } else {
+      renew_symbols(a);
     }
   }
   return args;
@@ -254,7 +298,10 @@ LoweredInference Functionalizer::run() {
     RecordScope scope(recorder_);
     add_inputs();
     add_constants();
-    for (const Node& node : graph_.nodes()) lower_node(node);
+    for (NodeId n = 0; n < graph_.nodes().size(); ++n) {
+      lower_node(graph_.node(n));
+      note_symbols(n);
+    }
     for (ValueId id : graph_.outputs()) out.outputs.push_back(output_recipe(id, results));
     for (ValueId id : graph_.inputs()) {
       if (graph_.value(id).kind != ValueKind::tensor) continue;

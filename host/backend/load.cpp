@@ -104,7 +104,7 @@ void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin);
 const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& plugin) {
   Loader& l = loader();
   if (auto known = l.loaded.find(plugin->path); known != l.loaded.end()) return *known->second;
-  if (!plugin->usable || plugin->diagnosis)
+  if (!plugin->usable)
     throw BackendError(ErrorCode::plugin, TN_FAILED_PRECONDITION, to_text(plugin->diagnosis));
   load_requirements(catalog, *plugin);
 
@@ -170,7 +170,10 @@ const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& pl
 }
 
 std::string plugin_install_dir() {
-  boost::filesystem::path here = boost::dll::this_line_location().parent_path();
+  boost::filesystem::path file = boost::dll::this_line_location();
+  // A program that was found on the PATH knows itself by its bare name.
+  if (!file.has_parent_path()) file = boost::filesystem::read_symlink("/proc/self/exe");
+  boost::filesystem::path here = file.parent_path();
   boost::filesystem::path beside = here / "tenon" / "plugins";
   if (boost::filesystem::is_directory(beside)) return beside.string();
   return (here.parent_path() / "lib" / "tenon" / "plugins").string();

@@ -419,4 +419,21 @@ void install_plugin_kernels() {
   });
 }
 
+namespace {
+
+// Manifests that cannot be read must not stop an eager program: it runs on the host's kernels.
+void attach_kernels() {
+  try {
+    install_plugin_kernels();
+  } catch (const Error& e) {
+    report::log_line(report::LogLevel::warning, "backend", e.what());
+  }
+}
+
+const struct FillFirstCall {
+  FillFirstCall() { first_call_slot = &attach_kernels; }
+} fill_first_call;
+
+}  // namespace
+
 }  // namespace tenon

@@ -170,7 +170,9 @@ std::string install_folder() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<void*>(&install_folder), &info) == 0 || !info.dli_fname) return "";
   std::error_code error;
-  fs::path library = fs::canonical(info.dli_fname, error);
+  // A program that was found on the PATH knows itself by its bare name.
+  bool bare = fs::path(info.dli_fname).parent_path().empty();
+  fs::path library = fs::canonical(bare ? "/proc/self/exe" : info.dli_fname, error);
   return error ? "" : (library.parent_path().parent_path() / "etc" / "tenon").string();
 }
 

@@ -294,7 +294,13 @@ void run_meta(const CallArgs& call) {
   return_mutated(call);
 }
 
+void (*first_call_slot)() = nullptr;
+
 void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* results, uint32_t n_results) {
+  static constinit std::atomic<bool> called{false};
+  if (!called.load(std::memory_order_relaxed)) [[unlikely]] {
+    if (!called.exchange(true) && first_call_slot) first_call_slot();
+  }
   uint64_t keys = (keys_of(args, n_args) | thread_modes.include | bit(Key::cpu)) & ~thread_modes.exclude;
   CallArgs call{&op, args, results, n_args, n_results};
   op.by_key[63 - std::countl_zero(keys)](call);

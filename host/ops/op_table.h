@@ -48,6 +48,9 @@ const OpEntry& add_op(const OpDef* row);
 /// Installs a plugin's kernel for the CPU key of an op.
 void add_foreign_kernel(OpId op, ForeignKernel kernel);
 
+/// Runs before the first op of the process; backend/registry.cpp attaches the kernels of plugins there.
+extern void (*first_call_slot)();
+
 /// Makes results from metas on the current device kind: fakes in a FakeScope, else real tensors.
 void put_metas(const OpEntry& op, Metas& metas, bool fake, Value* results);
 /// Runs only the meta function of the op; results are fakes or numbers.

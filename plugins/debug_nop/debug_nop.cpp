@@ -113,10 +113,11 @@ class Checked {
   }
   [[noreturn]] static void differ(const step& s, size_t r, std::string_view what,
                                   const std::string& expected, const std::string& found) {
-    throw error(TN_INTERNAL,
-                text("debug_nop: result {} of node {} ({}): expected {} {} as traced, found {}; the "
-                     "op's shape function and its kernel disagree",
-                     r, s.name, s.node.op_name, what, expected, found));
+    throw error(
+        TN_INTERNAL,
+        text("debug_nop: result {} of node {} ({}): expected {} {} as traced, found {}; the "
+             "op's shape function and its kernel disagree",
+             r, s.name, s.node.op_name, what, expected, found));
   }
 
   program program_;

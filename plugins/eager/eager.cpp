@@ -20,8 +20,9 @@ struct NoExceptions {
     try {
       inner.call(c);
     } catch (const error& e) {
-      throw error(TN_INTERNAL,
-                  text("eager_noexcept: unexpected error while the captured graph ran: {}", e.what()));
+      throw error(
+          TN_INTERNAL,
+          text("eager_noexcept: unexpected error while the captured graph ran: {}", e.what()));
     }
   }
 };

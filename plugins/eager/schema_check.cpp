@@ -28,12 +28,34 @@ tensor copy_of(const tn_tensor* t) {
   return out;
 }
 
+size_t element_size(int32_t dtype) {
+  switch (dtype) {
+    case TN_F64:
+    case TN_I64:
+    case TN_C64:
+      return 8;
+    case TN_F32:
+    case TN_I32:
+    case TN_C32:
+      return 4;
+    case TN_F16:
+    case TN_BF16:
+    case TN_I16:
+      return 2;
+    case TN_C128:
+      return 16;
+    default:
+      return 1;
+  }
+}
+
 // Compared as bytes: a NaN that stays is no change.
 bool same_values(const tensor& before, const tn_tensor* now) {
   if (!std::ranges::equal(sizes(before.get()), sizes(now))) return false;
   if (before->numel == 0) return true;
   tensor after = copy_of(now);
-  return std::memcmp(before->data, after->data, before->storage_bytes) == 0;
+  return std::memcmp(before->data, after->data,
+                     size_t(before->numel) * element_size(before->dtype)) == 0;
 }
 
 }  // namespace
@@ -82,10 +104,11 @@ void SchemaChecked::call(tn_call& c) {
       for (const tn_tensor* result : s.results())
         if (result && result->storage_id == args[i].tensor->storage_id && result->numel &&
             !declared.aliases[args[i].position])
-          throw error(TN_INTERNAL, text("eager_debug: node {} ({}) gave a result in the storage of "
-                                        "argument {}, which its schema does not declare as an alias; "
-                                        "write Tensor(a) {}, or return a copy",
-                                        s.name, s.node.op_name, name, name));
+          throw error(TN_INTERNAL,
+                      text("eager_debug: node {} ({}) gave a result in the storage of "
+                           "argument {}, which its schema does not declare as an alias; "
+                           "write Tensor(a) {}, or return a copy",
+                           s.name, s.node.op_name, name, name));
     }
   });
 }

@@ -3,8 +3,8 @@
 
 #include <tenon/plugin_program.hpp>
 
-/// A graph whose ops are watched. An op that writes an argument, or gives a result in the storage of
-/// an argument, without declaring so in its schema is an error that names op and argument.
+/// A graph whose ops are watched. An op that writes an argument, or gives a result in the storage
+/// of an argument, without declaring so in its schema is an error that names op and argument.
 class SchemaChecked {
  public:
   explicit SchemaChecked(const tn_compile_request& request);

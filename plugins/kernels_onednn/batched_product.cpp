@@ -112,8 +112,13 @@ std::shared_ptr<Plan> make_plan(const BatchedProduct& c, int64_t workers) {
 }
 
 PlanKey key_of(const BatchedProduct& c, int64_t workers) {
-  PlanKey key{c.dtype, workers, c.bias != nullptr, std::bit_cast<int32_t>(c.alpha),
-              std::bit_cast<int32_t>(c.beta), int64_t(c.batch.size()), c.k};
+  PlanKey key{c.dtype,
+              workers,
+              c.bias != nullptr,
+              std::bit_cast<int32_t>(c.alpha),
+              std::bit_cast<int32_t>(c.beta),
+              int64_t(c.batch.size()),
+              c.k};
   auto add = [&](const Dims& list) { key.insert(key.end(), list.begin(), list.end()); };
   add(result_sizes(c));
   add(c.source_strides);
@@ -127,12 +132,12 @@ void run_slice(const BatchedProduct& c, const Plan& plan, const Slice& s) {
   int64_t in_other = plan.cut == rows ? 0 : s.begin * c.other_strides[plan.cut];
   int64_t in_bias = plan.cut == columns ? s.begin : 0;
   const Primitive& p = s.primitive;
-  execute(p.run, p.scratchpad,
-          {{DNNL_ARG_SRC, p.source, at(c.source, in_source, c.dtype)},
-           {DNNL_ARG_WEIGHTS, p.weights, at(c.other, in_other, c.dtype)},
-           {DNNL_ARG_BIAS, p.bias, c.bias ? at(c.bias, in_bias, c.dtype) : nullptr},
-           {DNNL_ARG_DST, p.result,
-            at(c.result, s.begin * plan.result_strides[plan.cut], c.dtype)}});
+  execute(
+      p.run, p.scratchpad,
+      {{DNNL_ARG_SRC, p.source, at(c.source, in_source, c.dtype)},
+       {DNNL_ARG_WEIGHTS, p.weights, at(c.other, in_other, c.dtype)},
+       {DNNL_ARG_BIAS, p.bias, c.bias ? at(c.bias, in_bias, c.dtype) : nullptr},
+       {DNNL_ARG_DST, p.result, at(c.result, s.begin * plan.result_strides[plan.cut], c.dtype)}});
 }
 
 }  // namespace

@@ -1,8 +1,9 @@
 // result[..., M, N] = alpha * source[..., M, K] x other[..., K, N] + beta * result (+ bias[N]),
-// operands in any strides, none of them kept: products of values, and weights seen for the first time.
+// operands in any strides, none of them kept: products of values, and weights seen for the first
+// time.
 //
-// oneDNN's `matmul` reads strided operands as they are. The work is cut along the first dimension that
-// is long enough for all workers: a batch dimension, else rows, else columns.
+// oneDNN's `matmul` reads strided operands as they are. The work is cut along the first dimension
+// that is long enough for all workers: a batch dimension, else rows, else columns.
 #pragma once
 
 #include <tenon/plugin.h>

@@ -63,10 +63,9 @@ Primitive make_primitive(const Convolution& c, const Slice& s, const Desc* weigh
   using conv = dnnl::convolution_forward;
   auto kind = dnnl::prop_kind::forward_inference;
   auto direct = dnnl::algorithm::convolution_direct;
-  auto desc = c.bias ? conv::desc(kind, direct, source, weights, bias, result, stride, dilation,
-                                  begin, end)
-                     : conv::desc(kind, direct, source, weights, result, stride, dilation, begin,
-                                  end);
+  auto desc =
+      c.bias ? conv::desc(kind, direct, source, weights, bias, result, stride, dilation, begin, end)
+             : conv::desc(kind, direct, source, weights, result, stride, dilation, begin, end);
   conv::primitive_desc pd(desc, attributes(), engine());
   if (is_reference(pd)) return {};
   return {conv(pd), source, pd.weights_desc(), bias, result, pd.scratchpad_desc()};
@@ -93,8 +92,8 @@ Desc part_of_image(int64_t channels, int64_t rows, int64_t width, const int64_t*
 }
 
 /// Between `rows` rows of a tensor and a tile; `from_tensor` tells the direction.
-Move make_move(int64_t channels, int64_t rows, int64_t width, const int64_t* strides,
-               int32_t dtype, const Desc& tile, bool from_tensor) {
+Move make_move(int64_t channels, int64_t rows, int64_t width, const int64_t* strides, int32_t dtype,
+               const Desc& tile, bool from_tensor) {
   Move m{Move::Kind::transpose, channels, rows * width, strides[1], {}};
   bool planes = strides[3] == 1 && (strides[2] == width || rows == 1);
   if (planes && transposes_well(channels, rows * width)) return m;
@@ -107,11 +106,11 @@ Move make_move(int64_t channels, int64_t rows, int64_t width, const int64_t* str
 void add_moves(const Convolution& c, Slice& s) {
   const int64_t *from = c.source_strides, *to = c.result_strides;
   if (!is_channels_last(c.channels, c.width, from))
-    s.bring = make_move(c.channels, s.source_rows, c.width, from, c.dtype, s.primitive.source,
-                        true);
+    s.bring =
+        make_move(c.channels, s.source_rows, c.width, from, c.dtype, s.primitive.source, true);
   if (s.channels != c.out_channels || !is_channels_last(c.out_channels, c.out_width, to))
-    s.give_back = make_move(s.channels, s.rows, c.out_width, to, c.dtype, s.primitive.result,
-                            false);
+    s.give_back =
+        make_move(s.channels, s.rows, c.out_width, to, c.dtype, s.primitive.result, false);
 }
 
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -165,8 +164,8 @@ std::shared_ptr<Plan> make_plan(const Convolution& c, int64_t workers) {
 }
 
 PlanKey key_of(const Convolution& c, int64_t workers) {
-  PlanKey key{c.dtype, workers, c.bias != nullptr, c.images, c.channels, c.height, c.width,
-              c.out_channels, c.groups};
+  PlanKey key{c.dtype,  workers, c.bias != nullptr, c.images, c.channels,
+              c.height, c.width, c.out_channels,    c.groups};
   for (const auto& pair : {c.kernel, c.stride, c.padding, c.dilation})
     key.insert(key.end(), pair, pair + 2);
   for (const auto& strides : {c.source_strides, c.result_strides})
@@ -198,8 +197,10 @@ PackedPtr packed_weights(const Convolution& c, const Slice& s) {
 const void* bring(const Move& m, const Desc& tile_desc, const void* place, int32_t dtype) {
   if (m.kind == Move::Kind::none) return place;
   void* tile = scratch(Scratch::source_tile, tile_desc.get_size());
-  if (m.kind == Move::Kind::reorder) m.reorder(place, tile);
-  else to_channels_last(place, m.plane, tile, m.channels, m.positions, element_size(dtype));
+  if (m.kind == Move::Kind::reorder)
+    m.reorder(place, tile);
+  else
+    to_channels_last(place, m.plane, tile, m.channels, m.positions, element_size(dtype));
   return tile;
 }
 
@@ -212,9 +213,8 @@ void give_back(const Move& m, const void* tile, void* place, int32_t dtype) {
 void run_slice(const Convolution& c, int64_t image, const Slice& s, const Packed& weights) {
   const Primitive& p = s.primitive;
   const int64_t *from = c.source_strides, *to = c.result_strides;
-  const void* source = bring(s.bring, p.source,
-                             at(c.source, image * from[0] + s.source_row * from[2], c.dtype),
-                             c.dtype);
+  const void* source = bring(
+      s.bring, p.source, at(c.source, image * from[0] + s.source_row * from[2], c.dtype), c.dtype);
   void* place = at(c.result, image * to[0] + s.channel * to[1] + s.row * to[2], c.dtype);
   bool tiled = s.give_back.kind != Move::Kind::none;
   void* result = tiled ? scratch(Scratch::result_tile, p.result.get_size()) : place;

@@ -94,8 +94,8 @@ bool fill_geometry(const Arguments& a, int spatial, Convolution& c) {
 
 // The result in the layout that ATen gives it: channels-last when source or weights are.
 tensor make_result(const Arguments& a, int spatial, Convolution& c) {
-  bool last = spatial == 2 && (View(a.source).suggests_channels_last() ||
-                               View(a.weights).suggests_channels_last());
+  bool last = spatial == 2 &&
+              (View(a.source).suggests_channels_last() || View(a.weights).suggests_channels_last());
   int64_t n = c.out_channels, h = c.out_height, w = c.out_width;
   std::array<int64_t, 4> strides = last ? std::array{n * h * w, int64_t{1}, w * n, n}
                                         : std::array{n * h * w, h * w, w, int64_t{1}};

@@ -1,9 +1,10 @@
-// The one place that talks to oneDNN's runtime: engine, streams, scratch memory, running a primitive.
+// The one place that talks to oneDNN's runtime: engine, streams, scratch memory, running a
+// primitive.
 //
-// oneDNN never opens a parallel region here: primitives are made and run under OpenMP limit 1, and the
-// plugin cuts the work for the host's threads itself. The limit belongs to the thread and is put back,
-// since the calling thread is the user's. Scratch memory belongs to the thread that runs a primitive
-// (scratchpad mode `user`), so one primitive may run on all threads at once.
+// oneDNN never opens a parallel region here: primitives are made and run under OpenMP limit 1, and
+// the plugin cuts the work for the host's threads itself. The limit belongs to the thread and is
+// put back, since the calling thread is the user's. Scratch memory belongs to the thread that runs
+// a primitive (scratchpad mode `user`), so one primitive may run on all threads at once.
 #pragma once
 
 #include <oneapi/dnnl/dnnl.hpp>
@@ -54,7 +55,8 @@ struct Argument {
   const void* data;
 };
 /// Runs on this thread; the scratchpad is added.
-void execute(const dnnl::primitive& p, const Desc& scratchpad, std::initializer_list<Argument> args);
+void execute(const dnnl::primitive& p, const Desc& scratchpad,
+             std::initializer_list<Argument> args);
 
 /// A layout change from one description to another.
 struct Reorder {

@@ -34,12 +34,15 @@ Primitive make_primitive(const InnerProduct& c, int64_t rows, int64_t columns,
   Desc weights = weights_layout ? *weights_layout : Desc({columns, c.k}, type, tag::any);
   Desc bias = c.bias ? Desc({columns}, type, tag::x) : Desc();
   auto kind = dnnl::prop_kind::forward_inference;
-  auto desc = c.bias
-                  ? dnnl::inner_product_forward::desc(kind, source, weights, bias, result)
-                  : dnnl::inner_product_forward::desc(kind, source, weights, result);
+  auto desc = c.bias ? dnnl::inner_product_forward::desc(kind, source, weights, bias, result)
+                     : dnnl::inner_product_forward::desc(kind, source, weights, result);
   dnnl::inner_product_forward::primitive_desc pd(desc, attributes(), engine());
   if (is_reference(pd)) return {};
-  return {dnnl::inner_product_forward(pd), source, pd.weights_desc(), bias, result,
+  return {dnnl::inner_product_forward(pd),
+          source,
+          pd.weights_desc(),
+          bias,
+          result,
           pd.scratchpad_desc()};
 }
 
@@ -62,8 +65,8 @@ std::shared_ptr<Plan> make_plan(const InnerProduct& c, int64_t workers) {
   if (plan->by_columns) {
     std::vector<int64_t> at = borders(c.n, parts, column_grain);
     for (size_t i = 0; i + 1 < at.size(); ++i)
-      plan->slices.push_back({0, c.m, at[i], at[i + 1] - at[i],
-                              make_primitive(c, c.m, at[i + 1] - at[i], nullptr)});
+      plan->slices.push_back(
+          {0, c.m, at[i], at[i + 1] - at[i], make_primitive(c, c.m, at[i + 1] - at[i], nullptr)});
   } else {
     std::vector<int64_t> at = borders(c.m, parts, row_grain);
     const Desc* layout = nullptr;  // one for all rows: they share the packed weights
@@ -83,8 +86,7 @@ PackedPtr packed_weights(const InnerProduct& c, const Slice& s) {
                  s.primitive.weights);
   if (PackedPtr known = find_packed(key)) return known;
   auto packed = std::make_shared<Packed>(s.primitive.weights.get_size());
-  Desc plain({s.columns, c.k}, data_type(c.dtype),
-             Dims{c.weights_n_stride, c.weights_k_stride});
+  Desc plain({s.columns, c.k}, data_type(c.dtype), Dims{c.weights_n_stride, c.weights_k_stride});
   Reorder pack(plain, s.primitive.weights);
   pack(at(c.weights->data, s.column * c.weights_n_stride, c.dtype), packed->data());
   keep_packed(key, packed);
@@ -114,9 +116,8 @@ bool run_inner_product(const InnerProduct& c) {
   static auto& plans = *new PlanCache<Plan>;
   int64_t workers = tenon::plugin::host->svc->num_threads();
   PlanKey key{c.dtype, c.m, c.k, c.n, c.bias != nullptr, workers};
-  std::shared_ptr<const Plan> plan = plans.get(key, [&] { return unless_unsupported([&] {
-    return make_plan(c, workers);
-  }); });
+  std::shared_ptr<const Plan> plan =
+      plans.get(key, [&] { return unless_unsupported([&] { return make_plan(c, workers); }); });
   if (!plan) return false;
   PackedPtr shared;  // by rows: packed once, before the workers read it
   if (!plan->by_columns) {

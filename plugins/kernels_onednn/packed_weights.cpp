@@ -23,7 +23,7 @@ struct Entry {
 };
 
 struct Store {
-  std::mutex guarding;  // guards all below
+  std::mutex guarding;      // guards all below
   std::list<Entry> by_use;  // latest first
   std::map<Place, std::list<Entry>::iterator> at;
   size_t bytes = 0;

@@ -1,9 +1,9 @@
 // Weights in the layouts that oneDNN's kernels want, kept between calls.
 //
 // A layer calls its op again and again with the same weights, and changing their layout can cost as
-// much as the op. What is kept is found by the storage, its version (which every write counts up) and
-// the view of it, so weights that were written are packed anew, and replace the old ones. That a storage
-// has died is not told; the total is bounded, and what was used longest ago goes first.
+// much as the op. What is kept is found by the storage, its version (which every write counts up)
+// and the view of it, so weights that were written are packed anew, and replace the old ones. That
+// a storage has died is not told; the total is bounded, and what was used longest ago goes first.
 //
 // Threads: any; packing the same weights twice at the same time is harmless.
 #pragma once
@@ -38,7 +38,8 @@ using PackedPtr = std::shared_ptr<const Packed>;
 struct WeightsKey {
   uint64_t storage_id;
   uint64_t version;
-  std::vector<int64_t> view;  ///< byte offset, sizes, strides, dtype, part, layout: all that differs
+  std::vector<int64_t>
+      view;  ///< byte offset, sizes, strides, dtype, part, layout: all that differs
 
   WeightsKey(const tn_tensor& t, std::vector<int64_t> part, const Desc& layout);
 };

@@ -1,4 +1,5 @@
-// Plans by shape: making oneDNN's primitives costs a millisecond, looking one up a fraction of a µs.
+// Plans by shape: making oneDNN's primitives costs a millisecond, looking one up a fraction of a
+// µs.
 #pragma once
 
 #include <cstdint>

@@ -58,10 +58,19 @@ bool run_layer(const Layer& l, void* result) {
   if (dense && seen_before(*l.weights))
     return run_inner_product({l.source->dtype, l.m, l.k, l.n, l.source->data, l.weights,
                               l.weights_n_stride, l.weights_k_stride, bias, result});
-  BatchedProduct product{l.source->dtype, {}, l.m, l.k, l.n, l.source->data, l.weights->data,
+  BatchedProduct product{l.source->dtype,
+                         {},
+                         l.m,
+                         l.k,
+                         l.n,
+                         l.source->data,
+                         l.weights->data,
                          matrix_strides(l.m, l.k, l.source_row, l.source_column),
                          matrix_strides(l.k, l.n, l.weights_k_stride, l.weights_n_stride),
-                         bias, 1, 0, result};
+                         bias,
+                         1,
+                         0,
+                         result};
   return run_batched_product(product);
 }
 
@@ -83,8 +92,16 @@ bool multiply(const kernel_call& call, const tn_tensor* a, const tn_tensor* b,
   Matrix x(a), w(b);
   if (x.columns != w.rows || !x.is_good() || !w.is_good()) return false;
   tensor out = tensor::empty(std::array{x.rows, w.columns}, a->dtype);
-  Layer layer{a,           b,           bias,           x.rows,          x.columns, w.columns,
-              x.row_stride, x.column_stride, w.column_stride, w.row_stride};
+  Layer layer{a,
+              b,
+              bias,
+              x.rows,
+              x.columns,
+              w.columns,
+              x.row_stride,
+              x.column_stride,
+              w.column_stride,
+              w.row_stride};
   if (!run_layer(layer, out->data)) return false;
   call.give(0, std::move(out));
   return true;
@@ -103,14 +120,14 @@ bool add_batch(const tn_tensor* t, const std::vector<int64_t>& batch, std::vecto
 }
 
 /// alpha * a x b + beta * out for operands of equal rank, at least 3.
-bool multiply_batches(const tn_tensor* a, const tn_tensor* b, float alpha, float beta,
-                      tensor& out, const tn_tensor* added) {
+bool multiply_batches(const tn_tensor* a, const tn_tensor* b, float alpha, float beta, tensor& out,
+                      const tn_tensor* added) {
   constexpr int32_t most_dimensions = 6;
   Matrix x(a), w(b);
   if (a->ndim > most_dimensions || x.columns != w.rows || !x.is_good() || !w.is_good())
     return false;
-  BatchedProduct product{a->dtype, {}, x.rows, x.columns, w.columns, a->data, b->data,
-                         {}, {}, nullptr, alpha, beta, nullptr};
+  BatchedProduct product{a->dtype, {}, x.rows,  x.columns, w.columns, a->data, b->data,
+                         {},       {}, nullptr, alpha,     beta,      nullptr};
   std::vector<int64_t> result;
   for (int32_t d = 0; d < a->ndim - 2; ++d) result.push_back(std::max(a->sizes[d], b->sizes[d]));
   product.batch = result;
@@ -146,10 +163,19 @@ bool addmm(const kernel_call& call) {
   if (!fits) return false;
   tensor out = tensor::empty(std::array{x.rows, w.columns}, a->dtype);
   if (beta != 0) out.copy_from(added);
-  BatchedProduct product{a->dtype, {}, x.rows, x.columns, w.columns, a->data, b->data,
+  BatchedProduct product{a->dtype,
+                         {},
+                         x.rows,
+                         x.columns,
+                         w.columns,
+                         a->data,
+                         b->data,
                          matrix_strides(x.rows, x.columns, x.row_stride, x.column_stride),
                          matrix_strides(w.rows, w.columns, w.row_stride, w.column_stride),
-                         nullptr, float(alpha), float(beta), out->data};
+                         nullptr,
+                         float(alpha),
+                         float(beta),
+                         out->data};
   if (!run_batched_product(product)) return false;
   call.give(0, std::move(out));
   return true;
@@ -184,8 +210,10 @@ bool as_rows(const tn_tensor* t, int64_t& rows, int64_t& step) {
   step = t->sizes[t->ndim - 1];
   for (int32_t d = t->ndim - 2; d >= 0; --d) {
     if (t->sizes[d] == 1) continue;
-    if (rows == 1) step = t->strides[d];
-    else if (t->strides[d] != step * rows) return false;
+    if (rows == 1)
+      step = t->strides[d];
+    else if (t->strides[d] != step * rows)
+      return false;
     rows *= t->sizes[d];
   }
   return true;
@@ -196,8 +224,8 @@ bool run_folded(const kernel_call& call, const tn_tensor* source, const tn_tenso
                 const tn_tensor* bias, int64_t n, int64_t n_stride, int64_t k_stride) {
   tensor dense;
   int64_t m = 0, step = 0, k = source->sizes[source->ndim - 1];
-  bool good = as_rows(source, m, step) && (source->strides[source->ndim - 1] == 1 || k == 1) &&
-              step >= k;
+  bool good =
+      as_rows(source, m, step) && (source->strides[source->ndim - 1] == 1 || k == 1) && step >= k;
   if (!good) {
     dense = tensor::empty(sizes(source), source->dtype);
     dense.copy_from(source);
@@ -225,8 +253,7 @@ bool linear(const kernel_call& call) {
   Matrix w(weights);
   bool fits = source->sizes[source->ndim - 1] == w.columns && w.is_good() &&
               (!bias || is_bias(bias, w.rows, source->dtype));
-  return fits &&
-         run_folded(call, source, weights, bias, w.rows, w.row_stride, w.column_stride);
+  return fits && run_folded(call, source, weights, bias, w.rows, w.row_stride, w.column_stride);
 }
 
 bool matmul(const kernel_call& call) {

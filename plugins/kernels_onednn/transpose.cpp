@@ -75,9 +75,8 @@ TENON_AVX2 void gather(const T* planes, int64_t plane, T* tile, int64_t channels
       for (int64_t c = first; c < last; c += 8)
         block(planes + c * plane + p, plane, tile + p * channels + c, channels);
   }
-  move_rest<T>(channels, positions, [&](int64_t c, int64_t p) {
-    tile[p * channels + c] = planes[c * plane + p];
-  });
+  move_rest<T>(channels, positions,
+               [&](int64_t c, int64_t p) { tile[p * channels + c] = planes[c * plane + p]; });
 }
 
 template <class T>
@@ -90,9 +89,8 @@ TENON_AVX2 void scatter(const T* tile, T* planes, int64_t plane, int64_t channel
       for (int64_t c = first; c < last; c += 8)
         block(tile + p * channels + c, channels, planes + c * plane + p, plane);
   }
-  move_rest<T>(channels, positions, [&](int64_t c, int64_t p) {
-    planes[c * plane + p] = tile[p * channels + c];
-  });
+  move_rest<T>(channels, positions,
+               [&](int64_t c, int64_t p) { planes[c * plane + p] = tile[p * channels + c]; });
 }
 
 }  // namespace

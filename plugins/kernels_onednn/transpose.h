@@ -2,8 +2,9 @@
 //
 // oneDNN's own reorder reaches 10-15 GB/s here, as much time as a light convolution takes. Model:
 // memory-bound, so what counts is that every cache line is read and written once and that few pages
-// are open at a time. Method: blocks of 8 channels by 8 positions in registers; the outer loop runs over
-// the channels, so that 8 planes are streams in order and the other side is filled in runs of 8 channels.
+// are open at a time. Method: blocks of 8 channels by 8 positions in registers; the outer loop runs
+// over the channels, so that 8 planes are streams in order and the other side is filled in runs of
+// 8 channels.
 #pragma once
 
 #include <cstddef>

@@ -11,7 +11,7 @@
 //     json backends.0.name            a value in stdout's JSON document: exact after `=`,
 //     json schema = 1                 else it must only be there
 //
-// In expected texts {dir} stands for the folder of the case.
+// In commands and expected texts {dir} stands for the folder of the case.
 #include "../cases/case_file.h"
 
 #include <gtest/gtest.h>
@@ -91,7 +91,7 @@ class Transcript {
     fs::path program = TENON_PROGRAM;
     std::string line = "cd '" + folder_.string() + "' && PATH='" + program.parent_path().string() +
                        "':\"$PATH\" TENON_TEST_DATA='" TENON_TEST_DATA "' && export PATH "
-                       "TENON_TEST_DATA && { " + d.text + "\n} >.stdout 2>.stderr </dev/null";
+                       "TENON_TEST_DATA && { " + filled(d.text) + "\n} >.stdout 2>.stderr </dev/null";
     int status = std::system(line.c_str());
     exit_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     stdout_ = contents_of(folder_ / ".stdout");

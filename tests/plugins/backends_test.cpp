@@ -1,5 +1,5 @@
-// The plugins that run graphs node by node: eager and its variants, aot_eager, print, debug_nop; and
-// how plugins are found: listing loads nothing, a file dropped into a folder appears.
+// The plugins that run graphs node by node: eager and its variants, aot_eager, print, debug_nop;
+// and how plugins are found: listing loads nothing, a file dropped into a folder appears.
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
@@ -139,14 +139,17 @@ TEST_F(Backends, DebugNopFindsBrokenPromises) {
     auto artifact = compiled("debug_nop", parse_graph(text));
     return error_of([&] { run(*artifact, counting(4), 3); });
   };
-  EXPECT_NE(told("%y: f32[s0, 3]", "%y: f32[s0, 5]").find("expected sizes (4, 5) as traced, found (4, 3)"),
+  EXPECT_NE(told("%y: f32[s0, 3]", "%y: f32[s0, 5]")
+                .find("expected sizes (4, 5) as traced, found (4, 3)"),
             std::string::npos)
       << told("%y: f32[s0, 3]", "%y: f32[s0, 5]");
-  EXPECT_NE(told("strides [1, 3]", "strides [s0, 1]").find("expected strides (4, 1) as traced, found (1, 3)"),
+  EXPECT_NE(told("strides [1, 3]", "strides [s0, 1]")
+                .find("expected strides (4, 1) as traced, found (1, 3)"),
             std::string::npos)
       << told("strides [1, 3]", "strides [s0, 1]");
-  EXPECT_NE(told("%y: f32[s0, 3]", "%y: f64[s0, 3]").find("expected dtype f64 as traced, found f32"),
-            std::string::npos)
+  EXPECT_NE(
+      told("%y: f32[s0, 3]", "%y: f64[s0, 3]").find("expected dtype f64 as traced, found f32"),
+      std::string::npos)
       << told("%y: f32[s0, 3]", "%y: f64[s0, 3]");
 }
 
@@ -167,13 +170,14 @@ graph @f {
 
 const OpDef lying_rows[] = {
     {.schema = "plugin_test::writes(Tensor x) -> Tensor",
-     .meta = like,
-     .eager = [](Tensor& out, const Tensor& x) {
-       x.data_ptr<float>()[0] = 99;
-       out.data_ptr<float>()[0] = 1;
-     }},
+     .meta = fn<like>,
+     .eager =
+         [](Tensor& out, const Tensor& x) {
+           x.data_ptr<float>()[0] = 99;
+           out.data_ptr<float>()[0] = 1;
+         }},
     {.schema = "plugin_test::returns_itself(Tensor x) -> Tensor",
-     .meta = like,
+     .meta = fn<like>,
      .eager = [](const Tensor& x) { return x; }},
 };
 
@@ -183,8 +187,8 @@ std::string told_of(const std::string& op) {
     return true;
   }();
   EXPECT_TRUE(added);
-  std::string text = "tng 1\ngraph @f {\n  input %x: f32[4, 3]\n  %y: f32[4, 3] = plugin_test." + op +
-                     ".default(%x)\n  output %y\n}\n";
+  std::string text = "tng 1\ngraph @f {\n  input %x: f32[4, 3]\n  %y: f32[4, 3] = plugin_test." +
+                     op + ".default(%x)\n  output %y\n}\n";
   auto artifact = compiled("eager_debug", parse_graph(text));
   return error_of([&] { run(*artifact, counting(4), 1); });
 }

@@ -18,10 +18,14 @@ Tensor outer_decomp(const Tensor& a, const Tensor& b) {
 
 bool is_number(Number n, double value) { return !n.is_symbolic() && n.to_double() == value; }
 
-Tensor scaled(const Tensor& t, Number factor) { return is_number(factor, 1) ? t : mul(t, factor); }
+// The factor takes the tensor's category: a fraction is cut off for integers.
+Tensor scaled(const Tensor& t, Number factor) {
+  if (is_number(factor, 1)) return t;
+  return mul(t, is_floating(t.dtype()) || factor.is_symbolic() ? factor : Number(static_cast<int64_t>(factor.to_double())));
+}
 
 Tensor addr_decomp(const Tensor& self, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
-  Tensor product = scaled(outer_decomp(a, b), alpha);
+  Tensor product = outer_decomp(scaled(a, alpha), b);
   Dims sizes = broadcast_sizes(self.sizes(), product.sizes());
   require(sizes.size() == 2 && sizes_match(sizes[0], a.size(0)) && sizes_match(sizes[1], b.size(0)),
           "addr: self of shape {} does not broadcast to the product's shape {}", to_text(self.sizes()),
@@ -35,7 +39,7 @@ Tensor inner_decomp(const Tensor& a, const Tensor& b) {
 }
 
 Tensor addbmm_decomp(const Tensor& self, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
-  Tensor product = scaled(sum(bmm(a, b), {0}), alpha);
+  Tensor product = scaled(sum(bmm(a, b), {0}, false, a.dtype()), alpha);
   if (is_number(beta, 0)) return expand(product, product.sizes());
   return add(scaled(self, beta), product);
 }

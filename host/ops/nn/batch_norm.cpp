@@ -113,6 +113,9 @@ struct Outputs {
   const Tensor &y, &mean, &rstd;
 };
 
+// The statistics as they are handed out: 16-bit ones are rounded before they are used, as in ATen.
+Tensor rounded(const Tensor& t, Dtype dtype) { return converted(converted(t, dtype), t.dtype()); }
+
 // y = (x - mean) * scale + bias with scale = weight * rstd.
 template <class T>
 void scale_all(const Tensor& x, const Tensor& y, ChannelShape s, const Affine& a, const Tensor& mean,
@@ -139,6 +142,11 @@ void batch_norm_typed(const Outputs& out, const Tensor& x, const Tensor& y, Chan
   C divisor = training ? static_cast<C>(m.count) : C(1);
   for (int64_t c = 0; c < s.channels; ++c)
     data_of<C>(rstd)[c] = 1 / std::sqrt(data_of<C>(variance)[c] / divisor + static_cast<C>(eps));
+  if (training) {
+    Dtype kept = statistics_dtype(x, a);
+    mean = rounded(mean, kept);
+    rstd = rounded(rstd, kept);
+  }
   if (numel_of(x) > 0) scale_all<T>(x, y, s, a, mean, rstd, dtype);
   if (!training) return;
   if (out.mean.defined()) copy_elements(out.mean, mean);

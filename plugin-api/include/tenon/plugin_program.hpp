@@ -162,8 +162,7 @@ class program {
       for (uint32_t id : last_uses_[i]) owned[id] = tensor();
     }
     for (size_t i = 0; i < outputs_.size(); ++i)
-      if (outputs_[i] != TN_NO_VALUE)
-        c.outputs[i] = tensor::share(values[outputs_[i]]).release();
+      if (outputs_[i] != TN_NO_VALUE) c.outputs[i] = tensor::share(values[outputs_[i]]).release();
   }
 
  private:

@@ -1,0 +1,244 @@
+// Resampling by tables of taps.
+//
+// Model: along each dimension a result is a weighted sum of few inputs (taps): one for nearest, two
+//   for linear, four for cubic, and as many as the shrunk filter covers with antialiasing. Two and
+//   three dimensions are the product of the one-dimensional filters.
+// Method: taps of each dimension are tabulated once. For a row of the result the input rows of its
+//   outer taps are added up first (weighted), then the row is resampled along the last dimension.
+// Positions, scales and clamping follow ATen, with positions in f32 (f64 for f64 inputs).
+#include "ops/nn/resample.h"
+
+#include "core/kernels/level_table.h"
+#include "core/thread_pool.h"
+#include "ops/kernel_loops.h"
+#include "ops/shapes.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace tenon::ops {
+
+namespace {
+
+template <class C>
+struct Taps {
+  int64_t per = 1;             // taps of one result; missing ones have weight 0
+  std::vector<int64_t> index;  // per * results
+  std::vector<C> weight;
+  int64_t results() const { return static_cast<int64_t>(index.size()) / per; }
+};
+
+struct Axis {
+  int64_t in = 1, out = 1;
+  std::optional<double> factor;
+};
+
+template <class C>
+C step_of(const Axis& a, bool align_corners) {
+  if (align_corners) return a.out > 1 ? static_cast<C>(a.in - 1) / static_cast<C>(a.out - 1) : C(0);
+  if (a.factor && *a.factor > 0) return static_cast<C>(1 / *a.factor);
+  return static_cast<C>(a.in) / static_cast<C>(a.out);
+}
+
+int64_t nearest_index(const Axis& a, int64_t i, bool exact) {
+  if (!exact && a.in == a.out) return i;
+  if (!exact && a.out == 2 * a.in) return i >> 1;
+  float step = step_of<float>(a, false), at = static_cast<float>(i) + (exact ? 0.5f : 0.0f);
+  return std::min(static_cast<int64_t>(std::floor(at * step)), a.in - 1);
+}
+
+template <class C>
+C position(C step, int64_t i, bool align_corners, bool cubic) {
+  if (align_corners) return step * static_cast<C>(i);
+  C at = step * (static_cast<C>(i) + C(0.5)) - C(0.5);
+  return at < 0 && !cubic ? C(0) : at;
+}
+
+// Keys' cubic filter at distance x, a = -0.75 (-0.5 with antialiasing).
+template <class C>
+C cubic_weight(C x, C a) {
+  x = std::abs(x);
+  if (x < 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return x < 2 ? ((a * x - 5 * a) * x + 8 * a) * x - 4 * a : C(0);
+}
+
+template <class C>
+Taps<C> linear_taps(const Axis& a, bool align_corners) {
+  Taps<C> t{2, {}, {}};
+  C step = step_of<C>(a, align_corners);
+  for (int64_t i = 0; i < a.out; ++i) {
+    C at = position(step, i, align_corners, false);
+    int64_t first = std::min(static_cast<int64_t>(at), a.in - 1);
+    C part = std::clamp(at - static_cast<C>(first), C(0), C(1));
+    t.index.insert(t.index.end(), {first, std::min(first + 1, a.in - 1)});
+    t.weight.insert(t.weight.end(), {1 - part, part});
+  }
+  return t;
+}
+
+template <class C>
+Taps<C> cubic_taps(const Axis& a, bool align_corners) {
+  Taps<C> t{4, {}, {}};
+  C step = step_of<C>(a, align_corners);
+  for (int64_t i = 0; i < a.out; ++i) {
+    C at = position(step, i, align_corners, true), floor = std::floor(at), part = at - floor;
+    for (int64_t k = -1; k < 3; ++k) {
+      t.index.push_back(std::clamp<int64_t>(static_cast<int64_t>(floor) + k, 0, a.in - 1));
+      t.weight.push_back(cubic_weight(part - static_cast<C>(k), C(-0.75)));
+    }
+  }
+  return t;
+}
+
+// The filter is stretched over the inputs that one result covers.
+template <class C>
+Taps<C> smooth_taps(const Axis& a, bool align_corners, bool cubic) {
+  C step = step_of<C>(a, align_corners), stretch = std::max(step, C(1));
+  C support = (cubic ? 2 : 1) * stretch;
+  Taps<C> t{static_cast<int64_t>(std::ceil(support)) * 2 + 1, {}, {}};
+  for (int64_t i = 0; i < a.out; ++i) {
+    C center = step * (static_cast<C>(i) + C(0.5)), sum = 0;
+    int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + C(0.5)), 0);
+    int64_t n = std::clamp<int64_t>(std::min(static_cast<int64_t>(center + support + C(0.5)), a.in) - first, 0, t.per);
+    for (int64_t k = 0; k < t.per; ++k) {
+      C x = (static_cast<C>(k + first) - center + C(0.5)) / stretch;
+      C weight = k >= n ? C(0) : cubic ? cubic_weight(x, C(-0.5)) : std::max(C(0), 1 - std::abs(x));
+      t.index.push_back(std::min(first + k, a.in - 1));
+      t.weight.push_back(weight);
+      sum += weight;
+    }
+    for (int64_t k = 0; k < t.per && sum != 0; ++k) t.weight[t.weight.size() - 1 - static_cast<size_t>(k)] /= sum;
+  }
+  return t;
+}
+
+template <class C>
+Taps<C> taps_of(const Axis& a, const Resampling& r) {
+  bool cubic = r.kind == Interpolation::cubic;
+  if (r.antialias) return smooth_taps<C>(a, r.align_corners, cubic);
+  return cubic ? cubic_taps<C>(a, r.align_corners) : linear_taps<C>(a, r.align_corners);
+}
+
+std::array<Axis, 3> axes_of(const Tensor& out, const Tensor& self, const Resampling& r) {
+  std::array<Axis, 3> axes;
+  for (size_t d = 0; d < r.n; ++d) {
+    size_t at = static_cast<size_t>(self.dim()) - r.n + d;
+    axes[3 - r.n + d] = {sizes_of(self)[at], sizes_of(out)[at], r.scales[d]};
+  }
+  return axes;
+}
+
+// ---- weighted
+
+template <class C>
+struct TapTables {
+  std::array<Taps<C>, 3> taps;
+  std::array<Axis, 3> axes;
+};
+
+// Adds up the input rows that belong to one row of the result.
+template <class C>
+void gather_rows(const TapTables<C>& t, const C* plane, int64_t depth, int64_t height, C* row) {
+  const auto &d = t.taps[0], &h = t.taps[1];
+  std::vector<const C*> sources;
+  std::vector<C> weights;
+  for (int64_t i = depth * d.per; i < (depth + 1) * d.per; ++i)
+    for (int64_t j = height * h.per; j < (height + 1) * h.per; ++j) {
+      auto x = static_cast<size_t>(i), y = static_cast<size_t>(j);
+      C weight = d.weight[x] * h.weight[y];
+      if (weight == 0) continue;
+      sources.push_back(plane + (d.index[x] * t.axes[1].in + h.index[y]) * t.axes[2].in);
+      weights.push_back(weight);
+    }
+  kernels::row_level<C>().weighted_sum(row, t.axes[2].in, sources.data(), weights.data(),
+                                       static_cast<int64_t>(sources.size()), C(0));
+}
+
+template <class C>
+void resample_row(const Taps<C>& taps, const C* row, C* out) {
+  const int64_t* index = taps.index.data();
+  const C* weight = taps.weight.data();
+  for (int64_t i = 0; i < taps.results(); ++i, index += taps.per, weight += taps.per) {
+    C sum = 0;
+    for (int64_t k = 0; k < taps.per; ++k) sum += weight[k] * row[index[k]];
+    out[i] = sum;
+  }
+}
+
+template <class C>
+void resample_planes(C* out, const C* in, int64_t planes, const TapTables<C>& t) {
+  const auto& a = t.axes;
+  int64_t rows = a[0].out * a[1].out, in_plane = a[0].in * a[1].in * a[2].in;
+  int64_t work = std::max<int64_t>(1, a[2].in + a[2].out);
+  parallel_for(0, planes * rows, std::max<int64_t>(1, 8192 / work), [&](int64_t lo, int64_t hi) {
+    std::vector<C> row(static_cast<size_t>(a[2].in));
+    for (int64_t r = lo; r < hi; ++r) {
+      int64_t plane = r / rows, at = r % rows;
+      gather_rows(t, in + plane * in_plane, at / a[1].out, at % a[1].out, row.data());
+      resample_row(t.taps[2], row.data(), out + r * a[2].out);
+    }
+  });
+}
+
+void resample_weighted(const Tensor& out, const Tensor& self, const Resampling& r) {
+  Dtype dtype = self.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  Tensor x = converted(self, dtype);
+  bool direct = out.dtype() == dtype && out.is_contiguous();
+  Tensor y = direct ? out : make_tensor(contiguous_meta(out.sizes(), dtype));
+  auto run = [&]<class C>() {
+    TapTables<C> t{{}, axes_of(out, self, r)};
+    for (size_t d = 0; d < 3; ++d)
+      t.taps[d] = d + r.n < 3 ? Taps<C>{1, {0}, {C(1)}} : taps_of<C>(t.axes[d], r);
+    int64_t plane = t.axes[0].out * t.axes[1].out * t.axes[2].out;
+    resample_planes(data_of<C>(y), data_of<C>(x), numel_of(y) / plane, t);
+  };
+  if (dtype == Dtype::f64) run.template operator()<double>();
+  else run.template operator()<float>();
+  if (!direct) copy_elements(out, y);
+}
+
+// ---- nearest
+
+void resample_nearest(const Tensor& out, const Tensor& self, const Resampling& r) {
+  std::array<Axis, 3> axes = axes_of(out, self, r);
+  std::array<std::vector<int64_t>, 3> from;
+  std::array<int64_t, 3> in_steps{}, out_steps{};
+  for (size_t d = 0; d < 3; ++d) {
+    size_t at = static_cast<size_t>(self.dim()) + d - 3;
+    bool present = d + r.n >= 3;
+    in_steps[d] = present ? strides_of(self)[at] : 0;
+    out_steps[d] = present ? strides_of(out)[at] : 0;
+    for (int64_t i = 0; i < axes[d].out; ++i)
+      from[d].push_back(present ? nearest_index(axes[d], i, r.kind == Interpolation::nearest_exact) * in_steps[d] : 0);
+  }
+  Walk<2> planes;
+  for (size_t d = 0; d + r.n < static_cast<size_t>(self.dim()); ++d)
+    planes.add(sizes_of(self)[d], {strides_of(self)[d], strides_of(out)[d]});
+  std::vector<Offsets<2>> starts;
+  for_each_offset(planes, [&](const Offsets<2>& at) { starts.push_back(at); });
+  int64_t work = std::max<int64_t>(1, axes[0].out * axes[1].out * axes[2].out);
+  dispatch_itemsize(self.dtype(), [&]<class T>() {
+    parallel_for(0, static_cast<int64_t>(starts.size()), std::max<int64_t>(1, 16384 / work), [&](int64_t lo, int64_t hi) {
+      for (int64_t p = lo; p < hi; ++p)
+        for (int64_t i = 0; i < axes[0].out; ++i)
+          for (int64_t j = 0; j < axes[1].out; ++j) {
+            const T* row = data_of<T>(self) + starts[static_cast<size_t>(p)][0] + from[0][static_cast<size_t>(i)] +
+                           from[1][static_cast<size_t>(j)];
+            T* to = data_of<T>(out) + starts[static_cast<size_t>(p)][1] + i * out_steps[0] + j * out_steps[1];
+            for (int64_t k = 0; k < axes[2].out; ++k) to[k * out_steps[2]] = row[from[2][static_cast<size_t>(k)]];
+          }
+    });
+  });
+}
+
+}  // namespace
+
+void resample(const Tensor& out, const Tensor& self, const Resampling& r) {
+  if (numel_of(out) == 0) return;
+  if (r.kind == Interpolation::nearest || r.kind == Interpolation::nearest_exact) return resample_nearest(out, self, r);
+  require(is_floating(self.dtype()), ErrorCode::unsupported,
+          "upsampling by interpolation needs a floating dtype, found {}; cast the input", self.dtype());
+  resample_weighted(out, self, r);
+}
+
+}  // namespace tenon::ops

@@ -1,0 +1,25 @@
+// Resampling of the last one to three dimensions: nearest, linear and cubic, with and without
+// smoothing where the result is smaller.
+#pragma once
+
+#include "core/tensor_impl.h"
+
+#include <optional>
+
+namespace tenon::ops {
+
+enum class Interpolation { nearest, nearest_exact, linear, cubic };
+
+struct Resampling {
+  Interpolation kind = Interpolation::linear;
+  bool align_corners = false;
+  bool antialias = false;
+  std::array<std::optional<double>, 3> scales = {};  ///< of the last dimensions, in order
+  size_t n = 2;                                       ///< dimensions of space
+};
+
+/// Fills `out`, whose sizes say how far to stretch, from `self`. Nearest takes any dtype, the others
+/// floating ones.
+void resample(const Tensor& out, const Tensor& self, const Resampling& r);
+
+}  // namespace tenon::ops
