@@ -21,10 +21,16 @@ bool is_hidden(const BackendInfo& backend) {
 }
 
 Json to_json(const BackendInfo& b) {
-  return {{"name", b.name}, {"plugin", b.plugin}, {"version", b.version},
-          {"description", b.description}, {"tags", b.tags}, {"devices", b.devices},
+  return {{"name", b.name},
+          {"plugin", b.plugin},
+          {"version", b.version},
+          {"description", b.description},
+          {"tags", b.tags},
+          {"devices", b.devices},
           {"stage", b.stage == Stage::captured ? "captured" : "aot"},
-          {"dynamic_shapes", b.dynamic_shapes}, {"file", b.file}, {"state", b.state}};
+          {"dynamic_shapes", b.dynamic_shapes},
+          {"file", b.file},
+          {"state", b.state}};
 }
 
 Json as_json(const std::vector<BackendInfo>& backends, bool why) {
@@ -51,8 +57,8 @@ void print_refused() {
   std::vector<RefusedPlugin> refused = refused_plugins();
   if (!refused.empty()) print("\nFiles that could not be taken:\n");
   for (const RefusedPlugin& r : refused)
-    print(message("  {} {}: {}{}{}\n", r.code, r.file, r.reason, r.hint.empty() ? "" : "; ",
-                  r.hint));
+    print(
+        message("  {} {}: {}{}{}\n", r.code, r.file, r.reason, r.hint.empty() ? "" : "; ", r.hint));
 }
 
 int list_backends(const BackendsOptions& options, const Globals& globals) {

@@ -89,8 +89,11 @@ Json to_json(Runner& r, const std::string& path, double eager_us) {
           {"cold_compile_ms", r.cold_ms},
           {"warm_compile_ms", r.warm_ms},
           {"latency_us",
-           {{"median", median}, {"p25", quantile(r.us, 0.25)}, {"p75", quantile(r.us, 0.75)},
-            {"p99", quantile(r.us, 0.99)}, {"n", r.us.size()}}},
+           {{"median", median},
+            {"p25", quantile(r.us, 0.25)},
+            {"p75", quantile(r.us, 0.75)},
+            {"p99", quantile(r.us, 0.99)},
+            {"n", r.us.size()}}},
           {"kernels", stats.value("kernels", 0)},
           {"extern_calls", stats.value("extern_calls", 0)},
           {"peak_bytes", r.peak_bytes},
@@ -106,7 +109,8 @@ std::vector<Json> bench_model(const std::string& path, const std::vector<std::st
   if (std::find(backends.begin(), backends.end(), "eager") == backends.end())
     runners.push_back(make_runner(path, "eager", options));
   bool eager_is_extra = !runners.empty();
-  for (const std::string& backend : backends) runners.push_back(make_runner(path, backend, options));
+  for (const std::string& backend : backends)
+    runners.push_back(make_runner(path, backend, options));
   double turn = parse_seconds(options.time) / options.rounds;
   for (int round = 0; round < options.rounds; ++round)
     for (Runner& r : runners) run_round(r, turn);
@@ -145,18 +149,23 @@ void print_table(const Json& results) {
 int bench(const BenchOptions& options, const Globals& globals) {
   std::vector<std::string> backends = backend_names(options.backends);
   parse_seconds(options.time);
-  Json document{{"schema", 1}, {"threads", num_threads()},
-                {"cpu", proc_value("/proc/cpuinfo", "model name")}, {"results", Json::array()}};
+  Json document{{"schema", 1},
+                {"threads", num_threads()},
+                {"cpu", proc_value("/proc/cpuinfo", "model name")},
+                {"results", Json::array()}};
   for (const std::string& path : options.models)
     for (Json& result : bench_model(path, backends, options)) {
       if (result["noisy"])
-        print_message(message("{} with {}: the rounds differ by more than a tenth; the machine is "
-                              "too busy for this figure", result["model"].get<std::string>(),
-                              result["backend"].get<std::string>()));
+        print_message(
+            message("{} with {}: the rounds differ by more than a tenth; the machine is "
+                    "too busy for this figure",
+                    result["model"].get<std::string>(), result["backend"].get<std::string>()));
       document["results"].push_back(std::move(result));
     }
-  if (globals.json) print_json(document);
-  else print_table(document["results"]);
+  if (globals.json)
+    print_json(document);
+  else
+    print_table(document["results"]);
   return 0;
 }
 

@@ -4,9 +4,9 @@
 #include "core/error.h"
 #include "formats/tensors.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <chrono>
 #include <iostream>
 
 namespace tenon::cli {
@@ -19,8 +19,9 @@ struct WorkerOptions {
   ModelOptions options;
 };
 
+// The protocol wants one line an answer.
 void answer(const Json& document) {
-  print_json(document);
+  print(document.dump() + "\n");
   std::fflush(stdout);
 }
 

@@ -155,8 +155,10 @@ int check(const CheckOptions& options, const Globals& globals) {
   }
   document["passed"] = passed;
   document["failed"] = document["cases"].size() - static_cast<size_t>(passed);
-  if (globals.json) print_json(document);
-  else print(message("{} passed, {} failed\n", passed, document["failed"].get<int>()));
+  if (globals.json)
+    print_json(document);
+  else
+    print(message("{} passed, {} failed\n", passed, document["failed"].get<int>()));
   return document["failed"] == 0 ? 0 : static_cast<int>(ExitStatus::check_failed);
 }
 
@@ -174,10 +176,9 @@ Action build(CLI::App& app) {
 
 }  // namespace
 
-extern constinit const Verb verb_check{
-    .name = "check",
-    .summary = "runs models and compares with what was recorded",
-    .example = "tenon check models/ --backend eager,aot_eager",
-    .build = build};
+extern constinit const Verb verb_check{.name = "check",
+                                       .summary = "runs models and compares with what was recorded",
+                                       .example = "tenon check models/ --backend eager,aot_eager",
+                                       .build = build};
 
 }  // namespace tenon::cli

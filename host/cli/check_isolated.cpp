@@ -73,8 +73,8 @@ IsolatedRun check_isolated(const std::string& archive, const std::string& backen
   if (document.is_object() && document.contains("cases"))
     for (const Json& result : document["cases"]) run.cases.push_back(result);
   else
-    run.error = message("the child process ended with status {} and no results",
-                        WEXITSTATUS(status));
+    run.error =
+        message("the child process ended with status {} and no results", WEXITSTATUS(status));
   return run;
 }
 

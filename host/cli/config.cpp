@@ -72,16 +72,20 @@ int list(const ConfigOptions& options, const Globals& globals) {
 
 int get(const ConfigOptions& options, const Globals& globals) {
   FlagInfo flag = config::info(options.key);
-  if (globals.json) print_json({{"schema", 1}, {"flag", to_json(flag)}});
-  else print(config::value_text(flag.value) + "\n");
+  if (globals.json)
+    print_json({{"schema", 1}, {"flag", to_json(flag)}});
+  else
+    print(config::value_text(flag.value) + "\n");
   return 0;
 }
 
 int set(const ConfigOptions& options, const Globals& globals) {
   std::string path = config::setting_file(config::info(options.key).key, options.project);
   config::write_setting(path, options.key, options.value);
-  if (globals.json) print_json({{"schema", 1}, {"file", path}});
-  else print("written to " + path + "\n");
+  if (globals.json)
+    print_json({{"schema", 1}, {"file", path}});
+  else
+    print("written to " + path + "\n");
   return 0;
 }
 
@@ -118,21 +122,23 @@ int path(const ConfigOptions&, const Globals& globals) {
 
 int write(const ConfigOptions& options, const Globals& globals) {
   config::write_config_files(options.path);
-  if (globals.json) print_json({{"schema", 1}, {"folder", options.path}});
-  else print("written to " + options.path + "\n");
+  if (globals.json)
+    print_json({{"schema", 1}, {"folder", options.path}});
+  else
+    print("written to " + options.path + "\n");
   return 0;
 }
 
 int check(const ConfigOptions& options, const Globals& globals) {
   config::check_file(options.path);
-  if (globals.json) print_json({{"schema", 1}, {"file", options.path}, {"ok", true}});
-  else print(options.path + ": no mistakes\n");
+  if (globals.json)
+    print_json({{"schema", 1}, {"file", options.path}, {"ok", true}});
+  else
+    print(options.path + ": no mistakes\n");
   return 0;
 }
 
-int diff(const ConfigOptions&, const Globals& globals) {
-  return list({.changed = true}, globals);
-}
+int diff(const ConfigOptions&, const Globals& globals) { return list({.changed = true}, globals); }
 
 using Step = int (*)(const ConfigOptions&, const Globals&);
 
@@ -155,8 +161,8 @@ Action build(CLI::App& app) {
   auto options = std::make_shared<ConfigOptions>();
   auto step = std::make_shared<Step>(nullptr);
   app.require_subcommand(1);
-  add_list_options(*add_step(app, "list", "flags with values and where these come from", list, step),
-                   *options);
+  add_list_options(
+      *add_step(app, "list", "flags with values and where these come from", list, step), *options);
   CLI::App* get_app = add_step(app, "get", "the value of a flag", get, step);
   get_app->add_option("KEY", options->key, "module.flag")->required();
   CLI::App* set_app = add_step(app, "set", "writes a flag into the user's file", set, step);

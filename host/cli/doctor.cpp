@@ -83,8 +83,10 @@ void print_facts(const Json& f) {
 
 int examine(const Globals& globals) {
   Json found = facts();
-  if (globals.json) print_json(found);
-  else print_facts(found);
+  if (globals.json)
+    print_json(found);
+  else
+    print_facts(found);
   return 0;
 }
 

@@ -52,12 +52,9 @@ Json op_counts(const Graph& graph) {
 }
 
 Json graph_facts(const Graph& graph) {
-  return {{"nodes", graph.nodes().size()},
-          {"inputs", graph.inputs().size()},
-          {"constants", graph.constants().size()},
-          {"outputs", graph.outputs().size()},
-          {"symbols", graph.symbols.size()},
-          {"ops", op_counts(graph)}};
+  return {{"nodes", graph.nodes().size()},         {"inputs", graph.inputs().size()},
+          {"constants", graph.constants().size()}, {"outputs", graph.outputs().size()},
+          {"symbols", graph.symbols.size()},       {"ops", op_counts(graph)}};
 }
 
 // The graph, and into `facts` what only an archive tells.
@@ -144,8 +141,10 @@ int explain(const ExplainOptions& options, const Globals& globals) {
   facts["stages"] = Json::array();
   for (const auto& [name, ms] : stages.times())
     facts["stages"].push_back({{"stage", name}, {"ms", ms}});
-  if (globals.json) print_json(facts);
-  else print_facts(facts);
+  if (globals.json)
+    print_json(facts);
+  else
+    print_facts(facts);
   return 0;
 }
 

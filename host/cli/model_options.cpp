@@ -29,8 +29,8 @@ std::vector<std::string> backend_names(const std::vector<std::string>& given) {
 LoadedModel load_model(const std::string& path, const ModelOptions& options,
                        const std::string& backend) {
   LoadedModel model;
-  model.program =
-      std::make_shared<const formats::Pt2Program>(formats::read_pt2(path, pt2_options(options.archive)));
+  model.program = std::make_shared<const formats::Pt2Program>(
+      formats::read_pt2(path, pt2_options(options.archive)));
   RunnerOptions runner{backend, options.mode, "", options.archive.random_weights};
   model.runner = std::make_unique<ModelRunner>(model.program, runner);
   return model;
@@ -49,8 +49,10 @@ struct InputSpec {
 };
 
 [[noreturn]] void fail_spec(const std::string& spec) {
-  fail("--input {}: expected NAME=dtype[sizes]:fill such as x=f32[1,3]:rand, with the fill rand, "
-       "zeros, ones or a number, or NAME=@file.npy", spec);
+  fail(
+      "--input {}: expected NAME=dtype[sizes]:fill such as x=f32[1,3]:rand, with the fill rand, "
+      "zeros, ones or a number, or NAME=@file.npy",
+      spec);
 }
 
 InputSpec parse_spec(const std::string& whole, const std::string& text) {
@@ -88,8 +90,7 @@ size_t leaf_named(const ModelRunner& runner, const std::string& name) {
   const auto& leaves = runner.model().leaves;
   for (size_t i = 0; i < leaves.size(); ++i)
     if (leaves[i].name == name || name == message("in.{}", i)) return i;
-  fail("the model has no input {}; it takes {}", name,
-       formats::describe_leaves(runner.model()));
+  fail("the model has no input {}; it takes {}", name, formats::describe_leaves(runner.model()));
 }
 
 // Tensors of a recording that are not inputs.
@@ -102,8 +103,10 @@ bool is_result(const std::string& name) {
 Tensor given_input(const std::string& whole, const std::string& spec, uint64_t seed) {
   if (!spec.starts_with('@')) return make_input(whole, parse_spec(whole, spec), seed);
   auto content = formats::read_tensors(spec.substr(1));
-  require(content.tensors.size() == 1, "--input {}: the file holds {} tensors, expected one; use "
-          "--inputs for a file with all inputs", whole, content.tensors.size());
+  require(content.tensors.size() == 1,
+          "--input {}: the file holds {} tensors, expected one; use "
+          "--inputs for a file with all inputs",
+          whole, content.tensors.size());
   return content.tensors.begin()->second;
 }
 

@@ -22,11 +22,16 @@ struct TagName {
   std::string_view name;
 };
 constexpr TagName tag_names[] = {
-    {TN_TAG_POINTWISE, "pointwise"},     {TN_TAG_REDUCTION, "reduction"},
-    {TN_TAG_VIEW, "view"},               {TN_TAG_INPLACE, "in_place"},
-    {TN_TAG_RANDOM, "random"},           {TN_TAG_DATA_DEPENDENT, "data_dependent"},
-    {TN_TAG_MATMUL, "matmul"},           {TN_TAG_CONV, "convolution"},
-    {TN_TAG_SIDE_EFFECT, "side_effect"}, {TN_TAG_CREATION, "creation"},
+    {TN_TAG_POINTWISE, "pointwise"},
+    {TN_TAG_REDUCTION, "reduction"},
+    {TN_TAG_VIEW, "view"},
+    {TN_TAG_INPLACE, "in_place"},
+    {TN_TAG_RANDOM, "random"},
+    {TN_TAG_DATA_DEPENDENT, "data_dependent"},
+    {TN_TAG_MATMUL, "matmul"},
+    {TN_TAG_CONV, "convolution"},
+    {TN_TAG_SIDE_EFFECT, "side_effect"},
+    {TN_TAG_CREATION, "creation"},
     {TN_TAG_CORE, "core"},
 };
 
@@ -61,10 +66,15 @@ Parts parts_of(const OpEntry& op) {
 
 Json to_json(const OpEntry& op) {
   Parts parts = parts_of(op);
-  return {{"name", op.name}, {"schema", to_text(op.schema)}, {"tags", tags_of(op)},
-          {"core", row_of(op) && row_of(op)->core}, {"formula", parts.formula},
-          {"meta", parts.meta || parts.decomposition}, {"kernel", parts.kernel},
-          {"decomposition", parts.decomposition}, {"plugin_kernels", op.foreign.size()},
+  return {{"name", op.name},
+          {"schema", to_text(op.schema)},
+          {"tags", tags_of(op)},
+          {"core", row_of(op) && row_of(op)->core},
+          {"formula", parts.formula},
+          {"meta", parts.meta || parts.decomposition},
+          {"kernel", parts.kernel},
+          {"decomposition", parts.decomposition},
+          {"plugin_kernels", op.foreign.size()},
           {"derived_from", op.functional ? Json(op.functional->name) : Json()}};
 }
 
@@ -102,8 +112,8 @@ void print_details(const OpEntry& op) {
   print("  schema         " + to_text(op.schema) + "\n");
   print("  tags           " + join(tags_of(op), ", ") + "\n");
   if (op.functional) print("  in-place form of " + op.functional->name + "\n");
-  print(message("  formula        {}\n  meta           {}\n  kernel         {}\n", mark(parts.formula),
-                mark(parts.meta || parts.decomposition), mark(parts.kernel)));
+  print(message("  formula        {}\n  meta           {}\n  kernel         {}\n",
+                mark(parts.formula), mark(parts.meta || parts.decomposition), mark(parts.kernel)));
   print(message("  decomposition  {}\n  plugin kernels {}\n", mark(parts.decomposition),
                 op.foreign.size()));
 }

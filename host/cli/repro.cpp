@@ -19,8 +19,10 @@ namespace {
 std::string quoted(const std::string& argument) {
   std::string out = "'";
   for (char c : argument) {
-    if (c == '\'') out += "'\\''";
-    else out += c;
+    if (c == '\'')
+      out += "'\\''";
+    else
+      out += c;
   }
   return out + "'";
 }

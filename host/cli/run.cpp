@@ -36,7 +36,8 @@ template <class F>
 double timed_us(F f) {
   auto begin = std::chrono::steady_clock::now();
   f();
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin)
+      .count();
 }
 
 RunReport run_archive(const RunOptions& options, const std::string& backend) {
@@ -95,8 +96,13 @@ Summary summary_of(const Tensor& t) {
 
 Json to_json(const std::string& name, const Tensor& t) {
   Summary s = summary_of(t);
-  Json out{{"name", name}, {"dtype", std::string(name_of(t.dtype()))}, {"sizes", Json::array()},
-           {"min", s.least}, {"max", s.greatest}, {"mean", s.mean}, {"not_finite", s.not_finite}};
+  Json out{{"name", name},
+           {"dtype", std::string(name_of(t.dtype()))},
+           {"sizes", Json::array()},
+           {"min", s.least},
+           {"max", s.greatest},
+           {"mean", s.mean},
+           {"not_finite", s.not_finite}};
   for (SymInt size : t.sizes()) out["sizes"].push_back(size.guard_int());
   return out;
 }
@@ -130,8 +136,12 @@ int run(const RunOptions& options, const Globals& globals) {
     print_report(report, backend);
     return 0;
   }
-  Json document{{"schema", 1}, {"model", options.model}, {"backend", backend},
-                {"compile_ms", report.compile_ms}, {"us", report.us}, {"outputs", Json::array()},
+  Json document{{"schema", 1},
+                {"model", options.model},
+                {"backend", backend},
+                {"compile_ms", report.compile_ms},
+                {"us", report.us},
+                {"outputs", Json::array()},
                 {"fallback_ops", report.stats.value("extern_ops", Json::array())}};
   for (const auto& [name, tensor] : report.outputs)
     document["outputs"].push_back(to_json(name, tensor));

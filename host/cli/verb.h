@@ -38,8 +38,8 @@ using Action = std::function<int(const Globals&)>;
 
 struct Verb {
   std::string_view name;
-  std::string_view summary;  ///< one line, without a full stop
-  std::string_view example;  ///< for --help; lines are shown as they are
+  std::string_view summary;                  ///< one line, without a full stop
+  std::string_view example;                  ///< for --help; lines are shown as they are
   Action (*build)(CLI::App& app) = nullptr;  ///< declares the options
   bool hidden = false;                       ///< left out of the list of verbs
 };

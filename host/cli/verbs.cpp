@@ -18,8 +18,8 @@ extern const Verb verb_completion;
 namespace {
 
 constexpr const Verb* all_verbs[] = {
-    &verb_backends, &verb_run, &verb_check, &verb_bench, &verb_bench_worker, &verb_explain, &verb_graph,      &verb_ops,
-    &verb_config,   &verb_doctor,  &verb_completion,
+    &verb_backends, &verb_run, &verb_check,  &verb_bench,  &verb_bench_worker, &verb_explain,
+    &verb_graph,    &verb_ops, &verb_config, &verb_doctor, &verb_completion,
 };
 
 void add_globals(CLI::App& app, Globals& globals) {

@@ -21,10 +21,13 @@ Tolerance tolerance_of(Dtype dtype, const CompareOptions& options) {
   double factor = (options.gradient ? 10 : 1) * options.slack;
   switch (dtype) {
     case Dtype::f64:
-    case Dtype::c128: return {1e-9 * factor, 1e-9 * factor};
+    case Dtype::c128:
+      return {1e-9 * factor, 1e-9 * factor};
     case Dtype::f32:
-    case Dtype::c64: return {1e-4 * factor, 1e-5 * factor};
-    default: return {1e-2 * factor, 1e-2 * factor};
+    case Dtype::c64:
+      return {1e-4 * factor, 1e-5 * factor};
+    default:
+      return {1e-2 * factor, 1e-2 * factor};
   }
 }
 
@@ -85,8 +88,7 @@ Comparison compare_tensors(const Tensor& found, const Tensor& expected,
     ab += a[i] * b[i];
   }
   out.cosine = aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : (aa == bb ? 1 : 0);
-  if (is_exact(found.dtype()) && is_exact(expected.dtype()))
-    compare_integers(found, expected, out);
+  if (is_exact(found.dtype()) && is_exact(expected.dtype())) compare_integers(found, expected, out);
   return out;
 }
 

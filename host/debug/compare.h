@@ -15,8 +15,8 @@ namespace tenon {
 struct Comparison {
   bool ok = false;
   double max_abs = 0, max_rel = 0;
-  double cosine = 1;   ///< of both as vectors; 1 where both are zero
-  std::string problem; ///< where they cannot be compared: dtypes, sizes, one is undefined
+  double cosine = 1;    ///< of both as vectors; 1 where both are zero
+  std::string problem;  ///< where they cannot be compared: dtypes, sizes, one is undefined
 };
 
 struct CompareOptions {

@@ -71,8 +71,8 @@ std::vector<Tensor> GraphRunner::run(std::span<const Tensor> inputs) {
     for (size_t d = 0; is_tensor && d < value.meta.sizes.size(); ++d)
       require(value.meta.sizes[d].is_symbolic() ||
                   value.meta.sizes[d].word() == inputs[i].size(static_cast<int64_t>(d)).word(),
-              "input {}: dimension {} must be {}, found {}", name, d,
-              to_text(value.meta.sizes[d]), to_text(inputs[i]));
+              "input {}: dimension {} must be {}, found {}", name, d, to_text(value.meta.sizes[d]),
+              to_text(inputs[i]));
     heads.push_back(is_tensor ? inputs[i].head() : nullptr);
   }
   std::vector<Tensor> outputs(graph_->outputs().size());
@@ -101,8 +101,7 @@ size_t GraphRunner::find(const std::string& name) const {
   std::string known;
   for (size_t i = 0; i < graph_->inputs().size(); ++i) {
     std::string shown = display_name(*graph_, graph_->inputs()[i]);
-    if (name == shown || "%" + name == shown || name == "%" + shown ||
-        name == message("in.{}", i))
+    if (name == shown || "%" + name == shown || name == "%" + shown || name == message("in.{}", i))
       return i;
     known += (known.empty() ? "" : ", ") + shown;
   }

@@ -43,8 +43,10 @@ void add_file(const fs::path& file, bool given, ModelCases& cases) {
     return;
   }
   if (name.ends_with(recording_end)) return;
-  if (file.extension() == ".safetensors") cases.op_cases.push_back(name);
-  else require(!given, ErrorCode::bad_file, "{}: expected a .pt2 archive or a folder", name);
+  if (file.extension() == ".safetensors")
+    cases.op_cases.push_back(name);
+  else
+    require(!given, ErrorCode::bad_file, "{}: expected a .pt2 archive or a folder", name);
 }
 
 }  // namespace
@@ -109,8 +111,8 @@ Effects run_recording(ModelRunner& runner, const NamedTensors& recording) {
   return effects;
 }
 
-Effects run_recording_in_double(const formats::Pt2Program& program,
-                                const NamedTensors& recording, size_t n_leaves) {
+Effects run_recording_in_double(const formats::Pt2Program& program, const NamedTensors& recording,
+                                size_t n_leaves) {
   DoubleRun run = run_in_double(program, leaves_of(recording, n_leaves));
   Effects effects = effects_of(run.outputs, run.leaves, run.gradients);
   for (const auto& [name, tensor] : run.weights) effects["buf." + name] = tensor;
@@ -184,8 +186,11 @@ void Checker::check(const Recording& recording, CaseResult& result) {
   result.ok = true;
   for (const auto& [name, recorded] : recording_.tensors) {
     if (!is_compared(name, found)) continue;
-    CheckedTensor checked{name, compare_tensors(found[name], base[name],
-                                                {name.starts_with("grad."), false, 1}), {}, {}};
+    CheckedTensor checked{
+        name,
+        compare_tensors(found[name], base[name], {name.starts_with("grad."), false, 1}),
+        {},
+        {}};
     bool comparable = checked.result.problem.empty();
     if (comparable && (!checked.result.ok || settings_.against == Against::fp64))
       judge_by_double(name, found[name], base[name], checked);

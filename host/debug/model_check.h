@@ -50,11 +50,11 @@ struct CheckedTensor {
 struct CaseResult {
   std::string name, backend;
   bool ok = false;
-  std::string error;            ///< empty when it ran
+  std::string error;                     ///< empty when it ran
   ErrorCode code = ErrorCode::internal;  ///< of `error`
-  double compile_ms = 0;        ///< 0 where code of an earlier recording was used
-  size_t compiles = 0;          ///< of the archive so far
-  std::string stats;            ///< TN_DESC_STATS_JSON
+  double compile_ms = 0;                 ///< 0 where code of an earlier recording was used
+  size_t compiles = 0;                   ///< of the archive so far
+  std::string stats;                     ///< TN_DESC_STATS_JSON
   std::vector<CheckedTensor> tensors;
 };
 

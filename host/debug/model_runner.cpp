@@ -41,10 +41,14 @@ bool holds(const Expr* condition, const Graph& graph, const BoundCall& call) {
 
 Tensor constant_output(const formats::Pt2Argument& value) {
   switch (value.kind) {
-    case formats::Pt2Kind::integer: return scalar_tensor(value.integer, Dtype::i64);
-    case formats::Pt2Kind::boolean: return scalar_tensor(value.boolean, Dtype::bool_);
-    case formats::Pt2Kind::real: return scalar_tensor(value.real, Dtype::f64);
-    default: return Tensor();
+    case formats::Pt2Kind::integer:
+      return scalar_tensor(value.integer, Dtype::i64);
+    case formats::Pt2Kind::boolean:
+      return scalar_tensor(value.boolean, Dtype::bool_);
+    case formats::Pt2Kind::real:
+      return scalar_tensor(value.real, Dtype::f64);
+    default:
+      return Tensor();
   }
 }
 
@@ -55,9 +59,15 @@ std::vector<Tensor> apply_plan(const ImportedModel& model, const BoundCall& call
   std::vector<Tensor> outputs;
   for (const ModelOutput& plan : model.outputs) {
     switch (plan.kind) {
-      case ModelOutputKind::result: outputs.push_back(results[plan.index]); break;
-      case ModelOutputKind::constant: outputs.push_back(constant_output(plan.constant)); break;
-      case ModelOutputKind::gradient: gradients[plan.name] = results[plan.index]; break;
+      case ModelOutputKind::result:
+        outputs.push_back(results[plan.index]);
+        break;
+      case ModelOutputKind::constant:
+        outputs.push_back(constant_output(plan.constant));
+        break;
+      case ModelOutputKind::gradient:
+        gradients[plan.name] = results[plan.index];
+        break;
       case ModelOutputKind::write_back: {
         detail::TensorHead* head = call.inputs[plan.input];
         head->references.fetch_add(1, std::memory_order_relaxed);
@@ -72,7 +82,8 @@ std::vector<Tensor> apply_plan(const ImportedModel& model, const BoundCall& call
 }  // namespace
 
 ModelRunner::ModelRunner(std::shared_ptr<const formats::Pt2Program> program, RunnerOptions options)
-    : program_(std::move(program)), options_(std::move(options)),
+    : program_(std::move(program)),
+      options_(std::move(options)),
       model_(import_pt2(*program_, {.hints = {}, .random_weights = options_.random_weights})) {}
 
 void ModelRunner::reset_weights() {
@@ -88,7 +99,7 @@ ModelRunner::Version ModelRunner::make_version(const BoundCall& call) {
   // The first version keeps the archive's example sizes, if they make no difference.
   version.graph = versions_.empty()
                       ? model_.graph
-                      : import_pt2(*program_, {.hints = call.values, .random_weights = true}).graph;
+                      : import_pt2(*program_, {.hints = call.values, .with_weights = false}).graph;
   CompileGraphOptions options;
   options.backend = options_.backend;
   options.mode = options_.mode;
@@ -225,7 +236,8 @@ class Numbers {
 
 double draw(Numbers& numbers, Dtype dtype) {
   if (is_floating(dtype)) return numbers.normal();
-  return static_cast<double>(static_cast<int>(numbers.uniform() * (dtype == Dtype::bool_ ? 2 : 10)));
+  return static_cast<double>(
+      static_cast<int>(numbers.uniform() * (dtype == Dtype::bool_ ? 2 : 10)));
 }
 
 }  // namespace
@@ -248,7 +260,9 @@ std::vector<Tensor> random_leaves(const ImportedModel& model, const formats::Pt2
         leaves.push_back(random_tensor(IntList(formats::sizes_of(leaf, values)), leaf.dtype,
                                        seed + leaves.size()));
         break;
-      case formats::LeafKind::constant: leaves.emplace_back(); break;
+      case formats::LeafKind::constant:
+        leaves.emplace_back();
+        break;
       case formats::LeafKind::number: {
         formats::SymNumber value = leaf.number.expr
                                        ? formats::evaluate_with(*leaf.number.expr, values)

@@ -1,4 +1,5 @@
-// Runs .pt2 models: compiles the imported graph with a backend once and applies the plan of outputs.
+// Runs .pt2 models: compiles the imported graph with a backend once and applies the plan of
+// outputs.
 //
 //   auto program = std::make_shared<const Pt2Program>(read_pt2("bert.pt2"));
 //   ModelRunner runner(program, {.backend = "inductor"});

@@ -16,9 +16,10 @@ namespace {
 
 std::string_view kind_name(Pt2Kind kind) {
   constexpr std::string_view names[] = {
-      "nothing", "a tensor", "a symbol",        "an integer",      "a real number",
-      "a bool",  "a string", "a complex number", "a dtype",        "a layout",
-      "a memory format", "a device", "a graph", "an op", "a list", "a dict"};
+      "nothing",       "a tensor", "a symbol",        "an integer",
+      "a real number", "a bool",   "a string",        "a complex number",
+      "a dtype",       "a layout", "a memory format", "a device",
+      "a graph",       "an op",    "a list",          "a dict"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -107,8 +108,7 @@ std::vector<Value> Pt2Arguments::bind(const OpEntry& op, const Pt2Node& node,
   return args;
 }
 
-Value Pt2Arguments::convert(const SchemaArg& arg, const Pt2Argument& value,
-                            const Pt2Scope& scope) {
+Value Pt2Arguments::convert(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope) {
   if (value.kind == Pt2Kind::none) {
     if (!arg.type.optional && !arg.has_default() && arg.type.base <= BaseType::memory_format)
       fail_argument(arg, "nothing");
@@ -140,8 +140,7 @@ Value Pt2Arguments::convert(const SchemaArg& arg, const Pt2Argument& value,
   fail_argument(arg, kind_name(value.kind));
 }
 
-Value Pt2Arguments::tensor(const SchemaArg& arg, const Pt2Argument& value,
-                           const Pt2Scope& scope) {
+Value Pt2Arguments::tensor(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope) {
   if (is_plain_number(value)) {
     Tensor number = wrapped_number_tensor(plain_number(value));
     return Value::ref(graph_.add_constant(std::move(number), ""));

@@ -109,9 +109,9 @@ BoundCall bind(const ImportedModel& model, std::span<const Tensor> leaves, bool 
   for (const ModelInput& input : model.inputs) {
     const Tensor* tensor = &input.tensor;
     if (input.kind == ModelInputKind::user) tensor = &leaves[input.leaf];
-    bool is_number = input.kind == ModelInputKind::symbol ||
-                     (input.kind == ModelInputKind::user &&
-                      model.leaves[input.leaf].kind == LeafKind::number);
+    bool is_number =
+        input.kind == ModelInputKind::symbol ||
+        (input.kind == ModelInputKind::user && model.leaves[input.leaf].kind == LeafKind::number);
     call.inputs.push_back(is_number ? nullptr : tensor->head());
   }
   call.symbols.resize(model.graph->symbols.size());
@@ -126,8 +126,8 @@ Pt2SymbolValues read_symbols(const ImportedModel& model, std::span<const Tensor>
   Pt2SymbolValues values;
   for (const Pt2SymbolSource& s : model.symbols) {
     size_t at = leaf_of(model, s.input);
-    int64_t found = s.dim < 0 ? number_of(model.leaves[at], leaves[at])
-                              : leaves[at].size(s.dim).guard_int();
+    int64_t found =
+        s.dim < 0 ? number_of(model.leaves[at], leaves[at]) : leaves[at].size(s.dim).guard_int();
     try {
       values[s.symbol] = solve_symbol(s, found, values);
     } catch (const UserError& error) {
@@ -149,8 +149,10 @@ std::string describe_leaves(const ImportedModel& model) {
   std::string out;
   for (const ModelLeaf& leaf : model.leaves) {
     out += (out.empty() ? "" : ", ") + leaf.name;
-    if (leaf.kind == LeafKind::tensor) out += message(": {}{}", leaf.dtype, sizes_text(leaf.sizes));
-    else out += leaf.kind == LeafKind::number ? ": number" : ": constant";
+    if (leaf.kind == LeafKind::tensor)
+      out += message(": {}{}", leaf.dtype, sizes_text(leaf.sizes));
+    else
+      out += leaf.kind == LeafKind::number ? ": number" : ": constant";
   }
   return out;
 }

@@ -11,8 +11,8 @@ namespace tenon::formats {
 /// What Artifact::call takes. The heads are borrowed from the leaves and the model.
 struct BoundCall {
   std::vector<detail::TensorHead*> inputs;
-  std::vector<int64_t> symbols;   ///< in the order of graph->symbols; 0 where only the run knows
-  Pt2SymbolValues values;         ///< by name
+  std::vector<int64_t> symbols;  ///< in the order of graph->symbols; 0 where only the run knows
+  Pt2SymbolValues values;        ///< by name
 };
 
 /// The numbers that the leaves give to the symbols, without any check.

@@ -21,8 +21,11 @@ bool same_view(const Pt2Weight& a, const Pt2Weight& b) {
 class Importer {
  public:
   Importer(const Pt2Program& program, const ImportOptions& options)
-      : program_(program), options_(options), graph_(std::make_shared<Graph>()),
-        symbols_(program, ShapeEnv::make()), nodes_(*graph_, symbols_) {
+      : program_(program),
+        options_(options),
+        graph_(std::make_shared<Graph>()),
+        symbols_(program, ShapeEnv::make()),
+        nodes_(*graph_, symbols_) {
     graph_->name = program.name;
     graph_->shape_env = symbols_.share_env();
   }
@@ -233,7 +236,6 @@ void Importer::attach_weights() {
   for (size_t i = 0; i < weights_.size(); ++i) {
     if (!weights_[i]) continue;
     model_.inputs[i].tensor = tensors.tensor(*weights_[i], written[i]);
-    graph_->value(graph_->inputs()[i]).offset = model_.inputs[i].tensor.storage_offset();
   }
 }
 
@@ -246,7 +248,7 @@ ImportedModel Importer::run() {
   bind_symbols();
   nodes_.add_all(program_.graph, scope_);
   add_outputs();
-  attach_weights();
+  if (options_.with_weights) attach_weights();
   std::vector<std::string> problems = problems_of(*graph_);
   require(problems.empty(), ErrorCode::bad_file, "{}: {}", program_.file,
           problems.empty() ? "" : problems[0]);
@@ -269,7 +271,7 @@ void count_unsupported(const Pt2Graph& graph, std::map<std::string, int>& counts
     }
     if (choose_op(node)) continue;
     bool is_op = node.kind == Pt2TargetKind::op;
-    ++counts[is_op                                             ? node.op
+    ++counts[is_op                                      ? node.op
              : node.kind == Pt2TargetKind::higher_order ? "higher_order." + node.op
                                                         : node.target];
   }
@@ -287,8 +289,8 @@ std::string unsupported_ops(const Pt2Program& program) {
   std::map<std::string, int> counts;
   count_unsupported(program.graph, counts);
   if (counts.empty()) return "";
-  std::string out = message("{} op{} not supported: ", counts.size(),
-                            counts.size() == 1 ? " is" : "s are");
+  std::string out =
+      message("{} op{} not supported: ", counts.size(), counts.size() == 1 ? " is" : "s are");
   const char* separator = "";
   for (const auto& [name, count] : counts) {
     out += message("{}{} ({} time{})", separator, name, count, count == 1 ? "" : "s");

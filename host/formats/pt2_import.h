@@ -65,9 +65,9 @@ struct ModelOutput {
 struct ImportedModel {
   std::string file, name;
   std::shared_ptr<Graph> graph;
-  std::vector<ModelInput> inputs;    ///< parallel to the graph's
-  std::vector<ModelLeaf> leaves;     ///< what a caller passes
-  std::vector<ModelOutput> outputs;  ///< user outputs in flattened order, and effects
+  std::vector<ModelInput> inputs;        ///< parallel to the graph's
+  std::vector<ModelLeaf> leaves;         ///< what a caller passes
+  std::vector<ModelOutput> outputs;      ///< user outputs in flattened order, and effects
   std::vector<Pt2SymbolSource> symbols;  ///< parallel to the first of graph->symbols
   std::vector<Pt2Range> ranges;
   std::vector<Pt2Guard> guards;
@@ -79,6 +79,7 @@ struct ImportedModel {
 struct ImportOptions {
   Pt2SymbolValues hints;        ///< instead of those of the archive
   bool random_weights = false;  ///< seeded random values for all weights
+  bool with_weights = true;     ///< false: the graph only, ModelInput::tensor stays undefined
 };
 
 /// Weights are views of the mapped file, except those that the program may write: these, and every

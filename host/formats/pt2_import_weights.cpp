@@ -36,7 +36,8 @@ Tensor random_base(const Pt2Weight& weight, int64_t n) {
   return base;
 }
 
-// running_mean and running_var of normalisations in training mode: written, though no schema says so.
+// running_mean and running_var of normalisations in training mode: written, though no schema says
+// so.
 bool updates_statistics(const Node& node, const OpEntry& op) {
   int flag = op.schema.find_arg("training");
   if (flag < 0) flag = op.schema.find_arg("use_input_stats");

@@ -14,9 +14,8 @@ namespace {
 // Scalar functions of Python as ops of the `sym` namespace; the others keep their name.
 std::string scalar_op(const std::string& name) {
   constexpr std::pair<std::string_view, std::string_view> renamed[] = {
-      {"trunc", "to_int"},   {"sym_int", "to_int"}, {"sym_float", "to_float"},
-      {"sym_not", "not_"},   {"sym_ite", "ite"},    {"sym_max", "max"},
-      {"sym_min", "min"},    {"sym_sqrt", "sqrt"},
+      {"trunc", "to_int"}, {"sym_int", "to_int"}, {"sym_float", "to_float"}, {"sym_not", "not_"},
+      {"sym_ite", "ite"},  {"sym_max", "max"},    {"sym_min", "min"},        {"sym_sqrt", "sqrt"},
   };
   for (const auto& [from, to] : renamed)
     if (name == from) return message("sym.{}.default", to);
@@ -188,8 +187,8 @@ std::vector<GraphValue> Pt2Nodes::results(const Pt2Graph& source, const Pt2Node&
   std::vector<GraphValue> values;
   for (const Pt2Argument& output : node.outputs) {
     bool is_list = output.kind == Pt2Kind::list;
-    require(is_list == op.schema.returns_list(), ErrorCode::bad_file,
-            "a result of {} is {}a list", node.target, is_list ? "" : "not ");
+    require(is_list == op.schema.returns_list(), ErrorCode::bad_file, "a result of {} is {}a list",
+            node.target, is_list ? "" : "not ");
     result(source, output, values, names);
   }
   return values;
@@ -239,8 +238,10 @@ void Pt2Nodes::add_inlined(const Pt2Node& node, Pt2Scope& scope) {
   grad_mode_ = outer;
   std::vector<const Pt2Argument*> outputs;
   for (const Pt2Argument& output : node.outputs) {
-    if (output.kind != Pt2Kind::list) outputs.push_back(&output);
-    else for (const Pt2Argument& part : output.items) outputs.push_back(&part);
+    if (output.kind != Pt2Kind::list)
+      outputs.push_back(&output);
+    else
+      for (const Pt2Argument& part : output.items) outputs.push_back(&part);
   }
   require(outputs.size() == body.outputs.size(), ErrorCode::bad_file,
           "{} has {} results, its sub-graph gives {}", node.target, outputs.size(),

@@ -48,7 +48,8 @@ std::vector<Place> symbolic_places(const Pt2Program& program) {
 }
 
 // The one symbol of `expr` that is not in `known`; nothing when there are none or several.
-std::optional<std::string> only_unknown(const SymExprAst& expr, const std::set<std::string>& known) {
+std::optional<std::string> only_unknown(const SymExprAst& expr,
+                                        const std::set<std::string>& known) {
   std::set<std::string> names;
   collect_symbols(expr, names);
   std::optional<std::string> unknown;
@@ -152,8 +153,8 @@ Pt2SymbolTable::Pt2SymbolTable(const Pt2Program& program, std::shared_ptr<ShapeE
 const Expr* Pt2SymbolTable::declare(const std::string& name, int64_t hint, SymbolSource source) {
   auto found = ranges_.find(name);
   Range range = found == ranges_.end() ? Range{} : found->second;
-  return known_[name] = env_->declare_symbol(name, ExprKind::integer, SymValue::of_int(hint),
-                                             range, source, name);
+  return known_[name] = env_->declare_symbol(name, ExprKind::integer, SymValue::of_int(hint), range,
+                                             source, name);
 }
 
 // What only the run knows. Its recorded range is asserted by nodes, which must not be simplified
@@ -162,9 +163,9 @@ const Expr* Pt2SymbolTable::symbol(const std::string& name) {
   if (auto found = known_.find(name); found != known_.end()) return found->second;
   bool real = name.starts_with("z");
   Range range = is_size_.count(name) ? Range::at_least(0) : Range{};
-  const Expr* made = env_->declare_symbol(name, real ? ExprKind::real : ExprKind::integer,
-                                          std::nullopt, range,
-                                          {SymbolSource::Kind::node_value}, name);
+  const Expr* made =
+      env_->declare_symbol(name, real ? ExprKind::real : ExprKind::integer, std::nullopt, range,
+                           {SymbolSource::Kind::node_value}, name);
   if (is_size_.count(name) && !real) env_->mark_size_like(SymInt::from_expr(made));
   return known_[name] = made;
 }
@@ -210,30 +211,52 @@ using Engine = tenon::SymOp;
 // Operations of the same meaning, operands in the same order.
 std::optional<Engine> same_operation(SymOp op) {
   switch (op) {
-    case SymOp::add: return Engine::add;
-    case SymOp::mul: return Engine::mul;
-    case SymOp::max: return Engine::max;
-    case SymOp::min: return Engine::min;
-    case SymOp::and_: return Engine::and_;
-    case SymOp::or_: return Engine::or_;
-    case SymOp::not_: return Engine::not_;
-    case SymOp::to_float: return Engine::to_float;
-    case SymOp::trunc_to_int: return Engine::trunc;
-    case SymOp::floor_to_int: return Engine::floor_to_int;
-    case SymOp::ceil_to_int: return Engine::ceil_to_int;
-    case SymOp::round_to_int: return Engine::round_to_int;
-    case SymOp::pow: return Engine::pow;
+    case SymOp::add:
+      return Engine::add;
+    case SymOp::mul:
+      return Engine::mul;
+    case SymOp::max:
+      return Engine::max;
+    case SymOp::min:
+      return Engine::min;
+    case SymOp::and_:
+      return Engine::and_;
+    case SymOp::or_:
+      return Engine::or_;
+    case SymOp::not_:
+      return Engine::not_;
+    case SymOp::to_float:
+      return Engine::to_float;
+    case SymOp::trunc_to_int:
+      return Engine::trunc;
+    case SymOp::floor_to_int:
+      return Engine::floor_to_int;
+    case SymOp::ceil_to_int:
+      return Engine::ceil_to_int;
+    case SymOp::round_to_int:
+      return Engine::round_to_int;
+    case SymOp::pow:
+      return Engine::pow;
     case SymOp::floor_div:
-    case SymOp::clean_div: return Engine::floordiv;
-    case SymOp::mod: return Engine::mod;
+    case SymOp::clean_div:
+      return Engine::floordiv;
+    case SymOp::mod:
+      return Engine::mod;
     case SymOp::rational:
-    case SymOp::true_div: return Engine::truediv;
-    case SymOp::eq: return Engine::eq;
-    case SymOp::ne: return Engine::ne;
-    case SymOp::lt: return Engine::lt;
-    case SymOp::le: return Engine::le;
-    case SymOp::where: return Engine::select;
-    default: return std::nullopt;
+    case SymOp::true_div:
+      return Engine::truediv;
+    case SymOp::eq:
+      return Engine::eq;
+    case SymOp::ne:
+      return Engine::ne;
+    case SymOp::lt:
+      return Engine::lt;
+    case SymOp::le:
+      return Engine::le;
+    case SymOp::where:
+      return Engine::select;
+    default:
+      return std::nullopt;
   }
 }
 
@@ -246,20 +269,29 @@ const Expr* Pt2SymbolTable::combine(const SymExprAst& expr, const Operands& v) {
   auto negated = [&](const Expr* e) { return make(Engine::mul, {intern_integer(-1), e}); };
   auto power_of_two = [&](const Expr* e) { return make(Engine::pow, {intern_integer(2), e}); };
   switch (expr.op) {
-    case SymOp::identity: return v[0];
-    case SymOp::neg: return negated(v[0]);
-    case SymOp::abs: return make(Engine::max, {v[0], negated(v[0])});
-    case SymOp::trunc_to_float: return make(Engine::to_float, {make(Engine::trunc, {v[0]})});
-    case SymOp::gt: return make(Engine::lt, {v[1], v[0]});
-    case SymOp::ge: return make(Engine::le, {v[1], v[0]});
-    case SymOp::l_shift: return make(Engine::mul, {v[0], power_of_two(v[1])});
-    case SymOp::r_shift: return make(Engine::floordiv, {v[0], power_of_two(v[1])});
+    case SymOp::identity:
+      return v[0];
+    case SymOp::neg:
+      return negated(v[0]);
+    case SymOp::abs:
+      return make(Engine::max, {v[0], negated(v[0])});
+    case SymOp::trunc_to_float:
+      return make(Engine::to_float, {make(Engine::trunc, {v[0]})});
+    case SymOp::gt:
+      return make(Engine::lt, {v[1], v[0]});
+    case SymOp::ge:
+      return make(Engine::le, {v[1], v[0]});
+    case SymOp::l_shift:
+      return make(Engine::mul, {v[0], power_of_two(v[1])});
+    case SymOp::r_shift:
+      return make(Engine::floordiv, {v[0], power_of_two(v[1])});
     case SymOp::modular_indexing:
       return make(Engine::mod, {make(Engine::floordiv, {v[0], v[1]}), v[2]});
     case SymOp::unary_function:
       if (expr.name == "sqrt") return make(Engine::pow, {v[0], intern_real(0.5)});
       return nullptr;
-    default: return nullptr;
+    default:
+      return nullptr;
   }
 }
 

@@ -50,8 +50,10 @@ NamedTensors read_tensors(const std::string& path) {
 
 void write_tensors(const std::string& path, const NamedTensors& content) {
   if (path.ends_with(".npy")) {
-    require(content.tensors.size() == 1, "{}: a .npy file holds one tensor, found {}; write "
-            ".safetensors instead", path, content.tensors.size());
+    require(content.tensors.size() == 1,
+            "{}: a .npy file holds one tensor, found {}; write "
+            ".safetensors instead",
+            path, content.tensors.size());
     return write_npy(path, to_raw(content.tensors.begin()->second));
   }
   Safetensors file;

@@ -116,6 +116,9 @@ void Builder::declare_symbol(const SymbolDoc& symbol) {
   if (!is_symbol_name(symbol.name))
     fail_at(symbol.at, message("'{}' cannot be the name of a symbol; use letters, digits and _",
                                symbol.name.substr(0, 64)));
+  bool whole = symbol.kind == ExprKind::integer;
+  if (!whole && (symbol.size_like || symbol.range != Range{}))
+    fail_at(symbol.at, message("symbol {}: only integers have ranges and sizes", symbol.name));
   bool fits = !symbol.hint || symbol.kind != ExprKind::integer ||
               symbol.range.contains(symbol.hint->integer());
   if (symbol.range.is_empty() || !fits)

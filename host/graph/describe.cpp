@@ -144,6 +144,7 @@ class Describer {
   std::vector<Literal> literals(const Dims& dims) const;
 
   void describe_symbols(GraphDoc& doc) const;
+  void describe_assumptions(GraphDoc& doc) const;
   SymbolDoc describe_symbol(const Expr* symbol) const;
   ValueDoc describe_value(ValueId id) const;
   StatementDoc describe_item(const Item& item) const;
@@ -349,13 +350,28 @@ void Describer::describe_symbols(GraphDoc& doc) const {
     return;
   }
   for (const Expr* symbol : symbols_.symbols()) doc.symbols.push_back(describe_symbol(symbol));
-  if (!graph_.shape_env || doc.symbols.empty()) return;
+  if (graph_.shape_env && !doc.symbols.empty()) describe_assumptions(doc);
+}
+
+// Guards and asserts on the symbols of this graph, without those that the ranges and the ones
+// before tell already: a reader would not record them.
+void Describer::describe_assumptions(GraphDoc& doc) const {
+  const ShapeEnv& env = *graph_.shape_env;
+  SymFacts facts;
+  for (const Expr* symbol : symbols_.symbols())
+    if (const SymFacts::Symbol* known = env.facts().find(symbol))
+      facts.add_symbol(
+          {.expr = symbol,
+           .range = symbol->kind == ExprKind::integer ? env.range(symbol) : known->range,
+           .unbacked = known->unbacked,
+           .derived = known->derived});
   auto assume = [&](const Expr* condition) {
-    if (!free_symbols(condition).empty() && symbols_.writes(condition))
-      doc.assumptions.emplace_back(TextPosition{}, symbols_.text(condition));
+    if (!symbols_.writes(condition) || simplify(condition, &facts)->is_constant()) return;
+    doc.assumptions.emplace_back(TextPosition{}, symbols_.text(condition));
+    facts.assume(condition);
   };
-  for (const RecordedGuard& guard : graph_.shape_env->guards()) assume(guard.condition);
-  for (const RuntimeAssert& check : graph_.shape_env->runtime_asserts()) assume(check.condition);
+  for (const RecordedGuard& guard : env.guards()) assume(guard.condition);
+  for (const RuntimeAssert& check : env.runtime_asserts()) assume(check.condition);
 }
 
 ValueDoc Describer::describe_value(ValueId id) const {

@@ -8,6 +8,7 @@
 #include "ops/pointwise.h"
 
 #include "core/pointwise_loop.h"
+#include "ops/complex_arithmetic.h"
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 
@@ -256,6 +257,10 @@ bool writes_safely(const Inputs& in, const Tensor& self) {
 }  // namespace
 
 void pointwise_meta(const CallArgs& call, Metas& metas) {
+  if (has_complex_input(call)) {
+    metas.add(complex_meta(call));
+    return;
+  }
   Inputs in = read_inputs(call, false);
   Dims sizes = result_sizes(in);
   std::span<const Tensor> tensors(in.tensor_list, in.n_tensors);
@@ -266,6 +271,7 @@ void pointwise_meta(const CallArgs& call, Metas& metas) {
 }
 
 void run_pointwise(const CallArgs& call) {
+  if (has_complex_input(call)) return run_complex(call);
   Inputs in = read_inputs(call, true);
   Tensor outs[8];
   size_t n = n_results(*call.op, in);
@@ -296,7 +302,7 @@ void run_derived_in_place(const CallArgs& call) {
   require(!has_internal_overlap(self), "{}: several elements of self share memory; clone it first",
           call.op->name);
   CallArgs functional = functional_call(call);
-  if (functional.op->def->formula && !functional.op->def->eager) {
+  if (functional.op->def->formula && !functional.op->def->eager && !has_complex_input(call)) {
     Inputs in = read_inputs(functional, true);
     if (writes_safely(in, self)) {
       Dims sizes = result_sizes(in);

@@ -67,15 +67,24 @@ class Transcript {
     if (d.word == "file") return write_file(d);
     if (d.word == "run") return run_command(d);
     if (!command_) return fail_case(file_, d, "there is no `run` before it");
-    if (d.word == "exit") expected_exit_ = std::stoi(d.text);
-    else if (d.word == "stdout") expect_text(file_, d, filled(unindented(d.block)), stdout_);
-    else if (d.word == "stderr") expect_text(file_, d, filled(unindented(d.block)), stderr_);
-    else if (d.word == "stdout_has") expect_part(file_, d, filled(d.text), stdout_);
-    else if (d.word == "stderr_has") expect_part(file_, d, filled(d.text), stderr_);
-    else if (d.word == "stdout_lacks") expect_no_part(d, stdout_);
-    else if (d.word == "stderr_lacks") expect_no_part(d, stderr_);
-    else if (d.word == "json") expect_json(d);
-    else fail_case(file_, d, "there is no such directive");
+    if (d.word == "exit")
+      expected_exit_ = std::stoi(d.text);
+    else if (d.word == "stdout")
+      expect_text(file_, d, filled(unindented(d.block)), stdout_);
+    else if (d.word == "stderr")
+      expect_text(file_, d, filled(unindented(d.block)), stderr_);
+    else if (d.word == "stdout_has")
+      expect_part(file_, d, filled(d.text), stdout_);
+    else if (d.word == "stderr_has")
+      expect_part(file_, d, filled(d.text), stderr_);
+    else if (d.word == "stdout_lacks")
+      expect_no_part(d, stdout_);
+    else if (d.word == "stderr_lacks")
+      expect_no_part(d, stderr_);
+    else if (d.word == "json")
+      expect_json(d);
+    else
+      fail_case(file_, d, "there is no such directive");
   }
 
   void write_file(const Directive& d) {
@@ -90,8 +99,10 @@ class Transcript {
     expected_exit_ = 0;
     fs::path program = TENON_PROGRAM;
     std::string line = "cd '" + folder_.string() + "' && PATH='" + program.parent_path().string() +
-                       "':\"$PATH\" TENON_TEST_DATA='" TENON_TEST_DATA "' && export PATH "
-                       "TENON_TEST_DATA && { " + filled(d.text) + "\n} >.stdout 2>.stderr </dev/null";
+                       "':\"$PATH\" TENON_TEST_DATA='" TENON_TEST_DATA
+                       "' && export PATH "
+                       "TENON_TEST_DATA && { " +
+                       filled(d.text) + "\n} >.stdout 2>.stderr </dev/null";
     int status = std::system(line.c_str());
     exit_ = WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
     stdout_ = contents_of(folder_ / ".stdout");

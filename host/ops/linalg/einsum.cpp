@@ -1,12 +1,14 @@
 // einsum and tensordot: sums of products over named dimensions, by way of bmm.
 //
-// Problem: "bij,bjk->bik" and its like, with repeated letters (diagonals), an ellipsis and any number
+// Problem: "bij,bjk->bik" and its like, with repeated letters (diagonals), an ellipsis and any
+// number
 //   of operands, must become few large matrix products.
-// Method: every operand is permuted to one order of dimensions: those of the result, then those that
-//   are summed, 1 where it lacks one. Operands are combined two at a time, from the left or as `path`
-//   says. For a pair each dimension is of one of four kinds: in both and kept (batch), only in the
-//   left, only in the right, in both and summed here; each kind is flattened and one bmm is done.
-//   A dimension that only one operand has left is summed before the product.
+// Method: every operand is permuted to one order of dimensions: those of the result, then those
+// that
+//   are summed, 1 where it lacks one. Operands are combined two at a time, from the left or as
+//   `path` says. For a pair each dimension is of one of four kinds: in both and kept (batch), only
+//   in the left, only in the right, in both and summed here; each kind is flattened and one bmm is
+//   done. A dimension that only one operand has left is summed before the product.
 // The order of steps is ATen's, so that results have its strides.
 #include "ops/op.h"
 #include "ops/shapes.h"
@@ -69,7 +71,8 @@ Equation parse_equation(std::string_view text) {
     if (comma == left.npos) break;
     left = left.substr(comma + 1);
   }
-  equation.output = arrow == text.npos ? implied_output(equation.inputs) : labels_of(text.substr(arrow + 2), text);
+  equation.output = arrow == text.npos ? implied_output(equation.inputs)
+                                       : labels_of(text.substr(arrow + 2), text);
   return equation;
 }
 
@@ -95,7 +98,8 @@ Order order_of(const Equation& e, TensorList operands) {
     order.n_all += c == ellipsis ? order.n_ellipsis : 1;
   };
   for (char c : e.output) {
-    require(!order.position.contains(c), "einsum: subscript '{}' appears twice in the output '{}'", c, e.output);
+    require(!order.position.contains(c), "einsum: subscript '{}' appears twice in the output '{}'",
+            c, e.output);
     place(c);
   }
   order.n_output = order.n_all;
@@ -103,7 +107,8 @@ Order order_of(const Equation& e, TensorList operands) {
   for (const std::string& in : e.inputs)
     for (char c : in) used[c] = true;
   for (char c : e.output)
-    require(used.contains(c) || c == ellipsis, "einsum: output subscript '{}' appears in no operand", c);
+    require(used.contains(c) || c == ellipsis,
+            "einsum: output subscript '{}' appears in no operand", c);
   for (auto [c, unused] : used)
     if (!order.position.contains(c)) place(c);
   return order;
@@ -121,8 +126,8 @@ Tensor ordered_operand(Tensor t, const std::string& labels, const Order& order) 
         permutation[static_cast<size_t>(order.position.at(c) + k)] = next++;
     } else if (auto first = seen.find(c); first != seen.end()) {
       require(sizes_match(t.size(first->second), t.size(next)),
-              "einsum: subscript '{}' is repeated over sizes {} and {}", c, to_text(t.size(first->second)),
-              to_text(t.size(next)));
+              "einsum: subscript '{}' is repeated over sizes {} and {}", c,
+              to_text(t.size(first->second)), to_text(t.size(next)));
       t = movedim(diagonal(t, 0, first->second, next), -1, first->second);
     } else {
       seen[c] = next;
@@ -166,8 +171,9 @@ PairGroups group_dims(Tensor& left, Tensor& right, const std::vector<int64_t>& s
     bool in_left = !is_one(left.size(d)), in_right = !is_one(right.size(d));
     if (std::find(summed.begin(), summed.end(), d) != summed.end()) {
       if (in_left && in_right) {
-        require(sizes_match(left.size(d), right.size(d)), "einsum: sizes {} and {} of a summed dimension differ",
-                to_text(left.size(d)), to_text(right.size(d)));
+        require(sizes_match(left.size(d), right.size(d)),
+                "einsum: sizes {} and {} of a summed dimension differ", to_text(left.size(d)),
+                to_text(right.size(d)));
         g.summed_size = g.summed_size * left.size(d);
       } else if (in_left) {
         left = sum(left, {d}, true);
@@ -203,7 +209,8 @@ Tensor multiply_pair(Tensor left, Tensor right, const std::vector<int64_t>& summ
   Tensor b = reshape(permute(right, joined({&g.batch.dims, &summed, &g.right.dims, &g.left.dims})),
                      {g.batch.size, g.summed_size, g.right.size});
   std::vector<int64_t> back(order.size());
-  for (size_t i = 0; i < order.size(); ++i) back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
+  for (size_t i = 0; i < order.size(); ++i)
+    back[static_cast<size_t>(order[i])] = static_cast<int64_t>(i);
   return permute(view(bmm(a, b), list_of(sizes)), back);
 }
 
@@ -212,18 +219,23 @@ Tensor multiply_pair(Tensor left, Tensor right, const std::vector<int64_t>& summ
 class Contraction {
  public:
   Contraction(std::vector<Tensor> operands, const Order& order)
-      : operands_(std::move(operands)), order_(order), left_over_(static_cast<size_t>(order.n_all), 0) {
+      : operands_(std::move(operands)),
+        order_(order),
+        left_over_(static_cast<size_t>(order.n_all), 0) {
     for (size_t d = 0; d < left_over_.size(); ++d) count_dim(d);
   }
 
   Tensor run(OptIntList path) {
     if (path)
-      require(path->size() == 2 * (operands_.size() - 1), "einsum: path must have {} entries, found {}",
-              2 * (operands_.size() - 1), path->size());
+      require(path->size() == 2 * (operands_.size() - 1),
+              "einsum: path must have {} entries, found {}", 2 * (operands_.size() - 1),
+              path->size());
     size_t n = operands_.size();
     for (size_t step = 0; operands_.size() > 1; ++step) {
-      if (path) combine((*path)[2 * step], (*path)[2 * step + 1], false);
-      else combine(0, 1, true);
+      if (path)
+        combine((*path)[2 * step], (*path)[2 * step + 1], false);
+      else
+        combine(0, 1, true);
     }
     return finish(n > 1);
   }
@@ -234,8 +246,9 @@ class Contraction {
     for (const Tensor& t : operands_) {
       SymInt size = t.sizes()[d];
       if (is_one(size)) continue;
-      require(is_one(common) || sizes_match(common, size), "einsum: operands have sizes {} and {} for one subscript",
-              to_text(common), to_text(size));
+      require(is_one(common) || sizes_match(common, size),
+              "einsum: operands have sizes {} and {} for one subscript", to_text(common),
+              to_text(size));
       common = size;
       ++left_over_[d];
     }
@@ -243,7 +256,8 @@ class Contraction {
 
   void combine(int64_t i, int64_t j, bool to_front) {
     auto n = static_cast<int64_t>(operands_.size());
-    require(i >= 0 && i < n && j >= 0 && j < n && i != j, "einsum: path names operands {} and {} of {}", i, j, n);
+    require(i >= 0 && i < n && j >= 0 && j < n && i != j,
+            "einsum: path names operands {} and {} of {}", i, j, n);
     Tensor a = operands_[static_cast<size_t>(i)], b = operands_[static_cast<size_t>(j)];
     operands_.erase(operands_.begin() + std::max(i, j));
     operands_.erase(operands_.begin() + std::min(i, j));
@@ -267,7 +281,8 @@ class Contraction {
   Tensor finish(bool summed) const {
     const Tensor& t = operands_[0];
     if (order_.n_all == order_.n_output) return t;
-    if (summed) return view(t, List<SymInt>(t.sizes().data(), static_cast<size_t>(order_.n_output)));
+    if (summed)
+      return view(t, List<SymInt>(t.sizes().data(), static_cast<size_t>(order_.n_output)));
     std::vector<int64_t> dims;
     for (int64_t d = order_.n_output; d < order_.n_all; ++d) dims.push_back(d);
     return sum(t, dims);
@@ -281,8 +296,8 @@ class Contraction {
 Tensor einsum_decomp(std::string_view text, TensorList operands, OptIntList path) {
   require(!operands.empty(), "einsum: at least one operand is expected");
   Equation equation = parse_equation(text);
-  require(equation.inputs.size() == operands.size(), "einsum: '{}' names {} operands, found {}", text,
-          equation.inputs.size(), operands.size());
+  require(equation.inputs.size() == operands.size(), "einsum: '{}' names {} operands, found {}",
+          text, equation.inputs.size(), operands.size());
   Order order = order_of(equation, operands);
   std::vector<Tensor> ordered;
   for (size_t i = 0; i < operands.size(); ++i)
@@ -299,9 +314,11 @@ std::vector<int64_t> other_dims(const Tensor& t, const std::vector<int64_t>& tak
   return rest;
 }
 
-Tensor tensordot_decomp(const Tensor& self, const Tensor& other, IntList dims_self, IntList dims_other) {
-  require(dims_self.size() == dims_other.size(), "tensordot: dims_self has {} entries, dims_other {}",
-          dims_self.size(), dims_other.size());
+Tensor tensordot_decomp(const Tensor& self, const Tensor& other, IntList dims_self,
+                        IntList dims_other) {
+  require(dims_self.size() == dims_other.size(),
+          "tensordot: dims_self has {} entries, dims_other {}", dims_self.size(),
+          dims_other.size());
   Tensor a = self, b = other;
   std::vector<int64_t> left, right;
   SymInt summed = 1;
@@ -309,11 +326,13 @@ Tensor tensordot_decomp(const Tensor& self, const Tensor& other, IntList dims_se
     left.push_back(wrap_dim(dims_self[i], self.dim()));
     right.push_back(wrap_dim(dims_other[i], other.dim()));
     SymInt x = a.size(left.back()), y = b.size(right.back());
-    if (is_one(y)) a = is_one(x) ? a : sum(a, {left.back()}, true, a.dtype());
-    else if (is_one(x)) b = sum(b, {right.back()}, true, b.dtype());
+    if (is_one(y))
+      a = is_one(x) ? a : sum(a, {left.back()}, true, a.dtype());
+    else if (is_one(x))
+      b = sum(b, {right.back()}, true, b.dtype());
     else {
-      require(sizes_match(x, y), "tensordot: contracted sizes {} and {} differ (shapes {} and {})", to_text(x),
-              to_text(y), to_text(self.sizes()), to_text(other.sizes()));
+      require(sizes_match(x, y), "tensordot: contracted sizes {} and {} differ (shapes {} and {})",
+              to_text(x), to_text(y), to_text(self.sizes()), to_text(other.sizes()));
       summed = summed * x;
     }
   }
@@ -331,9 +350,11 @@ Tensor tensordot_decomp(const Tensor& self, const Tensor& other, IntList dims_se
 
 static constexpr OpDef rows[] = {
     {.schema = "einsum(str equation, Tensor[] tensors, *, int[]? path=None) -> Tensor",
-     .tags = OpTags::matmul, .decomp = fn<einsum_decomp>},
+     .tags = OpTags::matmul,
+     .decomp = fn<einsum_decomp>},
     {.schema = "tensordot(Tensor self, Tensor other, int[] dims_self, int[] dims_other) -> Tensor",
-     .tags = OpTags::matmul, .decomp = fn<tensordot_decomp>},
+     .tags = OpTags::matmul,
+     .decomp = fn<tensordot_decomp>},
 };
 
 extern constinit const OpFamily op_family_linalg_einsum{rows};

@@ -14,11 +14,14 @@ namespace {
 // ---- shapes
 
 void require_rank(std::string_view op, std::string_view name, const Tensor& t, int64_t rank) {
-  require(t.dim() == rank, "{}: {} must have {} dimensions, found shape {}", op, name, rank, to_text(t.sizes()));
+  require(t.dim() == rank, "{}: {} must have {} dimensions, found shape {}", op, name, rank,
+          to_text(t.sizes()));
 }
 
-void require_inner(std::string_view op, const Tensor& a, const Tensor& b, SymInt left, SymInt right) {
-  require(sizes_match(left, right), "{}: inner sizes differ: self is {}, other is {}; transpose one of them?", op,
+void require_inner(std::string_view op, const Tensor& a, const Tensor& b, SymInt left,
+                   SymInt right) {
+  require(sizes_match(left, right),
+          "{}: inner sizes differ: self is {}, other is {}; transpose one of them?", op,
           to_text(a.sizes()), to_text(b.sizes()));
   require_same_dtype(op, a, b);
 }
@@ -33,21 +36,21 @@ TensorMeta mm_meta(const Tensor& a, const Tensor& b) {
 TensorMeta bmm_meta(const Tensor& a, const Tensor& b) {
   require_rank("bmm", "self", a, 3);
   require_rank("bmm", "mat2", b, 3);
-  require(sizes_match(a.size(0), b.size(0)), "bmm: batch sizes differ: self is {}, mat2 is {}", to_text(a.sizes()),
-          to_text(b.sizes()));
+  require(sizes_match(a.size(0), b.size(0)), "bmm: batch sizes differ: self is {}, mat2 is {}",
+          to_text(a.sizes()), to_text(b.sizes()));
   require_inner("bmm", a, b, a.size(2), b.size(1));
   return contiguous_meta({a.size(0), a.size(1), b.size(2)}, a.dtype(), a.device());
 }
 
 // `self` of addmm and its relatives must broadcast to the product.
 TensorMeta added_meta(std::string_view op, const Tensor& self, TensorMeta product) {
-  require(self.dtype() == product.dtype, "{}: self has dtype {}, the matrices {}; cast one of them", op, self.dtype(),
-          product.dtype);
+  require(self.dtype() == product.dtype, "{}: self has dtype {}, the matrices {}; cast one of them",
+          op, self.dtype(), product.dtype);
   Dims sizes = broadcast_sizes(self.sizes(), list_of(product.sizes));
   bool fits = sizes.size() == product.sizes.size();
   for (size_t i = 0; fits && i < sizes.size(); ++i) fits = sizes_match(sizes[i], product.sizes[i]);
-  require(fits, "{}: self of shape {} does not broadcast to the product's shape {}", op, to_text(self.sizes()),
-          to_text(list_of(product.sizes)));
+  require(fits, "{}: self of shape {} does not broadcast to the product's shape {}", op,
+          to_text(self.sizes()), to_text(list_of(product.sizes)));
   return product;
 }
 
@@ -65,13 +68,17 @@ TensorMeta dot_meta(const Tensor& a, const Tensor& b) {
   return contiguous_meta({}, a.dtype(), a.device());
 }
 
-SymIntList leading(SymIntList sizes, size_t dropped) { return List<SymInt>(sizes.data(), sizes.size() - dropped); }
+SymIntList leading(SymIntList sizes, size_t dropped) {
+  return List<SymInt>(sizes.data(), sizes.size() - dropped);
+}
 
 TensorMeta matmul_meta(const Tensor& a, const Tensor& b) {
-  require(a.dim() > 0 && b.dim() > 0, "matmul: both tensors need a dimension, found shapes {} and {}",
-          to_text(a.sizes()), to_text(b.sizes()));
+  require(a.dim() > 0 && b.dim() > 0,
+          "matmul: both tensors need a dimension, found shapes {} and {}", to_text(a.sizes()),
+          to_text(b.sizes()));
   require_inner("matmul", a, b, a.size(-1), b.size(b.dim() == 1 ? 0 : -2));
-  size_t a_inner = std::min<size_t>(a.sizes().size(), 2), b_inner = std::min<size_t>(b.sizes().size(), 2);
+  size_t a_inner = std::min<size_t>(a.sizes().size(), 2),
+         b_inner = std::min<size_t>(b.sizes().size(), 2);
   Dims sizes = broadcast_sizes(leading(a.sizes(), a_inner), leading(b.sizes(), b_inner));
   if (a.dim() > 1) sizes.push_back(a.size(-2));
   if (b.dim() > 1) sizes.push_back(b.size(-1));
@@ -79,12 +86,13 @@ TensorMeta matmul_meta(const Tensor& a, const Tensor& b) {
 }
 
 TensorMeta linear_meta(const Tensor& input, const Tensor& weight, const Tensor& bias) {
-  require(weight.dim() == 2 || weight.dim() == 1, "linear: weight must have 1 or 2 dimensions, found shape {}",
-          to_text(weight.sizes()));
+  require(weight.dim() == 2 || weight.dim() == 1,
+          "linear: weight must have 1 or 2 dimensions, found shape {}", to_text(weight.sizes()));
   require(input.dim() > 0, "linear: input needs a dimension");
   require(sizes_match(input.size(-1), weight.size(-1)),
           "linear: input of shape {} has rows of {} elements, weight of shape {} takes rows of {}",
-          to_text(input.sizes()), to_text(input.size(-1)), to_text(weight.sizes()), to_text(weight.size(-1)));
+          to_text(input.sizes()), to_text(input.size(-1)), to_text(weight.sizes()),
+          to_text(weight.size(-1)));
   require_same_dtype("linear", input, weight);
   Dims sizes = dims_of(leading(input.sizes(), 1));
   if (weight.dim() == 2) sizes.push_back(weight.size(0));
@@ -94,7 +102,8 @@ TensorMeta linear_meta(const Tensor& input, const Tensor& weight, const Tensor& 
 
 // ---- kernels
 
-void add_product(const Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
+void add_product(const Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b,
+                 Number beta, Number alpha) {
   bool reads = beta.to_double() != 0;
   if (reads) copy_broadcast(out, self);
   multiply(out, a, b, alpha, beta);
@@ -115,7 +124,9 @@ Tensor with_dim(const Tensor& t, size_t dim) {
   return make_view(t, list_of(sizes), list_of(strides), t.storage_offset());
 }
 
-void mv_kernel(Tensor& out, const Tensor& a, const Tensor& v) { multiply(with_dim(out, 1), a, with_dim(v, 1)); }
+void mv_kernel(Tensor& out, const Tensor& a, const Tensor& v) {
+  multiply(with_dim(out, 1), a, with_dim(v, 1));
+}
 
 void dot_kernel(Tensor& out, const Tensor& a, const Tensor& b) {
   multiply(with_dim(with_dim(out, 0), 0), with_dim(a, 0), with_dim(b, 1));
@@ -131,7 +142,8 @@ bool rows_lie_evenly(const Tensor& t) {
 
 Tensor as_matrix(const Tensor& t, int64_t columns, int64_t row_step, int64_t column_step) {
   int64_t rows = columns ? numel_of(t) / columns : 0;
-  return make_view(t, {SymInt(rows), SymInt(columns)}, {SymInt(row_step), SymInt(column_step)}, t.storage_offset());
+  return make_view(t, {SymInt(rows), SymInt(columns)}, {SymInt(row_step), SymInt(column_step)},
+                   t.storage_offset());
 }
 
 void matmul_kernel(Tensor& out, const Tensor& a, const Tensor& b) {
@@ -139,7 +151,8 @@ void matmul_kernel(Tensor& out, const Tensor& a, const Tensor& b) {
   Tensor result = out;
   if (b.dim() == 1) result = with_dim(result, result.sizes().size());
   if (a.dim() == 1) result = with_dim(result, result.sizes().size() - 1);
-  bool tall = left.dim() > 2 && right.dim() == 2 && numel_of(out) > 0 && numel_of(a) > 0 && rows_lie_evenly(left);
+  bool tall = left.dim() > 2 && right.dim() == 2 && numel_of(out) > 0 && numel_of(a) > 0 &&
+              rows_lie_evenly(left);
   if (!tall) return multiply(result, left, right);
   int64_t k = left.size(-1), n = right.size(-1);
   multiply(as_matrix(result, n, n, 1), as_matrix(left, k, left.stride(-2), left.stride(-1)), right);
@@ -151,7 +164,8 @@ void linear_kernel(Tensor& out, const Tensor& input, const Tensor& weight, const
   Tensor column = with_dim(weight, 1);
   Tensor rows = input.dim() == 1 ? with_dim(input, 0) : input;
   Tensor result = with_dim(out, out.sizes().size());
-  multiply(input.dim() == 1 ? with_dim(result, 0) : result, rows, column, 1, bias.defined() ? 1 : 0);
+  multiply(input.dim() == 1 ? with_dim(result, 0) : result, rows, column, 1,
+           bias.defined() ? 1 : 0);
 }
 
 // ---- decompositions
@@ -166,7 +180,8 @@ bool should_fold(const Tensor& a, const Tensor& b) {
   if (a.dim() == 2) return false;
   if (guard_or_false(larger.numel() == 0)) return true;
   for (int64_t d = 0; d + 2 < larger.dim(); ++d)
-    if (!is_one(larger.size(d)) && !guard_or_false(larger.stride(d) == larger.stride(d + 1) * larger.size(d + 1)))
+    if (!is_one(larger.size(d)) &&
+        !guard_or_false(larger.stride(d) == larger.stride(d + 1) * larger.size(d + 1)))
       return false;
   return true;
 }
@@ -226,48 +241,70 @@ Tensor linear_decomp(const Tensor& input, const Tensor& weight, const Tensor& bi
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "mm(Tensor self, Tensor mat2) -> Tensor", .tags = OpTags::matmul, .core = true,
+    {.schema = "mm(Tensor self, Tensor mat2) -> Tensor",
+     .tags = OpTags::matmul,
+     .core = true,
      .meta = fn<mm_meta>,
      .eager = [](Tensor& out, const Tensor& a, const Tensor& b) { multiply(out, a, b); }},
-    {.schema = "bmm(Tensor self, Tensor mat2) -> Tensor", .tags = OpTags::matmul, .core = true,
+    {.schema = "bmm(Tensor self, Tensor mat2) -> Tensor",
+     .tags = OpTags::matmul,
+     .core = true,
      .meta = fn<bmm_meta>,
      .eager = [](Tensor& out, const Tensor& a, const Tensor& b) { multiply(out, a, b); }},
-    {.schema = "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-     .variants = in_place, .tags = OpTags::matmul, .core = true,
-     .meta = [](const Tensor& self, const Tensor& a, const Tensor& b, Number, Number) {
-       return added_meta("addmm", self, mm_meta(a, b));
-     },
-     .eager = [](Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
-       add_product(out, self, a, b, beta, alpha);
-     }},
-    {.schema = "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-     .variants = in_place, .tags = OpTags::matmul,
-     .meta = [](const Tensor& self, const Tensor& a, const Tensor& b, Number, Number) {
-       return added_meta("baddbmm", self, bmm_meta(a, b));
-     },
-     .eager = [](Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
-       add_product(out, self, a, b, beta, alpha);
-     }},
-    {.schema = "mv(Tensor self, Tensor vec) -> Tensor", .tags = OpTags::matmul,
-     .meta = fn<mv_meta>, .eager = fn<mv_kernel>},
-    {.schema = "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-     .variants = in_place, .tags = OpTags::matmul,
-     .meta = [](const Tensor& self, const Tensor& a, const Tensor& v, Number, Number) {
-       return added_meta("addmv", self, mv_meta(a, v));
-     },
-     .eager = [](Tensor& out, const Tensor& self, const Tensor& a, const Tensor& v, Number beta, Number alpha) {
-       add_product(with_dim(out, 1), self.dim() ? with_dim(self, 1) : self, a, with_dim(v, 1), beta, alpha);
-     }},
-    {.schema = "dot(Tensor self, Tensor tensor) -> Tensor", .tags = OpTags::matmul,
-     .meta = fn<dot_meta>, .eager = fn<dot_kernel>},
-    {.schema = "vdot(Tensor self, Tensor other) -> Tensor", .tags = OpTags::matmul,
-     .meta = fn<dot_meta>, .eager = fn<dot_kernel>},
-    {.schema = "matmul(Tensor self, Tensor other) -> Tensor", .tags = OpTags::matmul,
-     .meta = fn<matmul_meta>, .eager = fn<matmul_kernel>, .decomp = fn<matmul_decomp>},
-    {.schema = "linalg_matmul(Tensor self, Tensor other) -> Tensor", .tags = OpTags::matmul,
+    {.schema =
+         "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+     .variants = in_place,
+     .tags = OpTags::matmul,
+     .core = true,
+     .meta = [](const Tensor& self, const Tensor& a, const Tensor& b, Number,
+                Number) { return added_meta("addmm", self, mm_meta(a, b)); },
+     .eager = [](Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, Number beta,
+                 Number alpha) { add_product(out, self, a, b, beta, alpha); }},
+    {.schema = "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar "
+               "alpha=1) -> Tensor",
+     .variants = in_place,
+     .tags = OpTags::matmul,
+     .meta = [](const Tensor& self, const Tensor& a, const Tensor& b, Number,
+                Number) { return added_meta("baddbmm", self, bmm_meta(a, b)); },
+     .eager = [](Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, Number beta,
+                 Number alpha) { add_product(out, self, a, b, beta, alpha); }},
+    {.schema = "mv(Tensor self, Tensor vec) -> Tensor",
+     .tags = OpTags::matmul,
+     .meta = fn<mv_meta>,
+     .eager = fn<mv_kernel>},
+    {.schema =
+         "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+     .variants = in_place,
+     .tags = OpTags::matmul,
+     .meta = [](const Tensor& self, const Tensor& a, const Tensor& v, Number,
+                Number) { return added_meta("addmv", self, mv_meta(a, v)); },
+     .eager =
+         [](Tensor& out, const Tensor& self, const Tensor& a, const Tensor& v, Number beta,
+            Number alpha) {
+           add_product(with_dim(out, 1), self.dim() ? with_dim(self, 1) : self, a, with_dim(v, 1),
+                       beta, alpha);
+         }},
+    {.schema = "dot(Tensor self, Tensor tensor) -> Tensor",
+     .tags = OpTags::matmul,
+     .meta = fn<dot_meta>,
+     .eager = fn<dot_kernel>},
+    {.schema = "vdot(Tensor self, Tensor other) -> Tensor",
+     .tags = OpTags::matmul,
+     .meta = fn<dot_meta>,
+     .eager = fn<dot_kernel>},
+    {.schema = "matmul(Tensor self, Tensor other) -> Tensor",
+     .tags = OpTags::matmul,
+     .meta = fn<matmul_meta>,
+     .eager = fn<matmul_kernel>,
+     .decomp = fn<matmul_decomp>},
+    {.schema = "linalg_matmul(Tensor self, Tensor other) -> Tensor",
+     .tags = OpTags::matmul,
      .decomp = [](const Tensor& a, const Tensor& b) { return matmul(a, b); }},
-    {.schema = "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor", .tags = OpTags::matmul,
-     .meta = fn<linear_meta>, .eager = fn<linear_kernel>, .decomp = fn<linear_decomp>},
+    {.schema = "linear(Tensor input, Tensor weight, Tensor? bias=None) -> Tensor",
+     .tags = OpTags::matmul,
+     .meta = fn<linear_meta>,
+     .eager = fn<linear_kernel>,
+     .decomp = fn<linear_decomp>},
 };
 
 extern constinit const OpFamily op_family_linalg_matmul{rows};

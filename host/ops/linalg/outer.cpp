@@ -11,8 +11,8 @@ namespace tenon::ops {
 namespace {
 
 Tensor outer_decomp(const Tensor& a, const Tensor& b) {
-  require(a.dim() == 1 && b.dim() == 1, "outer: two vectors are expected, found shapes {} and {}", to_text(a.sizes()),
-          to_text(b.sizes()));
+  require(a.dim() == 1 && b.dim() == 1, "outer: two vectors are expected, found shapes {} and {}",
+          to_text(a.sizes()), to_text(b.sizes()));
   return mul(reshape(a, {a.size(0), SymInt(1)}), b);
 }
 
@@ -21,15 +21,18 @@ bool is_number(Number n, double value) { return !n.is_symbolic() && n.to_double(
 // The factor takes the tensor's category: a fraction is cut off for integers.
 Tensor scaled(const Tensor& t, Number factor) {
   if (is_number(factor, 1)) return t;
-  return mul(t, is_floating(t.dtype()) || factor.is_symbolic() ? factor : Number(static_cast<int64_t>(factor.to_double())));
+  return mul(t, is_floating(t.dtype()) || factor.is_symbolic()
+                    ? factor
+                    : Number(static_cast<int64_t>(factor.to_double())));
 }
 
-Tensor addr_decomp(const Tensor& self, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
+Tensor addr_decomp(const Tensor& self, const Tensor& a, const Tensor& b, Number beta,
+                   Number alpha) {
   Tensor product = outer_decomp(scaled(a, alpha), b);
   Dims sizes = broadcast_sizes(self.sizes(), product.sizes());
   require(sizes.size() == 2 && sizes_match(sizes[0], a.size(0)) && sizes_match(sizes[1], b.size(0)),
-          "addr: self of shape {} does not broadcast to the product's shape {}", to_text(self.sizes()),
-          to_text(product.sizes()));
+          "addr: self of shape {} does not broadcast to the product's shape {}",
+          to_text(self.sizes()), to_text(product.sizes()));
   return is_number(beta, 0) ? product : add(scaled(self, beta), product);
 }
 
@@ -38,7 +41,8 @@ Tensor inner_decomp(const Tensor& a, const Tensor& b) {
   return tensordot(a, b, {-1}, {-1});
 }
 
-Tensor addbmm_decomp(const Tensor& self, const Tensor& a, const Tensor& b, Number beta, Number alpha) {
+Tensor addbmm_decomp(const Tensor& self, const Tensor& a, const Tensor& b, Number beta,
+                     Number alpha) {
   Tensor product = scaled(sum(bmm(a, b), {0}, false, a.dtype()), alpha);
   if (is_number(beta, 0)) return expand(product, product.sizes());
   return add(scaled(self, beta), product);
@@ -61,15 +65,16 @@ Tensor with_dims(Tensor t, IntList dims) {
   return t;
 }
 
-Tensor trilinear_decomp(const Tensor& a, const Tensor& b, const Tensor& c, IntList expand1, IntList expand2,
-                        IntList expand3, IntList summed, int64_t) {
+Tensor trilinear_decomp(const Tensor& a, const Tensor& b, const Tensor& c, IntList expand1,
+                        IntList expand2, IntList expand3, IntList summed, int64_t) {
   Tensor product = mul(mul(with_dims(a, expand1), with_dims(b, expand2)), with_dims(c, expand3));
   return summed.empty() ? product : sum(product, summed);
 }
 
 Tensor bilinear_decomp(const Tensor& a, const Tensor& b, const Tensor& weight, const Tensor& bias) {
   require(a.dim() == b.dim() && a.dim() > 0 && weight.dim() == 3,
-          "bilinear: inputs of one rank and a weight with 3 dimensions are expected, found shapes {}, {} and {}",
+          "bilinear: inputs of one rank and a weight with 3 dimensions are expected, found shapes "
+          "{}, {} and {}",
           to_text(a.sizes()), to_text(b.sizes()), to_text(weight.sizes()));
   Dims sizes = dims_of(List<SymInt>(a.sizes().data(), a.sizes().size() - 1));
   sizes.push_back(weight.size(0));
@@ -90,20 +95,33 @@ Tensor chained(TensorList matrices) {
 static constexpr OpDef rows[] = {
     {.schema = "outer(Tensor self, Tensor vec2) -> Tensor", .decomp = fn<outer_decomp>},
     {.schema = "ger(Tensor self, Tensor vec2) -> Tensor", .decomp = fn<outer_decomp>},
-    {.schema = "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-     .variants = in_place, .decomp = fn<addr_decomp>},
-    {.schema = "inner(Tensor self, Tensor other) -> Tensor", .tags = OpTags::matmul, .decomp = fn<inner_decomp>},
-    {.schema = "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
-     .variants = in_place, .tags = OpTags::matmul, .decomp = fn<addbmm_decomp>},
+    {.schema =
+         "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
+     .variants = in_place,
+     .decomp = fn<addr_decomp>},
+    {.schema = "inner(Tensor self, Tensor other) -> Tensor",
+     .tags = OpTags::matmul,
+     .decomp = fn<inner_decomp>},
+    {.schema = "addbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar "
+               "alpha=1) -> Tensor",
+     .variants = in_place,
+     .tags = OpTags::matmul,
+     .decomp = fn<addbmm_decomp>},
     {.schema = "kron(Tensor self, Tensor other) -> Tensor", .decomp = fn<kron_decomp>},
-    {.schema = "linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor", .tags = OpTags::matmul,
+    {.schema = "linalg_vecdot(Tensor x, Tensor y, *, int dim=-1) -> Tensor",
+     .tags = OpTags::matmul,
      .decomp = [](const Tensor& x, const Tensor& y, int64_t dim) { return sum(mul(x, y), {dim}); }},
-    {.schema = "chain_matmul(Tensor[] matrices) -> Tensor", .tags = OpTags::matmul, .decomp = fn<chained>},
-    {.schema = "_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, "
-               "int[] sumdim, int unroll_dim=1) -> Tensor",
-     .tags = OpTags::matmul, .decomp = fn<trilinear_decomp>},
+    {.schema = "chain_matmul(Tensor[] matrices) -> Tensor",
+     .tags = OpTags::matmul,
+     .decomp = fn<chained>},
+    {.schema =
+         "_trilinear(Tensor i1, Tensor i2, Tensor i3, int[] expand1, int[] expand2, int[] expand3, "
+         "int[] sumdim, int unroll_dim=1) -> Tensor",
+     .tags = OpTags::matmul,
+     .decomp = fn<trilinear_decomp>},
     {.schema = "bilinear(Tensor input1, Tensor input2, Tensor weight, Tensor? bias=None) -> Tensor",
-     .tags = OpTags::matmul, .decomp = fn<bilinear_decomp>},
+     .tags = OpTags::matmul,
+     .decomp = fn<bilinear_decomp>},
 };
 
 extern constinit const OpFamily op_family_linalg_outer{rows};

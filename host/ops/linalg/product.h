@@ -5,18 +5,20 @@
 
 namespace tenon::ops {
 
-/// out = alpha * a @ b + beta * out for a [..., m, k], b [..., k, n] and out [..., m, n] of one dtype.
-/// Batch dimensions of `a` and `b` broadcast to those of `out`; the last two dimensions of `out` lie
-/// row by row. `out` is not read when beta is 0. Any strides of `a` and `b`; what no kernel can read
-/// in place is copied first.
-void multiply(const Tensor& out, const Tensor& a, const Tensor& b, Number alpha = 1, Number beta = 0);
+/// out = alpha * a @ b + beta * out for a [..., m, k], b [..., k, n] and out [..., m, n] of one
+/// dtype. Batch dimensions of `a` and `b` broadcast to those of `out`; the last two dimensions of
+/// `out` lie row by row. `out` is not read when beta is 0. Any strides of `a` and `b`; what no
+/// kernel can read in place is copied first.
+void multiply(const Tensor& out, const Tensor& a, const Tensor& b, Number alpha = 1,
+              Number beta = 0);
 
 /// The same sizes and strides with the last two dimensions exchanged.
 Tensor transposed(const Tensor& t);
 
-/// out = input @ weight^T + bias, rows of any number of leading dimensions taken together. `bias` may
-/// be undefined.
-void multiply_linear(const Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias);
+/// out = input @ weight^T + bias, rows of any number of leading dimensions taken together. `bias`
+/// may be undefined.
+void multiply_linear(const Tensor& out, const Tensor& input, const Tensor& weight,
+                     const Tensor& bias);
 
 /// Throws UserError unless both have the same dtype.
 void require_same_dtype(std::string_view op, const Tensor& a, const Tensor& b);

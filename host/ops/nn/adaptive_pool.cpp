@@ -11,15 +11,15 @@ namespace {
 TensorMeta adaptive_meta(std::string_view op, const Tensor& self, SymIntList size, size_t n) {
   size_t rank = self.sizes().size();
   require(size.size() == n, "{}: output_size must have {} values, found {}", op, n, to_text(size));
-  require(rank == n + 1 || rank == n + 2, "{}: input must have {} or {} dimensions, found shape {}", op, n + 1, n + 2,
-          to_text(self.sizes()));
+  require(rank == n + 1 || rank == n + 2, "{}: input must have {} or {} dimensions, found shape {}",
+          op, n + 1, n + 2, to_text(self.sizes()));
   Dims sizes = dims_of(self.sizes());
   for (size_t d = 0; d < n; ++d) {
     const SymInt& in = sizes[rank - n + d];
     require(in.is_symbolic() || in.word() > 0, "{}: the input of shape {} is empty in space", op,
             to_text(self.sizes()));
-    require(size[d].is_symbolic() || size[d].word() >= 0, "{}: output_size must not be negative, found {}", op,
-            to_text(size));
+    require(size[d].is_symbolic() || size[d].word() >= 0,
+            "{}: output_size must not be negative, found {}", op, to_text(size));
     sizes[rank - n + d] = size[d];
   }
   Dims strides = strides_for(list_of(sizes), suggest_memory_format(self));
@@ -66,21 +66,26 @@ bool all_ones(SymIntList sizes) {
 Tensor mean_over_space(const Tensor& self, std::initializer_list<int64_t> dims) {
   Tensor out = mean(self, dims, true);
   MemoryFormat format = suggest_memory_format(self);
-  return format == MemoryFormat::contiguous ? out : as_strided(out, out.sizes(), list_of(strides_for(out.sizes(), format)));
+  return format == MemoryFormat::contiguous
+             ? out
+             : as_strided(out, out.sizes(), list_of(strides_for(out.sizes(), format)));
 }
 
 Tensor adaptive_avg_pool2d_decomp(const Tensor& self, SymIntList size) {
-  require(size.size() == 2, "adaptive_avg_pool2d: output_size must have 2 values, found {}", to_text(size));
+  require(size.size() == 2, "adaptive_avg_pool2d: output_size must have 2 values, found {}",
+          to_text(size));
   return all_ones(size) ? mean_over_space(self, {-1, -2}) : _adaptive_avg_pool2d(self, size);
 }
 
 Tensor adaptive_avg_pool3d_decomp(const Tensor& self, SymIntList size) {
-  require(size.size() == 3, "adaptive_avg_pool3d: output_size must have 3 values, found {}", to_text(size));
+  require(size.size() == 3, "adaptive_avg_pool3d: output_size must have 3 values, found {}",
+          to_text(size));
   return all_ones(size) ? mean_over_space(self, {-1, -2, -3}) : _adaptive_avg_pool3d(self, size);
 }
 
 std::tuple<Tensor, Tensor> adaptive_max_pool1d_decomp(const Tensor& self, IntList size) {
-  require(size.size() == 1, "adaptive_max_pool1d: output_size must have 1 value, found {}", to_text(size));
+  require(size.size() == 1, "adaptive_max_pool1d: output_size must have 1 value, found {}",
+          to_text(size));
   auto [out, indices] = adaptive_max_pool2d(unsqueeze(self, -2), {1, size[0]});
   return {squeeze(out, -2), squeeze(indices, -2)};
 }
@@ -88,26 +93,36 @@ std::tuple<Tensor, Tensor> adaptive_max_pool1d_decomp(const Tensor& self, IntLis
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor", .core = true,
-     .meta = [](const Tensor& self, IntList size) { return adaptive_meta("adaptive_avg_pool1d", self, size, 1); },
-     .eager = [](Tensor& out, const Tensor& self, IntList) { adaptive_avg_kernel<1>(out, self, {}); },
-     .decomp = [](const Tensor& self, IntList size) {
-       return squeeze(adaptive_avg_pool2d(unsqueeze(self, -2), {1, size[0]}), -2);
-     }},
+    {.schema = "adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor",
+     .core = true,
+     .meta = [](const Tensor& self,
+                IntList size) { return adaptive_meta("adaptive_avg_pool1d", self, size, 1); },
+     .eager = [](Tensor& out, const Tensor& self,
+                 IntList) { adaptive_avg_kernel<1>(out, self, {}); },
+     .decomp =
+         [](const Tensor& self, IntList size) {
+           return squeeze(adaptive_avg_pool2d(unsqueeze(self, -2), {1, size[0]}), -2);
+         }},
     {.schema = "adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
      .decomp = fn<adaptive_avg_pool2d_decomp>},
     {.schema = "adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
      .decomp = fn<adaptive_avg_pool3d_decomp>},
-    {.schema = "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor", .core = true,
-     .meta = fn<adaptive_avg_meta<2>>, .eager = fn<adaptive_avg_kernel<2>>},
-    {.schema = "_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor", .core = true,
-     .meta = fn<adaptive_avg_meta<3>>, .eager = fn<adaptive_avg_kernel<3>>},
+    {.schema = "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
+     .core = true,
+     .meta = fn<adaptive_avg_meta<2>>,
+     .eager = fn<adaptive_avg_kernel<2>>},
+    {.schema = "_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
+     .core = true,
+     .meta = fn<adaptive_avg_meta<3>>,
+     .eager = fn<adaptive_avg_kernel<3>>},
     {.schema = "adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)",
      .decomp = fn<adaptive_max_pool1d_decomp>},
     {.schema = "adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)",
-     .meta = fn<adaptive_max_metas<2>>, .eager = fn<adaptive_max_kernel<2>>},
+     .meta = fn<adaptive_max_metas<2>>,
+     .eager = fn<adaptive_max_kernel<2>>},
     {.schema = "adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)",
-     .meta = fn<adaptive_max_metas<3>>, .eager = fn<adaptive_max_kernel<3>>},
+     .meta = fn<adaptive_max_metas<3>>,
+     .eager = fn<adaptive_max_kernel<3>>},
 };
 
 extern constinit const OpFamily op_family_nn_adaptive_pool{rows};

@@ -1,12 +1,13 @@
 // Scaled dot-product attention: softmax(scale Q K^T + mask) V.
 //
-// Problem: the matrix of scores has one element for each pair of positions; for long sequences it is
+// Problem: the matrix of scores has one element for each pair of positions; for long sequences it
+// is
 //   far larger than everything else.
 // Method: (batch, head) pairs and blocks of query rows are shared out to threads. A block's scores
 //   are one product into scratch of `block` x keys, get mask and softmax in place, and one product
-//   with V writes the result. Whole rows of scores are held, so softmax needs no second pass over K.
-//   16-bit inputs are computed in f32. Under a causal mask keys behind the block's last row are left
-//   out of both products.
+//   with V writes the result. Whole rows of scores are held, so softmax needs no second pass over
+//   K. 16-bit inputs are computed in f32. Under a causal mask keys behind the block's last row are
+//   left out of both products.
 // Cost: two products of queries x keys x head size; scratch of block x keys for each thread.
 #include "core/allocator.h"
 #include "core/kernels/gemm.h"
@@ -27,19 +28,25 @@ namespace tenon::ops {
 
 namespace {
 
-SymIntList without_last(SymIntList sizes, size_t n) { return List<SymInt>(sizes.data(), sizes.size() - n); }
+SymIntList without_last(SymIntList sizes, size_t n) {
+  return List<SymInt>(sizes.data(), sizes.size() - n);
+}
 
 // ---- shapes
 
-void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, bool is_causal) {
+void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                     bool is_causal) {
   require(q.dim() >= 2 && k.dim() >= 2 && v.dim() >= 2,
-          "scaled_dot_product_attention: query, key and value need 2 dimensions, found shapes {}, {} and {}",
+          "scaled_dot_product_attention: query, key and value need 2 dimensions, found shapes {}, "
+          "{} and {}",
           to_text(q.sizes()), to_text(k.sizes()), to_text(v.sizes()));
   require_same_dtype("scaled_dot_product_attention", q, k);
   require_same_dtype("scaled_dot_product_attention", q, v);
-  require(is_floating(q.dtype()), "scaled_dot_product_attention: a floating dtype is expected, found {}", q.dtype());
+  require(is_floating(q.dtype()),
+          "scaled_dot_product_attention: a floating dtype is expected, found {}", q.dtype());
   require(sizes_match(q.size(-1), k.size(-1)) && sizes_match(k.size(-2), v.size(-2)),
-          "scaled_dot_product_attention: query {}, key {} and value {} do not fit: query and key need one head size, "
+          "scaled_dot_product_attention: query {}, key {} and value {} do not fit: query and key "
+          "need one head size, "
           "key and value one length",
           to_text(q.sizes()), to_text(k.sizes()), to_text(v.sizes()));
   require(!mask.defined() || !is_causal,
@@ -55,11 +62,12 @@ Dims batch_sizes(const Tensor& q, const Tensor& k, const Tensor& v, bool grouped
 // Where the fused op of ATen takes the call its result lies like the query, else row by row.
 bool is_fused(const Tensor& q, const Tensor& k, const Tensor& v, const Dims& batch) {
   if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || !is_one(q.stride(-1))) return false;
-  return sizes_match(q.size(0), batch[0]) && sizes_match(q.size(1), batch[1]) && sizes_match(q.size(3), v.size(3));
+  return sizes_match(q.size(0), batch[0]) && sizes_match(q.size(1), batch[1]) &&
+         sizes_match(q.size(3), v.size(3));
 }
 
-TensorMeta attention_meta(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double,
-                          bool is_causal, std::optional<double>, bool grouped) {
+TensorMeta attention_meta(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                          double, bool is_causal, std::optional<double>, bool grouped) {
   check_attention(q, k, v, mask, is_causal);
   Dims batch = batch_sizes(q, k, v, grouped), sizes = batch;
   sizes.push_back(q.size(-2));
@@ -87,7 +95,8 @@ struct AttentionShape {
 };
 
 template <class C>
-void add_mask(C* scores, const Head<C>& head, int64_t first, int64_t rows, int64_t keys, int64_t ld) {
+void add_mask(C* scores, const Head<C>& head, int64_t first, int64_t rows, int64_t keys,
+              int64_t ld) {
   for (int64_t i = 0; i < rows; ++i) {
     const C* mask = head.mask + (first + i) * head.mask_row;
     for (int64_t j = 0; j < keys; ++j) scores[i * ld + j] += mask[j * head.mask_column];
@@ -112,11 +121,12 @@ C softmax_in_place(C* row, int64_t n) {
 }
 
 template <class C>
-void attend_block(const Head<C>& head, const AttentionShape& s, int64_t first, int64_t rows, C* scores) {
+void attend_block(const Head<C>& head, const AttentionShape& s, int64_t first, int64_t rows,
+                  C* scores) {
   using kernels::Trans;
   int64_t keys = s.is_causal ? std::min(s.keys, first + rows) : s.keys;
-  kernels::gemm<C>(Trans::no, Trans::yes, rows, keys, s.size, static_cast<C>(s.scale), head.q + first * s.size,
-                   s.size, head.k, s.size, C(0), scores, s.keys);
+  kernels::gemm<C>(Trans::no, Trans::yes, rows, keys, s.size, static_cast<C>(s.scale),
+                   head.q + first * s.size, s.size, head.k, s.size, C(0), scores, s.keys);
   if (head.mask) add_mask(scores, head, first, rows, keys, s.keys);
   for (int64_t i = 0; i < rows; ++i) {
     int64_t seen = s.is_causal ? std::min(keys, first + i + 1) : keys;
@@ -125,14 +135,15 @@ void attend_block(const Head<C>& head, const AttentionShape& s, int64_t first, i
     std::fill(row + seen, row + keys, C(0));
     if (head.logsumexp) head.logsumexp[first + i] = sum;
   }
-  kernels::gemm<C>(Trans::no, Trans::no, rows, s.value_size, keys, C(1), scores, s.keys, head.v, s.value_size, C(0),
-                   head.out + first * s.value_size, s.value_size);
+  kernels::gemm<C>(Trans::no, Trans::no, rows, s.value_size, keys, C(1), scores, s.keys, head.v,
+                   s.value_size, C(0), head.out + first * s.value_size, s.value_size);
 }
 
 // About 256 KB of scores for each thread.
 template <class C>
 int64_t rows_per_block(const AttentionShape& s) {
-  int64_t rows = (int64_t{256} << 10) / static_cast<int64_t>(sizeof(C)) / std::max<int64_t>(1, s.keys);
+  int64_t rows =
+      (int64_t{256} << 10) / static_cast<int64_t>(sizeof(C)) / std::max<int64_t>(1, s.keys);
   return std::clamp<int64_t>(rows, 8, 128);
 }
 
@@ -143,8 +154,8 @@ void attend(std::span<const Head<C>> heads, const AttentionShape& s) {
   parallel_chunks(n, [&](int64_t chunk, int) {
     HostBlock scratch(static_cast<size_t>(block * s.keys) * sizeof(C));
     int64_t first = chunk % blocks * block;
-    attend_block(heads[static_cast<size_t>(chunk / blocks)], s, first, std::min(block, s.queries - first),
-                 scratch.template as<C>());
+    attend_block(heads[static_cast<size_t>(chunk / blocks)], s, first,
+                 std::min(block, s.queries - first), scratch.template as<C>());
   });
 }
 
@@ -152,18 +163,20 @@ void attend(std::span<const Head<C>> heads, const AttentionShape& s) {
 
 // Additive: 0 where a boolean mask is true, -inf where it is false.
 Tensor additive_mask(const Tensor& mask, Dtype dtype) {
-  if (!mask.defined() || mask.dtype() != Dtype::bool_) return mask.defined() ? converted(mask, dtype) : Tensor();
+  if (!mask.defined() || mask.dtype() != Dtype::bool_)
+    return mask.defined() ? converted(mask, dtype) : Tensor();
   Tensor m = contiguous_of(mask), out = make_tensor(contiguous_meta(mask.sizes(), dtype));
   dispatch_floating(dtype, "attention mask", [&]<class T>() {
     for (int64_t i = 0; i < numel_of(m); ++i)
-      data_of<T>(out)[i] = static_cast<T>(data_of<bool>(m)[i] ? 0.0f : -std::numeric_limits<float>::infinity());
+      data_of<T>(out)[i] =
+          static_cast<T>(data_of<bool>(m)[i] ? 0.0f : -std::numeric_limits<float>::infinity());
   });
   return out;
 }
 
 // Where each head of a broadcast operand begins.
-Walk<5> head_walk(const Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                  bool grouped) {
+Walk<5> head_walk(const Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v,
+                  const Tensor& mask, bool grouped) {
   SymIntList batch = without_last(out.sizes(), 2);
   size_t n = batch.size();
   auto strides_in = [&](const Tensor& t) {
@@ -171,7 +184,8 @@ Walk<5> head_walk(const Tensor& out, const Tensor& q, const Tensor& k, const Ten
     if (!t.defined()) return zeros;
     if (grouped && &t != &q && &t != &mask) return dims_of(without_last(t.strides(), 2));
     size_t own = t.sizes().size() < 2 ? 0 : t.sizes().size() - 2;
-    return broadcast_strides(List<SymInt>(t.sizes().data(), own), List<SymInt>(t.strides().data(), own), batch);
+    return broadcast_strides(List<SymInt>(t.sizes().data(), own),
+                             List<SymInt>(t.strides().data(), own), batch);
   };
   Dims a = strides_in(q), b = strides_in(k), c = strides_in(v), m = strides_in(mask);
   Walk<5> walk;
@@ -185,7 +199,8 @@ Walk<5> head_walk(const Tensor& out, const Tensor& q, const Tensor& k, const Ten
     // Several query heads share one head of keys and values.
     int64_t shared = size / std::max<int64_t>(1, k.sizes()[n - 1].word());
     walk.sizes.push_back(size / shared);
-    walk.strides.push_back({step[0] * shared, step[1] * shared, step[2], step[3], step[4] * shared});
+    walk.strides.push_back(
+        {step[0] * shared, step[1] * shared, step[2], step[3], step[4] * shared});
     walk.sizes.push_back(shared);
     walk.strides.push_back({step[0], step[1], 0, 0, step[4]});
   }
@@ -193,16 +208,19 @@ Walk<5> head_walk(const Tensor& out, const Tensor& q, const Tensor& k, const Ten
 }
 
 template <class C>
-std::vector<Head<C>> heads_of(const Tensor& out, C* logsumexp, const Tensor& q, const Tensor& k, const Tensor& v,
-                              const Tensor& mask, bool grouped) {
+std::vector<Head<C>> heads_of(const Tensor& out, C* logsumexp, const Tensor& q, const Tensor& k,
+                              const Tensor& v, const Tensor& mask, bool grouped) {
   std::vector<Head<C>> heads;
   int64_t row = 0, column = 0;
-  if (mask.defined() && mask.dim() > 0) column = mask.size(-1).word() == 1 ? 0 : mask.stride(-1).word();
-  if (mask.defined() && mask.dim() > 1) row = mask.size(-2).word() == 1 ? 0 : mask.stride(-2).word();
+  if (mask.defined() && mask.dim() > 0)
+    column = mask.size(-1).word() == 1 ? 0 : mask.stride(-1).word();
+  if (mask.defined() && mask.dim() > 1)
+    row = mask.size(-2).word() == 1 ? 0 : mask.stride(-2).word();
   for_each_offset(head_walk(out, q, k, v, mask, grouped), [&](const Offsets<5>& at) {
     int64_t index = static_cast<int64_t>(heads.size());
     heads.push_back({data_of<C>(q) + at[1], data_of<C>(k) + at[2], data_of<C>(v) + at[3],
-                     mask.defined() ? data_of<C>(mask) + at[4] : nullptr, row, column, data_of<C>(out) + at[0],
+                     mask.defined() ? data_of<C>(mask) + at[4] : nullptr, row, column,
+                     data_of<C>(out) + at[0],
                      logsumexp ? logsumexp + index * out.size(-2).word() : nullptr});
   });
   return heads;
@@ -218,8 +236,10 @@ struct AttentionCall {
 void check_grouping(const AttentionCall& c) {
   if (!c.grouped) return;
   require(c.q.dim() == c.k.dim() && c.q.dim() == c.v.dim() && c.q.dim() >= 3 &&
-              sizes_match(c.k.size(-3), c.v.size(-3)) && sizes_match(c.q.size(-3) % c.k.size(-3), 0),
-          "scaled_dot_product_attention: enable_gqa needs a number of query heads that the number of key and value "
+              sizes_match(c.k.size(-3), c.v.size(-3)) &&
+              sizes_match(c.q.size(-3) % c.k.size(-3), 0),
+          "scaled_dot_product_attention: enable_gqa needs a number of query heads that the number "
+          "of key and value "
           "heads divides, found shapes {}, {} and {}",
           to_text(c.q.sizes()), to_text(c.k.sizes()), to_text(c.v.sizes()));
 }
@@ -235,12 +255,14 @@ void run_attention(const Tensor& out, const Tensor& logsumexp, const AttentionCa
   AttentionShape s{q.size(-2), k.size(-2), q.size(-1), v.size(-1), 0, c.is_causal};
   s.scale = c.scale.value_or(1 / std::sqrt(static_cast<double>(s.size)));
   auto run = [&]<class C>() {
-    std::vector<Head<C>> heads =
-        heads_of<C>(y, logsumexp.defined() ? data_of<C>(logsumexp) : nullptr, q, k, v, mask, c.grouped);
+    std::vector<Head<C>> heads = heads_of<C>(
+        y, logsumexp.defined() ? data_of<C>(logsumexp) : nullptr, q, k, v, mask, c.grouped);
     attend<C>(heads, s);
   };
-  if (dtype == Dtype::f64) run.template operator()<double>();
-  else run.template operator()<float>();
+  if (dtype == Dtype::f64)
+    run.template operator()<double>();
+  else
+    run.template operator()<float>();
   if (!direct) copy_elements(out, y);
 }
 
@@ -253,7 +275,8 @@ Tensor causal_mask(const Tensor& q, const Tensor& k) {
 Tensor float_mask(const Tensor& mask, Dtype dtype) {
   if (mask.dtype() != Dtype::bool_) return mask;
   Tensor zeros = full(SymIntList(), 0.0, dtype, Layout::strided, mask.device());
-  Tensor low = full(SymIntList(), -std::numeric_limits<double>::infinity(), dtype, Layout::strided, mask.device());
+  Tensor low = full(SymIntList(), -std::numeric_limits<double>::infinity(), dtype, Layout::strided,
+                    mask.device());
   return where(mask, zeros, low);
 }
 
@@ -271,7 +294,8 @@ Tensor repeated_heads(const Tensor& t, const Tensor& q) {
 }
 
 Number sqrt_scale(const Tensor& q, std::optional<double> scale) {
-  return std::sqrt(std::fabs(scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1).guard_int())))));
+  return std::sqrt(
+      std::fabs(scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1).guard_int())))));
 }
 
 Tensor attention_weights(const AttentionCall& c, const Tensor& q, const Tensor& k) {
@@ -298,34 +322,44 @@ std::tuple<Tensor, Tensor> attention_math(const AttentionCall& c, double dropout
   return {to(matmul(used, v), kept), to(weights, kept)};
 }
 
-Tensor attention_decomp(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
-                        bool is_causal, std::optional<double> scale, bool grouped) {
+Tensor attention_decomp(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
+                        double dropout_p, bool is_causal, std::optional<double> scale,
+                        bool grouped) {
   return std::get<0>(attention_math({q, k, v, mask, is_causal, scale, grouped}, dropout_p));
 }
 
-void attention_kernel(Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                      double dropout_p, bool is_causal, std::optional<double> scale, bool grouped) {
-  if (dropout_p > 0) return copy_elements(out, attention_decomp(q, k, v, mask, dropout_p, is_causal, scale, grouped));
+void attention_kernel(Tensor& out, const Tensor& q, const Tensor& k, const Tensor& v,
+                      const Tensor& mask, double dropout_p, bool is_causal,
+                      std::optional<double> scale, bool grouped) {
+  if (dropout_p > 0)
+    return copy_elements(out,
+                         attention_decomp(q, k, v, mask, dropout_p, is_causal, scale, grouped));
   run_attention(out, Tensor(), {q, k, v, mask, is_causal, scale, grouped});
 }
 
 // ---- the op with the logarithms of the sums
 
-std::array<TensorMeta, 2> flash_metas(const Tensor& q, const Tensor& k, const Tensor& v, double dropout_p,
-                                      bool is_causal, const Tensor& mask, std::optional<double> scale) {
-  require(q.dim() == 4, "_scaled_dot_product_flash_attention_for_cpu: 4 dimensions are expected, found shape {}",
+std::array<TensorMeta, 2> flash_metas(const Tensor& q, const Tensor& k, const Tensor& v,
+                                      double dropout_p, bool is_causal, const Tensor& mask,
+                                      std::optional<double> scale) {
+  require(q.dim() == 4,
+          "_scaled_dot_product_flash_attention_for_cpu: 4 dimensions are expected, found shape {}",
           to_text(q.sizes()));
-  require(dropout_p == 0, "_scaled_dot_product_flash_attention_for_cpu: dropout_p must be 0, found {}", dropout_p);
+  require(dropout_p == 0,
+          "_scaled_dot_product_flash_attention_for_cpu: dropout_p must be 0, found {}", dropout_p);
   bool grouped = !sizes_match(q.size(1), k.size(1));
-  TensorMeta out = attention_meta(q, k, v, is_causal ? undefined_tensor() : mask, 0, is_causal, scale, grouped);
+  TensorMeta out =
+      attention_meta(q, k, v, is_causal ? undefined_tensor() : mask, 0, is_causal, scale, grouped);
   SymInt batch = q.size(0), heads = q.size(1), queries = q.size(2);
-  TensorMeta sums{q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32, q.device(), {batch, heads, queries},
+  TensorMeta sums{q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32,
+                  q.device(),
+                  {batch, heads, queries},
                   {queries * heads, SymInt(1), heads}};
   return {std::move(out), std::move(sums)};
 }
 
-void flash_kernel(Tensor& out, Tensor& logsumexp, const Tensor& q, const Tensor& k, const Tensor& v, double,
-                  bool is_causal, const Tensor& mask, std::optional<double> scale) {
+void flash_kernel(Tensor& out, Tensor& logsumexp, const Tensor& q, const Tensor& k, const Tensor& v,
+                  double, bool is_causal, const Tensor& mask, std::optional<double> scale) {
   Tensor sums = make_tensor(contiguous_meta(logsumexp.sizes(), logsumexp.dtype()));
   bool grouped = q.size(1).word() != k.size(1).word();
   run_attention(out, sums, {q, k, v, mask, is_causal, scale, grouped});
@@ -335,23 +369,35 @@ void flash_kernel(Tensor& out, Tensor& logsumexp, const Tensor& q, const Tensor&
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
-               "float dropout_p=0., bool is_causal=False, *, float? scale=None, bool enable_gqa=False) -> Tensor",
-     .tags = OpTags::matmul, .meta = fn<attention_meta>, .eager = fn<attention_kernel>,
+    {.schema = "scaled_dot_product_attention(Tensor query, Tensor key, Tensor value, Tensor? "
+               "attn_mask=None, "
+               "float dropout_p=0., bool is_causal=False, *, float? scale=None, bool "
+               "enable_gqa=False) -> Tensor",
+     .tags = OpTags::matmul,
+     .meta = fn<attention_meta>,
+     .eager = fn<attention_kernel>,
      .decomp = fn<attention_decomp>},
-    {.schema = "_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, "
-               "float dropout_p=0., bool is_causal=False, Tensor? dropout_mask=None, *, float? scale=None, "
+    {.schema = "_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, Tensor? "
+               "attn_mask=None, "
+               "float dropout_p=0., bool is_causal=False, Tensor? dropout_mask=None, *, float? "
+               "scale=None, "
                "bool enable_gqa=False) -> (Tensor, Tensor)",
      .tags = OpTags::matmul,
-     .decomp = [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
-                  bool is_causal, const Tensor& dropout_mask, std::optional<double> scale, bool grouped) {
-       require(!dropout_mask.defined(), "_scaled_dot_product_attention_math: dropout_mask is not supported");
-       return attention_math({q, k, v, mask, is_causal, scale, grouped}, dropout_p);
-     }},
-    {.schema = "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, "
-               "float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) -> "
-               "(Tensor output, Tensor logsumexp)",
-     .tags = OpTags::matmul, .meta = fn<flash_metas>, .eager = fn<flash_kernel>},
+     .decomp =
+         [](const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask, double dropout_p,
+            bool is_causal, const Tensor& dropout_mask, std::optional<double> scale, bool grouped) {
+           require(!dropout_mask.defined(),
+                   "_scaled_dot_product_attention_math: dropout_mask is not supported");
+           return attention_math({q, k, v, mask, is_causal, scale, grouped}, dropout_p);
+         }},
+    {.schema =
+         "_scaled_dot_product_flash_attention_for_cpu(Tensor query, Tensor key, Tensor value, "
+         "float dropout_p=0., bool is_causal=False, *, Tensor? attn_mask=None, float? scale=None) "
+         "-> "
+         "(Tensor output, Tensor logsumexp)",
+     .tags = OpTags::matmul,
+     .meta = fn<flash_metas>,
+     .eager = fn<flash_kernel>},
 };
 
 extern constinit const OpFamily op_family_nn_attention{rows};

@@ -1,10 +1,11 @@
 // Normalisation over the batch: batch_norm with its many native forms, instance_norm.
 //
 // Model: y = (x - mean[c]) * rstd[c] * weight[c] + bias[c] for each channel c. In training mean and
-//   variance are those of the batch and are mixed into the running ones; else the running ones count.
+//   variance are those of the batch and are mixed into the running ones; else the running ones
+//   count.
 // Method: one kernel for all forms. The running statistics may be written in place (the `legit` and
-//   `native` forms) or handed out as results (`functional`). Inputs in channels_last order are seen as
-//   rows of channels, so nothing is transposed.
+//   `native` forms) or handed out as results (`functional`). Inputs in channels_last order are seen
+//   as rows of channels, so nothing is transposed.
 #include "core/kernels/normalize.h"
 #include "core/sym_int.h"
 #include "ops/kernel_loops.h"
@@ -28,12 +29,15 @@ struct Affine {
 // ---- shapes
 
 TensorMeta batch_norm_meta_of(const Tensor& input, const Affine& a) {
-  require(is_floating(input.dtype()), "batch_norm: a floating dtype is expected, found {}", input.dtype());
-  require(input.dim() >= 2, "batch_norm: input needs a batch and a channel dimension, found shape {}",
+  require(is_floating(input.dtype()), "batch_norm: a floating dtype is expected, found {}",
+          input.dtype());
+  require(input.dim() >= 2,
+          "batch_norm: input needs a batch and a channel dimension, found shape {}",
           to_text(input.sizes()));
   for (const Tensor* t : {&a.weight, &a.bias, &a.running_mean, &a.running_var})
     require(!t->defined() || (t->dim() == 1 && sizes_match(t->size(0), input.size(1))),
-            "batch_norm: weight, bias and running statistics need one element for each of {} channels, found shape {}",
+            "batch_norm: weight, bias and running statistics need one element for each of {} "
+            "channels, found shape {}",
             to_text(input.size(1)), to_text(t->defined() ? t->sizes() : SymIntList()));
   return {input.dtype(), input.device(), dims_of(input.sizes()),
           strides_for(input.sizes(), suggest_memory_format(input))};
@@ -46,7 +50,8 @@ Dtype statistics_dtype(const Tensor& input, const Affine& a) {
 }
 
 TensorMeta statistics_meta(const Tensor& input, const Affine& a, bool training) {
-  return contiguous_meta({training ? input.size(1) : SymInt(0)}, statistics_dtype(input, a), input.device());
+  return contiguous_meta({training ? input.size(1) : SymInt(0)}, statistics_dtype(input, a),
+                         input.device());
 }
 
 // ---- the kernel
@@ -87,8 +92,8 @@ ChannelMoments moments_of(const Tensor& x, ChannelShape s, Dtype dtype) {
                    s.batch * s.inner};
   using C = Compute<T>;
   if (m.count > 0)
-    kernels::channel_moments<T>(data_of<T>(x), data_of<C>(m.mean), data_of<C>(m.variance_sum), s.batch, s.channels,
-                                s.inner);
+    kernels::channel_moments<T>(data_of<T>(x), data_of<C>(m.mean), data_of<C>(m.variance_sum),
+                                s.batch, s.channels, s.inner);
   return m;
 }
 
@@ -106,7 +111,8 @@ template <class C>
 void update_running(const Affine& a, const ChannelMoments& m, double momentum) {
   if (a.running_mean.defined()) mix_into(a.running_mean, data_of<C>(m.mean), 1, momentum);
   if (a.running_var.defined())
-    mix_into(a.running_var, data_of<C>(m.variance_sum), 1.0 / static_cast<double>(m.count - 1), momentum);
+    mix_into(a.running_var, data_of<C>(m.variance_sum), 1.0 / static_cast<double>(m.count - 1),
+             momentum);
 }
 
 struct Outputs {
@@ -118,20 +124,21 @@ Tensor rounded(const Tensor& t, Dtype dtype) { return converted(converted(t, dty
 
 // y = (x - mean) * scale + bias with scale = weight * rstd.
 template <class T>
-void scale_all(const Tensor& x, const Tensor& y, ChannelShape s, const Affine& a, const Tensor& mean,
-               const Tensor& rstd, Dtype dtype) {
+void scale_all(const Tensor& x, const Tensor& y, ChannelShape s, const Affine& a,
+               const Tensor& mean, const Tensor& rstd, Dtype dtype) {
   using C = Compute<T>;
   Tensor scale = make_tensor(IntList{s.channels}, dtype);
   Tensor weight = channel_values(a.weight, s.channels, dtype, 1);
   Tensor bias = channel_values(a.bias, s.channels, dtype, 0);
-  for (int64_t c = 0; c < s.channels; ++c) data_of<C>(scale)[c] = data_of<C>(weight)[c] * data_of<C>(rstd)[c];
-  kernels::scale_channels<T>(data_of<T>(x), data_of<T>(y), s.batch, s.channels, s.inner, data_of<C>(mean),
-                             data_of<C>(scale), data_of<C>(bias));
+  for (int64_t c = 0; c < s.channels; ++c)
+    data_of<C>(scale)[c] = data_of<C>(weight)[c] * data_of<C>(rstd)[c];
+  kernels::scale_channels<T>(data_of<T>(x), data_of<T>(y), s.batch, s.channels, s.inner,
+                             data_of<C>(mean), data_of<C>(scale), data_of<C>(bias));
 }
 
 template <class T>
-void batch_norm_typed(const Outputs& out, const Tensor& x, const Tensor& y, ChannelShape s, const Affine& a,
-                      bool training, double momentum, double eps) {
+void batch_norm_typed(const Outputs& out, const Tensor& x, const Tensor& y, ChannelShape s,
+                      const Affine& a, bool training, double momentum, double eps) {
   using C = Compute<T>;
   Dtype dtype = dtype_of<C>;
   ChannelMoments m{};
@@ -155,8 +162,8 @@ void batch_norm_typed(const Outputs& out, const Tensor& x, const Tensor& y, Chan
 }
 
 // `out.mean` and `out.rstd` may be undefined. Running statistics are written in training.
-void run_batch_norm(const Outputs& out, const Tensor& input, const Affine& a, bool training, double momentum,
-                    double eps) {
+void run_batch_norm(const Outputs& out, const Tensor& input, const Affine& a, bool training,
+                    double momentum, double eps) {
   require(training || (a.running_mean.defined() && a.running_var.defined()),
           "batch_norm: running_mean and running_var are needed outside of training");
   bool channels_last = lies_channels_last(input) && lies_channels_last(out.y);
@@ -182,51 +189,58 @@ std::array<TensorMeta, 3> three_metas(const Tensor& input, const Affine& a, bool
 }
 
 std::array<TensorMeta, 3> native_meta(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                                      const Tensor& running_mean, const Tensor& running_var, bool training, double,
-                                      double) {
+                                      const Tensor& running_mean, const Tensor& running_var,
+                                      bool training, double, double) {
   return three_metas(input, {weight, bias, running_mean, running_var}, training);
 }
 
 void native_kernel(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& input, const Tensor& weight,
-                   const Tensor& bias, const Tensor& running_mean, const Tensor& running_var, bool training,
-                   double momentum, double eps) {
+                   const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
+                   bool training, double momentum, double eps) {
   Affine a{weight, bias, running_mean, running_var};
   run_batch_norm({y, mean, rstd}, input, a, training, momentum, eps);
   if (training) bump_running(a);
 }
 
 void batch_norm_kernel(Tensor& y, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                       const Tensor& running_mean, const Tensor& running_var, bool training, double momentum,
-                       double eps, bool) {
+                       const Tensor& running_mean, const Tensor& running_var, bool training,
+                       double momentum, double eps, bool) {
   Affine a{weight, bias, running_mean, running_var};
   run_batch_norm({y, undefined_tensor(), undefined_tensor()}, input, a, training, momentum, eps);
   if (training) bump_running(a);
 }
 
-Tensor batch_norm_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                         const Tensor& running_var, bool training, double momentum, double eps, bool) {
+Tensor batch_norm_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                         const Tensor& running_mean, const Tensor& running_var, bool training,
+                         double momentum, double eps, bool) {
   if (!training)
-    return std::get<0>(_native_batch_norm_legit_no_training(input, weight, bias, running_mean, running_var, momentum, eps));
+    return std::get<0>(_native_batch_norm_legit_no_training(input, weight, bias, running_mean,
+                                                            running_var, momentum, eps));
   if (!running_mean.defined())
     return std::get<0>(_native_batch_norm_legit(input, weight, bias, true, momentum, eps));
-  return std::get<0>(_native_batch_norm_legit(input, weight, bias, running_mean, running_var, true, momentum, eps));
+  return std::get<0>(_native_batch_norm_legit(input, weight, bias, running_mean, running_var, true,
+                                              momentum, eps));
 }
 
 // A copy that the kernel may write; the argument stays as it was.
 void copy_running(const Tensor& to, const Tensor& from) { copy_elements(to, from); }
 
-void functional_kernel(Tensor& y, Tensor& mean, Tensor& rstd, Tensor& mean_out, Tensor& var_out, const Tensor& input,
-                       const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                       const Tensor& running_var, bool training, double momentum, double eps) {
+void functional_kernel(Tensor& y, Tensor& mean, Tensor& rstd, Tensor& mean_out, Tensor& var_out,
+                       const Tensor& input, const Tensor& weight, const Tensor& bias,
+                       const Tensor& running_mean, const Tensor& running_var, bool training,
+                       double momentum, double eps) {
   copy_running(mean_out, running_mean);
   copy_running(var_out, running_var);
-  run_batch_norm({y, mean, rstd}, input, {weight, bias, mean_out, var_out}, training, momentum, eps);
+  run_batch_norm({y, mean, rstd}, input, {weight, bias, mean_out, var_out}, training, momentum,
+                 eps);
 }
 
-std::array<TensorMeta, 5> functional_meta(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                                          const Tensor& running_mean, const Tensor& running_var, bool training,
-                                          double, double) {
-  std::array<TensorMeta, 3> m = three_metas(input, {weight, bias, running_mean, running_var}, training);
+std::array<TensorMeta, 5> functional_meta(const Tensor& input, const Tensor& weight,
+                                          const Tensor& bias, const Tensor& running_mean,
+                                          const Tensor& running_var, bool training, double,
+                                          double) {
+  std::array<TensorMeta, 3> m =
+      three_metas(input, {weight, bias, running_mean, running_var}, training);
   return {m[0], m[1], m[2], contiguous_meta(running_mean.sizes(), running_mean.dtype()),
           contiguous_meta(running_var.sizes(), running_var.dtype())};
 }
@@ -243,7 +257,8 @@ struct Parts {
   Tensor y, mean, rstd, running_mean, running_var;
 };
 
-Tensor normalized(const Tensor& input, const Tensor& x, const Tensor& mean, const Tensor& rstd, const Affine& a) {
+Tensor normalized(const Tensor& input, const Tensor& x, const Tensor& mean, const Tensor& rstd,
+                  const Affine& a) {
   int64_t rank = input.dim();
   Tensor y = mul(sub(x, mean), rstd);
   if (a.weight.defined()) y = mul(y, along_channels(a.weight, rank));
@@ -256,7 +271,8 @@ Parts inference_parts(const Tensor& input, const Affine& a, double eps) {
   Tensor mean = along_channels(to(a.running_mean, dtype), input.dim());
   Tensor rstd = along_channels(rsqrt(add(to(a.running_var, dtype), eps)), input.dim());
   Tensor none = new_empty(input, {0});
-  return {normalized(input, to(input, dtype), mean, rstd, a), none, none, a.running_mean, a.running_var};
+  return {normalized(input, to(input, dtype), mean, rstd, a), none, none, a.running_mean,
+          a.running_var};
 }
 
 Tensor mixed(const Tensor& running, const Tensor& value, double momentum) {
@@ -264,19 +280,25 @@ Tensor mixed(const Tensor& running, const Tensor& value, double momentum) {
 }
 
 Parts training_parts(const Tensor& input, const Affine& a, double momentum, double eps) {
-  Dtype dtype = input.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32, kept = statistics_dtype(input, a);
+  Dtype dtype = input.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32,
+        kept = statistics_dtype(input, a);
   std::vector<int64_t> dims = {0};
   for (int64_t d = 2; d < input.dim(); ++d) dims.push_back(d);
   Tensor x = to(input, dtype);
   auto [variance, mean] = var_mean(x, dims, Number(0), true);
   Tensor rstd = rsqrt(add(variance, eps));
-  Parts parts{normalized(input, x, mean, rstd, a), to(reshape(mean, {input.size(1)}), kept),
-              to(reshape(rstd, {input.size(1)}), kept), {}, {}};
-  if (a.running_mean.defined()) parts.running_mean = mixed(a.running_mean, reshape(mean, {input.size(1)}), momentum);
+  Parts parts{normalized(input, x, mean, rstd, a),
+              to(reshape(mean, {input.size(1)}), kept),
+              to(reshape(rstd, {input.size(1)}), kept),
+              {},
+              {}};
+  if (a.running_mean.defined())
+    parts.running_mean = mixed(a.running_mean, reshape(mean, {input.size(1)}), momentum);
   SymInt n = input.numel() / input.size(1);
   SymFloat unbiased = sym_truediv(n, n - 1);
   if (a.running_var.defined())
-    parts.running_var = mixed(a.running_var, mul(reshape(variance, {input.size(1)}), Number(unbiased)), momentum);
+    parts.running_var =
+        mixed(a.running_var, mul(reshape(variance, {input.size(1)}), Number(unbiased)), momentum);
   return parts;
 }
 
@@ -288,8 +310,9 @@ Parts parts_of(const Tensor& input, const Affine& a, bool training, double momen
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 using Quintuple = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor>;
 
-Quintuple functional_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                            const Tensor& running_var, bool training, double momentum, double eps) {
+Quintuple functional_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                            const Tensor& running_mean, const Tensor& running_var, bool training,
+                            double momentum, double eps) {
   Parts p = parts_of(input, {weight, bias, running_mean, running_var}, training, momentum, eps);
   return {p.y, p.mean, p.rstd, p.running_mean, p.running_var};
 }
@@ -303,20 +326,22 @@ void store_means(const Tensor& running, const Tensor& all, SymInt batch, SymInt 
 }
 
 // Every channel of every image becomes a channel of one image.
-Tensor instance_norm_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                            const Tensor& running_var, bool use_input_stats, double momentum, double eps,
-                            bool cudnn) {
+Tensor instance_norm_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                            const Tensor& running_mean, const Tensor& running_var,
+                            bool use_input_stats, double momentum, double eps, bool cudnn) {
   require(use_input_stats || (running_mean.defined() && running_var.defined()),
           "instance_norm: running_mean and running_var are needed where use_input_stats is false");
-  require(input.dim() >= 2, "instance_norm: input needs a batch and a channel dimension, found shape {}",
+  require(input.dim() >= 2,
+          "instance_norm: input needs a batch and a channel dimension, found shape {}",
           to_text(input.sizes()));
   SymInt batch = input.size(0), channels = input.size(1);
   Dims sizes = dims_of(input.sizes());
   sizes[0] = 1;
   sizes[1] = batch * channels;
   Tensor all_mean = repeated(running_mean, batch), all_var = repeated(running_var, batch);
-  Tensor out = batch_norm(view(contiguous(input), list_of(sizes)), repeated(weight, batch), repeated(bias, batch),
-                          all_mean, all_var, use_input_stats, momentum, eps, cudnn);
+  Tensor out =
+      batch_norm(view(contiguous(input), list_of(sizes)), repeated(weight, batch),
+                 repeated(bias, batch), all_mean, all_var, use_input_stats, momentum, eps, cudnn);
   store_means(running_mean, all_mean, batch, channels);
   store_means(running_var, all_var, batch, channels);
   return view(out, input.sizes());
@@ -324,7 +349,9 @@ Tensor instance_norm_decomp(const Tensor& input, const Tensor& weight, const Ten
 
 // ---- forms with a reserve for a device's library, which is empty here
 
-TensorMeta reserve_meta(const Tensor& input) { return contiguous_meta({0}, Dtype::u8, input.device()); }
+TensorMeta reserve_meta(const Tensor& input) {
+  return contiguous_meta({0}, Dtype::u8, input.device());
+}
 
 std::array<TensorMeta, 4> with_reserve(std::array<TensorMeta, 3> m, const Tensor& input) {
   return {m[0], m[1], m[2], reserve_meta(input)};
@@ -333,75 +360,118 @@ std::array<TensorMeta, 4> with_reserve(std::array<TensorMeta, 3> m, const Tensor
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, Tensor? running_var, "
+    {.schema = "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+               "Tensor? running_var, "
                "bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
-     .meta = [](const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                const Tensor& running_var, bool, double, double,
-                bool) { return batch_norm_meta_of(input, {weight, bias, running_mean, running_var}); },
-     .eager = fn<batch_norm_kernel>, .decomp = fn<batch_norm_decomp>},
-    {.schema = "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
-               "Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-     .meta = fn<native_meta>, .eager = fn<native_kernel>},
-    {.schema = "_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, "
-               "Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-     .core = true, .meta = fn<native_meta>, .eager = fn<native_kernel>},
-    {.schema = "_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool training, "
+     .meta =
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Tensor& running_mean, const Tensor& running_var, bool, double, double, bool) {
+           return batch_norm_meta_of(input, {weight, bias, running_mean, running_var});
+         },
+     .eager = fn<batch_norm_kernel>,
+     .decomp = fn<batch_norm_decomp>},
+    {.schema =
+         "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+         "Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, "
+         "Tensor)",
+     .meta = fn<native_meta>,
+     .eager = fn<native_kernel>},
+    {.schema = "_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) "
+               "running_mean, "
+               "Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, "
+               "Tensor, Tensor)",
+     .core = true,
+     .meta = fn<native_meta>,
+     .eager = fn<native_kernel>},
+    {.schema = "_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool "
+               "training, "
                "float momentum, float eps) -> (Tensor, Tensor, Tensor)",
      .core = true,
-     .meta = [](const Tensor& input, const Tensor& weight, const Tensor& bias, bool, double,
-                double) { return three_metas(input, {weight, bias, undefined_tensor(), undefined_tensor()}, true); },
-     .eager = [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                 bool, double momentum, double eps) {
-       run_batch_norm({y, mean, rstd}, input, {weight, bias, undefined_tensor(), undefined_tensor()}, true, momentum,
-                      eps);
-     },
-     .decomp = [](const Tensor& input, const Tensor& weight, const Tensor& bias, bool, double momentum, double eps) {
-       Parts p = parts_of(input, {weight, bias, undefined_tensor(), undefined_tensor()}, true, momentum, eps);
-       return Triple{p.y, p.mean, p.rstd};
-     }},
-    {.schema = "_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, "
-               "Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> "
-               "(Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
-     .core = true, .meta = fn<functional_meta>, .eager = fn<functional_kernel>, .decomp = fn<functional_decomp>},
-    {.schema = "_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, "
-               "Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+     .meta =
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias, bool, double, double) {
+           return three_metas(input, {weight, bias, undefined_tensor(), undefined_tensor()}, true);
+         },
+     .eager =
+         [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& input, const Tensor& weight,
+            const Tensor& bias, bool, double momentum, double eps) {
+           run_batch_norm({y, mean, rstd}, input,
+                          {weight, bias, undefined_tensor(), undefined_tensor()}, true, momentum,
+                          eps);
+         },
+     .decomp =
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias, bool, double momentum,
+            double eps) {
+           Parts p = parts_of(input, {weight, bias, undefined_tensor(), undefined_tensor()}, true,
+                              momentum, eps);
+           return Triple{p.y, p.mean, p.rstd};
+         }},
+    {.schema =
+         "_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, "
+         "Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> "
+         "(Tensor, Tensor, Tensor, Tensor running_mean_out, Tensor running_var_out)",
      .core = true,
-     .meta = [](const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                const Tensor& running_var, double,
-                double) { return three_metas(input, {weight, bias, running_mean, running_var}, false); },
-     .eager = [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& input, const Tensor& weight, const Tensor& bias,
-                 const Tensor& running_mean, const Tensor& running_var, double momentum, double eps) {
-       run_batch_norm({y, mean, rstd}, input, {weight, bias, running_mean, running_var}, false, momentum, eps);
-     },
-     .decomp = [](const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                  const Tensor& running_var, double momentum, double eps) {
-       Parts p = parts_of(input, {weight, bias, running_mean, running_var}, false, momentum, eps);
-       return Triple{p.y, p.mean, p.rstd};
-     }},
-    {.schema = "_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) running_mean, "
-               "Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
-     .meta = [](const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                const Tensor& running_var, double, double) {
-       return with_reserve(three_metas(input, {weight, bias, running_mean, running_var}, true), input);
-     },
-     .eager = [](Tensor& y, Tensor& mean, Tensor& rstd, Tensor&, const Tensor& input, const Tensor& weight,
-                 const Tensor& bias, const Tensor& running_mean, const Tensor& running_var, double momentum,
-                 double eps) {
-       native_kernel(y, mean, rstd, input, weight, bias, running_mean, running_var, true, momentum, eps);
-     }},
-    {.schema = "_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
-               "Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
-     .meta = [](const Tensor& input, const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
-                const Tensor& running_var, double, double) {
-       return with_reserve(three_metas(input, {weight, bias, running_mean, running_var}, false), input);
-     },
-     .eager = [](Tensor& y, Tensor& mean, Tensor& rstd, Tensor&, const Tensor& input, const Tensor& weight,
-                 const Tensor& bias, const Tensor& running_mean, const Tensor& running_var, double momentum,
-                 double eps) {
-       run_batch_norm({y, mean, rstd}, input, {weight, bias, running_mean, running_var}, false, momentum, eps);
-     }},
+     .meta = fn<functional_meta>,
+     .eager = fn<functional_kernel>,
+     .decomp = fn<functional_decomp>},
+    {.schema = "_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, "
+               "Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, "
+               "Tensor, Tensor)",
+     .core = true,
+     .meta =
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Tensor& running_mean, const Tensor& running_var, double, double) {
+           return three_metas(input, {weight, bias, running_mean, running_var}, false);
+         },
+     .eager =
+         [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& input, const Tensor& weight,
+            const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
+            double momentum, double eps) {
+           run_batch_norm({y, mean, rstd}, input, {weight, bias, running_mean, running_var}, false,
+                          momentum, eps);
+         },
+     .decomp =
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Tensor& running_mean, const Tensor& running_var, double momentum, double eps) {
+           Parts p =
+               parts_of(input, {weight, bias, running_mean, running_var}, false, momentum, eps);
+           return Triple{p.y, p.mean, p.rstd};
+         }},
+    {.schema =
+         "_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) "
+         "running_mean, "
+         "Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
+     .meta =
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Tensor& running_mean, const Tensor& running_var, double, double) {
+           return with_reserve(three_metas(input, {weight, bias, running_mean, running_var}, true),
+                               input);
+         },
+     .eager =
+         [](Tensor& y, Tensor& mean, Tensor& rstd, Tensor&, const Tensor& input,
+            const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+            const Tensor& running_var, double momentum, double eps) {
+           native_kernel(y, mean, rstd, input, weight, bias, running_mean, running_var, true,
+                         momentum, eps);
+         }},
+    {.schema =
+         "_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+         "Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
+     .meta =
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Tensor& running_mean, const Tensor& running_var, double, double) {
+           return with_reserve(three_metas(input, {weight, bias, running_mean, running_var}, false),
+                               input);
+         },
+     .eager =
+         [](Tensor& y, Tensor& mean, Tensor& rstd, Tensor&, const Tensor& input,
+            const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+            const Tensor& running_var, double momentum, double eps) {
+           run_batch_norm({y, mean, rstd}, input, {weight, bias, running_mean, running_var}, false,
+                          momentum, eps);
+         }},
     {.schema = "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
-               "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+               "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool "
+               "cudnn_enabled) -> Tensor",
      .decomp = fn<instance_norm_decomp>},
 };
 

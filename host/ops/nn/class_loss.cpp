@@ -18,8 +18,8 @@ enum Reduction : int64_t { no_reduction = 0, mean_reduction = 1, sum_reduction =
 
 void check_weight(std::string_view op, const Tensor& weight, SymInt classes) {
   require(!weight.defined() || (weight.dim() == 1 && sizes_match(weight.size(0), classes)),
-          "{}: weight must have one element for each of {} classes, found shape {}", op, to_text(classes),
-          to_text(weight.defined() ? weight.sizes() : SymIntList()));
+          "{}: weight must have one element for each of {} classes, found shape {}", op,
+          to_text(classes), to_text(weight.defined() ? weight.sizes() : SymIntList()));
 }
 
 std::array<TensorMeta, 2> loss_metas(const Tensor& self, const Tensor& target, int64_t reduction) {
@@ -27,24 +27,27 @@ std::array<TensorMeta, 2> loss_metas(const Tensor& self, const Tensor& target, i
   return {contiguous_meta(sizes, self.dtype()), contiguous_meta({}, self.dtype())};
 }
 
-std::array<TensorMeta, 2> nll_loss_meta(const Tensor& self, const Tensor& target, const Tensor& weight,
-                                        int64_t reduction, SymInt) {
+std::array<TensorMeta, 2> nll_loss_meta(const Tensor& self, const Tensor& target,
+                                        const Tensor& weight, int64_t reduction, SymInt) {
   require((self.dim() == 1 && target.dim() == 0) || (self.dim() == 1 && target.dim() == 1) ||
               (self.dim() == 2 && target.dim() == 1 && sizes_match(self.size(0), target.size(0))),
-          "nll_loss: scores [N, C] and targets [N] are expected, found shapes {} and {}", to_text(self.sizes()),
-          to_text(target.sizes()));
+          "nll_loss: scores [N, C] and targets [N] are expected, found shapes {} and {}",
+          to_text(self.sizes()), to_text(target.sizes()));
   check_weight("nll_loss", weight, self.size(-1));
   std::array<TensorMeta, 2> metas = loss_metas(self, target, reduction);
   if (self.dim() == 1) metas[0] = contiguous_meta({}, self.dtype());
   return metas;
 }
 
-std::array<TensorMeta, 2> nll_loss2d_meta(const Tensor& self, const Tensor& target, const Tensor& weight,
-                                          int64_t reduction, SymInt) {
+std::array<TensorMeta, 2> nll_loss2d_meta(const Tensor& self, const Tensor& target,
+                                          const Tensor& weight, int64_t reduction, SymInt) {
   bool fits = self.dim() == 4 && target.dim() == 3 && sizes_match(self.size(0), target.size(0)) &&
-              sizes_match(self.size(2), target.size(1)) && sizes_match(self.size(3), target.size(2));
-  require(fits, "nll_loss2d: scores [N, C, H, W] and targets [N, H, W] are expected, found shapes {} and {}",
-          to_text(self.sizes()), to_text(target.sizes()));
+              sizes_match(self.size(2), target.size(1)) &&
+              sizes_match(self.size(3), target.size(2));
+  require(
+      fits,
+      "nll_loss2d: scores [N, C, H, W] and targets [N, H, W] are expected, found shapes {} and {}",
+      to_text(self.sizes()), to_text(target.sizes()));
   check_weight("nll_loss2d", weight, self.size(1));
   return loss_metas(self, target, reduction);
 }
@@ -55,27 +58,29 @@ struct Scores {
 
 // Calls f(target number, weight, score) for each target that counts.
 template <class T, class F>
-void for_each_target(const Scores& n, const T* scores, const int64_t* targets, const T* weights, int64_t ignored,
-                     const F& f) {
+void for_each_target(const Scores& n, const T* scores, const int64_t* targets, const T* weights,
+                     int64_t ignored, const F& f) {
   using C = ComputeOf<T>;
   for (int64_t i = 0; i < n.batch * n.rest; ++i) {
     int64_t c = targets[i];
     if (c == ignored) continue;
-    require(c >= 0 && c < n.classes, "nll_loss: target {} is out of bounds for {} classes", c, n.classes);
+    require(c >= 0 && c < n.classes, "nll_loss: target {} is out of bounds for {} classes", c,
+            n.classes);
     C weight = weights ? static_cast<C>(weights[c]) : C(1);
     f(i, weight, static_cast<C>(scores[(i / n.rest * n.classes + c) * n.rest + i % n.rest]));
   }
 }
 
 template <class T>
-void nll_typed(const Scores& n, Tensor& out, Tensor& total, const T* scores, const int64_t* targets, const T* weights,
-               int64_t reduction, int64_t ignored) {
+void nll_typed(const Scores& n, Tensor& out, Tensor& total, const T* scores, const int64_t* targets,
+               const T* weights, int64_t reduction, int64_t ignored) {
   T* to = data_of<T>(out);
   *data_of<T>(total) = T(0.0f);
   if (reduction == no_reduction) {
     std::fill_n(to, numel_of(out), T(0.0f));
-    for_each_target(n, scores, targets, weights, ignored,
-                    [&](int64_t i, auto weight, auto score) { to[i] = static_cast<T>(-weight * score); });
+    for_each_target(n, scores, targets, weights, ignored, [&](int64_t i, auto weight, auto score) {
+      to[i] = static_cast<T>(-weight * score);
+    });
     return;
   }
   double loss = 0, weight_sum = 0;
@@ -83,12 +88,13 @@ void nll_typed(const Scores& n, Tensor& out, Tensor& total, const T* scores, con
     loss -= static_cast<double>(weight) * score;
     weight_sum += weight;
   });
-  *to = static_cast<T>(static_cast<ComputeOf<T>>(reduction == mean_reduction ? loss / weight_sum : loss));
+  *to = static_cast<T>(
+      static_cast<ComputeOf<T>>(reduction == mean_reduction ? loss / weight_sum : loss));
   *data_of<T>(total) = static_cast<T>(static_cast<ComputeOf<T>>(weight_sum));
 }
 
-void nll_kernel(Tensor& out, Tensor& total, const Tensor& self, const Tensor& target, const Tensor& weight,
-                int64_t reduction, SymInt ignored) {
+void nll_kernel(Tensor& out, Tensor& total, const Tensor& self, const Tensor& target,
+                const Tensor& weight, int64_t reduction, SymInt ignored) {
   Tensor scores = contiguous_of(self), targets = converted(target, Dtype::i64);
   Tensor weights = weight.defined() ? converted(weight, self.dtype()) : Tensor();
   IntList sizes = sizes_of(scores);
@@ -105,7 +111,8 @@ void nll_kernel(Tensor& out, Tensor& total, const Tensor& self, const Tensor& ta
 using Pair = std::tuple<Tensor, Tensor>;
 
 // The loss and the sum of weights.
-Pair nll_of(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction, SymInt ignored) {
+Pair nll_of(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
+            SymInt ignored) {
   require(self.dim() > 0, "nll_loss_nd: scores need a dimension");
   if (self.dim() <= 2) return nll_loss_forward(self, target, weight, reduction, ignored);
   if (self.dim() == 4) return nll_loss2d_forward(self, target, weight, reduction, ignored);
@@ -117,8 +124,8 @@ Pair nll_of(const Tensor& self, const Tensor& target, const Tensor& weight, int6
   return {reduction == no_reduction ? view(loss, list_of(sizes)) : loss, total};
 }
 
-Tensor nll_loss_nd_decomp(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
-                          SymInt ignored) {
+Tensor nll_loss_nd_decomp(const Tensor& self, const Tensor& target, const Tensor& weight,
+                          int64_t reduction, SymInt ignored) {
   return std::get<0>(nll_of(self, target, weight, reduction, ignored));
 }
 
@@ -131,22 +138,24 @@ Tensor weight_along(const Tensor& weight, const Tensor& scores, int64_t dim) {
 }
 
 // Targets are probabilities.
-Tensor soft_cross_entropy(const Tensor& logs, Tensor target, const Tensor& weight, int64_t reduction, int64_t dim,
-                          double smoothing) {
+Tensor soft_cross_entropy(const Tensor& logs, Tensor target, const Tensor& weight,
+                          int64_t reduction, int64_t dim, double smoothing) {
   SymInt classes = logs.size(dim);
-  if (smoothing > 0) target = add(mul(target, 1 - smoothing), smoothing / static_cast<double>(classes.guard_int()));
+  if (smoothing > 0)
+    target = add(mul(target, 1 - smoothing), smoothing / static_cast<double>(classes.guard_int()));
   Tensor loss = mul(logs, target);
   if (weight.defined()) loss = mul(loss, weight_along(weight, logs, dim));
   if (reduction == no_reduction) return neg(sum(loss, {dim}));
   Tensor total = neg(sum(loss));
   if (reduction == sum_reduction) return total;
-  if (guard_or_false(logs.numel() == 0)) return fill(total, std::numeric_limits<double>::quiet_NaN());
+  if (guard_or_false(logs.numel() == 0))
+    return fill(total, std::numeric_limits<double>::quiet_NaN());
   return div(total, logs.numel() / classes);
 }
 
 // A share of the loss is spread over all classes.
-Tensor smoothed_cross_entropy(const Tensor& logs, const Tensor& target, const Tensor& weight, int64_t reduction,
-                              SymInt ignored, int64_t dim, double smoothing) {
+Tensor smoothed_cross_entropy(const Tensor& logs, const Tensor& target, const Tensor& weight,
+                              int64_t reduction, SymInt ignored, int64_t dim, double smoothing) {
   auto [hard, total_weight] = nll_of(logs, target, weight, reduction, ignored);
   Tensor spread = weight.defined() ? mul(logs, weight_along(weight, logs, dim)) : logs;
   Tensor soft = neg(sum(spread, {dim}));
@@ -157,16 +166,17 @@ Tensor smoothed_cross_entropy(const Tensor& logs, const Tensor& target, const Te
   return add(mul(soft, share), mul(hard, 1 - smoothing));
 }
 
-Tensor cross_entropy_decomp(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
-                            SymInt ignored, double smoothing) {
-  require(smoothing >= 0 && smoothing <= 1, "cross_entropy_loss: label_smoothing must lie in [0, 1], found {}",
-          smoothing);
+Tensor cross_entropy_decomp(const Tensor& self, const Tensor& target, const Tensor& weight,
+                            int64_t reduction, SymInt ignored, double smoothing) {
+  require(smoothing >= 0 && smoothing <= 1,
+          "cross_entropy_loss: label_smoothing must lie in [0, 1], found {}", smoothing);
   require(self.dim() > 0, "cross_entropy_loss: scores need a dimension");
   int64_t dim = self.dim() == 1 ? 0 : 1;
   Tensor logs = log_softmax(self, dim, self.dtype());
   if (is_floating(target.dtype()) && target.dim() == self.dim())
     return soft_cross_entropy(logs, target, weight, reduction, dim, smoothing);
-  if (smoothing > 0) return smoothed_cross_entropy(logs, target, weight, reduction, ignored, dim, smoothing);
+  if (smoothing > 0)
+    return smoothed_cross_entropy(logs, target, weight, reduction, ignored, dim, smoothing);
   return nll_loss_nd(logs, target, weight, reduction, ignored);
 }
 
@@ -175,25 +185,32 @@ Tensor cross_entropy_decomp(const Tensor& self, const Tensor& target, const Tens
 static constexpr OpDef rows[] = {
     {.schema = "nll_loss_forward(Tensor self, Tensor target, Tensor? weight, int reduction, "
                "SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
-     .meta = fn<nll_loss_meta>, .eager = fn<nll_kernel>},
+     .meta = fn<nll_loss_meta>,
+     .eager = fn<nll_kernel>},
     {.schema = "nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, "
                "SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
-     .meta = fn<nll_loss2d_meta>, .eager = fn<nll_kernel>},
+     .meta = fn<nll_loss2d_meta>,
+     .eager = fn<nll_kernel>},
     {.schema = "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
                "SymInt ignore_index=-100) -> Tensor",
-     .decomp = [](const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction, SymInt ignored) {
-       return std::get<0>(nll_loss_forward(self, target, weight, reduction, ignored));
-     }},
+     .decomp =
+         [](const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
+            SymInt ignored) {
+           return std::get<0>(nll_loss_forward(self, target, weight, reduction, ignored));
+         }},
     {.schema = "nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
                "SymInt ignore_index=-100) -> Tensor",
-     .decomp = [](const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction, SymInt ignored) {
-       return std::get<0>(nll_loss2d_forward(self, target, weight, reduction, ignored));
-     }},
+     .decomp =
+         [](const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
+            SymInt ignored) {
+           return std::get<0>(nll_loss2d_forward(self, target, weight, reduction, ignored));
+         }},
     {.schema = "nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
                "SymInt ignore_index=-100) -> Tensor",
      .decomp = fn<nll_loss_nd_decomp>},
-    {.schema = "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
-               "SymInt ignore_index=-100, float label_smoothing=0.) -> Tensor",
+    {.schema =
+         "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
+         "SymInt ignore_index=-100, float label_smoothing=0.) -> Tensor",
      .decomp = fn<cross_entropy_decomp>},
 };
 

@@ -19,29 +19,38 @@ struct ConvSettings {
 };
 
 Dims per_dimension(std::string_view name, SymIntList values, size_t n) {
-  require(values.size() == n || values.size() == 1, "convolution: {} must have 1 or {} values, found {}", name, n,
-          to_text(values));
+  require(values.size() == n || values.size() == 1,
+          "convolution: {} must have 1 or {} values, found {}", name, n, to_text(values));
   return values.size() == n ? dims_of(values) : Dims(n, values[0]);
 }
 
-ConvSettings settings_of(const Tensor& weight, SymIntList stride, SymIntList padding, SymIntList dilation,
-                         bool transposed, SymIntList output_padding, SymInt groups) {
+ConvSettings settings_of(const Tensor& weight, SymIntList stride, SymIntList padding,
+                         SymIntList dilation, bool transposed, SymIntList output_padding,
+                         SymInt groups) {
   size_t n = weight.sizes().size() - 2;
-  return {per_dimension("stride", stride, n), per_dimension("padding", padding, n),
-          per_dimension("dilation", dilation, n), per_dimension("output_padding", output_padding, n), transposed,
+  return {per_dimension("stride", stride, n),
+          per_dimension("padding", padding, n),
+          per_dimension("dilation", dilation, n),
+          per_dimension("output_padding", output_padding, n),
+          transposed,
           groups};
 }
 
-void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bias, bool transposed, SymInt groups) {
-  require(weight.dim() >= 3 && weight.dim() <= 5, "convolution: weight must have 3 to 5 dimensions, found shape {}",
+void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bias, bool transposed,
+                    SymInt groups) {
+  require(weight.dim() >= 3 && weight.dim() <= 5,
+          "convolution: weight must have 3 to 5 dimensions, found shape {}",
           to_text(weight.sizes()));
-  require(input.dim() == weight.dim(), "convolution: input of shape {} and weight of shape {} have different ranks",
+  require(input.dim() == weight.dim(),
+          "convolution: input of shape {} and weight of shape {} have different ranks",
           to_text(input.sizes()), to_text(weight.sizes()));
   require_same_dtype("convolution", input, weight);
   SymInt taken = transposed ? weight.size(0) : weight.size(1) * groups;
-  require(sizes_match(input.size(1), taken),
-          "convolution: input of shape {} has {} channels, weight of shape {} with {} groups takes {}",
-          to_text(input.sizes()), to_text(input.size(1)), to_text(weight.sizes()), to_text(groups), to_text(taken));
+  require(
+      sizes_match(input.size(1), taken),
+      "convolution: input of shape {} has {} channels, weight of shape {} with {} groups takes {}",
+      to_text(input.sizes()), to_text(input.size(1)), to_text(weight.sizes()), to_text(groups),
+      to_text(taken));
   SymInt given = transposed ? weight.size(1) * groups : weight.size(0);
   require(!bias.defined() || (bias.dim() == 1 && sizes_match(bias.size(0), given)),
           "convolution: bias must have shape [{}], found {}", to_text(given),
@@ -50,7 +59,8 @@ void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bia
 
 SymInt output_size(SymInt input, SymInt kernel, const ConvSettings& s, size_t d) {
   SymInt reach = s.dilation[d] * (kernel - 1) + 1;
-  if (s.transposed) return (input - 1) * s.stride[d] - s.padding[d] * 2 + reach + s.output_padding[d];
+  if (s.transposed)
+    return (input - 1) * s.stride[d] - s.padding[d] * 2 + reach + s.output_padding[d];
   return (input + s.padding[d] * 2 - reach) / s.stride[d] + 1;
 }
 
@@ -60,11 +70,12 @@ MemoryFormat conv_format(const Tensor& input, const Tensor& weight) {
   return format == MemoryFormat::contiguous ? suggest_memory_format(weight) : format;
 }
 
-TensorMeta convolution_meta(const Tensor& input, const Tensor& weight, const Tensor& bias, SymIntList stride,
-                            SymIntList padding, SymIntList dilation, bool transposed, SymIntList output_padding,
-                            SymInt groups) {
+TensorMeta convolution_meta(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                            SymIntList stride, SymIntList padding, SymIntList dilation,
+                            bool transposed, SymIntList output_padding, SymInt groups) {
   check_channels(input, weight, bias, transposed, groups);
-  ConvSettings s = settings_of(weight, stride, padding, dilation, transposed, output_padding, groups);
+  ConvSettings s =
+      settings_of(weight, stride, padding, dilation, transposed, output_padding, groups);
   Dims sizes{input.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
   for (size_t d = 0; d < s.stride.size(); ++d) {
     SymInt size = output_size(input.sizes()[d + 2], weight.sizes()[d + 2], s, d);
@@ -78,7 +89,8 @@ TensorMeta convolution_meta(const Tensor& input, const Tensor& weight, const Ten
 }
 
 // Missing leading dimensions of space are 1, with neutral settings.
-kernels::ConvShape kernel_shape(const Tensor& out, const Tensor& input, const Tensor& weight, const ConvSettings& s) {
+kernels::ConvShape kernel_shape(const Tensor& out, const Tensor& input, const Tensor& weight,
+                                const ConvSettings& s) {
   kernels::ConvShape shape;
   shape.batch = sizes_of(input)[0];
   shape.in_channels = sizes_of(input)[1];
@@ -97,9 +109,9 @@ kernels::ConvShape kernel_shape(const Tensor& out, const Tensor& input, const Te
   return shape;
 }
 
-void convolution_kernel(Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias, SymIntList stride,
-                        SymIntList padding, SymIntList dilation, bool transposed, SymIntList output_padding,
-                        SymInt groups) {
+void convolution_kernel(Tensor& out, const Tensor& input, const Tensor& weight, const Tensor& bias,
+                        SymIntList stride, SymIntList padding, SymIntList dilation, bool transposed,
+                        SymIntList output_padding, SymInt groups) {
   if (numel_of(out) == 0) return;
   // There is no integer kernel; f64 holds the sums exactly up to 2^53.
   Dtype dtype = is_floating(input.dtype()) ? input.dtype() : Dtype::f64;
@@ -108,11 +120,12 @@ void convolution_kernel(Tensor& out, const Tensor& input, const Tensor& weight, 
   bool direct = out.is_contiguous() && out.dtype() == dtype;
   Tensor y = direct ? out : make_tensor(contiguous_meta(out.sizes(), dtype));
   kernels::ConvShape shape = kernel_shape(
-      out, input, weight, settings_of(weight, stride, padding, dilation, transposed, output_padding, groups));
+      out, input, weight,
+      settings_of(weight, stride, padding, dilation, transposed, output_padding, groups));
   dispatch_floating(dtype, "convolution", [&]<class T>() {
     const T* bias_data = b.defined() ? data_of<T>(b) : nullptr;
-    (transposed ? kernels::conv_transposed<T> : kernels::conv<T>)(shape, data_of<T>(x), data_of<T>(w), bias_data,
-                                                                  data_of<T>(y));
+    (transposed ? kernels::conv_transposed<T>
+                : kernels::conv<T>)(shape, data_of<T>(x), data_of<T>(w), bias_data, data_of<T>(y));
   });
   if (!direct) copy_elements(out, y);
 }
@@ -123,8 +136,9 @@ void convolution_kernel(Tensor& out, const Tensor& input, const Tensor& weight, 
 template <class F>
 Tensor with_batch(const Tensor& input, const Tensor& weight, const F& f) {
   bool batched = input.dim() == weight.dim();
-  require(batched || input.dim() + 1 == weight.dim(), "convolution: input of shape {} does not fit weight of shape {}",
-          to_text(input.sizes()), to_text(weight.sizes()));
+  require(batched || input.dim() + 1 == weight.dim(),
+          "convolution: input of shape {} does not fit weight of shape {}", to_text(input.sizes()),
+          to_text(weight.sizes()));
   Tensor out = f(batched ? input : unsqueeze(input, 0));
   return batched ? out : squeeze(out, 0);
 }
@@ -137,74 +151,102 @@ Tensor conv_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias
   });
 }
 
-Tensor conv_transpose_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias, SymIntList stride,
-                             SymIntList padding, SymIntList output_padding, SymInt groups, SymIntList dilation) {
+Tensor conv_transpose_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                             SymIntList stride, SymIntList padding, SymIntList output_padding,
+                             SymInt groups, SymIntList dilation) {
   return with_batch(input, weight, [&](const Tensor& x) {
     return convolution(x, weight, bias, stride, padding, dilation, true, output_padding, groups);
   });
 }
 
 // Padding such that the output has the input's size; what is uneven goes to the right.
-Tensor same_conv(const Tensor& x, const Tensor& weight, const Tensor& bias, SymIntList stride, SymIntList dilation,
-                 SymInt groups) {
+Tensor same_conv(const Tensor& x, const Tensor& weight, const Tensor& bias, SymIntList stride,
+                 SymIntList dilation, SymInt groups) {
   size_t n = weight.sizes().size() - 2;
   Dims steps = per_dimension("stride", stride, n), reach = per_dimension("dilation", dilation, n);
   Dims padding(n), extra(2 * n, SymInt(0));
   bool uneven = false;
   for (size_t d = 0; d < n; ++d) {
-    require(is_one(steps[d]), "convolution: padding 'same' needs stride 1, found {}", to_text(stride));
+    require(is_one(steps[d]), "convolution: padding 'same' needs stride 1, found {}",
+            to_text(stride));
     SymInt total = reach[d] * (weight.sizes()[d + 2] - 1);
     padding[d] = total / 2;
     extra[2 * (n - 1 - d) + 1] = total - padding[d] * 2;
     uneven = uneven || is_one(total - padding[d] * 2);
   }
   Dims zeros(n, SymInt(0));
-  return convolution(uneven ? constant_pad_nd(x, list_of(extra), 0) : x, weight, bias, stride, list_of(padding),
-                     dilation, false, list_of(zeros), groups);
+  return convolution(uneven ? constant_pad_nd(x, list_of(extra), 0) : x, weight, bias, stride,
+                     list_of(padding), dilation, false, list_of(zeros), groups);
 }
 
-Tensor conv_padding_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias, SymIntList stride,
-                           std::string_view padding, SymIntList dilation, SymInt groups) {
-  require(padding == "same" || padding == "valid", "convolution: padding must be 'same' or 'valid', found '{}'",
-          padding);
-  if (padding == "valid") return conv_decomp(input, weight, bias, stride, SymInt(0), dilation, groups);
-  return with_batch(input, weight,
-                    [&](const Tensor& x) { return same_conv(x, weight, bias, stride, dilation, groups); });
+Tensor conv_padding_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                           SymIntList stride, std::string_view padding, SymIntList dilation,
+                           SymInt groups) {
+  require(padding == "same" || padding == "valid",
+          "convolution: padding must be 'same' or 'valid', found '{}'", padding);
+  if (padding == "valid")
+    return conv_decomp(input, weight, bias, stride, SymInt(0), dilation, groups);
+  return with_batch(input, weight, [&](const Tensor& x) {
+    return same_conv(x, weight, bias, stride, dilation, groups);
+  });
 }
 
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] padding, "
-               "SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
-     .tags = OpTags::convolution, .core = true, .meta = fn<convolution_meta>, .eager = fn<convolution_kernel>},
-    {.schema = "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, SymInt[1] padding=0, "
+    {.schema =
+         "convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] "
+         "padding, "
+         "SymInt[] dilation, bool transposed, SymInt[] output_padding, SymInt groups) -> Tensor",
+     .tags = OpTags::convolution,
+     .core = true,
+     .meta = fn<convolution_meta>,
+     .eager = fn<convolution_kernel>},
+    {.schema = "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
+               "SymInt[1] padding=0, "
                "SymInt[1] dilation=1, SymInt groups=1) -> Tensor",
-     .tags = OpTags::convolution, .decomp = fn<conv_decomp>},
-    {.schema = "conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, SymInt[2] padding=0, "
+     .tags = OpTags::convolution,
+     .decomp = fn<conv_decomp>},
+    {.schema = "conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, "
+               "SymInt[2] padding=0, "
                "SymInt[2] dilation=1, SymInt groups=1) -> Tensor",
-     .tags = OpTags::convolution, .decomp = fn<conv_decomp>},
-    {.schema = "conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, SymInt[3] padding=0, "
+     .tags = OpTags::convolution,
+     .decomp = fn<conv_decomp>},
+    {.schema = "conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, "
+               "SymInt[3] padding=0, "
                "SymInt[3] dilation=1, SymInt groups=1) -> Tensor",
-     .tags = OpTags::convolution, .decomp = fn<conv_decomp>},
+     .tags = OpTags::convolution,
+     .decomp = fn<conv_decomp>},
     {.schema = "conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
                "str padding=\"valid\", SymInt[1] dilation=1, SymInt groups=1) -> Tensor",
-     .tags = OpTags::convolution, .decomp = fn<conv_padding_decomp>},
+     .tags = OpTags::convolution,
+     .decomp = fn<conv_padding_decomp>},
     {.schema = "conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, "
                "str padding=\"valid\", SymInt[2] dilation=1, SymInt groups=1) -> Tensor",
-     .tags = OpTags::convolution, .decomp = fn<conv_padding_decomp>},
+     .tags = OpTags::convolution,
+     .decomp = fn<conv_padding_decomp>},
     {.schema = "conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, "
                "str padding=\"valid\", SymInt[3] dilation=1, SymInt groups=1) -> Tensor",
-     .tags = OpTags::convolution, .decomp = fn<conv_padding_decomp>},
-    {.schema = "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
-               "SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) -> Tensor",
-     .tags = OpTags::convolution, .decomp = fn<conv_transpose_decomp>},
-    {.schema = "conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, "
-               "SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] dilation=1) -> Tensor",
-     .tags = OpTags::convolution, .decomp = fn<conv_transpose_decomp>},
-    {.schema = "conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, "
-               "SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] dilation=1) -> Tensor",
-     .tags = OpTags::convolution, .decomp = fn<conv_transpose_decomp>},
+     .tags = OpTags::convolution,
+     .decomp = fn<conv_padding_decomp>},
+    {.schema =
+         "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
+         "SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) "
+         "-> Tensor",
+     .tags = OpTags::convolution,
+     .decomp = fn<conv_transpose_decomp>},
+    {.schema = "conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] "
+               "stride=1, "
+               "SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] "
+               "dilation=1) -> Tensor",
+     .tags = OpTags::convolution,
+     .decomp = fn<conv_transpose_decomp>},
+    {.schema = "conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] "
+               "stride=1, "
+               "SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] "
+               "dilation=1) -> Tensor",
+     .tags = OpTags::convolution,
+     .decomp = fn<conv_transpose_decomp>},
 };
 
 extern constinit const OpFamily op_family_nn_conv{rows};

@@ -1,4 +1,5 @@
-// Dropout of whole features and its self-normalising form; outside of training all are the identity.
+// Dropout of whole features and its self-normalising form; outside of training all are the
+// identity.
 #include "ops/op.h"
 
 #include <tenon/ops.h>
@@ -21,7 +22,8 @@ bool changes_nothing(const Tensor& self, double p, bool train) {
 // One draw for each element, or for each channel of each image.
 Tensor kept_mask(const Tensor& self, double p, bool by_feature) {
   if (!by_feature) return bernoulli(empty_like(self), 1 - p);
-  require(self.dim() >= 2, "feature_dropout: input needs a batch and a channel dimension, found shape {}",
+  require(self.dim() >= 2,
+          "feature_dropout: input needs a batch and a channel dimension, found shape {}",
           to_text(self.sizes()));
   Dims sizes(self.sizes().size(), SymInt(1));
   sizes[0] = self.size(0);
@@ -63,17 +65,23 @@ void dropped_in_place(const Tensor& self, double p, bool train) {
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "feature_dropout(Tensor input, float p, bool train) -> Tensor", .tags = OpTags::random,
+    {.schema = "feature_dropout(Tensor input, float p, bool train) -> Tensor",
+     .tags = OpTags::random,
      .decomp = fn<feature_dropout_decomp>},
-    {.schema = "alpha_dropout(Tensor input, float p, bool train) -> Tensor", .tags = OpTags::random,
+    {.schema = "alpha_dropout(Tensor input, float p, bool train) -> Tensor",
+     .tags = OpTags::random,
      .decomp = fn<alpha_dropout_decomp>},
-    {.schema = "feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor", .tags = OpTags::random,
+    {.schema = "feature_alpha_dropout(Tensor input, float p, bool train) -> Tensor",
+     .tags = OpTags::random,
      .decomp = fn<feature_alpha_dropout_decomp>},
-    {.schema = "feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", .tags = OpTags::random,
+    {.schema = "feature_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+     .tags = OpTags::random,
      .decomp = fn<dropped_in_place<feature_dropout_decomp>>},
-    {.schema = "alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", .tags = OpTags::random,
+    {.schema = "alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+     .tags = OpTags::random,
      .decomp = fn<dropped_in_place<alpha_dropout_decomp>>},
-    {.schema = "feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)", .tags = OpTags::random,
+    {.schema = "feature_alpha_dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
+     .tags = OpTags::random,
      .decomp = fn<dropped_in_place<feature_alpha_dropout_decomp>>},
 };
 

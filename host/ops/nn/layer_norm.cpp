@@ -25,7 +25,9 @@ Dtype joint_dtype(const Tensor& input, const Tensor& weight, const Tensor& bias)
   return input.dtype();
 }
 
-Tensor converted_if_defined(const Tensor& t, Dtype dtype) { return t.defined() ? converted(t, dtype) : Tensor(); }
+Tensor converted_if_defined(const Tensor& t, Dtype dtype) {
+  return t.defined() ? converted(t, dtype) : Tensor();
+}
 
 template <class T>
 T* data_if_defined(const Tensor& t) {
@@ -49,14 +51,16 @@ struct Statistics {
       : mean(make_tensor(IntList{n}, dtype)), rstd(make_tensor(IntList{n}, dtype)) {}
   void store(const Tensor& out_mean, const Tensor& out_rstd) const {
     for (auto [from, to] : {std::pair(&mean, &out_mean), std::pair(&rstd, &out_rstd)})
-      copy_elements(make_view(*to, {SymInt(numel_of(*from))}, {SymInt(1)}, to->storage_offset()), *from);
+      copy_elements(make_view(*to, {SymInt(numel_of(*from))}, {SymInt(1)}, to->storage_offset()),
+                    *from);
   }
 };
 
 Dtype compute_dtype(Dtype dtype) { return dtype == Dtype::f64 ? dtype : Dtype::f32; }
 
 void require_floating(std::string_view op, const Tensor& input) {
-  require(is_floating(input.dtype()), "{}: a floating dtype is expected, found {}", op, input.dtype());
+  require(is_floating(input.dtype()), "{}: a floating dtype is expected, found {}", op,
+          input.dtype());
 }
 
 // ---- layer_norm
@@ -66,7 +70,8 @@ size_t n_outer_dims(std::string_view op, const Tensor& input, SymIntList shape) 
   bool fits = !shape.empty() && shape.size() <= rank;
   for (size_t i = 0; fits && i < shape.size(); ++i)
     fits = sizes_match(input.sizes()[rank - shape.size() + i], shape[i]);
-  require(fits, "{}: input of shape {} must end with normalized_shape {}", op, to_text(input.sizes()), to_text(shape));
+  require(fits, "{}: input of shape {} must end with normalized_shape {}", op,
+          to_text(input.sizes()), to_text(shape));
   return rank - shape.size();
 }
 
@@ -74,7 +79,8 @@ void check_affine(std::string_view op, std::string_view name, const Tensor& t, S
   if (!t.defined()) return;
   bool fits = t.sizes().size() == shape.size();
   for (size_t i = 0; fits && i < shape.size(); ++i) fits = sizes_match(t.sizes()[i], shape[i]);
-  require(fits, "{}: {} must have shape {}, found {}", op, name, to_text(shape), to_text(t.sizes()));
+  require(fits, "{}: {} must have shape {}, found {}", op, name, to_text(shape),
+          to_text(t.sizes()));
 }
 
 Dims statistics_sizes(const Tensor& input, size_t n_outer) {
@@ -83,8 +89,8 @@ Dims statistics_sizes(const Tensor& input, size_t n_outer) {
   return sizes;
 }
 
-TensorMeta layer_norm_meta(const Tensor& input, SymIntList shape, const Tensor& weight, const Tensor& bias, double,
-                           bool) {
+TensorMeta layer_norm_meta(const Tensor& input, SymIntList shape, const Tensor& weight,
+                           const Tensor& bias, double, bool) {
   require_floating("layer_norm", input);
   n_outer_dims("layer_norm", input, shape);
   check_affine("layer_norm", "weight", weight, shape);
@@ -92,11 +98,13 @@ TensorMeta layer_norm_meta(const Tensor& input, SymIntList shape, const Tensor& 
   return contiguous_meta(input.sizes(), input.dtype(), input.device());
 }
 
-std::array<TensorMeta, 3> native_layer_norm_meta(const Tensor& input, SymIntList shape, const Tensor& weight,
-                                                 const Tensor& bias, double eps) {
+std::array<TensorMeta, 3> native_layer_norm_meta(const Tensor& input, SymIntList shape,
+                                                 const Tensor& weight, const Tensor& bias,
+                                                 double eps) {
   TensorMeta out = layer_norm_meta(input, shape, weight, bias, eps, false);
   Dims sizes = statistics_sizes(input, n_outer_dims("layer_norm", input, shape));
-  TensorMeta statistics = contiguous_meta(list_of(sizes), joint_dtype(input, weight, bias), input.device());
+  TensorMeta statistics =
+      contiguous_meta(list_of(sizes), joint_dtype(input, weight, bias), input.device());
   return {std::move(out), statistics, statistics};
 }
 
@@ -107,33 +115,36 @@ struct RowShape {
 RowShape row_shape(const Tensor& input, size_t n_normalized) {
   RowShape shape;
   IntList sizes = sizes_of(input);
-  for (size_t d = 0; d < sizes.size(); ++d) (d + n_normalized < sizes.size() ? shape.rows : shape.n) *= sizes[d];
+  for (size_t d = 0; d < sizes.size(); ++d)
+    (d + n_normalized < sizes.size() ? shape.rows : shape.n) *= sizes[d];
   return shape;
 }
 
 // `statistics` may be null.
-void run_layer_norm(const Tensor& out, const Statistics* statistics, const Tensor& input, size_t n_normalized,
-                    const Tensor& weight, const Tensor& bias, double eps) {
+void run_layer_norm(const Tensor& out, const Statistics* statistics, const Tensor& input,
+                    size_t n_normalized, const Tensor& weight, const Tensor& bias, double eps) {
   Dtype dtype = joint_dtype(input, weight, bias);
   Tensor x = converted(input, dtype), y = scratch_like(out, dtype);
   Tensor w = converted_if_defined(weight, dtype), b = converted_if_defined(bias, dtype);
   RowShape shape = row_shape(input, n_normalized);
   dispatch_floating(dtype, "layer_norm", [&]<class T>() {
     using C = Compute<T>;
-    kernels::layer_norm<T>(data_of<T>(x), data_of<T>(y), statistics ? data_of<C>(statistics->mean) : nullptr,
+    kernels::layer_norm<T>(data_of<T>(x), data_of<T>(y),
+                           statistics ? data_of<C>(statistics->mean) : nullptr,
                            statistics ? data_of<C>(statistics->rstd) : nullptr, shape.rows, shape.n,
                            static_cast<C>(eps), data_if_defined<T>(w), data_if_defined<T>(b));
   });
   store_result(out, y);
 }
 
-void layer_norm_kernel(Tensor& out, const Tensor& input, SymIntList shape, const Tensor& weight, const Tensor& bias,
-                       double eps, bool) {
+void layer_norm_kernel(Tensor& out, const Tensor& input, SymIntList shape, const Tensor& weight,
+                       const Tensor& bias, double eps, bool) {
   run_layer_norm(out, nullptr, input, shape.size(), weight, bias, eps);
 }
 
-void native_layer_norm_kernel(Tensor& out, Tensor& mean, Tensor& rstd, const Tensor& input, SymIntList shape,
-                              const Tensor& weight, const Tensor& bias, double eps) {
+void native_layer_norm_kernel(Tensor& out, Tensor& mean, Tensor& rstd, const Tensor& input,
+                              SymIntList shape, const Tensor& weight, const Tensor& bias,
+                              double eps) {
   Statistics statistics(row_shape(input, shape.size()).rows, compute_dtype(input.dtype()));
   run_layer_norm(out, &statistics, input, shape.size(), weight, bias, eps);
   statistics.store(mean, rstd);
@@ -147,8 +158,8 @@ std::vector<int64_t> last_dims(const Tensor& input, size_t n) {
 
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
-Triple native_layer_norm_decomp(const Tensor& input, SymIntList shape, const Tensor& weight, const Tensor& bias,
-                                double eps) {
+Triple native_layer_norm_decomp(const Tensor& input, SymIntList shape, const Tensor& weight,
+                                const Tensor& bias, double eps) {
   native_layer_norm_meta(input, shape, weight, bias, eps);
   Tensor x = to(input, compute_dtype(input.dtype()));
   auto [variance, mean] = var_mean(x, last_dims(input, shape.size()), Number(0), true);
@@ -162,46 +173,52 @@ Triple native_layer_norm_decomp(const Tensor& input, SymIntList shape, const Ten
 
 // ---- group_norm
 
-void check_groups(const Tensor& input, SymInt channels, int64_t groups, const Tensor& weight, const Tensor& bias) {
+void check_groups(const Tensor& input, SymInt channels, int64_t groups, const Tensor& weight,
+                  const Tensor& bias) {
   require_floating("group_norm", input);
-  require(input.dim() >= 2, "group_norm: input needs a batch and a channel dimension, found shape {}",
+  require(input.dim() >= 2,
+          "group_norm: input needs a batch and a channel dimension, found shape {}",
           to_text(input.sizes()));
-  require(groups > 0 && sizes_match(channels % groups, 0), "group_norm: {} channels do not divide into {} groups",
-          to_text(channels), groups);
+  require(groups > 0 && sizes_match(channels % groups, 0),
+          "group_norm: {} channels do not divide into {} groups", to_text(channels), groups);
   check_affine("group_norm", "weight", weight, {channels});
   check_affine("group_norm", "bias", bias, {channels});
 }
 
-std::array<TensorMeta, 3> native_group_norm_meta(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                                                 SymInt batch, SymInt channels, SymInt, int64_t groups, double) {
+std::array<TensorMeta, 3> native_group_norm_meta(const Tensor& input, const Tensor& weight,
+                                                 const Tensor& bias, SymInt batch, SymInt channels,
+                                                 SymInt, int64_t groups, double) {
   check_groups(input, channels, groups, weight, bias);
   TensorMeta out{input.dtype(), input.device(), dims_of(input.sizes()),
                  strides_for(input.sizes(), suggest_memory_format(input))};
-  TensorMeta statistics = contiguous_meta({batch, SymInt(groups)}, joint_dtype(input, weight, bias), input.device());
+  TensorMeta statistics =
+      contiguous_meta({batch, SymInt(groups)}, joint_dtype(input, weight, bias), input.device());
   return {std::move(out), statistics, statistics};
 }
 
-void native_group_norm_kernel(Tensor& out, Tensor& mean, Tensor& rstd, const Tensor& input, const Tensor& weight,
-                              const Tensor& bias, SymInt batch, SymInt channels, SymInt inner, int64_t groups,
-                              double eps) {
+void native_group_norm_kernel(Tensor& out, Tensor& mean, Tensor& rstd, const Tensor& input,
+                              const Tensor& weight, const Tensor& bias, SymInt batch,
+                              SymInt channels, SymInt inner, int64_t groups, double eps) {
   Dtype dtype = joint_dtype(input, weight, bias);
   Tensor x = converted(input, dtype), y = scratch_like(out, dtype);
   Tensor w = converted_if_defined(weight, dtype), b = converted_if_defined(bias, dtype);
   Statistics statistics(batch * groups, compute_dtype(dtype));
   dispatch_floating(dtype, "group_norm", [&]<class T>() {
     using C = Compute<T>;
-    kernels::group_norm<T>(data_of<T>(x), data_of<T>(y), data_of<C>(statistics.mean), data_of<C>(statistics.rstd),
-                           batch, channels, groups, inner, static_cast<C>(eps), data_if_defined<T>(w),
-                           data_if_defined<T>(b));
+    kernels::group_norm<T>(data_of<T>(x), data_of<T>(y), data_of<C>(statistics.mean),
+                           data_of<C>(statistics.rstd), batch, channels, groups, inner,
+                           static_cast<C>(eps), data_if_defined<T>(w), data_if_defined<T>(b));
   });
   store_result(out, y);
   statistics.store(mean, rstd);
 }
 
-Triple native_group_norm_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias, SymInt batch,
-                                SymInt channels, SymInt inner, int64_t groups, double eps) {
+Triple native_group_norm_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                                SymInt batch, SymInt channels, SymInt inner, int64_t groups,
+                                double eps) {
   check_groups(input, channels, groups, weight, bias);
-  Tensor x = reshape(to(input, compute_dtype(input.dtype())), {batch, SymInt(groups), channels / groups, inner});
+  Tensor x = reshape(to(input, compute_dtype(input.dtype())),
+                     {batch, SymInt(groups), channels / groups, inner});
   auto [variance, mean] = var_mean(x, {2, 3}, Number(0), true);
   Tensor rstd = rsqrt(add(variance, eps));
   Tensor y = reshape(mul(sub(x, mean), rstd), input.sizes());
@@ -211,15 +228,18 @@ Triple native_group_norm_decomp(const Tensor& input, const Tensor& weight, const
   if (bias.defined()) y = add(y, reshape(bias, list_of(affine)));
   Dtype kept = joint_dtype(input, weight, bias);
   SymIntList kept_sizes = {batch, SymInt(groups)};
-  return {to(y, input.dtype()), to(reshape(mean, kept_sizes), kept), to(reshape(rstd, kept_sizes), kept)};
+  return {to(y, input.dtype()), to(reshape(mean, kept_sizes), kept),
+          to(reshape(rstd, kept_sizes), kept)};
 }
 
-Tensor group_norm_decomp(const Tensor& input, int64_t groups, const Tensor& weight, const Tensor& bias, double eps,
-                         bool) {
-  require(input.dim() >= 2, "group_norm: input needs a batch and a channel dimension, found shape {}",
+Tensor group_norm_decomp(const Tensor& input, int64_t groups, const Tensor& weight,
+                         const Tensor& bias, double eps, bool) {
+  require(input.dim() >= 2,
+          "group_norm: input needs a batch and a channel dimension, found shape {}",
           to_text(input.sizes()));
   SymInt inner = product(input.sizes().slice(2));
-  return std::get<0>(native_group_norm(input, weight, bias, input.size(0), input.size(1), inner, groups, eps));
+  return std::get<0>(
+      native_group_norm(input, weight, bias, input.size(0), input.size(1), inner, groups, eps));
 }
 
 // ---- rms_norm
@@ -230,7 +250,8 @@ double rms_eps(Dtype dtype, std::optional<double> eps) {
   return std::numeric_limits<float>::epsilon();
 }
 
-TensorMeta rms_norm_meta(const Tensor& input, SymIntList shape, const Tensor& weight, std::optional<double>) {
+TensorMeta rms_norm_meta(const Tensor& input, SymIntList shape, const Tensor& weight,
+                         std::optional<double>) {
   require_floating("rms_norm", input);
   n_outer_dims("rms_norm", input, shape);
   check_affine("rms_norm", "weight", weight, shape);
@@ -238,22 +259,27 @@ TensorMeta rms_norm_meta(const Tensor& input, SymIntList shape, const Tensor& we
 }
 
 template <class T>
-void rms_norm_rows(const T* x, T* y, Compute<T>* rstd, RowShape shape, double eps, const Compute<T>* weight) {
+void rms_norm_rows(const T* x, T* y, Compute<T>* rstd, RowShape shape, double eps,
+                   const Compute<T>* weight) {
   using C = Compute<T>;
   const auto& products = kernels::gemm_level<C>();
   const auto& rows = kernels::row_level<C>();
-  parallel_for(0, shape.rows, std::max<int64_t>(1, 8192 / std::max<int64_t>(1, shape.n)), [&](int64_t lo, int64_t hi) {
-    kernels::RowScratch<T> scratch(shape.n);
-    for (int64_t r = lo; r < hi; ++r) {
-      const C* in = scratch.read(x + r * shape.n);
-      C square = 0;
-      products.dots(1, 1, shape.n, in, shape.n, in, shape.n, C(1), C(0), &square, 1, 1);
-      C scale = static_cast<C>(1 / std::sqrt(square / static_cast<C>(shape.n) + static_cast<C>(eps)));
-      rows.normalize(in, scratch.target(y + r * shape.n), shape.n, C(0), scale, weight, nullptr);
-      scratch.finish(y + r * shape.n);
-      if (rstd) rstd[r] = scale;
-    }
-  });
+  parallel_for(
+      0, shape.rows, std::max<int64_t>(1, 8192 / std::max<int64_t>(1, shape.n)),
+      [&](int64_t lo, int64_t hi) {
+        kernels::RowScratch<T> scratch(shape.n);
+        for (int64_t r = lo; r < hi; ++r) {
+          const C* in = scratch.read(x + r * shape.n);
+          C square = 0;
+          products.dots(1, 1, shape.n, in, shape.n, in, shape.n, C(1), C(0), &square, 1, 1);
+          C scale =
+              static_cast<C>(1 / std::sqrt(square / static_cast<C>(shape.n) + static_cast<C>(eps)));
+          rows.normalize(in, scratch.target(y + r * shape.n), shape.n, C(0), scale, weight,
+                         nullptr);
+          scratch.finish(y + r * shape.n);
+          if (rstd) rstd[r] = scale;
+        }
+      });
 }
 
 void run_rms_norm(const Tensor& out, const Tensor* rstd, const Tensor& input, size_t n_normalized,
@@ -269,10 +295,12 @@ void run_rms_norm(const Tensor& out, const Tensor* rstd, const Tensor& input, si
 
 using Pair = std::tuple<Tensor, Tensor>;
 
-Pair rms_norm_parts(const Tensor& input, SymIntList shape, const Tensor& weight, std::optional<double> eps) {
+Pair rms_norm_parts(const Tensor& input, SymIntList shape, const Tensor& weight,
+                    std::optional<double> eps) {
   rms_norm_meta(input, shape, weight, eps);
   Tensor x = to(input, compute_dtype(input.dtype()));
-  Tensor rstd = rsqrt(add(mean(pow(x, 2), last_dims(input, shape.size()), true), rms_eps(input.dtype(), eps)));
+  Tensor rstd = rsqrt(
+      add(mean(pow(x, 2), last_dims(input, shape.size()), true), rms_eps(input.dtype(), eps)));
   Tensor y = mul(x, rstd);
   if (weight.defined()) y = mul(y, weight);
   return {to(y, input.dtype()), rstd};
@@ -281,43 +309,62 @@ Pair rms_norm_parts(const Tensor& input, SymIntList shape, const Tensor& weight,
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? bias=None, "
+    {.schema = "layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, Tensor? "
+               "bias=None, "
                "float eps=1.0000000000000001e-05, bool cudnn_enable=True) -> Tensor",
-     .meta = fn<layer_norm_meta>, .eager = fn<layer_norm_kernel>,
-     .decomp = [](const Tensor& input, SymIntList shape, const Tensor& weight, const Tensor& bias, double eps, bool) {
-       return std::get<0>(native_layer_norm(input, shape, weight, bias, eps));
-     }},
-    {.schema = "native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, "
-               "float eps) -> (Tensor, Tensor, Tensor)",
-     .core = true, .meta = fn<native_layer_norm_meta>, .eager = fn<native_layer_norm_kernel>,
+     .meta = fn<layer_norm_meta>,
+     .eager = fn<layer_norm_kernel>,
+     .decomp =
+         [](const Tensor& input, SymIntList shape, const Tensor& weight, const Tensor& bias,
+            double eps,
+            bool) { return std::get<0>(native_layer_norm(input, shape, weight, bias, eps)); }},
+    {.schema =
+         "native_layer_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight, Tensor? bias, "
+         "float eps) -> (Tensor, Tensor, Tensor)",
+     .core = true,
+     .meta = fn<native_layer_norm_meta>,
+     .eager = fn<native_layer_norm_kernel>,
      .decomp = fn<native_layer_norm_decomp>},
     {.schema = "group_norm(Tensor input, int num_groups, Tensor? weight=None, Tensor? bias=None, "
                "float eps=1.0000000000000001e-05, bool cudnn_enabled=True) -> Tensor",
      .decomp = fn<group_norm_decomp>},
-    {.schema = "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, SymInt HxW, "
+    {.schema = "native_group_norm(Tensor input, Tensor? weight, Tensor? bias, SymInt N, SymInt C, "
+               "SymInt HxW, "
                "int group, float eps) -> (Tensor, Tensor, Tensor)",
-     .core = true, .meta = fn<native_group_norm_meta>, .eager = fn<native_group_norm_kernel>,
+     .core = true,
+     .meta = fn<native_group_norm_meta>,
+     .eager = fn<native_group_norm_kernel>,
      .decomp = fn<native_group_norm_decomp>},
-    {.schema = "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? eps=None) -> Tensor",
+    {.schema = "rms_norm(Tensor input, SymInt[] normalized_shape, Tensor? weight=None, float? "
+               "eps=None) -> Tensor",
      .meta = fn<rms_norm_meta>,
-     .eager = [](Tensor& out, const Tensor& input, SymIntList shape, const Tensor& weight, std::optional<double> eps) {
-       run_rms_norm(out, nullptr, input, shape.size(), weight, eps);
-     },
-     .decomp = [](const Tensor& input, SymIntList shape, const Tensor& weight, std::optional<double> eps) {
-       return std::get<0>(rms_norm_parts(input, shape, weight, eps));
-     }},
-    {.schema = "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> "
-               "(Tensor, Tensor)",
-     .meta = [](const Tensor& input, IntList shape, const Tensor& weight, std::optional<double> eps) {
-       TensorMeta out = rms_norm_meta(input, shape, weight, eps);
-       Dims sizes = statistics_sizes(input, n_outer_dims("rms_norm", input, shape));
-       return std::array<TensorMeta, 2>{out, contiguous_meta(list_of(sizes), compute_dtype(input.dtype()))};
-     },
-     .eager = [](Tensor& out, Tensor& rstd, const Tensor& input, IntList shape, const Tensor& weight,
-                 std::optional<double> eps) { run_rms_norm(out, &rstd, input, shape.size(), weight, eps); },
-     .decomp = [](const Tensor& input, IntList shape, const Tensor& weight, std::optional<double> eps) {
-       return rms_norm_parts(input, shape, weight, eps);
-     }},
+     .eager =
+         [](Tensor& out, const Tensor& input, SymIntList shape, const Tensor& weight,
+            std::optional<double> eps) {
+           run_rms_norm(out, nullptr, input, shape.size(), weight, eps);
+         },
+     .decomp =
+         [](const Tensor& input, SymIntList shape, const Tensor& weight,
+            std::optional<double> eps) {
+           return std::get<0>(rms_norm_parts(input, shape, weight, eps));
+         }},
+    {.schema =
+         "_fused_rms_norm(Tensor input, int[] normalized_shape, Tensor? weight, float? eps) -> "
+         "(Tensor, Tensor)",
+     .meta =
+         [](const Tensor& input, IntList shape, const Tensor& weight, std::optional<double> eps) {
+           TensorMeta out = rms_norm_meta(input, shape, weight, eps);
+           Dims sizes = statistics_sizes(input, n_outer_dims("rms_norm", input, shape));
+           return std::array<TensorMeta, 2>{
+               out, contiguous_meta(list_of(sizes), compute_dtype(input.dtype()))};
+         },
+     .eager =
+         [](Tensor& out, Tensor& rstd, const Tensor& input, IntList shape, const Tensor& weight,
+            std::optional<double> eps) {
+           run_rms_norm(out, &rstd, input, shape.size(), weight, eps);
+         },
+     .decomp = [](const Tensor& input, IntList shape, const Tensor& weight,
+                  std::optional<double> eps) { return rms_norm_parts(input, shape, weight, eps); }},
 };
 
 extern constinit const OpFamily op_family_nn_layer_norm{rows};

@@ -23,30 +23,37 @@ Tensor l1_loss_decomp(const Tensor& self, const Tensor& target, int64_t reductio
   return reduced(abs(sub(self, target)), reduction);
 }
 
-Tensor smooth_l1_loss_decomp(const Tensor& self, const Tensor& target, int64_t reduction, double beta) {
+Tensor smooth_l1_loss_decomp(const Tensor& self, const Tensor& target, int64_t reduction,
+                             double beta) {
   require(beta >= 0, "smooth_l1_loss: beta must not be negative, found {}", beta);
   if (beta == 0) return l1_loss_decomp(self, target, reduction);
   Tensor z = abs(sub(self, target));
   return reduced(where(lt(z, beta), div(mul(pow(z, 2), 0.5), beta), sub(z, 0.5 * beta)), reduction);
 }
 
-Tensor huber_loss_decomp(const Tensor& self, const Tensor& target, int64_t reduction, double delta) {
+Tensor huber_loss_decomp(const Tensor& self, const Tensor& target, int64_t reduction,
+                         double delta) {
   require(delta > 0, "huber_loss: delta must be positive, found {}", delta);
   Tensor z = abs(sub(self, target));
-  return reduced(where(le(z, delta), mul(pow(z, 2), 0.5), mul(sub(z, 0.5 * delta), delta)), reduction);
+  return reduced(where(le(z, delta), mul(pow(z, 2), 0.5), mul(sub(z, 0.5 * delta), delta)),
+                 reduction);
 }
 
-Tensor weighted(const Tensor& loss, const Tensor& weight) { return weight.defined() ? mul(loss, weight) : loss; }
+Tensor weighted(const Tensor& loss, const Tensor& weight) {
+  return weight.defined() ? mul(loss, weight) : loss;
+}
 
 // The logarithms are kept above -100, so that wrong and certain costs a finite loss.
-Tensor binary_cross_entropy_decomp(const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction) {
+Tensor binary_cross_entropy_decomp(const Tensor& self, const Tensor& target, const Tensor& weight,
+                                   int64_t reduction) {
   Tensor missed = mul(sub(target, 1), clamp_min(log1p(neg(self)), -100));
   Tensor loss = sub(missed, mul(target, clamp_min(log(self), -100)));
   return reduced(weighted(loss, weight), reduction);
 }
 
-Tensor binary_cross_entropy_with_logits_decomp(const Tensor& self, const Tensor& target, const Tensor& weight,
-                                               const Tensor& pos_weight, int64_t reduction) {
+Tensor binary_cross_entropy_with_logits_decomp(const Tensor& self, const Tensor& target,
+                                               const Tensor& weight, const Tensor& pos_weight,
+                                               int64_t reduction) {
   Tensor missed = mul(rsub(target, 1), self);
   Tensor hit = log_sigmoid(self);
   if (pos_weight.defined()) hit = mul(add(mul(sub(pos_weight, 1), target), 1), hit);
@@ -54,7 +61,8 @@ Tensor binary_cross_entropy_with_logits_decomp(const Tensor& self, const Tensor&
 }
 
 Tensor kl_div_decomp(const Tensor& self, const Tensor& target, int64_t reduction, bool log_target) {
-  Tensor loss = log_target ? mul(exp(target), sub(target, self)) : sub(xlogy(target, target), mul(target, self));
+  Tensor loss = log_target ? mul(exp(target), sub(target, self))
+                           : sub(xlogy(target, target), mul(target, self));
   return reduced(loss, reduction);
 }
 
@@ -62,29 +70,32 @@ Tensor soft_margin_loss_decomp(const Tensor& self, const Tensor& target, int64_t
   return reduced(log1p(exp(mul(neg(self), target))), reduction);
 }
 
-Tensor poisson_nll_loss_decomp(const Tensor& input, const Tensor& target, bool log_input, bool full, double eps,
-                               int64_t reduction) {
-  Tensor loss = log_input ? sub(exp(input), mul(target, input)) : sub(input, mul(target, log(add(input, eps))));
+Tensor poisson_nll_loss_decomp(const Tensor& input, const Tensor& target, bool log_input, bool full,
+                               double eps, int64_t reduction) {
+  Tensor loss = log_input ? sub(exp(input), mul(target, input))
+                          : sub(input, mul(target, log(add(input, eps))));
   if (full) {
-    Tensor stirling = add(sub(mul(target, log(target)), target), mul(log(mul(target, 2 * 3.14159265358979323846)), 0.5));
+    Tensor stirling = add(sub(mul(target, log(target)), target),
+                          mul(log(mul(target, 2 * 3.14159265358979323846)), 0.5));
     loss = add(loss, where(le(target, 1), zeros_like(stirling), stirling));
   }
   return reduced(loss, reduction);
 }
 
-Tensor margin_ranking_loss_decomp(const Tensor& input1, const Tensor& input2, const Tensor& target, double margin,
-                                  int64_t reduction) {
+Tensor margin_ranking_loss_decomp(const Tensor& input1, const Tensor& input2, const Tensor& target,
+                                  double margin, int64_t reduction) {
   return reduced(clamp_min(add(mul(neg(target), sub(input1, input2)), margin), 0), reduction);
 }
 
-Tensor hinge_embedding_loss_decomp(const Tensor& self, const Tensor& target, double margin, int64_t reduction) {
+Tensor hinge_embedding_loss_decomp(const Tensor& self, const Tensor& target, double margin,
+                                   int64_t reduction) {
   Tensor zeros = zeros_like(self);
   Tensor apart = where(ne(target, 1), clamp_min(rsub(self, margin), 0), zeros);
   return reduced(add(apart, where(ne(target, -1), self, zeros)), reduction);
 }
 
-Tensor cosine_embedding_loss_decomp(const Tensor& input1, const Tensor& input2, const Tensor& target, double margin,
-                                    int64_t reduction) {
+Tensor cosine_embedding_loss_decomp(const Tensor& input1, const Tensor& input2,
+                                    const Tensor& target, double margin, int64_t reduction) {
   constexpr double epsilon = 1e-12;
   int64_t dim = target.dim();
   Tensor product = sum(mul(input1, input2), {dim});
@@ -93,15 +104,17 @@ Tensor cosine_embedding_loss_decomp(const Tensor& input1, const Tensor& input2, 
   Tensor cosine = div(product, sqrt(mul(square1, square2)));
   Tensor zeros = zeros_like(cosine);
   Tensor near = where(eq(target, 1), rsub(cosine, 1), zeros);
-  return reduced(add(near, where(eq(target, -1), clamp_min(sub(cosine, margin), 0), zeros)), reduction);
+  return reduced(add(near, where(eq(target, -1), clamp_min(sub(cosine, margin), 0), zeros)),
+                 reduction);
 }
 
 Tensor distance(const Tensor& a, const Tensor& b, double p, double eps) {
   return linalg_vector_norm(add(sub(a, b), eps), p, {-1});
 }
 
-Tensor triplet_margin_loss_decomp(const Tensor& anchor, const Tensor& positive, const Tensor& negative, double margin,
-                                  double p, double eps, bool swap, int64_t reduction) {
+Tensor triplet_margin_loss_decomp(const Tensor& anchor, const Tensor& positive,
+                                  const Tensor& negative, double margin, double p, double eps,
+                                  bool swap, int64_t reduction) {
   Tensor near = distance(anchor, positive, p, eps), far = distance(anchor, negative, p, eps);
   if (swap) far = minimum(far, distance(positive, negative, p, eps));
   return reduced(clamp_min(sub(add(near, margin), far), 0), reduction);
@@ -110,33 +123,42 @@ Tensor triplet_margin_loss_decomp(const Tensor& anchor, const Tensor& positive, 
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", .decomp = fn<mse_loss_decomp>},
-    {.schema = "l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor", .decomp = fn<l1_loss_decomp>},
-    {.schema = "smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor",
+    {.schema = "mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
+     .decomp = fn<mse_loss_decomp>},
+    {.schema = "l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
+     .decomp = fn<l1_loss_decomp>},
+    {.schema =
+         "smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor",
      .decomp = fn<smooth_l1_loss_decomp>},
     {.schema = "huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.) -> Tensor",
      .decomp = fn<huber_loss_decomp>},
-    {.schema = "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int reduction=1) -> Tensor",
+    {.schema = "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int "
+               "reduction=1) -> Tensor",
      .decomp = fn<binary_cross_entropy_decomp>},
     {.schema = "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, "
                "Tensor? pos_weight=None, int reduction=1) -> Tensor",
      .decomp = fn<binary_cross_entropy_with_logits_decomp>},
-    {.schema = "kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor",
+    {.schema =
+         "kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor",
      .decomp = fn<kl_div_decomp>},
     {.schema = "soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
      .decomp = fn<soft_margin_loss_decomp>},
-    {.schema = "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, "
-               "int reduction) -> Tensor",
+    {.schema =
+         "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, "
+         "int reduction) -> Tensor",
      .decomp = fn<poisson_nll_loss_decomp>},
     {.schema = "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
                "int reduction=1) -> Tensor",
      .decomp = fn<margin_ranking_loss_decomp>},
-    {.schema = "hinge_embedding_loss(Tensor self, Tensor target, float margin=1., int reduction=1) -> Tensor",
+    {.schema = "hinge_embedding_loss(Tensor self, Tensor target, float margin=1., int reduction=1) "
+               "-> Tensor",
      .decomp = fn<hinge_embedding_loss_decomp>},
-    {.schema = "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
-               "int reduction=1) -> Tensor",
+    {.schema =
+         "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
+         "int reduction=1) -> Tensor",
      .decomp = fn<cosine_embedding_loss_decomp>},
-    {.schema = "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float margin=1., float p=2., "
+    {.schema = "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float "
+               "margin=1., float p=2., "
                "float eps=9.9999999999999995e-07, bool swap=False, int reduction=1) -> Tensor",
      .decomp = fn<triplet_margin_loss_decomp>},
 };

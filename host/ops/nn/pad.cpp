@@ -30,14 +30,16 @@ Dims padded_sizes(std::string_view op, const Tensor& self, SymIntList pad) {
   for (size_t d = 0; d < sizes.size(); ++d) {
     Ends e = ends_of(pad, sizes.size(), d);
     sizes[d] = sizes[d] + e.left + e.right;
-    require(sizes[d].is_symbolic() || sizes[d].word() >= 0, "{}: padding {} leaves a negative size of shape {}", op,
-            to_text(pad), to_text(self.sizes()));
+    require(sizes[d].is_symbolic() || sizes[d].word() >= 0,
+            "{}: padding {} leaves a negative size of shape {}", op, to_text(pad),
+            to_text(self.sizes()));
   }
   return sizes;
 }
 
 bool only_crops(SymIntList pad) {
-  return std::all_of(pad.begin(), pad.end(), [](SymInt p) { return !p.is_symbolic() && p.word() <= 0; });
+  return std::all_of(pad.begin(), pad.end(),
+                     [](SymInt p) { return !p.is_symbolic() && p.word() <= 0; });
 }
 
 // ---- a constant
@@ -46,7 +48,8 @@ TensorMeta constant_pad_meta(const Tensor& self, SymIntList pad, Number) {
   Dims sizes = padded_sizes("constant_pad_nd", self, pad);
   Dims strides = strides_for(list_of(sizes), suggest_memory_format(self));
   if (only_crops(pad))
-    strides = preserved_strides(make_fake({self.dtype(), self.device(), sizes, dims_of(self.strides())}));
+    strides =
+        preserved_strides(make_fake({self.dtype(), self.device(), sizes, dims_of(self.strides())}));
   return {self.dtype(), self.device(), std::move(sizes), std::move(strides)};
 }
 
@@ -56,7 +59,8 @@ Tensor common_part(const Tensor& t, SymIntList pad, int64_t sign) {
   int64_t offset = t.storage_offset();
   for (size_t d = 0; d < sizes.size(); ++d) {
     Ends e = ends_of(pad, sizes.size(), d);
-    int64_t left = std::max<int64_t>(0, sign * e.left.word()), right = std::max<int64_t>(0, sign * e.right.word());
+    int64_t left = std::max<int64_t>(0, sign * e.left.word()),
+            right = std::max<int64_t>(0, sign * e.right.word());
     sizes[d] = std::max<int64_t>(0, sizes[d].word() - left - right);
     if (sizes[d].word() > 0) offset += left * strides_of(t)[d];
   }
@@ -73,18 +77,21 @@ void constant_pad_kernel(Tensor& out, const Tensor& self, SymIntList pad, Number
 
 enum class Border { reflect, replicate };
 
-TensorMeta border_meta(std::string_view op, const Tensor& self, SymIntList pad, size_t n, Border border) {
+TensorMeta border_meta(std::string_view op, const Tensor& self, SymIntList pad, size_t n,
+                       Border border) {
   size_t rank = self.sizes().size();
-  require(pad.size() == 2 * n, "{}: padding must have {} values, found {}", op, 2 * n, to_text(pad));
-  require(rank == n + 1 || rank == n + 2, "{}: input must have {} or {} dimensions, found shape {}", op, n + 1, n + 2,
-          to_text(self.sizes()));
+  require(pad.size() == 2 * n, "{}: padding must have {} values, found {}", op, 2 * n,
+          to_text(pad));
+  require(rank == n + 1 || rank == n + 2, "{}: input must have {} or {} dimensions, found shape {}",
+          op, n + 1, n + 2, to_text(self.sizes()));
   Dims sizes = padded_sizes(op, self, pad);
   for (size_t d = rank - n; d < rank; ++d) {
     Ends e = ends_of(pad, rank, d);
     SymInt size = self.sizes()[d];
-    require(border == Border::replicate || (bool(e.left < size) && bool(e.right < size)),
-            "{}: reflected padding must be smaller than the dimension, found padding {} for shape {}", op, to_text(pad),
-            to_text(self.sizes()));
+    require(
+        border == Border::replicate || (bool(e.left < size) && bool(e.right < size)),
+        "{}: reflected padding must be smaller than the dimension, found padding {} for shape {}",
+        op, to_text(pad), to_text(self.sizes()));
   }
   Dims strides = strides_for(list_of(sizes), suggest_memory_format(self));
   return {self.dtype(), self.device(), std::move(sizes), std::move(strides)};
@@ -97,7 +104,8 @@ int64_t source_position(int64_t i, int64_t size, Border border) {
 }
 
 // Offsets in the source of every position of a padded dimension.
-std::vector<int64_t> source_offsets(const Tensor& out, const Tensor& self, SymIntList pad, size_t d, Border border) {
+std::vector<int64_t> source_offsets(const Tensor& out, const Tensor& self, SymIntList pad, size_t d,
+                                    Border border) {
   int64_t left = ends_of(pad, sizes_of(self).size(), d).left;
   std::vector<int64_t> offsets;
   for (int64_t i = 0; i < sizes_of(out)[d]; ++i)
@@ -106,47 +114,57 @@ std::vector<int64_t> source_offsets(const Tensor& out, const Tensor& self, SymIn
 }
 
 template <class T>
-void copy_positions(T* to, const T* from, const std::vector<std::vector<int64_t>>& offsets, IntList out_strides,
-                    size_t d) {
+void copy_positions(T* to, const T* from, const std::vector<std::vector<int64_t>>& offsets,
+                    IntList out_strides, size_t d) {
   if (d + 1 == offsets.size()) {
-    for (size_t i = 0; i < offsets[d].size(); ++i) to[static_cast<int64_t>(i) * out_strides[d]] = from[offsets[d][i]];
+    for (size_t i = 0; i < offsets[d].size(); ++i)
+      to[static_cast<int64_t>(i) * out_strides[d]] = from[offsets[d][i]];
     return;
   }
   for (size_t i = 0; i < offsets[d].size(); ++i)
-    copy_positions(to + static_cast<int64_t>(i) * out_strides[d], from + offsets[d][i], offsets, out_strides, d + 1);
+    copy_positions(to + static_cast<int64_t>(i) * out_strides[d], from + offsets[d][i], offsets,
+                   out_strides, d + 1);
 }
 
 void border_kernel(const Tensor& out, const Tensor& self, SymIntList pad, Border border) {
   if (numel_of(out) == 0) return;
   std::vector<std::vector<int64_t>> offsets;
-  for (size_t d = 0; d < sizes_of(self).size(); ++d) offsets.push_back(source_offsets(out, self, pad, d, border));
+  for (size_t d = 0; d < sizes_of(self).size(); ++d)
+    offsets.push_back(source_offsets(out, self, pad, d, border));
   dispatch_itemsize(self.dtype(), [&]<class T>() {
     int64_t rows = static_cast<int64_t>(offsets[0].size());
-    parallel_for(0, rows, std::max<int64_t>(1, 32768 * rows / numel_of(out)), [&](int64_t lo, int64_t hi) {
-      std::vector<std::vector<int64_t>> part = offsets;
-      part[0].assign(offsets[0].begin() + lo, offsets[0].begin() + hi);
-      copy_positions(data_of<T>(out) + lo * strides_of(out)[0], data_of<T>(self), part, strides_of(out), 0);
-    });
+    parallel_for(0, rows, std::max<int64_t>(1, 32768 * rows / numel_of(out)),
+                 [&](int64_t lo, int64_t hi) {
+                   std::vector<std::vector<int64_t>> part = offsets;
+                   part[0].assign(offsets[0].begin() + lo, offsets[0].begin() + hi);
+                   copy_positions(data_of<T>(out) + lo * strides_of(out)[0], data_of<T>(self), part,
+                                  strides_of(out), 0);
+                 });
   });
 }
 
 template <Border border, size_t n>
 TensorMeta border_pad_meta(const Tensor& self, SymIntList pad) {
-  return border_meta(border == Border::reflect ? "reflection_pad" : "replication_pad", self, pad, n, border);
+  return border_meta(border == Border::reflect ? "reflection_pad" : "replication_pad", self, pad, n,
+                     border);
 }
 
 template <Border border>
-void border_pad_kernel(Tensor& out, const Tensor& self, SymIntList pad) { border_kernel(out, self, pad, border); }
+void border_pad_kernel(Tensor& out, const Tensor& self, SymIntList pad) {
+  border_kernel(out, self, pad, border);
+}
 
 // ---- circulation, and the choice by name
 
 Tensor circular_along(const Tensor& t, int64_t dim, Ends e) {
   SymInt size = t.size(dim);
-  require(bool(e.left <= size) && bool(e.right <= size), "pad: circular padding {} and {} is larger than size {}",
-          to_text(e.left), to_text(e.right), to_text(size));
+  require(bool(e.left <= size) && bool(e.right <= size),
+          "pad: circular padding {} and {} is larger than size {}", to_text(e.left),
+          to_text(e.right), to_text(size));
   std::vector<Tensor> parts;
   if (bool(e.left > 0)) parts.push_back(slice(t, dim, size - e.left, size));
-  parts.push_back(slice(t, dim, bool(e.left < 0) ? -e.left : SymInt(0), bool(e.right < 0) ? size + e.right : size));
+  parts.push_back(slice(t, dim, bool(e.left < 0) ? -e.left : SymInt(0),
+                        bool(e.right < 0) ? size + e.right : size));
   if (bool(e.right > 0)) parts.push_back(slice(t, dim, SymInt(0), e.right));
   return parts.size() == 1 ? parts[0] : cat(parts, dim);
 }
@@ -163,14 +181,19 @@ Tensor circular_decomp(const Tensor& self, SymIntList pad) {
 Tensor border_pad(const Tensor& self, SymIntList pad, std::string_view mode) {
   bool reflect = mode == "reflect";
   switch (pad.size()) {
-    case 2: return reflect ? reflection_pad1d(self, pad) : replication_pad1d(self, pad);
-    case 4: return reflect ? reflection_pad2d(self, pad) : replication_pad2d(self, pad);
-    case 6: return reflect ? reflection_pad3d(self, pad) : replication_pad3d(self, pad);
-    default: fail("pad: mode '{}' pads one to three dimensions, found padding {}", mode, to_text(pad));
+    case 2:
+      return reflect ? reflection_pad1d(self, pad) : replication_pad1d(self, pad);
+    case 4:
+      return reflect ? reflection_pad2d(self, pad) : replication_pad2d(self, pad);
+    case 6:
+      return reflect ? reflection_pad3d(self, pad) : replication_pad3d(self, pad);
+    default:
+      fail("pad: mode '{}' pads one to three dimensions, found padding {}", mode, to_text(pad));
   }
 }
 
-Tensor pad_decomp(const Tensor& self, SymIntList pad, std::string_view mode, std::optional<double> value) {
+Tensor pad_decomp(const Tensor& self, SymIntList pad, std::string_view mode,
+                  std::optional<double> value) {
   if (mode == "constant") return constant_pad_nd(self, pad, value.value_or(0));
   require(!value || *value == 0, "pad: mode '{}' takes no value", mode);
   if (mode == "circular") return _pad_circular(self, pad);
@@ -182,20 +205,33 @@ Tensor pad_decomp(const Tensor& self, SymIntList pad, std::string_view mode, std
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor", .core = true,
-     .meta = fn<constant_pad_meta>, .eager = fn<constant_pad_kernel>},
-    {.schema = "reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor", .core = true,
-     .meta = fn<border_pad_meta<Border::reflect, 1>>, .eager = fn<border_pad_kernel<Border::reflect>>},
-    {.schema = "reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor", .core = true,
-     .meta = fn<border_pad_meta<Border::reflect, 2>>, .eager = fn<border_pad_kernel<Border::reflect>>},
-    {.schema = "reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor", .core = true,
-     .meta = fn<border_pad_meta<Border::reflect, 3>>, .eager = fn<border_pad_kernel<Border::reflect>>},
+    {.schema = "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor",
+     .core = true,
+     .meta = fn<constant_pad_meta>,
+     .eager = fn<constant_pad_kernel>},
+    {.schema = "reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
+     .core = true,
+     .meta = fn<border_pad_meta<Border::reflect, 1>>,
+     .eager = fn<border_pad_kernel<Border::reflect>>},
+    {.schema = "reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
+     .core = true,
+     .meta = fn<border_pad_meta<Border::reflect, 2>>,
+     .eager = fn<border_pad_kernel<Border::reflect>>},
+    {.schema = "reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
+     .core = true,
+     .meta = fn<border_pad_meta<Border::reflect, 3>>,
+     .eager = fn<border_pad_kernel<Border::reflect>>},
     {.schema = "replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
-     .meta = fn<border_pad_meta<Border::replicate, 1>>, .eager = fn<border_pad_kernel<Border::replicate>>},
-    {.schema = "replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor", .core = true,
-     .meta = fn<border_pad_meta<Border::replicate, 2>>, .eager = fn<border_pad_kernel<Border::replicate>>},
-    {.schema = "replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor", .core = true,
-     .meta = fn<border_pad_meta<Border::replicate, 3>>, .eager = fn<border_pad_kernel<Border::replicate>>},
+     .meta = fn<border_pad_meta<Border::replicate, 1>>,
+     .eager = fn<border_pad_kernel<Border::replicate>>},
+    {.schema = "replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
+     .core = true,
+     .meta = fn<border_pad_meta<Border::replicate, 2>>,
+     .eager = fn<border_pad_kernel<Border::replicate>>},
+    {.schema = "replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
+     .core = true,
+     .meta = fn<border_pad_meta<Border::replicate, 3>>,
+     .eager = fn<border_pad_kernel<Border::replicate>>},
     {.schema = "_pad_circular(Tensor self, SymInt[] pad) -> Tensor", .decomp = fn<circular_decomp>},
     {.schema = "pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor",
      .decomp = fn<pad_decomp>},

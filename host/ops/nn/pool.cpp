@@ -15,23 +15,28 @@ struct PoolSettings {
 };
 
 std::array<int64_t, 3> spread(std::string_view name, IntList values, size_t n, int64_t missing) {
-  require(values.size() == n || values.size() == 1, "pooling: {} must have 1 or {} values, found {}", name, n,
-          to_text(values));
+  require(values.size() == n || values.size() == 1,
+          "pooling: {} must have 1 or {} values, found {}", name, n, to_text(values));
   std::array<int64_t, 3> out{missing, missing, missing};
   for (size_t d = 0; d < n; ++d) out[3 - n + d] = values[values.size() == 1 ? 0 : d];
   return out;
 }
 
-PoolSettings pool_settings(size_t n, IntList kernel, IntList stride, IntList padding, IntList dilation,
-                           bool ceil_mode) {
-  PoolSettings s{spread("kernel_size", kernel, n, 1), spread("stride", stride.empty() ? kernel : stride, n, 1),
-                 spread("padding", padding, n, 0), spread("dilation", dilation, n, 1), n, ceil_mode};
+PoolSettings pool_settings(size_t n, IntList kernel, IntList stride, IntList padding,
+                           IntList dilation, bool ceil_mode) {
+  PoolSettings s{spread("kernel_size", kernel, n, 1),
+                 spread("stride", stride.empty() ? kernel : stride, n, 1),
+                 spread("padding", padding, n, 0),
+                 spread("dilation", dilation, n, 1),
+                 n,
+                 ceil_mode};
   for (size_t d = 0; d < 3; ++d) {
     require(s.kernel[d] > 0 && s.stride[d] > 0 && s.dilation[d] > 0,
             "pooling: kernel_size, stride and dilation must be positive");
-    require(s.padding[d] >= 0 && s.padding[d] <= s.kernel[d] / 2,
-            "pooling: padding must be at most half of kernel_size, found padding {} for kernel_size {}", s.padding[d],
-            s.kernel[d]);
+    require(
+        s.padding[d] >= 0 && s.padding[d] <= s.kernel[d] / 2,
+        "pooling: padding must be at most half of kernel_size, found padding {} for kernel_size {}",
+        s.padding[d], s.kernel[d]);
   }
   return s;
 }
@@ -48,13 +53,15 @@ SymInt pooled_size(SymInt in, const PoolSettings& s, size_t d) {
 
 TensorMeta pool_meta(std::string_view op, const Tensor& self, const PoolSettings& s) {
   size_t rank = self.sizes().size();
-  require(rank == s.n + 1 || rank == s.n + 2, "{}: input must have {} or {} dimensions, found shape {}", op, s.n + 1,
-          s.n + 2, to_text(self.sizes()));
+  require(rank == s.n + 1 || rank == s.n + 2,
+          "{}: input must have {} or {} dimensions, found shape {}", op, s.n + 1, s.n + 2,
+          to_text(self.sizes()));
   Dims sizes = dims_of(self.sizes());
   for (size_t d = 0; d < s.n; ++d) {
     SymInt& size = sizes[rank - s.n + d];
     size = pooled_size(size, s, 3 - s.n + d);
-    require(size.is_symbolic() || size.word() >= 1, "{}: the kernel does not fit into the padded input of shape {}", op,
+    require(size.is_symbolic() || size.word() >= 1,
+            "{}: the kernel does not fit into the padded input of shape {}", op,
             to_text(self.sizes()));
   }
   Dims strides = strides_for(list_of(sizes), suggest_memory_format(self));
@@ -66,8 +73,9 @@ Windows windows_of(const Tensor& out, const Tensor& in, const PoolSettings& s, b
   size_t rank = static_cast<size_t>(in.dim());
   for (size_t d = 0; d < s.n; ++d) {
     size_t at = 3 - s.n + d;
-    windows[at] = kernel_windows(sizes_of(in)[rank - s.n + d], sizes_of(out)[rank - s.n + d], s.kernel[at],
-                                 s.stride[at], s.padding[at], s.dilation[at], with_padding);
+    windows[at] =
+        kernel_windows(sizes_of(in)[rank - s.n + d], sizes_of(out)[rank - s.n + d], s.kernel[at],
+                       s.stride[at], s.padding[at], s.dilation[at], with_padding);
   }
   return windows;
 }
@@ -75,30 +83,33 @@ Windows windows_of(const Tensor& out, const Tensor& in, const PoolSettings& s, b
 // ---- max
 
 template <size_t n>
-std::array<TensorMeta, 2> max_pool_metas(const Tensor& self, IntList kernel, IntList stride, IntList padding,
-                                         IntList dilation, bool ceil_mode) {
-  TensorMeta out = pool_meta("max_pool", self, pool_settings(n, kernel, stride, padding, dilation, ceil_mode));
+std::array<TensorMeta, 2> max_pool_metas(const Tensor& self, IntList kernel, IntList stride,
+                                         IntList padding, IntList dilation, bool ceil_mode) {
+  TensorMeta out =
+      pool_meta("max_pool", self, pool_settings(n, kernel, stride, padding, dilation, ceil_mode));
   TensorMeta indices = out;
   indices.dtype = Dtype::i64;
   return {std::move(out), std::move(indices)};
 }
 
 template <size_t n>
-TensorMeta max_pool_meta(const Tensor& self, IntList kernel, IntList stride, IntList padding, IntList dilation,
-                         bool ceil_mode) {
-  return pool_meta("max_pool", self, pool_settings(n, kernel, stride, padding, dilation, ceil_mode));
+TensorMeta max_pool_meta(const Tensor& self, IntList kernel, IntList stride, IntList padding,
+                         IntList dilation, bool ceil_mode) {
+  return pool_meta("max_pool", self,
+                   pool_settings(n, kernel, stride, padding, dilation, ceil_mode));
 }
 
 template <size_t n>
-void max_pool_with_indices_kernel(Tensor& out, Tensor& indices, const Tensor& self, IntList kernel, IntList stride,
-                                  IntList padding, IntList dilation, bool ceil_mode) {
+void max_pool_with_indices_kernel(Tensor& out, Tensor& indices, const Tensor& self, IntList kernel,
+                                  IntList stride, IntList padding, IntList dilation,
+                                  bool ceil_mode) {
   PoolSettings s = pool_settings(n, kernel, stride, padding, dilation, ceil_mode);
   max_over_windows(out, indices, self, windows_of(out, self, s, false), n);
 }
 
 template <size_t n>
-void max_pool_kernel(Tensor& out, const Tensor& self, IntList kernel, IntList stride, IntList padding,
-                     IntList dilation, bool ceil_mode) {
+void max_pool_kernel(Tensor& out, const Tensor& self, IntList kernel, IntList stride,
+                     IntList padding, IntList dilation, bool ceil_mode) {
   PoolSettings s = pool_settings(n, kernel, stride, padding, dilation, ceil_mode);
   max_over_windows(out, Tensor(), self, windows_of(out, self, s, false), n);
 }
@@ -109,26 +120,27 @@ std::vector<int64_t> behind(int64_t height, IntList width) {
   return {height, width[0]};
 }
 
-std::tuple<Tensor, Tensor> max_pool1d_decomp(const Tensor& self, IntList kernel, IntList stride, IntList padding,
-                                             IntList dilation, bool ceil_mode) {
+std::tuple<Tensor, Tensor> max_pool1d_decomp(const Tensor& self, IntList kernel, IntList stride,
+                                             IntList padding, IntList dilation, bool ceil_mode) {
   auto [out, indices] =
-      max_pool2d_with_indices(unsqueeze(self, -2), behind(1, kernel), behind(1, stride), behind(0, padding),
-                              behind(1, dilation), ceil_mode);
+      max_pool2d_with_indices(unsqueeze(self, -2), behind(1, kernel), behind(1, stride),
+                              behind(0, padding), behind(1, dilation), ceil_mode);
   return {squeeze(out, -2), squeeze(indices, -2)};
 }
 
 // ---- average
 
 template <size_t n>
-TensorMeta avg_pool_meta(const Tensor& self, IntList kernel, IntList stride, IntList padding, bool ceil_mode, bool,
-                         std::optional<int64_t> divisor) {
+TensorMeta avg_pool_meta(const Tensor& self, IntList kernel, IntList stride, IntList padding,
+                         bool ceil_mode, bool, std::optional<int64_t> divisor) {
   require(!divisor || *divisor != 0, "avg_pool: divisor_override must not be 0");
   return pool_meta("avg_pool", self, pool_settings(n, kernel, stride, padding, {1}, ceil_mode));
 }
 
 template <size_t n>
-void avg_pool_kernel(Tensor& out, const Tensor& self, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
-                     bool with_padding, std::optional<int64_t> divisor) {
+void avg_pool_kernel(Tensor& out, const Tensor& self, IntList kernel, IntList stride,
+                     IntList padding, bool ceil_mode, bool with_padding,
+                     std::optional<int64_t> divisor) {
   PoolSettings s = pool_settings(n, kernel, stride, padding, {1}, ceil_mode);
   mean_over_windows(out, self, windows_of(out, self, s, with_padding), n, divisor.value_or(0));
 }
@@ -138,55 +150,80 @@ void avg_pool_kernel(Tensor& out, const Tensor& self, IntList kernel, IntList st
 static constexpr OpDef rows[] = {
     {.schema = "max_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, "
                "int[1] dilation=1, bool ceil_mode=False) -> Tensor",
-     .meta = fn<max_pool_meta<1>>, .eager = fn<max_pool_kernel<1>>,
-     .decomp = [](const Tensor& self, IntList kernel, IntList stride, IntList padding, IntList dilation,
-                  bool ceil_mode) {
-       return std::get<0>(max_pool1d_with_indices(self, kernel, stride, padding, dilation, ceil_mode));
-     }},
+     .meta = fn<max_pool_meta<1>>,
+     .eager = fn<max_pool_kernel<1>>,
+     .decomp =
+         [](const Tensor& self, IntList kernel, IntList stride, IntList padding, IntList dilation,
+            bool ceil_mode) {
+           return std::get<0>(
+               max_pool1d_with_indices(self, kernel, stride, padding, dilation, ceil_mode));
+         }},
     {.schema = "max_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, "
                "int[2] dilation=1, bool ceil_mode=False) -> Tensor",
-     .meta = fn<max_pool_meta<2>>, .eager = fn<max_pool_kernel<2>>,
-     .decomp = [](const Tensor& self, IntList kernel, IntList stride, IntList padding, IntList dilation,
-                  bool ceil_mode) {
-       return std::get<0>(max_pool2d_with_indices(self, kernel, stride, padding, dilation, ceil_mode));
-     }},
+     .meta = fn<max_pool_meta<2>>,
+     .eager = fn<max_pool_kernel<2>>,
+     .decomp =
+         [](const Tensor& self, IntList kernel, IntList stride, IntList padding, IntList dilation,
+            bool ceil_mode) {
+           return std::get<0>(
+               max_pool2d_with_indices(self, kernel, stride, padding, dilation, ceil_mode));
+         }},
     {.schema = "max_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, "
                "int[3] dilation=1, bool ceil_mode=False) -> Tensor",
-     .meta = fn<max_pool_meta<3>>, .eager = fn<max_pool_kernel<3>>,
-     .decomp = [](const Tensor& self, IntList kernel, IntList stride, IntList padding, IntList dilation,
-                  bool ceil_mode) {
-       return std::get<0>(max_pool3d_with_indices(self, kernel, stride, padding, dilation, ceil_mode));
-     }},
-    {.schema = "max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, "
+     .meta = fn<max_pool_meta<3>>,
+     .eager = fn<max_pool_kernel<3>>,
+     .decomp =
+         [](const Tensor& self, IntList kernel, IntList stride, IntList padding, IntList dilation,
+            bool ceil_mode) {
+           return std::get<0>(
+               max_pool3d_with_indices(self, kernel, stride, padding, dilation, ceil_mode));
+         }},
+    {.schema = "max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] "
+               "padding=0, "
                "int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
      .decomp = fn<max_pool1d_decomp>},
-    {.schema = "max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, "
+    {.schema = "max_pool2d_with_indices(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] "
+               "padding=0, "
                "int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-     .core = true, .meta = fn<max_pool_metas<2>>, .eager = fn<max_pool_with_indices_kernel<2>>},
-    {.schema = "max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, "
+     .core = true,
+     .meta = fn<max_pool_metas<2>>,
+     .eager = fn<max_pool_with_indices_kernel<2>>},
+    {.schema = "max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] "
+               "padding=0, "
                "int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
-     .core = true, .meta = fn<max_pool_metas<3>>, .eager = fn<max_pool_with_indices_kernel<3>>},
+     .core = true,
+     .meta = fn<max_pool_metas<3>>,
+     .eager = fn<max_pool_with_indices_kernel<3>>},
     {.schema = "avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, "
                "bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
      .core = true,
-     .meta = [](const Tensor& self, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
-                bool) { return avg_pool_meta<1>(self, kernel, stride, padding, ceil_mode, true, {}); },
-     .eager = [](Tensor& out, const Tensor& self, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
-                 bool with_padding) {
-       avg_pool_kernel<1>(out, self, kernel, stride, padding, ceil_mode, with_padding, {});
-     },
-     .decomp = [](const Tensor& self, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
-                  bool with_padding) {
-       return squeeze(avg_pool2d(unsqueeze(self, -2), behind(1, kernel), behind(1, stride), behind(0, padding),
-                                 ceil_mode, with_padding),
-                      -2);
-     }},
-    {.schema = "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, "
-               "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
-     .core = true, .meta = fn<avg_pool_meta<2>>, .eager = fn<avg_pool_kernel<2>>},
-    {.schema = "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, "
-               "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
-     .core = true, .meta = fn<avg_pool_meta<3>>, .eager = fn<avg_pool_kernel<3>>},
+     .meta =
+         [](const Tensor& self, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
+            bool) { return avg_pool_meta<1>(self, kernel, stride, padding, ceil_mode, true, {}); },
+     .eager =
+         [](Tensor& out, const Tensor& self, IntList kernel, IntList stride, IntList padding,
+            bool ceil_mode, bool with_padding) {
+           avg_pool_kernel<1>(out, self, kernel, stride, padding, ceil_mode, with_padding, {});
+         },
+     .decomp =
+         [](const Tensor& self, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
+            bool with_padding) {
+           return squeeze(avg_pool2d(unsqueeze(self, -2), behind(1, kernel), behind(1, stride),
+                                     behind(0, padding), ceil_mode, with_padding),
+                          -2);
+         }},
+    {.schema =
+         "avg_pool2d(Tensor self, int[2] kernel_size, int[2] stride=[], int[2] padding=0, "
+         "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+     .core = true,
+     .meta = fn<avg_pool_meta<2>>,
+     .eager = fn<avg_pool_kernel<2>>},
+    {.schema =
+         "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, "
+         "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
+     .core = true,
+     .meta = fn<avg_pool_meta<3>>,
+     .eager = fn<avg_pool_kernel<3>>},
 };
 
 extern constinit const OpFamily op_family_nn_pool{rows};

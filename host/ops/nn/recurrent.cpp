@@ -21,7 +21,8 @@ namespace tenon::ops {
 std::vector<CellWeights> split_params(TensorList params, bool has_biases, bool has_projection) {
   size_t per_cell = (has_biases ? 4u : 2u) + (has_projection ? 1u : 0u);
   require(!params.empty() && params.size() % per_cell == 0,
-          "recurrent layer: the number of parameters must be a multiple of {}, found {}", per_cell, params.size());
+          "recurrent layer: the number of parameters must be a multiple of {}, found {}", per_cell,
+          params.size());
   std::vector<CellWeights> cells;
   for (size_t i = 0; i < params.size(); i += per_cell) {
     CellWeights w{params[i], params[i + 1], {}, {}, {}};
@@ -65,14 +66,14 @@ void tanh_row(const C* x, C* y, int64_t n) {
 
 template <class C>
 struct Layer {
-  int64_t steps, batch, size;    // size of the state
-  const C* hidden_weight;        // [gates * size, size]
-  const C* hidden_bias;          // [gates * size] or null
-  C* gates;                      // [steps, batch, gates * size]: the inputs' part
-  C* output;                     // of step 0 and row 0
-  int64_t row, step;             // distances of rows and steps in the output
-  const C* first_state;          // [batch, size]
-  C* cell;                       // [batch, size], updated; null for a GRU
+  int64_t steps, batch, size;  // size of the state
+  const C* hidden_weight;      // [gates * size, size]
+  const C* hidden_bias;        // [gates * size] or null
+  C* gates;                    // [steps, batch, gates * size]: the inputs' part
+  C* output;                   // of step 0 and row 0
+  int64_t row, step;           // distances of rows and steps in the output
+  const C* first_state;        // [batch, size]
+  C* cell;                     // [batch, size], updated; null for a GRU
   bool backward;
 };
 
@@ -94,8 +95,8 @@ template <class C>
 void add_hidden_product(const Layer<C>& l, int64_t n_gates, State<C> h, C* gates) {
   using kernels::Trans;
   int64_t width = n_gates * l.size;
-  kernels::gemm<C>(Trans::no, Trans::yes, l.batch, width, l.size, C(1), h.data, h.row, l.hidden_weight, l.size, C(1),
-                   gates, width);
+  kernels::gemm<C>(Trans::no, Trans::yes, l.batch, width, l.size, C(1), h.data, h.row,
+                   l.hidden_weight, l.size, C(1), gates, width);
 }
 
 template <class C>
@@ -119,9 +120,10 @@ void gru_row(C* input, C* hidden, const C* state, C* out, C* scratch, int64_t n)
 
 template <class F>
 void for_each_row_of_batch(int64_t batch, int64_t work, const F& body) {
-  parallel_for(0, batch, std::max<int64_t>(1, 4096 / std::max<int64_t>(1, work)), [&](int64_t lo, int64_t hi) {
-    for (int64_t b = lo; b < hi; ++b) body(b);
-  });
+  parallel_for(0, batch, std::max<int64_t>(1, 4096 / std::max<int64_t>(1, work)),
+               [&](int64_t lo, int64_t hi) {
+                 for (int64_t b = lo; b < hi; ++b) body(b);
+               });
 }
 
 template <class C>
@@ -141,7 +143,8 @@ void run_lstm_layer(const Layer<C>& l) {
 template <class C>
 void run_gru_layer(const Layer<C>& l) {
   int64_t width = 3 * l.size;
-  std::vector<C> scratch(static_cast<size_t>(l.batch * l.size)), hidden(static_cast<size_t>(l.batch * width));
+  std::vector<C> scratch(static_cast<size_t>(l.batch * l.size)),
+      hidden(static_cast<size_t>(l.batch * width));
   for (int64_t i = 0; i < l.steps; ++i) {
     int64_t t = l.backward ? l.steps - 1 - i : i;
     State<C> h = state_before(l, i);
@@ -177,8 +180,10 @@ Tensor input_bias_of(const CellWeights& w, const Run& run) {
   auto add_other = [&]<class C>() {
     for (int64_t i = 0; i < numel_of(bias); ++i) data_of<C>(bias)[i] += data_of<C>(other)[i];
   };
-  if (run.dtype == Dtype::f64) add_other.template operator()<double>();
-  else add_other.template operator()<float>();
+  if (run.dtype == Dtype::f64)
+    add_other.template operator()<double>();
+  else
+    add_other.template operator()<float>();
   return bias;
 }
 
@@ -191,15 +196,24 @@ void run_direction(Run& run, const Tensor& x, const Tensor& y, int64_t layer, in
   Tensor weight = converted(w.hidden, run.dtype);
   Tensor bias = w.hidden_bias.defined() ? converted(w.hidden_bias, run.dtype) : Tensor();
   int64_t row = run.shape.directions * run.size;
-  Layer<C> l{run.steps, run.batch, run.size, data_of<C>(weight), bias.defined() ? data_of<C>(bias) : nullptr,
-             data_of<C>(gates), data_of<C>(y) + direction * run.size, row, run.batch * row,
+  Layer<C> l{run.steps,
+             run.batch,
+             run.size,
+             data_of<C>(weight),
+             bias.defined() ? data_of<C>(bias) : nullptr,
+             data_of<C>(gates),
+             data_of<C>(y) + direction * run.size,
+             row,
+             run.batch * row,
              data_of<C>(run.last_hidden) + index * state,
-             run.last_cell.defined() ? data_of<C>(run.last_cell) + index * state : nullptr, direction == 1};
+             run.last_cell.defined() ? data_of<C>(run.last_cell) + index * state : nullptr,
+             direction == 1};
   run.n_gates == 4 ? run_lstm_layer(l) : run_gru_layer(l);
   if (run.steps == 0) return;
   const C* last = l.output + (l.backward ? 0 : run.steps - 1) * l.step;
   for (int64_t b = 0; b < run.batch; ++b)
-    std::copy_n(last + b * l.row, run.size, data_of<C>(run.last_hidden) + index * state + b * run.size);
+    std::copy_n(last + b * l.row, run.size,
+                data_of<C>(run.last_hidden) + index * state + b * run.size);
 }
 
 Tensor own_copy(const Tensor& t, Dtype dtype) {
@@ -209,20 +223,33 @@ Tensor own_copy(const Tensor& t, Dtype dtype) {
 }
 
 Tensor time_first(const Tensor& t) {
-  return make_view(t, {t.size(1), t.size(0), t.size(2)}, {t.stride(1), t.stride(0), t.stride(2)}, t.storage_offset());
+  return make_view(t, {t.size(1), t.size(0), t.size(2)}, {t.stride(1), t.stride(0), t.stride(2)},
+                   t.storage_offset());
 }
 
 RecurrentResult run_layers(const Tensor& input, const Tensor& hidden, const Tensor& cell,
-                           std::span<const CellWeights> weights, const RecurrentShape& shape, int64_t n_gates) {
+                           std::span<const CellWeights> weights, const RecurrentShape& shape,
+                           int64_t n_gates) {
   Dtype given = input.dtype(), dtype = given == Dtype::f64 ? given : Dtype::f32;
   Tensor x = converted(shape.batch_first ? time_first(input) : input, dtype);
-  Run run{hidden, cell, weights, shape, dtype, n_gates, x.size(0), x.size(1), hidden.size(2),
-          own_copy(hidden, dtype), cell.defined() ? own_copy(cell, dtype) : Tensor()};
+  Run run{hidden,
+          cell,
+          weights,
+          shape,
+          dtype,
+          n_gates,
+          x.size(0),
+          x.size(1),
+          hidden.size(2),
+          own_copy(hidden, dtype),
+          cell.defined() ? own_copy(cell, dtype) : Tensor()};
   for (int64_t layer = 0; layer < shape.layers; ++layer) {
     Tensor y = make_tensor(IntList{run.steps, run.batch, shape.directions * run.size}, dtype);
     for (int64_t d = 0; d < shape.directions; ++d) {
-      if (dtype == Dtype::f64) run_direction<double>(run, x, y, layer, d);
-      else run_direction<float>(run, x, y, layer, d);
+      if (dtype == Dtype::f64)
+        run_direction<double>(run, x, y, layer, d);
+      else
+        run_direction<float>(run, x, y, layer, d);
     }
     x = y;
   }
@@ -238,8 +265,8 @@ RecurrentResult run_lstm(const Tensor& input, const Tensor& hidden, const Tensor
   return run_layers(input, hidden, cell, weights, shape, 4);
 }
 
-RecurrentResult run_gru(const Tensor& input, const Tensor& hidden, std::span<const CellWeights> weights,
-                        const RecurrentShape& shape) {
+RecurrentResult run_gru(const Tensor& input, const Tensor& hidden,
+                        std::span<const CellWeights> weights, const RecurrentShape& shape) {
   return run_layers(input, hidden, Tensor(), weights, shape, 3);
 }
 

@@ -26,10 +26,11 @@ struct RecurrentResult {
 };
 
 /// Runs all layers. `input` is [time, batch, size] (or batch first), `hidden` and `cell` are
-/// [layers * directions, batch, size]; `cell` is undefined for a GRU. One dtype, no dropout, no projection.
+/// [layers * directions, batch, size]; `cell` is undefined for a GRU. One dtype, no dropout, no
+/// projection.
 RecurrentResult run_lstm(const Tensor& input, const Tensor& hidden, const Tensor& cell,
                          std::span<const CellWeights> weights, const RecurrentShape& shape);
-RecurrentResult run_gru(const Tensor& input, const Tensor& hidden, std::span<const CellWeights> weights,
-                        const RecurrentShape& shape);
+RecurrentResult run_gru(const Tensor& input, const Tensor& hidden,
+                        std::span<const CellWeights> weights, const RecurrentShape& shape);
 
 }  // namespace tenon::ops

@@ -99,7 +99,8 @@ Taps<C> smooth_taps(const Axis& a, bool align_corners, bool cubic) {
   for (int64_t i = 0; i < a.out; ++i) {
     C center = step * (static_cast<C>(i) + C(0.5)), sum = 0;
     int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + C(0.5)), 0);
-    int64_t n = std::clamp<int64_t>(std::min(static_cast<int64_t>(center + support + C(0.5)), a.in) - first, 0, t.per);
+    int64_t n = std::clamp<int64_t>(
+        std::min(static_cast<int64_t>(center + support + C(0.5)), a.in) - first, 0, t.per);
     for (int64_t k = 0; k < t.per; ++k) {
       C x = (static_cast<C>(k + first) - center + C(0.5)) / stretch;
       C weight = k >= n ? C(0) : cubic ? cubic_weight(x, C(-0.5)) : std::max(C(0), 1 - std::abs(x));
@@ -107,7 +108,8 @@ Taps<C> smooth_taps(const Axis& a, bool align_corners, bool cubic) {
       t.weight.push_back(weight);
       sum += weight;
     }
-    for (int64_t k = 0; k < t.per && sum != 0; ++k) t.weight[t.weight.size() - 1 - static_cast<size_t>(k)] /= sum;
+    for (int64_t k = 0; k < t.per && sum != 0; ++k)
+      t.weight[t.weight.size() - 1 - static_cast<size_t>(k)] /= sum;
   }
   return t;
 }
@@ -192,8 +194,10 @@ void resample_weighted(const Tensor& out, const Tensor& self, const Resampling& 
     int64_t plane = t.axes[0].out * t.axes[1].out * t.axes[2].out;
     resample_planes(data_of<C>(y), data_of<C>(x), numel_of(y) / plane, t);
   };
-  if (dtype == Dtype::f64) run.template operator()<double>();
-  else run.template operator()<float>();
+  if (dtype == Dtype::f64)
+    run.template operator()<double>();
+  else
+    run.template operator()<float>();
   if (!direct) copy_elements(out, y);
 }
 
@@ -209,7 +213,9 @@ void resample_nearest(const Tensor& out, const Tensor& self, const Resampling& r
     in_steps[d] = present ? strides_of(self)[at] : 0;
     out_steps[d] = present ? strides_of(out)[at] : 0;
     for (int64_t i = 0; i < axes[d].out; ++i)
-      from[d].push_back(present ? nearest_index(axes[d], i, r.kind == Interpolation::nearest_exact) * in_steps[d] : 0);
+      from[d].push_back(
+          present ? nearest_index(axes[d], i, r.kind == Interpolation::nearest_exact) * in_steps[d]
+                  : 0);
   }
   Walk<2> planes;
   for (size_t d = 0; d + r.n < static_cast<size_t>(self.dim()); ++d)
@@ -218,16 +224,20 @@ void resample_nearest(const Tensor& out, const Tensor& self, const Resampling& r
   for_each_offset(planes, [&](const Offsets<2>& at) { starts.push_back(at); });
   int64_t work = std::max<int64_t>(1, axes[0].out * axes[1].out * axes[2].out);
   dispatch_itemsize(self.dtype(), [&]<class T>() {
-    parallel_for(0, static_cast<int64_t>(starts.size()), std::max<int64_t>(1, 16384 / work), [&](int64_t lo, int64_t hi) {
-      for (int64_t p = lo; p < hi; ++p)
-        for (int64_t i = 0; i < axes[0].out; ++i)
-          for (int64_t j = 0; j < axes[1].out; ++j) {
-            const T* row = data_of<T>(self) + starts[static_cast<size_t>(p)][0] + from[0][static_cast<size_t>(i)] +
-                           from[1][static_cast<size_t>(j)];
-            T* to = data_of<T>(out) + starts[static_cast<size_t>(p)][1] + i * out_steps[0] + j * out_steps[1];
-            for (int64_t k = 0; k < axes[2].out; ++k) to[k * out_steps[2]] = row[from[2][static_cast<size_t>(k)]];
-          }
-    });
+    parallel_for(0, static_cast<int64_t>(starts.size()), std::max<int64_t>(1, 16384 / work),
+                 [&](int64_t lo, int64_t hi) {
+                   for (int64_t p = lo; p < hi; ++p)
+                     for (int64_t i = 0; i < axes[0].out; ++i)
+                       for (int64_t j = 0; j < axes[1].out; ++j) {
+                         const T* row = data_of<T>(self) + starts[static_cast<size_t>(p)][0] +
+                                        from[0][static_cast<size_t>(i)] +
+                                        from[1][static_cast<size_t>(j)];
+                         T* to = data_of<T>(out) + starts[static_cast<size_t>(p)][1] +
+                                 i * out_steps[0] + j * out_steps[1];
+                         for (int64_t k = 0; k < axes[2].out; ++k)
+                           to[k * out_steps[2]] = row[from[2][static_cast<size_t>(k)]];
+                       }
+                 });
   });
 }
 
@@ -235,9 +245,11 @@ void resample_nearest(const Tensor& out, const Tensor& self, const Resampling& r
 
 void resample(const Tensor& out, const Tensor& self, const Resampling& r) {
   if (numel_of(out) == 0) return;
-  if (r.kind == Interpolation::nearest || r.kind == Interpolation::nearest_exact) return resample_nearest(out, self, r);
+  if (r.kind == Interpolation::nearest || r.kind == Interpolation::nearest_exact)
+    return resample_nearest(out, self, r);
   require(is_floating(self.dtype()), ErrorCode::unsupported,
-          "upsampling by interpolation needs a floating dtype, found {}; cast the input", self.dtype());
+          "upsampling by interpolation needs a floating dtype, found {}; cast the input",
+          self.dtype());
   resample_weighted(out, self, r);
 }
 

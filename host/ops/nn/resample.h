@@ -15,11 +15,11 @@ struct Resampling {
   bool align_corners = false;
   bool antialias = false;
   std::array<std::optional<double>, 3> scales = {};  ///< of the last dimensions, in order
-  size_t n = 2;                                       ///< dimensions of space
+  size_t n = 2;                                      ///< dimensions of space
 };
 
-/// Fills `out`, whose sizes say how far to stretch, from `self`. Nearest takes any dtype, the others
-/// floating ones.
+/// Fills `out`, whose sizes say how far to stretch, from `self`. Nearest takes any dtype, the
+/// others floating ones.
 void resample(const Tensor& out, const Tensor& self, const Resampling& r);
 
 }  // namespace tenon::ops

@@ -1,7 +1,7 @@
 // Recurrent layers: lstm, gru, rnn_tanh, rnn_relu and their cells.
 //
-// A layer is composite: one linear map of all inputs, then for each step a linear map of the state and
-// the gates. Outside of training lstm and gru run through kernels of their own (recurrent.h).
+// A layer is composite: one linear map of all inputs, then for each step a linear map of the state
+// and the gates. Outside of training lstm and gru run through kernels of their own (recurrent.h).
 #include "ops/nn/recurrent.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
@@ -30,7 +30,8 @@ StepState lstm_step(const Tensor& gates, const StepState& s, const CellWeights& 
 }
 
 StepState gru_step(const Tensor& gates, const StepState& s, const CellWeights& w) {
-  std::vector<Tensor> x = chunk(gates, 3, -1), h = chunk(linear(s.hidden, w.hidden, w.hidden_bias), 3, -1);
+  std::vector<Tensor> x = chunk(gates, 3, -1),
+                      h = chunk(linear(s.hidden, w.hidden, w.hidden_bias), 3, -1);
   Tensor reset = sigmoid(add(h[0], x[0])), update = sigmoid(add(h[1], x[1]));
   Tensor fresh = tanh(add(x[2], mul(h[2], reset)));
   return {add(mul(sub(s.hidden, fresh), update), fresh), {}};
@@ -38,9 +39,12 @@ StepState gru_step(const Tensor& gates, const StepState& s, const CellWeights& w
 
 StepState step_of(Cell kind, const Tensor& gates, const StepState& s, const CellWeights& w) {
   switch (kind) {
-    case Cell::lstm: return lstm_step(gates, s, w);
-    case Cell::gru: return gru_step(gates, s, w);
-    default: break;
+    case Cell::lstm:
+      return lstm_step(gates, s, w);
+    case Cell::gru:
+      return gru_step(gates, s, w);
+    default:
+      break;
   }
   Tensor sum = add(gates, linear(s.hidden, w.hidden, w.hidden_bias));
   return {kind == Cell::tanh ? tanh(sum) : relu(sum), {}};
@@ -70,8 +74,9 @@ void check_call(const LayerCall& c) {
           to_text(c.input.sizes()));
   require(c.hidden.dim() == 3 && sizes_match(c.hidden.size(0), c.layers * c.directions()) &&
               sizes_match(c.hidden.size(1), c.input.size(c.batch_first ? 0 : 1)),
-          "recurrent layer: the initial state must have shape [{}, {}, size], found {}", c.layers * c.directions(),
-          to_text(c.input.size(c.batch_first ? 0 : 1)), to_text(c.hidden.sizes()));
+          "recurrent layer: the initial state must have shape [{}, {}, size], found {}",
+          c.layers * c.directions(), to_text(c.input.size(c.batch_first ? 0 : 1)),
+          to_text(c.hidden.sizes()));
 }
 
 std::vector<CellWeights> weights_of(const LayerCall& c) {
@@ -87,7 +92,8 @@ struct DirectionResult {
   StepState last;
 };
 
-DirectionResult run_direction(Cell kind, const Tensor& x, StepState state, const CellWeights& w, bool backward) {
+DirectionResult run_direction(Cell kind, const Tensor& x, StepState state, const CellWeights& w,
+                              bool backward) {
   std::vector<Tensor> gates = unbind(linear(x, w.input, w.input_bias), 0), outputs(gates.size());
   for (size_t i = 0; i < gates.size(); ++i) {
     size_t t = backward ? gates.size() - 1 - i : i;
@@ -116,12 +122,14 @@ RecurrentResult recurrent_decomp(const LayerCall& c) {
     x = outputs.size() == 1 ? outputs[0] : cat(outputs, -1);
     if (c.dropout_p != 0 && c.train && layer + 1 < c.layers) x = dropout(x, c.dropout_p, true);
   }
-  return {c.batch_first ? transpose(x, 0, 1) : x, stack(hidden, 0), c.cell.defined() ? stack(cell, 0) : Tensor()};
+  return {c.batch_first ? transpose(x, 0, 1) : x, stack(hidden, 0),
+          c.cell.defined() ? stack(cell, 0) : Tensor()};
 }
 
 // Whether the kernels can do it: no dropout, no projection, one dtype.
 bool fits_kernel(const LayerCall& c) {
-  if (c.has_projection() || (c.train && c.dropout_p != 0 && c.layers > 1) || c.input.size(0) == 0) return false;
+  if (c.has_projection() || (c.train && c.dropout_p != 0 && c.layers > 1) || c.input.size(0) == 0)
+    return false;
   if (c.hidden.dtype() != c.input.dtype() || !is_floating(c.input.dtype())) return false;
   return std::all_of(c.params.begin(), c.params.end(),
                      [&](const Tensor& t) { return t.dtype() == c.input.dtype(); });
@@ -150,68 +158,103 @@ std::array<TensorMeta, 2> recurrent_metas(const LayerCall& c) {
 
 // ---- rows
 
-LayerCall lstm_call(const Tensor& input, TensorList hx, TensorList params, bool has_biases, int64_t layers,
-                    double dropout_p, bool train, bool bidirectional, bool batch_first) {
-  require(hx.size() == 2, "lstm: hx must hold the hidden and the cell state, found {} tensors", hx.size());
-  return {Cell::lstm, input, hx[0], hx[1], params, has_biases, layers, dropout_p, train, bidirectional, batch_first};
+LayerCall lstm_call(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
+                    int64_t layers, double dropout_p, bool train, bool bidirectional,
+                    bool batch_first) {
+  require(hx.size() == 2, "lstm: hx must hold the hidden and the cell state, found {} tensors",
+          hx.size());
+  return {Cell::lstm, input,     hx[0], hx[1],         params,     has_biases,
+          layers,     dropout_p, train, bidirectional, batch_first};
 }
 
 using Pair = std::tuple<Tensor, Tensor>;
 using Triple = std::tuple<Tensor, Tensor, Tensor>;
 
-Triple lstm_decomp(const Tensor& input, TensorList hx, TensorList params, bool has_biases, int64_t layers,
-                   double dropout_p, bool train, bool bidirectional, bool batch_first) {
-  RecurrentResult r = recurrent_decomp(
-      lstm_call(input, hx, params, has_biases, layers, dropout_p, train, bidirectional, batch_first));
+Triple lstm_decomp(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
+                   int64_t layers, double dropout_p, bool train, bool bidirectional,
+                   bool batch_first) {
+  RecurrentResult r = recurrent_decomp(lstm_call(input, hx, params, has_biases, layers, dropout_p,
+                                                 train, bidirectional, batch_first));
   return {r.output, r.hidden, r.cell};
 }
 
-Triple lstm_kernel(const Tensor& input, TensorList hx, TensorList params, bool has_biases, int64_t layers,
-                   double dropout_p, bool train, bool bidirectional, bool batch_first) {
-  RecurrentResult r = recurrent_kernel(
-      lstm_call(input, hx, params, has_biases, layers, dropout_p, train, bidirectional, batch_first));
+Triple lstm_kernel(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
+                   int64_t layers, double dropout_p, bool train, bool bidirectional,
+                   bool batch_first) {
+  RecurrentResult r = recurrent_kernel(lstm_call(input, hx, params, has_biases, layers, dropout_p,
+                                                 train, bidirectional, batch_first));
   return {r.output, r.hidden, r.cell};
 }
 
-std::array<TensorMeta, 3> lstm_metas(const Tensor& input, TensorList hx, TensorList params, bool has_biases,
-                                     int64_t layers, double dropout_p, bool train, bool bidirectional,
-                                     bool batch_first) {
-  std::array<TensorMeta, 2> m = recurrent_metas(
-      lstm_call(input, hx, params, has_biases, layers, dropout_p, train, bidirectional, batch_first));
+std::array<TensorMeta, 3> lstm_metas(const Tensor& input, TensorList hx, TensorList params,
+                                     bool has_biases, int64_t layers, double dropout_p, bool train,
+                                     bool bidirectional, bool batch_first) {
+  std::array<TensorMeta, 2> m = recurrent_metas(lstm_call(
+      input, hx, params, has_biases, layers, dropout_p, train, bidirectional, batch_first));
   return {m[0], m[1], contiguous_meta(hx[1].sizes(), hx[1].dtype(), hx[1].device())};
 }
 
 template <Cell kind>
-Pair layer_decomp(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases, int64_t layers,
-                  double dropout_p, bool train, bool bidirectional, bool batch_first) {
-  RecurrentResult r = recurrent_decomp(
-      {kind, input, hx, {}, params, has_biases, layers, dropout_p, train, bidirectional, batch_first});
+Pair layer_decomp(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases,
+                  int64_t layers, double dropout_p, bool train, bool bidirectional,
+                  bool batch_first) {
+  RecurrentResult r = recurrent_decomp({kind,
+                                        input,
+                                        hx,
+                                        {},
+                                        params,
+                                        has_biases,
+                                        layers,
+                                        dropout_p,
+                                        train,
+                                        bidirectional,
+                                        batch_first});
   return {r.output, r.hidden};
 }
 
-Pair gru_kernel(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases, int64_t layers,
-                double dropout_p, bool train, bool bidirectional, bool batch_first) {
-  RecurrentResult r = recurrent_kernel(
-      {Cell::gru, input, hx, {}, params, has_biases, layers, dropout_p, train, bidirectional, batch_first});
+Pair gru_kernel(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases,
+                int64_t layers, double dropout_p, bool train, bool bidirectional,
+                bool batch_first) {
+  RecurrentResult r = recurrent_kernel({Cell::gru,
+                                        input,
+                                        hx,
+                                        {},
+                                        params,
+                                        has_biases,
+                                        layers,
+                                        dropout_p,
+                                        train,
+                                        bidirectional,
+                                        batch_first});
   return {r.output, r.hidden};
 }
 
-std::array<TensorMeta, 2> layer_metas(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases,
-                                      int64_t layers, double dropout_p, bool train, bool bidirectional,
-                                      bool batch_first) {
-  return recurrent_metas(
-      {Cell::gru, input, hx, {}, params, has_biases, layers, dropout_p, train, bidirectional, batch_first});
+std::array<TensorMeta, 2> layer_metas(const Tensor& input, const Tensor& hx, TensorList params,
+                                      bool has_biases, int64_t layers, double dropout_p, bool train,
+                                      bool bidirectional, bool batch_first) {
+  return recurrent_metas({Cell::gru,
+                          input,
+                          hx,
+                          {},
+                          params,
+                          has_biases,
+                          layers,
+                          dropout_p,
+                          train,
+                          bidirectional,
+                          batch_first});
 }
 
 template <Cell kind>
-Tensor cell_decomp(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
-                   const Tensor& b_hh) {
+Tensor cell_decomp(const Tensor& input, const Tensor& hx, const Tensor& w_ih, const Tensor& w_hh,
+                   const Tensor& b_ih, const Tensor& b_hh) {
   return step_of(kind, linear(input, w_ih, b_ih), {hx, {}}, {w_ih, w_hh, b_ih, b_hh, {}}).hidden;
 }
 
-Pair lstm_cell_decomp(const Tensor& input, TensorList hx, const Tensor& w_ih, const Tensor& w_hh, const Tensor& b_ih,
-                      const Tensor& b_hh) {
-  require(hx.size() == 2, "lstm_cell: hx must hold the hidden and the cell state, found {} tensors", hx.size());
+Pair lstm_cell_decomp(const Tensor& input, TensorList hx, const Tensor& w_ih, const Tensor& w_hh,
+                      const Tensor& b_ih, const Tensor& b_hh) {
+  require(hx.size() == 2, "lstm_cell: hx must hold the hidden and the cell state, found {} tensors",
+          hx.size());
   StepState s = lstm_step(linear(input, w_ih, b_ih), {hx[0], hx[1]}, {w_ih, w_hh, b_ih, b_hh, {}});
   return {s.hidden, s.cell};
 }
@@ -219,29 +262,44 @@ Pair lstm_cell_decomp(const Tensor& input, TensorList hx, const Tensor& w_ih, co
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, "
-               "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, Tensor)",
-     .meta = fn<lstm_metas>, .eager = fn<lstm_kernel>, .decomp = fn<lstm_decomp>},
-    {.schema = "gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, "
-               "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
-     .meta = fn<layer_metas>, .eager = fn<gru_kernel>, .decomp = fn<layer_decomp<Cell::gru>>},
-    {.schema = "rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, "
-               "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
-     .meta = fn<layer_metas>, .decomp = fn<layer_decomp<Cell::tanh>>},
-    {.schema = "rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, "
-               "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
-     .meta = fn<layer_metas>, .decomp = fn<layer_decomp<Cell::relu>>},
+    {.schema =
+         "lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, "
+         "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, "
+         "Tensor)",
+     .meta = fn<lstm_metas>,
+     .eager = fn<lstm_kernel>,
+     .decomp = fn<lstm_decomp>},
+    {.schema =
+         "gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, "
+         "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+     .meta = fn<layer_metas>,
+     .eager = fn<gru_kernel>,
+     .decomp = fn<layer_decomp<Cell::gru>>},
+    {.schema =
+         "rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int "
+         "num_layers, "
+         "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+     .meta = fn<layer_metas>,
+     .decomp = fn<layer_decomp<Cell::tanh>>},
+    {.schema =
+         "rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int "
+         "num_layers, "
+         "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+     .meta = fn<layer_metas>,
+     .decomp = fn<layer_decomp<Cell::relu>>},
     {.schema = "lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, "
                "Tensor? b_hh=None) -> (Tensor, Tensor)",
      .decomp = fn<lstm_cell_decomp>},
     {.schema = "gru_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, "
                "Tensor? b_hh=None) -> Tensor",
      .decomp = fn<cell_decomp<Cell::gru>>},
-    {.schema = "rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, "
-               "Tensor? b_hh=None) -> Tensor",
+    {.schema =
+         "rnn_tanh_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, "
+         "Tensor? b_hh=None) -> Tensor",
      .decomp = fn<cell_decomp<Cell::tanh>>},
-    {.schema = "rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, "
-               "Tensor? b_hh=None) -> Tensor",
+    {.schema =
+         "rnn_relu_cell(Tensor input, Tensor hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, "
+         "Tensor? b_hh=None) -> Tensor",
      .decomp = fn<cell_decomp<Cell::relu>>},
 };
 

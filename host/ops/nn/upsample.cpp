@@ -13,15 +13,16 @@ namespace {
 using Scale = std::optional<double>;
 
 TensorMeta upsample_meta(const Tensor& self, SymIntList size, size_t n) {
-  require(static_cast<size_t>(self.dim()) == n + 2, "upsample: input must have {} dimensions, found shape {}", n + 2,
-          to_text(self.sizes()));
-  require(size.size() == n, "upsample: output_size must have {} values, found {}", n, to_text(size));
+  require(static_cast<size_t>(self.dim()) == n + 2,
+          "upsample: input must have {} dimensions, found shape {}", n + 2, to_text(self.sizes()));
+  require(size.size() == n, "upsample: output_size must have {} values, found {}", n,
+          to_text(size));
   Dims sizes = dims_of(self.sizes());
   for (size_t d = 0; d < n; ++d) {
     const SymInt in = sizes[d + 2], out = size[d];
     require((in.is_symbolic() || in.word() > 0) && (out.is_symbolic() || out.word() > 0),
-            "upsample: sizes must be positive, found input {} and output_size {}", to_text(self.sizes()),
-            to_text(size));
+            "upsample: sizes must be positive, found input {} and output_size {}",
+            to_text(self.sizes()), to_text(size));
     sizes[d + 2] = out;
   }
   Dims strides = strides_for(list_of(sizes), suggest_memory_format(self));
@@ -61,11 +62,13 @@ SymInt scaled_size(SymInt size, double factor) {
 }
 
 Target target_of(const Tensor& input, OptSymIntList size, OptDoubleList factors, size_t n) {
-  require(size.has_value() != factors.has_value(), "upsample: one of output_size and scale_factors must be given");
-  require(static_cast<size_t>(input.dim()) == n + 2, "upsample: input must have {} dimensions, found shape {}", n + 2,
-          to_text(input.sizes()));
+  require(size.has_value() != factors.has_value(),
+          "upsample: one of output_size and scale_factors must be given");
+  require(static_cast<size_t>(input.dim()) == n + 2,
+          "upsample: input must have {} dimensions, found shape {}", n + 2, to_text(input.sizes()));
   if (size) return {dims_of(*size), {}};
-  require(factors->size() == n, "upsample: scale_factors must have {} values, found {}", n, factors->size());
+  require(factors->size() == n, "upsample: scale_factors must have {} values, found {}", n,
+          factors->size());
   Target t;
   for (size_t d = 0; d < n; ++d) {
     t.sizes.push_back(scaled_size(input.sizes()[d + 2], (*factors)[d]));
@@ -78,7 +81,8 @@ Tensor upsample_nearest1d_vec(const Tensor& input, OptSymIntList size, OptDouble
   Target t = target_of(input, size, factors, 1);
   return upsample_nearest1d(input, list_of(t.sizes), t.scales[0]);
 }
-Tensor upsample_nearest_exact1d_vec(const Tensor& input, OptSymIntList size, OptDoubleList factors) {
+Tensor upsample_nearest_exact1d_vec(const Tensor& input, OptSymIntList size,
+                                    OptDoubleList factors) {
   Target t = target_of(input, size, factors, 1);
   return _upsample_nearest_exact1d(input, list_of(t.sizes), t.scales[0]);
 }
@@ -86,7 +90,8 @@ Tensor upsample_nearest2d_vec(const Tensor& input, OptSymIntList size, OptDouble
   Target t = target_of(input, size, factors, 2);
   return upsample_nearest2d(input, list_of(t.sizes), t.scales[0], t.scales[1]);
 }
-Tensor upsample_nearest_exact2d_vec(const Tensor& input, OptSymIntList size, OptDoubleList factors) {
+Tensor upsample_nearest_exact2d_vec(const Tensor& input, OptSymIntList size,
+                                    OptDoubleList factors) {
   Target t = target_of(input, size, factors, 2);
   return _upsample_nearest_exact2d(input, list_of(t.sizes), t.scales[0], t.scales[1]);
 }
@@ -94,31 +99,39 @@ Tensor upsample_nearest3d_vec(const Tensor& input, OptSymIntList size, OptDouble
   Target t = target_of(input, size, factors, 3);
   return upsample_nearest3d(input, list_of(t.sizes), t.scales[0], t.scales[1], t.scales[2]);
 }
-Tensor upsample_nearest_exact3d_vec(const Tensor& input, OptSymIntList size, OptDoubleList factors) {
+Tensor upsample_nearest_exact3d_vec(const Tensor& input, OptSymIntList size,
+                                    OptDoubleList factors) {
   Target t = target_of(input, size, factors, 3);
   return _upsample_nearest_exact3d(input, list_of(t.sizes), t.scales[0], t.scales[1], t.scales[2]);
 }
-Tensor upsample_linear1d_vec(const Tensor& input, OptSymIntList size, bool align_corners, OptDoubleList factors) {
+Tensor upsample_linear1d_vec(const Tensor& input, OptSymIntList size, bool align_corners,
+                             OptDoubleList factors) {
   Target t = target_of(input, size, factors, 1);
   return upsample_linear1d(input, list_of(t.sizes), align_corners, t.scales[0]);
 }
-Tensor upsample_bilinear2d_vec(const Tensor& input, OptSymIntList size, bool align_corners, OptDoubleList factors) {
+Tensor upsample_bilinear2d_vec(const Tensor& input, OptSymIntList size, bool align_corners,
+                               OptDoubleList factors) {
   Target t = target_of(input, size, factors, 2);
   return upsample_bilinear2d(input, list_of(t.sizes), align_corners, t.scales[0], t.scales[1]);
 }
-Tensor upsample_trilinear3d_vec(const Tensor& input, OptSymIntList size, bool align_corners, OptDoubleList factors) {
+Tensor upsample_trilinear3d_vec(const Tensor& input, OptSymIntList size, bool align_corners,
+                                OptDoubleList factors) {
   Target t = target_of(input, size, factors, 3);
-  return upsample_trilinear3d(input, list_of(t.sizes), align_corners, t.scales[0], t.scales[1], t.scales[2]);
+  return upsample_trilinear3d(input, list_of(t.sizes), align_corners, t.scales[0], t.scales[1],
+                              t.scales[2]);
 }
-Tensor upsample_bicubic2d_vec(const Tensor& input, OptSymIntList size, bool align_corners, OptDoubleList factors) {
+Tensor upsample_bicubic2d_vec(const Tensor& input, OptSymIntList size, bool align_corners,
+                              OptDoubleList factors) {
   Target t = target_of(input, size, factors, 2);
   return upsample_bicubic2d(input, list_of(t.sizes), align_corners, t.scales[0], t.scales[1]);
 }
-Tensor upsample_bilinear2d_aa_vec(const Tensor& input, OptSymIntList size, bool align_corners, OptDoubleList factors) {
+Tensor upsample_bilinear2d_aa_vec(const Tensor& input, OptSymIntList size, bool align_corners,
+                                  OptDoubleList factors) {
   Target t = target_of(input, size, factors, 2);
   return _upsample_bilinear2d_aa(input, list_of(t.sizes), align_corners, t.scales[0], t.scales[1]);
 }
-Tensor upsample_bicubic2d_aa_vec(const Tensor& input, OptSymIntList size, bool align_corners, OptDoubleList factors) {
+Tensor upsample_bicubic2d_aa_vec(const Tensor& input, OptSymIntList size, bool align_corners,
+                                 OptDoubleList factors) {
   Target t = target_of(input, size, factors, 2);
   return _upsample_bicubic2d_aa(input, list_of(t.sizes), align_corners, t.scales[0], t.scales[1]);
 }
@@ -126,53 +139,91 @@ Tensor upsample_bicubic2d_aa_vec(const Tensor& input, OptSymIntList size, bool a
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
-     .meta = fn<nearest_meta<Scale>>, .eager = fn<nearest_kernel<Interpolation::nearest, Scale>>},
-    {.schema = "upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+    {.schema =
+         "upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
+     .meta = fn<nearest_meta<Scale>>,
+     .eager = fn<nearest_kernel<Interpolation::nearest, Scale>>},
+    {.schema = "upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? "
+               "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest1d_vec>},
-    {.schema = "_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
-     .meta = fn<nearest_meta<Scale>>, .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale>>},
-    {.schema = "_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+    {.schema = "_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) "
+               "-> Tensor",
+     .meta = fn<nearest_meta<Scale>>,
+     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale>>},
+    {.schema = "_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? "
+               "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest_exact1d_vec>},
-    {.schema = "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
-     .meta = fn<nearest_meta<Scale, Scale>>, .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale>>},
-    {.schema = "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor", .core = true,
+    {.schema = "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, "
+               "float? scales_w=None) -> Tensor",
+     .meta = fn<nearest_meta<Scale, Scale>>,
+     .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale>>},
+    {.schema = "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? "
+               "scale_factors) -> Tensor",
+     .core = true,
      .decomp = fn<upsample_nearest2d_vec>},
-    {.schema = "_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? scales_h=None, float? scales_w=None) -> Tensor",
-     .meta = fn<nearest_meta<Scale, Scale>>, .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale>>},
-    {.schema = "_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+    {.schema = "_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? "
+               "scales_h=None, float? scales_w=None) -> Tensor",
+     .meta = fn<nearest_meta<Scale, Scale>>,
+     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale>>},
+    {.schema = "_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? "
+               "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest_exact2d_vec>},
-    {.schema = "upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-     .meta = fn<nearest_meta<Scale, Scale, Scale>>, .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale, Scale>>},
-    {.schema = "upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+    {.schema = "upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, "
+               "float? scales_h=None, float? scales_w=None) -> Tensor",
+     .meta = fn<nearest_meta<Scale, Scale, Scale>>,
+     .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale, Scale>>},
+    {.schema = "upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? "
+               "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest3d_vec>},
-    {.schema = "_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-     .meta = fn<nearest_meta<Scale, Scale, Scale>>, .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale, Scale>>},
-    {.schema = "_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? scale_factors) -> Tensor",
+    {.schema = "_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? "
+               "scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
+     .meta = fn<nearest_meta<Scale, Scale, Scale>>,
+     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale, Scale>>},
+    {.schema = "_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? "
+               "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest_exact3d_vec>},
-    {.schema = "upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? scales=None) -> Tensor",
-     .meta = fn<weighted_meta<Scale>>, .eager = fn<weighted_kernel<Interpolation::linear, false, Scale>>},
-    {.schema = "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+    {.schema = "upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? "
+               "scales=None) -> Tensor",
+     .meta = fn<weighted_meta<Scale>>,
+     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale>>},
+    {.schema = "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
+               "float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_linear1d_vec>},
-    {.schema = "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-     .meta = fn<weighted_meta<Scale, Scale>>, .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale>>},
-    {.schema = "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor", .core = true,
+    {.schema = "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? "
+               "scales_h=None, float? scales_w=None) -> Tensor",
+     .meta = fn<weighted_meta<Scale, Scale>>,
+     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale>>},
+    {.schema = "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
+               "float[]? scale_factors) -> Tensor",
+     .core = true,
      .decomp = fn<upsample_bilinear2d_vec>},
-    {.schema = "upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
-     .meta = fn<weighted_meta<Scale, Scale, Scale>>, .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale, Scale>>},
-    {.schema = "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+    {.schema = "upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, "
+               "float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
+     .meta = fn<weighted_meta<Scale, Scale, Scale>>,
+     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale, Scale>>},
+    {.schema = "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
+               "float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_trilinear3d_vec>},
-    {.schema = "upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-     .meta = fn<weighted_meta<Scale, Scale>>, .eager = fn<weighted_kernel<Interpolation::cubic, false, Scale, Scale>>},
-    {.schema = "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+    {.schema = "upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? "
+               "scales_h=None, float? scales_w=None) -> Tensor",
+     .meta = fn<weighted_meta<Scale, Scale>>,
+     .eager = fn<weighted_kernel<Interpolation::cubic, false, Scale, Scale>>},
+    {.schema = "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
+               "float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_bicubic2d_vec>},
-    {.schema = "_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-     .meta = fn<weighted_meta<Scale, Scale>>, .eager = fn<weighted_kernel<Interpolation::linear, true, Scale, Scale>>},
-    {.schema = "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+    {.schema = "_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, "
+               "float? scales_h=None, float? scales_w=None) -> Tensor",
+     .meta = fn<weighted_meta<Scale, Scale>>,
+     .eager = fn<weighted_kernel<Interpolation::linear, true, Scale, Scale>>},
+    {.schema = "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool "
+               "align_corners, float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_bilinear2d_aa_vec>},
-    {.schema = "_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, float? scales_h=None, float? scales_w=None) -> Tensor",
-     .meta = fn<weighted_meta<Scale, Scale>>, .eager = fn<weighted_kernel<Interpolation::cubic, true, Scale, Scale>>},
-    {.schema = "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool align_corners, float[]? scale_factors) -> Tensor",
+    {.schema = "_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, "
+               "float? scales_h=None, float? scales_w=None) -> Tensor",
+     .meta = fn<weighted_meta<Scale, Scale>>,
+     .eager = fn<weighted_kernel<Interpolation::cubic, true, Scale, Scale>>},
+    {.schema = "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool "
+               "align_corners, float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_bicubic2d_aa_vec>},
 };
 

@@ -10,8 +10,10 @@ namespace {
 
 template <class C>
 C lowest() {
-  if constexpr (std::numeric_limits<C>::has_infinity) return -std::numeric_limits<C>::infinity();
-  else return std::numeric_limits<C>::lowest();
+  if constexpr (std::numeric_limits<C>::has_infinity)
+    return -std::numeric_limits<C>::infinity();
+  else
+    return std::numeric_limits<C>::lowest();
 }
 
 template <class C>
@@ -21,8 +23,8 @@ struct Largest {
 };
 
 template <class T>
-Largest<ComputeOf<T>> largest_in(const T* plane, const PoolPlanes& p, const Window& d, const Window& h,
-                                 const Window& w) {
+Largest<ComputeOf<T>> largest_in(const T* plane, const PoolPlanes& p, const Window& d,
+                                 const Window& h, const Window& w) {
   using C = ComputeOf<T>;
   Largest<C> best{lowest<C>(), (d.start * p.in_sizes[1] + h.start) * p.in_sizes[2] + w.start};
   for (int64_t i = 0; i < d.count; ++i)
@@ -42,11 +44,13 @@ template <class T>
 using SumType = std::conditional_t<is_float_type<T>, ComputeOf<T>, int64_t>;
 
 template <class T>
-SumType<T> sum_in(const T* plane, const PoolPlanes& p, const Window& d, const Window& h, const Window& w) {
+SumType<T> sum_in(const T* plane, const PoolPlanes& p, const Window& d, const Window& h,
+                  const Window& w) {
   SumType<T> sum = 0;
   for (int64_t i = 0; i < d.count; ++i)
     for (int64_t j = 0; j < h.count; ++j) {
-      const T* row = plane + (d.start + i) * p.in_steps[0] + (h.start + j) * p.in_steps[1] + w.start * p.in_steps[2];
+      const T* row = plane + (d.start + i) * p.in_steps[0] + (h.start + j) * p.in_steps[1] +
+                     w.start * p.in_steps[2];
       for (int64_t k = 0; k < w.count; ++k) sum += static_cast<SumType<T>>(row[k * p.in_steps[2]]);
     }
   return sum;
@@ -54,8 +58,8 @@ SumType<T> sum_in(const T* plane, const PoolPlanes& p, const Window& d, const Wi
 
 }  // namespace
 
-void max_over_windows(const Tensor& out, const Tensor& indices, const Tensor& in, const Windows& windows,
-                      size_t n_space) {
+void max_over_windows(const Tensor& out, const Tensor& indices, const Tensor& in,
+                      const Windows& windows, size_t n_space) {
   PoolPlanes planes = planes_of(in, out, n_space);
   int64_t* places = indices.defined() ? data_of<int64_t>(indices) : nullptr;
   dispatch_dtype(in.dtype(), "max pooling", [&]<class T>() {
@@ -70,7 +74,8 @@ void max_over_windows(const Tensor& out, const Tensor& indices, const Tensor& in
   });
 }
 
-void mean_over_windows(const Tensor& out, const Tensor& in, const Windows& windows, size_t n_space, int64_t divisor) {
+void mean_over_windows(const Tensor& out, const Tensor& in, const Windows& windows, size_t n_space,
+                       int64_t divisor) {
   PoolPlanes planes = planes_of(in, out, n_space);
   dispatch_dtype(in.dtype(), "average pooling", [&]<class T>() {
     for_each_plane(planes, covered(windows), [&](int64_t from, int64_t to) {
@@ -79,7 +84,8 @@ void mean_over_windows(const Tensor& out, const Tensor& in, const Windows& windo
                         SumType<T> sum = 0;
                         int64_t by = divisor ? divisor : d.divisor * h.divisor * w.divisor;
                         if (d.count && h.count && w.count)
-                          sum = sum_in(data_of<T>(in) + from, planes, d, h, w) / static_cast<SumType<T>>(by);
+                          sum = sum_in(data_of<T>(in) + from, planes, d, h, w) /
+                                static_cast<SumType<T>>(by);
                         data_of<T>(out)[at] = static_cast<T>(sum);
                       });
     });

@@ -28,7 +28,8 @@ struct PoolPlanes {
 inline PoolPlanes planes_of(const Tensor& in, const Tensor& out, size_t n_space) {
   PoolPlanes p;
   size_t leading = static_cast<size_t>(in.dim()) - n_space;
-  for (size_t d = 0; d < leading; ++d) p.walk.add(sizes_of(in)[d], {strides_of(in)[d], strides_of(out)[d]});
+  for (size_t d = 0; d < leading; ++d)
+    p.walk.add(sizes_of(in)[d], {strides_of(in)[d], strides_of(out)[d]});
   for (size_t d = 0; d < n_space; ++d) {
     size_t at = 3 - n_space + d;
     p.in_sizes[at] = sizes_of(in)[leading + d];
@@ -43,15 +44,18 @@ template <class F>
 void for_each_plane(const PoolPlanes& planes, int64_t work_per_plane, const F& body) {
   std::vector<Offsets<2>> at;
   for_each_offset(planes.walk, [&](const Offsets<2>& offsets) { at.push_back(offsets); });
-  parallel_for(0, static_cast<int64_t>(at.size()), std::max<int64_t>(1, 16384 / std::max<int64_t>(1, work_per_plane)),
+  parallel_for(0, static_cast<int64_t>(at.size()),
+               std::max<int64_t>(1, 16384 / std::max<int64_t>(1, work_per_plane)),
                [&](int64_t lo, int64_t hi) {
-                 for (int64_t i = lo; i < hi; ++i) body(at[static_cast<size_t>(i)][0], at[static_cast<size_t>(i)][1]);
+                 for (int64_t i = lo; i < hi; ++i)
+                   body(at[static_cast<size_t>(i)][0], at[static_cast<size_t>(i)][1]);
                });
 }
 
 /// Calls f(window of each dimension, offset of the output) for each output position of a plane.
 template <class F>
-void for_each_window(const Windows& windows, const std::array<int64_t, 3>& steps, int64_t out, const F& f) {
+void for_each_window(const Windows& windows, const std::array<int64_t, 3>& steps, int64_t out,
+                     const F& f) {
   int64_t at_depth = out;
   for (const Window& d : windows[0]) {
     int64_t at_row = at_depth;
@@ -67,13 +71,14 @@ void for_each_window(const Windows& windows, const std::array<int64_t, 3>& steps
   }
 }
 
-/// Windows of a pooling with kernel, stride, padding and dilation. `with_padding`: padding counts in
-/// the divisor.
-inline std::vector<Window> kernel_windows(int64_t in, int64_t out, int64_t kernel, int64_t stride, int64_t padding,
-                                          int64_t dilation, bool with_padding) {
+/// Windows of a pooling with kernel, stride, padding and dilation. `with_padding`: padding counts
+/// in the divisor.
+inline std::vector<Window> kernel_windows(int64_t in, int64_t out, int64_t kernel, int64_t stride,
+                                          int64_t padding, int64_t dilation, bool with_padding) {
   std::vector<Window> windows;
   for (int64_t i = 0; i < out; ++i) {
-    int64_t start = i * stride - padding, end = std::min(start + (kernel - 1) * dilation + 1, in + padding);
+    int64_t start = i * stride - padding,
+            end = std::min(start + (kernel - 1) * dilation + 1, in + padding);
     int64_t padded = end - start;
     if (start < 0) start += (-start + dilation - 1) / dilation * dilation;
     end = std::min(end, in);
@@ -113,9 +118,10 @@ inline int64_t covered(const Windows& windows) {
 
 /// out = the largest element of each window, NaN before all; indices (may be undefined) = its place
 /// in the plane.
-void max_over_windows(const Tensor& out, const Tensor& indices, const Tensor& in, const Windows& windows,
-                      size_t n_space);
+void max_over_windows(const Tensor& out, const Tensor& indices, const Tensor& in,
+                      const Windows& windows, size_t n_space);
 /// out = the sum over each window divided by its divisor, or by `divisor` where that is not 0.
-void mean_over_windows(const Tensor& out, const Tensor& in, const Windows& windows, size_t n_space, int64_t divisor);
+void mean_over_windows(const Tensor& out, const Tensor& in, const Windows& windows, size_t n_space,
+                       int64_t divisor);
 
 }  // namespace tenon::ops

@@ -14,6 +14,7 @@
 #include "graph/print.h"
 #include "graph/verify.h"
 #include "ops/op_table.h"
+#include "unit/graph/test_ops.h"
 
 namespace tenon {
 namespace {
@@ -94,9 +95,9 @@ TEST(GraphText, TellsTheNumberOneFromTheRealOne) {
 TEST(GraphText, WritesEveryKindOfArgument) {
   std::string text = in_graph(
       "  input %x: f32[2]\n"
-      "  test.assert.default(%x, \"a \\\"b\\\"\\n\\x01\", [1e-05, inf, nan, -inf], [false, true], "
+      "  graph_test.say.default(%x, \"a \\\"b\\\"\\n\\x01\", [1e-05, inf, nan, -inf], [false, true], "
       "[\"p\", \"q\"])\n"
-      "  test.assert.default(%x, \"\", mask=[false, false])\n"
+      "  graph_test.say.default(%x, \"\", mask=[false, false])\n"
       "  %z: f16[2, 2] = aten.zeros.default([2, 2], dtype=f16, layout=strided, device=cpu, "
       "pin_memory=false)\n"
       "  %i: f32[2] = aten.index.Tensor(%x, [none, %x])\n"
@@ -136,7 +137,7 @@ TEST(GraphText, KeepsSubGraphsAndTheirSymbols) {
       "  }\n"
       "  input %x: f32[s0]\n"
       "  input %p: bool[]\n"
-      "  %y: f32[s0] = aten.cond.default(%p, @then, @g1, [%x])\n"
+      "  %y: f32[s0] = graph_test.choose.default(%p, @then, @g1, [%x])\n"
       "  output %y");
   EXPECT_EQ(round_trip(text), text);
   auto graph = parse_graph(text);

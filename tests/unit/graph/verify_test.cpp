@@ -7,6 +7,7 @@
 #include "graph/parse.h"
 #include "graph/record.h"
 #include "ops/op_table.h"
+#include "unit/graph/test_ops.h"
 
 namespace tenon {
 namespace {
@@ -146,7 +147,7 @@ TEST(Verify, LooksIntoSubGraphs) {
     }
     input %p: bool[]
     input %x: f32[2]
-    %y: f32[2] = aten.cond.default(%p, @then, @then, [%x])
+    %y: f32[2] = graph_test.choose.default(%p, @then, @then, [%x])
     output %y)");
   EXPECT_TRUE(problems_of(*graph).empty());
   graph->subgraphs[0]->set_outputs({9});

@@ -1,0 +1,215 @@
+// grid_sampler: values of an image at given positions, -1 to 1 across each dimension.
+//
+// Method: a position becomes a list of taps (offset in a channel, weight), at most 16, which serves
+//   all channels. Positions outside count as 0, or are moved to the border, or are reflected at it;
+//   for the cubic filter each tap is moved, for the others the position itself.
+#include "core/thread_pool.h"
+#include "ops/kernel_loops.h"
+#include "ops/op.h"
+#include "ops/shapes.h"
+
+#include <tenon/ops.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tenon::ops {
+
+namespace {
+
+enum Filter : int64_t { linear_filter = 0, nearest_filter = 1, cubic_filter = 2 };
+enum Outside : int64_t { as_zero = 0, at_border = 1, reflected = 2 };
+
+struct GridSettings {
+  int64_t filter, outside;
+  bool align_corners;
+};
+
+// The taps of one dimension: positions in it (-1 for none) and weights.
+template <class C>
+struct AxisTaps {
+  int64_t n = 0;
+  int64_t at[4];
+  C weight[4];
+  void add(int64_t position, C w) {
+    at[n] = position;
+    weight[n++] = w;
+  }
+};
+
+template <class C>
+C reflect_between(C x, C twice_low, C twice_high) {
+  if (twice_low == twice_high) return C(0);
+  C low = twice_low / 2, span = (twice_high - twice_low) / 2;
+  x = std::abs(x - low);
+  C extra = std::fmod(x, span);
+  bool even = std::fmod(std::floor(x / span), C(2)) == 0;
+  return even ? extra + low : span - extra + low;
+}
+
+template <class C>
+C moved_inside(C x, int64_t size, const GridSettings& s) {
+  if (s.outside == as_zero) return x;
+  if (s.outside == reflected)
+    x = s.align_corners ? reflect_between(x, C(0), static_cast<C>(2 * (size - 1)))
+                        : reflect_between(x, C(-1), static_cast<C>(2 * size - 1));
+  return std::min(static_cast<C>(size - 1), std::max(x, C(0)));
+}
+
+// As an integer position, or -1 outside and for NaN.
+template <class C>
+int64_t position_in(C x, int64_t size) {
+  return x > C(-1) && x < static_cast<C>(size) ? static_cast<int64_t>(x) : -1;
+}
+
+template <class C>
+C cubic_weight(C x) {
+  constexpr C a = C(-0.75);
+  x = std::abs(x);
+  if (x <= 1) return ((a + 2) * x - (a + 3)) * x * x + 1;
+  return ((a * x - 5 * a) * x + 8 * a) * x - 4 * a;
+}
+
+template <class C>
+AxisTaps<C> axis_taps(C normalized, int64_t size, const GridSettings& s) {
+  C n = static_cast<C>(size);
+  C x = s.align_corners ? (normalized + 1) / 2 * (n - 1) : ((normalized + 1) * n - 1) / 2;
+  AxisTaps<C> taps;
+  if (s.filter == cubic_filter) {
+    C first = std::floor(x), part = x - first;
+    for (int k = -1; k < 3; ++k)
+      taps.add(position_in(moved_inside(first + static_cast<C>(k), size, s), size),
+               cubic_weight(part - static_cast<C>(k)));
+    return taps;
+  }
+  x = moved_inside(x, size, s);
+  if (s.filter == nearest_filter) {
+    taps.add(position_in(std::nearbyint(x), size), C(1));
+    return taps;
+  }
+  C first = std::floor(x), part = x - first;
+  taps.add(position_in(first, size), 1 - part);
+  taps.add(position_in(first + 1, size), part);
+  return taps;
+}
+
+template <class C>
+struct Tap {
+  int64_t offset;
+  C weight;
+};
+
+struct SampledShape {
+  int64_t n_space, channels, positions;
+  std::array<int64_t, 3> sizes{1, 1, 1};  // depth, height, width
+};
+
+// `grid` holds x, y (and z).
+template <class C>
+int64_t taps_at(const C* grid, const SampledShape& shape, const GridSettings& s, Tap<C>* taps) {
+  AxisTaps<C> axis[3];
+  axis[0].add(0, C(1));
+  for (int64_t d = 0; d < shape.n_space; ++d)
+    axis[2 - d] = axis_taps(grid[d], shape.sizes[static_cast<size_t>(2 - d)], s);
+  int64_t n = 0;
+  for (int64_t i = 0; i < axis[0].n; ++i)
+    for (int64_t j = 0; j < axis[1].n; ++j)
+      for (int64_t k = 0; k < axis[2].n; ++k) {
+        int64_t z = axis[0].at[i], y = axis[1].at[j], x = axis[2].at[k];
+        if (z < 0 || y < 0 || x < 0) continue;
+        taps[n++] = {(z * shape.sizes[1] + y) * shape.sizes[2] + x,
+                     axis[0].weight[i] * axis[1].weight[j] * axis[2].weight[k]};
+      }
+  return n;
+}
+
+template <class C>
+void sample_image(C* out, const C* image, const C* grid, const SampledShape& shape,
+                  const GridSettings& s) {
+  int64_t plane = shape.sizes[0] * shape.sizes[1] * shape.sizes[2];
+  parallel_for(0, shape.positions, 256, [&](int64_t lo, int64_t hi) {
+    Tap<C> taps[16];
+    for (int64_t p = lo; p < hi; ++p) {
+      int64_t n = taps_at(grid + p * shape.n_space, shape, s, taps);
+      for (int64_t c = 0; c < shape.channels; ++c) {
+        C sum = 0;
+        for (int64_t t = 0; t < n; ++t) sum += taps[t].weight * image[c * plane + taps[t].offset];
+        out[c * shape.positions + p] = sum;
+      }
+    }
+  });
+}
+
+TensorMeta grid_sampler_meta(const Tensor& input, const Tensor& grid, int64_t filter,
+                             int64_t outside, bool) {
+  int64_t rank = input.dim();
+  require((rank == 4 || rank == 5) && grid.dim() == rank && sizes_match(grid.size(-1), rank - 2) &&
+              sizes_match(input.size(0), grid.size(0)),
+          "grid_sampler: an input [N, C, ...] and a grid [N, ..., 2 or 3] of one rank are "
+          "expected, found shapes {} "
+          "and {}",
+          to_text(input.sizes()), to_text(grid.sizes()));
+  require(input.dtype() == grid.dtype() && is_floating(input.dtype()),
+          "grid_sampler: input and grid need one floating dtype, found {} and {}", input.dtype(),
+          grid.dtype());
+  require(filter >= 0 && filter <= (rank == 4 ? 2 : 1) && outside >= 0 && outside <= 2,
+          "grid_sampler: interpolation mode {} with padding mode {} is not defined for {} "
+          "dimensions of space",
+          filter, outside, rank - 2);
+  Dims sizes{input.size(0), input.size(1)};
+  for (int64_t d = 1; d + 1 < rank; ++d) sizes.push_back(grid.size(d));
+  return contiguous_meta(list_of(sizes), input.dtype(), input.device());
+}
+
+void grid_sampler_kernel(Tensor& out, const Tensor& input, const Tensor& grid, int64_t filter,
+                         int64_t outside, bool align_corners) {
+  if (numel_of(out) == 0) return;
+  Dtype dtype = input.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  Tensor x = converted(input, dtype), g = converted(grid, dtype);
+  Tensor y = out.dtype() == dtype ? out : make_tensor(contiguous_meta(out.sizes(), dtype));
+  SampledShape shape{input.dim() - 2, sizes_of(x)[1], 1};
+  for (size_t d = 2; d < sizes_of(x).size(); ++d) {
+    shape.sizes[d + 3 - sizes_of(x).size()] = sizes_of(x)[d];
+    shape.positions *= sizes_of(out)[d];
+  }
+  auto run = [&]<class C>() {
+    for (int64_t i = 0; i < sizes_of(x)[0]; ++i)
+      sample_image(data_of<C>(y) + i * shape.channels * shape.positions,
+                   data_of<C>(x) + i * strides_of(x)[0],
+                   data_of<C>(g) + i * shape.positions * shape.n_space, shape,
+                   GridSettings{filter, outside, align_corners});
+  };
+  if (dtype == Dtype::f64)
+    run.template operator()<double>();
+  else
+    run.template operator()<float>();
+  if (!y.is_same(out)) copy_elements(out, y);
+}
+
+}  // namespace
+
+static constexpr OpDef rows[] = {
+    {.schema =
+         "grid_sampler_2d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
+         "bool align_corners) -> Tensor",
+     .core = true,
+     .meta = fn<grid_sampler_meta>,
+     .eager = fn<grid_sampler_kernel>},
+    {.schema =
+         "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
+         "bool align_corners) -> Tensor",
+     .meta = fn<grid_sampler_meta>,
+     .eager = fn<grid_sampler_kernel>},
+    {.schema = "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
+               "bool align_corners) -> Tensor",
+     .decomp =
+         [](const Tensor& input, const Tensor& grid, int64_t filter, int64_t outside,
+            bool align_corners) {
+           return input.dim() == 5 ? grid_sampler_3d(input, grid, filter, outside, align_corners)
+                                   : grid_sampler_2d(input, grid, filter, outside, align_corners);
+         }},
+};
+
+extern constinit const OpFamily op_family_nn_grid_sampler{rows};
+
+}  // namespace tenon::ops

@@ -1,0 +1,197 @@
+// Archives become graphs with weights: translation, input checks, effects, and what is refused.
+#include "formats/pt2_import.h"
+
+#include "core/tensor_impl.h"
+#include "formats/pt2_call.h"
+#include "formats/tensors.h"
+#include "graph/interpret.h"
+#include "graph/verify.h"
+#include "small_archive.h"
+
+#include <tenon/ops.h>
+
+namespace tenon::formats {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using testing::named;
+using testing::refusal_of;
+using testing::shared_models;
+using testing::SmallArchive;
+
+std::string bytes_of(std::vector<float> values) {
+  return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)};
+}
+
+// forward(x) -> linear(x, [[1, 2, 3], [4, 5, 6]]) + [10, 20], x of any number of rows but 5.
+SmallArchive linear_archive() {
+  SmallArchive archive;
+  archive.records["data/weights/weight_0"] = bytes_of({1, 2, 3, 4, 5, 6});
+  archive.records["data/constants/tensor_1"] = bytes_of({10, 20});
+  return archive;
+}
+
+std::vector<Tensor> run(const ImportedModel& model, std::vector<Tensor> leaves) {
+  BoundCall call = bind_call(model, leaves);
+  std::vector<Tensor> outputs(model.graph->outputs().size());
+  Interpreter(model.graph).run(call.inputs, call.symbols, outputs);
+  return outputs;
+}
+
+void expect_import_refusal(const std::string& from, const std::string& to,
+                           const std::string& reason, ErrorCode code = ErrorCode::bad_file) {
+  Pt2Program program = linear_archive().change_model(from, to).read();
+  auto refused = refusal_of([&] { import_pt2(program); });
+  EXPECT_EQ(refused.code, code) << refused.message;
+  EXPECT_THAT(refused.message, HasSubstr(reason));
+}
+
+TEST(Pt2Import, RunsTheSmallArchiveAtOtherSizes) {
+  Pt2Program program = linear_archive().read();
+  ImportedModel model = import_pt2(program);
+  verify(*model.graph);
+  ASSERT_EQ(model.leaves.size(), 1u);
+  EXPECT_EQ(model.leaves[0].name, "x");
+  for (int64_t rows : {2, 3}) {
+    std::vector<float> ones(static_cast<size_t>(rows * 3), 1);
+    std::vector<Tensor> outputs = run(model, {tensor(ones, {rows, 3})});
+    std::vector<float> expected;
+    for (int64_t i = 0; i < rows; ++i) expected.insert(expected.end(), {16, 35});
+    EXPECT_EQ(outputs[0].to_vector<float>(), expected);
+  }
+}
+
+TEST(Pt2Import, KeepsNamesSymbolsAndSourceLines) {
+  Pt2Program program =
+      linear_archive()
+          .change_model(
+              R"(File \"m.py\")",
+              R"(File \"a.py\", line 3, in f\n  g()\n File \"m.py\", line 7, in forward\n  x)")
+          .read();
+  ImportedModel model = import_pt2(program);
+  const Node& linear = model.graph->node(0);
+  EXPECT_EQ(linear.name, "linear");
+  EXPECT_EQ(linear.where.file, "m.py");
+  EXPECT_EQ(linear.where.line, 7);
+  EXPECT_EQ(linear.where.function, "forward");
+  ASSERT_EQ(model.graph->symbols.size(), 1u);
+  EXPECT_EQ(model.graph->shape_env->info(model.graph->symbols[0].symbol).name, "s7");
+  EXPECT_EQ(model.graph->shape_env->int_hint(model.graph->value(linear.first_result).meta.sizes[0]),
+            4);
+}
+
+TEST(Pt2Import, WeightsAreViewsOfTheFile) {
+  Pt2Program program = linear_archive().read();
+  ImportedModel model = import_pt2(program);
+  EXPECT_EQ(model.inputs[0].tensor.data(), program.weights[0].storage.span.data());
+  EXPECT_EQ(model.inputs[0].names, std::vector<std::string>{"fc.w"});
+  EXPECT_EQ(model.inputs[1].kind, ModelInputKind::buffer);
+}
+
+TEST(Pt2Import, WeightsThatAreWrittenAreCopies) {
+  SmallArchive archive = linear_archive();
+  archive.change_model("aten.add.Tensor", "aten.add_.Tensor")
+      .change_model(R"("name": "self", "arg": )" + named("linear"),
+                    R"("name": "self", "arg": )" + named("b_c"))
+      .change_model(R"("name": "other", "arg": )" + named("b_c"),
+                    R"("name": "other", "arg": )" + named("b_c"));
+  Pt2Program program = archive.read();
+  ImportedModel model = import_pt2(program);
+  Tensor buffer = model.inputs[1].tensor;
+  EXPECT_NE(buffer.data(), program.constants[0].storage.span.data());
+  run(model, {tensor(std::vector<float>(6, 0), {2, 3})});
+  EXPECT_EQ(buffer.to_vector<float>(), (std::vector<float>{20, 40}));
+  ImportedModel again = import_pt2(program);
+  EXPECT_EQ(again.inputs[1].tensor.to_vector<float>(), (std::vector<float>{10, 20}));
+}
+
+TEST(Pt2Import, ANumberInATensorsPlaceKeepsTheDtype) {
+  SmallArchive archive = linear_archive();
+  archive.change_model(R"("name": "other", "arg": )" + named("b_c"),
+                       R"("name": "other", "arg": {"as_float": 2.5})");
+  Pt2Program program = archive.read();
+  ImportedModel model = import_pt2(program);
+  std::vector<Tensor> outputs = run(model, {tensor(std::vector<float>(6, 0), {2, 3})});
+  EXPECT_EQ(outputs[0].dtype(), Dtype::f32);
+  EXPECT_EQ(outputs[0].to_vector<float>(), (std::vector<float>(4, 2.5f)));
+}
+
+TEST(Pt2Import, InputsThatDoNotFitAreNamed) {
+  Pt2Program program = linear_archive().read();
+  ImportedModel model = import_pt2(program);
+  auto refusal = [&](std::vector<Tensor> leaves) {
+    return refusal_of([&] { bind_call(model, leaves); }).message;
+  };
+  auto zeros = [](std::vector<int64_t> sizes) { return make_tensor(IntList(sizes), Dtype::f32); };
+  EXPECT_THAT(refusal({}), HasSubstr("x: f32[s7, 3]"));
+  EXPECT_THAT(refusal({Tensor()}), HasSubstr("input x is missing"));
+  EXPECT_THAT(refusal({zeros({2})}), HasSubstr("expected 2 dimensions"));
+  EXPECT_THAT(refusal({zeros({2, 4})}), HasSubstr("dimension 1 must be 3, found 4"));
+  EXPECT_THAT(refusal({make_tensor({2, 3}, Dtype::f64)}), HasSubstr("expected dtype f32"));
+  EXPECT_THAT(refusal({zeros({1, 3})}), HasSubstr("dimension 0 of input x is 1"));
+  EXPECT_THAT(refusal({zeros({5, 3})}), HasSubstr("L['x'].size()[0] != 5"));
+}
+
+TEST(Pt2Import, SizesThatNeedSolvingAreExact) {
+  Pt2SymbolSource source{"s", 0, 0, parse_srepr("Add(Mul(Integer(2), Symbol('s')), Integer(1))")};
+  EXPECT_EQ(solve_symbol(source, 9, {}), 4);
+  EXPECT_THAT(refusal_of([&] { solve_symbol(source, 8, {}); }).message, HasSubstr("found 8"));
+  source.solve = parse_srepr("Integer(3)");
+  EXPECT_EQ(refusal_of([&] { solve_symbol(source, 3, {}); }).code, ErrorCode::bad_file);
+}
+
+TEST(Pt2Import, AllMissingOpsAreListedWithCounts) {
+  SmallArchive archive = linear_archive();
+  archive.change_model("aten.linear.default", "aten.no_such.default")
+      .change_model("torch.ops.aten.add.Tensor", "torch.ops.higher_order.no_such");
+  Pt2Program program = archive.read();
+  auto refused = refusal_of([&] { import_pt2(program); });
+  EXPECT_EQ(refused.code, ErrorCode::unsupported);
+  EXPECT_THAT(refused.message, AllOf(HasSubstr("2 ops"), HasSubstr("aten.no_such.default (1 time)"),
+                                     HasSubstr("higher_order.no_such (1 time)")));
+}
+
+TEST(Pt2Import, ArgumentsThatDoNotFitTheSchemaAreRefused) {
+  expect_import_refusal(R"("name": "weight")", R"("name": "wait")", "no argument wait");
+  expect_import_refusal(R"("name": "other")", R"("name": "self")", "given twice");
+  expect_import_refusal(R"("name": "other", "arg": )" + named("b_c"),
+                        R"("name": "alpha", "arg": {"as_int": 2})", "argument other is missing");
+  expect_import_refusal(R"("name": "other", "arg": )" + named("b_c"),
+                        R"("name": "other", "arg": {"as_string": "1"})", "found a string");
+}
+
+TEST(Pt2Import, TranslatesEverySharedModelThatItsOpsAllow) {
+  TENON_NEEDS_SHARED_MODELS();
+  int translated = 0;
+  for (const std::string& file : shared_models(".pt2")) {
+    Pt2Program program = read_pt2(file);
+    if (!unsupported_ops(program).empty()) continue;
+    ImportedModel model = import_pt2(program);
+    EXPECT_EQ(problems_of(*model.graph), std::vector<std::string>()) << file;
+    ++translated;
+  }
+  EXPECT_GT(translated, 0);
+}
+
+TEST(Tensors, GoThroughFilesAndBack) {
+  auto folder = std::filesystem::temp_directory_path() / "tenon_tensors_test";
+  std::filesystem::create_directories(folder);
+  Tensor t = tensor(std::vector<float>{1, 2, 3, 4, 5, 6}, {2, 3});
+  NamedTensors content;
+  content.tensors["columns"] = t.transpose(0, 1);
+  content.metadata["model"] = "m";
+  std::string file = (folder / "t.safetensors").string(), npy = (folder / "t.npy").string();
+  write_tensors(file, content);
+  NamedTensors read = read_tensors(file);
+  EXPECT_EQ(read.metadata["model"], "m");
+  EXPECT_EQ(read.tensors["columns"].to_vector<float>(), (std::vector<float>{1, 4, 2, 5, 3, 6}));
+  write_tensors(npy, content);
+  EXPECT_EQ(to_text(read_tensors(npy).tensors[""]), "f32[3, 2]");
+  content.tensors["second"] = t;
+  EXPECT_THAT(refusal_of([&] { write_tensors(npy, content); }).message, HasSubstr("one tensor"));
+  std::filesystem::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace tenon::formats
