@@ -31,17 +31,28 @@ Tensor random_step(std::mt19937& random, const std::vector<Tensor>& values) {
   auto any = [&] { return values[random() % values.size()]; };
   switch (random() % 12) {
     case 0:
-    case 1: return add(any(), any());
-    case 2: return add(any(), any(), 2);
-    case 3: return maximum(any(), any());
-    case 4: return relu(any());
-    case 5: return transpose(any(), 0, 1);
-    case 6: return transpose(any(), 1, 1);
-    case 7: return clone(any());
-    case 8: return alias(any());
-    case 9: return add_(any(), any());
-    case 10: return relu_(any());
-    default: return zeros({side, side});
+    case 1:
+      return add(any(), any());
+    case 2:
+      return add(any(), any(), 2);
+    case 3:
+      return maximum(any(), any());
+    case 4:
+      return relu(any());
+    case 5:
+      return transpose(any(), 0, 1);
+    case 6:
+      return transpose(any(), 1, 1);
+    case 7:
+      return clone(any());
+    case 8:
+      return alias(any());
+    case 9:
+      return add_(any(), any());
+    case 10:
+      return relu_(any());
+    default:
+      return zeros({side, side});
   }
 }
 

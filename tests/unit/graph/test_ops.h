@@ -1,5 +1,5 @@
-// Ops that only the tests of the graph room have: one with an effect and every kind of argument, one
-// with sub-graphs.
+// Ops that only the tests of the graph room have: one with an effect and every kind of argument,
+// one with sub-graphs.
 #pragma once
 
 #include "core/tensor_impl.h"
@@ -15,12 +15,10 @@ inline constexpr OpDef graph_test_rows[] = {
      .eager = [](const Tensor&, std::string_view, DoubleList, BoolList, Value) {}},
     {.schema = "graph_test::choose(Tensor pred, Graph then_graph, Graph else_graph, "
                "Tensor[] operands) -> Tensor[]",
-     .meta = [](const Tensor&, Value, Value, TensorList operands) {
-       return std::vector<TensorMeta>{meta_of(operands[0])};
-     },
-     .eager = [](const Tensor&, Value, Value, TensorList operands) {
-       return std::vector<Tensor>{operands[0]};
-     }},
+     .meta = [](const Tensor&, Value, Value,
+                TensorList operands) { return std::vector<TensorMeta>{meta_of(operands[0])}; },
+     .eager = [](const Tensor&, Value, Value,
+                 TensorList operands) { return std::vector<Tensor>{operands[0]}; }},
 };
 
 /// Adds the ops to the table, once.

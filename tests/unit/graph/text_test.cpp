@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <fstream>
 #include <limits>
+#include <sstream>
 
 #include "core/tensor_impl.h"
 #include "graph/document.h"
@@ -50,6 +52,30 @@ std::string error_of(const std::string& text) {
 
 TEST(GraphText, ComesBackAsItWasWritten) { EXPECT_EQ(round_trip(whole), whole); }
 
+TEST(GraphText, TheExampleOfItsPageIsExact) {
+  std::ifstream page(TENON_SOURCE_DIR "/docs/graph-text.md");
+  std::stringstream read;
+  read << page.rdbuf();
+  std::string text = read.str();
+  size_t begin = text.find("tng 1\n"), end = text.find("```", begin);
+  ASSERT_NE(begin, std::string::npos);
+  EXPECT_EQ(round_trip(text.substr(begin, end - begin)), text.substr(begin, end - begin));
+}
+
+TEST(GraphText, AssumptionsThatTheRangesTellAreLeftOut) {
+  auto graph =
+      parse_graph(in_graph("  symbol s0 in [2, 64] hint 6 from size(%x, 0)\n"
+                           "  assume s0 < 100\n"
+                           "  assume s0 <= 32\n"
+                           "  assume s0 % 2 == 0\n"
+                           "  input %x: f32[s0]\n"
+                           "  output %x"));
+  EXPECT_EQ(to_text(*graph), in_graph("  symbol s0 in [2, 32] hint 6 from size(%x, 0)\n"
+                                      "  assume s0 % 2 == 0\n"
+                                      "  input %x: f32[s0]\n"
+                                      "  output %x"));
+}
+
 TEST(GraphText, KeepsIdsNamesFlagsAndFacts) {
   auto graph = parse_graph(whole);
   EXPECT_EQ(graph->name, "whole");
@@ -95,7 +121,8 @@ TEST(GraphText, TellsTheNumberOneFromTheRealOne) {
 TEST(GraphText, WritesEveryKindOfArgument) {
   std::string text = in_graph(
       "  input %x: f32[2]\n"
-      "  graph_test.say.default(%x, \"a \\\"b\\\"\\n\\x01\", [1e-05, inf, nan, -inf], [false, true], "
+      "  graph_test.say.default(%x, \"a \\\"b\\\"\\n\\x01\", [1e-05, inf, nan, -inf], [false, "
+      "true], "
       "[\"p\", \"q\"])\n"
       "  graph_test.say.default(%x, \"\", mask=[false, false])\n"
       "  %z: f16[2, 2] = aten.zeros.default([2, 2], dtype=f16, layout=strided, device=cpu, "
@@ -253,6 +280,8 @@ TEST(GraphText, ErrorsTellTheLineAndColumn) {
       {in_graph("  input %\"x: f32[2]\n  output"), "no closing quote"},
       {in_graph("  input $x: f32[2]\n  output"), "line 3, column 9: unexpected character '$'"},
       {in_graph("  symbol s0 in [5, 2] from size(%x, 0)\n" + input + "  output"), "symbol s0"},
+      {in_graph("  symbol z float size_like in [0, 4] hint 1.0 from %x\n" + input + "  output"),
+       "only integers have ranges"},
       {in_graph("  symbol and from size(%x, 0)\n" + input + "  output"),
        "cannot be the name of a symbol"},
       {in_graph("  symbol s0 hint 3 from size(%x, 4)\n" + input + "  output"), "dimension 4"},
