@@ -66,6 +66,10 @@ std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph, con
 
 namespace {
 
+std::string display_name(const Site& site) {
+  return site.options.name.empty() ? message("number {}", site.number) : site.options.name;
+}
+
 CompileGraphOptions graph_options(Site& site, bool dynamic) {
   CompileGraphOptions o;
   o.backend = site.options.backend;
@@ -159,7 +163,7 @@ bool at_limit(Site& site, const std::string& reason) {
   bool accumulated = site.attempts >= flags.dynamo.accumulated_recompile_limit;
   if (!over && !accumulated) return false;
   std::string text = message("{} was compiled {} times, the limit dynamo.{} is {}; last reason: {}; mark sizes dynamic, "
-                             "or raise the limit", site.options.name.empty() ? "callable" : site.options.name, n,
+                             "or raise the limit", "callable " + display_name(site), n,
                              over ? "recompile_limit" : "accumulated_recompile_limit",
                              over ? flags.dynamo.recompile_limit : flags.dynamo.accumulated_recompile_limit, reason);
   require(!flags.dynamo.fail_on_recompile_limit_hit && !site.options.fullgraph, ErrorCode::recompile_limit, "{}", text);
@@ -304,7 +308,7 @@ bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, Ca
     site.replay_for_good = true;
     std::string text = message("callable {} did something else than when it was recorded, with equal arguments: it reads a "
                                "value that is no argument; pass it as one. From now on the body runs on every call",
-                               site.options.name);
+                               display_name(site));
     require(config::flags().capture.on_stale != "error", ErrorCode::capture_divergence, "{}", text);
     report::log_line(report::LogLevel::warning, "capture", text);
   }
@@ -334,7 +338,7 @@ std::string explain_site(const Site& s) {
   auto& site = const_cast<Site&>(s);
   std::lock_guard lock(site.changing);
   std::string out = message("callable {} with backend {}: {} versions, {} compiles\n",
-                            site.options.name.empty() ? message("{}", site.number) : site.options.name,
+                            display_name(site),
                             site.options.backend.empty() ? default_backend() : site.options.backend,
                             site.n_entries.load(), site.compiles.load());
   for (uint32_t i = 0; i < site.n_entries.load(); ++i) {

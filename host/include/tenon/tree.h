@@ -32,14 +32,15 @@ template <class T>
 class Scalar {
  public:
   Scalar() = default;
-  explicit Scalar(Tensor value) : tensor_(std::move(value)) {}
+  explicit Scalar(Tensor value, std::source_location made_at = std::source_location::current())
+      : tensor_(std::move(value)), made_at_(made_at) {}
   Scalar(T value) : plain_(value) {}  // NOLINT: a number is a Scalar
   /// The value; ends the traced segment when it is not known yet.
-  T value(std::source_location where = std::source_location::current()) const {
+  T value() const {
     if (!tensor_.defined()) return plain_;
-    if constexpr (std::is_same_v<T, bool>) return detail::item_bool(tensor_, where);
-    else if constexpr (std::is_integral_v<T>) return static_cast<T>(detail::item_int(tensor_, where));
-    else return static_cast<T>(detail::item_double(tensor_, where));
+    if constexpr (std::is_same_v<T, bool>) return detail::item_bool(tensor_, made_at_);
+    else if constexpr (std::is_integral_v<T>) return static_cast<T>(detail::item_int(tensor_, made_at_));
+    else return static_cast<T>(detail::item_double(tensor_, made_at_));
   }
   operator T() const { return value(); }  // NOLINT: used as a number
   Tensor& tensor() { return tensor_; }
@@ -48,13 +49,14 @@ class Scalar {
  private:
   Tensor tensor_;
   T plain_{};
+  std::source_location made_at_;  // the user's item() call, for messages
 };
 
 template <class T>
 Scalar<T> Tensor::item(std::source_location where) const {
   require(defined(), "item: the tensor is undefined");
   require(numel().guard_int() == 1, "item: expected a tensor with one element, found {}", to_text(*this));
-  if (is_fake()) return Scalar<T>(*this);
+  if (is_fake()) return Scalar<T>(*this, where);
   return Scalar<T>([&]() -> T {
     if constexpr (std::is_same_v<T, bool>) return detail::item_bool(*this, where);
     else if constexpr (std::is_integral_v<T>) return static_cast<T>(detail::item_int(*this, where));
