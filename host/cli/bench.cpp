@@ -54,7 +54,7 @@ Runner make_runner(const std::string& path, const std::string& backend,
   Runner r;
   r.backend = backend;
   r.model = load_model(path, options.options, backend);
-  r.leaves = make_leaves(r.model, options.inputs);
+  r.leaves = make_leaves(r.model, or_recorded(options.inputs, path));
   reset_peak_memory();
   r.model.runner->compile(r.leaves);
   r.cold_ms = r.model.runner->compile_ms();

@@ -30,7 +30,7 @@ int work(const WorkerOptions& options) {
   if (!options.backend.empty()) given.push_back(options.backend);
   auto begin = std::chrono::steady_clock::now();
   LoadedModel model = load_model(options.model, options.options, backend_names(given)[0]);
-  std::vector<Tensor> leaves = make_leaves(model, options.inputs);
+  std::vector<Tensor> leaves = make_leaves(model, or_recorded(options.inputs, options.model));
   model.runner->run(leaves);
   std::chrono::duration<double> first = std::chrono::steady_clock::now() - begin;
   answer({{"ready", true}, {"first_s", first.count()}});

@@ -7,6 +7,7 @@
 #include "core/tensor_impl.h"
 #include "formats/tensors.h"
 
+#include <filesystem>
 #include <tenon/ops.h>
 
 #include <algorithm>
@@ -143,6 +144,13 @@ std::vector<Tensor> make_leaves(const LoadedModel& model, const InputOptions& op
 Json stats_of(const std::string& text) {
   Json stats = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   return stats.is_object() ? stats : Json::object();
+}
+
+InputOptions or_recorded(InputOptions options, const std::string& model) {
+  if (!options.file.empty() || !options.specs.empty()) return options;
+  std::filesystem::path recording = std::filesystem::path(model).replace_extension(".io.safetensors");
+  if (std::filesystem::exists(recording)) options.file = recording.string();
+  return options;
 }
 
 }  // namespace tenon::cli

@@ -39,6 +39,9 @@ void add_input_options(CLI::App& app, InputOptions& options);
 void fill_inputs(std::vector<Tensor>& inputs, const InputOptions& options,
                  const std::function<size_t(const std::string& name)>& find);
 std::vector<Tensor> make_leaves(const LoadedModel& model, const InputOptions& options);
+/// The options with the recording beside the model (NAME.io.safetensors) as the file, where nothing
+/// was given: random numbers do not suit every input, such as the offsets of an embedding bag.
+InputOptions or_recorded(InputOptions options, const std::string& model);
 
 /// What a backend says of its code: {"kernels": ..., "extern_calls": ..., "extern_ops": [...]}.
 Json stats_of(const std::string& text);

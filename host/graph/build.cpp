@@ -171,8 +171,9 @@ GraphValue Builder::value(const ValueDoc& doc) const {
   value.meta.dtype = doc.dtype;
   value.meta.device = doc.device;
   value.meta.sizes = shared_.sizes(doc.sizes, "size");
-  value.meta.strides = doc.strides ? shared_.sizes(*doc.strides, "stride")
-                                   : contiguous_strides(list_of(value.meta.sizes));
+  // Computed in any case: sizes whose row-major strides overflow are refused here.
+  value.meta.strides = contiguous_strides(list_of(value.meta.sizes));
+  if (doc.strides) value.meta.strides = shared_.sizes(*doc.strides, "stride");
   if (value.meta.strides.size() != value.meta.sizes.size())
     fail_at(doc.at, message("%{} has {} sizes and {} strides", doc.name, value.meta.sizes.size(),
                             value.meta.strides.size()));

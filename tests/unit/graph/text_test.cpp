@@ -302,6 +302,7 @@ TEST(GraphText, HostileTextsAreRefusedWithoutHarm) {
       "tng 1\n" + graphs,
       in_graph("  input %x: f32[" + dims + "]\n  output"),
       in_graph("  input %x: f32[9223372036854775807, 9223372036854775807]\n  output"),
+      in_graph("  input %x: f32[4611686018427387904, 3] strides [0, 0]\n  output"),
       in_graph("  constant %c: f32[1] strides [1] offset 4611686018427387904 = [1.0]\n  output"),
       in_graph("  constant %c: f32[4611686018427387904, 4] = []\n  output"),
       in_graph("  constant %c: f32[4000000000, 0, 4000000000, 4000000000] = []\n  output"),
