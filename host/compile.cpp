@@ -220,6 +220,11 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace) {
   entry->n_graph_outputs = trace.graph->outputs().size();
   entry->artifact = compile_graph(trace.graph, graph_options(site, is_symbolic(*trace.graph)));
   ++site.compiles;
+  // What the backend took for granted about sizes is checked like the rest.
+  if (!entry->artifact->guards.empty()) {
+    entry->guards.backend_program = SymProgram::compile(symbols, entry->artifact->guards);
+    entry->guards.has_backend_program = true;
+  }
   return entry;
 }
 

@@ -78,6 +78,7 @@ void GuardSet::load(const Leaves& leaves, int64_t* words) const {
 }
 
 bool GuardSet::sizes_match(const Leaves& leaves, const int64_t* words) const {
+  if (has_backend_program && !backend_program.check({words, loads.size()})) return false;
   if (equal_loads.empty()) return program.check({words, loads.size()});
   constexpr size_t inline_words = 64;
   int64_t local[inline_words];
@@ -170,6 +171,7 @@ std::string GuardSet::why_not(const Leaves& leaves) const {
   load(leaves, words.data());
   int failed = program.failed_condition(words);
   if (failed >= 0) return condition_texts[static_cast<size_t>(failed)];
+  if (has_backend_program && !backend_program.check(words)) return "a size that the backend has fixed differs";
   return sizes_match(leaves, words.data()) ? "" : "a size or stride that was shared with another one differs";
 }
 

@@ -40,6 +40,8 @@ struct GuardSet {
   std::vector<SymbolLoad> loads;  ///< in the order of the program's symbols
   SymProgram program;             ///< its outputs are what the words of `equal_loads` must be
   std::vector<SymbolLoad> equal_loads;
+  SymProgram backend_program;     ///< conditions that the backend asked for while compiling
+  bool has_backend_program = false;
   std::vector<std::string> condition_texts;  ///< of the program, for reasons
 
   bool check(const detail::Leaves& leaves) const;
