@@ -133,7 +133,8 @@ std::shared_ptr<Artifact> segment_code(Site& site, const std::shared_ptr<Graph>&
   for (const SegmentCode& known : site.segments[hash])
     if (structurally_equal(*known.graph, *graph)) return known.artifact;
   std::shared_ptr<Artifact> code = compile_graph(graph, graph_options(site, is_symbolic(*graph)));
-  site.segments[hash].push_back({graph, code});
+  // Code that holds for some sizes only is not kept: the structure alone does not tell them apart.
+  if (code->guards.empty()) site.segments[hash].push_back({graph, code});
   ++site.compiles;
   return code;
 }
