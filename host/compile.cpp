@@ -3,15 +3,15 @@
 //   call ──guards hold?──▶ run the entry (runtime/call.cpp)
 //     └── miss ──▶ trace ──▶ guards ──▶ lower ──▶ backend ──▶ entry
 //
-// A body that is cut by a look at data goes the same way piece by piece: each segment is compiled when
-// its like was not seen before, and the body runs again on every call.
+// A body that is cut by a look at data goes the same way piece by piece: each segment is compiled
+// when its like was not seen before, and the body runs again on every call.
 #include "compile.h"
 
 #include "aot/lower.h"
 #include "capture/trace.h"
+#include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
-#include "config/flags.h"
 #include "graph/hash.h"
 #include "graph/print.h"
 #include "report/log.h"
@@ -34,7 +34,8 @@ std::string default_backend() {
   return "aot_eager";
 }
 
-std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph, const CompileGraphOptions& options) {
+std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
+                                        const CompileGraphOptions& options) {
   std::string name = options.backend.empty() ? default_backend() : options.backend;
   BackendInfo backend = backend_info(name);
   CompileRequest request;
@@ -74,7 +75,8 @@ CompileGraphOptions graph_options(Site& site, bool dynamic) {
   CompileGraphOptions o;
   o.backend = site.options.backend;
   o.mode = site.options.mode;
-  for (const auto& [key, value] : site.options.options) o.options_toml += key + " = " + value + "\n";
+  for (const auto& [key, value] : site.options.options)
+    o.options_toml += key + " = " + value + "\n";
   o.compile_id = message("{}/{}", site.number, site.attempts);
   o.dynamic = dynamic;
   return o;
@@ -84,13 +86,15 @@ bool is_symbolic(const Graph& graph) { return !graph.symbols.empty(); }
 
 // ---- which sizes are symbolic
 
-DimPolicy policy_of(const Site& site, const DynamicMemory::Cell& cell, const TensorExtra* marks, size_t dim) {
+DimPolicy policy_of(const Site& site, const DynamicMemory::Cell& cell, const TensorExtra* marks,
+                    size_t dim) {
   uint64_t bit = uint64_t{1} << dim;
   if (marks && (marks->static_dims & bit)) return DimPolicy::fixed;
   if (marks && (marks->dynamic_dims & bit)) return DimPolicy::own;
   const config::Flags& flags = config::flags();
   if (!flags.dynamo.dynamic_shapes || site.options.dynamic == false) return DimPolicy::fixed;
-  if (site.options.dynamic == true || !flags.dynamo.assume_static_by_default) return DimPolicy::duck;
+  if (site.options.dynamic == true || !flags.dynamo.assume_static_by_default)
+    return DimPolicy::duck;
   if (!flags.dynamo.automatic_dynamic_shapes) return DimPolicy::fixed;
   return cell.state == DynamicMemory::Cell::State::dynamic ? DimPolicy::duck : DimPolicy::fixed;
 }
@@ -113,7 +117,9 @@ TracePolicy trace_policy(Site& site, const Leaves& leaves) {
     }
     for (size_t d = 0; d < cells.strides.size(); ++d) {
       bool moved = cells.strides[d].state == DynamicMemory::Cell::State::dynamic;
-      strides.push_back(moved && all_sizes_fixed && site.options.dynamic != false ? DimPolicy::duck : DimPolicy::fixed);
+      strides.push_back(moved && all_sizes_fixed && site.options.dynamic != false
+                            ? DimPolicy::duck
+                            : DimPolicy::fixed);
     }
   }
   for (size_t i = 0; i < leaves.numbers.size(); ++i) {
@@ -121,7 +127,8 @@ TracePolicy trace_policy(Site& site, const Leaves& leaves) {
     const config::Flags& flags = config::flags();
     bool special = is_int ? flags.dynamo.specialize_int : flags.dynamo.specialize_float;
     bool moved = site.memory.numbers[i].state == DynamicMemory::Cell::State::dynamic;
-    policy.numbers.push_back(!special && site.options.dynamic != false && (moved || site.options.dynamic == true));
+    policy.numbers.push_back(!special && site.options.dynamic != false &&
+                             (moved || site.options.dynamic == true));
   }
   return policy;
 }
@@ -163,12 +170,15 @@ bool at_limit(Site& site, const std::string& reason) {
   bool over = n >= flags.dynamo.recompile_limit;
   bool accumulated = site.attempts >= flags.dynamo.accumulated_recompile_limit;
   if (!over && !accumulated) return false;
-  std::string text = message("{} was compiled {} times, the limit dynamo.{} is {}; last reason: {}; mark sizes dynamic, "
-                             "or raise the limit", "callable " + display_name(site), n,
-                             over ? "recompile_limit" : "accumulated_recompile_limit",
-                             over ? flags.dynamo.recompile_limit : flags.dynamo.accumulated_recompile_limit, reason);
-  require(!flags.dynamo.fail_on_recompile_limit_hit && !site.options.fullgraph, ErrorCode::recompile_limit, "{}", text);
-  if (!std::exchange(site.limit_reported, true)) report::log_line(report::LogLevel::warning, "runtime", text);
+  std::string text = message(
+      "{} was compiled {} times, the limit dynamo.{} is {}; last reason: {}; mark sizes dynamic, "
+      "or raise the limit",
+      "callable " + display_name(site), n, over ? "recompile_limit" : "accumulated_recompile_limit",
+      over ? flags.dynamo.recompile_limit : flags.dynamo.accumulated_recompile_limit, reason);
+  require(!flags.dynamo.fail_on_recompile_limit_hit && !site.options.fullgraph,
+          ErrorCode::recompile_limit, "{}", text);
+  if (!std::exchange(site.limit_reported, true))
+    report::log_line(report::LogLevel::warning, "runtime", text);
   site.run_only = true;
   return true;
 }
@@ -183,7 +193,8 @@ void note_recompile(Site& site, const Leaves& leaves, std::string& reason) {
   }
   site.recompile_reasons.push_back(reason);
   report::log_line(report::LogLevel::debug, "guards", "recompiling: " + reason);
-  require(!config::flags().dynamo.error_on_recompile, ErrorCode::recompile, "a recompile is needed: {}", reason);
+  require(!config::flags().dynamo.error_on_recompile, ErrorCode::recompile,
+          "a recompile is needed: {}", reason);
 }
 
 // ---- entries
@@ -197,8 +208,16 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace) {
   entry->implicit = trace.implicit;
   for (const ImplicitInput& in : trace.implicit) {
     const detail::TensorHead* h = in.tensor.head();
-    entry->implicit_guards.push_back({h->dtype, h->device_type, h->device_index, h->ndim, in.tensor.requires_grad(),
-                                      true, 0, 0, {h->sizes, h->sizes + h->ndim}, {h->strides, h->strides + h->ndim}});
+    entry->implicit_guards.push_back({h->dtype,
+                                      h->device_type,
+                                      h->device_index,
+                                      h->ndim,
+                                      in.tensor.requires_grad(),
+                                      true,
+                                      0,
+                                      0,
+                                      {h->sizes, h->sizes + h->ndim},
+                                      {h->strides, h->strides + h->ndim}});
   }
   entry->plain_outputs = trace.plain_outputs;
   entry->text_outputs = trace.text_outputs;
@@ -215,7 +234,8 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace) {
   for (const SymbolInfo& s : trace.shape_env->symbols())
     if (!s.unbacked) symbols.push_back(s.expr);
   for (Number n : trace.output_numbers)
-    if (n.is_symbolic()) exprs.push_back(n.is_integer() ? as_expr(n.sym_int()) : as_expr(n.sym_float()));
+    if (n.is_symbolic())
+      exprs.push_back(n.is_integer() ? as_expr(n.sym_int()) : as_expr(n.sym_float()));
   entry->output_program = SymProgram::compile(symbols, {}, exprs);
   if (!trace.graph) return entry;
   entry->n_graph_outputs = trace.graph->outputs().size();
@@ -289,7 +309,8 @@ bool is_verification(uint32_t hit) {
   const config::Flags& flags = config::flags();
   if (flags.capture.mode == "hit") return false;
   bool power_of_four = hit && !(hit & (hit - 1)) && (hit & 0x55555555u);
-  return power_of_four || (flags.capture.retrace_check > 0 && hit % flags.capture.retrace_check == 0);
+  return power_of_four ||
+         (flags.capture.retrace_check > 0 && hit % flags.capture.retrace_check == 0);
 }
 
 // What a hit takes for granted is looked at again now and then: the body is recorded anew, and its
@@ -299,7 +320,8 @@ bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, Ca
   uint32_t hit = entry.hits.load(std::memory_order_relaxed) + 1;
   bool replay = site.replay_for_good.load(std::memory_order_relaxed);
   if (!replay) {
-    if (hit > 4096) return false;  // long since verified; retrace_check counts in 4096s from here on
+    if (hit > 4096)
+      return false;  // long since verified; retrace_check counts in 4096s from here on
     entry.hits.store(hit, std::memory_order_relaxed);
     if (!is_verification(hit)) return false;
   }
@@ -312,9 +334,11 @@ bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, Ca
   if (same && !replay) return false;
   if (!replay) {
     site.replay_for_good = true;
-    std::string text = message("callable {} did something else than when it was recorded, with equal arguments: it reads a "
-                               "value that is no argument; pass it as one. From now on the body runs on every call",
-                               display_name(site));
+    std::string text = message(
+        "callable {} did something else than when it was recorded, with equal arguments: it reads "
+        "a "
+        "value that is no argument; pass it as one. From now on the body runs on every call",
+        display_name(site));
     require(config::flags().capture.on_stale != "error", ErrorCode::capture_divergence, "{}", text);
     report::log_line(report::LogLevel::warning, "capture", text);
   }
@@ -343,17 +367,20 @@ namespace detail {
 std::string explain_site(const Site& s) {
   auto& site = const_cast<Site&>(s);
   std::lock_guard lock(site.changing);
-  std::string out = message("callable {} with backend {}: {} versions, {} compiles\n",
-                            display_name(site),
-                            site.options.backend.empty() ? default_backend() : site.options.backend,
-                            site.n_entries.load(), site.compiles.load());
+  std::string out =
+      message("callable {} with backend {}: {} versions, {} compiles\n", display_name(site),
+              site.options.backend.empty() ? default_backend() : site.options.backend,
+              site.n_entries.load(), site.compiles.load());
   for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
     const Entry& e = *site.order[i].load();
-    out += message("version {}: {}\n", e.id, e.replays ? "the body runs on every call: " + e.replay_reason : "the code runs alone");
+    out += message(
+        "version {}: {}\n", e.id,
+        e.replays ? "the body runs on every call: " + e.replay_reason : "the code runs alone");
     out += e.guards.to_text();
     if (e.graph) out += to_text(*e.graph);
   }
-  for (const std::string& reason : site.recompile_reasons) out += "recompiled because " + reason + "\n";
+  for (const std::string& reason : site.recompile_reasons)
+    out += "recompiled because " + reason + "\n";
   return out;
 }
 

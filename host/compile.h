@@ -10,7 +10,7 @@
 namespace tenon {
 
 struct CompileGraphOptions {
-  std::string backend;     ///< empty: inductor where installed, else aot_eager
+  std::string backend;  ///< empty: inductor where installed, else aot_eager
   std::string mode;
   std::string options_toml;
   std::string compile_id = "0/0";
@@ -19,7 +19,8 @@ struct CompileGraphOptions {
 
 /// Lowers the graph as the backend's manifest asks and compiles it. The artifact has the inputs,
 /// outputs and effects of `graph`.
-std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph, const CompileGraphOptions& options);
+std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
+                                        const CompileGraphOptions& options);
 
 /// The name that an empty backend stands for.
 std::string default_backend();

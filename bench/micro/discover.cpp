@@ -32,7 +32,8 @@ static void list_fifty_plugins(benchmark::State& state) {
   if (plugin.empty()) return state.SkipWithError("no plugin was built");
   fs::path folder = fs::temp_directory_path() / ("tenon_discover_" + std::to_string(::getpid()));
   fs::create_directory(folder);
-  for (int i = 0; i < 50; ++i) fs::copy_file(plugin, folder / ("tenon_copy" + std::to_string(i) + ".so"));
+  for (int i = 0; i < 50; ++i)
+    fs::copy_file(plugin, folder / ("tenon_copy" + std::to_string(i) + ".so"));
   SearchSettings settings;
   settings.option_path = {folder.string()};
   for (auto _ : state) {

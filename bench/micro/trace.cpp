@@ -13,7 +13,9 @@ static void record_ops(benchmark::State& state, bool symbolic) {
     auto env = ShapeEnv::make();
     GraphRecorder recorder(env);
     RecordScope scope(recorder);
-    SymInt rows = symbolic ? env->create_symbol(32, {SymbolSource::Kind::input_size, 0, 0}, "x.size(0)") : SymInt(32);
+    SymInt rows = symbolic
+                      ? env->create_symbol(32, {SymbolSource::Kind::input_size, 0, 0}, "x.size(0)")
+                      : SymInt(32);
     Dims sizes{rows, SymInt(8)};
     Tensor x = recorder.add_input(contiguous_meta(list_of(sizes), Dtype::f32));
     Tensor y = x;

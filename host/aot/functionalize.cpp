@@ -1,14 +1,15 @@
-// Functionalisation: a graph with mutation and views becomes a pure one with the same observable effect.
+// Functionalisation: a graph with mutation and views becomes a pure one with the same observable
+// effect.
 //
-// Problem: captured graphs write tensors in place, also through views; backends that fuse and reorder
-// want pure values. Callers must still see every write to an input, and aliases among outputs.
-// Model: each storage has one base tensor, whose value is the latest recorded one; each other tensor
-// over it is a chain of view steps from the base, and is made anew when the base has moved on.
-// Method: the nodes are recorded again in order on fakes. A node that writes calls its functional
-// form; the new content goes up the chain of views by their inverses and becomes the base's value.
-// Whether a result is a view is seen from its fake: it shares storage with an argument.
-// Cost: one recording, and per write one scatter for each view step above it.
-// Source: the scheme of PyTorch's FunctionalTensorWrapper (ATen), reduced to what a graph needs.
+// Problem: captured graphs write tensors in place, also through views; backends that fuse and
+// reorder want pure values. Callers must still see every write to an input, and aliases among
+// outputs. Model: each storage has one base tensor, whose value is the latest recorded one; each
+// other tensor over it is a chain of view steps from the base, and is made anew when the base has
+// moved on. Method: the nodes are recorded again in order on fakes. A node that writes calls its
+// functional form; the new content goes up the chain of views by their inverses and becomes the
+// base's value. Whether a result is a view is seen from its fake: it shares storage with an
+// argument. Cost: one recording, and per write one scatter for each view step above it. Source: the
+// scheme of PyTorch's FunctionalTensorWrapper (ATen), reduced to what a graph needs.
 #include "aot/lower.h"
 #include "aot/view_inverse.h"
 #include "core/error.h"
@@ -46,8 +47,11 @@ struct Alias {
 class Functionalizer {
  public:
   Functionalizer(const Graph& graph, const LowerOptions& options)
-      : graph_(graph), options_(options), recorder_(graph.shape_env ? graph.shape_env : ShapeEnv::make()),
-        aliases_(graph.values().size()), numbers_(graph.values().size()) {}
+      : graph_(graph),
+        options_(options),
+        recorder_(graph.shape_env ? graph.shape_env : ShapeEnv::make()),
+        aliases_(graph.values().size()),
+        numbers_(graph.values().size()) {}
 
   LoweredInference run();
 
@@ -72,9 +76,10 @@ class Functionalizer {
   std::deque<Base> bases_;
   std::vector<std::optional<Alias>> aliases_;  // by value of the original graph
   std::vector<Number> numbers_;
-  std::deque<std::vector<Tensor>> lists_;      // of the node being lowered
-  std::deque<std::vector<SymInt>> sizes_;      // likewise
-  std::map<const Expr*, const Expr*> symbols_;  // data-dependent symbols of the original graph, by the new ones
+  std::deque<std::vector<Tensor>> lists_;  // of the node being lowered
+  std::deque<std::vector<SymInt>> sizes_;  // likewise
+  std::map<const Expr*, const Expr*>
+      symbols_;  // data-dependent symbols of the original graph, by the new ones
 };
 
 void Functionalizer::add_inputs() {
@@ -154,7 +159,9 @@ std::vector<Value> Functionalizer::arguments(const Node& node) {
     if (a.tag == Tag::ref) {
       auto id = static_cast<ValueId>(a.payload);
       ValueKind kind = graph_.value(id).kind;
-      a = kind == ValueKind::tensor ? Value::of(current(id)) : kind == ValueKind::none ? Value{} : Value::of(numbers_[id]);
+      a = kind == ValueKind::tensor ? Value::of(current(id))
+          : kind == ValueKind::none ? Value{}
+                                    : Value::of(numbers_[id]);
     } else if (a.tag == Tag::refs) {
       auto& list = lists_.emplace_back();
       for (uint32_t i = 0; i < a.count; ++i) {
@@ -169,21 +176,27 @@ std::vector<Value> Functionalizer::arguments(const Node& node) {
   return args;
 }
 
-// New content goes up the chain: each step's inverse gives the tensor that it viewed, up to the base.
+// New content goes up the chain: each step's inverse gives the tensor that it viewed, up to the
+// base.
 void Functionalizer::write(ValueId id, Tensor content) {
   Alias& alias = *aliases_[id];
   Base& base = bases_[alias.base];
   std::vector<Tensor> parents{base.current};
-  for (size_t k = 0; k + 1 < alias.chain.size(); ++k) parents.push_back(apply_view(alias.chain[k], parents.back()));
+  for (size_t k = 0; k + 1 < alias.chain.size(); ++k)
+    parents.push_back(apply_view(alias.chain[k], parents.back()));
   alias.value = content;
-  for (size_t k = alias.chain.size(); k-- > 0;) content = scatter_view(alias.chain[k], parents[k], content);
+  for (size_t k = alias.chain.size(); k-- > 0;)
+    content = scatter_view(alias.chain[k], parents[k], content);
   base.current = content;
   alias.generation = ++base.generation;
 }
 
-void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id, uint32_t index, Tensor value) {
+void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id, uint32_t index,
+                                 Tensor value) {
   for (const Value& a : node.args) {
-    if (a.tag != Tag::ref || graph_.value(static_cast<ValueId>(a.payload)).kind != ValueKind::tensor) continue;
+    if (a.tag != Tag::ref ||
+        graph_.value(static_cast<ValueId>(a.payload)).kind != ValueKind::tensor)
+      continue;
     Alias& viewed = *aliases_[a.payload];
     if (!shares_storage(viewed.value, value)) continue;
     Alias alias{viewed.base, viewed.chain, value, viewed.generation};
@@ -195,19 +208,22 @@ void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id
   aliases_[id] = Alias{bases_.size() - 1, {}, value, 0};
 }
 
-void Functionalizer::call(const OpEntry& op, const Node& node, std::span<const Value> args, ValueId written) {
+void Functionalizer::call(const OpEntry& op, const Node& node, std::span<const Value> args,
+                          ValueId written) {
   Value results[8];
   bool list = op.schema.returns_list();
   uint32_t n_results = list ? 1 : op.n_returns;
   dispatch(op, args.data(), static_cast<uint32_t>(args.size()), results, n_results);
   if (list) {
     std::vector<Tensor> parts = take<std::vector<Tensor>>(results[0]);
-    for (uint32_t r = 0; r < parts.size(); ++r) note_result(node, op, node.first_result + r, r, parts[r]);
+    for (uint32_t r = 0; r < parts.size(); ++r)
+      note_result(node, op, node.first_result + r, r, parts[r]);
     return;
   }
   for (uint32_t r = 0; r < n_results; ++r) {
     ValueId id = node.first_result + r;
-    if (results[r].is_number()) numbers_[id] = results[r].number();
+    if (results[r].is_number())
+      numbers_[id] = results[r].number();
     else if (results[r].tag == Tag::tensor_owned) {
       Tensor value = take<Tensor>(results[r]);
       if (written == no_value) {
@@ -246,8 +262,10 @@ void Functionalizer::lower_node(const Node& node) {
   recorder_.where = node.where;
   recorder_.module_path = node.module_path;
   std::vector<Value> args = arguments(node);
-  if (op.mutated_args) lower_write(node, op, args);
-  else call(op, node, args, no_value);
+  if (op.mutated_args)
+    lower_write(node, op, args);
+  else
+    call(op, node, args, no_value);
 }
 
 OutputRecipe Functionalizer::output_recipe(ValueId id, std::vector<Tensor>& results) {
@@ -256,7 +274,8 @@ OutputRecipe Functionalizer::output_recipe(ValueId id, std::vector<Tensor>& resu
   if (graph_.value(id).kind != ValueKind::tensor) {
     // A number as an output: a 0-dim tensor that the graph makes.
     recipe = {OutputRecipe::Kind::result, static_cast<uint32_t>(results.size()), {}, {}};
-    results.push_back(scalar_tensor(numbers_[id], numbers_[id].is_floating() ? Dtype::f64 : Dtype::i64));
+    results.push_back(
+        scalar_tensor(numbers_[id], numbers_[id].is_floating() ? Dtype::f64 : Dtype::i64));
     return recipe;
   }
   const Alias& alias = *aliases_[id];
@@ -326,11 +345,13 @@ LoweredInference Functionalizer::run() {
     copy.value = out.graph->inputs()[v.source_index];
     out.graph->symbols.push_back(copy);
   }
-  std::stable_partition(out.graph->symbols.begin(), out.graph->symbols.end(), [&](const SymbolBinding& b) {
-    return out.graph->value(b.value).source == ValueSource::input;
-  });
+  std::stable_partition(out.graph->symbols.begin(), out.graph->symbols.end(),
+                        [&](const SymbolBinding& b) {
+                          return out.graph->value(b.value).source == ValueSource::input;
+                        });
   out.graph->name = graph_.name;
-  for (uint32_t i : out.mutated_inputs) out.graph->value(out.graph->inputs()[i]).flags.mutated = true;
+  for (uint32_t i : out.mutated_inputs)
+    out.graph->value(out.graph->inputs()[i]).flags.mutated = true;
   return out;
 }
 

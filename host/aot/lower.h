@@ -2,8 +2,8 @@
 //
 // The graph is recorded again on fakes. In-place ops become their functional forms, views are made
 // anew from the current value of their base, and what callers can observe is put right around the
-// compiled code: inputs that the graph wrote are written back, outputs that alias inputs are made as
-// views of them, an output that is an input is that very tensor.
+// compiled code: inputs that the graph wrote are written back, outputs that alias inputs are made
+// as views of them, an output that is an input is that very tensor.
 #pragma once
 
 #include "graph/artifact.h"
@@ -23,10 +23,16 @@ struct LowerOptions {
 
 /// How one output of the original graph is made from what the functional graph gives.
 struct OutputRecipe {
-  enum class Kind : uint8_t { result, input, view_of_input, view_of_result, undefined } kind = Kind::undefined;
-  uint32_t index = 0;      ///< output of the functional graph, or input
-  TensorMeta view;         ///< of views: sizes and strides, which may be symbolic
-  SymInt offset;           ///< of views: absolute, in elements of the storage
+  enum class Kind : uint8_t {
+    result,
+    input,
+    view_of_input,
+    view_of_result,
+    undefined
+  } kind = Kind::undefined;
+  uint32_t index = 0;  ///< output of the functional graph, or input
+  TensorMeta view;     ///< of views: sizes and strides, which may be symbolic
+  SymInt offset;       ///< of views: absolute, in elements of the storage
 };
 
 struct LoweredInference {
@@ -47,6 +53,7 @@ LoweredInference lower_inference(const Graph& captured, const LowerOptions& opti
 std::shared_ptr<Artifact> wrap_inference(LoweredInference lowered, std::shared_ptr<Artifact> inner);
 
 /// Whether `set` ("none", "core_aten", "inductor", or "list" with `ops`) takes an op apart.
-std::function<bool(const OpEntry&)> decomposition_set(const std::string& set, const std::vector<std::string>& ops);
+std::function<bool(const OpEntry&)> decomposition_set(const std::string& set,
+                                                      const std::vector<std::string>& ops);
 
 }  // namespace tenon

@@ -47,26 +47,30 @@ Tensor permute_back(const ViewStep& step, const Tensor& parent, const Tensor& co
 }
 
 Tensor into_slice(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  return slice_scatter(parent, content, arg_as<int64_t>(step.args[1]), arg_as<std::optional<SymInt>>(step.args[2]),
+  return slice_scatter(parent, content, arg_as<int64_t>(step.args[1]),
+                       arg_as<std::optional<SymInt>>(step.args[2]),
                        arg_as<std::optional<SymInt>>(step.args[3]), arg_as<SymInt>(step.args[4]));
 }
 
 Tensor into_select(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  return select_scatter(parent, content, arg_as<int64_t>(step.args[1]), arg_as<SymInt>(step.args[2]));
+  return select_scatter(parent, content, arg_as<int64_t>(step.args[1]),
+                        arg_as<SymInt>(step.args[2]));
 }
 
 Tensor into_diagonal(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  return diagonal_scatter(parent, content, arg_as<int64_t>(step.args[1]), arg_as<int64_t>(step.args[2]),
-                          arg_as<int64_t>(step.args[3]));
+  return diagonal_scatter(parent, content, arg_as<int64_t>(step.args[1]),
+                          arg_as<int64_t>(step.args[2]), arg_as<int64_t>(step.args[3]));
 }
 
 Tensor into_strided(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  return as_strided_scatter(parent, content, arg_as<SymIntList>(step.args[1]), arg_as<SymIntList>(step.args[2]),
+  return as_strided_scatter(parent, content, arg_as<SymIntList>(step.args[1]),
+                            arg_as<SymIntList>(step.args[2]),
                             arg_as<std::optional<SymInt>>(step.args[3]));
 }
 
 Tensor into_unbound(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  return select_scatter(parent, content, arg_as<int64_t>(step.args[1]), SymInt(int64_t{step.result}));
+  return select_scatter(parent, content, arg_as<int64_t>(step.args[1]),
+                        SymInt(int64_t{step.result}));
 }
 
 // A part of a split is a slice; where it begins is found by adding the parts before it.
@@ -84,19 +88,32 @@ Tensor into_part(const ViewStep& step, const Tensor& parent, const Tensor& conte
 
 const std::map<std::string_view, Inverse>& inverses() {
   static const auto* table = new std::map<std::string_view, Inverse>{
-      {"aten.view.default", back_to_shape}, {"aten.reshape.default", back_to_shape},
-      {"aten._unsafe_view.default", back_to_shape}, {"aten.flatten.using_ints", back_to_shape},
-      {"aten.unflatten.int", back_to_shape}, {"aten.unsqueeze.default", back_to_shape},
-      {"aten.squeeze.default", back_to_shape}, {"aten.squeeze.dim", back_to_shape},
-      {"aten.squeeze.dims", back_to_shape}, {"aten.view_as.default", back_to_shape},
-      {"aten.alias.default", unchanged}, {"aten.detach.default", unchanged},
-      {"aten.contiguous.default", unchanged}, {"aten.to.dtype", unchanged},
-      {"aten.to.dtype_layout", unchanged}, {"aten.to.device", unchanged},
-      {"aten.dropout.default", unchanged}, {"aten.transpose.int", transpose_back},
-      {"aten.t.default", t_back}, {"aten.permute.default", permute_back},
-      {"aten.slice.Tensor", into_slice}, {"aten.select.int", into_select},
-      {"aten.diagonal.default", into_diagonal}, {"aten.as_strided.default", into_strided},
-      {"aten.unbind.int", into_unbound}, {"aten.split.Tensor", into_part},
+      {"aten.view.default", back_to_shape},
+      {"aten.reshape.default", back_to_shape},
+      {"aten._unsafe_view.default", back_to_shape},
+      {"aten.flatten.using_ints", back_to_shape},
+      {"aten.unflatten.int", back_to_shape},
+      {"aten.unsqueeze.default", back_to_shape},
+      {"aten.squeeze.default", back_to_shape},
+      {"aten.squeeze.dim", back_to_shape},
+      {"aten.squeeze.dims", back_to_shape},
+      {"aten.view_as.default", back_to_shape},
+      {"aten.alias.default", unchanged},
+      {"aten.detach.default", unchanged},
+      {"aten.contiguous.default", unchanged},
+      {"aten.to.dtype", unchanged},
+      {"aten.to.dtype_layout", unchanged},
+      {"aten.to.device", unchanged},
+      {"aten.dropout.default", unchanged},
+      {"aten.transpose.int", transpose_back},
+      {"aten.t.default", t_back},
+      {"aten.permute.default", permute_back},
+      {"aten.slice.Tensor", into_slice},
+      {"aten.select.int", into_select},
+      {"aten.diagonal.default", into_diagonal},
+      {"aten.as_strided.default", into_strided},
+      {"aten.unbind.int", into_unbound},
+      {"aten.split.Tensor", into_part},
       {"aten.split_with_sizes.default", into_part},
   };
   return *table;
@@ -106,8 +123,10 @@ const std::map<std::string_view, Inverse>& inverses() {
 
 Tensor scatter_view(const ViewStep& step, const Tensor& parent, const Tensor& content) {
   auto found = inverses().find(step.op->name);
-  require(found != inverses().end(), ErrorCode::unsupported,
-          "writing through a view made by {} cannot be made functional; clone the view before writing", step.op->name);
+  require(
+      found != inverses().end(), ErrorCode::unsupported,
+      "writing through a view made by {} cannot be made functional; clone the view before writing",
+      step.op->name);
   return found->second(step, parent, content);
 }
 

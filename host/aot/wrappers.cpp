@@ -1,4 +1,5 @@
-// The wrapper around a lowered graph: write-backs, outputs that alias inputs, the original numbering.
+// The wrapper around a lowered graph: write-backs, outputs that alias inputs, the original
+// numbering.
 #include "aot/lower.h"
 #include "core/error.h"
 #include "core/sym_eval.h"
@@ -13,18 +14,22 @@ namespace {
 class InferenceWrapper final : public Artifact {
  public:
   InferenceWrapper(LoweredInference lowered, std::shared_ptr<Artifact> inner)
-      : lowered_(std::move(lowered)), inner_(std::move(inner)), copy_(&entry_of(op_id("aten.copy_.default"))) {
+      : lowered_(std::move(lowered)),
+        inner_(std::move(inner)),
+        copy_(&entry_of(op_id("aten.copy_.default"))) {
     guards = inner_->guards;
     for (const SymbolBinding& b : lowered_.graph->symbols) symbols_.push_back(b.symbol);
   }
 
-  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms, std::span<Tensor> outputs,
-            bool steal) override {
+  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+            std::span<Tensor> outputs, bool steal) override {
     ensure(!steal, "inputs of a wrapped graph are borrowed");
     std::vector<Tensor> results(lowered_.graph->outputs().size());
     inner_->call(inputs, syms, results, false);
-    for (const LoweredInference::WriteBack& w : lowered_.write_backs) write_back(inputs[w.input], results[w.output]);
-    for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = make_output(lowered_.outputs[i], inputs, syms, results);
+    for (const LoweredInference::WriteBack& w : lowered_.write_backs)
+      write_back(inputs[w.input], results[w.output]);
+    for (size_t i = 0; i < outputs.size(); ++i)
+      outputs[i] = make_output(lowered_.outputs[i], inputs, syms, results);
   }
 
   std::string describe(int32_t what) const override { return inner_->describe(what); }
@@ -49,19 +54,25 @@ class InferenceWrapper final : public Artifact {
         if (symbols_[i] == symbol) return SymValue{symbol->kind, syms[i]};
       return std::nullopt;
     });
-    require(value.has_value(), "the size of an output cannot be computed from the sizes of the inputs");
+    require(value.has_value(),
+            "the size of an output cannot be computed from the sizes of the inputs");
     return value->integer();
   }
 
-  Tensor make_output(const OutputRecipe& recipe, std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-                     const std::vector<Tensor>& results) const {
+  Tensor make_output(const OutputRecipe& recipe, std::span<detail::TensorHead*> inputs,
+                     std::span<const int64_t> syms, const std::vector<Tensor>& results) const {
     switch (recipe.kind) {
-      case OutputRecipe::Kind::result: return results[recipe.index];
-      case OutputRecipe::Kind::input: return share(inputs[recipe.index]);
-      case OutputRecipe::Kind::undefined: return Tensor();
-      default: break;
+      case OutputRecipe::Kind::result:
+        return results[recipe.index];
+      case OutputRecipe::Kind::input:
+        return share(inputs[recipe.index]);
+      case OutputRecipe::Kind::undefined:
+        return Tensor();
+      default:
+        break;
     }
-    Tensor base = recipe.kind == OutputRecipe::Kind::view_of_input ? share(inputs[recipe.index]) : results[recipe.index];
+    Tensor base = recipe.kind == OutputRecipe::Kind::view_of_input ? share(inputs[recipe.index])
+                                                                   : results[recipe.index];
     Dims sizes, strides;
     for (SymInt s : recipe.view.sizes) sizes.push_back(size_at_call(s, syms));
     for (SymInt s : recipe.view.strides) strides.push_back(size_at_call(s, syms));
@@ -78,15 +89,18 @@ class InferenceWrapper final : public Artifact {
 
 // Nothing to put right: the functional graph's outputs are the original ones in order.
 bool is_plain(const LoweredInference& lowered) {
-  if (!lowered.write_backs.empty() || lowered.outputs.size() != lowered.graph->outputs().size()) return false;
+  if (!lowered.write_backs.empty() || lowered.outputs.size() != lowered.graph->outputs().size())
+    return false;
   for (uint32_t i = 0; i < lowered.outputs.size(); ++i)
-    if (lowered.outputs[i].kind != OutputRecipe::Kind::result || lowered.outputs[i].index != i) return false;
+    if (lowered.outputs[i].kind != OutputRecipe::Kind::result || lowered.outputs[i].index != i)
+      return false;
   return true;
 }
 
 }  // namespace
 
-std::shared_ptr<Artifact> wrap_inference(LoweredInference lowered, std::shared_ptr<Artifact> inner) {
+std::shared_ptr<Artifact> wrap_inference(LoweredInference lowered,
+                                         std::shared_ptr<Artifact> inner) {
   if (is_plain(lowered)) return inner;
   return std::make_shared<InferenceWrapper>(std::move(lowered), std::move(inner));
 }

@@ -15,27 +15,33 @@
 
 namespace tenon {
 
-enum class Stage : int32_t { captured = 0, forward = 1, backward = 2, inference = 3, single_op = 4 };
+enum class Stage : int32_t {
+  captured = 0,
+  forward = 1,
+  backward = 2,
+  inference = 3,
+  single_op = 4
+};
 
 /// What a compile is asked for; see tn_compile_request.
 struct CompileRequest {
   std::shared_ptr<Graph> graph;
   Stage stage = Stage::captured;
-  std::vector<uint32_t> static_inputs;   ///< inputs whose address stays: parameters, buffers
-  std::vector<uint32_t> mutated_inputs;  ///< inputs that the artifact must update in place
-  std::vector<uint32_t> aliased_outputs; ///< per output: the input it must alias, or no_value
+  std::vector<uint32_t> static_inputs;    ///< inputs whose address stays: parameters, buffers
+  std::vector<uint32_t> mutated_inputs;   ///< inputs that the artifact must update in place
+  std::vector<uint32_t> aliased_outputs;  ///< per output: the input it must alias, or no_value
   uint32_t n_saved = 0;
   bool dynamic = false, grad_enabled = false, freezing = false, deterministic = false;
-  std::string options_toml;              ///< options of the call: "max_autotune = true"
-  std::string mode;                      ///< "default", or a mode of the manifest
-  std::string compile_id;                ///< "0/1", for logs
+  std::string options_toml;  ///< options of the call: "max_autotune = true"
+  std::string mode;          ///< "default", or a mode of the manifest
+  std::string compile_id;    ///< "0/1", for logs
 };
 
 /// Static facts of a backend, from its manifest.
 struct BackendInfo {
   std::string name, plugin, version, description, file, state;
   std::vector<std::string> tags, devices, stages;
-  Stage stage = Stage::captured;          ///< captured, or inference for "aot"
+  Stage stage = Stage::captured;  ///< captured, or inference for "aot"
   bool dynamic_shapes = true;
   std::string partitioner, decompositions;
   std::vector<std::string> decomposition_ops;  ///< when `decompositions` is a list
@@ -49,7 +55,8 @@ std::vector<BackendInfo> all_backends();
 
 /// Compiles with a backend as it is (no stages before it). Throws BackendError
 /// BackendCompilerFailed; a backend that declines is replaced by its fallback and counted.
-std::shared_ptr<Artifact> compile_with_backend(const std::string& name, const CompileRequest& request);
+std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
+                                               const CompileRequest& request);
 
 /// Registers a callable of this program as a backend for this process.
 using BackendFunction = std::function<std::shared_ptr<Artifact>(const CompileRequest&)>;
@@ -66,7 +73,8 @@ void rescan_plugins();
 std::vector<std::string> plugin_search_report();
 /// For the command line: --plugin FILE and --plugin-path DIRS; before the first lookup.
 void set_plugin_search(std::vector<std::string> files, std::vector<std::string> folders);
-/// Kernels that plugins offer ([[kernels]]) are attached to the op table at the first call of an op.
+/// Kernels that plugins offer ([[kernels]]) are attached to the op table at the first call of an
+/// op.
 void install_plugin_kernels();
 
 }  // namespace tenon

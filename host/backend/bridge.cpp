@@ -29,7 +29,10 @@ AbiArguments::AbiArguments(const Value* args, uint32_t n_args) {
     std::memset(&a, 0, sizeof a);
     a.count = v.count;
     switch (v.tag) {
-      case Tag::tensor: a.kind = TN_ARG_VALUE; a.u.value = add(*v.as<Tensor>()); break;
+      case Tag::tensor:
+        a.kind = TN_ARG_VALUE;
+        a.u.value = add(*v.as<Tensor>());
+        break;
       case Tag::tensors: {
         auto& ids = id_lists_.emplace_back();
         for (uint32_t k = 0; k < v.count; ++k) ids.push_back(add(v.as<Tensor>()[k]));
@@ -37,13 +40,34 @@ AbiArguments::AbiArguments(const Value* args, uint32_t n_args) {
         a.u.values = ids.data();
         break;
       }
-      case Tag::integer: a.kind = TN_ARG_INT; a.u.i = v.number().to_int(); break;
-      case Tag::floating: a.kind = TN_ARG_FLOAT; a.u.f = v.number().to_double(); break;
-      case Tag::boolean: a.kind = TN_ARG_BOOL; a.u.i = v.number().to_bool(); break;
-      case Tag::ints: a.kind = TN_ARG_INTS; a.u.ints = v.as<int64_t>(); break;
-      case Tag::floats: a.kind = TN_ARG_FLOATS; a.u.floats = v.as<double>(); break;
-      case Tag::bools: a.kind = TN_ARG_BOOLS; a.u.bools = v.as<uint8_t>(); break;
-      case Tag::string: a.kind = TN_ARG_STRING; a.u.str = {v.as<char>(), v.count}; break;
+      case Tag::integer:
+        a.kind = TN_ARG_INT;
+        a.u.i = v.number().to_int();
+        break;
+      case Tag::floating:
+        a.kind = TN_ARG_FLOAT;
+        a.u.f = v.number().to_double();
+        break;
+      case Tag::boolean:
+        a.kind = TN_ARG_BOOL;
+        a.u.i = v.number().to_bool();
+        break;
+      case Tag::ints:
+        a.kind = TN_ARG_INTS;
+        a.u.ints = v.as<int64_t>();
+        break;
+      case Tag::floats:
+        a.kind = TN_ARG_FLOATS;
+        a.u.floats = v.as<double>();
+        break;
+      case Tag::bools:
+        a.kind = TN_ARG_BOOLS;
+        a.u.bools = v.as<uint8_t>();
+        break;
+      case Tag::string:
+        a.kind = TN_ARG_STRING;
+        a.u.str = {v.as<char>(), v.count};
+        break;
       case Tag::strings: {
         auto& list = string_lists_.emplace_back();
         for (uint32_t k = 0; k < v.count; ++k) list.push_back(str_of(v.as<std::string_view>()[k]));
@@ -51,15 +75,26 @@ AbiArguments::AbiArguments(const Value* args, uint32_t n_args) {
         a.u.strings = list.data();
         break;
       }
-      case Tag::dtype: a.kind = TN_ARG_DTYPE; a.u.i = static_cast<int64_t>(v.payload); break;
-      case Tag::layout: a.kind = TN_ARG_LAYOUT; a.u.i = static_cast<int64_t>(v.payload); break;
-      case Tag::memory_format: a.kind = TN_ARG_MEMORY_FORMAT; a.u.i = static_cast<int64_t>(v.payload); break;
+      case Tag::dtype:
+        a.kind = TN_ARG_DTYPE;
+        a.u.i = static_cast<int64_t>(v.payload);
+        break;
+      case Tag::layout:
+        a.kind = TN_ARG_LAYOUT;
+        a.u.i = static_cast<int64_t>(v.payload);
+        break;
+      case Tag::memory_format:
+        a.kind = TN_ARG_MEMORY_FORMAT;
+        a.u.i = static_cast<int64_t>(v.payload);
+        break;
       case Tag::device:
         a.kind = TN_ARG_DEVICE;
         a.u.device[0] = static_cast<int32_t>(v.device().type);
         a.u.device[1] = v.device().index;
         break;
-      default: a.kind = TN_ARG_NONE; break;
+      default:
+        a.kind = TN_ARG_NONE;
+        break;
     }
     args_.push_back(a);
   }
@@ -84,8 +119,8 @@ void check_shape(const int64_t* sizes, int32_t ndim, int32_t dtype) {
   require(is_dtype(dtype), "dtype number {} is unknown", dtype);
 }
 
-TensorMeta meta_for(const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype, int32_t device_type,
-                    int32_t device_index) {
+TensorMeta meta_for(const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
+                    int32_t device_type, int32_t device_index) {
   check_shape(sizes, ndim, dtype);
   TensorMeta meta = contiguous_meta(SymIntList(list_of(sizes, ndim)), static_cast<Dtype>(dtype),
                                     Device(static_cast<DeviceType>(device_type), device_index));
@@ -109,39 +144,53 @@ tn_status* copy(tn_tensor* dst, const tn_tensor* src, tn_stream*) {
 
 const tn_tensor_api tensor_api = {
     .struct_size = sizeof(tn_tensor_api),
-    .retain = [](tn_tensor* t) {
-      static_cast<detail::TensorHead*>(t)->references.fetch_add(1, std::memory_order_relaxed);
-    },
-    .release = [](tn_tensor* t) {
-      if (t) take_tensor(t);
-    },
-    .empty = [](const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype, int32_t device_type,
-                int32_t device_index, tn_tensor** out) {
-      return guarded([&] {
-        *out = give(make_tensor(meta_for(sizes, strides, ndim, dtype, device_type, device_index)));
-      });
-    },
-    .as_strided = [](tn_tensor* t, const int64_t* sizes, const int64_t* strides, int32_t ndim, int64_t offset,
-                     tn_tensor** out) {
-      return guarded([&] {
-        check_shape(sizes, ndim, t->dtype);
-        *out = give(make_view(share_tensor(t), SymIntList(list_of(sizes, ndim)), SymIntList(list_of(strides, ndim)), offset));
-      });
-    },
-    .from_memory = [](void* data, const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
-                      int32_t device_type, int32_t, void (*deleter)(void*), void* deleter_arg, tn_tensor** out) {
-      tn_status* status = guarded([&] {
-        check_shape(sizes, ndim, dtype);
-        require(device_type == TN_DEV_CPU, "from_memory takes CPU memory, found device type {}", device_type);
-        OptIntList given = strides ? OptIntList(list_of(strides, ndim)) : OptIntList();
-        *out = give(from_memory(data, list_of(sizes, ndim), static_cast<Dtype>(dtype), given, deleter, deleter_arg));
-      });
-      if (status && deleter) deleter(deleter_arg);
-      return status;
-    },
+    .retain =
+        [](tn_tensor* t) {
+          static_cast<detail::TensorHead*>(t)->references.fetch_add(1, std::memory_order_relaxed);
+        },
+    .release =
+        [](tn_tensor* t) {
+          if (t) take_tensor(t);
+        },
+    .empty =
+        [](const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
+           int32_t device_type, int32_t device_index, tn_tensor** out) {
+          return guarded([&] {
+            *out =
+                give(make_tensor(meta_for(sizes, strides, ndim, dtype, device_type, device_index)));
+          });
+        },
+    .as_strided =
+        [](tn_tensor* t, const int64_t* sizes, const int64_t* strides, int32_t ndim, int64_t offset,
+           tn_tensor** out) {
+          return guarded([&] {
+            check_shape(sizes, ndim, t->dtype);
+            *out = give(make_view(share_tensor(t), SymIntList(list_of(sizes, ndim)),
+                                  SymIntList(list_of(strides, ndim)), offset));
+          });
+        },
+    .from_memory =
+        [](void* data, const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
+           int32_t device_type, int32_t, void (*deleter)(void*), void* deleter_arg,
+           tn_tensor** out) {
+          tn_status* status = guarded([&] {
+            check_shape(sizes, ndim, dtype);
+            require(device_type == TN_DEV_CPU, "from_memory takes CPU memory, found device type {}",
+                    device_type);
+            OptIntList given = strides ? OptIntList(list_of(strides, ndim)) : OptIntList();
+            *out = give(from_memory(data, list_of(sizes, ndim), static_cast<Dtype>(dtype), given,
+                                    deleter, deleter_arg));
+          });
+          if (status && deleter) deleter(deleter_arg);
+          return status;
+        },
     .copy = copy,
-    .to_dlpack = [](tn_tensor* t, void** out) { return guarded([&] { *out = to_dlpack(share_tensor(t)); }); },
-    .from_dlpack = [](void* capsule, tn_tensor** out) { return guarded([&] { *out = give(from_dlpack(capsule)); }); },
+    .to_dlpack = [](tn_tensor* t,
+                    void** out) { return guarded([&] { *out = to_dlpack(share_tensor(t)); }); },
+    .from_dlpack =
+        [](void* capsule, tn_tensor** out) {
+          return guarded([&] { *out = give(from_dlpack(capsule)); });
+        },
 };
 
 // ---- the table
@@ -151,7 +200,8 @@ namespace {
 tn_status* status_wrap(tn_status* cause, const char* text, size_t n) {
   if (!cause) return make_status(TN_UNKNOWN, {text, n});
   if (cause->is_static) return cause;
-  free_status(guarded([&] { cause->text = message("{}: {}", std::string_view(text, n), cause->text); }));
+  free_status(
+      guarded([&] { cause->text = message("{}: {}", std::string_view(text, n), cause->text); }));
   return cause;
 }
 
@@ -171,11 +221,17 @@ const tn_host table = {
     .abi_major = TN_ABI_MAJOR,
     .abi_minor = TN_ABI_MINOR,
     .host_version = TN_STR("0.1.0"),
-    .status_new = [](int32_t code, const char* text, size_t n) { return make_status(code, {text, n}); },
+    .status_new =
+        [](int32_t code, const char* text, size_t n) {
+          return make_status(code, {text, n});
+        },
     .status_wrap = status_wrap,
     .status_at = status_at,
     .status_code = [](const tn_status* s) { return s ? s->code : int32_t{TN_OK}; },
-    .status_message = [](const tn_status* s) { return s ? str_of(s->text) : tn_str{"", 0}; },
+    .status_message =
+        [](const tn_status* s) {
+          return s ? str_of(s->text) : tn_str{"", 0};
+        },
     .status_free = free_status,
     .extension = find_extension,
     .tensor = &tensor_api,

@@ -1,4 +1,5 @@
-// The host's side of the plugin ABI: the table that every plugin gets, and conversions at the border.
+// The host's side of the plugin ABI: the table that every plugin gets, and conversions at the
+// border.
 #pragma once
 
 #include "core/value.h"
@@ -37,7 +38,9 @@ class AbiArguments {
 
 /// A new reference for a plugin, and a Tensor that takes over a reference from one.
 inline tn_tensor* give(Tensor t) { return t.release(); }
-inline Tensor take_tensor(tn_tensor* t) { return Tensor::adopt(static_cast<detail::TensorHead*>(t)); }
+inline Tensor take_tensor(tn_tensor* t) {
+  return Tensor::adopt(static_cast<detail::TensorHead*>(t));
+}
 /// A second reference to what a plugin lent.
 Tensor share_tensor(tn_tensor* t);
 

@@ -44,7 +44,8 @@ const OpTexts& texts_of(const OpEntry& op) {
   t.strings.reserve(4 * (op.schema.args.size() + op.schema.returns.size()));
   auto keep = [&](std::string s) { return str_of(t.strings.emplace_back(std::move(s))); };
   for (const SchemaArg& a : op.schema.args)
-    t.args.push_back({keep(a.name), keep(to_text(a.type)), keep(a.has_default() ? to_text(a.default_value) : ""),
+    t.args.push_back({keep(a.name), keep(to_text(a.type)),
+                      keep(a.has_default() ? to_text(a.default_value) : ""),
                       keep(alias_text(a.alias))});
   for (const SchemaReturn& r : op.schema.returns)
     t.returns.push_back({keep(r.name), keep(to_text(r.type)), keep(""), keep(alias_text(r.alias))});
@@ -84,7 +85,9 @@ static_assert(sizeof(ScalarInstr) == sizeof(tn_instr));
 int entry_for(const OpEntry& op, const tn_arg* args, uint32_t n_args) {
   const Formula& f = op.def->formula;
   if (f.choice == Formula::Choice::single) return 0;
-  auto is_absent = [&](size_t i) { return args ? i >= n_args || args[i].kind == TN_ARG_NONE : default_of(op, i).is_none(); };
+  auto is_absent = [&](size_t i) {
+    return args ? i >= n_args || args[i].kind == TN_ARG_NONE : default_of(op, i).is_none();
+  };
   if (f.choice == Formula::Choice::by_presence) {
     unsigned present = 0, index = 0;
     for (size_t i = 0; i < op.schema.args.size(); ++i)
@@ -97,25 +100,31 @@ int entry_for(const OpEntry& op, const tn_arg* args, uint32_t n_args) {
   return f.find(op.schema.args[at].default_value.text);
 }
 
-// Which argument each input of the formula is: tensors and numbers in schema order, absent ones left out.
-std::vector<uint32_t> input_args(const OpEntry& op, const tn_arg* args, uint32_t n_args, uint32_t n_inputs) {
+// Which argument each input of the formula is: tensors and numbers in schema order, absent ones
+// left out.
+std::vector<uint32_t> input_args(const OpEntry& op, const tn_arg* args, uint32_t n_args,
+                                 uint32_t n_inputs) {
   std::vector<uint32_t> out;
   for (uint32_t i = 0; i < op.schema.args.size() && out.size() < n_inputs; ++i) {
     const SchemaType& type = op.schema.args[i].type;
-    bool takes_part = !type.is_list && (type.base == BaseType::tensor || type.base == BaseType::scalar ||
-                                        type.base == BaseType::floating || type.base == BaseType::integer ||
-                                        type.base == BaseType::sym_int || type.base == BaseType::boolean);
-    bool absent = args ? i < n_args && args[i].kind == TN_ARG_NONE : type.optional && default_of(op, i).is_none();
+    bool takes_part =
+        !type.is_list && (type.base == BaseType::tensor || type.base == BaseType::scalar ||
+                          type.base == BaseType::floating || type.base == BaseType::integer ||
+                          type.base == BaseType::sym_int || type.base == BaseType::boolean);
+    bool absent = args ? i < n_args && args[i].kind == TN_ARG_NONE
+                       : type.optional && default_of(op, i).is_none();
     if (takes_part && !absent) out.push_back(i);
   }
   return out;
 }
 
-tn_status* op_formula(uint32_t id, const tn_arg* args, uint32_t n_args, int32_t part, tn_formula* inout) {
+tn_status* op_formula(uint32_t id, const tn_arg* args, uint32_t n_args, int32_t part,
+                      tn_formula* inout) {
   return guarded([&] {
     const OpEntry& op = op_of(id);
     int entry = part == TN_FP_POINTWISE && op.def->formula ? entry_for(op, args, n_args) : -1;
-    if (entry < 0) throw BackendError(ErrorCode::unsupported, TN_NOT_FOUND, op.name + " has no such formula");
+    if (entry < 0)
+      throw BackendError(ErrorCode::unsupported, TN_NOT_FOUND, op.name + " has no such formula");
     static std::mutex making;
     static auto* known = new std::map<std::pair<const OpDef*, int>, FormulaData>;
     std::lock_guard lock(making);
@@ -135,7 +144,8 @@ tn_status* op_formula(uint32_t id, const tn_arg* args, uint32_t n_args, int32_t 
     full.input_args = data.input_args.data();
     full.input_dtypes = data.program.input_dtypes.data();
     bool to_float = op.def->promote == Promote::to_float ||
-                    (op.def->promote == Promote::automatic && op.def->formula.entries[entry].formula.types == formula::floats);
+                    (op.def->promote == Promote::automatic &&
+                     op.def->formula.entries[entry].formula.types == formula::floats);
     full.promote = to_float ? TN_PROMOTE_TO_FLOAT : TN_PROMOTE_SAME;
     std::memcpy(inout, &full, std::min<size_t>(inout->struct_size, sizeof full));
   });
@@ -143,12 +153,14 @@ tn_status* op_formula(uint32_t id, const tn_arg* args, uint32_t n_args, int32_t 
 
 // ---- decomposition of one node
 
-tn_status* decompose(tn_ctx* ctx, const tn_graph* g, uint32_t node_id, tn_str, const tn_graph** out) {
+tn_status* decompose(tn_ctx* ctx, const tn_graph* g, uint32_t node_id, tn_str,
+                     const tn_graph** out) {
   return guarded([&] {
     require(node_id < g->graph->nodes().size(), "node id {} is out of range", node_id);
     const Node& node = g->graph->node(node_id);
     const OpEntry& op = entry_of(node.op);
-    if (!op.def->decomp) throw BackendError(ErrorCode::unsupported, TN_NOT_FOUND, op.name + " has no decomposition");
+    if (!op.def->decomp)
+      throw BackendError(ErrorCode::unsupported, TN_NOT_FOUND, op.name + " has no decomposition");
     GraphRecorder recorder(g->graph->shape_env ? g->graph->shape_env : ShapeEnv::make());
     recorder.opens = [&](const OpEntry& e) { return &e == &op; };
     std::map<ValueId, Tensor> inputs;
@@ -156,14 +168,17 @@ tn_status* decompose(tn_ctx* ctx, const tn_graph* g, uint32_t node_id, tn_str, c
     {
       RecordScope scope(recorder);
       Graph::for_each_use(node, [&](ValueId v) {
-        if (!inputs.contains(v)) inputs[v] = recorder.add_input(g->graph->value(v).meta, g->graph->value(v).offset);
+        if (!inputs.contains(v))
+          inputs[v] = recorder.add_input(g->graph->value(v).meta, g->graph->value(v).offset);
       });
       std::vector<Value> args(node.args.begin(), node.args.end());
       std::vector<std::vector<Tensor>> lists(args.size());
       for (size_t i = 0; i < args.size(); ++i) {
-        if (args[i].tag == Tag::ref) args[i] = Value::of(inputs[static_cast<ValueId>(args[i].payload)]);
+        if (args[i].tag == Tag::ref)
+          args[i] = Value::of(inputs[static_cast<ValueId>(args[i].payload)]);
         if (args[i].tag != Tag::refs) continue;
-        for (uint32_t k = 0; k < args[i].count; ++k) lists[i].push_back(inputs[args[i].as<ValueId>()[k]]);
+        for (uint32_t k = 0; k < args[i].count; ++k)
+          lists[i].push_back(inputs[args[i].as<ValueId>()[k]]);
         args[i] = Value::of(TensorList(lists[i]));
       }
       Value values[8];
@@ -179,10 +194,11 @@ tn_status* decompose(tn_ctx* ctx, const tn_graph* g, uint32_t node_id, tn_str, c
 const tn_ops_api ops_api = {
     .struct_size = sizeof(tn_ops_api),
     .count = [] { return static_cast<uint32_t>(op_count()); },
-    .find = [](tn_str name) {
-      const OpEntry* op = find_op(view_of(name));
-      return op ? static_cast<uint32_t>(op->id) : TN_NO_VALUE;
-    },
+    .find =
+        [](tn_str name) {
+          const OpEntry* op = find_op(view_of(name));
+          return op ? static_cast<uint32_t>(op->id) : TN_NO_VALUE;
+        },
     .info = info,
     .has_kernel = [](uint32_t id, int32_t device_type, int32_t dtype) -> int32_t {
       return id < op_count() && device_type == TN_DEV_CPU && is_dtype(dtype);

@@ -18,7 +18,8 @@ namespace tenon {
 namespace {
 
 tn_status* not_found(std::string_view what, tn_str key) {
-  return make_status(TN_NOT_FOUND, message("{} {} is not declared, or of another type", what, view_of(key)));
+  return make_status(TN_NOT_FOUND,
+                     message("{} {} is not declared, or of another type", what, view_of(key)));
 }
 
 template <class T>
@@ -31,8 +32,10 @@ template <class T, class Out>
 tn_status* get_option(const tn_options* options, tn_str key, Out* out) {
   const T* value = option<T>(options, key);
   if (!value) return not_found("option", key);
-  if constexpr (std::is_same_v<T, std::string>) *out = str_of(*value);
-  else *out = static_cast<Out>(*value);
+  if constexpr (std::is_same_v<T, std::string>)
+    *out = str_of(*value);
+  else
+    *out = static_cast<Out>(*value);
   return nullptr;
 }
 
@@ -47,7 +50,9 @@ tn_status* get_f64(const tn_options* options, tn_str key, double* out) {
 tn_status* get_list(const tn_options* options, tn_str key, const tn_str** items, uint32_t* n) {
   return guarded([&] {
     const auto* value = option<std::vector<std::string>>(options, key);
-    if (!value) throw BackendError(ErrorCode::invalid_argument, TN_NOT_FOUND, "the option is not declared as a list");
+    if (!value)
+      throw BackendError(ErrorCode::invalid_argument, TN_NOT_FOUND,
+                         "the option is not declared as a list");
     auto& views = options->lists[std::string(view_of(key))];
     views.clear();
     for (const std::string& s : *value) views.push_back(str_of(s));
@@ -62,22 +67,31 @@ tn_status* get_flag(tn_ctx* ctx, tn_str key, Out* out) {
   return guarded([&] {
     T value = config::get_as<T>(view_of(key));
     ctx->config_keys.emplace_back(view_of(key));
-    if constexpr (std::is_same_v<T, std::string>) *out = str_of(ctx->strings.emplace_back(std::move(value)));
-    else *out = static_cast<Out>(value);
+    if constexpr (std::is_same_v<T, std::string>)
+      *out = str_of(ctx->strings.emplace_back(std::move(value)));
+    else
+      *out = static_cast<Out>(value);
   });
 }
 
 report::LogLevel level_of(int32_t level) {
   switch (level) {
-    case TN_LOG_TRACE: return report::LogLevel::trace;
-    case TN_LOG_DEBUG: return report::LogLevel::debug;
-    case TN_LOG_INFO: return report::LogLevel::info;
-    case TN_LOG_WARN: return report::LogLevel::warning;
-    default: return report::LogLevel::error;
+    case TN_LOG_TRACE:
+      return report::LogLevel::trace;
+    case TN_LOG_DEBUG:
+      return report::LogLevel::debug;
+    case TN_LOG_INFO:
+      return report::LogLevel::info;
+    case TN_LOG_WARN:
+      return report::LogLevel::warning;
+    default:
+      return report::LogLevel::error;
   }
 }
 
-std::string component_name(const char* component) { return std::string("plugin.") + (component ? component : ""); }
+std::string component_name(const char* component) {
+  return std::string("plugin.") + (component ? component : "");
+}
 
 // The first failing body wins; the pool carries it over as an exception.
 struct FailedBody {
@@ -96,8 +110,8 @@ tn_status* run_bodies(Run run) {
   }
 }
 
-tn_status* parallel_for_bridge(int64_t begin, int64_t end, int64_t grain, tn_status* (*body)(void*, int64_t, int64_t),
-                               void* user) {
+tn_status* parallel_for_bridge(int64_t begin, int64_t end, int64_t grain,
+                               tn_status* (*body)(void*, int64_t, int64_t), void* user) {
   return run_bodies([&] {
     parallel_for(begin, end, std::max<int64_t>(grain, 1), [&](int64_t lo, int64_t hi) {
       if (tn_status* status = body(user, lo, hi)) throw FailedBody{status};
@@ -105,7 +119,8 @@ tn_status* parallel_for_bridge(int64_t begin, int64_t end, int64_t grain, tn_sta
   });
 }
 
-tn_status* parallel_chunks_bridge(int64_t n_chunks, tn_status* (*body)(void*, int64_t, int32_t), void* user) {
+tn_status* parallel_chunks_bridge(int64_t n_chunks, tn_status* (*body)(void*, int64_t, int32_t),
+                                  void* user) {
   return run_bodies([&] {
     parallel_chunks(n_chunks, [&](int64_t chunk, int worker) {
       if (tn_status* status = body(user, chunk, worker)) throw FailedBody{status};
@@ -139,10 +154,13 @@ tn_status* rng_reserve(int32_t device_type, int32_t, uint64_t n, uint64_t* seed,
 
 const tn_opt_api opt_api = {
     .struct_size = sizeof(tn_opt_api),
-    .get_bool = [](const tn_options* o, tn_str k, int32_t* out) { return get_option<bool>(o, k, out); },
-    .get_i64 = [](const tn_options* o, tn_str k, int64_t* out) { return get_option<int64_t>(o, k, out); },
+    .get_bool = [](const tn_options* o, tn_str k,
+                   int32_t* out) { return get_option<bool>(o, k, out); },
+    .get_i64 = [](const tn_options* o, tn_str k,
+                  int64_t* out) { return get_option<int64_t>(o, k, out); },
     .get_f64 = get_f64,
-    .get_str = [](const tn_options* o, tn_str k, tn_str* out) { return get_option<std::string>(o, k, out); },
+    .get_str = [](const tn_options* o, tn_str k,
+                  tn_str* out) { return get_option<std::string>(o, k, out); },
     .get_list = get_list,
     .config_bool = [](tn_ctx* c, tn_str k, int32_t* out) { return get_flag<bool>(c, k, out); },
     .config_i64 = [](tn_ctx* c, tn_str k, int64_t* out) { return get_flag<int64_t>(c, k, out); },
@@ -152,9 +170,10 @@ const tn_opt_api opt_api = {
 
 const tn_svc_api svc_api = {
     .struct_size = sizeof(tn_svc_api),
-    .log = [](int32_t level, const char* component, const char* text, size_t n) {
-      report::log_line(level_of(level), component_name(component), {text, n});
-    },
+    .log =
+        [](int32_t level, const char* component, const char* text, size_t n) {
+          report::log_line(level_of(level), component_name(component), {text, n});
+        },
     .log_level = [](const char* component) -> int32_t {
       std::string name = component_name(component);
       for (int32_t level = TN_LOG_TRACE; level < TN_LOG_CRITICAL; ++level)
@@ -167,17 +186,25 @@ const tn_svc_api svc_api = {
     .parallel_for = parallel_for_bridge,
     .cache_get = no_cache,
     .cache_put = [](tn_ctx*, tn_str, const void*, size_t) -> tn_status* { return nullptr; },
-    .blob_bytes = [](const tn_blob*) { return tn_str{"", 0}; },
+    .blob_bytes =
+        [](const tn_blob*) {
+          return tn_str{"", 0};
+        },
     .blob_release = [](tn_blob*) {},
     .progress = [](tn_ctx*, double, tn_str) -> int32_t { return 0; },
     .trace_on = [] { return static_cast<int32_t>(report::tracing()); },
-    .trace = [](int32_t phase, tn_str category, tn_str name, tn_str args_json) {
-      if (!report::tracing() || phase < TN_TRACE_BEGIN || phase > TN_TRACE_COUNTER) return;
-      report::EventArg args("args", view_of(args_json));
-      report::detail::emit(static_cast<report::Phase>(phase), view_of(name), view_of(category), {}, {&args, 1});
-    },
+    .trace =
+        [](int32_t phase, tn_str category, tn_str name, tn_str args_json) {
+          if (!report::tracing() || phase < TN_TRACE_BEGIN || phase > TN_TRACE_COUNTER) return;
+          report::EventArg args("args", view_of(args_json));
+          report::detail::emit(static_cast<report::Phase>(phase), view_of(name), view_of(category),
+                               {}, {&args, 1});
+        },
     .rng_reserve = rng_reserve,
-    .debug_dir = [](tn_ctx*) { return tn_str{"", 0}; },
+    .debug_dir =
+        [](tn_ctx*) {
+          return tn_str{"", 0};
+        },
     .parallel_chunks = parallel_chunks_bridge,
 };
 

@@ -50,7 +50,8 @@ tn_status* info(const tn_graph* g, uint32_t id, tn_expr_info* inout) {
   });
 }
 
-tn_status* make(const tn_graph* g, uint32_t op, const uint32_t* operands, uint32_t n, uint32_t* out) {
+tn_status* make(const tn_graph* g, uint32_t op, const uint32_t* operands, uint32_t n,
+                uint32_t* out) {
   return guarded([&] {
     require(op >= TN_EX_ADD && op <= TN_EX_SELECT, "expression op {} is unknown to this host", op);
     std::vector<const Expr*> args;
@@ -63,9 +64,11 @@ tn_status* guard(tn_ctx* ctx, const tn_graph* g, uint32_t id, int64_t* value) {
   return guarded([&] {
     const Expr* e = g->expr(id);
     std::optional<SymValue> hint = env_of(g).hint(e);
-    require(hint.has_value(), ErrorCode::data_dependent, "the expression depends on data and has no example value to guard");
-    const Expr* fixed = e->kind == ExprKind::boolean ? (hint->word ? e : make_expr(SymOp::not_, {e}))
-                                                     : make_expr(SymOp::eq, {e, intern_integer(hint->word)});
+    require(hint.has_value(), ErrorCode::data_dependent,
+            "the expression depends on data and has no example value to guard");
+    const Expr* fixed = e->kind == ExprKind::boolean
+                            ? (hint->word ? e : make_expr(SymOp::not_, {e}))
+                            : make_expr(SymOp::eq, {e, intern_integer(hint->word)});
     ctx->guards.push_back(fixed);
     *value = hint->word;
   });
@@ -78,7 +81,8 @@ tn_status* eval(const tn_graph* g, uint32_t id, const int64_t* syms, int64_t* va
         if (g->graph->symbols[i].symbol == symbol) return SymValue{symbol->kind, syms[i]};
       return std::nullopt;
     });
-    require(result.has_value(), "the expression overflows, divides by zero, or has a symbol without value");
+    require(result.has_value(),
+            "the expression overflows, divides by zero, or has a symbol without value");
     *value = result->word;
   });
 }
@@ -96,16 +100,18 @@ int32_t known(const tn_graph* g, uint32_t id) {
 const tn_sym_api tenon::sym_api = {
     .struct_size = sizeof(tn_sym_api),
     .info = info,
-    .text = [](const tn_graph* g, uint32_t id, const tn_sink* sink) {
-      return guarded([&] {
-        std::string text = env_of(g).text(g->expr(id));
-        sink->write(sink->ctx, text.data(), text.size());
-      });
-    },
+    .text =
+        [](const tn_graph* g, uint32_t id, const tn_sink* sink) {
+          return guarded([&] {
+            std::string text = env_of(g).text(g->expr(id));
+            sink->write(sink->ctx, text.data(), text.size());
+          });
+        },
     .make = make,
-    .constant = [](const tn_graph* g, int64_t v, uint32_t* out) {
-      return guarded([&] { *out = g->expr_id(intern_integer(v)); });
-    },
+    .constant =
+        [](const tn_graph* g, int64_t v, uint32_t* out) {
+          return guarded([&] { *out = g->expr_id(intern_integer(v)); });
+        },
     .known = known,
     .guard = guard,
     .eval = eval,

@@ -24,14 +24,16 @@ uint32_t tn_graph::expr_id(const Expr* expr) const {
 
 const Expr* tn_graph::expr(uint32_t id) const {
   std::lock_guard lock(exprs_lock);
-  require(id < exprs.size(), "expression id {} is out of range: the graph has {}", id, exprs.size());
+  require(id < exprs.size(), "expression id {} is out of range: the graph has {}", id,
+          exprs.size());
   return exprs[id];
 }
 
 tn_dim tn_graph::dim(SymInt value) const {
   if (!value.is_symbolic()) return {value.word(), TN_EXPR_STATIC, 0};
   std::optional<int64_t> hint = graph->shape_env ? graph->shape_env->int_hint(value) : std::nullopt;
-  return {hint.value_or(0), expr_id(value.expr()), hint ? uint32_t{TN_DIM_HAS_HINT} : uint32_t{TN_DIM_UNBACKED}};
+  return {hint.value_or(0), expr_id(value.expr()),
+          hint ? uint32_t{TN_DIM_HAS_HINT} : uint32_t{TN_DIM_UNBACKED}};
 }
 
 namespace {
@@ -45,7 +47,9 @@ tn_arg make_arg(uint32_t kind, uint32_t count = 0) {
 }
 
 const Expr* number_expr(Number n) {
-  return n.is_integer() ? as_expr(n.sym_int()) : n.is_floating() ? as_expr(n.sym_float()) : as_expr(n.sym_bool());
+  return n.is_integer()    ? as_expr(n.sym_int())
+         : n.is_floating() ? as_expr(n.sym_float())
+                           : as_expr(n.sym_bool());
 }
 
 }  // namespace
@@ -53,9 +57,17 @@ const Expr* number_expr(Number n) {
 tn_arg tn_graph::convert(const Value& v) {
   tn_arg a = make_arg(TN_ARG_NONE, v.count);
   switch (v.tag) {
-    case Tag::ref: a.kind = TN_ARG_VALUE; a.u.value = static_cast<uint32_t>(v.payload); break;
-    case Tag::refs: a.kind = TN_ARG_VALUES; a.u.values = v.as<ValueId>(); break;
-    case Tag::integer: case Tag::floating: case Tag::boolean:
+    case Tag::ref:
+      a.kind = TN_ARG_VALUE;
+      a.u.value = static_cast<uint32_t>(v.payload);
+      break;
+    case Tag::refs:
+      a.kind = TN_ARG_VALUES;
+      a.u.values = v.as<ValueId>();
+      break;
+    case Tag::integer:
+    case Tag::floating:
+    case Tag::boolean:
       if (Number n = v.number(); n.is_symbolic()) {
         a.kind = TN_ARG_SYMINT;
         a.u.sym = n.is_integer() ? dim(n.sym_int()) : tn_dim{0, expr_id(number_expr(n)), 0};
@@ -78,9 +90,18 @@ tn_arg tn_graph::convert(const Value& v) {
       a.u.syms = dims.data();
       break;
     }
-    case Tag::floats: a.kind = TN_ARG_FLOATS; a.u.floats = v.as<double>(); break;
-    case Tag::bools: a.kind = TN_ARG_BOOLS; a.u.bools = v.as<uint8_t>(); break;
-    case Tag::string: a.kind = TN_ARG_STRING; a.u.str = {v.as<char>(), v.count}; break;
+    case Tag::floats:
+      a.kind = TN_ARG_FLOATS;
+      a.u.floats = v.as<double>();
+      break;
+    case Tag::bools:
+      a.kind = TN_ARG_BOOLS;
+      a.u.bools = v.as<uint8_t>();
+      break;
+    case Tag::string:
+      a.kind = TN_ARG_STRING;
+      a.u.str = {v.as<char>(), v.count};
+      break;
     case Tag::strings: {
       auto& list = string_lists.emplace_back();
       for (uint32_t i = 0; i < v.count; ++i) list.push_back(str_of(v.as<std::string_view>()[i]));
@@ -88,9 +109,18 @@ tn_arg tn_graph::convert(const Value& v) {
       a.u.strings = list.data();
       break;
     }
-    case Tag::dtype: a.kind = TN_ARG_DTYPE; a.u.i = static_cast<int64_t>(v.payload); break;
-    case Tag::layout: a.kind = TN_ARG_LAYOUT; a.u.i = static_cast<int64_t>(v.payload); break;
-    case Tag::memory_format: a.kind = TN_ARG_MEMORY_FORMAT; a.u.i = static_cast<int64_t>(v.payload); break;
+    case Tag::dtype:
+      a.kind = TN_ARG_DTYPE;
+      a.u.i = static_cast<int64_t>(v.payload);
+      break;
+    case Tag::layout:
+      a.kind = TN_ARG_LAYOUT;
+      a.u.i = static_cast<int64_t>(v.payload);
+      break;
+    case Tag::memory_format:
+      a.kind = TN_ARG_MEMORY_FORMAT;
+      a.u.i = static_cast<int64_t>(v.payload);
+      break;
     case Tag::device:
       a.kind = TN_ARG_DEVICE;
       a.u.device[0] = static_cast<int32_t>(v.device().type);
@@ -98,11 +128,16 @@ tn_arg tn_graph::convert(const Value& v) {
       break;
     case Tag::graph:
       for (const auto& sub : graph->subgraphs)
-        if (sub.get() == v.as<Graph>()) a.u.graph = subgraphs.emplace_back(std::make_unique<tn_graph>(sub)).get();
+        if (sub.get() == v.as<Graph>())
+          a.u.graph = subgraphs.emplace_back(std::make_unique<tn_graph>(sub)).get();
       a.kind = TN_ARG_GRAPH;
       break;
-    case Tag::opaque: a.kind = TN_ARG_OPAQUE; a.u.opaque = v.as<void>(); break;
-    default: break;
+    case Tag::opaque:
+      a.kind = TN_ARG_OPAQUE;
+      a.u.opaque = v.as<void>();
+      break;
+    default:
+      break;
   }
   return a;
 }
@@ -118,7 +153,8 @@ tn_graph::tn_graph(std::shared_ptr<const Graph> g) : graph(std::move(g)), users(
   for (const Node& node : graph->nodes()) {
     add_node(node);
     const Schema& schema = entry_of(node.op).schema;
-    node_names.push_back(node.name.empty() ? schema.name + "_" + std::to_string(counts[schema.name]++) : node.name);
+    node_names.push_back(
+        node.name.empty() ? schema.name + "_" + std::to_string(counts[schema.name]++) : node.name);
   }
   for (ValueId v = 0; v < graph->values().size(); ++v) {
     const GraphValue& value = graph->value(v);
@@ -137,7 +173,8 @@ void check_value(const tn_graph* g, uint32_t value) {
           g->graph->values().size());
 }
 void check_node(const tn_graph* g, uint32_t node) {
-  require(node < g->graph->nodes().size(), "node id {} is out of range: the graph has {}", node, g->graph->nodes().size());
+  require(node < g->graph->nodes().size(), "node id {} is out of range: the graph has {}", node,
+          g->graph->nodes().size());
 }
 
 // Copies at most as many bytes as the reader's struct has, and keeps its struct_size.
@@ -220,15 +257,22 @@ tn_str node_meta(const tn_graph* g, uint32_t node, tn_str key) {
   return found == facts.end() ? tn_str{"", 0} : str_of(found->second);
 }
 
-void write(const tn_sink* sink, std::string_view text) { sink->write(sink->ctx, text.data(), text.size()); }
+void write(const tn_sink* sink, std::string_view text) {
+  sink->write(sink->ctx, text.data(), text.size());
+}
 
 tn_status* dump(const tn_graph* g, int32_t format, const tn_sink* sink) {
   return guarded([&] {
     switch (format) {
-      case TN_DUMP_TEXT: return write(sink, to_text(*g->graph));
-      case TN_DUMP_CANONICAL: return write(sink, canonical_text(*g->graph));
-      case TN_DUMP_DOT: return write(sink, to_dot(*g->graph));
-      default: fail(ErrorCode::unsupported, "dump format {} is not offered; use text, canonical or dot", format);
+      case TN_DUMP_TEXT:
+        return write(sink, to_text(*g->graph));
+      case TN_DUMP_CANONICAL:
+        return write(sink, canonical_text(*g->graph));
+      case TN_DUMP_DOT:
+        return write(sink, to_dot(*g->graph));
+      default:
+        fail(ErrorCode::unsupported, "dump format {} is not offered; use text, canonical or dot",
+             format);
     }
   });
 }
@@ -244,20 +288,24 @@ uint32_t give(const T& list, const uint32_t** out) {
 const tn_graph_api tenon::graph_api = {
     .struct_size = sizeof(tn_graph_api),
     .node_count = [](const tn_graph* g) { return static_cast<uint32_t>(g->graph->nodes().size()); },
-    .value_count = [](const tn_graph* g) { return static_cast<uint32_t>(g->graph->values().size()); },
+    .value_count =
+        [](const tn_graph* g) { return static_cast<uint32_t>(g->graph->values().size()); },
     .inputs = [](const tn_graph* g, const uint32_t** out) { return give(g->graph->inputs(), out); },
-    .outputs = [](const tn_graph* g, const uint32_t** out) { return give(g->graph->outputs(), out); },
+    .outputs = [](const tn_graph* g,
+                  const uint32_t** out) { return give(g->graph->outputs(), out); },
     .symbols = [](const tn_graph* g, const uint32_t** out) { return give(g->symbol_ids, out); },
-    .users = [](const tn_graph* g, uint32_t v, const uint32_t** out) {
-      static const std::vector<uint32_t> none;
-      return give(v < g->users.size() ? g->users[v] : none, out);
-    },
+    .users =
+        [](const tn_graph* g, uint32_t v, const uint32_t** out) {
+          static const std::vector<uint32_t> none;
+          return give(v < g->users.size() ? g->users[v] : none, out);
+        },
     .node = node_info,
     .value = value_info,
     .constant = constant,
     .node_meta = node_meta,
-    .hash = [](const tn_graph* g, uint8_t digest[32]) {
-      return guarded([&] { std::memcpy(digest, hash_of(*g->graph).data(), 32); });
-    },
+    .hash =
+        [](const tn_graph* g, uint8_t digest[32]) {
+          return guarded([&] { std::memcpy(digest, hash_of(*g->graph).data(), 32); });
+        },
     .dump = dump,
 };

@@ -12,8 +12,8 @@
 #include <unordered_map>
 #include <vector>
 
-/// What a tn_graph* points to. Built once for a compile, so that getters only index; expressions may
-/// be added while it lives, under the lock.
+/// What a tn_graph* points to. Built once for a compile, so that getters only index; expressions
+/// may be added while it lives, under the lock.
 struct tn_graph {
   explicit tn_graph(std::shared_ptr<const tenon::Graph> graph);
   tn_graph(const tn_graph&) = delete;
@@ -23,9 +23,9 @@ struct tn_graph {
   tn_dim dim(tenon::SymInt value) const;
 
   std::shared_ptr<const tenon::Graph> graph;
-  std::vector<std::vector<tn_arg>> args;           // by node
-  std::vector<std::vector<uint32_t>> users;        // by value
-  std::vector<std::vector<tn_dim>> sizes, strides; // by value
+  std::vector<std::vector<tn_arg>> args;            // by node
+  std::vector<std::vector<uint32_t>> users;         // by value
+  std::vector<std::vector<tn_dim>> sizes, strides;  // by value
   std::vector<tn_dim> offsets;
   std::vector<std::string> value_names, node_names;
   std::vector<uint32_t> symbol_ids;
@@ -33,7 +33,7 @@ struct tn_graph {
   std::deque<std::vector<tn_str>> string_lists;
   std::deque<std::unique_ptr<tn_graph>> subgraphs;
 
-  mutable std::mutex exprs_lock;                   // guards the two below
+  mutable std::mutex exprs_lock;  // guards the two below
   mutable std::deque<const tenon::Expr*> exprs;
   mutable std::unordered_map<const tenon::Expr*, uint32_t> expr_ids;
   mutable std::deque<std::vector<uint32_t>> operand_lists;

@@ -39,23 +39,27 @@ void shut_down_plugins() {
     if (l.order[i]->table.shutdown) free_status(l.order[i]->table.shutdown());
 }
 
-[[noreturn]] void refuse(PluginCatalog& catalog, const FoundPlugin& plugin, PluginFault fault, std::string reason,
-                         std::string hint) {
+[[noreturn]] void refuse(PluginCatalog& catalog, const FoundPlugin& plugin, PluginFault fault,
+                         std::string reason, std::string hint) {
   Diagnosis d{fault, plugin.path, std::move(reason), std::move(hint)};
   catalog.set_state(plugin.path, PluginState::broken, d);
   throw BackendError(ErrorCode::plugin, TN_FAILED_PRECONDITION, to_text(d));
 }
 
-std::unique_ptr<boost::dll::shared_library> map_library(PluginCatalog& catalog, const FoundPlugin& plugin) {
+std::unique_ptr<boost::dll::shared_library> map_library(PluginCatalog& catalog,
+                                                        const FoundPlugin& plugin) {
   try {
     return std::make_unique<boost::dll::shared_library>(
         plugin.path, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
   } catch (const std::exception& e) {
     std::string_view text = e.what();
     bool symbol = text.find("undefined symbol") != std::string_view::npos;
-    refuse(catalog, plugin, symbol ? PluginFault::undefined_symbol : PluginFault::missing_library, std::string(text),
-           symbol ? "link the plugin with -z defs, as tenon_add_plugin does, to see this when it is built"
-                  : "install the library, or set the plugin's RUNPATH");
+    refuse(
+        catalog, plugin, symbol ? PluginFault::undefined_symbol : PluginFault::missing_library,
+        std::string(text),
+        symbol
+            ? "link the plugin with -z defs, as tenon_add_plugin does, to see this when it is built"
+            : "install the library, or set the plugin's RUNPATH");
   }
 }
 
@@ -77,15 +81,20 @@ std::string names_of(const auto& list, auto name) {
 void copy_tables(PluginCatalog& catalog, LoadedPlugin& plugin, const tn_plugin* table) {
   const FoundPlugin& found = *plugin.found;
   if (!table || table->struct_size < offsetof(tn_plugin, n_backends))
-    refuse(catalog, found, PluginFault::entry_failed, "its entry gave no table, or one that is too short", "");
+    refuse(catalog, found, PluginFault::entry_failed,
+           "its entry gave no table, or one that is too short", "");
   plugin.table = full_copy(table);
-  for (uint32_t i = 0; i < plugin.table.n_backends; ++i) plugin.backends.push_back(full_copy(plugin.table.backends[i]));
-  for (uint32_t i = 0; i < plugin.table.n_kernels; ++i) plugin.kernels.push_back(full_copy(plugin.table.kernels[i]));
+  for (uint32_t i = 0; i < plugin.table.n_backends; ++i)
+    plugin.backends.push_back(full_copy(plugin.table.backends[i]));
+  for (uint32_t i = 0; i < plugin.table.n_kernels; ++i)
+    plugin.kernels.push_back(full_copy(plugin.table.kernels[i]));
   auto declared = found.manifest.backends;
-  bool same = declared.size() == plugin.backends.size() && found.manifest.kernels.size() == plugin.kernels.size();
+  bool same = declared.size() == plugin.backends.size() &&
+              found.manifest.kernels.size() == plugin.kernels.size();
   for (const BackendManifest& b : declared)
-    same = same && std::any_of(plugin.backends.begin(), plugin.backends.end(),
-                               [&](const tn_backend& t) { return view_of(t.name) == b.name && t.compile; });
+    same = same &&
+           std::any_of(plugin.backends.begin(), plugin.backends.end(),
+                       [&](const tn_backend& t) { return view_of(t.name) == b.name && t.compile; });
   if (!same)
     refuse(catalog, found, PluginFault::table_mismatch,
            message("the manifest declares the backends {}, the table has {}",
@@ -95,7 +104,8 @@ void copy_tables(PluginCatalog& catalog, LoadedPlugin& plugin, const tn_plugin* 
   for (uint32_t i = 0; i < plugin.table.n_extensions; ++i) {
     const tn_extension* e = plugin.table.extensions[i];
     static auto* ids = new std::vector<std::unique_ptr<std::string>>;
-    add_extension(ids->emplace_back(std::make_unique<std::string>(view_of(e->id)))->c_str(), e->version, e->table);
+    add_extension(ids->emplace_back(std::make_unique<std::string>(view_of(e->id)))->c_str(),
+                  e->version, e->table);
   }
 }
 
@@ -121,7 +131,8 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   try {
     status = entry(host_table(), &table);
   } catch (const std::exception& e) {
-    refuse(catalog, *plugin, PluginFault::threw, message("its entry threw: {}", e.what()), "catch exceptions inside the plugin");
+    refuse(catalog, *plugin, PluginFault::threw, message("its entry threw: {}", e.what()),
+           "catch exceptions inside the plugin");
   } catch (...) {
     refuse(catalog, *plugin, PluginFault::threw, "its entry threw an exception of unknown type",
            "catch exceptions inside the plugin");
@@ -139,7 +150,8 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   catalog.set_state(plugin->path, PluginState::ready);
   std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
   report::log(ms.count() > 200 ? report::LogLevel::warning : report::LogLevel::info, "backend",
-              "loaded plugin {} {} from {} in {} ms", loaded->name, to_text(plugin->manifest.version), plugin->path, ms.count());
+              "loaded plugin {} {} from {} in {} ms", loaded->name,
+              to_text(plugin->manifest.version), plugin->path, ms.count());
   l.order.push_back(loaded.get());
   return *(l.loaded[plugin->path] = std::move(loaded));
 }
@@ -152,7 +164,8 @@ void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin) {
     bool circular = std::find(chain.begin(), chain.end(), plugin.manifest.name) != chain.end();
     if (!provider || circular)
       refuse(catalog, plugin, PluginFault::missing_extension,
-             message("it requires extension {}/{}, which {}", e.id, e.version, circular ? "requires it in turn" : "no plugin offers"),
+             message("it requires extension {}/{}, which {}", e.id, e.version,
+                     circular ? "requires it in turn" : "no plugin offers"),
              "install the plugin that offers it");
     chain.push_back(plugin.manifest.name);
     struct Pop {

@@ -11,8 +11,8 @@
 
 namespace tenon {
 
-/// A plugin whose code is mapped. Never unloaded; its tables are full-length copies, so that no reader
-/// tests sizes again.
+/// A plugin whose code is mapped. Never unloaded; its tables are full-length copies, so that no
+/// reader tests sizes again.
 struct LoadedPlugin {
   std::string name, path;
   FoundPluginPtr found;
@@ -21,8 +21,8 @@ struct LoadedPlugin {
   tn_plugin table{};
 };
 
-/// Loads the plugin (once a process; later calls give the same object). Throws BackendError with the
-/// diagnosis when it cannot be used. Threads: one load at a time, under the loader's lock.
+/// Loads the plugin (once a process; later calls give the same object). Throws BackendError with
+/// the diagnosis when it cannot be used. Threads: one load at a time, under the loader's lock.
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin);
 
 /// The folder of installed plugins, found beside the library (or the program that holds the host):

@@ -17,23 +17,30 @@ std::vector<std::string> option_names(const BackendManifest& manifest) {
 OptionValue value_of(const config::TomlNode& node, const std::string& key) {
   using Kind = config::TomlNode::Kind;
   switch (node.kind) {
-    case Kind::boolean: return node.boolean;
-    case Kind::integer: return node.integer;
-    case Kind::floating: return node.floating;
-    case Kind::text: return node.text;
+    case Kind::boolean:
+      return node.boolean;
+    case Kind::integer:
+      return node.integer;
+    case Kind::floating:
+      return node.floating;
+    case Kind::text:
+      return node.text;
     case Kind::array: {
       std::vector<std::string> items;
       for (const config::TomlNode& item : node.items) items.push_back(item.text);
       return items;
     }
-    default: fail(ErrorCode::config, "option {} is a table or a date; expected a bool, number, text or list", key);
+    default:
+      fail(ErrorCode::config,
+           "option {} is a table or a date; expected a bool, number, text or list", key);
   }
 }
 
-void set(tn_options& out, const BackendManifest& manifest, const std::string& key, const OptionValue& value) {
+void set(tn_options& out, const BackendManifest& manifest, const std::string& key,
+         const OptionValue& value) {
   const BackendOption* option = manifest.find_option(key);
-  require(option, ErrorCode::config, "backend {} has no option '{}'; the nearest are {}", manifest.name, key,
-          nearest_names(key, option_names(manifest)));
+  require(option, ErrorCode::config, "backend {} has no option '{}'; the nearest are {}",
+          manifest.name, key, nearest_names(key, option_names(manifest)));
   std::string problem = option_problem(*option, value);
   require(problem.empty(), ErrorCode::config, "option {}.{}: {}", manifest.name, key, problem);
   out.values[key] = value;
@@ -43,7 +50,8 @@ void set(tn_options& out, const BackendManifest& manifest, const std::string& ke
 
 tn_options resolve_options(const BackendManifest& manifest, const CompileRequest& request) {
   tn_options out;
-  for (const BackendOption& option : manifest.options) out.values[option.name] = option.default_value;
+  for (const BackendOption& option : manifest.options)
+    out.values[option.name] = option.default_value;
   if (!request.mode.empty() && request.mode != "default") {
     const BackendMode* mode = manifest.find_mode(request.mode);
     require(mode, ErrorCode::config, "backend {} has no mode '{}'", manifest.name, request.mode);

@@ -5,8 +5,8 @@
 
 namespace tenon {
 
-/// Every declared option with its value. Throws UserError for an option that is not declared (with the
-/// nearest names), a value that does not fit, or a mode that the backend does not have.
+/// Every declared option with its value. Throws UserError for an option that is not declared (with
+/// the nearest names), a value that does not fit, or a mode that the backend does not have.
 tn_options resolve_options(const BackendManifest& manifest, const CompileRequest& request);
 
 }  // namespace tenon

@@ -100,11 +100,12 @@ BackendInfo host_eager_info() {
 
 class PluginArtifact final : public Artifact {
  public:
-  PluginArtifact(tn_artifact* artifact, std::string backend) : artifact_(artifact), backend_(std::move(backend)) {}
+  PluginArtifact(tn_artifact* artifact, std::string backend)
+      : artifact_(artifact), backend_(std::move(backend)) {}
   ~PluginArtifact() override { artifact_->api->destroy(artifact_); }
 
-  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms, std::span<Tensor> outputs,
-            bool steal) override {
+  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+            std::span<Tensor> outputs, bool steal) override {
     constexpr size_t inline_outputs = 24;
     tn_tensor* local[inline_outputs] = {};
     std::vector<tn_tensor*> more(outputs.size() > inline_outputs ? outputs.size() : 0);
@@ -129,13 +130,18 @@ class PluginArtifact final : public Artifact {
     for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = take_tensor(out[i]);
     if (steal)
       for (detail::TensorHead*& left : inputs) take_tensor(std::exchange(left, nullptr));
-    if (status) throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
+    if (status)
+      throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
   }
 
   std::string describe(int32_t what) const override {
-    if (artifact_->api->struct_size < offsetof(tn_artifact_api, set_constants) || !artifact_->api->describe) return "";
+    if (artifact_->api->struct_size < offsetof(tn_artifact_api, set_constants) ||
+        !artifact_->api->describe)
+      return "";
     std::string text;
-    tn_sink sink{&text, [](void* ctx, const char* data, size_t n) { static_cast<std::string*>(ctx)->append(data, n); }};
+    tn_sink sink{&text, [](void* ctx, const char* data, size_t n) {
+                   static_cast<std::string*>(ctx)->append(data, n);
+                 }};
     if (tn_status* status = artifact_->api->describe(artifact_, what, &sink)) {
       free_status(status);
       return "";
@@ -153,7 +159,9 @@ class PluginArtifact final : public Artifact {
 std::vector<Tensor> example_inputs(const Graph& graph) {
   std::vector<Tensor> fakes;
   ShapeEnv* env = graph.shape_env.get();
-  auto hint = [&](SymInt s) { return s.is_symbolic() ? SymInt(env ? env->int_hint(s).value_or(0) : 0) : s; };
+  auto hint = [&](SymInt s) {
+    return s.is_symbolic() ? SymInt(env ? env->int_hint(s).value_or(0) : 0) : s;
+  };
   for (ValueId id : graph.inputs()) {
     const GraphValue& v = graph.value(id);
     if (v.kind != ValueKind::tensor) {
@@ -174,7 +182,8 @@ uint64_t request_flags(const CompileRequest& r) {
          (r.grad_enabled ? TN_RQ_GRAD_ENABLED : 0) | (r.freezing ? TN_RQ_FREEZING : 0);
 }
 
-std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice, const CompileRequest& request) {
+std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
+                                              const CompileRequest& request) {
   const LoadedPlugin& plugin = load_plugin(catalog(), choice.plugin);
   const BackendManifest& manifest = choice.manifest();
   auto table = std::find_if(plugin.backends.begin(), plugin.backends.end(),
@@ -221,14 +230,15 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice, const
     status = table->compile(table->self, &rq, &artifact);
   }
   if (status && status->code == TN_DECLINED && !manifest.fallback.empty()) {
-    report::log(report::LogLevel::info, "backend", "{} declined the graph: {}; {} takes it", manifest.name, status->text,
-                manifest.fallback);
+    report::log(report::LogLevel::info, "backend", "{} declined the graph: {}; {} takes it",
+                manifest.name, status->text, manifest.fallback);
     free_status(status);
     report::counter("fallback.calls").add();
     return manifest.fallback == "eager" ? interpreter_artifact(request.graph)
                                         : compile_with_backend(manifest.fallback, request);
   }
-  if (status) throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}", manifest.name));
+  if (status)
+    throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}", manifest.name));
   if (!artifact || !artifact->api || !artifact->api->call || !artifact->api->destroy)
     throw BackendError(ErrorCode::backend_compiler_failed, TN_INTERNAL,
                        message("backend {} reported success without an artifact", manifest.name));
@@ -247,7 +257,8 @@ std::vector<std::string> known_names() {
   std::string why;
   for (const Diagnosis& d : catalog().why_missing(name)) why += "; " + to_text(d);
   throw UserError(ErrorCode::invalid_backend,
-                  message("there is no backend '{}'; the nearest are {}{}", name, nearest_names(name, known_names()), why));
+                  message("there is no backend '{}'; the nearest are {}{}", name,
+                          nearest_names(name, known_names()), why));
 }
 
 }  // namespace
@@ -258,7 +269,8 @@ BackendInfo backend_info(const std::string& name) {
     auto user = registry().user_backends.find(name);
     if (user != registry().user_backends.end()) return user->second.info;
   }
-  if (auto choice = catalog().find_backend(name, "")) return info_of(*choice->plugin, choice->manifest());
+  if (auto choice = catalog().find_backend(name, ""))
+    return info_of(*choice->plugin, choice->manifest());
   if (name == "eager") return host_eager_info();
   fail_unknown(name);
 }
@@ -276,11 +288,13 @@ std::vector<BackendInfo> all_backends() {
   if (!has_eager) out.push_back(host_eager_info());
   std::lock_guard lock(registry().making);
   for (const auto& [name, backend] : registry().user_backends) out.push_back(backend.info);
-  std::sort(out.begin(), out.end(), [](const BackendInfo& a, const BackendInfo& b) { return a.name < b.name; });
+  std::sort(out.begin(), out.end(),
+            [](const BackendInfo& a, const BackendInfo& b) { return a.name < b.name; });
   return out;
 }
 
-std::shared_ptr<Artifact> compile_with_backend(const std::string& name, const CompileRequest& request) {
+std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
+                                               const CompileRequest& request) {
   BackendFunction user;
   {
     std::lock_guard lock(registry().making);
@@ -295,7 +309,8 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name, const Co
     return compile_with_plugin(*choice, request);
   } catch (const BackendError& e) {
     if (!config::flags().dynamo.suppress_errors) throw;
-    report::warn_once(message("{} {}", name, e.what()), "backend", message("{}; the graph runs in the interpreter", e.what()));
+    report::warn_once(message("{} {}", name, e.what()), "backend",
+                      message("{}; the graph runs in the interpreter", e.what()));
     return interpreter_artifact(request.graph);
   }
 }
@@ -314,7 +329,8 @@ std::vector<RefusedPlugin> refused_plugins() {
   std::vector<RefusedPlugin> out;
   for (const FoundPluginPtr& plugin : catalog().list())
     if (plugin->diagnosis)
-      out.push_back({plugin->path, code_of(plugin->diagnosis.fault), plugin->diagnosis.reason, plugin->diagnosis.hint});
+      out.push_back({plugin->path, code_of(plugin->diagnosis.fault), plugin->diagnosis.reason,
+                     plugin->diagnosis.hint});
   return out;
 }
 
@@ -325,7 +341,9 @@ std::vector<std::string> plugin_search_report() {
     out.push_back(message("{} ({})", place.path, name_of(place.source)));
     for (const FoundPluginPtr& p : plugins)
       if (p->source == place.source && p->path.starts_with(place.path))
-        out.push_back(message("  {}: {}", p->file_name(), p->diagnosis ? to_text(p->diagnosis) : std::string(name_of(p->state))));
+        out.push_back(
+            message("  {}: {}", p->file_name(),
+                    p->diagnosis ? to_text(p->diagnosis) : std::string(name_of(p->state))));
   }
   return out;
 }
@@ -377,7 +395,8 @@ bool prepare(KernelSlot& slot) {
       return true;
     }
   } catch (const Error& e) {
-    report::log_line(report::LogLevel::warning, "backend", message("{}; the host's own kernels are used", e.what()));
+    report::log_line(report::LogLevel::warning, "backend",
+                     message("{}; the host's own kernels are used", e.what()));
   }
   slot.unusable = true;
   return false;
@@ -389,13 +408,15 @@ bool run_kernel(void* self, const CallArgs& call) {
   const tn_kernels* kernels = slot.table.load(std::memory_order_acquire);
   AbiArguments args(call.args, call.n_args);
   tn_tensor* out[8] = {};
-  tn_status* status = kernels->run(kernels->self, slot.op_index, args.args(), args.size(), args.values(), nullptr, out,
-                                   call.n_results);
+  tn_status* status = kernels->run(kernels->self, slot.op_index, args.args(), args.size(),
+                                   args.values(), nullptr, out, call.n_results);
   if (status && status->code == TN_DECLINED) {
     free_status(status);
     return false;
   }
-  if (status) throw_status(status, ErrorCode::backend_call_failed, message("kernel {} of {}", slot.op, slot.plugin->manifest.name));
+  if (status)
+    throw_status(status, ErrorCode::backend_call_failed,
+                 message("kernel {} of {}", slot.op, slot.plugin->manifest.name));
   for (uint32_t i = 0; i < call.n_results; ++i) call.results[i] = Value::own(take_tensor(out[i]));
   return true;
 }
@@ -411,7 +432,8 @@ void install_plugin_kernels() {
       const KernelsManifest& row = choice.plugin->manifest.kernels[choice.index];
       for (const std::string& name : row.ops) {
         const OpEntry* op = find_op(name);
-        if (!op || !registry().kernels_installed.emplace(choice.plugin->path, name).second) continue;
+        if (!op || !registry().kernels_installed.emplace(choice.plugin->path, name).second)
+          continue;
         auto* slot = new KernelSlot{choice.plugin, choice.index, name};
         add_foreign_kernel(op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority)});
       }

@@ -19,12 +19,18 @@ void free_status(tn_status* status) noexcept {
 int32_t status_code_of(const Error& error) {
   if (const auto* backend = dynamic_cast<const BackendError*>(&error)) return backend->status();
   switch (error.code()) {
-    case ErrorCode::unsupported: return TN_UNIMPLEMENTED;
-    case ErrorCode::internal: return TN_INTERNAL;
-    case ErrorCode::data_dependent: return TN_DECLINED;
-    case ErrorCode::invalid_backend: return TN_NOT_FOUND;
-    case ErrorCode::bad_file: return TN_DATA_LOSS;
-    default: return TN_INVALID_ARGUMENT;
+    case ErrorCode::unsupported:
+      return TN_UNIMPLEMENTED;
+    case ErrorCode::internal:
+      return TN_INTERNAL;
+    case ErrorCode::data_dependent:
+      return TN_DECLINED;
+    case ErrorCode::invalid_backend:
+      return TN_NOT_FOUND;
+    case ErrorCode::bad_file:
+      return TN_DATA_LOSS;
+    default:
+      return TN_INVALID_ARGUMENT;
   }
 }
 

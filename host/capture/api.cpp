@@ -16,16 +16,20 @@ Tensor readable(const Tensor& t, std::string_view what, std::source_location whe
   require(t.defined(), "{}: the tensor is undefined", what);
   if (!t.is_fake()) return t;
   Trace* trace = Trace::current();
-  require(trace, ErrorCode::data_dependent, "{}: the tensor ({}) has no data: it belongs to a recording that is over, or to "
-          "the meta device", what, to_text(t));
+  require(trace, ErrorCode::data_dependent,
+          "{}: the tensor ({}) has no data: it belongs to a recording that is over, or to "
+          "the meta device",
+          what, to_text(t));
   return trace->observe(t, what, where);
 }
 
 template <class T>
 T read_one(const Tensor& t, std::source_location where) {
   Tensor real = readable(t, "item()", where);
-  require(real.numel().guard_int() == 1, "item: expected a tensor with one element, found {}", to_text(real));
-  require(is_computing(real.dtype()), ErrorCode::unsupported, "item: dtype {} has no host number", real.dtype());
+  require(real.numel().guard_int() == 1, "item: expected a tensor with one element, found {}",
+          to_text(real));
+  require(is_computing(real.dtype()), ErrorCode::unsupported, "item: dtype {} has no host number",
+          real.dtype());
   T value{};
   PauseRecording pause;
   copy_strided({&value, dtype_of<T>, nullptr}, {impl_of(real)->data, real.dtype(), nullptr}, {});
@@ -36,8 +40,12 @@ T read_one(const Tensor& t, std::source_location where) {
 
 namespace detail {
 
-int64_t item_int(const Tensor& t, std::source_location where) { return read_one<int64_t>(t, where); }
-double item_double(const Tensor& t, std::source_location where) { return read_one<double>(t, where); }
+int64_t item_int(const Tensor& t, std::source_location where) {
+  return read_one<int64_t>(t, where);
+}
+double item_double(const Tensor& t, std::source_location where) {
+  return read_one<double>(t, where);
+}
 bool item_bool(const Tensor& t, std::source_location where) { return read_one<bool>(t, where); }
 
 void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what) {
@@ -60,13 +68,15 @@ void* Tensor::data(std::source_location where) const {
 
 void* Tensor::checked_data(Dtype wanted, std::source_location where) const {
   require(defined(), "data_ptr: the tensor is undefined");
-  require(dtype() == wanted, "data_ptr: the tensor has dtype {}, but {} was asked for", dtype(), wanted);
+  require(dtype() == wanted, "data_ptr: the tensor has dtype {}, but {} was asked for", dtype(),
+          wanted);
   return data(where);
 }
 
 void Tensor::copy_out(void* to, Dtype wanted, std::source_location where) const {
   Tensor real = readable(*this, "to_vector()", where);
-  require(real.dtype() == wanted, "to_vector: the tensor has dtype {}, but {} was asked for", real.dtype(), wanted);
+  require(real.dtype() == wanted, "to_vector: the tensor has dtype {}, but {} was asked for",
+          real.dtype(), wanted);
   IntList sizes{real.head()->sizes, static_cast<size_t>(real.dim())};
   Dims dense = contiguous_strides(sizes);
   copy_strided({to, wanted, reinterpret_cast<const int64_t*>(dense.data())},
@@ -76,8 +86,7 @@ void Tensor::copy_out(void* to, Dtype wanted, std::source_location where) const 
 bool is_compiling() { return thread_modes.tracer != nullptr; }
 
 void graph_break(std::string_view reason, std::source_location where) {
-  if (Trace* trace = Trace::current())
-    trace->cut(reason.empty() ? "graph_break()" : reason, where);
+  if (Trace* trace = Trace::current()) trace->cut(reason.empty() ? "graph_break()" : reason, where);
 }
 
 namespace {
@@ -85,16 +94,18 @@ namespace {
 uint64_t dim_bit(const Tensor& t, int64_t dim, std::string_view what) {
   require(t.defined(), "{}: the tensor is undefined", what);
   int64_t rank = t.dim(), wrapped = dim < 0 ? dim + rank : dim;
-  require(wrapped >= 0 && wrapped < rank && wrapped < 64, "{}: dimension {} is out of range for a tensor with {} dimensions",
-          what, dim, rank);
+  require(wrapped >= 0 && wrapped < rank && wrapped < 64,
+          "{}: dimension {} is out of range for a tensor with {} dimensions", what, dim, rank);
   return uint64_t{1} << wrapped;
 }
 
 }  // namespace
 
-void mark_dynamic(const Tensor& t, int64_t dim, std::optional<int64_t> min, std::optional<int64_t> max) {
+void mark_dynamic(const Tensor& t, int64_t dim, std::optional<int64_t> min,
+                  std::optional<int64_t> max) {
   uint64_t bit = dim_bit(t, dim, "mark_dynamic");
-  require(!min || !max || *min <= *max, "mark_dynamic: min {} is above max {}", min.value_or(0), max.value_or(0));
+  require(!min || !max || *min <= *max, "mark_dynamic: min {} is above max {}", min.value_or(0),
+          max.value_or(0));
   TensorExtra& extra = impl_of(t)->ensure_extra();
   extra.dynamic_dims |= bit;
   extra.static_dims &= ~bit;

@@ -1,8 +1,8 @@
 // Static memory by the program headers of the loaded objects.
 #include "capture/static_memory.h"
 
-#include <cstdint>
 #include <link.h>
+#include <cstdint>
 
 namespace tenon {
 

@@ -30,8 +30,11 @@ std::string user_location(std::source_location where) {
 }
 
 Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRunner run_segment)
-    : shape_env(ShapeEnv::make()), leaves_(leaves), run_segment_(std::move(run_segment)),
-      recorder_(shape_env), fullgraph_(policy.fullgraph) {
+    : shape_env(ShapeEnv::make()),
+      leaves_(leaves),
+      run_segment_(std::move(run_segment)),
+      recorder_(shape_env),
+      fullgraph_(policy.fullgraph) {
   recorder_.lift = [this](const Tensor& real) { return lift(real); };
   recorder_.adopt = [this](const Tensor& fake) {
     if (!concrete_of(fake).defined()) return false;
@@ -47,7 +50,8 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
     std::vector<Tensor> held(call.n_args);
     for (uint32_t i = 0; i < call.n_args; ++i) {
       if (args[i].tag != Tag::tensor) continue;
-      held[i] = args[i].as<Tensor>()->is_fake() ? concrete_of(*args[i].as<Tensor>()) : *args[i].as<Tensor>();
+      held[i] = args[i].as<Tensor>()->is_fake() ? concrete_of(*args[i].as<Tensor>())
+                                                : *args[i].as<Tensor>();
       args[i] = Value::of(held[i]);
     }
     PauseRecording pause;
@@ -59,10 +63,13 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
     }
     return true;
   };
-  recorder_.on_node = [this](const CallArgs& call, NodeId) { mutates_ = mutates_ || call.op->mutated_args; };
+  recorder_.on_node = [this](const CallArgs& call, NodeId) {
+    mutates_ = mutates_ || call.op->mutated_args;
+  };
 
   ShapeEnvScope scope(*shape_env);
-  for (size_t i = 0; i < leaves.tensors.size(); ++i) leaf_fakes_.push_back(make_leaf(leaves, i, policy));
+  for (size_t i = 0; i < leaves.tensors.size(); ++i)
+    leaf_fakes_.push_back(make_leaf(leaves, i, policy));
   for (size_t i = 0; i < leaves.numbers.size(); ++i) {
     Number n = leaves.numbers[i];
     SymbolSource source{SymbolSource::Kind::input_value, static_cast<uint32_t>(i), 0};
@@ -80,21 +87,23 @@ Trace::~Trace() = default;
 
 namespace {
 
-// Strides that follow from the sizes become expressions over them, so that a change of size frees the
-// stride as well: each is, where it fits, size times stride of the dimension next inside.
+// Strides that follow from the sizes become expressions over them, so that a change of size frees
+// the stride as well: each is, where it fits, size times stride of the dimension next inside.
 Dims symbolic_strides(const Tensor& real, SymIntList sizes) {
   IntList plain{real.head()->strides, static_cast<size_t>(real.dim())};
   IntList extents{real.head()->sizes, static_cast<size_t>(real.dim())};
   Dims out(plain.size());
   std::vector<size_t> order(plain.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return plain[a] < plain[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return plain[a] < plain[b]; });
   for (size_t k = 0; k < order.size(); ++k) {
     size_t dim = order[k];
     out[dim] = plain[dim];
     for (size_t j = 0; j < k; ++j) {
       size_t inner = order[j];
-      if (plain[dim] > 1 && plain[inner] > 0 && plain[inner] * extents[inner] == plain[dim]) out[dim] = out[inner] * sizes[inner];
+      if (plain[dim] > 1 && plain[inner] > 0 && plain[inner] * extents[inner] == plain[dim])
+        out[dim] = out[inner] * sizes[inner];
     }
   }
   return out;
@@ -120,17 +129,19 @@ Tensor Trace::make_leaf(const detail::Leaves& leaves, size_t index, const TraceP
     options.policy = dim == DimPolicy::own ? SymbolPolicy::own : SymbolPolicy::duck;
     options.must_stay_dynamic = dim == DimPolicy::own;
     options.specialize_one = policy.specialize_one;
-    if (const auto& extra = impl_of(real)->extra; extra && d < extra->dynamic_ranges.size() && dim == DimPolicy::own)
+    if (const auto& extra = impl_of(real)->extra;
+        extra && d < extra->dynamic_ranges.size() && dim == DimPolicy::own)
       options.range = {extra->dynamic_ranges[d].first, extra->dynamic_ranges[d].second};
-    meta.sizes[d] = shape_env->create_symbol(real.head()->sizes[d],
-        {SymbolSource::Kind::input_size, leaf, static_cast<uint32_t>(d)},
+    meta.sizes[d] = shape_env->create_symbol(
+        real.head()->sizes[d], {SymbolSource::Kind::input_size, leaf, static_cast<uint32_t>(d)},
         message("arg{}.size({})", index, d), options);
   }
   meta.strides = symbolic_strides(real, list_of(meta.sizes));
   for (size_t d = 0; d < meta.strides.size(); ++d) {
     SymbolSource source{SymbolSource::Kind::input_stride, leaf, static_cast<uint32_t>(d)};
     std::string text = message("arg{}.stride({})", index, d);
-    if (meta.strides[d].is_symbolic()) shape_env->expect_source(source, text, meta.strides[d]);
+    if (meta.strides[d].is_symbolic())
+      shape_env->expect_source(source, text, meta.strides[d]);
     else if (policy.strides[index][d] != DimPolicy::fixed)
       meta.strides[d] = shape_env->create_symbol(real.head()->strides[d], source, text);
   }
@@ -142,7 +153,8 @@ Tensor Trace::make_leaf(const detail::Leaves& leaves, size_t index, const TraceP
       storage = impl_of(leaf_fakes_[j])->storage_ref;
   GraphValue value;
   value.flags.requires_grad = real.requires_grad();
-  Tensor fake = recorder_.add_input(meta, real.storage_offset(), std::move(value), std::move(storage));
+  Tensor fake =
+      recorder_.add_input(meta, real.storage_offset(), std::move(value), std::move(storage));
   impl_of(fake)->ensure_extra().concrete = real;
   segment_inputs_.push_back(real);
   segment_origins_.push_back({ValueOrigin::Kind::leaf, leaf});
@@ -162,7 +174,8 @@ Tensor Trace::lift(const Tensor& real) {
   StorageRef storage;
   for (auto& [known, fake] : lifted_)
     if (shares_storage(known, real)) storage = impl_of(fake)->storage_ref;
-  Tensor fake = recorder_.add_input(meta_of(real), real.storage_offset(), std::move(value), std::move(storage));
+  Tensor fake = recorder_.add_input(meta_of(real), real.storage_offset(), std::move(value),
+                                    std::move(storage));
   TensorExtra& extra = impl_of(fake)->ensure_extra();
   extra.concrete = real;
   extra.wrapped_number = is_wrapped_number(real);
@@ -181,8 +194,10 @@ ImplicitInput Trace::locate(const Tensor& real) const {
   const auto* begin = static_cast<const char*>(body_->closure);
   const auto* end = begin + body_->closure_bytes;
   const auto* address = reinterpret_cast<const char*>(&real);
-  if (address >= begin && address < end) at(&real);
-  else if (is_static_memory(address)) at(&real);
+  if (address >= begin && address < end)
+    at(&real);
+  else if (is_static_memory(address))
+    at(&real);
   else
     for (const char* word = begin; word + sizeof(void*) <= end; word += sizeof(void*))
       if (*reinterpret_cast<const Tensor* const*>(word) == &real) at(&real);
@@ -203,8 +218,10 @@ void Trace::mark_open(std::string reason) {
 
 void Trace::cut(std::string_view what, std::source_location where) {
   require(!fullgraph_, ErrorCode::graph_break,
-          "{} looks at data at {}, and fullgraph = true forbids to cut the graph; return the value, or use "
-          "tenon::where for a choice between tensors", what, user_location(where));
+          "{} looks at data at {}, and fullgraph = true forbids to cut the graph; return the "
+          "value, or use "
+          "tenon::where for a choice between tensors",
+          what, user_location(where));
   mark_open(message("{} at {}", what, user_location(where)));
   ++n_cuts_;
   flush();
@@ -248,7 +265,8 @@ void Trace::bind_symbols(Graph& g) {
     int32_t dim = -1;
     for (ValueId in : g.inputs()) {
       const GraphValue& v = g.value(in);
-      for (size_t d = 0; v.kind == ValueKind::tensor && d < v.meta.sizes.size() && value == no_value; ++d)
+      for (size_t d = 0;
+           v.kind == ValueKind::tensor && d < v.meta.sizes.size() && value == no_value; ++d)
         if (v.meta.sizes[d].is_symbolic() && v.meta.sizes[d].expr() == symbol.expr) {
           value = in;
           dim = static_cast<int32_t>(d);
@@ -262,14 +280,16 @@ void Trace::bind_symbols(Graph& g) {
     g.symbols.push_back({symbol.expr, value, dim});
   }
   // The callers pass words in the order of graph.symbols: backed ones first.
-  std::stable_partition(g.symbols.begin(), g.symbols.end(),
-                        [&](const SymbolBinding& b) { return !shape_env->info(b.symbol).unbacked; });
+  std::stable_partition(g.symbols.begin(), g.symbols.end(), [&](const SymbolBinding& b) {
+    return !shape_env->info(b.symbol).unbacked;
+  });
 }
 
 std::vector<int64_t> Trace::symbol_words(const Graph& g) const {
   std::vector<int64_t> words;
   for (const SymbolBinding& b : g.symbols)
-    if (const SymbolInfo& info = shape_env->info(b.symbol); !info.unbacked) words.push_back(info.hint->word);
+    if (const SymbolInfo& info = shape_env->info(b.symbol); !info.unbacked)
+      words.push_back(info.hint->word);
   return words;
 }
 
@@ -284,7 +304,8 @@ void Trace::run(const detail::Body& body) {
   std::vector<Tensor> body_outputs;
   detail::Leaves plain;
   try {
-    prototype = body.run(body.context, leaf_fakes_.data(), number_leaves_.data(), body_outputs, plain);
+    prototype =
+        body.run(body.context, leaf_fakes_.data(), number_leaves_.data(), body_outputs, plain);
   } catch (...) {
     if (mutates_) flush();
     throw;
@@ -293,7 +314,8 @@ void Trace::run(const detail::Body& body) {
   for (std::string_view text : plain.texts.span()) text_outputs.emplace_back(text);
   output_numbers.assign(plain.numbers.span().begin(), plain.numbers.span().end());
   for (Number& n : output_numbers)
-    if (n.is_symbolic() && was_cut()) n = n.is_integer() ? Number(n.to_int()) : Number(n.to_double());
+    if (n.is_symbolic() && was_cut())
+      n = n.is_integer() ? Number(n.to_int()) : Number(n.to_double());
   finish_escapes(body_outputs);
   finish(body_outputs);
   make_guards(leaves_);
@@ -364,8 +386,16 @@ void Trace::make_guards(const detail::Leaves& leaves) {
     repeated = repeated || first != i;
     if (real.defined()) {
       const detail::TensorHead* h = real.head();
-      g = {h->dtype, h->device_type, h->device_index, h->ndim, real.requires_grad(), true, 0, 0,
-           {h->sizes, h->sizes + h->ndim}, {h->strides, h->strides + h->ndim}};
+      g = {h->dtype,
+           h->device_type,
+           h->device_index,
+           h->ndim,
+           real.requires_grad(),
+           true,
+           0,
+           0,
+           {h->sizes, h->sizes + h->ndim},
+           {h->strides, h->strides + h->ndim}};
       SymIntList sizes = list_of(leaf_metas_[i].sizes), strides = list_of(leaf_metas_[i].strides);
       for (size_t d = 0; d < sizes.size() && d < 64; ++d) {
         if (sizes[d].is_symbolic()) g.free_sizes |= uint64_t{1} << d;

@@ -1,11 +1,12 @@
 // Recording one call of a callable: fakes in, graph out, cut where the body looks at data.
 //
 // Model: the body runs on fakes; its operations go into the current segment's graph. When the body
-// observes a value (a number, the truth of a tensor, data_ptr), the segment ends: its outputs are the
-// values that some handle can still reach, it is compiled and run on the real inputs, and every such
-// fake learns its real tensor. Recording goes on with a fresh segment whose inputs are the earlier
-// values that it uses. So the answer that the body sees is the eager one, and every operation runs
-// exactly once. A body without such a point is one graph, which is returned without having run.
+// observes a value (a number, the truth of a tensor, data_ptr), the segment ends: its outputs are
+// the values that some handle can still reach, it is compiled and run on the real inputs, and every
+// such fake learns its real tensor. Recording goes on with a fresh segment whose inputs are the
+// earlier values that it uses. So the answer that the body sees is the eager one, and every
+// operation runs exactly once. A body without such a point is one graph, which is returned without
+// having run.
 //
 // Threads: a Trace lives on one thread; ops of other threads are not recorded.
 #pragma once
@@ -54,9 +55,9 @@ struct ValueOrigin {
 };
 
 /// Runs a finished segment's graph on real inputs; compiles it when its like was not seen before.
-using SegmentRunner = std::function<void(const std::shared_ptr<Graph>& graph,
-                                         std::span<detail::TensorHead*> inputs,
-                                         std::span<const int64_t> syms, std::span<Tensor> outputs)>;
+using SegmentRunner =
+    std::function<void(const std::shared_ptr<Graph>& graph, std::span<detail::TensorHead*> inputs,
+                       std::span<const int64_t> syms, std::span<Tensor> outputs)>;
 
 class Trace {
  public:
@@ -79,8 +80,8 @@ class Trace {
   std::vector<ValueOrigin> output_origins;
   std::vector<ImplicitInput> implicit;
   GuardSet guards;
-  std::vector<Tensor> outputs;          ///< of a cut body: real tensors
-  std::vector<Number> output_numbers;   ///< symbolic where they follow from sizes
+  std::vector<Tensor> outputs;         ///< of a cut body: real tensors
+  std::vector<Number> output_numbers;  ///< symbolic where they follow from sizes
   std::shared_ptr<void> prototype;
   std::shared_ptr<ShapeEnv> shape_env;
   /// Plain values of the result, for comparing a repeat with the recording.
@@ -115,9 +116,9 @@ class Trace {
   GraphRecorder recorder_;
   const detail::Body* body_ = nullptr;
   std::vector<Tensor> leaf_fakes_;
-  std::vector<TensorMeta> leaf_metas_;          // as they came in; in-place metadata ops change the fakes
+  std::vector<TensorMeta> leaf_metas_;  // as they came in; in-place metadata ops change the fakes
   std::vector<Number> number_leaves_;
-  std::vector<Tensor> segment_inputs_;          // real, parallel to the graph's inputs
+  std::vector<Tensor> segment_inputs_;  // real, parallel to the graph's inputs
   std::vector<ValueOrigin> segment_origins_;
   std::vector<std::pair<Tensor, Tensor>> lifted_;  // real, fake
   int64_t n_cuts_ = 0;

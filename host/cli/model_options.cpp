@@ -7,8 +7,8 @@
 #include "core/tensor_impl.h"
 #include "formats/tensors.h"
 
-#include <filesystem>
 #include <tenon/ops.h>
+#include <filesystem>
 
 #include <algorithm>
 #include <charconv>
@@ -148,7 +148,8 @@ Json stats_of(const std::string& text) {
 
 InputOptions or_recorded(InputOptions options, const std::string& model) {
   if (!options.file.empty() || !options.specs.empty()) return options;
-  std::filesystem::path recording = std::filesystem::path(model).replace_extension(".io.safetensors");
+  std::filesystem::path recording =
+      std::filesystem::path(model).replace_extension(".io.safetensors");
   if (std::filesystem::exists(recording)) options.file = recording.string();
   return options;
 }

@@ -34,10 +34,10 @@ struct DispatchEntry {
 
 /// The modes of a thread.
 struct ThreadModes {
-  uint64_t include = 0;            ///< keys added to every call
-  uint64_t exclude = 0;            ///< keys removed from every call
-  void* tracer = nullptr;          ///< the trace being recorded, capture/tracer.h
-  const void* caller = nullptr;    ///< return address in user code, while a tracer is active
+  uint64_t include = 0;          ///< keys added to every call
+  uint64_t exclude = 0;          ///< keys removed from every call
+  void* tracer = nullptr;        ///< the trace being recorded, capture/tracer.h
+  const void* caller = nullptr;  ///< return address in user code, while a tracer is active
   bool grad_enabled = true;
   bool deterministic = false;
 };
@@ -72,10 +72,11 @@ extern BoxedFn trace_key_slot;
 /// Entry of an op; ids are dense. Defined by ops/op_table.cpp.
 const OpEntry& entry_of(OpId op);
 
-/// Calls an op. `args` are all of its schema's arguments; results are owned by the caller. Throws what
-/// the op throws; results are then empty.
+/// Calls an op. `args` are all of its schema's arguments; results are owned by the caller. Throws
+/// what the op throws; results are then empty.
 void call_op(OpId op, const Value* args, uint32_t n_args, Value* results, uint32_t n_results);
-void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* results, uint32_t n_results);
+void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* results,
+              uint32_t n_results);
 /// The keys that the arguments bring.
 uint64_t keys_of(const Value* args, uint32_t n_args);
 

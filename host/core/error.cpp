@@ -9,18 +9,30 @@ namespace tenon {
 
 std::string_view name_of(ErrorCode code) {
   switch (code) {
-    case ErrorCode::graph_break: return "GraphBreakError";
-    case ErrorCode::recompile: return "RecompileError";
-    case ErrorCode::recompile_limit: return "FailOnRecompileLimitHit";
-    case ErrorCode::invalid_backend: return "InvalidBackend";
-    case ErrorCode::constraint_violation: return "ConstraintViolationError";
-    case ErrorCode::data_dependent: return "DataDependentError";
-    case ErrorCode::capture_divergence: return "CaptureDivergence";
-    case ErrorCode::config: return "ConfigError";
-    case ErrorCode::plugin: return "PluginError";
-    case ErrorCode::backend_compiler_failed: return "BackendCompilerFailed";
-    case ErrorCode::backend_call_failed: return "BackendCallFailed";
-    default: return "";
+    case ErrorCode::graph_break:
+      return "GraphBreakError";
+    case ErrorCode::recompile:
+      return "RecompileError";
+    case ErrorCode::recompile_limit:
+      return "FailOnRecompileLimitHit";
+    case ErrorCode::invalid_backend:
+      return "InvalidBackend";
+    case ErrorCode::constraint_violation:
+      return "ConstraintViolationError";
+    case ErrorCode::data_dependent:
+      return "DataDependentError";
+    case ErrorCode::capture_divergence:
+      return "CaptureDivergence";
+    case ErrorCode::config:
+      return "ConfigError";
+    case ErrorCode::plugin:
+      return "PluginError";
+    case ErrorCode::backend_compiler_failed:
+      return "BackendCompilerFailed";
+    case ErrorCode::backend_call_failed:
+      return "BackendCallFailed";
+    default:
+      return "";
   }
 }
 
@@ -71,7 +83,8 @@ void throw_user_error(ErrorCode code, std::string_view pattern,
 void fail_internal(std::string_view what, std::source_location where) {
   std::string_view file = where.file_name();
   if (size_t room = file.find("host/"); room != std::string_view::npos) file.remove_prefix(room);
-  throw InternalError(message("internal error: {} ({}:{}); please report it", what, file, where.line()));
+  throw InternalError(
+      message("internal error: {} ({}:{}); please report it", what, file, where.line()));
 }
 
 namespace {
@@ -97,7 +110,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 std::string nearest_names(std::string_view name, const std::vector<std::string>& known,
                           size_t count) {
   std::vector<std::pair<size_t, std::string_view>> ranked;
-  for (const std::string& candidate : known) ranked.push_back({edit_distance(name, candidate), candidate});
+  for (const std::string& candidate : known)
+    ranked.push_back({edit_distance(name, candidate), candidate});
   count = std::min(count, ranked.size());
   std::partial_sort(ranked.begin(), ranked.begin() + static_cast<ptrdiff_t>(count), ranked.end());
   std::string out;

@@ -15,7 +15,8 @@ namespace tenon {
 /// Throws InternalError unless `condition`, which only a bug of ours can break, holds.
 inline void ensure(bool condition, std::string_view what,
                    std::source_location where = std::source_location::current()) {
-  if (!condition) [[unlikely]] fail_internal(what, where);
+  if (!condition) [[unlikely]]
+    fail_internal(what, where);
 }
 
 /// The entries of `known` nearest to `name` by edit distance, at most `count`, best first: the

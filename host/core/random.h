@@ -1,4 +1,5 @@
-// Random numbers: Philox 4x32-10, counter based, so that number k of a seed never depends on threads.
+// Random numbers: Philox 4x32-10, counter based, so that number k of a seed never depends on
+// threads.
 //
 // A call reserves a range of offsets and computes its numbers from (seed, offset + index) in any
 // order. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
@@ -22,7 +23,8 @@ uint64_t random_seed();
 
 /// The four numbers of one block.
 inline std::array<uint32_t, 4> philox(uint64_t seed, uint64_t block) {
-  std::array<uint32_t, 4> counter{static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32), 0, 0};
+  std::array<uint32_t, 4> counter{static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
+                                  0, 0};
   auto key0 = static_cast<uint32_t>(seed);
   auto key1 = static_cast<uint32_t>(seed >> 32);
   for (int round = 0; round < 10; ++round) {

@@ -195,13 +195,13 @@ struct DtypeOf;
     static constexpr Dtype value = Dtype::dtype; \
   };
 TENON_DTYPE_OF(uint8_t, u8)
-TENON_DTYPE_OF(int8_t, i8) TENON_DTYPE_OF(int16_t, i16) TENON_DTYPE_OF(int32_t, i32)
-    TENON_DTYPE_OF(int64_t, i64) TENON_DTYPE_OF(float, f32) TENON_DTYPE_OF(double, f64)
-        TENON_DTYPE_OF(bool, bool_)
+TENON_DTYPE_OF(int8_t, i8)
+TENON_DTYPE_OF(int16_t, i16) TENON_DTYPE_OF(int32_t, i32) TENON_DTYPE_OF(int64_t, i64)
+    TENON_DTYPE_OF(float, f32) TENON_DTYPE_OF(double, f64) TENON_DTYPE_OF(bool, bool_)
 #undef TENON_DTYPE_OF
 
-            template <class T>
-            auto Sym::cast_to() const {
+        template <class T>
+        auto Sym::cast_to() const {
   uint32_t id = recorder_->cast(id_, dtype_number(DtypeOf<T>::value));
   if constexpr (std::is_same_v<T, bool>)
     return SymMask(*recorder_, id);

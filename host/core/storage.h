@@ -36,7 +36,8 @@ class StorageRef {
     return *this;
   }
   ~StorageRef() {
-    if (storage_ && storage_->references.fetch_sub(1, std::memory_order_acq_rel) == 1) destroy(storage_);
+    if (storage_ && storage_->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
+      destroy(storage_);
   }
   Storage* get() const { return storage_; }
   Storage* operator->() const { return storage_; }
@@ -51,7 +52,8 @@ class StorageRef {
   Storage* storage_ = nullptr;
 };
 
-/// Uninitialised CPU memory, 64-byte aligned; `bytes` may be 0. Throws UserError when memory is gone.
+/// Uninitialised CPU memory, 64-byte aligned; `bytes` may be 0. Throws UserError when memory is
+/// gone.
 StorageRef make_storage(uint64_t bytes);
 /// Memory owned by somebody else; `deleter(deleter_arg)` runs when the last tensor is gone.
 StorageRef make_borrowed_storage(void* data, uint64_t bytes, Device device, void (*deleter)(void*),

@@ -61,7 +61,7 @@ void write_dims(TensorImpl* impl, SymIntList sizes, SymIntList strides) {
 }
 
 uint64_t device_key(Device device) {
-  return device.type == DeviceType::cuda ? bit(Key::cuda)
+  return device.type == DeviceType::cuda   ? bit(Key::cuda)
          : device.type == DeviceType::meta ? bit(Key::meta)
                                            : bit(Key::cpu);
 }
@@ -82,9 +82,10 @@ void attach_storage(TensorImpl* impl, StorageRef storage, int64_t offset) {
   impl->storage_bytes = storage->bytes;
   impl->storage_id = storage->id;
   impl->version = &storage->version;
-  impl->data = storage->data ? static_cast<char*>(storage->data) +
-                                   offset * static_cast<int64_t>(itemsize(static_cast<Dtype>(impl->dtype)))
-                             : nullptr;
+  impl->data = storage->data
+                   ? static_cast<char*>(storage->data) +
+                         offset * static_cast<int64_t>(itemsize(static_cast<Dtype>(impl->dtype)))
+                   : nullptr;
   bool fake = storage->fake;
   impl->storage_ref = std::move(storage);
   if (fake) impl->flags |= TN_T_FAKE;
@@ -100,7 +101,8 @@ int64_t span_of(IntList sizes, IntList strides) {
     int64_t reach;
     if (__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) ||
         __builtin_add_overflow(last, reach, &last))
-      fail("a view of shape {} with strides {} reaches beyond 64 bits", to_text(sizes), to_text(strides));
+      fail("a view of shape {} with strides {} reaches beyond 64 bits", to_text(sizes),
+           to_text(strides));
   }
   int64_t span;
   if (__builtin_add_overflow(last, int64_t{1}, &span)) fail("a view reaches beyond 64 bits");
@@ -114,9 +116,9 @@ bool is_symbolic(const TensorImpl* t) {
   return t->sym_sizes != reinterpret_cast<const SymInt*>(t->sizes);
 }
 
-// Whether the strides are those of a dense tensor whose dimensions lie in memory in the given order,
-// innermost first: `dim_at(i)` for i below the rank. Dimensions of size 1 do not count. Symbolic
-// strides are compared by what is known or guarded.
+// Whether the strides are those of a dense tensor whose dimensions lie in memory in the given
+// order, innermost first: `dim_at(i)` for i below the rank. Dimensions of size 1 do not count.
+// Symbolic strides are compared by what is known or guarded.
 template <class DimAt>
 bool is_dense(const TensorImpl* t, DimAt dim_at) {
   if (is_symbolic(t)) {
@@ -172,8 +174,9 @@ Dims strides_for(SymIntList sizes, MemoryFormat format) {
   bool three_d = format == MemoryFormat::channels_last_3d;
   if (!three_d && format != MemoryFormat::channels_last) return contiguous_strides(sizes);
   size_t rank = three_d ? 5 : 4;
-  require(sizes.size() == rank, "memory format {} needs a tensor with {} dimensions, found shape {}",
-          to_text(format), rank, to_text(sizes));
+  require(sizes.size() == rank,
+          "memory format {} needs a tensor with {} dimensions, found shape {}", to_text(format),
+          rank, to_text(sizes));
   Dims strides(rank);
   SymInt running = 1;
   auto place = [&](size_t dim) {
@@ -200,8 +203,8 @@ Tensor make_tensor(const TensorMeta& meta) {
     ensure(!s.is_symbolic(), "a real tensor needs plain sizes");
     require(s.word() >= 0, "a tensor cannot have a negative size: {}", to_text(sizes));
   }
-  require(meta.device.type == DeviceType::cpu, "tensors on device {} need a plugin that provides it",
-          to_text(meta.device));
+  require(meta.device.type == DeviceType::cpu,
+          "tensors on device {} need a plugin that provides it", to_text(meta.device));
   Tensor t = Tensor::adopt(new_impl(meta.dtype, meta.device));
   TensorImpl* impl = impl_of(t);
   write_dims(impl, sizes, strides);
@@ -213,19 +216,23 @@ Tensor make_tensor(const TensorMeta& meta) {
   return t;
 }
 
-Tensor make_tensor(IntList sizes, Dtype dtype) { return make_tensor(contiguous_meta(sizes, dtype)); }
+Tensor make_tensor(IntList sizes, Dtype dtype) {
+  return make_tensor(contiguous_meta(sizes, dtype));
+}
 
 Tensor make_fake(const TensorMeta& meta, SymInt offset, StorageRef storage) {
   Tensor t = Tensor::adopt(new_impl(meta.dtype, meta.device));
   TensorImpl* impl = impl_of(t);
   write_dims(impl, list_of(meta.sizes), list_of(meta.strides));
-  attach_storage(impl, storage ? std::move(storage) : make_fake_storage(meta.device), hint_of(offset));
+  attach_storage(impl, storage ? std::move(storage) : make_fake_storage(meta.device),
+                 hint_of(offset));
   if (offset.is_symbolic()) impl->ensure_extra().sym_offset = offset;
   refresh_layout_flags(impl);
   return t;
 }
 
-Tensor make_view_as(const Tensor& base, Dtype dtype, SymIntList sizes, SymIntList strides, SymInt offset) {
+Tensor make_view_as(const Tensor& base, Dtype dtype, SymIntList sizes, SymIntList strides,
+                    SymInt offset) {
   TensorImpl* from = impl_of(base);
   Tensor t = Tensor::adopt(new_impl(dtype, base.device()));
   TensorImpl* impl = impl_of(t);
@@ -252,15 +259,18 @@ Tensor wrapped_number_tensor(Number value) {
   ensure(!value.is_symbolic(), "a wrapped number needs a plain value");
   Dtype dtype = value.is_integer() ? Dtype::i64 : value.is_boolean() ? Dtype::bool_ : Dtype::f64;
   Tensor t = make_tensor(IntList{}, dtype);
-  if (value.is_boolean()) *static_cast<bool*>(impl_of(t)->data) = value.to_bool();
-  else *static_cast<int64_t*>(impl_of(t)->data) = value.word();
+  if (value.is_boolean())
+    *static_cast<bool*>(impl_of(t)->data) = value.to_bool();
+  else
+    *static_cast<int64_t*>(impl_of(t)->data) = value.word();
   impl_of(t)->ensure_extra().wrapped_number = true;
   return t;
 }
 
 void replace_metadata(const Tensor& t, SymIntList sizes, SymIntList strides, SymInt offset) {
   TensorImpl* impl = impl_of(t);
-  Dims new_sizes = dims_of(sizes), new_strides = dims_of(strides);  // they may lie in the old arrays
+  Dims new_sizes = dims_of(sizes),
+       new_strides = dims_of(strides);  // they may lie in the old arrays
   write_dims(impl, list_of(new_sizes), list_of(new_strides));
   attach_storage(impl, impl->storage_ref, hint_of(offset));
   if (offset.is_symbolic()) impl->ensure_extra().sym_offset = offset;
@@ -289,7 +299,8 @@ bool shares_storage(const Tensor& a, const Tensor& b) {
 bool may_overlap(const Tensor& a, const Tensor& b) {
   if (!shares_storage(a, b)) return false;
   const TensorImpl *x = impl_of(a), *y = impl_of(b);
-  int64_t x_size = static_cast<int64_t>(itemsize(a.dtype())), y_size = static_cast<int64_t>(itemsize(b.dtype()));
+  int64_t x_size = static_cast<int64_t>(itemsize(a.dtype())),
+          y_size = static_cast<int64_t>(itemsize(b.dtype()));
   int64_t x_first = x->storage_offset * x_size, y_first = y->storage_offset * y_size;
   int64_t x_end = x_first + span_of(plain_sizes(x), plain_strides(x)) * x_size;
   int64_t y_end = y_first + span_of(plain_sizes(y), plain_strides(y)) * y_size;
@@ -339,17 +350,20 @@ SymInt Tensor::numel() const {
 }
 
 const Tensor& Tensor::requires_grad_(bool value) const {
-  require(!value || is_floating(dtype()), "requires_grad_: only floating tensors have gradients, found {}",
-          dtype());
-  if (value) head_->flags |= TN_T_REQUIRES_GRAD;
-  else head_->flags &= ~uint32_t{TN_T_REQUIRES_GRAD};
+  require(!value || is_floating(dtype()),
+          "requires_grad_: only floating tensors have gradients, found {}", dtype());
+  if (value)
+    head_->flags |= TN_T_REQUIRES_GRAD;
+  else
+    head_->flags &= ~uint32_t{TN_T_REQUIRES_GRAD};
   return *this;
 }
 
 bool Tensor::is_contiguous(MemoryFormat format) const {
   if (format == MemoryFormat::contiguous || format == MemoryFormat::preserve)
     return head_->flags & TN_T_CONTIGUOUS;
-  return (head_->flags & TN_T_CHANNELS_LAST) && dim() == (format == MemoryFormat::channels_last ? 4 : 5);
+  return (head_->flags & TN_T_CHANNELS_LAST) &&
+         dim() == (format == MemoryFormat::channels_last ? 4 : 5);
 }
 
 void Tensor::fail_dim(int64_t dim) const {
@@ -359,8 +373,8 @@ void Tensor::fail_dim(int64_t dim) const {
        rank - 1);
 }
 
-Tensor from_memory(void* data, IntList sizes, Dtype dtype, OptIntList strides, void (*deleter)(void*),
-                   void* deleter_arg) {
+Tensor from_memory(void* data, IntList sizes, Dtype dtype, OptIntList strides,
+                   void (*deleter)(void*), void* deleter_arg) {
   TensorMeta meta = contiguous_meta(sizes, dtype);
   if (strides) {
     require(strides->size() == sizes.size(), "from_memory: {} sizes but {} strides", sizes.size(),
@@ -369,12 +383,13 @@ Tensor from_memory(void* data, IntList sizes, Dtype dtype, OptIntList strides, v
   }
   for (size_t i = 0; i < sizes.size(); ++i)
     require(sizes[i] >= 0 && meta.strides[i].word() >= 0,
-            "from_memory: sizes and strides must not be negative: sizes {}, strides {}", to_text(sizes),
-            to_text(list_of(meta.strides)));
+            "from_memory: sizes and strides must not be negative: sizes {}, strides {}",
+            to_text(sizes), to_text(list_of(meta.strides)));
   Tensor t = Tensor::adopt(new_impl(dtype, kCPU));
   TensorImpl* impl = impl_of(t);
   write_dims(impl, list_of(meta.sizes), list_of(meta.strides));
-  uint64_t bytes = static_cast<uint64_t>(span_of(plain_sizes(impl), plain_strides(impl))) * itemsize(dtype);
+  uint64_t bytes =
+      static_cast<uint64_t>(span_of(plain_sizes(impl), plain_strides(impl))) * itemsize(dtype);
   attach_storage(impl, make_borrowed_storage(data, bytes, kCPU, deleter, deleter_arg), 0);
   refresh_layout_flags(impl);
   return t;

@@ -1,4 +1,5 @@
-// The tensor object behind a handle, and how tensors are made: the core's own view of tenon/tensor.h.
+// The tensor object behind a handle, and how tensors are made: the core's own view of
+// tenon/tensor.h.
 #pragma once
 
 #include <tenon/dtype.h>
@@ -34,7 +35,8 @@ struct TensorExtra {
   uint64_t static_dims = 0;    ///< static,
   uint64_t unbacked_dims = 0;  ///< unbacked;
   std::vector<std::pair<int64_t, int64_t>> dynamic_ranges;  ///< by dim, where a range was given
-  bool wrapped_number = false;  ///< made from a host number: takes part in promotion by category only
+  bool wrapped_number =
+      false;  ///< made from a host number: takes part in promotion by category only
 
   ~TensorExtra() { leave_trace(); }
   void leave_trace() {
@@ -51,8 +53,8 @@ struct TensorExtra {
   }
 };
 
-/// Sizes and strides of up to six dimensions lie inline. Fakes with symbolic sizes keep the hints in
-/// `sizes`, the words in the second half of `dims`.
+/// Sizes and strides of up to six dimensions lie inline. Fakes with symbolic sizes keep the hints
+/// in `sizes`, the words in the second half of `dims`.
 struct TensorImpl : detail::TensorHead {
   StorageRef storage_ref;
   std::unique_ptr<TensorExtra> extra;
@@ -87,7 +89,8 @@ Dims strides_for(SymIntList sizes, MemoryFormat format);
 TensorMeta meta_of(const Tensor& t);
 TensorMeta contiguous_meta(SymIntList sizes, Dtype dtype, Device device = kCPU);
 
-/// A real CPU tensor with uninitialised elements. Throws UserError on negative or overflowing sizes.
+/// A real CPU tensor with uninitialised elements. Throws UserError on negative or overflowing
+/// sizes.
 Tensor make_tensor(const TensorMeta& meta);
 Tensor make_tensor(IntList sizes, Dtype dtype);
 /// A fake tensor with storage of its own (or `storage`), never touching memory.
@@ -95,8 +98,10 @@ Tensor make_fake(const TensorMeta& meta, SymInt offset = 0, StorageRef storage =
 /// Another tensor over the storage of `base`; works for fakes. Bounds are checked for real tensors.
 Tensor make_view(const Tensor& base, SymIntList sizes, SymIntList strides, SymInt offset);
 /// `make_view` with another dtype of the same storage (view.dtype, view_as_real, real).
-Tensor make_view_as(const Tensor& base, Dtype dtype, SymIntList sizes, SymIntList strides, SymInt offset);
-/// A 0-dim tensor for a number in a tensor's place; it does not raise the dtype within its category.
+Tensor make_view_as(const Tensor& base, Dtype dtype, SymIntList sizes, SymIntList strides,
+                    SymInt offset);
+/// A 0-dim tensor for a number in a tensor's place; it does not raise the dtype within its
+/// category.
 Tensor wrapped_number_tensor(Number value);
 /// Makes `t` the tensor that `other` describes, in place (set_, t_, resize_).
 void replace_metadata(const Tensor& t, SymIntList sizes, SymIntList strides, SymInt offset);
@@ -108,7 +113,8 @@ SymInt sym_offset_of(const Tensor& t);
 /// Recomputes the flags for contiguity from sizes and strides.
 void refresh_layout_flags(TensorImpl* impl);
 bool shares_storage(const Tensor& a, const Tensor& b);
-/// Whether two views of one storage may touch a common element; exact for ranges, else conservative.
+/// Whether two views of one storage may touch a common element; exact for ranges, else
+/// conservative.
 bool may_overlap(const Tensor& a, const Tensor& b);
 /// True when two indices of `t` name the same element (stride 0 with size > 1, or folded strides).
 bool has_internal_overlap(const Tensor& t);

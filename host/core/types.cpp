@@ -19,17 +19,22 @@ std::string to_text(Device device) {
 
 std::string to_text(MemoryFormat format) {
   switch (format) {
-    case MemoryFormat::contiguous: return "contiguous";
-    case MemoryFormat::preserve: return "preserve";
-    case MemoryFormat::channels_last: return "channels_last";
-    default: return "channels_last_3d";
+    case MemoryFormat::contiguous:
+      return "contiguous";
+    case MemoryFormat::preserve:
+      return "preserve";
+    case MemoryFormat::channels_last:
+      return "channels_last";
+    default:
+      return "channels_last_3d";
   }
 }
 
 SymInt Number::sym_int() const {
   if (is_integer()) return SymInt::from_word(word_);
   if (is_symbolic())
-    return is_floating() ? sym_round(SymOp::trunc, sym_float()) : SymInt(static_cast<int64_t>(to_bool()));
+    return is_floating() ? sym_round(SymOp::trunc, sym_float())
+                         : SymInt(static_cast<int64_t>(to_bool()));
   if (is_boolean()) return SymInt(word_);
   double value = std::bit_cast<double>(word_);
   require(value >= -0x1p62 && value < 0x1p62, "the number {} does not fit into an integer", value);
@@ -48,7 +53,8 @@ SymFloat Number::sym_float() const {
 
 SymBool Number::sym_bool() const {
   if (is_boolean())
-    return is_symbolic() ? SymBool::from_expr(std::bit_cast<const Expr*>(word_)) : SymBool(word_ != 0);
+    return is_symbolic() ? SymBool::from_expr(std::bit_cast<const Expr*>(word_))
+                         : SymBool(word_ != 0);
   if (is_integer()) return sym_int() != 0;
   return SymBool(to_double() != 0);
 }

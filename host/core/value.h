@@ -18,8 +18,25 @@ using ValueId = uint32_t;
 inline constexpr ValueId no_value = 0xFFFFFFFFu;
 
 enum class Tag : uint16_t {
-  none, tensor, tensor_owned, tensors, tensors_owned, integer, floating, boolean,
-  ints, floats, bools, string, strings, dtype, layout, memory_format, device, graph, opaque,
+  none,
+  tensor,
+  tensor_owned,
+  tensors,
+  tensors_owned,
+  integer,
+  floating,
+  boolean,
+  ints,
+  floats,
+  bools,
+  string,
+  strings,
+  dtype,
+  layout,
+  memory_format,
+  device,
+  graph,
+  opaque,
   ref,   ///< graphs only: a value id
   refs,  ///< graphs only: `count` value ids, no_value for holes
 };
@@ -69,9 +86,13 @@ struct Value {
                                  static_cast<uint32_t>(d.index));
   }
   template <class L, class T>
-  static Value of(const OptList<L, T>& l) { return l ? of(*l) : Value{}; }
+  static Value of(const OptList<L, T>& l) {
+    return l ? of(*l) : Value{};
+  }
   template <class T>
-  static Value of(const std::optional<T>& v) { return v ? of(*v) : Value{}; }
+  static Value of(const std::optional<T>& v) {
+    return v ? of(*v) : Value{};
+  }
   static Value of(std::nullopt_t) { return {}; }
   static Value ref(ValueId id) { return make(Tag::ref, id); }
 
@@ -86,10 +107,14 @@ struct Value {
   bool is_none() const { return tag == Tag::none; }
   Number number() const {
     switch (tag) {
-      case Tag::integer: return SymInt::from_word(static_cast<int64_t>(payload));
-      case Tag::floating: return Number::from_word(Number::Kind::floating, sub, static_cast<int64_t>(payload));
-      case Tag::boolean: return Number::from_word(Number::Kind::boolean, sub, static_cast<int64_t>(payload));
-      default: fail_internal("a number was expected in a value");
+      case Tag::integer:
+        return SymInt::from_word(static_cast<int64_t>(payload));
+      case Tag::floating:
+        return Number::from_word(Number::Kind::floating, sub, static_cast<int64_t>(payload));
+      case Tag::boolean:
+        return Number::from_word(Number::Kind::boolean, sub, static_cast<int64_t>(payload));
+      default:
+        fail_internal("a number was expected in a value");
     }
   }
   bool is_number() const { return tag >= Tag::integer && tag <= Tag::boolean; }
@@ -101,8 +126,10 @@ static_assert(sizeof(Value) == 16);
 
 /// Releases what a result owns.
 inline void drop(Value& v) {
-  if (v.tag == Tag::tensor_owned) Tensor::adopt(reinterpret_cast<detail::TensorHead*>(v.payload));
-  else if (v.tag == Tag::tensors_owned) delete reinterpret_cast<std::vector<Tensor>*>(v.payload);
+  if (v.tag == Tag::tensor_owned)
+    Tensor::adopt(reinterpret_cast<detail::TensorHead*>(v.payload));
+  else if (v.tag == Tag::tensors_owned)
+    delete reinterpret_cast<std::vector<Tensor>*>(v.payload);
   v = Value{};
 }
 

@@ -44,9 +44,9 @@ struct DtypeRow {
   uint8_t code, bits;
 };
 constexpr DtypeRow dtypes[] = {
-    {Dtype::i8, 0, 8},    {Dtype::i16, 0, 16},  {Dtype::i32, 0, 32},   {Dtype::i64, 0, 64},
-    {Dtype::u8, 1, 8},    {Dtype::f16, 2, 16},  {Dtype::f32, 2, 32},   {Dtype::f64, 2, 64},
-    {Dtype::bf16, 4, 16}, {Dtype::c32, 5, 32},  {Dtype::c64, 5, 64},   {Dtype::c128, 5, 128},
+    {Dtype::i8, 0, 8},    {Dtype::i16, 0, 16},      {Dtype::i32, 0, 32},    {Dtype::i64, 0, 64},
+    {Dtype::u8, 1, 8},    {Dtype::f16, 2, 16},      {Dtype::f32, 2, 32},    {Dtype::f64, 2, 64},
+    {Dtype::bf16, 4, 16}, {Dtype::c32, 5, 32},      {Dtype::c64, 5, 64},    {Dtype::c128, 5, 128},
     {Dtype::bool_, 6, 8}, {Dtype::f8e4m3fn, 10, 8}, {Dtype::f8e5m2, 12, 8},
 };
 
@@ -58,17 +58,22 @@ struct Exported {
 };
 
 Dtype dtype_of_dl(DlDtype d) {
-  require(d.lanes == 1, ErrorCode::unsupported, "DLPack: vectors of {} lanes are not supported; expected 1", d.lanes);
+  require(d.lanes == 1, ErrorCode::unsupported,
+          "DLPack: vectors of {} lanes are not supported; expected 1", d.lanes);
   for (const DtypeRow& row : dtypes)
     if (row.code == d.code && row.bits == d.bits) return row.dtype;
-  fail(ErrorCode::unsupported, "DLPack: type code {} with {} bits has no dtype here", d.code, d.bits);
+  fail(ErrorCode::unsupported, "DLPack: type code {} with {} bits has no dtype here", d.code,
+       d.bits);
 }
 
 Tensor import(DlManaged& m) {
   const DlTensor& t = m.tensor;
-  require(m.major == 1, ErrorCode::unsupported, "DLPack: the capsule has version {}.{}, expected 1.x", m.major, m.minor);
-  require(t.device.type == dl_cpu, ErrorCode::unsupported, "DLPack: device type {} is not the CPU", t.device.type);
-  require(!(m.flags & dl_read_only), ErrorCode::unsupported, "DLPack: the memory is read-only; copy it before passing it on");
+  require(m.major == 1, ErrorCode::unsupported,
+          "DLPack: the capsule has version {}.{}, expected 1.x", m.major, m.minor);
+  require(t.device.type == dl_cpu, ErrorCode::unsupported, "DLPack: device type {} is not the CPU",
+          t.device.type);
+  require(!(m.flags & dl_read_only), ErrorCode::unsupported,
+          "DLPack: the memory is read-only; copy it before passing it on");
   require(t.ndim >= 0 && t.ndim <= 64 && (t.ndim == 0 || t.shape), ErrorCode::bad_file,
           "DLPack: expected 0 to 64 dimensions with a shape, found {}", t.ndim);
   Dtype dtype = dtype_of_dl(t.dtype);
@@ -78,7 +83,8 @@ Tensor import(DlManaged& m) {
     require(s >= 0 && !__builtin_mul_overflow(numel, s, &numel), ErrorCode::bad_file,
             "DLPack: shape {} is negative or overflows", to_text(sizes));
   require(t.data || numel == 0, ErrorCode::bad_file, "DLPack: a tensor with elements has no data");
-  OptIntList strides = t.strides ? OptIntList(IntList{t.strides, static_cast<size_t>(t.ndim)}) : OptIntList();
+  OptIntList strides =
+      t.strides ? OptIntList(IntList{t.strides, static_cast<size_t>(t.ndim)}) : OptIntList();
   void* data = t.data ? static_cast<char*>(t.data) + t.byte_offset : nullptr;
   auto release = [](void* capsule) {
     auto* managed = static_cast<DlManaged*>(capsule);
@@ -91,7 +97,8 @@ Tensor import(DlManaged& m) {
 
 void* to_dlpack(const Tensor& t) {
   require(t.defined() && !t.is_fake(), "to_dlpack: the tensor has no data");
-  require(t.device().type == DeviceType::cpu, ErrorCode::unsupported, "to_dlpack: device {} is not the CPU", to_text(t.device()));
+  require(t.device().type == DeviceType::cpu, ErrorCode::unsupported,
+          "to_dlpack: device {} is not the CPU", to_text(t.device()));
   auto exported = std::make_unique<Exported>();
   const detail::TensorHead* head = t.head();
   exported->sizes.assign(head->sizes, head->sizes + head->ndim);

@@ -9,8 +9,9 @@ namespace tenon {
 /// for fakes, for devices other than the CPU, and for dtypes that DLPack cannot name.
 void* to_dlpack(const Tensor& t);
 
-/// A tensor over the capsule's memory; the capsule's deleter runs with the last reference, or before
-/// this throws. Throws UserError (bad_file: nonsensical; unsupported: well-formed but not ours).
+/// A tensor over the capsule's memory; the capsule's deleter runs with the last reference, or
+/// before this throws. Throws UserError (bad_file: nonsensical; unsupported: well-formed but not
+/// ours).
 Tensor from_dlpack(void* capsule);
 
 }  // namespace tenon

@@ -14,10 +14,10 @@ namespace tenon {
 class Artifact {
  public:
   virtual ~Artifact() = default;
-  /// Runs. `inputs` has one entry per graph input, borrowed, null for scalars; with `steal` the callee
-  /// owns the entries, releases each after its last use and nulls it. `syms` has the values of
-  /// graph.symbols in order; data-dependent ones are left 0. Throws BackendError with the plugin's
-  /// message.
+  /// Runs. `inputs` has one entry per graph input, borrowed, null for scalars; with `steal` the
+  /// callee owns the entries, releases each after its last use and nulls it. `syms` has the values
+  /// of graph.symbols in order; data-dependent ones are left 0. Throws BackendError with the
+  /// plugin's message.
   virtual void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
                     std::span<Tensor> outputs, bool steal = false) = 0;
   /// Text of one kind (TN_DESC_*), empty when the backend has none.

@@ -10,8 +10,8 @@ namespace tenon {
 
 namespace {
 
-// Nodes between the first and the last of the region that depend on it but are not in it must not feed
-// it: they would have to run in the middle.
+// Nodes between the first and the last of the region that depend on it but are not in it must not
+// feed it: they would have to run in the middle.
 void require_convex(const Graph& graph, const std::vector<bool>& inside) {
   std::vector<bool> tainted(graph.values().size(), false);
   for (NodeId n = 0; n < graph.nodes().size(); ++n) {
@@ -20,10 +20,13 @@ void require_convex(const Graph& graph, const std::vector<bool>& inside) {
     Graph::for_each_use(node, [&](ValueId v) {
       reads_tainted = reads_tainted || tainted[v];
       const GraphValue& value = graph.value(v);
-      reads_region = reads_region || (value.source == ValueSource::node && inside[value.source_index]);
+      reads_region =
+          reads_region || (value.source == ValueSource::node && inside[value.source_index]);
     });
-    require(!inside[n] || !reads_tainted, "extract: the nodes are not convex: node {} needs a value that is computed outside "
-            "from inside", n);
+    require(!inside[n] || !reads_tainted,
+            "extract: the nodes are not convex: node {} needs a value that is computed outside "
+            "from inside",
+            n);
     if (!inside[n] && (reads_tainted || reads_region))
       for (uint32_t r = 0; r < node.n_results; ++r) tainted[node.first_result + r] = true;
   }
@@ -59,18 +62,21 @@ Extracted extract_nodes(const Graph& graph, std::span<const NodeId> nodes) {
       if (a.tag == Tag::ref) a = Value::ref(mapped[static_cast<ValueId>(a.payload)]);
       if (a.tag != Tag::refs) continue;
       std::vector<ValueId> ids;
-      for (uint32_t i = 0; i < a.count; ++i) ids.push_back(a.as<ValueId>()[i] == no_value ? no_value : mapped[a.as<ValueId>()[i]]);
+      for (uint32_t i = 0; i < a.count; ++i)
+        ids.push_back(a.as<ValueId>()[i] == no_value ? no_value : mapped[a.as<ValueId>()[i]]);
       a = out.graph->intern_refs(ids);
     }
     auto values = graph.values().subspan(node.n_results ? node.first_result : 0, node.n_results);
-    Node& copy = out.graph->node(out.graph->add_node(node.op, args, {values.begin(), values.end()}));
+    Node& copy =
+        out.graph->node(out.graph->add_node(node.op, args, {values.begin(), values.end()}));
     copy.name = node.name;
     copy.where = node.where;
     copy.module_path = node.module_path;
     for (uint32_t r = 0; r < node.n_results; ++r) {
       ValueId old = node.first_result + r;
       mapped[old] = copy.first_result + r;
-      bool leaves = std::find(graph.outputs().begin(), graph.outputs().end(), old) != graph.outputs().end();
+      bool leaves =
+          std::find(graph.outputs().begin(), graph.outputs().end(), old) != graph.outputs().end();
       for (NodeId user : users[old]) leaves = leaves || !inside[user];
       if (!leaves) continue;
       out.outer_outputs.push_back(old);
@@ -79,7 +85,8 @@ Extracted extract_nodes(const Graph& graph, std::span<const NodeId> nodes) {
   }
   out.graph->set_outputs(std::move(results));
   for (const SymbolBinding& s : graph.symbols)
-    if (auto found = mapped.find(s.value); found != mapped.end()) out.graph->symbols.push_back({s.symbol, found->second, s.dim, s.stride});
+    if (auto found = mapped.find(s.value); found != mapped.end())
+      out.graph->symbols.push_back({s.symbol, found->second, s.dim, s.stride});
   return out;
 }
 

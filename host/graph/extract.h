@@ -14,8 +14,8 @@ struct Extracted {
   std::vector<ValueId> outer_inputs, outer_outputs;  ///< values of the outer graph, by position
 };
 
-/// The nodes must form a convex region: no path leaves it and comes back. Throws UserError otherwise.
-/// Outputs are the results that somebody outside reads, in order.
+/// The nodes must form a convex region: no path leaves it and comes back. Throws UserError
+/// otherwise. Outputs are the results that somebody outside reads, in order.
 Extracted extract_nodes(const Graph& graph, std::span<const NodeId> nodes);
 
 }  // namespace tenon

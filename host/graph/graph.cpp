@@ -24,17 +24,24 @@ namespace {
 
 size_t element_size(Tag tag) {
   switch (tag) {
-    case Tag::ints: case Tag::floats: return 8;
-    case Tag::bools: case Tag::string: return 1;
-    case Tag::refs: return sizeof(ValueId);
-    default: return 0;
+    case Tag::ints:
+    case Tag::floats:
+      return 8;
+    case Tag::bools:
+    case Tag::string:
+      return 1;
+    case Tag::refs:
+      return sizeof(ValueId);
+    default:
+      return 0;
   }
 }
 
 }  // namespace
 
 Value Graph::intern(const Value& v) {
-  ensure(v.tag != Tag::tensor && v.tag != Tag::tensors, "a graph argument names values, not tensors");
+  ensure(v.tag != Tag::tensor && v.tag != Tag::tensors,
+         "a graph argument names values, not tensors");
   Value out = v;
   if (v.tag == Tag::strings) {
     auto* copies = static_cast<std::string_view*>(allocate(v.count * sizeof(std::string_view), 8));
@@ -119,7 +126,8 @@ void Graph::replace_uses(ValueId from, ValueId to) {
       auto& a = const_cast<Value&>(arg);  // the arena is ours
       if (a.tag == Tag::ref && a.payload == from) a.payload = to;
       if (a.tag == Tag::refs)
-        std::replace(const_cast<ValueId*>(a.as<ValueId>()), const_cast<ValueId*>(a.as<ValueId>()) + a.count, from, to);
+        std::replace(const_cast<ValueId*>(a.as<ValueId>()),
+                     const_cast<ValueId*>(a.as<ValueId>()) + a.count, from, to);
     }
   }
   std::replace(outputs_.begin(), outputs_.end(), from, to);
@@ -176,10 +184,14 @@ std::string to_text(const GraphValue& value) {
   switch (value.kind) {
     case ValueKind::tensor:
       return std::string(name_of(value.meta.dtype)) + to_text(list_of(value.meta.sizes));
-    case ValueKind::sym_int: return "int " + to_text(value.scalar);
-    case ValueKind::sym_float: return "float " + to_text(value.scalar);
-    case ValueKind::sym_bool: return "bool " + to_text(value.scalar);
-    default: return "none";
+    case ValueKind::sym_int:
+      return "int " + to_text(value.scalar);
+    case ValueKind::sym_float:
+      return "float " + to_text(value.scalar);
+    case ValueKind::sym_bool:
+      return "bool " + to_text(value.scalar);
+    default:
+      return "none";
   }
 }
 
@@ -192,8 +204,10 @@ std::shared_ptr<Graph> clone(const Graph& graph) {
   auto add_sources_before = [&](size_t end) {
     for (ValueId v = static_cast<ValueId>(copy->values().size()); v < end; ++v) {
       const GraphValue& value = graph.value(v);
-      if (value.source == ValueSource::input) copy->add_input(value);
-      else copy->value(copy->add_constant(graph.constant(v), value.name)) = value;
+      if (value.source == ValueSource::input)
+        copy->add_input(value);
+      else
+        copy->value(copy->add_constant(graph.constant(v), value.name)) = value;
     }
   };
   for (const Node& node : graph.nodes()) {

@@ -1,10 +1,12 @@
-// Graph: a program as data. Nodes in execution order, values with dense ids, symbols with their facts.
+// Graph: a program as data. Nodes in execution order, values with dense ids, symbols with their
+// facts.
 //
-// The model is that of the plugin ABI: a node is a call of one op with its arguments in schema order,
-// defaults filled in; its results are consecutive values. An op that returns a list has one result per
-// part. Arguments are `Value`s whose tags ref and refs name values of this graph and whose lists lie in
-// the graph's arena. Symbolic integers in arguments are expressions over the graph's symbols, which
-// are bound from inputs (or, data-dependent ones, from results of nodes) at each call.
+// The model is that of the plugin ABI: a node is a call of one op with its arguments in schema
+// order, defaults filled in; its results are consecutive values. An op that returns a list has one
+// result per part. Arguments are `Value`s whose tags ref and refs name values of this graph and
+// whose lists lie in the graph's arena. Symbolic integers in arguments are expressions over the
+// graph's symbols, which are bound from inputs (or, data-dependent ones, from results of nodes) at
+// each call.
 //
 // Threads: building is for one thread; a finished graph is read freely.
 #pragma once
@@ -23,7 +25,11 @@ namespace tenon {
 using NodeId = uint32_t;
 
 enum class ValueKind : uint8_t {  // numbers of TN_VAL_*
-  tensor = 0, sym_int = 2, sym_float = 3, sym_bool = 4, none = 5,
+  tensor = 0,
+  sym_int = 2,
+  sym_float = 3,
+  sym_bool = 4,
+  none = 5,
 };
 enum class ValueSource : uint8_t { input, constant, node };
 
@@ -39,11 +45,11 @@ struct GraphValue {
   ValueFlags flags;
   uint32_t source_index = 0;  ///< index among the inputs, the constants or the nodes
   uint32_t result_index = 0;
-  uint32_t alias_group = 0;   ///< values with equal non-zero groups may share storage
-  std::string name;           ///< empty: the printer makes one up
-  TensorMeta meta;            ///< tensors
-  SymInt offset;              ///< tensors: storage offset
-  Number scalar;              ///< symbolic scalars: the expression
+  uint32_t alias_group = 0;  ///< values with equal non-zero groups may share storage
+  std::string name;          ///< empty: the printer makes one up
+  TensorMeta meta;           ///< tensors
+  SymInt offset;             ///< tensors: storage offset
+  Number scalar;             ///< symbolic scalars: the expression
 };
 
 /// Where a node came from, for messages and `explain`.
@@ -64,8 +70,8 @@ struct Node {
   std::map<std::string, std::string> facts;  ///< rare ones, by key
 };
 
-/// How a symbol gets its value at a call: dimension `dim` of a value's sizes, or (dim < 0) the value of
-/// a scalar. `stride` reads the strides instead.
+/// How a symbol gets its value at a call: dimension `dim` of a value's sizes, or (dim < 0) the
+/// value of a scalar. `stride` reads the strides instead.
 struct SymbolBinding {
   const Expr* symbol;
   ValueId value;
@@ -96,13 +102,16 @@ class Graph {
   std::span<const ValueId> outputs() const { return outputs_; }  ///< no_value: an undefined output
   std::span<const ValueId> constants() const { return constant_values_; }
   const Tensor& constant(ValueId id) const { return constants_[values_[id].source_index]; }
-  void replace_constant(ValueId id, Tensor tensor) { constants_[values_[id].source_index] = std::move(tensor); }
+  void replace_constant(ValueId id, Tensor tensor) {
+    constants_[values_[id].source_index] = std::move(tensor);
+  }
 
   /// Calls f(ValueId) for every value that the node reads, holes left out.
   template <class F>
   static void for_each_use(const Node& node, F f) {
     for (const Value& a : node.args) {
-      if (a.tag == Tag::ref) f(static_cast<ValueId>(a.payload));
+      if (a.tag == Tag::ref)
+        f(static_cast<ValueId>(a.payload));
       else if (a.tag == Tag::refs)
         for (uint32_t i = 0; i < a.count; ++i)
           if (a.as<ValueId>()[i] != no_value) f(a.as<ValueId>()[i]);
@@ -122,10 +131,10 @@ class Graph {
   Value intern(const Value& v);
   Value intern_refs(std::span<const ValueId> ids);
 
-  std::shared_ptr<ShapeEnv> shape_env;      ///< facts about the symbols; null when all is static
-  std::vector<SymbolBinding> symbols;       ///< free symbols, in the order of tn_call.syms
+  std::shared_ptr<ShapeEnv> shape_env;  ///< facts about the symbols; null when all is static
+  std::vector<SymbolBinding> symbols;   ///< free symbols, in the order of tn_call.syms
   std::vector<std::shared_ptr<Graph>> subgraphs;  ///< kept alive for arguments with tag graph
-  std::string name;                         ///< "model", or the callable's name
+  std::string name;                               ///< "model", or the callable's name
 
  private:
   void* allocate(size_t bytes, size_t align);

@@ -9,7 +9,8 @@
 
 namespace tenon {
 
-/// One call's values. Tensors and numbers have a slot each; symbols are looked up by their position.
+/// One call's values. Tensors and numbers have a slot each; symbols are looked up by their
+/// position.
 struct Interpreter::Frame {
   const Graph& graph;
   std::vector<Tensor> tensors;
@@ -18,12 +19,16 @@ struct Interpreter::Frame {
   std::vector<bool> bound;
 
   Frame(const Graph& g)
-      : graph(g), tensors(g.values().size()), numbers(g.values().size()),
-        symbol_words(g.symbols.size()), bound(g.symbols.size()) {}
+      : graph(g),
+        tensors(g.values().size()),
+        numbers(g.values().size()),
+        symbol_words(g.symbols.size()),
+        bound(g.symbols.size()) {}
 
   std::optional<SymValue> lookup(const Expr* symbol) const {
     for (size_t i = 0; i < graph.symbols.size(); ++i)
-      if (graph.symbols[i].symbol == symbol && bound[i]) return SymValue{symbol->kind, symbol_words[i]};
+      if (graph.symbols[i].symbol == symbol && bound[i])
+        return SymValue{symbol->kind, symbol_words[i]};
     return std::nullopt;
   }
 
@@ -33,7 +38,8 @@ struct Interpreter::Frame {
                        : n.is_floating() ? as_expr(n.sym_float())
                                          : as_expr(n.sym_bool());
     auto value = tenon::evaluate(expr, [this](const Expr* symbol) { return lookup(symbol); });
-    require(value.has_value(), "a size of the graph cannot be computed from its inputs: it overflows, "
+    require(value.has_value(),
+            "a size of the graph cannot be computed from its inputs: it overflows, "
             "divides by zero, or uses a symbol without a value");
     if (n.is_integer()) return SymInt(value->integer());
     if (n.is_floating()) return SymFloat(value->real());
@@ -86,8 +92,10 @@ Tensor number_tensor(Number n) {
     return t;
   }
   Tensor t = make_tensor(IntList{}, n.is_boolean() ? Dtype::bool_ : Dtype::i64);
-  if (n.is_boolean()) *t.data_ptr<bool>() = n.to_bool();
-  else *t.data_ptr<int64_t>() = n.to_int();
+  if (n.is_boolean())
+    *t.data_ptr<bool>() = n.to_bool();
+  else
+    *t.data_ptr<int64_t>() = n.to_int();
   return t;
 }
 
@@ -124,7 +132,8 @@ void Interpreter::run_step(const Step& step, Frame& frame) const {
       auto id = static_cast<ValueId>(a.payload);
       ValueKind kind = graph_->value(id).kind;
       a = kind == ValueKind::tensor ? Value::of(frame.tensors[id])
-          : kind == ValueKind::none ? Value{} : Value::of(frame.numbers[id]);
+          : kind == ValueKind::none ? Value{}
+                                    : Value::of(frame.numbers[id]);
     } else if (a.tag == Tag::refs) {
       auto& list = lists.emplace_back(a.count);
       for (uint32_t k = 0; k < a.count; ++k)
@@ -144,17 +153,21 @@ void Interpreter::run_step(const Step& step, Frame& frame) const {
   size_t n_results = returns_list ? 1 : node.n_results;
   Value results[8];
   ensure(n_results <= 8, "an op has at most eight results");
-  dispatch(*step.op, args, static_cast<uint32_t>(node.args.size()), results, static_cast<uint32_t>(n_results));
+  dispatch(*step.op, args, static_cast<uint32_t>(node.args.size()), results,
+           static_cast<uint32_t>(n_results));
   if (returns_list) {
     std::vector<Tensor> parts = take<std::vector<Tensor>>(results[0]);
     require(parts.size() == node.n_results, "{}: the graph expects {} parts, the op gave {}",
             step.op->name, node.n_results, parts.size());
-    for (size_t r = 0; r < parts.size(); ++r) frame.tensors[node.first_result + r] = std::move(parts[r]);
+    for (size_t r = 0; r < parts.size(); ++r)
+      frame.tensors[node.first_result + r] = std::move(parts[r]);
   } else {
     for (size_t r = 0; r < n_results; ++r) {
       ValueId id = node.first_result + static_cast<ValueId>(r);
-      if (results[r].is_number()) frame.numbers[id] = results[r].number();
-      else frame.tensors[id] = take<Tensor>(results[r]);
+      if (results[r].is_number())
+        frame.numbers[id] = results[r].number();
+      else
+        frame.tensors[id] = take<Tensor>(results[r]);
     }
   }
   for (uint32_t s : step.binds) frame.bind(s);
@@ -184,7 +197,8 @@ void Interpreter::run(std::span<detail::TensorHead*> inputs, std::span<const int
     }
   }
   for (ValueId v : graph_->inputs())
-    if (graph_->value(v).kind != ValueKind::tensor) frame.numbers[v] = frame.evaluate(graph_->value(v).scalar);
+    if (graph_->value(v).kind != ValueKind::tensor)
+      frame.numbers[v] = frame.evaluate(graph_->value(v).scalar);
   for (const Step& step : steps_) run_step(step, frame);
   for (size_t i = 0; i < outputs.size(); ++i) {
     ValueId id = graph_->outputs()[i];

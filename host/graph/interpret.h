@@ -1,9 +1,9 @@
 // The interpreter: runs a graph node by node through dispatch.
 //
-// It is what the backend `eager` calls, the fallback of every other backend, and the oracle of tests.
-// Model: a frame with one slot a value; a slot is released right after its last use, so that memory is
-// as low as in hand-written eager code. Symbols are bound from the inputs or the caller, data-dependent
-// ones when their node has run. Cost: about 20 ns a node over the op itself.
+// It is what the backend `eager` calls, the fallback of every other backend, and the oracle of
+// tests. Model: a frame with one slot a value; a slot is released right after its last use, so that
+// memory is as low as in hand-written eager code. Symbols are bound from the inputs or the caller,
+// data-dependent ones when their node has run. Cost: about 20 ns a node over the op itself.
 #pragma once
 
 #include "graph/graph.h"
@@ -17,10 +17,10 @@ class Interpreter {
  public:
   explicit Interpreter(std::shared_ptr<const Graph> graph);
 
-  /// Runs the graph. `inputs` has one entry per graph input, null for scalars; they are borrowed, or,
-  /// with `steal`, owned, released after their last use and nulled. `syms` has the values of `graph.symbols` in order (doubles as their
-  /// bits); when empty, they are read from the inputs. Outputs that are numbers come as 0-dim tensors.
-  /// Threads: any number at once.
+  /// Runs the graph. `inputs` has one entry per graph input, null for scalars; they are borrowed,
+  /// or, with `steal`, owned, released after their last use and nulled. `syms` has the values of
+  /// `graph.symbols` in order (doubles as their bits); when empty, they are read from the inputs.
+  /// Outputs that are numbers come as 0-dim tensors. Threads: any number at once.
   void run(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
            std::span<Tensor> outputs, bool steal = false) const;
 

@@ -27,7 +27,8 @@ const struct RegisterTraceKey {
 }  // namespace
 
 GraphRecorder::GraphRecorder(std::shared_ptr<ShapeEnv> env)
-    : graph_(std::make_shared<Graph>()), life_(std::make_shared<TraceLife>()),
+    : graph_(std::make_shared<Graph>()),
+      life_(std::make_shared<TraceLife>()),
       id_(next_trace_id.fetch_add(1, std::memory_order_relaxed)) {
   graph_->shape_env = std::move(env);
 }
@@ -71,7 +72,8 @@ void GraphRecorder::track(const Tensor& fake, ValueId id) {
 
 void GraphRecorder::rebind(const Tensor& fake, ValueId id) { track(fake, id); }
 
-Tensor GraphRecorder::add_input(const TensorMeta& meta, SymInt offset, GraphValue value, StorageRef storage) {
+Tensor GraphRecorder::add_input(const TensorMeta& meta, SymInt offset, GraphValue value,
+                                StorageRef storage) {
   Tensor fake = make_fake(meta, offset, std::move(storage));
   value.kind = ValueKind::tensor;
   value.meta = meta;
@@ -86,8 +88,9 @@ Tensor GraphRecorder::add_input(const TensorMeta& meta, SymInt offset, GraphValu
 
 ValueId GraphRecorder::add_scalar_input(Number symbol, std::string name) {
   GraphValue value;
-  value.kind = symbol.is_floating() ? ValueKind::sym_float
-               : symbol.is_boolean() ? ValueKind::sym_bool : ValueKind::sym_int;
+  value.kind = symbol.is_floating()  ? ValueKind::sym_float
+               : symbol.is_boolean() ? ValueKind::sym_bool
+                                     : ValueKind::sym_int;
   value.scalar = symbol;
   value.name = std::move(name);
   return graph_->add_input(std::move(value));
@@ -108,8 +111,10 @@ bool GraphRecorder::owns(const Tensor& t) const {
 Tensor GraphRecorder::as_fake(const Tensor& t) {
   if (!t.defined() || owns(t)) return t;
   if (t.is_fake() && adopt && adopt(t)) return t;
-  require(!t.is_fake(), "a tensor of another trace ({}) is used in this one; only use tensors inside "
-          "of the function that made them", to_text(t));
+  require(!t.is_fake(),
+          "a tensor of another trace ({}) is used in this one; only use tensors inside "
+          "of the function that made them",
+          to_text(t));
   return lift ? lift(t) : add_constant(t, "");
 }
 
@@ -120,7 +125,8 @@ ValueId GraphRecorder::value_of(const Tensor& t) {
 
 void GraphRecorder::record(const CallArgs& call) {
   if (opens && opens(*call.op)) return call.op->def->decomp.call(call);
-  if ((call.op->tags & TN_TAG_DATA_DEPENDENT) && on_data_dependent && on_data_dependent(call)) return;
+  if ((call.op->tags & TN_TAG_DATA_DEPENDENT) && on_data_dependent && on_data_dependent(call))
+    return;
   // Real tensors among the arguments are replaced by the fakes that stand for them.
   std::vector<Value> args(call.args, call.args + call.n_args);
   std::deque<Tensor> held;
@@ -174,8 +180,9 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
         value = describe(tensor);
       } else if (v.is_number()) {
         value.scalar = v.number();
-        value.kind = v.tag == Tag::integer ? ValueKind::sym_int
-                     : v.tag == Tag::floating ? ValueKind::sym_float : ValueKind::sym_bool;
+        value.kind = v.tag == Tag::integer    ? ValueKind::sym_int
+                     : v.tag == Tag::floating ? ValueKind::sym_float
+                                              : ValueKind::sym_bool;
       } else {
         value.kind = ValueKind::none;
       }
@@ -209,7 +216,8 @@ void GraphRecorder::bind_unbacked(const GraphValue& value, ValueId id) {
         bind(value.meta.sizes[d].expr(), static_cast<int32_t>(d));
   } else if (value.scalar.is_symbolic()) {
     bind(value.scalar.is_integer() ? value.scalar.sym_int().expr()
-                                   : std::bit_cast<const Expr*>(value.scalar.word()), -1);
+                                   : std::bit_cast<const Expr*>(value.scalar.word()),
+         -1);
   }
 }
 
@@ -243,7 +251,8 @@ std::shared_ptr<Graph> GraphRecorder::finish(std::span<const Tensor> outputs) {
   for (ValueId v = 0; v < storage_ids_.size(); ++v) {
     uint64_t s = storage_ids_[v];
     if (s == 0 || count[s] < 2) continue;
-    graph_->value(v).alias_group = group.emplace(s, static_cast<uint32_t>(group.size() + 1)).first->second;
+    graph_->value(v).alias_group =
+        group.emplace(s, static_cast<uint32_t>(group.size() + 1)).first->second;
   }
   return graph_;
 }

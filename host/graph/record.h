@@ -1,10 +1,10 @@
 // The recorder: runs ops on fake tensors and writes each into a graph.
 //
 // Everything that makes graphs uses it: capture of C++ callables, functionalisation, decomposition.
-// While a RecordScope is active on a thread every op called there arrives in `record`: its tensors are
-// looked up as values (real ones are lifted by the owner's hook), its meta function gives fake results,
-// and a node is appended. The graph keeps mutation and views as written.
-// Threads: a recorder belongs to one thread at a time.
+// While a RecordScope is active on a thread every op called there arrives in `record`: its tensors
+// are looked up as values (real ones are lifted by the owner's hook), its meta function gives fake
+// results, and a node is appended. The graph keeps mutation and views as written. Threads: a
+// recorder belongs to one thread at a time.
 #pragma once
 
 #include "graph/graph.h"
@@ -20,7 +20,8 @@ class GraphRecorder {
   ~GraphRecorder();
 
   /// A fake input with these sizes; `value` carries flags and the name.
-  Tensor add_input(const TensorMeta& meta, SymInt offset = 0, GraphValue value = {}, StorageRef storage = {});
+  Tensor add_input(const TensorMeta& meta, SymInt offset = 0, GraphValue value = {},
+                   StorageRef storage = {});
   /// An input that is a symbolic number.
   ValueId add_scalar_input(Number symbol, std::string name);
   /// The fake that add_input gave for input `index`; kept as long as the graph is recorded.
@@ -40,7 +41,8 @@ class GraphRecorder {
 
   /// Ends the graph with these outputs (undefined tensors give no_value).
   std::shared_ptr<Graph> finish(std::span<const Tensor> outputs);
-  /// Begins an empty graph with the same ShapeEnv and hooks; earlier fakes are foreign from here on.
+  /// Begins an empty graph with the same ShapeEnv and hooks; earlier fakes are foreign from here
+  /// on.
   void restart();
   Graph& graph() { return *graph_; }
   const std::shared_ptr<ShapeEnv>& shape_env() const { return graph_->shape_env; }
@@ -56,9 +58,9 @@ class GraphRecorder {
   std::function<Tensor(const Tensor& real)> lift;
   /// Called for a fake of another graph; true when it was adopted.
   std::function<bool(const Tensor& fake)> adopt;
-  std::function<bool(const OpEntry&)> opens;             ///< record the decomposition instead
-  /// Called instead of recording an op whose result shape or value only run time knows. Returns false
-  /// to record it with fresh unbacked symbols.
+  std::function<bool(const OpEntry&)> opens;  ///< record the decomposition instead
+  /// Called instead of recording an op whose result shape or value only run time knows. Returns
+  /// false to record it with fresh unbacked symbols.
   std::function<bool(const CallArgs&)> on_data_dependent;
   std::function<void(const CallArgs&, NodeId)> on_node;  ///< after each node
 

@@ -26,18 +26,20 @@ bool matches(const TensorGuard& g, const Tensor& t) {
     return false;
   for (int32_t d = 0; d < g.ndim; ++d) {
     if (h->sizes[d] != g.sizes[static_cast<size_t>(d)] && !(g.free_sizes >> d & 1)) return false;
-    if (h->strides[d] != g.strides[static_cast<size_t>(d)] && !(g.free_strides >> d & 1)) return false;
+    if (h->strides[d] != g.strides[static_cast<size_t>(d)] && !(g.free_strides >> d & 1))
+      return false;
   }
   return true;
 }
 
-// Whether the arguments are the same objects where they were, and distinct where they were. A 64-bit
-// filter finds out in one pass that all are distinct.
+// Whether the arguments are the same objects where they were, and distinct where they were. A
+// 64-bit filter finds out in one pass that all are distinct.
 bool same_objects(const GuardSet& g, const Leaves& leaves) {
   uint64_t seen = 0;
   bool maybe_same = false;
   for (const Tensor* t : leaves.tensors.span()) {
-    uint64_t bit = uint64_t{1} << ((reinterpret_cast<uint64_t>(t->head()) >> 6) * 0x9E3779B97F4A7C15u >> 58);
+    uint64_t bit =
+        uint64_t{1} << ((reinterpret_cast<uint64_t>(t->head()) >> 6) * 0x9E3779B97F4A7C15u >> 58);
     maybe_same = maybe_same || (seen & bit);
     seen |= bit;
   }
@@ -56,7 +58,8 @@ bool same_objects(const GuardSet& g, const Leaves& leaves) {
 bool numbers_match(const GuardSet& g, const Leaves& leaves) {
   for (size_t i = 0; i < g.numbers.size(); ++i) {
     if (leaves.numbers[i].kind() != g.numbers[i].kind()) return false;
-    if (!g.numbers[i].is_symbolic() && leaves.numbers[i].word() != g.numbers[i].word()) return false;
+    if (!g.numbers[i].is_symbolic() && leaves.numbers[i].word() != g.numbers[i].word())
+      return false;
   }
   return true;
 }
@@ -127,15 +130,19 @@ std::string tensor_reason(const TensorGuard& g, const Tensor& t, size_t index) {
   };
   if (h->dtype != g.dtype) return differs("dtype", static_cast<Dtype>(g.dtype), t.dtype());
   if (h->device_type != g.device_type || h->device_index != g.device_index)
-    return differs("device", Device{static_cast<DeviceType>(g.device_type), g.device_index}, t.device());
+    return differs("device", Device{static_cast<DeviceType>(g.device_type), g.device_index},
+                   t.device());
   if (h->ndim != g.ndim) return differs("rank", g.ndim, h->ndim);
-  if (t.requires_grad() != g.requires_grad) return differs("requires_grad", g.requires_grad, t.requires_grad());
+  if (t.requires_grad() != g.requires_grad)
+    return differs("requires_grad", g.requires_grad, t.requires_grad());
   for (int32_t d = 0; d < g.ndim; ++d)
     if (h->sizes[d] != g.sizes[static_cast<size_t>(d)] && !(g.free_sizes >> d & 1))
-      return differs(message("size at dimension {}", d), g.sizes[static_cast<size_t>(d)], h->sizes[d]);
+      return differs(message("size at dimension {}", d), g.sizes[static_cast<size_t>(d)],
+                     h->sizes[d]);
   for (int32_t d = 0; d < g.ndim; ++d)
     if (h->strides[d] != g.strides[static_cast<size_t>(d)] && !(g.free_strides >> d & 1))
-      return differs(message("stride at dimension {}", d), g.strides[static_cast<size_t>(d)], h->strides[d]);
+      return differs(message("stride at dimension {}", d), g.strides[static_cast<size_t>(d)],
+                     h->strides[d]);
   return who + " differs";
 }
 
@@ -152,13 +159,17 @@ std::string GuardSet::why_not(const Leaves& leaves) const {
   if (leaves.structure != structure || leaves.tensors.size() != tensors.size() ||
       leaves.plain.size() != plain.size() || leaves.texts.size() != texts.size() ||
       leaves.numbers.size() != numbers.size())
-    return "the structure of the arguments changed (a container's size, an optional, an alternative)";
+    return "the structure of the arguments changed (a container's size, an optional, an "
+           "alternative)";
   for (size_t i = 0; i < plain.size(); ++i)
     if (leaves.plain[i] != plain[i])
-      return message("plain value {}: expected {}, found {}; declare it SymInt or SymFloat to make it "
-                     "dynamic", i, plain_text(plain[i]), plain_text(leaves.plain[i]));
+      return message(
+          "plain value {}: expected {}, found {}; declare it SymInt or SymFloat to make it "
+          "dynamic",
+          i, plain_text(plain[i]), plain_text(leaves.plain[i]));
   for (size_t i = 0; i < tensors.size(); ++i)
-    if (!matches(tensors[i], *leaves.tensors[i])) return tensor_reason(tensors[i], *leaves.tensors[i], i);
+    if (!matches(tensors[i], *leaves.tensors[i]))
+      return tensor_reason(tensors[i], *leaves.tensors[i], i);
   for (size_t i = 0; i < texts.size(); ++i)
     if (leaves.texts[i] != texts[i])
       return message("text {}: expected '{}', found '{}'", i, texts[i], leaves.texts[i]);
@@ -166,13 +177,17 @@ std::string GuardSet::why_not(const Leaves& leaves) const {
     if (leaves.numbers[i].kind() != numbers[i].kind() ||
         (!numbers[i].is_symbolic() && leaves.numbers[i].word() != numbers[i].word()))
       return message("number {}: expected {}, found {}", i, numbers[i], leaves.numbers[i]);
-  if (tensors.size() > 1 && !same_objects(*this, leaves)) return "the arguments alias each other differently";
+  if (tensors.size() > 1 && !same_objects(*this, leaves))
+    return "the arguments alias each other differently";
   std::vector<int64_t> words(loads.size());
   load(leaves, words.data());
   int failed = program.failed_condition(words);
   if (failed >= 0) return condition_texts[static_cast<size_t>(failed)];
-  if (has_backend_program && !backend_program.check(words)) return "a size that the backend has fixed differs";
-  return sizes_match(leaves, words.data()) ? "" : "a size or stride that was shared with another one differs";
+  if (has_backend_program && !backend_program.check(words))
+    return "a size that the backend has fixed differs";
+  return sizes_match(leaves, words.data())
+             ? ""
+             : "a size or stride that was shared with another one differs";
 }
 
 std::string GuardSet::to_text() const {
@@ -186,13 +201,16 @@ std::string GuardSet::to_text() const {
     out += message("tensor {}: {} on {}, sizes [", i, static_cast<Dtype>(g.dtype),
                    Device{static_cast<DeviceType>(g.device_type), g.device_index});
     for (size_t d = 0; d < g.sizes.size(); ++d)
-      out += (d ? ", " : "") + (g.free_sizes >> d & 1 ? std::string("any") : std::to_string(g.sizes[d]));
+      out += (d ? ", " : "") +
+             (g.free_sizes >> d & 1 ? std::string("any") : std::to_string(g.sizes[d]));
     out += "], strides [";
     for (size_t d = 0; d < g.strides.size(); ++d)
-      out += (d ? ", " : "") + (g.free_strides >> d & 1 ? std::string("any") : std::to_string(g.strides[d]));
+      out += (d ? ", " : "") +
+             (g.free_strides >> d & 1 ? std::string("any") : std::to_string(g.strides[d]));
     out += message("], requires_grad {}\n", g.requires_grad);
   }
-  for (size_t i = 0; i < plain.size(); ++i) out += message("plain value {} is {}\n", i, plain_text(plain[i]));
+  for (size_t i = 0; i < plain.size(); ++i)
+    out += message("plain value {} is {}\n", i, plain_text(plain[i]));
   for (size_t i = 0; i < texts.size(); ++i) out += message("text {} is '{}'\n", i, texts[i]);
   for (size_t i = 0; i < numbers.size(); ++i)
     if (!numbers[i].is_symbolic()) out += message("number {} is {}\n", i, numbers[i]);

@@ -1,8 +1,9 @@
 // Guards: the conditions under which compiled code may serve a call.
 //
-// Made from what a recording took for granted, checked before each later call: global state first, then
-// the arguments from cheap to dear, aliasing, and the program over symbolic sizes. Stops at the first
-// failure, allocates nothing, takes no lock. About 10 ns for one tensor, 5 ns for each further one.
+// Made from what a recording took for granted, checked before each later call: global state first,
+// then the arguments from cheap to dear, aliasing, and the program over symbolic sizes. Stops at
+// the first failure, allocates nothing, takes no lock. About 10 ns for one tensor, 5 ns for each
+// further one.
 #pragma once
 
 #include "core/shape_env.h"
@@ -30,17 +31,18 @@ struct SymbolLoad {
 };
 
 struct GuardSet {
-  uint64_t global = 0;     ///< global_state() when recorded
+  uint64_t global = 0;  ///< global_state() when recorded
   uint64_t structure = 0;
   std::vector<TensorGuard> tensors;
-  std::vector<uint32_t> same_as;  ///< by tensor: index of the first argument that is the same object
+  std::vector<uint32_t>
+      same_as;  ///< by tensor: index of the first argument that is the same object
   std::vector<detail::PlainLeaf> plain;
   std::vector<std::string> texts;
   std::vector<Number> numbers;    ///< of SymInt and SymFloat arguments; symbolic ones are free
   std::vector<SymbolLoad> loads;  ///< in the order of the program's symbols
   SymProgram program;             ///< its outputs are what the words of `equal_loads` must be
   std::vector<SymbolLoad> equal_loads;
-  SymProgram backend_program;     ///< conditions that the backend asked for while compiling
+  SymProgram backend_program;  ///< conditions that the backend asked for while compiling
   bool has_backend_program = false;
   std::vector<std::string> condition_texts;  ///< of the program, for reasons
 

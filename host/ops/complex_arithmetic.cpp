@@ -18,8 +18,11 @@ Operation operation_of(const CallArgs& call, Dtype dtype) {
   const Schema& schema = call.op->schema;
   if (schema.ns == "aten" && schema.name == "add") return Operation::add;
   if (schema.ns == "aten" && schema.name == "sub") return Operation::sub;
-  if (schema.ns == "aten" && (schema.name == "mul" || schema.name == "multiply")) return Operation::mul;
-  fail(ErrorCode::unsupported, "{} does not compute on dtype {}; complex tensors know add, sub, mul, conj, real and imag only",
+  if (schema.ns == "aten" && (schema.name == "mul" || schema.name == "multiply"))
+    return Operation::mul;
+  fail(ErrorCode::unsupported,
+       "{} does not compute on dtype {}; complex tensors know add, sub, mul, conj, real and imag "
+       "only",
        call.op->name, dtype);
 }
 
@@ -31,7 +34,8 @@ std::vector<Complex> values_of(const Value& v, const Tensor& out) {
     return values;
   }
   const Tensor& t = *v.as<Tensor>();
-  Dims from = broadcast_strides(t.sizes(), t.strides(), out.sizes()), dense = contiguous_strides(out.sizes());
+  Dims from = broadcast_strides(t.sizes(), t.strides(), out.sizes()),
+       dense = contiguous_strides(out.sizes());
   copy_strided({values.data(), Dtype::c128, reinterpret_cast<const int64_t*>(dense.data())},
                {t.head()->data, t.dtype(), reinterpret_cast<const int64_t*>(from.data())},
                {out.head()->sizes, static_cast<size_t>(out.dim())});
@@ -42,7 +46,8 @@ std::vector<Complex> values_of(const Value& v, const Tensor& out) {
 
 bool has_complex_input(const CallArgs& call) {
   for (uint32_t i = 0; i < call.n_args; ++i)
-    if (call.args[i].tag == Tag::tensor && is_complex(call.args[i].as<Tensor>()->dtype())) return true;
+    if (call.args[i].tag == Tag::tensor && is_complex(call.args[i].as<Tensor>()->dtype()))
+      return true;
   return false;
 }
 
@@ -54,7 +59,8 @@ TensorMeta complex_meta(const CallArgs& call) {
   for (uint32_t i = 0; i < 2; ++i)
     if (call.args[i].tag == Tag::tensor) tensors.push_back(*call.args[i].as<Tensor>());
   Dims sizes = broadcast_sizes(tensors);
-  return {promotion.result(), tensors[0].device(), sizes, pointwise_strides(list_of(sizes), tensors)};
+  return {promotion.result(), tensors[0].device(), sizes,
+          pointwise_strides(list_of(sizes), tensors)};
 }
 
 void run_complex(const CallArgs& call) {
@@ -65,9 +71,15 @@ void run_complex(const CallArgs& call) {
   double alpha = call.n_args > 2 ? call.args[2].number().to_double() : 1;
   for (size_t i = 0; i < a.size(); ++i) {
     switch (operation) {
-      case Operation::add: a[i] += alpha * b[i]; break;
-      case Operation::sub: a[i] -= alpha * b[i]; break;
-      case Operation::mul: a[i] *= b[i]; break;
+      case Operation::add:
+        a[i] += alpha * b[i];
+        break;
+      case Operation::sub:
+        a[i] -= alpha * b[i];
+        break;
+      case Operation::mul:
+        a[i] *= b[i];
+        break;
     }
   }
   Dims dense = contiguous_strides(out.sizes());

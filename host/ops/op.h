@@ -6,11 +6,12 @@
 //     extern constinit const OpFamily op_family_pointwise_activation{rows};
 //
 // Fields take captureless lambdas whose parameters are the C++ types of the schema's arguments
-// (Tensor const Tensor&, SymInt[] SymIntList, int[]? OptIntList, Scalar Number, ...); they are adapted
-// to the 16-byte convention at compile time. Named functions are passed as `fn<name>`.
+// (Tensor const Tensor&, SymInt[] SymIntList, int[]? OptIntList, Scalar Number, ...); they are
+// adapted to the 16-byte convention at compile time. Named functions are passed as `fn<name>`.
 //
-//   .formula  meaning per element; broadcast, promotion, meta, eager kernel and in-place form follow
-//   .meta     returns TensorMeta (several: std::array<TensorMeta, n>; a list: std::vector<TensorMeta>;
+//   .formula  meaning per element; broadcast, promotion, meta, eager kernel and in-place form
+//   follow .meta     returns TensorMeta (several: std::array<TensorMeta, n>; a list:
+//   std::vector<TensorMeta>;
 //             a scalar result: Number, SymInt ...; nothing: void). Works over SymInt, sees fakes.
 //   .view     returns ViewMeta or std::vector<ViewMeta>: the result shares storage with argument 0
 //   .eager    (1) void(Tensor& out, ..., args...): fills results that were made from `.meta`;
@@ -46,7 +47,8 @@ template <class Params>
 constexpr size_t count_outputs() {
   return []<size_t... I>(std::index_sequence<I...>) {
     return (size_t{0} + ... + (is_output_param<std::tuple_element_t<I, Params>> ? 1 : 0));
-  }(std::make_index_sequence<std::tuple_size_v<Params>>{});
+  }
+  (std::make_index_sequence<std::tuple_size_v<Params>>{});
 }
 
 // Calls F() with the first n_out parameters from `outs`, the rest from the packed arguments.
@@ -54,29 +56,31 @@ template <class F>
 decltype(auto) invoke_boxed(const CallArgs& call, Tensor* outs) {
   using Params = typename CallableTraits<F>::Params;
   constexpr size_t n_out = count_outputs<Params>();
-  return [&]<size_t... I>(std::index_sequence<I...>) -> decltype(auto) {
+  return [&]<size_t... I>(std::index_sequence<I...>)->decltype(auto) {
     auto pick = [&]<size_t K>(std::integral_constant<size_t, K>) -> decltype(auto) {
       using P = std::tuple_element_t<K, Params>;
-      if constexpr (K < n_out) return (outs[K]);
-      else return arg_as<P>(call.args[K - n_out]);
+      if constexpr (K < n_out)
+        return (outs[K]);
+      else
+        return arg_as<P>(call.args[K - n_out]);
     };
     return F{}(pick(std::integral_constant<size_t, I>{})...);
-  }(std::make_index_sequence<std::tuple_size_v<Params>>{});
+  }
+  (std::make_index_sequence<std::tuple_size_v<Params>>{});
 }
 
 inline void put_result(Value& slot, Tensor t) { slot = Value::own(std::move(t)); }
 inline void put_result(Value& slot, std::vector<Tensor> l) { slot = Value::own(std::move(l)); }
 template <class T>
-  requires std::is_arithmetic_v<T> || std::is_same_v<T, Number> || std::is_same_v<T, SymInt> ||
-           std::is_same_v<T, SymFloat> || std::is_same_v<T, SymBool>
-void put_result(Value& slot, T v) {
-  slot = Value::of(Number(v));
-}
+requires std::is_arithmetic_v<T> || std::is_same_v<T, Number> || std::is_same_v<T, SymInt> ||
+    std::is_same_v<T, SymFloat> || std::is_same_v<T, SymBool>
+void put_result(Value& slot, T v) { slot = Value::of(Number(v)); }
 template <class... T>
 void put_results(Value* slots, std::tuple<T...>&& results) {
   [&]<size_t... I>(std::index_sequence<I...>) {
     (put_result(slots[I], std::move(std::get<I>(results))), ...);
-  }(std::index_sequence_for<T...>{});
+  }
+  (std::index_sequence_for<T...>{});
 }
 template <class T>
 void put_results(Value* slots, T&& result) {
@@ -86,8 +90,10 @@ void put_results(Value* slots, T&& result) {
 template <class F>
 void call_returning(const CallArgs& call) {
   using R = typename CallableTraits<F>::Result;
-  if constexpr (std::is_void_v<R>) invoke_boxed<F>(call, nullptr);
-  else put_results(call.results, invoke_boxed<F>(call, nullptr));
+  if constexpr (std::is_void_v<R>)
+    invoke_boxed<F>(call, nullptr);
+  else
+    put_results(call.results, invoke_boxed<F>(call, nullptr));
 }
 
 }  // namespace detail
@@ -120,7 +126,9 @@ struct ViewMeta {
 template <auto Function>
 struct NamedFn {
   template <class... A>
-  decltype(auto) operator()(A&&... a) const { return Function(std::forward<A>(a)...); }
+  decltype(auto) operator()(A&&... a) const {
+    return Function(std::forward<A>(a)...);
+  }
 };
 template <auto Function>
 inline constexpr NamedFn<Function> fn{};
@@ -139,12 +147,16 @@ struct MetaFn {
     using R = typename detail::CallableTraits<F>::Result;
     if constexpr (std::is_same_v<R, TensorMeta>)
       metas = [](const CallArgs& c, Metas& out) { out.add(detail::invoke_boxed<F>(c, nullptr)); };
-    else if constexpr (requires(R r) { r.begin(); r.size(); })
+    else if constexpr (requires(R r) {
+                         r.begin();
+                         r.size();
+                       })
       metas = [](const CallArgs& c, Metas& out) {
         for (TensorMeta& m : detail::invoke_boxed<F>(c, nullptr)) out.add(std::move(m));
         out.is_list = std::is_same_v<R, std::vector<TensorMeta>>;
       };
-    else scalars = &detail::call_returning<F>;
+    else
+      scalars = &detail::call_returning<F>;
   }
   explicit operator bool() const { return metas || scalars; }
 };
@@ -158,7 +170,8 @@ struct EagerFn {
   constexpr EagerFn(F) {  // NOLINT
     if constexpr (detail::count_outputs<typename detail::CallableTraits<F>::Params>() > 0)
       fills = [](const CallArgs& c, Tensor* outs) { detail::invoke_boxed<F>(c, outs); };
-    else returns = &detail::call_returning<F>;
+    else
+      returns = &detail::call_returning<F>;
   }
   explicit operator bool() const { return fills || returns; }
 };
@@ -172,7 +185,10 @@ struct ViewFn {
   constexpr ViewFn(F) {  // NOLINT
     if constexpr (std::is_same_v<typename detail::CallableTraits<F>::Result, ViewMeta>)
       view = [](const CallArgs& c) { return detail::invoke_boxed<F>(c, nullptr); };
-    else views = [](const CallArgs& c, std::vector<ViewMeta>& l) { l = detail::invoke_boxed<F>(c, nullptr); };
+    else
+      views = [](const CallArgs& c, std::vector<ViewMeta>& l) {
+        l = detail::invoke_boxed<F>(c, nullptr);
+      };
   }
   explicit operator bool() const { return views || view; }
 };
@@ -191,15 +207,23 @@ inline constexpr Variants in_place = Variants::in_place;
 
 /// Facts that no other field tells, the bits of TN_TAG_* in tenon/plugin.h.
 enum class OpTags : uint32_t {
-  none = 0, reduction = 2, random = 16, data_dependent = 32, matmul = 128, convolution = 256,
-  side_effect = 512, creation = 2048, nondeterministic = 4096, maybe_alias = 8192,
+  none = 0,
+  reduction = 2,
+  random = 16,
+  data_dependent = 32,
+  matmul = 128,
+  convolution = 256,
+  side_effect = 512,
+  creation = 2048,
+  nondeterministic = 4096,
+  maybe_alias = 8192,
 };
 constexpr OpTags operator|(OpTags a, OpTags b) {
   return static_cast<OpTags>(static_cast<uint32_t>(a) | static_cast<uint32_t>(b));
 }
 
-/// The compute type of a formula: the promoted type of the inputs, f32 for it where it is not floating,
-/// or what the formula's types say (to_float for `floats`).
+/// The compute type of a formula: the promoted type of the inputs, f32 for it where it is not
+/// floating, or what the formula's types say (to_float for `floats`).
 enum class Promote : uint8_t { automatic, same, to_float };
 
 struct OpDef {

@@ -39,9 +39,11 @@ void put_tensor(Value& slot, const TensorMeta& meta, bool fake) {
 void bump_mutated(const CallArgs& call) {
   for (uint32_t i = 0; i < call.n_args; ++i) {
     if (!(call.op->mutated_args >> i & 1)) continue;
-    if (call.args[i].tag == Tag::tensor) bump_version(*call.args[i].as<Tensor>());
+    if (call.args[i].tag == Tag::tensor)
+      bump_version(*call.args[i].as<Tensor>());
     else if (call.args[i].tag == Tag::tensors)
-      for (const Tensor& t : TensorList(call.args[i].as<Tensor>(), call.args[i].count)) bump_version(t);
+      for (const Tensor& t : TensorList(call.args[i].as<Tensor>(), call.args[i].count))
+        bump_version(t);
   }
 }
 
@@ -66,7 +68,8 @@ void run_view(const CallArgs& call) {
   std::vector<ViewMeta> metas;
   fn.views(call, metas);
   std::vector<Tensor> parts;
-  for (const ViewMeta& m : metas) parts.push_back(make_view(base, list_of(m.sizes), list_of(m.strides), m.offset));
+  for (const ViewMeta& m : metas)
+    parts.push_back(make_view(base, list_of(m.sizes), list_of(m.strides), m.offset));
   call.results[0] = Value::own(std::move(parts));
 }
 
@@ -116,7 +119,7 @@ BoxedFn reference_kernel(const OpEntry& op) {
 }
 
 void run_foreign_first(const CallArgs& call) {
-  if (!try_foreign(call)) reference_kernel(*call.op)(call);
+  if (!try_foreign(call)) reference_kernel (*call.op)(call);
 }
 
 void run_trace(const CallArgs& call) { trace_key_slot(call); }
@@ -165,14 +168,16 @@ OpEntry& insert(Table& table, Schema schema, const OpDef* def, const OpEntry* fu
 
 void insert_row(Table& table, const OpDef& def) {
   OpEntry& op = insert(table, parse_schema(def.schema), &def, nullptr);
-  if (def.variants == Variants::in_place) op.in_place = &insert(table, in_place_schema(op.schema), &def, &op);
+  if (def.variants == Variants::in_place)
+    op.in_place = &insert(table, in_place_schema(op.schema), &def, &op);
 }
 
 // Ids are positions in the sorted list of names, as opgen numbers them.
 Table* build() {
   auto* unsorted = new Table;
   for (size_t f = 0; f < n_op_families; ++f)
-    for (size_t r = 0; r < op_families[f]->size; ++r) insert_row(*unsorted, op_families[f]->rows[r]);
+    for (size_t r = 0; r < op_families[f]->size; ++r)
+      insert_row(*unsorted, op_families[f]->rows[r]);
   std::vector<OpEntry*> order;
   for (OpEntry& op : unsorted->entries) order.push_back(&op);
   std::sort(order.begin(), order.end(), [](OpEntry* a, OpEntry* b) { return a->name < b->name; });
@@ -191,14 +196,22 @@ Table& table() {
 Value stored_default(const DefaultValue& d) {
   using Kind = DefaultValue::Kind;
   switch (d.kind) {
-    case Kind::integer: return Value::of(d.integer);
-    case Kind::floating: return Value::of(d.floating);
-    case Kind::boolean: return Value::of(d.boolean);
-    case Kind::text: return Value::of(std::string_view(d.text));
-    case Kind::ints: return Value::of(IntList(d.ints));
-    case Kind::floats: return Value::of(DoubleList(d.floats));
-    case Kind::bools: return Value::pointer(Tag::bools, d.bools.data(), d.bools.size());
-    default: return {};
+    case Kind::integer:
+      return Value::of(d.integer);
+    case Kind::floating:
+      return Value::of(d.floating);
+    case Kind::boolean:
+      return Value::of(d.boolean);
+    case Kind::text:
+      return Value::of(std::string_view(d.text));
+    case Kind::ints:
+      return Value::of(IntList(d.ints));
+    case Kind::floats:
+      return Value::of(DoubleList(d.floats));
+    case Kind::bools:
+      return Value::pointer(Tag::bools, d.bools.data(), d.bools.size());
+    default:
+      return {};
   }
 }
 
@@ -252,11 +265,16 @@ Value default_of(const OpEntry& op, size_t arg) {
   const DefaultValue& d = a.default_value;
   if (d.kind != DefaultValue::Kind::word) return stored_default(d);
   switch (a.type.base) {
-    case BaseType::memory_format: return Value::of(static_cast<MemoryFormat>(d.integer));
-    case BaseType::scalar_type: return Value::of(static_cast<Dtype>(d.integer));
-    case BaseType::layout: return Value::of(static_cast<Layout>(d.integer));
-    case BaseType::device: return Value::of(Device(static_cast<DeviceType>(d.integer)));
-    default: return Value::of(d.integer);
+    case BaseType::memory_format:
+      return Value::of(static_cast<MemoryFormat>(d.integer));
+    case BaseType::scalar_type:
+      return Value::of(static_cast<Dtype>(d.integer));
+    case BaseType::layout:
+      return Value::of(static_cast<Layout>(d.integer));
+    case BaseType::device:
+      return Value::of(Device(static_cast<DeviceType>(d.integer)));
+    default:
+      return Value::of(d.integer);
   }
 }
 
@@ -266,7 +284,8 @@ void put_metas(const OpEntry& op, Metas& metas, bool fake, Value* results) {
     return;
   }
   std::vector<Tensor> parts;
-  for (size_t i = 0; i < metas.size(); ++i) parts.push_back(fake ? make_fake(metas[i]) : make_tensor(metas[i]));
+  for (size_t i = 0; i < metas.size(); ++i)
+    parts.push_back(fake ? make_fake(metas[i]) : make_tensor(metas[i]));
   results[0] = Value::own(std::move(parts));
 }
 
@@ -289,19 +308,22 @@ void run_meta(const CallArgs& call) {
   } else if (def.decomp) {
     def.decomp.call(call);
   } else {
-    fail(ErrorCode::unsupported, "{} cannot run on fake tensors: its row has no meta function", op.name);
+    fail(ErrorCode::unsupported, "{} cannot run on fake tensors: its row has no meta function",
+         op.name);
   }
   return_mutated(call);
 }
 
 void (*first_call_slot)() = nullptr;
 
-void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* results, uint32_t n_results) {
+void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* results,
+              uint32_t n_results) {
   static constinit std::atomic<bool> called{false};
   if (!called.load(std::memory_order_relaxed)) [[unlikely]] {
     if (!called.exchange(true) && first_call_slot) first_call_slot();
   }
-  uint64_t keys = (keys_of(args, n_args) | thread_modes.include | bit(Key::cpu)) & ~thread_modes.exclude;
+  uint64_t keys =
+      (keys_of(args, n_args) | thread_modes.include | bit(Key::cpu)) & ~thread_modes.exclude;
   CallArgs call{&op, args, results, n_args, n_results};
   op.by_key[63 - std::countl_zero(keys)](call);
 }

@@ -14,7 +14,8 @@
 
 namespace tenon {
 
-/// A kernel from a plugin, tried before the row's own. Returns false when it does not take the call.
+/// A kernel from a plugin, tried before the row's own. Returns false when it does not take the
+/// call.
 struct ForeignKernel {
   bool (*run)(void* self, const CallArgs& call);
   void* self;
@@ -30,10 +31,11 @@ struct OpEntry : DispatchEntry {
   const OpEntry* functional = nullptr;  ///< of a derived in-place op: its functional row
   const OpEntry* in_place = nullptr;    ///< of a functional row: its in-place form
   uint32_t n_args = 0, n_returns = 0;
-  uint64_t mutated_args = 0;            ///< bit i: argument i is written
-  int8_t returned_arg = -1;             ///< result 0 is this argument itself, or -1
-  std::vector<ForeignKernel> foreign;   ///< highest priority first; see add_foreign_kernel
-  mutable std::atomic<struct PointwiseState*> pointwise{nullptr};  ///< ops/pointwise.cpp; made at first use
+  uint64_t mutated_args = 0;           ///< bit i: argument i is written
+  int8_t returned_arg = -1;            ///< result 0 is this argument itself, or -1
+  std::vector<ForeignKernel> foreign;  ///< highest priority first; see add_foreign_kernel
+  mutable std::atomic<struct PointwiseState*> pointwise{
+      nullptr};  ///< ops/pointwise.cpp; made at first use
 };
 
 /// All entries, by id. Grows when custom ops are added.
@@ -48,7 +50,8 @@ const OpEntry& add_op(const OpDef* row);
 /// Installs a plugin's kernel for the CPU key of an op.
 void add_foreign_kernel(OpId op, ForeignKernel kernel);
 
-/// Runs before the first op of the process; backend/registry.cpp attaches the kernels of plugins there.
+/// Runs before the first op of the process; backend/registry.cpp attaches the kernels of plugins
+/// there.
 extern void (*first_call_slot)();
 
 /// Makes results from metas on the current device kind: fakes in a FakeScope, else real tensors.

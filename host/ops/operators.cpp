@@ -3,9 +3,9 @@
 
 namespace tenon {
 
-#define TENON_ARITHMETIC(symbol, op, number_first)                                     \
-  Tensor operator symbol(const Tensor& a, const Tensor& b) { return op(a, b); }        \
-  Tensor operator symbol(const Tensor& a, Number b) { return op(a, b); }               \
+#define TENON_ARITHMETIC(symbol, op, number_first)                              \
+  Tensor operator symbol(const Tensor& a, const Tensor& b) { return op(a, b); } \
+  Tensor operator symbol(const Tensor& a, Number b) { return op(a, b); }        \
   Tensor operator symbol(Number a, const Tensor& b) { return number_first; }
 TENON_ARITHMETIC(+, add, add(b, a))
 TENON_ARITHMETIC(-, sub, rsub(b, a))

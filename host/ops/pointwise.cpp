@@ -1,10 +1,10 @@
 // Running formulas: which program, which compute type, which operands.
 //
-// Problem: every pointwise row has only a formula; a call brings tensors of mixed dtypes and shapes,
-// numbers, and strings or absent arguments that choose among formulas.
-// Method: the program of a formula is recorded once. A call binds it for (compute type, numbers that
-// are 0 or 1), which is cached in a list that only grows, then runs it over the broadcast operands.
-// Cost: a call with one shape, contiguous, takes no meta function and about 60 ns besides the loop.
+// Problem: every pointwise row has only a formula; a call brings tensors of mixed dtypes and
+// shapes, numbers, and strings or absent arguments that choose among formulas. Method: the program
+// of a formula is recorded once. A call binds it for (compute type, numbers that are 0 or 1), which
+// is cached in a list that only grows, then runs it over the broadcast operands. Cost: a call with
+// one shape, contiguous, takes no meta function and about 60 ns besides the loop.
 #include "ops/pointwise.h"
 
 #include "core/pointwise_loop.h"
@@ -40,7 +40,8 @@ PointwiseState& state_of(const OpEntry& op) {
   for (int i = 0; i < op.def->formula.n_entries; ++i)
     fresh->programs[i] = record(op.def->formula.entries[i].formula);
   PointwiseState* expected = nullptr;
-  if (op.pointwise.compare_exchange_strong(expected, fresh, std::memory_order_acq_rel)) return *fresh;
+  if (op.pointwise.compare_exchange_strong(expected, fresh, std::memory_order_acq_rel))
+    return *fresh;
   delete fresh;
   return *expected;
 }
@@ -51,15 +52,17 @@ struct Inputs {
   size_t n = 0;
   const Tensor* tensors[max_inputs] = {};  // null: a number
   ScalarLiteral numbers[max_inputs];
-  Dtype promoted = Dtype::f32;             // dtype of results of the compute type
-  Tensor tensor_list[max_inputs];          // the tensors only, for shape rules
+  Dtype promoted = Dtype::f32;     // dtype of results of the compute type
+  Tensor tensor_list[max_inputs];  // the tensors only, for shape rules
   size_t n_tensors = 0;
 };
 
-// Numbers under these names take part in promotion; others (alpha, negative_slope, ...) only convert.
+// Numbers under these names take part in promotion; others (alpha, negative_slope, ...) only
+// convert.
 bool promotes(const SchemaArg& arg) {
-  return arg.type.base == BaseType::scalar && (arg.name == "other" || arg.name == "exponent" ||
-         arg.name == "self" || arg.name == "min" || arg.name == "max");
+  return arg.type.base == BaseType::scalar &&
+         (arg.name == "other" || arg.name == "exponent" || arg.name == "self" ||
+          arg.name == "min" || arg.name == "max");
 }
 
 int choose_entry(const CallArgs& call) {
@@ -68,18 +71,21 @@ int choose_entry(const CallArgs& call) {
   if (f.choice == Formula::Choice::by_presence) {
     unsigned present = 0, index = 0;
     for (uint32_t i = 0; i < call.n_args; ++i)
-      if (call.op->schema.args[i].type.optional) present |= unsigned{!call.args[i].is_none()} << index++;
+      if (call.op->schema.args[i].type.optional)
+        present |= unsigned{!call.args[i].is_none()} << index++;
     int entry = f.find_present(present);
     require(entry >= 0, "{}: at least one of the optional arguments must be given", call.op->name);
     return entry;
   }
   int index = call.op->schema.find_arg(f.argument);
   ensure(index >= 0, "a formula is chosen by an argument that its schema lacks");
-  std::string_view value = call.args[index].is_none() ? "none" : arg_as<std::string_view>(call.args[index]);
+  std::string_view value =
+      call.args[index].is_none() ? "none" : arg_as<std::string_view>(call.args[index]);
   int entry = f.find(value);
   if (entry < 0) {
     std::string known;
-    for (int i = 0; i < f.n_entries; ++i) known += (i ? ", " : "") + std::string(f.entries[i].value);
+    for (int i = 0; i < f.n_entries; ++i)
+      known += (i ? ", " : "") + std::string(f.entries[i].value);
     fail("{}: argument {} must be one of {}, found '{}'", call.op->name, f.argument, known, value);
   }
   return entry;
@@ -95,10 +101,12 @@ bool type_allowed(formula::Types types, Dtype dtype) {
   return dtype == Dtype::bool_ ? (types & 4) != 0 : (types & 2) != 0;
 }
 
-Dtype promoted_type(const CallArgs& call, const formula::PointwiseFormula& f, const Promotion& promotion) {
+Dtype promoted_type(const CallArgs& call, const formula::PointwiseFormula& f,
+                    const Promotion& promotion) {
   Dtype dtype = promotion.result();
   Promote rule = call.op->def->promote;
-  if (rule == Promote::automatic) rule = f.types == formula::floats ? Promote::to_float : Promote::same;
+  if (rule == Promote::automatic)
+    rule = f.types == formula::floats ? Promote::to_float : Promote::same;
   if (rule == Promote::to_float) dtype = to_float_type(dtype);
   require(is_computing(dtype), ErrorCode::unsupported,
           "{} does not compute on dtype {}; cast the input to a real dtype", call.op->name, dtype);
@@ -119,10 +127,12 @@ Inputs read_inputs(const CallArgs& call, bool with_values) {
       in.tensors[in.n] = &t;
       in.tensor_list[in.n_tensors++] = t;
       bool is_mask = f.mask_inputs >> in.n & 1;
-      if (!is_mask) promotion.add(t);
-      else require(t.dtype() == Dtype::bool_ || t.dtype() == Dtype::u8,
-                   "{}: argument {} must be bool, found {}", call.op->name,
-                   call.op->schema.args[i].name, t.dtype());
+      if (!is_mask)
+        promotion.add(t);
+      else
+        require(t.dtype() == Dtype::bool_ || t.dtype() == Dtype::u8,
+                "{}: argument {} must be bool, found {}", call.op->name,
+                call.op->schema.args[i].name, t.dtype());
       ++in.n;
     } else if (a.is_number()) {
       if (promotes(call.op->schema.args[i])) promotion.add(a.number());
@@ -156,7 +166,10 @@ const BoundProgram& bound_program(const OpEntry& op, const Inputs& in) {
   std::vector<BindInput> inputs(in.n);
   for (size_t i = 0; i < in.n; ++i)
     if ((ones | zeros) >> i & 1) inputs[i] = BindInput::constant(in.numbers[i]);
-  auto* plan = new PointwiseState::Plan{static_cast<uint8_t>(in.entry), compute, ones, zeros,
+  auto* plan = new PointwiseState::Plan{static_cast<uint8_t>(in.entry),
+                                        compute,
+                                        ones,
+                                        zeros,
                                         bind(state.programs[in.entry], compute, inputs),
                                         state.plans.load(std::memory_order_relaxed)};
   state.plans.store(plan, std::memory_order_release);
@@ -166,10 +179,13 @@ const BoundProgram& bound_program(const OpEntry& op, const Inputs& in) {
 Dtype result_dtype(const OpEntry& op, const Inputs& in, size_t i) {
   const ScalarProgram& program = state_of(op).programs[in.entry];
   return program.dtype_of(program.outputs[i]) == compute_type
-             ? in.promoted : program.result_dtype(i, computing_dtype(in.promoted));
+             ? in.promoted
+             : program.result_dtype(i, computing_dtype(in.promoted));
 }
 
-size_t n_results(const OpEntry& op, const Inputs& in) { return state_of(op).programs[in.entry].outputs.size(); }
+size_t n_results(const OpEntry& op, const Inputs& in) {
+  return state_of(op).programs[in.entry].outputs.size();
+}
 
 // Runs the plan into tensors that exist already.
 void run_into(const CallArgs& call, const Inputs& in, std::span<const Tensor> outs) {
@@ -186,19 +202,23 @@ void run_into(const CallArgs& call, const Inputs& in, std::span<const Tensor> ou
       continue;
     }
     const Tensor& t = *in.tensors[i];
-    if (t.dim() == outs[0].dim() && std::equal(sizes.begin(), sizes.end(), t.sizes().begin(),
-                                               [](SymInt a, SymInt b) { return a.word() == b.word(); })) {
+    if (t.dim() == outs[0].dim() &&
+        std::equal(sizes.begin(), sizes.end(), t.sizes().begin(),
+                   [](SymInt a, SymInt b) { return a.word() == b.word(); })) {
       in_operands[i] = {impl_of(t)->data, t.dtype(), impl_of(t)->strides};
     } else {
       strides[i] = broadcast_strides(t.sizes(), t.strides(), sizes);
-      in_operands[i] = {impl_of(t)->data, t.dtype(), reinterpret_cast<const int64_t*>(strides[i].data())};
+      in_operands[i] = {impl_of(t)->data, t.dtype(),
+                        reinterpret_cast<const int64_t*>(strides[i].data())};
     }
   }
   run_pointwise(plan, {out_operands, outs.size()}, {in_operands, in.n},
                 {impl_of(outs[0])->sizes, static_cast<size_t>(outs[0].dim())});
 }
 
-Dims result_sizes(const Inputs& in) { return broadcast_sizes(std::span(in.tensor_list, in.n_tensors)); }
+Dims result_sizes(const Inputs& in) {
+  return broadcast_sizes(std::span(in.tensor_list, in.n_tensors));
+}
 
 // One shape, all contiguous: the result is contiguous too, and no rule needs to be asked.
 bool is_plain(const Inputs& in) {
@@ -229,10 +249,11 @@ void check_fits_self(const CallArgs& call, SymIntList sizes, Dtype dtype) {
   const Tensor& self = *call.args[0].as<Tensor>();
   bool same = sizes.size() == self.sizes().size();
   for (size_t i = 0; same && i < sizes.size(); ++i) same = sizes_match(sizes[i], self.sizes()[i]);
-  require(same, "{}: the result has shape {}, which does not fit into self of shape {}", call.op->name,
-          to_text(sizes), to_text(self.sizes()));
-  require(can_cast(dtype, self.dtype()), "{}: a result of dtype {} cannot be stored in self of dtype {}",
-          call.op->name, dtype, self.dtype());
+  require(same, "{}: the result has shape {}, which does not fit into self of shape {}",
+          call.op->name, to_text(sizes), to_text(self.sizes()));
+  require(can_cast(dtype, self.dtype()),
+          "{}: a result of dtype {} cannot be stored in self of dtype {}", call.op->name, dtype,
+          self.dtype());
 }
 
 void return_self(const CallArgs& call) {
@@ -245,10 +266,11 @@ bool writes_safely(const Inputs& in, const Tensor& self) {
   for (size_t i = 0; i < in.n_tensors; ++i) {
     const Tensor& t = in.tensor_list[i];
     if (t.is_same(self) || !may_overlap(t, self)) continue;
-    bool same_view = t.dim() == self.dim() && t.storage_offset() == self.storage_offset() &&
-                     t.dtype() == self.dtype() &&
-                     std::equal(impl_of(t)->strides, impl_of(t)->strides + t.dim(), impl_of(self)->strides) &&
-                     std::equal(impl_of(t)->sizes, impl_of(t)->sizes + t.dim(), impl_of(self)->sizes);
+    bool same_view =
+        t.dim() == self.dim() && t.storage_offset() == self.storage_offset() &&
+        t.dtype() == self.dtype() &&
+        std::equal(impl_of(t)->strides, impl_of(t)->strides + t.dim(), impl_of(self)->strides) &&
+        std::equal(impl_of(t)->sizes, impl_of(t)->sizes + t.dim(), impl_of(self)->sizes);
     if (!same_view) return false;
   }
   return true;
@@ -283,7 +305,8 @@ void run_pointwise(const CallArgs& call) {
     sizes = result_sizes(in);
     strides = pointwise_strides(list_of(sizes), {in.tensor_list, in.n_tensors});
   }
-  for (size_t i = 0; i < n; ++i) outs[i] = make_tensor({result_dtype(*call.op, in, i), kCPU, sizes, strides});
+  for (size_t i = 0; i < n; ++i)
+    outs[i] = make_tensor({result_dtype(*call.op, in, i), kCPU, sizes, strides});
   run_into(call, in, {outs, n});
   for (size_t i = 0; i < n; ++i) call.results[i] = Value::own(std::move(outs[i]));
 }
@@ -317,7 +340,8 @@ void run_derived_in_place(const CallArgs& call) {
   check_fits_self(call, result.sizes(), result.dtype());
   size_t rank = static_cast<size_t>(self.dim());
   copy_strided({impl_of(self)->data, self.dtype(), impl_of(self)->strides},
-               {impl_of(result)->data, result.dtype(), impl_of(result)->strides}, {impl_of(self)->sizes, rank});
+               {impl_of(result)->data, result.dtype(), impl_of(result)->strides},
+               {impl_of(self)->sizes, rank});
   return_self(call);
 }
 

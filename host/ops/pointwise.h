@@ -10,8 +10,8 @@ void run_pointwise(const CallArgs& call);
 /// Dtype, broadcast shape and memory order of the results.
 void pointwise_meta(const CallArgs& call, Metas& metas);
 
-/// `op_`: computes into self where no other operand partly overlaps it, else through a result of its
-/// own; bumps the version and returns self.
+/// `op_`: computes into self where no other operand partly overlaps it, else through a result of
+/// its own; bumps the version and returns self.
 void run_derived_in_place(const CallArgs& call);
 /// Throws UserError unless the functional result fits self in shape and can be cast to its dtype.
 void check_derived_in_place(const CallArgs& call);

@@ -48,8 +48,7 @@ Dtype promote_types(Dtype a, Dtype b) {
   }
   if (ca != cb) return ca > cb ? a : b;
   require(a != Dtype::f8e5m2 && a != Dtype::f8e4m3fn && b != Dtype::f8e5m2 && b != Dtype::f8e4m3fn,
-          ErrorCode::unsupported, "dtypes {} and {} cannot be promoted; cast one of them", a,
-          b);
+          ErrorCode::unsupported, "dtypes {} and {} cannot be promoted; cast one of them", a, b);
   return ca == 1 ? promote_integers(a, b) : promote_floats(a, b);
 }
 
@@ -70,9 +69,12 @@ void Promotion::add(Number n) {
 
 void Promotion::add_all(const Value* args, uint32_t n) {
   for (uint32_t i = 0; i < n; ++i) {
-    if (args[i].tag == Tag::tensor) add(*args[i].as<Tensor>());
-    else if (args[i].tag == Tag::tensors) add(TensorList(args[i].as<Tensor>(), args[i].count));
-    else if (args[i].is_number()) add(args[i].number());
+    if (args[i].tag == Tag::tensor)
+      add(*args[i].as<Tensor>());
+    else if (args[i].tag == Tag::tensors)
+      add(TensorList(args[i].as<Tensor>(), args[i].count));
+    else if (args[i].is_number())
+      add(args[i].number());
   }
 }
 
@@ -82,8 +84,10 @@ Dtype Promotion::result() const {
   bool decided = false;
   for (int tier = 0; tier < 3; ++tier) {
     if (!present_[tier]) continue;
-    if (!decided) result = tiers_[tier];
-    else if (category(tiers_[tier]) > category(result)) result = promote_types(result, tiers_[tier]);
+    if (!decided)
+      result = tiers_[tier];
+    else if (category(tiers_[tier]) > category(result))
+      result = promote_types(result, tiers_[tier]);
     decided = true;
   }
   return result;

@@ -1,16 +1,17 @@
 // PyTorch's type promotion: which dtype an op computes in when its inputs differ.
 //
-// Inputs fall into three classes: tensors with dimensions, 0-dim tensors, and numbers. A lower class
-// raises the result only when its category (bool < integer < floating < complex) is higher than that
-// of the classes above it; within the deciding class dtypes combine by the lattice of promote_types.
+// Inputs fall into three classes: tensors with dimensions, 0-dim tensors, and numbers. A lower
+// class raises the result only when its category (bool < integer < floating < complex) is higher
+// than that of the classes above it; within the deciding class dtypes combine by the lattice of
+// promote_types.
 #pragma once
 
 #include "core/value.h"
 
 namespace tenon {
 
-/// The smallest dtype of the lattice that both fit (i8 with u8 gives i16, any integer with f16 gives
-/// f16, f16 with bf16 gives f32).
+/// The smallest dtype of the lattice that both fit (i8 with u8 gives i16, any integer with f16
+/// gives f16, f16 with bf16 gives f32).
 Dtype promote_types(Dtype a, Dtype b);
 
 /// The dtype that a floating function of `dtype` computes in: itself, or f32 for integers and bool.

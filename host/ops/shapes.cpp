@@ -12,8 +12,8 @@ namespace tenon {
 int64_t wrap_dim(int64_t dim, int64_t rank) {
   int64_t range = std::max<int64_t>(rank, 1);
   require(dim >= -range && dim < range,
-          "dimension {} is out of range: a tensor with {} dimensions takes {} to {}", dim, rank, -range,
-          range - 1);
+          "dimension {} is out of range: a tensor with {} dimensions takes {} to {}", dim, rank,
+          -range, range - 1);
   return dim < 0 ? dim + range : dim;
 }
 
@@ -47,10 +47,13 @@ Dims broadcast_sizes(SymIntList a, SymIntList b) {
     size_t from_end = rank - i;
     SymInt x = from_end <= a.size() ? a[a.size() - from_end] : SymInt(1);
     SymInt y = from_end <= b.size() ? b[b.size() - from_end] : SymInt(1);
-    if (is_one(x)) out[i] = y;
-    else if (is_one(y) || sizes_match(x, y)) out[i] = x;
-    else fail("shapes {} and {} do not broadcast: sizes {} and {} of dimension {} from the end differ",
-              to_text(a), to_text(b), to_text(x), to_text(y), from_end);
+    if (is_one(x))
+      out[i] = y;
+    else if (is_one(y) || sizes_match(x, y))
+      out[i] = x;
+    else
+      fail("shapes {} and {} do not broadcast: sizes {} and {} of dimension {} from the end differ",
+           to_text(a), to_text(b), to_text(x), to_text(y), from_end);
   }
   return out;
 }
@@ -92,24 +95,26 @@ Dims infer_shape(SymIntList shape, SymInt numel) {
     }
   }
   if (!hole) {
-    require(sizes_match(known, numel), "shape {} has {} elements, the tensor has {}", to_text(shape),
-            to_text(known), to_text(numel));
+    require(sizes_match(known, numel), "shape {} has {} elements, the tensor has {}",
+            to_text(shape), to_text(known), to_text(numel));
     return out;
   }
-  require(guard_or_true(known != 0), "shape {}: -1 is ambiguous beside a size of 0", to_text(shape));
+  require(guard_or_true(known != 0), "shape {}: -1 is ambiguous beside a size of 0",
+          to_text(shape));
   require(expect_true(numel % known == 0), "shape {} does not fit a tensor with {} elements",
           to_text(shape), to_text(numel));
   out[*hole] = numel / known;
   return out;
 }
 
-// Walks both shapes from the end: a run of old dimensions that lies dense in memory can be cut anew,
-// a run must be used up exactly.
+// Walks both shapes from the end: a run of old dimensions that lies dense in memory can be cut
+// anew, a run must be used up exactly.
 std::optional<Dims> view_strides(SymIntList sizes, SymIntList strides, SymIntList new_sizes) {
   if (guard_or_false(product(sizes) == 0)) {
     if (new_sizes.size() == sizes.size()) {
       bool equal = true;
-      for (size_t i = 0; i < sizes.size(); ++i) equal = equal && sizes_match(sizes[i], new_sizes[i]);
+      for (size_t i = 0; i < sizes.size(); ++i)
+        equal = equal && sizes_match(sizes[i], new_sizes[i]);
       if (equal) return dims_of(strides);
     }
     return contiguous_strides(new_sizes);
@@ -120,7 +125,8 @@ std::optional<Dims> view_strides(SymIntList sizes, SymIntList strides, SymIntLis
   SymInt run_stride = strides.back(), run = 1, taken = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
     run = run * sizes[i];
-    bool run_ends = i == 0 || (!is_one(sizes[i - 1]) && !guard_or_false(strides[i - 1] == run * run_stride));
+    bool run_ends =
+        i == 0 || (!is_one(sizes[i - 1]) && !guard_or_false(strides[i - 1] == run * run_stride));
     if (!run_ends) continue;
     while (next_new > 0 && (guard_or_false(taken < run) || is_one(new_sizes[next_new - 1]))) {
       --next_new;
@@ -194,10 +200,13 @@ InlineVector<size_t, 8> memory_order(SymIntList sizes, const std::vector<Dims>& 
 
 Dims pointwise_strides(SymIntList sizes, std::span<const Tensor> inputs) {
   bool all_contiguous = true;
-  for (const Tensor& t : inputs) all_contiguous = all_contiguous && t.is_contiguous() && t.dim() == static_cast<int64_t>(sizes.size());
+  for (const Tensor& t : inputs)
+    all_contiguous =
+        all_contiguous && t.is_contiguous() && t.dim() == static_cast<int64_t>(sizes.size());
   if (all_contiguous) return contiguous_strides(sizes);
   std::vector<Dims> strides;
-  for (const Tensor& t : inputs) strides.push_back(broadcast_strides(t.sizes(), t.strides(), sizes));
+  for (const Tensor& t : inputs)
+    strides.push_back(broadcast_strides(t.sizes(), t.strides(), sizes));
   return dense_strides(sizes, memory_order(sizes, strides));
 }
 
@@ -245,8 +254,10 @@ Dims reduced_sizes(SymIntList sizes, uint64_t mask, bool keepdim) {
   Dims out;
   for (size_t i = 0; i < sizes.size(); ++i) {
     bool reduced = mask >> i & 1;
-    if (!reduced) out.push_back(sizes[i]);
-    else if (keepdim) out.push_back(1);
+    if (!reduced)
+      out.push_back(sizes[i]);
+    else if (keepdim)
+      out.push_back(1);
   }
   return out;
 }

@@ -9,13 +9,17 @@
 
 namespace tenon {
 
-void (*miss_slot)(detail::Site&, const detail::Leaves&, const detail::Body&, detail::CallResult&) = nullptr;
-void (*replay_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::Body&, detail::CallResult&) = nullptr;
-bool (*verify_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::Body&, detail::CallResult&) = nullptr;
+void (*miss_slot)(detail::Site&, const detail::Leaves&, const detail::Body&,
+                  detail::CallResult&) = nullptr;
+void (*replay_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::Body&,
+                    detail::CallResult&) = nullptr;
+bool (*verify_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::Body&,
+                    detail::CallResult&) = nullptr;
 
 namespace {
 
-const Tensor& input_tensor(const ValueOrigin& origin, const Entry& e, const detail::Leaves& leaves) {
+const Tensor& input_tensor(const ValueOrigin& origin, const Entry& e,
+                           const detail::Leaves& leaves) {
   if (origin.kind == ValueOrigin::Kind::leaf) return *leaves.tensors[origin.index];
   const ImplicitInput& in = e.implicit[origin.index];
   return in.address ? *in.address : in.tensor;
@@ -52,7 +56,8 @@ bool Entry::captured_tensors_hold() const {
   for (size_t i = 0; i < implicit.size(); ++i) {
     const ImplicitInput& in = implicit[i];
     if (in.address) {
-      if (!in.address->is_same(in.tensor) && (!in.address->defined() || !like_recorded(implicit_guards[i], *in.address)))
+      if (!in.address->is_same(in.tensor) &&
+          (!in.address->defined() || !like_recorded(implicit_guards[i], *in.address)))
         return false;
     } else if (in.tensor.head()->references.load(std::memory_order_relaxed) == 1) {
       return false;  // the program has dropped or replaced it
@@ -73,14 +78,18 @@ void Entry::run(const detail::Leaves& leaves, detail::CallResult& result) const 
   if (artifact) {
     detail::TensorHead** heads = more_inputs.empty() ? local_inputs : more_inputs.data();
     for (size_t i = 0; i < inputs.size(); ++i)
-      heads[i] = inputs[i].kind == ValueOrigin::Kind::undefined ? nullptr : input_tensor(inputs[i], *this, leaves).head();
+      heads[i] = inputs[i].kind == ValueOrigin::Kind::undefined
+                     ? nullptr
+                     : input_tensor(inputs[i], *this, leaves).head();
     artifact->call({heads, inputs.size()}, symbols.words, {made, n_graph_outputs});
   }
   result.tensors.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     const ValueOrigin& origin = outputs[i];
-    if (origin.kind == ValueOrigin::Kind::graph) result.tensors[i] = std::move(made[origin.index]);
-    else if (origin.kind != ValueOrigin::Kind::undefined) result.tensors[i] = input_tensor(origin, *this, leaves);
+    if (origin.kind == ValueOrigin::Kind::graph)
+      result.tensors[i] = std::move(made[origin.index]);
+    else if (origin.kind != ValueOrigin::Kind::undefined)
+      result.tensors[i] = input_tensor(origin, *this, leaves);
   }
   if (!output_numbers.empty()) {
     SymbolWords numbers(output_program.n_outputs());
@@ -151,7 +160,8 @@ Site::Counters& Site::my_counters() {
 void Site::add(std::unique_ptr<Entry> entry) {
   uint32_t n = n_entries.load(std::memory_order_relaxed);
   if (n == max_entries) --n;  // the one hit longest ago goes
-  for (uint32_t i = n; i > 0; --i) order[i].store(order[i - 1].load(std::memory_order_relaxed), std::memory_order_release);
+  for (uint32_t i = n; i > 0; --i)
+    order[i].store(order[i - 1].load(std::memory_order_relaxed), std::memory_order_release);
   order[0].store(entry.get(), std::memory_order_release);
   n_entries.store(n + 1, std::memory_order_release);
   entries.push_back(std::move(entry));
@@ -161,7 +171,8 @@ void Site::move_to_front(size_t from) {
   std::unique_lock lock(changing, std::try_to_lock);
   if (!lock || from >= n_entries.load(std::memory_order_relaxed)) return;
   Entry* hit = order[from].load(std::memory_order_relaxed);
-  for (size_t i = from; i > 0; --i) order[i].store(order[i - 1].load(std::memory_order_relaxed), std::memory_order_release);
+  for (size_t i = from; i > 0; --i)
+    order[i].store(order[i - 1].load(std::memory_order_relaxed), std::memory_order_release);
   order[0].store(hit, std::memory_order_release);
 }
 
@@ -193,15 +204,19 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   // Inside another recording the body is part of the outer graph.
   if (thread_modes.tracer) return body.run_eager(body.context);
   Site::Counters& counters = site.my_counters();
-  counters.calls.store(counters.calls.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  counters.calls.store(counters.calls.load(std::memory_order_relaxed) + 1,
+                       std::memory_order_relaxed);
   uint32_t n = site.n_entries.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < n; ++i) {
     Entry* entry = site.order[i].load(std::memory_order_acquire);
-    if (!entry->guards.check(leaves) || (!entry->implicit.empty() && !entry->captured_tensors_hold())) continue;
+    if (!entry->guards.check(leaves) ||
+        (!entry->implicit.empty() && !entry->captured_tensors_hold()))
+      continue;
     if (i > 0) site.move_to_front(i);
     if (entry->replays) return replay_slot(site, *entry, leaves, body, result);
     if (verify_slot(site, *entry, leaves, body, result)) return;
-    counters.hits.store(counters.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    counters.hits.store(counters.hits.load(std::memory_order_relaxed) + 1,
+                        std::memory_order_relaxed);
     return entry->run(leaves, result);
   }
   miss_slot(site, leaves, body, result);

@@ -1,11 +1,11 @@
 // A call site: the compiled versions of one callable, and what happens on each call.
 //
-// Model: entries in most-recently-hit order. A call walks them, the first whose guards hold serves it.
-// A miss goes through `miss_slot` to compile.cpp, which records, compiles and adds an entry.
+// Model: entries in most-recently-hit order. A call walks them, the first whose guards hold serves
+// it. A miss goes through `miss_slot` to compile.cpp, which records, compiles and adds an entry.
 //
-// Threads: lookups take no lock. Entries are only added, under `changing`; they are freed with the site,
-// after a reset they just are no longer found. A hit behind the front moves its entry forward when
-// nobody else is changing the list, and lets it be otherwise.
+// Threads: lookups take no lock. Entries are only added, under `changing`; they are freed with the
+// site, after a reset they just are no longer found. A hit behind the front moves its entry forward
+// when nobody else is changing the list, and lets it be otherwise.
 #pragma once
 
 #include "backend/backend.h"
@@ -24,21 +24,21 @@ namespace tenon {
 /// One version: guards and the code behind them.
 struct Entry {
   GuardSet guards;
-  std::string id;                         ///< "0/1": site and attempt
-  bool replays = false;                   ///< the body runs on every call
+  std::string id;        ///< "0/1": site and attempt
+  bool replays = false;  ///< the body runs on every call
   std::string replay_reason;
-  std::shared_ptr<Artifact> artifact;     ///< null: nothing to compute
-  std::shared_ptr<Graph> graph;           ///< as captured, for explain and verification
+  std::shared_ptr<Artifact> artifact;  ///< null: nothing to compute
+  std::shared_ptr<Graph> graph;        ///< as captured, for explain and verification
   std::vector<ValueOrigin> inputs, outputs;
   std::vector<ImplicitInput> implicit;
   std::vector<TensorGuard> implicit_guards;
   std::vector<Number> output_numbers;
-  SymProgram output_program;              ///< values of the symbolic output numbers
+  SymProgram output_program;  ///< values of the symbolic output numbers
   size_t n_graph_outputs = 0;
   std::shared_ptr<const void> prototype;
   std::vector<detail::PlainLeaf> plain_outputs;
   std::vector<std::string> text_outputs;
-  std::atomic<uint32_t> hits{0};          ///< up to the next verification
+  std::atomic<uint32_t> hits{0};  ///< up to the next verification
 
   /// Runs the code for these arguments.
   void run(const detail::Leaves& leaves, detail::CallResult& result) const;
@@ -75,13 +75,13 @@ class Site {
   explicit Site(Options options);
 
   Options options;
-  uint32_t number;                 ///< first part of compile ids
+  uint32_t number;  ///< first part of compile ids
   static constexpr size_t max_entries = 256;
   std::array<std::atomic<Entry*>, max_entries> order{};
   std::atomic<uint32_t> n_entries{0};
   std::atomic<bool> replay_for_good{false};
 
-  std::mutex changing;             ///< guards all below and changes of `order`
+  std::mutex changing;                          ///< guards all below and changes of `order`
   std::vector<std::unique_ptr<Entry>> entries;  ///< all ever made
   std::map<uint64_t, std::vector<SegmentCode>> segments;  ///< by structural hash
   DynamicMemory memory;
@@ -104,11 +104,14 @@ class Site {
 }  // namespace detail
 
 /// Serves a call that no entry serves; fills `result` or runs the body eagerly. Set by compile.cpp.
-extern void (*miss_slot)(detail::Site&, const detail::Leaves&, const detail::Body&, detail::CallResult&);
+extern void (*miss_slot)(detail::Site&, const detail::Leaves&, const detail::Body&,
+                         detail::CallResult&);
 /// Runs the body of a replaying entry. Set by compile.cpp.
-extern void (*replay_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::Body&, detail::CallResult&);
+extern void (*replay_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::Body&,
+                           detail::CallResult&);
 /// Decides after a hit whether to verify: every hit number that is a power of four, then every
 /// `capture.retrace_check`. Set by compile.cpp.
-extern bool (*verify_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::Body&, detail::CallResult&);
+extern bool (*verify_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::Body&,
+                           detail::CallResult&);
 
 }  // namespace tenon

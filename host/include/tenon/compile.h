@@ -4,11 +4,11 @@
 //     tenon::Tensor y = f(tenon::randn({4, 3}));      // records and compiles
 //     y = f(tenon::randn({4, 3}));                    // runs the compiled code
 //
-// The first call with arguments of a new kind runs the callable once on tensors without data, records
-// its operations and hands the graph to a backend. Later calls check the guards (dtype, device, sizes,
-// strides, plain numbers ...) and run the code; the callable itself does not run. A body whose course
-// depends on data (`if (x.sum().item<float>() > 0)`) runs on every call, its operations in compiled
-// pieces, so the answer is always the one it gives without compile.
+// The first call with arguments of a new kind runs the callable once on tensors without data,
+// records its operations and hands the graph to a backend. Later calls check the guards (dtype,
+// device, sizes, strides, plain numbers ...) and run the code; the callable itself does not run. A
+// body whose course depends on data (`if (x.sum().item<float>() > 0)`) runs on every call, its
+// operations in compiled pieces, so the answer is always the one it gives without compile.
 //
 // Threads: a compiled callable may be called from any thread; one of them compiles at a time.
 #pragma once
@@ -23,7 +23,8 @@
 namespace tenon {
 
 struct Options {
-  /// Name of a backend, see `tenon backends`; empty: inductor where it is installed, else aot_eager.
+  /// Name of a backend, see `tenon backends`; empty: inductor where it is installed, else
+  /// aot_eager.
   std::string backend;
   /// Throw GraphBreakError instead of cutting the graph where the body looks at data.
   bool fullgraph = false;
@@ -49,7 +50,8 @@ template <class T, size_t N>
 class LeafArray {
  public:
   void push(T value) {
-    if (size_ < N) inline_[size_++] = value;
+    if (size_ < N)
+      inline_[size_++] = value;
     else {
       if (size_ == N) spill_.assign(inline_, inline_ + N);
       spill_.push_back(value);
@@ -77,10 +79,10 @@ struct PlainLeaf {
 /// The leaves of the arguments of one call, borrowed.
 struct Leaves {
   LeafArray<const Tensor*, 24> tensors;
-  LeafArray<PlainLeaf, 16> plain;      ///< guarded by value
-  LeafArray<Number, 8> numbers;        ///< SymInt and SymFloat parameters: may become symbols
+  LeafArray<PlainLeaf, 16> plain;  ///< guarded by value
+  LeafArray<Number, 8> numbers;    ///< SymInt and SymFloat parameters: may become symbols
   LeafArray<std::string_view, 4> texts;
-  uint64_t structure = 0;              ///< sizes of containers, alternatives, presence
+  uint64_t structure = 0;  ///< sizes of containers, alternatives, presence
 };
 
 /// Collects leaves.
@@ -93,12 +95,16 @@ struct LeafReader {
     if (!s.tensor().defined()) number(s.value());
   }
   template <class T>
-  void sym(const T& v) { leaves.numbers.push(Number(v)); }
+  void sym(const T& v) {
+    leaves.numbers.push(Number(v));
+  }
   template <class T>
   void number(const T& v) {
     if constexpr (std::is_floating_point_v<T>)
       leaves.plain.push({std::bit_cast<uint64_t>(static_cast<double>(v)), 1});
-    else leaves.plain.push({static_cast<uint64_t>(v), std::is_same_v<T, bool> ? uint8_t{2} : uint8_t{0}});
+    else
+      leaves.plain.push(
+          {static_cast<uint64_t>(v), std::is_same_v<T, bool> ? uint8_t{2} : uint8_t{0}});
   }
   void text(std::string_view s) { leaves.texts.push(s); }
   void shape(uint64_t n) { leaves.structure = (leaves.structure ^ n) * 0x9E3779B97F4A7C15u + 1; }
@@ -129,7 +135,9 @@ struct LeafEmptier {
   void tensor(Tensor& t) { t = Tensor(); }
   void tensor(const Tensor&) {}
   template <class T>
-  void scalar(Scalar<T>& s) { tensor(s.tensor()); }
+  void scalar(Scalar<T>& s) {
+    tensor(s.tensor());
+  }
   template <class T>
   void sym(T&) {}
   template <class T>
@@ -160,8 +168,8 @@ struct LeafFiller {
 };
 
 /// Runs the user's callable on the tensors and symbols given in place of its arguments' leaves.
-/// `outputs` receives the tensor leaves of the result; the rest of the result is the prototype, whose
-/// tensors are emptied.
+/// `outputs` receives the tensor leaves of the result; the rest of the result is the prototype,
+/// whose tensors are emptied.
 struct Body {
   void* context;
   std::shared_ptr<void> (*run)(void* context, const Tensor* tensors, const Number* numbers,
@@ -191,7 +199,7 @@ struct SignatureOf {
   static constexpr bool known = false;
 };
 template <class F>
-  requires requires { &F::operator(); }
+requires requires { &F::operator(); }
 struct SignatureOf<F> : SignatureOf<decltype(&F::operator())> {};
 template <class C, class R, class... A>
 struct SignatureOf<R (C::*)(A...) const> {
@@ -221,14 +229,16 @@ struct CallFrame {
   std::optional<Stored> eager_result;
 
   static Stored invoke(F& fn, std::tuple<StoredArg<P>...>& args) {
-    return std::apply([&](auto&... a) -> Stored {
-      if constexpr (is_void) {
-        std::invoke(fn, static_cast<P>(a)...);
-        return {};
-      } else {
-        return std::invoke(fn, static_cast<P>(a)...);
-      }
-    }, args);
+    return std::apply(
+        [&](auto&... a) -> Stored {
+          if constexpr (is_void) {
+            std::invoke(fn, static_cast<P>(a)...);
+            return {};
+          } else {
+            return std::invoke(fn, static_cast<P>(a)...);
+          }
+        },
+        args);
   }
   static std::shared_ptr<void> run(void* self, const Tensor* tensors, const Number* numbers,
                                    std::vector<Tensor>& outputs, Leaves& plain_outputs) {
@@ -280,8 +290,9 @@ namespace detail {
 /// One call: arguments to leaves, the site, and the result from what it gives.
 template <class F, class... P, class... A>
 auto call_compiled(Compiled<F>& compiled, std::tuple<P...>*, A&&... args) {
-  static_assert(((!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>) && ...),
-                "a compiled callable takes its arguments by value or const reference");
+  static_assert(
+      ((!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>)&&...),
+      "a compiled callable takes its arguments by value or const reference");
   std::tuple<StoredArg<P>...> stored(std::forward<A>(args)...);
   using Frame = CallFrame<F, P...>;
   Frame frame{compiled.fn, stored, {}};
@@ -321,7 +332,8 @@ template <class F, class... P>
 class CallOperator<F, std::tuple<P...>> {
  public:
   auto operator()(P... args) const {
-    return call_compiled(*state_, static_cast<std::tuple<P...>*>(nullptr), std::forward<P>(args)...);
+    return call_compiled(*state_, static_cast<std::tuple<P...>*>(nullptr),
+                         std::forward<P>(args)...);
   }
 
  protected:
@@ -332,7 +344,8 @@ class CallOperator<F, void> {
  public:
   template <class... A>
   auto operator()(A&&... args) const {
-    return call_compiled(*state_, static_cast<std::tuple<const std::remove_cvref_t<A>&...>*>(nullptr),
+    return call_compiled(*state_,
+                         static_cast<std::tuple<const std::remove_cvref_t<A>&...>*>(nullptr),
                          std::forward<A>(args)...);
   }
 
@@ -396,8 +409,8 @@ TENON_API bool is_compiling();
 /// Forgets all compiled code and counters of the process.
 TENON_API void reset();
 /// Names of the backends, without those tagged so.
-TENON_API std::vector<std::string> list_backends(
-    const std::vector<std::string>& exclude_tags = {"debug", "experimental"});
+TENON_API std::vector<std::string> list_backends(const std::vector<std::string>& exclude_tags = {
+                                                     "debug", "experimental"});
 /// Looks at the plugin folders again; list_backends does so by itself.
 TENON_API void rescan_plugins();
 

@@ -24,19 +24,19 @@ namespace tenon {
 
 /// What went wrong, for programs. Messages begin with the name of every code but the first four.
 enum class ErrorCode : uint16_t {
-  invalid_argument,  ///< a wrong argument, size, dtype or name
-  bad_file,          ///< malformed file, foreign version or old layout (exit status 3)
-  unsupported,       ///< well-formed, but not supported (exit status 5)
-  internal,          ///< a bug
-  graph_break,       ///< GraphBreakError
-  recompile,         ///< RecompileError
-  recompile_limit,   ///< FailOnRecompileLimitHit
-  invalid_backend,   ///< InvalidBackend
+  invalid_argument,      ///< a wrong argument, size, dtype or name
+  bad_file,              ///< malformed file, foreign version or old layout (exit status 3)
+  unsupported,           ///< well-formed, but not supported (exit status 5)
+  internal,              ///< a bug
+  graph_break,           ///< GraphBreakError
+  recompile,             ///< RecompileError
+  recompile_limit,       ///< FailOnRecompileLimitHit
+  invalid_backend,       ///< InvalidBackend
   constraint_violation,  ///< ConstraintViolationError
-  data_dependent,    ///< DataDependentError: a symbolic value that only run time knows was asked for
-  capture_divergence,  ///< CaptureDivergence
-  config,            ///< ConfigError
-  plugin,            ///< a plugin cannot be loaded
+  data_dependent,  ///< DataDependentError: a symbolic value that only run time knows was asked for
+  capture_divergence,       ///< CaptureDivergence
+  config,                   ///< ConfigError
+  plugin,                   ///< a plugin cannot be loaded
   backend_compiler_failed,  ///< BackendCompilerFailed
   backend_call_failed,      ///< a compiled artifact returned an error
 };
@@ -88,17 +88,25 @@ class MessageArg {
   template <class T>
   static void print(const void* p, std::string& out) {
     const T& value = *static_cast<const T*>(p);
-    if constexpr (std::is_same_v<T, bool>) out += value ? "true" : "false";
-    else if constexpr (std::is_same_v<T, char>) out += value;
-    else if constexpr (std::is_integral_v<T>) append_integer(out, value);
-    else if constexpr (std::is_floating_point_v<T>) append_double(out, static_cast<double>(value));
-    else if constexpr (std::is_convertible_v<const T&, std::string_view>) out += std::string_view(value);
-    else out += to_text(value);  // found by the type's namespace
+    if constexpr (std::is_same_v<T, bool>)
+      out += value ? "true" : "false";
+    else if constexpr (std::is_same_v<T, char>)
+      out += value;
+    else if constexpr (std::is_integral_v<T>)
+      append_integer(out, value);
+    else if constexpr (std::is_floating_point_v<T>)
+      append_double(out, static_cast<double>(value));
+    else if constexpr (std::is_convertible_v<const T&, std::string_view>)
+      out += std::string_view(value);
+    else
+      out += to_text(value);  // found by the type's namespace
   }
   template <class T>
   static void append_integer(std::string& out, T value) {
-    if constexpr (std::is_signed_v<T>) out += std::to_string(static_cast<long long>(value));
-    else out += std::to_string(static_cast<unsigned long long>(value));
+    if constexpr (std::is_signed_v<T>)
+      out += std::to_string(static_cast<long long>(value));
+    else
+      out += std::to_string(static_cast<unsigned long long>(value));
   }
   TENON_API static void append_double(std::string& out, double value);
 
@@ -106,14 +114,16 @@ class MessageArg {
   void (*print_)(const void*, std::string&);
 };
 
-TENON_API std::string format_message(std::string_view pattern, std::initializer_list<MessageArg> args);
+TENON_API std::string format_message(std::string_view pattern,
+                                     std::initializer_list<MessageArg> args);
 [[noreturn]] TENON_API void throw_user_error(ErrorCode code, std::string_view pattern,
-                                   std::initializer_list<MessageArg> args);
+                                             std::initializer_list<MessageArg> args);
 
 }  // namespace detail
 
-/// `pattern` with each `{}` replaced by the next argument; `{{` and `}}` stand for braces. Arguments
-/// are numbers, bools, strings, or of a type with a function `std::string to_text(const T&)`.
+/// `pattern` with each `{}` replaced by the next argument; `{{` and `}}` stand for braces.
+/// Arguments are numbers, bools, strings, or of a type with a function `std::string to_text(const
+/// T&)`.
 template <class... Args>
 std::string message(std::string_view pattern, const Args&... args) {
   return detail::format_message(pattern, {detail::MessageArg(args)...});
@@ -132,11 +142,13 @@ template <class... Args>
 /// Throws UserError unless `condition` holds. The message costs nothing when it holds.
 template <class... Args>
 inline void require(bool condition, std::string_view pattern, const Args&... args) {
-  if (!condition) [[unlikely]] fail(pattern, args...);
+  if (!condition) [[unlikely]]
+    fail(pattern, args...);
 }
 template <class... Args>
 inline void require(bool condition, ErrorCode code, std::string_view pattern, const Args&... args) {
-  if (!condition) [[unlikely]] fail(code, pattern, args...);
+  if (!condition) [[unlikely]]
+    fail(code, pattern, args...);
 }
 
 }  // namespace tenon

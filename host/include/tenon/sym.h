@@ -21,9 +21,30 @@ struct Expr;  // core/sym_expr.h: an immutable, interned expression
 
 /// Operations of expressions; the numbers are those of TN_EX_* in tenon/plugin.h.
 enum class SymOp : uint8_t {
-  constant, symbol, add, mul, floordiv, ceildiv, mod, min, max, pow, truediv, to_float, trunc,
-  eq, ne, lt, le, and_, or_, not_, select,
-  floor_to_int, ceil_to_int, round_to_int,
+  constant,
+  symbol,
+  add,
+  mul,
+  floordiv,
+  ceildiv,
+  mod,
+  min,
+  max,
+  pow,
+  truediv,
+  to_float,
+  trunc,
+  eq,
+  ne,
+  lt,
+  le,
+  and_,
+  or_,
+  not_,
+  select,
+  floor_to_int,
+  ceil_to_int,
+  round_to_int,
 };
 
 class SymBool;
@@ -35,7 +56,8 @@ class TENON_API SymInt {
   /// Throws UserError below -2^62, the range that holds pointers.
   template <std::integral T>
   constexpr SymInt(T value) : word_(static_cast<int64_t>(value)) {  // NOLINT: implicit by design
-    if (is_symbolic()) [[unlikely]] fail_range();
+    if (is_symbolic()) [[unlikely]]
+      fail_range();
   }
   static SymInt from_expr(const Expr* expr) {
     SymInt result;
@@ -50,7 +72,9 @@ class TENON_API SymInt {
   }
 
   constexpr bool is_symbolic() const { return (static_cast<uint64_t>(word_) >> 62) == 2; }
-  const Expr* expr() const { return reinterpret_cast<const Expr*>(static_cast<uint64_t>(word_) & ~tag); }
+  const Expr* expr() const {
+    return reinterpret_cast<const Expr*>(static_cast<uint64_t>(word_) & ~tag);
+  }
   constexpr int64_t word() const { return word_; }
   std::optional<int64_t> maybe_int() const {
     return is_symbolic() ? std::nullopt : std::optional<int64_t>(word_);
@@ -110,8 +134,8 @@ class TENON_API SymFloat {
 };
 
 namespace detail {
-TENON_API SymInt sym_int_op(SymOp op, SymInt a, SymInt b);     // slow path: an operand is symbolic
-TENON_API SymBool sym_compare(SymOp op, SymInt a, SymInt b);   // eq ne lt le
+TENON_API SymInt sym_int_op(SymOp op, SymInt a, SymInt b);    // slow path: an operand is symbolic
+TENON_API SymBool sym_compare(SymOp op, SymInt a, SymInt b);  // eq ne lt le
 [[noreturn]] TENON_API void fail_overflow(const char* operation, int64_t a, int64_t b);
 [[noreturn]] TENON_API void fail_zero_divisor(int64_t a);
 
@@ -119,7 +143,7 @@ template <class T>
 concept SizeLike = std::integral<T> || std::same_as<T, SymInt>;
 template <class A, class B>
 concept OneSymInt = SizeLike<A> && SizeLike<B> &&
-                    (std::same_as<A, SymInt> || std::same_as<B, SymInt>);
+    (std::same_as<A, SymInt> || std::same_as<B, SymInt>);
 
 constexpr int64_t floordiv(int64_t a, int64_t b) {
   int64_t q = a / b;
@@ -133,44 +157,42 @@ constexpr int64_t floormod(int64_t a, int64_t b) {
 
 /// Arithmetic is checked: overflow throws UserError. `/` and `%` round towards minus infinity.
 template <class A, class B>
-  requires detail::OneSymInt<A, B>
-SymInt operator+(A a, B b) {
+requires detail::OneSymInt<A, B> SymInt operator+(A a, B b) {
   SymInt x(a), y(b);
   if (x.is_symbolic() || y.is_symbolic()) return detail::sym_int_op(SymOp::add, x, y);
   int64_t r;
-  if (__builtin_add_overflow(x.word(), y.word(), &r)) detail::fail_overflow("+", x.word(), y.word());
+  if (__builtin_add_overflow(x.word(), y.word(), &r))
+    detail::fail_overflow("+", x.word(), y.word());
   return r;
 }
 template <class A, class B>
-  requires detail::OneSymInt<A, B>
-SymInt operator*(A a, B b) {
+requires detail::OneSymInt<A, B> SymInt operator*(A a, B b) {
   SymInt x(a), y(b);
   if (x.is_symbolic() || y.is_symbolic()) return detail::sym_int_op(SymOp::mul, x, y);
   int64_t r;
-  if (__builtin_mul_overflow(x.word(), y.word(), &r)) detail::fail_overflow("*", x.word(), y.word());
+  if (__builtin_mul_overflow(x.word(), y.word(), &r))
+    detail::fail_overflow("*", x.word(), y.word());
   return r;
 }
 template <class A, class B>
-  requires detail::OneSymInt<A, B>
-SymInt operator-(A a, B b) {
+requires detail::OneSymInt<A, B> SymInt operator-(A a, B b) {
   SymInt x(a), y(b);
   if (x.is_symbolic() || y.is_symbolic())
     return detail::sym_int_op(SymOp::add, x, detail::sym_int_op(SymOp::mul, SymInt(-1), y));
   int64_t r;
-  if (__builtin_sub_overflow(x.word(), y.word(), &r)) detail::fail_overflow("-", x.word(), y.word());
+  if (__builtin_sub_overflow(x.word(), y.word(), &r))
+    detail::fail_overflow("-", x.word(), y.word());
   return r;
 }
 template <class A, class B>
-  requires detail::OneSymInt<A, B>
-SymInt operator/(A a, B b) {
+requires detail::OneSymInt<A, B> SymInt operator/(A a, B b) {
   SymInt x(a), y(b);
   if (x.is_symbolic() || y.is_symbolic()) return detail::sym_int_op(SymOp::floordiv, x, y);
   if (y.word() == 0) detail::fail_zero_divisor(x.word());
   return detail::floordiv(x.word(), y.word());
 }
 template <class A, class B>
-  requires detail::OneSymInt<A, B>
-SymInt operator%(A a, B b) {
+requires detail::OneSymInt<A, B> SymInt operator%(A a, B b) {
   SymInt x(a), y(b);
   if (x.is_symbolic() || y.is_symbolic()) return detail::sym_int_op(SymOp::mod, x, y);
   if (y.word() == 0) detail::fail_zero_divisor(x.word());
@@ -181,13 +203,12 @@ inline SymInt& operator+=(SymInt& a, SymInt b) { return a = a + b; }
 inline SymInt& operator-=(SymInt& a, SymInt b) { return a = a - b; }
 inline SymInt& operator*=(SymInt& a, SymInt b) { return a = a * b; }
 
-#define TENON_SYM_COMPARISON(symbol, op, left, right)                                        \
-  template <class A, class B>                                                                \
-    requires detail::OneSymInt<A, B>                                                         \
-  SymBool operator symbol(A a, B b) {                                                        \
-    SymInt x(a), y(b);                                                                       \
+#define TENON_SYM_COMPARISON(symbol, op, left, right)                                           \
+  template <class A, class B>                                                                   \
+  requires detail::OneSymInt<A, B> SymBool operator symbol(A a, B b) {                          \
+    SymInt x(a), y(b);                                                                          \
     if (x.is_symbolic() || y.is_symbolic()) return detail::sym_compare(SymOp::op, left, right); \
-    return SymBool(x.word() symbol y.word());                                                \
+    return SymBool(x.word() symbol y.word());                                                   \
   }
 TENON_SYM_COMPARISON(==, eq, x, y)
 TENON_SYM_COMPARISON(!=, ne, x, y)

@@ -98,7 +98,9 @@ class TENON_API Tensor {
   template <class T>
   Scalar<T> item(std::source_location where = std::source_location::current()) const;
   /// `if (t)`: the truth of a tensor with one element.
-  explicit operator bool() const { return detail::item_bool(*this, std::source_location::current()); }
+  explicit operator bool() const {
+    return detail::item_bool(*this, std::source_location::current());
+  }
 
   Tensor& operator+=(const Tensor& other);
   Tensor& operator-=(const Tensor& other);
@@ -118,7 +120,8 @@ class TENON_API Tensor {
  private:
   int64_t wrap(int64_t dim) const {
     int64_t rank = head_->ndim, wrapped = dim < 0 ? dim + rank : dim;
-    if (wrapped < 0 || wrapped >= rank) [[unlikely]] fail_dim(dim);
+    if (wrapped < 0 || wrapped >= rank) [[unlikely]]
+      fail_dim(dim);
     return wrapped;
   }
   [[noreturn]] void fail_dim(int64_t dim) const;
@@ -128,8 +131,9 @@ class TENON_API Tensor {
   detail::TensorHead* head_ = nullptr;
 };
 
-// Elementwise operators, the ops of the same meaning: x + y is add(x, y). A number keeps its category.
-#define TENON_TENSOR_OPERATOR(symbol)                            \
+// Elementwise operators, the ops of the same meaning: x + y is add(x, y). A number keeps its
+// category.
+#define TENON_TENSOR_OPERATOR(symbol)                                 \
   TENON_API Tensor operator symbol(const Tensor& a, const Tensor& b); \
   TENON_API Tensor operator symbol(const Tensor& a, Number b);        \
   TENON_API Tensor operator symbol(Number a, const Tensor& b);

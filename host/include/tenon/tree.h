@@ -2,8 +2,8 @@
 //
 // A leaf is a tensor, a symbolic number, a plain number, an enum, a bool or a string. Containers,
 // optionals, variants, tuples, smart pointers and plain aggregates (structs without base classes,
-// private members or C arrays, up to 16 fields) are taken apart without being asked. Any other type says
-// how with one line inside the class:
+// private members or C arrays, up to 16 fields) are taken apart without being asked. Any other type
+// says how with one line inside the class:
 //
 //     class Ema { ...  TENON_TREE(Ema, weights, decay) };
 //
@@ -26,8 +26,8 @@
 
 namespace tenon {
 
-/// A number of the host that stays in the traced program until somebody looks at it: returned, it is
-/// an output of the graph; compared or converted, it is computed there and then.
+/// A number of the host that stays in the traced program until somebody looks at it: returned, it
+/// is an output of the graph; compared or converted, it is computed there and then.
 template <class T>
 class Scalar {
  public:
@@ -38,9 +38,12 @@ class Scalar {
   /// The value; ends the traced segment when it is not known yet.
   T value() const {
     if (!tensor_.defined()) return plain_;
-    if constexpr (std::is_same_v<T, bool>) return detail::item_bool(tensor_, made_at_);
-    else if constexpr (std::is_integral_v<T>) return static_cast<T>(detail::item_int(tensor_, made_at_));
-    else return static_cast<T>(detail::item_double(tensor_, made_at_));
+    if constexpr (std::is_same_v<T, bool>)
+      return detail::item_bool(tensor_, made_at_);
+    else if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(detail::item_int(tensor_, made_at_));
+    else
+      return static_cast<T>(detail::item_double(tensor_, made_at_));
   }
   operator T() const { return value(); }  // NOLINT: used as a number
   Tensor& tensor() { return tensor_; }
@@ -55,16 +58,21 @@ class Scalar {
 template <class T>
 Scalar<T> Tensor::item(std::source_location where) const {
   require(defined(), "item: the tensor is undefined");
-  require(numel().guard_int() == 1, "item: expected a tensor with one element, found {}", to_text(*this));
+  require(numel().guard_int() == 1, "item: expected a tensor with one element, found {}",
+          to_text(*this));
   if (is_fake()) return Scalar<T>(*this, where);
   return Scalar<T>([&]() -> T {
-    if constexpr (std::is_same_v<T, bool>) return detail::item_bool(*this, where);
-    else if constexpr (std::is_integral_v<T>) return static_cast<T>(detail::item_int(*this, where));
-    else return static_cast<T>(detail::item_double(*this, where));
+    if constexpr (std::is_same_v<T, bool>)
+      return detail::item_bool(*this, where);
+    else if constexpr (std::is_integral_v<T>)
+      return static_cast<T>(detail::item_int(*this, where));
+    else
+      return static_cast<T>(detail::item_double(*this, where));
   }());
 }
 
-/// Specialise with `template <class V> static void visit(T& value, V& visitor)` for a type of yours.
+/// Specialise with `template <class V> static void visit(T& value, V& visitor)` for a type of
+/// yours.
 template <class T>
 struct tree_trait {};
 
@@ -79,17 +87,18 @@ template <class T, class... Fields>
 constexpr size_t count_fields() {
   if constexpr (requires { T{Fields{}..., AnyField{}}; } && sizeof...(Fields) < 16)
     return count_fields<T, Fields..., AnyField>();
-  else return sizeof...(Fields);
+  else
+    return sizeof...(Fields);
 }
 
 template <class T, class V>
 void visit_fields(T& v, V& visitor) {
   constexpr size_t n = count_fields<std::remove_const_t<T>>();
   static_assert(n <= 16, "a struct with more than 16 fields needs TENON_TREE");
-#define TENON_FIELDS(count, ...)                        \
-  else if constexpr (n == count) {                      \
-    auto& [__VA_ARGS__] = v;                            \
-    visitor.fields(__VA_ARGS__);                        \
+#define TENON_FIELDS(count, ...)   \
+  else if constexpr (n == count) { \
+    auto& [__VA_ARGS__] = v;       \
+    visitor.fields(__VA_ARGS__);   \
   }
   if constexpr (n == 0) {
   }
@@ -143,14 +152,22 @@ struct EachField {
 template <class T, class V>
 void visit_tree(T& v, V& visitor) {
   using U = std::remove_const_t<T>;
-  if constexpr (std::is_same_v<U, Tensor>) visitor.tensor(v);
-  else if constexpr (is_scalar_leaf<U>) visitor.scalar(v);
-  else if constexpr (std::is_same_v<U, SymInt> || std::is_same_v<U, SymFloat>) visitor.sym(v);
-  else if constexpr (std::is_arithmetic_v<U> || std::is_enum_v<U>) visitor.number(v);
-  else if constexpr (std::is_same_v<U, std::string> || std::is_same_v<U, std::string_view>) visitor.text(v);
-  else if constexpr (std::is_same_v<U, const char*>) visitor.text(v);
-  else if constexpr (requires { tree_trait<U>::visit(v, visitor); }) tree_trait<U>::visit(v, visitor);
-  else if constexpr (requires { v.tenon_visit_tree(visitor); }) v.tenon_visit_tree(visitor);
+  if constexpr (std::is_same_v<U, Tensor>)
+    visitor.tensor(v);
+  else if constexpr (is_scalar_leaf<U>)
+    visitor.scalar(v);
+  else if constexpr (std::is_same_v<U, SymInt> || std::is_same_v<U, SymFloat>)
+    visitor.sym(v);
+  else if constexpr (std::is_arithmetic_v<U> || std::is_enum_v<U>)
+    visitor.number(v);
+  else if constexpr (std::is_same_v<U, std::string> || std::is_same_v<U, std::string_view>)
+    visitor.text(v);
+  else if constexpr (std::is_same_v<U, const char*>)
+    visitor.text(v);
+  else if constexpr (requires { tree_trait<U>::visit(v, visitor); })
+    tree_trait<U>::visit(v, visitor);
+  else if constexpr (requires { v.tenon_visit_tree(visitor); })
+    v.tenon_visit_tree(visitor);
   else if constexpr (is_instance<U, std::vector> || is_std_array<U>) {
     visitor.shape(v.size());
     for (auto& e : v) visit_tree(e, visitor);
@@ -195,12 +212,12 @@ void visit_each(V& visitor, Fields&... fields) {
 }  // namespace tenon
 
 /// Lists the fields of a class for tenon::compile, inside of it.
-#define TENON_TREE(Type, ...)                                                          \
-  template <class Visitor>                                                             \
-  void tenon_visit_tree(Visitor& visitor) {                                            \
-    ::tenon::detail::visit_each(visitor, __VA_ARGS__);                                 \
-  }                                                                                    \
-  template <class Visitor>                                                             \
-  void tenon_visit_tree(Visitor& visitor) const {                                      \
-    ::tenon::detail::visit_each(visitor, __VA_ARGS__);                                 \
+#define TENON_TREE(Type, ...)                          \
+  template <class Visitor>                             \
+  void tenon_visit_tree(Visitor& visitor) {            \
+    ::tenon::detail::visit_each(visitor, __VA_ARGS__); \
+  }                                                    \
+  template <class Visitor>                             \
+  void tenon_visit_tree(Visitor& visitor) const {      \
+    ::tenon::detail::visit_each(visitor, __VA_ARGS__); \
   }

@@ -19,15 +19,24 @@ namespace tenon {
 namespace detail {
 template <class T>
 consteval Dtype dtype_for() {
-  if constexpr (std::is_same_v<T, float>) return Dtype::f32;
-  else if constexpr (std::is_same_v<T, double>) return Dtype::f64;
-  else if constexpr (std::is_same_v<T, Half>) return Dtype::f16;
-  else if constexpr (std::is_same_v<T, BFloat16>) return Dtype::bf16;
-  else if constexpr (std::is_same_v<T, bool>) return Dtype::bool_;
-  else if constexpr (std::is_same_v<T, uint8_t>) return Dtype::u8;
+  if constexpr (std::is_same_v<T, float>)
+    return Dtype::f32;
+  else if constexpr (std::is_same_v<T, double>)
+    return Dtype::f64;
+  else if constexpr (std::is_same_v<T, Half>)
+    return Dtype::f16;
+  else if constexpr (std::is_same_v<T, BFloat16>)
+    return Dtype::bf16;
+  else if constexpr (std::is_same_v<T, bool>)
+    return Dtype::bool_;
+  else if constexpr (std::is_same_v<T, uint8_t>)
+    return Dtype::u8;
   else {
     static_assert(std::is_integral_v<T> && std::is_signed_v<T>, "no dtype has this element type");
-    return sizeof(T) == 1 ? Dtype::i8 : sizeof(T) == 2 ? Dtype::i16 : sizeof(T) == 4 ? Dtype::i32 : Dtype::i64;
+    return sizeof(T) == 1   ? Dtype::i8
+           : sizeof(T) == 2 ? Dtype::i16
+           : sizeof(T) == 4 ? Dtype::i32
+                            : Dtype::i64;
   }
 }
 }  // namespace detail
@@ -38,7 +47,8 @@ inline constexpr Dtype dtype_of = detail::dtype_for<T>();
 
 enum class DeviceType : int32_t { cpu = 0, cuda = 1, meta = 2 };
 
-/// Where a tensor lives. Numbers from 16 upward are handed out by name when a plugin brings a device.
+/// Where a tensor lives. Numbers from 16 upward are handed out by name when a plugin brings a
+/// device.
 struct Device {
   DeviceType type = DeviceType::cpu;
   int32_t index = 0;
@@ -50,7 +60,12 @@ inline constexpr Device kCPU{DeviceType::cpu};
 
 /// The numbers are ATen's.
 enum class Layout : int8_t { strided = 0, sparse = 1 };
-enum class MemoryFormat : int8_t { contiguous = 0, preserve = 1, channels_last = 2, channels_last_3d = 3 };
+enum class MemoryFormat : int8_t {
+  contiguous = 0,
+  preserve = 1,
+  channels_last = 2,
+  channels_last_3d = 3
+};
 
 TENON_API std::string to_text(Device device);
 TENON_API std::string to_text(MemoryFormat format);
@@ -62,7 +77,7 @@ class Number {
 
   constexpr Number() = default;
   template <class T>
-    requires std::is_arithmetic_v<T>
+  requires std::is_arithmetic_v<T>
   constexpr Number(T value) {  // NOLINT: implicit by design
     if constexpr (std::is_same_v<T, bool>) {
       kind_ = Kind::boolean;
@@ -76,11 +91,13 @@ class Number {
   }
   Number(SymInt value) : word_(value.word()) {}  // NOLINT
   Number(SymFloat value)                         // NOLINT
-      : kind_(Kind::floating), symbolic_(value.is_symbolic()),
+      : kind_(Kind::floating),
+        symbolic_(value.is_symbolic()),
         word_(value.is_symbolic() ? std::bit_cast<int64_t>(value.expr())
                                   : std::bit_cast<int64_t>(double(value))) {}
   Number(SymBool value)  // NOLINT
-      : kind_(Kind::boolean), symbolic_(value.is_symbolic()),
+      : kind_(Kind::boolean),
+        symbolic_(value.is_symbolic()),
         word_(value.is_symbolic() ? std::bit_cast<int64_t>(value.expr()) : bool(value)) {}
 
   Kind kind() const { return kind_; }
@@ -134,7 +151,7 @@ class List {
   List(const std::vector<T, A>& values) : data_(values.data()), size_(values.size()) {}  // NOLINT
   template <size_t N>
   constexpr List(const std::array<T, N>& values) : data_(values.data()), size_(N) {}  // NOLINT
-  constexpr List(const T& one) : data_(&one), size_(1) {}  // NOLINT
+  constexpr List(const T& one) : data_(&one), size_(1) {}                             // NOLINT
 
   constexpr const T* data() const { return data_; }
   constexpr size_t size() const { return size_; }
@@ -175,11 +192,11 @@ template <class L, class T>
 class OptList {
  public:
   constexpr OptList() = default;
-  constexpr OptList(std::nullopt_t) {}                                                 // NOLINT
-  constexpr OptList(L list) : list_(list), has_(true) {}                               // NOLINT
-  constexpr OptList(std::initializer_list<T> values) : list_(values), has_(true) {}    // NOLINT
-  OptList(const std::vector<T>& values) : list_(values), has_(true) {}                 // NOLINT
-  constexpr OptList(const T& one) : list_(one), has_(true) {}                          // NOLINT
+  constexpr OptList(std::nullopt_t) {}                                               // NOLINT
+  constexpr OptList(L list) : list_(list), has_(true) {}                             // NOLINT
+  constexpr OptList(std::initializer_list<T> values) : list_(values), has_(true) {}  // NOLINT
+  OptList(const std::vector<T>& values) : list_(values), has_(true) {}               // NOLINT
+  constexpr OptList(const T& one) : list_(one), has_(true) {}                        // NOLINT
   constexpr bool has_value() const { return has_; }
   explicit constexpr operator bool() const { return has_; }
   const L& operator*() const { return list_; }

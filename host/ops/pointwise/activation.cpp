@@ -1,4 +1,5 @@
-// Activations: functions of one value and numbers, same shape; and the backward ops of those that have one.
+// Activations: functions of one value and numbers, same shape; and the backward ops of those that
+// have one.
 #include "ops/op.h"
 
 #include <tenon/ops.h>
@@ -28,29 +29,32 @@ static constexpr OpDef rows[] = {
     {.schema = "gelu(Tensor self, *, str approximate='none') -> Tensor",
      .variants = in_place,
      .core = true,
-     .formula = by_arg("approximate",
-         {{"none", pointwise([](auto x) { return x * 0.5 * (1 + erf(x * 0.70710678118654752440)); })},
-          {"tanh", pointwise([](auto x) {
-             return x * 0.5 * (1 + tanh(0.79788456080286535588 * (x + 0.044715 * x * x * x)));
-           })}})},
-    {.schema = "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
-     .formula = by_arg("approximate",
-         {{"none", pointwise([](auto g, auto x) {
-             auto cdf = 0.5 * (1 + erf(x * 0.70710678118654752440));
-             auto pdf = exp(x * x * -0.5) * 0.39894228040143267794;
-             return g * (cdf + x * pdf);
-           })},
-          {"tanh", pointwise([](auto g, auto x) {
-             auto inner = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
-             auto t = tanh(inner);
-             auto slope = 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
-             return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * slope);
-           })}})},
+     .formula = by_arg("approximate", {{"none", pointwise([](auto x) {
+                                          return x * 0.5 * (1 + erf(x * 0.70710678118654752440));
+                                        })},
+                                       {"tanh", pointwise([](auto x) {
+                                          return x * 0.5 *
+                                                 (1 + tanh(0.79788456080286535588 *
+                                                           (x + 0.044715 * x * x * x)));
+                                        })}})},
+    {.schema =
+         "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
+     .formula =
+         by_arg("approximate", {{"none", pointwise([](auto g, auto x) {
+                                   auto cdf = 0.5 * (1 + erf(x * 0.70710678118654752440));
+                                   auto pdf = exp(x * x * -0.5) * 0.39894228040143267794;
+                                   return g * (cdf + x * pdf);
+                                 })},
+                                {"tanh", pointwise([](auto g, auto x) {
+                                   auto inner = 0.79788456080286535588 * (x + 0.044715 * x * x * x);
+                                   auto t = tanh(inner);
+                                   auto slope = 0.79788456080286535588 * (1 + 3 * 0.044715 * x * x);
+                                   return g * (0.5 * (1 + t) + 0.5 * x * (1 - t * t) * slope);
+                                 })}})},
     {.schema = "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
      .variants = in_place,
-     .formula = pointwise<numbers>([](auto x, auto lo, auto hi) {
-       return select(x <= lo, lo, select(x >= hi, hi, x));
-     })},
+     .formula = pointwise<numbers>(
+         [](auto x, auto lo, auto hi) { return select(x <= lo, lo, select(x >= hi, hi, x)); })},
     {.schema = "hardsigmoid(Tensor self) -> Tensor",
      .variants = in_place,
      .formula = pointwise([](auto x) { return min(max(x + 3, 0), 6) / 6; })},
@@ -60,45 +64,51 @@ static constexpr OpDef rows[] = {
     {.schema = "hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor",
      .formula = pointwise([](auto g, auto x) { return select((x > -3) & (x < 3), g / 6, 0); })},
     {.schema = "hardswish_backward(Tensor grad_output, Tensor self) -> Tensor",
-     .formula = pointwise([](auto g, auto x) {
-       return select(x < -3, 0, select(x <= 3, g * (x / 3 + 0.5), g));
-     })},
-    {.schema = "hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) -> Tensor",
-     .formula = pointwise([](auto g, auto x, auto lo, auto hi) {
-       return select((x <= lo) | (x >= hi), 0, g);
-     })},
+     .formula = pointwise(
+         [](auto g, auto x) { return select(x < -3, 0, select(x <= 3, g * (x / 3 + 0.5), g)); })},
+    {.schema = "hardtanh_backward(Tensor grad_output, Tensor self, Scalar min_val, Scalar max_val) "
+               "-> Tensor",
+     .formula = pointwise(
+         [](auto g, auto x, auto lo, auto hi) { return select((x <= lo) | (x >= hi), 0, g); })},
     {.schema = "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
      .variants = in_place,
      .core = true,
      .formula = pointwise([](auto x, auto slope) { return select(x > 0, x, x * slope); })},
-    {.schema = "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool self_is_result) -> Tensor",
-     .formula = pointwise([](auto g, auto x, auto slope, auto) { return select(x > 0, g, g * slope); })},
+    {.schema = "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool "
+               "self_is_result) -> Tensor",
+     .formula =
+         pointwise([](auto g, auto x, auto slope, auto) { return select(x > 0, g, g * slope); })},
     {.schema = "elu(Tensor self, Scalar alpha=1, Scalar scale=1, Scalar input_scale=1) -> Tensor",
      .variants = in_place,
      .core = true,
      .formula = pointwise([](auto x, auto alpha, auto scale, auto input_scale) {
        return select(x < 0, expm1(x * input_scale) * (alpha * scale), x * scale);
      })},
-    {.schema = "elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, bool is_result, Tensor self_or_result) -> Tensor",
-     .formula = pointwise([](auto g, auto alpha, auto scale, auto input_scale, auto is_result, auto x) {
-       auto from_result = g * input_scale * (x + alpha * scale);
-       auto from_self = g * input_scale * alpha * scale * exp(x * input_scale);
-       return select(x <= 0, select(is_result != 0, from_result, from_self), g * scale);
-     })},
+    {.schema = "elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, "
+               "bool is_result, Tensor self_or_result) -> Tensor",
+     .formula =
+         pointwise([](auto g, auto alpha, auto scale, auto input_scale, auto is_result, auto x) {
+           auto from_result = g * input_scale * (x + alpha * scale);
+           auto from_self = g * input_scale * alpha * scale * exp(x * input_scale);
+           return select(x <= 0, select(is_result != 0, from_result, from_self), g * scale);
+         })},
     {.schema = "celu(Tensor self, Scalar alpha=1.0) -> Tensor",
      .variants = in_place,
-     .formula = pointwise([](auto x, auto alpha) { return select(x <= 0, expm1(x / alpha) * alpha, x); })},
+     .formula =
+         pointwise([](auto x, auto alpha) { return select(x <= 0, expm1(x / alpha) * alpha, x); })},
     {.schema = "selu(Tensor self) -> Tensor",
      .variants = in_place,
      .formula = pointwise([](auto x) {
-       constexpr double scale = 1.0507009873554804934193349852946, alpha = 1.6732632423543772848170429916717;
+       constexpr double scale = 1.0507009873554804934193349852946,
+                        alpha = 1.6732632423543772848170429916717;
        return select(x <= 0, expm1(x) * (alpha * scale), x * scale);
      })},
     {.schema = "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
      .formula = pointwise([](auto x, auto beta, auto threshold) {
        return select(x * beta > threshold, x, log1p(exp(min(x * beta, threshold))) / beta);
      })},
-    {.schema = "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) -> Tensor",
+    {.schema = "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) "
+               "-> Tensor",
      .formula = pointwise([](auto g, auto x, auto beta, auto threshold) {
        return select(x * beta > threshold, g, g * sigmoid(x * beta));
      })},
@@ -107,24 +117,21 @@ static constexpr OpDef rows[] = {
        return select(x > lambd, x - lambd, select(x < -lambd, x + lambd, x * 0));
      })},
     {.schema = "hardshrink(Tensor self, Scalar lambd=0.5) -> Tensor",
-     .formula = pointwise([](auto x, auto lambd) { return select((x >= -lambd) & (x <= lambd), 0, x); })},
+     .formula =
+         pointwise([](auto x, auto lambd) { return select((x >= -lambd) & (x <= lambd), 0, x); })},
     {.schema = "softshrink_backward(Tensor grad_output, Tensor self, Scalar lambd) -> Tensor",
-     .formula = pointwise([](auto g, auto x, auto lambd) {
-       return select((x >= -lambd) & (x <= lambd), 0, g);
-     })},
+     .formula = pointwise(
+         [](auto g, auto x, auto lambd) { return select((x >= -lambd) & (x <= lambd), 0, g); })},
     {.schema = "hardshrink_backward(Tensor grad_out, Tensor self, Scalar lambd) -> Tensor",
-     .formula = pointwise([](auto g, auto x, auto lambd) {
-       return select((x >= -lambd) & (x <= lambd), 0, g);
-     })},
+     .formula = pointwise(
+         [](auto g, auto x, auto lambd) { return select((x >= -lambd) & (x <= lambd), 0, g); })},
     {.schema = "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
      .variants = in_place,
-     .formula = pointwise<numbers>([](auto x, auto threshold, auto value) {
-       return select(x <= threshold, value, x);
-     })},
+     .formula = pointwise<numbers>(
+         [](auto x, auto threshold, auto value) { return select(x <= threshold, value, x); })},
     {.schema = "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-     .formula = pointwise<numbers>([](auto g, auto x, auto threshold) {
-       return select(x <= threshold, 0, g);
-     })},
+     .formula = pointwise<numbers>(
+         [](auto g, auto x, auto threshold) { return select(x <= threshold, 0, g); })},
     {.schema = "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
      .formula = pointwise([](auto g, auto y) { return g * (y * (1 - y)); })},
     {.schema = "tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
@@ -140,32 +147,37 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& x) { return x / (x.abs() + 1); }},
     {.schema = "_prelu_kernel(Tensor self, Tensor weight) -> Tensor",
      .formula = pointwise([](auto x, auto w) { return select(x > 0, x, x * w); })},
-    {.schema = "_prelu_kernel_backward(Tensor grad_output, Tensor self, Tensor weight) -> (Tensor, Tensor)",
+    {.schema = "_prelu_kernel_backward(Tensor grad_output, Tensor self, Tensor weight) -> (Tensor, "
+               "Tensor)",
      .formula = pointwise([](auto g, auto x, auto w) {
        return outputs(select(x > 0, g, g * w), select(x > 0, 0, x * g));
      })},
     {.schema = "prelu(Tensor self, Tensor weight) -> Tensor",
-     .decomp = [](const Tensor& self, const Tensor& weight) {
-       require(weight.dim() <= 1, "prelu: weight must have at most one dimension, found {}", weight.dim());
-       Tensor w = weight;
-       bool per_channel = weight.dim() == 1 && weight.size(0) != 1;
-       if (self.dim() > 0) {
-         std::vector<SymInt> shape(static_cast<size_t>(self.dim()), SymInt(1));
-         if (per_channel && self.dim() > 1) shape[1] = weight.size(0);
-         if (per_channel && self.dim() == 1) shape[0] = weight.size(0);
-         w = weight.reshape(SymIntList(List<SymInt>(shape)));
-       }
-       return _prelu_kernel(self, w);
-     }},
+     .decomp =
+         [](const Tensor& self, const Tensor& weight) {
+           require(weight.dim() <= 1, "prelu: weight must have at most one dimension, found {}",
+                   weight.dim());
+           Tensor w = weight;
+           bool per_channel = weight.dim() == 1 && weight.size(0) != 1;
+           if (self.dim() > 0) {
+             std::vector<SymInt> shape(static_cast<size_t>(self.dim()), SymInt(1));
+             if (per_channel && self.dim() > 1) shape[1] = weight.size(0);
+             if (per_channel && self.dim() == 1) shape[0] = weight.size(0);
+             w = weight.reshape(SymIntList(List<SymInt>(shape)));
+           }
+           return _prelu_kernel(self, w);
+         }},
     {.schema = "glu(Tensor self, int dim=-1) -> Tensor",
-     .decomp = [](const Tensor& self, int64_t dim) {
-       require(self.dim() > 0, "glu: a 0-dim tensor cannot be halved");
-       int64_t d = dim < 0 ? dim + self.dim() : dim;
-       SymInt size = self.size(d);
-       require(bool(size % 2 == 0), "glu: the size of dimension {} must be even, found {}", dim, to_text(size));
-       SymInt half = size / 2;
-       return self.narrow(d, 0, half) * self.narrow(d, half, half).sigmoid();
-     }},
+     .decomp =
+         [](const Tensor& self, int64_t dim) {
+           require(self.dim() > 0, "glu: a 0-dim tensor cannot be halved");
+           int64_t d = dim < 0 ? dim + self.dim() : dim;
+           SymInt size = self.size(d);
+           require(bool(size % 2 == 0), "glu: the size of dimension {} must be even, found {}", dim,
+                   to_text(size));
+           SymInt half = size / 2;
+           return self.narrow(d, 0, half) * self.narrow(d, half, half).sigmoid();
+         }},
 };
 
 extern constinit const OpFamily op_family_pointwise_activation{rows};

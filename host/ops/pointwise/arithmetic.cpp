@@ -1,4 +1,5 @@
-// Arithmetic of two values, with broadcasting and promotion; minimum, maximum, clamp and interpolation.
+// Arithmetic of two values, with broadcasting and promotion; minimum, maximum, clamp and
+// interpolation.
 #include "ops/op.h"
 
 #include <tenon/ops.h>
@@ -7,15 +8,16 @@ namespace tenon::ops {
 
 namespace {
 
-constexpr Formula clamp_formula = by_presence({
-    {1, pointwise<all>([](auto x, auto lo) { return max(x, lo); })},
-    {2, pointwise<all>([](auto x, auto hi) { return min(x, hi); })},
-    {3, pointwise<all>([](auto x, auto lo, auto hi) { return min(max(x, lo), hi); })}});
+constexpr Formula clamp_formula = by_presence(
+    {{1, pointwise<all>([](auto x, auto lo) { return max(x, lo); })},
+     {2, pointwise<all>([](auto x, auto hi) { return min(x, hi); })},
+     {3, pointwise<all>([](auto x, auto lo, auto hi) { return min(max(x, lo), hi); })}});
 
-constexpr Formula div_mode_formula = by_arg("rounding_mode",
-    {{"none", pointwise([](auto x, auto y) { return x / y; })},
-     {"trunc", pointwise<numbers>([](auto x, auto y) { return truncdiv(x, y); })},
-     {"floor", pointwise<numbers>([](auto x, auto y) { return floordiv(x, y); })}});
+constexpr Formula div_mode_formula =
+    by_arg("rounding_mode",
+           {{"none", pointwise([](auto x, auto y) { return x / y; })},
+            {"trunc", pointwise<numbers>([](auto x, auto y) { return truncdiv(x, y); })},
+            {"floor", pointwise<numbers>([](auto x, auto y) { return floordiv(x, y); })}});
 
 }  // namespace
 
@@ -116,13 +118,11 @@ static constexpr OpDef rows[] = {
      .core = true,
      .formula = pointwise<all>([](auto x, auto y) { return min(x, y); })},
     {.schema = "fmax(Tensor self, Tensor other) -> Tensor",
-     .formula = pointwise<all>([](auto x, auto y) {
-       return select(x != x, y, select(y != y, x, max(x, y)));
-     })},
+     .formula = pointwise<all>(
+         [](auto x, auto y) { return select(x != x, y, select(y != y, x, max(x, y))); })},
     {.schema = "fmin(Tensor self, Tensor other) -> Tensor",
-     .formula = pointwise<all>([](auto x, auto y) {
-       return select(x != x, y, select(y != y, x, min(x, y)));
-     })},
+     .formula = pointwise<all>(
+         [](auto x, auto y) { return select(x != x, y, select(y != y, x, min(x, y))); })},
     {.schema = "clamp(Tensor self, Scalar? min=None, Scalar? max=None) -> Tensor",
      .variants = in_place,
      .core = true,
@@ -161,7 +161,8 @@ static constexpr OpDef rows[] = {
      })},
     {.schema = "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
      .variants = in_place,
-     .formula = pointwise<numbers>([](auto x, auto a, auto b, auto value) { return x + value * a * b; })},
+     .formula =
+         pointwise<numbers>([](auto x, auto a, auto b, auto value) { return x + value * a * b; })},
     {.schema = "addcdiv(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
      .variants = in_place,
      .formula = pointwise([](auto x, auto a, auto b, auto value) { return x + value * a / b; })},
@@ -195,15 +196,19 @@ static constexpr OpDef rows[] = {
      })},
     {.schema = "heaviside(Tensor self, Tensor values) -> Tensor",
      .variants = in_place,
-     .formula = pointwise<all>([](auto x, auto v) { return select(x == 0, v, select(x < 0, 0, 1)); })},
+     .formula =
+         pointwise<all>([](auto x, auto v) { return select(x == 0, v, select(x < 0, 0, 1)); })},
     {.schema = "xlogy.Tensor(Tensor self, Tensor other) -> Tensor",
      .variants = in_place,
-     .formula = pointwise([](auto x, auto y) { return select((x == 0) & (y == y), 0, x * log(y)); })},
+     .formula =
+         pointwise([](auto x, auto y) { return select((x == 0) & (y == y), 0, x * log(y)); })},
     {.schema = "xlogy.Scalar_Other(Tensor self, Scalar other) -> Tensor",
      .variants = in_place,
-     .formula = pointwise([](auto x, auto y) { return select((x == 0) & (y == y), 0, x * log(y)); })},
+     .formula =
+         pointwise([](auto x, auto y) { return select((x == 0) & (y == y), 0, x * log(y)); })},
     {.schema = "xlogy.Scalar_Self(Scalar self, Tensor other) -> Tensor",
-     .formula = pointwise([](auto x, auto y) { return select((x == 0) & (y == y), 0, x * log(y)); })},
+     .formula =
+         pointwise([](auto x, auto y) { return select((x == 0) & (y == y), 0, x * log(y)); })},
 };
 
 extern constinit const OpFamily op_family_pointwise_arithmetic{rows};

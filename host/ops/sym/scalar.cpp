@@ -1,5 +1,5 @@
-// Arithmetic on symbolic numbers, as nodes of imported graphs. Plain and symbolic numbers mean the same,
-// so meta and kernel are one function.
+// Arithmetic on symbolic numbers, as nodes of imported graphs. Plain and symbolic numbers mean the
+// same, so meta and kernel are one function.
 #include "core/shape_env.h"
 #include "core/sym_int.h"
 #include "ops/op.h"
@@ -18,13 +18,20 @@ Number arithmetic(SymOp op, Number a, Number b) {
   }
   SymInt x = a.sym_int(), y = b.sym_int();
   switch (op) {
-    case SymOp::add: return x + y;
-    case SymOp::mul: return x * y;
-    case SymOp::floordiv: return x / y;
-    case SymOp::mod: return x % y;
-    case SymOp::min: return sym_min(x, y);
-    case SymOp::max: return sym_max(x, y);
-    default: return sym_pow(x, y);
+    case SymOp::add:
+      return x + y;
+    case SymOp::mul:
+      return x * y;
+    case SymOp::floordiv:
+      return x / y;
+    case SymOp::mod:
+      return x % y;
+    case SymOp::min:
+      return sym_min(x, y);
+    case SymOp::max:
+      return sym_max(x, y);
+    default:
+      return sym_pow(x, y);
   }
 }
 
@@ -32,17 +39,20 @@ SymBool compare(SymOp op, Number a, Number b) {
   if (any_float(a, b)) return sym_float_compare(op, a.sym_float(), b.sym_float());
   SymInt x = a.sym_int(), y = b.sym_int();
   switch (op) {
-    case SymOp::eq: return x == y;
-    case SymOp::ne: return x != y;
-    case SymOp::lt: return x < y;
-    default: return x <= y;
+    case SymOp::eq:
+      return x == y;
+    case SymOp::ne:
+      return x != y;
+    case SymOp::lt:
+      return x < y;
+    default:
+      return x <= y;
   }
 }
 
 Number negate(Number a) { return arithmetic(SymOp::mul, a, Number(-1)); }
 
 }  // namespace
-
 
 static constexpr OpDef rows[] = {
     {.schema = "sym::add(Scalar a, Scalar b) -> Scalar",
@@ -70,10 +80,12 @@ static constexpr OpDef rows[] = {
      .meta = [](Number a, Number b) { return arithmetic(SymOp::max, a, b); },
      .eager = [](Number a, Number b) { return arithmetic(SymOp::max, a, b); }},
     {.schema = "sym::truediv(Scalar a, Scalar b) -> Scalar",
-     .meta = [](Number a, Number b) {
-       if (any_float(a, b)) return Number(sym_float_op(SymOp::truediv, a.sym_float(), b.sym_float()));
-       return Number(sym_truediv(a.sym_int(), b.sym_int()));
-     },
+     .meta =
+         [](Number a, Number b) {
+           if (any_float(a, b))
+             return Number(sym_float_op(SymOp::truediv, a.sym_float(), b.sym_float()));
+           return Number(sym_truediv(a.sym_int(), b.sym_int()));
+         },
      .eager = [](Number a, Number b) { return Number(a.to_double() / b.to_double()); }},
     {.schema = "sym::neg(Scalar a) -> Scalar",
      .meta = [](Number a) { return negate(a); },
@@ -109,7 +121,8 @@ static constexpr OpDef rows[] = {
      .meta = [](Number a) { return Number(!a.sym_bool()); },
      .eager = [](Number a) { return Number(!a.sym_bool()); }},
     {.schema = "sym::ite(Scalar condition, Scalar a, Scalar b) -> Scalar",
-     .meta = [](Number c, Number a, Number b) { return Number(sym_select(c.sym_bool(), a.sym_int(), b.sym_int())); },
+     .meta = [](Number c, Number a,
+                Number b) { return Number(sym_select(c.sym_bool(), a.sym_int(), b.sym_int())); },
      .eager = [](Number c, Number a, Number b) { return c.to_bool() ? a : b; }},
     {.schema = "sym::to_float(Scalar a) -> Scalar",
      .meta = [](Number a) { return Number(a.sym_float()); },
@@ -118,8 +131,10 @@ static constexpr OpDef rows[] = {
      .meta = [](Number a) { return Number(a.sym_int()); },
      .eager = [](Number a) { return Number(a.sym_int()); }},
     {.schema = "sym::sqrt(Scalar a) -> Scalar",
-     .meta = [](Number a) { return Number(sym_float_op(SymOp::pow, a.sym_float(), SymFloat(0.5))); },
-     .eager = [](Number a) { return Number(sym_float_op(SymOp::pow, a.sym_float(), SymFloat(0.5))); }},
+     .meta =
+         [](Number a) { return Number(sym_float_op(SymOp::pow, a.sym_float(), SymFloat(0.5))); },
+     .eager =
+         [](Number a) { return Number(sym_float_op(SymOp::pow, a.sym_float(), SymFloat(0.5))); }},
 };
 
 extern constinit const OpFamily op_family_sym_scalar{rows};

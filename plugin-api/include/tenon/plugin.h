@@ -22,7 +22,8 @@
  */
 #ifndef TENON_PLUGIN_H
 #define TENON_PLUGIN_H
-/* clang-format off: tables with one field and its comment a line */
+/* Tables with one field and its comment a line are laid out by hand. */
+/* clang-format off */
 #include <stddef.h>
 #include <stdint.h>
 #ifdef __cplusplus

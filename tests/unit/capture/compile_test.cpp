@@ -61,14 +61,16 @@ TEST(Compile, SizesZeroAndOneGetCodeOfTheirOwn) {
 }
 
 TEST(Compile, DynamicFromTheFirstCallWhenAskedFor) {
-  auto f = compile([](const Tensor& x) { return x + x.size(0); }, {.backend = "eager", .dynamic = true});
+  auto f =
+      compile([](const Tensor& x) { return x + x.size(0); }, {.backend = "eager", .dynamic = true});
   EXPECT_EQ(values(f(ones({2}))), (Floats{3, 3}));
   EXPECT_EQ(values(f(ones({3}))), (Floats{4, 4, 4}));
   EXPECT_EQ(f.stats().compiles, 1);
 }
 
 TEST(Compile, ABranchOnASizeHasTwoVersionsNotOneForEachSize) {
-  auto f = compile([](const Tensor& x) { return x.size(0) > 5 ? x * 2 : x * 3; }, {.backend = "eager", .dynamic = true});
+  auto f = compile([](const Tensor& x) { return x.size(0) > 5 ? x * 2 : x * 3; },
+                   {.backend = "eager", .dynamic = true});
   EXPECT_EQ(values(f(ones({3})))[0], 3);
   EXPECT_EQ(values(f(ones({4})))[0], 3);
   EXPECT_EQ(values(f(ones({7})))[0], 2);
@@ -77,7 +79,8 @@ TEST(Compile, ABranchOnASizeHasTwoVersionsNotOneForEachSize) {
 }
 
 TEST(Compile, PlainNumbersAreGuardedByValue) {
-  auto f = compile([](const Tensor& x, int n, bool negate) { return negate ? x * -n : x * n; }, eager);
+  auto f =
+      compile([](const Tensor& x, int n, bool negate) { return negate ? x * -n : x * n; }, eager);
   EXPECT_EQ(values(f(row({1}), 3, false)), (Floats{3}));
   EXPECT_EQ(values(f(row({1}), 4, false)), (Floats{4}));
   EXPECT_EQ(values(f(row({1}), 4, true)), (Floats{-4}));
@@ -91,21 +94,25 @@ TEST(Compile, ASymIntParameterBecomesSymbolicOnItsSecondValue) {
 }
 
 TEST(Compile, ANumberReadFromATensorIsNeverBaked) {
-  auto f = compile([](const Tensor& x) {
-    float s = x.sum().item<float>();
-    return s > 0 ? x * s : x - 100;
-  }, eager);
+  auto f = compile(
+      [](const Tensor& x) {
+        float s = x.sum().item<float>();
+        return s > 0 ? x * s : x - 100;
+      },
+      eager);
   EXPECT_EQ(values(f(row({1, 2}))), (Floats{3, 6}));
   EXPECT_EQ(values(f(row({2, 2}))), (Floats{8, 8}));
   EXPECT_EQ(values(f(row({-1, 0}))), (Floats{-101, -100}));
 }
 
 TEST(Compile, ALoopWhoseLengthDependsOnDataCompilesItsBodyOnce) {
-  auto f = compile([](Tensor x) {
-    int steps = 0;
-    while (x.sum().item<float>() < 100) x = x * 2, ++steps;
-    return std::pair{x, steps};
-  }, eager);
+  auto f = compile(
+      [](Tensor x) {
+        int steps = 0;
+        while (x.sum().item<float>() < 100) x = x * 2, ++steps;
+        return std::pair{x, steps};
+      },
+      eager);
   EXPECT_EQ(f(row({1, 1})).second, 6);
   int64_t compiled = f.stats().compiles;
   EXPECT_EQ(f(row({0.5f, 0.5f})).second, 7);
@@ -113,8 +120,11 @@ TEST(Compile, ALoopWhoseLengthDependsOnDataCompilesItsBodyOnce) {
 }
 
 TEST(Compile, AReturnedScalarDoesNotCutTheGraph) {
-  auto f = compile([](const Tensor& x) { return std::pair{x * 2, x.sum().item<float>()}; },
-                   {.backend = "eager", .fullgraph = true});
+  auto f = compile(
+      [](const Tensor& x) {
+        return std::pair{x * 2, x.sum().item<float>()};
+      },
+      {.backend = "eager", .fullgraph = true});
   auto [y, sum] = f(row({1, 2}));
   EXPECT_EQ(float(sum), 3);
   EXPECT_EQ(float(f(row({5, 2})).second), 7);
@@ -142,10 +152,13 @@ struct Stats {
 }  // namespace
 
 TEST(Compile, StructsOptionalsAndMapsComeBackAsTheyWere) {
-  auto f = compile([](const std::vector<Tensor>& xs, bool with_extra) {
-    Tensor m = xs[0] + xs[1];
-    return Stats{m, m - xs[0], with_extra ? std::optional<Tensor>(m * 2) : std::nullopt, {{"sum", m}}};
-  }, eager);
+  auto f = compile(
+      [](const std::vector<Tensor>& xs, bool with_extra) {
+        Tensor m = xs[0] + xs[1];
+        return Stats{
+            m, m - xs[0], with_extra ? std::optional<Tensor>(m * 2) : std::nullopt, {{"sum", m}}};
+      },
+      eager);
   for (int i = 0; i < 2; ++i) {
     Stats s = f({row({1}), row({2})}, i == 1);
     EXPECT_EQ(values(s.mean), Floats{3});
@@ -157,7 +170,12 @@ TEST(Compile, StructsOptionalsAndMapsComeBackAsTheyWere) {
 
 TEST(Compile, WritesToAnArgumentAreSeenByTheCaller) {
   for (const char* backend : {"eager", "aot_eager"}) {
-    auto f = compile([](const Tensor& x) { x.add_(1); return x * 2; }, {.backend = backend});
+    auto f = compile(
+        [](const Tensor& x) {
+          x.add_(1);
+          return x * 2;
+        },
+        {.backend = backend});
     Tensor x = row({1, 2});
     EXPECT_EQ(values(f(x)), (Floats{4, 6})) << backend;
     EXPECT_EQ(values(x), (Floats{2, 3})) << backend;
@@ -168,12 +186,14 @@ TEST(Compile, WritesToAnArgumentAreSeenByTheCaller) {
 
 TEST(Compile, AWriteThroughAViewReachesItsBase) {
   for (const char* backend : {"eager", "aot_eager"}) {
-    auto f = compile([](const Tensor& x) {
-      Tensor y = x.clone();
-      y.select(0, 0).mul_(10);
-      y.slice(1, 0, 1).add_(1);
-      return y;
-    }, {.backend = backend});
+    auto f = compile(
+        [](const Tensor& x) {
+          Tensor y = x.clone();
+          y.select(0, 0).mul_(10);
+          y.slice(1, 0, 1).add_(1);
+          return y;
+        },
+        {.backend = backend});
     Tensor x = ones({2, 2});
     for (int i = 0; i < 3; ++i) EXPECT_EQ(values(f(x)), (Floats{11, 10, 2, 1})) << backend;
     EXPECT_EQ(f.stats().compiles, 1);
@@ -201,7 +221,12 @@ TEST(Compile, AnOutputThatViewsAnInputSharesItsMemory) {
 }
 
 TEST(Compile, ArgumentsThatAreOneTensorGetCodeOfTheirOwn) {
-  auto f = compile([](const Tensor& a, const Tensor& b) { a.add_(1); return a + b; }, eager);
+  auto f = compile(
+      [](const Tensor& a, const Tensor& b) {
+        a.add_(1);
+        return a + b;
+      },
+      eager);
   Tensor x = row({1});
   EXPECT_EQ(values(f(row({1}), row({1}))), Floats{3});
   EXPECT_EQ(values(f(x, x)), Floats{4});
@@ -230,10 +255,12 @@ TEST(Compile, ACapturedNumberThatChangesIsFoundAndTheBodyRunsFromThenOn) {
 
 TEST(Compile, ATensorStoredOutsideOfTheFunctionIsUsable) {
   Tensor kept;
-  auto f = compile([&kept](const Tensor& x) {
-    kept = x + 1;
-    return kept * 2;
-  }, eager);
+  auto f = compile(
+      [&kept](const Tensor& x) {
+        kept = x + 1;
+        return kept * 2;
+      },
+      eager);
   for (float v : {1.0f, 5.0f}) {
     EXPECT_EQ(values(f(row({v}))), Floats{(v + 1) * 2});
     EXPECT_EQ(values(kept), Floats{v + 1});
@@ -263,11 +290,13 @@ TEST(Compile, ACompiledFunctionCalledInsideAnotherIsPartOfItsGraph) {
 
 TEST(Compile, AnExceptionOfTheBodyIsPassedOnAndNothingIsKept) {
   bool fail_now = true;
-  auto f = compile([&](const Tensor& x) {
-    Tensor y = x + 1;
-    if (fail_now) throw std::runtime_error("mine");
-    return y;
-  }, eager);
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor y = x + 1;
+        if (fail_now) throw std::runtime_error("mine");
+        return y;
+      },
+      eager);
   EXPECT_THROW(f(row({1})), std::runtime_error);
   fail_now = false;
   EXPECT_EQ(values(f(row({1}))), Floats{2});
@@ -293,7 +322,8 @@ TEST(Compile, ErrorOnRecompileNamesTheReason) {
     FAIL() << "no error";
   } catch (const UserError& e) {
     EXPECT_EQ(e.code(), ErrorCode::recompile);
-    EXPECT_NE(std::string(e.what()).find("dtype expected f32, found f64"), std::string::npos) << e.what();
+    EXPECT_NE(std::string(e.what()).find("dtype expected f32, found f64"), std::string::npos)
+        << e.what();
   }
 }
 
@@ -335,11 +365,13 @@ TEST(Compile, ManyThreadsMayCallOneCallable) {
 }
 
 TEST(Compile, GraphBreakCutsTheGraphInTwo) {
-  auto f = compile([](const Tensor& x) {
-    Tensor y = x + 1;
-    graph_break("for the test");
-    return y * 2;
-  }, eager);
+  auto f = compile(
+      [](const Tensor& x) {
+        Tensor y = x + 1;
+        graph_break("for the test");
+        return y * 2;
+      },
+      eager);
   EXPECT_EQ(values(f(row({1}))), Floats{4});
   EXPECT_EQ(f.stats().compiles, 2);
   EXPECT_EQ(values(f(row({2}))), Floats{6});
