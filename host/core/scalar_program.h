@@ -189,19 +189,29 @@ auto Sym::apply(Sym first, A... rest) {
 
 template <class T>
 struct DtypeOf;
-#define TENON_DTYPE_OF(type, dtype)              \
-  template <>                                    \
-  struct DtypeOf<type> {                         \
-    static constexpr Dtype value = Dtype::dtype; \
-  };
-TENON_DTYPE_OF(uint8_t, u8)
-TENON_DTYPE_OF(int8_t, i8)
-TENON_DTYPE_OF(int16_t, i16) TENON_DTYPE_OF(int32_t, i32) TENON_DTYPE_OF(int64_t, i64)
-    TENON_DTYPE_OF(float, f32) TENON_DTYPE_OF(double, f64) TENON_DTYPE_OF(bool, bool_)
-#undef TENON_DTYPE_OF
+template <Dtype dtype>
+struct DtypeConstant {
+  static constexpr Dtype value = dtype;
+};
+template <>
+struct DtypeOf<uint8_t> : DtypeConstant<Dtype::u8> {};
+template <>
+struct DtypeOf<int8_t> : DtypeConstant<Dtype::i8> {};
+template <>
+struct DtypeOf<int16_t> : DtypeConstant<Dtype::i16> {};
+template <>
+struct DtypeOf<int32_t> : DtypeConstant<Dtype::i32> {};
+template <>
+struct DtypeOf<int64_t> : DtypeConstant<Dtype::i64> {};
+template <>
+struct DtypeOf<float> : DtypeConstant<Dtype::f32> {};
+template <>
+struct DtypeOf<double> : DtypeConstant<Dtype::f64> {};
+template <>
+struct DtypeOf<bool> : DtypeConstant<Dtype::bool_> {};
 
-        template <class T>
-        auto Sym::cast_to() const {
+template <class T>
+auto Sym::cast_to() const {
   uint32_t id = recorder_->cast(id_, dtype_number(DtypeOf<T>::value));
   if constexpr (std::is_same_v<T, bool>)
     return SymMask(*recorder_, id);
