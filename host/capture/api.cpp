@@ -19,7 +19,7 @@ Tensor readable(const Tensor& t, std::string_view what, std::source_location whe
   require(trace, ErrorCode::data_dependent,
           "{}: the tensor ({}) has no data: it belongs to a recording that is over, or to "
           "the meta device",
-          what, to_text(t));
+          what, t);
   return trace->observe(t, what, where);
 }
 
@@ -27,7 +27,7 @@ template <class T>
 T read_one(const Tensor& t, std::source_location where) {
   Tensor real = readable(t, "item()", where);
   require(real.numel().guard_int() == 1, "item: expected a tensor with one element, found {}",
-          to_text(real));
+          real);
   require(is_computing(real.dtype()), ErrorCode::unsupported, "item: dtype {} has no host number",
           real.dtype());
   T value{};

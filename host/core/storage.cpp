@@ -14,14 +14,19 @@ constexpr uint64_t header_bytes = 128;  // keeps the data 64-byte aligned behind
 static_assert(sizeof(Storage) <= header_bytes);
 
 // Ids come from blocks per thread, so that making a small tensor touches no shared line.
+struct IdBlock {
+  uint64_t next = 0, end = 0;
+};
+constinit thread_local IdBlock my_ids __attribute__((tls_model("initial-exec")));
+
 uint64_t next_id() {
-  static std::atomic<uint64_t> next_block{1};
-  thread_local uint64_t next = 0, end = 0;
-  if (next == end) {
-    next = next_block.fetch_add(1024, std::memory_order_relaxed);
-    end = next + 1024;
+  static constinit std::atomic<uint64_t> next_block{1};
+  IdBlock& ids = my_ids;
+  if (ids.next == ids.end) {
+    ids.next = next_block.fetch_add(1024, std::memory_order_relaxed);
+    ids.end = ids.next + 1024;
   }
-  return next++;
+  return ids.next++;
 }
 
 Storage* make_header(uint64_t block_bytes) {

@@ -49,10 +49,10 @@ void write_dims(TensorImpl* impl, SymIntList sizes, SymIntList strides) {
   auto* plain_strides = const_cast<int64_t*>(impl->strides);
   impl->numel = 1;
   for (size_t i = 0; i < rank; ++i) {
-    plain_sizes[i] = hint_of(sizes[i]);
-    plain_strides[i] = hint_of(strides[i]);
+    plain_sizes[i] = symbolic ? hint_of(sizes[i]) : sizes[i].word();
+    plain_strides[i] = symbolic ? hint_of(strides[i]) : strides[i].word();
     if (__builtin_mul_overflow(impl->numel, plain_sizes[i], &impl->numel))
-      fail("a tensor of shape {} has more elements than 64 bits count", to_text(sizes));
+      fail("a tensor of shape {} has more elements than 64 bits count", sizes);
   }
   if (symbolic) {
     std::copy(sizes.begin(), sizes.end(), const_cast<SymInt*>(impl->sym_sizes));
@@ -101,8 +101,7 @@ int64_t span_of(IntList sizes, IntList strides) {
     int64_t reach;
     if (__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) ||
         __builtin_add_overflow(last, reach, &last))
-      fail("a view of shape {} with strides {} reaches beyond 64 bits", to_text(sizes),
-           to_text(strides));
+      fail("a view of shape {} with strides {} reaches beyond 64 bits", sizes, strides);
   }
   int64_t span;
   if (__builtin_add_overflow(last, int64_t{1}, &span)) fail("a view reaches beyond 64 bits");
@@ -175,8 +174,8 @@ Dims strides_for(SymIntList sizes, MemoryFormat format) {
   if (!three_d && format != MemoryFormat::channels_last) return contiguous_strides(sizes);
   size_t rank = three_d ? 5 : 4;
   require(sizes.size() == rank,
-          "memory format {} needs a tensor with {} dimensions, found shape {}", to_text(format),
-          rank, to_text(sizes));
+          "memory format {} needs a tensor with {} dimensions, found shape {}", format, rank,
+          sizes);
   Dims strides(rank);
   SymInt running = 1;
   auto place = [&](size_t dim) {
@@ -198,26 +197,53 @@ TensorMeta contiguous_meta(SymIntList sizes, Dtype dtype, Device device) {
 }
 
 Tensor make_tensor(const TensorMeta& meta) {
-  SymIntList sizes = list_of(meta.sizes), strides = list_of(meta.strides);
+  require(meta.device.type == DeviceType::cpu,
+          "tensors on device {} need a plugin that provides it", meta.device);
+  return make_tensor(list_of(meta.sizes), list_of(meta.strides), meta.dtype);
+}
+
+Tensor make_tensor(SymIntList sizes, SymIntList strides, Dtype dtype) {
   for (SymInt s : sizes) {
     ensure(!s.is_symbolic(), "a real tensor needs plain sizes");
-    require(s.word() >= 0, "a tensor cannot have a negative size: {}", to_text(sizes));
+    require(s.word() >= 0, "a tensor cannot have a negative size: {}", sizes);
   }
-  require(meta.device.type == DeviceType::cpu,
-          "tensors on device {} need a plugin that provides it", to_text(meta.device));
-  Tensor t = Tensor::adopt(new_impl(meta.dtype, meta.device));
+  Tensor t = Tensor::adopt(new_impl(dtype, kCPU));
   TensorImpl* impl = impl_of(t);
   write_dims(impl, sizes, strides);
   int64_t span = span_of(plain_sizes(impl), plain_strides(impl)), bytes;
-  if (__builtin_mul_overflow(span, static_cast<int64_t>(itemsize(meta.dtype)), &bytes))
-    fail("a tensor of shape {} and dtype {} does not fit into memory", to_text(sizes), meta.dtype);
+  if (__builtin_mul_overflow(span, static_cast<int64_t>(itemsize(dtype)), &bytes))
+    fail("a tensor of shape {} and dtype {} does not fit into memory", sizes, dtype);
   attach_storage(impl, make_storage(static_cast<uint64_t>(bytes)), 0);
   refresh_layout_flags(impl);
   return t;
 }
 
+Tensor make_contiguous_like(const Tensor& like, Dtype dtype) {
+  const TensorImpl* from = impl_of(like);
+  Tensor t = Tensor::adopt(new_impl(dtype, kCPU));
+  TensorImpl* impl = impl_of(t);
+  reserve_dims(impl, static_cast<size_t>(from->ndim), false);
+  auto* sizes = const_cast<int64_t*>(impl->sizes);
+  auto* strides = const_cast<int64_t*>(impl->strides);
+  int64_t running = 1;
+  for (int32_t d = from->ndim; d-- > 0;) {
+    sizes[d] = from->sizes[d];
+    strides[d] = running;
+    running *= std::max<int64_t>(sizes[d], 1);
+  }
+  impl->numel = from->numel;
+  int64_t bytes;
+  if (__builtin_mul_overflow(impl->numel, static_cast<int64_t>(itemsize(dtype)), &bytes))
+    fail("a tensor of shape {} and dtype {} does not fit into memory", like.sizes(), dtype);
+  attach_storage(impl, make_storage(static_cast<uint64_t>(bytes)), 0);
+  impl->flags |= TN_T_CONTIGUOUS;
+  if (is_channels_last(impl)) impl->flags |= TN_T_CHANNELS_LAST;
+  return t;
+}
+
 Tensor make_tensor(IntList sizes, Dtype dtype) {
-  return make_tensor(contiguous_meta(sizes, dtype));
+  SymIntList wanted(sizes);
+  return make_tensor(wanted, list_of(contiguous_strides(wanted)), dtype);
 }
 
 Tensor make_fake(const TensorMeta& meta, SymInt offset, StorageRef storage) {
@@ -243,7 +269,7 @@ Tensor make_view_as(const Tensor& base, Dtype dtype, SymIntList sizes, SymIntLis
     require(first >= 0 && !__builtin_add_overflow(first, span, &end) &&
                 static_cast<uint64_t>(span ? end : 0) <= from->storage_bytes / itemsize(dtype),
             "a view of shape {}, strides {} and offset {} lies outside of a storage of {} bytes",
-            to_text(sizes), to_text(strides), first, from->storage_bytes);
+            sizes, strides, first, from->storage_bytes);
   }
   attach_storage(impl, from->storage_ref, hint_of(offset));
   if (offset.is_symbolic()) impl->ensure_extra().sym_offset = offset;
@@ -335,7 +361,7 @@ Tensor tensor_from_bytes(const void* values, size_t count, IntList sizes, Dtype 
   int64_t wanted = 1;
   for (int64_t s : sizes) wanted *= s;
   require(static_cast<int64_t>(count) == wanted, "tensor: shape {} needs {} values, found {}",
-          to_text(sizes), wanted, count);
+          sizes, wanted, count);
   Tensor t = make_tensor(sizes, dtype);
   if (count) std::memcpy(impl_of(t)->data, values, count * itemsize(dtype));
   return t;
@@ -383,8 +409,8 @@ Tensor from_memory(void* data, IntList sizes, Dtype dtype, OptIntList strides,
   }
   for (size_t i = 0; i < sizes.size(); ++i)
     require(sizes[i] >= 0 && meta.strides[i].word() >= 0,
-            "from_memory: sizes and strides must not be negative: sizes {}, strides {}",
-            to_text(sizes), to_text(list_of(meta.strides)));
+            "from_memory: sizes and strides must not be negative: sizes {}, strides {}", sizes,
+            list_of(meta.strides));
   Tensor t = Tensor::adopt(new_impl(dtype, kCPU));
   TensorImpl* impl = impl_of(t);
   write_dims(impl, list_of(meta.sizes), list_of(meta.strides));

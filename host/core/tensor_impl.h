@@ -92,7 +92,10 @@ TensorMeta contiguous_meta(SymIntList sizes, Dtype dtype, Device device = kCPU);
 /// A real CPU tensor with uninitialised elements. Throws UserError on negative or overflowing
 /// sizes.
 Tensor make_tensor(const TensorMeta& meta);
+Tensor make_tensor(SymIntList sizes, SymIntList strides, Dtype dtype);
 Tensor make_tensor(IntList sizes, Dtype dtype);
+/// Row-major, of the shape of the real, contiguous tensor `like`: the short way of pointwise calls.
+Tensor make_contiguous_like(const Tensor& like, Dtype dtype);
 /// A fake tensor with storage of its own (or `storage`), never touching memory.
 Tensor make_fake(const TensorMeta& meta, SymInt offset = 0, StorageRef storage = {});
 /// Another tensor over the storage of `base`; works for fakes. Bounds are checked for real tensors.

@@ -18,44 +18,26 @@ namespace tenon {
 
 /// What is kept with a row: its recorded programs and their bound plans.
 struct PointwiseState {
-  struct Plan {
-    uint8_t entry;
+  struct Key {
+    int entry;
     Dtype compute;
     uint32_t ones, zeros;  // bit i: number input i is 1, 0
+    friend bool operator==(const Key&, const Key&) = default;
+  };
+  struct Plan {
+    Key key;
     BoundProgram program;
     Plan* next;
   };
   ScalarProgram programs[Formula::max_entries];
+  uint64_t promoting = 0;  // bit i: argument i, when a number, takes part in promotion
   std::atomic<Plan*> plans{nullptr};
   std::mutex binding;
 };
 
 namespace {
 
-constexpr size_t max_inputs = formula::max_inputs;
-
-PointwiseState& state_of(const OpEntry& op) {
-  if (PointwiseState* known = op.pointwise.load(std::memory_order_acquire)) return *known;
-  auto* fresh = new PointwiseState;
-  for (int i = 0; i < op.def->formula.n_entries; ++i)
-    fresh->programs[i] = record(op.def->formula.entries[i].formula);
-  PointwiseState* expected = nullptr;
-  if (op.pointwise.compare_exchange_strong(expected, fresh, std::memory_order_acq_rel))
-    return *fresh;
-  delete fresh;
-  return *expected;
-}
-
-/// A call seen as inputs of a formula.
-struct Inputs {
-  int entry = 0;
-  size_t n = 0;
-  const Tensor* tensors[max_inputs] = {};  // null: a number
-  ScalarLiteral numbers[max_inputs];
-  Dtype promoted = Dtype::f32;     // dtype of results of the compute type
-  Tensor tensor_list[max_inputs];  // the tensors only, for shape rules
-  size_t n_tensors = 0;
-};
+constexpr size_t max_inputs = formula::max_inputs, max_results = 8;
 
 // Numbers under these names take part in promotion; others (alpha, negative_slope, ...) only
 // convert.
@@ -64,6 +46,41 @@ bool promotes(const SchemaArg& arg) {
          (arg.name == "other" || arg.name == "exponent" || arg.name == "self" ||
           arg.name == "min" || arg.name == "max");
 }
+
+[[gnu::noinline]] PointwiseState& make_state(const OpEntry& op) {
+  auto* fresh = new PointwiseState;
+  for (int i = 0; i < op.def->formula.n_entries; ++i)
+    fresh->programs[i] = record(op.def->formula.entries[i].formula);
+  for (size_t i = 0; i < op.schema.args.size(); ++i)
+    fresh->promoting |= uint64_t{promotes(op.schema.args[i])} << i;
+  PointwiseState* expected = nullptr;
+  if (op.pointwise.compare_exchange_strong(expected, fresh, std::memory_order_acq_rel))
+    return *fresh;
+  delete fresh;
+  return *expected;
+}
+
+PointwiseState& state_of(const OpEntry& op) {
+  PointwiseState* known = op.pointwise.load(std::memory_order_acquire);
+  return known ? *known : make_state(op);
+}
+
+/// A call seen as inputs of a formula. The arrays are filled up to their counts only: a call of one
+/// element has no time for more.
+struct Inputs {
+  PointwiseState* state;
+  int entry;
+  Dtype promoted;  // dtype of results of the compute type
+  size_t n = 0, n_tensors = 0;
+  const Tensor* tensors[max_inputs];  // by input; null: a number
+  const Tensor* shaped[max_inputs];   // the tensors only, for shape rules
+  uint64_t bits[max_inputs];          // of numbers, with the bit mask of those that are floating
+  uint32_t floating = 0;
+
+  TensorPointers shapes() const { return {shaped, n_tensors}; }
+  ScalarLiteral number(size_t i) const { return {bits[i], (floating >> i & 1) != 0}; }
+  const ScalarProgram& program() const { return state->programs[entry]; }
+};
 
 int choose_entry(const CallArgs& call) {
   const Formula& f = call.op->def->formula;
@@ -91,11 +108,6 @@ int choose_entry(const CallArgs& call) {
   return entry;
 }
 
-ScalarLiteral literal_of(Number n) {
-  if (n.is_floating()) return ScalarLiteral::of(n.to_double());
-  return ScalarLiteral::of(n.to_int());
-}
-
 bool type_allowed(formula::Types types, Dtype dtype) {
   if (is_floating(dtype)) return types & formula::floats;
   return dtype == Dtype::bool_ ? (types & 4) != 0 : (types & 2) != 0;
@@ -114,121 +126,128 @@ Dtype promoted_type(const CallArgs& call, const formula::PointwiseFormula& f,
   return dtype;
 }
 
+void read_tensor(const CallArgs& call, uint32_t arg, bool is_mask, Inputs& in,
+                 Promotion& promotion) {
+  const Tensor& t = *call.args[arg].as<Tensor>();
+  in.tensors[in.n++] = in.shaped[in.n_tensors++] = &t;
+  if (!is_mask) return promotion.add(t);
+  require(t.dtype() == Dtype::bool_ || t.dtype() == Dtype::u8,
+          "{}: argument {} must be bool, found {}", call.op->name, call.op->schema.args[arg].name,
+          t.dtype());
+}
+
+void read_number(Number number, bool with_value, Inputs& in) {
+  in.tensors[in.n] = nullptr;
+  in.bits[in.n] = 0;
+  if (with_value && number.is_floating()) {
+    in.bits[in.n] = std::bit_cast<uint64_t>(number.to_double());
+    in.floating |= 1u << in.n;
+  } else if (with_value) {
+    in.bits[in.n] = static_cast<uint64_t>(number.to_int());
+  }
+  ++in.n;
+}
+
 // `with_values` false: only what the meta function needs, so that symbolic numbers stay symbolic.
-Inputs read_inputs(const CallArgs& call, bool with_values) {
-  Inputs in;
+void read_inputs(const CallArgs& call, bool with_values, Inputs& in) {
+  in.state = &state_of(*call.op);
   in.entry = choose_entry(call);
   const formula::PointwiseFormula& f = call.op->def->formula.entries[in.entry].formula;
   Promotion promotion;
   for (uint32_t i = 0; i < call.n_args; ++i) {
     const Value& a = call.args[i];
+    if (a.tag != Tag::tensor && !a.is_number()) continue;
+    ensure(in.n < max_inputs, "a formula has at most twelve inputs");
     if (a.tag == Tag::tensor) {
-      const Tensor& t = *a.as<Tensor>();
-      in.tensors[in.n] = &t;
-      in.tensor_list[in.n_tensors++] = t;
-      bool is_mask = f.mask_inputs >> in.n & 1;
-      if (!is_mask)
-        promotion.add(t);
-      else
-        require(t.dtype() == Dtype::bool_ || t.dtype() == Dtype::u8,
-                "{}: argument {} must be bool, found {}", call.op->name,
-                call.op->schema.args[i].name, t.dtype());
-      ++in.n;
-    } else if (a.is_number()) {
-      if (promotes(call.op->schema.args[i])) promotion.add(a.number());
-      if (with_values) in.numbers[in.n] = literal_of(a.number());
-      ++in.n;
+      read_tensor(call, i, f.mask_inputs >> in.n & 1, in, promotion);
+    } else {
+      if (in.state->promoting >> i & 1) promotion.add(a.number());
+      read_number(a.number(), with_values, in);
     }
-    ensure(in.n <= max_inputs, "a formula has at most twelve inputs");
   }
   ensure(in.n == f.n_inputs, "a formula's parameters do not match its schema");
   in.promoted = promoted_type(call, f, promotion);
-  return in;
 }
 
-const BoundProgram& bound_program(const OpEntry& op, const Inputs& in) {
-  PointwiseState& state = state_of(op);
-  Dtype compute = computing_dtype(in.promoted);
-  uint32_t ones = 0, zeros = 0;
-  for (size_t i = 0; i < in.n; ++i) {
-    if (in.tensors[i]) continue;
-    ones |= uint32_t{in.numbers[i].as_double() == 1} << i;
-    zeros |= uint32_t{in.numbers[i].bits == 0} << i;
-  }
-  auto matches = [&](const PointwiseState::Plan& p) {
-    return p.entry == in.entry && p.compute == compute && p.ones == ones && p.zeros == zeros;
-  };
+const BoundProgram* find_plan(const PointwiseState& state, const PointwiseState::Key& key) {
   for (auto* p = state.plans.load(std::memory_order_acquire); p; p = p->next)
-    if (matches(*p)) return p->program;
+    if (p->key == key) return &p->program;
+  return nullptr;
+}
+
+[[gnu::noinline]] const BoundProgram& bind_plan(const Inputs& in, const PointwiseState::Key& key) {
+  PointwiseState& state = *in.state;
   std::lock_guard lock(state.binding);
-  for (auto* p = state.plans.load(std::memory_order_acquire); p; p = p->next)
-    if (matches(*p)) return p->program;
+  if (auto* known = find_plan(state, key)) return *known;
   std::vector<BindInput> inputs(in.n);
   for (size_t i = 0; i < in.n; ++i)
-    if ((ones | zeros) >> i & 1) inputs[i] = BindInput::constant(in.numbers[i]);
-  auto* plan = new PointwiseState::Plan{static_cast<uint8_t>(in.entry),
-                                        compute,
-                                        ones,
-                                        zeros,
-                                        bind(state.programs[in.entry], compute, inputs),
+    if ((key.ones | key.zeros) >> i & 1) inputs[i] = BindInput::constant(in.number(i));
+  auto* plan = new PointwiseState::Plan{key, bind(in.program(), key.compute, inputs),
                                         state.plans.load(std::memory_order_relaxed)};
   state.plans.store(plan, std::memory_order_release);
   return plan->program;
 }
 
-Dtype result_dtype(const OpEntry& op, const Inputs& in, size_t i) {
-  const ScalarProgram& program = state_of(op).programs[in.entry];
+const BoundProgram& bound_program(const Inputs& in) {
+  PointwiseState::Key key{in.entry, computing_dtype(in.promoted), 0, 0};
+  for (size_t i = 0; i < in.n; ++i) {
+    if (in.tensors[i]) continue;
+    key.ones |= uint32_t{in.number(i).as_double() == 1} << i;
+    key.zeros |= uint32_t{in.bits[i] == 0} << i;
+  }
+  const BoundProgram* known = find_plan(*in.state, key);
+  return known ? *known : bind_plan(in, key);
+}
+
+size_t n_results(const Inputs& in) { return in.program().outputs.size(); }
+
+Dtype result_dtype(const Inputs& in, size_t i) {
+  const ScalarProgram& program = in.program();
   return program.dtype_of(program.outputs[i]) == compute_type
              ? in.promoted
              : program.result_dtype(i, computing_dtype(in.promoted));
 }
 
-size_t n_results(const OpEntry& op, const Inputs& in) {
-  return state_of(op).programs[in.entry].outputs.size();
+bool same_shape(const TensorImpl* a, const TensorImpl* b) {
+  return a->ndim == b->ndim && std::equal(a->sizes, a->sizes + a->ndim, b->sizes);
 }
 
 // Runs the plan into tensors that exist already.
-void run_into(const CallArgs& call, const Inputs& in, std::span<const Tensor> outs) {
-  const BoundProgram& plan = bound_program(*call.op, in);
-  SymIntList sizes = outs[0].sizes();
-  Operand out_operands[8], in_operands[max_inputs];
-  Dims strides[max_inputs];
+void run_into(const Inputs& in, std::span<const Tensor> outs) {
+  const BoundProgram& plan = bound_program(in);
+  const TensorImpl* shape = impl_of(outs[0]);
+  size_t rank = static_cast<size_t>(shape->ndim);
+  Operand out_operands[max_results], in_operands[max_inputs];
+  InlineVector<int64_t, 24> strides;  // of broadcast inputs; made at once, so that it does not move
   for (size_t i = 0; i < outs.size(); ++i)
     out_operands[i] = {impl_of(outs[i])->data, outs[i].dtype(), impl_of(outs[i])->strides};
   for (size_t i = 0; i < in.n; ++i) {
     if (!in.tensors[i]) {
-      in_operands[i] = {const_cast<uint64_t*>(&in.numbers[i].bits),
-                        in.numbers[i].is_float ? Dtype::f64 : Dtype::i64, nullptr};
+      in_operands[i] = {const_cast<uint64_t*>(&in.bits[i]),
+                        in.floating >> i & 1 ? Dtype::f64 : Dtype::i64, nullptr};
       continue;
     }
-    const Tensor& t = *in.tensors[i];
-    if (t.dim() == outs[0].dim() &&
-        std::equal(sizes.begin(), sizes.end(), t.sizes().begin(),
-                   [](SymInt a, SymInt b) { return a.word() == b.word(); })) {
-      in_operands[i] = {impl_of(t)->data, t.dtype(), impl_of(t)->strides};
-    } else {
-      strides[i] = broadcast_strides(t.sizes(), t.strides(), sizes);
-      in_operands[i] = {impl_of(t)->data, t.dtype(),
-                        reinterpret_cast<const int64_t*>(strides[i].data())};
-    }
+    const TensorImpl* t = impl_of(*in.tensors[i]);
+    in_operands[i] = {t->data, in.tensors[i]->dtype(), t->strides};
+    if (same_shape(t, shape)) continue;
+    if (strides.empty()) strides.resize(in.n * rank);
+    int64_t* own = strides.data() + i * rank;
+    size_t missing = rank - static_cast<size_t>(t->ndim);
+    for (size_t d = 0; d < rank; ++d)
+      own[d] =
+          d < missing || t->sizes[d - missing] != shape->sizes[d] ? 0 : t->strides[d - missing];
+    in_operands[i].strides = own;
   }
-  run_pointwise(plan, {out_operands, outs.size()}, {in_operands, in.n},
-                {impl_of(outs[0])->sizes, static_cast<size_t>(outs[0].dim())});
-}
-
-Dims result_sizes(const Inputs& in) {
-  return broadcast_sizes(std::span(in.tensor_list, in.n_tensors));
+  run_pointwise(plan, {out_operands, outs.size()}, {in_operands, in.n}, {shape->sizes, rank});
 }
 
 // One shape, all contiguous: the result is contiguous too, and no rule needs to be asked.
 bool is_plain(const Inputs& in) {
   if (in.n_tensors == 0) return false;
-  const TensorImpl* first = impl_of(in.tensor_list[0]);
+  const TensorImpl* first = impl_of(*in.shaped[0]);
   for (size_t i = 0; i < in.n_tensors; ++i) {
-    const TensorImpl* t = impl_of(in.tensor_list[i]);
-    if (!(t->flags & TN_T_CONTIGUOUS) || t->ndim != first->ndim ||
-        !std::equal(t->sizes, t->sizes + t->ndim, first->sizes))
-      return false;
+    const TensorImpl* t = impl_of(*in.shaped[i]);
+    if (!(t->flags & TN_T_CONTIGUOUS) || !same_shape(t, first)) return false;
   }
   return true;
 }
@@ -250,7 +269,7 @@ void check_fits_self(const CallArgs& call, SymIntList sizes, Dtype dtype) {
   bool same = sizes.size() == self.sizes().size();
   for (size_t i = 0; same && i < sizes.size(); ++i) same = sizes_match(sizes[i], self.sizes()[i]);
   require(same, "{}: the result has shape {}, which does not fit into self of shape {}",
-          call.op->name, to_text(sizes), to_text(self.sizes()));
+          call.op->name, sizes, self.sizes());
   require(can_cast(dtype, self.dtype()),
           "{}: a result of dtype {} cannot be stored in self of dtype {}", call.op->name, dtype,
           self.dtype());
@@ -263,8 +282,8 @@ void return_self(const CallArgs& call) {
 
 // Writing while reading is safe only where an operand is exactly self or apart from it.
 bool writes_safely(const Inputs& in, const Tensor& self) {
-  for (size_t i = 0; i < in.n_tensors; ++i) {
-    const Tensor& t = in.tensor_list[i];
+  for (const Tensor* input : in.shapes()) {
+    const Tensor& t = *input;
     if (t.is_same(self) || !may_overlap(t, self)) continue;
     bool same_view =
         t.dim() == self.dim() && t.storage_offset() == self.storage_offset() &&
@@ -283,37 +302,37 @@ void pointwise_meta(const CallArgs& call, Metas& metas) {
     metas.add(complex_meta(call));
     return;
   }
-  Inputs in = read_inputs(call, false);
-  Dims sizes = result_sizes(in);
-  std::span<const Tensor> tensors(in.tensor_list, in.n_tensors);
-  Dims strides = pointwise_strides(list_of(sizes), tensors);
-  Device device = in.n_tensors ? tensors[0].device() : kCPU;
-  for (size_t i = 0; i < n_results(*call.op, in); ++i)
-    metas.add({result_dtype(*call.op, in, i), device, sizes, strides});
+  Inputs in;
+  read_inputs(call, false, in);
+  Dims sizes = broadcast_sizes(in.shapes());
+  Dims strides = pointwise_strides(list_of(sizes), in.shapes());
+  Device device = in.n_tensors ? in.shaped[0]->device() : kCPU;
+  for (size_t i = 0; i < n_results(in); ++i)
+    metas.add({result_dtype(in, i), device, sizes, strides});
 }
 
 void run_pointwise(const CallArgs& call) {
   if (has_complex_input(call)) return run_complex(call);
-  Inputs in = read_inputs(call, true);
-  Tensor outs[8];
-  size_t n = n_results(*call.op, in);
-  Dims sizes, strides;
+  Inputs in;
+  read_inputs(call, true, in);
+  Tensor outs[max_results];
+  size_t n = n_results(in);
   if (is_plain(in)) {
-    sizes = dims_of(in.tensor_list[0].sizes());
-    strides = contiguous_strides(list_of(sizes));
+    for (size_t i = 0; i < n; ++i)
+      outs[i] = make_contiguous_like(*in.shaped[0], result_dtype(in, i));
   } else {
-    sizes = result_sizes(in);
-    strides = pointwise_strides(list_of(sizes), {in.tensor_list, in.n_tensors});
+    Dims sizes = broadcast_sizes(in.shapes());
+    Dims strides = pointwise_strides(list_of(sizes), in.shapes());
+    for (size_t i = 0; i < n; ++i)
+      outs[i] = make_tensor(list_of(sizes), list_of(strides), result_dtype(in, i));
   }
-  for (size_t i = 0; i < n; ++i)
-    outs[i] = make_tensor({result_dtype(*call.op, in, i), kCPU, sizes, strides});
-  run_into(call, in, {outs, n});
+  run_into(in, {outs, n});
   for (size_t i = 0; i < n; ++i) call.results[i] = Value::own(std::move(outs[i]));
 }
 
 void check_derived_in_place(const CallArgs& call) {
   CallArgs functional = functional_call(call);
-  Value results[8];
+  Value results[max_results];
   functional.results = results;
   functional.op->by_key[static_cast<size_t>(Key::meta)](functional);
   Tensor result = take<Tensor>(results[0]);
@@ -326,11 +345,12 @@ void run_derived_in_place(const CallArgs& call) {
           call.op->name);
   CallArgs functional = functional_call(call);
   if (functional.op->def->formula && !functional.op->def->eager && !has_complex_input(call)) {
-    Inputs in = read_inputs(functional, true);
+    Inputs in;
+    read_inputs(functional, true, in);
     if (writes_safely(in, self)) {
-      Dims sizes = result_sizes(in);
-      check_fits_self(call, list_of(sizes), result_dtype(*functional.op, in, 0));
-      run_into(functional, in, {&self, 1});
+      Dims sizes = broadcast_sizes(in.shapes());
+      check_fits_self(call, list_of(sizes), result_dtype(in, 0));
+      run_into(in, {&self, 1});
       return return_self(call);
     }
   }

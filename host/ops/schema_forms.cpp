@@ -50,7 +50,7 @@ Schema in_place_schema(const Schema& functional) {
               is_plain_tensor(functional.returns[0].type, functional.returns[0].alias),
           "{}: an in-place form needs a first argument `Tensor` and one result `Tensor`; found "
           "{}; leave `in_place` out of its variants",
-          functional.canonical_name(), to_text(functional));
+          functional.canonical_name(), functional);
   Schema out = functional;
   out.name += "_";
   out.args[0].alias = out.returns[0].alias = written_alias('a');
@@ -77,7 +77,7 @@ Schema out_schema(const Schema& functional) {
   require(plain,
           "{}: an out form needs results that are all `Tensor` without alias, and no argument "
           "that is written or named as they are; found {}; leave `out` out of its variants",
-          functional.canonical_name(), to_text(functional));
+          functional.canonical_name(), functional);
   return out;
 }
 

@@ -53,16 +53,31 @@ Dims broadcast_sizes(SymIntList a, SymIntList b) {
       out[i] = x;
     else
       fail("shapes {} and {} do not broadcast: sizes {} and {} of dimension {} from the end differ",
-           to_text(a), to_text(b), to_text(x), to_text(y), from_end);
+           a, b, x, y, from_end);
+  }
+  return out;
+}
+
+InlineVector<const Tensor*, 12> pointers_to(std::span<const Tensor> tensors) {
+  InlineVector<const Tensor*, 12> out;
+  for (const Tensor& t : tensors) out.push_back(&t);
+  return out;
+}
+
+Dims broadcast_sizes(TensorPointers tensors) {
+  Dims out;
+  bool first = true;
+  for (const Tensor* t : tensors) {
+    if (!t->defined()) continue;
+    out = first ? dims_of(t->sizes()) : broadcast_sizes(list_of(out), t->sizes());
+    first = false;
   }
   return out;
 }
 
 Dims broadcast_sizes(std::span<const Tensor> tensors) {
-  Dims out;
-  for (const Tensor& t : tensors)
-    if (t.defined()) out = broadcast_sizes(list_of(out), t.sizes());
-  return out;
+  auto pointers = pointers_to(tensors);
+  return broadcast_sizes(TensorPointers(pointers.data(), pointers.size()));
 }
 
 Dims broadcast_strides(SymIntList from_sizes, SymIntList from_strides, SymIntList sizes) {
@@ -87,22 +102,21 @@ Dims infer_shape(SymIntList shape, SymInt numel) {
   SymInt known = 1;
   for (size_t i = 0; i < shape.size(); ++i) {
     if (!shape[i].is_symbolic() && shape[i].word() == -1) {
-      require(!hole, "shape {} has more than one -1", to_text(shape));
+      require(!hole, "shape {} has more than one -1", shape);
       hole = i;
     } else {
-      require(guard_or_true(shape[i] >= 0), "shape {} has a negative size", to_text(shape));
+      require(guard_or_true(shape[i] >= 0), "shape {} has a negative size", shape);
       known = known * shape[i];
     }
   }
   if (!hole) {
-    require(sizes_match(known, numel), "shape {} has {} elements, the tensor has {}",
-            to_text(shape), to_text(known), to_text(numel));
+    require(sizes_match(known, numel), "shape {} has {} elements, the tensor has {}", shape, known,
+            numel);
     return out;
   }
-  require(guard_or_true(known != 0), "shape {}: -1 is ambiguous beside a size of 0",
-          to_text(shape));
-  require(expect_true(numel % known == 0), "shape {} does not fit a tensor with {} elements",
-          to_text(shape), to_text(numel));
+  require(guard_or_true(known != 0), "shape {}: -1 is ambiguous beside a size of 0", shape);
+  require(expect_true(numel % known == 0), "shape {} does not fit a tensor with {} elements", shape,
+          numel);
   out[*hole] = numel / known;
   return out;
 }
@@ -196,18 +210,39 @@ InlineVector<size_t, 8> memory_order(SymIntList sizes, const std::vector<Dims>& 
   return order;
 }
 
+// Row-major strides to the letter, also where a size is 1 or 0.
+bool is_canonical(const Tensor& t) {
+  const TensorImpl* impl = impl_of(t);
+  if (!(impl->flags & TN_T_CONTIGUOUS) || t.sizes().is_symbolic() || t.strides().is_symbolic())
+    return false;
+  int64_t expected = 1;
+  for (int32_t d = impl->ndim; d-- > 0;) {
+    if (impl->strides[d] != expected) return false;
+    expected *= std::max<int64_t>(impl->sizes[d], 1);
+  }
+  return true;
+}
+
 }  // namespace
 
-Dims pointwise_strides(SymIntList sizes, std::span<const Tensor> inputs) {
-  bool all_contiguous = true;
-  for (const Tensor& t : inputs)
+Dims pointwise_strides(SymIntList sizes, TensorPointers inputs) {
+  bool all_contiguous = true, all_canonical = true;
+  for (const Tensor* t : inputs) {
     all_contiguous =
-        all_contiguous && t.is_contiguous() && t.dim() == static_cast<int64_t>(sizes.size());
-  if (all_contiguous) return contiguous_strides(sizes);
+        all_contiguous && t->is_contiguous() && t->dim() == static_cast<int64_t>(sizes.size());
+    all_canonical = all_canonical && is_canonical(*t);
+  }
+  // Canonical strides grow outwards, so that the order below would keep every pair as it is.
+  if (all_contiguous || all_canonical) return contiguous_strides(sizes);
   std::vector<Dims> strides;
-  for (const Tensor& t : inputs)
-    strides.push_back(broadcast_strides(t.sizes(), t.strides(), sizes));
+  for (const Tensor* t : inputs)
+    strides.push_back(broadcast_strides(t->sizes(), t->strides(), sizes));
   return dense_strides(sizes, memory_order(sizes, strides));
+}
+
+Dims pointwise_strides(SymIntList sizes, std::span<const Tensor> inputs) {
+  auto pointers = pointers_to(inputs);
+  return pointwise_strides(sizes, TensorPointers(pointers.data(), pointers.size()));
 }
 
 Dims preserved_strides(const Tensor& t) {

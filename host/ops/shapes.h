@@ -17,8 +17,14 @@ bool is_one(SymInt size);
 /// Whether two sizes are equal: decided by a guard; for run-time sizes recorded as an assertion.
 bool sizes_match(SymInt a, SymInt b);
 
+/// Tensors by address, so that a call need not copy their handles.
+using TensorPointers = std::span<const Tensor* const>;
+/// The addresses of a list of tensors.
+InlineVector<const Tensor*, 12> pointers_to(std::span<const Tensor> tensors);
+
 /// The common shape; throws UserError naming both shapes when they do not broadcast.
 Dims broadcast_sizes(SymIntList a, SymIntList b);
+Dims broadcast_sizes(TensorPointers tensors);
 Dims broadcast_sizes(std::span<const Tensor> tensors);
 /// Strides of a tensor seen as `sizes`: 0 for the dimensions that are repeated.
 Dims broadcast_strides(SymIntList from_sizes, SymIntList from_strides, SymIntList sizes);
@@ -29,6 +35,7 @@ Dims infer_shape(SymIntList shape, SymInt numel);
 std::optional<Dims> view_strides(SymIntList sizes, SymIntList strides, SymIntList new_sizes);
 
 /// Strides of the dense result of a pointwise op: the order of dimensions of its inputs is kept.
+Dims pointwise_strides(SymIntList sizes, TensorPointers inputs);
 Dims pointwise_strides(SymIntList sizes, std::span<const Tensor> inputs);
 /// Dense strides in the order of `t`'s own dimensions (memory format `preserve`).
 Dims preserved_strides(const Tensor& t);

@@ -58,8 +58,7 @@ class Scalar {
 template <class T>
 Scalar<T> Tensor::item(std::source_location where) const {
   require(defined(), "item: the tensor is undefined");
-  require(numel().guard_int() == 1, "item: expected a tensor with one element, found {}",
-          to_text(*this));
+  require(numel().guard_int() == 1, "item: expected a tensor with one element, found {}", *this);
   if (is_fake()) return Scalar<T>(*this, where);
   return Scalar<T>([&]() -> T {
     if constexpr (std::is_same_v<T, bool>)

@@ -45,8 +45,8 @@ void check_broadcasts(const char* op, const Tensor& self, const Tensor& src) {
   Dims sizes = broadcast_sizes(self.sizes(), src.sizes());
   bool same = sizes.size() == self.sizes().size();
   for (size_t i = 0; same && i < sizes.size(); ++i) same = sizes_match(sizes[i], self.sizes()[i]);
-  require(same, "{}: src of shape {} does not broadcast to self of shape {}", op,
-          to_text(src.sizes()), to_text(self.sizes()));
+  require(same, "{}: src of shape {} does not broadcast to self of shape {}", op, src.sizes(),
+          self.sizes());
 }
 
 void copy_into(const Tensor& self, const Tensor& src, bool) {
@@ -66,7 +66,7 @@ void copy_functional(Tensor& out, const Tensor&, const Tensor& src, bool) {
 
 void require_one_element(const char* op, const Tensor& self) {
   require(sizes_match(self.numel(), 1), "{}: a tensor with one element is expected, found shape {}",
-          op, to_text(self.sizes()));
+          op, self.sizes());
 }
 
 Number read_element(const Tensor& self) {
@@ -112,8 +112,7 @@ void check_expected(const char* what, OptSymIntList expected, SymIntList found) 
   if (!expected) return;
   bool same = expected->size() == found.size();
   for (size_t i = 0; same && i < found.size(); ++i) same = sizes_match((*expected)[i], found[i]);
-  require(same, "_assert_tensor_metadata: {} {} were expected, found {}", what, to_text(*expected),
-          to_text(found));
+  require(same, "_assert_tensor_metadata: {} {} were expected, found {}", what, *expected, found);
 }
 
 constexpr auto check_metadata = [](const Tensor& a, OptSymIntList size, OptSymIntList stride,

@@ -21,8 +21,7 @@ constexpr OpTags unset = OpTags::creation | OpTags::nondeterministic;
 
 TensorMeta sized(SymIntList size, Dtype dtype, Dev device) {
   for (SymInt s : size)
-    require(s.is_symbolic() || s.word() >= 0, "a tensor cannot have a negative size: {}",
-            to_text(size));
+    require(s.is_symbolic() || s.word() >= 0, "a tensor cannot have a negative size: {}", size);
   return contiguous_meta(size, dtype, device.value_or(kCPU));
 }
 
@@ -89,7 +88,7 @@ constexpr auto nothing_to_check = [](const Tensor&) {};
 
 Number value_of(const Tensor& value) {
   require(value.dim() == 0, "fill: the value must be a tensor without dimensions, found shape {}",
-          to_text(value.sizes()));
+          value.sizes());
   return load_number(impl_of(value)->data, value.dtype());
 }
 

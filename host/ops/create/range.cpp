@@ -100,7 +100,7 @@ void linspace_kernel(Tensor& out, double start, double end, double base) {
 double bound(Number n) { return n.to_double(); }
 double bound(const Tensor& t) {
   require(t.dim() == 0, "linspace: a bound must be a tensor without dimensions, found shape {}",
-          to_text(t.sizes()));
+          t.sizes());
   return load_number(impl_of(t)->data, t.dtype()).to_double();
 }
 
@@ -124,8 +124,7 @@ using Ref = const Tensor&;
 // ---- triangles
 
 TensorMeta triangle_meta(const Tensor& self, SymInt) {
-  require(self.dim() >= 2, "tril, triu: a matrix is expected, found shape {}",
-          to_text(self.sizes()));
+  require(self.dim() >= 2, "tril, triu: a matrix is expected, found shape {}", self.sizes());
   return contiguous_meta(self.sizes(), self.dtype(), self.device());
 }
 

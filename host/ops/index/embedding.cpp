@@ -12,7 +12,7 @@ namespace {
 
 TensorMeta embedding_meta(const Tensor& weight, const Tensor& indices, SymInt, bool, bool) {
   require(weight.dim() == 2, "embedding: the weight must be a matrix, found shape {}",
-          to_text(weight.sizes()));
+          weight.sizes());
   Dims sizes = dims_of(indices.sizes());
   sizes.push_back(weight.size(1));
   return contiguous_meta(list_of(sizes), weight.dtype(), weight.device());
@@ -94,7 +94,7 @@ bool leaves_bags_unnamed(const BagArgs& a) {
 std::array<TensorMeta, 4> bag_meta(const BagArgs& a) {
   require(a.weight.dim() == 2 && a.indices.dim() == 1 && a.offsets.dim() == 1,
           "embedding_bag: a matrix and two vectors are expected, found shapes {}, {} and {}",
-          to_text(a.weight.sizes()), to_text(a.indices.sizes()), to_text(a.offsets.sizes()));
+          a.weight.sizes(), a.indices.sizes(), a.offsets.sizes());
   SymInt n_bags = bags_in(a), width = a.weight.size(1);
   auto whole = [&](SymIntList sizes) {
     return contiguous_meta(sizes, a.offsets.dtype(), a.offsets.device());

@@ -36,12 +36,12 @@ void check_index_shape(const char* op, const Tensor& self, int64_t dim, const Te
     if (!s.is_symbolic() && s.word() == 0) return;
   require(std::max<int64_t>(self.dim(), 1) == std::max<int64_t>(index.dim(), 1),
           "{}: self of shape {} and index of shape {} must have the same number of dimensions", op,
-          to_text(self.sizes()), to_text(index.sizes()));
+          self.sizes(), index.sizes());
   for (int64_t d = 0; d < std::min(self.dim(), index.dim()); ++d)
     require(d == at || !(index.size(d).maybe_int() && self.size(d).maybe_int()) ||
                 index.size(d).word() <= self.size(d).word(),
             "{}: index of shape {} is larger than self of shape {} beside dimension {}", op,
-            to_text(index.sizes()), to_text(self.sizes()), at);
+            index.sizes(), self.sizes(), at);
 }
 
 TensorMeta gather_meta(const Tensor& self, int64_t dim, const Tensor& index, bool) {
@@ -63,8 +63,8 @@ Tensor taken_along(const Tensor& self, const Tensor& indices, std::optional<int6
   if (!dim) return gather(reshape(self, {-1}), 0, reshape(indices, {-1}));
   int64_t at = wrap_dim(*dim, self.dim());
   require(self.dim() == indices.dim(),
-          "take_along_dim: shapes {} and {} have different numbers of dimensions",
-          to_text(self.sizes()), to_text(indices.sizes()));
+          "take_along_dim: shapes {} and {} have different numbers of dimensions", self.sizes(),
+          indices.sizes());
   Dims own = dims_of(self.sizes()), other = dims_of(indices.sizes());
   own[static_cast<size_t>(at)] = indices.size(at);
   Dims index_sizes = broadcast_sizes(list_of(own), indices.sizes());

@@ -31,14 +31,14 @@ std::vector<Tensor> expanded_masks(const char* op, const Tensor& self, TensorLis
     for (int64_t d = 0; d < t.dim(); ++d) {
       auto at = static_cast<int64_t>(out.size()) + d;
       require(at < self.dim() && sizes_match(t.size(d), self.size(at)),
-              "{}: the mask of shape {} does not fit the tensor of shape {}", op,
-              to_text(t.sizes()), to_text(self.sizes()));
+              "{}: the mask of shape {} does not fit the tensor of shape {}", op, t.sizes(),
+              self.sizes());
     }
     Tensor positions = nonzero(t);
     for (int64_t d = 0; d < t.dim(); ++d) out.push_back(select(positions, 1, d));
   }
   require(static_cast<int64_t>(out.size()) <= self.dim(), "{}: {} indices for a tensor of shape {}",
-          op, out.size(), to_text(self.sizes()));
+          op, out.size(), self.sizes());
   return out;
 }
 
@@ -145,8 +145,8 @@ Dims value_strides(const char* op, const IndexPlan& plan, const Tensor& values) 
   Dims sizes = broadcast_sizes(list_of(plan.sizes), values.sizes());
   bool same = sizes.size() == plan.sizes.size();
   for (size_t i = 0; same && i < sizes.size(); ++i) same = sizes_match(sizes[i], plan.sizes[i]);
-  require(same, "{}: values of shape {} do not broadcast to {}", op, to_text(values.sizes()),
-          to_text(list_of(plan.sizes)));
+  require(same, "{}: values of shape {} do not broadcast to {}", op, values.sizes(),
+          list_of(plan.sizes));
   return broadcast_strides(values.sizes(), values.strides(), list_of(plan.sizes));
 }
 
@@ -200,7 +200,7 @@ constexpr auto put_kernel = [](Tensor& out, const Tensor& self, TensorList indic
 
 TensorMeta index_select_meta(const Tensor& self, int64_t dim, const Tensor& index) {
   require(index.dim() <= 1, "index_select: the index must be a vector, found shape {}",
-          to_text(index.sizes()));
+          index.sizes());
   Dims sizes = dims_of(self.sizes());
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
   if (self.dim()) sizes[at] = index.numel();

@@ -52,7 +52,7 @@ void masked_fill_kernel(Tensor& out, const Tensor& self, const Tensor& mask, Num
 Number number_in(const Tensor& value) {
   require(value.dim() == 0,
           "masked_fill: the value must be a tensor without dimensions, found shape {}",
-          to_text(value.sizes()));
+          value.sizes());
   return load_number(impl_of(value)->data, value.dtype());
 }
 

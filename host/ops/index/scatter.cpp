@@ -19,8 +19,7 @@ Tensor spread_index(const Tensor& index, const Tensor& source, int64_t dim) {
 
 TensorMeta slices_meta(const char* op, const Tensor& self, int64_t dim, const Tensor& index) {
   wrap_dim(dim, self.dim());
-  require(index.dim() <= 1, "{}: the index must be a vector, found shape {}", op,
-          to_text(index.sizes()));
+  require(index.dim() <= 1, "{}: the index must be a vector, found shape {}", op, index.sizes());
   return like(self);
 }
 

@@ -95,7 +95,7 @@ SymInt unknown_count(const char* op) {
 }
 
 Tensor bincount_kernel(const Tensor& self, const Tensor& weights, SymInt minlength) {
-  require(self.dim() == 1, "bincount: a vector is expected, found shape {}", to_text(self.sizes()));
+  require(self.dim() == 1, "bincount: a vector is expected, found shape {}", self.sizes());
   Tensor values = converted(self, Dtype::i64);
   const int64_t* at = data_of<int64_t>(values);
   int64_t n = numel_of(values), length = minlength;
@@ -311,7 +311,7 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, bool inverse, bool counts, std::optional<int64_t> dim) {
            require(!dim || self.dim() <= 1, ErrorCode::unsupported,
                    "unique_consecutive along a dimension of shape {} is not supported",
-                   to_text(self.sizes()));
+                   self.sizes());
            Distinct d = distinct(self, false, inverse || dim, counts || dim);
            return std::tuple(d.values, d.inverse, d.counts);
          }},

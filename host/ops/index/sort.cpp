@@ -88,8 +88,7 @@ void sort_kernel(Tensor& values, Tensor& indices, const Tensor& self, int64_t di
 std::array<TensorMeta, 2> topk_meta(const Tensor& self, SymInt k, int64_t dim, bool, bool) {
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
   require(guard_or_true(k >= 0) && guard_or_true(k <= (self.dim() ? self.size(dim) : SymInt(1))),
-          "topk: k = {} is out of range for dimension {} of shape {}", to_text(k), dim,
-          to_text(self.sizes()));
+          "topk: k = {} is out of range for dimension {} of shape {}", k, dim, self.sizes());
   Dims sizes = dims_of(self.sizes());
   if (self.dim()) sizes[at] = k;
   TensorMeta values = contiguous_meta(list_of(sizes), self.dtype(), self.device()),
@@ -131,7 +130,7 @@ std::array<TensorMeta, 2> chosen_meta(const char* op, const Tensor& self, int64_
                                       bool keepdim) {
   uint64_t mask = mask_of_dim(self, dim);
   require(self.dim() == 0 || !guard_or_false(self.size(dim) == 0),
-          "{}: dimension {} of shape {} is empty", op, dim, to_text(self.sizes()));
+          "{}: dimension {} of shape {} is empty", op, dim, self.sizes());
   TensorMeta values = reduced_meta(self, mask, keepdim, self.dtype()), indices = values;
   indices.dtype = Dtype::i64;
   return {values, indices};

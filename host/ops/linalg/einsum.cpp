@@ -90,7 +90,7 @@ Order order_of(const Equation& e, TensorList operands) {
     int64_t n_labels = static_cast<int64_t>(e.inputs[i].size()) - dotted, rank = operands[i].dim();
     require(dotted ? rank >= n_labels : rank == n_labels,
             "einsum: operand {} has {} subscripts ('{}') for shape {}", i, n_labels, e.inputs[i],
-            to_text(operands[i].sizes()));
+            operands[i].sizes());
     if (dotted) order.n_ellipsis = std::max(order.n_ellipsis, rank - n_labels);
   }
   auto place = [&](char c) {
@@ -126,8 +126,8 @@ Tensor ordered_operand(Tensor t, const std::string& labels, const Order& order) 
         permutation[static_cast<size_t>(order.position.at(c) + k)] = next++;
     } else if (auto first = seen.find(c); first != seen.end()) {
       require(sizes_match(t.size(first->second), t.size(next)),
-              "einsum: subscript '{}' is repeated over sizes {} and {}", c,
-              to_text(t.size(first->second)), to_text(t.size(next)));
+              "einsum: subscript '{}' is repeated over sizes {} and {}", c, t.size(first->second),
+              t.size(next));
       t = movedim(diagonal(t, 0, first->second, next), -1, first->second);
     } else {
       seen[c] = next;
@@ -172,8 +172,8 @@ PairGroups group_dims(Tensor& left, Tensor& right, const std::vector<int64_t>& s
     if (std::find(summed.begin(), summed.end(), d) != summed.end()) {
       if (in_left && in_right) {
         require(sizes_match(left.size(d), right.size(d)),
-                "einsum: sizes {} and {} of a summed dimension differ", to_text(left.size(d)),
-                to_text(right.size(d)));
+                "einsum: sizes {} and {} of a summed dimension differ", left.size(d),
+                right.size(d));
         g.summed_size = g.summed_size * left.size(d);
       } else if (in_left) {
         left = sum(left, {d}, true);
@@ -247,8 +247,7 @@ class Contraction {
       SymInt size = t.sizes()[d];
       if (is_one(size)) continue;
       require(is_one(common) || sizes_match(common, size),
-              "einsum: operands have sizes {} and {} for one subscript", to_text(common),
-              to_text(size));
+              "einsum: operands have sizes {} and {} for one subscript", common, size);
       common = size;
       ++left_over_[d];
     }
@@ -332,7 +331,7 @@ Tensor tensordot_decomp(const Tensor& self, const Tensor& other, IntList dims_se
       b = sum(b, {right.back()}, true, b.dtype());
     else {
       require(sizes_match(x, y), "tensordot: contracted sizes {} and {} differ (shapes {} and {})",
-              to_text(x), to_text(y), to_text(self.sizes()), to_text(other.sizes()));
+              x, y, self.sizes(), other.sizes());
       summed = summed * x;
     }
   }

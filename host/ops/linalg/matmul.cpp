@@ -15,14 +15,14 @@ namespace {
 
 void require_rank(std::string_view op, std::string_view name, const Tensor& t, int64_t rank) {
   require(t.dim() == rank, "{}: {} must have {} dimensions, found shape {}", op, name, rank,
-          to_text(t.sizes()));
+          t.sizes());
 }
 
 void require_inner(std::string_view op, const Tensor& a, const Tensor& b, SymInt left,
                    SymInt right) {
   require(sizes_match(left, right),
-          "{}: inner sizes differ: self is {}, other is {}; transpose one of them?", op,
-          to_text(a.sizes()), to_text(b.sizes()));
+          "{}: inner sizes differ: self is {}, other is {}; transpose one of them?", op, a.sizes(),
+          b.sizes());
   require_same_dtype(op, a, b);
 }
 
@@ -37,7 +37,7 @@ TensorMeta bmm_meta(const Tensor& a, const Tensor& b) {
   require_rank("bmm", "self", a, 3);
   require_rank("bmm", "mat2", b, 3);
   require(sizes_match(a.size(0), b.size(0)), "bmm: batch sizes differ: self is {}, mat2 is {}",
-          to_text(a.sizes()), to_text(b.sizes()));
+          a.sizes(), b.sizes());
   require_inner("bmm", a, b, a.size(2), b.size(1));
   return contiguous_meta({a.size(0), a.size(1), b.size(2)}, a.dtype(), a.device());
 }
@@ -50,7 +50,7 @@ TensorMeta added_meta(std::string_view op, const Tensor& self, TensorMeta produc
   bool fits = sizes.size() == product.sizes.size();
   for (size_t i = 0; fits && i < sizes.size(); ++i) fits = sizes_match(sizes[i], product.sizes[i]);
   require(fits, "{}: self of shape {} does not broadcast to the product's shape {}", op,
-          to_text(self.sizes()), to_text(list_of(product.sizes)));
+          self.sizes(), list_of(product.sizes));
   return product;
 }
 
@@ -74,8 +74,7 @@ SymIntList leading(SymIntList sizes, size_t dropped) {
 
 TensorMeta matmul_meta(const Tensor& a, const Tensor& b) {
   require(a.dim() > 0 && b.dim() > 0,
-          "matmul: both tensors need a dimension, found shapes {} and {}", to_text(a.sizes()),
-          to_text(b.sizes()));
+          "matmul: both tensors need a dimension, found shapes {} and {}", a.sizes(), b.sizes());
   require_inner("matmul", a, b, a.size(-1), b.size(b.dim() == 1 ? 0 : -2));
   size_t a_inner = std::min<size_t>(a.sizes().size(), 2),
          b_inner = std::min<size_t>(b.sizes().size(), 2);
@@ -87,12 +86,11 @@ TensorMeta matmul_meta(const Tensor& a, const Tensor& b) {
 
 TensorMeta linear_meta(const Tensor& input, const Tensor& weight, const Tensor& bias) {
   require(weight.dim() == 2 || weight.dim() == 1,
-          "linear: weight must have 1 or 2 dimensions, found shape {}", to_text(weight.sizes()));
+          "linear: weight must have 1 or 2 dimensions, found shape {}", weight.sizes());
   require(input.dim() > 0, "linear: input needs a dimension");
   require(sizes_match(input.size(-1), weight.size(-1)),
           "linear: input of shape {} has rows of {} elements, weight of shape {} takes rows of {}",
-          to_text(input.sizes()), to_text(input.size(-1)), to_text(weight.sizes()),
-          to_text(weight.size(-1)));
+          input.sizes(), input.size(-1), weight.sizes(), weight.size(-1));
   require_same_dtype("linear", input, weight);
   Dims sizes = dims_of(leading(input.sizes(), 1));
   if (weight.dim() == 2) sizes.push_back(weight.size(0));

@@ -12,7 +12,7 @@ namespace {
 
 Tensor outer_decomp(const Tensor& a, const Tensor& b) {
   require(a.dim() == 1 && b.dim() == 1, "outer: two vectors are expected, found shapes {} and {}",
-          to_text(a.sizes()), to_text(b.sizes()));
+          a.sizes(), b.sizes());
   return mul(reshape(a, {a.size(0), SymInt(1)}), b);
 }
 
@@ -31,8 +31,8 @@ Tensor addr_decomp(const Tensor& self, const Tensor& a, const Tensor& b, Number 
   Tensor product = outer_decomp(scaled(a, alpha), b);
   Dims sizes = broadcast_sizes(self.sizes(), product.sizes());
   require(sizes.size() == 2 && sizes_match(sizes[0], a.size(0)) && sizes_match(sizes[1], b.size(0)),
-          "addr: self of shape {} does not broadcast to the product's shape {}",
-          to_text(self.sizes()), to_text(product.sizes()));
+          "addr: self of shape {} does not broadcast to the product's shape {}", self.sizes(),
+          product.sizes());
   return is_number(beta, 0) ? product : add(scaled(self, beta), product);
 }
 
@@ -75,7 +75,7 @@ Tensor bilinear_decomp(const Tensor& a, const Tensor& b, const Tensor& weight, c
   require(a.dim() == b.dim() && a.dim() > 0 && weight.dim() == 3,
           "bilinear: inputs of one rank and a weight with 3 dimensions are expected, found shapes "
           "{}, {} and {}",
-          to_text(a.sizes()), to_text(b.sizes()), to_text(weight.sizes()));
+          a.sizes(), b.sizes(), weight.sizes());
   Dims sizes = dims_of(List<SymInt>(a.sizes().data(), a.sizes().size() - 1));
   sizes.push_back(weight.size(0));
   Tensor x = reshape(a, {SymInt(-1), a.size(-1)}), y = reshape(b, {SymInt(-1), b.size(-1)});

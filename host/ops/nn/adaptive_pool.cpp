@@ -10,16 +10,16 @@ namespace {
 
 TensorMeta adaptive_meta(std::string_view op, const Tensor& self, SymIntList size, size_t n) {
   size_t rank = self.sizes().size();
-  require(size.size() == n, "{}: output_size must have {} values, found {}", op, n, to_text(size));
+  require(size.size() == n, "{}: output_size must have {} values, found {}", op, n, size);
   require(rank == n + 1 || rank == n + 2, "{}: input must have {} or {} dimensions, found shape {}",
-          op, n + 1, n + 2, to_text(self.sizes()));
+          op, n + 1, n + 2, self.sizes());
   Dims sizes = dims_of(self.sizes());
   for (size_t d = 0; d < n; ++d) {
     const SymInt& in = sizes[rank - n + d];
     require(in.is_symbolic() || in.word() > 0, "{}: the input of shape {} is empty in space", op,
-            to_text(self.sizes()));
+            self.sizes());
     require(size[d].is_symbolic() || size[d].word() >= 0,
-            "{}: output_size must not be negative, found {}", op, to_text(size));
+            "{}: output_size must not be negative, found {}", op, size);
     sizes[rank - n + d] = size[d];
   }
   Dims strides = strides_for(list_of(sizes), suggest_memory_format(self));
@@ -72,20 +72,17 @@ Tensor mean_over_space(const Tensor& self, std::initializer_list<int64_t> dims) 
 }
 
 Tensor adaptive_avg_pool2d_decomp(const Tensor& self, SymIntList size) {
-  require(size.size() == 2, "adaptive_avg_pool2d: output_size must have 2 values, found {}",
-          to_text(size));
+  require(size.size() == 2, "adaptive_avg_pool2d: output_size must have 2 values, found {}", size);
   return all_ones(size) ? mean_over_space(self, {-1, -2}) : _adaptive_avg_pool2d(self, size);
 }
 
 Tensor adaptive_avg_pool3d_decomp(const Tensor& self, SymIntList size) {
-  require(size.size() == 3, "adaptive_avg_pool3d: output_size must have 3 values, found {}",
-          to_text(size));
+  require(size.size() == 3, "adaptive_avg_pool3d: output_size must have 3 values, found {}", size);
   return all_ones(size) ? mean_over_space(self, {-1, -2, -3}) : _adaptive_avg_pool3d(self, size);
 }
 
 std::tuple<Tensor, Tensor> adaptive_max_pool1d_decomp(const Tensor& self, IntList size) {
-  require(size.size() == 1, "adaptive_max_pool1d: output_size must have 1 value, found {}",
-          to_text(size));
+  require(size.size() == 1, "adaptive_max_pool1d: output_size must have 1 value, found {}", size);
   auto [out, indices] = adaptive_max_pool2d(unsqueeze(self, -2), {1, size[0]});
   return {squeeze(out, -2), squeeze(indices, -2)};
 }

@@ -39,7 +39,7 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   require(q.dim() >= 2 && k.dim() >= 2 && v.dim() >= 2,
           "scaled_dot_product_attention: query, key and value need 2 dimensions, found shapes {}, "
           "{} and {}",
-          to_text(q.sizes()), to_text(k.sizes()), to_text(v.sizes()));
+          q.sizes(), k.sizes(), v.sizes());
   require_same_dtype("scaled_dot_product_attention", q, k);
   require_same_dtype("scaled_dot_product_attention", q, v);
   require(is_floating(q.dtype()),
@@ -48,7 +48,7 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
           "scaled_dot_product_attention: query {}, key {} and value {} do not fit: query and key "
           "need one head size, "
           "key and value one length",
-          to_text(q.sizes()), to_text(k.sizes()), to_text(v.sizes()));
+          q.sizes(), k.sizes(), v.sizes());
   require(!mask.defined() || !is_causal,
           "scaled_dot_product_attention: attn_mask and is_causal cannot both be given");
 }
@@ -241,7 +241,7 @@ void check_grouping(const AttentionCall& c) {
           "scaled_dot_product_attention: enable_gqa needs a number of query heads that the number "
           "of key and value "
           "heads divides, found shapes {}, {} and {}",
-          to_text(c.q.sizes()), to_text(c.k.sizes()), to_text(c.v.sizes()));
+          c.q.sizes(), c.k.sizes(), c.v.sizes());
 }
 
 // `logsumexp` is undefined or a row-major tensor [.., queries] of the compute type.
@@ -344,7 +344,7 @@ std::array<TensorMeta, 2> flash_metas(const Tensor& q, const Tensor& k, const Te
                                       std::optional<double> scale) {
   require(q.dim() == 4,
           "_scaled_dot_product_flash_attention_for_cpu: 4 dimensions are expected, found shape {}",
-          to_text(q.sizes()));
+          q.sizes());
   require(dropout_p == 0,
           "_scaled_dot_product_flash_attention_for_cpu: dropout_p must be 0, found {}", dropout_p);
   bool grouped = !sizes_match(q.size(1), k.size(1));

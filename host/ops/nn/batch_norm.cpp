@@ -32,13 +32,12 @@ TensorMeta batch_norm_meta_of(const Tensor& input, const Affine& a) {
   require(is_floating(input.dtype()), "batch_norm: a floating dtype is expected, found {}",
           input.dtype());
   require(input.dim() >= 2,
-          "batch_norm: input needs a batch and a channel dimension, found shape {}",
-          to_text(input.sizes()));
+          "batch_norm: input needs a batch and a channel dimension, found shape {}", input.sizes());
   for (const Tensor* t : {&a.weight, &a.bias, &a.running_mean, &a.running_var})
     require(!t->defined() || (t->dim() == 1 && sizes_match(t->size(0), input.size(1))),
             "batch_norm: weight, bias and running statistics need one element for each of {} "
             "channels, found shape {}",
-            to_text(input.size(1)), to_text(t->defined() ? t->sizes() : SymIntList()));
+            input.size(1), t->defined() ? t->sizes() : SymIntList());
   return {input.dtype(), input.device(), dims_of(input.sizes()),
           strides_for(input.sizes(), suggest_memory_format(input))};
 }
@@ -333,7 +332,7 @@ Tensor instance_norm_decomp(const Tensor& input, const Tensor& weight, const Ten
           "instance_norm: running_mean and running_var are needed where use_input_stats is false");
   require(input.dim() >= 2,
           "instance_norm: input needs a batch and a channel dimension, found shape {}",
-          to_text(input.sizes()));
+          input.sizes());
   SymInt batch = input.size(0), channels = input.size(1);
   Dims sizes = dims_of(input.sizes());
   sizes[0] = 1;

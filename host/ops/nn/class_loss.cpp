@@ -18,8 +18,8 @@ enum Reduction : int64_t { no_reduction = 0, mean_reduction = 1, sum_reduction =
 
 void check_weight(std::string_view op, const Tensor& weight, SymInt classes) {
   require(!weight.defined() || (weight.dim() == 1 && sizes_match(weight.size(0), classes)),
-          "{}: weight must have one element for each of {} classes, found shape {}", op,
-          to_text(classes), to_text(weight.defined() ? weight.sizes() : SymIntList()));
+          "{}: weight must have one element for each of {} classes, found shape {}", op, classes,
+          weight.defined() ? weight.sizes() : SymIntList());
 }
 
 std::array<TensorMeta, 2> loss_metas(const Tensor& self, const Tensor& target, int64_t reduction) {
@@ -32,7 +32,7 @@ std::array<TensorMeta, 2> nll_loss_meta(const Tensor& self, const Tensor& target
   require((self.dim() == 1 && target.dim() == 0) || (self.dim() == 1 && target.dim() == 1) ||
               (self.dim() == 2 && target.dim() == 1 && sizes_match(self.size(0), target.size(0))),
           "nll_loss: scores [N, C] and targets [N] are expected, found shapes {} and {}",
-          to_text(self.sizes()), to_text(target.sizes()));
+          self.sizes(), target.sizes());
   check_weight("nll_loss", weight, self.size(-1));
   std::array<TensorMeta, 2> metas = loss_metas(self, target, reduction);
   if (self.dim() == 1) metas[0] = contiguous_meta({}, self.dtype());
@@ -47,7 +47,7 @@ std::array<TensorMeta, 2> nll_loss2d_meta(const Tensor& self, const Tensor& targ
   require(
       fits,
       "nll_loss2d: scores [N, C, H, W] and targets [N, H, W] are expected, found shapes {} and {}",
-      to_text(self.sizes()), to_text(target.sizes()));
+      self.sizes(), target.sizes());
   check_weight("nll_loss2d", weight, self.size(1));
   return loss_metas(self, target, reduction);
 }

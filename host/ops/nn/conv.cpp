@@ -20,7 +20,7 @@ struct ConvSettings {
 
 Dims per_dimension(std::string_view name, SymIntList values, size_t n) {
   require(values.size() == n || values.size() == 1,
-          "convolution: {} must have 1 or {} values, found {}", name, n, to_text(values));
+          "convolution: {} must have 1 or {} values, found {}", name, n, values);
   return values.size() == n ? dims_of(values) : Dims(n, values[0]);
 }
 
@@ -39,22 +39,20 @@ ConvSettings settings_of(const Tensor& weight, SymIntList stride, SymIntList pad
 void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bias, bool transposed,
                     SymInt groups) {
   require(weight.dim() >= 3 && weight.dim() <= 5,
-          "convolution: weight must have 3 to 5 dimensions, found shape {}",
-          to_text(weight.sizes()));
+          "convolution: weight must have 3 to 5 dimensions, found shape {}", weight.sizes());
   require(input.dim() == weight.dim(),
           "convolution: input of shape {} and weight of shape {} have different ranks",
-          to_text(input.sizes()), to_text(weight.sizes()));
+          input.sizes(), weight.sizes());
   require_same_dtype("convolution", input, weight);
   SymInt taken = transposed ? weight.size(0) : weight.size(1) * groups;
   require(
       sizes_match(input.size(1), taken),
       "convolution: input of shape {} has {} channels, weight of shape {} with {} groups takes {}",
-      to_text(input.sizes()), to_text(input.size(1)), to_text(weight.sizes()), to_text(groups),
-      to_text(taken));
+      input.sizes(), input.size(1), weight.sizes(), groups, taken);
   SymInt given = transposed ? weight.size(1) * groups : weight.size(0);
   require(!bias.defined() || (bias.dim() == 1 && sizes_match(bias.size(0), given)),
-          "convolution: bias must have shape [{}], found {}", to_text(given),
-          to_text(bias.defined() ? bias.sizes() : SymIntList()));
+          "convolution: bias must have shape [{}], found {}", given,
+          bias.defined() ? bias.sizes() : SymIntList());
 }
 
 SymInt output_size(SymInt input, SymInt kernel, const ConvSettings& s, size_t d) {
@@ -81,7 +79,7 @@ TensorMeta convolution_meta(const Tensor& input, const Tensor& weight, const Ten
     SymInt size = output_size(input.sizes()[d + 2], weight.sizes()[d + 2], s, d);
     require(size.is_symbolic() || size.word() >= 0,
             "convolution: the kernel of shape {} does not fit into the padded input of shape {}",
-            to_text(weight.sizes()), to_text(input.sizes()));
+            weight.sizes(), input.sizes());
     sizes.push_back(size);
   }
   Dims strides = strides_for(list_of(sizes), conv_format(input, weight));
@@ -137,8 +135,8 @@ template <class F>
 Tensor with_batch(const Tensor& input, const Tensor& weight, const F& f) {
   bool batched = input.dim() == weight.dim();
   require(batched || input.dim() + 1 == weight.dim(),
-          "convolution: input of shape {} does not fit weight of shape {}", to_text(input.sizes()),
-          to_text(weight.sizes()));
+          "convolution: input of shape {} does not fit weight of shape {}", input.sizes(),
+          weight.sizes());
   Tensor out = f(batched ? input : unsqueeze(input, 0));
   return batched ? out : squeeze(out, 0);
 }
@@ -167,8 +165,7 @@ Tensor same_conv(const Tensor& x, const Tensor& weight, const Tensor& bias, SymI
   Dims padding(n), extra(2 * n, SymInt(0));
   bool uneven = false;
   for (size_t d = 0; d < n; ++d) {
-    require(is_one(steps[d]), "convolution: padding 'same' needs stride 1, found {}",
-            to_text(stride));
+    require(is_one(steps[d]), "convolution: padding 'same' needs stride 1, found {}", stride);
     SymInt total = reach[d] * (weight.sizes()[d + 2] - 1);
     padding[d] = total / 2;
     extra[2 * (n - 1 - d) + 1] = total - padding[d] * 2;

@@ -24,7 +24,7 @@ Tensor kept_mask(const Tensor& self, double p, bool by_feature) {
   if (!by_feature) return bernoulli(empty_like(self), 1 - p);
   require(self.dim() >= 2,
           "feature_dropout: input needs a batch and a channel dimension, found shape {}",
-          to_text(self.sizes()));
+          self.sizes());
   Dims sizes(self.sizes().size(), SymInt(1));
   sizes[0] = self.size(0);
   sizes[1] = self.size(1);

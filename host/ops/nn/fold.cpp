@@ -16,7 +16,7 @@ struct BlockGrid {
 
 std::array<int64_t, 2> pair_of(std::string_view name, IntList values) {
   require(values.size() == 1 || values.size() == 2, "im2col: {} must have 2 values, found {}", name,
-          to_text(values));
+          values);
   return {values[0], values.back()};
 }
 
@@ -32,7 +32,7 @@ BlockGrid grid_of(IntList kernel, IntList dilation, IntList padding, IntList str
 SymInt block_count(const BlockGrid& g, SymInt size, size_t d) {
   SymInt n = (size + 2 * g.padding[d] - g.dilation[d] * (g.kernel[d] - 1) - 1) / g.stride[d] + 1;
   require(n.is_symbolic() || n.word() >= 1,
-          "im2col: the block does not fit into the padded size {}", to_text(size));
+          "im2col: the block does not fit into the padded size {}", size);
   return n;
 }
 
@@ -54,7 +54,7 @@ void for_each_pair(const BlockGrid& g, int64_t height, int64_t width, const F& f
 TensorMeta im2col_meta(const Tensor& self, IntList kernel, IntList dilation, IntList padding,
                        IntList stride) {
   require(self.dim() == 3 || self.dim() == 4,
-          "im2col: input must have 3 or 4 dimensions, found shape {}", to_text(self.sizes()));
+          "im2col: input must have 3 or 4 dimensions, found shape {}", self.sizes());
   BlockGrid g = grid_of(kernel, dilation, padding, stride);
   Dims sizes;
   if (self.dim() == 4) sizes.push_back(self.size(0));
@@ -87,14 +87,13 @@ void im2col_kernel(Tensor& out, const Tensor& self, IntList kernel, IntList dila
 TensorMeta col2im_meta(const Tensor& self, SymIntList size, IntList kernel, IntList dilation,
                        IntList padding, IntList stride) {
   require(self.dim() == 2 || self.dim() == 3,
-          "col2im: input must have 2 or 3 dimensions, found shape {}", to_text(self.sizes()));
-  require(size.size() == 2, "col2im: output_size must have 2 values, found {}", to_text(size));
+          "col2im: input must have 2 or 3 dimensions, found shape {}", self.sizes());
+  require(size.size() == 2, "col2im: output_size must have 2 values, found {}", size);
   BlockGrid g = grid_of(kernel, dilation, padding, stride);
   SymInt block = g.kernel[0] * g.kernel[1];
   require(sizes_match(self.size(-2) % block, 0) &&
               sizes_match(self.size(-1), block_count(g, size[0], 0) * block_count(g, size[1], 1)),
-          "col2im: columns of shape {} do not fit output_size {}", to_text(self.sizes()),
-          to_text(size));
+          "col2im: columns of shape {} do not fit output_size {}", self.sizes(), size);
   Dims sizes;
   if (self.dim() == 3) sizes.push_back(self.size(0));
   sizes.push_back(self.size(-2) / block);

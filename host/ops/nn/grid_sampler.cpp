@@ -148,7 +148,7 @@ TensorMeta grid_sampler_meta(const Tensor& input, const Tensor& grid, int64_t fi
           "grid_sampler: an input [N, C, ...] and a grid [N, ..., 2 or 3] of one rank are "
           "expected, found shapes {} "
           "and {}",
-          to_text(input.sizes()), to_text(grid.sizes()));
+          input.sizes(), grid.sizes());
   require(input.dtype() == grid.dtype() && is_floating(input.dtype()),
           "grid_sampler: input and grid need one floating dtype, found {} and {}", input.dtype(),
           grid.dtype());

@@ -70,8 +70,8 @@ size_t n_outer_dims(std::string_view op, const Tensor& input, SymIntList shape) 
   bool fits = !shape.empty() && shape.size() <= rank;
   for (size_t i = 0; fits && i < shape.size(); ++i)
     fits = sizes_match(input.sizes()[rank - shape.size() + i], shape[i]);
-  require(fits, "{}: input of shape {} must end with normalized_shape {}", op,
-          to_text(input.sizes()), to_text(shape));
+  require(fits, "{}: input of shape {} must end with normalized_shape {}", op, input.sizes(),
+          shape);
   return rank - shape.size();
 }
 
@@ -79,8 +79,7 @@ void check_affine(std::string_view op, std::string_view name, const Tensor& t, S
   if (!t.defined()) return;
   bool fits = t.sizes().size() == shape.size();
   for (size_t i = 0; fits && i < shape.size(); ++i) fits = sizes_match(t.sizes()[i], shape[i]);
-  require(fits, "{}: {} must have shape {}, found {}", op, name, to_text(shape),
-          to_text(t.sizes()));
+  require(fits, "{}: {} must have shape {}, found {}", op, name, shape, t.sizes());
 }
 
 Dims statistics_sizes(const Tensor& input, size_t n_outer) {
@@ -177,10 +176,9 @@ void check_groups(const Tensor& input, SymInt channels, int64_t groups, const Te
                   const Tensor& bias) {
   require_floating("group_norm", input);
   require(input.dim() >= 2,
-          "group_norm: input needs a batch and a channel dimension, found shape {}",
-          to_text(input.sizes()));
+          "group_norm: input needs a batch and a channel dimension, found shape {}", input.sizes());
   require(groups > 0 && sizes_match(channels % groups, 0),
-          "group_norm: {} channels do not divide into {} groups", to_text(channels), groups);
+          "group_norm: {} channels do not divide into {} groups", channels, groups);
   check_affine("group_norm", "weight", weight, {channels});
   check_affine("group_norm", "bias", bias, {channels});
 }
@@ -235,8 +233,7 @@ Triple native_group_norm_decomp(const Tensor& input, const Tensor& weight, const
 Tensor group_norm_decomp(const Tensor& input, int64_t groups, const Tensor& weight,
                          const Tensor& bias, double eps, bool) {
   require(input.dim() >= 2,
-          "group_norm: input needs a batch and a channel dimension, found shape {}",
-          to_text(input.sizes()));
+          "group_norm: input needs a batch and a channel dimension, found shape {}", input.sizes());
   SymInt inner = product(input.sizes().slice(2));
   return std::get<0>(
       native_group_norm(input, weight, bias, input.size(0), input.size(1), inner, groups, eps));

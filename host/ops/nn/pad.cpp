@@ -25,14 +25,13 @@ Ends ends_of(SymIntList pad, size_t rank, size_t d) {
 Dims padded_sizes(std::string_view op, const Tensor& self, SymIntList pad) {
   require(pad.size() % 2 == 0 && pad.size() <= 2 * self.sizes().size(),
           "{}: padding must have an even number of values, at most {} for shape {}, found {}", op,
-          2 * self.sizes().size(), to_text(self.sizes()), to_text(pad));
+          2 * self.sizes().size(), self.sizes(), pad);
   Dims sizes = dims_of(self.sizes());
   for (size_t d = 0; d < sizes.size(); ++d) {
     Ends e = ends_of(pad, sizes.size(), d);
     sizes[d] = sizes[d] + e.left + e.right;
     require(sizes[d].is_symbolic() || sizes[d].word() >= 0,
-            "{}: padding {} leaves a negative size of shape {}", op, to_text(pad),
-            to_text(self.sizes()));
+            "{}: padding {} leaves a negative size of shape {}", op, pad, self.sizes());
   }
   return sizes;
 }
@@ -80,10 +79,9 @@ enum class Border { reflect, replicate };
 TensorMeta border_meta(std::string_view op, const Tensor& self, SymIntList pad, size_t n,
                        Border border) {
   size_t rank = self.sizes().size();
-  require(pad.size() == 2 * n, "{}: padding must have {} values, found {}", op, 2 * n,
-          to_text(pad));
+  require(pad.size() == 2 * n, "{}: padding must have {} values, found {}", op, 2 * n, pad);
   require(rank == n + 1 || rank == n + 2, "{}: input must have {} or {} dimensions, found shape {}",
-          op, n + 1, n + 2, to_text(self.sizes()));
+          op, n + 1, n + 2, self.sizes());
   Dims sizes = padded_sizes(op, self, pad);
   for (size_t d = rank - n; d < rank; ++d) {
     Ends e = ends_of(pad, rank, d);
@@ -91,7 +89,7 @@ TensorMeta border_meta(std::string_view op, const Tensor& self, SymIntList pad, 
     require(
         border == Border::replicate || (bool(e.left < size) && bool(e.right < size)),
         "{}: reflected padding must be smaller than the dimension, found padding {} for shape {}",
-        op, to_text(pad), to_text(self.sizes()));
+        op, pad, self.sizes());
   }
   Dims strides = strides_for(list_of(sizes), suggest_memory_format(self));
   return {self.dtype(), self.device(), std::move(sizes), std::move(strides)};
@@ -159,8 +157,7 @@ void border_pad_kernel(Tensor& out, const Tensor& self, SymIntList pad) {
 Tensor circular_along(const Tensor& t, int64_t dim, Ends e) {
   SymInt size = t.size(dim);
   require(bool(e.left <= size) && bool(e.right <= size),
-          "pad: circular padding {} and {} is larger than size {}", to_text(e.left),
-          to_text(e.right), to_text(size));
+          "pad: circular padding {} and {} is larger than size {}", e.left, e.right, size);
   std::vector<Tensor> parts;
   if (bool(e.left > 0)) parts.push_back(slice(t, dim, size - e.left, size));
   parts.push_back(slice(t, dim, bool(e.left < 0) ? -e.left : SymInt(0),
@@ -188,7 +185,7 @@ Tensor border_pad(const Tensor& self, SymIntList pad, std::string_view mode) {
     case 6:
       return reflect ? reflection_pad3d(self, pad) : replication_pad3d(self, pad);
     default:
-      fail("pad: mode '{}' pads one to three dimensions, found padding {}", mode, to_text(pad));
+      fail("pad: mode '{}' pads one to three dimensions, found padding {}", mode, pad);
   }
 }
 

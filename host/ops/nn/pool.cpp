@@ -16,7 +16,7 @@ struct PoolSettings {
 
 std::array<int64_t, 3> spread(std::string_view name, IntList values, size_t n, int64_t missing) {
   require(values.size() == n || values.size() == 1,
-          "pooling: {} must have 1 or {} values, found {}", name, n, to_text(values));
+          "pooling: {} must have 1 or {} values, found {}", name, n, values);
   std::array<int64_t, 3> out{missing, missing, missing};
   for (size_t d = 0; d < n; ++d) out[3 - n + d] = values[values.size() == 1 ? 0 : d];
   return out;
@@ -55,14 +55,13 @@ TensorMeta pool_meta(std::string_view op, const Tensor& self, const PoolSettings
   size_t rank = self.sizes().size();
   require(rank == s.n + 1 || rank == s.n + 2,
           "{}: input must have {} or {} dimensions, found shape {}", op, s.n + 1, s.n + 2,
-          to_text(self.sizes()));
+          self.sizes());
   Dims sizes = dims_of(self.sizes());
   for (size_t d = 0; d < s.n; ++d) {
     SymInt& size = sizes[rank - s.n + d];
     size = pooled_size(size, s, 3 - s.n + d);
     require(size.is_symbolic() || size.word() >= 1,
-            "{}: the kernel does not fit into the padded input of shape {}", op,
-            to_text(self.sizes()));
+            "{}: the kernel does not fit into the padded input of shape {}", op, self.sizes());
   }
   Dims strides = strides_for(list_of(sizes), suggest_memory_format(self));
   return {self.dtype(), self.device(), std::move(sizes), std::move(strides)};

@@ -71,12 +71,11 @@ struct LayerCall {
 
 void check_call(const LayerCall& c) {
   require(c.input.dim() == 3, "recurrent layer: input must have 3 dimensions, found shape {}",
-          to_text(c.input.sizes()));
+          c.input.sizes());
   require(c.hidden.dim() == 3 && sizes_match(c.hidden.size(0), c.layers * c.directions()) &&
               sizes_match(c.hidden.size(1), c.input.size(c.batch_first ? 0 : 1)),
           "recurrent layer: the initial state must have shape [{}, {}, size], found {}",
-          c.layers * c.directions(), to_text(c.input.size(c.batch_first ? 0 : 1)),
-          to_text(c.hidden.sizes()));
+          c.layers * c.directions(), c.input.size(c.batch_first ? 0 : 1), c.hidden.sizes());
 }
 
 std::vector<CellWeights> weights_of(const LayerCall& c) {

@@ -31,7 +31,7 @@ Tensor in_format_of(const Tensor& out, const Tensor& self) {
 
 void check_image(std::string_view op, const Tensor& self, int64_t factor) {
   require(self.dim() >= 3, "{}: input needs a channel dimension and two of space, found shape {}",
-          op, to_text(self.sizes()));
+          op, self.sizes());
   require(factor > 0, "{}: the factor must be positive, found {}", op, factor);
 }
 
@@ -39,7 +39,7 @@ Tensor pixel_shuffle_decomp(const Tensor& self, int64_t factor) {
   check_image("pixel_shuffle", self, factor);
   SymInt channels = self.size(-3), r = factor, height = self.size(-2), width = self.size(-1);
   require(sizes_match(channels % (r * r), 0),
-          "pixel_shuffle: {} channels do not divide by {} squared", to_text(channels), factor);
+          "pixel_shuffle: {} channels do not divide by {} squared", channels, factor);
   SymInt out = channels / (r * r);
   Tensor split = reshape(self, list_of(with_batch_of(self, {out, r, r, height, width})));
   Tensor mixed = permute(split, permutation_of_last(self, {0, 3, 1, 4, 2}));
@@ -51,8 +51,8 @@ Tensor pixel_unshuffle_decomp(const Tensor& self, int64_t factor) {
   check_image("pixel_unshuffle", self, factor);
   SymInt channels = self.size(-3), r = factor, height = self.size(-2), width = self.size(-1);
   require(sizes_match(height % r, 0) && sizes_match(width % r, 0),
-          "pixel_unshuffle: height and width of shape {} do not divide by {}",
-          to_text(self.sizes()), factor);
+          "pixel_unshuffle: height and width of shape {} do not divide by {}", self.sizes(),
+          factor);
   Tensor split =
       reshape(self, list_of(with_batch_of(self, {channels, height / r, r, width / r, r})));
   Tensor mixed = permute(split, permutation_of_last(self, {0, 2, 4, 1, 3}));
@@ -64,11 +64,10 @@ Tensor pixel_unshuffle_decomp(const Tensor& self, int64_t factor) {
 Tensor channel_shuffle_decomp(const Tensor& self, SymInt groups) {
   require(self.dim() >= 3,
           "channel_shuffle: input needs a batch, a channel dimension and space, found shape {}",
-          to_text(self.sizes()));
+          self.sizes());
   SymInt channels = self.size(1);
   require(sizes_match(channels % groups, 0),
-          "channel_shuffle: {} channels do not divide into {} groups", to_text(channels),
-          to_text(groups));
+          "channel_shuffle: {} channels do not divide into {} groups", channels, groups);
   Tensor split =
       reshape(self, {self.size(0), groups, channels / groups, product(self.sizes().slice(2))});
   return reshape(contiguous(permute(split, {0, 2, 1, 3})), self.sizes());

@@ -14,15 +14,14 @@ using Scale = std::optional<double>;
 
 TensorMeta upsample_meta(const Tensor& self, SymIntList size, size_t n) {
   require(static_cast<size_t>(self.dim()) == n + 2,
-          "upsample: input must have {} dimensions, found shape {}", n + 2, to_text(self.sizes()));
-  require(size.size() == n, "upsample: output_size must have {} values, found {}", n,
-          to_text(size));
+          "upsample: input must have {} dimensions, found shape {}", n + 2, self.sizes());
+  require(size.size() == n, "upsample: output_size must have {} values, found {}", n, size);
   Dims sizes = dims_of(self.sizes());
   for (size_t d = 0; d < n; ++d) {
     const SymInt in = sizes[d + 2], out = size[d];
     require((in.is_symbolic() || in.word() > 0) && (out.is_symbolic() || out.word() > 0),
-            "upsample: sizes must be positive, found input {} and output_size {}",
-            to_text(self.sizes()), to_text(size));
+            "upsample: sizes must be positive, found input {} and output_size {}", self.sizes(),
+            size);
     sizes[d + 2] = out;
   }
   Dims strides = strides_for(list_of(sizes), suggest_memory_format(self));
@@ -65,7 +64,7 @@ Target target_of(const Tensor& input, OptSymIntList size, OptDoubleList factors,
   require(size.has_value() != factors.has_value(),
           "upsample: one of output_size and scale_factors must be given");
   require(static_cast<size_t>(input.dim()) == n + 2,
-          "upsample: input must have {} dimensions, found shape {}", n + 2, to_text(input.sizes()));
+          "upsample: input must have {} dimensions, found shape {}", n + 2, input.sizes());
   if (size) return {dims_of(*size), {}};
   require(factors->size() == n, "upsample: scale_factors must have {} values, found {}", n,
           factors->size());

@@ -108,8 +108,8 @@ std::string word_text(const SchemaArg& arg) {
       if (static_cast<int64_t>(row.dtype) == number) return "Dtype::" + identifier(row.name);
   for (const EnumeratorRow& row : enumerator_rows)
     if (row.base == arg.type.base && row.number == number) return std::string(row.text);
-  fail("argument {} {}: default {} has no C++ form; add it to opgen's table", to_text(arg.type),
-       arg.name, arg.default_value.text);
+  fail("argument {} {}: default {} has no C++ form; add it to opgen's table", arg.type, arg.name,
+       arg.default_value.text);
 }
 
 }  // namespace

@@ -174,7 +174,7 @@ static constexpr OpDef rows[] = {
            int64_t d = dim < 0 ? dim + self.dim() : dim;
            SymInt size = self.size(d);
            require(bool(size % 2 == 0), "glu: the size of dimension {} must be even, found {}", dim,
-                   to_text(size));
+                   size);
            SymInt half = size / 2;
            return self.narrow(d, 0, half) * self.narrow(d, half, half).sigmoid();
          }},

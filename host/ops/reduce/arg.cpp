@@ -43,7 +43,7 @@ struct Extreme {
 void require_elements(const char* op, const Tensor& self, uint64_t mask) {
   for (size_t d = 0; d < self.sizes().size(); ++d)
     require(!(mask >> d & 1) || !guard_or_false(self.sizes()[d] == 0),
-            "{}: dimension {} is empty and has no extreme; shape {}", op, d, to_text(self.sizes()));
+            "{}: dimension {} is empty and has no extreme; shape {}", op, d, self.sizes());
 }
 
 template <bool largest>

@@ -138,15 +138,14 @@ constexpr auto nanmean_kernel = [](Tensor& out, const Tensor& self, OptIntList d
 Tensor summed_to_size(const Tensor& self, SymIntList size) {
   if (size.empty()) return sum(self);
   int64_t missing = self.dim() - static_cast<int64_t>(size.size());
-  require(missing >= 0, "sum_to_size: shape {} has more dimensions than {}", to_text(size),
-          to_text(self.sizes()));
+  require(missing >= 0, "sum_to_size: shape {} has more dimensions than {}", size, self.sizes());
   std::vector<int64_t> folded;
   bool changes = missing > 0;
   for (int64_t d = 0; d < self.dim(); ++d) {
     bool sums =
         d < missing || (is_one(size[static_cast<size_t>(d - missing)]) && !is_one(self.size(d)));
     require(sums || sizes_match(size[static_cast<size_t>(d - missing)], self.size(d)),
-            "sum_to_size: shape {} does not expand to {}", to_text(size), to_text(self.sizes()));
+            "sum_to_size: shape {} does not expand to {}", size, self.sizes());
     if (sums) folded.push_back(d);
   }
   if (folded.empty()) return self;

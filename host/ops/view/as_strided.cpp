@@ -17,8 +17,7 @@ ViewMeta strided_view(const Tensor& self, SymIntList size, SymIntList stride,
   require(size.size() == stride.size(), "as_strided: {} sizes but {} strides", size.size(),
           stride.size());
   for (SymInt s : stride)
-    require(guard_or_true(s >= 0), "as_strided: strides must not be negative, found {}",
-            to_text(stride));
+    require(guard_or_true(s >= 0), "as_strided: strides must not be negative, found {}", stride);
   return {dims_of(size), dims_of(stride), offset.value_or(sym_offset_of(self))};
 }
 
@@ -43,8 +42,7 @@ Tensor as_strided_scatter_kernel(const Tensor& self, const Tensor& src, SymIntLi
   ViewMeta m = strided_view(out, size, stride, offset);
   Tensor target = make_view(out, size, stride, m.offset);
   require(target.dim() == src.dim() && std::equal(size.begin(), size.end(), src.sizes().begin()),
-          "as_strided_scatter: src has shape {}, the part to write {}", to_text(src.sizes()),
-          to_text(size));
+          "as_strided_scatter: src has shape {}, the part to write {}", src.sizes(), size);
   copy_elements(target, src);
   return out;
 }
@@ -55,7 +53,7 @@ ViewMeta diagonal_view(const Tensor& self, int64_t offset, int64_t dim1, int64_t
   require(self.dim() >= 2 && a != b,
           "diagonal: two different dimensions are expected, found {} and {} of "
           "shape {}",
-          dim1, dim2, to_text(self.sizes()));
+          dim1, dim2, self.sizes());
   ViewMeta m{dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
   SymInt rows = m.sizes[a], columns = m.sizes[b];
   SymInt room = offset >= 0 ? sym_min(rows, columns - offset) : sym_min(rows + offset, columns);
@@ -77,8 +75,7 @@ void diagonal_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src,
   ViewMeta m = diagonal_view(out, offset, dim1, dim2);
   require(static_cast<int64_t>(m.sizes.size()) == src.dim() &&
               std::equal(m.sizes.begin(), m.sizes.end(), src.sizes().begin()),
-          "diagonal_scatter: src has shape {}, the diagonal {}", to_text(src.sizes()),
-          to_text(list_of(m.sizes)));
+          "diagonal_scatter: src has shape {}, the diagonal {}", src.sizes(), list_of(m.sizes));
   copy_elements(make_view(out, list_of(m.sizes), list_of(m.strides), m.offset), src);
 }
 
@@ -97,7 +94,7 @@ Tensor embedded_diagonal(const Tensor& self, int64_t offset, int64_t dim1, int64
 
 Tensor diag_of(const Tensor& self, int64_t k) {
   require(self.dim() == 1 || self.dim() == 2,
-          "diag: a vector or matrix is expected, found shape {}", to_text(self.sizes()));
+          "diag: a vector or matrix is expected, found shape {}", self.sizes());
   return self.dim() == 1 ? diag_embed(self, k) : diagonal_copy(self, k);
 }
 
@@ -107,7 +104,7 @@ ViewMeta windows(const Tensor& self, int64_t dimension, int64_t size, int64_t st
   require(size >= 0 && step > 0, "unfold: size {} must not be negative and step {} positive", size,
           step);
   require(guard_or_true(room >= size), "unfold: size {} is larger than dimension {} of size {}",
-          size, dimension, to_text(room));
+          size, dimension, room);
   ViewMeta m{dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
   m.sizes.push_back(size);
   m.strides.push_back(self.dim() ? self.stride(dim) : SymInt(1));

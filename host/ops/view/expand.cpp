@@ -12,8 +12,8 @@ namespace {
 // ATen's rule also fixes the stride of new dimensions of size 1: that of a dense tensor.
 ViewMeta expanded(const Tensor& self, SymIntList size, bool) {
   auto rank = static_cast<int64_t>(size.size()), missing = rank - self.dim();
-  require(missing >= 0, "expand: shape {} has fewer dimensions than the tensor of shape {}",
-          to_text(size), to_text(self.sizes()));
+  require(missing >= 0, "expand: shape {} has fewer dimensions than the tensor of shape {}", size,
+          self.sizes());
   ViewMeta m{Dims(size.size()), Dims(size.size()), sym_offset_of(self)};
   for (int64_t i = rank - 1; i >= 0; --i) {
     auto at = static_cast<size_t>(i);
@@ -24,12 +24,12 @@ ViewMeta expanded(const Tensor& self, SymIntList size, bool) {
                                     : m.sizes[at + 1] * m.strides[at + 1];
     bool keeps = !size[at].is_symbolic() && size[at].word() == -1;
     require(!(keeps && is_new), "expand: -1 stands for a size that is there, in shape {} of {}",
-            to_text(size), to_text(self.sizes()));
+            size, self.sizes());
     m.sizes[at] = keeps ? own : size[at];
     bool repeats = !keeps && is_one(own) && !is_one(size[at]);
     require(keeps || repeats || sizes_match(own, size[at]),
             "expand: shape {} does not expand to {}: size {} of dimension {} is not 1",
-            to_text(self.sizes()), to_text(size), to_text(own), i);
+            self.sizes(), size, own, i);
     m.strides[at] = repeats ? SymInt(0) : stride;
   }
   return m;
@@ -83,8 +83,7 @@ std::vector<Tensor> mesh(TensorList tensors, std::string_view indexing) {
   if (swap) std::swap(parts[0], parts[1]);
   Dims sizes;
   for (const Tensor& t : parts) {
-    require(t.dim() <= 1, "meshgrid: tensors must have at most one dimension, found {}",
-            to_text(t.sizes()));
+    require(t.dim() <= 1, "meshgrid: tensors must have at most one dimension, found {}", t.sizes());
     sizes.push_back(t.numel());
   }
   for (size_t i = 0; i < parts.size(); ++i) {

@@ -42,11 +42,10 @@ TensorMeta cat_meta(TensorList tensors, int64_t dim) {
   for (const Tensor& t : tensors) {
     if (is_left_out(t)) continue;
     require(t.dim() == first.dim(), "cat: shapes {} and {} have different numbers of dimensions",
-            to_text(first.sizes()), to_text(t.sizes()));
+            first.sizes(), t.sizes());
     for (size_t i = 0; i < sizes.size(); ++i)
       require(i == at || sizes_match(sizes[i], t.sizes()[i]),
-              "cat: shapes {} and {} differ beside dimension {}", to_text(first.sizes()),
-              to_text(t.sizes()), at);
+              "cat: shapes {} and {} differ beside dimension {}", first.sizes(), t.sizes(), at);
     sizes[at] = sizes[at] + t.sizes()[at];
   }
   Dims strides = strides_for(list_of(sizes), joint_format(tensors));
@@ -74,8 +73,8 @@ int64_t stack_dim(TensorList tensors, int64_t dim) {
     bool same = t.dim() == tensors[0].dim();
     for (size_t i = 0; same && i < t.sizes().size(); ++i)
       same = sizes_match(t.sizes()[i], tensors[0].sizes()[i]);
-    require(same, "stack: all shapes must be equal, found {} and {}", to_text(tensors[0].sizes()),
-            to_text(t.sizes()));
+    require(same, "stack: all shapes must be equal, found {} and {}", tensors[0].sizes(),
+            t.sizes());
   }
   return wrap_dim(dim, tensors[0].dim() + 1);
 }

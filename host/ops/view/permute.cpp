@@ -13,8 +13,7 @@ namespace {
 
 ViewMeta permuted(const Tensor& self, IntList dims) {
   require(static_cast<int64_t>(dims.size()) == self.dim(),
-          "permute: {} dimensions given for a tensor of shape {}", dims.size(),
-          to_text(self.sizes()));
+          "permute: {} dimensions given for a tensor of shape {}", dims.size(), self.sizes());
   if (!dims.empty()) dims_mask(OptIntList(dims), self.dim());  // refuses duplicates
   ViewMeta m{{}, {}, sym_offset_of(self)};
   for (int64_t d : dims) {
@@ -36,7 +35,7 @@ ViewMeta transposed(const Tensor& self, int64_t dim0, int64_t dim1) {
 
 ViewMeta matrix_transposed(const Tensor& self) {
   require(self.dim() <= 2, "t: a tensor with at most two dimensions is expected, found shape {}",
-          to_text(self.sizes()));
+          self.sizes());
   return self.dim() < 2 ? transposed(self, 0, 0) : transposed(self, 0, 1);
 }
 
@@ -75,7 +74,7 @@ Tensor reversed_dims(const Tensor& self) {
 
 Tensor last_two_swapped(const Tensor& self, const char* op) {
   require(self.dim() >= 2 || self.dim() == 0,
-          "{}: at least two dimensions are expected, found shape {}", op, to_text(self.sizes()));
+          "{}: at least two dimensions are expected, found shape {}", op, self.sizes());
   return self.dim() == 0 ? self : transpose(self, -2, -1);
 }
 

@@ -22,7 +22,7 @@ ViewMeta viewed_as(const Tensor& self, SymIntList shape) {
       strides.has_value(),
       "view: a tensor of shape {} with strides {} cannot be seen as {} without moving data; use "
       "reshape",
-      to_text(self.sizes()), to_text(self.strides()), to_text(shape));
+      self.sizes(), self.strides(), shape);
   return {std::move(sizes), std::move(*strides), sym_offset_of(self)};
 }
 
@@ -43,7 +43,7 @@ Tensor viewed_with_dtype(const Tensor& self, Dtype dtype) {
           self.dtype(), dtype);
   auto rescale = [&](SymInt& v) {
     require(guard_or_true(v * from % to == 0), "view: {} elements of {} are no whole number of {}",
-            to_text(v), self.dtype(), dtype);
+            v, self.dtype(), dtype);
     v = v * from / to;
   };
   rescale(m.sizes[last]);

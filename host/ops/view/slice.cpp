@@ -30,7 +30,7 @@ SymInt slice_bound(SymInt index, SymInt size) {
 ViewMeta sliced(const Tensor& self, int64_t dim, std::optional<SymInt> start,
                 std::optional<SymInt> end, SymInt step) {
   require(self.dim() > 0, "slice: the tensor has no dimensions");
-  require(guard_or_true(step > 0), "slice: the step must be positive, found {}", to_text(step));
+  require(guard_or_true(step > 0), "slice: the step must be positive, found {}", step);
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
   SymInt size = self.sizes()[at];
   SymInt from = slice_bound(start.value_or(0), size);
@@ -45,8 +45,7 @@ ViewMeta sliced(const Tensor& self, int64_t dim, std::optional<SymInt> start,
 
 SymInt wrapped_index(const char* op, SymInt index, SymInt size) {
   require(guard_or_true(index >= -size) && guard_or_true(index < size),
-          "{}: index {} is out of range for a dimension of size {}", op, to_text(index),
-          to_text(size));
+          "{}: index {} is out of range for a dimension of size {}", op, index, size);
   return guard_or_false(index < 0) ? index + size : index;
 }
 
@@ -63,14 +62,12 @@ ViewMeta selected(const Tensor& self, int64_t dim, SymInt index) {
 Tensor narrowed(const Tensor& self, int64_t dim, SymInt start, SymInt length) {
   require(self.dim() > 0, "narrow: the tensor has no dimensions");
   SymInt size = self.size(dim);
-  require(guard_or_true(length >= 0), "narrow: the length must not be negative, found {}",
-          to_text(length));
+  require(guard_or_true(length >= 0), "narrow: the length must not be negative, found {}", length);
   require(guard_or_true(start >= -size) && guard_or_true(start <= size),
-          "narrow: start {} is out of range for a dimension of size {}", to_text(start),
-          to_text(size));
+          "narrow: start {} is out of range for a dimension of size {}", start, size);
   if (guard_or_false(start < 0)) start = start + size;
   require(guard_or_true(start + length <= size), "narrow: start {} and length {} exceed size {}",
-          to_text(start), to_text(length), to_text(size));
+          start, length, size);
   return slice(self, dim, start, start + length, 1);
 }
 
@@ -89,13 +86,13 @@ std::vector<ViewMeta> parts_of_sizes(const Tensor& self, SymIntList sizes, int64
   std::vector<ViewMeta> parts;
   SymInt start = 0;
   for (SymInt size : sizes) {
-    require(guard_or_true(size >= 0), "split_with_sizes: size {} is negative", to_text(size));
+    require(guard_or_true(size >= 0), "split_with_sizes: size {} is negative", size);
     parts.push_back(part(self, at, start, size));
     start = start + size;
   }
   require(sizes_match(start, self.sizes()[at]),
-          "split_with_sizes: sizes {} do not add up to {}, the size of dimension {}",
-          to_text(sizes), to_text(self.sizes()[at]), dim);
+          "split_with_sizes: sizes {} do not add up to {}, the size of dimension {}", sizes,
+          self.sizes()[at], dim);
   return parts;
 }
 
@@ -104,7 +101,7 @@ std::vector<ViewMeta> equal_parts(const Tensor& self, SymInt split_size, int64_t
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
   SymInt size = self.sizes()[at];
   require(split_size >= 0 && (split_size > 0 || size == 0),
-          "split: the size of the parts must be positive, found {}", to_text(split_size));
+          "split: the size of the parts must be positive, found {}", split_size);
   int64_t count = split_size == 0
                       ? 1
                       : std::max<int64_t>(((size + split_size - 1) / split_size).guard_int(), 1);
@@ -128,7 +125,7 @@ std::vector<Tensor> chunked(const Tensor& self, int64_t chunks, int64_t dim) {
   require(chunks > 0 && self.dim() > 0,
           "chunk: a positive number of chunks and at least one dimension "
           "are expected, found {} and shape {}",
-          chunks, to_text(self.sizes()));
+          chunks, self.sizes());
   SymInt size = self.size(dim), split_size = (size + chunks - 1) / chunks;
   if (guard_or_false(split_size == 0))
     return split_with_sizes(self, std::vector<SymInt>(static_cast<size_t>(chunks), SymInt(0)), dim);
@@ -151,7 +148,7 @@ std::vector<Tensor> split_evenly(const Tensor& self, SymInt sections, int64_t di
   require(self.dim() > 0 && sections > 0,
           "tensor_split: a positive number of sections and at least one "
           "dimension are expected, found {} and shape {}",
-          to_text(sections), to_text(self.sizes()));
+          sections, self.sizes());
   SymInt size = self.size(dim), smaller = size / sections, larger = size % sections;
   int64_t n = sections.guard_int(), n_larger = larger.guard_int();
   std::vector<Tensor> parts;
@@ -177,11 +174,11 @@ template <class Where>
 std::vector<Tensor> split_direction(const char* op, const Tensor& self, Where where, int64_t dim,
                                     int64_t rank) {
   require(self.dim() >= rank, "{}: at least {} dimensions are expected, found shape {}", op, rank,
-          to_text(self.sizes()));
+          self.sizes());
   if constexpr (std::is_same_v<Where, int64_t>) {
     require(where > 0 && guard_or_true(self.size(dim) % where == 0),
             "{}: dimension {} of size {} cannot be split into {} equal parts", op, dim,
-            to_text(self.size(dim)), where);
+            self.size(dim), where);
     return split_evenly(self, where, dim);
   } else {
     return split_at(self, where, dim);
@@ -203,8 +200,7 @@ void write_part(const Tensor& out, const Tensor& self, const Tensor& src, const 
   require(
       target.dim() == src.dim() && std::equal(m.sizes.begin(), m.sizes.end(), src.sizes().begin(),
                                               [](SymInt a, SymInt b) { return sizes_match(a, b); }),
-      "{}: src has shape {}, the part to write {}", op, to_text(src.sizes()),
-      to_text(list_of(m.sizes)));
+      "{}: src has shape {}, the part to write {}", op, src.sizes(), list_of(m.sizes));
   copy_elements(target, src);
 }
 
