@@ -12,6 +12,8 @@
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 
+#include <tenon/ops.h>
+
 #include <mutex>
 
 namespace tenon {
@@ -30,6 +32,7 @@ struct PointwiseState {
     Plan* next;
   };
   ScalarProgram programs[Formula::max_entries];
+  uint32_t divisors[Formula::max_entries] = {};  // bit i: input i divides, with a remainder
   uint64_t promoting = 0;  // bit i: argument i, when a number, takes part in promotion
   std::atomic<Plan*> plans{nullptr};
   std::mutex binding;
@@ -47,10 +50,22 @@ bool promotes(const SchemaArg& arg) {
           arg.name == "min" || arg.name == "max");
 }
 
+uint32_t divisors_of(const ScalarProgram& program) {
+  uint32_t inputs = 0;
+  for (const ScalarInstr& step : program.instr) {
+    bool divides = step.op() == ScalarCode::truncdiv || step.op() == ScalarCode::floordiv ||
+                   step.op() == ScalarCode::fmod || step.op() == ScalarCode::mod;
+    if (divides && step.b < program.n_inputs) inputs |= 1u << step.b;
+  }
+  return inputs;
+}
+
 [[gnu::noinline]] PointwiseState& make_state(const OpEntry& op) {
   auto* fresh = new PointwiseState;
-  for (int i = 0; i < op.def->formula.n_entries; ++i)
+  for (int i = 0; i < op.def->formula.n_entries; ++i) {
     fresh->programs[i] = record(op.def->formula.entries[i].formula);
+    fresh->divisors[i] = divisors_of(fresh->programs[i]);
+  }
   for (size_t i = 0; i < op.schema.args.size(); ++i)
     fresh->promoting |= uint64_t{promotes(op.schema.args[i])} << i;
   PointwiseState* expected = nullptr;
@@ -212,8 +227,28 @@ bool same_shape(const TensorImpl* a, const TensorImpl* b) {
   return a->ndim == b->ndim && std::equal(a->sizes, a->sizes + a->ndim, b->sizes);
 }
 
+bool holds_zero(const Tensor& t) {
+  Tensor found = any(eq(t, Number(0)));
+  return *static_cast<const bool*>(impl_of(found)->data);
+}
+
+// Formulas give 0 for an integer divided by 0; as an op that is refused, as in PyTorch.
+[[gnu::noinline]] void check_divisors(const CallArgs& call, const Inputs& in, uint32_t divisors) {
+  for (size_t i = 0; i < in.n; ++i) {
+    if (!(divisors >> i & 1)) continue;
+    bool has_zero = in.tensors[i] ? holds_zero(*in.tensors[i]) : in.bits[i] == 0;
+    require(!has_zero,
+            "{}: integers are divided by zero; expected no 0 in the divisor, mask it out "
+            "or divide floating numbers",
+            call.op->name);
+  }
+}
+
 // Runs the plan into tensors that exist already.
-void run_into(const Inputs& in, std::span<const Tensor> outs) {
+void run_into(const CallArgs& call, const Inputs& in, std::span<const Tensor> outs) {
+  uint32_t divisors = in.state->divisors[in.entry];
+  if (divisors && !is_floating(in.promoted)) [[unlikely]]
+    check_divisors(call, in, divisors);
   const BoundProgram& plan = bound_program(in);
   const TensorImpl* shape = impl_of(outs[0]);
   size_t rank = static_cast<size_t>(shape->ndim);
@@ -326,7 +361,7 @@ void run_pointwise(const CallArgs& call) {
     for (size_t i = 0; i < n; ++i)
       outs[i] = make_tensor(list_of(sizes), list_of(strides), result_dtype(in, i));
   }
-  run_into(in, {outs, n});
+  run_into(call, in, {outs, n});
   for (size_t i = 0; i < n; ++i) call.results[i] = Value::own(std::move(outs[i]));
 }
 
@@ -350,7 +385,7 @@ void run_derived_in_place(const CallArgs& call) {
     if (writes_safely(in, self)) {
       Dims sizes = broadcast_sizes(in.shapes());
       check_fits_self(call, list_of(sizes), result_dtype(in, 0));
-      run_into(in, {&self, 1});
+      run_into(call, in, {&self, 1});
       return return_self(call);
     }
   }

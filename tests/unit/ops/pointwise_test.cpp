@@ -1,0 +1,85 @@
+// Pointwise calls: operands of one shape and of several, strides of results, integer division.
+#include "core/tensor_impl.h"
+
+#include <tenon/ops.h>
+
+#include <gmock/gmock.h>
+
+using namespace tenon;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+
+std::vector<int64_t> values(const Tensor& t) {
+  Tensor flat = t.to(Dtype::i64).contiguous();
+  const auto* data = static_cast<const int64_t*>(impl_of(flat)->data);
+  return {data, data + impl_of(flat)->numel};
+}
+
+std::vector<int64_t> strides(const Tensor& t) {
+  return {impl_of(t)->strides, impl_of(t)->strides + t.dim()};
+}
+
+Tensor integers(std::initializer_list<int64_t> v) {
+  Tensor t = empty({static_cast<int64_t>(v.size())}, Dtype::i64);
+  std::copy(v.begin(), v.end(), static_cast<int64_t*>(impl_of(t)->data));
+  return t;
+}
+
+template <class Call>
+std::string error_of(Call call) {
+  try {
+    call();
+  } catch (const UserError& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+}  // namespace
+
+TEST(PointwiseCalls, OperandsOfOneShapeGiveARowMajorResult) {
+  Tensor sum = add(ones({2, 1, 3}), ones({2, 1, 3}));
+  EXPECT_THAT(strides(sum), ElementsAre(3, 3, 1));
+  EXPECT_TRUE(sum.is_contiguous());
+  EXPECT_THAT(values(sum), ElementsAre(2, 2, 2, 2, 2, 2));
+}
+
+TEST(PointwiseCalls, BroadcastOperandsOfBothKindsMeet) {
+  Tensor column = integers({10, 20}).reshape({2, 1}), row = integers({1, 2, 3});
+  Tensor sum = add(column, row);
+  EXPECT_THAT(values(sum), ElementsAre(11, 12, 13, 21, 22, 23));
+  EXPECT_THAT(strides(sum), ElementsAre(3, 1));
+  EXPECT_THAT(values(add(row, column)), ElementsAre(11, 12, 13, 21, 22, 23));
+  EXPECT_THAT(values(add(row, integers({5}).reshape({}))), ElementsAre(6, 7, 8));
+}
+
+TEST(PointwiseCalls, TransposedOperandsKeepTheirOrderOfDimensions) {
+  Tensor t = ones({2, 3}).transpose(0, 1);
+  EXPECT_THAT(strides(add(t, t)), ElementsAre(1, 3));
+  EXPECT_THAT(strides(add(t, ones({2}))), ElementsAre(1, 3));
+}
+
+TEST(PointwiseCalls, EmptyOperandsGiveEmptyResults) {
+  Tensor sum = add(ones({0, 3}), ones({3}));
+  EXPECT_EQ(sum.numel().guard_int(), 0);
+  EXPECT_THAT(strides(sum), ElementsAre(3, 1));
+}
+
+TEST(PointwiseCalls, IntegersAreNotDividedByZero) {
+  Tensor a = integers({7, -7}), zero = integers({2, 0});
+  const std::string refused = "integers are divided by zero";
+  EXPECT_THAT(error_of([&] { floor_divide(a, zero); }), HasSubstr(refused));
+  EXPECT_THAT(error_of([&] { remainder(a, zero); }), HasSubstr(refused));
+  EXPECT_THAT(error_of([&] { fmod(a, Number(0)); }), HasSubstr(refused));
+  EXPECT_THAT(error_of([&] { div(a, zero, "trunc"); }), HasSubstr(refused));
+  EXPECT_THAT(error_of([&] { a.remainder_(zero); }), HasSubstr(refused));
+  EXPECT_THAT(values(remainder(a, integers({2, 2}))), ElementsAre(1, 1));
+  EXPECT_THAT(values(fmod(a, integers({2, 2}))), ElementsAre(1, -1));
+}
+
+TEST(PointwiseCalls, FloatingNumbersAreDividedByZero) {
+  Tensor quotient = floor_divide(ones({1}), zeros({1}));
+  EXPECT_EQ(*static_cast<const float*>(impl_of(quotient)->data), INFINITY);
+}
