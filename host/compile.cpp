@@ -14,6 +14,7 @@
 #include "core/error.h"
 #include "graph/hash.h"
 #include "graph/print.h"
+#include "ops/op_table.h"
 #include "report/log.h"
 #include "runtime/call.h"
 
@@ -187,9 +188,8 @@ void note_recompile(Site& site, const Leaves& leaves, std::string& reason) {
   uint32_t n = site.n_entries.load();
   if (n == 0) return;
   for (uint32_t i = 0; i < n; ++i) {
-    std::string why = site.order[i].load()->guards.why_not(leaves);
-    if (why.empty()) why = "a tensor that the body captured was replaced";
-    reason += (i ? "; " : "") + message("{}: {}", site.order[i].load()->id, why);
+    const Entry& entry = *site.order[i].load();
+    reason += (i ? "; " : "") + message("{}: {}", entry.id, entry.why_not(leaves));
   }
   site.recompile_reasons.push_back(reason);
   report::log_line(report::LogLevel::debug, "guards", "recompiling: " + reason);
@@ -199,7 +199,12 @@ void note_recompile(Site& site, const Leaves& leaves, std::string& reason) {
 
 // ---- entries
 
-std::unique_ptr<Entry> make_entry(Site& site, Trace& trace) {
+bool has_writes(const Graph& graph) {
+  return std::any_of(graph.nodes().begin(), graph.nodes().end(),
+                     [](const Node& node) { return entry_of(node.op).mutated_args != 0; });
+}
+
+std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves) {
   auto entry = std::make_unique<Entry>();
   entry->id = message("{}/{}", site.number, site.attempts);
   entry->guards = std::move(trace.guards);
@@ -239,6 +244,8 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace) {
   entry->output_program = SymProgram::compile(symbols, {}, exprs);
   if (!trace.graph) return entry;
   entry->n_graph_outputs = trace.graph->outputs().size();
+  entry->writes_inputs = has_writes(*trace.graph);
+  if (entry->writes_inputs) entry->recorded_overlaps = entry->overlaps(leaves);
   entry->artifact = compile_graph(trace.graph, graph_options(site, is_symbolic(*trace.graph)));
   ++site.compiles;
   // What the backend took for granted about sizes is checked like the rest.
@@ -254,7 +261,7 @@ void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& res
   // Another thread may have compiled it meanwhile.
   for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
     Entry* entry = site.order[i].load();
-    if (entry->replays || !entry->guards.check(leaves) || !entry->captured_tensors_hold()) continue;
+    if (entry->replays || !entry->serves(leaves)) continue;
     lock.unlock();
     return entry->run(leaves, result);
   }
@@ -275,7 +282,7 @@ void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& res
   // Lower the graph and compile it; a body that was cut has run by now, piece by piece.
   bool was_cut = trace.was_cut();
   site.graph_breaks += trace.n_cuts();
-  std::unique_ptr<Entry> entry = make_entry(site, trace);
+  std::unique_ptr<Entry> entry = make_entry(site, trace, leaves);
   Entry* added = entry.get();
   ++site.attempts;
   site.add(std::move(entry));
@@ -291,7 +298,7 @@ void on_replay(Site& site, Entry&, const Leaves& leaves, const Body& body, CallR
   trace.run(body);
   if (trace.was_cut()) return give_outputs(trace, result);
   // This time the body looked at no data: run its one graph.
-  std::unique_ptr<Entry> once = make_entry(site, trace);
+  std::unique_ptr<Entry> once = make_entry(site, trace, leaves);
   once->run(leaves, result);
   result.owner = trace.prototype;
 }
@@ -345,7 +352,7 @@ bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, Ca
   if (trace.was_cut()) {
     give_outputs(trace, result);
   } else {
-    std::unique_ptr<Entry> once = make_entry(site, trace);
+    std::unique_ptr<Entry> once = make_entry(site, trace, leaves);
     once->run(leaves, result);
     result.owner = trace.prototype;
   }

@@ -7,16 +7,19 @@
 // other tensor over it is a chain of view steps from the base, and is made anew when the base has
 // moved on. Method: the nodes are recorded again in order on fakes. A node that writes calls its
 // functional form; the new content goes up the chain of views by their inverses and becomes the
-// base's value. Whether a result is a view is seen from its fake: it shares storage with an
-// argument. Cost: one recording, and per write one scatter for each view step above it. Source: the
-// scheme of PyTorch's FunctionalTensorWrapper (ATen), reduced to what a graph needs.
+// base's value. Cost: one recording, and per write one scatter for each view step above it. Source:
+// the scheme of PyTorch's FunctionalTensorWrapper (ATen), reduced to what a graph needs.
 #include "aot/lower.h"
+#include "aot/shared_inputs.h"
 #include "aot/view_inverse.h"
 #include "core/error.h"
+#include "core/shape_env.h"
+#include "core/sym_int.h"
 #include "core/sym_simplify.h"
 #include "graph/passes/passes.h"
 #include "graph/record.h"
 #include "ops/op_table.h"
+#include "ops/shapes.h"
 
 #include <tenon/ops.h>
 
@@ -24,6 +27,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 
 namespace tenon {
 
@@ -33,7 +37,9 @@ namespace {
 struct Base {
   Tensor current;
   uint32_t generation = 0;
-  uint32_t input = no_value;  ///< the graph input whose memory it is
+  uint32_t input = no_value;     ///< an input of the original graph in this memory, or no_value
+  uint32_t position = no_value;  ///< the input of the functional graph that is this memory
+  ValueId origin = no_value;     ///< of memory that a node made: the value that it was made as
 };
 
 /// A tensor of the original graph.
@@ -42,13 +48,24 @@ struct Alias {
   std::vector<ViewStep> chain;
   Tensor value;
   uint32_t generation = 0;
+  uint32_t input = no_value;    ///< the original input that it is
+  ValueId identity = no_value;  ///< equal for values that are one tensor
+  ValueId restrided =
+      no_value;  ///< the value that tells its sizes, when they were changed in place
 };
+
+bool tells_aliases(const Graph& graph) {
+  return std::any_of(graph.values().begin(), graph.values().end(), [](const GraphValue& v) {
+    return v.source == ValueSource::node && v.alias_group != 0;
+  });
+}
 
 class Functionalizer {
  public:
   Functionalizer(const Graph& graph, const LowerOptions& options)
       : graph_(graph),
         options_(options),
+        knows_aliases_(tells_aliases(graph)),
         recorder_(graph.shape_env ? graph.shape_env : ShapeEnv::make()),
         aliases_(graph.values().size()),
         numbers_(graph.values().size()) {}
@@ -56,52 +73,104 @@ class Functionalizer {
   LoweredInference run();
 
  private:
+  void add_shared_inputs();
+  void add_input(uint32_t index);
   void add_inputs();
   void add_constants();
   void lower_node(const Node& node);
   void lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args);
+  void lower_restride(const Node& node, const OpEntry& view, const std::vector<Value>& args,
+                      ValueId self);
   void call(const OpEntry& op, const Node& node, std::span<const Value> args, ValueId written);
   void note_result(const Node& node, const OpEntry& op, ValueId id, uint32_t index, Tensor value);
+  bool is_alias(ValueId id, ValueId argument, const Alias& viewed, const Tensor& value) const;
   Tensor& current(ValueId id);
   void write(ValueId id, Tensor content);
   std::vector<Value> arguments(const Node& node);
   void renew_symbols(Value& v);
   SymInt renewed(SymInt value) const;
   void note_symbols(NodeId node);
-  OutputRecipe output_recipe(ValueId id, std::vector<Tensor>& results);
+  void find_shared_results();
+  uint32_t add_result(Tensor value, const GraphValue& seen);
+  OutputRecipe output_recipe(ValueId id);
+  void write_inputs_back();
+  void note_restrides();
+  std::shared_ptr<Graph> finish();
 
   const Graph& graph_;
   const LowerOptions& options_;
+  const bool knows_aliases_;  // imported graphs tell of their inputs only
   GraphRecorder recorder_;
   std::deque<Base> bases_;
   std::vector<std::optional<Alias>> aliases_;  // by value of the original graph
   std::vector<Number> numbers_;
-  std::deque<std::vector<Tensor>> lists_;  // of the node being lowered
-  std::deque<std::vector<SymInt>> sizes_;  // likewise
+  std::deque<std::vector<Tensor>> lists_;        // of the node being lowered
+  std::deque<std::vector<SymInt>> sizes_;        // likewise
+  std::deque<std::vector<Value>> member_views_;  // of shared inputs: arguments of as_strided
+  std::vector<Tensor> results_;
+  std::map<ValueId, uint32_t> output_of_;      // by identity: the first output that is this tensor
+  std::map<size_t, uint32_t> result_of_base_;  // of bases that several outputs view
+  LoweredInference out_;
   std::map<const Expr*, const Expr*>
       symbols_;  // data-dependent symbols of the original graph, by the new ones
 };
 
-void Functionalizer::add_inputs() {
-  for (ValueId id : graph_.inputs()) {
-    const GraphValue& v = graph_.value(id);
-    if (v.kind != ValueKind::tensor) {
-      numbers_[id] = v.scalar;
-      recorder_.add_scalar_input(v.scalar, v.name);
-      continue;
+// Members of a group are views of its one input from the start.
+void Functionalizer::add_shared_inputs() {
+  const OpEntry& as_strided = entry_of(op_id("aten.as_strided.default"));
+  for (const SharedInput& shared : out_.shared) {
+    SharedExtent extent = extent_of(graph_, shared);
+    const GraphValue& like = graph_.value(graph_.inputs()[shared.members[0]]);
+    Dims size{extent.size};
+    Tensor fake = recorder_.add_input(
+        contiguous_meta(list_of(size), like.meta.dtype, like.meta.device), 0, GraphValue());
+    auto position = static_cast<uint32_t>(bases_.size());
+    bases_.push_back({fake, 0, shared.members[0], position, no_value});
+    for (uint32_t m : shared.members) {
+      const GraphValue& v = graph_.value(graph_.inputs()[m]);
+      auto& args = member_views_.emplace_back(std::vector<Value>{
+          Value{}, Value::of(list_of(v.meta.sizes)), Value::of(list_of(v.meta.strides)),
+          Value::of(v.offset - extent.first)});
+      ViewStep view{&as_strided, args};
+      ValueId id = graph_.inputs()[m];
+      aliases_[id] = Alias{position, {view}, apply_view(view, fake), 0, m, id};
     }
-    GraphValue copy = v;
-    Tensor fake = recorder_.add_input(v.meta, v.offset, std::move(copy));
-    bases_.push_back({fake, 0, v.source_index});
-    aliases_[id] = Alias{bases_.size() - 1, {}, fake, 0};
+  }
+}
+
+void Functionalizer::add_input(uint32_t index) {
+  ValueId id = graph_.inputs()[index];
+  const GraphValue& v = graph_.value(id);
+  auto position = static_cast<uint32_t>(out_.shared.size() + out_.kept.size());
+  out_.kept.push_back(index);
+  if (v.kind != ValueKind::tensor) {
+    numbers_[id] = v.scalar;
+    recorder_.add_scalar_input(v.scalar, v.name);
+    return;
+  }
+  GraphValue copy = v;
+  Tensor fake = recorder_.add_input(v.meta, v.offset, std::move(copy));
+  if (aliases_[id]) return;  // only its sizes are wanted
+  bases_.push_back({fake, 0, index, position, no_value});
+  aliases_[id] = Alias{bases_.size() - 1, {}, fake, 0, index, id};
+}
+
+void Functionalizer::add_inputs() {
+  out_.shared = shared_inputs(graph_);
+  add_shared_inputs();
+  for (uint32_t i = 0; i < graph_.inputs().size(); ++i) {
+    ValueId id = graph_.inputs()[i];
+    bool gives_symbol = std::any_of(graph_.symbols.begin(), graph_.symbols.end(),
+                                    [id](const SymbolBinding& b) { return b.value == id; });
+    if (!aliases_[id] || gives_symbol) add_input(i);
   }
 }
 
 void Functionalizer::add_constants() {
   for (ValueId id : graph_.constants()) {
     Tensor fake = recorder_.add_constant(graph_.constant(id), graph_.value(id).name);
-    bases_.push_back({fake, 0, no_value});
-    aliases_[id] = Alias{bases_.size() - 1, {}, fake, 0};
+    bases_.push_back({fake, 0, no_value, no_value, id});
+    aliases_[id] = Alias{bases_.size() - 1, {}, fake, 0, no_value, id};
   }
 }
 
@@ -181,31 +250,43 @@ std::vector<Value> Functionalizer::arguments(const Node& node) {
 void Functionalizer::write(ValueId id, Tensor content) {
   Alias& alias = *aliases_[id];
   Base& base = bases_[alias.base];
-  std::vector<Tensor> parents{base.current};
-  for (size_t k = 0; k + 1 < alias.chain.size(); ++k)
-    parents.push_back(apply_view(alias.chain[k], parents.back()));
   alias.value = content;
-  for (size_t k = alias.chain.size(); k-- > 0;)
-    content = scatter_view(alias.chain[k], parents[k], content);
-  base.current = content;
+  base.current = scatter_views(alias.chain, base.current, content);
   alias.generation = ++base.generation;
 }
 
+// Whether a result is a view is what the original graph says: a value here can be laid out
+// otherwise than the original, so that a reshape copies that did not, or the other way round.
 void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id, uint32_t index,
                                  Tensor value) {
+  bool shares = false;
   for (const Value& a : node.args) {
     if (a.tag != Tag::ref ||
         graph_.value(static_cast<ValueId>(a.payload)).kind != ValueKind::tensor)
       continue;
     Alias& viewed = *aliases_[a.payload];
-    if (!shares_storage(viewed.value, value)) continue;
-    Alias alias{viewed.base, viewed.chain, value, viewed.generation};
-    if (!value.is_same(viewed.value)) alias.chain.push_back({&op, node.args, index});
+    shares = shares || shares_storage(viewed.value, value);
+    if (!is_alias(id, static_cast<ValueId>(a.payload), viewed, value)) continue;
+    Alias alias = viewed;
+    if (!value.is_same(viewed.value)) {
+      alias.chain.push_back({&op, node.args, index});
+      alias.value = value;
+      alias.identity = id;
+      alias.input = alias.restrided = no_value;
+    }
     aliases_[id] = std::move(alias);
     return;
   }
-  bases_.push_back({value, 0, no_value});
-  aliases_[id] = Alias{bases_.size() - 1, {}, value, 0};
+  if (shares) value = value.clone();
+  bases_.push_back({value, 0, no_value, no_value, id});
+  aliases_[id] = Alias{bases_.size() - 1, {}, value, 0, no_value, id};
+}
+
+bool Functionalizer::is_alias(ValueId id, ValueId argument, const Alias& viewed,
+                              const Tensor& value) const {
+  if (!knows_aliases_) return shares_storage(viewed.value, value);
+  uint32_t group = graph_.value(id).alias_group;
+  return group != 0 && group == graph_.value(argument).alias_group;
 }
 
 void Functionalizer::call(const OpEntry& op, const Node& node, std::span<const Value> args,
@@ -238,23 +319,48 @@ void Functionalizer::call(const OpEntry& op, const Node& node, std::span<const V
   }
 }
 
+bool same_arguments(const Schema& a, const Schema& b) {
+  return std::equal(a.args.begin(), a.args.end(), b.args.begin(), b.args.end(),
+                    [](const SchemaArg& x, const SchemaArg& y) {
+                      return x.type.base == y.type.base && x.type.is_list == y.type.is_list;
+                    });
+}
+
+// "copy_" -> "copy", "transpose_.default" -> "transpose.int": the same arguments without writing.
+const OpEntry* functional_form(const OpEntry& op) {
+  if (op.functional) return op.functional;
+  Schema schema = op.schema;
+  schema.name.pop_back();
+  if (const OpEntry* same_overload = find_op(schema.canonical_name())) return same_overload;
+  for (size_t i = 0; i < op_count(); ++i) {
+    const OpEntry& other = entry_of(static_cast<OpId>(i));
+    if (other.schema.name == schema.name && same_arguments(other.schema, op.schema)) return &other;
+  }
+  return nullptr;
+}
+
 // A node that writes: the functional form computes the new content of argument 0.
 void Functionalizer::lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args) {
   require(node.args[0].tag == Tag::ref && op.mutated_args == 1, ErrorCode::unsupported,
           "{} writes an argument other than self, which cannot be made functional yet", op.name);
   auto self = static_cast<ValueId>(node.args[0].payload);
-  if (op.name == "aten.detach_.default") {
-    aliases_[node.first_result] = *aliases_[self];
-    return;
-  }
-  const OpEntry* functional = op.functional;
-  if (!functional) {
-    Schema schema = op.schema;
-    schema.name.pop_back();  // "copy_" -> "copy"
-    functional = find_op(schema.canonical_name());
-  }
+  const OpEntry* functional = functional_form(op);
   require(functional, ErrorCode::unsupported, "{} has no functional form in the op table", op.name);
+  if (functional->def->view) return lower_restride(node, *functional, args, self);
   call(*functional, node, args, self);
+}
+
+// A node that gives self other sizes and strides: from here on self is that view of what it was.
+void Functionalizer::lower_restride(const Node& node, const OpEntry& view,
+                                    const std::vector<Value>& args, ValueId self) {
+  call(view, node, args, no_value);
+  Alias now = *aliases_[node.first_result];
+  now.input = aliases_[self]->input;
+  now.identity = aliases_[self]->identity;
+  now.restrided = node.first_result;
+  for (std::optional<Alias>& alias : aliases_)
+    if (alias && alias->identity == now.identity) alias = now;
+  aliases_[node.first_result] = now;
 }
 
 void Functionalizer::lower_node(const Node& node) {
@@ -268,51 +374,104 @@ void Functionalizer::lower_node(const Node& node) {
     call(op, node, args, no_value);
 }
 
-OutputRecipe Functionalizer::output_recipe(ValueId id, std::vector<Tensor>& results) {
-  OutputRecipe recipe;
-  if (id == no_value || graph_.value(id).kind == ValueKind::none) return recipe;
+// Outputs over one memory that the graph makes: the memory becomes a result, they its views.
+void Functionalizer::find_shared_results() {
+  std::map<size_t, std::set<ValueId>> outputs_of;
+  for (ValueId id : graph_.outputs())
+    if (id != no_value && aliases_[id] && bases_[aliases_[id]->base].input == no_value)
+      outputs_of[aliases_[id]->base].insert(id);
+  for (auto& [index, outputs] : outputs_of) {
+    const Base& base = bases_[index];
+    if (outputs.size() > 1)
+      result_of_base_[index] = add_result(base.current, graph_.value(base.origin));
+  }
+}
+
+// A result has the layout that the original value had: writes may have given it another.
+uint32_t Functionalizer::add_result(Tensor value, const GraphValue& seen) {
+  bool same = true;
+  for (size_t d = 0; d < seen.meta.strides.size(); ++d)
+    same = same && (is_one(seen.meta.sizes[d]) ||
+                    guard_or_false(value.stride(static_cast<int64_t>(d)) == seen.meta.strides[d]));
+  if (!same)
+    value = copy(empty_strided(list_of(seen.meta.sizes), list_of(seen.meta.strides), value.dtype(),
+                               std::nullopt, value.device()),
+                 value);
+  results_.push_back(value);
+  return static_cast<uint32_t>(results_.size() - 1);
+}
+
+OutputRecipe Functionalizer::output_recipe(ValueId id) {
+  if (id == no_value || graph_.value(id).kind == ValueKind::none) return {};
   if (graph_.value(id).kind != ValueKind::tensor) {
     // A number as an output: a 0-dim tensor that the graph makes.
-    recipe = {OutputRecipe::Kind::result, static_cast<uint32_t>(results.size()), {}, {}};
-    results.push_back(
+    results_.push_back(
         scalar_tensor(numbers_[id], numbers_[id].is_floating() ? Dtype::f64 : Dtype::i64));
-    return recipe;
+    return {OutputRecipe::Kind::result, static_cast<uint32_t>(results_.size() - 1), {}, {}};
   }
   const Alias& alias = *aliases_[id];
   const Base& base = bases_[alias.base];
-  if (base.input == no_value) {
-    recipe = {OutputRecipe::Kind::result, static_cast<uint32_t>(results.size()), {}, {}};
-    results.push_back(current(id));
-  } else if (alias.chain.empty()) {
-    recipe = {OutputRecipe::Kind::input, base.input, {}, {}};
-  } else {
-    const GraphValue& seen = graph_.value(id);
-    recipe = {OutputRecipe::Kind::view_of_input, base.input, seen.meta,
-              seen.offset - graph_.value(graph_.inputs()[base.input]).offset};
-  }
-  return recipe;
+  const GraphValue& seen = graph_.value(alias.restrided == no_value ? id : alias.restrided);
+  if (alias.input != no_value) return {OutputRecipe::Kind::input, alias.input, {}, {}};
+  auto [known, is_new] =
+      output_of_.try_emplace(alias.identity, static_cast<uint32_t>(out_.outputs.size()));
+  if (!is_new) return {OutputRecipe::Kind::output, known->second, {}, {}};
+  if (base.input != no_value)
+    return {OutputRecipe::Kind::view_of_input, base.input, seen.meta,
+            seen.offset - graph_.value(graph_.inputs()[base.input]).offset};
+  auto shared = result_of_base_.find(alias.base);
+  if (shared != result_of_base_.end() && !alias.chain.empty())
+    return {OutputRecipe::Kind::view_of_result, shared->second, seen.meta,
+            seen.offset - graph_.value(base.origin).offset};
+  if (shared != result_of_base_.end()) return {OutputRecipe::Kind::result, shared->second, {}, {}};
+  return {OutputRecipe::Kind::result, add_result(current(id), seen), {}, {}};
 }
 
-// Two inputs over one storage of which one is written would each need to see the other's new value.
-bool writes_aliased_inputs(const Graph& graph) {
-  std::vector<uint32_t> groups;
-  bool shared = false;
-  for (ValueId id : graph.inputs()) {
-    uint32_t group = graph.value(id).alias_group;
-    if (group && std::find(groups.begin(), groups.end(), group) != groups.end()) shared = true;
-    groups.push_back(group);
+void Functionalizer::write_inputs_back() {
+  for (const Base& base : bases_) {
+    if (base.position == no_value || base.generation == 0) continue;
+    if (options_.keep_input_mutations) {
+      copy_(recorder_.input_fake(base.position), base.current);
+      out_.mutated_inputs.push_back(base.position);
+    } else {
+      out_.write_backs.push_back({static_cast<uint32_t>(results_.size()), base.position});
+      results_.push_back(base.current);
+    }
   }
-  if (!shared) return false;
-  for (const Node& node : graph.nodes())
-    if (entry_of(node.op).mutated_args) return true;
-  return false;
+}
+
+void Functionalizer::note_restrides() {
+  for (uint32_t i = 0; i < graph_.inputs().size(); ++i) {
+    const GraphValue& input = graph_.value(graph_.inputs()[i]);
+    if (input.kind != ValueKind::tensor) continue;
+    const Alias& alias = *aliases_[graph_.inputs()[i]];
+    if (alias.restrided == no_value) continue;
+    const GraphValue& now = graph_.value(alias.restrided);
+    out_.restrides.push_back({i, now.meta, now.offset - input.offset});
+  }
+}
+
+std::shared_ptr<Graph> Functionalizer::finish() {
+  std::shared_ptr<Graph> graph = recorder_.finish(results_);
+  for (const SymbolBinding& b : graph_.symbols) {
+    const GraphValue& v = graph_.value(b.value);
+    if (v.source != ValueSource::input) continue;
+    SymbolBinding copy = b;
+    auto at = std::find(out_.kept.begin(), out_.kept.end(), v.source_index) - out_.kept.begin();
+    copy.value = graph->inputs()[out_.shared.size() + static_cast<size_t>(at)];
+    graph->symbols.push_back(copy);
+  }
+  std::stable_partition(graph->symbols.begin(), graph->symbols.end(), [&](const SymbolBinding& b) {
+    return graph->value(b.value).source == ValueSource::input;
+  });
+  graph->name = graph_.name;
+  for (uint32_t i : out_.mutated_inputs) graph->value(graph->inputs()[i]).flags.mutated = true;
+  return graph;
 }
 
 LoweredInference Functionalizer::run() {
-  LoweredInference out;
-  out.n_original_outputs = graph_.outputs().size();
+  out_.n_original_outputs = graph_.outputs().size();
   recorder_.opens = options_.decomposes;
-  std::vector<Tensor> results;
   {
     RecordScope scope(recorder_);
     add_inputs();
@@ -321,45 +480,18 @@ LoweredInference Functionalizer::run() {
       lower_node(graph_.node(n));
       note_symbols(n);
     }
-    for (ValueId id : graph_.outputs()) out.outputs.push_back(output_recipe(id, results));
-    for (ValueId id : graph_.inputs()) {
-      if (graph_.value(id).kind != ValueKind::tensor) continue;
-      const Alias& alias = *aliases_[id];
-      const Base& base = bases_[alias.base];
-      if (base.generation == 0) continue;
-      if (options_.keep_input_mutations) {
-        Tensor input = recorder_.input_fake(base.input);
-        copy_(input, base.current);
-        out.mutated_inputs.push_back(base.input);
-      } else {
-        out.write_backs.push_back({static_cast<uint32_t>(results.size()), base.input});
-        results.push_back(base.current);
-      }
-    }
+    find_shared_results();
+    for (ValueId id : graph_.outputs()) out_.outputs.push_back(output_recipe(id));
+    write_inputs_back();
+    note_restrides();
   }
-  out.graph = recorder_.finish(results);
-  for (const SymbolBinding& b : graph_.symbols) {
-    const GraphValue& v = graph_.value(b.value);
-    if (v.source != ValueSource::input) continue;
-    SymbolBinding copy = b;
-    copy.value = out.graph->inputs()[v.source_index];
-    out.graph->symbols.push_back(copy);
-  }
-  std::stable_partition(out.graph->symbols.begin(), out.graph->symbols.end(),
-                        [&](const SymbolBinding& b) {
-                          return out.graph->value(b.value).source == ValueSource::input;
-                        });
-  out.graph->name = graph_.name;
-  for (uint32_t i : out.mutated_inputs)
-    out.graph->value(out.graph->inputs()[i]).flags.mutated = true;
-  return out;
+  out_.graph = finish();
+  return std::move(out_);
 }
 
 }  // namespace
 
 LoweredInference lower_inference(const Graph& captured, const LowerOptions& options) {
-  require(!writes_aliased_inputs(captured), ErrorCode::unsupported,
-          "the graph writes an input that shares memory with another input; clone one of them");
   LoweredInference lowered = Functionalizer(captured, options).run();
   fold_constants(*lowered.graph);
   canonicalize(*lowered.graph);

@@ -28,22 +28,39 @@ struct OutputRecipe {
     input,
     view_of_input,
     view_of_result,
+    output,  ///< the very tensor of an earlier output
     undefined
   } kind = Kind::undefined;
-  uint32_t index = 0;  ///< output of the functional graph, or input
+  uint32_t index = 0;  ///< output of the functional graph, input, or earlier output
   TensorMeta view;     ///< of views: sizes and strides, which may be symbolic
   SymInt offset;       ///< of views: absolute, in elements of the storage
 };
 
+/// Memory that several inputs show of which the graph writes one: they are a single input of the
+/// functional graph, one-dimensional, from the lowest to the highest element of them all.
+struct SharedInput {
+  std::vector<uint32_t> members;  ///< inputs of the original graph
+};
+
 struct LoweredInference {
   std::shared_ptr<Graph> graph;
+  std::vector<SharedInput> shared;  ///< the first inputs of the functional graph
+  std::vector<uint32_t> kept;       ///< its further inputs: inputs of the original graph, in order
   std::vector<OutputRecipe> outputs;
-  /// Outputs of the functional graph to be copied into inputs after the run, in order.
+  /// Outputs of the functional graph to be copied into its inputs after the run, in order.
   struct WriteBack {
     uint32_t output, input;
   };
   std::vector<WriteBack> write_backs;
-  std::vector<uint32_t> mutated_inputs;  ///< that the graph itself writes
+  /// Inputs whose sizes and strides the graph changed in place (t_, unsqueeze_ ...), after the
+  /// rest.
+  struct Restride {
+    uint32_t input;
+    TensorMeta view;
+    SymInt offset;  ///< from the input's own, in elements
+  };
+  std::vector<Restride> restrides;
+  std::vector<uint32_t> mutated_inputs;  ///< of the functional graph, which itself writes them
   size_t n_original_outputs = 0;
 };
 

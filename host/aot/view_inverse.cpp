@@ -1,7 +1,10 @@
-// Inverses of the view ops: reshapes go back, selections become scatters.
+// Inverses of the view ops: reshapes go back, selections become scatters. Those without a row in
+// the table scatter element by element.
 #include "aot/view_inverse.h"
 
 #include "core/error.h"
+#include "core/sym_int.h"
+#include "core/tensor_impl.h"
 #include "ops/op_table.h"
 #include "ops/shapes.h"
 
@@ -52,6 +55,13 @@ Tensor into_slice(const ViewStep& step, const Tensor& parent, const Tensor& cont
                        arg_as<std::optional<SymInt>>(step.args[3]), arg_as<SymInt>(step.args[4]));
 }
 
+Tensor into_narrow(const ViewStep& step, const Tensor& parent, const Tensor& content) {
+  int64_t dim = wrap_dim(arg_as<int64_t>(step.args[1]), parent.dim());
+  SymInt begin = arg_as<SymInt>(step.args[2]);
+  if (guard_or_false(begin < 0)) begin = begin + parent.size(dim);
+  return slice_scatter(parent, content, dim, begin, begin + content.size(dim), 1);
+}
+
 Tensor into_select(const ViewStep& step, const Tensor& parent, const Tensor& content) {
   return select_scatter(parent, content, arg_as<int64_t>(step.args[1]),
                         arg_as<SymInt>(step.args[2]));
@@ -86,6 +96,24 @@ Tensor into_part(const ViewStep& step, const Tensor& parent, const Tensor& conte
   return slice_scatter(parent, content, dim, begin, begin + content.size(dim), 1);
 }
 
+// Any views: the same views of the elements' own numbers tell where the elements lie.
+Tensor into_numbered(std::span<const ViewStep> chain, const Tensor& base, const Tensor& content) {
+  const std::string& view = chain.back().op->name;
+  require(content.dtype() == base.dtype(), ErrorCode::unsupported,
+          "writing through {} cannot be made functional: it shows {} as {}; clone the view before "
+          "writing",
+          view, base.dtype(), content.dtype());
+  Tensor places = arange(base.numel(), Dtype::i64).reshape(base.sizes());
+  for (const ViewStep& step : chain) places = apply_view(step, places);
+  require(!has_internal_overlap(places), ErrorCode::unsupported,
+          "writing through {} cannot be made functional: it shows an element twice; clone the view "
+          "before writing",
+          view);
+  return base.reshape({-1})
+      .scatter(0, places.reshape({-1}), content.reshape({-1}))
+      .reshape(base.sizes());
+}
+
 const std::map<std::string_view, Inverse>& inverses() {
   static const auto* table = new std::map<std::string_view, Inverse>{
       {"aten.view.default", back_to_shape},
@@ -106,9 +134,12 @@ const std::map<std::string_view, Inverse>& inverses() {
       {"aten.to.device", unchanged},
       {"aten.dropout.default", unchanged},
       {"aten.transpose.int", transpose_back},
+      {"aten.swapaxes.default", transpose_back},
+      {"aten.swapdims.default", transpose_back},
       {"aten.t.default", t_back},
       {"aten.permute.default", permute_back},
       {"aten.slice.Tensor", into_slice},
+      {"aten.narrow.default", into_narrow},
       {"aten.select.int", into_select},
       {"aten.diagonal.default", into_diagonal},
       {"aten.as_strided.default", into_strided},
@@ -119,15 +150,30 @@ const std::map<std::string_view, Inverse>& inverses() {
   return *table;
 }
 
-}  // namespace
-
 Tensor scatter_view(const ViewStep& step, const Tensor& parent, const Tensor& content) {
   auto found = inverses().find(step.op->name);
-  require(
-      found != inverses().end(), ErrorCode::unsupported,
-      "writing through a view made by {} cannot be made functional; clone the view before writing",
-      step.op->name);
+  if (found == inverses().end()) return into_numbered({&step, 1}, parent, content);
   return found->second(step, parent, content);
+}
+
+bool repeats_elements(const ViewStep& step) {
+  const std::string& op = step.op->schema.name;
+  return op == "expand" || op == "expand_as" || op == "broadcast_to" || op == "unfold";
+}
+
+}  // namespace
+
+Tensor scatter_views(std::span<const ViewStep> chain, const Tensor& base, const Tensor& content) {
+  if (chain.empty()) return content;
+  // A part of a repeated view may show each element once, but its parent has no inverse.
+  if (std::any_of(chain.begin(), chain.end(), repeats_elements))
+    return into_numbered(chain, base, content);
+  std::vector<Tensor> parents{base};
+  for (const ViewStep& step : chain.first(chain.size() - 1))
+    parents.push_back(apply_view(step, parents.back()));
+  Tensor out = content;
+  for (size_t k = chain.size(); k-- > 0;) out = scatter_view(chain[k], parents[k], out);
+  return out;
 }
 
 }  // namespace tenon

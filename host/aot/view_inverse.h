@@ -16,9 +16,9 @@ struct ViewStep {
 
 /// The view of `parent`.
 Tensor apply_view(const ViewStep& step, const Tensor& parent);
-/// `parent` with the elements that the view shows replaced by `content`. Ops are called, so inside
-/// a recording they are recorded. Throws UserError (unsupported) for a view that shows an element
-/// twice.
-Tensor scatter_view(const ViewStep& step, const Tensor& parent, const Tensor& content);
+/// `base` with the elements that the last view of the chain shows replaced by `content`. Ops are
+/// called, so inside a recording they are recorded. Throws UserError (unsupported) for a view that
+/// shows an element twice or as another dtype.
+Tensor scatter_views(std::span<const ViewStep> chain, const Tensor& base, const Tensor& content);
 
 }  // namespace tenon

@@ -7,6 +7,8 @@
 
 #include <tenon/ops.h>
 
+#include <algorithm>
+
 namespace tenon {
 
 namespace {
@@ -24,12 +26,25 @@ class InferenceWrapper final : public Artifact {
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
     ensure(!steal, "inputs of a wrapped graph are borrowed");
-    std::vector<Tensor> results(lowered_.graph->outputs().size());
-    inner_->call(inputs, syms, results, false);
+    std::vector<Tensor> results(lowered_.graph->outputs().size()), shared;
+    std::vector<detail::TensorHead*> own;
+    std::span<detail::TensorHead*> inner_inputs = inputs;
+    if (!lowered_.shared.empty()) {
+      for (const SharedInput& s : lowered_.shared) shared.push_back(shared_memory(s, inputs));
+      for (const Tensor& t : shared) own.push_back(t.head());
+      for (uint32_t i : lowered_.kept) own.push_back(inputs[i]);
+      inner_inputs = own;
+    }
+    inner_->call(inner_inputs, syms, results, false);
     for (const LoweredInference::WriteBack& w : lowered_.write_backs)
-      write_back(inputs[w.input], results[w.output]);
+      write_back(inner_inputs[w.input], results[w.output]);
+    for (const SharedInput& s : lowered_.shared) bump_version(share(inputs[s.members[0]]));
     for (size_t i = 0; i < outputs.size(); ++i)
-      outputs[i] = make_output(lowered_.outputs[i], inputs, syms, results);
+      outputs[i] = lowered_.outputs[i].kind == OutputRecipe::Kind::output
+                       ? outputs[lowered_.outputs[i].index]
+                       : make_output(lowered_.outputs[i], inputs, syms, results);
+    for (const LoweredInference::Restride& r : lowered_.restrides)
+      restride(r, share(inputs[r.input]), syms);
   }
 
   std::string describe(int32_t what) const override { return inner_->describe(what); }
@@ -38,6 +53,26 @@ class InferenceWrapper final : public Artifact {
   static Tensor share(detail::TensorHead* head) {
     head->references.fetch_add(1, std::memory_order_relaxed);
     return Tensor::adopt(head);
+  }
+
+  // All that the members show, as one tensor; it keeps their storage alive.
+  static Tensor shared_memory(const SharedInput& shared, std::span<detail::TensorHead*> inputs) {
+    char *first = nullptr, *last = nullptr;
+    for (uint32_t m : shared.members) {
+      const detail::TensorHead* h = inputs[m];
+      auto rank = static_cast<size_t>(h->ndim);
+      auto* begin = static_cast<char*>(h->data);
+      char* end = begin + span_of({h->sizes, rank}, {h->strides, rank}) *
+                              static_cast<int64_t>(itemsize(static_cast<Dtype>(h->dtype)));
+      first = first ? std::min(first, begin) : begin;
+      last = std::max(last, end);
+    }
+    Tensor member = share(inputs[shared.members[0]]);
+    auto n = (last - first) / static_cast<int64_t>(itemsize(member.dtype()));
+    auto* owner = new StorageRef(impl_of(member)->storage_ref);
+    return from_memory(
+        first, {n}, member.dtype(), std::nullopt,
+        [](void* o) { delete static_cast<StorageRef*>(o); }, owner);
   }
 
   void write_back(detail::TensorHead* input, const Tensor& value) const {
@@ -59,6 +94,19 @@ class InferenceWrapper final : public Artifact {
     return value->integer();
   }
 
+  Dims sizes_at_call(const Dims& recorded, std::span<const int64_t> syms) const {
+    Dims out;
+    for (SymInt s : recorded) out.push_back(size_at_call(s, syms));
+    return out;
+  }
+
+  void restride(const LoweredInference::Restride& r, const Tensor& input,
+                std::span<const int64_t> syms) const {
+    Dims sizes = sizes_at_call(r.view.sizes, syms), strides = sizes_at_call(r.view.strides, syms);
+    replace_metadata(input, list_of(sizes), list_of(strides),
+                     size_at_call(r.offset, syms) + input.storage_offset());
+  }
+
   Tensor make_output(const OutputRecipe& recipe, std::span<detail::TensorHead*> inputs,
                      std::span<const int64_t> syms, const std::vector<Tensor>& results) const {
     switch (recipe.kind) {
@@ -73,9 +121,8 @@ class InferenceWrapper final : public Artifact {
     }
     Tensor base = recipe.kind == OutputRecipe::Kind::view_of_input ? share(inputs[recipe.index])
                                                                    : results[recipe.index];
-    Dims sizes, strides;
-    for (SymInt s : recipe.view.sizes) sizes.push_back(size_at_call(s, syms));
-    for (SymInt s : recipe.view.strides) strides.push_back(size_at_call(s, syms));
+    Dims sizes = sizes_at_call(recipe.view.sizes, syms);
+    Dims strides = sizes_at_call(recipe.view.strides, syms);
     // The recorded offset counts from the input's own, which a guard does not fix.
     return make_view_as(base, recipe.view.dtype, list_of(sizes), list_of(strides),
                         size_at_call(recipe.offset, syms) + base.storage_offset());
@@ -89,7 +136,8 @@ class InferenceWrapper final : public Artifact {
 
 // Nothing to put right: the functional graph's outputs are the original ones in order.
 bool is_plain(const LoweredInference& lowered) {
-  if (!lowered.write_backs.empty() || lowered.outputs.size() != lowered.graph->outputs().size())
+  if (!lowered.shared.empty() || !lowered.write_backs.empty() || !lowered.restrides.empty() ||
+      lowered.outputs.size() != lowered.graph->outputs().size())
     return false;
   for (uint32_t i = 0; i < lowered.outputs.size(); ++i)
     if (lowered.outputs[i].kind != OutputRecipe::Kind::result || lowered.outputs[i].index != i)

@@ -93,21 +93,6 @@ void attach_storage(TensorImpl* impl, StorageRef storage, int64_t offset) {
                     : device_key({static_cast<DeviceType>(impl->device_type), impl->device_index});
 }
 
-// Number of elements that the dims reach, from the lowest to the highest address; 0 when empty.
-int64_t span_of(IntList sizes, IntList strides) {
-  int64_t last = 0;
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0) return 0;
-    int64_t reach;
-    if (__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) ||
-        __builtin_add_overflow(last, reach, &last))
-      fail("a view of shape {} with strides {} reaches beyond 64 bits", sizes, strides);
-  }
-  int64_t span;
-  if (__builtin_add_overflow(last, int64_t{1}, &span)) fail("a view reaches beyond 64 bits");
-  return span;
-}
-
 IntList plain_sizes(const TensorImpl* t) { return {t->sizes, static_cast<size_t>(t->ndim)}; }
 IntList plain_strides(const TensorImpl* t) { return {t->strides, static_cast<size_t>(t->ndim)}; }
 
@@ -125,7 +110,11 @@ bool is_dense(const TensorImpl* t, DimAt dim_at) {
     for (int32_t i = 0; i < t->ndim; ++i) {
       SymInt size = t->sym_sizes[dim_at(i)];
       if (!size.is_symbolic() && size.word() == 1) continue;
-      if (!guard_or_false(t->sym_strides[dim_at(i)] == expected)) return false;
+      // Sizes are asked for last, so that dense tensors need no guard that a size is not 1.
+      if (!guard_or_false(t->sym_strides[dim_at(i)] == expected)) {
+        if (!guard_or_false(size == 1)) return false;
+        continue;
+      }
       expected = expected * size;
     }
     return true;
@@ -152,6 +141,20 @@ bool is_channels_last(const TensorImpl* t) {
 }
 
 }  // namespace
+
+int64_t span_of(IntList sizes, IntList strides) {
+  int64_t last = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0) return 0;
+    int64_t reach;
+    if (__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) ||
+        __builtin_add_overflow(last, reach, &last))
+      fail("a view of shape {} with strides {} reaches beyond 64 bits", sizes, strides);
+  }
+  int64_t span;
+  if (__builtin_add_overflow(last, int64_t{1}, &span)) fail("a view reaches beyond 64 bits");
+  return span;
+}
 
 void refresh_layout_flags(TensorImpl* impl) {
   impl->flags &= ~uint32_t{TN_T_CONTIGUOUS | TN_T_CHANNELS_LAST};
@@ -322,15 +325,35 @@ bool shares_storage(const Tensor& a, const Tensor& b) {
   return impl_of(a)->storage_ref.get() == impl_of(b)->storage_ref.get();
 }
 
+Extent extent_of(const Tensor& t) {
+  const TensorImpl* impl = impl_of(t);
+  return {plain_sizes(impl), plain_strides(impl), impl->storage_offset,
+          static_cast<int64_t>(itemsize(t.dtype()))};
+}
+
+namespace {
+
+// Blocks of columns of one matrix: a row of `x` ends before the block of `y` begins, and the next
+// row of `x` begins after that block has ended. `x` begins first.
+bool are_columns_apart(const Extent& x, const Extent& y) {
+  if (x.sizes.size() != 2 || y.sizes.size() != 2 || x.itemsize != y.itemsize) return false;
+  int64_t row = x.strides[0];
+  if (x.strides[1] != 1 || y.strides[1] != 1 || y.strides[0] != row || row <= 0) return false;
+  int64_t column = (y.offset - x.offset) % row;
+  return column >= x.sizes[1] && column + y.sizes[1] <= row;
+}
+
+}  // namespace
+
+bool may_overlap(const Extent& a, const Extent& b) {
+  const Extent &x = a.offset * a.itemsize <= b.offset * b.itemsize ? a : b, &y = &x == &a ? b : a;
+  int64_t x_span = span_of(x.sizes, x.strides), y_span = span_of(y.sizes, y.strides);
+  if (x_span == 0 || y_span == 0) return false;
+  return (x.offset + x_span) * x.itemsize > y.offset * y.itemsize && !are_columns_apart(x, y);
+}
+
 bool may_overlap(const Tensor& a, const Tensor& b) {
-  if (!shares_storage(a, b)) return false;
-  const TensorImpl *x = impl_of(a), *y = impl_of(b);
-  int64_t x_size = static_cast<int64_t>(itemsize(a.dtype())),
-          y_size = static_cast<int64_t>(itemsize(b.dtype()));
-  int64_t x_first = x->storage_offset * x_size, y_first = y->storage_offset * y_size;
-  int64_t x_end = x_first + span_of(plain_sizes(x), plain_strides(x)) * x_size;
-  int64_t y_end = y_first + span_of(plain_sizes(y), plain_strides(y)) * y_size;
-  return x_first < y_end && y_first < x_end;
+  return shares_storage(a, b) && may_overlap(extent_of(a), extent_of(b));
 }
 
 bool has_internal_overlap(const Tensor& t) {

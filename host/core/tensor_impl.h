@@ -116,8 +116,18 @@ SymInt sym_offset_of(const Tensor& t);
 /// Recomputes the flags for contiguity from sizes and strides.
 void refresh_layout_flags(TensorImpl* impl);
 bool shares_storage(const Tensor& a, const Tensor& b);
-/// Whether two views of one storage may touch a common element; exact for ranges, else
-/// conservative.
+/// Where a tensor lies in its storage; offset in elements.
+struct Extent {
+  IntList sizes, strides;
+  int64_t offset, itemsize;
+};
+Extent extent_of(const Tensor& t);
+/// Elements from the lowest to the highest that sizes and strides reach; 0 when there are none.
+int64_t span_of(IntList sizes, IntList strides);
+/// Whether two extents of one storage may touch a common byte; exact for ranges and for column
+/// blocks of one matrix, else conservative.
+bool may_overlap(const Extent& a, const Extent& b);
+/// Whether two tensors may share an element.
 bool may_overlap(const Tensor& a, const Tensor& b);
 /// True when two indices of `t` name the same element (stride 0 with size > 1, or folded strides).
 bool has_internal_overlap(const Tensor& t);

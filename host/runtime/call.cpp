@@ -52,6 +52,28 @@ bool like_recorded(const TensorGuard& g, const Tensor& t) {
 
 }  // namespace
 
+std::vector<Overlap> Entry::overlaps(const detail::Leaves& leaves) const {
+  static const Tensor undefined;
+  detail::LeafArray<const Tensor*, 24> tensors;
+  for (const ValueOrigin& origin : inputs)
+    tensors.push(origin.kind == ValueOrigin::Kind::undefined
+                     ? &undefined
+                     : &input_tensor(origin, *this, leaves));
+  return overlaps_of(tensors.span());
+}
+
+bool Entry::serves(const detail::Leaves& leaves) const {
+  return guards.check(leaves) && (implicit.empty() || captured_tensors_hold()) &&
+         (!writes_inputs || overlaps(leaves) == recorded_overlaps);
+}
+
+std::string Entry::why_not(const detail::Leaves& leaves) const {
+  std::string why = guards.why_not(leaves);
+  if (!why.empty()) return why;
+  if (!captured_tensors_hold()) return "a tensor that the body captured was replaced";
+  return "tensors that the body writes share memory with others differently";
+}
+
 bool Entry::captured_tensors_hold() const {
   for (size_t i = 0; i < implicit.size(); ++i) {
     const ImplicitInput& in = implicit[i];
@@ -209,9 +231,7 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   uint32_t n = site.n_entries.load(std::memory_order_acquire);
   for (uint32_t i = 0; i < n; ++i) {
     Entry* entry = site.order[i].load(std::memory_order_acquire);
-    if (!entry->guards.check(leaves) ||
-        (!entry->implicit.empty() && !entry->captured_tensors_hold()))
-      continue;
+    if (!entry->serves(leaves)) continue;
     if (i > 0) site.move_to_front(i);
     if (entry->replays) return replay_slot(site, *entry, leaves, body, result);
     if (verify_slot(site, *entry, leaves, body, result)) return;

@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "capture/trace.h"
+#include "guards/overlap.h"
 
 #include <tenon/compile.h>
 
@@ -38,11 +39,21 @@ struct Entry {
   std::shared_ptr<const void> prototype;
   std::vector<detail::PlainLeaf> plain_outputs;
   std::vector<std::string> text_outputs;
-  std::atomic<uint32_t> hits{0};  ///< up to the next verification
+  bool writes_inputs = false;              ///< the graph writes tensors in place
+  std::vector<Overlap> recorded_overlaps;  ///< then: what the code takes for granted
+  std::atomic<uint32_t> hits{0};           ///< up to the next verification
 
   /// Runs the code for these arguments.
   void run(const detail::Leaves& leaves, detail::CallResult& result) const;
-  /// Whether the tensors that the body captured are still those (or like those) that were recorded.
+  /// Whether this version serves a call with these arguments.
+  bool serves(const detail::Leaves& leaves) const;
+  /// Why it does not, in one line.
+  std::string why_not(const detail::Leaves& leaves) const;
+  /// The tensors of a call that share elements, by place among the inputs of the graph.
+  std::vector<Overlap> overlaps(const detail::Leaves& leaves) const;
+
+ private:
+  // Whether the tensors that the body captured are still those (or like those) that were recorded.
   bool captured_tensors_hold() const;
 };
 

@@ -1,0 +1,120 @@
+// Inputs that overlap in memory.
+//
+// Problem: a functional graph gives a written input a new value, which the other inputs over the
+// same memory do not see. Method: inputs of one storage that overlap, directly or through others,
+// form a group; a group of which the graph writes one is replaced by the memory itself, and each
+// member becomes a strided view of it. Groups that are only read stay as they are. Cost: O(n²) in
+// the inputs of one storage. Source: the synthetic bases of PyTorch's AOT autograd.
+#include "aot/shared_inputs.h"
+
+#include "core/error.h"
+#include "core/shape_env.h"
+#include "core/sym_int.h"
+#include "ops/op_table.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tenon {
+
+namespace {
+
+/// An input with its extent in plain numbers.
+struct Member {
+  uint32_t index;
+  std::vector<int64_t> sizes, strides;
+  int64_t offset, itemsize;
+  Extent extent() const { return {sizes, strides, offset, itemsize}; }
+};
+
+int64_t hint(const Graph& graph, SymInt v) {
+  if (!v.is_symbolic()) return v.word();
+  return graph.shape_env ? graph.shape_env->int_hint(v).value_or(2) : 2;
+}
+
+Member member_of(const Graph& graph, uint32_t index) {
+  const GraphValue& v = graph.value(graph.inputs()[index]);
+  Member m{index, {}, {}, hint(graph, v.offset), static_cast<int64_t>(itemsize(v.meta.dtype))};
+  for (SymInt s : v.meta.sizes) m.sizes.push_back(hint(graph, s));
+  for (SymInt s : v.meta.strides) m.strides.push_back(hint(graph, s));
+  return m;
+}
+
+// The alias groups of the values that nodes write.
+std::set<uint32_t> written_groups(const Graph& graph) {
+  std::set<uint32_t> groups;
+  for (const Node& node : graph.nodes()) {
+    uint64_t written = entry_of(node.op).mutated_args;
+    for (size_t i = 0; i < node.args.size(); ++i)
+      if ((written >> i & 1) && node.args[i].tag == Tag::ref)
+        groups.insert(graph.value(static_cast<ValueId>(node.args[i].payload)).alias_group);
+  }
+  groups.erase(0);
+  return groups;
+}
+
+// Joins the groups that the new member overlaps into one.
+void add_member(std::vector<std::vector<Member>>& groups, Member member) {
+  std::vector<Member> joined;
+  for (auto group = groups.begin(); group != groups.end();) {
+    bool touches = std::any_of(group->begin(), group->end(), [&](const Member& other) {
+      return may_overlap(other.extent(), member.extent());
+    });
+    if (touches) {
+      joined.insert(joined.end(), group->begin(), group->end());
+      group = groups.erase(group);
+    } else {
+      ++group;
+    }
+  }
+  joined.push_back(std::move(member));
+  groups.push_back(std::move(joined));
+}
+
+void check(const Graph& graph, const SharedInput& shared) {
+  const GraphValue& first = graph.value(graph.inputs()[shared.members[0]]);
+  for (uint32_t m : shared.members) {
+    const GraphValue& v = graph.value(graph.inputs()[m]);
+    require(v.meta.dtype == first.meta.dtype, ErrorCode::unsupported,
+            "inputs {} and {} share memory that the graph writes, as {} and as {}; clone one of "
+            "them",
+            shared.members[0], m, first.meta.dtype, v.meta.dtype);
+  }
+}
+
+}  // namespace
+
+std::vector<SharedInput> shared_inputs(const Graph& graph) {
+  std::vector<SharedInput> out;
+  for (uint32_t written : written_groups(graph)) {
+    std::vector<std::vector<Member>> groups;
+    for (uint32_t i = 0; i < graph.inputs().size(); ++i)
+      if (graph.value(graph.inputs()[i]).alias_group == written)
+        add_member(groups, member_of(graph, i));
+    for (const std::vector<Member>& group : groups) {
+      if (group.size() < 2) continue;
+      SharedInput shared;
+      for (const Member& m : group) shared.members.push_back(m.index);
+      std::sort(shared.members.begin(), shared.members.end());
+      check(graph, shared);
+      out.push_back(std::move(shared));
+    }
+  }
+  return out;
+}
+
+SharedExtent extent_of(const Graph& graph, const SharedInput& shared) {
+  SymInt first = graph.value(graph.inputs()[shared.members[0]]).offset;
+  for (uint32_t m : shared.members) first = sym_min(first, graph.value(graph.inputs()[m]).offset);
+  SymInt size = 0;
+  for (uint32_t m : shared.members) {
+    const GraphValue& v = graph.value(graph.inputs()[m]);
+    SymInt end = v.offset - first + 1;
+    for (size_t d = 0; d < v.meta.sizes.size(); ++d)
+      end = end + (v.meta.sizes[d] - 1) * v.meta.strides[d];
+    size = sym_max(size, end);
+  }
+  return {first, size};
+}
+
+}  // namespace tenon

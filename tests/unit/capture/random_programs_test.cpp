@@ -1,0 +1,265 @@
+// Random programs: whatever a body does with views, writes and looks at data, the compiled callable
+// gives what the body alone gives - values, layout, which results share memory with what, and the
+// arguments as the body leaves them.
+#include "core/tensor_impl.h"
+
+#include <tenon/tenon.h>
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace tenon {
+namespace {
+
+using Pool = std::vector<Tensor>;
+
+/// One statement: an operation, two operands by place in the pool (taken modulo its size), and a
+/// number that chooses dimensions.
+struct Statement {
+  uint32_t op, a, b, n;
+};
+using Program = std::vector<Statement>;
+
+int64_t pick_dim(const Tensor& t, uint32_t n) { return t.dim() ? n % t.dim() : 0; }
+
+// Two operands of one shape: the second is cut to a number when it does not fit.
+Tensor fitting(const Tensor& a, const Tensor& b) {
+  bool same = a.dim() == b.dim();
+  for (int64_t d = 0; same && d < a.dim(); ++d) same = static_cast<bool>(a.size(d) == b.size(d));
+  return same ? b : b.mean();
+}
+
+Tensor twice(const Tensor& t) {
+  std::vector<int64_t> sizes(static_cast<size_t>(t.dim()) + 1, -1);
+  sizes[0] = 2;
+  return t.unsqueeze(0).expand(sizes);
+}
+
+Tensor make_view(const Tensor& t, uint32_t kind, uint32_t n) {
+  int64_t d = pick_dim(t, n);
+  if (t.dim() == 0) return kind % 2 ? t.unsqueeze(0) : t.detach();
+  switch (kind) {
+    case 0:
+      return t.transpose(0, d);
+    case 1:
+      return t.narrow(d, 0, (t.size(d) + 1) / 2);
+    case 2:
+      return t.size(d) > 0 ? t.select(d, -1) : t;
+    case 3:
+      return t.unsqueeze(d);
+    case 4:
+      return t.reshape({-1});
+    case 5:
+      return slice(t, d, 0, std::nullopt, 2);
+    default:
+      return t.dim() < 4 ? twice(t) : t;
+  }
+}
+
+void write(Tensor& t, const Tensor& value, uint32_t kind, uint32_t n) {
+  Tensor v = fitting(t, value);
+  switch (kind) {
+    case 0:
+      t.add_(v);
+      break;
+    case 1:
+      t.mul_(0.5);
+      break;
+    case 2:
+      t.copy_(v);
+      break;
+    case 3:
+      t.relu_();
+      break;
+    case 4:
+      t.fill_(static_cast<double>(n % 3));
+      break;
+    default:
+      make_view(t, n % 6, n).sub_(1.0);
+  }
+}
+
+// Other sizes and strides for the tensor itself.
+void restride(Tensor& t, uint32_t kind, uint32_t n) {
+  switch (kind) {
+    case 0:
+      t.dim() == 2 ? t.t_() : t.unsqueeze_(0);
+      break;
+    case 1:
+      t.unsqueeze_(pick_dim(t, n));
+      break;
+    default:
+      if (t.dim() > 1) t.transpose_(0, pick_dim(t, n));
+  }
+}
+
+Tensor compute(const Tensor& a, const Tensor& b, uint32_t kind, uint32_t n) {
+  switch (kind) {
+    case 0:
+      return a + fitting(a, b);
+    case 1:
+      return a * fitting(a, b);
+    case 2:
+      return a.sin();
+    case 3:
+      return a.dim() ? a.sum(pick_dim(a, n), n % 2 == 0) : a.neg();
+    case 4:
+      return a.dim() ? cat({a, a}, pick_dim(a, n)) : a.abs();
+    case 5:
+      return a.clone();
+    case 6:
+      return a.contiguous();
+    default:
+      return where(a > 0.0, a, a * 0.25);
+  }
+}
+
+Pool run(const Program& program, Pool pool) {
+  for (const Statement& s : program) {
+    Tensor a = pool[s.a % pool.size()], b = pool[s.b % pool.size()], result;
+    switch (s.op % 9) {
+      case 0:
+      case 1:
+      case 2:
+        result = compute(a, b, s.n % 8, s.n / 8);
+        // What contiguous gives back unchanged may become a view of its own.
+        if (!result.is_same(a)) pool.push_back(result);
+        break;
+      case 3:
+      case 4:
+        pool.push_back(make_view(a, s.n % 7, s.n / 8));
+        break;
+      case 5:
+      case 6:
+        if (!has_internal_overlap(a)) write(a, b, s.n % 6, s.n / 8);
+        break;
+      case 7:
+        if (s.n % 3 == 0) restride(a, s.n / 3 % 3, s.n / 9);
+        break;
+      default:
+        if (s.n % 4 == 0 && a.sum().item<float>() > 0.5f) pool.push_back(a + 1.0);
+    }
+  }
+  return pool;
+}
+
+Program random_program(std::mt19937& random) {
+  Program program(3 + random() % 10);
+  for (Statement& s : program)
+    s = {static_cast<uint32_t>(random()), static_cast<uint32_t>(random()),
+         static_cast<uint32_t>(random()), static_cast<uint32_t>(random())};
+  return program;
+}
+
+// Arguments: three tensors, sometimes one of them twice, a view of another, or not contiguous.
+Pool make_arguments(uint32_t kind, int64_t rows, int64_t columns) {
+  Tensor x = randn({rows, columns}), y = randn({columns, rows}).transpose(0, 1);
+  switch (kind % 4) {
+    case 0:
+      return {x, y, randn({columns})};
+    case 1:
+      return {x, x, randn({rows, columns})};
+    case 2:
+      return {x, x.select(0, 0), y};
+    default:
+      return {x.narrow(1, 0, columns - 1), x.narrow(1, 1, columns - 1), y};
+  }
+}
+
+// The same tensors over memory of their own, sharing it as the originals do.
+Pool twins(const Pool& pool) {
+  std::vector<std::pair<StorageRef, Tensor>> storages;
+  Pool out;
+  for (size_t i = 0; i < pool.size(); ++i) {
+    const Tensor& t = pool[i];
+    size_t same = 0;
+    while (same < i && !pool[same].is_same(t)) ++same;
+    if (same < i) {
+      out.push_back(out[same]);
+      continue;
+    }
+    const StorageRef& storage = impl_of(t)->storage_ref;
+    auto known = std::find_if(storages.begin(), storages.end(),
+                              [&](auto& s) { return s.first.get() == storage.get(); });
+    if (known == storages.end()) {
+      int64_t n = static_cast<int64_t>(storage->bytes / itemsize(t.dtype()));
+      Tensor copy = make_view(t, {SymInt(n)}, {SymInt(1)}, 0).clone();
+      known = storages.insert(known, {storage, copy});
+    }
+    out.push_back(make_view(known->second, t.sizes(), t.strides(), sym_offset_of(t)));
+  }
+  return out;
+}
+
+// The largest difference, relative for large numbers; elements that are both NaN or both the same
+// infinity differ by nothing.
+double distance(const Tensor& a, const Tensor& b) {
+  Tensor x = a.contiguous(), y = b.contiguous();
+  const auto *p = static_cast<const float*>(impl_of(x)->data),
+             *q = static_cast<const float*>(impl_of(y)->data);
+  double worst = 0;
+  for (int64_t i = 0; i < impl_of(x)->numel; ++i) {
+    if (p[i] == q[i] || (std::isnan(p[i]) && std::isnan(q[i]))) continue;
+    double apart = std::fabs(p[i] - q[i]) / std::max(1.0f, std::fabs(p[i]));
+    worst = std::isnan(apart) ? INFINITY : std::max(worst, apart);
+  }
+  return worst;
+}
+
+// Strides, where they mean something.
+std::vector<int64_t> layout_of(const Tensor& t) {
+  const TensorImpl* impl = impl_of(t);
+  std::vector<int64_t> strides;
+  for (int32_t d = 0; d < impl->ndim; ++d)
+    strides.push_back(impl->numel && impl->sizes[d] > 1 ? impl->strides[d] : 0);
+  return strides;
+}
+
+void expect_equal(const Pool& expected, const Pool& found) {
+  ASSERT_EQ(expected.size(), found.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    SCOPED_TRACE("tensor " + std::to_string(i));
+    const Tensor &e = expected[i], &f = found[i];
+    ASSERT_EQ(to_text(e.sizes()), to_text(f.sizes()));
+    EXPECT_EQ(layout_of(e), layout_of(f));
+    EXPECT_LE(distance(e, f), 1e-4);
+    for (size_t k = 0; k < i; ++k) {
+      EXPECT_EQ(e.is_same(expected[k]), f.is_same(found[k])) << "same tensor as " << k;
+      EXPECT_EQ(shares_storage(e, expected[k]), shares_storage(f, found[k])) << "memory of " << k;
+    }
+  }
+}
+
+std::string text_of(const Program& program) {
+  std::string text;
+  for (const Statement& s : program) text += message("{{{}, {}, {}, {}}}, ", s.op, s.a, s.b, s.n);
+  return text;
+}
+
+class RandomPrograms : public testing::TestWithParam<const char*> {};
+
+TEST_P(RandomPrograms, GiveWhatTheirBodiesGive) {
+  const int n_programs = 300;
+  std::mt19937 random(77);
+  for (int i = 0; i < n_programs && !HasFailure(); ++i) {
+    Program program = random_program(random);
+    SCOPED_TRACE("program " + std::to_string(i) + ": " + text_of(program));
+    auto body = [program](const Pool& arguments) { return run(program, arguments); };
+    auto compiled = compile(body, {.backend = GetParam()});
+    const int64_t sizes[][2] = {{4, 6}, {4, 6}, {5, 6}, {7, 6}, {3, 8}, {9, 2}};
+    uint32_t kind = static_cast<uint32_t>(random());
+    for (auto [rows, columns] : sizes) {
+      Pool arguments = make_arguments(kind, rows, columns), others = twins(arguments);
+      SCOPED_TRACE(message("arguments of kind {}, {} x {}", kind % 4, rows, columns));
+      EXPECT_NO_THROW(expect_equal(body(arguments), compiled(others)));
+      if (random() % 4 == 0) ++kind;
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Backends, RandomPrograms,
+                         testing::Values("eager", "aot_eager", "debug_nop"),
+                         [](const auto& backend) { return std::string(backend.param); });
+
+}  // namespace
+}  // namespace tenon
