@@ -34,6 +34,12 @@ std::string default_backend() {
   return "aot_eager";
 }
 
+std::string options_toml(const std::map<std::string, std::string>& options) {
+  std::string text;
+  for (const auto& [key, value] : options) text += key + " = " + value + "\n";
+  return text;
+}
+
 std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
                                         const CompileGraphOptions& options) {
   std::string name = options.backend.empty() ? default_backend() : options.backend;
@@ -75,8 +81,7 @@ CompileGraphOptions graph_options(Site& site, bool dynamic) {
   CompileGraphOptions o;
   o.backend = site.options.backend;
   o.mode = site.options.mode;
-  for (const auto& [key, value] : site.options.options)
-    o.options_toml += key + " = " + value + "\n";
+  o.options_toml = options_toml(site.options.options);
   o.compile_id = message("{}/{}", site.number, site.attempts);
   o.dynamic = dynamic;
   return o;
