@@ -24,6 +24,7 @@
 #include <deque>
 #include <map>
 #include <optional>
+#include <set>
 
 namespace tenon {
 
@@ -36,13 +37,43 @@ struct Base {
   uint32_t input = no_value;  ///< the graph input whose memory it is
 };
 
+/// Of an alias that must be made anew.
+constexpr uint32_t stale = UINT32_MAX;
+
 /// A tensor of the original graph.
 struct Alias {
   size_t base = 0;
   std::vector<ViewStep> chain;
   Tensor value;
   uint32_t generation = 0;
+  uint32_t object = 0;  ///< equal for values that are one tensor object: results of in-place ops
 };
+
+// In-place ops that change how a tensor sees its memory, and the views that they make of it.
+const OpEntry* reshaping_view(const OpEntry& op) {
+  static const std::map<std::string_view, const char*> views = {
+      {"aten.t_.default", "aten.t.default"},
+      {"aten.transpose_.default", "aten.transpose.int"},
+      {"aten.swapaxes_.default", "aten.transpose.int"},
+      {"aten.swapdims_.default", "aten.transpose.int"},
+      {"aten.unsqueeze_.default", "aten.unsqueeze.default"},
+      {"aten.squeeze_.default", "aten.squeeze.default"},
+      {"aten.squeeze_.dim", "aten.squeeze.dim"},
+      {"aten.squeeze_.dims", "aten.squeeze.dims"},
+      {"aten.as_strided_.default", "aten.as_strided.default"},
+  };
+  auto found = views.find(op.name);
+  return found == views.end() ? nullptr : find_op(found->second);
+}
+
+// Training updates running_mean and running_var in place, which not every schema says.
+bool updates_statistics(const Node& node, const OpEntry& op) {
+  static const std::set<std::string_view> names = {"aten.batch_norm.default",
+                                                   "aten.native_batch_norm.default",
+                                                   "aten._native_batch_norm_legit.default"};
+  return names.contains(op.name) && node.args[3].tag == Tag::ref && node.args[4].tag == Tag::ref &&
+         node.args[5].number().to_bool();
+}
 
 class Functionalizer {
  public:
@@ -60,6 +91,9 @@ class Functionalizer {
   void add_constants();
   void lower_node(const Node& node);
   void lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args);
+  void lower_reshape(const Node& node, const OpEntry& op, const OpEntry& view,
+                     std::vector<Value>& args);
+  void lower_batch_norm(const Node& node, const OpEntry& op, const std::vector<Value>& args);
   void call(const OpEntry& op, const Node& node, std::span<const Value> args, ValueId written);
   void note_result(const Node& node, const OpEntry& op, ValueId id, uint32_t index, Tensor value);
   Tensor& current(ValueId id);
@@ -69,6 +103,7 @@ class Functionalizer {
   SymInt renewed(SymInt value) const;
   void note_symbols(NodeId node);
   OutputRecipe output_recipe(ValueId id, std::vector<Tensor>& results);
+  Tensor output_value(ValueId id);
 
   const Graph& graph_;
   const LowerOptions& options_;
@@ -78,6 +113,7 @@ class Functionalizer {
   std::vector<Number> numbers_;
   std::deque<std::vector<Tensor>> lists_;  // of the node being lowered
   std::deque<std::vector<SymInt>> sizes_;  // likewise
+  uint32_t objects_ = 0;
   std::map<const Expr*, const Expr*>
       symbols_;  // data-dependent symbols of the original graph, by the new ones
 };
@@ -93,7 +129,7 @@ void Functionalizer::add_inputs() {
     GraphValue copy = v;
     Tensor fake = recorder_.add_input(v.meta, v.offset, std::move(copy));
     bases_.push_back({fake, 0, v.source_index});
-    aliases_[id] = Alias{bases_.size() - 1, {}, fake, 0};
+    aliases_[id] = Alias{bases_.size() - 1, {}, fake, 0, ++objects_};
   }
 }
 
@@ -101,7 +137,7 @@ void Functionalizer::add_constants() {
   for (ValueId id : graph_.constants()) {
     Tensor fake = recorder_.add_constant(graph_.constant(id), graph_.value(id).name);
     bases_.push_back({fake, 0, no_value});
-    aliases_[id] = Alias{bases_.size() - 1, {}, fake, 0};
+    aliases_[id] = Alias{bases_.size() - 1, {}, fake, 0, ++objects_};
   }
 }
 
@@ -199,13 +235,17 @@ void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id
       continue;
     Alias& viewed = *aliases_[a.payload];
     if (!shares_storage(viewed.value, value)) continue;
-    Alias alias{viewed.base, viewed.chain, value, viewed.generation};
-    if (!value.is_same(viewed.value)) alias.chain.push_back({&op, node.args, index});
+    Alias alias = viewed;
+    if (!value.is_same(viewed.value)) {
+      alias.value = value;
+      alias.chain.push_back({&op, node.args, index});
+      alias.object = ++objects_;
+    }
     aliases_[id] = std::move(alias);
     return;
   }
   bases_.push_back({value, 0, no_value});
-  aliases_[id] = Alias{bases_.size() - 1, {}, value, 0};
+  aliases_[id] = Alias{bases_.size() - 1, {}, value, 0, ++objects_};
 }
 
 void Functionalizer::call(const OpEntry& op, const Node& node, std::span<const Value> args,
@@ -238,6 +278,38 @@ void Functionalizer::call(const OpEntry& op, const Node& node, std::span<const V
   }
 }
 
+// The tensor becomes another view of its memory, for every value that names it.
+void Functionalizer::lower_reshape(const Node& node, const OpEntry& op, const OpEntry& view,
+                                   std::vector<Value>& args) {
+  Alias alias = *aliases_[node.args[0].payload];
+  for (ValueId id : graph_.inputs())
+    require(!aliases_[id] || aliases_[id]->object != alias.object, ErrorCode::unsupported,
+            "{} changes the shape of an input in place, which backends cannot do; use {} instead",
+            op.name, view.name);
+  Value result[1];
+  dispatch(view, args.data(), static_cast<uint32_t>(args.size()), result, 1);
+  alias.value = take<Tensor>(result[0]);
+  alias.chain.push_back({&view, node.args, 0});
+  aliases_[node.first_result] = alias;
+  for (auto& other : aliases_)
+    if (other && other->object == alias.object) other = alias;
+}
+
+void Functionalizer::lower_batch_norm(const Node& node, const OpEntry& op,
+                                      const std::vector<Value>& args) {
+  static const OpEntry& functional =
+      entry_of(op_id("aten._native_batch_norm_legit_functional.default"));
+  Value results[5];
+  dispatch(functional, args.data(), 8, results, 5);
+  for (uint32_t r = 0; r < 5; ++r) {
+    Tensor value = take<Tensor>(results[r]);
+    if (r >= 3)
+      write(static_cast<ValueId>(node.args[r].payload), value);
+    else if (r < op.n_returns)
+      note_result(node, op, node.first_result + r, r, value);
+  }
+}
+
 // A node that writes: the functional form computes the new content of argument 0.
 void Functionalizer::lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args) {
   require(node.args[0].tag == Tag::ref && op.mutated_args == 1, ErrorCode::unsupported,
@@ -262,10 +334,28 @@ void Functionalizer::lower_node(const Node& node) {
   recorder_.where = node.where;
   recorder_.module_path = node.module_path;
   std::vector<Value> args = arguments(node);
-  if (op.mutated_args)
+  if (updates_statistics(node, op))
+    lower_batch_norm(node, op, args);
+  else if (const OpEntry* view = reshaping_view(op))
+    lower_reshape(node, op, *view, args);
+  else if (op.mutated_args)
     lower_write(node, op, args);
   else
     call(op, node, args, no_value);
+}
+
+// What was written through a view is a value of its own. Where the base is an output too, or
+// another view of it, they must share memory, so the view is made anew.
+Tensor Functionalizer::output_value(ValueId id) {
+  Alias& alias = *aliases_[id];
+  auto is_other = [&](ValueId other) {
+    return other != no_value && other != id && aliases_[other] &&
+           aliases_[other]->base == alias.base;
+  };
+  const auto& outputs = graph_.outputs();
+  if (std::any_of(outputs.begin(), outputs.end(), is_other) && bases_[alias.base].generation)
+    alias.generation = stale;
+  return current(id);
 }
 
 OutputRecipe Functionalizer::output_recipe(ValueId id, std::vector<Tensor>& results) {
@@ -282,7 +372,7 @@ OutputRecipe Functionalizer::output_recipe(ValueId id, std::vector<Tensor>& resu
   const Base& base = bases_[alias.base];
   if (base.input == no_value) {
     recipe = {OutputRecipe::Kind::result, static_cast<uint32_t>(results.size()), {}, {}};
-    results.push_back(current(id));
+    results.push_back(output_value(id));
   } else if (alias.chain.empty()) {
     recipe = {OutputRecipe::Kind::input, base.input, {}, {}};
   } else {
