@@ -98,7 +98,9 @@ const std::map<std::string_view, Inverse>& inverses() {
       {"aten.squeeze.dim", back_to_shape},
       {"aten.squeeze.dims", back_to_shape},
       {"aten.view_as.default", back_to_shape},
+      {"aten._reshape_alias.default", back_to_shape},
       {"aten.alias.default", unchanged},
+      {"aten.lift_fresh.default", unchanged},
       {"aten.detach.default", unchanged},
       {"aten.contiguous.default", unchanged},
       {"aten.to.dtype", unchanged},
@@ -106,6 +108,8 @@ const std::map<std::string_view, Inverse>& inverses() {
       {"aten.to.device", unchanged},
       {"aten.dropout.default", unchanged},
       {"aten.transpose.int", transpose_back},
+      {"aten.swapaxes.default", transpose_back},
+      {"aten.swapdims.default", transpose_back},
       {"aten.t.default", t_back},
       {"aten.permute.default", permute_back},
       {"aten.slice.Tensor", into_slice},
@@ -114,6 +118,7 @@ const std::map<std::string_view, Inverse>& inverses() {
       {"aten.as_strided.default", into_strided},
       {"aten.unbind.int", into_unbound},
       {"aten.split.Tensor", into_part},
+      {"aten.split.sizes", into_part},
       {"aten.split_with_sizes.default", into_part},
   };
   return *table;

@@ -297,6 +297,27 @@ TEST(Lower, PartsOfASplitAreWrittenApart) {
 )");
 }
 
+TEST(Lower, PartsOfOtherSizesAreWrittenApart) {
+  for (const char* op : {"aten.split.sizes", "aten.split_with_sizes.default"})
+    expect_same(std::string("input %x: f32[2, 5]\n") +
+                "%a: f32[2, 1] strides [5, 1], %b: f32[2, 4] strides [5, 1] offset 1 = " + op +
+                "(%x, [1, 4], -1)\n" + R"(
+  %s: f32[4, 2] strides [1, 5] offset 1 = aten.swapaxes.default(%b, 0, 1)
+  %w: f32[4, 2] strides [1, 5] offset 1 = aten.mul_.Scalar(%s, 2)
+  output %w
+)");
+}
+
+TEST(Lower, AViewWithoutInverseIsRefusedByName) {
+  auto graph = graph_of(R"(
+  input %x: f32[1, 3]
+  %v: f32[2, 3] strides [0, 1] = aten.expand.default(%x, [2, 3])
+  %w: f32[2, 3] strides [0, 1] = aten.add_.Scalar(%v, 1)
+  output
+)");
+  EXPECT_THAT(error_of([&] { lower_inference(*graph, {}); }), HasSubstr("aten.expand.default"));
+}
+
 TEST(Lower, RowsOfAnUnbindAreWrittenApart) {
   expect_same(R"(
   input %x: f32[2, 3]
