@@ -244,16 +244,6 @@ TEST(Lower, ACopyOfAnInputIsATensorOfItsOwn) {
 )");
 }
 
-TEST(Lower, ATransposedInputIsCopiedIntoItself) {
-  expect_same(R"(
-  input %x: f32[2, 2]
-  %t: f32[2, 2] strides [1, 2] = aten.t.default(%x)
-  %c: f32[2, 2] strides [1, 2] = aten.clone.default(%t)
-  %w: f32[2, 2] = aten.copy_.default(%x, %c)
-  output %w
-)");
-}
-
 TEST(Lower, AWriteKeepsTheDtypeOfItsTarget) {
   expect_same(R"(
   input %x: f32[2]
