@@ -35,6 +35,12 @@ std::string default_backend() {
   return "aot_eager";
 }
 
+std::string options_toml(const std::map<std::string, std::string>& options) {
+  std::string text;
+  for (const auto& [key, value] : options) text += key + " = " + value + "\n";
+  return text;
+}
+
 std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
                                         const CompileGraphOptions& options) {
   std::string name = options.backend.empty() ? default_backend() : options.backend;
@@ -72,12 +78,15 @@ std::string display_name(const Site& site) {
   return site.options.name.empty() ? message("number {}", site.number) : site.options.name;
 }
 
+std::string backend_of(const Site& site) {
+  return site.options.backend.empty() ? default_backend() : site.options.backend;
+}
+
 CompileGraphOptions graph_options(Site& site, bool dynamic) {
   CompileGraphOptions o;
   o.backend = site.options.backend;
   o.mode = site.options.mode;
-  for (const auto& [key, value] : site.options.options)
-    o.options_toml += key + " = " + value + "\n";
+  o.options_toml = options_toml(site.options.options);
   o.compile_id = message("{}/{}", site.number, site.attempts);
   o.dynamic = dynamic;
   return o;
@@ -136,21 +145,40 @@ TracePolicy trace_policy(Site& site, const Leaves& leaves) {
 
 // ---- segments of bodies that are cut
 
-std::shared_ptr<Artifact> segment_code(Site& site, const std::shared_ptr<Graph>& graph) {
-  uint64_t hash = structural_hash(*graph);
-  for (const SegmentCode& known : site.segments[hash])
-    if (structurally_equal(*known.graph, *graph)) return known.artifact;
-  std::shared_ptr<Artifact> code = compile_graph(graph, graph_options(site, is_symbolic(*graph)));
-  // Code that holds for some sizes only is not kept: the structure alone does not tell them apart.
-  if (code->guards.empty()) site.segments[hash].push_back({graph, code});
+// Code may hold for some sizes only, when the backend asked for conditions; so one structure may
+// have several versions, of which those that served longest ago go.
+std::shared_ptr<Artifact> segment_code(Site& site, const std::shared_ptr<Graph>& graph,
+                                       std::span<const int64_t> syms) {
+  std::vector<SegmentCode>& known = site.segments[structural_hash(*graph)];
+  auto serves = [&](const SegmentCode& code) {
+    return structurally_equal(*code.graph, *graph) &&
+           (!code.has_conditions || code.conditions.check(syms));
+  };
+  auto found = std::find_if(known.begin(), known.end(), serves);
+  if (found != known.end()) {
+    std::rotate(known.begin(), found, found + 1);
+    return known.front().artifact;
+  }
+  SegmentCode code{
+      graph, compile_graph(graph, graph_options(site, is_symbolic(*graph))), {}, false};
   ++site.compiles;
-  return code;
+  if (!code.artifact->guards.empty()) {
+    std::vector<const Expr*> symbols;
+    for (const SymbolBinding& b : graph->symbols) symbols.push_back(b.symbol);
+    code.conditions = SymProgram::compile(symbols, code.artifact->guards);
+    code.has_conditions = true;
+  }
+  known.insert(known.begin(), std::move(code));
+  std::shared_ptr<Artifact> made = known.front().artifact;
+  constexpr size_t most_versions = 16;
+  if (known.size() > most_versions) known.pop_back();
+  return made;
 }
 
 SegmentRunner segment_runner(Site& site) {
   return [&site](const std::shared_ptr<Graph>& graph, std::span<detail::TensorHead*> inputs,
                  std::span<const int64_t> syms, std::span<Tensor> outputs) {
-    segment_code(site, graph)->call(inputs, syms, outputs);
+    segment_code(site, graph, syms)->call(inputs, syms, outputs);
   };
 }
 
@@ -249,10 +277,8 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves
   entry->artifact = compile_graph(trace.graph, graph_options(site, is_symbolic(*trace.graph)));
   ++site.compiles;
   // What the backend took for granted about sizes is checked like the rest.
-  if (!entry->artifact->guards.empty()) {
-    entry->guards.backend_program = SymProgram::compile(symbols, entry->artifact->guards);
-    entry->guards.has_backend_program = true;
-  }
+  entry->guards.add_backend_conditions(backend_of(site), *trace.shape_env, symbols,
+                                       entry->artifact->guards);
   return entry;
 }
 
@@ -376,8 +402,7 @@ std::string explain_site(const Site& s) {
   std::lock_guard lock(site.changing);
   std::string out =
       message("callable {} with backend {}: {} versions, {} compiles\n", display_name(site),
-              site.options.backend.empty() ? default_backend() : site.options.backend,
-              site.n_entries.load(), site.compiles.load());
+              backend_of(site), site.n_entries.load(), site.compiles.load());
   for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
     const Entry& e = *site.order[i].load();
     out += message(

@@ -4,6 +4,7 @@
 #include "backend/backend.h"
 #include "graph/graph.h"
 
+#include <map>
 #include <memory>
 #include <string>
 
@@ -21,6 +22,9 @@ struct CompileGraphOptions {
 /// outputs and effects of `graph`.
 std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
                                         const CompileGraphOptions& options);
+
+/// Options of a backend as the text that plugins get.
+std::string options_toml(const std::map<std::string, std::string>& options);
 
 /// The name that an empty backend stands for.
 std::string default_backend();

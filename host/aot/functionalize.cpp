@@ -54,6 +54,15 @@ struct Alias {
       no_value;  ///< the value that tells its sizes, when they were changed in place
 };
 
+// Training updates running_mean and running_var in place, which not every schema says.
+bool updates_statistics(const Node& node, const OpEntry& op) {
+  static const std::set<std::string_view> names = {"aten.batch_norm.default",
+                                                   "aten.native_batch_norm.default",
+                                                   "aten._native_batch_norm_legit.default"};
+  return names.contains(op.name) && node.args[3].tag == Tag::ref && node.args[4].tag == Tag::ref &&
+         node.args[5].number().to_bool();
+}
+
 bool tells_aliases(const Graph& graph) {
   return std::any_of(graph.values().begin(), graph.values().end(), [](const GraphValue& v) {
     return v.source == ValueSource::node && v.alias_group != 0;
@@ -81,6 +90,7 @@ class Functionalizer {
   void lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args);
   void lower_restride(const Node& node, const OpEntry& view, const std::vector<Value>& args,
                       ValueId self);
+  void lower_batch_norm(const Node& node, const OpEntry& op, const std::vector<Value>& args);
   void call(const OpEntry& op, const Node& node, std::span<const Value> args, ValueId written);
   void note_result(const Node& node, const OpEntry& op, ValueId id, uint32_t index, Tensor value);
   bool is_alias(ValueId id, ValueId argument, const Alias& viewed, const Tensor& value) const;
@@ -363,12 +373,29 @@ void Functionalizer::lower_restride(const Node& node, const OpEntry& view,
   aliases_[node.first_result] = now;
 }
 
+void Functionalizer::lower_batch_norm(const Node& node, const OpEntry& op,
+                                      const std::vector<Value>& args) {
+  static const OpEntry& functional =
+      entry_of(op_id("aten._native_batch_norm_legit_functional.default"));
+  Value results[5];
+  dispatch(functional, args.data(), 8, results, 5);
+  for (uint32_t r = 0; r < 5; ++r) {
+    Tensor value = take<Tensor>(results[r]);
+    if (r >= 3)
+      write(static_cast<ValueId>(node.args[r].payload), value);
+    else if (r < op.n_returns)
+      note_result(node, op, node.first_result + r, r, value);
+  }
+}
+
 void Functionalizer::lower_node(const Node& node) {
   const OpEntry& op = entry_of(node.op);
   recorder_.where = node.where;
   recorder_.module_path = node.module_path;
   std::vector<Value> args = arguments(node);
-  if (op.mutated_args)
+  if (updates_statistics(node, op))
+    lower_batch_norm(node, op, args);
+  else if (op.mutated_args)
     lower_write(node, op, args);
   else
     call(op, node, args, no_value);

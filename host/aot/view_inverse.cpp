@@ -126,7 +126,9 @@ const std::map<std::string_view, Inverse>& inverses() {
       {"aten.squeeze.dim", back_to_shape},
       {"aten.squeeze.dims", back_to_shape},
       {"aten.view_as.default", back_to_shape},
+      {"aten._reshape_alias.default", back_to_shape},
       {"aten.alias.default", unchanged},
+      {"aten.lift_fresh.default", unchanged},
       {"aten.detach.default", unchanged},
       {"aten.contiguous.default", unchanged},
       {"aten.to.dtype", unchanged},
@@ -145,6 +147,7 @@ const std::map<std::string_view, Inverse>& inverses() {
       {"aten.as_strided.default", into_strided},
       {"aten.unbind.int", into_unbound},
       {"aten.split.Tensor", into_part},
+      {"aten.split.sizes", into_part},
       {"aten.split_with_sizes.default", into_part},
   };
   return *table;

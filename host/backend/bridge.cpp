@@ -14,92 +14,6 @@
 
 namespace tenon {
 
-// ---- arguments
-
-uint32_t AbiArguments::add(const Tensor& t) {
-  if (!t.defined()) return TN_NO_VALUE;
-  values_.push_back(t.head());
-  return static_cast<uint32_t>(values_.size() - 1);
-}
-
-AbiArguments::AbiArguments(const Value* args, uint32_t n_args) {
-  for (uint32_t i = 0; i < n_args; ++i) {
-    const Value& v = args[i];
-    tn_arg a;
-    std::memset(&a, 0, sizeof a);
-    a.count = v.count;
-    switch (v.tag) {
-      case Tag::tensor:
-        a.kind = TN_ARG_VALUE;
-        a.u.value = add(*v.as<Tensor>());
-        break;
-      case Tag::tensors: {
-        auto& ids = id_lists_.emplace_back();
-        for (uint32_t k = 0; k < v.count; ++k) ids.push_back(add(v.as<Tensor>()[k]));
-        a.kind = TN_ARG_VALUES;
-        a.u.values = ids.data();
-        break;
-      }
-      case Tag::integer:
-        a.kind = TN_ARG_INT;
-        a.u.i = v.number().to_int();
-        break;
-      case Tag::floating:
-        a.kind = TN_ARG_FLOAT;
-        a.u.f = v.number().to_double();
-        break;
-      case Tag::boolean:
-        a.kind = TN_ARG_BOOL;
-        a.u.i = v.number().to_bool();
-        break;
-      case Tag::ints:
-        a.kind = TN_ARG_INTS;
-        a.u.ints = v.as<int64_t>();
-        break;
-      case Tag::floats:
-        a.kind = TN_ARG_FLOATS;
-        a.u.floats = v.as<double>();
-        break;
-      case Tag::bools:
-        a.kind = TN_ARG_BOOLS;
-        a.u.bools = v.as<uint8_t>();
-        break;
-      case Tag::string:
-        a.kind = TN_ARG_STRING;
-        a.u.str = {v.as<char>(), v.count};
-        break;
-      case Tag::strings: {
-        auto& list = string_lists_.emplace_back();
-        for (uint32_t k = 0; k < v.count; ++k) list.push_back(str_of(v.as<std::string_view>()[k]));
-        a.kind = TN_ARG_STRINGS;
-        a.u.strings = list.data();
-        break;
-      }
-      case Tag::dtype:
-        a.kind = TN_ARG_DTYPE;
-        a.u.i = static_cast<int64_t>(v.payload);
-        break;
-      case Tag::layout:
-        a.kind = TN_ARG_LAYOUT;
-        a.u.i = static_cast<int64_t>(v.payload);
-        break;
-      case Tag::memory_format:
-        a.kind = TN_ARG_MEMORY_FORMAT;
-        a.u.i = static_cast<int64_t>(v.payload);
-        break;
-      case Tag::device:
-        a.kind = TN_ARG_DEVICE;
-        a.u.device[0] = static_cast<int32_t>(v.device().type);
-        a.u.device[1] = v.device().index;
-        break;
-      default:
-        a.kind = TN_ARG_NONE;
-        break;
-    }
-    args_.push_back(a);
-  }
-}
-
 Tensor share_tensor(tn_tensor* t) {
   if (!t) return Tensor();
   auto* head = static_cast<detail::TensorHead*>(t);
@@ -128,10 +42,21 @@ TensorMeta meta_for(const int64_t* sizes, const int64_t* strides, int32_t ndim, 
   return meta;
 }
 
+bool broadcasts_to(SymIntList from, SymIntList to) {
+  if (from.size() > to.size()) return false;
+  SymIntList last = to.slice(to.size() - from.size());
+  for (size_t d = 0; d < from.size(); ++d)
+    if (from[d].word() != 1 && from[d].word() != last[d].word()) return false;
+  return true;
+}
+
 tn_status* copy(tn_tensor* dst, const tn_tensor* src, tn_stream*) {
   return guarded([&] {
     Tensor to = share_tensor(dst), from = share_tensor(const_cast<tn_tensor*>(src));
     require(!to.is_fake() && !from.is_fake(), "copy: both tensors need data");
+    require(broadcasts_to(from.sizes(), to.sizes()),
+            "copy: a tensor of shape {} does not fit into one of shape {}", to_text(from.sizes()),
+            to_text(to.sizes()));
     Dims strides = broadcast_strides(from.sizes(), from.strides(), to.sizes());
     copy_strided({dst->data, to.dtype(), dst->strides},
                  {src->data, from.dtype(), reinterpret_cast<const int64_t*>(strides.data())},

@@ -19,23 +19,6 @@ extern const tn_svc_api svc_api;
 /// The table; valid for the life of the process.
 const tn_host* host_table();
 
-/// A call's arguments as the ABI has them, on the stack as far as it goes. Tensors are numbered in
-/// order of appearance; `values` has their handles.
-class AbiArguments {
- public:
-  explicit AbiArguments(const Value* args, uint32_t n_args);
-  const tn_arg* args() const { return args_.data(); }
-  uint32_t size() const { return static_cast<uint32_t>(args_.size()); }
-  tn_tensor* const* values() const { return values_.data(); }
-
- private:
-  uint32_t add(const Tensor& t);
-  InlineVector<tn_arg, 16> args_;
-  InlineVector<tn_tensor*, 16> values_;
-  std::vector<std::vector<uint32_t>> id_lists_;
-  std::vector<std::vector<tn_str>> string_lists_;
-};
-
 /// A new reference for a plugin, and a Tensor that takes over a reference from one.
 inline tn_tensor* give(Tensor t) { return t.release(); }
 inline Tensor take_tensor(tn_tensor* t) {

@@ -153,6 +153,16 @@ tn_status* op_formula(uint32_t id, const tn_arg* args, uint32_t n_args, int32_t 
 
 // ---- decomposition of one node
 
+std::vector<Tensor> results_of(const OpEntry& op, std::span<const Value> args) {
+  Value values[8];
+  bool list = op.schema.returns_list();
+  dispatch(op, args.data(), static_cast<uint32_t>(args.size()), values, list ? 1 : op.n_returns);
+  if (list) return take<std::vector<Tensor>>(values[0]);
+  std::vector<Tensor> results;
+  for (uint32_t r = 0; r < op.n_returns; ++r) results.push_back(take<Tensor>(values[r]));
+  return results;
+}
+
 tn_status* decompose(tn_ctx* ctx, const tn_graph* g, uint32_t node_id, tn_str,
                      const tn_graph** out) {
   return guarded([&] {
@@ -181,9 +191,7 @@ tn_status* decompose(tn_ctx* ctx, const tn_graph* g, uint32_t node_id, tn_str,
           lists[i].push_back(inputs[args[i].as<ValueId>()[k]]);
         args[i] = Value::of(TensorList(lists[i]));
       }
-      Value values[8];
-      dispatch(op, args.data(), static_cast<uint32_t>(args.size()), values, op.n_returns);
-      for (uint32_t r = 0; r < op.n_returns; ++r) results.push_back(take<Tensor>(values[r]));
+      results = results_of(op, args);
     }
     *out = ctx->graphs.emplace_back(std::make_unique<tn_graph>(recorder.finish(results))).get();
   });

@@ -1,4 +1,5 @@
 // Running and compiling back: single ops, the interpreter, other backends, sub-graphs.
+#include "backend/abi_args.h"
 #include "backend/bridge.h"
 #include "backend/compile_context.h"
 #include "backend/status.h"
@@ -15,66 +16,6 @@ namespace {
 
 // ---- single ops
 
-Value value_of_arg(const tn_arg& a, tn_tensor* const* values, std::deque<Tensor>& held,
-                   std::deque<std::vector<Tensor>>& lists,
-                   std::deque<std::vector<std::string_view>>& strings,
-                   std::deque<std::vector<int64_t>>& ints) {
-  switch (a.kind) {
-    case TN_ARG_NONE:
-      return {};
-    case TN_ARG_VALUE:
-      return Value::of(held.emplace_back(share_tensor(values[a.u.value])));
-    case TN_ARG_VALUES: {
-      auto& list = lists.emplace_back();
-      for (uint32_t i = 0; i < a.count; ++i)
-        list.push_back(a.u.values[i] == TN_NO_VALUE ? Tensor()
-                                                    : share_tensor(values[a.u.values[i]]));
-      return Value::of(TensorList(list));
-    }
-    case TN_ARG_INT:
-      return Value::of(a.u.i);
-    case TN_ARG_FLOAT:
-      return Value::of(a.u.f);
-    case TN_ARG_BOOL:
-      return Value::of(a.u.i != 0);
-    case TN_ARG_STRING:
-      return Value::of(view_of(a.u.str));
-    case TN_ARG_DTYPE:
-      return Value::make(Tag::dtype, static_cast<uint64_t>(a.u.i));
-    case TN_ARG_LAYOUT:
-      return Value::make(Tag::layout, static_cast<uint64_t>(a.u.i));
-    case TN_ARG_MEMORY_FORMAT:
-      return Value::make(Tag::memory_format, static_cast<uint64_t>(a.u.i));
-    case TN_ARG_DEVICE:
-      return Value::of(Device(static_cast<DeviceType>(a.u.device[0]), a.u.device[1]));
-    case TN_ARG_INTS:
-      return Value::of(IntList(a.u.ints, a.count));
-    case TN_ARG_FLOATS:
-      return Value::of(DoubleList(a.u.floats, a.count));
-    case TN_ARG_BOOLS:
-      return Value::pointer(Tag::bools, a.u.bools, a.count);
-    case TN_ARG_STRINGS: {
-      auto& list = strings.emplace_back();
-      for (uint32_t i = 0; i < a.count; ++i) list.push_back(view_of(a.u.strings[i]));
-      return Value::of(StringList(list));
-    }
-    case TN_ARG_SYMINT:
-    case TN_ARG_SYMINTS: {
-      const tn_dim* dims = a.kind == TN_ARG_SYMINT ? &a.u.sym : a.u.syms;
-      uint32_t n = a.kind == TN_ARG_SYMINT ? 1 : a.count;
-      auto& list = ints.emplace_back();
-      for (uint32_t i = 0; i < n; ++i) {
-        require(dims[i].expr == TN_EXPR_STATIC,
-                "run_op: a symbolic argument must be evaluated first, with sym->eval");
-        list.push_back(dims[i].value);
-      }
-      return a.kind == TN_ARG_SYMINT ? Value::of(list[0]) : Value::of(IntList(list));
-    }
-    default:
-      fail(ErrorCode::unsupported, "run_op: argument kind {} is unknown", a.kind);
-  }
-}
-
 tn_status* run_op(uint32_t op_id, const tn_arg* args, uint32_t n_args, tn_tensor* const* values,
                   tn_stream*, tn_tensor** out, uint32_t n_out) {
   return guarded([&] {
@@ -82,13 +23,8 @@ tn_status* run_op(uint32_t op_id, const tn_arg* args, uint32_t n_args, tn_tensor
     const OpEntry& op = entry_of(static_cast<OpId>(op_id));
     require(n_args == op.n_args, "run_op: {} takes {} arguments, found {}", op.name, op.n_args,
             n_args);
-    std::deque<Tensor> held;
-    std::deque<std::vector<Tensor>> lists;
-    std::deque<std::vector<std::string_view>> strings;
-    std::deque<std::vector<int64_t>> ints;
-    std::vector<Value> packed;
-    for (uint32_t i = 0; i < n_args; ++i)
-      packed.push_back(value_of_arg(args[i], values, held, lists, strings, ints));
+    HostArguments given(args, n_args, values);
+    std::span<Value> packed = given.values();
     Value results[8];
     bool list = op.schema.returns_list();
     dispatch(op, packed.data(), n_args, results, list ? 1 : op.n_returns);

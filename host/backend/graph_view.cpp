@@ -1,6 +1,7 @@
 // The graph view: conversion of nodes and values into the structs of the ABI, and their getters.
 #include "backend/graph_view.h"
 
+#include "backend/abi_args.h"
 #include "backend/status.h"
 #include "core/sym_expr.h"
 #include "graph/dot.h"
@@ -38,14 +39,6 @@ tn_dim tn_graph::dim(SymInt value) const {
 
 namespace {
 
-tn_arg make_arg(uint32_t kind, uint32_t count = 0) {
-  tn_arg a;
-  std::memset(&a, 0, sizeof a);
-  a.kind = kind;
-  a.count = count;
-  return a;
-}
-
 const Expr* number_expr(Number n) {
   return n.is_integer()    ? as_expr(n.sym_int())
          : n.is_floating() ? as_expr(n.sym_float())
@@ -55,7 +48,7 @@ const Expr* number_expr(Number n) {
 }  // namespace
 
 tn_arg tn_graph::convert(const Value& v) {
-  tn_arg a = make_arg(TN_ARG_NONE, v.count);
+  tn_arg a = empty_arg(v.count);
   switch (v.tag) {
     case Tag::ref:
       a.kind = TN_ARG_VALUE;
@@ -67,65 +60,22 @@ tn_arg tn_graph::convert(const Value& v) {
       break;
     case Tag::integer:
     case Tag::floating:
-    case Tag::boolean:
-      if (Number n = v.number(); n.is_symbolic()) {
-        a.kind = TN_ARG_SYMINT;
-        a.u.sym = n.is_integer() ? dim(n.sym_int()) : tn_dim{0, expr_id(number_expr(n)), 0};
-      } else if (n.is_floating()) {
-        a.kind = TN_ARG_FLOAT;
-        a.u.f = n.to_double();
-      } else {
-        a.kind = n.is_boolean() ? uint32_t{TN_ARG_BOOL} : uint32_t{TN_ARG_INT};
-        a.u.i = n.to_int();
-      }
+    case Tag::boolean: {
+      Number n = v.number();
+      if (!n.is_symbolic()) return plain_arg(v, string_lists);
+      a.kind = TN_ARG_SYMINT;
+      a.u.sym = n.is_integer() ? dim(n.sym_int()) : tn_dim{0, expr_id(number_expr(n)), 0};
       break;
+    }
     case Tag::ints: {
       SymIntList list(List<SymInt>(v.as<SymInt>(), v.count));
-      a.kind = TN_ARG_INTS;
-      a.u.ints = v.as<int64_t>();
-      if (!list.is_symbolic()) break;
+      if (!list.is_symbolic()) return plain_arg(v, string_lists);
       auto& dims = dim_lists.emplace_back();
       for (SymInt s : list) dims.push_back(dim(s));
       a.kind = TN_ARG_SYMINTS;
       a.u.syms = dims.data();
       break;
     }
-    case Tag::floats:
-      a.kind = TN_ARG_FLOATS;
-      a.u.floats = v.as<double>();
-      break;
-    case Tag::bools:
-      a.kind = TN_ARG_BOOLS;
-      a.u.bools = v.as<uint8_t>();
-      break;
-    case Tag::string:
-      a.kind = TN_ARG_STRING;
-      a.u.str = {v.as<char>(), v.count};
-      break;
-    case Tag::strings: {
-      auto& list = string_lists.emplace_back();
-      for (uint32_t i = 0; i < v.count; ++i) list.push_back(str_of(v.as<std::string_view>()[i]));
-      a.kind = TN_ARG_STRINGS;
-      a.u.strings = list.data();
-      break;
-    }
-    case Tag::dtype:
-      a.kind = TN_ARG_DTYPE;
-      a.u.i = static_cast<int64_t>(v.payload);
-      break;
-    case Tag::layout:
-      a.kind = TN_ARG_LAYOUT;
-      a.u.i = static_cast<int64_t>(v.payload);
-      break;
-    case Tag::memory_format:
-      a.kind = TN_ARG_MEMORY_FORMAT;
-      a.u.i = static_cast<int64_t>(v.payload);
-      break;
-    case Tag::device:
-      a.kind = TN_ARG_DEVICE;
-      a.u.device[0] = static_cast<int32_t>(v.device().type);
-      a.u.device[1] = v.device().index;
-      break;
     case Tag::graph:
       for (const auto& sub : graph->subgraphs)
         if (sub.get() == v.as<Graph>())
@@ -137,7 +87,7 @@ tn_arg tn_graph::convert(const Value& v) {
       a.u.opaque = v.as<void>();
       break;
     default:
-      break;
+      return plain_arg(v, string_lists);
   }
   return a;
 }
@@ -278,7 +228,7 @@ tn_status* dump(const tn_graph* g, int32_t format, const tn_sink* sink) {
 }
 
 template <class T>
-uint32_t give(const T& list, const uint32_t** out) {
+uint32_t give_list(const T& list, const uint32_t** out) {
   *out = list.data();
   return static_cast<uint32_t>(list.size());
 }
@@ -290,14 +240,16 @@ const tn_graph_api tenon::graph_api = {
     .node_count = [](const tn_graph* g) { return static_cast<uint32_t>(g->graph->nodes().size()); },
     .value_count =
         [](const tn_graph* g) { return static_cast<uint32_t>(g->graph->values().size()); },
-    .inputs = [](const tn_graph* g, const uint32_t** out) { return give(g->graph->inputs(), out); },
+    .inputs = [](const tn_graph* g,
+                 const uint32_t** out) { return give_list(g->graph->inputs(), out); },
     .outputs = [](const tn_graph* g,
-                  const uint32_t** out) { return give(g->graph->outputs(), out); },
-    .symbols = [](const tn_graph* g, const uint32_t** out) { return give(g->symbol_ids, out); },
+                  const uint32_t** out) { return give_list(g->graph->outputs(), out); },
+    .symbols = [](const tn_graph* g,
+                  const uint32_t** out) { return give_list(g->symbol_ids, out); },
     .users =
         [](const tn_graph* g, uint32_t v, const uint32_t** out) {
           static const std::vector<uint32_t> none;
-          return give(v < g->users.size() ? g->users[v] : none, out);
+          return give_list(v < g->users.size() ? g->users[v] : none, out);
         },
     .node = node_info,
     .value = value_info,

@@ -1,4 +1,5 @@
 // Backends by name: the catalog of the process, compiling through plugins, fallback, kernels.
+#include "backend/abi_args.h"
 #include "backend/backend.h"
 #include "backend/bridge.h"
 #include "backend/compile_context.h"

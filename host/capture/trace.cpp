@@ -425,6 +425,7 @@ void Trace::make_guards(const detail::Leaves& leaves) {
   }
   for (const SourceEquality& e : shape_env->source_equalities()) {
     guards.equal_loads.push_back(load_of(e.source));
+    guards.equal_texts.push_back(e.source_text + " == " + shape_env->source_text(e.expr));
     outputs_of_program.push_back(e.expr);
   }
   guards.program = SymProgram::compile(symbols, conditions, outputs_of_program);

@@ -4,7 +4,8 @@
 #include "cli/graph_file.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "debug/model_runner.h"
+#include "debug/random_inputs.h"
+#include "model_runner.h"
 
 #include <string>
 #include <vector>

@@ -3,6 +3,7 @@
 
 #include "compile.h"
 #include "core/error.h"
+#include "debug/random_inputs.h"
 
 #include <tenon/ops.h>
 

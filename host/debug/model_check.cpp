@@ -104,8 +104,9 @@ Effects effects_of(const std::vector<Tensor>& outputs, const std::vector<Tensor>
 Effects run_recording(ModelRunner& runner, const NamedTensors& recording) {
   runner.reset_weights();
   std::vector<Tensor> leaves = leaves_of(recording, runner.model().leaves.size());
-  std::vector<Tensor> outputs = runner.run(leaves);
-  Effects effects = effects_of(outputs, leaves, runner.gradients());
+  NamedTensorMap gradients;
+  std::vector<Tensor> outputs = runner.run(leaves, &gradients);
+  Effects effects = effects_of(outputs, leaves, gradients);
   for (const formats::ModelInput& input : runner.model().inputs)
     for (const std::string& name : input.names) effects["buf." + name] = input.tensor;
   return effects;

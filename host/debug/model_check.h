@@ -6,7 +6,8 @@
 #pragma once
 
 #include "debug/compare.h"
-#include "debug/model_runner.h"
+#include "debug/double_run.h"
+#include "model_runner.h"
 
 #include <optional>
 #include <string>

@@ -34,8 +34,9 @@ std::shared_ptr<std::byte[]> allocate_aligned(uint64_t size, std::string_view su
 /// `bytes` itself when it begins at a 64-byte boundary, else a copy that does.
 Bytes aligned(Bytes bytes, std::string_view subject);
 
-/// The whole of a regular file, mapped read-only. The mapping stays until the last owner is gone; a
-/// program that shortens the file meanwhile ends this process, as with every mapped file.
+/// The whole of a regular file, mapped; writes to it stay in memory. The mapping stays until the
+/// last owner is gone; a program that shortens the file meanwhile ends this process, as with every
+/// mapped file.
 Bytes map_file(const std::string& path);
 
 /// Writes a file through `write`, aside and renamed at the end, so that no reader sees half of it.

@@ -83,14 +83,31 @@ void GuardSet::load(const Leaves& leaves, int64_t* words) const {
 bool GuardSet::sizes_match(const Leaves& leaves, const int64_t* words) const {
   if (has_backend_program && !backend_program.check({words, loads.size()})) return false;
   if (equal_loads.empty()) return program.check({words, loads.size()});
+  return failed_equality(leaves, words) < 0;
+}
+
+// The first of `equal_loads` that is not what it must be; their number when the program fails, -1
+// when all hold.
+int GuardSet::failed_equality(const Leaves& leaves, const int64_t* words) const {
   constexpr size_t inline_words = 64;
   int64_t local[inline_words];
   std::vector<int64_t> spilled(equal_loads.size() > inline_words ? equal_loads.size() : 0);
   int64_t* expected = spilled.empty() ? local : spilled.data();
-  if (!program.run({words, loads.size()}, {expected, equal_loads.size()})) return false;
+  if (!program.run({words, loads.size()}, {expected, equal_loads.size()}))
+    return static_cast<int>(equal_loads.size());
   for (size_t i = 0; i < equal_loads.size(); ++i)
-    if (read(equal_loads[i], leaves) != expected[i]) return false;
-  return true;
+    if (read(equal_loads[i], leaves) != expected[i]) return static_cast<int>(i);
+  return -1;
+}
+
+void GuardSet::add_backend_conditions(std::string_view backend, const ShapeEnv& env,
+                                      std::span<const Expr* const> symbols,
+                                      std::span<const Expr* const> conditions) {
+  if (conditions.empty()) return;
+  backend_program = SymProgram::compile(symbols, conditions);
+  has_backend_program = true;
+  for (const Expr* c : conditions)
+    backend_texts.push_back(message("{} (asked for by backend {})", env.source_text(c), backend));
 }
 
 bool GuardSet::check(const Leaves& leaves) const {
@@ -183,11 +200,10 @@ std::string GuardSet::why_not(const Leaves& leaves) const {
   load(leaves, words.data());
   int failed = program.failed_condition(words);
   if (failed >= 0) return condition_texts[static_cast<size_t>(failed)];
-  if (has_backend_program && !backend_program.check(words))
-    return "a size that the backend has fixed differs";
-  return sizes_match(leaves, words.data())
-             ? ""
-             : "a size or stride that was shared with another one differs";
+  if (has_backend_program && (failed = backend_program.failed_condition(words)) >= 0)
+    return backend_texts[static_cast<size_t>(failed)];
+  failed = equal_loads.empty() ? -1 : failed_equality(leaves, words.data());
+  return failed < 0 ? "" : equal_texts.at(static_cast<size_t>(failed));
 }
 
 std::string GuardSet::to_text() const {
@@ -214,7 +230,8 @@ std::string GuardSet::to_text() const {
   for (size_t i = 0; i < texts.size(); ++i) out += message("text {} is '{}'\n", i, texts[i]);
   for (size_t i = 0; i < numbers.size(); ++i)
     if (!numbers[i].is_symbolic()) out += message("number {} is {}\n", i, numbers[i]);
-  for (const std::string& c : condition_texts) out += c + "\n";
+  for (const auto* texts : {&condition_texts, &equal_texts, &backend_texts})
+    for (const std::string& c : *texts) out += c + "\n";
   return out;
 }
 

@@ -44,7 +44,8 @@ struct GuardSet {
   std::vector<SymbolLoad> equal_loads;
   SymProgram backend_program;  ///< conditions that the backend asked for while compiling
   bool has_backend_program = false;
-  std::vector<std::string> condition_texts;  ///< of the program, for reasons
+  // For reasons: of the program, of `equal_loads`, of the backend's program.
+  std::vector<std::string> condition_texts, equal_texts, backend_texts;
 
   bool check(const detail::Leaves& leaves) const;
   /// Why check fails, in one line; empty when it holds.
@@ -53,9 +54,14 @@ struct GuardSet {
   std::string to_text() const;
   /// Reads the words of `loads`, the values of the program's symbols.
   void load(const detail::Leaves& leaves, int64_t* words) const;
+  /// Adds the conditions that a backend asked for, over the symbols of `loads`.
+  void add_backend_conditions(std::string_view backend, const ShapeEnv& env,
+                              std::span<const Expr* const> symbols,
+                              std::span<const Expr* const> conditions);
 
  private:
   bool sizes_match(const detail::Leaves& leaves, const int64_t* words) const;
+  int failed_equality(const detail::Leaves& leaves, const int64_t* words) const;
 };
 
 /// Grad mode, deterministic mode and what else decides what ops do, as one word.

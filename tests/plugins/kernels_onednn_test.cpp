@@ -1,6 +1,7 @@
 // kernels_onednn against the host's reference rows and against sums in double precision.
 #include <gtest/gtest.h>
 
+#include "backend/abi_args.h"
 #include "backend/backend.h"
 #include "backend/bridge.h"
 #include "backend/load.h"

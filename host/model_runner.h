@@ -1,5 +1,5 @@
 // Runs .pt2 models: compiles the imported graph with a backend once and applies the plan of
-// outputs.
+// outputs. What tenon::load and the verbs of the command line stand on.
 //
 //   auto program = std::make_shared<const Pt2Program>(read_pt2("bert.pt2"));
 //   ModelRunner runner(program, {.backend = "inductor"});
@@ -7,16 +7,21 @@
 //
 // The graph is symbolic, so other sizes run the same code; it is compiled anew only where the
 // backend asked for a condition on sizes that a call does not fulfil.
-// Threads: one thread at a time.
+//
+// Threads: run and compile may be called from any thread. One compiles at a time, and calls of a
+// model that writes its weights take turns.
 #pragma once
 
+#include "core/dispatch.h"
 #include "formats/pt2_call.h"
 #include "graph/artifact.h"
 
 #include <map>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace tenon {
@@ -28,25 +33,33 @@ struct RunnerOptions {
   bool random_weights = false;
 };
 
+/// Archives are run without gradients: what they differentiate is in their graph.
+struct WithoutGradients {
+  bool before = std::exchange(thread_modes.grad_enabled, false);
+  ~WithoutGradients() { thread_modes.grad_enabled = before; }
+};
+
+using NamedTensorMap = std::map<std::string, Tensor>;
+
 class ModelRunner {
  public:
   ModelRunner(std::shared_ptr<const formats::Pt2Program> program, RunnerOptions options);
 
   /// One call. Leaves that the model writes are written; results are the leaves of the outputs in
-  /// order, undefined where the model returns None or a string.
-  std::vector<Tensor> run(std::span<const Tensor> leaves);
+  /// order, undefined where the model returns None or a string. `gradients` receives those that the
+  /// graph computes itself, by FQN.
+  std::vector<Tensor> run(std::span<const Tensor> leaves, NamedTensorMap* gradients = nullptr);
   /// Compiles for the sizes of `leaves`, if that was not done yet.
   void compile(std::span<const Tensor> leaves);
-  /// Weights as in the file, for models that write their buffers.
+  /// Weights as in the file, for models that write their buffers. Not beside other calls.
   void reset_weights();
 
-  size_t compiles() const { return versions_.size(); }
-  double compile_ms() const { return compile_ms_; }  ///< of all compiles together
-  /// Gradients that the graph computes itself, of the last run, by FQN.
-  const std::map<std::string, Tensor>& gradients() const { return gradients_; }
+  size_t compiles() const;
+  double compile_ms() const;  ///< of all compiles together
   /// The present value of a parameter, buffer or constant; undefined for an unknown name.
   Tensor weight(const std::string& name) const;
   const formats::ImportedModel& model() const { return model_; }
+  const formats::Pt2Program& program() const { return *program_; }
   /// What the backend tells of its newest code (TN_DESC_*), "" before the first run.
   std::string describe(int32_t what) const;
 
@@ -56,31 +69,22 @@ class ModelRunner {
     std::shared_ptr<Artifact> artifact;
     std::vector<const Expr*> conditions;
   };
-  Version& version_for(const formats::BoundCall& call);
-  Version make_version(const formats::BoundCall& call);
+  std::shared_ptr<const Version> version_for(const formats::BoundCall& call);
+  std::shared_ptr<const Version> make_version(const formats::BoundCall& call);
 
   std::shared_ptr<const formats::Pt2Program> program_;
   RunnerOptions options_;
   formats::ImportedModel model_;
-  std::vector<Version> versions_;
-  std::map<std::string, Tensor> gradients_;
+  bool writes_weights_ = false;
+  std::mutex writing_;            ///< held during calls that write weights
+  mutable std::mutex compiling_;  ///< guards the members below
+  std::vector<std::shared_ptr<const Version>> versions_;
   double compile_ms_ = 0;
 };
 
-/// The model's results and effects in double precision, by eager ops: the measure of rounding.
-/// Weights and floating inputs are converted, and casts inside the graph go to f64.
-struct DoubleRun {
-  std::vector<Tensor> outputs;
-  std::vector<Tensor> leaves;  ///< after the call
-  std::map<std::string, Tensor> weights, gradients;
-};
-DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves);
-
-/// Normal numbers, integers from 0 to 9, or bools; the same for the same seed.
-Tensor random_tensor(IntList sizes, Dtype dtype, uint64_t seed);
-
-/// Seeded inputs that fit the signature: normal numbers, small non-negative integers.
-std::vector<Tensor> random_leaves(const formats::ImportedModel& model,
-                                  const formats::Pt2Program& program, uint64_t seed = 0);
+/// The user's outputs out of the graph's results; what the functional form of a model returns is
+/// copied into the inputs that it stands for.
+std::vector<Tensor> apply_plan(const formats::ImportedModel& model, const formats::BoundCall& call,
+                               const std::vector<Tensor>& results, NamedTensorMap& gradients);
 
 }  // namespace tenon

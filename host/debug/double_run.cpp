@@ -1,0 +1,71 @@
+// Running .pt2 models in double precision.
+#include "debug/double_run.h"
+
+#include "core/tensor_impl.h"
+#include "formats/pt2_call.h"
+#include "graph/interpret.h"
+#include "model_runner.h"
+
+#include <tenon/ops.h>
+
+namespace tenon {
+
+using formats::BoundCall;
+using formats::ImportedModel;
+using formats::ModelInput;
+
+namespace {
+
+bool is_narrow(Dtype dtype) { return is_floating(dtype) && dtype != Dtype::f64; }
+
+Tensor widened(const Tensor& t) {
+  if (!t.defined()) return t;
+  return is_narrow(t.dtype()) ? t.to(Dtype::f64) : t.clone();
+}
+
+void widen_casts(Graph& graph) {
+  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
+    std::vector<Value> args(graph.node(n).args.begin(), graph.node(n).args.end());
+    bool changed = false;
+    for (Value& a : args) {
+      if (a.tag != Tag::dtype || !is_narrow(static_cast<Dtype>(a.payload))) continue;
+      a = Value::of(Dtype::f64);
+      changed = true;
+    }
+    if (changed) graph.set_args(n, args);
+  }
+}
+
+// Views of one storage stay views of one storage.
+void widen_weights(ImportedModel& model) {
+  std::map<uint64_t, Tensor> bases;
+  for (ModelInput& input : model.inputs) {
+    if (!input.tensor.defined()) continue;
+    const Tensor& t = input.tensor;
+    Storage* storage = impl_of(t)->storage_ref.get();
+    Tensor& base = bases[storage->id];
+    int64_t n = static_cast<int64_t>(storage->bytes) / itemsize(t.dtype());
+    if (!base.defined()) base = widened(make_view(t, IntList{n}, IntList{1}, 0));
+    input.tensor = make_view(base, t.sizes(), t.strides(), t.storage_offset());
+  }
+}
+
+}  // namespace
+
+DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves) {
+  WithoutGradients scope;
+  ImportedModel model = import_pt2(program);
+  widen_casts(*model.graph);
+  widen_weights(model);
+  DoubleRun out;
+  for (const Tensor& leaf : leaves) out.leaves.push_back(widened(leaf));
+  BoundCall call = bind_call_any_precision(model, out.leaves);
+  std::vector<Tensor> results(model.graph->outputs().size());
+  Interpreter(model.graph).run(call.inputs, call.symbols, results);
+  out.outputs = apply_plan(model, call, results, out.gradients);
+  for (const ModelInput& input : model.inputs)
+    for (const std::string& name : input.names) out.weights[name] = input.tensor;
+  return out;
+}
+
+}  // namespace tenon

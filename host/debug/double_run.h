@@ -1,0 +1,21 @@
+// The model's results and effects in double precision, by eager ops: the measure of rounding.
+#pragma once
+
+#include "formats/pt2_import.h"
+
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+/// Weights and floating inputs are converted, and casts inside the graph go to f64.
+struct DoubleRun {
+  std::vector<Tensor> outputs;
+  std::vector<Tensor> leaves;  ///< after the call
+  std::map<std::string, Tensor> weights, gradients;
+};
+DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves);
+
+}  // namespace tenon

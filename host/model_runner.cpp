@@ -1,0 +1,174 @@
+// Running .pt2 models: versions of compiled code, and effects.
+#include "model_runner.h"
+
+#include "compile.h"
+#include "core/sym_eval.h"
+#include "core/tensor_impl.h"
+#include "formats/pt2_import_parts.h"
+
+#include <tenon/ops.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace tenon {
+
+using formats::BoundCall;
+using formats::ImportedModel;
+using formats::ModelInput;
+using formats::ModelOutput;
+using formats::ModelOutputKind;
+
+namespace {
+
+// Conditions over symbols that only the run knows are the graph's own to assert.
+bool holds(const Expr* condition, const Graph& graph, const BoundCall& call) {
+  auto value = evaluate(condition, [&](const Expr* symbol) -> std::optional<SymValue> {
+    for (size_t s = 0; s < graph.symbols.size(); ++s)
+      if (graph.symbols[s].symbol == symbol &&
+          graph.value(graph.symbols[s].value).source == ValueSource::input)
+        return SymValue{symbol->kind, call.symbols[s]};
+    return std::nullopt;
+  });
+  return !value || value->integer() != 0;
+}
+
+Tensor constant_output(const formats::Pt2Argument& value) {
+  switch (value.kind) {
+    case formats::Pt2Kind::integer:
+      return scalar_tensor(value.integer, Dtype::i64);
+    case formats::Pt2Kind::boolean:
+      return scalar_tensor(value.boolean, Dtype::bool_);
+    case formats::Pt2Kind::real:
+      return scalar_tensor(value.real, Dtype::f64);
+    default:
+      return Tensor();
+  }
+}
+
+bool writes_weights(const ImportedModel& model) {
+  std::vector<bool> written = formats::written_inputs(*model.graph);
+  for (const ModelOutput& output : model.outputs)
+    if (output.kind == ModelOutputKind::write_back) written[output.input] = true;
+  for (size_t i = 0; i < model.inputs.size(); ++i)
+    if (written[i] && model.inputs[i].kind != formats::ModelInputKind::user) return true;
+  return false;
+}
+
+}  // namespace
+
+std::vector<Tensor> apply_plan(const ImportedModel& model, const BoundCall& call,
+                               const std::vector<Tensor>& results, NamedTensorMap& gradients) {
+  std::vector<Tensor> outputs;
+  for (const ModelOutput& plan : model.outputs) {
+    switch (plan.kind) {
+      case ModelOutputKind::result:
+        outputs.push_back(results[plan.index]);
+        break;
+      case ModelOutputKind::constant:
+        outputs.push_back(constant_output(plan.constant));
+        break;
+      case ModelOutputKind::gradient:
+        gradients[plan.name] = results[plan.index];
+        break;
+      case ModelOutputKind::write_back: {
+        detail::TensorHead* head = call.inputs[plan.input];
+        head->references.fetch_add(1, std::memory_order_relaxed);
+        copy_(Tensor::adopt(head), results[plan.index]);
+        break;
+      }
+    }
+  }
+  return outputs;
+}
+
+ModelRunner::ModelRunner(std::shared_ptr<const formats::Pt2Program> program, RunnerOptions options)
+    : program_(std::move(program)),
+      options_(std::move(options)),
+      model_(import_pt2(*program_, {.hints = {}, .random_weights = options_.random_weights})),
+      writes_weights_(writes_weights(model_)) {}
+
+void ModelRunner::reset_weights() {
+  ImportedModel fresh =
+      import_pt2(*program_, {.hints = {}, .random_weights = options_.random_weights});
+  for (size_t i = 0; i < model_.inputs.size(); ++i)
+    model_.inputs[i].tensor = std::move(fresh.inputs[i].tensor);
+}
+
+std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(const BoundCall& call) {
+  auto begin = std::chrono::steady_clock::now();
+  auto version = std::make_shared<Version>();
+  // The first version keeps the archive's example sizes, if they make no difference.
+  version->graph = versions_.empty()
+                       ? model_.graph
+                       : import_pt2(*program_, {.hints = call.values, .with_weights = false}).graph;
+  CompileGraphOptions options;
+  options.backend = options_.backend;
+  options.mode = options_.mode;
+  options.options_toml = options_.options_toml;
+  options.compile_id = message("0/{}", versions_.size());
+  options.dynamic = !version->graph->symbols.empty();
+  version->artifact = compile_graph(version->graph, options);
+  for (const RecordedGuard& guard : version->graph->shape_env->guard_conditions())
+    version->conditions.push_back(guard.condition);
+  for (const Expr* guard : version->artifact->guards) version->conditions.push_back(guard);
+  std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  compile_ms_ += took.count();
+  versions_.push_back(version);
+  return version;
+}
+
+std::shared_ptr<const ModelRunner::Version> ModelRunner::version_for(const BoundCall& call) {
+  auto fits = [&](const Version& v) {
+    return std::all_of(v.conditions.begin(), v.conditions.end(),
+                       [&](const Expr* c) { return holds(c, *v.graph, call); });
+  };
+  std::lock_guard lock(compiling_);
+  for (const auto& version : versions_)
+    if (fits(*version)) return version;
+  auto version = make_version(call);
+  return fits(*version) ? version : make_version(call);
+}
+
+void ModelRunner::compile(std::span<const Tensor> leaves) {
+  WithoutGradients scope;
+  version_for(bind_call(model_, leaves));
+}
+
+std::vector<Tensor> ModelRunner::run(std::span<const Tensor> leaves, NamedTensorMap* gradients) {
+  WithoutGradients scope;
+  std::unique_lock turn(writing_, std::defer_lock);
+  if (writes_weights_) turn.lock();
+  BoundCall call = bind_call(model_, leaves);
+  auto version = version_for(call);
+  std::vector<Tensor> results(version->graph->outputs().size());
+  version->artifact->call(call.inputs, call.symbols, results);
+  NamedTensorMap found;
+  std::vector<Tensor> outputs = apply_plan(model_, call, results, found);
+  if (gradients) *gradients = std::move(found);
+  return outputs;
+}
+
+size_t ModelRunner::compiles() const {
+  std::lock_guard lock(compiling_);
+  return versions_.size();
+}
+
+double ModelRunner::compile_ms() const {
+  std::lock_guard lock(compiling_);
+  return compile_ms_;
+}
+
+Tensor ModelRunner::weight(const std::string& name) const {
+  for (const ModelInput& input : model_.inputs)
+    if (std::find(input.names.begin(), input.names.end(), name) != input.names.end())
+      return input.tensor;
+  return Tensor();
+}
+
+std::string ModelRunner::describe(int32_t what) const {
+  std::lock_guard lock(compiling_);
+  return versions_.empty() ? "" : versions_.back()->artifact->describe(what);
+}
+
+}  // namespace tenon

@@ -1,0 +1,491 @@
+// Lowering: the functional graph with its wrapper does what the captured graph does, as far as a
+// caller can see: values, strides, what became of the inputs, and who shares memory with whom.
+#include "aot/lower.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/tensor_impl.h"
+#include "graph/interpret.h"
+#include "graph/parse.h"
+#include "graph/print.h"
+#include "ops/op_table.h"
+
+#include <tenon/ops.h>
+#include <tenon/tree.h>
+
+#include <cmath>
+#include <functional>
+
+namespace tenon {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+std::shared_ptr<Graph> graph_of(const std::string& body) {
+  return parse_graph("tng 1\ngraph {\n" + body + "}\n");
+}
+
+// Inputs with the strides of the graph, filled with 0.5, 1.5, ... and more from input to input.
+std::vector<Tensor> inputs_of(const Graph& graph) {
+  std::vector<Tensor> inputs;
+  for (ValueId id : graph.inputs()) {
+    const TensorMeta& meta = graph.value(id).meta;
+    int64_t room = 1;
+    for (size_t d = 0; d < meta.sizes.size(); ++d)
+      room += (meta.sizes[d].guard_int() - 1) * meta.strides[d].guard_int();
+    Tensor base = (arange(Number(room)).to(meta.dtype) + Number(0.5 + 10.0 * inputs.size()));
+    inputs.push_back(base.to(meta.dtype).as_strided(list_of(meta.sizes), list_of(meta.strides)));
+  }
+  return inputs;
+}
+
+/// What a caller sees of one call.
+struct Seen {
+  std::vector<Tensor> inputs, outputs;
+
+  std::string text() const {
+    std::string out;
+    std::vector<Tensor> all = inputs;
+    all.insert(all.end(), outputs.begin(), outputs.end());
+    for (size_t i = 0; i < all.size(); ++i) {
+      out += i < inputs.size() ? message("in.{}", i) : message("out.{}", i - inputs.size());
+      if (!all[i].defined()) {
+        out += " undefined\n";
+        continue;
+      }
+      out += message(": {} strides {}", to_text(all[i]), to_text(all[i].strides()));
+      // Rounded, since a functional form may add up in another order.
+      for (double v : all[i].to(Dtype::f64).to_vector<double>())
+        out += message(" {}", std::round(v * 1e4) / 1e4);
+      for (size_t j = 0; j < i; ++j) {
+        if (!all[j].defined()) continue;
+        if (all[i].is_same(all[j]))
+          out += message(" is {}", j);
+        else if (shares_storage(all[i], all[j]))
+          out += message(" shares {}", j);
+      }
+      out += "\n";
+    }
+    return out;
+  }
+};
+
+Seen call(Artifact& artifact, const Graph& graph) {
+  Seen seen{inputs_of(graph), std::vector<Tensor>(graph.outputs().size())};
+  std::vector<detail::TensorHead*> heads;
+  for (const Tensor& t : seen.inputs) heads.push_back(t.head());
+  artifact.call(heads, {}, seen.outputs);
+  return seen;
+}
+
+// Whether the graph is free of writes, but for copy_ into inputs at its end.
+void expect_functional(const Graph& graph, bool keeps_mutations) {
+  for (const Node& node : graph.nodes()) {
+    const OpEntry& op = entry_of(node.op);
+    if (keeps_mutations && op.name == "aten.copy_.default") continue;
+    EXPECT_EQ(op.mutated_args, 0u) << op.name << " in\n" << to_text(graph);
+  }
+}
+
+void expect_same(const std::string& body) {
+  auto graph = graph_of(body);
+  std::string expected = call(*interpreter_artifact(graph), *graph).text();
+  for (bool keep : {false, true}) {
+    LowerOptions options;
+    options.keep_input_mutations = keep;
+    LoweredInference lowered = lower_inference(*graph, options);
+    expect_functional(*lowered.graph, keep);
+    std::string text = to_text(*lowered.graph);
+    auto wrapped = wrap_inference(lowered, interpreter_artifact(lowered.graph));
+    EXPECT_EQ(call(*wrapped, *graph).text(), expected) << "keep " << keep << "\n" << text;
+  }
+}
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(Lower, AWriteToAnInputReachesTheCaller) {
+  expect_same(R"(
+  input %x: f32[2, 3]
+  %y: f32[2, 3] = aten.add_.Scalar(%x, 1)
+  output %y
+)");
+}
+
+TEST(Lower, AWriteThroughASliceLeavesTheRest) {
+  expect_same(R"(
+  input %x: f32[4, 3]
+  %v: f32[2, 3] = aten.slice.Tensor(%x, 0, 1, 3)
+  %w: f32[2, 3] = aten.mul_.Scalar(%v, 2)
+  %sum: f32[4, 3] = aten.add.Tensor(%x, %x)
+  output %sum
+)");
+}
+
+TEST(Lower, AWriteThroughAChainOfViewsReachesTheInput) {
+  expect_same(R"(
+  input %x: f32[4, 6]
+  %t: f32[6, 4] strides [1, 6] = aten.transpose.int(%x, 0, 1)
+  %s: f32[6, 2] strides [1, 12] = aten.slice.Tensor(%t, 1, 0, 4, 2)
+  %row: f32[2] strides [12] offset 5 = aten.select.int(%s, 0, -1)
+  %w: f32[2] strides [12] offset 5 = aten.fill_.Scalar(%row, -7)
+  output %row, %x
+)");
+}
+
+TEST(Lower, OverlappingViewsSeeEachOthersWrites) {
+  expect_same(R"(
+  input %x: f32[5]
+  %a: f32[3] = aten.slice.Tensor(%x, 0, 0, 3)
+  %b: f32[3] offset 2 = aten.slice.Tensor(%x, 0, 2, 5)
+  %wa: f32[3] = aten.add_.Scalar(%a, 100)
+  %wb: f32[3] offset 2 = aten.mul_.Scalar(%b, 2)
+  %wc: f32[3] = aten.add_.Tensor(%a, %b)
+  %d: f32[3] = aten.add.Tensor(%a, %b)
+  output %d, %a, %b
+)");
+}
+
+TEST(Lower, AWriteToTheBaseIsSeenByViewsMadeBefore) {
+  expect_same(R"(
+  input %x: f32[2, 2]
+  %y: f32[2, 2] = aten.add.Scalar(%x, 1)
+  %v: f32[2] = aten.select.int(%y, 0, 1)
+  %w: f32[2, 2] = aten.mul_.Scalar(%y, 3)
+  %z: f32[2] = aten.add.Scalar(%v, 0)
+  output %z
+)");
+}
+
+TEST(Lower, OutputsThatShareMemoryStillDo) {
+  expect_same(R"(
+  input %x: f32[2, 2]
+  %y: f32[2, 2] = aten.add.Scalar(%x, 1)
+  %v: f32[2] = aten.select.int(%y, 0, 1)
+  output %y, %v
+)");
+}
+
+TEST(Lower, OutputsShareMemoryAfterAWriteThroughOneOfThem) {
+  expect_same(R"(
+  input %x: f32[2, 2]
+  %y: f32[2, 2] = aten.add.Scalar(%x, 1)
+  %v: f32[2] = aten.select.int(%y, 0, 1)
+  %w: f32[2] = aten.add_.Scalar(%v, 5)
+  output %y, %v
+)");
+}
+
+TEST(Lower, TwoViewsOfOneBaseShareMemoryAfterAWrite) {
+  expect_same(R"(
+  input %x: f32[4]
+  %y: f32[4] = aten.add.Scalar(%x, 1)
+  %a: f32[3] = aten.slice.Tensor(%y, 0, 0, 3)
+  %b: f32[3] = aten.slice.Tensor(%y, 0, 1, 4)
+  %w: f32[3] = aten.add_.Scalar(%a, 5)
+  output %a, %b
+)");
+}
+
+TEST(Lower, AnInputAsOutputIsThatInput) {
+  expect_same(R"(
+  input %x: f32[2]
+  input %y: f32[2]
+  %w: f32[2] = aten.add_.Tensor(%x, %y)
+  %v: f32[2] = aten.view.default(%y, [2])
+  output %y, %x, %w, %v, %x
+)");
+}
+
+TEST(Lower, AnOutputGivenTwiceIsOneTensor) {
+  expect_same(R"(
+  input %x: f32[2]
+  %y: f32[2] = aten.add.Scalar(%x, 1)
+  output %y, %y
+)");
+}
+
+TEST(Lower, TwoInputsMayBeSwapped) {
+  expect_same(R"(
+  input %x: f32[3]
+  input %y: f32[3]
+  %t: f32[3] = aten.clone.default(%x)
+  %a: f32[3] = aten.copy_.default(%x, %y)
+  %b: f32[3] = aten.copy_.default(%y, %t)
+  output
+)");
+}
+
+// The copy keeps the value that its source had, whichever input is written back first.
+TEST(Lower, ACopyKeepsWhatItsSourceWas) {
+  for (const char* order :
+       {"input %y: f32[3]\ninput %x: f32[3]\n", "input %x: f32[3]\ninput %y: f32[3]\n"})
+    expect_same(std::string(order) + R"(
+  %a: f32[3] = aten.copy_.default(%x, %y)
+  %b: f32[3] = aten.add_.Scalar(%y, 1)
+  output
+)");
+}
+
+TEST(Lower, ACopyOfAnInputIsATensorOfItsOwn) {
+  expect_same(R"(
+  input %x: f32[3]
+  %e: f32[3] = aten.empty_like.default(%x)
+  %c: f32[3] = aten.copy_.default(%e, %x)
+  output %c
+)");
+}
+
+TEST(Lower, AWriteKeepsTheDtypeOfItsTarget) {
+  expect_same(R"(
+  input %x: f32[2]
+  input %y: f64[2]
+  %w: f32[2] = aten.add_.Tensor(%x, %y)
+  %c: f32[2] = aten.copy_.default(%x, %y)
+  output %x
+)");
+}
+
+TEST(Lower, AWriteKeepsTheStridesOfItsTarget) {
+  expect_same(R"(
+  input %x: f32[2, 3]
+  input %z: f32[3, 2]
+  %t: f32[3, 2] strides [1, 3] = aten.t.default(%x)
+  %y: f32[3, 2] strides [1, 3] = aten.clone.default(%t)
+  %w: f32[3, 2] strides [1, 3] = aten.add_.Tensor(%y, %z)
+  %f: f32[3, 2] strides [1, 3] = aten.copy_.default(%y, %z)
+  output %y
+)");
+}
+
+TEST(Lower, AWriteIntoAColumnBroadcastsItsSource) {
+  expect_same(R"(
+  input %x: f32[2, 3]
+  input %one: f32[1]
+  %c: f32[2] strides [3] offset 2 = aten.select.int(%x, 1, 2)
+  %w: f32[2] strides [3] offset 2 = aten.copy_.default(%c, %one)
+  output %c
+)");
+}
+
+TEST(Lower, PartsOfASplitAreWrittenApart) {
+  expect_same(R"(
+  input %x: f32[5, 2]
+  %a: f32[2, 2], %b: f32[2, 2], %c: f32[1, 2] = aten.split.Tensor(%x, 2)
+  %wb: f32[2, 2] = aten.zero_.default(%b)
+  %wc: f32[1, 2] = aten.add_.Scalar(%c, 1)
+  %s: f32[2, 2] = aten.add.Tensor(%a, %b)
+  output %s
+)");
+}
+
+TEST(Lower, PartsOfOtherSizesAreWrittenApart) {
+  for (const char* op : {"aten.split.sizes", "aten.split_with_sizes.default"})
+    expect_same(std::string("input %x: f32[2, 5]\n") +
+                "%a: f32[2, 1] strides [5, 1], %b: f32[2, 4] strides [5, 1] offset 1 = " + op +
+                "(%x, [1, 4], -1)\n" + R"(
+  %s: f32[4, 2] strides [1, 5] offset 1 = aten.swapaxes.default(%b, 0, 1)
+  %w: f32[4, 2] strides [1, 5] offset 1 = aten.mul_.Scalar(%s, 2)
+  output %w
+)");
+}
+
+TEST(Lower, AViewWithoutInverseIsRefusedByName) {
+  auto graph = graph_of(R"(
+  input %x: f32[1, 3]
+  %v: f32[2, 3] strides [0, 1] = aten.expand.default(%x, [2, 3])
+  %w: f32[2, 3] strides [0, 1] = aten.add_.Scalar(%v, 1)
+  output
+)");
+  EXPECT_THAT(error_of([&] { lower_inference(*graph, {}); }), HasSubstr("aten.expand.default"));
+}
+
+TEST(Lower, RowsOfAnUnbindAreWrittenApart) {
+  expect_same(R"(
+  input %x: f32[2, 3]
+  %a: f32[2] strides [3], %b: f32[2] strides [3], %c: f32[2] strides [3] = aten.unbind.int(%x, 1)
+  %w: f32[2] strides [3] = aten.mul_.Tensor(%b, %c)
+  output %x
+)");
+}
+
+TEST(Lower, ADiagonalIsWritten) {
+  expect_same(R"(
+  input %x: f32[3, 3]
+  %d: f32[2] strides [4] = aten.diagonal.default(%x, 1)
+  %w: f32[2] strides [4] = aten.zero_.default(%d)
+  output
+)");
+}
+
+TEST(Lower, AStridedViewIsWritten) {
+  expect_same(R"(
+  input %x: f32[7]
+  %v: f32[2, 2] strides [3, 2] offset 1 = aten.as_strided.default(%x, [2, 2], [3, 2], 1)
+  %w: f32[2, 2] strides [3, 2] offset 1 = aten.add_.Scalar(%v, 100)
+  output %v
+)");
+}
+
+TEST(Lower, InputsWithStridesKeepThem) {
+  expect_same(R"(
+  input %x: f32[2, 3] strides [1, 2]
+  %v: f32[3] strides [2] offset 1 = aten.select.int(%x, 0, 1)
+  %w: f32[3] strides [2] = aten.add_.Scalar(%v, 1)
+  %y: f32[2, 3] strides [1, 2] = aten.add.Scalar(%x, 1)
+  output %v, %y
+)");
+}
+
+TEST(Lower, ADetachedTensorSharesMemory) {
+  expect_same(R"(
+  input %x: f32[3]
+  %d: f32[3] = aten.detach.default(%x)
+  %w: f32[3] = aten.add_.Scalar(%d, 1)
+  %y: f32[3] = aten.mul.Tensor(%x, %x)
+  output %y, %d
+)");
+}
+
+TEST(Lower, ATemporaryMayChangeItsShapeInPlace) {
+  expect_same(R"(
+  input %x: f32[2, 3]
+  %y: f32[2, 3] = aten.add.Scalar(%x, 1)
+  %v: f32[3] offset 3 = aten.select.int(%y, 0, 1)
+  %t: f32[3, 2] strides [1, 3] = aten.t_.default(%y)
+  %u: f32[3, 1, 2] strides [1, 6, 3] = aten.unsqueeze_.default(%t, 1)
+  %w: f32[3, 1, 2] strides [1, 6, 3] = aten.mul_.Scalar(%u, 2)
+  output %w, %v
+)");
+}
+
+TEST(Lower, AViewMayChangeItsShapeInPlace) {
+  expect_same(R"(
+  input %x: f32[2, 3]
+  %v: f32[2, 2] strides [3, 1] = aten.slice.Tensor(%x, 1, 0, 2)
+  %t: f32[2, 2] strides [1, 3] = aten.transpose_.default(%v, 0, 1)
+  %w: f32[2, 2] strides [1, 3] = aten.mul_.Scalar(%t, 10)
+  output %w
+)");
+}
+
+TEST(Lower, AnInputThatChangesItsShapeInPlaceIsRefused) {
+  auto graph = graph_of(R"(
+  input %x: f32[2, 3]
+  %t: f32[3, 2] strides [1, 3] = aten.t_.default(%x)
+  output
+)");
+  EXPECT_THAT(error_of([&] { lower_inference(*graph, {}); }), HasSubstr("aten.t_.default"));
+}
+
+TEST(Lower, IndexedAndMaskedWritesAreFunctional) {
+  expect_same(R"(
+  input %x: f32[2, 3]
+  input %v: f32[3]
+  constant %i: i64[1] = [1]
+  %m: bool[2, 3] = aten.gt.Scalar(%x, 2)
+  %w: f32[2, 3] = aten.masked_fill_.Scalar(%x, %m, -1)
+  %p: f32[2, 3] = aten.index_put_.default(%x, [%i], %v, true)
+  output %p
+)");
+}
+
+TEST(Lower, DeadWritesToTemporariesDisappear) {
+  auto graph = graph_of(R"(
+  input %x: f32[3]
+  %y: f32[3] = aten.add.Scalar(%x, 1)
+  %w: f32[3] = aten.mul_.Scalar(%y, 2)
+  output %x
+)");
+  EXPECT_EQ(lower_inference(*graph, {}).graph->nodes().size(), 0u);
+}
+
+TEST(Lower, BatchNormInTrainingMovesItsStatistics) {
+  expect_same(R"(
+  input %x: f32[4, 2]
+  input %mean: f32[2]
+  input %var: f32[2]
+  %y: f32[4, 2] = aten.batch_norm.default(%x, none, none, %mean, %var, true, 0.1, 1e-05, false)
+  %z: f32[4, 2] = aten.batch_norm.default(%x, none, none, %mean, %var, true, 0.1, 1e-05, false)
+  output %y
+)");
+}
+
+TEST(Lower, BatchNormWithoutAReaderStillMovesItsStatistics) {
+  expect_same(R"(
+  input %x: f32[4, 2]
+  input %mean: f32[2]
+  input %var: f32[2]
+  %y: f32[4, 2] = aten.batch_norm.default(%x, none, none, %mean, %var, true, 0.1, 1e-05, false)
+  output %x
+)");
+}
+
+TEST(Lower, DropoutDrawsAsOftenAsItIsCalled) {
+  auto graph = graph_of(R"(
+  input %x: f32[64]
+  %a: f32[64] = aten.dropout.default(%x, 0.5, true)
+  %b: f32[64] = aten.dropout.default(%x, 0.5, true)
+  %d: f32[64] = aten.sub.Tensor(%a, %b)
+  output %d
+)");
+  LoweredInference lowered = lower_inference(*graph, {});
+  auto wrapped = wrap_inference(lowered, interpreter_artifact(lowered.graph));
+  EXPECT_GT(call(*wrapped, *graph).outputs[0].abs().sum().item<float>(), 0.0f);
+}
+
+TEST(Lower, DropoutOutsideOfTrainingIsItsInput) {
+  expect_same(R"(
+  input %x: f32[4]
+  %a: f32[4] = aten.dropout.default(%x, 0.5, false)
+  %w: f32[4] = aten.add_.Scalar(%a, 1)
+  output %a
+)");
+}
+
+TEST(Lower, InputsThatShareMemoryAreRefusedOnlyWhenWritten) {
+  const std::string inputs = "input %x: f32[3] alias 1\ninput %y: f32[3] alias 1\n";
+  std::string pure = inputs + "%z: f32[3] = aten.add.Tensor(%x, %y)\noutput %z\n";
+  std::string writes = inputs + "%z: f32[3] = aten.add_.Tensor(%x, %y)\noutput %z\n";
+  auto lowered = [](const std::string& body) {
+    return error_of([&] { lower_inference(*graph_of(body), {}); });
+  };
+  EXPECT_EQ(lowered(pure), "no error");
+  EXPECT_THAT(lowered(writes), HasSubstr("shares memory with another input"));
+}
+
+TEST(Lower, DecompositionSetsTakeApartWhatIsNotCore) {
+  auto set = decomposition_set("core_aten", {});
+  auto taken = [&](const char* op) { return set(entry_of(op_id(op))); };
+  EXPECT_TRUE(taken("aten.silu.default"));
+  EXPECT_FALSE(taken("aten.add.Tensor"));
+  EXPECT_FALSE(taken("aten.add_.Tensor"));
+  EXPECT_FALSE(decomposition_set("none", {}));
+  auto listed = decomposition_set("list", {"aten.silu.default"});
+  EXPECT_TRUE(listed(entry_of(op_id("aten.silu.default"))));
+  EXPECT_FALSE(listed(entry_of(op_id("aten.gelu.default"))));
+  EXPECT_THAT(error_of([] { decomposition_set("all", {}); }),
+              HasSubstr("no decomposition set 'all'"));
+}
+
+TEST(Lower, WhatASetTakesApartIsGone) {
+  auto graph = graph_of(R"(
+  input %x: f32[4]
+  %y: f32[4] = aten.silu.default(%x)
+  output %y
+)");
+  LowerOptions options;
+  options.decomposes = decomposition_set("core_aten", {});
+  EXPECT_THAT(to_text(*lower_inference(*graph, options).graph), Not(HasSubstr("silu")));
+}
+
+}  // namespace
+}  // namespace tenon

@@ -1,0 +1,286 @@
+// The host's side of the ABI as a plugin sees it: arguments of nodes, single ops, decompositions,
+// and what is said to a plugin that asks for nonsense.
+#include "backend/bridge.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backend/abi_args.h"
+#include "backend/compile_context.h"
+#include "backend/graph_view.h"
+#include "backend/status.h"
+#include "graph/parse.h"
+#include "graph/print.h"
+#include "ops/op_table.h"
+
+#include <tenon/ops.h>
+#include <tenon/tree.h>
+
+namespace tenon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+const tn_host& host() { return *host_table(); }
+
+std::shared_ptr<Graph> graph_of(const std::string& body) {
+  return parse_graph("tng 1\ngraph {\n" + body + "}\n");
+}
+
+std::string told(tn_status* status) {
+  if (!status) return "ok";
+  tn_str text = host().status_message(status);
+  std::string out(text.data, text.size);
+  host().status_free(status);
+  return out;
+}
+
+uint32_t op(const char* name) { return host().ops->find({name, std::strlen(name)}); }
+
+// ---- arguments of nodes
+
+TEST(GraphView, ArgumentsKeepKindAndValue) {
+  tn_graph g(graph_of(R"(
+  input %x: f32[2, 3]
+  %a: f32[2, 3] = aten.add.Tensor(%x, %x, alpha=0.5)
+  %b: f64[2, 3] = aten.to.dtype(%a, f64)
+  %c: f32[6] = aten.view.default(%x, [6])
+  %d: f32[3] = aten.sum.dim_IntList(%x, [0])
+  %e: f32[2, 3] = aten.gelu.default(%x, approximate="tanh")
+  %f: f32[4, 3] = aten.cat.default([%x, %a])
+  output %f
+)"));
+  EXPECT_EQ(g.args[0][0].kind, uint32_t{TN_ARG_VALUE});
+  EXPECT_EQ(g.args[0][0].u.value, 0u);
+  EXPECT_EQ(g.args[0][2].kind, uint32_t{TN_ARG_FLOAT});
+  EXPECT_EQ(g.args[0][2].u.f, 0.5);
+  EXPECT_EQ(g.args[1][1].kind, uint32_t{TN_ARG_DTYPE});
+  EXPECT_EQ(g.args[1][1].u.i, static_cast<int64_t>(Dtype::f64));
+  EXPECT_EQ(g.args[1][2].kind, uint32_t{TN_ARG_BOOL});
+  ASSERT_EQ(g.args[2][1].kind, uint32_t{TN_ARG_INTS});
+  EXPECT_EQ(g.args[2][1].u.ints[0], 6);
+  EXPECT_EQ(g.args[3].back().kind, uint32_t{TN_ARG_NONE});
+  ASSERT_EQ(g.args[4][1].kind, uint32_t{TN_ARG_STRING});
+  EXPECT_EQ(std::string_view(g.args[4][1].u.str.data, g.args[4][1].u.str.size), "tanh");
+  ASSERT_EQ(g.args[5][0].kind, uint32_t{TN_ARG_VALUES});
+  EXPECT_EQ(g.args[5][0].count, 2u);
+  EXPECT_EQ(g.args[5][0].u.values[1], g.graph->node(0).first_result);
+}
+
+TEST(GraphView, SymbolicSizesAreExpressionsWithHints) {
+  tn_graph g(graph_of(R"(
+  symbol s0 in [2, inf] hint 4 from size(%x, 0)
+  input %x: f32[s0, 3]
+  %v: f32[3*s0] = aten.view.default(%x, [3*s0])
+  output %v
+)"));
+  const tn_arg& sizes = g.args[0][1];
+  ASSERT_EQ(sizes.kind, uint32_t{TN_ARG_SYMINTS});
+  EXPECT_EQ(sizes.u.syms[0].value, 12);
+  EXPECT_NE(sizes.u.syms[0].expr, uint32_t{TN_EXPR_STATIC});
+  EXPECT_EQ(g.sizes[0][1].expr, uint32_t{TN_EXPR_STATIC});
+  int64_t symbols[] = {7}, value = 0;
+  EXPECT_EQ(told(host().sym->eval(&g, sizes.u.syms[0].expr, symbols, &value)), "ok");
+  EXPECT_EQ(value, 21);
+  EXPECT_THAT(told(host().sym->eval(&g, 99, symbols, &value)), HasSubstr("out of range"));
+}
+
+TEST(GraphView, WrongIdsAreErrors) {
+  tn_graph g(graph_of("input %x: f32[2]\noutput %x\n"));
+  tn_node_info node{};
+  node.struct_size = sizeof node;
+  EXPECT_THAT(told(host().graph->node(&g, 0, &node)), HasSubstr("node id 0 is out of range"));
+  tn_value_info value{};
+  value.struct_size = sizeof value;
+  EXPECT_THAT(told(host().graph->value(&g, 9, &value)), HasSubstr("value id 9 is out of range"));
+  tn_tensor* borrowed = nullptr;
+  EXPECT_THAT(told(host().graph->constant(&g, 0, &borrowed)), HasSubstr("is not a constant"));
+}
+
+TEST(GraphView, AShorterStructOfAnOlderPluginIsNotOverrun) {
+  tn_graph g(graph_of("input %x: f32[2]\noutput %x\n"));
+  tn_value_info value;
+  std::memset(&value, 0x5a, sizeof value);
+  value.struct_size = offsetof(tn_value_info, dtype) + sizeof value.dtype;
+  uint32_t before = value.struct_size;
+  EXPECT_EQ(told(host().graph->value(&g, 0, &value)), "ok");
+  EXPECT_EQ(value.struct_size, before);
+  EXPECT_EQ(value.dtype, static_cast<int32_t>(Dtype::f32));
+  auto* bytes = reinterpret_cast<const unsigned char*>(&value);
+  for (size_t i = before; i < sizeof value; ++i) EXPECT_EQ(bytes[i], 0x5a) << i;
+}
+
+// ---- arguments both ways
+
+TEST(AbiArguments, GoThereAndBack) {
+  Tensor x = ones({2}), y = zeros({3});
+  Tensor list[] = {x, Tensor(), y};
+  int64_t ints[] = {4, -5};
+  double floats[] = {0.25};
+  std::string_view strings[] = {"sum", ""};
+  Value values[] = {Value::of(x),
+                    Value::of(TensorList(list, 3)),
+                    Value::of(int64_t{-3}),
+                    Value::of(2.5),
+                    Value::of(true),
+                    Value::of(IntList(ints, 2)),
+                    Value::of(DoubleList(floats, 1)),
+                    Value::of(std::string_view("mean")),
+                    Value::of(StringList(strings, 2)),
+                    Value::of(Dtype::bf16),
+                    Value::of(Device(DeviceType::cuda, 1)),
+                    Value{}};
+  AbiArguments there(values, std::size(values));
+  HostArguments back(there.args(), there.size(), there.values());
+  std::span<Value> got = back.values();
+  EXPECT_TRUE(got[0].as<Tensor>()->is_same(x));
+  ASSERT_EQ(got[1].count, 3u);
+  EXPECT_FALSE(got[1].as<Tensor>()[1].defined());
+  EXPECT_TRUE(got[1].as<Tensor>()[2].is_same(y));
+  EXPECT_EQ(got[2].number().to_int(), -3);
+  EXPECT_EQ(got[3].number().to_double(), 2.5);
+  EXPECT_TRUE(got[4].tag == Tag::boolean && got[4].number().to_bool());
+  EXPECT_EQ(got[5].as<int64_t>()[1], -5);
+  EXPECT_EQ(got[6].as<double>()[0], 0.25);
+  EXPECT_EQ(std::string_view(got[7].as<char>(), got[7].count), "mean");
+  EXPECT_EQ(got[8].as<std::string_view>()[0], "sum");
+  EXPECT_EQ(static_cast<Dtype>(got[9].payload), Dtype::bf16);
+  EXPECT_EQ(got[10].device(), Device(DeviceType::cuda, 1));
+  EXPECT_TRUE(got[11].is_none());
+}
+
+TEST(AbiArguments, AnAbsentTensorIsNone) {
+  Value value = Value::of(Tensor());
+  AbiArguments there(&value, 1);
+  EXPECT_EQ(there.args()[0].kind, uint32_t{TN_ARG_NONE});
+  tn_arg absent = empty_arg();
+  absent.kind = TN_ARG_VALUE;
+  absent.u.value = TN_NO_VALUE;
+  HostArguments back(&absent, 1, nullptr);
+  EXPECT_TRUE(back.values()[0].is_none());
+}
+
+// ---- single ops
+
+std::string run_told(const char* name, std::vector<tn_arg> args, std::vector<tn_tensor*> values,
+                     uint32_t n_out) {
+  std::vector<tn_tensor*> out(n_out);
+  std::string text = told(host().run->run_op(op(name), args.data(), uint32_t(args.size()),
+                                             values.data(), nullptr, out.data(), n_out));
+  for (tn_tensor* t : out) host().tensor->release(t);
+  return text;
+}
+
+tn_arg value_arg(uint32_t index) {
+  tn_arg a = empty_arg();
+  a.kind = TN_ARG_VALUE;
+  a.u.value = index;
+  return a;
+}
+
+TEST(RunOp, WrongCountsAndKindsAreErrors) {
+  Tensor x = ones({2});
+  std::vector<tn_tensor*> values{x.head()};
+  EXPECT_THAT(run_told("aten.relu.default", {}, values, 1),
+              HasSubstr("takes 1 arguments, found 0"));
+  EXPECT_EQ(run_told("aten.relu.default", {value_arg(0)}, values, 1), "ok");
+  EXPECT_THAT(run_told("aten.relu.default", {value_arg(0)}, values, 2),
+              HasSubstr("gives 1 results, room for 2 was passed"));
+  tn_arg odd = empty_arg();
+  odd.kind = 1000;
+  EXPECT_THAT(run_told("aten.relu.default", {odd}, values, 1),
+              HasSubstr("argument kind 1000 is unknown"));
+  tn_arg symbolic = empty_arg();
+  symbolic.kind = TN_ARG_SYMINT;
+  symbolic.u.sym = {3, 0, TN_DIM_HAS_HINT};
+  EXPECT_THAT(run_told("aten.select.int", {value_arg(0), empty_arg(), symbolic}, values, 1),
+              HasSubstr("must be evaluated first"));
+}
+
+TEST(RunOp, AListOfResultsIsHandedOutOneByOne) {
+  Tensor x = ones({5});
+  std::vector<tn_tensor*> values{x.head()};
+  tn_arg size = empty_arg(), dim = empty_arg();
+  size.kind = dim.kind = TN_ARG_INT;
+  size.u.i = 2;
+  EXPECT_EQ(run_told("aten.split.Tensor", {value_arg(0), size, dim}, values, 3), "ok");
+  EXPECT_EQ(x.head()->references.load(), 1);
+}
+
+// ---- decompositions
+
+std::string decomposed(const std::string& body) {
+  tn_graph g(graph_of(body));
+  tn_ctx ctx;
+  const tn_graph* out = nullptr;
+  std::string text = told(host().ops->decompose(&ctx, &g, 0, {"", 0}, &out));
+  return text == "ok" ? to_text(*out->graph) : text;
+}
+
+TEST(Decompose, OneNodeBecomesAGraphOverItsTensors) {
+  std::string text = decomposed(R"(
+  input %x: f32[4]
+  %y: f32[4] = aten.silu.default(%x)
+  output %y
+)");
+  EXPECT_THAT(text, HasSubstr("aten.sigmoid.default"));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("silu")));
+}
+
+TEST(Decompose, AnOpWithoutOneSaysSo) {
+  EXPECT_THAT(decomposed("input %x: f32[4]\n%y: f32[4] = aten.relu.default(%x)\noutput %y\n"),
+              HasSubstr("aten.relu.default has no decomposition"));
+}
+
+TEST(Decompose, ListsOfTensorsAndSeveralResultsAreTaken) {
+  EXPECT_THAT(decomposed(R"(
+  input %x: f32[2]
+  input %y: f32[2]
+  %z: f32[2, 2] = aten.stack.default([%x, %y])
+  output %z
+)"),
+              HasSubstr("aten.cat.default"));
+  std::string parts = decomposed(R"(
+  input %x: f32[4]
+  %a: f32[2], %b: f32[2] = aten.chunk.default(%x, 2)
+  output %a
+)");
+  EXPECT_THAT(parts, HasSubstr("output %"));
+}
+
+TEST(Decompose, SymbolicNumbersStayInputs) {
+  std::string text = decomposed(R"(
+  symbol s0 in [2, inf] hint 4 from size(%x, 0)
+  input %x: f32[s0, 3]
+  %v: f32[3, s0] strides [1, 3] = aten.movedim.int(%x, 0, 1)
+  output %v
+)");
+  EXPECT_THAT(text, HasSubstr("f32[s0, 3]"));
+}
+
+// ---- tensors
+
+TEST(TensorTable, NonsenseIsRefused) {
+  tn_tensor* out = nullptr;
+  int64_t sizes[] = {2, 3};
+  EXPECT_THAT(told(host().tensor->empty(sizes, nullptr, -1, 0, TN_DEV_CPU, 0, &out)),
+              HasSubstr("0 to 64 dimensions, found -1"));
+  EXPECT_THAT(told(host().tensor->empty(sizes, nullptr, 2, 12345, TN_DEV_CPU, 0, &out)),
+              HasSubstr("dtype number 12345 is unknown"));
+  EXPECT_THAT(told(host().tensor->empty(nullptr, nullptr, 2, static_cast<int32_t>(Dtype::f32),
+                                        TN_DEV_CPU, 0, &out)),
+              HasSubstr("sizes must not be null"));
+}
+
+TEST(TensorTable, CopyBroadcastsAndConverts) {
+  Tensor to = zeros({2, 3}), from = tensor({1.0, 2.0, 3.0});
+  EXPECT_EQ(told(host().tensor->copy(to.head(), from.head(), nullptr)), "ok");
+  EXPECT_THAT(to.to_vector<float>(), ElementsAre(1, 2, 3, 1, 2, 3));
+  Tensor narrow = zeros({2});
+  EXPECT_THAT(told(host().tensor->copy(narrow.head(), from.head(), nullptr)),
+              HasSubstr("a tensor of shape [3] does not fit into one of shape [2]"));
+}
+
+}  // namespace
+}  // namespace tenon

@@ -1,0 +1,232 @@
+// The public API for .pt2 models: calls, structures, errors, weights.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <tenon/tenon.h>
+
+#include <filesystem>
+#include <thread>
+
+namespace tenon {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+// The archive of tests/data, which is always there, or one of the shared models.
+std::string archive(const std::string& name) {
+  std::string own = std::string(TENON_SOURCE_DIR) + "/tests/data/" + name + ".pt2";
+  if (std::filesystem::exists(own)) return own;
+  return std::string(TENON_SHARED_DIR) + "/models/" + name + ".pt2";
+}
+
+Model model(const std::string& name) { return load(archive(name), {.backend = "eager"}); }
+
+class SharedModelTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(archive("bert_mini")))
+      GTEST_SKIP() << TENON_SHARED_DIR << "/models is not there";
+  }
+};
+
+TEST(ModelTest, OneTensorInOneTensorOut) {
+  Model m = model("mlp_digits");
+  Tensor y = m(randn({3, 64}));
+  EXPECT_EQ(y.sizes().size(), 2u);
+  EXPECT_EQ(y.size(0).guard_int(), 3);
+  EXPECT_EQ(m.compiles(), 1u);
+}
+
+TEST(ModelTest, OtherDynamicSizesNeedNoCompile) {
+  Model m = model("mlp_digits");
+  for (int64_t n : {2, 1, 512}) EXPECT_EQ(Tensor(m(randn({n, 64}))).size(0).guard_int(), n);
+  EXPECT_EQ(m.compiles(), 1u);
+}
+
+TEST(ModelTest, SizesOutsideTheRangeAreNamedWithIt) {
+  Model m = model("mlp_digits");
+  EXPECT_THAT(error_of([&] {
+                m(randn({513, 64}));
+              }),
+              AllOf(HasSubstr("input x"), HasSubstr("513"), HasSubstr("from 1 to 512")));
+}
+
+TEST(ModelTest, WrongTensorsAreNamedWithExpectedAndFound) {
+  Model m = model("mlp_digits");
+  EXPECT_THAT(error_of([&] {
+                m(randn({3, 63}));
+              }),
+              HasSubstr("input x: dimension 1 must be 64, found 63"));
+  EXPECT_THAT(error_of([&] {
+                m(randn({3, 64}).to(Dtype::f64));
+              }),
+              HasSubstr("input x: expected dtype f32, found f64"));
+  EXPECT_THAT(error_of([&] { m(randn({64})); }), HasSubstr("input x: expected 2 dimensions"));
+  EXPECT_THAT(error_of([&] { m(); }), HasSubstr("argument x is missing"));
+  EXPECT_THAT(error_of([&] {
+                m(randn({1, 64}), 1);
+              }),
+              HasSubstr("the model takes 1 arguments (x), found 2"));
+  EXPECT_THAT(error_of([&] { m(1.5); }), HasSubstr("input x: expected a tensor f32, found 1.5"));
+}
+
+TEST_F(SharedModelTest, ArgumentsGoByNameToo) {
+  Model m = model("bert_mini");
+  Tensor ids = zeros({2, 16}, Dtype::i64), mask = ones({2, 16}, Dtype::i64);
+  EXPECT_THAT(m.argument_names(), ElementsAre("input_ids", "attention_mask"));
+  auto [hidden, pooled] = m(ids, mask).as<std::pair<Tensor, Tensor>>();
+  Tree named = m.call_named({{"attention_mask", mask}, {"input_ids", ids}});
+  EXPECT_EQ(hidden.to_vector<float>(), named[0].tensor().to_vector<float>());
+  EXPECT_THAT(error_of([&] {
+                m.call_named({{"ids", ids}, {"attention_mask", mask}});
+              }),
+              HasSubstr("the model has no argument ids; it takes input_ids, attention_mask"));
+  EXPECT_THAT(error_of([&] {
+                m.call({ids}, {{"input_ids", ids}});
+              }),
+              HasSubstr("argument input_ids is given twice"));
+}
+
+TEST_F(SharedModelTest, NestedArgumentsAndResultsKeepTheirStructure) {
+  Model m = model("fmt_inputs");
+  std::string takes;
+  for (const ValueSpec& spec : m.inputs()) takes += to_text(spec) + "\n";
+  SCOPED_TRACE(takes);
+  std::vector<ValueSpec> in = m.inputs();
+  auto make = [&](size_t i) {
+    if (in[i].kind == ValueSpec::Kind::constant) return in[i].constant;
+    std::vector<int64_t> sizes;
+    for (const SizeSpec& size : in[i].sizes) sizes.push_back(*size.fixed);
+    return Tree(ones(sizes, in[i].dtype));
+  };
+  Tree opts = Tree::dict({{"parts", Tree::list({make(3), make(4)})}, {"shift", make(2)}});
+  Tree out = m.call({make(0), make(1), opts}, {{"bias", make(5)}});
+  EXPECT_THAT(out.keys(), ElementsAre("y", "pair", "list"));
+  EXPECT_EQ(out["pair"].size(), 3u);
+  EXPECT_EQ(out["y"].kind(), Tree::Kind::tensor);
+  EXPECT_THAT(error_of([&] {
+                m.call({make(0), make(1), make(2)}, {{"bias", make(5)}});
+              }),
+              HasSubstr("input opts: expected a dict with the keys shift, parts, found"));
+  Tree wrong = Tree::dict({{"parts", Tree::list({make(3)})}, {"shift", make(2)}});
+  EXPECT_THAT(error_of([&] {
+                m.call({make(0), make(1), wrong}, {{"bias", make(5)}});
+              }),
+              HasSubstr("input opts.parts: expected a list of 2 elements, found"));
+  EXPECT_THAT(
+      error_of([&] { (void)out["z"]; }),
+      HasSubstr("the key z was asked for, the value is a dict with the keys y, pair, list"));
+}
+
+TEST(ModelTest, SpecsTellDtypesSizesAndRanges) {
+  Model m = model("mlp_digits");
+  ASSERT_EQ(m.inputs().size(), 1u);
+  EXPECT_EQ(to_text(m.inputs()[0]), "x: f32[s77, 64] with s77 from 1 to 512");
+  EXPECT_EQ(to_text(m.outputs()[0]), "out.0: f32[s77, 10] with s77 from 1 to 512");
+}
+
+TEST(ModelTest, WrittenWeightsAreSeenByLaterCallsAndNotByTheFile) {
+  Model m = model("mlp_digits");
+  std::vector<std::string> names = m.parameter_names();
+  ASSERT_FALSE(names.empty());
+  Tensor x = randn({2, 64});
+  std::vector<float> before = Tensor(m(x)).to_vector<float>();
+  for (const std::string& name : names) m.parameter(name).zero_();
+  EXPECT_EQ(Tensor(m(x)).to_vector<float>(), std::vector<float>(20, 0.0f));
+  EXPECT_EQ(Tensor(model("mlp_digits")(x)).to_vector<float>(), before);
+  EXPECT_THAT(error_of([&] { m.parameter(names[0] + "x"); }),
+              AllOf(HasSubstr("the model has no parameter"), HasSubstr(names[0])));
+}
+
+TEST(ModelTest, CopiesShareTheModel) {
+  Model m = model("mlp_digits"), copy = m;
+  copy.prepare({randn({2, 64})});
+  EXPECT_EQ(m.compiles(), 1u);
+  EXPECT_TRUE(copy.parameter(m.parameter_names()[0]).is_same(m.parameter(m.parameter_names()[0])));
+}
+
+TEST(ModelTest, ThreadsMayCallAtOnce) {
+  Model m = model("mlp_digits");
+  Tensor x = randn({4, 64});
+  std::vector<float> expected = Tensor(model("mlp_digits")(x)).to_vector<float>();
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 20; ++i) wrong += Tensor(m(x)).to_vector<float>() != expected;
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(m.compiles(), 1u);
+}
+
+TEST_F(SharedModelTest, InputsThatTheModelWritesAreWritten) {
+  Model m = model("fmt_mutation");
+  std::vector<ValueSpec> in = m.inputs();
+  std::vector<Tree> args;
+  std::vector<Tensor> originals;
+  for (const ValueSpec& spec : in) {
+    std::vector<int64_t> sizes;
+    for (const SizeSpec& size : spec.sizes) sizes.push_back(*size.fixed);
+    originals.push_back(ones(sizes, spec.dtype));
+    args.emplace_back(originals.back());
+  }
+  uint64_t before = 0, after = 0;
+  for (const Tensor& t : originals) before += t.version();
+  m.call(args);
+  for (const Tensor& t : originals) after += t.version();
+  EXPECT_GT(after, before);
+}
+
+TEST(ModelTest, UnknownFilesAndBackendsAreErrorsOfLoad) {
+  EXPECT_THAT(error_of([&] { load("/nowhere.pt2", {.backend = "eager"}); }),
+              HasSubstr("/nowhere.pt2: cannot open the file"));
+  EXPECT_THAT(error_of([&] { load(archive("mlp_digits"), {.backend = "eagre"}); }),
+              AllOf(HasSubstr("InvalidBackend"), HasSubstr("eager")));
+}
+
+// ---- trees
+
+struct Pair {
+  Tensor first;
+  std::vector<int> counts;
+};
+
+TEST(TreeTest, CppValuesBecomeTreesAndComeBack) {
+  Tree t = std::map<std::string, Pair>{{"a", {ones({2}), {1, 2}}}};
+  EXPECT_EQ(to_text(t), "{\"a\": (f32[2], (1, 2))}");
+  auto back = t.as<std::map<std::string, Pair>>();
+  EXPECT_EQ(back["a"].counts, (std::vector<int>{1, 2}));
+  EXPECT_EQ(t.tensors().size(), 1u);
+}
+
+TEST(TreeTest, AbsentValuesAreNone) {
+  EXPECT_TRUE(Tree(std::optional<Tensor>()).is_none());
+  EXPECT_TRUE(Tree(Tensor()).is_none());
+  EXPECT_FALSE(Tree().as<std::optional<Tensor>>().has_value());
+}
+
+TEST(TreeTest, WrongKindsSayWhatIsThere) {
+  Tree t = std::tuple(1, true, 2.5, "text");
+  EXPECT_THAT(error_of([&] { (void)t.tensor(); }),
+              HasSubstr("a tensor was asked for, the value is a list: (1, true, 2.5, \"text\")"));
+  EXPECT_THAT(error_of([&] { (void)t[4]; }), HasSubstr("element 4 was asked for"));
+  EXPECT_THAT(error_of([&] { (void)t.as<std::pair<int, bool>>(); }),
+              HasSubstr("2 elements were asked for"));
+  auto [i, b, d, s] = t.as<std::tuple<int64_t, bool, double, std::string>>();
+  EXPECT_TRUE(i == 1 && b && d == 2.5 && s == "text");
+}
+
+}  // namespace
+}  // namespace tenon
