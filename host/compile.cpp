@@ -12,6 +12,8 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/shape_env.h"
+#include "core/sym_expr.h"
 #include "graph/hash.h"
 #include "graph/print.h"
 #include "ops/op_table.h"
@@ -21,6 +23,7 @@
 #include <tenon/config.h>
 
 #include <algorithm>
+#include <optional>
 
 namespace tenon {
 
@@ -145,31 +148,39 @@ TracePolicy trace_policy(Site& site, const Leaves& leaves) {
 
 // ---- segments of bodies that are cut
 
-// Code may hold for some sizes only, when the backend asked for conditions; so one structure may
-// have several versions, of which those that served longest ago go.
+// Code holds for the sizes that the backend asked for and those that the recording before the
+// segment had decided on, which lowering relies on. Nothing when that cannot be told from the
+// segment's own symbols.
+std::optional<SymProgram> segment_conditions(const Graph& graph, const Artifact& artifact) {
+  std::vector<const Expr*> symbols, conditions = artifact.guards;
+  for (const SymbolBinding& b : graph.symbols) symbols.push_back(b.symbol);
+  auto is_own = [&](const Expr* s) { return std::ranges::find(symbols, s) != symbols.end(); };
+  for (const RecordedGuard& guard : graph.shape_env->guard_conditions()) {
+    std::vector<const Expr*> used = free_symbols(guard.condition);
+    if (std::ranges::none_of(used, is_own)) continue;
+    if (!std::ranges::all_of(used, is_own)) return std::nullopt;
+    conditions.push_back(guard.condition);
+  }
+  return SymProgram::compile(symbols, conditions);
+}
+
+// One structure may have several versions, of which those that served longest ago go.
 std::shared_ptr<Artifact> segment_code(Site& site, const std::shared_ptr<Graph>& graph,
                                        std::span<const int64_t> syms) {
   std::vector<SegmentCode>& known = site.segments[structural_hash(*graph)];
   auto serves = [&](const SegmentCode& code) {
-    return structurally_equal(*code.graph, *graph) &&
-           (!code.has_conditions || code.conditions.check(syms));
+    return structurally_equal(*code.graph, *graph) && code.conditions.check(syms);
   };
   auto found = std::find_if(known.begin(), known.end(), serves);
   if (found != known.end()) {
     std::rotate(known.begin(), found, found + 1);
     return known.front().artifact;
   }
-  SegmentCode code{
-      graph, compile_graph(graph, graph_options(site, is_symbolic(*graph))), {}, false};
+  std::shared_ptr<Artifact> made = compile_graph(graph, graph_options(site, is_symbolic(*graph)));
   ++site.compiles;
-  if (!code.artifact->guards.empty()) {
-    std::vector<const Expr*> symbols;
-    for (const SymbolBinding& b : graph->symbols) symbols.push_back(b.symbol);
-    code.conditions = SymProgram::compile(symbols, code.artifact->guards);
-    code.has_conditions = true;
-  }
-  known.insert(known.begin(), std::move(code));
-  std::shared_ptr<Artifact> made = known.front().artifact;
+  auto conditions = segment_conditions(*graph, *made);
+  if (!conditions) return made;
+  known.insert(known.begin(), {graph, made, std::move(*conditions)});
   constexpr size_t most_versions = 16;
   if (known.size() > most_versions) known.pop_back();
   return made;

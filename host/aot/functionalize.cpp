@@ -40,6 +40,7 @@ struct Base {
   uint32_t input = no_value;     ///< an input of the original graph in this memory, or no_value
   uint32_t position = no_value;  ///< the input of the functional graph that is this memory
   ValueId origin = no_value;     ///< of memory that a node made: the value that it was made as
+  Tensor as_input;               ///< `input` before any write
 };
 
 /// A tensor of the original graph.
@@ -102,6 +103,8 @@ class Functionalizer {
   void note_symbols(NodeId node);
   void find_shared_results();
   uint32_t add_result(Tensor value, const GraphValue& seen);
+  OutputRecipe view_recipe(OutputRecipe::Kind kind, uint32_t index, const Alias& alias,
+                           const Tensor& memory, const Tensor& start);
   OutputRecipe output_recipe(ValueId id);
   void write_inputs_back();
   void note_restrides();
@@ -135,7 +138,7 @@ void Functionalizer::add_shared_inputs() {
     Tensor fake = recorder_.add_input(
         contiguous_meta(list_of(size), like.meta.dtype, like.meta.device), 0, GraphValue());
     auto position = static_cast<uint32_t>(bases_.size());
-    bases_.push_back({fake, 0, shared.members[0], position, no_value});
+    bases_.push_back({fake, 0, shared.members[0], position, no_value, {}});
     for (uint32_t m : shared.members) {
       const GraphValue& v = graph_.value(graph_.inputs()[m]);
       auto& args = member_views_.emplace_back(std::vector<Value>{
@@ -145,6 +148,7 @@ void Functionalizer::add_shared_inputs() {
       ValueId id = graph_.inputs()[m];
       aliases_[id] = Alias{position, {view}, apply_view(view, fake), 0, m, id};
     }
+    bases_.back().as_input = aliases_[graph_.inputs()[shared.members[0]]]->value;
   }
 }
 
@@ -161,7 +165,7 @@ void Functionalizer::add_input(uint32_t index) {
   GraphValue copy = v;
   Tensor fake = recorder_.add_input(v.meta, v.offset, std::move(copy));
   if (aliases_[id]) return;  // only its sizes are wanted
-  bases_.push_back({fake, 0, index, position, no_value});
+  bases_.push_back({fake, 0, index, position, no_value, fake});
   aliases_[id] = Alias{bases_.size() - 1, {}, fake, 0, index, id};
 }
 
@@ -179,7 +183,7 @@ void Functionalizer::add_inputs() {
 void Functionalizer::add_constants() {
   for (ValueId id : graph_.constants()) {
     Tensor fake = recorder_.add_constant(graph_.constant(id), graph_.value(id).name);
-    bases_.push_back({fake, 0, no_value, no_value, id});
+    bases_.push_back({fake, 0, no_value, no_value, id, {}});
     aliases_[id] = Alias{bases_.size() - 1, {}, fake, 0, no_value, id};
   }
 }
@@ -288,7 +292,7 @@ void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id
     return;
   }
   if (shares) value = value.clone();
-  bases_.push_back({value, 0, no_value, no_value, id});
+  bases_.push_back({value, 0, no_value, no_value, id, {}});
   aliases_[id] = Alias{bases_.size() - 1, {}, value, 0, no_value, id};
 }
 
@@ -428,6 +432,17 @@ uint32_t Functionalizer::add_result(Tensor value, const GraphValue& seen) {
   return static_cast<uint32_t>(results_.size() - 1);
 }
 
+// Where the views of `alias` lie in `memory`, counted from `start`. They are applied only to see
+// that; nothing uses them.
+OutputRecipe Functionalizer::view_recipe(OutputRecipe::Kind kind, uint32_t index,
+                                         const Alias& alias, const Tensor& memory,
+                                         const Tensor& start) {
+  Tensor view = memory;
+  for (const ViewStep& step : alias.chain) view = apply_view(step, view);
+  ensure(shares_storage(view, memory), "a view of the original graph is none of its memory");
+  return {kind, index, meta_of(view), sym_offset_of(view) - sym_offset_of(start)};
+}
+
 OutputRecipe Functionalizer::output_recipe(ValueId id) {
   if (id == no_value || graph_.value(id).kind == ValueKind::none) return {};
   if (graph_.value(id).kind != ValueKind::tensor) {
@@ -443,14 +458,16 @@ OutputRecipe Functionalizer::output_recipe(ValueId id) {
   auto [known, is_new] =
       output_of_.try_emplace(alias.identity, static_cast<uint32_t>(out_.outputs.size()));
   if (!is_new) return {OutputRecipe::Kind::output, known->second, {}, {}};
-  if (base.input != no_value)
-    return {OutputRecipe::Kind::view_of_input, base.input, seen.meta,
-            seen.offset - graph_.value(graph_.inputs()[base.input]).offset};
+  if (base.input != no_value) {
+    const Tensor& memory = recorder_.input_fake(base.position);
+    return view_recipe(OutputRecipe::Kind::view_of_input, base.input, alias, memory, base.as_input);
+  }
   auto shared = result_of_base_.find(alias.base);
-  if (shared != result_of_base_.end() && !alias.chain.empty())
-    return {OutputRecipe::Kind::view_of_result, shared->second, seen.meta,
-            seen.offset - graph_.value(base.origin).offset};
-  if (shared != result_of_base_.end()) return {OutputRecipe::Kind::result, shared->second, {}, {}};
+  if (shared != result_of_base_.end() && alias.chain.empty())
+    return {OutputRecipe::Kind::result, shared->second, {}, {}};
+  if (shared != result_of_base_.end())
+    return view_recipe(OutputRecipe::Kind::view_of_result, shared->second, alias,
+                       results_[shared->second], results_[shared->second]);
   return {OutputRecipe::Kind::result, add_result(current(id), seen), {}, {}};
 }
 
@@ -473,8 +490,12 @@ void Functionalizer::note_restrides() {
     if (input.kind != ValueKind::tensor) continue;
     const Alias& alias = *aliases_[graph_.inputs()[i]];
     if (alias.restrided == no_value) continue;
-    const GraphValue& now = graph_.value(alias.restrided);
-    out_.restrides.push_back({i, now.meta, now.offset - input.offset});
+    uint32_t position = bases_[alias.base].position;
+    const Tensor& memory = recorder_.input_fake(position);
+    Tensor before =
+        position < out_.shared.size() ? apply_view(alias.chain.front(), memory) : memory;
+    OutputRecipe now = view_recipe(OutputRecipe::Kind::view_of_input, i, alias, memory, before);
+    out_.restrides.push_back({i, now.view, now.offset});
   }
 }
 

@@ -61,8 +61,7 @@ struct Entry {
 struct SegmentCode {
   std::shared_ptr<Graph> graph;
   std::shared_ptr<Artifact> artifact;
-  SymProgram conditions;  ///< of the backend, over graph->symbols
-  bool has_conditions = false;
+  SymProgram conditions;  ///< under which it holds, over graph->symbols
 };
 
 /// What the calls so far have shown of each size, stride and number: unset, one value, or dynamic.

@@ -240,7 +240,7 @@ std::string text_of(const Program& program) {
 class RandomPrograms : public testing::TestWithParam<const char*> {};
 
 TEST_P(RandomPrograms, GiveWhatTheirBodiesGive) {
-  const int n_programs = 300;
+  const int n_programs = 600;
   std::mt19937 random(77);
   for (int i = 0; i < n_programs && !HasFailure(); ++i) {
     Program program = random_program(random);
