@@ -5,6 +5,7 @@
 #include "backend/load.h"
 #include "backend/options.h"
 #include "backend/status.h"
+#include "config/config.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "graph/hash.h"
@@ -248,17 +249,31 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
 }
 
 std::vector<std::string> known_names() {
-  std::vector<std::string> names{"eager"};
+  std::vector<std::string> names;
   for (const BackendInfo& b : all_backends()) names.push_back(b.name);
   return names;
 }
 
+// Whether a file that cannot be used offers the backend, by its manifest or else by its name.
+bool is_offered_by_broken(const std::string& name) {
+  std::string bare = name.substr(name.find('/') + 1);
+  std::vector<FoundPluginPtr> plugins = catalog().list();
+  return std::any_of(plugins.begin(), plugins.end(), [&](const FoundPluginPtr& p) {
+    bool named = p->manifest.find_backend(bare) || p->file_name() == "tenon_" + bare + ".so";
+    return p->diagnosis && named;
+  });
+}
+
+// A wrong name, or a right one whose plugin cannot be used.
 [[noreturn]] void fail_unknown(const std::string& name) {
-  std::string why;
+  std::string why, nearest = nearest_names(name, known_names());
   for (const Diagnosis& d : catalog().why_missing(name)) why += "; " + to_text(d);
+  if (is_offered_by_broken(name))
+    throw BackendError(
+        ErrorCode::plugin, TN_NOT_FOUND,
+        message("backend '{}' cannot be used{}; the nearest are {}", name, why, nearest));
   throw UserError(ErrorCode::invalid_backend,
-                  message("there is no backend '{}'; the nearest are {}{}", name,
-                          nearest_names(name, known_names()), why));
+                  message("there is no backend '{}'; the nearest are {}{}", name, nearest, why));
 }
 
 }  // namespace
@@ -452,9 +467,20 @@ void attach_kernels() {
   }
 }
 
-const struct FillFirstCall {
-  FillFirstCall() { first_call_slot = &attach_kernels; }
-} fill_first_call;
+// The options of every backend that a bare name means.
+void declare_all_options() {
+  for (const FoundPluginPtr& plugin : catalog().list())
+    for (size_t i = 0; plugin->usable && i < plugin->manifest.backends.size(); ++i)
+      if (plugin->backend_shadowed_by[i].empty()) declare_options(plugin->manifest.backends[i]);
+  if (!catalog().find_backend("eager", "")) config::declare_options("eager", {});
+}
+
+const struct FillSlots {
+  FillSlots() {
+    first_call_slot = &attach_kernels;
+    config::declare_all_options_slot = &declare_all_options;
+  }
+} fill_slots;
 
 }  // namespace
 
