@@ -90,17 +90,18 @@ CheckSettings settings_of(const CheckOptions& options) {
                      : options.against == "fp64" ? Against::fp64
                                                  : Against::reference;
   settings.mode = options.model.mode;
-  settings.archive = pt2_options(options.model.archive);
+  settings.archive = pt2_options(options.model);
   return settings;
 }
 
 std::vector<std::string> child_arguments(const CheckOptions& options, const Globals& globals) {
   std::vector<std::string> arguments{"--against=" + options.against};
-  const ArchiveOptions& archive = options.model.archive;
-  if (!archive.program.empty()) arguments.push_back("--program=" + archive.program);
-  if (!archive.max_size.empty()) arguments.push_back("--max-size=" + archive.max_size);
-  if (archive.no_crc) arguments.push_back("--no-crc");
-  if (!options.model.mode.empty()) arguments.push_back("--mode=" + options.model.mode);
+  const ModelOptions& model = options.model;
+  if (!model.program.empty()) arguments.push_back("--program=" + model.program);
+  if (!model.max_size.empty()) arguments.push_back("--max-size=" + model.max_size);
+  if (model.no_crc) arguments.push_back("--no-crc");
+  if (model.random_weights) arguments.push_back("--random-weights");
+  if (!model.mode.empty()) arguments.push_back("--mode=" + model.mode);
   for (const std::string& s : globals.settings) arguments.push_back("--set=" + s);
   for (const std::string& p : globals.plugins) arguments.push_back("--plugin=" + p);
   for (const std::string& p : globals.plugin_path) arguments.push_back("--plugin-path=" + p);
@@ -133,6 +134,7 @@ std::vector<Json> run_case(const ModelCase& model, const std::string& backend,
 }
 
 int check(const CheckOptions& options, const Globals& globals) {
+  if (globals.json) leave_stdout_to_json();
   ModelCases found = find_cases(options.paths);
   std::vector<std::string> backends = backend_names(options.backends);
   require(!found.models.empty() || !found.op_cases.empty(), ErrorCode::bad_file,
