@@ -22,6 +22,10 @@ struct CompileGraphOptions {
 std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
                                         const CompileGraphOptions& options);
 
+/// The graph as compile_graph() hands it to the backend.
+std::shared_ptr<Graph> graph_for_backend(const std::shared_ptr<Graph>& graph,
+                                         const std::string& backend);
+
 /// The name that an empty backend stands for.
 std::string default_backend();
 
