@@ -44,6 +44,20 @@ std::string options_toml(const std::map<std::string, std::string>& options) {
   return text;
 }
 
+static LowerOptions lowering_for(const BackendInfo& backend) {
+  LowerOptions lower;
+  lower.decomposes = decomposition_set(backend.decompositions, backend.decomposition_ops);
+  lower.keep_input_mutations = backend.keep_inference_input_mutations;
+  return lower;
+}
+
+std::shared_ptr<Graph> graph_for_backend(const std::shared_ptr<Graph>& graph,
+                                         const std::string& name) {
+  BackendInfo backend = backend_info(name);
+  if (backend.stage == Stage::captured) return graph;
+  return lower_inference(*graph, lowering_for(backend)).graph;
+}
+
 std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
                                         const CompileGraphOptions& options) {
   std::string name = options.backend.empty() ? default_backend() : options.backend;
@@ -62,10 +76,7 @@ std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
   }
 
   // The others get a graph without mutation, with the ops taken apart that their manifest names.
-  LowerOptions lower;
-  lower.decomposes = decomposition_set(backend.decompositions, backend.decomposition_ops);
-  lower.keep_input_mutations = backend.keep_inference_input_mutations;
-  LoweredInference lowered = lower_inference(*graph, lower);
+  LoweredInference lowered = lower_inference(*graph, lowering_for(backend));
 
   // The plugin turns it into code, and the wrapper puts effects and aliases right around it.
   request.stage = Stage::inference;

@@ -25,6 +25,9 @@ std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
 
 /// Options of a backend as the text that plugins get.
 std::string options_toml(const std::map<std::string, std::string>& options);
+/// The graph as compile_graph() hands it to the backend.
+std::shared_ptr<Graph> graph_for_backend(const std::shared_ptr<Graph>& graph,
+                                         const std::string& backend);
 
 /// The name that an empty backend stands for.
 std::string default_backend();

@@ -420,13 +420,16 @@ void Functionalizer::find_shared_results() {
 
 // A result has the layout that the original value had: writes may have given it another.
 uint32_t Functionalizer::add_result(Tensor value, const GraphValue& seen) {
+  Dims sizes, strides;
+  for (SymInt s : seen.meta.sizes) sizes.push_back(renewed(s));
+  for (SymInt s : seen.meta.strides) strides.push_back(renewed(s));
   bool same = true;
-  for (size_t d = 0; d < seen.meta.strides.size(); ++d)
-    same = same && (is_one(seen.meta.sizes[d]) ||
-                    guard_or_false(value.stride(static_cast<int64_t>(d)) == seen.meta.strides[d]));
+  for (size_t d = 0; d < strides.size(); ++d)
+    same = same &&
+           (guard_or_true(value.stride(static_cast<int64_t>(d)) == strides[d]) || is_one(sizes[d]));
   if (!same)
-    value = copy(empty_strided(list_of(seen.meta.sizes), list_of(seen.meta.strides), value.dtype(),
-                               std::nullopt, value.device()),
+    value = copy(empty_strided(list_of(sizes), list_of(strides), value.dtype(), std::nullopt,
+                               value.device()),
                  value);
   results_.push_back(value);
   return static_cast<uint32_t>(results_.size() - 1);

@@ -73,6 +73,8 @@ void rescan_plugins();
 std::vector<std::string> plugin_search_report();
 /// For the command line: --plugin FILE and --plugin-path DIRS; before the first lookup.
 void set_plugin_search(std::vector<std::string> files, std::vector<std::string> folders);
+/// The plugins that offer CPU kernels for an op, the first to be asked first. Loads nothing.
+std::vector<std::string> kernel_plugins(const std::string& op);
 /// Kernels that plugins offer ([[kernels]]) are attached to the op table at the first call of an
 /// op.
 void install_plugin_kernels();

@@ -1,15 +1,17 @@
-// Backends by name: the catalog of the process, compiling through plugins, fallback, kernels.
+// Backends by name: the catalog of the process, compiling through plugins, fallback.
+#include "backend/registry.h"
+
 #include "backend/abi_args.h"
 #include "backend/backend.h"
 #include "backend/bridge.h"
 #include "backend/compile_context.h"
+#include "backend/declined.h"
 #include "backend/load.h"
 #include "backend/options.h"
 #include "backend/status.h"
+#include "config/config.h"
 #include "config/flags.h"
-#include "core/dispatch.h"
 #include "graph/hash.h"
-#include "ops/op_table.h"
 #include "report/events.h"
 #include "report/log.h"
 
@@ -18,7 +20,6 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
-#include <set>
 
 namespace tenon {
 
@@ -35,7 +36,6 @@ struct Registry {
   std::vector<std::string> files, folders;
   std::unique_ptr<PluginCatalog> catalog;
   std::map<std::string, UserBackend> user_backends;
-  std::set<std::pair<std::string, std::string>> kernels_installed;  // plugin, op
 };
 
 Registry& registry() {
@@ -48,7 +48,9 @@ TrustMode trust_mode() {
   return mode == "strict" ? TrustMode::strict : mode == "off" ? TrustMode::off : TrustMode::owner;
 }
 
-PluginCatalog& catalog() {
+}  // namespace
+
+PluginCatalog& plugin_catalog() {
   Registry& r = registry();
   std::lock_guard lock(r.making);
   if (r.catalog) return *r.catalog;
@@ -63,6 +65,8 @@ PluginCatalog& catalog() {
   r.catalog = std::make_unique<PluginCatalog>(std::move(settings));
   return *r.catalog;
 }
+
+namespace {
 
 BackendInfo info_of(const FoundPlugin& plugin, const BackendManifest& b) {
   BackendInfo info;
@@ -185,7 +189,7 @@ uint64_t request_flags(const CompileRequest& r) {
 
 std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
                                               const CompileRequest& request) {
-  const LoadedPlugin& plugin = load_plugin(catalog(), choice.plugin);
+  const LoadedPlugin& plugin = load_plugin(plugin_catalog(), choice.plugin);
   const BackendManifest& manifest = choice.manifest();
   auto table = std::find_if(plugin.backends.begin(), plugin.backends.end(),
                             [&](const tn_backend& b) { return view_of(b.name) == manifest.name; });
@@ -233,8 +237,10 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
   if (status && status->code == TN_DECLINED && !manifest.fallback.empty()) {
     report::log(report::LogLevel::info, "backend", "{} declined the graph: {}; {} takes it",
                 manifest.name, status->text, manifest.fallback);
+    std::string reason = status->text;
     free_status(status);
     report::counter("fallback.calls").add();
+    note_declined({manifest.name, manifest.fallback, reason, request.graph->nodes().size()});
     return manifest.fallback == "eager" ? interpreter_artifact(request.graph)
                                         : compile_with_backend(manifest.fallback, request);
   }
@@ -249,17 +255,31 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
 }
 
 std::vector<std::string> known_names() {
-  std::vector<std::string> names{"eager"};
+  std::vector<std::string> names;
   for (const BackendInfo& b : all_backends()) names.push_back(b.name);
   return names;
 }
 
+// Whether a file that cannot be used offers the backend, by its manifest or else by its name.
+bool is_offered_by_broken(const std::string& name) {
+  std::string bare = name.substr(name.find('/') + 1);
+  std::vector<FoundPluginPtr> plugins = plugin_catalog().list();
+  return std::any_of(plugins.begin(), plugins.end(), [&](const FoundPluginPtr& p) {
+    bool named = p->manifest.find_backend(bare) || p->file_name() == "tenon_" + bare + ".so";
+    return p->diagnosis && named;
+  });
+}
+
+// A wrong name, or a right one whose plugin cannot be used.
 [[noreturn]] void fail_unknown(const std::string& name) {
-  std::string why;
-  for (const Diagnosis& d : catalog().why_missing(name)) why += "; " + to_text(d);
+  std::string why, nearest = nearest_names(name, known_names());
+  for (const Diagnosis& d : plugin_catalog().why_missing(name)) why += "; " + to_text(d);
+  if (is_offered_by_broken(name))
+    throw BackendError(
+        ErrorCode::plugin, TN_NOT_FOUND,
+        message("backend '{}' cannot be used{}; the nearest are {}", name, why, nearest));
   throw UserError(ErrorCode::invalid_backend,
-                  message("there is no backend '{}'; the nearest are {}{}", name,
-                          nearest_names(name, known_names()), why));
+                  message("there is no backend '{}'; the nearest are {}{}", name, nearest, why));
 }
 
 }  // namespace
@@ -270,7 +290,7 @@ BackendInfo backend_info(const std::string& name) {
     auto user = registry().user_backends.find(name);
     if (user != registry().user_backends.end()) return user->second.info;
   }
-  if (auto choice = catalog().find_backend(name, ""))
+  if (auto choice = plugin_catalog().find_backend(name, ""))
     return info_of(*choice->plugin, choice->manifest());
   if (name == "eager") return host_eager_info();
   fail_unknown(name);
@@ -279,7 +299,7 @@ BackendInfo backend_info(const std::string& name) {
 std::vector<BackendInfo> all_backends() {
   std::vector<BackendInfo> out;
   bool has_eager = false;
-  for (const FoundPluginPtr& plugin : catalog().list()) {
+  for (const FoundPluginPtr& plugin : plugin_catalog().list()) {
     for (size_t i = 0; i < plugin->manifest.backends.size(); ++i) {
       if (!plugin->usable || !plugin->backend_shadowed_by[i].empty()) continue;
       out.push_back(info_of(*plugin, plugin->manifest.backends[i]));
@@ -303,7 +323,7 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
     if (found != registry().user_backends.end()) user = found->second.compile;
   }
   if (user) return user(request);
-  std::optional<BackendChoice> choice = catalog().find_backend(name, "");
+  std::optional<BackendChoice> choice = plugin_catalog().find_backend(name, "");
   if (!choice && name == "eager") return interpreter_artifact(request.graph);
   if (!choice) fail_unknown(name);
   try {
@@ -312,6 +332,7 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
     if (!config::flags().dynamo.suppress_errors) throw;
     report::warn_once(message("{} {}", name, e.what()), "backend",
                       message("{}; the graph runs in the interpreter", e.what()));
+    note_declined({name, "eager", e.what(), request.graph->nodes().size()});
     return interpreter_artifact(request.graph);
   }
 }
@@ -328,7 +349,7 @@ void register_backend(std::string name, BackendFunction compile, std::vector<std
 
 std::vector<RefusedPlugin> refused_plugins() {
   std::vector<RefusedPlugin> out;
-  for (const FoundPluginPtr& plugin : catalog().list())
+  for (const FoundPluginPtr& plugin : plugin_catalog().list())
     if (plugin->diagnosis)
       out.push_back({plugin->path, code_of(plugin->diagnosis.fault), plugin->diagnosis.reason,
                      plugin->diagnosis.hint});
@@ -337,8 +358,8 @@ std::vector<RefusedPlugin> refused_plugins() {
 
 std::vector<std::string> plugin_search_report() {
   std::vector<std::string> out;
-  std::vector<FoundPluginPtr> plugins = catalog().list();
-  for (const SearchPlace& place : catalog().places()) {
+  std::vector<FoundPluginPtr> plugins = plugin_catalog().list();
+  for (const SearchPlace& place : plugin_catalog().places()) {
     out.push_back(message("{} ({})", place.path, name_of(place.source)));
     for (const FoundPluginPtr& p : plugins)
       if (p->source == place.source && p->path.starts_with(place.path))
@@ -356,7 +377,7 @@ void set_plugin_search(std::vector<std::string> files, std::vector<std::string> 
   registry().catalog.reset();
 }
 
-void rescan_plugins() { catalog().rescan(); }
+void rescan_plugins() { plugin_catalog().rescan(); }
 
 std::vector<std::string> list_backends(const std::vector<std::string>& exclude_tags) {
   std::vector<std::string> out;
@@ -369,93 +390,19 @@ std::vector<std::string> list_backends(const std::vector<std::string>& exclude_t
   return out;
 }
 
-// ---- kernels of plugins
-
 namespace {
 
-/// One op of one [[kernels]] row: the plugin is loaded at its first call.
-struct KernelSlot {
-  FoundPluginPtr plugin;
-  size_t row;
-  std::string op;
-  std::atomic<const tn_kernels*> table{nullptr};
-  uint32_t op_index = 0;
-  std::atomic<bool> unusable{false};
-};
-
-bool prepare(KernelSlot& slot) {
-  if (slot.table.load(std::memory_order_acquire)) return true;
-  if (slot.unusable.load(std::memory_order_relaxed)) return false;
-  try {
-    const LoadedPlugin& plugin = load_plugin(catalog(), slot.plugin);
-    const tn_kernels& kernels = plugin.kernels[slot.row];
-    for (uint32_t i = 0; i < kernels.n_ops; ++i) {
-      if (view_of(kernels.ops[i]) != slot.op) continue;
-      slot.op_index = i;
-      slot.table.store(&kernels, std::memory_order_release);
-      return true;
-    }
-  } catch (const Error& e) {
-    report::log_line(report::LogLevel::warning, "backend",
-                     message("{}; the host's own kernels are used", e.what()));
-  }
-  slot.unusable = true;
-  return false;
+// The options of every backend that a bare name means.
+void declare_all_options() {
+  for (const FoundPluginPtr& plugin : plugin_catalog().list())
+    for (size_t i = 0; plugin->usable && i < plugin->manifest.backends.size(); ++i)
+      if (plugin->backend_shadowed_by[i].empty()) declare_options(plugin->manifest.backends[i]);
+  if (!plugin_catalog().find_backend("eager", "")) config::declare_options("eager", {});
 }
 
-bool run_kernel(void* self, const CallArgs& call) {
-  auto& slot = *static_cast<KernelSlot*>(self);
-  if (!prepare(slot)) return false;
-  const tn_kernels* kernels = slot.table.load(std::memory_order_acquire);
-  AbiArguments args(call.args, call.n_args);
-  tn_tensor* out[8] = {};
-  tn_status* status = kernels->run(kernels->self, slot.op_index, args.args(), args.size(),
-                                   args.values(), nullptr, out, call.n_results);
-  if (status && status->code == TN_DECLINED) {
-    free_status(status);
-    return false;
-  }
-  if (status)
-    throw_status(status, ErrorCode::backend_call_failed,
-                 message("kernel {} of {}", slot.op, slot.plugin->manifest.name));
-  for (uint32_t i = 0; i < call.n_results; ++i) call.results[i] = Value::own(take_tensor(out[i]));
-  return true;
-}
-
-}  // namespace
-
-void install_plugin_kernels() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    PluginCatalog& plugins = catalog();
-    plugins.list();
-    for (const PluginCatalog::KernelsChoice& choice : plugins.kernels_for("cpu")) {
-      const KernelsManifest& row = choice.plugin->manifest.kernels[choice.index];
-      for (const std::string& name : row.ops) {
-        const OpEntry* op = find_op(name);
-        if (!op || !registry().kernels_installed.emplace(choice.plugin->path, name).second)
-          continue;
-        auto* slot = new KernelSlot{choice.plugin, choice.index, name};
-        add_foreign_kernel(op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority)});
-      }
-    }
-  });
-}
-
-namespace {
-
-// Manifests that cannot be read must not stop an eager program: it runs on the host's kernels.
-void attach_kernels() {
-  try {
-    install_plugin_kernels();
-  } catch (const Error& e) {
-    report::log_line(report::LogLevel::warning, "backend", e.what());
-  }
-}
-
-const struct FillFirstCall {
-  FillFirstCall() { first_call_slot = &attach_kernels; }
-} fill_first_call;
+const struct FillSlots {
+  FillSlots() { config::declare_all_options_slot = &declare_all_options; }
+} fill_slots;
 
 }  // namespace
 

@@ -147,6 +147,7 @@ void print_table(const Json& results) {
 }
 
 int bench(const BenchOptions& options, const Globals& globals) {
+  if (globals.json) leave_stdout_to_json();
   std::vector<std::string> backends = backend_names(options.backends);
   parse_seconds(options.time);
   Json document{{"schema", 1},

@@ -26,6 +26,7 @@ void answer(const Json& document) {
 }
 
 int work(const WorkerOptions& options) {
+  leave_stdout_to_json();
   std::vector<std::string> given;
   if (!options.backend.empty()) given.push_back(options.backend);
   auto begin = std::chrono::steady_clock::now();

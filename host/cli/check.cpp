@@ -1,11 +1,12 @@
-// `tenon check`: models against their recordings, on one or several backends.
+// `tenon check`: models and ops against their recordings, on one or several backends.
 #include "cli/check_isolated.h"
 #include "cli/exit_status.h"
 #include "cli/model_options.h"
 
 #include "core/error.h"
-#include "debug/model_check.h"
+#include "debug/op_check.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace tenon::cli {
@@ -29,6 +30,7 @@ Json to_json(const CheckedTensor& tensor) {
            {"max_rel", number(tensor.result.max_rel)},
            {"cos", number(tensor.result.cosine)}};
   if (!tensor.result.problem.empty()) out["problem"] = tensor.result.problem;
+  if (!tensor.strides.empty()) out["strides"] = tensor.strides;
   if (tensor.double_error) {
     out["fp64_error"] = number(*tensor.double_error);
     out["fp64_allowed"] = number(*tensor.allowed_error);
@@ -90,17 +92,18 @@ CheckSettings settings_of(const CheckOptions& options) {
                      : options.against == "fp64" ? Against::fp64
                                                  : Against::reference;
   settings.mode = options.model.mode;
-  settings.archive = pt2_options(options.model.archive);
+  settings.archive = pt2_options(options.model);
   return settings;
 }
 
 std::vector<std::string> child_arguments(const CheckOptions& options, const Globals& globals) {
   std::vector<std::string> arguments{"--against=" + options.against};
-  const ArchiveOptions& archive = options.model.archive;
-  if (!archive.program.empty()) arguments.push_back("--program=" + archive.program);
-  if (!archive.max_size.empty()) arguments.push_back("--max-size=" + archive.max_size);
-  if (archive.no_crc) arguments.push_back("--no-crc");
-  if (!options.model.mode.empty()) arguments.push_back("--mode=" + options.model.mode);
+  const ModelOptions& model = options.model;
+  if (!model.program.empty()) arguments.push_back("--program=" + model.program);
+  if (!model.max_size.empty()) arguments.push_back("--max-size=" + model.max_size);
+  if (model.no_crc) arguments.push_back("--no-crc");
+  if (model.random_weights) arguments.push_back("--random-weights");
+  if (!model.mode.empty()) arguments.push_back("--mode=" + model.mode);
   for (const std::string& s : globals.settings) arguments.push_back("--set=" + s);
   for (const std::string& p : globals.plugins) arguments.push_back("--plugin=" + p);
   for (const std::string& p : globals.plugin_path) arguments.push_back("--plugin-path=" + p);
@@ -117,38 +120,75 @@ Json failed_case(const std::string& name, const std::string& backend, const std:
   return to_json(failed);
 }
 
-std::vector<Json> run_case(const ModelCase& model, const std::string& backend,
+/// What is checked together: a model with its recordings, or a file of op cases.
+struct CheckedFile {
+  std::string file, first_case;
+  std::function<std::vector<CaseResult>(const std::string& backend)> check;
+  bool is_op = false;
+};
+
+std::vector<CheckedFile> checked_files(const ModelCases& found, const CheckSettings& settings) {
+  std::vector<CheckedFile> files;
+  for (const ModelCase& model : found.models)
+    files.push_back({model.archive, model.recordings[0].name,
+                     [&](const std::string& b) { return check_model(model, b, settings); }, false});
+  for (const std::string& file : found.op_cases)
+    files.push_back(
+        {file, file, [&](const std::string& b) { return check_op_file(file, b, settings); }, true});
+  return files;
+}
+
+std::vector<Json> run_file(const CheckedFile& file, const std::string& backend,
                            const CheckOptions& options, const Globals& globals) {
   std::vector<Json> results;
   if (options.isolate) {
-    IsolatedRun run = check_isolated(model.archive, backend, child_arguments(options, globals));
+    IsolatedRun run = check_isolated(file.file, backend, child_arguments(options, globals));
     for (const Json& result : run.cases) results.push_back(result);
-    if (!run.error.empty())
-      results.push_back(failed_case(model.recordings[0].name, backend, run.error));
+    if (!run.error.empty()) results.push_back(failed_case(file.first_case, backend, run.error));
     return results;
   }
-  for (const CaseResult& result : check_model(model, backend, settings_of(options)))
-    results.push_back(to_json(result));
+  for (const CaseResult& result : file.check(backend)) results.push_back(to_json(result));
   return results;
 }
 
+bool has_other_strides(const Json& result) {
+  for (const Json& tensor : result["tensors"])
+    if (tensor.contains("strides")) return true;
+  return false;
+}
+
+// The many small cases of an op are one line, but for those that fail.
+void print_op_cases(const CheckedFile& file, const std::string& backend,
+                    const std::vector<Json>& results, bool all) {
+  auto passed = std::count_if(results.begin(), results.end(),
+                              [](const Json& result) { return result["ok"].get<bool>(); });
+  auto strides = std::count_if(results.begin(), results.end(), has_other_strides);
+  bool ok = passed == static_cast<ptrdiff_t>(results.size());
+  print(message("{} {} [{}]  {} of {} cases passed", ok ? "ok    " : "FAILED", file.file, backend,
+                passed, results.size()));
+  if (strides > 0) print(message(", {} with other strides", strides));
+  print("\n");
+  for (const Json& result : results)
+    if (all || !result["ok"]) print_case(result, all);
+}
+
 int check(const CheckOptions& options, const Globals& globals) {
+  if (globals.json) leave_stdout_to_json();
   ModelCases found = find_cases(options.paths);
   std::vector<std::string> backends = backend_names(options.backends);
   require(!found.models.empty() || !found.op_cases.empty(), ErrorCode::bad_file,
-          "there is no NAME.pt2 with a NAME.io.safetensors in the paths");
-  require(!found.models.empty(), ErrorCode::unsupported,
-          "{}: files of op cases are read by the test op_recordings, not by check; pass archives",
-          found.op_cases.empty() ? "" : found.op_cases[0]);
-  if (!found.op_cases.empty() && !globals.quiet)
-    print_message(message("{} files of op cases are passed over", found.op_cases.size()));
+          "there is neither a NAME.pt2 with a NAME.io.safetensors nor a file of op cases in the "
+          "paths");
+  CheckSettings settings = settings_of(options);
   Json document{{"schema", 1}, {"cases", Json::array()}};
   int passed = 0;
-  for (const ModelCase& model : found.models) {
+  for (const CheckedFile& file : checked_files(found, settings)) {
     for (const std::string& backend : backends) {
-      for (Json& result : run_case(model, backend, options, globals)) {
+      std::vector<Json> results = run_file(file, backend, options, globals);
+      if (!globals.json && file.is_op) print_op_cases(file, backend, results, globals.verbose > 0);
+      for (Json& result : results) {
         passed += result["ok"] ? 1 : 0;
-        if (!globals.json) print_case(result, globals.verbose > 0);
+        if (!globals.json && !file.is_op) print_case(result, globals.verbose > 0);
         document["cases"].push_back(std::move(result));
       }
     }
@@ -164,12 +204,14 @@ int check(const CheckOptions& options, const Globals& globals) {
 
 Action build(CLI::App& app) {
   auto options = std::make_shared<CheckOptions>();
-  app.add_option("PATH", options->paths, "archives with recordings beside them, or folders")
+  app.add_option("PATH", options->paths,
+                 "archives with recordings beside them, files of op cases, or folders")
       ->required();
   add_repeated(app, "--backend", options->backends, "backends, separated by commas");
-  app.add_option("--against", options->against, "what is right: reference, eager or fp64")
+  app.add_option("--against", options->against,
+                 "what is right: reference, eager or fp64 (of models)")
       ->check(CLI::IsMember({"reference", "eager", "fp64"}));
-  app.add_flag("--isolate", options->isolate, "each archive in a process of its own");
+  app.add_flag("--isolate", options->isolate, "each file in a process of its own");
   add_model_options(app, options->model);
   return [options](const Globals& globals) { return check(*options, globals); };
 }

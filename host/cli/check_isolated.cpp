@@ -1,4 +1,4 @@
-// One archive checked in a child process.
+// One file checked in a child process.
 #include "cli/check_isolated.h"
 
 #include "core/error.h"
@@ -52,9 +52,9 @@ pid_t start(const std::vector<std::string>& arguments, int write_end, int read_e
 
 }  // namespace
 
-IsolatedRun check_isolated(const std::string& archive, const std::string& backend,
+IsolatedRun check_isolated(const std::string& file, const std::string& backend,
                            const std::vector<std::string>& arguments) {
-  std::vector<std::string> line{"tenon", "check", archive, "--backend=" + backend, "--json", "-q"};
+  std::vector<std::string> line{"tenon", "check", file, "--backend=" + backend, "--json", "-q"};
   line.insert(line.end(), arguments.begin(), arguments.end());
   int ends[2];
   require(::pipe(ends) == 0, "cannot make a pipe: {}", std::strerror(errno));

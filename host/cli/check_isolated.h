@@ -1,4 +1,4 @@
-// One archive checked in a child process, so that a crash is one failed case.
+// One file checked in a child process, so that a crash is one failed case.
 #pragma once
 
 #include "cli/output.h"
@@ -13,8 +13,8 @@ struct IsolatedRun {
   std::string error;  ///< "crashed with signal 11 (Segmentation fault)"; empty when it ended itself
 };
 
-/// Runs this program's `check --json` on `archive`; its stderr stays ours.
-IsolatedRun check_isolated(const std::string& archive, const std::string& backend,
+/// Runs this program's `check --json` on `file`; its stderr stays ours.
+IsolatedRun check_isolated(const std::string& file, const std::string& backend,
                            const std::vector<std::string>& arguments);
 
 }  // namespace tenon::cli

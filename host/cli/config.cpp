@@ -40,6 +40,7 @@ Json to_json(const FlagInfo& flag) {
 bool is_changed(const FlagInfo& flag) { return flag.value != flag.default_value; }
 
 std::vector<FlagInfo> chosen(const ConfigOptions& options) {
+  config::declare_all_options();
   std::vector<FlagInfo> flags = config::list();
   std::erase_if(flags, [&](const FlagInfo& f) {
     if (options.no_effect) return f.status != "no_effect";

@@ -1,8 +1,7 @@
 // `tenon explain`: what becomes of a model on its way to code, step by step, with times.
 #include "aot/lower.h"
 #include "backend/backend.h"
-#include "cli/graph_file.h"
-#include "cli/output.h"
+#include "cli/model_options.h"
 #include "compile.h"
 #include "formats/pt2_import.h"
 #include "ops/op_table.h"
@@ -20,7 +19,7 @@ namespace {
 
 struct ExplainOptions {
   std::string model, backend;
-  ArchiveOptions archive;
+  ModelOptions archive;
 };
 
 // Times of the stages in the order in which they ran, in milliseconds.
@@ -133,6 +132,7 @@ void print_facts(const Json& facts) {
 }
 
 int explain(const ExplainOptions& options, const Globals& globals) {
+  if (globals.json) leave_stdout_to_json();
   Stages stages;
   Json facts{{"schema", 1}, {"model", options.model}};
   std::shared_ptr<Graph> graph = load(options, stages, facts);

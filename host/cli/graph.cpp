@@ -15,7 +15,7 @@ namespace {
 
 struct GraphOptions {
   std::string model, stage = "captured", format = "text", output;
-  ArchiveOptions archive;
+  ModelOptions archive;
 };
 
 std::string drawn(const Graph& graph, const std::string& format) {

@@ -29,7 +29,7 @@ uint64_t parse_bytes(const std::string& text) {
 
 }  // namespace
 
-void add_archive_options(CLI::App& app, ArchiveOptions& options) {
+void add_archive_options(CLI::App& app, ModelOptions& options) {
   app.add_option("--program", options.program, "the program of an archive that holds several");
   app.add_option("--max-size", options.max_size, "the largest archive to read: 512M, 4G");
   app.add_flag("--no-crc", options.no_crc, "do not check the records' checksums");
@@ -37,7 +37,7 @@ void add_archive_options(CLI::App& app, ArchiveOptions& options) {
                "seeded random weights, also for archives without data");
 }
 
-formats::Pt2Options pt2_options(const ArchiveOptions& options) {
+formats::Pt2Options pt2_options(const ModelOptions& options) {
   formats::Pt2Options out;
   out.program = options.program;
   if (!options.max_size.empty()) out.max_size = parse_bytes(options.max_size);
@@ -50,14 +50,14 @@ GraphFileKind graph_file_kind(const std::string& path) {
   if (path.ends_with(".json")) return GraphFileKind::json;
   if (path.ends_with(".tng")) return GraphFileKind::text;
   if (path.ends_with(".pt2")) return GraphFileKind::archive;
-  const formats::FormatDef& format = formats::find_format(path);
+  const formats::FormatDef& format = formats::find_format(path, ".tng, .tng.json");
   require(format.name == "pt2", ErrorCode::bad_file,
           "{}: expected a model (.pt2) or a graph (.tng, .tng.json), found {} ({})", path,
           format.description, format.name);
   return GraphFileKind::archive;
 }
 
-std::shared_ptr<Graph> load_graph(const std::string& path, const ArchiveOptions& options) {
+std::shared_ptr<Graph> load_graph(const std::string& path, const ModelOptions& options) {
   GraphFileKind kind = graph_file_kind(path);
   if (kind == GraphFileKind::archive) {
     formats::Pt2Program program = formats::read_pt2(path, pt2_options(options));

@@ -10,16 +10,18 @@
 
 namespace tenon::cli {
 
-/// The options of verbs that read archives.
-struct ArchiveOptions {
+/// How a model is read and compiled.
+struct ModelOptions {
   std::string program;
   std::string max_size;  ///< "4G", "512M" or bytes; empty: the limit of the reader
   bool no_crc = false;
   bool random_weights = false;
+  std::string mode;  ///< of the backend
 };
 
-void add_archive_options(CLI::App& app, ArchiveOptions& options);
-formats::Pt2Options pt2_options(const ArchiveOptions& options);
+/// The options of verbs that read archives.
+void add_archive_options(CLI::App& app, ModelOptions& options);
+formats::Pt2Options pt2_options(const ModelOptions& options);
 
 enum class GraphFileKind : uint8_t { archive, text, json };
 /// What a model file is, by its name, or by its content where the name says nothing. Throws
@@ -27,6 +29,6 @@ enum class GraphFileKind : uint8_t { archive, text, json };
 GraphFileKind graph_file_kind(const std::string& path);
 
 /// The graph of a file of any kind.
-std::shared_ptr<Graph> load_graph(const std::string& path, const ArchiveOptions& options);
+std::shared_ptr<Graph> load_graph(const std::string& path, const ModelOptions& options);
 
 }  // namespace tenon::cli

@@ -75,19 +75,6 @@ Arguments split_folders(const Arguments& values) {
   return out;
 }
 
-// Settings of a module that is not known wait for a backend of that name: there must be one.
-void check_modules(const Arguments& settings) {
-  for (const std::string& setting : settings) {
-    std::string module = setting.substr(0, setting.find('.'));
-    std::vector<std::string> known(config::module_names().begin(), config::module_names().end());
-    if (std::find(known.begin(), known.end(), module) != known.end()) continue;
-    for (const BackendInfo& backend : all_backends()) known.push_back(backend.name);
-    require(std::find(known.begin(), known.end(), module) != known.end(), ErrorCode::config,
-            "--set {}: there is no module and no backend {}; the nearest are {}", setting, module,
-            nearest_names(module, known));
-  }
-}
-
 void apply(const Globals& globals) {
   set_color(globals.color);
   if (!globals.config_file.empty()) config::use_file(globals.config_file);
@@ -99,7 +86,7 @@ void apply(const Globals& globals) {
     config::set_from_command_line("compiler.threads=" + std::to_string(globals.threads));
   for (const std::string& setting : globals.settings) config::set_from_command_line(setting);
   set_plugin_search(globals.plugins, split_folders(globals.plugin_path));
-  check_modules(globals.settings);
+  config::require_all_known();
   if (int64_t threads = config::flags().compiler.threads; threads > 0)
     set_num_threads(static_cast<int>(std::min<int64_t>(threads, max_threads)));
 }

@@ -3,6 +3,7 @@
 
 #include "backend/backend.h"
 #include "compile.h"
+#include "config/config.h"
 #include "core/error.h"
 #include "core/tensor_impl.h"
 #include "formats/tensors.h"
@@ -16,7 +17,7 @@
 namespace tenon::cli {
 
 void add_model_options(CLI::App& app, ModelOptions& options) {
-  add_archive_options(app, options.archive);
+  add_archive_options(app, options);
   app.add_option("--mode", options.mode, "a mode of the backend, such as max-autotune");
 }
 
@@ -27,12 +28,16 @@ std::vector<std::string> backend_names(const std::vector<std::string>& given) {
   return names;
 }
 
+void leave_stdout_to_json() {
+  config::presume("print.to", std::string("stderr"), "JSON on stdout");
+}
+
 LoadedModel load_model(const std::string& path, const ModelOptions& options,
                        const std::string& backend) {
   LoadedModel model;
-  model.program = std::make_shared<const formats::Pt2Program>(
-      formats::read_pt2(path, pt2_options(options.archive)));
-  RunnerOptions runner{backend, options.mode, "", options.archive.random_weights};
+  model.program =
+      std::make_shared<const formats::Pt2Program>(formats::read_pt2(path, pt2_options(options)));
+  RunnerOptions runner{backend, options.mode, "", options.random_weights};
   model.runner = std::make_unique<ModelRunner>(model.program, runner);
   return model;
 }

@@ -12,15 +12,13 @@
 
 namespace tenon::cli {
 
-/// How an archive is read and compiled.
-struct ModelOptions {
-  ArchiveOptions archive;
-  std::string mode;
-};
+/// The options of archives, and how they are compiled.
 void add_model_options(CLI::App& app, ModelOptions& options);
 
 /// The names of one --backend option, or the default backend; throws UserError for unknown ones.
 std::vector<std::string> backend_names(const std::vector<std::string>& given);
+/// Backends that print do so on stderr, unless a flag says otherwise: for JSON on stdout.
+void leave_stdout_to_json();
 
 /// The archive, which must be a .pt2 file, ready to run.
 struct LoadedModel {

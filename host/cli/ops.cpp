@@ -1,9 +1,10 @@
-// `tenon ops`: the op table, and which backends say that they take an op.
+// `tenon ops`: the op table, and what backends make of an op.
 #include "ops/op_table.h"
 
-#include "cli/output.h"
-#include "cli/verb.h"
+#include "backend/backend.h"
+#include "cli/model_options.h"
 #include "core/error.h"
+#include "debug/op_probe.h"
 
 #include <tenon/plugin.h>
 
@@ -15,6 +16,7 @@ namespace {
 
 struct OpsOptions {
   std::string name;
+  std::vector<std::string> backends;
 };
 
 struct TagName {
@@ -50,7 +52,17 @@ const OpDef* row_of(const OpEntry& op) {
 
 struct Parts {
   bool formula = false, meta = false, view = false, kernel = false, decomposition = false;
+  bool vjp = false;
 };
+
+// Rows without a field for it have no derivative of their own.
+template <class Row>
+bool has_vjp(const Row& row) {
+  if constexpr (requires { static_cast<bool>(row.vjp); })
+    return static_cast<bool>(row.vjp);
+  else
+    return false;
+}
 
 Parts parts_of(const OpEntry& op) {
   const OpDef* row = row_of(op);
@@ -61,21 +73,69 @@ Parts parts_of(const OpEntry& op) {
   parts.meta = parts.formula || parts.view || static_cast<bool>(row->meta);
   parts.kernel = parts.formula || parts.view || static_cast<bool>(row->eager);
   parts.decomposition = static_cast<bool>(row->decomp);
+  parts.vjp = has_vjp(*row);
   return parts;
 }
 
-Json to_json(const OpEntry& op) {
+/// What one backend makes of an op.
+struct Lowering {
+  std::string backend, verdict, why;
+  std::vector<std::string> into;  ///< the ops that the backend was given
+};
+
+bool has_op(const Json& names, const std::vector<std::string>& ops) {
+  return std::any_of(names.begin(), names.end(), [&](const Json& name) {
+    return name.is_string() && std::find(ops.begin(), ops.end(), name) != ops.end();
+  });
+}
+
+Lowering lowering_of(const OpEntry& op, const std::string& backend) {
+  OpProbe probe = probe_op(op, backend);
+  Lowering out{backend, "taken", "", probe.taken_as};
+  if (!probe.has_example) {
+    out.verdict = "unknown";
+    out.why = "no call that fits could be made up from the schema";
+  } else if (!probe.error.empty()) {
+    out.verdict = "refused";
+    out.why = probe.error;
+  } else if (!probe.declined.empty()) {
+    out.verdict = "declined";
+    out.why = message("{}; {} takes it", probe.declined[0].reason, probe.declined[0].fallback);
+  } else if (has_op(stats_of(probe.stats).value("extern_ops", Json::array()), out.into)) {
+    out.verdict = "host kernel";
+    out.why = "the backend calls the host for it";
+  }
+  return out;
+}
+
+std::vector<Lowering> lowerings_of(const OpEntry& op, const std::vector<std::string>& backends) {
+  std::vector<Lowering> out;
+  for (const std::string& backend : backends) out.push_back(lowering_of(op, backend));
+  return out;
+}
+
+bool is_taken_apart(const Lowering& lowering, const OpEntry& op) {
+  return !lowering.into.empty() && lowering.into != std::vector<std::string>{op.name};
+}
+
+Json to_json(const OpEntry& op, const std::vector<std::string>& backends) {
   Parts parts = parts_of(op);
-  return {{"name", op.name},
-          {"schema", to_text(op.schema)},
-          {"tags", tags_of(op)},
-          {"core", row_of(op) && row_of(op)->core},
-          {"formula", parts.formula},
-          {"meta", parts.meta || parts.decomposition},
-          {"kernel", parts.kernel},
-          {"decomposition", parts.decomposition},
-          {"plugin_kernels", op.foreign.size()},
-          {"derived_from", op.functional ? Json(op.functional->name) : Json()}};
+  Json out{{"name", op.name},
+           {"schema", to_text(op.schema)},
+           {"tags", tags_of(op)},
+           {"core", row_of(op) && row_of(op)->core},
+           {"formula", parts.formula},
+           {"meta", parts.meta || parts.decomposition},
+           {"kernel", parts.kernel},
+           {"vjp", parts.vjp},
+           {"decomposition", parts.decomposition},
+           {"plugin_kernels", kernel_plugins(op.name)},
+           {"derived_from", op.functional ? Json(op.functional->name) : Json()},
+           {"lowering", Json::array()}};
+  for (const Lowering& l : lowerings_of(op, backends))
+    out["lowering"].push_back(
+        {{"backend", l.backend}, {"verdict", l.verdict}, {"into", l.into}, {"why", l.why}});
+  return out;
 }
 
 // The ops whose name is `name`, or begins with it and a point.
@@ -94,40 +154,61 @@ std::vector<const OpEntry*> ops_named(std::string_view name) {
 
 std::string mark(bool has) { return has ? "yes" : "-"; }
 
-void print_table(const std::vector<const OpEntry*>& ops) {
-  Table table({"OP", "META", "KERNEL", "DECOMP", "TAGS"});
+void print_table(const std::vector<const OpEntry*>& ops, const std::vector<std::string>& backends) {
+  std::vector<std::string> header{"OP", "META", "KERNEL", "VJP", "DECOMP"};
+  header.insert(header.end(), backends.begin(), backends.end());
+  header.push_back("TAGS");
+  Table table(header);
   for (const OpEntry* op : ops) {
     Parts parts = parts_of(*op);
-    table.add({op->name, mark(parts.meta || parts.decomposition),
-               parts.formula ? "formula" : mark(parts.kernel), mark(parts.decomposition),
-               join(tags_of(*op), ",")});
+    std::vector<std::string> row{op->name, mark(parts.meta || parts.decomposition),
+                                 parts.formula ? "formula" : mark(parts.kernel), mark(parts.vjp),
+                                 mark(parts.decomposition)};
+    for (const Lowering& l : lowerings_of(*op, backends))
+      row.push_back(l.verdict == "taken" && is_taken_apart(l, *op) ? "taken apart" : l.verdict);
+    row.push_back(join(tags_of(*op), ","));
+    table.add(std::move(row));
   }
   print(table.text());
   print(message("{} ops\n", ops.size()));
 }
 
-void print_details(const OpEntry& op) {
+void print_lowering(const Lowering& l, const OpEntry& op) {
+  print(message("  on {}: {}", l.backend, l.verdict));
+  if (is_taken_apart(l, op)) print(", taken apart into " + join(l.into, ", "));
+  print(l.why.empty() ? "\n" : "; " + l.why + "\n");
+}
+
+void print_details(const OpEntry& op, const std::vector<std::string>& backends) {
   Parts parts = parts_of(op);
+  std::vector<std::string> plugins = kernel_plugins(op.name);
   print(bold(op.name) + "\n");
   print("  schema         " + to_text(op.schema) + "\n");
   print("  tags           " + join(tags_of(op), ", ") + "\n");
   if (op.functional) print("  in-place form of " + op.functional->name + "\n");
   print(message("  formula        {}\n  meta           {}\n  kernel         {}\n",
                 mark(parts.formula), mark(parts.meta || parts.decomposition), mark(parts.kernel)));
-  print(message("  decomposition  {}\n  plugin kernels {}\n", mark(parts.decomposition),
-                op.foreign.size()));
+  print(message("  vjp            {}\n  decomposition  {}\n", mark(parts.vjp),
+                mark(parts.decomposition)));
+  print(message("  plugin kernels {}\n", plugins.empty() ? "-" : join(plugins, ", ")));
+  for (const Lowering& l : lowerings_of(op, backends)) print_lowering(l, op);
 }
 
 int show_ops(const OpsOptions& options, const Globals& globals) {
   std::vector<const OpEntry*> ops = ops_named(options.name);
+  std::vector<std::string> backends;
+  require(options.backends.empty() || !options.name.empty(),
+          "--backend needs the NAME of an op, such as aten.add.Tensor");
+  if (!options.backends.empty()) backends = backend_names(options.backends);
+  leave_stdout_to_json();
   if (globals.json) {
     Json document{{"schema", 1}, {"ops", Json::array()}};
-    for (const OpEntry* op : ops) document["ops"].push_back(to_json(*op));
+    for (const OpEntry* op : ops) document["ops"].push_back(to_json(*op, backends));
     print_json(document);
   } else if (options.name.empty()) {
-    print_table(ops);
+    print_table(ops, backends);
   } else {
-    for (const OpEntry* op : ops) print_details(*op);
+    for (const OpEntry* op : ops) print_details(*op, backends);
   }
   return 0;
 }
@@ -135,6 +216,8 @@ int show_ops(const OpsOptions& options, const Globals& globals) {
 Action build(CLI::App& app) {
   auto options = std::make_shared<OpsOptions>();
   app.add_option("NAME", options->name, "an op: aten.add.Tensor, aten.add or add");
+  add_repeated(app, "--backend", options->backends,
+               "what these backends make of the ops, found out by compiling a call");
   return [options](const Globals& globals) { return show_ops(*options, globals); };
 }
 
@@ -142,7 +225,7 @@ Action build(CLI::App& app) {
 
 extern constinit const Verb verb_ops{.name = "ops",
                                      .summary = "shows the op table",
-                                     .example = "tenon ops aten.add.Tensor",
+                                     .example = "tenon ops aten.add.Tensor --backend inductor",
                                      .build = build};
 
 }  // namespace tenon::cli

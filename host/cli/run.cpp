@@ -55,7 +55,7 @@ RunReport run_archive(const RunOptions& options, const std::string& backend) {
 }
 
 RunReport run_graph(const RunOptions& options, const std::string& backend) {
-  GraphRunner runner(load_graph(options.model, options.options.archive),
+  GraphRunner runner(load_graph(options.model, options.options),
                      {backend, options.options.mode, "", false});
   std::vector<Tensor> inputs = runner.random_inputs(), outputs;
   fill_inputs(inputs, options.inputs, [&](const std::string& name) { return runner.find(name); });
@@ -126,6 +126,7 @@ void save(const std::string& path, const NamedOutputs& outputs) {
 }
 
 int run(const RunOptions& options, const Globals& globals) {
+  if (globals.json) leave_stdout_to_json();
   std::vector<std::string> given;
   if (!options.backend.empty()) given.push_back(options.backend);
   std::string backend = backend_names(given)[0];

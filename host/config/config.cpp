@@ -14,21 +14,54 @@ namespace fs = std::filesystem;
 
 namespace tenon::config {
 
+void (*declare_all_options_slot)() = nullptr;
+
+void declare_all_options() {
+  if (declare_all_options_slot) declare_all_options_slot();
+  Store::instance().check_option_names();
+}
+
+void require_option_names() {
+  if (!Store::instance().option_names_checked()) declare_all_options();
+}
+
+// Options of backends are read from the manifests once a key asks for them.
+void detail::know_module_of(std::string_view key) {
+  bool has_module = key.find('.') != std::string_view::npos;
+  if (has_module && !Store::instance().knows_module_of(key)) declare_all_options();
+}
+
 void set(std::string_view key, Value value) {
+  detail::know_module_of(key);
   Store::instance().apply({.layer = Layer::set,
                            .key = std::string(key),
                            .value = std::move(value),
                            .origin = {.text = "config::set"}});
 }
 
-void unset(std::string_view key) { Store::instance().unset(key); }
+void unset(std::string_view key) {
+  detail::know_module_of(key);
+  Store::instance().unset(key);
+}
 void reload() { Store::instance().reload(); }
 void forget() { Store::instance().forget(); }
 void use_file(const std::string& path) { Store::instance().use_file(path); }
-void declare_options(std::span<const FlagDef> options) {
-  Store::instance().declare_options(options);
+void declare_options(std::string_view backend, std::span<const FlagDef> options) {
+  Store::instance().declare_options(backend, options);
 }
-void require_all_known() { Store::instance().require_all_known(); }
+
+void presume(std::string_view key, Value value, std::string_view origin) {
+  Store::instance().apply({.layer = Layer::program,
+                           .key = std::string(key),
+                           .value = std::move(value),
+                           .tolerate_unknown = true,
+                           .origin = {.text = std::string(origin)}});
+}
+
+void require_all_known() {
+  if (Store::instance().has_unknown()) declare_all_options();
+  Store::instance().require_all_known();
+}
 
 bool is_file_error(const Error& error) { return dynamic_cast<const FileError*>(&error) != nullptr; }
 
@@ -45,7 +78,10 @@ void set_from_command_line(std::string_view setting) {
 
 void load(std::string_view toml) {
   std::vector<Reading> readings = read_text(toml, "config::load", Layer::set);
-  for (Reading& reading : readings) reading.tolerate_unknown = true;
+  for (Reading& reading : readings) {
+    reading.tolerate_unknown = true;
+    detail::know_module_of(reading.key);
+  }
   Store::instance().apply_all(std::move(readings));
 }
 
@@ -196,22 +232,26 @@ void set_line(std::vector<std::string>& lines, const std::string& module, const 
 }  // namespace
 
 std::string config_file_text(std::string_view module) {
+  auto modules = module_names();
+  bool is_backend = std::find(modules.begin(), modules.end(), module) == modules.end();
   std::string out = message(
-      "# Flags of the module {}. Written by `tenon config write`.\n"
+      "# {} {}. Written by `tenon config write`.\n"
       "# Take the # away from a line to set the flag. Environment: {}<FLAG>.\n\n"
       "[meta]\nschema = 1\n\n[{}]\n",
-      module, variable_name("TENON_", module, ""), module);
-  for (const FlagDef& def : flag_defs()) {
-    if (def.module == module) out += flag_text(def);
-  }
+      is_backend ? "Options of the backend" : "Flags of the module", module,
+      variable_name("TENON_", module, ""), module);
+  for (const FlagDef* def : Store::instance().defs_of(module)) out += flag_text(*def);
   return out;
 }
 
 void write_config_files(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
-  for (std::string_view module : module_names())
-    write_text(fs::path(folder) / (std::string(module) + ".toml"), config_file_text(module));
+  declare_all_options();
+  std::vector<std::string> modules = Store::instance().backends();
+  modules.insert(modules.begin(), module_names().begin(), module_names().end());
+  for (const std::string& module : modules)
+    write_text(fs::path(folder) / (module + ".toml"), config_file_text(module));
 }
 
 std::string setting_file(std::string_view key, bool project) {
@@ -241,7 +281,9 @@ void write_setting(const std::string& path, std::string_view key, std::string_vi
 }
 
 void check_file(const std::string& path) {
-  Store::instance().check_readings(read_file(path, Layer::file));
+  std::vector<Reading> readings = read_file(path, Layer::file);
+  for (const Reading& reading : readings) detail::know_module_of(reading.key);
+  Store::instance().check_readings(std::move(readings));
 }
 
 }  // namespace tenon::config

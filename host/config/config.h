@@ -27,11 +27,22 @@ void forget();
 /// True for an error inside a TOML file (exit status 3), false for others (2).
 bool is_file_error(const Error& error);
 
-/// Makes the options of backends known as `<backend>.<option>` (module and name of each row) and
-/// reads what files, environment and command line say about them. Rows known already stay.
-void declare_options(std::span<const FlagDef> options);
-/// Throws if a file or --set names a module that is no backend either. To be called once all
-/// manifests have been read.
+/// Presumes a value for an option of a backend that may not even be installed: every layer but the
+/// default counts over it.
+void presume(std::string_view key, Value value, std::string_view origin);
+
+/// Makes the options of a backend known as `<backend>.<option>` and reads what files, environment
+/// and command line say about them. Rows known already stay. Throws, and then declares nothing, for
+/// a wrong value or an unknown option.
+void declare_options(std::string_view backend, std::span<const FlagDef> options);
+/// Declares the options of all backends that there are; who names a module that is not known calls
+/// it. The room `backend` fills the slot. Throws for a variable TENON_<BACKEND>_<...> that names no
+/// option.
+extern void (*declare_all_options_slot)();
+void declare_all_options();
+/// The same unless it has been done since the flags were last read.
+void require_option_names();
+/// Throws if a file or --set names a module that is no backend either.
 void require_all_known();
 
 /// Where warnings go, one line each; null: stderr. Must not throw. It may read flags.
@@ -71,9 +82,10 @@ class [[nodiscard]] InheritPatches {
   ThreadPatches before_;
 };
 
-/// The text of configs/<module>.toml: every flag commented out, with doc, type and default.
+/// The text of configs/<module>.toml, also of a backend whose options are known: every flag
+/// commented out, with doc, type and default.
 std::string config_file_text(std::string_view module);
-/// Writes that text for each module of flags into `folder`.
+/// Writes that text for each module of flags and each backend with options into `folder`.
 void write_config_files(const std::string& folder);
 /// Writes a value into a TOML file, keeping all else that stands in it. The file and its folder are
 /// made if need be. The key and value are checked.

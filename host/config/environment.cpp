@@ -4,7 +4,9 @@
 
 #include "core/error.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 
 extern char** environ;
@@ -33,6 +35,14 @@ std::string upper_prefix(std::string_view prefix, std::string_view module) {
   return variable_name(prefix, module, "");
 }
 
+void require_known(std::string_view name, const std::vector<std::string>& known,
+                   std::string_view what) {
+  if (std::find(known.begin(), known.end(), name) != known.end()) return;
+  fail(ErrorCode::config,
+       "the environment variable {} names no {}; did you mean {}? unset it otherwise", name, what,
+       nearest_names(name, known, 1));
+}
+
 void check_name(std::string_view name) {
   for (std::string_view prefix : {"TENON_", "TENON_FORCE_"}) {
     for (std::string_view module : module_names()) {
@@ -41,14 +51,27 @@ void check_name(std::string_view name) {
       for (const FlagDef& def : flag_defs()) {
         if (def.module == module) known.push_back(variable_name(prefix, module, def.name));
       }
-      for (const std::string& candidate : known) {
-        if (name == candidate) return;
-      }
-      fail(ErrorCode::config,
-           "the environment variable {} names no flag; did you mean {}? unset it otherwise", name,
-           nearest_names(name, known, 1));
+      return require_known(name, known, "flag");
     }
   }
+}
+
+// The variables that are set, with names that begin with TENON_.
+std::vector<std::string> our_variables() {
+  std::vector<std::string> names;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    std::string_view text = *entry;
+    std::string name(text.substr(0, text.find('=')));
+    if (name.starts_with("TENON_") && variable(name)) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+// Variables of the host that are no flags, so that a backend may have any name.
+bool is_own_variable(std::string_view name) {
+  constexpr std::string_view names[] = {"TENON_CACHE_DIR", "TENON_CONFIG_DIR", "TENON_CPU_LEVEL",
+                                        "TENON_PLUGIN_PATH", "TENON_TRACE"};
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
 }  // namespace
@@ -78,10 +101,14 @@ std::vector<Reading> read_environment(std::span<const FlagDef> defs,
 }
 
 void check_variable_names() {
-  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
-    std::string_view text = *entry;
-    std::string name(text.substr(0, text.find('=')));
-    if (name.starts_with("TENON_") && variable(name)) check_name(name);
+  for (const std::string& name : our_variables()) check_name(name);
+}
+
+void check_variable_names(std::string_view backend, const std::vector<std::string>& known) {
+  for (const std::string& name : our_variables()) {
+    bool named = name.starts_with(upper_prefix("TENON_", backend)) ||
+                 name.starts_with(upper_prefix("TENON_FORCE_", backend));
+    if (named && !is_own_variable(name)) require_known(name, known, "option of a backend");
   }
 }
 

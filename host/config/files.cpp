@@ -19,9 +19,9 @@ void fail_at(const Origin& origin, std::string_view what) {
 }
 
 std::string_view name_of(Layer layer) {
-  constexpr std::string_view names[] = {"default",  "install",     "user", "project",
-                                        "--config", "environment", "set",  "--set",
-                                        "patch",    "options",     "force"};
+  constexpr std::string_view names[] = {"default", "program",  "install",     "user",
+                                        "project", "--config", "environment", "set",
+                                        "--set",   "patch",    "options",     "force"};
   return names[static_cast<size_t>(layer)];
 }
 

@@ -66,7 +66,14 @@ const Flags& detail::slow_flags() {
   return current_patches ? current_patches->flags(process) : process;
 }
 
+namespace {
+void know_modules_of(std::span<const Setting> settings) {
+  for (const Setting& setting : settings) detail::know_module_of(setting.key);
+}
+}  // namespace
+
 Patch::Patch(std::vector<Setting> settings) {
+  know_modules_of(settings);
   auto entry = std::make_shared<const PatchEntry>(
       PatchEntry{Layer::patch, Store::instance().check(settings, Layer::patch)});
   exchange_patches(with_entry(entry));
@@ -83,6 +90,7 @@ Patch::~Patch() {
 
 CompileOptions check_options(std::span<const Setting> settings) {
   if (settings.empty()) return nullptr;
+  know_modules_of(settings);
   return std::make_shared<const PatchEntry>(
       PatchEntry{Layer::options, Store::instance().check(settings, Layer::options)});
 }
@@ -97,10 +105,20 @@ InheritPatches::InheritPatches(ThreadPatches patches)
     : before_(exchange_patches(std::move(patches))) {}
 InheritPatches::~InheritPatches() { exchange_patches(std::move(before_)); }
 
-Value get(std::string_view key) { return Store::instance().get(key, patches_now()); }
-FlagInfo info(std::string_view key) { return Store::instance().info(key, patches_now()); }
+Value get(std::string_view key) {
+  detail::know_module_of(key);
+  return Store::instance().get(key, patches_now());
+}
+
+FlagInfo info(std::string_view key) {
+  detail::know_module_of(key);
+  return Store::instance().info(key, patches_now());
+}
+
 std::vector<FlagInfo> list() { return Store::instance().list(patches_now()); }
+
 std::vector<Source> explain(std::string_view key) {
+  detail::know_module_of(key);
   return Store::instance().explain(key, patches_now());
 }
 

@@ -14,6 +14,7 @@ namespace tenon::config {
 /// Who may set a flag, lowest first.
 enum class Layer : uint8_t {
   default_,
+  program,  ///< what a program presumes for itself, such as `tenon --json` about its stdout
   install,
   user,
   project,
@@ -62,5 +63,7 @@ std::vector<Reading> read_environment(std::span<const FlagDef> defs,
                                       std::vector<std::string>& warnings);
 /// Throws UserError ConfigError for a variable TENON_<MODULE>_<...> that names no flag.
 void check_variable_names();
+/// The same for TENON_<BACKEND>_<...>, where `known` are the names of all options of backends.
+void check_variable_names(std::string_view backend, const std::vector<std::string>& known);
 
 }  // namespace tenon::config

@@ -5,7 +5,6 @@
 #include "core/error.h"
 
 #include <algorithm>
-#include <deque>
 
 namespace tenon::config {
 
@@ -22,45 +21,16 @@ void print_warning(std::string_view text) {
 
 std::atomic<WarningSink> warning_sink{&print_warning};
 
-// Holds the lock of the store and hands the warnings out once it is released: the sink may read
-// flags. A store that could not be loaded keeps them for later.
-class Access {
- public:
-  Access(std::mutex& mutex, std::vector<std::string>& warnings, const bool& loaded)
-      : lock_(mutex), warnings_(warnings), loaded_(loaded) {}
-  ~Access() {
-    std::vector<std::string> warnings;
-    if (loaded_) warnings.swap(warnings_);
-    lock_.unlock();
-    for (const std::string& text : warnings) warning_sink.load()(text);
-  }
-  Access(const Access&) = delete;
-  Access& operator=(const Access&) = delete;
-
- private:
-  std::unique_lock<std::mutex> lock_;
-  std::vector<std::string>& warnings_;
-  const bool& loaded_;
-};
-
-// Texts of options live as long as the process, like those of the .def files.
-std::string_view keep(std::string_view text) {
-  static auto& texts = *new std::set<std::string, std::less<>>();
-  return *texts.emplace(text).first;
-}
-
-const FlagDef& keep(const FlagDef& def) {
-  static auto& defs = *new std::deque<FlagDef>();
-  FlagDef& kept = defs.emplace_back(def);
-  for (std::string_view* text : {&kept.module, &kept.name, &kept.doc, &kept.choices, &kept.env,
-                                 &kept.aliases, &kept.seed, &kept.why})
-    *text = keep(*text);
-  return kept;
-}
-
 }  // namespace
 
 void set_warning_sink(WarningSink sink) { warning_sink = sink ? sink : &print_warning; }
+
+Store::Access::~Access() {
+  std::vector<std::string> warnings;
+  if (store_.loaded_) warnings.swap(store_.warnings_);
+  lock_.unlock();
+  for (const std::string& text : warnings) warning_sink.load()(text);
+}
 
 Store& Store::instance() {
   static Store& store = *new Store();
@@ -84,17 +54,17 @@ void Store::add_slot(const FlagDef& def) {
 }
 
 void Store::ensure_loaded() {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   if (!loaded_) load();
 }
 
 void Store::reload() {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   load();
 }
 
 void Store::forget() {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   for (Slot& slot : slots_) slot.layers.clear();
   waiting_.clear();
   files_.clear();
@@ -105,7 +75,10 @@ void Store::forget() {
 // Everything but set() and --set is read anew; on an error all stays as it was.
 void Store::load() {
   std::vector<Slot> before = slots_;
-  auto lasting = [](Layer layer) { return layer == Layer::set || layer == Layer::command_line; };
+  option_names_checked_ = false;
+  auto lasting = [](Layer layer) {
+    return layer == Layer::program || layer == Layer::set || layer == Layer::command_line;
+  };
   try {
     for (Slot& slot : slots_)
       std::erase_if(slot.layers, [&](const LayerValue& value) { return !lasting(value.layer); });
@@ -129,7 +102,7 @@ void Store::load() {
 }
 
 void Store::use_file(const std::string& path) {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   files_.push_back(path);
   try {
     load();
@@ -146,7 +119,7 @@ void Store::apply(Reading reading) {
 }
 
 void Store::apply_all(std::vector<Reading> readings) {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   if (!loaded_) load();
   std::vector<Slot> before = slots_;
   try {
@@ -159,7 +132,7 @@ void Store::apply_all(std::vector<Reading> readings) {
 }
 
 void Store::unset(std::string_view key) {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   if (!loaded_) load();
   size_t slot = find(key, {.text = "config::unset"});
   std::erase_if(slots_[slot].layers,
@@ -196,6 +169,7 @@ std::string Store::unknown_key(std::string_view key) const {
   for (const auto& [name, slot] : index_) {
     if (name.starts_with(prefix)) known.push_back(name.substr(prefix.size()));
   }
+  if (known.empty()) return message("{} does not exist: backend {} has no options", key, module);
   return message("{} does not exist; did you mean {}?", key,
                  nearest_names(key.substr(dot + 1), known));
 }
@@ -203,6 +177,7 @@ std::string Store::unknown_key(std::string_view key) const {
 void Store::put(Reading reading) {
   if (wait_for_backend(reading)) return;
   auto found = index_.find(reading.key);
+  if (found == index_.end() && reading.layer == Layer::program) return;
   if (found == index_.end() && reading.tolerate_unknown) {
     if (warned_.insert(reading.key).second)
       warnings_.push_back(message("{} (set by {})", unknown_key(reading.key), reading.origin.text));
@@ -256,34 +231,8 @@ void Store::warn_without_effect(const FlagDef& def, const LayerValue& value) {
                                 value_text(value.value), value.origin, def.why));
 }
 
-void Store::declare_options(std::span<const FlagDef> options) {
-  Access access(store_mutex_, warnings_, loaded_);
-  if (!loaded_) load();
-  std::set<std::string> added;
-  std::vector<FlagDef> defs;
-  for (const FlagDef& option : options) {
-    if (index_.contains(option.key())) continue;
-    const FlagDef& kept = keep(option);
-    add_slot(kept);
-    defs.push_back(kept);
-    added.emplace(kept.module);
-  }
-  std::vector<Reading> readings = read_folders({added.begin(), added.end()}, warnings_);
-  for (Reading& reading : std::exchange(waiting_, {})) readings.push_back(std::move(reading));
-  for (Reading& reading : read_environment(defs, warnings_)) readings.push_back(std::move(reading));
-  for (Reading& reading : readings) put(std::move(reading));
-}
-
-void Store::require_all_known() {
-  Access access(store_mutex_, warnings_, loaded_);
-  if (!loaded_) load();
-  for (const Reading& reading : waiting_) {
-    if (!reading.tolerate_unknown) fail_at(reading.origin, unknown_key(reading.key));
-  }
-}
-
 Value Store::parse(std::string_view key, std::string_view text) {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   Reading reading{.layer = Layer::set,
                   .key = std::string(key),
                   .value = std::string(text),
@@ -293,7 +242,7 @@ Value Store::parse(std::string_view key, std::string_view text) {
 }
 
 void Store::check_readings(std::vector<Reading> readings) {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   if (!loaded_) load();
   for (const Reading& reading : readings) {
     if (!index_.contains(reading.key) && reading.tolerate_unknown) continue;
@@ -302,7 +251,7 @@ void Store::check_readings(std::vector<Reading> readings) {
 }
 
 std::vector<Assignment> Store::check(std::span<const Setting> settings, Layer layer) {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   if (!loaded_) load();
   std::string_view origin = layer == Layer::patch ? "config::patch" : "the options of compile()";
   std::vector<Assignment> out;
@@ -364,7 +313,7 @@ std::unique_ptr<Flags> Store::build(PatchEntries patches) const {
 }
 
 std::unique_ptr<const Flags> Store::make_flags(PatchEntries patches) {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   return build(patches);
 }
 
@@ -380,7 +329,7 @@ void Store::publish() {
 }
 
 Value Store::get(std::string_view key, PatchEntries patches) {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   if (!loaded_) load();
   return layers_of(find(key, {.text = "config::get"}), patches).back().value;
 }
@@ -404,13 +353,13 @@ FlagInfo Store::info_of(size_t slot, PatchEntries patches) const {
 }
 
 FlagInfo Store::info(std::string_view key, PatchEntries patches) {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   if (!loaded_) load();
   return info_of(find(key, {.text = "config::info"}), patches);
 }
 
 std::vector<FlagInfo> Store::list(PatchEntries patches) {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   if (!loaded_) load();
   std::vector<FlagInfo> out;
   for (size_t slot = 0; slot < slots_.size(); ++slot) out.push_back(info_of(slot, patches));
@@ -418,7 +367,7 @@ std::vector<FlagInfo> Store::list(PatchEntries patches) {
 }
 
 std::vector<Source> Store::explain(std::string_view key, PatchEntries patches) {
-  Access access(store_mutex_, warnings_, loaded_);
+  Access access(*this);
   if (!loaded_) load();
   std::vector<Source> out;
   for (LayerValue& value : layers_of(find(key, {.text = "config::explain"}), patches))

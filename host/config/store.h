@@ -58,6 +58,11 @@ struct PatchEntry {
 
 using PatchEntries = std::span<const std::shared_ptr<const PatchEntry>>;
 
+namespace detail {
+/// Declares the options of all backends if the module of `key` is not known.
+void know_module_of(std::string_view key);
+}  // namespace detail
+
 class Store {
  public:
   static Store& instance();
@@ -71,8 +76,21 @@ class Store {
   void apply_all(std::vector<Reading> readings);
   void unset(std::string_view key);
   void use_file(const std::string& path);
-  void declare_options(std::span<const FlagDef> options);
+  void declare_options(std::string_view backend, std::span<const FlagDef> options);
   void require_all_known();
+  /// Throws for a variable TENON_<BACKEND>_<...> that names no option; to be called once all
+  /// backends are declared, since the name of one may begin with that of another.
+  void check_option_names();
+  /// Whether that was found right since the last reload.
+  bool option_names_checked();
+  /// Whether the module of `key` is one of flags or a backend that was declared.
+  bool knows_module_of(std::string_view key);
+  /// Whether a file or --set speaks of a backend that was not declared.
+  bool has_unknown();
+  /// The rows of a module, of flags or of a backend.
+  std::vector<const FlagDef*> defs_of(std::string_view module);
+  /// The backends that were declared with options, sorted.
+  std::vector<std::string> backends();
 
   /// The value that `text` spells for the flag; throws if it spells none.
   Value parse(std::string_view key, std::string_view text);
@@ -89,6 +107,20 @@ class Store {
   std::unique_ptr<const Flags> make_flags(PatchEntries patches);
 
  private:
+  // Holds the lock and hands the warnings out once it is released: the sink may read flags. A store
+  // that could not be loaded keeps them for later.
+  class Access {
+   public:
+    explicit Access(Store& store) : store_(store), lock_(store.store_mutex_) {}
+    ~Access();
+    Access(const Access&) = delete;
+    Access& operator=(const Access&) = delete;
+
+   private:
+    Store& store_;
+    std::unique_lock<std::mutex> lock_;
+  };
+
   Store();
   void load();
   size_t find(std::string_view key, const Origin& origin) const;
@@ -99,6 +131,7 @@ class Store {
   bool wait_for_backend(Reading& reading);
   void warn_without_effect(const FlagDef& def, const LayerValue& value);
   void add_slot(const FlagDef& def);
+  std::vector<FlagDef> add_options(std::string_view backend, std::span<const FlagDef> options);
   void publish();
   std::vector<LayerValue> layers_of(size_t slot, PatchEntries patches) const;
   LayerValue default_value(size_t slot, PatchEntries patches) const;
@@ -107,6 +140,7 @@ class Store {
 
   std::mutex store_mutex_;
   bool loaded_ = false;
+  bool option_names_checked_ = false;
   std::vector<Slot> slots_;
   std::map<std::string, size_t, std::less<>> index_;  // keys and aliases
   std::set<std::string, std::less<>> modules_;        // with those of backends

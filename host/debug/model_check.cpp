@@ -46,7 +46,8 @@ void add_file(const fs::path& file, bool given, ModelCases& cases) {
   if (file.extension() == ".safetensors")
     cases.op_cases.push_back(name);
   else
-    require(!given, ErrorCode::bad_file, "{}: expected a .pt2 archive or a folder", name);
+    require(!given, ErrorCode::bad_file,
+            "{}: expected a .pt2 archive, a file of op cases (.safetensors) or a folder", name);
 }
 
 }  // namespace
@@ -191,6 +192,7 @@ void Checker::check(const Recording& recording, CaseResult& result) {
         name,
         compare_tensors(found[name], base[name], {name.starts_with("grad."), false, 1}),
         {},
+        {},
         {}};
     bool comparable = checked.result.problem.empty();
     if (comparable && (!checked.result.ok || settings_.against == Against::fp64))
@@ -200,14 +202,14 @@ void Checker::check(const Recording& recording, CaseResult& result) {
   }
 }
 
+}  // namespace
+
 void note_error(CaseResult& result, const std::exception& error) {
   result.ok = false;
   result.error = error.what();
   auto ours = dynamic_cast<const Error*>(&error);
   result.code = ours ? ours->code() : ErrorCode::internal;
 }
-
-}  // namespace
 
 std::vector<CaseResult> check_model(const ModelCase& model, const std::string& backend,
                                     const CheckSettings& settings) {

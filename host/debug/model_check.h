@@ -46,6 +46,7 @@ struct CheckedTensor {
   std::string name;
   Comparison result;
   std::optional<double> double_error, allowed_error;  ///< where the double run decided
+  std::string strides;  ///< of op cases: how the strides differ, beside the verdict
 };
 
 struct CaseResult {
@@ -58,6 +59,9 @@ struct CaseResult {
   std::string stats;                     ///< TN_DESC_STATS_JSON
   std::vector<CheckedTensor> tensors;
 };
+
+/// Makes the error the result of a case.
+void note_error(CaseResult& result, const std::exception& error);
 
 /// One result per recording. Errors become results; only bugs of this function throw.
 std::vector<CaseResult> check_model(const ModelCase& model, const std::string& backend,

@@ -30,9 +30,9 @@ constexpr FormatDef formats[] = {
 
 std::span<const FormatDef> file_formats() { return formats; }
 
-const FormatDef& find_format(const std::string& path) {
+const FormatDef& find_format(const std::string& path, std::string_view also) {
   const Bytes file = map_file(path);
-  std::string known;
+  std::string known(also);
   for (const FormatDef& format : formats) {
     if (format.matches(file.span)) return format;
     known += (known.empty() ? "" : ", ") + std::string(format.extension);

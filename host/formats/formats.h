@@ -18,8 +18,8 @@ struct FormatDef {
 
 std::span<const FormatDef> file_formats();
 
-/// The format of a file by its content. Throws UserError(bad_file), naming the formats known, when
-/// it is none of them.
-const FormatDef& find_format(const std::string& path);
+/// The format of a file by its content. Throws UserError(bad_file) when it is none of them, naming
+/// them and `also`: what else the caller takes, such as ".tng".
+const FormatDef& find_format(const std::string& path, std::string_view also = "");
 
 }  // namespace tenon::formats

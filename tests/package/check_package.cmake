@@ -43,7 +43,7 @@ expect("the program runs" "aot_eager: 1 compile")
 build(examples ${SOURCE}/examples/01_compile)
 run(${WORK}/examples/example_moments)
 build(run_pt2 ${SOURCE}/examples/03_run_pt2)
-run(${WORK}/run_pt2/example_run_pt2 ${SOURCE}/tests/data/mlp_digits.pt2)
+run(${WORK}/run_pt2/example_run_pt2 ${SOURCE}/tests/data/models/mlp_digits.pt2)
 expect("a model tells what it takes" "takes x: f32[s77, 64] with s77 from 1 to 512")
 
 # A plugin of ours, built as anybody else's: with the plugin API alone.

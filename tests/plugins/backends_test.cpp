@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
+#include "backend/options.h"
+#include "config/config.h"
 #include "graph/parse.h"
 #include "ops/op_table.h"
 
@@ -81,6 +83,7 @@ TEST_F(Backends, ListingLoadsNothing) {
         "aot_eager_default_partitioner", "aot_eager_decomp_partition", "print", "debug_nop"})
     EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
   EXPECT_EQ(backend_info("aot_eager_decomp_partition").decompositions, "inductor");
+  EXPECT_EQ(config::info("print.format").choices.size(), 3u);
   EXPECT_FALSE(is_mapped("/tenon_"));
   compiled("eager", parse_graph(symbolic));
   EXPECT_TRUE(is_mapped("/tenon_eager.so"));
@@ -129,6 +132,103 @@ TEST_F(Backends, PrintShowsTheGraph) {
   EXPECT_NE(text.find("# inference graph 0/0"), std::string::npos) << text;
   EXPECT_NE(text.find("aten.transpose.int(%y, 0, 1)"), std::string::npos) << text;
   EXPECT_EQ(run(*artifact, counting(4), 3)[0].to_vector<float>()[1], 2.0f);
+}
+
+// ---- options
+
+/// What backend `print` writes for a compile with these options of the call.
+std::string printed(const std::string& options_toml = "", const std::string& mode = "") {
+  CompileRequest request;
+  request.graph = parse_graph(symbolic);
+  request.stage = Stage::inference;
+  request.compile_id = "0/0";
+  request.options_toml = options_toml;
+  request.mode = mode;
+  testing::internal::CaptureStdout();
+  std::string error = error_of([&] { compile_with_backend("print", request); });
+  std::string text = testing::internal::GetCapturedStdout();
+  return error == "no error" ? text : error;
+}
+
+std::string format_of(const std::string& text) {
+  if (text.find("digraph") != std::string::npos) return "dot";
+  return text.find("%v0") != std::string::npos ? "canonical" : "text";
+}
+
+TEST_F(Backends, OptionsComeFromFlagsBelowTheCall) {
+  EXPECT_EQ(format_of(printed()), "text");
+  setenv("TENON_PRINT_FORMAT", "canonical", 1);
+  config::reload();
+  EXPECT_EQ(format_of(printed()), "canonical");
+  config::set("print.format", "dot");
+  EXPECT_EQ(format_of(printed()), "dot");
+  {
+    auto patch = config::patch({{"print.format", "text"}});
+    EXPECT_EQ(format_of(printed()), "text");
+    EXPECT_EQ(format_of(printed("format = \"canonical\"")), "canonical");
+  }
+  setenv("TENON_FORCE_PRINT_FORMAT", "dot", 1);
+  config::reload();
+  EXPECT_EQ(format_of(printed("format = \"canonical\"")), "dot");
+  unsetenv("TENON_PRINT_FORMAT");
+  unsetenv("TENON_FORCE_PRINT_FORMAT");
+  config::forget();
+}
+
+TEST_F(Backends, UnknownOptionsComeWithTheNearest) {
+  EXPECT_NE(
+      printed("frmat = 1").find("backend print has no option 'frmat'; the nearest are format"),
+      std::string::npos);
+  EXPECT_NE(printed("", "fast").find("backend print has no mode 'fast'; the nearest are default"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { config::set("print.frmat", "dot"); }).find("did you mean format"),
+            std::string::npos);
+  EXPECT_NE(error_of([] { config::set("print.format", 3); }).find("expects choice: text"),
+            std::string::npos);
+}
+
+// What is wrong is told to each who asks, and once it is put right the option is there.
+TEST_F(Backends, WrongVariablesOfOptionsAreTold) {
+  BackendManifest kit;
+  kit.name = "print_kit";
+  kit.options.push_back({.name = "level",
+                         .type = OptionType::integer,
+                         .default_value = int64_t{1},
+                         .env = "TENON_PRINT_KIT_LEVEL"});
+  setenv("TENON_PRINT_KIT_LEVEL", "many", 1);
+  for (int i = 0; i < 2; ++i)
+    EXPECT_NE(error_of([&] { declare_options(kit); }).find("print_kit.level expects int"),
+              std::string::npos);
+  setenv("TENON_PRINT_KIT_LEVEL", "3", 1);
+  declare_options(kit);
+  EXPECT_EQ(config::get_as<int64_t>("print_kit.level"), 3);
+  EXPECT_EQ(format_of(printed()), "text");
+  setenv("TENON_PRINT_KIT_LEVL", "3", 1);
+  config::reload();
+  for (int i = 0; i < 2; ++i)
+    EXPECT_NE(printed().find("did you mean TENON_PRINT_KIT_LEVEL"), std::string::npos);
+  unsetenv("TENON_PRINT_KIT_LEVL");
+  EXPECT_EQ(format_of(printed()), "text");
+  unsetenv("TENON_PRINT_KIT_LEVEL");
+}
+
+TEST_F(Backends, ConfigsHasAFileForEachBackendWithOptions) {
+  config::declare_all_options();
+  std::vector<std::string> checked;
+  for (const BackendInfo& backend : all_backends()) {
+    std::vector<config::FlagInfo> flags = config::list();
+    bool has_options = std::any_of(flags.begin(), flags.end(), [&](const config::FlagInfo& flag) {
+      return flag.key.starts_with(backend.name + ".");
+    });
+    if (!has_options) continue;
+    checked.push_back(backend.name);
+    std::stringstream text;
+    text << std::ifstream(std::string(TENON_SOURCE_DIR) + "/configs/" + backend.name + ".toml")
+                .rdbuf();
+    EXPECT_EQ(text.str(), config::config_file_text(backend.name))
+        << backend.name << ".toml is missing or old; run `tenon config write`";
+  }
+  EXPECT_NE(std::find(checked.begin(), checked.end(), "print"), checked.end());
 }
 
 // The graph promises what the kernel does not give: text, expected, found.

@@ -84,8 +84,9 @@ TEST_F(Conditions, PiecesOfACutBodyKeepTheirCodeWithItsConditions) {
 }
 
 TEST_F(Conditions, ModelsCompileAnewOutsideOfThem) {
-  auto model = load(TENON_TEST_DATA_DIR "/mlp_digits.pt2", {.backend = "wants_multiples_of_8"});
-  auto eager = load(TENON_TEST_DATA_DIR "/mlp_digits.pt2", {.backend = "aot_eager"});
+  auto model =
+      load(TENON_TEST_DATA_DIR "/models/mlp_digits.pt2", {.backend = "wants_multiples_of_8"});
+  auto eager = load(TENON_TEST_DATA_DIR "/models/mlp_digits.pt2", {.backend = "aot_eager"});
   auto calls = [&](std::initializer_list<int64_t> sizes) {
     for (int64_t n : sizes) {
       Tensor x = randn({n, 64});

@@ -134,6 +134,8 @@ void convolution_kernel(Tensor& out, const Tensor& input, const Tensor& weight, 
 template <class F>
 Tensor with_batch(const Tensor& input, const Tensor& weight, const F& f) {
   bool batched = input.dim() == weight.dim();
+  require(weight.dim() >= 3, "convolution: weight must have 3 to 5 dimensions, found shape {}",
+          to_text(weight.sizes()));
   require(batched || input.dim() + 1 == weight.dim(),
           "convolution: input of shape {} does not fit weight of shape {}", input.sizes(),
           weight.sizes());

@@ -420,7 +420,7 @@ TEST_F(Config, OptionsOfBackendsWaitForTheirManifest) {
                      .scope = Scope::compile,
                      .doc = "A name.",
                      .option_default = std::string()}};
-  declare_options(rows);
+  declare_options("mykit", rows);
   EXPECT_NO_THROW(require_all_known());
   EXPECT_EQ(get_as<int64_t>("mykit.level"), 3);
   EXPECT_TRUE(get_as<bool>("mykit.fast"));

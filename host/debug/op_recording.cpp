@@ -1,5 +1,5 @@
 // Reads recordings and builds the arguments of their calls.
-#include "ops/recordings.h"
+#include "debug/op_recording.h"
 
 #include "ops/kernel_loops.h"
 
@@ -8,13 +8,13 @@
 #include <limits>
 #include <numeric>
 
-namespace tenon::testing {
+namespace tenon {
 
 using formats::Json;
 using formats::JsonView;
 
-Recording Recording::read(const std::string& path) {
-  Recording r;
+OpRecording OpRecording::read(const std::string& path) {
+  OpRecording r;
   r.file_ = std::make_unique<formats::Safetensors>(formats::read_safetensors(path));
   auto cases = r.file_->metadata.find("cases");
   require(cases != r.file_->metadata.end() && r.file_->metadata.count("op"), ErrorCode::bad_file,
@@ -48,9 +48,11 @@ double double_of(const JsonView& v) {
 
 }  // namespace
 
-bool is_tensor(const JsonView& value) { return value.is_object() && value.json().find("tensor"); }
+bool is_recorded_tensor(const JsonView& value) {
+  return value.is_object() && value.json().find("tensor");
+}
 
-Number number_of(const JsonView& value) {
+Number recorded_number(const JsonView& value) {
   if (is_boolean(value)) return value.boolean();
   if (value.is_integer()) return value.integer();
   require(!value.is_object() || value.json().find("float"), ErrorCode::unsupported,
@@ -58,7 +60,7 @@ Number number_of(const JsonView& value) {
   return double_of(value);
 }
 
-Tensor Recording::tensor(const JsonView& description) const {
+Tensor OpRecording::tensor(const JsonView& description) const {
   auto found = file_->tensors.find(description.field("tensor").text());
   require(found != file_->tensors.end(), ErrorCode::bad_file, "{}: the tensor is missing",
           description);
@@ -74,9 +76,9 @@ Tensor Recording::tensor(const JsonView& description) const {
   return t;
 }
 
-Tensor fake_like(const Tensor& t, InputKind kind, uint32_t input) {
+Tensor fake_like(const Tensor& t, ArgumentKind kind, uint32_t input) {
   TensorMeta meta = meta_of(t);
-  if (kind == InputKind::fake) return make_fake(meta);
+  if (kind == ArgumentKind::fake) return make_fake(meta);
   ShapeEnv* env = current_shape_env();
   for (uint32_t d = 0; d < meta.sizes.size(); ++d)
     meta.sizes[d] =
@@ -104,7 +106,8 @@ namespace {
 
 class CallBuilder {
  public:
-  CallBuilder(const Recording& recording, InputKind kind) : recording_(recording), kind_(kind) {}
+  CallBuilder(const OpRecording& recording, ArgumentKind kind)
+      : recording_(recording), kind_(kind) {}
 
   void add(const SchemaArg& arg, const JsonView& v) {
     if (v.is_null())
@@ -119,8 +122,11 @@ class CallBuilder {
  private:
   Tensor tensor_of(const JsonView& v) {
     if (v.is_null()) return Tensor();
-    Tensor t = is_tensor(v) ? recording_.tensor(v) : wrapped_number_tensor(number_of(v));
-    return kind_ == InputKind::real || !is_tensor(v) ? t : fake_like(t, kind_, next_input_++);
+    Tensor t =
+        is_recorded_tensor(v) ? recording_.tensor(v) : wrapped_number_tensor(recorded_number(v));
+    return kind_ == ArgumentKind::real || !is_recorded_tensor(v)
+               ? t
+               : fake_like(t, kind_, next_input_++);
   }
 
   Value keep(std::vector<int64_t> list) {
@@ -147,7 +153,7 @@ class CallBuilder {
       }
       default: {
         std::vector<int64_t> list;
-        for (const JsonView& item : items) list.push_back(number_of(item).to_int());
+        for (const JsonView& item : items) list.push_back(recorded_number(item).to_int());
         return keep(std::move(list));
       }
     }
@@ -165,14 +171,14 @@ class CallBuilder {
         return Value::of(v.is_integer() ? v.integer() != 0 : v.boolean());
       case BaseType::integer:
       case BaseType::sym_int:
-        return Value::of(enumerator_or(v, [&] { return number_of(v).to_int(); }));
+        return Value::of(enumerator_or(v, [&] { return recorded_number(v).to_int(); }));
       case BaseType::scalar_type:
       case BaseType::layout:
       case BaseType::memory_format:
       case BaseType::device:
         return enumerator(arg.type.base, v);
       default:
-        return Value::of(number_of(v));
+        return Value::of(recorded_number(v));
     }
   }
 
@@ -200,15 +206,15 @@ class CallBuilder {
                                                           : MemoryFormat::contiguous);
   }
 
-  const Recording& recording_;
-  InputKind kind_;
+  const OpRecording& recording_;
+  ArgumentKind kind_;
   uint32_t next_input_ = 0;
 };
 
 }  // namespace
 
-CallValues make_call(const Recording& recording, const RecordedCase& recorded, const OpEntry& op,
-                     InputKind kind) {
+CallValues make_call(const OpRecording& recording, const RecordedCall& recorded, const OpEntry& op,
+                     ArgumentKind kind) {
   CallBuilder builder(recording, kind);
   std::vector<JsonView> positional = recorded.args.items();
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
@@ -224,7 +230,7 @@ CallValues make_call(const Recording& recording, const RecordedCase& recorded, c
   return std::move(builder.call);
 }
 
-std::vector<std::string> find_recordings(const std::string& folder) {
+std::vector<std::string> find_op_recordings(const std::string& folder) {
   std::vector<std::string> paths;
   require(std::filesystem::is_directory(folder), ErrorCode::bad_file,
           "{} is not a folder of recordings; set TENON_REFERENCE to the folder that holds ops/",
@@ -235,4 +241,4 @@ std::vector<std::string> find_recordings(const std::string& folder) {
   return paths;
 }
 
-}  // namespace tenon::testing
+}  // namespace tenon

@@ -1,8 +1,8 @@
 // Recorded calls of PyTorch's ops (reference/ops/*.safetensors) and how to repeat them here.
 //
-//   Recording recording = Recording::read(path);
-//   for (const RecordedCase& c : recording.cases()) {
-//     CallValues call = make_call(recording, c, *find_op(recording.op()), InputKind::real);
+//   OpRecording recording = OpRecording::read(path);
+//   for (const RecordedCall& c : recording.cases()) {
+//     CallValues call = make_call(recording, c, *find_op(recording.op()), ArgumentKind::real);
 //     dispatch(op, call.values.data(), ...);
 //   }
 #pragma once
@@ -17,31 +17,31 @@
 #include <string>
 #include <vector>
 
-namespace tenon::testing {
+namespace tenon {
 
 /// One call: views into the recording that it belongs to.
-struct RecordedCase {
+struct RecordedCall {
   size_t index;
   formats::JsonView args, kwargs, out;
   std::optional<formats::JsonView> vjp;  ///< absent where the op is not differentiable
 };
 
 /// A file of recorded calls of one overload.
-class Recording {
+class OpRecording {
  public:
-  static Recording read(const std::string& path);
+  static OpRecording read(const std::string& path);
   const std::string& op() const { return file_->metadata.at("op"); }
-  const std::vector<RecordedCase>& cases() const { return cases_; }
+  const std::vector<RecordedCall>& cases() const { return cases_; }
   /// The tensor that a JSON description names, with the strides that it tells.
   Tensor tensor(const formats::JsonView& description) const;
 
  private:
   std::unique_ptr<formats::Safetensors> file_;
   std::unique_ptr<formats::JsonDocument> document_;
-  std::vector<RecordedCase> cases_;
+  std::vector<RecordedCall> cases_;
 };
 
-enum class InputKind {
+enum class ArgumentKind {
   real,      ///< tensors with data
   fake,      ///< fakes with plain sizes
   symbolic,  ///< fakes in which every size is a symbol of the current ShapeEnv
@@ -64,17 +64,17 @@ struct CallValues {
 
 /// The arguments in schema order, those left out with their defaults. Throws UserError for what the
 /// host does not support, such as complex numbers.
-CallValues make_call(const Recording& recording, const RecordedCase& recorded, const OpEntry& op,
-                     InputKind kind);
+CallValues make_call(const OpRecording& recording, const RecordedCall& recorded, const OpEntry& op,
+                     ArgumentKind kind);
 
 /// Like `t` without data; in `symbolic` form its sizes are symbols with the sizes of `t` as hints.
-Tensor fake_like(const Tensor& t, InputKind kind, uint32_t input);
+Tensor fake_like(const Tensor& t, ArgumentKind kind, uint32_t input);
 
-bool is_tensor(const formats::JsonView& value);
+bool is_recorded_tensor(const formats::JsonView& value);
 /// A number of JSON, or {"float": "inf"}.
-Number number_of(const formats::JsonView& value);
+Number recorded_number(const formats::JsonView& value);
 
 /// The paths of all recordings under `folder`, sorted.
-std::vector<std::string> find_recordings(const std::string& folder);
+std::vector<std::string> find_op_recordings(const std::string& folder);
 
-}  // namespace tenon::testing
+}  // namespace tenon

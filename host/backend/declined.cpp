@@ -1,0 +1,18 @@
+// The observers of a thread, innermost first.
+#include "backend/declined.h"
+
+#include <utility>
+
+namespace tenon {
+
+static constinit thread_local DeclineObserver* innermost = nullptr;
+
+DeclineObserver::DeclineObserver() : outer_(std::exchange(innermost, this)) {}
+DeclineObserver::~DeclineObserver() { innermost = outer_; }
+
+void note_declined(const DeclinedGraph& graph) {
+  for (DeclineObserver* at = innermost; at != nullptr; at = at->outer_)
+    at->declined_.push_back(graph);
+}
+
+}  // namespace tenon

@@ -1,0 +1,119 @@
+// Eager kernels of plugins ([[kernels]]): attached to the op table, loaded at the first call.
+#include "backend/abi_args.h"
+#include "backend/backend.h"
+#include "backend/bridge.h"
+#include "backend/load.h"
+#include "backend/registry.h"
+#include "backend/status.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+#include "ops/op_table.h"
+#include "report/log.h"
+
+#include <algorithm>
+#include <mutex>
+#include <set>
+
+namespace tenon {
+
+namespace {
+
+/// One op of one [[kernels]] row: the plugin is loaded at its first call.
+struct KernelSlot {
+  FoundPluginPtr plugin;
+  size_t row;
+  std::string op;
+  std::atomic<const tn_kernels*> table{nullptr};
+  uint32_t op_index = 0;
+  std::atomic<bool> unusable{false};
+};
+
+bool prepare(KernelSlot& slot) {
+  if (slot.table.load(std::memory_order_acquire)) return true;
+  if (slot.unusable.load(std::memory_order_relaxed)) return false;
+  try {
+    const LoadedPlugin& plugin = load_plugin(plugin_catalog(), slot.plugin);
+    const tn_kernels& kernels = plugin.kernels[slot.row];
+    for (uint32_t i = 0; i < kernels.n_ops; ++i) {
+      if (view_of(kernels.ops[i]) != slot.op) continue;
+      slot.op_index = i;
+      slot.table.store(&kernels, std::memory_order_release);
+      return true;
+    }
+  } catch (const Error& e) {
+    report::log_line(report::LogLevel::warning, "backend",
+                     message("{}; the host's own kernels are used", e.what()));
+  }
+  slot.unusable = true;
+  return false;
+}
+
+bool run_kernel(void* self, const CallArgs& call) {
+  auto& slot = *static_cast<KernelSlot*>(self);
+  if (!prepare(slot)) return false;
+  const tn_kernels* kernels = slot.table.load(std::memory_order_acquire);
+  AbiArguments args(call.args, call.n_args);
+  tn_tensor* out[8] = {};
+  tn_status* status = kernels->run(kernels->self, slot.op_index, args.args(), args.size(),
+                                   args.values(), nullptr, out, call.n_results);
+  if (status && status->code == TN_DECLINED) {
+    free_status(status);
+    return false;
+  }
+  if (status)
+    throw_status(status, ErrorCode::backend_call_failed,
+                 message("kernel {} of {}", slot.op, slot.plugin->manifest.name));
+  for (uint32_t i = 0; i < call.n_results; ++i) call.results[i] = Value::own(take_tensor(out[i]));
+  return true;
+}
+
+}  // namespace
+
+std::vector<std::string> kernel_plugins(const std::string& op) {
+  std::vector<std::string> out;
+  PluginCatalog& plugins = plugin_catalog();
+  plugins.list();
+  for (const PluginCatalog::KernelsChoice& choice : plugins.kernels_for("cpu")) {
+    const std::vector<std::string>& ops = choice.plugin->manifest.kernels[choice.index].ops;
+    if (std::find(ops.begin(), ops.end(), op) != ops.end())
+      out.push_back(choice.plugin->manifest.name);
+  }
+  return out;
+}
+
+void install_plugin_kernels() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    PluginCatalog& plugins = plugin_catalog();
+    plugins.list();
+    std::set<std::pair<std::string, std::string>> installed;  // plugin, op
+    for (const PluginCatalog::KernelsChoice& choice : plugins.kernels_for("cpu")) {
+      const KernelsManifest& row = choice.plugin->manifest.kernels[choice.index];
+      for (const std::string& name : row.ops) {
+        const OpEntry* op = find_op(name);
+        if (!op || !installed.emplace(choice.plugin->path, name).second) continue;
+        auto* slot = new KernelSlot{choice.plugin, choice.index, name};
+        add_foreign_kernel(op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority)});
+      }
+    }
+  });
+}
+
+namespace {
+
+// Manifests that cannot be read must not stop an eager program: it runs on the host's kernels.
+void attach_kernels() {
+  try {
+    install_plugin_kernels();
+  } catch (const Error& e) {
+    report::log_line(report::LogLevel::warning, "backend", e.what());
+  }
+}
+
+const struct FillFirstCall {
+  FillFirstCall() { first_call_slot = &attach_kernels; }
+} fill_first_call;
+
+}  // namespace
+
+}  // namespace tenon
