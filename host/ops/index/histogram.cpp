@@ -15,13 +15,14 @@ struct Interval {
   double low, high;
 };
 
-// Equal ends mean the least and the largest value; where these are one, a unit to both sides.
-Interval interval_of(const char* op, const std::vector<double>& values, double low, double high) {
+// Equal ends mean the least and the largest value; where these are one, `room` to both sides.
+Interval interval_of(const char* op, const std::vector<double>& values, double low, double high,
+                     double room) {
   if (low == high && !values.empty()) {
     auto [least, largest] = std::minmax_element(values.begin(), values.end());
     low = *least, high = *largest;
   }
-  if (low == high) low -= 1, high += 1;
+  if (low == high) low -= room, high += room;
   require(std::isfinite(low) && std::isfinite(high), "{}: the range {} to {} must be finite", op,
           low, high);
   require(low < high, "{}: the range {} to {} is empty", op, low, high);
@@ -48,7 +49,7 @@ TensorMeta histc_meta(const Tensor& self, int64_t bins, Number, Number) {
 
 void histc_kernel(Tensor& out, const Tensor& self, int64_t bins, Number min, Number max) {
   std::vector<double> values = values_of(self);
-  Interval range = interval_of("histc", values, min.to_double(), max.to_double());
+  Interval range = interval_of("histc", values, min.to_double(), max.to_double(), 1.0);
   Tensor counts = make_tensor(IntList{bins}, Dtype::i64);
   fill_elements(counts, 0);
   for (double x : values)
@@ -93,7 +94,7 @@ void histogram_kernel(Tensor& hist, Tensor& edges, const Tensor& self, int64_t b
   require(!range || range->size() == 2, "histogram: the range must have two ends, found {}",
           range ? range->size() : 0);
   Interval ends =
-      interval_of("histogram", values, range ? (*range)[0] : 0.0, range ? (*range)[1] : 0.0);
+      interval_of("histogram", values, range ? (*range)[0] : 0.0, range ? (*range)[1] : 0.0, 0.5);
   copy_elements(edges, linspace(ends.low, ends.high, bins + 1, edges.dtype()));
   fill_histogram(hist, values, values_of(edges), weight, density);
 }

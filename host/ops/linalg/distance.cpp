@@ -102,11 +102,9 @@ void cdist_kernel(Tensor& out, const Tensor& x1, const Tensor& x2, double p,
   copy_elements(out, found);
 }
 
-TensorMeta cdist_backward_meta(const Tensor& grad, const Tensor& x1, const Tensor&, double,
+TensorMeta cdist_backward_meta(const Tensor&, const Tensor& x1, const Tensor&, double,
                                const Tensor&) {
-  Dims sizes = dims_of(grad.sizes());
-  sizes[sizes.size() - 1] = x1.size(-1);
-  return contiguous_meta(list_of(sizes), x1.dtype(), x1.device());
+  return contiguous_meta(x1.sizes(), x1.dtype(), x1.device());
 }
 
 void cdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& x1, const Tensor& x2,
@@ -114,7 +112,9 @@ void cdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& x1, co
   Pairs s = pairs_of(x1, x2);
   Tensor g = contiguous_of(converted(grad, Dtype::f64)),
          d = contiguous_of(converted(cdist, Dtype::f64));
-  Tensor sums = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
+  Dims sizes = dims_of(grad.sizes());
+  sizes[sizes.size() - 1] = x1.size(-1);
+  Tensor sums = make_tensor(contiguous_meta(list_of(sizes), Dtype::f64));
   fill_elements(sums, 0);
   for (int64_t r = 0; r < s.batch * s.n1; ++r)
     for (int64_t j = 0; j < s.n2; ++j) {
@@ -125,7 +125,7 @@ void cdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& x1, co
         data_of<double>(sums)[r * s.width + k] +=
             data_of<double>(g)[at] * slope(a[k] - b[k], data_of<double>(d)[at], p);
     }
-  copy_elements(out, sums);
+  copy_elements(out, sum_to_size(sums, out.sizes()));
 }
 
 // ---- pairs within one set, i < j

@@ -19,9 +19,12 @@ TensorMeta backward_meta(const Tensor& grad, SymIntList size, SymIntList input_s
           strides_for(input_size, suggest_memory_format(grad))};
 }
 
+// ATen leaves the three-dimensional ones row-major.
 template <class... S>
 TensorMeta nearest_meta(const Tensor& grad, SymIntList size, SymIntList input_size, S...) {
-  return backward_meta(grad, size, input_size, sizeof...(S));
+  TensorMeta meta = backward_meta(grad, size, input_size, sizeof...(S));
+  if (sizeof...(S) == 3) meta.strides = contiguous_strides(list_of(meta.sizes));
+  return meta;
 }
 
 template <Interpolation kind, class... S>

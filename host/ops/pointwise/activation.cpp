@@ -64,7 +64,9 @@ static constexpr OpDef rows[] = {
      .variants = in_place,
      .formula = pointwise([](auto x) { return x * min(max(x + 3, 0), 6) / 6; })},
     {.schema = "hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor",
-     .formula = pointwise([](auto g, auto x) { return select((x > -3) & (x < 3), g / 6, 0); })},
+     // ATen multiplies by 1/6 in f32, for f64 too.
+     .formula = pointwise(
+         [](auto g, auto x) { return select((x > -3) & (x < 3), g * 0.16666667163372039795, 0); })},
     {.schema = "hardswish_backward(Tensor grad_output, Tensor self) -> Tensor",
      .formula = pointwise(
          [](auto g, auto x) { return select(x < -3, 0, select(x <= 3, g * (x / 3 + 0.5), g)); })},

@@ -104,13 +104,26 @@ constexpr auto combine_integers = [](Tensor& out, const Tensor& self, const Tens
   combine<int64_t>(out, self, other, function);
 };
 
+// The neighbour of a 16-bit number: its bits, as a magnitude, go up or down by one.
+template <class T>
+T neighbour(T from, T towards) {
+  float x = from, y = towards;
+  if (x != x || y != y) return x != x ? from : towards;
+  if (x == y) return towards;
+  if (x == 0) return T::from_bits(static_cast<uint16_t>(y > 0 ? 0x0001 : 0x8001));
+  bool grows = (x < y) == (x > 0);
+  return T::from_bits(static_cast<uint16_t>(from.bits + (grows ? 1 : -1)));
+}
+
 void nextafter_kernel(Tensor& out, const Tensor& self, const Tensor& other) {
-  if (out.dtype() == Dtype::f64)
-    return combine<double>(out, self, other,
-                           [](double a, double b) { return std::nextafter(a, b); });
-  require(out.dtype() == Dtype::f32, ErrorCode::unsupported,
-          "nextafter computes on f32 and f64, found dtype {}; cast the inputs", out.dtype());
-  combine<float>(out, self, other, [](float a, float b) { return std::nextafter(a, b); });
+  dispatch_floating(out.dtype(), "nextafter", [&]<class T>() {
+    combine<T>(out, self, other, [](T a, T b) {
+      if constexpr (is_half_type<T>)
+        return neighbour(a, b);
+      else
+        return std::nextafter(a, b);
+    });
+  });
 }
 
 // ---- parts of numbers

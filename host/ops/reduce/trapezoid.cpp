@@ -159,12 +159,13 @@ Tensor cov_decomp(const Tensor& self, int64_t correction, const Tensor& frequenc
     return squeeze(div(products, Number(guard_or_false(n < 0) ? SymInt(0) : n)));
   }
   Tensor total = sum(weights);
-  Tensor centered = sub(in, div(sum(mul(in, weights), {1}, true), total));
+  Tensor centered = sub(to(in, dtype), div(sum(mul(in, weights), {1}, true), total));
   Tensor excess = importance.defined() && correction != 0
                       ? div(mul(sum(mul(weights, importance)), correction), total)
                       : scalar_tensor(correction, dtype);
   Tensor divisor = clamp_min(sub(total, excess), 0);
-  Tensor products = mm(to(centered, dtype), t(to(mul(centered, weights), dtype)));
+  Tensor right = mul(centered, weights);
+  Tensor products = mm(to(centered, right.dtype()), t(right));
   return squeeze(div(products, divisor));
 }
 
