@@ -1,5 +1,6 @@
 // Distances between vectors: cosine_similarity, pairwise_distance, dist, and all pairs of two sets
 // (cdist) or of one (pdist).
+#include "core/sym_int.h"
 #include "core/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
@@ -45,6 +46,11 @@ double distance(const double* a, const double* b, int64_t n, double p) {
   }
   if (p == 2) return std::sqrt(sum);
   return p == 0 || p == 1 || std::isinf(p) ? sum : std::pow(sum, 1 / p);
+}
+
+// Rounded as the distance was, so that the largest difference is equal to it.
+double difference(double a, double b, Dtype dtype) {
+  return dtype == Dtype::f64 ? a - b : static_cast<double>(static_cast<float>(a - b));
 }
 
 // What the distance `dist` changes by per change of the difference `diff`.
@@ -102,19 +108,23 @@ void cdist_kernel(Tensor& out, const Tensor& x1, const Tensor& x2, double p,
   copy_elements(out, found);
 }
 
-TensorMeta cdist_backward_meta(const Tensor&, const Tensor& x1, const Tensor&, double,
+// As in ATen the result has all batch dimensions, but the shape of x1 where there is nothing.
+TensorMeta cdist_backward_meta(const Tensor& grad, const Tensor& x1, const Tensor&, double,
                                const Tensor&) {
-  return contiguous_meta(x1.sizes(), x1.dtype(), x1.device());
+  if (guard_or_false(grad.numel() == 0))
+    return contiguous_meta(x1.sizes(), x1.dtype(), x1.device());
+  Dims sizes = dims_of(grad.sizes());
+  sizes[sizes.size() - 1] = x1.size(-1);
+  return contiguous_meta(list_of(sizes), x1.dtype(), x1.device());
 }
 
 void cdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& x1, const Tensor& x2,
                            double p, const Tensor& cdist) {
+  if (numel_of(grad) == 0) return fill_elements(out, 0);
   Pairs s = pairs_of(x1, x2);
   Tensor g = contiguous_of(converted(grad, Dtype::f64)),
          d = contiguous_of(converted(cdist, Dtype::f64));
-  Dims sizes = dims_of(grad.sizes());
-  sizes[sizes.size() - 1] = x1.size(-1);
-  Tensor sums = make_tensor(contiguous_meta(list_of(sizes), Dtype::f64));
+  Tensor sums = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
   fill_elements(sums, 0);
   for (int64_t r = 0; r < s.batch * s.n1; ++r)
     for (int64_t j = 0; j < s.n2; ++j) {
@@ -123,9 +133,10 @@ void cdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& x1, co
       int64_t at = r * s.n2 + j;
       for (int64_t k = 0; k < s.width; ++k)
         data_of<double>(sums)[r * s.width + k] +=
-            data_of<double>(g)[at] * slope(a[k] - b[k], data_of<double>(d)[at], p);
+            data_of<double>(g)[at] *
+            slope(difference(a[k], b[k], x1.dtype()), data_of<double>(d)[at], p);
     }
-  copy_elements(out, sum_to_size(sums, out.sizes()));
+  copy_elements(out, sums);
 }
 
 // ---- pairs within one set, i < j

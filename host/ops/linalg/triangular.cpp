@@ -95,8 +95,7 @@ TensorMeta triangular_meta(const Tensor& a, const Tensor& b, bool, bool left, bo
   Dims sizes = broadcast_sizes(sizes_before(a, 2), sizes_before(b, 2));
   sizes.push_back(b.size(-2));
   sizes.push_back(b.size(-1));
-  return left ? columns_meta(sizes, b.dtype(), b.device())
-              : rows_meta(sizes, b.dtype(), b.device());
+  return columns_meta(sizes, b.dtype(), b.device());
 }
 
 void triangular_kernel(Tensor& out, const Tensor& a, const Tensor& b, bool upper, bool left,
@@ -167,7 +166,10 @@ void exponentiate(double* a, int64_t n) {
 }
 
 TensorMeta matrix_exp_meta(const Tensor& self) {
-  require_square("matrix_exp", self);
+  require(self.dim() >= 2 && sizes_match(self.size(-1), self.size(-2)),
+          "matrix_exp: square matrices are expected, found shape {}", to_text(self.sizes()));
+  require(is_floating(self.dtype()), "matrix_exp: a floating dtype is expected, found {}",
+          self.dtype());
   return contiguous_meta(self.sizes(), self.dtype(), self.device());
 }
 
