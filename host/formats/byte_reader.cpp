@@ -61,7 +61,9 @@ Bytes map_file(const std::string& path) {
           "{}: expected a regular file, found a folder or device", path);
   auto size = static_cast<size_t>(status.st_size);
   if (size == 0) return {};
-  void* address = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  // Writable pages of our own: an op that updates a weight in place must not stop the process.
+  void* address =
+      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.get(), 0);
   require(address != MAP_FAILED, ErrorCode::bad_file, "{}: cannot map the file: {}", path,
           system_error());
   std::shared_ptr<const void> owner(
