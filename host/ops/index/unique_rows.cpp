@@ -56,7 +56,9 @@ RowGroups group_rows(const T* data, int64_t n, int64_t width, bool sorted) {
       return static_cast<ComputeOf<T>>(x) == static_cast<ComputeOf<T>>(y);
     });
   };
-  if (sorted) std::stable_sort(order.begin(), order.end(), below);
+  if (sorted)
+    std::sort(order.begin(), order.end(),
+              [&](int64_t a, int64_t b) { return below(a, b) || (!below(b, a) && a < b); });
   RowGroups groups;
   groups.inverse.resize(order.size());
   for (size_t i = 0; i < order.size(); ++i) {

@@ -297,9 +297,10 @@ void tall_svd(double* a, double* u, double* v, double* s, int64_t rows, int64_t 
     length[static_cast<size_t>(c)] = std::sqrt(length[static_cast<size_t>(c)]);
   }
   auto longer = [&](int64_t p, int64_t q) {
-    return length[static_cast<size_t>(p)] > length[static_cast<size_t>(q)];
+    double x = length[static_cast<size_t>(p)], y = length[static_cast<size_t>(q)];
+    return x != y ? x > y : p < q;
   };
-  std::stable_sort(order.begin(), order.end(), longer);
+  std::sort(order.begin(), order.end(), longer);
   int64_t whole = 0;
   double least = cols ? length[static_cast<size_t>(order[0])] * 1e-300 : 0;
   for (int64_t k = 0; k < cols; ++k) {
