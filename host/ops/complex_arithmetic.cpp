@@ -5,6 +5,7 @@
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 
+#include <algorithm>
 #include <complex>
 
 namespace tenon {
@@ -12,7 +13,7 @@ namespace tenon {
 namespace {
 
 using Complex = std::complex<double>;
-enum class Operation : uint8_t { add, sub, mul };
+enum class Operation : uint8_t { add, sub, mul, abs };
 
 Operation operation_of(const CallArgs& call, Dtype dtype) {
   const Schema& schema = call.op->schema;
@@ -20,10 +21,15 @@ Operation operation_of(const CallArgs& call, Dtype dtype) {
   if (schema.ns == "aten" && schema.name == "sub") return Operation::sub;
   if (schema.ns == "aten" && (schema.name == "mul" || schema.name == "multiply"))
     return Operation::mul;
+  if (schema.ns == "aten" && schema.name == "abs") return Operation::abs;
   fail(ErrorCode::unsupported,
-       "{} does not compute on dtype {}; complex tensors know add, sub, mul, conj, real and imag "
-       "only",
+       "{} does not compute on dtype {}; complex tensors know add, sub, mul, abs, conj, real and "
+       "imag only",
        call.op->name, dtype);
+}
+
+Dtype real_part_of(Dtype dtype) {
+  return dtype == Dtype::c32 ? Dtype::f16 : dtype == Dtype::c64 ? Dtype::f32 : Dtype::f64;
 }
 
 /// The operand as dense complex128 values of the result's shape.
@@ -52,22 +58,24 @@ bool has_complex_input(const CallArgs& call) {
 }
 
 TensorMeta complex_meta(const CallArgs& call) {
+  uint32_t n_operands = std::min<uint32_t>(call.n_args, 2);  // alpha converts only
   Promotion promotion;
-  promotion.add_all(call.args, 2);  // alpha converts only
-  operation_of(call, promotion.result());
+  promotion.add_all(call.args, n_operands);
+  Dtype dtype = promotion.result();
+  if (operation_of(call, dtype) == Operation::abs) dtype = real_part_of(dtype);
   std::vector<Tensor> tensors;
-  for (uint32_t i = 0; i < 2; ++i)
+  for (uint32_t i = 0; i < n_operands; ++i)
     if (call.args[i].tag == Tag::tensor) tensors.push_back(*call.args[i].as<Tensor>());
   Dims sizes = broadcast_sizes(tensors);
-  return {promotion.result(), tensors[0].device(), sizes,
-          pointwise_strides(list_of(sizes), tensors)};
+  return {dtype, tensors[0].device(), sizes, pointwise_strides(list_of(sizes), tensors)};
 }
 
 void run_complex(const CallArgs& call) {
   TensorMeta meta = complex_meta(call);
   Operation operation = operation_of(call, meta.dtype);
   Tensor out = make_tensor(meta);
-  std::vector<Complex> a = values_of(call.args[0], out), b = values_of(call.args[1], out);
+  std::vector<Complex> a = values_of(call.args[0], out), b;
+  if (operation != Operation::abs) b = values_of(call.args[1], out);
   double alpha = call.n_args > 2 ? call.args[2].number().to_double() : 1;
   for (size_t i = 0; i < a.size(); ++i) {
     switch (operation) {
@@ -79,6 +87,9 @@ void run_complex(const CallArgs& call) {
         break;
       case Operation::mul:
         a[i] *= b[i];
+        break;
+      case Operation::abs:
+        a[i] = std::abs(a[i]);
         break;
     }
   }

@@ -1,5 +1,5 @@
-// Addition, subtraction and multiplication of complex tensors: the arithmetic that storage-only
-// dtypes have. Everything is computed in complex128.
+// Addition, subtraction, multiplication and absolute values of complex tensors: the arithmetic that
+// storage-only dtypes have. Everything is computed in complex128.
 #pragma once
 
 #include "ops/op_table.h"
@@ -9,7 +9,7 @@ namespace tenon {
 /// Whether a call has a complex tensor among its arguments.
 bool has_complex_input(const CallArgs& call);
 /// Dtype, shape and strides of the result. Throws UserError (unsupported) for ops other than add,
-/// sub and mul.
+/// sub, mul and abs.
 TensorMeta complex_meta(const CallArgs& call);
 void run_complex(const CallArgs& call);
 

@@ -49,5 +49,9 @@ uint64_t dims_mask(OptIntList dims, int64_t rank);
 Dims reduced_sizes(SymIntList sizes, uint64_t mask, bool keepdim);
 
 SymInt product(SymIntList sizes);
+/// The sizes of all dimensions but the last n.
+inline SymIntList sizes_before(const Tensor& t, size_t n) {
+  return SymIntList(t.sizes().data(), t.sizes().size() - n);
+}
 
 }  // namespace tenon

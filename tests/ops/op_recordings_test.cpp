@@ -22,7 +22,7 @@ namespace {
 
 struct Threshold {
   double eager = 0.97, strides = 0.97, meta = 0.95, symbolic = 0.90;
-  int ops = 250;  ///< recorded overloads that the table must know
+  int ops = 670;  ///< recorded overloads that the table must know
 };
 constexpr Threshold threshold;
 

@@ -181,6 +181,91 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> padded_bag(const Tensor& weight, cons
   return _embedding_bag(weight, indices, offsets, scale_by_count, mode, sparse, scales, last, row);
 }
 
+// ---- derivatives of bags
+
+struct BagBackward {
+  const Tensor &grad, &indices, &sizes, &chosen;
+  Bag mode;
+  bool scale_by_count;
+  const Tensor& scales;  // undefined: none
+  int64_t padding;
+};
+
+// The bag of each index: as handed over, or where ATen left it empty by the offsets.
+std::vector<int64_t> bags_of(const Tensor& bag_of, const Tensor& offsets, int64_t n) {
+  std::vector<int64_t> bags(static_cast<size_t>(n), 0);
+  if (numel_of(bag_of) == n) {
+    Tensor names = index_of("embedding_bag backward", bag_of);
+    std::copy_n(data_of<int64_t>(names), n, bags.begin());
+    return bags;
+  }
+  Tensor starts = index_of("embedding_bag backward", offsets);
+  for (int64_t b = 0; b < numel_of(starts); ++b)
+    for (int64_t i = data_of<int64_t>(starts)[b]; i < n; ++i) bags[static_cast<size_t>(i)] = b;
+  return bags;
+}
+
+void spread_chosen(const BagBackward& a, double* sums, const double* g, int64_t bags,
+                   int64_t width) {
+  Tensor rows = index_of("embedding_bag backward", a.chosen),
+         sizes = index_of("embedding_bag backward", a.sizes);
+  for (int64_t b = 0; b < bags; ++b)
+    for (int64_t c = 0; c < width && data_of<int64_t>(sizes)[b] > 0; ++c)
+      sums[data_of<int64_t>(rows)[b * width + c] * width + c] += g[b * width + c];
+}
+
+void bag_backward_kernel(const Tensor& out, const BagBackward& a,
+                         const std::vector<int64_t>& bags) {
+  Tensor g = contiguous_of(converted(a.grad, Dtype::f64)),
+         sums = make_tensor(contiguous_meta(out.sizes(), Dtype::f64)),
+         rows = index_of("embedding_bag backward", a.indices);
+  fill_elements(sums, 0);
+  int64_t width = sizes_of(out)[1], n_rows = sizes_of(out)[0];
+  if (a.mode == Bag::max) {
+    spread_chosen(a, data_of<double>(sums), data_of<double>(g), sizes_of(g)[0], width);
+    return copy_elements(out, sums);
+  }
+  Tensor scales = a.scales.defined() ? contiguous_of(converted(a.scales, Dtype::f64)) : Tensor();
+  std::vector<double> uses(static_cast<size_t>(n_rows), 0.0);
+  std::vector<double> members(static_cast<size_t>(sizes_of(g)[0]), 0.0);
+  for (size_t i = 0; i < bags.size(); ++i) {
+    int64_t row = checked_index("embedding_bag backward", data_of<int64_t>(rows)[i], n_rows);
+    ++uses[static_cast<size_t>(row)];
+    members[static_cast<size_t>(bags[i])] += row != a.padding;
+  }
+  for (size_t i = 0; i < bags.size(); ++i) {
+    int64_t row = data_of<int64_t>(rows)[i];
+    if (row == a.padding) continue;
+    double scale = scales.defined() ? data_of<double>(scales)[i] : 1.0;
+    if (a.mode == Bag::mean) scale /= members[static_cast<size_t>(bags[i])];
+    if (a.scale_by_count) scale /= uses[static_cast<size_t>(row)];
+    for (int64_t c = 0; c < width; ++c)
+      data_of<double>(sums)[row * width + c] += scale * data_of<double>(g)[bags[i] * width + c];
+  }
+  copy_elements(out, sums);
+}
+
+// The derivative by the scale of each index.
+void bag_scales_backward(Tensor& out, const Tensor& grad, const Tensor& weight,
+                         const Tensor& indices, const Tensor& offsets, const Tensor& bag_of,
+                         int64_t, int64_t padding) {
+  Tensor g = contiguous_of(converted(grad, Dtype::f64)),
+         table = contiguous_of(converted(weight, Dtype::f64)),
+         rows = index_of("embedding_bag backward", indices),
+         dots = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
+  std::vector<int64_t> bags = bags_of(bag_of, offsets, numel_of(rows));
+  int64_t width = sizes_of(table)[1];
+  for (size_t i = 0; i < bags.size(); ++i) {
+    int64_t row =
+        checked_index("embedding_bag backward", data_of<int64_t>(rows)[i], sizes_of(table)[0]);
+    double dot = 0;
+    for (int64_t c = 0; c < width && row != padding; ++c)
+      dot += data_of<double>(g)[bags[i] * width + c] * data_of<double>(table)[row * width + c];
+    data_of<double>(dots)[i] = dot;
+  }
+  copy_elements(out, dots);
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -231,6 +316,52 @@ static constexpr OpDef rows[] = {
                "bool scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, "
                "bool include_last_offset, int? padding_idx) -> (Tensor, Tensor, Tensor, Tensor)",
      .decomp = fn<padded_bag>},
+    {.schema = "_embedding_bag_backward(Tensor grad, Tensor indices, Tensor offsets, Tensor "
+               "offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool "
+               "scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, int "
+               "padding_idx=-1) -> Tensor",
+     .meta =
+         [](const Tensor& grad, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+            const Tensor&, SymInt n_rows, bool, int64_t, bool, const Tensor&, int64_t) {
+           return contiguous_meta({n_rows, grad.size(1)}, grad.dtype());
+         },
+     .eager =
+         [](Tensor& out, const Tensor& grad, const Tensor& indices, const Tensor& offsets,
+            const Tensor& bag_of, const Tensor& sizes, const Tensor& chosen, SymInt, bool count,
+            int64_t mode, bool, const Tensor& scales, int64_t padding) {
+           bag_backward_kernel(
+               out, {grad, indices, sizes, chosen, static_cast<Bag>(mode), count, scales, padding},
+               bags_of(bag_of, offsets, numel_of(indices)));
+         }},
+    {.schema = "_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, "
+               "Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool "
+               "scale_grad_by_freq, int mode, Tensor? per_sample_weights, int padding_idx=-1) -> "
+               "Tensor",
+     .meta =
+         [](const Tensor& grad, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
+            SymInt n_rows, bool, int64_t, const Tensor&, int64_t) {
+           return contiguous_meta({n_rows, grad.size(1)}, grad.dtype());
+         },
+     .eager =
+         [](Tensor& out, const Tensor& grad, const Tensor& indices, const Tensor& bag_of,
+            const Tensor& sizes, const Tensor& chosen, SymInt, bool count, int64_t mode,
+            const Tensor& scales, int64_t padding) {
+           bag_backward_kernel(
+               out, {grad, indices, sizes, chosen, static_cast<Bag>(mode), count, scales, padding},
+               bags_of(bag_of, bag_of, numel_of(indices)));
+         }},
+    {.schema = "_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor "
+               "indices, Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1) -> "
+               "Tensor",
+     .meta = [](const Tensor& grad, const Tensor&, const Tensor& indices, const Tensor&,
+                const Tensor&, int64_t,
+                int64_t) { return contiguous_meta(indices.sizes(), grad.dtype()); },
+     .eager = fn<bag_scales_backward>},
+    {.schema = "embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt "
+               "padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor",
+     .decomp =
+         [](const Tensor& grad, const Tensor& indices, SymInt n_rows, SymInt padding, bool count,
+            bool) { return embedding_dense_backward(grad, indices, n_rows, padding, count); }},
 };
 
 extern constinit const OpFamily op_family_index_embedding{rows};

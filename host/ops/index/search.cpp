@@ -305,14 +305,14 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::data_dependent,
      .meta =
          [](const Tensor& self, bool inverse, bool counts, std::optional<int64_t> dim) {
-           return distinct_meta(self, inverse || dim, counts || dim);
+           if (!dim) return distinct_meta(self, inverse, counts);
+           auto [values, places, sizes] = unique_dim_consecutive(self, *dim, true, true);
+           return std::array<TensorMeta, 3>{meta_of(values), meta_of(places), meta_of(sizes)};
          },
      .eager =
          [](const Tensor& self, bool inverse, bool counts, std::optional<int64_t> dim) {
-           require(!dim || self.dim() <= 1, ErrorCode::unsupported,
-                   "unique_consecutive along a dimension of shape {} is not supported",
-                   self.sizes());
-           Distinct d = distinct(self, false, inverse || dim, counts || dim);
+           if (dim) return unique_dim_consecutive(self, *dim, true, true);
+           Distinct d = distinct(self, false, inverse, counts);
            return std::tuple(d.values, d.inverse, d.counts);
          }},
 };

@@ -1,8 +1,14 @@
-// Distances between vectors: cosine_similarity, pairwise_distance, dist.
+// Distances between vectors: cosine_similarity, pairwise_distance, dist, and all pairs of two sets
+// (cdist) or of one (pdist).
+#include "core/sym_int.h"
+#include "core/thread_pool.h"
+#include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 
 #include <tenon/ops.h>
+
+#include <cmath>
 
 namespace tenon::ops {
 
@@ -21,6 +27,168 @@ Tensor pairwise_distance_decomp(const Tensor& x1, const Tensor& x2, double p, do
   return linalg_vector_norm(add(sub(x1, x2), eps), p, {-1}, keepdim);
 }
 
+// ---- all pairs
+
+double distance(const double* a, const double* b, int64_t n, double p) {
+  double sum = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    double d = std::fabs(a[i] - b[i]);
+    if (p == 2)
+      sum += d * d;
+    else if (p == 1)
+      sum += d;
+    else if (p == 0)
+      sum += d != 0;
+    else if (std::isinf(p))
+      sum = d > sum || d != d ? d : sum;
+    else
+      sum += std::pow(d, p);
+  }
+  if (p == 2) return std::sqrt(sum);
+  return p == 0 || p == 1 || std::isinf(p) ? sum : std::pow(sum, 1 / p);
+}
+
+// Rounded as the distance was, so that the largest difference is equal to it.
+double difference(double a, double b, Dtype dtype) {
+  return dtype == Dtype::f64 ? a - b : static_cast<double>(static_cast<float>(a - b));
+}
+
+// What the distance `dist` changes by per change of the difference `diff`.
+double slope(double diff, double dist, double p) {
+  if (dist == 0 || diff == 0 || p == 0) return 0;
+  double sign = diff > 0 ? 1 : -1, size = std::fabs(diff);
+  if (p == 1) return sign;
+  if (std::isinf(p)) return size == dist ? sign : 0;
+  if (p == 2) return diff / dist;
+  return sign * std::pow(size / dist, p - 1);
+}
+
+struct Pairs {
+  Tensor x1, x2;  // [batch, n, width] as row-major f64
+  int64_t batch, n1, n2, width;
+};
+
+// Batch dimensions broadcast to those of the result.
+Pairs pairs_of(const Tensor& x1, const Tensor& x2) {
+  Dims batch = broadcast_sizes(sizes_before(x1, 2), sizes_before(x2, 2));
+  auto spread = [&](const Tensor& t) {
+    Dims sizes = batch;
+    sizes.push_back(t.size(-2));
+    sizes.push_back(t.size(-1));
+    return contiguous_of(converted(expand(t, list_of(sizes)), Dtype::f64));
+  };
+  return {spread(x1), spread(x2), product(list_of(batch)), x1.size(-2), x2.size(-2), x1.size(-1)};
+}
+
+TensorMeta cdist_meta(const Tensor& x1, const Tensor& x2, double p, std::optional<int64_t>) {
+  require(x1.dim() >= 2 && x2.dim() >= 2 && sizes_match(x1.size(-1), x2.size(-1)),
+          "cdist: two sets of vectors of one length are expected, found shapes {} and {}",
+          x1.sizes(), x2.sizes());
+  require(x1.dtype() == x2.dtype() && is_floating(x1.dtype()),
+          "cdist: one floating dtype is expected, found {} and {}", x1.dtype(), x2.dtype());
+  require(p >= 0, "cdist: p must not be negative, found {}", p);
+  Dims sizes = broadcast_sizes(sizes_before(x1, 2), sizes_before(x2, 2));
+  sizes.push_back(x1.size(-2));
+  sizes.push_back(x2.size(-2));
+  return contiguous_meta(list_of(sizes), x1.dtype(), x1.device());
+}
+
+void cdist_kernel(Tensor& out, const Tensor& x1, const Tensor& x2, double p,
+                  std::optional<int64_t>) {
+  if (numel_of(out) == 0) return;
+  Pairs s = pairs_of(x1, x2);
+  Tensor found = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
+  parallel_for(0, s.batch * s.n1, 64, [&](int64_t lo, int64_t hi) {
+    for (int64_t r = lo; r < hi; ++r)
+      for (int64_t j = 0; j < s.n2; ++j)
+        data_of<double>(found)[r * s.n2 + j] =
+            distance(data_of<double>(s.x1) + r * s.width,
+                     data_of<double>(s.x2) + (r / s.n1 * s.n2 + j) * s.width, s.width, p);
+  });
+  copy_elements(out, found);
+}
+
+// As in ATen the result has all batch dimensions, but the shape of x1 where there is nothing.
+TensorMeta cdist_backward_meta(const Tensor& grad, const Tensor& x1, const Tensor&, double,
+                               const Tensor&) {
+  if (guard_or_false(grad.numel() == 0))
+    return contiguous_meta(x1.sizes(), x1.dtype(), x1.device());
+  Dims sizes = dims_of(grad.sizes());
+  sizes[sizes.size() - 1] = x1.size(-1);
+  return contiguous_meta(list_of(sizes), x1.dtype(), x1.device());
+}
+
+void cdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& x1, const Tensor& x2,
+                           double p, const Tensor& cdist) {
+  if (numel_of(grad) == 0) return fill_elements(out, 0);
+  Pairs s = pairs_of(x1, x2);
+  Tensor g = contiguous_of(converted(grad, Dtype::f64)),
+         d = contiguous_of(converted(cdist, Dtype::f64));
+  Tensor sums = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
+  fill_elements(sums, 0);
+  for (int64_t r = 0; r < s.batch * s.n1; ++r)
+    for (int64_t j = 0; j < s.n2; ++j) {
+      const double* a = data_of<double>(s.x1) + r * s.width;
+      const double* b = data_of<double>(s.x2) + (r / s.n1 * s.n2 + j) * s.width;
+      int64_t at = r * s.n2 + j;
+      for (int64_t k = 0; k < s.width; ++k)
+        data_of<double>(sums)[r * s.width + k] +=
+            data_of<double>(g)[at] *
+            slope(difference(a[k], b[k], x1.dtype()), data_of<double>(d)[at], p);
+    }
+  copy_elements(out, sums);
+}
+
+// ---- pairs within one set, i < j
+
+// Calls f(number of the pair, i, j).
+template <class F>
+void for_each_pair(int64_t n, const F& f) {
+  int64_t at = 0;
+  for (int64_t i = 0; i < n; ++i)
+    for (int64_t j = i + 1; j < n; ++j) f(at++, i, j);
+}
+
+TensorMeta pdist_meta(const Tensor& self, double p) {
+  require(self.dim() == 2 && is_floating(self.dtype()),
+          "pdist: a floating matrix is expected, found {} of shape {}", self.dtype(), self.sizes());
+  require(p >= 0, "pdist: p must not be negative, found {}", p);
+  SymInt n = self.size(0);
+  return contiguous_meta({n * (n - 1) / 2}, self.dtype(), self.device());
+}
+
+void pdist_kernel(Tensor& out, const Tensor& self, double p) {
+  Tensor x = contiguous_of(converted(self, Dtype::f64));
+  Tensor found = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
+  int64_t width = sizes_of(x)[1];
+  const double* rows = data_of<double>(x);
+  for_each_pair(sizes_of(x)[0], [&](int64_t at, int64_t i, int64_t j) {
+    data_of<double>(found)[at] = distance(rows + i * width, rows + j * width, width, p);
+  });
+  copy_elements(out, found);
+}
+
+void pdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& self, double p,
+                           const Tensor& pdist) {
+  Tensor x = contiguous_of(converted(self, Dtype::f64)),
+         g = contiguous_of(converted(grad, Dtype::f64)),
+         d = contiguous_of(converted(pdist, Dtype::f64));
+  Tensor sums = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
+  fill_elements(sums, 0);
+  int64_t width = sizes_of(x)[1];
+  const double* rows = data_of<double>(x);
+  double* to = data_of<double>(sums);
+  for_each_pair(sizes_of(x)[0], [&](int64_t at, int64_t i, int64_t j) {
+    for (int64_t k = 0; k < width; ++k) {
+      double change = data_of<double>(g)[at] *
+                      slope(rows[i * width + k] - rows[j * width + k], data_of<double>(d)[at], p);
+      to[i * width + k] += change;
+      to[j * width + k] -= change;
+    }
+  });
+  copy_elements(out, sums);
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -33,6 +201,29 @@ static constexpr OpDef rows[] = {
     {.schema = "dist(Tensor self, Tensor other, Scalar p=2) -> Tensor",
      .decomp = [](const Tensor& self, const Tensor& other,
                   Number p) { return linalg_vector_norm(sub(self, other), p); }},
+    {.schema = "_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
+     .core = true,
+     .meta = fn<cdist_meta>,
+     .eager = fn<cdist_kernel>},
+    {.schema =
+         "_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor",
+     .meta = fn<cdist_backward_meta>,
+     .eager = fn<cdist_backward_kernel>},
+    {.schema = "cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None) -> Tensor",
+     .decomp = [](const Tensor& x1, const Tensor& x2, double p,
+                  std::optional<int64_t> mode) { return _cdist_forward(x1, x2, p, mode); }},
+    {.schema = "_euclidean_dist(Tensor x1, Tensor x2) -> Tensor",
+     .decomp = [](const Tensor& x1, const Tensor& x2) { return _cdist_forward(x1, x2, 2.0, 0); }},
+    {.schema = "_pdist_forward(Tensor self, float p=2.) -> Tensor",
+     .core = true,
+     .meta = fn<pdist_meta>,
+     .eager = fn<pdist_kernel>},
+    {.schema = "_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor",
+     .meta = [](const Tensor&, const Tensor& self, double,
+                const Tensor&) { return contiguous_meta(self.sizes(), self.dtype()); },
+     .eager = fn<pdist_backward_kernel>},
+    {.schema = "pdist(Tensor self, float p=2.) -> Tensor",
+     .decomp = [](const Tensor& self, double p) { return _pdist_forward(self, p); }},
 };
 
 extern constinit const OpFamily op_family_linalg_distance{rows};

@@ -366,6 +366,40 @@ void flash_kernel(Tensor& out, Tensor& logsumexp, const Tensor& q, const Tensor&
   copy_elements(logsumexp, sums);
 }
 
+// ---- the derivative, from the saved logarithms of the softmax sums
+
+// Heads behind the sequence in memory, as the fused op of ATen leaves them.
+Tensor heads_inside(const Tensor& t, Dtype dtype) {
+  return transpose(contiguous(transpose(to(t, dtype), 1, 2)), 1, 2);
+}
+
+std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const Tensor& q,
+                                                      const Tensor& k, const Tensor& v,
+                                                      const Tensor& out, const Tensor& logsumexp,
+                                                      double dropout, bool is_causal,
+                                                      const Tensor& mask,
+                                                      std::optional<double> scale) {
+  require(dropout == 0, ErrorCode::unsupported,
+          "_scaled_dot_product_flash_attention_for_cpu_backward: dropout {} is not supported",
+          dropout);
+  Dtype dtype = q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  double factor = scale.value_or(1 / std::sqrt(static_cast<double>(q.size(-1).guard_int())));
+  Tensor g = to(grad, dtype), query = to(q, dtype), key = to(k, dtype), value = to(v, dtype);
+  Tensor scores = mul(matmul(query, transpose(key, -1, -2)), factor);
+  if (mask.defined()) scores = add(scores, to(mask, dtype));
+  if (is_causal) {
+    Tensor later = triu(ones_like(scores, Dtype::bool_), 1);
+    scores = masked_fill(scores, later, -std::numeric_limits<double>::infinity());
+  }
+  Tensor shares = exp(sub(scores, unsqueeze(to(logsumexp, dtype), -1)));
+  Tensor grad_shares = matmul(g, transpose(value, -1, -2));
+  Tensor level = sum(mul(g, to(out, dtype)), {-1}, true);
+  Tensor grad_scores = mul(mul(shares, sub(grad_shares, level)), factor);
+  return {heads_inside(matmul(grad_scores, key), q.dtype()),
+          heads_inside(matmul(transpose(grad_scores, -1, -2), query), k.dtype()),
+          heads_inside(matmul(transpose(shares, -1, -2), g), v.dtype())};
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -398,6 +432,11 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::matmul,
      .meta = fn<flash_metas>,
      .eager = fn<flash_kernel>},
+    {.schema = "_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor "
+               "query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, "
+               "bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor "
+               "grad_query, Tensor grad_key, Tensor grad_value)",
+     .decomp = fn<attention_backward>},
 };
 
 extern constinit const OpFamily op_family_nn_attention{rows};

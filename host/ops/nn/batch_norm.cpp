@@ -341,8 +341,10 @@ Tensor instance_norm_decomp(const Tensor& input, const Tensor& weight, const Ten
   Tensor out =
       batch_norm(view(contiguous(input), list_of(sizes)), repeated(weight, batch),
                  repeated(bias, batch), all_mean, all_var, use_input_stats, momentum, eps, cudnn);
-  store_means(running_mean, all_mean, batch, channels);
-  store_means(running_var, all_var, batch, channels);
+  if (use_input_stats) {
+    store_means(running_mean, all_mean, batch, channels);
+    store_means(running_var, all_var, batch, channels);
+  }
   return view(out, input.sizes());
 }
 

@@ -128,6 +128,81 @@ void convolution_kernel(Tensor& out, const Tensor& input, const Tensor& weight, 
   if (!direct) copy_elements(out, y);
 }
 
+// ---- derivatives
+
+// The shape whose forward convolution takes `wide` to `narrow`: the call itself, or for a
+// transposed one the convolution from its result back to its input.
+kernels::ConvShape forward_shape(const Tensor& wide, const Tensor& narrow, const Tensor& weight,
+                                 const ConvSettings& s) {
+  return kernel_shape(narrow, wide, weight, s);
+}
+
+// The same seen from the other end, as conv_transposed takes it.
+kernels::ConvShape reversed(kernels::ConvShape shape) {
+  std::swap(shape.in_channels, shape.out_channels);
+  std::swap(shape.input, shape.output);
+  return shape;
+}
+
+std::array<TensorMeta, 3> backward_metas(const Tensor& grad, const Tensor& input,
+                                         const Tensor& weight, OptSymIntList, SymIntList,
+                                         SymIntList, SymIntList, bool, SymIntList, SymInt,
+                                         BoolList wanted) {
+  require(wanted.size() == 3, "convolution_backward: output_mask must have 3 values, found {}",
+          wanted.size());
+  MemoryFormat format = conv_format(input, weight);
+  auto like = [&](const Tensor& t, bool is_wanted) {
+    return TensorMeta{t.dtype(), t.device(), dims_of(t.sizes()), strides_for(t.sizes(), format),
+                      is_wanted};
+  };
+  TensorMeta bias = contiguous_meta({grad.size(1)}, grad.dtype(), grad.device());
+  bias.defined = wanted[2];
+  return {like(input, wanted[0]), like(weight, wanted[1]), std::move(bias)};
+}
+
+template <class T>
+void weight_grad(const Tensor& out, const Tensor& wide, const Tensor& narrow,
+                 const kernels::ConvShape& shape) {
+  Tensor found = make_tensor(contiguous_meta(out.sizes(), out.dtype()));
+  kernels::conv_weight_grad<T>(shape, data_of<T>(wide), data_of<T>(narrow), data_of<T>(found));
+  copy_elements(out, found);
+}
+
+template <class T>
+void input_grad(const Tensor& out, const Tensor& grad, const Tensor& weight,
+                const kernels::ConvShape& forward, bool transposed) {
+  Tensor found = make_tensor(contiguous_meta(out.sizes(), out.dtype()));
+  if (transposed)
+    kernels::conv<T>(forward, data_of<T>(grad), data_of<T>(weight), nullptr, data_of<T>(found));
+  else
+    kernels::conv_transposed<T>(reversed(forward), data_of<T>(grad), data_of<T>(weight), nullptr,
+                                data_of<T>(found));
+  copy_elements(out, found);
+}
+
+void convolution_backward_kernel(Tensor& grad_input, Tensor& grad_weight, Tensor& grad_bias,
+                                 const Tensor& grad, const Tensor& input, const Tensor& weight,
+                                 OptSymIntList, SymIntList stride, SymIntList padding,
+                                 SymIntList dilation, bool transposed, SymIntList output_padding,
+                                 SymInt groups, BoolList) {
+  Tensor g = contiguous_of(grad), x = contiguous_of(input), w = contiguous_of(weight);
+  ConvSettings s =
+      settings_of(weight, stride, padding, dilation, transposed, output_padding, groups);
+  const Tensor &wide = transposed ? g : x, &narrow = transposed ? x : g;
+  kernels::ConvShape shape = forward_shape(wide, narrow, w, s);
+  bool empty = numel_of(g) == 0 || numel_of(x) == 0;
+  for (Tensor* t : {&grad_input, &grad_weight})
+    if (t->defined() && empty) fill_elements(*t, 0);
+  dispatch_floating(grad.dtype(), "convolution_backward", [&]<class T>() {
+    if (grad_input.defined() && !empty) input_grad<T>(grad_input, g, w, shape, transposed);
+    if (grad_weight.defined() && !empty) weight_grad<T>(grad_weight, wide, narrow, shape);
+  });
+  if (!grad_bias.defined()) return;
+  std::vector<int64_t> dims = {0};
+  for (int64_t d = 2; d < grad.dim(); ++d) dims.push_back(d);
+  copy_elements(grad_bias, sum(g, dims));
+}
+
 // ---- the named forms
 
 // An input without a batch dimension gets one for the call.
@@ -135,7 +210,7 @@ template <class F>
 Tensor with_batch(const Tensor& input, const Tensor& weight, const F& f) {
   bool batched = input.dim() == weight.dim();
   require(weight.dim() >= 3, "convolution: weight must have 3 to 5 dimensions, found shape {}",
-          to_text(weight.sizes()));
+          weight.sizes());
   require(batched || input.dim() + 1 == weight.dim(),
           "convolution: input of shape {} does not fit weight of shape {}", input.sizes(),
           weight.sizes());
@@ -201,6 +276,14 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = fn<convolution_meta>,
      .eager = fn<convolution_kernel>},
+    {.schema = "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? "
+               "bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, "
+               "SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, "
+               "Tensor)",
+     .tags = OpTags::convolution,
+     .core = true,
+     .meta = fn<backward_metas>,
+     .eager = fn<convolution_backward_kernel>},
     {.schema = "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
                "SymInt[1] padding=0, "
                "SymInt[1] dilation=1, SymInt groups=1) -> Tensor",

@@ -152,6 +152,44 @@ void border_pad_kernel(Tensor& out, const Tensor& self, SymIntList pad) {
   border_kernel(out, self, pad, border);
 }
 
+// ---- derivatives: each gradient goes back to the position that was read
+
+template <class C>
+void add_positions(C* to, const C*& from, const std::vector<std::vector<int64_t>>& offsets,
+                   size_t d) {
+  for (int64_t at : offsets[d]) {
+    if (d + 1 == offsets.size())
+      to[at] += *from++;
+    else
+      add_positions(to + at, from, offsets, d + 1);
+  }
+}
+
+TensorMeta border_backward_meta(const Tensor&, const Tensor& self, SymIntList) {
+  return {self.dtype(), self.device(), dims_of(self.sizes()),
+          strides_for(self.sizes(), suggest_memory_format(self))};
+}
+
+template <Border border>
+void border_backward_kernel(Tensor& out, const Tensor& grad, const Tensor&, SymIntList pad) {
+  Dtype dtype = grad.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  Tensor g = contiguous_of(converted(grad, dtype));
+  Tensor sums = make_tensor(contiguous_meta(out.sizes(), dtype));
+  fill_elements(sums, 0);
+  std::vector<std::vector<int64_t>> offsets;
+  for (size_t d = 0; d < sizes_of(out).size(); ++d)
+    offsets.push_back(source_offsets(g, sums, pad, d, border));
+  auto run = [&]<class C>() {
+    const C* from = data_of<C>(g);
+    if (numel_of(g) > 0) add_positions(data_of<C>(sums), from, offsets, 0);
+  };
+  if (dtype == Dtype::f64)
+    run.template operator()<double>();
+  else
+    run.template operator()<float>();
+  copy_elements(out, sums);
+}
+
 // ---- circulation, and the choice by name
 
 Tensor circular_along(const Tensor& t, int64_t dim, Ends e) {
@@ -232,6 +270,30 @@ static constexpr OpDef rows[] = {
     {.schema = "_pad_circular(Tensor self, SymInt[] pad) -> Tensor", .decomp = fn<circular_decomp>},
     {.schema = "pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor",
      .decomp = fn<pad_decomp>},
+    {.schema = "reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) "
+               "-> Tensor",
+     .meta = fn<border_backward_meta>,
+     .eager = fn<border_backward_kernel<Border::reflect>>},
+    {.schema = "reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) "
+               "-> Tensor",
+     .meta = fn<border_backward_meta>,
+     .eager = fn<border_backward_kernel<Border::reflect>>},
+    {.schema = "reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) "
+               "-> Tensor",
+     .meta = fn<border_backward_meta>,
+     .eager = fn<border_backward_kernel<Border::reflect>>},
+    {.schema = "replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) "
+               "-> Tensor",
+     .meta = fn<border_backward_meta>,
+     .eager = fn<border_backward_kernel<Border::replicate>>},
+    {.schema = "replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) "
+               "-> Tensor",
+     .meta = fn<border_backward_meta>,
+     .eager = fn<border_backward_kernel<Border::replicate>>},
+    {.schema = "replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) "
+               "-> Tensor",
+     .meta = fn<border_backward_meta>,
+     .eager = fn<border_backward_kernel<Border::replicate>>},
 };
 
 extern constinit const OpFamily op_family_nn_pad{rows};

@@ -138,6 +138,30 @@ struct TapTables {
   std::array<Axis, 3> axes;
 };
 
+template <class C>
+Taps<C> nearest_taps(const Axis& a, bool exact) {
+  Taps<C> t{1, {}, {}};
+  for (int64_t i = 0; i < a.out; ++i) {
+    t.index.push_back(nearest_index(a, i, exact));
+    t.weight.push_back(C(1));
+  }
+  return t;
+}
+
+template <class C>
+TapTables<C> tables_of(const std::array<Axis, 3>& axes, const Resampling& r) {
+  bool nearest = r.kind == Interpolation::nearest || r.kind == Interpolation::nearest_exact;
+  TapTables<C> t{{}, axes};
+  for (size_t d = 0; d < 3; ++d) {
+    if (d + r.n < 3)
+      t.taps[d] = {1, {0}, {C(1)}};
+    else
+      t.taps[d] = nearest ? nearest_taps<C>(axes[d], r.kind == Interpolation::nearest_exact)
+                          : taps_of<C>(axes[d], r);
+  }
+  return t;
+}
+
 // Adds up the input rows that belong to one row of the result.
 template <class C>
 void gather_rows(const TapTables<C>& t, const C* plane, int64_t depth, int64_t height, C* row) {
@@ -188,9 +212,7 @@ void resample_weighted(const Tensor& out, const Tensor& self, const Resampling& 
   bool direct = out.dtype() == dtype && out.is_contiguous();
   Tensor y = direct ? out : make_tensor(contiguous_meta(out.sizes(), dtype));
   auto run = [&]<class C>() {
-    TapTables<C> t{{}, axes_of(out, self, r)};
-    for (size_t d = 0; d < 3; ++d)
-      t.taps[d] = d + r.n < 3 ? Taps<C>{1, {0}, {C(1)}} : taps_of<C>(t.axes[d], r);
+    TapTables<C> t = tables_of<C>(axes_of(out, self, r), r);
     int64_t plane = t.axes[0].out * t.axes[1].out * t.axes[2].out;
     resample_planes(data_of<C>(y), data_of<C>(x), numel_of(y) / plane, t);
   };
@@ -241,6 +263,28 @@ void resample_nearest(const Tensor& out, const Tensor& self, const Resampling& r
   });
 }
 
+// ---- derivatives
+
+// A row of gradients goes back along the last dimension first, then to all rows it came from.
+template <class C>
+void spread_plane(C* in, const C* grad, const TapTables<C>& t, std::vector<C>& row) {
+  const auto &d = t.taps[0], &h = t.taps[1], &w = t.taps[2];
+  auto at = [](int64_t i) { return static_cast<size_t>(i); };
+  for (int64_t z = 0; z < d.results(); ++z)
+    for (int64_t y = 0; y < h.results(); ++y) {
+      std::fill(row.begin(), row.end(), C(0));
+      for (int64_t x = 0; x < w.results(); ++x, ++grad)
+        for (int64_t k = x * w.per; k < (x + 1) * w.per; ++k)
+          row[at(w.index[at(k)])] += w.weight[at(k)] * *grad;
+      for (int64_t i = z * d.per; i < (z + 1) * d.per; ++i)
+        for (int64_t j = y * h.per; j < (y + 1) * h.per; ++j) {
+          C weight = d.weight[at(i)] * h.weight[at(j)];
+          C* to = in + (d.index[at(i)] * t.axes[1].in + h.index[at(j)]) * t.axes[2].in;
+          for (int64_t k = 0; weight != 0 && k < t.axes[2].in; ++k) to[k] += weight * row[at(k)];
+        }
+    }
+}
+
 }  // namespace
 
 void resample(const Tensor& out, const Tensor& self, const Resampling& r) {
@@ -251,6 +295,30 @@ void resample(const Tensor& out, const Tensor& self, const Resampling& r) {
           "upsampling by interpolation needs a floating dtype, found {}; cast the input",
           self.dtype());
   resample_weighted(out, self, r);
+}
+
+void resample_backward(const Tensor& grad_input, const Tensor& grad, const Resampling& r) {
+  Dtype dtype = grad.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  Tensor g = contiguous_of(converted(grad, dtype));
+  Tensor sums = make_tensor(contiguous_meta(grad_input.sizes(), dtype));
+  fill_elements(sums, 0);
+  auto run = [&]<class C>() {
+    TapTables<C> t = tables_of<C>(axes_of(grad, grad_input, r), r);
+    int64_t in = t.axes[0].in * t.axes[1].in * t.axes[2].in,
+            out = t.axes[0].out * t.axes[1].out * t.axes[2].out;
+    if (in == 0 || out == 0) return;
+    parallel_for(0, numel_of(g) / out, std::max<int64_t>(1, 8192 / out),
+                 [&](int64_t lo, int64_t hi) {
+                   std::vector<C> row(static_cast<size_t>(t.axes[2].in));
+                   for (int64_t p = lo; p < hi; ++p)
+                     spread_plane(data_of<C>(sums) + p * in, data_of<C>(g) + p * out, t, row);
+                 });
+  };
+  if (dtype == Dtype::f64)
+    run.template operator()<double>();
+  else
+    run.template operator()<float>();
+  copy_elements(grad_input, sums);
 }
 
 }  // namespace tenon::ops

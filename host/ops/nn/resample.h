@@ -21,5 +21,7 @@ struct Resampling {
 /// Fills `out`, whose sizes say how far to stretch, from `self`. Nearest takes any dtype, the
 /// others floating ones.
 void resample(const Tensor& out, const Tensor& self, const Resampling& r);
+/// The derivative by `self`, whose sizes `grad_input` has.
+void resample_backward(const Tensor& grad_input, const Tensor& grad, const Resampling& r);
 
 }  // namespace tenon::ops

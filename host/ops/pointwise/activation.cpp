@@ -4,6 +4,8 @@
 
 #include <tenon/ops.h>
 
+#include <cmath>
+
 namespace tenon::ops {
 
 static constexpr OpDef rows[] = {
@@ -62,7 +64,9 @@ static constexpr OpDef rows[] = {
      .variants = in_place,
      .formula = pointwise([](auto x) { return x * min(max(x + 3, 0), 6) / 6; })},
     {.schema = "hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor",
-     .formula = pointwise([](auto g, auto x) { return select((x > -3) & (x < 3), g / 6, 0); })},
+     // ATen multiplies by 1/6 in f32, for f64 too.
+     .formula = pointwise(
+         [](auto g, auto x) { return select((x > -3) & (x < 3), g * 0.16666667163372039795, 0); })},
     {.schema = "hardswish_backward(Tensor grad_output, Tensor self) -> Tensor",
      .formula = pointwise(
          [](auto g, auto x) { return select(x < -3, 0, select(x <= 3, g * (x / 3 + 0.5), g)); })},
@@ -143,6 +147,58 @@ static constexpr OpDef rows[] = {
      })},
     {.schema = "log_sigmoid(Tensor self) -> Tensor",
      .formula = pointwise([](auto x) { return min(x, 0) - log1p(exp(-abs(x))); })},
+    {.schema = "log_sigmoid_backward(Tensor grad_output, Tensor self, Tensor buffer) -> Tensor",
+     .formula = pointwise([](auto g, auto x, auto) { return g * sigmoid(-x); })},
+    {.schema = "logit_backward(Tensor grad_output, Tensor self, float? eps=None) -> Tensor",
+     .formula = by_presence({{0, pointwise([](auto g, auto x) {
+                                auto slope = g / (x * (1 - x));
+                                return select((x < 0) | (x > 1), NAN, slope);
+                              })},
+                             {1, pointwise([](auto g, auto x, auto eps) {
+                                auto slope = g / (x * (1 - x));
+                                return select((x < eps) | (x > 1 - eps), 0, slope);
+                              })}})},
+    {.schema = "mish_backward(Tensor grad_output, Tensor self) -> Tensor",
+     .formula = pointwise([](auto g, auto x) {
+       auto t = tanh(max(x, 0) + log1p(exp(-abs(x))));
+       return g * (t + x * sigmoid(x) * (1 - t * t));
+     })},
+    {.schema = "glu_backward(Tensor grad_output, Tensor self, int dim) -> Tensor",
+     .decomp =
+         [](const Tensor& grad, const Tensor& self, int64_t dim) {
+           SymInt half = self.size(dim) / 2;
+           Tensor value = self.narrow(dim, 0, half), gate = self.narrow(dim, half, half).sigmoid();
+           return cat({grad * gate, (-gate + 1) * gate * grad * value}, dim);
+         }},
+    {.schema = "rrelu_with_noise(Tensor self, Tensor(b!) noise, Scalar lower=0.125, Scalar "
+               "upper=0.33333333333333331, bool training=False, Generator? generator=None) -> "
+               "Tensor",
+     .tags = OpTags::random,
+     .decomp =
+         [](const Tensor& self, const Tensor& noise, Number lower, Number upper, bool training,
+            Value) {
+           double low = lower.to_double(), high = upper.to_double();
+           if (!training) return leaky_relu(self, (low + high) / 2);
+           Tensor slope = rand_like(self) * (high - low) + low;
+           copy_(noise, where(self.le(0), slope, 1));
+           return self * noise;
+         }},
+    {.schema = "rrelu_with_noise_backward(Tensor grad_output, Tensor self, Tensor noise, Scalar "
+               "lower, Scalar upper, bool training, bool self_is_result) -> Tensor",
+     .decomp =
+         [](const Tensor& grad, const Tensor& self, const Tensor& noise, Number lower, Number upper,
+            bool training, bool self_is_result) {
+           double low = lower.to_double(), high = upper.to_double();
+           if (training && high - low > 1e-6) return grad * noise;
+           return leaky_relu_backward(grad, self, (low + high) / 2, self_is_result);
+         }},
+    {.schema = "rrelu(Tensor self, Scalar lower=0.125, Scalar upper=0.33333333333333331, bool "
+               "training=False, Generator? generator=None) -> Tensor",
+     .tags = OpTags::random,
+     .decomp =
+         [](const Tensor& self, Number lower, Number upper, bool training, Value) {
+           return rrelu_with_noise(self, empty_like(self), lower, upper, training);
+         }},
     {.schema = "softsign(Tensor self) -> Tensor",
      .decomp = [](const Tensor& x) { return x / (x.abs() + 1); }},
     {.schema = "_prelu_kernel(Tensor self, Tensor weight) -> Tensor",

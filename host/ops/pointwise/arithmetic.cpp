@@ -117,6 +117,10 @@ static constexpr OpDef rows[] = {
     {.schema = "minimum(Tensor self, Tensor other) -> Tensor",
      .core = true,
      .formula = pointwise<all>([](auto x, auto y) { return min(x, y); })},
+    {.schema = "max.other(Tensor self, Tensor other) -> Tensor",
+     .formula = pointwise<all>([](auto x, auto y) { return max(x, y); })},
+    {.schema = "min.other(Tensor self, Tensor other) -> Tensor",
+     .formula = pointwise<all>([](auto x, auto y) { return min(x, y); })},
     {.schema = "fmax(Tensor self, Tensor other) -> Tensor",
      .formula = pointwise<all>(
          [](auto x, auto y) { return select(x != x, y, select(y != y, x, max(x, y))); })},

@@ -1,0 +1,321 @@
+// Special functions, those of two arguments that no formula says, and parts of numbers.
+#include "ops/pointwise/special_functions.h"
+
+#include "core/sym_int.h"
+#include "core/thread_pool.h"
+#include "ops/kernel_loops.h"
+#include "ops/op.h"
+#include "ops/promotion.h"
+#include "ops/shapes.h"
+
+#include <tenon/ops.h>
+
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+namespace tenon::ops {
+
+namespace {
+
+// ---- one argument, computed in f64
+
+TensorMeta unary_meta(const Tensor& self, Dtype dtype) {
+  return {dtype, self.device(), dims_of(self.sizes()), preserved_strides(self)};
+}
+
+constexpr auto float_meta = [](const Tensor& self) {
+  require(!is_complex(self.dtype()), ErrorCode::unsupported,
+          "special functions take real tensors, found dtype {}", self.dtype());
+  return unary_meta(self, to_float_type(self.dtype()));
+};
+
+template <class F>
+void map_elements(const Tensor& out, const Tensor& self, const F& f) {
+  Tensor x = converted(contiguous_of(self), Dtype::f64);
+  Tensor y = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
+  const double* from = data_of<double>(x);
+  double* to = data_of<double>(y);
+  parallel_for(0, numel_of(y), 1024, [&](int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; ++i) to[i] = f(from[i]);
+  });
+  copy_elements(out, y);
+}
+
+template <double (*function)(double)>
+constexpr auto map_kernel =
+    [](Tensor& out, const Tensor& self) { map_elements(out, self, function); };
+
+// ---- two arguments
+
+struct Binary {
+  Tensor a, b;  // row-major, of the result's shape and dtype
+};
+
+TensorMeta binary_meta(const Tensor& self, const Tensor& other, bool to_float) {
+  Promotion promotion;
+  promotion.add(self);
+  promotion.add(other);
+  std::vector<Tensor> both = {self, other};
+  Dims sizes = broadcast_sizes(both);
+  Dtype dtype = to_float ? to_float_type(promotion.result()) : promotion.result();
+  return {dtype, self.device(), sizes, pointwise_strides(list_of(sizes), both)};
+}
+
+Tensor spread(const Tensor& t, const Tensor& out, Dtype dtype) {
+  Tensor wide =
+      make_view(t, out.sizes(), list_of(broadcast_strides(t.sizes(), t.strides(), out.sizes())),
+                t.storage_offset());
+  return contiguous_of(converted(wide, dtype));
+}
+
+template <class T, class F>
+void combine(const Tensor& out, const Tensor& self, const Tensor& other, const F& f) {
+  Tensor a = spread(self, out, dtype_of<T>), b = spread(other, out, dtype_of<T>);
+  Tensor y = make_tensor(contiguous_meta(out.sizes(), dtype_of<T>));
+  for (int64_t i = 0; i < numel_of(y); ++i)
+    data_of<T>(y)[i] = f(data_of<T>(a)[i], data_of<T>(b)[i]);
+  copy_elements(out, y);
+}
+
+constexpr auto binary_float_meta = [](const Tensor& self, const Tensor& other) {
+  return binary_meta(self, other, true);
+};
+
+template <double (*function)(double, double)>
+constexpr auto combine_kernel = [](Tensor& out, const Tensor& self, const Tensor& other) {
+  combine<double>(out, self, other, function);
+};
+
+constexpr auto integer_meta = [](const Tensor& self, const Tensor& other) {
+  TensorMeta meta = binary_meta(self, other, false);
+  require(is_integral(meta.dtype) && meta.dtype != Dtype::bool_, ErrorCode::unsupported,
+          "gcd, lcm: integers are expected, found dtype {}", meta.dtype);
+  return meta;
+};
+
+int64_t greatest_divisor(int64_t a, int64_t b) { return std::gcd(a, b); }
+int64_t least_multiple(int64_t a, int64_t b) {
+  return a == 0 || b == 0 ? 0 : std::abs(a / std::gcd(a, b) * b);
+}
+
+template <int64_t (*function)(int64_t, int64_t)>
+constexpr auto combine_integers = [](Tensor& out, const Tensor& self, const Tensor& other) {
+  combine<int64_t>(out, self, other, function);
+};
+
+// The neighbour of a 16-bit number: its bits, as a magnitude, go up or down by one.
+template <class T>
+T neighbour(T from, T towards) {
+  float x = from, y = towards;
+  if (x != x || y != y) return x != x ? from : towards;
+  if (x == y) return towards;
+  if (x == 0) return T::from_bits(static_cast<uint16_t>(y > 0 ? 0x0001 : 0x8001));
+  bool grows = (x < y) == (x > 0);
+  return T::from_bits(static_cast<uint16_t>(from.bits + (grows ? 1 : -1)));
+}
+
+void nextafter_kernel(Tensor& out, const Tensor& self, const Tensor& other) {
+  dispatch_floating(out.dtype(), "nextafter", [&]<class T>() {
+    combine<T>(out, self, other, [](T a, T b) {
+      if constexpr (is_half_type<T>)
+        return neighbour(a, b);
+      else
+        return std::nextafter(a, b);
+    });
+  });
+}
+
+// ---- parts of numbers
+
+std::array<TensorMeta, 2> frexp_meta(const Tensor& self) {
+  require(is_floating(self.dtype()), "frexp: a floating dtype is expected, found {}", self.dtype());
+  return {unary_meta(self, self.dtype()), unary_meta(self, Dtype::i32)};
+}
+
+void frexp_kernel(Tensor& mantissa, Tensor& exponent, const Tensor& self) {
+  auto part = [](double x) {
+    int by = 0;
+    std::frexp(x, &by);
+    return std::isfinite(x) ? by : 0;
+  };
+  map_elements(exponent, self, [&](double x) { return static_cast<double>(part(x)); });
+  map_elements(mantissa, self, [](double x) {
+    int by = 0;
+    return std::frexp(x, &by);
+  });
+}
+
+// Rounds at 10^-decimals; the power itself is exact, so it multiplies or divides.
+Tensor round_decimals(const Tensor& self, int64_t decimals) {
+  if (decimals == 0 || is_integral(self.dtype()) || self.dtype() == Dtype::bool_)
+    return tenon::round(self);
+  double power = std::pow(10.0, static_cast<double>(std::abs(decimals)));
+  return decimals > 0 ? div(tenon::round(mul(self, power)), power)
+                      : mul(tenon::round(div(self, power)), power);
+}
+
+Tensor mvlgamma_decomp(const Tensor& self, int64_t p) {
+  require(p >= 1, "mvlgamma: p must be at least 1, found {}", p);
+  Tensor x = to(self, to_float_type(self.dtype())), sum;
+  for (int64_t j = 0; j < p; ++j) {
+    Tensor term = lgamma(sub(x, static_cast<double>(j) / 2));
+    sum = j == 0 ? term : add(sum, term);
+  }
+  double order = static_cast<double>(p);
+  return add(sum, order * (order - 1) / 4 * std::log(std::numbers::pi));
+}
+
+Tensor polygamma_decomp(int64_t n, const Tensor& self) {
+  require(n >= 0, "polygamma: n must not be negative, found {}", n);
+  if (n == 0) return digamma(self);
+  double order = static_cast<double>(n);
+  Tensor size = mul(special_zeta(scalar_tensor(order + 1, Dtype::f64), self),
+                    std::exp(std::lgamma(order + 1)));
+  return n % 2 == 0 ? neg(size) : size;
+}
+
+Tensor float_power(const Tensor& self, const Tensor& exponent) {
+  return pow(to(self, Dtype::f64), to(exponent, Dtype::f64));
+}
+
+}  // namespace
+
+static constexpr OpDef rows[] = {
+    {.schema = "i0(Tensor self) -> Tensor",
+     .variants = in_place,
+     .meta = float_meta,
+     .eager = map_kernel<bessel_i0>},
+    {.schema = "special_i0(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return i0(self); }},
+    {.schema = "special_i0e(Tensor self) -> Tensor",
+     .meta = float_meta,
+     .eager = map_kernel<bessel_i0e>},
+    {.schema = "special_i1(Tensor self) -> Tensor",
+     .meta = float_meta,
+     .eager = map_kernel<bessel_i1>},
+    {.schema = "special_i1e(Tensor self) -> Tensor",
+     .meta = float_meta,
+     .eager = map_kernel<bessel_i1e>},
+    {.schema = "special_erfcx(Tensor self) -> Tensor",
+     .meta = float_meta,
+     .eager = map_kernel<scaled_erfc>},
+    {.schema = "special_log_ndtr(Tensor self) -> Tensor",
+     .meta = float_meta,
+     .eager = map_kernel<log_normal_share>},
+    {.schema = "special_ndtri(Tensor self) -> Tensor",
+     .meta = float_meta,
+     .eager = map_kernel<normal_quantile>},
+    {.schema = "special_ndtr(Tensor self) -> Tensor",
+     .formula = pointwise([](auto x) { return erfc(x * -0.70710678118654752440) * 0.5; })},
+    {.schema = "special_entr(Tensor self) -> Tensor",
+     .formula = pointwise([](auto x) {
+       return select(x != x, x, select(x > 0, -x * log(x), select(x == 0, 0, -INFINITY)));
+     })},
+    {.schema = "special_xlog1py(Tensor self, Tensor other) -> Tensor",
+     .formula = pointwise(
+         [](auto x, auto y) { return select(y != y, y, select(x == 0, 0, x * log1p(y))); })},
+    {.schema = "special_xlog1py.other_scalar(Tensor self, Scalar other) -> Tensor",
+     .formula = pointwise(
+         [](auto x, auto y) { return select(y != y, y, select(x == 0, 0, x * log1p(y))); })},
+    {.schema = "special_zeta(Tensor self, Tensor other) -> Tensor",
+     .meta = binary_float_meta,
+     .eager = combine_kernel<hurwitz_zeta>},
+    {.schema = "polygamma(int n, Tensor self) -> Tensor",
+     .meta = [](int64_t, const Tensor& self) { return float_meta(self); },
+     .eager =
+         [](Tensor& out, int64_t n, const Tensor& self) {
+           require(n >= 0, "polygamma: n must not be negative, found {}", n);
+           if (n == 0) return copy_elements(out, digamma(self));
+           map_elements(out, self, [n](double x) { return polygamma_of(n, x); });
+         },
+     .decomp = fn<polygamma_decomp>},
+    {.schema = "special_polygamma(int n, Tensor self) -> Tensor",
+     .decomp = [](int64_t n, const Tensor& self) { return polygamma(n, self); }},
+    {.schema = "mvlgamma(Tensor self, int p) -> Tensor", .decomp = fn<mvlgamma_decomp>},
+    {.schema = "special_multigammaln(Tensor self, int p) -> Tensor",
+     .decomp = [](const Tensor& self, int64_t p) { return mvlgamma(self, p); }},
+    {.schema = "igamma(Tensor self, Tensor other) -> Tensor",
+     .meta = binary_float_meta,
+     .eager = combine_kernel<lower_gamma>},
+    {.schema = "igammac(Tensor self, Tensor other) -> Tensor",
+     .meta = binary_float_meta,
+     .eager = combine_kernel<upper_gamma>},
+    {.schema = "special_gammainc(Tensor self, Tensor other) -> Tensor",
+     .decomp = [](const Tensor& self, const Tensor& other) { return igamma(self, other); }},
+    {.schema = "special_gammaincc(Tensor self, Tensor other) -> Tensor",
+     .decomp = [](const Tensor& self, const Tensor& other) { return igammac(self, other); }},
+    {.schema = "gcd(Tensor self, Tensor other) -> Tensor",
+     .meta = integer_meta,
+     .eager = combine_integers<greatest_divisor>},
+    {.schema = "lcm(Tensor self, Tensor other) -> Tensor",
+     .meta = integer_meta,
+     .eager = combine_integers<least_multiple>},
+    {.schema = "nextafter(Tensor self, Tensor other) -> Tensor",
+     .meta = binary_float_meta,
+     .eager = fn<nextafter_kernel>},
+    {.schema = "frexp.Tensor(Tensor self) -> (Tensor mantissa, Tensor exponent)",
+     .meta = fn<frexp_meta>,
+     .eager = fn<frexp_kernel>},
+    {.schema = "ldexp.Tensor(Tensor self, Tensor other) -> Tensor",
+     .decomp = [](const Tensor& self,
+                  const Tensor& other) { return mul(self, pow(Number(2.0), other)); }},
+    {.schema = "round.decimals(Tensor self, *, int decimals) -> Tensor",
+     .decomp = fn<round_decimals>},
+    {.schema = "special_round(Tensor self, *, int decimals=0) -> Tensor",
+     .decomp = fn<round_decimals>},
+    {.schema = "isreal(Tensor self) -> Tensor",
+     .decomp =
+         [](const Tensor& self) {
+           return is_complex(self.dtype()) ? eq(imag(self), 0) : ones_like(self, Dtype::bool_);
+         }},
+    {.schema = "float_power.Tensor_Tensor(Tensor self, Tensor exponent) -> Tensor",
+     .decomp = fn<float_power>},
+    {.schema = "float_power.Tensor_Scalar(Tensor self, Scalar exponent) -> Tensor",
+     .decomp = [](const Tensor& self,
+                  Number exponent) { return pow(to(self, Dtype::f64), exponent); }},
+    {.schema = "float_power.Scalar(Scalar self, Tensor exponent) -> Tensor",
+     .decomp =
+         [](Number self, const Tensor& exponent) {
+           return pow(Number(self.to_double()), to(exponent, Dtype::f64));
+         }},
+    {.schema = "special_log1p(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return log1p(self); }},
+    {.schema = "special_expm1(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return expm1(self); }},
+    {.schema = "special_exp2(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return exp2(self); }},
+    {.schema = "special_erf(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return erf(self); }},
+    {.schema = "special_erfc(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return erfc(self); }},
+    {.schema = "special_erfinv(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return erfinv(self); }},
+    {.schema = "special_digamma(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return digamma(self); }},
+    {.schema = "special_psi(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return digamma(self); }},
+    {.schema = "special_gammaln(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return lgamma(self); }},
+    {.schema = "special_expit(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return sigmoid(self); }},
+    {.schema = "special_logit(Tensor self, float? eps=None) -> Tensor",
+     .decomp = [](const Tensor& self, std::optional<double> eps) { return logit(self, eps); }},
+    {.schema = "special_sinc(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return sinc(self); }},
+    {.schema = "special_xlogy(Tensor self, Tensor other) -> Tensor",
+     .decomp = [](const Tensor& self, const Tensor& other) { return xlogy(self, other); }},
+    {.schema = "special_logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+     .decomp = [](const Tensor& self, IntList dim,
+                  bool keepdim) { return logsumexp(self, dim, keepdim); }},
+    {.schema = "special_softmax(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
+     .decomp = [](const Tensor& self, int64_t dim,
+                  std::optional<Dtype> dtype) { return softmax(self, dim, dtype); }},
+    {.schema = "special_log_softmax(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
+     .decomp = [](const Tensor& self, int64_t dim,
+                  std::optional<Dtype> dtype) { return log_softmax(self, dim, dtype); }},
+};
+
+extern constinit const OpFamily op_family_pointwise_special{rows};
+
+}  // namespace tenon::ops
