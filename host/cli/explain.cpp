@@ -1,11 +1,11 @@
 // `tenon explain`: what becomes of a model on its way to code, step by step, with times.
-#include "aot/lower.h"
 #include "backend/backend.h"
+#include "backend/declined.h"
 #include "cli/model_options.h"
 #include "compile.h"
+#include "core/shape_env.h"
 #include "formats/pt2_import.h"
 #include "ops/op_table.h"
-#include "report/events.h"
 
 #include <tenon/plugin.h>
 
@@ -80,23 +80,59 @@ Json backend_facts(const BackendInfo& b) {
           {"file", b.file}};
 }
 
+// Conditions of the code, in the words of the model's inputs: what importing and lowering decided
+// about symbolic sizes, and what the backend asked for.
+Json condition_facts(const Graph& graph, const Artifact& artifact, const std::string& backend) {
+  Json out = Json::array();
+  if (!graph.shape_env) return out;  // no sizes are symbolic
+  const ShapeEnv& env = *graph.shape_env;
+  for (const RecordedGuard& g : env.guard_conditions())
+    out.push_back(
+        {{"text", env.source_text(g.condition)}, {"asked_by", "host"}, {"at", g.location}});
+  for (const Expr* condition : artifact.guards)
+    out.push_back({{"text", env.source_text(condition)}, {"asked_by", backend}, {"at", ""}});
+  return out;
+}
+
+// Who runs the nodes: the backend or who took the graph over, less those that kernels of plugins
+// take for it.
+Json placement(const Graph& graph, const std::string& runner, bool node_by_node) {
+  Json out = Json::object();
+  for (const Node& node : graph.nodes()) {
+    const OpEntry& op = entry_of(node.op);
+    std::string who = runner;
+    if (node_by_node && !op.foreign.empty()) who += ", with a plugin's kernel where it fits";
+    out[who] = out.value(who, 0) + 1;
+  }
+  return out;
+}
+
 void compile(const Graph& graph, const std::shared_ptr<Graph>& shared, const std::string& name,
              Stages& stages, Json& facts) {
   BackendInfo backend = backend_info(name.empty() ? default_backend() : name);
   facts["backend"] = backend_facts(backend);
+  std::shared_ptr<Graph> seen = shared;
   if (backend.stage != Stage::captured) {
-    LowerOptions lower;
-    lower.decomposes = decomposition_set(backend.decompositions, backend.decomposition_ops);
-    lower.keep_input_mutations = backend.keep_inference_input_mutations;
-    LoweredInference lowered = stages.run("lower", [&] { return lower_inference(graph, lower); });
-    facts["lowered"] = graph_facts(*lowered.graph);
+    seen = stages.run("lower", [&] { return graph_for_backend(shared, backend.name); });
+    facts["lowered"] = graph_facts(*seen);
   }
-  int64_t fallbacks = report::counter("fallback.calls").value();
+  DeclineObserver observer;
   auto artifact =
       stages.run("compile", [&] { return compile_graph(shared, {.backend = backend.name}); });
-  facts["declined"] = report::counter("fallback.calls").value() - fallbacks;
+  std::string runner = backend.name;
+  facts["declined"] = Json::array();
+  for (const DeclinedGraph& d : observer.declined()) {
+    facts["declined"].push_back({{"backend", d.backend},
+                                 {"nodes", d.n_nodes},
+                                 {"reason", d.reason},
+                                 {"taken_by", d.fallback}});
+    runner = d.fallback;
+  }
   std::string statistics = artifact->describe(TN_DESC_STATS_JSON);
   if (!statistics.empty()) facts["artifact"] = Json::parse(statistics, nullptr, false);
+  bool node_by_node = !facts.contains("artifact") || facts["artifact"].value("kernels", 0) == 0;
+  facts["placement"] = placement(*seen, runner, node_by_node);
+  facts["conditions"] = condition_facts(graph, *artifact, backend.name);
 }
 
 void print_graph(std::string_view title, const Json& g) {
@@ -118,9 +154,16 @@ void print_facts(const Json& facts) {
   print(message("backend {} of plugin {}, stage {}\n", backend["name"].get<std::string>(),
                 backend["plugin"].get<std::string>(), backend["stage"].get<std::string>()));
   if (facts.contains("lowered")) print_graph("lowered", facts["lowered"]);
-  if (int64_t n = facts["declined"].get<int64_t>(); n > 0)
-    print(message("the backend declined {} times; {} took over\n", n,
-                  backend["fallback"].get<std::string>()));
+  print("breaks: none, a model file is one graph\n");
+  for (const Json& d : facts["declined"])
+    print(message("{} declined {} nodes: {}; {} took them\n", d["backend"].get<std::string>(),
+                  d["nodes"].get<size_t>(), d["reason"].get<std::string>(),
+                  d["taken_by"].get<std::string>()));
+  for (const auto& [who, count] : facts["placement"].items())
+    print(message("{} nodes run by {}\n", count.get<int64_t>(), who));
+  for (const Json& c : facts["conditions"])
+    print(message("condition: {}, asked for by {}\n", c["text"].get<std::string>(),
+                  c["asked_by"].get<std::string>()));
   if (facts.contains("artifact")) print("artifact: " + facts["artifact"].dump() + "\n");
   Table table({"STAGE", "MS"});
   for (const Json& s : facts["stages"]) {
