@@ -45,9 +45,10 @@ void require_option_names();
 /// Throws if a file or --set names a module that is no backend either.
 void require_all_known();
 
-/// Where warnings go, one line each; null: stderr. Must not throw. It may read flags.
+/// Where warnings go, one line each; null: stderr. Must not throw. It may read flags. Returns the
+/// sink before.
 using WarningSink = void (*)(std::string_view text);
-void set_warning_sink(WarningSink sink);
+WarningSink set_warning_sink(WarningSink sink);
 
 struct PatchEntry;
 class PatchState;

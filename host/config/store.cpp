@@ -23,7 +23,9 @@ std::atomic<WarningSink> warning_sink{&print_warning};
 
 }  // namespace
 
-void set_warning_sink(WarningSink sink) { warning_sink = sink ? sink : &print_warning; }
+WarningSink set_warning_sink(WarningSink sink) {
+  return warning_sink.exchange(sink ? sink : &print_warning);
+}
 
 Store::Access::~Access() {
   std::vector<std::string> warnings;

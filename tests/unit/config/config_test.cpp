@@ -29,7 +29,7 @@ class Config : public ::testing::Test {
     variable("XDG_CONFIG_HOME", (root_ / "user").string());
     variable("TENON_CONFIG_DIR", (root_ / "project").string());
     warnings().clear();
-    set_warning_sink([](std::string_view text) { warnings().emplace_back(text); });
+    sink_before_ = set_warning_sink([](std::string_view text) { warnings().emplace_back(text); });
     reload();
   }
 
@@ -37,7 +37,7 @@ class Config : public ::testing::Test {
     for (const std::string& name : variables_) ::unsetenv(name.c_str());
     fs::remove_all(root_);
     forget();
-    set_warning_sink(nullptr);
+    set_warning_sink(sink_before_);
   }
 
   void variable(const std::string& name, const std::string& value) {
@@ -59,6 +59,7 @@ class Config : public ::testing::Test {
   }
 
   fs::path root_;
+  WarningSink sink_before_ = nullptr;
   std::vector<std::string> variables_;
 };
 
