@@ -9,51 +9,21 @@
 // functional form; the new content goes up the chain of views by their inverses and becomes the
 // base's value. Cost: one recording, and per write one scatter for each view step above it. Source:
 // the scheme of PyTorch's FunctionalTensorWrapper (ATen), reduced to what a graph needs.
-#include "aot/lower.h"
+#include "aot/functionalizer.h"
 #include "aot/shared_inputs.h"
-#include "aot/view_inverse.h"
 #include "core/error.h"
-#include "core/shape_env.h"
-#include "core/sym_int.h"
 #include "core/sym_simplify.h"
 #include "graph/passes/passes.h"
-#include "graph/record.h"
 #include "ops/op_table.h"
-#include "ops/shapes.h"
 
 #include <tenon/ops.h>
 
 #include <algorithm>
-#include <deque>
-#include <map>
-#include <optional>
 #include <set>
 
 namespace tenon {
 
 namespace {
-
-/// The latest value of one storage.
-struct Base {
-  Tensor current;
-  uint32_t generation = 0;
-  uint32_t input = no_value;     ///< an input of the original graph in this memory, or no_value
-  uint32_t position = no_value;  ///< the input of the functional graph that is this memory
-  ValueId origin = no_value;     ///< of memory that a node made: the value that it was made as
-  Tensor as_input;               ///< `input` before any write
-};
-
-/// A tensor of the original graph.
-struct Alias {
-  size_t base = 0;
-  std::vector<ViewStep> chain;
-  Tensor value;
-  uint32_t generation = 0;
-  uint32_t input = no_value;    ///< the original input that it is
-  ValueId identity = no_value;  ///< equal for values that are one tensor
-  ValueId restrided =
-      no_value;  ///< the value that tells its sizes, when they were changed in place
-};
 
 // Training updates running_mean and running_var in place, which not every schema says.
 bool updates_statistics(const Node& node, const OpEntry& op) {
@@ -64,69 +34,33 @@ bool updates_statistics(const Node& node, const OpEntry& op) {
          node.args[5].number().to_bool();
 }
 
+bool same_arguments(const Schema& a, const Schema& b) {
+  return std::equal(a.args.begin(), a.args.end(), b.args.begin(), b.args.end(),
+                    [](const SchemaArg& x, const SchemaArg& y) {
+                      return x.type.base == y.type.base && x.type.is_list == y.type.is_list;
+                    });
+}
+
+// "copy_" -> "copy", "transpose_.default" -> "transpose.int": the same arguments without writing.
+const OpEntry* functional_form(const OpEntry& op) {
+  if (op.functional) return op.functional;
+  Schema schema = op.schema;
+  schema.name.pop_back();
+  if (const OpEntry* same_overload = find_op(schema.canonical_name())) return same_overload;
+  for (size_t i = 0; i < op_count(); ++i) {
+    const OpEntry& other = entry_of(static_cast<OpId>(i));
+    if (other.schema.name == schema.name && same_arguments(other.schema, op.schema)) return &other;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 bool tells_aliases(const Graph& graph) {
   return std::any_of(graph.values().begin(), graph.values().end(), [](const GraphValue& v) {
     return v.source == ValueSource::node && v.alias_group != 0;
   });
 }
-
-class Functionalizer {
- public:
-  Functionalizer(const Graph& graph, const LowerOptions& options)
-      : graph_(graph),
-        options_(options),
-        knows_aliases_(tells_aliases(graph)),
-        recorder_(graph.shape_env ? graph.shape_env : ShapeEnv::make()),
-        aliases_(graph.values().size()),
-        numbers_(graph.values().size()) {}
-
-  LoweredInference run();
-
- private:
-  void add_shared_inputs();
-  void add_input(uint32_t index);
-  void add_inputs();
-  void add_constants();
-  void lower_node(const Node& node);
-  void lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args);
-  void lower_restride(const Node& node, const OpEntry& view, const std::vector<Value>& args,
-                      ValueId self);
-  void lower_batch_norm(const Node& node, const OpEntry& op, const std::vector<Value>& args);
-  void call(const OpEntry& op, const Node& node, std::span<const Value> args, ValueId written);
-  void note_result(const Node& node, const OpEntry& op, ValueId id, uint32_t index, Tensor value);
-  bool is_alias(ValueId id, ValueId argument, const Alias& viewed, const Tensor& value) const;
-  Tensor& current(ValueId id);
-  void write(ValueId id, Tensor content);
-  std::vector<Value> arguments(const Node& node);
-  void renew_symbols(Value& v);
-  SymInt renewed(SymInt value) const;
-  void note_symbols(NodeId node);
-  void find_shared_results();
-  uint32_t add_result(Tensor value, const GraphValue& seen);
-  OutputRecipe view_recipe(OutputRecipe::Kind kind, uint32_t index, const Alias& alias,
-                           const Tensor& memory, const Tensor& start);
-  OutputRecipe output_recipe(ValueId id);
-  void write_inputs_back();
-  void note_restrides();
-  std::shared_ptr<Graph> finish();
-
-  const Graph& graph_;
-  const LowerOptions& options_;
-  const bool knows_aliases_;  // imported graphs tell of their inputs only
-  GraphRecorder recorder_;
-  std::deque<Base> bases_;
-  std::vector<std::optional<Alias>> aliases_;  // by value of the original graph
-  std::vector<Number> numbers_;
-  std::deque<std::vector<Tensor>> lists_;        // of the node being lowered
-  std::deque<std::vector<SymInt>> sizes_;        // likewise
-  std::deque<std::vector<Value>> member_views_;  // of shared inputs: arguments of as_strided
-  std::vector<Tensor> results_;
-  std::map<ValueId, uint32_t> output_of_;      // by identity: the first output that is this tensor
-  std::map<size_t, uint32_t> result_of_base_;  // of bases that several outputs view
-  LoweredInference out_;
-  std::map<const Expr*, const Expr*>
-      symbols_;  // data-dependent symbols of the original graph, by the new ones
-};
 
 // Members of a group are views of its one input from the start.
 void Functionalizer::add_shared_inputs() {
@@ -333,26 +267,6 @@ void Functionalizer::call(const OpEntry& op, const Node& node, std::span<const V
   }
 }
 
-bool same_arguments(const Schema& a, const Schema& b) {
-  return std::equal(a.args.begin(), a.args.end(), b.args.begin(), b.args.end(),
-                    [](const SchemaArg& x, const SchemaArg& y) {
-                      return x.type.base == y.type.base && x.type.is_list == y.type.is_list;
-                    });
-}
-
-// "copy_" -> "copy", "transpose_.default" -> "transpose.int": the same arguments without writing.
-const OpEntry* functional_form(const OpEntry& op) {
-  if (op.functional) return op.functional;
-  Schema schema = op.schema;
-  schema.name.pop_back();
-  if (const OpEntry* same_overload = find_op(schema.canonical_name())) return same_overload;
-  for (size_t i = 0; i < op_count(); ++i) {
-    const OpEntry& other = entry_of(static_cast<OpId>(i));
-    if (other.schema.name == schema.name && same_arguments(other.schema, op.schema)) return &other;
-  }
-  return nullptr;
-}
-
 // A node that writes: the functional form computes the new content of argument 0.
 void Functionalizer::lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args) {
   require(node.args[0].tag == Tag::ref && op.mutated_args == 1, ErrorCode::unsupported,
@@ -405,121 +319,6 @@ void Functionalizer::lower_node(const Node& node) {
     call(op, node, args, no_value);
 }
 
-// Outputs over one memory that the graph makes: the memory becomes a result, they its views.
-void Functionalizer::find_shared_results() {
-  std::map<size_t, std::set<ValueId>> outputs_of;
-  for (ValueId id : graph_.outputs())
-    if (id != no_value && aliases_[id] && bases_[aliases_[id]->base].input == no_value)
-      outputs_of[aliases_[id]->base].insert(id);
-  for (auto& [index, outputs] : outputs_of) {
-    const Base& base = bases_[index];
-    if (outputs.size() > 1)
-      result_of_base_[index] = add_result(base.current, graph_.value(base.origin));
-  }
-}
-
-// A result has the layout that the original value had: writes may have given it another.
-uint32_t Functionalizer::add_result(Tensor value, const GraphValue& seen) {
-  Dims sizes, strides;
-  for (SymInt s : seen.meta.sizes) sizes.push_back(renewed(s));
-  for (SymInt s : seen.meta.strides) strides.push_back(renewed(s));
-  bool same = true;
-  for (size_t d = 0; d < strides.size(); ++d)
-    same = same &&
-           (guard_or_true(value.stride(static_cast<int64_t>(d)) == strides[d]) || is_one(sizes[d]));
-  if (!same)
-    value = copy(empty_strided(list_of(sizes), list_of(strides), value.dtype(), std::nullopt,
-                               value.device()),
-                 value);
-  results_.push_back(value);
-  return static_cast<uint32_t>(results_.size() - 1);
-}
-
-// Where the views of `alias` lie in `memory`, counted from `start`. They are applied only to see
-// that; nothing uses them.
-OutputRecipe Functionalizer::view_recipe(OutputRecipe::Kind kind, uint32_t index,
-                                         const Alias& alias, const Tensor& memory,
-                                         const Tensor& start) {
-  Tensor view = memory;
-  for (const ViewStep& step : alias.chain) view = apply_view(step, view);
-  ensure(shares_storage(view, memory), "a view of the original graph is none of its memory");
-  return {kind, index, meta_of(view), sym_offset_of(view) - sym_offset_of(start)};
-}
-
-OutputRecipe Functionalizer::output_recipe(ValueId id) {
-  if (id == no_value || graph_.value(id).kind == ValueKind::none) return {};
-  if (graph_.value(id).kind != ValueKind::tensor) {
-    // A number as an output: a 0-dim tensor that the graph makes.
-    results_.push_back(
-        scalar_tensor(numbers_[id], numbers_[id].is_floating() ? Dtype::f64 : Dtype::i64));
-    return {OutputRecipe::Kind::result, static_cast<uint32_t>(results_.size() - 1), {}, {}};
-  }
-  const Alias& alias = *aliases_[id];
-  const Base& base = bases_[alias.base];
-  const GraphValue& seen = graph_.value(alias.restrided == no_value ? id : alias.restrided);
-  if (alias.input != no_value) return {OutputRecipe::Kind::input, alias.input, {}, {}};
-  auto [known, is_new] =
-      output_of_.try_emplace(alias.identity, static_cast<uint32_t>(out_.outputs.size()));
-  if (!is_new) return {OutputRecipe::Kind::output, known->second, {}, {}};
-  if (base.input != no_value) {
-    const Tensor& memory = recorder_.input_fake(base.position);
-    return view_recipe(OutputRecipe::Kind::view_of_input, base.input, alias, memory, base.as_input);
-  }
-  auto shared = result_of_base_.find(alias.base);
-  if (shared != result_of_base_.end() && alias.chain.empty())
-    return {OutputRecipe::Kind::result, shared->second, {}, {}};
-  if (shared != result_of_base_.end())
-    return view_recipe(OutputRecipe::Kind::view_of_result, shared->second, alias,
-                       results_[shared->second], results_[shared->second]);
-  return {OutputRecipe::Kind::result, add_result(current(id), seen), {}, {}};
-}
-
-void Functionalizer::write_inputs_back() {
-  for (const Base& base : bases_) {
-    if (base.position == no_value || base.generation == 0) continue;
-    if (options_.keep_input_mutations) {
-      copy_(recorder_.input_fake(base.position), base.current);
-      out_.mutated_inputs.push_back(base.position);
-    } else {
-      out_.write_backs.push_back({static_cast<uint32_t>(results_.size()), base.position});
-      results_.push_back(base.current);
-    }
-  }
-}
-
-void Functionalizer::note_restrides() {
-  for (uint32_t i = 0; i < graph_.inputs().size(); ++i) {
-    const GraphValue& input = graph_.value(graph_.inputs()[i]);
-    if (input.kind != ValueKind::tensor) continue;
-    const Alias& alias = *aliases_[graph_.inputs()[i]];
-    if (alias.restrided == no_value) continue;
-    uint32_t position = bases_[alias.base].position;
-    const Tensor& memory = recorder_.input_fake(position);
-    Tensor before =
-        position < out_.shared.size() ? apply_view(alias.chain.front(), memory) : memory;
-    OutputRecipe now = view_recipe(OutputRecipe::Kind::view_of_input, i, alias, memory, before);
-    out_.restrides.push_back({i, now.view, now.offset});
-  }
-}
-
-std::shared_ptr<Graph> Functionalizer::finish() {
-  std::shared_ptr<Graph> graph = recorder_.finish(results_);
-  for (const SymbolBinding& b : graph_.symbols) {
-    const GraphValue& v = graph_.value(b.value);
-    if (v.source != ValueSource::input) continue;
-    SymbolBinding copy = b;
-    auto at = std::find(out_.kept.begin(), out_.kept.end(), v.source_index) - out_.kept.begin();
-    copy.value = graph->inputs()[out_.shared.size() + static_cast<size_t>(at)];
-    graph->symbols.push_back(copy);
-  }
-  std::stable_partition(graph->symbols.begin(), graph->symbols.end(), [&](const SymbolBinding& b) {
-    return graph->value(b.value).source == ValueSource::input;
-  });
-  graph->name = graph_.name;
-  for (uint32_t i : out_.mutated_inputs) graph->value(graph->inputs()[i]).flags.mutated = true;
-  return graph;
-}
-
 LoweredInference Functionalizer::run() {
   out_.n_original_outputs = graph_.outputs().size();
   recorder_.opens = options_.decomposes;
@@ -539,8 +338,6 @@ LoweredInference Functionalizer::run() {
   out_.graph = finish();
   return std::move(out_);
 }
-
-}  // namespace
 
 LoweredInference lower_inference(const Graph& captured, const LowerOptions& options) {
   LoweredInference lowered = Functionalizer(captured, options).run();

@@ -22,7 +22,6 @@
  */
 #ifndef TENON_PLUGIN_H
 #define TENON_PLUGIN_H
-/* Tables with one field and its comment a line are laid out by hand. */
 /* clang-format off */
 #include <stddef.h>
 #include <stdint.h>

@@ -1,0 +1,130 @@
+// What callers see of a functional graph: results, outputs that alias, inputs that were written.
+#include "aot/functionalizer.h"
+#include "core/error.h"
+#include "core/shape_env.h"
+#include "core/sym_int.h"
+#include "ops/shapes.h"
+
+#include <tenon/ops.h>
+
+#include <algorithm>
+#include <set>
+
+namespace tenon {
+
+// Outputs over one memory that the graph makes: the memory becomes a result, they its views.
+void Functionalizer::find_shared_results() {
+  std::map<size_t, std::set<ValueId>> outputs_of;
+  for (ValueId id : graph_.outputs())
+    if (id != no_value && aliases_[id] && bases_[aliases_[id]->base].input == no_value)
+      outputs_of[aliases_[id]->base].insert(id);
+  for (auto& [index, outputs] : outputs_of) {
+    const Base& base = bases_[index];
+    if (outputs.size() > 1)
+      result_of_base_[index] = add_result(base.current, graph_.value(base.origin));
+  }
+}
+
+// A result has the layout that the original value had: writes may have given it another.
+uint32_t Functionalizer::add_result(Tensor value, const GraphValue& seen) {
+  Dims sizes, strides;
+  for (SymInt s : seen.meta.sizes) sizes.push_back(renewed(s));
+  for (SymInt s : seen.meta.strides) strides.push_back(renewed(s));
+  bool same = true;
+  for (size_t d = 0; d < strides.size(); ++d)
+    same = same &&
+           (guard_or_true(value.stride(static_cast<int64_t>(d)) == strides[d]) || is_one(sizes[d]));
+  if (!same)
+    value = copy(empty_strided(list_of(sizes), list_of(strides), value.dtype(), std::nullopt,
+                               value.device()),
+                 value);
+  results_.push_back(value);
+  return static_cast<uint32_t>(results_.size() - 1);
+}
+
+// Where the views of `alias` lie in `memory`, counted from `start`. They are applied only to see
+// that; nothing uses them.
+OutputRecipe Functionalizer::view_recipe(OutputRecipe::Kind kind, uint32_t index,
+                                         const Alias& alias, const Tensor& memory,
+                                         const Tensor& start) {
+  Tensor view = memory;
+  for (const ViewStep& step : alias.chain) view = apply_view(step, view);
+  ensure(shares_storage(view, memory), "a view of the original graph is none of its memory");
+  return {kind, index, meta_of(view), sym_offset_of(view) - sym_offset_of(start)};
+}
+
+OutputRecipe Functionalizer::output_recipe(ValueId id) {
+  if (id == no_value || graph_.value(id).kind == ValueKind::none) return {};
+  if (graph_.value(id).kind != ValueKind::tensor) {
+    // A number as an output: a 0-dim tensor that the graph makes.
+    results_.push_back(
+        scalar_tensor(numbers_[id], numbers_[id].is_floating() ? Dtype::f64 : Dtype::i64));
+    return {OutputRecipe::Kind::result, static_cast<uint32_t>(results_.size() - 1), {}, {}};
+  }
+  const Alias& alias = *aliases_[id];
+  const Base& base = bases_[alias.base];
+  const GraphValue& seen = graph_.value(alias.restrided == no_value ? id : alias.restrided);
+  if (alias.input != no_value) return {OutputRecipe::Kind::input, alias.input, {}, {}};
+  auto [known, is_new] =
+      output_of_.try_emplace(alias.identity, static_cast<uint32_t>(out_.outputs.size()));
+  if (!is_new) return {OutputRecipe::Kind::output, known->second, {}, {}};
+  if (base.input != no_value) {
+    const Tensor& memory = recorder_.input_fake(base.position);
+    return view_recipe(OutputRecipe::Kind::view_of_input, base.input, alias, memory, base.as_input);
+  }
+  auto shared = result_of_base_.find(alias.base);
+  if (shared != result_of_base_.end() && alias.chain.empty())
+    return {OutputRecipe::Kind::result, shared->second, {}, {}};
+  if (shared != result_of_base_.end())
+    return view_recipe(OutputRecipe::Kind::view_of_result, shared->second, alias,
+                       results_[shared->second], results_[shared->second]);
+  return {OutputRecipe::Kind::result, add_result(current(id), seen), {}, {}};
+}
+
+void Functionalizer::write_inputs_back() {
+  for (const Base& base : bases_) {
+    if (base.position == no_value || base.generation == 0) continue;
+    if (options_.keep_input_mutations) {
+      copy_(recorder_.input_fake(base.position), base.current);
+      out_.mutated_inputs.push_back(base.position);
+    } else {
+      out_.write_backs.push_back({static_cast<uint32_t>(results_.size()), base.position});
+      results_.push_back(base.current);
+    }
+  }
+}
+
+void Functionalizer::note_restrides() {
+  for (uint32_t i = 0; i < graph_.inputs().size(); ++i) {
+    const GraphValue& input = graph_.value(graph_.inputs()[i]);
+    if (input.kind != ValueKind::tensor) continue;
+    const Alias& alias = *aliases_[graph_.inputs()[i]];
+    if (alias.restrided == no_value) continue;
+    uint32_t position = bases_[alias.base].position;
+    const Tensor& memory = recorder_.input_fake(position);
+    Tensor before =
+        position < out_.shared.size() ? apply_view(alias.chain.front(), memory) : memory;
+    OutputRecipe now = view_recipe(OutputRecipe::Kind::view_of_input, i, alias, memory, before);
+    out_.restrides.push_back({i, now.view, now.offset});
+  }
+}
+
+std::shared_ptr<Graph> Functionalizer::finish() {
+  std::shared_ptr<Graph> graph = recorder_.finish(results_);
+  for (const SymbolBinding& b : graph_.symbols) {
+    const GraphValue& v = graph_.value(b.value);
+    if (v.source != ValueSource::input) continue;
+    SymbolBinding copy = b;
+    auto at = std::find(out_.kept.begin(), out_.kept.end(), v.source_index) - out_.kept.begin();
+    copy.value = graph->inputs()[out_.shared.size() + static_cast<size_t>(at)];
+    graph->symbols.push_back(copy);
+  }
+  std::stable_partition(graph->symbols.begin(), graph->symbols.end(), [&](const SymbolBinding& b) {
+    return graph->value(b.value).source == ValueSource::input;
+  });
+  graph->name = graph_.name;
+  for (uint32_t i : out_.mutated_inputs) graph->value(graph->inputs()[i]).flags.mutated = true;
+  return graph;
+}
+
+}  // namespace tenon
