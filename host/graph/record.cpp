@@ -30,7 +30,7 @@ GraphRecorder::GraphRecorder(std::shared_ptr<ShapeEnv> env)
     : graph_(std::make_shared<Graph>()),
       life_(std::make_shared<TraceLife>()),
       id_(next_trace_id.fetch_add(1, std::memory_order_relaxed)) {
-  graph_->shape_env = std::move(env);
+  graph_->shape_env = env ? std::move(env) : ShapeEnv::make();
 }
 
 GraphRecorder::~GraphRecorder() { life_->alive.clear(); }
