@@ -104,8 +104,7 @@ void masked_scatter_backward_kernel(Tensor& out, const Tensor& grad, const Tenso
   fill_elements(out, 0);
   Tensor chosen = masked_select_kernel(grad, mask);
   int64_t bytes = std::min(numel_of(out), numel_of(chosen)) * itemsize(out.dtype());
-  if (bytes > 0)
-    std::memcpy(data_of<char>(out), data_of<char>(chosen), static_cast<size_t>(bytes));
+  if (bytes > 0) std::memcpy(data_of<char>(out), data_of<char>(chosen), static_cast<size_t>(bytes));
 }
 
 }  // namespace
