@@ -107,9 +107,15 @@ Triple batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor
   check_mask("native_batch_norm_backward", wanted, 3);
   Dtype dtype = compute_dtype(input);
   int64_t rank = input.dim();
-  Tensor mean = along_channels(train ? save_mean : running_mean, rank, dtype);
-  Tensor rstd = train ? along_channels(save_rstd, rank, dtype)
-                      : rsqrt(add(along_channels(running_var, rank, dtype), eps));
+  require(rank >= 2, "native_batch_norm_backward: input must have 2 dimensions or more, found {}",
+          rank);
+  const Tensor &center = train ? save_mean : running_mean,
+               &spread = train ? save_rstd : running_var;
+  require(center.defined() && spread.defined(),
+          "native_batch_norm_backward: {} must be given when train is {}",
+          train ? "save_mean and save_invstd" : "running_mean and running_var", train);
+  Tensor mean = along_channels(center, rank, dtype), rstd = along_channels(spread, rank, dtype);
+  if (!train) rstd = rsqrt(add(rstd, eps));
   Tensor g = to(grad, dtype), normal = mul(sub(to(input, dtype), mean), rstd);
   std::vector<int64_t> dims = dims_between(2, rank);
   dims.insert(dims.begin(), 0);

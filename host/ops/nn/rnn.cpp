@@ -22,16 +22,26 @@ struct StepState {
 
 // ---- one step; `gates` is what the input gives
 
+std::vector<Tensor> split_gates(const Tensor& gates, size_t n) {
+  std::vector<Tensor> parts = chunk(gates, static_cast<int64_t>(n), -1);
+  require(
+      parts.size() == n,
+      "a recurrent cell has {} gates: expected weights with {} rows for each hidden unit, found "
+      "{} rows",
+      n, n, gates.size(-1));
+  return parts;
+}
+
 StepState lstm_step(const Tensor& gates, const StepState& s, const CellWeights& w) {
-  std::vector<Tensor> g = chunk(add(gates, linear(s.hidden, w.hidden, w.hidden_bias)), 4, -1);
+  std::vector<Tensor> g = split_gates(add(gates, linear(s.hidden, w.hidden, w.hidden_bias)), 4);
   Tensor cell = add(mul(sigmoid(g[1]), s.cell), mul(sigmoid(g[0]), tanh(g[2])));
   Tensor hidden = mul(sigmoid(g[3]), tanh(cell));
   return {w.projection.defined() ? linear(hidden, w.projection) : hidden, cell};
 }
 
 StepState gru_step(const Tensor& gates, const StepState& s, const CellWeights& w) {
-  std::vector<Tensor> x = chunk(gates, 3, -1),
-                      h = chunk(linear(s.hidden, w.hidden, w.hidden_bias), 3, -1);
+  std::vector<Tensor> x = split_gates(gates, 3),
+                      h = split_gates(linear(s.hidden, w.hidden, w.hidden_bias), 3);
   Tensor reset = sigmoid(add(h[0], x[0])), update = sigmoid(add(h[1], x[1]));
   Tensor fresh = tanh(add(x[2], mul(h[2], reset)));
   return {add(mul(sub(s.hidden, fresh), update), fresh), {}};

@@ -1,7 +1,9 @@
-// Pointwise calls: operands of one shape and of several, strides of results, integer division.
+// Op calls: operands of one shape and of several, strides of results, arguments that are refused.
 #include "core/tensor_impl.h"
 
 #include <tenon/ops.h>
+
+#include <array>
 
 #include <gmock/gmock.h>
 
@@ -82,4 +84,22 @@ TEST(PointwiseCalls, IntegersAreNotDividedByZero) {
 TEST(PointwiseCalls, FloatingNumbersAreDividedByZero) {
   Tensor quotient = floor_divide(ones({1}), zeros({1}));
   EXPECT_EQ(*static_cast<const float*>(impl_of(quotient)->data), INFINITY);
+}
+
+TEST(RecurrentCells, WeightsWithoutEnoughRowsAreRefused) {
+  Tensor x = ones({2, 3}), h = ones({2, 2}), w_ih = ones({2, 3}), w_hh = ones({2, 2});
+  EXPECT_THAT(error_of([&] { gru_cell(x, h, w_ih, w_hh); }), HasSubstr("has 3 gates"));
+}
+
+TEST(BatchNormBackward, StatisticsThatAreMissingAreRefused) {
+  Tensor x = ones({2, 3});
+  const std::array<bool, 3> wanted = {true, true, true};
+  auto call = [&](bool train) {
+    return error_of([&] {
+      native_batch_norm_backward(x, x, Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), train,
+                                 1e-5, BoolList(wanted.data(), 3));
+    });
+  };
+  EXPECT_THAT(call(true), HasSubstr("save_mean and save_invstd must be given"));
+  EXPECT_THAT(call(false), HasSubstr("running_mean and running_var must be given"));
 }
