@@ -75,7 +75,7 @@ void Functionalizer::add_shared_inputs() {
     bases_.push_back({fake, 0, shared.members[0], position, no_value, {}});
     for (uint32_t m : shared.members) {
       const GraphValue& v = graph_.value(graph_.inputs()[m]);
-      auto& args = member_views_.emplace_back(std::vector<Value>{
+      auto& args = kept_arguments_.emplace_back(std::vector<Value>{
           Value{}, Value::of(list_of(v.meta.sizes)), Value::of(list_of(v.meta.strides)),
           Value::of(v.offset - extent.first)});
       ViewStep view{&as_strided, args};
@@ -217,7 +217,7 @@ void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id
     if (!is_alias(id, static_cast<ValueId>(a.payload), viewed, value)) continue;
     Alias alias = viewed;
     if (!value.is_same(viewed.value)) {
-      alias.chain.push_back({&op, node.args, index});
+      alias.chain.push_back(view_step(node, op, index));
       alias.value = value;
       alias.identity = id;
       alias.input = alias.restrided = no_value;
@@ -228,6 +228,23 @@ void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id
   if (shares) value = value.clone();
   bases_.push_back({value, 0, no_value, no_value, id, {}});
   aliases_[id] = Alias{bases_.size() - 1, {}, value, 0, no_value, id};
+}
+
+// Views can be made anew long after their node: what they take besides the viewed tensor is kept as
+// it is now.
+ViewStep Functionalizer::view_step(const Node& node, const OpEntry& op, uint32_t index) {
+  auto is_ref = [](const Value& a) { return a.tag == Tag::ref; };
+  if (std::none_of(node.args.begin() + 1, node.args.end(), is_ref)) return {&op, node.args, index};
+  auto& args = kept_arguments_.emplace_back(node.args.begin(), node.args.end());
+  for (size_t i = 1; i < args.size(); ++i) {
+    if (!is_ref(args[i])) continue;
+    auto id = static_cast<ValueId>(args[i].payload);
+    ValueKind kind = graph_.value(id).kind;
+    args[i] = kind == ValueKind::tensor ? Value::of(kept_tensors_.emplace_back(current(id)))
+              : kind == ValueKind::none ? Value{}
+                                        : Value::of(numbers_[id]);
+  }
+  return {&op, args, index};
 }
 
 bool Functionalizer::is_alias(ValueId id, ValueId argument, const Alias& viewed,

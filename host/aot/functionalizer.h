@@ -61,6 +61,7 @@ class Functionalizer {
   void lower_batch_norm(const Node& node, const OpEntry& op, const std::vector<Value>& args);
   void call(const OpEntry& op, const Node& node, std::span<const Value> args, ValueId written);
   void note_result(const Node& node, const OpEntry& op, ValueId id, uint32_t index, Tensor value);
+  ViewStep view_step(const Node& node, const OpEntry& op, uint32_t index);
   bool is_alias(ValueId id, ValueId argument, const Alias& viewed, const Tensor& value) const;
   Tensor& current(ValueId id);
   void write(ValueId id, Tensor content);
@@ -84,9 +85,10 @@ class Functionalizer {
   std::deque<Base> bases_;
   std::vector<std::optional<Alias>> aliases_;  // by value of the original graph
   std::vector<Number> numbers_;
-  std::deque<std::vector<Tensor>> lists_;        // of the node being lowered
-  std::deque<std::vector<SymInt>> sizes_;        // likewise
-  std::deque<std::vector<Value>> member_views_;  // of shared inputs: arguments of as_strided
+  std::deque<std::vector<Tensor>> lists_;          // of the node being lowered
+  std::deque<std::vector<SymInt>> sizes_;          // likewise
+  std::deque<std::vector<Value>> kept_arguments_;  // of views, as they were made
+  std::deque<Tensor> kept_tensors_;                // likewise
   std::vector<Tensor> results_;
   std::map<ValueId, uint32_t> output_of_;      // by identity: the first output that is this tensor
   std::map<size_t, uint32_t> result_of_base_;  // of bases that several outputs view

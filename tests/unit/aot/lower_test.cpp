@@ -21,7 +21,6 @@ namespace tenon {
 namespace {
 
 using ::testing::HasSubstr;
-using ::testing::Not;
 
 std::shared_ptr<Graph> graph_of(const std::string& body) {
   return parse_graph("tng 1\ngraph {\n" + body + "}\n");
@@ -192,6 +191,16 @@ TEST(Lower, TwoViewsOfOneBaseShareMemoryAfterAWrite) {
   %b: f32[3] = aten.slice.Tensor(%y, 0, 1, 4)
   %w: f32[3] = aten.add_.Scalar(%a, 5)
   output %a, %b
+)");
+}
+
+TEST(Lower, AViewThatTakesASecondTensorIsMadeAnew) {
+  expect_same(R"(
+  input %x: f32[4]
+  input %y: f32[2, 2]
+  %v: f32[2, 2] = aten.view_as.default(%x, %y)
+  %w: f32[2, 2] = aten.add_.Tensor(%v, %y)
+  output %v, %x
 )");
 }
 
@@ -470,31 +479,6 @@ TEST(Lower, InputsOfOneStorageThatDoNotOverlapStayApart) {
   output %z
 )");
   EXPECT_EQ(lower_inference(*graph, {}).graph->inputs().size(), 2u);
-}
-
-TEST(Lower, DecompositionSetsTakeApartWhatIsNotCore) {
-  auto set = decomposition_set("core_aten", {});
-  auto taken = [&](const char* op) { return set(entry_of(op_id(op))); };
-  EXPECT_TRUE(taken("aten.silu.default"));
-  EXPECT_FALSE(taken("aten.add.Tensor"));
-  EXPECT_FALSE(taken("aten.add_.Tensor"));
-  EXPECT_FALSE(decomposition_set("none", {}));
-  auto listed = decomposition_set("list", {"aten.silu.default"});
-  EXPECT_TRUE(listed(entry_of(op_id("aten.silu.default"))));
-  EXPECT_FALSE(listed(entry_of(op_id("aten.gelu.default"))));
-  EXPECT_THAT(error_of([] { decomposition_set("all", {}); }),
-              HasSubstr("no decomposition set 'all'"));
-}
-
-TEST(Lower, WhatASetTakesApartIsGone) {
-  auto graph = graph_of(R"(
-  input %x: f32[4]
-  %y: f32[4] = aten.silu.default(%x)
-  output %y
-)");
-  LowerOptions options;
-  options.decomposes = decomposition_set("core_aten", {});
-  EXPECT_THAT(to_text(*lower_inference(*graph, options).graph), Not(HasSubstr("silu")));
 }
 
 }  // namespace
