@@ -12,6 +12,7 @@
 #include "aot/functionalizer.h"
 #include "aot/shared_inputs.h"
 #include "core/error.h"
+#include "core/sym_int.h"
 #include "core/sym_simplify.h"
 #include "graph/passes/passes.h"
 #include "ops/op_table.h"
@@ -82,7 +83,7 @@ void Functionalizer::add_shared_inputs() {
       ValueId id = graph_.inputs()[m];
       aliases_[id] = Alias{position, {view}, apply_view(view, fake), 0, m, id};
     }
-    bases_.back().as_input = aliases_[graph_.inputs()[shared.members[0]]]->value;
+    bases_.back().made = aliases_[graph_.inputs()[shared.members[0]]]->value;
   }
 }
 
@@ -117,9 +118,25 @@ void Functionalizer::add_inputs() {
 void Functionalizer::add_constants() {
   for (ValueId id : graph_.constants()) {
     Tensor fake = recorder_.add_constant(graph_.constant(id), graph_.value(id).name);
-    bases_.push_back({fake, 0, no_value, no_value, id, {}});
+    bases_.push_back({fake, 0, no_value, no_value, id, fake});
     aliases_[id] = Alias{bases_.size() - 1, {}, fake, 0, no_value, id};
   }
+}
+
+// as_strided looks at memory, whatever the tensor's own strides are. A value shows that memory only
+// when it lies row by row from the start, as it was made and as it is now.
+void Functionalizer::check_strided(const Alias& alias) const {
+  const Base& base = bases_[alias.base];
+  auto row_by_row = [](const Tensor& t) {
+    return t.is_contiguous() && guard_or_false(sym_offset_of(t) == 0);
+  };
+  size_t own = base.position < out_.shared.size() ? 1 : 0;  // that of a shared input is meant so
+  for (size_t i = own; i < alias.chain.size(); ++i)
+    require(alias.chain[i].op->schema.name != "as_strided" ||
+                (row_by_row(base.made) && row_by_row(base.current)),
+            ErrorCode::unsupported,
+            "as_strided of a tensor that is written and does not lie row by row cannot be made "
+            "functional; use slice, select or transpose");
 }
 
 Tensor& Functionalizer::current(ValueId id) {
@@ -127,6 +144,7 @@ Tensor& Functionalizer::current(ValueId id) {
   Alias& alias = *aliases_[id];
   Base& base = bases_[alias.base];
   if (alias.generation == base.generation) return alias.value;
+  check_strided(alias);
   Tensor value = base.current;
   for (const ViewStep& step : alias.chain) value = apply_view(step, value);
   alias.value = value;
@@ -198,6 +216,7 @@ std::vector<Value> Functionalizer::arguments(const Node& node) {
 void Functionalizer::write(ValueId id, Tensor content) {
   Alias& alias = *aliases_[id];
   Base& base = bases_[alias.base];
+  check_strided(alias);
   alias.value = content;
   base.current = scatter_views(alias.chain, base.current, content);
   alias.generation = ++base.generation;
@@ -226,7 +245,7 @@ void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id
     return;
   }
   if (shares) value = value.clone();
-  bases_.push_back({value, 0, no_value, no_value, id, {}});
+  bases_.push_back({value, 0, no_value, no_value, id, value});
   aliases_[id] = Alias{bases_.size() - 1, {}, value, 0, no_value, id};
 }
 

@@ -70,7 +70,7 @@ OutputRecipe Functionalizer::output_recipe(ValueId id) {
   if (!is_new) return {OutputRecipe::Kind::output, known->second, {}, {}};
   if (base.input != no_value) {
     const Tensor& memory = recorder_.input_fake(base.position);
-    return view_recipe(OutputRecipe::Kind::view_of_input, base.input, alias, memory, base.as_input);
+    return view_recipe(OutputRecipe::Kind::view_of_input, base.input, alias, memory, base.made);
   }
   auto shared = result_of_base_.find(alias.base);
   if (shared != result_of_base_.end() && alias.chain.empty())

@@ -19,7 +19,7 @@ struct Base {
   uint32_t input = no_value;     ///< an input of the original graph in this memory, or no_value
   uint32_t position = no_value;  ///< the input of the functional graph that is this memory
   ValueId origin = no_value;     ///< of memory that a node made: the value that it was made as
-  Tensor as_input;               ///< `input` before any write
+  Tensor made;                   ///< the input, or the node's value, before any write
 };
 
 /// A tensor of the original graph.
@@ -43,7 +43,7 @@ class Functionalizer {
       : graph_(graph),
         options_(options),
         knows_aliases_(tells_aliases(graph)),
-        recorder_(graph.shape_env ? graph.shape_env : ShapeEnv::make()),
+        recorder_(graph.shape_env),
         aliases_(graph.values().size()),
         numbers_(graph.values().size()) {}
 
@@ -63,6 +63,7 @@ class Functionalizer {
   void note_result(const Node& node, const OpEntry& op, ValueId id, uint32_t index, Tensor value);
   ViewStep view_step(const Node& node, const OpEntry& op, uint32_t index);
   bool is_alias(ValueId id, ValueId argument, const Alias& viewed, const Tensor& value) const;
+  void check_strided(const Alias& alias) const;
   Tensor& current(ValueId id);
   void write(ValueId id, Tensor content);
   std::vector<Value> arguments(const Node& node);

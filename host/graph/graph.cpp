@@ -2,6 +2,7 @@
 #include "graph/graph.h"
 
 #include "core/dispatch.h"
+#include "graph/hash.h"
 
 #include <algorithm>
 #include <cstring>
@@ -20,25 +21,6 @@ void* Graph::allocate(size_t bytes, size_t align) {
   return p;
 }
 
-namespace {
-
-size_t element_size(Tag tag) {
-  switch (tag) {
-    case Tag::ints:
-    case Tag::floats:
-      return 8;
-    case Tag::bools:
-    case Tag::string:
-      return 1;
-    case Tag::refs:
-      return sizeof(ValueId);
-    default:
-      return 0;
-  }
-}
-
-}  // namespace
-
 Value Graph::intern(const Value& v) {
   ensure(v.tag != Tag::tensor && v.tag != Tag::tensors,
          "a graph argument names values, not tensors");
@@ -54,7 +36,7 @@ Value Graph::intern(const Value& v) {
     out.payload = reinterpret_cast<uint64_t>(copies);
     return out;
   }
-  size_t size = element_size(v.tag);
+  size_t size = element_bytes_of(v.tag);
   if (size == 0) return out;
   void* copy = allocate(size * v.count, 8);
   if (v.count) std::memcpy(copy, v.as<void>(), size * v.count);

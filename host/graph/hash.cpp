@@ -36,8 +36,6 @@ std::string to_hex(std::string_view bytes) {
 
 Digest hash_of(const Graph& graph) { return sha256(canonical_text(graph)); }
 
-namespace {
-
 size_t element_bytes_of(Tag tag) {
   switch (tag) {
     case Tag::ints:
@@ -52,6 +50,8 @@ size_t element_bytes_of(Tag tag) {
       return 0;
   }
 }
+
+namespace {
 
 /// 64-bit mixing: multiply and fold, as in wyhash.
 class Hasher {

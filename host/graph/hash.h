@@ -23,6 +23,8 @@ std::string to_hex(std::string_view bytes);
 /// SHA-256 of the canonical text.
 Digest hash_of(const Graph& graph);
 
+/// Bytes of one element of an argument that is a list of plain values or a text; 0 for others.
+size_t element_bytes_of(Tag tag);
 /// Whether two arguments are written alike: tag, number of elements and contents. Symbolic numbers
 /// are alike when they are the same expression, values when they have the same id.
 bool same_argument(const Value& a, const Value& b);

@@ -1,5 +1,6 @@
 // Tensors filled with one value: empty, zeros, ones, full and their `new_` and `_like` forms;
 // fill_.
+#include "ops/create/options.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
@@ -9,12 +10,6 @@
 namespace tenon::ops {
 
 namespace {
-
-using Type = std::optional<Dtype>;
-using Lay = std::optional<Layout>;
-using Dev = std::optional<Device>;
-using Pin = std::optional<bool>;
-using Format = std::optional<MemoryFormat>;
 
 constexpr OpTags creation = OpTags::creation;
 constexpr OpTags unset = OpTags::creation | OpTags::nondeterministic;

@@ -3,6 +3,7 @@
 // Every call takes a range of the generator's blocks; element i of the result (in row-major order)
 // comes from block i / 4, so that results depend on the seed and the calls before, never on
 // threads.
+#include "ops/create/options.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
@@ -20,12 +21,6 @@
 namespace tenon::ops {
 
 namespace {
-
-using Type = std::optional<Dtype>;
-using Lay = std::optional<Layout>;
-using Dev = std::optional<Device>;
-using Pin = std::optional<bool>;
-using Format = std::optional<MemoryFormat>;
 
 constexpr OpTags random_tags = OpTags::random | OpTags::creation;
 constexpr OpTags random_write = OpTags::random;

@@ -1,4 +1,5 @@
 // Tensors whose elements follow from their index: ranges, and triangles cut out of matrices.
+#include "ops/create/options.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
@@ -13,11 +14,6 @@
 namespace tenon::ops {
 
 namespace {
-
-using Type = std::optional<Dtype>;
-using Lay = std::optional<Layout>;
-using Dev = std::optional<Device>;
-using Pin = std::optional<bool>;
 
 // ---- arange
 

@@ -1,4 +1,5 @@
 // Window functions of signal processing: Hann, Hamming, Blackman, Bartlett and Kaiser.
+#include "ops/create/options.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/pointwise/special_functions.h"
@@ -9,11 +10,6 @@
 namespace tenon::ops {
 
 namespace {
-
-using Type = std::optional<Dtype>;
-using Lay = std::optional<Layout>;
-using Dev = std::optional<Device>;
-using Pin = std::optional<bool>;
 
 TensorMeta window_meta(int64_t length, Type dtype, Dev device) {
   require(length >= 0, "window: the length must not be negative, found {}", length);

@@ -194,6 +194,16 @@ TEST(Lower, TwoViewsOfOneBaseShareMemoryAfterAWrite) {
 )");
 }
 
+TEST(Lower, AsStridedOfAWrittenTransposedInputIsRefused) {
+  auto graph = graph_of(R"(
+  input %x: f32[2, 3] strides [1, 2]
+  %v: f32[4] = aten.as_strided.default(%x, [4], [1], 0)
+  %w: f32[4] = aten.add_.Scalar(%v, 1)
+  output %x
+)");
+  EXPECT_THAT(error_of([&] { lower_inference(*graph, {}); }), HasSubstr("does not lie row by row"));
+}
+
 TEST(Lower, AViewThatTakesASecondTensorIsMadeAnew) {
   expect_same(R"(
   input %x: f32[4]
