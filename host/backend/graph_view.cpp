@@ -169,8 +169,8 @@ tn_status* node_info(const tn_graph* g, uint32_t id, tn_node_info* inout) {
 MemoryFormat memory_format_of(const GraphValue& v) {
   if (v.kind != ValueKind::tensor || !v.meta.defined) return MemoryFormat::contiguous;
   Tensor fake = make_fake(v.meta);
-  for (MemoryFormat format : {MemoryFormat::contiguous, MemoryFormat::channels_last,
-                              MemoryFormat::channels_last_3d})
+  for (MemoryFormat format :
+       {MemoryFormat::contiguous, MemoryFormat::channels_last, MemoryFormat::channels_last_3d})
     if (fake.is_contiguous(format)) return format;
   return MemoryFormat::preserve;
 }
