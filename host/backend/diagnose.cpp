@@ -41,7 +41,7 @@ std::string code_of(PluginFault fault) {
 
 bool is_warning(PluginFault fault) {
   return fault == PluginFault::none || fault == PluginFault::no_device ||
-         fault == PluginFault::hygiene || fault == PluginFault::replaced;
+         fault == PluginFault::hygiene;
 }
 
 std::string_view meaning_of(PluginFault fault) { return meanings[static_cast<size_t>(fault)]; }

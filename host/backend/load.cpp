@@ -41,7 +41,7 @@ void shut_down_plugins() {
   for (size_t i = l.order.size(); i-- > 0;) {
     const LoadedPlugin& p = *l.order[i];
     if (!p.table.shutdown) continue;
-    call_plugin_logged(p.net, call_plugin(p.net, "shutdown", [&] { return p.table.shutdown(); }));
+    log_and_free(p.net, call_plugin(p.net, "shutdown", [&] { return p.table.shutdown(); }));
   }
 }
 

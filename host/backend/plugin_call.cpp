@@ -66,7 +66,14 @@ tn_status* PluginNet::caught(std::string_view function) {
   return make_status(TN_INTERNAL, text);
 }
 
-void call_plugin_logged(PluginNet& net, tn_status* status) {
+void PluginNet::broke_contract(ErrorCode code, std::string_view backend, std::string problem) {
+  Diagnosis d{PluginFault::contract_broken, path_, std::move(problem), ""};
+  BackendError error(code, TN_INTERNAL, message("backend {}: {}", backend, to_text(d)));
+  plugin_catalog().set_state(path_, PluginState::faulty, std::move(d));
+  throw error;
+}
+
+void log_and_free(const PluginNet& net, tn_status* status) noexcept {
   if (!status) return;
   report::log(report::LogLevel::warning, "backend", "plugin {}: {}", net.name(), status->text);
   free_status(status);

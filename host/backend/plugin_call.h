@@ -7,6 +7,7 @@
 #pragma once
 
 #include "backend/diagnose.h"
+#include "core/error.h"
 
 #include <tenon/plugin.h>
 
@@ -33,7 +34,9 @@ class PluginNet {
   /// in the catalog too, and gives a status with the text of P10. Only the end of a thread is
   /// thrown on.
   tn_status* caught(std::string_view function);
-  /// The handler part alone: a diagnosis of the exception in flight.
+  /// Throws BackendError with the P23 of a rule that the plugin broke; the catalog lists it.
+  [[noreturn]] void broke_contract(ErrorCode code, std::string_view backend, std::string problem);
+  /// The handler part of caught() alone: a diagnosis of the exception in flight.
   static Diagnosis describe_current(const std::string& path, std::string_view function);
 
  private:
@@ -54,16 +57,17 @@ tn_status* call_plugin(PluginNet& net, std::string_view function, F&& f) {
   }
 }
 
+/// Frees a status that nobody waits for, after writing it as a warning.
+void log_and_free(const PluginNet& net, tn_status* status) noexcept;
+
 /// The same for functions without a status (artifact.destroy): the failure is only logged.
 template <class F>
 void call_plugin_quietly(PluginNet& net, std::string_view function, F&& f) {
-  call_plugin_logged(net, call_plugin(net, function, [&]() -> tn_status* {
-                       f();
-                       return nullptr;
-                     }));
+  log_and_free(net, call_plugin(net, function, [&]() -> tn_status* {
+                 f();
+                 return nullptr;
+               }));
 }
-/// Frees a status that nobody waits for, after writing it as a warning.
-void call_plugin_logged(PluginNet& net, tn_status* status);
 
 /// A string as a tn_sink, for functions of a plugin that write text. What does not fit into memory
 /// is left out.
