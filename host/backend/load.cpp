@@ -1,6 +1,7 @@
 // Loading: the steps of a plugin from file to ready, and what can go wrong at each.
 #include "backend/load.h"
 
+#include "backend/admission.h"
 #include "backend/bridge.h"
 #include "backend/extensions.h"
 #include "backend/status.h"
@@ -120,7 +121,9 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
 
   auto start = std::chrono::steady_clock::now();
   if (l.order.empty()) std::atexit(shut_down_plugins);
+  Admission admission(catalog, *plugin);
   auto& library = l.libraries.emplace_back(map_library(catalog, *plugin));
+  admission.check_mapped(library->native());
   catalog.set_state(plugin->path, PluginState::loaded);
   if (!library->has("tenon_plugin_entry_v1"))
     refuse(catalog, *plugin, PluginFault::no_entry, "it does not export tenon_plugin_entry_v1",
