@@ -34,40 +34,44 @@ Admission::~Admission() {
   if (file_ >= 0) ::close(file_);
 }
 
-void Admission::refuse(PluginState state, Diagnosis diagnosis) const {
-  std::string text = to_text(diagnosis);
-  catalog_.set_state(plugin_.path, state, std::move(diagnosis));
-  throw BackendError(ErrorCode::plugin, TN_FAILED_PRECONDITION, text);
+[[noreturn]] static void throw_diagnosis(const Diagnosis& diagnosis) {
+  throw BackendError(ErrorCode::plugin, TN_FAILED_PRECONDITION, to_text(diagnosis));
+}
+
+/// For what a look at the folders shows as well, and does so no longer when it was cured.
+void Admission::refuse_for_now(const Diagnosis& diagnosis) const {
+  catalog_.rescan();
+  throw_diagnosis(diagnosis);
+}
+
+void Admission::refuse(const Diagnosis& diagnosis) const {
+  catalog_.set_state(plugin_.path, PluginState::refused, diagnosis);
+  throw_diagnosis(diagnosis);
 }
 
 void Admission::examine() {
   const SearchSettings& settings = catalog_.settings();
   const std::string& path = plugin_.path;
   struct stat s {};
-  if (file_ < 0 || ::fstat(file_, &s) != 0 || identity_of(s) != plugin_.elf.file) {
-    catalog_.rescan();
-    throw BackendError(
-        ErrorCode::plugin, TN_FAILED_PRECONDITION,
-        to_text({PluginFault::wrong_digest, path, "changed since it was found", "try again"}));
-  }
+  if (file_ < 0 || ::fstat(file_, &s) != 0 || identity_of(s) != plugin_.elf.file)
+    refuse_for_now({PluginFault::wrong_digest, path, "changed since it was found", "try again"});
   TrustCheck trust(settings.trust);
   TrustVerdict verdict = trust.judge(path);
   trust.judge_contents(path, plugin_.elf, verdict);
-  if (verdict.refusal) refuse(PluginState::refused, verdict.refusal);
+  if (verdict.refusal) refuse_for_now(verdict.refusal);
   for (const Diagnosis& warning : verdict.warnings)
     report::warn_once(to_text(warning), "backend", to_text(warning));
-  if (Diagnosis bad = settings.allow.judge(path, file_)) refuse(PluginState::refused, bad);
+  if (Diagnosis bad = settings.allow.judge(path, file_)) refuse(bad);
   const std::string& folder = settings.quarantine;
   if (Diagnosis bad = quarantine_verdict(crash_records(folder), path, plugin_.elf.file))
-    refuse(PluginState::quarantined, bad);
+    refuse_for_now(bad);
   breadcrumb_.emplace(folder, path, plugin_.manifest.name, plugin_.elf.file);
 }
 
 void Admission::check_mapped(void* library) const {
   const link_map* map = nullptr;
   if (::dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 && is_mapped_from(file_, map->l_ld)) return;
-  refuse(PluginState::refused,
-         {PluginFault::wrong_digest, plugin_.path,
+  refuse({PluginFault::wrong_digest, plugin_.path,
           "the loader mapped another file than the one that was examined",
           "it was replaced meanwhile, or an older version is in this process: restart"});
 }

@@ -23,7 +23,8 @@ class Admission {
   void check_mapped(void* library) const;
 
  private:
-  [[noreturn]] void refuse(PluginState state, Diagnosis diagnosis) const;
+  void refuse_for_now(const Diagnosis& diagnosis) const;
+  void refuse(const Diagnosis& diagnosis) const;
   void examine();
 
   PluginCatalog& catalog_;

@@ -359,7 +359,9 @@ bool PluginCatalog::rescan() {
 
 void PluginCatalog::add_file(const std::string& path) {
   std::lock_guard lock(plugins_mutex_);
-  settings_.files.push_back(absolute(path));
+  std::string file = absolute(path);
+  std::vector<std::string>& files = settings_.files;
+  if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
   places_ = search_places(settings_);
   candidates_.clear();  // places have other indices now
   if (!rescan_locked()) rebuild_locked();
