@@ -42,11 +42,12 @@ std::string exception_in_flight() {
 }  // namespace
 
 Diagnosis PluginNet::describe_current(const std::string& path, std::string_view function) {
-  return {PluginFault::threw, path,
-          message("its {} threw {}", function, exception_in_flight()),
+  return {PluginFault::threw, path, message("its {} threw {}", function, exception_in_flight()),
           "catch exceptions inside the plugin, as tenon/plugin.hpp does; until the process ends "
           "nothing more is compiled with it"};
 }
+
+tn_status* status_of_closed_gate() { return make_status(TN_FAILED_PRECONDITION, closed_text); }
 
 Diagnosis PluginNet::diagnosis() const {
   std::lock_guard lock(first_lock_);

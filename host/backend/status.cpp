@@ -6,14 +6,19 @@ namespace tenon {
 tn_status* make_status(int32_t code, std::string_view text) noexcept {
   static tn_status no_memory{TN_OUT_OF_MEMORY, "out of memory", true};
   try {
-    return new tn_status{code, std::string(text)};
+    PluginLife* holder = is_counting_held() ? InPlugin::current() : nullptr;
+    auto* status = new tn_status{code, std::string(text), false, holder};
+    if (holder) holder->add_held(Held::status, 1);
+    return status;
   } catch (...) {
     return &no_memory;
   }
 }
 
 void free_status(tn_status* status) noexcept {
-  if (status && !status->is_static) delete status;
+  if (!status || status->is_static) return;
+  if (status->holder) status->holder->add_held(Held::status, -1);
+  delete status;
 }
 
 int32_t status_code_of(const Error& error) {
