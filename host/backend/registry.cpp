@@ -1,17 +1,15 @@
 // Backends by name: the catalog of the process, compiling through plugins, fallback.
 #include "backend/registry.h"
 
-#include "backend/abi_args.h"
+#include "backend/abi_request.h"
 #include "backend/backend.h"
 #include "backend/bridge.h"
-#include "backend/compile_context.h"
 #include "backend/declined.h"
 #include "backend/load.h"
 #include "backend/options.h"
 #include "backend/status.h"
 #include "config/config.h"
 #include "config/flags.h"
-#include "graph/hash.h"
 #include "report/events.h"
 #include "report/log.h"
 
@@ -160,33 +158,6 @@ class PluginArtifact final : public Artifact {
   std::mutex serial_;
 };
 
-// Fakes for the inputs, with hints where sizes are symbolic.
-std::vector<Tensor> example_inputs(const Graph& graph) {
-  std::vector<Tensor> fakes;
-  ShapeEnv* env = graph.shape_env.get();
-  auto hint = [&](SymInt s) {
-    return s.is_symbolic() ? SymInt(env ? env->int_hint(s).value_or(0) : 0) : s;
-  };
-  for (ValueId id : graph.inputs()) {
-    const GraphValue& v = graph.value(id);
-    if (v.kind != ValueKind::tensor) {
-      fakes.emplace_back();
-      continue;
-    }
-    TensorMeta meta = v.meta;
-    for (SymInt& s : meta.sizes) s = hint(s);
-    for (SymInt& s : meta.strides) s = hint(s);
-    fakes.push_back(make_fake(meta, hint(v.offset)));
-    if (v.flags.requires_grad) fakes.back().requires_grad_();
-  }
-  return fakes;
-}
-
-uint64_t request_flags(const CompileRequest& r) {
-  return (r.dynamic ? TN_RQ_DYNAMIC : 0) | (r.deterministic ? TN_RQ_DETERMINISTIC : 0) |
-         (r.grad_enabled ? TN_RQ_GRAD_ENABLED : 0) | (r.freezing ? TN_RQ_FREEZING : 0);
-}
-
 std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
                                               const CompileRequest& request) {
   const LoadedPlugin& plugin = load_plugin(plugin_catalog(), choice.plugin);
@@ -195,44 +166,14 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
                             [&](const tn_backend& b) { return view_of(b.name) == manifest.name; });
   ensure(table != plugin.backends.end(), "a loaded plugin lacks a backend of its manifest");
 
-  tn_ctx ctx;
-  ctx.request = &request;
-  ctx.backend = manifest.name;
-  ctx.plugin = plugin.name;
-  ctx.options = resolve_options(manifest, request);
-  tn_graph view(request.graph);
-  std::vector<Tensor> fakes = example_inputs(*request.graph);
-  std::vector<tn_tensor*> heads;
-  for (const Tensor& t : fakes) heads.push_back(t.head());
-  std::vector<uint32_t> aliased = request.aliased_outputs;
-  aliased.resize(request.graph->outputs().size(), no_value);
-  std::string key = to_hex({reinterpret_cast<const char*>(hash_of(*request.graph).data()), 32});
-
-  tn_compile_request rq{};
-  rq.struct_size = sizeof rq;
-  rq.stage = static_cast<int32_t>(request.stage);
-  rq.flags = request_flags(request);
-  rq.ctx = &ctx;
-  rq.graph = &view;
-  rq.options = &ctx.options;
-  rq.example_inputs = heads.data();
-  rq.static_inputs = request.static_inputs.data();
-  rq.mutated_inputs = request.mutated_inputs.data();
-  rq.aliased_outputs = aliased.data();
-  rq.n_inputs = static_cast<uint32_t>(heads.size());
-  rq.n_static = static_cast<uint32_t>(request.static_inputs.size());
-  rq.n_mutated = static_cast<uint32_t>(request.mutated_inputs.size());
-  rq.n_outputs = static_cast<uint32_t>(request.graph->outputs().size());
-  rq.n_saved = request.n_saved;
-  rq.cache_key = str_of(key);
-  rq.compile_id = str_of(request.compile_id);
+  AbiRequest rq(manifest, plugin.name, request);
   tn_artifact* artifact = nullptr;
   tn_status* status = nullptr;
   static std::mutex serial_compiles;
   {
     std::unique_lock lock(serial_compiles, std::defer_lock);
     if (!manifest.threadsafe_compile) lock.lock();
-    status = table->compile(table->self, &rq, &artifact);
+    status = table->compile(table->self, &rq.abi, &artifact);
   }
   if (status && status->code == TN_DECLINED && !manifest.fallback.empty()) {
     report::log(report::LogLevel::info, "backend", "{} declined the graph: {}; {} takes it",
@@ -250,7 +191,7 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
     throw BackendError(ErrorCode::backend_compiler_failed, TN_INTERNAL,
                        message("backend {} reported success without an artifact", manifest.name));
   auto out = std::make_shared<PluginArtifact>(artifact, manifest.name);
-  out->guards = ctx.guards;
+  out->guards = rq.ctx.guards;
   return out;
 }
 
