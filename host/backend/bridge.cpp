@@ -180,4 +180,6 @@ const tn_host* host_table() {
 
 void set_host_table(const tn_host* given) { other_table = given; }
 
+const tn_host& own_host_table() { return table; }
+
 }  // namespace tenon

@@ -22,6 +22,7 @@ const tn_host* host_table();
 /// Gives the plugins that are loaded from here on another table, such as one that watches them;
 /// null: this host's own again. The table must live as long as the process.
 void set_host_table(const tn_host* table);
+const tn_host& own_host_table();
 
 /// A new reference for a plugin, and a Tensor that takes over a reference from one.
 inline tn_tensor* give(Tensor t) { return t.release(); }
