@@ -165,6 +165,16 @@ tn_status* node_info(const tn_graph* g, uint32_t id, tn_node_info* inout) {
   });
 }
 
+// `preserve` where the elements lie in no order that has a name.
+MemoryFormat memory_format_of(const GraphValue& v) {
+  if (v.kind != ValueKind::tensor || !v.meta.defined) return MemoryFormat::contiguous;
+  Tensor fake = make_fake(v.meta);
+  for (MemoryFormat format :
+       {MemoryFormat::contiguous, MemoryFormat::channels_last, MemoryFormat::channels_last_3d})
+    if (fake.is_contiguous(format)) return format;
+  return MemoryFormat::preserve;
+}
+
 tn_status* value_info(const tn_graph* g, uint32_t id, tn_value_info* inout) {
   return guarded([&] {
     check_value(g, id);
@@ -178,6 +188,7 @@ tn_status* value_info(const tn_graph* g, uint32_t id, tn_value_info* inout) {
     info.dtype = static_cast<int32_t>(v.meta.dtype);
     info.device_type = static_cast<int32_t>(v.meta.device.type);
     info.device_index = v.meta.device.index;
+    info.memory_format = static_cast<int32_t>(memory_format_of(v));
     info.ndim = static_cast<int32_t>(v.meta.sizes.size());
     info.n_uses = static_cast<uint32_t>(g->users[id].size());
     info.expr = TN_EXPR_STATIC;
