@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/load.h"
+#include "core/error.h"
 #include "debug/plugin_kit/kit.h"
 
 #include <functional>

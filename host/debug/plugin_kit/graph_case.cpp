@@ -11,6 +11,7 @@
 #include "graph/interpret.h"
 #include "graph/parse.h"
 #include "graph/record.h"
+#include "ops/kernel_loops.h"
 #include "ops/op_table.h"
 
 #include <tenon/ops.h>
