@@ -88,6 +88,13 @@ std::vector<int64_t> symbol_hints(const Graph& graph) {
   return hints;
 }
 
+std::vector<int64_t> with_sizes(const Graph& graph, int64_t size) {
+  std::vector<int64_t> symbols = symbol_hints(graph);
+  for (size_t i = 0; i < symbols.size(); ++i)
+    if (graph.symbols[i].symbol->kind == ExprKind::integer) symbols[i] = size;
+  return symbols;
+}
+
 bool admits(const Graph& graph, std::span<const int64_t> symbols) {
   if (!graph.shape_env) return true;
   for (size_t i = 0; i < symbols.size(); ++i)
@@ -215,15 +222,24 @@ std::shared_ptr<Graph> recorded(const GoldenGraph& golden, std::span<const Tenso
   return recorder.finish(outputs);
 }
 
+GraphCase recorded_case(const GoldenGraph& golden, std::span<const int64_t> symbols,
+                        InputStyle style, uint64_t seed) {
+  std::vector<Tensor> inputs = inputs_for(*golden.graph, symbols, style, seed);
+  GraphCase out;
+  out.graph = recorded(golden, inputs, symbols);
+  for (Tensor& t : inputs)
+    if (t.defined()) out.inputs.push_back(std::move(t));
+  out.symbols.resize(out.graph->symbols.size());
+  return out;
+}
+
 // What each symbol is for a style; nothing where the graph does not admit it.
 std::optional<std::vector<int64_t>> symbols_for(const GoldenGraph& golden, InputStyle style) {
   const Graph& graph = *golden.graph;
   std::vector<int64_t> symbols = symbol_hints(graph);
   if (style != InputStyle::zero_size && style != InputStyle::one_element) return symbols;
   if (symbols.empty()) return std::nullopt;
-  for (size_t i = 0; i < symbols.size(); ++i)
-    if (graph.symbols[i].symbol->kind == ExprKind::integer)
-      symbols[i] = style == InputStyle::one_element;
+  symbols = with_sizes(graph, style == InputStyle::one_element);
   if (!admits(graph, symbols)) return std::nullopt;
   return symbols;
 }
@@ -265,13 +281,12 @@ std::optional<GraphCase> make_static_case(const GoldenGraph& golden, InputStyle 
                                           uint64_t seed) {
   std::optional<std::vector<int64_t>> symbols = symbols_for(golden, style);
   if (!symbols || !suits(golden, style)) return std::nullopt;
-  std::vector<Tensor> inputs = inputs_for(*golden.graph, *symbols, style, seed);
-  GraphCase out;
-  out.graph = recorded(golden, inputs, *symbols);
-  for (Tensor& t : inputs)
-    if (t.defined()) out.inputs.push_back(std::move(t));
-  out.symbols.resize(out.graph->symbols.size());
-  return out;
+  return recorded_case(golden, *symbols, style, seed);
+}
+
+GraphCase make_sized_case(const GoldenGraph& golden, std::span<const int64_t> symbols,
+                          uint64_t seed) {
+  return recorded_case(golden, symbols, InputStyle::contiguous, seed);
 }
 
 GraphCase make_symbolic_case(const GoldenGraph& golden, std::span<const int64_t> symbols,

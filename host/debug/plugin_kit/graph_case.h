@@ -56,9 +56,14 @@ struct GraphCase {
 /// does not suit it. Throws UserError for a graph that its own ops refuse.
 std::optional<GraphCase> make_static_case(const GoldenGraph& golden, InputStyle style,
                                           uint64_t seed);
+/// The graph for these values of its symbols, contiguous.
+GraphCase make_sized_case(const GoldenGraph& golden, std::span<const int64_t> symbols,
+                          uint64_t seed);
 /// The graph as it is, with inputs for the given values of the symbols that inputs bind.
 GraphCase make_symbolic_case(const GoldenGraph& golden, std::span<const int64_t> symbols,
                              uint64_t seed);
+/// `size` for each integer symbol, the example values of the others.
+std::vector<int64_t> with_sizes(const Graph& graph, int64_t size);
 /// The example values of the symbols; those bound at run time are 0.
 std::vector<int64_t> symbol_hints(const Graph& graph);
 /// Whether all ranges and conditions of the graph admit these values.
