@@ -50,7 +50,8 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
   {
     std::unique_lock lock(serial_compiles, std::defer_lock);
     if (!manifest.threadsafe_compile) lock.lock();
-    status = table.compile(table.self, &rq.abi, &artifact);
+    status = call_plugin(plugin.net, message("compile of backend {}", manifest.name),
+                         [&] { return table.compile(table.self, &rq.abi, &artifact); });
   }
   if (status && status->code == TN_DECLINED && !manifest.fallback.empty()) {
     std::string reason = status->text;
@@ -59,7 +60,7 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
   }
   if (status)
     throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}", manifest.name));
-  std::shared_ptr<Artifact> out = plugin_artifact(artifact, manifest.name);
+  std::shared_ptr<Artifact> out = plugin_artifact(artifact, plugin, manifest.name, request);
   out->guards = rq.ctx.guards;
   return out;
 }

@@ -193,7 +193,7 @@ void register_backend(std::string name, BackendFunction compile, std::vector<std
 std::vector<RefusedPlugin> refused_plugins() {
   std::vector<RefusedPlugin> out;
   for (const FoundPluginPtr& plugin : plugin_catalog().list())
-    if (plugin->diagnosis)
+    if (!is_warning(plugin->diagnosis.fault))
       out.push_back({plugin->path, code_of(plugin->diagnosis.fault), plugin->diagnosis.reason,
                      plugin->diagnosis.hint});
   return out;
