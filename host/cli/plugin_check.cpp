@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 
 namespace tenon::cli {
 
@@ -155,13 +157,28 @@ void search_only(const KitSettings& kit, const Globals& globals) {
   set_plugin_search({kit.file}, globals.plugin_path);
 }
 
+/// A folder in which one phase leaves files for another.
+struct WorkFolder {
+  std::string path = (std::filesystem::temp_directory_path() / "tenon_plugin_XXXXXX").string();
+  WorkFolder() {
+    require(mkdtemp(path.data()) != nullptr, ErrorCode::bad_file, "{}: cannot be made", path);
+  }
+  ~WorkFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path, ignored);
+  }
+  WorkFolder(const WorkFolder&) = delete;
+};
+
 int check(const CheckOptions& options, const Globals& globals) {
-  const KitSettings& kit = options.kit;
+  KitSettings kit = options.kit;
   search_only(kit, globals);
   if (!options.phase.empty()) {
     run_kit_phase(kit, options.phase, options.first);
     return 0;
   }
+  WorkFolder folder;
+  kit.work_folder = folder.path;
   auto on_result = [&](const KitResult& result) {
     bool quiet = globals.quiet && result.status != KitStatus::failed;
     if (!globals.json && !quiet) print_result(result, kit);

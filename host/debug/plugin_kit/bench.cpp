@@ -101,6 +101,8 @@ KitResult run_check(const Check& check, Bench& bench) {
     result.detail = warned.why;
   } catch (const std::exception& error) {
     result.detail = error.what();
+  } catch (...) {
+    result.detail = "P10 an exception of unknown type left one of its functions";
   }
   clear_host_faults();
   return result;

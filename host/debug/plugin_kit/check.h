@@ -66,6 +66,7 @@ struct Check {
   std::string_view section;  ///< of the plugin documentation
   std::string phase;         ///< checks of equal phase share a process
   std::function<void(Bench&)> run;
+  std::string needs = {};  ///< the check that must have run before it; empty: none
 };
 
 /// All checks of a plugin, those of a phase in a row.

@@ -45,10 +45,14 @@ void require_known(const std::vector<Check>& checks, const KitSettings& settings
 std::vector<Check> wanted_checks(const FoundPlugin& plugin, const KitSettings& settings) {
   std::vector<Check> checks = all_checks(plugin, settings);
   require_known(checks, settings);
+  std::string needed;
+  for (const Check& c : checks)
+    if (c.name == settings.only) needed = c.needs;
   std::erase_if(checks, [&](const Check& c) {
     bool other_backend =
         !settings.backend.empty() && !c.backend.empty() && c.backend != settings.backend;
-    bool other_name = !settings.only.empty() && c.name != settings.only;
+    bool other_name =
+        !settings.only.empty() && c.name != settings.only && c.name != needed;
     return c.level > settings.level || other_backend || other_name;
   });
   return checks;

@@ -1,6 +1,6 @@
 // Level 0: what the file says of itself, loading, hosts of other ages, shutdown.
 #include "backend/bridge.h"
-#include "backend/note.h"
+#include "backend/link_diagnosis.h"
 #include "backend/status.h"
 #include "core/error.h"
 #include "debug/plugin_kit/compiling.h"
@@ -44,10 +44,9 @@ void check_unknown_keys(Bench& bench) {
 }
 
 void check_hygiene(Bench& bench) {
-  const ElfInfo& elf = bench.found().elf;
-  expect(!elf.exec_stack, "P20 it asks for an executable stack; link with -z noexecstack");
-  expect(!elf.text_relocations, "P20 it has text relocations; compile with -fPIC");
-  for (const std::string& library : elf.needed)
+  Diagnosis d = diagnose_hygiene(bench.found());
+  expect(!d, "{}", to_text(d));
+  for (const std::string& library : bench.found().elf.needed)
     expect(!library.starts_with("libtenon.so"),
            "it links {}; a plugin gets all of the host by its table", library);
 }

@@ -29,8 +29,6 @@ class kept_expressions {
     if (auto known = at_.find(expr); known != at_.end()) return known->second;
     expression e = g.expr(expr);
     entry made{e.op, e.value, {}};
-    if (e.op == TN_EX_SYMBOL && (e.flags & TN_DIM_UNBACKED))
-      throw declined("a size depends on data");
     if (e.op == TN_EX_SYMBOL) made.value = symbol_index(g, expr);
     if (e.op == TN_EX_TRUEDIV || e.op == TN_EX_TO_FLOAT || e.op == TN_EX_TRUNC)
       throw declined("a size is computed in floating point");
