@@ -220,8 +220,7 @@ struct BadDescription {
 };
 struct Describes : Backend {
   std::unique_ptr<BadDescription> compile(const tn_compile_request& request) {
-    return std::make_unique<BadDescription>(
-        BadDescription{interpret(request.ctx, request.graph)});
+    return std::make_unique<BadDescription>(BadDescription{interpret(request.ctx, request.graph)});
   }
 };
 

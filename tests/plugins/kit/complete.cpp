@@ -82,16 +82,18 @@ struct Program {
       for (uint32_t id : last_uses[i]) frame.release(id);
     }
     for (size_t i = 0; i < outputs.size(); ++i)
-      if (outputs[i] != TN_NO_VALUE) c.outputs[i] = tensor::share(frame.values[outputs[i]]).release();
+      if (outputs[i] != TN_NO_VALUE)
+        c.outputs[i] = tensor::share(frame.values[outputs[i]]).release();
   }
 
   std::string serialize() { return stored; }
   std::string describe(int32_t what) {
     if (what != TN_DESC_STATS_JSON) return what == TN_DESC_SOURCE ? "runs nodes" : "";
-    return text("{\"kernels\": 0, \"extern_calls\": {}, \"extern_ops\": [], \"fused_nodes\": 0, "
-                "\"planned_bytes\": 0, \"naive_bytes\": 0, \"compile_ms\": 0, \"codegen_ms\": 0, "
-                "\"from_cache\": {}}",
-                nodes.size(), from_cache ? "true" : "false");
+    return text(
+        "{\"kernels\": 0, \"extern_calls\": {}, \"extern_ops\": [], \"fused_nodes\": 0, "
+        "\"planned_bytes\": 0, \"naive_bytes\": 0, \"compile_ms\": 0, \"codegen_ms\": 0, "
+        "\"from_cache\": {}}",
+        nodes.size(), from_cache ? "true" : "false");
   }
   void set_constants(std::span<const uint32_t> ids, std::span<tn_tensor* const> tensors) {
     for (size_t i = 0; i < ids.size(); ++i)

@@ -1,5 +1,6 @@
 /* Plugins whose entry, tables or file break a rule, for the tests of the conformance kit. Plain C,
- * since the C++ wrapper keeps these rules by itself. KIT_NAME: the plugin; KIT_<WHAT>: what it does.
+ * since the C++ wrapper keeps these rules by itself. KIT_NAME: the plugin; KIT_<WHAT>: what it
+ * does.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -13,14 +14,16 @@
 TN_MANIFEST(
     "manifest = 1\n"
     "[plugin]\n"
-    "name = '" KIT_NAME "'\n"
+    "name = '" KIT_NAME
+    "'\n"
     "version = '0.1.0'\n"
     "abi = '1.0'\n"
 #ifdef KIT_UNKNOWN_KEY
     "colour = 'blue'\n"
 #endif
     "[[backend]]\n"
-    "name = '" KIT_NAME "'\n"
+    "name = '" KIT_NAME
+    "'\n"
     "description = 'breaks one rule'\n"
     "tags = ['testing']\n"
     "stage = 'captured'\n"
@@ -101,7 +104,8 @@ tn_status* tenon_plugin_entry_v1(const tn_host* given, const tn_plugin** out) {
     return host->status_new(TN_FAILED_PRECONDITION, "another size", 12);
 #endif
 #ifdef KIT_CALLS_OPTIONAL
-  if (host->svc->trace_on()) host->svc->trace(TN_TRACE_INSTANT, backend.name, backend.name, backend.name);
+  if (host->svc->trace_on())
+    host->svc->trace(TN_TRACE_INSTANT, backend.name, backend.name, backend.name);
 #endif
   *out = &plugin;
   return NULL;
