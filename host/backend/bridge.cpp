@@ -4,6 +4,8 @@
 #include "backend/contract.h"
 #include "backend/extensions.h"
 #include "backend/graph_view.h"
+#include "backend/lent_memory.h"
+#include "backend/shutdown.h"
 #include "backend/status.h"
 #include "core/pointwise_loop.h"
 #include "core/tensor_impl.h"
@@ -84,12 +86,15 @@ const tn_tensor_api tensor_api = {
     .struct_size = sizeof(tn_tensor_api),
     .retain =
         [](tn_tensor* t) {
-          if (!is_retired(t))
-            static_cast<detail::TensorHead*>(t)->references.fetch_add(1, std::memory_order_relaxed);
+          if (is_retired(t)) return;
+          static_cast<detail::TensorHead*>(t)->references.fetch_add(1, std::memory_order_relaxed);
+          note_held(Held::tensor, 1);
         },
     .release =
         [](tn_tensor* t) {
-          if (t && !is_retired(t)) take_tensor(t);
+          if (!t || is_retired(t)) return;
+          note_held(Held::tensor, -1);
+          take_tensor(t);
         },
     .empty =
         [](const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
@@ -117,8 +122,11 @@ const tn_tensor_api tensor_api = {
             require(device_type == TN_DEV_CPU, "from_memory takes CPU memory, found device type {}",
                     device_type);
             OptIntList given = strides ? OptIntList(list_of(strides, ndim)) : OptIntList();
-            *out = give(from_memory(data, list_of(sizes, ndim), static_cast<Dtype>(dtype), given,
-                                    deleter, deleter_arg));
+            LentMemory lent(reinterpret_cast<const void*>(deleter));
+            Tensor t = from_memory(data, list_of(sizes, ndim), static_cast<Dtype>(dtype), given,
+                                   deleter, deleter_arg);
+            lent.keep_with(t);
+            *out = give(std::move(t));
           });
           if (status && deleter) deleter(deleter_arg);
           return status;
@@ -128,7 +136,12 @@ const tn_tensor_api tensor_api = {
                     void** out) { return guarded([&] { *out = to_dlpack(share_tensor(t)); }); },
     .from_dlpack =
         [](void* capsule, tn_tensor** out) {
-          return guarded([&] { *out = give(from_dlpack(capsule)); });
+          return guarded([&] {
+            LentMemory lent(dlpack_deleter(capsule));
+            Tensor t = from_dlpack(capsule);
+            lent.keep_with(t);
+            *out = give(std::move(t));
+          });
         },
 };
 
@@ -172,7 +185,12 @@ const tn_host table = {
           return s ? str_of(s->text) : tn_str{"", 0};
         },
     .status_free = free_status,
-    .extension = find_extension,
+    .extension =
+        [](const char* id, uint32_t min_version) {
+          const void* table = find_extension(id, min_version);
+          if (table) note_dependence(__builtin_return_address(0), table);
+          return table;
+        },
     .tensor = &tensor_api,
     .graph = &graph_api,
     .sym = &sym_api,

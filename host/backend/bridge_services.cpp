@@ -93,6 +93,21 @@ std::string component_name(const char* component) {
   return std::string("plugin.") + (component ? component : "");
 }
 
+// Bodies run on other threads on behalf of the plugin that this one is in.
+class OnBehalf {
+ public:
+  OnBehalf() : life_(is_counting_held() ? InPlugin::current() : nullptr) {}
+  template <class F>
+  tn_status* operator()(F&& body) const {
+    if (!life_) return body();
+    InPlugin in(*life_);
+    return body();
+  }
+
+ private:
+  PluginLife* life_;
+};
+
 // The first failing body wins; the pool carries it over as an exception.
 struct FailedBody {
   tn_status* status;
@@ -112,18 +127,22 @@ tn_status* run_bodies(Run run) {
 
 tn_status* parallel_for_bridge(int64_t begin, int64_t end, int64_t grain,
                                tn_status* (*body)(void*, int64_t, int64_t), void* user) {
+  OnBehalf on_behalf;
   return run_bodies([&] {
     parallel_for(begin, end, std::max<int64_t>(grain, 1), [&](int64_t lo, int64_t hi) {
-      if (tn_status* status = body(user, lo, hi)) throw FailedBody{status};
+      tn_status* status = on_behalf([&] { return body(user, lo, hi); });
+      if (status) throw FailedBody{status};
     });
   });
 }
 
 tn_status* parallel_chunks_bridge(int64_t n_chunks, tn_status* (*body)(void*, int64_t, int32_t),
                                   void* user) {
+  OnBehalf on_behalf;
   return run_bodies([&] {
     parallel_chunks(n_chunks, [&](int64_t chunk, int worker) {
-      if (tn_status* status = body(user, chunk, worker)) throw FailedBody{status};
+      tn_status* status = on_behalf([&] { return body(user, chunk, worker); });
+      if (status) throw FailedBody{status};
     });
   });
 }

@@ -7,6 +7,7 @@
 #include "backend/load.h"
 #include "backend/plugin_artifact.h"
 #include "backend/registry.h"
+#include "backend/shutdown.h"
 #include "backend/status.h"
 #include "report/events.h"
 #include "report/log.h"
@@ -60,6 +61,7 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
   }
   if (status)
     throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}", manifest.name));
+  if (!plugin.has_compiled.exchange(true)) expect_shutdown();
   std::shared_ptr<Artifact> out = plugin_artifact(artifact, plugin, manifest.name, request);
   out->guards = rq.ctx.guards;
   return out;

@@ -6,6 +6,7 @@
 #include "backend/status.h"
 
 #include <mutex>
+#include <optional>
 
 namespace tenon {
 
@@ -28,19 +29,27 @@ class OutputList {
   std::span<tn_tensor*> list_;
 };
 
-class PluginArtifact final : public Artifact {
+template <class List>
+int64_t n_tensors(const List& list) {
+  return std::count_if(list.begin(), list.end(), [](const auto* t) { return t != nullptr; });
+}
+
+class PluginArtifact final : public Artifact, private Retirable {
  public:
   PluginArtifact(tn_artifact* artifact, const LoadedPlugin& plugin, std::string backend,
                  const CompileRequest& request)
       : artifact_(artifact),
+        flags_(artifact->api->flags),
         net_(plugin.net),
         backend_(std::move(backend)),
         in_call_("call of backend " + backend_),
-        contract_(request) {}
+        contract_(request),
+        reference_(std::in_place, net_.life()) {
+    join();
+  }
 
   ~PluginArtifact() override {
-    call_plugin_quietly(net_, "destroy of backend " + backend_,
-                        [&] { artifact_->api->destroy(artifact_); });
+    if (leave()) retire();
   }
 
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
@@ -48,7 +57,7 @@ class PluginArtifact final : public Artifact {
     OutputList out(outputs.size());
     tn_call call{};
     call.struct_size = sizeof call;
-    bool may_steal = steal && (artifact_->api->flags & TN_AF_STEALS_INPUTS);
+    bool may_steal = steal && (flags_ & TN_AF_STEALS_INPUTS);
     call.flags = may_steal ? TN_CALL_STEAL_INPUTS : 0;
     call.n_inputs = static_cast<uint32_t>(inputs.size());
     call.n_outputs = static_cast<uint32_t>(outputs.size());
@@ -56,9 +65,13 @@ class PluginArtifact final : public Artifact {
     call.inputs = reinterpret_cast<tn_tensor**>(inputs.data());
     call.outputs = out.list().data();
     call.syms = syms.data();
+    if (is_counting_held() && may_steal) [[unlikely]]
+      net_.life().add_held(Held::tensor, n_tensors(inputs));
     std::string problem;
     tn_status* status = contract_.is_checking() ? run_checked(call, problem) : run(call);
     if (!status && !contract_.holds(out.list())) problem = contract_.problem(out.list());
+    if (is_counting_held()) [[unlikely]]
+      note_given_back(out.list(), may_steal ? inputs : std::span<detail::TensorHead*>());
     for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = take_tensor(out.list()[i]);
     if (steal)
       for (detail::TensorHead*& left : inputs) take_tensor(std::exchange(left, nullptr));
@@ -69,10 +82,10 @@ class PluginArtifact final : public Artifact {
   }
 
   std::string describe(int32_t what) const override {
-    if (!TN_HAS(artifact_->api, describe)) return "";
     TextSink text;
     tn_status* status = call_plugin(net_, "describe of backend " + backend_, [&] {
-      return artifact_->api->describe(artifact_, what, text.get());
+      bool can = TN_HAS(artifact_->api, describe);
+      return can ? artifact_->api->describe(artifact_, what, text.get()) : nullptr;
     });
     if (!status) return text.take();
     free_status(status);
@@ -82,7 +95,7 @@ class PluginArtifact final : public Artifact {
  private:
   tn_status* run(tn_call& call) {
     std::unique_lock lock(serial_, std::defer_lock);
-    if (artifact_->api->flags & TN_AF_SERIAL_ONLY) lock.lock();
+    if (flags_ & TN_AF_SERIAL_ONLY) lock.lock();
     return call_plugin(net_, in_call_, [&] { return artifact_->api->call(artifact_, &call); });
   }
   tn_status* run_checked(tn_call& call, std::string& problem) {
@@ -93,10 +106,21 @@ class PluginArtifact final : public Artifact {
     return status;
   }
 
-  tn_artifact* artifact_;
+  void note_given_back(std::span<tn_tensor*> outputs, std::span<detail::TensorHead*> left) {
+    net_.life().add_held(Held::tensor, -n_tensors(outputs) - n_tensors(left));
+  }
+  void retire() noexcept override {
+    call_plugin_quietly(net_, "destroy of backend " + backend_,
+                        [&] { artifact_->api->destroy(artifact_); });
+    reference_.reset();
+  }
+
+  tn_artifact* artifact_;  // gone once retired: used inside call_plugin only
+  uint32_t flags_;
   PluginNet& net_;
   std::string backend_, in_call_;
   CallContract contract_;
+  std::optional<PluginRef> reference_;
   std::mutex serial_;
 };
 

@@ -14,7 +14,9 @@ std::atomic<int64_t> statuses{0};
 tn_status* make_status(int32_t code, std::string_view text) noexcept {
   static tn_status no_memory{TN_OUT_OF_MEMORY, "out of memory", true};
   try {
-    auto* status = new tn_status{code, std::string(text)};
+    PluginLife* holder = is_counting_held() ? InPlugin::current() : nullptr;
+    auto* status = new tn_status{code, std::string(text), false, holder};
+    if (holder) holder->add_held(Held::status, 1);
     statuses.fetch_add(1, std::memory_order_relaxed);
     return status;
   } catch (...) {
@@ -24,6 +26,7 @@ tn_status* make_status(int32_t code, std::string_view text) noexcept {
 
 void free_status(tn_status* status) noexcept {
   if (!status || status->is_static) return;
+  if (status->holder) status->holder->add_held(Held::status, -1);
   statuses.fetch_sub(1, std::memory_order_relaxed);
   delete status;
 }
