@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 #include "cli/exit_status.h"
 #include "cli/plugin.h"
+#include "config/config.h"
 #include "core/error.h"
 #include "debug/plugin_kit/kit.h"
 
@@ -22,8 +23,8 @@ struct CheckOptions {
 
 std::string quoted_if_needed(const std::string& word) {
   bool plain = std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("_-./+=:,").find(static_cast<char>(c)) !=
-                                  std::string_view::npos;
+    return std::isalnum(c) ||
+           std::string_view("_-./+=:,").find(static_cast<char>(c)) != std::string_view::npos;
   });
   return plain && !word.empty() ? word : "'" + word + "'";
 }
@@ -55,6 +56,7 @@ KitCommand child_command(const KitSettings& kit, const Globals& globals) {
   for (const std::string& m : kit.models) add("--models", m);
   for (const std::string& o : kit.ops) add("--ops", o);
   for (const std::string& s : globals.settings) add("--set", s);
+  for (const std::string& p : globals.plugins) add("--plugin", p);
   for (const std::string& p : globals.plugin_path) add("--plugin-path", p);
   add("--config", globals.config_file);
   if (globals.threads > 0) add("--threads", std::to_string(globals.threads));
@@ -103,10 +105,9 @@ Json to_json(const KitResult& result, const KitSettings& kit) {
            {"backend", result.backend.empty() ? Json(nullptr) : Json(result.backend)},
            {"level", result.level},
            {"section", result.section},
-           {"status", result.status == KitStatus::passed ? "passed"
-                      : result.status == KitStatus::failed
-                          ? "failed"
-                          : name_of(result.status)},
+           {"status", result.status == KitStatus::passed   ? "passed"
+                      : result.status == KitStatus::failed ? "failed"
+                                                           : name_of(result.status)},
            {"detail", result.detail},
            {"graph", result.graph.empty() ? Json(nullptr) : Json(result.graph)},
            {"ms", std::round(result.ms * 10) / 10}};
@@ -116,9 +117,8 @@ Json to_json(const KitResult& result, const KitSettings& kit) {
 }
 
 int count(const KitReport& report, KitStatus status) {
-  return static_cast<int>(
-      std::count_if(report.results.begin(), report.results.end(),
-                    [&](const KitResult& r) { return r.status == status; }));
+  return static_cast<int>(std::count_if(report.results.begin(), report.results.end(),
+                                        [&](const KitResult& r) { return r.status == status; }));
 }
 
 Json to_json(const KitReport& report, const KitSettings& kit) {
@@ -153,8 +153,12 @@ ExitStatus status_of(KitVerdict verdict) {
   return ExitStatus::internal;
 }
 
-void search_only(const KitSettings& kit, const Globals& globals) {
-  set_plugin_search({kit.file}, globals.plugin_path);
+// The file itself comes first, also one that crashed before: here that is one failed check.
+void search_first(const KitSettings& kit, const Globals& globals) {
+  config::set_from_command_line("plugins.quarantine=false");
+  std::vector<std::string> files{kit.file};
+  files.insert(files.end(), globals.plugins.begin(), globals.plugins.end());
+  set_plugin_search(files, globals.plugin_path);
 }
 
 /// A folder in which one phase leaves files for another.
@@ -172,7 +176,7 @@ struct WorkFolder {
 
 int check(const CheckOptions& options, const Globals& globals) {
   KitSettings kit = options.kit;
-  search_only(kit, globals);
+  search_first(kit, globals);
   if (!options.phase.empty()) {
     run_kit_phase(kit, options.phase, options.first);
     return 0;
@@ -212,9 +216,9 @@ Action build(CLI::App& app) {
   app.add_flag("--quick", kit.quick, "few repetitions");
   add_repeated(app, "--models", kit.models, "archives with recordings, run through each backend");
   add_repeated(app, "--ops", kit.ops, "recorded calls of ops, run through each backend");
-  for (CLI::Option* hidden :
-       {app.add_option("--phase", options->phase, ""), app.add_option("--first", options->first, ""),
-        app.add_option("--work-folder", kit.work_folder, "")})
+  for (CLI::Option* hidden : {app.add_option("--phase", options->phase, ""),
+                              app.add_option("--first", options->first, ""),
+                              app.add_option("--work-folder", kit.work_folder, "")})
     hidden->group("");
   return [options](const Globals& globals) { return check(*options, globals); };
 }

@@ -1,7 +1,9 @@
 // Level 0: what the file says of itself, loading, hosts of other ages, shutdown.
+#include "backend/admission.h"
 #include "backend/bridge.h"
 #include "backend/link_diagnosis.h"
 #include "backend/status.h"
+#include "backend/trust.h"
 #include "core/error.h"
 #include "debug/plugin_kit/compiling.h"
 #include "debug/plugin_kit/process_state.h"
@@ -10,7 +12,6 @@
 #include <dlfcn.h>
 
 #include <chrono>
-#include <fstream>
 
 namespace tenon::kit {
 
@@ -71,8 +72,8 @@ void check_entry(Bench& bench) {
 void check_tables(Bench& bench) {
   const LoadedPlugin& plugin = bench.load();
   const tn_plugin& table = plugin.table;
-  expect(table.abi_major == TN_ABI_MAJOR, "tn_plugin.abi_major is {}, expected {}",
-         table.abi_major, TN_ABI_MAJOR);
+  expect(table.abi_major == TN_ABI_MAJOR, "tn_plugin.abi_major is {}, expected {}", table.abi_major,
+         TN_ABI_MAJOR);
   expect(table.abi_minor == bench.found().manifest.abi.minor,
          "tn_plugin.abi_minor is {}, the manifest says {}", table.abi_minor,
          to_text(bench.found().manifest.abi));
@@ -120,13 +121,6 @@ void check_shutdown(Bench& bench) {
   bench.shut_down();
 }
 
-bool is_mapped(const std::string& path) {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);)
-    if (line.ends_with(path)) return true;
-  return false;
-}
-
 // One life of the library: true when it is really gone afterwards.
 bool live_once(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -141,7 +135,7 @@ bool live_once(const std::string& path) {
     if (tn_status* status = table->shutdown())
       fail_check("shutdown failed: {}", text_and_free(status));
   ::dlclose(library);
-  return !is_mapped(path);
+  return !is_path_mapped(path);
 }
 
 void check_repeated(Bench& bench) {
@@ -149,8 +143,9 @@ void check_repeated(Bench& bench) {
   for (int life = 1; life <= 3; ++life) {
     bench.note(message("load number {}", life));
     if (!live_once(bench.found().path))
-      throw CheckWarned{"the library stays mapped after dlclose (it or a library that it links "
-                        "cannot be unloaded), so it was loaded once only"};
+      throw CheckWarned{
+          "the library stays mapped after dlclose (it or a library that it links "
+          "cannot be unloaded), so it was loaded once only"};
   }
 }
 
