@@ -14,6 +14,7 @@
 #include "ops/shapes.h"
 #include "report/log.h"
 
+#include <atomic>
 #include <cstring>
 
 namespace tenon {
@@ -199,8 +200,17 @@ const tn_host table = {
     .svc = &svc_api,
 };
 
+std::atomic<const tn_host*> other_table{nullptr};
+
 }  // namespace
 
-const tn_host* host_table() { return &table; }
+const tn_host* host_table() {
+  const tn_host* other = other_table;
+  return other ? other : &table;
+}
+
+void set_host_table(const tn_host* given) { other_table = given; }
+
+const tn_host& own_host_table() { return table; }
 
 }  // namespace tenon

@@ -23,6 +23,8 @@ namespace tenon {
 /// Never fails: without memory it gives a static status.
 tn_status* make_status(int32_t code, std::string_view text) noexcept;
 void free_status(tn_status* status) noexcept;
+/// Statuses made and not yet freed, by whomever.
+int64_t live_statuses() noexcept;
 /// The TN_ code that an error of the host becomes.
 int32_t status_code_of(const Error& error);
 
