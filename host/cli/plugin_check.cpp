@@ -22,8 +22,8 @@ struct CheckOptions {
 
 std::string quoted_if_needed(const std::string& word) {
   bool plain = std::all_of(word.begin(), word.end(), [](unsigned char c) {
-    return std::isalnum(c) || std::string_view("_-./+=:,").find(static_cast<char>(c)) !=
-                                  std::string_view::npos;
+    return std::isalnum(c) ||
+           std::string_view("_-./+=:,").find(static_cast<char>(c)) != std::string_view::npos;
   });
   return plain && !word.empty() ? word : "'" + word + "'";
 }
@@ -103,10 +103,9 @@ Json to_json(const KitResult& result, const KitSettings& kit) {
            {"backend", result.backend.empty() ? Json(nullptr) : Json(result.backend)},
            {"level", result.level},
            {"section", result.section},
-           {"status", result.status == KitStatus::passed ? "passed"
-                      : result.status == KitStatus::failed
-                          ? "failed"
-                          : name_of(result.status)},
+           {"status", result.status == KitStatus::passed   ? "passed"
+                      : result.status == KitStatus::failed ? "failed"
+                                                           : name_of(result.status)},
            {"detail", result.detail},
            {"graph", result.graph.empty() ? Json(nullptr) : Json(result.graph)},
            {"ms", std::round(result.ms * 10) / 10}};
@@ -116,9 +115,8 @@ Json to_json(const KitResult& result, const KitSettings& kit) {
 }
 
 int count(const KitReport& report, KitStatus status) {
-  return static_cast<int>(
-      std::count_if(report.results.begin(), report.results.end(),
-                    [&](const KitResult& r) { return r.status == status; }));
+  return static_cast<int>(std::count_if(report.results.begin(), report.results.end(),
+                                        [&](const KitResult& r) { return r.status == status; }));
 }
 
 Json to_json(const KitReport& report, const KitSettings& kit) {
@@ -212,9 +210,9 @@ Action build(CLI::App& app) {
   app.add_flag("--quick", kit.quick, "few repetitions");
   add_repeated(app, "--models", kit.models, "archives with recordings, run through each backend");
   add_repeated(app, "--ops", kit.ops, "recorded calls of ops, run through each backend");
-  for (CLI::Option* hidden :
-       {app.add_option("--phase", options->phase, ""), app.add_option("--first", options->first, ""),
-        app.add_option("--work-folder", kit.work_folder, "")})
+  for (CLI::Option* hidden : {app.add_option("--phase", options->phase, ""),
+                              app.add_option("--first", options->first, ""),
+                              app.add_option("--work-folder", kit.work_folder, "")})
     hidden->group("");
   return [options](const Globals& globals) { return check(*options, globals); };
 }

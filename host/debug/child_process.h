@@ -1,11 +1,11 @@
 // Running this program again in a child process, so that a crash there is a result here.
 #pragma once
 
+#include <sys/types.h>
 #include <functional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <sys/types.h>
 #include <vector>
 
 namespace tenon {

@@ -23,8 +23,8 @@ constexpr size_t future_bytes = 64;
 void* before_a_hole(size_t bytes) {
   auto page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
   size_t pages = (bytes + page - 1) / page + 1;
-  void* start = ::mmap(nullptr, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
-                       -1, 0);
+  void* start =
+      ::mmap(nullptr, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   require(start != MAP_FAILED, "no memory for a host table");
   auto* hole = static_cast<char*>(start) + (pages - 1) * page;
   ::mprotect(hole, page, PROT_NONE);

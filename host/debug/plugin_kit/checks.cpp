@@ -51,8 +51,7 @@ std::vector<Check> wanted_checks(const FoundPlugin& plugin, const KitSettings& s
   std::erase_if(checks, [&](const Check& c) {
     bool other_backend =
         !settings.backend.empty() && !c.backend.empty() && c.backend != settings.backend;
-    bool other_name =
-        !settings.only.empty() && c.name != settings.only && c.name != needed;
+    bool other_name = !settings.only.empty() && c.name != settings.only && c.name != needed;
     return c.level > settings.level || other_backend || other_name;
   });
   return checks;

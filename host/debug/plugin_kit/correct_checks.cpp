@@ -26,8 +26,9 @@ void expect_inputs_kept(const GraphCase& c, std::span<const Tensor> given,
                         std::span<const Tensor> expected) {
   for (size_t i = 0; i < given.size(); ++i) {
     if (!given[i].defined()) continue;
-    expect(same_bits(given[i], expected[i]), "P23 input {} ({}) is not what it should be after the call",
-           i, display_name(*c.graph, c.graph->inputs()[i]));
+    expect(same_bits(given[i], expected[i]),
+           "P23 input {} ({}) is not what it should be after the call", i,
+           display_name(*c.graph, c.graph->inputs()[i]));
     std::string damage = damage_around(given[i]);
     expect(damage.empty(), "input {}: {}", i, damage);
   }
@@ -148,8 +149,8 @@ void add_correct_checks(std::vector<Check>& checks, const BackendManifest& backe
     stages.emplace_back("captured", whole);
   } else {
     if (claims("inference")) stages.emplace_back("inference", whole);
-    for (auto [stage, number] : {std::pair{"forward", Stage::forward},
-                                 std::pair{"backward", Stage::backward}})
+    for (auto [stage, number] :
+         {std::pair{"forward", Stage::forward}, std::pair{"backward", Stage::backward}})
       if (claims(stage))
         stages.emplace_back(stage, [name, number](Bench& bench, GraphCase& c) {
           return compile_half(bench, name, c, number);

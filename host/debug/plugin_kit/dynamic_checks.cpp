@@ -137,7 +137,8 @@ StolenRun run_measured(tn_artifact* artifact, const GraphCase& c, bool steal) {
   int64_t before = allocator_stats().current_bytes;
   tn_status* status = artifact->api->call(artifact, &call);
   StolenRun run{allocator_stats().peak_bytes - before, {}};
-  for (tn_tensor* t : out) run.outputs.push_back(Tensor::adopt(static_cast<detail::TensorHead*>(t)));
+  for (tn_tensor* t : out)
+    run.outputs.push_back(Tensor::adopt(static_cast<detail::TensorHead*>(t)));
   for (tn_tensor* left : in)
     if (steal && left) Tensor::adopt(static_cast<detail::TensorHead*>(left));
   if (status) fail_check("the call failed: {}", text_and_free(status));
@@ -201,8 +202,8 @@ void check_constants(Bench& bench, const std::string& backend) {
   CompileRequest request = direct.request(c);
   if (!direct.takes(request)) skip_check("declined: supports rejects a node");
   ArtifactHandle artifact = compile_directly(direct, request);
-  bool offered = artifact->struct_size > offsetof(tn_artifact_api, set_constants) &&
-                 artifact->set_constants;
+  bool offered =
+      artifact->struct_size > offsetof(tn_artifact_api, set_constants) && artifact->set_constants;
   if (!offered) skip_check("set_constants is not offered: the host compiles anew");
   ValueId id = c.graph->constants()[0];
   Tensor other = c.graph->constant(id) * 3.0;

@@ -25,7 +25,7 @@ namespace tenon::kit {
 // ---- graphs
 
 std::string_view name_of(InputStyle style) {
-  constexpr std::string_view names[] = {"contiguous",  "transposed", "sliced",  "of size 0",
+  constexpr std::string_view names[] = {"contiguous",     "transposed", "sliced",  "of size 0",
                                         "of one element", "not finite", "denormal"};
   return names[static_cast<size_t>(style)];
 }
@@ -102,8 +102,8 @@ bool admits(const Graph& graph, std::span<const int64_t> symbols) {
         !graph.shape_env->range(graph.symbols[i].symbol).contains(symbols[i]))
       return false;
   for (const RecordedGuard& guard : graph.shape_env->guard_conditions()) {
-    auto holds = evaluate(guard.condition,
-                          [&](const Expr* s) { return symbol_value(graph, symbols, s); });
+    auto holds =
+        evaluate(guard.condition, [&](const Expr* s) { return symbol_value(graph, symbols, s); });
     if (holds && !holds->word) return false;
   }
   return true;
@@ -154,8 +154,8 @@ Tensor filled(Tensor room, const Tensor& numbers) {
 Tensor transposed(const Tensor& numbers, const std::vector<int64_t>& sizes) {
   if (sizes.size() < 2) return between_guards(numbers, nullptr);
   std::vector<int64_t> strides = transposed_strides(sizes);
-  Tensor room = make_tensor(SymIntList(IntList(sizes)), SymIntList(IntList(strides)),
-                            numbers.dtype());
+  Tensor room =
+      make_tensor(SymIntList(IntList(sizes)), SymIntList(IntList(strides)), numbers.dtype());
   return between_guards(filled(room, numbers), nullptr);
 }
 
@@ -371,11 +371,10 @@ std::string meta_difference(const GraphCase& c, std::span<const Tensor> found) {
     if (found[i].dtype() != value.meta.dtype)
       return message("out.{} has dtype {}, the graph says {}", i, found[i].dtype(),
                      value.meta.dtype);
-    Tensor promised =
-        make_fake({value.meta.dtype, kCPU,
-                   dims_of(SymIntList(IntList(values_of(*c.graph, value.meta.sizes, c.symbols)))),
-                   dims_of(SymIntList(
-                       IntList(values_of(*c.graph, value.meta.strides, c.symbols))))});
+    Tensor promised = make_fake(
+        {value.meta.dtype, kCPU,
+         dims_of(SymIntList(IntList(values_of(*c.graph, value.meta.sizes, c.symbols)))),
+         dims_of(SymIntList(IntList(values_of(*c.graph, value.meta.strides, c.symbols))))});
     OpDifference meta = compare_tensor(found[i], promised, judging_op(*c.graph), false);
     if (!meta.values.empty()) return message("out.{}: {}", i, meta.values);
     if (!meta.strides.empty()) return message("out.{}: {}", i, meta.strides);

@@ -33,7 +33,8 @@ struct Hook {
 
 void expect_untouched(const Hook& hook, std::span<tn_tensor* const> out) {
   for (tn_tensor* t : out)
-    expect(t == nullptr, "the kernel of {} wrote an output although it failed or declined", hook.op);
+    expect(t == nullptr, "the kernel of {} wrote an output although it failed or declined",
+           hook.op);
 }
 
 bool run_hook(void* self, const CallArgs& call) {
@@ -121,7 +122,8 @@ void check_kernel_graph(Bench& bench, const EmbeddedFile& file) {
 /// The golden graphs that call an op of the plugin.
 std::vector<GoldenGraph> kernel_graphs(const FoundPlugin& plugin) {
   std::set<std::string> ops;
-  for (const KernelsManifest& row : plugin.manifest.kernels) ops.insert(row.ops.begin(), row.ops.end());
+  for (const KernelsManifest& row : plugin.manifest.kernels)
+    ops.insert(row.ops.begin(), row.ops.end());
   std::vector<GoldenGraph> out;
   for (const EmbeddedFile& file : golden_graphs()) {
     GoldenGraph golden = golden_graph(file);

@@ -65,7 +65,8 @@ class PhaseReader {
       bool entry = checks_[next_].name == "load.entry";
       return message("{}did not return within {} s", entry ? "P17 " : "", limit_s);
     }
-    if (end.signal) return message("crashed with signal {} ({})", end.signal, strsignal(end.signal));
+    if (end.signal)
+      return message("crashed with signal {} ({})", end.signal, strsignal(end.signal));
     return message("ended the process with status {}", end.exit_status);
   }
   void finish(KitResult result, bool crashed) {

@@ -23,8 +23,8 @@ struct KitSettings {
   std::string only;     ///< the name of one check; empty: all
   int level = 3;        ///< 0 load, 1 correct, 2 dynamic, 3 robust
   uint64_t seed = 0;
-  double time_limit = 30;  ///< seconds that one check may take
-  bool quick = false;      ///< few repetitions
+  double time_limit = 30;                ///< seconds that one check may take
+  bool quick = false;                    ///< few repetitions
   std::vector<std::string> models, ops;  ///< folders of archives and of op recordings
   std::string work_folder;               ///< of children: where phases leave files for others
 };

@@ -70,8 +70,8 @@ void check_entry(Bench& bench) {
 void check_tables(Bench& bench) {
   const LoadedPlugin& plugin = bench.load();
   const tn_plugin& table = plugin.table;
-  expect(table.abi_major == TN_ABI_MAJOR, "tn_plugin.abi_major is {}, expected {}",
-         table.abi_major, TN_ABI_MAJOR);
+  expect(table.abi_major == TN_ABI_MAJOR, "tn_plugin.abi_major is {}, expected {}", table.abi_major,
+         TN_ABI_MAJOR);
   expect(table.abi_minor == bench.found().manifest.abi.minor,
          "tn_plugin.abi_minor is {}, the manifest says {}", table.abi_minor,
          to_text(bench.found().manifest.abi));
@@ -148,8 +148,9 @@ void check_repeated(Bench& bench) {
   for (int life = 1; life <= 3; ++life) {
     bench.note(message("load number {}", life));
     if (!live_once(bench.found().path))
-      throw CheckWarned{"the library stays mapped after dlclose (it or a library that it links "
-                        "cannot be unloaded), so it was loaded once only"};
+      throw CheckWarned{
+          "the library stays mapped after dlclose (it or a library that it links "
+          "cannot be unloaded), so it was loaded once only"};
   }
 }
 

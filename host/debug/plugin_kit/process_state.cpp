@@ -43,8 +43,7 @@ std::string affinity() {
 
 size_t thread_count() {
   size_t n = 0;
-  for ([[maybe_unused]] const auto& entry :
-       std::filesystem::directory_iterator("/proc/self/task"))
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/task"))
     ++n;
   return n;
 }

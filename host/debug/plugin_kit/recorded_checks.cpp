@@ -10,9 +10,7 @@ namespace tenon::kit {
 
 namespace {
 
-std::string stem_of(const std::string& path) {
-  return std::filesystem::path(path).stem().string();
-}
+std::string stem_of(const std::string& path) { return std::filesystem::path(path).stem().string(); }
 
 // What the host itself does not have is no fault of the plugin.
 void judge(const std::vector<CaseResult>& results) {
@@ -24,9 +22,9 @@ void judge(const std::vector<CaseResult>& results) {
     if (!r.error.empty()) fail_check("{}: {}", r.name, r.error);
     for (const CheckedTensor& t : r.tensors)
       if (!t.result.ok)
-        fail_check("{}: {}: {}", r.name, t.name,
-                   t.result.problem.empty() ? message("max abs {}", t.result.max_abs)
-                                            : t.result.problem);
+        fail_check(
+            "{}: {}: {}", r.name, t.name,
+            t.result.problem.empty() ? message("max abs {}", t.result.max_abs) : t.result.problem);
     fail_check("{}: failed", r.name);
   }
   if (unsupported == results.size())

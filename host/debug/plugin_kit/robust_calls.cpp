@@ -205,8 +205,7 @@ void check_describe(Bench& bench, const std::string& backend) {
   DirectBackend direct(bench, backend);
   GraphCase c = direct.work_case(bench.settings().seed);
   ArtifactHandle artifact = compile_directly(direct, direct.request(c));
-  bool offered =
-      artifact->struct_size > offsetof(tn_artifact_api, describe) && artifact->describe;
+  bool offered = artifact->struct_size > offsetof(tn_artifact_api, describe) && artifact->describe;
   if (!offered) skip_check("describe is not offered");
   for (int32_t what = TN_DESC_SOURCE; what <= TN_DESC_STATS_JSON + 1; ++what) {
     TextSink sink;

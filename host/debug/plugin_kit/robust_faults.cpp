@@ -1,4 +1,5 @@
-// Level 3, a host in trouble: cancelled compiles, no memory, damaged bytes, things that are unknown.
+// Level 3, a host in trouble: cancelled compiles, no memory, damaged bytes, things that are
+// unknown.
 #include "backend/status.h"
 #include "core/error.h"
 #include "core/tensor_impl.h"
@@ -200,17 +201,18 @@ void check_request_flags(Bench& bench, const std::string& backend) {
   constexpr int first_unknown = 7;
   for (int bit = first_unknown; bit < 64; ++bit) {
     bench.note(message("request flag bit {}", bit));
-    Outcome out = compile_and_call(direct, c, expected, [&](tn_compile_request& rq) {
-      rq.flags |= uint64_t{1} << bit;
-    });
+    Outcome out = compile_and_call(direct, c, expected,
+                                   [&](tn_compile_request& rq) { rq.flags |= uint64_t{1} << bit; });
     if (bit >= 32)
       expect(out.code != TN_OK,
              "request flag bit {} is unknown and was not refused; bits 32..63 change what a "
              "request means",
              bit);
     else
-      expect(is_refusal(out), "request flag bit {} ended with status {} ({}); unknown bits 0..31 "
-             "are ignored", bit, out.code, out.text);
+      expect(is_refusal(out),
+             "request flag bit {} ended with status {} ({}); unknown bits 0..31 "
+             "are ignored",
+             bit, out.code, out.text);
   }
 }
 

@@ -88,8 +88,7 @@ void check_load_elsewhere(Bench& bench, const std::string& backend) {
   expect(loaded.artifact.get() != nullptr, "load reported success without an artifact");
   DirectResult result = call_directly(loaded.artifact.get(), c, c.inputs);
   expect(!result.status, "the call failed: {}", result.text());
-  formats::NamedTensors stored =
-      formats::read_tensors(stored_path(bench, backend, "safetensors"));
+  formats::NamedTensors stored = formats::read_tensors(stored_path(bench, backend, "safetensors"));
   for (const auto& [name, expected] : stored.tensors) {
     const Tensor& found = result.outputs[static_cast<size_t>(std::stoul(name))];
     expect(same_bits(found, expected), "out.{} has other bits than before it was stored", name);

@@ -21,7 +21,7 @@ struct Watch {
   std::atomic<int64_t> requests{0}, progress_calls{0}, guards{0}, cache_gets{0};
   std::atomic<int64_t> live_artifacts{0}, live_blobs{0};
 
-  std::mutex lists;  // guards all below
+  std::mutex lists;                                        // guards all below
   std::map<std::string, std::string, std::less<>> stored;  // cache_put
   std::deque<std::vector<tn_arg>> strange_args;
   std::string misuse;
@@ -52,7 +52,8 @@ bool request_fails() {
 
 void* alloc(size_t bytes, size_t align) {
   if (align == 0 || (align & (align - 1)))
-    note_misuse(message("svc->alloc was asked for an alignment of {}; it is a power of two", align));
+    note_misuse(
+        message("svc->alloc was asked for an alignment of {}; it is a power of two", align));
   return request_fails() ? nullptr : guarded_allocate(bytes);
 }
 
@@ -65,8 +66,7 @@ void release_block(void* block, size_t bytes, size_t) {
 tn_status* empty(const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
                  int32_t device_type, int32_t device_index, tn_tensor** out) {
   if (request_fails()) return out_of_memory();
-  tn_status* status =
-      tensor_api.empty(sizes, strides, ndim, dtype, device_type, device_index, out);
+  tn_status* status = tensor_api.empty(sizes, strides, ndim, dtype, device_type, device_index, out);
   if (status || !watch().faults.guard_outputs || device_type != TN_DEV_CPU) return status;
   return guarded([&] {
     Tensor plain = take_tensor(*out);
@@ -122,9 +122,8 @@ tn_status* interpret(tn_ctx* ctx, const tn_graph* graph, tn_artifact** out) {
 
 tn_status* compile_with(tn_ctx* ctx, const tn_graph* graph, tn_str backend, tn_str options,
                         tn_artifact** out) {
-  return watched_result(out, [&](tn_artifact** a) {
-    return run_api.compile_with(ctx, graph, backend, options, a);
-  });
+  return watched_result(
+      out, [&](tn_artifact** a) { return run_api.compile_with(ctx, graph, backend, options, a); });
 }
 
 // ---- graphs with things that no plugin knows
@@ -274,8 +273,8 @@ void clear_host_faults() {
   HostFaults& f = watch().faults;
   f.fail_request = -1;
   f.cancel_after = -1;
-  for (std::atomic<bool>* on : {&f.damage_cache, &f.hide_options, &f.strange_args,
-                                &f.strange_values, &f.guard_outputs})
+  for (std::atomic<bool>* on :
+       {&f.damage_cache, &f.hide_options, &f.strange_args, &f.strange_values, &f.guard_outputs})
     *on = false;
 }
 

@@ -15,13 +15,13 @@ namespace tenon::kit {
 
 /// What the table does wrong on purpose. All off at start.
 struct HostFaults {
-  std::atomic<int64_t> fail_request{-1};   ///< the request of memory that fails; counted down
-  std::atomic<int64_t> cancel_after{-1};   ///< calls of progress() that are answered with 0
-  std::atomic<bool> damage_cache{false};   ///< cache_get gives bytes that were not put
-  std::atomic<bool> hide_options{false};   ///< no option is declared
-  std::atomic<bool> strange_args{false};   ///< the first argument of each node has an unknown kind
-  std::atomic<bool> strange_values{false}; ///< each value is of an unknown kind
-  std::atomic<bool> guard_outputs{false};  ///< tensors of `empty` lie between guard zones
+  std::atomic<int64_t> fail_request{-1};    ///< the request of memory that fails; counted down
+  std::atomic<int64_t> cancel_after{-1};    ///< calls of progress() that are answered with 0
+  std::atomic<bool> damage_cache{false};    ///< cache_get gives bytes that were not put
+  std::atomic<bool> hide_options{false};    ///< no option is declared
+  std::atomic<bool> strange_args{false};    ///< the first argument of each node has an unknown kind
+  std::atomic<bool> strange_values{false};  ///< each value is of an unknown kind
+  std::atomic<bool> guard_outputs{false};   ///< tensors of `empty` lie between guard zones
 };
 HostFaults& host_faults();
 /// Switches all faults off.
