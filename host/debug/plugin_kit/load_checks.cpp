@@ -52,8 +52,9 @@ void check_hygiene(Bench& bench) {
 }
 
 void check_owner(Bench& bench) {
-  Diagnosis d = check_trust(bench.found().path, TrustMode::owner);
-  expect(!d, "{}", to_text(d));
+  TrustVerdict verdict = TrustCheck(TrustMode::owner).judge(bench.found().path);
+  expect(!verdict.refusal, "{}", to_text(verdict.refusal));
+  if (!verdict.warnings.empty()) throw CheckWarned{to_text(verdict.warnings[0])};
 }
 
 // ---- loading
