@@ -114,9 +114,9 @@ Diagnosis look_for_devices(const LoadedPlugin& plugin) {
 
 // From here on the plugin is known as the owner of its code, and will be shut down.
 void keep(LoadedPlugin& plugin, const boost::dll::shared_library& library) {
+  auto& entry = library.get<tn_entry_fn>("tenon_plugin_entry_v1");
   Dl_info info{};
-  if (::dladdr(library.get<void*>("tenon_plugin_entry_v1"), &info) != 0)
-    plugin.base = info.dli_fbase;
+  if (::dladdr(reinterpret_cast<void*>(&entry), &info) != 0) plugin.base = info.dli_fbase;
   expect_shutdown();
   std::lock_guard lock(loader().listing);
   loader().order.push_back(&plugin);

@@ -13,6 +13,7 @@
 
 #include <tenon/compile.h>
 #include <tenon/plugin.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -204,16 +205,21 @@ std::vector<RefusedPlugin> refused_plugins() {
   return out;
 }
 
+static void report_on(const FoundPlugin& p, std::vector<std::string>& out) {
+  out.push_back(message("  {}: {}", p.file_name(),
+                        p.diagnosis ? to_text(p.diagnosis) : std::string(name_of(p.state))));
+  for (const Diagnosis& w : p.warnings) out.push_back("    doubtful: " + to_text(w));
+}
+
 std::vector<std::string> plugin_search_report() {
   std::vector<std::string> out;
   std::vector<FoundPluginPtr> plugins = plugin_catalog().list();
   for (const SearchPlace& place : plugin_catalog().places()) {
-    out.push_back(message("{} ({})", place.path, name_of(place.source)));
+    bool is_there = ::access(place.path.c_str(), F_OK) == 0;
+    out.push_back(
+        message("{} ({}{})", place.path, name_of(place.source), is_there ? "" : ", not there"));
     for (const FoundPluginPtr& p : plugins)
-      if (p->source == place.source && p->path.starts_with(place.path))
-        out.push_back(
-            message("  {}: {}", p->file_name(),
-                    p->diagnosis ? to_text(p->diagnosis) : std::string(name_of(p->state))));
+      if (p->source == place.source && p->path.starts_with(place.path)) report_on(*p, out);
   }
   return out;
 }
