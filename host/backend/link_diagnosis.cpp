@@ -70,9 +70,8 @@ std::vector<std::string> runpath_folders(const std::string& path, const std::str
 }
 
 bool is_in_any(const std::vector<std::string>& folders, const std::string& name) {
-  return std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) {
-    return is_readable(folder + "/" + name);
-  });
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](const std::string& folder) { return is_readable(folder + "/" + name); });
 }
 
 std::string joined(const std::vector<std::string>& names) {
@@ -165,10 +164,10 @@ Diagnosis diagnose_hygiene(const FoundPlugin& plugin) {
   auto add = [&](const std::string& what) { found += (found.empty() ? "" : "; ") + what; };
   ExtraExports extra = read_extra_exports(plugin.path);
   if (!extra.names.empty())
-    add(message("exports {} symbols besides its entry: {}", extra.names.size(),
+    add(message("symbols exported besides its entry: {} ({})", extra.names.size(),
                 first_names(extra.names)));
   if (!extra.unique.empty())
-    add(message("shares {} unique symbols with all plugins: {}", extra.unique.size(),
+    add(message("those of them that are one in the whole process: {} ({})", extra.unique.size(),
                 first_names(extra.unique)));
   if (plugin.elf.exec_stack) add("asks for an executable stack");
   if (plugin.elf.text_relocations) add("has text relocations");
@@ -179,7 +178,7 @@ Diagnosis diagnose_hygiene(const FoundPlugin& plugin) {
 
 Diagnosis diagnose_no_device(const FoundPlugin& plugin, std::string_view type,
                              std::string_view why) {
-  std::string reason = message("it is loaded, but {} has no device here", type);
+  std::string reason = message("it is loaded, but there is no device of type {} here", type);
   if (!why.empty()) reason += message(": {}", why);
   std::string looked;
   for (const std::string& name : plugin.manifest.needs_library)

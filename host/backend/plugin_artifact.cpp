@@ -86,7 +86,7 @@ class PluginArtifact final : public Artifact {
     return call_plugin(net_, in_call_, [&] { return artifact_->api->call(artifact_, &call); });
   }
   tn_status* run_checked(tn_call& call, std::string& problem) {
-    CheckedCall checked(contract_, backend_, call);
+    CheckedCall checked(contract_, net_, call);
     tn_status* status = run(call);
     problem = checked.finish();
     if (status) problem.clear();
