@@ -11,32 +11,26 @@ namespace tenon {
 
 namespace {
 
-/// Room for the outputs of a call; on the stack for most graphs.
-class OutputList {
- public:
-  explicit OutputList(size_t n)
-      : more_(n > most_inline ? n : 0), list_(more_.empty() ? inline_ : more_.data(), n) {
-    std::fill(list_.begin(), list_.end(), nullptr);
-  }
-  OutputList(const OutputList&) = delete;
-  std::span<tn_tensor*> list() const { return list_; }
-
- private:
-  static constexpr size_t most_inline = 24;
-  tn_tensor* inline_[most_inline];
-  std::vector<tn_tensor*> more_;
-  std::span<tn_tensor*> list_;
-};
+// A tensor is one pointer to what the ABI calls tn_tensor, so that plugins write the caller's
+// outputs themselves.
+static_assert(sizeof(Tensor) == sizeof(tn_tensor*));
+static_assert(uint32_t{TN_AF_STEALS_INPUTS} == uint32_t{TN_CALL_STEAL_INPUTS});
+std::span<tn_tensor*> handles_of(std::span<Tensor> tensors) {
+  return {reinterpret_cast<tn_tensor**>(tensors.data()), tensors.size()};
+}
 
 class PluginArtifact final : public Artifact {
  public:
   PluginArtifact(tn_artifact* artifact, const LoadedPlugin& plugin, std::string backend,
                  const CompileRequest& request)
       : artifact_(artifact),
+        call_(artifact->api->call),
+        flags_(artifact->api->flags),
         net_(plugin.net),
         backend_(std::move(backend)),
         in_call_("call of backend " + backend_),
-        contract_(request) {}
+        contract_(request),
+        is_plain_(!contract_.is_checking() && !(flags_ & TN_AF_SERIAL_ONLY)) {}
 
   ~PluginArtifact() override {
     call_plugin_quietly(net_, "destroy of backend " + backend_,
@@ -45,27 +39,23 @@ class PluginArtifact final : public Artifact {
 
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
-    OutputList out(outputs.size());
-    tn_call call{};
-    call.struct_size = sizeof call;
-    bool may_steal = steal && (artifact_->api->flags & TN_AF_STEALS_INPUTS);
-    call.flags = may_steal ? TN_CALL_STEAL_INPUTS : 0;
-    call.n_inputs = static_cast<uint32_t>(inputs.size());
-    call.n_outputs = static_cast<uint32_t>(outputs.size());
-    call.n_syms = static_cast<uint32_t>(syms.size());
-    call.inputs = reinterpret_cast<tn_tensor**>(inputs.data());
-    call.outputs = out.list().data();
-    call.syms = syms.data();
-    std::string problem;
-    tn_status* status = contract_.is_checking() ? run_checked(call, problem) : run(call);
-    if (!status && !contract_.holds(out.list())) problem = contract_.problem(out.list());
-    for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = take_tensor(out.list()[i]);
-    if (steal)
-      for (detail::TensorHead*& left : inputs) take_tensor(std::exchange(left, nullptr));
-    if (status) [[unlikely]]
-      throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
-    if (!problem.empty()) [[unlikely]]
-      net_.broke_contract(ErrorCode::backend_call_failed, backend_, problem);
+    for (Tensor& out : outputs) out = Tensor();
+    std::span<tn_tensor*> results = handles_of(outputs);
+    tn_call call = {.struct_size = sizeof call,
+                    .flags = steal ? flags_ & TN_CALL_STEAL_INPUTS : 0,
+                    .n_inputs = static_cast<uint32_t>(inputs.size()),
+                    .n_outputs = static_cast<uint32_t>(outputs.size()),
+                    .n_syms = static_cast<uint32_t>(syms.size()),
+                    ._r0 = 0,
+                    .inputs = reinterpret_cast<tn_tensor**>(inputs.data()),
+                    .outputs = results.data(),
+                    .syms = syms.data(),
+                    .stream = nullptr};
+    tn_status* status = is_plain_ ? run(call) : run_carefully(call);
+    bool good = contract_.holds(results);
+    if (steal) release_all(inputs);
+    if (status || !good) [[unlikely]]
+      fail(status, results);
   }
 
   std::string describe(int32_t what) const override {
@@ -81,22 +71,39 @@ class PluginArtifact final : public Artifact {
 
  private:
   tn_status* run(tn_call& call) {
-    std::unique_lock lock(serial_, std::defer_lock);
-    if (artifact_->api->flags & TN_AF_SERIAL_ONLY) lock.lock();
-    return call_plugin(net_, in_call_, [&] { return artifact_->api->call(artifact_, &call); });
+    return call_plugin(net_, in_call_, [&] { return call_(artifact_, &call); });
   }
-  tn_status* run_checked(tn_call& call, std::string& problem) {
+  // For artifacts that take one call at a time, and under plugins.check_calls.
+  [[gnu::noinline]] tn_status* run_carefully(tn_call& call) {
+    std::unique_lock lock(serial_, std::defer_lock);
+    if (flags_ & TN_AF_SERIAL_ONLY) lock.lock();
+    if (!contract_.is_checking()) return run(call);
     CheckedCall checked(contract_, net_, call);
     tn_status* status = run(call);
-    problem = checked.finish();
-    if (status) problem.clear();
-    return status;
+    std::string problem = checked.finish();
+    return status || problem.empty() ? status : broken(std::move(problem));
+  }
+  tn_status* broken(std::string problem) {
+    return make_status(TN_INTERNAL, to_text(net_.note_broken(std::move(problem))));
+  }
+
+  // Whoever got the inputs leaves NULL where he has released one.
+  [[gnu::noinline]] static void release_all(std::span<detail::TensorHead*> inputs) {
+    for (detail::TensorHead*& left : inputs) take_tensor(std::exchange(left, nullptr));
+  }
+  [[noreturn, gnu::cold, gnu::noinline]] void fail(tn_status* status,
+                                                   std::span<tn_tensor* const> results) {
+    if (!status) status = broken(contract_.problem(results));
+    throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
   }
 
   tn_artifact* artifact_;
+  tn_status* (*call_)(tn_artifact*, tn_call*);
+  uint32_t flags_;
   PluginNet& net_;
   std::string backend_, in_call_;
   CallContract contract_;
+  bool is_plain_;
   std::mutex serial_;
 };
 
