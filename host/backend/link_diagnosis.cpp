@@ -80,11 +80,16 @@ std::string joined(const std::vector<std::string>& names) {
   return out;
 }
 
+// Other symbols than _Z... would be taken for types: "f" for float.
+std::string source_name(const std::string& symbol) {
+  return symbol.starts_with("_Z") ? demangled(symbol) : symbol;
+}
+
 // The first few in the order of their text, as they stood in the source.
 std::string first_names(const std::vector<std::string>& symbols) {
   constexpr size_t most = 8;
   std::vector<std::string> names;
-  for (const std::string& symbol : symbols) names.push_back(demangled(symbol));
+  for (const std::string& symbol : symbols) names.push_back(source_name(symbol));
   std::sort(names.begin(), names.end());
   size_t n = names.size();
   names.resize(std::min(n, most));
@@ -107,7 +112,7 @@ Diagnosis undefined_symbol(const FoundPlugin& plugin, const std::string& text, s
   constexpr std::string_view label = "undefined symbol: ";
   std::string symbol = text.substr(at + label.size());
   symbol = symbol.substr(0, symbol.find_first_of(", \t"));
-  std::string name = demangled(symbol);
+  std::string name = source_name(symbol);
   std::string shown = name == symbol ? name : message("{} ({})", name, symbol);
   return {PluginFault::undefined_symbol, plugin.path,
           message("it uses {}, which neither it nor a library that it links defines", shown),
@@ -126,11 +131,11 @@ Diagnosis missing_library(const FoundPlugin& plugin, const std::string& text,
 
 }  // namespace
 
-std::string demangled(const std::string& symbol) {
+std::string demangled(const std::string& name) {
   int status = 0;
-  std::unique_ptr<char, void (*)(void*)> name(
-      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
-  return name ? std::string(name.get()) : symbol;
+  std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+  return text ? std::string(text.get()) : name;
 }
 
 bool library_is_found(const std::string& name) {
