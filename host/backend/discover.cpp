@@ -407,7 +407,7 @@ std::vector<Diagnosis> PluginCatalog::why_missing(std::string_view backend) cons
   std::string_view name = backend.substr(backend.find('/') + 1);
   std::vector<Diagnosis> out;
   for (const FoundPluginPtr& p : plugins_) {
-    bool unreadable = p->manifest.backends.empty() && p->manifest.name.empty();
+    bool unreadable = p->diagnosis.fault == PluginFault::bad_manifest || p->manifest.name.empty();
     if (p->diagnosis && (unreadable || p->manifest.find_backend(name))) out.push_back(p->diagnosis);
   }
   return out;
