@@ -4,6 +4,7 @@
 #include "backend/bridge.h"
 #include "backend/extensions.h"
 #include "backend/status.h"
+#include "ops/op_table.h"
 #include "report/log.h"
 
 #include <boost/dll/runtime_symbol_info.hpp>
@@ -109,6 +110,28 @@ void copy_tables(PluginCatalog& catalog, LoadedPlugin& plugin, const tn_plugin* 
   }
 }
 
+thread_local const std::string* entered = nullptr;
+
+/// Names the plugin whose entry runs.
+class EntryScope {
+ public:
+  explicit EntryScope(const std::string& name) : outer_(std::exchange(entered, &name)) {}
+  ~EntryScope() { entered = outer_; }
+  EntryScope(const EntryScope&) = delete;
+
+ private:
+  const std::string* outer_;
+};
+
+// Each op that the manifest names must be there once the entry has run.
+void check_ops(PluginCatalog& catalog, const FoundPlugin& found) {
+  for (const OpManifest& op : found.manifest.ops)
+    if (!find_op(op.name))
+      refuse(catalog, found, PluginFault::table_mismatch,
+             message("the manifest names op {}, which its entry did not add", op.name),
+             "add it in the entry with tenon.custom_ops, or take it out of plugin.toml");
+}
+
 void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin);
 
 const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& plugin) {
@@ -128,6 +151,7 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   auto& entry = library->get<tn_entry_fn>("tenon_plugin_entry_v1");
   const tn_plugin* table = nullptr;
   tn_status* status = nullptr;
+  EntryScope scope(plugin->manifest.name);
   try {
     status = entry(host_table(), &table);
   } catch (const std::exception& e) {
@@ -147,6 +171,7 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   loaded->path = plugin->path;
   loaded->found = plugin;
   copy_tables(catalog, *loaded, table);
+  check_ops(catalog, *plugin);
   catalog.set_state(plugin->path, PluginState::ready);
   std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
   report::log(ms.count() > 200 ? report::LogLevel::warning : report::LogLevel::info, "backend",
@@ -180,6 +205,10 @@ void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin) {
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin) {
   std::lock_guard lock(loader().loading);
   return load_locked(catalog, plugin);
+}
+
+std::optional<std::string> plugin_being_loaded() {
+  return entered ? std::optional(*entered) : std::nullopt;
 }
 
 std::string plugin_install_dir() {

@@ -6,6 +6,7 @@
 #include <tenon/plugin.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -24,6 +25,9 @@ struct LoadedPlugin {
 /// Loads the plugin (once a process; later calls give the same object). Throws BackendError with
 /// the diagnosis when it cannot be used. Threads: one load at a time, under the loader's lock.
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin);
+
+/// The plugin whose entry runs on this thread, if one does.
+std::optional<std::string> plugin_being_loaded();
 
 /// The folder of installed plugins, found beside the library (or the program that holds the host):
 /// lib/tenon/plugins.

@@ -100,7 +100,7 @@ Json placement(const Graph& graph, const std::vector<PlacedPiece>& pieces,
                const std::string& runner, bool node_by_node) {
   std::map<std::string, int64_t> counts;
   auto count = [&](const std::string& who, const std::string& op) {
-    bool by_kernel = node_by_node && !entry_of(op_id(op)).foreign.empty();
+    bool by_kernel = node_by_node && !entry_of(op_id(op)).foreign_kernels().empty();
     ++counts[by_kernel ? who + ", with a plugin's kernel where it fits" : who];
   };
   for (const PlacedPiece& piece : pieces)
