@@ -41,4 +41,7 @@ class Interpreter {
   std::vector<Step> steps_;
 };
 
+/// The 0-dim tensor that stands for a number among outputs: i64, f64 or bool.
+Tensor number_tensor(Number n);
+
 }  // namespace tenon
