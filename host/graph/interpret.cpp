@@ -4,6 +4,7 @@
 #include "core/dispatch.h"
 #include "core/sym_eval.h"
 #include "ops/op_table.h"
+#include "report/events.h"
 
 #include <deque>
 
@@ -102,6 +103,7 @@ Tensor number_tensor(Number n) {
 }  // namespace
 
 Interpreter::Interpreter(std::shared_ptr<const Graph> graph) : graph_(std::move(graph)) {
+  report::counter("graph.finalize").add();
   std::vector<uint32_t> last = last_use_of_values(*graph_);
   for (NodeId n = 0; n < graph_->nodes().size(); ++n)
     steps_.push_back({&entry_of(graph_->node(n).op), n, !needs_frame(graph_->node(n)), {}, {}});
@@ -170,6 +172,7 @@ void Interpreter::run_step(const Step& step, Frame& frame) const {
         frame.tensors[id] = take<Tensor>(results[r]);
     }
   }
+  if (observer_) observer_(node, {&frame.tensors[node.first_result], node.n_results});
   for (uint32_t s : step.binds) frame.bind(s);
   for (ValueId v : step.last_uses) frame.tensors[v] = Tensor();
 }

@@ -62,6 +62,8 @@ class GraphRecorder {
   /// Called instead of recording an op whose result shape or value only run time knows. Returns
   /// false to record it with fresh unbacked symbols.
   std::function<bool(const CallArgs&)> on_data_dependent;
+  /// Called before an op is recorded; true when it has been run instead.
+  std::function<bool(const CallArgs&)> runs_outside;
   std::function<void(const CallArgs&, NodeId)> on_node;  ///< after each node
 
   uint64_t id() const { return id_; }
