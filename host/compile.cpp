@@ -320,16 +320,25 @@ void note_sizes(report::CompileRecord& record, const Site& site, const Entry& en
   record.n_entries = site.n_entries.load();
 }
 
+void trace_body(Trace& trace, const Body& body) {
+  report::PhaseScope phase("trace");
+  try {
+    trace.run(body);
+  } catch (const std::exception& error) {
+    if (config::flags().dynamo.replay_record_enabled)
+      write_execution_record(*trace.execution_record(),
+                             report::CompileWatch::current()->record().id, error.what());
+    throw;
+  }
+}
+
 // The entry of a call that none serves, or null for a body that was cut and has run by now.
 Entry* add_entry(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   report::CompileWatch watch(message("{}/{}", site.number, site.attempts), display_name(site));
 
   // Run the callable once on fakes: each op becomes a node, each assumption a guard.
   Trace trace(leaves, trace_policy(site, leaves), segment_runner(site));
-  {
-    report::PhaseScope phase("trace");
-    trace.run(body);
-  }
+  trace_body(trace, body);
   if (!config::flags().dynamo.allow_ignore_mark_dynamic) trace.shape_env->check_constraints();
   log_specializations(*trace.shape_env);
 

@@ -293,6 +293,10 @@ void Trace::flush() {
   recorder_.restart();
 }
 
+std::shared_ptr<Graph> Trace::execution_record() {
+  return recorder_.failed_graph() ? recorder_.failed_graph() : recorder_.finish({});
+}
+
 void Trace::bind_symbols(Graph& g) {
   for (const SymbolInfo& symbol : shape_env->symbols()) {
     if (symbol.unbacked) continue;

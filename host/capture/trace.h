@@ -76,6 +76,9 @@ class Trace {
   /// Why a later call cannot do without the body; empty when it can.
   const std::string& open_reason() const { return open_reason_; }
 
+  /// After run() has thrown: what was recorded of the last segment, with the op that failed.
+  std::shared_ptr<Graph> execution_record();
+
   // Of a body in one piece; `graph` is null when nothing was recorded.
   std::shared_ptr<Graph> graph;
   std::vector<ValueOrigin> graph_inputs;

@@ -160,16 +160,8 @@ void GraphRecorder::record(const CallArgs& call) {
   append({call.op, args.data(), call.results, call.n_args, call.n_results}, args);
 }
 
-void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_args) {
-  {
-    FakeScope fakes;
-    run_meta_cached(call, run_meta);
-  }
-  require_meta_allowed(call);
-  // A number that follows from known symbols needs no node.
-  bool is_number = call.n_results == 1 && call.results[0].is_number();
-  if (is_number && !(call.op->tags & TN_TAG_DATA_DEPENDENT)) return;
-
+// Tensors among the arguments as references to values.
+std::vector<Value> GraphRecorder::node_args(std::span<const Value> fake_args) {
   std::vector<Value> args;
   for (const Value& a : fake_args) {
     if (a.tag == Tag::tensor) {
@@ -182,6 +174,31 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
       args.push_back(a);
     }
   }
+  return args;
+}
+
+void GraphRecorder::note_failure(const CallArgs& call, std::span<const Value> fake_args) {
+  if (!config::flags().dynamo.replay_record_enabled) return;
+  std::vector<Value> args = node_args(fake_args);
+  failed_ = clone(*graph_);
+  std::vector<GraphValue> results(std::max<uint32_t>(call.n_results, 1));
+  failed_->add_node(call.op->id, args, std::move(results));
+}
+
+void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_args) {
+  try {
+    FakeScope fakes;
+    run_meta_cached(call, run_meta);
+  } catch (const Error&) {
+    note_failure(call, fake_args);
+    throw;
+  }
+  require_meta_allowed(call);
+  // A number that follows from known symbols needs no node.
+  bool is_number = call.n_results == 1 && call.results[0].is_number();
+  if (is_number && !(call.op->tags & TN_TAG_DATA_DEPENDENT)) return;
+
+  std::vector<Value> args = node_args(fake_args);
   std::vector<GraphValue> values;
   std::vector<Tensor> tensors;
   if (call.op->schema.returns_list()) {

@@ -50,4 +50,17 @@ std::string write_graph_repro(const Graph& graph, const ReproCompile& compile,
   return "";
 }
 
+void write_execution_record(const Graph& graph, std::string_view compile_id,
+                            std::string_view error) noexcept try {
+  std::string folder = report::dump_folder(compile_id);
+  report::write_dump(folder, "replay.tng", to_text(graph));
+  report::write_dump(folder, "flags.toml", config::save_portable());
+  report::write_dump(folder, "error.txt", std::string(error) + "\n");
+  report::log(report::LogLevel::warning, "runtime",
+              "what led to the error is in {}/replay.tng; see tenon replay --help", folder);
+} catch (const std::exception& failed) {
+  report::log_line(report::LogLevel::warning, "runtime",
+                   std::string("no execution record was written: ") + failed.what());
+}
+
 }  // namespace tenon

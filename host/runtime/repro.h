@@ -27,4 +27,9 @@ struct ReproCompile {
 std::string write_graph_repro(const Graph& graph, const ReproCompile& compile,
                               std::string_view error) noexcept;
 
+/// Flag dynamo.replay_record_enabled: writes replay.tng, flags.toml and error.txt, which `tenon
+/// replay` runs again. Never throws.
+void write_execution_record(const Graph& graph, std::string_view compile_id,
+                            std::string_view error) noexcept;
+
 }  // namespace tenon

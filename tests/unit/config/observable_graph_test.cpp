@@ -4,6 +4,7 @@
 #include "graph/interpret.h"
 #include "graph/meta_cache.h"
 #include "graph/parse.h"
+#include "graph/verify.h"
 #include "ops/op_table.h"
 #include "runtime/checked_artifact.h"
 #include "runtime/overrides.h"
@@ -314,6 +315,19 @@ TEST_F(Observable, OverridesTakeListsRangesAndComparisons) {
   EXPECT_EQ(found("<=5:a;<7:b;>=9:c", 9), "c");
   for (const char* wrong : {"eager", "5", "5:", ":eager", "x:eager", "1-:eager", ">:eager"})
     EXPECT_THAT(message_of([&] { found(wrong, 1); }), HasSubstr("is no filter")) << wrong;
+}
+
+TEST_F(Observable, ReplayRecordEnabledWritesWhatLedToAnError) {
+  auto f = compile([](const Tensor& x) { return x.relu().mm(x.relu()); }, keeping);
+  EXPECT_NE(message_of([&] { f(ones({2, 3})); }), "no error");
+  EXPECT_THAT(dumps(), Not(Contains("replay.tng")));
+  auto scope = config::patch({{"dynamo.replay_record_enabled", true}});
+  std::string error = message_of([&] { f(ones({2, 3})); });
+  auto record = parse_graph(dump("replay.tng"));
+  EXPECT_EQ(record->nodes().size(), 3u) << "with the operation that failed";
+  std::vector<std::string> problems = meta_problems_of(*record);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_THAT(problems[0], HasSubstr(error));
 }
 
 TEST_F(Observable, DdpOptimizationModeListsWhatOptimizeDdpTakes) {
