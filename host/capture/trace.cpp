@@ -48,7 +48,8 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
       run_segment_(std::move(run_segment)),
       recorder_(shape_env),
       fullgraph_(policy.fullgraph),
-      keep_empty_(policy.keep_empty) {
+      keep_empty_(policy.keep_empty),
+      any_grad_(!config::flags().guards.strict_requires_grad && !thread_modes.grad_enabled) {
   watch_symbols(*shape_env);
   recorder_.lift = [this](const Tensor& real) { return lift(real); };
   recorder_.adopt = [this](const Tensor& fake) {
@@ -184,7 +185,7 @@ Tensor Trace::make_leaf(const detail::Leaves& leaves, size_t index, const TraceP
     if (leaves.tensors[j]->defined() && shares_storage(*leaves.tensors[j], real))
       storage = impl_of(leaf_fakes_[j])->storage_ref;
   GraphValue value;
-  value.flags.requires_grad = real.requires_grad();
+  value.flags.requires_grad = real.requires_grad() && !any_grad_;
   Tensor fake =
       recorder_.add_input(meta, real.storage_offset(), std::move(value), std::move(storage));
   impl_of(fake)->ensure_extra().concrete = real;
@@ -201,7 +202,7 @@ Tensor Trace::lift(const Tensor& real) {
     return fake;
   }
   GraphValue value;
-  value.flags.requires_grad = real.requires_grad();
+  value.flags.requires_grad = real.requires_grad() && !any_grad_;
   value.flags.static_address = true;
   StorageRef storage;
   for (auto& [known, fake] : lifted_)
@@ -414,7 +415,6 @@ void Trace::finish(std::span<const Tensor> body_outputs) {
 void Trace::make_guards(const detail::Leaves& leaves) {
   report::PhaseScope phase("guards");
   guards.plain_list = !config::flags().dynamo.enable_cpp_guard_manager;
-  bool any_grad = !config::flags().guards.strict_requires_grad && !thread_modes.grad_enabled;
   guards.global = global_state();
   guards.structure = leaves.structure;
   guards.plain.assign(leaves.plain.span().begin(), leaves.plain.span().end());
@@ -442,7 +442,7 @@ void Trace::make_guards(const detail::Leaves& leaves) {
            0,
            {h->sizes, h->sizes + h->ndim},
            {h->strides, h->strides + h->ndim},
-           any_grad};
+           any_grad_};
       SymIntList sizes = list_of(leaf_metas_[i].sizes), strides = list_of(leaf_metas_[i].strides);
       for (size_t d = 0; d < sizes.size() && d < 64; ++d) {
         if (sizes[d].is_symbolic()) g.free_sizes |= uint64_t{1} << d;

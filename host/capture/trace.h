@@ -129,6 +129,7 @@ class Trace {
   std::vector<std::pair<Tensor, Tensor>> lifted_;  // real, fake
   int64_t n_cuts_ = 0;
   bool fullgraph_, keep_empty_;
+  bool any_grad_;  // requires_grad does not count: gradients are off, and guards need not be strict
   bool mutates_ = false;
   std::string open_reason_;
 };

@@ -20,7 +20,7 @@ namespace {
 
 constexpr const Verb* all_verbs[] = {
     &verb_backends, &verb_run, &verb_check,  &verb_bench,  &verb_bench_worker, &verb_explain,
-    &verb_graph,    &verb_ops, &verb_config, &verb_replay, &verb_doctor, &verb_completion,
+    &verb_graph,    &verb_ops, &verb_config, &verb_replay, &verb_doctor,       &verb_completion,
 };
 
 void add_globals(CLI::App& app, Globals& globals) {

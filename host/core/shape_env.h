@@ -178,7 +178,7 @@ class ShapeEnv {
   using Materialize = std::function<std::optional<SymValue>(const Expr*)>;
   void set_materialize(Materialize materialize) { materialize_ = std::move(materialize); }
 
-  /// Who is told of new symbols and guards, and when a symbol is given up; set before the first one.
+  /// Who is told of new symbols and guards, and when a symbol is given up. To be set first.
   struct Watch {
     std::function<void(const SymbolInfo&)> symbol_made;
     std::function<void(const Expr* condition)> guard_added;

@@ -66,9 +66,9 @@ std::string to_json(const CompileRecord& record) {
   return message(
       "{{\"id\":{},\"site\":{},\"backend\":{},\"outcome\":{},\"ms\":{{{}}},\"ops\":{},"
       "\"guards\":{},\"symbols\":{},\"entries\":{}}}",
-      json_text(record.id), json_text(record.site),
-      json_text(record.backend), json_text(record.outcome), ms, record.n_ops,
-      record.n_guards, record.n_symbols, record.n_entries);
+      json_text(record.id), json_text(record.site), json_text(record.backend),
+      json_text(record.outcome), ms, record.n_ops, record.n_guards, record.n_symbols,
+      record.n_entries);
 }
 
 std::vector<CompileRecord> compile_records() {
@@ -113,10 +113,11 @@ void CompileWatch::write_profile() const {
   for (char& c : id)
     if (c == '/') c = '_';
   for (const CompilePhase& p : record_.phases)
-    text += message("{}{{\"ph\":\"X\",\"name\":{},\"cat\":\"compile\",\"ts\":{},\"dur\":{},"
-                    "\"pid\":{},\"tid\":1,\"args\":{{\"id\":{}}}}}",
-                    p.depth ? ",\n" : "", json_text(p.name), begun_us_ + p.begin_us,
-                    p.end_us - p.begin_us, ::getpid(), json_text(record_.id));
+    text += message(
+        "{}{{\"ph\":\"X\",\"name\":{},\"cat\":\"compile\",\"ts\":{},\"dur\":{},"
+        "\"pid\":{},\"tid\":1,\"args\":{{\"id\":{}}}}}",
+        p.depth ? ",\n" : "", json_text(p.name), begun_us_ + p.begin_us, p.end_us - p.begin_us,
+        ::getpid(), json_text(record_.id));
   text += "\n]\n";
   if (prefix == "true" || prefix == "1")
     write_dump(dump_folder(record_.id), "profile.json", text);

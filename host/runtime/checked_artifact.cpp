@@ -123,13 +123,14 @@ class CheckedArtifact final : public Artifact {
     Results expected = run_on_copies(*reference, inputs, syms, n, false);
     Results found = run_on_copies(*inner_, inputs, syms, n, false);
     Results exact = double_results(inputs, syms, n);
-    std::string difference = difference_in("output", found.outputs, expected.outputs, exact.outputs);
+    std::string difference =
+        difference_in("output", found.outputs, expected.outputs, exact.outputs);
     if (difference.empty())
       difference = difference_in("input", found.inputs, expected.inputs, exact.inputs);
     if (difference.empty()) return;
-    std::string text = message(
-        "incorrect results of backend {}: {}; the interpreter gives the expected ones",
-        compile_.backend, difference);
+    std::string text =
+        message("incorrect results of backend {}: {}; the interpreter gives the expected ones",
+                compile_.backend, difference);
     if (checks_.accuracy) write_graph_repro(*graph_, compile_, text);
     throw BackendError(ErrorCode::backend_compiler_failed, TN_INTERNAL, text);
   }
@@ -163,9 +164,8 @@ class CheckedArtifact final : public Artifact {
 
   void compare_with_meta(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms) {
     Interpreter interpreter(graph_);
-    interpreter.on_results([this](const Node& node, std::span<const Tensor> results) {
-      compare_node(node, results);
-    });
+    interpreter.on_results(
+        [this](const Node& node, std::span<const Tensor> results) { compare_node(node, results); });
     InputCopies copies(inputs, false);
     std::vector<Tensor> outputs(graph_->outputs().size());
     interpreter.run(copies.heads, syms, outputs);

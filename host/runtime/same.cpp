@@ -20,8 +20,7 @@ Numbers numbers_of(const Tensor& t) {
 }
 
 bool close(double found, double reference, double tolerance) {
-  if (std::isnan(found) || std::isnan(reference))
-    return std::isnan(found) && std::isnan(reference);
+  if (std::isnan(found) || std::isnan(reference)) return std::isnan(found) && std::isnan(reference);
   if (std::isinf(found) || std::isinf(reference)) return found == reference;
   return std::abs(found - reference) <= tolerance + tolerance * std::abs(reference);
 }

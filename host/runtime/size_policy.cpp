@@ -55,8 +55,7 @@ void add_tensor(const Site& site, const Tensor& tensor, size_t argument, TracePo
   const DynamicMemory::TensorCells& cells = site.memory.tensors[argument];
   for (size_t d = 0; d < cells.sizes.size(); ++d)
     sizes.push_back(size_policy(site, tensor, argument, d));
-  bool all_fixed =
-      std::ranges::all_of(sizes, [](DimPolicy p) { return p == DimPolicy::fixed; });
+  bool all_fixed = std::ranges::all_of(sizes, [](DimPolicy p) { return p == DimPolicy::fixed; });
   for (const DynamicMemory::Cell& cell : cells.strides) {
     bool moved = cell.state == DynamicMemory::Cell::State::dynamic;
     bool free = moved && all_fixed && site.options.dynamic != false;
@@ -67,11 +66,9 @@ void add_tensor(const Site& site, const Tensor& tensor, size_t argument, TracePo
 bool is_symbolic_number(const Site& site, Number number, size_t index) {
   const config::Flags& flags = config::flags();
   if (lists(flags.compiler.dynamic_sources, message("number{}", index))) return true;
-  if (number.is_integer() &&
-      lists(flags.compiler.dynamic_values, std::to_string(number.to_int())))
+  if (number.is_integer() && lists(flags.compiler.dynamic_values, std::to_string(number.to_int())))
     return true;
-  bool special =
-      number.is_integer() ? flags.dynamo.specialize_int : flags.dynamo.specialize_float;
+  bool special = number.is_integer() ? flags.dynamo.specialize_int : flags.dynamo.specialize_float;
   bool moved = site.memory.numbers[index].state == DynamicMemory::Cell::State::dynamic;
   return !special && site.options.dynamic != false && (moved || site.options.dynamic == true);
 }

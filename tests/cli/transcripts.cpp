@@ -1,4 +1,5 @@
-// Transcripts: command lines with what they print and how they end. Rooms `cli`, `errors`, `config`.
+// Transcripts: command lines with what they print and how they end. Rooms `cli`, `errors`,
+// `config`.
 //
 //     # One sentence: what holds.
 //     file bad.tng                    a file in the folder of the case, the indented lines
@@ -100,8 +101,7 @@ class Transcript {
     expected_exit_ = 0;
     fs::path program = TENON_PROGRAM;
     std::string line = "cd '" + folder_.string() + "' && PATH='" + program.parent_path().string() +
-                       "':\"$PATH\" TENON_TEST_DATA='" TENON_TEST_DATA
-                       "' PROBE='" TENON_PROBE
+                       "':\"$PATH\" TENON_TEST_DATA='" TENON_TEST_DATA "' PROBE='" TENON_PROBE
                        "' && export PATH "
                        "TENON_TEST_DATA && { " +
                        filled(d.text) + "\n} >.stdout 2>.stderr </dev/null";

@@ -56,25 +56,23 @@ void pair() {
 }
 
 void default_backend() {
-  register_backend(
-      "probe",
-      [](const CompileRequest& request) {
-        std::puts("backend probe");
-        return interpreter_artifact(request.graph);
-      },
-      {});
+  register_backend("probe",
+                   [](const CompileRequest& request) {
+                     std::puts("backend probe");
+                     return interpreter_artifact(request.graph);
+                   },
+                   {});
   auto f = compile([](const Tensor& x) { return x + 1; });
   f(ones({2}));
   std::puts("done");
 }
 
 void noisy() {
-  register_backend(
-      "noisy",
-      [](const CompileRequest& request) -> std::shared_ptr<Artifact> {
-        return std::make_shared<Noisy>(request.graph);
-      },
-      {});
+  register_backend("noisy",
+                   [](const CompileRequest& request) -> std::shared_ptr<Artifact> {
+                     return std::make_shared<Noisy>(request.graph);
+                   },
+                   {});
   auto f = compile([](const Tensor& x) { return x + 1; }, {.backend = "noisy"});
   f(ones({2}));
   std::puts("close enough");
@@ -89,9 +87,9 @@ int main(int argc, char** argv) try {
     const char* name;
     void (*run)();
   };
-  constexpr Scenario scenarios[] = {{"sizes", sizes},     {"numbers", numbers},
-                                    {"pair", pair},       {"backend", default_backend},
-                                    {"noisy", noisy},     {"log", log}};
+  constexpr Scenario scenarios[] = {{"sizes", sizes}, {"numbers", numbers},
+                                    {"pair", pair},   {"backend", default_backend},
+                                    {"noisy", noisy}, {"log", log}};
   for (const Scenario& s : scenarios)
     if (argc == 2 && std::strcmp(argv[1], s.name) == 0) return s.run(), 0;
   std::fputs("usage: config_probe SCENARIO\n", stderr);

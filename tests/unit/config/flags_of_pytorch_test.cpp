@@ -85,17 +85,23 @@ TEST_F(Config, EightFlagsHaveNoEffectAndSayWhy) {
   EXPECT_EQ(n, 8);
 }
 
+// A value that is not the default.
+Value another_value(const FlagDef& def) {
+  Value value = default_of(def);
+  if (auto* flag = std::get_if<bool>(&value)) return !*flag;
+  if (auto* number = std::get_if<int64_t>(&value)) return *number + 1;
+  if (auto* number = std::get_if<double>(&value)) return *number / 2;
+  if (def.type == FlagType::list_) return std::vector<std::string>{"x"};
+  for (const std::string& choice : split(def.choices, '|'))
+    if (Value(choice) != value) return choice;
+  return std::string("x");
+}
+
 TEST_F(Config, SettingAFlagWithoutEffectIsNeverSilent) {
   for (const FlagDef& def : flag_defs()) {
     if (def.status == Status::active) continue;
     warnings().clear();
-    Value other = default_of(def);
-    if (auto* flag = std::get_if<bool>(&other)) *flag = !*flag;
-    if (auto* number = std::get_if<int64_t>(&other)) *number += 1;
-    if (auto* number = std::get_if<double>(&other)) *number /= 2;
-    if (auto* list = std::get_if<std::vector<std::string>>(&other)) list->push_back("x");
-    if (auto* text = std::get_if<std::string>(&other))
-      *text = def.type == FlagType::choice_ ? split(def.choices, '|').back() : *text + "x";
+    Value other = another_value(def);
     set(def.key(), other);
     set(def.key(), other);
     ASSERT_EQ(warnings().size(), 1u) << def.key();
@@ -110,8 +116,8 @@ std::string texts_of_tests() {
   std::string out;
   for (auto& entry : fs::recursive_directory_iterator(TENON_SOURCE_DIR "/tests")) {
     std::string name = entry.path().filename().string();
-    bool machinery = entry.path().parent_path().filename() == "config" &&
-                     !name.starts_with("observable_");
+    bool machinery =
+        entry.path().parent_path().filename() == "config" && !name.starts_with("observable_");
     if (!entry.is_regular_file() || machinery) continue;
     if (name.ends_with(".cpp") || name.ends_with(".test") || name.ends_with(".cmake")) {
       std::stringstream text;

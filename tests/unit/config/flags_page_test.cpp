@@ -63,9 +63,10 @@ std::string meaning(const FlagDef& def) {
 std::string tables() {
   std::string out;
   for (std::string_view module : module_names()) {
-    out += message("\n## {}\n\n| flag | type | default | allowed | other names | status | meaning |\n"
-                   "|---|---|---|---|---|---|---|\n",
-                   module);
+    out += message(
+        "\n## {}\n\n| flag | type | default | allowed | other names | status | meaning |\n"
+        "|---|---|---|---|---|---|---|\n",
+        module);
     for (const FlagDef& def : flag_defs()) {
       if (def.module != module) continue;
       out += message("| `{}` | {} | {} | {} | {} | {} | {} |\n", def.name, name_of(def.type),

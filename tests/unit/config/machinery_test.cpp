@@ -68,7 +68,9 @@ TEST_F(Config, UnknownFlagsAreFoundEverywhereWithTheNearestName) {
   };
   EXPECT_THAT(options("dynamo.recompile_limt", "1"), HasSubstr("did you mean recompile_limit"));
   EXPECT_THAT(options("dynamo.recompile_limit", "\"x\""), HasSubstr("expects int"));
-  EXPECT_THAT(error_of([] { auto scope = patch({{"dynamo.recompile_limt", 1}}); }),
+  EXPECT_THAT(error_of([] {
+                auto scope = patch({{"dynamo.recompile_limt", 1}});
+              }),
               HasSubstr("did you mean recompile_limit"));
   EXPECT_THAT(error_of([] { set_from_command_line("dynamo.recompile_limt=1"); }),
               HasSubstr("did you mean recompile_limit"));
@@ -76,7 +78,7 @@ TEST_F(Config, UnknownFlagsAreFoundEverywhereWithTheNearestName) {
               HasSubstr("did you mean recompile_limit"));
   variable("TENON_FORCE_DYNAMO_RECOMPILE_LIMT", "1");
   EXPECT_THAT(error_of([] { reload(); }),
-              HasSubstr("did you mean TENON_DYNAMO_RECOMPILE_LIMIT"));
+              HasSubstr("did you mean TENON_FORCE_DYNAMO_RECOMPILE_LIMIT"));
 }
 
 TEST_F(Config, ADeprecatedFlagSaysOnceWhatToUse) {

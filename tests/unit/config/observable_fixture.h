@@ -35,8 +35,7 @@ class Observable : public config::Config {
   std::vector<std::string> dumps() const {
     std::vector<std::string> out;
     std::error_code error;
-    for (auto& entry :
-         std::filesystem::recursive_directory_iterator(root_ / "dumps", error))
+    for (auto& entry : std::filesystem::recursive_directory_iterator(root_ / "dumps", error))
       if (entry.is_regular_file()) out.push_back(entry.path().filename().string());
     std::sort(out.begin(), out.end());
     return out;
@@ -60,8 +59,8 @@ class Observable : public config::Config {
     void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
               std::span<Tensor> outputs, bool steal) override {
       inner_->call(inputs, syms, outputs, steal);
-      outputs[0] = outputs[0].dtype() == Dtype::bool_ ? outputs[0].logical_not()
-                                                      : outputs[0] + amount();
+      outputs[0] =
+          outputs[0].dtype() == Dtype::bool_ ? outputs[0].logical_not() : outputs[0] + amount();
     }
     std::string describe(int32_t) const override { return ""; }
 

@@ -141,7 +141,8 @@ TEST_F(Observable, FakeTensorCacheCrosscheckFindsAMetaFunctionThatChangesItsMind
   static int64_t size = 2;
   size = 2;
   auto meta = [](const CallArgs& call) {
-    call.results[0] = Value::own(make_fake(contiguous_meta(list_of(Dims{SymInt(size++)}), Dtype::f32)));
+    call.results[0] =
+        Value::own(make_fake(contiguous_meta(list_of(Dims{SymInt(size++)}), Dtype::f32)));
   };
   Tensor x = make_fake(contiguous_meta(list_of(Dims{SymInt(5)}), Dtype::f32));
   auto ask = [&] {
@@ -220,8 +221,8 @@ graph {
 
 TEST_F(Observable, MaxAliasedInputsWithDynamicShapesBoundsSharedMemory) {
   auto run = [](int64_t limit, std::optional<bool> dynamic) {
-    auto scope = config::patch(
-        {{"functorch._max_aliased_inputs_with_dynamic_shapes_enabled", limit}});
+    auto scope =
+        config::patch({{"functorch._max_aliased_inputs_with_dynamic_shapes_enabled", limit}});
     auto f = compile(
         [](std::vector<Tensor> parts) {
           parts[0].add_(1);
@@ -291,8 +292,8 @@ TEST_F(Observable, DebugDynamoConfigOverrideChangesFlagsOfSomeCallables) {
         },
         keeping);
   };
-  auto scope = config::patch(
-      {{"dynamo.debug_dynamo_config_override", ">=0:dead_code_elimination=false"}});
+  auto scope =
+      config::patch({{"dynamo.debug_dynamo_config_override", ">=0:dead_code_elimination=false"}});
   f()(ones({2}));
   EXPECT_EQ(n_nodes(), 2u);
   auto none = config::patch(

@@ -10,12 +10,12 @@
 namespace tenon {
 namespace {
 
+using report::LogCapture;
 using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using report::LogCapture;
 
 const Options keeping{.backend = "keeping"};
 
@@ -31,8 +31,8 @@ size_t count_of(const std::string& text, std::string_view part) {
 
 TEST_F(Observable, LogFileNameGetsACopyOfTheGraph) {
   std::string path = (root_ / "log.txt").string();
-  auto scope = config::patch({{"dynamo.log_file_name", path},
-                              {"logging.logs", std::vector<std::string>{"graph"}}});
+  auto scope = config::patch(
+      {{"dynamo.log_file_name", path}, {"logging.logs", std::vector<std::string>{"graph"}}});
   relu_plus_one()(ones({2}));
   EXPECT_THAT(text_of(path), HasSubstr("aten.relu.default"));
 }

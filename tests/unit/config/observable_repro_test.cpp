@@ -67,8 +67,9 @@ TEST_F(Observable, ReproAfterAotWritesTheLoweredGraph) {
 
 TEST_F(Observable, ReproLevelFourWritesWhereNumbersAreWrong) {
   auto scope = repro("dynamo", 4);
-  EXPECT_THAT(message_of([&] { plus_two("adding_one")(ones({2})); }),
-              HasSubstr("incorrect results of backend adding_one: output 0 2 of 2 elements differ"));
+  EXPECT_THAT(
+      message_of([&] { plus_two("adding_one")(ones({2})); }),
+      HasSubstr("incorrect results of backend adding_one: output 0 2 of 2 elements differ"));
   EXPECT_THAT(dumps(), Contains("repro.tng"));
 }
 
