@@ -6,6 +6,7 @@
 #include "core/allocator.h"
 #include "core/random.h"
 #include "core/thread_pool.h"
+#include "report/dumps.h"
 #include "report/events.h"
 #include "report/log.h"
 
@@ -165,6 +166,12 @@ void* alloc(size_t bytes, size_t align) {
   }
 }
 
+// Empty where nobody wants dumps.
+tn_str debug_dir(tn_ctx* ctx) {
+  if (!ctx || !ctx->request || !report::dumps_wanted()) return {"", 0};
+  return str_of(ctx->strings.emplace_back(report::dump_folder(ctx->request->compile_id)));
+}
+
 tn_status* no_cache(tn_ctx*, tn_str, tn_blob**) {
   return make_status(TN_NOT_FOUND, "nothing is cached under this key");
 }
@@ -229,10 +236,7 @@ const tn_svc_api svc_api = {
                                {}, {&args, 1});
         },
     .rng_reserve = rng_reserve,
-    .debug_dir =
-        [](tn_ctx*) {
-          return tn_str{"", 0};
-        },
+    .debug_dir = debug_dir,
     .parallel_chunks = parallel_chunks_bridge,
 };
 

@@ -5,6 +5,7 @@
 #include "core/sym_eval.h"
 #include "graph/symbol_use.h"
 #include "ops/op_table.h"
+#include "report/events.h"
 
 #include <deque>
 
@@ -101,6 +102,7 @@ Tensor number_tensor(Number n) {
 }
 
 Interpreter::Interpreter(std::shared_ptr<const Graph> graph) : graph_(std::move(graph)) {
+  report::counter("graph.finalize").add();
   std::vector<uint32_t> last = last_use_of_values(*graph_);
   for (NodeId n = 0; n < graph_->nodes().size(); ++n)
     steps_.push_back({&entry_of(graph_->node(n).op), n, !needs_frame(graph_->node(n)), {}, {}});
@@ -169,6 +171,7 @@ void Interpreter::run_step(const Step& step, Frame& frame) const {
         frame.tensors[id] = take<Tensor>(results[r]);
     }
   }
+  if (observer_) observer_(node, {&frame.tensors[node.first_result], node.n_results});
   for (uint32_t s : step.binds) frame.bind(s);
   for (ValueId v : step.last_uses) frame.tensors[v] = Tensor();
 }
