@@ -1,6 +1,8 @@
 // The only file that sees the TOML library: copies its trees into ours.
 #include "config/toml.h"
 
+#include "config/toml_nesting.h"
+
 // Some of the library's assertions fail for bad input, such as "[[[", about which it throws a few
 // lines further down: in debug builds too, a bad file is to be an error and no abort.
 #define TOML_ASSERT(expr) static_assert(true)
@@ -66,6 +68,7 @@ TomlNode copy(const toml::node& node) {
 }  // namespace
 
 TomlNode parse_toml(std::string_view text, std::string_view source) {
+  check_toml_nesting(text, source);
   try {
     return copy(toml::parse(text, source));
   } catch (const toml::parse_error& error) {
