@@ -1,6 +1,7 @@
 // The host table and the conversion of arguments and tensors at the border.
 #include "backend/bridge.h"
 
+#include "backend/contract.h"
 #include "backend/extensions.h"
 #include "backend/graph_view.h"
 #include "backend/status.h"
@@ -9,6 +10,7 @@
 #include "formats/dlpack.h"
 #include "ops/op_table.h"
 #include "ops/shapes.h"
+#include "report/log.h"
 
 #include <cstring>
 
@@ -16,6 +18,7 @@ namespace tenon {
 
 Tensor share_tensor(tn_tensor* t) {
   if (!t) return Tensor();
+  check_alive(t);
   auto* head = static_cast<detail::TensorHead*>(t);
   head->references.fetch_add(1, std::memory_order_relaxed);
   return Tensor::adopt(head);
@@ -24,6 +27,15 @@ Tensor share_tensor(tn_tensor* t) {
 // ---- tensors
 
 namespace {
+
+// Retaining and releasing have no status: a handle that is over is reported and left alone.
+bool is_retired(const tn_tensor* t) {
+  tn_status* status = guarded([&] { check_alive(t); });
+  if (!status) return false;
+  report::log(report::LogLevel::error, "backend", "{}", status->text);
+  free_status(status);
+  return true;
+}
 
 IntList list_of(const int64_t* values, int32_t n) { return {values, static_cast<size_t>(n)}; }
 
@@ -71,11 +83,12 @@ const tn_tensor_api tensor_api = {
     .struct_size = sizeof(tn_tensor_api),
     .retain =
         [](tn_tensor* t) {
-          static_cast<detail::TensorHead*>(t)->references.fetch_add(1, std::memory_order_relaxed);
+          if (!is_retired(t))
+            static_cast<detail::TensorHead*>(t)->references.fetch_add(1, std::memory_order_relaxed);
         },
     .release =
         [](tn_tensor* t) {
-          if (t) take_tensor(t);
+          if (t && !is_retired(t)) take_tensor(t);
         },
     .empty =
         [](const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,

@@ -2,6 +2,7 @@
 #include "backend/abi_args.h"
 #include "backend/bridge.h"
 #include "backend/compile_context.h"
+#include "backend/contract.h"
 #include "backend/status.h"
 #include "core/dispatch.h"
 #include "graph/extract.h"
@@ -50,6 +51,7 @@ struct HostArtifact {
 
 tn_status* call_host_artifact(tn_artifact* a, tn_call* call) {
   return guarded([&] {
+    for (uint32_t i = 0; i < call->n_inputs; ++i) check_alive(call->inputs[i]);
     std::vector<Tensor> outputs(call->n_outputs);
     auto** heads = reinterpret_cast<detail::TensorHead**>(call->inputs);
     static_cast<HostArtifact*>(a->self)->artifact->call({heads, call->n_inputs},

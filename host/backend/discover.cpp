@@ -128,6 +128,12 @@ std::vector<PluginCatalog::Candidate> PluginCatalog::candidates() const {
   return out;
 }
 
+Diagnosis no_entry(const std::string& path) {
+  return {PluginFault::no_entry, path,
+          "expected the exported function tenon_plugin_entry_v1, found none",
+          "declare it extern \"C\" TN_EXPORT, and let the version script export it"};
+}
+
 /// What the file itself tells, whoever comes before it.
 static std::shared_ptr<FoundPlugin> read_plugin(const std::string& path) {
   auto out = std::make_shared<FoundPlugin>();
@@ -142,9 +148,7 @@ static std::shared_ptr<FoundPlugin> read_plugin(const std::string& path) {
   out->diagnosis = std::move(parsed.diagnosis);
   if (!out->diagnosis)
     out->diagnosis = check_abi(out->manifest, path, {TN_ABI_MAJOR, TN_ABI_MINOR});
-  if (!out->diagnosis && !out->elf.exports_entry)
-    out->diagnosis = {PluginFault::no_entry, path, "does not export tenon_plugin_entry_v1",
-                      "declare it extern \"C\" TN_EXPORT, and let the version script export it"};
+  if (!out->diagnosis && !out->elf.exports_entry) out->diagnosis = no_entry(path);
   return out;
 }
 
@@ -168,7 +172,8 @@ std::shared_ptr<FoundPlugin> PluginCatalog::examine(const Candidate& c) {
 /// Once mapped, a library stays: the loader would give the old mapping for the same path.
 static bool is_mapped(PluginState state, PluginFault fault) {
   if (state == PluginState::broken)
-    return fault != PluginFault::missing_library && fault != PluginFault::undefined_symbol;
+    return fault != PluginFault::missing_library && fault != PluginFault::undefined_symbol &&
+           fault != PluginFault::unreadable && fault != PluginFault::missing_extension;
   return state != PluginState::found && state != PluginState::quarantined &&
          state != PluginState::refused && state != PluginState::shadowed;
 }
@@ -383,6 +388,13 @@ FoundPluginPtr PluginCatalog::find_plugin(std::string_view name) const {
   return {};
 }
 
+FoundPluginPtr PluginCatalog::find_path(std::string_view path) const {
+  std::lock_guard lock(plugins_mutex_);
+  for (const FoundPluginPtr& p : plugins_)
+    if (p->path == path) return p;
+  return {};
+}
+
 FoundPluginPtr PluginCatalog::find_device(std::string_view type) const {
   std::lock_guard lock(plugins_mutex_);
   for (const FoundPluginPtr& p : plugins_)
@@ -421,7 +433,7 @@ void PluginCatalog::set_state(const std::string& path, PluginState state, Diagno
   std::lock_guard lock(plugins_mutex_);
   auto at = std::find_if(plugins_.begin(), plugins_.end(),
                          [&](const FoundPluginPtr& p) { return p->path == path; });
-  ensure(at != plugins_.end(), "set_state: the plugin is not in the catalog");
+  if (at == plugins_.end()) return;
   verdicts_[path] = {state, std::move(diagnosis), *at};
   rebuild_locked();
 }

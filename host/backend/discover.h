@@ -81,6 +81,9 @@ struct FoundPlugin {
 };
 using FoundPluginPtr = std::shared_ptr<const FoundPlugin>;
 
+/// P07 for a file that does not export its entry.
+Diagnosis no_entry(const std::string& path);
+
 /// A backend of a plugin; the manifest lives as long as `plugin`.
 struct BackendChoice {
   FoundPluginPtr plugin;
@@ -110,6 +113,7 @@ class PluginCatalog {
   /// whose manifest could not be read.
   std::vector<Diagnosis> why_missing(std::string_view backend) const;
   FoundPluginPtr find_plugin(std::string_view name) const;
+  FoundPluginPtr find_path(std::string_view path) const;
   FoundPluginPtr find_device(std::string_view type) const;
   FoundPluginPtr find_extension(std::string_view id, uint32_t min_version) const;
 
@@ -120,7 +124,7 @@ class PluginCatalog {
   /// Kernels for a device, higher priority first, then by precedence.
   std::vector<KernelsChoice> kernels_for(std::string_view device) const;
 
-  /// What became of a plugin. From `loaded` on, its manifest stays as it is although the file may
+  /// What became of a plugin (nothing happens when it is not in the catalog any more). From `loaded` on, its manifest stays as it is although the file may
   /// change (P18), since its code stays mapped.
   void set_state(const std::string& path, PluginState state, Diagnosis diagnosis = {});
 

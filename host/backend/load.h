@@ -2,6 +2,8 @@
 #pragma once
 
 #include "backend/discover.h"
+#include "backend/plugin_call.h"
+#include "backend/plugin_tables.h"
 
 #include <tenon/plugin.h>
 
@@ -11,18 +13,18 @@
 
 namespace tenon {
 
-/// A plugin whose code is mapped. Never unloaded; its tables are full-length copies, so that no
-/// reader tests sizes again.
-struct LoadedPlugin {
+/// A plugin whose code is mapped. Never unloaded.
+struct LoadedPlugin : PluginTables {
+  explicit LoadedPlugin(const FoundPluginPtr& plugin)
+      : name(plugin->manifest.name), path(plugin->path), found(plugin), net(name, path) {}
+
   std::string name, path;
   FoundPluginPtr found;
-  std::vector<tn_backend> backends;
-  std::vector<tn_kernels> kernels;
-  tn_plugin table{};
+  mutable PluginNet net;  ///< under each of its functions
 };
 
 /// Loads the plugin (once a process; later calls give the same object). Throws BackendError with
-/// the diagnosis when it cannot be used. Threads: one load at a time, under the loader's lock.
+/// the diagnosis when it cannot be used, or when an exception has left it since. Threads: one load at a time, under the loader's lock.
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin);
 
 /// The folder of installed plugins, found beside the library (or the program that holds the host):

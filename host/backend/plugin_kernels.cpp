@@ -22,8 +22,9 @@ namespace {
 struct KernelSlot {
   FoundPluginPtr plugin;
   size_t row;
-  std::string op;
+  std::string op, function;  // "kernel aten.mm.default", for messages
   std::atomic<const tn_kernels*> table{nullptr};
+  PluginNet* net = nullptr;  // set before table
   uint32_t op_index = 0;
   std::atomic<bool> unusable{false};
 };
@@ -37,6 +38,7 @@ bool prepare(KernelSlot& slot) {
     for (uint32_t i = 0; i < kernels.n_ops; ++i) {
       if (view_of(kernels.ops[i]) != slot.op) continue;
       slot.op_index = i;
+      slot.net = &plugin.net;
       slot.table.store(&kernels, std::memory_order_release);
       return true;
     }
@@ -50,12 +52,14 @@ bool prepare(KernelSlot& slot) {
 
 bool run_kernel(void* self, const CallArgs& call) {
   auto& slot = *static_cast<KernelSlot*>(self);
-  if (!prepare(slot)) return false;
+  if (!prepare(slot) || slot.net->is_faulty()) return false;
   const tn_kernels* kernels = slot.table.load(std::memory_order_acquire);
   AbiArguments args(call.args, call.n_args);
   tn_tensor* out[8] = {};
-  tn_status* status = kernels->run(kernels->self, slot.op_index, args.args(), args.size(),
-                                   args.values(), nullptr, out, call.n_results);
+  tn_status* status = call_plugin(*slot.net, slot.function, [&] {
+    return kernels->run(kernels->self, slot.op_index, args.args(), args.size(), args.values(),
+                        nullptr, out, call.n_results);
+  });
   if (status && status->code == TN_DECLINED) {
     free_status(status);
     return false;
@@ -92,7 +96,7 @@ void install_plugin_kernels() {
       for (const std::string& name : row.ops) {
         const OpEntry* op = find_op(name);
         if (!op || !installed.emplace(choice.plugin->path, name).second) continue;
-        auto* slot = new KernelSlot{choice.plugin, choice.index, name};
+        auto* slot = new KernelSlot{choice.plugin, choice.index, name, "kernel " + name};
         add_foreign_kernel(op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority)});
       }
     }
