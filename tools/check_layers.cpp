@@ -115,8 +115,8 @@ bool Checker::is_public(std::string_view name) const { return name.starts_with("
 std::string Checker::in_room(std::string_view room, const Include& include) const {
   std::string target = has_folder(include.name) ? first_folder(include.name) : "compile";
   if (room == "config") {
-    bool own = target == "config" || include.name == "core/error.h" ||
-               include.name == "core/utf8.h";
+    bool own =
+        target == "config" || include.name == "core/error.h" || include.name == "core/utf8.h";
     if (own || include.name == "tenon/config.h" || include.name == "tenon/error.h") return "";
     return "config sees core/error.h and core/utf8.h only, since every room sees config";
   }

@@ -239,8 +239,7 @@ std::string CheckedCall::finish() {
   for (size_t i = 0; i < lent_.size() && problem.empty(); ++i)
     if (lent_[i].watched && hash_of_memory(lent_[i].original) != lent_[i].hash)
       problem = message("wrote {}, which the graph does not change", contract_.input_name(i));
-  if (problem.empty())
-    problem = contract_.shape_problem(outputs, {call_.syms, call_.n_syms});
+  if (problem.empty()) problem = contract_.shape_problem(outputs, {call_.syms, call_.n_syms});
   retire();
   return problem;
 }

@@ -124,8 +124,9 @@ class PluginCatalog {
   /// Kernels for a device, higher priority first, then by precedence.
   std::vector<KernelsChoice> kernels_for(std::string_view device) const;
 
-  /// What became of a plugin (nothing happens when it is not in the catalog any more). From `loaded` on, its manifest stays as it is although the file may
-  /// change (P18), since its code stays mapped.
+  /// What became of a plugin (nothing happens when it is not in the catalog any more). From
+  /// `loaded` on, its manifest stays as it is although the file may change (P18), since its code
+  /// stays mapped.
   void set_state(const std::string& path, PluginState state, Diagnosis diagnosis = {});
 
  private:

@@ -70,9 +70,8 @@ std::vector<std::string> runpath_folders(const std::string& path, const std::str
 }
 
 bool is_in_any(const std::vector<std::string>& folders, const std::string& name) {
-  return std::any_of(folders.begin(), folders.end(), [&](const std::string& folder) {
-    return is_readable(folder + "/" + name);
-  });
+  return std::any_of(folders.begin(), folders.end(),
+                     [&](const std::string& folder) { return is_readable(folder + "/" + name); });
 }
 
 std::string joined(const std::vector<std::string>& names) {

@@ -188,9 +188,8 @@ void load_requirement(PluginCatalog& catalog, const std::vector<Requiring>& chai
                      message("{}{}", chain_text(chain), end), std::move(hint)});
   };
   if (!provider) refuse_chain(", which no plugin offers", "install the plugin that offers it");
-  bool circular = std::any_of(chain.begin(), chain.end(), [&](const Requiring& r) {
-    return r.plugin->path == provider->path;
-  });
+  bool circular = std::any_of(chain.begin(), chain.end(),
+                              [&](const Requiring& r) { return r.plugin->path == provider->path; });
   if (circular)
     refuse_chain(message(" of {}: a circle", provider->manifest.name),
                  "let one of them ask for the extension when it first compiles");

@@ -24,7 +24,8 @@ struct LoadedPlugin : PluginTables {
 };
 
 /// Loads the plugin (once a process; later calls give the same object). Throws BackendError with
-/// the diagnosis when it cannot be used, or when an exception has left it since. Threads: one load at a time, under the loader's lock.
+/// the diagnosis when it cannot be used, or when an exception has left it since. Threads: one load
+/// at a time, under the loader's lock.
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin);
 
 /// The folder of installed plugins, found beside the library (or the program that holds the host):

@@ -436,8 +436,8 @@ NoteResult read_note(const std::string& path) {
   FileHandle file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   struct stat status {};
   if (file.fd < 0 || ::fstat(file.fd, &status) != 0)
-    return unreadable(message("expected a shared object, but it cannot be opened: {}",
-                              std::strerror(errno)));
+    return unreadable(
+        message("expected a shared object, but it cannot be opened: {}", std::strerror(errno)));
   if (!S_ISREG(status.st_mode))
     return unreadable("expected a shared object, found something that is not a regular file");
   result.info.file = identity_of(status);

@@ -42,8 +42,7 @@ std::string exception_in_flight() {
 }  // namespace
 
 Diagnosis PluginNet::describe_current(const std::string& path, std::string_view function) {
-  return {PluginFault::threw, path,
-          message("its {} threw {}", function, exception_in_flight()),
+  return {PluginFault::threw, path, message("its {} threw {}", function, exception_in_flight()),
           "catch exceptions inside the plugin, as tenon/plugin.hpp does; until the process ends "
           "nothing more is compiled with it"};
 }

@@ -37,8 +37,7 @@ T full_copy(const T* table) {
 // Fields up to `needed` bytes belong to 1.0 and must be there.
 template <class T>
 T checked_copy(const T* table, const std::string& what, size_t needed) {
-  if (!table)
-    incomplete(message("{} is NULL", what), "give every entry that the table counts");
+  if (!table) incomplete(message("{} is NULL", what), "give every entry that the table counts");
   if (table->struct_size < needed)
     incomplete(message("{} has {} bytes, expected {} or more", what, table->struct_size, needed),
                newer_hint);
@@ -62,12 +61,12 @@ std::vector<T> list_of_tables(const T* const* entries, uint32_t n, const std::st
 
 std::string name_in(tn_str name, const std::string& what) {
   if (!name.data || name.size == 0 || name.size > max_name)
-    incomplete(message("{} has {}", what,
-                       !name.data || name.size == 0
-                           ? std::string("no name")
-                           : message("a name of {} bytes, expected at most {}", name.size,
-                                     max_name)),
-               "name it as the manifest does");
+    incomplete(
+        message("{} has {}", what,
+                !name.data || name.size == 0
+                    ? std::string("no name")
+                    : message("a name of {} bytes, expected at most {}", name.size, max_name)),
+        "name it as the manifest does");
   return std::string(view_of(name));
 }
 
@@ -108,7 +107,8 @@ void read_backends(const PluginManifest& manifest, PluginTables& out) {
           given);
   for (size_t i = 0; i < given.size(); ++i)
     if (!out.backends[i].compile)
-      incomplete(message("its backend {} has no compile function", given[i]), "set tn_backend.compile");
+      incomplete(message("its backend {} has no compile function", given[i]),
+                 "set tn_backend.compile");
 }
 
 void read_devices(const PluginManifest& manifest, PluginTables& out) {
@@ -134,15 +134,16 @@ void read_extensions(const PluginManifest& manifest, PluginTables& out) {
   Names given = names_of(out.extensions, [&](const tn_extension& e, size_t i) {
     return versioned(name_in(e.id, message("entry {} of its extensions", i)), e.version);
   });
-  compare("extensions", names_of(manifest.extensions, [&](const auto& e, size_t) {
-            return versioned(e.id, e.version);
-          }), given);
+  compare("extensions",
+          names_of(manifest.extensions,
+                   [&](const auto& e, size_t) { return versioned(e.id, e.version); }),
+          given);
 }
 
 // The rows of the table stand in the order of the manifest's: they have no name of their own.
 void read_kernels(const PluginManifest& manifest, PluginTables& out) {
-  out.kernels = list_of_tables(out.table.kernels, out.table.n_kernels, "kernels",
-                               sizeof(tn_kernels));
+  out.kernels =
+      list_of_tables(out.table.kernels, out.table.n_kernels, "kernels", sizeof(tn_kernels));
   if (out.kernels.size() != manifest.kernels.size())
     throw Stop{PluginFault::table_mismatch,
                message("kernels: its manifest declares {} lists of ops; its table has {}",
@@ -166,12 +167,13 @@ void read_kernels(const PluginManifest& manifest, PluginTables& out) {
 
 Diagnosis read_tables(const FoundPlugin& plugin, const tn_plugin* table, PluginTables& out) {
   try {
-    if (!table) incomplete("its entry reported success and gave no table", "set *out to a tn_plugin");
+    if (!table)
+      incomplete("its entry reported success and gave no table", "set *out to a tn_plugin");
     out.table = checked_copy(table, "its table", offsetof(tn_plugin, shutdown));
     if (out.table.abi_major != plugin.manifest.abi.major)
       throw Stop{PluginFault::table_mismatch,
-                 message("its manifest says plugin ABI {}, its table major {}",
-                         plugin.manifest.abi, out.table.abi_major),
+                 message("its manifest says plugin ABI {}, its table major {}", plugin.manifest.abi,
+                         out.table.abi_major),
                  "set abi_major and abi_minor to TN_ABI_MAJOR and TN_ABI_MINOR"};
     read_backends(plugin.manifest, out);
     read_devices(plugin.manifest, out);

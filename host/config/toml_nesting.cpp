@@ -94,8 +94,9 @@ class NestingScanner {
   void check() const {
     if (depth_ + dots_ <= deepest) return;
     auto line = std::count(text_.begin(), text_.begin() + static_cast<ptrdiff_t>(at_), '\n') + 1;
-    throw FileError(source_, static_cast<uint32_t>(line), 1,
-                    message("this is nested too deep: tables and arrays lie in more than {} others", deepest));
+    throw FileError(
+        source_, static_cast<uint32_t>(line), 1,
+        message("this is nested too deep: tables and arrays lie in more than {} others", deepest));
   }
 
   std::string_view text_, source_;

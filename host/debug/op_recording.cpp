@@ -68,8 +68,9 @@ namespace {
 void check_layout(const formats::RawTensor& raw, const std::vector<int64_t>& shape,
                   const std::vector<int64_t>& stride, const JsonView& description) {
   constexpr uint64_t most_bytes = uint64_t{256} << 20;
-  require(raw.sizes == shape, ErrorCode::bad_file, "{}: expected the shape {} of the tensor, found {}",
-          description, to_text(IntList(raw.sizes)), to_text(IntList(shape)));
+  require(raw.sizes == shape, ErrorCode::bad_file,
+          "{}: expected the shape {} of the tensor, found {}", description,
+          to_text(IntList(raw.sizes)), to_text(IntList(shape)));
   formats::check_view({raw.dtype, shape, stride}, most_bytes, description);
 }
 

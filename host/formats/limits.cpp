@@ -17,8 +17,7 @@ int64_t checked_numel(std::span<const int64_t> sizes, Dtype dtype, const Subject
   int64_t bytes = 0;
   bool overflow = false;
   for (int64_t size : sizes)
-    overflow =
-        overflow || __builtin_mul_overflow(product, std::max<int64_t>(size, 1), &product);
+    overflow = overflow || __builtin_mul_overflow(product, std::max<int64_t>(size, 1), &product);
   overflow = overflow || __builtin_mul_overflow(product, itemsize(dtype), &bytes);
   require(!overflow, ErrorCode::bad_file, "{}: the product of the sizes does not fit into 64 bits",
           subject);

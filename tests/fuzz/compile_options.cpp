@@ -48,7 +48,7 @@ default = []
 count = 9
 kind = "two"
 )",
-                                                                 "a.so"));
+                                                               "a.so"));
   fuzz::check(!made.diagnosis, "the manifest of this target: " + made.diagnosis.reason);
   return made.manifest.backends[0];
 }

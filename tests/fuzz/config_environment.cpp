@@ -1,4 +1,5 @@
-// Flags in variables and in --set: each line is NAME=VALUE, where a name with a dot is a flag's key.
+// Flags in variables and in --set: each line is NAME=VALUE, where a name with a dot is a flag's
+// key.
 #include "config/config.h"
 #include "config/store.h"
 #include "harness/fuzz.h"
@@ -17,8 +18,8 @@ void check_setting(std::string_view key, std::string_view text) {
   fuzz::accepts(refused, [&] {
     Value value = Store::instance().parse(key, text);
     std::string name(key.substr(key.find('.') + 1));
-    std::string toml = message("[{}]\n{} = {}\n", key.substr(0, key.find('.')), name,
-                               value_text(value));
+    std::string toml =
+        message("[{}]\n{} = {}\n", key.substr(0, key.find('.')), name, value_text(value));
     std::vector<Reading> again = read_text(toml, "again", Layer::file);
     fuzz::check(again.size() == 1, "a setting is lost when written");
     Store::instance().check_readings(again);

@@ -65,9 +65,8 @@ struct Sent {
     if (present & 1) capsule.data = memory.data();
     if (present & 2) capsule.shape = shape.data();
     if (present & 4) capsule.strides = strides.data();
-    if (present & 8) capsule.deleter = [](Capsule* self) {
-      ++static_cast<Sent*>(self->context)->deleted;
-    };
+    if (present & 8)
+      capsule.deleter = [](Capsule* self) { ++static_cast<Sent*>(self->context)->deleted; };
     capsule.context = this;
   }
 };

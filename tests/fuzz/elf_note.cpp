@@ -24,8 +24,8 @@ TENON_FUZZ_TARGET(elf_note) {
     fuzz::check_shown(result.diagnosis.reason);
     return;
   }
-  fuzz::check(result.info.manifest.size() <= 64 * 1024 &&
-                  input.find(result.info.manifest) != input.npos,
-              "the manifest is not what stands in the file");
+  fuzz::check(
+      result.info.manifest.size() <= 64 * 1024 && input.find(result.info.manifest) != input.npos,
+      "the manifest is not what stands in the file");
   parse_manifest(result.info.manifest, "a.so");
 }

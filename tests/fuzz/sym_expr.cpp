@@ -12,9 +12,8 @@ void check_expression(SymExprPtr (*parse)(std::string_view), std::string_view te
     SymExprPtr expr = parse(text);
     fuzz::check_shown(to_text(*expr));
     for (int64_t value : {int64_t{0}, int64_t{3}, INT64_MIN, INT64_MAX})
-      fuzz::accepts({ErrorCode::bad_file}, [&] {
-        evaluate(*expr, [&](const SymExprAst&) { return SymNumber(value); });
-      });
+      fuzz::accepts({ErrorCode::bad_file},
+                    [&] { evaluate(*expr, [&](const SymExprAst&) { return SymNumber(value); }); });
   });
 }
 

@@ -74,7 +74,7 @@ class Lines {
 
 }  // namespace tenon::fuzz
 
-#define TENON_FUZZ_TARGET(name)                                              \
-  static void fuzz_##name(std::string_view input);                           \
+#define TENON_FUZZ_TARGET(name)                                               \
+  static void fuzz_##name(std::string_view input);                            \
   static const tenon::fuzz::Registered registered_##name(#name, fuzz_##name); \
   static void fuzz_##name(std::string_view input)
