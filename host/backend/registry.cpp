@@ -4,6 +4,7 @@
 #include "backend/backend.h"
 #include "backend/compile_plugin.h"
 #include "backend/declined.h"
+#include "backend/fallback.h"
 #include "backend/load.h"
 #include "backend/options.h"
 #include "config/cache_folder.h"
@@ -182,7 +183,7 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
     report::warn_once(message("{} {}", name, e.what()), "backend",
                       message("{}; the graph runs in the interpreter", e.what()));
     note_declined({name, "eager", e.what(), request.graph->nodes().size()});
-    return interpreter_artifact(request.graph);
+    return as_fallback(interpreter_artifact(request.graph), *request.graph);
   }
 }
 

@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 #include "cli/exit_status.h"
 #include "cli/plugin.h"
+#include "config/config.h"
 #include "core/error.h"
 #include "debug/plugin_kit/kit.h"
 
@@ -55,6 +56,7 @@ KitCommand child_command(const KitSettings& kit, const Globals& globals) {
   for (const std::string& m : kit.models) add("--models", m);
   for (const std::string& o : kit.ops) add("--ops", o);
   for (const std::string& s : globals.settings) add("--set", s);
+  for (const std::string& p : globals.plugins) add("--plugin", p);
   for (const std::string& p : globals.plugin_path) add("--plugin-path", p);
   add("--config", globals.config_file);
   if (globals.threads > 0) add("--threads", std::to_string(globals.threads));
@@ -151,8 +153,12 @@ ExitStatus status_of(KitVerdict verdict) {
   return ExitStatus::internal;
 }
 
-void search_only(const KitSettings& kit, const Globals& globals) {
-  set_plugin_search({kit.file}, globals.plugin_path);
+// The file itself comes first, also one that crashed before: here that is one failed check.
+void search_first(const KitSettings& kit, const Globals& globals) {
+  config::set_from_command_line("plugins.quarantine=false");
+  std::vector<std::string> files{kit.file};
+  files.insert(files.end(), globals.plugins.begin(), globals.plugins.end());
+  set_plugin_search(files, globals.plugin_path);
 }
 
 /// A folder in which one phase leaves files for another.
@@ -170,7 +176,7 @@ struct WorkFolder {
 
 int check(const CheckOptions& options, const Globals& globals) {
   KitSettings kit = options.kit;
-  search_only(kit, globals);
+  search_first(kit, globals);
   if (!options.phase.empty()) {
     run_kit_phase(kit, options.phase, options.first);
     return 0;

@@ -1,7 +1,9 @@
 // Level 0: what the file says of itself, loading, hosts of other ages, shutdown.
+#include "backend/admission.h"
 #include "backend/bridge.h"
 #include "backend/link_diagnosis.h"
 #include "backend/status.h"
+#include "backend/trust.h"
 #include "core/error.h"
 #include "debug/plugin_kit/compiling.h"
 #include "debug/plugin_kit/process_state.h"
@@ -10,7 +12,6 @@
 #include <dlfcn.h>
 
 #include <chrono>
-#include <fstream>
 
 namespace tenon::kit {
 
@@ -120,13 +121,6 @@ void check_shutdown(Bench& bench) {
   bench.shut_down();
 }
 
-bool is_mapped(const std::string& path) {
-  std::ifstream maps("/proc/self/maps");
-  for (std::string line; std::getline(maps, line);)
-    if (line.ends_with(path)) return true;
-  return false;
-}
-
 // One life of the library: true when it is really gone afterwards.
 bool live_once(const std::string& path) {
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -141,7 +135,7 @@ bool live_once(const std::string& path) {
     if (tn_status* status = table->shutdown())
       fail_check("shutdown failed: {}", text_and_free(status));
   ::dlclose(library);
-  return !is_mapped(path);
+  return !is_path_mapped(path);
 }
 
 void check_repeated(Bench& bench) {
