@@ -5,7 +5,7 @@ namespace tenon::cli {
 
 namespace {
 
-constexpr const Verb* sub_commands[] = {&plugin_list, &plugin_check};
+constexpr const Verb* sub_commands[] = {&plugin_list, &plugin_check, &plugin_new};
 
 Action build(CLI::App& app) {
   auto chosen = std::make_shared<Action>();
@@ -22,7 +22,7 @@ Action build(CLI::App& app) {
 }  // namespace
 
 extern constinit const Verb verb_plugin{.name = "plugin",
-                                        .summary = "shows and examines plugin files",
+                                        .summary = "shows, checks and begins plugins",
                                         .example = "tenon plugin list",
                                         .build = build};
 

@@ -10,6 +10,7 @@ namespace tenon::cli {
 
 extern const Verb plugin_list;
 extern const Verb plugin_check;
+extern const Verb plugin_new;
 
 /// State, code, reason and hint of a plugin, as the verbs print them: "" for what is not there.
 Json verdict_json(const FoundPlugin& plugin);
