@@ -78,11 +78,11 @@ class Project {
   fs::path place(std::string_view path) const {
     std::string file(path.substr(path.find('/') + 1));
     if (file == "gitignore") return folder_ / ".gitignore";
-    return folder_ / (file.starts_with("NAME.") ? source() : file);
+    return folder_ / (file.starts_with("TEMPLATE_NAME.") ? source() : file);
   }
   std::string filled(std::string_view text) const {
     const std::pair<std::string, std::string> words[] = {
-        {"@NAME@", name_}, {"@CLASS@", class_name(name_)}, {"@SOURCE@", source()}};
+        {"TEMPLATE_NAME", name_}, {"TEMPLATE_CLASS", class_name(name_)}, {"TEMPLATE_SOURCE", source()}};
     std::string out(text);
     for (const auto& [word, value] : words)
       for (size_t at = 0; (at = out.find(word, at)) != std::string::npos; at += value.size())

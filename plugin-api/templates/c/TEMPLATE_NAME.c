@@ -1,4 +1,4 @@
-/* @NAME@: a backend in plain C that looks at each graph and lets the host run it.
+/* TEMPLATE_NAME: a backend in plain C that looks at each graph and lets the host run it.
  *
  * Where to go from here: make an artifact of your own, a struct with `call` and `destroy`, instead
  * of the host's interpreter. <tenon/plugin.h> says what each function does.
@@ -19,7 +19,7 @@ static tn_status* log_node(const tn_graph* graph, uint32_t id) {
   char line[256];
   int size = snprintf(line, sizeof line, "%.*s", (int)node.op_name.size, node.op_name.data);
   if (size > (int)sizeof line - 1) size = (int)sizeof line - 1;
-  host->svc->log(TN_LOG_DEBUG, "@NAME@", line, (size_t)size);
+  host->svc->log(TN_LOG_DEBUG, "TEMPLATE_NAME", line, (size_t)size);
   return NULL;
 }
 
@@ -27,7 +27,7 @@ static tn_status* compile(void* self, const tn_compile_request* request, tn_arti
   (void)self;
   /* Unknown bits 0..31 may be ignored; the others change what the request means. */
   if (request->flags >> 32) {
-    static const char why[] = "@NAME@: the request has flags that this plugin does not know";
+    static const char why[] = "TEMPLATE_NAME: the request has flags that this plugin does not know";
     return refuse(TN_UNIMPLEMENTED, why, sizeof why - 1);
   }
   uint32_t n = host->graph->node_count(request->graph);
@@ -39,7 +39,7 @@ static tn_status* compile(void* self, const tn_compile_request* request, tn_arti
 }
 
 static const tn_backend backend = {
-    .struct_size = sizeof backend, .name = TN_STR("@NAME@"), .compile = compile};
+    .struct_size = sizeof backend, .name = TN_STR("TEMPLATE_NAME"), .compile = compile};
 static const tn_backend* const backends[] = {&backend};
 static const tn_plugin plugin = {.struct_size = sizeof plugin,
                                  .abi_major = TN_ABI_MAJOR,

@@ -1,7 +1,7 @@
-// @NAME@: a backend that runs graphs node by node, most nodes through the host's kernels.
+// TEMPLATE_NAME: a backend that runs graphs node by node, most nodes through the host's kernels.
 //
 // Where to go from here: replace more nodes by code of yours in `Program::run`, or compile the
-// whole graph into one function in `@CLASS@::compile`.
+// whole graph into one function in `TEMPLATE_CLASS::compile`.
 #include <tenon/plugin.hpp>
 
 using namespace tenon::plugin;
@@ -73,12 +73,12 @@ class Program {
   uint32_t n_values_ = 0;
 };
 
-struct @CLASS @ : Backend{std::unique_ptr<Program> compile(const tn_compile_request& request){
-                      return std::make_unique<Program>(request);
-}  // namespace
-}
-;
+struct TEMPLATE_CLASS : Backend {
+  std::unique_ptr<Program> compile(const tn_compile_request& request) {
+    return std::make_unique<Program>(request);
+  }  // namespace
+};
 
 }  // namespace
 
-TENON_PLUGIN_BACKENDS((@CLASS @, "@NAME@"))
+TENON_PLUGIN_BACKENDS((TEMPLATE_CLASS, "TEMPLATE_NAME"))
