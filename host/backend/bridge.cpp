@@ -16,6 +16,7 @@
 
 #include <atomic>
 #include <cstring>
+#include <memory>
 
 namespace tenon {
 
@@ -56,6 +57,23 @@ TensorMeta meta_for(const int64_t* sizes, const int64_t* strides, int32_t ndim, 
   if (strides) meta.strides = dims_of(SymIntList(list_of(strides, ndim)));
   return meta;
 }
+
+/// The deleter of memory that a plugin lent: what it throws is told and goes no further.
+struct Deleter {
+  void (*function)(void*);
+  void* argument;
+
+  static void run(void* self) {
+    std::unique_ptr<Deleter> own(static_cast<Deleter*>(self));
+    tn_status* status = guarded([&] {
+      if (own->function) own->function(own->argument);
+    });
+    if (!status) return;
+    report::log(report::LogLevel::error, "backend", "a deleter of a plugin threw: {}",
+                status->text);
+    free_status(status);
+  }
+};
 
 bool broadcasts_to(SymIntList from, SymIntList to) {
   if (from.size() > to.size()) return false;
@@ -117,6 +135,8 @@ const tn_tensor_api tensor_api = {
         [](void* data, const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
            int32_t device_type, int32_t, void (*deleter)(void*), void* deleter_arg,
            tn_tensor** out) {
+          auto* given_deleter = new (std::nothrow) Deleter{deleter, deleter_arg};
+          if (!given_deleter) return make_status(TN_OUT_OF_MEMORY, "out of memory");
           tn_status* status = guarded([&] {
             check_shape(sizes, ndim, dtype);
             require(device_type == TN_DEV_CPU, "from_memory takes CPU memory, found device type {}",
@@ -124,11 +144,11 @@ const tn_tensor_api tensor_api = {
             OptIntList given = strides ? OptIntList(list_of(strides, ndim)) : OptIntList();
             LentMemory lent(reinterpret_cast<const void*>(deleter));
             Tensor t = from_memory(data, list_of(sizes, ndim), static_cast<Dtype>(dtype), given,
-                                   deleter, deleter_arg);
+                                   &Deleter::run, given_deleter);
             lent.keep_with(t);
             *out = give(std::move(t));
           });
-          if (status && deleter) deleter(deleter_arg);
+          if (status) Deleter::run(given_deleter);
           return status;
         },
     .copy = copy,

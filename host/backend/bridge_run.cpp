@@ -92,21 +92,12 @@ tn_artifact* wrap(std::shared_ptr<Artifact> artifact) {
 tn_status* compile_with(tn_ctx* ctx, const tn_graph* g, tn_str backend, tn_str options,
                         tn_artifact** out) {
   return guarded([&] {
-    thread_local std::vector<std::string> stack;
-    std::string name(view_of(backend));
-    require(
-        name != ctx->backend && std::find(stack.begin(), stack.end(), name) == stack.end(),
-        "compile_with: backend {} is already compiling this graph; a cycle of backends cannot end",
-        name);
-    require(stack.size() < 8, "compile_with: more than 8 backends call each other");
-    CompileRequest request = *ctx->request;
-    request.graph = std::const_pointer_cast<Graph>(g->graph);
+    const CompileRequest& ours = *ctx->request;
+    auto graph = std::const_pointer_cast<Graph>(g->graph);
+    CompileRequest request = graph == ours.graph ? ours : request_for_piece(ours, graph);
     request.options_toml = std::string(view_of(options));
-    stack.push_back(ctx->backend);
-    struct Pop {
-      std::vector<std::string>& s;
-      ~Pop() { s.pop_back(); }
-    } pop{stack};
+    request.mode.clear();
+    std::string name(view_of(backend));
     *out = wrap(compile_with_backend(name, request));
   });
 }

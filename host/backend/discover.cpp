@@ -238,7 +238,7 @@ class Names {
     const PluginManifest& m = p.manifest;
     auto [owner, is_first] = plugins_.emplace(m.name, p.path);
     std::string all_from = is_first ? "" : owner->second;
-    bool anything_left = !m.kernels.empty() || !m.extensions.empty();
+    bool anything_left = !m.kernels.empty() || !m.extensions.empty() || !m.ops.empty();
     p.backend_shadowed_by.clear();
     p.device_shadowed_by.clear();
     for (const BackendManifest& b : m.backends) {
@@ -407,7 +407,7 @@ std::vector<Diagnosis> PluginCatalog::why_missing(std::string_view backend) cons
   std::string_view name = backend.substr(backend.find('/') + 1);
   std::vector<Diagnosis> out;
   for (const FoundPluginPtr& p : plugins_) {
-    bool unreadable = p->manifest.backends.empty() && p->manifest.name.empty();
+    bool unreadable = p->diagnosis.fault == PluginFault::bad_manifest || p->manifest.name.empty();
     if (p->diagnosis && (unreadable || p->manifest.find_backend(name))) out.push_back(p->diagnosis);
   }
   return out;
@@ -433,6 +433,16 @@ FoundPluginPtr PluginCatalog::find_device(std::string_view type) const {
   for (const FoundPluginPtr& p : plugins_)
     for (size_t i = 0; p->usable && i < p->manifest.devices.size(); ++i)
       if (p->manifest.devices[i].type == type && p->device_shadowed_by[i].empty()) return p;
+  return {};
+}
+
+FoundPluginPtr PluginCatalog::find_op(std::string_view name) {
+  list();  // reads the folders, at the first call
+  std::lock_guard lock(plugins_mutex_);
+  for (const FoundPluginPtr& p : plugins_)
+    if (p->usable && !p->shadowed)
+      for (const OpManifest& op : p->manifest.ops)
+        if (op.name == name) return p;
   return {};
 }
 

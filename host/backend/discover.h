@@ -122,6 +122,8 @@ class PluginCatalog {
   FoundPluginPtr find_path(std::string_view path) const;
   FoundPluginPtr find_device(std::string_view type) const;
   FoundPluginPtr find_extension(std::string_view id, uint32_t min_version) const;
+  /// The plugin that declares the op "my.swiglu.default", or null. Loads nothing.
+  FoundPluginPtr find_op(std::string_view name);
 
   struct KernelsChoice {
     FoundPluginPtr plugin;

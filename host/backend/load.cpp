@@ -7,6 +7,7 @@
 #include "backend/link_diagnosis.h"
 #include "backend/shutdown.h"
 #include "backend/status.h"
+#include "ops/op_table.h"
 #include "report/log.h"
 
 #include <boost/dll/runtime_symbol_info.hpp>
@@ -65,11 +66,25 @@ std::unique_ptr<boost::dll::shared_library> map_library(PluginCatalog& catalog,
   }
 }
 
+thread_local const std::string* entered = nullptr;
+
+/// Names the plugin whose entry runs.
+class EntryScope {
+ public:
+  explicit EntryScope(const std::string& name) : outer_(std::exchange(entered, &name)) {}
+  ~EntryScope() { entered = outer_; }
+  EntryScope(const EntryScope&) = delete;
+
+ private:
+  const std::string* outer_;
+};
+
 // The table of the plugin, or the diagnosis of what its entry did instead.
 Diagnosis run_entry(const FoundPlugin& plugin, tn_entry_fn& entry, const tn_plugin*& table) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point start = Clock::now();
   tn_status* status = nullptr;
+  EntryScope scope(plugin.manifest.name);
   try {
     status = entry(host_table(), &table);
   } catch (...) {
@@ -114,12 +129,22 @@ Diagnosis look_for_devices(const LoadedPlugin& plugin) {
 
 // From here on the plugin is known as the owner of its code, and will be shut down.
 void keep(LoadedPlugin& plugin, const boost::dll::shared_library& library) {
+  auto& entry = library.get<tn_entry_fn>("tenon_plugin_entry_v1");
   Dl_info info{};
-  if (::dladdr(library.get<void*>("tenon_plugin_entry_v1"), &info) != 0)
-    plugin.base = info.dli_fbase;
+  if (::dladdr(reinterpret_cast<void*>(&entry), &info) != 0) plugin.base = info.dli_fbase;
   expect_shutdown();
   std::lock_guard lock(loader().listing);
   loader().order.push_back(&plugin);
+}
+
+// Each op that the manifest names must be there once the entry has run.
+Diagnosis missing_op(const FoundPlugin& found) {
+  for (const OpManifest& op : found.manifest.ops)
+    if (!find_op(op.name))
+      return {PluginFault::table_mismatch, found.path,
+              message("the manifest names op {}, which its entry did not add", op.name),
+              "add it in the entry with tenon.custom_ops, or take it out of plugin.toml"};
+  return {};
 }
 
 void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin);
@@ -155,6 +180,7 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   std::unique_ptr<LoadedPlugin> loaded = enter_plugin(catalog, plugin, *library);
   Diagnosis warning = look_for_devices(*loaded);
   if (warning.fault == PluginFault::threw) refuse_mapped(catalog, warning);
+  if (Diagnosis d = missing_op(*plugin)) refuse_mapped(catalog, d);
   offer_extensions(*loaded);
   Diagnosis hygiene = diagnose_hygiene(*plugin);
   for (const Diagnosis& d : {warning, hygiene})
@@ -240,6 +266,10 @@ void unmap(const LoadedPlugin& plugin) {
   std::lock_guard lock(loader().loading);
   for (auto& library : loader().libraries)
     if (library->is_loaded() && library->location() == plugin.path) library->unload();
+}
+
+std::optional<std::string> plugin_being_loaded() {
+  return entered ? std::optional(*entered) : std::nullopt;
 }
 
 std::string plugin_install_dir() {

@@ -8,6 +8,7 @@
 #include <tenon/plugin.h>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,8 @@ const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& pl
 std::vector<const LoadedPlugin*> loaded_plugins();
 /// Closes the library of a plugin that is down. Whether it goes is up to the dynamic linker.
 void unmap(const LoadedPlugin& plugin);
+/// The plugin whose entry runs on this thread, if one does.
+std::optional<std::string> plugin_being_loaded();
 
 /// The folder of installed plugins, found beside the library (or the program that holds the host):
 /// lib/tenon/plugins.

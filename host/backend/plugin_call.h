@@ -37,7 +37,9 @@ class PluginNet {
   /// in the catalog too, and gives a status with the text of P10. Only the end of a thread is
   /// thrown on.
   tn_status* caught(std::string_view function);
-  /// Throws BackendError with the P23 of a rule that the plugin broke; the catalog lists it.
+  /// The P23 of a rule that the plugin broke; the catalog lists it from now on.
+  Diagnosis note_broken(std::string problem);
+  /// Throws BackendError with that.
   [[noreturn]] void broke_contract(ErrorCode code, std::string_view backend, std::string problem);
   /// The handler part of caught() alone: a diagnosis of the exception in flight.
   static Diagnosis describe_current(const std::string& path, std::string_view function);

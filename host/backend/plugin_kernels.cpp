@@ -88,11 +88,21 @@ std::vector<std::string> kernel_plugins(const std::string& op) {
   return out;
 }
 
+// Nobody names the plugins of kernels, so nobody else would tell why one of them is not used.
+static void warn_of_unusable(const std::vector<FoundPluginPtr>& plugins) {
+  for (const FoundPluginPtr& p : plugins) {
+    bool held_back = p->state == PluginState::refused || p->state == PluginState::quarantined;
+    std::string why = to_text(p->diagnosis);
+    if (held_back && !p->manifest.kernels.empty())
+      report::warn_once(why, "backend", why + "; the host's own kernels are used");
+  }
+}
+
 void install_plugin_kernels() {
   static std::once_flag once;
   std::call_once(once, [] {
     PluginCatalog& plugins = plugin_catalog();
-    plugins.list();
+    warn_of_unusable(plugins.list());
     std::set<std::pair<std::string, std::string>> installed;  // plugin, op
     for (const PluginCatalog::KernelsChoice& choice : plugins.kernels_for("cpu")) {
       const KernelsManifest& row = choice.plugin->manifest.kernels[choice.index];

@@ -10,6 +10,8 @@
 #include "core/thread_pool.h"
 #include "ops/op_table.h"
 
+#include <tenon/plugins.h>
+
 #include <filesystem>
 #include <thread>
 
@@ -46,6 +48,16 @@ Json facts() {
   for (const RefusedPlugin& r : refused_plugins())
     out["refused"].push_back(
         {{"file", r.file}, {"code", r.code}, {"reason", r.reason}, {"hint", r.hint}});
+  out["plugins"] = Json::array();
+  for (const PluginInfo& p : plugins())
+    out["plugins"].push_back({{"file", p.path},
+                              {"name", p.name},
+                              {"version", p.version},
+                              {"state", p.state},
+                              {"code", p.code},
+                              {"reason", p.reason},
+                              {"hint", p.hint},
+                              {"warnings", p.warnings}});
   out["config"] = Json::array();
   for (const auto& [layer, folder] : config::config_folders())
     out["config"].push_back({{"layer", config::name_of(layer)}, {"folder", folder}});
@@ -67,9 +79,15 @@ void print_facts(const Json& f) {
     print(message("config   {}: {}\n", text(folder["layer"]), text(folder["folder"])));
   for (const Json& b : f["backends"])
     print(message("backend  {} {} {}\n", text(b["name"]), text(b["version"]), text(b["file"])));
-  for (const Json& r : f["refused"])
-    print(message("refused  {} {}: {}; {}\n", text(r["code"]), text(r["file"]), text(r["reason"]),
-                  text(r["hint"])));
+  for (const Json& p : f["plugins"]) {
+    std::string hint = text(p["hint"]);
+    print(message("plugin   {} {}\n", text(p["state"]), text(p["file"])));
+    if (!text(p["code"]).empty())
+      print(message("         {}: {}{}{}\n", text(p["code"]), text(p["reason"]),
+                    hint.empty() ? "" : "; ", hint));
+    for (const Json& warning : p["warnings"])
+      print(message("         doubtful: {}\n", text(warning)));
+  }
 }
 
 int examine(const Globals& globals) {

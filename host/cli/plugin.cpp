@@ -5,7 +5,8 @@ namespace tenon::cli {
 
 namespace {
 
-constexpr const Verb* sub_commands[] = {&plugin_list, &plugin_check, &plugin_new};
+constexpr const Verb* sub_commands[] = {&plugin_list, &plugin_info, &plugin_check, &plugin_new,
+                                        &plugin_release};
 
 Action build(CLI::App& app) {
   auto chosen = std::make_shared<Action>();

@@ -4,6 +4,7 @@
 #include "core/tensor_impl.h"
 #include "formats/pt2_call.h"
 #include "graph/interpret.h"
+#include "graph/passes/passes.h"
 #include "model_runner.h"
 
 #include <tenon/ops.h>
@@ -16,24 +17,9 @@ using formats::ModelInput;
 
 namespace {
 
-bool is_narrow(Dtype dtype) { return is_floating(dtype) && dtype != Dtype::f64; }
-
 Tensor widened(const Tensor& t) {
   if (!t.defined()) return t;
-  return is_narrow(t.dtype()) ? t.to(Dtype::f64) : t.clone();
-}
-
-void widen_casts(Graph& graph) {
-  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
-    std::vector<Value> args(graph.node(n).args.begin(), graph.node(n).args.end());
-    bool changed = false;
-    for (Value& a : args) {
-      if (a.tag != Tag::dtype || !is_narrow(static_cast<Dtype>(a.payload))) continue;
-      a = Value::of(Dtype::f64);
-      changed = true;
-    }
-    if (changed) graph.set_args(n, args);
-  }
+  return is_narrow_floating(t.dtype()) ? t.to(Dtype::f64) : t.clone();
 }
 
 // Views of one storage stay views of one storage.

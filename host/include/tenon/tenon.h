@@ -10,6 +10,7 @@
 #include <tenon/compile.h>
 #include <tenon/config.h>
 #include <tenon/error.h>
+#include <tenon/library.h>
 #include <tenon/model.h>
 #include <tenon/ops.h>
 #include <tenon/plugins.h>

@@ -1,6 +1,8 @@
 // The list of targets, and what counts as a finding.
 #include "harness/fuzz.h"
 
+#include "core/utf8.h"
+
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -47,7 +49,7 @@ void check_shown(std::string_view text) {
     return (static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == 0x7f;
   });
   check(!text.empty(), "a message is empty");
-  check(!steers && formats::is_utf8(text), message("a message has stray bytes: {}", text));
+  check(!steers && is_utf8(text), message("a message has stray bytes: {}", text));
 }
 
 bool accepts(std::initializer_list<ErrorCode> codes, const std::function<void()>& body) {
