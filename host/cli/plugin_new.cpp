@@ -81,8 +81,9 @@ class Project {
     return folder_ / (file.starts_with("TEMPLATE_NAME.") ? source() : file);
   }
   std::string filled(std::string_view text) const {
-    const std::pair<std::string, std::string> words[] = {
-        {"TEMPLATE_NAME", name_}, {"TEMPLATE_CLASS", class_name(name_)}, {"TEMPLATE_SOURCE", source()}};
+    const std::pair<std::string, std::string> words[] = {{"TEMPLATE_NAME", name_},
+                                                         {"TEMPLATE_CLASS", class_name(name_)},
+                                                         {"TEMPLATE_SOURCE", source()}};
     std::string out(text);
     for (const auto& [word, value] : words)
       for (size_t at = 0; (at = out.find(word, at)) != std::string::npos; at += value.size())
