@@ -5,7 +5,8 @@ namespace tenon::cli {
 
 namespace {
 
-constexpr const Verb* sub_commands[] = {&plugin_list, &plugin_info, &plugin_check, &plugin_release};
+constexpr const Verb* sub_commands[] = {&plugin_list, &plugin_info, &plugin_check, &plugin_new,
+                                        &plugin_release};
 
 Action build(CLI::App& app) {
   auto chosen = std::make_shared<Action>();
@@ -22,7 +23,7 @@ Action build(CLI::App& app) {
 }  // namespace
 
 extern constinit const Verb verb_plugin{.name = "plugin",
-                                        .summary = "shows and examines plugin files",
+                                        .summary = "shows, checks and begins plugins",
                                         .example = "tenon plugin list",
                                         .build = build};
 

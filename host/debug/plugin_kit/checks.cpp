@@ -40,11 +40,25 @@ void require_known(const std::vector<Check>& checks, const KitSettings& settings
           nearest_names(settings.only, listed(names)));
 }
 
+void require_device(const FoundPlugin& plugin, const std::string& device) {
+  std::set<std::string> types;
+  for (const DeviceManifest& d : plugin.manifest.devices) types.insert(d.type);
+  require(device.empty() || types.contains(device), ErrorCode::invalid_argument,
+          "the plugin offers no device '{}'; it offers {}", device,
+          types.empty() ? "none" : nearest_names(device, listed(types)));
+}
+
+bool is_of_other_device(const Check& check, const std::string& device) {
+  return !device.empty() && check.name.starts_with("device.") &&
+         !check.name.starts_with(message("device.{}.", device));
+}
+
 }  // namespace
 
 std::vector<Check> wanted_checks(const FoundPlugin& plugin, const KitSettings& settings) {
   std::vector<Check> checks = all_checks(plugin, settings);
   require_known(checks, settings);
+  require_device(plugin, settings.device);
   std::string needed;
   for (const Check& c : checks)
     if (c.name == settings.only) needed = c.needs;
@@ -52,7 +66,8 @@ std::vector<Check> wanted_checks(const FoundPlugin& plugin, const KitSettings& s
     bool other_backend =
         !settings.backend.empty() && !c.backend.empty() && c.backend != settings.backend;
     bool other_name = !settings.only.empty() && c.name != settings.only && c.name != needed;
-    return c.level > settings.level || other_backend || other_name;
+    return c.level > settings.level || other_backend || other_name ||
+           is_of_other_device(c, settings.device);
   });
   return checks;
 }
