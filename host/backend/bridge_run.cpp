@@ -54,9 +54,12 @@ tn_status* call_host_artifact(tn_artifact* a, tn_call* call) {
     for (uint32_t i = 0; i < call->n_inputs; ++i) check_alive(call->inputs[i]);
     std::vector<Tensor> outputs(call->n_outputs);
     auto** heads = reinterpret_cast<detail::TensorHead**>(call->inputs);
+    bool steal = (call->flags & TN_CALL_STEAL_INPUTS) != 0;
+    if (steal && is_counting_held())
+      note_held(Held::tensor, -std::count_if(heads, heads + call->n_inputs,
+                                             [](const auto* head) { return head != nullptr; }));
     static_cast<HostArtifact*>(a->self)->artifact->call({heads, call->n_inputs},
-                                                        {call->syms, call->n_syms}, outputs,
-                                                        (call->flags & TN_CALL_STEAL_INPUTS) != 0);
+                                                        {call->syms, call->n_syms}, outputs, steal);
     for (uint32_t i = 0; i < call->n_outputs; ++i) call->outputs[i] = give(std::move(outputs[i]));
   });
 }
@@ -65,7 +68,11 @@ const tn_artifact_api host_artifact_api = {
     .struct_size = sizeof(tn_artifact_api),
     .flags = TN_AF_STEALS_INPUTS,
     .call = call_host_artifact,
-    .destroy = [](tn_artifact* a) { delete static_cast<HostArtifact*>(a->self); },
+    .destroy =
+        [](tn_artifact* a) {
+          note_held(Held::artifact, -1);
+          delete static_cast<HostArtifact*>(a->self);
+        },
     .describe =
         [](tn_artifact* a, int32_t what, const tn_sink* sink) {
           return guarded([&] {
@@ -78,6 +85,7 @@ const tn_artifact_api host_artifact_api = {
 tn_artifact* wrap(std::shared_ptr<Artifact> artifact) {
   auto* host = new HostArtifact{{&host_artifact_api, nullptr}, std::move(artifact)};
   host->abi.self = host;
+  note_held(Held::artifact, 1);
   return &host->abi;
 }
 

@@ -94,6 +94,21 @@ std::string component_name(const char* component) {
   return std::string("plugin.") + (component ? component : "");
 }
 
+// Bodies run on other threads on behalf of the plugin that this one is in.
+class OnBehalf {
+ public:
+  OnBehalf() : life_(is_counting_held() ? InPlugin::current() : nullptr) {}
+  template <class F>
+  tn_status* operator()(F&& body) const {
+    if (!life_) return body();
+    InPlugin in(*life_);
+    return body();
+  }
+
+ private:
+  PluginLife* life_;
+};
+
 /// The first failing body wins; those that have not begun by then are left out.
 class Bodies {
  public:
@@ -121,19 +136,22 @@ class Bodies {
 
 tn_status* parallel_for_bridge(int64_t begin, int64_t end, int64_t grain,
                                tn_status* (*body)(void*, int64_t, int64_t), void* user) {
+  OnBehalf on_behalf;
   Bodies bodies;
   return bodies.finish(guarded([&] {
-    parallel_for(begin, end, std::max<int64_t>(grain, 1),
-                 [&](int64_t lo, int64_t hi) { bodies.run([&] { return body(user, lo, hi); }); });
+    parallel_for(begin, end, std::max<int64_t>(grain, 1), [&](int64_t lo, int64_t hi) {
+      bodies.run([&] { return on_behalf([&] { return body(user, lo, hi); }); });
+    });
   }));
 }
 
 tn_status* parallel_chunks_bridge(int64_t n_chunks, tn_status* (*body)(void*, int64_t, int32_t),
                                   void* user) {
+  OnBehalf on_behalf;
   Bodies bodies;
   return bodies.finish(guarded([&] {
     parallel_chunks(n_chunks, [&](int64_t chunk, int worker) {
-      bodies.run([&] { return body(user, chunk, worker); });
+      bodies.run([&] { return on_behalf([&] { return body(user, chunk, worker); }); });
     });
   }));
 }

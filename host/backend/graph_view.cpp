@@ -165,6 +165,23 @@ tn_status* node_info(const tn_graph* g, uint32_t id, tn_node_info* inout) {
   });
 }
 
+// By the words of the strides: asking whether symbols are equal would add guards.
+bool is_laid_out(const TensorMeta& meta, MemoryFormat format) {
+  Dims wanted = strides_for(list_of(meta.sizes), format);
+  for (size_t d = 0; d < wanted.size(); ++d)
+    if (meta.sizes[d].word() != 1 && meta.strides[d].word() != wanted[d].word()) return false;
+  return true;
+}
+
+// `preserve` where the elements lie in no order that has a name.
+MemoryFormat memory_format_of(const TensorMeta& meta) {
+  if (is_laid_out(meta, MemoryFormat::contiguous)) return MemoryFormat::contiguous;
+  for (auto [rank, format] : {std::pair(size_t{4}, MemoryFormat::channels_last),
+                              std::pair(size_t{5}, MemoryFormat::channels_last_3d)})
+    if (meta.sizes.size() == rank && is_laid_out(meta, format)) return format;
+  return MemoryFormat::preserve;
+}
+
 tn_status* value_info(const tn_graph* g, uint32_t id, tn_value_info* inout) {
   return guarded([&] {
     check_value(g, id);
@@ -178,6 +195,7 @@ tn_status* value_info(const tn_graph* g, uint32_t id, tn_value_info* inout) {
     info.dtype = static_cast<int32_t>(v.meta.dtype);
     info.device_type = static_cast<int32_t>(v.meta.device.type);
     info.device_index = v.meta.device.index;
+    info.memory_format = static_cast<int32_t>(memory_format_of(v.meta));
     info.ndim = static_cast<int32_t>(v.meta.sizes.size());
     info.n_uses = static_cast<uint32_t>(g->users[id].size());
     info.expr = TN_EXPR_STATIC;

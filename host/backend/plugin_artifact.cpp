@@ -6,6 +6,7 @@
 #include "backend/status.h"
 
 #include <mutex>
+#include <optional>
 
 namespace tenon {
 
@@ -19,7 +20,13 @@ std::span<tn_tensor*> handles_of(std::span<Tensor> tensors) {
   return {reinterpret_cast<tn_tensor**>(tensors.data()), tensors.size()};
 }
 
-class PluginArtifact final : public Artifact {
+int64_t n_tensors(std::span<tn_tensor* const> list) {
+  return std::count_if(list.begin(), list.end(), [](const tn_tensor* t) { return t; });
+}
+int64_t n_inputs(const tn_call& call) { return n_tensors({call.inputs, call.n_inputs}); }
+int64_t n_outputs(const tn_call& call) { return n_tensors({call.outputs, call.n_outputs}); }
+
+class PluginArtifact final : public Artifact, private Retirable {
  public:
   PluginArtifact(tn_artifact* artifact, const LoadedPlugin& plugin, std::string backend,
                  const CompileRequest& request)
@@ -30,15 +37,17 @@ class PluginArtifact final : public Artifact {
         backend_(std::move(backend)),
         in_call_("call of backend " + backend_),
         contract_(request),
-        is_plain_(!contract_.is_checking() && !(flags_ & TN_AF_SERIAL_ONLY)) {}
-
-  ~PluginArtifact() override {
-    call_plugin_quietly(net_, "destroy of backend " + backend_,
-                        [&] { artifact_->api->destroy(artifact_); });
+        is_plain_(!contract_.is_checking() && !(flags_ & TN_AF_SERIAL_ONLY)),
+        reference_(std::in_place, net_.life()) {
+    join();
   }
 
-  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-            std::span<Tensor> outputs, bool steal) override {
+  ~PluginArtifact() override {
+    if (leave()) retire();
+  }
+
+  [[gnu::flatten]] void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+                             std::span<Tensor> outputs, bool steal) override {
     for (Tensor& out : outputs) out = Tensor();
     std::span<tn_tensor*> results = handles_of(outputs);
     tn_call call = {.struct_size = sizeof call,
@@ -51,7 +60,8 @@ class PluginArtifact final : public Artifact {
                     .outputs = results.data(),
                     .syms = syms.data(),
                     .stream = nullptr};
-    tn_status* status = is_plain_ ? run(call) : run_carefully(call);
+    bool plain = is_plain_ && !is_counting_held();
+    tn_status* status = plain ? run(call) : run_carefully(call);
     bool good = contract_.holds(results);
     if (steal) release_all(inputs);
     if (status || !good) [[unlikely]]
@@ -59,10 +69,10 @@ class PluginArtifact final : public Artifact {
   }
 
   std::string describe(int32_t what) const override {
-    if (!TN_HAS(artifact_->api, describe)) return "";
     TextSink text;
     tn_status* status = call_plugin(net_, "describe of backend " + backend_, [&] {
-      return artifact_->api->describe(artifact_, what, text.get());
+      bool can = TN_HAS(artifact_->api, describe);
+      return can ? artifact_->api->describe(artifact_, what, text.get()) : nullptr;
     });
     if (!status) return text.take();
     free_status(status);
@@ -73,11 +83,18 @@ class PluginArtifact final : public Artifact {
   tn_status* run(tn_call& call) {
     return call_plugin(net_, in_call_, [&] { return call_(artifact_, &call); });
   }
-  // For artifacts that take one call at a time, and under plugins.check_calls.
+  // For artifacts that take one call at a time, and under plugins.check_calls and check_leaks.
   [[gnu::noinline]] tn_status* run_carefully(tn_call& call) {
     std::unique_lock lock(serial_, std::defer_lock);
     if (flags_ & TN_AF_SERIAL_ONLY) lock.lock();
-    if (!contract_.is_checking()) return run(call);
+    int64_t lent = call.flags & TN_CALL_STEAL_INPUTS ? n_inputs(call) : 0;
+    if (is_counting_held()) net_.life().add_held(Held::tensor, lent);
+    tn_status* status = contract_.is_checking() ? run_checked(call) : run(call);
+    int64_t left = call.flags & TN_CALL_STEAL_INPUTS ? n_inputs(call) : 0;
+    if (is_counting_held()) net_.life().add_held(Held::tensor, -left - n_outputs(call));
+    return status;
+  }
+  tn_status* run_checked(tn_call& call) {
     CheckedCall checked(contract_, net_, call);
     tn_status* status = run(call);
     std::string problem = checked.finish();
@@ -97,13 +114,20 @@ class PluginArtifact final : public Artifact {
     throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
   }
 
-  tn_artifact* artifact_;
+  void retire() noexcept override {
+    call_plugin_quietly(net_, "destroy of backend " + backend_,
+                        [&] { artifact_->api->destroy(artifact_); });
+    reference_.reset();
+  }
+
+  tn_artifact* artifact_;  // gone once retired: used inside call_plugin only
   tn_status* (*call_)(tn_artifact*, tn_call*);
   uint32_t flags_;
   PluginNet& net_;
   std::string backend_, in_call_;
   CallContract contract_;
   bool is_plain_;
+  std::optional<PluginRef> reference_;
   std::mutex serial_;
 };
 

@@ -47,6 +47,8 @@ Diagnosis PluginNet::describe_current(const std::string& path, std::string_view 
           "nothing more is compiled with it"};
 }
 
+tn_status* status_of_closed_gate() { return make_status(TN_FAILED_PRECONDITION, closed_text); }
+
 Diagnosis PluginNet::diagnosis() const {
   std::lock_guard lock(first_lock_);
   return first_;

@@ -52,7 +52,7 @@ bool prepare(KernelSlot& slot) {
 
 bool run_kernel(void* self, const CallArgs& call) {
   auto& slot = *static_cast<KernelSlot*>(self);
-  if (!prepare(slot) || slot.net->is_faulty()) return false;
+  if (is_gate_closed() || !prepare(slot) || slot.net->is_faulty()) return false;
   const tn_kernels* kernels = slot.table.load(std::memory_order_acquire);
   AbiArguments args(call.args, call.n_args);
   tn_tensor* out[8] = {};
@@ -60,13 +60,16 @@ bool run_kernel(void* self, const CallArgs& call) {
     return kernels->run(kernels->self, slot.op_index, args.args(), args.size(), args.values(),
                         nullptr, out, call.n_results);
   });
-  if (status && status->code == TN_DECLINED) {
+  if (status && (status->code == TN_DECLINED || is_gate_closed())) {
     free_status(status);
     return false;
   }
   if (status)
     throw_status(status, ErrorCode::backend_call_failed,
                  message("kernel {} of {}", slot.op, slot.plugin->manifest.name));
+  if (is_counting_held()) [[unlikely]]
+    slot.net->life().add_held(
+        Held::tensor, -std::count_if(out, out + call.n_results, [](const auto* t) { return t; }));
   for (uint32_t i = 0; i < call.n_results; ++i) call.results[i] = Value::own(take_tensor(out[i]));
   return true;
 }

@@ -6,6 +6,7 @@
 #include "backend/declined.h"
 #include "backend/load.h"
 #include "backend/options.h"
+#include "config/cache_folder.h"
 #include "config/config.h"
 #include "config/flags.h"
 #include "report/log.h"
@@ -58,6 +59,10 @@ PluginCatalog& plugin_catalog() {
   settings.install_dir = plugin_install_dir();
   settings.secure = process_is_secure();
   settings.trust = trust_mode();
+  const config::PluginsFlags& flags = config::flags().plugins;
+  settings.allow = AllowList(flags.allow, flags.allow_only);
+  if (std::string cache = config::cache_folder(); flags.quarantine && !cache.empty())
+    settings.quarantine = cache + "/plugins/loading";
   r.catalog = std::make_unique<PluginCatalog>(std::move(settings));
   return *r.catalog;
 }

@@ -3,13 +3,13 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "cli/version.h"
+#include "config/cache_folder.h"
 #include "config/config.h"
 #include "config/reading.h"
 #include "core/cpu_level.h"
 #include "core/thread_pool.h"
 #include "ops/op_table.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <thread>
 
@@ -19,19 +19,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-fs::path cache_folder() {
-  if (std::string own = variable("TENON_CACHE_DIR"); !own.empty()) return own;
-  if (std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return fs::path(xdg) / "tenon";
-  return fs::path(variable("HOME")) / ".cache" / "tenon";
-}
-
 std::string cache_state(const fs::path& folder) {
   std::error_code error;
+  if (folder.empty()) return "none: neither TENON_CACHE_DIR nor HOME is set";
   if (!fs::exists(folder, error)) return "not made yet";
   fs::perms rights = fs::status(folder, error).permissions();
   if (error) return error.message();
@@ -47,7 +37,8 @@ Json facts() {
                 {"threads", num_threads()}};
   out["gpu"] = {{"driver", fs::exists("/proc/driver/nvidia/version")}};
   out["ops"] = op_count();
-  out["cache"] = {{"folder", cache_folder().string()}, {"state", cache_state(cache_folder())}};
+  fs::path folder = config::cache_folder();
+  out["cache"] = {{"folder", folder.string()}, {"state", cache_state(folder)}};
   out["backends"] = Json::array();
   for (const BackendInfo& b : all_backends())
     out["backends"].push_back({{"name", b.name}, {"version", b.version}, {"file", b.file}});

@@ -36,6 +36,15 @@ run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
 run(${prefix}/bin/tenon backends --all --json)
 expect("the installed program finds the installed plugins" ${prefix}/${LIBDIR}/tenon/plugins/)
 
+foreach(page man/man1/tenon.1 bash-completion/completions/tenon zsh/site-functions/_tenon
+        fish/vendor_completions.d/tenon.fish)
+  file(READ ${prefix}/share/${page} text)
+  string(FIND "${text}" "explain" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "${page}: expected the verb explain in it")
+  endif()
+endforeach()
+
 build(app ${SOURCE}/tests/package/app)
 run(${WORK}/app/app aot_eager)
 expect("the program runs" "aot_eager: 1 compile")

@@ -12,6 +12,7 @@
 #include <tenon/error.h>
 #include <tenon/model.h>
 #include <tenon/ops.h>
+#include <tenon/plugins.h>
 #include <tenon/sym.h>
 #include <tenon/tensor.h>
 #include <tenon/tree.h>

@@ -86,6 +86,25 @@ TEST(GraphView, SymbolicSizesAreExpressionsWithHints) {
   EXPECT_THAT(told(host().sym->eval(&g, 99, symbols, &value)), HasSubstr("out of range"));
 }
 
+TEST(GraphView, MemoryFormatsHaveTheNumbersOfAten) {
+  tn_graph g(graph_of(R"(
+  symbol s0 in [2, inf] hint 4 from size(%rows, 0)
+  input %rows: f32[s0, 3]
+  input %columns: f32[2, 3] strides [1, 2]
+  input %image: f32[2, 3, 4, 5] strides [60, 1, 15, 3]
+  output %rows, %columns, %image
+)"));
+  std::vector<MemoryFormat> formats;
+  for (uint32_t id = 0; id < 3; ++id) {
+    tn_value_info value{};
+    value.struct_size = sizeof value;
+    ASSERT_EQ(told(host().graph->value(&g, id, &value)), "ok");
+    formats.push_back(static_cast<MemoryFormat>(value.memory_format));
+  }
+  EXPECT_THAT(formats, ElementsAre(MemoryFormat::contiguous, MemoryFormat::preserve,
+                                   MemoryFormat::channels_last));
+}
+
 TEST(GraphView, WrongIdsAreErrors) {
   tn_graph g(graph_of("input %x: f32[2]\noutput %x\n"));
   tn_node_info node{};
