@@ -53,6 +53,7 @@ const tn_artifact_api table = {.struct_size = sizeof(tn_artifact_api),
 tn_artifact in_table = {&table, nullptr};
 
 std::shared_ptr<Artifact> through_plugin() {
+  prepare_gate();  // as loading a plugin does
   static LoadedPlugin plugin(std::make_shared<FoundPlugin>());
   CompileRequest request;
   request.graph = parse_graph(four_inputs);

@@ -22,23 +22,18 @@ namespace tenon {
 const char* const closed_text =
     "plugins are shut down: tenon::shutdown() was called, or the process is ending";
 
+namespace detail {
+constinit thread_local ThreadNote* my_note = nullptr;
+std::atomic<bool> gate_closed{false}, threads_need_barrier{true};
+}  // namespace detail
+
 namespace {
 
-constexpr size_t max_noted = 8;
-
-/// Where one thread is. Written by that thread only.
-struct ThreadNote {
-  std::atomic<uint32_t> depth{0};
-  std::atomic<PluginLife*> inside[max_noted] = {};
-  std::atomic<bool> in_use{true};
-  ThreadNote* next = nullptr;
-};
+using detail::gate_closed, detail::max_noted, detail::my_note, detail::ThreadNote,
+    detail::threads_need_barrier;
 
 std::atomic<ThreadNote*> all_notes{nullptr};
-constinit thread_local ThreadNote* my_note = nullptr;
-
-std::atomic<bool> gate_closed{false}, cleanup_ended{false};
-std::atomic<bool> threads_need_barrier{true};
+std::atomic<bool> cleanup_ended{false};
 
 int membarrier(int command) { return static_cast<int>(::syscall(SYS_membarrier, command, 0, 0)); }
 
@@ -82,23 +77,20 @@ void prepare_gate() {
   if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0) threads_need_barrier = false;
 }
 
-InPlugin::InPlugin(const PluginLife& life, Purpose purpose) {
-  ThreadNote* note = my_note ? my_note : take_note();
-  uint32_t depth = note->depth.load(std::memory_order_relaxed);
-  if (depth < max_noted)
-    note->inside[depth].store(const_cast<PluginLife*>(&life), std::memory_order_relaxed);
-  note->depth.store(depth + 1, std::memory_order_release);
+void InPlugin::enter_slowly(const PluginLife& life, Purpose purpose) {
+  if (!note_) note_ = take_note();
+  note(life);
   order_note_before_flag();
-  inside_ = !gate_closed.load(std::memory_order_relaxed) || depth > 0 ||
-            purpose == Purpose::shutdown ||
-            (purpose == Purpose::cleanup && !cleanup_ended && !life.is_down());
-  if (!inside_) note->depth.store(depth, std::memory_order_release);
+  if (gate_closed.load(std::memory_order_relaxed)) ask_at_gate(life, purpose);
 }
 
-InPlugin::~InPlugin() {
-  if (!inside_) return;
-  ThreadNote* note = my_note;
-  note->depth.store(note->depth.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+void InPlugin::ask_at_gate(const PluginLife& life, Purpose purpose) {
+  bool on_behalf = note_->depth.load(std::memory_order_relaxed) > 1;
+  bool let_in = on_behalf || purpose == Purpose::shutdown ||
+                (purpose == Purpose::cleanup && !cleanup_ended && !life.is_down());
+  if (let_in) return;
+  note_->leave();
+  note_ = nullptr;
 }
 
 PluginLife* InPlugin::current() {

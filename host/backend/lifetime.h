@@ -67,6 +67,27 @@ class PluginRef {
   PluginLife& life_;
 };
 
+namespace detail {
+
+inline constexpr size_t max_noted = 8;
+
+/// Where one thread is. Written by that thread only.
+struct ThreadNote {
+  std::atomic<uint32_t> depth{0};
+  std::atomic<PluginLife*> inside[max_noted] = {};
+  std::atomic<bool> in_use{true};
+  ThreadNote* next = nullptr;
+
+  void leave() {
+    depth.store(depth.load(std::memory_order_relaxed) - 1, std::memory_order_release);
+  }
+};
+
+extern constinit thread_local ThreadNote* my_note __attribute__((tls_model("initial-exec")));
+extern std::atomic<bool> gate_closed, threads_need_barrier;
+
+}  // namespace detail
+
 /// This thread is inside a function of a plugin while it lives, if it was let in.
 class InPlugin {
  public:
@@ -75,17 +96,41 @@ class InPlugin {
     cleanup,   ///< giving back what the plugin made: until it is down or the process ends
     shutdown,  ///< the last call
   };
-  explicit InPlugin(const PluginLife& life, Purpose purpose = Purpose::use);
-  ~InPlugin();
+  explicit InPlugin(const PluginLife& life, Purpose purpose = Purpose::use)
+      : note_(detail::my_note) {
+    using detail::threads_need_barrier, detail::gate_closed;
+    if (!note_ || threads_need_barrier.load(std::memory_order_relaxed)) [[unlikely]] {
+      enter_slowly(life, purpose);
+      return;
+    }
+    note(life);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // the closer has the other half of it
+    if (gate_closed.load(std::memory_order_relaxed)) [[unlikely]]
+      ask_at_gate(life, purpose);
+  }
+  ~InPlugin() {
+    if (note_) note_->leave();
+  }
   InPlugin(const InPlugin&) = delete;
   InPlugin& operator=(const InPlugin&) = delete;
-  explicit operator bool() const { return inside_; }
+  explicit operator bool() const { return note_ != nullptr; }
 
   /// The innermost plugin that this thread is in, or null.
   static PluginLife* current();
 
  private:
-  bool inside_;
+  void note(const PluginLife& life) {
+    uint32_t depth = note_->depth.load(std::memory_order_relaxed);
+    if (depth < detail::max_noted)
+      note_->inside[depth].store(const_cast<PluginLife*>(&life), std::memory_order_relaxed);
+    note_->depth.store(depth + 1, std::memory_order_release);
+  }
+  /// The first time on a thread, and where threads pay for the barrier themselves.
+  void enter_slowly(const PluginLife& life, Purpose purpose);
+  /// Leaves again unless the purpose lets this thread in although the gate is closed.
+  void ask_at_gate(const PluginLife& life, Purpose purpose);
+
+  detail::ThreadNote* note_;  ///< null: not let in
 };
 
 /// Something that a plugin made and that must be gone before it is shut down.

@@ -21,8 +21,10 @@ std::span<tn_tensor*> handles_of(std::span<Tensor> tensors) {
 }
 
 int64_t n_tensors(std::span<tn_tensor* const> list) {
-  return std::count_if(list.begin(), list.end(), [](const auto* t) { return t != nullptr; });
+  return std::count_if(list.begin(), list.end(), [](const tn_tensor* t) { return t; });
 }
+int64_t n_inputs(const tn_call& call) { return n_tensors({call.inputs, call.n_inputs}); }
+int64_t n_outputs(const tn_call& call) { return n_tensors({call.outputs, call.n_outputs}); }
 
 class PluginArtifact final : public Artifact, private Retirable {
  public:
@@ -35,9 +37,8 @@ class PluginArtifact final : public Artifact, private Retirable {
         backend_(std::move(backend)),
         in_call_("call of backend " + backend_),
         contract_(request),
-        reference_(std::in_place, net_.life()),
-        is_plain_(!contract_.is_checking() && !is_counting_held() &&
-                  !(flags_ & TN_AF_SERIAL_ONLY)) {
+        is_plain_(!contract_.is_checking() && !(flags_ & TN_AF_SERIAL_ONLY)),
+        reference_(std::in_place, net_.life()) {
     join();
   }
 
@@ -45,8 +46,8 @@ class PluginArtifact final : public Artifact, private Retirable {
     if (leave()) retire();
   }
 
-  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-            std::span<Tensor> outputs, bool steal) override {
+  [[gnu::flatten]] void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+                             std::span<Tensor> outputs, bool steal) override {
     for (Tensor& out : outputs) out = Tensor();
     std::span<tn_tensor*> results = handles_of(outputs);
     tn_call call = {.struct_size = sizeof call,
@@ -59,7 +60,8 @@ class PluginArtifact final : public Artifact, private Retirable {
                     .outputs = results.data(),
                     .syms = syms.data(),
                     .stream = nullptr};
-    tn_status* status = is_plain_ ? run(call) : run_carefully(call);
+    bool plain = is_plain_ && !is_counting_held();
+    tn_status* status = plain ? run(call) : run_carefully(call);
     bool good = contract_.holds(results);
     if (steal) release_all(inputs);
     if (status || !good) [[unlikely]]
@@ -81,13 +83,15 @@ class PluginArtifact final : public Artifact, private Retirable {
   tn_status* run(tn_call& call) {
     return call_plugin(net_, in_call_, [&] { return call_(artifact_, &call); });
   }
-  // For artifacts that take one call at a time, under plugins.check_calls and check_leaks.
+  // For artifacts that take one call at a time, and under plugins.check_calls and check_leaks.
   [[gnu::noinline]] tn_status* run_carefully(tn_call& call) {
     std::unique_lock lock(serial_, std::defer_lock);
     if (flags_ & TN_AF_SERIAL_ONLY) lock.lock();
-    note_given(call, 1, 0);
+    int64_t lent = call.flags & TN_CALL_STEAL_INPUTS ? n_inputs(call) : 0;
+    if (is_counting_held()) net_.life().add_held(Held::tensor, lent);
     tn_status* status = contract_.is_checking() ? run_checked(call) : run(call);
-    note_given(call, -1, -1);
+    int64_t left = call.flags & TN_CALL_STEAL_INPUTS ? n_inputs(call) : 0;
+    if (is_counting_held()) net_.life().add_held(Held::tensor, -left - n_outputs(call));
     return status;
   }
   tn_status* run_checked(tn_call& call) {
@@ -95,14 +99,6 @@ class PluginArtifact final : public Artifact, private Retirable {
     tn_status* status = run(call);
     std::string problem = checked.finish();
     return status || problem.empty() ? status : broken(std::move(problem));
-  }
-  // Tensors that the plugin holds from here on, or no more.
-  void note_given(const tn_call& call, int64_t stolen_inputs, int64_t outputs) {
-    if (!is_counting_held()) return;
-    int64_t n = outputs * n_tensors(std::span(call.outputs, call.n_outputs));
-    if (call.flags & TN_CALL_STEAL_INPUTS)
-      n += stolen_inputs * n_tensors(std::span(call.inputs, call.n_inputs));
-    net_.life().add_held(Held::tensor, n);
   }
   tn_status* broken(std::string problem) {
     return make_status(TN_INTERNAL, to_text(net_.note_broken(std::move(problem))));
@@ -130,8 +126,8 @@ class PluginArtifact final : public Artifact, private Retirable {
   PluginNet& net_;
   std::string backend_, in_call_;
   CallContract contract_;
-  std::optional<PluginRef> reference_;
   bool is_plain_;
+  std::optional<PluginRef> reference_;
   std::mutex serial_;
 };
 
