@@ -227,6 +227,28 @@ TEST(RunOp, AListOfResultsIsHandedOutOneByOne) {
   EXPECT_EQ(x.head()->references.load(), 1);
 }
 
+// ---- sub-graphs
+
+TEST(RunExtract, GivesTheBorderAndRefusesWhatIsNotConvex) {
+  tn_graph g(graph_of(R"(
+  input %x: f32[4]
+  %a: f32[4] = aten.relu.default(%x)
+  %b: f32[4] = aten.sin.default(%a)
+  %c: f32[4] = aten.add.Tensor(%a, %b)
+  output %c
+)"));
+  tn_ctx ctx;
+  const tn_graph* part = nullptr;
+  const uint32_t *inputs = nullptr, *outputs = nullptr;
+  uint32_t last[] = {1, 2}, ends[] = {0, 2};
+  EXPECT_EQ(told(host().run->extract(&ctx, &g, last, 2, &part, &inputs, &outputs)), "ok");
+  EXPECT_EQ(host().graph->node_count(part), 2u);
+  EXPECT_EQ(inputs[0], g.graph->node(0).first_result);
+  EXPECT_EQ(outputs[0], g.graph->node(2).first_result);
+  EXPECT_THAT(told(host().run->extract(&ctx, &g, ends, 2, &part, &inputs, &outputs)),
+              HasSubstr("the nodes are not convex"));
+}
+
 // ---- decompositions
 
 std::string decomposed(const std::string& body) {
