@@ -432,17 +432,8 @@ void Trace::make_guards(const detail::Leaves& leaves) {
     repeated = repeated || first != i;
     if (real.defined()) {
       const detail::TensorHead* h = real.head();
-      g = {h->dtype,
-           h->device_type,
-           h->device_index,
-           h->ndim,
-           real.requires_grad(),
-           true,
-           0,
-           0,
-           {h->sizes, h->sizes + h->ndim},
-           {h->strides, h->strides + h->ndim},
-           any_grad_};
+      g = guard_of(real);
+      g.any_requires_grad = any_grad_;
       SymIntList sizes = list_of(leaf_metas_[i].sizes), strides = list_of(leaf_metas_[i].strides);
       for (size_t d = 0; d < sizes.size() && d < 64; ++d) {
         if (sizes[d].is_symbolic()) g.free_sizes |= uint64_t{1} << d;

@@ -4,6 +4,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "runtime/limits.h"
 
 #include <algorithm>
 #include <set>
@@ -248,9 +249,21 @@ std::shared_ptr<Site> make_site(const Options& options, const void*) {
   return site;
 }
 
+// Flag dynamo.error_on_nested_fx_trace. A capture takes inner callables in; other tracers do not.
+static void require_nesting_allowed(const Site& site) {
+  bool plain_tracer = thread_modes.tracer && !Trace::current();
+  require(!plain_tracer || !config::flags().dynamo.error_on_nested_fx_trace,
+          "callable {} is compiled and was called while a graph tracer records; call the plain "
+          "function, or set dynamo.error_on_nested_fx_trace = false to trace through it",
+          display_name(site));
+}
+
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   // Inside another recording the body is part of the outer graph.
-  if (thread_modes.tracer || config::flags().dynamo.disable) return body.run_eager(body.context);
+  if (thread_modes.tracer || config::flags().dynamo.disable) {
+    require_nesting_allowed(site);
+    return body.run_eager(body.context);
+  }
   Site::Counters& counters = site.my_counters();
   counters.calls.store(counters.calls.load(std::memory_order_relaxed) + 1,
                        std::memory_order_relaxed);

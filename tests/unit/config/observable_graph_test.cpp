@@ -4,6 +4,7 @@
 #include "graph/interpret.h"
 #include "graph/meta_cache.h"
 #include "graph/parse.h"
+#include "graph/record.h"
 #include "graph/verify.h"
 #include "ops/op_table.h"
 #include "runtime/checked_artifact.h"
@@ -316,6 +317,25 @@ TEST_F(Observable, OverridesTakeListsRangesAndComparisons) {
   EXPECT_EQ(found("<=5:a;<7:b;>=9:c", 9), "c");
   for (const char* wrong : {"eager", "5", "5:", ":eager", "x:eager", "1-:eager", ">:eager"})
     EXPECT_THAT(message_of([&] { found(wrong, 1); }), HasSubstr("is no filter")) << wrong;
+}
+
+TEST_F(Observable, ErrorOnNestedFxTraceRefusesCompiledCallablesUnderATracer) {
+  auto f = compile([](const Tensor& x) { return x.sin() + 1; }, keeping);
+  auto traced_nodes = [&] {
+    GraphRecorder recorder(ShapeEnv::make());
+    Tensor x = recorder.add_input(contiguous_meta(list_of(Dims{SymInt(2)}), Dtype::f32));
+    RecordScope scope(recorder);
+    f(x);
+    return recorder.graph().nodes().size();
+  };
+  EXPECT_THAT(message_of([&] { traced_nodes(); }), HasSubstr("while a graph tracer records"));
+  auto scope = config::patch({{"dynamo.error_on_nested_fx_trace", false}});
+  EXPECT_EQ(traced_nodes(), 2u);
+  EXPECT_EQ(f.stats().compiles, 0);
+  auto outer = compile([&f](const Tensor& x) { return f(x) * 2; }, keeping);
+  auto strict = config::patch({{"dynamo.error_on_nested_fx_trace", true}});
+  outer(ones({2}));
+  EXPECT_EQ(n_nodes(), 3u) << "a capture takes it in";
 }
 
 TEST_F(Observable, ReplayRecordEnabledWritesWhatLedToAnError) {
