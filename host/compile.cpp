@@ -256,6 +256,7 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves
   entry->implicit = trace.implicit;
   for (const ImplicitInput& in : trace.implicit)
     entry->implicit_guards.push_back(guard_of(in.tensor));
+  entry->log_calls = trace.log_calls;
   entry->plain_outputs = trace.plain_outputs;
   entry->text_outputs = trace.text_outputs;
   if (entry->replays) {

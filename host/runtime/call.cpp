@@ -113,6 +113,7 @@ void Entry::run(const detail::Leaves& leaves, detail::CallResult& result) const 
                      : input_tensor(inputs[i], *this, leaves).head();
     artifact->call({heads, inputs.size()}, symbols.words, {made, n_graph_outputs});
   }
+  if (!log_calls.empty()) run_logs(leaves, {made, n_graph_outputs});
   result.tensors.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     const ValueOrigin& origin = outputs[i];
@@ -129,6 +130,20 @@ void Entry::run(const detail::Leaves& leaves, detail::CallResult& result) const 
       result.numbers.push_back(n.is_symbolic() ? number_of_word(n, numbers.words[next++]) : n);
   }
   result.prototype = prototype.get();
+}
+
+void Entry::run_logs(const detail::Leaves& leaves, std::span<const Tensor> made) const {
+  for (const LogCall& call : log_calls) {
+    std::vector<Tensor> tensors;
+    for (const ValueOrigin& origin : call.tensors) {
+      tensors.emplace_back();
+      if (origin.kind == ValueOrigin::Kind::graph)
+        tensors.back() = made[origin.index];
+      else if (origin.kind != ValueOrigin::Kind::undefined)
+        tensors.back() = input_tensor(origin, *this, leaves);
+    }
+    run_log_fn(call.name, call.text, tensors);
+  }
 }
 
 void DynamicMemory::Cell::join(int64_t v) {
