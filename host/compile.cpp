@@ -74,21 +74,22 @@ std::shared_ptr<Graph> graph_for_backend(const std::shared_ptr<Graph>& graph,
 
 namespace {
 
-ReproCompile repro_of(const CompileGraphOptions& options, const std::string& backend) {
-  return {options.compile_id, backend, options.mode, options.options_toml};
-}
-
-// Asks the backend, leaving behind what flag dynamo.repro_after wants where it fails or crashes.
-std::shared_ptr<Artifact> ask_backend(const std::string& name, const CompileRequest& request,
-                                      ReproStage stage, const ReproCompile& repro) {
-  if (wants_repro(stage, 3)) write_graph_repro(*request.graph, repro, "");
-  report::PhaseScope phase("backend");
+// Compiles, leaving behind what flag dynamo.repro_after wants where that fails or crashes.
+template <class Compile>
+std::shared_ptr<Artifact> with_repro(ReproStage stage, const Graph& graph,
+                                     const ReproCompile& repro, Compile compile) {
+  if (wants_repro(stage, 3)) write_graph_repro(graph, repro, "");
   try {
-    return compile_with_backend(name, request);
+    return compile();
   } catch (const std::exception& error) {
-    if (wants_repro(stage, 1)) write_graph_repro(*request.graph, repro, error.what());
+    if (wants_repro(stage, 1)) write_graph_repro(graph, repro, error.what());
     throw;
   }
+}
+
+std::shared_ptr<Artifact> ask_backend(const std::string& name, const CompileRequest& request) {
+  report::PhaseScope phase("backend");
+  return compile_with_backend(name, request);
 }
 
 LoweredInference lowered_for(const Graph& graph, const BackendInfo& backend) {
@@ -109,18 +110,18 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
   // A backend of stage "captured" gets the graph as it was recorded.
   if (backend.stage == Stage::captured) {
     request.graph = graph;
-    return ask_backend(backend.name, request, ReproStage::dynamo, repro);
+    return ask_backend(backend.name, request);
   }
 
   // The others get a graph without mutation, with the ops taken apart that their manifest names.
-  if (wants_repro(ReproStage::dynamo, 3)) write_graph_repro(*graph, repro, "");
   LoweredInference lowered = lowered_for(*graph, backend);
 
   // The plugin turns it into code, and the wrapper puts effects and aliases right around it.
   request.stage = Stage::inference;
   request.graph = lowered.graph;
   request.mutated_inputs = lowered.mutated_inputs;
-  std::shared_ptr<Artifact> inner = ask_backend(backend.name, request, ReproStage::aot, repro);
+  auto inner = with_repro(ReproStage::aot, *request.graph, repro,
+                          [&] { return ask_backend(backend.name, request); });
   return wrap_inference(std::move(lowered), std::move(inner));
 }
 
@@ -137,8 +138,11 @@ std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
   request.grad_enabled = thread_modes.grad_enabled;
   if (auto* watch = report::CompileWatch::current()) watch->record().backend = backend.name;
 
-  ReproCompile repro = repro_of(options, backend.name);
-  return checked_artifact(graph, compile_stages(graph, backend, std::move(request), repro), repro);
+  ReproCompile repro{options.compile_id, backend.name, options.mode, options.options_toml};
+  auto artifact = with_repro(ReproStage::dynamo, *graph, repro, [&] {
+    return compile_stages(graph, backend, std::move(request), repro);
+  });
+  return checked_artifact(graph, std::move(artifact), repro);
 }
 
 namespace {
@@ -250,20 +254,9 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves
   entry->replays = !trace.open_reason().empty();
   entry->replay_reason = trace.open_reason();
   entry->implicit = trace.implicit;
-  for (const ImplicitInput& in : trace.implicit) {
-    const detail::TensorHead* h = in.tensor.head();
-    entry->implicit_guards.push_back({h->dtype,
-                                      h->device_type,
-                                      h->device_index,
-                                      h->ndim,
-                                      in.tensor.requires_grad(),
-                                      true,
-                                      0,
-                                      0,
-                                      {h->sizes, h->sizes + h->ndim},
-                                      {h->strides, h->strides + h->ndim},
-                                      false});
-  }
+  for (const ImplicitInput& in : trace.implicit)
+    entry->implicit_guards.push_back(guard_of(in.tensor));
+  entry->log_calls = trace.log_calls;
   entry->plain_outputs = trace.plain_outputs;
   entry->text_outputs = trace.text_outputs;
   if (entry->replays) {

@@ -369,6 +369,8 @@ void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
     for (const Tensor& t : body_outputs) ours += t.is_same(fake);
     for (const Tensor& t : leaf_fakes_) ours += t.is_same(fake);
     for (auto& [real, lifted] : lifted_) ours += lifted.is_same(fake);
+    for (const PendingLogCall& call : pending_logs_)
+      for (const Tensor& t : call.tensors) ours += t.is_same(fake);
     if (fake.head()->references.load() > ours) escaped.push_back(fake);
   }
   if (escaped.empty()) return;
@@ -381,29 +383,30 @@ void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
     if (concrete_of(fake).defined()) become(fake, concrete_of(fake));
 }
 
+// Where a tensor of the recording is found after a run; results join `from_graph`.
+ValueOrigin Trace::origin_of(const Tensor& t, std::vector<Tensor>& from_graph) {
+  Tensor fake = t.defined() ? recorder_.as_fake(t) : t;
+  if (!fake.defined()) return {};
+  const GraphValue& value = recorder_.graph().value(recorder_.value_of(fake));
+  if (value.source == ValueSource::input) return segment_origins_[value.source_index];
+  from_graph.push_back(fake);
+  return {ValueOrigin::Kind::graph, static_cast<uint32_t>(from_graph.size() - 1)};
+}
+
 void Trace::finish(std::span<const Tensor> body_outputs) {
   if (was_cut()) {
     flush();
+    run_pending_logs();
     for (const Tensor& t : body_outputs)
       outputs.push_back(t.defined() && t.is_fake() ? concrete_of(t) : t);
     return;
   }
   std::vector<Tensor> from_graph;
   bool any_node = !recorder_.graph().nodes().empty();
-  for (const Tensor& t : body_outputs) {
-    ValueOrigin origin;
-    Tensor fake = t.defined() ? recorder_.as_fake(t) : t;
-    if (fake.defined()) {
-      ValueId id = recorder_.value_of(fake);
-      const GraphValue& value = recorder_.graph().value(id);
-      if (value.source == ValueSource::input) {
-        origin = segment_origins_[value.source_index];
-      } else {
-        origin = {ValueOrigin::Kind::graph, static_cast<uint32_t>(from_graph.size())};
-        from_graph.push_back(fake);
-      }
-    }
-    output_origins.push_back(origin);
+  for (const Tensor& t : body_outputs) output_origins.push_back(origin_of(t, from_graph));
+  for (PendingLogCall& call : pending_logs_) {
+    LogCall& kept = log_calls.emplace_back(LogCall{call.name, call.text, {}});
+    for (const Tensor& t : call.tensors) kept.tensors.push_back(origin_of(t, from_graph));
   }
   if (!any_node && !keep_empty_) return;
   graph = recorder_.finish(from_graph);
@@ -432,17 +435,8 @@ void Trace::make_guards(const detail::Leaves& leaves) {
     repeated = repeated || first != i;
     if (real.defined()) {
       const detail::TensorHead* h = real.head();
-      g = {h->dtype,
-           h->device_type,
-           h->device_index,
-           h->ndim,
-           real.requires_grad(),
-           true,
-           0,
-           0,
-           {h->sizes, h->sizes + h->ndim},
-           {h->strides, h->strides + h->ndim},
-           any_grad_};
+      g = guard_of(real);
+      g.any_requires_grad = any_grad_;
       SymIntList sizes = list_of(leaf_metas_[i].sizes), strides = list_of(leaf_metas_[i].strides);
       for (size_t d = 0; d < sizes.size() && d < 64; ++d) {
         if (sizes[d].is_symbolic()) g.free_sizes |= uint64_t{1} << d;

@@ -11,6 +11,7 @@
 // Threads: a Trace lives on one thread; ops of other threads are not recorded.
 #pragma once
 
+#include "capture/log_calls.h"
 #include "core/shape_env.h"
 #include "graph/record.h"
 #include "guards/guard_set.h"
@@ -50,12 +51,6 @@ struct ImplicitInput {
   Tensor tensor;
 };
 
-/// Where a graph's input, or an output of the call, comes from.
-struct ValueOrigin {
-  enum class Kind : uint8_t { leaf, implicit, graph, number, undefined } kind = Kind::undefined;
-  uint32_t index = 0;
-};
-
 /// Runs a finished segment's graph on real inputs; compiles it when its like was not seen before.
 using SegmentRunner =
     std::function<void(const std::shared_ptr<Graph>& graph, std::span<detail::TensorHead*> inputs,
@@ -84,6 +79,7 @@ class Trace {
   std::vector<ValueOrigin> graph_inputs;
   std::vector<ValueOrigin> output_origins;
   std::vector<ImplicitInput> implicit;
+  std::vector<LogCall> log_calls;  ///< to be run after the graph
   GuardSet guards;
   std::vector<Tensor> outputs;         ///< of a cut body: real tensors
   std::vector<Number> output_numbers;  ///< symbolic where they follow from sizes
@@ -104,6 +100,8 @@ class Trace {
   /// The body saw plain data, so it must run on every call.
   void mark_open(std::string reason);
   Tensor fake_for_result(const Tensor& real);
+  /// Runs the log function, now or after the graph, as the flags say.
+  void call_log_fn(std::string_view name, std::string_view text, std::vector<Tensor> tensors);
 
  private:
   Tensor make_leaf(const detail::Leaves& leaves, size_t index, const TracePolicy& policy);
@@ -113,6 +111,8 @@ class Trace {
   void bind_symbols(Graph& g);
   std::vector<int64_t> symbol_words(const Graph& g) const;
   void finish(std::span<const Tensor> body_outputs);
+  ValueOrigin origin_of(const Tensor& t, std::vector<Tensor>& from_graph);
+  void run_pending_logs();
   void finish_escapes(std::span<const Tensor> body_outputs);
   void make_guards(const detail::Leaves& leaves);
   ImplicitInput locate(const Tensor& real) const;
@@ -127,6 +127,7 @@ class Trace {
   std::vector<Tensor> segment_inputs_;  // real, parallel to the graph's inputs
   std::vector<ValueOrigin> segment_origins_;
   std::vector<std::pair<Tensor, Tensor>> lifted_;  // real, fake
+  std::vector<PendingLogCall> pending_logs_;
   int64_t n_cuts_ = 0;
   bool fullgraph_, keep_empty_;
   bool any_grad_;  // requires_grad does not count: gradients are off, and guards need not be strict

@@ -55,7 +55,7 @@ std::string picture_of_dot(const std::string& dot, const std::string& format) {
   int status = run_program({"dot", "-T" + format, "-o", out.string(), in.string()});
   require(status != 127,
           "{} needs the program `dot` of Graphviz, which is not there; install graphviz, or use "
-          "the format dot",
+          "--format dot",
           format);
   require(status == 0,
           "the program `dot` ended with status {} for the format {}; the input is what the format "

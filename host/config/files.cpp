@@ -197,7 +197,7 @@ std::string project_folder() {
             named);
     return named;
   }
-  for (fs::path at = fs::current_path(error); !error && !at.empty(); at = at.parent_path()) {
+  for (fs::path at = fs::current_path(error); !at.empty(); at = at.parent_path()) {
     for (const char* name : {"configs", ".tenon"}) {
       if (fs::is_directory(at / name, error)) return (at / name).string();
     }

@@ -15,6 +15,17 @@ uint64_t global_state() {
   return uint64_t{thread_modes.grad_enabled} | uint64_t{thread_modes.deterministic} << 1;
 }
 
+TensorGuard guard_of(const Tensor& tensor) {
+  const TensorHead* h = tensor.head();
+  return {.dtype = h->dtype,
+          .device_type = h->device_type,
+          .device_index = h->device_index,
+          .ndim = h->ndim,
+          .requires_grad = tensor.requires_grad(),
+          .sizes = {h->sizes, h->sizes + h->ndim},
+          .strides = {h->strides, h->strides + h->ndim}};
+}
+
 namespace {
 
 bool matches(const TensorGuard& g, const Tensor& t) {

@@ -25,6 +25,9 @@ struct TensorGuard {
   bool any_requires_grad = false;  ///< requires_grad is not compared
 };
 
+/// Everything about the tensor, fixed.
+TensorGuard guard_of(const Tensor& tensor);
+
 /// Which word of the arguments a symbol of the program is read from.
 struct SymbolLoad {
   enum class Kind : uint8_t { size, stride, number } kind;

@@ -4,6 +4,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "runtime/limits.h"
 
 #include <algorithm>
 #include <set>
@@ -112,6 +113,7 @@ void Entry::run(const detail::Leaves& leaves, detail::CallResult& result) const 
                      : input_tensor(inputs[i], *this, leaves).head();
     artifact->call({heads, inputs.size()}, symbols.words, {made, n_graph_outputs});
   }
+  if (!log_calls.empty()) run_logs(leaves, {made, n_graph_outputs});
   result.tensors.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     const ValueOrigin& origin = outputs[i];
@@ -128,6 +130,20 @@ void Entry::run(const detail::Leaves& leaves, detail::CallResult& result) const 
       result.numbers.push_back(n.is_symbolic() ? number_of_word(n, numbers.words[next++]) : n);
   }
   result.prototype = prototype.get();
+}
+
+void Entry::run_logs(const detail::Leaves& leaves, std::span<const Tensor> made) const {
+  for (const LogCall& call : log_calls) {
+    std::vector<Tensor> tensors;
+    for (const ValueOrigin& origin : call.tensors) {
+      tensors.emplace_back();
+      if (origin.kind == ValueOrigin::Kind::graph)
+        tensors.back() = made[origin.index];
+      else if (origin.kind != ValueOrigin::Kind::undefined)
+        tensors.back() = input_tensor(origin, *this, leaves);
+    }
+    run_log_fn(call.name, call.text, tensors);
+  }
 }
 
 void DynamicMemory::Cell::join(int64_t v) {
@@ -248,9 +264,21 @@ std::shared_ptr<Site> make_site(const Options& options, const void*) {
   return site;
 }
 
+// Flag dynamo.error_on_nested_fx_trace. A capture takes inner callables in; other tracers do not.
+static void require_nesting_allowed(const Site& site) {
+  bool plain_tracer = thread_modes.tracer && !Trace::current();
+  require(!plain_tracer || !config::flags().dynamo.error_on_nested_fx_trace,
+          "callable {} is compiled and was called while a graph tracer records; call the plain "
+          "function, or set dynamo.error_on_nested_fx_trace = false to trace through it",
+          display_name(site));
+}
+
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   // Inside another recording the body is part of the outer graph.
-  if (thread_modes.tracer || config::flags().dynamo.disable) return body.run_eager(body.context);
+  if (thread_modes.tracer || config::flags().dynamo.disable) {
+    require_nesting_allowed(site);
+    return body.run_eager(body.context);
+  }
   Site::Counters& counters = site.my_counters();
   counters.calls.store(counters.calls.load(std::memory_order_relaxed) + 1,
                        std::memory_order_relaxed);

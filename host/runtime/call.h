@@ -32,6 +32,7 @@ struct Entry {
   std::shared_ptr<Artifact> artifact;  ///< null: nothing to compute
   std::shared_ptr<Graph> graph;        ///< as captured, for explain and verification
   std::vector<ValueOrigin> inputs, outputs;
+  std::vector<LogCall> log_calls;  ///< run after the code
   std::vector<ImplicitInput> implicit;
   std::vector<TensorGuard> implicit_guards;
   std::vector<Number> output_numbers;
@@ -59,6 +60,7 @@ struct Entry {
   // Whether the tensors that the body captured are still those (or like those) that were recorded.
   bool captured_tensors_hold() const;
   bool excluded_serves(const detail::Leaves& leaves) const;
+  void run_logs(const detail::Leaves& leaves, std::span<const Tensor> made) const;
 };
 
 /// A compiled segment of bodies that are cut, found by structure.

@@ -4,11 +4,14 @@
 #include "graph/interpret.h"
 #include "graph/meta_cache.h"
 #include "graph/parse.h"
+#include "graph/record.h"
 #include "graph/verify.h"
 #include "ops/op_table.h"
 #include "runtime/checked_artifact.h"
 #include "runtime/overrides.h"
 #include "unit/config/observable_fixture.h"
+
+#include <tenon/compiler.h>
 
 #include <gmock/gmock.h>
 
@@ -316,6 +319,63 @@ TEST_F(Observable, OverridesTakeListsRangesAndComparisons) {
   EXPECT_EQ(found("<=5:a;<7:b;>=9:c", 9), "c");
   for (const char* wrong : {"eager", "5", "5:", ":eager", "x:eager", "1-:eager", ">:eager"})
     EXPECT_THAT(message_of([&] { found(wrong, 1); }), HasSubstr("is no filter")) << wrong;
+}
+
+TEST_F(Observable, LoggingFunctionsCutWaitOrAreLeftOut) {
+  struct Seen {
+    std::vector<float> logged;
+    int64_t breaks;
+  };
+  auto run = [](std::string_view flag) {
+    std::vector<std::string> names = {"app.print"};
+    auto scope = config::Patch({{flag.empty() ? "dynamo.reorderable_logging_functions" : flag,
+                                 flag.empty() ? std::vector<std::string>{} : names}});
+    std::vector<float> logged;
+    register_log_fn("app.print", [&](std::string_view text, std::span<const Tensor> tensors) {
+      EXPECT_EQ(text, "y is");
+      logged.push_back(tensors[0].to_vector<float>()[0]);
+    });
+    auto f = compile(
+        [](const Tensor& x) {
+          Tensor y = x * 2;
+          call_log_fn("app.print", "y is", {y});
+          call_log_fn("app.print", "y is", {x});
+          return y + 1;
+        },
+        keeping);
+    for (double value : {1.0, 2.0, 3.0})
+      EXPECT_EQ(f(full({1}, value)).to_vector<float>()[0], static_cast<float>(2 * value + 1));
+    register_log_fn("app.print", {});
+    return Seen{logged, f.stats().graph_breaks};
+  };
+  std::vector<float> all = {2, 1, 4, 2, 6, 3};
+  EXPECT_EQ(run("").logged, all);
+  EXPECT_GT(run("").breaks, 0);
+  EXPECT_EQ(run("dynamo.reorderable_logging_functions").logged, all);
+  EXPECT_EQ(run("dynamo.reorderable_logging_functions").breaks, 0);
+  EXPECT_EQ(run("dynamo.ignore_logging_functions").logged, std::vector<float>{});
+  EXPECT_EQ(run("dynamo.ignore_logging_functions").breaks, 0);
+  EXPECT_THAT(message_of([] { call_log_fn("app.prnt", ""); }),
+              HasSubstr("there is no log function 'app.prnt'"));
+}
+
+TEST_F(Observable, ErrorOnNestedFxTraceRefusesCompiledCallablesUnderATracer) {
+  auto f = compile([](const Tensor& x) { return x.sin() + 1; }, keeping);
+  auto traced_nodes = [&] {
+    GraphRecorder recorder(ShapeEnv::make());
+    Tensor x = recorder.add_input(contiguous_meta(list_of(Dims{SymInt(2)}), Dtype::f32));
+    RecordScope scope(recorder);
+    f(x);
+    return recorder.graph().nodes().size();
+  };
+  EXPECT_THAT(message_of([&] { traced_nodes(); }), HasSubstr("while a graph tracer records"));
+  auto scope = config::patch({{"dynamo.error_on_nested_fx_trace", false}});
+  EXPECT_EQ(traced_nodes(), 2u);
+  EXPECT_EQ(f.stats().compiles, 0);
+  auto outer = compile([&f](const Tensor& x) { return f(x) * 2; }, keeping);
+  auto strict = config::patch({{"dynamo.error_on_nested_fx_trace", true}});
+  outer(ones({2}));
+  EXPECT_EQ(n_nodes(), 3u) << "a capture takes it in";
 }
 
 TEST_F(Observable, ReplayRecordEnabledWritesWhatLedToAnError) {

@@ -1,4 +1,6 @@
 // What flags of messages, records and dumps do.
+#include "backend/bridge.h"
+#include "backend/compile_context.h"
 #include "report/compile_record.h"
 #include "report/dumps.h"
 #include "unit/config/observable_fixture.h"
@@ -172,6 +174,21 @@ TEST_F(Observable, DebugDirRootIsTheFolderOfAllDumps) {
   EXPECT_TRUE(std::filesystem::is_directory(report::dump_folder("7/1")));
   auto plain = config::patch({{"dynamo.debug_dir_root", "tenon_debug"}});
   EXPECT_FALSE(report::dumps_wanted());
+}
+
+TEST_F(Observable, PluginsGetAFolderOfTheirCompilationWhereDumpsAreWanted) {
+  CompileRequest request;
+  request.compile_id = "5/2";
+  tn_ctx ctx;
+  ctx.request = &request;
+  auto folder = [&] {
+    tn_str text = host_table()->svc->debug_dir(&ctx);
+    return std::string(text.data, text.size);
+  };
+  EXPECT_TRUE(folder().ends_with("/5_2"));
+  EXPECT_TRUE(std::filesystem::is_directory(folder()));
+  auto plain = config::patch({{"dynamo.debug_dir_root", "tenon_debug"}});
+  EXPECT_EQ(folder(), "");
 }
 
 TEST_F(Observable, SaveConfigIgnoreLeavesFlagsOut) {

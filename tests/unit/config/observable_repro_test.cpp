@@ -65,6 +65,19 @@ TEST_F(Observable, ReproAfterAotWritesTheLoweredGraph) {
   EXPECT_THAT(dump("repro.tng"), Not(HasSubstr("aten.mul_.")));
 }
 
+TEST_F(Observable, ReproAfterDynamoWritesTheCapturedGraphOfAnyBackend) {
+  auto scope = repro("dynamo", 3);
+  auto f = compile(
+      [](const Tensor& x) {
+        Tensor y = x + 1;
+        y.mul_(2);
+        return y;
+      },
+      {.backend = "aot_eager"});
+  if (message_of([&] { f(ones({2})); }) != "no error") GTEST_SKIP() << "needs the plugin";
+  EXPECT_THAT(dump("repro.tng"), HasSubstr("aten.mul_."));
+}
+
 TEST_F(Observable, ReproLevelFourWritesWhereNumbersAreWrong) {
   auto scope = repro("dynamo", 4);
   EXPECT_THAT(
