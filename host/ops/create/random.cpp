@@ -98,6 +98,7 @@ void fill_bernoulli(const Tensor& t, double p) {
 }
 
 void fill_bernoulli(const Tensor& t, const Tensor& p) {
+  require_shape("bernoulli", "self", t, list_of(broadcast_sizes(p.sizes(), t.sizes())));
   Dims strides = broadcast_strides(p.sizes(), p.strides(), t.sizes());
   Tensor odds =
       converted(make_view(p, t.sizes(), list_of(strides), p.storage_offset()), Dtype::f64);
