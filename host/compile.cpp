@@ -9,16 +9,25 @@
 
 #include "aot/lower.h"
 #include "capture/trace.h"
+#include "capture/watch_symbols.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/shape_env.h"
 #include "core/sym_expr.h"
 #include "graph/hash.h"
+#include "graph/passes/passes.h"
 #include "graph/print.h"
+#include "graph/verify.h"
 #include "ops/op_table.h"
+#include "report/compile_record.h"
 #include "report/log.h"
 #include "runtime/call.h"
+#include "runtime/checked_artifact.h"
+#include "runtime/limits.h"
+#include "runtime/overrides.h"
+#include "runtime/repro.h"
+#include "runtime/size_policy.h"
 
 #include <tenon/config.h>
 
@@ -33,14 +42,17 @@ using detail::Leaves;
 using detail::Site;
 
 std::string default_backend() {
+  const std::string& wanted = config::flags().compiler.default_backend;
   for (const BackendInfo& b : all_backends())
-    if (b.name == "inductor") return b.name;
-  return "aot_eager";
+    if (b.name == wanted) return b.name;
+  return wanted == "inductor" ? "aot_eager" : wanted;
 }
 
+// Those with a point in their name are flags.
 std::string options_toml(const std::map<std::string, std::string>& options) {
   std::string text;
-  for (const auto& [key, value] : options) text += key + " = " + value + "\n";
+  for (const auto& [key, value] : options)
+    if (key.find('.') == std::string::npos) text += key + " = " + value + "\n";
   return text;
 }
 
@@ -48,6 +60,8 @@ static LowerOptions lowering_for(const BackendInfo& backend) {
   LowerOptions lower;
   lower.decomposes = decomposition_set(backend.decompositions, backend.decomposition_ops);
   lower.keep_input_mutations = backend.keep_inference_input_mutations;
+  lower.remove_dead_code = config::flags().dynamo.dead_code_elimination;
+  lower.merge_expressions = config::flags().functorch.cse;
   return lower;
 }
 
@@ -58,47 +72,85 @@ std::shared_ptr<Graph> graph_for_backend(const std::shared_ptr<Graph>& graph,
   return lower_inference(*graph, lowering_for(backend)).graph;
 }
 
+namespace {
+
+ReproCompile repro_of(const CompileGraphOptions& options, const std::string& backend) {
+  return {options.compile_id, backend, options.mode, options.options_toml};
+}
+
+// Asks the backend, leaving behind what flag dynamo.repro_after wants where it fails or crashes.
+std::shared_ptr<Artifact> ask_backend(const std::string& name, const CompileRequest& request,
+                                      ReproStage stage, const ReproCompile& repro) {
+  if (wants_repro(stage, 3)) write_graph_repro(*request.graph, repro, "");
+  report::PhaseScope phase("backend");
+  try {
+    return compile_with_backend(name, request);
+  } catch (const std::exception& error) {
+    if (wants_repro(stage, 1)) write_graph_repro(*request.graph, repro, error.what());
+    throw;
+  }
+}
+
+LoweredInference lowered_for(const Graph& graph, const BackendInfo& backend) {
+  report::PhaseScope phase("lower");
+  LoweredInference lowered = lower_inference(graph, lowering_for(backend));
+  if (config::flags().functorch.debug_assert) {
+    verify_meta(*lowered.graph);
+    report::counter("aot.verified_graphs").add();
+  }
+  if (report::artifact_enabled("aot_graphs"))
+    report::log_artifact("aot_graphs", to_text(*lowered.graph));
+  return lowered;
+}
+
+std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
+                                         const BackendInfo& backend, CompileRequest request,
+                                         const ReproCompile& repro) {
+  // A backend of stage "captured" gets the graph as it was recorded.
+  if (backend.stage == Stage::captured) {
+    request.graph = graph;
+    return ask_backend(backend.name, request, ReproStage::dynamo, repro);
+  }
+
+  // The others get a graph without mutation, with the ops taken apart that their manifest names.
+  if (wants_repro(ReproStage::dynamo, 3)) write_graph_repro(*graph, repro, "");
+  LoweredInference lowered = lowered_for(*graph, backend);
+
+  // The plugin turns it into code, and the wrapper puts effects and aliases right around it.
+  request.stage = Stage::inference;
+  request.graph = lowered.graph;
+  request.mutated_inputs = lowered.mutated_inputs;
+  std::shared_ptr<Artifact> inner = ask_backend(backend.name, request, ReproStage::aot, repro);
+  return wrap_inference(std::move(lowered), std::move(inner));
+}
+
+}  // namespace
+
 std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
                                         const CompileGraphOptions& options) {
-  std::string name = options.backend.empty() ? default_backend() : options.backend;
-  BackendInfo backend = backend_info(name);
+  BackendInfo backend = backend_info(options.backend.empty() ? default_backend() : options.backend);
   CompileRequest request;
   request.mode = options.mode;
   request.options_toml = options.options_toml;
   request.compile_id = options.compile_id;
   request.dynamic = options.dynamic;
   request.grad_enabled = thread_modes.grad_enabled;
+  if (auto* watch = report::CompileWatch::current()) watch->record().backend = backend.name;
 
-  // A backend of stage "captured" gets the graph as it was recorded.
-  if (backend.stage == Stage::captured) {
-    request.graph = graph;
-    return compile_with_backend(name, request);
-  }
-
-  // The others get a graph without mutation, with the ops taken apart that their manifest names.
-  LoweredInference lowered = lower_inference(*graph, lowering_for(backend));
-
-  // The plugin turns it into code, and the wrapper puts effects and aliases right around it.
-  request.stage = Stage::inference;
-  request.graph = lowered.graph;
-  request.mutated_inputs = lowered.mutated_inputs;
-  std::shared_ptr<Artifact> inner = compile_with_backend(name, request);
-  return wrap_inference(std::move(lowered), std::move(inner));
+  ReproCompile repro = repro_of(options, backend.name);
+  return checked_artifact(graph, compile_stages(graph, backend, std::move(request), repro), repro);
 }
 
 namespace {
 
-std::string display_name(const Site& site) {
-  return site.options.name.empty() ? message("number {}", site.number) : site.options.name;
-}
-
 std::string backend_of(const Site& site) {
+  if (std::optional<std::string> other = backend_override(site.number)) return *other;
   return site.options.backend.empty() ? default_backend() : site.options.backend;
 }
 
 CompileGraphOptions graph_options(Site& site, bool dynamic) {
   CompileGraphOptions o;
-  o.backend = site.options.backend;
+  o.backend = backend_of(site);
   o.mode = site.options.mode;
   o.options_toml = options_toml(site.options.options);
   o.compile_id = message("{}/{}", site.number, site.attempts);
@@ -108,53 +160,24 @@ CompileGraphOptions graph_options(Site& site, bool dynamic) {
 
 bool is_symbolic(const Graph& graph) { return !graph.symbols.empty(); }
 
-// ---- which sizes are symbolic
-
-DimPolicy policy_of(const Site& site, const DynamicMemory::Cell& cell, const TensorExtra* marks,
-                    size_t dim) {
-  uint64_t bit = uint64_t{1} << dim;
-  if (marks && (marks->static_dims & bit)) return DimPolicy::fixed;
-  if (marks && (marks->dynamic_dims & bit)) return DimPolicy::own;
-  const config::Flags& flags = config::flags();
-  if (!flags.dynamo.dynamic_shapes || site.options.dynamic == false) return DimPolicy::fixed;
-  if (site.options.dynamic == true || !flags.dynamo.assume_static_by_default)
-    return DimPolicy::duck;
-  if (!flags.dynamo.automatic_dynamic_shapes) return DimPolicy::fixed;
-  return cell.state == DynamicMemory::Cell::State::dynamic ? DimPolicy::duck : DimPolicy::fixed;
+// A graph with fewer operations than dynamo.minimum_call_count is not worth a compilation.
+bool is_too_small(const Graph& graph) {
+  const config::DynamoFlags& flags = config::flags().dynamo;
+  bool wanted_empty = graph.nodes().empty() && flags.allow_empty_graphs;
+  return static_cast<int64_t>(graph.nodes().size()) < flags.minimum_call_count && !wanted_empty;
 }
 
-TracePolicy trace_policy(Site& site, const Leaves& leaves) {
-  site.memory.join(leaves);
-  TracePolicy policy;
-  policy.fullgraph = site.options.fullgraph;
-  policy.specialize_one = config::flags().shapes.specialize_one;
-  for (size_t i = 0; i < leaves.tensors.size(); ++i) {
-    auto& sizes = policy.sizes.emplace_back();
-    auto& strides = policy.strides.emplace_back();
-    if (!leaves.tensors[i]->defined()) continue;
-    const DynamicMemory::TensorCells& cells = site.memory.tensors[i];
-    const TensorExtra* marks = impl_of(*leaves.tensors[i])->extra.get();
-    bool all_sizes_fixed = true;
-    for (size_t d = 0; d < cells.sizes.size(); ++d) {
-      sizes.push_back(policy_of(site, cells.sizes[d], marks, d));
-      all_sizes_fixed = all_sizes_fixed && sizes.back() == DimPolicy::fixed;
-    }
-    for (size_t d = 0; d < cells.strides.size(); ++d) {
-      bool moved = cells.strides[d].state == DynamicMemory::Cell::State::dynamic;
-      strides.push_back(moved && all_sizes_fixed && site.options.dynamic != false
-                            ? DimPolicy::duck
-                            : DimPolicy::fixed);
-    }
+// The code of a recorded graph, which itself stays as it is, for comparing later recordings.
+std::shared_ptr<Artifact> compile_captured(Site& site, const std::shared_ptr<Graph>& recorded) {
+  if (report::artifact_enabled("graph")) report::log_artifact("graph", to_text(*recorded));
+  if (is_too_small(*recorded)) return interpreter_artifact(recorded);
+  std::shared_ptr<Graph> graph = recorded;
+  if (config::flags().dynamo.dead_code_elimination) {
+    graph = clone(*recorded);
+    remove_dead_code(*graph, {.keep_random = true});
   }
-  for (size_t i = 0; i < leaves.numbers.size(); ++i) {
-    bool is_int = leaves.numbers[i].is_integer();
-    const config::Flags& flags = config::flags();
-    bool special = is_int ? flags.dynamo.specialize_int : flags.dynamo.specialize_float;
-    bool moved = site.memory.numbers[i].state == DynamicMemory::Cell::State::dynamic;
-    policy.numbers.push_back(!special && site.options.dynamic != false &&
-                             (moved || site.options.dynamic == true));
-  }
-  return policy;
+  ++site.compiles;
+  return compile_graph(graph, graph_options(site, is_symbolic(*graph)));
 }
 
 // ---- segments of bodies that are cut
@@ -187,8 +210,7 @@ std::shared_ptr<Artifact> segment_code(Site& site, const std::shared_ptr<Graph>&
     std::rotate(known.begin(), found, found + 1);
     return known.front().artifact;
   }
-  std::shared_ptr<Artifact> made = compile_graph(graph, graph_options(site, is_symbolic(*graph)));
-  ++site.compiles;
+  std::shared_ptr<Artifact> made = compile_captured(site, graph);
   auto conditions = segment_conditions(*graph, *made);
   if (!conditions) return made;
   known.insert(known.begin(), {graph, made, std::move(*conditions)});
@@ -211,42 +233,6 @@ void give_outputs(Trace& trace, CallResult& result) {
   result.prototype = trace.prototype.get();
 }
 
-// ---- limits
-
-// True when no further version may be made; then the body runs eagerly.
-bool at_limit(Site& site, const std::string& reason) {
-  if (site.run_only) return true;
-  const config::Flags& flags = config::flags();
-  auto n = static_cast<int64_t>(site.n_entries.load());
-  bool over = n >= flags.dynamo.recompile_limit;
-  bool accumulated = site.attempts >= flags.dynamo.accumulated_recompile_limit;
-  if (!over && !accumulated) return false;
-  std::string text = message(
-      "{} was compiled {} times, the limit dynamo.{} is {}; last reason: {}; mark sizes dynamic, "
-      "or raise the limit",
-      "callable " + display_name(site), n, over ? "recompile_limit" : "accumulated_recompile_limit",
-      over ? flags.dynamo.recompile_limit : flags.dynamo.accumulated_recompile_limit, reason);
-  require(!flags.dynamo.fail_on_recompile_limit_hit && !site.options.fullgraph,
-          ErrorCode::recompile_limit, "{}", text);
-  if (!std::exchange(site.limit_reported, true))
-    report::log_line(report::LogLevel::warning, "runtime", text);
-  site.run_only = true;
-  return true;
-}
-
-void note_recompile(Site& site, const Leaves& leaves, std::string& reason) {
-  uint32_t n = site.n_entries.load();
-  if (n == 0) return;
-  for (uint32_t i = 0; i < n; ++i) {
-    const Entry& entry = *site.order[i].load();
-    reason += (i ? "; " : "") + message("{}: {}", entry.id, entry.why_not(leaves));
-  }
-  site.recompile_reasons.push_back(reason);
-  report::log_line(report::LogLevel::debug, "guards", "recompiling: " + reason);
-  require(!config::flags().dynamo.error_on_recompile, ErrorCode::recompile,
-          "a recompile is needed: {}", reason);
-}
-
 // ---- entries
 
 bool has_writes(const Graph& graph) {
@@ -254,7 +240,10 @@ bool has_writes(const Graph& graph) {
                      [](const Node& node) { return entry_of(node.op).mutated_args != 0; });
 }
 
-std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves) {
+enum class Code : uint8_t { fresh, known };
+
+// `known`: the code of an equal graph serves where there is one.
+std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves, Code code) {
   auto entry = std::make_unique<Entry>();
   entry->id = message("{}/{}", site.number, site.attempts);
   entry->guards = std::move(trace.guards);
@@ -272,7 +261,8 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves
                                       0,
                                       0,
                                       {h->sizes, h->sizes + h->ndim},
-                                      {h->strides, h->strides + h->ndim}});
+                                      {h->strides, h->strides + h->ndim},
+                                      false});
   }
   entry->plain_outputs = trace.plain_outputs;
   entry->text_outputs = trace.text_outputs;
@@ -296,12 +286,74 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves
   entry->n_graph_outputs = trace.graph->outputs().size();
   entry->writes_inputs = has_writes(*trace.graph);
   if (entry->writes_inputs) entry->recorded_overlaps = entry->overlaps(leaves);
-  entry->artifact = compile_graph(trace.graph, graph_options(site, is_symbolic(*trace.graph)));
-  ++site.compiles;
+  if (entry->writes_inputs && is_symbolic(*trace.graph)) check_shared_inputs(leaves);
+  if (code == Code::known) {
+    std::vector<int64_t> words(entry->guards.loads.size());
+    entry->guards.load(leaves, words.data());
+    entry->artifact = segment_code(site, trace.graph, words);
+    return entry;
+  }
+  entry->artifact = compile_captured(site, trace.graph);
+  exclude_older(site, *entry);
   // What the backend took for granted about sizes is checked like the rest.
   entry->guards.add_backend_conditions(backend_of(site), *trace.shape_env, symbols,
                                        entry->artifact->guards);
   return entry;
+}
+
+// Runs the body on fakes; nothing becomes an entry.
+void replay_body(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
+  ++site.replays;
+  Trace trace(leaves, trace_policy(site, leaves), segment_runner(site));
+  trace.run(body);
+  if (trace.was_cut()) return give_outputs(trace, result);
+  // This time the body looked at no data: run its one graph.
+  std::unique_ptr<Entry> once = make_entry(site, trace, leaves, Code::known);
+  once->run(leaves, result);
+  result.owner = trace.prototype;
+}
+
+void note_sizes(report::CompileRecord& record, const Site& site, const Entry& entry) {
+  record.n_ops = entry.graph ? entry.graph->nodes().size() : 0;
+  record.n_guards = entry.guards.tensors.size() + entry.guards.condition_texts.size();
+  record.n_symbols = entry.guards.loads.size();
+  record.n_entries = site.n_entries.load();
+}
+
+void trace_body(Trace& trace, const Body& body) {
+  report::PhaseScope phase("trace");
+  try {
+    trace.run(body);
+  } catch (const std::exception& error) {
+    if (config::flags().dynamo.replay_record_enabled)
+      write_execution_record(*trace.execution_record(),
+                             report::CompileWatch::current()->record().id, error.what());
+    throw;
+  }
+}
+
+// The entry of a call that none serves, or null for a body that was cut and has run by now.
+Entry* add_entry(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
+  report::CompileWatch watch(message("{}/{}", site.number, site.attempts), display_name(site));
+
+  // Run the callable once on fakes: each op becomes a node, each assumption a guard.
+  Trace trace(leaves, trace_policy(site, leaves), segment_runner(site));
+  trace_body(trace, body);
+  if (!config::flags().dynamo.allow_ignore_mark_dynamic) trace.shape_env->check_constraints();
+  log_specializations(*trace.shape_env);
+
+  // Lower the graph and compile it; a body that was cut has run by now, piece by piece.
+  site.graph_breaks += trace.n_cuts();
+  std::unique_ptr<Entry> entry = make_entry(site, trace, leaves, Code::fresh);
+  if (report::artifact_enabled("guards")) report::log_artifact("guards", entry->guards.to_text());
+  Entry* added = entry.get();
+  ++site.attempts;
+  site.add(std::move(entry));
+  note_sizes(watch.record(), site, *added);
+  watch.finish(added->replays ? "replays" : "compiled");
+  if (!trace.was_cut()) return added;
+  give_outputs(trace, result);
+  return nullptr;
 }
 
 void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
@@ -313,42 +365,42 @@ void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& res
     lock.unlock();
     return entry->run(leaves, result);
   }
-  std::string reason;
-  note_recompile(site, leaves, reason);
-  if (at_limit(site, reason)) {
+  // The options of compile() count from here on, over them what an override says.
+  config::OptionScope options(site.flags), overrides(flag_override(site.number));
+  check_flag_conflicts();
+  auto run_eagerly = [&] {
     ++site.eager_calls;
     lock.unlock();
-    return body.run_eager(body.context);
+    body.run_eager(body.context);
+  };
+  if (config::flags().dynamo.disable) return run_eagerly();
+  if (config::flags().capture.mode == "replay") return replay_body(site, leaves, body, result);
+  switch (what_to_do(site, note_recompile(site, leaves))) {
+    case Miss::eager:
+      return run_eagerly();
+    case Miss::replay:
+      return replay_body(site, leaves, body, result);
+    case Miss::compile:
+      break;
   }
-
-  // Run the callable once on fakes: each op becomes a node, each assumption a guard.
-  TracePolicy policy = trace_policy(site, leaves);
-  Trace trace(leaves, policy, segment_runner(site));
-  trace.run(body);
-  trace.shape_env->check_constraints();
-
-  // Lower the graph and compile it; a body that was cut has run by now, piece by piece.
-  bool was_cut = trace.was_cut();
-  site.graph_breaks += trace.n_cuts();
-  std::unique_ptr<Entry> entry = make_entry(site, trace, leaves);
-  Entry* added = entry.get();
-  ++site.attempts;
-  site.add(std::move(entry));
+  int64_t breaks = site.graph_breaks, replays = site.replays;
+  Entry* added = nullptr;
+  try {
+    added = add_entry(site, leaves, body, result);
+  } catch (const Error& error) {
+    // What has run in pieces must not run once more.
+    bool untouched = breaks == site.graph_breaks && replays == site.replays;
+    if (!untouched || !suppress_error(site, error)) throw;
+    return run_eagerly();
+  }
   lock.unlock();
-  if (was_cut) return give_outputs(trace, result);
-  added->run(leaves, result);
+  if (added) added->run(leaves, result);
 }
 
 void on_replay(Site& site, Entry&, const Leaves& leaves, const Body& body, CallResult& result) {
   std::lock_guard lock(site.changing);
-  ++site.replays;
-  Trace trace(leaves, trace_policy(site, leaves), segment_runner(site));
-  trace.run(body);
-  if (trace.was_cut()) return give_outputs(trace, result);
-  // This time the body looked at no data: run its one graph.
-  std::unique_ptr<Entry> once = make_entry(site, trace, leaves);
-  once->run(leaves, result);
-  result.owner = trace.prototype;
+  config::OptionScope options(site.flags);
+  replay_body(site, leaves, body, result);
 }
 
 bool same_plain_outputs(const Entry& entry, const Trace& trace) {
@@ -381,12 +433,13 @@ bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, Ca
     if (!is_verification(hit)) return false;
   }
   std::lock_guard lock(site.changing);
+  config::OptionScope options(site.flags);
   ++site.replays;
   TracePolicy policy = trace_policy(site, leaves);
   Trace trace(leaves, policy, segment_runner(site));
   trace.run(body);
   bool same = !trace.was_cut() && same_graph(entry, trace) && same_plain_outputs(entry, trace);
-  if (same && !replay) return false;
+  if (same) return false;
   if (!replay) {
     site.replay_for_good = true;
     std::string text = message(
@@ -400,7 +453,7 @@ bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, Ca
   if (trace.was_cut()) {
     give_outputs(trace, result);
   } else {
-    std::unique_ptr<Entry> once = make_entry(site, trace, leaves);
+    std::unique_ptr<Entry> once = make_entry(site, trace, leaves, Code::known);
     once->run(leaves, result);
     result.owner = trace.prototype;
   }

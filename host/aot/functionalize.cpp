@@ -379,8 +379,8 @@ LoweredInference lower_inference(const Graph& captured, const LowerOptions& opti
   LoweredInference lowered = Functionalizer(captured, options).run();
   fold_constants(*lowered.graph);
   canonicalize(*lowered.graph);
-  merge_common_subexpressions(*lowered.graph);
-  remove_dead_code(*lowered.graph);
+  if (options.merge_expressions) merge_common_subexpressions(*lowered.graph);
+  if (options.remove_dead_code) remove_dead_code(*lowered.graph);
   return lowered;
 }
 

@@ -19,6 +19,8 @@ struct LowerOptions {
   std::function<bool(const OpEntry&)> decomposes;
   /// The graph ends with copy_ into its mutated inputs; otherwise the wrapper copies.
   bool keep_input_mutations = false;
+  bool remove_dead_code = true;
+  bool merge_expressions = true;  ///< what is computed twice is computed once
 };
 
 /// How one output of the original graph is made from what the functional graph gives.

@@ -137,7 +137,7 @@ namespace {
 struct Retired {
   struct Entry {
     Tensor handle;
-    std::string backend;
+    PluginNet* net;
   };
   static constexpr size_t most = 4096;
   std::mutex lock;  // guards entries
@@ -175,17 +175,16 @@ Tensor same_tensor(const Tensor& t) {
 }  // namespace
 
 void fail_retired(const tn_tensor* handle) {
-  std::string backend;
+  PluginNet* net = nullptr;
   {
     std::lock_guard lock(retired().lock);
     for (const Retired::Entry& e : retired().entries)
-      if (e.handle.head() == handle) backend = e.backend;
+      if (e.handle.head() == handle) net = e.net;
   }
-  throw BackendError(
-      ErrorCode::backend_call_failed, TN_FAILED_PRECONDITION,
-      message("P23: backend {} used a tensor handle after the call that lent it; retain what is "
-              "kept beyond a call",
-              backend));
+  constexpr std::string_view problem =
+      "a tensor handle was used after the call that lent it, without having been retained";
+  throw BackendError(ErrorCode::invalid_argument, TN_FAILED_PRECONDITION,
+                     net ? to_text(net->note_broken(std::string(problem))) : std::string(problem));
 }
 
 // ---- a checked call
@@ -198,8 +197,8 @@ struct CheckedCall::Lent {
   uint64_t hash = 0;
 };
 
-CheckedCall::CheckedCall(const CallContract& contract, const std::string& backend, tn_call& call)
-    : contract_(contract), backend_(backend), call_(call), inputs_(call.inputs) {
+CheckedCall::CheckedCall(const CallContract& contract, PluginNet& net, tn_call& call)
+    : contract_(contract), net_(net), call_(call), inputs_(call.inputs) {
   bool steals = call.flags & TN_CALL_STEAL_INPUTS;
   std::vector<uint64_t> written;  // storages
   for (uint32_t i = 0; i < call.n_inputs; ++i)
@@ -227,7 +226,7 @@ std::string CheckedCall::finish() {
   std::span<tn_tensor*> outputs(call_.outputs, call_.n_outputs);
   for (tn_tensor*& out : outputs) {
     if (out && out->struct_size == 0) {
-      problem = message("an output is a handle of an earlier call, which was not retained");
+      problem = "an output is a tensor handle of an earlier call, which was not retained";
       out = nullptr;
     }
     for (const Lent& lent : lent_)  // an input given back is the caller's own tensor
@@ -250,7 +249,7 @@ void CheckedCall::retire() {
   for (Lent& lent : lent_) {
     if (!lent.copy.defined() || lent.copy.head()->references.load() != 1) continue;
     make_retired(lent.copy.head());
-    retired().entries.push_back({std::move(lent.copy), backend_});
+    retired().entries.push_back({std::move(lent.copy), &net_});
     if (retired().entries.size() > Retired::most) retired().entries.pop_front();
   }
 }

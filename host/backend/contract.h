@@ -65,7 +65,7 @@ class CallContract {
 class CheckedCall {
  public:
   /// `call` must outlive it; its inputs are replaced until finish().
-  CheckedCall(const CallContract& contract, const std::string& backend, tn_call& call);
+  CheckedCall(const CallContract& contract, PluginNet& net, tn_call& call);
   ~CheckedCall();
   CheckedCall(const CheckedCall&) = delete;
   /// After the call: what was broken, or "". Puts the inputs back.
@@ -76,7 +76,7 @@ class CheckedCall {
   void retire();
 
   const CallContract& contract_;
-  const std::string& backend_;
+  PluginNet& net_;
   tn_call& call_;
   tn_tensor** inputs_;
   std::vector<Lent> lent_;

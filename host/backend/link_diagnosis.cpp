@@ -80,11 +80,16 @@ std::string joined(const std::vector<std::string>& names) {
   return out;
 }
 
+// Other symbols than _Z... would be taken for types: "f" for float.
+std::string source_name(const std::string& symbol) {
+  return symbol.starts_with("_Z") ? demangled(symbol) : symbol;
+}
+
 // The first few in the order of their text, as they stood in the source.
 std::string first_names(const std::vector<std::string>& symbols) {
   constexpr size_t most = 8;
   std::vector<std::string> names;
-  for (const std::string& symbol : symbols) names.push_back(demangled(symbol));
+  for (const std::string& symbol : symbols) names.push_back(source_name(symbol));
   std::sort(names.begin(), names.end());
   size_t n = names.size();
   names.resize(std::min(n, most));
@@ -107,7 +112,7 @@ Diagnosis undefined_symbol(const FoundPlugin& plugin, const std::string& text, s
   constexpr std::string_view label = "undefined symbol: ";
   std::string symbol = text.substr(at + label.size());
   symbol = symbol.substr(0, symbol.find_first_of(", \t"));
-  std::string name = demangled(symbol);
+  std::string name = source_name(symbol);
   std::string shown = name == symbol ? name : message("{} ({})", name, symbol);
   return {PluginFault::undefined_symbol, plugin.path,
           message("it uses {}, which neither it nor a library that it links defines", shown),
@@ -126,11 +131,11 @@ Diagnosis missing_library(const FoundPlugin& plugin, const std::string& text,
 
 }  // namespace
 
-std::string demangled(const std::string& symbol) {
+std::string demangled(const std::string& name) {
   int status = 0;
-  std::unique_ptr<char, void (*)(void*)> name(
-      abi::__cxa_demangle(symbol.c_str(), nullptr, nullptr, &status), &std::free);
-  return name ? std::string(name.get()) : symbol;
+  std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+  return text ? std::string(text.get()) : name;
 }
 
 bool library_is_found(const std::string& name) {
@@ -164,10 +169,10 @@ Diagnosis diagnose_hygiene(const FoundPlugin& plugin) {
   auto add = [&](const std::string& what) { found += (found.empty() ? "" : "; ") + what; };
   ExtraExports extra = read_extra_exports(plugin.path);
   if (!extra.names.empty())
-    add(message("exports {} symbols besides its entry: {}", extra.names.size(),
+    add(message("symbols exported besides its entry: {} ({})", extra.names.size(),
                 first_names(extra.names)));
   if (!extra.unique.empty())
-    add(message("shares {} unique symbols with all plugins: {}", extra.unique.size(),
+    add(message("those of them that are one in the whole process: {} ({})", extra.unique.size(),
                 first_names(extra.unique)));
   if (plugin.elf.exec_stack) add("asks for an executable stack");
   if (plugin.elf.text_relocations) add("has text relocations");
@@ -178,7 +183,7 @@ Diagnosis diagnose_hygiene(const FoundPlugin& plugin) {
 
 Diagnosis diagnose_no_device(const FoundPlugin& plugin, std::string_view type,
                              std::string_view why) {
-  std::string reason = message("it is loaded, but {} has no device here", type);
+  std::string reason = message("it is loaded, but there is no device of type {} here", type);
   if (!why.empty()) reason += message(": {}", why);
   std::string looked;
   for (const std::string& name : plugin.manifest.needs_library)

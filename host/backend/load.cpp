@@ -1,14 +1,19 @@
 // Loading: the steps of a plugin from file to ready, and what can go wrong at each.
 #include "backend/load.h"
 
+#include "backend/admission.h"
 #include "backend/bridge.h"
 #include "backend/extensions.h"
 #include "backend/link_diagnosis.h"
+#include "backend/shutdown.h"
 #include "backend/status.h"
+#include "ops/op_table.h"
 #include "report/log.h"
 
 #include <boost/dll/runtime_symbol_info.hpp>
 #include <boost/dll/shared_library.hpp>
+
+#include <dlfcn.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,28 +26,19 @@ namespace {
 
 constexpr int64_t entry_budget_ms = 200;
 
-/// Leaked: libraries stay mapped until the process ends.
+/// Leaked: libraries stay mapped until the process ends, or until unmap().
 struct Loader {
   std::mutex loading;
   std::map<std::string, std::unique_ptr<LoadedPlugin>> loaded;
   std::map<std::string, Diagnosis> failed;  // after they were mapped: an entry runs once
   std::vector<std::unique_ptr<boost::dll::shared_library>> libraries;
+  std::mutex listing;                      // guards the next one; taken last
   std::vector<const LoadedPlugin*> order;  // of initialisation
 };
 
 Loader& loader() {
   static auto* instance = new Loader;
   return *instance;
-}
-
-// Plugins shut down in reverse order, before static destructors run.
-void shut_down_plugins() {
-  Loader& l = loader();
-  for (size_t i = l.order.size(); i-- > 0;) {
-    const LoadedPlugin& p = *l.order[i];
-    if (!p.table.shutdown) continue;
-    log_and_free(p.net, call_plugin(p.net, "shutdown", [&] { return p.table.shutdown(); }));
-  }
 }
 
 [[noreturn]] void throw_diagnosis(const Diagnosis& d) {
@@ -70,11 +66,25 @@ std::unique_ptr<boost::dll::shared_library> map_library(PluginCatalog& catalog,
   }
 }
 
+thread_local const std::string* entered = nullptr;
+
+/// Names the plugin whose entry runs.
+class EntryScope {
+ public:
+  explicit EntryScope(const std::string& name) : outer_(std::exchange(entered, &name)) {}
+  ~EntryScope() { entered = outer_; }
+  EntryScope(const EntryScope&) = delete;
+
+ private:
+  const std::string* outer_;
+};
+
 // The table of the plugin, or the diagnosis of what its entry did instead.
 Diagnosis run_entry(const FoundPlugin& plugin, tn_entry_fn& entry, const tn_plugin*& table) {
   using Clock = std::chrono::steady_clock;
   Clock::time_point start = Clock::now();
   tn_status* status = nullptr;
+  EntryScope scope(plugin.manifest.name);
   try {
     status = entry(host_table(), &table);
   } catch (...) {
@@ -117,6 +127,26 @@ Diagnosis look_for_devices(const LoadedPlugin& plugin) {
   return {};
 }
 
+// From here on the plugin is known as the owner of its code, and will be shut down.
+void keep(LoadedPlugin& plugin, const boost::dll::shared_library& library) {
+  auto& entry = library.get<tn_entry_fn>("tenon_plugin_entry_v1");
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<void*>(&entry), &info) != 0) plugin.base = info.dli_fbase;
+  expect_shutdown();
+  std::lock_guard lock(loader().listing);
+  loader().order.push_back(&plugin);
+}
+
+// Each op that the manifest names must be there once the entry has run.
+Diagnosis missing_op(const FoundPlugin& found) {
+  for (const OpManifest& op : found.manifest.ops)
+    if (!find_op(op.name))
+      return {PluginFault::table_mismatch, found.path,
+              message("the manifest names op {}, which its entry did not add", op.name),
+              "add it in the entry with tenon.custom_ops, or take it out of plugin.toml"};
+  return {};
+}
+
 void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin);
 
 std::unique_ptr<LoadedPlugin> enter_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin,
@@ -139,15 +169,18 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   if (auto known = l.failed.find(plugin->path); known != l.failed.end())
     throw_diagnosis(known->second);
   if (!plugin->usable) throw_diagnosis(plugin->diagnosis);
+  require_loading_allowed();
   load_requirements(catalog, *plugin);
 
   auto start = std::chrono::steady_clock::now();
-  if (l.order.empty()) std::atexit(shut_down_plugins);
+  Admission admission(catalog, *plugin);
   auto& library = l.libraries.emplace_back(map_library(catalog, *plugin));
+  admission.check_mapped(library->native());
   catalog.set_state(plugin->path, PluginState::loaded);
   std::unique_ptr<LoadedPlugin> loaded = enter_plugin(catalog, plugin, *library);
   Diagnosis warning = look_for_devices(*loaded);
   if (warning.fault == PluginFault::threw) refuse_mapped(catalog, warning);
+  if (Diagnosis d = missing_op(*plugin)) refuse_mapped(catalog, d);
   offer_extensions(*loaded);
   Diagnosis hygiene = diagnose_hygiene(*plugin);
   for (const Diagnosis& d : {warning, hygiene})
@@ -156,7 +189,7 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   std::chrono::duration<double, std::milli> ms = std::chrono::steady_clock::now() - start;
   report::log(report::LogLevel::info, "backend", "loaded plugin {} {} from {} in {} ms",
               loaded->name, to_text(plugin->manifest.version), plugin->path, ms.count());
-  l.order.push_back(loaded.get());
+  keep(*loaded, *library);
   return *(l.loaded[plugin->path] = std::move(loaded));
 }
 
@@ -222,6 +255,21 @@ void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin) {
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin) {
   std::lock_guard lock(loader().loading);
   return load_locked(catalog, plugin);
+}
+
+std::vector<const LoadedPlugin*> loaded_plugins() {
+  std::lock_guard lock(loader().listing);
+  return loader().order;
+}
+
+void unmap(const LoadedPlugin& plugin) {
+  std::lock_guard lock(loader().loading);
+  for (auto& library : loader().libraries)
+    if (library->is_loaded() && library->location() == plugin.path) library->unload();
+}
+
+std::optional<std::string> plugin_being_loaded() {
+  return entered ? std::optional(*entered) : std::nullopt;
 }
 
 std::string plugin_install_dir() {

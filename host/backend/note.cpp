@@ -210,6 +210,11 @@ class Reader {
                  "build it again"};
     segments_.resize(n);
     source_.read(header_.e_phoff, segments_.data(), n * sizeof(Elf64_Phdr));
+    // The loader maps what lies beyond the end all the same, and the first look at it kills.
+    for (const Elf64_Phdr& s : segments_)
+      if (s.p_type == PT_LOAD &&
+          (s.p_offset > source_.size() || s.p_filesz > source_.size() - s.p_offset))
+        truncated(s.p_offset, s.p_filesz, source_.size());
   }
 
   /// The text of the one Tenon note.

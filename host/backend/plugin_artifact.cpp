@@ -6,73 +6,71 @@
 #include "backend/status.h"
 
 #include <mutex>
+#include <optional>
 
 namespace tenon {
 
 namespace {
 
-/// Room for the outputs of a call; on the stack for most graphs.
-class OutputList {
- public:
-  explicit OutputList(size_t n)
-      : more_(n > most_inline ? n : 0), list_(more_.empty() ? inline_ : more_.data(), n) {
-    std::fill(list_.begin(), list_.end(), nullptr);
-  }
-  OutputList(const OutputList&) = delete;
-  std::span<tn_tensor*> list() const { return list_; }
+// A tensor is one pointer to what the ABI calls tn_tensor, so that plugins write the caller's
+// outputs themselves.
+static_assert(sizeof(Tensor) == sizeof(tn_tensor*));
+static_assert(uint32_t{TN_AF_STEALS_INPUTS} == uint32_t{TN_CALL_STEAL_INPUTS});
+std::span<tn_tensor*> handles_of(std::span<Tensor> tensors) {
+  return {reinterpret_cast<tn_tensor**>(tensors.data()), tensors.size()};
+}
 
- private:
-  static constexpr size_t most_inline = 24;
-  tn_tensor* inline_[most_inline];
-  std::vector<tn_tensor*> more_;
-  std::span<tn_tensor*> list_;
-};
+int64_t n_tensors(std::span<tn_tensor* const> list) {
+  return std::count_if(list.begin(), list.end(), [](const auto* t) { return t != nullptr; });
+}
 
-class PluginArtifact final : public Artifact {
+class PluginArtifact final : public Artifact, private Retirable {
  public:
   PluginArtifact(tn_artifact* artifact, const LoadedPlugin& plugin, std::string backend,
                  const CompileRequest& request)
       : artifact_(artifact),
+        call_(artifact->api->call),
+        flags_(artifact->api->flags),
         net_(plugin.net),
         backend_(std::move(backend)),
         in_call_("call of backend " + backend_),
-        contract_(request) {}
+        contract_(request),
+        reference_(std::in_place, net_.life()),
+        is_plain_(!contract_.is_checking() && !is_counting_held() &&
+                  !(flags_ & TN_AF_SERIAL_ONLY)) {
+    join();
+  }
 
   ~PluginArtifact() override {
-    call_plugin_quietly(net_, "destroy of backend " + backend_,
-                        [&] { artifact_->api->destroy(artifact_); });
+    if (leave()) retire();
   }
 
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
-    OutputList out(outputs.size());
-    tn_call call{};
-    call.struct_size = sizeof call;
-    bool may_steal = steal && (artifact_->api->flags & TN_AF_STEALS_INPUTS);
-    call.flags = may_steal ? TN_CALL_STEAL_INPUTS : 0;
-    call.n_inputs = static_cast<uint32_t>(inputs.size());
-    call.n_outputs = static_cast<uint32_t>(outputs.size());
-    call.n_syms = static_cast<uint32_t>(syms.size());
-    call.inputs = reinterpret_cast<tn_tensor**>(inputs.data());
-    call.outputs = out.list().data();
-    call.syms = syms.data();
-    std::string problem;
-    tn_status* status = contract_.is_checking() ? run_checked(call, problem) : run(call);
-    if (!status && !contract_.holds(out.list())) problem = contract_.problem(out.list());
-    for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = take_tensor(out.list()[i]);
-    if (steal)
-      for (detail::TensorHead*& left : inputs) take_tensor(std::exchange(left, nullptr));
-    if (status) [[unlikely]]
-      throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
-    if (!problem.empty()) [[unlikely]]
-      net_.broke_contract(ErrorCode::backend_call_failed, backend_, problem);
+    for (Tensor& out : outputs) out = Tensor();
+    std::span<tn_tensor*> results = handles_of(outputs);
+    tn_call call = {.struct_size = sizeof call,
+                    .flags = steal ? flags_ & TN_CALL_STEAL_INPUTS : 0,
+                    .n_inputs = static_cast<uint32_t>(inputs.size()),
+                    .n_outputs = static_cast<uint32_t>(outputs.size()),
+                    .n_syms = static_cast<uint32_t>(syms.size()),
+                    ._r0 = 0,
+                    .inputs = reinterpret_cast<tn_tensor**>(inputs.data()),
+                    .outputs = results.data(),
+                    .syms = syms.data(),
+                    .stream = nullptr};
+    tn_status* status = is_plain_ ? run(call) : run_carefully(call);
+    bool good = contract_.holds(results);
+    if (steal) release_all(inputs);
+    if (status || !good) [[unlikely]]
+      fail(status, results);
   }
 
   std::string describe(int32_t what) const override {
-    if (!TN_HAS(artifact_->api, describe)) return "";
     TextSink text;
     tn_status* status = call_plugin(net_, "describe of backend " + backend_, [&] {
-      return artifact_->api->describe(artifact_, what, text.get());
+      bool can = TN_HAS(artifact_->api, describe);
+      return can ? artifact_->api->describe(artifact_, what, text.get()) : nullptr;
     });
     if (!status) return text.take();
     free_status(status);
@@ -81,22 +79,59 @@ class PluginArtifact final : public Artifact {
 
  private:
   tn_status* run(tn_call& call) {
-    std::unique_lock lock(serial_, std::defer_lock);
-    if (artifact_->api->flags & TN_AF_SERIAL_ONLY) lock.lock();
-    return call_plugin(net_, in_call_, [&] { return artifact_->api->call(artifact_, &call); });
+    return call_plugin(net_, in_call_, [&] { return call_(artifact_, &call); });
   }
-  tn_status* run_checked(tn_call& call, std::string& problem) {
-    CheckedCall checked(contract_, backend_, call);
-    tn_status* status = run(call);
-    problem = checked.finish();
-    if (status) problem.clear();
+  // For artifacts that take one call at a time, under plugins.check_calls and check_leaks.
+  [[gnu::noinline]] tn_status* run_carefully(tn_call& call) {
+    std::unique_lock lock(serial_, std::defer_lock);
+    if (flags_ & TN_AF_SERIAL_ONLY) lock.lock();
+    note_given(call, 1, 0);
+    tn_status* status = contract_.is_checking() ? run_checked(call) : run(call);
+    note_given(call, -1, -1);
     return status;
   }
+  tn_status* run_checked(tn_call& call) {
+    CheckedCall checked(contract_, net_, call);
+    tn_status* status = run(call);
+    std::string problem = checked.finish();
+    return status || problem.empty() ? status : broken(std::move(problem));
+  }
+  // Tensors that the plugin holds from here on, or no more.
+  void note_given(const tn_call& call, int64_t stolen_inputs, int64_t outputs) {
+    if (!is_counting_held()) return;
+    int64_t n = outputs * n_tensors(std::span(call.outputs, call.n_outputs));
+    if (call.flags & TN_CALL_STEAL_INPUTS)
+      n += stolen_inputs * n_tensors(std::span(call.inputs, call.n_inputs));
+    net_.life().add_held(Held::tensor, n);
+  }
+  tn_status* broken(std::string problem) {
+    return make_status(TN_INTERNAL, to_text(net_.note_broken(std::move(problem))));
+  }
 
-  tn_artifact* artifact_;
+  // Whoever got the inputs leaves NULL where he has released one.
+  [[gnu::noinline]] static void release_all(std::span<detail::TensorHead*> inputs) {
+    for (detail::TensorHead*& left : inputs) take_tensor(std::exchange(left, nullptr));
+  }
+  [[noreturn, gnu::cold, gnu::noinline]] void fail(tn_status* status,
+                                                   std::span<tn_tensor* const> results) {
+    if (!status) status = broken(contract_.problem(results));
+    throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
+  }
+
+  void retire() noexcept override {
+    call_plugin_quietly(net_, "destroy of backend " + backend_,
+                        [&] { artifact_->api->destroy(artifact_); });
+    reference_.reset();
+  }
+
+  tn_artifact* artifact_;  // gone once retired: used inside call_plugin only
+  tn_status* (*call_)(tn_artifact*, tn_call*);
+  uint32_t flags_;
   PluginNet& net_;
   std::string backend_, in_call_;
   CallContract contract_;
+  std::optional<PluginRef> reference_;
+  bool is_plain_;
   std::mutex serial_;
 };
 

@@ -47,6 +47,8 @@ Diagnosis PluginNet::describe_current(const std::string& path, std::string_view 
           "nothing more is compiled with it"};
 }
 
+tn_status* status_of_closed_gate() { return make_status(TN_FAILED_PRECONDITION, closed_text); }
+
 Diagnosis PluginNet::diagnosis() const {
   std::lock_guard lock(first_lock_);
   return first_;
@@ -60,16 +62,20 @@ tn_status* PluginNet::caught(std::string_view function) {
     if (!first_) first_ = d;
     faulty_ = true;
   }
-  report::log(report::LogLevel::error, "backend", "{}", text);
   plugin_catalog().set_state(path_, PluginState::faulty, std::move(d));
   return make_status(TN_INTERNAL, text);
 }
 
+Diagnosis PluginNet::note_broken(std::string problem) {
+  Diagnosis d{PluginFault::contract_broken, path_, std::move(problem),
+              "run `tenon plugin check` on it"};
+  plugin_catalog().set_state(path_, PluginState::faulty, d);
+  return d;
+}
+
 void PluginNet::broke_contract(ErrorCode code, std::string_view backend, std::string problem) {
-  Diagnosis d{PluginFault::contract_broken, path_, std::move(problem), ""};
-  BackendError error(code, TN_INTERNAL, message("backend {}: {}", backend, to_text(d)));
-  plugin_catalog().set_state(path_, PluginState::faulty, std::move(d));
-  throw error;
+  Diagnosis d = note_broken(std::move(problem));
+  throw BackendError(code, TN_INTERNAL, message("backend {}: {}", backend, to_text(d)));
 }
 
 void log_and_free(const PluginNet& net, tn_status* status) noexcept {

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "backend/diagnose.h"
+#include "backend/lifetime.h"
 #include "core/error.h"
 
 #include <tenon/plugin.h>
@@ -21,35 +22,46 @@ namespace tenon {
 /// What is known of the calls into one plugin. Lives as long as the process. Threads: any.
 class PluginNet {
  public:
-  PluginNet(std::string name, std::string path) : name_(std::move(name)), path_(std::move(path)) {}
+  PluginNet(const std::string& name, std::string path) : life_(name), path_(std::move(path)) {}
 
   /// Whether an exception has left the plugin: then nothing more is compiled with it.
   bool is_faulty() const { return faulty_.load(std::memory_order_relaxed); }
   /// P10 when faulty.
   Diagnosis diagnosis() const;
-  const std::string& name() const { return name_; }
+  const std::string& name() const { return life_.name(); }
   const std::string& path() const { return path_; }
+  PluginLife& life() { return life_; }
+  const PluginLife& life() const { return life_; }
 
   /// Inside a handler of what `function` ("compile of backend x") threw: marks the plugin faulty,
   /// in the catalog too, and gives a status with the text of P10. Only the end of a thread is
   /// thrown on.
   tn_status* caught(std::string_view function);
-  /// Throws BackendError with the P23 of a rule that the plugin broke; the catalog lists it.
+  /// The P23 of a rule that the plugin broke; the catalog lists it from now on.
+  Diagnosis note_broken(std::string problem);
+  /// Throws BackendError with that.
   [[noreturn]] void broke_contract(ErrorCode code, std::string_view backend, std::string problem);
   /// The handler part of caught() alone: a diagnosis of the exception in flight.
   static Diagnosis describe_current(const std::string& path, std::string_view function);
 
  private:
-  std::string name_, path_;
+  PluginLife life_;
+  std::string path_;
   std::atomic<bool> faulty_{false};
   mutable std::mutex first_lock_;  ///< guards the next one
   Diagnosis first_;
 };
 
+/// The TN_FAILED_PRECONDITION that calls get after shutdown.
+tn_status* status_of_closed_gate();
+
 /// `f()`, which calls one function of the plugin and returns its status; what it throws becomes a
-/// status as well. `function` names it in the message.
+/// status as well, and after shutdown it is not called. `function` names it in the message.
 template <class F>
 tn_status* call_plugin(PluginNet& net, std::string_view function, F&& f) {
+  InPlugin in(net.life());
+  if (!in) [[unlikely]]
+    return status_of_closed_gate();
   try {
     return f();
   } catch (...) {
@@ -60,9 +72,12 @@ tn_status* call_plugin(PluginNet& net, std::string_view function, F&& f) {
 /// Frees a status that nobody waits for, after writing it as a warning.
 void log_and_free(const PluginNet& net, tn_status* status) noexcept;
 
-/// The same for functions without a status (artifact.destroy): the failure is only logged.
+/// The same for functions that give something back and have no status (artifact.destroy): the
+/// failure is only logged, and a plugin that is down is left alone.
 template <class F>
 void call_plugin_quietly(PluginNet& net, std::string_view function, F&& f) {
+  InPlugin in(net.life(), InPlugin::Purpose::cleanup);
+  if (!in) return;
   log_and_free(net, call_plugin(net, function, [&]() -> tn_status* {
                  f();
                  return nullptr;

@@ -48,10 +48,10 @@ template <class T>
 std::vector<T> list_of_tables(const T* const* entries, uint32_t n, const std::string& what,
                               size_t needed) {
   if (n > max_entries)
-    incomplete(message("its table counts {} {}, expected at most {}", n, what, max_entries),
+    incomplete(message("its number of {} is {}, expected at most {}", what, n, max_entries),
                newer_hint);
   if (n > 0 && !entries)
-    incomplete(message("its table counts {} {}, and its list of them is NULL", n, what),
+    incomplete(message("its number of {} is {}, and the list of them is NULL", what, n),
                "point it to the list");
   std::vector<T> out;
   for (uint32_t i = 0; i < n; ++i)

@@ -4,14 +4,17 @@
 #include "backend/backend.h"
 #include "backend/compile_plugin.h"
 #include "backend/declined.h"
+#include "backend/fallback.h"
 #include "backend/load.h"
 #include "backend/options.h"
+#include "config/cache_folder.h"
 #include "config/config.h"
 #include "config/flags.h"
 #include "report/log.h"
 
 #include <tenon/compile.h>
 #include <tenon/plugin.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -58,6 +61,10 @@ PluginCatalog& plugin_catalog() {
   settings.install_dir = plugin_install_dir();
   settings.secure = process_is_secure();
   settings.trust = trust_mode();
+  const config::PluginsFlags& flags = config::flags().plugins;
+  settings.allow = AllowList(flags.allow, flags.allow_only);
+  if (std::string cache = config::cache_folder(); flags.quarantine && !cache.empty())
+    settings.quarantine = cache + "/plugins/loading";
   r.catalog = std::make_unique<PluginCatalog>(std::move(settings));
   return *r.catalog;
 }
@@ -176,7 +183,7 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
     report::warn_once(message("{} {}", name, e.what()), "backend",
                       message("{}; the graph runs in the interpreter", e.what()));
     note_declined({name, "eager", e.what(), request.graph->nodes().size()});
-    return interpreter_artifact(request.graph);
+    return as_fallback(interpreter_artifact(request.graph), *request.graph);
   }
 }
 
@@ -199,16 +206,21 @@ std::vector<RefusedPlugin> refused_plugins() {
   return out;
 }
 
+static void report_on(const FoundPlugin& p, std::vector<std::string>& out) {
+  out.push_back(message("  {}: {}", p.file_name(),
+                        p.diagnosis ? to_text(p.diagnosis) : std::string(name_of(p.state))));
+  for (const Diagnosis& w : p.warnings) out.push_back("    doubtful: " + to_text(w));
+}
+
 std::vector<std::string> plugin_search_report() {
   std::vector<std::string> out;
   std::vector<FoundPluginPtr> plugins = plugin_catalog().list();
   for (const SearchPlace& place : plugin_catalog().places()) {
-    out.push_back(message("{} ({})", place.path, name_of(place.source)));
+    bool is_there = ::access(place.path.c_str(), F_OK) == 0;
+    out.push_back(
+        message("{} ({}{})", place.path, name_of(place.source), is_there ? "" : ", not there"));
     for (const FoundPluginPtr& p : plugins)
-      if (p->source == place.source && p->path.starts_with(place.path))
-        out.push_back(
-            message("  {}: {}", p->file_name(),
-                    p->diagnosis ? to_text(p->diagnosis) : std::string(name_of(p->state))));
+      if (p->source == place.source && p->path.starts_with(place.path)) report_on(*p, out);
   }
   return out;
 }

@@ -1,5 +1,6 @@
 // What user code calls while it is recorded: looking at data, breaks, disabled regions, marks.
 #include "capture/trace.h"
+#include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/pointwise_loop.h"
@@ -63,6 +64,8 @@ void leave_disabled(void* token) { delete static_cast<PauseRecording*>(token); }
 
 void* Tensor::data(std::source_location where) const {
   if (!is_fake()) return head_->data;
+  if (!Trace::current() && config::flags().functorch.fake_tensor_allow_unsafe_data_ptr_access)
+    return nullptr;
   return impl_of(readable(*this, "data_ptr()", where))->data;
 }
 

@@ -2,18 +2,31 @@
 #include "capture/trace.h"
 
 #include "capture/static_memory.h"
+#include "capture/watch_symbols.h"
+#include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "ops/op_table.h"
+#include "report/compile_record.h"
+#include "report/dumps.h"
+#include "report/log.h"
+#include "report/stack.h"
 
 #include <algorithm>
-#include <map>
+#include <deque>
 
 namespace tenon {
 
 namespace {
 
 thread_local Trace* current_trace = nullptr;
+
+// lstm, gru and the plain recurrent layers, which flag dynamo.allow_rnn keeps out of graphs.
+bool is_recurrent(const OpEntry& op) {
+  constexpr std::string_view names[] = {"aten.lstm.", "aten.gru.", "aten.rnn_tanh.",
+                                        "aten.rnn_relu."};
+  return std::ranges::any_of(names, [&](std::string_view n) { return op.name.starts_with(n); });
+}
 
 const Tensor& concrete_of(const Tensor& fake) {
   static const Tensor none;
@@ -26,7 +39,7 @@ const Tensor& concrete_of(const Tensor& fake) {
 Trace* Trace::current() { return thread_modes.tracer ? current_trace : nullptr; }
 
 std::string user_location(std::source_location where) {
-  return message("{}:{}", where.file_name(), where.line());
+  return message("{}:{}", report::shown_path(where.file_name()), where.line());
 }
 
 Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRunner run_segment)
@@ -34,7 +47,10 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
       leaves_(leaves),
       run_segment_(std::move(run_segment)),
       recorder_(shape_env),
-      fullgraph_(policy.fullgraph) {
+      fullgraph_(policy.fullgraph),
+      keep_empty_(policy.keep_empty),
+      any_grad_(!config::flags().guards.strict_requires_grad && !thread_modes.grad_enabled) {
+  watch_symbols(*shape_env);
   recorder_.lift = [this](const Tensor& real) { return lift(real); };
   recorder_.adopt = [this](const Tensor& fake) {
     if (!concrete_of(fake).defined()) return false;
@@ -44,25 +60,17 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
     return true;
   };
   recorder_.on_data_dependent = [this](const CallArgs& call) {
-    // Nobody can say how large the result is: run what is pending, then the op itself.
-    cut(call.op->name, std::source_location::current());
-    std::vector<Value> args(call.args, call.args + call.n_args);
-    std::vector<Tensor> held(call.n_args);
-    for (uint32_t i = 0; i < call.n_args; ++i) {
-      if (args[i].tag != Tag::tensor) continue;
-      held[i] = args[i].as<Tensor>()->is_fake() ? concrete_of(*args[i].as<Tensor>())
-                                                : *args[i].as<Tensor>();
-      args[i] = Value::of(held[i]);
-    }
-    PauseRecording pause;
-    dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
-    for (uint32_t r = 0; r < call.n_results; ++r) {
-      if (call.results[r].tag != Tag::tensor_owned) continue;
-      Tensor real = take<Tensor>(call.results[r]);
-      call.results[r] = Value::own(fake_for_result(real));
-    }
+    run_outside(call);  // nobody can say how large the result is
     return true;
   };
+  if (config::flags().dynamo.allow_rnn)
+    recorder_.opens = [](const OpEntry& op) { return is_recurrent(op) && op.def->decomp; };
+  else
+    recorder_.runs_outside = [this](const CallArgs& call) {
+      if (!is_recurrent(*call.op)) return false;
+      run_outside(call);
+      return true;
+    };
   recorder_.on_node = [this](const CallArgs& call, NodeId) {
     mutates_ = mutates_ || call.op->mutated_args;
   };
@@ -84,6 +92,31 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
 }
 
 Trace::~Trace() = default;
+
+// Runs what is pending, then the operation itself.
+void Trace::run_outside(const CallArgs& call) {
+  cut(call.op->name, std::source_location::current());
+  std::vector<Value> args(call.args, call.args + call.n_args);
+  std::deque<Tensor> held;
+  std::deque<std::vector<Tensor>> lists;
+  auto real = [](const Tensor& t) { return t.defined() && t.is_fake() ? concrete_of(t) : t; };
+  for (Value& a : args) {
+    if (a.tag == Tag::tensor) {
+      a = Value::of(held.emplace_back(real(*a.as<Tensor>())));
+    } else if (a.tag == Tag::tensors) {
+      auto& list = lists.emplace_back();
+      for (uint32_t i = 0; i < a.count; ++i) list.push_back(real(a.as<Tensor>()[i]));
+      a = Value::of(TensorList(list));
+    }
+  }
+  PauseRecording pause;
+  dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
+  for (uint32_t r = 0; r < call.n_results; ++r) {
+    if (call.results[r].tag != Tag::tensor_owned) continue;
+    Tensor made = take<Tensor>(call.results[r]);
+    call.results[r] = Value::own(fake_for_result(made));
+  }
+}
 
 namespace {
 
@@ -126,7 +159,7 @@ Tensor Trace::make_leaf(const detail::Leaves& leaves, size_t index, const TraceP
     DimPolicy dim = policy.sizes[index][d];
     if (dim == DimPolicy::fixed) continue;
     SymbolOptions options;
-    options.policy = dim == DimPolicy::own ? SymbolPolicy::own : SymbolPolicy::duck;
+    options.policy = dim == DimPolicy::duck ? SymbolPolicy::duck : SymbolPolicy::own;
     options.must_stay_dynamic = dim == DimPolicy::own;
     options.specialize_one = policy.specialize_one;
     if (const auto& extra = impl_of(real)->extra;
@@ -152,7 +185,7 @@ Tensor Trace::make_leaf(const detail::Leaves& leaves, size_t index, const TraceP
     if (leaves.tensors[j]->defined() && shares_storage(*leaves.tensors[j], real))
       storage = impl_of(leaf_fakes_[j])->storage_ref;
   GraphValue value;
-  value.flags.requires_grad = real.requires_grad();
+  value.flags.requires_grad = real.requires_grad() && !any_grad_;
   Tensor fake =
       recorder_.add_input(meta, real.storage_offset(), std::move(value), std::move(storage));
   impl_of(fake)->ensure_extra().concrete = real;
@@ -169,7 +202,7 @@ Tensor Trace::lift(const Tensor& real) {
     return fake;
   }
   GraphValue value;
-  value.flags.requires_grad = real.requires_grad();
+  value.flags.requires_grad = real.requires_grad() && !any_grad_;
   value.flags.static_address = true;
   StorageRef storage;
   for (auto& [known, fake] : lifted_)
@@ -220,9 +253,12 @@ void Trace::cut(std::string_view what, std::source_location where) {
   require(!fullgraph_, ErrorCode::graph_break,
           "{} looks at data at {}, and fullgraph = true forbids to cut the graph; return the "
           "value, or use "
-          "tenon::where for a choice between tensors",
-          what, user_location(where));
-  mark_open(message("{} at {}", what, user_location(where)));
+          "tenon::where for a choice between tensors{}",
+          what, user_location(where), report::stack_if_verbose());
+  std::string reason = message("{} at {}", what, user_location(where));
+  if (report::artifact_enabled("graph_breaks"))
+    report::log_artifact("graph_breaks", reason + report::stack_if_verbose());
+  mark_open(std::move(reason));
   ++n_cuts_;
   flush();
 }
@@ -256,6 +292,10 @@ void Trace::flush() {
   segment_origins_.clear();
   mutates_ = false;
   recorder_.restart();
+}
+
+std::shared_ptr<Graph> Trace::execution_record() {
+  return recorder_.failed_graph() ? recorder_.failed_graph() : recorder_.finish({});
 }
 
 void Trace::bind_symbols(Graph& g) {
@@ -332,6 +372,10 @@ void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
     if (fake.head()->references.load() > ours) escaped.push_back(fake);
   }
   if (escaped.empty()) return;
+  require(config::flags().capture.on_escape != "error", ErrorCode::graph_break,
+          "{} traced tensors were stored outside of the function, the first is {}, and "
+          "capture.on_escape is \"error\"; return them instead",
+          escaped.size(), escaped[0]);
   cut("a traced tensor was stored outside of the function", std::source_location::current());
   for (const Tensor& fake : escaped)
     if (concrete_of(fake).defined()) become(fake, concrete_of(fake));
@@ -361,7 +405,7 @@ void Trace::finish(std::span<const Tensor> body_outputs) {
     }
     output_origins.push_back(origin);
   }
-  if (!any_node) return;
+  if (!any_node && !keep_empty_) return;
   graph = recorder_.finish(from_graph);
   bind_symbols(*graph);
   graph_inputs = segment_origins_;
@@ -369,6 +413,8 @@ void Trace::finish(std::span<const Tensor> body_outputs) {
 }
 
 void Trace::make_guards(const detail::Leaves& leaves) {
+  report::PhaseScope phase("guards");
+  guards.plain_list = !config::flags().dynamo.enable_cpp_guard_manager;
   guards.global = global_state();
   guards.structure = leaves.structure;
   guards.plain.assign(leaves.plain.span().begin(), leaves.plain.span().end());
@@ -395,7 +441,8 @@ void Trace::make_guards(const detail::Leaves& leaves) {
            0,
            0,
            {h->sizes, h->sizes + h->ndim},
-           {h->strides, h->strides + h->ndim}};
+           {h->strides, h->strides + h->ndim},
+           any_grad_};
       SymIntList sizes = list_of(leaf_metas_[i].sizes), strides = list_of(leaf_metas_[i].strides);
       for (size_t d = 0; d < sizes.size() && d < 64; ++d) {
         if (sizes[d].is_symbolic()) g.free_sizes |= uint64_t{1} << d;

@@ -25,8 +25,9 @@
 
 namespace tenon {
 
-/// How one dimension (or number) of the arguments enters a recording.
-enum class DimPolicy : uint8_t { fixed, duck, own };
+/// How one dimension (or number) of the arguments enters a recording: as a constant, as a symbol
+/// that equal sizes share, as a symbol of its own, or as one that must stay a symbol.
+enum class DimPolicy : uint8_t { fixed, duck, alone, own };
 
 /// Choices of a recording, made from the options, the marks and what earlier calls have shown.
 struct TracePolicy {
@@ -35,6 +36,7 @@ struct TracePolicy {
   std::vector<bool> numbers;                    ///< by number leaf: symbolic
   bool fullgraph = false;
   bool specialize_one = true;
+  bool keep_empty = false;  ///< a body without operations gives a graph, too
 };
 
 /// A real tensor that the body met but did not get as an argument.
@@ -74,6 +76,9 @@ class Trace {
   /// Why a later call cannot do without the body; empty when it can.
   const std::string& open_reason() const { return open_reason_; }
 
+  /// After run() has thrown: what was recorded of the last segment, with the op that failed.
+  std::shared_ptr<Graph> execution_record();
+
   // Of a body in one piece; `graph` is null when nothing was recorded.
   std::shared_ptr<Graph> graph;
   std::vector<ValueOrigin> graph_inputs;
@@ -103,6 +108,7 @@ class Trace {
  private:
   Tensor make_leaf(const detail::Leaves& leaves, size_t index, const TracePolicy& policy);
   Tensor lift(const Tensor& real);
+  void run_outside(const CallArgs& call);
   void flush();
   void bind_symbols(Graph& g);
   std::vector<int64_t> symbol_words(const Graph& g) const;
@@ -122,7 +128,8 @@ class Trace {
   std::vector<ValueOrigin> segment_origins_;
   std::vector<std::pair<Tensor, Tensor>> lifted_;  // real, fake
   int64_t n_cuts_ = 0;
-  bool fullgraph_;
+  bool fullgraph_, keep_empty_;
+  bool any_grad_;  // requires_grad does not count: gradients are off, and guards need not be strict
   bool mutates_ = false;
   std::string open_reason_;
 };

@@ -17,7 +17,7 @@ using config::Source;
 
 struct ConfigOptions {
   std::string key, value, path = "configs";
-  bool all = false, changed = false, no_effect = false, toml = false, cpp = false;
+  bool all = false, changed = false, no_effect = false, pending = false, toml = false, cpp = false;
   bool project = false;
 };
 
@@ -34,6 +34,8 @@ Json to_json(const FlagInfo& flag) {
           {"origin", flag.source.origin},
           {"choices", flag.choices},
           {"status", flag.status},
+          {"why", flag.why},
+          {"environment", flag.environment},
           {"doc", flag.doc}};
 }
 
@@ -44,6 +46,7 @@ std::vector<FlagInfo> chosen(const ConfigOptions& options) {
   std::vector<FlagInfo> flags = config::list();
   std::erase_if(flags, [&](const FlagInfo& f) {
     if (options.no_effect) return f.status != "no_effect";
+    if (options.pending) return f.status != "pending";
     if (options.changed) return !is_changed(f);
     return !options.all && f.status == "no_effect";
   });
@@ -52,6 +55,12 @@ std::vector<FlagInfo> chosen(const ConfigOptions& options) {
 
 std::string origin_of(const Source& source) {
   return source.origin.empty() || source.layer == "default" ? source.layer : source.origin;
+}
+
+// Why a flag has no effect, now or ever; empty for those that have one.
+std::string reason_of(const FlagInfo& flag) {
+  if (flag.status != "pending") return flag.why;
+  return "comes with " + (flag.why.empty() ? "a later version" : flag.why);
 }
 
 int list(const ConfigOptions& options, const Globals& globals) {
@@ -63,10 +72,11 @@ int list(const ConfigOptions& options, const Globals& globals) {
     for (const FlagInfo& f : flags) document["flags"].push_back(to_json(f));
     return print_json(document), 0;
   }
-  Table table({"FLAG", "VALUE", "FROM", "MEANING"});
+  bool reasons = options.no_effect || options.pending;
+  Table table({"FLAG", "VALUE", "FROM", "STATUS", reasons ? "REASON" : "MEANING"});
   for (const FlagInfo& f : flags)
-    table.add({f.key, config::value_text(f.value), origin_of(f.source),
-               options.no_effect ? f.why : f.doc});
+    table.add({f.key, config::value_text(f.value), origin_of(f.source), f.status,
+               reasons ? reason_of(f) : f.doc});
   print(table.text());
   return 0;
 }
@@ -103,7 +113,7 @@ int doc(const ConfigOptions& options, const Globals& globals) {
   print(bold(flag.key) + " (" + flag.type + ")\n  " + flag.doc + "\n");
   if (!flag.choices.empty()) print("  one of: " + join(flag.choices, ", ") + "\n");
   if (!flag.environment.empty()) print("  environment: " + flag.environment + "\n");
-  if (flag.status != "active") print(message("  {}: {}\n", flag.status, flag.why));
+  if (flag.status != "active") print(message("  {}: {}\n", flag.status, reason_of(flag)));
   print("  layers, the last one counts:\n");
   for (const Source& s : layers)
     print(message("    {} = {}{}\n", s.layer, config::value_text(s.value),
@@ -154,6 +164,7 @@ void add_list_options(CLI::App& sub, ConfigOptions& options) {
   sub.add_flag("--all", options.all, "flags without effect in C++ too");
   sub.add_flag("--changed", options.changed, "those that are not at their defaults");
   sub.add_flag("--no-effect", options.no_effect, "those without effect in C++, with the reason");
+  sub.add_flag("--pending", options.pending, "those whose effect comes later, and with what");
   sub.add_flag("--toml", options.toml, "the changed ones as TOML");
   sub.add_flag("--cpp", options.cpp, "the changed ones as C++");
 }

@@ -5,30 +5,49 @@
 #include "cli/graph_file.h"
 #include "cli/graphviz.h"
 #include "cli/output.h"
+#include "config/flags.h"
 #include "graph/dot.h"
 #include "graph/json.h"
 #include "graph/print.h"
+
+#include <filesystem>
 
 namespace tenon::cli {
 
 namespace {
 
 struct GraphOptions {
-  std::string model, stage = "captured", format = "text", output;
+  std::string model, stage = "captured", format = "text", output, picture;
   ModelOptions archive;
 };
 
 std::string drawn(const Graph& graph, const std::string& format) {
   if (format == "json") return to_json(graph) + "\n";
   if (format == "dot") return to_dot(graph);
-  if (format == "svg") return svg_of_dot(to_dot(graph));
+  if (format == "svg") return picture_of_dot(to_dot(graph), "svg");
   return to_text(graph);
+}
+
+// Draws into a file. Where the name has no extension, functorch.torch_compile_graph_format gives
+// it; dot and raw need no Graphviz, other formats are what its program makes of them.
+std::string draw(const Graph& graph, std::string name) {
+  if (!std::filesystem::path(name).has_extension())
+    name += "." + config::flags().functorch.torch_compile_graph_format;
+  std::string format = std::filesystem::path(name).extension().string().substr(1);
+  bool plain = format == "dot" || format == "raw";
+  write_output(name, plain ? to_dot(graph) : picture_of_dot(to_dot(graph), format));
+  return name;
 }
 
 int show_graph(const GraphOptions& options, const Globals& globals) {
   std::shared_ptr<Graph> graph = load_graph(options.model, options.archive);
   if (options.stage == "decomposed")
     graph = lower_inference(*graph, {.decomposes = decomposition_set("core_aten", {})}).graph;
+  if (!options.picture.empty()) {
+    std::string file = draw(*graph, options.picture);
+    if (globals.json) return print_json({{"schema", 1}, {"file", file}}), 0;
+    return print("drawn in " + file + "\n"), 0;
+  }
   write_output(options.output, drawn(*graph, globals.json ? "json" : options.format));
   return 0;
 }
@@ -42,6 +61,9 @@ Action build(CLI::App& app) {
   app.add_option("--format", options->format, "text, json, dot, or svg by Graphviz")
       ->check(CLI::IsMember({"text", "json", "dot", "svg"}));
   app.add_option("-o,--output", options->output, "the file to write instead of stdout");
+  app.add_option("--draw", options->picture,
+                 "draws into a file, whose extension says how: dot, raw, svg, png, ...; without "
+                 "one functorch.torch_compile_graph_format does");
   add_archive_options(app, options->archive);
   return [options](const Globals& globals) { return show_graph(*options, globals); };
 }

@@ -48,15 +48,19 @@ int run_program(std::vector<std::string> command) {
 
 }  // namespace
 
-std::string svg_of_dot(const std::string& dot) {
+std::string picture_of_dot(const std::string& dot, const std::string& format) {
   TemporaryFolder folder;
-  fs::path in = folder.path / "graph.dot", out = folder.path / "graph.svg";
+  fs::path in = folder.path / "graph.dot", out = folder.path / "picture";
   std::ofstream(in, std::ios::binary) << dot;
-  int status = run_program({"dot", "-Tsvg", "-o", out.string(), in.string()});
+  int status = run_program({"dot", "-T" + format, "-o", out.string(), in.string()});
   require(status != 127,
-          "svg needs the program `dot` of Graphviz, which is not there; install graphviz, or use "
-          "--format dot");
-  require(status == 0, "dot ended with status {}; the input is what --format dot shows", status);
+          "{} needs the program `dot` of Graphviz, which is not there; install graphviz, or use "
+          "the format dot",
+          format);
+  require(status == 0,
+          "the program `dot` ended with status {} for the format {}; the input is what the format "
+          "dot shows",
+          status, format);
   std::ostringstream text;
   text << std::ifstream(out, std::ios::binary).rdbuf();
   return text.str();

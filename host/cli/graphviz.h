@@ -5,7 +5,7 @@
 
 namespace tenon::cli {
 
-/// Runs `dot -Tsvg`. Throws UserError where there is no such program or where it fails.
-std::string svg_of_dot(const std::string& dot);
+/// Runs `dot -T<format>`. Throws UserError where there is no such program or where it fails.
+std::string picture_of_dot(const std::string& dot, const std::string& format);
 
 }  // namespace tenon::cli

@@ -5,7 +5,7 @@ namespace tenon::cli {
 
 namespace {
 
-constexpr const Verb* sub_commands[] = {&plugin_list};
+constexpr const Verb* sub_commands[] = {&plugin_list, &plugin_info, &plugin_check, &plugin_release};
 
 Action build(CLI::App& app) {
   auto chosen = std::make_shared<Action>();

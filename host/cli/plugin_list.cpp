@@ -11,6 +11,13 @@ Json verdict_json(const FoundPlugin& plugin) {
           {"hint", plugin.diagnosis.hint}};
 }
 
+std::vector<std::string> warning_texts(const FoundPlugin& plugin) {
+  std::vector<std::string> out;
+  for (const Diagnosis& w : plugin.warnings)
+    out.push_back(w.reason + (w.hint.empty() ? "" : "; " + w.hint));
+  return out;
+}
+
 namespace {
 
 Json to_json(const FoundPlugin& p) {
@@ -20,6 +27,7 @@ Json to_json(const FoundPlugin& p) {
            {"name", p.manifest.name},
            {"version", read ? to_text(p.manifest.version) : ""}};
   out.update(verdict_json(p));
+  out["warnings"] = warning_texts(p);
   return out;
 }
 
@@ -34,8 +42,9 @@ int list(const Globals& globals) {
   Table table({"STATE", "CODE", "FILE", "REASON"});
   for (const FoundPluginPtr& p : plugins) {
     const Diagnosis& d = p->diagnosis;
-    table.add({std::string(name_of(p->state)), code_of(d.fault), p->path,
-               d.reason + (d.hint.empty() ? "" : "; " + d.hint)});
+    std::string why = d.reason + (d.hint.empty() ? "" : "; " + d.hint);
+    if (!d && !p->warnings.empty()) why = "doubtful: " + warning_texts(*p)[0];
+    table.add({std::string(name_of(p->state)), code_of(d.fault), p->path, why});
   }
   print(table.text());
   return 0;

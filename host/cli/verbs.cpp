@@ -13,6 +13,7 @@ extern const Verb verb_ops;
 extern const Verb verb_explain;
 extern const Verb verb_plugin;
 extern const Verb verb_config;
+extern const Verb verb_replay;
 extern const Verb verb_doctor;
 extern const Verb verb_completion;
 extern const Verb verb_man;
@@ -20,9 +21,9 @@ extern const Verb verb_man;
 namespace {
 
 constexpr const Verb* all_verbs[] = {
-    &verb_backends, &verb_run,        &verb_check, &verb_bench,  &verb_bench_worker,
-    &verb_explain,  &verb_graph,      &verb_ops,   &verb_plugin, &verb_config,
-    &verb_doctor,   &verb_completion, &verb_man,
+    &verb_backends, &verb_run,    &verb_check,      &verb_bench,  &verb_bench_worker,
+    &verb_explain,  &verb_graph,  &verb_ops,        &verb_plugin, &verb_config,
+    &verb_replay,   &verb_doctor, &verb_completion, &verb_man,
 };
 
 void add_globals(CLI::App& app, Globals& globals) {

@@ -102,6 +102,19 @@ std::vector<FlagInfo> saved_flags() {
   return out;
 }
 
+std::string toml_text(const std::vector<FlagInfo>& flags) {
+  std::string out, table;
+  for (const FlagInfo& flag : flags) {
+    size_t dot = flag.key.find('.');
+    if (flag.key.substr(0, dot) != table) {
+      table = flag.key.substr(0, dot);
+      out += message("{}[{}]\n", out.empty() ? "" : "\n", table);
+    }
+    out += message("{} = {}\n", flag.key.substr(dot + 1), value_text(flag.value));
+  }
+  return out;
+}
+
 std::string cpp_text(const Value& value) {
   if (std::holds_alternative<std::string>(value)) return "std::string(" + value_text(value) + ")";
   if (std::holds_alternative<int64_t>(value)) return "int64_t{" + value_text(value) + "}";
@@ -112,17 +125,12 @@ std::string cpp_text(const Value& value) {
 
 }  // namespace
 
-std::string save() {
-  std::string out, table;
-  for (const FlagInfo& flag : saved_flags()) {
-    size_t dot = flag.key.find('.');
-    if (flag.key.substr(0, dot) != table) {
-      table = flag.key.substr(0, dot);
-      out += message("{}[{}]\n", out.empty() ? "" : "\n", table);
-    }
-    out += message("{} = {}\n", flag.key.substr(dot + 1), value_text(flag.value));
-  }
-  return out;
+std::string save() { return toml_text(saved_flags()); }
+
+std::string save_portable() {
+  std::vector<FlagInfo> flags = saved_flags();
+  std::erase_if(flags, [](const FlagInfo& f) { return f.key[f.key.find('.') + 1] == '_'; });
+  return toml_text(flags);
 }
 
 std::string save_as_cpp() {
@@ -158,7 +166,9 @@ namespace {
 std::string comment(std::string_view text) { return text.empty() ? "" : message("# {}\n", text); }
 
 std::string status_text(const FlagDef& def) {
-  if (def.status == Status::pending) return "Accepted; not read by this version yet.";
+  if (def.status == Status::pending)
+    return message("Accepted, without effect yet: it comes with {}.",
+                   def.why.empty() ? "a later version" : def.why);
   if (def.status == Status::no_effect) return message("No effect: {}.", def.why);
   return def.read_only ? "Read-only." : "";
 }
@@ -170,6 +180,7 @@ std::string other_names(const FlagDef& def) {
   };
   add("environment also", def.env);
   add("alias", def.aliases);
+  add("deprecated:", def.deprecated);
   return out;
 }
 

@@ -56,6 +56,8 @@ class PatchState;
 /// The checked options of one compile() call; they travel with its callable.
 using CompileOptions = std::shared_ptr<const PatchEntry>;
 CompileOptions check_options(std::span<const Setting> settings);
+/// The same for a TOML text with a table a module.
+CompileOptions check_options(std::string_view toml);
 /// The options count in this thread while this lives; null: none.
 class [[nodiscard]] OptionScope {
  public:

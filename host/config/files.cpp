@@ -28,7 +28,7 @@ std::string_view name_of(Layer layer) {
 namespace {
 
 Origin origin_of(std::string_view source, const TomlNode& node) {
-  return {.text = message("{}:{}", source, node.line),
+  return {.text = message("{}:{}:{}", source, node.line, node.column),
           .file = std::string(source),
           .line = node.line,
           .column = node.column};

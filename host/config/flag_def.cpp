@@ -226,14 +226,25 @@ std::string quoted(std::string_view text) {
   return out + "\"";
 }
 
-// A choice written as a TOML bool or number, such as `optimize_ddp = false`, counts as its text.
-void convert(FlagType type, Value& value) {
-  if (type == FlagType::float_) {
+// A choice written as a TOML bool or number, such as `optimize_ddp = false`, counts as its text;
+// where true and false are choices, every spelling of a bool is one of them.
+std::string choice_text(const FlagDef& def, const Value& value) {
+  const auto* given = std::get_if<std::string>(&value);
+  std::string text = given ? *given : value_text(value);
+  if (!choice_in_table(def, text).empty() || choice_in_table(def, "true").empty()) return text;
+  std::optional<bool> flag = parse_bool(text);
+  return flag ? (*flag ? "true" : "false") : text;
+}
+
+void convert(const FlagDef& def, Value& value) {
+  if (def.type == FlagType::float_) {
     if (auto* number = std::get_if<int64_t>(&value)) value = static_cast<double>(*number);
-  } else if (type == FlagType::choice_ && !std::holds_alternative<std::string>(value)) {
-    value = value_text(value);
-  } else if (type == FlagType::list_) {
+  } else if (def.type == FlagType::choice_) {
+    value = choice_text(def, value);
+  } else if (def.type == FlagType::list_) {
     if (auto* text = std::get_if<std::string>(&value)) value = std::vector<std::string>{*text};
+  } else if (def.takes_bool) {
+    if (auto* flag = std::get_if<bool>(&value)) value = *flag ? "true" : "false";
   }
 }
 
@@ -286,7 +297,7 @@ std::string value_text(const Value& value) {
 
 std::string fit_value(const FlagDef& def, Value& value) {
   Value converted = value;
-  convert(def.type, converted);
+  convert(def, converted);
   if (!holds(def.type, converted) || !allowed(def, converted))
     return message("{} expects {}, found {}; see `tenon config doc {}`", def.key(), type_text(def),
                    value_text(value), def.key());

@@ -16,7 +16,7 @@ enum class FlagType : uint8_t { bool_, int_, float_, string_, choice_, list_ };
 enum class Scope : uint8_t { compile, runtime, debug, process };
 enum class Status : uint8_t {
   active,
-  pending,    ///< accepted; what it governs is not part of this version
+  pending,    ///< accepted; the part that it governs (`why`) is not there yet
   no_effect,  ///< accepted; has no meaning in C++ (`why`)
 };
 
@@ -36,8 +36,10 @@ struct FlagDef {
   std::string_view aliases;  ///< separated by spaces; with a dot: of another module
   std::string_view seed;     ///< the default under compiler.compat = "seed"
   bool read_only = false;
+  bool takes_bool = false;      ///< a string flag that also takes true and false
+  std::string_view deprecated;  ///< what to use instead; said once where it is set
   Status status = Status::active;
-  std::string_view why;
+  std::string_view why;  ///< pending: the part that will read it; no_effect: the reason
   Value option_default;  ///< of the options of backends; flags keep theirs in the structs
 
   std::string key() const { return std::string(module) + "." + std::string(name); }

@@ -12,7 +12,10 @@
 //   extras .choices = "a|b"   .min = 0, .max = 1   .env = "PYTORCH_VARIABLE"   .aliases =
 //   "old_name"
 //          .seed = "false" (default under compiler.compat = "seed")   .read_only = true
-//          .status = pending   .status = no_effect, .why = "reason"
+//          .takes_bool = true (string flags that take true and false, too)
+//          .deprecated = "what to use instead"
+//          .status = pending, .why = "part that will read it"
+//          .status = no_effect, .why = "reason"
 // in this order, each optional.
 #pragma once
 
@@ -98,6 +101,10 @@ extern constinit std::atomic<const Flags*> process_flags;  // null before the fi
 extern constinit thread_local bool patched;                // this thread has patches
 const Flags& slow_flags();
 }  // namespace detail
+
+/// Told of the values of the process after each change, outside of any lock. Filled in by the room
+/// `core`, which follows compiler.threads. Must not throw.
+extern void (*published_slot)(const Flags&);
 
 /// The values that this thread sees. Reads the files and the environment at first use, and throws
 /// UserError ConfigError if one of them is wrong. Outside a patch the reference stays good for

@@ -95,6 +95,13 @@ CompileOptions check_options(std::span<const Setting> settings) {
       PatchEntry{Layer::options, Store::instance().check(settings, Layer::options)});
 }
 
+CompileOptions check_options(std::string_view toml) {
+  std::vector<Reading> readings = read_text(toml, "the options of compile()", Layer::options);
+  std::vector<Setting> settings;
+  for (Reading& reading : readings) settings.push_back({reading.key, std::move(reading.value)});
+  return check_options(settings);
+}
+
 OptionScope::OptionScope(const CompileOptions& options) : before_(current_patches) {
   if (options) exchange_patches(with_entry(options));
 }

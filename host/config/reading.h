@@ -29,7 +29,7 @@ enum class Layer : uint8_t {
 std::string_view name_of(Layer layer);
 
 struct Origin {
-  std::string text;  ///< "configs/dynamo.toml:7", "TENON_DYNAMO_VERBOSE", "config::set"
+  std::string text;  ///< "configs/dynamo.toml:7:1", "TENON_DYNAMO_VERBOSE", "config::set"
   std::string file;  ///< empty if it is not a file
   uint32_t line = 0;
   uint32_t column = 0;

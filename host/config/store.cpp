@@ -12,6 +12,8 @@ namespace detail {
 constinit std::atomic<const Flags*> process_flags{nullptr};
 }
 
+void (*published_slot)(const Flags&) = nullptr;
+
 namespace {
 
 void print_warning(std::string_view text) {
@@ -30,7 +32,9 @@ WarningSink set_warning_sink(WarningSink sink) {
 Store::Access::~Access() {
   std::vector<std::string> warnings;
   if (store_.loaded_) warnings.swap(store_.warnings_);
+  bool published = std::exchange(store_.published_anew_, false);
   lock_.unlock();
+  if (published && published_slot) published_slot(*detail::process_flags.load());
   for (const std::string& text : warnings) warning_sink.load()(text);
 }
 
@@ -211,7 +215,7 @@ bool Store::wait_for_backend(Reading& reading) {
 
 void Store::put_value(size_t slot, LayerValue value) {
   auto& layers = slots_[slot].layers;
-  warn_without_effect(*slots_[slot].def, value);
+  warn_about(*slots_[slot].def, value);
   auto at = std::lower_bound(layers.begin(), layers.end(), value.layer,
                              [](const LayerValue& a, Layer layer) { return a.layer < layer; });
   if (at != layers.end() && at->layer == value.layer)
@@ -220,17 +224,30 @@ void Store::put_value(size_t slot, LayerValue value) {
     layers.insert(at, std::move(value));
 }
 
-void Store::warn_without_effect(const FlagDef& def, const LayerValue& value) {
+void Store::warn_about(const FlagDef& def, const LayerValue& value) {
+  std::string setting =
+      message("{} = {} (set by {})", def.key(), value_text(value.value), value.origin);
+  if (!def.deprecated.empty() && warned_.insert("deprecated " + def.key()).second)
+    warnings_.push_back(message("{} is deprecated: {}", setting, def.deprecated));
   if (def.status == Status::active || value.value == default_of(def)) return;
   if (!warned_.insert(def.key()).second) return;
   if (def.status == Status::pending)
-    warnings_.push_back(
-        message("{} = {} (set by {}) is accepted, but no part of this version "
-                "reads it yet",
-                def.key(), value_text(value.value), value.origin));
+    warnings_.push_back(message("{} is accepted, but has no effect yet: it comes with {}", setting,
+                                def.why.empty() ? "a later version" : def.why));
   else
-    warnings_.push_back(message("{} = {} (set by {}) has no effect: {}", def.key(),
-                                value_text(value.value), value.origin, def.why));
+    warnings_.push_back(message("{} has no effect: {}", setting, def.why));
+}
+
+// Combinations of values of which one takes the effect of the other.
+void Store::warn_about_combinations() {
+  auto value = [&](std::string_view key) { return layers_of(index_.find(key)->second, {}).back(); };
+  constexpr std::string_view needs = "functorch.generate_fake_kernels_from_real_mismatches";
+  constexpr std::string_view needed = "functorch.fake_tensor_propagate_real_tensors";
+  LayerValue dependent = value(needs);
+  if (dependent.value != Value(true) || value(needed).value == Value(true)) return;
+  if (warned_.insert(message("{} without", needs)).second)
+    warnings_.push_back(message("{} = true (set by {}) does nothing without {} = true", needs,
+                                dependent.origin, needed));
 }
 
 Value Store::parse(std::string_view key, std::string_view text) {
@@ -268,7 +285,7 @@ std::vector<Assignment> Store::check(std::span<const Setting> settings, Layer la
       fail_at(reading.origin,
               message("{} has one value for the whole process; use config::set", def.key()));
     Value value = fitted(slot, reading);
-    warn_without_effect(def, {layer, value, reading.origin.text});
+    warn_about(def, {layer, value, reading.origin.text});
     out.push_back({slot, std::move(value)});
   }
   return out;
@@ -320,6 +337,7 @@ std::unique_ptr<const Flags> Store::make_flags(PatchEntries patches) {
 }
 
 void Store::publish() {
+  warn_about_combinations();
   std::unique_ptr<Flags> flags = build({});
   std::string text;
   for (const Slot& slot : slots_) {
@@ -328,6 +346,7 @@ void Store::publish() {
   auto [kept, is_new] = published_.emplace(std::move(text), nullptr);
   if (is_new) kept->second = std::move(flags);
   detail::process_flags.store(kept->second.get(), std::memory_order_release);
+  published_anew_ = true;
 }
 
 Value Store::get(std::string_view key, PatchEntries patches) {

@@ -129,7 +129,8 @@ class Store {
   Value fitted(size_t slot, const Reading& reading) const;
   void put_value(size_t slot, LayerValue value);
   bool wait_for_backend(Reading& reading);
-  void warn_without_effect(const FlagDef& def, const LayerValue& value);
+  void warn_about(const FlagDef& def, const LayerValue& value);
+  void warn_about_combinations();
   void add_slot(const FlagDef& def);
   std::vector<FlagDef> add_options(std::string_view backend, std::span<const FlagDef> options);
   void publish();
@@ -141,6 +142,7 @@ class Store {
   std::mutex store_mutex_;
   bool loaded_ = false;
   bool option_names_checked_ = false;
+  bool published_anew_ = false;
   std::vector<Slot> slots_;
   std::map<std::string, size_t, std::less<>> index_;  // keys and aliases
   std::set<std::string, std::less<>> modules_;        // with those of backends

@@ -79,6 +79,7 @@ const Expr* ShapeEnv::add_symbol(SymbolInfo info, Range range) {
   info.location = user_location();
   facts_.add_symbol({info.expr, range, nullptr, info.unbacked, !is_input(info.source)});
   symbols_.push_back(std::move(info));
+  if (watch_.symbol_made) watch_.symbol_made(symbols_.back());
   return symbols_.back().expr;
 }
 
@@ -321,6 +322,15 @@ void ShapeEnv::record_guard(const Expr* condition) {
   guards_.push_back({condition, user_location()});
   facts_.assume(condition);
   note_specializations(guards_.back().location);
+  if (watch_.guard_added) watch_.guard_added(condition);
+  if (watch_.most_guards >= 0) give_up_symbols(condition);
+}
+
+void ShapeEnv::give_up_symbols(const Expr* condition) {
+  for (const Expr* symbol : free_symbols(condition))
+    if (symbol->kind == ExprKind::integer && hint(symbol) &&
+        ++n_guards_[symbol] > watch_.most_guards)
+      specialize(symbol);
 }
 
 void ShapeEnv::note_specializations(const std::string& location) {

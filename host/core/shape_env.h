@@ -178,6 +178,14 @@ class ShapeEnv {
   using Materialize = std::function<std::optional<SymValue>(const Expr*)>;
   void set_materialize(Materialize materialize) { materialize_ = std::move(materialize); }
 
+  /// Who is told of new symbols and guards, and when a symbol is given up. To be set first.
+  struct Watch {
+    std::function<void(const SymbolInfo&)> symbol_made;
+    std::function<void(const Expr* condition)> guard_added;
+    int64_t most_guards = -1;  ///< a symbol in more guards becomes a constant; -1: never
+  };
+  void set_watch(Watch watch) { watch_ = std::move(watch); }
+
   const SymFacts& facts() const { return facts_; }
   std::string text(const Expr* expr) const;
   /// With source texts for symbols: "arg0.size(1) <= 5".
@@ -195,6 +203,7 @@ class ShapeEnv {
   SymValue value_of(const Expr* expr);
   void record_guard(const Expr* condition);
   void note_specializations(const std::string& location);
+  void give_up_symbols(const Expr* condition);
   void require_owned(const Expr* expr) const;
   [[noreturn]] void fail_data_dependent(const Expr* expr) const;
 
@@ -208,6 +217,8 @@ class ShapeEnv {
   std::vector<Specialization> specializations_;
   std::vector<std::string> violations_;
   Materialize materialize_;
+  Watch watch_;
+  std::map<const Expr*, int64_t> n_guards_;  // by symbol, where there is a limit
   bool frozen_ = false;
   int64_t ignored_guards_ = 0;
   int n_sizes_ = 0, n_unbacked_ = 0, n_floats_ = 0, n_unbacked_floats_ = 0;

@@ -4,6 +4,7 @@
 #include "core/tensor_impl.h"
 #include "formats/pt2_call.h"
 #include "graph/interpret.h"
+#include "graph/passes/passes.h"
 #include "model_runner.h"
 
 #include <tenon/ops.h>
@@ -16,24 +17,9 @@ using formats::ModelInput;
 
 namespace {
 
-bool is_narrow(Dtype dtype) { return is_floating(dtype) && dtype != Dtype::f64; }
-
 Tensor widened(const Tensor& t) {
   if (!t.defined()) return t;
-  return is_narrow(t.dtype()) ? t.to(Dtype::f64) : t.clone();
-}
-
-void widen_casts(Graph& graph) {
-  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
-    std::vector<Value> args(graph.node(n).args.begin(), graph.node(n).args.end());
-    bool changed = false;
-    for (Value& a : args) {
-      if (a.tag != Tag::dtype || !is_narrow(static_cast<Dtype>(a.payload))) continue;
-      a = Value::of(Dtype::f64);
-      changed = true;
-    }
-    if (changed) graph.set_args(n, args);
-  }
+  return is_narrow_floating(t.dtype()) ? t.to(Dtype::f64) : t.clone();
 }
 
 // Views of one storage stay views of one storage.
@@ -66,6 +52,24 @@ DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tens
   for (const ModelInput& input : model.inputs)
     for (const std::string& name : input.names) out.weights[name] = input.tensor;
   return out;
+}
+
+std::vector<Tensor> run_graph_in_double(const Graph& graph, std::span<const Tensor> inputs,
+                                        std::span<const int64_t> symbols) {
+  WithoutGradients scope;
+  std::shared_ptr<Graph> wide = clone(graph);
+  widen_casts(*wide);
+  std::vector<ValueId> constants(wide->constants().begin(), wide->constants().end());
+  for (ValueId id : constants) wide->replace_constant(id, widened(wide->constant(id)));
+  std::vector<Tensor> held;
+  std::vector<detail::TensorHead*> heads;
+  for (const Tensor& t : inputs) {
+    held.push_back(widened(t));
+    heads.push_back(held.back().defined() ? held.back().head() : nullptr);
+  }
+  std::vector<Tensor> outputs(wide->outputs().size());
+  Interpreter(wide).run(heads, symbols, outputs);
+  return outputs;
 }
 
 }  // namespace tenon

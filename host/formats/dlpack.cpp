@@ -123,6 +123,11 @@ void* to_dlpack(const Tensor& t) {
   return &exported.release()->managed;
 }
 
+const void* dlpack_deleter(const void* capsule) {
+  if (!capsule) return nullptr;
+  return reinterpret_cast<const void*>(static_cast<const DlManaged*>(capsule)->deleter);
+}
+
 Tensor from_dlpack(void* capsule) {
   require(capsule, "from_dlpack: the capsule is null");
   auto& managed = *static_cast<DlManaged*>(capsule);

@@ -1,10 +1,14 @@
 // The interpreter behind the interface of compiled graphs.
 #include "graph/artifact.h"
 
+#include "config/flags.h"
 #include "core/error.h"
 #include "graph/interpret.h"
 
 #include <tenon/plugin.h>
+
+#include <mutex>
+#include <optional>
 
 namespace tenon {
 
@@ -12,21 +16,29 @@ namespace {
 
 class InterpreterArtifact final : public Artifact {
  public:
-  explicit InterpreterArtifact(std::shared_ptr<const Graph> graph)
-      : interpreter_(std::move(graph)) {}
+  explicit InterpreterArtifact(std::shared_ptr<const Graph> graph) : graph_(std::move(graph)) {
+    if (!config::flags().dynamo.use_lazy_graph_module) make_plan();
+  }
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
-    interpreter_.run(inputs, syms, outputs, steal);
+    std::call_once(planned_, [this] { make_plan(); });
+    interpreter_->run(inputs, syms, outputs, steal);
   }
   std::string describe(int32_t what) const override;
 
  private:
-  Interpreter interpreter_;
+  void make_plan() {
+    if (!interpreter_) interpreter_.emplace(graph_);
+  }
+
+  std::shared_ptr<const Graph> graph_;
+  std::once_flag planned_;
+  std::optional<Interpreter> interpreter_;  // made at the first call
 };
 
 std::string InterpreterArtifact::describe(int32_t what) const {
   if (what != TN_DESC_STATS_JSON) return "";
-  size_t n = interpreter_.graph().nodes().size();
+  size_t n = graph_->nodes().size();
   return message(
       "{{\"kernels\": 0, \"extern_calls\": {}, \"extern_ops\": [], \"fused_nodes\": 0, "
       "\"planned_bytes\": 0, "

@@ -8,6 +8,7 @@
 
 #include "graph/graph.h"
 
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -24,6 +25,10 @@ class Interpreter {
   void run(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
            std::span<Tensor> outputs, bool steal = false) const;
 
+  /// Called after each node with its tensor results; undefined for numbers. For checks.
+  using NodeObserver = std::function<void(const Node&, std::span<const Tensor> results)>;
+  void on_results(NodeObserver observer) { observer_ = std::move(observer); }
+
   const Graph& graph() const { return *graph_; }
 
  private:
@@ -39,6 +44,10 @@ class Interpreter {
 
   std::shared_ptr<const Graph> graph_;
   std::vector<Step> steps_;
+  NodeObserver observer_;
 };
+
+/// The 0-dim tensor that stands for a number among outputs: i64, f64 or bool.
+Tensor number_tensor(Number n);
 
 }  // namespace tenon

@@ -1,7 +1,9 @@
 // The recorder: lookup, meta functions, nodes, and which fakes are still alive.
 #include "graph/record.h"
 
+#include "config/flags.h"
 #include "core/dispatch.h"
+#include "graph/meta_cache.h"
 #include "ops/op_table.h"
 
 #include <atomic>
@@ -19,6 +21,20 @@ GraphRecorder& current_recorder() {
 }
 
 void record_call(const CallArgs& call) { current_recorder().record(call); }
+
+// Flag functorch.fake_tensor_allow_meta.
+void require_meta_allowed(const CallArgs& call) {
+  if (config::flags().functorch.fake_tensor_allow_meta) return;
+  for (uint32_t r = 0; r < call.n_results; ++r) {
+    const Value& v = call.results[r];
+    if (v.tag != Tag::tensor_owned) continue;
+    const auto* head = reinterpret_cast<const detail::TensorHead*>(v.payload);
+    require(head->device_type != static_cast<int32_t>(DeviceType::meta),
+            "{}: the result is on the device meta, which functorch.fake_tensor_allow_meta = false "
+            "forbids while functions are captured; make it on another device",
+            call.op->name);
+  }
+}
 
 const struct RegisterTraceKey {
   RegisterTraceKey() { trace_key_slot = &record_call; }
@@ -127,6 +143,7 @@ void GraphRecorder::record(const CallArgs& call) {
   if (opens && opens(*call.op)) return call.op->def->decomp.call(call);
   if ((call.op->tags & TN_TAG_DATA_DEPENDENT) && on_data_dependent && on_data_dependent(call))
     return;
+  if (runs_outside && runs_outside(call)) return;
   // Real tensors among the arguments are replaced by the fakes that stand for them.
   std::vector<Value> args(call.args, call.args + call.n_args);
   std::deque<Tensor> held;
@@ -143,15 +160,8 @@ void GraphRecorder::record(const CallArgs& call) {
   append({call.op, args.data(), call.results, call.n_args, call.n_results}, args);
 }
 
-void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_args) {
-  {
-    FakeScope fakes;
-    run_meta(call);
-  }
-  // A number that follows from known symbols needs no node.
-  bool is_number = call.n_results == 1 && call.results[0].is_number();
-  if (is_number && !(call.op->tags & TN_TAG_DATA_DEPENDENT)) return;
-
+// Tensors among the arguments as references to values.
+std::vector<Value> GraphRecorder::node_args(std::span<const Value> fake_args) {
   std::vector<Value> args;
   for (const Value& a : fake_args) {
     if (a.tag == Tag::tensor) {
@@ -164,6 +174,31 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
       args.push_back(a);
     }
   }
+  return args;
+}
+
+void GraphRecorder::note_failure(const CallArgs& call, std::span<const Value> fake_args) {
+  if (!config::flags().dynamo.replay_record_enabled) return;
+  std::vector<Value> args = node_args(fake_args);
+  failed_ = clone(*graph_);
+  std::vector<GraphValue> results(std::max<uint32_t>(call.n_results, 1));
+  failed_->add_node(call.op->id, args, std::move(results));
+}
+
+void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_args) {
+  try {
+    FakeScope fakes;
+    run_meta_cached(call, run_meta);
+  } catch (const Error&) {
+    note_failure(call, fake_args);
+    throw;
+  }
+  require_meta_allowed(call);
+  // A number that follows from known symbols needs no node.
+  bool is_number = call.n_results == 1 && call.results[0].is_number();
+  if (is_number && !(call.op->tags & TN_TAG_DATA_DEPENDENT)) return;
+
+  std::vector<Value> args = node_args(fake_args);
   std::vector<GraphValue> values;
   std::vector<Tensor> tensors;
   if (call.op->schema.returns_list()) {

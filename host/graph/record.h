@@ -62,7 +62,13 @@ class GraphRecorder {
   /// Called instead of recording an op whose result shape or value only run time knows. Returns
   /// false to record it with fresh unbacked symbols.
   std::function<bool(const CallArgs&)> on_data_dependent;
+  /// Called before an op is recorded; true when it has been run instead.
+  std::function<bool(const CallArgs&)> runs_outside;
   std::function<void(const CallArgs&, NodeId)> on_node;  ///< after each node
+
+  /// Under flag dynamo.replay_record_enabled: what was recorded up to the op whose meta function
+  /// threw, with that op as its last node, whose result is not to be believed; else null.
+  const std::shared_ptr<Graph>& failed_graph() const { return failed_; }
 
   uint64_t id() const { return id_; }
   SourceLocation where;     ///< given to the nodes that follow
@@ -70,11 +76,13 @@ class GraphRecorder {
 
  private:
   void append(const CallArgs& call, std::span<const Value> fake_args);
+  std::vector<Value> node_args(std::span<const Value> fake_args);
+  void note_failure(const CallArgs& call, std::span<const Value> fake_args);
   GraphValue describe(const Tensor& fake) const;
   void track(const Tensor& fake, ValueId id);
   void bind_unbacked(const GraphValue& value, ValueId id);
 
-  std::shared_ptr<Graph> graph_;
+  std::shared_ptr<Graph> graph_, failed_;
   std::shared_ptr<TraceLife> life_;
   std::vector<Tensor> input_fakes_;    // undefined for scalars and adopted inputs
   std::vector<uint64_t> storage_ids_;  // by value

@@ -22,7 +22,7 @@ bool matches(const TensorGuard& g, const Tensor& t) {
   if (!h) return !g.defined;
   if (!g.defined || h->dtype != g.dtype || h->device_type != g.device_type ||
       h->device_index != g.device_index || h->ndim != g.ndim ||
-      t.requires_grad() != g.requires_grad)
+      (t.requires_grad() != g.requires_grad && !g.any_requires_grad))
     return false;
   for (int32_t d = 0; d < g.ndim; ++d) {
     if (h->sizes[d] != g.sizes[static_cast<size_t>(d)] && !(g.free_sizes >> d & 1)) return false;
@@ -111,6 +111,8 @@ void GuardSet::add_backend_conditions(std::string_view backend, const ShapeEnv& 
 }
 
 bool GuardSet::check(const Leaves& leaves) const {
+  if (plain_list) [[unlikely]]
+    return why_not(leaves).empty();
   if (global_state() != global || leaves.structure != structure ||
       leaves.tensors.size() != tensors.size() || leaves.plain.size() != plain.size())
     return false;
@@ -150,7 +152,7 @@ std::string tensor_reason(const TensorGuard& g, const Tensor& t, size_t index) {
     return differs("device", Device{static_cast<DeviceType>(g.device_type), g.device_index},
                    t.device());
   if (h->ndim != g.ndim) return differs("rank", g.ndim, h->ndim);
-  if (t.requires_grad() != g.requires_grad)
+  if (t.requires_grad() != g.requires_grad && !g.any_requires_grad)
     return differs("requires_grad", g.requires_grad, t.requires_grad());
   for (int32_t d = 0; d < g.ndim; ++d)
     if (h->sizes[d] != g.sizes[static_cast<size_t>(d)] && !(g.free_sizes >> d & 1))
@@ -223,7 +225,7 @@ std::string GuardSet::to_text() const {
     for (size_t d = 0; d < g.strides.size(); ++d)
       out += (d ? ", " : "") +
              (g.free_strides >> d & 1 ? std::string("any") : std::to_string(g.strides[d]));
-    out += message("], requires_grad {}\n", g.requires_grad);
+    out += g.any_requires_grad ? "]\n" : message("], requires_grad {}\n", g.requires_grad);
   }
   for (size_t i = 0; i < plain.size(); ++i)
     out += message("plain value {} is {}\n", i, plain_text(plain[i]));

@@ -22,6 +22,7 @@ struct TensorGuard {
   bool requires_grad = false, defined = true;
   uint64_t free_sizes = 0, free_strides = 0;  ///< bit d: dimension d is not compared
   std::vector<int64_t> sizes, strides;
+  bool any_requires_grad = false;  ///< requires_grad is not compared
 };
 
 /// Which word of the arguments a symbol of the program is read from.
@@ -44,6 +45,7 @@ struct GuardSet {
   std::vector<SymbolLoad> equal_loads;
   SymProgram backend_program;  ///< conditions that the backend asked for while compiling
   bool has_backend_program = false;
+  bool plain_list = false;  ///< check by why_not(), one guard after the other: the reference
   // For reasons: of the program, of `equal_loads`, of the backend's program.
   std::vector<std::string> condition_texts, equal_texts, backend_texts;
 

@@ -1,6 +1,7 @@
 // What happens on every call of a compiled callable.
 #include "runtime/call.h"
 
+#include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 
@@ -64,13 +65,19 @@ std::vector<Overlap> Entry::overlaps(const detail::Leaves& leaves) const {
 
 bool Entry::serves(const detail::Leaves& leaves) const {
   return guards.check(leaves) && (implicit.empty() || captured_tensors_hold()) &&
-         (!writes_inputs || overlaps(leaves) == recorded_overlaps);
+         (!writes_inputs || overlaps(leaves) == recorded_overlaps) &&
+         (excluded.empty() || !excluded_serves(leaves));
+}
+
+bool Entry::excluded_serves(const detail::Leaves& leaves) const {
+  return std::ranges::any_of(excluded, [&](const Entry* e) { return e->serves(leaves); });
 }
 
 std::string Entry::why_not(const detail::Leaves& leaves) const {
   std::string why = guards.why_not(leaves);
   if (!why.empty()) return why;
   if (!captured_tensors_hold()) return "a tensor that the body captured was replaced";
+  if (excluded_serves(leaves)) return "an older version was made for these arguments";
   return "tensors that the body writes share memory with others differently";
 }
 
@@ -171,7 +178,21 @@ std::set<Site*>& all_sites() {
 
 }  // namespace
 
-Site::Site(Options o) : options(std::move(o)), number(next_site.fetch_add(1)) {}
+namespace {
+
+// Options whose names have a point are flags; the others belong to the backend.
+config::CompileOptions flags_among(const Options& options) {
+  std::string toml;
+  for (const auto& [key, value] : options.options) {
+    if (key.find('.') != std::string::npos) toml += message("{} = {}\n", key, value);
+  }
+  return toml.empty() ? nullptr : config::check_options(toml);
+}
+
+}  // namespace
+
+Site::Site(Options o)
+    : options(std::move(o)), flags(flags_among(options)), number(next_site.fetch_add(1)) {}
 
 Site::Counters& Site::my_counters() {
   static std::atomic<uint32_t> next_thread{0};
@@ -198,13 +219,18 @@ void Site::move_to_front(size_t from) {
   order[0].store(hit, std::memory_order_release);
 }
 
+void Site::evict_last() {
+  uint32_t n = n_entries.load(std::memory_order_relaxed);
+  if (n > 0) n_entries.store(n - 1, std::memory_order_release);
+}
+
 void Site::reset() {
   std::lock_guard lock(changing);
   n_entries.store(0, std::memory_order_release);
   segments.clear();
   memory = {};
   attempts = 0;
-  limit_reported = run_only = false;
+  limit_reported = run_only = skipped = false;
   recompile_reasons.clear();
   replay_for_good = false;
 }
@@ -224,7 +250,7 @@ std::shared_ptr<Site> make_site(const Options& options, const void*) {
 
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   // Inside another recording the body is part of the outer graph.
-  if (thread_modes.tracer) return body.run_eager(body.context);
+  if (thread_modes.tracer || config::flags().dynamo.disable) return body.run_eager(body.context);
   Site::Counters& counters = site.my_counters();
   counters.calls.store(counters.calls.load(std::memory_order_relaxed) + 1,
                        std::memory_order_relaxed);

@@ -10,6 +10,7 @@
 
 #include "backend/backend.h"
 #include "capture/trace.h"
+#include "config/config.h"
 #include "guards/overlap.h"
 
 #include <tenon/compile.h>
@@ -41,7 +42,9 @@ struct Entry {
   std::vector<std::string> text_outputs;
   bool writes_inputs = false;              ///< the graph writes tensors in place
   std::vector<Overlap> recorded_overlaps;  ///< then: what the code takes for granted
-  std::atomic<uint32_t> hits{0};           ///< up to the next verification
+  /// Older versions that go before this one: what they serve it does not.
+  std::vector<const Entry*> excluded;
+  std::atomic<uint32_t> hits{0};  ///< up to the next verification
 
   /// Runs the code for these arguments.
   void run(const detail::Leaves& leaves, detail::CallResult& result) const;
@@ -55,6 +58,7 @@ struct Entry {
  private:
   // Whether the tensors that the body captured are still those (or like those) that were recorded.
   bool captured_tensors_hold() const;
+  bool excluded_serves(const detail::Leaves& leaves) const;
 };
 
 /// A compiled segment of bodies that are cut, found by structure.
@@ -87,6 +91,8 @@ class Site {
   explicit Site(Options options);
 
   Options options;
+  /// The flags among the options of compile(), such as "dynamo.recompile_limit"; null: none.
+  config::CompileOptions flags;
   uint32_t number;  ///< first part of compile ids
   static constexpr size_t max_entries = 256;
   std::array<std::atomic<Entry*>, max_entries> order{};
@@ -99,6 +105,7 @@ class Site {
   DynamicMemory memory;
   uint32_t attempts = 0;
   bool limit_reported = false, run_only = false;
+  bool skipped = false;  ///< an error of its compilation was suppressed: it runs eagerly for good
   std::vector<std::string> recompile_reasons;
 
   struct alignas(64) Counters {
@@ -110,6 +117,8 @@ class Site {
   Counters& my_counters();
   void add(std::unique_ptr<Entry> entry);
   void move_to_front(size_t from);
+  /// Drops the version that was hit longest ago.
+  void evict_last();
   void reset();
 };
 

@@ -1,4 +1,5 @@
-// Transcripts: command lines with what they print and how they end. Rooms `cli` and `errors`.
+// Transcripts: command lines with what they print and how they end. Rooms `cli`, `errors`,
+// `config`.
 //
 //     # One sentence: what holds.
 //     file bad.tng                    a file in the folder of the case, the indented lines
@@ -11,7 +12,8 @@
 //     json backends.0.name            a value in stdout's JSON document: exact after `=`,
 //     json schema = 1                 else it must only be there
 //
-// In commands and expected texts {dir} stands for the folder of the case.
+// In commands, files and expected texts {dir} stands for the folder of the case. $PROBE is the
+// program tests/config/probe.cpp.
 #include "../cases/case_file.h"
 
 #include <gtest/gtest.h>
@@ -90,7 +92,7 @@ class Transcript {
   void write_file(const Directive& d) {
     fs::path path = folder_ / d.text;
     fs::create_directories(path.parent_path());
-    std::ofstream(path, std::ios::binary) << unindented(d.block);
+    std::ofstream(path, std::ios::binary) << filled(unindented(d.block));
   }
 
   void run_command(const Directive& d) {
@@ -99,7 +101,7 @@ class Transcript {
     expected_exit_ = 0;
     fs::path program = TENON_PROGRAM;
     std::string line = "cd '" + folder_.string() + "' && PATH='" + program.parent_path().string() +
-                       "':\"$PATH\" TENON_TEST_DATA='" TENON_TEST_DATA
+                       "':\"$PATH\" TENON_TEST_DATA='" TENON_TEST_DATA "' PROBE='" TENON_PROBE
                        "' && export PATH "
                        "TENON_TEST_DATA && { " +
                        filled(d.text) + "\n} >.stdout 2>.stderr </dev/null";
@@ -155,6 +157,7 @@ void run_transcript(const CaseFile& file) { Transcript(file).run(); }
 
 const CaseRoom cli_room("cli", run_transcript);
 const CaseRoom errors_room("errors", run_transcript);
+const CaseRoom config_room("config", run_transcript);
 
 }  // namespace
 

@@ -283,7 +283,7 @@ graph @f {
   int64_t not_known_yet[] = {0};
   std::vector<Tensor> outputs(2);
   artifact->call(inputs, not_known_yet, outputs);
-  EXPECT_EQ(to_text(outputs[0]), "i64[11, 2]");
+  EXPECT_EQ(to_text(outputs[0]), "i64[11, 2] strides [1, 11]");
   EXPECT_EQ(to_text(outputs[1]), "i64[22]");
 }
 

@@ -33,4 +33,10 @@ bool fold_constants(Graph& graph, const FoldOptions& options = {});
 /// nothing.
 bool canonicalize(Graph& graph);
 
+/// Floating types that hold less than f64.
+inline bool is_narrow_floating(Dtype dtype) { return is_floating(dtype) && dtype != Dtype::f64; }
+/// Casts to narrow floating types become casts to f64, for runs in double precision. Unlike the
+/// other passes this changes results; sizes and dtypes that the graph states are left as they are.
+bool widen_casts(Graph& graph);
+
 }  // namespace tenon

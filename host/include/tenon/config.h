@@ -86,7 +86,7 @@ struct FlagInfo {
   std::string type;  ///< bool, int, float, string, choice or list
   std::string doc;
   std::string status;       ///< active, pending or no_effect
-  std::string why;          ///< for no_effect: the reason
+  std::string why;          ///< pending: the part that will read it; no_effect: the reason
   std::string environment;  ///< names of the variables, best first, separated by spaces
   std::vector<std::string> choices;
   Value default_value;
@@ -104,6 +104,8 @@ TENON_API std::vector<Source> explain(std::string_view key);
 /// The flags that differ from their defaults, as TOML for load() or a file, without those of
 /// `dynamo._save_config_ignore`.
 TENON_API std::string save();
+/// save() without the private flags, whose names begin with `_`.
+TENON_API std::string save_portable();
 /// save() as C++: one line of config::set a flag.
 TENON_API std::string save_as_cpp();
 /// Sets what `toml` holds for the whole process. An unknown key is only warned about.

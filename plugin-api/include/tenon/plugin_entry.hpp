@@ -86,7 +86,7 @@ constexpr tn_artifact_api artifact_api() {
     return call_artifact(*static_cast<A*>(s->self), *c);
   };
   api.destroy = [](tn_artifact* s) {
-    delete static_cast<A*>(s->self);
+    quietly("destroy", [s] { delete static_cast<A*>(s->self); });
     delete s;
   };
   if constexpr (requires(A & a) { std::string(a.serialize()); })
@@ -237,7 +237,7 @@ class builder {
   template <backend_class B>
   builder& backend(std::string_view name) {
     std::unique_ptr<B> self;
-    if constexpr (std::constructible_from<B, std::string_view>)
+    if constexpr (std::is_constructible_v<B, std::string_view>)
       self = std::make_unique<B>(name);
     else
       self = std::make_unique<B>();
@@ -293,7 +293,12 @@ class builder {
   }
   void shutdown() {
     if (shutdown_) std::exchange(shutdown_, nullptr)();
-    while (!owned_.empty()) owned_.pop_back();
+    while (!owned_.empty()) {  // a destructor that throws does so here, not in that of the list
+      auto last = std::move(owned_.back());
+      owned_.pop_back();
+      auto destroy = last.get_deleter();
+      destroy(last.release());
+    }
   }
 
  private:

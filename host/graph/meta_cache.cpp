@@ -1,0 +1,232 @@
+// The table of remembered meta results: keys of bytes, descriptions of tensors.
+#include "graph/meta_cache.h"
+
+#include "config/flags.h"
+#include "core/error.h"
+#include "core/tensor_impl.h"
+#include "ops/op_table.h"
+#include "report/events.h"
+
+#include <tenon/plugin.h>
+
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+namespace tenon {
+
+namespace {
+
+struct Remembered {
+  TensorMeta meta;
+  int64_t offset = 0;
+  bool requires_grad = false, wrapped_number = false;
+};
+using Answer = std::vector<Remembered>;
+
+struct Table {
+  std::mutex answers_mutex;
+  std::unordered_map<std::string, Answer> answers;
+};
+
+Table& table() {
+  static Table& table = *new Table();
+  return table;
+}
+
+class CallKey {
+ public:
+  // Nothing where the call is not to be remembered.
+  static std::optional<std::string> of(const CallArgs& call) {
+    constexpr uint64_t others = TN_TAG_DATA_DEPENDENT;
+    const OpEntry& op = *call.op;
+    if (op.mutated_args || op.def->view || op.functional || (op.tags & others) ||
+        op.schema.returns_list())
+      return std::nullopt;
+    CallKey key;
+    key.add(static_cast<uint64_t>(op.id));
+    key.add(thread_modes.grad_enabled);
+    for (uint32_t i = 0; i < call.n_args; ++i)
+      if (!key.add_value(call.args[i])) return std::nullopt;
+    return std::move(key.bytes_);
+  }
+
+ private:
+  template <class T>
+  void add(T number) {
+    bytes_.append(reinterpret_cast<const char*>(&number), sizeof number);
+  }
+
+  bool add_tensor(const Tensor& t) {
+    add(t.defined());
+    if (!t.defined()) return true;
+    TensorMeta meta = meta_of(t);
+    SymInt offset = sym_offset_of(t);
+    if (list_of(meta.sizes).is_symbolic() || list_of(meta.strides).is_symbolic() ||
+        offset.is_symbolic())
+      return false;
+    add(meta.dtype);
+    add(meta.device.type);
+    add(meta.device.index);
+    add(offset.word());
+    add(t.requires_grad());
+    add(is_wrapped_number(t));
+    add(meta.sizes.size());
+    for (SymInt s : meta.sizes) add(s.word());
+    for (SymInt s : meta.strides) add(s.word());
+    return true;
+  }
+
+  template <class T>
+  bool add_list(const Value& v) {
+    bytes_.append(reinterpret_cast<const char*>(v.as<char>()), v.count * sizeof(T));
+    return true;
+  }
+
+  bool add_value(const Value& v) {
+    add(v.tag);
+    add(v.count);
+    switch (v.tag) {
+      case Tag::none:
+        return true;
+      case Tag::tensor:
+        return add_tensor(*v.as<Tensor>());
+      case Tag::tensors:
+        for (uint32_t i = 0; i < v.count; ++i)
+          if (!add_tensor(v.as<Tensor>()[i])) return false;
+        return true;
+      case Tag::integer:
+      case Tag::floating:
+      case Tag::boolean:
+        add(v.payload);
+        return !v.number().is_symbolic();
+      case Tag::ints:
+        return !SymIntList(List<SymInt>(v.as<SymInt>(), v.count)).is_symbolic() &&
+               add_list<SymInt>(v);
+      case Tag::floats:
+        return add_list<double>(v);
+      case Tag::bools:
+        return add_list<bool>(v);
+      case Tag::string:
+        return add_list<char>(v);
+      case Tag::dtype:
+      case Tag::layout:
+      case Tag::memory_format:
+      case Tag::device:
+        add(v.payload);
+        return true;
+      default:
+        return false;
+    }
+  }
+
+  std::string bytes_;
+};
+
+Tensor result_tensor(const Value& v) {
+  auto* head = reinterpret_cast<detail::TensorHead*>(v.payload);
+  head->references.fetch_add(1, std::memory_order_relaxed);
+  return Tensor::adopt(head);
+}
+
+bool shares_with_argument(const CallArgs& call, const Tensor& result) {
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    const Value& v = call.args[i];
+    bool is_list = v.tag == Tag::tensors;
+    if (v.tag != Tag::tensor && !is_list) continue;
+    for (uint32_t k = 0; k < (is_list ? v.count : 1); ++k) {
+      const Tensor& t = v.as<Tensor>()[k];
+      if (t.defined() && (t.is_same(result) || shares_storage(t, result))) return true;
+    }
+  }
+  return false;
+}
+
+// Nothing where the results are no fresh tensors.
+std::optional<Answer> answer_of(const CallArgs& call) {
+  Answer answer;
+  for (uint32_t r = 0; r < call.n_results; ++r) {
+    if (call.results[r].tag != Tag::tensor_owned) return std::nullopt;
+    Tensor t = result_tensor(call.results[r]);
+    TensorMeta meta = meta_of(t);
+    bool symbolic = list_of(meta.sizes).is_symbolic() || list_of(meta.strides).is_symbolic() ||
+                    sym_offset_of(t).is_symbolic();
+    if (symbolic || shares_with_argument(call, t)) return std::nullopt;
+    for (uint32_t before = 0; before < r; ++before)
+      if (shares_storage(result_tensor(call.results[before]), t)) return std::nullopt;
+    answer.push_back(
+        {std::move(meta), sym_offset_of(t).word(), t.requires_grad(), is_wrapped_number(t)});
+  }
+  return answer;
+}
+
+void give(const CallArgs& call, const Answer& answer) {
+  for (uint32_t r = 0; r < call.n_results; ++r) {
+    Tensor fake = make_fake(answer[r].meta, answer[r].offset);
+    if (answer[r].requires_grad) fake.requires_grad_();
+    if (answer[r].wrapped_number) impl_of(fake)->ensure_extra().wrapped_number = true;
+    call.results[r] = Value::own(std::move(fake));
+  }
+}
+
+bool same(const TensorMeta& a, const TensorMeta& b) {
+  auto equal = [](const Dims& x, const Dims& y) {
+    if (x.size() != y.size()) return false;
+    for (size_t i = 0; i < x.size(); ++i)
+      if (x[i].word() != y[i].word()) return false;
+    return true;
+  };
+  return a.dtype == b.dtype && a.device == b.device && equal(a.sizes, b.sizes) &&
+         equal(a.strides, b.strides);
+}
+
+void crosscheck(const CallArgs& call, const Answer& known, BoxedFn run) {
+  run(call);
+  std::optional<Answer> now = answer_of(call);
+  bool equal = now && now->size() == known.size();
+  for (size_t r = 0; equal && r < known.size(); ++r) equal = same((*now)[r].meta, known[r].meta);
+  std::string args;
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (call.args[i].tag == Tag::tensor) args += " " + to_text(*call.args[i].as<Tensor>());
+  ensure(equal, message("the meta function of {} gives another answer than before for{}",
+                        call.op->name, args));
+}
+
+std::optional<Answer> find(const std::string& key) {
+  std::lock_guard lock(table().answers_mutex);
+  auto found = table().answers.find(key);
+  return found == table().answers.end() ? std::nullopt : std::optional(found->second);
+}
+
+void keep(std::string key, Answer answer) {
+  constexpr size_t most_answers = 4096;
+  std::lock_guard lock(table().answers_mutex);
+  if (table().answers.size() >= most_answers) table().answers.clear();
+  table().answers.insert_or_assign(std::move(key), std::move(answer));
+}
+
+}  // namespace
+
+void run_meta_cached(const CallArgs& call, BoxedFn run) {
+  static report::Counter& hits = report::counter("graph.meta_cache_hits");
+  static report::Counter& misses = report::counter("graph.meta_cache_misses");
+  const config::DynamoFlags& flags = config::flags().dynamo;
+  std::optional<std::string> key;
+  if (flags.fake_tensor_cache_enabled) key = CallKey::of(call);
+  if (!key) return run(call);
+  if (std::optional<Answer> known = find(*key)) {
+    hits.add();
+    if (flags.fake_tensor_cache_crosscheck_enabled) return crosscheck(call, *known, run);
+    return give(call, *known);
+  }
+  misses.add();
+  run(call);
+  if (std::optional<Answer> answer = answer_of(call)) keep(std::move(*key), std::move(*answer));
+}
+
+void forget_meta_results() {
+  std::lock_guard lock(table().answers_mutex);
+  table().answers.clear();
+}
+
+}  // namespace tenon

@@ -1,0 +1,123 @@
+// Limits of recompiles, and what is said about them.
+#include "runtime/limits.h"
+
+#include "config/flags.h"
+#include "core/error.h"
+#include "core/tensor_impl.h"
+#include "report/log.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tenon {
+
+using detail::Leaves;
+using detail::Site;
+
+std::string display_name(const Site& site) {
+  return site.options.name.empty() ? message("number {}", site.number) : site.options.name;
+}
+
+void check_flag_conflicts() {
+  const config::DynamoFlags& flags = config::flags().dynamo;
+  require(!flags.suppress_errors || !flags.fail_on_recompile_limit_hit, ErrorCode::config,
+          "dynamo.suppress_errors and dynamo.fail_on_recompile_limit_hit are both true: one hides "
+          "errors that the other asks for; set one of them to false");
+}
+
+namespace {
+
+std::string reasons(const Site& site, const Leaves& leaves) {
+  std::string out;
+  for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
+    const Entry& entry = *site.order[i].load();
+    out += (i ? "; " : "") + message("{}: {}", entry.id, entry.why_not(leaves));
+  }
+  return out;
+}
+
+struct Limit {
+  std::string_view flag;
+  int64_t value = 0;
+  bool reached = false;
+};
+
+Limit limit_of(const Site& site) {
+  const config::DynamoFlags& flags = config::flags().dynamo;
+  if (site.n_entries.load() >= flags.recompile_limit)
+    return {"recompile_limit", flags.recompile_limit, true};
+  bool reached = site.attempts >= flags.accumulated_recompile_limit;
+  return {"accumulated_recompile_limit", flags.accumulated_recompile_limit, reached};
+}
+
+}  // namespace
+
+std::string note_recompile(Site& site, const Leaves& leaves) {
+  if (site.n_entries.load() == 0) return "";
+  bool report_reasons = config::flags().dynamo.report_guard_failures;
+  std::string reason = report_reasons ? reasons(site, leaves) : "";
+  if (report_reasons) {
+    site.recompile_reasons.push_back(reason);
+    report::log_line(report::LogLevel::debug, "guards", "recompiling: " + reason);
+    report::log_artifact("recompiles", message("{}: {}", display_name(site), reason));
+  }
+  require(!config::flags().dynamo.error_on_recompile, ErrorCode::recompile,
+          "a recompile is needed: {}",
+          report_reasons ? reason : "dynamo.report_guard_failures is off");
+  return reason;
+}
+
+Miss what_to_do(Site& site, const std::string& reason) {
+  if (site.skipped || site.run_only) return Miss::eager;
+  Limit limit = limit_of(site);
+  if (!limit.reached) return Miss::compile;
+  Choice then = config::flags().capture.on_limit;
+  std::string text = message(
+      "callable {} was compiled {} times, the limit dynamo.{} is {}; last reason: {}; mark sizes "
+      "dynamic, or raise the limit",
+      display_name(site), site.n_entries.load(), limit.flag, limit.value, reason);
+  bool is_error = config::flags().dynamo.fail_on_recompile_limit_hit || then == "error";
+  require(!is_error && !site.options.fullgraph, ErrorCode::recompile_limit, "{}", text);
+  if (!std::exchange(site.limit_reported, true))
+    report::log_line(report::LogLevel::warning, "runtime", text);
+  if (then == "evict_lru" && limit.flag == "recompile_limit" && limit.value > 0) {
+    site.evict_last();
+    return Miss::compile;
+  }
+  if (then == "replay") return Miss::replay;
+  site.run_only = true;
+  return Miss::eager;
+}
+
+void check_shared_inputs(const Leaves& leaves) {
+  int64_t limit = config::flags().functorch._max_aliased_inputs_with_dynamic_shapes_enabled;
+  std::map<const Storage*, int64_t> sharing;
+  int64_t most = 0;
+  for (const Tensor* t : leaves.tensors.span())
+    if (t->defined()) most = std::max(most, ++sharing[impl_of(*t)->storage_ref.get()]);
+  require(most <= limit || most == 1, ErrorCode::unsupported,
+          "{} inputs share memory, one of them is written, and sizes are symbolic; the limit "
+          "functorch._max_aliased_inputs_with_dynamic_shapes_enabled is {}; compile with .dynamic "
+          "= false, or mark the sizes static",
+          most, limit);
+}
+
+void exclude_older(const Site& site, Entry& entry) {
+  if (!config::flags().dynamo.automatic_dynamic_exclusion_guard || entry.guards.loads.empty())
+    return;
+  for (uint32_t i = 0; i < site.n_entries.load(); ++i)
+    if (const Entry* older = site.order[i].load(); older->guards.loads.empty() && !older->replays)
+      entry.excluded.push_back(older);
+}
+
+bool suppress_error(Site& site, const std::exception& error) {
+  if (!config::flags().dynamo.suppress_errors) return false;
+  site.skipped = true;
+  report::log_line(report::LogLevel::warning, "runtime",
+                   message("callable {} could not be compiled and runs as it is "
+                           "(dynamo.suppress_errors): {}",
+                           display_name(site), error.what()));
+  return true;
+}
+
+}  // namespace tenon

@@ -1,0 +1,90 @@
+// Parsing of overrides.
+#include "runtime/overrides.h"
+
+#include "backend/backend.h"
+#include "core/error.h"
+
+#include <charconv>
+
+namespace tenon {
+
+namespace {
+
+struct Rules {
+  std::string_view flag, text;
+
+  [[noreturn]] void fail_at(std::string_view part) const {
+    fail(ErrorCode::config,
+         "{} = \"{}\": `{}` is no filter; write filter:value;filter:value with a filter such as "
+         "0,5 or 10-20 or >10 or <=5",
+         flag, text, part);
+  }
+
+  int64_t number(std::string_view part) const {
+    int64_t value = 0;
+    auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), value);
+    if (part.empty() || error != std::errc() || end != part.data() + part.size()) fail_at(part);
+    return value;
+  }
+
+  bool holds(std::string_view filter, int64_t n) const {
+    if (filter.starts_with(">=")) return n >= number(filter.substr(2));
+    if (filter.starts_with("<=")) return n <= number(filter.substr(2));
+    if (filter.starts_with('>')) return n > number(filter.substr(1));
+    if (filter.starts_with('<')) return n < number(filter.substr(1));
+    bool any = false;
+    std::vector<std::string> parts = config::split(filter, ',');
+    if (parts.empty()) fail_at(filter);
+    for (const std::string& part : parts) {
+      size_t dash = part.find('-');
+      int64_t first = number(std::string_view(part).substr(0, dash));
+      int64_t last =
+          dash == std::string::npos ? first : number(std::string_view(part).substr(dash + 1));
+      any = any || (n >= first && n <= last);
+    }
+    return any;
+  }
+};
+
+}  // namespace
+
+std::optional<std::string> override_for(std::string_view flag, std::string_view rules,
+                                        int64_t number) {
+  std::optional<std::string> found;
+  Rules reader{flag, rules};
+  for (const std::string& rule : config::split(rules, ';')) {
+    size_t colon = rule.find(':');
+    if (colon == std::string::npos || colon + 1 == rule.size()) reader.fail_at(rule);
+    bool holds = reader.holds(std::string_view(rule).substr(0, colon), number);
+    if (holds && !found) found = rule.substr(colon + 1);
+  }
+  return found;
+}
+
+std::optional<std::string> backend_override(int64_t number) {
+  const std::string& rules = config::flags().dynamo.debug_backend_override;
+  if (rules.empty()) return std::nullopt;
+  std::optional<std::string> name = override_for("dynamo.debug_backend_override", rules, number);
+  if (name) backend_info(*name);
+  return name;
+}
+
+config::CompileOptions flag_override(int64_t number) {
+  constexpr std::string_view flag = "dynamo.debug_dynamo_config_override";
+  const std::string& rules = config::flags().dynamo.debug_dynamo_config_override;
+  if (rules.empty()) return nullptr;
+  std::optional<std::string> found = override_for(flag, rules, number);
+  if (!found) return nullptr;
+  std::string toml;
+  for (const std::string& setting : config::split(*found, ',')) {
+    size_t equals = setting.find('=');
+    require(equals != std::string::npos, ErrorCode::config,
+            "{} = \"{}\": `{}` has no value; write key=value", flag, rules, setting);
+    std::string key = setting.substr(0, equals);
+    if (key.find('.') == std::string::npos) key = "dynamo." + key;
+    toml += message("{} = {}\n", key, setting.substr(equals + 1));
+  }
+  return config::check_options(toml);
+}
+
+}  // namespace tenon

@@ -1,0 +1,35 @@
+// Repros: a graph, the flags and the command that compile it again, as a folder of dumps.
+//
+// Flag dynamo.repro_after names the graph: `dynamo` the captured one, `aot` the one that the
+// backend got. dynamo.repro_level says when: 1 and 2 where its compilation fails, 3 before it is
+// compiled, so that it survives a crash of the plugin, 4 where its numbers are wrong.
+#pragma once
+
+#include "graph/graph.h"
+
+#include <string>
+#include <string_view>
+
+namespace tenon {
+
+enum class ReproStage : uint8_t { dynamo, aot };
+
+/// Whether a repro of this stage is wanted at this level.
+bool wants_repro(ReproStage stage, int64_t level);
+
+/// What compiles a graph: for the command in the folder.
+struct ReproCompile {
+  std::string compile_id, backend, mode, options_toml;
+};
+
+/// Writes repro.tng, flags.toml, error.txt and command.sh into the folder of dumps of the
+/// compilation and returns it; empty where that is not possible. Never throws.
+std::string write_graph_repro(const Graph& graph, const ReproCompile& compile,
+                              std::string_view error) noexcept;
+
+/// Flag dynamo.replay_record_enabled: writes replay.tng, flags.toml and error.txt, which `tenon
+/// replay` runs again. Never throws.
+void write_execution_record(const Graph& graph, std::string_view compile_id,
+                            std::string_view error) noexcept;
+
+}  // namespace tenon

@@ -1,0 +1,92 @@
+// Deciding about symbols from marks, lists, options, flags and memory.
+#include "runtime/size_policy.h"
+
+#include "config/flags.h"
+#include "core/tensor_impl.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+using detail::Leaves;
+using detail::Site;
+
+namespace {
+
+bool lists(const std::vector<std::string>& names, const std::string& name) {
+  return std::ranges::find(names, name) != names.end();
+}
+
+// The lists from outside of the program: arguments by name, as guards write them ("arg0",
+// "arg0.size(1)", "number0"), and values.
+bool named_dynamic(size_t argument, size_t dim, int64_t value) {
+  const config::CompilerFlags& flags = config::flags().compiler;
+  if (flags.dynamic_sources.empty() && flags.dynamic_values.empty()) return false;
+  return lists(flags.dynamic_sources, message("arg{}", argument)) ||
+         lists(flags.dynamic_sources, message("arg{}.size({})", argument, dim)) ||
+         lists(flags.dynamic_values, std::to_string(value));
+}
+
+DimPolicy automatic_policy(const Site& site, const DynamicMemory::Cell& cell) {
+  const config::DynamoFlags& flags = config::flags().dynamo;
+  if (site.options.dynamic == false) return DimPolicy::fixed;
+  if (site.options.dynamic == true || !flags.assume_static_by_default) return DimPolicy::duck;
+  if (!flags.automatic_dynamic_shapes) return DimPolicy::fixed;
+  return cell.state == DynamicMemory::Cell::State::dynamic ? DimPolicy::duck : DimPolicy::fixed;
+}
+
+DimPolicy size_policy(const Site& site, const Tensor& tensor, size_t argument, size_t dim) {
+  uint64_t bit = uint64_t{1} << dim;
+  const TensorExtra* marks = impl_of(tensor)->extra.get();
+  if (marks && (marks->static_dims & bit)) return DimPolicy::fixed;
+  if (marks && (marks->dynamic_dims & bit)) return DimPolicy::own;
+  int64_t size = tensor.head()->sizes[dim];
+  DimPolicy policy = named_dynamic(argument, dim, size)
+                         ? DimPolicy::duck
+                         : automatic_policy(site, site.memory.tensors[argument].sizes[dim]);
+  bool shared = config::flags().shapes.use_duck_shape;
+  return policy == DimPolicy::duck && !shared ? DimPolicy::alone : policy;
+}
+
+void add_tensor(const Site& site, const Tensor& tensor, size_t argument, TracePolicy& policy) {
+  auto& sizes = policy.sizes.emplace_back();
+  auto& strides = policy.strides.emplace_back();
+  if (!tensor.defined()) return;
+  const DynamicMemory::TensorCells& cells = site.memory.tensors[argument];
+  for (size_t d = 0; d < cells.sizes.size(); ++d)
+    sizes.push_back(size_policy(site, tensor, argument, d));
+  bool all_fixed = std::ranges::all_of(sizes, [](DimPolicy p) { return p == DimPolicy::fixed; });
+  for (const DynamicMemory::Cell& cell : cells.strides) {
+    bool moved = cell.state == DynamicMemory::Cell::State::dynamic;
+    bool free = moved && all_fixed && site.options.dynamic != false;
+    strides.push_back(free ? DimPolicy::duck : DimPolicy::fixed);
+  }
+}
+
+bool is_symbolic_number(const Site& site, Number number, size_t index) {
+  const config::Flags& flags = config::flags();
+  if (lists(flags.compiler.dynamic_sources, message("number{}", index))) return true;
+  if (number.is_integer() && lists(flags.compiler.dynamic_values, std::to_string(number.to_int())))
+    return true;
+  bool special = number.is_integer() ? flags.dynamo.specialize_int : flags.dynamo.specialize_float;
+  bool moved = site.memory.numbers[index].state == DynamicMemory::Cell::State::dynamic;
+  return !special && site.options.dynamic != false && (moved || site.options.dynamic == true);
+}
+
+}  // namespace
+
+TracePolicy trace_policy(Site& site, const Leaves& leaves) {
+  const config::Flags& flags = config::flags();
+  site.memory.join(leaves);
+  TracePolicy policy;
+  policy.fullgraph = site.options.fullgraph;
+  policy.specialize_one = flags.shapes.specialize_one;
+  policy.keep_empty = flags.dynamo.allow_empty_graphs || flags.dynamo.minimum_call_count == 0;
+  for (size_t i = 0; i < leaves.tensors.size(); ++i)
+    add_tensor(site, *leaves.tensors[i], i, policy);
+  for (size_t i = 0; i < leaves.numbers.size(); ++i)
+    policy.numbers.push_back(is_symbolic_number(site, leaves.numbers[i], i));
+  return policy;
+}
+
+}  // namespace tenon

@@ -1,0 +1,159 @@
+// What flags of repros, accuracy checks and suppressed errors do.
+#include "graph/parse.h"
+#include "unit/config/observable_fixture.h"
+
+#include <gmock/gmock.h>
+
+namespace tenon {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+auto plus_two(const std::string& backend) {
+  return compile([](const Tensor& x) { return x + 2; }, {.backend = backend});
+}
+
+config::Patch repro(const char* after, int64_t level) {
+  return config::patch({{"dynamo.repro_after", after}, {"dynamo.repro_level", level}});
+}
+
+TEST_F(Observable, ReproAfterWritesAReproOfItsStageOnly) {
+  {
+    auto scope = repro("aot", 1);
+    EXPECT_THROW(plus_two("failing")(ones({2})), BackendError);
+    EXPECT_THAT(dumps(), IsEmpty()) << "the backend takes captured graphs";
+  }
+  auto scope = repro("dynamo", 1);
+  EXPECT_THROW(plus_two("failing")(ones({2})), BackendError);
+  EXPECT_THAT(dumps(), Contains("repro.tng"));
+  EXPECT_EQ(parse_graph(dump("repro.tng"))->nodes().size(), 1u);
+  EXPECT_THAT(dump("error.txt"), HasSubstr("this backend always fails"));
+  EXPECT_THAT(dump("command.sh"), HasSubstr("tenon run repro.tng --backend failing"));
+}
+
+TEST_F(Observable, ReproAfterUnsetWritesNothing) {
+  EXPECT_THROW(plus_two("failing")(ones({2})), BackendError);
+  EXPECT_THAT(dumps(), IsEmpty());
+}
+
+TEST_F(Observable, ReproLevelThreeWritesBeforeTheBackendIsAsked) {
+  {
+    auto scope = repro("dynamo", 1);
+    plus_two("keeping")(ones({2}));
+    EXPECT_THAT(dumps(), IsEmpty());
+  }
+  auto scope = repro("dynamo", 3);
+  plus_two("keeping")(ones({2}));
+  EXPECT_THAT(dumps(), Contains("repro.tng"));
+  EXPECT_THAT(dumps(), Not(Contains("error.txt")));
+}
+
+TEST_F(Observable, ReproAfterAotWritesTheLoweredGraph) {
+  auto scope = repro("aot", 3);
+  auto f = compile(
+      [](const Tensor& x) {
+        Tensor y = x + 1;
+        y.mul_(2);
+        return y;
+      },
+      {.backend = "aot_eager"});
+  if (message_of([&] { f(ones({2})); }) != "no error") GTEST_SKIP() << "needs the plugin";
+  EXPECT_THAT(dump("repro.tng"), HasSubstr("aten.mul."));
+  EXPECT_THAT(dump("repro.tng"), Not(HasSubstr("aten.mul_.")));
+}
+
+TEST_F(Observable, ReproLevelFourWritesWhereNumbersAreWrong) {
+  auto scope = repro("dynamo", 4);
+  EXPECT_THAT(
+      message_of([&] { plus_two("adding_one")(ones({2})); }),
+      HasSubstr("incorrect results of backend adding_one: output 0 2 of 2 elements differ"));
+  EXPECT_THAT(dumps(), Contains("repro.tng"));
+}
+
+TEST_F(Observable, ReproToleranceIsThatOfTheCheck) {
+  auto passes = [&](double amount_of_error, double tolerance) {
+    auto scope = repro("dynamo", 4);
+    auto also = config::patch({{"dynamo.repro_tolerance", tolerance}});
+    amount() = amount_of_error;
+    std::string error = message_of([&] { plus_two("adding_one")(ones({2})); });
+    amount() = 1;
+    return error == "no error";
+  };
+  EXPECT_TRUE(passes(1e-4, 1e-3));
+  EXPECT_FALSE(passes(1e-2, 1e-3));
+  EXPECT_TRUE(passes(1e-2, 1e-1));
+}
+
+TEST_F(Observable, ReproIgnoreNonFpLeavesBoolsAlone) {
+  auto scope = repro("dynamo", 4);
+  auto positive = [] {
+    return compile([](const Tensor& x) { return x > 0; }, {.backend = "adding_one"});
+  };
+  EXPECT_THAT(message_of([&] { positive()(ones({2})); }), HasSubstr("incorrect results"));
+  auto also = config::patch({{"dynamo.repro_ignore_non_fp", true}});
+  EXPECT_EQ(message_of([&] { positive()(ones({2})); }), "no error");
+}
+
+// (x + 1e8) - 1e8 has no correct digit in f32: any result is as good as the interpreter's.
+TEST_F(Observable, SameTwoModelsUseFp64ExcusesWhatFloatCannotHold) {
+  auto scope = config::patch({{"dynamo.verify_correctness", true}});
+  auto unstable = [] {
+    return compile([](const Tensor& x) { return (x + 1e8) - 1e8; }, {.backend = "adding_one"});
+  };
+  Tensor x = full({4}, 3.0);
+  EXPECT_EQ(message_of([&] { unstable()(x); }), "no error");
+  auto also = config::patch({{"dynamo.same_two_models_use_fp64", false}});
+  EXPECT_THAT(message_of([&] { unstable()(x); }), HasSubstr("incorrect results"));
+}
+
+TEST_F(Observable, VerifyCorrectnessRefusesABackendThatAddsOne) {
+  EXPECT_EQ(message_of([&] { plus_two("adding_one")(ones({2})); }), "no error");
+  auto scope = config::patch({{"dynamo.verify_correctness", true}});
+  EXPECT_THAT(message_of([&] { plus_two("adding_one")(ones({2})); }),
+              HasSubstr("BackendCompilerFailed: incorrect results of backend adding_one"));
+  EXPECT_EQ(message_of([&] { plus_two("keeping")(ones({2})); }), "no error");
+}
+
+TEST_F(Observable, VerifyCorrectnessLooksAtWrittenInputsAndLeavesThemAlone) {
+  auto scope = config::patch({{"dynamo.verify_correctness", true}});
+  auto f = compile([](Tensor x) { return x.add_(1) * 2; }, {.backend = "keeping"});
+  Tensor x = zeros({2});
+  EXPECT_EQ(f(x).to_vector<float>(), (std::vector<float>{2, 2}));
+  EXPECT_EQ(x.to_vector<float>(), (std::vector<float>{1, 1}));
+}
+
+TEST_F(Observable, SuppressErrorsRunsTheBodyAndWarnsOnce) {
+  auto scope = config::patch({{"dynamo.suppress_errors", true}});
+  report::LogCapture lines;
+  auto f = plus_two("failing");
+  EXPECT_EQ(f(ones({2})).to_vector<float>(), (std::vector<float>{3, 3}));
+  EXPECT_EQ(f(ones({3})).to_vector<float>(), (std::vector<float>{3, 3, 3}));
+  EXPECT_EQ(f.stats().eager_calls, 2);
+  EXPECT_EQ(lines.count("could not be compiled and runs as it is"), 1u);
+  EXPECT_EQ(graphs().size(), 1u) << "the site is skipped";
+}
+
+TEST_F(Observable, SuppressErrorsContradictsFailOnRecompileLimitHit) {
+  auto scope = config::patch(
+      {{"dynamo.suppress_errors", true}, {"dynamo.fail_on_recompile_limit_hit", true}});
+  EXPECT_THAT(message_of([&] { plus_two("keeping")(ones({2})); }),
+              HasSubstr("ConfigError: dynamo.suppress_errors and"));
+}
+
+TEST_F(Observable, DisableCallsTheFunction) {
+  auto f = plus_two("keeping");
+  {
+    auto scope = config::patch({{"dynamo.disable", true}});
+    EXPECT_EQ(f(ones({2})).to_vector<float>(), (std::vector<float>{3, 3}));
+    EXPECT_EQ(graphs().size(), 0u);
+    EXPECT_EQ(f.stats().compiles, 0);
+  }
+  f(ones({2}));
+  EXPECT_EQ(graphs().size(), 1u);
+}
+
+}  // namespace
+}  // namespace tenon
