@@ -80,12 +80,6 @@ Dims broadcast_sizes(std::span<const Tensor> tensors) {
   return broadcast_sizes(TensorPointers(pointers.data(), pointers.size()));
 }
 
-void require_shape(std::string_view op, std::string_view what, const Tensor& t, SymIntList shape) {
-  bool fits = t.sizes().size() == shape.size();
-  for (size_t i = 0; fits && i < shape.size(); ++i) fits = sizes_match(t.sizes()[i], shape[i]);
-  require(fits, "{}: {} must have shape {}, found {}", op, what, shape, t.sizes());
-}
-
 Dims broadcast_strides(SymIntList from_sizes, SymIntList from_strides, SymIntList sizes) {
   ensure(from_sizes.size() <= sizes.size(), "a shape is broadcast to one of fewer dimensions");
   size_t missing = sizes.size() - from_sizes.size();

@@ -6,7 +6,6 @@
 
 #include <optional>
 #include <span>
-#include <string_view>
 
 namespace tenon {
 
@@ -17,9 +16,6 @@ int64_t wrap_dim(int64_t dim, int64_t rank);
 bool is_one(SymInt size);
 /// Whether two sizes are equal: decided by a guard; for run-time sizes recorded as an assertion.
 bool sizes_match(SymInt a, SymInt b);
-
-/// Throws UserError unless `t`, called `what` in the message, has that shape.
-void require_shape(std::string_view op, std::string_view what, const Tensor& t, SymIntList shape);
 
 /// Tensors by address, so that a call need not copy their handles.
 using TensorPointers = std::span<const Tensor* const>;

@@ -6,7 +6,7 @@
 #include "ops/create/options.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include "core/random.h"
 #include "core/sym_int.h"

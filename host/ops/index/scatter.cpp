@@ -2,6 +2,7 @@
 // index_reduce.
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 

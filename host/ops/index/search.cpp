@@ -3,7 +3,7 @@
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include "core/shape_env.h"
 #include "core/sym_int.h"

@@ -3,7 +3,7 @@
 #include "core/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 

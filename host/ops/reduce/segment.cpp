@@ -5,7 +5,7 @@
 //   (NaN for mean).
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
