@@ -13,3 +13,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   run_target({reinterpret_cast<const char*>(data), size});
   return 0;
 }
+
+// An allocation that is far too large fails as it does in a program, with an error of ours.
+extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
