@@ -5,6 +5,7 @@
 #include "backend/graph_view.h"
 #include "backend/load.h"
 #include "backend/registry.h"
+#include "backend/shutdown.h"
 #include "backend/status.h"
 #include "ops/custom_op.h"
 #include "ops/shapes.h"
@@ -23,10 +24,24 @@ struct OpFunctions {
   std::string name;
   tn_op_def def{};
 
-  void check(tn_status* status, std::string_view what) const {
+  /// `f()`, which calls `function` of the plugin.
+  template <class Function, class F>
+  void call(Function function, std::string_view what, F&& f) const {
+    const LoadedPlugin* plugin = owner.load(std::memory_order_relaxed);
+    if (!plugin) owner = plugin = owner_of_code(reinterpret_cast<const void*>(function));
+    tn_status* status = plugin             ? call_plugin(plugin->net, what, f)
+                        : is_gate_closed() ? status_of_closed_gate()
+                                           : f();
     if (status)
       throw_status(status, ErrorCode::backend_call_failed, message("{} of op {}", what, name));
   }
+  /// A tensor that the plugin gave.
+  Tensor take(tn_tensor* t) const {
+    const LoadedPlugin* plugin = owner.load(std::memory_order_relaxed);
+    if (plugin && t && is_counting_held()) plugin->net.life().add_held(Held::tensor, -1);
+    return take_tensor(t);
+  }
+  mutable std::atomic<const LoadedPlugin*> owner{nullptr};  ///< known at the first call
 };
 
 // ---- arguments
@@ -69,8 +84,8 @@ void run(const OpFunctions& f, tn_status* (*function)(void*, tn_op_call*), std::
                args.values(),
                out,
                nullptr};
-  f.check(function(f.def.self, &c), what);
-  for (uint32_t i = 0; i < call.n_results; ++i) call.results[i] = Value::own(take_tensor(out[i]));
+  f.call(function, what, [&] { return function(f.def.self, &c); });
+  for (uint32_t i = 0; i < call.n_results; ++i) call.results[i] = Value::own(f.take(out[i]));
 }
 
 std::vector<Tensor> derive(const OpFunctions& f, const CallArgs& call,
@@ -93,9 +108,9 @@ std::vector<Tensor> derive(const OpFunctions& f, const CallArgs& call,
                 result_heads.data(),
                 grad_heads.data(),
                 out.data()};
-  f.check(f.def.vjp(f.def.self, &c), "the derivative");
+  f.call(f.def.vjp, "the derivative", [&] { return f.def.vjp(f.def.self, &c); });
   std::vector<Tensor> gradients;
-  for (tn_tensor* t : out) gradients.push_back(take_tensor(t));
+  for (tn_tensor* t : out) gradients.push_back(f.take(t));
   return gradients;
 }
 
@@ -177,7 +192,7 @@ void run_meta_function(const OpFunctions& f, const CallArgs& call, Metas& metas)
                  &view,
                  &results,
                  &set_result};
-  f.check(f.def.meta(f.def.self, &c), "the meta function");
+  f.call(f.def.meta, "the meta function", [&] { return f.def.meta(f.def.self, &c); });
   for (uint32_t r = 0; r < call.op->n_returns; ++r) {
     require(results.metas[r].defined, "the meta function of op {} did not tell result {}", f.name,
             r);
@@ -210,7 +225,9 @@ CustomOp op_from(const tn_op_def& def) {
   if (def.formula_types) op.formula_types = static_cast<formula::Types>(def.formula_types & 7);
   if (def.flags & TN_OP_LIKE) op.like = def.like_arg;
   // Kept for good, like the op.
-  auto* f = new OpFunctions{parse_schema(op.schema).canonical_name(), def};
+  auto* f = new OpFunctions;
+  f->name = parse_schema(op.schema).canonical_name();
+  f->def = def;
   if (def.meta) op.meta = [f](const CallArgs& c, Metas& m) { run_meta_function(*f, c, m); };
   if (def.kernel) op.kernel = [f](const CallArgs& c) { run(*f, f->def.kernel, "the kernel", c); };
   if (def.decompose)

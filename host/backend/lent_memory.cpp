@@ -15,7 +15,8 @@ struct LentMemory::Record {
 };
 
 LentMemory::LentMemory(const void* deleter) {
-  if (PluginLife* owner = owner_of_code(deleter)) record_ = std::make_unique<Record>(*owner);
+  if (const LoadedPlugin* owner = owner_of_code(deleter))
+    record_ = std::make_unique<Record>(owner->net.life());
 }
 
 LentMemory::~LentMemory() = default;

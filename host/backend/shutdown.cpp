@@ -154,10 +154,10 @@ void require_loading_allowed() {
 
 void expect_shutdown() { std::atexit(at_exit); }
 
-PluginLife* owner_of_code(const void* address) {
+const LoadedPlugin* owner_of_code(const void* address) {
   const void* base = address ? base_of(address) : nullptr;
   for (const LoadedPlugin* p : loaded_plugins())
-    if (base && p->base == base) return &p->net.life();
+    if (base && p->base == base && !p->net.life().is_down()) return p;
   return nullptr;
 }
 

@@ -13,8 +13,8 @@ void require_loading_allowed();
 /// static objects: loading and its first compile.
 void expect_shutdown();
 
-/// The plugin that the code at `address` is of, or null.
-PluginLife* owner_of_code(const void* address);
+/// The plugin that the code at `address` is of, or null; null also while its entry runs.
+const LoadedPlugin* owner_of_code(const void* address);
 /// Notes that the plugin whose code is at `user` was given a table of the plugin that owns
 /// `table`, which is shut down after it.
 void note_dependence(const void* user, const void* table);

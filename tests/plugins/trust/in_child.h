@@ -14,6 +14,7 @@
 #include <tenon/plugins.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -83,6 +84,7 @@ class InChild : public testing::Test {
   template <class F>
   int run(F f, const std::string& told = "") {
     if (!told.empty()) ::setenv("LIFE_DO", told.c_str(), 1);
+    std::fflush(nullptr);  // else the child writes it once more
     child_ = ::fork();
     if (child_ == 0) {
       set_plugin_search({}, {root_ + "/p"});

@@ -3,6 +3,8 @@
 
 #include "backend/admission.h"
 
+#include <tenon/library.h>
+
 #include <thread>
 
 namespace tenon {
@@ -79,6 +81,23 @@ TEST_F(Lifetime, RefusesWorkAfterShutdown) {
               EXPECT_EQ((x + x).to_vector<float>()[0], 2.0f);  // ops do without plugins
             }),
             0);
+}
+
+TEST_F(Lifetime, EndsTheOpsOfPluginsWithThem) {
+  put("test_custom_ops");
+  for (std::string unload : {"never", "explicit"}) {
+    EXPECT_EQ(run([&] {
+                config::set("plugins.unload", unload);
+                const Op<Tensor(const Tensor&)> twice_op{"test_ops::twice"};
+                Tensor x = ones({3});
+                EXPECT_EQ(twice_op(x).to_vector<float>()[0], 2.0f);
+                shutdown();
+                EXPECT_EQ(error_of([&] { twice_op(x); }),
+                          "BackendCallFailed: the kernel of op test_ops.twice.default: plugins are "
+                          "shut down: tenon::shutdown() was called, or the process is ending");
+              }),
+              0);
+  }
 }
 
 TEST_F(Lifetime, LetsAnArtifactOutliveWhatCompiledIt) {
