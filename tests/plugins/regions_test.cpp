@@ -264,6 +264,30 @@ TEST_F(Regions, SizesThatOnlyARunShowsCrossToo) {
   }
 }
 
+TEST_F(Regions, NumbersThatNodesComputeCrossToo) {
+  auto graph = graph_of(R"(
+  symbol u0 in [0, inf] from %i
+  input %k: i64[]
+  %i: int u0 = aten.item.default(%k)
+  %p: bool u0 >= 3 = sym.ge.default(%i, 3)
+  aten._assert_scalar.default(%p, "too few")
+  %z: f32[u0] = aten.ones.default([u0], dtype=f32)
+  %s: f32[] = aten.sum.default(%z)
+  output %s
+)");
+  for (const char* ops : {"['aten.item.default', 'sym.ge.default']", "['aten.item.default']",
+                          "['sym.ge.default']", "['aten._assert_scalar.default']",
+                          "['aten.ones.default', 'aten.sum.default']", "['aten.sum.default']"}) {
+    auto artifact = compiled("regions", graph, std::string("ops = ") + ops);
+    EXPECT_EQ(run(*artifact, *graph, {tensor(std::vector<int64_t>{4}, IntList{})})[0].item<float>(),
+              4)
+        << ops;
+    EXPECT_THAT(
+        error_of([&] { run(*artifact, *graph, {tensor(std::vector<int64_t>{2}, IntList{})}); }),
+        HasSubstr("too few"));
+  }
+}
+
 TEST_F(Regions, PartsOfListsCrossOneByOne) {
   auto graph = graph_of(R"(
   input %x: f32[6]
