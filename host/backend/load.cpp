@@ -132,6 +132,30 @@ void check_ops(PluginCatalog& catalog, const FoundPlugin& found) {
              "add it in the entry with tenon.custom_ops, or take it out of plugin.toml");
 }
 
+// The table that the plugin's entry gives.
+const tn_plugin* call_entry(PluginCatalog& catalog, const FoundPlugin& plugin,
+                            boost::dll::shared_library& library) {
+  auto& entry = library.get<tn_entry_fn>("tenon_plugin_entry_v1");
+  const tn_plugin* table = nullptr;
+  tn_status* status = nullptr;
+  EntryScope scope(plugin.manifest.name);
+  try {
+    status = entry(host_table(), &table);
+  } catch (const std::exception& e) {
+    refuse(catalog, plugin, PluginFault::threw, message("its entry threw: {}", e.what()),
+           "catch exceptions inside the plugin");
+  } catch (...) {
+    refuse(catalog, plugin, PluginFault::threw, "its entry threw an exception of unknown type",
+           "catch exceptions inside the plugin");
+  }
+  if (status) {
+    std::string text = status->text;
+    free_status(status);
+    refuse(catalog, plugin, PluginFault::entry_failed, message("its entry failed: {}", text), "");
+  }
+  return table;
+}
+
 void load_requirements(PluginCatalog& catalog, const FoundPlugin& plugin);
 
 const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& plugin) {
@@ -148,24 +172,7 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   if (!library->has("tenon_plugin_entry_v1"))
     refuse(catalog, *plugin, PluginFault::no_entry, "it does not export tenon_plugin_entry_v1",
            "declare the entry extern \"C\" with TN_EXPORT, and keep it in the version script");
-  auto& entry = library->get<tn_entry_fn>("tenon_plugin_entry_v1");
-  const tn_plugin* table = nullptr;
-  tn_status* status = nullptr;
-  EntryScope scope(plugin->manifest.name);
-  try {
-    status = entry(host_table(), &table);
-  } catch (const std::exception& e) {
-    refuse(catalog, *plugin, PluginFault::threw, message("its entry threw: {}", e.what()),
-           "catch exceptions inside the plugin");
-  } catch (...) {
-    refuse(catalog, *plugin, PluginFault::threw, "its entry threw an exception of unknown type",
-           "catch exceptions inside the plugin");
-  }
-  if (status) {
-    std::string text = status->text;
-    free_status(status);
-    refuse(catalog, *plugin, PluginFault::entry_failed, message("its entry failed: {}", text), "");
-  }
+  const tn_plugin* table = call_entry(catalog, *plugin, *library);
   auto loaded = std::make_unique<LoadedPlugin>();
   loaded->name = plugin->manifest.name;
   loaded->path = plugin->path;
