@@ -112,7 +112,7 @@ void copy_tables(PluginCatalog& catalog, LoadedPlugin& plugin, const tn_plugin* 
 
 thread_local const std::string* entered = nullptr;
 
-/// Names the plugin whose entry runs.
+/// Names the plugin that is being loaded.
 class EntryScope {
  public:
   explicit EntryScope(const std::string& name) : outer_(std::exchange(entered, &name)) {}
@@ -138,7 +138,6 @@ const tn_plugin* call_entry(PluginCatalog& catalog, const FoundPlugin& plugin,
   auto& entry = library.get<tn_entry_fn>("tenon_plugin_entry_v1");
   const tn_plugin* table = nullptr;
   tn_status* status = nullptr;
-  EntryScope scope(plugin.manifest.name);
   try {
     status = entry(host_table(), &table);
   } catch (const std::exception& e) {
@@ -172,6 +171,8 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   if (!library->has("tenon_plugin_entry_v1"))
     refuse(catalog, *plugin, PluginFault::no_entry, "it does not export tenon_plugin_entry_v1",
            "declare the entry extern \"C\" with TN_EXPORT, and keep it in the version script");
+  // Until its ops have been checked: who looks for one of them must not load the plugin again.
+  EntryScope scope(plugin->manifest.name);
   const tn_plugin* table = call_entry(catalog, *plugin, *library);
   auto loaded = std::make_unique<LoadedPlugin>();
   loaded->name = plugin->manifest.name;

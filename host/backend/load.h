@@ -26,7 +26,7 @@ struct LoadedPlugin {
 /// the diagnosis when it cannot be used. Threads: one load at a time, under the loader's lock.
 const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& plugin);
 
-/// The plugin whose entry runs on this thread, if one does.
+/// The plugin whose entry this thread runs or checks, if it does.
 std::optional<std::string> plugin_being_loaded();
 
 /// The folder of installed plugins, found beside the library (or the program that holds the host):
