@@ -68,7 +68,7 @@ std::unique_ptr<boost::dll::shared_library> map_library(PluginCatalog& catalog,
 
 thread_local const std::string* entered = nullptr;
 
-/// Names the plugin whose entry runs.
+/// Names the plugin that is being loaded.
 class EntryScope {
  public:
   explicit EntryScope(const std::string& name) : outer_(std::exchange(entered, &name)) {}
@@ -84,7 +84,6 @@ Diagnosis run_entry(const FoundPlugin& plugin, tn_entry_fn& entry, const tn_plug
   using Clock = std::chrono::steady_clock;
   Clock::time_point start = Clock::now();
   tn_status* status = nullptr;
-  EntryScope scope(plugin.manifest.name);
   try {
     status = entry(host_table(), &table);
   } catch (...) {
@@ -177,6 +176,8 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   auto& library = l.libraries.emplace_back(map_library(catalog, *plugin));
   admission.check_mapped(library->native());
   catalog.set_state(plugin->path, PluginState::loaded);
+  // Until its ops have been checked: who looks for one of them must not load the plugin again.
+  EntryScope scope(plugin->manifest.name);
   std::unique_ptr<LoadedPlugin> loaded = enter_plugin(catalog, plugin, *library);
   Diagnosis warning = look_for_devices(*loaded);
   if (warning.fault == PluginFault::threw) refuse_mapped(catalog, warning);

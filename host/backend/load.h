@@ -35,7 +35,7 @@ const LoadedPlugin& load_plugin(PluginCatalog& catalog, const FoundPluginPtr& pl
 std::vector<const LoadedPlugin*> loaded_plugins();
 /// Closes the library of a plugin that is down. Whether it goes is up to the dynamic linker.
 void unmap(const LoadedPlugin& plugin);
-/// The plugin whose entry runs on this thread, if one does.
+/// The plugin whose entry this thread runs or checks, if it does.
 std::optional<std::string> plugin_being_loaded();
 
 /// The folder of installed plugins, found beside the library (or the program that holds the host):

@@ -193,12 +193,15 @@ Extractor::Extractor(const Graph& graph)
   for (ValueId v = 0; v < sizes.size(); ++v) ++sizes[classes.of(v)];
   for (ValueId v = 0; v < sizes.size(); ++v)
     if (sizes[classes.of(v)] > 1) groups_[v] = classes.of(v) + 1;
-  // Whoever needs a symbol reads the value that shows it.
-  for (NodeId n = 0; n < graph.nodes().size(); ++n)
-    symbols_.each_of(graph.node(n), [&](uint32_t s) {
+  // Whoever needs a symbol, if only to say what it reads, reads the value that shows it.
+  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
+    auto read = [&](uint32_t s) {
       ValueId v = graph.symbols[s].value;
       if (users_[v].empty() || users_[v].back() != n) users_[v].push_back(n);
-    });
+    };
+    symbols_.each_of(graph.node(n), read);
+    Graph::for_each_use(graph.node(n), [&](ValueId v) { symbols_.each_of(graph.value(v), read); });
+  }
 }
 
 bool Extractor::leaves(ValueId v) const {

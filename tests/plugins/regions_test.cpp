@@ -3,23 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backend/backend.h"
 #include "backend/declined.h"
-#include "backend/extensions.h"
-#include "backend/load.h"
-#include "core/random.h"
-#include "core/tensor_impl.h"
-#include "graph/interpret.h"
-#include "graph/parse.h"
-#include "graph/print.h"
-#include "graph/record.h"
-#include "plugins/regions/log.h"
-#include "report/events.h"
+#include "plugins/regions/support.h"
 
 #include <tenon/plugin.h>
-#include <tenon/tenon.h>
 
-#include <random>
 #include <thread>
 
 namespace tenon {
@@ -29,53 +17,6 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-std::shared_ptr<Graph> graph_of(const std::string& body) {
-  return parse_graph("tng 1\ngraph {\n" + body + "}\n");
-}
-
-std::shared_ptr<Artifact> compiled(const std::string& backend, std::shared_ptr<Graph> graph,
-                                   const std::string& options = "") {
-  CompileRequest request;
-  request.graph = std::move(graph);
-  request.compile_id = "0/0";
-  request.options_toml = options;
-  return compile_with_backend(backend, request);
-}
-
-std::vector<Tensor> run(Artifact& artifact, const Graph& graph, std::vector<Tensor> inputs,
-                        std::vector<int64_t> syms = {}) {
-  std::vector<detail::TensorHead*> heads;
-  for (Tensor& t : inputs) heads.push_back(t.release());
-  std::vector<Tensor> outputs(graph.outputs().size());
-  artifact.call(heads, syms, outputs, /*steal=*/true);
-  for (detail::TensorHead* left : heads) EXPECT_EQ(left, nullptr);
-  return outputs;
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
-
-class Regions : public testing::Test {
- protected:
-  void SetUp() override {
-    set_plugin_search({}, {TENON_TEST_PLUGIN_DIR});
-    compiled("regions",
-             graph_of("input %x: f32[2]\n%y: f32[2] = aten.relu.default(%x)\noutput %y\n"),
-             "ops = ['*']");
-    log_ = static_cast<const regions_log*>(find_extension("test.regions", 1));
-    ASSERT_NE(log_, nullptr);
-    log_->clear();
-    report::reset_counters();
-  }
-  const regions_log* log_ = nullptr;
-};
 
 const std::string chain = R"(
   input %x: f32[2]
@@ -264,6 +205,30 @@ TEST_F(Regions, SizesThatOnlyARunShowsCrossToo) {
   }
 }
 
+TEST_F(Regions, NumbersThatNodesComputeCrossToo) {
+  auto graph = graph_of(R"(
+  symbol u0 in [0, inf] from %i
+  input %k: i64[]
+  %i: int u0 = aten.item.default(%k)
+  %p: bool u0 >= 3 = sym.ge.default(%i, 3)
+  aten._assert_scalar.default(%p, "too few")
+  %z: f32[u0] = aten.ones.default([u0], dtype=f32)
+  %s: f32[] = aten.sum.default(%z)
+  output %s
+)");
+  for (const char* ops : {"['aten.item.default', 'sym.ge.default']", "['aten.item.default']",
+                          "['sym.ge.default']", "['aten._assert_scalar.default']",
+                          "['aten.ones.default', 'aten.sum.default']", "['aten.sum.default']"}) {
+    auto artifact = compiled("regions", graph, std::string("ops = ") + ops);
+    EXPECT_EQ(run(*artifact, *graph, {tensor(std::vector<int64_t>{4}, IntList{})})[0].item<float>(),
+              4)
+        << ops;
+    EXPECT_THAT(
+        error_of([&] { run(*artifact, *graph, {tensor(std::vector<int64_t>{2}, IntList{})}); }),
+        HasSubstr("too few"));
+  }
+}
+
 TEST_F(Regions, PartsOfListsCrossOneByOne) {
   auto graph = graph_of(R"(
   input %x: f32[6]
@@ -337,108 +302,6 @@ TEST_F(Regions, ValuesAreReleasedAfterTheirLastUse) {
   EXPECT_EQ(head->references.load(), 1);
   EXPECT_EQ(out[0].head()->references.load(), 1);
 }
-
-// ---- random programs
-
-constexpr int64_t side = 4;
-
-Tensor random_step(std::mt19937& random, const std::vector<Tensor>& values) {
-  auto any = [&] { return values[random() % values.size()]; };
-  switch (random() % 17) {
-    case 0:
-      return add(any(), any());
-    case 1:
-      return maximum(any(), any());
-    case 2:
-      return relu(any());
-    case 3:
-      return transpose(any(), 0, 1);
-    case 4:
-      return clone(any());
-    case 5:
-      return alias(any());
-    case 6:
-      return add_(any(), any());
-    case 7:
-      return relu_(any());
-    case 8:
-      return cat({split(any(), 2)[1], split(any(), 2)[0]});
-    case 9:
-      return reshape(any(), {side, side});
-    case 10:
-      return floor(rand_like(any()) * 4);
-    case 11:
-      return copy_(any(), any());
-    case 12:
-      return slice(cat({any(), any()}), 0, 1, side + 1);
-    case 13:
-      return add_(slice(any(), 0, 0, 2), 1).sum() + any();
-    case 14:
-      return contiguous(any());
-    case 15:
-      return minimum(any(), any());
-    default:
-      return zeros({side, side});
-  }
-}
-
-Tensor random_tensor(std::mt19937& random) {
-  Tensor t = make_tensor({side, side}, Dtype::f32);
-  for (int64_t i = 0; i < side * side; ++i)
-    t.data_ptr<float>()[i] = static_cast<float>(static_cast<int>(random() % 7) - 3);
-  return t;
-}
-
-std::shared_ptr<Graph> random_program(uint32_t seed) {
-  std::mt19937 random(seed);
-  GraphRecorder recorder(nullptr);
-  std::vector<Tensor> values, outputs;
-  for (int i = 0; i < 3; ++i)
-    values.push_back(recorder.add_input(contiguous_meta(IntList{side, side}, Dtype::f32)));
-  Tensor constant = recorder.add_constant(random_tensor(random), "c");
-  RecordScope scope(recorder);
-  values.push_back(add(constant, 1));
-  for (int i = 0; i < 20; ++i) values.push_back(clamp_max(random_step(random, values), 9));
-  for (int i = 0; i < 8; ++i) values.push_back(random_step(random, values));
-  for (int i = 0; i < 4; ++i) outputs.push_back(values[random() % values.size()]);
-  return recorder.finish(outputs);
-}
-
-// Elements of the outputs, of the inputs after the run, and which of them share storage.
-std::vector<float> behaviour(Artifact& artifact, const Graph& graph, uint32_t seed) {
-  std::mt19937 random(seed);
-  seed_random(seed);
-  std::vector<Tensor> all = {random_tensor(random), random_tensor(random), random_tensor(random)};
-  for (const Tensor& out : run(artifact, graph, {all[0], all[1], all[2]})) all.push_back(out);
-  std::vector<float> seen;
-  for (const Tensor& t : all)
-    for (float v : clone(t).to_vector<float>()) seen.push_back(v);
-  for (const Tensor& a : all)
-    for (const Tensor& b : all) seen.push_back(shares_storage(a, b));
-  return seen;
-}
-
-class RandomRegions : public Regions, public testing::WithParamInterface<uint32_t> {};
-
-TEST_P(RandomRegions, DoWhatTheInterpreterDoes) {
-  int64_t regions = 0;
-  for (uint32_t i = 0; i < 40; ++i) {
-    uint32_t seed = GetParam() * 1000 + i;
-    auto graph = random_program(seed);
-    auto expected = behaviour(*interpreter_artifact(graph), *graph, seed);
-    for (const char* backend : {"regions", "regions_pairs"}) {
-      report::reset_counters();
-      auto artifact = compiled(backend, graph, message("seed = {}", seed));
-      regions += report::counter("backend.regions").value();
-      ASSERT_EQ(behaviour(*artifact, *graph, seed), expected) << backend << " seed " << seed << "\n"
-                                                              << to_text(*graph) << log_->graphs();
-      log_->clear();
-    }
-  }
-  EXPECT_GT(regions, 100);
-}
-
-INSTANTIATE_TEST_SUITE_P(Seeds, RandomRegions, testing::Range(0u, 6u));
 
 TEST_F(Regions, CallsMayRunAtOnce) {
   auto graph = graph_of(chain);

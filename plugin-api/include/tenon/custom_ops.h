@@ -32,7 +32,7 @@ typedef struct tn_op_call {
   tn_stream* stream;
 } tn_op_call;
 
-/* What the results of a call look like. `graph` holds the call as node 0, and its tensors as inputs:
+/* What the results of a call look like. `graph` holds the call as node 0, its tensors as inputs:
  * arguments and values are asked of it, and sizes may be symbolic. New sizes are built with
  * sym->make and sym->constant from its expressions. */
 typedef struct tn_meta_call tn_meta_call;
@@ -65,7 +65,7 @@ enum { TN_TYPES_FLOAT = 1, TN_TYPES_INT = 2, TN_TYPES_BOOL = 4 };  /* compute ty
  * formula and decompose unless the op has no results. */
 typedef struct tn_op_def {
   uint32_t struct_size, flags;         /* TN_OP_... */
-  tn_str schema;                       /* "my::swiglu(Tensor x, Tensor gate, *, float beta=1.0) -> Tensor" */
+  tn_str schema;                       /* "my::swiglu(Tensor x, *, float beta=1.0) -> Tensor" */
   uint64_t tags;                       /* TN_TAG_... that the rest does not tell: RANDOM, ... */
   void* self;
   /* The op per element. Inputs are the schema's arguments in order, tensors and numbers; from it

@@ -91,79 +91,53 @@ double erfinv(double y) {
   return x;
 }
 
+struct UnaryRow {
+  uint16_t code;
+  double (*run)(double a);
+};
+constexpr UnaryRow unary_rows[] = {
+    {TN_F_NEG, [](double a) { return -a; }},
+    {TN_F_ABS, [](double a) { return std::fabs(a); }},
+    {TN_F_SIGN, [](double a) { return a > 0   ? 1.0
+                                      : a < 0 ? -1.0
+                                              : 0.0; }},
+    {TN_F_SQRT, [](double a) { return std::sqrt(a); }},
+    {TN_F_RSQRT, [](double a) { return 1 / std::sqrt(a); }},
+    {TN_F_EXP, [](double a) { return std::exp(a); }},
+    {TN_F_EXP2, [](double a) { return std::exp2(a); }},
+    {TN_F_EXPM1, [](double a) { return std::expm1(a); }},
+    {TN_F_LOG, [](double a) { return std::log(a); }},
+    {TN_F_LOG2, [](double a) { return std::log2(a); }},
+    {TN_F_LOG10, [](double a) { return std::log10(a); }},
+    {TN_F_LOG1P, [](double a) { return std::log1p(a); }},
+    {TN_F_SIN, [](double a) { return std::sin(a); }},
+    {TN_F_COS, [](double a) { return std::cos(a); }},
+    {TN_F_TAN, [](double a) { return std::tan(a); }},
+    {TN_F_ASIN, [](double a) { return std::asin(a); }},
+    {TN_F_ACOS, [](double a) { return std::acos(a); }},
+    {TN_F_ATAN, [](double a) { return std::atan(a); }},
+    {TN_F_SINH, [](double a) { return std::sinh(a); }},
+    {TN_F_COSH, [](double a) { return std::cosh(a); }},
+    {TN_F_TANH, [](double a) { return std::tanh(a); }},
+    {TN_F_ASINH, [](double a) { return std::asinh(a); }},
+    {TN_F_ACOSH, [](double a) { return std::acosh(a); }},
+    {TN_F_ATANH, [](double a) { return std::atanh(a); }},
+    {TN_F_SIGMOID, [](double a) { return 1 / (1 + std::exp(-a)); }},
+    {TN_F_ERF, [](double a) { return std::erf(a); }},
+    {TN_F_ERFC, [](double a) { return std::erfc(a); }},
+    {TN_F_ERFINV, [](double a) { return erfinv(a); }},
+    {TN_F_LGAMMA, [](double a) { return std::lgamma(a); }},
+    {TN_F_DIGAMMA, [](double a) { return digamma(a); }},
+    {TN_F_FLOOR, [](double a) { return std::floor(a); }},
+    {TN_F_CEIL, [](double a) { return std::ceil(a); }},
+    {TN_F_TRUNC, [](double a) { return std::trunc(a); }},
+    {TN_F_ROUND, [](double a) { return std::nearbyint(a); }},
+};
+
 double real_unary(uint16_t code, double a) {
-  switch (code) {
-    case TN_F_NEG:
-      return -a;
-    case TN_F_ABS:
-      return std::fabs(a);
-    case TN_F_SIGN:
-      return a > 0 ? 1 : a < 0 ? -1 : 0;
-    case TN_F_SQRT:
-      return std::sqrt(a);
-    case TN_F_RSQRT:
-      return 1 / std::sqrt(a);
-    case TN_F_EXP:
-      return std::exp(a);
-    case TN_F_EXP2:
-      return std::exp2(a);
-    case TN_F_EXPM1:
-      return std::expm1(a);
-    case TN_F_LOG:
-      return std::log(a);
-    case TN_F_LOG2:
-      return std::log2(a);
-    case TN_F_LOG10:
-      return std::log10(a);
-    case TN_F_LOG1P:
-      return std::log1p(a);
-    case TN_F_SIN:
-      return std::sin(a);
-    case TN_F_COS:
-      return std::cos(a);
-    case TN_F_TAN:
-      return std::tan(a);
-    case TN_F_ASIN:
-      return std::asin(a);
-    case TN_F_ACOS:
-      return std::acos(a);
-    case TN_F_ATAN:
-      return std::atan(a);
-    case TN_F_SINH:
-      return std::sinh(a);
-    case TN_F_COSH:
-      return std::cosh(a);
-    case TN_F_TANH:
-      return std::tanh(a);
-    case TN_F_ASINH:
-      return std::asinh(a);
-    case TN_F_ACOSH:
-      return std::acosh(a);
-    case TN_F_ATANH:
-      return std::atanh(a);
-    case TN_F_SIGMOID:
-      return 1 / (1 + std::exp(-a));
-    case TN_F_ERF:
-      return std::erf(a);
-    case TN_F_ERFC:
-      return std::erfc(a);
-    case TN_F_ERFINV:
-      return erfinv(a);
-    case TN_F_LGAMMA:
-      return std::lgamma(a);
-    case TN_F_DIGAMMA:
-      return digamma(a);
-    case TN_F_FLOOR:
-      return std::floor(a);
-    case TN_F_CEIL:
-      return std::ceil(a);
-    case TN_F_TRUNC:
-      return std::trunc(a);
-    case TN_F_ROUND:
-      return std::nearbyint(a);
-    default:
-      throw declined(text("primitive {} is unknown", code));
-  }
+  for (const UnaryRow& row : unary_rows)
+    if (row.code == code) return row.run(a);
+  throw declined(text("primitive {} is unknown", code));
 }
 
 double real_binary(uint16_t code, double a, double b) {
@@ -199,25 +173,31 @@ double real_binary(uint16_t code, double a, double b) {
   }
 }
 
-int64_t whole_binary(uint16_t code, int64_t a, int64_t b) {
+int64_t whole_unary(uint16_t code, int64_t a) {
   switch (code) {
     case TN_F_NEG:
       return wrapped(-bits(a));
     case TN_F_ABS:
       return a < 0 ? wrapped(-bits(a)) : a;
     case TN_F_SIGN:
-      return a > 0 ? 1 : a < 0 ? -1 : 0;
+      return (a > 0) - (a < 0);
+    case TN_F_BNOT:
+      return ~a;
+    default:
+      bool rounds = code >= TN_F_FLOOR && code <= TN_F_ROUND;
+      return rounds ? a : throw declined(text("primitive {} is unknown for integers", code));
+  }
+}
+
+int64_t whole_binary(uint16_t code, int64_t a, int64_t b) {
+  if (code >= TN_F_TRUNCDIV && code <= TN_F_MOD) return divided(code, a, b);
+  switch (code) {
     case TN_F_ADD:
       return wrapped(bits(a) + bits(b));
     case TN_F_SUB:
       return wrapped(bits(a) - bits(b));
     case TN_F_MUL:
       return wrapped(bits(a) * bits(b));
-    case TN_F_TRUNCDIV:
-    case TN_F_FLOORDIV:
-    case TN_F_FMOD:
-    case TN_F_MOD:
-      return divided(code, a, b);
     case TN_F_MIN:
       return std::min(a, b);
     case TN_F_MAX:
@@ -230,19 +210,12 @@ int64_t whole_binary(uint16_t code, int64_t a, int64_t b) {
       return a | b;
     case TN_F_BXOR:
       return a ^ b;
-    case TN_F_BNOT:
-      return ~a;
     case TN_F_SHL:
       return bits(b) < 64 ? wrapped(bits(a) << b) : 0;
     case TN_F_SHR:
       return a >> (bits(b) < 64 ? b : 63);
-    case TN_F_FLOOR:
-    case TN_F_CEIL:
-    case TN_F_TRUNC:
-    case TN_F_ROUND:
-      return a;
     default:
-      throw declined(text("primitive {} is unknown for integers", code));
+      return whole_unary(code, a);
   }
 }
 
