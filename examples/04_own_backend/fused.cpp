@@ -324,9 +324,10 @@ class Program {
     if (what != TN_DESC_STATS_JSON) return "";
     size_t ops = 0;
     for (const Loop& loop : loops_) ops += loop.steps.size();
-    return text(R"({"kernels":{},"extern_calls":0,"fused_nodes":{},"planned_bytes":0,)"
-                R"("naive_bytes":0,"compile_ms":0,"codegen_ms":0,"from_cache":false})",
-                loops_.size(), ops);
+    return text(
+        R"({"kernels":{},"extern_calls":0,"extern_ops":[],"fused_nodes":{},"planned_bytes":0,)"
+        R"("naive_bytes":0,"compile_ms":0,"codegen_ms":0,"from_cache":false})",
+        loops_.size(), ops);
   }
 
  private:
