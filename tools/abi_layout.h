@@ -2,6 +2,7 @@
 // number. plugin-api/abi/v1.layout is what this prints for 1.0; a test compares the two.
 #pragma once
 
+#include <tenon/custom_ops.h>
 #include <tenon/plugin.h>
 
 #include <cstddef>
@@ -41,7 +42,7 @@ struct LayoutCode {
   LayoutCode{#code, code}, __VA_OPT__(TENON_MORE_CODES TENON_PARENS(__VA_ARGS__))
 #define TENON_MORE_CODES() TENON_CODES
 
-/// Every struct of the header, in its order, with every field.
+/// Every struct of the headers, in their order, with every field.
 inline std::vector<LayoutStruct> abi_structs() {
   return {
       TENON_LAYOUT(tn_str, data, size),
@@ -100,10 +101,18 @@ inline std::vector<LayoutStruct> abi_structs() {
       TENON_LAYOUT(tn_extension, struct_size, version, id, table),
       TENON_LAYOUT(tn_plugin, struct_size, abi_major, abi_minor, _r0, backends, devices, extensions,
                    kernels, n_backends, n_devices, n_extensions, n_kernels, shutdown),
+      // tenon/custom_ops.h
+      TENON_LAYOUT(tn_op_call, struct_size, op, n_args, n_out, args, values, out, stream),
+      TENON_LAYOUT(tn_meta_call, struct_size, op, n_out, _r0, graph, host_data, set_result),
+      TENON_LAYOUT(tn_vjp_call, struct_size, op, n_args, n_results, n_out, _r0, args, values,
+                   results, grads, out),
+      TENON_LAYOUT(tn_op_def, struct_size, flags, schema, tags, self, formula, formula_types,
+                   like_arg, meta, kernel, decompose, vjp),
+      TENON_LAYOUT(tn_custom_ops_api, struct_size, _r0, add),
   };
 }
 
-/// Every enumerator of the header.
+/// Every enumerator of the headers.
 inline std::vector<LayoutCode> abi_codes() {
   std::vector<LayoutCode> codes;
   auto add = [&](std::initializer_list<LayoutCode> list) {
@@ -174,6 +183,8 @@ inline std::vector<LayoutCode> abi_codes() {
                                 TN_DESC_MEMORY_PLAN, TN_DESC_STATS_JSON))});
   add({TENON_EXPAND(TENON_CODES(TN_NOT_SUPPORTED, TN_SUPPORTED, TN_SUPPORTED_IF_FUSED))});
   add({TENON_EXPAND(TENON_CODES(TN_COPY_H2D, TN_COPY_D2H, TN_COPY_D2D, TN_COPY_H2H))});
+  add({TENON_EXPAND(TENON_CODES(TN_OP_PT2_COMPLIANT, TN_OP_LIKE))});
+  add({TENON_EXPAND(TENON_CODES(TN_TYPES_FLOAT, TN_TYPES_INT, TN_TYPES_BOOL))});
   return codes;
 }
 

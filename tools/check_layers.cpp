@@ -4,9 +4,8 @@
 //
 // The rules, for files below SOURCE_DIR:
 //   host/<room>/       sees itself and the rooms to its left in `rooms`, every public header and
-//   the
-//                      plugin ABI. config sees core/error.h only and is seen by all rooms; report
-//                      sees core and config and is seen by all rooms but core and config.
+//                      the plugin ABI. config sees core/error.h and core/utf8.h only and is seen by
+//                      all rooms; report sees core and config and is seen by all rooms but those.
 //   host/*.cpp         is the room "compile".
 //   host/include/      public headers: the standard library, other public headers, the plugin ABI.
 //   plugin-api/        its own headers and the C or C++ standard library.
@@ -116,9 +115,10 @@ bool Checker::is_public(std::string_view name) const { return name.starts_with("
 std::string Checker::in_room(std::string_view room, const Include& include) const {
   std::string target = has_folder(include.name) ? first_folder(include.name) : "compile";
   if (room == "config") {
-    bool own = target == "config" || include.name == "core/error.h";
+    bool own =
+        target == "config" || include.name == "core/error.h" || include.name == "core/utf8.h";
     if (own || include.name == "tenon/config.h" || include.name == "tenon/error.h") return "";
-    return "config sees core/error.h only, since every room sees config";
+    return "config sees core/error.h and core/utf8.h only, since every room sees config";
   }
   if (is_public(include.name) || target == "config") return "";
   if (room == "report")

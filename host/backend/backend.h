@@ -35,7 +35,14 @@ struct CompileRequest {
   std::string options_toml;  ///< options of the call: "max_autotune = true"
   std::string mode;          ///< "default", or a mode of the manifest
   std::string compile_id;    ///< "0/1", for logs
+  /// The backends that are compiling this graph already, as "plugin/backend", outermost first.
+  std::vector<std::string> chain;
 };
+
+/// A request for a piece of the request's graph, or for one made from it: the same but for what
+/// counts inputs and outputs, which is read off the piece. `n_saved` is 0: nothing of it has a
+/// layout of its own.
+CompileRequest request_for_piece(const CompileRequest& request, std::shared_ptr<Graph> piece);
 
 /// Static facts of a backend, from its manifest.
 struct BackendInfo {

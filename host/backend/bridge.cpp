@@ -1,21 +1,28 @@
 // The host table and the conversion of arguments and tensors at the border.
 #include "backend/bridge.h"
 
+#include "backend/contract.h"
 #include "backend/extensions.h"
 #include "backend/graph_view.h"
+#include "backend/lent_memory.h"
+#include "backend/shutdown.h"
 #include "backend/status.h"
 #include "core/pointwise_loop.h"
 #include "core/tensor_impl.h"
 #include "formats/dlpack.h"
 #include "ops/op_table.h"
 #include "ops/shapes.h"
+#include "report/log.h"
 
+#include <atomic>
 #include <cstring>
+#include <memory>
 
 namespace tenon {
 
 Tensor share_tensor(tn_tensor* t) {
   if (!t) return Tensor();
+  check_alive(t);
   auto* head = static_cast<detail::TensorHead*>(t);
   head->references.fetch_add(1, std::memory_order_relaxed);
   return Tensor::adopt(head);
@@ -24,6 +31,15 @@ Tensor share_tensor(tn_tensor* t) {
 // ---- tensors
 
 namespace {
+
+// Retaining and releasing have no status: a handle that is over is reported and left alone.
+bool is_retired(const tn_tensor* t) {
+  tn_status* status = guarded([&] { check_alive(t); });
+  if (!status) return false;
+  report::log(report::LogLevel::error, "backend", "{}", status->text);
+  free_status(status);
+  return true;
+}
 
 IntList list_of(const int64_t* values, int32_t n) { return {values, static_cast<size_t>(n)}; }
 
@@ -41,6 +57,23 @@ TensorMeta meta_for(const int64_t* sizes, const int64_t* strides, int32_t ndim, 
   if (strides) meta.strides = dims_of(SymIntList(list_of(strides, ndim)));
   return meta;
 }
+
+/// The deleter of memory that a plugin lent: what it throws is told and goes no further.
+struct Deleter {
+  void (*function)(void*);
+  void* argument;
+
+  static void run(void* self) {
+    std::unique_ptr<Deleter> own(static_cast<Deleter*>(self));
+    tn_status* status = guarded([&] {
+      if (own->function) own->function(own->argument);
+    });
+    if (!status) return;
+    report::log(report::LogLevel::error, "backend", "a deleter of a plugin threw: {}",
+                status->text);
+    free_status(status);
+  }
+};
 
 bool broadcasts_to(SymIntList from, SymIntList to) {
   if (from.size() > to.size()) return false;
@@ -71,11 +104,15 @@ const tn_tensor_api tensor_api = {
     .struct_size = sizeof(tn_tensor_api),
     .retain =
         [](tn_tensor* t) {
+          if (is_retired(t)) return;
           static_cast<detail::TensorHead*>(t)->references.fetch_add(1, std::memory_order_relaxed);
+          note_held(Held::tensor, 1);
         },
     .release =
         [](tn_tensor* t) {
-          if (t) take_tensor(t);
+          if (!t || is_retired(t)) return;
+          note_held(Held::tensor, -1);
+          take_tensor(t);
         },
     .empty =
         [](const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
@@ -98,15 +135,20 @@ const tn_tensor_api tensor_api = {
         [](void* data, const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
            int32_t device_type, int32_t, void (*deleter)(void*), void* deleter_arg,
            tn_tensor** out) {
+          auto* given_deleter = new (std::nothrow) Deleter{deleter, deleter_arg};
+          if (!given_deleter) return make_status(TN_OUT_OF_MEMORY, "out of memory");
           tn_status* status = guarded([&] {
             check_shape(sizes, ndim, dtype);
             require(device_type == TN_DEV_CPU, "from_memory takes CPU memory, found device type {}",
                     device_type);
             OptIntList given = strides ? OptIntList(list_of(strides, ndim)) : OptIntList();
-            *out = give(from_memory(data, list_of(sizes, ndim), static_cast<Dtype>(dtype), given,
-                                    deleter, deleter_arg));
+            LentMemory lent(reinterpret_cast<const void*>(deleter));
+            Tensor t = from_memory(data, list_of(sizes, ndim), static_cast<Dtype>(dtype), given,
+                                   &Deleter::run, given_deleter);
+            lent.keep_with(t);
+            *out = give(std::move(t));
           });
-          if (status && deleter) deleter(deleter_arg);
+          if (status) Deleter::run(given_deleter);
           return status;
         },
     .copy = copy,
@@ -114,7 +156,12 @@ const tn_tensor_api tensor_api = {
                     void** out) { return guarded([&] { *out = to_dlpack(share_tensor(t)); }); },
     .from_dlpack =
         [](void* capsule, tn_tensor** out) {
-          return guarded([&] { *out = give(from_dlpack(capsule)); });
+          return guarded([&] {
+            LentMemory lent(dlpack_deleter(capsule));
+            Tensor t = from_dlpack(capsule);
+            lent.keep_with(t);
+            *out = give(std::move(t));
+          });
         },
 };
 
@@ -158,7 +205,12 @@ const tn_host table = {
           return s ? str_of(s->text) : tn_str{"", 0};
         },
     .status_free = free_status,
-    .extension = find_extension,
+    .extension =
+        [](const char* id, uint32_t min_version) {
+          const void* table = find_extension(id, min_version);
+          if (table) note_dependence(__builtin_return_address(0), table);
+          return table;
+        },
     .tensor = &tensor_api,
     .graph = &graph_api,
     .sym = &sym_api,
@@ -168,8 +220,17 @@ const tn_host table = {
     .svc = &svc_api,
 };
 
+std::atomic<const tn_host*> other_table{nullptr};
+
 }  // namespace
 
-const tn_host* host_table() { return &table; }
+const tn_host* host_table() {
+  const tn_host* other = other_table;
+  return other ? other : &table;
+}
+
+void set_host_table(const tn_host* given) { other_table = given; }
+
+const tn_host& own_host_table() { return table; }
 
 }  // namespace tenon

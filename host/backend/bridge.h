@@ -2,6 +2,7 @@
 // border.
 #pragma once
 
+#include "backend/lifetime.h"
 #include "core/value.h"
 
 #include <tenon/plugin.h>
@@ -16,11 +17,20 @@ extern const tn_run_api run_api;
 extern const tn_opt_api opt_api;
 extern const tn_svc_api svc_api;
 
-/// The table; valid for the life of the process.
+/// The table that plugins get, this host's own unless another was set; valid for the life of the
+/// process.
 const tn_host* host_table();
+/// Gives the plugins that are loaded from here on another table, such as one that watches them;
+/// null: this host's own again. The table must live as long as the process.
+void set_host_table(const tn_host* table);
+const tn_host& own_host_table();
 
-/// A new reference for a plugin, and a Tensor that takes over a reference from one.
-inline tn_tensor* give(Tensor t) { return t.release(); }
+/// A new reference for the plugin that this thread is in, and a Tensor that takes over a reference
+/// from one. What is taken has to be noted by who knows from whom.
+inline tn_tensor* give(Tensor t) {
+  if (t.defined()) note_held(Held::tensor, 1);
+  return t.release();
+}
 inline Tensor take_tensor(tn_tensor* t) {
   return Tensor::adopt(static_cast<detail::TensorHead*>(t));
 }

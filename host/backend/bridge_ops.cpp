@@ -5,6 +5,7 @@
 #include "core/dispatch.h"
 #include "graph/record.h"
 #include "ops/op_table.h"
+#include "ops/pointwise.h"
 
 #include <algorithm>
 #include <cstring>
@@ -77,7 +78,7 @@ tn_status* info(uint32_t id, tn_op_info* inout) {
 
 /// A recorded program in the layout of the ABI.
 struct FormulaData {
-  ScalarProgram program;
+  const ScalarProgram* program = nullptr;
   std::vector<uint32_t> input_args;
 };
 static_assert(sizeof(ScalarInstr) == sizeof(tn_instr));
@@ -131,18 +132,19 @@ tn_status* op_formula(uint32_t id, const tn_arg* args, uint32_t n_args, int32_t 
     auto [at, added] = known->try_emplace({op.def, entry});
     FormulaData& data = at->second;
     if (added) {
-      data.program = record(op.def->formula.entries[entry].formula);
-      data.input_args = input_args(op, args, n_args, data.program.n_inputs);
+      data.program = &pointwise_program(op, entry);
+      data.input_args = input_args(op, args, n_args, data.program->n_inputs);
     }
+    const ScalarProgram& program = *data.program;
     tn_formula full{};
     full.struct_size = inout->struct_size;
-    full.n_inputs = data.program.n_inputs;
-    full.n_outputs = static_cast<uint32_t>(data.program.outputs.size());
-    full.n_instr = static_cast<uint32_t>(data.program.instr.size());
-    full.instr = reinterpret_cast<const tn_instr*>(data.program.instr.data());
-    full.outputs = data.program.outputs.data();
+    full.n_inputs = program.n_inputs;
+    full.n_outputs = static_cast<uint32_t>(program.outputs.size());
+    full.n_instr = static_cast<uint32_t>(program.instr.size());
+    full.instr = reinterpret_cast<const tn_instr*>(program.instr.data());
+    full.outputs = program.outputs.data();
     full.input_args = data.input_args.data();
-    full.input_dtypes = data.program.input_dtypes.data();
+    full.input_dtypes = program.input_dtypes.data();
     bool to_float = op.def->promote == Promote::to_float ||
                     (op.def->promote == Promote::automatic &&
                      op.def->formula.entries[entry].formula.types == formula::floats);

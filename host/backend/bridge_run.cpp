@@ -2,6 +2,7 @@
 #include "backend/abi_args.h"
 #include "backend/bridge.h"
 #include "backend/compile_context.h"
+#include "backend/contract.h"
 #include "backend/status.h"
 #include "core/dispatch.h"
 #include "graph/extract.h"
@@ -50,11 +51,15 @@ struct HostArtifact {
 
 tn_status* call_host_artifact(tn_artifact* a, tn_call* call) {
   return guarded([&] {
+    for (uint32_t i = 0; i < call->n_inputs; ++i) check_alive(call->inputs[i]);
     std::vector<Tensor> outputs(call->n_outputs);
     auto** heads = reinterpret_cast<detail::TensorHead**>(call->inputs);
+    bool steal = (call->flags & TN_CALL_STEAL_INPUTS) != 0;
+    if (steal && is_counting_held())
+      note_held(Held::tensor, -std::count_if(heads, heads + call->n_inputs,
+                                             [](const auto* head) { return head != nullptr; }));
     static_cast<HostArtifact*>(a->self)->artifact->call({heads, call->n_inputs},
-                                                        {call->syms, call->n_syms}, outputs,
-                                                        (call->flags & TN_CALL_STEAL_INPUTS) != 0);
+                                                        {call->syms, call->n_syms}, outputs, steal);
     for (uint32_t i = 0; i < call->n_outputs; ++i) call->outputs[i] = give(std::move(outputs[i]));
   });
 }
@@ -63,7 +68,11 @@ const tn_artifact_api host_artifact_api = {
     .struct_size = sizeof(tn_artifact_api),
     .flags = TN_AF_STEALS_INPUTS,
     .call = call_host_artifact,
-    .destroy = [](tn_artifact* a) { delete static_cast<HostArtifact*>(a->self); },
+    .destroy =
+        [](tn_artifact* a) {
+          note_held(Held::artifact, -1);
+          delete static_cast<HostArtifact*>(a->self);
+        },
     .describe =
         [](tn_artifact* a, int32_t what, const tn_sink* sink) {
           return guarded([&] {
@@ -76,27 +85,19 @@ const tn_artifact_api host_artifact_api = {
 tn_artifact* wrap(std::shared_ptr<Artifact> artifact) {
   auto* host = new HostArtifact{{&host_artifact_api, nullptr}, std::move(artifact)};
   host->abi.self = host;
+  note_held(Held::artifact, 1);
   return &host->abi;
 }
 
 tn_status* compile_with(tn_ctx* ctx, const tn_graph* g, tn_str backend, tn_str options,
                         tn_artifact** out) {
   return guarded([&] {
-    thread_local std::vector<std::string> stack;
-    std::string name(view_of(backend));
-    require(
-        name != ctx->backend && std::find(stack.begin(), stack.end(), name) == stack.end(),
-        "compile_with: backend {} is already compiling this graph; a cycle of backends cannot end",
-        name);
-    require(stack.size() < 8, "compile_with: more than 8 backends call each other");
-    CompileRequest request = *ctx->request;
-    request.graph = std::const_pointer_cast<Graph>(g->graph);
+    const CompileRequest& ours = *ctx->request;
+    auto graph = std::const_pointer_cast<Graph>(g->graph);
+    CompileRequest request = graph == ours.graph ? ours : request_for_piece(ours, graph);
     request.options_toml = std::string(view_of(options));
-    stack.push_back(ctx->backend);
-    struct Pop {
-      std::vector<std::string>& s;
-      ~Pop() { s.pop_back(); }
-    } pop{stack};
+    request.mode.clear();
+    std::string name(view_of(backend));
     *out = wrap(compile_with_backend(name, request));
   });
 }

@@ -12,6 +12,7 @@
 
 #include <tenon/config.h>
 
+#include <atomic>
 #include <cmath>
 
 namespace tenon {
@@ -94,39 +95,66 @@ std::string component_name(const char* component) {
   return std::string("plugin.") + (component ? component : "");
 }
 
-// The first failing body wins; the pool carries it over as an exception.
-struct FailedBody {
-  tn_status* status;
+// Bodies run on other threads on behalf of the plugin that this one is in.
+class OnBehalf {
+ public:
+  OnBehalf() : life_(is_counting_held() ? InPlugin::current() : nullptr) {}
+  template <class F>
+  tn_status* operator()(F&& body) const {
+    if (!life_) return body();
+    InPlugin in(*life_);
+    return body();
+  }
+
+ private:
+  PluginLife* life_;
 };
 
-template <class Run>
-tn_status* run_bodies(Run run) {
-  try {
-    run();
-    return nullptr;
-  } catch (const FailedBody& failed) {
-    return failed.status;
-  } catch (const std::exception& e) {
-    return make_status(TN_INTERNAL, e.what());
+/// The first failing body wins; those that have not begun by then are left out.
+class Bodies {
+ public:
+  /// `body` is a function of the plugin: what it throws is a failure too.
+  template <class Body>
+  void run(Body body) {
+    if (first_.load(std::memory_order_relaxed)) return;
+    tn_status* failed = nullptr;
+    tn_status* thrown = guarded([&] { failed = body(); });
+    if (tn_status* status = thrown ? thrown : failed) keep(status);
   }
-}
+  /// After all bodies: what failed first, or what kept the pool from running them.
+  tn_status* finish(tn_status* of_pool) {
+    if (of_pool) keep(of_pool);
+    return first_.exchange(nullptr);
+  }
+
+ private:
+  void keep(tn_status* status) {
+    tn_status* none = nullptr;
+    if (!first_.compare_exchange_strong(none, status)) free_status(status);
+  }
+  std::atomic<tn_status*> first_{nullptr};
+};
 
 tn_status* parallel_for_bridge(int64_t begin, int64_t end, int64_t grain,
                                tn_status* (*body)(void*, int64_t, int64_t), void* user) {
-  return run_bodies([&] {
+  OnBehalf on_behalf;
+  Bodies bodies;
+  return bodies.finish(guarded([&] {
     parallel_for(begin, end, std::max<int64_t>(grain, 1), [&](int64_t lo, int64_t hi) {
-      if (tn_status* status = body(user, lo, hi)) throw FailedBody{status};
+      bodies.run([&] { return on_behalf([&] { return body(user, lo, hi); }); });
     });
-  });
+  }));
 }
 
 tn_status* parallel_chunks_bridge(int64_t n_chunks, tn_status* (*body)(void*, int64_t, int32_t),
                                   void* user) {
-  return run_bodies([&] {
+  OnBehalf on_behalf;
+  Bodies bodies;
+  return bodies.finish(guarded([&] {
     parallel_chunks(n_chunks, [&](int64_t chunk, int worker) {
-      if (tn_status* status = body(user, chunk, worker)) throw FailedBody{status};
+      bodies.run([&] { return on_behalf([&] { return body(user, chunk, worker); }); });
     });
-  });
+  }));
 }
 
 void* alloc(size_t bytes, size_t align) {

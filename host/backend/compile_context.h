@@ -24,5 +24,4 @@ struct tn_ctx {
   std::vector<std::string> config_keys;          ///< read by the plugin: part of the cache key
   std::deque<std::unique_ptr<tn_graph>> graphs;  ///< made for it: extract, decompose
   std::deque<std::string> strings;
-  int depth = 0;  ///< of compile_with
 };

@@ -15,4 +15,9 @@ void note_declined(const DeclinedGraph& graph) {
     at->declined_.push_back(graph);
 }
 
+void note_placed(const std::vector<PlacedPiece>& pieces) {
+  for (DeclineObserver* at = innermost; at != nullptr; at = at->outer_)
+    at->pieces_.insert(at->pieces_.end(), pieces.begin(), pieces.end());
+}
+
 }  // namespace tenon

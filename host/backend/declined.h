@@ -1,4 +1,4 @@
-// Graphs that a backend declined, for whoever wants to tell why code was compiled by another one.
+// What became of graphs whose backend did not take all of them, for whoever wants to tell.
 #pragma once
 
 #include <cstddef>
@@ -13,8 +13,20 @@ struct DeclinedGraph {
   size_t n_nodes = 0;
 };
 
-/// Collects what backends decline on this thread while it lives. Observers nest: all of them see
-/// it.
+/// A node of a graph that was cut, and why it is where it is.
+struct PlacedNode {
+  std::string name, op, why;
+};
+/// One piece of a graph that was cut, in the order in which they run.
+struct PlacedPiece {
+  std::string backend;  ///< that the graph was compiled with
+  std::string run_by;   ///< the backend or its fallback
+  bool is_region = false;
+  std::vector<PlacedNode> nodes;
+};
+
+/// Collects what backends decline, and how graphs are cut, on this thread while it lives. Observers
+/// nest: all of them see it.
 class DeclineObserver {
  public:
   DeclineObserver();
@@ -22,13 +34,17 @@ class DeclineObserver {
   DeclineObserver(const DeclineObserver&) = delete;
   DeclineObserver& operator=(const DeclineObserver&) = delete;
   const std::vector<DeclinedGraph>& declined() const { return declined_; }
+  const std::vector<PlacedPiece>& pieces() const { return pieces_; }
 
  private:
   friend void note_declined(const DeclinedGraph& graph);
+  friend void note_placed(const std::vector<PlacedPiece>& pieces);
   DeclineObserver* outer_;
   std::vector<DeclinedGraph> declined_;
+  std::vector<PlacedPiece> pieces_;
 };
 
 void note_declined(const DeclinedGraph& graph);
+void note_placed(const std::vector<PlacedPiece>& pieces);
 
 }  // namespace tenon

@@ -39,6 +39,11 @@ std::string code_of(PluginFault fault) {
   return std::string(number < 10 ? "P0" : "P") + std::to_string(number);
 }
 
+bool is_warning(PluginFault fault) {
+  return fault == PluginFault::none || fault == PluginFault::no_device ||
+         fault == PluginFault::hygiene;
+}
+
 std::string_view meaning_of(PluginFault fault) { return meanings[static_cast<size_t>(fault)]; }
 
 std::string to_text(const Diagnosis& diagnosis) {

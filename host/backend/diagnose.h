@@ -39,6 +39,9 @@ enum class PluginFault : uint8_t {
 /// "P05"; empty for none.
 std::string code_of(PluginFault fault);
 
+/// Whether a plugin of this diagnosis can be used all the same.
+bool is_warning(PluginFault fault);
+
 /// What the code means, in a few words.
 std::string_view meaning_of(PluginFault fault);
 

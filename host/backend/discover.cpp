@@ -21,6 +21,7 @@
 #include <filesystem>
 #include <set>
 
+#include "backend/quarantine.h"
 #include "core/error.h"
 
 namespace tenon {
@@ -93,7 +94,7 @@ void PluginCatalog::list_directory(size_t place, std::vector<Candidate>& out) co
     if (name.starts_with('.') || !name.ends_with(".so")) continue;
     if (::fstatat(::dirfd(dir), entry->d_name, &s, 0) != 0 || !S_ISREG(s.st_mode)) continue;
     out.push_back(
-        {directory + "/" + entry->d_name, entry->d_name, place, install, identity_of(s), {}});
+        {directory + "/" + entry->d_name, entry->d_name, place, install, identity_of(s), {}, {}});
   }
   ::closedir(dir);
   std::sort(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(),
@@ -103,8 +104,8 @@ void PluginCatalog::list_directory(size_t place, std::vector<Candidate>& out) co
 PluginCatalog::Candidate PluginCatalog::explicit_file(size_t place) const {
   const std::string& path = places_[place].path;
   std::filesystem::path p(path);
-  Candidate out{
-      path, p.filename(), place, same_directory(p.parent_path(), settings_.install_dir), {}, {}};
+  Candidate out{path, p.filename(), place, same_directory(p.parent_path(), settings_.install_dir),
+                {},   {},           {}};
   struct stat s {};
   if (::stat(path.c_str(), &s) == 0) out.file = identity_of(s);
   return out;
@@ -119,13 +120,22 @@ std::vector<PluginCatalog::Candidate> PluginCatalog::candidates() const {
       list_directory(i, all);
   }
   std::set<std::pair<uint64_t, uint64_t>> seen;
+  TrustCheck trust(settings_.trust);
+  std::vector<CrashRecord> crashes = crash_records(settings_.quarantine);
   for (Candidate& c : all) {
     bool exists = c.file != FileIdentity{};
     if (exists && !seen.emplace(c.file.device, c.file.inode).second) continue;
-    if (exists) c.trust = check_trust(c.path, settings_.trust);
+    if (exists) c.trust = trust.judge(c.path);
+    if (exists) c.quarantine = quarantine_verdict(crashes, c.path, c.file);
     out.push_back(std::move(c));
   }
   return out;
+}
+
+Diagnosis no_entry(const std::string& path) {
+  return {PluginFault::no_entry, path,
+          "expected the exported function tenon_plugin_entry_v1, found none",
+          "declare it extern \"C\" TN_EXPORT, and let the version script export it"};
 }
 
 /// What the file itself tells, whoever comes before it.
@@ -142,25 +152,46 @@ static std::shared_ptr<FoundPlugin> read_plugin(const std::string& path) {
   out->diagnosis = std::move(parsed.diagnosis);
   if (!out->diagnosis)
     out->diagnosis = check_abi(out->manifest, path, {TN_ABI_MAJOR, TN_ABI_MINOR});
-  if (!out->diagnosis && !out->elf.exports_entry)
-    out->diagnosis = {PluginFault::no_entry, path, "does not export tenon_plugin_entry_v1",
-                      "declare it extern \"C\" TN_EXPORT, and let the version script export it"};
+  if (!out->diagnosis && !out->elf.exports_entry) out->diagnosis = no_entry(path);
   return out;
+}
+
+static PluginState state_before_loading(const Diagnosis& diagnosis) {
+  switch (diagnosis.fault) {
+    case PluginFault::none:
+      return PluginState::found;
+    case PluginFault::refused:
+    case PluginFault::wrong_digest:
+      return PluginState::refused;
+    case PluginFault::quarantined:
+      return PluginState::quarantined;
+    default:
+      return PluginState::broken;
+  }
 }
 
 /// Null for files that are no plugins and were not asked for by name.
 std::shared_ptr<FoundPlugin> PluginCatalog::examine(const Candidate& c) {
   FoundPluginPtr& known = read_[c.path];
-  if (!known || known->elf.file != c.file) known = read_plugin(c.path);
+  if (!known || known->elf.file != c.file) {
+    auto fresh = read_plugin(c.path);
+    bool is_plugin = fresh->diagnosis.fault != PluginFault::no_note;
+    if (Diagnosis bad = is_plugin ? settings_.allow.judge(c.path) : Diagnosis{})
+      fresh->diagnosis = std::move(bad);
+    known = std::move(fresh);
+  }
   PluginSource source = places_[c.place].source;
   if (known->diagnosis.fault == PluginFault::no_note && source != PluginSource::file) return {};
 
   auto out = std::make_shared<FoundPlugin>(*known);
   out->source = source;
   out->in_install_dir = c.in_install_dir;
-  if (c.trust) out->diagnosis = c.trust;
-  out->state =
-      c.trust ? PluginState::refused : (out->diagnosis ? PluginState::broken : PluginState::found);
+  TrustVerdict trust = c.trust;
+  TrustCheck(settings_.trust).judge_contents(c.path, known->elf, trust);
+  out->warnings = std::move(trust.warnings);
+  if (trust.refusal) out->diagnosis = trust.refusal;
+  if (!out->diagnosis) out->diagnosis = c.quarantine;
+  out->state = state_before_loading(out->diagnosis);
   out->usable = out->state == PluginState::found;
   return out;
 }
@@ -168,7 +199,8 @@ std::shared_ptr<FoundPlugin> PluginCatalog::examine(const Candidate& c) {
 /// Once mapped, a library stays: the loader would give the old mapping for the same path.
 static bool is_mapped(PluginState state, PluginFault fault) {
   if (state == PluginState::broken)
-    return fault != PluginFault::missing_library && fault != PluginFault::undefined_symbol;
+    return fault != PluginFault::missing_library && fault != PluginFault::undefined_symbol &&
+           fault != PluginFault::unreadable && fault != PluginFault::missing_extension;
   return state != PluginState::found && state != PluginState::quarantined &&
          state != PluginState::refused && state != PluginState::shadowed;
 }
@@ -183,13 +215,15 @@ std::shared_ptr<FoundPlugin> PluginCatalog::with_verdict(const Candidate* now,
   if (now) out->source = places_[now->place].source;
   out->state = verdict.state;
   out->diagnosis = verdict.diagnosis;
-  if (same || !now) return out;
-  auto fresh = read_plugin(out->path);
-  std::string found = fresh->diagnosis ? "an unreadable file" : to_text(fresh->manifest.version);
+  if (same) return out;
+  auto fresh = now ? read_plugin(out->path) : nullptr;
+  std::string found = !fresh             ? "gone"
+                      : fresh->diagnosis ? "an unreadable file"
+                                         : to_text(fresh->manifest.version);
   out->diagnosis = {
       PluginFault::replaced, out->path,
       message("version {} is loaded, the file is now {}", out->manifest.version, found),
-      "restart to use it"};
+      now ? "restart to use it" : "what is loaded can be used until the process ends"};
   return out;
 }
 
@@ -204,7 +238,7 @@ class Names {
     const PluginManifest& m = p.manifest;
     auto [owner, is_first] = plugins_.emplace(m.name, p.path);
     std::string all_from = is_first ? "" : owner->second;
-    bool anything_left = !m.kernels.empty() || !m.extensions.empty();
+    bool anything_left = !m.kernels.empty() || !m.extensions.empty() || !m.ops.empty();
     p.backend_shadowed_by.clear();
     p.device_shadowed_by.clear();
     for (const BackendManifest& b : m.backends) {
@@ -314,7 +348,9 @@ bool PluginCatalog::rescan_locked() {
 // ---- the catalog ----
 
 PluginCatalog::PluginCatalog(SearchSettings settings)
-    : settings_(std::move(settings)), places_(search_places(settings_)) {}
+    : settings_(std::move(settings)), places_(search_places(settings_)) {
+  if (settings_.secure && settings_.trust == TrustMode::off) settings_.trust = TrustMode::owner;
+}
 
 bool PluginCatalog::rescan() {
   std::lock_guard lock(plugins_mutex_);
@@ -323,7 +359,9 @@ bool PluginCatalog::rescan() {
 
 void PluginCatalog::add_file(const std::string& path) {
   std::lock_guard lock(plugins_mutex_);
-  settings_.files.push_back(absolute(path));
+  std::string file = absolute(path);
+  std::vector<std::string>& files = settings_.files;
+  if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
   places_ = search_places(settings_);
   candidates_.clear();  // places have other indices now
   if (!rescan_locked()) rebuild_locked();
@@ -369,7 +407,7 @@ std::vector<Diagnosis> PluginCatalog::why_missing(std::string_view backend) cons
   std::string_view name = backend.substr(backend.find('/') + 1);
   std::vector<Diagnosis> out;
   for (const FoundPluginPtr& p : plugins_) {
-    bool unreadable = p->manifest.backends.empty() && p->manifest.name.empty();
+    bool unreadable = p->diagnosis.fault == PluginFault::bad_manifest || p->manifest.name.empty();
     if (p->diagnosis && (unreadable || p->manifest.find_backend(name))) out.push_back(p->diagnosis);
   }
   return out;
@@ -383,11 +421,28 @@ FoundPluginPtr PluginCatalog::find_plugin(std::string_view name) const {
   return {};
 }
 
+FoundPluginPtr PluginCatalog::find_path(std::string_view path) const {
+  std::lock_guard lock(plugins_mutex_);
+  for (const FoundPluginPtr& p : plugins_)
+    if (p->path == path) return p;
+  return {};
+}
+
 FoundPluginPtr PluginCatalog::find_device(std::string_view type) const {
   std::lock_guard lock(plugins_mutex_);
   for (const FoundPluginPtr& p : plugins_)
     for (size_t i = 0; p->usable && i < p->manifest.devices.size(); ++i)
       if (p->manifest.devices[i].type == type && p->device_shadowed_by[i].empty()) return p;
+  return {};
+}
+
+FoundPluginPtr PluginCatalog::find_op(std::string_view name) {
+  list();  // reads the folders, at the first call
+  std::lock_guard lock(plugins_mutex_);
+  for (const FoundPluginPtr& p : plugins_)
+    if (p->usable && !p->shadowed)
+      for (const OpManifest& op : p->manifest.ops)
+        if (op.name == name) return p;
   return {};
 }
 
@@ -421,7 +476,7 @@ void PluginCatalog::set_state(const std::string& path, PluginState state, Diagno
   std::lock_guard lock(plugins_mutex_);
   auto at = std::find_if(plugins_.begin(), plugins_.end(),
                          [&](const FoundPluginPtr& p) { return p->path == path; });
-  ensure(at != plugins_.end(), "set_state: the plugin is not in the catalog");
+  if (at == plugins_.end()) return;
   verdicts_[path] = {state, std::move(diagnosis), *at};
   rebuild_locked();
 }

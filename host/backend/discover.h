@@ -12,6 +12,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backend/allow_list.h"
 #include "backend/diagnose.h"
 #include "backend/manifest.h"
 #include "backend/note.h"
@@ -37,7 +38,9 @@ struct SearchSettings {
   std::vector<std::string> config_path;  ///< plugins.path
   std::string install_dir;               ///< <dir of libtenon>/tenon/plugins
   bool secure = false;                   ///< as process_is_secure() gives it
-  TrustMode trust = TrustMode::owner;
+  TrustMode trust = TrustMode::owner;    ///< `off` means `owner` in a secure process
+  AllowList allow;                       ///< plugins.allow
+  std::string quarantine;                ///< the folder of breadcrumbs; empty = no quarantine
 };
 
 /// TENON_PLUGIN_PATH; empty where it is unset and in set-uid processes.
@@ -71,6 +74,7 @@ struct FoundPlugin {
   ElfInfo elf;
   PluginState state = PluginState::found;
   Diagnosis diagnosis;
+  std::vector<Diagnosis> warnings;  ///< what is doubtful about it, but lets it be loaded
   bool usable = false;    ///< readable, trusted and of our ABI: takes part in the look-up of names
   bool shadowed = false;  ///< nothing that it offers has a bare name any more
   std::vector<std::string> unknown_keys;  ///< of the manifest
@@ -80,6 +84,9 @@ struct FoundPlugin {
   std::string file_name() const;
 };
 using FoundPluginPtr = std::shared_ptr<const FoundPlugin>;
+
+/// P07 for a file that does not export its entry.
+Diagnosis no_entry(const std::string& path);
 
 /// A backend of a plugin; the manifest lives as long as `plugin`.
 struct BackendChoice {
@@ -102,6 +109,8 @@ class PluginCatalog {
   /// note are not in it unless they were named explicitly.
   std::vector<FoundPluginPtr> list();
   std::vector<SearchPlace> places() const;
+  /// What was given. Explicit files may join them at any time; the rest stays as it is.
+  const SearchSettings& settings() const { return settings_; }
 
   /// The backend that `name` means on `device` ("" = any); "plugin/backend" also reaches shadowed
   /// ones. A miss looks at the directories again.
@@ -110,8 +119,11 @@ class PluginCatalog {
   /// whose manifest could not be read.
   std::vector<Diagnosis> why_missing(std::string_view backend) const;
   FoundPluginPtr find_plugin(std::string_view name) const;
+  FoundPluginPtr find_path(std::string_view path) const;
   FoundPluginPtr find_device(std::string_view type) const;
   FoundPluginPtr find_extension(std::string_view id, uint32_t min_version) const;
+  /// The plugin that declares the op "my.swiglu.default", or null. Loads nothing.
+  FoundPluginPtr find_op(std::string_view name);
 
   struct KernelsChoice {
     FoundPluginPtr plugin;
@@ -120,8 +132,9 @@ class PluginCatalog {
   /// Kernels for a device, higher priority first, then by precedence.
   std::vector<KernelsChoice> kernels_for(std::string_view device) const;
 
-  /// What became of a plugin. From `loaded` on, its manifest stays as it is although the file may
-  /// change (P18), since its code stays mapped.
+  /// What became of a plugin (nothing happens when it is not in the catalog any more). From
+  /// `loaded` on, its manifest stays as it is although the file may change (P18), since its code
+  /// stays mapped.
   void set_state(const std::string& path, PluginState state, Diagnosis diagnosis = {});
 
  private:
@@ -129,8 +142,9 @@ class PluginCatalog {
     std::string path, name;
     size_t place = 0;  ///< index into places_
     bool in_install_dir = false;
-    FileIdentity file;  ///< all zero where an explicit file is missing
-    Diagnosis trust;
+    FileIdentity file;   ///< all zero where an explicit file is missing
+    TrustVerdict trust;  ///< of the file and its directories
+    Diagnosis quarantine;
     friend bool operator==(const Candidate&, const Candidate&) = default;
   };
   struct Verdict {  ///< what the loader said, about the content that `plugin` has

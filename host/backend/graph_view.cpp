@@ -7,6 +7,7 @@
 #include "graph/dot.h"
 #include "graph/hash.h"
 #include "graph/print.h"
+#include "graph/symbol_use.h"
 #include "ops/op_table.h"
 
 #include <algorithm>
@@ -15,6 +16,17 @@
 #include <map>
 
 using namespace tenon;
+
+std::vector<std::string> tenon::names_of_nodes(const Graph& graph) {
+  std::vector<std::string> names;
+  std::map<std::string, int> counts;
+  for (const Node& node : graph.nodes()) {
+    const Schema& schema = entry_of(node.op).schema;
+    names.push_back(node.name.empty() ? schema.name + "_" + std::to_string(counts[schema.name]++)
+                                      : node.name);
+  }
+  return names;
+}
 
 uint32_t tn_graph::expr_id(const Expr* expr) const {
   std::lock_guard lock(exprs_lock);
@@ -37,16 +49,6 @@ tn_dim tn_graph::dim(SymInt value) const {
           hint ? uint32_t{TN_DIM_HAS_HINT} : uint32_t{TN_DIM_UNBACKED}};
 }
 
-namespace {
-
-const Expr* number_expr(Number n) {
-  return n.is_integer()    ? as_expr(n.sym_int())
-         : n.is_floating() ? as_expr(n.sym_float())
-                           : as_expr(n.sym_bool());
-}
-
-}  // namespace
-
 tn_arg tn_graph::convert(const Value& v) {
   tn_arg a = empty_arg(v.count);
   switch (v.tag) {
@@ -64,7 +66,7 @@ tn_arg tn_graph::convert(const Value& v) {
       Number n = v.number();
       if (!n.is_symbolic()) return plain_arg(v, string_lists);
       a.kind = TN_ARG_SYMINT;
-      a.u.sym = n.is_integer() ? dim(n.sym_int()) : tn_dim{0, expr_id(number_expr(n)), 0};
+      a.u.sym = n.is_integer() ? dim(n.sym_int()) : tn_dim{0, expr_id(expression_of(n)), 0};
       break;
     }
     case Tag::ints: {
@@ -99,13 +101,8 @@ void tn_graph::add_node(const Node& node) {
 
 tn_graph::tn_graph(std::shared_ptr<const Graph> g) : graph(std::move(g)), users(graph->users()) {
   for (const SymbolBinding& s : graph->symbols) symbol_ids.push_back(expr_id(s.symbol));
-  std::map<std::string, int> counts;
-  for (const Node& node : graph->nodes()) {
-    add_node(node);
-    const Schema& schema = entry_of(node.op).schema;
-    node_names.push_back(
-        node.name.empty() ? schema.name + "_" + std::to_string(counts[schema.name]++) : node.name);
-  }
+  node_names = names_of_nodes(*graph);
+  for (const Node& node : graph->nodes()) add_node(node);
   for (ValueId v = 0; v < graph->values().size(); ++v) {
     const GraphValue& value = graph->value(v);
     auto &s = sizes.emplace_back(), &t = strides.emplace_back();
@@ -165,6 +162,23 @@ tn_status* node_info(const tn_graph* g, uint32_t id, tn_node_info* inout) {
   });
 }
 
+// By the words of the strides: asking whether symbols are equal would add guards.
+bool is_laid_out(const TensorMeta& meta, MemoryFormat format) {
+  Dims wanted = strides_for(list_of(meta.sizes), format);
+  for (size_t d = 0; d < wanted.size(); ++d)
+    if (meta.sizes[d].word() != 1 && meta.strides[d].word() != wanted[d].word()) return false;
+  return true;
+}
+
+// `preserve` where the elements lie in no order that has a name.
+MemoryFormat memory_format_of(const TensorMeta& meta) {
+  if (is_laid_out(meta, MemoryFormat::contiguous)) return MemoryFormat::contiguous;
+  for (auto [rank, format] : {std::pair(size_t{4}, MemoryFormat::channels_last),
+                              std::pair(size_t{5}, MemoryFormat::channels_last_3d)})
+    if (meta.sizes.size() == rank && is_laid_out(meta, format)) return format;
+  return MemoryFormat::preserve;
+}
+
 tn_status* value_info(const tn_graph* g, uint32_t id, tn_value_info* inout) {
   return guarded([&] {
     check_value(g, id);
@@ -178,11 +192,12 @@ tn_status* value_info(const tn_graph* g, uint32_t id, tn_value_info* inout) {
     info.dtype = static_cast<int32_t>(v.meta.dtype);
     info.device_type = static_cast<int32_t>(v.meta.device.type);
     info.device_index = v.meta.device.index;
+    info.memory_format = static_cast<int32_t>(memory_format_of(v.meta));
     info.ndim = static_cast<int32_t>(v.meta.sizes.size());
     info.n_uses = static_cast<uint32_t>(g->users[id].size());
     info.expr = TN_EXPR_STATIC;
     bool is_number = v.kind != ValueKind::tensor && v.kind != ValueKind::none;
-    if (is_number && v.scalar.is_symbolic()) info.expr = g->expr_id(number_expr(v.scalar));
+    if (is_number && v.scalar.is_symbolic()) info.expr = g->expr_id(expression_of(v.scalar));
     info.alias_group = v.alias_group;
     info.sizes = g->sizes[id].data();
     info.strides = g->strides[id].data();

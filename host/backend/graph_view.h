@@ -45,6 +45,9 @@ struct tn_graph {
 
 namespace tenon {
 
+/// By node: its own name, or one made of the op's, such as "add_3".
+std::vector<std::string> names_of_nodes(const Graph& graph);
+
 extern const tn_graph_api graph_api;
 extern const tn_sym_api sym_api;
 

@@ -376,6 +376,19 @@ KernelsManifest read_kernels(const TomlNode& table, Texts& unknown) {
   return out;
 }
 
+OpManifest read_op(const TomlNode& table, Texts& unknown) {
+  Table t(table, "op", unknown);
+  OpManifest out{t.required_text("name"), t.text("description", "")};
+  bool is_full = std::count(out.name.begin(), out.name.end(), '.') == 2;
+  if (!is_full || out.name.starts_with("aten."))
+    complain(
+        *t.find("name"),
+        message("op name is '{}'; expected \"namespace.name.overload\" outside of aten, such as "
+                "\"my.swiglu.default\"",
+                out.name));
+  return out;
+}
+
 ExtensionManifest read_extension(const TomlNode& table, Texts& unknown) {
   Table t(table, "extension", unknown);
   std::string id = t.required_text("id");
@@ -397,6 +410,11 @@ void read_all(const TomlNode& table, Texts& unknown, PluginManifest& out) {
   });
   t.each("device", [&](const TomlNode& d) { out.devices.push_back(read_device(d, unknown)); });
   t.each("kernels", [&](const TomlNode& k) { out.kernels.push_back(read_kernels(k, unknown)); });
+  t.each("op", [&](const TomlNode& op) {
+    OpManifest read = read_op(op, unknown);
+    refuse_twice(op, out.ops, read.name, "op");
+    out.ops.push_back(std::move(read));
+  });
   t.each("extension",
          [&](const TomlNode& e) { out.extensions.push_back(read_extension(e, unknown)); });
 }

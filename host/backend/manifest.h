@@ -102,6 +102,11 @@ struct KernelsManifest {
   int64_t priority = 0;
 };
 
+/// An op that the plugin adds, "my.swiglu.default".
+struct OpManifest {
+  std::string name, description;
+};
+
 struct ExtensionManifest {
   std::string id;
   uint32_t version = 1;
@@ -117,6 +122,7 @@ struct PluginManifest {
   std::vector<BackendManifest> backends;
   std::vector<DeviceManifest> devices;
   std::vector<KernelsManifest> kernels;
+  std::vector<OpManifest> ops;
   std::vector<ExtensionManifest> extensions;
 
   const BackendManifest* find_backend(std::string_view name) const;

@@ -48,7 +48,9 @@ constexpr size_t max_notes = 1024;
 constexpr size_t max_dynamic = 1024;
 constexpr size_t max_chain = 4096;
 constexpr size_t max_name = 4096;
+constexpr uint32_t max_symbols = 1 << 18;
 constexpr std::string_view entry_name = "tenon_plugin_entry_v1";
+constexpr std::string_view any_entry_name = "tenon_plugin_entry_v";
 
 /// Stops the reading; becomes the diagnosis.
 struct Stop {
@@ -143,19 +145,42 @@ class Reader {
     }
   }
 
+  /// After read(): what it exports besides the entries.
+  ExtraExports extra_exports() const {
+    ExtraExports out;
+    uint32_t count = std::min(symbol_count(), max_symbols);
+    for (uint32_t index = 1; index < count; ++index) {
+      Elf64_Sym symbol = symbol_at(index);
+      if (!is_exported(symbol)) continue;
+      std::string name = string_at(symbol.st_name);
+      if (name.starts_with(any_entry_name) || is_from_linker(name)) continue;
+      if (ELF64_ST_BIND(symbol.st_info) == STB_GNU_UNIQUE) out.unique.push_back(name);
+      out.names.push_back(std::move(name));
+    }
+    return out;
+  }
+
  private:
+  /// Linkers add these to what has no version script.
+  static bool is_from_linker(std::string_view name) {
+    constexpr std::string_view known[] = {"_init", "_fini", "__bss_start", "_edata", "_end"};
+    return std::find(std::begin(known), std::end(known), name) != std::end(known);
+  }
+
   void check_header() {
     std::array<unsigned char, EI_NIDENT> ident{};
-    if (source_.size() < sizeof ident)
-      throw Stop{PluginFault::unreadable, message("{} bytes is no ELF file", source_.size()), ""};
-    source_.read(0, ident.data(), ident.size());
-    if (std::memcmp(ident.data(), ELFMAG, SELFMAG) != 0)
-      throw Stop{PluginFault::unreadable, "does not begin as an ELF file", ""};
+    uint64_t size = source_.size();
+    source_.read(0, ident.data(), std::min<uint64_t>(size, ident.size()));
+    if (size < sizeof ident || std::memcmp(ident.data(), ELFMAG, SELFMAG) != 0)
+      throw Stop{PluginFault::unreadable,
+                 message("expected an ELF shared object, found {} bytes of something else", size),
+                 "name the .so file that tenon_add_plugin built"};
     if (ident[EI_CLASS] != ELFCLASS64 || ident[EI_DATA] != ELFDATA2LSB)
       throw Stop{PluginFault::wrong_machine,
-                 message("is {}-bit {}-endian, expected 64-bit little-endian",
+                 message("was built for {}-bit {}-endian {}, this host is 64-bit little-endian {}",
                          ident[EI_CLASS] == ELFCLASS32 ? 32 : 64,
-                         ident[EI_DATA] == ELFDATA2MSB ? "big" : "little"),
+                         ident[EI_DATA] == ELFDATA2MSB ? "big" : "little",
+                         machine_name(foreign_machine(ident[EI_DATA])), machine_name(our_machine)),
                  message("build it for {}", machine_name(our_machine))};
     header_ = source_.get<Elf64_Ehdr>(0);
     if (header_.e_machine != our_machine)
@@ -165,17 +190,31 @@ class Reader {
                  message("build it for {}", machine_name(our_machine))};
     if (header_.e_type != ET_DYN)
       throw Stop{PluginFault::wrong_machine,
-                 message("ELF type {} is not a shared object (type {})", header_.e_type, ET_DYN),
+                 message("expected a shared object for {} (ELF type {}), found ELF type {}",
+                         machine_name(our_machine), ET_DYN, header_.e_type),
                  "link it with -shared"};
+  }
+
+  /// e_machine stands at the same place in all classes.
+  uint16_t foreign_machine(unsigned char order) const {
+    auto machine = source_.get<uint16_t>(offsetof(Elf64_Ehdr, e_machine));
+    return order == ELFDATA2MSB ? static_cast<uint16_t>(machine << 8 | machine >> 8) : machine;
   }
 
   void read_program_headers() {
     size_t n = header_.e_phnum;
     if (n == 0 || n > max_program_headers || header_.e_phentsize != sizeof(Elf64_Phdr))
       throw Stop{PluginFault::unreadable,
-                 message("has {} program headers of {} bytes", n, header_.e_phentsize), ""};
+                 message("expected 1 to {} program headers of {} bytes, found {} of {} bytes",
+                         max_program_headers, sizeof(Elf64_Phdr), n, header_.e_phentsize),
+                 "build it again"};
     segments_.resize(n);
     source_.read(header_.e_phoff, segments_.data(), n * sizeof(Elf64_Phdr));
+    // The loader maps what lies beyond the end all the same, and the first look at it kills.
+    for (const Elf64_Phdr& s : segments_)
+      if (s.p_type == PT_LOAD &&
+          (s.p_offset > source_.size() || s.p_filesz > source_.size() - s.p_offset))
+        truncated(s.p_offset, s.p_filesz, source_.size());
   }
 
   /// The text of the one Tenon note.
@@ -216,14 +255,17 @@ class Reader {
     return std::memcmp(name.data(), "Tenon", name.size()) == 0;
   }
 
-  void take(const Elf64_Nhdr& note, uint64_t at, std::optional<std::string>& found) const {
+  void take(const Elf64_Nhdr& note, uint64_t at, std::optional<std::string>& found) {
     if (found)
-      throw Stop{PluginFault::bad_note, "has two Tenon notes",
+      throw Stop{PluginFault::bad_note,
+                 message("expected one Tenon note, found two, of {} and {} bytes",
+                         first_note_bytes_, note.n_descsz),
                  "use either MANIFEST of tenon_add_plugin or TN_MANIFEST, once"};
     if (note.n_descsz > max_manifest)
       throw Stop{PluginFault::bad_note,
                  message("its manifest has {} bytes, the limit is {}", note.n_descsz, max_manifest),
-                 ""};
+                 "shorten descriptions and options, or make two plugins of it"};
+    first_note_bytes_ = note.n_descsz;
     found.emplace(note.n_descsz, '\0');
     source_.read(at, found->data(), found->size());
     while (!found->empty() && found->back() == '\0') found->pop_back();
@@ -251,12 +293,12 @@ class Reader {
                             [](const Elf64_Dyn& d) { return d.d_tag == DT_NULL; });
     entries.erase(end, entries.end());
 
-    std::optional<uint64_t> strings, symbols, gnu_hash, sysv_hash;
+    std::optional<uint64_t> strings, symbols;
     for (const Elf64_Dyn& d : entries) {
       if (d.d_tag == DT_STRTAB) strings = d.d_un.d_ptr;
       if (d.d_tag == DT_SYMTAB) symbols = d.d_un.d_ptr;
-      if (d.d_tag == DT_GNU_HASH) gnu_hash = d.d_un.d_ptr;
-      if (d.d_tag == DT_HASH) sysv_hash = d.d_un.d_ptr;
+      if (d.d_tag == DT_GNU_HASH) gnu_hash_ = d.d_un.d_ptr;
+      if (d.d_tag == DT_HASH) sysv_hash_ = d.d_un.d_ptr;
       if (d.d_tag == DT_TEXTREL) info.text_relocations = true;
       if (d.d_tag == DT_FLAGS && d.d_un.d_val & DF_TEXTREL) info.text_relocations = true;
     }
@@ -268,10 +310,10 @@ class Reader {
     }
     if (!symbols) return;
     symbols_ = offset_of(*symbols, symbols_end_);
-    if (gnu_hash)
-      info.exports_entry = in_gnu_hash(*gnu_hash);
-    else if (sysv_hash)
-      info.exports_entry = in_sysv_hash(*sysv_hash);
+    if (gnu_hash_)
+      info.exports_entry = in_gnu_hash(*gnu_hash_);
+    else if (sysv_hash_)
+      info.exports_entry = in_sysv_hash(*sysv_hash_);
   }
 
   std::string string_at(uint64_t index) const {
@@ -280,31 +322,60 @@ class Reader {
     return source_.text(strings_ + index, strings_end_);
   }
 
-  bool is_entry(uint32_t index) const {
-    auto symbol = source_.get<Elf64_Sym>(symbols_ + uint64_t{index} * sizeof(Elf64_Sym));
+  Elf64_Sym symbol_at(uint32_t index) const {
+    return source_.get<Elf64_Sym>(symbols_ + uint64_t{index} * sizeof(Elf64_Sym));
+  }
+  static bool is_exported(const Elf64_Sym& symbol) {
     auto visibility = ELF64_ST_VISIBILITY(symbol.st_other);
     return symbol.st_shndx != SHN_UNDEF && ELF64_ST_BIND(symbol.st_info) != STB_LOCAL &&
-           (visibility == STV_DEFAULT || visibility == STV_PROTECTED) &&
-           string_at(symbol.st_name) == entry_name;
+           (visibility == STV_DEFAULT || visibility == STV_PROTECTED);
+  }
+  bool is_entry(uint32_t index) const {
+    Elf64_Sym symbol = symbol_at(index);
+    return is_exported(symbol) && string_at(symbol.st_name) == entry_name;
   }
 
-  bool in_gnu_hash(uint64_t address) const {
+  struct GnuHash {
+    uint32_t n_buckets, first_symbol;
+    uint64_t buckets, chains;
+    uint64_t link_of(uint32_t index) const { return chains + uint64_t{index - first_symbol} * 4; }
+  };
+  GnuHash gnu_table(uint64_t address) const {
     struct Header {
       uint32_t n_buckets, first_symbol, bloom_words, bloom_shift;
     };
+    uint64_t end = 0, at = offset_of(address, end);
+    auto header = source_.get<Header>(at);
+    uint64_t buckets = at + sizeof header + uint64_t{header.bloom_words} * 8;
+    return {header.n_buckets, header.first_symbol, buckets,
+            buckets + uint64_t{header.n_buckets} * 4};
+  }
+
+  /// One more than the highest index that a hash table leads to.
+  uint32_t symbol_count() const {
+    if (!gnu_hash_) {
+      uint64_t end = 0;
+      return sysv_hash_ ? source_.get<uint32_t>(offset_of(*sysv_hash_, end) + 4) : 0;
+    }
+    GnuHash table = gnu_table(*gnu_hash_);
+    uint32_t last = 0;
+    for (uint32_t b = 0; b < std::min(table.n_buckets, max_symbols); ++b)
+      last = std::max(last, source_.get<uint32_t>(table.buckets + uint64_t{b} * 4));
+    if (last < table.first_symbol) return 0;
+    while (last < max_symbols && !(source_.get<uint32_t>(table.link_of(last)) & 1)) ++last;
+    return last + 1;
+  }
+
+  bool in_gnu_hash(uint64_t address) const {
     uint32_t hash = 5381;
     for (char c : entry_name) hash = hash * 33 + static_cast<unsigned char>(c);
 
-    uint64_t end = 0;
-    uint64_t at = offset_of(address, end);
-    auto header = source_.get<Header>(at);
-    if (header.n_buckets == 0) return false;
-    uint64_t buckets = at + sizeof header + uint64_t{header.bloom_words} * 8;
-    uint64_t chains = buckets + uint64_t{header.n_buckets} * 4;
-    uint32_t index = source_.get<uint32_t>(buckets + uint64_t{hash % header.n_buckets} * 4);
-    if (index < header.first_symbol) return false;
+    GnuHash table = gnu_table(address);
+    if (table.n_buckets == 0) return false;
+    uint32_t index = source_.get<uint32_t>(table.buckets + uint64_t{hash % table.n_buckets} * 4);
+    if (index < table.first_symbol) return false;
     for (size_t step = 0; step < max_chain; ++step, ++index) {
-      auto link = source_.get<uint32_t>(chains + uint64_t{index - header.first_symbol} * 4);
+      auto link = source_.get<uint32_t>(table.link_of(index));
       if ((link | 1) == (hash | 1) && is_entry(index)) return true;
       if (link & 1 || index == UINT32_MAX) return false;
     }
@@ -335,6 +406,8 @@ class Reader {
   Elf64_Ehdr header_{};
   std::vector<Elf64_Phdr> segments_;
   uint64_t strings_ = 0, strings_end_ = 0, symbols_ = 0, symbols_end_ = 0;
+  std::optional<uint64_t> gnu_hash_, sysv_hash_;
+  uint32_t first_note_bytes_ = 0;
 };
 
 void read_into(NoteResult& result, const Source& source, const std::string& path) {
@@ -368,8 +441,10 @@ NoteResult read_note(const std::string& path) {
   FileHandle file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
   struct stat status {};
   if (file.fd < 0 || ::fstat(file.fd, &status) != 0)
-    return unreadable(message("cannot be opened: {}", std::strerror(errno)));
-  if (!S_ISREG(status.st_mode)) return unreadable("is not a regular file");
+    return unreadable(
+        message("expected a shared object, but it cannot be opened: {}", std::strerror(errno)));
+  if (!S_ISREG(status.st_mode))
+    return unreadable("expected a shared object, found something that is not a regular file");
   result.info.file = identity_of(status);
   read_into(result, Source(file.fd, result.info.file.size), path);
   return result;
@@ -380,6 +455,21 @@ NoteResult read_note(std::span<const std::byte> bytes, const std::string& name) 
   result.info.file.size = bytes.size();
   read_into(result, Source(bytes), name);
   return result;
+}
+
+ExtraExports read_extra_exports(const std::string& path) {
+  FileHandle file{::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY)};
+  struct stat status {};
+  if (file.fd < 0 || ::fstat(file.fd, &status) != 0 || !S_ISREG(status.st_mode)) return {};
+  try {
+    Source source(file.fd, static_cast<uint64_t>(status.st_size));
+    Reader reader(source);
+    ElfInfo info;
+    reader.read(info);
+    return reader.extra_exports();
+  } catch (const Stop&) {
+    return {};  // what is wrong with it, read_note() tells
+  }
 }
 
 }  // namespace tenon

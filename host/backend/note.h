@@ -43,4 +43,13 @@ NoteResult read_note(const std::string& path);
 /// The same over bytes in memory; `name` stands in messages.
 NoteResult read_note(std::span<const std::byte> bytes, const std::string& name);
 
+/// What the file exports besides its entries, for warnings (P20); reads every dynamic symbol, so
+/// not for listings. Empty where the file cannot be read. Any thread.
+struct ExtraExports {
+  std::vector<std::string> names;  ///< as in the symbol table
+  std::vector<std::string>
+      unique;  ///< those of them that are one in the whole process (GNU_UNIQUE)
+};
+ExtraExports read_extra_exports(const std::string& path);
+
 }  // namespace tenon

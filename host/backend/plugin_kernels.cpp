@@ -22,8 +22,9 @@ namespace {
 struct KernelSlot {
   FoundPluginPtr plugin;
   size_t row;
-  std::string op;
+  std::string op, function;  // "kernel aten.mm.default", for messages
   std::atomic<const tn_kernels*> table{nullptr};
+  PluginNet* net = nullptr;  // set before table
   uint32_t op_index = 0;
   std::atomic<bool> unusable{false};
 };
@@ -37,6 +38,7 @@ bool prepare(KernelSlot& slot) {
     for (uint32_t i = 0; i < kernels.n_ops; ++i) {
       if (view_of(kernels.ops[i]) != slot.op) continue;
       slot.op_index = i;
+      slot.net = &plugin.net;
       slot.table.store(&kernels, std::memory_order_release);
       return true;
     }
@@ -50,19 +52,24 @@ bool prepare(KernelSlot& slot) {
 
 bool run_kernel(void* self, const CallArgs& call) {
   auto& slot = *static_cast<KernelSlot*>(self);
-  if (!prepare(slot)) return false;
+  if (is_gate_closed() || !prepare(slot) || slot.net->is_faulty()) return false;
   const tn_kernels* kernels = slot.table.load(std::memory_order_acquire);
   AbiArguments args(call.args, call.n_args);
   tn_tensor* out[8] = {};
-  tn_status* status = kernels->run(kernels->self, slot.op_index, args.args(), args.size(),
-                                   args.values(), nullptr, out, call.n_results);
-  if (status && status->code == TN_DECLINED) {
+  tn_status* status = call_plugin(*slot.net, slot.function, [&] {
+    return kernels->run(kernels->self, slot.op_index, args.args(), args.size(), args.values(),
+                        nullptr, out, call.n_results);
+  });
+  if (status && (status->code == TN_DECLINED || is_gate_closed())) {
     free_status(status);
     return false;
   }
   if (status)
     throw_status(status, ErrorCode::backend_call_failed,
                  message("kernel {} of {}", slot.op, slot.plugin->manifest.name));
+  if (is_counting_held()) [[unlikely]]
+    slot.net->life().add_held(
+        Held::tensor, -std::count_if(out, out + call.n_results, [](const auto* t) { return t; }));
   for (uint32_t i = 0; i < call.n_results; ++i) call.results[i] = Value::own(take_tensor(out[i]));
   return true;
 }
@@ -81,18 +88,28 @@ std::vector<std::string> kernel_plugins(const std::string& op) {
   return out;
 }
 
+// Nobody names the plugins of kernels, so nobody else would tell why one of them is not used.
+static void warn_of_unusable(const std::vector<FoundPluginPtr>& plugins) {
+  for (const FoundPluginPtr& p : plugins) {
+    bool held_back = p->state == PluginState::refused || p->state == PluginState::quarantined;
+    std::string why = to_text(p->diagnosis);
+    if (held_back && !p->manifest.kernels.empty())
+      report::warn_once(why, "backend", why + "; the host's own kernels are used");
+  }
+}
+
 void install_plugin_kernels() {
   static std::once_flag once;
   std::call_once(once, [] {
     PluginCatalog& plugins = plugin_catalog();
-    plugins.list();
+    warn_of_unusable(plugins.list());
     std::set<std::pair<std::string, std::string>> installed;  // plugin, op
     for (const PluginCatalog::KernelsChoice& choice : plugins.kernels_for("cpu")) {
       const KernelsManifest& row = choice.plugin->manifest.kernels[choice.index];
       for (const std::string& name : row.ops) {
         const OpEntry* op = find_op(name);
         if (!op || !installed.emplace(choice.plugin->path, name).second) continue;
-        auto* slot = new KernelSlot{choice.plugin, choice.index, name};
+        auto* slot = new KernelSlot{choice.plugin, choice.index, name, "kernel " + name};
         add_foreign_kernel(op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority)});
       }
     }

@@ -1,21 +1,20 @@
-// Backends by name: the catalog of the process, compiling through plugins, fallback.
+// Backends by name: the catalog of the process, listing, and who compiles under a name.
 #include "backend/registry.h"
 
-#include "backend/abi_args.h"
 #include "backend/backend.h"
-#include "backend/bridge.h"
-#include "backend/compile_context.h"
+#include "backend/compile_plugin.h"
 #include "backend/declined.h"
+#include "backend/fallback.h"
 #include "backend/load.h"
 #include "backend/options.h"
-#include "backend/status.h"
+#include "config/cache_folder.h"
 #include "config/config.h"
 #include "config/flags.h"
-#include "graph/hash.h"
-#include "report/events.h"
 #include "report/log.h"
 
 #include <tenon/compile.h>
+#include <tenon/plugin.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -62,6 +61,10 @@ PluginCatalog& plugin_catalog() {
   settings.install_dir = plugin_install_dir();
   settings.secure = process_is_secure();
   settings.trust = trust_mode();
+  const config::PluginsFlags& flags = config::flags().plugins;
+  settings.allow = AllowList(flags.allow, flags.allow_only);
+  if (std::string cache = config::cache_folder(); flags.quarantine && !cache.empty())
+    settings.quarantine = cache + "/plugins/loading";
   r.catalog = std::make_unique<PluginCatalog>(std::move(settings));
   return *r.catalog;
 }
@@ -99,159 +102,6 @@ BackendInfo host_eager_info() {
   info.tags = {"debug"};
   info.devices = {"*"};
   return info;
-}
-
-// ---- artifacts of plugins
-
-class PluginArtifact final : public Artifact {
- public:
-  PluginArtifact(tn_artifact* artifact, std::string backend)
-      : artifact_(artifact), backend_(std::move(backend)) {}
-  ~PluginArtifact() override { artifact_->api->destroy(artifact_); }
-
-  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-            std::span<Tensor> outputs, bool steal) override {
-    constexpr size_t inline_outputs = 24;
-    tn_tensor* local[inline_outputs] = {};
-    std::vector<tn_tensor*> more(outputs.size() > inline_outputs ? outputs.size() : 0);
-    tn_tensor** out = more.empty() ? local : more.data();
-    tn_call call{};
-    call.struct_size = sizeof call;
-    bool may_steal = steal && (artifact_->api->flags & TN_AF_STEALS_INPUTS);
-    call.flags = may_steal ? TN_CALL_STEAL_INPUTS : 0;
-    call.n_inputs = static_cast<uint32_t>(inputs.size());
-    call.n_outputs = static_cast<uint32_t>(outputs.size());
-    call.n_syms = static_cast<uint32_t>(syms.size());
-    call.inputs = reinterpret_cast<tn_tensor**>(inputs.data());
-    call.outputs = out;
-    call.syms = syms.data();
-    tn_status* status = nullptr;
-    if (artifact_->api->flags & TN_AF_SERIAL_ONLY) {
-      std::lock_guard lock(serial_);
-      status = artifact_->api->call(artifact_, &call);
-    } else {
-      status = artifact_->api->call(artifact_, &call);
-    }
-    for (size_t i = 0; i < outputs.size(); ++i) outputs[i] = take_tensor(out[i]);
-    if (steal)
-      for (detail::TensorHead*& left : inputs) take_tensor(std::exchange(left, nullptr));
-    if (status)
-      throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
-  }
-
-  std::string describe(int32_t what) const override {
-    if (artifact_->api->struct_size < offsetof(tn_artifact_api, set_constants) ||
-        !artifact_->api->describe)
-      return "";
-    std::string text;
-    tn_sink sink{&text, [](void* ctx, const char* data, size_t n) {
-                   static_cast<std::string*>(ctx)->append(data, n);
-                 }};
-    if (tn_status* status = artifact_->api->describe(artifact_, what, &sink)) {
-      free_status(status);
-      return "";
-    }
-    return text;
-  }
-
- private:
-  tn_artifact* artifact_;
-  std::string backend_;
-  std::mutex serial_;
-};
-
-// Fakes for the inputs, with hints where sizes are symbolic.
-std::vector<Tensor> example_inputs(const Graph& graph) {
-  std::vector<Tensor> fakes;
-  ShapeEnv* env = graph.shape_env.get();
-  auto hint = [&](SymInt s) {
-    return s.is_symbolic() ? SymInt(env ? env->int_hint(s).value_or(0) : 0) : s;
-  };
-  for (ValueId id : graph.inputs()) {
-    const GraphValue& v = graph.value(id);
-    if (v.kind != ValueKind::tensor) {
-      fakes.emplace_back();
-      continue;
-    }
-    TensorMeta meta = v.meta;
-    for (SymInt& s : meta.sizes) s = hint(s);
-    for (SymInt& s : meta.strides) s = hint(s);
-    fakes.push_back(make_fake(meta, hint(v.offset)));
-    if (v.flags.requires_grad) fakes.back().requires_grad_();
-  }
-  return fakes;
-}
-
-uint64_t request_flags(const CompileRequest& r) {
-  return (r.dynamic ? TN_RQ_DYNAMIC : 0) | (r.deterministic ? TN_RQ_DETERMINISTIC : 0) |
-         (r.grad_enabled ? TN_RQ_GRAD_ENABLED : 0) | (r.freezing ? TN_RQ_FREEZING : 0);
-}
-
-std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
-                                              const CompileRequest& request) {
-  const LoadedPlugin& plugin = load_plugin(plugin_catalog(), choice.plugin);
-  const BackendManifest& manifest = choice.manifest();
-  auto table = std::find_if(plugin.backends.begin(), plugin.backends.end(),
-                            [&](const tn_backend& b) { return view_of(b.name) == manifest.name; });
-  ensure(table != plugin.backends.end(), "a loaded plugin lacks a backend of its manifest");
-
-  tn_ctx ctx;
-  ctx.request = &request;
-  ctx.backend = manifest.name;
-  ctx.plugin = plugin.name;
-  ctx.options = resolve_options(manifest, request);
-  tn_graph view(request.graph);
-  std::vector<Tensor> fakes = example_inputs(*request.graph);
-  std::vector<tn_tensor*> heads;
-  for (const Tensor& t : fakes) heads.push_back(t.head());
-  std::vector<uint32_t> aliased = request.aliased_outputs;
-  aliased.resize(request.graph->outputs().size(), no_value);
-  std::string key = to_hex({reinterpret_cast<const char*>(hash_of(*request.graph).data()), 32});
-
-  tn_compile_request rq{};
-  rq.struct_size = sizeof rq;
-  rq.stage = static_cast<int32_t>(request.stage);
-  rq.flags = request_flags(request);
-  rq.ctx = &ctx;
-  rq.graph = &view;
-  rq.options = &ctx.options;
-  rq.example_inputs = heads.data();
-  rq.static_inputs = request.static_inputs.data();
-  rq.mutated_inputs = request.mutated_inputs.data();
-  rq.aliased_outputs = aliased.data();
-  rq.n_inputs = static_cast<uint32_t>(heads.size());
-  rq.n_static = static_cast<uint32_t>(request.static_inputs.size());
-  rq.n_mutated = static_cast<uint32_t>(request.mutated_inputs.size());
-  rq.n_outputs = static_cast<uint32_t>(request.graph->outputs().size());
-  rq.n_saved = request.n_saved;
-  rq.cache_key = str_of(key);
-  rq.compile_id = str_of(request.compile_id);
-  tn_artifact* artifact = nullptr;
-  tn_status* status = nullptr;
-  static std::mutex serial_compiles;
-  {
-    std::unique_lock lock(serial_compiles, std::defer_lock);
-    if (!manifest.threadsafe_compile) lock.lock();
-    status = table->compile(table->self, &rq, &artifact);
-  }
-  if (status && status->code == TN_DECLINED && !manifest.fallback.empty()) {
-    report::log(report::LogLevel::info, "backend", "{} declined the graph: {}; {} takes it",
-                manifest.name, status->text, manifest.fallback);
-    std::string reason = status->text;
-    free_status(status);
-    report::counter("fallback.calls").add();
-    note_declined({manifest.name, manifest.fallback, reason, request.graph->nodes().size()});
-    return manifest.fallback == "eager" ? interpreter_artifact(request.graph)
-                                        : compile_with_backend(manifest.fallback, request);
-  }
-  if (status)
-    throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}", manifest.name));
-  if (!artifact || !artifact->api || !artifact->api->call || !artifact->api->destroy)
-    throw BackendError(ErrorCode::backend_compiler_failed, TN_INTERNAL,
-                       message("backend {} reported success without an artifact", manifest.name));
-  auto out = std::make_shared<PluginArtifact>(artifact, manifest.name);
-  out->guards = ctx.guards;
-  return out;
 }
 
 std::vector<std::string> known_names() {
@@ -333,7 +183,7 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
     report::warn_once(message("{} {}", name, e.what()), "backend",
                       message("{}; the graph runs in the interpreter", e.what()));
     note_declined({name, "eager", e.what(), request.graph->nodes().size()});
-    return interpreter_artifact(request.graph);
+    return as_fallback(interpreter_artifact(request.graph), *request.graph);
   }
 }
 
@@ -350,22 +200,27 @@ void register_backend(std::string name, BackendFunction compile, std::vector<std
 std::vector<RefusedPlugin> refused_plugins() {
   std::vector<RefusedPlugin> out;
   for (const FoundPluginPtr& plugin : plugin_catalog().list())
-    if (plugin->diagnosis)
+    if (!is_warning(plugin->diagnosis.fault))
       out.push_back({plugin->path, code_of(plugin->diagnosis.fault), plugin->diagnosis.reason,
                      plugin->diagnosis.hint});
   return out;
+}
+
+static void report_on(const FoundPlugin& p, std::vector<std::string>& out) {
+  out.push_back(message("  {}: {}", p.file_name(),
+                        p.diagnosis ? to_text(p.diagnosis) : std::string(name_of(p.state))));
+  for (const Diagnosis& w : p.warnings) out.push_back("    doubtful: " + to_text(w));
 }
 
 std::vector<std::string> plugin_search_report() {
   std::vector<std::string> out;
   std::vector<FoundPluginPtr> plugins = plugin_catalog().list();
   for (const SearchPlace& place : plugin_catalog().places()) {
-    out.push_back(message("{} ({})", place.path, name_of(place.source)));
+    bool is_there = ::access(place.path.c_str(), F_OK) == 0;
+    out.push_back(
+        message("{} ({}{})", place.path, name_of(place.source), is_there ? "" : ", not there"));
     for (const FoundPluginPtr& p : plugins)
-      if (p->source == place.source && p->path.starts_with(place.path))
-        out.push_back(
-            message("  {}: {}", p->file_name(),
-                    p->diagnosis ? to_text(p->diagnosis) : std::string(name_of(p->state))));
+      if (p->source == place.source && p->path.starts_with(place.path)) report_on(*p, out);
   }
   return out;
 }

@@ -1,6 +1,7 @@
 // Statuses of the plugin ABI and the barrier that keeps exceptions inside the host.
 #pragma once
 
+#include "backend/lifetime.h"
 #include "core/error.h"
 
 #include <tenon/plugin.h>
@@ -13,7 +14,8 @@
 struct tn_status {
   int32_t code;
   std::string text;
-  bool is_static = false;  ///< the one for "no memory left", never freed
+  bool is_static = false;               ///< the one for "no memory left", never freed
+  tenon::PluginLife* holder = nullptr;  ///< who got it, while that is counted
 };
 
 namespace tenon {
@@ -21,6 +23,8 @@ namespace tenon {
 /// Never fails: without memory it gives a static status.
 tn_status* make_status(int32_t code, std::string_view text) noexcept;
 void free_status(tn_status* status) noexcept;
+/// Statuses made and not yet freed, by whomever.
+int64_t live_statuses() noexcept;
 /// The TN_ code that an error of the host becomes.
 int32_t status_code_of(const Error& error);
 

@@ -2,15 +2,14 @@
 #include "cli/check_isolated.h"
 
 #include "core/error.h"
+#include "debug/child_process.h"
 
-#include <spawn.h>
+#include <fcntl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
-
-extern char** environ;
 
 namespace tenon::cli {
 
@@ -27,29 +26,6 @@ std::string read_all(int file) {
   }
 }
 
-int wait_for(pid_t child) {
-  int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
-  return status;
-}
-
-// Starts this program with its stdout going into `write_end`.
-pid_t start(const std::vector<std::string>& arguments, int write_end, int read_end) {
-  std::vector<char*> argv;
-  for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_adddup2(&actions, write_end, STDOUT_FILENO);
-  posix_spawn_file_actions_addclose(&actions, read_end);
-  pid_t child = 0;
-  int error = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  require(error == 0, "cannot start a child process: {}", std::strerror(error));
-  return child;
-}
-
 }  // namespace
 
 IsolatedRun check_isolated(const std::string& file, const std::string& backend,
@@ -57,8 +33,9 @@ IsolatedRun check_isolated(const std::string& file, const std::string& backend,
   std::vector<std::string> line{"tenon", "check", file, "--backend=" + backend, "--json", "-q"};
   line.insert(line.end(), arguments.begin(), arguments.end());
   int ends[2];
-  require(::pipe(ends) == 0, "cannot make a pipe: {}", std::strerror(errno));
-  pid_t child = start(line, ends[1], ends[0]);
+  require(::pipe2(ends, O_CLOEXEC) == 0, "cannot make a pipe: {}", std::strerror(errno));
+  const ChildFile files[] = {{ends[1], STDOUT_FILENO}};
+  pid_t child = start_self(line, files);
   ::close(ends[1]);
   std::string text = read_all(ends[0]);
   ::close(ends[0]);

@@ -3,13 +3,15 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "cli/version.h"
+#include "config/cache_folder.h"
 #include "config/config.h"
 #include "config/reading.h"
 #include "core/cpu_level.h"
 #include "core/thread_pool.h"
 #include "ops/op_table.h"
 
-#include <cstdlib>
+#include <tenon/plugins.h>
+
 #include <filesystem>
 #include <thread>
 
@@ -19,19 +21,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string variable(const char* name) {
-  const char* value = std::getenv(name);
-  return value ? value : "";
-}
-
-fs::path cache_folder() {
-  if (std::string own = variable("TENON_CACHE_DIR"); !own.empty()) return own;
-  if (std::string xdg = variable("XDG_CACHE_HOME"); !xdg.empty()) return fs::path(xdg) / "tenon";
-  return fs::path(variable("HOME")) / ".cache" / "tenon";
-}
-
 std::string cache_state(const fs::path& folder) {
   std::error_code error;
+  if (folder.empty()) return "none: neither TENON_CACHE_DIR nor HOME is set";
   if (!fs::exists(folder, error)) return "not made yet";
   fs::perms rights = fs::status(folder, error).permissions();
   if (error) return error.message();
@@ -47,7 +39,8 @@ Json facts() {
                 {"threads", num_threads()}};
   out["gpu"] = {{"driver", fs::exists("/proc/driver/nvidia/version")}};
   out["ops"] = op_count();
-  out["cache"] = {{"folder", cache_folder().string()}, {"state", cache_state(cache_folder())}};
+  fs::path folder = config::cache_folder();
+  out["cache"] = {{"folder", folder.string()}, {"state", cache_state(folder)}};
   out["backends"] = Json::array();
   for (const BackendInfo& b : all_backends())
     out["backends"].push_back({{"name", b.name}, {"version", b.version}, {"file", b.file}});
@@ -55,6 +48,16 @@ Json facts() {
   for (const RefusedPlugin& r : refused_plugins())
     out["refused"].push_back(
         {{"file", r.file}, {"code", r.code}, {"reason", r.reason}, {"hint", r.hint}});
+  out["plugins"] = Json::array();
+  for (const PluginInfo& p : plugins())
+    out["plugins"].push_back({{"file", p.path},
+                              {"name", p.name},
+                              {"version", p.version},
+                              {"state", p.state},
+                              {"code", p.code},
+                              {"reason", p.reason},
+                              {"hint", p.hint},
+                              {"warnings", p.warnings}});
   out["config"] = Json::array();
   for (const auto& [layer, folder] : config::config_folders())
     out["config"].push_back({{"layer", config::name_of(layer)}, {"folder", folder}});
@@ -76,9 +79,15 @@ void print_facts(const Json& f) {
     print(message("config   {}: {}\n", text(folder["layer"]), text(folder["folder"])));
   for (const Json& b : f["backends"])
     print(message("backend  {} {} {}\n", text(b["name"]), text(b["version"]), text(b["file"])));
-  for (const Json& r : f["refused"])
-    print(message("refused  {} {}: {}; {}\n", text(r["code"]), text(r["file"]), text(r["reason"]),
-                  text(r["hint"])));
+  for (const Json& p : f["plugins"]) {
+    std::string hint = text(p["hint"]);
+    print(message("plugin   {} {}\n", text(p["state"]), text(p["file"])));
+    if (!text(p["code"]).empty())
+      print(message("         {}: {}{}{}\n", text(p["code"]), text(p["reason"]),
+                    hint.empty() ? "" : "; ", hint));
+    for (const Json& warning : p["warnings"])
+      print(message("         doubtful: {}\n", text(warning)));
+  }
 }
 
 int examine(const Globals& globals) {

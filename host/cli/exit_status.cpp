@@ -5,6 +5,20 @@
 
 namespace tenon::cli {
 
+std::span<const ExitMeaning> exit_meanings() {
+  static constexpr ExitMeaning meanings[] = {
+      {ExitStatus::done, "done, and every check that was asked for holds"},
+      {ExitStatus::check_failed, "a check failed"},
+      {ExitStatus::usage, "wrong usage, or an unknown name"},
+      {ExitStatus::bad_file, "a bad input file"},
+      {ExitStatus::plugin, "a plugin is missing, broken or refused, or the backend failed"},
+      {ExitStatus::unsupported, "an unsupported op or model"},
+      {ExitStatus::internal, "a bug; a folder with what it takes to see it again was written"},
+      {ExitStatus::interrupted, "interrupted"},
+  };
+  return meanings;
+}
+
 ExitStatus exit_status_of(const Error& error) {
   switch (error.code()) {
     case ErrorCode::bad_file:

@@ -3,6 +3,9 @@
 
 #include <tenon/error.h>
 
+#include <span>
+#include <string_view>
+
 namespace tenon::cli {
 
 enum class ExitStatus : int {
@@ -15,6 +18,13 @@ enum class ExitStatus : int {
   internal = 6,
   interrupted = 130,
 };
+
+/// What the statuses mean, for the manual page.
+struct ExitMeaning {
+  ExitStatus status;
+  std::string_view meaning;
+};
+std::span<const ExitMeaning> exit_meanings();
 
 /// The status that an error ends the program with.
 ExitStatus exit_status_of(const Error& error);

@@ -94,15 +94,32 @@ Json condition_facts(const Graph& graph, const Artifact& artifact, const std::st
   return out;
 }
 
-// Who runs the nodes: the backend or who took the graph over, less those that kernels of plugins
-// take for it.
-Json placement(const Graph& graph, const std::string& runner, bool node_by_node) {
-  Json out = Json::object();
-  for (const Node& node : graph.nodes()) {
-    const OpEntry& op = entry_of(node.op);
-    std::string who = runner;
-    if (node_by_node && !op.foreign.empty()) who += ", with a plugin's kernel where it fits";
-    out[who] = out.value(who, 0) + 1;
+// Who runs the nodes: the backend or who took the graph or a piece of it over, less those that
+// kernels of plugins take for it.
+Json placement(const Graph& graph, const std::vector<PlacedPiece>& pieces,
+               const std::string& runner, bool node_by_node) {
+  std::map<std::string, int64_t> counts;
+  auto count = [&](const std::string& who, const std::string& op) {
+    bool by_kernel = node_by_node && !entry_of(op_id(op)).foreign_kernels().empty();
+    ++counts[by_kernel ? who + ", with a plugin's kernel where it fits" : who];
+  };
+  for (const PlacedPiece& piece : pieces)
+    for (const PlacedNode& node : piece.nodes) count(piece.run_by, node.op);
+  if (pieces.empty())
+    for (const Node& node : graph.nodes()) count(runner, name_of(node.op));
+  return counts;
+}
+
+Json piece_facts(const std::vector<PlacedPiece>& pieces) {
+  Json out = Json::array();
+  for (const PlacedPiece& piece : pieces) {
+    Json nodes = Json::array();
+    for (const PlacedNode& node : piece.nodes)
+      nodes.push_back({{"name", node.name}, {"op", node.op}, {"why", node.why}});
+    out.push_back({{"backend", piece.backend},
+                   {"run_by", piece.run_by},
+                   {"region", piece.is_region},
+                   {"nodes", std::move(nodes)}});
   }
   return out;
 }
@@ -128,10 +145,11 @@ void compile(const Graph& graph, const std::shared_ptr<Graph>& shared, const std
                                  {"taken_by", d.fallback}});
     runner = d.fallback;
   }
+  facts["pieces"] = piece_facts(observer.pieces());
   std::string statistics = artifact->describe(TN_DESC_STATS_JSON);
   if (!statistics.empty()) facts["artifact"] = Json::parse(statistics, nullptr, false);
   bool node_by_node = !facts.contains("artifact") || facts["artifact"].value("kernels", 0) == 0;
-  facts["placement"] = placement(*seen, runner, node_by_node);
+  facts["placement"] = placement(*seen, observer.pieces(), runner, node_by_node);
   facts["conditions"] = condition_facts(graph, *artifact, backend.name);
 }
 
@@ -142,6 +160,24 @@ void print_graph(std::string_view title, const Json& g) {
                 g["symbols"].get<int64_t>()));
   for (const auto& [name, count] : g["ops"].items())
     print(message("  {} x {}\n", count.get<int64_t>(), name));
+}
+
+// Nodes of a region are counted by op; of each left one the reason is told.
+void print_piece(size_t index, const Json& piece) {
+  const Json& nodes = piece["nodes"];
+  print(message("{} {}: {} nodes run by {}\n", piece["region"] == true ? "region" : "piece", index,
+                nodes.size(), piece["run_by"].get<std::string>()));
+  bool taken = piece["run_by"] == piece["backend"];
+  std::map<std::string, int64_t> counts;
+  for (const Json& node : nodes) {
+    std::string op = node["op"].get<std::string>();
+    if (taken)
+      ++counts[op];
+    else
+      print(message("  {} {}: {}\n", node["name"].get<std::string>(), op,
+                    node["why"].get<std::string>()));
+  }
+  for (const auto& [op, count] : counts) print(message("  {} x {}\n", count, op));
 }
 
 void print_facts(const Json& facts) {
@@ -159,6 +195,7 @@ void print_facts(const Json& facts) {
     print(message("{} declined {} nodes: {}; {} took them\n", d["backend"].get<std::string>(),
                   d["nodes"].get<size_t>(), d["reason"].get<std::string>(),
                   d["taken_by"].get<std::string>()));
+  for (size_t i = 0; i < facts["pieces"].size(); ++i) print_piece(i, facts["pieces"][i]);
   for (const auto& [who, count] : facts["placement"].items())
     print(message("{} nodes run by {}\n", count.get<int64_t>(), who));
   for (const Json& c : facts["conditions"])

@@ -5,6 +5,7 @@
 #include "cli/model_options.h"
 #include "core/error.h"
 #include "debug/op_probe.h"
+#include "ops/custom_op.h"
 
 #include <tenon/plugin.h>
 
@@ -73,7 +74,8 @@ Parts parts_of(const OpEntry& op) {
   parts.meta = parts.formula || parts.view || static_cast<bool>(row->meta);
   parts.kernel = parts.formula || parts.view || static_cast<bool>(row->eager);
   parts.decomposition = static_cast<bool>(row->decomp);
-  parts.vjp = has_vjp(*row);
+  const CustomOp* custom = custom_op_of(op);
+  parts.vjp = has_vjp(*row) || (custom && custom->vjp);
   return parts;
 }
 
@@ -130,6 +132,7 @@ Json to_json(const OpEntry& op, const std::vector<std::string>& backends) {
            {"vjp", parts.vjp},
            {"decomposition", parts.decomposition},
            {"plugin_kernels", kernel_plugins(op.name)},
+           {"added_by", custom_op_of(op) ? Json(custom_op_of(op)->owner) : Json()},
            {"derived_from", op.functional ? Json(op.functional->name) : Json()},
            {"lowering", Json::array()}};
   for (const Lowering& l : lowerings_of(op, backends))
@@ -140,6 +143,8 @@ Json to_json(const OpEntry& op, const std::vector<std::string>& backends) {
 
 // The ops whose name is `name`, or begins with it and a point.
 std::vector<const OpEntry*> ops_named(std::string_view name) {
+  // Plugins that declare the op are loaded by looking for it.
+  if (!find_op(name)) find_op(std::string(name) + ".default");
   std::vector<std::string> names = all_op_names();
   std::sort(names.begin(), names.end());
   std::string prefix = std::string(name) + ".";
@@ -185,6 +190,7 @@ void print_details(const OpEntry& op, const std::vector<std::string>& backends) 
   print(bold(op.name) + "\n");
   print("  schema         " + to_text(op.schema) + "\n");
   print("  tags           " + join(tags_of(op), ", ") + "\n");
+  if (const CustomOp* custom = custom_op_of(op)) print("  added by       " + custom->owner + "\n");
   if (op.functional) print("  in-place form of " + op.functional->name + "\n");
   print(message("  formula        {}\n  meta           {}\n  kernel         {}\n",
                 mark(parts.formula), mark(parts.meta || parts.decomposition), mark(parts.kernel)));

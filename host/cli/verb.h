@@ -33,6 +33,9 @@ struct Globals {
   std::vector<std::string> plugins, plugin_path;
 };
 
+/// Their group in --help.
+inline constexpr std::string_view globals_group = "Options of every verb";
+
 /// Runs a verb whose options were parsed.
 using Action = std::function<int(const Globals&)>;
 

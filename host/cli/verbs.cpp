@@ -11,20 +11,23 @@ extern const Verb verb_bench_worker;
 extern const Verb verb_graph;
 extern const Verb verb_ops;
 extern const Verb verb_explain;
+extern const Verb verb_plugin;
 extern const Verb verb_config;
 extern const Verb verb_replay;
 extern const Verb verb_doctor;
 extern const Verb verb_completion;
+extern const Verb verb_man;
 
 namespace {
 
 constexpr const Verb* all_verbs[] = {
-    &verb_backends, &verb_run, &verb_check,  &verb_bench,  &verb_bench_worker, &verb_explain,
-    &verb_graph,    &verb_ops, &verb_config, &verb_replay, &verb_doctor,       &verb_completion,
+    &verb_backends, &verb_run,    &verb_check,      &verb_bench,  &verb_bench_worker,
+    &verb_explain,  &verb_graph,  &verb_ops,        &verb_plugin, &verb_config,
+    &verb_replay,   &verb_doctor, &verb_completion, &verb_man,
 };
 
 void add_globals(CLI::App& app, Globals& globals) {
-  const char* group = "Options of every verb";
+  const std::string group(globals_group);
   app.add_flag("--json", globals.json, "one JSON document on stdout")->group(group);
   app.add_flag("-q,--quiet", globals.quiet, "no warnings on stderr")->group(group);
   app.add_flag("-v,--verbose", globals.verbose, "more on stderr; -vv: still more")->group(group);

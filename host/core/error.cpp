@@ -1,6 +1,8 @@
 // Error classes, message formatting and name suggestions.
 #include "core/error.h"
 
+#include "core/utf8.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
@@ -38,9 +40,26 @@ std::string_view name_of(ErrorCode code) {
 
 namespace {
 
+// Names out of files get into messages, and messages onto terminals and into JSON: control
+// characters and bytes that are no UTF-8 become '?'.
+std::string shown(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    size_t length = utf8_sequence(text);
+    auto lead = static_cast<unsigned char>(text[0]);
+    bool steers = (lead < 0x20 && lead != '\n' && lead != '\t') || lead == 0x7F;
+    if (length == 0 || steers)
+      out += '?';
+    else
+      out += text.substr(0, length);
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
+}
+
 std::string with_code_name(ErrorCode code, const std::string& text) {
   std::string_view name = name_of(code);
-  return name.empty() ? text : std::string(name) + ": " + text;
+  return name.empty() ? shown(text) : std::string(name) + ": " + shown(text);
 }
 
 }  // namespace
@@ -109,6 +128,8 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 
 std::string nearest_names(std::string_view name, const std::vector<std::string>& known,
                           size_t count) {
+  // No name that anybody meant is longer, and the distance costs the product of the lengths.
+  name = name.substr(0, 128);
   std::vector<std::pair<size_t, std::string_view>> ranked;
   for (const std::string& candidate : known)
     ranked.push_back({edit_distance(name, candidate), candidate});

@@ -37,7 +37,7 @@ BlockType block_type(Dtype dtype) {
     case Dtype::bf16:
       return BlockType::bf16;
     default:
-      fail_internal(message("no kernels compute in {}", dtype));
+      fail(ErrorCode::unsupported, "no kernel computes in {}; convert the tensor with to()", dtype);
   }
 }
 

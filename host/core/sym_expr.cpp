@@ -66,6 +66,16 @@ uint16_t degree_of(const NodeKey& key) {
   return static_cast<uint16_t>(std::min<uint32_t>(degree, 0xffff));
 }
 
+uint32_t tree_nodes_of(const NodeKey& key) {
+  uint64_t nodes = 1;
+  for (const Expr* e : key.operands) nodes += e->tree_nodes;
+  require(nodes <= max_tree_nodes, ErrorCode::unsupported,
+          "a symbolic expression has {} terms and operations, the limit is {}; mark sizes static, "
+          "so that they are numbers",
+          nodes, max_tree_nodes);
+  return static_cast<uint32_t>(nodes);
+}
+
 /// One of the interner's tables: open addressing over nodes that are never freed.
 class Shard {
  public:
@@ -74,8 +84,9 @@ class Shard {
     if (count_ * 2 >= slots_.size()) grow();
     size_t place = find_place(key);
     if (slots_[place] != nullptr) return slots_[place];
+    slots_[place] = store(key);
     ++count_;
-    return slots_[place] = store(key);
+    return slots_[place];
   }
   size_t count() {
     std::lock_guard lock(mutex_);
@@ -100,10 +111,16 @@ class Shard {
     }
   }
   const Expr* store(const NodeKey& key) {
+    const uint32_t tree_nodes = tree_nodes_of(key);
     size_t bytes = sizeof(Expr) + key.operands.size_bytes();
-    auto* e = new (take(bytes))
-        Expr{key.op, key.kind,    degree_of(key), static_cast<uint32_t>(key.operands.size()),
-             0,      key.payload, key.hash};
+    auto* e = new (take(bytes)) Expr{.op = key.op,
+                                     .kind = key.kind,
+                                     .degree = degree_of(key),
+                                     .n_operands = static_cast<uint32_t>(key.operands.size()),
+                                     .symbol_mask = 0,
+                                     .payload = key.payload,
+                                     .hash = key.hash,
+                                     .tree_nodes = tree_nodes};
     if (key.op == SymOp::symbol) e->symbol_mask = uint64_t{1} << (key.payload & 63);
     for (const Expr* operand : key.operands) e->symbol_mask |= operand->symbol_mask;
     if (!key.operands.empty())

@@ -7,6 +7,9 @@
 // Build expressions with make_expr (sym_simplify.h), which brings them into canonical form; the
 // intern_* functions here store a node exactly as it is given.
 //
+// Parts are shared, so a short program can make an expression whose text would fill the memory.
+// Nodes of more than max_tree_nodes are refused.
+//
 // Threads: nodes are constant; interning takes one lock of sixteen, chosen by hash.
 #pragma once
 
@@ -30,6 +33,7 @@ struct Expr {
   uint64_t symbol_mask;  ///< bit (id mod 64) is set for every symbol inside
   int64_t payload;       ///< the constant, the bits of a double, or the number of a symbol
   uint32_t hash;
+  uint32_t tree_nodes;  ///< counting shared parts each time: what a walk or a text costs
 
   std::span<const Expr* const> operands() const {
     return {reinterpret_cast<const Expr* const*>(this + 1), n_operands};
@@ -47,11 +51,14 @@ struct Expr {
   uint32_t symbol() const { return static_cast<uint32_t>(payload); }
 };
 
+inline constexpr uint32_t max_tree_nodes = 1 << 15;
+
 const Expr* intern_integer(int64_t value);
 const Expr* intern_real(double value);
 const Expr* intern_boolean(bool value);
 /// The kind is part of the identity: number 3 as an integer and as a double are two symbols.
 const Expr* intern_symbol(uint32_t id, ExprKind kind);
+/// Throws UserError (unsupported) where the tree has more than max_tree_nodes.
 const Expr* intern_node(SymOp op, ExprKind kind, std::span<const Expr* const> operands);
 
 /// Nodes made so far in the process.

@@ -63,6 +63,10 @@ std::optional<Ratio> ratio_of(const Expr* e) {
 }  // namespace
 
 const Expr* build_real(SymOp op, std::span<const Expr* const> operands, const SymFacts*) {
+  bool integers_only = op == SymOp::floordiv || op == SymOp::ceildiv || op == SymOp::mod;
+  require(
+      !integers_only, ErrorCode::unsupported,
+      "symbolic expression: // and % take integers, found real numbers; divide with / and round");
   const Expr* result = operands[0];
   for (const Expr* e : operands.subspan(1)) result = build_two(op, result, e);
   return result;

@@ -143,9 +143,9 @@ bool is_channels_last(const TensorImpl* t) {
 }  // namespace
 
 int64_t span_of(IntList sizes, IntList strides) {
+  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return 0;
   int64_t last = 0;
   for (size_t i = 0; i < sizes.size(); ++i) {
-    if (sizes[i] == 0) return 0;
     int64_t reach;
     if (__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) ||
         __builtin_add_overflow(last, reach, &last))

@@ -67,10 +67,14 @@ std::string to_text(Number value) {
 
 namespace {
 
+std::string text_of(SymInt value) { return to_text(value); }
+// A plain number may be one that no SymInt holds.
+std::string text_of(int64_t value) { return std::to_string(value); }
+
 template <class L>
 std::string bracketed(const L& values) {
   std::string out = "[";
-  for (size_t i = 0; i < values.size(); ++i) out += (i ? ", " : "") + to_text(SymInt(values[i]));
+  for (size_t i = 0; i < values.size(); ++i) out += (i ? ", " : "") + text_of(values[i]);
   return out + "]";
 }
 

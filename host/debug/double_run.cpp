@@ -54,4 +54,22 @@ DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tens
   return out;
 }
 
+std::vector<Tensor> run_graph_in_double(const Graph& graph, std::span<const Tensor> inputs,
+                                        std::span<const int64_t> symbols) {
+  WithoutGradients scope;
+  std::shared_ptr<Graph> wide = clone(graph);
+  widen_casts(*wide);
+  std::vector<ValueId> constants(wide->constants().begin(), wide->constants().end());
+  for (ValueId id : constants) wide->replace_constant(id, widened(wide->constant(id)));
+  std::vector<Tensor> held;
+  std::vector<detail::TensorHead*> heads;
+  for (const Tensor& t : inputs) {
+    held.push_back(widened(t));
+    heads.push_back(held.back().defined() ? held.back().head() : nullptr);
+  }
+  std::vector<Tensor> outputs(wide->outputs().size());
+  Interpreter(wide).run(heads, symbols, outputs);
+  return outputs;
+}
+
 }  // namespace tenon

@@ -17,5 +17,8 @@ struct DoubleRun {
   std::map<std::string, Tensor> weights, gradients;
 };
 DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves);
+/// The same of a graph that was saved on its own: its outputs.
+std::vector<Tensor> run_graph_in_double(const Graph& graph, std::span<const Tensor> inputs,
+                                        std::span<const int64_t> symbols);
 
 }  // namespace tenon

@@ -1,6 +1,7 @@
 // Reads recordings and builds the arguments of their calls.
 #include "debug/op_recording.h"
 
+#include "formats/limits.h"
 #include "ops/kernel_loops.h"
 
 #include <algorithm>
@@ -60,6 +61,21 @@ Number recorded_number(const JsonView& value) {
   return double_of(value);
 }
 
+namespace {
+
+// What the description says must be what lies in the file, spread over no more than a recording
+// has reason for.
+void check_layout(const formats::RawTensor& raw, const std::vector<int64_t>& shape,
+                  const std::vector<int64_t>& stride, const JsonView& description) {
+  constexpr uint64_t most_bytes = uint64_t{256} << 20;
+  require(raw.sizes == shape, ErrorCode::bad_file,
+          "{}: expected the shape {} of the tensor, found {}", description,
+          to_text(IntList(raw.sizes)), to_text(IntList(shape)));
+  formats::check_view({raw.dtype, shape, stride}, most_bytes, description);
+}
+
+}  // namespace
+
 Tensor OpRecording::tensor(const JsonView& description) const {
   auto found = file_->tensors.find(description.field("tensor").text());
   require(found != file_->tensors.end(), ErrorCode::bad_file, "{}: the tensor is missing",
@@ -67,6 +83,7 @@ Tensor OpRecording::tensor(const JsonView& description) const {
   const formats::RawTensor& raw = found->second;
   std::vector<int64_t> shape = integers_of(description.field("shape"));
   std::vector<int64_t> stride = integers_of(description.field("stride"));
+  check_layout(raw, shape, stride, description);
   Tensor dense = make_tensor(IntList(shape), raw.dtype);
   if (numel_of(dense))
     std::memcpy(data_of<char>(dense), raw.data.span.data(), raw.data.span.size());
@@ -184,19 +201,20 @@ class CallBuilder {
 
   template <class F>
   int64_t enumerator_or(const JsonView& v, F plain) {
-    if (v.is_object() && v.json().find("dtype"))
-      return static_cast<int64_t>(parse_dtype(v.field("dtype").text()).value());
+    if (v.is_object() && v.json().find("dtype")) return static_cast<int64_t>(dtype_of(v));
     return plain();
   }
 
+  static Dtype dtype_of(const JsonView& v) {
+    const std::string& name = v.field("dtype").text();
+    std::optional<Dtype> dtype = parse_dtype(name);
+    require(dtype.has_value(), ErrorCode::unsupported, "{}: dtype {} is not known", v, name);
+    return *dtype;
+  }
+
   Value enumerator(BaseType base, const JsonView& v) {
-    auto [kind, value] = v.only_member();
-    const std::string& name = value.text();
-    if (base == BaseType::scalar_type) {
-      std::optional<Dtype> dtype = parse_dtype(name);
-      require(dtype.has_value(), ErrorCode::unsupported, "{}: dtype {} is not known", v, name);
-      return Value::of(*dtype);
-    }
+    if (base == BaseType::scalar_type) return Value::of(dtype_of(v));
+    const std::string& name = v.only_member().second.text();
     if (base == BaseType::device) return Value::of(kCPU);
     if (base == BaseType::layout)
       return Value::of(name.ends_with("strided") ? Layout::strided : Layout::sparse);

@@ -1,6 +1,8 @@
 // Mapped files, aligned buffers, text checks and the failures of the bounded reader.
 #include "formats/byte_reader.h"
 
+#include "core/utf8.h"
+
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -85,41 +87,6 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
     std::remove(aside.c_str());
     throw;
   }
-}
-
-namespace {
-
-// Length of the well-formed UTF-8 sequence at the front of `text`, or 0.
-size_t utf8_sequence(std::string_view text) {
-  auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  auto tail = [&](size_t i) { return i < text.size() && (byte(i) & 0xC0u) == 0x80u; };
-  unsigned char lead = byte(0);
-  if (lead < 0x80) return 1;
-  if (lead >= 0xC2 && lead < 0xE0) return tail(1) ? 2 : 0;
-  if (lead >= 0xE0 && lead < 0xF0) {
-    if (!tail(1) || !tail(2)) return 0;
-    bool overlong = lead == 0xE0 && byte(1) < 0xA0;
-    bool surrogate = lead == 0xED && byte(1) >= 0xA0;
-    return overlong || surrogate ? 0 : 3;
-  }
-  if (lead >= 0xF0 && lead < 0xF5) {
-    if (!tail(1) || !tail(2) || !tail(3)) return 0;
-    bool overlong = lead == 0xF0 && byte(1) < 0x90;
-    bool too_large = lead == 0xF4 && byte(1) >= 0x90;
-    return overlong || too_large ? 0 : 4;
-  }
-  return 0;
-}
-
-}  // namespace
-
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    size_t length = utf8_sequence(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
 }
 
 std::string printable(std::string_view text) {

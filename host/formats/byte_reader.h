@@ -49,9 +49,6 @@ inline ByteSpan as_byte_span(std::string_view text) {
   return std::as_bytes(std::span(text.data(), text.size()));
 }
 
-/// Well-formed UTF-8 without overlong forms and surrogates.
-bool is_utf8(std::string_view text);
-
 /// `text` for a message: at most 80 characters, with control characters and stray bytes as '?'.
 std::string printable(std::string_view text);
 

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/tensor_impl.h"
+#include "formats/limits.h"
 
 #include <cstdint>
 #include <memory>
@@ -77,20 +78,24 @@ Tensor import(DlManaged& m) {
   require(t.ndim >= 0 && t.ndim <= 64 && (t.ndim == 0 || t.shape), ErrorCode::bad_file,
           "DLPack: expected 0 to 64 dimensions with a shape, found {}", t.ndim);
   Dtype dtype = dtype_of_dl(t.dtype);
-  IntList sizes{t.shape, static_cast<size_t>(t.ndim)};
-  int64_t numel = 1;
-  for (int64_t s : sizes)
-    require(s >= 0 && !__builtin_mul_overflow(numel, s, &numel), ErrorCode::bad_file,
-            "DLPack: shape {} is negative or overflows", to_text(sizes));
+  const std::string subject = "DLPack capsule";
+  std::span<const int64_t> sizes(t.shape, static_cast<size_t>(t.ndim));
+  int64_t numel = formats::checked_numel(sizes, dtype, subject);
   require(t.data || numel == 0, ErrorCode::bad_file, "DLPack: a tensor with elements has no data");
-  OptIntList strides =
-      t.strides ? OptIntList(IntList{t.strides, static_cast<size_t>(t.ndim)}) : OptIntList();
+  OptIntList strides;
+  if (t.strides) {
+    std::span<const int64_t> given(t.strides, sizes.size());
+    // How much memory there is, the capsule does not say.
+    constexpr uint64_t most = uint64_t{1} << 62;
+    formats::check_view({dtype, sizes, given}, most, subject);
+    strides = IntList(given.data(), given.size());
+  }
   void* data = t.data ? static_cast<char*>(t.data) + t.byte_offset : nullptr;
   auto release = [](void* capsule) {
     auto* managed = static_cast<DlManaged*>(capsule);
     if (managed->deleter) managed->deleter(managed);
   };
-  return from_memory(data, sizes, dtype, strides, release, &m);
+  return from_memory(data, IntList(sizes.data(), sizes.size()), dtype, strides, release, &m);
 }
 
 }  // namespace
@@ -116,6 +121,11 @@ void* to_dlpack(const Tensor& t) {
     if (row.dtype == t.dtype()) m.tensor.dtype = {row.code, row.bits, 1};
   exported->tensor = t;
   return &exported.release()->managed;
+}
+
+const void* dlpack_deleter(const void* capsule) {
+  if (!capsule) return nullptr;
+  return reinterpret_cast<const void*>(static_cast<const DlManaged*>(capsule)->deleter);
 }
 
 Tensor from_dlpack(void* capsule) {

@@ -13,5 +13,7 @@ void* to_dlpack(const Tensor& t);
 /// before this throws. Throws UserError (bad_file: nonsensical; unsupported: well-formed but not
 /// ours).
 Tensor from_dlpack(void* capsule);
+/// The function that the capsule is given back to, or null.
+const void* dlpack_deleter(const void* capsule);
 
 }  // namespace tenon

@@ -12,26 +12,22 @@ int64_t checked_numel(std::span<const int64_t> sizes, Dtype dtype, const Subject
   for (int64_t size : sizes)
     require(size >= 0, ErrorCode::bad_file, "{}: expected sizes of 0 or more, found {}", subject,
             size);
-  // A zero anywhere makes the product zero, whatever the others are.
-  if (std::ranges::find(sizes, 0) != sizes.end()) return 0;
-  int64_t numel = 1;
+  // Zeros count as ones: the strides of a tensor without elements must fit too.
+  int64_t product = 1;
   int64_t bytes = 0;
   bool overflow = false;
-  for (int64_t size : sizes) overflow = overflow || __builtin_mul_overflow(numel, size, &numel);
-  overflow = overflow || __builtin_mul_overflow(numel, itemsize(dtype), &bytes);
+  for (int64_t size : sizes)
+    overflow = overflow || __builtin_mul_overflow(product, std::max<int64_t>(size, 1), &product);
+  overflow = overflow || __builtin_mul_overflow(product, itemsize(dtype), &bytes);
   require(!overflow, ErrorCode::bad_file, "{}: the product of the sizes does not fit into 64 bits",
           subject);
-  return numel;
+  return std::ranges::find(sizes, 0) == sizes.end() ? product : 0;
 }
 
 std::vector<int64_t> contiguous_strides(std::span<const int64_t> sizes) {
   std::vector<int64_t> strides(sizes.size(), 1);
-  for (size_t i = sizes.size(); i-- > 1;) {
-    // Only a tensor without elements can wrap here; its strides are never used to find one.
-    auto product =
-        static_cast<uint64_t>(strides[i]) * static_cast<uint64_t>(std::max<int64_t>(sizes[i], 1));
-    strides[i - 1] = static_cast<int64_t>(product & INT64_MAX);
-  }
+  for (size_t i = sizes.size(); i-- > 1;)
+    strides[i - 1] = strides[i] * std::max<int64_t>(sizes[i], 1);
   return strides;
 }
 

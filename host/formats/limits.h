@@ -40,10 +40,10 @@ struct RawView {
 using Subject = detail::MessageArg;
 
 /// Elements of `sizes`. Throws UserError(bad_file), naming `subject`, for a rank above the limit, a
-/// negative size, or more bytes than 2^63 - 1.
+/// negative size, or more bytes than 2^63 - 1 where sizes of zero count as one.
 int64_t checked_numel(std::span<const int64_t> sizes, Dtype dtype, const Subject& subject);
 
-/// Strides of `sizes` laid out row by row without gaps.
+/// Strides of `sizes`, which checked_numel() has seen, laid out row by row without gaps.
 std::vector<int64_t> contiguous_strides(std::span<const int64_t> sizes);
 
 /// Throws UserError(bad_file), naming `subject`, unless every element of `view` lies within a

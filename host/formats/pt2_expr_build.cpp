@@ -1,6 +1,8 @@
 // Nodes, constructors and tokens of the expressions in .pt2 archives.
 #include "formats/pt2_expr_build.h"
 
+#include "core/utf8.h"
+
 #include <algorithm>
 #include <charconv>
 #include <system_error>
@@ -116,6 +118,8 @@ void check_length(std::string_view text) {
   require(text.size() <= limits::expression_length, ErrorCode::bad_file,
           "expression \"{}\": expected at most {} characters, found {}",
           printable(text.substr(0, 60)), limits::expression_length, text.size());
+  require(is_utf8(text), ErrorCode::bad_file, "expression \"{}\": expected UTF-8",
+          printable(text.substr(0, 60)));
 }
 
 void Scanner::skip_space() {
@@ -166,6 +170,9 @@ std::string_view Scanner::quoted() {
   if (end == text_.npos) fail_here("a closed string");
   std::string_view inside = text_.substr(next_ + 1, end - next_ - 1);
   if (inside.find('\\') != inside.npos) fail_here("a string without escapes");
+  bool steers = std::ranges::any_of(
+      inside, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; });
+  if (steers) fail_here("a string without control characters");
   next_ = end + 1;
   return inside;
 }

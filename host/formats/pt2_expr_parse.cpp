@@ -79,7 +79,9 @@ class SreprParser {
 
   SymExprPtr symbol() {
     std::string_view name = in_.quoted();
-    if (name.empty()) in_.fail_here("the name of a symbol");
+    Scanner word(name);
+    if (!word.at_name() || word.name() != name)
+      in_.fail_here("the name of a symbol: letters, digits and _");
     skip_keywords();
     in_.expect(")");
     return make_symbol(name);

@@ -17,6 +17,7 @@
 //
 // Source: PKWARE APPNOTE 6.3.10, sections 4.3 to 4.5.
 #include "formats/zip.h"
+#include "core/utf8.h"
 #include "formats/zip_records.h"
 
 #include <zlib.h>

@@ -8,10 +8,10 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "core/sym_expr.h"
 #include "core/tensor_impl.h"
 #include "graph/elements.h"
 #include "graph/print.h"
+#include "graph/symbol_use.h"
 
 namespace tenon {
 
@@ -81,10 +81,6 @@ uint32_t flag_bits(const ValueFlags& f) {
 }
 
 bool is_expression(const Value& v) { return v.is_number() && v.number().is_symbolic(); }
-
-const Expr* expression_of(Number n) {
-  return n.is_integer() ? n.sym_int().expr() : std::bit_cast<const Expr*>(n.word());
-}
 
 /// Symbols by their place among the bindings; the others keep their number.
 using SymbolPlaces = std::unordered_map<const Expr*, uint64_t>;

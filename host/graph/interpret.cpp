@@ -3,6 +3,7 @@
 
 #include "core/dispatch.h"
 #include "core/sym_eval.h"
+#include "graph/symbol_use.h"
 #include "ops/op_table.h"
 #include "report/events.h"
 
@@ -35,10 +36,8 @@ struct Interpreter::Frame {
 
   Number evaluate(Number n) const {
     if (!n.is_symbolic()) return n;
-    const Expr* expr = n.is_integer()    ? as_expr(n.sym_int())
-                       : n.is_floating() ? as_expr(n.sym_float())
-                                         : as_expr(n.sym_bool());
-    auto value = tenon::evaluate(expr, [this](const Expr* symbol) { return lookup(symbol); });
+    auto value =
+        tenon::evaluate(expression_of(n), [this](const Expr* symbol) { return lookup(symbol); });
     require(value.has_value(),
             "a size of the graph cannot be computed from its inputs: it overflows, "
             "divides by zero, or uses a symbol without a value");
@@ -86,6 +85,8 @@ std::vector<uint32_t> last_use_of_values(const Graph& graph) {
   return last;
 }
 
+}  // namespace
+
 Tensor number_tensor(Number n) {
   if (n.is_floating()) {
     Tensor t = make_tensor(IntList{}, Dtype::f64);
@@ -99,8 +100,6 @@ Tensor number_tensor(Number n) {
     *t.data_ptr<int64_t>() = n.to_int();
   return t;
 }
-
-}  // namespace
 
 Interpreter::Interpreter(std::shared_ptr<const Graph> graph) : graph_(std::move(graph)) {
   report::counter("graph.finalize").add();

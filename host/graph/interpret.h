@@ -47,4 +47,7 @@ class Interpreter {
   NodeObserver observer_;
 };
 
+/// The 0-dim tensor that stands for a number among outputs: i64, f64 or bool.
+Tensor number_tensor(Number n);
+
 }  // namespace tenon

@@ -1,6 +1,8 @@
 // Words of a graph text.
 #include "graph/lex.h"
 
+#include "core/utf8.h"
+
 namespace tenon {
 
 namespace {
@@ -15,6 +17,7 @@ Lexer::Lexer(std::string_view text) : text_(text) {
   if (text.size() > graph_limits::text_bytes)
     fail_at({}, message("the text has {} bytes, the limit is {}", text.size(),
                         graph_limits::text_bytes));
+  if (!is_utf8(text)) fail_at({}, "the text is not UTF-8");
   current_ = read();
   ahead_ = read();
 }
@@ -172,6 +175,7 @@ std::string unquoted(const Token& token) {
         fail_at(token.at, message("unknown escape \\{} in a string", c));
     }
   }
+  if (!is_utf8(out)) fail_at(token.at, "this string is not UTF-8");
   return out;
 }
 

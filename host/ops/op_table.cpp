@@ -102,7 +102,7 @@ void refuse(const CallArgs& call) {
 }
 
 bool try_foreign(const CallArgs& call) {
-  for (const ForeignKernel& kernel : call.op->foreign)
+  for (const ForeignKernel& kernel : call.op->foreign_kernels())
     if (kernel.run(kernel.self, call)) return true;
   return false;
 }
@@ -153,14 +153,16 @@ void finish_entry(OpEntry& op) {
 
 OpEntry& insert(Table& table, Schema schema, const OpDef* def, const OpEntry* functional) {
   size_t id = table.size.load(std::memory_order_relaxed);
-  ensure(id < max_ops, "the op table is full");
+  require(id < max_ops, "the op table is full: it holds {} ops", max_ops);
+  std::string name = schema.canonical_name();
+  require(!table.by_name.contains(name), "op {} is defined twice", name);
   OpEntry& op = table.entries.emplace_back();
   op.id = static_cast<OpId>(id);
   op.schema = std::move(schema);
   op.def = def;
   op.functional = functional;
   finish_entry(op);
-  require(table.by_name.emplace(op.name, &op).second, "op {} is defined twice", op.name);
+  table.by_name.emplace(op.name, &op);
   table.by_id[id] = &op;
   table.size.store(id + 1, std::memory_order_release);
   return op;
@@ -221,11 +223,23 @@ size_t op_count() { return table().size.load(std::memory_order_acquire); }
 
 const OpEntry& entry_of(OpId op) { return *table().by_id[static_cast<size_t>(op)]; }
 
-const OpEntry* find_op(std::string_view name) {
+bool (*missing_op_slot)(std::string_view name) = nullptr;
+
+namespace {
+
+const OpEntry* find_known(std::string_view name) {
   Table& t = table();
   std::lock_guard lock(t.adding);
   auto found = t.by_name.find(name);
   return found == t.by_name.end() ? nullptr : found->second;
+}
+
+}  // namespace
+
+const OpEntry* find_op(std::string_view name) {
+  const OpEntry* known = find_known(name);
+  if (known || name.starts_with("aten.") || !missing_op_slot) return known;
+  return missing_op_slot(name) ? find_known(name) : nullptr;
 }
 
 std::vector<std::string> all_op_names() {
@@ -244,20 +258,30 @@ OpId op_id(std::string_view name) {
 const std::string& name_of(OpId op) { return entry_of(op).name; }
 
 const OpEntry& add_op(const OpDef* row) {
+  return add_op(row, [](const OpEntry&) {});
+}
+
+const OpEntry& add_op(const OpDef* row, FunctionRef<void(const OpEntry&)> prepare) {
   Table& t = table();
   std::lock_guard lock(t.adding);
   insert_row(t, *row);
-  return *t.by_name.at(parse_schema(row->schema).canonical_name());
+  const OpEntry& op = *t.by_name.at(parse_schema(row->schema).canonical_name());
+  prepare(op);
+  return op;
 }
 
 void add_foreign_kernel(OpId id, ForeignKernel kernel) {
   Table& t = table();
   std::lock_guard lock(t.adding);
   OpEntry& op = *t.by_id[static_cast<size_t>(id)];
-  auto at = std::find_if(op.foreign.begin(), op.foreign.end(),
+  // A longer list; the old one is leaked, since a call may still look through it.
+  std::span<const ForeignKernel> known = op.foreign_kernels();
+  auto* list = new std::vector<ForeignKernel>(known.begin(), known.end());
+  auto at = std::find_if(list->begin(), list->end(),
                          [&](const ForeignKernel& k) { return k.priority < kernel.priority; });
-  op.foreign.insert(at, kernel);
-  op.by_key[static_cast<size_t>(Key::cpu)] = &run_foreign_first;
+  list->insert(at, kernel);
+  op.foreign.store(list, std::memory_order_release);
+  std::atomic_ref(op.by_key[static_cast<size_t>(Key::cpu)]).store(&run_foreign_first);
 }
 
 Value default_of(const OpEntry& op, size_t arg) {
@@ -325,7 +349,9 @@ void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* resu
   uint64_t keys =
       (keys_of(args, n_args) | thread_modes.include | bit(Key::cpu)) & ~thread_modes.exclude;
   CallArgs call{&op, args, results, n_args, n_results};
-  op.by_key[63 - std::countl_zero(keys)](call);
+  // Kernels of plugins are attached while others call.
+  auto& run = const_cast<BoxedFn&>(op.by_key[63 - std::countl_zero(keys)]);
+  std::atomic_ref(run).load(std::memory_order_relaxed)(call);
 }
 
 void call_op(OpId op, const Value* args, uint32_t n_args, Value* results, uint32_t n_results) {

@@ -1,14 +1,17 @@
 // The op table: every op known to the process, with its parsed schema and what each key does.
 //
 // Built from the row families at first use, in-place forms derived. Rows can be added at run time
-// (custom ops) but never change or go. Threads: reading is free, adding takes a lock.
+// (custom ops) but never change or go. Threads: reading needs no lock, adding takes one: an entry
+// is complete before its id is counted, and lists that grow are replaced, never changed.
 #pragma once
 
+#include "core/function_ref.h"
 #include "ops/op.h"
 #include "ops/schema.h"
 
 #include <atomic>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,9 +34,14 @@ struct OpEntry : DispatchEntry {
   const OpEntry* functional = nullptr;  ///< of a derived in-place op: its functional row
   const OpEntry* in_place = nullptr;    ///< of a functional row: its in-place form
   uint32_t n_args = 0, n_returns = 0;
-  uint64_t mutated_args = 0;           ///< bit i: argument i is written
-  int8_t returned_arg = -1;            ///< result 0 is this argument itself, or -1
-  std::vector<ForeignKernel> foreign;  ///< highest priority first; see add_foreign_kernel
+  uint64_t mutated_args = 0;  ///< bit i: argument i is written
+  int8_t returned_arg = -1;   ///< result 0 is this argument itself, or -1
+  /// Highest priority first; see add_foreign_kernel.
+  std::span<const ForeignKernel> foreign_kernels() const {
+    const auto* list = foreign.load(std::memory_order_acquire);
+    return list ? std::span(*list) : std::span<const ForeignKernel>();
+  }
+  std::atomic<const std::vector<ForeignKernel>*> foreign{nullptr};
   mutable std::atomic<struct PointwiseState*> pointwise{
       nullptr};  ///< ops/pointwise.cpp; made at first use
 };
@@ -45,11 +53,16 @@ OpId op_id(std::string_view name);              ///< throws UserError with the n
 const std::string& name_of(OpId op);
 std::vector<std::string> all_op_names();
 
-/// Adds a custom op; the row must live as long as the process.
+/// Adds a row, which must live as long as the process. `prepare` gets the entry before anybody can
+/// find it. Throws UserError when the name is taken or the table is full.
 const OpEntry& add_op(const OpDef* row);
+const OpEntry& add_op(const OpDef* row, FunctionRef<void(const OpEntry&)> prepare);
 /// Installs a plugin's kernel for the CPU key of an op.
 void add_foreign_kernel(OpId op, ForeignKernel kernel);
 
+/// Asked when an op outside of `aten` is not found: may add it and then says so. Plugins that
+/// declare ops are loaded there.
+extern bool (*missing_op_slot)(std::string_view name);
 /// Runs before the first op of the process; backend/registry.cpp attaches the kernels of plugins
 /// there.
 extern void (*first_call_slot)();

@@ -60,10 +60,10 @@ uint32_t divisors_of(const ScalarProgram& program) {
   return inputs;
 }
 
-[[gnu::noinline]] PointwiseState& make_state(const OpEntry& op) {
+[[gnu::noinline]] PointwiseState& make_state(const OpEntry& op, ScalarProgram* given = nullptr) {
   auto* fresh = new PointwiseState;
   for (int i = 0; i < op.def->formula.n_entries; ++i) {
-    fresh->programs[i] = record(op.def->formula.entries[i].formula);
+    fresh->programs[i] = given ? std::move(*given) : record(op.def->formula.entries[i].formula);
     fresh->divisors[i] = divisors_of(fresh->programs[i]);
   }
   for (size_t i = 0; i < op.schema.args.size(); ++i)
@@ -331,6 +331,12 @@ bool writes_safely(const Inputs& in, const Tensor& self) {
 }
 
 }  // namespace
+
+const ScalarProgram& pointwise_program(const OpEntry& op, int entry) {
+  return state_of(op).programs[entry];
+}
+
+void set_pointwise_program(const OpEntry& op, ScalarProgram program) { make_state(op, &program); }
 
 void pointwise_meta(const CallArgs& call, Metas& metas) {
   if (has_complex_input(call)) {

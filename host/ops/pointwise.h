@@ -7,6 +7,11 @@ namespace tenon {
 
 /// The kernel of every row with a formula.
 void run_pointwise(const CallArgs& call);
+/// The program of one of the row's formulas.
+const ScalarProgram& pointwise_program(const OpEntry& op, int entry);
+/// Gives an op whose row has one formula without a recording function its program; before anybody
+/// calls it.
+void set_pointwise_program(const OpEntry& op, ScalarProgram program);
 /// Dtype, broadcast shape and memory order of the results.
 void pointwise_meta(const CallArgs& call, Metas& metas);
 

@@ -81,6 +81,7 @@ Dims broadcast_sizes(std::span<const Tensor> tensors) {
 }
 
 Dims broadcast_strides(SymIntList from_sizes, SymIntList from_strides, SymIntList sizes) {
+  ensure(from_sizes.size() <= sizes.size(), "a shape is broadcast to one of fewer dimensions");
   size_t missing = sizes.size() - from_sizes.size();
   Dims out(sizes.size(), SymInt(0));
   for (size_t i = 0; i < from_sizes.size(); ++i) {

@@ -6,6 +6,12 @@
 # makes the target tenon_mine and the file tenon_mine.so in TENON_PLUGIN_OUTPUT_DIRECTORY (default
 # <build>/plugins), installed to lib/tenon/plugins. MANIFEST may be left out when a source file
 # holds it with TN_MANIFEST.
+#
+#   tenon_add_plugin_check(TARGET tenon_mine [ARGUMENTS --level 2 ...])
+#
+# adds the test plugin_check_tenon_mine, which runs the conformance kit (`tenon plugin check`) on the
+# plugin: with the `tenon` of TENON_PROGRAM, of the installation that this file belongs to, or of
+# PATH. Without any there is no test.
 include_guard(GLOBAL)
 
 function(tenon_add_plugin)
@@ -33,6 +39,26 @@ function(tenon_add_plugin)
     install(TARGETS ${target} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/tenon/plugins
       COMPONENT plugins)
   endif()
+endfunction()
+
+function(tenon_add_plugin_check)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "TARGET" "ARGUMENTS")
+  if(NOT TARGET "${arg_TARGET}" OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "tenon_add_plugin_check: expected TARGET, the target that tenon_add_plugin "
+      "made (tenon_NAME), and optionally ARGUMENTS; got: ${ARGV}")
+  endif()
+  if(TARGET tenon_cli)
+    set(program $<TARGET_FILE:tenon_cli>)
+  else()
+    find_program(TENON_PROGRAM tenon HINTS "${TENON_PLUGIN_API_PREFIX}/bin")
+    set(program ${TENON_PROGRAM})
+  endif()
+  if(NOT program)
+    message(STATUS "no test for ${arg_TARGET}: the program `tenon` was not found (TENON_PROGRAM)")
+    return()
+  endif()
+  add_test(NAME plugin_check_${arg_TARGET}
+    COMMAND ${program} plugin check $<TARGET_FILE:${arg_TARGET}> ${arg_ARGUMENTS})
 endfunction()
 
 # Adds a generated source that holds the manifest as an ELF note: the host reads it without loading

@@ -32,6 +32,10 @@ static tn_status* log_node(const tn_graph* graph, uint32_t id) {
 
 static tn_status* compile(void* self, const tn_compile_request* request, tn_artifact** out) {
   (void)self;
+  if (request->flags >> 32) {
+    static const char why[] = "print_graph: the request has flags that it does not know";
+    return host->status_new(TN_UNIMPLEMENTED, why, sizeof why - 1);
+  }
   uint32_t n = host->graph->node_count(request->graph);
   for (uint32_t id = 0; id < n; ++id) {
     tn_status* status = log_node(request->graph, id);

@@ -36,6 +36,15 @@ run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${prefix})
 run(${prefix}/bin/tenon backends --all --json)
 expect("the installed program finds the installed plugins" ${prefix}/${LIBDIR}/tenon/plugins/)
 
+foreach(page man/man1/tenon.1 bash-completion/completions/tenon zsh/site-functions/_tenon
+        fish/vendor_completions.d/tenon.fish)
+  file(READ ${prefix}/share/${page} text)
+  string(FIND "${text}" "explain" at)
+  if(at EQUAL -1)
+    message(FATAL_ERROR "${page}: expected the verb explain in it")
+  endif()
+endforeach()
+
 build(app ${SOURCE}/tests/package/app)
 run(${WORK}/app/app aot_eager)
 expect("the program runs" "aot_eager: 1 compile")
@@ -46,6 +55,10 @@ build(run_pt2 ${SOURCE}/examples/03_run_pt2)
 run(${WORK}/run_pt2/example_run_pt2 ${SOURCE}/tests/data/models/mlp_digits.pt2)
 expect("a model tells what it takes" "takes x: f32[s77, 64] with s77 from 1 to 512")
 
+build(own_op ${SOURCE}/examples/05_own_op)
+run(${WORK}/own_op/example_own_op)
+expect("an op of the program's own is compiled" "aot_eager: ")
+
 # A plugin of ours, built as anybody else's: with the plugin API alone.
 build(plugin ${SOURCE}/tests/package/plugin -DPLUGIN=${SOURCE}/plugins/print)
 set(ENV{TENON_PLUGIN_PATH} ${WORK}/plugin/plugins)
@@ -54,3 +67,20 @@ expect("the plugin of the path comes first" ${WORK}/plugin/plugins/tenon_print.s
 run(${WORK}/app/app print)
 expect("the plugin prints the graph" "aten.relu.default")
 expect("the program runs with the plugin" "print: 1 compile")
+
+# A plugin of nobody yet: written, built, checked and used, in both languages.
+foreach(language c++ c)
+  string(REPLACE "+" "p" name "begun_in_${language}")
+  set(project ${WORK}/${name})
+  run(${prefix}/bin/tenon plugin new ${name} --language ${language} --folder ${project})
+  build(${name}_build ${project})
+  set(plugins ${WORK}/${name}_build/plugins)
+  run(${prefix}/bin/tenon plugin check ${plugins}/tenon_${name}.so --quick)
+  expect("a new plugin keeps the rules" "${name} conformant")
+  run(${CMAKE_CTEST_COMMAND} --test-dir ${WORK}/${name}_build --output-on-failure)
+  expect("the test of a new plugin runs" "plugin_check_tenon_${name}")
+  run(${prefix}/bin/tenon backends --all --plugin-path ${plugins})
+  expect("a new plugin is listed" ${plugins}/tenon_${name}.so)
+  run(${prefix}/bin/tenon check ${SOURCE}/tests/data/models --plugin-path ${plugins} --backend ${name})
+  expect("models run on a new plugin" " 0 failed")
+endforeach()

@@ -266,6 +266,27 @@ graph @f {
   EXPECT_EQ(error_of([&] { run(*artifact, counting(4), 2); }), "no error");
 }
 
+// Sizes that data decide are read from the result that has them; later nodes compute with them.
+TEST_F(Backends, DebugNopFollowsSizesThatDependOnData) {
+  constexpr std::string_view text = R"(tng 1
+graph @f {
+  symbol u0 size_like in [0, 12] from size(%n, 0)
+  input %x: f32[4, 3]
+  %n: i64[u0, 2] strides [1, u0] = aten.nonzero.default(%x)
+  %o: i64[2*u0] = aten.full.default([2*u0], 7, i64)
+  output %n, %o
+}
+)";
+  auto artifact = compiled("debug_nop", parse_graph(text));
+  Tensor x = counting(4);
+  detail::TensorHead* inputs[] = {x.head()};
+  int64_t not_known_yet[] = {0};
+  std::vector<Tensor> outputs(2);
+  artifact->call(inputs, not_known_yet, outputs);
+  EXPECT_EQ(to_text(outputs[0]), "i64[11, 2] strides [1, 11]");
+  EXPECT_EQ(to_text(outputs[1]), "i64[22]");
+}
+
 // ---- schemas that lie
 
 const OpDef lying_rows[] = {

@@ -300,11 +300,11 @@ TEST(KernelsOnednn, IsTriedBeforeTheReferenceRow) {
   set_plugin_search({plugin_file}, {});
   install_plugin_kernels();
   const OpEntry& mm = *find_op("aten.mm.default");
-  ASSERT_EQ(mm.foreign.size(), 1u);
+  ASSERT_EQ(mm.foreign_kernels().size(), 1u);
   Tensor a = numbers({30, 40}, Dtype::f32), b = numbers({40, 50}, Dtype::f32);
   Value args[] = {Value::of(a), Value::of(b)}, result;
   CallArgs call{&mm, args, &result, 2, 1};
-  EXPECT_TRUE(mm.foreign[0].run(mm.foreign[0].self, call));
+  EXPECT_TRUE(mm.foreign_kernels()[0].run(mm.foreign_kernels()[0].self, call));
   Tensor direct = take<Tensor>(result);
   expect_near(run_reference("aten.mm.default", {args[0], args[1]}), direct, 40);
 }

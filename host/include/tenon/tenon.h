@@ -10,8 +10,10 @@
 #include <tenon/compile.h>
 #include <tenon/config.h>
 #include <tenon/error.h>
+#include <tenon/library.h>
 #include <tenon/model.h>
 #include <tenon/ops.h>
+#include <tenon/plugins.h>
 #include <tenon/sym.h>
 #include <tenon/tensor.h>
 #include <tenon/tree.h>

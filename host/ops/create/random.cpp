@@ -6,7 +6,7 @@
 #include "ops/create/options.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include "core/random.h"
 #include "core/sym_int.h"
@@ -98,6 +98,7 @@ void fill_bernoulli(const Tensor& t, double p) {
 }
 
 void fill_bernoulli(const Tensor& t, const Tensor& p) {
+  require_shape("bernoulli", "self", t, list_of(broadcast_sizes(p.sizes(), t.sizes())));
   Dims strides = broadcast_strides(p.sizes(), p.strides(), t.sizes());
   Tensor odds =
       converted(make_view(p, t.sizes(), list_of(strides), p.storage_offset()), Dtype::f64);

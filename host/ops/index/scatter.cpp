@@ -2,6 +2,7 @@
 // index_reduce.
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -72,8 +73,11 @@ static constexpr OpDef rows[] = {
      .eager = fn<index_fill_kernel>},
     {.schema = "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
-                const Tensor&) { return slices_meta("index_fill", self, dim, index); },
+     .meta =
+         [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
+           require_shape("index_fill", "value", value, {});
+           return slices_meta("index_fill", self, dim, index);
+         },
      .eager =
          [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
             const Tensor& value) {

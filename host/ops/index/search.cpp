@@ -3,6 +3,7 @@
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
+#include "ops/shape_check.h"
 
 #include "core/shape_env.h"
 #include "core/sym_int.h"
@@ -27,10 +28,22 @@ TensorMeta search_meta(const Tensor& self, bool out_int32) {
   return contiguous_meta(self.sizes(), out_int32 ? Dtype::i32 : Dtype::i64, self.device());
 }
 
+void check_search(const Tensor& sorted, const Tensor& self, const Tensor& sorter) {
+  IntList rows = sizes_of(sorted), values = sizes_of(self);
+  bool fits = rows.size() == 1 || (!rows.empty() && rows.size() == values.size() &&
+                                   std::equal(rows.begin(), rows.end() - 1, values.begin()));
+  require(fits,
+          "searchsorted: a sorted vector, or sorted rows for the rows of the values, are expected, "
+          "found shapes {} and {}",
+          rows, values);
+  if (sorter.defined()) require_shape("searchsorted", "sorter", sorter, sorted.sizes());
+}
+
 // Each row of `sorted` serves the row of `values` with the same leading index; a vector serves all.
 // `sorter` (or undefined) holds the order of each row.
 void search_kernel(Tensor& out, const Tensor& sorted, const Tensor& self, bool right,
                    const Tensor& sorter) {
+  check_search(sorted, self, sorter);
   Promotion promotion;
   promotion.add(sorted);
   promotion.add(self);
@@ -47,7 +60,9 @@ void search_kernel(Tensor& out, const Tensor& sorted, const Tensor& self, bool r
       T x = data_of<T>(values)[i];
       while (low < high) {
         int64_t mid = (low + high) / 2,
-                at = ranks.defined() ? data_of<int64_t>(ranks)[row + mid] : mid;
+                at = ranks.defined()
+                         ? checked_index("searchsorted", data_of<int64_t>(ranks)[row + mid], n)
+                         : mid;
         T edge = data_of<T>(edges)[row + at];
         bool goes_on = right ? !is_below(x, edge) : is_below(edge, x);
         if (goes_on)

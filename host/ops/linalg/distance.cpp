@@ -4,7 +4,7 @@
 #include "core/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -109,8 +109,11 @@ void cdist_kernel(Tensor& out, const Tensor& x1, const Tensor& x2, double p,
 }
 
 // As in ATen the result has all batch dimensions, but the shape of x1 where there is nothing.
-TensorMeta cdist_backward_meta(const Tensor& grad, const Tensor& x1, const Tensor&, double,
-                               const Tensor&) {
+TensorMeta cdist_backward_meta(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p,
+                               const Tensor& cdist) {
+  TensorMeta forward = cdist_meta(x1, x2, p, std::nullopt);
+  require_shape("_cdist_backward", "grad", grad, list_of(forward.sizes));
+  require_shape("_cdist_backward", "cdist", cdist, list_of(forward.sizes));
   if (guard_or_false(grad.numel() == 0))
     return contiguous_meta(x1.sizes(), x1.dtype(), x1.device());
   Dims sizes = dims_of(grad.sizes());
@@ -168,6 +171,14 @@ void pdist_kernel(Tensor& out, const Tensor& self, double p) {
   copy_elements(out, found);
 }
 
+TensorMeta pdist_backward_meta(const Tensor& grad, const Tensor& self, double p,
+                               const Tensor& pdist) {
+  TensorMeta pairs = pdist_meta(self, p);
+  require_shape("_pdist_backward", "grad", grad, list_of(pairs.sizes));
+  require_shape("_pdist_backward", "pdist", pdist, list_of(pairs.sizes));
+  return contiguous_meta(self.sizes(), self.dtype());
+}
+
 void pdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& self, double p,
                            const Tensor& pdist) {
   Tensor x = contiguous_of(converted(self, Dtype::f64)),
@@ -219,8 +230,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<pdist_meta>,
      .eager = fn<pdist_kernel>},
     {.schema = "_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor",
-     .meta = [](const Tensor&, const Tensor& self, double,
-                const Tensor&) { return contiguous_meta(self.sizes(), self.dtype()); },
+     .meta = fn<pdist_backward_meta>,
      .eager = fn<pdist_backward_kernel>},
     {.schema = "pdist(Tensor self, float p=2.) -> Tensor",
      .decomp = [](const Tensor& self, double p) { return _pdist_forward(self, p); }},

@@ -3,7 +3,7 @@
 #include "core/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -76,10 +76,7 @@ size_t n_outer_dims(std::string_view op, const Tensor& input, SymIntList shape) 
 }
 
 void check_affine(std::string_view op, std::string_view name, const Tensor& t, SymIntList shape) {
-  if (!t.defined()) return;
-  bool fits = t.sizes().size() == shape.size();
-  for (size_t i = 0; fits && i < shape.size(); ++i) fits = sizes_match(t.sizes()[i], shape[i]);
-  require(fits, "{}: {} must have shape {}, found {}", op, name, shape, t.sizes());
+  if (t.defined()) require_shape(op, name, t, shape);
 }
 
 Dims statistics_sizes(const Tensor& input, size_t n_outer) {

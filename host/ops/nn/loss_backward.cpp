@@ -2,7 +2,7 @@
 #include "core/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -57,8 +57,22 @@ Tensor binary_cross_entropy_backward_of(const Tensor& grad, const Tensor& self,
 
 // ---- nll_loss: scores [N, C, rest], targets [N, rest]
 
-TensorMeta nll_backward_meta(const Tensor&, const Tensor& self, const Tensor&, const Tensor&,
-                             int64_t, SymInt, const Tensor&) {
+TensorMeta nll_backward_meta(const Tensor& grad, const Tensor& self, const Tensor& target,
+                             const Tensor& weight, int64_t reduction, SymInt,
+                             const Tensor& total_weight) {
+  require(self.dim() >= 1, "nll_loss_backward: scores need a dimension of classes, found none");
+  Dims positions = dims_of(self.sizes());
+  SymInt classes = positions[positions.size() == 1 ? 0 : 1];
+  positions.erase(positions.size() == 1 ? 0 : 1);
+  SymInt n = product(list_of(positions));
+  require(sizes_match(target.numel(), n) &&
+              sizes_match(grad.numel(), reduction == no_reduction ? n : SymInt(1)),
+          "nll_loss_backward: scores {}, targets {} and gradient {} do not belong together",
+          self.sizes(), target.sizes(), grad.sizes());
+  if (weight.defined()) require_shape("nll_loss_backward", "weight", weight, {classes});
+  require(reduction != mean_reduction || sizes_match(total_weight.numel(), 1),
+          "nll_loss_backward: total_weight must have one element, found shape {}",
+          total_weight.sizes());
   return contiguous_meta(self.sizes(), self.dtype(), self.device());
 }
 
@@ -212,6 +226,13 @@ void multilabel_kernel(Tensor& out, Tensor& is_target, const Tensor& self, const
   fill_elements(out, reduction == mean_reduction ? total / static_cast<double>(l.rows) : total);
 }
 
+TensorMeta multilabel_backward_meta(const Tensor& grad, const Tensor& self, const Tensor& target,
+                                    int64_t reduction, const Tensor&) {
+  TensorMeta loss = multilabel_metas(self, target, reduction)[0];
+  require_shape("multilabel_margin_loss_backward", "grad_output", grad, list_of(loss.sizes));
+  return contiguous_meta(self.sizes(), self.dtype());
+}
+
 void multilabel_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& self,
                                 const Tensor& target, int64_t reduction, const Tensor&) {
   Labels l = labels_of(self, target);
@@ -268,8 +289,7 @@ static constexpr OpDef rows[] = {
          }},
     {.schema = "multilabel_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, "
                "int reduction, Tensor is_target) -> Tensor",
-     .meta = [](const Tensor&, const Tensor& self, const Tensor&, int64_t,
-                const Tensor&) { return contiguous_meta(self.sizes(), self.dtype()); },
+     .meta = fn<multilabel_backward_meta>,
      .eager = fn<multilabel_backward_kernel>},
 };
 

@@ -2,7 +2,7 @@
 #include "core/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -126,6 +126,7 @@ void copy_positions(T* to, const T* from, const std::vector<std::vector<int64_t>
 
 void border_kernel(const Tensor& out, const Tensor& self, SymIntList pad, Border border) {
   if (numel_of(out) == 0) return;
+  require(numel_of(self) > 0, "pad: shape {} has no border to repeat", sizes_of(self));
   std::vector<std::vector<int64_t>> offsets;
   for (size_t d = 0; d < sizes_of(self).size(); ++d)
     offsets.push_back(source_offsets(out, self, pad, d, border));
@@ -165,7 +166,10 @@ void add_positions(C* to, const C*& from, const std::vector<std::vector<int64_t>
   }
 }
 
-TensorMeta border_backward_meta(const Tensor&, const Tensor& self, SymIntList) {
+template <Border border, size_t n>
+TensorMeta border_backward_meta(const Tensor& grad, const Tensor& self, SymIntList pad) {
+  TensorMeta padded = border_meta("pad backward", self, pad, n, border);
+  require_shape("pad backward", "grad_output", grad, list_of(padded.sizes));
   return {self.dtype(), self.device(), dims_of(self.sizes()),
           strides_for(self.sizes(), suggest_memory_format(self))};
 }
@@ -183,6 +187,7 @@ void border_backward_kernel(Tensor& out, const Tensor& grad, const Tensor&, SymI
     const C* from = data_of<C>(g);
     if (numel_of(g) > 0) add_positions(data_of<C>(sums), from, offsets, 0);
   };
+  if (numel_of(out) == 0) return;
   if (dtype == Dtype::f64)
     run.template operator()<double>();
   else
@@ -272,27 +277,27 @@ static constexpr OpDef rows[] = {
      .decomp = fn<pad_decomp>},
     {.schema = "reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) "
                "-> Tensor",
-     .meta = fn<border_backward_meta>,
+     .meta = fn<border_backward_meta<Border::reflect, 1>>,
      .eager = fn<border_backward_kernel<Border::reflect>>},
     {.schema = "reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) "
                "-> Tensor",
-     .meta = fn<border_backward_meta>,
+     .meta = fn<border_backward_meta<Border::reflect, 2>>,
      .eager = fn<border_backward_kernel<Border::reflect>>},
     {.schema = "reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) "
                "-> Tensor",
-     .meta = fn<border_backward_meta>,
+     .meta = fn<border_backward_meta<Border::reflect, 3>>,
      .eager = fn<border_backward_kernel<Border::reflect>>},
     {.schema = "replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) "
                "-> Tensor",
-     .meta = fn<border_backward_meta>,
+     .meta = fn<border_backward_meta<Border::replicate, 1>>,
      .eager = fn<border_backward_kernel<Border::replicate>>},
     {.schema = "replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) "
                "-> Tensor",
-     .meta = fn<border_backward_meta>,
+     .meta = fn<border_backward_meta<Border::replicate, 2>>,
      .eager = fn<border_backward_kernel<Border::replicate>>},
     {.schema = "replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) "
                "-> Tensor",
-     .meta = fn<border_backward_meta>,
+     .meta = fn<border_backward_meta<Border::replicate, 3>>,
      .eager = fn<border_backward_kernel<Border::replicate>>},
 };
 

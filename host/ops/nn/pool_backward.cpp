@@ -133,7 +133,20 @@ constexpr auto avg_backward = [](Tensor& out, const Tensor& grad, const Tensor&,
   spread_over_windows(out, grad, windows_of(grad, out, s, with_padding), n, divisor.value_or(0));
 };
 
-constexpr auto adaptive_meta = [](const Tensor&, const Tensor& self) { return like_input(self); };
+template <size_t n>
+constexpr auto adaptive_meta = [](const Tensor& grad, const Tensor& self) {
+  auto rank = static_cast<size_t>(self.dim());
+  require((rank == n + 1 || rank == n + 2) && grad.sizes().size() == rank,
+          "adaptive_avg_pool backward: expected a gradient and an input of {} or {} dimensions, "
+          "found {} and {}",
+          n + 1, n + 2, grad.sizes(), self.sizes());
+  for (size_t d = 0; d < rank - n; ++d)
+    require(sizes_match(grad.sizes()[d], self.sizes()[d]),
+            "adaptive_avg_pool backward: expected as many planes in the gradient as in the input, "
+            "found {} and {}",
+            grad.sizes(), self.sizes());
+  return like_input(self);
+};
 template <size_t n>
 constexpr auto adaptive_backward = [](Tensor& out, const Tensor& grad, const Tensor&) {
   Windows windows = one_window_each();
@@ -269,10 +282,10 @@ static constexpr OpDef rows[] = {
      .eager = avg_backward<3>},
     {.schema = "_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
      .core = true,
-     .meta = adaptive_meta,
+     .meta = adaptive_meta<2>,
      .eager = adaptive_backward<2>},
     {.schema = "_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor",
-     .meta = adaptive_meta,
+     .meta = adaptive_meta<3>,
      .eager = adaptive_backward<3>},
     {.schema = "max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",
      .meta = [](const Tensor& self, const Tensor&,

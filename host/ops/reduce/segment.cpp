@@ -5,7 +5,7 @@
 //   (NaN for mean).
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -55,11 +55,15 @@ Segments segments_of(const Tensor& data, const Tensor& lengths, const Tensor& of
   s.count = sizes_of(cuts).back() - (lengths.defined() ? 0 : 1);
   for (int64_t o = 0; o < s.outer; ++o) {
     if (lengths.defined()) s.ends.push_back(0);
-    for (int64_t i = 0; i < sizes_of(cuts).back(); ++i)
-      s.ends.push_back(*from++ + (lengths.defined() ? s.ends.back() : 0));
-    require(s.ends.back() <= s.length,
-            "segment_reduce: segments reach to {} along an axis of size {}", s.ends.back(),
-            s.length);
+    int64_t last = 0;
+    for (int64_t i = 0; i < sizes_of(cuts).back(); ++i, ++from) {
+      bool fits = *from >= (lengths.defined() ? 0 : last) &&
+                  *from <= s.length - (lengths.defined() ? last : 0);
+      require(fits, "segment_reduce: {} {} does not fit behind {} along an axis of size {}",
+              lengths.defined() ? "length" : "offset", *from, last, s.length);
+      last = *from + (lengths.defined() ? last : 0);
+      s.ends.push_back(last);
+    }
   }
   return s;
 }
@@ -72,7 +76,15 @@ TensorMeta segment_meta(const Tensor& data, std::string_view reduce, const Tenso
           data.dtype());
   Dims sizes = dims_of(data.sizes());
   auto at = static_cast<size_t>(wrap_dim(axis, data.dim()));
-  SymInt cuts = given(lengths, offsets).size(-1);
+  const Tensor& where = given(lengths, offsets);
+  bool fits = data.dim() > 0 && where.sizes().size() == at + 1 &&
+              (lengths.defined() || bool(where.size(-1) >= 1));
+  for (size_t d = 0; fits && d < at; ++d) fits = sizes_match(where.sizes()[d], sizes[d]);
+  require(fits,
+          "segment_reduce: lengths or offsets for each position before axis {} of shape {} are "
+          "expected, found shape {}",
+          axis, data.sizes(), where.sizes());
+  SymInt cuts = where.size(-1);
   sizes[at] = lengths.defined() ? cuts : cuts - 1;
   return contiguous_meta(list_of(sizes), data.dtype(), data.device());
 }
@@ -128,8 +140,13 @@ void segment_kernel(Tensor& out, const Tensor& data, std::string_view reduce, co
 
 // ---- the derivative
 
-TensorMeta segment_backward_meta(const Tensor&, const Tensor&, const Tensor& data, std::string_view,
-                                 const Tensor&, const Tensor&, int64_t, std::optional<Number>) {
+TensorMeta segment_backward_meta(const Tensor& grad, const Tensor& output, const Tensor& data,
+                                 std::string_view reduce, const Tensor& lengths,
+                                 const Tensor& offsets, int64_t axis,
+                                 std::optional<Number> initial) {
+  TensorMeta forward = segment_meta(data, reduce, lengths, Tensor(), offsets, axis, false, initial);
+  require_shape("_segment_reduce_backward", "grad", grad, list_of(forward.sizes));
+  require_shape("_segment_reduce_backward", "output", output, list_of(forward.sizes));
   return contiguous_meta(data.sizes(), data.dtype(), data.device());
 }
 

@@ -133,6 +133,9 @@ std::vector<Tensor> even_gradients(const Tensor& self, const std::vector<int64_t
 
 std::vector<Tensor> uneven_gradients(const Tensor& self, const std::vector<int64_t>& dims,
                                      int64_t edge_order, TensorList spacing) {
+  require(spacing.size() == dims.size(),
+          "gradient: one tensor of positions for each of {} dimensions is expected, found {}",
+          dims.size(), spacing.size());
   return gradients(self, dims, edge_order, [&](size_t i, int64_t dim) {
     return gradient_uneven(self, dim, spacing[i], edge_order);
   });

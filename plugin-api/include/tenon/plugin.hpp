@@ -129,6 +129,21 @@ void log(int32_t level, const char* component, std::string_view pattern, const A
   host->svc->log(level, component, line.data(), line.size());
 }
 
+namespace detail {
+
+/// Runs `f` where nobody waits for a status: what it throws is logged.
+template <class F>
+void quietly(const char* what, F&& f) noexcept {
+  tn_status* status = barrier(f);
+  if (!status) return;
+  std::string_view why = sv(host->status_message(status));
+  tn_status* lost = barrier([&] { log(TN_LOG_ERROR, what, "threw: {}", why); });
+  for (tn_status* s : {status, lost})
+    if (s) host->status_free(s);
+}
+
+}  // namespace detail
+
 /// What `f(const tn_sink*)` writes, as a string.
 template <class F>
 std::string collect(F&& f) {
@@ -187,6 +202,21 @@ class tensor {
     return made([&](tn_tensor** out) {
       return host->tensor->empty(sizes.data(), strides.data(), int32_t(sizes.size()), dtype,
                                  device_type, index, out);
+    });
+  }
+  /// Contiguous, over memory of the plugin. `done()` runs when the last tensor over it is gone, on
+  /// any thread; what it throws is logged.
+  template <class F>
+  static tensor over(void* data, std::span<const int64_t> sizes, int32_t dtype, F done) {
+    auto* kept = new F(std::move(done));
+    return made([&](tn_tensor** out) {
+      return host->tensor->from_memory(
+          data, sizes.data(), nullptr, int32_t(sizes.size()), dtype, TN_DEV_CPU, -1,
+          [](void* f) {
+            std::unique_ptr<F> own(static_cast<F*>(f));
+            detail::quietly("deleter", *own);
+          },
+          kept, out);
     });
   }
   /// A view of the same storage.

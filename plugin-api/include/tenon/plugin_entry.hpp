@@ -86,7 +86,7 @@ constexpr tn_artifact_api artifact_api() {
     return call_artifact(*static_cast<A*>(s->self), *c);
   };
   api.destroy = [](tn_artifact* s) {
-    delete static_cast<A*>(s->self);
+    quietly("destroy", [s] { delete static_cast<A*>(s->self); });
     delete s;
   };
   if constexpr (requires(A & a) { std::string(a.serialize()); })
@@ -138,6 +138,14 @@ concept backend_class = requires(B& b, const tn_compile_request& rq) {
 
 namespace detail {
 
+// Bits 32..63 change what a request means: who does not know one must not go on.
+inline const tn_compile_request& checked(const tn_compile_request* rq) {
+  if (rq->flags >> 32)
+    throw error(TN_UNIMPLEMENTED,
+                text("the request has flags {}, which this plugin does not know", rq->flags));
+  return *rq;
+}
+
 template <class B>
 constexpr void fill_optional(tn_backend& t) {
   if constexpr (requires(B & b, const tn_compile_request& rq, std::span<uint8_t> v) {
@@ -145,13 +153,14 @@ constexpr void fill_optional(tn_backend& t) {
                 })
     t.supports = [](void* s, const tn_compile_request* rq, uint8_t* verdict) {
       std::span<uint8_t> nodes(verdict, host->graph->node_count(rq->graph));
-      return barrier([&] { static_cast<B*>(s)->supports(*rq, nodes); });
+      return barrier([&] { static_cast<B*>(s)->supports(checked(rq), nodes); });
     };
   if constexpr (requires(B & b, const tn_compile_request& rq, std::string_view bytes) {
                   make_artifact(b.load(rq, bytes));
                 })
     t.load = [](void* s, const tn_compile_request* rq, tn_str bytes, tn_artifact** out) {
-      return barrier([&] { *out = make_artifact(static_cast<B*>(s)->load(*rq, sv(bytes))); });
+      return barrier(
+          [&] { *out = make_artifact(static_cast<B*>(s)->load(checked(rq), sv(bytes))); });
     };
   if constexpr (requires(B & b) { std::string(b.fingerprint()); })
     t.fingerprint = [](void* s, const tn_sink* sink) {
@@ -168,7 +177,7 @@ tn_backend backend_table(B* self, std::string_view name) {
   t.name = str(name);
   t.self = self;
   t.compile = [](void* s, const tn_compile_request* rq, tn_artifact** out) {
-    return barrier([&] { *out = make_artifact(static_cast<B*>(s)->compile(*rq)); });
+    return barrier([&] { *out = make_artifact(static_cast<B*>(s)->compile(checked(rq))); });
   };
   fill_optional<B>(t);
   return t;
@@ -228,7 +237,7 @@ class builder {
   template <backend_class B>
   builder& backend(std::string_view name) {
     std::unique_ptr<B> self;
-    if constexpr (std::constructible_from<B, std::string_view>)
+    if constexpr (std::is_constructible_v<B, std::string_view>)
       self = std::make_unique<B>(name);
     else
       self = std::make_unique<B>();
@@ -284,7 +293,12 @@ class builder {
   }
   void shutdown() {
     if (shutdown_) std::exchange(shutdown_, nullptr)();
-    while (!owned_.empty()) owned_.pop_back();
+    while (!owned_.empty()) {  // a destructor that throws does so here, not in that of the list
+      auto last = std::move(owned_.back());
+      owned_.pop_back();
+      auto destroy = last.get_deleter();
+      destroy(last.release());
+    }
   }
 
  private:

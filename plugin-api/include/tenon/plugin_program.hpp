@@ -10,11 +10,14 @@
 //     }
 //   };
 //
-// Sizes that depend on symbols are computed at each call from copies of the graph's expressions.
-// Graphs with sub-graphs, opaque arguments, or numbers that nodes compute throw `declined`.
+// Sizes that depend on symbols are computed at each call from copies of the graph's expressions;
+// symbols that depend on data are read from the results that have them as sizes. Graphs with
+// sub-graphs, opaque arguments, or numbers that nodes compute throw `declined`.
 #pragma once
 
 #include <tenon/plugin.hpp>
+
+#include <set>
 
 namespace tenon::plugin {
 
@@ -33,12 +36,25 @@ class kept_expressions {
     entries_.push_back(std::move(made));
     return at_[expr] = uint32_t(entries_.size() - 1);
   }
-  /// All values, by position, from those of the graph's symbols (tn_call.syms).
-  std::vector<int64_t> evaluate(const int64_t* syms) const {
+  /// All values, by position, from those of the graph's symbols (tn_call.syms). What depends on a
+  /// symbol whose place in `unbound` is true is left 0.
+  std::vector<int64_t> evaluate(const int64_t* syms, const std::vector<bool>& unbound = {}) const {
     std::vector<int64_t> values;
-    values.reserve(entries_.size());
-    for (const entry& e : entries_) values.push_back(evaluate(e, values, syms));
+    std::vector<bool> is_unknown;
+    for (const entry& e : entries_) {
+      bool unknown = e.op == TN_EX_SYMBOL && size_t(e.value) < unbound.size() && unbound[e.value];
+      for (uint32_t operand : e.operands) unknown = unknown || is_unknown[operand];
+      values.push_back(unknown ? 0 : evaluate(e, values, syms));
+      is_unknown.push_back(unknown);
+    }
     return values;
+  }
+  /// The place of a symbol among those of the graph; declines what is none of them.
+  static int64_t symbol_index(const graph& g, uint32_t expr) {
+    std::span<const uint32_t> symbols = g.symbols();
+    auto found = std::find(symbols.begin(), symbols.end(), expr);
+    if (found == symbols.end()) throw declined("a size depends on data");
+    return found - symbols.begin();
   }
 
  private:
@@ -48,12 +64,6 @@ class kept_expressions {
     std::vector<uint32_t> operands;
   };
 
-  static int64_t symbol_index(const graph& g, uint32_t expr) {
-    std::span<const uint32_t> symbols = g.symbols();
-    auto found = std::find(symbols.begin(), symbols.end(), expr);
-    if (found == symbols.end()) throw declined("a size depends on data");
-    return found - symbols.begin();
-  }
   static int64_t floor_div(int64_t a, int64_t b) {
     if (b == 0) throw error(TN_OUT_OF_RANGE, "a size is divided by zero");
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
@@ -145,7 +155,9 @@ class program {
   /// Runs all nodes; around(step, run) must call run() once.
   template <class Around>
   void run(tn_call& c, Around&& around) const {
-    std::vector<int64_t> evaluated = expressions_.evaluate(c.syms);
+    std::vector<int64_t> symbols(c.syms, c.syms + c.n_syms);
+    std::vector<bool> unbound = unbound_at_start();
+    std::vector<int64_t> evaluated = expressions_.evaluate(symbols.data(), unbound);
     std::vector<tensor> owned(n_values_);
     std::vector<tn_tensor*> values(n_values_);
     for (size_t i = 0; i < inputs_.size(); ++i) values[inputs_[i]] = c.inputs[i];
@@ -158,6 +170,12 @@ class program {
         run_op(node.op, args.list, values.data(), results, c.stream);
         for (size_t r = 0; r < results.size(); ++r)
           owned[node.first_result + r] = tensor(results[r]);
+        for (const binding& b : bindings_[i]) {
+          symbols[b.symbol] = values[b.value]->sizes[b.dim];
+          unbound[b.symbol] = false;
+        }
+        if (!bindings_[i].empty())  // in place: the step looks at them
+          std::ranges::copy(expressions_.evaluate(symbols.data(), unbound), evaluated.begin());
       });
       for (uint32_t id : last_uses_[i]) owned[id] = tensor();
     }
@@ -193,6 +211,29 @@ class program {
     }
   };
 
+  /// A symbol that is known once a result is there: its size in `dim`.
+  struct binding {
+    uint32_t value, dim;
+    size_t symbol;
+  };
+  void bind_results(const graph& g, const node& n) {
+    auto& bound = bindings_.emplace_back();
+    for (uint32_t id = n.first_result; id < n.first_result + n.n_results; ++id) {
+      value v = g.value_at(id);
+      for (uint32_t d = 0; d < v.dims().size(); ++d) {
+        const tn_dim& dim = v.dims()[d];
+        if (!(dim.flags & TN_DIM_UNBACKED) || g.expr(dim.expr).op != TN_EX_SYMBOL) continue;
+        auto symbol = size_t(kept_expressions::symbol_index(g, dim.expr));
+        if (bound_.insert(symbol).second) bound.push_back({id, d, symbol});
+      }
+    }
+  }
+  std::vector<bool> unbound_at_start() const {
+    std::vector<bool> out(bound_.empty() ? 0 : *bound_.rbegin() + 1);
+    for (size_t symbol : bound_) out[symbol] = true;
+    return out;
+  }
+
   void keep_value(const graph& g, uint32_t id) {
     value v = g.value_at(id);
     n_values_ = id + 1;
@@ -206,6 +247,7 @@ class program {
     node n = g.at(i);
     names_.emplace_back(sv(n.name));
     const owned_node& kept = nodes_.emplace_back(n);
+    bind_results(g, n);
     for (const tn_arg& a : kept.args()) {
       if (a.kind == TN_ARG_SYMINT) keep_dim(g, a.u.sym);
       for (uint32_t k = 0; a.kind == TN_ARG_SYMINTS && k < a.count; ++k) keep_dim(g, a.u.syms[k]);
@@ -238,6 +280,8 @@ class program {
   std::vector<std::pair<uint32_t, tensor>> constants_;
   std::vector<uint32_t> inputs_, outputs_;
   std::vector<std::vector<uint32_t>> last_uses_;  // by node
+  std::vector<std::vector<binding>> bindings_;    // by node
+  std::set<size_t> bound_;                        // the symbols of all of them
   kept_expressions expressions_;
   std::unordered_map<uint32_t, uint32_t> numbers_;        // number values, to kept expressions
   std::unordered_map<uint32_t, uint32_t> expression_at_;  // expressions in arguments, likewise

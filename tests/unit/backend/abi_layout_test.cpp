@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <regex>
 #include <sstream>
 
 #include "../../../tools/abi_layout.h"
@@ -51,6 +52,38 @@ TEST(AbiLayout, BeginsEveryTableWithItsSize) {
     if (std::find(frozen.begin(), frozen.end(), s.name) != frozen.end()) continue;
     EXPECT_STREQ(s.fields.front().name, "struct_size") << s.name;
   }
+}
+
+std::string header_text() {
+  std::ifstream file(golden_path().parent_path() / "../include/tenon/plugin.h");
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+/// All that group 1 of the pattern finds in the text.
+std::vector<std::string> found_in(const std::string& text, const std::string& pattern) {
+  std::vector<std::string> out;
+  std::regex regex(pattern);
+  for (std::sregex_iterator at(text.begin(), text.end(), regex), end; at != end; ++at)
+    out.push_back((*at)[1]);
+  std::sort(out.begin(), out.end());
+  return out;
+}
+
+// A struct or a code that the list does not know could change unseen.
+TEST(AbiLayout, CoversEveryStructAndCodeOfTheHeader) {
+  std::vector<std::string> structs, codes;
+  for (const LayoutStruct& s : abi_structs()) structs.push_back(s.name);
+  for (const LayoutCode& c : abi_codes()) codes.push_back(c.name);
+  std::sort(structs.begin(), structs.end());
+  std::sort(codes.begin(), codes.end());
+  std::string text = std::regex_replace(header_text(), std::regex("/\\*[^]*?\\*/"), "");
+  EXPECT_EQ(found_in(text, "struct (tn_[a-z_]+) \\{"), structs);
+
+  std::string in_enums;
+  for (const std::string& body : found_in(text, "enum \\{([^}]*)\\}")) in_enums += body + ",";
+  EXPECT_EQ(found_in(in_enums, "(TN_[A-Z0-9_]+)\\s*(?:=[^,]*)?,"), codes);
 }
 
 TEST(AbiLayout, NumbersScalarPrimitivesWithoutGaps) {

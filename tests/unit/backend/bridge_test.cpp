@@ -86,6 +86,25 @@ TEST(GraphView, SymbolicSizesAreExpressionsWithHints) {
   EXPECT_THAT(told(host().sym->eval(&g, 99, symbols, &value)), HasSubstr("out of range"));
 }
 
+TEST(GraphView, MemoryFormatsHaveTheNumbersOfAten) {
+  tn_graph g(graph_of(R"(
+  symbol s0 in [2, inf] hint 4 from size(%rows, 0)
+  input %rows: f32[s0, 3]
+  input %columns: f32[2, 3] strides [1, 2]
+  input %image: f32[2, 3, 4, 5] strides [60, 1, 15, 3]
+  output %rows, %columns, %image
+)"));
+  std::vector<MemoryFormat> formats;
+  for (uint32_t id = 0; id < 3; ++id) {
+    tn_value_info value{};
+    value.struct_size = sizeof value;
+    ASSERT_EQ(told(host().graph->value(&g, id, &value)), "ok");
+    formats.push_back(static_cast<MemoryFormat>(value.memory_format));
+  }
+  EXPECT_THAT(formats, ElementsAre(MemoryFormat::contiguous, MemoryFormat::preserve,
+                                   MemoryFormat::channels_last));
+}
+
 TEST(GraphView, WrongIdsAreErrors) {
   tn_graph g(graph_of("input %x: f32[2]\noutput %x\n"));
   tn_node_info node{};
@@ -206,6 +225,28 @@ TEST(RunOp, AListOfResultsIsHandedOutOneByOne) {
   size.u.i = 2;
   EXPECT_EQ(run_told("aten.split.Tensor", {value_arg(0), size, dim}, values, 3), "ok");
   EXPECT_EQ(x.head()->references.load(), 1);
+}
+
+// ---- sub-graphs
+
+TEST(RunExtract, GivesTheBorderAndRefusesWhatIsNotConvex) {
+  tn_graph g(graph_of(R"(
+  input %x: f32[4]
+  %a: f32[4] = aten.relu.default(%x)
+  %b: f32[4] = aten.sin.default(%a)
+  %c: f32[4] = aten.add.Tensor(%a, %b)
+  output %c
+)"));
+  tn_ctx ctx;
+  const tn_graph* part = nullptr;
+  const uint32_t *inputs = nullptr, *outputs = nullptr;
+  uint32_t last[] = {1, 2}, ends[] = {0, 2};
+  EXPECT_EQ(told(host().run->extract(&ctx, &g, last, 2, &part, &inputs, &outputs)), "ok");
+  EXPECT_EQ(host().graph->node_count(part), 2u);
+  EXPECT_EQ(inputs[0], g.graph->node(0).first_result);
+  EXPECT_EQ(outputs[0], g.graph->node(2).first_result);
+  EXPECT_THAT(told(host().run->extract(&ctx, &g, ends, 2, &part, &inputs, &outputs)),
+              HasSubstr("the nodes are not convex"));
 }
 
 // ---- decompositions

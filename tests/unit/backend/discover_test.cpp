@@ -219,6 +219,11 @@ TEST_F(Discovery, KeepsALoadedPluginWhenItsFileChangesOrGoes) {
   EXPECT_EQ(winner(catalog, "other_name"), "");
   fs::remove(path);
   EXPECT_EQ(winner(catalog, "b"), path);
+  catalog.rescan();
+  EXPECT_EQ(to_text(catalog.list().at(0)->diagnosis),
+            "P18 " + path +
+                ": version 0.1.0 is loaded, the file is now gone; what is loaded can be used until "
+                "the process ends");
 }
 
 TEST_F(Discovery, EndsAQuarantineWhenTheFileChanges) {
@@ -247,37 +252,84 @@ TEST_F(Discovery, OrdersKernelsByPriority) {
   EXPECT_TRUE(catalog.kernels_for("cuda").empty());
 }
 
-TEST_F(Discovery, RefusesFilesAndDirectoriesThatAnybodyMayWrite) {
-  std::string path = put("d", "p.so", manifest_of("p", "b"));
-  ::chmod(path.c_str(), 0666);
-  PluginCatalog catalog({.option_path = {root_ + "/d"}});
+TEST_F(Discovery, SkipsWhatIsNotTrustedAndTakesTheNext) {
+  std::string open = put("a", "p.so", manifest_of("p", "b"));
+  std::string good = put("b", "p.so", manifest_of("p", "b"));
+  ::chmod(open.c_str(), 0666);
+  SearchSettings settings{.option_path = {root_ + "/a", root_ + "/b"}};
+  PluginCatalog catalog(settings);
   auto plugin = catalog.list().at(0);
   EXPECT_EQ(plugin->state, PluginState::refused);
-  EXPECT_EQ(plugin->diagnosis.fault, PluginFault::refused);
-  EXPECT_EQ(plugin->diagnosis.hint, "chmod o-w " + path);
-  EXPECT_EQ(winner(catalog, "b"), "");
-  ::chmod(path.c_str(), 0644);
-  EXPECT_EQ(winner(catalog, "b"), path);
-  ::chmod(dir("d").c_str(), 01777);  // the sticky bit does not help: new files may be put there
-  EXPECT_EQ(catalog.list()[0]->state, PluginState::refused);
-  PluginCatalog trusting({.option_path = {root_ + "/d"}, .trust = TrustMode::off});
-  EXPECT_EQ(winner(trusting, "b"), path);
+  EXPECT_EQ(to_text(plugin->diagnosis), "P14 " + open + ": " + open + " (mode 0666, owner " +
+                                            std::to_string(::geteuid()) +
+                                            ") may be written by anybody; chmod o-w " + open);
+  EXPECT_EQ(winner(catalog, "b"), good);
+  ::chmod(open.c_str(), 0644);  // the next look sees it
+  EXPECT_EQ(catalog.list().at(0)->state, PluginState::found);
+  EXPECT_EQ(winner(catalog, "b"), open);
+  ::chmod(open.c_str(), 0666);
+  settings.trust = TrustMode::off;
+  PluginCatalog trusting(settings);
+  EXPECT_EQ(winner(trusting, "b"), open);
+  settings.secure = true;  // then only installed files count, and they must be sound
+  settings.install_dir = root_ + "/a";
+  PluginCatalog secure(settings);
+  ASSERT_EQ(secure.list().size(), 1u);
+  EXPECT_EQ(secure.list()[0]->state, PluginState::refused);
 }
 
-TEST_F(Discovery, JudgesWhatALinkLeadsTo) {
-  std::string path = put("open", "p.so", manifest_of("p", "b"));
-  ::chmod(dir("open").c_str(), 0777);
-  fs::create_symlink(path, dir("d") + "/p.so");
-  EXPECT_EQ(check_trust(root_ + "/d/p.so", TrustMode::owner).fault, PluginFault::refused);
-  ::chmod(dir("open").c_str(), 0755);
-  EXPECT_FALSE(check_trust(root_ + "/d/p.so", TrustMode::owner));
-}
-
-TEST_F(Discovery, RefusesFilesOfOtherUsers) {
-  if (::geteuid() != 0) GTEST_SKIP() << "only root can give files away";
+TEST_F(Discovery, WarnsOfWhatAGroupMayWriteAndRefusesItWhenStrict) {
   std::string path = put("d", "p.so", manifest_of("p", "b"));
-  ASSERT_EQ(::chown(path.c_str(), 12345, 12345), 0);
-  EXPECT_EQ(check_trust(path, TrustMode::owner).fault, PluginFault::refused);
+  ::chmod(path.c_str(), 0664);
+  SearchSettings settings{.option_path = {root_ + "/d"}};
+  PluginCatalog catalog(settings);
+  auto plugin = catalog.list().at(0);
+  EXPECT_EQ(plugin->state, PluginState::found);
+  ASSERT_EQ(plugin->warnings.size(), 1u);
+  EXPECT_EQ(plugin->warnings[0].hint, "chmod g-w " + path);
+  settings.trust = TrustMode::strict;
+  PluginCatalog strict(settings);
+  EXPECT_EQ(strict.list().at(0)->state, PluginState::refused);
+}
+
+TEST_F(Discovery, AsksTheAllowListBeforeNamesAreGiven) {
+  std::string wrong = put("a", "p.so", manifest_of("p", "b"));
+  std::string right = put("b", "p.so", manifest_of("p", "b") + "\n");
+  std::string unlisted = put("c", "q.so", manifest_of("q", "c"));
+  SearchSettings settings{.option_path = {root_ + "/a", root_ + "/b", root_ + "/c"},
+                          .allow = AllowList({"p.so=" + digest_of(right)}, false)};
+  PluginCatalog catalog(settings);
+  EXPECT_EQ(catalog.list().at(0)->state, PluginState::refused);
+  EXPECT_EQ(to_text(catalog.list().at(0)->diagnosis),
+            "P15 " + wrong + ": plugins.allow expects " + digest_of(right) + ", the file has " +
+                digest_of(wrong) +
+                "; if it was replaced on purpose, write its digest into plugins.allow");
+  EXPECT_EQ(winner(catalog, "b"), right);
+  EXPECT_EQ(winner(catalog, "c"), unlisted);
+  settings.allow = AllowList({"p.so=" + digest_of(right)}, true);
+  PluginCatalog only(settings);
+  EXPECT_EQ(winner(only, "b"), right);
+  EXPECT_EQ(winner(only, "c"), "");
+  ASSERT_EQ(only.why_missing("c").size(), 1u);
+  EXPECT_EQ(only.why_missing("c")[0].fault, PluginFault::wrong_digest);
+}
+
+TEST_F(Discovery, DoesNotTakeAHalfCopiedFileForTheWholeOne) {
+  std::string path = dir("d") + "/p.so";
+  std::string whole = TinyElf{.manifests = {manifest_of("p", "b")}}.bytes();
+  std::string foreign = TinyElf{.manifests = {manifest_of("p", "b")}, .machine = EM_386}.bytes();
+  std::string torn = TinyElf{.manifests = {"manifest = 1\n[plugin\n"}}.bytes();
+  PluginCatalog catalog({.option_path = {root_ + "/d"}});
+  for (const auto& [bytes, fault] : {std::pair(whole.substr(0, 90), PluginFault::unreadable),
+                                     std::pair(foreign, PluginFault::wrong_machine),
+                                     std::pair(torn, PluginFault::bad_manifest)}) {
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
+    EXPECT_EQ(catalog.list().at(0)->diagnosis.fault, fault);
+    EXPECT_EQ(winner(catalog, "b"), "");
+    std::ofstream(path, std::ios::binary | std::ios::trunc) << whole << std::string(1, '\0');
+    EXPECT_EQ(winner(catalog, "b"), path);
+    EXPECT_FALSE(catalog.list().at(0)->diagnosis);
+  }
 }
 
 // The aim is 2 ms for 50 files on an idle machine; the test only catches a change of order.

@@ -191,6 +191,21 @@ TEST(Manifest, ReadsDevicesKernelsAndExtensions) {
   EXPECT_EQ(m.extensions.at(0).version, 2u);
 }
 
+TEST(Manifest, ReadsOpsByTheirFullNames) {
+  std::string with_op = std::string(whole) + "\n[[op]]\nname = \"my.swiglu.default\"\n";
+  EXPECT_EQ(read(with_op).ops.at(0).name, "my.swiglu.default");
+  for (const char* name : {"my.swiglu", "swiglu", "aten.mine.default"}) {
+    ManifestResult r =
+        parse_manifest(std::string(whole) + "\n[[op]]\nname = \"" + name + "\"\n", "x.so");
+    EXPECT_NE(r.diagnosis.reason.find("expected \"namespace.name.overload\" outside of aten"),
+              std::string::npos)
+        << r.diagnosis.reason;
+  }
+  ManifestResult twice =
+      parse_manifest(with_op + "\n[[op]]\nname = \"my.swiglu.default\"\n", "x.so");
+  EXPECT_NE(twice.diagnosis.reason.find("two ops are named"), std::string::npos);
+}
+
 TEST(Manifest, TakesAListOfOpsAsDecompositions) {
   PluginManifest m = read(with("decompositions", "decompositions = [\"aten.silu.default\"]"));
   EXPECT_EQ(m.backends[0].aot.decompositions, "list");

@@ -188,6 +188,22 @@ TEST(SymSimplify, RefusesWhatHasNoValue) {
   EXPECT_THROW(parse("s0 and s1"), UserError);
 }
 
+// Shared parts make these small in memory, but a text or a walk would take them one by one.
+TEST(SymSimplify, AnExpressionThatGrowsWithoutBoundIsRefused) {
+  const Expr* e = parse("s0 % 7");
+  EXPECT_THROW(
+      {
+        for (int i = 0; i < 40; ++i) {
+          const Expr* other = make_expr(SymOp::mod, {e, parse("s1 + " + std::to_string(i + 2))});
+          e = make_expr(SymOp::max, {make_expr(SymOp::add, {e, other}), other});
+        }
+      },
+      UserError);
+  std::string product = "(s0 + 1)";
+  for (int i = 0; i < 1000; ++i) product += "*(s0 + 1)";
+  EXPECT_THROW(parse(product), UserError);
+}
+
 TEST(SymSimplify, SubstitutionRebuilds) {
   const Expr* twice = parse("2*s1");
   auto values = [&](const Expr* e) { return e == test::free_symbol("s0") ? twice : nullptr; };

@@ -1,5 +1,6 @@
 // The bounded reader, mapped and written files, format detection.
 #include "formats/byte_reader.h"
+#include "core/utf8.h"
 
 #include <fstream>
 

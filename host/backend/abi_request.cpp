@@ -1,0 +1,78 @@
+// Compile requests in the form of the plugin ABI.
+#include "backend/abi_request.h"
+
+#include "backend/options.h"
+#include "backend/status.h"
+#include "core/error.h"
+#include "core/tensor_impl.h"
+#include "graph/hash.h"
+
+namespace tenon {
+
+namespace {
+
+// Fakes for the inputs, with hints where sizes are symbolic.
+std::vector<Tensor> example_inputs(const Graph& graph) {
+  std::vector<Tensor> fakes;
+  ShapeEnv* env = graph.shape_env.get();
+  auto hint = [&](SymInt s) {
+    return s.is_symbolic() ? SymInt(env ? env->int_hint(s).value_or(0) : 0) : s;
+  };
+  for (ValueId id : graph.inputs()) {
+    const GraphValue& v = graph.value(id);
+    if (v.kind != ValueKind::tensor) {
+      fakes.emplace_back();
+      continue;
+    }
+    TensorMeta meta = v.meta;
+    for (SymInt& s : meta.sizes) s = hint(s);
+    for (SymInt& s : meta.strides) s = hint(s);
+    fakes.push_back(make_fake(meta, hint(v.offset)));
+    if (v.flags.requires_grad) fakes.back().requires_grad_();
+  }
+  return fakes;
+}
+
+uint64_t request_flags(const CompileRequest& r) {
+  return (r.dynamic ? TN_RQ_DYNAMIC : 0) | (r.deterministic ? TN_RQ_DETERMINISTIC : 0) |
+         (r.grad_enabled ? TN_RQ_GRAD_ENABLED : 0) | (r.freezing ? TN_RQ_FREEZING : 0);
+}
+
+}  // namespace
+
+AbiRequest::AbiRequest(const BackendManifest& manifest, const std::string& plugin,
+                       const CompileRequest& request)
+    : view_(request.graph),
+      fakes_(example_inputs(*request.graph)),
+      aliased_(request.aliased_outputs),
+      key_(to_hex({reinterpret_cast<const char*>(hash_of(*request.graph).data()), 32})) {
+  ctx.request = &request;
+  ctx.backend = manifest.name;
+  ctx.plugin = plugin;
+  ctx.options = resolve_options(manifest, request);
+  for (const Tensor& t : fakes_) heads_.push_back(t.head());
+  aliased_.resize(request.graph->outputs().size(), no_value);
+  fill(request);
+}
+
+void AbiRequest::fill(const CompileRequest& request) {
+  abi.struct_size = sizeof abi;
+  abi.stage = static_cast<int32_t>(request.stage);
+  abi.flags = request_flags(request);
+  abi.ctx = &ctx;
+  abi.graph = &view_;
+  abi.options = &ctx.options;
+  abi.example_inputs = heads_.data();
+  abi.static_inputs = request.static_inputs.data();
+  abi.mutated_inputs = request.mutated_inputs.data();
+  abi.aliased_outputs = aliased_.data();
+  abi.n_inputs = static_cast<uint32_t>(heads_.size());
+  abi.n_static = static_cast<uint32_t>(request.static_inputs.size());
+  abi.n_mutated = static_cast<uint32_t>(request.mutated_inputs.size());
+  abi.n_outputs = static_cast<uint32_t>(aliased_.size());
+  abi.n_saved = request.n_saved;
+  abi.cache_key = str_of(key_);
+  abi.compile_id = str_of(request.compile_id);
+}
+
+}  // namespace tenon

@@ -1,0 +1,115 @@
+// `tenon man`: the manual page, written from the verbs' own options.
+#include "cli/exit_status.h"
+#include "cli/output.h"
+#include "cli/verb.h"
+#include "cli/version.h"
+
+namespace tenon::cli {
+
+namespace {
+
+// Text for roff: its escape character and hyphens that are typed, no line that begins a request.
+std::string roff(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '\\')
+      out += "\\e";
+    else if (c == '-')
+      out += "\\-";
+    else
+      out += c;
+  }
+  if (out.starts_with('.') || out.starts_with('\'')) out.insert(0, "\\&");
+  return out;
+}
+
+// "--backend TEXT" and what it means; positionals stand in the synopsis too.
+std::string described(const CLI::Option& option) {
+  std::string names =
+      option.get_positional() ? option.get_name(true) : option.get_name(false, true);
+  std::string type = option.get_positional() ? "" : option.get_type_name();
+  type.resize(std::min(type.find(':'), type.size()));  // without the allowed values
+  std::string head = roff(names) + (type.empty() ? "" : " \\fI" + roff(type));
+  return ".TP\n\\fB" + head + "\\fR\n" + roff(option.get_description()) + "\n";
+}
+
+std::string options_of(const CLI::App& app, bool of_every_verb) {
+  std::string out;
+  for (const CLI::Option* option : app.get_options()) {
+    bool common = option->get_group() == globals_group;
+    if (option != app.get_help_ptr() && common == of_every_verb) out += described(*option);
+  }
+  return out;
+}
+
+std::string example_of(const Verb& verb) {
+  if (verb.example.empty()) return "";
+  return ".PP\nExample:\n.PP\n.nf\n.RS\n" + roff(verb.example) + "\n.RE\n.fi\n";
+}
+
+std::string section_of(const Verb& verb, const CLI::App& app) {
+  std::string out = message(".SS tenon {}\n{}.\n", roff(verb.name), roff(verb.summary));
+  out += options_of(app, false);
+  for (const CLI::App* sub : app.get_subcommands({})) {
+    out += message(".PP\n\\fBtenon {} {}\\fR: {}.\n", roff(verb.name), roff(sub->get_name()),
+                   roff(sub->get_description()));
+    out += options_of(*sub, false);
+  }
+  return out + example_of(verb);
+}
+
+constexpr std::string_view environment = R"(.SH ENVIRONMENT
+.TP
+TENON_PLUGIN_PATH
+folders of plugins, separated by colons; a leading ! means only these
+.TP
+TENON_<MODULE>_<FLAG>
+a flag, as tenon config list shows them
+.TP
+TENON_CONFIG_DIR
+the folder of the project's TOML files
+.TP
+TENON_CACHE_DIR
+the cache
+)";
+
+std::string exit_statuses() {
+  std::string out = ".SH EXIT STATUS\n";
+  for (const ExitMeaning& m : exit_meanings())
+    out += message(".TP\n{}\n{}\n", static_cast<int>(m.status), roff(m.meaning));
+  return out;
+}
+
+int write_manual() {
+  std::string verb_sections, common;
+  for (const Verb* verb : verbs()) {
+    if (verb->hidden) continue;
+    Globals globals;
+    Action action;
+    std::unique_ptr<CLI::App> app = make_parser(*verb, globals, action);
+    verb_sections += section_of(*verb, *app);
+    if (common.empty()) common = options_of(*app, true);
+  }
+  print(
+      message(".TH TENON 1 \"\" \"tenon {}\" \"User Commands\"\n"
+              ".SH NAME\ntenon \\- compiles and runs tensor programs and models\n"
+              ".SH SYNOPSIS\n\\fBtenon\\fR \\fIVERB\\fR [\\fIARGUMENTS\\fR] [\\fIOPTIONS\\fR]\n",
+              version));
+  print(".SH VERBS\n" + verb_sections + ".SH OPTIONS OF EVERY VERB\n" + common);
+  print(exit_statuses() + std::string(environment));
+  return 0;
+}
+
+Action build(CLI::App&) {
+  return [](const Globals&) { return write_manual(); };
+}
+
+}  // namespace
+
+extern constinit const Verb verb_man{.name = "man",
+                                     .summary = "writes the manual page",
+                                     .example = "tenon man | man -l -",
+                                     .build = build,
+                                     .hidden = true};
+
+}  // namespace tenon::cli

@@ -1,0 +1,43 @@
+// UTF-8: which bytes are text. Header only, so that errors and the readers of configuration can
+// ask, who see nothing else.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+
+namespace tenon {
+
+/// Length of the well-formed UTF-8 sequence at the front of `text`, which is not empty; 0 where
+/// there is none.
+inline size_t utf8_sequence(std::string_view text) {
+  auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  auto tail = [&](size_t i) { return i < text.size() && (byte(i) & 0xC0u) == 0x80u; };
+  unsigned char lead = byte(0);
+  if (lead < 0x80) return 1;
+  if (lead >= 0xC2 && lead < 0xE0) return tail(1) ? 2 : 0;
+  if (lead >= 0xE0 && lead < 0xF0) {
+    if (!tail(1) || !tail(2)) return 0;
+    bool overlong = lead == 0xE0 && byte(1) < 0xA0;
+    bool surrogate = lead == 0xED && byte(1) >= 0xA0;
+    return overlong || surrogate ? 0 : 3;
+  }
+  if (lead >= 0xF0 && lead < 0xF5) {
+    if (!tail(1) || !tail(2) || !tail(3)) return 0;
+    bool overlong = lead == 0xF0 && byte(1) < 0x90;
+    bool too_large = lead == 0xF4 && byte(1) >= 0x90;
+    return overlong || too_large ? 0 : 4;
+  }
+  return 0;
+}
+
+/// Well-formed UTF-8 without overlong forms and surrogates.
+inline bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    size_t length = utf8_sequence(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+}  // namespace tenon

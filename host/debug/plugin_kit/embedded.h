@@ -1,0 +1,20 @@
+// Files of the source tree that are part of the program, so that an installed one has them.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+namespace tenon::kit {
+
+struct EmbeddedFile {
+  std::string_view path, text;
+};
+
+/// The graphs of tests/plugins/graphs: "softmax_rows.tng".
+std::span<const EmbeddedFile> golden_graphs();
+/// plugin-api/abi/v1.layout, alone.
+std::span<const EmbeddedFile> abi_layouts();
+/// The files of a new plugin, by language: "c++/plugin.toml".
+std::span<const EmbeddedFile> plugin_templates();
+
+}  // namespace tenon::kit

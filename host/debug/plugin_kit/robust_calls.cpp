@@ -1,0 +1,235 @@
+// Level 3, a correct host: threads, memory between guard zones, longer structs, optional functions.
+#include "backend/bridge.h"
+#include "backend/status.h"
+#include "core/error.h"
+#include "debug/plugin_kit/compiling.h"
+#include "debug/plugin_kit/process_state.h"
+#include "debug/plugin_kit/robust_checks.h"
+#include "debug/plugin_kit/watched_host.h"
+
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+namespace tenon::kit {
+
+namespace {
+
+constexpr int n_threads = 8;
+
+/// Runs `body(thread)` on several threads; the first failure is thrown here.
+template <class Body>
+void on_threads(Body body) {
+  std::mutex lock;
+  std::exception_ptr first;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < n_threads; ++t)
+    threads.emplace_back([&, t] {
+      try {
+        body(t);
+      } catch (...) {
+        std::lock_guard guard(lock);
+        if (!first) first = std::current_exception();
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace
+
+// The artifact of the host locks where the plugin's says TN_AF_SERIAL_ONLY.
+void check_threads(Bench& bench, const std::string& backend) {
+  DirectBackend direct(bench, backend);
+  GraphCase c = direct.work_case(bench.settings().seed);
+  std::shared_ptr<Artifact> artifact =
+      compile_with_backend(full_name(bench, backend), direct.request(c));
+  std::vector<Tensor> expected = run_reference(c);
+  int calls = bench.settings().quick ? 20 : 200;
+  on_threads([&](int) {
+    std::vector<Tensor> inputs = c.copy_of_inputs();
+    for (int i = 0; i < calls; ++i) {
+      std::string wrong = difference(c, call(*artifact, c, inputs), expected);
+      expect(wrong.empty(), "called by {} threads at once: {}", n_threads, wrong);
+    }
+  });
+}
+
+void check_parallel_compile(Bench& bench, const std::string& backend) {
+  DirectBackend direct(bench, backend);
+  GraphCase c = direct.work_case(bench.settings().seed);
+  std::vector<Tensor> expected = run_reference(c);
+  int compiles = bench.settings().quick ? 3 : 20;
+  on_threads([&](int) {
+    for (int i = 0; i < compiles; ++i) {
+      std::shared_ptr<Artifact> artifact =
+          compile_with_backend(full_name(bench, backend), direct.request(c));
+      std::string wrong = difference(c, call(*artifact, c, c.inputs), expected);
+      expect(wrong.empty(), "compiled by {} threads at once: {}", n_threads, wrong);
+    }
+  });
+}
+
+void check_canaries(Bench& bench, const std::string& backend) {
+  DirectBackend direct(bench, backend);
+  GraphCase c = direct.work_case(bench.settings().seed);
+  host_faults().guard_outputs = true;
+  ArtifactHandle artifact = compile_directly(direct, direct.request(c));
+  DirectResult result = call_directly(artifact.get(), c, c.inputs);
+  expect(!result.status, "the call failed: {}", result.text());
+  std::string wrong = difference(c, result.outputs, run_reference(c));
+  expect(wrong.empty(), "{}", wrong);
+}
+
+// ---- structs of a newer host
+
+namespace {
+
+constexpr size_t future_bytes = 64;
+
+/// A struct of the host with bytes behind it that this version does not know.
+template <class T>
+struct Longer {
+  alignas(T) unsigned char bytes[sizeof(T) + future_bytes];
+  explicit Longer(const T& known) {
+    std::memset(bytes, 0xA5, sizeof bytes);
+    std::memcpy(bytes, &known, sizeof(T));
+    get()->struct_size = static_cast<uint32_t>(sizeof bytes);
+  }
+  T* get() { return reinterpret_cast<T*>(bytes); }
+};
+
+}  // namespace
+
+void check_longer_structs(Bench& bench, const std::string& backend) {
+  DirectBackend direct(bench, backend);
+  GraphCase c = direct.work_case(bench.settings().seed);
+  CompileRequest request = direct.request(c);
+  AbiRequest rq(direct.manifest(), bench.found().manifest.name, request);
+  Longer<tn_compile_request> longer(rq.abi);
+  tn_artifact* made = nullptr;
+  if (tn_status* status = direct.table().compile(direct.table().self, longer.get(), &made))
+    fail_check("compile with a longer request failed: {}", text_and_free(status));
+  ArtifactHandle artifact(made);
+  std::vector<tn_tensor*> in, out(c.graph->outputs().size());
+  for (const Tensor& t : c.inputs) in.push_back(t.head());
+  tn_call known{};
+  known.n_inputs = static_cast<uint32_t>(in.size());
+  known.n_outputs = static_cast<uint32_t>(out.size());
+  known.inputs = in.data();
+  known.outputs = out.data();
+  Longer<tn_call> longer_call(known);
+  DirectResult result;
+  result.status = artifact->call(artifact.get(), longer_call.get());
+  for (tn_tensor* t : out) result.outputs.push_back(take_tensor(t));
+  expect(!result.status, "a call with a longer tn_call failed: {}", result.text());
+  std::string wrong = difference(c, result.outputs, run_reference(c));
+  expect(wrong.empty(), "{}", wrong);
+}
+
+// ---- what a backend may offer
+
+void check_supports(Bench& bench, const std::string& backend) {
+  DirectBackend direct(bench, backend);
+  if (!direct.table().supports) skip_check("supports is not offered: it takes all or nothing");
+  for (const EmbeddedFile& file : golden_graphs()) {
+    GoldenGraph golden = golden_graph(file);
+    if (golden.is_unbacked) continue;
+    bench.note("graph " + golden.name);
+    GraphCase c = *make_static_case(golden, InputStyle::contiguous, bench.settings().seed);
+    CompileRequest request = direct.request(c);
+    AbiRequest rq(direct.manifest(), bench.found().manifest.name, request);
+    constexpr uint8_t unset = 0xEE;
+    std::vector<uint8_t> verdicts(c.graph->nodes().size() + 1, unset);
+    if (tn_status* s = direct.table().supports(direct.table().self, &rq.abi, verdicts.data()))
+      throw CheckFailed{"supports failed: " + text_and_free(s), golden.name};
+    if (verdicts.back() != unset)
+      throw CheckFailed{"supports wrote more verdicts than there are nodes", golden.name};
+    for (size_t i = 0; i + 1 < verdicts.size(); ++i)
+      if (verdicts[i] > TN_SUPPORTED_IF_FUSED && verdicts[i] != unset)
+        throw CheckFailed{message("the verdict of node {} is {}", i, verdicts[i]), golden.name};
+  }
+}
+
+void check_reset(Bench& bench, const std::string& backend) {
+  DirectBackend direct(bench, backend);
+  const tn_backend& table = direct.table();
+  if (!table.reset && !table.fingerprint) skip_check("reset and fingerprint are not offered");
+  auto fingerprint = [&] {
+    TextSink text;
+    if (table.fingerprint)
+      if (tn_status* status = table.fingerprint(table.self, text.get()))
+        fail_check("fingerprint failed: {}", text_and_free(status));
+    return text.take();
+  };
+  std::string before = fingerprint();
+  expect(!table.fingerprint || !before.empty(), "fingerprint writes nothing");
+  GraphCase c = direct.work_case(bench.settings().seed);
+  ArtifactHandle artifact = compile_directly(direct, direct.request(c));
+  if (table.reset)
+    if (tn_status* status = table.reset(table.self))
+      fail_check("reset failed: {}", text_and_free(status));
+  expect(fingerprint() == before, "fingerprint differs between two calls");
+  DirectResult result = call_directly(artifact.get(), c, c.inputs);
+  expect(!result.status, "an artifact of before reset cannot be called: {}", result.text());
+  compile_directly(direct, direct.request(c));
+}
+
+// ---- descriptions
+
+namespace {
+
+bool is_utf8(std::string_view text) {
+  nlohmann::json value = std::string(text);
+  try {
+    value.dump();
+    return true;
+  } catch (const nlohmann::json::exception&) {
+    return false;
+  }
+}
+
+void expect_statistics(const std::string& text) {
+  nlohmann::json stats = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  expect(stats.is_object(), "TN_DESC_STATS_JSON is no JSON object: {}", text);
+  for (const char* key : {"kernels", "extern_calls", "extern_ops", "fused_nodes", "planned_bytes",
+                          "naive_bytes", "compile_ms", "codegen_ms", "from_cache"})
+    expect(stats.contains(key), "TN_DESC_STATS_JSON lacks '{}': {}", key, text);
+}
+
+}  // namespace
+
+void check_describe(Bench& bench, const std::string& backend) {
+  DirectBackend direct(bench, backend);
+  GraphCase c = direct.work_case(bench.settings().seed);
+  ArtifactHandle artifact = compile_directly(direct, direct.request(c));
+  bool offered = artifact->struct_size > offsetof(tn_artifact_api, describe) && artifact->describe;
+  if (!offered) skip_check("describe is not offered");
+  for (int32_t what = TN_DESC_SOURCE; what <= TN_DESC_STATS_JSON + 1; ++what) {
+    TextSink sink;
+    tn_status* status = artifact->describe(artifact.get(), what, sink.get());
+    std::string text = sink.take();
+    if (status) {
+      std::string why = text_and_free(status);
+      expect(what != TN_DESC_STATS_JSON, "describe(TN_DESC_STATS_JSON) failed: {}", why);
+      continue;
+    }
+    expect(is_utf8(text), "describe({}) is not valid UTF-8", what);
+    if (what == TN_DESC_STATS_JSON) expect_statistics(text);
+  }
+}
+
+void check_process_state(Bench& bench, const std::string& backend) {
+  DirectBackend direct(bench, backend);
+  ProcessState before = ProcessState::now();
+  GraphCase c = direct.work_case(bench.settings().seed);
+  ArtifactHandle artifact = compile_directly(direct, direct.request(c));
+  DirectResult result = call_directly(artifact.get(), c, c.inputs);
+  artifact.reset();
+  std::string change = before.change_to(ProcessState::now(), /*with_threads=*/false);
+  expect(change.empty(), "compiling and calling {}", change);
+}
+
+}  // namespace tenon::kit

@@ -1,0 +1,65 @@
+// Which symbols of a graph its nodes and values mention.
+#pragma once
+
+#include "core/sym_expr.h"
+#include "graph/graph.h"
+
+#include <unordered_map>
+
+namespace tenon {
+
+/// The expression of a symbolic number.
+inline const Expr* expression_of(Number n) {
+  return n.is_integer()    ? as_expr(n.sym_int())
+         : n.is_floating() ? as_expr(n.sym_float())
+                           : as_expr(n.sym_bool());
+}
+
+/// Answers by position in graph.symbols; symbols without a binding are left out. Expressions are
+/// looked through once. Threads: one at a time.
+class SymbolUse {
+ public:
+  explicit SymbolUse(const Graph& graph);
+
+  /// Calls f(position) for each symbol in the node's arguments and results; some more than once.
+  template <class F>
+  void each_of(const Node& node, F f);
+  /// The same for a value's sizes, strides, offset or number.
+  template <class F>
+  void each_of(const GraphValue& value, F f) {
+    if (positions_.empty()) return;
+    for (SymInt size : value.meta.sizes) each_of(size, f);
+    for (SymInt stride : value.meta.strides) each_of(stride, f);
+    each_of(value.offset, f);
+    each_of(value.scalar, f);
+  }
+  template <class F>
+  void each_of(Number n, F f) {
+    if (!n.is_symbolic() || positions_.empty()) return;
+    for (uint32_t position : of(expression_of(n))) f(position);
+  }
+
+ private:
+  const std::vector<uint32_t>& of(const Expr* expr);
+
+  const Graph& graph_;
+  std::unordered_map<const Expr*, uint32_t> positions_;
+  std::unordered_map<const Expr*, std::vector<uint32_t>> known_;
+};
+
+template <class F>
+void SymbolUse::each_of(const Node& node, F f) {
+  if (positions_.empty()) return;
+  for (const Value& a : node.args) {
+    if (a.is_number()) each_of(a.number(), f);
+    if (a.tag == Tag::ints)
+      for (uint32_t i = 0; i < a.count; ++i) each_of(a.as<SymInt>()[i], f);
+    if (a.tag != Tag::graph) continue;
+    // Bodies may mention the symbols of the graph around them.
+    for (const GraphValue& value : a.as<Graph>()->values()) each_of(value, f);
+    for (const Node& inner : a.as<Graph>()->nodes()) each_of(inner, f);
+  }
+  for (uint32_t r = 0; r < node.n_results; ++r) each_of(graph_.value(node.first_result + r), f);
+}
+
+}  // namespace tenon

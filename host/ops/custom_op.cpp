@@ -1,0 +1,169 @@
+// Added ops: checks, and the row behind which their functions are called.
+#include "ops/custom_op.h"
+
+#include "ops/pointwise.h"
+
+#include <mutex>
+
+namespace tenon {
+
+namespace {
+
+/// The row of an added op; leaked, as rows are.
+struct CustomRow : OpDef {
+  CustomOp op;
+};
+
+const CustomOp& op_behind(const CallArgs& call) {
+  return static_cast<const CustomRow*>(call.op->def)->op;
+}
+
+// ---- what the row's fields do
+
+void metas_like(const CallArgs& call, Metas& metas) {
+  const Value& like = call.args[*op_behind(call).like];
+  require(like.tag == Tag::tensor, "{}: argument {} must be a tensor, found none", call.op->name,
+          call.op->schema.args[*op_behind(call).like].name);
+  for (uint32_t r = 0; r < call.op->n_returns; ++r) metas.add(tenon::like(*like.as<Tensor>()));
+}
+
+void run_meta_function(const CallArgs& call, Metas& metas) {
+  op_behind(call).meta(call, metas);
+  ensure(metas.size() == call.op->n_returns, "a meta function of an added op missed a result");
+}
+
+void run_kernel(const CallArgs& call) {
+  op_behind(call).kernel(call);
+  for (uint32_t r = 0; r < call.n_results; ++r)
+    require(call.results[r].tag == Tag::tensor_owned || (r == 0 && call.op->returned_arg >= 0),
+            "{}: its kernel gave no tensor for result {}", call.op->name, r);
+}
+
+void run_decomp(const CallArgs& call) { op_behind(call).decomp(call); }
+
+// ---- checks
+
+std::mutex ops_mutex;
+
+void check_names(const Schema& schema, const CustomOp& op) {
+  for (std::string_view ours : {"aten", "prim", "prims", "tenon", "inductor"})
+    require(schema.ns != ours, "op {}: the namespace {} is Tenon's; choose one of your own",
+            schema.canonical_name(), ours);
+  const OpEntry* known = find_op(schema.canonical_name());
+  if (!known) return;
+  const CustomOp* other = custom_op_of(*known);
+  fail(
+      "op {}: the name is taken, by {}; choose another one, or another namespace than {} (added by "
+      "{})",
+      known->name, other ? other->owner : "Tenon", schema.ns, op.owner);
+}
+
+void check_results(const Schema& schema) {
+  std::string name = schema.canonical_name();
+  require(schema.returns.size() <= 8, "op {}: at most 8 results, found {}", name,
+          schema.returns.size());
+  for (size_t r = 0; r < schema.returns.size(); ++r) {
+    const SchemaReturn& result = schema.returns[r];
+    require(result.type == SchemaType{}, "op {}: result {} is {}; an added op gives tensors", name,
+            r, to_text(result.type));
+    require(
+        result.alias.empty() || (r == 0 && schema.returned_arg(0) >= 0 &&
+                                 schema.args[schema.returned_arg(0)].mutated()),
+        "op {}: result {} is marked as sharing memory; an added op gives new tensors, or as its "
+        "first result the argument that it writes",
+        name, r);
+  }
+}
+
+// Tensors and numbers are the inputs of a formula, in schema order.
+size_t count_formula_inputs(const Schema& schema) {
+  for (const SchemaArg& arg : schema.args) {
+    bool is_input = !arg.type.is_list && !arg.type.optional && !arg.mutated() &&
+                    (arg.type.base <= BaseType::boolean);
+    require(is_input,
+            "op {}: a formula is of tensors and numbers that are always given, argument {} is {}",
+            schema.canonical_name(), arg.name, to_text(arg.type));
+  }
+  return schema.args.size();
+}
+
+void check_formula(const Schema& schema, const CustomOp& op) {
+  std::string name = schema.canonical_name();
+  const ScalarProgram& program = *op.formula;
+  check_program(program);
+  size_t inputs = count_formula_inputs(schema);
+  require(inputs <= formula::max_inputs, "op {}: a formula has at most {} inputs, found {}", name,
+          formula::max_inputs, inputs);
+  require(program.n_inputs == inputs, "op {}: its schema has {} arguments, its formula {} inputs",
+          name, inputs, program.n_inputs);
+  require(program.outputs.size() == schema.returns.size() && !program.outputs.empty(),
+          "op {}: its schema has {} results, its formula {}", name, schema.returns.size(),
+          program.outputs.size());
+}
+
+void check_parts(const Schema& schema, const CustomOp& op) {
+  std::string name = schema.canonical_name();
+  require(op.kernel || op.formula || op.decomp,
+          "op {}: nothing runs it; give it a kernel, a formula or a decomposition", name);
+  require(op.meta || op.like || op.formula || op.decomp || schema.returns.empty(),
+          "op {}: nothing says what its results look like; give it a meta function, the argument "
+          "that they are like, a formula or a decomposition",
+          name);
+  if (op.like)
+    require(*op.like < schema.args.size() && schema.args[*op.like].type == SchemaType{},
+            "op {}: its results are to be like argument {}, which is no tensor of the schema", name,
+            *op.like);
+}
+
+formula::PointwiseFormula formula_of(const CustomOp& op) {
+  formula::PointwiseFormula f;
+  f.types = op.formula_types;
+  f.n_inputs = static_cast<uint8_t>(op.formula->n_inputs);
+  for (uint32_t i = 0; i < op.formula->n_inputs; ++i)
+    if (op.formula->input_dtypes[i] != compute_type) f.mask_inputs |= 1u << i;
+  return f;
+}
+
+void fill_row(CustomRow& row, const Schema& schema) {
+  const CustomOp& op = row.op;
+  row.schema = op.schema.c_str();
+  row.tags = op.tags;
+  if (op.formula) row.formula = Formula(formula_of(op));
+  if (op.meta)
+    row.meta.metas = &run_meta_function;
+  else if (op.like)
+    row.meta.metas = &metas_like;
+  else if (schema.returns.empty())
+    row.meta.metas = [](const CallArgs&, Metas&) {};
+  if (op.kernel) row.eager.returns = &run_kernel;
+  if (op.decomp) row.decomp.call = &run_decomp;
+}
+
+}  // namespace
+
+const OpEntry& add_custom_op(CustomOp op) {
+  Schema schema = parse_schema(op.schema);
+  check_names(schema, op);
+  check_results(schema);
+  if (op.formula) check_formula(schema, op);
+  check_parts(schema, op);
+  std::lock_guard lock(ops_mutex);
+  auto row = std::make_unique<CustomRow>();
+  row->op = std::move(op);
+  fill_row(*row, schema);
+  const OpEntry& added = add_op(row.get(), [&](const OpEntry& entry) {
+    if (row->op.formula) set_pointwise_program(entry, *row->op.formula);
+  });
+  row.release();
+  return added;
+}
+
+const CustomOp* custom_op_of(const OpEntry& op) {
+  // Rows of Tenon have none of these functions.
+  const OpDef* def = op.def;
+  bool is_ours = def && (def->eager.returns == &run_kernel || def->decomp.call == &run_decomp ||
+                         (def->formula && !def->formula.entries[0].formula.record));
+  return is_ours ? &static_cast<const CustomRow*>(def)->op : nullptr;
+}
+
+}  // namespace tenon

@@ -1,0 +1,15 @@
+# Installs Tenon into a folder of its own and follows one page of the documentation there.
+cmake_minimum_required(VERSION 3.25)
+file(REMOVE_RECURSE ${WORK})
+execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix
+  OUTPUT_QUIET COMMAND_ERROR_IS_FATAL ANY)
+file(COPY ${MODELS} DESTINATION ${WORK}/reader)
+set(ENV{PATH} "${WORK}/prefix/bin:$ENV{PATH}")
+set(ENV{CMAKE_PREFIX_PATH} ${WORK}/prefix)
+set(ENV{CC} ${CC})
+set(ENV{CXX} ${CXX})
+if(SANITIZE)
+  set(ENV{CFLAGS} -fsanitize=${SANITIZE})
+  set(ENV{CXXFLAGS} -fsanitize=${SANITIZE})
+endif()
+execute_process(COMMAND ${FOLLOW} ${WORK}/reader ${PAGE} COMMAND_ERROR_IS_FATAL ANY)

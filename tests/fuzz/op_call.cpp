@@ -1,0 +1,213 @@
+// Calls of ops, as a model file may ask for them: any op, any arguments that its schema has room
+// for. An op computes or refuses. The first line is the op; another text stands for some op. What
+// follows are the arguments, in numbers that make small tensors, small numbers and a few extremes.
+// TENON_FUZZ_PRINT=1 shows each call.
+#include "core/tensor_impl.h"
+#include "debug/op_compare.h"
+#include "harness/fuzz.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <limits>
+
+using namespace tenon;
+
+namespace {
+
+const OpEntry& op_of(std::string_view line) {
+  if (const OpEntry* op = find_op(line)) return *op;
+  static const auto& names = *new std::vector<std::string>(all_op_names());
+  return *find_op(names[std::hash<std::string_view>()(line) % names.size()]);
+}
+
+// Arguments out of an input's bytes; zeros once they are used up.
+class Caller {
+ public:
+  explicit Caller(std::string_view bytes) : bytes_(bytes) {}
+
+  void add(const OpEntry& op, size_t index) {
+    const SchemaArg& arg = op.schema.args[index];
+    if (arg.has_default() && next() % 4 == 0) return add_value(default_of(op, index), "default");
+    if (arg.type.optional && next() % 4 == 0) return add_value({}, "none");
+    arg.type.is_list ? add_list(arg) : add_plain(arg);
+  }
+
+  CallValues call;
+  std::string text;
+
+ private:
+  uint8_t next() {
+    if (bytes_.empty()) return 0;
+    auto byte = static_cast<uint8_t>(bytes_.front());
+    bytes_.remove_prefix(1);
+    return byte;
+  }
+
+  void add_value(Value value, std::string_view shown) {
+    call.values.push_back(value);
+    text += message(" {}", shown);
+  }
+
+  Dtype dtype() {
+    constexpr Dtype all[] = {Dtype::f32, Dtype::i64,    Dtype::f64,  Dtype::bool_, Dtype::i32,
+                             Dtype::u8,  Dtype::f16,    Dtype::bf16, Dtype::i8,    Dtype::i16,
+                             Dtype::c64, Dtype::f8e5m2, Dtype::c128, Dtype::c32,   Dtype::f8e4m3fn};
+    return all[next() % std::size(all)];
+  }
+
+  int64_t integer() {
+    constexpr int64_t odd[] = {
+        INT64_MIN, INT64_MAX, int64_t{1} << 62, -(int64_t{1} << 62), INT32_MIN, 100, -100, 64};
+    auto byte = next();
+    return byte < 240 ? byte % 12 - 4 : odd[byte % std::size(odd)];
+  }
+
+  double real() {
+    constexpr double inf = std::numeric_limits<double>::infinity();
+    constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+    constexpr double odd[] = {0.5, -0.5, 1e300, -1e300, 1e-300, inf, -inf, nan};
+    auto byte = next();
+    return byte < 128 ? byte % 16 - 4 : odd[byte % std::size(odd)];
+  }
+
+  // Small sizes, rows or columns first, now and then the same element again and again.
+  Tensor tensor() {
+    Dtype type = dtype();
+    auto form = next();
+    std::vector<int64_t> sizes(form % 6), strides(sizes.size());
+    for (int64_t& size : sizes) size = next() % 5;
+    int64_t step = 1;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      size_t d = form & 64 ? i : sizes.size() - 1 - i;
+      strides[d] = form & 128 && i == 0 ? 0 : step;
+      step *= std::max<int64_t>(sizes[d], 1);
+    }
+    Tensor t = make_tensor(
+        TensorMeta{type, kCPU, dims_of(SymIntList(sizes)), dims_of(SymIntList(strides))});
+    fill(t, type);
+    text += " " + to_text(t);
+    return t;
+  }
+
+  void fill(const Tensor& t, Dtype type) {
+    TensorImpl* impl = impl_of(t);
+    auto rank = static_cast<size_t>(impl->ndim);
+    int64_t items = span_of(IntList(impl->sizes, rank), IntList(impl->strides, rank));
+    auto* data = static_cast<uint8_t*>(impl->data);
+    size_t item = static_cast<size_t>(itemsize(type));
+    for (int64_t i = 0; i < items; ++i, data += item) {
+      std::fill(data, data + item, 0);
+      auto byte = next();
+      if (type == Dtype::bool_)
+        data[0] = byte & 1;
+      else if (is_integer(type) && byte < 240)
+        store_small(data, item, byte % 8 - 2);
+      else
+        data[item - 1] = byte, data[0] = byte;
+    }
+  }
+  static bool is_integer(Dtype t) {
+    return t == Dtype::u8 || t == Dtype::i8 || t == Dtype::i16 || t == Dtype::i32 ||
+           t == Dtype::i64;
+  }
+  static void store_small(uint8_t* data, size_t item, int value) {
+    std::fill(data, data + item, value < 0 ? 0xFF : 0);
+    data[0] = static_cast<uint8_t>(value);
+  }
+
+  void add_list(const SchemaArg& arg) {
+    size_t length =
+        arg.type.list_size > 0 && next() % 4 ? static_cast<size_t>(arg.type.list_size) : next() % 5;
+    text += " [";
+    Value list;
+    switch (arg.type.base) {
+      case BaseType::tensor: {
+        auto& items = call.tensor_lists.emplace_back();
+        for (size_t i = 0; i < length; ++i)
+          items.push_back(arg.type.optional_element && next() % 3 == 0 ? Tensor() : tensor());
+        list = Value::of(TensorList(items));
+        break;
+      }
+      case BaseType::floating: {
+        auto& items = call.floats.emplace_back();
+        for (size_t i = 0; i < length; ++i) items.push_back(real());
+        list = Value::of(DoubleList(items));
+        break;
+      }
+      case BaseType::boolean: {
+        auto& items = call.bools.emplace_back(new bool[length + 1]());
+        for (size_t i = 0; i < length; ++i) items[i] = next() & 1;
+        list = Value::of(BoolList(items.get(), length));
+        break;
+      }
+      default: {
+        auto& items = call.ints.emplace_back();
+        for (size_t i = 0; i < length; ++i) items.push_back(integer());
+        list = Value::of(IntList(items));
+        text += to_text(IntList(items));
+      }
+    }
+    add_value(list, "]");
+  }
+
+  void add_plain(const SchemaArg& arg) {
+    switch (arg.type.base) {
+      case BaseType::tensor:
+        return add_value(Value::of(call.tensors.emplace_back(tensor())), "");
+      case BaseType::floating: {
+        double value = real();
+        return add_value(Value::of(value), message("{}", value));
+      }
+      case BaseType::boolean: {
+        bool value = next() & 1;
+        return add_value(Value::of(value), message("{}", value));
+      }
+      case BaseType::scalar: {
+        Number value = next() & 1 ? Number(real()) : Number(integer());
+        return add_value(Value::of(value), to_text(value));
+      }
+      case BaseType::string:
+        return add_string();
+      case BaseType::scalar_type: {
+        Dtype value = dtype();
+        return add_value(Value::of(value), name_of(value));
+      }
+      case BaseType::layout:
+        return add_value(Value::of(next() % 8 ? Layout::strided : Layout::sparse), "layout");
+      case BaseType::device:
+        return add_value(Value::of(kCPU), "cpu");
+      case BaseType::memory_format:
+        return add_value(Value::of(static_cast<MemoryFormat>(next() % 4)), "memory_format");
+      default: {
+        int64_t value = integer();
+        return add_value(Value::of(value), message("{}", value));
+      }
+    }
+  }
+
+  void add_string() {
+    constexpr std::string_view all[] = {"none",   "",      "mean", "sum",  "floor",
+                                        "trunc",  "prod",  "amax", "tanh", "reflect",
+                                        "linear", "lower", "ij",   "left", "xy"};
+    std::string_view value = all[next() % std::size(all)];
+    add_value(Value::of(value), value);
+  }
+
+  std::string_view bytes_;
+};
+
+}  // namespace
+
+TENON_FUZZ_TARGET(op_call) {
+  static const bool prints = std::getenv("TENON_FUZZ_PRINT") != nullptr;
+  fuzz::Lines lines(input);
+  const OpEntry& op = op_of(lines.next());
+  Caller caller(lines.rest());
+  for (size_t i = 0; i < op.schema.args.size(); ++i) caller.add(op, i);
+  if (prints) std::fprintf(stderr, "%s%s\n", op.name.c_str(), caller.text.c_str());
+  fuzz::accepts({ErrorCode::invalid_argument, ErrorCode::unsupported, ErrorCode::data_dependent},
+                [&] {
+                  OpResults results(op.n_returns);
+                  run_op(op, caller.call, results);
+                });
+}

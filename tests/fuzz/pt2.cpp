@@ -1,0 +1,56 @@
+// .pt2 archives, as far as a graph. An input is an archive, or the records of one as text, which
+// is what mutations get further with:
+//
+//     === models/model.json
+//     {...}
+//     === archive_version
+//     0
+#include "formats/pt2_call.h"
+#include "formats/pt2_import.h"
+#include "formats/zip.h"
+#include "harness/graph_checks.h"
+
+#include <sstream>
+
+using namespace tenon;
+using namespace tenon::formats;
+
+namespace {
+
+constexpr std::string_view mark = "=== ";
+
+// Empty where the text is not the records of an archive.
+std::string archive_of(std::string_view text) {
+  std::ostringstream out;
+  ZipWriter zip(out);
+  bool complete = fuzz::accepts(fuzz::file_errors, [&] {
+    while (text.starts_with(mark)) {
+      fuzz::Lines lines(text.substr(mark.size()));
+      std::string name = "m/" + std::string(lines.next());
+      size_t end = lines.rest().find("\n=== ");
+      std::string_view content = lines.rest().substr(0, end);
+      zip.add(name, as_byte_span(content));
+      text = end == lines.rest().npos ? std::string_view() : lines.rest().substr(end + 1);
+    }
+    zip.finish();
+  });
+  return complete ? out.str() : std::string();
+}
+
+}  // namespace
+
+TENON_FUZZ_TARGET(pt2) {
+  std::string archive = input.starts_with(mark) ? archive_of(input) : std::string(input);
+  Pt2Options options{.max_size = 16 << 20, .check_crc = false, .random_weights = true};
+  Pt2Program program;
+  if (!fuzz::accepts(fuzz::file_errors,
+                     [&] { program = read_pt2(fuzz::bytes_of(archive), "a.pt2", options); }))
+    return;
+  ImportOptions without_data{.with_weights = false};
+  fuzz::accepts(fuzz::file_errors, [&] {
+    ImportedModel model = import_pt2(program, without_data);
+    fuzz::check(model.inputs.size() == model.graph->inputs().size(), "inputs are missing");
+    describe_leaves(model);
+    fuzz::check_graph(*model.graph);
+  });
+}

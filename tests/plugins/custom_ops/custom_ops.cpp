@@ -1,0 +1,81 @@
+// Ops of each kind: by formula, by kernel and meta function, in place, by decomposition.
+#include <tenon/custom_ops.hpp>
+
+#include <algorithm>
+
+using namespace tenon::plugin;
+
+namespace {
+
+// f32[m, n] and k to f32[m, n + k]: zeros to the right.
+void pad_meta(const meta_call& c) {
+  value x = c.tensor_at(0);
+  const tn_arg k = c.call().arguments()[1];
+  tn_dim more = k.kind == TN_ARG_SYMINT ? k.u.sym : c.constant(k.u.i);
+  tn_dim sizes[] = {x.dims()[0], c.combine(TN_EX_ADD, x.dims()[1], more)};
+  c.give(0, x.dtype, sizes);
+}
+
+void pad_kernel(const kernel_call& c) {
+  const tn_tensor* x = c.tensor_at(0);
+  if (x->dtype != TN_F32) throw error(TN_INVALID_ARGUMENT, "pad_columns takes f32");
+  int64_t rows = x->sizes[0], columns = x->sizes[1], k = c.args[1].u.i;
+  int64_t sizes[] = {rows, columns + k};
+  tensor out = tensor::empty(sizes, TN_F32);
+  for (int64_t i = 0; i < rows; ++i) {
+    float* row = out.data<float>() + i * (columns + k);
+    for (int64_t j = 0; j < columns; ++j)
+      row[j] = static_cast<const float*>(x->data)[i * x->strides[0] + j * x->strides[1]];
+    std::fill_n(row + columns, k, 0.0f);
+  }
+  c.give(0, std::move(out));
+}
+
+tensor ran(const char* name, tn_tensor* x, std::vector<tn_arg> more = {}) {
+  std::vector<tn_arg> args(1);
+  args[0].kind = TN_ARG_VALUE;
+  args[0].u.value = 0;
+  args.insert(args.end(), more.begin(), more.end());
+  tn_tensor* out = nullptr;
+  run_op(op(name), args, &x, std::span(&out, 1));
+  return tensor(out);
+}
+
+tensor times(tn_tensor* x, double by) {
+  tn_arg number{};
+  number.kind = TN_ARG_FLOAT;
+  number.u.f = by;
+  return ran("aten.mul.Scalar", x, {number});
+}
+
+}  // namespace
+
+TENON_PLUGIN(p) {
+  add_op({.schema = "test_ops::swiglu(Tensor x, Tensor gate, *, float beta=1.0) -> Tensor",
+          .pt2_compliant = true,
+          .formula = formula_of_elements<3>(
+              [](auto x, auto gate, auto beta) { return x * gate * sigmoid(beta * gate); })});
+  add_op({.schema = "test_ops::pad_columns(Tensor x, SymInt k=1) -> Tensor",
+          .meta = pad_meta,
+          .kernel = pad_kernel});
+  add_op({.schema = "test_ops::scale_(Tensor(a!) x, float by) -> Tensor(a!)",
+          .like = 0,
+          .kernel = [](const kernel_call& c) {
+            auto* x = c.tensor_at(0);
+            for (int64_t i = 0; i < x->numel; ++i)
+              static_cast<float*>(x->data)[i] *= static_cast<float>(c.args[1].u.f);
+          }});
+  add_op({.schema = "test_ops::relu_and_neg(Tensor x) -> (Tensor, Tensor)",
+          .decompose = [](const kernel_call& c) {
+            tn_tensor* x = c.values[c.args[0].u.value];
+            c.give(0, ran("aten.relu.default", x));
+            c.give(1, ran("aten.neg.default", x));
+          }});
+  add_op({.schema = "test_ops::twice(Tensor x) -> Tensor",
+          .like = 0,
+          .kernel = [](const kernel_call& c) { c.give(0, times(c.values[c.args[0].u.value], 2)); },
+          .vjp = [](const vjp_call& c) { c.give(0, times(c.grad(0), 2)); }});
+  add_op({.schema = "test_ops::fails(Tensor x) -> Tensor",
+          .like = 0,
+          .kernel = [](const kernel_call&) { throw error(TN_OUT_OF_RANGE, "told to fail"); }});
+}

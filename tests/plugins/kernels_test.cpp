@@ -1,0 +1,77 @@
+// Eager kernels of plugins ([[kernels]]): tried by priority before the host's own, loaded at the
+// first call of one of their ops, asked again for each call.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "backend/backend.h"
+#include "ops/op_table.h"
+
+#include <tenon/tenon.h>
+
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace tenon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+bool is_mapped(const std::string& file) {
+  std::stringstream text;
+  text << std::ifstream("/proc/self/maps").rdbuf();
+  return text.str().find(file) != std::string::npos;
+}
+
+class Kernels : public testing::Test {
+ protected:
+  void SetUp() override { set_plugin_search({}, {TENON_TEST_KERNELS_DIR}); }
+};
+
+TEST_F(Kernels, AreLoadedAtTheFirstCallOfOneOfTheirOps) {
+  relu(ones({2}));
+  EXPECT_THAT(kernel_plugins("aten.digamma.default"),
+              ElementsAre("test_kernels_b", "test_kernels_a"));
+  EXPECT_EQ(find_op("aten.digamma.default")->foreign_kernels().size(), 2u);
+  EXPECT_FALSE(is_mapped("tenon_test_kernels"));
+  EXPECT_THAT(digamma(ones({2})).to_vector<float>(), ElementsAre(2, 2));
+  EXPECT_TRUE(is_mapped("tenon_test_kernels_b.so"));
+  EXPECT_FALSE(is_mapped("tenon_test_kernels_a.so"));
+}
+
+TEST_F(Kernels, AreTriedByPriorityUntilOneTakesTheCall) {
+  EXPECT_THAT(digamma(ones({2})).to_vector<float>(), ElementsAre(2, 2));
+  EXPECT_THAT(digamma(ones({3})).to_vector<float>(), ElementsAre(1, 1, 1));
+  double euler = -0.57721566490153286;
+  EXPECT_NEAR(digamma(ones({2}).to(Dtype::f64)).to_vector<double>()[0], euler, 1e-12);
+  EXPECT_EQ(digamma(ones({2}).to(Dtype::bf16)).dtype(), Dtype::bf16);
+}
+
+TEST_F(Kernels, ServeCompiledCodeThatRunsNodeByNode) {
+  auto f = compile([](const Tensor& x) { return digamma(x) * 3; }, {.backend = "eager"});
+  EXPECT_THAT(f(ones({2})).to_vector<float>(), ElementsAre(6, 6));
+}
+
+TEST_F(Kernels, ErrorsNameTheOpAndThePlugin) {
+  try {
+    erfinv(zeros({2}));
+    ADD_FAILURE() << "no error";
+  } catch (const BackendError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("kernel aten.erfinv.default of test_kernels_a: told to fail"));
+  }
+}
+
+TEST_F(Kernels, AreAttachedWhileOthersCall) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) wrong += digamma(ones({2})).to_vector<float>()[0] != 2;
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong.load(), 0);
+}
+
+}  // namespace
+}  // namespace tenon

@@ -1,0 +1,167 @@
+// Ops of a program's own, described with TENON_LIBRARY: each kind, in eager and compiled code, and
+// what is said of descriptions that cannot be.
+#include <tenon/tenon.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/dispatch.h"
+#include "ops/custom_op.h"
+
+#include <cmath>
+#include <thread>
+
+namespace tenon {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TENON_LIBRARY(library_test, lib) {
+  lib.op("swiglu(Tensor x, Tensor gate, *, float beta=1.0) -> Tensor")
+      .formula<3>([](auto x, auto gate, auto beta) { return x * gate * sigmoid(beta * gate); })
+      .pt2_compliant();
+  lib.op("row_sums(Tensor x, Tensor? bias=None, int[] extra=[]) -> Tensor")
+      .meta([](const Tensor& x, std::optional<Tensor>, const std::vector<int64_t>&) {
+        return empty({x.size(0)}, x.dtype());
+      })
+      .kernel([](Tensor& out, const Tensor& x, std::optional<Tensor> bias,
+                 const std::vector<int64_t>& extra) {
+        auto values = x.to_vector<float>();
+        int64_t columns = x.size(1).guard_int();
+        for (int64_t i = 0; i < x.size(0).guard_int(); ++i) {
+          float sum = bias ? bias->to_vector<float>()[static_cast<size_t>(i)] : 0;
+          for (int64_t j = 0; j < columns; ++j) sum += values[static_cast<size_t>(i * columns + j)];
+          for (int64_t more : extra) sum += static_cast<float>(more);
+          out.data_ptr<float>()[i] = sum;
+        }
+      });
+  lib.def("library_test::sin_and_cos(Tensor x) -> (Tensor, Tensor)")
+      .decomposition([](const Tensor& x) { return std::tuple(sin(x), cos(x)); });
+  lib.op("twice(Tensor x) -> Tensor")
+      .like(0)
+      .kernel([](const Tensor& x) { return x * 2; })
+      .vjp([](const VjpCtx& c, const Tensor& dy) {
+        auto [x] = c.inputs<1>();
+        return c.grads(dy * 2 + x * 0);
+      });
+  lib.op("clip(Tensor x, float lo, float hi) -> Tensor")
+      .formula<3>(
+          [](auto x, auto lo, auto hi) { return select(x < lo, lo, select(x > hi, hi, x)); },
+          TN_TYPES_FLOAT | TN_TYPES_INT);
+}
+
+TENON_LIBRARY(library_broken, lib) { lib.op("nothing(Tensor x) -> Tensor").like(0); }
+
+const Op<Tensor(const Tensor&, const Tensor&, double)> swiglu{"library_test::swiglu"};
+const Op<Tensor(const Tensor&)> row_sums{"library_test::row_sums"};
+const Op<Tensor(const Tensor&)> twice{"library_test::twice"};
+
+std::string error_of(const std::function<void()>& f) {
+  try {
+    f();
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Library, AFormulaIsAnOp) {
+  Tensor x = tensor({1.0f, -2.0f, 0.5f}), g = tensor({0.5f, 3.0f, -1.0f});
+  auto seen = swiglu(x, g, 2.0).to_vector<float>();
+  auto a = x.to_vector<float>(), b = g.to_vector<float>();
+  for (size_t i = 0; i < 3; ++i)
+    EXPECT_NEAR(seen[i], a[i] * b[i] / (1 + std::exp(-2 * b[i])), 1e-6);
+  const Op<Tensor(const Tensor&, double, double)> clip{"library_test::clip"};
+  EXPECT_THAT(clip(x, -1.0, 0.75).to_vector<float>(), ElementsAre(0.75, -1, 0.5));
+}
+
+TEST(Library, KernelsFillWhatTheMetaFunctionSays) {
+  Tensor x = ones({2, 3});
+  EXPECT_THAT(row_sums(x).to_vector<float>(), ElementsAre(3, 3));
+  const Op<Tensor(const Tensor&, std::optional<Tensor>, std::vector<int64_t>)> full{
+      "library_test::row_sums"};
+  EXPECT_THAT(full(x, tensor({10.0f, 20.0f}), {1, 2}).to_vector<float>(), ElementsAre(16, 26));
+}
+
+TEST(Library, CompiledCodeHasThemAsNodes) {
+  auto body = [](const Tensor& x) { return row_sums(swiglu(x, x, 1.0)) + twice(ones({1})); };
+  for (const char* backend : {"eager", "aot_eager"}) {
+    auto f = compile(body, {.backend = backend, .dynamic = true});
+    for (int64_t rows : {3, 5}) {
+      Tensor x = randn({rows, 4});
+      EXPECT_EQ(f(x).to_vector<float>(), body(x).to_vector<float>()) << backend;
+    }
+    EXPECT_EQ(f.stats().compiles, 1);
+    EXPECT_THAT(f.explain(), HasSubstr("library_test.swiglu.default"));
+    EXPECT_THAT(f.explain(), HasSubstr("library_test.row_sums.default"));
+  }
+}
+
+TEST(Library, ADecompositionServesFakesToo) {
+  const Op<std::tuple<Tensor, Tensor>(const Tensor&)> both{"library_test::sin_and_cos"};
+  auto f = compile([&](const Tensor& x) { return std::get<1>(both(x)); }, {.backend = "eager"});
+  EXPECT_THAT(f(zeros({2})).to_vector<float>(), ElementsAre(1, 1));
+}
+
+TEST(Library, TheVjpIsKept) {
+  const OpEntry* op = find_op("library_test.twice.default");
+  Tensor x = ones({2}), grad = tensor({3.0f, 4.0f});
+  Value args[] = {Value::of(x)};
+  auto grads =
+      custom_op_of(*op)->vjp({op, args, nullptr, 1, 1}, std::span(&x, 1), std::span(&grad, 1));
+  EXPECT_THAT(grads.at(0).to_vector<float>(), ElementsAre(6, 8));
+}
+
+TEST(Library, WrongDescriptionsAreTold) {
+  const Op<Tensor(const Tensor&)> nothing{"library_broken::nothing"};
+  EXPECT_THAT(
+      error_of([&] { nothing(ones({1})); }),
+      HasSubstr("there is no op library_broken::nothing; its library could not be added: op "
+                "library_broken.nothing.default: nothing runs it"));
+  auto told = [](const std::string& schema) {
+    return error_of([&] {
+      Library::add("library_more", [&](Library& lib) {
+        lib.op(schema).like(0).kernel([](const Tensor& x) { return x; });
+      });
+    });
+  };
+  EXPECT_THAT(told("other::a(Tensor x) -> Tensor"), HasSubstr("does not belong to library"));
+  EXPECT_THAT(told("a(Tensor x) ->"), HasSubstr("expected"));
+  EXPECT_EQ(told("a(Tensor x) -> Tensor"), "no error");
+  EXPECT_THAT(told("a(Tensor x) -> Tensor"), HasSubstr("the name is taken, by a program"));
+  EXPECT_EQ(told("b(Tensor x, int k) -> Tensor"), "no error");
+  const Op<Tensor(const Tensor&, int64_t)> b{"library_more::b"};
+  EXPECT_THAT(error_of([&] { b(ones({1}), 2); }), HasSubstr("takes 1 arguments, its schema has 2"));
+  const Op<Tensor()> none{"library_test::twice"};
+  EXPECT_THAT(error_of([&] { none(); }), HasSubstr("argument x has no default"));
+}
+
+// Entries are complete before anybody can find them, whoever else is adding some.
+TEST(Library, OpsAreAddedWhileOthersRun) {
+  std::atomic<bool> stop{false};
+  std::thread reader([&] {
+    while (!stop)
+      for (size_t i = 0; i < op_count(); ++i)
+        ASSERT_FALSE(entry_of(static_cast<OpId>(i)).name.empty());
+  });
+  std::vector<std::thread> writers;
+  for (int t = 0; t < 3; ++t)
+    writers.emplace_back([t] {
+      for (int i = 0; i < 50; ++i) {
+        std::string name = message("op_{}_{}", t, i);
+        Library::add("library_threads", [&](Library& lib) {
+          lib.op(name + "(Tensor x) -> Tensor").formula<1>([](auto x) { return x + 1; });
+        });
+        const std::string full = "library_threads::" + name;
+        const Op<Tensor(const Tensor&)> op{full.c_str()};
+        EXPECT_EQ(op(zeros({1})).item<float>(), 1);
+      }
+    });
+  for (std::thread& w : writers) w.join();
+  stop = true;
+  reader.join();
+}
+
+}  // namespace
+}  // namespace tenon
