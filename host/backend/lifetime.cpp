@@ -24,14 +24,15 @@ const char* const closed_text =
 
 namespace detail {
 constinit thread_local ThreadNote* my_note = nullptr;
-std::atomic<bool> gate_closed{false}, threads_need_barrier{true};
+std::atomic<bool> ask_on_entry{true};
 }  // namespace detail
 
 namespace {
 
-using detail::gate_closed, detail::max_noted, detail::my_note, detail::ThreadNote,
-    detail::threads_need_barrier;
+using detail::ask_on_entry, detail::max_noted, detail::my_note, detail::ThreadNote;
 
+/// Without membarrier, threads pay for the order of note and flag themselves.
+std::atomic<bool> gate_closed{false}, threads_need_barrier{true};
 std::atomic<ThreadNote*> all_notes{nullptr};
 std::atomic<bool> cleanup_ended{false};
 
@@ -59,13 +60,6 @@ ThreadNote* take_note() {
   return my_note = note;
 }
 
-void order_note_before_flag() {
-  if (threads_need_barrier.load(std::memory_order_relaxed))
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-  else
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-}
-
 void order_flag_before_notes() {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   if (!threads_need_barrier) membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
@@ -74,17 +68,18 @@ void order_flag_before_notes() {
 }  // namespace
 
 void prepare_gate() {
-  if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0) threads_need_barrier = false;
+  if (membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) != 0) return;
+  threads_need_barrier = false;
+  ask_on_entry = false;
+  if (gate_closed) ask_on_entry = true;  // it was closed meanwhile
 }
 
-void InPlugin::enter_slowly(const PluginLife& life, Purpose purpose) {
-  if (!note_) note_ = take_note();
-  note(life);
-  order_note_before_flag();
-  if (gate_closed.load(std::memory_order_relaxed)) ask_at_gate(life, purpose);
-}
+ThreadNote* InPlugin::first_note() { return take_note(); }
 
 void InPlugin::ask_at_gate(const PluginLife& life, Purpose purpose) {
+  if (threads_need_barrier.load(std::memory_order_relaxed))
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+  if (!gate_closed.load(std::memory_order_relaxed)) return;
   bool on_behalf = note_->depth.load(std::memory_order_relaxed) > 1;
   bool let_in = on_behalf || purpose == Purpose::shutdown ||
                 (purpose == Purpose::cleanup && !cleanup_ended && !life.is_down());
@@ -103,6 +98,7 @@ bool is_gate_closed() { return gate_closed.load(std::memory_order_relaxed); }
 
 void close_gate() {
   gate_closed = true;
+  ask_on_entry = true;
   order_flag_before_notes();
 }
 

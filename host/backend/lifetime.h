@@ -84,7 +84,8 @@ struct ThreadNote {
 };
 
 extern constinit thread_local ThreadNote* my_note __attribute__((tls_model("initial-exec")));
-extern std::atomic<bool> gate_closed, threads_need_barrier;
+/// The gate is closed, or threads must order their notes themselves.
+extern std::atomic<bool> ask_on_entry;
 
 }  // namespace detail
 
@@ -98,14 +99,11 @@ class InPlugin {
   };
   explicit InPlugin(const PluginLife& life, Purpose purpose = Purpose::use)
       : note_(detail::my_note) {
-    using detail::threads_need_barrier, detail::gate_closed;
-    if (!note_ || threads_need_barrier.load(std::memory_order_relaxed)) [[unlikely]] {
-      enter_slowly(life, purpose);
-      return;
-    }
+    if (!note_) [[unlikely]]
+      note_ = first_note();
     note(life);
     std::atomic_signal_fence(std::memory_order_seq_cst);  // the closer has the other half of it
-    if (gate_closed.load(std::memory_order_relaxed)) [[unlikely]]
+    if (detail::ask_on_entry.load(std::memory_order_relaxed)) [[unlikely]]
       ask_at_gate(life, purpose);
   }
   ~InPlugin() {
@@ -125,9 +123,8 @@ class InPlugin {
       note_->inside[depth].store(const_cast<PluginLife*>(&life), std::memory_order_relaxed);
     note_->depth.store(depth + 1, std::memory_order_release);
   }
-  /// The first time on a thread, and where threads pay for the barrier themselves.
-  void enter_slowly(const PluginLife& life, Purpose purpose);
-  /// Leaves again unless the purpose lets this thread in although the gate is closed.
+  static detail::ThreadNote* first_note();
+  /// Leaves again if the gate is closed, unless the purpose lets this thread in all the same.
   void ask_at_gate(const PluginLife& life, Purpose purpose);
 
   detail::ThreadNote* note_;  ///< null: not let in

@@ -51,7 +51,10 @@ struct Throws : Backend {
     if (name.ends_with("_compile")) fail_in("compile");
     return std::make_unique<Program>(name);
   }
-  void supports(const tn_compile_request&, std::span<uint8_t>) { fail_in("supports"); }
+  void supports(const tn_compile_request&, std::span<uint8_t> verdicts) {
+    if (name.ends_with("_supports")) fail_in("supports");
+    std::ranges::fill(verdicts, TN_SUPPORTED);
+  }
   std::unique_ptr<Program> load(const tn_compile_request&, std::string_view) { fail_in("load"); }
   std::string fingerprint() { fail_in("fingerprint"); }
   void reset() { fail_in("reset"); }
@@ -62,16 +65,21 @@ const kernel_row rows[] = {{"aten.asinh.default", run}};
 
 }  // namespace
 
+// clang-format off
 #define WRAPPED "fault_" FAULT_NAME
-TN_MANIFEST(
-    FAULT_PLUGIN(WRAPPED, "1.0", "") FAULT_BACKEND(WRAPPED "_compile") FAULT_BACKEND(WRAPPED "_cal"
-                                                                                             "l") FAULT_BACKEND(WRAPPED "_own") FAULT_BACKEND(WRAPPED "_body") FAULT_BACKEND(
-        WRAPPED
-        "_deleter") "[[kernels]]\ndevice = 'cpu'\nops = ['aten.asinh.default']\npriority = 100\n");
+TN_MANIFEST(FAULT_PLUGIN(WRAPPED, "1.0", "")
+            FAULT_BACKEND(WRAPPED "_compile")
+            FAULT_BACKEND(WRAPPED "_call")
+            FAULT_BACKEND(WRAPPED "_own")
+            FAULT_BACKEND(WRAPPED "_body")
+            FAULT_BACKEND(WRAPPED "_deleter")
+            FAULT_BACKEND(WRAPPED "_supports")
+            "[[kernels]]\ndevice = 'cpu'\nops = ['aten.asinh.default']\npriority = 100\n");
+// clang-format on
 
 TENON_PLUGIN(p) {
-  for (const char* name :
-       {WRAPPED "_compile", WRAPPED "_call", WRAPPED "_own", WRAPPED "_body", WRAPPED "_deleter"})
+  for (const char* name : {WRAPPED "_compile", WRAPPED "_call", WRAPPED "_own", WRAPPED "_body",
+                           WRAPPED "_deleter", WRAPPED "_supports"})
     p.backend<Throws>(name);
   p.kernels(TN_DEV_CPU, rows);
 }
