@@ -3,8 +3,10 @@
 
 #include "backend/options.h"
 #include "backend/status.h"
+#include "config/config.h"
 #include "core/error.h"
 #include "core/tensor_impl.h"
+#include "core/version.h"
 #include "graph/hash.h"
 
 namespace tenon {
@@ -38,18 +40,42 @@ uint64_t request_flags(const CompileRequest& r) {
          (r.grad_enabled ? TN_RQ_GRAD_ENABLED : 0) | (r.freezing ? TN_RQ_FREEZING : 0);
 }
 
+std::string listed(const std::vector<uint32_t>& numbers) {
+  std::string out;
+  for (uint32_t n : numbers) out += message("{} ", n);
+  return out;
+}
+
+// Everything that can make the code of a graph another one: the graph, what is asked of it, the
+// options that affect it, the flags of the host and its version. Hexadecimal.
+std::string cache_key_of(const BackendManifest& manifest, const std::string& plugin,
+                         const CompileRequest& request, const tn_options& options) {
+  std::string text = message("tenon {}\n{}/{}\nstage {} flags {} saved {}\nflags of the host {}\n",
+                             version, plugin, manifest.name, static_cast<int>(request.stage),
+                             request_flags(request), request.n_saved, config::hash());
+  text += message("static {}\nmutated {}\naliased {}\n", listed(request.static_inputs),
+                  listed(request.mutated_inputs), listed(request.aliased_outputs));
+  for (const BackendOption& option : manifest.options)
+    if (option.affects_cache)
+      text += message("{} = {}\n", option.name, to_text(options.values.at(option.name)));
+  Digest graph = hash_of(*request.graph);
+  text.append(reinterpret_cast<const char*>(graph.data()), graph.size());
+  Digest digest = sha256(text);
+  return to_hex({reinterpret_cast<const char*>(digest.data()), digest.size()});
+}
+
 }  // namespace
 
 AbiRequest::AbiRequest(const BackendManifest& manifest, const std::string& plugin,
                        const CompileRequest& request)
     : view_(request.graph),
       fakes_(example_inputs(*request.graph)),
-      aliased_(request.aliased_outputs),
-      key_(to_hex({reinterpret_cast<const char*>(hash_of(*request.graph).data()), 32})) {
+      aliased_(request.aliased_outputs) {
   ctx.request = &request;
   ctx.backend = manifest.name;
   ctx.plugin = plugin;
   ctx.options = resolve_options(manifest, request);
+  key_ = cache_key_of(manifest, plugin, request, ctx.options);
   for (const Tensor& t : fakes_) heads_.push_back(t.head());
   aliased_.resize(request.graph->outputs().size(), no_value);
   fill(request);

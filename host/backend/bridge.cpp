@@ -9,6 +9,7 @@
 #include "backend/status.h"
 #include "core/pointwise_loop.h"
 #include "core/tensor_impl.h"
+#include "core/version.h"
 #include "formats/dlpack.h"
 #include "ops/op_table.h"
 #include "ops/shapes.h"
@@ -192,7 +193,7 @@ const tn_host table = {
     .struct_size = sizeof(tn_host),
     .abi_major = TN_ABI_MAJOR,
     .abi_minor = TN_ABI_MINOR,
-    .host_version = TN_STR("0.1.0"),
+    .host_version = {version.data(), version.size()},
     .status_new =
         [](int32_t code, const char* text, size_t n) {
           return make_status(code, {text, n});

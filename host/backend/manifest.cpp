@@ -8,6 +8,7 @@
 
 #include "config/toml.h"
 #include "core/error.h"
+#include "core/utf8.h"
 
 namespace tenon {
 namespace {
@@ -26,8 +27,8 @@ struct ManifestError {
   std::string text;
 };
 
-[[noreturn]] void complain(const TomlNode& at, std::string text) {
-  throw ManifestError{at.line, at.column, std::move(text)};
+[[noreturn]] void complain(const TomlNode& at, std::string_view text) {
+  throw ManifestError{at.line, at.column, shown(text)};
 }
 
 std::string joined(std::span<const std::string_view> words) {

@@ -10,6 +10,7 @@
 #include "config/cache_folder.h"
 #include "config/config.h"
 #include "config/flags.h"
+#include "core/version.h"
 #include "report/log.h"
 
 #include <tenon/compile.h>
@@ -96,7 +97,7 @@ BackendInfo host_eager_info() {
   BackendInfo info;
   info.name = "eager";
   info.plugin = "tenon";
-  info.version = "0.1.0";
+  info.version = version;
   info.description = "runs the graph node by node in the host";
   info.state = "ready";
   info.tags = {"debug"};

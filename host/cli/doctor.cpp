@@ -2,12 +2,12 @@
 #include "backend/backend.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "cli/version.h"
 #include "config/cache_folder.h"
 #include "config/config.h"
 #include "config/reading.h"
 #include "core/cpu_level.h"
 #include "core/thread_pool.h"
+#include "core/version.h"
 #include "ops/op_table.h"
 
 #include <tenon/plugins.h>

@@ -4,10 +4,10 @@
 #include "cli/output.h"
 #include "cli/repro.h"
 #include "cli/verb.h"
-#include "cli/version.h"
 #include "config/config.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
+#include "core/version.h"
 
 #include <unistd.h>
 

@@ -2,7 +2,7 @@
 #include "cli/exit_status.h"
 #include "cli/output.h"
 #include "cli/verb.h"
-#include "cli/version.h"
+#include "core/version.h"
 
 namespace tenon::cli {
 

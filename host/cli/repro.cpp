@@ -1,8 +1,8 @@
 // Writes what is needed to see a bug again.
 #include "cli/repro.h"
 
-#include "cli/version.h"
 #include "core/cpu_level.h"
+#include "core/version.h"
 
 #include <tenon/config.h>
 #include <unistd.h>

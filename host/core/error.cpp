@@ -40,23 +40,6 @@ std::string_view name_of(ErrorCode code) {
 
 namespace {
 
-// Names out of files get into messages, and messages onto terminals and into JSON: control
-// characters and bytes that are no UTF-8 become '?'.
-std::string shown(std::string_view text) {
-  std::string out;
-  while (!text.empty()) {
-    size_t length = utf8_sequence(text);
-    auto lead = static_cast<unsigned char>(text[0]);
-    bool steers = (lead < 0x20 && lead != '\n' && lead != '\t') || lead == 0x7F;
-    if (length == 0 || steers)
-      out += '?';
-    else
-      out += text.substr(0, length);
-    text.remove_prefix(std::max<size_t>(length, 1));
-  }
-  return out;
-}
-
 std::string with_code_name(ErrorCode code, const std::string& text) {
   std::string_view name = name_of(code);
   return name.empty() ? shown(text) : std::string(name) + ": " + shown(text);

@@ -2,7 +2,9 @@
 // ask, who see nothing else.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace tenon {
@@ -38,6 +40,23 @@ inline bool is_utf8(std::string_view text) {
     text.remove_prefix(length);
   }
   return true;
+}
+
+/// Names out of files get into messages, and messages onto terminals and into JSON: control
+/// characters and bytes that are no UTF-8 become '?'.
+inline std::string shown(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    size_t length = utf8_sequence(text);
+    auto lead = static_cast<unsigned char>(text[0]);
+    bool steers = (lead < 0x20 && lead != '\n' && lead != '\t') || lead == 0x7F;
+    if (length == 0 || steers)
+      out += '?';
+    else
+      out += text.substr(0, length);
+    text.remove_prefix(std::max<size_t>(length, 1));
+  }
+  return out;
 }
 
 }  // namespace tenon

@@ -1,10 +1,10 @@
-// The version of the program.
+// The version of Tenon.
 #pragma once
 
 #include <string_view>
 
-namespace tenon::cli {
+namespace tenon {
 
 inline constexpr std::string_view version = "0.1.0";
 
-}  // namespace tenon::cli
+}  // namespace tenon
