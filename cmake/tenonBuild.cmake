@@ -42,7 +42,8 @@ function(tenon_warnings target)
       -Wno-array-bounds -Wno-maybe-uninitialized -Wno-stringop-overread
       $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers>)
   else()
+    # libstdc++ 12 calls a deprecated function of its own in stable_sort.
     target_compile_options(${target} PRIVATE -Wno-missing-field-initializers
-      -Wno-missing-designated-field-initializers)
+      -Wno-missing-designated-field-initializers -Wno-deprecated-declarations)
   endif()
 endfunction()

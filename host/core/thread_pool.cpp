@@ -43,8 +43,8 @@
 #include <utility>
 #include <vector>
 
-#include "config/flags.h"
 #include "core/error.h"
+#include "core/thread_count.h"
 
 namespace tenon {
 namespace {
@@ -82,19 +82,6 @@ int available_cpus() {
   CPU_ZERO(&set);
   if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
   return std::max(1u, std::thread::hardware_concurrency());  // more CPUs than cpu_set_t has bits
-}
-
-thread_local bool making_pool = false;
-
-// The flag compiler.threads. Flags that cannot be read are reported by the call that needs them.
-int initial_threads() noexcept try {
-  making_pool = true;
-  int64_t wanted = config::flags().compiler.threads;
-  making_pool = false;
-  return wanted > 0 ? static_cast<int>(std::min<int64_t>(wanted, max_threads)) : available_cpus();
-} catch (const std::exception&) {
-  making_pool = false;
-  return available_cpus();
 }
 
 // What a thread is doing; -1 outside of any body.
@@ -152,7 +139,7 @@ class Streak {
 
 class ThreadPool {
  public:
-  ThreadPool() : n_threads_(initial_threads()) {}
+  ThreadPool() : n_threads_(initial_threads(available_cpus())) {}
 
   int size() const { return n_threads_.load(std::memory_order_relaxed); }
   void resize(int n);
@@ -480,24 +467,6 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain,
 }
 
 void announce_work(double estimated_us) { pool().announce(estimated_us); }
-
-namespace {
-
-// The flag compiler.threads, when it was changed; 0 leaves the number as it is.
-void follow_flag(const config::Flags& flags) noexcept try {
-  int64_t wanted = flags.compiler.threads;
-  static std::atomic<int64_t> followed{0};
-  if (wanted == 0 || making_pool || in_parallel() || followed.exchange(wanted) == wanted) return;
-  set_num_threads(static_cast<int>(std::min<int64_t>(wanted, max_threads)));
-} catch (const std::exception&) {
-  return;  // no threads to be had: those that there are serve
-}
-
-const struct FillSlots {
-  FillSlots() { config::published_slot = &follow_flag; }
-} fill_slots;
-
-}  // namespace
 
 int num_threads() { return pool().size(); }
 
