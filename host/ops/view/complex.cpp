@@ -60,9 +60,11 @@ Tensor conjugate(const Tensor& self) {
 static constexpr OpDef rows[] = {
     {.schema = "view_as_real(Tensor(a) self) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
+     .core = true,  // a view with another dtype is not made of other ops
      .decomp = fn<complex_as_real>},
     {.schema = "view_as_complex(Tensor(a) self) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
+     .core = true,
      .decomp = fn<real_as_complex>},
     {.schema = "real(Tensor(a) self) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
