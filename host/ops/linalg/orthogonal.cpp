@@ -149,6 +149,7 @@ void product_kernel(Tensor& out, const Tensor& packed, const Tensor& tau) {
 
 TensorMeta ormqr_meta(const Tensor& packed, const Tensor&, const Tensor& other, bool, bool) {
   require_matrices("ormqr", packed);
+  require_matrices("ormqr", other);
   return columns_meta(dims_of(other.sizes()), other.dtype(), other.device());
 }
 

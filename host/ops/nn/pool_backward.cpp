@@ -5,6 +5,7 @@
 //   that overlapping windows add up without loss; it is copied to the result's dtype and strides.
 #include "ops/nn/pool_settings.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -171,6 +172,7 @@ TensorMeta unpool_meta(const Tensor& self, SymIntList size, size_t n) {
 }
 
 void unpool_kernel(const Tensor& out, const Tensor& self, const Tensor& indices, size_t n_space) {
+  require_shape("max_unpool", "indices", indices, self.sizes());
   Tensor places = contiguous_of(converted(indices, Dtype::i64)), in = contiguous_of(self);
   Tensor dense = make_tensor(contiguous_meta(out.sizes(), out.dtype()));
   fill_elements(dense, 0);
