@@ -4,10 +4,10 @@
 // every library is looked for where the linker would look, without mapping it: a library that was
 // mapped to find out would run its constructors.
 #include "backend/link_diagnosis.h"
+#include "report/stack.h"
 
 #include "core/error.h"
 
-#include <cxxabi.h>
 #include <dlfcn.h>
 #include <unistd.h>
 
@@ -82,7 +82,7 @@ std::string joined(const std::vector<std::string>& names) {
 
 // Other symbols than _Z... would be taken for types: "f" for float.
 std::string source_name(const std::string& symbol) {
-  return symbol.starts_with("_Z") ? demangled(symbol) : symbol;
+  return symbol.starts_with("_Z") ? report::demangled(symbol) : symbol;
 }
 
 // The first few in the order of their text, as they stood in the source.
@@ -130,13 +130,6 @@ Diagnosis missing_library(const FoundPlugin& plugin, const std::string& text,
 }
 
 }  // namespace
-
-std::string demangled(const std::string& name) {
-  int status = 0;
-  std::unique_ptr<char, void (*)(void*)> text(
-      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
-  return text ? std::string(text.get()) : name;
-}
 
 bool library_is_found(const std::string& name) {
   if (name.find('/') != std::string::npos) return is_readable(name);

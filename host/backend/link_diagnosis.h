@@ -29,8 +29,4 @@ Diagnosis diagnose_no_device(const FoundPlugin& plugin, std::string_view type,
 /// else none. Reads the file.
 Diagnosis diagnose_hygiene(const FoundPlugin& plugin);
 
-/// The name of a mangled function or type as it stood in the source; `name` itself where it is not
-/// mangled.
-std::string demangled(const std::string& name);
-
 }  // namespace tenon

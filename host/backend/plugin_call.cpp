@@ -1,10 +1,10 @@
 // The second net under the functions of plugins.
 #include "backend/plugin_call.h"
 
-#include "backend/link_diagnosis.h"
 #include "backend/registry.h"
 #include "backend/status.h"
 #include "report/log.h"
+#include "report/stack.h"
 
 #include <cxxabi.h>
 
@@ -16,7 +16,7 @@ namespace {
 
 std::string type_in_flight() {
   const std::type_info* type = abi::__cxa_current_exception_type();
-  return type ? demangled(type->name()) : "something that is no C++ exception";
+  return type ? report::demangled(type->name()) : "something that is no C++ exception";
 }
 
 // Type and text of what is being handled.

@@ -16,13 +16,6 @@ namespace tenon::report {
 
 namespace {
 
-std::string demangled(const char* name) {
-  int status = 0;
-  std::unique_ptr<char, void (*)(void*)> text(abi::__cxa_demangle(name, nullptr, nullptr, &status),
-                                              &std::free);
-  return status == 0 ? text.get() : name;
-}
-
 std::string frame_text(int number, void* address) {
   Dl_info info{};
   std::string line = message("  #{} ", number);
@@ -35,6 +28,13 @@ std::string frame_text(int number, void* address) {
 }
 
 }  // namespace
+
+std::string demangled(const std::string& name) {
+  int status = 0;
+  std::unique_ptr<char, void (*)(void*)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+  return text ? std::string(text.get()) : name;
+}
 
 std::string stack_text(int skip) {
   constexpr int most_frames = 256;

@@ -5,6 +5,9 @@
 
 namespace tenon::report {
 
+/// The name of a mangled function or type as it stood in the source; `name` itself where it is not
+/// mangled.
+std::string demangled(const std::string& name);
 /// One line a frame, innermost first, without the innermost `skip` frames: "  #0 name (library)".
 /// Names are those of exported symbols; other frames have their address in the library.
 std::string stack_text(int skip = 1);
