@@ -7,6 +7,7 @@
 // when its like was not seen before, and the body runs again on every call.
 #include "compile.h"
 
+#include "aot/eager_training.h"
 #include "aot/lower.h"
 #include "capture/trace.h"
 #include "capture/watch_symbols.h"
@@ -122,7 +123,7 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
   request.mutated_inputs = lowered.mutated_inputs;
   auto inner = with_repro(ReproStage::aot, *request.graph, repro,
                           [&] { return ask_backend(backend.name, request); });
-  return wrap_inference(std::move(lowered), std::move(inner));
+  return with_eager_training(graph, wrap_inference(std::move(lowered), std::move(inner)));
 }
 
 }  // namespace

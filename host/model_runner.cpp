@@ -6,6 +6,7 @@
 #include "core/tensor_impl.h"
 #include "formats/pt2_import_parts.h"
 
+#include <tenon/autograd.h>
 #include <tenon/ops.h>
 
 #include <algorithm>
@@ -74,6 +75,7 @@ std::vector<Tensor> apply_plan(const ImportedModel& model, const BoundCall& call
       case ModelOutputKind::write_back: {
         detail::TensorHead* head = call.inputs[plan.input];
         head->references.fetch_add(1, std::memory_order_relaxed);
+        NoGradGuard effect;  // a buffer keeps the value, not how it was computed
         copy_(Tensor::adopt(head), results[plan.index]);
         break;
       }
@@ -82,17 +84,57 @@ std::vector<Tensor> apply_plan(const ImportedModel& model, const BoundCall& call
   return outputs;
 }
 
+void want_gradients(const ImportedModel& model) {
+  std::span<const ValueId> inputs = model.graph->inputs();
+  for (size_t i = 0; i < model.inputs.size(); ++i)
+    if (model.graph->value(inputs[i]).flags.requires_grad && model.inputs[i].tensor.defined())
+      model.inputs[i].tensor.requires_grad_();
+}
+
+NamedTensorMap gradients_of(const ImportedModel& model, std::vector<Tensor>& outputs) {
+  require(!outputs.empty() && outputs[0].defined(),
+          "the model has no first result to differentiate");
+  for (const ModelInput& input : model.inputs)
+    if (input.tensor.defined()) input.tensor.set_grad({});
+  outputs[0].backward();
+  NamedTensorMap gradients;
+  for (const ModelInput& input : model.inputs)
+    if (input.tensor.defined() && input.tensor.grad().defined())
+      for (const std::string& name : input.names) gradients[name] = input.tensor.grad();
+  for (Tensor& t : outputs)
+    if (t.defined()) t = t.detach();
+  return gradients;
+}
+
 ModelRunner::ModelRunner(std::shared_ptr<const formats::Pt2Program> program, RunnerOptions options)
     : program_(std::move(program)),
       options_(std::move(options)),
       model_(import_pt2(*program_, {.hints = {}, .random_weights = options_.random_weights})),
-      writes_weights_(writes_weights(model_)) {}
+      writes_weights_(writes_weights(model_)) {
+  if (options_.training) want_gradients(model_);
+}
+
+std::vector<Tensor> ModelRunner::run_with_gradients(std::span<const Tensor> leaves,
+                                                    NamedTensorMap& gradients) {
+  ensure(options_.training, "a runner without training was asked for gradients");
+  std::vector<Tensor> outputs = run(leaves);
+  gradients = gradients_of(model_, outputs);
+  return outputs;
+}
+
+void ModelRunner::sgd_step(double rate) {
+  NoGradGuard update;
+  for (const ModelInput& input : model_.inputs)
+    if (input.tensor.defined() && input.tensor.grad().defined())
+      input.tensor.add_(input.tensor.grad(), -rate);
+}
 
 void ModelRunner::reset_weights() {
   ImportedModel fresh =
       import_pt2(*program_, {.hints = {}, .random_weights = options_.random_weights});
   for (size_t i = 0; i < model_.inputs.size(); ++i)
     model_.inputs[i].tensor = std::move(fresh.inputs[i].tensor);
+  if (options_.training) want_gradients(model_);
 }
 
 std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(const BoundCall& call) {
@@ -131,12 +173,12 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::version_for(const Bound
 }
 
 void ModelRunner::compile(std::span<const Tensor> leaves) {
-  WithoutGradients scope;
+  WithoutGradients scope(options_.training);
   version_for(bind_call(model_, leaves));
 }
 
 std::vector<Tensor> ModelRunner::run(std::span<const Tensor> leaves, NamedTensorMap* gradients) {
-  WithoutGradients scope;
+  WithoutGradients scope(options_.training);
   std::unique_lock turn(writing_, std::defer_lock);
   if (writes_weights_) turn.lock();
   BoundCall call = bind_call(model_, leaves);

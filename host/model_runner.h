@@ -31,11 +31,16 @@ struct RunnerOptions {
   std::string mode;
   std::string options_toml;
   bool random_weights = false;
+  /// Calls are recorded on the tape, and parameters need gradients, so that the loss can be
+  /// differentiated.
+  bool training = false;
 };
 
-/// Archives are run without gradients: what they differentiate is in their graph.
+/// Archives are run without gradients, but for training: what they differentiate is in their graph.
 struct WithoutGradients {
-  bool before = std::exchange(thread_modes.grad_enabled, false);
+  explicit WithoutGradients(bool keep = false)
+      : before(std::exchange(thread_modes.grad_enabled, keep)) {}
+  bool before;
   ~WithoutGradients() { thread_modes.grad_enabled = before; }
 };
 
@@ -49,6 +54,11 @@ class ModelRunner {
   /// order, undefined where the model returns None or a string. `gradients` receives those that the
   /// graph computes itself, by FQN.
   std::vector<Tensor> run(std::span<const Tensor> leaves, NamedTensorMap* gradients = nullptr);
+  /// One call and a backward pass from its first result, which must have one element: the gradients
+  /// of the parameters by FQN, a tied one under each name. Needs `training`.
+  std::vector<Tensor> run_with_gradients(std::span<const Tensor> leaves, NamedTensorMap& gradients);
+  /// Moves the parameters against the gradients of the last such call, by `rate` times them.
+  void sgd_step(double rate);
   /// Compiles for the sizes of `leaves`, if that was not done yet.
   void compile(std::span<const Tensor> leaves);
   /// Weights as in the file, for models that write their buffers. Not beside other calls.
@@ -81,6 +91,12 @@ class ModelRunner {
   std::vector<std::shared_ptr<const Version>> versions_;
   double compile_ms_ = 0;
 };
+
+/// Marks the parameters of a model as leaves that need a gradient.
+void want_gradients(const formats::ImportedModel& model);
+/// Differentiates the first output, which must have one element: the gradients of the parameters by
+/// FQN, a tied one under each name. The outputs lose their tape.
+NamedTensorMap gradients_of(const formats::ImportedModel& model, std::vector<Tensor>& outputs);
 
 /// The user's outputs out of the graph's results; what the functional form of a model returns is
 /// copied into the inputs that it stands for.

@@ -44,7 +44,7 @@ bool same_arguments(const Schema& a, const Schema& b) {
 
 // "copy_" -> "copy", "transpose_.default" -> "transpose.int": the same arguments without writing.
 const OpEntry* functional_form(const OpEntry& op) {
-  if (op.functional) return op.functional;
+  if (op.functional && !op.out_form) return op.functional;
   Schema schema = op.schema;
   schema.name.pop_back();
   if (const OpEntry* same_overload = find_op(schema.canonical_name())) return same_overload;

@@ -16,7 +16,7 @@ namespace {
 struct CheckOptions {
   std::vector<std::string> paths, backends;
   std::string against = "reference";
-  bool isolate = false;
+  bool isolate = false, grad = false;
   ModelOptions model;
 };
 
@@ -91,6 +91,7 @@ CheckSettings settings_of(const CheckOptions& options) {
   settings.against = options.against == "eager"  ? Against::eager
                      : options.against == "fp64" ? Against::fp64
                                                  : Against::reference;
+  settings.grad = options.grad;
   settings.mode = options.model.mode;
   settings.archive = pt2_options(options.model);
   return settings;
@@ -99,6 +100,7 @@ CheckSettings settings_of(const CheckOptions& options) {
 std::vector<std::string> child_arguments(const CheckOptions& options, const Globals& globals) {
   std::vector<std::string> arguments{"--against=" + options.against};
   const ModelOptions& model = options.model;
+  if (options.grad) arguments.push_back("--grad");
   if (!model.program.empty()) arguments.push_back("--program=" + model.program);
   if (!model.max_size.empty()) arguments.push_back("--max-size=" + model.max_size);
   if (model.no_crc) arguments.push_back("--no-crc");
@@ -211,6 +213,8 @@ Action build(CLI::App& app) {
   app.add_option("--against", options->against,
                  "what is right: reference, eager or fp64 (of models)")
       ->check(CLI::IsMember({"reference", "eager", "fp64"}));
+  app.add_flag("--grad", options->grad,
+               "also the gradients of a model with a recorded loss, and its recorded SGD steps");
   app.add_flag("--isolate", options->isolate, "each file in a process of its own");
   add_model_options(app, options->model);
   return [options](const Globals& globals) { return check(*options, globals); };

@@ -53,16 +53,15 @@ const OpDef* row_of(const OpEntry& op) {
 
 struct Parts {
   bool formula = false, meta = false, view = false, kernel = false, decomposition = false;
-  bool vjp = false;
+  std::string vjp = "-";  ///< "rule", "formula", "parts", "none" (has no gradient) or "-"
 };
 
-// Rows without a field for it have no derivative of their own.
-template <class Row>
-bool has_vjp(const Row& row) {
-  if constexpr (requires { static_cast<bool>(row.vjp); })
-    return static_cast<bool>(row.vjp);
-  else
-    return false;
+// Where the derivative of an op comes from.
+const char* vjp_of(const OpDef& row, const CustomOp* custom) {
+  if (row.vjp.kind == Vjp::Kind::rules || (custom && custom->vjp)) return "rule";
+  if (row.vjp.kind == Vjp::Kind::none) return "none";
+  if (row.formula) return "formula";
+  return row.decomp ? "parts" : "-";
 }
 
 Parts parts_of(const OpEntry& op) {
@@ -74,8 +73,7 @@ Parts parts_of(const OpEntry& op) {
   parts.meta = parts.formula || parts.view || static_cast<bool>(row->meta);
   parts.kernel = parts.formula || parts.view || static_cast<bool>(row->eager);
   parts.decomposition = static_cast<bool>(row->decomp);
-  const CustomOp* custom = custom_op_of(op);
-  parts.vjp = has_vjp(*row) || (custom && custom->vjp);
+  parts.vjp = vjp_of(*row, custom_op_of(op));
   return parts;
 }
 
@@ -167,7 +165,7 @@ void print_table(const std::vector<const OpEntry*>& ops, const std::vector<std::
   for (const OpEntry* op : ops) {
     Parts parts = parts_of(*op);
     std::vector<std::string> row{op->name, mark(parts.meta || parts.decomposition),
-                                 parts.formula ? "formula" : mark(parts.kernel), mark(parts.vjp),
+                                 parts.formula ? "formula" : mark(parts.kernel), parts.vjp,
                                  mark(parts.decomposition)};
     for (const Lowering& l : lowerings_of(*op, backends))
       row.push_back(l.verdict == "taken" && is_taken_apart(l, *op) ? "taken apart" : l.verdict);
@@ -191,11 +189,12 @@ void print_details(const OpEntry& op, const std::vector<std::string>& backends) 
   print("  schema         " + to_text(op.schema) + "\n");
   print("  tags           " + join(tags_of(op), ", ") + "\n");
   if (const CustomOp* custom = custom_op_of(op)) print("  added by       " + custom->owner + "\n");
-  if (op.functional) print("  in-place form of " + op.functional->name + "\n");
+  if (op.functional)
+    print(message("  {} form of {}\n", op.out_form ? "out" : "in-place", op.functional->name));
   print(message("  formula        {}\n  meta           {}\n  kernel         {}\n",
                 mark(parts.formula), mark(parts.meta || parts.decomposition), mark(parts.kernel)));
-  print(message("  vjp            {}\n  decomposition  {}\n", mark(parts.vjp),
-                mark(parts.decomposition)));
+  print(
+      message("  vjp            {}\n  decomposition  {}\n", parts.vjp, mark(parts.decomposition)));
   print(message("  plugin kernels {}\n", plugins.empty() ? "-" : join(plugins, ", ")));
   for (const Lowering& l : lowerings_of(op, backends)) print_lowering(l, op);
 }

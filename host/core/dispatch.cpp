@@ -5,15 +5,26 @@ namespace tenon {
 
 thread_local constinit ThreadModes thread_modes;
 BoxedFn trace_key_slot = nullptr;
+BoxedFn autograd_key_slot = nullptr;
+bool (*stale_view_slot)(const Tensor&) = nullptr;
+
+namespace {
+
+uint64_t keys_of(const Tensor& t) {
+  const TensorImpl* impl = impl_of(t);
+  return impl->keys | (impl->storage_ref->stale_views ? bit(Key::autograd) : 0);
+}
+
+}  // namespace
 
 uint64_t keys_of(const Value* args, uint32_t n_args) {
   uint64_t keys = 0;
   for (uint32_t i = 0; i < n_args; ++i) {
     if (args[i].tag == Tag::tensor) {
-      keys |= args[i].as<Tensor>()->head()->keys;
+      keys |= keys_of(*args[i].as<Tensor>());
     } else if (args[i].tag == Tag::tensors) {
       for (const Tensor& t : TensorList(args[i].as<Tensor>(), args[i].count))
-        if (t.defined()) keys |= t.head()->keys;
+        if (t.defined()) keys |= keys_of(t);
     }
   }
   return keys;

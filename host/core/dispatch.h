@@ -63,11 +63,20 @@ class ModeScope {
 
 /// Tensors made in the scope are fakes, and ops run their meta functions only.
 struct FakeScope : ModeScope {
-  FakeScope() : ModeScope(bit(Key::meta), bit(Key::trace)) {}
+  FakeScope() : ModeScope(bit(Key::meta), bit(Key::trace) | bit(Key::autograd)) {}
+};
+
+/// Ops in the scope are not recorded on the tape.
+struct BelowAutograd : ModeScope {
+  BelowAutograd() : ModeScope(0, bit(Key::autograd)) {}
 };
 
 /// What the trace key does; filled in by graph/record.cpp.
 extern BoxedFn trace_key_slot;
+/// What the autograd key does; filled in by autograd/tape.cpp.
+extern BoxedFn autograd_key_slot;
+/// The base of a view was written so that it needs a gradient now; filled in by autograd/view.cpp.
+extern bool (*stale_view_slot)(const Tensor& view);
 
 /// Entry of an op; ids are dense. Defined by ops/op_table.cpp.
 const OpEntry& entry_of(OpId op);

@@ -32,10 +32,18 @@ void seed_random(uint64_t seed) {
   g.state = {seed, 0};
 }
 
-uint64_t random_seed() {
+uint64_t random_seed() { return random_state().seed; }
+
+PhiloxState random_state() {
   Generator& g = generator();
   std::lock_guard lock(g.reserving);
-  return g.state.seed;
+  return g.state;
+}
+
+void set_random_state(PhiloxState state) {
+  Generator& g = generator();
+  std::lock_guard lock(g.reserving);
+  g.state = state;
 }
 
 }  // namespace tenon

@@ -20,6 +20,9 @@ PhiloxState reserve_random(uint64_t n_blocks);
 /// Seeds the generator and starts it from offset 0.
 void seed_random(uint64_t seed);
 uint64_t random_seed();
+/// The generator as it stands, and as it stood.
+PhiloxState random_state();
+void set_random_state(PhiloxState state);
 
 /// The four numbers of one block.
 inline std::array<uint32_t, 4> philox(uint64_t seed, uint64_t block) {

@@ -21,6 +21,8 @@ struct Storage {
   void (*deleter)(void*) = nullptr;
   void* deleter_arg = nullptr;
   bool fake = false;
+  /// Views of it that look as if they needed no gradient may need one: a write brought it.
+  bool stale_views = false;
   uint64_t block_bytes = 0;  ///< size of the block that holds header and data
 };
 

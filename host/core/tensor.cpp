@@ -91,6 +91,7 @@ void attach_storage(TensorImpl* impl, StorageRef storage, int64_t offset) {
   if (fake) impl->flags |= TN_T_FAKE;
   impl->keys = fake ? bit(Key::meta)
                     : device_key({static_cast<DeviceType>(impl->device_type), impl->device_index});
+  if (impl->flags & TN_T_REQUIRES_GRAD) impl->keys |= bit(Key::autograd);
 }
 
 IntList plain_sizes(const TensorImpl* t) { return {t->sizes, static_cast<size_t>(t->ndim)}; }
@@ -284,6 +285,13 @@ Tensor make_view(const Tensor& base, SymIntList sizes, SymIntList strides, SymIn
   return make_view_as(base, base.dtype(), sizes, strides, offset);
 }
 
+void track_view(const Tensor& view, const Tensor& of) {
+  TensorImpl* impl = impl_of(view);
+  if (!shares_storage(view, of) || view.dtype() != of.dtype()) return;
+  impl->base = impl_of(of)->base.defined() ? impl_of(of)->base : of;
+  impl->base_version = *impl->version;
+}
+
 Tensor wrapped_number_tensor(Number value) {
   ensure(!value.is_symbolic(), "a wrapped number needs a plain value");
   Dtype dtype = value.is_integer() ? Dtype::i64 : value.is_boolean() ? Dtype::bool_ : Dtype::f64;
@@ -398,14 +406,15 @@ SymInt Tensor::numel() const {
   return n;
 }
 
-const Tensor& Tensor::requires_grad_(bool value) const {
-  require(!value || is_floating(dtype()),
-          "requires_grad_: only floating tensors have gradients, found {}", dtype());
-  if (value)
-    head_->flags |= TN_T_REQUIRES_GRAD;
-  else
-    head_->flags &= ~uint32_t{TN_T_REQUIRES_GRAD};
-  return *this;
+bool detail::view_requires_grad(const Tensor& view) {
+  return stale_view_slot && stale_view_slot(view);
+}
+
+void mark_requires_grad(const Tensor& t, bool value) {
+  TensorImpl* impl = impl_of(t);
+  impl->flags =
+      value ? impl->flags | TN_T_REQUIRES_GRAD : impl->flags & ~uint32_t{TN_T_REQUIRES_GRAD};
+  impl->keys = value ? impl->keys | bit(Key::autograd) : impl->keys & ~bit(Key::autograd);
 }
 
 bool Tensor::is_contiguous(MemoryFormat format) const {

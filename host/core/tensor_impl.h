@@ -24,7 +24,7 @@ struct TraceLife {
   std::vector<TensorImpl*> alive;
 };
 
-/// What tracing and autograd hang on a tensor. Owned by the tensor.
+/// What tracing hangs on a tensor. Owned by the tensor.
 struct TensorExtra {
   SymInt sym_offset;         ///< of fakes whose offset is symbolic
   uint64_t trace_id = 0;     ///< which trace a fake belongs to, 0 = none
@@ -53,11 +53,19 @@ struct TensorExtra {
   }
 };
 
+/// What autograd hangs on a tensor: autograd/grad_state.h. Owned by the tensor.
+struct GradAttachment {
+  virtual ~GradAttachment() = default;
+};
+
 /// Sizes and strides of up to six dimensions lie inline. Fakes with symbolic sizes keep the hints
 /// in `sizes`, the words in the second half of `dims`.
 struct TensorImpl : detail::TensorHead {
   StorageRef storage_ref;
   std::unique_ptr<TensorExtra> extra;
+  std::unique_ptr<GradAttachment> grad;
+  Tensor base;                ///< of a differentiable view: the tensor that is no view
+  uint64_t base_version = 0;  ///< the storage's version when the view was made or last looked at
   int64_t inline_dims[12];
   std::unique_ptr<int64_t[]> heap_dims;
 
@@ -103,6 +111,9 @@ Tensor make_view(const Tensor& base, SymIntList sizes, SymIntList strides, SymIn
 /// `make_view` with another dtype of the same storage (view.dtype, view_as_real, real).
 Tensor make_view_as(const Tensor& base, Dtype dtype, SymIntList sizes, SymIntList strides,
                     SymInt offset);
+/// Remembers that `view` shows memory of `of`, so that writes to one reach the history of the
+/// other.
+void track_view(const Tensor& view, const Tensor& of);
 /// A 0-dim tensor for a number in a tensor's place; it does not raise the dtype within its
 /// category.
 Tensor wrapped_number_tensor(Number value);
@@ -131,6 +142,8 @@ bool may_overlap(const Extent& a, const Extent& b);
 bool may_overlap(const Tensor& a, const Tensor& b);
 /// True when two indices of `t` name the same element (stride 0 with size > 1, or folded strides).
 bool has_internal_overlap(const Tensor& t);
+/// Sets the flag and the dispatch key; autograd keeps what belongs to it.
+void mark_requires_grad(const Tensor& t, bool value);
 inline void bump_version(const Tensor& t) { ++impl_of(t)->storage_ref->version; }
 
 }  // namespace tenon

@@ -38,17 +38,20 @@ void widen_weights(ImportedModel& model) {
 
 }  // namespace
 
-DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves) {
-  WithoutGradients scope;
+DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves,
+                        bool training) {
+  WithoutGradients scope(training);
   ImportedModel model = import_pt2(program);
   widen_casts(*model.graph);
   widen_weights(model);
+  if (training) want_gradients(model);
   DoubleRun out;
   for (const Tensor& leaf : leaves) out.leaves.push_back(widened(leaf));
   BoundCall call = bind_call_any_precision(model, out.leaves);
   std::vector<Tensor> results(model.graph->outputs().size());
   Interpreter(model.graph).run(call.inputs, call.symbols, results);
   out.outputs = apply_plan(model, call, results, out.gradients);
+  if (training) out.gradients = gradients_of(model, out.outputs);
   for (const ModelInput& input : model.inputs)
     for (const std::string& name : input.names) out.weights[name] = input.tensor;
   return out;

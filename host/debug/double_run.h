@@ -10,13 +10,15 @@
 
 namespace tenon {
 
-/// Weights and floating inputs are converted, and casts inside the graph go to f64.
+/// Weights and floating inputs are converted, and casts inside the graph go to f64. With `training`
+/// the gradients of the first result by the parameters are computed, too.
 struct DoubleRun {
   std::vector<Tensor> outputs;
   std::vector<Tensor> leaves;  ///< after the call
   std::map<std::string, Tensor> weights, gradients;
 };
-DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves);
+DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves,
+                        bool training = false);
 /// The same of a graph that was saved on its own: its outputs.
 std::vector<Tensor> run_graph_in_double(const Graph& graph, std::span<const Tensor> inputs,
                                         std::span<const int64_t> symbols);

@@ -113,18 +113,57 @@ Effects run_recording(ModelRunner& runner, const NamedTensors& recording) {
   return effects;
 }
 
+// The recorded steps: plain SGD on the same batch.
+Tensor losses_of_steps(ModelRunner& runner, const NamedTensors& recording, const Tensor& recorded) {
+  auto rate = recording.metadata.find("sgd_lr");
+  require(rate != recording.metadata.end(), ErrorCode::bad_file,
+          "the recording has losses of training steps but no learning rate (sgd_lr)");
+  runner.reset_weights();
+  std::vector<Tensor> losses;
+  for (int64_t step = 0; step < recorded.numel().guard_int(); ++step) {
+    NamedTensorMap gradients;
+    std::vector<Tensor> leaves = leaves_of(recording, runner.model().leaves.size());
+    losses.push_back(runner.run_with_gradients(leaves, gradients)[0].reshape({}));
+    runner.sgd_step(std::stod(rate->second));
+  }
+  return stack(losses);
+}
+
+Effects run_training(ModelRunner& runner, const NamedTensors& recording) {
+  runner.reset_weights();
+  std::vector<Tensor> leaves = leaves_of(recording, runner.model().leaves.size());
+  NamedTensorMap gradients;
+  std::vector<Tensor> outputs = runner.run_with_gradients(leaves, gradients);
+  Effects effects = effects_of(outputs, leaves, gradients);
+  for (const formats::ModelInput& input : runner.model().inputs)
+    for (const std::string& name : input.names)
+      if (!effects.contains("grad." + name)) effects["buf." + name] = input.tensor;
+  auto losses = recording.tensors.find("sgd.losses");
+  if (losses != recording.tensors.end())
+    effects["sgd.losses"] = losses_of_steps(runner, recording, losses->second);
+  return effects;
+}
+
+// Whether the tape has to give what was recorded; a joint graph computes its gradients itself.
+bool needs_training(const formats::ImportedModel& model, const NamedTensors& recording) {
+  bool in_graph = std::any_of(model.outputs.begin(), model.outputs.end(), [](const auto& output) {
+    return output.kind == formats::ModelOutputKind::gradient;
+  });
+  return !in_graph && std::any_of(recording.tensors.begin(), recording.tensors.end(),
+                                  [](const auto& t) { return t.first.starts_with("grad."); });
+}
+
 Effects run_recording_in_double(const formats::Pt2Program& program, const NamedTensors& recording,
-                                size_t n_leaves) {
-  DoubleRun run = run_in_double(program, leaves_of(recording, n_leaves));
+                                size_t n_leaves, bool training) {
+  DoubleRun run = run_in_double(program, leaves_of(recording, n_leaves), training);
   Effects effects = effects_of(run.outputs, run.leaves, run.gradients);
   for (const auto& [name, tensor] : run.weights) effects["buf." + name] = tensor;
   return effects;
 }
 
-// Recorded names that this run can answer. Gradients of the loss and training steps need autograd;
-// only those that the graph computes itself are here.
+// Recorded names that this run answers: gradients and training steps where they were computed.
 bool is_compared(const std::string& name, const Effects& effects) {
-  if (name.starts_with("grad.")) return effects.count(name) > 0;
+  if (name.starts_with("grad.") || name.starts_with("sgd.")) return effects.count(name) > 0;
   return name.starts_with("out.") || name.starts_with("mut.in.") || name.starts_with("buf.");
 }
 
@@ -135,26 +174,31 @@ class Checker {
       : settings_(settings),
         program_(std::make_shared<const formats::Pt2Program>(
             formats::read_pt2(model.archive, settings.archive))),
-        runner_(program_, {backend, settings.mode, settings.options_toml, false}) {}
+        runner_(program_, {backend, settings.mode, settings.options_toml}),
+        backend_(backend) {}
 
   void check(const Recording& recording, CaseResult& result);
 
  private:
   const Effects& double_effects();
+  Effects run(const std::string& backend, std::unique_ptr<ModelRunner>& training,
+              ModelRunner& plain) const;
   void judge_by_double(const std::string& name, const Tensor& found, const Tensor& base,
                        CheckedTensor& checked);
 
   const CheckSettings& settings_;
   std::shared_ptr<const formats::Pt2Program> program_;
   ModelRunner runner_;
-  std::unique_ptr<ModelRunner> eager_;
+  std::unique_ptr<ModelRunner> eager_, training_, eager_training_;
+  std::string backend_;
   NamedTensors recording_;
   std::optional<Effects> double_;
 };
 
 const Effects& Checker::double_effects() {
   if (!double_)
-    double_ = run_recording_in_double(*program_, recording_, runner_.model().leaves.size());
+    double_ = run_recording_in_double(*program_, recording_, runner_.model().leaves.size(),
+                                      training_ != nullptr);
   return *double_;
 }
 
@@ -172,18 +216,32 @@ void Checker::judge_by_double(const std::string& name, const Tensor& found, cons
   checked.result.ok = theirs.ok && ours.max_abs <= 2 * theirs.max_abs;
 }
 
+// On the tape, if gradients are asked for and recorded; a gradient that is missing then differs.
+Effects Checker::run(const std::string& backend, std::unique_ptr<ModelRunner>& training,
+                     ModelRunner& plain) const {
+  if (!settings_.grad || !needs_training(plain.model(), recording_))
+    return run_recording(plain, recording_);
+  if (!training)
+    training = std::make_unique<ModelRunner>(
+        program_, RunnerOptions{backend, settings_.mode, settings_.options_toml, false, true});
+  Effects effects = run_training(*training, recording_);
+  for (const auto& [name, recorded] : recording_.tensors)
+    if (name.starts_with("grad.")) effects.try_emplace(name);
+  return effects;
+}
+
 void Checker::check(const Recording& recording, CaseResult& result) {
   recording_ = formats::read_tensors(recording.file);
   double_.reset();
   double compiled_before = runner_.compile_ms();
-  Effects found = run_recording(runner_, recording_);
+  Effects found = run(backend_, training_, runner_);
   result.compile_ms = runner_.compile_ms() - compiled_before;
   result.compiles = runner_.compiles();
   result.stats = runner_.describe(TN_DESC_STATS_JSON);
   Effects base = recording_.tensors;
   if (settings_.against != Against::reference) {
     if (!eager_) eager_ = std::make_unique<ModelRunner>(program_, RunnerOptions{"eager", {}, {}});
-    base = run_recording(*eager_, recording_);
+    base = run("eager", eager_training_, *eager_);
   }
   result.ok = true;
   for (const auto& [name, recorded] : recording_.tensors) {

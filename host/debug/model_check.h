@@ -38,6 +38,7 @@ enum class Against { reference, eager, fp64 };
 
 struct CheckSettings {
   Against against = Against::reference;
+  bool grad = false;  ///< also gradients of the first result, and the losses of recorded steps
   std::string mode, options_toml;
   formats::Pt2Options archive;
 };

@@ -164,6 +164,13 @@ OpDifference compare_tensor(const Tensor& found, const Tensor& expected, const O
   return d;
 }
 
+OpDifference compare_gradient(const Tensor& found, const Tensor& expected) {
+  OpDifference d;
+  d.values = shape_difference(found, expected);
+  if (d.values.empty()) d.values = value_difference(found, expected, true);
+  return d;
+}
+
 OpDifference compare_results(const OpRecording& recording, const OpEntry& op,
                              const RecordedCall& call, const OpResults& results, bool with_values) {
   std::vector<Value> found = flattened(results);

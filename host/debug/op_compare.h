@@ -36,6 +36,8 @@ struct OpDifference {
 };
 OpDifference compare_tensor(const Tensor& found, const Tensor& expected, const OpEntry& op,
                             bool with_values);
+/// Gradients are sums: a difference counts against the largest element.
+OpDifference compare_gradient(const Tensor& found, const Tensor& expected);
 OpDifference compare_results(const OpRecording& recording, const OpEntry& op,
                              const RecordedCall& call, const OpResults& results, bool with_values);
 

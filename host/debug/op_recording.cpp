@@ -139,11 +139,11 @@ class CallBuilder {
  private:
   Tensor tensor_of(const JsonView& v) {
     if (v.is_null()) return Tensor();
-    Tensor t =
-        is_recorded_tensor(v) ? recording_.tensor(v) : wrapped_number_tensor(recorded_number(v));
-    return kind_ == ArgumentKind::real || !is_recorded_tensor(v)
-               ? t
-               : fake_like(t, kind_, next_input_++);
+    if (!is_recorded_tensor(v)) return wrapped_number_tensor(recorded_number(v));
+    Tensor t = recording_.tensor(v);
+    if (kind_ != ArgumentKind::real) t = fake_like(t, kind_, next_input_++);
+    call.recorded.emplace_back(v.field("tensor").text(), t);
+    return t;
   }
 
   Value keep(std::vector<int64_t> list) {
@@ -246,6 +246,30 @@ CallValues make_call(const OpRecording& recording, const RecordedCall& recorded,
       builder.add(recorded.kwargs.json().find(arg.name) ? Value{} : default_of(op, i));
   }
   return std::move(builder.call);
+}
+
+namespace {
+
+void collect_floats(const JsonView& v, std::vector<std::pair<std::string, Tensor>>& left,
+                    std::vector<Tensor>& out) {
+  if (v.is_array())
+    for (const JsonView& item : v.items()) collect_floats(item, left, out);
+  if (!v.is_object() || !is_recorded_tensor(v)) return;
+  const std::string& key = v.field("tensor").text();
+  auto at = std::find_if(left.begin(), left.end(), [&](const auto& r) { return r.first == key; });
+  require(at != left.end(), ErrorCode::bad_file, "{}: the tensor is no argument of the op", v);
+  if (is_floating(at->second.dtype())) out.push_back(at->second);
+  left.erase(at);
+}
+
+}  // namespace
+
+std::vector<Tensor> recorded_float_tensors(const RecordedCall& recorded, const CallValues& call) {
+  auto left = call.recorded;
+  std::vector<Tensor> out;
+  collect_floats(recorded.args, left, out);
+  for (const auto& [name, value] : recorded.kwargs.members()) collect_floats(value, left, out);
+  return out;
 }
 
 std::vector<std::string> find_op_recordings(const std::string& folder) {

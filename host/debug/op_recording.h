@@ -56,6 +56,8 @@ struct CallValues {
   std::deque<std::vector<double>> floats;
   std::deque<std::unique_ptr<bool[]>> bools;
   std::deque<std::string> strings;
+  /// The recorded tensors by their keys, in the order in which they were read.
+  std::vector<std::pair<std::string, Tensor>> recorded;
 
   CallValues() = default;
   CallValues(CallValues&&) = default;
@@ -66,6 +68,10 @@ struct CallValues {
 /// host does not support, such as complex numbers.
 CallValues make_call(const OpRecording& recording, const RecordedCall& recorded, const OpEntry& op,
                      ArgumentKind kind);
+
+/// The floating tensors of the call as `vjp.grads` counts them: those in args, then in kwargs, in
+/// the order in which they were recorded.
+std::vector<Tensor> recorded_float_tensors(const RecordedCall& recorded, const CallValues& call);
 
 /// Like `t` without data; in `symbolic` form its sizes are symbols with the sizes of `t` as hints.
 Tensor fake_like(const Tensor& t, ArgumentKind kind, uint32_t input);

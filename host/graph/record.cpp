@@ -293,7 +293,9 @@ std::shared_ptr<Graph> GraphRecorder::finish(std::span<const Tensor> outputs) {
 }
 
 RecordScope::RecordScope(GraphRecorder& recorder)
-    : previous_(thread_modes.tracer), keys_(bit(Key::trace), 0), shapes_(*recorder.shape_env()) {
+    : previous_(thread_modes.tracer),
+      keys_(bit(Key::trace), bit(Key::autograd)),
+      shapes_(*recorder.shape_env()) {
   thread_modes.tracer = &recorder;
 }
 

@@ -14,9 +14,7 @@ struct CustomRow : OpDef {
   CustomOp op;
 };
 
-const CustomOp& op_behind(const CallArgs& call) {
-  return static_cast<const CustomRow*>(call.op->def)->op;
-}
+const CustomOp& op_behind(const CallArgs& call) { return *call.op->def->custom; }
 
 // ---- what the row's fields do
 
@@ -126,6 +124,7 @@ formula::PointwiseFormula formula_of(const CustomOp& op) {
 
 void fill_row(CustomRow& row, const Schema& schema) {
   const CustomOp& op = row.op;
+  row.custom = &op;
   row.schema = op.schema.c_str();
   row.tags = op.tags;
   if (op.formula) row.formula = Formula(formula_of(op));
@@ -158,12 +157,6 @@ const OpEntry& add_custom_op(CustomOp op) {
   return added;
 }
 
-const CustomOp* custom_op_of(const OpEntry& op) {
-  // Rows of Tenon have none of these functions.
-  const OpDef* def = op.def;
-  bool is_ours = def && (def->eager.returns == &run_kernel || def->decomp.call == &run_decomp ||
-                         (def->formula && !def->formula.entries[0].formula.record));
-  return is_ours ? &static_cast<const CustomRow*>(def)->op : nullptr;
-}
+const CustomOp* custom_op_of(const OpEntry& op) { return op.def ? op.def->custom : nullptr; }
 
 }  // namespace tenon

@@ -17,12 +17,15 @@
 //   .eager    (1) void(Tensor& out, ..., args...): fills results that were made from `.meta`;
 //             (2) returns its results; (3) void(args...) for ops that write argument 0 in place
 //   .decomp   on tensors, calls other ops. A row without formula, view and eager runs through it.
+//   .vjp      the gradients of the arguments: see ops/vjp.h. A formula without it is differentiated
+//             as a program; a row with a decomposition and no vjp is recorded as its parts.
 #pragma once
 
 #include "core/dispatch.h"
 #include "core/formula.h"
 
 #include <array>
+#include <initializer_list>
 #include <tuple>
 
 namespace tenon {
@@ -201,6 +204,49 @@ struct DecompFn {
   explicit operator bool() const { return call; }
 };
 
+/// One rule for the gradients of some arguments of an op.
+///
+/// `wrt` names the arguments, separated by commas; `fn` returns one tensor for each (several: a
+/// tuple; of a list of tensors: a vector). `uses` names what the parameters of `fn` are, in order,
+/// and so what the tape keeps:
+///
+///     grad, grad1     the gradient of result 0, 1; zeros where nothing reached it
+///     grad1?          the same, undefined where nothing reached it
+///     grads           those of all results (of the one list), zeros where nothing reached them
+///     self, dim, ...  an argument; `self.sizes` its sizes (SymIntList), `self.meta` a fake like
+///     it,
+///                     `tensors.meta` a list of fakes
+///     result, result1 a result; `result.meta` a fake like it
+///     x unless flag   argument x, undefined where the argument `flag` is true
+///     needs           which of `wrt` are asked for (BoolList)
+///
+/// A gradient may have the broadcast shape and another floating dtype: the tape sums and casts it.
+/// It is a function of ops, so that it can be traced and differentiated again; it must not write
+/// its parameters.
+struct VjpRule {
+  const char* wrt;
+  const char* uses;
+  DecompFn fn;
+};
+
+/// How an op is differentiated.
+struct Vjp {
+  static constexpr size_t max_rules = 5;
+  enum class Kind : uint8_t { automatic, rules, none };
+
+  VjpRule rules[max_rules] = {};
+  uint8_t n_rules = 0;
+  Kind kind = Kind::automatic;
+
+  constexpr Vjp() = default;
+  constexpr explicit Vjp(Kind k) : kind(k) {}
+  constexpr Vjp(std::initializer_list<VjpRule> list) : kind(Kind::rules) {
+    for (const VjpRule& rule : list) rules[n_rules++] = rule;
+  }
+};
+/// Results never have a gradient: indices, comparisons, counts.
+inline constexpr Vjp nondiff{Vjp::Kind::none};
+
 /// Forms that the table derives from a functional row.
 enum class Variants : uint8_t { none = 0, in_place = 1 };
 inline constexpr Variants in_place = Variants::in_place;
@@ -226,6 +272,12 @@ constexpr OpTags operator|(OpTags a, OpTags b) {
 /// floating, or what the formula's types say (to_float for `floats`).
 enum class Promote : uint8_t { automatic, same, to_float };
 
+/// What an op does under autocast: computes in the lower type, in f32, or in the widest type of its
+/// arguments; `none`: in the types that it is given.
+enum class Autocast : uint8_t { none, lower, fp32, promote };
+
+struct CustomOp;  // ops/custom_op.h
+
 struct OpDef {
   const char* schema = nullptr;
   Variants variants = Variants::none;
@@ -237,6 +289,9 @@ struct OpDef {
   ViewFn view{};
   EagerFn eager{};
   DecompFn decomp{};
+  Vjp vjp{};
+  Autocast autocast = Autocast::none;
+  const CustomOp* custom = nullptr;  ///< of added ops: what they were made of
 };
 
 struct OpFamily {

@@ -1,6 +1,7 @@
 // The op table: built from the row families, and what each key of an op does.
 #include "ops/op_table.h"
 
+#include "ops/out_form.h"
 #include "ops/pointwise.h"
 #include "ops/shapes.h"
 
@@ -57,19 +58,25 @@ void return_mutated(const CallArgs& call) {
 
 // ---- what the keys do
 
+// Views know what they are views of, unless nobody can ask: below autograd, and of `detach`.
 void run_view(const CallArgs& call) {
   const ViewFn& fn = call.op->def->view;
   const Tensor& base = *call.args[0].as<Tensor>();
+  bool tracked =
+      !(thread_modes.exclude & bit(Key::autograd)) && call.op->def->vjp.kind != Vjp::Kind::none;
+  auto make = [&](const ViewMeta& m) {
+    Tensor view = make_view(base, list_of(m.sizes), list_of(m.strides), m.offset);
+    if (tracked) track_view(view, base);
+    return view;
+  };
   if (fn.view) {
-    ViewMeta m = fn.view(call);
-    call.results[0] = Value::own(make_view(base, list_of(m.sizes), list_of(m.strides), m.offset));
+    call.results[0] = Value::own(make(fn.view(call)));
     return;
   }
   std::vector<ViewMeta> metas;
   fn.views(call, metas);
   std::vector<Tensor> parts;
-  for (const ViewMeta& m : metas)
-    parts.push_back(make_view(base, list_of(m.sizes), list_of(m.strides), m.offset));
+  for (const ViewMeta& m : metas) parts.push_back(make(m));
   call.results[0] = Value::own(std::move(parts));
 }
 
@@ -96,6 +103,11 @@ void run_decomposition(const CallArgs& call) {
   return_mutated(call);
 }
 
+void run_out_form_writing(const CallArgs& call) {
+  run_out_form(call);
+  bump_mutated(call);
+}
+
 void refuse(const CallArgs& call) {
   fail(ErrorCode::unsupported, "{} has no kernel for this device; it was declared without one",
        call.op->name);
@@ -109,7 +121,7 @@ bool try_foreign(const CallArgs& call) {
 
 // The row's own kernel, reference of every plugin's.
 BoxedFn reference_kernel(const OpEntry& op) {
-  if (op.functional) return &run_derived_in_place;
+  if (op.functional) return op.out_form ? &run_out_form_writing : &run_derived_in_place;
   const OpDef& def = *op.def;
   if (def.view) return &run_view;
   if (def.eager.fills) return &run_filling;
@@ -123,6 +135,7 @@ void run_foreign_first(const CallArgs& call) {
 }
 
 void run_trace(const CallArgs& call) { trace_key_slot(call); }
+void run_autograd(const CallArgs& call) { autograd_key_slot(call); }
 
 // ---- building
 
@@ -149,9 +162,11 @@ void finish_entry(OpEntry& op) {
   op.by_key[static_cast<size_t>(Key::cuda)] = &refuse;
   op.by_key[static_cast<size_t>(Key::meta)] = &run_meta;
   op.by_key[static_cast<size_t>(Key::trace)] = &run_trace;
+  op.by_key[static_cast<size_t>(Key::autograd)] = &run_autograd;
 }
 
-OpEntry& insert(Table& table, Schema schema, const OpDef* def, const OpEntry* functional) {
+OpEntry& insert(Table& table, Schema schema, const OpDef* def, const OpEntry* functional,
+                bool out_form = false) {
   size_t id = table.size.load(std::memory_order_relaxed);
   require(id < max_ops, "the op table is full: it holds {} ops", max_ops);
   std::string name = schema.canonical_name();
@@ -161,6 +176,7 @@ OpEntry& insert(Table& table, Schema schema, const OpDef* def, const OpEntry* fu
   op.schema = std::move(schema);
   op.def = def;
   op.functional = functional;
+  op.out_form = out_form;
   finish_entry(op);
   table.by_name.emplace(op.name, &op);
   table.by_id[id] = &op;
@@ -236,8 +252,35 @@ const OpEntry* find_known(std::string_view name) {
 
 }  // namespace
 
+namespace {
+
+// The out form of a functional row, made when it is first asked for. Ops that take dtype and device
+// have none, nor have those whose results are lists, views or numbers.
+const OpEntry* derive_out_form(std::string_view name) {
+  for (const std::string& candidate : functional_names(name)) {
+    const OpEntry* row = find_known(candidate);
+    if (!row || row->functional || row->mutated_args || row->def->view) continue;
+    std::optional<Schema> schema;
+    try {
+      schema = out_schema(row->schema);
+    } catch (const UserError&) {
+      continue;
+    }
+    if (schema->args.size() != row->n_args + row->n_returns) continue;
+    Table& t = table();
+    std::lock_guard lock(t.adding);
+    auto made = t.by_name.find(name);  // another thread may have been first
+    return made != t.by_name.end() ? made->second
+                                   : &insert(t, std::move(*schema), row->def, row, true);
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 const OpEntry* find_op(std::string_view name) {
   const OpEntry* known = find_known(name);
+  if (!known) known = derive_out_form(name);
   if (known || name.starts_with("aten.") || !missing_op_slot) return known;
   return missing_op_slot(name) ? find_known(name) : nullptr;
 }
@@ -317,6 +360,7 @@ void run_meta(const CallArgs& call) {
   FakeScope fakes;
   const OpEntry& op = *call.op;
   const OpDef& def = *op.def;
+  if (op.out_form) return run_out_form_writing(call);
   if (op.functional) return check_derived_in_place(call), return_mutated(call);
   if (def.view) return run_view(call);
   if (def.meta.metas) {

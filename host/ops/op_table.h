@@ -31,7 +31,8 @@ struct OpEntry : DispatchEntry {
   Schema schema;
   const OpDef* def = nullptr;
   uint64_t tags = 0;                    ///< TN_TAG_*
-  const OpEntry* functional = nullptr;  ///< of a derived in-place op: its functional row
+  const OpEntry* functional = nullptr;  ///< of a derived in-place or out form: its functional row
+  bool out_form = false;                ///< writes its last arguments, not the first
   const OpEntry* in_place = nullptr;    ///< of a functional row: its in-place form
   uint32_t n_args = 0, n_returns = 0;
   uint64_t mutated_args = 0;  ///< bit i: argument i is written
@@ -43,7 +44,8 @@ struct OpEntry : DispatchEntry {
   }
   std::atomic<const std::vector<ForeignKernel>*> foreign{nullptr};
   mutable std::atomic<struct PointwiseState*> pointwise{
-      nullptr};  ///< ops/pointwise.cpp; made at first use
+      nullptr};                                        ///< ops/pointwise.cpp; made at first use
+  mutable std::atomic<struct VjpPlans*> vjp{nullptr};  ///< autograd/vjp_plan.cpp; made at first use
 };
 
 /// All entries, by id. Grows when custom ops are added.

@@ -293,12 +293,6 @@ const CallArgs functional_call(const CallArgs& call) {
   return functional;
 }
 
-bool can_cast(Dtype from, Dtype to) {
-  if (is_complex(from) && !is_complex(to)) return false;
-  if (is_floating(from) && !is_floating(to) && !is_complex(to)) return false;
-  return from == Dtype::bool_ || to != Dtype::bool_;
-}
-
 void check_fits_self(const CallArgs& call, SymIntList sizes, Dtype dtype) {
   const Tensor& self = *call.args[0].as<Tensor>();
   bool same = sizes.size() == self.sizes().size();
@@ -334,6 +328,12 @@ bool writes_safely(const Inputs& in, const Tensor& self) {
 
 const ScalarProgram& pointwise_program(const OpEntry& op, int entry) {
   return state_of(op).programs[entry];
+}
+
+int pointwise_entry(const OpEntry& op, const CallArgs& call) {
+  CallArgs of_row = call;
+  of_row.op = &op;
+  return choose_entry(of_row);
 }
 
 void set_pointwise_program(const OpEntry& op, ScalarProgram program) { make_state(op, &program); }

@@ -9,6 +9,8 @@ namespace tenon {
 void run_pointwise(const CallArgs& call);
 /// The program of one of the row's formulas.
 const ScalarProgram& pointwise_program(const OpEntry& op, int entry);
+/// Which of the row's formulas the call is for.
+int pointwise_entry(const OpEntry& op, const CallArgs& call);
 /// Gives an op whose row has one formula without a recording function its program; before anybody
 /// calls it.
 void set_pointwise_program(const OpEntry& op, ScalarProgram program);

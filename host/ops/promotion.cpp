@@ -93,4 +93,10 @@ Dtype Promotion::result() const {
   return result;
 }
 
+bool can_cast(Dtype from, Dtype to) {
+  if (is_complex(from) && !is_complex(to)) return false;
+  if (is_floating(from) && !is_floating(to) && !is_complex(to)) return false;
+  return from == Dtype::bool_ || to != Dtype::bool_;
+}
+
 }  // namespace tenon

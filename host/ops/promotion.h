@@ -38,4 +38,7 @@ class Promotion {
   bool present_[3] = {};
 };
 
+/// Whether a result of one dtype may be stored in a tensor of another: never down a category.
+bool can_cast(Dtype from, Dtype to);
+
 }  // namespace tenon

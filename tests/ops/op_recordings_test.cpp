@@ -11,6 +11,9 @@
 // The tolerances are those of debug/op_compare.h.
 #include "debug/op_compare.h"
 
+#include <tenon/autograd.h>
+#include <tenon/ops.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -21,7 +24,7 @@ namespace tenon::testing {
 namespace {
 
 struct Threshold {
-  double eager = 0.97, strides = 0.97, meta = 0.95, symbolic = 0.90;
+  double eager = 0.97, strides = 0.97, meta = 0.95, symbolic = 0.90, vjp = 0.97;
   int ops = 670;  ///< recorded overloads that the table must know
 };
 constexpr Threshold threshold;
@@ -35,10 +38,10 @@ struct Count {
 };
 
 struct OpReport {
-  std::string op;
-  Count eager, strides, meta, symbolic;
+  std::string op = {};
+  Count eager = {}, strides = {}, meta = {}, symbolic = {}, vjp = {};
   int fixed = 0;  ///< cases in which a symbolic size was fixed to its example
-  std::string first;
+  std::string first = {};
   bool failed() const { return !first.empty(); }
 };
 
@@ -88,12 +91,53 @@ void run_meta_of(const OpRecording& r, const OpEntry& op, const RecordedCall& c,
   note(report, c, kind == ArgumentKind::fake ? "meta" : "symbolic", what);
 }
 
+// What the tape gives for the recorded cotangents, or why not.
+std::string compare_vjp(const OpRecording& r, const OpEntry& op, const RecordedCall& c) {
+  CallValues call = make_call(r, c, op, ArgumentKind::real);
+  std::vector<Tensor> inputs = recorded_float_tensors(c, call);
+  for (const Tensor& t : inputs) t.requires_grad_();
+  OpResults results(op.n_returns);
+  run_op(op, call, results);
+  std::vector<Value> flat = flattened(results);
+  std::vector<Tensor> outputs, cotangents;
+  for (const auto& [index, description] : c.vjp->field("cotangents").members()) {
+    outputs.push_back(tensor_in(flat.at(std::stoul(std::string(index)))));
+    cotangents.push_back(r.tensor(description));
+  }
+  std::vector<Tensor> grads =
+      autograd::grad(outputs, inputs, {.grad_outputs = cotangents, .allow_unused = true});
+  std::vector<formats::JsonView> expected = c.vjp->field("grads").items();
+  require(expected.size() == inputs.size(), "{} gradients are recorded for {} floating tensors",
+          expected.size(), inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (expected[i].is_null() && !grads[i].defined()) continue;
+    Tensor wanted = expected[i].is_null() ? inputs[i].detach().zeros_like() : r.tensor(expected[i]);
+    Tensor found = grads[i].defined() ? grads[i] : inputs[i].detach().zeros_like();
+    OpDifference d = compare_gradient(found.detach(), wanted);
+    if (!d.values.empty()) return message("gradient {}: {}", i, d.values);
+  }
+  return {};
+}
+
+void run_vjp(const OpRecording& r, const OpEntry& op, const RecordedCall& c, OpReport& report) {
+  if (!c.vjp || op.mutated_args) return;
+  std::string what;
+  try {
+    what = compare_vjp(r, op, c);
+  } catch (const std::exception& e) {
+    what = e.what();
+  }
+  report.vjp.add(what.empty());
+  note(report, c, "vjp", what);
+}
+
 OpReport run_recording(const OpRecording& r, const OpEntry& op) {
-  OpReport report{r.op(), {}, {}, {}, {}, 0, {}};
+  OpReport report{.op = r.op()};
   for (const RecordedCall& c : r.cases()) {
     run_eager(r, op, c, report);
     run_meta_of(r, op, c, ArgumentKind::fake, report);
     run_meta_of(r, op, c, ArgumentKind::symbolic, report);
+    run_vjp(r, op, c, report);
   }
   return report;
 }
@@ -132,9 +176,9 @@ bool wanted(const std::string& op, const std::vector<std::string>& names) {
 }
 
 std::string line_of(const OpReport& r) {
-  return message("{}: eager {} strides {} meta {} symbolic {} fixed {}{}{}", r.op, r.eager.text(),
-                 r.strides.text(), r.meta.text(), r.symbolic.text(), r.fixed,
-                 r.failed() ? "  " : "", r.first);
+  return message("{}: eager {} strides {} meta {} symbolic {} fixed {} vjp {}{}{}", r.op,
+                 r.eager.text(), r.strides.text(), r.meta.text(), r.symbolic.text(), r.fixed,
+                 r.vjp.text(), r.failed() ? "  " : "", r.first);
 }
 
 std::string name_in(const std::string& path) {
@@ -145,7 +189,8 @@ std::string name_in(const std::string& path) {
 int verdict(const OpReport& total, int n_ops) {
   bool enough = total.eager.rate() >= threshold.eager &&
                 total.strides.rate() >= threshold.strides && total.meta.rate() >= threshold.meta &&
-                total.symbolic.rate() >= threshold.symbolic && n_ops >= threshold.ops;
+                total.symbolic.rate() >= threshold.symbolic && total.vjp.rate() >= threshold.vjp &&
+                n_ops >= threshold.ops;
   if (!enough) std::printf("below the thresholds at the top of op_recordings_test.cpp\n");
   return enough ? 0 : 1;
 }
@@ -154,7 +199,7 @@ int run_all(const Options& options) {
   const char* folder = std::getenv("TENON_REFERENCE");
   std::ofstream summary;
   if (!options.summary.empty()) summary.open(options.summary);
-  OpReport total{"all", {}, {}, {}, {}, 0, {}};
+  OpReport total{.op = "all"};
   int n_ops = 0, n_missing = 0;
   for (const std::string& path :
        find_op_recordings(std::string(folder ? folder : "../shared/reference") + "/ops")) {
@@ -170,6 +215,7 @@ int run_all(const Options& options) {
     ++n_ops;
     total.eager += report.eager, total.strides += report.strides;
     total.meta += report.meta, total.symbolic += report.symbolic, total.fixed += report.fixed;
+    total.vjp += report.vjp;
     std::string line = line_of(report);
     if (!options.failing || report.failed()) std::printf("%s\n", line.c_str());
     std::fflush(stdout);

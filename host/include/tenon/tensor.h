@@ -12,6 +12,7 @@
 #include <tenon/types.h>
 
 #include <atomic>
+#include <optional>
 #include <source_location>
 #include <span>
 #include <tuple>
@@ -35,6 +36,8 @@ struct TensorHead : tn_tensor {
   const SymInt* sym_strides = nullptr;
 };
 TENON_API void destroy(TensorHead* head);
+/// Of a view without the flag: whether a write to its base has brought the need.
+TENON_API bool view_requires_grad(const Tensor& view);
 TENON_API int64_t item_int(const Tensor& t, std::source_location where);
 TENON_API double item_double(const Tensor& t, std::source_location where);
 TENON_API bool item_bool(const Tensor& t, std::source_location where);
@@ -69,9 +72,27 @@ class TENON_API Tensor {
   SymInt stride(int64_t dim) const { return head_->sym_strides[wrap(dim)]; }
   SymInt numel() const;
   int64_t storage_offset() const { return head_->storage_offset; }
-  bool requires_grad() const { return head_->flags & TN_T_REQUIRES_GRAD; }
-  /// Marks a leaf as one that gradients are wanted for.
+  bool requires_grad() const {
+    return (head_->flags & TN_T_REQUIRES_GRAD) || detail::view_requires_grad(*this);
+  }
+  /// Marks a leaf as one that gradients are wanted for. Throws UserError for dtypes that are not
+  /// floating, and for false on a tensor that an op has made: `detach()` that one.
   const Tensor& requires_grad_(bool value = true) const;
+  /// The gradient that backward passes have added up, undefined before the first. Of leaves, and of
+  /// tensors after `retain_grad()`.
+  Tensor grad() const;
+  /// Replaces the gradient; an undefined one clears it. Throws UserError unless it has the shape,
+  /// dtype and device of this tensor.
+  void set_grad(const Tensor& gradient) const;
+  /// Adds the derivative of this tensor, weighted with `gradient` (of its shape; left out for one
+  /// element: 1), to `grad()` of the leaves. The tape is freed as it is walked, unless it is to be
+  /// kept; with `create_graph` the gradients have a tape of their own. See <tenon/autograd.h>.
+  void backward(const Tensor& gradient = {}, std::optional<bool> retain_graph = {},
+                bool create_graph = false) const;
+  /// True for tensors that no recorded op has made.
+  bool is_leaf() const;
+  /// Keeps the gradient of a tensor that is no leaf, too.
+  void retain_grad() const;
   /// True when nothing but metadata is there: a tensor inside a trace, or on the meta device.
   bool is_fake() const { return head_->flags & TN_T_FAKE; }
   bool is_contiguous(MemoryFormat format = MemoryFormat::contiguous) const;

@@ -123,21 +123,24 @@ static constexpr OpDef rows[] = {
          "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
      .tags = unset,
      .meta = fn<like_meta>,
-     .eager = [](Tensor&, const Tensor&, Type, Lay, Dev, Pin, Format) {}},
+     .eager = [](Tensor&, const Tensor&, Type, Lay, Dev, Pin, Format) {},
+     .vjp = nondiff},
     {.schema =
          "new_empty(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = unset,
      .meta = [](const Tensor& self, SymIntList size, Type dtype, Lay, Dev device,
                 Pin) { return new_meta(self, size, dtype, device); },
-     .eager = [](Tensor&, const Tensor&, SymIntList, Type, Lay, Dev, Pin) {}},
+     .eager = [](Tensor&, const Tensor&, SymIntList, Type, Lay, Dev, Pin) {},
+     .vjp = nondiff},
     {.schema = "new_empty_strided(Tensor self, SymInt[] size, SymInt[] stride, *, ScalarType? "
                "dtype=None, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = unset,
      .meta = [](const Tensor& self, SymIntList size, SymIntList stride, Type dtype, Lay, Dev device,
                 Pin) { return strided_meta(size, stride, dtype.value_or(self.dtype()), device); },
-     .eager = [](Tensor&, const Tensor&, SymIntList, SymIntList, Type, Lay, Dev, Pin) {}},
+     .eager = [](Tensor&, const Tensor&, SymIntList, SymIntList, Type, Lay, Dev, Pin) {},
+     .vjp = nondiff},
     {.schema = "zeros(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, Device? "
                "device=None, "
                "bool? pin_memory=None) -> Tensor",
@@ -169,13 +172,15 @@ static constexpr OpDef rows[] = {
          "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
      .tags = creation,
      .meta = fn<like_meta>,
-     .eager = fn<fill_like<0>>},
+     .eager = fn<fill_like<0>>,
+     .vjp = nondiff},
     {.schema =
          "ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
      .tags = creation,
      .meta = fn<like_meta>,
-     .eager = fn<fill_like<1>>},
+     .eager = fn<fill_like<1>>,
+     .vjp = nondiff},
     {.schema =
          "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? "
          "layout=None, "
@@ -185,28 +190,32 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, Number, Type dtype, Lay layout, Dev device, Pin pin,
                 Format format) { return like_meta(self, dtype, layout, device, pin, format); },
      .eager = [](Tensor& out, const Tensor&, Number value, Type, Lay, Dev, Pin,
-                 Format) { fill_elements(out, value); }},
+                 Format) { fill_elements(out, value); },
+     .vjp = nondiff},
     {.schema =
          "new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = creation,
      .meta = [](const Tensor& self, SymIntList size, Type dtype, Lay, Dev device,
                 Pin) { return new_meta(self, size, dtype, device); },
-     .eager = fn<fill_new<0>>},
+     .eager = fn<fill_new<0>>,
+     .vjp = nondiff},
     {.schema =
          "new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = creation,
      .meta = [](const Tensor& self, SymIntList size, Type dtype, Lay, Dev device,
                 Pin) { return new_meta(self, size, dtype, device); },
-     .eager = fn<fill_new<1>>},
+     .eager = fn<fill_new<1>>,
+     .vjp = nondiff},
     {.schema = "new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = creation,
      .meta = [](const Tensor& self, SymIntList size, Number, Type dtype, Lay, Dev device,
                 Pin) { return new_meta(self, size, dtype, device); },
      .eager = [](Tensor& out, const Tensor&, SymIntList, Number value, Type, Lay, Dev,
-                 Pin) { fill_elements(out, value); }},
+                 Pin) { fill_elements(out, value); },
+     .vjp = nondiff},
     {.schema = "scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, "
                "Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = creation,
@@ -229,24 +238,31 @@ static constexpr OpDef rows[] = {
     {.schema = "fill.Scalar(Tensor self, Scalar value) -> Tensor",
      .core = true,
      .meta = [](const Tensor& self, Number) { return like(self); },
-     .eager = [](Tensor& out, const Tensor&, Number value) { fill_elements(out, value); }},
+     .eager = [](Tensor& out, const Tensor&, Number value) { fill_elements(out, value); },
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema = "fill.Tensor(Tensor self, Tensor value) -> Tensor",
      .meta = [](const Tensor& self, const Tensor&) { return like(self); },
      .eager = [](Tensor& out, const Tensor&,
-                 const Tensor& value) { fill_elements(out, value_of(value)); }},
+                 const Tensor& value) { fill_elements(out, value_of(value)); },
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }},
+             {"value", "grad", [](const Tensor& g) { return g.sum(); }}}},
     {.schema = "fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)",
      .meta = [](const Tensor&, Number) {},
-     .eager = [](const Tensor& self, Number value) { fill_elements(self, value); }},
+     .eager = [](const Tensor& self, Number value) { fill_elements(self, value); },
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema = "fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)",
      .meta = [](const Tensor&, const Tensor&) {},
-     .eager = [](const Tensor& self,
-                 const Tensor& value) { fill_elements(self, value_of(value)); }},
+     .eager = [](const Tensor& self, const Tensor& value) { fill_elements(self, value_of(value)); },
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }},
+             {"value", "grad", [](const Tensor& g) { return g.sum(); }}}},
     {.schema = "zero(Tensor self) -> Tensor",
      .meta = [](const Tensor& self) { return like(self); },
-     .eager = [](Tensor& out, const Tensor&) { fill_elements(out, 0); }},
+     .eager = [](Tensor& out, const Tensor&) { fill_elements(out, 0); },
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema = "zero_(Tensor(a!) self) -> Tensor(a!)",
      .meta = nothing_to_check,
-     .eager = [](const Tensor& self) { fill_elements(self, 0); }},
+     .eager = [](const Tensor& self) { fill_elements(self, 0); },
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
 };
 
 extern constinit const OpFamily op_family_create_fill{rows};

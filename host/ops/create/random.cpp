@@ -195,14 +195,16 @@ static constexpr OpDef rows[] = {
      .tags = random_tags,
      .meta = fn<like_meta>,
      .eager = [](Tensor& out, const Tensor&, Type, Lay, Dev, Pin,
-                 Format) { fill_uniform(out, 0, 1); }},
+                 Format) { fill_uniform(out, 0, 1); },
+     .vjp = nondiff},
     {.schema = "randn_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, Device? "
                "device=None, "
                "bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
      .tags = random_tags,
      .meta = fn<like_meta>,
      .eager = [](Tensor& out, const Tensor&, Type, Lay, Dev, Pin,
-                 Format) { fill_normal(out, 0, 1); }},
+                 Format) { fill_normal(out, 0, 1); },
+     .vjp = nondiff},
     {.schema =
          "randint(SymInt high, SymInt[] size, *, ScalarType? dtype=long, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -235,7 +237,8 @@ static constexpr OpDef rows[] = {
            return like_meta(self, dtype, layout, device, pin, format);
          },
      .eager = [](Tensor& out, const Tensor&, SymInt high, Type, Lay, Dev, Pin,
-                 Format) { fill_integers(out, 0, high); }},
+                 Format) { fill_integers(out, 0, high); },
+     .vjp = nondiff},
     {.schema =
          "randint_like.low_dtype(Tensor self, SymInt low, SymInt high, *, ScalarType? dtype=None, "
          "Layout? layout=None, Device? device=None, bool? pin_memory=None, "
@@ -248,7 +251,8 @@ static constexpr OpDef rows[] = {
            return like_meta(self, dtype, layout, device, pin, format);
          },
      .eager = [](Tensor& out, const Tensor&, SymInt low, SymInt high, Type, Lay, Dev, Pin,
-                 Format) { fill_integers(out, low, high); }},
+                 Format) { fill_integers(out, low, high); },
+     .vjp = nondiff},
     {.schema =
          "randperm(SymInt n, *, ScalarType? dtype=long, Layout? layout=None, Device? device=None, "
          "bool? pin_memory=None) -> Tensor",
@@ -260,39 +264,46 @@ static constexpr OpDef rows[] = {
     {.schema = "bernoulli(Tensor self, *, Generator? generator=None) -> Tensor",
      .tags = random_write,
      .meta = [](const Tensor& self, Value) { return like(self); },
-     .eager = [](Tensor& out, const Tensor& self, Value) { fill_bernoulli(out, self); }},
+     .eager = [](Tensor& out, const Tensor& self, Value) { fill_bernoulli(out, self); },
+     .vjp = nondiff},
     {.schema = "bernoulli.p(Tensor self, float p, *, Generator? generator=None) -> Tensor",
      .tags = random_write,
      .meta = [](const Tensor& self, double, Value) { return like(self); },
-     .eager = [](Tensor& out, const Tensor&, double p, Value) { fill_bernoulli(out, p); }},
+     .eager = [](Tensor& out, const Tensor&, double p, Value) { fill_bernoulli(out, p); },
+     .vjp = nondiff},
     {.schema = "bernoulli_.float(Tensor(a!) self, float p=0.5, *, Generator? generator=None) -> "
                "Tensor(a!)",
      .tags = random_write,
      .meta = [](const Tensor&, double, Value) {},
-     .eager = [](const Tensor& self, double p, Value) { fill_bernoulli(self, p); }},
+     .eager = [](const Tensor& self, double p, Value) { fill_bernoulli(self, p); },
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema =
          "bernoulli_.Tensor(Tensor(a!) self, Tensor p, *, Generator? generator=None) -> Tensor(a!)",
      .tags = random_write,
      .meta = [](const Tensor&, const Tensor&, Value) {},
-     .eager = [](const Tensor& self, const Tensor& p, Value) { fill_bernoulli(self, p); }},
+     .eager = [](const Tensor& self, const Tensor& p, Value) { fill_bernoulli(self, p); },
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema =
          "uniform(Tensor self, float from=0., float to=1., *, Generator? generator=None) -> Tensor",
      .tags = random_write,
      .meta = [](const Tensor& self, double, double, Value) { return like(self); },
      .eager = [](Tensor& out, const Tensor&, double from, double to,
-                 Value) { fill_uniform(out, from, to); }},
+                 Value) { fill_uniform(out, from, to); },
+     .vjp = nondiff},
     {.schema = "uniform_(Tensor(a!) self, float from=0., float to=1., *, Generator? "
                "generator=None) -> Tensor(a!)",
      .tags = random_write,
      .meta = [](const Tensor&, double, double, Value) {},
      .eager = [](const Tensor& self, double from, double to,
-                 Value) { fill_uniform(self, from, to); }},
+                 Value) { fill_uniform(self, from, to); },
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema = "normal_(Tensor(a!) self, float mean=0., float std=1., *, Generator? "
                "generator=None) -> Tensor(a!)",
      .tags = random_write,
      .meta = [](const Tensor&, double, double, Value) {},
      .eager = [](const Tensor& self, double mean, double std,
-                 Value) { fill_normal(self, mean, std); }},
+                 Value) { fill_normal(self, mean, std); },
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema =
          "normal.Tensor_float(Tensor mean, float std=1., *, Generator? generator=None) -> Tensor",
      .tags = random_write,
@@ -321,7 +332,12 @@ static constexpr OpDef rows[] = {
      .tags = random_write,
      .core = true,
      .meta = fn<dropout_meta>,
-     .eager = fn<dropout_kernel>},
+     .eager = fn<dropout_kernel>,
+     .vjp = {{"input", "grad, result1, p, train",
+              [](const Tensor& g, const Tensor& mask, double p, std::optional<bool> train) {
+                bool drops = train.value_or(true);
+                return native_dropout_backward(g, mask, !drops ? 1.0 : p == 1 ? 0.0 : 1 / (1 - p));
+              }}}},
     {.schema = "native_dropout_backward(Tensor grad_output, Tensor mask, float scale) -> Tensor",
      .decomp = [](const Tensor& grad, const Tensor& mask,
                   double scale) { return mul(mul(grad, mask), scale); }},

@@ -268,13 +268,31 @@ void bag_scales_backward(Tensor& out, const Tensor& grad, const Tensor& weight,
 
 }  // namespace
 
+namespace {
+
+Tensor embedding_dense_vjp(const Tensor& g, const Tensor& indices, SymInt padding) {
+  Tensor rows = g.index_select(0, indices.reshape({-1}));
+  Dims sizes = dims_of(indices.sizes());
+  for (size_t d = 1; d < g.sizes().size(); ++d) sizes.push_back(g.sizes()[d]);
+  rows = rows.reshape(list_of(sizes));
+  if (padding.is_symbolic() || padding.word() < 0) return rows;
+  return rows.masked_fill(indices.eq(Number(padding)).unsqueeze(-1), 0);
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "embedding(Tensor weight, Tensor indices, SymInt padding_idx=-1, bool "
                "scale_grad_by_freq=False, "
                "bool sparse=False) -> Tensor",
      .core = true,
      .meta = fn<embedding_meta>,
-     .eager = fn<embedding_kernel>},
+     .eager = fn<embedding_kernel>,
+     .vjp = {{"weight", "grad, indices, weight.sizes, padding_idx, scale_grad_by_freq",
+              [](const Tensor& g, const Tensor& indices, SymIntList sizes, SymInt padding,
+                 bool by_freq) {
+                return embedding_dense_backward(g, indices, sizes[0], padding, by_freq);
+              }}}},
     {.schema = "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, "
                "SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
      .core = true,
@@ -282,7 +300,8 @@ static constexpr OpDef rows[] = {
          [](const Tensor& grad, const Tensor&, SymInt n_rows, SymInt, bool) {
            return contiguous_meta({n_rows, grad.size(-1)}, grad.dtype(), grad.device());
          },
-     .eager = fn<embedding_backward_kernel>},
+     .eager = fn<embedding_backward_kernel>,
+     .vjp = {{"grad_output", "grad, indices, padding_idx", fn<embedding_dense_vjp>}}},
     {.schema = "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float "
                "norm_type) -> Tensor(a!)",
      .meta = [](const Tensor&, const Tensor&, double, double) {},
@@ -294,7 +313,22 @@ static constexpr OpDef rows[] = {
                "int padding_idx=-1) -> (Tensor, Tensor, Tensor, Tensor)",
      .core = true,
      .meta = bag_meta_row,
-     .eager = bag_row},
+     .eager = bag_row,
+     .vjp = {{"weight",
+              "grad, indices, offsets, result1, result2, result3, weight.sizes, "
+              "scale_grad_by_freq, mode, per_sample_weights, padding_idx",
+              [](const Tensor& g, const Tensor& indices, const Tensor& offsets, const Tensor& bag,
+                 const Tensor& size, const Tensor& maximum, SymIntList weight, bool by_freq,
+                 int64_t mode, const Tensor& per_sample, int64_t padding) {
+                return _embedding_bag_backward(g, indices, offsets, bag, size, maximum, weight[0],
+                                               by_freq, mode, false, per_sample, padding);
+              }},
+             {"per_sample_weights", "grad, weight, indices, offsets, result1, mode, padding_idx",
+              [](const Tensor& g, const Tensor& weight, const Tensor& indices,
+                 const Tensor& offsets, const Tensor& bag, int64_t mode, int64_t padding) {
+                return _embedding_bag_per_sample_weights_backward(g, weight, indices, offsets, bag,
+                                                                  mode, padding);
+              }}}},
     {.schema =
          "_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, "
          "bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? "

@@ -1,6 +1,7 @@
 // Element-wise indexing along a dimension: gather, scatter and their reductions, take and put.
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -218,11 +219,32 @@ void put_kernel(Tensor& out, const Tensor& self, const Tensor& index, const Tens
 
 }  // namespace
 
+namespace {
+
+// `src` may be larger than the index: what is not used has no gradient.
+Tensor scatter_source_vjp(const Tensor& g, int64_t dim, const Tensor& index, SymIntList sizes) {
+  Tensor used = g.gather(dim, index);
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (!sizes_match(index.sizes()[d], sizes[d])) {
+      auto at = static_cast<int64_t>(d);
+      Dims wide = dims_of(used.sizes());
+      wide[d] = sizes[d];
+      used = g.new_zeros(list_of(wide)).slice_scatter(used, at, SymInt(0), index.size(at));
+    }
+  return used;
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "gather(Tensor self, int dim, Tensor index, *, bool sparse_grad=False) -> Tensor",
      .core = true,
      .meta = fn<gather_meta>,
-     .eager = fn<gather_kernel>},
+     .eager = fn<gather_kernel>,
+     .vjp = {{"self", "grad, self.sizes, dim, index",
+              [](const Tensor& g, SymIntList sizes, int64_t dim, const Tensor& index) {
+                return g.new_zeros(sizes).scatter_add(dim, index, g);
+              }}}},
     {.schema = "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
      .decomp = fn<taken_along>},
     {.schema = "take(Tensor self, Tensor index) -> Tensor",
@@ -230,23 +252,44 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, const Tensor& index) {
            return contiguous_meta(index.sizes(), self.dtype(), self.device());
          },
-     .eager = fn<take_kernel>},
+     .eager = fn<take_kernel>,
+     .vjp = {{"self", "grad, self.sizes, index",
+              [](const Tensor& g, SymIntList sizes, const Tensor& index) {
+                return g.new_zeros(sizes).put(index, g, true);
+              }}}},
     {.schema = "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
      .variants = in_place,
      .meta = [](const Tensor& self, const Tensor&, const Tensor&, bool) { return like(self); },
-     .eager = fn<put_kernel>},
+     .eager = fn<put_kernel>,
+     .vjp = {{"self", "grad, index, accumulate",
+              [](const Tensor& g, const Tensor& index, bool accumulate) {
+                return accumulate ? g : g.put(index, g.new_zeros(index.sizes()), false);
+              }},
+             {"source", "grad, index, source.sizes",
+              [](const Tensor& g, const Tensor& index, SymIntList sizes) {
+                return g.take(index).reshape(sizes);
+              }}}},
     {.schema = "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
      .variants = in_place,
      .core = true,
      .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
                 const Tensor&) { return scatter_meta("scatter", self, dim, index); },
-     .eager = scatter_src_kernel},
+     .eager = scatter_src_kernel,
+     .vjp = {{"self", "grad, dim, index",
+              [](const Tensor& g, int64_t dim, const Tensor& index) {
+                return g.scatter(dim, index, Number(0));
+              }},
+             {"src", "grad, dim, index, src.sizes", fn<scatter_source_vjp>}}},
     {.schema = "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
      .variants = in_place,
      .core = true,
      .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
                 Number) { return scatter_meta("scatter", self, dim, index); },
-     .eager = scatter_value_kernel},
+     .eager = scatter_value_kernel,
+     .vjp = {{"self", "grad, dim, index",
+              [](const Tensor& g, int64_t dim, const Tensor& index) {
+                return g.scatter(dim, index, Number(0));
+              }}}},
     {.schema =
          "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
      .variants = in_place,
@@ -268,7 +311,9 @@ static constexpr OpDef rows[] = {
          [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
            copy_elements(out, self);
            fold_into("scatter_add", out, dim, index, src, Fold::sum, true);
-         }},
+         },
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g; }},
+             {"src", "grad, dim, index, src.sizes", fn<scatter_source_vjp>}}},
     {.schema = "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, "
                "bool include_self=True) -> Tensor",
      .variants = in_place,
@@ -282,7 +327,9 @@ static constexpr OpDef rows[] = {
            copy_elements(out, self);
            fold_into("scatter_reduce", out, dim, index, src, fold_named("scatter_reduce", reduce),
                      include_self);
-         }},
+         },
+     .vjp = {{"self, src", "grad, self, dim, index, src, reduce, include_self, result",
+              fn<scatter_reduce_vjp>}}},
 };
 
 extern constinit const OpFamily op_family_index_gather{rows};

@@ -104,12 +104,14 @@ void histogram_kernel(Tensor& hist, Tensor& edges, const Tensor& self, int64_t b
 static constexpr OpDef rows[] = {
     {.schema = "histc(Tensor self, int bins=100, Scalar min=0, Scalar max=0) -> Tensor",
      .meta = fn<histc_meta>,
-     .eager = fn<histc_kernel>},
+     .eager = fn<histc_kernel>,
+     .vjp = nondiff},
     {.schema = "histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? "
                "weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
      .meta = [](const Tensor& self, int64_t bins, OptDoubleList, const Tensor&,
                 bool) { return histogram_metas(self, bins); },
-     .eager = fn<histogram_kernel>},
+     .eager = fn<histogram_kernel>,
+     .vjp = nondiff},
     {.schema = "histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool "
                "density=False) -> (Tensor hist, Tensor bin_edges)",
      .meta =
@@ -123,7 +125,8 @@ static constexpr OpDef rows[] = {
             const Tensor& weight, bool density) {
            copy_elements(edges, bins);
            fill_histogram(hist, values_of(self), values_of(edges), weight, density);
-         }},
+         },
+     .vjp = nondiff},
 };
 
 extern constinit const OpFamily op_family_index_histogram{rows};

@@ -303,30 +303,55 @@ std::vector<Tensor> nonzero_columns(const Tensor& self) {
 
 }  // namespace
 
+namespace {
+
+Tensor index_put_self_vjp(const Tensor& g, TensorList indices, bool accumulate) {
+  return accumulate ? g : g.index_put(indices, g.new_zeros({}), false);
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
      .core = true,
      .meta = fn<index_meta_of>,
-     .eager = fn<index_kernel>},
+     .eager = fn<index_kernel>,
+     .vjp = {{"self", "grad, self.sizes, indices",
+              [](const Tensor& g, SymIntList sizes, TensorList indices) {
+                return g.new_zeros(sizes).index_put(indices, g, true);
+              }}}},
     {.schema = "_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
      .meta = fn<index_meta_of>,
-     .eager = fn<index_kernel>},
+     .eager = fn<index_kernel>,
+     .vjp = {{"self", "grad, self.sizes, indices",
+              [](const Tensor& g, SymIntList sizes, TensorList indices) {
+                return g.new_zeros(sizes).index_put(indices, g, true);
+              }}}},
     {.schema = "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> "
                "Tensor",
      .core = true,
      .meta = put_meta,
-     .eager = put_kernel},
+     .eager = put_kernel,
+     .vjp = {{"self", "grad, indices, accumulate", fn<index_put_self_vjp>},
+             {"values", "grad, indices",
+              [](const Tensor& g, TensorList indices) { return g.index(indices); }}}},
     {.schema = "_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool "
                "accumulate=False) -> Tensor",
      .meta = put_meta,
-     .eager = put_kernel},
+     .eager = put_kernel,
+     .vjp = {{"self", "grad, indices, accumulate", fn<index_put_self_vjp>},
+             {"values", "grad, indices",
+              [](const Tensor& g, TensorList indices) { return g.index(indices); }}}},
     {.schema = "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool "
                "accumulate=False) -> Tensor(a!)",
      .meta = [](const Tensor&, TensorList, const Tensor&, bool) {},
      .eager =
          [](const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
            put_elements("index_put_", self, indices, values, accumulate);
-         }},
+         },
+     .vjp = {{"self", "grad, indices, accumulate", fn<index_put_self_vjp>},
+             {"values", "grad, indices",
+              [](const Tensor& g, TensorList indices) { return g.index(indices); }}}},
     {.schema =
          "_unsafe_masked_index(Tensor self, Tensor mask, Tensor?[] indices, Scalar fill) -> Tensor",
      .decomp = fn<masked_index>},
@@ -336,24 +361,32 @@ static constexpr OpDef rows[] = {
     {.schema = "index_select(Tensor self, int dim, Tensor index) -> Tensor",
      .core = true,
      .meta = fn<index_select_meta>,
-     .eager = fn<index_select_kernel>},
+     .eager = fn<index_select_kernel>,
+     .vjp = {{"self", "grad, self.sizes, dim, index",
+              [](const Tensor& g, SymIntList sizes, int64_t dim, const Tensor& index) {
+                return g.new_zeros(sizes).index_add(dim, index, g);
+              }}}},
     {.schema = "nonzero(Tensor self) -> Tensor",
      .tags = OpTags::data_dependent,
      .core = true,
      .meta = fn<nonzero_meta>,
-     .eager = fn<nonzero_kernel>},
+     .eager = fn<nonzero_kernel>,
+     .vjp = nondiff},
     {.schema = "nonzero_numpy(Tensor self) -> Tensor[]",
      .tags = OpTags::data_dependent,
-     .decomp = fn<nonzero_columns>},
+     .decomp = fn<nonzero_columns>,
+     .vjp = nondiff},
     {.schema = "argwhere(Tensor self) -> Tensor",
      .tags = OpTags::data_dependent,
-     .decomp = [](const Tensor& self) { return nonzero(self); }},
+     .decomp = [](const Tensor& self) { return nonzero(self); },
+     .vjp = nondiff},
     {.schema = "nonzero_static(Tensor self, *, SymInt size, int fill_value=-1) -> Tensor",
      .meta =
          [](const Tensor& self, SymInt size, int64_t) {
            return contiguous_meta({size, SymInt(self.dim())}, Dtype::i64, self.device());
          },
-     .eager = fn<nonzero_static_kernel>},
+     .eager = fn<nonzero_static_kernel>,
+     .vjp = nondiff},
     {.schema = "where(Tensor condition) -> Tensor[]",
      .tags = OpTags::data_dependent,
      .decomp = fn<nonzero_columns>},

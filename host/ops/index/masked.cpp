@@ -114,27 +114,50 @@ static constexpr OpDef rows[] = {
      .variants = in_place,
      .meta = [](const Tensor& self, const Tensor& mask,
                 Number) { return masked_meta("masked_fill", self, mask); },
-     .eager = fn<masked_fill_kernel>},
+     .eager = fn<masked_fill_kernel>,
+     .vjp = {{"self", "grad, mask",
+              [](const Tensor& g, const Tensor& mask) { return g.masked_fill(mask, 0); }}}},
     {.schema = "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
      .variants = in_place,
      .meta = [](const Tensor& self, const Tensor& mask,
                 const Tensor&) { return masked_meta("masked_fill", self, mask); },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& mask,
-                 const Tensor& value) { masked_fill_kernel(out, self, mask, number_in(value)); }},
+                 const Tensor& value) { masked_fill_kernel(out, self, mask, number_in(value)); },
+     .vjp = {{"self", "grad, mask",
+              [](const Tensor& g, const Tensor& mask) { return g.masked_fill(mask, 0); }},
+             {"value", "grad, mask",
+              [](const Tensor& g, const Tensor& mask) {
+                return g.masked_fill(mask.logical_not(), 0).sum();
+              }}}},
     {.schema = "masked_select(Tensor self, Tensor mask) -> Tensor",
      .tags = OpTags::data_dependent,
      .meta = fn<masked_select_meta>,
-     .eager = fn<masked_select_kernel>},
+     .eager = fn<masked_select_kernel>,
+     .vjp = {{"self", "grad, self.meta, mask",
+              [](const Tensor& g, const Tensor& like, const Tensor& mask) {
+                std::vector<Tensor> both = broadcast_tensors({g.new_zeros(like.sizes()), mask});
+                return both[0].contiguous().masked_scatter(both[1], g);
+              }}}},
     {.schema = "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
      .variants = in_place,
      .core = true,
      .meta = [](const Tensor& self, const Tensor& mask,
                 const Tensor&) { return masked_meta("masked_scatter", self, mask); },
-     .eager = fn<masked_scatter_kernel>},
+     .eager = fn<masked_scatter_kernel>,
+     .vjp = {{"self", "grad, mask",
+              [](const Tensor& g, const Tensor& mask) { return g.masked_fill(mask, 0); }},
+             {"source", "grad, mask, source.sizes",
+              [](const Tensor& g, const Tensor& mask, SymIntList sizes) {
+                return masked_scatter_backward(g, mask, sizes);
+              }}}},
     {.schema = "masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor",
      .meta = [](const Tensor& grad, const Tensor&,
                 SymIntList sizes) { return contiguous_meta(sizes, grad.dtype(), grad.device()); },
-     .eager = fn<masked_scatter_backward_kernel>},
+     .eager = fn<masked_scatter_backward_kernel>,
+     .vjp = {{"grad_output", "grad, grad_output.sizes, mask",
+              [](const Tensor& g, SymIntList sizes, const Tensor& mask) {
+                return g.new_zeros(sizes).masked_scatter(mask, g);
+              }}}},
 };
 
 extern constinit const OpFamily op_family_index_masked{rows};

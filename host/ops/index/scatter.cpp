@@ -3,6 +3,7 @@
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -54,23 +55,56 @@ void index_reduce_kernel(Tensor& out, const Tensor& self, int64_t dim, const Ten
 
 }  // namespace
 
+namespace {
+
+std::tuple<Tensor, Tensor> index_reduce_vjp(const Tensor& g, const Tensor& self, int64_t dim,
+                                            const Tensor& index, const Tensor& source,
+                                            std::string_view reduce, bool include_self,
+                                            const Tensor& result) {
+  if (self.dim() == 0)
+    return scatter_reduce_vjp(g, self, dim, index.reshape(source.sizes()), source, reduce,
+                              include_self, result);
+  Dims shape(source.sizes().size(), SymInt(1));
+  shape[static_cast<size_t>(dim < 0 ? dim + source.dim() : dim)] = index.numel();
+  Tensor places = index.reshape(list_of(shape)).expand(source.sizes());
+  return scatter_reduce_vjp(g, self, dim, places, source, reduce, include_self, result);
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> "
                "Tensor",
      .variants = in_place,
      .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&,
                 Number) { return slices_meta("index_add", self, dim, index); },
-     .eager = fn<index_add_kernel>},
+     .eager = fn<index_add_kernel>,
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g; }},
+             {"source", "grad, dim, index, source.sizes, alpha",
+              [](const Tensor& g, int64_t dim, const Tensor& index, SymIntList sizes,
+                 Number alpha) { return g.index_select(dim, index).reshape(sizes).mul(alpha); }}}},
     {.schema = "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
      .variants = in_place,
      .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
                 const Tensor&) { return slices_meta("index_copy", self, dim, index); },
-     .eager = fn<index_copy_kernel>},
+     .eager = fn<index_copy_kernel>,
+     .vjp = {{"self", "grad, dim, index",
+              [](const Tensor& g, int64_t dim, const Tensor& index) {
+                return g.index_fill(dim, index, 0);
+              }},
+             {"source", "grad, dim, index, source.sizes",
+              [](const Tensor& g, int64_t dim, const Tensor& index, SymIntList sizes) {
+                return g.index_select(dim, index).reshape(sizes);
+              }}}},
     {.schema = "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
      .variants = in_place,
      .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
                 Number) { return slices_meta("index_fill", self, dim, index); },
-     .eager = fn<index_fill_kernel>},
+     .eager = fn<index_fill_kernel>,
+     .vjp = {{"self", "grad, dim, index",
+              [](const Tensor& g, int64_t dim, const Tensor& index) {
+                return g.index_fill(dim, index, 0);
+              }}}},
     {.schema = "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
      .variants = in_place,
      .meta =
@@ -83,13 +117,23 @@ static constexpr OpDef rows[] = {
             const Tensor& value) {
            index_fill_kernel(out, self, dim, index,
                              load_number(impl_of(value)->data, value.dtype()));
-         }},
+         },
+     .vjp = {{"self", "grad, dim, index",
+              [](const Tensor& g, int64_t dim, const Tensor& index) {
+                return g.index_fill(dim, index, 0);
+              }},
+             {"value", "grad, dim, index",
+              [](const Tensor& g, int64_t dim, const Tensor& index) {
+                return g.index_select(dim, std::get<0>(_unique(index))).sum();
+              }}}},
     {.schema = "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, "
                "bool include_self=True) -> Tensor",
      .variants = in_place,
      .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&,
                 std::string_view, bool) { return slices_meta("index_reduce", self, dim, index); },
-     .eager = fn<index_reduce_kernel>},
+     .eager = fn<index_reduce_kernel>,
+     .vjp = {{"self, source", "grad, self, dim, index, source, reduce, include_self, result",
+              fn<index_reduce_vjp>}}},
 };
 
 extern constinit const OpFamily op_family_index_scatter{rows};

@@ -237,7 +237,8 @@ static constexpr OpDef rows[] = {
          [](Tensor& out, const Tensor& sorted, const Tensor& self, bool, bool right,
             std::optional<std::string_view> side, const Tensor& sorter) {
            search_kernel(out, sorted, self, is_right(right, side), sorter);
-         }},
+         },
+     .vjp = nondiff},
     {.schema = "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, "
                "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
      .meta =
@@ -249,13 +250,15 @@ static constexpr OpDef rows[] = {
          [](Tensor& out, const Tensor& sorted, Number self, bool, bool right,
             std::optional<std::string_view> side, const Tensor& sorter) {
            search_kernel(out, sorted, wrapped_number_tensor(self), is_right(right, side), sorter);
-         }},
+         },
+     .vjp = nondiff},
     {.schema = "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool "
                "right=False) -> Tensor",
      .meta = [](const Tensor& self, const Tensor&, bool out_int32,
                 bool) { return search_meta(self, out_int32); },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& boundaries, bool,
-                 bool right) { search_kernel(out, boundaries, self, right, Tensor()); }},
+                 bool right) { search_kernel(out, boundaries, self, right, Tensor()); },
+     .vjp = nondiff},
     {.schema =
          "isin.Tensor_Tensor(Tensor elements, Tensor test_elements, *, bool assume_unique=False, "
          "bool invert=False) -> Tensor",
@@ -263,7 +266,8 @@ static constexpr OpDef rows[] = {
          [](const Tensor& elements, const Tensor&, bool, bool) {
            return contiguous_meta(elements.sizes(), Dtype::bool_, elements.device());
          },
-     .eager = fn<isin_kernel>},
+     .eager = fn<isin_kernel>,
+     .vjp = nondiff},
     {.schema = "bincount(Tensor self, Tensor? weights=None, SymInt minlength=0) -> Tensor",
      .tags = OpTags::data_dependent,
      .meta =
@@ -273,8 +277,11 @@ static constexpr OpDef rows[] = {
                                                          : Dtype::f64;
            return contiguous_meta({unknown_count("bincount")}, dtype, self.device());
          },
-     .eager = fn<bincount_kernel>},
-    {.schema = "one_hot(Tensor self, int num_classes=-1) -> Tensor", .decomp = fn<one_hot_rows>},
+     .eager = fn<bincount_kernel>,
+     .vjp = nondiff},
+    {.schema = "one_hot(Tensor self, int num_classes=-1) -> Tensor",
+     .decomp = fn<one_hot_rows>,
+     .vjp = nondiff},
     {.schema = "repeat_interleave.Tensor(Tensor repeats, *, SymInt? output_size=None) -> Tensor",
      .tags = OpTags::data_dependent,
      .meta =
@@ -300,7 +307,8 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, bool, bool inverse, bool counts) {
            Distinct d = distinct(self, true, inverse, counts);
            return std::tuple(d.values, d.inverse, d.counts);
-         }},
+         },
+     .vjp = nondiff},
     {.schema =
          "_unique(Tensor self, bool sorted=True, bool return_inverse=False) -> (Tensor, Tensor)",
      .tags = OpTags::data_dependent,
@@ -313,7 +321,8 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, bool, bool inverse) {
            Distinct d = distinct(self, true, inverse, false);
            return std::tuple(d.values, d.inverse);
-         }},
+         },
+     .vjp = nondiff},
     {.schema =
          "unique_consecutive(Tensor self, bool return_inverse=False, bool return_counts=False, "
          "int? dim=None) -> (Tensor, Tensor, Tensor)",
@@ -329,7 +338,8 @@ static constexpr OpDef rows[] = {
            if (dim) return unique_dim_consecutive(self, *dim, true, true);
            Distinct d = distinct(self, false, inverse, counts);
            return std::tuple(d.values, d.inverse, d.counts);
-         }},
+         },
+     .vjp = nondiff},
 };
 
 extern constinit const OpFamily op_family_index_search{rows};

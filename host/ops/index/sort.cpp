@@ -6,6 +6,7 @@
 #include "ops/reduce/reduce_loop.h"
 
 #include "core/sym_int.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -217,49 +218,77 @@ static constexpr OpDef rows[] = {
          "sort(Tensor self, int dim=-1, bool descending=False) -> (Tensor values, Tensor indices)",
      .core = true,
      .meta = [](const Tensor& self, int64_t dim, bool) { return sort_meta(self, dim); },
-     .eager = fn<sort_kernel>},
+     .eager = fn<sort_kernel>,
+     .vjp = {{"self", "grad, self.sizes, dim, result1",
+              [](const Tensor& g, SymIntList sizes, int64_t dim, const Tensor& indices) {
+                return scattered(g, sizes, dim, indices, true);
+              }}}},
     {.schema = "sort.stable(Tensor self, *, bool? stable, int dim=-1, bool descending=False) -> "
                "(Tensor values, Tensor indices)",
      .meta = [](const Tensor& self, std::optional<bool>, int64_t dim,
                 bool) { return sort_meta(self, dim); },
      .eager = [](Tensor& values, Tensor& indices, const Tensor& self, std::optional<bool>,
                  int64_t dim,
-                 bool descending) { sort_kernel(values, indices, self, dim, descending); }},
+                 bool descending) { sort_kernel(values, indices, self, dim, descending); },
+     .vjp = {{"self", "grad, self.sizes, dim, result1",
+              [](const Tensor& g, SymIntList sizes, int64_t dim, const Tensor& indices) {
+                return scattered(g, sizes, dim, indices, true);
+              }}}},
     {.schema = "argsort(Tensor self, int dim=-1, bool descending=False) -> Tensor",
      .decomp = [](const Tensor& self, int64_t dim,
-                  bool descending) { return std::get<1>(sort(self, dim, descending)); }},
+                  bool descending) { return std::get<1>(sort(self, dim, descending)); },
+     .vjp = nondiff},
     {.schema =
          "argsort.stable(Tensor self, *, bool stable, int dim=-1, bool descending=False) -> Tensor",
      .decomp = [](const Tensor& self, bool, int64_t dim,
-                  bool descending) { return std::get<1>(sort(self, dim, descending)); }},
+                  bool descending) { return std::get<1>(sort(self, dim, descending)); },
+     .vjp = nondiff},
     {.schema = "msort(Tensor self) -> Tensor",
      .decomp = [](const Tensor& self) { return std::get<0>(sort(self, 0, false)); }},
     {.schema = "topk(Tensor self, SymInt k, int dim=-1, bool largest=True, bool sorted=True) -> "
                "(Tensor values, Tensor indices)",
      .core = true,
      .meta = fn<topk_meta>,
-     .eager = fn<topk_kernel>},
+     .eager = fn<topk_kernel>,
+     .vjp = {{"self", "grad, self.sizes, dim, result1",
+              [](const Tensor& g, SymIntList sizes, int64_t dim, const Tensor& indices) {
+                return scattered(g, sizes, dim, indices, true);
+              }}}},
     {.schema = "kthvalue(Tensor self, SymInt k, int dim=-1, bool keepdim=False) -> (Tensor values, "
                "Tensor indices)",
      .meta = [](const Tensor& self, SymInt, int64_t dim,
                 bool keepdim) { return chosen_meta("kthvalue", self, dim, keepdim); },
-     .eager = kthvalue_kernel},
-    {.schema = "median(Tensor self) -> Tensor", .meta = median_meta, .eager = median_kernel<false>},
+     .eager = kthvalue_kernel,
+     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<selected_vjp>}}},
+    {.schema = "median(Tensor self) -> Tensor",
+     .meta = median_meta,
+     .eager = median_kernel<false>,
+     .vjp = {{"self", "grad, self, result",
+              [](const Tensor& g, const Tensor& x, const Tensor& y) {
+                return shared_out(g, x, y, {}, true);
+              }}}},
     {.schema = "nanmedian(Tensor self) -> Tensor",
      .meta = median_meta,
-     .eager = median_kernel<true>},
+     .eager = median_kernel<true>,
+     .vjp = {{"self", "grad, self, result",
+              [](const Tensor& g, const Tensor& x, const Tensor& y) {
+                return shared_out(g, x, y, {}, true);
+              }}}},
     {.schema =
          "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
      .meta = median_dim_meta,
-     .eager = median_dim_kernel<false>},
+     .eager = median_dim_kernel<false>,
+     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<selected_vjp>}}},
     {.schema = "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor "
                "indices)",
      .meta = median_dim_meta,
-     .eager = median_dim_kernel<true>},
+     .eager = median_dim_kernel<true>,
+     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<selected_vjp>}}},
     {.schema =
          "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
      .meta = median_dim_meta,
-     .eager = mode_kernel},
+     .eager = mode_kernel,
+     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<selected_vjp>}}},
 };
 
 extern constinit const OpFamily op_family_index_sort{rows};

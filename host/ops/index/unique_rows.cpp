@@ -97,13 +97,15 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, int64_t dim, bool, bool,
                 bool) { return rows_metas(self, dim); },
      .eager = [](const Tensor& self, int64_t dim, bool, bool,
-                 bool) { return unique_rows(self, dim, true); }},
+                 bool) { return unique_rows(self, dim, true); },
+     .vjp = nondiff},
     {.schema = "unique_dim_consecutive(Tensor self, int dim, bool return_inverse=False, bool "
                "return_counts=False) -> (Tensor, Tensor, Tensor)",
      .tags = OpTags::data_dependent,
      .meta = [](const Tensor& self, int64_t dim, bool, bool) { return rows_metas(self, dim); },
      .eager = [](const Tensor& self, int64_t dim, bool,
-                 bool) { return unique_rows(self, dim, false); }},
+                 bool) { return unique_rows(self, dim, false); },
+     .vjp = nondiff},
 };
 
 extern constinit const OpFamily op_family_index_unique_rows{rows};

@@ -215,7 +215,15 @@ static constexpr OpDef rows[] = {
     {.schema = "_cdist_forward(Tensor x1, Tensor x2, float p, int? compute_mode) -> Tensor",
      .core = true,
      .meta = fn<cdist_meta>,
-     .eager = fn<cdist_kernel>},
+     .eager = fn<cdist_kernel>,
+     .vjp = {{"x1", "grad, x1, x2, p, result",
+              [](const Tensor& g, const Tensor& a, const Tensor& b, double p, const Tensor& d) {
+                return _cdist_backward(g.contiguous(), a, b, p, d);
+              }},
+             {"x2", "grad, x1, x2, p, result",
+              [](const Tensor& g, const Tensor& a, const Tensor& b, double p, const Tensor& d) {
+                return _cdist_backward(g.mT().contiguous(), b, a, p, d.mT().contiguous());
+              }}}},
     {.schema =
          "_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor",
      .meta = fn<cdist_backward_meta>,
@@ -228,7 +236,11 @@ static constexpr OpDef rows[] = {
     {.schema = "_pdist_forward(Tensor self, float p=2.) -> Tensor",
      .core = true,
      .meta = fn<pdist_meta>,
-     .eager = fn<pdist_kernel>},
+     .eager = fn<pdist_kernel>,
+     .vjp = {{"self", "grad, self, p, result",
+              [](const Tensor& g, const Tensor& x, double p, const Tensor& d) {
+                return _pdist_backward(g, x, p, d);
+              }}}},
     {.schema = "_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor",
      .meta = fn<pdist_backward_meta>,
      .eager = fn<pdist_backward_kernel>},

@@ -3,6 +3,7 @@
 #include "ops/linalg/dense.h"
 
 #include "core/sym_int.h"
+#include "ops/linalg/dense_vjp.h"
 #include "ops/op.h"
 
 #include <tenon/ops.h>
@@ -255,11 +256,13 @@ static constexpr OpDef rows[] = {
     {.schema = "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> "
                "(Tensor LU, Tensor pivots, Tensor info)",
      .meta = [](const Tensor& a, bool, bool) { return lu_metas(a); },
-     .eager = fn<lu_kernel>},
+     .eager = fn<lu_kernel>,
+     .vjp = {{"A", "grad0, result0, result1, pivot", fn<lu_factor_vjp>}}},
     {.schema = "_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, "
                "Tensor pivots, Tensor info)",
      .meta = [](const Tensor& a, bool, bool) { return lu_metas(a); },
-     .eager = fn<lu_kernel>},
+     .eager = fn<lu_kernel>,
+     .vjp = {{"self", "grad0, result0, result1, pivot", fn<lu_factor_vjp>}}},
     {.schema = "linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
      .decomp =
          [](const Tensor& a, bool pivot) {
@@ -269,7 +272,8 @@ static constexpr OpDef rows[] = {
     {.schema = "lu_unpack(Tensor LU_data, Tensor LU_pivots, bool unpack_data=True, bool "
                "unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
      .meta = fn<unpack_metas>,
-     .eager = fn<unpack_kernel>},
+     .eager = fn<unpack_kernel>,
+     .vjp = {{"LU_data", "grad1?, grad2?, LU_data.sizes", fn<lu_unpack_vjp>}}},
     {.schema = "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
      .decomp =
          [](const Tensor& a, bool pivot) {
@@ -279,14 +283,16 @@ static constexpr OpDef rows[] = {
     {.schema = "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool "
                "adjoint=False) -> Tensor",
      .meta = fn<lu_solve_meta>,
-     .eager = fn<lu_solve_kernel>},
+     .eager = fn<lu_solve_kernel>,
+     .vjp = {{"LU, B", "grad, result, LU, pivots, left, adjoint, needs", fn<lu_solve_vjp>}}},
     {.schema = "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
      .decomp = [](const Tensor& self, const Tensor& lu,
                   const Tensor& pivots) { return linalg_lu_solve(lu, pivots, self, true, false); }},
     {.schema = "_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) "
                "-> (Tensor result, Tensor LU, Tensor pivots, Tensor info)",
      .meta = fn<solve_metas>,
-     .eager = fn<solve_kernel>},
+     .eager = fn<solve_kernel>,
+     .vjp = {{"A, B", "grad0, A, result0, left, needs", fn<solve_ex_vjp>}}},
     {.schema = "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> "
                "(Tensor result, Tensor info)",
      .decomp =
@@ -305,7 +311,11 @@ static constexpr OpDef rows[] = {
     {.schema = "_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor "
                "pivots)",
      .meta = fn<slogdet_metas>,
-     .eager = fn<slogdet_kernel>},
+     .eager = fn<slogdet_kernel>,
+     .vjp = {{"A", "grad1, A",
+              [](const Tensor& g, const Tensor& a) {
+                return g.unsqueeze(-1).unsqueeze(-1).mul(linalg_inv(a).mT());
+              }}}},
     {.schema = "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",
      .decomp = fn<slogdet_decomp>},
     {.schema = "slogdet(Tensor self) -> (Tensor sign, Tensor logabsdet)",
@@ -317,7 +327,8 @@ static constexpr OpDef rows[] = {
            std::array<TensorMeta, 4> m = slogdet_metas(a);
            return std::array<TensorMeta, 3>{m[0], m[2], m[3]};
          },
-     .eager = fn<det_kernel>},
+     .eager = fn<det_kernel>,
+     .vjp = {{"A", "grad0, A, result0", fn<det_vjp>}}},
     {.schema = "linalg_det(Tensor A) -> Tensor", .decomp = fn<det_decomp>},
     {.schema = "det(Tensor self) -> Tensor", .decomp = fn<det_decomp>},
 };

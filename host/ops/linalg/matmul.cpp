@@ -238,17 +238,32 @@ Tensor linear_decomp(const Tensor& input, const Tensor& weight, const Tensor& bi
 
 }  // namespace
 
+namespace {
+
+Tensor scaled(const Tensor& t, Number factor) {
+  bool is_one = !factor.is_symbolic() && factor.to_double() == 1;
+  return is_one ? t : t.mul(factor);
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "mm(Tensor self, Tensor mat2) -> Tensor",
      .tags = OpTags::matmul,
      .core = true,
      .meta = fn<mm_meta>,
-     .eager = [](Tensor& out, const Tensor& a, const Tensor& b) { multiply(out, a, b); }},
+     .eager = [](Tensor& out, const Tensor& a, const Tensor& b) { multiply(out, a, b); },
+     .vjp = {{"self", "grad, mat2", [](const Tensor& g, const Tensor& b) { return g.mm(b.t()); }},
+             {"mat2", "grad, self", [](const Tensor& g, const Tensor& a) { return a.t().mm(g); }}}},
     {.schema = "bmm(Tensor self, Tensor mat2) -> Tensor",
      .tags = OpTags::matmul,
      .core = true,
      .meta = fn<bmm_meta>,
-     .eager = [](Tensor& out, const Tensor& a, const Tensor& b) { multiply(out, a, b); }},
+     .eager = [](Tensor& out, const Tensor& a, const Tensor& b) { multiply(out, a, b); },
+     .vjp = {{"self", "grad, mat2",
+              [](const Tensor& g, const Tensor& b) { return g.bmm(b.transpose(1, 2)); }},
+             {"mat2", "grad, self",
+              [](const Tensor& g, const Tensor& a) { return a.transpose(1, 2).bmm(g); }}}},
     {.schema =
          "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
      .variants = in_place,
@@ -257,7 +272,16 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, const Tensor& a, const Tensor& b, Number,
                 Number) { return added_meta("addmm", self, mm_meta(a, b)); },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, Number beta,
-                 Number alpha) { add_product(out, self, a, b, beta, alpha); }},
+                 Number alpha) { add_product(out, self, a, b, beta, alpha); },
+     .vjp = {{"self", "grad, beta", [](const Tensor& g, Number beta) { return scaled(g, beta); }},
+             {"mat1", "grad, mat2, alpha",
+              [](const Tensor& g, const Tensor& b, Number alpha) {
+                return scaled(g.mm(b.t()), alpha);
+              }},
+             {"mat2", "grad, mat1, alpha",
+              [](const Tensor& g, const Tensor& a, Number alpha) {
+                return scaled(a.t().mm(g), alpha);
+              }}}},
     {.schema = "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar "
                "alpha=1) -> Tensor",
      .variants = in_place,
@@ -265,11 +289,20 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, const Tensor& a, const Tensor& b, Number,
                 Number) { return added_meta("baddbmm", self, bmm_meta(a, b)); },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, Number beta,
-                 Number alpha) { add_product(out, self, a, b, beta, alpha); }},
+                 Number alpha) { add_product(out, self, a, b, beta, alpha); },
+     .vjp = {{"self", "grad, beta", [](const Tensor& g, Number beta) { return scaled(g, beta); }},
+             {"batch1", "grad, batch2, alpha",
+              [](const Tensor& g, const Tensor& b,
+                 Number alpha) { return scaled(g.bmm(b.transpose(1, 2)), alpha); }},
+             {"batch2", "grad, batch1, alpha",
+              [](const Tensor& g, const Tensor& a,
+                 Number alpha) { return scaled(a.transpose(1, 2).bmm(g), alpha); }}}},
     {.schema = "mv(Tensor self, Tensor vec) -> Tensor",
      .tags = OpTags::matmul,
      .meta = fn<mv_meta>,
-     .eager = fn<mv_kernel>},
+     .eager = fn<mv_kernel>,
+     .vjp = {{"self", "grad, vec", [](const Tensor& g, const Tensor& v) { return g.outer(v); }},
+             {"vec", "grad, self", [](const Tensor& g, const Tensor& a) { return a.t().mv(g); }}}},
     {.schema =
          "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
      .variants = in_place,
@@ -281,15 +314,26 @@ static constexpr OpDef rows[] = {
             Number alpha) {
            add_product(with_dim(out, 1), self.dim() ? with_dim(self, 1) : self, a, with_dim(v, 1),
                        beta, alpha);
-         }},
+         },
+     .vjp = {{"self", "grad, beta", [](const Tensor& g, Number beta) { return scaled(g, beta); }},
+             {"mat", "grad, vec, alpha",
+              [](const Tensor& g, const Tensor& v,
+                 Number alpha) { return scaled(g.outer(v), alpha); }},
+             {"vec", "grad, mat, alpha",
+              [](const Tensor& g, const Tensor& a,
+                 Number alpha) { return scaled(a.t().mv(g), alpha); }}}},
     {.schema = "dot(Tensor self, Tensor tensor) -> Tensor",
      .tags = OpTags::matmul,
      .meta = fn<dot_meta>,
-     .eager = fn<dot_kernel>},
+     .eager = fn<dot_kernel>,
+     .vjp = {{"self", "grad, tensor", [](const Tensor& g, const Tensor& b) { return g.mul(b); }},
+             {"tensor", "grad, self", [](const Tensor& g, const Tensor& a) { return g.mul(a); }}}},
     {.schema = "vdot(Tensor self, Tensor other) -> Tensor",
      .tags = OpTags::matmul,
      .meta = fn<dot_meta>,
-     .eager = fn<dot_kernel>},
+     .eager = fn<dot_kernel>,
+     .vjp = {{"self", "grad, other", [](const Tensor& g, const Tensor& b) { return g.mul(b); }},
+             {"other", "grad, self", [](const Tensor& g, const Tensor& a) { return g.mul(a); }}}},
     {.schema = "matmul(Tensor self, Tensor other) -> Tensor",
      .tags = OpTags::matmul,
      .meta = fn<matmul_meta>,

@@ -8,6 +8,7 @@
 #include "ops/linalg/dense.h"
 
 #include "core/sym_int.h"
+#include "ops/linalg/dense_vjp.h"
 #include "ops/op.h"
 
 #include <tenon/ops.h>
@@ -389,7 +390,8 @@ static constexpr OpDef rows[] = {
      .eager = fn<geqrf_kernel>},
     {.schema = "linalg_qr(Tensor A, str mode=\"reduced\") -> (Tensor Q, Tensor R)",
      .meta = fn<qr_metas>,
-     .eager = fn<qr_kernel>},
+     .eager = fn<qr_kernel>,
+     .vjp = {{"A", "grad0?, grad1?, result0, result1, mode", fn<qr_vjp>}}},
     {.schema = "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
      .decomp = [](const Tensor& self,
                   bool some) { return linalg_qr(self, some ? "reduced" : "complete"); }},
@@ -406,7 +408,8 @@ static constexpr OpDef rows[] = {
     {.schema = "_linalg_eigh(Tensor A, str UPLO=\"L\", bool compute_v=True) -> (Tensor "
                "eigenvalues, Tensor eigenvectors)",
      .meta = fn<eigh_metas>,
-     .eager = fn<eigh_kernel>},
+     .eager = fn<eigh_kernel>,
+     .vjp = {{"A", "grad0?, grad1?, result0, result1", fn<eigh_vjp>}}},
     {.schema = "linalg_eigh(Tensor self, str UPLO=\"L\") -> (Tensor eigenvalues, Tensor "
                "eigenvectors)",
      .decomp = [](const Tensor& self,
@@ -417,7 +420,10 @@ static constexpr OpDef rows[] = {
     {.schema = "_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? "
                "driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
      .meta = fn<svd_metas>,
-     .eager = fn<svd_kernel>},
+     .eager = fn<svd_kernel>,
+     .vjp = {{"A",
+              "grad0?, grad1?, grad2?, result0, result1, result2, A, full_matrices, compute_uv",
+              fn<svd_vjp>}}},
     {.schema = "linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, "
                "Tensor S, Tensor Vh)",
      .decomp = [](const Tensor& a, bool full,

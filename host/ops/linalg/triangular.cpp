@@ -2,6 +2,7 @@
 #include "ops/linalg/dense.h"
 
 #include "core/sym_int.h"
+#include "ops/linalg/dense_vjp.h"
 #include "ops/op.h"
 
 #include <tenon/ops.h>
@@ -183,13 +184,24 @@ static constexpr OpDef rows[] = {
     {.schema = "linalg_cholesky_ex(Tensor self, *, bool upper=False, bool check_errors=False) -> "
                "(Tensor L, Tensor info)",
      .meta = fn<cholesky_metas>,
-     .eager = fn<cholesky_kernel>},
+     .eager = fn<cholesky_kernel>,
+     .vjp = {{"self", "grad0, result0, upper", fn<cholesky_vjp>}}},
     {.schema = "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
      .decomp = fn<checked_cholesky>},
     {.schema = "cholesky(Tensor self, bool upper=False) -> Tensor", .decomp = fn<checked_cholesky>},
     {.schema = "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
      .meta = fn<cholesky_solve_meta>,
-     .eager = fn<cholesky_solve_kernel>},
+     .eager = fn<cholesky_solve_kernel>,
+     .vjp = {{"self", "grad, input2, upper",
+              [](const Tensor& g, const Tensor& l, bool upper) {
+                return g.cholesky_solve(l, upper);
+              }},
+             {"input2", "grad, result, input2, upper",
+              [](const Tensor& g, const Tensor& x, const Tensor& l, bool upper) {
+                Tensor common = g.cholesky_solve(l, upper).matmul(x.mT());
+                Tensor both = common.add(common.mT());
+                return (upper ? l.matmul(both) : both.matmul(l)).neg();
+              }}}},
     {.schema = "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
      .decomp =
          [](const Tensor& self, bool upper) {
@@ -199,15 +211,20 @@ static constexpr OpDef rows[] = {
     {.schema = "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool "
                "unitriangular=False) -> Tensor",
      .meta = fn<triangular_meta>,
-     .eager = fn<triangular_kernel>},
+     .eager = fn<triangular_kernel>,
+     .vjp = {{"self, B", "grad, self, result, upper, left, unitriangular, needs",
+              fn<solve_triangular_vjp>}}},
     {.schema =
          "triangular_solve(Tensor self, Tensor A, bool upper=True, bool transpose=False, bool "
          "unitriangular=False) -> (Tensor solution, Tensor cloned_coefficient)",
      .meta = fn<old_triangular_metas>,
-     .eager = fn<old_triangular_kernel>},
+     .eager = fn<old_triangular_kernel>,
+     .vjp = {{"self, A", "grad0, grad1?, A, result0, upper, transpose, unitriangular, needs",
+              fn<old_triangular_solve_vjp>}}},
     {.schema = "linalg_matrix_exp(Tensor self) -> Tensor",
      .meta = fn<matrix_exp_meta>,
-     .eager = fn<matrix_exp_kernel>},
+     .eager = fn<matrix_exp_kernel>,
+     .vjp = {{"self", "grad, self", fn<matrix_exp_vjp>}}},
     {.schema = "matrix_exp(Tensor self) -> Tensor",
      .decomp = [](const Tensor& self) { return linalg_matrix_exp(self); }},
 };

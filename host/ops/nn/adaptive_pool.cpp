@@ -1,6 +1,7 @@
 // Pooling to a given size: adaptive_avg_pool and adaptive_max_pool in one to three dimensions.
 #include "ops/nn/window.h"
 #include "ops/op.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -107,19 +108,35 @@ static constexpr OpDef rows[] = {
     {.schema = "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
      .core = true,
      .meta = fn<adaptive_avg_meta<2>>,
-     .eager = fn<adaptive_avg_kernel<2>>},
+     .eager = fn<adaptive_avg_kernel<2>>,
+     .vjp = {{"self", "grad, self.meta",
+              [](const Tensor& g, const Tensor& self) {
+                return _adaptive_avg_pool2d_backward(g, g.new_empty(self.sizes()));
+              }}}},
     {.schema = "_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
      .core = true,
      .meta = fn<adaptive_avg_meta<3>>,
-     .eager = fn<adaptive_avg_kernel<3>>},
+     .eager = fn<adaptive_avg_kernel<3>>,
+     .vjp = {{"self", "grad, self.meta",
+              [](const Tensor& g, const Tensor& self) {
+                return _adaptive_avg_pool3d_backward(g, g.new_empty(self.sizes()));
+              }}}},
     {.schema = "adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)",
      .decomp = fn<adaptive_max_pool1d_decomp>},
     {.schema = "adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)",
      .meta = fn<adaptive_max_metas<2>>,
-     .eager = fn<adaptive_max_kernel<2>>},
+     .eager = fn<adaptive_max_kernel<2>>,
+     .vjp = {{"self", "grad, self, result1",
+              [](const Tensor& g, const Tensor& self, const Tensor& indices) {
+                return adaptive_max_pool2d_backward(g, self, indices);
+              }}}},
     {.schema = "adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)",
      .meta = fn<adaptive_max_metas<3>>,
-     .eager = fn<adaptive_max_kernel<3>>},
+     .eager = fn<adaptive_max_kernel<3>>,
+     .vjp = {{"self", "grad, self, result1",
+              [](const Tensor& g, const Tensor& self, const Tensor& indices) {
+                return adaptive_max_pool3d_backward(g, self, indices);
+              }}}},
 };
 
 extern constinit const OpFamily op_family_nn_adaptive_pool{rows};

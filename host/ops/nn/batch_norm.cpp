@@ -11,6 +11,7 @@
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -360,6 +361,30 @@ std::array<TensorMeta, 4> with_reserve(std::array<TensorMeta, 3> m, const Tensor
 
 }  // namespace
 
+namespace {
+
+std::tuple<Tensor, Tensor, Tensor> batch_norm_vjp(const Tensor& g, const Tensor& g_mean,
+                                                  const Tensor& g_invstd, const Tensor& x,
+                                                  const Tensor& weight, const Tensor& running_mean,
+                                                  const Tensor& running_var, const Tensor& mean,
+                                                  const Tensor& invstd, bool training, double eps,
+                                                  BoolList needs) {
+  Tensor gx, gw, gb;
+  if (g.defined())
+    std::tie(gx, gw, gb) = native_batch_norm_backward(g, x, weight, running_mean, running_var, mean,
+                                                      invstd, training, eps, needs);
+  if (!training || !needs[0]) return {gx, gw, gb};
+  Dims channels(x.sizes().size(), SymInt(1));
+  channels[1] = x.size(1);
+  auto wide = [&](const Tensor& t) { return t.defined() ? t.reshape(list_of(channels)) : t; };
+  Tensor part = statistics_vjp(wide(g_mean), wide(g_invstd), x, wide(mean), wide(invstd),
+                               x.numel() / x.size(1));
+  if (part.defined()) gx = gx.defined() ? gx.add(part) : part.expand(x.sizes());
+  return {gx, gw, gb};
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
                "Tensor? running_var, "
@@ -376,14 +401,22 @@ static constexpr OpDef rows[] = {
          "Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, "
          "Tensor)",
      .meta = fn<native_meta>,
-     .eager = fn<native_kernel>},
+     .eager = fn<native_kernel>,
+     .vjp = {{"input, weight, bias",
+              "grad?, grad1?, grad2?, input, weight, running_mean unless training, "
+              "running_var unless training, result1, result2, training, eps, needs",
+              fn<batch_norm_vjp>}}},
     {.schema = "_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) "
                "running_mean, "
                "Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, "
                "Tensor, Tensor)",
      .core = true,
      .meta = fn<native_meta>,
-     .eager = fn<native_kernel>},
+     .eager = fn<native_kernel>,
+     .vjp = {{"input, weight, bias",
+              "grad?, grad1?, grad2?, input, weight, running_mean unless training, "
+              "running_var unless training, result1, result2, training, eps, needs",
+              fn<batch_norm_vjp>}}},
     {.schema = "_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool "
                "training, "
                "float momentum, float eps) -> (Tensor, Tensor, Tensor)",
@@ -405,7 +438,15 @@ static constexpr OpDef rows[] = {
            Parts p = parts_of(input, {weight, bias, undefined_tensor(), undefined_tensor()}, true,
                               momentum, eps);
            return Triple{p.y, p.mean, p.rstd};
-         }},
+         },
+     .vjp = {{"input, weight, bias",
+              "grad?, grad1?, grad2?, input, weight, result1, result2, training, eps, needs",
+              [](const Tensor& g, const Tensor& g_mean, const Tensor& g_invstd, const Tensor& x,
+                 const Tensor& weight, const Tensor& mean, const Tensor& invstd, bool training,
+                 double eps, BoolList needs) {
+                return batch_norm_vjp(g, g_mean, g_invstd, x, weight, {}, {}, mean, invstd,
+                                      training, eps, needs);
+              }}}},
     {.schema =
          "_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, "
          "Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> "
@@ -413,7 +454,11 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = fn<functional_meta>,
      .eager = fn<functional_kernel>,
-     .decomp = fn<functional_decomp>},
+     .decomp = fn<functional_decomp>,
+     .vjp = {{"input, weight, bias",
+              "grad?, grad1?, grad2?, input, weight, running_mean unless training, "
+              "running_var unless training, result1, result2, training, eps, needs",
+              fn<batch_norm_vjp>}}},
     {.schema = "_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, "
                "Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, "
                "Tensor, Tensor)",
@@ -436,7 +481,15 @@ static constexpr OpDef rows[] = {
            Parts p =
                parts_of(input, {weight, bias, running_mean, running_var}, false, momentum, eps);
            return Triple{p.y, p.mean, p.rstd};
-         }},
+         },
+     .vjp = {{"input, weight, bias",
+              "grad, input, weight, running_mean, running_var, result1, result2, eps, needs",
+              [](const Tensor& g, const Tensor& x, const Tensor& weight, const Tensor& running_mean,
+                 const Tensor& running_var, const Tensor& mean, const Tensor& invstd, double eps,
+                 BoolList needs) {
+                return native_batch_norm_backward(g, x, weight, running_mean, running_var, mean,
+                                                  invstd, false, eps, needs);
+              }}}},
     {.schema =
          "_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) "
          "running_mean, "

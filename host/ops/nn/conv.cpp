@@ -267,6 +267,42 @@ Tensor conv_padding_decomp(const Tensor& input, const Tensor& weight, const Tens
 
 }  // namespace
 
+namespace {
+
+// A convolution is linear in each of its two inputs, and so is its backward in each of three.
+std::tuple<Tensor, Tensor, Tensor> convolution_backward_vjp(
+    const Tensor& g_input, const Tensor& g_weight, const Tensor& g_bias, const Tensor& grad_output,
+    const Tensor& input, const Tensor& weight, SymIntList stride, SymIntList padding,
+    SymIntList dilation, bool transposed, SymIntList output_padding, SymInt groups) {
+  auto forward = [&](const Tensor& x, const Tensor& w) {
+    return convolution(x, w, {}, stride, padding, dilation, transposed, output_padding, groups);
+  };
+  auto backward = [&](const Tensor& x, const Tensor& w, bool of_input) {
+    bool mask[3] = {of_input, !of_input, false};
+    auto [gx, gw, gb] = convolution_backward(grad_output, x, w, {}, stride, padding, dilation,
+                                             transposed, output_padding, groups, BoolList(mask, 3));
+    return of_input ? gx : gw;
+  };
+  Tensor out, of_input, of_weight;
+  auto add = [](Tensor& sum, const Tensor& part) { sum = sum.defined() ? sum.add(part) : part; };
+  if (g_input.defined()) {
+    add(out, forward(g_input, weight));
+    of_weight = backward(g_input, weight, false);
+  }
+  if (g_weight.defined()) {
+    add(out, forward(input, g_weight));
+    of_input = backward(input, g_weight, true);
+  }
+  if (g_bias.defined()) {
+    Dims shape(grad_output.sizes().size(), SymInt(1));
+    shape[1] = g_bias.numel();
+    add(out, g_bias.reshape(list_of(shape)).expand(grad_output.sizes()));
+  }
+  return {out, of_input, of_weight};
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema =
          "convolution(Tensor input, Tensor weight, Tensor? bias, SymInt[] stride, SymInt[] "
@@ -275,7 +311,16 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::convolution,
      .core = true,
      .meta = fn<convolution_meta>,
-     .eager = fn<convolution_kernel>},
+     .eager = fn<convolution_kernel>,
+     .vjp = {{"input, weight, bias",
+              "grad, input, weight, bias.sizes, stride, padding, dilation, transposed, "
+              "output_padding, groups, needs",
+              [](const Tensor& g, const Tensor& x, const Tensor& w, OptSymIntList bias,
+                 SymIntList stride, SymIntList padding, SymIntList dilation, bool transposed,
+                 SymIntList output_padding, SymInt groups, BoolList needs) {
+                return convolution_backward(g, x, w, bias, stride, padding, dilation, transposed,
+                                            output_padding, groups, needs);
+              }}}},
     {.schema = "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? "
                "bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, "
                "SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, "
@@ -283,7 +328,11 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::convolution,
      .core = true,
      .meta = fn<backward_metas>,
-     .eager = fn<convolution_backward_kernel>},
+     .eager = fn<convolution_backward_kernel>,
+     .vjp = {{"grad_output, input, weight",
+              "grad0?, grad1?, grad2?, grad_output, input, weight, stride, padding, dilation, "
+              "transposed, output_padding, groups",
+              fn<convolution_backward_vjp>}}},
     {.schema = "conv1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
                "SymInt[1] padding=0, "
                "SymInt[1] dilation=1, SymInt groups=1) -> Tensor",

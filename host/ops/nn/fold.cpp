@@ -136,13 +136,23 @@ static constexpr OpDef rows[] = {
     {.schema = "im2col(Tensor self, int[2] kernel_size, int[2] dilation, int[2] padding, int[2] "
                "stride) -> Tensor",
      .meta = fn<im2col_meta>,
-     .eager = fn<im2col_kernel>},
+     .eager = fn<im2col_kernel>,
+     .vjp = {{"self", "grad, self.sizes, kernel_size, dilation, padding, stride",
+              [](const Tensor& g, SymIntList sizes, IntList kernel, IntList dilation,
+                 IntList padding, IntList stride) {
+                size_t rank = sizes.size();
+                return col2im(g, {sizes[rank - 2], sizes[rank - 1]}, kernel, dilation, padding,
+                              stride);
+              }}}},
     {.schema = "col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, "
                "int[2] padding, "
                "int[2] stride) -> Tensor",
      .core = true,
      .meta = fn<col2im_meta>,
-     .eager = fn<col2im_kernel>},
+     .eager = fn<col2im_kernel>,
+     .vjp = {{"self", "grad, kernel_size, dilation, padding, stride",
+              [](const Tensor& g, IntList kernel, IntList dilation, IntList padding,
+                 IntList stride) { return im2col(g, kernel, dilation, padding, stride); }}}},
 };
 
 extern constinit const OpFamily op_family_nn_fold{rows};

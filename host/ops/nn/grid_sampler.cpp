@@ -327,12 +327,26 @@ static constexpr OpDef rows[] = {
          "bool align_corners) -> Tensor",
      .core = true,
      .meta = fn<grid_sampler_meta>,
-     .eager = fn<grid_sampler_kernel>},
+     .eager = fn<grid_sampler_kernel>,
+     .vjp = {{"input, grid",
+              "grad, input, grid, interpolation_mode, padding_mode, align_corners, needs",
+              [](const Tensor& g, const Tensor& input, const Tensor& grid, int64_t interpolation,
+                 int64_t padding, bool align, BoolList needs) {
+                return grid_sampler_2d_backward(g, input, grid, interpolation, padding, align,
+                                                needs);
+              }}}},
     {.schema =
          "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
          "bool align_corners) -> Tensor",
      .meta = fn<grid_sampler_meta>,
-     .eager = fn<grid_sampler_kernel>},
+     .eager = fn<grid_sampler_kernel>,
+     .vjp = {{"input, grid",
+              "grad, input, grid, interpolation_mode, padding_mode, align_corners, needs",
+              [](const Tensor& g, const Tensor& input, const Tensor& grid, int64_t interpolation,
+                 int64_t padding, bool align, BoolList needs) {
+                return grid_sampler_3d_backward(g, input, grid, interpolation, padding, align,
+                                                needs);
+              }}}},
     {.schema = "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
                "bool align_corners) -> Tensor",
      .decomp =

@@ -267,11 +267,21 @@ static constexpr OpDef rows[] = {
     {.schema = "nll_loss_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? weight, "
                "int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
      .meta = fn<nll_backward_meta>,
-     .eager = fn<nll_backward_kernel>},
+     .eager = fn<nll_backward_kernel>,
+     .vjp = {{"grad_output", "grad, target, weight, reduction, ignore_index",
+              [](const Tensor& g, const Tensor& target, const Tensor& weight, int64_t reduction,
+                 SymInt ignore) {
+                return std::get<0>(nll_loss_forward(g, target, weight, reduction, ignore));
+              }}}},
     {.schema = "nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? "
                "weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
      .meta = fn<nll_backward_meta>,
-     .eager = fn<nll_backward_kernel>},
+     .eager = fn<nll_backward_kernel>,
+     .vjp = {{"grad_output", "grad, target, weight, reduction, ignore_index",
+              [](const Tensor& g, const Tensor& target, const Tensor& weight, int64_t reduction,
+                 SymInt ignore) {
+                return std::get<0>(nll_loss2d_forward(g, target, weight, reduction, ignore));
+              }}}},
     {.schema = "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? "
                "weight=None, int reduction=1) -> Tensor",
      .decomp = fn<multi_margin>},
@@ -281,7 +291,12 @@ static constexpr OpDef rows[] = {
     {.schema = "multilabel_margin_loss_forward(Tensor self, Tensor target, int reduction) -> "
                "(Tensor output, Tensor is_target)",
      .meta = fn<multilabel_metas>,
-     .eager = fn<multilabel_kernel>},
+     .eager = fn<multilabel_kernel>,
+     .vjp = {{"self", "grad, self, target, reduction, result1",
+              [](const Tensor& g, const Tensor& self, const Tensor& target, int64_t reduction,
+                 const Tensor& is_target) {
+                return multilabel_margin_loss_backward(g, self, target, reduction, is_target);
+              }}}},
     {.schema = "multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
      .decomp =
          [](const Tensor& self, const Tensor& target, int64_t reduction) {

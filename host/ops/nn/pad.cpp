@@ -244,61 +244,108 @@ Tensor pad_decomp(const Tensor& self, SymIntList pad, std::string_view mode,
 
 }  // namespace
 
+namespace {
+
+Tensor constant_pad_vjp(const Tensor& g, SymIntList pad) {
+  Dims back;
+  for (SymInt p : pad) back.push_back(-p);
+  return g.constant_pad_nd(list_of(back));
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "constant_pad_nd(Tensor self, SymInt[] pad, Scalar value=0) -> Tensor",
      .core = true,
      .meta = fn<constant_pad_meta>,
-     .eager = fn<constant_pad_kernel>},
+     .eager = fn<constant_pad_kernel>,
+     .vjp = {{"self", "grad, pad", fn<constant_pad_vjp>}}},
     {.schema = "reflection_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::reflect, 1>>,
-     .eager = fn<border_pad_kernel<Border::reflect>>},
+     .eager = fn<border_pad_kernel<Border::reflect>>,
+     .vjp = {{"self", "grad, self, padding",
+              [](const Tensor& g, const Tensor& self, SymIntList padding) {
+                return reflection_pad1d_backward(g, self, padding);
+              }}}},
     {.schema = "reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::reflect, 2>>,
-     .eager = fn<border_pad_kernel<Border::reflect>>},
+     .eager = fn<border_pad_kernel<Border::reflect>>,
+     .vjp = {{"self", "grad, self, padding",
+              [](const Tensor& g, const Tensor& self, SymIntList padding) {
+                return reflection_pad2d_backward(g, self, padding);
+              }}}},
     {.schema = "reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::reflect, 3>>,
-     .eager = fn<border_pad_kernel<Border::reflect>>},
+     .eager = fn<border_pad_kernel<Border::reflect>>,
+     .vjp = {{"self", "grad, self, padding",
+              [](const Tensor& g, const Tensor& self, SymIntList padding) {
+                return reflection_pad3d_backward(g, self, padding);
+              }}}},
     {.schema = "replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
      .meta = fn<border_pad_meta<Border::replicate, 1>>,
-     .eager = fn<border_pad_kernel<Border::replicate>>},
+     .eager = fn<border_pad_kernel<Border::replicate>>,
+     .vjp = {{"self", "grad, self, padding",
+              [](const Tensor& g, const Tensor& self, SymIntList padding) {
+                return replication_pad1d_backward(g, self, padding);
+              }}}},
     {.schema = "replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::replicate, 2>>,
-     .eager = fn<border_pad_kernel<Border::replicate>>},
+     .eager = fn<border_pad_kernel<Border::replicate>>,
+     .vjp = {{"self", "grad, self, padding",
+              [](const Tensor& g, const Tensor& self, SymIntList padding) {
+                return replication_pad2d_backward(g, self, padding);
+              }}}},
     {.schema = "replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::replicate, 3>>,
-     .eager = fn<border_pad_kernel<Border::replicate>>},
+     .eager = fn<border_pad_kernel<Border::replicate>>,
+     .vjp = {{"self", "grad, self, padding",
+              [](const Tensor& g, const Tensor& self, SymIntList padding) {
+                return replication_pad3d_backward(g, self, padding);
+              }}}},
     {.schema = "_pad_circular(Tensor self, SymInt[] pad) -> Tensor", .decomp = fn<circular_decomp>},
     {.schema = "pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor",
      .decomp = fn<pad_decomp>},
     {.schema = "reflection_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) "
                "-> Tensor",
      .meta = fn<border_backward_meta<Border::reflect, 1>>,
-     .eager = fn<border_backward_kernel<Border::reflect>>},
+     .eager = fn<border_backward_kernel<Border::reflect>>,
+     .vjp = {{"grad_output", "grad, padding",
+              [](const Tensor& g, SymIntList padding) { return reflection_pad1d(g, padding); }}}},
     {.schema = "reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) "
                "-> Tensor",
      .meta = fn<border_backward_meta<Border::reflect, 2>>,
-     .eager = fn<border_backward_kernel<Border::reflect>>},
+     .eager = fn<border_backward_kernel<Border::reflect>>,
+     .vjp = {{"grad_output", "grad, padding",
+              [](const Tensor& g, SymIntList padding) { return reflection_pad2d(g, padding); }}}},
     {.schema = "reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) "
                "-> Tensor",
      .meta = fn<border_backward_meta<Border::reflect, 3>>,
-     .eager = fn<border_backward_kernel<Border::reflect>>},
+     .eager = fn<border_backward_kernel<Border::reflect>>,
+     .vjp = {{"grad_output", "grad, padding",
+              [](const Tensor& g, SymIntList padding) { return reflection_pad3d(g, padding); }}}},
     {.schema = "replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) "
                "-> Tensor",
      .meta = fn<border_backward_meta<Border::replicate, 1>>,
-     .eager = fn<border_backward_kernel<Border::replicate>>},
+     .eager = fn<border_backward_kernel<Border::replicate>>,
+     .vjp = {{"grad_output", "grad, padding",
+              [](const Tensor& g, SymIntList padding) { return replication_pad1d(g, padding); }}}},
     {.schema = "replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) "
                "-> Tensor",
      .meta = fn<border_backward_meta<Border::replicate, 2>>,
-     .eager = fn<border_backward_kernel<Border::replicate>>},
+     .eager = fn<border_backward_kernel<Border::replicate>>,
+     .vjp = {{"grad_output", "grad, padding",
+              [](const Tensor& g, SymIntList padding) { return replication_pad2d(g, padding); }}}},
     {.schema = "replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) "
                "-> Tensor",
      .meta = fn<border_backward_meta<Border::replicate, 3>>,
-     .eager = fn<border_backward_kernel<Border::replicate>>},
+     .eager = fn<border_backward_kernel<Border::replicate>>,
+     .vjp = {{"grad_output", "grad, padding",
+              [](const Tensor& g, SymIntList padding) { return replication_pad3d(g, padding); }}}},
 };
 
 extern constinit const OpFamily op_family_nn_pad{rows};

@@ -1,6 +1,7 @@
 // Pooling with a kernel that slides: max_pool and avg_pool in one to three dimensions.
 #include "ops/nn/pool_settings.h"
 #include "ops/op.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -141,13 +142,25 @@ static constexpr OpDef rows[] = {
                "int[2] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
      .core = true,
      .meta = fn<max_pool_metas<2>>,
-     .eager = fn<max_pool_with_indices_kernel<2>>},
+     .eager = fn<max_pool_with_indices_kernel<2>>,
+     .vjp = {{"self", "grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1",
+              [](const Tensor& g, const Tensor& self, IntList kernel, IntList stride,
+                 IntList padding, IntList dilation, bool ceil_mode, const Tensor& indices) {
+                return max_pool2d_with_indices_backward(g, self, kernel, stride, padding, dilation,
+                                                        ceil_mode, indices);
+              }}}},
     {.schema = "max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] "
                "padding=0, "
                "int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
      .core = true,
      .meta = fn<max_pool_metas<3>>,
-     .eager = fn<max_pool_with_indices_kernel<3>>},
+     .eager = fn<max_pool_with_indices_kernel<3>>,
+     .vjp = {{"self", "grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1",
+              [](const Tensor& g, const Tensor& self, IntList kernel, IntList stride,
+                 IntList padding, IntList dilation, bool ceil_mode, const Tensor& indices) {
+                return max_pool3d_with_indices_backward(g, self, kernel, stride, padding, dilation,
+                                                        ceil_mode, indices);
+              }}}},
     {.schema = "avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, "
                "bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
      .core = true,
@@ -171,13 +184,31 @@ static constexpr OpDef rows[] = {
          "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
      .core = true,
      .meta = fn<avg_pool_meta<2>>,
-     .eager = fn<avg_pool_kernel<2>>},
+     .eager = fn<avg_pool_kernel<2>>,
+     .vjp = {{"self",
+              "grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, "
+              "divisor_override",
+              [](const Tensor& g, const Tensor& self, IntList kernel, IntList stride,
+                 IntList padding, bool ceil_mode, bool include_pad,
+                 std::optional<int64_t> divisor) {
+                return avg_pool2d_backward(g, self, kernel, stride, padding, ceil_mode, include_pad,
+                                           divisor);
+              }}}},
     {.schema =
          "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, "
          "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
      .core = true,
      .meta = fn<avg_pool_meta<3>>,
-     .eager = fn<avg_pool_kernel<3>>},
+     .eager = fn<avg_pool_kernel<3>>,
+     .vjp = {{"self",
+              "grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, "
+              "divisor_override",
+              [](const Tensor& g, const Tensor& self, IntList kernel, IntList stride,
+                 IntList padding, bool ceil_mode, bool include_pad,
+                 std::optional<int64_t> divisor) {
+                return avg_pool3d_backward(g, self, kernel, stride, padding, ceil_mode, include_pad,
+                                           divisor);
+              }}}},
 };
 
 extern constinit const OpFamily op_family_nn_pool{rows};

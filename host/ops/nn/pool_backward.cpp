@@ -6,6 +6,7 @@
 #include "ops/nn/pool_settings.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -257,65 +258,125 @@ static constexpr OpDef rows[] = {
                "Tensor indices) -> Tensor",
      .core = true,
      .meta = max_backward_meta<2>,
-     .eager = max_backward<2>},
+     .eager = max_backward<2>,
+     .vjp = {{"grad_output", "grad, indices",
+              [](const Tensor& g, const Tensor& indices) {
+                return pooled_gather(g, indices, 2);
+              }}}},
     {.schema = "max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] "
                "kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, "
                "Tensor indices) -> Tensor",
      .meta = max_backward_meta<3>,
-     .eager = max_backward<3>},
+     .eager = max_backward<3>,
+     .vjp = {{"grad_output", "grad, indices",
+              [](const Tensor& g, const Tensor& indices) {
+                return pooled_gather(g, indices, 3);
+              }}}},
     {.schema = "adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> "
                "Tensor",
      .meta = by_indices_meta,
-     .eager = adaptive_max_backward<2>},
+     .eager = adaptive_max_backward<2>,
+     .vjp = {{"grad_output", "grad, indices",
+              [](const Tensor& g, const Tensor& indices) {
+                return pooled_gather(g, indices, 2);
+              }}}},
     {.schema = "adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> "
                "Tensor",
      .meta = by_indices_meta,
-     .eager = adaptive_max_backward<3>},
+     .eager = adaptive_max_backward<3>,
+     .vjp = {{"grad_output", "grad, indices",
+              [](const Tensor& g, const Tensor& indices) {
+                return pooled_gather(g, indices, 3);
+              }}}},
     {.schema = "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] "
                "stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? "
                "divisor_override) -> Tensor",
      .core = true,
      .meta = avg_backward_meta<2>,
-     .eager = avg_backward<2>},
+     .eager = avg_backward<2>,
+     .vjp = {{"grad_output",
+              "grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override",
+              [](const Tensor& g, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
+                 bool include_pad, std::optional<int64_t> divisor) {
+                return avg_pool2d(g, kernel, stride, padding, ceil_mode, include_pad, divisor);
+              }}}},
     {.schema = "avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] "
                "stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? "
                "divisor_override) -> Tensor",
      .meta = avg_backward_meta<3>,
-     .eager = avg_backward<3>},
+     .eager = avg_backward<3>,
+     .vjp = {{"grad_output",
+              "grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override",
+              [](const Tensor& g, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
+                 bool include_pad, std::optional<int64_t> divisor) {
+                return avg_pool3d(g, kernel, stride, padding, ceil_mode, include_pad, divisor);
+              }}}},
     {.schema = "_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
      .core = true,
      .meta = adaptive_meta<2>,
-     .eager = adaptive_backward<2>},
+     .eager = adaptive_backward<2>,
+     .vjp = {{"grad_output", "grad, grad_output.sizes",
+              [](const Tensor& g, SymIntList sizes) {
+                return _adaptive_avg_pool2d(g, {sizes[sizes.size() - 2], sizes[sizes.size() - 1]});
+              }}}},
     {.schema = "_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor",
      .meta = adaptive_meta<3>,
-     .eager = adaptive_backward<3>},
+     .eager = adaptive_backward<3>,
+     .vjp = {{"grad_output", "grad, grad_output.sizes",
+              [](const Tensor& g, SymIntList sizes) {
+                return _adaptive_avg_pool3d(
+                    g, {sizes[sizes.size() - 3], sizes[sizes.size() - 2], sizes[sizes.size() - 1]});
+              }}}},
     {.schema = "max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",
      .meta = [](const Tensor& self, const Tensor&,
                 SymIntList size) { return unpool_meta(self, size, 2); },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& indices,
-                 SymIntList) { unpool_kernel(out, self, indices, 2); }},
+                 SymIntList) { unpool_kernel(out, self, indices, 2); },
+     .vjp = {{"self", "grad, indices",
+              [](const Tensor& g, const Tensor& indices) {
+                return pooled_gather(g, indices, 2);
+              }}}},
     {.schema = "max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, "
                "int[3] padding) -> Tensor",
      .meta = [](const Tensor& self, const Tensor&, SymIntList size, IntList,
                 IntList) { return unpool_meta(self, size, 3); },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& indices, SymIntList, IntList,
-                 IntList) { unpool_kernel(out, self, indices, 3); }},
+                 IntList) { unpool_kernel(out, self, indices, 3); },
+     .vjp = {{"self", "grad, indices",
+              [](const Tensor& g,
+                 const Tensor& indices) { return pooled_gather(g, indices, 3); }}}},
     {.schema = "fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor "
                "random_samples) -> (Tensor, Tensor)",
      .meta = fn<fractional_metas<2>>,
-     .eager = fn<fractional_kernel<2>>},
+     .eager = fn<fractional_kernel<2>>,
+     .vjp = {{"self", "grad, self, kernel_size, output_size, result1",
+              [](const Tensor& g, const Tensor& self, IntList kernel, IntList size,
+                 const Tensor& indices) {
+                return fractional_max_pool2d_backward(g, self, kernel, size, indices);
+              }}}},
     {.schema = "fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor "
                "random_samples) -> (Tensor, Tensor)",
      .meta = fn<fractional_metas<3>>,
-     .eager = fn<fractional_kernel<3>>},
+     .eager = fn<fractional_kernel<3>>,
+     .vjp = {{"self", "grad, self, kernel_size, output_size, result1",
+              [](const Tensor& g, const Tensor& self, IntList kernel, IntList size,
+                 const Tensor& indices) {
+                return fractional_max_pool3d_backward(g, self, kernel, size, indices);
+              }}}},
     {.schema = "fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] "
                "kernel_size, int[2] output_size, Tensor indices) -> Tensor",
      .meta = fractional_backward_meta,
-     .eager = fractional_backward<2>},
+     .eager = fractional_backward<2>,
+     .vjp = {{"grad_output", "grad, indices",
+              [](const Tensor& g,
+                 const Tensor& indices) { return pooled_gather(g, indices, 2); }}}},
     {.schema = "fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] "
                "kernel_size, int[3] output_size, Tensor indices) -> Tensor",
      .meta = fractional_backward_meta,
-     .eager = fractional_backward<3>},
+     .eager = fractional_backward<3>,
+     .vjp = {{"grad_output", "grad, indices",
+              [](const Tensor& g,
+                 const Tensor& indices) { return pooled_gather(g, indices, 3); }}}},
 };
 
 extern constinit const OpFamily op_family_nn_pool_backward{rows};

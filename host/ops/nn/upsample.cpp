@@ -141,21 +141,34 @@ static constexpr OpDef rows[] = {
     {.schema =
          "upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
      .meta = fn<nearest_meta<Scale>>,
-     .eager = fn<nearest_kernel<Interpolation::nearest, Scale>>},
+     .eager = fn<nearest_kernel<Interpolation::nearest, Scale>>,
+     .vjp = {{"self", "grad, output_size, self.sizes, scales",
+              [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0) {
+                return upsample_nearest1d_backward(g, out, in, s0);
+              }}}},
     {.schema = "upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest1d_vec>},
     {.schema = "_upsample_nearest_exact1d(Tensor self, SymInt[1] output_size, float? scales=None) "
                "-> Tensor",
      .meta = fn<nearest_meta<Scale>>,
-     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale>>},
+     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale>>,
+     .vjp = {{"self", "grad, output_size, self.sizes, scales",
+              [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0) {
+                return _upsample_nearest_exact1d_backward(g, out, in, s0);
+              }}}},
     {.schema = "_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest_exact1d_vec>},
     {.schema = "upsample_nearest2d(Tensor self, SymInt[2] output_size, float? scales_h=None, "
                "float? scales_w=None) -> Tensor",
      .meta = fn<nearest_meta<Scale, Scale>>,
-     .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale>>},
+     .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale>>,
+     .vjp = {{"self", "grad, output_size, self.sizes, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0,
+                 std::optional<double> s1) {
+                return upsample_nearest2d_backward(g, out, in, s0, s1);
+              }}}},
     {.schema = "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
      .core = true,
@@ -163,35 +176,60 @@ static constexpr OpDef rows[] = {
     {.schema = "_upsample_nearest_exact2d(Tensor self, SymInt[2] output_size, float? "
                "scales_h=None, float? scales_w=None) -> Tensor",
      .meta = fn<nearest_meta<Scale, Scale>>,
-     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale>>},
+     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale>>,
+     .vjp = {{"self", "grad, output_size, self.sizes, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0,
+                 std::optional<double> s1) {
+                return _upsample_nearest_exact2d_backward(g, out, in, s0, s1);
+              }}}},
     {.schema = "_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest_exact2d_vec>},
     {.schema = "upsample_nearest3d(Tensor self, SymInt[3] output_size, float? scales_d=None, "
                "float? scales_h=None, float? scales_w=None) -> Tensor",
      .meta = fn<nearest_meta<Scale, Scale, Scale>>,
-     .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale, Scale>>},
+     .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale, Scale>>,
+     .vjp = {{"self", "grad, output_size, self.sizes, scales_d, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0,
+                 std::optional<double> s1, std::optional<double> s2) {
+                return upsample_nearest3d_backward(g, out, in, s0, s1, s2);
+              }}}},
     {.schema = "upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest3d_vec>},
     {.schema = "_upsample_nearest_exact3d(Tensor self, SymInt[3] output_size, float? "
                "scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
      .meta = fn<nearest_meta<Scale, Scale, Scale>>,
-     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale, Scale>>},
+     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale, Scale>>,
+     .vjp = {{"self", "grad, output_size, self.sizes, scales_d, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0,
+                 std::optional<double> s1, std::optional<double> s2) {
+                return _upsample_nearest_exact3d_backward(g, out, in, s0, s1, s2);
+              }}}},
     {.schema = "_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest_exact3d_vec>},
     {.schema = "upsample_linear1d(Tensor self, SymInt[1] output_size, bool align_corners, float? "
                "scales=None) -> Tensor",
      .meta = fn<weighted_meta<Scale>>,
-     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale>>},
+     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale>>,
+     .vjp = {{"self", "grad, output_size, self.sizes, align_corners, scales",
+              [](const Tensor& g, SymIntList out, SymIntList in, bool align,
+                 std::optional<double> s0) {
+                return upsample_linear1d_backward(g, out, in, align, s0);
+              }}}},
     {.schema = "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
                "float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_linear1d_vec>},
     {.schema = "upsample_bilinear2d(Tensor self, SymInt[2] output_size, bool align_corners, float? "
                "scales_h=None, float? scales_w=None) -> Tensor",
      .meta = fn<weighted_meta<Scale, Scale>>,
-     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale>>},
+     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale>>,
+     .vjp = {{"self", "grad, output_size, self.sizes, align_corners, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, SymIntList in, bool align,
+                 std::optional<double> s0, std::optional<double> s1) {
+                return upsample_bilinear2d_backward(g, out, in, align, s0, s1);
+              }}}},
     {.schema = "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
                "float[]? scale_factors) -> Tensor",
      .core = true,
@@ -199,28 +237,48 @@ static constexpr OpDef rows[] = {
     {.schema = "upsample_trilinear3d(Tensor self, SymInt[3] output_size, bool align_corners, "
                "float? scales_d=None, float? scales_h=None, float? scales_w=None) -> Tensor",
      .meta = fn<weighted_meta<Scale, Scale, Scale>>,
-     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale, Scale>>},
+     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale, Scale>>,
+     .vjp = {{"self", "grad, output_size, self.sizes, align_corners, scales_d, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, SymIntList in, bool align,
+                 std::optional<double> s0, std::optional<double> s1, std::optional<double> s2) {
+                return upsample_trilinear3d_backward(g, out, in, align, s0, s1, s2);
+              }}}},
     {.schema = "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
                "float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_trilinear3d_vec>},
     {.schema = "upsample_bicubic2d(Tensor self, SymInt[2] output_size, bool align_corners, float? "
                "scales_h=None, float? scales_w=None) -> Tensor",
      .meta = fn<weighted_meta<Scale, Scale>>,
-     .eager = fn<weighted_kernel<Interpolation::cubic, false, Scale, Scale>>},
+     .eager = fn<weighted_kernel<Interpolation::cubic, false, Scale, Scale>>,
+     .vjp = {{"self", "grad, output_size, self.sizes, align_corners, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, SymIntList in, bool align,
+                 std::optional<double> s0, std::optional<double> s1) {
+                return upsample_bicubic2d_backward(g, out, in, align, s0, s1);
+              }}}},
     {.schema = "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
                "float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_bicubic2d_vec>},
     {.schema = "_upsample_bilinear2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, "
                "float? scales_h=None, float? scales_w=None) -> Tensor",
      .meta = fn<weighted_meta<Scale, Scale>>,
-     .eager = fn<weighted_kernel<Interpolation::linear, true, Scale, Scale>>},
+     .eager = fn<weighted_kernel<Interpolation::linear, true, Scale, Scale>>,
+     .vjp = {{"self", "grad, output_size, self.sizes, align_corners, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, SymIntList in, bool align,
+                 std::optional<double> s0, std::optional<double> s1) {
+                return _upsample_bilinear2d_aa_backward(g, out, in, align, s0, s1);
+              }}}},
     {.schema = "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool "
                "align_corners, float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_bilinear2d_aa_vec>},
     {.schema = "_upsample_bicubic2d_aa(Tensor self, SymInt[2] output_size, bool align_corners, "
                "float? scales_h=None, float? scales_w=None) -> Tensor",
      .meta = fn<weighted_meta<Scale, Scale>>,
-     .eager = fn<weighted_kernel<Interpolation::cubic, true, Scale, Scale>>},
+     .eager = fn<weighted_kernel<Interpolation::cubic, true, Scale, Scale>>,
+     .vjp = {{"self", "grad, output_size, self.sizes, align_corners, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, SymIntList in, bool align,
+                 std::optional<double> s0, std::optional<double> s1) {
+                return _upsample_bicubic2d_aa_backward(g, out, in, align, s0, s1);
+              }}}},
     {.schema = "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool "
                "align_corners, float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_bicubic2d_aa_vec>},

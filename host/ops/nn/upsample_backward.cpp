@@ -3,6 +3,8 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
+#include <tenon/ops.h>
+
 namespace tenon::ops {
 
 namespace {
@@ -49,60 +51,110 @@ static constexpr OpDef rows[] = {
     {.schema = "upsample_nearest1d_backward(Tensor grad_output, SymInt[1] output_size, "
                "SymInt[3] input_size, float? scales=None) -> Tensor",
      .meta = fn<nearest_meta<Scale>>,
-     .eager = fn<nearest_kernel<Interpolation::nearest, Scale>>},
+     .eager = fn<nearest_kernel<Interpolation::nearest, Scale>>,
+     .vjp = {{"grad_output", "grad, output_size, scales",
+              [](const Tensor& g, SymIntList out, std::optional<double> s0) {
+                return upsample_nearest1d(g, out, s0);
+              }}}},
     {.schema = "upsample_nearest2d_backward(Tensor grad_output, SymInt[2] output_size, "
                "SymInt[4] input_size, float? scales_h=None, float? scales_w=None) -> "
                "Tensor",
      .meta = fn<nearest_meta<Scale, Scale>>,
-     .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale>>},
+     .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale>>,
+     .vjp = {{"grad_output", "grad, output_size, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, std::optional<double> s0,
+                 std::optional<double> s1) { return upsample_nearest2d(g, out, s0, s1); }}}},
     {.schema = "upsample_nearest3d_backward(Tensor grad_output, SymInt[3] output_size, "
                "SymInt[5] input_size, float? scales_d=None, float? scales_h=None, float?"
                " scales_w=None) -> Tensor",
      .meta = fn<nearest_meta<Scale, Scale, Scale>>,
-     .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale, Scale>>},
+     .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale, Scale>>,
+     .vjp = {{"grad_output", "grad, output_size, scales_d, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, std::optional<double> s0,
+                 std::optional<double> s1,
+                 std::optional<double> s2) { return upsample_nearest3d(g, out, s0, s1, s2); }}}},
     {.schema = "_upsample_nearest_exact1d_backward(Tensor grad_output, SymInt[1] "
                "output_size, SymInt[3] input_size, float? scales=None) -> Tensor",
      .meta = fn<nearest_meta<Scale>>,
-     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale>>},
+     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale>>,
+     .vjp = {{"grad_output", "grad, output_size, scales",
+              [](const Tensor& g, SymIntList out, std::optional<double> s0) {
+                return _upsample_nearest_exact1d(g, out, s0);
+              }}}},
     {.schema = "_upsample_nearest_exact2d_backward(Tensor grad_output, SymInt[2] "
                "output_size, SymInt[4] input_size, float? scales_h=None, float? "
                "scales_w=None) -> Tensor",
      .meta = fn<nearest_meta<Scale, Scale>>,
-     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale>>},
+     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale>>,
+     .vjp = {{"grad_output", "grad, output_size, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, std::optional<double> s0,
+                 std::optional<double> s1) { return _upsample_nearest_exact2d(g, out, s0, s1); }}}},
     {.schema = "_upsample_nearest_exact3d_backward(Tensor grad_output, SymInt[3] "
                "output_size, SymInt[5] input_size, float? scales_d=None, float? "
                "scales_h=None, float? scales_w=None) -> Tensor",
      .meta = fn<nearest_meta<Scale, Scale, Scale>>,
-     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale, Scale>>},
+     .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale, Scale>>,
+     .vjp = {{"grad_output", "grad, output_size, scales_d, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, std::optional<double> s0,
+                 std::optional<double> s1, std::optional<double> s2) {
+                return _upsample_nearest_exact3d(g, out, s0, s1, s2);
+              }}}},
     {.schema = "upsample_linear1d_backward(Tensor grad_output, SymInt[1] output_size, "
                "SymInt[3] input_size, bool align_corners, float? scales=None) -> Tensor",
      .meta = fn<weighted_meta<Scale>>,
-     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale>>},
+     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale>>,
+     .vjp = {{"grad_output", "grad, output_size, align_corners, scales",
+              [](const Tensor& g, SymIntList out, bool align, std::optional<double> s0) {
+                return upsample_linear1d(g, out, align, s0);
+              }}}},
     {.schema = "upsample_bilinear2d_backward(Tensor grad_output, SymInt[2] output_size, "
                "SymInt[4] input_size, bool align_corners, float? scales_h=None, float? "
                "scales_w=None) -> Tensor",
      .meta = fn<weighted_meta<Scale, Scale>>,
-     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale>>},
+     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale>>,
+     .vjp = {{"grad_output", "grad, output_size, align_corners, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, bool align, std::optional<double> s0,
+                 std::optional<double> s1) {
+                return upsample_bilinear2d(g, out, align, s0, s1);
+              }}}},
     {.schema = "upsample_trilinear3d_backward(Tensor grad_output, SymInt[3] output_size,"
                " SymInt[5] input_size, bool align_corners, float? scales_d=None, float? "
                "scales_h=None, float? scales_w=None) -> Tensor",
      .meta = fn<weighted_meta<Scale, Scale, Scale>>,
-     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale, Scale>>},
+     .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale, Scale>>,
+     .vjp = {{"grad_output", "grad, output_size, align_corners, scales_d, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, bool align, std::optional<double> s0,
+                 std::optional<double> s1, std::optional<double> s2) {
+                return upsample_trilinear3d(g, out, align, s0, s1, s2);
+              }}}},
     {.schema = "upsample_bicubic2d_backward(Tensor grad_output, SymInt[2] output_size, "
                "SymInt[4] input_size, bool align_corners, float? scales_h=None, float? "
                "scales_w=None) -> Tensor",
      .meta = fn<weighted_meta<Scale, Scale>>,
-     .eager = fn<weighted_kernel<Interpolation::cubic, false, Scale, Scale>>},
+     .eager = fn<weighted_kernel<Interpolation::cubic, false, Scale, Scale>>,
+     .vjp = {{"grad_output", "grad, output_size, align_corners, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, bool align, std::optional<double> s0,
+                 std::optional<double> s1) { return upsample_bicubic2d(g, out, align, s0, s1); }}}},
     {.schema = "_upsample_bilinear2d_aa_backward(Tensor grad_output, SymInt[2] "
                "output_size, SymInt[4] input_size, bool align_corners, float? "
                "scales_h=None, float? scales_w=None) -> Tensor",
      .meta = fn<weighted_meta<Scale, Scale>>,
-     .eager = fn<weighted_kernel<Interpolation::linear, true, Scale, Scale>>},
+     .eager = fn<weighted_kernel<Interpolation::linear, true, Scale, Scale>>,
+     .vjp = {{"grad_output", "grad, output_size, align_corners, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, bool align, std::optional<double> s0,
+                 std::optional<double> s1) {
+                return _upsample_bilinear2d_aa(g, out, align, s0, s1);
+              }}}},
     {.schema = "_upsample_bicubic2d_aa_backward(Tensor grad_output, SymInt[2] "
                "output_size, SymInt[4] input_size, bool align_corners, float? "
                "scales_h=None, float? scales_w=None) -> Tensor",
      .meta = fn<weighted_meta<Scale, Scale>>,
-     .eager = fn<weighted_kernel<Interpolation::cubic, true, Scale, Scale>>},
+     .eager = fn<weighted_kernel<Interpolation::cubic, true, Scale, Scale>>,
+     .vjp = {{"grad_output", "grad, output_size, align_corners, scales_h, scales_w",
+              [](const Tensor& g, SymIntList out, bool align, std::optional<double> s0,
+                 std::optional<double> s1) {
+                return _upsample_bicubic2d_aa(g, out, align, s0, s1);
+              }}}},
 };
 
 extern constinit const OpFamily op_family_nn_upsample_backward{rows};

@@ -32,11 +32,12 @@ namespace {
 
 // Members of Tensor that are written by hand.
 constexpr std::string_view reserved_methods[] = {
-    "defined",       "dtype",          "device",    "dim",           "sizes",
-    "strides",       "size",           "stride",    "numel",         "storage_offset",
-    "requires_grad", "requires_grad_", "is_fake",   "is_contiguous", "version",
-    "is_same",       "data_ptr",       "to_vector", "data",          "item",
-    "head",          "adopt",          "release",   "backward",      "grad"};
+    "defined",       "dtype",          "device",     "dim",           "sizes",
+    "strides",       "size",           "stride",     "numel",         "storage_offset",
+    "requires_grad", "requires_grad_", "is_fake",    "is_contiguous", "version",
+    "is_same",       "data_ptr",       "to_vector",  "data",          "item",
+    "head",          "adopt",          "release",    "backward",      "grad",
+    "set_grad",      "is_leaf",        "retain_grad"};
 
 bool is_public(const Schema& schema) {
   return schema.ns != "sym" && schema.ns != "tenon" && !schema.name.starts_with("__");

@@ -12,14 +12,18 @@ static constexpr OpDef rows[] = {
     {.schema = "relu(Tensor self) -> Tensor",
      .variants = in_place,
      .core = true,
-     .formula = pointwise<numbers>([](auto x) { return select(x <= 0, 0, x); })},
+     .formula = pointwise<numbers>([](auto x) { return select(x <= 0, 0, x); }),
+     .vjp = {{"self", "grad, result",
+              [](const Tensor& g, const Tensor& y) { return threshold_backward(g, y, 0); }}}},
     {.schema = "relu6(Tensor self) -> Tensor",
      .variants = in_place,
      .formula = pointwise<numbers>([](auto x) { return select(x <= 0, 0, select(x >= 6, 6, x)); })},
     {.schema = "silu(Tensor self) -> Tensor",
      .variants = in_place,
      .formula = pointwise([](auto x) { return x * sigmoid(x); }),
-     .decomp = [](const Tensor& x) { return x * x.sigmoid(); }},
+     .decomp = [](const Tensor& x) { return x * x.sigmoid(); },
+     .vjp = {{"self", "grad, self",
+              [](const Tensor& g, const Tensor& x) { return silu_backward(g, x); }}}},
     {.schema = "silu_backward(Tensor grad_output, Tensor self) -> Tensor",
      .formula = pointwise([](auto g, auto x) {
        auto s = sigmoid(x);
@@ -38,7 +42,11 @@ static constexpr OpDef rows[] = {
                                           return x * 0.5 *
                                                  (1 + tanh(0.79788456080286535588 *
                                                            (x + 0.044715 * x * x * x)));
-                                        })}})},
+                                        })}}),
+     .vjp = {{"self", "grad, self, approximate",
+              [](const Tensor& g, const Tensor& x, std::string_view approximate) {
+                return gelu_backward(g, x, approximate);
+              }}}},
     {.schema =
          "gelu_backward(Tensor grad_output, Tensor self, *, str approximate='none') -> Tensor",
      .formula =
@@ -56,13 +64,21 @@ static constexpr OpDef rows[] = {
     {.schema = "hardtanh(Tensor self, Scalar min_val=-1, Scalar max_val=1) -> Tensor",
      .variants = in_place,
      .formula = pointwise<numbers>(
-         [](auto x, auto lo, auto hi) { return select(x <= lo, lo, select(x >= hi, hi, x)); })},
+         [](auto x, auto lo, auto hi) { return select(x <= lo, lo, select(x >= hi, hi, x)); }),
+     .vjp = {{"self", "grad, self, min_val, max_val",
+              [](const Tensor& g, const Tensor& x, Number lo, Number hi) {
+                return hardtanh_backward(g, x, lo, hi);
+              }}}},
     {.schema = "hardsigmoid(Tensor self) -> Tensor",
      .variants = in_place,
-     .formula = pointwise([](auto x) { return min(max(x + 3, 0), 6) / 6; })},
+     .formula = pointwise([](auto x) { return min(max(x + 3, 0), 6) / 6; }),
+     .vjp = {{"self", "grad, self",
+              [](const Tensor& g, const Tensor& x) { return hardsigmoid_backward(g, x); }}}},
     {.schema = "hardswish(Tensor self) -> Tensor",
      .variants = in_place,
-     .formula = pointwise([](auto x) { return x * min(max(x + 3, 0), 6) / 6; })},
+     .formula = pointwise([](auto x) { return x * min(max(x + 3, 0), 6) / 6; }),
+     .vjp = {{"self", "grad, self",
+              [](const Tensor& g, const Tensor& x) { return hardswish_backward(g, x); }}}},
     {.schema = "hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor",
      // ATen multiplies by 1/6 in f32, for f64 too.
      .formula = pointwise(
@@ -77,7 +93,11 @@ static constexpr OpDef rows[] = {
     {.schema = "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
      .variants = in_place,
      .core = true,
-     .formula = pointwise([](auto x, auto slope) { return select(x > 0, x, x * slope); })},
+     .formula = pointwise([](auto x, auto slope) { return select(x > 0, x, x * slope); }),
+     .vjp = {{"self", "grad, self, negative_slope",
+              [](const Tensor& g, const Tensor& x, Number slope) {
+                return leaky_relu_backward(g, x, slope, false);
+              }}}},
     {.schema = "leaky_relu_backward(Tensor grad_output, Tensor self, Scalar negative_slope, bool "
                "self_is_result) -> Tensor",
      .formula =
@@ -87,7 +107,11 @@ static constexpr OpDef rows[] = {
      .core = true,
      .formula = pointwise([](auto x, auto alpha, auto scale, auto input_scale) {
        return select(x < 0, expm1(x * input_scale) * (alpha * scale), x * scale);
-     })},
+     }),
+     .vjp = {{"self", "grad, self, alpha, scale, input_scale",
+              [](const Tensor& g, const Tensor& x, Number alpha, Number scale, Number input_scale) {
+                return elu_backward(g, alpha, scale, input_scale, false, x);
+              }}}},
     {.schema = "elu_backward(Tensor grad_output, Scalar alpha, Scalar scale, Scalar input_scale, "
                "bool is_result, Tensor self_or_result) -> Tensor",
      .formula =
@@ -110,7 +134,11 @@ static constexpr OpDef rows[] = {
     {.schema = "softplus(Tensor self, Scalar beta=1, Scalar threshold=20) -> Tensor",
      .formula = pointwise([](auto x, auto beta, auto threshold) {
        return select(x * beta > threshold, x, log1p(exp(min(x * beta, threshold))) / beta);
-     })},
+     }),
+     .vjp = {{"self", "grad, self, beta, threshold",
+              [](const Tensor& g, const Tensor& x, Number beta, Number threshold) {
+                return softplus_backward(g, x, beta, threshold);
+              }}}},
     {.schema = "softplus_backward(Tensor grad_output, Tensor self, Scalar beta, Scalar threshold) "
                "-> Tensor",
      .formula = pointwise([](auto g, auto x, auto beta, auto threshold) {
@@ -132,7 +160,11 @@ static constexpr OpDef rows[] = {
     {.schema = "threshold(Tensor self, Scalar threshold, Scalar value) -> Tensor",
      .variants = in_place,
      .formula = pointwise<numbers>(
-         [](auto x, auto threshold, auto value) { return select(x <= threshold, value, x); })},
+         [](auto x, auto threshold, auto value) { return select(x <= threshold, value, x); }),
+     .vjp = {{"self", "grad, self, threshold",
+              [](const Tensor& g, const Tensor& x, Number threshold) {
+                return threshold_backward(g, x, threshold);
+              }}}},
     {.schema = "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
      .formula = pointwise<numbers>(
          [](auto g, auto x, auto threshold) { return select(x <= threshold, 0, g); })},

@@ -3,6 +3,7 @@
 #include "ops/reduce/reduce_loop.h"
 
 #include "core/sym_int.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -120,47 +121,78 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .core = true,
      .meta = values_meta,
-     .eager = values_kernel<true>},
+     .eager = values_kernel<true>,
+     .vjp = {{"self", "grad, self, result, dim, keepdim",
+              [](const Tensor& g, const Tensor& x, const Tensor& y, IntList dim, bool keepdim) {
+                return shared_out(g, x, y, OptIntList(dim), keepdim);
+              }}}},
     {.schema = "amin(Tensor self, int[1] dim=[], bool keepdim=False) -> Tensor",
      .tags = reduction,
      .core = true,
      .meta = values_meta,
-     .eager = values_kernel<false>},
+     .eager = values_kernel<false>,
+     .vjp = {{"self", "grad, self, result, dim, keepdim",
+              [](const Tensor& g, const Tensor& x, const Tensor& y, IntList dim, bool keepdim) {
+                return shared_out(g, x, y, OptIntList(dim), keepdim);
+              }}}},
     {.schema = "max(Tensor self) -> Tensor",
      .tags = reduction,
      .meta = whole_meta,
-     .eager = whole_kernel<true>},
+     .eager = whole_kernel<true>,
+     .vjp = {{"self", "grad, self, result",
+              [](const Tensor& g, const Tensor& x, const Tensor& y) {
+                return shared_out(g, x, y, {}, true);
+              }}}},
     {.schema = "min(Tensor self) -> Tensor",
      .tags = reduction,
      .meta = whole_meta,
-     .eager = whole_kernel<false>},
+     .eager = whole_kernel<false>,
+     .vjp = {{"self", "grad, self, result",
+              [](const Tensor& g, const Tensor& x, const Tensor& y) {
+                return shared_out(g, x, y, {}, true);
+              }}}},
     {.schema =
          "max.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
      .tags = reduction,
      .core = true,
      .meta = pair_meta,
-     .eager = pair_kernel<true>},
+     .eager = pair_kernel<true>,
+     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<selected_vjp>}}},
     {.schema =
          "min.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
      .tags = reduction,
      .core = true,
      .meta = pair_meta,
-     .eager = pair_kernel<false>},
+     .eager = pair_kernel<false>,
+     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<selected_vjp>}}},
     {.schema = "argmax(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
      .tags = reduction,
      .core = true,
      .meta = arg_meta,
-     .eager = arg_kernel<true>},
+     .eager = arg_kernel<true>,
+     .vjp = nondiff},
     {.schema = "argmin(Tensor self, int? dim=None, bool keepdim=False) -> Tensor",
      .tags = reduction,
      .core = true,
      .meta = arg_meta,
-     .eager = arg_kernel<false>},
+     .eager = arg_kernel<false>,
+     .vjp = nondiff},
     {.schema =
          "aminmax(Tensor self, *, int? dim=None, bool keepdim=False) -> (Tensor min, Tensor max)",
      .tags = reduction,
      .meta = both_meta,
-     .eager = both_kernel},
+     .eager = both_kernel,
+     .vjp = {{"self", "grad0?, grad1?, self, result0, result1, dim, keepdim",
+              [](const Tensor& low, const Tensor& high, const Tensor& x, const Tensor& min,
+                 const Tensor& max, std::optional<int64_t> dim, bool keepdim) {
+                int64_t one = dim.value_or(0);
+                OptIntList dims = dim ? OptIntList(IntList(&one, 1)) : OptIntList();
+                Tensor out;
+                if (low.defined()) out = shared_out(low, x, min, dims, keepdim || !dim);
+                if (!high.defined()) return out;
+                Tensor rest = shared_out(high, x, max, dims, keepdim || !dim);
+                return out.defined() ? out.add(rest) : rest;
+              }}}},
 };
 
 extern constinit const OpFamily op_family_reduce_arg{rows};

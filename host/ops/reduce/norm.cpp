@@ -1,6 +1,7 @@
 // Moments and norms: var, std, norm, logsumexp.
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -172,28 +173,98 @@ constexpr OpTags reduction = OpTags::reduction;
 
 }  // namespace
 
+namespace {
+
+SymInt count_reduced(SymIntList sizes, OptIntList dims) {
+  SymInt n = 1;
+  auto rank = static_cast<int64_t>(sizes.size());
+  for (int64_t d = 0; d < rank; ++d) {
+    bool reduced = !dims || dims->empty();
+    for (size_t i = 0; !reduced && i < dims->size(); ++i)
+      reduced = (*dims)[i] == d || (*dims)[i] + rank == d;
+    if (reduced) n = n * sizes[static_cast<size_t>(d)];
+  }
+  return n;
+}
+
+Tensor var_vjp(const Tensor& g, const Tensor& x, OptIntList dim, std::optional<Number> correction,
+               bool keepdim) {
+  Number c = correction.value_or(Number(1));
+  SymInt n = count_reduced(x.sizes(), dim);
+  Tensor mean = dim && !dim->empty() ? x.mean(*dim, true) : x.mean();
+  Tensor wide = unreduced(g, x.sizes(), dim, keepdim);
+  return wide.mul(x.sub(mean)).mul(2.0).div(full({}, n, x.dtype()).sub(c).clamp_min(0));
+}
+
+Tensor std_vjp(const Tensor& g, const Tensor& x, const Tensor& std, OptIntList dim,
+               std::optional<Number> correction, bool keepdim) {
+  Tensor of_var = g.div(std.mul(2)).masked_fill(std.eq(0), 0);
+  return var_vjp(of_var, x, dim, correction, keepdim);
+}
+
+Tensor with_mean_vjp(const Tensor& so_far, const Tensor& g_mean, SymIntList sizes, OptIntList dim,
+                     bool keepdim) {
+  if (!g_mean.defined()) return so_far;
+  Tensor part = unreduced(g_mean, sizes, dim, keepdim).div(Number(count_reduced(sizes, dim)));
+  return so_far.defined() ? so_far.add(part) : part;
+}
+
+// By order: 0 counts, 1 has signs, 2 the direction, infinity the largest elements in equal shares.
+Tensor vector_norm_vjp(const Tensor& grad, const Tensor& x, const Tensor& result, Number ord,
+                       OptIntList dim, bool keepdim) {
+  double p = ord.to_double();
+  if (p == 0) return x.zeros_like();
+  Tensor g = unreduced(grad.to(x.dtype()), x.sizes(), dim, keepdim);
+  if (p == 1) return g.mul(x.sign());
+  if (std::isinf(p))
+    return x.sign().mul(shared_out(grad, x.abs(), result, dim, keepdim || x.dim() == 0));
+  Tensor norm = unreduced(result.to(x.dtype()), x.sizes(), dim, keepdim);
+  if (p == 2) return x.mul(g.div(norm)).masked_fill(norm.eq(0), 0);
+  Tensor size = x.abs();
+  Tensor power = p < 1   ? x.sign().mul(size.pow(p - 1).masked_fill(x.eq(0), 0))
+                 : p < 2 ? x.sign().mul(size.pow(p - 1))
+                         : x.mul(size.pow(p - 2));
+  return power.mul(g.div(norm.pow(p - 1))).masked_fill(norm.eq(0), 0);
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "var.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> Tensor",
      .tags = reduction,
      .core = true,
      .meta = var_meta_row,
-     .eager = var_row<false>},
+     .eager = var_row<false>,
+     .vjp = {{"self", "grad, self, dim, correction, keepdim", fn<var_vjp>}}},
     {.schema = "std.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> Tensor",
      .tags = reduction,
      .meta = var_meta_row,
-     .eager = var_row<true>},
+     .eager = var_row<true>,
+     .vjp = {{"self", "grad, self, result, dim, correction, keepdim", fn<std_vjp>}}},
     {.schema = "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> (Tensor, Tensor)",
      .tags = reduction,
      .meta = var_mean_meta_row,
-     .eager = var_mean_row<false>},
+     .eager = var_mean_row<false>,
+     .vjp = {{"self", "grad0?, grad1?, self, dim, correction, keepdim",
+              [](const Tensor& g, const Tensor& g_mean, const Tensor& x, OptIntList dim,
+                 std::optional<Number> correction, bool keepdim) {
+                Tensor out = g.defined() ? var_vjp(g, x, dim, correction, keepdim) : Tensor();
+                return with_mean_vjp(out, g_mean, x.sizes(), dim, keepdim);
+              }}}},
     {.schema = "std_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> (Tensor, Tensor)",
      .tags = reduction,
      .meta = var_mean_meta_row,
-     .eager = var_mean_row<true>},
+     .eager = var_mean_row<true>,
+     .vjp = {{"self", "grad0?, grad1?, self, result, dim, correction, keepdim",
+              [](const Tensor& g, const Tensor& g_mean, const Tensor& x, const Tensor& std,
+                 OptIntList dim, std::optional<Number> correction, bool keepdim) {
+                Tensor out = g.defined() ? std_vjp(g, x, std, dim, correction, keepdim) : Tensor();
+                return with_mean_vjp(out, g_mean, x.sizes(), dim, keepdim);
+              }}}},
     {.schema = "var(Tensor self, bool unbiased=True) -> Tensor",
      .tags = reduction,
      .decomp =
@@ -250,7 +321,8 @@ static constexpr OpDef rows[] = {
          "ScalarType? dtype=None) -> Tensor",
      .tags = reduction,
      .meta = fn<norm_meta>,
-     .eager = fn<norm_kernel>},
+     .eager = fn<norm_kernel>,
+     .vjp = {{"self", "grad, self, result, ord, dim, keepdim", fn<vector_norm_vjp>}}},
     {.schema = "norm.Scalar(Tensor self, Scalar p=2) -> Tensor",
      .tags = reduction,
      .decomp = [](const Tensor& self,
@@ -278,7 +350,13 @@ static constexpr OpDef rows[] = {
     {.schema = "logsumexp(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
      .tags = reduction,
      .meta = fn<logsumexp_meta>,
-     .eager = fn<logsumexp_kernel>},
+     .eager = fn<logsumexp_kernel>,
+     .vjp = {{"self", "grad, self, result, dim, keepdim",
+              [](const Tensor& g, const Tensor& x, const Tensor& y, IntList dim, bool keepdim) {
+                Tensor wide = unreduced(y, x.sizes(), OptIntList(dim), keepdim);
+                Tensor share = x.sub(wide.masked_fill(wide.isinf(), 0)).exp();
+                return unreduced(g, x.sizes(), OptIntList(dim), keepdim).mul(share);
+              }}}},
 };
 
 extern constinit const OpFamily op_family_reduce_norm{rows};

@@ -105,6 +105,39 @@ void quantile_kernel(Tensor& out, const Tensor& self, const Tensor& q, OptDim di
     run.template operator()<float>();
 }
 
+// The ranks of the wanted shares among the sorted rows, then the rule between neighbours.
+template <bool ignore_nan>
+Tensor quantile_decomp(const Tensor& self, const Tensor& q, OptDim dim, bool keepdim,
+                       std::string_view interpolation) {
+  bool along = dim && self.dim() > 0;
+  Tensor rows = along ? movedim(self, *dim, -1) : self.reshape({-1});
+  Tensor sorted = std::get<0>(rows.sort(-1)), nan = rows.detach().isnan();
+  Tensor shares = q.detach().reshape({-1});
+  Tensor rank;
+  if (ignore_nan) {
+    Tensor count = nan.logical_not().sum({-1}, true).to(self.dtype());
+    rank = count.sub(1).clamp_min(0).mul(shares);
+  } else {
+    Tensor last = scalar_tensor(Number(rows.size(-1) - 1), self.dtype());
+    rank = where(nan.any(-1, true), last, shares.mul(last));
+  }
+  Between rule = rule_of(interpolation);
+  Tensor low = rule == Between::nearest  ? rank.round()
+               : rule == Between::higher ? rank.ceil()
+                                         : rank.floor();
+  Tensor result = sorted.gather(-1, low.to(Dtype::i64));
+  if (rule == Between::linear || rule == Between::midpoint) {
+    Tensor above = sorted.gather(-1, rank.ceil().to(Dtype::i64));
+    Tensor part = rule == Between::linear ? rank.sub(low) : rank.sub(low).ceil().mul(0.5);
+    result = result.lerp(above, part);
+  }
+  if (keepdim && along)
+    result = result.unsqueeze(*dim < 0 ? *dim + self.dim() : *dim);
+  else if (keepdim)
+    for (int64_t d = 0; d < self.dim(); ++d) result = result.unsqueeze(0);
+  return q.dim() == 0 ? result.squeeze(-1) : movedim(result, -1, 0);
+}
+
 template <bool ignore_nan>
 constexpr auto by_number =
     [](const Tensor& self, double q, OptDim dim, bool keepdim, std::string_view interpolation) {
@@ -120,7 +153,8 @@ static constexpr OpDef rows[] = {
                "interpolation=\"linear\") -> Tensor",
      .tags = OpTags::reduction,
      .meta = fn<quantile_meta>,
-     .eager = fn<quantile_kernel<false>>},
+     .eager = fn<quantile_kernel<false>>,
+     .decomp = fn<quantile_decomp<false>>},
     {.schema = "quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str "
                "interpolation=\"linear\") -> Tensor",
      .decomp = by_number<false>},
@@ -128,7 +162,8 @@ static constexpr OpDef rows[] = {
                "interpolation=\"linear\") -> Tensor",
      .tags = OpTags::reduction,
      .meta = fn<quantile_meta>,
-     .eager = fn<quantile_kernel<true>>},
+     .eager = fn<quantile_kernel<true>>,
+     .decomp = fn<quantile_decomp<true>>},
     {.schema = "nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str "
                "interpolation=\"linear\") -> Tensor",
      .decomp = by_number<true>},

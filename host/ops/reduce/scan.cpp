@@ -3,6 +3,7 @@
 #include "ops/reduce/reduce_loop.h"
 
 #include "core/sym_int.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -117,29 +118,71 @@ Tensor differences(const Tensor& self, int64_t n, int64_t dim, const Tensor& pre
 
 }  // namespace
 
+namespace {
+
+// The general form keeps n times the memory, but is exact where elements are 0.
+Tensor cumprod_vjp(const Tensor& g, const Tensor& x, const Tensor& y, int64_t dim) {
+  if (x.dim() == 0) return g;
+  bool has_zero = x.is_fake() || static_cast<bool>(x.detach().eq(0).any());
+  if (!has_zero) return reverse_cumsum(g.mul(y), dim).div(x);
+  int64_t last = x.dim() - 1;
+  Tensor row = x.transpose(dim, last).unsqueeze(-2), weight = g.transpose(dim, last).unsqueeze(-2);
+  SymInt n = x.size(dim);
+  Dims square = dims_of(x.transpose(dim, last).sizes());
+  square.push_back(n);
+  Tensor wide = row.expand(list_of(square));
+  Tensor self_left_out = eye(n, Dtype::bool_);
+  Tensor products = wide.masked_fill(self_left_out, 1).cumprod(-1);
+  return products.mul(weight).triu().sum({-1}).transpose(dim, last);
+}
+
+Tensor cumulative_extremum_vjp(const Tensor& g, SymIntList sizes, int64_t dim,
+                               const Tensor& indices) {
+  if (sizes.empty()) return g;
+  return g.new_zeros(sizes).scatter_add(dim, indices, g);
+}
+
+// sum_k>=i g_k exp(x_i - y_k), positive and negative gradients apart, so that sums stay logarithms.
+Tensor logcumsumexp_vjp(const Tensor& g, const Tensor& x, const Tensor& y, int64_t dim) {
+  if (x.dim() == 0) return g;
+  auto part = [&](const Tensor& size) {
+    Tensor logs = size.log().sub(y);
+    return logs.flip({dim}).logcumsumexp(dim).flip({dim}).add(x).exp();
+  };
+  return part(g.clamp_min(0)).sub(part(g.neg().clamp_min(0)));
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "cumsum(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
      .variants = in_place,
      .core = true,
      .meta = fn<scan_meta>,
-     .eager = fn<scan_kernel<false>>},
+     .eager = fn<scan_kernel<false>>,
+     .vjp = {{"self", "grad, dim",
+              [](const Tensor& g, int64_t dim) { return reverse_cumsum(g, dim); }}}},
     {.schema = "cumprod(Tensor self, int dim, *, ScalarType? dtype=None) -> Tensor",
      .variants = in_place,
      .meta = fn<scan_meta>,
-     .eager = fn<scan_kernel<true>>},
+     .eager = fn<scan_kernel<true>>,
+     .vjp = {{"self", "grad, self, result, dim", fn<cumprod_vjp>}}},
     {.schema = "cummax(Tensor self, int dim) -> (Tensor values, Tensor indices)",
      .meta = fn<extreme_scan_meta>,
-     .eager = fn<extreme_scan_kernel<true>>},
+     .eager = fn<extreme_scan_kernel<true>>,
+     .vjp = {{"self", "grad, self.sizes, dim, result1", fn<cumulative_extremum_vjp>}}},
     {.schema = "cummin(Tensor self, int dim) -> (Tensor values, Tensor indices)",
      .meta = fn<extreme_scan_meta>,
-     .eager = fn<extreme_scan_kernel<false>>},
+     .eager = fn<extreme_scan_kernel<false>>,
+     .vjp = {{"self", "grad, self.sizes, dim, result1", fn<cumulative_extremum_vjp>}}},
     {.schema = "logcumsumexp(Tensor self, int dim) -> Tensor",
      .meta =
          [](const Tensor& self, int64_t dim) {
            wrap_dim(dim, self.dim());
            return contiguous_meta(self.sizes(), self.dtype(), self.device());
          },
-     .eager = fn<logcumsumexp_kernel>},
+     .eager = fn<logcumsumexp_kernel>,
+     .vjp = {{"self", "grad, self, result, dim", fn<logcumsumexp_vjp>}}},
     {.schema = "diff(Tensor self, int n=1, int dim=-1, Tensor? prepend=None, Tensor? append=None) "
                "-> Tensor",
      .decomp = fn<differences>},

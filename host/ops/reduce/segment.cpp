@@ -222,7 +222,14 @@ static constexpr OpDef rows[] = {
                "initial=None) -> Tensor",
      .tags = OpTags::reduction,
      .meta = fn<segment_meta>,
-     .eager = fn<segment_kernel>},
+     .eager = fn<segment_kernel>,
+     .vjp = {{"data", "grad, result, data, reduce, lengths, offsets, axis, initial",
+              [](const Tensor& g, const Tensor& y, const Tensor& data, std::string_view reduce,
+                 const Tensor& lengths, const Tensor& offsets, int64_t axis,
+                 std::optional<Number> initial) {
+                return _segment_reduce_backward(g.contiguous(), y.contiguous(), data.contiguous(),
+                                                reduce, lengths, offsets, axis, initial);
+              }}}},
     {.schema = "_segment_reduce_backward(Tensor grad, Tensor output, Tensor data, str reduce, *, "
                "Tensor? lengths=None, Tensor? offsets=None, int axis=0, Scalar? initial=None) -> "
                "Tensor",

@@ -6,6 +6,7 @@
 // Cost: three passes over a row that stays in cache.
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -139,11 +140,19 @@ static constexpr OpDef rows[] = {
     {.schema = "_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
      .core = true,
      .meta = fn<softmax_meta>,
-     .eager = fn<softmax_kernel<false>>},
+     .eager = fn<softmax_kernel<false>>,
+     .vjp = {{"self", "grad, result, dim, self.meta",
+              [](const Tensor& g, const Tensor& y, int64_t dim, const Tensor& like) {
+                return _softmax_backward_data(g, y, dim, like.dtype());
+              }}}},
     {.schema = "_log_softmax(Tensor self, int dim, bool half_to_float) -> Tensor",
      .core = true,
      .meta = fn<softmax_meta>,
-     .eager = fn<softmax_kernel<true>>},
+     .eager = fn<softmax_kernel<true>>,
+     .vjp = {{"self", "grad, result, dim, self.meta",
+              [](const Tensor& g, const Tensor& y, int64_t dim, const Tensor& like) {
+                return _log_softmax_backward_data(g, y, dim, like.dtype());
+              }}}},
     {.schema = "softmax.int(Tensor self, int dim, ScalarType? dtype=None) -> Tensor",
      .decomp =
          [](const Tensor& self, int64_t dim, std::optional<Dtype> dtype) {
@@ -161,15 +170,37 @@ static constexpr OpDef rows[] = {
            meta.dtype = dtype.value_or(meta.dtype);
            return meta;
          },
-     .eager = fn<safe_softmax_kernel>},
+     .eager = fn<safe_softmax_kernel>,
+     .vjp = {{"self", "grad, result, dim, self.meta",
+              [](const Tensor& g, const Tensor& y, int64_t dim, const Tensor& like) {
+                return _softmax_backward_data(g.to(y.dtype()), y, dim, y.dtype()).to(like.dtype());
+              }}}},
     {.schema = "_softmax_backward_data(Tensor grad_output, Tensor output, int dim, "
                "ScalarType input_dtype) -> Tensor",
      .meta = fn<backward_meta>,
-     .eager = fn<backward_kernel<false>>},
+     .eager = fn<backward_kernel<false>>,
+     .vjp = {{"grad_output", "grad, output, dim, input_dtype",
+              [](const Tensor& g, const Tensor& y, int64_t dim, Dtype dtype) {
+                return _softmax_backward_data(g.to(y.dtype()), y, dim, dtype);
+              }},
+             {"output", "grad, grad_output, output, dim",
+              [](const Tensor& g, const Tensor& go, const Tensor& y, int64_t dim) {
+                return g.mul(go)
+                    .sub(go.mul(g.mul(y).sum({dim}, true)))
+                    .sub(g.mul(go.mul(y).sum({dim}, true)));
+              }}}},
     {.schema = "_log_softmax_backward_data(Tensor grad_output, Tensor output, int dim, "
                "ScalarType input_dtype) -> Tensor",
      .meta = fn<backward_meta>,
-     .eager = fn<backward_kernel<true>>},
+     .eager = fn<backward_kernel<true>>,
+     .vjp = {{"grad_output", "grad, output, dim",
+              [](const Tensor& g, const Tensor& y, int64_t dim) {
+                return g.sub(g.mul(y.exp()).sum({dim}, true));
+              }},
+             {"output", "grad, grad_output, output, dim",
+              [](const Tensor& g, const Tensor& go, const Tensor& y, int64_t dim) {
+                return g.mul(y.exp()).mul(go.sum({dim}, true)).neg();
+              }}}},
 };
 
 extern constinit const OpFamily op_family_reduce_softmax{rows};

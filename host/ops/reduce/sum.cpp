@@ -1,6 +1,7 @@
 // Sums and what is counted: sum, mean, prod, any, all, count_nonzero.
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -234,29 +235,63 @@ constexpr OpTags reduction = OpTags::reduction;
 
 }  // namespace
 
+namespace {
+
+SymInt product_of(SymIntList sizes) {
+  SymInt n = 1;
+  for (SymInt s : sizes) n = n * s;
+  return n;
+}
+
+SymInt n_reduced(SymIntList sizes, OptIntList dims) {
+  if (!dims || dims->empty()) return product_of(sizes);
+  SymInt n = 1;
+  for (int64_t d : *dims)
+    if (!sizes.empty())
+      n = n * sizes[static_cast<size_t>(d < 0 ? d + static_cast<int64_t>(sizes.size()) : d)];
+  return n;
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",
      .tags = reduction,
      .meta = [](const Tensor& self,
                 Type dtype) { return sum_meta_of(self, all_dims, false, dtype); },
-     .eager = sum_all_kernel},
+     .eager = sum_all_kernel,
+     .vjp = {{"self", "grad, self.sizes",
+              [](const Tensor& g, SymIntList sizes) { return g.expand(sizes); }}}},
     {.schema = "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, "
                "ScalarType? dtype=None) -> Tensor",
      .tags = reduction,
      .core = true,
      .meta = sum_meta,
-     .eager = sum_kernel},
+     .eager = sum_kernel,
+     .vjp = {{"self", "grad, self.sizes, dim, keepdim",
+              [](const Tensor& g, SymIntList sizes, OptIntList dim, bool keepdim) {
+                return unreduced(g, sizes, dim, keepdim);
+              }}}},
     {.schema = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
                "dtype=None) -> Tensor",
      .tags = reduction,
      .meta = sum_meta,
-     .eager = nansum_kernel},
+     .eager = nansum_kernel,
+     .vjp = {{"self", "grad, self, dim, keepdim",
+              [](const Tensor& g, const Tensor& x, OptIntList dim, bool keepdim) {
+                return unreduced(g.to(x.dtype()), x.sizes(), dim, keepdim)
+                    .mul(x.isnan().logical_not());
+              }}}},
     {.schema = "mean(Tensor self, *, ScalarType? dtype=None) -> Tensor",
      .tags = reduction,
      .core = true,
      .meta = [](const Tensor& self,
                 Type dtype) { return mean_meta_of(self, all_dims, false, dtype); },
-     .eager = [](Tensor& out, const Tensor& self, Type) { mean_kernel(out, self, all_dims); }},
+     .eager = [](Tensor& out, const Tensor& self, Type) { mean_kernel(out, self, all_dims); },
+     .vjp = {{"self", "grad, self.sizes",
+              [](const Tensor& g, SymIntList sizes) {
+                return g.expand(sizes).div(Number(product_of(sizes)));
+              }}}},
     {.schema = "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) "
                "-> Tensor",
      .tags = reduction,
@@ -266,7 +301,11 @@ static constexpr OpDef rows[] = {
            return mean_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
          },
      .eager = [](Tensor& out, const Tensor& self, OptIntList dims, bool,
-                 Type) { mean_kernel(out, self, dims_mask(dims, self.dim())); }},
+                 Type) { mean_kernel(out, self, dims_mask(dims, self.dim())); },
+     .vjp = {{"self", "grad, self.sizes, dim, keepdim",
+              [](const Tensor& g, SymIntList sizes, OptIntList dim, bool keepdim) {
+                return unreduced(g, sizes, dim, keepdim).div(Number(n_reduced(sizes, dim)));
+              }}}},
     {.schema = "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
                "dtype=None) -> Tensor",
      .tags = reduction,
@@ -274,14 +313,25 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
            return mean_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
          },
-     .eager = nanmean_kernel},
+     .eager = nanmean_kernel,
+     .vjp = {{"self", "grad, self, dim, keepdim",
+              [](const Tensor& g, const Tensor& x, OptIntList dim, bool keepdim) {
+                Tensor there = x.isnan().logical_not();
+                Tensor count = dim ? there.sum(*dim, true) : there.sum();
+                return unreduced(g.to(x.dtype()), x.sizes(), dim, keepdim).div(count).mul(there);
+              }}}},
     {.schema = "prod(Tensor self, *, ScalarType? dtype=None) -> Tensor",
      .tags = reduction,
      .core = true,
      .meta = [](const Tensor& self,
                 Type dtype) { return sum_meta_of(self, all_dims, false, dtype); },
      .eager = [](Tensor& out, const Tensor& self,
-                 Type) { fold_numbers<Product>(out, self, all_dims, "prod"); }},
+                 Type) { fold_numbers<Product>(out, self, all_dims, "prod"); },
+     .vjp = {{"self", "grad, self",
+              [](const Tensor& g, const Tensor& x) {
+                Tensor flat = x.reshape({-1});
+                return g.to(x.dtype()).mul(product_of_others(flat, 0)).reshape(x.sizes());
+              }}}},
     {.schema = "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) "
                "-> Tensor",
      .tags = reduction,
@@ -289,7 +339,12 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, int64_t dim, bool keepdim,
                 Type dtype) { return sum_meta_of(self, mask_of_dim(self, dim), keepdim, dtype); },
      .eager = [](Tensor& out, const Tensor& self, int64_t dim, bool,
-                 Type) { fold_numbers<Product>(out, self, mask_of_dim(self, dim), "prod"); }},
+                 Type) { fold_numbers<Product>(out, self, mask_of_dim(self, dim), "prod"); },
+     .vjp = {{"self", "grad, self, dim, keepdim",
+              [](const Tensor& g, const Tensor& x, int64_t dim, bool keepdim) {
+                return unreduced(g.to(x.dtype()), x.sizes(), dim, keepdim)
+                    .mul(product_of_others(x, dim));
+              }}}},
     {.schema = "sum_to_size(Tensor self, SymInt[] size) -> Tensor",
      .tags = OpTags::maybe_alias,
      .decomp = fn<summed_to_size>},
@@ -300,29 +355,35 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .core = true,
      .meta = truth_all_meta,
-     .eager = truth_all<Any>},
+     .eager = truth_all<Any>,
+     .vjp = nondiff},
     {.schema = "any.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
      .tags = reduction,
      .core = true,
      .meta = truth_dim_meta,
-     .eager = truth_dim<Any>},
+     .eager = truth_dim<Any>,
+     .vjp = nondiff},
     {.schema = "any.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
      .tags = reduction,
      .core = true,
      .meta = truth_dims_meta,
-     .eager = truth_dims<Any>},
+     .eager = truth_dims<Any>,
+     .vjp = nondiff},
     {.schema = "all(Tensor self) -> Tensor",
      .tags = reduction,
      .meta = truth_all_meta,
-     .eager = truth_all<All>},
+     .eager = truth_all<All>,
+     .vjp = nondiff},
     {.schema = "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
      .tags = reduction,
      .meta = truth_dim_meta,
-     .eager = truth_dim<All>},
+     .eager = truth_dim<All>,
+     .vjp = nondiff},
     {.schema = "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
      .tags = reduction,
      .meta = truth_dims_meta,
-     .eager = truth_dims<All>},
+     .eager = truth_dims<All>,
+     .vjp = nondiff},
     {.schema = "count_nonzero(Tensor self, int? dim=None) -> Tensor",
      .tags = reduction,
      .meta =
@@ -333,7 +394,8 @@ static constexpr OpDef rows[] = {
          [](Tensor& out, const Tensor& self, std::optional<int64_t> dim) {
            fold_truth<CountNonzero, int64_t>(out, self, dim ? mask_of_dim(self, *dim) : all_dims,
                                              "count_nonzero");
-         }},
+         },
+     .vjp = nondiff},
     {.schema = "count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
      .tags = reduction,
      .meta =
@@ -344,7 +406,8 @@ static constexpr OpDef rows[] = {
          [](Tensor& out, const Tensor& self, IntList dims) {
            fold_truth<CountNonzero, int64_t>(out, self, dims_mask(OptIntList(dims), self.dim()),
                                              "count_nonzero");
-         }},
+         },
+     .vjp = nondiff},
 };
 
 extern constinit const OpFamily op_family_reduce_sum{rows};

@@ -5,6 +5,7 @@
 
 #include "core/shape_env.h"
 #include "core/sym_int.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -133,11 +134,45 @@ void unfold_backward_kernel(Tensor& out, const Tensor& grad, SymIntList, int64_t
 
 }  // namespace
 
+namespace {
+
+// The gradient of self where its result shows the storage through any strides: what the result's
+// elements get is added up by their place in the storage, and read back through the strides of
+// self.
+Tensor as_strided_vjp(const Tensor& g, const Tensor& self, SymIntList size, SymIntList stride,
+                      std::optional<SymInt> offset) {
+  SymInt first = offset ? *offset : sym_offset_of(self);
+  auto span = [](SymIntList sizes, SymIntList strides) {
+    SymInt last = 0;
+    for (size_t d = 0; d < sizes.size(); ++d) last = last + sym_max(sizes[d] - 1, 0) * strides[d];
+    return last + 1;
+  };
+  SymInt cells =
+      sym_max(first + span(size, stride), sym_offset_of(self) + span(self.sizes(), self.strides()));
+  Tensor places = arange(Number(cells), Dtype::i64);
+  auto places_of = [&](SymIntList sizes, SymIntList strides, SymInt from) {
+    return places.as_strided(sizes, strides, from).reshape({-1});
+  };
+  Tensor storage =
+      g.new_zeros({cells}).index_add(0, places_of(size, stride, first), g.reshape({-1}));
+  if (!self.sizes().is_symbolic() && has_internal_overlap(self)) {
+    Tensor own = places_of(self.sizes(), self.strides(), sym_offset_of(self));
+    Tensor count = g.new_zeros({cells}).index_add(0, own, g.new_ones({own.numel()}));
+    storage = storage.div(count);
+  }
+  return storage.as_strided(self.sizes(), self.strides(), sym_offset_of(self));
+}
+
+Tensor src_zeros(const Tensor& g, const Tensor& src) { return g.new_zeros(src.sizes()); }
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, "
                "SymInt? storage_offset=None) -> Tensor(a)",
      .core = true,
-     .view = fn<strided_view>},
+     .view = fn<strided_view>,
+     .vjp = {{"self", "grad, self.meta, size, stride, storage_offset", fn<as_strided_vjp>}}},
     {.schema = "as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, "
                "SymInt? storage_offset=None) -> Tensor(a!)",
      .meta = as_strided_in_place,
@@ -153,10 +188,24 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = [](const Tensor& self, const Tensor&, SymIntList, SymIntList,
                 std::optional<SymInt>) { return strided_like(self); },
-     .eager = fn<as_strided_scatter_kernel>},
+     .eager = fn<as_strided_scatter_kernel>,
+     .vjp = {{"self", "grad, src.meta, size, stride, storage_offset",
+              [](const Tensor& g, const Tensor& src, SymIntList size, SymIntList stride,
+                 std::optional<SymInt> offset) {
+                return g.contiguous().as_strided_scatter(src_zeros(g, src), size, stride, offset);
+              }},
+             {"src", "grad, size, stride, storage_offset",
+              [](const Tensor& g, SymIntList size, SymIntList stride,
+                 std::optional<SymInt> offset) {
+                return g.contiguous().as_strided(size, stride, offset);
+              }}}},
     {.schema = "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
      .core = true,
-     .view = fn<diagonal_view>},
+     .view = fn<diagonal_view>,
+     .vjp = {{"self", "grad, self.sizes, offset, dim1, dim2",
+              [](const Tensor& g, SymIntList sizes, int64_t offset, int64_t a, int64_t b) {
+                return diagonal_backward(g, sizes, offset, a, b);
+              }}}},
     {.schema = "diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
      .decomp =
          [](const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
@@ -167,7 +216,15 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = [](const Tensor& self, const Tensor&, int64_t, int64_t,
                 int64_t) { return strided_like(self); },
-     .eager = fn<diagonal_scatter_kernel>},
+     .eager = fn<diagonal_scatter_kernel>,
+     .vjp = {{"self", "grad, src.sizes, offset, dim1, dim2",
+              [](const Tensor& g, SymIntList src, int64_t offset, int64_t a, int64_t b) {
+                return g.diagonal_scatter(g.new_zeros(src), offset, a, b);
+              }},
+             {"src", "grad, offset, dim1, dim2",
+              [](const Tensor& g, int64_t offset, int64_t a, int64_t b) {
+                return g.diagonal(offset, a, b);
+              }}}},
     {.schema = "diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, "
                "int dim2) -> Tensor",
      .decomp =
@@ -181,7 +238,11 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& self,
                   int64_t offset) { return diag(reshape(self, {-1}), offset); }},
     {.schema = "unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
-     .view = fn<windows>},
+     .view = fn<windows>,
+     .vjp = {{"self", "grad, self.sizes, dimension, size, step",
+              [](const Tensor& g, SymIntList sizes, int64_t dim, int64_t size, int64_t step) {
+                return unfold_backward(g, sizes, dim, size, step);
+              }}}},
     {.schema = "unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor",
      .decomp =
          [](const Tensor& self, int64_t dimension, int64_t size, int64_t step) {
@@ -191,7 +252,11 @@ static constexpr OpDef rows[] = {
                "-> Tensor",
      .meta = [](const Tensor& grad, SymIntList sizes, int64_t, int64_t,
                 int64_t) { return contiguous_meta(sizes, grad.dtype(), grad.device()); },
-     .eager = fn<unfold_backward_kernel>},
+     .eager = fn<unfold_backward_kernel>,
+     .vjp = {{"grad_in", "grad, dim, size, step",
+              [](const Tensor& g, int64_t dim, int64_t size, int64_t step) {
+                return g.unfold(dim, size, step);
+              }}}},
 };
 
 extern constinit const OpFamily op_family_view_as_strided{rows};

@@ -97,6 +97,11 @@ void combinations_kernel(Tensor& out, const Tensor& self, int64_t r, bool repeat
   });
 }
 
+Tensor combinations_vjp(const Tensor& g, SymIntList sizes, int64_t r, bool repeats) {
+  Tensor places = arange(Number(sizes[0]), Dtype::i64).combinations(r, repeats);
+  return g.new_zeros(sizes).index_add(0, places.reshape({-1}), g.reshape({-1}));
+}
+
 // ---- _chunk_cat
 
 // Each tensor is padded along `dim` to a multiple of the chunks, folded from there on, and joined.
@@ -144,7 +149,8 @@ static constexpr OpDef rows[] = {
      .decomp = fn<vander_decomp>},
     {.schema = "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
      .meta = fn<combinations_meta>,
-     .eager = fn<combinations_kernel>},
+     .eager = fn<combinations_kernel>,
+     .vjp = {{"self", "grad, self.sizes, r, with_replacement", fn<combinations_vjp>}}},
     {.schema = "_chunk_cat(Tensor[] tensors, int dim, int num_chunks) -> Tensor",
      .decomp = fn<chunk_cat_decomp>},
     {.schema = "complex(Tensor real, Tensor imag) -> Tensor", .decomp = fn<complex_decomp>},

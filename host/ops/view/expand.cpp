@@ -97,10 +97,29 @@ std::vector<Tensor> mesh(TensorList tensors, std::string_view indexing) {
 
 }  // namespace
 
+namespace {
+
+Tensor repeat_vjp(const Tensor& g, SymIntList sizes, SymIntList repeats) {
+  Dims split;
+  InlineVector<int64_t, 6> repeated;
+  size_t added = repeats.size() - sizes.size();
+  for (size_t d = 0; d < repeats.size(); ++d) {
+    repeated.push_back(static_cast<int64_t>(split.size()));
+    split.push_back(repeats[d]);
+    if (d >= added) split.push_back(sizes[d - added]);
+  }
+  if (repeated.empty()) return g;
+  return g.reshape(list_of(split)).sum(IntList(repeated.data(), repeated.size()));
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "expand(Tensor(a) self, SymInt[] size, *, bool implicit=False) -> Tensor(a)",
      .core = true,
-     .view = fn<expanded>},
+     .view = fn<expanded>,
+     .vjp = {{"self", "grad, self.sizes",
+              [](const Tensor& g, SymIntList sizes) { return g.sum_to_size(sizes); }}}},
     {.schema = "expand_copy(Tensor self, SymInt[] size, *, bool implicit=False) -> Tensor",
      .decomp = [](const Tensor& self, SymIntList size,
                   bool) { return clone(expand(self, size), MemoryFormat::contiguous); }},
@@ -116,7 +135,8 @@ static constexpr OpDef rows[] = {
            return contiguous_meta(list_of(repeated_sizes(self, repeats)), self.dtype(),
                                   self.device());
          },
-     .eager = fn<repeat_kernel>},
+     .eager = fn<repeat_kernel>,
+     .vjp = {{"self", "grad, self.sizes, repeats", fn<repeat_vjp>}}},
     {.schema = "tile(Tensor self, SymInt[] dims) -> Tensor", .decomp = fn<tiled>},
     {.schema = "meshgrid(Tensor[] tensors) -> Tensor[]",
      .decomp = [](TensorList tensors) { return mesh(tensors, "ij"); }},

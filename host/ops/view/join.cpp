@@ -94,11 +94,33 @@ Tensor joined_columns(TensorList tensors) {
 
 }  // namespace
 
+namespace {
+
+std::vector<Tensor> cat_vjp(const Tensor& g, TensorList parts, int64_t dim) {
+  std::vector<Tensor> out;
+  SymInt start = 0;
+  for (const Tensor& part : parts) {
+    // An empty tensor of one dimension joins anything.
+    bool skipped = part.dim() == 1 && g.dim() != 1;
+    if (skipped) {
+      out.push_back(g.new_zeros(part.sizes()));
+      continue;
+    }
+    SymInt length = part.size(dim);
+    out.push_back(g.narrow(dim, start, length));
+    start = start + length;
+  }
+  return out;
+}
+
+}  // namespace
+
 static constexpr OpDef rows[] = {
     {.schema = "cat(Tensor[] tensors, int dim=0) -> Tensor",
      .core = true,
      .meta = fn<cat_meta>,
-     .eager = fn<cat_kernel>},
+     .eager = fn<cat_kernel>,
+     .vjp = {{"tensors", "grad, tensors.meta, dim", fn<cat_vjp>}}},
     {.schema = "concat(Tensor[] tensors, int dim=0) -> Tensor",
      .decomp = [](TensorList tensors, int64_t dim) { return cat(tensors, dim); }},
     {.schema = "concatenate(Tensor[] tensors, int dim=0) -> Tensor",

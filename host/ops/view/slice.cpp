@@ -226,7 +226,12 @@ static constexpr OpDef rows[] = {
     {.schema = "slice.Tensor(Tensor(a) self, int dim=0, SymInt? start=None, SymInt? end=None, "
                "SymInt step=1) -> Tensor(a)",
      .core = true,
-     .view = fn<sliced>},
+     .view = fn<sliced>,
+     .vjp = {{"self", "grad, self.sizes, dim, start, end, step",
+              [](const Tensor& g, SymIntList sizes, int64_t dim, std::optional<SymInt> start,
+                 std::optional<SymInt> end, SymInt step) {
+                return g.new_zeros(sizes).slice_scatter(g, dim, start, end, step);
+              }}}},
     {.schema = "slice_copy.Tensor(Tensor self, int dim=0, SymInt? start=None, SymInt? end=None, "
                "SymInt step=1) -> Tensor",
      .decomp =
@@ -239,13 +244,25 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = [](const Tensor& self, const Tensor&, int64_t, std::optional<SymInt>,
                 std::optional<SymInt>, SymInt) { return strided_like(self); },
-     .eager = fn<slice_scatter_kernel>},
+     .eager = fn<slice_scatter_kernel>,
+     .vjp = {{"self", "grad, src.sizes, dim, start, end, step",
+              [](const Tensor& g, SymIntList src, int64_t dim, std::optional<SymInt> start,
+                 std::optional<SymInt> end,
+                 SymInt step) { return g.slice_scatter(g.new_zeros(src), dim, start, end, step); }},
+             {"src", "grad, dim, start, end, step",
+              [](const Tensor& g, int64_t dim, std::optional<SymInt> start,
+                 std::optional<SymInt> end,
+                 SymInt step) { return g.slice(dim, start, end, step); }}}},
     {.schema = "slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, "
                "SymInt end, SymInt step) -> Tensor",
      .decomp = fn<slice_backward_of>},
     {.schema = "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
      .core = true,
-     .view = fn<selected>},
+     .view = fn<selected>,
+     .vjp = {{"self", "grad, self.sizes, dim, index",
+              [](const Tensor& g, SymIntList sizes, int64_t dim, SymInt index) {
+                return g.new_zeros(sizes).select_scatter(g, dim, index);
+              }}}},
     {.schema = "select_copy.int(Tensor self, int dim, SymInt index) -> Tensor",
      .decomp =
          [](const Tensor& self, int64_t dim, SymInt index) {
@@ -254,7 +271,13 @@ static constexpr OpDef rows[] = {
     {.schema = "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
      .core = true,
      .meta = [](const Tensor& self, const Tensor&, int64_t, SymInt) { return strided_like(self); },
-     .eager = fn<select_scatter_kernel>},
+     .eager = fn<select_scatter_kernel>,
+     .vjp = {{"self", "grad, src.sizes, dim, index",
+              [](const Tensor& g, SymIntList src, int64_t dim, SymInt index) {
+                return g.select_scatter(g.new_zeros(src), dim, index);
+              }},
+             {"src", "grad, dim, index",
+              [](const Tensor& g, int64_t dim, SymInt index) { return g.select(dim, index); }}}},
     {.schema = "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) "
                "-> Tensor",
      .decomp =
@@ -272,31 +295,38 @@ static constexpr OpDef rows[] = {
            return clone(narrowed(self, dim, start, length), MemoryFormat::contiguous);
          }},
     {.schema = "split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
-     .view = fn<equal_parts>},
+     .view = fn<equal_parts>,
+     .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return cat(g, dim); }}}},
     {.schema = "split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
-     .view = fn<parts_of_sizes>},
+     .view = fn<parts_of_sizes>,
+     .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return cat(g, dim); }}}},
     {.schema = "split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
      .decomp = [](const Tensor& self, SymInt split_size,
                   int64_t dim) { return dense_copies(split(self, split_size, dim)); }},
     {.schema =
          "split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
      .core = true,
-     .view = fn<parts_of_sizes>},
+     .view = fn<parts_of_sizes>,
+     .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return cat(g, dim); }}}},
     {.schema = "split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
      .decomp = [](const Tensor& self, SymIntList split_sizes,
                   int64_t dim) { return dense_copies(split_with_sizes(self, split_sizes, dim)); }},
     {.schema = "unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
      .tags = OpTags::maybe_alias,
-     .view = fn<equal_parts>},
+     .view = fn<equal_parts>,
+     .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return cat(g, dim); }}}},
     {.schema = "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
      .tags = OpTags::maybe_alias,
-     .view = fn<parts_of_sizes>},
+     .view = fn<parts_of_sizes>,
+     .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return cat(g, dim); }}}},
     {.schema = "unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
      .tags = OpTags::maybe_alias,
      .decomp = fn<chunked>},
     {.schema = "chunk(Tensor(a -> *) self, int chunks, int dim=0) -> Tensor(a)[]",
      .decomp = fn<chunked>},
-    {.schema = "unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]", .view = fn<unbound>},
+    {.schema = "unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
+     .view = fn<unbound>,
+     .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return stack(g, dim); }}}},
     {.schema = "unbind_copy.int(Tensor self, int dim=0) -> Tensor[]",
      .decomp = [](const Tensor& self, int64_t dim) { return dense_copies(unbind(self, dim)); }},
     {.schema =

@@ -1,0 +1,241 @@
+// The public functions of tenon/autograd.h: modes, backward, grad, hooks.
+#include <tenon/autograd.h>
+
+#include "autograd/anomaly.h"
+#include "autograd/engine.h"
+#include "autograd/grad_state.h"
+#include "autograd/tape.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+#include "core/sym_int.h"
+#include "report/stack.h"
+
+#include <tenon/ops.h>
+
+#include <algorithm>
+#include <sstream>
+
+namespace tenon {
+
+NoGradGuard::NoGradGuard() : before_(std::exchange(thread_modes.grad_enabled, false)) {}
+NoGradGuard::~NoGradGuard() { thread_modes.grad_enabled = before_; }
+
+EnableGradGuard::EnableGradGuard(bool enabled)
+    : before_(std::exchange(thread_modes.grad_enabled, enabled)) {}
+EnableGradGuard::~EnableGradGuard() { thread_modes.grad_enabled = before_; }
+
+InferenceMode::InferenceMode()
+    : excluded_(thread_modes.exclude), before_(std::exchange(thread_modes.grad_enabled, false)) {
+  thread_modes.exclude |= bit(Key::autograd);
+}
+InferenceMode::~InferenceMode() {
+  thread_modes.exclude = excluded_;
+  thread_modes.grad_enabled = before_;
+}
+
+bool is_grad_enabled() { return thread_modes.grad_enabled; }
+
+void Tensor::backward(const Tensor& gradient, std::optional<bool> retain_graph,
+                      bool create_graph) const {
+  autograd::backward(
+      {*this},
+      {.grad_outputs = {gradient}, .retain_graph = retain_graph, .create_graph = create_graph});
+}
+
+namespace autograd {
+
+namespace {
+
+struct Roots {
+  std::vector<Edge> edges;
+  std::vector<Tensor> grads;
+};
+
+Tensor first_gradient(const Tensor& output, const Tensor& given, const char* who) {
+  if (!given.defined()) {
+    bool scalar = guard_or_false(output.numel() == 1);
+    require(
+        scalar,
+        "{}: a gradient is made up for outputs of one element only, found shape {}; pass one of "
+        "that shape",
+        who, output.sizes());
+    return output.detach().ones_like();
+  }
+  require(same_sizes(given.sizes(), output.sizes()),
+          "{}: the gradient of an output of shape {} has shape {}", who, output.sizes(),
+          given.sizes());
+  return given.dtype() == output.dtype() ? given : given.to(output.dtype());
+}
+
+Roots roots_of(const std::vector<Tensor>& outputs, const BackwardOptions& options,
+               const char* who) {
+  require(!thread_modes.tracer, ErrorCode::unsupported,
+          "{}: a backward pass inside of a compiled function is not supported yet; call it on the "
+          "function's results",
+          who);
+  require(!outputs.empty(), "{}: no output was given", who);
+  require(options.grad_outputs.empty() || options.grad_outputs.size() == outputs.size(),
+          "{}: {} gradients were given for {} outputs", who, options.grad_outputs.size(),
+          outputs.size());
+  Roots roots;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    require(outputs[i].defined(), "{}: output {} is undefined", who, i);
+    Edge edge = edge_of(outputs[i]);
+    require(
+        static_cast<bool>(edge),
+        "{}: output {} of shape {} needs no gradient: no tensor that it was computed from does, "
+        "or gradients were off",
+        who, i, outputs[i].sizes());
+    Tensor given = options.grad_outputs.empty() ? Tensor() : options.grad_outputs[i];
+    roots.grads.push_back(first_gradient(outputs[i], given, who));
+    roots.edges.push_back(std::move(edge));
+  }
+  return roots;
+}
+
+EngineOptions engine_options(const BackwardOptions& options, bool accumulate) {
+  return {.keep_graph = options.retain_graph.value_or(options.create_graph),
+          .create_graph = options.create_graph,
+          .accumulate = accumulate};
+}
+
+std::vector<Edge> wanted_edges(const std::vector<Tensor>& inputs, const char* who) {
+  std::vector<Edge> wanted;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    require(inputs[i].defined() && inputs[i].requires_grad(),
+            "{}: input {} needs no gradient; call requires_grad_() before it is used", who, i);
+    wanted.push_back(edge_of(inputs[i]));
+  }
+  return wanted;
+}
+
+}  // namespace
+
+void backward(const std::vector<Tensor>& outputs, const BackwardOptions& options,
+              const std::vector<Tensor>& inputs) {
+  Roots roots = roots_of(outputs, options, "backward");
+  std::vector<Edge> wanted = wanted_edges(inputs, "backward");
+  for (const Tensor& input : inputs)
+    require(input.is_leaf(), "backward: an input must be a leaf; use grad() for others");
+  run_engine(roots.edges, std::move(roots.grads), wanted, engine_options(options, true));
+}
+
+std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
+                         const BackwardOptions& options) {
+  Roots roots = roots_of(outputs, options, "grad");
+  require(!inputs.empty(), "grad: no input was given");
+  std::vector<Tensor> grads =
+      run_engine(roots.edges, std::move(roots.grads), wanted_edges(inputs, "grad"),
+                 engine_options(options, false));
+  for (size_t i = 0; i < grads.size() && !options.allow_unused; ++i)
+    require(grads[i].defined(),
+            "grad: the outputs do not depend on input {}; pass allow_unused = true to get an "
+            "undefined gradient",
+            i);
+  return grads;
+}
+
+// ---- hooks
+
+namespace {
+
+template <class List, class F>
+HookHandle add_hook(const std::shared_ptr<Node>& node, List NodeHooks::*list, F hook) {
+  uint64_t id = new_hook_id();
+  std::lock_guard guard(node->lock);
+  (node->ensure_hooks().*list).push_back({id, std::move(hook)});
+  return HookHandle([weak = std::weak_ptr(node), id] {
+    if (std::shared_ptr<Node> alive = weak.lock()) remove_hook(*alive, id);
+  });
+}
+
+// The handle keeps the leaf alive.
+template <class List, class F>
+HookHandle add_leaf_hook(const Tensor& leaf, List GradState::*list, F hook) {
+  GradState& state = ensure_state(leaf);
+  uint64_t id = new_hook_id();
+  std::lock_guard guard(state.lock);
+  (state.*list).push_back({id, std::move(hook)});
+  return HookHandle([leaf, list, id] {
+    GradState& owner = ensure_state(leaf);
+    std::lock_guard again(owner.lock);
+    std::erase_if(owner.*list, [id](const auto& h) { return h.id == id; });
+  });
+}
+
+}  // namespace
+
+HookHandle detail::add_tensor_hook(const Tensor& t, TensorHook hook) {
+  require(t.defined() && t.requires_grad(),
+          "register_hook: the tensor needs no gradient, so the hook would never run");
+  std::shared_ptr<Node> node = node_of(t);
+  if (!node) return add_leaf_hook(t, &GradState::hooks, std::move(hook));
+  uint64_t id = new_hook_id();
+  uint32_t input = state_of(t)->node_input;
+  std::lock_guard guard(node->lock);
+  auto& lists = node->ensure_hooks().tensors;
+  auto at = std::ranges::find_if(lists, [&](const auto& l) { return l.input == input; });
+  if (at == lists.end()) at = lists.insert(at, {input, {}});
+  at->hooks.push_back({id, std::move(hook)});
+  return HookHandle([weak = std::weak_ptr(node), id] {
+    if (std::shared_ptr<Node> alive = weak.lock()) remove_hook(*alive, id);
+  });
+}
+
+HookHandle register_post_accumulate_grad_hook(const Tensor& leaf, PostAccumulateHook hook) {
+  require(leaf.defined() && leaf.requires_grad() && leaf.is_leaf(),
+          "register_post_accumulate_grad_hook: expected a leaf that needs a gradient");
+  return add_leaf_hook(leaf, &GradState::after_accumulate, std::move(hook));
+}
+
+void retain_grad_at(Node& node, uint32_t input, std::shared_ptr<Tensor> cell) {
+  std::lock_guard guard(node.lock);
+  auto& retains = node.ensure_hooks().retains;
+  if (retains.size() <= input) retains.resize(input + 1);
+  retains[input] = std::move(cell);
+}
+
+GradFn grad_fn(const Tensor& t) { return GradFn(node_of(t)); }
+
+std::string GradFn::name() const { return node_ ? node_->name() : "none"; }
+
+std::vector<GradFn> GradFn::next_functions() const {
+  std::vector<GradFn> out;
+  if (node_)
+    for (const Edge& edge : node_->next) out.emplace_back(edge.node);
+  return out;
+}
+
+HookHandle GradFn::register_prehook(NodePreHook hook) const {
+  require(node_ != nullptr, "register_prehook: this tensor was made by no recorded op");
+  return add_hook(node_, &NodeHooks::before, std::move(hook));
+}
+
+HookHandle GradFn::register_hook(NodePostHook hook) const {
+  require(node_ != nullptr, "register_hook: this tensor was made by no recorded op");
+  return add_hook(node_, &NodeHooks::after, std::move(hook));
+}
+
+// ---- anomaly mode
+
+AnomalyMode& anomaly_mode() {
+  thread_local AnomalyMode mode;
+  return mode;
+}
+
+DetectAnomalyGuard::DetectAnomalyGuard(bool check_nan)
+    : before_(anomaly_mode().enabled), nan_before_(anomaly_mode().check_nan) {
+  anomaly_mode() = {true, check_nan};
+}
+
+DetectAnomalyGuard::~DetectAnomalyGuard() { anomaly_mode() = {before_, nan_before_}; }
+
+void note_origin(Node& node, const std::string& op) {
+  if (!anomaly_mode().enabled) return;
+  node.anomaly_trace.push_back("recorded by " + op + " in");
+  std::istringstream lines(report::stack_text(2));
+  for (std::string line; std::getline(lines, line);) node.anomaly_trace.push_back(line);
+}
+
+}  // namespace autograd
+}  // namespace tenon

@@ -1,0 +1,91 @@
+// Recomputing instead of keeping: tenon::autograd::checkpoint.
+//
+// Method: while `f` runs, what its nodes save is counted and thrown away. The first time one of
+// them is needed, `f` runs again with the random numbers of the first run, and what it saves then,
+// in the same order, takes the place of what was thrown away. So hooks, grad() and several passes
+// work as without it. Source: PyTorch's checkpoint without reentry. Cost: one more run of `f` a
+// pass.
+#include "autograd/grad_state.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+#include "core/random.h"
+
+#include <tenon/autograd.h>
+#include <tenon/ops.h>
+
+#include <mutex>
+
+namespace tenon::autograd {
+
+namespace {
+
+struct Frame {
+  std::function<std::vector<Tensor>(const std::vector<Tensor>&)> f;
+  std::vector<Tensor> inputs;
+  std::vector<uint64_t> versions;
+  PhiloxState random;
+  size_t n_saved = 0;
+  std::vector<Tensor> again;  ///< what the second run saved; an entry is given away once
+  std::mutex lock;
+
+  void check_inputs() const {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      require(!inputs[i].defined() || inputs[i].version() == versions[i],
+              "checkpoint: input {} was modified in place since the first run", i);
+  }
+
+  void run_again() {
+    check_inputs();
+    PhiloxState now = random_state();
+    set_random_state(random);
+    again.clear();
+    {
+      EnableGradGuard grad;
+      SavedTensorHooks collect(
+          [this](const Tensor& t) {
+            again.push_back(t.detach());
+            return std::shared_ptr<void>(std::make_shared<int>());
+          },
+          [](const std::shared_ptr<void>&) { return Tensor(); });
+      f(inputs);
+    }
+    set_random_state(now);
+    require(again.size() == n_saved,
+            "checkpoint: the function saved {} tensors in its first run and {} in its second; it "
+            "must do the same both times",
+            n_saved, again.size());
+  }
+
+  Tensor take(size_t index) {
+    std::lock_guard guard(lock);
+    if (again.empty() || !again[index].defined()) run_again();
+    return std::exchange(again[index], Tensor());
+  }
+};
+
+struct Handle {
+  std::shared_ptr<Frame> frame;
+  size_t index;
+};
+
+}  // namespace
+
+std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> f,
+                               const std::vector<Tensor>& inputs) {
+  auto frame = std::make_shared<Frame>();
+  frame->f = std::move(f);
+  frame->inputs = inputs;
+  for (const Tensor& t : inputs) frame->versions.push_back(t.defined() ? t.version() : 0);
+  frame->random = random_state();
+  SavedTensorHooks count(
+      [frame](const Tensor&) {
+        return std::shared_ptr<void>(std::make_shared<Handle>(Handle{frame, frame->n_saved++}));
+      },
+      [](const std::shared_ptr<void>& data) {
+        const auto& handle = *static_cast<const Handle*>(data.get());
+        return handle.frame->take(handle.index);
+      });
+  return frame->f(inputs);
+}
+
+}  // namespace tenon::autograd

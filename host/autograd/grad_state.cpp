@@ -1,0 +1,92 @@
+// Gradients, nodes and edges of tensors; the members of Tensor that speak of them.
+#include "autograd/grad_state.h"
+
+#include "autograd/accumulate_grad.h"
+#include "autograd/view.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+
+namespace tenon {
+
+namespace autograd {
+
+GradState* state_of(const Tensor& t) { return static_cast<GradState*>(impl_of(t)->grad.get()); }
+
+GradState& ensure_state(const Tensor& t) {
+  TensorImpl* impl = impl_of(t);
+  if (!impl->grad) impl->grad = std::make_unique<GradState>();
+  return static_cast<GradState&>(*impl->grad);
+}
+
+std::shared_ptr<Node> node_of(const Tensor& t) {
+  refresh_view(t);
+  GradState* state = state_of(t);
+  return state ? state->node : nullptr;
+}
+
+Edge edge_of(const Tensor& t) {
+  if (!t.defined() || !t.requires_grad()) return {};
+  refresh_view(t);
+  GradState& state = ensure_state(t);
+  if (state.node) return {state.node, state.node_input};
+  std::lock_guard guard(state.lock);
+  std::shared_ptr<Node> known = state.accumulator.lock();
+  if (!known) state.accumulator = known = std::make_shared<AccumulateGrad>(t);
+  return {known, 0};
+}
+
+void set_history(const Tensor& t, std::shared_ptr<Node> node, uint32_t input) {
+  GradState& state = ensure_state(t);
+  state.node = std::move(node);
+  state.node_input = input;
+  mark_requires_grad(t, true);
+}
+
+}  // namespace autograd
+
+const Tensor& Tensor::requires_grad_(bool value) const {
+  require(!value || is_floating(dtype()),
+          "requires_grad_: only floating tensors have gradients, found {}", dtype());
+  require(
+      value || is_leaf(),
+      "requires_grad_: this tensor was made by {}; only leaves can stop needing a gradient, use "
+      "detach()",
+      is_leaf() ? "" : autograd::node_of(*this)->name());
+  mark_requires_grad(*this, value);
+  return *this;
+}
+
+Tensor Tensor::grad() const {
+  autograd::GradState* state = autograd::state_of(*this);
+  if (!state) return {};
+  std::lock_guard guard(state->lock);
+  return state->retained ? *state->retained : state->grad;
+}
+
+void Tensor::set_grad(const Tensor& gradient) const {
+  if (gradient.defined()) {
+    bool same = autograd::same_sizes(gradient.sizes(), sizes()) && gradient.dtype() == dtype() &&
+                gradient.device() == device();
+    require(same,
+            "set_grad: expected a gradient of shape {} and dtype {}, found shape {}, dtype {}",
+            sizes(), dtype(), gradient.sizes(), gradient.dtype());
+    require(!gradient.is_same(*this), "set_grad: a tensor cannot be its own gradient");
+  }
+  autograd::GradState& state = autograd::ensure_state(*this);
+  std::lock_guard guard(state.lock);
+  (state.retained ? *state.retained : state.grad) = gradient;
+}
+
+bool Tensor::is_leaf() const { return !autograd::node_of(*this); }
+
+void Tensor::retain_grad() const {
+  require(requires_grad(),
+          "retain_grad: this tensor needs no gradient; call requires_grad_() first");
+  std::shared_ptr<autograd::Node> node = autograd::node_of(*this);
+  autograd::GradState& state = autograd::ensure_state(*this);
+  if (!node || state.retained) return;
+  state.retained = std::make_shared<Tensor>();
+  autograd::retain_grad_at(*node, state.node_input, state.retained);
+}
+
+}  // namespace tenon

@@ -1,0 +1,33 @@
+// What autograd hangs on a tensor: its gradient, and where on the tape it was made.
+#pragma once
+
+#include "autograd/node.h"
+
+namespace tenon::autograd {
+
+struct GradState : GradAttachment {
+  Tensor grad;
+  std::shared_ptr<Node> node;  ///< what made the tensor; null for leaves
+  uint32_t node_input = 0;
+  std::weak_ptr<Node> accumulator;                 ///< of leaves
+  std::vector<NodeHooks::Hook<TensorHook>> hooks;  ///< of leaves
+  std::vector<NodeHooks::Hook<PostAccumulateHook>> after_accumulate;
+  std::shared_ptr<Tensor> retained;  ///< after retain_grad(): takes the place of `grad`
+  bool from_no_grad = false;         ///< a view made while gradients were off
+  bool from_list = false;            ///< one of several views that one op has made
+  std::mutex lock;                   ///< of accumulator, hooks and grad
+};
+
+GradState* state_of(const Tensor& t);  ///< null when there is none
+GradState& ensure_state(const Tensor& t);
+
+/// The node that made `t`, null for leaves. Of a view whose base was written in place since it was
+/// made, a new node that reads from the base.
+std::shared_ptr<Node> node_of(const Tensor& t);
+/// Where the gradient of `t` goes: its node, or the accumulator of a leaf; none when it needs no
+/// gradient.
+Edge edge_of(const Tensor& t);
+/// Says that input `input` of `node` is the gradient of `t`.
+void set_history(const Tensor& t, std::shared_ptr<Node> node, uint32_t input);
+
+}  // namespace tenon::autograd

@@ -1,0 +1,100 @@
+// Nodes: numbers, the end of long chains, hooks, and the shape of gradients.
+#include "autograd/node.h"
+
+#include "autograd/call_values.h"
+#include "core/error.h"
+#include "core/sym_int.h"
+
+#include <tenon/ops.h>
+
+#include <algorithm>
+#include <atomic>
+
+namespace tenon::autograd {
+
+namespace {
+
+// Nodes whose end waits until the one at hand is gone: a chain of a million nodes must not end in a
+// million nested destructors.
+struct Dying {
+  std::vector<std::shared_ptr<Node>> waiting;
+  bool active = false;
+};
+
+Dying& dying() {
+  thread_local Dying nodes;
+  return nodes;
+}
+
+uint64_t next_sequence() {
+  thread_local uint64_t next = 0;
+  return next++;
+}
+
+}  // namespace
+
+GradMeta grad_meta_of(const Tensor& t) { return {dims_of(t.sizes()), t.dtype(), t.device()}; }
+
+Node::Node() : sequence_(next_sequence()) {}
+
+Node::~Node() {
+  Dying& nodes = dying();
+  for (Edge& edge : next)
+    if (edge.node && edge.node.use_count() == 1) nodes.waiting.push_back(std::move(edge.node));
+  if (nodes.active) return;
+  nodes.active = true;
+  while (!nodes.waiting.empty()) {
+    std::shared_ptr<Node> last = std::move(nodes.waiting.back());
+    nodes.waiting.pop_back();
+  }
+  nodes.active = false;
+}
+
+void Node::add_inputs(const CallArgs& call) {
+  each_result(call, [&](const Tensor& t, uint32_t) {
+    if (t.defined())
+      add_input(t);
+    else
+      inputs.emplace_back();
+  });
+}
+
+bool same_sizes(SymIntList a, SymIntList b) {
+  bool same = a.size() == b.size();
+  for (size_t d = 0; same && d < a.size(); ++d) same = guard_or_false(a[d] == b[d]);
+  return same;
+}
+
+uint64_t new_hook_id() {
+  static std::atomic<uint64_t> next{1};
+  return next.fetch_add(1, std::memory_order_relaxed);
+}
+
+void remove_hook(Node& node, uint64_t id) {
+  std::lock_guard guard(node.lock);
+  if (!node.hooks) return;
+  auto is_it = [id](const auto& hook) { return hook.id == id; };
+  for (auto& list : node.hooks->tensors) std::erase_if(list.hooks, is_it);
+  std::erase_if(node.hooks->before, is_it);
+  std::erase_if(node.hooks->after, is_it);
+}
+
+Tensor fit_gradient(Tensor grad, const GradMeta& meta, const Node& who, size_t index) {
+  if (!grad.defined()) return grad;
+  SymIntList wanted = list_of(meta.sizes);
+  if (!same_sizes(grad.sizes(), wanted)) {
+    bool broadcast = grad.sizes().size() >= wanted.size();
+    size_t extra = broadcast ? grad.sizes().size() - wanted.size() : 0;
+    for (size_t d = 0; broadcast && d < wanted.size(); ++d)
+      broadcast =
+          guard_or_false(wanted[d] == 1) || guard_or_false(grad.sizes()[d + extra] == wanted[d]);
+    require(broadcast, "{} gave a gradient of shape {} for argument {}, which has shape {}",
+            who.name(), grad.sizes(), index, wanted);
+    grad = grad.sum_to_size(wanted);
+  }
+  require(is_floating(grad.dtype()), "{} gave a gradient of dtype {} for argument {} of dtype {}",
+          who.name(), grad.dtype(), index, meta.dtype);
+  return grad.dtype() == meta.dtype ? grad : grad.to(meta.dtype);
+}
+
+}  // namespace tenon::autograd

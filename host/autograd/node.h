@@ -1,0 +1,110 @@
+// Nodes of the tape: what a backward pass walks.
+//
+// A recorded op makes one node. Its inputs are the gradients of the op's results, its outputs those
+// of the op's arguments; `next` says where each output goes: input `input` of another node.
+#pragma once
+
+#include <tenon/autograd.h>
+#include "core/dispatch.h"
+#include "core/tensor_impl.h"
+
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace tenon::autograd {
+
+struct Edge {
+  std::shared_ptr<Node> node;
+  uint32_t input = 0;
+  explicit operator bool() const { return node != nullptr; }
+};
+
+/// What a gradient must look like: the tensor it belongs to.
+struct GradMeta {
+  Dims sizes;
+  Dtype dtype = Dtype::f32;
+  Device device;
+};
+GradMeta grad_meta_of(const Tensor& t);
+
+/// Callables around a node, in the order of registration; ids are those of their handles.
+struct NodeHooks {
+  template <class F>
+  struct Hook {
+    uint64_t id;
+    F call;
+  };
+  struct TensorHooks {
+    uint32_t input;
+    std::vector<Hook<TensorHook>> hooks;
+  };
+  std::vector<TensorHooks> tensors;  ///< on one input each, before the others
+  std::vector<Hook<NodePreHook>> before;
+  std::vector<Hook<NodePostHook>> after;
+  /// By input: where its gradient is added up for a tensor that retains it; after the hooks of
+  /// tensors. A cell, since the tensor itself would keep the node alive that keeps it.
+  std::vector<std::shared_ptr<Tensor>> retains;
+};
+
+class Node : public std::enable_shared_from_this<Node> {
+ public:
+  /// Taken by the engine before nodes with a lower one. Threads count apart.
+  Node();
+  explicit Node(uint64_t sequence) : sequence_(sequence) {}
+  virtual ~Node();
+  Node(const Node&) = delete;
+
+  /// "MulBackward", as in PyTorch without the number of the overload.
+  virtual std::string name() const = 0;
+  /// From the gradients of the results (undefined: zero) those of the arguments, one for each edge;
+  /// undefined where there is none. Under the caller's grad mode.
+  virtual std::vector<Tensor> apply(std::vector<Tensor> grads) = 0;
+  /// Drops what is kept for `apply`.
+  virtual void release() {}
+  /// "op, at file:line", what made the node; empty when not known.
+  virtual std::string origin() const { return {}; }
+
+  uint64_t sequence() const { return sequence_; }
+  size_t n_inputs() const { return inputs.size(); }
+  /// Adds an input for the gradient of `result` and returns its number.
+  uint32_t add_input(const Tensor& result) {
+    inputs.push_back(grad_meta_of(result));
+    return static_cast<uint32_t>(inputs.size() - 1);
+  }
+  /// One for each result of a call.
+  void add_inputs(const CallArgs& call);
+  NodeHooks& ensure_hooks() {
+    if (!hooks) hooks = std::make_unique<NodeHooks>();
+    return *hooks;
+  }
+
+  std::vector<Edge> next;
+  std::vector<GradMeta> inputs;
+  std::unique_ptr<NodeHooks> hooks;
+  /// Held while the node runs: passes of several threads may share it. A pass inside of a hook may
+  /// come by again.
+  std::recursive_mutex lock;
+  std::vector<std::string> anomaly_trace;  ///< the calls that made it, in anomaly mode
+
+ private:
+  uint64_t sequence_;
+};
+
+/// Runs a node's function outside of any lock order: PyTorch's `AccumulateGrad` and the like come
+/// first among ready nodes.
+inline constexpr uint64_t first_sequence = ~uint64_t{0};
+
+void remove_hook(Node& node, uint64_t id);
+uint64_t new_hook_id();
+/// The gradient that goes into this input is added up in `cell`, after the hooks of the tensor.
+void retain_grad_at(Node& node, uint32_t input, std::shared_ptr<Tensor> cell);
+
+bool same_sizes(SymIntList a, SymIntList b);
+
+/// Sums `grad` to the shape of `meta`, and casts it; `who` names the node for messages.
+Tensor fit_gradient(Tensor grad, const GradMeta& meta, const Node& who, size_t index);
+
+}  // namespace tenon::autograd

@@ -1,0 +1,58 @@
+// Tensors that nodes keep.
+#include "autograd/saved_tensor.h"
+
+#include "autograd/grad_state.h"
+#include "autograd/saved_tensor_hooks.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+
+namespace tenon::autograd {
+
+namespace {
+
+// The same data without history.
+Tensor bare_alias(const Tensor& t) {
+  return make_view(t, t.sizes(), t.strides(), sym_offset_of(t));
+}
+
+}  // namespace
+
+SavedTensor::SavedTensor(const Tensor& t, bool is_result, uint32_t result_input)
+    : result_input_(result_input), is_result_(is_result), defined_(t.defined()) {
+  if (!defined_) return;
+  version_ = t.version();
+  tensor_ = is_result ? bare_alias(t) : t;
+  packed_ = pack(tensor_);
+  if (!packed_) return;
+  tensor_ = Tensor();
+  if (!is_result) edge_ = edge_of(t);
+}
+
+Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view what) const {
+  if (!defined_) return {};
+  require(!released_,
+          "backward through {} a second time: what it had kept was freed by the first pass; pass "
+          "retain_graph = true to that one",
+          owner->name());
+  Tensor t = packed_ ? packed_->unpack() : tensor_;
+  if (!packed_)
+    require(t.version() == version_,
+            "{}: {} of shape {}, which its backward needs, was modified in place: it is at version "
+            "{}, expected version {}{}; write to a clone, or do it before",
+            owner->name(), what, t.sizes(), t.version(), version_,
+            owner->origin().empty() ? "" : " (recorded at " + owner->origin() + ")");
+  Edge edge = is_result_ ? Edge{owner, result_input_} : edge_;
+  if (!edge || !thread_modes.grad_enabled) return t;
+  Tensor with_history = bare_alias(t);
+  set_history(with_history, edge.node, edge.input);
+  return with_history;
+}
+
+void SavedTensor::release() {
+  released_ = true;
+  tensor_ = Tensor();
+  packed_.reset();
+  edge_ = {};
+}
+
+}  // namespace tenon::autograd

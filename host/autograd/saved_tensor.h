@@ -1,0 +1,31 @@
+// A tensor that a node keeps for its backward.
+//
+// A result of the node itself is kept without its history, since the node would keep itself alive
+// otherwise; `unpack` gives the history back. Writes to the tensor after it was saved are found by
+// the version of its storage.
+#pragma once
+
+#include "autograd/node.h"
+
+namespace tenon::autograd {
+
+class SavedTensor {
+ public:
+  SavedTensor() = default;
+  SavedTensor(const Tensor& t, bool is_result, uint32_t result_input = 0);
+
+  bool defined() const { return defined_; }
+  /// Throws UserError when the tensor was written since, or released by an earlier backward.
+  Tensor unpack(const std::shared_ptr<Node>& owner, std::string_view what) const;
+  void release();
+
+ private:
+  Tensor tensor_;
+  std::shared_ptr<const PackedTensor> packed_;  ///< with saved_tensor_hooks
+  Edge edge_;                                   ///< of a packed tensor: where its gradient goes
+  uint64_t version_ = 0;
+  uint32_t result_input_ = 0;
+  bool is_result_ = false, defined_ = false, released_ = false;
+};
+
+}  // namespace tenon::autograd

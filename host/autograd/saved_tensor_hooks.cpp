@@ -1,0 +1,54 @@
+// The stack of saved-tensor hooks of a thread.
+#include "autograd/saved_tensor_hooks.h"
+
+#include "core/dispatch.h"
+#include "core/error.h"
+
+namespace tenon::autograd {
+
+namespace {
+
+struct Hooks {
+  SavedTensorHooks::Pack pack;
+  SavedTensorHooks::Unpack unpack;
+};
+
+std::vector<Hooks>& hooks_of_thread() {
+  thread_local std::vector<Hooks> stack;
+  return stack;
+}
+
+}  // namespace
+
+SavedTensorHooks::SavedTensorHooks(Pack pack, Unpack unpack) {
+  require(pack && unpack, "SavedTensorHooks: both pack and unpack must be given");
+  hooks_of_thread().push_back({std::move(pack), std::move(unpack)});
+}
+
+SavedTensorHooks::~SavedTensorHooks() { hooks_of_thread().pop_back(); }
+
+std::shared_ptr<const PackedTensor> pack(const Tensor& t) {
+  std::vector<Hooks>& stack = hooks_of_thread();
+  if (stack.empty()) return nullptr;
+  Hooks hooks = std::move(stack.back());  // what a hook saves does not go through it again
+  stack.pop_back();
+  auto packed = std::make_shared<PackedTensor>();
+  try {
+    NoGradGuard no_grad;
+    packed->data = hooks.pack(t);
+  } catch (...) {
+    stack.push_back(std::move(hooks));
+    throw;
+  }
+  packed->unpack_fn = hooks.unpack;
+  stack.push_back(std::move(hooks));
+  return packed;
+}
+
+Tensor PackedTensor::unpack() const {
+  Tensor t = unpack_fn(data);
+  require(t.defined(), "the unpack hook of a saved tensor gave an undefined tensor");
+  return t;
+}
+
+}  // namespace tenon::autograd

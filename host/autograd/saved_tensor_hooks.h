@@ -1,0 +1,18 @@
+// Saved-tensor hooks of this thread: what `SavedTensorHooks` sets up.
+#pragma once
+
+#include <tenon/autograd.h>
+
+namespace tenon::autograd {
+
+struct PackedTensor {
+  std::shared_ptr<void> data;
+  SavedTensorHooks::Unpack unpack_fn;
+  /// Throws UserError when the hook gives an undefined tensor.
+  Tensor unpack() const;
+};
+
+/// The tensor as the innermost hooks of this thread pack it; null where there are none.
+std::shared_ptr<const PackedTensor> pack(const Tensor& t);
+
+}  // namespace tenon::autograd

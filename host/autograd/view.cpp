@@ -1,0 +1,168 @@
+// Views on the tape.
+//
+// Problem: after `v = x[0]; v.mul_(2)` gradients of x must know of the write, and so must those of
+// other views of x.
+// Model: every view knows its base, the tensor that is no view, and where it lies in the base's
+// memory. The history of all of them is that of the base.
+// Method: a write to a view makes a node of the base that cuts the view's part out of the base's
+// gradient, sends it through the op's node, and puts the result back. Other views find, by the
+// version of the storage, that it was written, and then read from the base by a node of their own.
+// Gradients are laid out like the base for that, so that the view's strides fit. Source: PyTorch's
+// CopySlices. Cost: a copy of the base's gradient for each write to a view.
+#include "autograd/view.h"
+
+#include "autograd/grad_state.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+
+#include <tenon/ops.h>
+
+namespace tenon::autograd {
+
+namespace {
+
+/// Where a view lies in the memory of its base.
+struct ViewPlace {
+  Dims base_sizes, base_strides, sizes, strides;
+  SymInt offset;  ///< from the first element of the base
+  bool base_is_contiguous;
+
+  ViewPlace(const Tensor& base, const Tensor& view)
+      : base_sizes(dims_of(base.sizes())),
+        base_strides(dims_of(base.strides())),
+        sizes(dims_of(view.sizes())),
+        strides(dims_of(view.strides())),
+        offset(sym_offset_of(view) - sym_offset_of(base)),
+        base_is_contiguous(base.is_contiguous()) {}
+
+  // With the strides of the base, so that those of the view fit.
+  Tensor laid_out(const Tensor& grad) const {
+    if (base_is_contiguous) {
+      Tensor dense = grad.contiguous();
+      SymInt first = sym_offset_of(dense);
+      return !first.is_symbolic() && first.word() == 0 ? dense : dense.clone();
+    }
+    Tensor out = grad.new_empty_strided(list_of(base_sizes), list_of(base_strides));
+    out.copy_(grad);
+    return out;
+  }
+  Tensor cut(const Tensor& laid) const {
+    return laid.as_strided(list_of(sizes), list_of(strides), offset);
+  }
+  Tensor put(const Tensor& laid, const Tensor& part) const {
+    return laid.as_strided_scatter(part, list_of(sizes), list_of(strides), offset);
+  }
+  Tensor zeros(const Tensor& like) const { return laid_out(like.new_zeros(list_of(base_sizes))); }
+};
+
+/// A view read from its base.
+class ViewOfBase final : public Node {
+ public:
+  ViewOfBase(const Tensor& base, const Tensor& view) : place_(base, view) {
+    add_input(view);
+    next.push_back(edge_of(base));
+  }
+  std::string name() const override { return "AsStridedBackward"; }
+  std::vector<Tensor> apply(std::vector<Tensor> grads) override {
+    if (!grads[0].defined()) return {Tensor()};
+    return {place_.put(place_.zeros(grads[0]), grads[0])};
+  }
+
+ private:
+  ViewPlace place_;
+};
+
+/// A write to a view, as seen by the base.
+class CopySlices final : public Node {
+ public:
+  CopySlices(const Tensor& base, const Tensor& view, std::shared_ptr<Node> inner)
+      : place_(base, view), inner_(std::move(inner)) {
+    add_input(base);
+    next = inner_->next;
+    next[0] = edge_of(base);
+  }
+  std::string name() const override { return "CopySlices"; }
+  std::string origin() const override { return inner_->origin(); }
+  void release() override { inner_->release(); }
+  std::vector<Tensor> apply(std::vector<Tensor> grads) override {
+    std::vector<Tensor> out(next.size());
+    if (!grads[0].defined()) return out;
+    Tensor laid = place_.laid_out(grads[0]);
+    Tensor part = place_.cut(laid);
+    std::vector<Tensor> inner = inner_->apply({part.clone()});
+    Tensor written = inner.empty() || !inner[0].defined() ? part.zeros_like() : inner[0];
+    if (next[0]) out[0] = place_.put(laid, written.expand(part.sizes()).to(part.dtype()));
+    for (size_t i = 1; i < inner.size(); ++i) out[i] = std::move(inner[i]);
+    return out;
+  }
+
+ private:
+  ViewPlace place_;
+  std::shared_ptr<Node> inner_;
+};
+
+bool is_own_leaf(const Tensor& t) {
+  GradState* state = state_of(t);
+  return t.requires_grad() && (!state || !state->node);
+}
+
+bool refresh_and_ask(const Tensor& view) {
+  const TensorImpl* impl = impl_of(view);
+  if (!impl->base.defined() || impl->base_version == *impl->version) return false;
+  refresh_view(view);
+  return impl->flags & TN_T_REQUIRES_GRAD;
+}
+
+}  // namespace
+
+void refresh_view(const Tensor& t) {
+  TensorImpl* impl = impl_of(t);
+  if (!impl->base.defined() || impl->base_version == *impl->version) return;
+  GradState* state = state_of(t);
+  impl->base_version = *impl->version;
+  if ((state && state->from_no_grad) || !impl->base.requires_grad()) return;
+  set_history(t, std::make_shared<ViewOfBase>(impl->base, t), 0);
+}
+
+void rebase_history(const Tensor& t, std::shared_ptr<Node> node) {
+  const Tensor base = impl_of(t)->base;
+  if (!base.defined()) {
+    if (!t.requires_grad()) impl_of(t)->storage_ref->stale_views = true;
+    return set_history(t, std::move(node), 0);
+  }
+  if (!base.requires_grad()) impl_of(base)->storage_ref->stale_views = true;
+  set_history(base, std::make_shared<CopySlices>(base, t, std::move(node)), 0);
+  impl_of(t)->base_version = *impl_of(t)->version - 1;
+}
+
+void check_write(const Tensor& t, std::string_view op) {
+  const Tensor& base = impl_of(t)->base;
+  require(!is_own_leaf(t),
+          "{}: a leaf that needs a gradient (shape {}) is written in place; write to a clone, or "
+          "under NoGradGuard",
+          op, t.sizes());
+  if (!base.defined()) return;
+  require(!is_own_leaf(base),
+          "{}: a view of a leaf that needs a gradient (shape {}) is written in place; write to a "
+          "view of a clone, or under NoGradGuard",
+          op, base.sizes());
+  GradState* state = state_of(t);
+  require(
+      !state || !state->from_no_grad,
+      "{}: a view that was made while gradients were off is written while they are on; make the "
+      "view outside of NoGradGuard, or write inside of one",
+      op);
+}
+
+}  // namespace tenon::autograd
+
+namespace tenon {
+
+namespace {
+const bool installed = [] {
+  stale_view_slot = [](const Tensor& view) { return autograd::refresh_and_ask(view); };
+  return true;
+}();
+}  // namespace
+
+}  // namespace tenon

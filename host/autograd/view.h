@@ -1,0 +1,19 @@
+// Views and writes through them: what a write to a view means for the tensor it views.
+#pragma once
+
+#include "autograd/node.h"
+
+namespace tenon::autograd {
+
+/// Gives a view whose storage was written since it was made a node that reads from its base.
+void refresh_view(const Tensor& t);
+
+/// `t` was written by an op that `node` stands for: input 0 of the node is the gradient of what `t`
+/// is now, its edge 0 goes to what `t` was. Of a view, the base gets the history.
+void rebase_history(const Tensor& t, std::shared_ptr<Node> node);
+
+/// Throws UserError when `t` must not be written by a recorded op: a leaf that needs a gradient, or
+/// a view of one, or a view made while gradients were off.
+void check_write(const Tensor& t, std::string_view op);
+
+}  // namespace tenon::autograd

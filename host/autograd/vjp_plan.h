@@ -1,0 +1,48 @@
+// How calls of one op are differentiated: its row's rules with names resolved, or rules derived
+// from its formula.
+#pragma once
+
+#include "ops/op_table.h"
+
+#include <memory>
+#include <vector>
+
+namespace tenon {
+
+/// One parameter of a rule: what the tape keeps or the engine brings.
+struct VjpUse {
+  enum class Kind : uint8_t { grad, grads, argument, sizes, meta, result, result_meta, needs };
+  Kind kind;
+  uint8_t index = 0;  ///< of the argument or result
+  bool may_be_undefined = false;
+  int8_t unless = -1;  ///< argument that, when true, makes this one undefined
+  bool is_saved() const { return kind != Kind::grad && kind != Kind::grads && kind != Kind::needs; }
+  friend bool operator==(const VjpUse&, const VjpUse&) = default;
+};
+
+struct VjpPlanRule {
+  std::vector<uint8_t> wrt;  ///< arguments
+  std::vector<VjpUse> uses;
+  BoxedFn fn = nullptr;
+  const OpEntry* derived = nullptr;  ///< instead of fn: an op that computes the gradient
+};
+
+/// What the tape does with a call.
+struct VjpPlan {
+  enum class Kind : uint8_t {
+    rules,    ///< one node
+    parts,    ///< the decomposition runs and is recorded
+    none,     ///< results have no gradient
+    missing,  ///< nothing is known: a node that says so when it is reached
+    custom,   ///< an added op with a vjp of its own
+  };
+  Kind kind = Kind::missing;
+  std::vector<VjpPlanRule> rules;
+  uint64_t differentiable = 0;  ///< bit i: argument i is in a rule
+};
+
+/// The plan for a call of `op` (an in-place form has that of its functional row). Formulas that an
+/// argument chooses have a plan each. Made at the first call; lives for good.
+const VjpPlan& vjp_plan(const CallArgs& call);
+
+}  // namespace tenon

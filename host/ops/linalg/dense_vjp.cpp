@@ -1,0 +1,229 @@
+// Derivatives of factorisations and solves.
+//
+// Model: A = F(...) and the gradients of the factors are given; the gradient of A follows from the
+// differential of the equation that defines them, with the freedom that the structure of a factor
+// (triangular, orthogonal) leaves it. Real matrices only; batches lie in front. Sources: Giles, "An
+// extended collection of matrix derivative results" (2008); Walter and Lehmann, "Algorithmic
+// differentiation of linear algebra functions" (2010); Seeger et al., "Auto-differentiating linear
+// algebra" (2017). Cost: some products and triangular solves of the matrix.
+#include "ops/linalg/dense_vjp.h"
+
+#include "core/error.h"
+#include "core/sym_int.h"
+
+#include <tenon/ops.h>
+
+namespace tenon::ops {
+
+namespace {
+
+// The lower triangle with half of the diagonal.
+Tensor half_lower(const Tensor& t) {
+  return t.tril().sub(t.diagonal(0, -2, -1).mul(0.5).diag_embed());
+}
+
+Tensor triangle(const Tensor& t, bool upper, bool unitriangular) {
+  int64_t skipped = unitriangular ? 1 : 0;
+  return upper ? t.triu(skipped) : t.tril(-skipped);
+}
+
+Tensor solve_upper(const Tensor& a, const Tensor& b, bool left = true, bool unit = false) {
+  return linalg_solve_triangular(a, b, true, left, unit);
+}
+Tensor solve_lower(const Tensor& a, const Tensor& b, bool left = true, bool unit = false) {
+  return linalg_solve_triangular(a, b, false, left, unit);
+}
+
+bool is_wide(const Tensor& t) { return guard_or_false(t.size(-2) < t.size(-1)); }
+bool is_square(const Tensor& t) { return guard_or_false(t.size(-2) == t.size(-1)); }
+
+Tensor plus(const Tensor& a, const Tensor& b) {
+  return !a.defined() ? b : !b.defined() ? a : a.add(b);
+}
+
+}  // namespace
+
+Tensor cholesky_vjp(const Tensor& grad, const Tensor& factor, bool upper) {
+  Tensor l = upper ? factor.mT() : factor, gl = upper ? grad.mT() : grad;
+  Tensor phi = half_lower(l.mT().matmul(gl));
+  Tensor ga = solve_lower(l, solve_upper(l.mT(), phi), false);
+  return ga.add(ga.mT()).mul(0.5);
+}
+
+std::tuple<Tensor, Tensor> solve_triangular_vjp(const Tensor& grad, const Tensor& a,
+                                                const Tensor& x, bool upper, bool left,
+                                                bool unitriangular, BoolList needs) {
+  Tensor gb = linalg_solve_triangular(a.mT(), grad, !upper, left, unitriangular);
+  Tensor ga;
+  if (needs[0]) {
+    ga = left ? gb.matmul(x.mT()) : x.mT().matmul(gb);
+    ga = triangle(ga.neg(), upper, unitriangular);
+  }
+  return {ga, gb};
+}
+
+std::tuple<Tensor, Tensor> old_triangular_solve_vjp(const Tensor& grad, const Tensor& grad_a,
+                                                    const Tensor& a, const Tensor& x, bool upper,
+                                                    bool transpose, bool unitriangular,
+                                                    BoolList needs) {
+  Tensor gb = std::get<0>(triangular_solve(grad, a, upper, !transpose, unitriangular));
+  Tensor ga;
+  if (needs[1]) {
+    ga = transpose ? x.matmul(gb.mT()) : gb.matmul(x.mT());
+    ga = plus(triangle(ga.neg(), upper, unitriangular), grad_a);
+  }
+  return {gb, ga};
+}
+
+// exp of the block matrix (A^T G; 0 A^T) has the gradient in its upper right block.
+Tensor matrix_exp_vjp(const Tensor& grad, const Tensor& a) {
+  Tensor at = a.mT();
+  SymInt n = a.size(-1);
+  Tensor top = cat({at, grad}, -1), bottom = cat({at.zeros_like(), at}, -1);
+  return linalg_matrix_exp(cat({top, bottom}, -2)).narrow(-2, 0, n).narrow(-1, n, n);
+}
+
+Tensor lu_factor_vjp(const Tensor& grad, const Tensor& lu, const Tensor& pivots, bool pivot) {
+  auto [p, l, u] = lu_unpack(lu, pivots, true, pivot);
+  SymInt k = is_wide(lu) ? lu.size(-2) : lu.size(-1);
+  Tensor l1 = l.narrow(-2, 0, k), u1 = u.narrow(-1, 0, k);
+  Tensor gl1 = grad.narrow(-2, 0, k).narrow(-1, 0, k).tril(-1);
+  Tensor gu1 = grad.narrow(-2, 0, k).narrow(-1, 0, k).triu();
+  Tensor lower = l1.mT().matmul(gl1), upper = gu1.matmul(u1.mT()), result;
+  if (is_square(lu)) {
+    Tensor middle = lower.tril(-1).add(upper.triu());
+    result = solve_lower(u1.mT(), solve_upper(l1.mT(), middle, true, true), false);
+  } else if (is_wide(lu)) {
+    SymInt rest = lu.size(-1) - k;
+    Tensor u2 = u.narrow(-1, k, rest), gu2 = grad.narrow(-1, k, rest);
+    Tensor middle = lower.sub(gu2.matmul(u2.mT())).tril(-1).add(upper.triu());
+    Tensor left = solve_lower(u1.mT(), middle, false);
+    result = solve_upper(l1.mT(), cat({left, gu2}, -1), true, true);
+  } else {
+    SymInt rest = lu.size(-2) - k;
+    Tensor l2 = l.narrow(-2, k, rest), gl2 = grad.narrow(-2, k, rest);
+    Tensor middle = lower.tril(-1).add(upper.sub(l2.mT().matmul(gl2)).triu());
+    Tensor top = solve_upper(l1.mT(), middle, true, true);
+    result = solve_lower(u1.mT(), cat({top, gl2}, -2), false);
+  }
+  return pivot ? p.matmul(result) : result;
+}
+
+Tensor lu_unpack_vjp(const Tensor& grad_l, const Tensor& grad_u, SymIntList sizes) {
+  const Tensor& any = grad_l.defined() ? grad_l : grad_u;
+  if (!any.defined()) return {};
+  Tensor out = any.new_zeros(sizes);
+  SymInt rows = sizes[sizes.size() - 2], columns = sizes[sizes.size() - 1];
+  SymInt k = guard_or_false(rows < columns) ? rows : columns;
+  if (grad_l.defined()) out = out.add(constant_pad_nd(grad_l.tril(-1), {0, columns - k}));
+  if (grad_u.defined()) out = out.add(constant_pad_nd(grad_u.triu(), {0, 0, 0, rows - k}));
+  return out;
+}
+
+std::tuple<Tensor, Tensor> lu_solve_vjp(const Tensor& grad, const Tensor& x, const Tensor& lu,
+                                        const Tensor& pivots, bool left, bool adjoint,
+                                        BoolList needs) {
+  Tensor gb = linalg_lu_solve(lu, pivots, grad, left, !adjoint), glu;
+  if (!needs[0]) return {glu, gb};
+  auto [p, l, u] = lu_unpack(lu, pivots);
+  if (left != adjoint) {
+    Tensor product = left ? grad.matmul(x.mT()) : grad.mT().matmul(x);
+    Tensor r = solve_lower(u.mT(), product.neg());
+    Tensor gl = solve_upper(l.mT(), r.matmul(u.mT()), true, true).tril(-1);
+    glu = gl.add(r.triu());
+  } else {
+    Tensor product = left ? x.matmul(grad.mT()) : x.mT().matmul(grad);
+    Tensor r = solve_upper(l.mT(), p.mT().matmul(product.neg()).matmul(p), false, true);
+    Tensor gu = solve_lower(u.mT(), l.mT().matmul(r), false).triu();
+    glu = r.tril(-1).add(gu);
+  }
+  return {glu, gb};
+}
+
+std::tuple<Tensor, Tensor> solve_ex_vjp(const Tensor& grad, const Tensor& a, const Tensor& x,
+                                        bool left, BoolList needs) {
+  bool vector = x.dim() < a.dim();
+  Tensor g = vector ? grad.unsqueeze(-1) : grad, xs = vector ? x.unsqueeze(-1) : x;
+  Tensor gb = linalg_solve(a.mT(), g, left), ga;
+  if (needs[0]) ga = (left ? gb.matmul(xs.mT()) : xs.mT().matmul(gb)).neg();
+  return {ga, vector ? gb.squeeze(-1) : gb};
+}
+
+Tensor det_vjp(const Tensor& grad, const Tensor& a, const Tensor& det) {
+  Tensor inverse = std::get<0>(linalg_inv_ex(a));
+  return grad.mul(det).unsqueeze(-1).unsqueeze(-1).mul(inverse.mT());
+}
+
+Tensor qr_vjp(const Tensor& grad_q, const Tensor& grad_r, const Tensor& q, const Tensor& r,
+              std::string_view mode) {
+  require(mode != "r", "linalg_qr: mode 'r' has no gradient, since it gives no Q; use 'reduced'");
+  require(mode != "complete" || !guard_or_false(q.size(-1) > r.size(-1)),
+          "linalg_qr: mode 'complete' has a gradient only where the matrix has no more rows than "
+          "columns; use 'reduced'");
+  auto of_tall = [&](const Tensor& gq, const Tensor& gr, const Tensor& square) {
+    Tensor m;
+    if (gr.defined()) m = square.matmul(gr.mT());
+    if (gq.defined()) m = m.defined() ? m.sub(gq.mT().matmul(q)) : gq.mT().matmul(q).neg();
+    Tensor symmetric = m.tril().add(m.tril(-1).mT());
+    return solve_lower(square.mT(), plus(gq, q.matmul(symmetric)), false);
+  };
+  if (!grad_q.defined() && !grad_r.defined()) return {};
+  if (!is_wide(r)) return of_tall(grad_q, grad_r, r);
+  SymInt k = r.size(-2), rest = r.size(-1) - k;
+  Tensor square = r.narrow(-1, 0, k), wide = r.narrow(-1, k, rest);
+  Tensor gr = grad_r.defined() ? grad_r : r.zeros_like();
+  Tensor gr2 = gr.narrow(-1, k, rest);
+  Tensor gq = plus(grad_q, q.matmul(wide).matmul(gr2.mT()));
+  return cat({of_tall(gq, gr.narrow(-1, 0, k), square), q.matmul(gr2)}, -1);
+}
+
+Tensor eigh_vjp(const Tensor& grad_values, const Tensor& grad_vectors, const Tensor& values,
+                const Tensor& vectors) {
+  Tensor middle;
+  if (grad_vectors.defined()) {
+    Tensor gaps = values.unsqueeze(-2).sub(values.unsqueeze(-1));
+    Tensor own = eye(values.size(-1), Dtype::bool_);
+    middle = vectors.mT().matmul(grad_vectors).div(gaps.masked_fill(own, 1)).masked_fill(own, 0);
+  }
+  if (grad_values.defined()) middle = plus(middle, grad_values.diag_embed());
+  if (!middle.defined()) return {};
+  return vectors.matmul(middle).matmul(vectors.mT());
+}
+
+Tensor svd_vjp(const Tensor& grad_u, const Tensor& grad_s, const Tensor& grad_vh,
+               const Tensor& full_u, const Tensor& s, const Tensor& full_vh, const Tensor& a,
+               bool full_matrices, bool compute_uv) {
+  if (!compute_uv) {  // only the values were asked for, but their gradient needs the vectors
+    auto [u, values, vh] = _linalg_svd(a, false, true);
+    return svd_vjp(grad_u, grad_s, grad_vh, u, values, vh, a, false, true);
+  }
+  SymInt k = s.size(-1);
+  auto columns = [&](const Tensor& t) {
+    return t.defined() && full_matrices ? t.narrow(-1, 0, k) : t;
+  };
+  auto rows = [&](const Tensor& t) {
+    return t.defined() && full_matrices ? t.narrow(-2, 0, k) : t;
+  };
+  Tensor u = columns(full_u), vh = rows(full_vh), gu = columns(grad_u), gvh = rows(grad_vh);
+  Tensor middle, own = eye(k, Dtype::bool_);
+  Tensor squares = s.mul(s);
+  Tensor gaps = squares.unsqueeze(-2).sub(squares.unsqueeze(-1)).masked_fill(own, 1);
+  auto skew = [](const Tensor& t) { return t.sub(t.mT()); };
+  if (gu.defined()) middle = skew(u.mT().matmul(gu)).div(gaps).mul(s.unsqueeze(-2));
+  if (gvh.defined())
+    middle = plus(middle, skew(vh.matmul(gvh.mT())).div(gaps).mul(s.unsqueeze(-1)));
+  if (grad_s.defined()) middle = plus(middle, grad_s.diag_embed());
+  if (!middle.defined()) return {};
+  Tensor out = u.matmul(middle).matmul(vh);
+  if (gu.defined() && guard_or_false(u.size(-2) > k)) {
+    Tensor part = gu.div(s.unsqueeze(-2));
+    out = out.add(part.sub(u.matmul(u.mT().matmul(part))).matmul(vh));
+  }
+  if (gvh.defined() && guard_or_false(vh.size(-1) > k)) {
+    Tensor part = gvh.div(s.unsqueeze(-1));
+    out = out.add(u.matmul(part.sub(part.matmul(vh.mT()).matmul(vh))));
+  }
+  return out;
+}
+
+}  // namespace tenon::ops
