@@ -15,6 +15,7 @@
 #include "core/sym_int.h"
 #include "core/sym_simplify.h"
 #include "graph/passes/passes.h"
+#include "graph/symbol_use.h"
 #include "ops/op_table.h"
 
 #include <tenon/ops.h>
@@ -162,9 +163,17 @@ SymInt Functionalizer::renewed(SymInt value) const {
   }));
 }
 
+Number Functionalizer::renewed(Number value) const {
+  if (!value.is_symbolic() || symbols_.empty()) return value;
+  return number_over(substitute(expression_of(value), [this](const Expr* symbol) -> const Expr* {
+    auto found = symbols_.find(symbol);
+    return found == symbols_.end() ? nullptr : found->second;
+  }));
+}
+
 void Functionalizer::renew_symbols(Value& v) {
-  if (v.tag == Tag::integer) {
-    v = Value::of(renewed(v.number().sym_int()));
+  if (v.is_number()) {
+    v = Value::of(renewed(v.number()));
   } else if (v.tag == Tag::ints) {
     SymIntList list(List<SymInt>(v.as<SymInt>(), v.count));
     if (!list.is_symbolic()) return;
@@ -179,7 +188,7 @@ void Functionalizer::note_symbols(NodeId node) {
     const GraphValue& v = graph_.value(b.value);
     if (v.source != ValueSource::node || v.source_index != node) continue;
     if (b.dim < 0) {
-      if (numbers_[b.value].is_integer()) symbols_[b.symbol] = as_expr(numbers_[b.value].sym_int());
+      symbols_[b.symbol] = expression_of(numbers_[b.value]);
     } else if (aliases_[b.value]) {
       symbols_[b.symbol] = as_expr(aliases_[b.value]->value.size(b.dim));
     }
@@ -370,6 +379,7 @@ LoweredInference Functionalizer::run() {
     for (ValueId id : graph_.outputs()) out_.outputs.push_back(output_recipe(id));
     write_inputs_back();
     note_restrides();
+    show_symbols();
   }
   out_.graph = finish();
   return std::move(out_);

@@ -69,6 +69,8 @@ class Functionalizer {
   std::vector<Value> arguments(const Node& node);
   void renew_symbols(Value& v);
   SymInt renewed(SymInt value) const;
+  Number renewed(Number value) const;
+  void show_symbols();
   void note_symbols(NodeId node);
   void find_shared_results();
   uint32_t add_result(Tensor value, const GraphValue& seen);

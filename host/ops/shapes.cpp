@@ -19,13 +19,9 @@ int64_t wrap_dim(int64_t dim, int64_t rank) {
 
 namespace {
 
-// A condition on backed sizes is decided by a guard; one on run-time sizes becomes an assertion.
 bool expect_true(SymBool condition) {
   ShapeEnv* env = current_shape_env();
-  if (!condition.is_symbolic() || !env || !env->has_unbacked(condition.expr()))
-    return condition.guard_bool();
-  env->check(condition.expr());
-  return true;
+  return condition.is_symbolic() && env ? env->expect(condition.expr()) : condition.guard_bool();
 }
 
 }  // namespace
