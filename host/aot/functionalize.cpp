@@ -171,13 +171,13 @@ Number Functionalizer::renewed(Number value) const {
   }));
 }
 
-void Functionalizer::renew_symbols(Value& v) {
+void Functionalizer::renew_symbols(Value& v, std::deque<std::vector<SymInt>>& lists) const {
   if (v.is_number()) {
     v = Value::of(renewed(v.number()));
   } else if (v.tag == Tag::ints) {
     SymIntList list(List<SymInt>(v.as<SymInt>(), v.count));
     if (!list.is_symbolic()) return;
-    auto& copy = sizes_.emplace_back();
+    auto& copy = lists.emplace_back();
     for (SymInt s : list) copy.push_back(renewed(s));
     v = Value::of(SymIntList(List<SymInt>(copy)));
   }
@@ -214,7 +214,7 @@ std::vector<Value> Functionalizer::arguments(const Node& node) {
       }
       a = Value::of(TensorList(list));
     } else {
-      renew_symbols(a);
+      renew_symbols(a, sizes_);
     }
   }
   return args;
@@ -262,10 +262,14 @@ void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id
 // it is now.
 ViewStep Functionalizer::view_step(const Node& node, const OpEntry& op, uint32_t index) {
   auto is_ref = [](const Value& a) { return a.tag == Tag::ref; };
-  if (std::none_of(node.args.begin() + 1, node.args.end(), is_ref)) return {&op, node.args, index};
+  bool is_fixed = std::none_of(node.args.begin() + 1, node.args.end(), is_ref);
+  if (is_fixed && symbols_.empty()) return {&op, node.args, index};
   auto& args = kept_arguments_.emplace_back(node.args.begin(), node.args.end());
   for (size_t i = 1; i < args.size(); ++i) {
-    if (!is_ref(args[i])) continue;
+    if (!is_ref(args[i])) {
+      renew_symbols(args[i], kept_sizes_);
+      continue;
+    }
     auto id = static_cast<ValueId>(args[i].payload);
     ValueKind kind = graph_.value(id).kind;
     args[i] = kind == ValueKind::tensor ? Value::of(kept_tensors_.emplace_back(current(id)))

@@ -187,8 +187,8 @@ void ShapeEnv::mark_size_like(SymInt value) {
 }
 
 void ShapeEnv::give_value(const Expr* unbacked, SymValue value) {
-  const Expr* now = simplify(unbacked);
-  if (now != unbacked) return;  // an equality says what stands for it
+  given_.insert(unbacked);
+  if (simplify(unbacked) != unbacked) return;  // an equality says what stands for it
   const SymbolInfo known = info(unbacked);
   const Expr* stands = value_expr(value);
   if (known.kind != ExprKind::boolean) {
@@ -201,13 +201,11 @@ void ShapeEnv::give_value(const Expr* unbacked, SymValue value) {
     stands = add_symbol(std::move(made), real ? Range{} : range(unbacked));
   }
   facts_.give(unbacked, stands);
-  has_given_values_ = true;
 }
 
 const Expr* ShapeEnv::renewed(const Expr* expr) const {
   return substitute(expr, [this](const Expr* symbol) -> const Expr* {
-    const Expr* now = simplify(symbol);
-    return now == symbol ? nullptr : now;
+    return given_.count(symbol) ? simplify(symbol) : nullptr;
   });
 }
 

@@ -28,6 +28,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -143,8 +144,8 @@ class ShapeEnv {
   void give_value(const Expr* unbacked, SymValue value);
   /// Whether it was called: expressions that were made before may have symbols that others stand
   /// for.
-  bool has_given_values() const { return has_given_values_; }
-  /// The same expression over the symbols that stand for its own by now.
+  bool has_given_values() const { return !given_.empty(); }
+  /// The same expression over the symbols that stand for those by now.
   const Expr* renewed(const Expr* expr) const;
   /// What is found at `source` must equal `value`; a plain number needs no entry and adds none.
   void expect_source(SymbolSource source, std::string source_text, SymInt value);
@@ -258,7 +259,8 @@ class ShapeEnv {
   Watch watch_;
   Rules rules_;
   std::map<const Expr*, int64_t> n_guards_;  // by symbol, where there is a limit
-  bool frozen_ = false, has_given_values_ = false;
+  bool frozen_ = false;
+  std::set<const Expr*> given_;  // unbacked symbols whose values a run has shown
   int64_t ignored_guards_ = 0;
   int n_sizes_ = 0, n_unbacked_ = 0, n_floats_ = 0, n_unbacked_floats_ = 0;
 };

@@ -17,14 +17,10 @@ int64_t wrap_dim(int64_t dim, int64_t rank) {
   return dim < 0 ? dim + range : dim;
 }
 
-namespace {
-
 bool expect_true(SymBool condition) {
   ShapeEnv* env = current_shape_env();
   return condition.is_symbolic() && env ? env->expect(condition.expr()) : condition.guard_bool();
 }
-
-}  // namespace
 
 bool is_one(SymInt size) {
   if (!size.is_symbolic()) return size.word() == 1;
@@ -102,7 +98,7 @@ Dims infer_shape(SymIntList shape, SymInt numel) {
       require(!hole, "shape {} has more than one -1", shape);
       hole = i;
     } else {
-      require(guard_or_true(shape[i] >= 0), "shape {} has a negative size", shape);
+      require(expect_true(shape[i] >= 0), "shape {} has a negative size", shape);
       known = known * shape[i];
     }
   }
@@ -111,7 +107,7 @@ Dims infer_shape(SymIntList shape, SymInt numel) {
             numel);
     return out;
   }
-  require(guard_or_true(known != 0), "shape {}: -1 is ambiguous beside a size of 0", shape);
+  require(expect_true(known != 0), "shape {}: -1 is ambiguous beside a size of 0", shape);
   require(expect_true(numel % known == 0), "shape {} does not fit a tensor with {} elements", shape,
           numel);
   out[*hole] = numel / known;

@@ -166,6 +166,10 @@ TEST_F(Observable, NoDataDependentGraphBreakMakesABranchAnError) {
 }
 
 TENON_LIBRARY(observable, lib) {
+  for (const char* name : {"itself", "itself_again"})
+    lib.op(std::string(name) + "(Tensor x) -> Tensor").like(0).kernel([](const Tensor& x) {
+      return x.view({-1});
+    });
   for (const char* name : {"tagged", "untagged"}) {
     auto& op =
         lib.op(std::string(name) + "(Tensor x) -> Tensor").like(0).kernel([](const Tensor& x) {
@@ -173,6 +177,24 @@ TENON_LIBRARY(observable, lib) {
         });
     if (name == std::string("tagged")) op.pt2_compliant();
   }
+}
+
+TEST_F(Observable, CheckCustomOpAliasingLooksAtTheFirstCall) {
+  static const Op<Tensor(const Tensor&)> itself{"observable::itself"},
+      again{"observable::itself_again"};
+  auto lines = [](auto& op, bool check) {
+    auto scope = config::patch({{"functorch.check_custom_op_aliasing", check}});
+    report::LogCapture capture;
+    op(ones({2}));
+    return capture.count("result 0 shares memory with argument x");
+  };
+  EXPECT_EQ(lines(itself, false), 0u);
+  EXPECT_EQ(lines(itself, true), 1u);
+  EXPECT_EQ(lines(itself, true), 0u) << "that was not the first call";
+  auto scope = config::patch({{"functorch.error_on_custom_op_aliasing", true}});
+  for (int i = 0; i < 2; ++i)
+    EXPECT_THAT(message_of([] { again(ones({2})); }),
+                HasSubstr("observable.itself_again.default: result 0 shares memory"));
 }
 
 TEST_F(Observable, OnlyAllowPt2CompliantOpsKeepsOthersOutOfGraphs) {
