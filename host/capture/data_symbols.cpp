@@ -47,7 +47,8 @@ bool keeps_integers(Dtype from, Dtype to) {
 void Trace::take_rules() {
   const config::Flags& flags = config::flags();
   shape_env->set_rules({flags.shapes.backed_size_oblivious,
-                        flags.dynamo.prefer_deferred_runtime_asserts_over_guards});
+                        flags.dynamo.prefer_deferred_runtime_asserts_over_guards,
+                        /*ask_when_open=*/true});
   n_seen_asserts_ = shape_env->runtime_asserts().size();
 }
 

@@ -213,8 +213,11 @@ class ShapeEnv {
     /// without a guard.
     bool size_oblivious = false;
     bool prefer_asserts = false;  ///< expect() and check() assert instead of guarding
+    /// An op that could only guess what depends on data throws DataDependentError instead.
+    bool ask_when_open = false;
   };
   void set_rules(Rules rules) { rules_ = rules; }
+  bool asks_when_open() const { return rules_.ask_when_open; }
 
   /// Who is told of new symbols and guards, and when a symbol is given up. To be set first.
   struct Watch {
