@@ -28,6 +28,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds patience{10};
+constexpr int usage_error = 2, refused = 4;  // exit statuses of the program
 
 [[noreturn]] void cannot_probe(const std::string& path, const std::string& why) {
   throw BackendError(
@@ -55,14 +56,10 @@ std::string program_beside(const std::string& path) {
 pid_t start(const std::string& program, const std::string& path, bool quarantine) {
   // The caller has judged the file already.
   std::vector<std::string> line{program,
-                                "--set",
-                                "plugins.probe=never",
-                                "--set",
-                                "plugins.trust=off",
-                                "--set",
-                                "plugins.allow_only=false",
-                                "--set",
-                                message("plugins.quarantine={}", quarantine),
+                                "--set=plugins.probe=never",
+                                "--set=plugins.trust=off",
+                                "--set=plugins.allow_only=false",
+                                message("--set=plugins.quarantine={}", quarantine),
                                 "plugin",
                                 "load",
                                 path};
@@ -102,8 +99,11 @@ ProbeEnd probe_plugin(const std::string& path, bool quarantine) {
     }
     return {true, message("by no answer within {} s", patience.count())};
   }
-  if (!WIFSIGNALED(status)) return {};
-  return {true, message("with signal {}", WTERMSIG(status))};
+  if (WIFSIGNALED(status)) return {true, message("with signal {}", WTERMSIG(status))};
+  int result = WEXITSTATUS(status);
+  if (result == usage_error) cannot_probe(path, "the program tenon is of another version");
+  bool in_order = result == 0 || result == refused;
+  return {!in_order, message("with exit status {}", result)};
 }
 
 }  // namespace tenon

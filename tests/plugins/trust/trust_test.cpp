@@ -191,6 +191,15 @@ TEST_F(Loading, InAChildFirstCostsNothingWhenItCrashes) {
       EXPECT_NE(error.find(quarantine ? "SIGSEGV" : "signal 11"), error.npos) << error;
     };
     EXPECT_EQ(run(compile_once, "crash_in_entry"), 0);
+    EXPECT_EQ(run(
+                  [] {
+                    config::set("plugins.quarantine", false);
+                    config::set("plugins.probe", std::string("always"));
+                    std::string error = error_of([] { compiled("life_below"); });
+                    EXPECT_NE(error.find("ended that with exit status 3"), error.npos) << error;
+                  },
+                  "exit_in_entry"),
+              0);
     EXPECT_EQ(run([] {
                 if (plugin("life_below").state == "quarantined") release_plugin("life_below");
                 config::set("plugins.probe", std::string("always"));

@@ -121,6 +121,21 @@ TEST_P(DataSymbols, ABranchCutsTheGraphAndTakesTheRightSide) {
   EXPECT_GT(f.stats().graph_breaks, 0);
 }
 
+TEST_P(DataSymbols, ABranchCompilesEachPieceOnce) {
+  auto f = compile(
+      [](const Tensor& x) {
+        SymInt n = (x + 0).item<int64_t>();
+        return n > 3 ? ones({2}) : zeros({2});
+      },
+      pieces());
+  std::vector<int64_t> compiles;
+  for (int64_t n : {3, 5, 2}) {
+    EXPECT_EQ(f(number(n)).to_vector<float>(), Floats(2, n > 3 ? 1.0f : 0.0f));
+    compiles.push_back(f.stats().compiles);
+  }
+  EXPECT_EQ(compiles, (std::vector<int64_t>{2, 3, 3}));
+}
+
 TEST_P(DataSymbols, PiecesAfterABranchServeOtherNumbers) {
   auto f = compile(
       [](const Tensor& x) {
