@@ -30,7 +30,7 @@ std::string to_text(MemoryFormat format) {
   }
 }
 
-SymInt Number::sym_int() const {
+TENON_API SymInt Number::sym_int() const {
   if (is_integer()) return SymInt::from_word(word_);
   if (is_symbolic())
     return is_floating() ? sym_round(SymOp::trunc, sym_float())
@@ -41,7 +41,7 @@ SymInt Number::sym_int() const {
   return SymInt(static_cast<int64_t>(value));
 }
 
-SymFloat Number::sym_float() const {
+TENON_API SymFloat Number::sym_float() const {
   if (is_integer()) {
     SymInt i = SymInt::from_word(word_);
     return i.is_symbolic() ? sym_to_float(i) : SymFloat(static_cast<double>(i.word()));
@@ -51,7 +51,7 @@ SymFloat Number::sym_float() const {
   return SymFloat(std::bit_cast<double>(word_));
 }
 
-SymBool Number::sym_bool() const {
+TENON_API SymBool Number::sym_bool() const {
   if (is_boolean())
     return is_symbolic() ? SymBool::from_expr(std::bit_cast<const Expr*>(word_))
                          : SymBool(word_ != 0);
