@@ -28,6 +28,7 @@
 #include "runtime/limits.h"
 #include "runtime/overrides.h"
 #include "runtime/repro.h"
+#include "runtime/segments.h"
 #include "runtime/size_policy.h"
 
 #include <tenon/config.h>
@@ -163,6 +164,18 @@ CompileGraphOptions graph_options(Site& site, bool dynamic) {
   return o;
 }
 
+// By the manifest; looked up once for each backend of the site.
+bool backend_takes_symbols(Site& site) {
+  std::string backend = backend_of(site);
+  if (!site.takes_symbols || site.takes_symbols->first != backend)
+    site.takes_symbols = {backend, backend_info(backend).dynamic_shapes};
+  return site.takes_symbols->second;
+}
+
+TracePolicy policy_of(Site& site, const Leaves& leaves) {
+  return trace_policy(site, leaves, backend_takes_symbols(site));
+}
+
 bool is_symbolic(const Graph& graph) { return !graph.symbols.empty(); }
 
 // A graph with fewer operations than dynamo.minimum_call_count is not worth a compilation.
@@ -186,22 +199,6 @@ std::shared_ptr<Artifact> compile_captured(Site& site, const std::shared_ptr<Gra
 }
 
 // ---- segments of bodies that are cut
-
-// Code holds for the sizes that the backend asked for and those that the recording before the
-// segment had decided on, which lowering relies on. Nothing when that cannot be told from the
-// segment's own symbols.
-std::optional<SymProgram> segment_conditions(const Graph& graph, const Artifact& artifact) {
-  std::vector<const Expr*> symbols, conditions = artifact.guards;
-  for (const SymbolBinding& b : graph.symbols) symbols.push_back(b.symbol);
-  auto is_own = [&](const Expr* s) { return std::ranges::find(symbols, s) != symbols.end(); };
-  for (const RecordedGuard& guard : graph.shape_env->guard_conditions()) {
-    std::vector<const Expr*> used = free_symbols(guard.condition);
-    if (std::ranges::none_of(used, is_own)) continue;
-    if (!std::ranges::all_of(used, is_own)) return std::nullopt;
-    conditions.push_back(guard.condition);
-  }
-  return SymProgram::compile(symbols, conditions);
-}
 
 // One structure may have several versions, of which those that served longest ago go.
 std::shared_ptr<Artifact> segment_code(Site& site, const std::shared_ptr<Graph>& graph,
@@ -227,7 +224,10 @@ std::shared_ptr<Artifact> segment_code(Site& site, const std::shared_ptr<Graph>&
 SegmentRunner segment_runner(Site& site) {
   return [&site](const std::shared_ptr<Graph>& graph, std::span<detail::TensorHead*> inputs,
                  std::span<const int64_t> syms, std::span<Tensor> outputs) {
-    segment_code(site, graph, syms)->call(inputs, syms, outputs);
+    std::vector<int64_t> words(syms.begin(), syms.end());
+    std::shared_ptr<Artifact> code = segment_code(site, graph, syms);
+    words.resize(graph->symbols.size());  // 0 for those that the code computes
+    code->call(inputs, words, outputs);
   };
 }
 
@@ -271,9 +271,11 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves
   entry->output_numbers = trace.output_numbers;
   std::vector<const Expr*> symbols, exprs;
   for (const SymbolInfo& s : trace.shape_env->symbols())
-    if (!s.unbacked) symbols.push_back(s.expr);
-  for (Number n : trace.output_numbers)
-    if (n.is_symbolic())
+    if (s.is_from_input()) symbols.push_back(s.expr);
+  entry->number_outputs = trace.number_outputs;
+  entry->number_outputs.resize(entry->output_numbers.size(), -1);
+  for (size_t i = 0; i < entry->output_numbers.size(); ++i)
+    if (Number n = entry->output_numbers[i]; n.is_symbolic() && entry->number_outputs[i] < 0)
       exprs.push_back(n.is_integer() ? as_expr(n.sym_int()) : as_expr(n.sym_float()));
   entry->output_program = SymProgram::compile(symbols, {}, exprs);
   if (!trace.graph) return entry;
@@ -298,7 +300,7 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves
 // Runs the body on fakes; nothing becomes an entry.
 void replay_body(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   ++site.replays;
-  Trace trace(leaves, trace_policy(site, leaves), segment_runner(site));
+  Trace trace(leaves, policy_of(site, leaves), segment_runner(site));
   trace.run(body);
   if (trace.was_cut()) return give_outputs(trace, result);
   // This time the body looked at no data: run its one graph.
@@ -331,7 +333,7 @@ Entry* add_entry(Site& site, const Leaves& leaves, const Body& body, CallResult&
   report::CompileWatch watch(message("{}/{}", site.number, site.attempts), display_name(site));
 
   // Run the callable once on fakes: each op becomes a node, each assumption a guard.
-  Trace trace(leaves, trace_policy(site, leaves), segment_runner(site));
+  Trace trace(leaves, policy_of(site, leaves), segment_runner(site));
   trace_body(trace, body);
   if (!config::flags().dynamo.allow_ignore_mark_dynamic) trace.shape_env->check_constraints();
   log_specializations(*trace.shape_env);
@@ -429,7 +431,7 @@ bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, Ca
   std::lock_guard lock(site.changing);
   config::OptionScope options(site.flags);
   ++site.replays;
-  TracePolicy policy = trace_policy(site, leaves);
+  TracePolicy policy = policy_of(site, leaves);
   Trace trace(leaves, policy, segment_runner(site));
   trace.run(body);
   bool same = !trace.was_cut() && same_graph(entry, trace) && same_plain_outputs(entry, trace);

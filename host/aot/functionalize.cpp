@@ -15,6 +15,7 @@
 #include "core/sym_int.h"
 #include "core/sym_simplify.h"
 #include "graph/passes/passes.h"
+#include "graph/symbol_use.h"
 #include "ops/op_table.h"
 
 #include <tenon/ops.h>
@@ -162,13 +163,21 @@ SymInt Functionalizer::renewed(SymInt value) const {
   }));
 }
 
-void Functionalizer::renew_symbols(Value& v) {
-  if (v.tag == Tag::integer) {
-    v = Value::of(renewed(v.number().sym_int()));
+Number Functionalizer::renewed(Number value) const {
+  if (!value.is_symbolic() || symbols_.empty()) return value;
+  return number_over(substitute(expression_of(value), [this](const Expr* symbol) -> const Expr* {
+    auto found = symbols_.find(symbol);
+    return found == symbols_.end() ? nullptr : found->second;
+  }));
+}
+
+void Functionalizer::renew_symbols(Value& v, std::deque<std::vector<SymInt>>& lists) const {
+  if (v.is_number()) {
+    v = Value::of(renewed(v.number()));
   } else if (v.tag == Tag::ints) {
     SymIntList list(List<SymInt>(v.as<SymInt>(), v.count));
     if (!list.is_symbolic()) return;
-    auto& copy = sizes_.emplace_back();
+    auto& copy = lists.emplace_back();
     for (SymInt s : list) copy.push_back(renewed(s));
     v = Value::of(SymIntList(List<SymInt>(copy)));
   }
@@ -179,7 +188,7 @@ void Functionalizer::note_symbols(NodeId node) {
     const GraphValue& v = graph_.value(b.value);
     if (v.source != ValueSource::node || v.source_index != node) continue;
     if (b.dim < 0) {
-      if (numbers_[b.value].is_integer()) symbols_[b.symbol] = as_expr(numbers_[b.value].sym_int());
+      symbols_[b.symbol] = expression_of(numbers_[b.value]);
     } else if (aliases_[b.value]) {
       symbols_[b.symbol] = as_expr(aliases_[b.value]->value.size(b.dim));
     }
@@ -205,7 +214,7 @@ std::vector<Value> Functionalizer::arguments(const Node& node) {
       }
       a = Value::of(TensorList(list));
     } else {
-      renew_symbols(a);
+      renew_symbols(a, sizes_);
     }
   }
   return args;
@@ -253,10 +262,14 @@ void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id
 // it is now.
 ViewStep Functionalizer::view_step(const Node& node, const OpEntry& op, uint32_t index) {
   auto is_ref = [](const Value& a) { return a.tag == Tag::ref; };
-  if (std::none_of(node.args.begin() + 1, node.args.end(), is_ref)) return {&op, node.args, index};
+  bool is_fixed = std::none_of(node.args.begin() + 1, node.args.end(), is_ref);
+  if (is_fixed && symbols_.empty()) return {&op, node.args, index};
   auto& args = kept_arguments_.emplace_back(node.args.begin(), node.args.end());
   for (size_t i = 1; i < args.size(); ++i) {
-    if (!is_ref(args[i])) continue;
+    if (!is_ref(args[i])) {
+      renew_symbols(args[i], kept_sizes_);
+      continue;
+    }
     auto id = static_cast<ValueId>(args[i].payload);
     ValueKind kind = graph_.value(id).kind;
     args[i] = kind == ValueKind::tensor ? Value::of(kept_tensors_.emplace_back(current(id)))
@@ -370,6 +383,7 @@ LoweredInference Functionalizer::run() {
     for (ValueId id : graph_.outputs()) out_.outputs.push_back(output_recipe(id));
     write_inputs_back();
     note_restrides();
+    show_symbols();
   }
   out_.graph = finish();
   return std::move(out_);

@@ -109,6 +109,29 @@ void Functionalizer::note_restrides() {
   }
 }
 
+// Views that the wrapper makes may have sizes that only the run knows: the graph tells these
+// numbers.
+void Functionalizer::show_symbols() {
+  std::set<const Expr*> used;
+  auto add = [&](SymInt v) {
+    if (!v.is_symbolic()) return;
+    for (const Expr* symbol : free_symbols(v.expr()))
+      if (!recorder_.shape_env()->info(symbol).is_known_before_run()) used.insert(symbol);
+  };
+  auto add_view = [&](const TensorMeta& view, SymInt offset) {
+    for (SymInt s : view.sizes) add(s);
+    for (SymInt s : view.strides) add(s);
+    add(offset);
+  };
+  for (const OutputRecipe& recipe : out_.outputs) add_view(recipe.view, recipe.offset);
+  for (const LoweredInference::Restride& r : out_.restrides) add_view(r.view, r.offset);
+  for (const Expr* symbol : used) {
+    if (symbol->kind != ExprKind::integer) continue;
+    out_.shown_symbols.push_back({symbol, static_cast<uint32_t>(results_.size())});
+    results_.push_back(scalar_tensor(as_sym_int(symbol), Dtype::i64));
+  }
+}
+
 std::shared_ptr<Graph> Functionalizer::finish() {
   std::shared_ptr<Graph> graph = recorder_.finish(results_);
   for (const SymbolBinding& b : graph_.symbols) {

@@ -67,8 +67,10 @@ class Functionalizer {
   Tensor& current(ValueId id);
   void write(ValueId id, Tensor content);
   std::vector<Value> arguments(const Node& node);
-  void renew_symbols(Value& v);
+  void renew_symbols(Value& v, std::deque<std::vector<SymInt>>& lists) const;
   SymInt renewed(SymInt value) const;
+  Number renewed(Number value) const;
+  void show_symbols();
   void note_symbols(NodeId node);
   void find_shared_results();
   uint32_t add_result(Tensor value, const GraphValue& seen);
@@ -90,6 +92,7 @@ class Functionalizer {
   std::deque<std::vector<SymInt>> sizes_;          // likewise
   std::deque<std::vector<Value>> kept_arguments_;  // of views, as they were made
   std::deque<Tensor> kept_tensors_;                // likewise
+  std::deque<std::vector<SymInt>> kept_sizes_;     // likewise
   std::vector<Tensor> results_;
   std::map<ValueId, uint32_t> output_of_;      // by identity: the first output that is this tensor
   std::map<size_t, uint32_t> result_of_base_;  // of bases that several outputs view

@@ -62,6 +62,12 @@ struct LoweredInference {
     SymInt offset;  ///< from the input's own, in elements
   };
   std::vector<Restride> restrides;
+  /// Data-dependent symbols in `view`s, and the outputs of the functional graph that tell them.
+  struct ShownSymbol {
+    const Expr* symbol;
+    uint32_t output;
+  };
+  std::vector<ShownSymbol> shown_symbols;
   std::vector<uint32_t> mutated_inputs;  ///< of the functional graph, which itself writes them
   size_t n_original_outputs = 0;
 };

@@ -36,15 +36,16 @@ class InferenceWrapper final : public Artifact {
       inner_inputs = own;
     }
     inner_->call(inner_inputs, syms, results, false);
+    SymbolsOfCall symbols{*this, syms, results};
     for (const LoweredInference::WriteBack& w : lowered_.write_backs)
       write_back(inner_inputs[w.input], results[w.output]);
     for (const SharedInput& s : lowered_.shared) bump_version(share(inputs[s.members[0]]));
     for (size_t i = 0; i < outputs.size(); ++i)
       outputs[i] = lowered_.outputs[i].kind == OutputRecipe::Kind::output
                        ? outputs[lowered_.outputs[i].index]
-                       : make_output(lowered_.outputs[i], inputs, syms, results);
+                       : make_output(lowered_.outputs[i], inputs, symbols, results);
     for (const LoweredInference::Restride& r : lowered_.restrides)
-      restride(r, share(inputs[r.input]), syms);
+      restride(r, share(inputs[r.input]), symbols);
   }
 
   std::string describe(int32_t what) const override { return inner_->describe(what); }
@@ -82,33 +83,45 @@ class InferenceWrapper final : public Artifact {
     drop(result[0]);
   }
 
-  int64_t size_at_call(SymInt size, std::span<const int64_t> syms) const {
-    if (!size.is_symbolic()) return size.word();
-    auto value = evaluate(size.expr(), [&](const Expr* symbol) -> std::optional<SymValue> {
-      for (size_t i = 0; i < syms.size(); ++i)
-        if (symbols_[i] == symbol) return SymValue{symbol->kind, syms[i]};
+  // What the graph told, then what the arguments tell.
+  struct SymbolsOfCall {
+    const InferenceWrapper& wrapper;
+    std::span<const int64_t> words;
+    const std::vector<Tensor>& results;
+
+    std::optional<SymValue> operator()(const Expr* symbol) const {
+      for (const LoweredInference::ShownSymbol& s : wrapper.lowered_.shown_symbols)
+        if (s.symbol == symbol) return SymValue::of_int(*results[s.output].data_ptr<int64_t>());
+      for (size_t i = 0; i < words.size(); ++i)
+        if (wrapper.symbols_[i] == symbol) return SymValue{symbol->kind, words[i]};
       return std::nullopt;
-    });
+    }
+  };
+
+  static int64_t size_at_call(SymInt size, const SymbolsOfCall& symbols) {
+    if (!size.is_symbolic()) return size.word();
+    auto value = evaluate(size.expr(), symbols);
     require(value.has_value(),
             "the size of an output cannot be computed from the sizes of the inputs");
     return value->integer();
   }
 
-  Dims sizes_at_call(const Dims& recorded, std::span<const int64_t> syms) const {
+  static Dims sizes_at_call(const Dims& recorded, const SymbolsOfCall& symbols) {
     Dims out;
-    for (SymInt s : recorded) out.push_back(size_at_call(s, syms));
+    for (SymInt s : recorded) out.push_back(size_at_call(s, symbols));
     return out;
   }
 
-  void restride(const LoweredInference::Restride& r, const Tensor& input,
-                std::span<const int64_t> syms) const {
-    Dims sizes = sizes_at_call(r.view.sizes, syms), strides = sizes_at_call(r.view.strides, syms);
+  static void restride(const LoweredInference::Restride& r, const Tensor& input,
+                       const SymbolsOfCall& symbols) {
+    Dims sizes = sizes_at_call(r.view.sizes, symbols);
+    Dims strides = sizes_at_call(r.view.strides, symbols);
     replace_metadata(input, list_of(sizes), list_of(strides),
-                     size_at_call(r.offset, syms) + input.storage_offset());
+                     size_at_call(r.offset, symbols) + input.storage_offset());
   }
 
   Tensor make_output(const OutputRecipe& recipe, std::span<detail::TensorHead*> inputs,
-                     std::span<const int64_t> syms, const std::vector<Tensor>& results) const {
+                     const SymbolsOfCall& symbols, const std::vector<Tensor>& results) const {
     switch (recipe.kind) {
       case OutputRecipe::Kind::result:
         return results[recipe.index];
@@ -121,11 +134,11 @@ class InferenceWrapper final : public Artifact {
     }
     Tensor base = recipe.kind == OutputRecipe::Kind::view_of_input ? share(inputs[recipe.index])
                                                                    : results[recipe.index];
-    Dims sizes = sizes_at_call(recipe.view.sizes, syms);
-    Dims strides = sizes_at_call(recipe.view.strides, syms);
+    Dims sizes = sizes_at_call(recipe.view.sizes, symbols);
+    Dims strides = sizes_at_call(recipe.view.strides, symbols);
     // The recorded offset counts from the input's own, which a guard does not fix.
     return make_view_as(base, recipe.view.dtype, list_of(sizes), list_of(strides),
-                        size_at_call(recipe.offset, syms) + base.storage_offset());
+                        size_at_call(recipe.offset, symbols) + base.storage_offset());
   }
 
   LoweredInference lowered_;

@@ -1,6 +1,8 @@
 // Checks around the mapping of a plugin.
 #include "backend/admission.h"
 
+#include "backend/probe.h"
+#include "config/flags.h"
 #include "core/error.h"
 #include "report/log.h"
 
@@ -65,7 +67,21 @@ void Admission::examine() {
   const std::string& folder = settings.quarantine;
   if (Diagnosis bad = quarantine_verdict(crash_records(folder), path, plugin_.elf.file))
     refuse_for_now(bad);
+  probe(folder);
   breadcrumb_.emplace(folder, path, plugin_.manifest.name, plugin_.elf.file);
+}
+
+// Flag plugins.probe. The child leaves a breadcrumb like any process that crashes while it loads.
+void Admission::probe(const std::string& quarantine) const {
+  if (config::flags().plugins.probe != "always") return;
+  const std::string& path = plugin_.path;
+  ProbeEnd end = probe_plugin(path, !quarantine.empty());
+  if (!end.crashed) return;
+  if (Diagnosis bad = quarantine_verdict(crash_records(quarantine), path, plugin_.elf.file))
+    refuse_for_now(bad);
+  refuse_for_now({PluginFault::quarantined, path,
+                  message("loading it in a child process ended that {}", end.how),
+                  message("`tenon plugin check {}` shows where", path)});
 }
 
 void Admission::check_mapped(void* library) const {

@@ -26,6 +26,7 @@ class Admission {
   void refuse_for_now(const Diagnosis& diagnosis) const;
   void refuse(const Diagnosis& diagnosis) const;
   void examine();
+  void probe(const std::string& quarantine) const;
 
   PluginCatalog& catalog_;
   const FoundPlugin& plugin_;

@@ -4,7 +4,10 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/pointwise_loop.h"
+#include "core/shape_env.h"
 #include "core/tensor_impl.h"
+
+#include <tenon/ops.h>
 
 #include <cstring>
 
@@ -49,6 +52,12 @@ double item_double(const Tensor& t, std::source_location where) {
 }
 bool item_bool(const Tensor& t, std::source_location where) { return read_one<bool>(t, where); }
 
+std::optional<Number> item_symbol(const Tensor& t, Dtype dtype) {
+  Trace* trace = t.is_fake() ? Trace::current() : nullptr;
+  if (!trace || !trace->captures_scalars()) return std::nullopt;
+  return trace->item_symbol(t, dtype);
+}
+
 void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what) {
   Trace* trace = Trace::current();
   if (!trace) return nullptr;
@@ -86,6 +95,24 @@ void Tensor::copy_out(void* to, Dtype wanted, std::source_location where) const 
                {impl_of(real)->data, wanted, real.head()->strides}, {sizes.data(), sizes.size()});
 }
 
+void check(SymBool condition, std::string_view text, std::source_location where) {
+  if (!condition.is_symbolic())
+    return require(condition.guard_bool(), "check failed at {}{}{}", user_location(where),
+                   text.empty() ? "" : ": ", text);
+  ShapeEnv* env = current_shape_env();
+  require(env, "check: the condition {} belongs to a recording that is over", condition);
+  env->check(condition.expr(), std::string(text));
+  if (Trace* trace = Trace::current()) trace->emit_asserts();
+}
+
+void check(const Tensor& condition, std::string_view text, std::source_location where) {
+  require(condition.defined(), "check: the tensor is undefined");
+  bool becomes_node = condition.is_fake() && Trace::current() &&
+                      config::flags().dynamo.rewrite_assert_with_torch_assert;
+  if (becomes_node) return _assert_async(condition, text.empty() ? "check" : text);
+  check(SymBool(detail::item_bool(condition, where)), text, where);
+}
+
 bool is_compiling() { return thread_modes.tracer != nullptr; }
 
 void graph_break(std::string_view reason, std::source_location where) {
@@ -112,6 +139,7 @@ void mark_dynamic(const Tensor& t, int64_t dim, std::optional<int64_t> min,
   TensorExtra& extra = impl_of(t)->ensure_extra();
   extra.dynamic_dims |= bit;
   extra.static_dims &= ~bit;
+  extra.unbacked_dims &= ~bit;
   auto index = static_cast<size_t>(std::countr_zero(bit));
   extra.dynamic_ranges.resize(std::max(extra.dynamic_ranges.size(), index + 1), {0, INT64_MAX});
   extra.dynamic_ranges[index] = {min.value_or(0), max.value_or(INT64_MAX)};
@@ -122,6 +150,15 @@ void mark_static(const Tensor& t, int64_t dim) {
   TensorExtra& extra = impl_of(t)->ensure_extra();
   extra.static_dims |= bit;
   extra.dynamic_dims &= ~bit;
+  extra.unbacked_dims &= ~bit;
+}
+
+void mark_unbacked(const Tensor& t, int64_t dim) {
+  uint64_t bit = dim_bit(t, dim, "mark_unbacked");
+  TensorExtra& extra = impl_of(t)->ensure_extra();
+  extra.unbacked_dims |= bit;
+  extra.dynamic_dims &= ~bit;
+  extra.static_dims &= ~bit;
 }
 
 }  // namespace tenon

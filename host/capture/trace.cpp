@@ -6,6 +6,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "ops/custom_op.h"
 #include "ops/op_table.h"
 #include "report/compile_record.h"
 #include "report/dumps.h"
@@ -26,6 +27,12 @@ bool is_recurrent(const OpEntry& op) {
   constexpr std::string_view names[] = {"aten.lstm.", "aten.gru.", "aten.rnn_tanh.",
                                         "aten.rnn_relu."};
   return std::ranges::any_of(names, [&](std::string_view n) { return op.name.starts_with(n); });
+}
+
+// Flag dynamo.only_allow_pt2_compliant_ops; operations of Tenon all have the tag.
+bool is_compliant(const OpEntry& op) {
+  const CustomOp* added = custom_op_of(op.functional ? *op.functional : op);
+  return !added || added->pt2_compliant;
 }
 
 const Tensor& concrete_of(const Tensor& fake) {
@@ -49,30 +56,51 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
       recorder_(shape_env),
       fullgraph_(policy.fullgraph),
       keep_empty_(policy.keep_empty),
+      captures_scalars_(policy.captures_scalars),
+      captures_shapes_(policy.captures_shapes),
       any_grad_(!config::flags().guards.strict_requires_grad && !thread_modes.grad_enabled) {
+  take_rules();
   watch_symbols(*shape_env);
+  shape_env->set_materialize([this](const Expr* expr) { return look_at(expr); });
   recorder_.lift = [this](const Tensor& real) { return lift(real); };
   recorder_.adopt = [this](const Tensor& fake) {
     if (!concrete_of(fake).defined()) return false;
+    renew_sizes(fake);
     recorder_.adopt_input(fake);
     segment_inputs_.push_back(concrete_of(fake));
     segment_origins_.push_back({});
     return true;
   };
   recorder_.on_data_dependent = [this](const CallArgs& call) {
+    if (captures(*call.op)) return false;
     run_outside(call);  // nobody can say how large the result is
     return true;
   };
+  recorder_.on_open_question = [this](const CallArgs& call) {
+    if (!may_look()) return false;
+    run_outside(call);
+    return true;
+  };
+  recorder_.before_node = [this] { emit_asserts(); };
   if (config::flags().dynamo.allow_rnn)
     recorder_.opens = [](const OpEntry& op) { return is_recurrent(op) && op.def->decomp; };
-  else
-    recorder_.runs_outside = [this](const CallArgs& call) {
-      if (!is_recurrent(*call.op)) return false;
-      run_outside(call);
-      return true;
-    };
+  recorder_.runs_outside = [this](const CallArgs& call) {
+    const config::DynamoFlags& flags = config::flags().dynamo;
+    bool refused = flags.only_allow_pt2_compliant_ops && !is_compliant(*call.op);
+    if (!refused && (flags.allow_rnn || !is_recurrent(*call.op))) return false;
+    require(
+        !refused || !fullgraph_, ErrorCode::graph_break,
+        "{} lacks the tag pt2_compliant, without which dynamo.only_allow_pt2_compliant_ops lets "
+        "no operation into a graph, and fullgraph = true forbids to cut the graph; declare it "
+        "with .pt2_compliant() if its functions are pure, or set the flag to false",
+        call.op->name);
+    run_outside(call);
+    return true;
+  };
   recorder_.on_node = [this](const CallArgs& call, NodeId) {
     mutates_ = mutates_ || call.op->mutated_args;
+    has_mutated_ = has_mutated_ || mutates_;
+    emit_asserts();
   };
 
   ShapeEnvScope scope(*shape_env);
@@ -91,7 +119,10 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
   }
 }
 
-Trace::~Trace() = default;
+Trace::~Trace() {
+  shape_env->set_materialize({});
+  shape_env->set_rules({});
+}
 
 // Runs what is pending, then the operation itself.
 void Trace::run_outside(const CallArgs& call) {
@@ -99,6 +130,7 @@ void Trace::run_outside(const CallArgs& call) {
   std::vector<Value> args(call.args, call.args + call.n_args);
   std::deque<Tensor> held;
   std::deque<std::vector<Tensor>> lists;
+  std::deque<std::vector<SymInt>> numbers;
   auto real = [](const Tensor& t) { return t.defined() && t.is_fake() ? concrete_of(t) : t; };
   for (Value& a : args) {
     if (a.tag == Tag::tensor) {
@@ -107,6 +139,12 @@ void Trace::run_outside(const CallArgs& call) {
       auto& list = lists.emplace_back();
       for (uint32_t i = 0; i < a.count; ++i) list.push_back(real(a.as<Tensor>()[i]));
       a = Value::of(TensorList(list));
+    } else if (a.is_number()) {
+      a = Value::of(plain(a.number()));
+    } else if (a.tag == Tag::ints) {
+      auto& list = numbers.emplace_back();
+      for (uint32_t i = 0; i < a.count; ++i) list.push_back(plain(a.as<SymInt>()[i]).sym_int());
+      a = Value::of(SymIntList(List<SymInt>(list)));
     }
   }
   PauseRecording pause;
@@ -159,7 +197,9 @@ Tensor Trace::make_leaf(const detail::Leaves& leaves, size_t index, const TraceP
     DimPolicy dim = policy.sizes[index][d];
     if (dim == DimPolicy::fixed) continue;
     SymbolOptions options;
-    options.policy = dim == DimPolicy::duck ? SymbolPolicy::duck : SymbolPolicy::own;
+    options.policy = dim == DimPolicy::duck       ? SymbolPolicy::duck
+                     : dim == DimPolicy::unbacked ? SymbolPolicy::unbacked
+                                                  : SymbolPolicy::own;
     options.must_stay_dynamic = dim == DimPolicy::own;
     options.specialize_one = policy.specialize_one;
     if (const auto& extra = impl_of(real)->extra;
@@ -255,7 +295,10 @@ void Trace::cut(std::string_view what, std::source_location where) {
           "value, or use "
           "tenon::where for a choice between tensors{}",
           what, user_location(where), report::stack_if_verbose());
-  std::string reason = message("{} at {}", what, user_location(where));
+  cut_because(message("{} at {}", what, user_location(where)));
+}
+
+void Trace::cut_because(std::string reason) {
   if (report::artifact_enabled("graph_breaks"))
     report::log_artifact("graph_breaks", reason + report::stack_if_verbose());
   mark_open(std::move(reason));
@@ -271,12 +314,15 @@ Tensor Trace::observe(const Tensor& fake, std::string_view what, std::source_loc
 }
 
 void Trace::flush() {
+  emit_asserts();
   if (recorder_.graph().nodes().empty()) return;
   std::vector<Tensor> alive, results;
   for (Tensor& fake : recorder_.live_fakes()) {
     ValueId id = impl_of(fake)->extra->trace_value;
     if (recorder_.graph().value(id).source == ValueSource::node) alive.push_back(fake);
   }
+  size_t n_alive = alive.size();
+  std::vector<const Expr*> symbols = show_symbols(alive);
   std::shared_ptr<Graph> segment = recorder_.finish(alive);
   bind_symbols(*segment);
   std::vector<detail::TensorHead*> inputs;
@@ -285,9 +331,12 @@ void Trace::flush() {
   results.resize(alive.size());
   {
     PauseRecording pause;
+    shape_env->set_rules({});  // what lowering asks for has no place to be asserted at
     run_segment_(segment, inputs, symbol_words(*segment), results);
+    take_rules();
   }
-  for (size_t i = 0; i < alive.size(); ++i) impl_of(alive[i])->ensure_extra().concrete = results[i];
+  for (size_t i = 0; i < n_alive; ++i) impl_of(alive[i])->ensure_extra().concrete = results[i];
+  learn_symbols(symbols, std::span<const Tensor>(results).subspan(n_alive));
   segment_inputs_.clear();
   segment_origins_.clear();
   mutates_ = false;
@@ -300,7 +349,7 @@ std::shared_ptr<Graph> Trace::execution_record() {
 
 void Trace::bind_symbols(Graph& g) {
   for (const SymbolInfo& symbol : shape_env->symbols()) {
-    if (symbol.unbacked) continue;
+    if (!symbol.is_known_before_run()) continue;
     ValueId value = no_value;
     int32_t dim = -1;
     for (ValueId in : g.inputs()) {
@@ -319,17 +368,17 @@ void Trace::bind_symbols(Graph& g) {
     }
     g.symbols.push_back({symbol.expr, value, dim});
   }
-  // The callers pass words in the order of graph.symbols: backed ones first.
+  // The callers pass words in the order of graph.symbols: those that they know first.
   std::stable_partition(g.symbols.begin(), g.symbols.end(), [&](const SymbolBinding& b) {
-    return !shape_env->info(b.symbol).unbacked;
+    return shape_env->info(b.symbol).is_known_before_run();
   });
 }
 
 std::vector<int64_t> Trace::symbol_words(const Graph& g) const {
   std::vector<int64_t> words;
   for (const SymbolBinding& b : g.symbols)
-    if (const SymbolInfo& info = shape_env->info(b.symbol); !info.unbacked)
-      words.push_back(info.hint->word);
+    if (const SymbolInfo& info = shape_env->info(b.symbol); info.is_known_before_run())
+      words.push_back(word_of(info));
   return words;
 }
 
@@ -353,10 +402,10 @@ void Trace::run(const detail::Body& body) {
   for (const detail::PlainLeaf& leaf : plain.plain.span()) plain_outputs.push_back(leaf);
   for (std::string_view text : plain.texts.span()) text_outputs.emplace_back(text);
   output_numbers.assign(plain.numbers.span().begin(), plain.numbers.span().end());
+  finish_escapes(body_outputs);
   for (Number& n : output_numbers)
     if (n.is_symbolic() && was_cut())
       n = n.is_integer() ? Number(n.to_int()) : Number(n.to_double());
-  finish_escapes(body_outputs);
   finish(body_outputs);
   make_guards(leaves_);
 }
@@ -408,68 +457,13 @@ void Trace::finish(std::span<const Tensor> body_outputs) {
     LogCall& kept = log_calls.emplace_back(LogCall{call.name, call.text, {}});
     for (const Tensor& t : call.tensors) kept.tensors.push_back(origin_of(t, from_graph));
   }
+  show_output_numbers(from_graph);
   if (!any_node && !keep_empty_) return;
+  emit_asserts();
   graph = recorder_.finish(from_graph);
   bind_symbols(*graph);
   graph_inputs = segment_origins_;
   graph_inputs.resize(graph->inputs().size());
-}
-
-void Trace::make_guards(const detail::Leaves& leaves) {
-  report::PhaseScope phase("guards");
-  guards.plain_list = !config::flags().dynamo.enable_cpp_guard_manager;
-  guards.global = global_state();
-  guards.structure = leaves.structure;
-  guards.plain.assign(leaves.plain.span().begin(), leaves.plain.span().end());
-  for (std::string_view text : leaves.texts.span()) guards.texts.emplace_back(text);
-  guards.numbers = number_leaves_;
-  bool repeated = false;
-  for (size_t i = 0; i < leaves.tensors.size(); ++i) {
-    const Tensor& real = *leaves.tensors[i];
-    TensorGuard g{};
-    g.defined = real.defined();
-    size_t first = i;
-    for (size_t j = 0; j < i && first == i; ++j)
-      if (real.defined() && leaves.tensors[j]->is_same(real)) first = j;
-    guards.same_as.push_back(static_cast<uint32_t>(first));
-    repeated = repeated || first != i;
-    if (real.defined()) {
-      const detail::TensorHead* h = real.head();
-      g = guard_of(real);
-      g.any_requires_grad = any_grad_;
-      SymIntList sizes = list_of(leaf_metas_[i].sizes), strides = list_of(leaf_metas_[i].strides);
-      for (size_t d = 0; d < sizes.size() && d < 64; ++d) {
-        if (sizes[d].is_symbolic()) g.free_sizes |= uint64_t{1} << d;
-        if (strides[d].is_symbolic() || h->sizes[d] == 1) g.free_strides |= uint64_t{1} << d;
-      }
-    }
-    guards.tensors.push_back(std::move(g));
-  }
-  if (!repeated) guards.same_as.clear();
-
-  std::vector<const Expr*> symbols, conditions, outputs_of_program;
-  auto load_of = [](const SymbolSource& s) {
-    auto kind = s.kind == SymbolSource::Kind::input_size     ? SymbolLoad::Kind::size
-                : s.kind == SymbolSource::Kind::input_stride ? SymbolLoad::Kind::stride
-                                                             : SymbolLoad::Kind::number;
-    return SymbolLoad{kind, s.index, s.dim};
-  };
-  for (const SymbolInfo& s : shape_env->symbols()) {
-    if (s.unbacked) continue;
-    symbols.push_back(s.expr);
-    guards.loads.push_back(load_of(s.source));
-  }
-  for (const RecordedGuard& g : shape_env->guard_conditions()) {
-    conditions.push_back(g.condition);
-    guards.condition_texts.push_back(shape_env->source_text(g.condition) +
-                                     (g.location.empty() ? "" : "  # " + g.location));
-  }
-  for (const SourceEquality& e : shape_env->source_equalities()) {
-    guards.equal_loads.push_back(load_of(e.source));
-    guards.equal_texts.push_back(e.source_text + " == " + shape_env->source_text(e.expr));
-    outputs_of_program.push_back(e.expr);
-  }
-  guards.program = SymProgram::compile(symbols, conditions, outputs_of_program);
 }
 
 }  // namespace tenon

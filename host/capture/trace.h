@@ -19,6 +19,7 @@
 #include <tenon/compile.h>
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -27,8 +28,9 @@
 namespace tenon {
 
 /// How one dimension (or number) of the arguments enters a recording: as a constant, as a symbol
-/// that equal sizes share, as a symbol of its own, or as one that must stay a symbol.
-enum class DimPolicy : uint8_t { fixed, duck, alone, own };
+/// that equal sizes share, as a symbol of its own, as one that must stay a symbol, or as one
+/// without an example.
+enum class DimPolicy : uint8_t { fixed, duck, alone, own, unbacked };
 
 /// Choices of a recording, made from the options, the marks and what earlier calls have shown.
 struct TracePolicy {
@@ -36,6 +38,8 @@ struct TracePolicy {
   std::vector<std::vector<DimPolicy>> strides;  ///< by tensor leaf; fixed = taken as it is
   std::vector<bool> numbers;                    ///< by number leaf: symbolic
   bool fullgraph = false;
+  bool captures_scalars = false;  ///< item() gives a symbol
+  bool captures_shapes = false;   ///< ops whose sizes depend on data are recorded
   bool specialize_one = true;
   bool keep_empty = false;  ///< a body without operations gives a graph, too
 };
@@ -82,7 +86,9 @@ class Trace {
   std::vector<LogCall> log_calls;  ///< to be run after the graph
   GuardSet guards;
   std::vector<Tensor> outputs;         ///< of a cut body: real tensors
-  std::vector<Number> output_numbers;  ///< symbolic where they follow from sizes
+  std::vector<Number> output_numbers;  ///< symbolic where they follow from sizes or data
+  /// By output number: the output of the graph that is its value, or -1 where sizes tell it.
+  std::vector<int32_t> number_outputs;
   std::shared_ptr<void> prototype;
   std::shared_ptr<ShapeEnv> shape_env;
   /// Plain values of the result, for comparing a repeat with the recording.
@@ -97,6 +103,11 @@ class Trace {
   Tensor observe(const Tensor& fake, std::string_view what, std::source_location where);
   /// Ends the segment.
   void cut(std::string_view what, std::source_location where);
+  /// The element as a symbol. Only where captures_scalars().
+  Number item_symbol(const Tensor& t, Dtype wanted);
+  bool captures_scalars() const { return captures_scalars_; }
+  /// What was taken for granted about data so far becomes nodes.
+  void emit_asserts();
   /// The body saw plain data, so it must run on every call.
   void mark_open(std::string reason);
   Tensor fake_for_result(const Tensor& real);
@@ -107,7 +118,20 @@ class Trace {
   Tensor make_leaf(const detail::Leaves& leaves, size_t index, const TracePolicy& policy);
   Tensor lift(const Tensor& real);
   void run_outside(const CallArgs& call);
+  void take_rules();
+  void cut_because(std::string reason);
   void flush();
+  bool captures(const OpEntry& op) const;
+  std::optional<SymInt> item_of_argument(const Tensor& fake, Dtype wanted);
+  bool is_bound(const Expr* condition);
+  std::vector<const Expr*> show_symbols(std::vector<Tensor>& results);
+  void learn_symbols(std::span<const Expr* const> symbols, std::span<const Tensor> values);
+  void renew_sizes(const Tensor& fake) const;
+  int64_t word_of(const SymbolInfo& symbol) const;
+  bool may_look() const;
+  std::optional<SymValue> look_at(const Expr* expr);
+  Number plain(Number n) const;
+  void show_output_numbers(std::vector<Tensor>& from_graph);
   void bind_symbols(Graph& g);
   std::vector<int64_t> symbol_words(const Graph& g) const;
   void finish(std::span<const Tensor> body_outputs);
@@ -128,10 +152,14 @@ class Trace {
   std::vector<ValueOrigin> segment_origins_;
   std::vector<std::pair<Tensor, Tensor>> lifted_;  // real, fake
   std::vector<PendingLogCall> pending_logs_;
+  std::map<size_t, SymInt> argument_items_;  // by tensor leaf
+  std::vector<size_t> waiting_asserts_;      // of the environment, until their symbols are bound
+  size_t n_seen_asserts_ = 0;
   int64_t n_cuts_ = 0;
-  bool fullgraph_, keep_empty_;
+  bool fullgraph_, keep_empty_, captures_scalars_, captures_shapes_;
   bool any_grad_;  // requires_grad does not count: gradients are off, and guards need not be strict
-  bool mutates_ = false;
+  bool mutates_ = false;      // in this segment
+  bool has_mutated_ = false;  // in any
   std::string open_reason_;
 };
 

@@ -5,8 +5,8 @@ namespace tenon::cli {
 
 namespace {
 
-constexpr const Verb* sub_commands[] = {&plugin_list, &plugin_info, &plugin_check, &plugin_new,
-                                        &plugin_release};
+constexpr const Verb* sub_commands[] = {&plugin_list, &plugin_info, &plugin_check,
+                                        &plugin_load, &plugin_new,  &plugin_release};
 
 Action build(CLI::App& app) {
   auto chosen = std::make_shared<Action>();

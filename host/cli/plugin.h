@@ -11,6 +11,7 @@ namespace tenon::cli {
 extern const Verb plugin_list;
 extern const Verb plugin_info;
 extern const Verb plugin_check;
+extern const Verb plugin_load;
 extern const Verb plugin_new;
 extern const Verb plugin_release;
 

@@ -37,12 +37,6 @@ const Expr* value_expr(SymValue value) {
   }
 }
 
-bool is_input(const SymbolSource& source) {
-  return source.kind == SymbolSource::Kind::input_size ||
-         source.kind == SymbolSource::Kind::input_stride ||
-         source.kind == SymbolSource::Kind::input_value;
-}
-
 }  // namespace
 
 ShapeEnv* current_shape_env() { return current_env; }
@@ -77,7 +71,7 @@ const Expr* ShapeEnv::add_symbol(SymbolInfo info, Range range) {
   info.expr = new_symbol(info.kind);
   info.checked = range;
   info.location = user_location();
-  facts_.add_symbol({info.expr, range, nullptr, info.unbacked, !is_input(info.source)});
+  facts_.add_symbol({info.expr, range, nullptr, info.unbacked, !info.is_from_input()});
   symbols_.push_back(std::move(info));
   if (watch_.symbol_made) watch_.symbol_made(symbols_.back());
   return symbols_.back().expr;
@@ -87,7 +81,7 @@ Range ShapeEnv::symbol_range(std::optional<int64_t> hint, const SymbolOptions& o
                              const std::string& text) const {
   Range range = options.range;
   int64_t least = !options.specialize_zero ? 0 : options.specialize_one ? 2 : 1;
-  if (!hint) least = 0;
+  if (!hint || rules_.size_oblivious) least = 0;
   if (options.is_size) range = range.intersect(Range::at_least(least));
   require(!hint || range.contains(*hint), ErrorCode::constraint_violation,
           "{} is {}, but its size was declared to lie in {}; pass a size inside or widen the range",
@@ -103,7 +97,8 @@ SymInt ShapeEnv::create_symbol(int64_t hint, SymbolSource source, std::string so
     if (options.is_size) mark_size_like(made);
     return made;
   }
-  bool special = (hint == 0 && options.specialize_zero) || (hint == 1 && options.specialize_one);
+  bool special = !rules_.size_oblivious &&
+                 ((hint == 0 && options.specialize_zero) || (hint == 1 && options.specialize_one));
   if (special) {
     if (options.must_stay_dynamic)
       violations_.push_back(
@@ -123,6 +118,7 @@ SymInt ShapeEnv::create_symbol(int64_t hint, SymbolSource source, std::string so
     return SymInt::from_expr(shared->second);
   }
   SymbolInfo info{.name = next_name("s", n_sizes_),
+                  .size_like = rules_.size_oblivious && options.is_size,
                   .must_stay_dynamic = options.must_stay_dynamic,
                   .hint = SymValue::of_int(hint),
                   .source = source,
@@ -188,6 +184,29 @@ void ShapeEnv::mark_size_like(SymInt value) {
   const Expr* expr = tenon::simplify(value.expr(), &facts_);
   facts_.assume(make_expr(SymOp::le, {intern_integer(0), expr}, &facts_));
   if (expr->is_symbol()) mutable_info(expr).size_like = info(expr).unbacked;
+}
+
+void ShapeEnv::give_value(const Expr* unbacked, SymValue value) {
+  given_.insert(unbacked);
+  if (simplify(unbacked) != unbacked) return;  // an equality says what stands for it
+  const SymbolInfo known = info(unbacked);
+  const Expr* stands = value_expr(value);
+  if (known.kind != ExprKind::boolean) {
+    bool real = known.kind == ExprKind::real;
+    SymbolInfo made{.name = real ? next_name("zf", n_floats_) : next_name("s", n_sizes_),
+                    .kind = known.kind,
+                    .hint = value,
+                    .source = {SymbolSource::Kind::node_value, 0, 0},
+                    .source_text = known.source_text};
+    stands = add_symbol(std::move(made), real ? Range{} : range(unbacked));
+  }
+  facts_.give(unbacked, stands);
+}
+
+const Expr* ShapeEnv::renewed(const Expr* expr) const {
+  return substitute(expr, [this](const Expr* symbol) -> const Expr* {
+    return given_.count(symbol) ? simplify(symbol) : nullptr;
+  });
 }
 
 void ShapeEnv::expect_source(SymbolSource source, std::string source_text, SymInt value) {
@@ -358,24 +377,38 @@ double ShapeEnv::specialize_float(const Expr* expr) {
 bool ShapeEnv::guard_or(const Expr* condition, bool fallback) {
   const Expr* simple = simplify(condition);
   if (simple->is_constant()) return simple->is_true();
-  if (!has_unbacked(simple)) return evaluate(simple);
+  if (!has_unbacked(simple) && !rules_.size_oblivious) return evaluate(simple);
   return statically_known_size_oblivious(simple).value_or(fallback);
+}
+
+bool ShapeEnv::expect(const Expr* condition) {
+  const Expr* simple = simplify(condition);
+  if (simple->is_constant()) return simple->is_true();
+  bool open = has_unbacked(simple);
+  if (!open && !(rules_.prefer_asserts && hint(simple).value_or(SymValue{}).word))
+    return evaluate(simple);
+  add_assert(simple, "");
+  return true;
+}
+
+void ShapeEnv::add_assert(const Expr* condition, std::string text) {
+  const Expr* newest = nullptr;
+  for (const Expr* symbol : free_symbols(condition))
+    if (info(symbol).unbacked) newest = symbol;
+  asserts_.push_back({condition, newest, std::move(text), user_location()});
+  facts_.assume(condition);
 }
 
 void ShapeEnv::check(const Expr* condition, std::string text_if_false) {
   const Expr* simple = simplify(condition);
-  if (!simple->is_constant() && has_unbacked(simple)) {
-    const Expr* newest = nullptr;
-    for (const Expr* symbol : free_symbols(simple))
-      if (info(symbol).unbacked) newest = symbol;
-    asserts_.push_back({simple, newest, std::move(text_if_false), user_location()});
-    facts_.assume(simple);
-    return;
-  }
+  if (!simple->is_constant() && has_unbacked(simple))
+    return add_assert(simple, std::move(text_if_false));
   bool holds = simple->is_constant() ? simple->is_true() : hint(simple).value_or(SymValue{}).word;
   if (!holds)
     fail("check failed{}: {} is false for these sizes{}", at_location(user_location()),
          text(condition), text_if_false.empty() ? "" : ": " + text_if_false);
+  if (rules_.prefer_asserts && !simple->is_constant())
+    return add_assert(simple, std::move(text_if_false));
   evaluate(simple);
 }
 
@@ -397,69 +430,6 @@ void ShapeEnv::fail_data_dependent(const Expr* expr) const {
                ? "\n  fix: choose with guard_or_false(...) or cond(...), which need no answer now"
                : "\n  fix: let the graph break here (fullgraph = false)";
   fail(ErrorCode::data_dependent, "{}", lines);
-}
-
-// ---- what was taken for granted
-
-namespace {
-
-/// The interval of one symbol that conditions test directly, and where each end comes from.
-struct CheckedRange {
-  const Expr* symbol;
-  Range range;
-  std::string lower_location, upper_location;
-
-  void narrow(Range by, const std::string& location) {
-    if (by.lo > range.lo) lower_location = location;
-    if (by.hi < range.hi) upper_location = location;
-    range = range.intersect(by);
-  }
-  void append_to(std::vector<RecordedGuard>& out) const {
-    auto append = [&out](const Expr* a, const Expr* b, const std::string& location) {
-      const Expr* operands[] = {a, b};
-      out.push_back({intern_node(SymOp::le, ExprKind::boolean, operands), location});
-    };
-    if (range.lo != Range::no_lower) append(intern_integer(range.lo), symbol, lower_location);
-    if (range.hi != Range::no_upper) append(symbol, intern_integer(range.hi), upper_location);
-  }
-};
-
-/// `lo <= s` or `s <= hi` as an interval of s.
-struct SymbolBound {
-  const Expr* symbol;
-  Range range;
-};
-
-std::optional<SymbolBound> symbol_bound(const Expr* condition) {
-  if (condition->op != SymOp::le && condition->op != SymOp::lt) return std::nullopt;
-  auto bound = rules::bound_of(condition);
-  if (!bound || bound->form.terms().size() != 1) return std::nullopt;
-  auto [symbol, factor] = bound->form.terms()[0];
-  if (!symbol->is_symbol() || (factor != 1 && factor != -1)) return std::nullopt;
-  Range range = factor > 0 ? Range{Range::no_lower, bound->bound} : Range::at_least(-bound->bound);
-  return SymbolBound{symbol, range};
-}
-
-}  // namespace
-
-std::vector<RecordedGuard> ShapeEnv::guard_conditions() const {
-  std::vector<CheckedRange> ranges;
-  for (const SymbolInfo& info : symbols_)
-    if (info.kind == ExprKind::integer && is_input(info.source))
-      ranges.push_back({info.expr, info.checked, info.location, info.location});
-  std::vector<RecordedGuard> rest, out;
-  for (const RecordedGuard& guard : guards_) {
-    auto bound = symbol_bound(guard.condition);
-    auto same = std::find_if(ranges.begin(), ranges.end(),
-                             [&](auto& r) { return bound && r.symbol == bound->symbol; });
-    if (same != ranges.end())
-      same->narrow(bound->range, guard.location);
-    else
-      rest.push_back(guard);
-  }
-  for (const CheckedRange& range : ranges) range.append_to(out);
-  out.insert(out.end(), rest.begin(), rest.end());
-  return out;
 }
 
 void ShapeEnv::check_constraints() const {

@@ -28,15 +28,23 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace tenon {
 
-/// Where a value can be read again before a later call.
+/// Where a value can be read again before a later call; input_item is the one element of an input.
 struct SymbolSource {
-  enum class Kind : uint8_t { none, input_size, input_stride, input_value, node_value };
+  enum class Kind : uint8_t {
+    none,
+    input_size,
+    input_stride,
+    input_value,
+    input_item,
+    node_value,
+  };
   Kind kind = Kind::none;
   uint32_t index = 0;  ///< input, or node
   uint32_t dim = 0;    ///< for sizes and strides
@@ -75,6 +83,13 @@ struct SymbolInfo {
   SymbolSource source = {};
   std::string source_text = {};  ///< "arg0.size(1)"
   std::string location = {};     ///< user line that made it
+
+  /// Whether the arguments of a call tell its value.
+  bool is_from_input() const {
+    return source.kind != SymbolSource::Kind::none && source.kind != SymbolSource::Kind::node_value;
+  }
+  /// Whether its value is known before a graph runs; otherwise a node of the graph gives it.
+  bool is_known_before_run() const { return !unbacked || is_from_input(); }
 };
 
 struct RecordedGuard {
@@ -124,6 +139,14 @@ class ShapeEnv {
   const Expr* declare_symbol(std::string_view name, ExprKind kind, std::optional<SymValue> hint,
                              Range range, SymbolSource source, std::string source_text);
   void mark_size_like(SymInt value);
+  /// The value of an unbacked symbol, seen in a run: from here on a symbol with that example value
+  /// stands for it.
+  void give_value(const Expr* unbacked, SymValue value);
+  /// Whether it was called: expressions that were made before may have symbols that others stand
+  /// for.
+  bool has_given_values() const { return !given_.empty(); }
+  /// The same expression over the symbols that stand for those by now.
+  const Expr* renewed(const Expr* expr) const;
   /// What is found at `source` must equal `value`; a plain number needs no entry and adds none.
   void expect_source(SymbolSource source, std::string source_text, SymInt value);
 
@@ -144,6 +167,9 @@ class ShapeEnv {
   bool guard_or(const Expr* condition, bool fallback);
   bool guard_or_false(const Expr* condition) { return guard_or(condition, false); }
   bool guard_or_true(const Expr* condition) { return guard_or(condition, true); }
+  /// Whether a condition of an operation holds: decided by a guard, but on data-dependent values
+  /// (or under Rules::prefer_asserts) taken for true and asserted at run time.
+  bool expect(const Expr* condition);
   /// Demands a condition: a guard when it has hints, else a runtime assert. Throws if it is false.
   void check(const Expr* condition, std::string message = {});
 
@@ -163,6 +189,9 @@ class ShapeEnv {
   std::vector<RecordedGuard> guard_conditions() const;
   std::span<const RecordedGuard> guards() const { return guards_; }
   std::span<const RuntimeAssert> runtime_asserts() const { return asserts_; }
+  /// All conditions that facts rest on, guards and asserts, over the symbols that stand for others
+  /// by now.
+  std::vector<const Expr*> assumptions() const;
   std::span<const SourceEquality> source_equalities() const { return equalities_; }
   std::span<const Specialization> specializations() const { return specializations_; }
   /// Throws ConstraintViolationError if a size marked dynamic was fixed.
@@ -177,6 +206,18 @@ class ShapeEnv {
   /// thrown; a value is used as it is, without a guard.
   using Materialize = std::function<std::optional<SymValue>(const Expr*)>;
   void set_materialize(Materialize materialize) { materialize_ = std::move(materialize); }
+
+  /// How questions are answered; to be set before the first symbol is made.
+  struct Rules {
+    /// Sizes with an example follow the rules of those without: no 0/1 rule, and guard_or answers
+    /// without a guard.
+    bool size_oblivious = false;
+    bool prefer_asserts = false;  ///< expect() and check() assert instead of guarding
+    /// An op that could only guess what depends on data throws DataDependentError instead.
+    bool ask_when_open = false;
+  };
+  void set_rules(Rules rules) { rules_ = rules; }
+  bool asks_when_open() const { return rules_.ask_when_open; }
 
   /// Who is told of new symbols and guards, and when a symbol is given up. To be set first.
   struct Watch {
@@ -202,6 +243,7 @@ class ShapeEnv {
   const SymbolInfo* find_info(const Expr* symbol) const;
   SymValue value_of(const Expr* expr);
   void record_guard(const Expr* condition);
+  void add_assert(const Expr* condition, std::string message);
   void note_specializations(const std::string& location);
   void give_up_symbols(const Expr* condition);
   void require_owned(const Expr* expr) const;
@@ -218,8 +260,10 @@ class ShapeEnv {
   std::vector<std::string> violations_;
   Materialize materialize_;
   Watch watch_;
+  Rules rules_;
   std::map<const Expr*, int64_t> n_guards_;  // by symbol, where there is a limit
   bool frozen_ = false;
+  std::set<const Expr*> given_;  // unbacked symbols whose values a run has shown
   int64_t ignored_guards_ = 0;
   int n_sizes_ = 0, n_unbacked_ = 0, n_floats_ = 0, n_unbacked_floats_ = 0;
 };

@@ -106,6 +106,12 @@ void SymFacts::assume(const Expr* condition) {
   settle();
 }
 
+void SymFacts::give(const Expr* symbol, const Expr* value) {
+  replace(*find(symbol), value);
+  rewrite();
+  settle();
+}
+
 void SymFacts::narrow_symbol(const Expr* symbol, Range range) {
   narrow(symbol, range);
   settle();

@@ -35,6 +35,8 @@ class SymFacts {
 
   /// Takes a condition, simplified under these facts, for true, with all that follows from it.
   void assume(const Expr* condition);
+  /// `value` stands for `symbol`, which has no replacement yet, from here on.
+  void give(const Expr* symbol, const Expr* value);
   /// Intersects the known range of a symbol.
   void narrow_symbol(const Expr* symbol, Range range);
 

@@ -94,20 +94,10 @@ class Extractor::Piece {
         return bind(position, shown);
       }
     GraphValue number;
-    switch (outer.symbol->kind) {
-      case ExprKind::integer:
-        number.kind = ValueKind::sym_int;
-        number.scalar = as_sym_int(outer.symbol);
-        break;
-      case ExprKind::real:
-        number.kind = ValueKind::sym_float;
-        number.scalar = as_sym_float(outer.symbol);
-        break;
-      case ExprKind::boolean:
-        number.kind = ValueKind::sym_bool;
-        number.scalar = as_sym_bool(outer.symbol);
-        break;
-    }
+    number.scalar = number_over(outer.symbol);
+    number.kind = number.scalar.is_integer()    ? ValueKind::sym_int
+                  : number.scalar.is_floating() ? ValueKind::sym_float
+                                                : ValueKind::sym_bool;
     shown.value = out_.graph->add_input(std::move(number));
     shown.dim = -1;
     out_.outer_inputs.push_back(no_value);

@@ -4,6 +4,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "graph/meta_cache.h"
+#include "graph/symbol_use.h"
 #include "ops/op_table.h"
 
 #include <atomic>
@@ -148,7 +149,9 @@ void GraphRecorder::record(const CallArgs& call) {
   std::vector<Value> args(call.args, call.args + call.n_args);
   std::deque<Tensor> held;
   std::deque<std::vector<Tensor>> lists;
+  std::deque<std::vector<SymInt>> numbers;
   for (Value& a : args) {
+    if (shape_env()->has_given_values()) renew_numbers(a, numbers);
     if (a.tag == Tag::tensor) {
       a = Value::of(held.emplace_back(as_fake(*a.as<Tensor>())));
     } else if (a.tag == Tag::tensors) {
@@ -158,6 +161,19 @@ void GraphRecorder::record(const CallArgs& call) {
     }
   }
   append({call.op, args.data(), call.results, call.n_args, call.n_results}, args);
+}
+
+// Numbers over data-dependent symbols whose values are known by now.
+void GraphRecorder::renew_numbers(Value& a, std::deque<std::vector<SymInt>>& lists) const {
+  const ShapeEnv& env = *shape_env();
+  if (a.is_number() && a.number().is_symbolic()) {
+    a = Value::of(number_over(env.renewed(expression_of(a.number()))));
+  } else if (a.tag == Tag::ints) {
+    auto& list = lists.emplace_back(a.as<SymInt>(), a.as<SymInt>() + a.count);
+    for (SymInt& n : list)
+      if (n.is_symbolic()) n = as_sym_int(env.renewed(n.expr()));
+    a = Value::of(SymIntList(List<SymInt>(list)));
+  }
 }
 
 // Tensors among the arguments as references to values.
@@ -185,19 +201,33 @@ void GraphRecorder::note_failure(const CallArgs& call, std::span<const Value> fa
   failed_->add_node(call.op->id, args, std::move(results));
 }
 
-void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_args) {
+// False when the op has been run instead of being recorded.
+bool GraphRecorder::run_meta_of(const CallArgs& call, std::span<const Value> fake_args) {
+  struct Inside {
+    bool &flag, before = std::exchange(flag, true);
+    ~Inside() { flag = before; }
+  };
   try {
+    Inside inside{in_meta_};
     FakeScope fakes;
     run_meta_cached(call, run_meta);
-  } catch (const Error&) {
+    return true;
+  } catch (const Error& error) {
     note_failure(call, fake_args);
-    throw;
+    bool open = error.code() == ErrorCode::data_dependent;
+    if (!open || !on_open_question || !on_open_question(call)) throw;
+    return false;
   }
+}
+
+void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_args) {
+  if (!run_meta_of(call, fake_args)) return;
   require_meta_allowed(call);
   // A number that follows from known symbols needs no node.
   bool is_number = call.n_results == 1 && call.results[0].is_number();
   if (is_number && !(call.op->tags & TN_TAG_DATA_DEPENDENT)) return;
 
+  if (before_node) before_node();
   std::vector<Value> args = node_args(fake_args);
   std::vector<GraphValue> values;
   std::vector<Tensor> tensors;
@@ -240,7 +270,7 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
 void GraphRecorder::bind_unbacked(const GraphValue& value, ValueId id) {
   auto bind = [&](const Expr* expr, int32_t dim) {
     if (!expr || !expr->is_symbol() || !graph_->shape_env) return;
-    if (!graph_->shape_env->info(expr).unbacked) return;
+    if (graph_->shape_env->info(expr).is_known_before_run()) return;
     for (const SymbolBinding& s : graph_->symbols)
       if (s.symbol == expr) return;
     graph_->symbols.push_back({expr, id, dim});

@@ -9,6 +9,7 @@
 
 #include "graph/graph.h"
 
+#include <deque>
 #include <functional>
 #include <memory>
 
@@ -62,8 +63,12 @@ class GraphRecorder {
   /// Called instead of recording an op whose result shape or value only run time knows. Returns
   /// false to record it with fresh unbacked symbols.
   std::function<bool(const CallArgs&)> on_data_dependent;
+  /// Called when a meta function asks for a value that only run time knows. Returns true when the
+  /// op has been run instead.
+  std::function<bool(const CallArgs&)> on_open_question;
   /// Called before an op is recorded; true when it has been run instead.
   std::function<bool(const CallArgs&)> runs_outside;
+  std::function<void()> before_node;                     ///< when the meta function has run
   std::function<void(const CallArgs&, NodeId)> on_node;  ///< after each node
 
   /// Under flag dynamo.replay_record_enabled: what was recorded up to the op whose meta function
@@ -71,12 +76,16 @@ class GraphRecorder {
   const std::shared_ptr<Graph>& failed_graph() const { return failed_; }
 
   uint64_t id() const { return id_; }
+  /// Whether a meta function is running.
+  bool is_in_meta() const { return in_meta_; }
   SourceLocation where;     ///< given to the nodes that follow
   std::string module_path;  ///< likewise
 
  private:
   void append(const CallArgs& call, std::span<const Value> fake_args);
+  bool run_meta_of(const CallArgs& call, std::span<const Value> fake_args);
   std::vector<Value> node_args(std::span<const Value> fake_args);
+  void renew_numbers(Value& a, std::deque<std::vector<SymInt>>& lists) const;
   void note_failure(const CallArgs& call, std::span<const Value> fake_args);
   GraphValue describe(const Tensor& fake) const;
   void track(const Tensor& fake, ValueId id);
@@ -86,8 +95,8 @@ class GraphRecorder {
   std::shared_ptr<TraceLife> life_;
   std::vector<Tensor> input_fakes_;    // undefined for scalars and adopted inputs
   std::vector<uint64_t> storage_ids_;  // by value
-  size_t bound_unbacked_ = 0;
   uint64_t id_;
+  bool in_meta_ = false;
 };
 
 /// Sends the thread's ops to a recorder, and its symbolic decisions to the recorder's ShapeEnv.

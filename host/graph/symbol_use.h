@@ -15,6 +15,18 @@ inline const Expr* expression_of(Number n) {
                            : as_expr(n.sym_bool());
 }
 
+/// The number that an expression is; constants give plain numbers.
+inline Number number_over(const Expr* expr) {
+  switch (expr->kind) {
+    case ExprKind::integer:
+      return as_sym_int(expr);
+    case ExprKind::real:
+      return as_sym_float(expr);
+    default:
+      return as_sym_bool(expr);
+  }
+}
+
 /// Answers by position in graph.symbols; symbols without a binding are left out. Expressions are
 /// looked through once. Threads: one at a time.
 class SymbolUse {

@@ -79,8 +79,24 @@ bool numbers_match(const GuardSet& g, const Leaves& leaves) {
 
 namespace {
 
+int64_t integer_in(const TensorHead* head) {
+  switch (static_cast<Dtype>(head->dtype)) {
+    case Dtype::u8:
+      return *static_cast<const uint8_t*>(head->data);
+    case Dtype::i8:
+      return *static_cast<const int8_t*>(head->data);
+    case Dtype::i16:
+      return *static_cast<const int16_t*>(head->data);
+    case Dtype::i32:
+      return *static_cast<const int32_t*>(head->data);
+    default:
+      return *static_cast<const int64_t*>(head->data);
+  }
+}
+
 int64_t read(const SymbolLoad& l, const Leaves& leaves) {
   if (l.kind == SymbolLoad::Kind::number) return leaves.numbers[l.index].word();
+  if (l.kind == SymbolLoad::Kind::item) return integer_in(leaves.tensors[l.index]->head());
   const TensorHead* head = leaves.tensors[l.index]->head();
   return l.kind == SymbolLoad::Kind::size ? head->sizes[l.dim] : head->strides[l.dim];
 }

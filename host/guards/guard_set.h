@@ -30,7 +30,7 @@ TensorGuard guard_of(const Tensor& tensor);
 
 /// Which word of the arguments a symbol of the program is read from.
 struct SymbolLoad {
-  enum class Kind : uint8_t { size, stride, number } kind;
+  enum class Kind : uint8_t { size, stride, number, item } kind;  ///< item: a tensor's one integer
   uint32_t index, dim;
 };
 

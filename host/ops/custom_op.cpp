@@ -1,8 +1,14 @@
 // Added ops: checks, and the row behind which their functions are called.
 #include "ops/custom_op.h"
 
+#include "config/flags.h"
+#include "core/error.h"
+#include "core/tensor_impl.h"
 #include "ops/pointwise.h"
+#include "report/log.h"
 
+#include <algorithm>
+#include <atomic>
 #include <mutex>
 
 namespace tenon {
@@ -12,9 +18,13 @@ namespace {
 /// The row of an added op; leaked, as rows are.
 struct CustomRow : OpDef {
   CustomOp op;
+  mutable std::atomic<bool> was_called{false};
 };
 
-const CustomOp& op_behind(const CallArgs& call) { return *call.op->def->custom; }
+const CustomRow& row_behind(const CallArgs& call) {
+  return *static_cast<const CustomRow*>(call.op->def);
+}
+const CustomOp& op_behind(const CallArgs& call) { return row_behind(call).op; }
 
 // ---- what the row's fields do
 
@@ -30,11 +40,56 @@ void run_meta_function(const CallArgs& call, Metas& metas) {
   ensure(metas.size() == call.op->n_returns, "a meta function of an added op missed a result");
 }
 
+// The name of an argument, or the number of an earlier result, whose memory result `r` shares.
+std::optional<std::string> alias_of_result(const CallArgs& call, uint32_t r) {
+  auto tensor_of = [](const Value& v) {
+    return reinterpret_cast<const TensorImpl*>(v.payload)->storage_ref.get();
+  };
+  const void* memory = tensor_of(call.results[r]);
+  auto shares = [&](const Tensor& t) {
+    return t.defined() && impl_of(t)->storage_ref.get() == memory;
+  };
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    const Value& a = call.args[i];
+    bool one = a.tag == Tag::tensor && shares(*a.as<Tensor>());
+    bool listed =
+        a.tag == Tag::tensors && std::any_of(a.as<Tensor>(), a.as<Tensor>() + a.count, shares);
+    if (one || listed) return message("argument {}", call.op->schema.args[i].name);
+  }
+  for (uint32_t other = 0; other < r; ++other)
+    if (call.results[other].tag == Tag::tensor_owned && tensor_of(call.results[other]) == memory)
+      return message("result {}", other);
+  return std::nullopt;
+}
+
+// Flags functorch.check_custom_op_aliasing and error_on_custom_op_aliasing, at the first call.
+void check_aliases(const CallArgs& call) {
+  const config::FunctorchFlags& flags = config::flags().functorch;
+  if (!flags.check_custom_op_aliasing || row_behind(call).was_called.exchange(true)) return;
+  for (uint32_t r = 0; r < call.n_results; ++r) {
+    if (call.results[r].tag != Tag::tensor_owned || (r == 0 && call.op->returned_arg >= 0))
+      continue;
+    std::optional<std::string> other = alias_of_result(call, r);
+    if (!other) continue;
+    std::string text = message(
+        "{}: result {} shares memory with {}, which its schema does not say and compiled code does "
+        "not expect; return a clone",
+        call.op->name, r, *other);
+    if (flags.error_on_custom_op_aliasing) {
+      for (uint32_t made = 0; made < call.n_results; ++made) drop(call.results[made]);
+      row_behind(call).was_called = false;
+      fail("{}", text);
+    }
+    report::log_line(report::LogLevel::warning, "ops", text);
+  }
+}
+
 void run_kernel(const CallArgs& call) {
   op_behind(call).kernel(call);
   for (uint32_t r = 0; r < call.n_results; ++r)
     require(call.results[r].tag == Tag::tensor_owned || (r == 0 && call.op->returned_arg >= 0),
             "{}: its kernel gave no tensor for result {}", call.op->name, r);
+  if (!row_behind(call).was_called.load(std::memory_order_relaxed)) check_aliases(call);
 }
 
 void run_decomp(const CallArgs& call) { op_behind(call).decomp(call); }

@@ -17,18 +17,10 @@ int64_t wrap_dim(int64_t dim, int64_t rank) {
   return dim < 0 ? dim + range : dim;
 }
 
-namespace {
-
-// A condition on backed sizes is decided by a guard; one on run-time sizes becomes an assertion.
 bool expect_true(SymBool condition) {
   ShapeEnv* env = current_shape_env();
-  if (!condition.is_symbolic() || !env || !env->has_unbacked(condition.expr()))
-    return condition.guard_bool();
-  env->check(condition.expr());
-  return true;
+  return condition.is_symbolic() && env ? env->expect(condition.expr()) : condition.guard_bool();
 }
-
-}  // namespace
 
 bool is_one(SymInt size) {
   if (!size.is_symbolic()) return size.word() == 1;
@@ -106,7 +98,7 @@ Dims infer_shape(SymIntList shape, SymInt numel) {
       require(!hole, "shape {} has more than one -1", shape);
       hole = i;
     } else {
-      require(guard_or_true(shape[i] >= 0), "shape {} has a negative size", shape);
+      require(expect_true(shape[i] >= 0), "shape {} has a negative size", shape);
       known = known * shape[i];
     }
   }
@@ -115,12 +107,48 @@ Dims infer_shape(SymIntList shape, SymInt numel) {
             numel);
     return out;
   }
-  require(guard_or_true(known != 0), "shape {}: -1 is ambiguous beside a size of 0", shape);
+  require(expect_true(known != 0), "shape {}: -1 is ambiguous beside a size of 0", shape);
   require(expect_true(numel % known == 0), "shape {} does not fit a tensor with {} elements", shape,
           numel);
   out[*hole] = numel / known;
   return out;
 }
+
+namespace {
+
+bool depends_on_data(SymIntList sizes) {
+  ShapeEnv* env = current_shape_env();
+  return env && std::any_of(sizes.begin(), sizes.end(), [&](SymInt s) {
+           return s.is_symbolic() && env->has_unbacked(env->simplify(s.expr()));
+         });
+}
+
+bool same_sizes(SymIntList a, SymIntList b) {
+  return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [](SymInt x, SymInt y) {
+           return statically_known_true(x == y);
+         });
+}
+
+// Whether a run of `run` elements is not used up by `taken`. What depends on data is used up when
+// the expressions are equal.
+bool lacks(SymInt taken, SymInt run) {
+  if (guard_or_false(taken < run)) return true;
+  bool open =
+      (taken.is_symbolic() || run.is_symbolic()) && depends_on_data(list_of(Dims{taken, run}));
+  return open && !statically_known_true(taken == run);
+}
+
+// There is no view. Where that is a guess, those who ask get to know.
+std::nullopt_t no_view(SymIntList sizes, SymIntList new_sizes) {
+  bool guess = depends_on_data(sizes) || depends_on_data(new_sizes);
+  require(!guess || !current_shape_env()->asks_when_open(), ErrorCode::data_dependent,
+          "whether a tensor of shape {} can be seen as {} without moving data is known at run time "
+          "only",
+          sizes, new_sizes);
+  return std::nullopt;
+}
+
+}  // namespace
 
 // Walks both shapes from the end: a run of old dimensions that lies dense in memory can be cut
 // anew, a run must be used up exactly.
@@ -136,6 +164,7 @@ std::optional<Dims> view_strides(SymIntList sizes, SymIntList strides, SymIntLis
   }
   Dims out(new_sizes.size(), SymInt(1));
   if (sizes.empty()) return out;
+  if (same_sizes(sizes, new_sizes)) return dims_of(strides);
   size_t next_new = new_sizes.size();
   SymInt run_stride = strides.back(), run = 1, taken = 1;
   for (size_t i = sizes.size(); i-- > 0;) {
@@ -143,18 +172,18 @@ std::optional<Dims> view_strides(SymIntList sizes, SymIntList strides, SymIntLis
     bool run_ends =
         i == 0 || (!is_one(sizes[i - 1]) && !guard_or_false(strides[i - 1] == run * run_stride));
     if (!run_ends) continue;
-    while (next_new > 0 && (guard_or_false(taken < run) || is_one(new_sizes[next_new - 1]))) {
+    while (next_new > 0 && (lacks(taken, run) || is_one(new_sizes[next_new - 1]))) {
       --next_new;
       out[next_new] = taken * run_stride;
       taken = taken * new_sizes[next_new];
     }
-    if (!guard_or_false(taken == run)) return std::nullopt;
+    if (!guard_or_false(taken == run)) return no_view(sizes, new_sizes);
     if (i > 0) {
       run_stride = strides[i - 1];
       run = taken = 1;
     }
   }
-  if (next_new != 0) return std::nullopt;
+  if (next_new != 0) return no_view(sizes, new_sizes);
   return out;
 }
 

@@ -12,6 +12,9 @@ namespace tenon {
 /// `dim` in [0, rank); a tensor without dimensions takes 0 and -1. Throws UserError otherwise.
 int64_t wrap_dim(int64_t dim, int64_t rank);
 
+/// Whether a condition holds: decided by a guard; on run-time numbers taken for true and recorded
+/// as an assertion.
+bool expect_true(SymBool condition);
 /// Whether a size is 1: decided by a guard, false for a size that only run time knows.
 bool is_one(SymInt size);
 /// Whether two sizes are equal: decided by a guard; for run-time sizes recorded as an assertion.

@@ -43,6 +43,11 @@ Number number_of_word(Number like, int64_t word) {
   return like.is_boolean() ? Number(word != 0) : Number(word);
 }
 
+Number number_in(const Tensor& t) {
+  if (t.dtype() == Dtype::f64) return *t.data_ptr<double>();
+  return t.dtype() == Dtype::bool_ ? Number(*t.data_ptr<bool>()) : Number(*t.data_ptr<int64_t>());
+}
+
 bool like_recorded(const TensorGuard& g, const Tensor& t) {
   GuardSet one;
   one.tensors.push_back(g);
@@ -97,8 +102,10 @@ bool Entry::captured_tensors_hold() const {
 }
 
 void Entry::run(const detail::Leaves& leaves, detail::CallResult& result) const {
-  SymbolWords symbols(guards.loads.size());
+  size_t n_known = guards.loads.size();
+  SymbolWords symbols(std::max(n_known, graph ? graph->symbols.size() : 0));
   guards.load(leaves, symbols.words.data());
+  std::ranges::fill(symbols.words.subspan(n_known), 0);  // those that the code computes
   constexpr size_t inline_count = 24;
   Tensor local_outputs[inline_count];
   detail::TensorHead* local_inputs[inline_count];
@@ -124,10 +131,17 @@ void Entry::run(const detail::Leaves& leaves, detail::CallResult& result) const 
   }
   if (!output_numbers.empty()) {
     SymbolWords numbers(output_program.n_outputs());
-    ensure(output_program.run(symbols.words, numbers.words), "an output number cannot be computed");
+    ensure(output_program.run(symbols.words.first(n_known), numbers.words),
+           "an output number cannot be computed");
     size_t next = 0;
-    for (Number n : output_numbers)
-      result.numbers.push_back(n.is_symbolic() ? number_of_word(n, numbers.words[next++]) : n);
+    for (size_t i = 0; i < output_numbers.size(); ++i) {
+      Number n = output_numbers[i];
+      if (number_outputs[i] >= 0)
+        n = number_in(made[number_outputs[i]]);
+      else if (n.is_symbolic())
+        n = number_of_word(n, numbers.words[next++]);
+      result.numbers.push_back(n);
+    }
   }
   result.prototype = prototype.get();
 }

@@ -20,6 +20,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 namespace tenon {
 
@@ -36,7 +37,8 @@ struct Entry {
   std::vector<ImplicitInput> implicit;
   std::vector<TensorGuard> implicit_guards;
   std::vector<Number> output_numbers;
-  SymProgram output_program;  ///< values of the symbolic output numbers
+  std::vector<int32_t> number_outputs;  ///< where the code computes them, see Trace
+  SymProgram output_program;            ///< values of the symbolic output numbers
   size_t n_graph_outputs = 0;
   std::shared_ptr<const void> prototype;
   std::vector<detail::PlainLeaf> plain_outputs;
@@ -109,6 +111,7 @@ class Site {
   bool limit_reported = false, run_only = false;
   bool skipped = false;  ///< an error of its compilation was suppressed: it runs eagerly for good
   std::vector<std::string> recompile_reasons;
+  std::optional<std::pair<std::string, bool>> takes_symbols;  ///< what the backend's manifest says
 
   struct alignas(64) Counters {
     std::atomic<int64_t> calls{0}, hits{0};

@@ -19,12 +19,15 @@ bool lists(const std::vector<std::string>& names, const std::string& name) {
 
 // The lists from outside of the program: arguments by name, as guards write them ("arg0",
 // "arg0.size(1)", "number0"), and values.
+bool names_size(const std::vector<std::string>& sources, size_t argument, size_t dim) {
+  return !sources.empty() && (lists(sources, message("arg{}", argument)) ||
+                              lists(sources, message("arg{}.size({})", argument, dim)));
+}
+
 bool named_dynamic(size_t argument, size_t dim, int64_t value) {
   const config::CompilerFlags& flags = config::flags().compiler;
-  if (flags.dynamic_sources.empty() && flags.dynamic_values.empty()) return false;
-  return lists(flags.dynamic_sources, message("arg{}", argument)) ||
-         lists(flags.dynamic_sources, message("arg{}.size({})", argument, dim)) ||
-         lists(flags.dynamic_values, std::to_string(value));
+  return names_size(flags.dynamic_sources, argument, dim) ||
+         (!flags.dynamic_values.empty() && lists(flags.dynamic_values, std::to_string(value)));
 }
 
 DimPolicy automatic_policy(const Site& site, const DynamicMemory::Cell& cell) {
@@ -32,7 +35,9 @@ DimPolicy automatic_policy(const Site& site, const DynamicMemory::Cell& cell) {
   if (site.options.dynamic == false) return DimPolicy::fixed;
   if (site.options.dynamic == true || !flags.assume_static_by_default) return DimPolicy::duck;
   if (!flags.automatic_dynamic_shapes) return DimPolicy::fixed;
-  return cell.state == DynamicMemory::Cell::State::dynamic ? DimPolicy::duck : DimPolicy::fixed;
+  if (cell.state != DynamicMemory::Cell::State::dynamic) return DimPolicy::fixed;
+  return flags.automatic_dynamic_shapes_mark_as == "unbacked" ? DimPolicy::unbacked
+                                                              : DimPolicy::duck;
 }
 
 DimPolicy size_policy(const Site& site, const Tensor& tensor, size_t argument, size_t dim) {
@@ -40,6 +45,9 @@ DimPolicy size_policy(const Site& site, const Tensor& tensor, size_t argument, s
   const TensorExtra* marks = impl_of(tensor)->extra.get();
   if (marks && (marks->static_dims & bit)) return DimPolicy::fixed;
   if (marks && (marks->dynamic_dims & bit)) return DimPolicy::own;
+  if (marks && (marks->unbacked_dims & bit)) return DimPolicy::unbacked;
+  if (names_size(config::flags().compiler.unbacked_sources, argument, dim))
+    return DimPolicy::unbacked;
   int64_t size = tensor.head()->sizes[dim];
   DimPolicy policy = named_dynamic(argument, dim, size)
                          ? DimPolicy::duck
@@ -75,17 +83,26 @@ bool is_symbolic_number(const Site& site, Number number, size_t index) {
 
 }  // namespace
 
-TracePolicy trace_policy(Site& site, const Leaves& leaves) {
+TracePolicy trace_policy(Site& site, const Leaves& leaves, bool backend_takes_symbols) {
   const config::Flags& flags = config::flags();
   site.memory.join(leaves);
   TracePolicy policy;
   policy.fullgraph = site.options.fullgraph;
+  policy.captures_scalars =
+      backend_takes_symbols && (flags.dynamo.capture_scalar_outputs || policy.fullgraph);
+  policy.captures_shapes =
+      backend_takes_symbols && (flags.dynamo.capture_dynamic_output_shape_ops || policy.fullgraph);
   policy.specialize_one = flags.shapes.specialize_one;
   policy.keep_empty = flags.dynamo.allow_empty_graphs || flags.dynamo.minimum_call_count == 0;
   for (size_t i = 0; i < leaves.tensors.size(); ++i)
     add_tensor(site, *leaves.tensors[i], i, policy);
   for (size_t i = 0; i < leaves.numbers.size(); ++i)
     policy.numbers.push_back(is_symbolic_number(site, leaves.numbers[i], i));
+  if (!backend_takes_symbols) {
+    for (auto* all : {&policy.sizes, &policy.strides})
+      for (auto& dims : *all) std::ranges::fill(dims, DimPolicy::fixed);
+    policy.numbers.assign(policy.numbers.size(), false);
+  }
   return policy;
 }
 

@@ -419,6 +419,18 @@ TENON_API void mark_dynamic(const Tensor& t, int64_t dim, std::optional<int64_t>
                             std::optional<int64_t> max = {});
 /// Sizes of this dimension are never symbolic.
 TENON_API void mark_static(const Tensor& t, int64_t dim);
+/// Sizes of this dimension are symbols without an example from the first compile on: one version
+/// serves every size, 0 and 1 included, and a branch on the size is a look at data.
+TENON_API void mark_unbacked(const Tensor& t, int64_t dim);
+/// Throws UserError with `text` where the condition is false. While recording: one on the arguments
+/// becomes a guard, one on data an assertion of the graph, which fails when the code runs; what
+/// follows may rely on it.
+TENON_API void check(SymBool condition, std::string_view text = "",
+                     std::source_location where = std::source_location::current());
+/// The same for a tensor with one element. With dynamo.rewrite_assert_with_torch_assert = false it
+/// is a look at data.
+TENON_API void check(const Tensor& condition, std::string_view text = "",
+                     std::source_location where = std::source_location::current());
 /// Ends the graph here while recording: what follows is a graph of its own.
 TENON_API void graph_break(std::string_view reason = "",
                            std::source_location where = std::source_location::current());

@@ -41,6 +41,8 @@ TENON_API bool view_requires_grad(const Tensor& view);
 TENON_API int64_t item_int(const Tensor& t, std::source_location where);
 TENON_API double item_double(const Tensor& t, std::source_location where);
 TENON_API bool item_bool(const Tensor& t, std::source_location where);
+/// The element, read as `dtype`, as a symbol where a trace takes it in; else nothing.
+TENON_API std::optional<Number> item_symbol(const Tensor& t, Dtype dtype);
 
 }  // namespace detail
 

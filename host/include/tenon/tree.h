@@ -16,6 +16,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -26,8 +27,18 @@
 
 namespace tenon {
 
+namespace detail {
+template <class T>
+concept has_dtype = std::floating_point<T> || std::same_as<T, uint8_t> || std::signed_integral<T>;
+template <class T>
+using SymOf = std::conditional_t<std::is_same_v<T, bool>, SymBool,
+                                 std::conditional_t<std::is_integral_v<T>, SymInt, SymFloat>>;
+}  // namespace detail
+
 /// A number of the host that stays in the traced program until somebody looks at it: returned, it
-/// is an output of the graph; compared or converted, it is computed there and then.
+/// is an output of the graph; compared or converted, it is computed there and then. As a SymInt,
+/// SymFloat, SymBool or Number it is a symbol of the graph where the trace takes it in
+/// (dynamo.capture_scalar_outputs, or fullgraph), else its value.
 template <class T>
 class Scalar {
  public:
@@ -46,6 +57,23 @@ class Scalar {
       return static_cast<T>(detail::item_double(tensor_, made_at_));
   }
   operator T() const { return value(); }  // NOLINT: used as a number
+  /// The number as a symbol, see above.
+  detail::SymOf<T> sym() const {
+    if (!tensor_.defined()) return plain_;
+    if constexpr (detail::has_dtype<T> || std::is_same_v<T, bool>) {
+      if (std::optional<Number> n = detail::item_symbol(tensor_, dtype_of<T>)) {
+        if constexpr (std::is_same_v<T, bool>)
+          return n->sym_bool();
+        else if constexpr (std::is_integral_v<T>)
+          return n->sym_int();
+        else
+          return n->sym_float();
+      }
+    }
+    return value();
+  }
+  operator detail::SymOf<T>() const { return sym(); }  // NOLINT: likewise
+  operator Number() const { return sym(); }            // NOLINT: likewise
   Tensor& tensor() { return tensor_; }
   const Tensor& tensor() const { return tensor_; }
 

@@ -108,9 +108,9 @@ class Number {
     return kind_ == Kind::integer ? SymInt::from_word(word_).is_symbolic() : symbolic_;
   }
   /// The value in each category; a symbolic one is guarded only by the plain conversions below.
-  SymInt sym_int() const;
-  SymFloat sym_float() const;
-  SymBool sym_bool() const;
+  TENON_API SymInt sym_int() const;
+  TENON_API SymFloat sym_float() const;
+  TENON_API SymBool sym_bool() const;
   int64_t to_int() const { return sym_int().guard_int(); }
   double to_double() const { return sym_float().guard_float(); }
   bool to_bool() const { return sym_bool().guard_bool(); }

@@ -133,7 +133,7 @@ TensorMeta like_meta(const Tensor& self, Type dtype, Lay, Dev device, Pin, Forma
 }
 
 void check_range(SymInt low, SymInt high) {
-  require(guard_or_true(low < high), "randint: low {} must be below high {}", low, high);
+  require(expect_true(low < high), "randint: low {} must be below high {}", low, high);
 }
 
 // ---- normal with means and deviations by element

@@ -20,9 +20,9 @@ namespace {
 SymInt arange_length(Number start, Number end, Number step) {
   if (start.is_integer() && end.is_integer() && step.is_integer()) {
     SymInt by = step.sym_int(), from = start.sym_int(), to = end.sym_int();
-    require(guard_or_true(by != 0), "arange: the step must not be 0");
+    require(expect_true(by != 0), "arange: the step must not be 0");
     bool up = guard_or_true(by > 0);
-    require(guard_or_true(up ? to >= from : to <= from),
+    require(expect_true(up ? to >= from : to <= from),
             "arange: the step {} leads away from the end: start {}, end {}", step, start, end);
     return up ? sym_ceildiv(to - from, by) : sym_ceildiv(from - to, -by);
   }

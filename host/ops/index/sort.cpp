@@ -88,7 +88,7 @@ void sort_kernel(Tensor& values, Tensor& indices, const Tensor& self, int64_t di
 
 std::array<TensorMeta, 2> topk_meta(const Tensor& self, SymInt k, int64_t dim, bool, bool) {
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
-  require(guard_or_true(k >= 0) && guard_or_true(k <= (self.dim() ? self.size(dim) : SymInt(1))),
+  require(expect_true(k >= 0) && expect_true(k <= (self.dim() ? self.size(dim) : SymInt(1))),
           "topk: k = {} is out of range for dimension {} of shape {}", k, dim, self.sizes());
   Dims sizes = dims_of(self.sizes());
   if (self.dim()) sizes[at] = k;

@@ -11,7 +11,7 @@
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
-#include "ops/vjp_rules.h"
+#include "ops/nn/norm_vjp.h"
 
 #include <tenon/ops.h>
 
@@ -361,30 +361,6 @@ std::array<TensorMeta, 4> with_reserve(std::array<TensorMeta, 3> m, const Tensor
 
 }  // namespace
 
-namespace {
-
-std::tuple<Tensor, Tensor, Tensor> batch_norm_vjp(const Tensor& g, const Tensor& g_mean,
-                                                  const Tensor& g_invstd, const Tensor& x,
-                                                  const Tensor& weight, const Tensor& running_mean,
-                                                  const Tensor& running_var, const Tensor& mean,
-                                                  const Tensor& invstd, bool training, double eps,
-                                                  BoolList needs) {
-  Tensor gx, gw, gb;
-  if (g.defined())
-    std::tie(gx, gw, gb) = native_batch_norm_backward(g, x, weight, running_mean, running_var, mean,
-                                                      invstd, training, eps, needs);
-  if (!training || !needs[0]) return {gx, gw, gb};
-  Dims channels(x.sizes().size(), SymInt(1));
-  channels[1] = x.size(1);
-  auto wide = [&](const Tensor& t) { return t.defined() ? t.reshape(list_of(channels)) : t; };
-  Tensor part = statistics_vjp(wide(g_mean), wide(g_invstd), x, wide(mean), wide(invstd),
-                               x.numel() / x.size(1));
-  if (part.defined()) gx = gx.defined() ? gx.add(part) : part.expand(x.sizes());
-  return {gx, gw, gb};
-}
-
-}  // namespace
-
 static constexpr OpDef rows[] = {
     {.schema = "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
                "Tensor? running_var, "
@@ -422,31 +398,7 @@ static constexpr OpDef rows[] = {
                "float momentum, float eps) -> (Tensor, Tensor, Tensor)",
      .core = true,
      .meta =
-         [](const Tensor& input, const Tensor& weight, const Tensor& bias, bool, double, double) {
-           return three_metas(input, {weight, bias, undefined_tensor(), undefined_tensor()}, true);
-         },
-     .eager =
-         [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& input, const Tensor& weight,
-            const Tensor& bias, bool, double momentum, double eps) {
-           run_batch_norm({y, mean, rstd}, input,
-                          {weight, bias, undefined_tensor(), undefined_tensor()}, true, momentum,
-                          eps);
-         },
-     .decomp =
-         [](const Tensor& input, const Tensor& weight, const Tensor& bias, bool, double momentum,
-            double eps) {
-           Parts p = parts_of(input, {weight, bias, undefined_tensor(), undefined_tensor()}, true,
-                              momentum, eps);
-           return Triple{p.y, p.mean, p.rstd};
-         },
-     .vjp = {{"input, weight, bias",
-              "grad?, grad1?, grad2?, input, weight, result1, result2, training, eps, needs",
-              [](const Tensor& g, const Tensor& g_mean, const Tensor& g_invstd, const Tensor& x,
-                 const Tensor& weight, const Tensor& mean, const Tensor& invstd, bool training,
-                 double eps, BoolList needs) {
-                return batch_norm_vjp(g, g_mean, g_invstd, x, weight, {}, {}, mean, invstd,
-                                      training, eps, needs);
-              }}}},
+         fn<batch_norm_inference_vjp>}},
     {.schema =
          "_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, "
          "Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> "

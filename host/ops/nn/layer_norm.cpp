@@ -4,7 +4,7 @@
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
-#include "ops/vjp_rules.h"
+#include "ops/nn/norm_vjp.h"
 
 #include <tenon/ops.h>
 
@@ -299,45 +299,6 @@ Pair rms_norm_parts(const Tensor& input, SymIntList shape, const Tensor& weight,
   Tensor y = mul(x, rstd);
   if (weight.defined()) y = mul(y, weight);
   return {to(y, input.dtype()), rstd};
-}
-
-}  // namespace
-
-namespace {
-
-std::tuple<Tensor, Tensor, Tensor> layer_norm_vjp(const Tensor& g, const Tensor& g_mean,
-                                                  const Tensor& g_rstd, const Tensor& x,
-                                                  SymIntList shape, const Tensor& mean,
-                                                  const Tensor& rstd, const Tensor& weight,
-                                                  const Tensor& bias, BoolList needs) {
-  Tensor gx, gw, gb;
-  if (g.defined())
-    std::tie(gx, gw, gb) = native_layer_norm_backward(g, x, shape, mean, rstd, weight, bias, needs);
-  SymInt count = 1;
-  for (SymInt s : shape) count = count * s;
-  Tensor part = needs[0] ? statistics_vjp(g_mean, g_rstd, x, mean, rstd, count) : Tensor();
-  if (part.defined()) gx = gx.defined() ? gx.add(part) : part.expand(x.sizes());
-  return {gx, gw, gb};
-}
-
-// Mean and reciprocal deviation have gradients of their own.
-std::tuple<Tensor, Tensor, Tensor> group_norm_vjp(const Tensor& g, const Tensor& g_mean,
-                                                  const Tensor& g_rstd, const Tensor& x,
-                                                  const Tensor& mean, const Tensor& rstd,
-                                                  const Tensor& weight, SymInt n, SymInt c,
-                                                  SymInt hw, int64_t group, BoolList needs) {
-  Tensor gx, gw, gb;
-  if (g.defined())
-    std::tie(gx, gw, gb) =
-        native_group_norm_backward(g, x, mean, rstd, weight, n, c, hw, group, needs);
-  if (!needs[0]) return {gx, gw, gb};
-  SymInt count = c / group * hw;
-  auto column = [](const Tensor& t) { return t.defined() ? t.unsqueeze(-1) : t; };
-  Tensor part = statistics_vjp(column(g_mean), column(g_rstd), x.reshape({n, group, count}),
-                               mean.unsqueeze(-1), rstd.unsqueeze(-1), count);
-  if (!part.defined()) return {gx, gw, gb};
-  part = part.expand({n, group, count}).reshape(x.sizes());
-  return {gx.defined() ? gx.add(part) : part, gw, gb};
 }
 
 }  // namespace

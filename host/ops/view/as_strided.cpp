@@ -18,7 +18,7 @@ ViewMeta strided_view(const Tensor& self, SymIntList size, SymIntList stride,
   require(size.size() == stride.size(), "as_strided: {} sizes but {} strides", size.size(),
           stride.size());
   for (SymInt s : stride)
-    require(guard_or_true(s >= 0), "as_strided: strides must not be negative, found {}", stride);
+    require(expect_true(s >= 0), "as_strided: strides must not be negative, found {}", stride);
   return {dims_of(size), dims_of(stride), offset.value_or(sym_offset_of(self))};
 }
 
@@ -104,8 +104,8 @@ ViewMeta windows(const Tensor& self, int64_t dimension, int64_t size, int64_t st
   SymInt room = self.dim() ? self.size(dim) : SymInt(1);
   require(size >= 0 && step > 0, "unfold: size {} must not be negative and step {} positive", size,
           step);
-  require(guard_or_true(room >= size), "unfold: size {} is larger than dimension {} of size {}",
-          size, dimension, room);
+  require(expect_true(room >= size), "unfold: size {} is larger than dimension {} of size {}", size,
+          dimension, room);
   ViewMeta m{dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
   m.sizes.push_back(size);
   m.strides.push_back(self.dim() ? self.stride(dim) : SymInt(1));

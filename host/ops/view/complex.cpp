@@ -37,7 +37,7 @@ Tensor real_as_complex(const Tensor& self) {
   sizes.pop_back();
   strides.pop_back();
   for (SymInt& s : strides) {
-    require(guard_or_true(s % 2 == 0), "view_as_complex: strides must be even, found {}", self);
+    require(expect_true(s % 2 == 0), "view_as_complex: strides must be even, found {}", self);
     s = s / 2;
   }
   return make_view_as(self, dtype, list_of(sizes), list_of(strides), sym_offset_of(self) / 2);

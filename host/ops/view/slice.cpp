@@ -15,12 +15,15 @@ namespace {
 
 // Where sizes known only at run time leave the order open, the smaller of the two is kept symbolic.
 SymInt at_most(SymInt index, SymInt size) {
-  if (guard_or_false(index >= size)) return size;
-  return guard_or_false(index < size) ? index : sym_min(index, size);
+  if (guard_or_false(index > size)) return size;
+  return guard_or_false(index <= size) ? index : sym_min(index, size);
 }
 
+// Whether an index counts from the end; one that only run time knows is asserted not to.
+bool is_from_end(SymInt index) { return guard_or_false(index < 0) || !expect_true(index >= 0); }
+
 SymInt slice_bound(SymInt index, SymInt size) {
-  if (guard_or_false(index < 0)) {
+  if (is_from_end(index)) {
     index = index + size;
     if (guard_or_false(index < 0)) return 0;
   }
@@ -30,12 +33,12 @@ SymInt slice_bound(SymInt index, SymInt size) {
 ViewMeta sliced(const Tensor& self, int64_t dim, std::optional<SymInt> start,
                 std::optional<SymInt> end, SymInt step) {
   require(self.dim() > 0, "slice: the tensor has no dimensions");
-  require(guard_or_true(step > 0), "slice: the step must be positive, found {}", step);
+  require(expect_true(step > 0), "slice: the step must be positive, found {}", step);
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
   SymInt size = self.sizes()[at];
   SymInt from = slice_bound(start.value_or(0), size);
   SymInt to = end ? slice_bound(*end, size) : size;
-  if (guard_or_false(to < from)) to = from;
+  if (guard_or_false(to < from) || !expect_true(to >= from)) to = from;
   ViewMeta m{dims_of(self.sizes()), dims_of(self.strides()), sym_offset_of(self)};
   m.offset = m.offset + from * m.strides[at];
   m.sizes[at] = is_one(step) ? to - from : (to - from + step - 1) / step;
@@ -44,9 +47,9 @@ ViewMeta sliced(const Tensor& self, int64_t dim, std::optional<SymInt> start,
 }
 
 SymInt wrapped_index(const char* op, SymInt index, SymInt size) {
-  require(guard_or_true(index >= -size) && guard_or_true(index < size),
+  require(expect_true(index >= -size) && expect_true(index < size),
           "{}: index {} is out of range for a dimension of size {}", op, index, size);
-  return guard_or_false(index < 0) ? index + size : index;
+  return is_from_end(index) ? index + size : index;
 }
 
 ViewMeta selected(const Tensor& self, int64_t dim, SymInt index) {
@@ -62,11 +65,11 @@ ViewMeta selected(const Tensor& self, int64_t dim, SymInt index) {
 Tensor narrowed(const Tensor& self, int64_t dim, SymInt start, SymInt length) {
   require(self.dim() > 0, "narrow: the tensor has no dimensions");
   SymInt size = self.size(dim);
-  require(guard_or_true(length >= 0), "narrow: the length must not be negative, found {}", length);
-  require(guard_or_true(start >= -size) && guard_or_true(start <= size),
+  require(expect_true(length >= 0), "narrow: the length must not be negative, found {}", length);
+  require(expect_true(start >= -size) && expect_true(start <= size),
           "narrow: start {} is out of range for a dimension of size {}", start, size);
-  if (guard_or_false(start < 0)) start = start + size;
-  require(guard_or_true(start + length <= size), "narrow: start {} and length {} exceed size {}",
+  if (is_from_end(start)) start = start + size;
+  require(expect_true(start + length <= size), "narrow: start {} and length {} exceed size {}",
           start, length, size);
   return slice(self, dim, start, start + length, 1);
 }
@@ -86,7 +89,7 @@ std::vector<ViewMeta> parts_of_sizes(const Tensor& self, SymIntList sizes, int64
   std::vector<ViewMeta> parts;
   SymInt start = 0;
   for (SymInt size : sizes) {
-    require(guard_or_true(size >= 0), "split_with_sizes: size {} is negative", size);
+    require(expect_true(size >= 0), "split_with_sizes: size {} is negative", size);
     parts.push_back(part(self, at, start, size));
     start = start + size;
   }
@@ -176,7 +179,7 @@ std::vector<Tensor> split_direction(const char* op, const Tensor& self, Where wh
   require(self.dim() >= rank, "{}: at least {} dimensions are expected, found shape {}", op, rank,
           self.sizes());
   if constexpr (std::is_same_v<Where, int64_t>) {
-    require(where > 0 && guard_or_true(self.size(dim) % where == 0),
+    require(where > 0 && expect_true(self.size(dim) % where == 0),
             "{}: dimension {} of size {} cannot be split into {} equal parts", op, dim,
             self.size(dim), where);
     return split_evenly(self, where, dim);

@@ -179,6 +179,36 @@ TEST_F(Loading, DoesNotLoadAgainWhatCrashed) {  // P16
   }
 }
 
+// Flag plugins.probe.
+TEST_F(Loading, InAChildFirstCostsNothingWhenItCrashes) {
+  std::string path = put("life_below");
+  for (bool quarantine : {true, false}) {
+    auto compile_once = [&] {
+      config::set("plugins.probe", std::string("always"));
+      config::set("plugins.quarantine", quarantine);
+      std::string error = error_of([] { compiled("life_below"); });
+      EXPECT_NE(error.find("P16 " + path + ": loading it "), error.npos) << error;
+      EXPECT_NE(error.find(quarantine ? "SIGSEGV" : "signal 11"), error.npos) << error;
+    };
+    EXPECT_EQ(run(compile_once, "crash_in_entry"), 0);
+    EXPECT_EQ(run(
+                  [] {
+                    config::set("plugins.quarantine", false);
+                    config::set("plugins.probe", std::string("always"));
+                    std::string error = error_of([] { compiled("life_below"); });
+                    EXPECT_NE(error.find("ended that with exit status 3"), error.npos) << error;
+                  },
+                  "exit_in_entry"),
+              0);
+    EXPECT_EQ(run([] {
+                if (plugin("life_below").state == "quarantined") release_plugin("life_below");
+                config::set("plugins.probe", std::string("always"));
+                compiled("life_below");
+              }),
+              0);
+  }
+}
+
 TEST_F(Loading, EndsAQuarantineWhenTheFileIsReplaced) {
   put("life_below");
   EXPECT_EQ(run([] { compiled("life_below"); }, "crash_in_entry"), 1000 + SIGSEGV);

@@ -115,10 +115,31 @@ Tensor compute(const Tensor& a, const Tensor& b, uint32_t kind, uint32_t n) {
   }
 }
 
-Pool run(const Program& program, Pool pool) {
+// Values and sizes that depend on data.
+Tensor use_data(const Tensor& a, const Tensor& b, uint32_t kind) {
+  switch (kind) {
+    case 0:
+      return masked_select(a, a > 0.0);
+    case 1:
+      return a * a.sum().item<float>().sym();
+    case 2: {
+      SymInt n = (b > 0.0).sum().item<int64_t>();
+      return a.reshape({-1}).slice(0, 0, n) + n;
+    }
+    case 3:
+      return a.nonzero().to(Dtype::f32).t();
+    default:
+      SymInt n = (a > 0.0).sum().item<int64_t>();
+      return n > 5 ? b * 2.0 : b - n;
+  }
+}
+
+enum class Looks : uint8_t { rarely, often };
+
+Pool run(const Program& program, Pool pool, Looks looks = Looks::rarely) {
   for (const Statement& s : program) {
     Tensor a = pool[s.a % pool.size()], b = pool[s.b % pool.size()], result;
-    switch (s.op % 9) {
+    switch (s.op % (looks == Looks::often ? 12 : 9)) {
       case 0:
       case 1:
       case 2:
@@ -137,8 +158,11 @@ Pool run(const Program& program, Pool pool) {
       case 7:
         if (s.n % 3 == 0) restride(a, s.n / 3 % 3, s.n / 9);
         break;
-      default:
+      case 8:
         if (s.n % 4 == 0 && a.sum().item<float>() > 0.5f) pool.push_back(a + 1.0);
+        break;
+      default:
+        pool.push_back(use_data(a, b, s.n % 5));
     }
   }
   return pool;
@@ -257,6 +281,23 @@ TEST_P(RandomPrograms, GiveWhatTheirBodiesGive) {
     }
   }
 }
+TEST_P(RandomPrograms, GiveTheSameWithNumbersOfTheDataInTheirGraphs) {
+  auto scope = config::patch(
+      {{"dynamo.capture_scalar_outputs", true}, {"dynamo.capture_dynamic_output_shape_ops", true}});
+  std::mt19937 random(78);
+  for (int i = 0; i < 400 && !HasFailure(); ++i) {
+    Program program = random_program(random);
+    SCOPED_TRACE("program " + std::to_string(i) + ": " + text_of(program));
+    auto body = [program](const Pool& arguments) { return run(program, arguments, Looks::often); };
+    auto compiled = compile(body, {.backend = GetParam()});
+    for (auto [rows, columns] : {std::pair{4, 6}, {4, 6}, {5, 6}, {4, 6}, {3, 4}}) {
+      Pool arguments = make_arguments(static_cast<uint32_t>(i), rows, columns);
+      Pool others = twins(arguments);
+      EXPECT_NO_THROW(expect_equal(body(arguments), compiled(others)));
+    }
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, RandomPrograms,
                          testing::Values("eager", "aot_eager", "debug_nop"),
                          [](const auto& backend) { return std::string(backend.param); });
