@@ -2,9 +2,9 @@
 #include "core/kernels/normalize.h"
 #include "core/thread_pool.h"
 #include "ops/kernel_loops.h"
+#include "ops/nn/norm_vjp.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
-#include "ops/nn/norm_vjp.h"
 
 #include <tenon/ops.h>
 

@@ -64,7 +64,6 @@ std::tuple<Tensor, Tensor, Tensor> batch_norm_vjp(const Tensor& g, const Tensor&
   return {gx, gw, gb};
 }
 
-
 std::tuple<Tensor, Tensor, Tensor> batch_norm_without_statistics_vjp(
     const Tensor& g, const Tensor& g_mean, const Tensor& g_invstd, const Tensor& x,
     const Tensor& weight, const Tensor& mean, const Tensor& invstd, bool training, double eps,

@@ -140,9 +140,14 @@ void roll_kernel(Tensor& out, const Tensor& self, IntList shifts, IntList dims) 
                 static_cast<size_t>(shift * size));
     return;
   }
+  require(shifts.size() == dims.size(), "roll: {} shifts for {} dimensions", shifts.size(),
+          dims.size());
   std::vector<int64_t> shift_of(static_cast<size_t>(self.dim()), 0);
-  for (size_t i = 0; i < dims.size(); ++i)
-    shift_of[static_cast<size_t>(wrap_dim(dims[i], self.dim()))] += shifts[i];
+  for (size_t i = 0; i < dims.size(); ++i) {
+    auto d = static_cast<size_t>(wrap_dim(dims[i], self.dim()));
+    if (d < shift_of.size())  // a tensor without dimensions takes 0 and -1 too
+      shift_of[d] = (shift_of[d] + shifts[i] % sizes_of(self)[d]) % sizes_of(self)[d];
+  }
   // Each dimension is cut in two where it wraps around: copy the 2^k pieces.
   auto copy_piece = [&](auto&& recurse, size_t d, Tensor to, Tensor from) -> void {
     if (d == shift_of.size()) return copy_elements(to, from);
