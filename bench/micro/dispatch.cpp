@@ -33,3 +33,28 @@ static void make_and_release(benchmark::State& state) {
   for (auto _ : state) benchmark::DoNotOptimize(empty({8}));
 }
 BENCHMARK(make_and_release);
+
+// With a node on the tape, and its end.
+static void add_one_element_recorded(benchmark::State& state) {
+  Tensor a = ones({1}).requires_grad_(), b = ones({1});
+  for (auto _ : state) benchmark::DoNotOptimize(add(a, b));
+}
+BENCHMARK(add_one_element_recorded);
+
+static void mul_one_element_recorded(benchmark::State& state) {
+  Tensor a = ones({1}).requires_grad_(), b = ones({1});
+  for (auto _ : state) benchmark::DoNotOptimize(mul(a, b));
+}
+BENCHMARK(mul_one_element_recorded);
+
+// A chain of ten ops there and back; the figure is for the whole of it.
+static void chain_of_ten_backward(benchmark::State& state) {
+  Tensor a = ones({4}).requires_grad_();
+  for (auto _ : state) {
+    Tensor y = a;
+    for (int i = 0; i < 10; ++i) y = sin(y);
+    y.sum().backward();
+    a.set_grad({});
+  }
+}
+BENCHMARK(chain_of_ten_backward);

@@ -52,6 +52,8 @@ const Tensor& Tensor::requires_grad_(bool value) const {
       "requires_grad_: this tensor was made by {}; only leaves can stop needing a gradient, use "
       "detach()",
       is_leaf() ? "" : autograd::node_of(*this)->name());
+  // Made here, so that threads that record with a common leaf find it.
+  if (value) autograd::ensure_state(*this);
   mark_requires_grad(*this, value);
   return *this;
 }

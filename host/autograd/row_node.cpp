@@ -48,7 +48,8 @@ bool RowNode::needs_written(int argument) const {
 
 void RowNode::connect(const CallArgs& call) {
   for (uint32_t arg = 0; arg < call.n_args; ++arg) {
-    if (!(plan_.differentiable >> arg & 1)) continue;
+    bool written_self = arg == 0 && (call.op->mutated_args & 1);  // always edge 0: see view.h
+    if (!(plan_.differentiable >> arg & 1) && !written_self) continue;
     const Value& value = call.args[arg];
     auto first = static_cast<uint32_t>(next.size());
     if (value.tag == Tag::tensors)

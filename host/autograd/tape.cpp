@@ -16,6 +16,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 
+#include <tenon/ops.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>
@@ -40,16 +41,6 @@ bool any_needs_grad(const CallArgs& call) {
   bool needs = false;
   for (uint32_t i = 0; i < call.n_args && !needs; ++i)
     each_tensor(call.args[i], [&](const Tensor& t) { needs = needs || t.requires_grad(); });
-  return needs;
-}
-
-bool any_needs_grad(const CallArgs& call, uint64_t among) {
-  bool needs = false;
-  for (uint32_t i = 0; i < call.n_args && !needs; ++i)
-    if (among >> i & 1)
-      each_tensor(call.args[i], [&](const Tensor& t) {
-        needs = needs || (is_floating(t.dtype()) && t.requires_grad());
-      });
   return needs;
 }
 
@@ -105,6 +96,19 @@ void attach(const CallArgs& call, const std::shared_ptr<Node>& node) {
   });
 }
 
+// A gradient that no rule gives would be lost without a word.
+void check_differentiable(const CallArgs& call, const VjpPlan& plan) {
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    if (plan.differentiable >> i & 1) continue;
+    each_tensor(call.args[i], [&](const Tensor& t) {
+      require(!is_floating(t.dtype()) || !t.requires_grad(), ErrorCode::unsupported,
+              "{}: the derivative by argument {} is not implemented; detach it, or write it as a "
+              "tenon::autograd::Function",
+              call.op->name, call.op->schema.args[i].name);
+    });
+  }
+}
+
 std::vector<Edge> edges_of(const CallArgs& call) {
   std::vector<Edge> edges;
   for (uint32_t i = 0; i < call.n_args; ++i)
@@ -139,8 +143,24 @@ void record_refusal(const CallArgs& call) {
   attach(call, node);
 }
 
-// Below the key for the op itself, so that its own writes count once, with its parts recorded.
+// The in-place form of an op that is recorded as its parts: those, then a recorded copy.
+void run_parts_in_place(const CallArgs& call) {
+  CallArgs functional = call;
+  functional.op = call.op->functional;
+  Value results[1];
+  functional.results = results;
+  call.op->def->decomp.call(functional);
+  Tensor result = take<Tensor>(results[0]);
+  Tensor self = *call.args[0].as<Tensor>();
+  require(same_sizes(result.sizes(), self.sizes()),
+          "{}: the result has shape {}, which does not fit into self of shape {}", call.op->name,
+          result.sizes(), self.sizes());
+  call.results[0] = Value::own(self.copy_(result));
+}
+
+// Under the key, so that the parts are recorded; they count their own writes.
 void run_parts(const CallArgs& call) {
+  if (call.op->functional) return run_parts_in_place(call);
   call.op->def->decomp.call(call);
   if (call.op->returned_arg < 0 || call.n_results == 0) return;
   drop(call.results[0]);
@@ -153,14 +173,13 @@ void record_by_plan(const CallArgs& call) {
     case VjpPlan::Kind::none:
       return run_unrecorded(call);
     case VjpPlan::Kind::parts:
-      if (!call.op->functional) return run_parts(call);
-      return record_refusal(call);
+      return run_parts(call);
     case VjpPlan::Kind::missing:
       return record_refusal(call);
     case VjpPlan::Kind::custom:
       return record_custom(call);
     case VjpPlan::Kind::rules:
-      if (!any_needs_grad(call, plan.differentiable)) return run_unrecorded(call);
+      check_differentiable(call, plan);
       return record_rules(call, plan);
   }
 }

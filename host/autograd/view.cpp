@@ -118,10 +118,13 @@ bool refresh_and_ask(const Tensor& view) {
 void refresh_view(const Tensor& t) {
   TensorImpl* impl = impl_of(t);
   if (!impl->base.defined() || impl->base_version == *impl->version) return;
+  static std::mutex refreshing;  // threads may read one stale view
+  std::lock_guard lock(refreshing);
+  if (impl->base_version == *impl->version) return;
   GradState* state = state_of(t);
+  bool follows = !(state && state->from_no_grad) && impl->base.requires_grad();
+  if (follows) set_history(t, std::make_shared<ViewOfBase>(impl->base, t), 0);
   impl->base_version = *impl->version;
-  if ((state && state->from_no_grad) || !impl->base.requires_grad()) return;
-  set_history(t, std::make_shared<ViewOfBase>(impl->base, t), 0);
 }
 
 void rebase_history(const Tensor& t, std::shared_ptr<Node> node) {

@@ -361,46 +361,63 @@ std::array<TensorMeta, 4> with_reserve(std::array<TensorMeta, 3> m, const Tensor
 
 }  // namespace
 
-static constexpr OpDef
-    rows[] =
-        {{.schema = "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
-                    "Tensor? running_var, "
-                    "bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
-          .meta =
-              [](const Tensor&input, const Tensor&weight, const Tensor&bias,
-                 const Tensor&running_mean, const Tensor&running_var, bool, double, double, bool) {
-                return batch_norm_meta_of(input, {weight, bias, running_mean, running_var});
-              },
-          .eager = fn<batch_norm_kernel>,
-          .decomp = fn<batch_norm_decomp>},
-         {.schema =
-              "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
-              "Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, "
-              "Tensor)",
-          .meta = fn<native_meta>,
-          .eager = fn<native_kernel>,
-          .vjp = {{"input, weight, bias",
-                   "grad?, grad1?, grad2?, input, weight, running_mean unless training, "
-                   "running_var unless training, result1, result2, training, eps, needs",
-                   fn<batch_norm_vjp>}}},
-         {.schema =
-              "_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) "
-              "running_mean, "
-              "Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, "
-              "Tensor, Tensor)",
-          .core = true,
-          .meta = fn<native_meta>,
-          .eager = fn<native_kernel>,
-          .vjp = {{"input, weight, bias",
-                   "grad?, grad1?, grad2?, input, weight, running_mean unless training, "
-                   "running_var unless training, result1, result2, training, eps, needs",
-                   fn<batch_norm_vjp>}}},
-         {.schema =
-              "_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool "
-              "training, "
-              "float momentum, float eps) -> (Tensor, Tensor, Tensor)",
-          .core = true,
-          .meta = fn<batch_norm_inference_vjp>}},
+static constexpr OpDef rows[] = {
+    {.schema = "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+               "Tensor? running_var, "
+               "bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+     .meta =
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Tensor& running_mean, const Tensor& running_var, bool, double, double, bool) {
+           return batch_norm_meta_of(input, {weight, bias, running_mean, running_var});
+         },
+     .eager = fn<batch_norm_kernel>,
+     .decomp = fn<batch_norm_decomp>},
+    {.schema =
+         "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+         "Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, "
+         "Tensor)",
+     .meta = fn<native_meta>,
+     .eager = fn<native_kernel>,
+     .vjp = {{"input, weight, bias",
+              "grad?, grad1?, grad2?, input, weight, running_mean unless training, "
+              "running_var unless training, result1, result2, training, eps, needs",
+              fn<batch_norm_vjp>}}},
+    {.schema = "_native_batch_norm_legit(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) "
+               "running_mean, "
+               "Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, "
+               "Tensor, Tensor)",
+     .core = true,
+     .meta = fn<native_meta>,
+     .eager = fn<native_kernel>,
+     .vjp = {{"input, weight, bias",
+              "grad?, grad1?, grad2?, input, weight, running_mean unless training, "
+              "running_var unless training, result1, result2, training, eps, needs",
+              fn<batch_norm_vjp>}}},
+    {.schema = "_native_batch_norm_legit.no_stats(Tensor input, Tensor? weight, Tensor? bias, bool "
+               "training, "
+               "float momentum, float eps) -> (Tensor, Tensor, Tensor)",
+     .core = true,
+     .meta =
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias, bool, double, double) {
+           return three_metas(input, {weight, bias, undefined_tensor(), undefined_tensor()}, true);
+         },
+     .eager =
+         [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& input, const Tensor& weight,
+            const Tensor& bias, bool, double momentum, double eps) {
+           run_batch_norm({y, mean, rstd}, input,
+                          {weight, bias, undefined_tensor(), undefined_tensor()}, true, momentum,
+                          eps);
+         },
+     .decomp =
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias, bool, double momentum,
+            double eps) {
+           Parts p = parts_of(input, {weight, bias, undefined_tensor(), undefined_tensor()}, true,
+                              momentum, eps);
+           return Triple{p.y, p.mean, p.rstd};
+         },
+     .vjp = {{"input, weight, bias",
+              "grad?, grad1?, grad2?, input, weight, result1, result2, training, eps, needs",
+              fn<batch_norm_without_statistics_vjp>}}},
     {.schema =
          "_native_batch_norm_legit_functional(Tensor input, Tensor? weight, Tensor? bias, "
          "Tensor running_mean, Tensor running_var, bool training, float momentum, float eps) -> "
@@ -413,52 +430,46 @@ static constexpr OpDef
               "grad?, grad1?, grad2?, input, weight, running_mean unless training, "
               "running_var unless training, result1, result2, training, eps, needs",
               fn<batch_norm_vjp>}}},
-    {.schema =
-         "_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, "
-         "Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, "
-         "Tensor, Tensor)",
+    {.schema = "_native_batch_norm_legit_no_training(Tensor input, Tensor? weight, Tensor? bias, "
+               "Tensor running_mean, Tensor running_var, float momentum, float eps) -> (Tensor, "
+               "Tensor, Tensor)",
      .core = true,
      .meta =
-         [](const Tensor&input, const Tensor&weight, const Tensor&bias, const Tensor&running_mean,
-            const Tensor&running_var, double, double) {
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Tensor& running_mean, const Tensor& running_var, double, double) {
            return three_metas(input, {weight, bias, running_mean, running_var}, false);
          },
      .eager =
-         [](Tensor&y, Tensor&mean, Tensor&rstd, const Tensor&input, const Tensor&weight,
-            const Tensor&bias, const Tensor&running_mean, const Tensor&running_var, double momentum,
-            double eps) {
+         [](Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& input, const Tensor& weight,
+            const Tensor& bias, const Tensor& running_mean, const Tensor& running_var,
+            double momentum, double eps) {
            run_batch_norm({y, mean, rstd}, input, {weight, bias, running_mean, running_var}, false,
                           momentum, eps);
          },
      .decomp =
-         [](const Tensor&input, const Tensor&weight, const Tensor&bias, const Tensor&running_mean,
-            const Tensor&running_var, double momentum, double eps) {
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Tensor& running_mean, const Tensor& running_var, double momentum, double eps) {
            Parts p =
                parts_of(input, {weight, bias, running_mean, running_var}, false, momentum, eps);
            return Triple{p.y, p.mean, p.rstd};
          },
      .vjp = {{"input, weight, bias",
               "grad, input, weight, running_mean, running_var, result1, result2, eps, needs",
-              [](const Tensor&g, const Tensor&x, const Tensor&weight, const Tensor&running_mean,
-                 const Tensor&running_var, const Tensor&mean, const Tensor&invstd, double eps,
-                 BoolList needs) {
-                return native_batch_norm_backward(g, x, weight, running_mean, running_var, mean,
-                                                  invstd, false, eps, needs);
-              }}}},
+              fn<batch_norm_inference_vjp>}}},
     {.schema =
          "_batch_norm_with_update(Tensor input, Tensor? weight, Tensor? bias, Tensor(a!) "
          "running_mean, "
          "Tensor(b!) running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
      .meta =
-         [](const Tensor&input, const Tensor&weight, const Tensor&bias, const Tensor&running_mean,
-            const Tensor&running_var, double, double) {
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Tensor& running_mean, const Tensor& running_var, double, double) {
            return with_reserve(three_metas(input, {weight, bias, running_mean, running_var}, true),
                                input);
          },
      .eager =
-         [](Tensor&y, Tensor&mean, Tensor&rstd, Tensor&, const Tensor&input, const Tensor&weight,
-            const Tensor&bias, const Tensor&running_mean, const Tensor&running_var, double momentum,
-            double eps) {
+         [](Tensor& y, Tensor& mean, Tensor& rstd, Tensor&, const Tensor& input,
+            const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+            const Tensor& running_var, double momentum, double eps) {
            native_kernel(y, mean, rstd, input, weight, bias, running_mean, running_var, true,
                          momentum, eps);
          }},
@@ -466,22 +477,21 @@ static constexpr OpDef
          "_batch_norm_no_update(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
          "Tensor? running_var, float momentum, float eps) -> (Tensor, Tensor, Tensor, Tensor)",
      .meta =
-         [](const Tensor&input, const Tensor&weight, const Tensor&bias, const Tensor&running_mean,
-            const Tensor&running_var, double, double) {
+         [](const Tensor& input, const Tensor& weight, const Tensor& bias,
+            const Tensor& running_mean, const Tensor& running_var, double, double) {
            return with_reserve(three_metas(input, {weight, bias, running_mean, running_var}, false),
                                input);
          },
      .eager =
-         [](Tensor&y, Tensor&mean, Tensor&rstd, Tensor&, const Tensor&input, const Tensor&weight,
-            const Tensor&bias, const Tensor&running_mean, const Tensor&running_var, double momentum,
-            double eps) {
+         [](Tensor& y, Tensor& mean, Tensor& rstd, Tensor&, const Tensor& input,
+            const Tensor& weight, const Tensor& bias, const Tensor& running_mean,
+            const Tensor& running_var, double momentum, double eps) {
            run_batch_norm({y, mean, rstd}, input, {weight, bias, running_mean, running_var}, false,
                           momentum, eps);
          }},
-    {.schema =
-         "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
-         "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool "
-         "cudnn_enabled) -> Tensor",
+    {.schema = "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
+               "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool "
+               "cudnn_enabled) -> Tensor",
      .decomp = fn<instance_norm_decomp>},
 };
 
