@@ -206,10 +206,12 @@ Tensor make_tensor(const TensorMeta& meta) {
 }
 
 Tensor make_tensor(SymIntList sizes, SymIntList strides, Dtype dtype) {
-  for (SymInt s : sizes) {
-    ensure(!s.is_symbolic(), "a real tensor needs plain sizes");
-    require(s.word() >= 0, "a tensor cannot have a negative size: {}", sizes);
-  }
+  require(
+      !sizes.is_symbolic() && !strides.is_symbolic(),
+      "a tensor with data needs plain sizes and strides, found the shape {} and the strides {}; "
+      "call guard_int() on the symbolic ones first",
+      sizes, strides);
+  for (SymInt s : sizes) require(s.word() >= 0, "a tensor cannot have a negative size: {}", sizes);
   Tensor t = Tensor::adopt(new_impl(dtype, kCPU));
   TensorImpl* impl = impl_of(t);
   write_dims(impl, sizes, strides);

@@ -1,7 +1,7 @@
 // Calls of ops, as a model file may ask for them: any op, any arguments that its schema has room
-// for. An op computes or refuses. The first line is the op; another text stands for some op. What
-// follows are the arguments, in numbers that make small tensors, small numbers and a few extremes.
-// TENON_FUZZ_PRINT=1 shows each call.
+// for. An op computes or refuses, as do numbers that no argument can hold. The first line is the
+// op; another text stands for some op. What follows are the arguments, in numbers that make small
+// tensors, small numbers and a few extremes. TENON_FUZZ_PRINT=1 shows each call.
 #include "core/tensor_impl.h"
 #include "debug/op_compare.h"
 #include "harness/fuzz.h"
@@ -203,10 +203,10 @@ TENON_FUZZ_TARGET(op_call) {
   fuzz::Lines lines(input);
   const OpEntry& op = op_of(lines.next());
   Caller caller(lines.rest());
-  for (size_t i = 0; i < op.schema.args.size(); ++i) caller.add(op, i);
-  if (prints) std::fprintf(stderr, "%s%s\n", op.name.c_str(), caller.text.c_str());
   fuzz::accepts({ErrorCode::invalid_argument, ErrorCode::unsupported, ErrorCode::data_dependent},
                 [&] {
+                  for (size_t i = 0; i < op.schema.args.size(); ++i) caller.add(op, i);
+                  if (prints) std::fprintf(stderr, "%s%s\n", op.name.c_str(), caller.text.c_str());
                   OpResults results(op.n_returns);
                   run_op(op, caller.call, results);
                 });

@@ -1,6 +1,7 @@
 // Embedding tables: rows by index, and bags of rows that are summed, averaged or maximised.
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -35,11 +36,16 @@ void embedding_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& in
                                SymInt padding, bool scale_by_count) {
   Tensor g = contiguous_of(grad), positions = index_of("embedding_dense_backward", indices);
   int64_t width = sizes_of(out)[1], padding_row = padding;
-  std::vector<int64_t> count(static_cast<size_t>(sizes_of(out)[0]), 0);
+  int64_t n_rows = sizes_of(out)[0];
+  std::vector<int64_t> count(static_cast<size_t>(n_rows), 0);
   const int64_t* rows = data_of<int64_t>(positions);
-  for (int64_t i = 0; i < numel_of(positions); ++i)
-    ++count[static_cast<size_t>(
-        checked_index("embedding_dense_backward", rows[i], sizes_of(out)[0]))];
+  for (int64_t i = 0; i < numel_of(positions); ++i) {
+    if (rows[i] == padding_row) continue;
+    require(rows[i] >= 0 && rows[i] < n_rows,
+            "embedding_dense_backward: index {} is out of range for a table of {} rows", rows[i],
+            n_rows);
+    ++count[static_cast<size_t>(rows[i])];
+  }
   Tensor sums = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
   fill_elements(sums, 0);
   dispatch_floating(g.dtype(), "embedding_dense_backward", [&]<class T>() {
@@ -53,6 +59,14 @@ void embedding_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& in
     }
   });
   copy_elements(out, sums);
+}
+
+TensorMeta embedding_backward_meta(const Tensor& grad, const Tensor& indices, SymInt n_rows, SymInt,
+                                   bool) {
+  Dims sizes = dims_of(indices.sizes());
+  sizes.push_back(grad.size(-1));
+  require_shape("embedding_dense_backward", "grad_output", grad, list_of(sizes));
+  return contiguous_meta({n_rows, grad.size(-1)}, grad.dtype(), grad.device());
 }
 
 // Rows that are longer than max_norm are scaled down to it.
@@ -72,6 +86,17 @@ void embedding_renorm_kernel(const Tensor& self, const Tensor& indices, double m
 // ---- bags of rows, folded
 
 enum class Bag : int64_t { sum = 0, mean = 1, max = 2 };
+
+Bag bag_of_mode(int64_t mode) {
+  require(mode >= 0 && mode <= 2,
+          "embedding_bag: mode must be 0 (sum), 1 (mean) or 2 (max), found {}", mode);
+  return static_cast<Bag>(mode);
+}
+
+void check_scales(const Tensor& scales, const Tensor& indices) {
+  if (scales.defined())
+    require_shape("embedding_bag", "per_sample_weights", scales, indices.sizes());
+}
 
 struct BagArgs {
   const Tensor &weight, &indices, &offsets;
@@ -95,6 +120,7 @@ std::array<TensorMeta, 4> bag_meta(const BagArgs& a) {
   require(a.weight.dim() == 2 && a.indices.dim() == 1 && a.offsets.dim() == 1,
           "embedding_bag: a matrix and two vectors are expected, found shapes {}, {} and {}",
           a.weight.sizes(), a.indices.sizes(), a.offsets.sizes());
+  check_scales(a.scales, a.indices);
   SymInt n_bags = bags_in(a), width = a.weight.size(1);
   auto whole = [&](SymIntList sizes) {
     return contiguous_meta(sizes, a.offsets.dtype(), a.offsets.device());
@@ -132,7 +158,8 @@ void fold_bag(const BagArgs& a, const int64_t* rows, const T* scales, int64_t fr
 
 void bag_kernel(const BagArgs& a, Tensor& out, Tensor& bag_of, Tensor& sizes, Tensor& chosen) {
   Tensor rows = index_of("embedding_bag", a.indices), starts = index_of("embedding_bag", a.offsets);
-  Tensor scales = a.scales.defined() ? contiguous_of(a.scales) : Tensor();
+  Tensor scales =
+      a.scales.defined() ? contiguous_of(converted(a.scales, a.weight.dtype())) : Tensor();
   int64_t n = numel_of(rows), width = sizes_of(a.weight)[1];
   Tensor names = make_tensor(IntList{n}, Dtype::i64),
          picks = make_tensor(IntList{numel_of(out)}, Dtype::i64);
@@ -161,13 +188,13 @@ void bag_kernel(const BagArgs& a, Tensor& out, Tensor& bag_of, Tensor& sizes, Te
 constexpr auto bag_meta_row = [](const Tensor& weight, const Tensor& indices, const Tensor& offsets,
                                  bool, int64_t mode, bool, const Tensor& scales, bool last,
                                  int64_t padding) {
-  return bag_meta({weight, indices, offsets, static_cast<Bag>(mode), scales, last, padding});
+  return bag_meta({weight, indices, offsets, bag_of_mode(mode), scales, last, padding});
 };
 constexpr auto bag_row = [](Tensor& out, Tensor& bag_of, Tensor& sizes, Tensor& chosen,
                             const Tensor& weight, const Tensor& indices, const Tensor& offsets,
                             bool, int64_t mode, bool, const Tensor& scales, bool last,
                             int64_t padding) {
-  bag_kernel({weight, indices, offsets, static_cast<Bag>(mode), scales, last, padding}, out, bag_of,
+  bag_kernel({weight, indices, offsets, bag_of_mode(mode), scales, last, padding}, out, bag_of,
              sizes, chosen);
 };
 
@@ -191,27 +218,47 @@ struct BagBackward {
   int64_t padding;
 };
 
+// The bag of each index by the offsets at which the bags begin.
+void fill_by_offsets(std::vector<int64_t>& bags, const Tensor& offsets) {
+  Tensor starts = index_of("embedding_bag backward", offsets);
+  auto n = static_cast<int64_t>(bags.size());
+  for (int64_t b = 0; b < numel_of(starts); ++b) {
+    int64_t from = data_of<int64_t>(starts)[b];
+    require(from >= 0 && from <= n, "embedding_bag backward: offset {} does not fit {} indices",
+            from, n);
+    std::fill(bags.begin() + from, bags.end(), b);
+  }
+}
+
 // The bag of each index: as handed over, or where ATen left it empty by the offsets.
-std::vector<int64_t> bags_of(const Tensor& bag_of, const Tensor& offsets, int64_t n) {
+std::vector<int64_t> bags_of(const Tensor& bag_of, const Tensor& offsets, int64_t n,
+                             int64_t n_bags) {
   std::vector<int64_t> bags(static_cast<size_t>(n), 0);
   if (numel_of(bag_of) == n) {
     Tensor names = index_of("embedding_bag backward", bag_of);
     std::copy_n(data_of<int64_t>(names), n, bags.begin());
-    return bags;
+  } else {
+    fill_by_offsets(bags, offsets);
   }
-  Tensor starts = index_of("embedding_bag backward", offsets);
-  for (int64_t b = 0; b < numel_of(starts); ++b)
-    for (int64_t i = data_of<int64_t>(starts)[b]; i < n; ++i) bags[static_cast<size_t>(i)] = b;
+  for (int64_t bag : bags)
+    require(bag >= 0 && bag < n_bags,
+            "embedding_bag backward: bag {} is out of range for a gradient of {} bags", bag,
+            n_bags);
   return bags;
 }
 
-void spread_chosen(const BagBackward& a, double* sums, const double* g, int64_t bags,
-                   int64_t width) {
+void spread_chosen(const BagBackward& a, double* sums, const double* g, int64_t bags, int64_t width,
+                   int64_t n_rows) {
+  require_shape("embedding_bag backward", "maximum_indices", a.chosen, a.grad.sizes());
+  require_shape("embedding_bag backward", "bag_size", a.sizes, {a.grad.size(0)});
   Tensor rows = index_of("embedding_bag backward", a.chosen),
          sizes = index_of("embedding_bag backward", a.sizes);
   for (int64_t b = 0; b < bags; ++b)
-    for (int64_t c = 0; c < width && data_of<int64_t>(sizes)[b] > 0; ++c)
-      sums[data_of<int64_t>(rows)[b * width + c] * width + c] += g[b * width + c];
+    for (int64_t c = 0; c < width && data_of<int64_t>(sizes)[b] > 0; ++c) {
+      int64_t row =
+          checked_index("embedding_bag backward", data_of<int64_t>(rows)[b * width + c], n_rows);
+      sums[row * width + c] += g[b * width + c];
+    }
 }
 
 void bag_backward_kernel(const Tensor& out, const BagBackward& a,
@@ -222,7 +269,7 @@ void bag_backward_kernel(const Tensor& out, const BagBackward& a,
   fill_elements(sums, 0);
   int64_t width = sizes_of(out)[1], n_rows = sizes_of(out)[0];
   if (a.mode == Bag::max) {
-    spread_chosen(a, data_of<double>(sums), data_of<double>(g), sizes_of(g)[0], width);
+    spread_chosen(a, data_of<double>(sums), data_of<double>(g), sizes_of(g)[0], width, n_rows);
     return copy_elements(out, sums);
   }
   Tensor scales = a.scales.defined() ? contiguous_of(converted(a.scales, Dtype::f64)) : Tensor();
@@ -234,7 +281,7 @@ void bag_backward_kernel(const Tensor& out, const BagBackward& a,
     members[static_cast<size_t>(bags[i])] += row != a.padding;
   }
   for (size_t i = 0; i < bags.size(); ++i) {
-    int64_t row = data_of<int64_t>(rows)[i];
+    int64_t row = checked_index("embedding_bag backward", data_of<int64_t>(rows)[i], n_rows);
     if (row == a.padding) continue;
     double scale = scales.defined() ? data_of<double>(scales)[i] : 1.0;
     if (a.mode == Bag::mean) scale /= members[static_cast<size_t>(bags[i])];
@@ -245,6 +292,25 @@ void bag_backward_kernel(const Tensor& out, const BagBackward& a,
   copy_elements(out, sums);
 }
 
+TensorMeta bag_backward_meta(const Tensor& grad, const Tensor& indices, SymInt n_rows,
+                             const Tensor& scales) {
+  require(grad.dim() == 2 && indices.dim() == 1,
+          "embedding_bag backward: a matrix of gradients and a vector of indices are expected, "
+          "found shapes {} and {}",
+          grad.sizes(), indices.sizes());
+  check_scales(scales, indices);
+  return contiguous_meta({n_rows, grad.size(1)}, grad.dtype());
+}
+
+TensorMeta bag_scales_meta(const Tensor& grad, const Tensor& weight, const Tensor& indices) {
+  require(grad.dim() == 2 && weight.dim() == 2 && indices.dim() == 1 &&
+              sizes_match(grad.size(1), weight.size(1)),
+          "embedding_bag backward: gradients and a table of one width and a vector of indices are "
+          "expected, found shapes {}, {} and {}",
+          grad.sizes(), weight.sizes(), indices.sizes());
+  return contiguous_meta(indices.sizes(), grad.dtype());
+}
+
 // The derivative by the scale of each index.
 void bag_scales_backward(Tensor& out, const Tensor& grad, const Tensor& weight,
                          const Tensor& indices, const Tensor& offsets, const Tensor& bag_of,
@@ -253,7 +319,7 @@ void bag_scales_backward(Tensor& out, const Tensor& grad, const Tensor& weight,
          table = contiguous_of(converted(weight, Dtype::f64)),
          rows = index_of("embedding_bag backward", indices),
          dots = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
-  std::vector<int64_t> bags = bags_of(bag_of, offsets, numel_of(rows));
+  std::vector<int64_t> bags = bags_of(bag_of, offsets, numel_of(rows), sizes_of(g)[0]);
   int64_t width = sizes_of(table)[1];
   for (size_t i = 0; i < bags.size(); ++i) {
     int64_t row =
@@ -278,10 +344,7 @@ static constexpr OpDef rows[] = {
     {.schema = "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, "
                "SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
      .core = true,
-     .meta =
-         [](const Tensor& grad, const Tensor&, SymInt n_rows, SymInt, bool) {
-           return contiguous_meta({n_rows, grad.size(-1)}, grad.dtype(), grad.device());
-         },
+     .meta = fn<embedding_backward_meta>,
      .eager = fn<embedding_backward_kernel>},
     {.schema = "embedding_renorm_(Tensor(a!) self, Tensor indices, float max_norm, float "
                "norm_type) -> Tensor(a!)",
@@ -320,42 +383,38 @@ static constexpr OpDef rows[] = {
                "offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool "
                "scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, int "
                "padding_idx=-1) -> Tensor",
-     .meta =
-         [](const Tensor& grad, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-            const Tensor&, SymInt n_rows, bool, int64_t, bool, const Tensor&, int64_t) {
-           return contiguous_meta({n_rows, grad.size(1)}, grad.dtype());
-         },
+     .meta = [](const Tensor& grad, const Tensor& indices, const Tensor&, const Tensor&,
+                const Tensor&, const Tensor&, SymInt n_rows, bool, int64_t, bool,
+                const Tensor& scales,
+                int64_t) { return bag_backward_meta(grad, indices, n_rows, scales); },
      .eager =
          [](Tensor& out, const Tensor& grad, const Tensor& indices, const Tensor& offsets,
             const Tensor& bag_of, const Tensor& sizes, const Tensor& chosen, SymInt, bool count,
             int64_t mode, bool, const Tensor& scales, int64_t padding) {
            bag_backward_kernel(
-               out, {grad, indices, sizes, chosen, static_cast<Bag>(mode), count, scales, padding},
-               bags_of(bag_of, offsets, numel_of(indices)));
+               out, {grad, indices, sizes, chosen, bag_of_mode(mode), count, scales, padding},
+               bags_of(bag_of, offsets, numel_of(indices), sizes_of(grad)[0]));
          }},
     {.schema = "_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, "
                "Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool "
                "scale_grad_by_freq, int mode, Tensor? per_sample_weights, int padding_idx=-1) -> "
                "Tensor",
-     .meta =
-         [](const Tensor& grad, const Tensor&, const Tensor&, const Tensor&, const Tensor&,
-            SymInt n_rows, bool, int64_t, const Tensor&, int64_t) {
-           return contiguous_meta({n_rows, grad.size(1)}, grad.dtype());
-         },
+     .meta = [](const Tensor& grad, const Tensor& indices, const Tensor&, const Tensor&,
+                const Tensor&, SymInt n_rows, bool, int64_t, const Tensor& scales,
+                int64_t) { return bag_backward_meta(grad, indices, n_rows, scales); },
      .eager =
          [](Tensor& out, const Tensor& grad, const Tensor& indices, const Tensor& bag_of,
             const Tensor& sizes, const Tensor& chosen, SymInt, bool count, int64_t mode,
             const Tensor& scales, int64_t padding) {
            bag_backward_kernel(
-               out, {grad, indices, sizes, chosen, static_cast<Bag>(mode), count, scales, padding},
-               bags_of(bag_of, bag_of, numel_of(indices)));
+               out, {grad, indices, sizes, chosen, bag_of_mode(mode), count, scales, padding},
+               bags_of(bag_of, bag_of, numel_of(indices), sizes_of(grad)[0]));
          }},
     {.schema = "_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor "
                "indices, Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1) -> "
                "Tensor",
-     .meta = [](const Tensor& grad, const Tensor&, const Tensor& indices, const Tensor&,
-                const Tensor&, int64_t,
-                int64_t) { return contiguous_meta(indices.sizes(), grad.dtype()); },
+     .meta = [](const Tensor& grad, const Tensor& weight, const Tensor& indices, const Tensor&,
+                const Tensor&, int64_t, int64_t) { return bag_scales_meta(grad, weight, indices); },
      .eager = fn<bag_scales_backward>},
     {.schema = "embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt "
                "padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor",

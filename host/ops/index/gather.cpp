@@ -11,6 +11,14 @@ namespace {
 // A tensor without dimensions counts as a vector of one element.
 Tensor as_vector(const Tensor& t) { return t.dim() ? t : make_view(t, {1}, {1}, sym_offset_of(t)); }
 
+// Whether `t` has an element at each position of `index`.
+bool covers(const Tensor& t, const Tensor& index) {
+  bool fits = t.dim() == index.dim();
+  for (size_t d = 0; fits && d < sizes_of(index).size(); ++d)
+    fits = sizes_of(t)[d] >= sizes_of(index)[d];
+  return fits;
+}
+
 // `body(self offset, index value, other offset)` for each element of `index`. `other` is src or the
 // result; a null pointer in its place gives offset 0.
 template <class F>
@@ -18,6 +26,8 @@ void for_each_indexed(const char* op, const Tensor& self_, int64_t dim, const Te
                       const Tensor* other_, const F& body) {
   Tensor self = as_vector(self_), index = as_vector(index_of(op, index_));
   Tensor other = other_ ? as_vector(*other_) : index;
+  require(covers(other, index), "{}: src of shape {} is smaller than index of shape {}", op,
+          other.sizes(), index.sizes());
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
   int64_t size = sizes_of(self)[at], step = strides_of(self)[at];
   Walk<3> walk;

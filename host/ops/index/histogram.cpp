@@ -1,6 +1,7 @@
 // Counts by intervals: histc and histogram.
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -59,10 +60,11 @@ void histc_kernel(Tensor& out, const Tensor& self, int64_t bins, Number min, Num
 
 // ---- histogram
 
-std::array<TensorMeta, 2> histogram_metas(const Tensor& self, int64_t bins) {
+std::array<TensorMeta, 2> histogram_metas(const Tensor& self, int64_t bins, const Tensor& weight) {
   require(bins > 0, "histogram: at least one bin is expected, found {}", bins);
   require(is_floating(self.dtype()), "histogram: a floating dtype is expected, found {}",
           self.dtype());
+  if (weight.defined()) require_shape("histogram", "weight", weight, self.sizes());
   return {contiguous_meta({SymInt(bins)}, self.dtype(), self.device()),
           contiguous_meta({SymInt(bins + 1)}, self.dtype(), self.device())};
 }
@@ -107,16 +109,16 @@ static constexpr OpDef rows[] = {
      .eager = fn<histc_kernel>},
     {.schema = "histogram.bin_ct(Tensor self, int bins=100, *, float[]? range=None, Tensor? "
                "weight=None, bool density=False) -> (Tensor hist, Tensor bin_edges)",
-     .meta = [](const Tensor& self, int64_t bins, OptDoubleList, const Tensor&,
-                bool) { return histogram_metas(self, bins); },
+     .meta = [](const Tensor& self, int64_t bins, OptDoubleList, const Tensor& weight,
+                bool) { return histogram_metas(self, bins, weight); },
      .eager = fn<histogram_kernel>},
     {.schema = "histogram.bins_tensor(Tensor self, Tensor bins, *, Tensor? weight=None, bool "
                "density=False) -> (Tensor hist, Tensor bin_edges)",
      .meta =
-         [](const Tensor& self, const Tensor& bins, const Tensor&, bool) {
+         [](const Tensor& self, const Tensor& bins, const Tensor& weight, bool) {
            require(bins.dim() == 1, "histogram: bins must be a vector, found shape {}",
                    bins.sizes());
-           return histogram_metas(self, bins.size(0).guard_int() - 1);
+           return histogram_metas(self, bins.size(0).guard_int() - 1, weight);
          },
      .eager =
          [](Tensor& hist, Tensor& edges, const Tensor& self, const Tensor& bins,

@@ -113,10 +113,11 @@ Tensor bincount_kernel(const Tensor& self, const Tensor& weights, SymInt minleng
   require(self.dim() == 1, "bincount: a vector is expected, found shape {}", self.sizes());
   Tensor values = converted(self, Dtype::i64);
   const int64_t* at = data_of<int64_t>(values);
+  if (weights.defined()) require_shape("bincount", "weights", weights, self.sizes());
   int64_t n = numel_of(values), length = minlength;
   for (int64_t i = 0; i < n; ++i) {
     require(at[i] >= 0, "bincount: values must not be negative, found {}", at[i]);
-    length = std::max(length, at[i] + 1);
+    length = std::max<int64_t>(length, SymInt(at[i]) + 1);
   }
   if (!weights.defined()) {
     Tensor out = make_tensor(IntList{length}, Dtype::i64);
@@ -145,7 +146,7 @@ Tensor repeats_kernel(const Tensor& repeats, std::optional<SymInt>) {
   int64_t total = 0;
   for (int64_t i = 0; i < numel_of(counts); ++i) {
     require(data_of<int64_t>(counts)[i] >= 0, "repeat_interleave: repeats must not be negative");
-    total += data_of<int64_t>(counts)[i];
+    total = SymInt(total) + data_of<int64_t>(counts)[i];
   }
   Tensor out = make_tensor(IntList{total}, Dtype::i64);
   int64_t* to = data_of<int64_t>(out);

@@ -4,6 +4,7 @@
 
 #include "core/sym_int.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -63,11 +64,21 @@ void lu_kernel(Tensor& lu, Tensor& pivots, Tensor& info, const Tensor& a, bool p
   store(info, as_doubles(f.broken));
 }
 
+// Rows that change places count from 1.
+void check_pivots(std::string_view op, const int64_t* pivots, int64_t n, int64_t rows) {
+  for (int64_t i = 0; i < n; ++i)
+    require(pivots[i] >= 1 && pivots[i] <= rows,
+            "{}: pivot {} is out of range for matrices of {} rows; they count from 1", op,
+            pivots[i], rows);
+}
+
 // ---- P, L and U from their packed form
 
-std::array<TensorMeta, 3> unpack_metas(const Tensor& lu, const Tensor&, bool data, bool pivots) {
+std::array<TensorMeta, 3> unpack_metas(const Tensor& lu, const Tensor& steps, bool data,
+                                       bool pivots) {
   require_matrices("lu_unpack", lu);
   SymInt m = lu.size(-2), n = lu.size(-1), k = smaller(m, n);
+  if (pivots) require_shape("lu_unpack", "LU_pivots", steps, list_of(batch_with(lu, {k})));
   auto part = [&](SymInt rows, SymInt cols, bool wanted) {
     return wanted ? rows_meta(batch_with(lu, {rows, cols}), lu.dtype(), lu.device())
                   : contiguous_meta({SymInt(0)}, lu.dtype(), lu.device());
@@ -80,6 +91,7 @@ void unpack_kernel(Tensor& p, Tensor& l, Tensor& u, const Tensor& lu, const Tens
   Matrices all = matrices_of(lu);
   int64_t k = std::min(all.rows, all.cols);
   Tensor steps = contiguous_of(converted(pivots, Dtype::i64));
+  if (with_pivots) check_pivots("lu_unpack", data_of<int64_t>(steps), numel_of(steps), all.rows);
   Matrices order = zero_matrices(all.count, all.rows, all.rows),
            low = zero_matrices(all.count, all.rows, k), up = zero_matrices(all.count, k, all.cols);
   for (int64_t i = 0; i < all.count; ++i) {
@@ -137,6 +149,7 @@ void lu_solve_kernel(Tensor& out, const Tensor& lu, const Tensor& pivots, const 
   Matrices a = matrices_of(s.a), x = matrices_of(left ? s.b : transpose(s.b, -1, -2));
   Dims steps_sizes = dims_of(sizes_before(s.a, 1));
   Tensor steps = contiguous_of(converted(expand(pivots, list_of(steps_sizes)), Dtype::i64));
+  check_pivots("linalg_lu_solve", data_of<int64_t>(steps), numel_of(steps), a.rows);
   for (int64_t i = 0; i < a.count; ++i)
     solve_lu(a.at(i), data_of<int64_t>(steps) + i * a.rows, a.rows, x.at(i), x.cols,
              left == adjoint);

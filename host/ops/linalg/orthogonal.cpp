@@ -9,6 +9,7 @@
 
 #include "core/sym_int.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -137,8 +138,21 @@ Reflections packed_reflections(const Tensor& packed, const Tensor& tau) {
   return r;
 }
 
-TensorMeta product_meta(const Tensor& packed, const Tensor&) {
-  require_matrices("linalg_householder_product", packed);
+// At most as many reflections as `packed` has rows and columns, in vectors of the same batch.
+void check_reflections(std::string_view op, const Tensor& packed, const Tensor& tau) {
+  require_matrices(op, packed);
+  SymInt n = tau.size(-1);
+  require_shape(op, "tau", tau, list_of(batch_with(packed, {n})));
+  require(bool(n <= packed.size(-1)) && bool(n <= packed.size(-2)),
+          "{}: {} reflections do not fit into a matrix of shape {}", op, n, packed.sizes());
+}
+
+TensorMeta product_meta(const Tensor& packed, const Tensor& tau) {
+  check_reflections("linalg_householder_product", packed, tau);
+  require(bool(packed.size(-1) <= packed.size(-2)),
+          "linalg_householder_product: at least as many rows as columns are expected, found shape "
+          "{}",
+          packed.sizes());
   return columns_meta(dims_of(packed.sizes()), packed.dtype(), packed.device());
 }
 
@@ -147,9 +161,13 @@ void product_kernel(Tensor& out, const Tensor& packed, const Tensor& tau) {
   store(out, columns_of_q(r, r.packed.cols));
 }
 
-TensorMeta ormqr_meta(const Tensor& packed, const Tensor&, const Tensor& other, bool, bool) {
-  require_matrices("ormqr", packed);
+TensorMeta ormqr_meta(const Tensor& packed, const Tensor& tau, const Tensor& other, bool left,
+                      bool) {
+  check_reflections("ormqr", packed, tau);
   require_matrices("ormqr", other);
+  Dims sizes = batch_with(packed, {other.size(-2), other.size(-1)});
+  sizes[sizes.size() - (left ? 2 : 1)] = packed.size(-2);
+  require_shape("ormqr", "other", other, list_of(sizes));
   return columns_meta(dims_of(other.sizes()), other.dtype(), other.device());
 }
 

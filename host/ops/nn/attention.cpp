@@ -34,6 +34,19 @@ SymIntList without_last(SymIntList sizes, size_t n) {
 
 // ---- shapes
 
+// The mask is added to scores of [.., queries, keys]; its dimensions before are broadcast with the
+// batch.
+void check_mask(const Tensor& mask, const Tensor& q, const Tensor& k) {
+  SymInt wanted[] = {k.size(-2), q.size(-2)};
+  for (int64_t d = 0; mask.defined() && d < std::min<int64_t>(2, mask.dim()); ++d) {
+    SymInt size = mask.size(-1 - d);
+    require(sizes_match(size, wanted[d]) || is_one(size),
+            "scaled_dot_product_attention: attn_mask of shape {} does not fit {} queries and {} "
+            "keys",
+            mask.sizes(), wanted[1], wanted[0]);
+  }
+}
+
 void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
                      bool is_causal) {
   require(q.dim() >= 2 && k.dim() >= 2 && v.dim() >= 2,
@@ -51,6 +64,7 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
           q.sizes(), k.sizes(), v.sizes());
   require(!mask.defined() || !is_causal,
           "scaled_dot_product_attention: attn_mask and is_causal cannot both be given");
+  check_mask(mask, q, k);
 }
 
 Dims batch_sizes(const Tensor& q, const Tensor& k, const Tensor& v, bool grouped) {
@@ -233,9 +247,17 @@ struct AttentionCall {
   bool grouped;
 };
 
+// Whether the dimensions before heads, positions and features are the same.
+bool same_batch(const Tensor& a, const Tensor& b) {
+  for (int64_t d = 0; d < a.dim() - 3; ++d)
+    if (!sizes_match(a.size(d), b.size(d))) return false;
+  return true;
+}
+
 void check_grouping(const AttentionCall& c) {
   if (!c.grouped) return;
   require(c.q.dim() == c.k.dim() && c.q.dim() == c.v.dim() && c.q.dim() >= 3 &&
+              same_batch(c.q, c.k) && same_batch(c.q, c.v) &&
               sizes_match(c.k.size(-3), c.v.size(-3)) &&
               sizes_match(c.q.size(-3) % c.k.size(-3), 0),
           "scaled_dot_product_attention: enable_gqa needs a number of query heads that the number "
@@ -342,15 +364,17 @@ void attention_kernel(Tensor& out, const Tensor& q, const Tensor& k, const Tenso
 std::array<TensorMeta, 2> flash_metas(const Tensor& q, const Tensor& k, const Tensor& v,
                                       double dropout_p, bool is_causal, const Tensor& mask,
                                       std::optional<double> scale) {
-  require(q.dim() == 4,
-          "_scaled_dot_product_flash_attention_for_cpu: 4 dimensions are expected, found shape {}",
-          q.sizes());
+  require(q.dim() == 4 && k.dim() == 4 && v.dim() == 4,
+          "_scaled_dot_product_flash_attention_for_cpu: 4 dimensions are expected, found shapes "
+          "{}, {} and {}",
+          q.sizes(), k.sizes(), v.sizes());
   require(dropout_p == 0,
           "_scaled_dot_product_flash_attention_for_cpu: dropout_p must be 0, found {}", dropout_p);
   bool grouped = !sizes_match(q.size(1), k.size(1));
   TensorMeta out =
       attention_meta(q, k, v, is_causal ? undefined_tensor() : mask, 0, is_causal, scale, grouped);
-  SymInt batch = q.size(0), heads = q.size(1), queries = q.size(2);
+  check_mask(mask, q, k);
+  SymInt batch = out.sizes[0], heads = out.sizes[1], queries = q.size(2);
   TensorMeta sums{q.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32,
                   q.device(),
                   {batch, heads, queries},

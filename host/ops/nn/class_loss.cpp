@@ -29,7 +29,8 @@ std::array<TensorMeta, 2> loss_metas(const Tensor& self, const Tensor& target, i
 
 std::array<TensorMeta, 2> nll_loss_meta(const Tensor& self, const Tensor& target,
                                         const Tensor& weight, int64_t reduction, SymInt) {
-  require((self.dim() == 1 && target.dim() == 0) || (self.dim() == 1 && target.dim() == 1) ||
+  require((self.dim() == 1 && target.dim() == 0) ||
+              (self.dim() == 1 && target.dim() == 1 && sizes_match(target.size(0), 1)) ||
               (self.dim() == 2 && target.dim() == 1 && sizes_match(self.size(0), target.size(0))),
           "nll_loss: scores [N, C] and targets [N] are expected, found shapes {} and {}",
           self.sizes(), target.sizes());

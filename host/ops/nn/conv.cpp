@@ -3,9 +3,12 @@
 #include "ops/kernel_loops.h"
 #include "ops/linalg/product.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 #include "ops/shapes.h"
 
 #include <tenon/ops.h>
+
+#include <algorithm>
 
 namespace tenon::ops {
 
@@ -24,16 +27,27 @@ Dims per_dimension(std::string_view name, SymIntList values, size_t n) {
   return values.size() == n ? dims_of(values) : Dims(n, values[0]);
 }
 
+bool all_at_least(const Dims& values, int64_t least) {
+  return std::all_of(values.begin(), values.end(),
+                     [&](SymInt v) { return v.is_symbolic() || v.word() >= least; });
+}
+
 ConvSettings settings_of(const Tensor& weight, SymIntList stride, SymIntList padding,
                          SymIntList dilation, bool transposed, SymIntList output_padding,
                          SymInt groups) {
   size_t n = weight.sizes().size() - 2;
-  return {per_dimension("stride", stride, n),
-          per_dimension("padding", padding, n),
-          per_dimension("dilation", dilation, n),
-          per_dimension("output_padding", output_padding, n),
-          transposed,
-          groups};
+  ConvSettings s{per_dimension("stride", stride, n),
+                 per_dimension("padding", padding, n),
+                 per_dimension("dilation", dilation, n),
+                 per_dimension("output_padding", output_padding, n),
+                 transposed,
+                 groups};
+  require(all_at_least(s.stride, 1) && all_at_least(s.dilation, 1),
+          "convolution: stride and dilation must be positive, found {} and {}", stride, dilation);
+  require(all_at_least(s.padding, 0) && all_at_least(s.output_padding, 0),
+          "convolution: padding and output_padding must not be negative, found {} and {}", padding,
+          output_padding);
+  return s;
 }
 
 void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bias, bool transposed,
@@ -44,6 +58,11 @@ void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bia
           "convolution: input of shape {} and weight of shape {} have different ranks",
           input.sizes(), weight.sizes());
   require_same_dtype("convolution", input, weight);
+  SymInt split = weight.size(0);
+  require(groups.is_symbolic() ||
+              (groups.word() > 0 && (split.is_symbolic() || split.word() % groups.word() == 0)),
+          "convolution: {} groups cannot share out the first dimension of a weight of shape {}",
+          groups, weight.sizes());
   SymInt taken = transposed ? weight.size(0) : weight.size(1) * groups;
   require(
       sizes_match(input.size(1), taken),
@@ -145,11 +164,16 @@ kernels::ConvShape reversed(kernels::ConvShape shape) {
 }
 
 std::array<TensorMeta, 3> backward_metas(const Tensor& grad, const Tensor& input,
-                                         const Tensor& weight, OptSymIntList, SymIntList,
-                                         SymIntList, SymIntList, bool, SymIntList, SymInt,
+                                         const Tensor& weight, OptSymIntList, SymIntList stride,
+                                         SymIntList padding, SymIntList dilation, bool transposed,
+                                         SymIntList output_padding, SymInt groups,
                                          BoolList wanted) {
   require(wanted.size() == 3, "convolution_backward: output_mask must have 3 values, found {}",
           wanted.size());
+  TensorMeta result = convolution_meta(input, weight, undefined_tensor(), stride, padding, dilation,
+                                       transposed, output_padding, groups);
+  require_shape("convolution_backward", "grad_output", grad, list_of(result.sizes));
+  require_same_dtype("convolution_backward", grad, input);
   MemoryFormat format = conv_format(input, weight);
   auto like = [&](const Tensor& t, bool is_wanted) {
     return TensorMeta{t.dtype(), t.device(), dims_of(t.sizes()), strides_for(t.sizes(), format),

@@ -30,7 +30,8 @@ BlockGrid grid_of(IntList kernel, IntList dilation, IntList padding, IntList str
 }
 
 SymInt block_count(const BlockGrid& g, SymInt size, size_t d) {
-  SymInt n = (size + 2 * g.padding[d] - g.dilation[d] * (g.kernel[d] - 1) - 1) / g.stride[d] + 1;
+  SymInt reach = SymInt(g.dilation[d]) * (g.kernel[d] - 1) + 1;
+  SymInt n = (size + SymInt(g.padding[d]) * 2 - reach) / g.stride[d] + 1;
   require(n.is_symbolic() || n.word() >= 1,
           "im2col: the block does not fit into the padded size {}", size);
   return n;
@@ -58,7 +59,7 @@ TensorMeta im2col_meta(const Tensor& self, IntList kernel, IntList dilation, Int
   BlockGrid g = grid_of(kernel, dilation, padding, stride);
   Dims sizes;
   if (self.dim() == 4) sizes.push_back(self.size(0));
-  sizes.push_back(self.size(-3) * (g.kernel[0] * g.kernel[1]));
+  sizes.push_back(self.size(-3) * g.kernel[0] * g.kernel[1]);
   sizes.push_back(block_count(g, self.size(-2), 0) * block_count(g, self.size(-1), 1));
   return contiguous_meta(list_of(sizes), self.dtype(), self.device());
 }
@@ -69,8 +70,8 @@ void im2col_kernel(Tensor& out, const Tensor& self, IntList kernel, IntList dila
   Tensor image = contiguous_of(self);
   int64_t height = self.size(-2), width = self.size(-1), plane = height * width;
   if (numel_of(out) == 0) return;
-  int64_t channels = numel_of(image) / plane, positions = out.size(-1),
-          block = g.kernel[0] * g.kernel[1];
+  int64_t positions = out.size(-1), block = g.kernel[0] * g.kernel[1],
+          channels = numel_of(out) / (block * positions);
   dispatch_itemsize(self.dtype(), [&]<class T>() {
     parallel_for(0, channels, 1, [&](int64_t lo, int64_t hi) {
       for (int64_t c = lo; c < hi; ++c) {
@@ -90,7 +91,7 @@ TensorMeta col2im_meta(const Tensor& self, SymIntList size, IntList kernel, IntL
           "col2im: input must have 2 or 3 dimensions, found shape {}", self.sizes());
   require(size.size() == 2, "col2im: output_size must have 2 values, found {}", size);
   BlockGrid g = grid_of(kernel, dilation, padding, stride);
-  SymInt block = g.kernel[0] * g.kernel[1];
+  SymInt block = SymInt(g.kernel[0]) * g.kernel[1];
   require(sizes_match(self.size(-2) % block, 0) &&
               sizes_match(self.size(-1), block_count(g, size[0], 0) * block_count(g, size[1], 1)),
           "col2im: columns of shape {} do not fit output_size {}", self.sizes(), size);

@@ -6,6 +6,7 @@
 #include "core/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 #include "ops/shapes.h"
 
 #include <tenon/ops.h>
@@ -243,10 +244,13 @@ void unsample_position(const SampleGrads<C>& g, const SampledShape& shape, const
       }
 }
 
-std::array<TensorMeta, 2> unsample_metas(const Tensor&, const Tensor& input, const Tensor& grid,
-                                         int64_t, int64_t, bool, BoolList wanted) {
+std::array<TensorMeta, 2> unsample_metas(const Tensor& grad, const Tensor& input,
+                                         const Tensor& grid, int64_t filter, int64_t outside,
+                                         bool align_corners, BoolList wanted) {
   require(wanted.size() == 2, "grid_sampler backward: output_mask must have 2 values, found {}",
           wanted.size());
+  TensorMeta sampled = grid_sampler_meta(input, grid, filter, outside, align_corners);
+  require_shape("grid_sampler backward", "grad_output", grad, list_of(sampled.sizes));
   TensorMeta image = contiguous_meta(input.sizes(), input.dtype(), input.device());
   image.defined = wanted[0];
   return {std::move(image), contiguous_meta(grid.sizes(), grid.dtype(), grid.device())};

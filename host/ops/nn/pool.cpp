@@ -11,7 +11,7 @@ namespace {
 // With ceil_mode the last window may hang over the end, but must begin inside the input or its left
 // padding.
 SymInt pooled_size(SymInt in, const PoolSettings& s, size_t d) {
-  int64_t reach = s.dilation[d] * (s.kernel[d] - 1) + 1;
+  SymInt reach = SymInt(s.dilation[d]) * (s.kernel[d] - 1) + 1;
   SymInt room = in + 2 * s.padding[d] - reach + (s.ceil_mode ? s.stride[d] - 1 : 0);
   SymInt out = room / s.stride[d] + 1;
   if (s.ceil_mode && bool((out - 1) * s.stride[d] >= in + s.padding[d])) out = out - 1;

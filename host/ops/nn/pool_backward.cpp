@@ -10,6 +10,7 @@
 #include <tenon/ops.h>
 
 #include <limits>
+#include <utility>
 
 namespace tenon::ops {
 
@@ -20,6 +21,18 @@ TensorMeta like_input(const Tensor& self) {
   return {
       self.dtype(), self.device(), dims_of(self.sizes()),
       strides_for(self.sizes(), spatial ? suggest_memory_format(self) : MemoryFormat::contiguous)};
+}
+
+// As many planes in the gradient as in the input, each of n dimensions.
+void check_planes(std::string_view op, const Tensor& grad, const Tensor& self, size_t n) {
+  auto rank = static_cast<size_t>(self.dim());
+  require((rank == n + 1 || rank == n + 2) && grad.sizes().size() == rank,
+          "{}: expected a gradient and an input of {} or {} dimensions, found {} and {}", op, n + 1,
+          n + 2, grad.sizes(), self.sizes());
+  for (size_t d = 0; d < rank - n; ++d)
+    require(sizes_match(grad.sizes()[d], self.sizes()[d]),
+            "{}: expected as many planes in the gradient as in the input, found {} and {}", op,
+            grad.sizes(), self.sizes());
 }
 
 int64_t plane_size(const Tensor& t, size_t n_space) {
@@ -71,23 +84,37 @@ void add_at_indices(const char* op, const Tensor& out, const Tensor& grad, const
   });
 }
 
+TensorMeta by_indices_meta(std::string_view op, const Tensor& grad, const Tensor& self,
+                           const Tensor& indices, size_t n) {
+  check_planes(op, grad, self, n);
+  require_shape(op, "indices", indices, grad.sizes());
+  return like_input(self);
+}
+
 template <size_t n>
-constexpr auto max_backward_meta = [](const Tensor&, const Tensor& self, IntList, IntList, IntList,
-                                      IntList, bool, const Tensor&) { return like_input(self); };
+constexpr auto max_backward_meta = [](const Tensor& grad, const Tensor& self, IntList, IntList,
+                                      IntList, IntList, bool, const Tensor& indices) {
+  return by_indices_meta("max_pool backward", grad, self, indices, n);
+};
 template <size_t n>
 constexpr auto max_backward =
     [](Tensor& out, const Tensor& grad, const Tensor&, IntList, IntList, IntList, IntList, bool,
        const Tensor& indices) { add_at_indices("max_pool backward", out, grad, indices, n); };
-constexpr auto by_indices_meta = [](const Tensor&, const Tensor& self, const Tensor&) {
-  return like_input(self);
-};
+template <size_t n>
+constexpr auto adaptive_max_backward_meta =
+    [](const Tensor& grad, const Tensor& self, const Tensor& indices) {
+      return by_indices_meta("adaptive_max_pool backward", grad, self, indices, n);
+    };
 template <size_t n>
 constexpr auto adaptive_max_backward =
     [](Tensor& out, const Tensor& grad, const Tensor&, const Tensor& indices) {
       add_at_indices("adaptive_max_pool backward", out, grad, indices, n);
     };
-constexpr auto fractional_backward_meta = [](const Tensor&, const Tensor& self, IntList, IntList,
-                                             const Tensor&) { return like_input(self); };
+template <size_t n>
+constexpr auto fractional_backward_meta =
+    [](const Tensor& grad, const Tensor& self, IntList, IntList, const Tensor& indices) {
+      return by_indices_meta("fractional_max_pool backward", grad, self, indices, n);
+    };
 template <size_t n>
 constexpr auto fractional_backward =
     [](Tensor& out, const Tensor& grad, const Tensor&, IntList, IntList, const Tensor& indices) {
@@ -123,9 +150,11 @@ void spread_over_windows(const Tensor& out, const Tensor& grad, const Windows& w
 }
 
 template <size_t n>
-constexpr auto avg_backward_meta = [](const Tensor&, const Tensor& self, IntList, IntList, IntList,
-                                      bool, bool,
-                                      std::optional<int64_t>) { return like_input(self); };
+constexpr auto avg_backward_meta = [](const Tensor& grad, const Tensor& self, IntList, IntList,
+                                      IntList, bool, bool, std::optional<int64_t>) {
+  check_planes("avg_pool backward", grad, self, n);
+  return like_input(self);
+};
 template <size_t n>
 constexpr auto avg_backward = [](Tensor& out, const Tensor& grad, const Tensor&, IntList kernel,
                                  IntList stride, IntList padding, bool ceil_mode, bool with_padding,
@@ -136,16 +165,7 @@ constexpr auto avg_backward = [](Tensor& out, const Tensor& grad, const Tensor&,
 
 template <size_t n>
 constexpr auto adaptive_meta = [](const Tensor& grad, const Tensor& self) {
-  auto rank = static_cast<size_t>(self.dim());
-  require((rank == n + 1 || rank == n + 2) && grad.sizes().size() == rank,
-          "adaptive_avg_pool backward: expected a gradient and an input of {} or {} dimensions, "
-          "found {} and {}",
-          n + 1, n + 2, grad.sizes(), self.sizes());
-  for (size_t d = 0; d < rank - n; ++d)
-    require(sizes_match(grad.sizes()[d], self.sizes()[d]),
-            "adaptive_avg_pool backward: expected as many planes in the gradient as in the input, "
-            "found {} and {}",
-            grad.sizes(), self.sizes());
+  check_planes("adaptive_avg_pool backward", grad, self, n);
   return like_input(self);
 };
 template <size_t n>
@@ -205,6 +225,9 @@ Windows random_windows(const Tensor& self, IntList kernel, IntList size, const C
   for (size_t d = 0; d < n; ++d) {
     int64_t in = sizes_of(self)[sizes_of(self).size() - n + d];
     C sample = samples[n == 2 ? 1 - d : d];  // of two, the first is for the width
+    require(sample >= 0 && sample <= 1,
+            "fractional_max_pool: random_samples must be between 0 and 1, found {}",
+            static_cast<double>(sample));
     auto& list = windows[3 - n + d];
     list.clear();
     for (int64_t i = 0; i < size[d]; ++i)
@@ -215,13 +238,24 @@ Windows random_windows(const Tensor& self, IntList kernel, IntList size, const C
 
 template <size_t n>
 std::array<TensorMeta, 2> fractional_metas(const Tensor& self, IntList kernel, IntList size,
-                                           const Tensor&) {
+                                           const Tensor& samples) {
   auto rank = static_cast<size_t>(self.dim());
   require((rank == n + 1 || rank == n + 2) && kernel.size() == n && size.size() == n,
           "fractional_max_pool: input, kernel_size and output_size do not fit: {}, {} and {}",
           self.sizes(), kernel, size);
   Dims sizes = dims_of(self.sizes());
-  for (size_t d = 0; d < n; ++d) sizes[rank - n + d] = size[d];
+  for (size_t d = 0; d < n; ++d) {
+    SymInt in = std::exchange(sizes[rank - n + d], SymInt(size[d]));
+    bool fits =
+        kernel[d] > 0 && size[d] > 0 && (in.is_symbolic() || kernel[d] - 1 <= in.word() - size[d]);
+    require(fits,
+            "fractional_max_pool: {} windows of kernel_size {} do not fit into an input of shape "
+            "{}; both must be positive, and output_size + kernel_size - 1 at most the input's size",
+            size, kernel, self.sizes());
+  }
+  SymInt batch = rank == n + 2 ? self.size(0) : SymInt(1);
+  require_shape("fractional_max_pool", "random_samples", samples,
+                {batch, self.sizes()[rank - n - 1], SymInt(n)});
   TensorMeta out = contiguous_meta(list_of(sizes), self.dtype(), self.device()), indices = out;
   indices.dtype = Dtype::i64;
   return {std::move(out), std::move(indices)};
@@ -265,11 +299,11 @@ static constexpr OpDef rows[] = {
      .eager = max_backward<3>},
     {.schema = "adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> "
                "Tensor",
-     .meta = by_indices_meta,
+     .meta = adaptive_max_backward_meta<2>,
      .eager = adaptive_max_backward<2>},
     {.schema = "adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> "
                "Tensor",
-     .meta = by_indices_meta,
+     .meta = adaptive_max_backward_meta<3>,
      .eager = adaptive_max_backward<3>},
     {.schema = "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] "
                "stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? "
@@ -310,11 +344,11 @@ static constexpr OpDef rows[] = {
      .eager = fn<fractional_kernel<3>>},
     {.schema = "fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] "
                "kernel_size, int[2] output_size, Tensor indices) -> Tensor",
-     .meta = fractional_backward_meta,
+     .meta = fractional_backward_meta<2>,
      .eager = fractional_backward<2>},
     {.schema = "fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] "
                "kernel_size, int[3] output_size, Tensor indices) -> Tensor",
-     .meta = fractional_backward_meta,
+     .meta = fractional_backward_meta<3>,
      .eager = fractional_backward<3>},
 };
 

@@ -9,12 +9,21 @@ namespace {
 
 using Scale = std::optional<double>;
 
+// Whether `grad` has the shape that upsampling `input_size` to `size` gives.
+bool is_result_shape(const Tensor& grad, SymIntList size, SymIntList input_size, size_t n) {
+  if (static_cast<size_t>(grad.dim()) != n + 2 || size.size() != n || input_size.size() != n + 2)
+    return false;
+  bool same =
+      sizes_match(grad.sizes()[0], input_size[0]) && sizes_match(grad.sizes()[1], input_size[1]);
+  for (size_t d = 0; same && d < n; ++d) same = sizes_match(grad.sizes()[d + 2], size[d]);
+  return same;
+}
+
 TensorMeta backward_meta(const Tensor& grad, SymIntList size, SymIntList input_size, size_t n) {
-  require(
-      static_cast<size_t>(grad.dim()) == n + 2 && size.size() == n && input_size.size() == n + 2,
-      "upsample backward: a gradient of {} dimensions is expected, found shape {} for "
-      "output_size {} and input_size {}",
-      n + 2, grad.sizes(), size, input_size);
+  require(is_result_shape(grad, size, input_size, n),
+          "upsample backward: the gradient must have {} dimensions, the first two of input_size, "
+          "then output_size; found shape {} for output_size {} and input_size {}",
+          n + 2, grad.sizes(), size, input_size);
   return {grad.dtype(), grad.device(), dims_of(input_size),
           strides_for(input_size, suggest_memory_format(grad))};
 }

@@ -6,6 +6,7 @@
 // Cost: three passes over a row that stays in cache.
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -77,7 +78,9 @@ void softmax_kernel(Tensor& out, const Tensor& self, int64_t dim, bool) {
   });
 }
 
-TensorMeta backward_meta(const Tensor& grad, const Tensor&, int64_t, Dtype input_dtype) {
+TensorMeta backward_meta(const Tensor& grad, const Tensor& output, int64_t dim, Dtype input_dtype) {
+  wrap_dim(dim, grad.dim());
+  require_shape("softmax backward", "output", output, grad.sizes());
   return contiguous_meta(grad.sizes(), input_dtype, grad.device());
 }
 

@@ -54,7 +54,8 @@ Tensor moved(const Tensor& self, IntList source, IntList destination) {
   std::vector<int64_t> order(static_cast<size_t>(self.dim()), -1), rest;
   uint64_t taken = source.empty() ? 0 : dims_mask(OptIntList(source), self.dim());
   if (!destination.empty()) dims_mask(OptIntList(destination), self.dim());
-  for (size_t i = 0; i < source.size(); ++i)
+  // A tensor without dimensions takes 0 and -1 too; there is nothing to move.
+  for (size_t i = 0; self.dim() > 0 && i < source.size(); ++i)
     order[static_cast<size_t>(wrap_dim(destination[i], self.dim()))] =
         wrap_dim(source[i], self.dim());
   int64_t next = 0;
@@ -140,9 +141,14 @@ void roll_kernel(Tensor& out, const Tensor& self, IntList shifts, IntList dims) 
                 static_cast<size_t>(shift * size));
     return;
   }
+  require(shifts.size() == dims.size(), "roll: {} shifts for {} dimensions", shifts.size(),
+          dims.size());
   std::vector<int64_t> shift_of(static_cast<size_t>(self.dim()), 0);
-  for (size_t i = 0; i < dims.size(); ++i)
-    shift_of[static_cast<size_t>(wrap_dim(dims[i], self.dim()))] += shifts[i];
+  for (size_t i = 0; i < dims.size(); ++i) {
+    auto d = static_cast<size_t>(wrap_dim(dims[i], self.dim()));
+    if (d < shift_of.size())  // a tensor without dimensions takes 0 and -1 too
+      shift_of[d] = (shift_of[d] + shifts[i] % sizes_of(self)[d]) % sizes_of(self)[d];
+  }
   // Each dimension is cut in two where it wraps around: copy the 2^k pieces.
   auto copy_piece = [&](auto&& recurse, size_t d, Tensor to, Tensor from) -> void {
     if (d == shift_of.size()) return copy_elements(to, from);

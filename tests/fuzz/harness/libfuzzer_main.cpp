@@ -14,5 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   return 0;
 }
 
-// An allocation that is far too large fails as it does in a program, with an error of ours.
-extern "C" const char* __asan_default_options() { return "allocator_may_return_null=1"; }
+// An allocation that is far too large fails as it does in a program, with an error of ours. An op
+// may ask for tensors of any size; here those above 256 MiB are too large.
+extern "C" const char* __asan_default_options() {
+  return "allocator_may_return_null=1:max_allocation_size_mb=256";
+}
