@@ -71,7 +71,7 @@ struct Value {
   }
   static Value of(SymFloat v) { return of(Number(v)); }
   static Value of(SymBool v) { return of(Number(v)); }
-  static Value of(IntList l) { return pointer(Tag::ints, l.data(), l.size()); }
+  static Value of(IntList l) { return of(SymIntList(l)); }
   static Value of(SymIntList l) { return pointer(Tag::ints, l.data(), l.size()); }
   static Value of(DoubleList l) { return pointer(Tag::floats, l.data(), l.size()); }
   static Value of(BoolList l) { return pointer(Tag::bools, l.data(), l.size()); }
@@ -181,8 +181,12 @@ decltype(auto) arg_as(const Value& v) {
   } else if constexpr (std::is_same_v<T, SymIntList>) {
     return SymIntList(List<SymInt>(v.as<SymInt>(), v.count));
   } else if constexpr (std::is_same_v<T, IntList>) {
-    List<SymInt> words(v.as<SymInt>(), v.count);
-    for (SymInt w : words) ensure(!w.is_symbolic(), "a kernel takes plain integers only");
+    SymIntList words(List<SymInt>(v.as<SymInt>(), v.count));
+    require(
+        !words.is_symbolic(),
+        "a list of plain integers was expected, found the symbolic ones {}; call guard_int() on "
+        "each, which fixes it to its value in this trace",
+        words);
     return IntList(v.as<int64_t>(), v.count);
   } else if constexpr (std::is_same_v<T, OptSymIntList>) {
     return v.is_none() ? OptSymIntList() : OptSymIntList(arg_as<SymIntList>(v));

@@ -171,19 +171,25 @@ class List {
 
 using IntList = List<int64_t>;
 
-/// Sizes: a list of SymInt, also made from plain integers, whose words are the same.
+/// Sizes: a list of SymInt, also made from plain integers, whose words are the same. Throws
+/// UserError for one below -2^62, as SymInt does.
 class SymIntList : public List<SymInt> {
  public:
   using List<SymInt>::List;
   SymIntList() = default;
-  SymIntList(List<SymInt> values) : List(values) {}  // NOLINT
-  SymIntList(IntList values)                         // NOLINT
-      : List(reinterpret_cast<const SymInt*>(values.data()), values.size()) {}
+  SymIntList(List<SymInt> values) : List(values) {}                                // NOLINT
+  SymIntList(IntList values) : List(words_of(values), values.size()) {}            // NOLINT
   SymIntList(const std::vector<int64_t>& values) : SymIntList(IntList(values)) {}  // NOLINT
   bool is_symbolic() const {
     for (SymInt v : *this)
       if (v.is_symbolic()) return true;
     return false;
+  }
+
+ private:
+  static const SymInt* words_of(IntList values) {
+    for (int64_t v : values) static_cast<void>(SymInt(v));  // asks for the range
+    return reinterpret_cast<const SymInt*>(values.data());
   }
 };
 

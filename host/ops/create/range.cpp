@@ -129,6 +129,7 @@ void triangle_kernel(Tensor& out, const Tensor& self, int64_t diagonal) {
   Tensor from = contiguous_of(self);
   int64_t rows = sizes_of(self)[sizes_of(self).size() - 2], columns = sizes_of(self).back();
   if (numel_of(self) == 0) return;
+  diagonal = std::clamp(diagonal, -rows, columns);
   dispatch_itemsize(self.dtype(), [&]<class T>() {
     for (int64_t r = 0; r < numel_of(self) / columns; ++r) {
       const T* in = data_of<T>(from) + r * columns;
@@ -150,14 +151,26 @@ std::pair<int64_t, int64_t> columns_of_row(int64_t row, int64_t columns, int64_t
   return {0, std::clamp<int64_t>(row + offset + 1, 0, columns)};
 }
 
+// How many elements of a matrix lie on or below a diagonal: none in the first rows, one more in
+// each that follows, all of the last rows. Sizes may be as large as their type.
+SymInt size_below(int64_t rows, int64_t columns, int64_t offset) {
+  int64_t first = std::clamp<int64_t>(-offset, 0, rows);
+  int64_t full = std::clamp<int64_t>(SymInt(columns) - offset - 1, first, rows);
+  SymInt ramp = full - first;
+  return ramp * (SymInt(first) + offset + 1) + ramp * (ramp - 1) / 2 +
+         SymInt(rows - full) * columns;
+}
+
 template <bool upper>
 TensorMeta triangle_indices_meta(int64_t rows, int64_t columns, int64_t offset, Type dtype, Lay,
                                  Dev device, Pin) {
-  int64_t n = 0;
-  for (int64_t r = 0; r < rows; ++r) {
-    auto [from, to] = columns_of_row<upper>(r, columns, offset);
-    n += to - from;
-  }
+  require(rows >= 0 && columns >= 0,
+          "{}: the numbers of rows and columns must not be negative, found {} and {}",
+          upper ? "triu_indices" : "tril_indices", rows, columns);
+  // Diagonals beyond the corners cut off nothing, or all, as those at the corners do.
+  offset = std::clamp(offset, -rows, columns);
+  SymInt n = upper ? SymInt(rows) * columns - size_below(rows, columns, std::max(offset - 1, -rows))
+                   : size_below(rows, columns, offset);
   return contiguous_meta({2, n}, dtype.value_or(Dtype::i64), device.value_or(kCPU));
 }
 
@@ -165,9 +178,12 @@ template <bool upper>
 void triangle_indices_kernel(Tensor& out, int64_t rows, int64_t columns, int64_t offset, Type, Lay,
                              Dev, Pin) {
   int64_t n = sizes_of(out)[1], at = 0;
+  if (n == 0) return;
+  offset = std::clamp(offset, -rows, columns);
   dispatch_dtype(out.dtype(), "tril_indices", [&]<class T>() {
     T* to = data_of<T>(out);
-    for (int64_t r = 0; r < rows; ++r) {
+    // Rows that hold nothing come first below a diagonal and last above it.
+    for (int64_t r = upper ? 0 : std::max<int64_t>(0, -offset); at < n; ++r) {
       auto [from, end] = columns_of_row<upper>(r, columns, offset);
       for (int64_t c = from; c < end; ++c, ++at) {
         to[at] = static_cast<T>(r);

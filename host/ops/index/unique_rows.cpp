@@ -18,7 +18,14 @@ namespace tenon::ops {
 
 namespace {
 
+void check_rows(const Tensor& self) {
+  require(self.dim() > 0,
+          "unique_dim: a tensor with dimensions is expected, found shape []; leave the dimension "
+          "out");
+}
+
 std::array<TensorMeta, 3> rows_metas(const Tensor& self, int64_t dim) {
+  check_rows(self);
   ShapeEnv* env = current_shape_env();
   require(env, ErrorCode::data_dependent,
           "unique_dim: the size of the result is known at run time only");
@@ -48,8 +55,11 @@ RowGroups group_rows(const T* data, int64_t n, int64_t width, bool sorted) {
   auto row = [&](int64_t i) { return data + i * width; };
   auto below = [&](int64_t a, int64_t b) {
     return std::lexicographical_compare(
-        row(a), row(a) + width, row(b), row(b) + width,
-        [](T x, T y) { return static_cast<ComputeOf<T>>(x) < static_cast<ComputeOf<T>>(y); });
+        row(a), row(a) + width, row(b), row(b) + width, [](T x_, T y_) {
+          auto x = static_cast<ComputeOf<T>>(x_), y = static_cast<ComputeOf<T>>(y_);
+          return is_nan(x) || is_nan(y) ? !is_nan(x) && is_nan(y)
+                                        : x < y;  // NaN last, for an order of all
+        });
   };
   auto equal = [&](int64_t a, int64_t b) {
     return std::equal(row(a), row(a) + width, row(b), [](T x, T y) {
@@ -79,6 +89,7 @@ Tensor as_tensor(const std::vector<int64_t>& values) {
 }
 
 std::tuple<Tensor, Tensor, Tensor> unique_rows(const Tensor& self, int64_t dim, bool sorted) {
+  check_rows(self);
   Tensor rows = contiguous_of(movedim(self, dim, 0));
   int64_t n = sizes_of(rows)[0], width = n ? numel_of(rows) / n : 0;
   RowGroups groups = dispatch_dtype(self.dtype(), "unique_dim", [&]<class T>() {

@@ -156,7 +156,8 @@ Tensor round_decimals(const Tensor& self, int64_t decimals) {
 }
 
 Tensor mvlgamma_decomp(const Tensor& self, int64_t p) {
-  require(p >= 1, "mvlgamma: p must be at least 1, found {}", p);
+  // One term, a few ops of a graph, for each dimension.
+  require(p >= 1 && p <= 10000, "mvlgamma: p must be between 1 and 10000, found {}", p);
   Tensor x = to(self, to_float_type(self.dtype())), sum;
   for (int64_t j = 0; j < p; ++j) {
     Tensor term = lgamma(sub(x, static_cast<double>(j) / 2));

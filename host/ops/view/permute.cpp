@@ -54,7 +54,8 @@ Tensor moved(const Tensor& self, IntList source, IntList destination) {
   std::vector<int64_t> order(static_cast<size_t>(self.dim()), -1), rest;
   uint64_t taken = source.empty() ? 0 : dims_mask(OptIntList(source), self.dim());
   if (!destination.empty()) dims_mask(OptIntList(destination), self.dim());
-  for (size_t i = 0; i < source.size(); ++i)
+  // A tensor without dimensions takes 0 and -1 too; there is nothing to move.
+  for (size_t i = 0; self.dim() > 0 && i < source.size(); ++i)
     order[static_cast<size_t>(wrap_dim(destination[i], self.dim()))] =
         wrap_dim(source[i], self.dim());
   int64_t next = 0;

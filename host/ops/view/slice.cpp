@@ -124,12 +124,19 @@ std::vector<ViewMeta> unbound(const Tensor& self, int64_t dim) {
   return parts;
 }
 
+// A call must not ask for more parts than a machine can hold.
+void check_part_count(std::string_view op, int64_t count) {
+  constexpr int64_t most_parts = int64_t{1} << 24;
+  require(count <= most_parts, "{}: at most {} parts can be made, found {}", op, most_parts, count);
+}
+
 std::vector<Tensor> chunked(const Tensor& self, int64_t chunks, int64_t dim) {
   require(chunks > 0 && self.dim() > 0,
           "chunk: a positive number of chunks and at least one dimension "
           "are expected, found {} and shape {}",
           chunks, self.sizes());
   SymInt size = self.size(dim), split_size = (size + chunks - 1) / chunks;
+  if (guard_or_false(split_size == 0)) check_part_count("chunk", chunks);
   if (guard_or_false(split_size == 0))
     return split_with_sizes(self, std::vector<SymInt>(static_cast<size_t>(chunks), SymInt(0)), dim);
   return split(self, split_size, dim);
@@ -154,6 +161,7 @@ std::vector<Tensor> split_evenly(const Tensor& self, SymInt sections, int64_t di
           sections, self.sizes());
   SymInt size = self.size(dim), smaller = size / sections, larger = size % sections;
   int64_t n = sections.guard_int(), n_larger = larger.guard_int();
+  check_part_count("tensor_split", n);
   std::vector<Tensor> parts;
   SymInt start = 0;
   for (int64_t i = 0; i < n; ++i) {

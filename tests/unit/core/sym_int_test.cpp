@@ -1,5 +1,6 @@
 // Symbolic numbers of the public API: operators, mixing with plain numbers, errors.
 #include "core/sym_int.h"
+#include "core/value.h"
 
 #include "unit/core/sym_test_support.h"
 
@@ -30,6 +31,24 @@ TEST(SymInt, PlainOverflowIsAnError) {
   EXPECT_THROW((void)(SymInt(INT64_MAX) * 2), UserError);
   EXPECT_THROW((void)(SymInt(1) / 0), UserError);
   EXPECT_THROW((void)SymInt(INT64_MIN), UserError);
+}
+
+// Their words would read as pointers to expressions.
+TEST(SymInt, ListsOfNumbersBelowTheRangeAreRefused) {
+  std::vector<int64_t> lowest = {1, -(int64_t{1} << 62)}, below = {1, lowest[1] - 1};
+  EXPECT_FALSE(SymIntList(lowest).is_symbolic());
+  EXPECT_THROW((void)SymIntList(below), UserError);
+  EXPECT_THROW((void)Value::of(IntList(below)), UserError);
+}
+
+TEST(SymInt, PlainParametersAndRealTensorsRefuseSymbolicLists) {
+  TestTrace trace({8});
+  SymInt sizes[] = {trace.size("s0"), 2}, strides[] = {2, 1};
+  Value words = Value::of(SymIntList(List<SymInt>(sizes, 2)));
+  EXPECT_THROW((void)arg_as<IntList>(words), UserError);
+  EXPECT_THROW((void)make_tensor(SymIntList(List<SymInt>(sizes, 2)),
+                                 SymIntList(List<SymInt>(strides, 2)), Dtype::f32),
+               UserError);
 }
 
 TEST(SymInt, ArithmeticIsInternedInOneForm) {
