@@ -140,7 +140,7 @@ void RowNode::save_results(const CallArgs& call) {
           saved.more = std::make_unique<SavedUse::More>();
           saved.more->fakes.push_back(fake_of(t));
         } else if (t.defined()) {
-          saved.tensor = SavedTensor(t, true, r);
+          saved.tensor = SavedTensor(t, true, plan_.results >> r & 1 ? r : SavedTensor::no_history);
         }
       }
     }

@@ -42,7 +42,7 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view 
             owner->name(), what, t.sizes(), t.version(), version_,
             owner->origin().empty() ? "" : " (recorded at " + owner->origin() + ")");
   Edge edge = is_result_ ? Edge{owner, result_input_} : edge_;
-  if (!edge || !thread_modes.grad_enabled) return t;
+  if (!edge || (is_result_ && result_input_ == no_history) || !thread_modes.grad_enabled) return t;
   Tensor with_history = bare_alias(t);
   set_history(with_history, edge.node, edge.input);
   return with_history;

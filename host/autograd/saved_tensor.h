@@ -11,6 +11,9 @@ namespace tenon::autograd {
 
 class SavedTensor {
  public:
+  /// In the place of `result_input`: of a result that has no gradient.
+  static constexpr uint32_t no_history = ~0u;
+
   SavedTensor() = default;
   SavedTensor(const Tensor& t, bool is_result, uint32_t result_input = 0);
 

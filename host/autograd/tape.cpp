@@ -85,10 +85,14 @@ bool writes_out_argument(const OpEntry& op) {
                              [](const SchemaArg& a) { return a.kwarg_only && a.mutated(); });
 }
 
-void attach(const CallArgs& call, const std::shared_ptr<Node>& node) {
+// `results`: bit i is set where result i has a gradient.
+void attach(const CallArgs& call, const std::shared_ptr<Node>& node,
+            uint64_t results = ~uint64_t{0}) {
   int written = call.op->mutated_args ? call.op->returned_arg : -1;
+  bool is_list = call.op->schema.returns_list();
   each_result(call, [&](const Tensor& t, uint32_t input) {
     if (!t.defined() || !is_floating(t.dtype())) return;
+    if (!is_list && !(results >> input & 1)) return;
     if (written >= 0 && input == 0)
       rebase_history(t, node);
     else
@@ -126,7 +130,7 @@ void record_rules(const CallArgs& call, const VjpPlan& plan) {
   run_below(call);
   if (is_view_op(*call.op)) mark_views(call, true);
   node->save_results(call);
-  attach(call, node);
+  attach(call, node, plan.results);
 }
 
 void record_refusal(const CallArgs& call) {

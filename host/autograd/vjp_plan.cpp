@@ -189,6 +189,11 @@ VjpPlan make_plan(const OpEntry& op, const CallArgs& call, int entry) {
   } else if (def.decomp) {
     plan.kind = Kind::parts;
   }
+  for (const VjpPlanRule& rule : plan.rules)
+    for (const VjpUse& use : rule.uses) {
+      if (use.kind == VjpUse::Kind::grad) plan.results |= uint64_t{1} << use.index;
+      if (use.kind == VjpUse::Kind::grads) plan.results = ~uint64_t{0};
+    }
   return plan;
 }
 

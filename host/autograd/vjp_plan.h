@@ -39,6 +39,9 @@ struct VjpPlan {
   Kind kind = Kind::missing;
   std::vector<VjpPlanRule> rules;
   uint64_t differentiable = 0;  ///< bit i: argument i is in a rule
+  /// Bit i: a rule uses the gradient of result i; the others have none, as PyTorch's indices, masks
+  /// and weights beside the result.
+  uint64_t results = 0;
 };
 
 /// The plan for a call of `op` (an in-place form has that of its functional row). Formulas that an

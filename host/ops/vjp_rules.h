@@ -9,6 +9,9 @@
 
 namespace tenon::ops {
 
+/// The rule of an argument whose values do not matter to the result, only its shape.
+inline constexpr auto no_gradient = [](const Tensor&) { return Tensor(); };
+
 /// The gradient of a reduction over `dims` (absent or empty: all) as one of the reduced tensor's
 /// shape: dimensions that are gone come back and are expanded.
 Tensor unreduced(const Tensor& grad, SymIntList sizes, OptIntList dims, bool keepdim);

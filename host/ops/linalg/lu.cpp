@@ -325,8 +325,9 @@ static constexpr OpDef rows[] = {
                "pivots)",
      .meta = fn<slogdet_metas>,
      .eager = fn<slogdet_kernel>,
-     .vjp = {{"A", "grad1, A",
-              [](const Tensor& g, const Tensor& a) {
+     .vjp = {{"A", "grad0?, grad1?, A",
+              [](const Tensor&, const Tensor& g, const Tensor& a) {
+                if (!g.defined()) return a.zeros_like();  // the sign is constant around A
                 return g.unsqueeze(-1).unsqueeze(-1).mul(linalg_inv(a).mT());
               }}}},
     {.schema = "linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet)",

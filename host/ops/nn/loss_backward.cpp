@@ -3,6 +3,7 @@
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -272,7 +273,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& target, const Tensor& weight, int64_t reduction,
                  SymInt ignore) {
                 return std::get<0>(nll_loss_forward(g, target, weight, reduction, ignore));
-              }}}},
+              }},
+             {"self", "grad", no_gradient}}},
     {.schema = "nll_loss2d_backward(Tensor grad_output, Tensor self, Tensor target, Tensor? "
                "weight, int reduction, SymInt ignore_index, Tensor total_weight) -> Tensor",
      .meta = fn<nll_backward_meta>,
@@ -281,7 +283,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& target, const Tensor& weight, int64_t reduction,
                  SymInt ignore) {
                 return std::get<0>(nll_loss2d_forward(g, target, weight, reduction, ignore));
-              }}}},
+              }},
+             {"self", "grad", no_gradient}}},
     {.schema = "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? "
                "weight=None, int reduction=1) -> Tensor",
      .decomp = fn<multi_margin>},

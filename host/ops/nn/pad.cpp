@@ -3,6 +3,7 @@
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -315,37 +316,43 @@ static constexpr OpDef rows[] = {
      .meta = fn<border_backward_meta<Border::reflect, 1>>,
      .eager = fn<border_backward_kernel<Border::reflect>>,
      .vjp = {{"grad_output", "grad, padding",
-              [](const Tensor& g, SymIntList padding) { return reflection_pad1d(g, padding); }}}},
+              [](const Tensor& g, SymIntList padding) { return reflection_pad1d(g, padding); }},
+             {"self", "grad", no_gradient}}},
     {.schema = "reflection_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) "
                "-> Tensor",
      .meta = fn<border_backward_meta<Border::reflect, 2>>,
      .eager = fn<border_backward_kernel<Border::reflect>>,
      .vjp = {{"grad_output", "grad, padding",
-              [](const Tensor& g, SymIntList padding) { return reflection_pad2d(g, padding); }}}},
+              [](const Tensor& g, SymIntList padding) { return reflection_pad2d(g, padding); }},
+             {"self", "grad", no_gradient}}},
     {.schema = "reflection_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) "
                "-> Tensor",
      .meta = fn<border_backward_meta<Border::reflect, 3>>,
      .eager = fn<border_backward_kernel<Border::reflect>>,
      .vjp = {{"grad_output", "grad, padding",
-              [](const Tensor& g, SymIntList padding) { return reflection_pad3d(g, padding); }}}},
+              [](const Tensor& g, SymIntList padding) { return reflection_pad3d(g, padding); }},
+             {"self", "grad", no_gradient}}},
     {.schema = "replication_pad1d_backward(Tensor grad_output, Tensor self, SymInt[2] padding) "
                "-> Tensor",
      .meta = fn<border_backward_meta<Border::replicate, 1>>,
      .eager = fn<border_backward_kernel<Border::replicate>>,
      .vjp = {{"grad_output", "grad, padding",
-              [](const Tensor& g, SymIntList padding) { return replication_pad1d(g, padding); }}}},
+              [](const Tensor& g, SymIntList padding) { return replication_pad1d(g, padding); }},
+             {"self", "grad", no_gradient}}},
     {.schema = "replication_pad2d_backward(Tensor grad_output, Tensor self, SymInt[4] padding) "
                "-> Tensor",
      .meta = fn<border_backward_meta<Border::replicate, 2>>,
      .eager = fn<border_backward_kernel<Border::replicate>>,
      .vjp = {{"grad_output", "grad, padding",
-              [](const Tensor& g, SymIntList padding) { return replication_pad2d(g, padding); }}}},
+              [](const Tensor& g, SymIntList padding) { return replication_pad2d(g, padding); }},
+             {"self", "grad", no_gradient}}},
     {.schema = "replication_pad3d_backward(Tensor grad_output, Tensor self, SymInt[6] padding) "
                "-> Tensor",
      .meta = fn<border_backward_meta<Border::replicate, 3>>,
      .eager = fn<border_backward_kernel<Border::replicate>>,
      .vjp = {{"grad_output", "grad, padding",
-              [](const Tensor& g, SymIntList padding) { return replication_pad3d(g, padding); }}}},
+              [](const Tensor& g, SymIntList padding) { return replication_pad3d(g, padding); }},
+             {"self", "grad", no_gradient}}},
 };
 
 extern constinit const OpFamily op_family_nn_pad{rows};

@@ -294,34 +294,30 @@ static constexpr OpDef rows[] = {
      .meta = max_backward_meta<2>,
      .eager = max_backward<2>,
      .vjp = {{"grad_output", "grad, indices",
-              [](const Tensor& g, const Tensor& indices) {
-                return pooled_gather(g, indices, 2);
-              }}}},
+              [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 2); }},
+             {"self", "grad", no_gradient}}},
     {.schema = "max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] "
                "kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, "
                "Tensor indices) -> Tensor",
      .meta = max_backward_meta<3>,
      .eager = max_backward<3>,
      .vjp = {{"grad_output", "grad, indices",
-              [](const Tensor& g, const Tensor& indices) {
-                return pooled_gather(g, indices, 3);
-              }}}},
+              [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 3); }},
+             {"self", "grad", no_gradient}}},
     {.schema = "adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> "
                "Tensor",
      .meta = adaptive_max_backward_meta<2>,
      .eager = adaptive_max_backward<2>,
      .vjp = {{"grad_output", "grad, indices",
-              [](const Tensor& g, const Tensor& indices) {
-                return pooled_gather(g, indices, 2);
-              }}}},
+              [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 2); }},
+             {"self", "grad", no_gradient}}},
     {.schema = "adaptive_max_pool3d_backward(Tensor grad_output, Tensor self, Tensor indices) -> "
                "Tensor",
      .meta = adaptive_max_backward_meta<3>,
      .eager = adaptive_max_backward<3>,
      .vjp = {{"grad_output", "grad, indices",
-              [](const Tensor& g, const Tensor& indices) {
-                return pooled_gather(g, indices, 3);
-              }}}},
+              [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 3); }},
+             {"self", "grad", no_gradient}}},
     {.schema = "avg_pool2d_backward(Tensor grad_output, Tensor self, int[2] kernel_size, int[2] "
                "stride, int[2] padding, bool ceil_mode, bool count_include_pad, int? "
                "divisor_override) -> Tensor",
@@ -333,7 +329,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
                  bool include_pad, std::optional<int64_t> divisor) {
                 return avg_pool2d(g, kernel, stride, padding, ceil_mode, include_pad, divisor);
-              }}}},
+              }},
+             {"self", "grad", no_gradient}}},
     {.schema = "avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] "
                "stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? "
                "divisor_override) -> Tensor",
@@ -344,7 +341,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
                  bool include_pad, std::optional<int64_t> divisor) {
                 return avg_pool3d(g, kernel, stride, padding, ceil_mode, include_pad, divisor);
-              }}}},
+              }},
+             {"self", "grad", no_gradient}}},
     {.schema = "_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
      .core = true,
      .meta = adaptive_meta<2>,
@@ -352,7 +350,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"grad_output", "grad, grad_output.sizes",
               [](const Tensor& g, SymIntList sizes) {
                 return _adaptive_avg_pool2d(g, {sizes[sizes.size() - 2], sizes[sizes.size() - 1]});
-              }}}},
+              }},
+             {"self", "grad", no_gradient}}},
     {.schema = "_adaptive_avg_pool3d_backward(Tensor grad_output, Tensor self) -> Tensor",
      .meta = adaptive_meta<3>,
      .eager = adaptive_backward<3>,
@@ -360,16 +359,16 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, SymIntList sizes) {
                 return _adaptive_avg_pool3d(
                     g, {sizes[sizes.size() - 3], sizes[sizes.size() - 2], sizes[sizes.size() - 1]});
-              }}}},
+              }},
+             {"self", "grad", no_gradient}}},
     {.schema = "max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",
      .meta = [](const Tensor& self, const Tensor&,
                 SymIntList size) { return unpool_meta(self, size, 2); },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& indices,
                  SymIntList) { unpool_kernel(out, self, indices, 2); },
      .vjp = {{"self", "grad, indices",
-              [](const Tensor& g, const Tensor& indices) {
-                return pooled_gather(g, indices, 2);
-              }}}},
+              [](const Tensor& g,
+                 const Tensor& indices) { return pooled_gather(g, indices, 2); }}}},
     {.schema = "max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, "
                "int[3] padding) -> Tensor",
      .meta = [](const Tensor& self, const Tensor&, SymIntList size, IntList,
@@ -402,15 +401,15 @@ static constexpr OpDef rows[] = {
      .meta = fractional_backward_meta<2>,
      .eager = fractional_backward<2>,
      .vjp = {{"grad_output", "grad, indices",
-              [](const Tensor& g,
-                 const Tensor& indices) { return pooled_gather(g, indices, 2); }}}},
+              [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 2); }},
+             {"self", "grad", no_gradient}}},
     {.schema = "fractional_max_pool3d_backward(Tensor grad_output, Tensor self, int[3] "
                "kernel_size, int[3] output_size, Tensor indices) -> Tensor",
      .meta = fractional_backward_meta<3>,
      .eager = fractional_backward<3>,
      .vjp = {{"grad_output", "grad, indices",
-              [](const Tensor& g,
-                 const Tensor& indices) { return pooled_gather(g, indices, 3); }}}},
+              [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 3); }},
+             {"self", "grad", no_gradient}}},
 };
 
 extern constinit const OpFamily op_family_nn_pool_backward{rows};
