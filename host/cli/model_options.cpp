@@ -33,11 +33,11 @@ void leave_stdout_to_json() {
 }
 
 LoadedModel load_model(const std::string& path, const ModelOptions& options,
-                       const std::string& backend) {
+                       const std::string& backend, bool training) {
   LoadedModel model;
   model.program =
       std::make_shared<const formats::Pt2Program>(formats::read_pt2(path, pt2_options(options)));
-  RunnerOptions runner{backend, options.mode, "", options.random_weights};
+  RunnerOptions runner{backend, options.mode, "", options.random_weights, training};
   model.runner = std::make_unique<ModelRunner>(model.program, runner);
   return model;
 }

@@ -25,8 +25,9 @@ struct LoadedModel {
   std::shared_ptr<const formats::Pt2Program> program;
   std::unique_ptr<ModelRunner> runner;
 };
+/// With `training`, calls are recorded on the tape and parameters need gradients.
 LoadedModel load_model(const std::string& path, const ModelOptions& options,
-                       const std::string& backend);
+                       const std::string& backend, bool training = false);
 
 /// Inputs by --inputs FILE, --input NAME=SPEC, else made up from the signature.
 struct InputOptions {

@@ -18,6 +18,7 @@ namespace {
 struct RunOptions {
   std::string model, backend, outputs;
   int repeat = 1;
+  bool grad = false;
   InputOptions inputs;
   ModelOptions options;
 };
@@ -41,14 +42,20 @@ double timed_us(F f) {
 }
 
 RunReport run_archive(const RunOptions& options, const std::string& backend) {
-  LoadedModel model = load_model(options.model, options.options, backend);
+  LoadedModel model = load_model(options.model, options.options, backend, options.grad);
   std::vector<Tensor> leaves = make_leaves(model, options.inputs), outputs;
   model.runner->compile(leaves);
   RunReport report;
-  for (int i = 0; i < options.repeat; ++i)
-    report.us.push_back(timed_us([&] { outputs = model.runner->run(leaves); }));
+  NamedTensorMap gradients;
+  auto once = [&] {
+    outputs = options.grad ? model.runner->run_with_gradients(leaves, gradients)
+                           : model.runner->run(leaves);
+  };
+  for (int i = 0; i < options.repeat; ++i) report.us.push_back(timed_us(once));
   for (size_t i = 0; i < outputs.size(); ++i)
     if (outputs[i].defined()) report.outputs.push_back({message("out.{}", i), outputs[i]});
+  for (const auto& [name, gradient] : gradients)
+    report.outputs.push_back({"grad." + name, gradient});
   report.compile_ms = model.runner->compile_ms();
   report.stats = stats_of(model.runner->describe(TN_DESC_STATS_JSON));
   return report;
@@ -131,6 +138,10 @@ int run(const RunOptions& options, const Globals& globals) {
   if (!options.backend.empty()) given.push_back(options.backend);
   std::string backend = backend_names(given)[0];
   bool is_archive = graph_file_kind(options.model) == GraphFileKind::archive;
+  require(
+      is_archive || !options.grad,
+      "{}: only an archive (.pt2) names the parameters that gradients are for; leave --grad out",
+      options.model);
   RunReport report = is_archive ? run_archive(options, backend) : run_graph(options, backend);
   if (!options.outputs.empty()) save(options.outputs, report.outputs);
   if (!globals.json) {
@@ -155,6 +166,8 @@ Action build(CLI::App& app) {
   app.add_option("MODEL", options->model, "a .pt2 archive or a saved graph")->required();
   app.add_option("--backend", options->backend, "the backend to compile with");
   app.add_option("--outputs", options->outputs, "write the results to this .safetensors or .npy");
+  app.add_flag("--grad", options->grad,
+               "also the gradients of the first result, a loss, by the parameters");
   app.add_option("--repeat", options->repeat, "calls")->check(CLI::Range(1, 1 << 30));
   add_input_options(app, options->inputs);
   add_model_options(app, options->options);
