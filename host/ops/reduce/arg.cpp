@@ -7,6 +7,9 @@
 
 #include <tenon/ops.h>
 
+#include <algorithm>
+#include <limits>
+
 namespace tenon::ops {
 
 namespace {
@@ -41,6 +44,38 @@ struct Extreme {
   }
 };
 
+// The value alone: no index, so lanes can be folded side by side.
+template <class T, bool largest>
+struct ExtremeValue {
+  static constexpr T worst() {
+    using Limits = std::numeric_limits<T>;
+    if constexpr (std::is_floating_point_v<T>)
+      return largest ? -Limits::infinity() : Limits::infinity();
+    else
+      return largest ? Limits::lowest() : Limits::max();
+  }
+  using State = T;
+  T* values;
+  State start() const { return worst(); }
+  static T better(T best, T x) {  // a NaN stays, and takes the place of anything else
+    bool wins = largest ? x > best : x < best;
+    return wins || x != x ? x : best;
+  }
+  void step(State& s, T x, int64_t) const { s = better(s, x); }
+  void fold(State& s, const T* in, int64_t n, int64_t) const {
+    constexpr int64_t lanes = 32;
+    T best[lanes];
+    std::fill_n(best, lanes, s);
+    int64_t i = 0;
+    for (; i + lanes <= n; i += lanes)
+      for (int64_t k = 0; k < lanes; ++k) best[k] = better(best[k], in[i + k]);
+    for (int64_t k = 0; k < lanes; ++k) s = better(s, best[k]);
+    for (; i < n; ++i) s = better(s, in[i]);
+  }
+  State join(State a, State b) const { return better(a, b); }
+  void store(int64_t at, State s, int64_t) const { values[at] = s; }
+};
+
 void require_elements(const char* op, const Tensor& self, uint64_t mask) {
   for (size_t d = 0; d < self.sizes().size(); ++d)
     require(!(mask >> d & 1) || !guard_or_false(self.sizes()[d] == 0),
@@ -50,6 +85,9 @@ void require_elements(const char* op, const Tensor& self, uint64_t mask) {
 template <bool largest>
 void find_extremes(const Tensor& self, const Tensor* values, const Tensor* indices, uint64_t mask) {
   dispatch_dtype(self.dtype(), largest ? "max" : "min", [&]<class T>() {
+    if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
+      if (!indices)
+        return reduce<T>(self, *values, mask, ExtremeValue<T, largest>{data_of<T>(*values)});
     Extreme<T, largest> op{values ? data_of<T>(*values) : nullptr,
                            indices ? data_of<int64_t>(*indices) : nullptr};
     reduce<T>(self, values ? *values : *indices, mask, op);

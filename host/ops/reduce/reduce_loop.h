@@ -19,6 +19,7 @@
 #include "ops/shapes.h"
 
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 namespace tenon::ops {
@@ -91,9 +92,12 @@ void for_each_kept_run(const ReductionPlan& plan, const F& body) {
   parallel_for(0, total, grain, run);
 }
 
+// An operation may fold neighbouring elements in a way of its own: `fold(state, in, n, index)`.
 template <class T, class Op>
 void step_row(const Op& op, typename Op::State& state, const T* in, int64_t n, int64_t step,
               int64_t index) {
+  if constexpr (requires { op.fold(state, in, n, index); })
+    if (step == 1) return op.fold(state, in, n, index);
   for (int64_t i = 0; i < n; ++i) op.step(state, in[i * step], index + i);
 }
 
@@ -149,6 +153,31 @@ inline bool prefers_outer(const ReductionPlan& plan) {
 }
 
 }  // namespace reduce_detail
+
+/// A row-major array seen as outer x n x inner, of which the middle is folded.
+struct FoldedBlock {
+  int64_t outer = 1, n = 1, inner = 1;
+};
+
+/// The block that folding `mask` of `in` is, where `in` is row-major and the folded dimensions are
+/// neighbours.
+inline std::optional<FoldedBlock> folded_block(const Tensor& in, uint64_t mask) {
+  if (!in.is_contiguous()) return {};
+  FoldedBlock block;
+  enum { before, inside, behind } place = before;
+  for (size_t d = 0; d < static_cast<size_t>(in.dim()); ++d) {
+    int64_t size = sizes_of(in)[d];
+    if (size == 1) continue;
+    bool folded = mask >> d & 1;
+    if (folded && place == behind) return {};
+    if (folded)
+      place = inside;
+    else if (place == inside)
+      place = behind;
+    (folded ? block.n : place == behind ? block.inner : block.outer) *= size;
+  }
+  return block;
+}
 
 /// Folds the dimensions of `mask` of `in`; `op` stores at offsets of `out`'s strides.
 template <class T, class Op>

@@ -1,9 +1,9 @@
 // softmax and log_softmax along one dimension, and their derivatives.
 //
 // Problem: the dimension may lie anywhere; rows must neither overflow nor lose small terms.
-// Method: the row's maximum is subtracted before exp. The input is taken row-major as
-//   (outer, dim, inner); each (outer, inner) pair is one row with elements `inner` apart.
-// Cost: three passes over a row that stays in cache.
+// Method: the input is taken row-major as (outer, dim, inner); each (outer, inner) pair is one row
+//   with elements `inner` apart. The forward forms are vector kernels, see core/kernels/softmax.h.
+#include "core/kernels/softmax.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 #include "ops/shape_check.h"
@@ -40,25 +40,6 @@ void for_each_softmax_row(const Rows& rows, const F& body) {
                });
 }
 
-template <class T, bool logarithm>
-void softmax_row(T* out, const T* in, int64_t n, int64_t step) {
-  using C = ComputeOf<T>;
-  C max = -std::numeric_limits<C>::infinity();
-  for (int64_t i = 0; i < n; ++i) {
-    C x = in[i * step];
-    max = x > max || x != x ? x : max;
-  }
-  double sum = 0;
-  for (int64_t i = 0; i < n; ++i) sum += std::exp(static_cast<C>(in[i * step]) - max);
-  C shift = logarithm ? max + static_cast<C>(std::log(sum)) : max;
-  C scale = static_cast<C>(1 / sum);
-  for (int64_t i = 0; i < n; ++i) {
-    C x = in[i * step];
-    out[i * step] = static_cast<T>(logarithm ? (x - max) - static_cast<C>(std::log(sum))
-                                             : std::exp(x - shift) * scale);
-  }
-}
-
 TensorMeta softmax_meta(const Tensor& self, int64_t dim, bool half_to_float) {
   wrap_dim(dim, self.dim());
   require(is_floating(self.dtype()), "softmax: a floating dtype is expected, found {}; pass dtype",
@@ -70,12 +51,10 @@ template <bool logarithm>
 void softmax_kernel(Tensor& out, const Tensor& self, int64_t dim, bool) {
   Tensor in = converted(self, out.dtype());
   Rows rows = rows_along(in, dim);
+  if (rows.count == 0) return;
   dispatch_floating(in.dtype(), "softmax", [&]<class T>() {
-    T* to = data_of<T>(out);
-    const T* from = data_of<T>(in);
-    for_each_softmax_row(rows, [&](int64_t at) {
-      softmax_row<T, logarithm>(to + at, from + at, rows.length, rows.step);
-    });
+    kernels::softmax(data_of<T>(in), data_of<T>(out), rows.count / rows.step, rows.length,
+                     rows.step, logarithm);
   });
 }
 

@@ -1,4 +1,5 @@
 // Sums and what is counted: sum, mean, prod, any, all, count_nonzero.
+#include "core/kernels/sum.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 #include "ops/vjp_rules.h"
@@ -85,12 +86,36 @@ TensorMeta sum_meta_of(const Tensor& self, uint64_t mask, bool keepdim, Type dty
   return reduced_meta(self, mask, keepdim, sum_dtype(self, dtype));
 }
 
+// Floating sums over neighbouring dimensions of a row-major tensor are those of the vector kernel;
+// each is divided by `divisor`. False where it does not serve.
+bool sum_block(Tensor& out, const Tensor& in, uint64_t mask, double divisor) {
+  std::optional<FoldedBlock> block = folded_block(in, mask);
+  if (!block || !is_floating(in.dtype())) return false;
+  dispatch_floating(in.dtype(), "sum", [&]<class T>() {
+    using C = kernels::Compute<T>;
+    int64_t n = block->outer * block->inner;
+    std::vector<C> wide(std::is_same_v<C, T> ? 0 : static_cast<size_t>(n));
+    C* sums;
+    if constexpr (std::is_same_v<C, T>)
+      sums = data_of<T>(out);
+    else
+      sums = wide.data();
+    kernels::sum(data_of<T>(in), sums, block->outer, block->n, block->inner);
+    if (std::is_same_v<C, T> && divisor == 1) return;
+    T* to = data_of<T>(out);
+    for (int64_t i = 0; i < n; ++i)
+      to[i] = static_cast<T>(static_cast<C>(static_cast<double>(sums[i]) / divisor));
+  });
+  return true;
+}
+
 // Integers are read as they are and summed in i64; else the input is converted to the result's
 // dtype.
 template <template <class, class> class Op>
 void fold_numbers(Tensor& out, const Tensor& self, uint64_t mask, const char* name) {
   bool as_is = out.dtype() == Dtype::i64 && !is_floating(self.dtype());
   Tensor in = as_is || self.dtype() == out.dtype() ? self : converted(self, out.dtype());
+  if (std::is_same_v<Op<float, float>, Sum<float, float>> && sum_block(out, in, mask, 1)) return;
   dispatch_dtype(in.dtype(), name, [&]<class T>() {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, int64_t>)
       if (out.dtype() == Dtype::i64)
@@ -125,6 +150,9 @@ TensorMeta mean_meta_of(const Tensor& self, uint64_t mask, bool keepdim, Type dt
 
 void mean_kernel(Tensor& out, const Tensor& self, uint64_t mask) {
   Tensor in = self.dtype() == out.dtype() ? self : converted(self, out.dtype());
+  if (std::optional<FoldedBlock> block = folded_block(in, mask);
+      block && sum_block(out, in, mask, static_cast<double>(block->n)))
+    return;
   dispatch_floating(in.dtype(), "mean",
                     [&]<class T>() { reduce<T>(in, out, mask, Mean<T>{{data_of<T>(out)}}); });
 }
