@@ -16,13 +16,14 @@ namespace {
 
 using Kind = VjpUse::Kind;
 
-Tensor fake_of(const Tensor& t) {
-  return t.defined() ? make_fake(meta_of(t), sym_offset_of(t)) : Tensor();
+SavedValue::Part part_of(Kind kind) {
+  return kind == Kind::sizes                               ? SavedValue::Part::sizes
+         : kind == Kind::meta || kind == Kind::result_meta ? SavedValue::Part::meta
+                                                           : SavedValue::Part::whole;
 }
 
-void save_words(SavedUse& saved, const Value& value, size_t count) {
-  const auto* words = value.as<uint64_t>();
-  saved.more->words.assign(words, words + count);
+Tensor zeros_for(const GradMeta& meta) {
+  return zeros(list_of(meta.sizes), meta.dtype, {}, meta.device);
 }
 
 }  // namespace
@@ -37,13 +38,6 @@ bool RowNode::wants_argument(uint8_t arg) const {
 
 bool RowNode::wants(const VjpPlanRule& rule) const {
   return std::ranges::any_of(rule.wrt, [&](uint8_t arg) { return wants_argument(arg); });
-}
-
-bool RowNode::needs_written(int argument) const {
-  VjpUse use{Kind::argument, static_cast<uint8_t>(argument)};
-  return std::ranges::any_of(plan_.rules, [&](const VjpPlanRule& rule) {
-    return wants(rule) && std::ranges::find(rule.uses, use) != rule.uses.end();
-  });
 }
 
 void RowNode::connect(const CallArgs& call) {
@@ -62,66 +56,28 @@ void RowNode::connect(const CallArgs& call) {
   }
 }
 
-void RowNode::save(const VjpUse& use, const Value& value, bool copy) {
-  for (const SavedUse& known : saved_)
-    if (known.use == use) return;
-  SavedUse& saved = saved_.emplace_back();
-  saved.use = use;
-  saved.tag = value.tag;
-  auto more = [&]() -> SavedUse::More& {
-    if (!saved.more) saved.more = std::make_unique<SavedUse::More>();
-    return *saved.more;
-  };
-  if (use.kind == Kind::sizes && value.tag == Tag::tensor) {
-    const Tensor& t = *value.as<Tensor>();
-    for (SymInt size : t.sizes()) more().words.push_back(static_cast<uint64_t>(size.word()));
-    more();
-    return;
-  }
-  bool meta = use.kind == Kind::meta;
-  switch (value.tag) {
-    case Tag::tensor:
-      if (meta)
-        more().fakes.push_back(fake_of(*value.as<Tensor>()));
-      else
-        saved.tensor = SavedTensor(copy ? value.as<Tensor>()->clone() : *value.as<Tensor>(), false);
-      break;
-    case Tag::tensors:
-      more();
-      for (const Tensor& t : TensorList(value.as<Tensor>(), value.count))
-        if (meta)
-          more().fakes.push_back(fake_of(t));
-        else
-          more().tensors.emplace_back(t, false);
-      break;
-    case Tag::ints:
-    case Tag::floats:
-      more();
-      save_words(saved, value, value.count);
-      break;
-    case Tag::bools:
-      more().bools = std::make_unique<bool[]>(value.count);
-      std::copy_n(value.as<bool>(), value.count, more().bools.get());
-      saved.plain = value;
-      break;
-    case Tag::string:
-      more().text.assign(value.as<char>(), value.count);
-      break;
-    default:
-      saved.plain = value;
-  }
+bool RowNode::keeps(const VjpUse& use) const {
+  return std::ranges::any_of(saved_, [&](const auto& s) { return s.first == use; });
 }
 
 void RowNode::save_arguments(const CallArgs& call, int written) {
   for (const VjpPlanRule& rule : plan_.rules) {
     if (!wants(rule)) continue;
-    for (const VjpUse& use : rule.uses)
-      if (use.kind == Kind::argument || use.kind == Kind::sizes || use.kind == Kind::meta) {
-        bool skipped = use.unless >= 0 && call.args[use.unless].number().to_bool();
-        save(use, skipped ? Value() : call.args[use.index],
-             use.kind == Kind::argument && use.index == written);
-      }
+    for (const VjpUse& use : rule.uses) {
+      bool is_argument =
+          use.kind == Kind::argument || use.kind == Kind::sizes || use.kind == Kind::meta;
+      if (!is_argument || keeps(use)) continue;
+      bool skipped = use.unless >= 0 && call.args[use.unless].number().to_bool();
+      saved_.emplace_back(use, SavedValue(skipped ? Value() : call.args[use.index],
+                                          part_of(use.kind), use.index == written));
+    }
   }
+}
+
+void RowNode::save_result(const VjpUse& use, const Tensor& result) {
+  bool has_gradient = plan_.results >> use.index & 1;
+  saved_.emplace_back(use, SavedValue(result, part_of(use.kind),
+                                      has_gradient ? use.index : SavedTensor::no_history));
 }
 
 void RowNode::save_results(const CallArgs& call) {
@@ -130,45 +86,14 @@ void RowNode::save_results(const CallArgs& call) {
     for (const VjpPlanRule& rule : plan_.rules) {
       if (!wants(rule)) continue;
       for (const VjpUse& use : rule.uses) {
-        bool result = use.kind == Kind::result, meta = use.kind == Kind::result_meta;
-        if ((!result && !meta) || use.index != r) continue;
-        if (std::ranges::any_of(saved_, [&](const SavedUse& s) { return s.use == use; })) continue;
-        SavedUse& saved = saved_.emplace_back();
-        saved.use = use;
-        saved.tag = t.defined() ? Tag::tensor : Tag::none;
-        if (meta) {
-          saved.more = std::make_unique<SavedUse::More>();
-          saved.more->fakes.push_back(fake_of(t));
-        } else if (t.defined()) {
-          saved.tensor = SavedTensor(t, true, plan_.results >> r & 1 ? r : SavedTensor::no_history);
-        }
+        bool is_result = use.kind == Kind::result || use.kind == Kind::result_meta;
+        if (is_result && use.index == r && !keeps(use)) save_result(use, t);
       }
     }
   });
 }
 
 // ---- running
-
-/// Memory behind the values of one rule's parameters.
-struct RowNode::Call {
-  std::vector<Value> values;
-  std::deque<Tensor> tensors;
-  std::deque<std::vector<Tensor>> lists;
-  std::unique_ptr<bool[]> needs;
-
-  void add(Tensor t) { values.push_back(Value::of(tensors.emplace_back(std::move(t)))); }
-  void add(std::vector<Tensor> l) {
-    values.push_back(Value::of(TensorList(lists.emplace_back(std::move(l)))));
-  }
-};
-
-namespace {
-
-Tensor zeros_for(const GradMeta& meta) {
-  return zeros(list_of(meta.sizes), meta.dtype, {}, meta.device);
-}
-
-}  // namespace
 
 std::string RowNode::name() const {
   std::string out = op_.schema.name;
@@ -186,61 +111,40 @@ std::string RowNode::name() const {
   return camel + "Backward";
 }
 
-void RowNode::run(const VjpPlanRule& rule, const std::vector<Tensor>& grads,
-                  std::vector<Tensor>& out) {
-  Call call;
-  std::shared_ptr<Node> self = shared_from_this();
-  auto add_saved = [&](const VjpUse& use) {
-    auto at = std::ranges::find_if(saved_, [&](const SavedUse& s) { return s.use == use; });
-    ensure(at != saved_.end(), "a rule uses what its node did not keep");
-    const SavedUse& s = *at;
-    bool is_result = use.kind == Kind::result || use.kind == Kind::result_meta;
-    std::string what = is_result ? message("its result {}", use.index)
-                                 : "argument " + op_.schema.args[use.index].name;
-    if (s.tag == Tag::none) {
-      call.values.emplace_back();
-    } else if (use.kind == Kind::sizes) {
-      call.values.push_back(Value::pointer(Tag::ints, s.more->words.data(), s.more->words.size()));
-    } else if (use.kind == Kind::meta || use.kind == Kind::result_meta) {
-      if (s.tag == Tag::tensors)
-        call.add(s.more->fakes);
-      else
-        call.add(s.more && !s.more->fakes.empty() ? s.more->fakes[0] : Tensor());
-    } else if (s.tag == Tag::tensor) {
-      call.add(s.tensor.unpack(self, what));
-    } else if (s.tag == Tag::tensors) {
-      std::vector<Tensor> list;
-      for (const SavedTensor& t : s.more->tensors) list.push_back(t.unpack(self, what));
-      call.add(std::move(list));
-    } else if (s.tag == Tag::ints || s.tag == Tag::floats) {
-      call.values.push_back(Value::pointer(s.tag, s.more->words.data(), s.more->words.size()));
-    } else if (s.tag == Tag::bools) {
-      call.values.push_back(Value::pointer(Tag::bools, s.more->bools.get(), s.plain.count));
-    } else if (s.tag == Tag::string) {
-      call.values.push_back(Value::of(std::string_view(s.more->text)));
-    } else {
-      call.values.push_back(s.plain);
-    }
-  };
-  auto gradient = [&](size_t i, bool may_be_undefined) {
-    if (grads[i].defined() || may_be_undefined) return grads[i];
-    return zeros_for(inputs[i]);
-  };
-  for (const VjpUse& use : rule.uses) {
-    if (use.kind == Kind::grad) {
-      call.add(gradient(use.index, use.may_be_undefined));
-    } else if (use.kind == Kind::grads) {
+Tensor RowNode::gradient(size_t i, const VjpUse& use, const std::vector<Tensor>& grads) const {
+  return grads[i].defined() || use.may_be_undefined ? grads[i] : zeros_for(inputs[i]);
+}
+
+// `needs` has room for one flag an argument of the rule.
+void RowNode::add_parameter(const VjpPlanRule& rule, const VjpUse& use,
+                            const std::vector<Tensor>& grads, bool* needs, CallMemory& call) {
+  switch (use.kind) {
+    case Kind::grad:
+      return call.add(gradient(use.index, use, grads));
+    case Kind::grads: {
       std::vector<Tensor> all;
-      for (size_t i = 0; i < grads.size(); ++i) all.push_back(gradient(i, use.may_be_undefined));
-      call.add(std::move(all));
-    } else if (use.kind == Kind::needs) {
-      call.needs = std::make_unique<bool[]>(rule.wrt.size());
-      for (size_t i = 0; i < rule.wrt.size(); ++i) call.needs[i] = wants_argument(rule.wrt[i]);
-      call.values.push_back(Value::pointer(Tag::bools, call.needs.get(), rule.wrt.size()));
-    } else {
-      add_saved(use);
+      for (size_t i = 0; i < grads.size(); ++i) all.push_back(gradient(i, use, grads));
+      return call.add(std::move(all));
+    }
+    case Kind::needs:
+      for (size_t i = 0; i < rule.wrt.size(); ++i) needs[i] = wants_argument(rule.wrt[i]);
+      return call.add(Value::pointer(Tag::bools, needs, rule.wrt.size()));
+    default: {
+      auto kept = std::ranges::find_if(saved_, [&](const auto& s) { return s.first == use; });
+      ensure(kept != saved_.end(), "a rule uses what its node did not keep");
+      bool is_result = use.kind == Kind::result || use.kind == Kind::result_meta;
+      std::string what = is_result ? message("its result {}", use.index)
+                                   : "argument " + op_.schema.args[use.index].name;
+      kept->second.add_to(call, shared_from_this(), what);
     }
   }
+}
+
+void RowNode::run(const VjpPlanRule& rule, const std::vector<Tensor>& grads,
+                  std::vector<Tensor>& out) {
+  CallMemory call;
+  bool needs[64];
+  for (const VjpUse& use : rule.uses) add_parameter(rule, use, grads, needs, call);
   Value results[8];
   size_t n_results = rule.derived ? 1 : rule.wrt.size();
   CallArgs args{rule.derived ? rule.derived : &op_, call.values.data(), results,
@@ -288,11 +192,7 @@ std::vector<Tensor> RowNode::apply(std::vector<Tensor> grads) {
 
 void RowNode::release() {
   released_ = !saved_.empty();
-  for (SavedUse& s : saved_) {
-    s.tensor.release();
-    if (s.more)
-      for (SavedTensor& t : s.more->tensors) t.release();
-  }
+  for (auto& [use, value] : saved_) value.release();
 }
 
 }  // namespace tenon::autograd

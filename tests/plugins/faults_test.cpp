@@ -130,7 +130,8 @@ TEST(Faults, P03IsSilentInScans) {
   fs::copy_file(fault_file("no_note"), folder / "tenon_fault_no_note.so",
                 fs::copy_options::overwrite_existing);
   set_plugin_search({}, {folder.string()});
-  EXPECT_TRUE(refused_plugins().empty());
+  for (const RefusedPlugin& r : refused_plugins())
+    ADD_FAILURE() << r.file << ": " << r.code << " " << r.reason;
   EXPECT_EQ(compile_error("fault_no_note"), "InvalidBackend: there is no backend 'fault_no_note'");
   fs::remove_all(folder);
 }
