@@ -1,9 +1,5 @@
 // Backward passes over small programs: values, accumulation, several roots, double backward.
-#include <tenon/autograd.h>
-#include <tenon/ops.h>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "unit/autograd/autograd_test.h"
 
 #include <thread>
 
@@ -12,22 +8,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Tensor leaf(std::vector<double> values, IntList sizes) {
-  return tensor(values, sizes).requires_grad_();
-}
-
-std::vector<double> numbers(const Tensor& t) { return t.detach().to_vector<double>(); }
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(Backward, GivesGradientsOfLeaves) {
   Tensor x = leaf({1, 2, 3}, {3}), w = leaf({4, 5, 6}, {3});

@@ -1,31 +1,11 @@
 // Hooks, saved-tensor hooks, functions, checkpoints and anomaly mode.
-#include <tenon/autograd.h>
-#include <tenon/ops.h>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "unit/autograd/autograd_test.h"
 
 namespace tenon {
 namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-
-Tensor leaf(std::vector<double> values, IntList sizes) {
-  return tensor(values, sizes).requires_grad_();
-}
-
-std::vector<double> numbers(const Tensor& t) { return t.detach().to_vector<double>(); }
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(Hooks, RunInTheOrderOfTheEngine) {
   Tensor a = leaf({1}, {1}), b = leaf({2}, {1});
