@@ -47,7 +47,7 @@ class TENON_API EnableGradGuard {
 };
 
 /// While one lives, nothing is kept for gradients at all, not even which tensors are views: the
-/// cheapest way to run. Its tensors need no gradient for good.
+/// cheapest way to run. Views made inside must not be written outside: gradients would not know.
 class TENON_API InferenceMode {
  public:
   InferenceMode();
