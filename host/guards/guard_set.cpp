@@ -28,12 +28,18 @@ TensorGuard guard_of(const Tensor& tensor) {
 
 namespace {
 
+// As t.requires_grad(), without a call where it can only be the flag: guards are checked often.
+bool needs_grad(const Tensor& t) {
+  return (t.head()->flags & TN_T_REQUIRES_GRAD) ||
+         (impl_of(t)->base.defined() && t.requires_grad());
+}
+
 bool matches(const TensorGuard& g, const Tensor& t) {
   const TensorHead* h = t.head();
   if (!h) return !g.defined;
   if (!g.defined || h->dtype != g.dtype || h->device_type != g.device_type ||
       h->device_index != g.device_index || h->ndim != g.ndim ||
-      (t.requires_grad() != g.requires_grad && !g.any_requires_grad))
+      (needs_grad(t) != g.requires_grad && !g.any_requires_grad))
     return false;
   for (int32_t d = 0; d < g.ndim; ++d) {
     if (h->sizes[d] != g.sizes[static_cast<size_t>(d)] && !(g.free_sizes >> d & 1)) return false;
@@ -179,7 +185,7 @@ std::string tensor_reason(const TensorGuard& g, const Tensor& t, size_t index) {
     return differs("device", Device{static_cast<DeviceType>(g.device_type), g.device_index},
                    t.device());
   if (h->ndim != g.ndim) return differs("rank", g.ndim, h->ndim);
-  if (t.requires_grad() != g.requires_grad && !g.any_requires_grad)
+  if (needs_grad(t) != g.requires_grad && !g.any_requires_grad)
     return differs("requires_grad", g.requires_grad, t.requires_grad());
   for (int32_t d = 0; d < g.ndim; ++d)
     if (h->sizes[d] != g.sizes[static_cast<size_t>(d)] && !(g.free_sizes >> d & 1))
