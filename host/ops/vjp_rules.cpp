@@ -39,6 +39,18 @@ Tensor unreduced(const Tensor& grad, SymIntList sizes, int64_t dim, bool keepdim
   return unreduced(grad, sizes, OptIntList(IntList{dim}), keepdim);
 }
 
+SymInt n_reduced(SymIntList sizes, OptIntList dims) {
+  SymInt n = 1;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (reduces(dims, d, sizes.size())) n = n * sizes[d];
+  return n;
+}
+
+Tensor scaled(const Tensor& t, Number factor) {
+  bool is_one = !factor.is_symbolic() && factor.to_double() == 1;
+  return is_one ? t : t.mul(factor);
+}
+
 Tensor scattered(const Tensor& grad, SymIntList sizes, int64_t dim, const Tensor& indices,
                  bool keepdim) {
   Tensor zeros = grad.new_zeros(sizes);
@@ -46,11 +58,6 @@ Tensor scattered(const Tensor& grad, SymIntList sizes, int64_t dim, const Tensor
   bool missing = !keepdim;
   return zeros.scatter(dim, missing ? indices.unsqueeze(dim) : indices,
                        missing ? grad.unsqueeze(dim) : grad);
-}
-
-Tensor selected_vjp(const Tensor& grad, SymIntList sizes, int64_t dim, const Tensor& indices,
-                    bool keepdim) {
-  return scattered(grad, sizes, dim, indices, keepdim);
 }
 
 Tensor shared_out(const Tensor& grad, const Tensor& self, const Tensor& result, OptIntList dims,

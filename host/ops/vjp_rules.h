@@ -17,14 +17,16 @@ inline constexpr auto no_gradient = [](const Tensor&) { return Tensor(); };
 Tensor unreduced(const Tensor& grad, SymIntList sizes, OptIntList dims, bool keepdim);
 Tensor unreduced(const Tensor& grad, SymIntList sizes, int64_t dim, bool keepdim);
 
+/// How many elements a reduction over `dims` folds into one.
+SymInt n_reduced(SymIntList sizes, OptIntList dims);
+
+/// `t` times `factor`, itself for 1.
+Tensor scaled(const Tensor& t, Number factor);
+
 /// `grad` at the places that `indices` name along `dim`, zero elsewhere: of ops that select one
 /// element of several (max.dim, sort, ...). `keepdim` false: grad and indices lack the dimension.
 Tensor scattered(const Tensor& grad, SymIntList sizes, int64_t dim, const Tensor& indices,
                  bool keepdim);
-
-/// The rule of reductions that select one element along a dimension.
-Tensor selected_vjp(const Tensor& grad, SymIntList sizes, int64_t dim, const Tensor& indices,
-                    bool keepdim);
 
 /// `grad` shared out among the elements of `self` that are equal to `result` (or NaN like it).
 /// Both have been unreduced; the sharing is over `dims`.

@@ -259,7 +259,7 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, SymInt, int64_t dim,
                 bool keepdim) { return chosen_meta("kthvalue", self, dim, keepdim); },
      .eager = kthvalue_kernel,
-     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<selected_vjp>}}},
+     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<scattered>}}},
     {.schema = "median(Tensor self) -> Tensor",
      .meta = median_meta,
      .eager = median_kernel<false>,
@@ -278,17 +278,17 @@ static constexpr OpDef rows[] = {
          "median.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor indices)",
      .meta = median_dim_meta,
      .eager = median_dim_kernel<false>,
-     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<selected_vjp>}}},
+     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<scattered>}}},
     {.schema = "nanmedian.dim(Tensor self, int dim, bool keepdim=False) -> (Tensor values, Tensor "
                "indices)",
      .meta = median_dim_meta,
      .eager = median_dim_kernel<true>,
-     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<selected_vjp>}}},
+     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<scattered>}}},
     {.schema =
          "mode(Tensor self, int dim=-1, bool keepdim=False) -> (Tensor values, Tensor indices)",
      .meta = median_dim_meta,
      .eager = mode_kernel,
-     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<selected_vjp>}}},
+     .vjp = {{"self", "grad, self.sizes, dim, result1, keepdim", fn<scattered>}}},
 };
 
 extern constinit const OpFamily op_family_index_sort{rows};

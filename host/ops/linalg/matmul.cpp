@@ -4,6 +4,7 @@
 #include "ops/linalg/product.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -234,15 +235,6 @@ Tensor linear_decomp(const Tensor& input, const Tensor& weight, const Tensor& bi
   Tensor tall = view(input, {product(list_of(sizes)), input.size(-1)});
   sizes.push_back(weight.size(0));
   return view(addmm(bias, tall, t(weight)), list_of(sizes));
-}
-
-}  // namespace
-
-namespace {
-
-Tensor scaled(const Tensor& t, Number factor) {
-  bool is_one = !factor.is_symbolic() && factor.to_double() == 1;
-  return is_one ? t : t.mul(factor);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Arithmetic of two values, with broadcasting and promotion; minimum, maximum, clamp and
 // interpolation.
 #include "ops/op.h"
+#include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
@@ -23,11 +24,6 @@ constexpr Formula div_mode_formula =
 
 namespace {
 
-Tensor times(const Tensor& t, Number factor) {
-  bool is_one = !factor.is_symbolic() && factor.to_double() == 1;
-  return is_one ? t : t.mul(factor);
-}
-
 // NaN lies nowhere, so it has no gradient.
 Tensor outside(const Tensor& x, std::optional<Number> low, std::optional<Number> high) {
   Tensor inside = low ? x.ge(*low) : x.le(*high);
@@ -45,7 +41,7 @@ static constexpr OpDef rows[] =
          .formula = pointwise<all>([](auto x, auto y, auto alpha) { return x + y * alpha; }),
          .vjp = {{"self", "grad", [](const Tensor& g) { return g; }},
                  {"other", "grad, alpha",
-                  [](const Tensor& g, Number alpha) { return times(g, alpha); }}}},
+                  [](const Tensor& g, Number alpha) { return scaled(g, alpha); }}}},
         {.schema = "add.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
          .variants = in_place,
          .core = true,
@@ -57,7 +53,7 @@ static constexpr OpDef rows[] =
          .formula = pointwise<numbers>([](auto x, auto y, auto alpha) { return x - y * alpha; }),
          .vjp = {{"self", "grad", [](const Tensor& g) { return g; }},
                  {"other", "grad, alpha",
-                  [](const Tensor& g, Number alpha) { return times(g.neg(), alpha); }}}},
+                  [](const Tensor& g, Number alpha) { return scaled(g.neg(), alpha); }}}},
         {.schema = "sub.Scalar(Tensor self, Scalar other, Scalar alpha=1) -> Tensor",
          .variants = in_place,
          .core = true,

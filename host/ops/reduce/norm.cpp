@@ -175,22 +175,10 @@ constexpr OpTags reduction = OpTags::reduction;
 
 namespace {
 
-SymInt count_reduced(SymIntList sizes, OptIntList dims) {
-  SymInt n = 1;
-  auto rank = static_cast<int64_t>(sizes.size());
-  for (int64_t d = 0; d < rank; ++d) {
-    bool reduced = !dims || dims->empty();
-    for (size_t i = 0; !reduced && i < dims->size(); ++i)
-      reduced = (*dims)[i] == d || (*dims)[i] + rank == d;
-    if (reduced) n = n * sizes[static_cast<size_t>(d)];
-  }
-  return n;
-}
-
 Tensor var_vjp(const Tensor& g, const Tensor& x, OptIntList dim, std::optional<Number> correction,
                bool keepdim) {
   Number c = correction.value_or(Number(1));
-  SymInt n = count_reduced(x.sizes(), dim);
+  SymInt n = n_reduced(x.sizes(), dim);
   Tensor mean = dim && !dim->empty() ? x.mean(*dim, true) : x.mean();
   Tensor wide = unreduced(g, x.sizes(), dim, keepdim);
   return wide.mul(x.sub(mean)).mul(2.0).div(full({}, n, x.dtype()).sub(c).clamp_min(0));
@@ -205,7 +193,7 @@ Tensor std_vjp(const Tensor& g, const Tensor& x, const Tensor& std, OptIntList d
 Tensor with_mean_vjp(const Tensor& so_far, const Tensor& g_mean, SymIntList sizes, OptIntList dim,
                      bool keepdim) {
   if (!g_mean.defined()) return so_far;
-  Tensor part = unreduced(g_mean, sizes, dim, keepdim).div(Number(count_reduced(sizes, dim)));
+  Tensor part = unreduced(g_mean, sizes, dim, keepdim).div(Number(n_reduced(sizes, dim)));
   return so_far.defined() ? so_far.add(part) : part;
 }
 

@@ -90,7 +90,7 @@ TensorMeta sum_meta_of(const Tensor& self, uint64_t mask, bool keepdim, Type dty
 // each is divided by `divisor`. False where it does not serve.
 bool sum_block(Tensor& out, const Tensor& in, uint64_t mask, double divisor) {
   std::optional<FoldedBlock> block = folded_block(in, mask);
-  if (!block || !is_floating(in.dtype())) return false;
+  if (!block || !is_floating(in.dtype()) || in.dtype() != out.dtype()) return false;
   dispatch_floating(in.dtype(), "sum", [&]<class T>() {
     using C = kernels::Compute<T>;
     int64_t n = block->outer * block->inner;
@@ -115,7 +115,6 @@ template <template <class, class> class Op>
 void fold_numbers(Tensor& out, const Tensor& self, uint64_t mask, const char* name) {
   bool as_is = out.dtype() == Dtype::i64 && !is_floating(self.dtype());
   Tensor in = as_is || self.dtype() == out.dtype() ? self : converted(self, out.dtype());
-  if (std::is_same_v<Op<float, float>, Sum<float, float>> && sum_block(out, in, mask, 1)) return;
   dispatch_dtype(in.dtype(), name, [&]<class T>() {
     if constexpr (std::is_integral_v<T> && !std::is_same_v<T, int64_t>)
       if (out.dtype() == Dtype::i64)
@@ -124,11 +123,18 @@ void fold_numbers(Tensor& out, const Tensor& self, uint64_t mask, const char* na
   });
 }
 
+void sum_into(Tensor& out, const Tensor& self, uint64_t mask) {
+  Tensor in = self.dtype() == out.dtype() || !is_floating(out.dtype())
+                  ? self
+                  : converted(self, out.dtype());
+  if (!sum_block(out, in, mask, 1)) fold_numbers<Sum>(out, in, mask, "sum");
+}
+
 constexpr auto sum_all_kernel = [](Tensor& out, const Tensor& self, Type) {
-  fold_numbers<Sum>(out, self, all_dims, "sum");
+  sum_into(out, self, all_dims);
 };
 constexpr auto sum_kernel = [](Tensor& out, const Tensor& self, OptIntList dims, bool, Type) {
-  fold_numbers<Sum>(out, self, dims_mask(dims, self.dim()), "sum");
+  sum_into(out, self, dims_mask(dims, self.dim()));
 };
 constexpr auto sum_meta = [](const Tensor& self, OptIntList dims, bool keepdim, Type dtype) {
   return sum_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
@@ -263,25 +269,6 @@ constexpr OpTags reduction = OpTags::reduction;
 
 }  // namespace
 
-namespace {
-
-SymInt product_of(SymIntList sizes) {
-  SymInt n = 1;
-  for (SymInt s : sizes) n = n * s;
-  return n;
-}
-
-SymInt n_reduced(SymIntList sizes, OptIntList dims) {
-  if (!dims || dims->empty()) return product_of(sizes);
-  SymInt n = 1;
-  for (int64_t d : *dims)
-    if (!sizes.empty())
-      n = n * sizes[static_cast<size_t>(d < 0 ? d + static_cast<int64_t>(sizes.size()) : d)];
-  return n;
-}
-
-}  // namespace
-
 static constexpr OpDef rows[] = {
     {.schema = "sum(Tensor self, *, ScalarType? dtype=None) -> Tensor",
      .tags = reduction,
@@ -318,7 +305,7 @@ static constexpr OpDef rows[] = {
      .eager = [](Tensor& out, const Tensor& self, Type) { mean_kernel(out, self, all_dims); },
      .vjp = {{"self", "grad, self.sizes",
               [](const Tensor& g, SymIntList sizes) {
-                return g.expand(sizes).div(Number(product_of(sizes)));
+                return g.expand(sizes).div(Number(n_reduced(sizes, {})));
               }}}},
     {.schema = "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) "
                "-> Tensor",
