@@ -38,9 +38,13 @@ GradMeta grad_meta_of(const Tensor& t) { return {dims_of(t.sizes()), t.dtype(), 
 Node::Node() : sequence_(next_sequence()) {}
 
 Node::~Node() {
+  auto goes_on = [](const Edge& edge) {  // a leaf's node has nobody after it
+    return edge.node && !edge.node->next.empty() && edge.node.use_count() == 1;
+  };
+  if (std::ranges::none_of(next, goes_on)) return;
   Dying& nodes = dying();
   for (Edge& edge : next)
-    if (edge.node && edge.node.use_count() == 1) nodes.waiting.push_back(std::move(edge.node));
+    if (goes_on(edge)) nodes.waiting.push_back(std::move(edge.node));
   if (nodes.active) return;
   nodes.active = true;
   while (!nodes.waiting.empty()) {

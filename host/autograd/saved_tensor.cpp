@@ -22,10 +22,10 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_result, uint32_t result_input)
   if (!defined_) return;
   version_ = t.version();
   tensor_ = is_result ? bare_alias(t) : t;
-  packed_ = pack(tensor_);
-  if (!packed_) return;
+  std::shared_ptr<const PackedTensor> packed = pack(tensor_);
+  if (!packed) return;
+  packed_ = std::make_unique<Packed>(Packed{std::move(packed), is_result ? Edge() : edge_of(t)});
   tensor_ = Tensor();
-  if (!is_result) edge_ = edge_of(t);
 }
 
 Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view what) const {
@@ -34,14 +34,14 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view 
           "backward through {} a second time: what it had kept was freed by the first pass; pass "
           "retain_graph = true to that one",
           owner->name());
-  Tensor t = packed_ ? packed_->unpack() : tensor_;
+  Tensor t = packed_ ? packed_->value->unpack() : tensor_;
   if (!packed_)
     require(t.version() == version_,
             "{}: {} of shape {}, which its backward needs, was modified in place: it is at version "
             "{}, expected version {}{}; write to a clone, or do it before",
             owner->name(), what, t.sizes(), t.version(), version_,
             owner->origin().empty() ? "" : " (recorded at " + owner->origin() + ")");
-  Edge edge = is_result_ ? Edge{owner, result_input_} : edge_;
+  Edge edge = is_result_ ? Edge{owner, result_input_} : packed_ ? packed_->edge : Edge();
   if (!edge || (is_result_ && result_input_ == no_history) || !thread_modes.grad_enabled) return t;
   Tensor with_history = bare_alias(t);
   set_history(with_history, edge.node, edge.input);
@@ -52,7 +52,6 @@ void SavedTensor::release() {
   released_ = true;
   tensor_ = Tensor();
   packed_.reset();
-  edge_ = {};
 }
 
 }  // namespace tenon::autograd

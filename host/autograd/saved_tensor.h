@@ -23,9 +23,14 @@ class SavedTensor {
   void release();
 
  private:
+  /// What saved_tensor_hooks made of a tensor.
+  struct Packed {
+    std::shared_ptr<const PackedTensor> value;
+    Edge edge;  ///< where its gradient goes
+  };
+
   Tensor tensor_;
-  std::shared_ptr<const PackedTensor> packed_;  ///< with saved_tensor_hooks
-  Edge edge_;                                   ///< of a packed tensor: where its gradient goes
+  std::unique_ptr<Packed> packed_;
   uint64_t version_ = 0;
   uint32_t result_input_ = 0;
   bool is_result_ = false, defined_ = false, released_ = false;

@@ -113,8 +113,8 @@ void check_differentiable(const CallArgs& call, const VjpPlan& plan) {
   }
 }
 
-std::vector<Edge> edges_of(const CallArgs& call) {
-  std::vector<Edge> edges;
+Edges edges_of(const CallArgs& call) {
+  Edges edges;
   for (uint32_t i = 0; i < call.n_args; ++i)
     each_tensor(call.args[i], [&](const Tensor& t) { edges.push_back(edge_of(t)); });
   return edges;
@@ -134,7 +134,7 @@ void record_rules(const CallArgs& call, const VjpPlan& plan) {
 }
 
 void record_refusal(const CallArgs& call) {
-  std::vector<Edge> edges = edges_of(call);
+  Edges edges = edges_of(call);
   run_below(call);
   if (is_view_op(*call.op)) mark_views(call, true);
   auto node = make_refusing_node(
@@ -206,7 +206,7 @@ void record_call(const CallArgs& call) {
 }
 
 std::shared_ptr<Node> make_refusing_node(std::string name, std::string why,
-                                         std::vector<Edge> edges) {
+                                         Edges edges) {
   auto node = std::make_shared<RefusingNode>(std::move(name), std::move(why));
   node->next = std::move(edges);
   return node;

@@ -14,6 +14,6 @@ void note_origin(Node& node, const std::string& op);
 
 /// A node for results whose gradient cannot be had; passing through it throws `why`.
 std::shared_ptr<Node> make_refusing_node(std::string name, std::string why,
-                                         std::vector<Edge> edges);
+                                         Edges edges);
 
 }  // namespace tenon::autograd
