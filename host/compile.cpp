@@ -131,6 +131,7 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
 
 std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
                                         const CompileGraphOptions& options) {
+  BelowAutocast casts_are_recorded;
   BackendInfo backend = backend_info(options.backend.empty() ? default_backend() : options.backend);
   CompileRequest request;
   request.mode = options.mode;
@@ -227,6 +228,7 @@ SegmentRunner segment_runner(Site& site) {
     std::vector<int64_t> words(syms.begin(), syms.end());
     std::shared_ptr<Artifact> code = segment_code(site, graph, syms);
     words.resize(graph->symbols.size());  // 0 for those that the code computes
+    BelowAutocast casts_are_recorded;
     code->call(inputs, words, outputs);
   };
 }

@@ -184,6 +184,7 @@ std::vector<Tensor> ModelRunner::run(std::span<const Tensor> leaves, NamedTensor
   BoundCall call = bind_call(model_, leaves);
   auto version = version_for(call);
   std::vector<Tensor> results(version->graph->outputs().size());
+  BelowAutocast types_as_exported;
   version->artifact->call(call.inputs, call.symbols, results);
   NamedTensorMap found;
   std::vector<Tensor> outputs = apply_plan(model_, call, results, found);

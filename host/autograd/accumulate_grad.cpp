@@ -26,9 +26,10 @@ bool has_strides_of(const Tensor& t, const Tensor& leaf) {
 
 // The first gradient of a leaf: taken over, or copied in the memory order of the leaf.
 Tensor first_gradient(Tensor grad, const Tensor& leaf) {
-  if (thread_modes.grad_enabled) return grad.clone();
-  if (is_ours_alone(grad) && has_strides_of(grad, leaf)) return grad;
-  return grad.detach().clone();
+  bool same_order = has_strides_of(grad, leaf);
+  if (!thread_modes.grad_enabled && same_order && is_ours_alone(grad)) return grad;
+  if (!thread_modes.grad_enabled) grad = grad.detach();
+  return same_order ? grad.clone() : empty_like(leaf.detach()).copy_(grad);
 }
 
 }  // namespace

@@ -149,6 +149,13 @@ HookHandle add_hook(const std::shared_ptr<Node>& node, List NodeHooks::*list, F 
   });
 }
 
+void refuse_while_recording(const char* what) {
+  require(!thread_modes.tracer, ErrorCode::unsupported,
+          "{}: not supported inside of a compiled function; call it on the function's arguments or "
+          "results",
+          what);
+}
+
 // The handle keeps the leaf alive.
 template <class List, class F>
 HookHandle add_leaf_hook(const Tensor& leaf, List GradState::*list, F hook) {
@@ -166,6 +173,7 @@ HookHandle add_leaf_hook(const Tensor& leaf, List GradState::*list, F hook) {
 }  // namespace
 
 HookHandle detail::add_tensor_hook(const Tensor& t, TensorHook hook) {
+  refuse_while_recording("register_hook");
   require(t.defined() && t.requires_grad(),
           "register_hook: the tensor needs no gradient, so the hook would never run");
   std::shared_ptr<Node> node = node_of(t);
@@ -183,6 +191,7 @@ HookHandle detail::add_tensor_hook(const Tensor& t, TensorHook hook) {
 }
 
 HookHandle register_post_accumulate_grad_hook(const Tensor& leaf, PostAccumulateHook hook) {
+  refuse_while_recording("register_post_accumulate_grad_hook");
   require(leaf.defined() && leaf.requires_grad() && leaf.is_leaf(),
           "register_post_accumulate_grad_hook: expected a leaf that needs a gradient");
   return add_leaf_hook(leaf, &GradState::after_accumulate, std::move(hook));

@@ -1,14 +1,15 @@
 // Recomputing instead of keeping: tenon::autograd::checkpoint.
 //
 // Method: while `f` runs, what its nodes save is counted and thrown away. The first time one of
-// them is needed, `f` runs again with the random numbers of the first run, and what it saves then,
-// in the same order, takes the place of what was thrown away. So hooks, grad() and several passes
-// work as without it. Source: PyTorch's checkpoint without reentry. Cost: one more run of `f` a
-// pass.
+// them is needed, `f` runs again with the random numbers and autocast state of the first run, and
+// what it saves then, in the same order, takes the place of what was thrown away. So hooks, grad()
+// and several passes work as without it. Source: PyTorch's checkpoint without reentry. Cost: one
+// more run of `f` a pass.
 #include "autograd/grad_state.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "ops/autocast.h"
 
 #include <tenon/autograd.h>
 #include <tenon/ops.h>
@@ -24,6 +25,7 @@ struct Frame {
   std::vector<Tensor> inputs;
   std::vector<uint64_t> versions;
   PhiloxState random;
+  AutocastOptions autocast;
   size_t n_saved = 0;
   std::vector<Tensor> again;  ///< what the second run saved; an entry is given away once
   std::mutex lock;
@@ -41,6 +43,7 @@ struct Frame {
     again.clear();
     {
       EnableGradGuard grad;
+      AutocastGuard as_before(autocast);
       SavedTensorHooks collect(
           [this](const Tensor& t) {
             again.push_back(t.detach());
@@ -77,6 +80,7 @@ std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vect
   frame->inputs = inputs;
   for (const Tensor& t : inputs) frame->versions.push_back(t.defined() ? t.version() : 0);
   frame->random = random_state();
+  frame->autocast = autocast_state();
   SavedTensorHooks count(
       [frame](const Tensor&) {
         return std::shared_ptr<void>(std::make_shared<Handle>(Handle{frame, frame->n_saved++}));

@@ -121,9 +121,16 @@ struct FunctionRunner {
 std::vector<Tensor> detail::apply_function(std::string name, const std::vector<Tensor>& inputs,
                                            const FunctionForward& forward,
                                            FunctionBackward backward) {
-  auto node = std::make_shared<FunctionNode>(name + "Backward", std::move(backward));
-  note_origin(*node, name);
-  return FunctionRunner{node, inputs}.run(forward);
+  auto run = [&](const std::vector<Tensor>& real) {
+    auto node = std::make_shared<FunctionNode>(name + "Backward", std::move(backward));
+    note_origin(*node, name);
+    return FunctionRunner{node, real}.run(forward);
+  };
+  // A graph of the function's ops would have their derivatives, not the function's own.
+  bool needs = thread_modes.grad_enabled && std::ranges::any_of(inputs, [](const Tensor& t) {
+                 return t.defined() && t.requires_grad();
+               });
+  return thread_modes.tracer && needs ? run_outside_slot(name, inputs, run) : run(inputs);
 }
 
 std::string detail::type_name(const std::type_info& type) {

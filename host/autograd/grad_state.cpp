@@ -84,6 +84,9 @@ bool Tensor::is_leaf() const { return !autograd::node_of(*this); }
 void Tensor::retain_grad() const {
   require(requires_grad(),
           "retain_grad: this tensor needs no gradient; call requires_grad_() first");
+  require(!is_fake(), ErrorCode::unsupported,
+          "retain_grad: not supported inside of a compiled function; return the tensor and call it "
+          "on the result");
   std::shared_ptr<autograd::Node> node = autograd::node_of(*this);
   autograd::GradState& state = autograd::ensure_state(*this);
   if (!node || state.retained) return;

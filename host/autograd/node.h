@@ -8,18 +8,12 @@
 #include "core/dispatch.h"
 #include "core/tensor_impl.h"
 
-#include <boost/container/small_vector.hpp>
-
 #include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
 
 namespace tenon::autograd {
-
-// Most ops have one or two arguments that need gradients, and one result: a node is one allocation.
-template <class T, size_t N>
-using SmallVector = boost::container::small_vector<T, N>;
 
 struct Edge {
   std::shared_ptr<Node> node;
@@ -35,7 +29,8 @@ struct GradMeta {
 };
 GradMeta grad_meta_of(const Tensor& t);
 
-using Edges = SmallVector<Edge, 2>;
+// Most ops have one or two arguments that need gradients, and one result: a node is one allocation.
+using Edges = InlineVector<Edge, 2>;
 
 /// Callables around a node, in the order of registration; ids are those of their handles.
 struct NodeHooks {
@@ -89,7 +84,7 @@ class Node : public std::enable_shared_from_this<Node> {
   }
 
   Edges next;
-  SmallVector<GradMeta, 1> inputs;
+  InlineVector<GradMeta, 1> inputs;
   std::unique_ptr<NodeHooks> hooks;
   /// Held while the node runs: passes of several threads may share it. A pass inside of a hook may
   /// come by again.

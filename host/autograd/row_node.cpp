@@ -191,8 +191,7 @@ std::vector<Tensor> RowNode::apply(std::vector<Tensor> grads) {
 }
 
 void RowNode::release() {
-  released_ = !saved_.empty();
-  for (auto& [use, value] : saved_) value.release();
+  for (auto& [use, value] : saved_) released_ = value.release() || released_;
 }
 
 }  // namespace tenon::autograd

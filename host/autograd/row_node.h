@@ -40,8 +40,8 @@ class RowNode final : public Node {
 
   const OpEntry& op_;  ///< the functional row
   const VjpPlan& plan_;
-  SmallVector<Slots, 4> slots_;  ///< which edges belong to which argument
-  SmallVector<std::pair<VjpUse, SavedValue>, 2> saved_;
+  InlineVector<Slots, 4> slots_;  ///< which edges belong to which argument
+  InlineVector<std::pair<VjpUse, SavedValue>, 2> saved_;
   bool released_ = false;
 };
 

@@ -108,10 +108,15 @@ void SavedValue::add_to(CallMemory& call, const std::shared_ptr<Node>& owner,
   }
 }
 
-void SavedValue::release() {
+bool SavedValue::release() {
+  bool held = tensor_.defined();
   tensor_.release();
-  if (more_)
-    for (SavedTensor& t : more_->tensors) t.release();
+  if (!more_) return held;
+  for (SavedTensor& t : more_->tensors) {
+    held = held || t.defined();
+    t.release();
+  }
+  return held;
 }
 
 }  // namespace tenon::autograd

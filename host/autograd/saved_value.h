@@ -37,7 +37,8 @@ class SavedValue {
 
   /// Adds the value to a call; valid as long as this and `call`. Throws as SavedTensor::unpack.
   void add_to(CallMemory& call, const std::shared_ptr<Node>& owner, std::string_view what) const;
-  void release();
+  /// Drops tensors; whether there were any, without which the value cannot be used again.
+  bool release();
 
  private:
   struct More {

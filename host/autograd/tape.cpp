@@ -205,8 +205,10 @@ void record_call(const CallArgs& call) {
   record_by_plan(call);
 }
 
-std::shared_ptr<Node> make_refusing_node(std::string name, std::string why,
-                                         Edges edges) {
+std::vector<Tensor> (*run_outside_slot)(std::string_view, const std::vector<Tensor>&,
+                                        FunctionRef<TensorsFn>) = nullptr;
+
+std::shared_ptr<Node> make_refusing_node(std::string name, std::string why, Edges edges) {
   auto node = std::make_shared<RefusingNode>(std::move(name), std::move(why));
   node->next = std::move(edges);
   return node;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "autograd/node.h"
+#include "core/function_ref.h"
 #include "ops/op_table.h"
 
 namespace tenon::autograd {
@@ -13,7 +14,13 @@ void record_call(const CallArgs& call);
 void note_origin(Node& node, const std::string& op);
 
 /// A node for results whose gradient cannot be had; passing through it throws `why`.
-std::shared_ptr<Node> make_refusing_node(std::string name, std::string why,
-                                         Edges edges);
+std::shared_ptr<Node> make_refusing_node(std::string name, std::string why, Edges edges);
+
+/// Runs `f` outside of the recording in progress, on the tensors that `inputs` stand for, and gives
+/// stand-ins for its results; capture/trace.cpp does it.
+using TensorsFn = std::vector<Tensor>(const std::vector<Tensor>&);
+extern std::vector<Tensor> (*run_outside_slot)(std::string_view what,
+                                               const std::vector<Tensor>& inputs,
+                                               FunctionRef<TensorsFn> f);
 
 }  // namespace tenon::autograd

@@ -13,6 +13,8 @@
 #include "report/log.h"
 #include "report/stack.h"
 
+#include <tenon/autograd.h>
+
 #include <algorithm>
 #include <deque>
 
@@ -35,13 +37,13 @@ bool is_compliant(const OpEntry& op) {
   return !added || added->pt2_compliant;
 }
 
-const Tensor& concrete_of(const Tensor& fake) {
+}  // namespace
+
+const Tensor& Trace::concrete_of(const Tensor& fake) {
   static const Tensor none;
   TensorImpl* impl = impl_of(fake);
   return impl->extra ? impl->extra->concrete : none;
 }
-
-}  // namespace
 
 Trace* Trace::current() { return thread_modes.tracer ? current_trace : nullptr; }
 
@@ -122,38 +124,6 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
 Trace::~Trace() {
   shape_env->set_materialize({});
   shape_env->set_rules({});
-}
-
-// Runs what is pending, then the operation itself.
-void Trace::run_outside(const CallArgs& call) {
-  cut(call.op->name, std::source_location::current());
-  std::vector<Value> args(call.args, call.args + call.n_args);
-  std::deque<Tensor> held;
-  std::deque<std::vector<Tensor>> lists;
-  std::deque<std::vector<SymInt>> numbers;
-  auto real = [](const Tensor& t) { return t.defined() && t.is_fake() ? concrete_of(t) : t; };
-  for (Value& a : args) {
-    if (a.tag == Tag::tensor) {
-      a = Value::of(held.emplace_back(real(*a.as<Tensor>())));
-    } else if (a.tag == Tag::tensors) {
-      auto& list = lists.emplace_back();
-      for (uint32_t i = 0; i < a.count; ++i) list.push_back(real(a.as<Tensor>()[i]));
-      a = Value::of(TensorList(list));
-    } else if (a.is_number()) {
-      a = Value::of(plain(a.number()));
-    } else if (a.tag == Tag::ints) {
-      auto& list = numbers.emplace_back();
-      for (uint32_t i = 0; i < a.count; ++i) list.push_back(plain(a.as<SymInt>()[i]).sym_int());
-      a = Value::of(SymIntList(List<SymInt>(list)));
-    }
-  }
-  PauseRecording pause;
-  dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
-  for (uint32_t r = 0; r < call.n_results; ++r) {
-    if (call.results[r].tag != Tag::tensor_owned) continue;
-    Tensor made = take<Tensor>(call.results[r]);
-    call.results[r] = Value::own(fake_for_result(made));
-  }
 }
 
 namespace {
@@ -277,14 +247,6 @@ ImplicitInput Trace::locate(const Tensor& real) const {
   return found;
 }
 
-Tensor Trace::fake_for_result(const Tensor& real) {
-  Tensor fake = make_fake(meta_of(real), real.storage_offset());
-  impl_of(fake)->ensure_extra().concrete = real;
-  impl_of(fake)->keys |= bit(Key::meta);
-  lifted_.push_back({real, fake});
-  return fake;
-}
-
 void Trace::mark_open(std::string reason) {
   if (open_reason_.empty()) open_reason_ = std::move(reason);
 }
@@ -331,11 +293,15 @@ void Trace::flush() {
   results.resize(alive.size());
   {
     PauseRecording pause;
+    EnableGradGuard as_recorded(recorder_.grad_enabled());
     shape_env->set_rules({});  // what lowering asks for has no place to be asserted at
     run_segment_(segment, inputs, symbol_words(*segment), results);
     take_rules();
   }
-  for (size_t i = 0; i < n_alive; ++i) impl_of(alive[i])->ensure_extra().concrete = results[i];
+  for (size_t i = 0; i < n_alive; ++i) {
+    impl_of(alive[i])->ensure_extra().concrete = results[i];
+    if (results[i].requires_grad()) mark_requires_grad(alive[i], true);
+  }
   learn_symbols(symbols, std::span<const Tensor>(results).subspan(n_alive));
   segment_inputs_.clear();
   segment_origins_.clear();
@@ -408,28 +374,6 @@ void Trace::run(const detail::Body& body) {
       n = n.is_integer() ? Number(n.to_int()) : Number(n.to_double());
   finish(body_outputs);
   make_guards(leaves_);
-}
-
-// A fake that somebody keeps beyond the call gets its real tensor, and the body runs on every call.
-void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
-  std::vector<Tensor> escaped;
-  for (Tensor& fake : recorder_.live_fakes()) {
-    int32_t ours = 1 + recorder_.own_references(fake);  // 1: `fake` itself
-    for (const Tensor& t : body_outputs) ours += t.is_same(fake);
-    for (const Tensor& t : leaf_fakes_) ours += t.is_same(fake);
-    for (auto& [real, lifted] : lifted_) ours += lifted.is_same(fake);
-    for (const PendingLogCall& call : pending_logs_)
-      for (const Tensor& t : call.tensors) ours += t.is_same(fake);
-    if (fake.head()->references.load() > ours) escaped.push_back(fake);
-  }
-  if (escaped.empty()) return;
-  require(config::flags().capture.on_escape != "error", ErrorCode::graph_break,
-          "{} traced tensors were stored outside of the function, the first is {}, and "
-          "capture.on_escape is \"error\"; return them instead",
-          escaped.size(), escaped[0]);
-  cut("a traced tensor was stored outside of the function", std::source_location::current());
-  for (const Tensor& fake : escaped)
-    if (concrete_of(fake).defined()) become(fake, concrete_of(fake));
 }
 
 // Where a tensor of the recording is found after a run; results join `from_graph`.

@@ -11,6 +11,7 @@
 // Threads: a Trace lives on one thread; ops of other threads are not recorded.
 #pragma once
 
+#include "autograd/tape.h"
 #include "capture/log_calls.h"
 #include "core/shape_env.h"
 #include "graph/record.h"
@@ -111,6 +112,11 @@ class Trace {
   /// The body saw plain data, so it must run on every call.
   void mark_open(std::string reason);
   Tensor fake_for_result(const Tensor& real);
+  /// The tensor that a fake stands for, undefined before its segment has run.
+  static const Tensor& concrete_of(const Tensor& fake);
+  /// Runs what is pending, then `f` on the tensors that `inputs` stand for.
+  std::vector<Tensor> run_outside(std::string_view what, const std::vector<Tensor>& inputs,
+                                  FunctionRef<autograd::TensorsFn> f);
   /// Runs the log function, now or after the graph, as the flags say.
   void call_log_fn(std::string_view name, std::string_view text, std::vector<Tensor> tensors);
 

@@ -40,6 +40,8 @@ struct ThreadModes {
   const void* caller = nullptr;  ///< return address in user code, while a tracer is active
   bool grad_enabled = true;
   bool deterministic = false;
+  Dtype autocast_dtype = Dtype::bf16;  ///< autocast is on while `include` has its key
+  bool autocast_cache = true;
 };
 extern thread_local constinit ThreadModes thread_modes __attribute__((tls_model("initial-exec")));
 
@@ -56,6 +58,7 @@ class ModeScope {
     thread_modes.exclude = exclude_;
   }
   ModeScope(const ModeScope&) = delete;
+  uint64_t excluded_before() const { return exclude_; }
 
  private:
   uint64_t include_, exclude_;
@@ -63,12 +66,18 @@ class ModeScope {
 
 /// Tensors made in the scope are fakes, and ops run their meta functions only.
 struct FakeScope : ModeScope {
-  FakeScope() : ModeScope(bit(Key::meta), bit(Key::trace) | bit(Key::autograd)) {}
+  FakeScope()
+      : ModeScope(bit(Key::meta), bit(Key::trace) | bit(Key::autograd) | bit(Key::autocast)) {}
 };
 
 /// Ops in the scope are not recorded on the tape.
 struct BelowAutograd : ModeScope {
   BelowAutograd() : ModeScope(0, bit(Key::autograd)) {}
+};
+
+/// Ops in the scope compute in the types that they are given: whatever is no user's code.
+struct BelowAutocast : ModeScope {
+  BelowAutocast() : ModeScope(0, bit(Key::autocast)) {}
 };
 
 /// What the trace key does; filled in by graph/record.cpp.

@@ -183,6 +183,7 @@ class Checker {
   const Effects& double_effects();
   Effects run(const std::string& backend, std::unique_ptr<ModelRunner>& training,
               ModelRunner& plain) const;
+  void refuse_other_gradients(const Effects& found, CaseResult& result) const;
   void judge_by_double(const std::string& name, const Tensor& found, const Tensor& base,
                        CheckedTensor& checked);
 
@@ -230,6 +231,25 @@ Effects Checker::run(const std::string& backend, std::unique_ptr<ModelRunner>& t
   return effects;
 }
 
+// Gradients of parameters that have none in PyTorch. A tied parameter is recorded by one of its
+// names.
+void Checker::refuse_other_gradients(const Effects& found, CaseResult& result) const {
+  auto is_recorded = [&](const Tensor& gradient) {
+    return std::ranges::any_of(recording_.tensors, [&](const auto& recorded) {
+      auto ours = found.find(recorded.first);
+      return recorded.first.starts_with("grad.") && ours != found.end() &&
+             ours->second.is_same(gradient);
+    });
+  };
+  for (const auto& [name, gradient] : found) {
+    if (!name.starts_with("grad.") || !gradient.defined() || is_recorded(gradient)) continue;
+    CheckedTensor checked{name, {}, {}, {}, {}};
+    checked.result.problem = "expected no gradient, found one";
+    result.ok = false;
+    result.tensors.push_back(std::move(checked));
+  }
+}
+
 void Checker::check(const Recording& recording, CaseResult& result) {
   recording_ = formats::read_tensors(recording.file);
   double_.reset();
@@ -258,6 +278,7 @@ void Checker::check(const Recording& recording, CaseResult& result) {
     result.ok = result.ok && checked.result.ok;
     result.tensors.push_back(std::move(checked));
   }
+  if (training_) refuse_other_gradients(found, result);
 }
 
 }  // namespace

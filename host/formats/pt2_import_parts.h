@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 
 namespace tenon::formats {
 
@@ -74,11 +75,17 @@ class Pt2Nodes {
   Pt2SymbolTable& symbols_;
   Pt2Arguments arguments_;
   std::vector<const Expr*> bound_;
-  std::string grad_mode_;  ///< of the region being written in place: "", "on", "off"
+  void cast_arguments(const OpEntry& op, std::vector<Value>& args);
+  ValueId cast(ValueId id, Dtype to);
+  void enter_region(const Pt2Node& node);
+
+  std::string grad_mode_;          ///< of the region being written in place: "", "on", "off"
+  std::optional<Dtype> autocast_;  ///< of that region
+  std::deque<std::vector<ValueId>> cast_lists_;
 };
 
 /// The sub-graph that a wrapping higher-order op contains, and where its operands begin; null for
-/// other ops, and for regions that change what ops compute.
+/// other ops.
 const Pt2Graph* inlined_graph(const Pt2Node& node, size_t& first_operand);
 
 /// The weights of a program as tensors, made once for each record.

@@ -3,6 +3,7 @@
 
 #include "core/sym_simplify.h"
 #include "core/tensor_impl.h"
+#include "ops/autocast.h"
 
 #include <algorithm>
 #include <charconv>
@@ -79,8 +80,6 @@ const Pt2Graph* inlined_graph(const Pt2Node& node, size_t& first_operand) {
   bool grad = node.op == "wrap_with_set_grad_enabled", autocast = node.op == "wrap_with_autocast";
   size_t at = grad ? 1 : 4;
   if ((!grad && !autocast) || node.inputs.size() <= at) return nullptr;
-  if (autocast && (node.inputs[2].value.kind != Pt2Kind::boolean || node.inputs[2].value.boolean))
-    return nullptr;  // its casts are not in the graph
   first_operand = at + 1;
   return node.inputs[at].value.kind == Pt2Kind::graph ? node.inputs[at].value.graph.get() : nullptr;
 }
@@ -199,6 +198,7 @@ void Pt2Nodes::add(const Pt2Graph& source, const Pt2Node& node, Pt2Scope& scope)
   if (inlined_graph(node, operand)) return add_inlined(node, scope);
   const OpEntry& op = *choose_op(node);
   std::vector<Value> args = arguments_.bind(op, node, scope);
+  if (autocast_) cast_arguments(op, args);
   std::vector<std::string> names;
   std::vector<GraphValue> values = results(source, node, op, names);
   NodeId id = graph_.add_node(op.id, args, std::move(values));
@@ -213,6 +213,69 @@ void Pt2Nodes::add(const Pt2Graph& source, const Pt2Node& node, Pt2Scope& scope)
     scope[names[r]] = {value, graph_.value(value).kind, graph_.value(value).scalar};
     bind_symbols(value);
   }
+}
+
+// The casts of an autocast region are not in the archive.
+void Pt2Nodes::cast_arguments(const OpEntry& op, std::vector<Value>& args) {
+  std::vector<Dtype> given;
+  auto is_tensor = [&](ValueId id) {
+    return id != no_value && graph_.value(id).kind == ValueKind::tensor;
+  };
+  auto note = [&](ValueId id) {
+    if (is_tensor(id)) given.push_back(graph_.value(id).meta.dtype);
+  };
+  for (const Value& a : args) {
+    if (a.tag == Tag::ref) note(static_cast<ValueId>(a.payload));
+    for (uint32_t k = 0; a.tag == Tag::refs && k < a.count; ++k) note(a.as<ValueId>()[k]);
+  }
+  std::optional<Dtype> to = autocast_type(op, *autocast_, given);
+  if (!to) return;
+  auto fitting = [&](ValueId id) { return is_tensor(id) ? cast(id, *to) : id; };
+  for (Value& a : args) {
+    if (a.tag == Tag::ref) a = Value::ref(fitting(static_cast<ValueId>(a.payload)));
+    if (a.tag != Tag::refs) continue;
+    auto& list = cast_lists_.emplace_back(a.as<ValueId>(), a.as<ValueId>() + a.count);
+    for (ValueId& id : list) id = fitting(id);
+    a = Value::pointer(Tag::refs, list.data(), list.size());
+  }
+}
+
+ValueId Pt2Nodes::cast(ValueId id, Dtype to) {
+  const GraphValue& from = graph_.value(id);
+  if (!autocast_casts(from.meta.dtype, to)) return id;
+  static const OpEntry& op = *find_op("aten.to.dtype");
+  Tensor fake = make_fake(from.meta, from.offset);
+  std::vector<Value> args;
+  for (size_t i = 0; i < op.n_args; ++i) args.push_back(i < 2 ? Value() : default_of(op, i));
+  args[0] = Value::of(fake);
+  args[1] = Value::of(to);
+  Value result;
+  run_meta({&op, args.data(), &result, op.n_args, 1});
+  GraphValue value;
+  value.meta = meta_of(take<Tensor>(result));
+  value.name = message("{}_{}", from.name, torch_name_of(to));
+  args[0] = Value::ref(id);
+  std::vector<GraphValue> values{std::move(value)};
+  return graph_.node(graph_.add_node(op.id, args, std::move(values))).first_result;
+}
+
+// Regions for other devices change nothing on the CPU.
+void Pt2Nodes::enter_region(const Pt2Node& node) {
+  if (node.op == "wrap_with_set_grad_enabled") {
+    grad_mode_ = node.inputs[0].value.boolean ? "on" : "off";
+    return;
+  }
+  const Pt2Argument &device = node.inputs[0].value, &dtype = node.inputs[1].value,
+                    &enabled = node.inputs[2].value;
+  require(device.kind == Pt2Kind::string && enabled.kind == Pt2Kind::boolean, ErrorCode::bad_file,
+          "{}: expected a device type and whether autocast is enabled as arguments 0 and 2",
+          node.target);
+  if (device.text != "cpu") return;
+  autocast_.reset();
+  if (!enabled.boolean) return;
+  require(dtype.kind == Pt2Kind::none || dtype.kind == Pt2Kind::dtype, ErrorCode::bad_file,
+          "{}: expected a dtype or nothing as argument 1", node.target);
+  autocast_ = dtype.kind == Pt2Kind::none ? Dtype::bf16 : dtype.dtype;
 }
 
 // A region: its nodes in a scope of their own, which sees the operands by position.
@@ -231,11 +294,12 @@ void Pt2Nodes::add_inlined(const Pt2Node& node, Pt2Scope& scope) {
             node.target);
     inner[body.inputs[i].text] = found->second;
   }
-  std::string outer = grad_mode_;
-  if (node.op == "wrap_with_set_grad_enabled")
-    grad_mode_ = node.inputs[0].value.boolean ? "on" : "off";
+  std::string outer_grad_mode = grad_mode_;
+  std::optional<Dtype> outer_autocast = autocast_;
+  enter_region(node);
   add_all(body, inner);
-  grad_mode_ = outer;
+  grad_mode_ = outer_grad_mode;
+  autocast_ = outer_autocast;
   std::vector<const Pt2Argument*> outputs;
   for (const Pt2Argument& output : node.outputs) {
     if (output.kind != Pt2Kind::list)

@@ -72,6 +72,24 @@ bool needs_frame(const Node& node) {
   return false;
 }
 
+std::optional<bool> grad_mode_of(const Node& node) {
+  auto fact = node.facts.find("grad");
+  if (fact == node.facts.end()) return std::nullopt;
+  return fact->second == "on";
+}
+
+class GradMode {
+ public:
+  explicit GradMode(std::optional<bool> mode)
+      : before_(
+            std::exchange(thread_modes.grad_enabled, mode.value_or(thread_modes.grad_enabled))) {}
+  ~GradMode() { thread_modes.grad_enabled = before_; }
+  GradMode(const GradMode&) = delete;
+
+ private:
+  bool before_;
+};
+
 // Results that live to the end: outputs, and inputs, which the caller keeps or gets back.
 std::vector<uint32_t> last_use_of_values(const Graph& graph) {
   std::vector<uint32_t> last(graph.values().size(), no_value);
@@ -105,7 +123,12 @@ Interpreter::Interpreter(std::shared_ptr<const Graph> graph) : graph_(std::move(
   report::counter("graph.finalize").add();
   std::vector<uint32_t> last = last_use_of_values(*graph_);
   for (NodeId n = 0; n < graph_->nodes().size(); ++n)
-    steps_.push_back({&entry_of(graph_->node(n).op), n, !needs_frame(graph_->node(n)), {}, {}});
+    steps_.push_back({&entry_of(graph_->node(n).op),
+                      n,
+                      !needs_frame(graph_->node(n)),
+                      grad_mode_of(graph_->node(n)),
+                      {},
+                      {}});
   for (ValueId v = 0; v < last.size(); ++v)
     if (last[v] != no_value) steps_[last[v]].last_uses.push_back(v);
   for (uint32_t s = 0; s < graph_->symbols.size(); ++s) {
@@ -154,8 +177,11 @@ void Interpreter::run_step(const Step& step, Frame& frame) const {
   size_t n_results = returns_list ? 1 : node.n_results;
   Value results[8];
   ensure(n_results <= 8, "an op has at most eight results");
-  dispatch(*step.op, args, static_cast<uint32_t>(node.args.size()), results,
-           static_cast<uint32_t>(n_results));
+  {
+    GradMode mode(step.grad);
+    dispatch(*step.op, args, static_cast<uint32_t>(node.args.size()), results,
+             static_cast<uint32_t>(n_results));
+  }
   if (returns_list) {
     std::vector<Tensor> parts = take<std::vector<Tensor>>(results[0]);
     require(parts.size() == node.n_results, "{}: the graph expects {} parts, the op gave {}",

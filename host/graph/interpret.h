@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 namespace tenon {
@@ -36,6 +37,7 @@ class Interpreter {
     const OpEntry* op;
     uint32_t node;
     bool plain_args;                 ///< no argument refers to a value or a symbol
+    std::optional<bool> grad;        ///< the grad mode, where the node has its own
     std::vector<ValueId> last_uses;  ///< values that nobody reads after this node
     std::vector<uint32_t> binds;     ///< symbols that its results bind
   };

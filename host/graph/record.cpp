@@ -220,9 +220,48 @@ bool GraphRecorder::run_meta_of(const CallArgs& call, std::span<const Value> fak
   }
 }
 
+namespace {
+
+template <class F>
+void each_tensor(std::span<const Value> args, F&& f) {
+  for (size_t i = 0; i < args.size(); ++i) {
+    if (args[i].tag == Tag::tensor) f(*args[i].as<Tensor>(), i);
+    for (uint32_t k = 0; args[i].tag == Tag::tensors && k < args[i].count; ++k)
+      if (const Tensor& t = args[i].as<Tensor>()[k]; t.defined()) f(t, i);
+  }
+}
+
+// Fakes need gradients where the tensors they stand for will: bodies ask, and later segments begin
+// with them.
+void pass_requires_grad(const CallArgs& call, std::span<const Value> fake_args) {
+  if (!thread_modes.grad_enabled || call.op->def->vjp.kind == Vjp::Kind::none) return;
+  bool any = false;
+  each_tensor(fake_args, [&](const Tensor& t, size_t) { any = any || t.requires_grad(); });
+  if (!any) return;
+  auto mark = [](const Tensor& t) {
+    if (t.defined() && is_floating(t.dtype())) mark_requires_grad(t, true);
+  };
+  each_tensor(fake_args, [&](const Tensor& t, size_t i) {
+    if (call.op->mutated_args >> i & 1) mark(t);
+  });
+  for (uint32_t r = 0; r < call.n_results; ++r) {
+    const Value& v = call.results[r];
+    if (v.tag == Tag::tensors_owned) {
+      for (const Tensor& t : *reinterpret_cast<std::vector<Tensor>*>(v.payload)) mark(t);
+    } else if (v.tag == Tag::tensor_owned) {
+      Tensor t = Tensor::adopt(reinterpret_cast<detail::TensorHead*>(v.payload));
+      mark(t);
+      t.release();  // the slot goes on owning it
+    }
+  }
+}
+
+}  // namespace
+
 void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_args) {
   if (!run_meta_of(call, fake_args)) return;
   require_meta_allowed(call);
+  pass_requires_grad(call, fake_args);
   // A number that follows from known symbols needs no node.
   bool is_number = call.n_results == 1 && call.results[0].is_number();
   if (is_number && !(call.op->tags & TN_TAG_DATA_DEPENDENT)) return;
@@ -259,6 +298,7 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
   Node& node = graph_->node(id);
   node.where = where;
   node.module_path = module_path;
+  if (thread_modes.grad_enabled != grad_enabled_) node.facts["grad"] = grad_enabled_ ? "off" : "on";
   for (uint32_t r = 0; r < node.n_results; ++r) {
     if (tensors[r].defined()) track(tensors[r], node.first_result + r);
     bind_unbacked(graph_->value(node.first_result + r), node.first_result + r);
@@ -326,19 +366,24 @@ RecordScope::RecordScope(GraphRecorder& recorder)
     : previous_(thread_modes.tracer),
       keys_(bit(Key::trace), bit(Key::autograd)),
       shapes_(*recorder.shape_env()) {
+  recorder.excluded_outside = keys_.excluded_before();
   thread_modes.tracer = &recorder;
 }
 
 RecordScope::~RecordScope() { thread_modes.tracer = previous_; }
 
 PauseRecording::PauseRecording()
-    : previous_(std::exchange(thread_modes.tracer, nullptr)), include_(thread_modes.include) {
+    : previous_(std::exchange(thread_modes.tracer, nullptr)),
+      include_(thread_modes.include),
+      exclude_(thread_modes.exclude) {
   thread_modes.include &= ~bit(Key::trace);
+  if (previous_) thread_modes.exclude = static_cast<GraphRecorder*>(previous_)->excluded_outside;
 }
 
 PauseRecording::~PauseRecording() {
   thread_modes.tracer = previous_;
   thread_modes.include = include_;
+  thread_modes.exclude = exclude_;
 }
 
 }  // namespace tenon

@@ -76,10 +76,14 @@ class GraphRecorder {
   const std::shared_ptr<Graph>& failed_graph() const { return failed_; }
 
   uint64_t id() const { return id_; }
+  /// Whether gradients were on when the recorder was made: what its graphs must be run under. Nodes
+  /// recorded under the other mode have the fact `grad`.
+  bool grad_enabled() const { return grad_enabled_; }
   /// Whether a meta function is running.
   bool is_in_meta() const { return in_meta_; }
-  SourceLocation where;     ///< given to the nodes that follow
-  std::string module_path;  ///< likewise
+  uint64_t excluded_outside = 0;  ///< keys that were excluded before recording began
+  SourceLocation where;           ///< given to the nodes that follow
+  std::string module_path;        ///< likewise
 
  private:
   void append(const CallArgs& call, std::span<const Value> fake_args);
@@ -96,7 +100,7 @@ class GraphRecorder {
   std::vector<Tensor> input_fakes_;    // undefined for scalars and adopted inputs
   std::vector<uint64_t> storage_ids_;  // by value
   uint64_t id_;
-  bool in_meta_ = false;
+  bool in_meta_ = false, grad_enabled_ = thread_modes.grad_enabled;
 };
 
 /// Sends the thread's ops to a recorder, and its symbolic decisions to the recorder's ShapeEnv.
@@ -112,7 +116,7 @@ class RecordScope {
   ShapeEnvScope shapes_;
 };
 
-/// Suspends recording: ops run as usual.
+/// Suspends recording: ops run as usual, on the tape where they ran on it before.
 class PauseRecording {
  public:
   PauseRecording();
@@ -121,7 +125,7 @@ class PauseRecording {
 
  private:
   void* previous_;
-  uint64_t include_;
+  uint64_t include_, exclude_;
 };
 
 }  // namespace tenon

@@ -12,7 +12,12 @@ using detail::Leaves;
 using detail::TensorHead;
 
 uint64_t global_state() {
-  return uint64_t{thread_modes.grad_enabled} | uint64_t{thread_modes.deterministic} << 1;
+  // The type of autocast matters only while it is on.
+  uint64_t autocast = thread_modes.include & bit(Key::autocast)
+                          ? 1 + static_cast<uint64_t>(thread_modes.autocast_dtype)
+                          : 0;
+  return uint64_t{thread_modes.grad_enabled} | uint64_t{thread_modes.deterministic} << 1 |
+         autocast << 2;
 }
 
 TensorGuard guard_of(const Tensor& tensor) {
@@ -207,7 +212,8 @@ std::string plain_text(const detail::PlainLeaf& leaf) {
 }  // namespace
 
 std::string GuardSet::why_not(const Leaves& leaves) const {
-  if (global_state() != global) return "global state: grad mode or deterministic mode changed";
+  if (global_state() != global)
+    return "global state: grad mode, deterministic mode or autocast changed";
   if (leaves.structure != structure || leaves.tensors.size() != tensors.size() ||
       leaves.plain.size() != plain.size() || leaves.texts.size() != texts.size() ||
       leaves.numbers.size() != numbers.size())

@@ -1,6 +1,7 @@
 // The op table: built from the row families, and what each key of an op does.
 #include "ops/op_table.h"
 
+#include "ops/autocast.h"
 #include "ops/out_form.h"
 #include "ops/pointwise.h"
 #include "ops/shapes.h"
@@ -163,6 +164,7 @@ void finish_entry(OpEntry& op) {
   op.by_key[static_cast<size_t>(Key::meta)] = &run_meta;
   op.by_key[static_cast<size_t>(Key::trace)] = &run_trace;
   op.by_key[static_cast<size_t>(Key::autograd)] = &run_autograd;
+  op.by_key[static_cast<size_t>(Key::autocast)] = &run_autocast;
 }
 
 OpEntry& insert(Table& table, Schema schema, const OpDef* def, const OpEntry* functional,

@@ -118,6 +118,7 @@ void Entry::run(const detail::Leaves& leaves, detail::CallResult& result) const 
       heads[i] = inputs[i].kind == ValueOrigin::Kind::undefined
                      ? nullptr
                      : input_tensor(inputs[i], *this, leaves).head();
+    BelowAutocast casts_are_recorded;
     artifact->call({heads, inputs.size()}, symbols.words, {made, n_graph_outputs});
   }
   if (!log_calls.empty()) run_logs(leaves, {made, n_graph_outputs});

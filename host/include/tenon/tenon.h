@@ -7,6 +7,7 @@
 //     }
 #pragma once
 
+#include <tenon/autocast.h>
 #include <tenon/autograd.h>
 #include <tenon/compile.h>
 #include <tenon/config.h>

@@ -95,7 +95,8 @@ static constexpr OpDef rows[] = {
              {"source", "grad, dim, index, source.sizes",
               [](const Tensor& g, int64_t dim, const Tensor& index, SymIntList sizes) {
                 return g.index_select(dim, index).reshape(sizes);
-              }}}},
+              }}},
+     .autocast = Autocast::promote},
     {.schema = "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
      .variants = in_place,
      .meta = [](const Tensor& self, int64_t dim, const Tensor& index,

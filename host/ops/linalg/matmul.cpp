@@ -246,7 +246,8 @@ static constexpr OpDef rows[] = {
      .meta = fn<mm_meta>,
      .eager = [](Tensor& out, const Tensor& a, const Tensor& b) { multiply(out, a, b); },
      .vjp = {{"self", "grad, mat2", [](const Tensor& g, const Tensor& b) { return g.mm(b.t()); }},
-             {"mat2", "grad, self", [](const Tensor& g, const Tensor& a) { return a.t().mm(g); }}}},
+             {"mat2", "grad, self", [](const Tensor& g, const Tensor& a) { return a.t().mm(g); }}},
+     .autocast = Autocast::lower},
     {.schema = "bmm(Tensor self, Tensor mat2) -> Tensor",
      .tags = OpTags::matmul,
      .core = true,
@@ -255,7 +256,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, mat2",
               [](const Tensor& g, const Tensor& b) { return g.bmm(b.transpose(1, 2)); }},
              {"mat2", "grad, self",
-              [](const Tensor& g, const Tensor& a) { return a.transpose(1, 2).bmm(g); }}}},
+              [](const Tensor& g, const Tensor& a) { return a.transpose(1, 2).bmm(g); }}},
+     .autocast = Autocast::lower},
     {.schema =
          "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
      .variants = in_place,
@@ -273,7 +275,8 @@ static constexpr OpDef rows[] = {
              {"mat2", "grad, mat1, alpha",
               [](const Tensor& g, const Tensor& a, Number alpha) {
                 return scaled(a.t().mm(g), alpha);
-              }}}},
+              }}},
+     .autocast = Autocast::lower},
     {.schema = "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar "
                "alpha=1) -> Tensor",
      .variants = in_place,
@@ -288,7 +291,8 @@ static constexpr OpDef rows[] = {
                  Number alpha) { return scaled(g.bmm(b.transpose(1, 2)), alpha); }},
              {"batch2", "grad, batch1, alpha",
               [](const Tensor& g, const Tensor& a,
-                 Number alpha) { return scaled(a.transpose(1, 2).bmm(g), alpha); }}}},
+                 Number alpha) { return scaled(a.transpose(1, 2).bmm(g), alpha); }}},
+     .autocast = Autocast::lower},
     {.schema = "mv(Tensor self, Tensor vec) -> Tensor",
      .tags = OpTags::matmul,
      .meta = fn<mv_meta>,
@@ -330,7 +334,8 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::matmul,
      .meta = fn<matmul_meta>,
      .eager = fn<matmul_kernel>,
-     .decomp = fn<matmul_decomp>},
+     .decomp = fn<matmul_decomp>,
+     .autocast = Autocast::lower},
     {.schema = "linalg_matmul(Tensor self, Tensor other) -> Tensor",
      .tags = OpTags::matmul,
      .decomp = [](const Tensor& a, const Tensor& b) { return matmul(a, b); }},
@@ -338,7 +343,8 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::matmul,
      .meta = fn<linear_meta>,
      .eager = fn<linear_kernel>,
-     .decomp = fn<linear_decomp>},
+     .decomp = fn<linear_decomp>,
+     .autocast = Autocast::lower},
 };
 
 extern constinit const OpFamily op_family_linalg_matmul{rows};

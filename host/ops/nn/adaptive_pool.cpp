@@ -104,7 +104,8 @@ static constexpr OpDef rows[] = {
     {.schema = "adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
      .decomp = fn<adaptive_avg_pool2d_decomp>},
     {.schema = "adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
-     .decomp = fn<adaptive_avg_pool3d_decomp>},
+     .decomp = fn<adaptive_avg_pool3d_decomp>,
+     .autocast = Autocast::fp32},
     {.schema = "_adaptive_avg_pool2d(Tensor self, SymInt[2] output_size) -> Tensor",
      .core = true,
      .meta = fn<adaptive_avg_meta<2>>,
@@ -136,7 +137,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self, result1",
               [](const Tensor& g, const Tensor& self, const Tensor& indices) {
                 return adaptive_max_pool3d_backward(g, self, indices);
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
 };
 
 extern constinit const OpFamily op_family_nn_adaptive_pool{rows};

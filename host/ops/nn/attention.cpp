@@ -434,7 +434,8 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::matmul,
      .meta = fn<attention_meta>,
      .eager = fn<attention_kernel>,
-     .decomp = fn<attention_decomp>},
+     .decomp = fn<attention_decomp>,
+     .autocast = Autocast::lower},
     {.schema = "_scaled_dot_product_attention_math(Tensor query, Tensor key, Tensor value, Tensor? "
                "attn_mask=None, "
                "float dropout_p=0., bool is_causal=False, Tensor? dropout_mask=None, *, float? "

@@ -208,21 +208,25 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
             SymInt ignored) {
            return std::get<0>(nll_loss_forward(self, target, weight, reduction, ignored));
-         }},
+         },
+     .autocast = Autocast::fp32},
     {.schema = "nll_loss2d(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
                "SymInt ignore_index=-100) -> Tensor",
      .decomp =
          [](const Tensor& self, const Tensor& target, const Tensor& weight, int64_t reduction,
             SymInt ignored) {
            return std::get<0>(nll_loss2d_forward(self, target, weight, reduction, ignored));
-         }},
+         },
+     .autocast = Autocast::fp32},
     {.schema = "nll_loss_nd(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
                "SymInt ignore_index=-100) -> Tensor",
-     .decomp = fn<nll_loss_nd_decomp>},
+     .decomp = fn<nll_loss_nd_decomp>,
+     .autocast = Autocast::fp32},
     {.schema =
          "cross_entropy_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
          "SymInt ignore_index=-100, float label_smoothing=0.) -> Tensor",
-     .decomp = fn<cross_entropy_decomp>},
+     .decomp = fn<cross_entropy_decomp>,
+     .autocast = Autocast::fp32},
 };
 
 extern constinit const OpFamily op_family_nn_class_loss{rows};

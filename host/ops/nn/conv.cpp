@@ -361,47 +361,56 @@ static constexpr OpDef rows[] = {
                "SymInt[1] padding=0, "
                "SymInt[1] dilation=1, SymInt groups=1) -> Tensor",
      .tags = OpTags::convolution,
-     .decomp = fn<conv_decomp>},
+     .decomp = fn<conv_decomp>,
+     .autocast = Autocast::lower},
     {.schema = "conv2d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, "
                "SymInt[2] padding=0, "
                "SymInt[2] dilation=1, SymInt groups=1) -> Tensor",
      .tags = OpTags::convolution,
-     .decomp = fn<conv_decomp>},
+     .decomp = fn<conv_decomp>,
+     .autocast = Autocast::lower},
     {.schema = "conv3d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, "
                "SymInt[3] padding=0, "
                "SymInt[3] dilation=1, SymInt groups=1) -> Tensor",
      .tags = OpTags::convolution,
-     .decomp = fn<conv_decomp>},
+     .decomp = fn<conv_decomp>,
+     .autocast = Autocast::lower},
     {.schema = "conv1d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
                "str padding=\"valid\", SymInt[1] dilation=1, SymInt groups=1) -> Tensor",
      .tags = OpTags::convolution,
-     .decomp = fn<conv_padding_decomp>},
+     .decomp = fn<conv_padding_decomp>,
+     .autocast = Autocast::lower},
     {.schema = "conv2d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] stride=1, "
                "str padding=\"valid\", SymInt[2] dilation=1, SymInt groups=1) -> Tensor",
      .tags = OpTags::convolution,
-     .decomp = fn<conv_padding_decomp>},
+     .decomp = fn<conv_padding_decomp>,
+     .autocast = Autocast::lower},
     {.schema = "conv3d.padding(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] stride=1, "
                "str padding=\"valid\", SymInt[3] dilation=1, SymInt groups=1) -> Tensor",
      .tags = OpTags::convolution,
-     .decomp = fn<conv_padding_decomp>},
+     .decomp = fn<conv_padding_decomp>,
+     .autocast = Autocast::lower},
     {.schema =
          "conv_transpose1d(Tensor input, Tensor weight, Tensor? bias=None, SymInt[1] stride=1, "
          "SymInt[1] padding=0, SymInt[1] output_padding=0, SymInt groups=1, SymInt[1] dilation=1) "
          "-> Tensor",
      .tags = OpTags::convolution,
-     .decomp = fn<conv_transpose_decomp>},
+     .decomp = fn<conv_transpose_decomp>,
+     .autocast = Autocast::lower},
     {.schema = "conv_transpose2d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[2] "
                "stride=1, "
                "SymInt[2] padding=0, SymInt[2] output_padding=0, SymInt groups=1, SymInt[2] "
                "dilation=1) -> Tensor",
      .tags = OpTags::convolution,
-     .decomp = fn<conv_transpose_decomp>},
+     .decomp = fn<conv_transpose_decomp>,
+     .autocast = Autocast::lower},
     {.schema = "conv_transpose3d.input(Tensor input, Tensor weight, Tensor? bias=None, SymInt[3] "
                "stride=1, "
                "SymInt[3] padding=0, SymInt[3] output_padding=0, SymInt groups=1, SymInt[3] "
                "dilation=1) -> Tensor",
      .tags = OpTags::convolution,
-     .decomp = fn<conv_transpose_decomp>},
+     .decomp = fn<conv_transpose_decomp>,
+     .autocast = Autocast::lower},
 };
 
 extern constinit const OpFamily op_family_nn_conv{rows};

@@ -338,7 +338,8 @@ static constexpr OpDef rows[] = {
                  int64_t padding, bool align, BoolList needs) {
                 return grid_sampler_2d_backward(g, input, grid, interpolation, padding, align,
                                                 needs);
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema =
          "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
          "bool align_corners) -> Tensor",
@@ -350,7 +351,8 @@ static constexpr OpDef rows[] = {
                  int64_t padding, bool align, BoolList needs) {
                 return grid_sampler_3d_backward(g, input, grid, interpolation, padding, align,
                                                 needs);
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema = "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
                "bool align_corners) -> Tensor",
      .decomp =
@@ -358,7 +360,8 @@ static constexpr OpDef rows[] = {
             bool align_corners) {
            return input.dim() == 5 ? grid_sampler_3d(input, grid, filter, outside, align_corners)
                                    : grid_sampler_2d(input, grid, filter, outside, align_corners);
-         }},
+         },
+     .autocast = Autocast::fp32},
     {.schema = "grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int "
                "interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> "
                "(Tensor, Tensor)",

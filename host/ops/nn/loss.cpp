@@ -124,43 +124,56 @@ Tensor triplet_margin_loss_decomp(const Tensor& anchor, const Tensor& positive,
 
 static constexpr OpDef rows[] = {
     {.schema = "mse_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
-     .decomp = fn<mse_loss_decomp>},
+     .decomp = fn<mse_loss_decomp>,
+     .autocast = Autocast::fp32},
     {.schema = "l1_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
-     .decomp = fn<l1_loss_decomp>},
+     .decomp = fn<l1_loss_decomp>,
+     .autocast = Autocast::fp32},
     {.schema =
          "smooth_l1_loss(Tensor self, Tensor target, int reduction=1, float beta=1.) -> Tensor",
-     .decomp = fn<smooth_l1_loss_decomp>},
+     .decomp = fn<smooth_l1_loss_decomp>,
+     .autocast = Autocast::fp32},
     {.schema = "huber_loss(Tensor self, Tensor target, int reduction=1, float delta=1.) -> Tensor",
-     .decomp = fn<huber_loss_decomp>},
+     .decomp = fn<huber_loss_decomp>,
+     .autocast = Autocast::fp32},
     {.schema = "binary_cross_entropy(Tensor self, Tensor target, Tensor? weight=None, int "
                "reduction=1) -> Tensor",
-     .decomp = fn<binary_cross_entropy_decomp>},
+     .decomp = fn<binary_cross_entropy_decomp>,
+     .autocast = Autocast::fp32},
     {.schema = "binary_cross_entropy_with_logits(Tensor self, Tensor target, Tensor? weight=None, "
                "Tensor? pos_weight=None, int reduction=1) -> Tensor",
-     .decomp = fn<binary_cross_entropy_with_logits_decomp>},
+     .decomp = fn<binary_cross_entropy_with_logits_decomp>,
+     .autocast = Autocast::fp32},
     {.schema =
          "kl_div(Tensor self, Tensor target, int reduction=1, *, bool log_target=False) -> Tensor",
-     .decomp = fn<kl_div_decomp>},
+     .decomp = fn<kl_div_decomp>,
+     .autocast = Autocast::fp32},
     {.schema = "soft_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
-     .decomp = fn<soft_margin_loss_decomp>},
+     .decomp = fn<soft_margin_loss_decomp>,
+     .autocast = Autocast::fp32},
     {.schema =
          "poisson_nll_loss(Tensor input, Tensor target, bool log_input, bool full, float eps, "
          "int reduction) -> Tensor",
-     .decomp = fn<poisson_nll_loss_decomp>},
+     .decomp = fn<poisson_nll_loss_decomp>,
+     .autocast = Autocast::fp32},
     {.schema = "margin_ranking_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
                "int reduction=1) -> Tensor",
-     .decomp = fn<margin_ranking_loss_decomp>},
+     .decomp = fn<margin_ranking_loss_decomp>,
+     .autocast = Autocast::fp32},
     {.schema = "hinge_embedding_loss(Tensor self, Tensor target, float margin=1., int reduction=1) "
                "-> Tensor",
-     .decomp = fn<hinge_embedding_loss_decomp>},
+     .decomp = fn<hinge_embedding_loss_decomp>,
+     .autocast = Autocast::fp32},
     {.schema =
          "cosine_embedding_loss(Tensor input1, Tensor input2, Tensor target, float margin=0., "
          "int reduction=1) -> Tensor",
-     .decomp = fn<cosine_embedding_loss_decomp>},
+     .decomp = fn<cosine_embedding_loss_decomp>,
+     .autocast = Autocast::fp32},
     {.schema = "triplet_margin_loss(Tensor anchor, Tensor positive, Tensor negative, float "
                "margin=1., float p=2., "
                "float eps=9.9999999999999995e-07, bool swap=False, int reduction=1) -> Tensor",
-     .decomp = fn<triplet_margin_loss_decomp>},
+     .decomp = fn<triplet_margin_loss_decomp>,
+     .autocast = Autocast::fp32},
 };
 
 extern constinit const OpFamily op_family_nn_loss{rows};

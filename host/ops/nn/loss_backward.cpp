@@ -287,7 +287,8 @@ static constexpr OpDef rows[] = {
              {"self", "grad", no_gradient}}},
     {.schema = "multi_margin_loss(Tensor self, Tensor target, Scalar p=1, Scalar margin=1, Tensor? "
                "weight=None, int reduction=1) -> Tensor",
-     .decomp = fn<multi_margin>},
+     .decomp = fn<multi_margin>,
+     .autocast = Autocast::fp32},
     {.schema = "multi_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, Scalar "
                "p, Scalar margin, Tensor? weight=None, int reduction=1) -> Tensor",
      .decomp = fn<multi_margin_backward>},
@@ -299,12 +300,14 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& self, const Tensor& target, int64_t reduction,
                  const Tensor& is_target) {
                 return multilabel_margin_loss_backward(g, self, target, reduction, is_target);
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema = "multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
      .decomp =
          [](const Tensor& self, const Tensor& target, int64_t reduction) {
            return std::get<0>(multilabel_margin_loss_forward(self, target, reduction));
-         }},
+         },
+     .autocast = Autocast::fp32},
     {.schema = "multilabel_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, "
                "int reduction, Tensor is_target) -> Tensor",
      .meta = fn<multilabel_backward_meta>,

@@ -268,7 +268,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self, padding",
               [](const Tensor& g, const Tensor& self, SymIntList padding) {
                 return reflection_pad1d_backward(g, self, padding);
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema = "reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::reflect, 2>>,
@@ -276,7 +277,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self, padding",
               [](const Tensor& g, const Tensor& self, SymIntList padding) {
                 return reflection_pad2d_backward(g, self, padding);
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema = "reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::reflect, 3>>,
@@ -291,7 +293,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self, padding",
               [](const Tensor& g, const Tensor& self, SymIntList padding) {
                 return replication_pad1d_backward(g, self, padding);
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema = "replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::replicate, 2>>,
@@ -299,7 +302,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self, padding",
               [](const Tensor& g, const Tensor& self, SymIntList padding) {
                 return replication_pad2d_backward(g, self, padding);
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema = "replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::replicate, 3>>,
@@ -307,7 +311,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self, padding",
               [](const Tensor& g, const Tensor& self, SymIntList padding) {
                 return replication_pad3d_backward(g, self, padding);
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema = "_pad_circular(Tensor self, SymInt[] pad) -> Tensor", .decomp = fn<circular_decomp>},
     {.schema = "pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor",
      .decomp = fn<pad_decomp>},

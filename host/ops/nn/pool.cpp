@@ -132,7 +132,8 @@ static constexpr OpDef rows[] = {
             bool ceil_mode) {
            return std::get<0>(
                max_pool3d_with_indices(self, kernel, stride, padding, dilation, ceil_mode));
-         }},
+         },
+     .autocast = Autocast::fp32},
     {.schema = "max_pool1d_with_indices(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] "
                "padding=0, "
                "int[1] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -208,7 +209,8 @@ static constexpr OpDef rows[] = {
                  std::optional<int64_t> divisor) {
                 return avg_pool3d_backward(g, self, kernel, stride, padding, ceil_mode, include_pad,
                                            divisor);
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
 };
 
 extern constinit const OpFamily op_family_nn_pool{rows};

@@ -367,8 +367,8 @@ static constexpr OpDef rows[] = {
      .eager = [](Tensor& out, const Tensor& self, const Tensor& indices,
                  SymIntList) { unpool_kernel(out, self, indices, 2); },
      .vjp = {{"self", "grad, indices",
-              [](const Tensor& g,
-                 const Tensor& indices) { return pooled_gather(g, indices, 2); }}}},
+              [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 2); }}},
+     .autocast = Autocast::fp32},
     {.schema = "max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, "
                "int[3] padding) -> Tensor",
      .meta = [](const Tensor& self, const Tensor&, SymIntList size, IntList,
@@ -376,8 +376,8 @@ static constexpr OpDef rows[] = {
      .eager = [](Tensor& out, const Tensor& self, const Tensor& indices, SymIntList, IntList,
                  IntList) { unpool_kernel(out, self, indices, 3); },
      .vjp = {{"self", "grad, indices",
-              [](const Tensor& g,
-                 const Tensor& indices) { return pooled_gather(g, indices, 3); }}}},
+              [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 3); }}},
+     .autocast = Autocast::fp32},
     {.schema = "fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor "
                "random_samples) -> (Tensor, Tensor)",
      .meta = fn<fractional_metas<2>>,
@@ -386,7 +386,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& self, IntList kernel, IntList size,
                  const Tensor& indices) {
                 return fractional_max_pool2d_backward(g, self, kernel, size, indices);
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema = "fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor "
                "random_samples) -> (Tensor, Tensor)",
      .meta = fn<fractional_metas<3>>,
@@ -395,7 +396,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& self, IntList kernel, IntList size,
                  const Tensor& indices) {
                 return fractional_max_pool3d_backward(g, self, kernel, size, indices);
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema = "fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] "
                "kernel_size, int[2] output_size, Tensor indices) -> Tensor",
      .meta = fractional_backward_meta<2>,

@@ -254,7 +254,8 @@ static constexpr OpDef rows[] = {
              w = weight.reshape(SymIntList(List<SymInt>(shape)));
            }
            return _prelu_kernel(self, w);
-         }},
+         },
+     .autocast = Autocast::lower},
     {.schema = "glu(Tensor self, int dim=-1) -> Tensor",
      .decomp =
          [](const Tensor& self, int64_t dim) {

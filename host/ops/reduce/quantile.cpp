@@ -154,19 +154,23 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::reduction,
      .meta = fn<quantile_meta>,
      .eager = fn<quantile_kernel<false>>,
-     .decomp = fn<quantile_decomp<false>>},
+     .decomp = fn<quantile_decomp<false>>,
+     .autocast = Autocast::fp32},
     {.schema = "quantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str "
                "interpolation=\"linear\") -> Tensor",
-     .decomp = by_number<false>},
+     .decomp = by_number<false>,
+     .autocast = Autocast::fp32},
     {.schema = "nanquantile(Tensor self, Tensor q, int? dim=None, bool keepdim=False, *, str "
                "interpolation=\"linear\") -> Tensor",
      .tags = OpTags::reduction,
      .meta = fn<quantile_meta>,
      .eager = fn<quantile_kernel<true>>,
-     .decomp = fn<quantile_decomp<true>>},
+     .decomp = fn<quantile_decomp<true>>,
+     .autocast = Autocast::fp32},
     {.schema = "nanquantile.scalar(Tensor self, float q, int? dim=None, bool keepdim=False, *, str "
                "interpolation=\"linear\") -> Tensor",
-     .decomp = by_number<true>},
+     .decomp = by_number<true>,
+     .autocast = Autocast::fp32},
 };
 
 extern constinit const OpFamily op_family_reduce_quantile{rows};

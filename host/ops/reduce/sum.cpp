@@ -346,7 +346,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& x) {
                 Tensor flat = x.reshape({-1});
                 return g.to(x.dtype()).mul(product_of_others(flat, 0)).reshape(x.sizes());
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema = "prod.dim_int(Tensor self, int dim, bool keepdim=False, *, ScalarType? dtype=None) "
                "-> Tensor",
      .tags = reduction,
@@ -359,13 +360,15 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& x, int64_t dim, bool keepdim) {
                 return unreduced(g.to(x.dtype()), x.sizes(), dim, keepdim)
                     .mul(product_of_others(x, dim));
-              }}}},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema = "sum_to_size(Tensor self, SymInt[] size) -> Tensor",
      .tags = OpTags::maybe_alias,
      .decomp = fn<summed_to_size>},
     {.schema = "trace(Tensor self) -> Tensor",
      .tags = reduction,
-     .decomp = [](const Tensor& self) { return sum(diagonal(self)); }},
+     .decomp = [](const Tensor& self) { return sum(diagonal(self)); },
+     .autocast = Autocast::fp32},
     {.schema = "any(Tensor self) -> Tensor",
      .tags = reduction,
      .core = true,

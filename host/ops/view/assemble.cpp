@@ -158,7 +158,8 @@ static constexpr OpDef rows[] = {
      .decomp =
          [](const Tensor& length, const Tensor& angle) {
            return complex(mul(length, cos(angle)), mul(length, sin(angle)));
-         }},
+         },
+     .autocast = Autocast::fp32},
     {.schema = "angle(Tensor self) -> Tensor", .decomp = fn<angle_decomp>},
 };
 

@@ -120,12 +120,15 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = fn<cat_meta>,
      .eager = fn<cat_kernel>,
-     .vjp = {{"tensors", "grad, tensors.meta, dim", fn<cat_vjp>}}},
+     .vjp = {{"tensors", "grad, tensors.meta, dim", fn<cat_vjp>}},
+     .autocast = Autocast::promote},
     {.schema = "concat(Tensor[] tensors, int dim=0) -> Tensor",
      .decomp = [](TensorList tensors, int64_t dim) { return cat(tensors, dim); }},
     {.schema = "concatenate(Tensor[] tensors, int dim=0) -> Tensor",
      .decomp = [](TensorList tensors, int64_t dim) { return cat(tensors, dim); }},
-    {.schema = "stack(Tensor[] tensors, int dim=0) -> Tensor", .decomp = fn<stacked>},
+    {.schema = "stack(Tensor[] tensors, int dim=0) -> Tensor",
+     .decomp = fn<stacked>,
+     .autocast = Autocast::promote},
     {.schema = "hstack(Tensor[] tensors) -> Tensor",
      .decomp =
          [](TensorList tensors) {
