@@ -1,7 +1,7 @@
 // Decomposition sets: which ops are taken apart before a backend sees the graph.
+#include "ops/decompose.h"
 #include "aot/lower.h"
 #include "core/error.h"
-#include "ops/op_table.h"
 
 #include <set>
 
@@ -12,13 +12,17 @@ std::function<bool(const OpEntry&)> decomposition_set(const std::string& set,
   if (set.empty() || set == "none") return nullptr;
   if (set == "list") {
     return [names = std::set<std::string>(ops.begin(), ops.end())](const OpEntry& op) {
-      return op.def->decomp && names.contains(op.name);
+      return can_decompose(op) && names.contains(op.name);
     };
   }
   require(set == "core_aten" || set == "inductor",
           "there is no decomposition set '{}'; known are none, core_aten and inductor", set);
-  // Every row that is not core and says how it is made of others.
-  return [](const OpEntry& op) { return op.def->decomp && !op.def->core && !op.functional; };
+  // Every row that is not core and says how it is made of others; who compiles formulas keeps them
+  // whole.
+  bool formulas = set == "core_aten";
+  return [formulas](const OpEntry& op) {
+    return !op.def->core && can_decompose(op) && (formulas || !decomposes_by_formula(op));
+  };
 }
 
 }  // namespace tenon

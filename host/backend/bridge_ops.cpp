@@ -4,6 +4,7 @@
 #include "backend/status.h"
 #include "core/dispatch.h"
 #include "graph/record.h"
+#include "ops/decompose.h"
 #include "ops/op_table.h"
 #include "ops/pointwise.h"
 
@@ -51,6 +52,7 @@ const OpTexts& texts_of(const OpEntry& op) {
   for (const SchemaReturn& r : op.schema.returns)
     t.returns.push_back({keep(r.name), keep(to_text(r.type)), keep(""), keep(alias_text(r.alias))});
   if (op.def->decomp && !op.def->core) t.sets = {TN_STR("core_aten"), TN_STR("inductor")};
+  if (decomposes_by_formula(op)) t.sets = {TN_STR("core_aten")};
   t.schema = to_text(op.schema);
   return t;
 }
@@ -171,7 +173,7 @@ tn_status* decompose(tn_ctx* ctx, const tn_graph* g, uint32_t node_id, tn_str,
     require(node_id < g->graph->nodes().size(), "node id {} is out of range", node_id);
     const Node& node = g->graph->node(node_id);
     const OpEntry& op = entry_of(node.op);
-    if (!op.def->decomp)
+    if (!can_decompose(op))
       throw BackendError(ErrorCode::unsupported, TN_NOT_FOUND, op.name + " has no decomposition");
     GraphRecorder recorder(g->graph->shape_env ? g->graph->shape_env : ShapeEnv::make());
     recorder.opens = [&](const OpEntry& e) { return &e == &op; };

@@ -1,4 +1,5 @@
 // `tenon ops`: the op table, and what backends make of an op.
+#include "ops/decompose.h"
 #include "ops/op_table.h"
 
 #include "backend/backend.h"
@@ -72,7 +73,7 @@ Parts parts_of(const OpEntry& op) {
   parts.view = static_cast<bool>(row->view);
   parts.meta = parts.formula || parts.view || static_cast<bool>(row->meta);
   parts.kernel = parts.formula || parts.view || static_cast<bool>(row->eager);
-  parts.decomposition = static_cast<bool>(row->decomp);
+  parts.decomposition = can_decompose(op);
   parts.vjp = vjp_of(*row, custom_op_of(op));
   return parts;
 }

@@ -5,6 +5,7 @@
 #include "core/dispatch.h"
 #include "graph/meta_cache.h"
 #include "graph/symbol_use.h"
+#include "ops/decompose.h"
 #include "ops/op_table.h"
 
 #include <atomic>
@@ -141,7 +142,7 @@ ValueId GraphRecorder::value_of(const Tensor& t) {
 }
 
 void GraphRecorder::record(const CallArgs& call) {
-  if (opens && opens(*call.op)) return call.op->def->decomp.call(call);
+  if (opens && opens(*call.op)) return decompose(call);
   if ((call.op->tags & TN_TAG_DATA_DEPENDENT) && on_data_dependent && on_data_dependent(call))
     return;
   if (runs_outside && runs_outside(call)) return;

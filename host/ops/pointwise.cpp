@@ -336,6 +336,23 @@ int pointwise_entry(const OpEntry& op, const CallArgs& call) {
   return choose_entry(of_row);
 }
 
+FormulaCall formula_call(const CallArgs& call) {
+  require(!has_complex_input(call), ErrorCode::unsupported,
+          "{}: the parts of a formula compute on real numbers; found a complex argument",
+          call.op->name);
+  Inputs in;
+  read_inputs(call, false, in);
+  FormulaCall out{
+      &in.program(), computing_dtype(in.promoted), {in.tensors, in.tensors + in.n}, {}, {}};
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    const Value& a = call.args[i];
+    if (a.tag == Tag::tensor) out.numbers.emplace_back(0);
+    if (a.is_number()) out.numbers.push_back(a.number());
+  }
+  pointwise_meta(call, out.results);
+  return out;
+}
+
 void set_pointwise_program(const OpEntry& op, ScalarProgram program) { make_state(op, &program); }
 
 void pointwise_meta(const CallArgs& call, Metas& metas) {

@@ -3,6 +3,8 @@
 
 #include "ops/op_table.h"
 
+#include <vector>
+
 namespace tenon {
 
 /// The kernel of every row with a formula.
@@ -14,6 +16,15 @@ int pointwise_entry(const OpEntry& op, const CallArgs& call);
 /// Gives an op whose row has one formula without a recording function its program; before anybody
 /// calls it.
 void set_pointwise_program(const OpEntry& op, ScalarProgram program);
+/// A call seen as inputs of a formula; borrows the program and the tensors.
+struct FormulaCall {
+  const ScalarProgram* program;
+  Dtype compute;
+  std::vector<const Tensor*> tensors;  ///< by input; null: a number
+  std::vector<Number> numbers;         ///< by input
+  Metas results;
+};
+FormulaCall formula_call(const CallArgs& call);
 /// Dtype, broadcast shape and memory order of the results.
 void pointwise_meta(const CallArgs& call, Metas& metas);
 

@@ -6,10 +6,15 @@
 // TENON_REFERENCE names the folder that holds ops/ (../shared/reference). For each op three counts
 // of passed cases are printed: eager (dtype, shape, values), strides (of the eager results), meta
 // (dtype, shape and strides on fakes with plain sizes, then with all sizes symbolic), how many of
-// the latter fixed a size to its example, and the first failure. Without op names the run fails
+// the latter fixed a size to its example, vjp, parts (values of the call taken apart into the set
+// core_aten, recorded as a graph and run), and the first failure. Without op names the run fails
 // below the thresholds that stand at the top.
 // The tolerances are those of debug/op_compare.h.
+#include "aot/lower.h"
 #include "debug/op_compare.h"
+#include "graph/interpret.h"
+#include "graph/record.h"
+#include "ops/decompose.h"
 
 #include <tenon/autograd.h>
 #include <tenon/ops.h>
@@ -24,7 +29,7 @@ namespace tenon::testing {
 namespace {
 
 struct Threshold {
-  double eager = 0.97, strides = 0.97, meta = 0.95, symbolic = 0.90, vjp = 0.97;
+  double eager = 0.97, strides = 0.97, meta = 0.95, symbolic = 0.90, vjp = 0.97, parts = 0.98;
   int ops = 670;  ///< recorded overloads that the table must know
 };
 constexpr Threshold threshold;
@@ -39,7 +44,7 @@ struct Count {
 
 struct OpReport {
   std::string op = {};
-  Count eager = {}, strides = {}, meta = {}, symbolic = {}, vjp = {};
+  Count eager = {}, strides = {}, meta = {}, symbolic = {}, vjp = {}, parts = {};
   int fixed = 0;  ///< cases in which a symbolic size was fixed to its example
   std::string first = {};
   bool failed() const { return !first.empty(); }
@@ -131,6 +136,61 @@ void run_vjp(const OpRecording& r, const OpEntry& op, const RecordedCall& c, OpR
   note(report, c, "vjp", what);
 }
 
+// The call as a graph of core ops, with the tensors that are its inputs.
+std::shared_ptr<Graph> record_parts(const OpEntry& op, const CallValues& call,
+                                    std::vector<Tensor>& inputs) {
+  GraphRecorder recorder(ShapeEnv::make());
+  recorder.opens = decomposition_set("core_aten", {});
+  recorder.lift = [&](const Tensor& real) {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      if (inputs[i].is_same(real)) return recorder.input_fake(static_cast<uint32_t>(i));
+    inputs.push_back(real);
+    return recorder.add_input(meta_of(real), real.storage_offset());
+  };
+  RecordScope scope(recorder);
+  OpResults results(op.n_returns);
+  run_op(op, call, results);
+  std::vector<Tensor> outputs;
+  for (const Value& v : flattened(results)) outputs.push_back(tensor_in(v));
+  return recorder.finish(outputs);
+}
+
+std::string compare_parts(const OpRecording& r, const OpEntry& op, const RecordedCall& c) {
+  CallValues call = make_call(r, c, op, ArgumentKind::real);
+  std::vector<Tensor> inputs;
+  std::shared_ptr<Graph> graph = record_parts(op, call, inputs);
+  for (const Node& node : graph->nodes()) {
+    const OpEntry& part = entry_of(node.op);
+    if (!part.def->core && can_decompose(part)) return part.name + " was not taken apart";
+  }
+  std::vector<detail::TensorHead*> heads;
+  for (const Tensor& t : inputs) heads.push_back(t.head());
+  std::vector<Tensor> outputs(graph->outputs().size());
+  Interpreter(graph).run(heads, {}, outputs, false);
+  std::vector<formats::JsonView> expected = expected_of(c);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!is_recorded_tensor(expected.at(i))) continue;
+    OpDifference d = compare_tensor(outputs[i], r.tensor(expected[i]), op, true);
+    if (!d.values.empty()) return message("result {}: {}", i, d.values);
+  }
+  return {};
+}
+
+void run_parts(const OpRecording& r, const OpEntry& op, const RecordedCall& c, OpReport& report) {
+  if (!can_decompose(op) || op.def->core || op.mutated_args) return;
+  std::string what;
+  try {
+    what = compare_parts(r, op, c);
+  } catch (const Error& e) {
+    if (e.code() == ErrorCode::data_dependent) return;
+    what = e.what();
+  } catch (const std::exception& e) {
+    what = e.what();
+  }
+  report.parts.add(what.empty());
+  note(report, c, "parts", what);
+}
+
 OpReport run_recording(const OpRecording& r, const OpEntry& op) {
   OpReport report{.op = r.op()};
   for (const RecordedCall& c : r.cases()) {
@@ -138,6 +198,7 @@ OpReport run_recording(const OpRecording& r, const OpEntry& op) {
     run_meta_of(r, op, c, ArgumentKind::fake, report);
     run_meta_of(r, op, c, ArgumentKind::symbolic, report);
     run_vjp(r, op, c, report);
+    run_parts(r, op, c, report);
   }
   return report;
 }
@@ -176,9 +237,9 @@ bool wanted(const std::string& op, const std::vector<std::string>& names) {
 }
 
 std::string line_of(const OpReport& r) {
-  return message("{}: eager {} strides {} meta {} symbolic {} fixed {} vjp {}{}{}", r.op,
+  return message("{}: eager {} strides {} meta {} symbolic {} fixed {} vjp {} parts {}{}{}", r.op,
                  r.eager.text(), r.strides.text(), r.meta.text(), r.symbolic.text(), r.fixed,
-                 r.vjp.text(), r.failed() ? "  " : "", r.first);
+                 r.vjp.text(), r.parts.text(), r.failed() ? "  " : "", r.first);
 }
 
 std::string name_in(const std::string& path) {
@@ -190,7 +251,7 @@ int verdict(const OpReport& total, int n_ops) {
   bool enough = total.eager.rate() >= threshold.eager &&
                 total.strides.rate() >= threshold.strides && total.meta.rate() >= threshold.meta &&
                 total.symbolic.rate() >= threshold.symbolic && total.vjp.rate() >= threshold.vjp &&
-                n_ops >= threshold.ops;
+                total.parts.rate() >= threshold.parts && n_ops >= threshold.ops;
   if (!enough) std::printf("below the thresholds at the top of op_recordings_test.cpp\n");
   return enough ? 0 : 1;
 }
@@ -215,7 +276,7 @@ int run_all(const Options& options) {
     ++n_ops;
     total.eager += report.eager, total.strides += report.strides;
     total.meta += report.meta, total.symbolic += report.symbolic, total.fixed += report.fixed;
-    total.vjp += report.vjp;
+    total.vjp += report.vjp, total.parts += report.parts;
     std::string line = line_of(report);
     if (!options.failing || report.failed()) std::printf("%s\n", line.c_str());
     std::fflush(stdout);

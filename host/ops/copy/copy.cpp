@@ -191,6 +191,7 @@ static constexpr OpDef rows[] = {
     {.schema = "lift_fresh_copy(Tensor self) -> Tensor",
      .meta = [](const Tensor& self) { return like(self); },
      .eager = [](Tensor& out, const Tensor& self) { copy_elements(out, self); },
+     .decomp = [](const Tensor& self) { return clone(self); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g; }}}},
     {.schema = "lift(Tensor self) -> Tensor",
      .tags = OpTags::maybe_alias,

@@ -146,7 +146,12 @@ static constexpr OpDef rows[] = {
                "bool? pin_memory=None) -> Tensor",
      .tags = creation,
      .meta = fn<filled_meta>,
-     .eager = fn<fill_sized<0>>},
+     .eager = fn<fill_sized<0>>,
+     .decomp =
+         [](SymIntList size, std::optional<Dtype> dtype, std::optional<Layout> layout,
+            std::optional<Device> device, std::optional<bool> pin) {
+           return full(size, 0, dtype.value_or(Dtype::f32), layout, device, pin);
+         }},
     {.schema =
          "_efficientzerotensor(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -158,7 +163,12 @@ static constexpr OpDef rows[] = {
          "bool? pin_memory=None) -> Tensor",
      .tags = creation,
      .meta = fn<filled_meta>,
-     .eager = fn<fill_sized<1>>},
+     .eager = fn<fill_sized<1>>,
+     .decomp =
+         [](SymIntList size, std::optional<Dtype> dtype, std::optional<Layout> layout,
+            std::optional<Device> device, std::optional<bool> pin) {
+           return full(size, 1, dtype.value_or(Dtype::f32), layout, device, pin);
+         }},
     {.schema =
          "full(SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -173,6 +183,12 @@ static constexpr OpDef rows[] = {
      .tags = creation,
      .meta = fn<like_meta>,
      .eager = fn<fill_like<0>>,
+     .decomp =
+         [](const Tensor& self, std::optional<Dtype> dtype, std::optional<Layout> layout,
+            std::optional<Device> device, std::optional<bool> pin,
+            std::optional<MemoryFormat> format) {
+           return full_like(self, 0, dtype, layout, device, pin, format);
+         },
      .vjp = nondiff},
     {.schema =
          "ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
@@ -180,6 +196,12 @@ static constexpr OpDef rows[] = {
      .tags = creation,
      .meta = fn<like_meta>,
      .eager = fn<fill_like<1>>,
+     .decomp =
+         [](const Tensor& self, std::optional<Dtype> dtype, std::optional<Layout> layout,
+            std::optional<Device> device, std::optional<bool> pin,
+            std::optional<MemoryFormat> format) {
+           return full_like(self, 1, dtype, layout, device, pin, format);
+         },
      .vjp = nondiff},
     {.schema =
          "full_like(Tensor self, Scalar fill_value, *, ScalarType? dtype=None, Layout? "
@@ -199,6 +221,12 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, SymIntList size, Type dtype, Lay, Dev device,
                 Pin) { return new_meta(self, size, dtype, device); },
      .eager = fn<fill_new<0>>,
+     .decomp =
+         [](const Tensor& self, SymIntList size, std::optional<Dtype> dtype,
+            std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin) {
+           return full(size, 0, dtype.value_or(self.dtype()), layout,
+                       device ? device : self.device(), pin);
+         },
      .vjp = nondiff},
     {.schema =
          "new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
@@ -207,6 +235,12 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, SymIntList size, Type dtype, Lay, Dev device,
                 Pin) { return new_meta(self, size, dtype, device); },
      .eager = fn<fill_new<1>>,
+     .decomp =
+         [](const Tensor& self, SymIntList size, std::optional<Dtype> dtype,
+            std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin) {
+           return full(size, 1, dtype.value_or(self.dtype()), layout,
+                       device ? device : self.device(), pin);
+         },
      .vjp = nondiff},
     {.schema = "new_full(Tensor self, SymInt[] size, Scalar fill_value, *, ScalarType? dtype=None, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -215,6 +249,12 @@ static constexpr OpDef rows[] = {
                 Pin) { return new_meta(self, size, dtype, device); },
      .eager = [](Tensor& out, const Tensor&, SymIntList, Number value, Type, Lay, Dev,
                  Pin) { fill_elements(out, value); },
+     .decomp =
+         [](const Tensor& self, SymIntList size, Number value, std::optional<Dtype> dtype,
+            std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin) {
+           return full(size, value, dtype.value_or(self.dtype()), layout,
+                       device ? device : self.device(), pin);
+         },
      .vjp = nondiff},
     {.schema = "scalar_tensor(Scalar s, *, ScalarType? dtype=None, Layout? layout=None, "
                "Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -239,6 +279,7 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = [](const Tensor& self, Number) { return like(self); },
      .eager = [](Tensor& out, const Tensor&, Number value) { fill_elements(out, value); },
+     .decomp = [](const Tensor& self, Number value) { return full_like(self, value); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema = "fill.Tensor(Tensor self, Tensor value) -> Tensor",
      .meta = [](const Tensor& self, const Tensor&) { return like(self); },
@@ -258,6 +299,7 @@ static constexpr OpDef rows[] = {
     {.schema = "zero(Tensor self) -> Tensor",
      .meta = [](const Tensor& self) { return like(self); },
      .eager = [](Tensor& out, const Tensor&) { fill_elements(out, 0); },
+     .decomp = [](const Tensor& self) { return full_like(self, 0); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema = "zero_(Tensor(a!) self) -> Tensor(a!)",
      .meta = nothing_to_check,

@@ -193,6 +193,12 @@ void triangle_indices_kernel(Tensor& out, int64_t rows, int64_t columns, int64_t
   });
 }
 
+// Which diagonal each place of the last two dimensions is on.
+Tensor diagonals_of(const Tensor& self) {
+  auto count = [&](int64_t dim) { return arange(0, Number(self.size(dim)), 1, Dtype::i64); };
+  return sub(count(-1), unsqueeze(count(-2), 1));
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -202,7 +208,11 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::creation,
      .meta = [](Number end, Type dtype, Lay layout, Dev device,
                 Pin pin) { return arange_meta(0, end, 1, dtype, layout, device, pin); },
-     .eager = [](Tensor& out, Number, Type, Lay, Dev, Pin) { arange_kernel(out, 0, 1); }},
+     .eager = [](Tensor& out, Number, Type, Lay, Dev, Pin) { arange_kernel(out, 0, 1); },
+     .decomp =
+         [](Number end, std::optional<Dtype> dtype, std::optional<Layout> layout,
+            std::optional<Device> device,
+            std::optional<bool> pin) { return arange(0, end, 1, dtype, layout, device, pin); }},
     {.schema =
          "arange.start(Scalar start, Scalar end, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -210,7 +220,11 @@ static constexpr OpDef rows[] = {
      .meta = [](Number start, Number end, Type dtype, Lay layout, Dev device,
                 Pin pin) { return arange_meta(start, end, 1, dtype, layout, device, pin); },
      .eager = [](Tensor& out, Number start, Number, Type, Lay, Dev,
-                 Pin) { arange_kernel(out, start, 1); }},
+                 Pin) { arange_kernel(out, start, 1); },
+     .decomp =
+         [](Number start, Number end, std::optional<Dtype> dtype, std::optional<Layout> layout,
+            std::optional<Device> device,
+            std::optional<bool> pin) { return arange(start, end, 1, dtype, layout, device, pin); }},
     {.schema =
          "arange.start_step(Scalar start, Scalar end, Scalar step=1, *, ScalarType? dtype=None, "
          "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -270,11 +284,19 @@ static constexpr OpDef rows[] = {
      .variants = in_place,
      .meta = fn<triangle_meta>,
      .eager = fn<triangle_kernel<false>>,
+     .decomp =
+         [](const Tensor& self, SymInt diagonal) {
+           return where(le(diagonals_of(self), Number(diagonal)), self, full({}, 0, self.dtype()));
+         },
      .vjp = {{"self", "grad, diagonal", [](const Tensor& g, int64_t d) { return g.tril(d); }}}},
     {.schema = "triu(Tensor self, SymInt diagonal=0) -> Tensor",
      .variants = in_place,
      .meta = fn<triangle_meta>,
      .eager = fn<triangle_kernel<true>>,
+     .decomp =
+         [](const Tensor& self, SymInt diagonal) {
+           return where(ge(diagonals_of(self), Number(diagonal)), self, full({}, 0, self.dtype()));
+         },
      .vjp = {{"self", "grad, diagonal", [](const Tensor& g, int64_t d) { return g.triu(d); }}}},
     {.schema = "tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",

@@ -263,6 +263,11 @@ static constexpr OpDef rows[] = {
            return contiguous_meta(index.sizes(), self.dtype(), self.device());
          },
      .eager = fn<take_kernel>,
+     .decomp =
+         [](const Tensor& self, const Tensor& index) {
+           Tensor flat = reshape(self, {-1});
+           return tenon::index(flat, {index});
+         },
      .vjp = {{"self", "grad, self.sizes, index",
               [](const Tensor& g, SymIntList sizes, const Tensor& index) {
                 return g.new_zeros(sizes).put(index, g, true);

@@ -70,6 +70,16 @@ std::tuple<Tensor, Tensor> index_reduce_vjp(const Tensor& g, const Tensor& self,
   return scatter_reduce_vjp(g, self, dim, places, source, reduce, include_self, result);
 }
 
+// The slices along `dim` that `index` names become `values`, or grow by them.
+Tensor with_slices(const Tensor& self, int64_t dim, const Tensor& index, const Tensor& values,
+                   bool grow) {
+  if (self.dim() == 0)
+    return reshape(with_slices(reshape(self, {1}), 0, index, reshape(values, {-1}), grow), {});
+  std::vector<Tensor> indices(static_cast<size_t>(dim < 0 ? dim + self.dim() : dim) + 1);
+  indices.back() = reshape(index, {-1});
+  return index_put(self, indices, values, grow);
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -79,6 +89,8 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&,
                 Number) { return slices_meta("index_add", self, dim, index); },
      .eager = fn<index_add_kernel>,
+     .decomp = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                  Number alpha) { return with_slices(self, dim, index, mul(source, alpha), true); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g; }},
              {"source", "grad, dim, index, source.sizes, alpha",
               [](const Tensor& g, int64_t dim, const Tensor& index, SymIntList sizes,
@@ -88,6 +100,8 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
                 const Tensor&) { return slices_meta("index_copy", self, dim, index); },
      .eager = fn<index_copy_kernel>,
+     .decomp = [](const Tensor& self, int64_t dim, const Tensor& index,
+                  const Tensor& source) { return with_slices(self, dim, index, source, false); },
      .vjp = {{"self", "grad, dim, index",
               [](const Tensor& g, int64_t dim, const Tensor& index) {
                 return g.index_fill(dim, index, 0);
@@ -102,6 +116,10 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
                 Number) { return slices_meta("index_fill", self, dim, index); },
      .eager = fn<index_fill_kernel>,
+     .decomp =
+         [](const Tensor& self, int64_t dim, const Tensor& index, Number value) {
+           return with_slices(self, dim, index, full({}, value, self.dtype()), false);
+         },
      .vjp = {{"self", "grad, dim, index",
               [](const Tensor& g, int64_t dim, const Tensor& index) {
                 return g.index_fill(dim, index, 0);
@@ -118,6 +136,10 @@ static constexpr OpDef rows[] = {
             const Tensor& value) {
            index_fill_kernel(out, self, dim, index,
                              load_number(impl_of(value)->data, value.dtype()));
+         },
+     .decomp =
+         [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& value) {
+           return with_slices(self, dim, index, to(value, self.dtype()), false);
          },
      .vjp = {{"self", "grad, dim, index",
               [](const Tensor& g, int64_t dim, const Tensor& index) {

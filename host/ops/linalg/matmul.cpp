@@ -237,6 +237,12 @@ Tensor linear_decomp(const Tensor& input, const Tensor& weight, const Tensor& bi
   return view(addmm(bias, tall, t(weight)), list_of(sizes));
 }
 
+Tensor added_product(const Tensor& self, const Tensor& product, Number beta, Number alpha) {
+  if (!is_floating(self.dtype())) beta = beta.to_int(), alpha = alpha.to_int();
+  bool reads = beta.is_symbolic() || beta.to_double() != 0;
+  return reads ? add(mul(self, beta), product, alpha) : mul(product, alpha);
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -285,6 +291,8 @@ static constexpr OpDef rows[] = {
                 Number) { return added_meta("baddbmm", self, bmm_meta(a, b)); },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, Number beta,
                  Number alpha) { add_product(out, self, a, b, beta, alpha); },
+     .decomp = [](const Tensor& self, const Tensor& batch1, const Tensor& batch2, Number beta,
+                  Number alpha) { return added_product(self, bmm(batch1, batch2), beta, alpha); },
      .vjp = {{"self", "grad, beta", [](const Tensor& g, Number beta) { return scaled(g, beta); }},
              {"batch1", "grad, batch2, alpha",
               [](const Tensor& g, const Tensor& b,
@@ -297,6 +305,8 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::matmul,
      .meta = fn<mv_meta>,
      .eager = fn<mv_kernel>,
+     .decomp = [](const Tensor& self,
+                  const Tensor& vec) { return squeeze(mm(self, unsqueeze(vec, 1)), 1); },
      .vjp = {{"self", "grad, vec", [](const Tensor& g, const Tensor& v) { return g.outer(v); }},
              {"vec", "grad, self", [](const Tensor& g, const Tensor& a) { return a.t().mv(g); }}}},
     {.schema =
@@ -311,6 +321,8 @@ static constexpr OpDef rows[] = {
            add_product(with_dim(out, 1), self.dim() ? with_dim(self, 1) : self, a, with_dim(v, 1),
                        beta, alpha);
          },
+     .decomp = [](const Tensor& self, const Tensor& mat, const Tensor& vec, Number beta,
+                  Number alpha) { return added_product(self, mv(mat, vec), beta, alpha); },
      .vjp = {{"self", "grad, beta", [](const Tensor& g, Number beta) { return scaled(g, beta); }},
              {"mat", "grad, vec, alpha",
               [](const Tensor& g, const Tensor& v,
@@ -322,12 +334,20 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::matmul,
      .meta = fn<dot_meta>,
      .eager = fn<dot_kernel>,
+     .decomp =
+         [](const Tensor& self, const Tensor& tensor) {
+           return sum(mul(self, tensor), std::nullopt, false, self.dtype());
+         },
      .vjp = {{"self", "grad, tensor", [](const Tensor& g, const Tensor& b) { return g.mul(b); }},
              {"tensor", "grad, self", [](const Tensor& g, const Tensor& a) { return g.mul(a); }}}},
     {.schema = "vdot(Tensor self, Tensor other) -> Tensor",
      .tags = OpTags::matmul,
      .meta = fn<dot_meta>,
      .eager = fn<dot_kernel>,
+     .decomp =
+         [](const Tensor& self, const Tensor& other) {
+           return sum(mul(self, other), std::nullopt, false, self.dtype());
+         },
      .vjp = {{"self", "grad, other", [](const Tensor& g, const Tensor& b) { return g.mul(b); }},
              {"other", "grad, self", [](const Tensor& g, const Tensor& a) { return g.mul(a); }}}},
     {.schema = "matmul(Tensor self, Tensor other) -> Tensor",

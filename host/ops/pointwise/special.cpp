@@ -171,7 +171,7 @@ Tensor polygamma_decomp(int64_t n, const Tensor& self) {
   require(n >= 0, "polygamma: n must not be negative, found {}", n);
   if (n == 0) return digamma(self);
   double order = static_cast<double>(n);
-  Tensor size = mul(special_zeta(scalar_tensor(order + 1, Dtype::f64), self),
+  Tensor size = mul(special_zeta(scalar_tensor(order + 1, to_float_type(self.dtype())), self),
                     std::exp(std::lgamma(order + 1)));
   return n % 2 == 0 ? neg(size) : size;
 }

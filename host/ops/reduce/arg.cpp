@@ -177,6 +177,7 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta = whole_meta,
      .eager = whole_kernel<true>,
+     .decomp = [](const Tensor& self) { return amax(self); },
      .vjp = {{"self", "grad, self, result",
               [](const Tensor& g, const Tensor& x, const Tensor& y) {
                 return shared_out(g, x, y, {}, true);
@@ -185,6 +186,7 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta = whole_meta,
      .eager = whole_kernel<false>,
+     .decomp = [](const Tensor& self) { return amin(self); },
      .vjp = {{"self", "grad, self, result",
               [](const Tensor& g, const Tensor& x, const Tensor& y) {
                 return shared_out(g, x, y, {}, true);
@@ -220,6 +222,11 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta = both_meta,
      .eager = both_kernel,
+     .decomp =
+         [](const Tensor& self, std::optional<int64_t> dim, bool keepdim) {
+           return dim ? std::tuple(amin(self, {*dim}, keepdim), amax(self, {*dim}, keepdim))
+                      : std::tuple(amin(self, {}, keepdim), amax(self, {}, keepdim));
+         },
      .vjp = {{"self", "grad0?, grad1?, self, result0, result1, dim, keepdim",
               [](const Tensor& low, const Tensor& high, const Tensor& x, const Tensor& min,
                  const Tensor& max, std::optional<int64_t> dim, bool keepdim) {

@@ -1,5 +1,7 @@
 // Moments and norms: var, std, norm, logsumexp.
+#include "core/pointwise_loop.h"
 #include "ops/op.h"
+#include "ops/promotion.h"
 #include "ops/reduce/reduce_loop.h"
 #include "ops/vjp_rules.h"
 
@@ -215,6 +217,14 @@ Tensor vector_norm_vjp(const Tensor& grad, const Tensor& x, const Tensor& result
   return power.mul(g.div(norm.pow(p - 1))).masked_fill(norm.eq(0), 0);
 }
 
+Tensor logsumexp_decomp(const Tensor& self, IntList dim, bool keepdim) {
+  Dtype dtype = to_float_type(self.dtype());
+  Tensor x = to(self, computing_dtype(dtype)), top = amax(x, dim, true);
+  Tensor shift = where(isinf(top), full({}, 0, x.dtype()), top);
+  Tensor logs = log(sum(exp(sub(x, shift)), dim, keepdim));
+  return to(add(logs, keepdim ? shift : squeeze(shift, dim)), dtype);
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -230,12 +240,18 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta = var_meta_row,
      .eager = var_row<true>,
+     .decomp = [](const Tensor& self, OptIntList dim, std::optional<Number> correction,
+                  bool keepdim) { return sqrt(var(self, dim, correction, keepdim)); },
      .vjp = {{"self", "grad, self, result, dim, correction, keepdim", fn<std_vjp>}}},
     {.schema = "var_mean.correction(Tensor self, int[1]? dim=None, *, Scalar? correction=None, "
                "bool keepdim=False) -> (Tensor, Tensor)",
      .tags = reduction,
      .meta = var_mean_meta_row,
      .eager = var_mean_row<false>,
+     .decomp =
+         [](const Tensor& self, OptIntList dim, std::optional<Number> correction, bool keepdim) {
+           return std::tuple(var(self, dim, correction, keepdim), mean(self, dim, keepdim));
+         },
      .vjp = {{"self", "grad0?, grad1?, self, dim, correction, keepdim",
               [](const Tensor& g, const Tensor& g_mean, const Tensor& x, OptIntList dim,
                  std::optional<Number> correction, bool keepdim) {
@@ -247,6 +263,10 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta = var_mean_meta_row,
      .eager = var_mean_row<true>,
+     .decomp =
+         [](const Tensor& self, OptIntList dim, std::optional<Number> correction, bool keepdim) {
+           return std::tuple(sqrt(var(self, dim, correction, keepdim)), mean(self, dim, keepdim));
+         },
      .vjp = {{"self", "grad0?, grad1?, self, result, dim, correction, keepdim",
               [](const Tensor& g, const Tensor& g_mean, const Tensor& x, const Tensor& std,
                  OptIntList dim, std::optional<Number> correction, bool keepdim) {
@@ -339,6 +359,7 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta = fn<logsumexp_meta>,
      .eager = fn<logsumexp_kernel>,
+     .decomp = fn<logsumexp_decomp>,
      .vjp = {{"self", "grad, self, result, dim, keepdim",
               [](const Tensor& g, const Tensor& x, const Tensor& y, IntList dim, bool keepdim) {
                 Tensor wide = unreduced(y, x.sizes(), OptIntList(dim), keepdim);

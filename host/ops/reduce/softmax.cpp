@@ -4,6 +4,7 @@
 // Method: the input is taken row-major as (outer, dim, inner); each (outer, inner) pair is one row
 //   with elements `inner` apart. The forward forms are vector kernels, see core/kernels/softmax.h.
 #include "core/kernels/softmax.h"
+#include "core/pointwise_loop.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 #include "ops/shape_check.h"
@@ -116,6 +117,12 @@ void safe_softmax_kernel(Tensor& out, const Tensor& self, int64_t dim, std::opti
   });
 }
 
+// Both in the type that sums are computed in.
+std::pair<Tensor, Tensor> wide(const Tensor& a, const Tensor& b) {
+  Dtype dtype = computing_dtype(a.dtype());
+  return {to(a, dtype), to(b, dtype)};
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -161,6 +168,12 @@ static constexpr OpDef rows[] = {
                "ScalarType input_dtype) -> Tensor",
      .meta = fn<backward_meta>,
      .eager = fn<backward_kernel<false>>,
+     .decomp =
+         [](const Tensor& grad, const Tensor& output, int64_t dim, Dtype input_dtype) {
+           auto [g, y] = wide(grad, output);
+           Tensor product = mul(g, y);
+           return to(sub(product, mul(y, sum(product, {dim}, true))), input_dtype);
+         },
      .vjp = {{"grad_output", "grad, output, dim, input_dtype",
               [](const Tensor& g, const Tensor& y, int64_t dim, Dtype dtype) {
                 return _softmax_backward_data(g.to(y.dtype()), y, dim, dtype);
@@ -175,6 +188,11 @@ static constexpr OpDef rows[] = {
                "ScalarType input_dtype) -> Tensor",
      .meta = fn<backward_meta>,
      .eager = fn<backward_kernel<true>>,
+     .decomp =
+         [](const Tensor& grad, const Tensor& output, int64_t dim, Dtype input_dtype) {
+           auto [g, y] = wide(grad, output);
+           return to(sub(g, mul(exp(y), sum(g, {dim}, true))), input_dtype);
+         },
      .vjp = {{"grad_output", "grad, output, dim",
               [](const Tensor& g, const Tensor& y, int64_t dim) {
                 return g.sub(g.mul(y.exp()).sum({dim}, true));

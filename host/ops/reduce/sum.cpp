@@ -267,6 +267,10 @@ constexpr auto truth_dims_meta = [](const Tensor& self, OptIntList dims, bool ke
 
 constexpr OpTags reduction = OpTags::reduction;
 
+Tensor as_truth(const Tensor& value, const Tensor& self) {
+  return self.dtype() == Dtype::u8 ? to(value, Dtype::u8) : value;
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -275,6 +279,8 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self,
                 Type dtype) { return sum_meta_of(self, all_dims, false, dtype); },
      .eager = sum_all_kernel,
+     .decomp = [](const Tensor& self,
+                  std::optional<Dtype> dtype) { return sum(self, std::nullopt, false, dtype); },
      .vjp = {{"self", "grad, self.sizes",
               [](const Tensor& g, SymIntList sizes) { return g.expand(sizes); }}}},
     {.schema = "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, "
@@ -292,6 +298,10 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta = sum_meta,
      .eager = nansum_kernel,
+     .decomp =
+         [](const Tensor& self, OptIntList dim, bool keepdim, std::optional<Dtype> dtype) {
+           return sum(where(isnan(self), full({}, 0, self.dtype()), self), dim, keepdim, dtype);
+         },
      .vjp = {{"self", "grad, self, dim, keepdim",
               [](const Tensor& g, const Tensor& x, OptIntList dim, bool keepdim) {
                 return unreduced(g.to(x.dtype()), x.sizes(), dim, keepdim)
@@ -329,6 +339,11 @@ static constexpr OpDef rows[] = {
            return mean_meta_of(self, dims_mask(dims, self.dim()), keepdim, dtype);
          },
      .eager = nanmean_kernel,
+     .decomp =
+         [](const Tensor& self, OptIntList dim, bool keepdim, std::optional<Dtype> dtype) {
+           return div(nansum(self, dim, keepdim, dtype),
+                      sum(logical_not(isnan(self)), dim, keepdim));
+         },
      .vjp = {{"self", "grad, self, dim, keepdim",
               [](const Tensor& g, const Tensor& x, OptIntList dim, bool keepdim) {
                 Tensor there = x.isnan().logical_not();
@@ -391,16 +406,26 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta = truth_all_meta,
      .eager = truth_all<All>,
+     .decomp =
+         [](const Tensor& self) { return as_truth(logical_not(any(logical_not(self))), self); },
      .vjp = nondiff},
     {.schema = "all.dim(Tensor self, int dim, bool keepdim=False) -> Tensor",
      .tags = reduction,
      .meta = truth_dim_meta,
      .eager = truth_dim<All>,
+     .decomp =
+         [](const Tensor& self, int64_t dim, bool keepdim) {
+           return as_truth(logical_not(any(logical_not(self), dim, keepdim)), self);
+         },
      .vjp = nondiff},
     {.schema = "all.dims(Tensor self, int[]? dim=None, bool keepdim=False) -> Tensor",
      .tags = reduction,
      .meta = truth_dims_meta,
      .eager = truth_dims<All>,
+     .decomp =
+         [](const Tensor& self, OptIntList dim, bool keepdim) {
+           return as_truth(logical_not(any(logical_not(self), dim, keepdim)), self);
+         },
      .vjp = nondiff},
     {.schema = "count_nonzero(Tensor self, int? dim=None) -> Tensor",
      .tags = reduction,
@@ -412,6 +437,10 @@ static constexpr OpDef rows[] = {
          [](Tensor& out, const Tensor& self, std::optional<int64_t> dim) {
            fold_truth<CountNonzero, int64_t>(out, self, dim ? mask_of_dim(self, *dim) : all_dims,
                                              "count_nonzero");
+         },
+     .decomp =
+         [](const Tensor& self, std::optional<int64_t> dim) {
+           return dim ? sum(ne(self, 0), {*dim}) : sum(ne(self, 0));
          },
      .vjp = nondiff},
     {.schema = "count_nonzero.dim_IntList(Tensor self, int[] dim) -> Tensor",
@@ -425,6 +454,7 @@ static constexpr OpDef rows[] = {
            fold_truth<CountNonzero, int64_t>(out, self, dims_mask(OptIntList(dims), self.dim()),
                                              "count_nonzero");
          },
+     .decomp = [](const Tensor& self, IntList dim) { return sum(ne(self, 0), dim); },
      .vjp = nondiff},
 };
 

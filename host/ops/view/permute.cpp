@@ -175,6 +175,15 @@ Tensor rotated(const Tensor& self, int64_t k, IntList dims) {
   }
 }
 
+Tensor transpose_decomp(const Tensor& self, int64_t dim0, int64_t dim1) {
+  std::vector<int64_t> dims(static_cast<size_t>(self.dim()));
+  std::iota(dims.begin(), dims.end(), 0);
+  if (!dims.empty())
+    std::swap(dims[static_cast<size_t>(wrap_dim(dim0, self.dim()))],
+              dims[static_cast<size_t>(wrap_dim(dim1, self.dim()))]);
+  return permute(self, dims);
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -194,6 +203,7 @@ static constexpr OpDef rows[] = {
                   IntList dims) { return clone(permute(self, dims), MemoryFormat::contiguous); }},
     {.schema = "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
      .view = fn<transposed>,
+     .decomp = fn<transpose_decomp>,
      .vjp = {{"self", "grad, dim0, dim1",
               [](const Tensor& g, int64_t a, int64_t b) { return g.transpose(a, b); }}}},
     {.schema = "transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
@@ -207,13 +217,16 @@ static constexpr OpDef rows[] = {
            return clone(transpose(self, dim0, dim1), MemoryFormat::contiguous);
          }},
     {.schema = "swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
-     .view = fn<transposed>},
+     .view = fn<transposed>,
+     .decomp = fn<transpose_decomp>},
     {.schema = "swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
      .meta = transpose_in_place,
      .eager = transpose_in_place,
      .vjp = {{"self", "grad, axis0, axis1",
               [](const Tensor& g, int64_t a, int64_t b) { return g.transpose(a, b); }}}},
-    {.schema = "swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)", .view = fn<transposed>},
+    {.schema = "swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
+     .view = fn<transposed>,
+     .decomp = fn<transpose_decomp>},
     {.schema = "swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
      .meta = transpose_in_place,
      .eager = transpose_in_place,
@@ -221,6 +234,11 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, int64_t a, int64_t b) { return g.transpose(a, b); }}}},
     {.schema = "t(Tensor(a) self) -> Tensor(a)",
      .view = fn<matrix_transposed>,
+     .decomp =
+         [](const Tensor& self) {
+           return self.dim() < 2 ? permute(self, self.dim() ? IntList{0} : IntList{})
+                                 : permute(self, {1, 0});
+         },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.t(); }}}},
     {.schema = "t_(Tensor(a!) self) -> Tensor(a!)",
      .meta = t_in_place,

@@ -231,6 +231,13 @@ Tensor slice_backward_of(const Tensor& grad, SymIntList input_sizes, int64_t dim
   return slice_scatter(zeros, grad, dim, start, end, step);
 }
 
+std::vector<SymInt> part_sizes(const Tensor& self, SymInt split_size, int64_t dim) {
+  std::vector<SymInt> sizes;
+  for (const ViewMeta& part : equal_parts(self, split_size, dim))
+    sizes.push_back(part.sizes[static_cast<size_t>(wrap_dim(dim, self.dim()))]);
+  return sizes;
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -307,9 +314,15 @@ static constexpr OpDef rows[] = {
          }},
     {.schema = "split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
      .view = fn<equal_parts>,
+     .decomp =
+         [](const Tensor& self, SymInt split_size, int64_t dim) {
+           return split_with_sizes(self, part_sizes(self, split_size, dim), dim);
+         },
      .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return cat(g, dim); }}}},
     {.schema = "split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
      .view = fn<parts_of_sizes>,
+     .decomp = [](const Tensor& self, SymIntList sizes,
+                  int64_t dim) { return split_with_sizes(self, sizes, dim); },
      .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return cat(g, dim); }}}},
     {.schema = "split_copy.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
      .decomp = [](const Tensor& self, SymInt split_size,
@@ -337,6 +350,13 @@ static constexpr OpDef rows[] = {
      .decomp = fn<chunked>},
     {.schema = "unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
      .view = fn<unbound>,
+     .decomp =
+         [](const Tensor& self, int64_t dim) {
+           std::vector<Tensor> parts;
+           for (int64_t i = 0, n = self.size(dim).guard_int(); i < n; ++i)
+             parts.push_back(select(self, dim, i));
+           return parts;
+         },
      .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return stack(g, dim); }}}},
     {.schema = "unbind_copy.int(Tensor self, int dim=0) -> Tensor[]",
      .decomp = [](const Tensor& self, int64_t dim) { return dense_copies(unbind(self, dim)); }},
