@@ -24,7 +24,7 @@ struct Frame {
   std::function<std::vector<Tensor>(const std::vector<Tensor>&)> f;
   std::vector<Tensor> inputs;
   std::vector<uint64_t> versions;
-  PhiloxState random;
+  RngState random;
   AutocastOptions autocast;
   size_t n_saved = 0;
   std::vector<Tensor> again;  ///< what the second run saved; an entry is given away once
@@ -38,8 +38,8 @@ struct Frame {
 
   void run_again() {
     check_inputs();
-    PhiloxState now = random_state();
-    set_random_state(random);
+    RngState now = rng_state();
+    set_rng_state(random);
     again.clear();
     {
       EnableGradGuard grad;
@@ -52,7 +52,7 @@ struct Frame {
           [](const std::shared_ptr<void>&) { return Tensor(); });
       f(inputs);
     }
-    set_random_state(now);
+    set_rng_state(now);
     require(again.size() == n_saved,
             "checkpoint: the function saved {} tensors in its first run and {} in its second; it "
             "must do the same both times",
@@ -79,7 +79,7 @@ std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vect
   frame->f = std::move(f);
   frame->inputs = inputs;
   for (const Tensor& t : inputs) frame->versions.push_back(t.defined() ? t.version() : 0);
-  frame->random = random_state();
+  frame->random = rng_state();
   frame->autocast = autocast_state();
   SavedTensorHooks count(
       [frame](const Tensor&) {

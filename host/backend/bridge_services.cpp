@@ -179,7 +179,7 @@ tn_status* no_cache(tn_ctx*, tn_str, tn_blob**) {
 tn_status* rng_reserve(int32_t device_type, int32_t, uint64_t n, uint64_t* seed, uint64_t* offset) {
   return guarded([&] {
     require(device_type == TN_DEV_CPU, "there is no generator for device type {}", device_type);
-    PhiloxState state = reserve_random(n);
+    RngState state = reserve_random(n);
     *seed = state.seed;
     *offset = state.offset;
   });

@@ -9,7 +9,7 @@ namespace {
 
 struct Generator {
   std::mutex reserving;
-  PhiloxState state{67280421310721, 0};
+  RngState state{67280421310721, 0};
 };
 Generator& generator() {
   static auto* instance = new Generator;
@@ -18,29 +18,29 @@ Generator& generator() {
 
 }  // namespace
 
-PhiloxState reserve_random(uint64_t n_blocks) {
+RngState reserve_random(uint64_t n_blocks) {
   Generator& g = generator();
   std::lock_guard lock(g.reserving);
-  PhiloxState taken = g.state;
+  RngState taken = g.state;
   g.state.offset += n_blocks;
   return taken;
 }
 
-void seed_random(uint64_t seed) {
+void manual_seed(uint64_t seed) {
   Generator& g = generator();
   std::lock_guard lock(g.reserving);
   g.state = {seed, 0};
 }
 
-uint64_t random_seed() { return random_state().seed; }
+uint64_t initial_seed() { return rng_state().seed; }
 
-PhiloxState random_state() {
+RngState rng_state() {
   Generator& g = generator();
   std::lock_guard lock(g.reserving);
   return g.state;
 }
 
-void set_random_state(PhiloxState state) {
+void set_rng_state(const RngState& state) {
   Generator& g = generator();
   std::lock_guard lock(g.reserving);
   g.state = state;

@@ -5,24 +5,16 @@
 // order. Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (2011).
 #pragma once
 
+#include <tenon/random.h>
+
 #include <array>
 #include <cstdint>
 
 namespace tenon {
 
-/// Where a stream of numbers begins: offsets count blocks of four 32-bit numbers.
-struct PhiloxState {
-  uint64_t seed = 0, offset = 0;
-};
-
-/// Takes `n_blocks` offsets from the process's generator. Threads: safe.
-PhiloxState reserve_random(uint64_t n_blocks);
-/// Seeds the generator and starts it from offset 0.
-void seed_random(uint64_t seed);
-uint64_t random_seed();
-/// The generator as it stands, and as it stood.
-PhiloxState random_state();
-void set_random_state(PhiloxState state);
+/// Takes `n_blocks` offsets from the process's generator: they begin at the returned state.
+/// Threads: safe.
+RngState reserve_random(uint64_t n_blocks);
 
 /// The four numbers of one block.
 inline std::array<uint32_t, 4> philox(uint64_t seed, uint64_t block) {

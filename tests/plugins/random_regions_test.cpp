@@ -78,7 +78,7 @@ std::shared_ptr<Graph> random_program(uint32_t seed) {
 // Elements of the outputs, of the inputs after the run, and which of them share storage.
 std::vector<float> behaviour(Artifact& artifact, const Graph& graph, uint32_t seed) {
   std::mt19937 random(seed);
-  seed_random(seed);
+  manual_seed(seed);
   std::vector<Tensor> all = {random_tensor(random), random_tensor(random), random_tensor(random)};
   for (const Tensor& out : run(artifact, graph, {all[0], all[1], all[2]})) all.push_back(out);
   std::vector<float> seen;

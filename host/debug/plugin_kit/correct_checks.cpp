@@ -47,9 +47,9 @@ void expect_references_back(std::span<const Tensor> given) {
 void expect_seeded(Artifact& artifact, const GraphCase& c, std::span<const Tensor> first,
                    uint64_t seed) {
   std::vector<Tensor> inputs = c.copy_of_inputs();
-  seed_random(seed);
+  manual_seed(seed);
   std::vector<Tensor> again = call(artifact, c, inputs);
-  seed_random(seed + 1);
+  manual_seed(seed + 1);
   std::vector<Tensor> other = call(artifact, c, inputs);
   bool differs = false;
   int64_t elements = 0;
@@ -66,9 +66,9 @@ void expect_right(Bench& bench, const GoldenGraph& golden, const GraphCase& c,
                   std::shared_ptr<Artifact> artifact) {
   uint64_t seed = bench.settings().seed;
   std::vector<Tensor> inputs = c.copy_of_inputs(), expected_inputs;
-  seed_random(seed);
+  manual_seed(seed);
   std::vector<Tensor> expected = run_reference(c, &expected_inputs);
-  seed_random(seed);
+  manual_seed(seed);
   std::vector<Tensor> outputs = call(*artifact, c, inputs);
   expect_inputs_kept(c, inputs, expected_inputs);
   if (!golden.is_unbacked) {

@@ -59,7 +59,7 @@ void check_sizes(Bench& bench, const std::string& backend, const GoldenGraph& go
     bench.note(message("graph {}, sizes {}", golden.name, size));
     GraphCase c = make_symbolic_case(golden, symbols, bench.settings().seed);
     std::vector<Tensor> inputs = c.copy_of_inputs(), after;
-    seed_random(bench.settings().seed);
+    manual_seed(bench.settings().seed);
     std::vector<Tensor> expected = run_reference(c, &after);
     std::vector<Tensor> found = call(code.artifact(), c, inputs);
     for (size_t i = 0; i < inputs.size(); ++i)

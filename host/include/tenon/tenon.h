@@ -16,6 +16,7 @@
 #include <tenon/model.h>
 #include <tenon/ops.h>
 #include <tenon/plugins.h>
+#include <tenon/random.h>
 #include <tenon/sym.h>
 #include <tenon/tensor.h>
 #include <tenon/tree.h>

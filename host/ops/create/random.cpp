@@ -29,7 +29,7 @@ constexpr OpTags random_write = OpTags::random;
 template <class F>
 void for_each_four(int64_t n, const F& body) {
   int64_t quads = (n + 3) / 4;
-  PhiloxState state = reserve_random(static_cast<uint64_t>(2 * quads));
+  RngState state = reserve_random(static_cast<uint64_t>(2 * quads));
   parallel_for(0, quads, 4096, [&](int64_t lo, int64_t hi) {
     for (int64_t q = lo; q < hi; ++q) {
       auto a = philox(state.seed, state.offset + 2 * static_cast<uint64_t>(q));

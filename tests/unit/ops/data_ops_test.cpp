@@ -109,7 +109,7 @@ TEST(IndexOps, NonzeroOfAFakeHasASizeOfRunTime) {
 }
 
 TEST(ReduceOps, LargeSumsDoNotDependOnTheNumberOfThreads) {
-  seed_random(7);
+  manual_seed(7);
   Tensor x = randn({300'001});
   int threads = num_threads();
   double expected = item(sum(x)).to_double();
@@ -135,16 +135,16 @@ TEST(ReduceOps, NanIsTheMaximumAndItsFirstPlaceIsFound) {
 }
 
 TEST(RandomOps, RepeatForASeedAndDifferBetweenCalls) {
-  seed_random(1);
+  manual_seed(1);
   Tensor a = rand({100}), b = rand({100});
-  seed_random(1);
+  manual_seed(1);
   Tensor c = rand({100});
   EXPECT_EQ(floats(a), floats(c));
   EXPECT_NE(floats(a), floats(b));
 }
 
 TEST(RandomOps, HaveTheMomentsOfTheirDistributions) {
-  seed_random(2);
+  manual_seed(2);
   constexpr int64_t n = 200'000;
   auto mean_of = [](const Tensor& t) { return item(mean(to(t, Dtype::f64))).to_double(); };
   auto var_of = [](const Tensor& t) { return item(var(to(t, Dtype::f64))).to_double(); };
@@ -159,7 +159,7 @@ TEST(RandomOps, HaveTheMomentsOfTheirDistributions) {
 }
 
 TEST(RandomOps, DropoutScalesWhatItKeeps) {
-  seed_random(3);
+  manual_seed(3);
   auto [out, mask] = native_dropout(ones({10'000}), 0.25, true);
   EXPECT_NEAR(item(mean(out)).to_double(), 1, 0.03);
   EXPECT_NEAR(item(mean(to(mask, Dtype::f32))).to_double(), 0.75, 0.02);
