@@ -35,12 +35,14 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view 
           "retain_graph = true to that one",
           owner->name());
   Tensor t = packed_ ? packed_->value->unpack() : tensor_;
-  if (!packed_)
-    require(t.version() == version_,
-            "{}: {} of shape {}, which its backward needs, was modified in place: it is at version "
-            "{}, expected version {}{}; write to a clone, or do it before",
-            owner->name(), what, t.sizes(), t.version(), version_,
-            owner->origin().empty() ? "" : " (recorded at " + owner->origin() + ")");
+  std::string origin = packed_ || t.version() == version_ ? std::string() : owner->origin();
+  require(
+      packed_ || t.version() == version_,
+      "{}: {} of shape {}, which its backward needs, was modified in place: it is at version {}, "
+      "expected version {}; write to a clone, or do it before ({})",
+      owner->name(), what, t.sizes(), t.version(), version_,
+      origin.empty() ? "a DetectAnomalyGuard around the forward pass tells where it was recorded"
+                     : "recorded at " + origin);
   Edge edge = is_result_ ? Edge{owner, result_input_} : packed_ ? packed_->edge : Edge();
   if (!edge || (is_result_ && result_input_ == no_history) || !thread_modes.grad_enabled) return t;
   Tensor with_history = bare_alias(t);

@@ -86,7 +86,8 @@ struct Lowering {
 
 bool has_op(const Json& names, const std::vector<std::string>& ops) {
   return std::any_of(names.begin(), names.end(), [&](const Json& name) {
-    return name.is_string() && std::find(ops.begin(), ops.end(), name) != ops.end();
+    return name.is_string() &&
+           std::find(ops.begin(), ops.end(), name.get<std::string>()) != ops.end();
   });
 }
 

@@ -34,10 +34,9 @@ struct DispatchEntry {
 
 /// The modes of a thread.
 struct ThreadModes {
-  uint64_t include = 0;          ///< keys added to every call
-  uint64_t exclude = 0;          ///< keys removed from every call
-  void* tracer = nullptr;        ///< the trace being recorded, capture/tracer.h
-  const void* caller = nullptr;  ///< return address in user code, while a tracer is active
+  uint64_t include = 0;    ///< keys added to every call
+  uint64_t exclude = 0;    ///< keys removed from every call
+  void* tracer = nullptr;  ///< the trace being recorded, capture/tracer.h
   bool grad_enabled = true;
   bool deterministic = false;
   Dtype autocast_dtype = Dtype::bf16;  ///< autocast is on while `include` has its key

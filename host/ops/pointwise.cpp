@@ -244,11 +244,22 @@ bool holds_zero(const Tensor& t) {
   }
 }
 
+// A fraction in a formula of integers is cut off, but an integer it must be.
+[[gnu::noinline]] void check_numbers(const CallArgs& call, const Inputs& in) {
+  for (size_t i = 0; i < in.n; ++i) {
+    double number = in.number(i).as_double();
+    bool fits = !(in.floating >> i & 1) || (number >= -0x1p63 && number < 0x1p63);
+    require(fits, "{}: the number {} does not fit into {}", call.op->name, number, in.promoted);
+  }
+}
+
 // Runs the plan into tensors that exist already.
 void run_into(const CallArgs& call, const Inputs& in, std::span<const Tensor> outs) {
   uint32_t divisors = in.state->divisors[in.entry];
   if (divisors && !is_floating(in.promoted)) [[unlikely]]
     check_divisors(call, in, divisors);
+  if (in.floating && !is_floating(in.promoted)) [[unlikely]]
+    check_numbers(call, in);
   const BoundProgram& plan = bound_program(in);
   const TensorImpl* shape = impl_of(outs[0]);
   size_t rank = static_cast<size_t>(shape->ndim);

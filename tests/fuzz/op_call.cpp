@@ -1,10 +1,13 @@
 // Calls of ops, as a model file may ask for them: any op, any arguments that its schema has room
 // for. An op computes or refuses, as do numbers that no argument can hold. The first line is the
 // op; another text stands for some op. What follows are the arguments, in numbers that make small
-// tensors, small numbers and a few extremes. TENON_FUZZ_PRINT=1 shows each call.
+// tensors, small numbers and a few extremes. A call that runs must run on fakes, and as the parts
+// of the op where it has some, and give results of the same dtypes and shapes there; integers must
+// be equal. TENON_FUZZ_PRINT=1 shows each call.
 #include "core/tensor_impl.h"
 #include "debug/op_compare.h"
 #include "harness/fuzz.h"
+#include "ops/decompose.h"
 
 #include <cstdio>
 #include <cstdlib>
@@ -23,8 +26,16 @@ const OpEntry& op_of(std::string_view line) {
 // Arguments out of an input's bytes; zeros once they are used up.
 class Caller {
  public:
-  explicit Caller(std::string_view bytes) : bytes_(bytes) {}
+  Caller(std::string_view bytes, const OpEntry& op, ArgumentKind kind)
+      : bytes_(bytes), kind_(kind) {
+    for (size_t i = 0; i < op.schema.args.size(); ++i) add(op, i);
+  }
 
+  CallValues call;
+  std::string text;
+  bool is_integral = true;
+
+ private:
   void add(const OpEntry& op, size_t index) {
     const SchemaArg& arg = op.schema.args[index];
     if (arg.has_default() && next() % 4 == 0) return add_value(default_of(op, index), "default");
@@ -32,10 +43,6 @@ class Caller {
     arg.type.is_list ? add_list(arg) : add_plain(arg);
   }
 
-  CallValues call;
-  std::string text;
-
- private:
   uint8_t next() {
     if (bytes_.empty()) return 0;
     auto byte = static_cast<uint8_t>(bytes_.front());
@@ -63,6 +70,7 @@ class Caller {
   }
 
   double real() {
+    is_integral = false;
     constexpr double inf = std::numeric_limits<double>::infinity();
     constexpr double nan = std::numeric_limits<double>::quiet_NaN();
     constexpr double odd[] = {0.5, -0.5, 1e300, -1e300, 1e-300, inf, -inf, nan};
@@ -86,7 +94,8 @@ class Caller {
         TensorMeta{type, kCPU, dims_of(SymIntList(sizes)), dims_of(SymIntList(strides))});
     fill(t, type);
     text += " " + to_text(t);
-    return t;
+    is_integral = is_integral && (is_integer(type) || type == Dtype::bool_);
+    return kind_ == ArgumentKind::real ? t : fake_like(t, kind_, 0);
   }
 
   void fill(const Tensor& t, Dtype type) {
@@ -194,7 +203,48 @@ class Caller {
   }
 
   std::string_view bytes_;
+  ArgumentKind kind_;
 };
+
+bool same_shape(const Tensor& a, const Tensor& b) {
+  bool same = a.dim() == b.dim();
+  for (int64_t d = 0; same && d < a.dim(); ++d) same = a.size(d).word() == b.size(d).word();
+  return same;
+}
+
+// `with_values`: results of integers must be equal, too.
+void check_same(const OpEntry& op, const OpResults& found, const OpResults& expected,
+                bool with_values, std::string_view how) {
+  std::vector<Value> a = flattened(found), b = flattened(expected);
+  fuzz::check(a.size() == b.size(), message("{} {}: another number of results", op.name, how));
+  for (size_t i = 0; i < a.size(); ++i) {
+    Tensor x = tensor_in(a[i]), y = tensor_in(b[i]);
+    bool both = x.defined() && y.defined();
+    bool like = both ? x.dtype() == y.dtype() && same_shape(x, y) : x.defined() == y.defined();
+    fuzz::check(like, message("{} {}: result {} is {}, expected {}", op.name, how, i, to_text(x),
+                              to_text(y)));
+    bool exact = both && with_values && !is_floating(y.dtype()) && !is_complex(y.dtype());
+    if (exact) fuzz::check(x.equal(y), message("{} {}: other values", op.name, how));
+  }
+}
+
+// What the kernel takes, fakes and parts take, or say that they cannot.
+template <class F>
+void check_other_way(const OpEntry& op, const OpResults& expected, bool with_values,
+                     std::string_view how, const F& run) {
+  OpResults found(op.n_returns);
+  try {
+    run(found);
+  } catch (const UserError& e) {
+    bool cannot = e.code() == ErrorCode::unsupported || e.code() == ErrorCode::data_dependent;
+    fuzz::check(cannot, message("{} {} refuses what the kernel takes: {}", op.name, how, e.what()));
+    return;
+  }
+  check_same(op, found, expected, with_values, how);
+}
+
+constexpr std::initializer_list<ErrorCode> refusals = {
+    ErrorCode::invalid_argument, ErrorCode::unsupported, ErrorCode::data_dependent};
 
 }  // namespace
 
@@ -202,12 +252,26 @@ TENON_FUZZ_TARGET(op_call) {
   static const bool prints = std::getenv("TENON_FUZZ_PRINT") != nullptr;
   fuzz::Lines lines(input);
   const OpEntry& op = op_of(lines.next());
-  Caller caller(lines.rest());
-  fuzz::accepts({ErrorCode::invalid_argument, ErrorCode::unsupported, ErrorCode::data_dependent},
-                [&] {
-                  for (size_t i = 0; i < op.schema.args.size(); ++i) caller.add(op, i);
-                  if (prints) std::fprintf(stderr, "%s%s\n", op.name.c_str(), caller.text.c_str());
-                  OpResults results(op.n_returns);
-                  run_op(op, caller.call, results);
-                });
+  std::string_view bytes = lines.rest();
+  OpResults results(op.n_returns);
+  bool integral = false;
+  bool ran = fuzz::accepts(refusals, [&] {
+    Caller caller(bytes, op, ArgumentKind::real);
+    if (prints) std::fprintf(stderr, "%s%s\n", op.name.c_str(), caller.text.c_str());
+    integral = caller.is_integral && !(op.tags & TN_TAG_RANDOM);
+    run_op(op, caller.call, results);
+  });
+  if (!ran) return;
+  check_other_way(op, results, false, "on fakes", [&](OpResults& found) {
+    Caller caller(bytes, op, ArgumentKind::fake);
+    FakeScope fakes;
+    run_op(op, caller.call, found);
+  });
+  if (!can_decompose(op) || op.mutated_args) return;
+  check_other_way(op, results, integral, "in parts", [&](OpResults& found) {
+    Caller caller(bytes, op, ArgumentKind::real);
+    const std::vector<Value>& args = caller.call.values;
+    decompose({&op, args.data(), found.values.data(), static_cast<uint32_t>(args.size()),
+               static_cast<uint32_t>(found.values.size())});
+  });
 }

@@ -445,6 +445,10 @@ namespace detail {
 /// leave_disabled; returns what leave_disabled needs, null when nothing is recorded.
 TENON_API void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what);
 TENON_API void leave_disabled(void* token);
+struct DisabledScope {
+  void* token;
+  ~DisabledScope() { leave_disabled(token); }
+};
 }  // namespace detail
 
 /// A callable that is never recorded: inside a compiled one it runs on real tensors.
@@ -457,10 +461,7 @@ auto disable(F fn) {
     detail::visit_tree(std::as_const(copies), reader);
     std::vector<Tensor> tensors;
     for (const Tensor* t : leaves.tensors.span()) tensors.push_back(*t);
-    struct Leave {
-      void* token;
-      ~Leave() { detail::leave_disabled(token); }
-    } leave{detail::enter_disabled(tensors, "disable")};
+    detail::DisabledScope scope{detail::enter_disabled(tensors, "disable")};
     std::vector<Number> numbers(leaves.numbers.span().begin(), leaves.numbers.span().end());
     detail::LeafWriter writer{tensors.data(), numbers.data()};
     detail::visit_tree(copies, writer);

@@ -62,6 +62,7 @@ Tensor expanded_to(const Tensor& t, const Dims& sizes) {
 }
 
 Tensor masked_select_kernel(const Tensor& self, const Tensor& mask) {
+  masked_meta("masked_select", self, mask);
   Tensor operands[2] = {self, mask};
   Tensor from = expanded_to(self, broadcast_sizes(std::span<const Tensor>(operands)));
   int64_t n = 0;

@@ -25,6 +25,13 @@ TensorMeta slices_meta(const char* op, const Tensor& self, int64_t dim, const Te
   return like(self);
 }
 
+TensorMeta slices_meta(const char* op, const Tensor& self, int64_t dim, const Tensor& index,
+                       const Tensor& source) {
+  require(source.dtype() == self.dtype(), "{}: source must have the dtype of self, {}, found {}",
+          op, self.dtype(), source.dtype());
+  return slices_meta(op, self, dim, index);
+}
+
 void index_add_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& index,
                       const Tensor& source, Number alpha) {
   Tensor scaled = alpha.is_integer() && alpha.to_int() == 1 ? source : mul(source, alpha);
@@ -86,8 +93,8 @@ static constexpr OpDef rows[] = {
     {.schema = "index_add(Tensor self, int dim, Tensor index, Tensor source, *, Scalar alpha=1) -> "
                "Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&,
-                Number) { return slices_meta("index_add", self, dim, index); },
+     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+                Number) { return slices_meta("index_add", self, dim, index, source); },
      .eager = fn<index_add_kernel>,
      .decomp = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
                   Number alpha) { return with_slices(self, dim, index, mul(source, alpha), true); },
@@ -97,8 +104,10 @@ static constexpr OpDef rows[] = {
                  Number alpha) { return g.index_select(dim, index).reshape(sizes).mul(alpha); }}}},
     {.schema = "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
-                const Tensor&) { return slices_meta("index_copy", self, dim, index); },
+     .meta =
+         [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source) {
+           return slices_meta("index_copy", self, dim, index, source);
+         },
      .eager = fn<index_copy_kernel>,
      .decomp = [](const Tensor& self, int64_t dim, const Tensor& index,
                   const Tensor& source) { return with_slices(self, dim, index, source, false); },

@@ -141,13 +141,15 @@ Tensor one_hot_rows(const Tensor& self, int64_t num_classes) {
 
 // ---- repetition
 
-Tensor repeats_kernel(const Tensor& repeats, std::optional<SymInt>) {
+Tensor repeats_kernel(const Tensor& repeats, std::optional<SymInt> output_size) {
   Tensor counts = index_of("repeat_interleave", repeats);
   int64_t total = 0;
   for (int64_t i = 0; i < numel_of(counts); ++i) {
     require(data_of<int64_t>(counts)[i] >= 0, "repeat_interleave: repeats must not be negative");
     total = SymInt(total) + data_of<int64_t>(counts)[i];
   }
+  require(!output_size || *output_size == total,
+          "repeat_interleave: output_size is {}, the repeats add up to {}", *output_size, total);
   Tensor out = make_tensor(IntList{total}, Dtype::i64);
   int64_t* to = data_of<int64_t>(out);
   for (int64_t i = 0; i < numel_of(counts); ++i)
@@ -288,6 +290,8 @@ static constexpr OpDef rows[] = {
      .meta =
          [](const Tensor& repeats, std::optional<SymInt> output_size) {
            SymInt size = output_size ? *output_size : unknown_count("repeat_interleave");
+           require(size.is_symbolic() || size.word() >= 0,
+                   "repeat_interleave: output_size must not be negative, found {}", size);
            return contiguous_meta({size}, repeats.dtype(), repeats.device());
          },
      .eager = fn<repeats_kernel>},

@@ -37,6 +37,8 @@ Windows windows_to(const Tensor& out, const Tensor& in, size_t n) {
 
 template <size_t n>
 TensorMeta adaptive_avg_meta(const Tensor& self, SymIntList size) {
+  require(is_floating(self.dtype()), "adaptive_avg_pool{}d: a floating dtype is expected, found {}",
+          n, self.dtype());
   return adaptive_meta("adaptive_avg_pool", self, size, n);
 }
 
@@ -93,8 +95,7 @@ std::tuple<Tensor, Tensor> adaptive_max_pool1d_decomp(const Tensor& self, IntLis
 static constexpr OpDef rows[] = {
     {.schema = "adaptive_avg_pool1d(Tensor self, int[1] output_size) -> Tensor",
      .core = true,
-     .meta = [](const Tensor& self,
-                IntList size) { return adaptive_meta("adaptive_avg_pool1d", self, size, 1); },
+     .meta = [](const Tensor& self, IntList size) { return adaptive_avg_meta<1>(self, size); },
      .eager = [](Tensor& out, const Tensor& self,
                  IntList) { adaptive_avg_kernel<1>(out, self, {}); },
      .decomp =

@@ -219,10 +219,11 @@ Tensor vector_norm_vjp(const Tensor& grad, const Tensor& x, const Tensor& result
 
 Tensor logsumexp_decomp(const Tensor& self, IntList dim, bool keepdim) {
   Dtype dtype = to_float_type(self.dtype());
-  Tensor x = to(self, computing_dtype(dtype)), top = amax(x, dim, true);
-  Tensor shift = where(isinf(top), full({}, 0, x.dtype()), top);
+  Tensor x = to(self, computing_dtype(dtype));
+  if (sizes_match(x.numel(), 0)) return to(log(sum(exp(x), dim, keepdim)), dtype);
+  Tensor top = amax(x, dim, true), shift = where(isinf(top), full({}, 0, x.dtype()), top);
   Tensor logs = log(sum(exp(sub(x, shift)), dim, keepdim));
-  return to(add(logs, keepdim ? shift : squeeze(shift, dim)), dtype);
+  return to(add(logs, keepdim ? shift : reshape(shift, logs.sizes())), dtype);
 }
 
 }  // namespace

@@ -107,13 +107,11 @@ Tensor differences(const Tensor& self, int64_t n, int64_t dim, const Tensor& pre
   Tensor out = parts.size() > 1 ? cat(parts, dim) : self;
   for (int64_t i = 0; i < n; ++i) {
     SymInt size = out.size(dim);
-    bool is_empty = guard_or_false(size == 0);
-    Tensor high =
-        narrow(out, dim, is_empty ? SymInt(0) : SymInt(1), is_empty ? SymInt(0) : size - 1);
-    Tensor low = narrow(out, dim, 0, is_empty ? SymInt(0) : size - 1);
+    if (guard_or_false(size == 0)) break;  // further differences are empty, too
+    Tensor high = narrow(out, dim, 1, size - 1), low = narrow(out, dim, 0, size - 1);
     out = self.dtype() == Dtype::bool_ ? logical_xor(high, low) : high - low;
   }
-  return out;
+  return out.is_same(self) ? clone(out) : out;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Views with sizes and strides of any kind: as_strided, diagonals, windows.
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 #include "ops/shapes.h"
 
 #include "core/shape_env.h"
@@ -115,6 +116,14 @@ ViewMeta windows(const Tensor& self, int64_t dimension, int64_t size, int64_t st
     m.strides[at] = m.strides[at] * step;
   }
   return m;
+}
+
+TensorMeta unfold_backward_meta(const Tensor& grad, SymIntList sizes, int64_t dim, int64_t size,
+                                int64_t step) {
+  TensorMeta out = contiguous_meta(sizes, grad.dtype(), grad.device());
+  ViewMeta unfolded = windows(make_fake(out), dim, size, step);
+  require_shape("unfold_backward", "grad_in", grad, list_of(unfolded.sizes));
+  return out;
 }
 
 void unfold_backward_kernel(Tensor& out, const Tensor& grad, SymIntList, int64_t dim, int64_t size,
@@ -250,8 +259,7 @@ static constexpr OpDef rows[] = {
          }},
     {.schema = "unfold_backward(Tensor grad_in, SymInt[] input_sizes, int dim, int size, int step) "
                "-> Tensor",
-     .meta = [](const Tensor& grad, SymIntList sizes, int64_t, int64_t,
-                int64_t) { return contiguous_meta(sizes, grad.dtype(), grad.device()); },
+     .meta = fn<unfold_backward_meta>,
      .eager = fn<unfold_backward_kernel>,
      .vjp = {{"grad_in", "grad, dim, size, step",
               [](const Tensor& g, int64_t dim, int64_t size, int64_t step) {

@@ -115,13 +115,19 @@ Tensor rolled_once(const Tensor& self, SymInt shift, int64_t dim) {
   return cat({narrow(self, dim, start, size - start), narrow(self, dim, 0, start)}, dim);
 }
 
+TensorMeta roll_meta(const Tensor& self, SymIntList shifts, IntList dims) {
+  require(shifts.size() == std::max<size_t>(dims.size(), 1), "roll: {} shifts for {} dimensions",
+          shifts.size(), dims.size());
+  for (int64_t d : dims) wrap_dim(d, self.dim());
+  return contiguous_meta(self.sizes(), self.dtype(), self.device());
+}
+
 Tensor rolled(const Tensor& self, SymIntList shifts, IntList dims) {
-  if (dims.empty() && shifts.size() == 1) {
+  roll_meta(self, shifts, dims);
+  if (dims.empty()) {
     Tensor flat = roll(reshape(self, {-1}), shifts, {0});
     return view(flat, self.sizes());
   }
-  require(shifts.size() == dims.size() && !dims.empty(), "roll: {} shifts for {} dimensions",
-          shifts.size(), dims.size());
   if (is_one(self.numel()) || sizes_match(self.numel(), 0)) return clone(self);
   Tensor out = self;
   for (size_t i = 0; i < dims.size(); ++i) out = rolled_once(out, shifts[i], dims[i]);
@@ -131,7 +137,6 @@ Tensor rolled(const Tensor& self, SymIntList shifts, IntList dims) {
 void roll_kernel(Tensor& out, const Tensor& self, IntList shifts, IntList dims) {
   if (numel_of(self) == 0) return;
   if (dims.empty()) {
-    require(shifts.size() == 1, "roll: {} shifts without dimensions", shifts.size());
     int64_t n = numel_of(self), shift = ((shifts[0] % n) + n) % n;
     Tensor from = contiguous_of(self);
     int64_t size = itemsize(self.dtype());
@@ -141,8 +146,6 @@ void roll_kernel(Tensor& out, const Tensor& self, IntList shifts, IntList dims) 
                 static_cast<size_t>(shift * size));
     return;
   }
-  require(shifts.size() == dims.size(), "roll: {} shifts for {} dimensions", shifts.size(),
-          dims.size());
   std::vector<int64_t> shift_of(static_cast<size_t>(self.dim()), 0);
   for (size_t i = 0; i < dims.size(); ++i) {
     auto d = static_cast<size_t>(wrap_dim(dims[i], self.dim()));
@@ -270,8 +273,7 @@ static constexpr OpDef rows[] = {
     {.schema = "flipud(Tensor self) -> Tensor",
      .decomp = [](const Tensor& self) { return flip(self, {0}); }},
     {.schema = "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
-     .meta = [](const Tensor& self, SymIntList,
-                IntList) { return contiguous_meta(self.sizes(), self.dtype(), self.device()); },
+     .meta = fn<roll_meta>,
      .eager = fn<roll_kernel>,
      .decomp = fn<rolled>},
     {.schema = "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor", .decomp = fn<rotated>},

@@ -46,7 +46,7 @@ TEST_P(RowLevels, ExponentialIsWithinTwoUlp) {
 
 template <class T>
 void check_special_exponents() {
-  const T x[] = {0, -T(0), infinity<T>, -infinity<T>, 1000, -1000, std::nan("")};
+  const T x[] = {0, -T(0), infinity<T>, -infinity<T>, 1000, -1000, static_cast<T>(NAN)};
   T y[7];
   row_level<T>().exp(x, y, 7);
   EXPECT_EQ(y[0], 1);
