@@ -119,6 +119,39 @@ bool try_foreign(const CallArgs& call) {
   return false;
 }
 
+std::string layout_of(const TensorMeta& m) {
+  return message("{} of shape {} with strides {}", m.dtype, list_of(m.sizes), list_of(m.strides));
+}
+
+bool same_words(const Dims& a, const Dims& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const SymInt& x, const SymInt& y) { return x.word() == y.word(); });
+}
+
+// Sizes and strides are what the row promises, so that compiled code may rely on them.
+void check_promised(const CallArgs& call, Metas& metas) {
+  for (uint32_t i = 0; i < metas.size(); ++i) {
+    if (!metas[i].defined) continue;  // its size depends on data
+    const Tensor& t = *call.results[i].as<Tensor>();
+    TensorMeta found{t.dtype(), t.device(), dims_of(t.sizes()), dims_of(t.strides())};
+    if (found.dtype == metas[i].dtype && same_words(found.sizes, metas[i].sizes) &&
+        same_words(found.strides, metas[i].strides))
+      continue;
+    throw BackendError(ErrorCode::backend_call_failed, TN_INTERNAL,
+                       message("{}: result {} of the plugin's kernel was expected as {}, found {}; "
+                               "this is a bug of the plugin",
+                               call.op->name, i, layout_of(metas[i]), layout_of(found)));
+  }
+}
+
+// The row has the meaning and a plugin the kernel: wrong arguments are found by the meta function.
+void run_provided(const CallArgs& call) {
+  Metas metas;
+  call.op->def->meta.metas(call, metas);
+  if (!try_foreign(call)) provider_slot(call);
+  check_promised(call, metas);
+}
+
 // The row's own kernel, reference of every plugin's.
 BoxedFn reference_kernel(const OpEntry& op) {
   if (op.functional) return op.out_form ? &run_out_form_writing : &run_derived_in_place;
@@ -127,10 +160,12 @@ BoxedFn reference_kernel(const OpEntry& op) {
   if (def.eager.fills) return &run_filling;
   if (def.eager.returns) return op.mutated_args ? &run_writing : &run_returning;
   if (def.formula) return &run_pointwise;
+  if (def.provider) return &run_provided;
   return def.decomp ? &run_decomposition : &refuse;
 }
 
 void run_foreign_first(const CallArgs& call) {
+  if (call.op->def->provider && !call.op->functional) return run_provided(call);
   if (!try_foreign(call)) reference_kernel (*call.op)(call);
 }
 
@@ -383,6 +418,7 @@ void run_meta(const CallArgs& call) {
 }
 
 void (*first_call_slot)() = nullptr;
+void (*provider_slot)(const CallArgs&) = nullptr;
 
 void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* results,
               uint32_t n_results) {
