@@ -145,15 +145,17 @@ void attach_kernels() {
 std::string why_not_run(const OpEntry& op) {
   const std::string name = op.def->provider;
   if (is_gate_closed())
-    return message("{} needs the plugin {} for its kernel, and plugins are closed since "
-                   "tenon::shutdown(); call it earlier",
-                   op.name, name);
+    return message(
+        "{} needs the plugin {} for its kernel, and plugins are closed since "
+        "tenon::shutdown(); call it earlier",
+        op.name, name);
   FoundPluginPtr plugin = plugin_catalog().find_plugin(name);
   if (!plugin)
-    return message("{} needs the plugin {} for its kernel, and no folder of plugins has it; install "
-                   "it, or name its folder in TENON_PLUGIN_PATH (`tenon plugin list` shows what is "
-                   "found)",
-                   op.name, name);
+    return message(
+        "{} needs the plugin {} for its kernel, and no folder of plugins has it; install "
+        "it, or name its folder in TENON_PLUGIN_PATH (`tenon plugin list` shows what is "
+        "found)",
+        op.name, name);
   std::string why = to_text(plugin->diagnosis);
   try {
     if (why.empty()) load_plugin(plugin_catalog(), plugin);
@@ -161,9 +163,10 @@ std::string why_not_run(const OpEntry& op) {
     why = e.what();
   }
   if (why.empty())
-    return message("{}: its kernel in the plugin {} declined the call; `tenon plugin info {}` shows "
-                   "what it takes",
-                   op.name, name, name);
+    return message(
+        "{}: its kernel in the plugin {} declined the call; `tenon plugin info {}` shows "
+        "what it takes",
+        op.name, name, name);
   return message("{} needs the plugin {} for its kernel, which cannot be used: {}", op.name, name,
                  why);
 }

@@ -173,8 +173,7 @@ void print_table(const std::vector<const OpEntry*>& ops, const std::vector<std::
   for (const OpEntry* op : ops) {
     Parts parts = parts_of(*op);
     std::vector<std::string> row{op->name, mark(parts.meta || parts.decomposition),
-                                 shown_kernel(parts), parts.vjp,
-                                 mark(parts.decomposition)};
+                                 shown_kernel(parts), parts.vjp, mark(parts.decomposition)};
     for (const Lowering& l : lowerings_of(*op, backends))
       row.push_back(l.verdict == "taken" && is_taken_apart(l, *op) ? "taken apart" : l.verdict);
     row.push_back(join(tags_of(*op), ","));

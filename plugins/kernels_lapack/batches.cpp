@@ -15,8 +15,7 @@ Sizes dense_strides(const Sizes& sizes, bool by_columns) {
   size_t n = sizes.size();
   if (by_columns) std::swap(order[n - 1], order[n - 2]);
   Sizes strides(n, 1);
-  for (size_t d = n - 1; d-- > 0;)
-    strides[d] = strides[d + 1] * std::max<int64_t>(1, order[d + 1]);
+  for (size_t d = n - 1; d-- > 0;) strides[d] = strides[d + 1] * std::max<int64_t>(1, order[d + 1]);
   if (by_columns) std::swap(strides[n - 1], strides[n - 2]);
   return strides;
 }
@@ -155,8 +154,7 @@ int64_t Operand::offset_of(int64_t i) const {
 
 std::string place_of(std::string_view op, const Sizes& batch, int64_t i) {
   std::string out(op);
-  return batch.empty() ? out + ": "
-                       : out + ": (batch element " + std::to_string(i) + "): ";
+  return batch.empty() ? out + ": " : out + ": (batch element " + std::to_string(i) + "): ";
 }
 
 int64_t first_broken(const tensor& infos) {

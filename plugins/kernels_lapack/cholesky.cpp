@@ -81,8 +81,7 @@ bool cholesky_solve(const kernel_call& call) {
     return false;
   tensor x = copy_by_columns(b, with(batch, {rows_of(b), columns_of(b)}));
   Operand factor(a, batch, false);
-  if (x->numel)
-    by_dtype(a->dtype, [&]<class T>() { solve_with<T>(x, factor, flag_at(call, 2)); });
+  if (x->numel) by_dtype(a->dtype, [&]<class T>() { solve_with<T>(x, factor, flag_at(call, 2)); });
   call.give(0, std::move(x));
   return true;
 }

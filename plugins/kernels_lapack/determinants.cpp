@@ -1,4 +1,4 @@
-// Determinants from LU factors: the product of the pivots, its sign turned by each exchange of rows.
+// Determinants from LU factors: the product of the pivots; each exchange of rows turns its sign.
 #include "kernels.h"
 #include "lu.h"
 

@@ -50,9 +50,10 @@ void check_found(const std::vector<int32_t>& infos, const Sizes& batch) {
     std::string place = place_of("linalg_eigh", batch, static_cast<int64_t>(i));
     if (infos[i] < 0) refuse("{}the matrix has elements that are not finite", place);
     if (infos[i] > 0)
-      refuse("{}the algorithm did not converge: the matrix is ill-conditioned, or has too many "
-             "repeated eigenvalues (LAPACK's error code: {})",
-             place, infos[i]);
+      refuse(
+          "{}the algorithm did not converge: the matrix is ill-conditioned, or has too many "
+          "repeated eigenvalues (LAPACK's error code: {})",
+          place, infos[i]);
   }
 }
 

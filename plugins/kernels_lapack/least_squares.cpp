@@ -86,9 +86,10 @@ void solve_each(const Problem& p, const Sizes& batch) {
   });
   for (size_t i = 0; i < infos.size(); ++i)
     if (infos[i] != 0)
-      refuse("{}no solution was found: the matrix has not full rank, or its singular values did "
-             "not converge (LAPACK's error code: {}); try another driver",
-             place_of("linalg_lstsq", batch, static_cast<int64_t>(i)), infos[i]);
+      refuse(
+          "{}no solution was found: the matrix has not full rank, or its singular values did "
+          "not converge (LAPACK's error code: {}); try another driver",
+          place_of("linalg_lstsq", batch, static_cast<int64_t>(i)), infos[i]);
 }
 
 // Nothing to factor: the solution is zero.

@@ -24,9 +24,10 @@ void check_pivots(const tensor& pivots, int n) {
   const auto* steps = pivots.data<int32_t>();
   for (int64_t i = 0; i < pivots->numel; ++i)
     if (steps[i] < 1 || steps[i] > n)
-      refuse("linalg_lu_solve: pivot {} is out of range for matrices of {} rows; they count from "
-             "1, as linalg_lu_factor gives them",
-             steps[i], n);
+      refuse(
+          "linalg_lu_solve: pivot {} is out of range for matrices of {} rows; they count from "
+          "1, as linalg_lu_factor gives them",
+          steps[i], n);
 }
 
 // Solutions X of A X = B, or X A = B with X row by row: those are columns of A^T X^T = B^T. Factors
@@ -48,7 +49,8 @@ tensor solution(const tn_tensor* lu, const tn_tensor* pivots, const tn_tensor* b
 // ATen lays vectors of a batch out as it would the columns of a matrix.
 tensor as_vectors(tensor columns) {
   Sizes sizes = batch_of(columns.get(), 1);
-  tensor vectors = view_of(columns, sizes, Sizes(columns->strides, columns->strides + sizes.size()));
+  tensor vectors =
+      view_of(columns, sizes, Sizes(columns->strides, columns->strides + sizes.size()));
   return sizes.size() < 2 ? std::move(vectors) : copy_by_columns(vectors.get());
 }
 
@@ -58,8 +60,8 @@ bool lu_solve(const kernel_call& call) {
   const tn_tensor *lu = call.tensor_at(0), *pivots = call.tensor_at(1), *b = call.tensor_at(2);
   bool left = flag_at(call, 3), adjoint = flag_at(call, 4);
   Sizes batch;
-  if (!are_alike(lu, b) || !is_square(lu) || !is_readable(pivots) ||
-      !common_batch(lu, b, batch) || rows_of(lu) != (left ? rows_of(b) : columns_of(b)))
+  if (!are_alike(lu, b) || !is_square(lu) || !is_readable(pivots) || !common_batch(lu, b, batch) ||
+      rows_of(lu) != (left ? rows_of(b) : columns_of(b)))
     return false;
   call.give(0, solution(lu, pivots, b, batch, left, adjoint));
   return true;

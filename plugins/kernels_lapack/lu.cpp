@@ -15,8 +15,8 @@ void factor(const Factors& f) {
   auto* infos = f.infos.data<int32_t>();
   for_matrices(f.infos->numel, double(rows) * columns * n, [&](int64_t lo, int64_t hi) {
     for (int64_t i = lo; i < hi; ++i)
-      infos[i] = n ? getrf<T>(LAPACK_COL_MAJOR, rows, columns,
-                              f.lu.data<T>() + i * rows * columns, rows, pivots + i * n)
+      infos[i] = n ? getrf<T>(LAPACK_COL_MAJOR, rows, columns, f.lu.data<T>() + i * rows * columns,
+                              rows, pivots + i * n)
                    : 0;
   });
 }
@@ -50,9 +50,10 @@ bool lu_factor(const kernel_call& call) {
   Factors f = factored(a);
   int64_t i = flag_at(call, 2) ? first_broken(f.infos) : -1;
   if (i >= 0)
-    refuse("{}pivot {} is zero, so that the factors cannot solve a system; call "
-           "linalg_lu_factor_ex for the factors alone",
-           place_of("linalg_lu_factor", f.batch, i), f.infos.data<int32_t>()[i]);
+    refuse(
+        "{}pivot {} is zero, so that the factors cannot solve a system; call "
+        "linalg_lu_factor_ex for the factors alone",
+        place_of("linalg_lu_factor", f.batch, i), f.infos.data<int32_t>()[i]);
   call.give(0, std::move(f.lu));
   call.give(1, std::move(f.pivots));
   call.give(2, std::move(f.infos));

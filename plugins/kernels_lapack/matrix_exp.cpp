@@ -8,8 +8,8 @@
 //   share their coefficients: p = V + U and q = V - U with the even powers in V and the odd ones in
 //   U. Five products at most, one factorisation, s products.
 // Cost: some (8 + s) n^3 multiplications.
-// Source: Higham, "The scaling and squaring method for the matrix exponential revisited" (2005); the
-//   bounds of f32 from the same analysis.
+// Source: Higham, "The scaling and squaring method for the matrix exponential revisited" (2005);
+//   the bounds of f32 from the same analysis.
 #include "kernels.h"
 #include "routines.h"
 
@@ -34,11 +34,11 @@ constexpr Quotient quotients_f64[] = {
      2.097847961257068e0,
      {17643225600., 8821612800., 2075673600., 302702400., 30270240., 2162160., 110880., 3960., 90.,
       1.}},
-    {13, 5.371920351148152e0, {64764752532480000., 32382376266240000., 7771770303897600.,
-                               1187353796428800., 129060195264000.,    10559470521600.,
-                               670442572800.,     33522128640.,        1323241920.,
-                               40840800.,         960960.,             16380.,
-                               182.,              1.}},
+    {13,
+     5.371920351148152e0,
+     {64764752532480000., 32382376266240000., 7771770303897600., 1187353796428800.,
+      129060195264000., 10559470521600., 670442572800., 33522128640., 1323241920., 40840800.,
+      960960., 16380., 182., 1.}},
 };
 constexpr double theta_f32[] = {4.258730016922831e-1, 1.880152677804762e0, 3.925724783138660e0};
 

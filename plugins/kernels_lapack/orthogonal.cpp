@@ -153,7 +153,7 @@ bool householder_product(const kernel_call& call) {
   const tn_tensor *packed = call.tensor_at(0), *tau = call.tensor_at(1);
   if (!are_reflections(packed, tau) || rows_of(packed) < columns_of(packed)) return false;
   int n = columns_of(tau);
-  tensor q = copy_by_columns(packed), dense = copy_by_rows(tau, Sizes(tau->sizes, tau->sizes + tau->ndim));
+  tensor q = copy_by_columns(packed), dense = copy_by_rows(tau, batch_of(tau, 0));
   by_dtype(packed->dtype, [&]<class T>() { form_q<T>(q, dense.data<T>(), n, n); });
   call.give(0, std::move(q));
   return true;
@@ -166,7 +166,7 @@ bool ormqr_op(const kernel_call& call) {
       rows_of(packed) != (how.left ? rows_of(c) : columns_of(c)))
     return false;
   int n = columns_of(tau);
-  tensor x = copy_by_columns(c), dense = copy_by_rows(tau, Sizes(tau->sizes, tau->sizes + tau->ndim));
+  tensor x = copy_by_columns(c), dense = copy_by_rows(tau, batch_of(tau, 0));
   Operand reflections(packed, batch_of(packed), true);
   if (x->numel && n)
     by_dtype(c->dtype,

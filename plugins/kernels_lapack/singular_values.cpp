@@ -44,9 +44,10 @@ void check_found(const std::vector<int32_t>& infos, const Sizes& batch) {
     std::string place = place_of("linalg_svd", batch, static_cast<int64_t>(i));
     if (infos[i] < 0) refuse("{}the matrix has elements that are not finite", place);
     if (infos[i] > 0)
-      refuse("{}the algorithm did not converge: the matrix is ill-conditioned, or has too many "
-             "repeated singular values (LAPACK's error code: {})",
-             place, infos[i]);
+      refuse(
+          "{}the algorithm did not converge: the matrix is ill-conditioned, or has too many "
+          "repeated singular values (LAPACK's error code: {})",
+          place, infos[i]);
   }
 }
 
@@ -57,8 +58,8 @@ Parts parts_of(const tn_tensor* a, bool full, bool vectors) {
     return vectors ? by_columns(with(batch, {rows, columns}), a->dtype)
                    : tensor::empty(std::array<int64_t, 1>{0}, a->dtype);
   };
-  return {copy_by_columns(a), part(m, full ? m : k), tensor::empty(with(batch, {k}), a->dtype),
-          part(full ? n : k, n), full && vectors, vectors};
+  return {copy_by_columns(a),    part(m, full ? m : k), tensor::empty(with(batch, {k}), a->dtype),
+          part(full ? n : k, n), full && vectors,       vectors};
 }
 
 }  // namespace

@@ -34,10 +34,12 @@ void factor(const tensor& ld, const tensor& pivots, const tensor& infos) {
 void check_pivots(const int32_t* steps, int64_t n) {
   for (int64_t k = 0; k < n; ++k) {
     bool pair = steps[k] < 0;
-    if (steps[k] == 0 || std::abs(int64_t{steps[k]}) > n || (pair && (k + 1 == n || steps[k + 1] >= 0)))
-      refuse("linalg_ldl_solve: pivot {} at place {} is none of a matrix of order {}; pass what "
-             "linalg_ldl_factor gave",
-             steps[k], k, n);
+    if (steps[k] == 0 || std::abs(int64_t{steps[k]}) > n ||
+        (pair && (k + 1 == n || steps[k + 1] >= 0)))
+      refuse(
+          "linalg_ldl_solve: pivot {} at place {} is none of a matrix of order {}; pass what "
+          "linalg_ldl_factor gave",
+          steps[k], k, n);
     if (pair) ++k;
   }
 }

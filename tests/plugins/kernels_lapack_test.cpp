@@ -70,9 +70,7 @@ class KernelsLapack : public testing::TestWithParam<Dtype> {
   }
 };
 INSTANTIATE_TEST_SUITE_P(Types, KernelsLapack, testing::Values(Dtype::f32, Dtype::f64),
-                         [](const auto& info) {
-                           return info.param == Dtype::f32 ? "f32" : "f64";
-                         });
+                         [](const auto& info) { return info.param == Dtype::f32 ? "f32" : "f64"; });
 
 TEST_P(KernelsLapack, CholeskyFactorsMultiplyBack) {
   Tensor a = positive({3, 5, 5});
@@ -119,8 +117,8 @@ TEST_P(KernelsLapack, SystemsAreSolvedForMatricesAndVectorsFromBothSides) {
     expect_near(matmul(matrix.mT(), linalg_lu_solve(lu, pivots, b, true, true)), b, tolerance());
     expect_near(matmul(linalg_lu_solve(lu, pivots, b.mT(), false, true), matrix.mT()), b.mT(),
                 tolerance());
-    expect_near(matmul(linalg_inv(matrix), matrix),
-                eye(SymInt(4), dtype()).expand({3, 4, 4}), tolerance());
+    expect_near(matmul(linalg_inv(matrix), matrix), eye(SymInt(4), dtype()).expand({3, 4, 4}),
+                tolerance());
   }
 }
 
@@ -139,8 +137,8 @@ TEST_P(KernelsLapack, QrMultipliesBackInEachMode) {
     for (const char* mode : {"reduced", "complete"}) {
       auto [q, r] = linalg_qr(a, mode);
       expect_near(matmul(q, r), a, tolerance());
-      expect_near(matmul(q.mT(), q), eye(q.size(-1), dtype()).expand({SymInt(2), q.size(-1), q.size(-1)}),
-                  tolerance());
+      SymInt k = q.size(-1);
+      expect_near(matmul(q.mT(), q), eye(k, dtype()).expand({SymInt(2), k, k}), tolerance());
       expect_near(r.tril(-1), zeros_like(r), 0);
     }
     expect_near(std::get<1>(linalg_qr(a, "r")), std::get<1>(linalg_qr(a)), tolerance());
@@ -265,8 +263,6 @@ TEST_P(KernelsLapack, MatricesWithoutElementsAreFactored) {
   expect_near(x, zeros({2, 3, 2}), 0);
 }
 
-using KernelsLapackErrors = testing::Test;
-
 TEST(KernelsLapackErrors, TellWhichMatrixIsSingular) {
   Tensor a = stack({eye(SymInt(2)), zeros({2, 2})}), b = ones({2, 2, 1});
   EXPECT_EQ(message_of([&] { linalg_solve(a, b); }),
@@ -384,7 +380,9 @@ TEST(KernelsLapackMissing, IsToldWithTheOpThePluginAndTheNextStep) {
                  "its kernel, and no folder of plugins has it; install it, or name its folder in "
                  "TENON_PLUGIN_PATH (`tenon plugin list` shows what is found)");
   }
-  EXPECT_EQ(message_of([] { linalg_cholesky(ones({2, 3})); }),
+  EXPECT_EQ(message_of([] {
+              linalg_cholesky(ones({2, 3}));
+            }),
             "linalg_cholesky: square matrices are expected, found shape [2, 3]");
 }
 

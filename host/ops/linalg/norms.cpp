@@ -171,8 +171,10 @@ static constexpr OpDef rows[] = {
            return linalg_matrix_norm(self, order, dims ? *dims : IntList{-2, -1}, keepdim, dtype);
          }},
     {.schema = "nuclear_norm(Tensor self, bool keepdim=False) -> Tensor",
-     .decomp = [](const Tensor& self,
-                  bool keepdim) { return norm_by_name(self, "nuc", {-2, -1}, keepdim, {}); }},
+     .decomp =
+         [](const Tensor& self, bool keepdim) {
+           return norm_by_name(self, "nuc", {-2, -1}, keepdim, {});
+         }},
     {.schema = "nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor",
      .decomp = [](const Tensor& self, IntList dims,
                   bool keepdim) { return norm_by_name(self, "nuc", dims, keepdim, {}); }},

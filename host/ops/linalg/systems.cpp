@@ -49,8 +49,7 @@ std::array<TensorMeta, 4> lstsq_metas(const Tensor& a, const Tensor& b, std::opt
   require_shape(op, "b", b, list_of(expected));
   bool tall = guard_or_false(a.size(-2) > a.size(-1));
   bool by_rank = tall && (by == "gelsd" || by == "gelss");
-  require(!by_rank || !(thread_modes.include & bit(Key::meta)),
-          ErrorCode::data_dependent,
+  require(!by_rank || !(thread_modes.include & bit(Key::meta)), ErrorCode::data_dependent,
           "{}: with driver '{}' the size of the residuals depends on the rank of the matrix, which "
           "is known at run time only; use driver 'gelsy' or 'gels'",
           op, by);
@@ -63,8 +62,8 @@ std::array<TensorMeta, 4> lstsq_metas(const Tensor& a, const Tensor& b, std::opt
   residuals.defined = !by_rank;
   return {least_squares_solution(a, b, vector), std::move(residuals),
           part(by != "gels", batch_with(a, {}), Dtype::i64),
-          part(by == "gelsd" || by == "gelss",
-               batch_with(a, {smaller(a.size(-1), a.size(-2))}), a.dtype())};
+          part(by == "gelsd" || by == "gelss", batch_with(a, {smaller(a.size(-1), a.size(-2))}),
+               a.dtype())};
 }
 
 // ---- symmetric matrices as L D L^T
@@ -111,8 +110,9 @@ Tensor cond_by_inverse(const Tensor& a, Norm norm) {
 Tensor cond_decomp(const Tensor& a, std::optional<Number> order) {
   double p = order ? order->to_double() : 2;
   if (std::fabs(p) == 2) return cond_by_values(a, p < 0);
-  return cond_by_inverse(
-      a, [&](const Tensor& t) { return linalg_matrix_norm(t, *order, IntList{-2, -1}); });
+  return cond_by_inverse(a, [&](const Tensor& t) {
+    return linalg_matrix_norm(t, *order, IntList{-2, -1});
+  });
 }
 
 Tensor cond_by_name(const Tensor& a, std::string_view order) {
@@ -120,8 +120,9 @@ Tensor cond_by_name(const Tensor& a, std::string_view order) {
     Tensor s = linalg_svdvals(a);
     return mul(sum(s, {-1}), sum(reciprocal(s), {-1}));
   }
-  return cond_by_inverse(
-      a, [&](const Tensor& t) { return linalg_matrix_norm(t, order, IntList{-2, -1}); });
+  return cond_by_inverse(a, [&](const Tensor& t) {
+    return linalg_matrix_norm(t, order, IntList{-2, -1});
+  });
 }
 
 // ---- tensors as matrices

@@ -9,7 +9,6 @@
 
 #include <tenon/ops.h>
 
-
 namespace tenon::ops {
 
 namespace {
