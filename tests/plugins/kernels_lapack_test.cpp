@@ -55,7 +55,6 @@ Tensor nan_matrix() { return full({3, 3}, std::nan(""), Dtype::f64); }
 
 class KernelsLapack : public testing::TestWithParam<Dtype> {
  protected:
-  static void SetUpTestSuite() { manual_seed(3); }
   Dtype dtype() const { return GetParam(); }
   double tolerance() const { return tolerance_of(GetParam()); }
   Tensor numbers(std::vector<int64_t> sizes) const { return randn(dims(sizes), dtype()); }
@@ -92,9 +91,9 @@ TEST_P(KernelsLapack, TriangularSystemsAreSolvedFromBothSides) {
         Tensor t = upper ? matrix.triu(unit) : matrix.tril(unit ? -1 : 0);
         if (unit) t = t + eye(SymInt(4), dtype());
         Tensor x = linalg_solve_triangular(matrix, b, upper, true, unit);
-        expect_near(matmul(t, x), b, tolerance() * (unit ? 1e3 : 1));
+        expect_near(matmul(t, x), b, tolerance());
         Tensor y = linalg_solve_triangular(matrix, b.mT(), upper, false, unit);
-        expect_near(matmul(y, t), b.mT(), tolerance() * (unit ? 1e3 : 1));
+        expect_near(matmul(y, t), b.mT(), tolerance());
       }
 }
 
@@ -184,7 +183,8 @@ TEST_P(KernelsLapack, SingularVectorsMultiplyBackThinAndFull) {
 
 TEST_P(KernelsLapack, LeastSquaresOfAllDriversAgree) {
   for (auto [rows, columns] : {std::pair{6, 3}, {3, 6}, {4, 4}}) {
-    Tensor a = numbers({2, rows, columns}), b = numbers({2, rows, 2});
+    Tensor a = numbers({2, rows, columns}) * 0.3 + eye(SymInt(rows), SymInt(columns), dtype()) * 2;
+    Tensor b = numbers({2, rows, 2});
     Tensor expected = matmul(linalg_pinv(a, std::optional<double>(), std::nullopt), b);
     for (const char* driver : {"gels", "gelsy", "gelsd", "gelss"}) {
       auto [x, residuals, rank, s] = linalg_lstsq(a, b, std::nullopt, driver);
