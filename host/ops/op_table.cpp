@@ -119,28 +119,29 @@ bool try_foreign(const CallArgs& call) {
   return false;
 }
 
-std::string layout_of(const TensorMeta& m) {
-  return message("{} of shape {} with strides {}", m.dtype, list_of(m.sizes), list_of(m.strides));
-}
-
-bool same_words(const Dims& a, const Dims& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](const SymInt& x, const SymInt& y) { return x.word() == y.word(); });
+bool is_promised(const Tensor& t, const TensorMeta& m) {
+  bool same = t.dtype() == m.dtype && static_cast<size_t>(t.dim()) == m.sizes.size();
+  for (size_t d = 0; same && d < m.sizes.size(); ++d)
+    same = t.sizes()[d].word() == m.sizes[d].word() && t.strides()[d].word() == m.strides[d].word();
+  return same;
 }
 
 // Sizes and strides are what the row promises, so that compiled code may rely on them.
 void check_promised(const CallArgs& call, Metas& metas) {
   for (uint32_t i = 0; i < metas.size(); ++i) {
     if (!metas[i].defined) continue;  // its size depends on data
-    const Tensor& t = *call.results[i].as<Tensor>();
-    TensorMeta found{t.dtype(), t.device(), dims_of(t.sizes()), dims_of(t.strides())};
-    if (found.dtype == metas[i].dtype && same_words(found.sizes, metas[i].sizes) &&
-        same_words(found.strides, metas[i].strides))
+    Tensor t = take<Tensor>(call.results[i]);
+    if (is_promised(t, metas[i])) {
+      call.results[i] = Value::own(std::move(t));
       continue;
-    throw BackendError(ErrorCode::backend_call_failed, TN_INTERNAL,
-                       message("{}: result {} of the plugin's kernel was expected as {}, found {}; "
-                               "this is a bug of the plugin",
-                               call.op->name, i, layout_of(metas[i]), layout_of(found)));
+    }
+    for (uint32_t k = 0; k < call.n_results; ++k) drop(call.results[k]);
+    throw BackendError(
+        ErrorCode::backend_call_failed, TN_INTERNAL,
+        message("{}: result {} of the plugin's kernel is {}{} with strides {}, expected "
+                "{}{} with {}; this is a bug of the plugin",
+                call.op->name, i, t.dtype(), t.sizes(), t.strides(), metas[i].dtype,
+                list_of(metas[i].sizes), list_of(metas[i].strides)));
   }
 }
 

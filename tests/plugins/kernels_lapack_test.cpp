@@ -8,6 +8,7 @@
 
 #include <cmath>
 #include <fstream>
+#include <functional>
 #include <limits>
 #include <sstream>
 #include <thread>
@@ -205,8 +206,27 @@ TEST_P(KernelsLapack, LeastSquaresTellTheRankAndTakeVectors) {
   EXPECT_THAT(sizes_of(x), ElementsAre(3));
   EXPECT_EQ(residuals.numel(), 0);
   EXPECT_THAT(rank.to_vector<int64_t>(), ElementsAre(1));
-  expect_near(s.narrow(0, 0, 1), full({1}, std::sqrt(15.0)), tolerance());
-  expect_near(x, full({3}, 2.0 / 3), tolerance());
+  expect_near(s.narrow(0, 0, 1), full({1}, std::sqrt(15.0), Dtype::f64), tolerance());
+  expect_near(x, full({3}, 2.0 / 3, Dtype::f64), tolerance());
+}
+
+TEST_P(KernelsLapack, RanksAndConditionNumbersAreThoseOfTheSingularValues) {
+  Tensor diagonal_one = diag_embed(arange(1, 4, dtype()));
+  expect_near(linalg_cond(diagonal_one), full({}, 3), tolerance());
+  expect_near(linalg_cond(diagonal_one, 1), full({}, 3), tolerance());
+  EXPECT_TRUE(std::isinf(values_of(linalg_cond(zeros({2, 2}, dtype()), 1))[0]));
+  Tensor a = stack({eye(SymInt(3), dtype()), ones({3, 3}, dtype()), zeros({3, 3}, dtype())});
+  for (bool hermitian : {false, true})
+    EXPECT_THAT(values_of(linalg_matrix_rank(a, std::optional<double>(), std::nullopt, hermitian)),
+                ElementsAre(3, 1, 0));
+  EXPECT_THAT(values_of(linalg_matrix_rank(a * 0.5, 0.75)), ElementsAre(0, 1, 0));
+}
+
+TEST_P(KernelsLapack, TensorsAreInvertedAndSolvedAsMatrices) {
+  Tensor a = numbers({2, 3, 6}) + eye(SymInt(6), dtype()).reshape({2, 3, 6}) * 6;
+  Tensor b = numbers({2, 3}), x = linalg_tensorsolve(a, b);
+  expect_near(tensordot(a, x, {2}, {0}), b, tolerance());
+  expect_near(tensordot(linalg_tensorinv(a), b, {1, 2}, {0, 1}), x, tolerance());
 }
 
 TEST_P(KernelsLapack, SymmetricFactorsSolveWhatIsNotPositive) {
@@ -323,6 +343,35 @@ TEST(KernelsLapackErrors, NameWhatTheCpuDoesNotDo) {
   EXPECT_EQ(message_of([&] { linalg_svd(a, true, "gesvd"); }),
             "linalg_svd: a driver can be chosen on CUDA only; leave it out");
   EXPECT_THAT(message_of([&] { linalg_solve(a, to(a, Dtype::f64)); }), HasSubstr("one dtype"));
+}
+
+using Tensors = std::vector<Tensor>;
+
+void expect_right_gradients(const std::function<Tensors(const Tensors&)>& f, const Tensors& at) {
+  EXPECT_EQ(autograd::grad_check(f, at, {.second_order = true}), "");
+}
+
+TEST(KernelsLapackGradients, OfLeastSquaresAgreeWithDifferences) {
+  for (auto [rows, columns] : {std::pair{4, 2}, {2, 4}, {3, 3}}) {
+    Tensor a = randn({rows, columns}, Dtype::f64) * 0.3 +
+               eye(SymInt(rows), SymInt(columns), Dtype::f64) * 2;
+    expect_right_gradients(
+        [](const Tensors& in) { return Tensors{std::get<0>(linalg_lstsq(in[0], in[1]))}; },
+        {a, randn({rows, 2}, Dtype::f64)});
+  }
+}
+
+TEST(KernelsLapackGradients, OfReflectionsAgreeWithDifferences) {
+  Tensor packed = randn({2, 4, 3}, Dtype::f64), tau = rand({2, 2}, Dtype::f64),
+         c = randn({2, 4, 2}, Dtype::f64);
+  expect_right_gradients(
+      [](const Tensors& in) { return Tensors{linalg_householder_product(in[0], in[1])}; },
+      {packed, tau});
+  for (bool left : {true, false})
+    for (bool transposed : {true, false})
+      expect_right_gradients(
+          [=](const Tensors& in) { return Tensors{ormqr(in[0], in[1], in[2], left, transposed)}; },
+          {packed, tau, left ? c : c.mT().contiguous()});
 }
 
 TEST(KernelsLapackThreads, MayCallAtOnce) {
