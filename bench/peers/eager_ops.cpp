@@ -26,9 +26,19 @@ Tensor positive(int64_t n) { return rand({side(n), side(n)}) + 0.1; }
 Tensor rows_of(int64_t n) { return randn({n / 64 > 0 ? n / 64 : 1, 64}); }
 Tensor images(int64_t n) { return randn({1, 16, side(n / 16), side(n / 16)}); }
 
+Tensor symmetric(int64_t n) {
+  Tensor x = square(n);
+  return x.matmul(x.t()) + eye(SymInt(side(n))) * side(n);
+}
+Tensor symmetric_batch(int64_t n) { return symmetric(256).expand({n / 256, 16, 16}).contiguous(); }
+
 template <class F>
 Maker of_square(F f) {
   return [f](int64_t n) -> Call { return [f, x = square(n)] { return f(x); }; };
+}
+template <class F>
+Maker of_made(Tensor (*make)(int64_t), F f) {
+  return [make, f](int64_t n) -> Call { return [f, x = make(n)] { return f(x); }; };
 }
 template <class F>
 Maker of_two(F f) {
@@ -99,6 +109,20 @@ const std::map<std::string, Maker>& makers() {
       {"cat", of_two([](T x, T y) { return cat({x, y}, 0); })},
       {"contiguous", of_square([](T x) { return x.t().contiguous(); })},
       {"matmul", of_two([](T x, T y) { return x.matmul(y); })},
+      {"cholesky", of_made(symmetric, [](T x) { return linalg_cholesky(x); })},
+      {"solve", [](int64_t n) -> Call {
+         return [x = symmetric(n), y = square(n)] { return linalg_solve(x, y); };
+       }},
+      {"inv", of_made(symmetric, [](T x) { return linalg_inv(x); })},
+      {"qr", of_square([](T x) { return std::get<0>(linalg_qr(x)); })},
+      {"svd", of_square([](T x) { return std::get<0>(linalg_svd(x, false)); })},
+      {"eigh", of_made(symmetric, [](T x) { return std::get<0>(linalg_eigh(x)); })},
+      {"cholesky_batch", of_made(symmetric_batch, [](T x) { return linalg_cholesky(x); })},
+      {"solve_batch", [](int64_t n) -> Call {
+         return [x = symmetric_batch(n), y = randn({n / 256, 16, 1})] {
+           return linalg_solve(x, y);
+         };
+       }},
       {"linear", [](int64_t n) -> Call {
          return [x = rows_of(n), w = randn({64, 64}), b = randn({64})] { return linear(x, w, b); };
        }},

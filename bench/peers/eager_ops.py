@@ -56,6 +56,11 @@ def made(*parts, call):
     return make
 
 
+def symmetric(n):
+    x = square(n)
+    return x @ x.t() + side(n) * torch.eye(side(n))
+
+
 def places(n):
     return torch.randint(side(n), (side(n), side(n)))
 
@@ -104,6 +109,16 @@ OPS = {
     "cat": of_two(lambda x, y: torch.cat([x, y])),
     "contiguous": of_square(lambda x: x.t().contiguous()),
     "matmul": of_two(torch.matmul),
+    "cholesky": made(symmetric, call=torch.linalg.cholesky),
+    "solve": made(symmetric, square, call=torch.linalg.solve),
+    "inv": made(symmetric, call=torch.linalg.inv),
+    "qr": of_square(torch.linalg.qr),
+    "svd": of_square(lambda x: torch.linalg.svd(x, full_matrices=False)),
+    "eigh": made(symmetric, call=torch.linalg.eigh),
+    "cholesky_batch": made(lambda n: symmetric(256).expand(n // 256, 16, 16).contiguous(),
+                           call=torch.linalg.cholesky),
+    "solve_batch": made(lambda n: symmetric(256).expand(n // 256, 16, 16).contiguous(),
+                        lambda n: torch.randn(n // 256, 16, 1), call=torch.linalg.solve),
     "linear": made(rows_of, lambda n: torch.randn(64, 64), lambda n: torch.randn(64), call=F.linear),
     "conv2d": made(images, lambda n: torch.randn(16, 16, 3, 3),
                    call=lambda x, w: F.conv2d(x, w, padding=1)),

@@ -23,6 +23,7 @@ struct KernelSlot {
   FoundPluginPtr plugin;
   size_t row;
   std::string op, function;  // "kernel aten.mm.default", for messages
+  bool only_kernel = false;  // the host has none to fall back to
   std::atomic<const tn_kernels*> table{nullptr};
   PluginNet* net = nullptr;  // set before table
   uint32_t op_index = 0;
@@ -43,11 +44,25 @@ bool prepare(KernelSlot& slot) {
       return true;
     }
   } catch (const Error& e) {
-    report::log_line(report::LogLevel::warning, "backend",
-                     message("{}; the host's own kernels are used", e.what()));
+    if (!slot.only_kernel)
+      report::log_line(report::LogLevel::warning, "backend",
+                       message("{}; the host's own kernels are used", e.what()));
   }
   slot.unusable = true;
   return false;
+}
+
+// What the plugin has to say of the arguments is the op's own error, where it has the only kernel.
+[[noreturn]] void fail_for(const KernelSlot& slot, tn_status* status) {
+  int32_t code = status->code;
+  if (slot.only_kernel && (code == TN_INVALID_ARGUMENT || code == TN_UNIMPLEMENTED)) {
+    std::string text = status->text;
+    free_status(status);
+    throw UserError(
+        code == TN_INVALID_ARGUMENT ? ErrorCode::invalid_argument : ErrorCode::unsupported, text);
+  }
+  throw_status(status, ErrorCode::backend_call_failed,
+               message("kernel {} of {}", slot.op, slot.plugin->manifest.name));
 }
 
 bool run_kernel(void* self, const CallArgs& call) {
@@ -64,9 +79,7 @@ bool run_kernel(void* self, const CallArgs& call) {
     free_status(status);
     return false;
   }
-  if (status)
-    throw_status(status, ErrorCode::backend_call_failed,
-                 message("kernel {} of {}", slot.op, slot.plugin->manifest.name));
+  if (status) fail_for(slot, status);
   if (is_counting_held()) [[unlikely]]
     slot.net->life().add_held(
         Held::tensor, -std::count_if(out, out + call.n_results, [](const auto* t) { return t; }));
@@ -109,7 +122,8 @@ void install_plugin_kernels() {
       for (const std::string& name : row.ops) {
         const OpEntry* op = find_op(name);
         if (!op || !installed.emplace(choice.plugin->path, name).second) continue;
-        auto* slot = new KernelSlot{choice.plugin, choice.index, name, "kernel " + name};
+        bool only = op->def->provider != nullptr;
+        auto* slot = new KernelSlot{choice.plugin, choice.index, name, "kernel " + name, only};
         add_foreign_kernel(op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority)});
       }
     }
@@ -127,9 +141,50 @@ void attach_kernels() {
   }
 }
 
-const struct FillFirstCall {
-  FillFirstCall() { first_call_slot = &attach_kernels; }
-} fill_first_call;
+// Why no plugin runs an op whose kernel is a plugin's: not there, not usable, or not willing.
+std::string why_not_run(const OpEntry& op) {
+  const std::string name = op.def->provider;
+  if (is_gate_closed())
+    return message(
+        "{} needs the plugin {} for its kernel, and plugins are closed since "
+        "tenon::shutdown(); call it earlier",
+        op.name, name);
+  FoundPluginPtr plugin = plugin_catalog().find_plugin(name);
+  if (!plugin)
+    return message(
+        "{} needs the plugin {} for its kernel, and no folder of plugins has it; install "
+        "it, or name its folder in TENON_PLUGIN_PATH (`tenon plugin list` shows what is "
+        "found)",
+        op.name, name);
+  std::string why = to_text(plugin->diagnosis);
+  try {
+    if (why.empty()) load_plugin(plugin_catalog(), plugin);
+  } catch (const Error& e) {
+    why = e.what();
+  }
+  if (why.empty())
+    return message(
+        "{}: its kernel in the plugin {} declined the call; `tenon plugin info {}` shows "
+        "what it takes",
+        op.name, name, name);
+  return message("{} needs the plugin {} for its kernel, which cannot be used: {}", op.name, name,
+                 why);
+}
+
+// Another thread's first call may still be attaching kernels: they are waited for, and asked again.
+void run_provided_op(const CallArgs& call) {
+  install_plugin_kernels();
+  for (const ForeignKernel& kernel : call.op->foreign_kernels())
+    if (kernel.run(kernel.self, call)) return;
+  throw BackendError(ErrorCode::plugin, TN_NOT_FOUND, why_not_run(*call.op));
+}
+
+const struct FillSlots {
+  FillSlots() {
+    first_call_slot = &attach_kernels;
+    provider_slot = &run_provided_op;
+  }
+} fill_slots;
 
 }  // namespace
 

@@ -54,6 +54,7 @@ const OpDef* row_of(const OpEntry& op) {
 
 struct Parts {
   bool formula = false, meta = false, view = false, kernel = false, decomposition = false;
+  std::string provider;   ///< the plugin that has the only kernel
   std::string vjp = "-";  ///< "rule", "formula", "parts", "none" (has no gradient) or "-"
 };
 
@@ -74,6 +75,7 @@ Parts parts_of(const OpEntry& op) {
   parts.meta = parts.formula || parts.view || static_cast<bool>(row->meta);
   parts.kernel = parts.formula || parts.view || static_cast<bool>(row->eager);
   parts.decomposition = can_decompose(op);
+  if (row->provider) parts.provider = row->provider;
   parts.vjp = vjp_of(*row, custom_op_of(op));
   return parts;
 }
@@ -131,6 +133,7 @@ Json to_json(const OpEntry& op, const std::vector<std::string>& backends) {
            {"kernel", parts.kernel},
            {"vjp", parts.vjp},
            {"decomposition", parts.decomposition},
+           {"provider", parts.provider.empty() ? Json() : Json(parts.provider)},
            {"plugin_kernels", kernel_plugins(op.name)},
            {"added_by", custom_op_of(op) ? Json(custom_op_of(op)->owner) : Json()},
            {"derived_from", op.functional ? Json(op.functional->name) : Json()},
@@ -159,6 +162,11 @@ std::vector<const OpEntry*> ops_named(std::string_view name) {
 
 std::string mark(bool has) { return has ? "yes" : "-"; }
 
+std::string shown_kernel(const Parts& parts) {
+  if (!parts.provider.empty()) return "plugin";
+  return parts.formula ? "formula" : mark(parts.kernel);
+}
+
 void print_table(const std::vector<const OpEntry*>& ops, const std::vector<std::string>& backends) {
   std::vector<std::string> header{"OP", "META", "KERNEL", "VJP", "DECOMP"};
   header.insert(header.end(), backends.begin(), backends.end());
@@ -167,8 +175,7 @@ void print_table(const std::vector<const OpEntry*>& ops, const std::vector<std::
   for (const OpEntry* op : ops) {
     Parts parts = parts_of(*op);
     std::vector<std::string> row{op->name, mark(parts.meta || parts.decomposition),
-                                 parts.formula ? "formula" : mark(parts.kernel), parts.vjp,
-                                 mark(parts.decomposition)};
+                                 shown_kernel(parts), parts.vjp, mark(parts.decomposition)};
     for (const Lowering& l : lowerings_of(*op, backends))
       row.push_back(l.verdict == "taken" && is_taken_apart(l, *op) ? "taken apart" : l.verdict);
     row.push_back(join(tags_of(*op), ","));
@@ -194,7 +201,8 @@ void print_details(const OpEntry& op, const std::vector<std::string>& backends) 
   if (op.functional)
     print(message("  {} form of {}\n", op.out_form ? "out" : "in-place", op.functional->name));
   print(message("  formula        {}\n  meta           {}\n  kernel         {}\n",
-                mark(parts.formula), mark(parts.meta || parts.decomposition), mark(parts.kernel)));
+                mark(parts.formula), mark(parts.meta || parts.decomposition),
+                parts.provider.empty() ? mark(parts.kernel) : "in the plugin " + parts.provider));
   print(
       message("  vjp            {}\n  decomposition  {}\n", parts.vjp, mark(parts.decomposition)));
   print(message("  plugin kernels {}\n", plugins.empty() ? "-" : join(plugins, ", ")));

@@ -17,6 +17,8 @@
 //   .eager    (1) void(Tensor& out, ..., args...): fills results that were made from `.meta`;
 //             (2) returns its results; (3) void(args...) for ops that write argument 0 in place
 //   .decomp   on tensors, calls other ops. A row without formula, view and eager runs through it.
+//   .provider the plugin that has the kernel ("kernels_lapack") of a row with neither formula, view
+//             nor eager: the host checks the arguments by `.meta` and has no kernel of its own.
 //   .vjp      the gradients of the arguments: see ops/vjp.h. A formula without it is differentiated
 //             as a program; a row with a decomposition and no vjp is recorded as its parts.
 #pragma once
@@ -289,6 +291,7 @@ struct OpDef {
   ViewFn view{};
   EagerFn eager{};
   DecompFn decomp{};
+  const char* provider = nullptr;
   Vjp vjp{};
   Autocast autocast = Autocast::none;
   const CustomOp* custom = nullptr;  ///< of added ops: what they were made of

@@ -120,6 +120,40 @@ bool try_foreign(const CallArgs& call) {
   return false;
 }
 
+bool is_promised(const Tensor& t, const TensorMeta& m) {
+  bool same = t.dtype() == m.dtype && static_cast<size_t>(t.dim()) == m.sizes.size();
+  for (size_t d = 0; same && d < m.sizes.size(); ++d)
+    same = t.sizes()[d].word() == m.sizes[d].word() && t.strides()[d].word() == m.strides[d].word();
+  return same;
+}
+
+// Sizes and strides are what the row promises, so that compiled code may rely on them.
+void check_promised(const CallArgs& call, Metas& metas) {
+  for (uint32_t i = 0; i < metas.size(); ++i) {
+    if (!metas[i].defined) continue;  // its size depends on data
+    Tensor t = take<Tensor>(call.results[i]);
+    if (is_promised(t, metas[i])) {
+      call.results[i] = Value::own(std::move(t));
+      continue;
+    }
+    for (uint32_t k = 0; k < call.n_results; ++k) drop(call.results[k]);
+    throw BackendError(
+        ErrorCode::backend_call_failed, TN_INTERNAL,
+        message("{}: result {} of the plugin's kernel is {}{} with strides {}, expected "
+                "{}{} with {}; this is a bug of the plugin",
+                call.op->name, i, t.dtype(), t.sizes(), t.strides(), metas[i].dtype,
+                list_of(metas[i].sizes), list_of(metas[i].strides)));
+  }
+}
+
+// The row has the meaning and a plugin the kernel: wrong arguments are found by the meta function.
+void run_provided(const CallArgs& call) {
+  Metas metas;
+  call.op->def->meta.metas(call, metas);
+  if (!try_foreign(call)) provider_slot(call);
+  check_promised(call, metas);
+}
+
 // The row's own kernel, reference of every plugin's.
 BoxedFn reference_kernel(const OpEntry& op) {
   if (op.functional) return op.out_form ? &run_out_form_writing : &run_derived_in_place;
@@ -128,10 +162,12 @@ BoxedFn reference_kernel(const OpEntry& op) {
   if (def.eager.fills) return &run_filling;
   if (def.eager.returns) return op.mutated_args ? &run_writing : &run_returning;
   if (def.formula) return &run_pointwise;
+  if (def.provider) return &run_provided;
   return def.decomp ? &run_decomposition : &refuse;
 }
 
 void run_foreign_first(const CallArgs& call) {
+  if (call.op->def->provider && !call.op->functional) return run_provided(call);
   if (!try_foreign(call)) reference_kernel (*call.op)(call);
 }
 
@@ -385,6 +421,7 @@ void run_meta(const CallArgs& call) {
 }
 
 void (*first_call_slot)() = nullptr;
+void (*provider_slot)(const CallArgs&) = nullptr;
 
 void dispatch(const OpEntry& op, const Value* args, uint32_t n_args, Value* results,
               uint32_t n_results) {

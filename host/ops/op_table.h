@@ -68,6 +68,9 @@ extern bool (*missing_op_slot)(std::string_view name);
 /// Runs before the first op of the process; backend/registry.cpp attaches the kernels of plugins
 /// there.
 extern void (*first_call_slot)();
+/// Runs a call of an op with a provider that no attached kernel took: attaches kernels where that
+/// is still to be done, or throws what is missing. Filled in by backend/plugin_kernels.cpp.
+extern void (*provider_slot)(const CallArgs& call);
 
 /// Makes results from metas on the current device kind: fakes in a FakeScope, else real tensors.
 void put_metas(const OpEntry& op, Metas& metas, bool fake, Value* results);

@@ -177,6 +177,77 @@ Tensor qr_vjp(const Tensor& grad_q, const Tensor& grad_r, const Tensor& q, const
   return cat({of_tall(gq, gr.narrow(-1, 0, k), square), q.matmul(gr2)}, -1);
 }
 
+namespace {
+
+struct ReflectionGrads {
+  Tensor packed, tau, x;
+};
+
+// Reflection k is H = I - tau v v^T with v = (0, 1, column k of `packed` below the diagonal). Of
+// H_last ... H_first x, the products so far are kept and walked back.
+ReflectionGrads reflections_vjp(const Tensor& grad, const Tensor& packed, const Tensor& tau,
+                                const Tensor& x, bool last_first) {
+  int64_t n = tau.size(-1);
+  auto index = [&](int64_t step) { return last_first ? n - 1 - step : step; };
+  Tensor below = packed.narrow(-1, 0, n).tril(-1);
+  Tensor vectors = below.add(eye(packed.size(-2), SymInt(n), packed.dtype()));
+  auto vector = [&](int64_t step) { return vectors.narrow(-1, index(step), 1); };
+  auto size = [&](int64_t step) { return tau.narrow(-1, index(step), 1).unsqueeze(-1); };
+  auto reflected = [&](int64_t step, const Tensor& t) {
+    return t.sub(size(step).mul(vector(step)).matmul(vector(step).mT().matmul(t)));
+  };
+  std::vector<Tensor> products = {x};
+  for (int64_t i = 0; i + 1 < n; ++i) products.push_back(reflected(i, products.back()));
+  std::vector<Tensor> of_vectors(static_cast<size_t>(n)), of_tau(static_cast<size_t>(n));
+  Tensor g = grad;
+  for (int64_t i = n; i-- > 0;) {
+    const Tensor &v = vector(i), &p = products[static_cast<size_t>(i)];
+    Tensor from_x = p.mT().matmul(v), from_g = g.mT().matmul(v);
+    auto at = static_cast<size_t>(index(i));
+    of_tau[at] = from_g.mul(from_x).sum({-2}).neg();
+    of_vectors[at] = size(i).mul(g.matmul(from_x).add(p.matmul(from_g))).neg();
+    g = reflected(i, g);
+  }
+  if (n == 0) return {packed.zeros_like(), tau.zeros_like(), g};
+  Tensor columns = cat(of_vectors, -1).tril(-1);
+  SymInt rest = packed.size(-1) - n;
+  return {constant_pad_nd(columns, {0, rest}), cat(of_tau, -1), g};
+}
+
+}  // namespace
+
+std::tuple<Tensor, Tensor> householder_product_vjp(const Tensor& grad, const Tensor& packed,
+                                                   const Tensor& tau) {
+  Tensor unit = eye(packed.size(-2), packed.size(-1), packed.dtype()).expand(packed.sizes());
+  ReflectionGrads grads = reflections_vjp(grad, packed, tau, unit, true);
+  return {grads.packed, grads.tau};
+}
+
+std::tuple<Tensor, Tensor, Tensor> ormqr_vjp(const Tensor& grad, const Tensor& packed,
+                                             const Tensor& tau, const Tensor& other, bool left,
+                                             bool transposed) {
+  if (left) {
+    ReflectionGrads grads = reflections_vjp(grad, packed, tau, other, !transposed);
+    return {grads.packed, grads.tau, grads.x};
+  }
+  ReflectionGrads grads = reflections_vjp(grad.mT(), packed, tau, other.mT(), transposed);
+  return {grads.packed, grads.tau, grads.x.mT()};
+}
+
+std::tuple<Tensor, Tensor> lstsq_vjp(const Tensor& grad, const Tensor& a, const Tensor& b) {
+  bool vector = grad.dim() < a.dim();
+  Tensor g = vector ? grad.unsqueeze(-1) : grad, right = vector ? b.unsqueeze(-1) : b;
+  Tensor inverse = linalg_pinv(a, std::optional<double>(), std::optional<double>());
+  Tensor gb = inverse.mT().matmul(g), gi = g.matmul(right.mT());
+  // The differential of the pseudoinverse (Golub and Pereyra, 1973) has three terms.
+  Tensor rows_left = gi.mT().sub(a.matmul(inverse.matmul(gi.mT())));
+  Tensor columns_left = gi.mT().sub(gi.mT().matmul(inverse.matmul(a)));
+  Tensor ga = rows_left.matmul(inverse).matmul(inverse.mT());
+  ga = ga.add(inverse.mT().matmul(inverse.matmul(columns_left)));
+  ga = ga.sub(inverse.mT().matmul(gi).matmul(inverse.mT()));
+  return {ga, vector ? gb.squeeze(-1) : gb};
+}
+
 Tensor eigh_vjp(const Tensor& grad_values, const Tensor& grad_vectors, const Tensor& values,
                 const Tensor& vectors) {
   Tensor middle;

@@ -27,6 +27,13 @@ std::tuple<Tensor, Tensor> solve_ex_vjp(const Tensor& grad, const Tensor& a, con
 Tensor det_vjp(const Tensor& grad, const Tensor& a, const Tensor& det);
 Tensor qr_vjp(const Tensor& grad_q, const Tensor& grad_r, const Tensor& q, const Tensor& r,
               std::string_view mode);
+std::tuple<Tensor, Tensor> householder_product_vjp(const Tensor& grad, const Tensor& packed,
+                                                   const Tensor& tau);
+std::tuple<Tensor, Tensor, Tensor> ormqr_vjp(const Tensor& grad, const Tensor& packed,
+                                             const Tensor& tau, const Tensor& other, bool left,
+                                             bool transposed);
+/// Of the solution with the least squares, for any rank that does not change nearby.
+std::tuple<Tensor, Tensor> lstsq_vjp(const Tensor& grad, const Tensor& a, const Tensor& b);
 Tensor eigh_vjp(const Tensor& grad_values, const Tensor& grad_vectors, const Tensor& values,
                 const Tensor& vectors);
 Tensor svd_vjp(const Tensor& grad_u, const Tensor& grad_s, const Tensor& grad_vh, const Tensor& u,

@@ -3,13 +3,17 @@
 #include "ops/linalg/dense.h"
 
 #include "core/sym_int.h"
+#include "ops/kernel_loops.h"
 #include "ops/linalg/dense_vjp.h"
+#include "ops/linalg/product.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
 
 namespace tenon::ops {
 
@@ -28,51 +32,6 @@ std::array<TensorMeta, 3> lu_metas(const Tensor& a) {
           whole_meta(batch_with(a, {}), a.device())};
 }
 
-struct Factored {
-  Matrices lu;
-  std::vector<int64_t> pivots, broken;
-  int64_t n = 0;  // pivots of one matrix
-  const int64_t* pivots_at(int64_t i) const { return pivots.data() + i * n; }
-};
-
-Factored factored(const Tensor& a, bool pivot) {
-  Factored f{matrices_of(a), {}, {}, 0};
-  f.n = std::min(f.lu.rows, f.lu.cols);
-  f.pivots.resize(static_cast<size_t>(f.lu.count * f.n));
-  for (int64_t i = 0; i < f.lu.count; ++i)
-    f.broken.push_back(
-        factor_lu(f.lu.at(i), f.lu.rows, f.lu.cols, f.pivots.data() + i * f.n, pivot));
-  return f;
-}
-
-template <class T>
-std::vector<double> as_doubles(const std::vector<T>& values) {
-  return {values.begin(), values.end()};
-}
-
-void check_broken(std::string_view op, const std::vector<int64_t>& broken) {
-  for (size_t i = 0; i < broken.size(); ++i)
-    require(broken[i] == 0, "{}: matrix {} of the batch is singular: pivot {} is zero", op, i,
-            broken[i]);
-}
-
-void lu_kernel(Tensor& lu, Tensor& pivots, Tensor& info, const Tensor& a, bool pivot,
-               bool check_errors) {
-  Factored f = factored(a, pivot);
-  if (check_errors) check_broken("linalg_lu_factor", f.broken);
-  store(lu, f.lu);
-  store(pivots, as_doubles(f.pivots));
-  store(info, as_doubles(f.broken));
-}
-
-// Rows that change places count from 1.
-void check_pivots(std::string_view op, const int64_t* pivots, int64_t n, int64_t rows) {
-  for (int64_t i = 0; i < n; ++i)
-    require(pivots[i] >= 1 && pivots[i] <= rows,
-            "{}: pivot {} is out of range for matrices of {} rows; they count from 1", op,
-            pivots[i], rows);
-}
-
 // ---- P, L and U from their packed form
 
 std::array<TensorMeta, 3> unpack_metas(const Tensor& lu, const Tensor& steps, bool data,
@@ -87,106 +46,74 @@ std::array<TensorMeta, 3> unpack_metas(const Tensor& lu, const Tensor& steps, bo
   return {part(m, m, pivots), part(m, k, data), part(k, n, data)};
 }
 
+// The order of rows after the exchanges of one matrix, counted from 1.
+void exchange(int64_t* order, int64_t rows, const int64_t* pivots, int64_t n) {
+  std::iota(order, order + rows, int64_t{0});
+  for (int64_t i = 0; i < n; ++i) {
+    require(pivots[i] >= 1 && pivots[i] <= rows,
+            "lu_unpack: pivot {} is out of range for matrices of {} rows; they count from 1",
+            pivots[i], rows);
+    std::swap(order[i], order[pivots[i] - 1]);
+  }
+}
+
+Tensor row_order(const Tensor& lu, const Tensor& pivots) {
+  Tensor order = make_tensor(contiguous_meta(list_of(batch_with(lu, {lu.size(-2)})), Dtype::i64));
+  Tensor steps = contiguous_of(converted(pivots, Dtype::i64));
+  int64_t rows = lu.size(-2), n = std::min<int64_t>(rows, lu.size(-1));
+  for (int64_t i = 0; rows > 0 && i < numel_of(order) / rows; ++i)
+    exchange(data_of<int64_t>(order) + i * rows, rows, data_of<int64_t>(steps) + i * n, n);
+  return order;
+}
+
 void unpack_kernel(Tensor& p, Tensor& l, Tensor& u, const Tensor& lu, const Tensor& pivots,
                    bool data, bool with_pivots) {
-  Matrices all = matrices_of(lu);
-  int64_t k = std::min(all.rows, all.cols);
-  Tensor steps = contiguous_of(converted(pivots, Dtype::i64));
-  if (with_pivots) check_pivots("lu_unpack", data_of<int64_t>(steps), numel_of(steps), all.rows);
-  Matrices order = zero_matrices(all.count, all.rows, all.rows),
-           low = zero_matrices(all.count, all.rows, k), up = zero_matrices(all.count, k, all.cols);
-  for (int64_t i = 0; i < all.count; ++i) {
-    std::vector<int64_t> row(static_cast<size_t>(all.rows));
-    for (size_t r = 0; r < row.size(); ++r) row[r] = static_cast<int64_t>(r);
-    for (int64_t s = 0; with_pivots && s < k; ++s)
-      std::swap(row[static_cast<size_t>(s)],
-                row[static_cast<size_t>(data_of<int64_t>(steps)[i * k + s] - 1)]);
-    for (int64_t r = 0; r < all.rows; ++r) {
-      order.at(i)[row[static_cast<size_t>(r)] * all.rows + r] = 1;
-      for (int64_t c = 0; c < all.cols; ++c) {
-        double x = all.at(i)[r * all.cols + c];
-        if (c < std::min(r, k)) low.at(i)[r * k + c] = x;
-        if (c == r && r < k) low.at(i)[r * k + c] = 1;
-        if (c >= r && r < k) up.at(i)[r * all.cols + c] = x;
-      }
-    }
+  SymInt k = smaller(lu.size(-2), lu.size(-1));
+  if (with_pivots) {
+    Tensor numbers = arange(Number(lu.size(-2)), Dtype::i64);
+    copy_elements(p, eq(unsqueeze(numbers, -1), unsqueeze(row_order(lu, pivots), -2)));
   }
-  if (with_pivots) store(p, order);
-  if (data) store(l, low), store(u, up);
+  if (!data) return;
+  copy_elements(l, tril(narrow(lu, -1, 0, k), -1));
+  fill_elements(diagonal(l, 0, -2, -1), 1);
+  copy_elements(u, triu(narrow(lu, -2, 0, k)));
 }
 
 // ---- solutions from LU
 
-struct System {
-  Tensor a, b;
-};
-
-// Batch dimensions of both broadcast together.
-System common_batch(const Tensor& a, const Tensor& b) {
-  Dims batch = broadcast_sizes(sizes_before(a, 2), sizes_before(b, 2));
-  auto spread = [&](const Tensor& t) {
-    Dims sizes = batch;
-    sizes.push_back(t.size(-2));
-    sizes.push_back(t.size(-1));
-    return expand(t, list_of(sizes));
-  };
-  return {spread(a), spread(b)};
-}
-
-TensorMeta lu_solve_meta(const Tensor& lu, const Tensor&, const Tensor& b, bool left, bool) {
-  require_square("linalg_lu_solve", lu);
-  require_matrices("linalg_lu_solve", b);
+TensorMeta solution_meta(std::string_view op, const Tensor& lu, const Tensor& b, bool left) {
+  require_square(op, lu);
+  require_matrices(op, b);
   require(sizes_match(lu.size(-1), left ? b.size(-2) : b.size(-1)),
-          "linalg_lu_solve: shapes {} and {} do not fit", lu.sizes(), b.sizes());
-  System s = common_batch(lu, b);
-  Dims sizes = dims_of(s.b.sizes());
+          "{}: shapes {} and {} do not fit", op, lu.sizes(), b.sizes());
+  require_same_dtype(op, lu, b);
+  Dims sizes = broadcast_sizes(sizes_before(lu, 2), sizes_before(b, 2));
+  sizes.push_back(b.size(-2));
+  sizes.push_back(b.size(-1));
   return left ? columns_meta(sizes, b.dtype(), b.device())
               : rows_meta(sizes, b.dtype(), b.device());
 }
 
-void lu_solve_kernel(Tensor& out, const Tensor& lu, const Tensor& pivots, const Tensor& b,
-                     bool left, bool adjoint) {
-  System s = common_batch(lu, b);
-  Matrices a = matrices_of(s.a), x = matrices_of(left ? s.b : transpose(s.b, -1, -2));
-  Dims steps_sizes = dims_of(sizes_before(s.a, 1));
-  Tensor steps = contiguous_of(converted(expand(pivots, list_of(steps_sizes)), Dtype::i64));
-  check_pivots("linalg_lu_solve", data_of<int64_t>(steps), numel_of(steps), a.rows);
-  for (int64_t i = 0; i < a.count; ++i)
-    solve_lu(a.at(i), data_of<int64_t>(steps) + i * a.rows, a.rows, x.at(i), x.cols,
-             left == adjoint);
-  store(left ? out : transpose(out, -1, -2), x);
+TensorMeta lu_solve_meta(const Tensor& lu, const Tensor& pivots, const Tensor& b, bool left, bool) {
+  require_square("linalg_lu_solve", lu);
+  require_shape("linalg_lu_solve", "pivots", pivots, list_of(batch_with(lu, {lu.size(-1)})));
+  return solution_meta("linalg_lu_solve", lu, b, left);
 }
 
 // ---- linear systems
-
-bool is_vector_case(const Tensor& a, const Tensor& b) {
-  if (b.dim() == 1) return true;
-  if (a.dim() - 1 != b.dim()) return false;
-  for (int64_t d = 0; d < b.dim(); ++d)
-    if (!sizes_match(a.size(d), b.size(d))) return false;
-  return true;
-}
 
 std::array<TensorMeta, 4> solve_metas(const Tensor& a, const Tensor& b, bool left, bool) {
   require_square("linalg_solve", a);
   bool vector = is_vector_case(a, b);
   Tensor columns = vector ? unsqueeze(b, -1) : b;
-  TensorMeta x = lu_solve_meta(a, a, columns, left, false);
-  x.strides = columns_meta(x.sizes, x.dtype, x.device).strides;
-  if (vector) {
+  TensorMeta x = solution_meta("linalg_solve", a, columns, left);
+  if (vector) {  // ATen lays the vectors out as it would a matrix
     x.sizes.pop_back();
-    x.strides = contiguous_strides(list_of(x.sizes));
+    x.strides = x.sizes.size() < 2 ? contiguous_strides(list_of(x.sizes))
+                                   : columns_meta(x.sizes, x.dtype, x.device).strides;
   }
   std::array<TensorMeta, 3> lu = lu_metas(a);
   return {std::move(x), lu[0], lu[1], lu[2]};
-}
-
-void solve_kernel(Tensor& x, Tensor& lu, Tensor& pivots, Tensor& info, const Tensor& a,
-                  const Tensor& b, bool left, bool check_errors) {
-  lu_kernel(lu, pivots, info, a, true, check_errors);
-  bool vector = is_vector_case(a, b);
-  Tensor to = vector ? unsqueeze(x, -1) : x;
-  lu_solve_kernel(to, lu, pivots, vector ? unsqueeze(b, -1) : b, left, false);
 }
 
 using Pair = std::tuple<Tensor, Tensor>;
@@ -200,54 +127,11 @@ Pair inverse_parts(const Tensor& a, bool check_errors) {
 
 // ---- determinants
 
-struct Determinant {
-  double sign = 1, log_size = 0;
-};
-
-Determinant determinant_of(const Factored& f, int64_t i) {
-  Determinant d;
-  for (int64_t k = 0; k < f.n; ++k) {
-    double x = f.lu.at(i)[k * f.n + k];
-    if (f.pivots_at(i)[k] != k + 1) d.sign = -d.sign;
-    d.sign *= x > 0 ? 1 : x < 0 ? -1 : x;
-    d.log_size += std::log(std::fabs(x));
-  }
-  return d;
-}
-
 std::array<TensorMeta, 4> slogdet_metas(const Tensor& a) {
   require_square("linalg_slogdet", a);
   TensorMeta number = contiguous_meta(list_of(batch_with(a, {})), a.dtype(), a.device());
   std::array<TensorMeta, 3> lu = lu_metas(a);
   return {number, number, lu[0], lu[1]};
-}
-
-void slogdet_kernel(Tensor& sign, Tensor& size, Tensor& lu, Tensor& pivots, const Tensor& a) {
-  Factored f = factored(a, true);
-  std::vector<double> signs, sizes;
-  for (int64_t i = 0; i < f.lu.count; ++i) {
-    Determinant d = determinant_of(f, i);
-    signs.push_back(d.sign);
-    sizes.push_back(d.log_size);
-  }
-  store(sign, signs);
-  store(size, sizes);
-  store(lu, f.lu);
-  store(pivots, as_doubles(f.pivots));
-}
-
-void det_kernel(Tensor& out, Tensor& lu, Tensor& pivots, const Tensor& a) {
-  Factored f = factored(a, true);
-  std::vector<double> values;
-  for (int64_t i = 0; i < f.lu.count; ++i) {
-    double product = 1;
-    for (int64_t k = 0; k < f.n; ++k)
-      product *= f.lu.at(i)[k * f.n + k] * (f.pivots_at(i)[k] == k + 1 ? 1 : -1);
-    values.push_back(product);
-  }
-  store(out, values);
-  store(lu, f.lu);
-  store(pivots, as_doubles(f.pivots));
 }
 
 Pair slogdet_decomp(const Tensor& a) {
@@ -269,13 +153,13 @@ static constexpr OpDef rows[] = {
     {.schema = "linalg_lu_factor_ex(Tensor A, *, bool pivot=True, bool check_errors=False) -> "
                "(Tensor LU, Tensor pivots, Tensor info)",
      .meta = [](const Tensor& a, bool, bool) { return lu_metas(a); },
-     .eager = fn<lu_kernel>,
+     .provider = lapack,
      .vjp = {{"A", "grad0, result0, result1, pivot", fn<lu_factor_vjp>}}},
     {.schema = "_lu_with_info(Tensor self, bool pivot=True, bool check_errors=True) -> (Tensor LU, "
                "Tensor pivots, Tensor info)",
      .meta = [](const Tensor& a, bool, bool) { return lu_metas(a); },
-     .eager = fn<lu_kernel>,
-     .vjp = {{"self", "grad0, result0, result1, pivot", fn<lu_factor_vjp>}}},
+     .provider = lapack,
+     .vjp = {{"self", "grad0, result0, result1, pivot", fn<lu_factor_vjp>}}, .autocast = Autocast::fp32},
     {.schema = "linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
      .decomp =
          [](const Tensor& a, bool pivot) {
@@ -296,15 +180,15 @@ static constexpr OpDef rows[] = {
     {.schema = "linalg_lu_solve(Tensor LU, Tensor pivots, Tensor B, *, bool left=True, bool "
                "adjoint=False) -> Tensor",
      .meta = fn<lu_solve_meta>,
-     .eager = fn<lu_solve_kernel>,
+     .provider = lapack,
      .vjp = {{"LU, B", "grad, result, LU, pivots, left, adjoint, needs", fn<lu_solve_vjp>}}},
     {.schema = "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
      .decomp = [](const Tensor& self, const Tensor& lu,
-                  const Tensor& pivots) { return linalg_lu_solve(lu, pivots, self, true, false); }},
+                  const Tensor& pivots) { return linalg_lu_solve(lu, pivots, self, true, false); }, .autocast = Autocast::fp32},
     {.schema = "_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) "
                "-> (Tensor result, Tensor LU, Tensor pivots, Tensor info)",
      .meta = fn<solve_metas>,
-     .eager = fn<solve_kernel>,
+     .provider = lapack,
      .vjp = {{"A, B", "grad0, A, result0, left, needs", fn<solve_ex_vjp>}}},
     {.schema = "linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) -> "
                "(Tensor result, Tensor info)",
@@ -315,16 +199,16 @@ static constexpr OpDef rows[] = {
          }},
     {.schema = "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
      .decomp = [](const Tensor& a, const Tensor& b,
-                  bool left) { return std::get<0>(_linalg_solve_ex(a, b, left, true)); }},
+                  bool left) { return std::get<0>(_linalg_solve_ex(a, b, left, true)); }, .autocast = Autocast::fp32},
     {.schema = "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor "
                "info)",
-     .decomp = fn<inverse_parts>},
-    {.schema = "linalg_inv(Tensor A) -> Tensor", .decomp = fn<inv_decomp>},
-    {.schema = "inverse(Tensor self) -> Tensor", .decomp = fn<inv_decomp>},
+     .decomp = fn<inverse_parts>, .autocast = Autocast::fp32},
+    {.schema = "linalg_inv(Tensor A) -> Tensor", .decomp = fn<inv_decomp>, .autocast = Autocast::fp32},
+    {.schema = "inverse(Tensor self) -> Tensor", .decomp = fn<inv_decomp>, .autocast = Autocast::fp32},
     {.schema = "_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor "
                "pivots)",
      .meta = fn<slogdet_metas>,
-     .eager = fn<slogdet_kernel>,
+     .provider = lapack,
      .vjp = {{"A", "grad0?, grad1?, A",
               [](const Tensor&, const Tensor& g, const Tensor& a) {
                 if (!g.defined()) return a.zeros_like();  // the sign is constant around A
@@ -341,7 +225,7 @@ static constexpr OpDef rows[] = {
            std::array<TensorMeta, 4> m = slogdet_metas(a);
            return std::array<TensorMeta, 3>{m[0], m[2], m[3]};
          },
-     .eager = fn<det_kernel>,
+     .provider = lapack,
      .vjp = {{"A", "grad0, A, result0", fn<det_vjp>}}},
     {.schema = "linalg_det(Tensor A) -> Tensor", .decomp = fn<det_decomp>},
     {.schema = "det(Tensor self) -> Tensor", .decomp = fn<det_decomp>},

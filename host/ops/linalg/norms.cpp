@@ -170,6 +170,17 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, std::string_view order, OptIntList dims, bool keepdim, Type dtype) {
            return linalg_matrix_norm(self, order, dims ? *dims : IntList{-2, -1}, keepdim, dtype);
          }},
+    {.schema = "nuclear_norm(Tensor self, bool keepdim=False) -> Tensor",
+     .decomp =
+         [](const Tensor& self, bool keepdim) {
+           return norm_by_name(self, "nuc", {-2, -1}, keepdim, {});
+         }},
+    {.schema = "nuclear_norm.dim(Tensor self, int[2] dim, bool keepdim=False) -> Tensor",
+     .decomp = [](const Tensor& self, IntList dims,
+                  bool keepdim) { return norm_by_name(self, "nuc", dims, keepdim, {}); }},
+    {.schema = "frobenius_norm.dim(Tensor self, int[1] dim, bool keepdim=False) -> Tensor",
+     .decomp = [](const Tensor& self, IntList dims,
+                  bool keepdim) { return linalg_vector_norm(self, 2, dims, keepdim); }},
     {.schema = "linalg_cross(Tensor self, Tensor other, *, int dim=-1) -> Tensor",
      .decomp = fn<linalg_cross_decomp>},
     {.schema = "cross(Tensor self, Tensor other, int? dim=None) -> Tensor",

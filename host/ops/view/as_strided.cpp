@@ -208,6 +208,10 @@ static constexpr OpDef rows[] = {
                  std::optional<SymInt> offset) {
                 return g.contiguous().as_strided(size, stride, offset);
               }}}},
+    {.schema = "linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> "
+               "Tensor(a)",
+     .decomp = [](const Tensor& a, int64_t offset, int64_t first,
+                  int64_t second) { return diagonal(a, offset, first, second); }},
     {.schema = "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
      .core = true,
      .view = fn<diagonal_view>,

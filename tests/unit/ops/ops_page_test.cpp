@@ -34,7 +34,8 @@ std::string kind_of(const OpEntry& op) {
   if (op.tags & TN_TAG_RANDOM) return "4 random numbers";
   if (row.eager && row.decomp) return "5 a kernel and a decomposition";
   if (row.eager) return "6 a kernel";
-  return "7 a decomposition";
+  if (row.provider) return "7 a kernel in a plugin";
+  return "8 a decomposition";
 }
 
 std::string wrapped(const std::set<std::string>& names) {
