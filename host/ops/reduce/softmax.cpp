@@ -4,6 +4,7 @@
 // Method: the input is taken row-major as (outer, dim, inner); each (outer, inner) pair is one row
 //   with elements `inner` apart. The forward forms are vector kernels, see core/kernels/softmax.h.
 #include "core/kernels/softmax.h"
+#include "core/thread_pool.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 #include "ops/shape_check.h"
