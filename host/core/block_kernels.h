@@ -32,8 +32,8 @@ enum class FastFormula : uint8_t {
 };
 
 struct BlockKernels {
-  BlockFn primitive[64][n_compute_types];           ///< by code and operand type; null: refused
-  ConvertFn convert[n_block_types][n_block_types];  ///< from, to
+  BlockFn primitive[64][n_compute_types];             ///< by code and operand type; null: refused
+  ConvertFn convert[n_block_types][n_block_types];    ///< from, to
   BlockFn fast[static_cast<int>(FastFormula::none)];  ///< in f32
 };
 

@@ -21,8 +21,8 @@ bool covers(const Tensor& t, const Tensor& index) {
   return fits;
 }
 
-// The elements of an index with what they meet: offsets into self beside `dim`, the indices, offsets
-// into src or the result (a null pointer in its place gives offset 0).
+// The elements of an index with what they meet: offsets into self beside `dim`, the indices,
+// offsets into src or the result (a null pointer in its place gives offset 0).
 struct IndexedWalk {
   const char* op;
   InlineVector<int64_t, 8> sizes;
@@ -62,24 +62,41 @@ struct IndexedWalk {
   }
 };
 
+// n indices `step` apart that are all within [0, size), so that nothing is to be checked.
+bool all_inside(const int64_t* values, int64_t n, int64_t step, uint64_t size) {
+  uint64_t outside = 0;
+  for (int64_t i = 0; i < n; ++i)
+    outside |= static_cast<uint64_t>(static_cast<uint64_t>(values[i * step]) >= size);
+  return outside == 0;
+}
+
+// One row: indices `by[1]` apart. A function of its own, with a loop that calls nothing: registers
+// are scarce.
+template <class F>
+[[gnu::noinline]] void for_indexed_row(const IndexedWalk& all, const int64_t* values, Offsets<3> at,
+                                       int64_t n, Offsets<3> by, F body) {
+  values += at[1];
+  int64_t beside = at[0], other = at[2];
+  const int64_t step = all.step, by_self = by[0], by_index = by[1], by_other = by[2];
+  if (all_inside(values, n, by_index, static_cast<uint64_t>(all.size)))
+    for (int64_t i = 0; i < n; ++i, beside += by_self, other += by_other)
+      body(beside + values[i * by_index] * step, other);
+  else
+    for (int64_t i = 0; i < n; ++i, beside += by_self, other += by_other)
+      body(beside + checked_index(all.op, values[i * by_index], all.size) * step, other);
+}
+
 // `body(self offset, other offset)` for each element of `index`.
 template <class F>
 void for_each_indexed(const char* op, const Tensor& self, int64_t dim, const Tensor& index,
                       const Tensor* other, const F& body) {
   IndexedWalk all(op, self, dim, index, other);
-  const auto size = static_cast<uint64_t>(all.size);
-  const int64_t step = all.step, *values = data_of<int64_t>(all.index);
+  const int64_t* values = data_of<int64_t>(all.index);
   auto run = [&](size_t shared, int64_t lo, int64_t hi) {
-    for_each_row(all.part(shared, hi - lo), [&](const Offsets<3>& o, int64_t n, const Offsets<3>& by) {
-      const Offsets<3>& first = all.steps[shared];
-      int64_t beside = o[0] + lo * first[0], met = o[2] + lo * first[2];
-      const int64_t* at = values + o[1] + lo * first[1];
-      for (int64_t i = 0; i < n; ++i, at += by[1], beside += by[0], met += by[2]) {
-        int64_t wanted = *at;
-        if (static_cast<uint64_t>(wanted) >= size) [[unlikely]]
-          wanted = checked_index(op, wanted, all.size);
-        body(beside + wanted * step, met);
-      }
+    const Offsets<3>& first = all.steps[shared];
+    for_each_row(all.part(shared, hi - lo), [&](Offsets<3> at, int64_t n, const Offsets<3>& by) {
+      for (size_t k = 0; k < 3; ++k) at[k] += lo * first[k];
+      for_indexed_row(all, values, at, n, by, body);
     });
   };
   size_t shared = all.shared_dim();

@@ -40,8 +40,8 @@ void for_each_chosen(const Tensor& t, const Tensor& mask, const F& body) {
   });
 }
 
-// Row-major tensors of one shape: elements are chosen by the block kernel of their size. False where
-// that does not serve.
+// Row-major tensors of one shape: elements are chosen by the block kernel of their size. False
+// where that does not serve.
 bool fill_dense(const Tensor& out, const Tensor& self, const Tensor& mask, const void* value) {
   int64_t item = itemsize(out.dtype()), n = numel_of(out);
   bool dense = out.is_contiguous() && self.is_contiguous() && mask.is_contiguous() &&
@@ -51,8 +51,8 @@ bool fill_dense(const Tensor& out, const Tensor& self, const Tensor& mask, const
                    : item == 2 ? BlockType::i16
                    : item == 4 ? BlockType::i32
                                : BlockType::i64;
-  BlockFn select = block_kernels().primitive[static_cast<int>(ScalarCode::select)]
-                                            [static_cast<int>(type)];
+  BlockFn select =
+      block_kernels().primitive[static_cast<int>(ScalarCode::select)][static_cast<int>(type)];
   constexpr int64_t grain = 16384;
   constexpr unsigned value_is_single = 1u << 1;
   auto run = [&](int64_t lo, int64_t hi) {

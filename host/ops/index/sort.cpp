@@ -147,8 +147,8 @@ void run_lines(const char* op, const Tensor& self, const Lines& lines, const Ten
   parallel_for(0, count, per_thread, run);
 }
 
-// Calls `body(line)` for each line of `self` along `dim`; it orders the entries and says how many at
-// the front are results.
+// Calls `body(line)` for each line of `self` along `dim`; it orders the entries and says how many
+// at the front are results.
 template <class F>
 void for_each_line_of(const char* op, const Tensor& self, int64_t dim, const Tensor& values,
                       const Tensor& indices, bool descending, const F& body) {
@@ -170,7 +170,8 @@ void radix_sort(const Line<E>& line) {
   std::vector<int64_t> counts(static_cast<size_t>(line.bytes) * 256, 0);
   for (const E& e : line) {
     uint64_t key = e.key();
-    for (int b = 0; b < line.bytes; ++b, key >>= 8) ++counts[static_cast<size_t>(b) * 256 + (key & 255)];
+    for (int b = 0; b < line.bytes; ++b, key >>= 8)
+      ++counts[static_cast<size_t>(b) * 256 + (key & 255)];
   }
   E *from = line.entries, *to = line.scratch;
   for (int b = 0; b < line.bytes; ++b) {
@@ -305,8 +306,7 @@ constexpr auto median_kernel = [](Tensor& out, const Tensor& self) {
 
 // The most frequent value, the smallest of those.
 constexpr auto mode_pick = [](const auto& line) {
-  std::sort(line.begin(), line.end(),
-            [](const auto& a, const auto& b) { return is_before(a, b); });
+  std::sort(line.begin(), line.end(), [](const auto& a, const auto& b) { return is_before(a, b); });
   int64_t best = 0, best_count = 0, start = 0;
   for (int64_t i = 1; i <= line.n; ++i) {
     if (i < line.n && line.entries[start].key() == line.entries[i].key()) continue;

@@ -37,7 +37,7 @@ static constexpr OpDef rows[] = {
      .variants = in_place,
      .core = true,
      .formula = by_arg("approximate",
-                        {{"none", pointwise(fast::gelu)}, {"tanh", pointwise(fast::gelu_tanh)}}),
+                       {{"none", pointwise(fast::gelu)}, {"tanh", pointwise(fast::gelu_tanh)}}),
      .vjp = {{"self", "grad, self, approximate",
               [](const Tensor& g, const Tensor& x, std::string_view approximate) {
                 return gelu_backward(g, x, approximate);

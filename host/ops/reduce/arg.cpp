@@ -87,8 +87,7 @@ struct ExtremeValue {
     } else {
       const auto& level = kernels::row_level<State>();
       auto of_each = largest ? level.largest_of_each : level.smallest_of_each;
-      widened(in, n,
-              [&](const State* x, int64_t m, int64_t at) { of_each(x, states + at, m); });
+      widened(in, n, [&](const State* x, int64_t m, int64_t at) { of_each(x, states + at, m); });
     }
   }
   State join(State a, State b) const { return better(a, b); }

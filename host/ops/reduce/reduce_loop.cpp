@@ -1,10 +1,11 @@
 // The loops of reductions over kept and folded dimensions; see reduce_loop.h.
 //
 // Method: three forms. Inner: a kept element at a time, its folded elements in a row. Outer: the
-//   kept dimension lies denser in memory than the folded ones, so a block of kept elements is folded
-//   together, line by line. Whole: one result from one long run; pieces of fixed length are folded
-//   apart and joined from the left.
-// Cost: memory-bound where the step is cheap; three calls a kept element. Threads share kept
+//   kept dimension lies denser in memory than the folded ones, so a block of kept elements is
+//   folded together, line by line. Whole: one result from one long run; pieces of fixed length are
+//   folded apart and joined from the left.
+// Cost: memory-bound where the step is cheap; a call for each kept element and row. Threads share
+// kept
 //   elements, or the fixed pieces.
 #include "ops/reduce/reduce_loop.h"
 
@@ -89,12 +90,16 @@ struct Reduction {
 };
 
 void reduce_inner(const Reduction& r) {
+  const Walk<1>& folded = r.plan.folded;
   for_each_kept_run(r.plan, [&](const Offsets<2>& at, int64_t n, const Offsets<2>& step) {
+    if (folded.sizes.size() == 1)
+      return r.folder.rows(r.op, r.element(at[0]), n, step[0], folded.sizes[0],
+                           folded.strides[0][0], at[1], step[1]);
     alignas(16) std::byte state[Folder::most_state_bytes];
     for (int64_t k = 0; k < n; ++k) {
       r.folder.start(r.op, state, 1);
       int64_t index = 0, from = at[0] + k * step[0];
-      for_each_row(r.plan.folded, [&](const Offsets<1>& f, int64_t length, const Offsets<1>& fs) {
+      for_each_row(folded, [&](const Offsets<1>& f, int64_t length, const Offsets<1>& fs) {
         r.folder.row(r.op, state, r.element(from + f[0]), length, fs[0], index);
         index += length;
       });

@@ -1,6 +1,7 @@
 // The loop of all reductions: dimensions of a mask are folded into a state per kept element.
 //
-// Problem: the same fold (sum, maximum, Welford's moments) runs over any subset of dimensions of any
+// Problem: the same fold (sum, maximum, Welford's moments) runs over any subset of dimensions of
+// any
 //   strides, and must give the same bits whatever the number of threads.
 // Model: an operation has a State, `start()`, `step(state, x, index)` (index counts the folded
 //   elements in row-major order), `join(a, b)` and `store(offset, state, n)`, which writes the
@@ -34,6 +35,10 @@ struct Folder {
   /// Folds an element each into n states.
   void (*line)(const void* op, void* states, const void* in, int64_t n, int64_t step,
                int64_t index);
+  /// `start`, `row` and `store` of one state for each of `count` rows, which lie `in_step` elements
+  /// apart and store `out_step` apart.
+  void (*rows)(const void* op, const void* in, int64_t count, int64_t in_step, int64_t n,
+               int64_t step, int64_t at, int64_t out_step);
   void (*join)(const void* op, void* state, const void* other);
   void (*store)(const void* op, const void* states, int64_t n, int64_t at, int64_t step,
                 int64_t n_folded);
@@ -53,10 +58,10 @@ struct FolderOf {
   static void start(const void* op, void* states, int64_t n) {
     std::fill_n(static_cast<State*>(states), n, static_cast<const Op*>(op)->start());
   }
-  // An operation may fold neighbouring elements in a way of its own: `fold(state, in, n, index)` and
-  // `fold_line(states, in, n, index)`.
-  static void row(const void* op_, void* state, const void* in, int64_t n, int64_t step,
-                  int64_t index) {
+  // An operation may fold neighbouring elements in a way of its own: `fold(state, in, n, index)`
+  // and `fold_line(states, in, n, index)`.
+  [[gnu::noinline]] static void row(const void* op_, void* state, const void* in, int64_t n,
+                                    int64_t step, int64_t index) {
     const Op op = *static_cast<const Op*>(op_);
     State s = *static_cast<State*>(state);
     const T* x = static_cast<const T*>(in);
@@ -79,6 +84,15 @@ struct FolderOf {
     else
       for (int64_t k = 0; k < n; ++k) op.step(states[k], x[k * step], index);
   }
+  static void rows(const void* op_, const void* in, int64_t count, int64_t in_step, int64_t n,
+                   int64_t step, int64_t at, int64_t out_step) {
+    const Op& op = *static_cast<const Op*>(op_);
+    for (int64_t k = 0; k < count; ++k) {
+      State s = op.start();
+      row(op_, &s, static_cast<const T*>(in) + k * in_step, n, step, 0);
+      op.store(at + k * out_step, s, n);
+    }
+  }
   static void join(const void* op, void* state, const void* other) {
     auto& s = *static_cast<State*>(state);
     s = static_cast<const Op*>(op)->join(s, *static_cast<const State*>(other));
@@ -89,7 +103,7 @@ struct FolderOf {
       static_cast<const Op*>(op)->store(at + k * step, static_cast<const State*>(states)[k],
                                         n_folded);
   }
-  static constexpr Folder table{sizeof(State), sizeof(T), start, row, line, join, store};
+  static constexpr Folder table{sizeof(State), sizeof(T), start, row, line, rows, join, store};
 };
 
 }  // namespace reduce_detail

@@ -64,7 +64,7 @@ TEST(Order, SortsAreStableForAllDtypesLengthsAndDirections) {
           std::vector<int64_t> order = sorted_places(in.data() + r * n, n, descending);
           for (int64_t i = 0; i < n; ++i) {
             auto at = static_cast<size_t>(r * n + i);
-            ASSERT_EQ(found[at], order[static_cast<size_t>(i)]) << dtype << " n " << n;
+            ASSERT_EQ(found[at], order[static_cast<size_t>(i)]) << name_of(dtype) << " n " << n;
             double expected = in[static_cast<size_t>(r * n + found[at])];
             ASSERT_TRUE(out[at] == expected || (std::isnan(out[at]) && std::isnan(expected)));
             ASSERT_EQ(std::signbit(out[at]), std::signbit(expected));
@@ -75,12 +75,14 @@ TEST(Order, SortsAreStableForAllDtypesLengthsAndDirections) {
 
 TEST(Order, SortsOfExtremeIntegersAndOfOtherDimensions) {
   for (Dtype dtype : {Dtype::i64, Dtype::i32, Dtype::i16, Dtype::i8}) {
-    int64_t bits = itemsize(dtype) * 8, low = int64_t(uint64_t{1} << 63) >> (64 - bits);
+    int64_t bits = std::min<int64_t>(62, itemsize(dtype) * 8), low = -(int64_t{1} << (bits - 1));
     Tensor x = arange(200, Dtype::i64).to(dtype);
     x = cat({x, x.new_full({1}, Number(low)), x.new_full({1}, Number(-(low + 1)))}, 0);
     std::vector<int64_t> order = places(std::get<1>(x.sort(0)));
-    EXPECT_EQ(order.front(), 200) << dtype;
-    if (bits > 8) EXPECT_EQ(order.back(), 201) << dtype;
+    EXPECT_EQ(order.front(), 200) << name_of(dtype);
+    if (bits > 8) {
+      EXPECT_EQ(order.back(), 201) << name_of(dtype);
+    }
   }
   Tensor x = repeating(150, 4, Dtype::f32);
   EXPECT_EQ(places(std::get<1>(x.sort(0))), places(std::get<1>(x.t().sort(1)).t()));
@@ -130,7 +132,8 @@ TEST(Order, ResultsDoNotDependOnTheNumberOfThreads) {
 
 TEST(Order, GatherAndScatterFollowTheirIndex) {
   for (int64_t dim : {0, 1}) {
-    Tensor x = randn({130, 150}), index = randint(130, {130, 150}), sum = x.scatter_add(dim, index, x);
+    Tensor x = randn({130, 150}), index = randint(130, {130, 150}),
+           sum = x.scatter_add(dim, index, x);
     std::vector<double> in = numbers(x), taken = numbers(x.gather(dim, index)), expected = in;
     std::vector<int64_t> at = places(index);
     std::vector<float> sums(in.begin(), in.end());
@@ -148,15 +151,19 @@ TEST(Order, GatherAndScatterFollowTheirIndex) {
   index.select(0, 150).fill_(200);
   EXPECT_THAT([&] { x.gather(1, index); },
               ThrowsMessage<UserError>(HasSubstr("index 200 is out of range")));
-  EXPECT_EQ(numbers(x.gather(1, index.clamp(0, 0) - 1)), numbers(x.slice(1, 199, 200).expand({200, 200})));
+  EXPECT_EQ(numbers(x.gather(1, index.clamp(0, 0) - 1)),
+            numbers(x.slice(1, 199, 200).expand({200, 200})));
 }
 
 TEST(Order, MasksFillTensorsOfEveryDtypeAndLayout) {
   for (Dtype dtype : dtypes)
     for (int64_t n : {1, 63, 65, 40000}) {
-      Tensor x = arange(n, Dtype::i64).remainder(100).to(dtype), mask = randint(2, {n}).to(Dtype::bool_);
-      std::vector<double> in = numbers(x), chosen = numbers(mask), out = numbers(x.masked_fill(mask, 1));
-      for (size_t i = 0; i < out.size(); ++i) ASSERT_EQ(out[i], chosen[i] != 0 ? 1 : in[i]) << dtype;
+      Tensor x = arange(n, Dtype::i64).remainder(100).to(dtype),
+             mask = randint(2, {n}).to(Dtype::bool_);
+      std::vector<double> in = numbers(x), chosen = numbers(mask),
+                          out = numbers(x.masked_fill(mask, 1));
+      for (size_t i = 0; i < out.size(); ++i)
+        ASSERT_EQ(out[i], chosen[i] != 0 ? 1 : in[i]) << name_of(dtype);
     }
   Tensor x = randn({20, 30}), mask = randn({30}) > 0;
   EXPECT_EQ(numbers(x.masked_fill(mask, 2)), numbers(where(mask, x.new_full({}, 2), x)));
@@ -170,7 +177,8 @@ TEST(Order, ExtremesOfEveryDtypeLengthAndDirectionKeepNan) {
         Tensor x = repeating(n, 5, dtype);
         if (rows) x = x.t().contiguous();
         std::vector<double> in = numbers(rows ? x : x.t());
-        std::vector<double> high = numbers(x.amax({rows ? 1 : 0})), low = numbers(x.amin({rows ? 1 : 0}));
+        std::vector<double> high = numbers(x.amax({rows ? 1 : 0})),
+                            low = numbers(x.amin({rows ? 1 : 0}));
         for (size_t r = 0; r < 5; ++r) {
           double most = in[r * static_cast<size_t>(n)], least = most;
           for (size_t i = 0; i < static_cast<size_t>(n); ++i) {
@@ -178,8 +186,10 @@ TEST(Order, ExtremesOfEveryDtypeLengthAndDirectionKeepNan) {
             if (!std::isnan(most) && (std::isnan(v) || v > most)) most = v;
             if (!std::isnan(least) && (std::isnan(v) || v < least)) least = v;
           }
-          EXPECT_TRUE(high[r] == most || (std::isnan(high[r]) && std::isnan(most))) << dtype << n;
-          EXPECT_TRUE(low[r] == least || (std::isnan(low[r]) && std::isnan(least))) << dtype << n;
+          EXPECT_TRUE(high[r] == most || (std::isnan(high[r]) && std::isnan(most)))
+              << name_of(dtype) << n;
+          EXPECT_TRUE(low[r] == least || (std::isnan(low[r]) && std::isnan(least)))
+              << name_of(dtype) << n;
         }
       }
 }
