@@ -62,28 +62,20 @@ struct IndexedWalk {
   }
 };
 
-// n indices `step` apart that are all within [0, size), so that nothing is to be checked.
-bool all_inside(const int64_t* values, int64_t n, int64_t step, uint64_t size) {
-  uint64_t outside = 0;
-  for (int64_t i = 0; i < n; ++i)
-    outside |= static_cast<uint64_t>(static_cast<uint64_t>(values[i * step]) >= size);
-  return outside == 0;
-}
-
-// One row: indices `by[1]` apart. A function of its own, with a loop that calls nothing: registers
-// are scarce.
+// One row: indices `by[1]` apart. A function of its own, whose first loop calls nothing, since
+// registers are scarce; it is left at an index that counts from the end or is out of range.
 template <class F>
 [[gnu::noinline]] void for_indexed_row(const IndexedWalk& all, const int64_t* values, Offsets<3> at,
                                        int64_t n, Offsets<3> by, F body) {
-  values += at[1];
-  int64_t beside = at[0], other = at[2];
+  const auto size = static_cast<uint64_t>(all.size);
   const int64_t step = all.step, by_self = by[0], by_index = by[1], by_other = by[2];
-  if (all_inside(values, n, by_index, static_cast<uint64_t>(all.size)))
-    for (int64_t i = 0; i < n; ++i, beside += by_self, other += by_other)
-      body(beside + values[i * by_index] * step, other);
-  else
-    for (int64_t i = 0; i < n; ++i, beside += by_self, other += by_other)
-      body(beside + checked_index(all.op, values[i * by_index], all.size) * step, other);
+  int64_t beside = at[0], other = at[2], i = 0;
+  for (values += at[1]; i < n; ++i, values += by_index, beside += by_self, other += by_other) {
+    if (static_cast<uint64_t>(*values) >= size) break;
+    body(beside + *values * step, other);
+  }
+  for (; i < n; ++i, values += by_index, beside += by_self, other += by_other)
+    body(beside + checked_index(all.op, *values, all.size) * step, other);
 }
 
 // `body(self offset, other offset)` for each element of `index`.
