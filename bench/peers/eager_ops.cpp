@@ -11,6 +11,7 @@
 #include <iostream>
 #include <map>
 #include <sstream>
+#include <tuple>
 
 using namespace tenon;
 
@@ -31,6 +32,19 @@ Tensor symmetric(int64_t n) {
   return x.matmul(x.t()) + eye(SymInt(side(n))) * side(n);
 }
 Tensor symmetric_batch(int64_t n) { return symmetric(256).expand({n / 256, 16, 16}).contiguous(); }
+
+/// f of tensors that `parts` make, each by the number of elements.
+template <class F, class... Part>
+Maker made(F f, Part... parts) {
+  return [=](int64_t n) -> Call {
+    return [f, values = std::make_tuple(parts(n)...)] { return std::apply(f, values); };
+  };
+}
+Tensor transposed(int64_t n) { return square(n).t(); }
+Tensor row(int64_t n) { return randn({side(n)}); }
+Tensor column(int64_t n) { return randn({side(n), 1}); }
+Tensor bf16(int64_t n) { return square(n).to(Dtype::bf16); }
+Tensor f16(int64_t n) { return square(n).to(Dtype::f16); }
 
 template <class F>
 Maker of_square(F f) {
@@ -56,11 +70,25 @@ const std::map<std::string, Maker>& makers() {
       {"pow", of_two([](T x, T y) { return y.pow(x); })},
       {"where", of_two([](T x, T y) { return where(x > y, x, y); })},
       {"lerp", of_two([](T x, T y) { return x.lerp(y, 0.3); })},
-      {"add_row", [](int64_t n) -> Call {
-         return [x = square(n), y = randn({side(n)})] { return x + y; };
-       }},
-      {"add_column", [](int64_t n) -> Call {
-         return [x = square(n), y = randn({side(n), 1})] { return x + y; };
+      {"add_row", made([](T x, T y) { return x + y; }, square, row)},
+      {"add_column", made([](T x, T y) { return x + y; }, square, column)},
+      {"mul_row", made([](T x, T y) { return x * y; }, square, row)},
+      {"mul_column", made([](T x, T y) { return x * y; }, square, column)},
+      {"mul_transposed", made([](T x, T y) { return x * y; }, square, transposed)},
+      {"gelu_transposed", made([](T x) { return x.gelu(); }, transposed)},
+      {"gelu_row", made([](T x) { return x.expand({x.size(0), x.size(0)}).gelu(); }, row)},
+      {"gelu_bf16", made([](T x) { return x.gelu(); }, bf16)},
+      {"gelu_f16", made([](T x) { return x.gelu(); }, f16)},
+      {"add_f16", made([](T x) { return x + x; }, f16)},
+      {"mul_bf16", made([](T x, T y) { return x * y; }, bf16, bf16)},
+      {"softmax_bf16", made([](T x) { return x.softmax(-1); }, bf16)},
+      {"sum_rows_bf16", made([](T x) { return x.sum({-1}); }, bf16)},
+      {"amax_columns", made([](T x) { return x.amax({0}); }, square)},
+      {"cumsum_columns", made([](T x) { return x.cumsum(0); }, square)},
+      {"batch_norm", [](int64_t n) -> Call {
+         return [x = images(n), w = ones({16}), b = zeros({16}), m = zeros({16}), v = ones({16})] {
+           return batch_norm(x, w, b, m, v, false, 0.1, 1e-5, false);
+         };
        }},
       {"add_transposed", of_two([](T x, T y) { return x + y.t(); })},
       {"relu", of_square([](T x) { return x.relu(); })},
@@ -73,9 +101,7 @@ const std::map<std::string, Maker>& makers() {
       {"clamp", of_square([](T x) { return x.clamp(-0.5, 0.5); })},
       {"masked_fill", of_square([](T x) { return x.masked_fill(x > 0, 0); })},
       {"to_bf16", of_square([](T x) { return x.to(Dtype::bf16); })},
-      {"add_bf16", [](int64_t n) -> Call {
-         return [x = square(n).to(Dtype::bf16)] { return x + x; };
-       }},
+      {"add_bf16", made([](T x) { return x + x; }, bf16)},
       {"sum", of_square([](T x) { return x.sum(); })},
       {"sum_rows", of_square([](T x) { return x.sum({-1}); })},
       {"sum_columns", of_square([](T x) { return x.sum({0}); })},

@@ -3,6 +3,8 @@
 // Included by files that are compiled with the options of a level, so no inline functions here.
 #pragma once
 
+#include "core/fast_formulas.h"
+
 #include <cstdint>
 
 namespace tenon {
@@ -21,9 +23,18 @@ inline constexpr int64_t block_size = 512;
 using BlockFn = void (*)(void* out, const void* const* in, int64_t n, unsigned uniform);
 using ConvertFn = void (*)(void* out, const void* in, int64_t n);
 
+/// The formulas of core/fast_formulas.h.
+enum class FastFormula : uint8_t {
+#define TENON_FAST(name, inputs, numbers) name,
+  TENON_FAST_FORMULAS(TENON_FAST)
+#undef TENON_FAST
+      none
+};
+
 struct BlockKernels {
-  BlockFn primitive[64][n_compute_types];           ///< by code and operand type; null: refused
-  ConvertFn convert[n_block_types][n_block_types];  ///< from, to
+  BlockFn primitive[64][n_compute_types];             ///< by code and operand type; null: refused
+  ConvertFn convert[n_block_types][n_block_types];    ///< from, to
+  BlockFn fast[static_cast<int>(FastFormula::none)];  ///< in f32
 };
 
 namespace base {

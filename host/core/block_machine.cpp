@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/scalar_constant.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace tenon {
@@ -48,16 +49,22 @@ void BlockMachine::find_memory(size_t n_values, size_t n_blocks) {
     inputs_ = inline_.inputs;
     outputs_ = inline_.outputs;
     single_ = inline_.single;
+    fixed_ = inline_.fixed;
+    needed_ = inline_.needed;
+    active_ = inline_.active;
     return;
   }
   size_t bytes = n_blocks * block_bytes + n_values * sizeof(Value) + n_inputs * sizeof(Input) +
-                 n_outputs * sizeof(Output) + n_values * sizeof(bool);
+                 n_outputs * sizeof(Output) + n_values * (3 * sizeof(bool) + sizeof(uint16_t));
   heap_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
   blocks_ = heap_.get();
   values_ = reinterpret_cast<Value*>(blocks_ + n_blocks * block_bytes);
   inputs_ = reinterpret_cast<Input*>(values_ + n_values);
   outputs_ = reinterpret_cast<Output*>(inputs_ + n_inputs);
-  single_ = reinterpret_cast<bool*>(outputs_ + n_outputs);
+  active_ = reinterpret_cast<uint16_t*>(outputs_ + n_outputs);
+  single_ = reinterpret_cast<bool*>(active_ + n_values);
+  fixed_ = single_ + n_values;
+  needed_ = fixed_ + n_values;
 }
 
 BlockMachine::BlockMachine(const BoundProgram& plan, std::span<const Operand> outs,
@@ -71,45 +78,76 @@ BlockMachine::BlockMachine(const BoundProgram& plan, std::span<const Operand> ou
   for (size_t i = 0; i < ins.size(); ++i, next += 2 * block_bytes) {
     inputs_[i] = {conversion(ins[i].dtype, plan.input_dtypes[i]), next, next + block_bytes};
     single_[i] = false;
+    fixed_[i] = ins[i].strides == nullptr;
   }
   for (size_t i = 0; i < outs.size(); ++i)
     outputs_[i] = {conversion(plan.outputs[i].dtype, outs[i].dtype), itemsize(outs[i].dtype)};
   for (size_t i = 0; i < plan.constants.size(); ++i) {
     values_[ins.size() + i].at = &plan.constants[i];
-    single_[ins.size() + i] = true;
+    single_[ins.size() + i] = fixed_[ins.size() + i] = true;
   }
 }
 
 void BlockMachine::find_singles() {
   size_t id = plan_.first_step();
-  for (const BoundProgram::Step& step : plan_.steps) {
-    bool single = true;
-    for (int i = 0; i < step.n_in; ++i) single &= single_[step.in[i]];
+  for (size_t k = 0; k < plan_.steps.size(); ++k, ++id) {
+    const BoundProgram::Step& step = plan_.steps[k];
+    bool single = true, fixed = true;
+    for (int i = 0; i < step.n_in; ++i) {
+      single &= single_[step.in[i]];
+      fixed &= fixed_[step.in[i]];
+    }
     single_[id] = single;
+    fixed_[id] = fixed;
     values_[id].at =
         single ? static_cast<void*>(&values_[id].cell) : blocks_ + step.slot * block_bytes;
-    ++id;
+    if (fixed) run_step(k, 1);
   }
+  find_active();
+}
+
+// A select whose mask is known reads one of its arms.
+bool BlockMachine::reads(const BoundProgram::Step& step, int operand) const {
+  if (!step.selects || operand == 0 || !fixed_[step.in[0]]) return true;
+  bool takes_first = *static_cast<const uint8_t*>(values_[step.in[0]].at) != 0;
+  return (operand == 1) == takes_first;
+}
+
+void BlockMachine::find_active() {
+  size_t first = plan_.first_step(), n = plan_.steps.size();
+  std::fill_n(needed_, first + n, false);
+  for (const BoundProgram::Output& output : plan_.outputs) needed_[output.value] = true;
+  for (size_t k = n; k-- > 0;) {
+    const BoundProgram::Step& step = plan_.steps[k];
+    if (!needed_[first + k]) continue;
+    for (int i = 0; i < step.n_in; ++i)
+      if (reads(step, i)) needed_[step.in[i]] = true;
+  }
+  n_active_ = 0;
+  for (size_t k = 0; k < n; ++k)
+    if (needed_[first + k] && !fixed_[first + k]) active_[n_active_++] = static_cast<uint16_t>(k);
+}
+
+void BlockMachine::run_step(size_t k, int64_t n) {
+  const BoundProgram::Step& step = plan_.steps[k];
+  size_t id = plan_.first_step() + k;
+  const void* in[3];
+  unsigned uniform = 0;
+  for (int i = 0; i < step.n_in; ++i) {
+    in[i] = values_[step.in[i]].at;
+    uniform |= static_cast<unsigned>(single_[step.in[i]]) << i;
+  }
+  auto* out = const_cast<void*>(values_[id].at);
+  int64_t count = single_[id] ? 1 : n;
+  if (step.convert != nullptr)
+    step.convert(out, in[0], count);
+  else
+    step.run(out, in, count, uniform);
 }
 
 void BlockMachine::compute(int64_t n, void* direct) {
-  size_t id = plan_.first_step();
-  if (direct != nullptr) values_[id + plan_.steps.size() - 1].at = direct;
-  for (const BoundProgram::Step& step : plan_.steps) {
-    const void* in[3];
-    unsigned uniform = 0;
-    for (int i = 0; i < step.n_in; ++i) {
-      in[i] = values_[step.in[i]].at;
-      uniform |= static_cast<unsigned>(single_[step.in[i]]) << i;
-    }
-    auto* out = const_cast<void*>(values_[id].at);
-    int64_t count = single_[id] ? 1 : n;
-    if (step.convert != nullptr)
-      step.convert(out, in[0], count);
-    else
-      step.run(out, in, count, uniform);
-    ++id;
-  }
+  if (direct != nullptr) values_[plan_.first_step() + plan_.steps.size() - 1].at = direct;
+  for (size_t i = 0; i < n_active_; ++i) run_step(active_[i], n);
 }
 
 void BlockMachine::write_dense(size_t i, void* to, int64_t n) {

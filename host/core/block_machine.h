@@ -35,6 +35,8 @@ class BlockMachine {
   void* raw_scratch(size_t i) { return inputs_[i].raw; }
 
   /// Fixes which values are one for the whole block, after the first block's inputs are set.
+  /// Computes those that depend on numbers only, and leaves out the steps of arms that a number
+  /// rules out.
   void find_singles();
 
   /// Runs the steps. `direct`: memory of the output that the last step may write, or null.
@@ -75,17 +77,24 @@ class BlockMachine {
     Value values[n_values];
     Input inputs[n_inputs];
     Output outputs[n_outputs];
-    bool single[n_values];
+    bool single[n_values], fixed[n_values], needed[n_values];
+    uint16_t active[n_values];
   };
 
   void find_memory(size_t n_values, size_t n_blocks);
+  void run_step(size_t step, int64_t n);
+  bool reads(const BoundProgram::Step& step, int operand) const;
+  void find_active();
 
   const BoundProgram& plan_;
   std::byte* blocks_;
   Value* values_;
   Input* inputs_;
   Output* outputs_;
-  bool* single_;
+  bool *single_, *fixed_;  // one for the block; one for all blocks, and known
+  bool* needed_;           // for an output
+  uint16_t* active_;       // steps that each block runs
+  size_t n_active_ = 0;
   std::unique_ptr<std::byte[]> heap_;
   Inline inline_;
 };

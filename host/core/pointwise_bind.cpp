@@ -5,8 +5,10 @@
 //   and simplifies it; then each instruction gets its kernel and a scratch block. Blocks are shared
 //   by liveness: a value frees its block at its last use, and the using step may take it over at
 //   once when elements have the same size, since kernels work element by element in place.
+//   A program of core/fast_formulas.h becomes one step instead.
 #include "core/cpu_level.h"
 #include "core/error.h"
+#include "core/formula.h"
 #include "core/pointwise_loop.h"
 #include "core/pointwise_small.h"
 #include "core/scalar_constant.h"
@@ -122,6 +124,7 @@ class Binder {
               info_of(instr.op()).name, from);
     }
     for (uint32_t operand : operands) step.in[step.n_in++] = places_[operand];
+    step.selects = instr.op() == ScalarCode::select;
     step.slot = take_slot(value, k);
     plan_.steps.push_back(step);
   }
@@ -171,6 +174,34 @@ class Binder {
   std::vector<uint16_t> free_;
 };
 
+// Which of the fast formulas a specialized program is.
+FastFormula fast_formula(const ScalarProgram& program) {
+  static const std::vector<ScalarProgram> known = [] {
+    std::vector<ScalarProgram> programs;
+#define TENON_FAST(name, inputs, numbers) \
+  programs.push_back(specialize(record(formula::pointwise(fast::name)), Dtype::f32, {}));
+    TENON_FAST_FORMULAS(TENON_FAST)
+#undef TENON_FAST
+    return programs;
+  }();
+  size_t i = static_cast<size_t>(std::find(known.begin(), known.end(), program) - known.begin());
+  return static_cast<FastFormula>(i);
+}
+
+BoundProgram plan_of(FastFormula formula, const ScalarProgram& program) {
+  BoundProgram plan;
+  plan.input_dtypes.assign(program.n_inputs, Dtype::f32);
+  BoundProgram::Step step{};
+  step.run = block_kernels().fast[static_cast<int>(formula)];
+  for (; step.n_in < program.n_inputs; ++step.n_in) step.in[step.n_in] = step.n_in;
+  plan.steps.push_back(step);
+  plan.outputs.push_back({static_cast<uint16_t>(program.n_inputs), Dtype::f32});
+  plan.n_slots = 1;
+  plan.direct_output = 0;
+  plan.is_small = is_small_plan(plan);
+  return plan;
+}
+
 }  // namespace
 
 BoundProgram bind(const ScalarProgram& program, Dtype compute, std::span<const BindInput> inputs) {
@@ -181,6 +212,9 @@ BoundProgram bind(const ScalarProgram& program, Dtype compute, std::span<const B
           "only",
           compute);
   ScalarProgram specialized = specialize(program, compute, inputs);
+  if (compute == Dtype::f32)
+    if (FastFormula formula = fast_formula(specialized); formula != FastFormula::none)
+      return plan_of(formula, specialized);
   return Binder(specialized, compute).bind();
 }
 

@@ -40,6 +40,7 @@ struct BoundProgram {
     uint16_t in[3];
     uint16_t slot;  ///< of the scratch blocks, for the result
     uint8_t n_in;
+    bool selects;  ///< reads one of its last two operands, by the first
   };
   struct Output {
     uint16_t value;

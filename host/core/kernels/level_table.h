@@ -56,6 +56,12 @@ struct RowLevel {
   void (*normalize)(const T* x, T* y, int64_t n, T mean, T rstd, const T* weight, const T* bias);
   /// y = (x - center) * scale + shift.
   void (*scale)(const T* x, T* y, int64_t n, T center, T scale, T shift);
+  /// The extreme of `best` and x[0..n); a NaN is more extreme than all, and stays.
+  T (*largest)(const T* x, int64_t n, T best);
+  T (*smallest)(const T* x, int64_t n, T best);
+  /// The same element by element: best[i] with x[i].
+  void (*largest_of_each)(const T* x, T* best, int64_t n);
+  void (*smallest_of_each)(const T* x, T* best, int64_t n);
   /// out[i] = bias + sum over t of weights[t] * taps[t][i].
   void (*weighted_sum)(T* out, int64_t n, const T* const* taps, const T* weights, int64_t n_taps,
                        T bias);

@@ -1,4 +1,5 @@
 // Element-wise indexing along a dimension: gather, scatter and their reductions, take and put.
+#include "core/thread_pool.h"
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
 #include "ops/vjp_rules.h"
@@ -20,25 +21,82 @@ bool covers(const Tensor& t, const Tensor& index) {
   return fits;
 }
 
-// `body(self offset, index value, other offset)` for each element of `index`. `other` is src or the
-// result; a null pointer in its place gives offset 0.
+// The elements of an index with what they meet: offsets into self beside `dim`, the indices,
+// offsets into src or the result (a null pointer in its place gives offset 0).
+struct IndexedWalk {
+  const char* op;
+  InlineVector<int64_t, 8> sizes;
+  InlineVector<Offsets<3>, 8> steps;
+  Tensor index;
+  size_t at;           // the dimension that is indexed
+  int64_t size, step;  // of self there
+
+  IndexedWalk(const char* name, const Tensor& self_, int64_t dim, const Tensor& index_,
+              const Tensor* other_)
+      : op(name), index(as_vector(index_of(name, index_))) {
+    Tensor self = as_vector(self_), other = other_ ? as_vector(*other_) : index;
+    require(covers(other, index), "{}: src of shape {} is smaller than index of shape {}", op,
+            other.sizes(), index.sizes());
+    at = static_cast<size_t>(wrap_dim(dim, self.dim()));
+    size = sizes_of(self)[at];
+    step = strides_of(self)[at];
+    for (size_t d = 0; d < sizes_of(index).size(); ++d) {
+      sizes.push_back(sizes_of(index)[d]);
+      steps.push_back({d == at ? 0 : strides_of(self)[d], strides_of(index)[d],
+                       other_ ? strides_of(other)[d] : 0});
+    }
+  }
+
+  // Threads take parts of one dimension, not the indexed one: so all that meets at an element of
+  // self is met in order, by one thread.
+  size_t shared_dim() const {
+    size_t d = at == 0 && sizes.size() > 1 ? 1 : 0;
+    for (size_t k = d + 1; k < sizes.size() && sizes[d] == 1; ++k)
+      if (k != at) d = k;
+    return d;
+  }
+  Walk<3> part(size_t shared, int64_t n) const {
+    Walk<3> walk;
+    for (size_t d = 0; d < sizes.size(); ++d) walk.add(d == shared ? n : sizes[d], steps[d]);
+    return walk;
+  }
+};
+
+// One row: indices `by[1]` apart. A function of its own, whose first loop calls nothing, since
+// registers are scarce; it is left at an index that counts from the end or is out of range.
 template <class F>
-void for_each_indexed(const char* op, const Tensor& self_, int64_t dim, const Tensor& index_,
-                      const Tensor* other_, const F& body) {
-  Tensor self = as_vector(self_), index = as_vector(index_of(op, index_));
-  Tensor other = other_ ? as_vector(*other_) : index;
-  require(covers(other, index), "{}: src of shape {} is smaller than index of shape {}", op,
-          other.sizes(), index.sizes());
-  auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
-  int64_t size = sizes_of(self)[at], step = strides_of(self)[at];
-  Walk<3> walk;
-  for (size_t d = 0; d < sizes_of(index).size(); ++d)
-    walk.add(sizes_of(index)[d], {d == at ? 0 : strides_of(self)[d], strides_of(index)[d],
-                                  other_ ? strides_of(other)[d] : 0});
-  const int64_t* values = data_of<int64_t>(index);
-  for_each_offset(walk, [&](const Offsets<3>& o) {
-    body(o[0] + checked_index(op, values[o[1]], size) * step, o[2]);
-  });
+[[gnu::noinline]] void for_indexed_row(const IndexedWalk& all, const int64_t* values, Offsets<3> at,
+                                       int64_t n, Offsets<3> by, F body) {
+  const auto size = static_cast<uint64_t>(all.size);
+  const int64_t step = all.step, by_self = by[0], by_index = by[1], by_other = by[2];
+  int64_t beside = at[0], other = at[2], i = 0;
+  for (values += at[1]; i < n; ++i, values += by_index, beside += by_self, other += by_other) {
+    if (static_cast<uint64_t>(*values) >= size) break;
+    body(beside + *values * step, other);
+  }
+  for (; i < n; ++i, values += by_index, beside += by_self, other += by_other)
+    body(beside + checked_index(all.op, *values, all.size) * step, other);
+}
+
+// `body(self offset, other offset)` for each element of `index`.
+template <class F>
+void for_each_indexed(const char* op, const Tensor& self, int64_t dim, const Tensor& index,
+                      const Tensor* other, const F& body) {
+  IndexedWalk all(op, self, dim, index, other);
+  const int64_t* values = data_of<int64_t>(all.index);
+  auto run = [&](size_t shared, int64_t lo, int64_t hi) {
+    const Offsets<3>& first = all.steps[shared];
+    for_each_row(all.part(shared, hi - lo), [&](Offsets<3> at, int64_t n, const Offsets<3>& by) {
+      for (size_t k = 0; k < 3; ++k) at[k] += lo * first[k];
+      for_indexed_row(all, values, at, n, by, body);
+    });
+  };
+  size_t shared = all.shared_dim();
+  int64_t parts = all.sizes[shared], n = numel_of(all.index);
+  constexpr int64_t grain = 16384;  // elements; 10 us
+  if (n <= grain || shared == all.at) return run(shared, 0, parts);
+  parallel_for(0, parts, std::max<int64_t>(1, grain * parts / n),
+               [&](int64_t lo, int64_t hi) { run(shared, lo, hi); });
 }
 
 void check_index_shape(const char* op, const Tensor& self, int64_t dim, const Tensor& index) {
@@ -66,7 +124,7 @@ void gather_kernel(Tensor& out, const Tensor& self, int64_t dim, const Tensor& i
     const T* from = data_of<T>(self);
     T* to = data_of<T>(out);
     for_each_indexed("gather", self, dim, index, &out,
-                     [&](int64_t at, int64_t target) { to[target] = from[at]; });
+                     [from, to](int64_t at, int64_t target) { to[target] = from[at]; });
   });
 }
 
@@ -142,6 +200,10 @@ void fold_into(const char* op, const Tensor& out, int64_t dim, const Tensor& ind
   dispatch_dtype(out.dtype(), op, [&]<class T>() {
     T* to = data_of<T>(out);
     const T* from = data_of<T>(src);
+    if (fold == Fold::sum && !counts)
+      return for_each_indexed(op, out, dim, index, &src, [to, from](int64_t at, int64_t source) {
+        to[at] = folded(Fold::sum, to[at], from[source]);
+      });
     for_each_indexed(op, out, dim, index, &src, [&](int64_t at, int64_t source) {
       bool replaces = counts && met[static_cast<size_t>(at)] == 0;
       to[at] = replaces ? from[source] : folded(fold, to[at], from[source]);
@@ -167,7 +229,7 @@ void replace_elements(const char* op, const Tensor& out, int64_t dim, const Tens
     T* to = data_of<T>(out);
     const T* from = src ? data_of<T>(*src) : reinterpret_cast<const T*>(&element);
     for_each_indexed(op, out, dim, index, src,
-                     [&](int64_t at, int64_t source) { to[at] = from[source]; });
+                     [from, to](int64_t at, int64_t source) { to[at] = from[source]; });
   });
 }
 

@@ -3,7 +3,10 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
+#include "core/block_kernels.h"
+#include "core/scalar.h"
 #include "core/shape_env.h"
+#include "core/thread_pool.h"
 
 #include <tenon/ops.h>
 
@@ -37,10 +40,37 @@ void for_each_chosen(const Tensor& t, const Tensor& mask, const F& body) {
   });
 }
 
+// Row-major tensors of one shape: elements are chosen by the block kernel of their size. False
+// where that does not serve.
+bool fill_dense(const Tensor& out, const Tensor& self, const Tensor& mask, const void* value) {
+  int64_t item = itemsize(out.dtype()), n = numel_of(out);
+  bool dense = out.is_contiguous() && self.is_contiguous() && mask.is_contiguous() &&
+               numel_of(self) == n && numel_of(mask) == n;
+  if (!dense || item > 8) return false;
+  BlockType type = item == 1   ? BlockType::u8
+                   : item == 2 ? BlockType::i16
+                   : item == 4 ? BlockType::i32
+                               : BlockType::i64;
+  BlockFn select =
+      block_kernels().primitive[static_cast<int>(ScalarCode::select)][static_cast<int>(type)];
+  constexpr int64_t grain = 16384;
+  constexpr unsigned value_is_single = 1u << 1;
+  auto run = [&](int64_t lo, int64_t hi) {
+    const void* in[] = {data_of<bool>(mask) + lo, value, data_of<char>(self) + lo * item};
+    select(data_of<char>(out) + lo * item, in, hi - lo, value_is_single);
+  };
+  if (n <= 2 * grain)
+    run(0, n);
+  else
+    parallel_for(0, n, grain, run);
+  return true;
+}
+
 void masked_fill_kernel(Tensor& out, const Tensor& self, const Tensor& mask, Number value) {
-  copy_broadcast(out, self);
   Element16 element{};
   store_number(&element, out.dtype(), value);
+  if (fill_dense(out, self, mask, &element)) return;
+  copy_broadcast(out, self);
   dispatch_itemsize(out.dtype(), [&]<class T>() {
     T one;
     std::memcpy(&one, &element, sizeof one);

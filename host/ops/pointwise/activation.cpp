@@ -1,5 +1,6 @@
 // Activations: functions of one value and numbers, same shape; and the backward ops of those that
 // have one.
+#include "core/fast_formulas.h"
 #include "ops/op.h"
 
 #include <tenon/ops.h>
@@ -12,7 +13,7 @@ static constexpr OpDef rows[] = {
     {.schema = "relu(Tensor self) -> Tensor",
      .variants = in_place,
      .core = true,
-     .formula = pointwise<numbers>([](auto x) { return select(x <= 0, 0, x); }),
+     .formula = pointwise<numbers>(fast::relu),
      .vjp = {{"self", "grad, result",
               [](const Tensor& g, const Tensor& y) { return threshold_backward(g, y, 0); }}}},
     {.schema = "relu6(Tensor self) -> Tensor",
@@ -35,14 +36,8 @@ static constexpr OpDef rows[] = {
     {.schema = "gelu(Tensor self, *, str approximate='none') -> Tensor",
      .variants = in_place,
      .core = true,
-     .formula = by_arg("approximate", {{"none", pointwise([](auto x) {
-                                          return x * 0.5 * (1 + erf(x * 0.70710678118654752440));
-                                        })},
-                                       {"tanh", pointwise([](auto x) {
-                                          return x * 0.5 *
-                                                 (1 + tanh(0.79788456080286535588 *
-                                                           (x + 0.044715 * x * x * x)));
-                                        })}}),
+     .formula = by_arg("approximate",
+                       {{"none", pointwise(fast::gelu)}, {"tanh", pointwise(fast::gelu_tanh)}}),
      .vjp = {{"self", "grad, self, approximate",
               [](const Tensor& g, const Tensor& x, std::string_view approximate) {
                 return gelu_backward(g, x, approximate);
@@ -76,7 +71,7 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& x) { return hardsigmoid_backward(g, x); }}}},
     {.schema = "hardswish(Tensor self) -> Tensor",
      .variants = in_place,
-     .formula = pointwise([](auto x) { return x * min(max(x + 3, 0), 6) / 6; }),
+     .formula = pointwise(fast::hardswish),
      .vjp = {{"self", "grad, self",
               [](const Tensor& g, const Tensor& x) { return hardswish_backward(g, x); }}}},
     {.schema = "hardsigmoid_backward(Tensor grad_output, Tensor self) -> Tensor",
@@ -93,7 +88,7 @@ static constexpr OpDef rows[] = {
     {.schema = "leaky_relu(Tensor self, Scalar negative_slope=0.01) -> Tensor",
      .variants = in_place,
      .core = true,
-     .formula = pointwise([](auto x, auto slope) { return select(x > 0, x, x * slope); }),
+     .formula = pointwise(fast::leaky_relu),
      .vjp = {{"self", "grad, self, negative_slope",
               [](const Tensor& g, const Tensor& x, Number slope) {
                 return leaky_relu_backward(g, x, slope, false);
@@ -166,12 +161,11 @@ static constexpr OpDef rows[] = {
                 return threshold_backward(g, x, threshold);
               }}}},
     {.schema = "threshold_backward(Tensor grad_output, Tensor self, Scalar threshold) -> Tensor",
-     .formula = pointwise<numbers>(
-         [](auto g, auto x, auto threshold) { return select(x <= threshold, 0, g); })},
+     .formula = pointwise<numbers>(fast::threshold_backward)},
     {.schema = "sigmoid_backward(Tensor grad_output, Tensor output) -> Tensor",
-     .formula = pointwise([](auto g, auto y) { return g * (y * (1 - y)); })},
+     .formula = pointwise(fast::sigmoid_backward)},
     {.schema = "tanh_backward(Tensor grad_output, Tensor output) -> Tensor",
-     .formula = pointwise([](auto g, auto y) { return g * (1 - y * y); })},
+     .formula = pointwise(fast::tanh_backward)},
     {.schema = "log_sigmoid_forward(Tensor self) -> (Tensor output, Tensor buffer)",
      .formula = pointwise([](auto x) {
        auto z = exp(-abs(x));

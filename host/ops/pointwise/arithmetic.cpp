@@ -1,5 +1,6 @@
 // Arithmetic of two values, with broadcasting and promotion; minimum, maximum, clamp and
 // interpolation.
+#include "core/fast_formulas.h"
 #include "ops/op.h"
 #include "ops/vjp_rules.h"
 
@@ -244,14 +245,10 @@ static constexpr OpDef rows[] =
                   }}}},
         {.schema = "lerp.Scalar(Tensor self, Tensor end, Scalar weight) -> Tensor",
          .variants = in_place,
-         .formula = pointwise([](auto x, auto end, auto w) {
-           return select(abs(w) < 0.5, x + w * (end - x), end - (end - x) * (1 - w));
-         })},
+         .formula = pointwise(fast::lerp)},
         {.schema = "lerp.Tensor(Tensor self, Tensor end, Tensor weight) -> Tensor",
          .variants = in_place,
-         .formula = pointwise([](auto x, auto end, auto w) {
-           return select(abs(w) < 0.5, x + w * (end - x), end - (end - x) * (1 - w));
-         })},
+         .formula = pointwise(fast::lerp)},
         {.schema =
              "addcmul(Tensor self, Tensor tensor1, Tensor tensor2, *, Scalar value=1) -> Tensor",
          .variants = in_place,

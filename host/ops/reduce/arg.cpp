@@ -1,4 +1,5 @@
 // Extremes and where they are: amax, max, argmax, aminmax, and their minimum forms.
+#include "core/kernels/narrow.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 
@@ -44,36 +45,69 @@ struct Extreme {
   }
 };
 
-// The value alone: no index, so lanes can be folded side by side.
+// The value alone: no index, so elements are folded side by side; 16-bit floats as f32.
 template <class T, bool largest>
 struct ExtremeValue {
-  static constexpr T worst() {
-    using Limits = std::numeric_limits<T>;
-    if constexpr (std::is_floating_point_v<T>)
+  using State = ComputeOf<T>;
+  static constexpr bool is_float = is_float_type<T>;
+  T* values;
+
+  State start() const {
+    using Limits = std::numeric_limits<State>;
+    if constexpr (is_float)
       return largest ? -Limits::infinity() : Limits::infinity();
     else
       return largest ? Limits::lowest() : Limits::max();
   }
-  using State = T;
-  T* values;
-  State start() const { return worst(); }
-  static T better(T best, T x) {  // a NaN stays, and takes the place of anything else
+  static State better(State best, State x) {  // a NaN stays, and takes the place of anything else
     bool wins = largest ? x > best : x < best;
     return wins || x != x ? x : best;
   }
-  void step(State& s, T x, int64_t) const { s = better(s, x); }
+  void step(State& s, T x, int64_t) const { s = better(s, static_cast<State>(x)); }
+
   void fold(State& s, const T* in, int64_t n, int64_t) const {
-    constexpr int64_t lanes = 32;
-    T best[lanes];
-    std::fill_n(best, lanes, s);
-    int64_t i = 0;
-    for (; i + lanes <= n; i += lanes)
-      for (int64_t k = 0; k < lanes; ++k) best[k] = better(best[k], in[i + k]);
-    for (int64_t k = 0; k < lanes; ++k) s = better(s, best[k]);
-    for (; i < n; ++i) s = better(s, in[i]);
+    if constexpr (!is_float) {
+      constexpr int64_t lanes = 32;
+      State best[lanes];
+      std::fill_n(best, lanes, s);
+      int64_t i = 0;
+      for (; i + lanes <= n; i += lanes)
+        for (int64_t k = 0; k < lanes; ++k) best[k] = better(best[k], in[i + k]);
+      for (int64_t k = 0; k < lanes; ++k) s = better(s, best[k]);
+      for (; i < n; ++i) s = better(s, in[i]);
+    } else {
+      const auto& level = kernels::row_level<State>();
+      auto of_row = largest ? level.largest : level.smallest;
+      widened(in, n, [&](const State* x, int64_t m, int64_t) { s = of_row(x, m, s); });
+    }
+  }
+  void fold_line(State* states, const T* in, int64_t n, int64_t) const {
+    if constexpr (!is_float) {
+      for (int64_t k = 0; k < n; ++k) states[k] = better(states[k], in[k]);
+    } else {
+      const auto& level = kernels::row_level<State>();
+      auto of_each = largest ? level.largest_of_each : level.smallest_of_each;
+      widened(in, n, [&](const State* x, int64_t m, int64_t at) { of_each(x, states + at, m); });
+    }
   }
   State join(State a, State b) const { return better(a, b); }
-  void store(int64_t at, State s, int64_t) const { values[at] = s; }
+  void store(int64_t at, State s, int64_t) const { values[at] = static_cast<T>(s); }
+
+ private:
+  // `body(elements, count, offset)` with elements in the compute type.
+  template <class F>
+  static void widened(const T* in, int64_t n, const F& body) {
+    if constexpr (std::is_same_v<T, State>) {
+      body(in, n, 0);
+    } else {
+      State wide[512];
+      for (int64_t i = 0; i < n; i += 512) {
+        int64_t m = std::min<int64_t>(512, n - i);
+        kernels::widen(in + i, wide, m);
+        body(wide, m, i);
+      }
+    }
+  }
 };
 
 void require_elements(const char* op, const Tensor& self, uint64_t mask) {
@@ -85,7 +119,7 @@ void require_elements(const char* op, const Tensor& self, uint64_t mask) {
 template <bool largest>
 void find_extremes(const Tensor& self, const Tensor* values, const Tensor* indices, uint64_t mask) {
   dispatch_dtype(self.dtype(), largest ? "max" : "min", [&]<class T>() {
-    if constexpr (std::is_arithmetic_v<T> && !std::is_same_v<T, bool>)
+    if constexpr (!std::is_same_v<T, bool>)
       if (!indices)
         return reduce<T>(self, *values, mask, ExtremeValue<T, largest>{data_of<T>(*values)});
     Extreme<T, largest> op{values ? data_of<T>(*values) : nullptr,

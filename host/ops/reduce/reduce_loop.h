@@ -4,17 +4,11 @@
 // any
 //   strides, and must give the same bits whatever the number of threads.
 // Model: an operation has a State, `start()`, `step(state, x, index)` (index counts the folded
-// elements
-//   in row-major order), `join(a, b)` and `store(offset, state, n)`, which writes the results.
-// Method: three forms. Inner: a kept element at a time, its folded elements in a row. Outer: the
-// kept
-//   dimension lies denser in memory than the folded ones, so a block of kept elements is folded
-//   together, line by line. Whole: one result from one long run; pieces of fixed length are folded
-//   apart and joined from the left.
-// Cost: memory-bound where the step is cheap. Threads share kept elements, or the fixed pieces.
+//   elements in row-major order), `join(a, b)` and `store(offset, state, n)`, which writes the
+//   results. `reduce` turns it into functions over rows and lines of elements; the loops over
+//   dimensions, in reduce_loop.cpp, are the same code for all operations and types.
 #pragma once
 
-#include "core/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/shapes.h"
 
@@ -28,129 +22,89 @@ namespace tenon::ops {
 template <class T>
 using SumOf = std::conditional_t<is_float_type<T>, double, int64_t>;
 
-/// An iteration split into kept and folded dimensions. Operand 0 is the input, 1 the result.
-struct ReductionPlan {
-  Walk<2> kept;
-  Walk<1> folded;
-  int64_t n_folded = 1;
+/// An operation as functions: the loops of reductions exist once, and only what touches elements is
+/// compiled for each operation and type. `op` is the operation; states are arrays of `state_bytes`.
+struct Folder {
+  static constexpr size_t most_state_bytes = 32;
+
+  size_t state_bytes;
+  int64_t itemsize;  ///< of elements
+  void (*start)(const void* op, void* states, int64_t n);
+  /// Folds n elements that lie `step` elements apart into one state; `index` is that of the first.
+  void (*row)(const void* op, void* state, const void* in, int64_t n, int64_t step, int64_t index);
+  /// Folds an element each into n states.
+  void (*line)(const void* op, void* states, const void* in, int64_t n, int64_t step,
+               int64_t index);
+  /// `start`, `row` and `store` of one state for each of `count` rows, which lie `in_step` elements
+  /// apart and store `out_step` apart.
+  void (*rows)(const void* op, const void* in, int64_t count, int64_t in_step, int64_t n,
+               int64_t step, int64_t at, int64_t out_step);
+  void (*join)(const void* op, void* state, const void* other);
+  void (*store)(const void* op, const void* states, int64_t n, int64_t at, int64_t step,
+                int64_t n_folded);
 };
 
-inline ReductionPlan plan_reduction(const Tensor& in, const Tensor& out, uint64_t mask) {
-  ReductionPlan plan;
-  bool keepdim = out.dim() == in.dim();
-  size_t next = 0;
-  for (size_t d = 0; d < static_cast<size_t>(in.dim()); ++d) {
-    int64_t size = sizes_of(in)[d], step = strides_of(in)[d];
-    if (mask >> d & 1) {
-      plan.folded.add(size, {step});
-      plan.n_folded *= size;
-    } else {
-      plan.kept.add(size, {step, strides_of(out)[keepdim ? d : next]});
-      ++next;
-    }
-  }
-  return plan;
-}
+/// Folds the dimensions of `mask` of `in`; `op` stores at offsets of `out`'s strides.
+void run_reduction(const Folder& folder, const void* op, const Tensor& in, const Tensor& out,
+                   uint64_t mask);
 
 namespace reduce_detail {
 
-inline constexpr int64_t outer_block = 128;
-inline constexpr int64_t piece = 32768;
+template <class T, class Op>
+struct FolderOf {
+  using State = typename Op::State;
+  static_assert(sizeof(State) <= Folder::most_state_bytes && alignof(State) <= 16);
 
-// Offsets of the row-th run of the innermost dimension.
-template <size_t N>
-Offsets<N> offsets_of_row(const Walk<N>& walk, int64_t row) {
-  Offsets<N> at{};
-  for (size_t d = walk.sizes.size() - 1; d-- > 0;) {
-    int64_t i = row % walk.sizes[d];
-    row /= walk.sizes[d];
-    for (size_t k = 0; k < N; ++k) at[k] += i * walk.strides[d][k];
+  static void start(const void* op, void* states, int64_t n) {
+    std::fill_n(static_cast<State*>(states), n, static_cast<const Op*>(op)->start());
   }
-  return at;
-}
-
-/// `body(offsets, n, steps)` over runs of kept elements, shared out to threads; a long run is cut.
-template <class F>
-void for_each_kept_run(const ReductionPlan& plan, const F& body) {
-  const Walk<2>& kept = plan.kept;
-  if (kept.sizes.empty()) return body(Offsets<2>{}, int64_t{1}, Offsets<2>{});
-  int64_t inner = kept.sizes[kept.sizes.size() - 1], n = kept.numel();
-  if (n == 0) return;
-  const Offsets<2>& step = kept.strides[kept.sizes.size() - 1];
-  int64_t cut = std::min(inner, outer_block), cuts = (inner + cut - 1) / cut;
-  auto run = [&](int64_t lo, int64_t hi) {
-    for (int64_t i = lo; i < hi; ++i) {
-      Offsets<2> at = offsets_of_row(kept, i / cuts);
-      int64_t first = i % cuts * cut;
-      for (size_t k = 0; k < 2; ++k) at[k] += first * step[k];
-      body(at, std::min(cut, inner - first), step);
+  // An operation may fold neighbouring elements in a way of its own: `fold(state, in, n, index)`
+  // and `fold_line(states, in, n, index)`.
+  [[gnu::noinline]] static void row(const void* op_, void* state, const void* in, int64_t n,
+                                    int64_t step, int64_t index) {
+    const Op op = *static_cast<const Op*>(op_);
+    State s = *static_cast<State*>(state);
+    const T* x = static_cast<const T*>(in);
+    bool done = false;
+    if constexpr (requires { op.fold(s, x, n, index); })
+      if (step == 1) op.fold(s, x, n, index), done = true;
+    if (!done)
+      for (int64_t i = 0; i < n; ++i) op.step(s, x[i * step], index + i);
+    *static_cast<State*>(state) = s;
+  }
+  static void line(const void* op_, void* states_, const void* in, int64_t n, int64_t step,
+                   int64_t index) {
+    const Op op = *static_cast<const Op*>(op_);
+    State* states = static_cast<State*>(states_);
+    const T* x = static_cast<const T*>(in);
+    if constexpr (requires { op.fold_line(states, x, n, index); })
+      if (step == 1) return op.fold_line(states, x, n, index);
+    if (step == 1)
+      for (int64_t k = 0; k < n; ++k) op.step(states[k], x[k], index);
+    else
+      for (int64_t k = 0; k < n; ++k) op.step(states[k], x[k * step], index);
+  }
+  static void rows(const void* op_, const void* in, int64_t count, int64_t in_step, int64_t n,
+                   int64_t step, int64_t at, int64_t out_step) {
+    const Op& op = *static_cast<const Op*>(op_);
+    for (int64_t k = 0; k < count; ++k) {
+      State s = op.start();
+      row(op_, &s, static_cast<const T*>(in) + k * in_step, n, step, 0);
+      op.store(at + k * out_step, s, n);
     }
-  };
-  int64_t total = n / inner * cuts;
-  int64_t grain = std::max<int64_t>(1, piece / std::max<int64_t>(1, cut * plan.n_folded));
-  if (total <= grain) return run(0, total);
-  parallel_for(0, total, grain, run);
-}
-
-// An operation may fold neighbouring elements in a way of its own: `fold(state, in, n, index)`.
-template <class T, class Op>
-void step_row(const Op& op, typename Op::State& state, const T* in, int64_t n, int64_t step,
-              int64_t index) {
-  if constexpr (requires { op.fold(state, in, n, index); })
-    if (step == 1) return op.fold(state, in, n, index);
-  for (int64_t i = 0; i < n; ++i) op.step(state, in[i * step], index + i);
-}
-
-template <class T, class Op>
-void reduce_inner(const T* in, const ReductionPlan& plan, const Op& op) {
-  for_each_kept_run(plan, [&](const Offsets<2>& at, int64_t n, const Offsets<2>& step) {
-    for (int64_t k = 0; k < n; ++k) {
-      typename Op::State state = op.start();
-      int64_t index = 0;
-      const T* from = in + at[0] + k * step[0];
-      for_each_row(plan.folded, [&](const Offsets<1>& f, int64_t length, const Offsets<1>& fs) {
-        step_row(op, state, from + f[0], length, fs[0], index);
-        index += length;
-      });
-      op.store(at[1] + k * step[1], state, plan.n_folded);
-    }
-  });
-}
-
-template <class T, class Op>
-void reduce_outer(const T* in, const ReductionPlan& plan, const Op& op) {
-  for_each_kept_run(plan, [&](const Offsets<2>& at, int64_t n, const Offsets<2>& step) {
-    typename Op::State states[outer_block];
-    std::fill_n(states, n, op.start());
-    int64_t index = 0;
-    for_each_offset(plan.folded, [&](const Offsets<1>& f) {
-      const T* line = in + at[0] + f[0];
-      for (int64_t k = 0; k < n; ++k) op.step(states[k], line[k * step[0]], index);
-      ++index;
-    });
-    for (int64_t k = 0; k < n; ++k) op.store(at[1] + k * step[1], states[k], plan.n_folded);
-  });
-}
-
-template <class T, class Op>
-void reduce_whole(const T* in, const ReductionPlan& plan, const Op& op) {
-  int64_t n = plan.n_folded, step = plan.folded.strides[0][0], pieces = (n + piece - 1) / piece;
-  std::vector<typename Op::State> states(static_cast<size_t>(pieces), op.start());
-  parallel_chunks(pieces, [&](int64_t i, int) {
-    int64_t first = i * piece;
-    step_row(op, states[static_cast<size_t>(i)], in + first * step, std::min(piece, n - first),
-             step, first);
-  });
-  typename Op::State state = states[0];
-  for (size_t i = 1; i < states.size(); ++i) state = op.join(state, states[i]);
-  op.store(0, state, n);
-}
-
-inline bool prefers_outer(const ReductionPlan& plan) {
-  if (plan.kept.sizes.empty() || plan.folded.sizes.empty()) return false;
-  size_t k = plan.kept.sizes.size() - 1, f = plan.folded.sizes.size() - 1;
-  return plan.kept.sizes[k] >= 4 && plan.kept.strides[k][0] < plan.folded.strides[f][0];
-}
+  }
+  static void join(const void* op, void* state, const void* other) {
+    auto& s = *static_cast<State*>(state);
+    s = static_cast<const Op*>(op)->join(s, *static_cast<const State*>(other));
+  }
+  static void store(const void* op, const void* states, int64_t n, int64_t at, int64_t step,
+                    int64_t n_folded) {
+    for (int64_t k = 0; k < n; ++k)
+      static_cast<const Op*>(op)->store(at + k * step, static_cast<const State*>(states)[k],
+                                        n_folded);
+  }
+  static constexpr Folder table{sizeof(State), sizeof(T), start, row, line, rows, join, store};
+};
 
 }  // namespace reduce_detail
 
@@ -179,16 +133,10 @@ inline std::optional<FoldedBlock> folded_block(const Tensor& in, uint64_t mask) 
   return block;
 }
 
-/// Folds the dimensions of `mask` of `in`; `op` stores at offsets of `out`'s strides.
+/// `run_reduction` of an operation on elements of type T.
 template <class T, class Op>
 void reduce(const Tensor& in, const Tensor& out, uint64_t mask, const Op& op) {
-  using namespace reduce_detail;
-  ReductionPlan plan = plan_reduction(in, out, mask);
-  const T* from = data_of<T>(in);
-  if (plan.kept.sizes.empty() && plan.folded.sizes.size() == 1 && plan.n_folded > piece)
-    return reduce_whole(from, plan, op);
-  if (prefers_outer(plan)) return reduce_outer(from, plan, op);
-  reduce_inner(from, plan, op);
+  run_reduction(reduce_detail::FolderOf<T, Op>::table, &op, in, out, mask);
 }
 
 inline TensorMeta reduced_meta(const Tensor& self, uint64_t mask, bool keepdim, Dtype dtype) {

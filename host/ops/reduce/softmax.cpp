@@ -5,6 +5,7 @@
 //   with elements `inner` apart. The forward forms are vector kernels, see core/kernels/softmax.h.
 #include "core/kernels/softmax.h"
 #include "core/pointwise_loop.h"
+#include "core/thread_pool.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 #include "ops/shape_check.h"

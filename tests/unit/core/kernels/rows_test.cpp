@@ -152,6 +152,40 @@ TEST_P(RowLevels, TheNumberOfThreadsChangesNoBitOfASum) {
   EXPECT_EQ(results[0], results[1]);
 }
 
+template <class T>
+void check_extremes(int64_t n, T special, int64_t at) {
+  std::vector<T> x = random_values<T>(n), most(x.size(), T(0.25)), least = most;
+  if (at < n) x[static_cast<size_t>(at)] = special;
+  const auto& level = row_level<T>();
+  const T high = level.largest(x.data(), n, T(0.25)), low = level.smallest(x.data(), n, T(0.25));
+  level.largest_of_each(x.data(), most.data(), n);
+  level.smallest_of_each(x.data(), least.data(), n);
+  T top = T(0.25), bottom = top;
+  for (size_t i = 0; i < x.size(); ++i) {
+    if (std::isnan(x[i])) {
+      EXPECT_TRUE(std::isnan(high) && std::isnan(low) && std::isnan(most[i]));
+      return;
+    }
+    top = std::max(top, x[i]), bottom = std::min(bottom, x[i]);
+    EXPECT_EQ(most[i], std::max(T(0.25), x[i]));
+    EXPECT_EQ(least[i], std::min(T(0.25), x[i]));
+  }
+  EXPECT_EQ(high, top);
+  EXPECT_EQ(low, bottom);
+}
+
+TEST_P(RowLevels, ExtremesOfEveryLengthKeepNan) {
+  for (int64_t n = 0; n < 140; ++n)
+    for (int64_t at : {int64_t{0}, n / 2, n - 1}) {
+      if (at < 0) continue;
+      check_extremes<float>(n, 5.0f, at);
+      check_extremes<float>(n, std::nanf(""), at);
+      check_extremes<float>(n, -infinity<float>, at);
+      check_extremes<double>(n, std::nan(""), at);
+      check_extremes<double>(n, infinity<double>, at);
+    }
+}
+
 // ---- normalisation ----
 
 struct Moments {
