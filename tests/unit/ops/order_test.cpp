@@ -76,13 +76,11 @@ TEST(Order, SortsAreStableForAllDtypesLengthsAndDirections) {
 TEST(Order, SortsOfExtremeIntegersAndOfOtherDimensions) {
   for (Dtype dtype : {Dtype::i64, Dtype::i32, Dtype::i16, Dtype::i8}) {
     int64_t bits = std::min<int64_t>(62, itemsize(dtype) * 8), low = -(int64_t{1} << (bits - 1));
-    Tensor x = arange(200, Dtype::i64).to(dtype);
+    Tensor x = arange(100, Dtype::i64).to(dtype);
     x = cat({x, x.new_full({1}, Number(low)), x.new_full({1}, Number(-(low + 1)))}, 0);
     std::vector<int64_t> order = places(std::get<1>(x.sort(0)));
-    EXPECT_EQ(order.front(), 200) << name_of(dtype);
-    if (bits > 8) {
-      EXPECT_EQ(order.back(), 201) << name_of(dtype);
-    }
+    EXPECT_EQ(order.front(), 100) << name_of(dtype);
+    EXPECT_EQ(order.back(), 101) << name_of(dtype);
   }
   Tensor x = repeating(150, 4, Dtype::f32);
   EXPECT_EQ(places(std::get<1>(x.sort(0))), places(std::get<1>(x.t().sort(1)).t()));
