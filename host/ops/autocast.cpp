@@ -68,8 +68,8 @@ Autocast policy_of(const OpEntry& op) {
 
 bool is_made_of_parts(const OpEntry& op) {
   const OpDef& def = *op.def;
-  return def.decomp && !def.eager && !def.formula && !def.view && !def.provider &&
-         !op.functional && !op.mutated_args && op.foreign_kernels().empty();
+  return def.decomp && !def.eager && !def.formula && !def.view && !def.provider && !op.functional &&
+         !op.mutated_args && op.foreign_kernels().empty();
 }
 
 void run_as_given(const CallArgs& call) {

@@ -159,7 +159,8 @@ static constexpr OpDef rows[] = {
                "Tensor pivots, Tensor info)",
      .meta = [](const Tensor& a, bool, bool) { return lu_metas(a); },
      .provider = lapack,
-     .vjp = {{"self", "grad0, result0, result1, pivot", fn<lu_factor_vjp>}}, .autocast = Autocast::fp32},
+     .vjp = {{"self", "grad0, result0, result1, pivot", fn<lu_factor_vjp>}},
+     .autocast = Autocast::fp32},
     {.schema = "linalg_lu_factor(Tensor A, *, bool pivot=True) -> (Tensor LU, Tensor pivots)",
      .decomp =
          [](const Tensor& a, bool pivot) {
@@ -184,7 +185,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"LU, B", "grad, result, LU, pivots, left, adjoint, needs", fn<lu_solve_vjp>}}},
     {.schema = "lu_solve(Tensor self, Tensor LU_data, Tensor LU_pivots) -> Tensor",
      .decomp = [](const Tensor& self, const Tensor& lu,
-                  const Tensor& pivots) { return linalg_lu_solve(lu, pivots, self, true, false); }, .autocast = Autocast::fp32},
+                  const Tensor& pivots) { return linalg_lu_solve(lu, pivots, self, true, false); },
+     .autocast = Autocast::fp32},
     {.schema = "_linalg_solve_ex(Tensor A, Tensor B, *, bool left=True, bool check_errors=False) "
                "-> (Tensor result, Tensor LU, Tensor pivots, Tensor info)",
      .meta = fn<solve_metas>,
@@ -199,12 +201,18 @@ static constexpr OpDef rows[] = {
          }},
     {.schema = "linalg_solve(Tensor A, Tensor B, *, bool left=True) -> Tensor",
      .decomp = [](const Tensor& a, const Tensor& b,
-                  bool left) { return std::get<0>(_linalg_solve_ex(a, b, left, true)); }, .autocast = Autocast::fp32},
+                  bool left) { return std::get<0>(_linalg_solve_ex(a, b, left, true)); },
+     .autocast = Autocast::fp32},
     {.schema = "linalg_inv_ex(Tensor A, *, bool check_errors=False) -> (Tensor inverse, Tensor "
                "info)",
-     .decomp = fn<inverse_parts>, .autocast = Autocast::fp32},
-    {.schema = "linalg_inv(Tensor A) -> Tensor", .decomp = fn<inv_decomp>, .autocast = Autocast::fp32},
-    {.schema = "inverse(Tensor self) -> Tensor", .decomp = fn<inv_decomp>, .autocast = Autocast::fp32},
+     .decomp = fn<inverse_parts>,
+     .autocast = Autocast::fp32},
+    {.schema = "linalg_inv(Tensor A) -> Tensor",
+     .decomp = fn<inv_decomp>,
+     .autocast = Autocast::fp32},
+    {.schema = "inverse(Tensor self) -> Tensor",
+     .decomp = fn<inv_decomp>,
+     .autocast = Autocast::fp32},
     {.schema = "_linalg_slogdet(Tensor A) -> (Tensor sign, Tensor logabsdet, Tensor LU, Tensor "
                "pivots)",
      .meta = fn<slogdet_metas>,

@@ -146,27 +146,33 @@ Tensor optional_number(std::optional<double> x) {
 static constexpr OpDef rows[] = {
     {.schema = "geqrf(Tensor self) -> (Tensor a, Tensor tau)",
      .meta = fn<geqrf_metas>,
-     .provider = lapack, .autocast = Autocast::fp32},
+     .provider = lapack,
+     .autocast = Autocast::fp32},
     {.schema = "linalg_qr(Tensor A, str mode=\"reduced\") -> (Tensor Q, Tensor R)",
      .meta = fn<qr_metas>,
      .provider = lapack,
-     .vjp = {{"A", "grad0?, grad1?, result0, result1, mode", fn<qr_vjp>}}, .autocast = Autocast::fp32},
+     .vjp = {{"A", "grad0?, grad1?, result0, result1, mode", fn<qr_vjp>}},
+     .autocast = Autocast::fp32},
     {.schema = "qr(Tensor self, bool some=True) -> (Tensor Q, Tensor R)",
      .decomp = [](const Tensor& self,
-                  bool some) { return linalg_qr(self, some ? "reduced" : "complete"); }, .autocast = Autocast::fp32},
+                  bool some) { return linalg_qr(self, some ? "reduced" : "complete"); },
+     .autocast = Autocast::fp32},
     {.schema = "linalg_householder_product(Tensor input, Tensor tau) -> Tensor",
      .meta = fn<product_meta>,
      .provider = lapack,
-     .vjp = {{"input, tau", "grad, input, tau", fn<householder_product_vjp>}}, .autocast = Autocast::fp32},
+     .vjp = {{"input, tau", "grad, input, tau", fn<householder_product_vjp>}},
+     .autocast = Autocast::fp32},
     {.schema = "orgqr(Tensor self, Tensor input2) -> Tensor",
      .decomp = [](const Tensor& self,
-                  const Tensor& tau) { return linalg_householder_product(self, tau); }, .autocast = Autocast::fp32},
+                  const Tensor& tau) { return linalg_householder_product(self, tau); },
+     .autocast = Autocast::fp32},
     {.schema = "ormqr(Tensor self, Tensor input2, Tensor input3, bool left=True, bool "
                "transpose=False) -> Tensor",
      .meta = fn<ormqr_meta>,
      .provider = lapack,
      .vjp = {{"self, input2, input3", "grad, self, input2, input3, left, transpose",
-              fn<ormqr_vjp>}}, .autocast = Autocast::fp32},
+              fn<ormqr_vjp>}},
+     .autocast = Autocast::fp32},
     {.schema = "_linalg_eigh(Tensor A, str UPLO=\"L\", bool compute_v=True) -> (Tensor "
                "eigenvalues, Tensor eigenvectors)",
      .meta = fn<eigh_metas>,
@@ -175,10 +181,12 @@ static constexpr OpDef rows[] = {
     {.schema = "linalg_eigh(Tensor self, str UPLO=\"L\") -> (Tensor eigenvalues, Tensor "
                "eigenvectors)",
      .decomp = [](const Tensor& self,
-                  std::string_view half) { return _linalg_eigh(self, half, true); }, .autocast = Autocast::fp32},
+                  std::string_view half) { return _linalg_eigh(self, half, true); },
+     .autocast = Autocast::fp32},
     {.schema = "linalg_eigvalsh(Tensor self, str UPLO=\"L\") -> Tensor",
      .decomp = [](const Tensor& self,
-                  std::string_view half) { return std::get<0>(_linalg_eigh(self, half, false)); }, .autocast = Autocast::fp32},
+                  std::string_view half) { return std::get<0>(_linalg_eigh(self, half, false)); },
+     .autocast = Autocast::fp32},
     {.schema = "_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? "
                "driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
      .meta = fn<svd_metas>,
@@ -189,15 +197,19 @@ static constexpr OpDef rows[] = {
     {.schema = "linalg_svd(Tensor A, bool full_matrices=True, *, str? driver=None) -> (Tensor U, "
                "Tensor S, Tensor Vh)",
      .decomp = [](const Tensor& a, bool full,
-                  Driver driver) { return _linalg_svd(a, full, true, driver); }, .autocast = Autocast::fp32},
+                  Driver driver) { return _linalg_svd(a, full, true, driver); },
+     .autocast = Autocast::fp32},
     {.schema = "svd(Tensor self, bool some=True, bool compute_uv=True) -> (Tensor U, Tensor S, "
                "Tensor V)",
      .decomp =
          [](const Tensor& self, bool some, bool vectors) {
            auto [u, s, vh] = _linalg_svd(self, !some, vectors, std::nullopt);
            return Triple{u, s, vectors ? transpose(vh, -1, -2) : vh};
-         }, .autocast = Autocast::fp32},
-    {.schema = "linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor", .decomp = fn<svdvals>, .autocast = Autocast::fp32},
+         },
+     .autocast = Autocast::fp32},
+    {.schema = "linalg_svdvals(Tensor A, *, str? driver=None) -> Tensor",
+     .decomp = fn<svdvals>,
+     .autocast = Autocast::fp32},
     {.schema = "linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, "
                "bool hermitian=False) -> Tensor",
      .decomp = [](const Tensor& self, const Tensor& atol, const Tensor& rtol,
@@ -213,22 +225,26 @@ static constexpr OpDef rows[] = {
      .decomp =
          [](const Tensor& self, double rcond) {
            return pinv(self, optional_number(0.0), optional_number(rcond));
-         }, .autocast = Autocast::fp32},
+         },
+     .autocast = Autocast::fp32},
     {.schema = "linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor",
      .decomp =
          [](const Tensor& self, double tolerance, bool hermitian) {
            return matrix_rank(self, optional_number(tolerance), optional_number(0.0), hermitian);
-         }, .autocast = Autocast::fp32},
+         },
+     .autocast = Autocast::fp32},
     {.schema = "linalg_matrix_rank.atol_rtol_tensor(Tensor input, *, Tensor? atol=None, Tensor? "
                "rtol=None, bool hermitian=False) -> Tensor",
-     .decomp = fn<matrix_rank>, .autocast = Autocast::fp32},
+     .decomp = fn<matrix_rank>,
+     .autocast = Autocast::fp32},
     {.schema = "linalg_matrix_rank.atol_rtol_float(Tensor self, *, float? atol=None, float? "
                "rtol=None, bool hermitian=False) -> Tensor",
      .decomp =
          [](const Tensor& self, std::optional<double> atol, std::optional<double> rtol,
             bool hermitian) {
            return matrix_rank(self, optional_number(atol), optional_number(rtol), hermitian);
-         }, .autocast = Autocast::fp32},
+         },
+     .autocast = Autocast::fp32},
 };
 
 extern constinit const OpFamily op_family_linalg_orthogonal{rows};

@@ -176,7 +176,8 @@ static constexpr OpDef rows[] = {
                "(Tensor solution, Tensor residuals, Tensor rank, Tensor singular_values)",
      .meta = fn<lstsq_metas>,
      .provider = lapack,
-     .vjp = {{"self, b", "grad0, self, b", fn<lstsq_vjp>}}, .autocast = Autocast::fp32},
+     .vjp = {{"self, b", "grad0, self, b", fn<lstsq_vjp>}},
+     .autocast = Autocast::fp32},
     {.schema = "linalg_ldl_factor_ex(Tensor self, *, bool hermitian=False, bool "
                "check_errors=False) -> (Tensor LD, Tensor pivots, Tensor info)",
      .meta = fn<ldl_metas>,
@@ -192,12 +193,18 @@ static constexpr OpDef rows[] = {
                "Tensor",
      .meta = fn<ldl_solve_meta>,
      .provider = lapack},
-    {.schema = "linalg_cond(Tensor self, Scalar? p=None) -> Tensor", .decomp = fn<cond_decomp>, .autocast = Autocast::fp32},
-    {.schema = "linalg_cond.p_str(Tensor self, str p) -> Tensor", .decomp = fn<cond_by_name>, .autocast = Autocast::fp32},
+    {.schema = "linalg_cond(Tensor self, Scalar? p=None) -> Tensor",
+     .decomp = fn<cond_decomp>,
+     .autocast = Autocast::fp32},
+    {.schema = "linalg_cond.p_str(Tensor self, str p) -> Tensor",
+     .decomp = fn<cond_by_name>,
+     .autocast = Autocast::fp32},
     {.schema = "linalg_tensorinv(Tensor self, int ind=2) -> Tensor",
-     .decomp = fn<tensorinv_decomp>, .autocast = Autocast::fp32},
+     .decomp = fn<tensorinv_decomp>,
+     .autocast = Autocast::fp32},
     {.schema = "linalg_tensorsolve(Tensor self, Tensor other, int[]? dims=None) -> Tensor",
-     .decomp = fn<tensorsolve_decomp>, .autocast = Autocast::fp32},
+     .decomp = fn<tensorsolve_decomp>,
+     .autocast = Autocast::fp32},
 };
 
 extern constinit const OpFamily op_family_linalg_systems{rows};

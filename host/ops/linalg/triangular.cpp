@@ -73,10 +73,14 @@ static constexpr OpDef rows[] = {
                "(Tensor L, Tensor info)",
      .meta = fn<cholesky_metas>,
      .provider = lapack,
-     .vjp = {{"self", "grad0, result0, upper", fn<cholesky_vjp>}}, .autocast = Autocast::fp32},
+     .vjp = {{"self", "grad0, result0, upper", fn<cholesky_vjp>}},
+     .autocast = Autocast::fp32},
     {.schema = "linalg_cholesky(Tensor self, *, bool upper=False) -> Tensor",
-     .decomp = fn<checked_cholesky>, .autocast = Autocast::fp32},
-    {.schema = "cholesky(Tensor self, bool upper=False) -> Tensor", .decomp = fn<checked_cholesky>, .autocast = Autocast::fp32},
+     .decomp = fn<checked_cholesky>,
+     .autocast = Autocast::fp32},
+    {.schema = "cholesky(Tensor self, bool upper=False) -> Tensor",
+     .decomp = fn<checked_cholesky>,
+     .autocast = Autocast::fp32},
     {.schema = "cholesky_solve(Tensor self, Tensor input2, bool upper=False) -> Tensor",
      .meta = fn<cholesky_solve_meta>,
      .provider = lapack,
@@ -89,13 +93,15 @@ static constexpr OpDef rows[] = {
                 Tensor common = g.cholesky_solve(l, upper).matmul(x.mT());
                 Tensor both = common.add(common.mT());
                 return (upper ? l.matmul(both) : both.matmul(l)).neg();
-              }}}, .autocast = Autocast::fp32},
+              }}},
+     .autocast = Autocast::fp32},
     {.schema = "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
      .decomp =
          [](const Tensor& self, bool upper) {
            Tensor one = expand(eye(self.size(-1), self.dtype()), self.sizes());
            return cholesky_solve(one, self, upper);
-         }, .autocast = Autocast::fp32},
+         },
+     .autocast = Autocast::fp32},
     {.schema = "linalg_solve_triangular(Tensor self, Tensor B, *, bool upper, bool left=True, bool "
                "unitriangular=False) -> Tensor",
      .meta = fn<triangular_meta>,
@@ -108,7 +114,8 @@ static constexpr OpDef rows[] = {
      .meta = fn<old_triangular_metas>,
      .provider = lapack,
      .vjp = {{"self, A", "grad0, grad1?, A, result0, upper, transpose, unitriangular, needs",
-              fn<old_triangular_solve_vjp>}}, .autocast = Autocast::fp32},
+              fn<old_triangular_solve_vjp>}},
+     .autocast = Autocast::fp32},
     {.schema = "linalg_matrix_exp(Tensor self) -> Tensor",
      .meta = fn<matrix_exp_meta>,
      .provider = lapack,
