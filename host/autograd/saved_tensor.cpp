@@ -17,15 +17,18 @@ Tensor bare_alias(const Tensor& t) {
 
 }  // namespace
 
+// A view is kept without its base: a base that is written later has a history that may lead here,
+// and would keep itself alive.
 SavedTensor::SavedTensor(const Tensor& t, bool is_result, uint32_t result_input)
     : result_input_(result_input), is_result_(is_result), defined_(t.defined()) {
   if (!defined_) return;
   version_ = t.version();
-  tensor_ = is_result ? bare_alias(t) : t;
-  std::shared_ptr<const PackedTensor> packed = pack(tensor_);
-  if (!packed) return;
-  packed_ = std::make_unique<Packed>(Packed{std::move(packed), is_result ? Edge() : edge_of(t)});
-  tensor_ = Tensor();
+  bool is_view = impl_of(t)->base.defined();
+  tensor_ = is_result || is_view ? bare_alias(t) : t;
+  std::shared_ptr<const PackedTensor> packed = pack(is_result ? tensor_ : t);
+  if (!packed && !is_view) return;
+  if (packed) tensor_ = Tensor();
+  apart_ = std::make_unique<Apart>(Apart{std::move(packed), is_result ? Edge() : edge_of(t)});
 }
 
 Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view what) const {
@@ -34,16 +37,17 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view 
           "backward through {} a second time: what it had kept was freed by the first pass; pass "
           "retain_graph = true to that one",
           owner->name());
-  Tensor t = packed_ ? packed_->value->unpack() : tensor_;
-  std::string origin = packed_ || t.version() == version_ ? std::string() : owner->origin();
+  bool is_packed = apart_ && apart_->packed;
+  Tensor t = is_packed ? apart_->packed->unpack() : tensor_;
+  std::string origin = is_packed || t.version() == version_ ? std::string() : owner->origin();
   require(
-      packed_ || t.version() == version_,
+      is_packed || t.version() == version_,
       "{}: {} of shape {}, which its backward needs, was modified in place: it is at version {}, "
       "expected version {}; write to a clone, or do it before ({})",
       owner->name(), what, t.sizes(), t.version(), version_,
       origin.empty() ? "a DetectAnomalyGuard around the forward pass tells where it was recorded"
                      : "recorded at " + origin);
-  Edge edge = is_result_ ? Edge{owner, result_input_} : packed_ ? packed_->edge : Edge();
+  Edge edge = is_result_ ? Edge{owner, result_input_} : apart_ ? apart_->edge : Edge();
   if (!edge || (is_result_ && result_input_ == no_history) || !thread_modes.grad_enabled) return t;
   Tensor with_history = bare_alias(t);
   set_history(with_history, edge.node, edge.input);
@@ -53,7 +57,7 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view 
 void SavedTensor::release() {
   released_ = true;
   tensor_ = Tensor();
-  packed_.reset();
+  apart_.reset();
 }
 
 }  // namespace tenon::autograd

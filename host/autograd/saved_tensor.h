@@ -23,14 +23,14 @@ class SavedTensor {
   void release();
 
  private:
-  /// What saved_tensor_hooks made of a tensor.
-  struct Packed {
-    std::shared_ptr<const PackedTensor> value;
-    Edge edge;  ///< where its gradient goes
+  /// Of what is kept without its history.
+  struct Apart {
+    std::shared_ptr<const PackedTensor> packed;  ///< what saved_tensor_hooks made of it, or null
+    Edge edge;                                   ///< where its gradient goes
   };
 
   Tensor tensor_;
-  std::unique_ptr<Packed> packed_;
+  std::unique_ptr<Apart> apart_;
   uint64_t version_ = 0;
   uint32_t result_input_ = 0;
   bool is_result_ = false, defined_ = false, released_ = false;

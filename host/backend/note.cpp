@@ -228,15 +228,20 @@ class Reader {
     return *std::move(found);
   }
 
+  // Linkers put notes of alignment 4 and 8 into one segment, and sanitizers leave room between
+  // them: whatever the segment says, a note is padded to 4 bytes and zeros may follow.
   void scan_notes(const Elf64_Phdr& segment, std::optional<std::string>& found) {
-    uint64_t align = segment.p_align == 8 ? 8 : 4;
-    auto up = [&](uint64_t n) { return (n + align - 1) & ~(align - 1); };
+    auto up = [](uint64_t n) { return (n + 3) & ~uint64_t{3}; };
     uint64_t at = segment.p_offset;
     if (at > source_.size() || segment.p_filesz > source_.size() - at)
       truncated(at, segment.p_filesz, source_.size());
     uint64_t end = at + segment.p_filesz;
     for (size_t n = 0; end - at >= sizeof(Elf64_Nhdr); ++n) {
       if (n == max_notes) throw Stop{PluginFault::unreadable, "has too many notes", ""};
+      if (source_.get<uint32_t>(at) == 0) {
+        at += 4;
+        continue;
+      }
       auto note = source_.get<Elf64_Nhdr>(at);
       uint64_t name_at = at + sizeof note;
       uint64_t text_at = at + up(sizeof note + uint64_t{note.n_namesz});

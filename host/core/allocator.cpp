@@ -37,14 +37,11 @@
 namespace tenon {
 namespace {
 
+// The address sanitizer must see every block.
 #if defined(__SANITIZE_ADDRESS__)
 constexpr bool use_caches = false;
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-constexpr bool use_caches = false;
-#else
-constexpr bool use_caches = true;
-#endif
+constexpr bool use_caches = !__has_feature(address_sanitizer);
 #else
 constexpr bool use_caches = true;
 #endif

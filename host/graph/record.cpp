@@ -31,10 +31,12 @@ void require_meta_allowed(const CallArgs& call) {
     const Value& v = call.results[r];
     if (v.tag != Tag::tensor_owned) continue;
     const auto* head = reinterpret_cast<const detail::TensorHead*>(v.payload);
-    require(head->device_type != static_cast<int32_t>(DeviceType::meta),
-            "{}: the result is on the device meta, which functorch.fake_tensor_allow_meta = false "
-            "forbids while functions are captured; make it on another device",
-            call.op->name);
+    if (head->device_type != static_cast<int32_t>(DeviceType::meta)) continue;
+    for (uint32_t i = 0; i < call.n_results; ++i) drop(call.results[i]);
+    fail(
+        "{}: the result is on the device meta, which functorch.fake_tensor_allow_meta = false "
+        "forbids while functions are captured; make it on another device",
+        call.op->name);
   }
 }
 

@@ -66,7 +66,20 @@ TEST_F(Quarantine, IsOverWhenLoadingHasEnded) {
   EXPECT_EQ(n_breadcrumbs(), 0u);
 }
 
+// Sanitizers handle signals, and a shell may have started the test with some ignored.
+class DefaultAction {
+ public:
+  explicit DefaultAction(int signal) : signal_(signal), before_(::signal(signal, SIG_DFL)) {}
+  ~DefaultAction() { ::signal(signal_, before_); }
+  DefaultAction(const DefaultAction&) = delete;
+
+ private:
+  int signal_;
+  void (*before_)(int);
+};
+
 TEST_F(Quarantine, TellsSignalAndTimeOfACrash) {
+  DefaultAction crash(SIGSEGV);
   EXPECT_EQ(end_while_loading([] { ::raise(SIGSEGV); }), SIGSEGV);
   Diagnosis d = verdict(file_);
   EXPECT_EQ(d.fault, PluginFault::quarantined);
@@ -87,6 +100,7 @@ TEST_F(Quarantine, CountsAnyEndOfTheProcess) {
 }
 
 TEST_F(Quarantine, IsNotMeantByARequestToEnd) {
+  DefaultAction request(SIGINT);
   EXPECT_EQ(end_while_loading([] { ::raise(SIGINT); }), SIGINT);
   EXPECT_EQ(n_breadcrumbs(), 0u);
   EXPECT_FALSE(verdict(file_));

@@ -14,8 +14,11 @@
 namespace tenon {
 namespace {
 
+// Every block comes from the C library under the address sanitizer.
 #if defined(__SANITIZE_ADDRESS__)
-constexpr bool caches = false;  // every block then comes from the C library
+constexpr bool caches = false;
+#elif defined(__has_feature)
+constexpr bool caches = !__has_feature(address_sanitizer);
 #else
 constexpr bool caches = true;
 #endif
