@@ -80,6 +80,7 @@ TensorMeta linspace_meta(int64_t steps, Type dtype, Dev device) {
 // `base` 0: linear.
 void linspace_kernel(Tensor& out, double start, double end, double base) {
   int64_t n = numel_of(out);
+  if (!is_floating(out.dtype())) start = std::trunc(start), end = std::trunc(end);
   dispatch_dtype(out.dtype(), "linspace", [&]<class T>() {
     for (int64_t i = 0; i < n; ++i) {
       double v = spaced(start, end, n, i);

@@ -228,6 +228,11 @@ std::array<TensorMeta, 3> distinct_meta(const Tensor& self, bool return_inverse,
           contiguous_meta({return_counts ? count : SymInt(0)}, Dtype::i64, self.device())};
 }
 
+// Of a vector, its elements are what lies along its one dimension.
+bool is_of_all(const Tensor& self, std::optional<int64_t> dim) {
+  return !dim || (*dim == 0 && self.dim() == 1);
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -334,13 +339,13 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::data_dependent,
      .meta =
          [](const Tensor& self, bool inverse, bool counts, std::optional<int64_t> dim) {
-           if (!dim) return distinct_meta(self, inverse, counts);
+           if (is_of_all(self, dim)) return distinct_meta(self, inverse, counts);
            auto [values, places, sizes] = unique_dim_consecutive(self, *dim, true, true);
            return std::array<TensorMeta, 3>{meta_of(values), meta_of(places), meta_of(sizes)};
          },
      .eager =
          [](const Tensor& self, bool inverse, bool counts, std::optional<int64_t> dim) {
-           if (dim) return unique_dim_consecutive(self, *dim, true, true);
+           if (!is_of_all(self, dim)) return unique_dim_consecutive(self, *dim, true, true);
            Distinct d = distinct(self, false, inverse, counts);
            return std::tuple(d.values, d.inverse, d.counts);
          },

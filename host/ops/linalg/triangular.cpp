@@ -61,8 +61,8 @@ std::array<TensorMeta, 2> old_triangular_metas(const Tensor& b, const Tensor& a,
 TensorMeta matrix_exp_meta(const Tensor& self) {
   require(self.dim() >= 2 && sizes_match(self.size(-1), self.size(-2)),
           "matrix_exp: square matrices are expected, found shape {}", self.sizes());
-  require(is_floating(self.dtype()), "matrix_exp: a floating dtype is expected, found {}",
-          self.dtype());
+  require(is_floating(self.dtype()) && itemsize(self.dtype()) > 1,
+          "matrix_exp: a floating dtype is expected, found {}", self.dtype());
   return contiguous_meta(self.sizes(), self.dtype(), self.device());
 }
 

@@ -202,9 +202,13 @@ void native_kernel(Tensor& y, Tensor& mean, Tensor& rstd, const Tensor& input, c
   if (training) bump_running(a);
 }
 
+// A vector of no elements needs no channels; PyTorch takes it.
+bool is_empty_vector(const Tensor& t) { return t.dim() == 1 && sizes_match(t.size(0), 0); }
+
 void batch_norm_kernel(Tensor& y, const Tensor& input, const Tensor& weight, const Tensor& bias,
                        const Tensor& running_mean, const Tensor& running_var, bool training,
                        double momentum, double eps, bool) {
+  if (is_empty_vector(input)) return;
   Affine a{weight, bias, running_mean, running_var};
   run_batch_norm({y, undefined_tensor(), undefined_tensor()}, input, a, training, momentum, eps);
   if (training) bump_running(a);
@@ -213,6 +217,7 @@ void batch_norm_kernel(Tensor& y, const Tensor& input, const Tensor& weight, con
 Tensor batch_norm_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias,
                          const Tensor& running_mean, const Tensor& running_var, bool training,
                          double momentum, double eps, bool) {
+  if (is_empty_vector(input)) return clone(input);
   if (!training)
     return std::get<0>(_native_batch_norm_legit_no_training(input, weight, bias, running_mean,
                                                             running_var, momentum, eps));
@@ -222,15 +227,12 @@ Tensor batch_norm_decomp(const Tensor& input, const Tensor& weight, const Tensor
                                               momentum, eps));
 }
 
-// A copy that the kernel may write; the argument stays as it was.
-void copy_running(const Tensor& to, const Tensor& from) { copy_elements(to, from); }
-
 void functional_kernel(Tensor& y, Tensor& mean, Tensor& rstd, Tensor& mean_out, Tensor& var_out,
                        const Tensor& input, const Tensor& weight, const Tensor& bias,
                        const Tensor& running_mean, const Tensor& running_var, bool training,
                        double momentum, double eps) {
-  copy_running(mean_out, running_mean);
-  copy_running(var_out, running_var);
+  copy_elements(mean_out, running_mean);
+  copy_elements(var_out, running_var);
   run_batch_norm({y, mean, rstd}, input, {weight, bias, mean_out, var_out}, training, momentum,
                  eps);
 }
@@ -287,11 +289,8 @@ Parts training_parts(const Tensor& input, const Affine& a, double momentum, doub
   Tensor x = to(input, dtype);
   auto [variance, mean] = var_mean(x, dims, Number(0), true);
   Tensor rstd = rsqrt(add(variance, eps));
-  Parts parts{normalized(input, x, mean, rstd, a),
-              to(reshape(mean, {input.size(1)}), kept),
-              to(reshape(rstd, {input.size(1)}), kept),
-              {},
-              {}};
+  Parts parts{normalized(input, x, mean, rstd, a), to(reshape(mean, {input.size(1)}), kept),
+              to(reshape(rstd, {input.size(1)}), kept)};
   if (a.running_mean.defined())
     parts.running_mean = mixed(a.running_mean, reshape(mean, {input.size(1)}), momentum);
   if (!a.running_var.defined()) return parts;
@@ -367,6 +366,7 @@ static constexpr OpDef rows[] = {
      .meta =
          [](const Tensor& input, const Tensor& weight, const Tensor& bias,
             const Tensor& running_mean, const Tensor& running_var, bool, double, double, bool) {
+           if (is_empty_vector(input)) return like(input);
            return batch_norm_meta_of(input, {weight, bias, running_mean, running_var});
          },
      .eager = fn<batch_norm_kernel>,

@@ -226,13 +226,16 @@ Windows random_windows(const Tensor& self, IntList kernel, IntList size, const C
   for (size_t d = 0; d < n; ++d) {
     int64_t in = sizes_of(self)[sizes_of(self).size() - n + d];
     C sample = samples[n == 2 ? 1 - d : d];  // of two, the first is for the width
-    require(sample >= 0 && sample <= 1,
-            "fractional_max_pool: random_samples must be between 0 and 1, found {}",
-            static_cast<double>(sample));
     auto& list = windows[3 - n + d];
     list.clear();
-    for (int64_t i = 0; i < size[d]; ++i)
-      list.push_back({random_start(sample, i, in, size[d], kernel[d]), kernel[d], 1, kernel[d]});
+    for (int64_t i = 0; i < size[d]; ++i) {
+      int64_t start = random_start(sample, i, in, size[d], kernel[d]);
+      require(start >= 0 && start <= in - kernel[d],
+              "fractional_max_pool: random_samples should be between 0 and 1; {} places a window "
+              "outside of the input",
+              static_cast<double>(sample));
+      list.push_back({start, kernel[d], 1, kernel[d]});
+    }
   }
   return windows;
 }

@@ -239,15 +239,10 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, const Tensor& weight) {
            require(weight.dim() <= 1, "prelu: weight must have at most one dimension, found {}",
                    weight.dim());
-           Tensor w = weight;
            bool per_channel = weight.dim() == 1 && weight.size(0) != 1;
-           if (self.dim() > 0) {
-             std::vector<SymInt> shape(static_cast<size_t>(self.dim()), SymInt(1));
-             if (per_channel && self.dim() > 1) shape[1] = weight.size(0);
-             if (per_channel && self.dim() == 1) shape[0] = weight.size(0);
-             w = weight.reshape(SymIntList(List<SymInt>(shape)));
-           }
-           return _prelu_kernel(self, w);
+           std::vector<SymInt> shape(static_cast<size_t>(self.dim()), SymInt(1));
+           if (per_channel && self.dim() > 0) shape[self.dim() > 1] = weight.size(0);
+           return _prelu_kernel(self, weight.reshape(SymIntList(List<SymInt>(shape))));
          },
      .autocast = Autocast::lower},
     {.schema = "glu(Tensor self, int dim=-1) -> Tensor",

@@ -112,7 +112,8 @@ Tensor quantile_decomp(const Tensor& self, const Tensor& q, OptDim dim, bool kee
   bool along = dim && self.dim() > 0;
   Tensor rows = along ? movedim(self, *dim, -1) : self.reshape({-1});
   Tensor sorted = std::get<0>(rows.sort(-1)), nan = rows.detach().isnan();
-  Tensor shares = q.detach().reshape({-1});
+  Between rule = rule_of(interpolation);
+  Tensor shares = (rule == Between::linear ? q : q.detach()).reshape({-1});
   Tensor rank;
   if (ignore_nan) {
     Tensor count = nan.logical_not().sum({-1}, true).to(self.dtype());
@@ -121,7 +122,6 @@ Tensor quantile_decomp(const Tensor& self, const Tensor& q, OptDim dim, bool kee
     Tensor last = scalar_tensor(Number(rows.size(-1) - 1), self.dtype());
     rank = where(nan.any(-1, true), last, shares.mul(last));
   }
-  Between rule = rule_of(interpolation);
   Tensor low = rule == Between::nearest  ? rank.round()
                : rule == Between::higher ? rank.ceil()
                                          : rank.floor();
