@@ -13,6 +13,7 @@
 #include "graph/parse.h"
 #include "graph/print.h"
 #include "ops/custom_op.h"
+#include "ops/decompose.h"
 
 #include <tenon/custom_ops.h>
 #include <tenon/tenon.h>
@@ -81,6 +82,37 @@ graph {
   Tensor out;
   interpreter_artifact(graph)->call(inputs, {}, std::span(&out, 1));
   EXPECT_THAT(out.to_vector<float>(), ElementsAre(2, 4, 6));
+}
+
+// The plugin gives nothing but a schema and a formula.
+TEST_F(CustomOps, AFormulaIsDifferentiatedRunOnFakesTakenApartAndCompiled) {
+  auto f = [](const std::vector<Tensor>& in) { return std::vector{swiglu(in[0], in[1])}; };
+  std::vector<Tensor> inputs;
+  for (double shift : {0.3, -0.8})
+    inputs.push_back(
+        arange(6, Dtype::f64).mul(0.37).add(shift).sin().reshape({2, 3}).requires_grad_());
+  EXPECT_EQ(autograd::grad_check(f, inputs), "");
+  EXPECT_EQ(autograd::grad_check(f, inputs, {.second_order = true}), "");
+
+  Tensor fake = make_fake(meta_of(inputs[0].detach()));
+  EXPECT_EQ(to_text(swiglu(fake, fake)), to_text(fake));
+
+  const OpEntry& op = *find_op("test_ops.swiglu.default");
+  ASSERT_TRUE(can_decompose(op));
+  Tensor x = inputs[0].detach(), gate = inputs[1].detach();
+  Value args[] = {Value::of(x), Value::of(gate), Value::of(1.0)}, result;
+  decompose({&op, args, &result, 3, 1});
+  expect_near(take<Tensor>(result).to(Dtype::f32).to_vector<float>(),
+              swiglu(x, gate).to(Dtype::f32).to_vector<float>());
+
+  auto loss = [](const Tensor& a, const Tensor& b) { return swiglu(a, b).sum(); };
+  for (const char* backend : {"eager", "aot_eager", "aot_eager_decomp_partition"}) {
+    std::vector<Tensor> leaves;
+    for (const Tensor& t : inputs) leaves.push_back(t.detach().clone().requires_grad_());
+    compile(loss, {.backend = backend})(leaves[0], leaves[1]).backward();
+    std::vector<Tensor> expected = autograd::grad({loss(inputs[0], inputs[1])}, inputs);
+    for (size_t i = 0; i < 2; ++i) EXPECT_TRUE(leaves[i].grad().equal(expected[i])) << backend;
+  }
 }
 
 TEST_F(CustomOps, AFormulaBroadcastsAndPromotes) {
