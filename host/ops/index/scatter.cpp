@@ -29,6 +29,12 @@ TensorMeta slices_meta(const char* op, const Tensor& self, int64_t dim, const Te
                        const Tensor& source) {
   require(source.dtype() == self.dtype(), "{}: source must have the dtype of self, {}, found {}",
           op, self.dtype(), source.dtype());
+  bool fits = source.dim() == self.dim() || (source.dim() <= 1 && self.dim() <= 1);
+  for (int64_t d = 0; fits && source.dim() == self.dim() && d < self.dim(); ++d)
+    fits =
+        sizes_match(source.size(d), d == wrap_dim(dim, self.dim()) ? index.numel() : self.size(d));
+  require(fits, "{}: source of shape {} has not {} slices of self, which has shape {}", op,
+          source.sizes(), index.numel(), self.sizes());
   return slices_meta(op, self, dim, index);
 }
 

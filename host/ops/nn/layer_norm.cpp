@@ -183,8 +183,11 @@ void check_groups(const Tensor& input, SymInt channels, int64_t groups, const Te
 
 std::array<TensorMeta, 3> native_group_norm_meta(const Tensor& input, const Tensor& weight,
                                                  const Tensor& bias, SymInt batch, SymInt channels,
-                                                 SymInt, int64_t groups, double) {
+                                                 SymInt inner, int64_t groups, double) {
   check_groups(input, channels, groups, weight, bias);
+  require(sizes_match(batch * channels * inner, input.numel()),
+          "native_group_norm: N {}, C {} and HxW {} do not make the elements of shape {}", batch,
+          channels, inner, input.sizes());
   TensorMeta out{input.dtype(), input.device(), dims_of(input.sizes()),
                  strides_for(input.sizes(), suggest_memory_format(input))};
   TensorMeta statistics =
