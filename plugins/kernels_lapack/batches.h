@@ -109,13 +109,17 @@ int work_length(T asked) {
   return whole(static_cast<int64_t>(static_cast<double>(asked) * (1 + 1e-6)) + 1);
 }
 
+/// Whether the library may only be called by one thread at a time.
+bool one_call_at_a_time();
+
 /// body(first, last) over slices of `count` matrices that cost `work` multiplications each: on the
 /// host's threads where there is enough of it.
 template <class F>
 void for_matrices(int64_t count, double work, F&& body) {
   constexpr double enough = 1e5;  // some 20 us
   if (count <= 0) return;
-  if (count == 1 || static_cast<double>(count) * work < 2 * enough) return body(int64_t{0}, count);
+  bool worth_it = count > 1 && static_cast<double>(count) * work >= 2 * enough;
+  if (!worth_it || one_call_at_a_time()) return body(int64_t{0}, count);
   auto grain = static_cast<int64_t>(std::max(1.0, enough / std::max(work, 1.0)));
   tenon::plugin::parallel_for(0, count, grain, body);
 }
