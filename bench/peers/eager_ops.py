@@ -2,7 +2,7 @@
 
 Needs torch in the Python that runs it; Tenon itself needs no Python.
 Example: eager_ops.py --worker build/release/bench/peers/eager_ops --threads 2 --rounds 3
-Prints a line for each op and size: nanoseconds of both (the least of the rounds) and the ratio
+Prints a line for each op and size: nanoseconds of both (medians of the rounds) and the ratio
 torch / Tenon, above 1 where Tenon is faster; then the geometric mean and the slowest.
 """
 import argparse
@@ -212,7 +212,7 @@ def main():
                     ours.setdefault((name, n), []).append(float(ask(f"{name} {n}")))
     ratios = {}
     for key in ours:
-        a, b = min(ours[key]), min(theirs[key])
+        a, b = statistics.median(ours[key]), statistics.median(theirs[key])
         ratios[key] = b / a
         print(f"{key[0]:16} {key[1]:8} tenon {a:12.0f} torch {b:12.0f} ratio {b / a:6.2f}")
     mean = math.exp(statistics.mean(math.log(r) for r in ratios.values()))
