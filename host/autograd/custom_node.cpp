@@ -1,11 +1,11 @@
 // Nodes of added ops: all arguments and results are kept, since the function may look at any.
 #include "autograd/custom_node.h"
 
-#include "autograd/call_values.h"
 #include "autograd/grad_state.h"
 #include "autograd/saved_value.h"
 #include "autograd/tape.h"
 #include "core/dispatch.h"
+#include "core/each_tensor.h"
 #include "core/error.h"
 #include "ops/custom_op.h"
 

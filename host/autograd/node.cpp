@@ -1,7 +1,7 @@
 // Nodes: numbers, the end of long chains, hooks, and the shape of gradients.
 #include "autograd/node.h"
 
-#include "autograd/call_values.h"
+#include "core/each_tensor.h"
 #include "core/error.h"
 #include "core/sym_int.h"
 

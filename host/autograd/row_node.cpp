@@ -1,9 +1,9 @@
 // Nodes of recorded ops: saving what the rules need, and running them.
 #include "autograd/row_node.h"
 
-#include "autograd/call_values.h"
 #include "autograd/grad_state.h"
 #include "core/dispatch.h"
+#include "core/each_tensor.h"
 #include "core/error.h"
 
 #include <tenon/ops.h>

@@ -8,12 +8,12 @@
 // silently. Views and writes: view.h. Cost: about 60 ns for an op of two arguments.
 #include "autograd/tape.h"
 
-#include "autograd/call_values.h"
 #include "autograd/custom_node.h"
 #include "autograd/grad_state.h"
 #include "autograd/row_node.h"
 #include "autograd/view.h"
 #include "core/dispatch.h"
+#include "core/each_tensor.h"
 #include "core/error.h"
 
 #include <tenon/ops.h>

@@ -3,6 +3,7 @@
 
 #include "config/flags.h"
 #include "core/dispatch.h"
+#include "core/each_tensor.h"
 #include "graph/meta_cache.h"
 #include "graph/symbol_use.h"
 #include "ops/decompose.h"
@@ -225,38 +226,20 @@ bool GraphRecorder::run_meta_of(const CallArgs& call, std::span<const Value> fak
 
 namespace {
 
-template <class F>
-void each_tensor(std::span<const Value> args, F&& f) {
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i].tag == Tag::tensor) f(*args[i].as<Tensor>(), i);
-    for (uint32_t k = 0; args[i].tag == Tag::tensors && k < args[i].count; ++k)
-      if (const Tensor& t = args[i].as<Tensor>()[k]; t.defined()) f(t, i);
-  }
-}
-
 // Fakes need gradients where the tensors they stand for will: bodies ask, and later segments begin
 // with them.
 void pass_requires_grad(const CallArgs& call, std::span<const Value> fake_args) {
   if (!thread_modes.grad_enabled || call.op->def->vjp.kind == Vjp::Kind::none) return;
   bool any = false;
-  each_tensor(fake_args, [&](const Tensor& t, size_t) { any = any || t.requires_grad(); });
+  for (const Value& a : fake_args)
+    each_tensor(a, [&](const Tensor& t) { any = any || t.requires_grad(); });
   if (!any) return;
   auto mark = [](const Tensor& t) {
     if (t.defined() && is_floating(t.dtype())) mark_requires_grad(t, true);
   };
-  each_tensor(fake_args, [&](const Tensor& t, size_t i) {
-    if (call.op->mutated_args >> i & 1) mark(t);
-  });
-  for (uint32_t r = 0; r < call.n_results; ++r) {
-    const Value& v = call.results[r];
-    if (v.tag == Tag::tensors_owned) {
-      for (const Tensor& t : *reinterpret_cast<std::vector<Tensor>*>(v.payload)) mark(t);
-    } else if (v.tag == Tag::tensor_owned) {
-      Tensor t = Tensor::adopt(reinterpret_cast<detail::TensorHead*>(v.payload));
-      mark(t);
-      t.release();  // the slot goes on owning it
-    }
-  }
+  for (size_t i = 0; i < fake_args.size(); ++i)
+    if (call.op->mutated_args >> i & 1) each_tensor(fake_args[i], mark);
+  each_result(call, [&](const Tensor& t, uint32_t) { mark(t); });
 }
 
 }  // namespace

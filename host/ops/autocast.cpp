@@ -9,6 +9,7 @@
 // lists of ops as in its CPU backend.
 #include "ops/autocast.h"
 
+#include "core/each_tensor.h"
 #include "core/error.h"
 #include "core/tensor_impl.h"
 
@@ -48,18 +49,6 @@ Tensor cast(const Tensor& t, Dtype to) {
                 (kept.cast.requires_grad() || !thread_modes.grad_enabled);
   if (!serves) kept = {t, t.to(to), t.version()};
   return kept.cast;
-}
-
-template <class F>
-void each_tensor(const CallArgs& call, F&& f) {
-  for (uint32_t i = 0; i < call.n_args; ++i) {
-    const Value& v = call.args[i];
-    if (v.tag == Tag::tensor)
-      f(*v.as<Tensor>());
-    else if (v.tag == Tag::tensors)
-      for (const Tensor& t : TensorList(v.as<Tensor>(), v.count))
-        if (t.defined()) f(t);
-  }
 }
 
 Autocast policy_of(const OpEntry& op) {
@@ -117,7 +106,8 @@ std::optional<Dtype> autocast_type(const OpEntry& op, Dtype lower, std::span<con
 void run_autocast(const CallArgs& call) {
   if (policy_of(*call.op) == Autocast::none) return run_as_given(call);
   std::vector<Dtype> given;
-  each_tensor(call, [&](const Tensor& t) { given.push_back(t.dtype()); });
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    each_tensor(call.args[i], [&](const Tensor& t) { given.push_back(t.dtype()); });
   run_cast(call, *autocast_type(*call.op, thread_modes.autocast_dtype, given));
 }
 

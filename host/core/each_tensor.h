@@ -1,10 +1,11 @@
-// Looking at the tensors of a call.
+// The tensors of a call: arguments and results, themselves or the elements of lists.
 #pragma once
 
-#include "ops/op_table.h"
+#include "core/dispatch.h"
 
-namespace tenon::autograd {
+namespace tenon {
 
+/// Calls f(tensor) for each defined one.
 template <class F>
 void each_tensor(const Value& value, F&& f) {
   if (value.tag == Tag::tensor)
@@ -33,4 +34,4 @@ void each_result(const CallArgs& call, F&& f) {
   }
 }
 
-}  // namespace tenon::autograd
+}  // namespace tenon
