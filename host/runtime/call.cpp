@@ -266,7 +266,7 @@ void Site::reset() {
   replay_for_good = false;
 }
 
-std::shared_ptr<Site> make_site(const Options& options, const void*) {
+std::shared_ptr<Site> make_site(const Options& options) {
   std::shared_ptr<Site> site(new Site(options), [](Site* s) {
     {
       std::lock_guard lock(all_sites_lock);

@@ -188,7 +188,7 @@ struct CallResult {
 };
 
 class Site;
-TENON_API std::shared_ptr<Site> make_site(const Options& options, const void* identity);
+TENON_API std::shared_ptr<Site> make_site(const Options& options);
 TENON_API void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result);
 TENON_API CallStats site_stats(const Site& site);
 TENON_API std::string explain_site(const Site& site);
@@ -277,7 +277,7 @@ struct Compiled {
     } else {
       std::lock_guard lock(sites_lock);
       auto& slot = sites[std::type_index(typeid(Params))];
-      if (!slot) slot = make_site(options, nullptr);
+      if (!slot) slot = make_site(options);
       return *slot;
     }
   }
@@ -362,7 +362,7 @@ class CompiledFunction : public detail::CallOperator<F> {
   CompiledFunction(F fn, Options options) {
     this->state_ = std::make_shared<detail::Compiled<F>>(std::move(fn), std::move(options));
     if constexpr (detail::SignatureOf<F>::known)
-      this->state_->only_site = detail::make_site(this->state_->options, nullptr);
+      this->state_->only_site = detail::make_site(this->state_->options);
   }
 
   CallStats stats() const {
