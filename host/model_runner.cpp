@@ -2,6 +2,7 @@
 #include "model_runner.h"
 
 #include "compile.h"
+#include "core/dispatch.h"
 #include "core/sym_eval.h"
 #include "core/tensor_impl.h"
 #include "formats/pt2_import_parts.h"
@@ -173,12 +174,12 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::version_for(const Bound
 }
 
 void ModelRunner::compile(std::span<const Tensor> leaves) {
-  WithoutGradients scope(options_.training);
+  EnableGradGuard as_wanted(options_.training);
   version_for(bind_call(model_, leaves));
 }
 
 std::vector<Tensor> ModelRunner::run(std::span<const Tensor> leaves, NamedTensorMap* gradients) {
-  WithoutGradients scope(options_.training);
+  EnableGradGuard as_wanted(options_.training);
   std::unique_lock turn(writing_, std::defer_lock);
   if (writes_weights_) turn.lock();
   BoundCall call = bind_call(model_, leaves);

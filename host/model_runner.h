@@ -12,7 +12,6 @@
 // model that writes its weights take turns.
 #pragma once
 
-#include "core/dispatch.h"
 #include "formats/pt2_call.h"
 #include "graph/artifact.h"
 
@@ -34,14 +33,6 @@ struct RunnerOptions {
   /// Calls are recorded on the tape, and parameters need gradients, so that the loss can be
   /// differentiated.
   bool training = false;
-};
-
-/// Archives are run without gradients, but for training: what they differentiate is in their graph.
-struct WithoutGradients {
-  explicit WithoutGradients(bool keep = false)
-      : before(std::exchange(thread_modes.grad_enabled, keep)) {}
-  bool before;
-  ~WithoutGradients() { thread_modes.grad_enabled = before; }
 };
 
 using NamedTensorMap = std::map<std::string, Tensor>;

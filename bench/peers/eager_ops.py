@@ -145,7 +145,8 @@ OPS = {
     "cat": of_two(lambda x, y: torch.cat([x, y])),
     "contiguous": of_square(lambda x: x.t().contiguous()),
     "matmul": of_two(torch.matmul),
-    "linear": made(rows_of, lambda n: torch.randn(64, 64), lambda n: torch.randn(64), call=F.linear),
+    "linear": made(rows_of, lambda n: torch.randn(64, 64), lambda n: torch.randn(64),
+                   call=F.linear),
     "conv2d": made(images, lambda n: torch.randn(16, 16, 3, 3),
                    call=lambda x, w: F.conv2d(x, w, padding=1)),
     "max_pool2d": made(images, call=lambda x: F.max_pool2d(x, 2)),
@@ -192,7 +193,8 @@ def main():
     parser.add_argument("--only", default="")
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    worker = subprocess.Popen([args.worker], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    worker = subprocess.Popen([args.worker], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True)
 
     def ask(line, answer=True):
         worker.stdin.write(line + "\n")

@@ -67,12 +67,16 @@ Tensor first_gradient(const Tensor& output, const Tensor& given, const char* who
   return given.dtype() == output.dtype() ? given : given.to(output.dtype());
 }
 
+void refuse_while_recording(const char* what) {
+  require(!thread_modes.tracer, ErrorCode::unsupported,
+          "{}: not supported inside of a compiled function; call it on the function's arguments or "
+          "results",
+          what);
+}
+
 Roots roots_of(const std::vector<Tensor>& outputs, const BackwardOptions& options,
                const char* who) {
-  require(!thread_modes.tracer, ErrorCode::unsupported,
-          "{}: a backward pass inside of a compiled function is not supported yet; call it on the "
-          "function's results",
-          who);
+  refuse_while_recording(who);
   require(!outputs.empty(), "{}: no output was given", who);
   require(options.grad_outputs.empty() || options.grad_outputs.size() == outputs.size(),
           "{}: {} gradients were given for {} outputs", who, options.grad_outputs.size(),
@@ -147,13 +151,6 @@ HookHandle add_hook(const std::shared_ptr<Node>& node, List NodeHooks::*list, F 
   return HookHandle([weak = std::weak_ptr(node), id] {
     if (std::shared_ptr<Node> alive = weak.lock()) remove_hook(*alive, id);
   });
-}
-
-void refuse_while_recording(const char* what) {
-  require(!thread_modes.tracer, ErrorCode::unsupported,
-          "{}: not supported inside of a compiled function; call it on the function's arguments or "
-          "results",
-          what);
 }
 
 // The handle keeps the leaf alive.

@@ -5,7 +5,7 @@
 // arguments, the call goes on below the key, results get the node. Without rules the decomposition
 // runs under the key, so that its parts are recorded. Results of ops that have no gradient need
 // none; those of ops of which nothing is known get a node that refuses, so that no gradient is lost
-// silently. Views and writes: view.h. Cost: about 60 ns for an op of two arguments.
+// silently. Views and writes: view.h. Cost: about 170 ns for an op of two arguments.
 #include "autograd/tape.h"
 
 #include "autograd/custom_node.h"

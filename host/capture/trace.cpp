@@ -16,7 +16,6 @@
 #include <tenon/autograd.h>
 
 #include <algorithm>
-#include <deque>
 
 namespace tenon {
 

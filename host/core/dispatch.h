@@ -36,7 +36,7 @@ struct DispatchEntry {
 struct ThreadModes {
   uint64_t include = 0;    ///< keys added to every call
   uint64_t exclude = 0;    ///< keys removed from every call
-  void* tracer = nullptr;  ///< the trace being recorded, capture/tracer.h
+  void* tracer = nullptr;  ///< the recorder that gets the ops, graph/record.h
   bool grad_enabled = true;
   bool deterministic = false;
   Dtype autocast_dtype = Dtype::bf16;  ///< autocast is on while `include` has its key

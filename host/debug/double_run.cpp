@@ -7,6 +7,7 @@
 #include "graph/passes/passes.h"
 #include "model_runner.h"
 
+#include <tenon/autograd.h>
 #include <tenon/ops.h>
 
 namespace tenon {
@@ -40,7 +41,7 @@ void widen_weights(ImportedModel& model) {
 
 DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves,
                         bool training) {
-  WithoutGradients scope(training);
+  EnableGradGuard as_wanted(training);
   ImportedModel model = import_pt2(program);
   widen_casts(*model.graph);
   widen_weights(model);
@@ -59,7 +60,7 @@ DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tens
 
 std::vector<Tensor> run_graph_in_double(const Graph& graph, std::span<const Tensor> inputs,
                                         std::span<const int64_t> symbols) {
-  WithoutGradients scope;
+  NoGradGuard no_gradients;
   std::shared_ptr<Graph> wide = clone(graph);
   widen_casts(*wide);
   std::vector<ValueId> constants(wide->constants().begin(), wide->constants().end());

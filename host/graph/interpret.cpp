@@ -7,6 +7,8 @@
 #include "ops/op_table.h"
 #include "report/events.h"
 
+#include <tenon/autograd.h>
+
 #include <deque>
 
 namespace tenon {
@@ -77,18 +79,6 @@ std::optional<bool> grad_mode_of(const Node& node) {
   if (fact == node.facts.end()) return std::nullopt;
   return fact->second == "on";
 }
-
-class GradMode {
- public:
-  explicit GradMode(std::optional<bool> mode)
-      : before_(
-            std::exchange(thread_modes.grad_enabled, mode.value_or(thread_modes.grad_enabled))) {}
-  ~GradMode() { thread_modes.grad_enabled = before_; }
-  GradMode(const GradMode&) = delete;
-
- private:
-  bool before_;
-};
 
 // Results that live to the end: outputs, and inputs, which the caller keeps or gets back.
 std::vector<uint32_t> last_use_of_values(const Graph& graph) {
@@ -178,7 +168,8 @@ void Interpreter::run_step(const Step& step, Frame& frame) const {
   Value results[8];
   ensure(n_results <= 8, "an op has at most eight results");
   {
-    GradMode mode(step.grad);
+    std::optional<EnableGradGuard> mode;
+    if (step.grad) mode.emplace(*step.grad);
     dispatch(*step.op, args, static_cast<uint32_t>(node.args.size()), results,
              static_cast<uint32_t>(n_results));
   }

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Write down which dtypes PyTorch's ops give under autocast on the CPU.
 
-Runs recorded op cases (make_op_cases.py) under torch.autocast("cpu", torch.bfloat16): of each op the
-first case of each combination of argument dtypes. One line a case: op, number of the case, dtypes of
-the results. autocast_test compares Tenon with it; neither needs this script or torch.
+Runs recorded op cases (make_op_cases.py) under torch.autocast("cpu", torch.bfloat16): of each op
+the first case of each combination of argument dtypes. One line a case: op, number of the case,
+dtypes of the results. autocast_dtypes_test compares Tenon with it; neither needs this script or torch.
 
 Needs: torch, safetensors.
 Example: make_autocast_dtypes.py ../shared/reference/ops > tests/data/ops/autocast_dtypes.txt
@@ -24,11 +24,11 @@ def decode(value, tensors):
     if not isinstance(value, dict):
         return value
     if "tensor" in value:
-        result = torch.empty_strided(value["shape"], value["stride"], dtype=getattr(torch, value["dtype"]))
+        shape, stride, dtype = value["shape"], value["stride"], getattr(torch, value["dtype"])
         # Values matter little here; elements that share their memory cannot be copied one by one.
-        overlaps = any(stride == 0 and size > 1 for size, stride in zip(value["shape"], value["stride"]))
-        return torch.zeros(1, dtype=result.dtype).as_strided(value["shape"], [0] * len(value["shape"])) if overlaps \
-            else result.copy_(tensors[value["tensor"]])
+        if any(step == 0 and size > 1 for size, step in zip(shape, stride)):
+            return torch.zeros((), dtype=dtype).expand(shape)
+        return torch.empty_strided(shape, stride, dtype=dtype).copy_(tensors[value["tensor"]])
     if "float" in value:
         return float(value["float"])
     if "device" in value:
@@ -62,7 +62,8 @@ def main():
         cases, tensors = cases_of(file)
         seen = set()
         for number, case in enumerate(cases):
-            args, kwargs = decode(case["args"], tensors), {k: decode(v, tensors) for k, v in case["kwargs"].items()}
+            args = decode(case["args"], tensors)
+            kwargs = {k: decode(v, tensors) for k, v in case["kwargs"].items()}
             given = tuple(dtypes_of(args) + dtypes_of(list(kwargs.values())))
             if given in seen or not {"float32", "bfloat16"} & set(given):
                 continue
