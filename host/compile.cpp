@@ -11,6 +11,7 @@
 #include "aot/lower.h"
 #include "capture/trace.h"
 #include "capture/watch_symbols.h"
+#include "compile_training.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -94,9 +95,9 @@ std::shared_ptr<Artifact> ask_backend(const std::string& name, const CompileRequ
   return compile_with_backend(name, request);
 }
 
-LoweredInference lowered_for(const Graph& graph, const BackendInfo& backend) {
+Lowered lowered_for(const Graph& graph, const BackendInfo& backend) {
   report::PhaseScope phase("lower");
-  LoweredInference lowered = lower_inference(graph, lowering_for(backend));
+  Lowered lowered = lower_inference(graph, lowering_for(backend));
   if (config::flags().functorch.debug_assert) {
     verify_meta(*lowered.graph);
     report::counter("aot.verified_graphs").add();
@@ -104,6 +105,12 @@ LoweredInference lowered_for(const Graph& graph, const BackendInfo& backend) {
   if (report::artifact_enabled("aot_graphs"))
     report::log_artifact("aot_graphs", to_text(*lowered.graph));
   return lowered;
+}
+
+bool wants_gradients(const Graph& graph) {
+  return thread_modes.grad_enabled && std::ranges::any_of(graph.inputs(), [&](ValueId input) {
+           return graph.value(input).flags.requires_grad;
+         });
 }
 
 std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
@@ -115,8 +122,13 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
     return ask_backend(backend.name, request);
   }
 
+  // Where gradients will be wanted, forward and backward are compiled, each when it is needed.
+  if (wants_gradients(*graph))
+    if (auto trained = compile_training(graph, backend, lowering_for(backend), request))
+      return trained;
+
   // The others get a graph without mutation, with the ops taken apart that their manifest names.
-  LoweredInference lowered = lowered_for(*graph, backend);
+  Lowered lowered = lowered_for(*graph, backend);
 
   // The plugin turns it into code, and the wrapper puts effects and aliases right around it.
   request.stage = Stage::inference;
@@ -142,9 +154,14 @@ std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
   if (auto* watch = report::CompileWatch::current()) watch->record().backend = backend.name;
 
   ReproCompile repro{options.compile_id, backend.name, options.mode, options.options_toml};
+  size_t n_guards = graph->shape_env ? graph->shape_env->guards().size() : 0;
   auto artifact = with_repro(ReproStage::dynamo, *graph, repro, [&] {
     return compile_stages(graph, backend, std::move(request), repro);
   });
+  // What the stages before the backend asked about sizes is a condition like the backend's own.
+  if (graph->shape_env)
+    for (const RecordedGuard& g : graph->shape_env->guards().subspan(n_guards))
+      artifact->guards.push_back(g.condition);
   return checked_artifact(graph, std::move(artifact), repro);
 }
 

@@ -11,6 +11,8 @@
 // the scheme of PyTorch's FunctionalTensorWrapper (ATen), reduced to what a graph needs.
 #include "aot/functionalizer.h"
 #include "aot/shared_inputs.h"
+#include "autograd/grad_state.h"
+#include "autograd/saved_tensor.h"
 #include "core/error.h"
 #include "core/sym_int.h"
 #include "core/sym_simplify.h"
@@ -18,6 +20,7 @@
 #include "graph/symbol_use.h"
 #include "ops/op_table.h"
 
+#include <tenon/autograd.h>
 #include <tenon/ops.h>
 
 #include <algorithm>
@@ -227,8 +230,27 @@ void Functionalizer::write(ValueId id, Tensor content) {
   Base& base = bases_[alias.base];
   check_strided(alias);
   alias.value = content;
-  base.current = scatter_views(alias.chain, base.current, content);
+  Tensor whole = scatter_views(alias.chain, base.current, content);
+  bool hidden = options_.training && is_hidden_from_grad(alias);
+  base.written_with_grad |= !hidden;
+  base.current = hidden ? with_history_of(base.current, whole) : std::move(whole);
   alias.generation = ++base.generation;
+}
+
+// Writes under NoGradGuard or through detach().
+bool Functionalizer::is_hidden_from_grad(const Alias& alias) const {
+  return !thread_modes.grad_enabled ||
+         std::ranges::any_of(alias.chain, [](const ViewStep& step) {
+           return step.without_grad || step.op->name == "aten.detach.default";
+         });
+}
+
+// The content of a write that gradients do not see, with the history that the memory had.
+Tensor Functionalizer::with_history_of(const Tensor& before, const Tensor& content) {
+  Tensor out = autograd::bare_alias(content);
+  autograd::Edge edge = autograd::edge_of(before);
+  if (edge) autograd::set_history(out, edge.node, edge.input);
+  return out;
 }
 
 // Whether a result is a view is what the original graph says: a value here can be laid out
@@ -263,7 +285,8 @@ void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id
 ViewStep Functionalizer::view_step(const Node& node, const OpEntry& op, uint32_t index) {
   auto is_ref = [](const Value& a) { return a.tag == Tag::ref; };
   bool is_fixed = std::none_of(node.args.begin() + 1, node.args.end(), is_ref);
-  if (is_fixed && symbols_.empty()) return {&op, node.args, index};
+  bool without_grad = !thread_modes.grad_enabled;
+  if (is_fixed && symbols_.empty()) return {&op, node.args, index, without_grad};
   auto& args = kept_arguments_.emplace_back(node.args.begin(), node.args.end());
   for (size_t i = 1; i < args.size(); ++i) {
     if (!is_ref(args[i])) {
@@ -276,7 +299,7 @@ ViewStep Functionalizer::view_step(const Node& node, const OpEntry& op, uint32_t
               : kind == ValueKind::none ? Value{}
                                         : Value::of(numbers_[id]);
   }
-  return {&op, args, index};
+  return {&op, args, index, without_grad};
 }
 
 bool Functionalizer::is_alias(ValueId id, ValueId argument, const Alias& viewed,
@@ -359,6 +382,8 @@ void Functionalizer::lower_node(const Node& node) {
   const OpEntry& op = entry_of(node.op);
   recorder_.where = node.where;
   recorder_.module_path = node.module_path;
+  std::optional<EnableGradGuard> mode;
+  if (options_.training && node.facts.contains("grad")) mode.emplace(node.facts.at("grad") == "on");
   std::vector<Value> args = arguments(node);
   if (updates_statistics(node, op))
     lower_batch_norm(node, op, args);
@@ -368,9 +393,10 @@ void Functionalizer::lower_node(const Node& node) {
     call(op, node, args, no_value);
 }
 
-LoweredInference Functionalizer::run() {
+Lowered Functionalizer::run() {
   out_.n_original_outputs = graph_.outputs().size();
   recorder_.opens = options_.decomposes;
+  recorder_.on_tape = options_.training;
   {
     RecordScope scope(recorder_);
     add_inputs();
@@ -380,22 +406,42 @@ LoweredInference Functionalizer::run() {
       note_symbols(n);
     }
     find_shared_results();
-    for (ValueId id : graph_.outputs()) out_.outputs.push_back(output_recipe(id));
+    for (ValueId id : graph_.outputs()) {
+      out_.outputs.push_back(output_recipe(id));
+      bool is_tensor = id != no_value && graph_.value(id).kind == ValueKind::tensor;
+      out_.outputs.back().requires_grad =
+          options_.training && is_tensor && current(id).requires_grad();
+    }
     write_inputs_back();
     note_restrides();
     show_symbols();
+    if (options_.training) differentiate();
   }
   out_.graph = finish();
   return std::move(out_);
 }
 
-LoweredInference lower_inference(const Graph& captured, const LowerOptions& options) {
-  LoweredInference lowered = Functionalizer(captured, options).run();
+namespace {
+
+Lowered lower(const Graph& captured, const LowerOptions& options) {
+  Lowered lowered = Functionalizer(captured, options).run();
   fold_constants(*lowered.graph);
   canonicalize(*lowered.graph);
   if (options.merge_expressions) merge_common_subexpressions(*lowered.graph);
   if (options.remove_dead_code) remove_dead_code(*lowered.graph);
   return lowered;
+}
+
+}  // namespace
+
+Lowered lower_inference(const Graph& captured, const LowerOptions& options) {
+  return lower(captured, options);
+}
+
+Lowered lower_training(const Graph& captured, LowerOptions options) {
+  options.training = true;
+  options.keep_input_mutations = false;
+  return lower(captured, options);
 }
 
 }  // namespace tenon

@@ -1,5 +1,8 @@
 // What callers see of a functional graph: results, outputs that alias, inputs that were written.
 #include "aot/functionalizer.h"
+#include "autograd/engine.h"
+#include "autograd/grad_state.h"
+#include "config/flags.h"
 #include "core/error.h"
 #include "core/shape_env.h"
 #include "core/sym_int.h"
@@ -11,6 +14,20 @@
 #include <set>
 
 namespace tenon {
+
+namespace {
+
+// The gradient of a result is taken to be laid out like it where that is known and shows each
+// element once, else row by row.
+TensorMeta tangent_meta(const Tensor& result) {
+  TensorMeta meta = meta_of(result);
+  bool like_result = config::flags().functorch.guess_tangent_strides_as_outputs &&
+                     !result.sizes().is_symbolic() && !result.strides().is_symbolic() &&
+                     !has_internal_overlap(result);
+  return like_result ? meta : contiguous_meta(list_of(meta.sizes), meta.dtype, meta.device);
+}
+
+}  // namespace
 
 // Outputs over one memory that the graph makes: the memory becomes a result, they its views.
 void Functionalizer::find_shared_results() {
@@ -88,7 +105,8 @@ void Functionalizer::write_inputs_back() {
       copy_(recorder_.input_fake(base.position), base.current);
       out_.mutated_inputs.push_back(base.position);
     } else {
-      out_.write_backs.push_back({static_cast<uint32_t>(results_.size()), base.position});
+      out_.write_backs.push_back(
+          {static_cast<uint32_t>(results_.size()), base.position, !base.written_with_grad});
       results_.push_back(base.current);
     }
   }
@@ -124,12 +142,60 @@ void Functionalizer::show_symbols() {
     add(offset);
   };
   for (const OutputRecipe& recipe : out_.outputs) add_view(recipe.view, recipe.offset);
-  for (const LoweredInference::Restride& r : out_.restrides) add_view(r.view, r.offset);
+  for (const Lowered::Restride& r : out_.restrides) add_view(r.view, r.offset);
   for (const Expr* symbol : used) {
     if (symbol->kind != ExprKind::integer) continue;
     out_.shown_symbols.push_back({symbol, static_cast<uint32_t>(results_.size())});
     results_.push_back(scalar_tensor(as_sym_int(symbol), Dtype::i64));
   }
+}
+
+// Data-dependent numbers that the forward computes, for a backward that may need them.
+void Functionalizer::tell_symbols(Derivative& derivative) {
+  std::vector<const Expr*> made;
+  for (const SymbolBinding& b : recorder_.graph().symbols)
+    if (b.symbol->kind == ExprKind::integer) made.push_back(b.symbol);
+  for (const Expr* symbol : made) {
+    derivative.symbols.emplace_back(symbol, static_cast<uint32_t>(results_.size()));
+    results_.push_back(scalar_tensor(as_sym_int(symbol), Dtype::i64));
+  }
+}
+
+// Sends tangents, further inputs of the graph, through the tape that the results were recorded on.
+void Functionalizer::differentiate() {
+  Derivative derivative;
+  derivative.n_primals = static_cast<uint32_t>(recorder_.graph().inputs().size());
+  derivative.n_results = static_cast<uint32_t>(results_.size());
+  tell_symbols(derivative);
+  recorder_.is_backward = true;
+  std::vector<autograd::Edge> roots, wanted;
+  std::vector<Tensor> tangents;
+  for (uint32_t i = 0; i < derivative.n_results; ++i) {
+    if (!results_[i].requires_grad()) continue;
+    derivative.tangents.push_back(i);
+    roots.push_back(autograd::edge_of(results_[i]));
+    GraphValue value;
+    value.name = message("tangents_{}", derivative.tangents.size());
+    value.flags.tangent = true;
+    tangents.push_back(recorder_.add_input(tangent_meta(results_[i]), 0, std::move(value)));
+  }
+  if (roots.empty()) return;
+  for (uint32_t i = 0; i < derivative.n_primals; ++i) {
+    const Tensor& fake = recorder_.input_fake(i);
+    if (!fake.defined() || !fake.requires_grad()) continue;
+    derivative.gradients.push_back(i);
+    wanted.push_back(autograd::edge_of(fake));
+  }
+  std::vector<Tensor> gradients =
+      autograd::run_engine(roots, std::move(tangents), wanted, {.accumulate = false});
+  std::vector<uint32_t> inputs;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    inputs.push_back(derivative.gradients[i]);
+    results_.push_back(gradients[i]);
+  }
+  derivative.gradients = std::move(inputs);
+  out_.derivative = std::move(derivative);
 }
 
 std::shared_ptr<Graph> Functionalizer::finish() {

@@ -20,6 +20,7 @@ struct Base {
   uint32_t position = no_value;  ///< the input of the functional graph that is this memory
   ValueId origin = no_value;     ///< of memory that a node made: the value that it was made as
   Tensor made;                   ///< the input, or the node's value, before any write
+  bool written_with_grad = false;
 };
 
 /// A tensor of the original graph.
@@ -47,7 +48,7 @@ class Functionalizer {
         aliases_(graph.values().size()),
         numbers_(graph.values().size()) {}
 
-  LoweredInference run();
+  Lowered run();
 
  private:
   void add_shared_inputs();
@@ -66,6 +67,8 @@ class Functionalizer {
   void check_strided(const Alias& alias) const;
   Tensor& current(ValueId id);
   void write(ValueId id, Tensor content);
+  bool is_hidden_from_grad(const Alias& alias) const;
+  Tensor with_history_of(const Tensor& before, const Tensor& content);
   std::vector<Value> arguments(const Node& node);
   void renew_symbols(Value& v, std::deque<std::vector<SymInt>>& lists) const;
   SymInt renewed(SymInt value) const;
@@ -79,6 +82,8 @@ class Functionalizer {
   OutputRecipe output_recipe(ValueId id);
   void write_inputs_back();
   void note_restrides();
+  void tell_symbols(Derivative& derivative);
+  void differentiate();
   std::shared_ptr<Graph> finish();
 
   const Graph& graph_;
@@ -96,7 +101,7 @@ class Functionalizer {
   std::vector<Tensor> results_;
   std::map<ValueId, uint32_t> output_of_;      // by identity: the first output that is this tensor
   std::map<size_t, uint32_t> result_of_base_;  // of bases that several outputs view
-  LoweredInference out_;
+  Lowered out_;
   // Data-dependent symbols of the original graph, by the new ones.
   std::map<const Expr*, const Expr*> symbols_;
 };

@@ -10,6 +10,8 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
+#include <utility>
 #include <vector>
 
 namespace tenon {
@@ -21,6 +23,8 @@ struct LowerOptions {
   bool keep_input_mutations = false;
   bool remove_dead_code = true;
   bool merge_expressions = true;  ///< what is computed twice is computed once
+  /// The gradients of the inputs that need them are computed too; input mutations are not kept.
+  bool training = false;
 };
 
 /// How one output of the original graph is made from what the functional graph gives.
@@ -36,6 +40,7 @@ struct OutputRecipe {
   uint32_t index = 0;  ///< output of the functional graph, input, or earlier output
   TensorMeta view;     ///< of views: sizes and strides, which may be symbolic
   SymInt offset;       ///< of views: absolute, in elements of the storage
+  bool requires_grad = false;  ///< of training graphs
 };
 
 /// Memory that several inputs show of which the graph writes one: they are a single input of the
@@ -44,7 +49,17 @@ struct SharedInput {
   std::vector<uint32_t> members;  ///< inputs of the original graph
 };
 
-struct LoweredInference {
+/// What a joint graph computes besides the results: their derivative. After the inputs that the
+/// forward reads come the tangents, after its results the gradients.
+struct Derivative {
+  uint32_t n_primals = 0, n_results = 0;
+  std::vector<uint32_t> tangents;   ///< by tangent: the result whose gradient it is
+  std::vector<uint32_t> gradients;  ///< by gradient: the input of the functional graph
+  /// Data-dependent symbols, and the results, after those of the forward, that tell them.
+  std::vector<std::pair<const Expr*, uint32_t>> symbols;
+};
+
+struct Lowered {
   std::shared_ptr<Graph> graph;
   std::vector<SharedInput> shared;  ///< the first inputs of the functional graph
   std::vector<uint32_t> kept;       ///< its further inputs: inputs of the original graph, in order
@@ -52,6 +67,7 @@ struct LoweredInference {
   /// Outputs of the functional graph to be copied into its inputs after the run, in order.
   struct WriteBack {
     uint32_t output, input;
+    bool without_grad = false;  ///< all writes were made while gradients were off
   };
   std::vector<WriteBack> write_backs;
   /// Inputs whose sizes and strides the graph changed in place (t_, unsqueeze_ ...), after the
@@ -70,12 +86,17 @@ struct LoweredInference {
   std::vector<ShownSymbol> shown_symbols;
   std::vector<uint32_t> mutated_inputs;  ///< of the functional graph, which itself writes them
   size_t n_original_outputs = 0;
+  std::optional<Derivative> derivative;  ///< of joint graphs
 };
 
-LoweredInference lower_inference(const Graph& captured, const LowerOptions& options);
+Lowered lower_inference(const Graph& captured, const LowerOptions& options);
+/// The function and its derivative in one graph, recorded on the tape; without `derivative` where
+/// no result needs a gradient. Throws UserError (unsupported, data_dependent) where that cannot be
+/// done ahead.
+Lowered lower_training(const Graph& captured, LowerOptions options);
 
 /// The artifact of the original graph, over the artifact of the lowered one.
-std::shared_ptr<Artifact> wrap_inference(LoweredInference lowered, std::shared_ptr<Artifact> inner);
+std::shared_ptr<Artifact> wrap_inference(Lowered lowered, std::shared_ptr<Artifact> inner);
 
 /// Whether `set` ("none", "core_aten", "inductor", or "list" with `ops`) takes an op apart.
 std::function<bool(const OpEntry&)> decomposition_set(const std::string& set,

@@ -8,6 +8,7 @@
 #include "ops/op_table.h"
 #include "ops/shapes.h"
 
+#include <tenon/autograd.h>
 #include <tenon/ops.h>
 
 #include <algorithm>
@@ -20,6 +21,7 @@ Tensor apply_view(const ViewStep& step, const Tensor& parent) {
   args[0] = Value::of(parent);
   Value results[8];
   auto n_results = step.op->schema.returns_list() ? 1u : step.op->n_returns;
+  EnableGradGuard mode(thread_modes.grad_enabled && !step.without_grad);
   dispatch(*step.op, args.data(), static_cast<uint32_t>(args.size()), results, n_results);
   if (!step.op->schema.returns_list()) return take<Tensor>(results[step.result]);
   return take<std::vector<Tensor>>(results[0])[step.result];

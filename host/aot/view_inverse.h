@@ -12,6 +12,7 @@ struct ViewStep {
   const OpEntry* op;
   std::span<const Value> args;  ///< without values of a graph but for argument 0
   uint32_t result = 0;          ///< of ops that give several views
+  bool without_grad = false;    ///< made while gradients were off
 };
 
 /// The view of `parent`.

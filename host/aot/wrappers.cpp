@@ -5,6 +5,7 @@
 #include "core/sym_eval.h"
 #include "ops/op_table.h"
 
+#include <tenon/autograd.h>
 #include <tenon/ops.h>
 
 #include <algorithm>
@@ -13,9 +14,14 @@ namespace tenon {
 
 namespace {
 
+// Of a joint graph: without gradients.
+size_t n_results(const Lowered& lowered) {
+  return lowered.derivative ? lowered.derivative->n_results : lowered.graph->outputs().size();
+}
+
 class InferenceWrapper final : public Artifact {
  public:
-  InferenceWrapper(LoweredInference lowered, std::shared_ptr<Artifact> inner)
+  InferenceWrapper(Lowered lowered, std::shared_ptr<Artifact> inner)
       : lowered_(std::move(lowered)),
         inner_(std::move(inner)),
         copy_(&entry_of(op_id("aten.copy_.default"))) {
@@ -26,7 +32,7 @@ class InferenceWrapper final : public Artifact {
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
     ensure(!steal, "inputs of a wrapped graph are borrowed");
-    std::vector<Tensor> results(lowered_.graph->outputs().size()), shared;
+    std::vector<Tensor> results(n_results(lowered_)), shared;
     std::vector<detail::TensorHead*> own;
     std::span<detail::TensorHead*> inner_inputs = inputs;
     if (!lowered_.shared.empty()) {
@@ -37,14 +43,14 @@ class InferenceWrapper final : public Artifact {
     }
     inner_->call(inner_inputs, syms, results, false);
     SymbolsOfCall symbols{*this, syms, results};
-    for (const LoweredInference::WriteBack& w : lowered_.write_backs)
-      write_back(inner_inputs[w.input], results[w.output]);
+    for (const Lowered::WriteBack& w : lowered_.write_backs)
+      write_back(w, inner_inputs[w.input], results[w.output]);
     for (const SharedInput& s : lowered_.shared) bump_version(share(inputs[s.members[0]]));
     for (size_t i = 0; i < outputs.size(); ++i)
       outputs[i] = lowered_.outputs[i].kind == OutputRecipe::Kind::output
                        ? outputs[lowered_.outputs[i].index]
                        : make_output(lowered_.outputs[i], inputs, symbols, results);
-    for (const LoweredInference::Restride& r : lowered_.restrides)
+    for (const Lowered::Restride& r : lowered_.restrides)
       restride(r, share(inputs[r.input]), symbols);
   }
 
@@ -76,8 +82,12 @@ class InferenceWrapper final : public Artifact {
         [](void* o) { delete static_cast<StorageRef*>(o); }, owner);
   }
 
-  void write_back(detail::TensorHead* input, const Tensor& value) const {
+  // On the tape, where the call is on it; a leaf was written where the tape did not see it.
+  void write_back(const Lowered::WriteBack& w, detail::TensorHead* input,
+                  const Tensor& value) const {
     Tensor self = share(input);
+    NoGradGuard off;
+    EnableGradGuard mode(!w.without_grad && !(self.requires_grad() && self.is_leaf()));
     Value args[] = {Value::of(self), Value::of(value), Value::of(false)}, result[1];
     dispatch(*copy_, args, 3, result, 1);
     drop(result[0]);
@@ -90,7 +100,7 @@ class InferenceWrapper final : public Artifact {
     const std::vector<Tensor>& results;
 
     std::optional<SymValue> operator()(const Expr* symbol) const {
-      for (const LoweredInference::ShownSymbol& s : wrapper.lowered_.shown_symbols)
+      for (const Lowered::ShownSymbol& s : wrapper.lowered_.shown_symbols)
         if (s.symbol == symbol) return SymValue::of_int(*results[s.output].data_ptr<int64_t>());
       for (size_t i = 0; i < words.size(); ++i)
         if (wrapper.symbols_[i] == symbol) return SymValue{symbol->kind, words[i]};
@@ -112,7 +122,7 @@ class InferenceWrapper final : public Artifact {
     return out;
   }
 
-  static void restride(const LoweredInference::Restride& r, const Tensor& input,
+  static void restride(const Lowered::Restride& r, const Tensor& input,
                        const SymbolsOfCall& symbols) {
     Dims sizes = sizes_at_call(r.view.sizes, symbols);
     Dims strides = sizes_at_call(r.view.strides, symbols);
@@ -137,20 +147,22 @@ class InferenceWrapper final : public Artifact {
     Dims sizes = sizes_at_call(recipe.view.sizes, symbols);
     Dims strides = sizes_at_call(recipe.view.strides, symbols);
     // The recorded offset counts from the input's own, which a guard does not fix.
-    return make_view_as(base, recipe.view.dtype, list_of(sizes), list_of(strides),
-                        size_at_call(recipe.offset, symbols) + base.storage_offset());
+    int64_t offset = size_at_call(recipe.offset, symbols) + base.storage_offset();
+    if (recipe.requires_grad && base.requires_grad() && base.dtype() == recipe.view.dtype)
+      return base.as_strided(list_of(sizes), list_of(strides), offset);
+    return make_view_as(base, recipe.view.dtype, list_of(sizes), list_of(strides), offset);
   }
 
-  LoweredInference lowered_;
+  Lowered lowered_;
   std::shared_ptr<Artifact> inner_;
   const OpEntry* copy_;
   std::vector<const Expr*> symbols_;
 };
 
 // Nothing to put right: the functional graph's outputs are the original ones in order.
-bool is_plain(const LoweredInference& lowered) {
+bool is_plain(const Lowered& lowered) {
   if (!lowered.shared.empty() || !lowered.write_backs.empty() || !lowered.restrides.empty() ||
-      lowered.outputs.size() != lowered.graph->outputs().size())
+      lowered.outputs.size() != n_results(lowered))
     return false;
   for (uint32_t i = 0; i < lowered.outputs.size(); ++i)
     if (lowered.outputs[i].kind != OutputRecipe::Kind::result || lowered.outputs[i].index != i)
@@ -160,7 +172,7 @@ bool is_plain(const LoweredInference& lowered) {
 
 }  // namespace
 
-std::shared_ptr<Artifact> wrap_inference(LoweredInference lowered,
+std::shared_ptr<Artifact> wrap_inference(Lowered lowered,
                                          std::shared_ptr<Artifact> inner) {
   if (is_plain(lowered)) return inner;
   return std::make_shared<InferenceWrapper>(std::move(lowered), std::move(inner));

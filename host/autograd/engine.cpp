@@ -64,6 +64,7 @@ class GradientPass {
     return std::move(captured_);
   }
 
+  const EngineOptions& options() const { return options_; }
   std::vector<std::function<void()>> callbacks;
 
  private:
@@ -252,6 +253,10 @@ std::vector<Tensor> run_engine(const std::vector<Edge>& roots, std::vector<Tenso
   for (size_t i = 0; i < pass.callbacks.size(); ++i)  // a callback may queue more
     std::function<void()>(pass.callbacks[i])();
   return captured;
+}
+
+const EngineOptions* current_pass() {
+  return passes().empty() ? nullptr : &passes().back()->options();
 }
 
 void queue_callback(std::function<void()> callback) {

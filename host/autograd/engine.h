@@ -10,6 +10,9 @@ struct EngineOptions {
   bool accumulate = true;  ///< into the gradients of leaves; else only `wanted` is computed
 };
 
+/// What the innermost pass of this thread was asked for; null outside of one.
+const EngineOptions* current_pass();
+
 /// Sends `grads` into `roots` and on through the tape; gives what arrives at the `wanted` edges
 /// (undefined where nothing does). With `accumulate` and wanted edges, only those leaves add up.
 /// Gradients of one edge are added in the order in which nodes run: the highest sequence number

@@ -8,14 +8,15 @@
 
 namespace tenon::autograd {
 
-namespace {
-
-// The same data without history.
 Tensor bare_alias(const Tensor& t) {
-  return make_view(t, t.sizes(), t.strides(), sym_offset_of(t));
+  Tensor out = make_view(t, t.sizes(), t.strides(), sym_offset_of(t));
+  if (const TensorExtra* extra = impl_of(t)->extra.get(); extra && extra->trace_id) {
+    TensorExtra& own = impl_of(out)->ensure_extra();
+    own.trace_id = extra->trace_id;
+    own.trace_value = extra->trace_value;
+  }
+  return out;
 }
-
-}  // namespace
 
 // A view is kept without its base: a base that is written later has a history that may lead here,
 // and would keep itself alive.

@@ -9,6 +9,9 @@
 
 namespace tenon::autograd {
 
+/// The same data without history. Of a fake that is being recorded: the same value of the graph.
+Tensor bare_alias(const Tensor& t);
+
 class SavedTensor {
  public:
   /// In the place of `result_input`: of a result that has no gradient.

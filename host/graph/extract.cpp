@@ -18,7 +18,29 @@ class Extractor::Piece {
     out_.graph->name = all.graph_.name;
   }
 
+  // Outputs are those values of the piece that somebody outside reads.
   Extracted run() {
+    finds_outputs_ = true;
+    make();
+    out_.graph->set_outputs(std::move(results_));
+    return std::move(out_);
+  }
+
+  Extracted run(std::span<const ValueId> inputs, std::span<const ValueId> outputs) {
+    for (ValueId v : inputs) add_input(v);
+    given_outputs_ = outputs;
+    make();
+    for (ValueId v : outputs) {
+      results_.push_back(v == no_value ? no_value : all_.mapped_[v]);
+      if (v != no_value) out_.graph->value(results_.back()).flags.user_output = true;
+    }
+    out_.outer_outputs.assign(outputs.begin(), outputs.end());
+    out_.graph->set_outputs(std::move(results_));
+    return std::move(out_);
+  }
+
+ private:
+  void make() {
     for (NodeId n : nodes_) all_.piece_of_[n] = all_.n_pieces_;
     // All inputs come first, as in every graph.
     for (NodeId n : nodes_) {
@@ -26,6 +48,8 @@ class Extractor::Piece {
       Graph::for_each_use(node, [&](ValueId v) { add_outside(v); });
       all_.symbols_.each_of(node, [&](uint32_t s) { symbols_.insert(s); });
     }
+    for (ValueId v : given_outputs_)
+      if (v != no_value) add_outside(v);
     for (ValueId v : out_.outer_inputs)
       all_.symbols_.each_of(all_.graph_.value(v), [&](uint32_t s) { symbols_.insert(s); });
     for (uint32_t s : symbols_) add_symbol(s);
@@ -35,11 +59,8 @@ class Extractor::Piece {
       const SymbolBinding& b = all_.graph_.symbols[position];
       bind(position, {b.symbol, all_.mapped_[binder], b.dim, b.stride});
     }
-    out_.graph->set_outputs(std::move(results_));
-    return std::move(out_);
   }
 
- private:
   bool is_inside(const GraphValue& value) const {
     return value.source == ValueSource::node &&
            all_.piece_of_[value.source_index] == all_.n_pieces_;
@@ -59,7 +80,11 @@ class Extractor::Piece {
       constants_.push_back(v);
       return;
     }
-    GraphValue input = value;
+    add_input(v);
+  }
+
+  void add_input(ValueId v) {
+    GraphValue input = all_.graph_.value(v);
     input.result_index = 0;
     map(v, out_.graph->add_input(std::move(input)));
     out_.outer_inputs.push_back(v);
@@ -146,7 +171,7 @@ class Extractor::Piece {
 
   void add_result(ValueId outer, ValueId inner) {
     map(outer, inner);
-    bool leaves = all_.leaves(outer);
+    bool leaves = finds_outputs_ && all_.leaves(outer);
     out_.graph->value(inner).flags.user_output = leaves;
     if (!leaves) return;
     out_.outer_outputs.push_back(outer);
@@ -160,6 +185,8 @@ class Extractor::Piece {
 
   Extractor& all_;
   std::span<const NodeId> nodes_;
+  std::span<const ValueId> given_outputs_;
+  bool finds_outputs_ = false;
   Extracted out_;
   std::set<uint32_t> symbols_;  // positions
   std::vector<ValueId> constants_, results_;
@@ -202,6 +229,12 @@ bool Extractor::leaves(ValueId v) const {
 Extracted Extractor::cut(std::span<const NodeId> nodes) {
   ++n_pieces_;
   return Piece(*this, nodes).run();
+}
+
+Extracted Extractor::cut(std::span<const NodeId> nodes, std::span<const ValueId> inputs,
+                         std::span<const ValueId> outputs) {
+  ++n_pieces_;
+  return Piece(*this, nodes).run(inputs, outputs);
 }
 
 Extracted extract_nodes(const Graph& graph, std::span<const NodeId> nodes) {

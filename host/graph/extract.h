@@ -29,6 +29,11 @@ class Extractor {
   explicit Extractor(const Graph& graph);
   /// The nodes, ascending, as a graph; they must be convex (dependencies.h).
   Extracted cut(std::span<const NodeId> nodes);
+  /// The nodes, in an order in which they can run, with inputs and outputs as given. Values from
+  /// outside that `inputs` lacks follow them; outputs may be values that no node of the piece
+  /// makes.
+  Extracted cut(std::span<const NodeId> nodes, std::span<const ValueId> inputs,
+                std::span<const ValueId> outputs);
 
  private:
   class Piece;

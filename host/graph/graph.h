@@ -67,6 +67,7 @@ struct Node {
   std::string module_path;  ///< "layers.0.attn"
   SourceLocation where;
   int32_t seq_nr = -1;
+  bool is_backward = false;  ///< of joint graphs: recorded while gradients were computed
   std::map<std::string, std::string> facts;  ///< rare ones, by key
 };
 

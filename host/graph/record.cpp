@@ -247,7 +247,7 @@ void pass_requires_grad(const CallArgs& call, std::span<const Value> fake_args) 
 void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_args) {
   if (!run_meta_of(call, fake_args)) return;
   require_meta_allowed(call);
-  pass_requires_grad(call, fake_args);
+  if (!on_tape) pass_requires_grad(call, fake_args);
   // A number that follows from known symbols needs no node.
   bool is_number = call.n_results == 1 && call.results[0].is_number();
   if (is_number && !(call.op->tags & TN_TAG_DATA_DEPENDENT)) return;
@@ -284,6 +284,7 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
   Node& node = graph_->node(id);
   node.where = where;
   node.module_path = module_path;
+  node.is_backward = is_backward;
   if (thread_modes.grad_enabled != grad_enabled_) node.facts["grad"] = grad_enabled_ ? "off" : "on";
   for (uint32_t r = 0; r < node.n_results; ++r) {
     if (tensors[r].defined()) track(tensors[r], node.first_result + r);
@@ -353,6 +354,7 @@ RecordScope::RecordScope(GraphRecorder& recorder)
       keys_(bit(Key::trace), bit(Key::autograd)),
       shapes_(*recorder.shape_env()) {
   recorder.excluded_outside = keys_.excluded_before();
+  if (recorder.on_tape) thread_modes.exclude &= ~bit(Key::autograd);
   thread_modes.tracer = &recorder;
 }
 

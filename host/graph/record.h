@@ -82,6 +82,8 @@ class GraphRecorder {
   /// Whether a meta function is running.
   bool is_in_meta() const { return in_meta_; }
   uint64_t excluded_outside = 0;  ///< keys that were excluded before recording began
+  bool on_tape = false;           ///< ops arrive here from the tape, which knows what needs gradients
+  bool is_backward = false;       ///< given to the nodes that follow
   SourceLocation where;           ///< given to the nodes that follow
   std::string module_path;        ///< likewise
 
@@ -106,6 +108,7 @@ class GraphRecorder {
 /// Sends the thread's ops to a recorder, and its symbolic decisions to the recorder's ShapeEnv.
 class RecordScope {
  public:
+  /// With recorder.on_tape ops go through the tape first.
   explicit RecordScope(GraphRecorder& recorder);
   ~RecordScope();
   RecordScope(const RecordScope&) = delete;

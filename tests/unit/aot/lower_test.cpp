@@ -94,7 +94,7 @@ void expect_same(const std::string& body) {
   for (bool keep : {false, true}) {
     LowerOptions options;
     options.keep_input_mutations = keep;
-    LoweredInference lowered = lower_inference(*graph, options);
+    Lowered lowered = lower_inference(*graph, options);
     expect_functional(*lowered.graph, keep);
     std::string text = to_text(*lowered.graph);
     auto wrapped = wrap_inference(lowered, interpreter_artifact(lowered.graph));
@@ -457,7 +457,7 @@ TEST(Lower, DropoutDrawsAsOftenAsItIsCalled) {
   %d: f32[64] = aten.sub.Tensor(%a, %b)
   output %d
 )");
-  LoweredInference lowered = lower_inference(*graph, {});
+  Lowered lowered = lower_inference(*graph, {});
   auto wrapped = wrap_inference(lowered, interpreter_artifact(lowered.graph));
   EXPECT_GT(call(*wrapped, *graph).outputs[0].abs().sum().item<float>(), 0.0f);
 }
@@ -476,7 +476,7 @@ TEST(Lower, InputsThatOverlapAreOneInputOnlyWhenWritten) {
   std::string pure = inputs + "%z: f32[3] = aten.add.Tensor(%x, %y)\noutput %z\n";
   std::string writes = inputs + "%z: f32[3] = aten.add_.Tensor(%x, %y)\noutput %z\n";
   EXPECT_EQ(lower_inference(*graph_of(pure), {}).graph->inputs().size(), 2u);
-  LoweredInference lowered = lower_inference(*graph_of(writes), {});
+  Lowered lowered = lower_inference(*graph_of(writes), {});
   EXPECT_EQ(lowered.graph->inputs().size(), 1u);
   EXPECT_THAT(lowered.shared[0].members, testing::ElementsAre(0, 1));
 }

@@ -1,0 +1,34 @@
+// A compiled function on the tape: its forward runs now, its backward when gradients arrive.
+#pragma once
+
+#include "aot/lower.h"
+#include "graph/extract.h"
+
+#include <functional>
+
+namespace tenon {
+
+/// A joint graph that was cut in two.
+struct TrainingHalves {
+  Extracted forward;   ///< outputs: the results, what is saved beyond them, data-dependent numbers
+  Extracted backward;  ///< inputs: what is saved, the tangents, numbers; outputs: the gradients
+
+  /// Where the backward's first inputs come from.
+  struct Saved {
+    enum class Kind : uint8_t { primal, result } kind;
+    uint32_t index;  ///< of the joint graph's inputs, or of the forward's outputs
+  };
+  std::vector<Saved> saved;
+  uint32_t n_extra = 0;  ///< how many of the forward's outputs, after the results, are saved
+  /// Data-dependent symbols of the backward, and the outputs of the forward that tell them.
+  std::vector<std::pair<const Expr*, uint32_t>> symbols;
+};
+
+/// The artifact of the original graph, over those of the halves. The backward is compiled when it
+/// is first needed. Differentiating its gradients runs the forward again, op by op on the tape,
+/// with the same random numbers. Without need of gradients the forward runs alone.
+std::shared_ptr<Artifact> wrap_training(
+    Lowered lowered, TrainingHalves halves, std::shared_ptr<Artifact> forward,
+    std::function<std::shared_ptr<Artifact>()> compile_backward);
+
+}  // namespace tenon

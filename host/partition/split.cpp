@@ -1,0 +1,113 @@
+// From a joint graph to its halves: what the partitioner decided, as two graphs.
+#include "partition/split.h"
+
+#include "core/error.h"
+#include "core/sym_int.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tenon::partition {
+
+namespace {
+
+/// What the halves are made of.
+struct Decision {
+  std::vector<NodeId> forward, backward;  ///< nodes of the joint graph, in order
+  std::vector<ValueId> saved;             ///< inputs of the joint graph and results of `forward`
+};
+
+// Everything that the backward reads is kept.
+Decision keep_all(const Graph& graph, const Derivative& derivative) {
+  Decision out;
+  std::vector<bool> is_saved(graph.values().size());
+  auto read = [&](ValueId v) {
+    const GraphValue& value = graph.value(v);
+    bool is_tangent =
+        value.source == ValueSource::input && value.source_index >= derivative.n_primals;
+    bool is_own = value.source == ValueSource::node && graph.node(value.source_index).is_backward;
+    if (is_tangent || is_own || value.source == ValueSource::constant || is_saved[v]) return;
+    is_saved[v] = true;
+    out.saved.push_back(v);
+  };
+  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
+    (graph.node(n).is_backward ? out.backward : out.forward).push_back(n);
+    if (graph.node(n).is_backward) Graph::for_each_use(graph.node(n), read);
+  }
+  for (ValueId v : graph.outputs().subspan(graph.outputs().size() - derivative.gradients.size()))
+    read(v);
+  return out;
+}
+
+class Splitter {
+ public:
+  Splitter(const Lowered& joint, Decision decision)
+      : graph_(*joint.graph),
+        derivative_(*joint.derivative),
+        decision_(std::move(decision)),
+        extractor_(graph_) {}
+
+  TrainingHalves run() {
+    cut_backward();
+    cut_forward();
+    return std::move(out_);
+  }
+
+ private:
+  void cut_backward() {
+    std::vector<ValueId> inputs = decision_.saved;
+    for (ValueId v : graph_.inputs().subspan(derivative_.n_primals)) inputs.push_back(v);
+    out_.backward = extractor_.cut(decision_.backward, inputs,
+                                   graph_.outputs().last(derivative_.gradients.size()));
+    Graph& half = *out_.backward.graph;
+    for (size_t i = 0; i < decision_.saved.size(); ++i)
+      half.value(half.inputs()[i]).flags.saved = true;
+  }
+
+  void cut_forward() {
+    std::vector<ValueId> outputs(graph_.outputs().begin(),
+                                 graph_.outputs().begin() + derivative_.n_results);
+    std::map<ValueId, uint32_t> result_of;
+    for (uint32_t i = 0; i < outputs.size(); ++i) result_of.try_emplace(outputs[i], i);
+    using Kind = TrainingHalves::Saved::Kind;
+    for (ValueId v : decision_.saved) {
+      const GraphValue& value = graph_.value(v);
+      if (value.source == ValueSource::input) {
+        out_.saved.push_back({Kind::primal, value.source_index});
+        continue;
+      }
+      auto [at, is_extra] = result_of.try_emplace(v, static_cast<uint32_t>(outputs.size()));
+      if (is_extra) outputs.push_back(v);
+      out_.saved.push_back({Kind::result, at->second});
+    }
+    out_.n_extra = static_cast<uint32_t>(outputs.size()) - derivative_.n_results;
+    add_numbers(outputs);
+    out_.forward = extractor_.cut(decision_.forward, {}, outputs);
+  }
+
+  // Numbers that the forward finds out and the backward cannot read off what is saved.
+  void add_numbers(std::vector<ValueId>& outputs) {
+    for (const auto& [symbol, result] : derivative_.symbols) {
+      const auto& needed = out_.backward.outer_symbols;
+      bool is_needed = std::ranges::any_of(
+          needed, [&](uint32_t s) { return graph_.symbols[s].symbol == symbol; });
+      if (!is_needed) continue;
+      out_.symbols.emplace_back(symbol, static_cast<uint32_t>(outputs.size()));
+      outputs.push_back(graph_.outputs()[result]);
+    }
+  }
+
+  const Graph& graph_;
+  const Derivative& derivative_;
+  Decision decision_;
+  Extractor extractor_;
+  TrainingHalves out_;
+};
+
+}  // namespace
+
+TrainingHalves split(const Lowered& joint, const std::string&) {
+  return Splitter(joint, keep_all(*joint.graph, *joint.derivative)).run();
+}
+
+}  // namespace tenon::partition
