@@ -149,6 +149,11 @@ Tensor& Functionalizer::current(ValueId id) {
   Base& base = bases_[alias.base];
   if (alias.generation == base.generation) return alias.value;
   check_strided(alias);
+  bool from_no_grad = std::ranges::any_of(alias.chain, &ViewStep::without_grad);
+  require(!options_.training || !from_no_grad || alias.chain.size() == 1, ErrorCode::unsupported,
+          "a view of a view that was made while gradients were off is used after a write");
+  // Views follow the history of their base, whoever asks for them.
+  EnableGradGuard on_tape(options_.training || thread_modes.grad_enabled);
   Tensor value = base.current;
   for (const ViewStep& step : alias.chain) value = apply_view(step, value);
   alias.value = value;
@@ -229,12 +234,19 @@ void Functionalizer::write(ValueId id, Tensor content) {
   Alias& alias = *aliases_[id];
   Base& base = bases_[alias.base];
   check_strided(alias);
-  alias.value = content;
   Tensor whole = scatter_views(alias.chain, base.current, content);
-  bool hidden = options_.training && is_hidden_from_grad(alias);
-  base.written_with_grad |= !hidden;
-  base.current = hidden ? with_history_of(base.current, whole) : std::move(whole);
-  alias.generation = ++base.generation;
+  ++base.generation;
+  if (options_.training && is_hidden_from_grad(alias)) {
+    require(!thread_modes.grad_enabled || !content.requires_grad(), ErrorCode::unsupported,
+            "a value that needs a gradient is written through detach(), which gives one memory two "
+            "histories");
+    base.current = with_history_of(base.current, whole);
+    return;  // the alias is made anew, with its part of that history
+  }
+  base.written_with_grad = true;
+  base.current = std::move(whole);
+  alias.value = content;
+  alias.generation = base.generation;
 }
 
 // Writes under NoGradGuard or through detach().
@@ -268,6 +280,8 @@ void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id
     Alias alias = viewed;
     if (!value.is_same(viewed.value)) {
       alias.chain.push_back(view_step(node, op, index));
+      // As on the tape: a view of what needs a gradient, made while gradients are off, has none.
+      alias.chain.back().without_grad = !thread_modes.grad_enabled && viewed.value.requires_grad();
       alias.value = value;
       alias.identity = id;
       alias.input = alias.restrided = no_value;
@@ -285,8 +299,7 @@ void Functionalizer::note_result(const Node& node, const OpEntry& op, ValueId id
 ViewStep Functionalizer::view_step(const Node& node, const OpEntry& op, uint32_t index) {
   auto is_ref = [](const Value& a) { return a.tag == Tag::ref; };
   bool is_fixed = std::none_of(node.args.begin() + 1, node.args.end(), is_ref);
-  bool without_grad = !thread_modes.grad_enabled;
-  if (is_fixed && symbols_.empty()) return {&op, node.args, index, without_grad};
+  if (is_fixed && symbols_.empty()) return {&op, node.args, index};
   auto& args = kept_arguments_.emplace_back(node.args.begin(), node.args.end());
   for (size_t i = 1; i < args.size(); ++i) {
     if (!is_ref(args[i])) {
@@ -299,7 +312,7 @@ ViewStep Functionalizer::view_step(const Node& node, const OpEntry& op, uint32_t
               : kind == ValueKind::none ? Value{}
                                         : Value::of(numbers_[id]);
   }
-  return {&op, args, index, without_grad};
+  return {&op, args, index};
 }
 
 bool Functionalizer::is_alias(ValueId id, ValueId argument, const Alias& viewed,

@@ -168,6 +168,8 @@ void Functionalizer::differentiate() {
   derivative.n_results = static_cast<uint32_t>(results_.size());
   tell_symbols(derivative);
   recorder_.is_backward = true;
+  recorder_.where = {};
+  recorder_.module_path.clear();
   std::vector<autograd::Edge> roots, wanted;
   std::vector<Tensor> tangents;
   for (uint32_t i = 0; i < derivative.n_results; ++i) {

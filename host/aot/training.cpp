@@ -102,10 +102,6 @@ struct TrainingPlan {
     return *replayed;
   }
 
-  bool is_written(uint32_t primal) const {
-    return std::ranges::find(written, primal) != written.end();
-  }
-
   TrainingHalves halves;
   std::shared_ptr<Artifact> forward;
   std::shared_ptr<const Graph> joint;
@@ -150,15 +146,15 @@ class CompiledNode final : public autograd::Node {
     for (uint32_t k = 0; k < tangents.size(); ++k) input_of[tangents[k]] = add_input(outputs[tangents[k]]);
     for (uint32_t k = 0; k < tangents.size(); ++k)
       autograd::set_history(outputs[tangents[k]], shared_from_this(), k);
+    BelowAutograd below;
     for (const Saved& s : plan_->halves.saved) {
-      if (s.kind == Saved::Kind::result) {
-        bool is_result = s.index < plan_->derivative.n_results;
-        saved_.emplace_back(outputs[s.index], is_result, input_of[s.index]);
-      } else {
-        BelowAutograd below;
-        Tensor t = share(inputs[s.index]);
-        saved_.emplace_back(plan_->is_written(s.index) ? t.clone() : t, false);
-      }
+      bool is_primal = s.kind == Saved::Kind::primal;
+      Tensor t = is_primal ? share(inputs[s.index]) : outputs[s.index];
+      if (will_be_written(t, inputs))
+        saved_.emplace_back(t.clone(), false);
+      else
+        saved_.emplace_back(t, !is_primal && s.index < plan_->derivative.n_results,
+                            is_primal ? 0 : input_of[s.index]);
     }
     for (const SymbolWord& w : plan_->backward_words)
       backward_words_.push_back(w.of_call != no_value
@@ -184,6 +180,13 @@ class CompiledNode final : public autograd::Node {
   }
 
  private:
+  // The wrapper writes these inputs after the run; the backward wants them as they were.
+  bool will_be_written(const Tensor& t, std::span<detail::TensorHead*> inputs) const {
+    return std::ranges::any_of(plan_->written, [&](uint32_t primal) {
+      return shares_storage(t, share(inputs[primal]));
+    });
+  }
+
   // The layout that the backward was compiled for.
   Tensor laid_out(Tensor grad, size_t tangent) const {
     size_t at = plan_->halves.saved.size() + tangent;

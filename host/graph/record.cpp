@@ -285,7 +285,8 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
   node.where = where;
   node.module_path = module_path;
   node.is_backward = is_backward;
-  if (thread_modes.grad_enabled != grad_enabled_) node.facts["grad"] = grad_enabled_ ? "off" : "on";
+  if (!is_backward && thread_modes.grad_enabled != grad_enabled_)
+    node.facts["grad"] = grad_enabled_ ? "off" : "on";
   for (uint32_t r = 0; r < node.n_results; ++r) {
     if (tensors[r].defined()) track(tensors[r], node.first_result + r);
     bind_unbacked(graph_->value(node.first_result + r), node.first_result + r);

@@ -1,0 +1,194 @@
+// Random programs on the tape: whatever a body does with views, writes, detach() and NoGradGuard,
+// compiled code gives its values and its gradients, and results need gradients where the body's do.
+#include "core/tensor_impl.h"
+
+#include <tenon/tenon.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace tenon {
+namespace {
+
+using Pool = std::vector<Tensor>;
+
+struct Statement {
+  uint32_t op, a, b, n;
+};
+using Program = std::vector<Statement>;
+
+int64_t dim_of(const Tensor& t, uint32_t n) { return t.dim() ? n % t.dim() : 0; }
+
+Tensor fitting(const Tensor& a, const Tensor& b) {
+  bool same = a.dim() == b.dim();
+  for (int64_t d = 0; same && d < a.dim(); ++d) same = static_cast<bool>(a.size(d) == b.size(d));
+  return same ? b : b.mean();
+}
+
+Tensor view_of(const Tensor& t, uint32_t kind, uint32_t n) {
+  if (t.dim() == 0) return t.unsqueeze(0);
+  int64_t d = dim_of(t, n);
+  switch (kind % 5) {
+    case 0:
+      return t.transpose(0, d);
+    case 1:
+      return t.narrow(d, 0, (t.size(d) + 1) / 2);
+    case 2:
+      return t.select(d, -1);
+    case 3:
+      return t.reshape({-1});
+    default:
+      return t.detach();
+  }
+}
+
+Tensor compute(const Tensor& a, const Tensor& b, uint32_t kind, uint32_t n) {
+  switch (kind % 7) {
+    case 0:
+      return a + fitting(a, b);
+    case 1:
+      return a * fitting(a, b);
+    case 2:
+      return a.sin();
+    case 3:
+      return a.dim() ? a.sum(dim_of(a, n), n % 2 == 0) : a.neg();
+    case 4:
+      return a.tanh();
+    case 5:
+      return a.relu();
+    default:
+      return where(a > 0.0, a, a * fitting(a, b));
+  }
+}
+
+void write(Tensor& t, const Tensor& value, uint32_t kind) {
+  Tensor v = fitting(t, value);
+  switch (kind % 4) {
+    case 0:
+      t.add_(v);
+      break;
+    case 1:
+      t.mul_(v);
+      break;
+    case 2:
+      t.copy_(v);
+      break;
+    default:
+      t.mul_(0.5);
+  }
+}
+
+Pool run(const Program& program, Pool pool) {
+  for (const Statement& s : program) {
+    std::optional<NoGradGuard> off;
+    if (s.n % 7 == 0) off.emplace();
+    Tensor a = pool[s.a % pool.size()], b = pool[s.b % pool.size()];
+    uint32_t kind = s.n / 7;
+    switch (s.op % 6) {
+      case 0:
+      case 1:
+      case 2:
+        pool.push_back(compute(a, b, kind, kind / 7));
+        break;
+      case 3:
+      case 4:
+        pool.push_back(view_of(a, kind, kind / 5));
+        break;
+      default:
+        write(a, b, kind);
+    }
+  }
+  return pool;
+}
+
+Program random_program(std::mt19937& random) {
+  Program program(2 + random() % 8);
+  for (Statement& s : program)
+    s = {static_cast<uint32_t>(random()), static_cast<uint32_t>(random()),
+         static_cast<uint32_t>(random()), static_cast<uint32_t>(random())};
+  return program;
+}
+
+/// Two leaves, of which the second goes in as a result of an op, and a tensor without gradient.
+struct Arguments {
+  Pool leaves, arguments;
+
+  explicit Arguments(uint64_t seed) {
+    manual_seed(seed);
+    leaves = {randn({3, 4}, Dtype::f64), randn({3, 4}, Dtype::f64)};
+    Tensor plain = randn({3, 4}, Dtype::f64);
+    for (Tensor& leaf : leaves) leaf.requires_grad_();
+    arguments = {leaves[0], leaves[1] * 1.5, plain};
+  }
+};
+
+// One number out of all results that need a gradient, each weighed otherwise.
+Tensor loss_of(const Pool& results) {
+  Tensor loss = zeros({}, Dtype::f64);
+  double weight = 1;
+  for (const Tensor& t : results) {
+    weight += 0.37;
+    if (t.requires_grad()) loss = loss + (t * weight).cos().sum();
+  }
+  return loss;
+}
+
+void expect_equal(const Tensor& expected, const Tensor& found, const std::string& what) {
+  ASSERT_EQ(expected.defined(), found.defined()) << what;
+  if (!expected.defined()) return;
+  auto e = expected.detach().reshape({-1}).to_vector<double>();
+  auto f = found.detach().reshape({-1}).to_vector<double>();
+  EXPECT_THAT(f, testing::Pointwise(testing::NanSensitiveDoubleNear(1e-9), e)) << what;
+}
+
+void compare(const Program& program, const char* backend, uint64_t seed) {
+  auto body = [program](const Pool& arguments) { return run(program, arguments); };
+  Arguments eager(seed);
+  Pool expected;
+  try {
+    expected = body(eager.arguments);
+    loss_of(expected).backward();
+  } catch (const UserError&) {
+    return;  // a write that the tape forbids
+  }
+  auto compiled = compile(body, {.backend = backend});
+  for (int call = 0; call < 2; ++call) {
+    Arguments again(seed);
+    Pool found = compiled(again.arguments);
+    ASSERT_EQ(expected.size(), found.size());
+    for (size_t i = 0; i < expected.size(); ++i) {
+      expect_equal(expected[i], found[i], message("result {}", i));
+      EXPECT_EQ(expected[i].requires_grad(), found[i].requires_grad()) << "result " << i;
+      for (size_t k = 0; k < i; ++k)
+        EXPECT_EQ(shares_storage(expected[i], expected[k]), shares_storage(found[i], found[k]))
+            << "memory of " << i << " and " << k;
+    }
+    ASSERT_NO_THROW(loss_of(found).backward());
+    for (size_t i = 0; i < eager.leaves.size(); ++i)
+      expect_equal(eager.leaves[i].grad(), again.leaves[i].grad(), message("gradient {}", i));
+  }
+}
+
+class RandomTraining : public testing::TestWithParam<const char*> {};
+
+TEST_P(RandomTraining, GivesTheGradientsOfTheBody) {
+  const char* wanted = std::getenv("TENON_RANDOM_PROGRAMS");
+  const int n_programs = wanted ? std::atoi(wanted) : 400;
+  std::mt19937 random(91);
+  for (int i = 0; i < n_programs && !HasFailure(); ++i) {
+    Program program = random_program(random);
+    std::string text;
+    for (const Statement& s : program)
+      text += message("{{{}, {}, {}, {}}}, ", s.op, s.a, s.b, s.n);
+    SCOPED_TRACE(message("program {}: {}", i, text));
+    compare(program, GetParam(), static_cast<uint64_t>(i));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, RandomTraining, testing::Values("aot_eager", "debug_nop"),
+                         [](const auto& backend) { return std::string(backend.param); });
+
+}  // namespace
+}  // namespace tenon
