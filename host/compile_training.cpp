@@ -61,16 +61,22 @@ std::shared_ptr<Artifact> compile_training(const std::shared_ptr<Graph>& graph,
                                            const BackendInfo& backend, const LowerOptions& lower,
                                            const CompileRequest& request) {
   std::optional<Lowered> joint = joint_of(*graph, lower);
-  if (!joint || !joint->derivative) return nullptr;
+  if (!joint) return nullptr;
+  auto ask = [name = backend.name](const CompileRequest& half) {
+    report::PhaseScope phase("backend");
+    return compile_with_backend(name, half);
+  };
+  if (!joint->derivative) {
+    CompileRequest whole = request;
+    whole.graph = joint->graph;
+    whole.stage = Stage::inference;
+    return wrap_views_on_tape(std::move(*joint), ask(whole));
+  }
   TrainingHalves halves = [&] {
     report::PhaseScope phase("partition");
     return partition::split(*joint, backend.partitioner);
   }();
   auto n_saved = static_cast<uint32_t>(halves.saved.size());
-  auto ask = [name = backend.name](const CompileRequest& half) {
-    report::PhaseScope phase("backend");
-    return compile_with_backend(name, half);
-  };
   auto forward = ask(request_for_half(request, halves.forward, Stage::forward, halves.n_extra));
   auto compile_backward = [ask, half = request_for_half(request, halves.backward, Stage::backward,
                                                         n_saved)] {

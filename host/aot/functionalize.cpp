@@ -110,6 +110,11 @@ void Functionalizer::add_input(uint32_t index) {
 
 void Functionalizer::add_inputs() {
   out_.shared = shared_inputs(graph_);
+  for (const SharedInput& shared : out_.shared)
+    for (uint32_t m : shared.members)
+      require(!options_.training || !graph_.value(graph_.inputs()[m]).flags.requires_grad,
+              ErrorCode::unsupported,
+              "inputs that overlap in memory are written, and one of them needs a gradient");
   add_shared_inputs();
   for (uint32_t i = 0; i < graph_.inputs().size(); ++i) {
     ValueId id = graph_.inputs()[i];
@@ -421,9 +426,7 @@ Lowered Functionalizer::run() {
     find_shared_results();
     for (ValueId id : graph_.outputs()) {
       out_.outputs.push_back(output_recipe(id));
-      bool is_tensor = id != no_value && graph_.value(id).kind == ValueKind::tensor;
-      out_.outputs.back().requires_grad =
-          options_.training && is_tensor && current(id).requires_grad();
+      describe_output(out_.outputs.back(), id);
     }
     write_inputs_back();
     note_restrides();

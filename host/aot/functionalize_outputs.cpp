@@ -6,9 +6,11 @@
 #include "core/error.h"
 #include "core/shape_env.h"
 #include "core/sym_int.h"
+#include "ops/op_table.h"
 #include "ops/shapes.h"
 
 #include <tenon/ops.h>
+#include <tenon/plugin.h>
 
 #include <algorithm>
 #include <set>
@@ -25,6 +27,15 @@ TensorMeta tangent_meta(const Tensor& result) {
                      !result.sizes().is_symbolic() && !result.strides().is_symbolic() &&
                      !has_internal_overlap(result);
   return like_result ? meta : contiguous_meta(list_of(meta.sizes), meta.dtype, meta.device);
+}
+
+bool is_symbolic(const Value& v) {
+  if (v.is_number()) return v.number().is_symbolic();
+  return v.tag == Tag::ints && SymIntList(List<SymInt>(v.as<SymInt>(), v.count)).is_symbolic();
+}
+
+bool same_dims(const Dims& a, const Dims& b) {
+  return std::ranges::equal(a, b, [](SymInt x, SymInt y) { return guard_or_false(x == y); });
 }
 
 }  // namespace
@@ -96,6 +107,37 @@ OutputRecipe Functionalizer::output_recipe(ValueId id) {
     return view_recipe(OutputRecipe::Kind::view_of_result, shared->second, alias,
                        results_[shared->second], results_[shared->second]);
   return {OutputRecipe::Kind::result, add_result(current(id), seen), {}, {}};
+}
+
+// The views of an output can be made again from its memory where they take plain arguments.
+std::vector<ViewStep> Functionalizer::replayed(const Alias& alias) {
+  std::vector<ViewStep> steps;
+  for (const ViewStep& step : alias.chain) {
+    bool is_plain = !step.without_grad && (step.op->tags & TN_TAG_VIEW);
+    std::vector<Value> args;
+    for (size_t i = 0; i < step.args.size(); ++i) {
+      const Value& a = step.args[i];
+      if (i > 0) is_plain = is_plain && a.tag != Tag::ref && a.tag != Tag::tensor && !is_symbolic(a);
+      args.push_back(i == 0 ? Value() : a);
+    }
+    if (!is_plain) return {};
+    steps.push_back({step.op, recorder_.graph().intern_args(args), step.result});
+  }
+  return steps;
+}
+
+void Functionalizer::describe_output(OutputRecipe& recipe, ValueId id) {
+  if (id == no_value || !aliases_[id]) return;
+  const Alias& alias = *aliases_[id];
+  const Base& base = bases_[alias.base];
+  recipe.is_view = !alias.chain.empty();
+  recipe.is_part = recipe.is_view && alias.chain.back().op->schema.returns_list();
+  recipe.requires_grad = options_.training && current(id).requires_grad();
+  recipe.shows_all = recipe.is_view && same_dims(recipe.view.sizes, meta_of(base.made).sizes) &&
+                     same_dims(recipe.view.strides, meta_of(base.made).strides);
+  bool is_replayed = recipe.requires_grad && alias.restrided == no_value &&
+                     config::flags().functorch.view_replay_for_aliased_outputs;
+  if (is_replayed) recipe.replay = replayed(alias);
 }
 
 void Functionalizer::write_inputs_back() {

@@ -80,6 +80,8 @@ class Functionalizer {
   OutputRecipe view_recipe(OutputRecipe::Kind kind, uint32_t index, const Alias& alias,
                            const Tensor& memory, const Tensor& start);
   OutputRecipe output_recipe(ValueId id);
+  void describe_output(OutputRecipe& recipe, ValueId id);
+  std::vector<ViewStep> replayed(const Alias& alias);
   void write_inputs_back();
   void note_restrides();
   void tell_symbols(Derivative& derivative);

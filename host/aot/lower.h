@@ -6,6 +6,7 @@
 // as views of them, an output that is an input is that very tensor.
 #pragma once
 
+#include "aot/view_inverse.h"
 #include "graph/artifact.h"
 
 #include <functional>
@@ -41,6 +42,11 @@ struct OutputRecipe {
   TensorMeta view;     ///< of views: sizes and strides, which may be symbolic
   SymInt offset;       ///< of views: absolute, in elements of the storage
   bool requires_grad = false;  ///< of training graphs
+  bool is_view = false;        ///< a view of memory that the graph makes or is given
+  bool is_part = false;        ///< one of several views that one op has made
+  bool shows_all = false;      ///< of views: the very elements of the memory, as they lie
+  /// Of views that need a gradient: the views from the memory on, where they can be made again.
+  std::vector<ViewStep> replay;
 };
 
 /// Memory that several inputs show of which the graph writes one: they are a single input of the

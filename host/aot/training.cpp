@@ -339,7 +339,28 @@ class TrainingEntry final : public Artifact {
   std::shared_ptr<Artifact> wrapped_;
 };
 
+class BelowTape final : public Artifact {
+ public:
+  explicit BelowTape(std::shared_ptr<Artifact> inner) : inner_(std::move(inner)) {
+    guards = inner_->guards;
+  }
+  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+            std::span<Tensor> outputs, bool steal) override {
+    BelowAutograd below;
+    inner_->call(inputs, syms, outputs, steal);
+  }
+  std::string describe(int32_t what) const override { return inner_->describe(what); }
+
+ private:
+  std::shared_ptr<Artifact> inner_;
+};
+
 }  // namespace
+
+std::shared_ptr<Artifact> wrap_views_on_tape(Lowered lowered, std::shared_ptr<Artifact> inner) {
+  auto below = std::make_shared<BelowTape>(std::move(inner));
+  return std::make_shared<TrainingEntry>(wrap_inference(std::move(lowered), std::move(below)));
+}
 
 std::shared_ptr<Artifact> wrap_training(
     Lowered lowered, TrainingHalves halves, std::shared_ptr<Artifact> forward,

@@ -31,4 +31,8 @@ std::shared_ptr<Artifact> wrap_training(
     Lowered lowered, TrainingHalves halves, std::shared_ptr<Artifact> forward,
     std::function<std::shared_ptr<Artifact>()> compile_backward);
 
+/// The artifact of a graph of which nothing needs a gradient but outputs that are views of inputs:
+/// below the tape but for those.
+std::shared_ptr<Artifact> wrap_views_on_tape(Lowered lowered, std::shared_ptr<Artifact> inner);
+
 }  // namespace tenon

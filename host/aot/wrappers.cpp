@@ -126,8 +126,11 @@ class InferenceWrapper final : public Artifact {
                        const SymbolsOfCall& symbols) {
     Dims sizes = sizes_at_call(r.view.sizes, symbols);
     Dims strides = sizes_at_call(r.view.strides, symbols);
-    replace_metadata(input, list_of(sizes), list_of(strides),
-                     size_at_call(r.offset, symbols) + input.storage_offset());
+    int64_t offset = size_at_call(r.offset, symbols) + input.storage_offset();
+    if (input.requires_grad())  // what comes before knows the sizes that it had
+      input.as_strided_(list_of(sizes), list_of(strides), offset);
+    else
+      replace_metadata(input, list_of(sizes), list_of(strides), offset);
   }
 
   Tensor make_output(const OutputRecipe& recipe, std::span<detail::TensorHead*> inputs,
@@ -148,9 +151,21 @@ class InferenceWrapper final : public Artifact {
     Dims strides = sizes_at_call(recipe.view.strides, symbols);
     // The recorded offset counts from the input's own, which a guard does not fix.
     int64_t offset = size_at_call(recipe.offset, symbols) + base.storage_offset();
+    if (recipe.requires_grad && base.requires_grad())
+      if (Tensor view = replay(recipe, base, list_of(sizes)); view.defined()) return view;
     if (recipe.requires_grad && base.requires_grad() && base.dtype() == recipe.view.dtype)
       return base.as_strided(list_of(sizes), list_of(strides), offset);
     return make_view_as(base, recipe.view.dtype, list_of(sizes), list_of(strides), offset);
+  }
+
+  // The recorded views of the base, so that the tape shows them; undefined where they do not fit.
+  static Tensor replay(const OutputRecipe& recipe, const Tensor& base, SymIntList sizes) {
+    Tensor view = base;
+    for (const ViewStep& step : recipe.replay) view = apply_view(step, view);
+    bool fits = !recipe.replay.empty() && view.dim() == static_cast<int64_t>(sizes.size());
+    for (size_t d = 0; fits && d < sizes.size(); ++d)
+      fits = view.sizes()[d].word() == sizes[d].word();
+    return fits ? view : Tensor();
   }
 
   Lowered lowered_;

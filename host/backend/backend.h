@@ -65,9 +65,11 @@ std::vector<BackendInfo> all_backends();
 std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
                                                const CompileRequest& request);
 
-/// Registers a callable of this program as a backend for this process.
+/// Registers a callable of this program as a backend for this process; with Stage::inference it
+/// gets functional graphs, and the halves of those that are differentiated.
 using BackendFunction = std::function<std::shared_ptr<Artifact>(const CompileRequest&)>;
-void register_backend(std::string name, BackendFunction compile, std::vector<std::string> tags);
+void register_backend(std::string name, BackendFunction compile, std::vector<std::string> tags,
+                      Stage stage = Stage::captured);
 
 /// Files that could not be taken, for `tenon backends`.
 struct RefusedPlugin {

@@ -188,12 +188,14 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
   }
 }
 
-void register_backend(std::string name, BackendFunction compile, std::vector<std::string> tags) {
+void register_backend(std::string name, BackendFunction compile, std::vector<std::string> tags,
+                      Stage stage) {
   BackendInfo info = host_eager_info();
   info.name = name;
   info.plugin = "program";
   info.description = "registered by this program";
   info.tags = std::move(tags);
+  info.stage = stage;
   std::lock_guard lock(registry().making);
   registry().user_backends[name] = {std::move(info), std::move(compile)};
 }

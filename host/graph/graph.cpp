@@ -87,10 +87,14 @@ NodeId Graph::add_node(OpId op, std::span<const Value> args, std::vector<GraphVa
   return id;
 }
 
-void Graph::set_args(NodeId id, std::span<const Value> args) {
+std::span<const Value> Graph::intern_args(std::span<const Value> args) {
   auto* copy = static_cast<Value*>(allocate(args.size() * sizeof(Value), 8));
   for (size_t i = 0; i < args.size(); ++i) new (copy + i) Value(intern(args[i]));
-  nodes_[id].args = {copy, args.size()};
+  return {copy, args.size()};
+}
+
+void Graph::set_args(NodeId id, std::span<const Value> args) {
+  nodes_[id].args = intern_args(args);
 }
 
 std::vector<std::vector<NodeId>> Graph::users() const {

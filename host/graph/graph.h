@@ -131,6 +131,7 @@ class Graph {
   /// Copies lists and strings of `v` into the arena of this graph.
   Value intern(const Value& v);
   Value intern_refs(std::span<const ValueId> ids);
+  std::span<const Value> intern_args(std::span<const Value> args);
 
   std::shared_ptr<ShapeEnv> shape_env;  ///< facts about the symbols; null when all is static
   std::vector<SymbolBinding> symbols;   ///< free symbols, in the order of tn_call.syms

@@ -141,7 +141,13 @@ Tensor one_hot_rows(const Tensor& self, int64_t num_classes) {
 
 // ---- repetition
 
+void check_repeats(const Tensor& repeats, int64_t least_dim) {
+  require(repeats.dim() >= least_dim && repeats.dim() <= 1,
+          "repeat_interleave: repeats must have one dimension, found shape {}", repeats.sizes());
+}
+
 Tensor repeats_kernel(const Tensor& repeats, std::optional<SymInt> output_size) {
+  check_repeats(repeats, 1);
   Tensor counts = index_of("repeat_interleave", repeats);
   int64_t total = 0;
   for (int64_t i = 0; i < numel_of(counts); ++i) {
@@ -159,6 +165,7 @@ Tensor repeats_kernel(const Tensor& repeats, std::optional<SymInt> output_size) 
 
 Tensor repeated_along(const Tensor& self, const Tensor& repeats, std::optional<int64_t> dim,
                       std::optional<SymInt> output_size) {
+  check_repeats(repeats, 0);
   Tensor in = dim ? self : flatten(self);
   int64_t at = dim.value_or(0);
   Tensor counts = repeats.dim() == 0 || (is_one(repeats.size(0)) && !is_one(in.size(at)))
@@ -294,6 +301,7 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::data_dependent,
      .meta =
          [](const Tensor& repeats, std::optional<SymInt> output_size) {
+           check_repeats(repeats, 1);
            SymInt size = output_size ? *output_size : unknown_count("repeat_interleave");
            require(size.is_symbolic() || size.word() >= 0,
                    "repeat_interleave: output_size must not be negative, found {}", size);

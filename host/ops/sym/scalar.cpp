@@ -50,6 +50,12 @@ SymBool compare(SymOp op, Number a, Number b) {
   }
 }
 
+Number chosen(Number condition, Number a, Number b) {
+  require(!any_float(a, b), ErrorCode::unsupported,
+          "sym.ite: a choice between real numbers is not supported; expected integers");
+  return sym_select(condition.sym_bool(), a.sym_int(), b.sym_int());
+}
+
 Number negate(Number a) { return arithmetic(SymOp::mul, a, Number(-1)); }
 
 }  // namespace
@@ -121,9 +127,8 @@ static constexpr OpDef rows[] = {
      .meta = [](Number a) { return Number(!a.sym_bool()); },
      .eager = [](Number a) { return Number(!a.sym_bool()); }},
     {.schema = "sym::ite(Scalar condition, Scalar a, Scalar b) -> Scalar",
-     .meta = [](Number c, Number a,
-                Number b) { return Number(sym_select(c.sym_bool(), a.sym_int(), b.sym_int())); },
-     .eager = [](Number c, Number a, Number b) { return c.to_bool() ? a : b; }},
+     .meta = [](Number c, Number a, Number b) { return chosen(c, a, b); },
+     .eager = [](Number c, Number a, Number b) { return chosen(c, a, b); }},
     {.schema = "sym::to_float(Scalar a) -> Scalar",
      .meta = [](Number a) { return Number(a.sym_float()); },
      .eager = [](Number a) { return Number(a.sym_float()); }},

@@ -111,7 +111,7 @@ TensorMeta flip_meta(const Tensor& self, IntList dims) {
 
 Tensor rolled_once(const Tensor& self, SymInt shift, int64_t dim) {
   SymInt size = self.size(dim);
-  SymInt start = (size - shift) % size;
+  SymInt start = (size - shift % size) % size;
   return cat({narrow(self, dim, start, size - start), narrow(self, dim, 0, start)}, dim);
 }
 

@@ -1,0 +1,355 @@
+// The cases of ../shared/reference/aot_metadata: functions that write their inputs, return views or
+// take the same memory twice. What PyTorch's analysis says of inputs and outputs is what lowering
+// says, and compiled code does what the body does.
+#include "aot/metadata.h"
+#include "backend/backend.h"
+#include "core/tensor_impl.h"
+#include "formats/json.h"
+#include "graph/interpret.h"
+
+#include <tenon/tenon.h>
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <sstream>
+
+namespace tenon {
+namespace {
+
+using Tensors = std::vector<Tensor>;
+
+struct Case {
+  const char* name;
+  Tensors (*body)(const Tensors&);
+  Tensors (*inputs)();
+};
+
+Tensor matrix() { return arange(6, Dtype::f32).reshape({2, 3}) + 0.5; }
+Tensor leaf() { return matrix().requires_grad_(); }
+// What made() is made from.
+const Tensor& origin() {
+  static const Tensor one = leaf();
+  return one;
+}
+Tensor made() { return origin() * 1.0; }
+
+const Case cases[] = {
+    {"mutate_data_inference_epilogue",
+     [](const Tensors& in) {
+       Tensor x = in[0];
+       x.mul_(2);
+       return Tensors{x + 1};
+     },
+     [] { return Tensors{matrix()}; }},
+    {"mutate_data_inference_in_graph",
+     [](const Tensors& in) {
+       Tensor x = in[0];
+       x.mul_(2);
+       return Tensors{x + 1};
+     },
+     [] { return Tensors{matrix()}; }},
+    {"mutate_data_training_nonleaf",
+     [](const Tensors& in) {
+       Tensor x = in[0];
+       x.mul_(2);
+       return Tensors{x + 1};
+     },
+     [] { return Tensors{made()}; }},
+    {"mutate_metadata",
+     [](const Tensors& in) {
+       Tensor x = in[0];
+       x.t_();
+       return Tensors{x * 3};
+     },
+     [] { return Tensors{matrix()}; }},
+    {"mutate_metadata_training",
+     [](const Tensors& in) {
+       Tensor x = in[0];
+       x.t_();
+       return Tensors{x * 3};
+     },
+     [] { return Tensors{made()}; }},
+    {"mutate_data_and_metadata",
+     [](const Tensors& in) {
+       Tensor x = in[0];
+       x.t_();
+       x.mul_(2);
+       return Tensors{x + 1};
+     },
+     [] { return Tensors{matrix()}; }},
+    {"mutate_leaf_under_no_grad",
+     [](const Tensors& in) {
+       Tensor x = in[0];
+       {
+         NoGradGuard off;
+         x.mul_(2);
+       }
+       return Tensors{x + 1};
+     },
+     [] { return Tensors{leaf()}; }},
+    {"mutate_hidden_by_detach",
+     [](const Tensors& in) {
+       in[0].detach().mul_(2);
+       return Tensors{in[0] + 1};
+     },
+     [] { return Tensors{leaf()}; }},
+    {"out_alias_of_input", [](const Tensors& in) { return Tensors{in[0].t()}; },
+     [] { return Tensors{leaf()}; }},
+    {"out_is_input",
+     [](const Tensors& in) {
+       return Tensors{in[0], in[0] + 1};
+     },
+     [] { return Tensors{leaf()}; }},
+    {"out_view_of_intermediate_single",
+     [](const Tensors& in) { return Tensors{(in[0] * 2).view({-1})}; },
+     [] { return Tensors{leaf()}; }},
+    {"out_two_views_of_intermediate",
+     [](const Tensors& in) {
+       Tensor y = in[0] * 2;
+       return Tensors{y.view({-1}), y.t()};
+     },
+     [] { return Tensors{leaf()}; }},
+    {"out_base_and_view",
+     [](const Tensors& in) {
+       Tensor y = in[0] * 2;
+       return Tensors{y, y.view({-1})};
+     },
+     [] { return Tensors{leaf()}; }},
+    {"out_multi_output_view",
+     [](const Tensors& in) { return (in[0].t() * 2).contiguous().unbind(0); },
+     [] { return Tensors{leaf()}; }},
+    {"out_non_differentiable",
+     [](const Tensors& in) {
+       Tensor y = in[0] * 2;
+       return Tensors{y, y.detach(), y.argmax()};
+     },
+     [] { return Tensors{leaf()}; }},
+    {"dup_inputs_no_mutation", [](const Tensors& in) { return Tensors{in[0] * in[1]}; },
+     [] {
+       Tensor x = leaf();
+       return Tensors{x, x};
+     }},
+    {"dup_inputs_mutated",
+     [](const Tensors& in) {
+       Tensor a = in[0];
+       a.mul_(2);
+       return Tensors{a + in[1]};
+     },
+     [] {
+       Tensor x = matrix();
+       return Tensors{x, x};
+     }},
+    {"synthetic_base",
+     [](const Tensors& in) {
+       Tensor a = in[0];
+       a.mul_(2);
+       return Tensors{in[1] + 1};
+     },
+     [] {
+       Tensor x = matrix();
+       return Tensors{x, x.view({-1})};
+     }},
+    {"false_aliasing",
+     [](const Tensors& in) {
+       Tensor a = in[0];
+       a.mul_(2);
+       return Tensors{in[1] + 1};
+     },
+     [] {
+       Tensor x = arange(8, Dtype::f32);
+       return Tensors{x.slice(0, 0, 4), x.slice(0, 4, 8)};
+     }},
+    {"synthetic_base_non_diff_views_training",
+     [](const Tensors& in) {
+       Tensor a = in[0];
+       a.mul_(2);
+       return Tensors{a + in[1].reshape({2, 3})};
+     },
+     [] {
+       Tensor x = made();
+       return Tensors{x, x.detach().view({-1})};
+     }},
+    {"inplace_on_view",
+     [](const Tensors& in) {
+       in[0].select(0, 0).mul_(10);
+       return Tensors{in[0] + in[1]};
+     },
+     [] {
+       return Tensors{matrix(), matrix()};
+     }},
+    {"inplace_on_view_intermediate",
+     [](const Tensors& in) {
+       Tensor y = in[0].clone();
+       y.select(1, 1).copy_(zeros({2}));
+       y.view({-1}).select(0, 0).add_(5);
+       return Tensors{y};
+     },
+     [] { return Tensors{matrix()}; }},
+    {"tangent_layout_contiguous", [](const Tensors& in) { return Tensors{in[0] * 2}; },
+     [] { return Tensors{leaf()}; }},
+    {"tangent_layout_transposed_out",
+     [](const Tensors& in) { return Tensors{(in[0] * 2).t().clone()}; },
+     [] { return Tensors{leaf()}; }},
+    {"view_replay_off", [](const Tensors& in) { return Tensors{in[0].t().unsqueeze(0)}; },
+     [] { return Tensors{leaf()}; }},
+    {"view_replay_on", [](const Tensors& in) { return Tensors{in[0].t().unsqueeze(0)}; },
+     [] { return Tensors{leaf()}; }},
+    {"donated_retain_graph", [](const Tensors& in) { return Tensors{in[0].sin().sin().sum()}; },
+     [] { return Tensors{leaf()}; }},
+    {"double_backward", [](const Tensors& in) { return Tensors{in[0].sin().sin().sum()}; },
+     [] { return Tensors{leaf()}; }},
+    {"rng_functionalize_cpu", [](const Tensors& in) { return Tensors{in[0] * rand_like(in[0])}; },
+     [] { return Tensors{leaf()}; }},
+    {"partial_tangents",
+     [](const Tensors& in) {
+       return Tensors{in[0] * 2, in[0] * 3};
+     },
+     [] { return Tensors{leaf()}; }},
+};
+
+const formats::JsonDocument& recorded() {
+  static const auto* document = [] {
+    std::ifstream file(TENON_SHARED_DIR "/reference/aot_metadata/cases.json");
+    std::stringstream text;
+    text << file.rdbuf();
+    return new formats::JsonDocument(formats::parse_json(text.str(), "cases.json"));
+  }();
+  return *document;
+}
+
+formats::JsonView record_of(std::string_view name) {
+  for (formats::JsonView one : recorded().view().field("cases").items())
+    if (one.field("name").text() == name) return one;
+  throw std::runtime_error("no such case");
+}
+
+// The graph as a backend of stage "captured" gets it.
+std::shared_ptr<Graph> captured(const Case& c) {
+  static std::shared_ptr<Graph> last;
+  static const bool registered = [] {
+    register_backend("keeps_graph",
+                     [](const CompileRequest& request) {
+                       last = request.graph;
+                       return interpreter_artifact(request.graph);
+                     },
+                     {});
+    return true;
+  }();
+  EXPECT_TRUE(registered);
+  compile(c.body, {.backend = "keeps_graph"})(c.inputs());
+  return last;
+}
+
+class RecordedAliases : public testing::TestWithParam<Case> {};
+
+TEST_P(RecordedAliases, AreClassifiedAsPyTorchDoes) {
+  const Case& c = GetParam();
+  formats::JsonView record = record_of(c.name);
+  if (record.optional_field("error")) GTEST_SKIP() << "PyTorch refuses it";
+  auto replay = config::patch({{"functorch.view_replay_for_aliased_outputs",
+                                std::string_view(c.name) != "view_replay_off"}});
+  std::shared_ptr<Graph> graph = captured(c);
+  LowerOptions options;
+  options.keep_input_mutations = record.field("keep_inference_input_mutations").boolean();
+  Lowered lowered = lower_training(*graph, options);
+  if (!lowered.derivative) lowered = lower_inference(*graph, options);
+  AotMetadata found = metadata_of(*graph, lowered);
+
+  // A tensor that is passed twice is one input of the graph; the recording has the one base of
+  // inputs that overlap, lowering has its members.
+  std::vector<formats::JsonView> inputs = record.field("input_info").items();
+  ASSERT_TRUE(found.inputs.size() <= inputs.size() || !lowered.shared.empty());
+  for (size_t i = 0; i < found.inputs.size(); ++i) {
+    formats::JsonView info = inputs[lowered.shared.empty() ? i : 0];
+    SCOPED_TRACE(message("input {}", i));
+    EXPECT_EQ(to_text(found.inputs[i].mutation), info.field("mutation_type").text());
+    EXPECT_EQ(found.inputs[i].mutates_data, info.field("mutates_data").boolean());
+    EXPECT_EQ(found.inputs[i].mutates_metadata, info.field("mutates_metadata").boolean());
+    EXPECT_EQ(found.inputs[i].requires_grad, info.field("requires_grad").boolean());
+  }
+  // An output that is an argument does not reach the graph.
+  std::vector<formats::JsonView> outputs = record.field("output_info").items();
+  std::erase_if(outputs, [](auto& o) { return o.field("output_type").text() == "is_input"; });
+  ASSERT_EQ(found.outputs.size(), outputs.size());
+  for (size_t i = 0; i < found.outputs.size(); ++i) {
+    formats::JsonView info = outputs[i];
+    SCOPED_TRACE(message("output {}", i));
+    EXPECT_EQ(to_text(found.outputs[i].type), info.field("output_type").text());
+    EXPECT_EQ(found.outputs[i].base.has_value(), !info.field("base_idx").is_null());
+    if (found.outputs[i].base.has_value()) {
+      EXPECT_EQ(*found.outputs[i].base, info.field("base_idx").integer());
+    }
+  }
+  EXPECT_EQ(found.n_intermediate_bases, record.field("num_intermediate_bases").integer());
+}
+
+void expect_equal(const Tensors& expected, const Tensors& found, const char* what) {
+  ASSERT_EQ(expected.size(), found.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    SCOPED_TRACE(message("{} {}", what, i));
+    EXPECT_EQ(to_text(expected[i].sizes()), to_text(found[i].sizes()));
+    EXPECT_EQ(to_text(expected[i].strides()), to_text(found[i].strides()));
+    EXPECT_TRUE(expected[i].detach().equal(found[i].detach()));
+    EXPECT_EQ(expected[i].requires_grad(), found[i].requires_grad());
+    for (size_t k = 0; k < i; ++k)
+      EXPECT_EQ(shares_storage(expected[i], expected[k]), shares_storage(found[i], found[k]));
+  }
+}
+
+// Through the outputs and what became of the inputs.
+Tensors gradients(const Tensors& outputs, const Tensors& inputs) {
+  Tensor loss = zeros({});
+  for (const Tensors* all : {&outputs, &inputs})
+    for (const Tensor& t : *all)
+      if (t.requires_grad()) loss = loss + (t * t).sum();
+  Tensors wanted;
+  for (const Tensor& t : inputs)
+    if (t.requires_grad()) wanted.push_back(t.is_leaf() ? t : origin());
+  return wanted.empty() || !loss.requires_grad() ? Tensors() : autograd::grad({loss}, wanted);
+}
+
+TEST_P(RecordedAliases, AreAsInTheBody) {
+  const Case& c = GetParam();
+  for (const char* backend : {"aot_eager", "debug_nop"}) {
+    manual_seed(3);
+    Tensors in = c.inputs(), expected = c.body(in);
+    Tensors expected_gradients = gradients(expected, in);
+    auto f = compile(c.body, {.backend = backend});
+    for (int call = 0; call < 2; ++call) {
+      manual_seed(3);
+      Tensors again = c.inputs(), found = f(again);
+      expect_equal(expected, found, "output");
+      expect_equal(in, again, "input");
+      expect_equal(expected_gradients, gradients(found, again), "gradient");
+    }
+  }
+}
+
+// Of outputs that are views, the tape shows the view that PyTorch's shows.
+TEST(RecordedAliasNodes, AreThoseOfTheViews) {
+  for (const Case& c : cases) {
+    formats::JsonView record = record_of(c.name);
+    auto nodes = record.optional_field("output_grad_fn");
+    if (!nodes) continue;
+    SCOPED_TRACE(c.name);
+    auto replay = config::patch({{"functorch.view_replay_for_aliased_outputs",
+                                  std::string_view(c.name) != "view_replay_off"}});
+    Tensors found = compile(c.body, {.backend = "aot_eager"})(c.inputs());
+    for (size_t i = 0; i < found.size(); ++i) {
+      std::string type = record.field("output_info").items()[i].field("output_type").text();
+      if (!type.starts_with("alias") || nodes->items()[i].is_null()) continue;
+      EXPECT_EQ(autograd::grad_fn(found[i]).name() + "0", nodes->items()[i].text());
+    }
+  }
+}
+
+std::string name_of(const testing::TestParamInfo<Case>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Cases, RecordedAliases, testing::ValuesIn(cases), name_of);
+
+TEST(RecordedAliasCount, IsThatOfTheRecording) {
+  EXPECT_EQ(std::size(cases), recorded().view().field("cases").size());
+}
+
+}  // namespace
+}  // namespace tenon

@@ -1,0 +1,176 @@
+// Compiled training: when the backward is compiled, what it is given, what it keeps, and what
+// happens where PyTorch gives up.
+#include "backend/backend.h"
+#include "core/tensor_impl.h"
+#include "graph/artifact.h"
+#include "report/events.h"
+
+#include <tenon/tenon.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tenon {
+namespace {
+
+using testing::DoubleEq;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+int64_t count(const char* counter) { return report::counter(counter).value(); }
+
+Tensor leaf(const std::vector<double>& values) {
+  return tensor(values, {static_cast<int64_t>(values.size())}).requires_grad_();
+}
+
+TEST(Training, CompilesTheBackwardAtTheFirstGradient) {
+  auto f = compile([](const Tensor& x) { return (x * x).sum(); }, {.backend = "aot_eager"});
+  Tensor x = leaf({1, 2});
+  int64_t before = count("aot.backward_compiles");
+  Tensor loss = f(x);
+  EXPECT_EQ(count("aot.backward_compiles"), before);
+  loss.backward();
+  f(x).backward();
+  EXPECT_EQ(count("aot.backward_compiles"), before + 1);
+  EXPECT_THAT(x.grad().to_vector<double>(), ElementsAre(4, 8));
+}
+
+TEST(Training, ForceNonLazyBackwardLoweringCompilesItWithTheForward) {
+  auto flag = config::patch({{"functorch.force_non_lazy_backward_lowering", true}});
+  auto f = compile([](const Tensor& x) { return (x * x).sum(); }, {.backend = "aot_eager"});
+  int64_t before = count("aot.backward_compiles");
+  f(leaf({1, 2}));
+  EXPECT_EQ(count("aot.backward_compiles"), before + 1);
+}
+
+TEST(Training, OneNodeStandsForTheFunction) {
+  auto f =
+      compile([](const Tensor& x) { return ((x * x).sin() + x).sum(); }, {.backend = "aot_eager"});
+  EXPECT_EQ(autograd::grad_fn(f(leaf({1, 2}))).name(), "CompiledFunctionBackward");
+}
+
+TEST(Training, AResultWithoutGradientCountsAsZero) {
+  auto f = compile(
+      [](const Tensor& x) {
+        return std::pair{x * 2, x * x};
+      },
+      {.backend = "aot_eager"});
+  Tensor x = leaf({1, 2, 3});
+  f(x).first.sum().backward();
+  EXPECT_THAT(x.grad().to_vector<double>(), ElementsAre(2, 2, 2));
+}
+
+// The layout of the result is that of its tangent; another one is copied.
+TEST(Training, GuessTangentStridesAsOutputsDecidesTheLayoutOfTangents) {
+  static std::vector<std::string> seen;
+  register_backend(
+      "tells_tangents",
+      [](const CompileRequest& request) {
+        for (ValueId v : request.graph->inputs())
+          if (request.graph->value(v).flags.tangent)
+            seen.push_back(to_text(list_of(request.graph->value(v).meta.strides)));
+        return interpreter_artifact(request.graph);
+      },
+      {}, Stage::inference);
+  for (bool guess : {true, false}) {
+    auto flag = config::patch({{"functorch.guess_tangent_strides_as_outputs", guess}});
+    auto f =
+        compile([](const Tensor& x) { return (x * 2).t().clone(); }, {.backend = "tells_tangents"});
+    Tensor x = ones({2, 3}, Dtype::f64).requires_grad_();
+    f(x).backward(ones({3, 2}, Dtype::f64));
+    EXPECT_EQ(x.grad().sum().item<double>(), 12);
+  }
+  EXPECT_THAT(seen, ElementsAre("[1, 3]", "[2, 1]"));
+}
+
+TEST(Training, DonatedBufferFreesWhatIsKeptDuringTheBackward) {
+  for (bool donated : {true, false}) {
+    auto flag = config::patch({{"functorch.donated_buffer", donated}});
+    auto f = compile([](const Tensor& x) { return x.sin().sin().sum(); }, {.backend = "aot_eager"});
+    Tensor x = leaf({1, 2}), loss = f(x);
+    loss.backward({}, true);  // PyTorch refuses this one under donation
+    Tensor once = x.grad().clone();
+    loss.backward();
+    EXPECT_TRUE(x.grad().equal(once * 2));
+    try {
+      loss.backward();
+      ADD_FAILURE() << "a third pass after the freeing one";
+    } catch (const UserError& error) {
+      EXPECT_THAT(error.what(), HasSubstr("a second time"));
+    }
+  }
+}
+
+TEST(Training, GradientsOfGradientsRunTheForwardAgain) {
+  auto body = [](const Tensor& x, const Tensor& w) { return (x * w).sin().mul(w).sum(); };
+  auto f = compile(body, {.backend = "aot_eager"});
+  auto second = [](auto& g) {
+    Tensor x = leaf({0.3, 0.7}), w = leaf({1.1, -0.4});
+    Tensor first = autograd::grad({g(x, w)}, {w}, {.create_graph = true})[0];
+    first.mul(first).sum().backward();
+    return std::pair{x.grad().to_vector<double>(), w.grad().to_vector<double>()};
+  };
+  auto expected = second(body), found = second(f);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_THAT(found.first[i], DoubleEq(expected.first[i]));
+    EXPECT_THAT(found.second[i], DoubleEq(expected.second[i]));
+  }
+}
+
+TEST(Training, RandomNumbersOfTheForwardAreThoseOfItsGradients) {
+  auto f = compile([](const Tensor& x) { return (dropout(x, 0.5, true) * x).sum(); },
+                   {.backend = "aot_eager"});
+  Tensor x = ones({64}, Dtype::f64).requires_grad_();
+  manual_seed(5);
+  Tensor loss = f(x);
+  loss.backward();
+  EXPECT_DOUBLE_EQ(x.grad().sum().item<double>(), 2 * loss.item<double>());
+  // Also where the forward runs again for a second derivative.
+  manual_seed(5);
+  Tensor gradient = autograd::grad({f(x)}, {x}, {.create_graph = true})[0];
+  EXPECT_TRUE(gradient.detach().equal(x.grad()));
+}
+
+TEST(Training, OneVersionServesOtherSizes) {
+  auto f = compile([](const Tensor& x, const Tensor& w) { return (x.matmul(w).relu() * 2).sum(); },
+                   {.backend = "aot_eager", .dynamic = true});
+  Tensor w = randn({3, 2}, Dtype::f64).requires_grad_();
+  for (int64_t rows : {4, 7, 5}) {
+    Tensor x = randn({rows, 3}, Dtype::f64);
+    w.set_grad({});
+    (x.matmul(w).relu() * 2).sum().backward();
+    Tensor expected = w.grad().clone();
+    w.set_grad({});
+    f(x, w).backward();
+    EXPECT_TRUE(w.grad().equal(expected)) << rows;
+  }
+  EXPECT_EQ(f.stats().compiles, 1);
+}
+
+TEST(Training, SizesThatTheForwardFindsOutReachTheBackward) {
+  auto flags = config::patch({{"dynamo.capture_dynamic_output_shape_ops", true}});
+  auto f = compile([](const Tensor& x) { return (masked_select(x, x > 0.0) * 3).sum(); },
+                   {.backend = "aot_eager"});
+  for (int call = 0; call < 2; ++call) {
+    Tensor x = leaf({1, -2, 3, 4.0 * call});
+    f(x).backward();
+    EXPECT_THAT(x.grad().to_vector<double>(), ElementsAre(3, 0, 3, call ? 3 : 0));
+  }
+}
+
+TEST(Training, AWriteToWhatTheBackwardNeedsIsFound) {
+  auto f =
+      compile([](const Tensor& x, const Tensor& w) { return x * w; }, {.backend = "aot_eager"});
+  Tensor x = tensor(std::vector<double>{1, 2}, {2}), w = leaf({3, 4});
+  Tensor y = f(x, w);
+  x.mul_(2.0);
+  try {
+    y.sum().backward();
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("was modified in place"));
+  }
+}
+
+}  // namespace
+}  // namespace tenon
