@@ -41,7 +41,10 @@ class Budget {
  public:
   Budget(const WorkGraph& graph, const CutFacts& facts, const PartitionOptions& options,
          uint32_t& n_cuts)
-      : graph_(graph), facts_(facts), options_(options), n_cuts_(n_cuts) {}
+      : graph_(graph), facts_(facts), options_(options), n_cuts_(n_cuts) {
+    for (JointId id : graph_.order())
+      if (graph_.is_forward_input(id)) input_storages_.insert(graph_.node(id).storage);
+  }
 
   CutResult choose() {
     const double budget = options_.memory_budget;
@@ -63,8 +66,7 @@ class Budget {
     if (ratio(most) < budget) return most;
 
     find_candidates(most);
-    // Nothing that could be given up.
-    if (candidates_.empty()) return most;
+    if (candidates_.empty()) return save_marked(std::move(most));
     if (options_.visualize_pareto)
       draw_pareto(graph_.joint().name, options_.pareto_dir,
                   [&](double share) { return point_at(share); });
@@ -90,6 +92,12 @@ class Budget {
     return bytes / 1e9;
   }
 
+  // Takes no memory besides the inputs.
+  bool is_of_input(JointId id) const {
+    int64_t storage = graph_.node(id).storage;
+    return graph_.is_forward_input(id) || (storage >= 0 && input_storages_.count(storage) != 0);
+  }
+
   double ratio(const CutResult& result) const { return (size_of(result.saved) - least_) / range_; }
 
   // Inputs, and results of calls that must not run again.
@@ -107,17 +115,27 @@ class Budget {
     return result;
   }
 
+  // Nothing that A bans can be given up but what the user marked: that and the inputs are enough,
+  // unless a mark is on something that cannot be saved itself.
+  CutResult save_marked(CutResult most) const {
+    std::vector<JointId> saved = save_inputs().saved;
+    for (const Ban& ban : most.banned) {
+      if (graph_.runs_once(ban.node)) return most;
+      if (graph_.recompute(ban.node) != Recompute::must_save || is_of_input(ban.node) ||
+          facts_.nodes[ban.node].distance >= unreachable_distance)
+        continue;
+      if (graph_.node(ban.node).type != Type::tensor) return most;
+      saved.push_back(ban.node);
+    }
+    most.saved = std::move(saved);
+    return most;
+  }
+
   // What A banned, is needed by the backward and takes memory of its own; largest first.
   void find_candidates(const CutResult& most) {
-    std::unordered_set<int64_t> inputs;
-    for (JointId id : graph_.order())
-      if (graph_.is_forward_input(id)) inputs.insert(graph_.node(id).storage);
     for (const Ban& ban : most.banned) {
-      const JointNode& node = graph_.node(ban.node);
-      bool of_input = graph_.is_forward_input(ban.node) ||
-                      (node.storage >= 0 && inputs.count(node.storage) != 0);
-      if (options_.is_non_builtin_to_include && !node.builtin) of_input = false;
-      if (of_input || facts_.nodes[ban.node].distance >= unreachable_distance ||
+      bool user_op = options_.is_non_builtin_to_include && !graph_.node(ban.node).builtin;
+      if ((is_of_input(ban.node) && !user_op) || facts_.nodes[ban.node].distance >= unreachable_distance ||
           graph_.recompute(ban.node) == Recompute::must_save || graph_.runs_once(ban.node))
         continue;
       candidates_.push_back(ban.node);
@@ -153,6 +171,7 @@ class Budget {
   const CutFacts& facts_;
   const PartitionOptions& options_;
   uint32_t& n_cuts_;
+  std::unordered_set<int64_t> input_storages_;
   double least_ = 0, range_ = 0;  // in GB
   BanRules rules_;                // those of A
   std::vector<JointId> candidates_;

@@ -105,8 +105,9 @@ int64_t weight_of(const WorkGraph& graph, const CutFacts& facts, const Partition
   if (options.recompute_views && graph.is_view(id)) return NodeFacts::infinite;
   int64_t steps = std::clamp<int64_t>(facts.nodes[id].distance, 1, 100);
   double bytes = static_cast<double>(node.bytes) * std::pow(1.1, static_cast<double>(steps));
-  // Far beyond any memory, and small enough that sums stay exact integers.
-  int64_t weight = static_cast<int64_t>(std::clamp(bytes, 0.0, 0x1p52));
+  // Far beyond any memory, and small enough that the sum over all nodes stays below 2^60.
+  double most = 0x1p59 / static_cast<double>(graph.size());
+  int64_t weight = static_cast<int64_t>(std::clamp(bytes, 0.0, most));
   return is_materialized(graph, id) ? weight : 2 * weight;
 }
 

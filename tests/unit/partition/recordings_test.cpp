@@ -1,7 +1,7 @@
 // Partitions of 14 joint graphs under 24 configurations, compared with those of PyTorch.
 #include "tests_of_partition.h"
 
-#include "partition/knapsack.h"
+#include "partition/runtime_estimate.h"
 
 #include <algorithm>
 #include <set>
@@ -79,8 +79,9 @@ void expect_same_facts(const RecordedGraph& recorded, const Partition& cut) {
                                                    {"bw", NodeClass::backward},
                                                    {"unclaimed", NodeClass::unclaimed}};
     EXPECT_EQ(facts.place, classes.at(info.field("class").text())) << name;
-    if (auto order = info.optional_field("fw_order"))
+    if (auto order = info.optional_field("fw_order")) {
       EXPECT_EQ(facts.forward_order, order->integer()) << name;
+    }
   }
   for (JointId id = 0; id < recorded.graph.nodes.size(); ++id)
     EXPECT_EQ(cut.facts[id].place != NodeClass::dead,
@@ -99,12 +100,19 @@ void expect_same_result(const RecordedGraph& recorded, const Partition& cut, Jso
   std::sort(again.begin(), again.end());
   std::sort(recorded_again.begin(), recorded_again.end());
   EXPECT_EQ(again, recorded_again);
-  if (auto value = expected.optional_field("cut_value")) EXPECT_EQ(cut.cut_value, value->integer());
-  if (auto cuts = expected.optional_field("n_mincut_calls"))
-    EXPECT_EQ(cut.n_cuts, cuts->integer());
-  if (auto banned = expected.optional_field("banned")) expect_same_bans(recorded, cut, *banned);
-  if (auto order = expected.optional_field("bw_order"))
+  if (auto order = expected.optional_field("bw_order")) {
     EXPECT_EQ(recorded.names(cut.backward), texts(*order));
+  }
+}
+
+void expect_same_way(const RecordedGraph& recorded, const Partition& cut, JsonView expected) {
+  if (auto banned = expected.optional_field("banned")) expect_same_bans(recorded, cut, *banned);
+  if (auto value = expected.optional_field("cut_value")) {
+    EXPECT_EQ(cut.cut_value, value->integer());
+  }
+  if (auto cuts = expected.optional_field("n_mincut_calls")) {
+    EXPECT_EQ(cut.n_cuts, cuts->integer());
+  }
 }
 
 class Recordings : public testing::TestWithParam<std::string> {
@@ -129,9 +137,29 @@ TEST_P(Recordings, ArePartitionedAsInPytorch) {
                         ? default_partition(recorded.graph, options)
                         : min_cut_partition(recorded.graph, options);
     expect_same_result(recorded, cut, expected);
+    // "Same as" another configuration says nothing about the way there.
+    expect_same_way(recorded, cut, listed);
     if (configuration == "min_cut") expect_same_facts(recorded, cut);
   }
   EXPECT_GE(compared, 12);
+}
+
+// Of equally good choices another one may be right, so that their worth is compared.
+TEST_P(Recordings, OfTheExactSolverAreAsGood) {
+  RecordedGraph recorded(GetParam());
+  WorkGraph work(recorded.graph, true);
+  for (std::string configuration : {"budget_0.25_ilp_flops", "budget_0.5_ilp_flops"}) {
+    SCOPED_TRACE(configuration);
+    JsonView expected = recorded.root().field("results").field(configuration);
+    auto banned = expected.optional_field("banned");
+    if (!banned || expected.optional_field("torch_defect")) continue;
+    double runtime = 0, recorded_runtime = 0;
+    Partition cut = cut_by(recorded, options_of(expected.field("flags")));
+    for (const Ban& ban : cut.banned) runtime += flops_of(work, ban.node);
+    for (auto [name, reason] : banned->members())
+      recorded_runtime += flops_of(work, recorded.id(std::string(name)));
+    EXPECT_EQ(runtime, recorded_runtime);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Recordings, testing::ValuesIn(recorded_names()),

@@ -15,7 +15,8 @@
 namespace tenon::partition::tests {
 
 inline std::string recordings_folder() {
-  return std::string(TENON_SHARED_DIR) + "/reference/partitioner";
+  const char* named = std::getenv("TENON_SHARED");
+  return std::string(named ? named : TENON_SHARED_DIR) + "/reference/partitioner";
 }
 
 inline bool have_recordings() { return std::filesystem::exists(recordings_folder()); }
