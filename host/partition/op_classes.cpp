@@ -92,7 +92,8 @@ uint16_t listed(std::string_view packet) {
 }
 
 uint16_t told_by_row(std::string_view target) {
-  const OpEntry* row = find_op(target);
+  // Names without a namespace are not ops: `getitem`.
+  const OpEntry* row = target.find('.') == target.npos ? nullptr : find_op(target);
   if (row == nullptr) return 0;
   uint16_t bits = 0;
   if (row->tags & TN_TAG_POINTWISE) bits |= class_recomputable;

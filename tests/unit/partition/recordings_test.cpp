@@ -1,5 +1,5 @@
 // Partitions of 14 joint graphs under 24 configurations, compared with those of PyTorch.
-#include "tests_of_partition.h"
+#include "unit/partition/tests_of_partition.h"
 
 #include "partition/runtime_estimate.h"
 
