@@ -107,8 +107,8 @@ class Budget {
     for (JointId id : graph_.order()) {
       bool tuple_part = (graph_.classes(id) & class_getitem) && !graph_.inputs(id).empty() &&
                         chosen[graph_.inputs(id)[0]];
-      chosen[id] = graph_.is_forward_input(id) ||
-                   (facts_.in_forward(id) && (graph_.runs_once(id) || tuple_part));
+      chosen[id] = graph_.is_forward_input(id) || tuple_part ||
+                   (graph_.runs_once(id) && !graph_.of_backward(id));
       Type type = graph_.node(id).type;
       if (chosen[id] && type != Type::tuple && type != Type::none) result.saved.push_back(id);
     }

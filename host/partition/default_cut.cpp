@@ -33,7 +33,8 @@ std::vector<char> forward_region(const WorkGraph& graph) {
   std::vector<char> region(graph.size(), 0);
   for (JointId id : graph.order())
     region[id] = id < end && graph.node(id).kind != Kind::tangent &&
-                 graph.node(id).kind != Kind::backward_seed;
+                 graph.node(id).kind != Kind::backward_seed &&
+                 !(graph.runs_once(id) && graph.of_backward(id));
   return region;
 }
 

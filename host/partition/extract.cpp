@@ -15,25 +15,16 @@ namespace tenon::partition {
 namespace {
 
 using Kind = JointNode::Kind;
-using Tag = JointNode::Tag;
 
-bool allowed(const JointNode& node, Half half) {
-  return half == Half::forward ? node.tag != Tag::must_be_in_backward
-                               : node.tag != Tag::must_be_in_forward;
-}
-
-bool effect_of(const JointNode& node, Half half) {
-  bool forward = node.tag == Tag::forward || node.tag == Tag::must_be_in_forward;
-  return node.effect && forward == (half == Half::forward);
+bool of_half(const WorkGraph& graph, JointId id, Half half) {
+  return graph.of_backward(id) == (half == Half::backward);
 }
 
 std::vector<char> valid_nodes(const WorkGraph& graph, const std::vector<char>& given, Half half) {
   std::vector<char> valid = given;
   for (JointId id : graph.order()) {
-    if (given[id] || graph.is_input(id) || !allowed(graph.node(id), half)) continue;
-    // Effects of the forward never run again.
-    if (half == Half::backward && graph.node(id).effect && !effect_of(graph.node(id), half))
-      continue;
+    if (given[id] || graph.is_input(id)) continue;
+    if (graph.runs_once(id) && !of_half(graph, id, half)) continue;
     auto inputs = graph.inputs(id);
     valid[id] =
         std::all_of(inputs.begin(), inputs.end(), [&](JointId input) { return valid[input] != 0; });
@@ -71,7 +62,8 @@ Extracted extract(const WorkGraph& graph, std::span<const JointId> inputs,
   for (size_t i = graph.order().size(); i-- > 0;) {
     JointId id = graph.order()[i];
     if (given[id] || !valid[id]) continue;
-    if (!result.used[id] && !effect_of(graph.node(id), half)) continue;
+    bool effect = graph.node(id).effect && of_half(graph, id, half);
+    if (!result.used[id] && !effect) continue;
     result.calls.push_back(id);
     for (JointId input : graph.inputs(id)) result.used[input] = 1;
   }

@@ -23,7 +23,7 @@ void find_classes(const WorkGraph& graph, CutFacts& facts) {
     auto inputs = graph.inputs(id);
     facts.follows_tangents[id] =
         graph.node(id).kind == Kind::tangent ||
-        graph.node(id).tag == JointNode::Tag::must_be_in_backward ||
+        (graph.runs_once(id) && graph.of_backward(id)) ||
         std::any_of(inputs.begin(), inputs.end(),
                     [&](JointId input) { return facts.follows_tangents[input] != 0; });
     facts.for_backward[id] = facts.follows_tangents[id];
@@ -102,7 +102,8 @@ int64_t weight_of(const WorkGraph& graph, const CutFacts& facts, const Partition
     case Type::tensor: break;
   }
   if (facts.is_static[id] && options.treat_parameters_as_free_to_save) return 0;
-  if (options.recompute_views && graph.is_view(id)) return NodeFacts::infinite;
+  if (options.recompute_views && graph.is_view(id) && !graph.runs_once(id))
+    return NodeFacts::infinite;
   int64_t steps = std::clamp<int64_t>(facts.nodes[id].distance, 1, 100);
   double bytes = static_cast<double>(node.bytes) * std::pow(1.1, static_cast<double>(steps));
   // Far beyond any memory, and small enough that the sum over all nodes stays below 2^60.

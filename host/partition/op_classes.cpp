@@ -26,15 +26,15 @@ constexpr std::string_view compute_intensive =
 
 constexpr std::string_view recomputable =
     "__ilshift__ __ixor__ _grad_sum_to_size _to_copy _unsafe_view alias amax angle any arange "
-    "argmax as_strided broadcast_tensors clone conj_physical empty empty_like equal expand "
-    "float_power frexp full full_like gather gcd i0 igamma igammac index isfinite isinf "
-    "isneginf isposinf lcm ldexp lift_fresh_copy masked_fill mean mvlgamma nan_to_num "
-    "native_dropout_backward new_zeros nextafter ones permute polygamma positive "
-    "prims._low_memory_max_pool_offsets_to_indices prims.broadcast_in_dim "
-    "prims.convert_element_type prims.div prims.iota prims.prepare_softmax_online prims.sum "
-    "prims.var reshape rrelu scalar_tensor select signbit slice special_airy_ai "
-    "special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 "
-    "special_chebyshev_polynomial_t special_chebyshev_polynomial_u "
+    "argmax as_strided bitwise_left_shift_ bitwise_right_shift_ broadcast_tensors clone "
+    "conj_physical empty empty_like equal expand float_power frexp full full_like gather gcd i0 "
+    "igamma igammac index isfinite isinf isneginf isposinf lcm ldexp lift_fresh_copy "
+    "masked_fill mean mvlgamma nan_to_num native_dropout_backward new_zeros nextafter ones "
+    "permute polygamma positive pow_ prims._low_memory_max_pool_offsets_to_indices "
+    "prims.broadcast_in_dim prims.convert_element_type prims.div prims.iota "
+    "prims.prepare_softmax_online prims.sum prims.var reshape rrelu scalar_tensor select "
+    "signbit slice special_airy_ai special_bessel_j0 special_bessel_j1 special_bessel_y0 "
+    "special_bessel_y1 special_chebyshev_polynomial_t special_chebyshev_polynomial_u "
     "special_chebyshev_polynomial_v special_chebyshev_polynomial_w special_erfcx "
     "special_hermite_polynomial_h special_hermite_polynomial_he special_i0e special_i1 "
     "special_i1e special_laguerre_polynomial_l special_legendre_polynomial_p special_log_ndtr "
@@ -54,7 +54,7 @@ constexpr std::string_view seeded =
     "_scaled_dot_product_flash_attention_for_cpu "
     "_scaled_dot_product_fused_attention_overrideable _standard_gamma binomial cauchy "
     "exponential geometric gru log_normal lstm miopen_rnn multinomial normal_functional poisson "
-    "rnn_relu rnn_tanh rrelu_with_noise_functional";
+    "rnn_relu rnn_tanh rrelu_with_noise_ rrelu_with_noise_functional";
 
 using Table = std::unordered_map<std::string, uint16_t>;
 
@@ -119,7 +119,7 @@ std::string_view packet_of(std::string_view target) {
 uint16_t classes_of(std::string_view target) {
   std::string_view packet = packet_of(target);
   uint16_t bits = listed(packet) | told_by_row(target);
-  if (bits == 0) bits = listed(functional_name(packet));
+  if (bits == 0) bits = listed(functional_name(packet)) & (class_recomputable | class_seeded);
   if (target.starts_with("sym.")) bits |= class_recomputable;
   if (target.starts_with("_c10d_functional.") || target.starts_with("c10d.")) bits |= class_collective;
   if (bits & class_seeded) bits |= class_keep;

@@ -71,7 +71,9 @@ class Bans {
     for (JointId id : graph_.order()) {
       if (facts_.follows_tangents[id] || graph_.must_recompute(id)) continue;
       if (graph_.is_forward_input(id)) ban(id, BanReason::primal_input);
-      if (!facts_.in_forward(id) || graph_.is_input(id)) continue;
+      // Only what the forward computes anyway is computed again, or what it alone may compute.
+      bool judged = facts_.in_forward(id) || graph_.runs_once(id);
+      if (!judged || graph_.is_input(id)) continue;
       if (std::optional<BanReason> reason = reason_against(id)) ban(id, *reason);
     }
     if (rules_.used_far_apart) ban_far_uses();
@@ -81,9 +83,10 @@ class Bans {
 
  private:
   void ban(JointId id, BanReason reason) {
-    if (banned_[id] || graph_.is_view(id) || graph_.must_recompute(id)) return;
-    if (graph_.node(id).type == JointNode::Type::sym_float) return;
-    if (!may_recompute_.empty() && may_recompute_[id] && !graph_.runs_once(id)) return;
+    if (banned_[id] || graph_.must_recompute(id)) return;
+    bool exempt = graph_.is_view(id) || graph_.node(id).type == JointNode::Type::sym_float ||
+                  (!may_recompute_.empty() && may_recompute_[id]);
+    if (exempt && !graph_.runs_once(id)) return;
     banned_[id] = 1;
     bans_.push_back({id, reason});
   }
@@ -92,8 +95,8 @@ class Bans {
     uint16_t classes = graph_.classes(id);
     if (classes & class_getitem) return std::nullopt;
     if (graph_.recompute(id) == Recompute::must_save) return BanReason::marked_must_save;
-    if (options_.recompute_views && graph_.is_view(id)) return std::nullopt;
-    if (classes & class_lift) return std::nullopt;
+    bool free = (options_.recompute_views && graph_.is_view(id)) || (classes & class_lift);
+    if (free && !graph_.runs_once(id)) return std::nullopt;
     if (rules_.not_in_allowlist) {
       if (!(classes & class_recomputable)) return BanReason::not_in_allowlist;
     } else {

@@ -13,10 +13,6 @@ namespace {
 using Recompute = JointNode::Recompute;
 using Tag = JointNode::Tag;
 
-bool belongs_to_backward(const JointNode& node) {
-  return node.tag == Tag::backward || node.tag == Tag::must_be_in_backward;
-}
-
 // Results of a call, read through tuples.
 void save_results(WorkGraph& graph, JointId id, Recompute tuple_tag) {
   graph.set_recompute(id, tuple_tag);
@@ -30,10 +26,11 @@ void settle_calls_that_run_once(WorkGraph& graph, const PartitionOptions& option
     bool collective = (graph.classes(id) & class_collective) &&
                       !options.unsafe_allow_optimization_of_collectives &&
                       !graph.must_recompute(id);
-    bool effect = node.effect && !belongs_to_backward(node);
+    bool tied = node.tag == Tag::must_be_in_forward || node.tag == Tag::must_be_in_backward;
     bool seeded = graph.classes(id) & class_seeded;
-    if (!collective && !effect && !seeded) continue;
+    if (!collective && !node.effect && !tied && !seeded) continue;
     graph.set_runs_once(id);
+    if (graph.of_backward(id)) continue;
     if (seeded && !graph.must_recompute(id)) continue;  // banned by a rule of its own
     save_results(graph, id, Recompute::must_save);
   }

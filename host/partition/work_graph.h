@@ -43,6 +43,11 @@ class WorkGraph {
            recompute_[id] == Recompute::prefer_recompute;
   }
 
+  /// Traced after the gradients were asked for.
+  bool of_backward(JointId id) const {
+    return node(id).tag == JointNode::Tag::backward ||
+           node(id).tag == JointNode::Tag::must_be_in_backward;
+  }
   /// A number instead of a tensor.
   bool is_number(JointId id) const {
     JointNode::Type type = node(id).type;
@@ -56,8 +61,8 @@ class WorkGraph {
     return node(id).kind == JointNode::Kind::primal ||
            node(id).kind == JointNode::Kind::forward_seed;
   }
-  /// A call that must not run a second time: it draws random numbers, has effects in the forward or
-  /// talks to other processes.
+  /// A call that must not run in both halves: it draws random numbers, has effects, talks to other
+  /// processes or is tied to one half. It runs in the half that it was traced in.
   bool runs_once(JointId id) const { return runs_once_[id]; }
   void set_runs_once(JointId id) { runs_once_[id] = 1; }
 

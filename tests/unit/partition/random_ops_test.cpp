@@ -73,7 +73,7 @@ TEST(RandomOps, InACheckpointedRegionSaveTheirResults) {
     EXPECT_THAT(graph.names(cut.saved), Contains("mask")) << budget;
   }
   Partition cut = default_partition(graph.graph(), {});
-  EXPECT_THAT(graph.names(cut.backward), ElementsAre("cos", "mul", "grad"));
+  EXPECT_THAT(graph.names(cut.backward), ElementsAre("mul", "grad"));
 }
 
 TEST(RandomOps, ThatArePointwiseAreBannedToo) {
@@ -85,6 +85,28 @@ TEST(RandomOps, ThatArePointwiseAreBannedToo) {
   for (bool aggressive : {false, true})
     EXPECT_THAT(graph.names(graph.cut({.aggressive_recomputation = aggressive}).backward),
                 Not(Contains("noise")));
+}
+
+TEST(RandomOps, ThatOnlyTheBackwardReadsDoNotRunInBothHalves) {
+  // One result is worth saving, the other one looks cheap to compute again.
+  SmallGraph graph;
+  graph.primal("x").tangent("g").tuple("dropout", "aten.native_dropout.default", {"x"});
+  graph.item("values", "dropout", 0, 1 << 20).item("mask", "dropout", 1, 64);
+  graph.call("sin", "aten.sin.default", {"x"}).call("mul", "aten.mul.Tensor", {"g", "values"});
+  graph.call("grad", "aten.mul.Tensor", {"mul", "mask"}).outputs({"sin"}, {"grad"});
+  for (double budget : {0.0, 1.0}) {
+    Partition cut = graph.cut({.memory_budget = budget});
+    EXPECT_THAT(graph.names(cut.forward), Contains("dropout"));
+    EXPECT_THAT(graph.names(cut.backward), Not(Contains("dropout")));
+  }
+  // Traced in the backward, it runs there.
+  for (std::string name : {"dropout", "values", "mask"})
+    graph.node(name).tag = JointNode::Tag::backward;
+  for (double budget : {0.0, 1.0}) {
+    Partition cut = graph.cut({.memory_budget = budget});
+    EXPECT_THAT(graph.names(cut.forward), ElementsAre("sin"));
+    EXPECT_THAT(graph.names(cut.backward), Contains("dropout"));
+  }
 }
 
 TEST(Effects, OfTheForwardRunOnceAndTheirResultsAreSaved) {
@@ -107,7 +129,7 @@ TEST(Effects, RunEvenWhereNobodyReadsThemInTheHalfTheyWereTracedIn) {
   graph.call("grad", "aten.mul.Tensor", {"g", "cos"});
   graph.call("log_grad", "mine.log.default", {"g"});
   graph.call("early", "mine.log.default", {"x"});
-  graph.node("early").tag = JointNode::Tag::backward;
+  graph.node("early").tag = graph.node("cos").tag = JointNode::Tag::backward;
   graph.outputs({"sin"}, {"grad"});
   for (std::string name : {"log", "log_grad", "early"}) graph.node(name).effect = true;
   for (const Partition& cut : {graph.cut(), default_partition(graph.graph(), {})}) {
