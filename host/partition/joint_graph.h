@@ -30,6 +30,7 @@ struct JointNode {
   Tag tag = Tag::forward;
   Recompute recompute = Recompute::free;
   int32_t region = -1;          ///< the checkpointed region that `recompute` comes from
+  bool backward_hook = false;   ///< a user's hook on its gradient: kept if it leaves its region
   std::vector<JointId> inputs;  ///< every node among the arguments, with repeats, in their order
   uint32_t n_direct = 0;        ///< how many of the first are positional arguments themselves, not
                                 ///< parts of lists
@@ -40,6 +41,7 @@ struct JointNode {
   std::vector<int64_t> sizes, strides;   ///< of tensors; symbols by their hints
   int64_t storage = -1;                  ///< equal where tensors share memory; -1: of its own
   std::vector<std::string> symbols;      ///< free symbols of its sizes, strides and value
+  std::string binds;                     ///< of numbers: the symbol that the value is, or empty
   bool effect = false;                   ///< runs even where nobody reads it
   bool builtin = true;                   ///< not an op that a user added
 };
