@@ -32,9 +32,9 @@ CompileRequest request_for_half(CompileRequest request, const Extracted& half, S
     const ValueFlags& flags = half.graph->value(half.graph->inputs()[i]).flags;
     if (flags.parameter || flags.static_address) request.static_inputs.push_back(i);
   }
-  if (config::flags().functorch.debug_assert) verify_meta(*half.graph);
   if (report::artifact_enabled("aot_graphs"))
     report::log_artifact("aot_graphs", to_text(*half.graph));
+  if (config::flags().functorch.debug_assert) verify_meta(*half.graph);
   return request;
 }
 

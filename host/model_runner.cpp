@@ -87,6 +87,10 @@ std::vector<Tensor> apply_plan(const ImportedModel& model, const BoundCall& call
 
 void want_gradients(const ImportedModel& model) {
   std::span<const ValueId> inputs = model.graph->inputs();
+  // What the plan writes after the run must not be kept as it is for the backward.
+  for (const ModelOutput& output : model.outputs)
+    if (output.kind == ModelOutputKind::write_back)
+      model.graph->value(inputs[output.input]).flags.mutated = true;
   for (size_t i = 0; i < model.inputs.size(); ++i)
     if (model.graph->value(inputs[i]).flags.requires_grad && model.inputs[i].tensor.defined())
       model.inputs[i].tensor.requires_grad_();

@@ -66,6 +66,8 @@ struct TrainingPlan {
         compile_backward(std::move(c)),
         patches(config::thread_patches()) {
     for (const Lowered::WriteBack& w : lowered.write_backs) written.push_back(w.input);
+    for (uint32_t i = 0; i < derivative.n_primals; ++i)
+      if (joint->value(joint->inputs()[i]).flags.mutated) written.push_back(i);
     for (ValueId v : halves.forward.outer_inputs)
       forward_inputs.push_back(v == no_value ? no_value : joint->value(v).source_index);
     for (uint32_t outer : halves.backward.outer_symbols)
@@ -107,7 +109,7 @@ struct TrainingPlan {
   std::shared_ptr<const Graph> joint;
   Derivative derivative;
   std::vector<uint32_t> forward_inputs;  // primals, or no_value for numbers
-  std::vector<uint32_t> written;         // primals that the wrapper writes after the run
+  std::vector<uint32_t> written;         // primals that are written after the run
   std::vector<SymbolWord> backward_words;
   bool is_random;
 

@@ -3,6 +3,9 @@
 
 #include "core/error.h"
 #include "core/sym_int.h"
+#include "partition/from_graph.h"
+#include "partition/partition.h"
+#include "partition/profile.h"
 
 #include <algorithm>
 #include <map>
@@ -17,25 +20,35 @@ struct Decision {
   std::vector<ValueId> saved;             ///< inputs of the joint graph and results of `forward`
 };
 
-// Everything that the backward reads is kept.
-Decision keep_all(const Graph& graph, const Derivative& derivative) {
-  Decision out;
-  std::vector<bool> is_saved(graph.values().size());
-  auto read = [&](ValueId v) {
-    const GraphValue& value = graph.value(v);
-    bool is_tangent =
-        value.source == ValueSource::input && value.source_index >= derivative.n_primals;
-    bool is_own = value.source == ValueSource::node && graph.node(value.source_index).is_backward;
-    if (is_tangent || is_own || value.source == ValueSource::constant || is_saved[v]) return;
-    is_saved[v] = true;
-    out.saved.push_back(v);
-  };
-  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
-    (graph.node(n).is_backward ? out.backward : out.forward).push_back(n);
-    if (graph.node(n).is_backward) Graph::for_each_use(graph.node(n), read);
+// The calls of one half, each once: of a tuple and its parts the tuple.
+std::vector<NodeId> nodes_of(const std::vector<JointId>& calls, const JointView& view,
+                             const Graph& graph) {
+  std::vector<NodeId> nodes;
+  std::vector<bool> known(graph.nodes().size());
+  for (JointId id : calls) {
+    const JointNode& call = view.graph.nodes[id];
+    ValueId v = view.value_of[id];
+    if (call.kind != JointNode::Kind::call || call.target == "getitem") continue;
+    NodeId n = v != no_value ? graph.value(v).source_index : view.node_of_tuple.at(id);
+    if (!known[n]) nodes.push_back(n);
+    known[n] = true;
   }
-  for (ValueId v : graph.outputs().subspan(graph.outputs().size() - derivative.gradients.size()))
-    read(v);
+  return nodes;
+}
+
+Decision decide(const Lowered& joint, const std::string& partitioner) {
+  JointView view = view_of(joint);
+  PartitionOptions options = PartitionOptions::from_flags();
+  options.cse = false;  // done on the graph
+  Timer timer(*joint.graph, view);
+  options.profile = [&](const JointNode& node) { return timer.milliseconds(node); };
+  Partition cut = partitioner == "default" ? default_partition(view.graph, options)
+                                           : min_cut_partition(view.graph, options);
+  Decision out;
+  out.forward = nodes_of(cut.forward, view, *joint.graph);
+  out.backward = nodes_of(cut.backward, view, *joint.graph);
+  for (const std::vector<JointId>* ids : {&cut.saved_symbols, &cut.saved, &cut.saved_opaque})
+    for (JointId id : *ids) out.saved.push_back(view.value_of[id]);
   return out;
 }
 
@@ -106,8 +119,8 @@ class Splitter {
 
 }  // namespace
 
-TrainingHalves split(const Lowered& joint, const std::string&) {
-  return Splitter(joint, keep_all(*joint.graph, *joint.derivative)).run();
+TrainingHalves split(const Lowered& joint, const std::string& partitioner) {
+  return Splitter(joint, decide(joint, partitioner)).run();
 }
 
 }  // namespace tenon::partition
