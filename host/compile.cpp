@@ -32,6 +32,7 @@
 #include "runtime/segments.h"
 #include "runtime/size_policy.h"
 
+#include <tenon/autograd.h>
 #include <tenon/config.h>
 
 #include <algorithm>
@@ -191,7 +192,9 @@ bool backend_takes_symbols(Site& site) {
 }
 
 TracePolicy policy_of(Site& site, const Leaves& leaves) {
-  return trace_policy(site, leaves, backend_takes_symbols(site));
+  TracePolicy policy = trace_policy(site, leaves, backend_takes_symbols(site));
+  policy.on_tape = site.calls_backward;
+  return policy;
 }
 
 bool is_symbolic(const Graph& graph) { return !graph.symbols.empty(); }
@@ -277,6 +280,10 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves
   for (const ImplicitInput& in : trace.implicit)
     entry->implicit_guards.push_back(guard_of(in.tensor));
   entry->log_calls = trace.log_calls;
+  entry->has_backward = trace.is_on_tape();
+  entry->grad_effects = trace.grad_effects;
+  entry->without_grad = trace.without_grad;
+  entry->needs_history = trace.needs_history;
   entry->plain_outputs = trace.plain_outputs;
   entry->text_outputs = trace.text_outputs;
   if (entry->replays) {
@@ -298,6 +305,8 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves
       exprs.push_back(n.is_integer() ? as_expr(n.sym_int()) : as_expr(n.sym_float()));
   entry->output_program = SymProgram::compile(symbols, {}, exprs);
   if (!trace.graph) return entry;
+  // A graph with a backward of its own: nothing of it goes on the tape.
+  EnableGradGuard mode(thread_modes.grad_enabled && !trace.is_on_tape());
   entry->n_graph_outputs = trace.graph->outputs().size();
   entry->writes_inputs = has_writes(*trace.graph);
   if (entry->writes_inputs) entry->recorded_overlaps = entry->overlaps(leaves);
@@ -371,6 +380,17 @@ Entry* add_entry(Site& site, const Leaves& leaves, const Body& body, CallResult&
   return nullptr;
 }
 
+// A body that turns out to call backward() is recorded once more, through the tape.
+template <class Record>
+auto recorded(Site& site, Record record) {
+  try {
+    return record();
+  } catch (const WantsTape&) {
+    site.calls_backward = true;
+    return record();
+  }
+}
+
 void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   std::unique_lock lock(site.changing);
   // Another thread may have compiled it meanwhile.
@@ -389,19 +409,20 @@ void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& res
     body.run_eager(body.context);
   };
   if (config::flags().dynamo.disable) return run_eagerly();
-  if (config::flags().capture.mode == "replay") return replay_body(site, leaves, body, result);
+  auto replay = [&] { return replay_body(site, leaves, body, result); };
+  if (config::flags().capture.mode == "replay") return recorded(site, replay);
   switch (what_to_do(site, note_recompile(site, leaves))) {
     case Miss::eager:
       return run_eagerly();
     case Miss::replay:
-      return replay_body(site, leaves, body, result);
+      return recorded(site, replay);
     case Miss::compile:
       break;
   }
   int64_t breaks = site.graph_breaks, replays = site.replays;
   Entry* added = nullptr;
   try {
-    added = add_entry(site, leaves, body, result);
+    added = recorded(site, [&] { return add_entry(site, leaves, body, result); });
   } catch (const Error& error) {
     // What has run in pieces must not run once more.
     bool untouched = breaks == site.graph_breaks && replays == site.replays;

@@ -78,11 +78,11 @@ std::shared_ptr<Artifact> compile_training(const std::shared_ptr<Graph>& graph,
   }();
   auto n_saved = static_cast<uint32_t>(halves.saved.size());
   auto forward = ask(request_for_half(request, halves.forward, Stage::forward, halves.n_extra));
-  auto compile_backward = [ask, half = request_for_half(request, halves.backward, Stage::backward,
-                                                        n_saved)] {
-    report::counter("aot.backward_compiles").add();
-    return ask(half);
-  };
+  auto compile_backward =
+      [ask, half = request_for_half(request, halves.backward, Stage::backward, n_saved)] {
+        report::counter("aot.backward_compiles").add();
+        return ask(half);
+      };
   return wrap_training(std::move(*joint), std::move(halves), std::move(forward), compile_backward);
 }
 

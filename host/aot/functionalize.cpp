@@ -256,10 +256,9 @@ void Functionalizer::write(ValueId id, Tensor content) {
 
 // Writes under NoGradGuard or through detach().
 bool Functionalizer::is_hidden_from_grad(const Alias& alias) const {
-  return !thread_modes.grad_enabled ||
-         std::ranges::any_of(alias.chain, [](const ViewStep& step) {
-           return step.without_grad || step.op->name == "aten.detach.default";
-         });
+  return !thread_modes.grad_enabled || std::ranges::any_of(alias.chain, [](const ViewStep& step) {
+    return step.without_grad || step.op->name == "aten.detach.default";
+  });
 }
 
 // The content of a write that gradients do not see, with the history that the memory had.

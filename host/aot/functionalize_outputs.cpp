@@ -117,7 +117,8 @@ std::vector<ViewStep> Functionalizer::replayed(const Alias& alias) {
     std::vector<Value> args;
     for (size_t i = 0; i < step.args.size(); ++i) {
       const Value& a = step.args[i];
-      if (i > 0) is_plain = is_plain && a.tag != Tag::ref && a.tag != Tag::tensor && !is_symbolic(a);
+      if (i > 0)
+        is_plain = is_plain && a.tag != Tag::ref && a.tag != Tag::tensor && !is_symbolic(a);
       args.push_back(i == 0 ? Value() : a);
     }
     if (!is_plain) return {};

@@ -38,9 +38,9 @@ struct OutputRecipe {
     output,  ///< the very tensor of an earlier output
     undefined
   } kind = Kind::undefined;
-  uint32_t index = 0;  ///< output of the functional graph, input, or earlier output
-  TensorMeta view;     ///< of views: sizes and strides, which may be symbolic
-  SymInt offset;       ///< of views: absolute, in elements of the storage
+  uint32_t index = 0;          ///< output of the functional graph, input, or earlier output
+  TensorMeta view;             ///< of views: sizes and strides, which may be symbolic
+  SymInt offset;               ///< of views: absolute, in elements of the storage
   bool requires_grad = false;  ///< of training graphs
   bool is_view = false;        ///< a view of memory that the graph makes or is given
   bool is_part = false;        ///< one of several views that one op has made

@@ -61,8 +61,7 @@ class OutputClasses {
     uint32_t n_whole = 0;
     for (uint32_t j = 0; j < recipes_.size(); ++j)
       n_whole += shows_same(i, j) && !recipes_[j].is_part;
-    if (n_whole <= 1 && !output_that_is(r.index))
-      return {OutputType::unsafe_view_alias, {}, true};
+    if (n_whole <= 1 && !output_that_is(r.index)) return {OutputType::unsafe_view_alias, {}, true};
     if (auto base = output_that_is(r.index))
       return {OutputType::alias_of_intermediate_base_is_user_output, base, true};
     auto [at, is_new] = bases_.try_emplace(r.index, n_bases());

@@ -145,7 +145,8 @@ class CompiledNode final : public autograd::Node {
   void keep(std::span<detail::TensorHead*> inputs, std::vector<Tensor>& outputs) {
     std::vector<uint32_t> input_of(outputs.size(), autograd::SavedTensor::no_history);
     const std::vector<uint32_t>& tangents = plan_->derivative.tangents;
-    for (uint32_t k = 0; k < tangents.size(); ++k) input_of[tangents[k]] = add_input(outputs[tangents[k]]);
+    for (uint32_t k = 0; k < tangents.size(); ++k)
+      input_of[tangents[k]] = add_input(outputs[tangents[k]]);
     for (uint32_t k = 0; k < tangents.size(); ++k)
       autograd::set_history(outputs[tangents[k]], shared_from_this(), k);
     BelowAutograd below;
@@ -184,9 +185,8 @@ class CompiledNode final : public autograd::Node {
  private:
   // The wrapper writes these inputs after the run; the backward wants them as they were.
   bool will_be_written(const Tensor& t, std::span<detail::TensorHead*> inputs) const {
-    return std::ranges::any_of(plan_->written, [&](uint32_t primal) {
-      return shares_storage(t, share(inputs[primal]));
-    });
+    return std::ranges::any_of(
+        plan_->written, [&](uint32_t primal) { return shares_storage(t, share(inputs[primal])); });
   }
 
   // The layout that the backward was compiled for.
@@ -195,8 +195,8 @@ class CompiledNode final : public autograd::Node {
     const Graph& backward = *plan_->halves.backward.graph;
     const TensorMeta& meta = backward.value(backward.inputs()[at]).meta;
     if (!grad.defined())
-      grad = zeros(list_of(inputs[tangent].sizes), inputs[tangent].dtype, {},
-                   inputs[tangent].device);
+      grad =
+          zeros(list_of(inputs[tangent].sizes), inputs[tangent].dtype, {}, inputs[tangent].device);
     if (list_of(meta.strides).is_symbolic()) return grad.contiguous();
     for (size_t d = 0; d < meta.strides.size(); ++d) {
       auto dim = static_cast<int64_t>(d);
@@ -309,7 +309,8 @@ class TrainingArtifact final : public Artifact {
     std::vector<detail::TensorHead*> heads;
     for (uint32_t i : plan_->forward_inputs) heads.push_back(i == no_value ? nullptr : inputs[i]);
     std::vector<int64_t> words;
-    for (uint32_t outer : half.outer_symbols) words.push_back(outer < syms.size() ? syms[outer] : 0);
+    for (uint32_t outer : half.outer_symbols)
+      words.push_back(outer < syms.size() ? syms[outer] : 0);
     std::vector<Tensor> made(half.graph->outputs().size());
     plan_->forward->call(heads, words, made);
     return made;

@@ -187,8 +187,7 @@ bool is_plain(const Lowered& lowered) {
 
 }  // namespace
 
-std::shared_ptr<Artifact> wrap_inference(Lowered lowered,
-                                         std::shared_ptr<Artifact> inner) {
+std::shared_ptr<Artifact> wrap_inference(Lowered lowered, std::shared_ptr<Artifact> inner) {
   if (is_plain(lowered)) return inner;
   return std::make_shared<InferenceWrapper>(std::move(lowered), std::move(inner));
 }

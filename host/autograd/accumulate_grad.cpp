@@ -2,6 +2,7 @@
 #include "autograd/accumulate_grad.h"
 
 #include "autograd/grad_state.h"
+#include "autograd/tape.h"
 #include "core/dispatch.h"
 
 #include <tenon/ops.h>
@@ -43,6 +44,7 @@ Tensor add_gradients(Tensor a, const Tensor& b) {
 
 std::vector<Tensor> AccumulateGrad::apply(std::vector<Tensor> grads) {
   if (!grads[0].defined() || !leaf_.requires_grad()) return {};
+  if (thread_modes.tracer) gradient_touched_slot(leaf_, true);
   GradState& state = ensure_state(leaf_);
   std::vector<NodeHooks::Hook<PostAccumulateHook>> after;
   {

@@ -76,7 +76,7 @@ void refuse_while_recording(const char* what) {
 
 Roots roots_of(const std::vector<Tensor>& outputs, const BackwardOptions& options,
                const char* who) {
-  refuse_while_recording(who);
+  if (thread_modes.tracer) wants_tape_slot(who);
   require(!outputs.empty(), "{}: no output was given", who);
   require(options.grad_outputs.empty() || options.grad_outputs.size() == outputs.size(),
           "{}: {} gradients were given for {} outputs", who, options.grad_outputs.size(),

@@ -2,6 +2,7 @@
 #include "autograd/grad_state.h"
 
 #include "autograd/accumulate_grad.h"
+#include "autograd/tape.h"
 #include "autograd/view.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -59,6 +60,7 @@ const Tensor& Tensor::requires_grad_(bool value) const {
 }
 
 Tensor Tensor::grad() const {
+  if (thread_modes.tracer) autograd::gradient_touched_slot(*this, true);
   autograd::GradState* state = autograd::state_of(*this);
   if (!state) return {};
   std::lock_guard guard(state->lock);
@@ -74,6 +76,7 @@ void Tensor::set_grad(const Tensor& gradient) const {
             sizes(), dtype(), gradient.sizes(), gradient.dtype());
     require(!gradient.is_same(*this), "set_grad: a tensor cannot be its own gradient");
   }
+  if (thread_modes.tracer) autograd::gradient_touched_slot(*this, false);
   autograd::GradState& state = autograd::ensure_state(*this);
   std::lock_guard guard(state.lock);
   (state.retained ? *state.retained : state.grad) = gradient;

@@ -208,6 +208,9 @@ void record_call(const CallArgs& call) {
 std::vector<Tensor> (*run_outside_slot)(std::string_view, const std::vector<Tensor>&,
                                         FunctionRef<TensorsFn>) = nullptr;
 
+void (*gradient_touched_slot)(const Tensor&, bool) = nullptr;
+void (*wants_tape_slot)(const char*) = nullptr;
+
 std::shared_ptr<Node> make_refusing_node(std::string name, std::string why, Edges edges) {
   auto node = std::make_shared<RefusingNode>(std::move(name), std::move(why));
   node->next = std::move(edges);

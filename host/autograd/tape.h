@@ -23,4 +23,10 @@ extern std::vector<Tensor> (*run_outside_slot)(std::string_view what,
                                                const std::vector<Tensor>& inputs,
                                                FunctionRef<TensorsFn> f);
 
+/// While a recorder runs: the gradient of a leaf is about to be read, or to be replaced without
+/// being read. capture/grad_effects.cpp.
+extern void (*gradient_touched_slot)(const Tensor& leaf, bool reads);
+/// A pass through the tape was asked for in a recording whose ops do not go through it; throws.
+extern void (*wants_tape_slot)(const char* what);
+
 }  // namespace tenon::autograd

@@ -86,6 +86,7 @@ void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
     for (const Tensor& t : body_outputs) ours += t.is_same(fake);
     for (const Tensor& t : leaf_fakes_) ours += t.is_same(fake);
     for (auto& [real, lifted] : lifted_) ours += lifted.is_same(fake);
+    for (const TouchedGradient& t : touched_) ours += t.after.is_same(fake) + t.leaf.is_same(fake);
     for (const PendingLogCall& call : pending_logs_)
       for (const Tensor& t : call.tensors) ours += t.is_same(fake);
     if (fake.head()->references.load() > ours) escaped.push_back(fake);

@@ -5,6 +5,7 @@
 #include "capture/watch_symbols.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
+#include "core/each_tensor.h"
 #include "core/error.h"
 #include "ops/custom_op.h"
 #include "ops/op_table.h"
@@ -31,6 +32,21 @@ bool is_recurrent(const OpEntry& op) {
 }
 
 // Flag dynamo.only_allow_pt2_compliant_ops; operations of Tenon all have the tag.
+// The tape knows captured tensors by themselves: a write must be seen where it kept them.
+void note_writes(const CallArgs& call) {
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (call.op->mutated_args >> i & 1)
+      each_tensor(call.args[i], [](const Tensor& t) {
+        if (!t.is_fake()) bump_version(t);
+      });
+}
+
+// A graph with a backward of its own runs without a tape.
+void forget_tape(Graph& graph) {
+  for (ValueId v : graph.inputs()) graph.value(v).flags.requires_grad = false;
+  for (NodeId n = 0; n < graph.nodes().size(); ++n) graph.node(n).facts.erase("grad");
+}
+
 bool is_compliant(const OpEntry& op) {
   const CustomOp* added = custom_op_of(op.functional ? *op.functional : op);
   return !added || added->pt2_compliant;
@@ -60,6 +76,7 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
       captures_scalars_(policy.captures_scalars),
       captures_shapes_(policy.captures_shapes),
       any_grad_(!config::flags().guards.strict_requires_grad && !thread_modes.grad_enabled) {
+  recorder_.on_tape = policy.on_tape;
   take_rules();
   watch_symbols(*shape_env);
   shape_env->set_materialize([this](const Expr* expr) { return look_at(expr); });
@@ -99,6 +116,7 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
     return true;
   };
   recorder_.on_node = [this](const CallArgs& call, NodeId) {
+    if (is_on_tape()) note_writes(call);
     mutates_ = mutates_ || call.op->mutated_args;
     has_mutated_ = has_mutated_ || mutates_;
     emit_asserts();
@@ -260,6 +278,10 @@ void Trace::cut(std::string_view what, std::source_location where) {
 }
 
 void Trace::cut_because(std::string reason) {
+  require(!is_on_tape(), ErrorCode::unsupported,
+          "a body that calls backward() must be one graph, and it is cut: {}; return the value "
+          "instead of looking at it, or compile the part before backward()",
+          reason);
   if (report::artifact_enabled("graph_breaks"))
     report::log_artifact("graph_breaks", reason + report::stack_if_verbose());
   mark_open(std::move(reason));
@@ -354,16 +376,23 @@ void Trace::run(const detail::Body& body) {
     Trace* outer;
     ~Restore() { current_trace = outer; }
   } restore{outer};
+  struct GiveBack {
+    Trace& trace;
+    ~GiveBack() { trace.give_gradients_back(); }
+  } give_back{*this};
   RecordScope scope(recorder_);
   std::vector<Tensor> body_outputs;
   detail::Leaves plain;
   try {
     prototype =
         body.run(body.context, leaf_fakes_.data(), number_leaves_.data(), body_outputs, plain);
+  } catch (const WantsTape&) {
+    throw;
   } catch (...) {
-    if (mutates_) flush();
+    if (mutates_ && !is_on_tape()) flush();
     throw;
   }
+  take_gradients(body_outputs);
   for (const detail::PlainLeaf& leaf : plain.plain.span()) plain_outputs.push_back(leaf);
   for (std::string_view text : plain.texts.span()) text_outputs.emplace_back(text);
   output_numbers.assign(plain.numbers.span().begin(), plain.numbers.span().end());
@@ -401,9 +430,11 @@ void Trace::finish(std::span<const Tensor> body_outputs) {
     for (const Tensor& t : call.tensors) kept.tensors.push_back(origin_of(t, from_graph));
   }
   show_output_numbers(from_graph);
+  finish_gradients(from_graph);
   if (!any_node && !keep_empty_) return;
   emit_asserts();
   graph = recorder_.finish(from_graph);
+  if (is_on_tape()) forget_tape(*graph);
   bind_symbols(*graph);
   graph_inputs = segment_origins_;
   graph_inputs.resize(graph->inputs().size());

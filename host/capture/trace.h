@@ -43,6 +43,7 @@ struct TracePolicy {
   bool captures_shapes = false;   ///< ops whose sizes depend on data are recorded
   bool specialize_one = true;
   bool keep_empty = false;  ///< a body without operations gives a graph, too
+  bool on_tape = false;     ///< the body calls backward(): its ops go through the tape
 };
 
 /// A real tensor that the body met but did not get as an argument.
@@ -55,6 +56,15 @@ struct ImplicitInput {
   const Tensor* address = nullptr;
   Tensor tensor;
 };
+
+/// What a body that calls backward() leaves in the `grad()` of a leaf.
+struct GradEffect {
+  ValueOrigin leaf;
+  ValueOrigin gradient;  ///< undefined: none
+};
+
+/// Thrown out of a body that calls backward() in a recording without tape: record it once more.
+struct WantsTape {};
 
 /// Runs a finished segment's graph on real inputs; compiles it when its like was not seen before.
 using SegmentRunner =
@@ -85,6 +95,9 @@ class Trace {
   std::vector<ValueOrigin> output_origins;
   std::vector<ImplicitInput> implicit;
   std::vector<LogCall> log_calls;  ///< to be run after the graph
+  std::vector<GradEffect> grad_effects;
+  std::vector<ValueOrigin> without_grad;  ///< leaves that were found without a gradient
+  std::vector<bool> needs_history;        ///< by output: it needed a gradient in the body
   GuardSet guards;
   std::vector<Tensor> outputs;         ///< of a cut body: real tensors
   std::vector<Number> output_numbers;  ///< symbolic where they follow from sizes or data
@@ -117,6 +130,9 @@ class Trace {
   /// Runs what is pending, then `f` on the tensors that `inputs` stand for.
   std::vector<Tensor> run_outside(std::string_view what, const std::vector<Tensor>& inputs,
                                   FunctionRef<autograd::TensorsFn> f);
+  bool is_on_tape() const { return recorder_.on_tape; }
+  void want_tape(const char* what);
+  void touch_gradient(const Tensor& leaf, bool reads);
   /// Runs the log function, now or after the graph, as the flags say.
   void call_log_fn(std::string_view name, std::string_view text, std::vector<Tensor> tensors);
 
@@ -145,6 +161,10 @@ class Trace {
   void run_pending_logs();
   void finish_escapes(std::span<const Tensor> body_outputs);
   void make_guards(const detail::Leaves& leaves);
+  void take_gradients(std::span<const Tensor> body_outputs);
+  void give_gradients_back();
+  ValueOrigin origin_of_input(const Tensor& fake) const;
+  void finish_gradients(std::vector<Tensor>& from_graph);
   ImplicitInput locate(const Tensor& real) const;
 
   const detail::Leaves& leaves_;
@@ -167,6 +187,14 @@ class Trace {
   bool mutates_ = false;      // in this segment
   bool has_mutated_ = false;  // in any
   std::string open_reason_;
+
+  /// A leaf whose gradient the body has read or replaced.
+  struct TouchedGradient {
+    Tensor leaf, before, after;
+    bool found_without = false;
+  };
+  std::vector<TouchedGradient> touched_;
+  bool gave_back_ = false;
 };
 
 /// Names what a recording needs from the user's code: file:line of the innermost user frame.

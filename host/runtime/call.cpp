@@ -1,6 +1,8 @@
 // What happens on every call of a compiled callable.
 #include "runtime/call.h"
 
+#include "autograd/grad_state.h"
+#include "autograd/tape.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -71,6 +73,7 @@ std::vector<Overlap> Entry::overlaps(const detail::Leaves& leaves) const {
 
 bool Entry::serves(const detail::Leaves& leaves) const {
   return guards.check(leaves) && (implicit.empty() || captured_tensors_hold()) &&
+         (without_grad.empty() || gradients_are_missing(leaves)) &&
          (!writes_inputs || overlaps(leaves) == recorded_overlaps) &&
          (excluded.empty() || !excluded_serves(leaves));
 }
@@ -82,6 +85,7 @@ bool Entry::excluded_serves(const detail::Leaves& leaves) const {
 std::string Entry::why_not(const detail::Leaves& leaves) const {
   std::string why = guards.why_not(leaves);
   if (!why.empty()) return why;
+  if (!gradients_are_missing(leaves)) return "a leaf has a gradient from before";
   if (!captured_tensors_hold()) return "a tensor that the body captured was replaced";
   if (excluded_serves(leaves)) return "an older version was made for these arguments";
   return "tensors that the body writes share memory with others differently";
@@ -101,6 +105,34 @@ bool Entry::captured_tensors_hold() const {
   return true;
 }
 
+bool Entry::gradients_are_missing(const detail::Leaves& leaves) const {
+  return std::ranges::none_of(without_grad, [&](const ValueOrigin& leaf) {
+    return input_tensor(leaf, *this, leaves).grad().defined();
+  });
+}
+
+// What the body left behind on the tape.
+void Entry::leave_gradients(const detail::Leaves& leaves, std::span<Tensor> made,
+                            detail::CallResult& result) const {
+  for (const GradEffect& effect : grad_effects) {
+    const ValueOrigin& g = effect.gradient;
+    input_tensor(effect.leaf, *this, leaves)
+        .set_grad(g.kind == ValueOrigin::Kind::undefined ? Tensor()
+                  : g.kind == ValueOrigin::Kind::graph   ? made[g.index]
+                                                         : input_tensor(g, *this, leaves));
+  }
+  for (size_t i = 0; i < needs_history.size(); ++i) {
+    if (!needs_history[i] || !result.tensors[i].defined()) continue;
+    auto node = autograd::make_refusing_node(
+        "CompiledBodyBackward",
+        "a result of a compiled body that calls backward() has no history of its own; detach() it, "
+        "or differentiate inside of the body",
+        {});
+    node->add_input(result.tensors[i]);
+    autograd::set_history(result.tensors[i], node, 0);
+  }
+}
+
 void Entry::run(const detail::Leaves& leaves, detail::CallResult& result) const {
   size_t n_known = guards.loads.size();
   SymbolWords symbols(std::max(n_known, graph ? graph->symbols.size() : 0));
@@ -118,7 +150,8 @@ void Entry::run(const detail::Leaves& leaves, detail::CallResult& result) const 
       heads[i] = inputs[i].kind == ValueOrigin::Kind::undefined
                      ? nullptr
                      : input_tensor(inputs[i], *this, leaves).head();
-    BelowAutocast casts_are_recorded;
+    ModeScope casts_and_passes_are_recorded(
+        0, bit(Key::autocast) | (has_backward ? bit(Key::autograd) : 0));
     artifact->call({heads, inputs.size()}, symbols.words, {made, n_graph_outputs});
   }
   if (!log_calls.empty()) run_logs(leaves, {made, n_graph_outputs});
@@ -130,6 +163,7 @@ void Entry::run(const detail::Leaves& leaves, detail::CallResult& result) const 
     else if (origin.kind != ValueOrigin::Kind::undefined)
       result.tensors[i] = input_tensor(origin, *this, leaves);
   }
+  if (has_backward) leave_gradients(leaves, {made, n_graph_outputs}, result);
   if (!output_numbers.empty()) {
     SymbolWords numbers(output_program.n_outputs());
     ensure(output_program.run(symbols.words.first(n_known), numbers.words),

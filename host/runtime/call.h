@@ -43,6 +43,12 @@ struct Entry {
   std::shared_ptr<const void> prototype;
   std::vector<detail::PlainLeaf> plain_outputs;
   std::vector<std::string> text_outputs;
+  /// Of a body that calls backward(): what it leaves in leaves, which must have none before, and
+  /// results whose own history the body has used up.
+  bool has_backward = false;
+  std::vector<GradEffect> grad_effects;
+  std::vector<ValueOrigin> without_grad;
+  std::vector<bool> needs_history;
   bool writes_inputs = false;              ///< the graph writes tensors in place
   std::vector<Overlap> recorded_overlaps;  ///< then: what the code takes for granted
   /// Older versions that go before this one: what they serve it does not.
@@ -62,6 +68,9 @@ struct Entry {
   // Whether the tensors that the body captured are still those (or like those) that were recorded.
   bool captured_tensors_hold() const;
   bool excluded_serves(const detail::Leaves& leaves) const;
+  bool gradients_are_missing(const detail::Leaves& leaves) const;
+  void leave_gradients(const detail::Leaves& leaves, std::span<Tensor> made,
+                       detail::CallResult& result) const;
   void run_logs(const detail::Leaves& leaves, std::span<const Tensor> made) const;
 };
 
@@ -109,6 +118,7 @@ class Site {
   DynamicMemory memory;
   uint32_t attempts = 0;
   bool limit_reported = false, run_only = false;
+  bool calls_backward = false;  ///< the body is recorded through the tape
   bool skipped = false;  ///< an error of its compilation was suppressed: it runs eagerly for good
   std::vector<std::string> recompile_reasons;
   std::optional<std::pair<std::string, bool>> takes_symbols;  ///< what the backend's manifest says

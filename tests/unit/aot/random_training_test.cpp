@@ -173,17 +173,28 @@ void compare(const Program& program, const char* backend, uint64_t seed) {
 
 class RandomTraining : public testing::TestWithParam<const char*> {};
 
-TEST_P(RandomTraining, GivesTheGradientsOfTheBody) {
+int n_programs() {
   const char* wanted = std::getenv("TENON_RANDOM_PROGRAMS");
-  const int n_programs = wanted ? std::atoi(wanted) : 400;
-  std::mt19937 random(91);
-  for (int i = 0; i < n_programs && !HasFailure(); ++i) {
+  return wanted ? std::atoi(wanted) : 400;
+}
+
+void compare_all(const char* backend, uint32_t seed) {
+  std::mt19937 random(seed);
+  for (int i = 0; i < n_programs() && !testing::Test::HasFailure(); ++i) {
     Program program = random_program(random);
     std::string text;
-    for (const Statement& s : program)
-      text += message("{{{}, {}, {}, {}}}, ", s.op, s.a, s.b, s.n);
+    for (const Statement& s : program) text += message("{{{}, {}, {}, {}}}, ", s.op, s.a, s.b, s.n);
     SCOPED_TRACE(message("program {}: {}", i, text));
-    compare(program, GetParam(), static_cast<uint64_t>(i));
+    compare(program, backend, static_cast<uint64_t>(i));
+  }
+}
+
+TEST_P(RandomTraining, GivesTheGradientsOfTheBody) { compare_all(GetParam(), 91); }
+
+TEST_P(RandomTraining, GivesThemUnderEveryMemoryBudget) {
+  for (double budget : {0.5, 0.0}) {
+    auto flag = config::patch({{"functorch.activation_memory_budget", budget}});
+    compare_all(GetParam(), 92);
   }
 }
 

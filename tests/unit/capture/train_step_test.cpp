@@ -1,0 +1,143 @@
+// Bodies that call backward(): a whole training step as one graph.
+#include <tenon/tenon.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace tenon {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class TrainStep : public testing::TestWithParam<const char*> {};
+
+struct Fit {
+  Tensor w = tensor(std::vector<double>{1, -2, 3}, {3}).requires_grad_();
+  Tensor momentum = zeros({3}, Dtype::f64);
+
+  Tensor step(const Tensor& x) {
+    w.set_grad({});
+    Tensor loss = (x * w).sin().sum();
+    loss.backward();
+    NoGradGuard update;
+    momentum.mul_(0.9).add_(w.grad());
+    w.sub_(momentum * 0.1);
+    return loss.detach();
+  }
+};
+
+TEST_P(TrainStep, IsOneGraphThatGivesWhatTheBodyGives) {
+  Fit eager, compiled;
+  auto f = compile([&](const Tensor& x) { return compiled.step(x); },
+                   {.backend = GetParam(), .fullgraph = true});
+  for (int i = 1; i <= 6; ++i) {
+    Tensor x = tensor(std::vector<double>{0.5 * i, 1, 2}, {3});
+    Tensor expected = eager.step(x), found = f(x);
+    EXPECT_DOUBLE_EQ(found.item<double>(), expected.item<double>()) << i;
+    EXPECT_TRUE(compiled.w.equal(eager.w)) << i;
+    EXPECT_TRUE(compiled.w.grad().equal(eager.w.grad())) << i;
+    EXPECT_TRUE(compiled.momentum.equal(eager.momentum)) << i;
+    EXPECT_FALSE(compiled.w.grad().is_fake());
+  }
+  EXPECT_EQ(f.stats().compiles, 1);
+  EXPECT_EQ(f.stats().graph_breaks, 0);
+}
+
+TEST_P(TrainStep, ReturnsNumbersWithoutACut) {
+  Tensor w = tensor(std::vector<double>{1, 2}, {2}).requires_grad_();
+  auto f = compile(
+      [&](const Tensor& x) {
+        w.set_grad({});
+        Tensor loss = (x * w * w).sum();
+        loss.backward();
+        return loss.item<double>();
+      },
+      {.backend = GetParam(), .fullgraph = true});
+  Tensor x = tensor(std::vector<double>{1, 1}, {2});
+  EXPECT_EQ(static_cast<double>(f(x)), 5);
+  EXPECT_EQ(static_cast<double>(f(x * 2)), 10);
+  EXPECT_THAT(w.grad().to_vector<double>(), ElementsAre(4, 8));
+}
+
+TEST_P(TrainStep, GradientsOfArgumentsAndGradInTheBody) {
+  auto body = [](const Tensor& x) {
+    Tensor y = (x * x * x).sum();
+    Tensor first = autograd::grad({y}, {x}, {.create_graph = true})[0];
+    return autograd::grad({first.sum()}, {x})[0];
+  };
+  auto f = compile(body, {.backend = GetParam()});
+  Tensor x = tensor(std::vector<double>{1, 2}, {2}).requires_grad_();
+  for (int call = 0; call < 2; ++call)
+    EXPECT_THAT(f(x).detach().to_vector<double>(), ElementsAre(6, 12));
+}
+
+TEST_P(TrainStep, AccumulatesOnlyWhatTheBodyHasDropped) {
+  Tensor w = tensor(std::vector<double>{1, 2}, {2}).requires_grad_();
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor loss = (x * w).sum();
+        loss.backward();
+        return loss.detach();
+      },
+      {.backend = GetParam()});
+  Tensor x = tensor(std::vector<double>{3, 4}, {2});
+  f(x);
+  EXPECT_THAT(w.grad().to_vector<double>(), ElementsAre(3, 4));
+  try {
+    f(x);
+    ADD_FAILURE() << "the gradient of the first call was not added to, nor refused";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("drop it in the body first"));
+  }
+  EXPECT_THAT(w.grad().to_vector<double>(), ElementsAre(3, 4));
+  w.set_grad({});
+  f(x);
+  EXPECT_THAT(w.grad().to_vector<double>(), ElementsAre(3, 4));
+}
+
+TEST_P(TrainStep, ResultsHaveNoHistoryOfTheirOwn) {
+  Tensor w = tensor(std::vector<double>{1, 2}, {2}).requires_grad_();
+  auto f = compile(
+      [&](const Tensor& x) {
+        w.set_grad({});
+        Tensor loss = (x * w).sum();
+        loss.backward();
+        return loss;
+      },
+      {.backend = GetParam()});
+  Tensor loss = f(tensor(std::vector<double>{3, 4}, {2}));
+  EXPECT_TRUE(loss.requires_grad());
+  try {
+    loss.backward();
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("has no history of its own"));
+  }
+}
+
+TEST_P(TrainStep, ALookAtDataIsRefused) {
+  Tensor w = tensor(std::vector<double>{1, 2}, {2}).requires_grad_();
+  auto f = compile(
+      [&](const Tensor& x) {
+        w.set_grad({});
+        Tensor loss = (x * w).sum();
+        loss.backward();
+        if (loss.item<double>() > 0) w.set_grad({});
+        return loss.detach();
+      },
+      {.backend = GetParam()});
+  try {
+    f(tensor(std::vector<double>{3, 4}, {2}));
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("must be one graph"));
+  }
+  EXPECT_FALSE(w.grad().defined());
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, TrainStep, testing::Values("eager", "aot_eager", "debug_nop"),
+                         [](const auto& backend) { return std::string(backend.param); });
+
+}  // namespace
+}  // namespace tenon
