@@ -1,7 +1,7 @@
 // Saved values under a memory budget.
 //
-// Problem: the budget is a share b of the memory between "all inputs" (0) and the minimum cut R (1).
-// Method: step by step towards less memory, and stop at the first result below the budget:
+// Problem: the budget is a share b of the memory between "all inputs" (0) and the minimum cut R
+// (1). Method: step by step towards less memory, and stop at the first result below the budget:
 //   R   the rules that the flags ask for
 //   M   without the rules on where values are used (materialized, far apart, long chains)
 //   A   without the allowlist: only matrix products and random ops are kept
@@ -82,11 +82,11 @@ class Budget {
   double size_of(const std::vector<JointId>& saved) const {
     double bytes = 0;
     for (JointId id : saved) {
-      require(graph_.node(id).type != Type::opaque ||
-                  options_.unsafe_treat_script_objects_as_zero_size,
-              "activation_memory_budget: the size of the opaque value '{}' in the graph '{}' is not "
-              "known; set unsafe_treat_script_objects_as_zero_size to count such values as 0 bytes",
-              graph_.node(id).name, graph_.joint().name);
+      require(
+          graph_.node(id).type != Type::opaque || options_.unsafe_treat_script_objects_as_zero_size,
+          "activation_memory_budget: the size of the opaque value '{}' in the graph '{}' is not "
+          "known; set unsafe_treat_script_objects_as_zero_size to count such values as 0 bytes",
+          graph_.node(id).name, graph_.joint().name);
       if (graph_.node(id).type != Type::opaque) bytes += static_cast<double>(graph_.node(id).bytes);
     }
     return bytes / 1e9;
@@ -135,7 +135,8 @@ class Budget {
   void find_candidates(const CutResult& most) {
     for (const Ban& ban : most.banned) {
       bool user_op = options_.is_non_builtin_to_include && !graph_.node(ban.node).builtin;
-      if ((is_of_input(ban.node) && !user_op) || facts_.nodes[ban.node].distance >= unreachable_distance ||
+      if ((is_of_input(ban.node) && !user_op) ||
+          facts_.nodes[ban.node].distance >= unreachable_distance ||
           graph_.recompute(ban.node) == Recompute::must_save || graph_.runs_once(ban.node))
         continue;
       candidates_.push_back(ban.node);

@@ -1,9 +1,9 @@
 // The default partition: what was traced before the gradients is the forward.
 //
 // Whatever the forward computes and the backward reads is saved, except that of tensors of which
-// the backward only reads sizes the sizes are saved. Nothing is recomputed but what the user tagged.
-// Dead calls are dropped, random ones too: a random call that only the forward needs does not run
-// again in the backward.
+// the backward only reads sizes the sizes are saved. Nothing is recomputed but what the user
+// tagged. Dead calls are dropped, random ones too: a random call that only the forward needs does
+// not run again in the backward.
 #include "partition/default_cut.h"
 
 #include "partition/extract.h"
@@ -50,9 +50,8 @@ void choose(const WorkGraph& graph, const std::vector<char>& region, JointId id,
     if (!region[user]) outside.push_back(user);
   bool read_by_output = std::any_of(graph.gradients().begin(), graph.gradients().end(),
                                     [&](JointId gradient) { return gradient == id; });
-  bool only_sizes = !read_by_output && std::all_of(outside.begin(), outside.end(), [&](JointId u) {
-    return graph.is_number(u);
-  });
+  bool only_sizes = !read_by_output && std::all_of(outside.begin(), outside.end(),
+                                                   [&](JointId u) { return graph.is_number(u); });
   if (only_sizes)
     saved.insert(saved.end(), outside.begin(), outside.end());
   else if (!graph.must_recompute(id))
@@ -72,9 +71,8 @@ bool writes_under_tags(const JointGraph& graph) {
 
 Partition split_where_traced(const JointGraph& joint, const PartitionOptions& options) {
   WorkGraph graph(joint, false);
-  bool has_tags = std::any_of(graph.order().begin(), graph.order().end(), [&](JointId id) {
-    return graph.recompute(id) != Recompute::free;
-  });
+  bool has_tags = std::any_of(graph.order().begin(), graph.order().end(),
+                              [&](JointId id) { return graph.recompute(id) != Recompute::free; });
   settle_tags(graph, options, true);
   const std::vector<char> region = forward_region(graph);
   std::vector<JointId> saved;

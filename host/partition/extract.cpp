@@ -1,8 +1,8 @@
 // Extracting the halves of a joint graph once the saved values are known.
 //
 // A call is valid in a half when it may run there and all its arguments are valid; the arguments of
-// the half are valid by themselves, other inputs of the graph are not. Of the valid calls only those
-// that results or effects need are kept.
+// the half are valid by themselves, other inputs of the graph are not. Of the valid calls only
+// those that results or effects need are kept.
 #include "partition/extract.h"
 
 #include "core/error.h"
@@ -37,10 +37,11 @@ JointId result_in_half(const WorkGraph& graph, const std::vector<char>& valid, J
   JointId at = id;
   while (!valid[at]) {
     bool write = (graph.classes(at) & class_copy) != 0;
-    ensure((write || graph.is_view(at)) && !graph.inputs(at).empty(),
-           message("partition: '{}' is a result of one half, but cannot be computed there; its tags "
-                   "contradict its arguments",
-                   graph.node(id).name));
+    ensure(
+        (write || graph.is_view(at)) && !graph.inputs(at).empty(),
+        message("partition: '{}' is a result of one half, but cannot be computed there; its tags "
+                "contradict its arguments",
+                graph.node(id).name));
     at = graph.inputs(at)[0];
   }
   return at;
@@ -140,8 +141,7 @@ void read_tuples_early(const WorkGraph& graph, std::vector<JointId>& calls) {
 
 void split_at(const WorkGraph& graph, std::span<const JointId> saved, bool reorder,
               Partition& partition) {
-  const std::vector<JointId> arguments =
-      inputs_of_kind(graph, Kind::primal, Kind::forward_seed);
+  const std::vector<JointId> arguments = inputs_of_kind(graph, Kind::primal, Kind::forward_seed);
   const std::vector<JointId> arriving = inputs_of_kind(graph, Kind::tangent, Kind::backward_seed);
   std::vector<JointId> read(saved.begin(), saved.end());
   const std::vector<char> used =
@@ -152,8 +152,7 @@ void split_at(const WorkGraph& graph, std::span<const JointId> saved, bool reord
 
   read = joined({partition.saved_symbols, partition.saved, partition.saved_opaque});
   const auto user_outputs = graph.forward_outputs();
-  Extracted forward =
-      extract(graph, arguments, joined({user_outputs, read}), Half::forward);
+  Extracted forward = extract(graph, arguments, joined({user_outputs, read}), Half::forward);
   Extracted backward = extract(graph, joined({read, arriving}), graph.gradients(), Half::backward);
   forward.outputs.resize(user_outputs.size());
   partition.forward_outputs = std::move(forward.outputs);
@@ -180,7 +179,8 @@ std::vector<JointId> order_of_gradients(const WorkGraph& graph, const std::vecto
     auto inputs = graph.inputs(id);
     return std::any_of(inputs.begin(), inputs.end(), is_tangent);
   };
-  size_t first = static_cast<size_t>(std::find_if(calls.begin(), calls.end(), reads_tangent) - calls.begin());
+  size_t first =
+      static_cast<size_t>(std::find_if(calls.begin(), calls.end(), reads_tangent) - calls.begin());
   if (first == calls.size() && std::none_of(results.begin(), results.end(), [&](JointId id) {
         return id != no_node && is_tangent(id);
       }))
@@ -199,7 +199,8 @@ std::vector<JointId> order_of_gradients(const WorkGraph& graph, const std::vecto
       needed.push_back(id);
       for (JointId input : graph.inputs(id)) open.push_back(input);
     }
-    std::sort(needed.begin(), needed.end(), [&](JointId a, JointId b) { return rank[a] < rank[b]; });
+    std::sort(needed.begin(), needed.end(),
+              [&](JointId a, JointId b) { return rank[a] < rank[b]; });
     ordered.insert(ordered.end(), needed.begin(), needed.end());
   };
   for (size_t i = 0; i < first; ++i)

@@ -22,8 +22,7 @@ void find_classes(const WorkGraph& graph, CutFacts& facts) {
   for (JointId id : graph.order()) {
     auto inputs = graph.inputs(id);
     facts.follows_tangents[id] =
-        graph.node(id).kind == Kind::tangent ||
-        (graph.runs_once(id) && graph.of_backward(id)) ||
+        graph.node(id).kind == Kind::tangent || (graph.runs_once(id) && graph.of_backward(id)) ||
         std::any_of(inputs.begin(), inputs.end(),
                     [&](JointId input) { return facts.follows_tangents[input] != 0; });
     facts.for_backward[id] = facts.follows_tangents[id];
@@ -36,8 +35,7 @@ void find_classes(const WorkGraph& graph, CutFacts& facts) {
     if (graph.is_forward_input(id)) arguments.push_back(id);
   Extracted forward = extract(graph, arguments, graph.forward_outputs(), Half::forward);
   for (JointId id : graph.order())
-    facts.nodes[id].place =
-        facts.for_backward[id] ? NodeClass::backward : NodeClass::unclaimed;
+    facts.nodes[id].place = facts.for_backward[id] ? NodeClass::backward : NodeClass::unclaimed;
   for (const auto& list : {arguments, forward.calls})
     for (JointId id : list) facts.nodes[id].place = NodeClass::forward;
   uint32_t rank = 0;
@@ -94,12 +92,17 @@ int64_t weight_of(const WorkGraph& graph, const CutFacts& facts, const Partition
   const JointNode& node = graph.node(id);
   switch (node.type) {
     case Type::sym_int:
-    case Type::sym_bool: return 1;
-    case Type::sym_float: return 4;
-    case Type::opaque: return 0;
+    case Type::sym_bool:
+      return 1;
+    case Type::sym_float:
+      return 4;
+    case Type::opaque:
+      return 0;
     case Type::tuple:
-    case Type::none: return NodeFacts::infinite;
-    case Type::tensor: break;
+    case Type::none:
+      return NodeFacts::infinite;
+    case Type::tensor:
+      break;
   }
   if (facts.is_static[id] && options.treat_parameters_as_free_to_save) return 0;
   if (options.recompute_views && graph.is_view(id) && !graph.runs_once(id))

@@ -2,7 +2,8 @@
 //
 // Problem: items with a memory and a runtime; keep a set within the capacity of greatest runtime.
 // Methods:
-//   dp        memories and capacity in steps of 1/10000, rounded half to even; a row of best runtimes
+//   dp        memories and capacity in steps of 1/10000, rounded half to even; a row of best
+//   runtimes
 //             by capacity in f32, and a bit for each item and capacity that says whether the item
 //             improved it. Of equal sets the one of earlier items wins. O(n * capacity / step).
 //   hirschberg the same optimum, the items halved and the capacity split where the rows of both
@@ -156,8 +157,8 @@ Indices solve_dynamic(const Items& items, double capacity) {
   size_t knee = problem.capacity;
   double nearest = std::numeric_limits<double>::infinity();
   for (size_t c = 0; c < row.size(); ++c) {
-    double distance = std::hypot(static_cast<double>(c) / memory_range,
-                                 (row.back() - row[c]) / runtime_range);
+    double distance =
+        std::hypot(static_cast<double>(c) / memory_range, (row.back() - row[c]) / runtime_range);
     if (distance >= nearest) continue;
     nearest = distance;
     knee = c;
@@ -281,18 +282,24 @@ KnapsackSolver knapsack_solver(std::string_view name) {
   }
   std::string all;
   for (const std::string& text : known) all += (all.empty() ? "" : ", ") + text;
-  fail("activation_memory_budget_solver: Not aware of memory budget knapsack solver: {}; known are "
-       "{}",
-       name, all);
+  fail(
+      "activation_memory_budget_solver: Not aware of memory budget knapsack solver: {}; known are "
+      "{}",
+      name, all);
 }
 
 std::vector<uint32_t> solve_knapsack(KnapsackSolver solver, const Items& items, double capacity) {
   switch (solver) {
-    case KnapsackSolver::dp: return solve_dp(items, capacity);
-    case KnapsackSolver::greedy: return solve_greedy(items, capacity);
-    case KnapsackSolver::ilp: return BranchAndBound(items, capacity).solve();
-    case KnapsackSolver::sliding_hirschberg: return solve_hirschberg(items, capacity);
-    case KnapsackSolver::dynamic_dp: return solve_dynamic(items, capacity);
+    case KnapsackSolver::dp:
+      return solve_dp(items, capacity);
+    case KnapsackSolver::greedy:
+      return solve_greedy(items, capacity);
+    case KnapsackSolver::ilp:
+      return BranchAndBound(items, capacity).solve();
+    case KnapsackSolver::sliding_hirschberg:
+      return solve_hirschberg(items, capacity);
+    case KnapsackSolver::dynamic_dp:
+      return solve_dynamic(items, capacity);
   }
   return {};
 }

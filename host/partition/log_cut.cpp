@@ -24,9 +24,8 @@ std::string joined(const std::set<std::string>& names) {
 
 void log_saved(const WorkGraph& graph, const Partition& partition) {
   std::vector<JointId> by_size = partition.saved;
-  std::stable_sort(by_size.begin(), by_size.end(), [&](JointId a, JointId b) {
-    return graph.node(a).bytes > graph.node(b).bytes;
-  });
+  std::stable_sort(by_size.begin(), by_size.end(),
+                   [&](JointId a, JointId b) { return graph.node(a).bytes > graph.node(b).bytes; });
   int64_t total = 0;
   std::string sizes;
   for (JointId id : by_size) {

@@ -2,14 +2,13 @@
 //
 // Problem: the least total capacity of arcs whose removal separates source and sink, and the cut
 // nearest to the sink among those of that capacity.
-// Model: each arc lies in the array of its start vertex beside an opposite arc of capacity 0; `rest`
-// of both always sums up to the capacity given.
-// Method: levels by a search from the sink backwards, so that dead ends are never entered; then
-// paths along falling levels with one cursor a vertex, each vertex left for good once it is
-// exhausted; again until the source has no level. The vertices that can reach the sink in the rest
-// network are the sink side.
-// Cost: O(V^2 E) at worst; on networks of joint graphs a few dozen rounds of O(E).
-// Source: E. A. Dinic, Soviet Mathematics Doklady 11 (1970) 1277-1280.
+// Model: each arc lies in the array of its start vertex beside an opposite arc of capacity 0;
+// `rest` of both always sums up to the capacity given. Method: levels by a search from the sink
+// backwards, so that dead ends are never entered; then paths along falling levels with one cursor a
+// vertex, each vertex left for good once it is exhausted; again until the source has no level. The
+// vertices that can reach the sink in the rest network are the sink side. Cost: O(V^2 E) at worst;
+// on networks of joint graphs a few dozen rounds of O(E). Source: E. A. Dinic, Soviet Mathematics
+// Doklady 11 (1970) 1277-1280.
 #include "partition/max_flow.h"
 
 #include "core/error.h"
@@ -96,9 +95,7 @@ int64_t FlowNetwork::block_paths(Vertex source, Vertex sink) {
       continue;
     }
     uint32_t& a = next_[v];
-    while (a < first_[v + 1] &&
-           (arcs_[a].rest == 0 || level_[arcs_[a].to] + 1 != level_[v]))
-      ++a;
+    while (a < first_[v + 1] && (arcs_[a].rest == 0 || level_[arcs_[a].to] + 1 != level_[v])) ++a;
     if (a < first_[v + 1]) {
       path.push_back(a);
       v = arcs_[a].to;

@@ -3,8 +3,8 @@
 // Problem: choose the values to save so that the backward can be computed from them, with least
 // memory, where some calls must not be computed twice.
 // Model: each node is two vertices, `in` and `out`, joined by an arc of the node's weight: cutting
-// it saves the value. Infinite arcs lead from `out` to the `in` of users (a use cannot be cut), from
-// the source to the `in` of banned nodes (they are not recomputed) and from what runs in the
+// it saves the value. Infinite arcs lead from `out` to the `in` of users (a use cannot be cut),
+// from the source to the `in` of banned nodes (they are not recomputed) and from what runs in the
 // backward to the sink. Nodes whose `in` is on the source side and whose `out` is on the sink side
 // are saved; nodes whose `in` is on the sink side are computed in the backward.
 // Method: maximum flow; the cut nearest to the sink, which is unique.
@@ -39,7 +39,8 @@ std::string describe_path(const WorkGraph& graph, const CutResult& result,
       why = "cannot be recomputed: " +
             std::string(ban == result.banned.end() ? "banned" : text_of(ban->reason));
     }
-    if (entered && path[i + 1] == out_of(id)) why += why.empty() ? "cannot be saved" : "; cannot be saved";
+    if (entered && path[i + 1] == out_of(id))
+      why += why.empty() ? "cannot be saved" : "; cannot be saved";
     if (path[i + 1] == sink) why += why.empty() ? "needed in backward" : "; needed in backward";
     if (!why.empty())
       text += message("\n  {} ({}): {}", graph.node(id).name,

@@ -121,7 +121,8 @@ uint16_t classes_of(std::string_view target) {
   uint16_t bits = listed(packet) | told_by_row(target);
   if (bits == 0) bits = listed(functional_name(packet)) & (class_recomputable | class_seeded);
   if (target.starts_with("sym.")) bits |= class_recomputable;
-  if (target.starts_with("_c10d_functional.") || target.starts_with("c10d.")) bits |= class_collective;
+  if (target.starts_with("_c10d_functional.") || target.starts_with("c10d."))
+    bits |= class_collective;
   if (bits & class_seeded) bits |= class_keep;
   return bits;
 }

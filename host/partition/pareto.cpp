@@ -31,9 +31,12 @@ std::string csv_of(const std::vector<ParetoPoint>& points) {
 std::string escaped(const std::string& text) {
   std::string out;
   for (char c : text) {
-    if (c == '<') out += "&lt;";
-    else if (c == '&') out += "&amp;";
-    else out += c;
+    if (c == '<')
+      out += "&lt;";
+    else if (c == '&')
+      out += "&amp;";
+    else
+      out += c;
   }
   return out;
 }
@@ -56,7 +59,8 @@ std::string svg_of(const std::string& title, const std::vector<ParetoPoint>& poi
         x, y, p.budget, p.memory, p.runtime);
   }
   return message(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" font-family=\"sans-serif\" "
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" "
+      "font-family=\"sans-serif\" "
       "font-size=\"12\">\n  <text x=\"{}\" y=\"24\">{}</text>\n"
       "  <path d=\"M{} {}V{}H{}\" fill=\"none\" stroke=\"black\"/>\n"
       "  <text x=\"{}\" y=\"{}\">memory, at most {} of that of the fastest way</text>\n"

@@ -5,10 +5,11 @@
 // Model: a banned call is tied to the forward side of the cut, so either it or something computed
 // from it is saved.
 // Method: first one rule after the other for each node, the first that applies gives the reason:
-//   the user marked it; it is not in the allowlist (or is in the denylist); it draws random numbers;
-//   the backward writes it to memory anyway; it is far away; its result is much smaller than what
-//   it reads. Then two rules on paths of the forward:
-//   - a value that is used near and far: between them lies a call that cannot be fused, so both uses
+//   the user marked it; it is not in the allowlist (or is in the denylist); it draws random
+//   numbers; the backward writes it to memory anyway; it is far away; its result is much smaller
+//   than what it reads. Then two rules on paths of the forward:
+//   - a value that is used near and far: between them lies a call that cannot be fused, so both
+//   uses
 //     cannot share one recomputation; the far users are banned;
 //   - a chain of fusible calls longer than 100: one of them is banned, since recomputation of it
 //     would begin at the inputs of the model.
@@ -37,17 +38,28 @@ BanRules BanRules::of(const PartitionOptions& options) {
 
 std::string_view text_of(BanReason reason) {
   switch (reason) {
-    case BanReason::primal_input: return "primal input";
-    case BanReason::marked_must_save: return "marked MUST_SAVE";
-    case BanReason::not_in_allowlist: return "not in recomputable allowlist";
-    case BanReason::random_op: return "random op";
-    case BanReason::compute_intensive: return "compute intensive op";
-    case BanReason::user_op: return "user op";
-    case BanReason::materialized_in_backward: return "materialized in backward";
-    case BanReason::too_far_from_backward: return "too far from backward";
-    case BanReason::reduction: return "reduction op";
-    case BanReason::used_far_apart: return "used far apart";
-    case BanReason::long_fusible_chain: return "long fusible chain";
+    case BanReason::primal_input:
+      return "primal input";
+    case BanReason::marked_must_save:
+      return "marked MUST_SAVE";
+    case BanReason::not_in_allowlist:
+      return "not in recomputable allowlist";
+    case BanReason::random_op:
+      return "random op";
+    case BanReason::compute_intensive:
+      return "compute intensive op";
+    case BanReason::user_op:
+      return "user op";
+    case BanReason::materialized_in_backward:
+      return "materialized in backward";
+    case BanReason::too_far_from_backward:
+      return "too far from backward";
+    case BanReason::reduction:
+      return "reduction op";
+    case BanReason::used_far_apart:
+      return "used far apart";
+    case BanReason::long_fusible_chain:
+      return "long fusible chain";
   }
   return "";
 }
@@ -102,8 +114,7 @@ class Bans {
     } else {
       if (classes & class_random) return BanReason::random_op;
       if (classes & class_compute) return BanReason::compute_intensive;
-      if (options_.is_non_builtin_to_include && !graph_.node(id).builtin)
-        return BanReason::user_op;
+      if (options_.is_non_builtin_to_include && !graph_.node(id).builtin) return BanReason::user_op;
     }
     if (classes & class_seeded) return BanReason::random_op;
     if (rules_.materialized_backward && is_materialized_in_backward(id))
@@ -176,8 +187,7 @@ class Bans {
       if (users.size() < 2) continue;
       uint32_t near = first_unfusible(users, rank(users.back()));
       for (JointId user : users)
-        if (rank(user) > near && is_fusible(graph_, id, user))
-          ban(user, BanReason::used_far_apart);
+        if (rank(user) > near && is_fusible(graph_, id, user)) ban(user, BanReason::used_far_apart);
     }
   }
 

@@ -27,8 +27,9 @@ double matmul_flops(const Sizes& a, const Sizes& b) {
 // Each element of the weight is used once for each image and place of the result. (Transposed: of
 // the argument, which has the places then.)
 double convolution_flops(const Sizes& weight, const Sizes& places) {
-  return places.size() < 2 ? 1
-                           : 2 * static_cast<double>(places[0]) * product(places, 2) * product(weight);
+  return places.size() < 2
+             ? 1
+             : 2 * static_cast<double>(places[0]) * product(places, 2) * product(weight);
 }
 
 // Query times key, then scores times value.
@@ -68,10 +69,11 @@ double flops_of(const WorkGraph& graph, JointId id) { return std::max(counted(gr
 
 void check_runtime_estimator(const PartitionOptions& options) {
   const std::string& name = options.runtime_estimator;
-  require(name == "flops" || name == "testing" || name == "profile",
-          "activation_memory_budget_runtime_estimator: Not aware of runtime estimator: {}; known are "
-          "flops, profile, testing",
-          name);
+  require(
+      name == "flops" || name == "testing" || name == "profile",
+      "activation_memory_budget_runtime_estimator: Not aware of runtime estimator: {}; known are "
+      "flops, profile, testing",
+      name);
   require(name != "profile" || options.profile,
           "activation_memory_budget_runtime_estimator: 'profile' needs a way to run single calls, "
           "which this compilation does not have; use 'flops'");

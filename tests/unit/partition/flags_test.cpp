@@ -182,8 +182,8 @@ TEST_F(PartitionFlags, DebugPartitionerLogsWhatWasDecided) {
   auto level = config::patch({{"logging.level", "info"}});
   auto run = [](bool debug, double budget, const char* name) {
     report::LogCapture log;
-    auto patch = config::patch({{"functorch.debug_partitioner", debug},
-                                {"functorch.activation_memory_budget", budget}});
+    auto patch = config::patch(
+        {{"functorch.debug_partitioner", debug}, {"functorch.activation_memory_budget", budget}});
     cut(name);
     std::string all;
     for (const std::string& line : log.lines()) all += line + "\n";
@@ -191,7 +191,8 @@ TEST_F(PartitionFlags, DebugPartitionerLogsWhatWasDecided) {
   };
   EXPECT_EQ(run(false, 1, "pointwise_chain"), "");
   EXPECT_THAT(run(true, 1, "pointwise_chain"), HasSubstr("# remat/fw/bw: 3/4/14"));
-  EXPECT_THAT(run(true, 1, "mlp_relu"), HasSubstr("ops banned from recomputation: aten.addmm, aten.mm"));
+  EXPECT_THAT(run(true, 1, "mlp_relu"),
+              HasSubstr("ops banned from recomputation: aten.addmm, aten.mm"));
   EXPECT_THAT(run(true, 0.5, "mlp_gelu_3layer"), HasSubstr("\"candidates\": [\"mm\""));
 }
 
@@ -228,7 +229,8 @@ TEST_F(PartitionFlags, MaxDistFromBw) {
     auto patch = config::patch({{"functorch.max_dist_from_bw", most}});
     Names names;
     for (const Ban& ban : graph.cut(PartitionOptions::from_flags()).banned)
-      if (ban.reason == BanReason::too_far_from_backward) names.push_back(graph.names({ban.node})[0]);
+      if (ban.reason == BanReason::too_far_from_backward)
+        names.push_back(graph.names({ban.node})[0]);
     return names;
   };
   EXPECT_THAT(too_far(1000), ElementsAre());
@@ -260,7 +262,8 @@ TEST_F(PartitionFlags, UnsafeTreatScriptObjectsAsZeroSize) {
   SmallGraph graph;
   graph.primal("x", 1000).primal("table", 0).tangent("g");
   graph.node("table").type = JointNode::Type::opaque;
-  graph.call("sin", "aten.sin.default", {"x"}, 8192).call("cos", "mine.look.default", {"x", "table"});
+  graph.call("sin", "aten.sin.default", {"x"}, 8192)
+      .call("cos", "mine.look.default", {"x", "table"});
   graph.call("grad", "mine.look.default", {"g", "table"}).outputs({"sin"}, {"grad", "-"});
   auto patch = config::patch({{"functorch.activation_memory_budget", 0.5}});
   try {
