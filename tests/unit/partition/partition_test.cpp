@@ -1,7 +1,12 @@
 // Cases of the partitioner that no recording has: errors, symbols, writes, regions, outputs.
 #include "unit/partition/small_graph.h"
 
+#include <tenon/config.h>
+
 #include <gmock/gmock.h>
+
+#include <fstream>
+#include <sstream>
 
 namespace tenon::partition::tests {
 namespace {
@@ -66,6 +71,25 @@ TEST(Partition, APathThatCannotBeCutIsToldWithItsReasons) {
           "  topk (aten.topk.default): cannot be recomputed: not in recomputable "
           "allowlist; cannot be saved\n"
           "  grad (mine.loss_backward.default): needed in backward"));
+}
+
+TEST(Partition, AGraphThatCannotBeCutIsWrittenWhereDumpsAreWanted) {
+  auto patch = config::patch({{"dynamo.debug_dir_root", testing::TempDir() + "/tenon_uncut"}});
+  SmallGraph graph;
+  graph.primal("x").tangent("g").tuple("topk", "aten.topk.default", {"x"});
+  graph.call("loss", "mine.loss.default", {"topk"});
+  graph.call("grad", "mine.loss_backward.default", {"g", "topk"}).outputs({"loss"}, {"grad"});
+  std::string text = message_of<InternalError>([&] { graph.cut(); });
+  std::string name = "min_cut_failed_graph_small.txt";
+  size_t begin = text.find("The graph is in "), end = text.find(name);
+  ASSERT_NE(end, text.npos) << text;
+  begin += std::string("The graph is in ").size();
+  std::ifstream file(text.substr(begin, end - begin) + name);
+  std::stringstream written;
+  written << file.rdbuf();
+  EXPECT_THAT(
+      written.str(),
+      testing::HasSubstr("%4 grad = mine.loss_backward.default(g, topk, ) 1024 bytes, backward"));
 }
 
 TEST(Partition, AResultThatItsHalfCannotComputeIsToldByName) {
