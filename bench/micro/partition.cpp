@@ -1,6 +1,6 @@
 // What cutting the joint graph of a deep transformer costs: 48 layers of normalisation and a
-// two-product block, forward and backward. PyTorch 2.13 takes 1.2 s for as many nodes, 2.7 s under a
-// budget; the bar here is 50 ms.
+// two-product block, forward and backward. PyTorch 2.13 takes 1.2 s for as many nodes, 2.7 s under
+// a budget; the bar here is 50 ms.
 #include "partition/partition.h"
 
 #include <benchmark/benchmark.h>

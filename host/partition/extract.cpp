@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
 namespace tenon::partition {
 namespace {
@@ -170,49 +171,61 @@ void split_at(const WorkGraph& graph, std::span<const JointId> saved, bool reord
     if (in_backward[id]) partition.recomputed.push_back(id);
 }
 
+namespace {
+
+// Emits calls with what they need, in their old order.
+class OnDemand {
+ public:
+  OnDemand(const WorkGraph& graph, const std::vector<JointId>& calls)
+      : graph_(graph), rank_(graph.size(), not_here), placed_(graph.size(), 0) {
+    for (size_t i = 0; i < calls.size(); ++i) rank_[calls[i]] = i;
+  }
+
+  void place(JointId target) {
+    needed_.clear();
+    open_.assign(1, target);
+    while (!open_.empty()) {
+      JointId id = open_.back();
+      open_.pop_back();
+      if (rank_[id] == not_here || std::exchange(placed_[id], 1)) continue;
+      needed_.push_back(id);
+      for (JointId input : graph_.inputs(id)) open_.push_back(input);
+    }
+    std::sort(needed_.begin(), needed_.end(),
+              [&](JointId a, JointId b) { return rank_[a] < rank_[b]; });
+    ordered_.insert(ordered_.end(), needed_.begin(), needed_.end());
+  }
+
+  std::vector<JointId> take() { return std::move(ordered_); }
+
+ private:
+  static constexpr size_t not_here = SIZE_MAX;
+  const WorkGraph& graph_;
+  std::vector<size_t> rank_;
+  std::vector<char> placed_;
+  std::vector<JointId> ordered_, open_, needed_;
+};
+
+}  // namespace
+
 std::vector<JointId> order_of_gradients(const WorkGraph& graph, const std::vector<JointId>& calls,
                                         std::span<const JointId> results) {
-  std::vector<size_t> rank(graph.size(), SIZE_MAX);
-  for (size_t i = 0; i < calls.size(); ++i) rank[calls[i]] = i;
-  auto is_tangent = [&](JointId id) { return graph.node(id).kind == Kind::tangent; };
   auto reads_tangent = [&](JointId id) {
     auto inputs = graph.inputs(id);
-    return std::any_of(inputs.begin(), inputs.end(), is_tangent);
+    return std::any_of(inputs.begin(), inputs.end(),
+                       [&](JointId input) { return graph.node(input).kind == Kind::tangent; });
   };
-  size_t first =
-      static_cast<size_t>(std::find_if(calls.begin(), calls.end(), reads_tangent) - calls.begin());
-  if (first == calls.size() && std::none_of(results.begin(), results.end(), [&](JointId id) {
-        return id != no_node && is_tangent(id);
-      }))
-    return calls;
-
-  std::vector<char> placed(graph.size(), 0);
-  std::vector<JointId> ordered, open, needed;
-  auto place = [&](JointId target) {
-    needed.clear();
-    open.assign(1, target);
-    while (!open.empty()) {
-      JointId id = open.back();
-      open.pop_back();
-      if (rank[id] == SIZE_MAX || placed[id]) continue;
-      placed[id] = 1;
-      needed.push_back(id);
-      for (JointId input : graph.inputs(id)) open.push_back(input);
-    }
-    std::sort(needed.begin(), needed.end(),
-              [&](JointId a, JointId b) { return rank[a] < rank[b]; });
-    ordered.insert(ordered.end(), needed.begin(), needed.end());
-  };
-  for (size_t i = 0; i < first; ++i)
-    if (graph.node(calls[i]).effect || (graph.classes(calls[i]) & class_copy)) place(calls[i]);
-  for (size_t i = first; i < calls.size(); ++i) place(calls[i]);
-  // What only results need, and no tangent leads to.
-  std::vector<JointId> rest;
-  for (JointId id : results)
-    if (id != no_node) rest.push_back(id);
-  std::sort(rest.begin(), rest.end(), [&](JointId a, JointId b) { return rank[a] < rank[b]; });
-  for (JointId id : rest) place(id);
-  return ordered;
+  const auto first = std::find_if(calls.begin(), calls.end(), reads_tangent);
+  OnDemand emitter(graph, calls);
+  for (auto at = calls.begin(); at != first; ++at)
+    if (graph.node(*at).effect || (graph.classes(*at) & class_copy)) emitter.place(*at);
+  for (auto at = first; at != calls.end(); ++at) emitter.place(*at);
+  // What no tangent leads to but a result needs.
+  std::vector<JointId> rest(results.begin(), results.end());
+  std::erase(rest, no_node);
+  std::sort(rest.begin(), rest.end());
+  for (JointId id : rest) emitter.place(id);
+  return emitter.take();
 }
 
 }  // namespace tenon::partition

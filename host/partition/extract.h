@@ -20,9 +20,9 @@ Extracted extract(const WorkGraph& graph, std::span<const JointId> inputs,
                   std::span<const JointId> outputs, Half half);
 
 /// Splits the graph at the saved values: fills the saved lists, the calls of both halves, outputs
-/// and what is recomputed. Saved values that the backward does not read are dropped, those that name
-/// the symbols of backward arguments added.
-/// `reorder` puts the backward into the order of the gradients.
+/// and what is recomputed. Saved values that the backward does not read are dropped, those that
+/// name the symbols of backward arguments added. `reorder` puts the backward into the order of the
+/// gradients.
 void split_at(const WorkGraph& graph, std::span<const JointId> saved, bool reorder,
               Partition& partition);
 

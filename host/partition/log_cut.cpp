@@ -63,6 +63,18 @@ void log_cut(const WorkGraph& graph, const Partition& partition) {
                    partition.forward.size(), partition.backward.size(), recomputed));
 }
 
+std::string text_of(const WorkGraph& graph) {
+  std::string text = graph.joint().name + "\n";
+  for (JointId id : graph.order()) {
+    text += message("%{} {} = {}(", id, graph.node(id).name,
+                    graph.is_input(id) ? "input" : graph.node(id).target);
+    for (JointId input : graph.inputs(id)) text += graph.node(input).name + ", ";
+    text +=
+        message(") {} bytes{}\n", graph.node(id).bytes, graph.of_backward(id) ? ", backward" : "");
+  }
+  return text;
+}
+
 void log_candidates(const WorkGraph& graph, const std::vector<JointId>& candidates,
                     const std::vector<KnapsackItem>& items, const std::vector<uint32_t>& kept,
                     double budget) {

@@ -12,7 +12,9 @@
 #include "partition/min_cut.h"
 
 #include "core/error.h"
+#include "partition/log_cut.h"
 #include "partition/max_flow.h"
+#include "report/dumps.h"
 
 #include <algorithm>
 #include <string>
@@ -49,6 +51,21 @@ std::string describe_path(const WorkGraph& graph, const CutResult& result,
   return text;
 }
 
+[[noreturn]] void fail_uncuttable(const WorkGraph& graph, const CutResult& result,
+                                  const std::vector<Vertex>& path) {
+  std::string where;
+  if (report::dumps_wanted()) {
+    std::string folder = report::dump_folder("partition");
+    std::string file = "min_cut_failed_graph_" + graph.joint().name + ".txt";
+    report::write_dump(folder, file, text_of(graph));
+    where = message("\nThe graph is in {}/{}", report::shown_path(folder), file);
+  }
+  fail_internal(message(
+      "partition: the graph '{}' has no finite cut between forward and backward. The path that "
+      "cannot be cut:{}{}",
+      graph.joint().name, describe_path(graph, result, path), where));
+}
+
 class Network {
  public:
   Network(const WorkGraph& graph, const CutFacts& facts, const PartitionOptions& options,
@@ -75,10 +92,7 @@ class Network {
 
   void solve() {
     if (auto path = flow_.infinite_path(source, sink); !path.empty())
-      fail_internal(message(
-          "partition: the graph '{}' has no finite cut between forward and backward. The path that "
-          "cannot be cut:{}",
-          graph_.joint().name, describe_path(graph_, result_, path)));
+      fail_uncuttable(graph_, result_, path);
     result_.value = flow_.solve(source, sink);
     const std::vector<char>& below = flow_.sink_side();
     for (JointId id : graph_.order())

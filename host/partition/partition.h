@@ -34,14 +34,14 @@ struct PartitionOptions {
   bool unsafe_treat_script_objects_as_zero_size = false;
   bool is_non_builtin_to_include = false;
   bool unsafe_allow_optimization_of_collectives = false;
-  double memory_budget = 1;                ///< activation_memory_budget
-  std::string runtime_estimator = "flops"; ///< flops, testing, profile
-  std::string solver = "dp";               ///< see knapsack.h
+  double memory_budget = 1;                 ///< activation_memory_budget
+  std::string runtime_estimator = "flops";  ///< flops, testing, profile
+  std::string solver = "dp";                ///< see knapsack.h
   /// What `profile` asks: milliseconds that the node takes. Needed for `profile` only.
   std::function<double(const JointNode&)> profile;
-  bool debug = false;            ///< debug_partitioner
-  bool visualize_pareto = false; ///< visualize_memory_budget_pareto
-  std::string pareto_dir;        ///< memory_budget_pareto_dir; empty: the current folder
+  bool debug = false;             ///< debug_partitioner
+  bool visualize_pareto = false;  ///< visualize_memory_budget_pareto
+  std::string pareto_dir;         ///< memory_budget_pareto_dir; empty: the current folder
 
   static PartitionOptions from_flags();
 };
@@ -90,10 +90,10 @@ struct Partition {
   std::vector<JointId> recomputed;       ///< calls in both halves, in the forward's order
   /// By id: the node that is computed in its place, itself where nothing was merged.
   std::vector<JointId> stands_for;
-  std::vector<Ban> banned;      ///< of the cut that decided, in the order of banning
-  std::vector<NodeFacts> facts; ///< by id; empty after the default partition
-  int64_t cut_value = 0;        ///< of that cut
-  uint32_t n_cuts = 0;          ///< how many minimum cuts were computed
+  std::vector<Ban> banned;       ///< of the cut that decided, in the order of banning
+  std::vector<NodeFacts> facts;  ///< by id; empty after the default partition
+  int64_t cut_value = 0;         ///< of that cut
+  uint32_t n_cuts = 0;           ///< how many minimum cuts were computed
 };
 
 /// Runs forward what was traced forward and saves whatever the backward reads of it.

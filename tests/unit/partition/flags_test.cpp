@@ -47,63 +47,66 @@ class PartitionFlags : public testing::Test {
   }
   template <class T>
   static Numbers with(const std::string& flag, T value, const std::string& name) {
-    auto patch = config::patch({{"functorch." + flag, value}});
+    auto patch = config::patch({{flag, value}});
     return numbers(name);
   }
 };
 
 TEST_F(PartitionFlags, CseMergesEqualCalls) {
   EXPECT_EQ(numbers("prenorm_stack4"), (Numbers{32, 5120000, 14, 146}));
-  EXPECT_EQ(with("cse", false, "prenorm_stack4"), (Numbers{32, 5120000, 10, 150}));
-  EXPECT_EQ(with("cse", false, "mlp_gelu_3layer").w, numbers("mlp_gelu_3layer").w + 1);
+  EXPECT_EQ(with("functorch.cse", false, "prenorm_stack4"), (Numbers{32, 5120000, 10, 150}));
+  EXPECT_EQ(with("functorch.cse", false, "mlp_gelu_3layer").w, numbers("mlp_gelu_3layer").w + 1);
 }
 
 TEST_F(PartitionFlags, BanRecomputeUsedFarApart) {
   EXPECT_EQ(numbers("used_far_apart"), (Numbers{5, 49152, 4, 30}));
-  EXPECT_EQ(with("ban_recompute_used_far_apart", false, "used_far_apart"),
+  EXPECT_EQ(with("functorch.ban_recompute_used_far_apart", false, "used_far_apart"),
             (Numbers{4, 32768, 5, 31}));
-  EXPECT_EQ(with("ban_recompute_used_far_apart", false, "prenorm_stack4").r, 18u);
+  EXPECT_EQ(with("functorch.ban_recompute_used_far_apart", false, "prenorm_stack4").r, 18u);
 }
 
 TEST_F(PartitionFlags, BanRecomputeLongFusibleChains) {
   EXPECT_EQ(numbers("long_fusible_chain"), (Numbers{3, 4096, 224, 569}));
-  EXPECT_EQ(with("ban_recompute_long_fusible_chains", false, "long_fusible_chain"),
+  EXPECT_EQ(with("functorch.ban_recompute_long_fusible_chains", false, "long_fusible_chain"),
             (Numbers{1, 0, 228, 573}));
 }
 
 TEST_F(PartitionFlags, BanRecomputeMaterializedBackward) {
   EXPECT_EQ(numbers("mlp_gelu_3layer").u, 557056);
-  Numbers off = with("ban_recompute_materialized_backward", false, "mlp_gelu_3layer");
+  Numbers off = with("functorch.ban_recompute_materialized_backward", false, "mlp_gelu_3layer");
   EXPECT_EQ(std::tie(off.n, off.u, off.r), std::make_tuple(7u, 294912, 2u));
-  EXPECT_EQ(with("ban_recompute_materialized_backward", false, "prenorm_stack4").u, 2498560);
-  EXPECT_EQ(with("ban_recompute_materialized_backward", false, "conv_bn_relu").u, 65664);
+  EXPECT_EQ(with("functorch.ban_recompute_materialized_backward", false, "prenorm_stack4").u,
+            2498560);
+  EXPECT_EQ(with("functorch.ban_recompute_materialized_backward", false, "conv_bn_relu").u, 65664);
 }
 
 TEST_F(PartitionFlags, BanRecomputeReductions) {
   EXPECT_EQ(numbers("layer_norm_manual"), (Numbers{4, 256, 2, 30}));
-  EXPECT_EQ(with("ban_recompute_reductions", false, "layer_norm_manual"), (Numbers{2, 0, 7, 35}));
-  EXPECT_EQ(with("ban_recompute_reductions", false, "conv_bn_relu").n, 5u);
-  EXPECT_EQ(with("ban_recompute_reductions", false, "cross_entropy_loss").n, 4u);
+  EXPECT_EQ(with("functorch.ban_recompute_reductions", false, "layer_norm_manual"),
+            (Numbers{2, 0, 7, 35}));
+  EXPECT_EQ(with("functorch.ban_recompute_reductions", false, "conv_bn_relu").n, 5u);
+  EXPECT_EQ(with("functorch.ban_recompute_reductions", false, "cross_entropy_loss").n, 4u);
 }
 
 TEST_F(PartitionFlags, RecomputeViewsSavesNone) {
   EXPECT_EQ(numbers("softmax_attention"), (Numbers{4, 32768, 0, 13}));
-  EXPECT_EQ(with("recompute_views", true, "softmax_attention"), (Numbers{4, 32768, 1, 17}));
-  Numbers views = with("recompute_views", true, "prenorm_stack4");
+  EXPECT_EQ(with("functorch.recompute_views", true, "softmax_attention"),
+            (Numbers{4, 32768, 1, 17}));
+  Numbers views = with("functorch.recompute_views", true, "prenorm_stack4");
   EXPECT_EQ(std::tie(views.u, views.r, views.w), std::make_tuple(5120000, 22u, 162u));
 }
 
 TEST_F(PartitionFlags, AggressiveRecomputationLiftsAllRulesButThatOfReductions) {
-  Numbers stack = with("aggressive_recomputation", true, "prenorm_stack4");
+  Numbers stack = with("functorch.aggressive_recomputation", true, "prenorm_stack4");
   EXPECT_EQ(std::tie(stack.n, stack.u, stack.r), std::make_tuple(24u, 2498560, 34u));
-  Numbers apart = with("aggressive_recomputation", true, "used_far_apart");
+  Numbers apart = with("functorch.aggressive_recomputation", true, "used_far_apart");
   EXPECT_EQ(std::tie(apart.n, apart.u), std::make_tuple(3u, 16384));
-  EXPECT_EQ(with("aggressive_recomputation", true, "long_fusible_chain").n, 1u);
-  EXPECT_EQ(with("aggressive_recomputation", true, "layer_norm_manual").n, 4u);
+  EXPECT_EQ(with("functorch.aggressive_recomputation", true, "long_fusible_chain").n, 1u);
+  EXPECT_EQ(with("functorch.aggressive_recomputation", true, "layer_norm_manual").n, 4u);
 }
 
 TEST_F(PartitionFlags, TreatParametersAsFreeToSave) {
-  EXPECT_EQ(with("treat_parameters_as_free_to_save", false, "mlp_relu").w,
+  EXPECT_EQ(with("functorch.treat_parameters_as_free_to_save", false, "mlp_relu").w,
             numbers("mlp_relu").w - 1);
   EXPECT_EQ(cut("conv_bn_relu").cut_value, 151680);
   auto patch = config::patch({{"functorch.treat_parameters_as_free_to_save", false}});
@@ -114,7 +117,7 @@ TEST_F(PartitionFlags, TreatParametersAsFreeToSave) {
 TEST_F(PartitionFlags, ActivationMemoryBudgetNeverNeedsMoreWhenItFalls) {
   std::vector<int64_t> bytes;
   for (double budget : {1.0, 0.5, 0.25, 0.1, 0.0})
-    bytes.push_back(with("activation_memory_budget", budget, "prenorm_stack4").u);
+    bytes.push_back(with("functorch.activation_memory_budget", budget, "prenorm_stack4").u);
   EXPECT_THAT(bytes, ElementsAre(5120000, 2498560, 917504, 393216, 0));
 }
 
@@ -182,8 +185,8 @@ TEST_F(PartitionFlags, DebugPartitionerLogsWhatWasDecided) {
   auto level = config::patch({{"logging.level", "info"}});
   auto run = [](bool debug, double budget, const char* name) {
     report::LogCapture log;
-    auto patch = config::patch({{"functorch.debug_partitioner", debug},
-                                {"functorch.activation_memory_budget", budget}});
+    auto patch = config::patch(
+        {{"functorch.debug_partitioner", debug}, {"functorch.activation_memory_budget", budget}});
     cut(name);
     std::string all;
     for (const std::string& line : log.lines()) all += line + "\n";
@@ -191,7 +194,8 @@ TEST_F(PartitionFlags, DebugPartitionerLogsWhatWasDecided) {
   };
   EXPECT_EQ(run(false, 1, "pointwise_chain"), "");
   EXPECT_THAT(run(true, 1, "pointwise_chain"), HasSubstr("# remat/fw/bw: 3/4/14"));
-  EXPECT_THAT(run(true, 1, "mlp_relu"), HasSubstr("ops banned from recomputation: aten.addmm, aten.mm"));
+  EXPECT_THAT(run(true, 1, "mlp_relu"),
+              HasSubstr("ops banned from recomputation: aten.addmm, aten.mm"));
   EXPECT_THAT(run(true, 0.5, "mlp_gelu_3layer"), HasSubstr("\"candidates\": [\"mm\""));
 }
 
@@ -228,7 +232,8 @@ TEST_F(PartitionFlags, MaxDistFromBw) {
     auto patch = config::patch({{"functorch.max_dist_from_bw", most}});
     Names names;
     for (const Ban& ban : graph.cut(PartitionOptions::from_flags()).banned)
-      if (ban.reason == BanReason::too_far_from_backward) names.push_back(graph.names({ban.node})[0]);
+      if (ban.reason == BanReason::too_far_from_backward)
+        names.push_back(graph.names({ban.node})[0]);
     return names;
   };
   EXPECT_THAT(too_far(1000), ElementsAre());
@@ -260,7 +265,8 @@ TEST_F(PartitionFlags, UnsafeTreatScriptObjectsAsZeroSize) {
   SmallGraph graph;
   graph.primal("x", 1000).primal("table", 0).tangent("g");
   graph.node("table").type = JointNode::Type::opaque;
-  graph.call("sin", "aten.sin.default", {"x"}, 8192).call("cos", "mine.look.default", {"x", "table"});
+  graph.call("sin", "aten.sin.default", {"x"}, 8192)
+      .call("cos", "mine.look.default", {"x", "table"});
   graph.call("grad", "mine.look.default", {"g", "table"}).outputs({"sin"}, {"grad", "-"});
   auto patch = config::patch({{"functorch.activation_memory_budget", 0.5}});
   try {

@@ -32,8 +32,7 @@ double best_of_all(const Items& items, double capacity) {
     Indices kept;
     for (uint32_t i = 0; i < items.size(); ++i)
       if (set >> i & 1) kept.push_back(i);
-    if (memory_of(items, kept) <= capacity + 1e-12)
-      best = std::max(best, runtime_of(items, kept));
+    if (memory_of(items, kept) <= capacity + 1e-12) best = std::max(best, runtime_of(items, kept));
   }
   return best;
 }
@@ -124,10 +123,11 @@ TEST(Knapsack, AnUnknownSolverIsNamedWithTheKnownOnes) {
     knapsack_solver("foo");
     FAIL() << "no error";
   } catch (const UserError& error) {
-    EXPECT_STREQ(error.what(),
-                 "activation_memory_budget_solver: Not aware of memory budget knapsack solver: foo; "
-                 "known are dp, greedy, ilp, dp_knapsack_sliding_hirschberg, "
-                 "dynamic_memory_budget_dp");
+    EXPECT_STREQ(
+        error.what(),
+        "activation_memory_budget_solver: Not aware of memory budget knapsack solver: foo; "
+        "known are dp, greedy, ilp, dp_knapsack_sliding_hirschberg, "
+        "dynamic_memory_budget_dp");
   }
 }
 

@@ -24,8 +24,8 @@ class OpClasses : public testing::Test {
   void SetUp() override {
     std::string path = recordings_folder() + "/tables/op_lists.json";
     if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
-    lists_ = std::make_unique<formats::JsonDocument>(
-        formats::parse_json(detail::file_text(path), path));
+    lists_ =
+        std::make_unique<formats::JsonDocument>(formats::parse_json(detail::file_text(path), path));
   }
   std::set<std::string> list(const char* name) const {
     std::set<std::string> names;

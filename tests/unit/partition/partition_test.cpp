@@ -1,7 +1,12 @@
 // Cases of the partitioner that no recording has: errors, symbols, writes, regions, outputs.
 #include "unit/partition/small_graph.h"
 
+#include <tenon/config.h>
+
 #include <gmock/gmock.h>
+
+#include <fstream>
+#include <sstream>
 
 namespace tenon::partition::tests {
 namespace {
@@ -42,12 +47,14 @@ TEST(Partition, ABudgetOutsideOfItsRangeIsNamed) {
 }
 
 TEST(Partition, AnUnknownEstimatorIsNamedWithTheKnownOnes) {
-  EXPECT_EQ(message_of<UserError>([] { sine().cut({.runtime_estimator = "foo"}); }),
-            "activation_memory_budget_runtime_estimator: Not aware of runtime estimator: foo; known "
-            "are flops, profile, testing");
-  EXPECT_EQ(message_of<UserError>([] { sine().cut({.runtime_estimator = "profile"}); }),
-            "activation_memory_budget_runtime_estimator: 'profile' needs a way to run single calls, "
-            "which this compilation does not have; use 'flops'");
+  EXPECT_EQ(
+      message_of<UserError>([] { sine().cut({.runtime_estimator = "foo"}); }),
+      "activation_memory_budget_runtime_estimator: Not aware of runtime estimator: foo; known "
+      "are flops, profile, testing");
+  EXPECT_EQ(
+      message_of<UserError>([] { sine().cut({.runtime_estimator = "profile"}); }),
+      "activation_memory_budget_runtime_estimator: 'profile' needs a way to run single calls, "
+      "which this compilation does not have; use 'flops'");
 }
 
 TEST(Partition, APathThatCannotBeCutIsToldWithItsReasons) {
@@ -56,13 +63,33 @@ TEST(Partition, APathThatCannotBeCutIsToldWithItsReasons) {
   graph.primal("x").tangent("g").tuple("topk", "aten.topk.default", {"x"});
   graph.call("loss", "mine.loss.default", {"topk"});
   graph.call("grad", "mine.loss_backward.default", {"g", "topk"}).outputs({"loss"}, {"grad"});
-  EXPECT_THAT(message_of<InternalError>([&] { graph.cut(); }),
-              testing::HasSubstr(
-                  "partition: the graph 'small' has no finite cut between forward and backward. The "
-                  "path that cannot be cut:\n"
-                  "  topk (aten.topk.default): cannot be recomputed: not in recomputable "
-                  "allowlist; cannot be saved\n"
-                  "  grad (mine.loss_backward.default): needed in backward"));
+  EXPECT_THAT(
+      message_of<InternalError>([&] { graph.cut(); }),
+      testing::HasSubstr(
+          "partition: the graph 'small' has no finite cut between forward and backward. The "
+          "path that cannot be cut:\n"
+          "  topk (aten.topk.default): cannot be recomputed: not in recomputable "
+          "allowlist; cannot be saved\n"
+          "  grad (mine.loss_backward.default): needed in backward"));
+}
+
+TEST(Partition, AGraphThatCannotBeCutIsWrittenWhereDumpsAreWanted) {
+  auto patch = config::patch({{"dynamo.debug_dir_root", testing::TempDir() + "/tenon_uncut"}});
+  SmallGraph graph;
+  graph.primal("x").tangent("g").tuple("topk", "aten.topk.default", {"x"});
+  graph.call("loss", "mine.loss.default", {"topk"});
+  graph.call("grad", "mine.loss_backward.default", {"g", "topk"}).outputs({"loss"}, {"grad"});
+  std::string text = message_of<InternalError>([&] { graph.cut(); });
+  std::string name = "min_cut_failed_graph_small.txt";
+  size_t begin = text.find("The graph is in "), end = text.find(name);
+  ASSERT_NE(end, text.npos) << text;
+  begin += std::string("The graph is in ").size();
+  std::ifstream file(text.substr(begin, end - begin) + name);
+  std::stringstream written;
+  written << file.rdbuf();
+  EXPECT_THAT(
+      written.str(),
+      testing::HasSubstr("%4 grad = mine.loss_backward.default(g, topk, ) 1024 bytes, backward"));
 }
 
 TEST(Partition, AResultThatItsHalfCannotComputeIsToldByName) {
@@ -85,7 +112,9 @@ TEST(Partition, OfAGraphWithoutABackwardHasNoBackward) {
 
 TEST(Partition, AGradientThatNoTangentReachesIsComputedInTheBackward) {
   SmallGraph graph;
-  graph.primal("x").call("sum", "aten.sum.default", {"x"}, 4).call("ones", "aten.ones_like.default", {"x"});
+  graph.primal("x")
+      .call("sum", "aten.sum.default", {"x"}, 4)
+      .call("ones", "aten.ones_like.default", {"x"});
   graph.outputs({"sum"}, {"ones"});
   Partition cut = graph.cut();
   EXPECT_THAT(graph.names(cut.gradients), ElementsAre("ones"));
@@ -112,7 +141,8 @@ TEST(Partition, CallsThatDifferInAPlainArgumentOrAreOutputsAreNotMerged) {
   graph.primal("x").tangent("g");
   graph.call("one", "aten.add.Scalar", {"x"}).call("one_float", "aten.add.Scalar", {"x"});
   graph.call("out_a", "aten.sin.default", {"x"}).call("out_b", "aten.sin.default", {"x"});
-  graph.call("empty_a", "aten.empty.memory_format", {}).call("empty_b", "aten.empty.memory_format", {});
+  graph.call("empty_a", "aten.empty.memory_format", {})
+      .call("empty_b", "aten.empty.memory_format", {});
   graph.call("cat", "aten.cat.default", {"one", "one_float", "empty_a", "empty_b"});
   graph.call("grad", "aten.mul.Tensor", {"g", "cat"});
   graph.node("one").arguments += "1";
@@ -126,7 +156,8 @@ TEST(Partition, CallsThatDifferInAPlainArgumentOrAreOutputsAreNotMerged) {
 TEST(Partition, ACallWithEffectsSeparatesEqualCalls) {
   SmallGraph graph;
   graph.primal("x").tangent("g").call("first", "aten.sin.default", {"x"});
-  graph.call("write", "aten.copy_.default", {"x", "first"}).call("second", "aten.sin.default", {"x"});
+  graph.call("write", "aten.copy_.default", {"x", "first"})
+      .call("second", "aten.sin.default", {"x"});
   graph.call("loss", "aten.sum.default", {"second"});
   graph.call("cat", "aten.cat.default", {"first", "second"});
   graph.call("grad", "aten.mul.Tensor", {"g", "cat"}).outputs({"loss"}, {"grad"});
@@ -206,8 +237,7 @@ TEST(Partition, RecomputationRunsRightBeforeItsUse) {
   graph.call("grad_x", "aten.mul.Tensor", {"g", "cos_x"});
   graph.call("grad_y", "aten.mul.Tensor", {"g", "cos_y"});
   graph.outputs({"loss"}, {"grad_x", "grad_y"});
-  EXPECT_THAT(graph.names(graph.cut().backward),
-              ElementsAre("cos_x", "grad_x", "cos_y", "grad_y"));
+  EXPECT_THAT(graph.names(graph.cut().backward), ElementsAre("cos_x", "grad_x", "cos_y", "grad_y"));
 }
 
 TEST(Partition, WhatLeavesACheckpointedRegionForALaterOneIsSaved) {

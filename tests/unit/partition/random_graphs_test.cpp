@@ -40,7 +40,7 @@ class Generator {
     return names[below(static_cast<uint32_t>(names.size()))];
   }
   std::string any_target() {
-    static const Names targets{"aten.sin.default", "aten.mul.Tensor",    "aten.mm.default",
+    static const Names targets{"aten.sin.default", "aten.mul.Tensor",      "aten.mm.default",
                                "aten.sum.default", "aten.permute.default", "aten.cat.default",
                                "aten.exp.default", "aten.cumsum.default"};
     return any(targets);
@@ -142,8 +142,7 @@ void expect_runs(const SmallGraph& small, const std::vector<JointId>& calls,
       ASSERT_TRUE(known.count(cut.stands_for[input])) << small.graph().nodes[id].name;
     ASSERT_TRUE(known.insert(id).second) << "computed twice: " << small.graph().nodes[id].name;
   }
-  for (JointId id : results)
-    ASSERT_TRUE(id == no_node || known.count(id)) << small.names({id})[0];
+  for (JointId id : results) ASSERT_TRUE(id == no_node || known.count(id)) << small.names({id})[0];
 }
 
 void expect_consistent(const SmallGraph& small, const Partition& cut) {
@@ -160,8 +159,7 @@ void expect_consistent(const SmallGraph& small, const Partition& cut) {
     EXPECT_FALSE(classes_of(small.graph().nodes[id].target) & class_seeded);
     EXPECT_FALSE(small.graph().nodes[id].effect);
   }
-  for (JointId id : cut.saved)
-    EXPECT_EQ(small.graph().nodes[id].type, JointNode::Type::tensor);
+  for (JointId id : cut.saved) EXPECT_EQ(small.graph().nodes[id].type, JointNode::Type::tensor);
 }
 
 TEST(RandomGraphs, GiveHalvesThatCanRunUnderAnyOptions) {

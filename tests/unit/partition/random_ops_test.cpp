@@ -134,8 +134,8 @@ TEST(Effects, RunEvenWhereNobodyReadsThemInTheHalfTheyWereTracedIn) {
   for (std::string name : {"log", "log_grad", "early"}) graph.node(name).effect = true;
   for (const Partition& cut : {graph.cut(), default_partition(graph.graph(), {})}) {
     EXPECT_THAT(graph.names(cut.forward), ElementsAre("log", "sin"));
-    EXPECT_THAT(graph.names(cut.backward), ::testing::UnorderedElementsAre(
-                                               "cos", "grad", "log_grad", "early"));
+    EXPECT_THAT(graph.names(cut.backward),
+                ::testing::UnorderedElementsAre("cos", "grad", "log_grad", "early"));
   }
 }
 

@@ -70,7 +70,7 @@ void expect_same_facts(const RecordedGraph& recorded, const Partition& cut) {
     recorded_nodes.insert(std::string(name));
     const NodeFacts& facts = cut.facts[recorded.id(std::string(name))];
     auto weight = info.optional_field("weight");
-    int64_t expected = !weight            ? NodeFacts::infinite
+    int64_t expected = !weight             ? NodeFacts::infinite
                        : weight->is_text() ? NodeFacts::no_edge
                                            : weight->integer();
     EXPECT_EQ(facts.weight, expected) << name;
@@ -96,7 +96,8 @@ void expect_same_result(const RecordedGraph& recorded, const Partition& cut, Jso
             expected.field("activation_bytes_unique").integer());
   EXPECT_EQ(cut.forward.size(), expected.field("fw_ops").integer());
   EXPECT_EQ(cut.backward.size(), expected.field("bw_ops").integer());
-  Names again = recorded.names(cut.recomputed), recorded_again = texts(expected.field("recomputed"));
+  Names again = recorded.names(cut.recomputed),
+        recorded_again = texts(expected.field("recomputed"));
   std::sort(again.begin(), again.end());
   std::sort(recorded_again.begin(), recorded_again.end());
   EXPECT_EQ(again, recorded_again);

@@ -101,8 +101,8 @@ inline JointNode read_node(formats::JsonView entry, const RecordedGraph& graph) 
   JointNode node;
   node.name = entry.field("name").text();
   if (entry.field("op").text() == "placeholder") {
-    node.kind = node.name.starts_with("tangents") ? JointNode::Kind::tangent
-                                                  : JointNode::Kind::primal;
+    node.kind =
+        node.name.starts_with("tangents") ? JointNode::Kind::tangent : JointNode::Kind::primal;
   } else {
     node.target = entry.field("target").text();
   }
@@ -130,8 +130,8 @@ inline JointNode read_node(formats::JsonView entry, const RecordedGraph& graph) 
 
 inline RecordedGraph::RecordedGraph(const std::string& name) {
   std::string path = recordings_folder() + "/" + name + ".json";
-  document = std::make_unique<formats::JsonDocument>(
-      formats::parse_json(detail::file_text(path), path));
+  document =
+      std::make_unique<formats::JsonDocument>(formats::parse_json(detail::file_text(path), path));
   graph.name = name;
   for (formats::JsonView entry : root().field("joint_graph").items()) {
     if (entry.field("op").text() == "output") {
@@ -158,9 +158,9 @@ inline formats::JsonView RecordedGraph::result(const std::string& configuration)
 
 inline const std::vector<std::string>& recorded_names() {
   static const std::vector<std::string> names{
-      "checkpoint_tags", "conv_bn_relu",       "cross_entropy_loss", "dropout_block",
-      "dynamic_symints", "layer_norm_manual",  "long_fusible_chain", "mlp_gelu_3layer",
-      "mlp_relu",        "pointwise_chain",    "prenorm_stack4",     "softmax_attention",
+      "checkpoint_tags", "conv_bn_relu",      "cross_entropy_loss", "dropout_block",
+      "dynamic_symints", "layer_norm_manual", "long_fusible_chain", "mlp_gelu_3layer",
+      "mlp_relu",        "pointwise_chain",   "prenorm_stack4",     "softmax_attention",
       "used_far_apart",  "views_and_cat"};
   return names;
 }
