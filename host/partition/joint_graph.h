@@ -36,12 +36,12 @@ struct JointNode {
   /// The arguments as text, `%` and an id where a node stands: equal texts and equal targets are
   /// equal calls. 1 and 1.0 differ.
   std::string arguments;
-  int64_t bytes = 0;                     ///< with symbolic sizes by their hints; what a save costs
-  std::vector<int64_t> sizes, strides;   ///< of tensors; symbols by their hints
-  int64_t storage = -1;                  ///< equal where tensors share memory; -1: of its own
-  std::vector<std::string> symbols;      ///< free symbols of its sizes, strides and value
-  bool effect = false;                   ///< runs even where nobody reads it
-  bool builtin = true;                   ///< not an op that a user added
+  int64_t bytes = 0;                    ///< with symbolic sizes by their hints; what a save costs
+  std::vector<int64_t> sizes, strides;  ///< of tensors; symbols by their hints
+  int64_t storage = -1;                 ///< equal where tensors share memory; -1: of its own
+  std::vector<std::string> symbols;     ///< free symbols of its sizes, strides and value
+  bool effect = false;                  ///< runs even where nobody reads it
+  bool builtin = true;                  ///< not an op that a user added
 };
 
 struct JointGraph {
