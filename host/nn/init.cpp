@@ -2,8 +2,8 @@
 //
 // Xavier: Glorot, Bengio, "Understanding the difficulty of training deep feedforward neural
 // networks" (2010). Kaiming: He et al., "Delving deep into rectifiers" (2015). Orthogonal: Saxe,
-// McClelland, Ganguli (2013): the Q of a Gaussian matrix, its columns signed by the diagonal of R
-// so that all orthogonal matrices are equally likely.
+// McClelland, Ganguli (2013), by Gram and Schmidt's method, under which all orthogonal matrices are
+// equally likely.
 #include <tenon/autograd.h>
 #include <tenon/nn/init.h>
 #include <tenon/ops.h>
@@ -41,16 +41,20 @@ void trunc_normal_(const Tensor& t, double mean, double std, double low, double 
   t.clamp_(low, high);
 }
 
+// Rows of Gaussian numbers, each made orthogonal to those above; the second pass removes what
+// rounding has left of the first.
 void orthogonal_(const Tensor& t, double gain) {
   require(t.dim() >= 2, "orthogonal_: expected two dimensions or more, found {}", t);
   if (t.numel().guard_int() == 0) return;
   NoGradGuard no_grad;
   int64_t rows = t.size(0).guard_int(), columns = t.numel().guard_int() / rows;
-  Tensor flat = randn({std::max(rows, columns), std::min(rows, columns)}, t.dtype());
-  auto [q, r] = linalg_qr(flat);
-  q = q * r.diagonal().sign();
-  if (rows < columns) q = q.t();
-  t.copy_(q.reshape(t.sizes()).mul(gain));
+  Tensor basis = randn({std::min(rows, columns), std::max(rows, columns)}, Dtype::f64);
+  for (int64_t i = 0; i < std::min(rows, columns); ++i) {
+    Tensor row = basis.select(0, i), above = basis.slice(0, 0, i);
+    for (int pass = 0; pass < 2 && i > 0; ++pass) row.sub_(above.mv(row).matmul(above));
+    row.div_(linalg_vector_norm(row));
+  }
+  t.copy_((rows > columns ? basis.t() : basis).reshape(t.sizes()).mul(gain));
 }
 
 Fans fans_of(const Tensor& weight) {

@@ -117,7 +117,9 @@ struct LayerNormOptions {
 };
 class TENON_API LayerNorm : public Module {
  public:
-  LayerNorm(IntList normalized_shape, LayerNormOptions options = {});
+  explicit LayerNorm(IntList normalized_shape, LayerNormOptions options = {});
+  explicit LayerNorm(int64_t last_size, LayerNormOptions options = {})
+      : LayerNorm(IntList(last_size), options) {}
   Tensor forward(const Tensor& x) const;
 
   Parameter weight, bias;
@@ -151,7 +153,9 @@ struct RMSNormOptions {
 };
 class TENON_API RMSNorm : public Module {
  public:
-  RMSNorm(IntList normalized_shape, RMSNormOptions options = {});
+  explicit RMSNorm(IntList normalized_shape, RMSNormOptions options = {});
+  explicit RMSNorm(int64_t last_size, RMSNormOptions options = {})
+      : RMSNorm(IntList(last_size), options) {}
   Tensor forward(const Tensor& x) const;
 
   Parameter weight;

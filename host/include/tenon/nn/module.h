@@ -207,7 +207,7 @@ void visit_members(MemberVisitor& visitor, [[maybe_unused]] std::string_view nam
 }  // namespace tenon
 
 /// Names a module's class and its members, inside of it; members after it are public. Calling the
-/// module calls its `forward`.
+/// module calls its `forward`. Not for classes inside of functions, which have no templates.
 #define TENON_MODULE(Type, ...)                                                           \
  public:                                                                                  \
   std::string_view type_name() const override { return #Type; }                           \
