@@ -4,6 +4,7 @@
     make_nn_cases.py                 writes ../data/nn/*.safetensors; needs torch and safetensors
     make_nn_cases.py --check FILE    compares a state that the unit tests have written
                                      (nn_written.safetensors) with the recorded one
+    make_nn_cases.py --digits FILE   cuts few_digits.safetensors out of digits.safetensors
 
 Neither the product nor its tests run this.
 
@@ -13,6 +14,7 @@ layers.safetensors, for each case:
 optim.safetensors:      start/I, grad/STEP/I, and CASE/STEP/I: the parameters after each step
 schedules.safetensors:  CASE: the learning rate before each step, f64; CASE/momentum likewise
 net.safetensors:        a state dict as safetensors.torch writes it
+few_digits.safetensors: 400 + 100 of the digits that the example trains with
 """
 import pathlib
 import sys
@@ -262,6 +264,10 @@ def check(path):
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--check"]:
         check(sys.argv[2])
+    elif sys.argv[1:2] == ["--digits"]:
+        few = {"train": 400, "test": 100}
+        save_file({k: v[:few[k.split(".")[0]]].clone() for k, v in load_file(sys.argv[2]).items()},
+                  FOLDER / "few_digits.safetensors")
     else:
         FOLDER.mkdir(parents=True, exist_ok=True)
         save_file(contiguous(layers()), FOLDER / "layers.safetensors")

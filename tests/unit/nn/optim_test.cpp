@@ -1,6 +1,7 @@
 // Optimisers and clipping give the numbers of torch.optim.
 #include "unit/nn/nn_test.h"
 
+#include <tenon/compile.h>
 #include <tenon/optim.h>
 
 #include <filesystem>
@@ -120,6 +121,27 @@ std::vector<std::string> optimizer_names() {
 
 INSTANTIATE_TEST_SUITE_P(Recorded, Optimizers, ::testing::ValuesIn(optimizer_names()),
                          [](const auto& info) { return info.param; });
+
+TEST_P(Optimizers, AreRecordedOnceWhateverTheRate) {
+  std::vector<Tensor> parameters = start_parameters(), others = start_parameters();
+  auto eager = optimizers().at(GetParam())(parameters),
+       recorded = optimizers().at(GetParam())(others);
+  for (int i = 0; i < 2; ++i) set_gradients(i == 0 ? parameters : others, 0);
+  auto step = compile(
+      [&](const Tensor& x) {
+        recorded->step();
+        return x * 2;
+      },
+      {.backend = "aot_eager", .fullgraph = true});
+  for (int i = 0; i < 4; ++i) {
+    eager->step();
+    step(ones({1}));
+    eager->lr *= 0.5;
+    recorded->lr *= 0.5;
+  }
+  EXPECT_EQ(step.stats().compiles, 1);
+  for (size_t i = 0; i < others.size(); ++i) EXPECT_EQ(difference(others[i], parameters[i]), "");
+}
 
 TEST(OptimizerState, IsThereBeforeTheFirstStep) {
   std::vector<Tensor> parameters = start_parameters();
