@@ -55,6 +55,11 @@ build(run_pt2 ${SOURCE}/examples/03_run_pt2)
 run(${WORK}/run_pt2/example_run_pt2 ${SOURCE}/tests/data/models/mlp_digits.pt2)
 expect("a model tells what it takes" "takes x: f32[s77, 64] with s77 from 1 to 512")
 
+build(train ${SOURCE}/examples/02_train)
+run(${WORK}/train/example_train ${SOURCE}/tests/data/nn/few_digits.safetensors --epochs 1
+    --svg ${WORK}/training.svg)
+expect("a network is trained" "epoch  1/1 loss ")
+
 build(own_op ${SOURCE}/examples/05_own_op)
 run(${WORK}/own_op/example_own_op)
 expect("an op of the program's own is compiled" "aot_eager: ")

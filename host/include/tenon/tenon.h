@@ -11,10 +11,13 @@
 #include <tenon/autograd.h>
 #include <tenon/compile.h>
 #include <tenon/config.h>
+#include <tenon/data.h>
 #include <tenon/error.h>
 #include <tenon/library.h>
 #include <tenon/model.h>
+#include <tenon/nn.h>
 #include <tenon/ops.h>
+#include <tenon/optim.h>
 #include <tenon/plugins.h>
 #include <tenon/random.h>
 #include <tenon/sym.h>

@@ -1,0 +1,299 @@
+// Optimisers, learning-rate schedules and gradient clipping, after torch.optim.
+//
+//     optim::AdamW opt(net.parameters(), {.lr = 1e-3});
+//     opt.zero_grad();
+//     loss.backward();
+//     opt.step();
+//     opt.lr *= 0.5;
+//
+// All state is allocated when parameters are handed over, and step() is made of tensor ops without
+// a look at data, so it can be recorded in a compiled callable; what may change between steps (lr,
+// momentum) is read from tensors. Threads: an optimiser is used by one thread at a time.
+#pragma once
+
+#include <tenon/nn/module.h>
+#include <tenon/tensor.h>
+
+#include <functional>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tenon::optim {
+
+/// A number in a tensor (f64, no dimensions): assigned and read like a double, and seen anew by
+/// recorded code on every call. Copies have a value of their own.
+class TENON_API Hyper {
+ public:
+  Hyper(double value);  // NOLINT: used as a number
+  Hyper(const Hyper& other) : Hyper(static_cast<double>(other)) {}
+  Hyper& operator=(double value);
+  Hyper& operator=(const Hyper& other) { return *this = static_cast<double>(other); }
+  Hyper& operator*=(double factor) { return *this = *this * factor; }
+  Hyper& operator/=(double divisor) { return *this = *this / divisor; }
+  operator double() const;  // NOLINT: likewise
+  const Tensor& tensor() const { return value_; }
+
+ private:
+  Tensor value_;
+};
+
+/// One tensor of the state that is kept for each parameter.
+struct StateKind {
+  std::string_view name;
+  /// A tensor like the parameter, zeros; or one number (f64) that begins as `initial`.
+  bool is_number = false;
+  double initial = 0;
+};
+
+/// Parameters with options of their own.
+struct Group {
+  struct Slot {
+    Tensor parameter;
+    std::vector<Tensor> state;  ///< in the order of `kinds`
+  };
+  std::vector<Slot> slots;
+  std::vector<StateKind> kinds;
+  Hyper lr;
+  Hyper momentum;  ///< the first beta of Adam
+};
+
+/// The learning rate of all groups: reading gives that of the first.
+class TENON_API LearningRate {
+ public:
+  explicit LearningRate(std::shared_ptr<std::vector<Group>> groups) : groups_(std::move(groups)) {}
+  LearningRate& operator=(double value);
+  LearningRate& operator*=(double factor);
+  LearningRate& operator/=(double divisor) { return *this *= 1 / divisor; }
+  operator double() const;  // NOLINT: used as a number
+
+ private:
+  std::shared_ptr<std::vector<Group>> groups_;
+};
+
+/// The base of all optimisers; not copied, since two would write the same parameters.
+class TENON_API Optimizer {
+ public:
+  Optimizer(const Optimizer&) = delete;
+  Optimizer(Optimizer&&) = default;
+  virtual ~Optimizer() = default;
+
+  /// Updates every parameter that has a gradient. Records nothing for gradients.
+  void step();
+  /// Clears the gradients; with set_to_none = false they become zeros.
+  void zero_grad(bool set_to_none = true);
+
+  std::vector<Group>& groups() { return *groups_; }
+  const std::vector<Group>& groups() const { return *groups_; }
+
+  /// "state.<parameter>.<name>", "group.<group>.lr" and "group.<group>.momentum": handles.
+  StateDict state_dict() const;
+  /// Copies the values of a state_dict of an optimiser of this kind over as many parameters. Throws
+  /// UserError, and changes nothing, when names or shapes differ.
+  void load_state_dict(const StateDict& state);
+  void save_state(const std::string& path) const { save_tensors(path, state_dict()); }
+  void load_state(const std::string& path) { load_state_dict(load_tensors(path)); }
+
+ private:
+  std::shared_ptr<std::vector<Group>> groups_ = std::make_shared<std::vector<Group>>();
+
+ public:
+  LearningRate lr{groups_};
+
+ protected:
+  Optimizer() = default;
+  /// Throws UserError for tensors that are no leaves, or are here already.
+  void add_group(const std::vector<Tensor>& parameters, double lr, double momentum,
+                 std::vector<StateKind> kinds);
+  /// One parameter of group number `group`; `grad` is defined.
+  virtual void update(size_t group, const Tensor& parameter, const Tensor& grad,
+                      const std::vector<Tensor>& state) const = 0;
+};
+
+struct SGDOptions {
+  double lr = 1e-3, momentum = 0, dampening = 0, weight_decay = 0;
+  bool nesterov = false, maximize = false;
+};
+class TENON_API SGD : public Optimizer {
+ public:
+  explicit SGD(const std::vector<Tensor>& parameters, const SGDOptions& options = {});
+  void add_param_group(const std::vector<Tensor>& parameters, const SGDOptions& options);
+
+ private:
+  void update(size_t group, const Tensor& parameter, const Tensor& grad,
+              const std::vector<Tensor>& state) const override;
+  std::vector<SGDOptions> options_;
+};
+
+struct AdamOptions {
+  double lr = 1e-3;
+  std::pair<double, double> betas = {0.9, 0.999};
+  double eps = 1e-8, weight_decay = 0;
+  bool amsgrad = false, maximize = false;
+  bool decoupled_weight_decay = false;  ///< AdamW
+};
+class TENON_API Adam : public Optimizer {
+ public:
+  explicit Adam(const std::vector<Tensor>& parameters, const AdamOptions& options = {});
+  void add_param_group(const std::vector<Tensor>& parameters, const AdamOptions& options);
+
+ private:
+  void update(size_t group, const Tensor& parameter, const Tensor& grad,
+              const std::vector<Tensor>& state) const override;
+  std::vector<AdamOptions> options_;
+};
+
+struct AdamWOptions {
+  double lr = 1e-3;
+  std::pair<double, double> betas = {0.9, 0.999};
+  double eps = 1e-8, weight_decay = 1e-2;
+  bool amsgrad = false, maximize = false;
+};
+/// Adam whose weight decay does not go through the gradient.
+class TENON_API AdamW : public Adam {
+ public:
+  explicit AdamW(const std::vector<Tensor>& parameters, const AdamWOptions& options = {});
+  void add_param_group(const std::vector<Tensor>& parameters, const AdamWOptions& options);
+};
+
+struct RMSpropOptions {
+  double lr = 1e-2, alpha = 0.99, eps = 1e-8, weight_decay = 0, momentum = 0;
+  bool centered = false, maximize = false;
+};
+class TENON_API RMSprop : public Optimizer {
+ public:
+  explicit RMSprop(const std::vector<Tensor>& parameters, const RMSpropOptions& options = {});
+  void add_param_group(const std::vector<Tensor>& parameters, const RMSpropOptions& options);
+
+ private:
+  void update(size_t group, const Tensor& parameter, const Tensor& grad,
+              const std::vector<Tensor>& state) const override;
+  std::vector<RMSpropOptions> options_;
+};
+
+/// Scales all gradients together so that their norm is at most max_norm; returns the norm before.
+TENON_API Tensor clip_grad_norm_(const std::vector<Tensor>& parameters, double max_norm,
+                                 double norm_type = 2);
+/// Limits each element of the gradients to [-value, value].
+TENON_API void clip_grad_value_(const std::vector<Tensor>& parameters, double value);
+
+/// A schedule: a function of the number of steps() so far that gives each group its learning rate.
+/// The rates at construction are its base. Call step() after the optimiser's, outside of compiled
+/// callables; the optimiser must outlive it.
+class TENON_API Scheduler {
+ public:
+  Scheduler(const Scheduler&) = delete;
+  virtual ~Scheduler() = default;
+  void step();
+  int64_t last_epoch() const { return epoch_; }
+  /// The rates that are set now, one a group.
+  std::vector<double> get_last_lr() const;
+  /// Goes on where another run has stopped: sets the count and the rates.
+  void restart_at(int64_t epoch);
+
+ protected:
+  explicit Scheduler(Optimizer& optimizer);
+  /// Sets the rates of step 0; called by the constructors of the schedules.
+  void begin() { apply(); }
+  virtual double lr_at(int64_t epoch, double base) const = 0;
+  /// The momentum of that step; the one given leaves it.
+  virtual double momentum_at(int64_t, double base) const { return base; }
+
+ private:
+  void apply();
+  Optimizer& optimizer_;
+  std::vector<double> base_lr_, base_momentum_;
+  int64_t epoch_ = 0;
+};
+
+/// base * factor(epoch)
+class TENON_API LambdaLR : public Scheduler {
+ public:
+  LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> factor);
+
+ private:
+  double lr_at(int64_t epoch, double base) const override { return base * factor_(epoch); }
+  std::function<double(int64_t)> factor_;
+};
+/// base * gamma^(epoch / step_size)
+class TENON_API StepLR : public LambdaLR {
+ public:
+  StepLR(Optimizer& optimizer, int64_t step_size, double gamma = 0.1);
+};
+/// base * gamma^(milestones reached)
+class TENON_API MultiStepLR : public LambdaLR {
+ public:
+  MultiStepLR(Optimizer& optimizer, std::vector<int64_t> milestones, double gamma = 0.1);
+};
+/// base * gamma^epoch
+class TENON_API ExponentialLR : public LambdaLR {
+ public:
+  ExponentialLR(Optimizer& optimizer, double gamma);
+};
+/// From start_factor * base to end_factor * base in total_iters steps.
+class TENON_API LinearLR : public LambdaLR {
+ public:
+  LinearLR(Optimizer& optimizer, double start_factor = 1.0 / 3, double end_factor = 1,
+           int64_t total_iters = 5);
+};
+/// Half a cosine from base to eta_min in t_max steps, and back.
+class TENON_API CosineAnnealingLR : public Scheduler {
+ public:
+  CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double eta_min = 0);
+
+ private:
+  double lr_at(int64_t epoch, double base) const override;
+  int64_t t_max_;
+  double eta_min_;
+};
+
+struct OneCycleOptions {
+  double max_lr = 1e-2;
+  int64_t total_steps = 0;
+  double pct_start = 0.3;  ///< the part of the steps that the rate rises in
+  bool linear = false;     ///< straight lines instead of cosines
+  bool cycle_momentum = true;
+  double base_momentum = 0.85, max_momentum = 0.95;
+  double div_factor = 25, final_div_factor = 1e4;
+  bool three_phase = false;
+};
+/// From max_lr / div_factor up to max_lr, down to 1 / final_div_factor of the first; the momentum
+/// goes the other way. Throws UserError when step() is called more than total_steps times.
+class TENON_API OneCycleLR : public Scheduler {
+ public:
+  OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options);
+
+ private:
+  double lr_at(int64_t epoch, double base) const override;
+  double momentum_at(int64_t epoch, double base) const override;
+  /// Where the step lies between three values.
+  double between(int64_t epoch, double first, double peak, double last) const;
+  OneCycleOptions options_;
+};
+
+struct PlateauOptions {
+  bool maximize = false;  ///< a larger metric is better
+  double factor = 0.1;
+  int64_t patience = 10;
+  double threshold = 1e-4;
+  bool absolute_threshold = false;  ///< else relative to the best
+  int64_t cooldown = 0;
+  double min_lr = 0, eps = 1e-8;
+};
+/// Lowers the rates when a metric has not become better for `patience` epochs.
+class TENON_API ReduceLROnPlateau {
+ public:
+  explicit ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& options = {});
+  void step(double metric);
+
+ private:
+  bool is_better(double metric) const;
+  Optimizer& optimizer_;
+  PlateauOptions options_;
+  double best_;
+  int64_t bad_epochs_ = 0, cooldown_left_ = 0;
+};
+
+}  // namespace tenon::optim

@@ -1,0 +1,159 @@
+// Learning-rate schedules, as functions of the number of steps.
+#include <tenon/optim.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace tenon::optim {
+
+Scheduler::Scheduler(Optimizer& optimizer) : optimizer_(optimizer) {
+  for (const Group& g : optimizer.groups()) {
+    base_lr_.push_back(g.lr);
+    base_momentum_.push_back(g.momentum);
+  }
+}
+
+void Scheduler::apply() {
+  for (size_t g = 0; g < base_lr_.size(); ++g) {
+    optimizer_.groups()[g].lr = lr_at(epoch_, base_lr_[g]);
+    double momentum = momentum_at(epoch_, base_momentum_[g]);
+    if (momentum != base_momentum_[g]) optimizer_.groups()[g].momentum = momentum;
+  }
+}
+
+void Scheduler::step() { restart_at(epoch_ + 1); }
+
+void Scheduler::restart_at(int64_t epoch) {
+  epoch_ = epoch;
+  apply();
+}
+
+std::vector<double> Scheduler::get_last_lr() const {
+  std::vector<double> out;
+  for (const Group& g : optimizer_.groups()) out.push_back(g.lr);
+  return out;
+}
+
+LambdaLR::LambdaLR(Optimizer& optimizer, std::function<double(int64_t)> factor)
+    : Scheduler(optimizer), factor_(std::move(factor)) {
+  begin();
+}
+
+StepLR::StepLR(Optimizer& optimizer, int64_t step_size, double gamma)
+    : LambdaLR(optimizer, [=](int64_t epoch) {
+        require(step_size > 0, "StepLR: expected step_size of 1 or more, found {}", step_size);
+        return std::pow(gamma, static_cast<double>(epoch / step_size));
+      }) {}
+
+MultiStepLR::MultiStepLR(Optimizer& optimizer, std::vector<int64_t> milestones, double gamma)
+    : LambdaLR(optimizer, [milestones = std::move(milestones), gamma](int64_t epoch) {
+        auto reached = std::count_if(milestones.begin(), milestones.end(),
+                                     [epoch](int64_t m) { return m <= epoch; });
+        return std::pow(gamma, static_cast<double>(reached));
+      }) {}
+
+ExponentialLR::ExponentialLR(Optimizer& optimizer, double gamma)
+    : LambdaLR(optimizer,
+               [gamma](int64_t epoch) { return std::pow(gamma, static_cast<double>(epoch)); }) {}
+
+LinearLR::LinearLR(Optimizer& optimizer, double start_factor, double end_factor,
+                   int64_t total_iters)
+    : LambdaLR(optimizer, [=](int64_t epoch) {
+        require(start_factor > 0 && start_factor <= 1 && end_factor >= 0 && end_factor <= 1 &&
+                    total_iters > 0,
+                "LinearLR: expected factors in (0, 1] and [0, 1] over 1 step or more, found {}, "
+                "{}, {}",
+                start_factor, end_factor, total_iters);
+        double done = static_cast<double>(std::min(epoch, total_iters));
+        return start_factor + (end_factor - start_factor) * done / static_cast<double>(total_iters);
+      }) {}
+
+CosineAnnealingLR::CosineAnnealingLR(Optimizer& optimizer, int64_t t_max, double eta_min)
+    : Scheduler(optimizer), t_max_(t_max), eta_min_(eta_min) {
+  require(t_max > 0, "CosineAnnealingLR: expected t_max of 1 or more, found {}", t_max);
+  begin();
+}
+
+double CosineAnnealingLR::lr_at(int64_t epoch, double base) const {
+  double angle = std::numbers::pi * static_cast<double>(epoch) / static_cast<double>(t_max_);
+  return eta_min_ + (base - eta_min_) * (1 + std::cos(angle)) / 2;
+}
+
+OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleOptions& options)
+    : Scheduler(optimizer), options_(options) {
+  require(options.total_steps > 0, "OneCycleLR: expected total_steps of 1 or more, found {}",
+          options.total_steps);
+  require(options.pct_start >= 0 && options.pct_start <= 1,
+          "OneCycleLR: expected pct_start in [0, 1], found {}", options.pct_start);
+  for (const Group& g : optimizer.groups())
+    require(!options.cycle_momentum || static_cast<double>(g.momentum) != 0,
+            "OneCycleLR: cycle_momentum needs an optimizer with momentum; give it one, or say "
+            "cycle_momentum = false");
+  begin();
+}
+
+// The phases end at steps that need not be whole; the last one at the last step.
+double OneCycleLR::between(int64_t epoch, double first, double peak, double last) const {
+  require(epoch < options_.total_steps, "OneCycleLR: step {} of {}: the cycle is over", epoch,
+          options_.total_steps);
+  double at = static_cast<double>(epoch), total = static_cast<double>(options_.total_steps);
+  double top = options_.pct_start * total - 1, bottom = 2 * options_.pct_start * total - 2;
+  auto anneal = [&](double from, double to, double begin, double end) {
+    double part = (at - begin) / (end - begin);
+    return options_.linear ? from + (to - from) * part
+                           : to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * part));
+  };
+  if (at <= top) return anneal(first, peak, 0, top);
+  if (!options_.three_phase) return anneal(peak, last, top, total - 1);
+  if (at <= bottom) return anneal(peak, first, top, bottom);
+  return anneal(first, last, bottom, total - 1);
+}
+
+double OneCycleLR::lr_at(int64_t epoch, double) const {
+  double first = options_.max_lr / options_.div_factor;
+  return between(epoch, first, options_.max_lr, first / options_.final_div_factor);
+}
+
+double OneCycleLR::momentum_at(int64_t epoch, double base) const {
+  if (!options_.cycle_momentum) return base;
+  return between(epoch, options_.max_momentum, options_.base_momentum, options_.max_momentum);
+}
+
+ReduceLROnPlateau::ReduceLROnPlateau(Optimizer& optimizer, const PlateauOptions& options)
+    : optimizer_(optimizer),
+      options_(options),
+      best_(options.maximize ? -std::numeric_limits<double>::infinity()
+                             : std::numeric_limits<double>::infinity()) {
+  require(options.factor < 1, "ReduceLROnPlateau: expected a factor below 1, found {}",
+          options.factor);
+}
+
+bool ReduceLROnPlateau::is_better(double metric) const {
+  double sign = options_.maximize ? 1 : -1;
+  if (options_.absolute_threshold) return sign * (metric - best_) > options_.threshold;
+  double bound = best_ * (1 + sign * options_.threshold);
+  return options_.maximize ? metric > bound : metric < bound;
+}
+
+void ReduceLROnPlateau::step(double metric) {
+  if (is_better(metric)) {
+    best_ = metric;
+    bad_epochs_ = 0;
+  } else {
+    ++bad_epochs_;
+  }
+  if (cooldown_left_ > 0) {
+    --cooldown_left_;
+    bad_epochs_ = 0;
+  }
+  if (bad_epochs_ <= options_.patience) return;
+  for (Group& g : optimizer_.groups()) {
+    double before = g.lr, after = std::max(before * options_.factor, options_.min_lr);
+    if (before - after > options_.eps) g.lr = after;
+  }
+  cooldown_left_ = options_.cooldown;
+  bad_epochs_ = 0;
+}
+
+}  // namespace tenon::optim

@@ -1,0 +1,20 @@
+# Trains twice with one seed: the loss falls (else the program fails), and every number is the same.
+#   cmake -DTRAIN=program -DDIGITS=file -DARGUMENTS=... -DSVG=file -P train_twice.cmake
+foreach(run first second)
+  execute_process(COMMAND ${TRAIN} ${DIGITS} --epochs 2 --seed 5 ${ARGUMENTS} --svg ${SVG}
+    OUTPUT_VARIABLE ${run} ERROR_VARIABLE error RESULT_VARIABLE status)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "status ${status}:\n${${run}}${error}")
+  endif()
+endforeach()
+if(NOT first STREQUAL second)
+  message(FATAL_ERROR "two runs with one seed differ:\n${first}${second}")
+endif()
+if(NOT first MATCHES "epoch  2/2 loss [0-9.]+ accuracy [0-9.]+ %")
+  message(FATAL_ERROR "expected the line of the second epoch, found:\n${first}")
+endif()
+file(READ ${SVG} chart)
+if(NOT chart MATCHES "^<svg.*<polyline.*test accuracy.*</svg>")
+  message(FATAL_ERROR "the chart is no picture:\n${chart}")
+endif()
+message("${first}")

@@ -1,0 +1,113 @@
+// Learning-rate schedules follow those of torch.optim.lr_scheduler.
+#include "unit/nn/nn_test.h"
+
+#include <tenon/optim.h>
+
+namespace tenon {
+namespace {
+
+using namespace optim;  // NOLINT: the tests are about its names
+
+const StateDict& recording() {
+  static const StateDict recorded = nn_recording("schedules");
+  return recorded;
+}
+
+struct Rates {
+  std::vector<double> lr, momentum;
+};
+
+// The rates before each of 20 steps.
+template <class Make, class Step>
+Rates rates_of(Make make, Step step) {
+  SGD sgd({ones({1}).requires_grad_()}, {.lr = 0.5, .momentum = 0.9});
+  auto schedule = make(sgd);
+  Rates out;
+  for (size_t i = 0; i < 20; ++i) {
+    out.lr.push_back(sgd.lr);
+    out.momentum.push_back(sgd.groups()[0].momentum);
+    if (i < 19) step(*schedule, i);
+  }
+  return out;
+}
+
+template <class S, class... A>
+Rates rates(A... arguments) {
+  return rates_of([&](SGD& sgd) { return std::make_unique<S>(sgd, arguments...); },
+                  [](S& schedule, size_t) { schedule.step(); });
+}
+
+Rates plateau(const PlateauOptions& options) {
+  std::vector<double> metrics = recording().at("metrics").to_vector<double>();
+  return rates_of([&](SGD& sgd) { return std::make_unique<ReduceLROnPlateau>(sgd, options); },
+                  [&](ReduceLROnPlateau& s, size_t i) { s.step(metrics[i]); });
+}
+
+void expect_recorded(const std::string& name, const std::vector<double>& found) {
+  std::vector<double> expected = recording().at(name).to_vector<double>();
+  ASSERT_EQ(found.size(), expected.size()) << name;
+  for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-12) << name << i;
+}
+
+TEST(Schedules, FollowThoseOfPyTorch) {
+  expect_recorded("step", rates<StepLR>(3, 0.5).lr);
+  expect_recorded("multi_step", rates<MultiStepLR>(std::vector<int64_t>{2, 7, 7, 11}, 0.3).lr);
+  expect_recorded("exponential", rates<ExponentialLR>(0.9).lr);
+  expect_recorded("cosine", rates<CosineAnnealingLR>(8, 0.01).lr);
+  expect_recorded("linear", rates<LinearLR>().lr);
+  expect_recorded("linear_options", rates<LinearLR>(0.2, 0.7, 9).lr);
+}
+
+TEST(OneCycle, MovesRateAndMomentumAgainstEachOther) {
+  Rates one = rates<OneCycleLR>(OneCycleOptions{.max_lr = 1, .total_steps = 20});
+  expect_recorded("one_cycle", one.lr);
+  expect_recorded("one_cycle/momentum", one.momentum);
+  Rates three = rates<OneCycleLR>(OneCycleOptions{.max_lr = 0.7,
+                                                  .total_steps = 20,
+                                                  .pct_start = 0.4,
+                                                  .linear = true,
+                                                  .div_factor = 10,
+                                                  .final_div_factor = 100,
+                                                  .three_phase = true});
+  expect_recorded("one_cycle_three", three.lr);
+  expect_recorded("one_cycle_three/momentum", three.momentum);
+}
+
+TEST(Plateaus, LowerTheRateWhenNothingGetsBetter) {
+  expect_recorded("plateau", plateau({.factor = 0.5, .patience = 2, .min_lr = 0.1}).lr);
+  expect_recorded("plateau_max", plateau({.maximize = true,
+                                          .patience = 1,
+                                          .threshold = 0.5,
+                                          .absolute_threshold = true,
+                                          .cooldown = 2})
+                                     .lr);
+}
+
+TEST(Schedules, GoOnWhereARunHasStopped) {
+  Tensor p = ones({1}).requires_grad_();
+  SGD sgd({p}, {.lr = 0.5});
+  CosineAnnealingLR schedule(sgd, 8);
+  for (int i = 0; i < 3; ++i) schedule.step();
+  SGD later({p}, {.lr = 0.5});
+  CosineAnnealingLR resumed(later, 8);
+  resumed.restart_at(3);
+  EXPECT_EQ(resumed.get_last_lr(), schedule.get_last_lr());
+}
+
+TEST(ScheduleMessages, SayWhatIsWrong) {
+  SGD sgd({ones({1}).requires_grad_()}, {.lr = 0.5});
+  EXPECT_EQ(message_of([&] { StepLR(sgd, 0); }),
+            "StepLR: expected step_size of 1 or more, found 0");
+  EXPECT_EQ(message_of([&] { OneCycleLR(sgd, {.total_steps = 5}); }),
+            "OneCycleLR: cycle_momentum needs an optimizer with momentum; give it one, or say "
+            "cycle_momentum = false");
+  EXPECT_EQ(message_of([&] {
+              OneCycleLR cycle(sgd, {.total_steps = 2, .cycle_momentum = false});
+              cycle.step();
+              cycle.step();
+            }),
+            "OneCycleLR: step 2 of 2: the cycle is over");
+}
+
+}  // namespace
+}  // namespace tenon
