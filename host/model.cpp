@@ -33,7 +33,7 @@ Model load(const std::string& path, const LoadOptions& options) {
   reading.check_crc = options.check_crc;
   reading.random_weights = options.random_weights;
   RunnerOptions running{backend, options.mode, options_toml(options.options),
-                        options.random_weights};
+                        options.random_weights, options.training};
   auto program = std::make_shared<const formats::Pt2Program>(formats::read_pt2(path, reading));
   return Model(std::make_shared<Model::State>(std::move(program), std::move(running)));
 }

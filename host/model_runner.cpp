@@ -166,6 +166,7 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(const Boun
 }
 
 std::shared_ptr<const ModelRunner::Version> ModelRunner::version_for(const BoundCall& call) {
+  EnableGradGuard as_wanted(options_.training);
   auto fits = [&](const Version& v) {
     return std::all_of(v.conditions.begin(), v.conditions.end(),
                        [&](const Expr* c) { return holds(c, *v.graph, call); });
@@ -178,12 +179,11 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::version_for(const Bound
 }
 
 void ModelRunner::compile(std::span<const Tensor> leaves) {
-  EnableGradGuard as_wanted(options_.training);
   version_for(bind_call(model_, leaves));
 }
 
 std::vector<Tensor> ModelRunner::run(std::span<const Tensor> leaves, NamedTensorMap* gradients) {
-  EnableGradGuard as_wanted(options_.training);
+  EnableGradGuard as_wanted(options_.training && thread_modes.grad_enabled);
   std::unique_lock turn(writing_, std::defer_lock);
   if (writes_weights_) turn.lock();
   BoundCall call = bind_call(model_, leaves);

@@ -107,6 +107,8 @@ struct LoadOptions {
   bool random_weights = false;
   /// Whether the checksums of the archive are checked.
   bool check_crc = true;
+  /// Calls are recorded on the tape, and parameters need gradients. See load_model().
+  bool training = false;
 };
 
 /// One size of an input: a number, or an expression over the dynamic sizes of the archive.

@@ -14,6 +14,7 @@
 #include <tenon/data.h>
 #include <tenon/error.h>
 #include <tenon/library.h>
+#include <tenon/load_model.h>
 #include <tenon/model.h>
 #include <tenon/nn.h>
 #include <tenon/ops.h>
