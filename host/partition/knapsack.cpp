@@ -11,9 +11,10 @@
 //   dynamic   dp at a capacity of its own choice: the knee of the frontier, which is the point
 //             nearest to "no memory, no recomputation" when both axes are scaled to one.
 //   greedy    by runtime per memory, descending; what fits is taken. O(n log n).
-//   ilp       exact in f64: branch and bound, items by runtime per memory, the bound from filling
-//             the rest with a fraction of the next item. Of equal items the first are tried first
-//             and alone, so that many equal layers do not multiply the search.
+//   ilp       exact in f64: branch and bound, level by level, items by runtime per memory. A state
+//             goes when another one beats it in both, or when even with a fraction of the item that
+//             no longer fits it stays below the best set known. Many equal layers fall together
+//             into few states; at worst, with sizes that share no unit, states double a level.
 // Items that take no memory are kept in all of them.
 #include "partition/knapsack.h"
 
@@ -190,86 +191,94 @@ Indices solve_greedy(const Items& items, double capacity) {
   return kept;
 }
 
-// Branch and bound; the stack is explicit, for there may be thousands of items.
+// Branch and bound, level by level: of the states that a level leaves, those remain that no other
+// one beats in both memory and runtime, and that could still lead to more than the best known set.
 class BranchAndBound {
  public:
   BranchAndBound(const Items& items, double capacity)
-      : items_(items), order_(by_ratio(items)), capacity_(capacity) {
-    // Equal items lie side by side, so that they can be taken from the front only.
-    std::stable_sort(order_.begin(), order_.end(), [&](uint32_t a, uint32_t b) {
-      double x = ratio(items_[a]), y = ratio(items_[b]);
-      return x != y ? x > y : items_[a].memory > items_[b].memory;
-    });
+      : items_(items), order_(by_ratio(items)), capacity_(capacity * (1 + 1e-12)) {
     best_ = solve_greedy(items, capacity);
     best_runtime_ = runtime_of(items, best_);
+    for (uint32_t i : order_) {
+      memory_before_.push_back(memory_before_.back() + items[i].memory);
+      runtime_before_.push_back(runtime_before_.back() + items[i].runtime);
+    }
   }
 
   Indices solve() {
-    size_t at = 0;
-    while (true) {
-      if (at < order_.size() && bound(at) > best_runtime_ + tolerance()) {
-        at = step_in(at);
-        continue;
-      }
-      if (at == order_.size() && runtime_ > best_runtime_ + tolerance()) {
-        best_ = taken_;
-        best_runtime_ = runtime_;
-      }
-      // Back to the last item taken, which is now left out, and its equals with it.
-      if (taken_.empty()) break;
-      at = step_back();
+    std::vector<State> states{{0, 0, no_step}}, next;
+    for (size_t at = 0; at < order_.size() && !states.empty(); ++at) {
+      branch(states, at, next);
+      states.swap(next);
     }
-    std::sort(best_.begin(), best_.end());
     return best_;
   }
 
  private:
-  const KnapsackItem& item(size_t at) const { return items_[order_[at]]; }
-  bool equal(size_t a, size_t b) const {
-    return item(a).memory == item(b).memory && item(a).runtime == item(b).runtime;
-  }
-  double tolerance() const { return 1e-12 * std::abs(best_runtime_); }
+  static constexpr uint32_t no_step = ~uint32_t{0};
+  struct State {
+    double memory, runtime;
+    uint32_t last;  // the step that took its last item
+  };
+  struct Step {
+    uint32_t item, before;
+  };
 
-  double bound(size_t at) const {
-    double memory = memory_, runtime = runtime_;
-    for (; at < order_.size(); ++at) {
-      if (memory + item(at).memory > capacity_) {
-        return runtime + (capacity_ - memory) * ratio(item(at));
+  // Sums of the same items in another order differ in their last bits.
+  double slack() const { return 1e-12 * std::max(std::abs(best_runtime_), 1e-300); }
+
+  // The runtime if items from `at` on could be cut to fit.
+  double bound(const State& state, size_t at) const {
+    double fits = capacity_ - state.memory + memory_before_[at];
+    auto over = std::upper_bound(memory_before_.begin() + static_cast<ptrdiff_t>(at),
+                                 memory_before_.end(), fits);
+    size_t end = static_cast<size_t>(over - memory_before_.begin()) - 1;
+    double runtime = state.runtime + runtime_before_[end] - runtime_before_[at];
+    if (end == order_.size()) return runtime;
+    return runtime + (fits - memory_before_[end]) * ratio(items_[order_[end]]);
+  }
+
+  // Both lists are ordered by memory; so is what they are merged into, by runtime as well.
+  void branch(const std::vector<State>& states, size_t at, std::vector<State>& next) {
+    const KnapsackItem& item = items_[order_[at]];
+    next.clear();
+    size_t without = 0, with = 0;
+    while (without < states.size() || with < states.size()) {
+      bool take =
+          without == states.size() ||
+          (with < states.size() && states[with].memory + item.memory < states[without].memory);
+      State state = take ? states[with++] : states[without++];
+      if (take) {
+        state.memory += item.memory;
+        state.runtime += item.runtime;
+        if (state.memory > capacity_) continue;
       }
-      memory += item(at).memory;
-      runtime += item(at).runtime;
+      bool beaten = !next.empty() && state.runtime <= next.back().runtime + slack();
+      if (beaten || bound(state, at + 1) + slack() < best_runtime_) continue;
+      if (take) state.last = add_step(order_[at], state.last);
+      if (state.runtime > best_runtime_ + slack()) note_best(state);
+      next.push_back(state);
     }
-    return runtime;
   }
 
-  size_t step_in(size_t at) {
-    if (memory_ + item(at).memory > capacity_) return at + 1;
-    taken_.push_back(order_[at]);
-    places_.push_back(at);
-    memory_ += item(at).memory;
-    runtime_ += item(at).runtime;
-    return at + 1;
+  uint32_t add_step(uint32_t item, uint32_t before) {
+    steps_.push_back({item, before});
+    return static_cast<uint32_t>(steps_.size() - 1);
   }
 
-  size_t step_back() {
-    size_t at = places_.back();
-    places_.pop_back();
-    taken_.pop_back();
-    // Sums are made anew: differences would let errors grow.
-    memory_ = runtime_ = 0;
-    for (uint32_t i : taken_) {
-      memory_ += items_[i].memory;
-      runtime_ += items_[i].runtime;
-    }
-    size_t next = at + 1;
-    while (next < order_.size() && equal(next, at)) ++next;
-    return next;
+  void note_best(const State& state) {
+    best_.clear();
+    for (uint32_t at = state.last; at != no_step; at = steps_[at].before)
+      best_.push_back(steps_[at].item);
+    std::sort(best_.begin(), best_.end());
+    best_runtime_ = state.runtime;
   }
 
   const Items& items_;
-  Indices order_, taken_, best_;
-  std::vector<size_t> places_;
-  double capacity_, memory_ = 0, runtime_ = 0, best_runtime_ = 0;
+  Indices order_, best_;
+  std::vector<double> memory_before_{0}, runtime_before_{0};  // sums along order_
+  std::vector<Step> steps_;
+  double capacity_, best_runtime_ = 0;
 };
 
 }  // namespace

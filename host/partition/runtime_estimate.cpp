@@ -74,7 +74,8 @@ void check_runtime_estimator(const PartitionOptions& options) {
       "activation_memory_budget_runtime_estimator: Not aware of runtime estimator: {}; known are "
       "flops, profile, testing",
       name);
-  require(name != "profile" || options.profile,
+  bool measures = name == "profile" && options.memory_budget > 0 && options.memory_budget < 1;
+  require(!measures || options.profile,
           "activation_memory_budget_runtime_estimator: 'profile' needs a way to run single calls, "
           "which this compilation does not have; use 'flops'");
 }

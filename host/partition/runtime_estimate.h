@@ -15,7 +15,8 @@ double flops_of(const WorkGraph& graph, JointId id);
 /// milliseconds). Throws UserError for another name and for `profile` without a callback.
 double estimate_runtime(const WorkGraph& graph, const PartitionOptions& options, JointId id);
 
-/// Throws UserError unless options.runtime_estimator is one of these.
+/// Throws UserError unless options.runtime_estimator is one of these and, under a budget, can be
+/// asked.
 void check_runtime_estimator(const PartitionOptions& options);
 
 }  // namespace tenon::partition

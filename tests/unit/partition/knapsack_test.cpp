@@ -118,6 +118,20 @@ TEST(Knapsack, TheExactSolverTakesManyEqualLayersInTime) {
   EXPECT_NEAR(runtime_of(items, solve_knapsack(Solver::ilp, items, 0.4321)), dp, 1e-6);
 }
 
+TEST(Knapsack, TheExactSolverTakesSizesOfOneRatioInTime) {
+  // Runtime follows memory, so that no bound tells the sets apart; nothing fills the capacity.
+  Items items;
+  for (int layer = 0; layer < 48; ++layer)
+    for (double size : {7, 11, 13, 17, 22, 29}) items.push_back({size / 8192, size});
+  double capacity = 2049.5 / 8192;
+  EXPECT_EQ(runtime_of(items, solve_knapsack(Solver::ilp, items, capacity)), 2049);
+}
+
+TEST(Knapsack, TheExactSolverFillsTheCapacityToTheLastBit) {
+  // 0.1 + 0.2 is a little more than 0.3.
+  EXPECT_EQ(solve_knapsack(Solver::ilp, {{.1, 1}, {.2, 2}, {.25, 2.5}}, .3), (Indices{0, 1}));
+}
+
 TEST(Knapsack, AnUnknownSolverIsNamedWithTheKnownOnes) {
   try {
     knapsack_solver("foo");

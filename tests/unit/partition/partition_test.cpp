@@ -52,7 +52,8 @@ TEST(Partition, AnUnknownEstimatorIsNamedWithTheKnownOnes) {
       "activation_memory_budget_runtime_estimator: Not aware of runtime estimator: foo; known "
       "are flops, profile, testing");
   EXPECT_EQ(
-      message_of<UserError>([] { sine().cut({.runtime_estimator = "profile"}); }),
+      message_of<UserError>(
+          [] { sine().cut({.memory_budget = 0.5, .runtime_estimator = "profile"}); }),
       "activation_memory_budget_runtime_estimator: 'profile' needs a way to run single calls, "
       "which this compilation does not have; use 'flops'");
 }
