@@ -85,8 +85,16 @@ std::vector<EpochResult> train(const Arguments& a, DigitsNet& net) {
   tenon::optim::OneCycleLR schedule(opt,
                                     {.max_lr = 5e-3, .total_steps = a.epochs * loader.size() + 1});
 
-  std::function<Tensor(const Tensor&)> forward = [&net](const Tensor& x) { return net(x); };
-  if (a.compiled) forward = tenon::compile(forward, {.backend = a.backend});
+  // Compiled, the whole step is one graph: forward, loss, backward and the update.
+  std::function<Tensor(const Tensor&, const Tensor&)> step = [&](const Tensor& images,
+                                                                 const Tensor& labels) {
+    opt.zero_grad();
+    Tensor loss = tenon::cross_entropy(net(images), labels, {.label_smoothing = 0.05});
+    loss.backward();
+    opt.step();
+    return loss.detach();
+  };
+  if (a.compiled) step = tenon::compile(step, {.backend = a.backend, .fullgraph = true});
 
   Progress progress(a.epochs, loader.size());
   std::vector<EpochResult> results;
@@ -94,10 +102,7 @@ std::vector<EpochResult> train(const Arguments& a, DigitsNet& net) {
     double sum = 0;
     int64_t batches = 0;
     for (auto& [images, labels] : loader) {
-      opt.zero_grad();
-      Tensor loss = tenon::cross_entropy(forward(images), labels, {.label_smoothing = 0.05});
-      loss.backward();
-      opt.step();
+      Tensor loss = step(images, labels);
       schedule.step();
       sum += loss.item<double>();
       ++batches;

@@ -159,6 +159,7 @@ std::vector<CrashRecord> crash_records(const std::string& folder) {
     if (name.starts_with('.') || out.size() == max_records) continue;
     Lines lines = lines_of(start_of_file(folder + "/" + name));
     CrashRecord record = record_of(folder, name, lines);
+    if (record.time == 0) continue;  // removed since the folder was read
     if (!process_lives(lines, record)) out.push_back(std::move(record));
   }
   ::closedir(dir);

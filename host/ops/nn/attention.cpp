@@ -45,6 +45,13 @@ void check_mask(const Tensor& mask, const Tensor& q, const Tensor& k) {
             "keys",
             mask.sizes(), wanted[1], wanted[0]);
   }
+  for (int64_t d = 2; mask.defined() && d < mask.dim(); ++d) {
+    SymInt size = mask.size(-1 - d), of_q = d < q.dim() ? q.size(-1 - d) : SymInt(1),
+           of_k = d < k.dim() ? k.size(-1 - d) : SymInt(1);
+    require(is_one(size) || sizes_match(size, is_one(of_q) ? of_k : of_q),
+            "scaled_dot_product_attention: attn_mask of shape {} does not fit queries of shape {}",
+            mask.sizes(), q.sizes());
+  }
 }
 
 void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
