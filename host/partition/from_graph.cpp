@@ -3,7 +3,6 @@
 
 #include "core/error.h"
 #include "core/shape_env.h"
-#include "graph/passes/aliasing.h"
 #include "ops/op_table.h"
 
 #include <tenon/plugin.h>
@@ -34,7 +33,7 @@ JointNode::Type type_of(const GraphValue& value) {
 class Viewer {
  public:
   explicit Viewer(const Lowered& joint)
-      : graph_(*joint.graph), derivative_(*joint.derivative), classes_(graph_) {
+      : graph_(*joint.graph), derivative_(*joint.derivative) {
     out_.of_value.resize(graph_.values().size(), no_node);
   }
 
@@ -76,7 +75,8 @@ class Viewer {
       node.strides.push_back(std::max<int64_t>(hint(stride), 0));
     node.bytes = (elements < 0 ? unknown_elements : elements) *
                  static_cast<int64_t>(itemsize(value.meta.dtype));
-    node.storage = classes_.of(v);
+    // Joint graphs are recorded, so the groups are exact.
+    node.storage = value.alias_group ? static_cast<int64_t>(value.alias_group) : -1;
     return node;
   }
 
@@ -172,7 +172,6 @@ class Viewer {
 
   const Graph& graph_;
   const Derivative& derivative_;
-  AliasClasses classes_;
   std::vector<bool> read_;
   JointView out_;
 };

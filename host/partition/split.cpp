@@ -5,6 +5,7 @@
 #include "core/sym_int.h"
 #include "partition/from_graph.h"
 #include "partition/partition.h"
+#include "partition/peak.h"
 #include "partition/profile.h"
 
 #include <algorithm>
@@ -43,7 +44,7 @@ Decision decide(const Lowered& joint, const std::string& partitioner) {
   Timer timer(*joint.graph, view);
   options.profile = [&](const JointNode& node) { return timer.milliseconds(node); };
   Partition cut = partitioner == "default" ? default_partition(view.graph, options)
-                                           : min_cut_partition(view.graph, options);
+                                           : partition_of_least_peak(view.graph, options);
   Decision out;
   out.forward = nodes_of(cut.forward, view, *joint.graph);
   out.backward = nodes_of(cut.backward, view, *joint.graph);
