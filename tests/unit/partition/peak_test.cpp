@@ -7,29 +7,29 @@
 namespace tenon::partition::tests {
 namespace {
 
-// y = tanh(mm(...tanh(mm(x)))): each product's result is wanted in the backward.
+// Layers of two products with a wide gelu between them, whose input the backward wants.
 SmallGraph deep(int layers) {
+  constexpr int64_t narrow = 1 << 18, wide = 1 << 20;
   SmallGraph g;
-  g.primal("x", 1 << 20);
-  for (int i = 0; i < layers; ++i) g.parameter("w" + std::to_string(i), 1 << 10);
-  g.tangent("t", 1 << 20);
+  g.primal("x", narrow).parameter("up", 1 << 10).parameter("down", 1 << 10);
+  g.tangent("t", narrow);
   std::string at = "x";
   for (int i = 0; i < layers; ++i) {
     std::string n = std::to_string(i);
-    g.call("m" + n, "aten.mm.default", {at, "w" + n}, 1 << 20);
-    g.call("a" + n, "aten.tanh.default", {"m" + n}, 1 << 20);
-    at = "a" + n;
+    g.call("u" + n, "aten.mm.default", {at, "up"}, wide);
+    g.call("a" + n, "aten.gelu.default", {"u" + n}, wide);
+    g.call("y" + n, "aten.mm.default", {"a" + n, "down"}, narrow);
+    at = "y" + n;
   }
   std::string grad = "t";
   for (int i = layers; i-- > 0;) {
     std::string n = std::to_string(i);
-    g.call("d" + n, "aten.tanh_backward.default", {grad, "a" + n}, 1 << 20);
-    g.call("g" + n, "aten.mm.default", {"d" + n, "w" + n}, 1 << 20);
-    grad = "g" + n;
+    g.call("da" + n, "aten.mm.default", {grad, "down"}, wide);
+    g.call("du" + n, "aten.gelu_backward.default", {"da" + n, "u" + n}, wide);
+    g.call("dx" + n, "aten.mm.default", {"du" + n, "up"}, narrow);
+    grad = "dx" + n;
   }
-  Names gradients(static_cast<size_t>(layers) + 1, "-");
-  gradients[0] = grad;
-  g.outputs({at}, gradients);
+  g.outputs({at}, {grad, "-", "-"});
   return g;
 }
 
