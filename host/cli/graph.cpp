@@ -9,6 +9,7 @@
 #include "graph/dot.h"
 #include "graph/json.h"
 #include "graph/print.h"
+#include "partition/split.h"
 
 #include <filesystem>
 
@@ -39,10 +40,27 @@ std::string draw(const Graph& graph, std::string name) {
   return name;
 }
 
+// The joint graph of a model whose weights are trained, or one of its halves.
+std::shared_ptr<Graph> training_stage(const Graph& captured, const std::string& stage) {
+  Lowered joint = lower_training(captured, {});
+  require(joint.derivative.has_value(),
+          "no result of this model needs a gradient: no input is marked requires_grad; stages "
+          "joint, forward and backward are those of models with weights to train");
+  if (stage == "joint") return joint.graph;
+  TrainingHalves halves = partition::split(joint, "min_cut");
+  return stage == "forward" ? halves.forward.graph : halves.backward.graph;
+}
+
+std::shared_ptr<Graph> graph_of_stage(std::shared_ptr<Graph> graph, const std::string& stage) {
+  if (stage == "captured") return graph;
+  if (stage == "decomposed")
+    return lower_inference(*graph, {.decomposes = decomposition_set("core_aten", {})}).graph;
+  return training_stage(*graph, stage);
+}
+
 int show_graph(const GraphOptions& options, const Globals& globals) {
-  std::shared_ptr<Graph> graph = load_graph(options.model, options.archive);
-  if (options.stage == "decomposed")
-    graph = lower_inference(*graph, {.decomposes = decomposition_set("core_aten", {})}).graph;
+  std::shared_ptr<Graph> graph =
+      graph_of_stage(load_graph(options.model, options.archive), options.stage);
   if (!options.picture.empty()) {
     std::string file = draw(*graph, options.picture);
     if (globals.json) return print_json({{"schema", 1}, {"file", file}}), 0;
@@ -56,8 +74,10 @@ Action build(CLI::App& app) {
   auto options = std::make_shared<GraphOptions>();
   app.add_option("MODEL", options->model, "a model (.pt2) or a graph (.tng, .tng.json)")
       ->required();
-  app.add_option("--stage", options->stage, "captured, or decomposed into core ops")
-      ->check(CLI::IsMember({"captured", "decomposed"}));
+  app.add_option("--stage", options->stage,
+                 "captured; decomposed into core ops; joint: with the gradients; forward or "
+                 "backward: the halves that the partitioner makes")
+      ->check(CLI::IsMember({"captured", "decomposed", "joint", "forward", "backward"}));
   app.add_option("--format", options->format, "text, json, dot, or svg by Graphviz")
       ->check(CLI::IsMember({"text", "json", "dot", "svg"}));
   app.add_option("-o,--output", options->output, "the file to write instead of stdout");
