@@ -88,20 +88,24 @@ std::vector<EpochResult> train(const Arguments& a, DigitsNet& net) {
   std::function<Tensor(const Tensor&)> forward = [&net](const Tensor& x) { return net(x); };
   if (a.compiled) forward = tenon::compile(forward, {.backend = a.backend});
 
+  auto update = [&](const Tensor& images, const Tensor& labels) -> double {
+    opt.zero_grad();
+    Tensor loss = tenon::cross_entropy(forward(images), labels, {.label_smoothing = 0.05});
+    loss.backward();
+    opt.step();
+    schedule.step();
+    return loss.item<double>();
+  };
+
   Progress progress(a.epochs, loader.size());
   std::vector<EpochResult> results;
-  for (int epoch = 0; epoch < a.epochs; ++epoch) {
+  while (static_cast<int>(results.size()) < a.epochs) {
     double sum = 0;
     int64_t batches = 0;
     for (auto& [images, labels] : loader) {
-      opt.zero_grad();
-      Tensor loss = tenon::cross_entropy(forward(images), labels, {.label_smoothing = 0.05});
-      loss.backward();
-      opt.step();
-      schedule.step();
-      sum += loss.item<double>();
+      sum += update(images, labels);
       ++batches;
-      progress.batch_done(batches - 1, sum / static_cast<double>(batches));
+      progress.batch_done(batches, sum / static_cast<double>(batches));
     }
     results.push_back({sum / static_cast<double>(batches), accuracy(net, test)});
     progress.epoch_done(results.back());
