@@ -10,10 +10,10 @@
 Progress::Progress(int epochs, int64_t batches)
     : epochs_(epochs), batches_(batches), on_terminal_(isatty(STDOUT_FILENO) != 0) {}
 
-void Progress::batch_done(int64_t batch, double mean_loss) {
+void Progress::batch_done(int64_t batches, double mean_loss) {
   if (!on_terminal_) return;
   constexpr int width = 30;
-  int done = static_cast<int>(width * (batch + 1) / batches_);
+  int done = static_cast<int>(width * batches / batches_);
   std::string bar = std::string(static_cast<size_t>(done), '=') + (done < width ? ">" : "");
   std::printf("\repoch %2d/%d [%-*s] loss %.4f ", epoch_, epochs_, width, bar.c_str(), mean_loss);
   std::fflush(stdout);

@@ -14,7 +14,7 @@ struct EpochResult {
 class Progress {
  public:
   Progress(int epochs, int64_t batches);
-  void batch_done(int64_t batch, double mean_loss);
+  void batch_done(int64_t batches, double mean_loss);
   void epoch_done(const EpochResult& result);
 
  private:

@@ -98,7 +98,7 @@ std::vector<EpochResult> train(const Arguments& a, DigitsNet& net) {
 
   Progress progress(a.epochs, loader.size());
   std::vector<EpochResult> results;
-  for (int epoch = 0; epoch < a.epochs; ++epoch) {
+  while (static_cast<int>(results.size()) < a.epochs) {
     double sum = 0;
     int64_t batches = 0;
     for (auto& [images, labels] : loader) {
@@ -106,7 +106,7 @@ std::vector<EpochResult> train(const Arguments& a, DigitsNet& net) {
       schedule.step();
       sum += loss.item<double>();
       ++batches;
-      progress.batch_done(batches - 1, sum / static_cast<double>(batches));
+      progress.batch_done(batches, sum / static_cast<double>(batches));
     }
     results.push_back({sum / static_cast<double>(batches), accuracy(net, test)});
     progress.epoch_done(results.back());

@@ -125,7 +125,7 @@ TEST(States, AreCopiedIntoTheParameters) {
   from.eval();
   to.eval();
   Tensor x = randn({2, 3});
-  EXPECT_TRUE(equal(from(x), to(x)));
+  EXPECT_EQ(difference(from(x), to(x), 1e-6), "");
   EXPECT_FALSE(to.blocks[0].scale.is_same(from.blocks[0].scale));
 }
 
@@ -176,7 +176,7 @@ TEST(Sequentials, CallOneAfterTheOther) {
   net.push_back("last", nn::Linear(3, 1));
   Tensor x = randn({4, 2});
   Tensor expected = static_cast<nn::Linear&>(net[2])(relu(first(x)));
-  EXPECT_LT((net(x) - expected).abs().amax().item<double>(), 1e-6);
+  EXPECT_EQ(difference(net(x), expected, 1e-6), "");
   EXPECT_THAT(names_of(net.state_dict()),
               ElementsAre("0.bias", "0.weight", "last.bias", "last.weight"));
   EXPECT_EQ(message_of([&] { net[3]; }), "Sequential: expected an index below 3, found 3");
