@@ -277,6 +277,7 @@ std::unique_ptr<Entry> make_entry(Site& site, Trace& trace, const Leaves& leaves
   entry->replays = !trace.open_reason().empty();
   entry->replay_reason = trace.open_reason();
   entry->implicit = trace.implicit;
+  entry->modes = trace.modes;
   for (const ImplicitInput& in : trace.implicit)
     entry->implicit_guards.push_back(guard_of(in.tensor));
   entry->log_calls = trace.log_calls;

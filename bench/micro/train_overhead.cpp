@@ -20,8 +20,7 @@ void forward_backward(benchmark::State& state, F f) {
 }
 
 void compiled(benchmark::State& state) {
-  forward_backward(state,
-                   compile([](const Tensor& x) { return x * 2; }, {.backend = "aot_eager"}));
+  forward_backward(state, compile([](const Tensor& x) { return x * 2; }, {.backend = "aot_eager"}));
 }
 BENCHMARK(compiled);
 

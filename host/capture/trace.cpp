@@ -7,6 +7,7 @@
 #include "core/dispatch.h"
 #include "core/each_tensor.h"
 #include "core/error.h"
+#include "nn/mode.h"
 #include "ops/custom_op.h"
 #include "ops/op_table.h"
 #include "report/compile_record.h"
@@ -439,5 +440,20 @@ void Trace::finish(std::span<const Tensor> body_outputs) {
   graph_inputs = segment_origins_;
   graph_inputs.resize(graph->inputs().size());
 }
+
+namespace {
+
+const bool reads_modes = (
+    nn::mode_read_slot =
+        [](const std::shared_ptr<const bool>& mode) {
+          Trace* trace = Trace::current();
+          if (!trace) return;
+          for (const ReadMode& known : trace->modes)
+            if (known.mode == mode) return;
+          trace->modes.push_back({mode, *mode});
+        },
+    true);
+
+}  // namespace
 
 }  // namespace tenon

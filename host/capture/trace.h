@@ -63,6 +63,12 @@ struct GradEffect {
   ValueOrigin gradient;  ///< undefined: none
 };
 
+/// The mode of a module, as the body has found it.
+struct ReadMode {
+  std::shared_ptr<const bool> mode;
+  bool value;
+};
+
 /// Thrown out of a body that calls backward() in a recording without tape: record it once more.
 struct WantsTape {};
 
@@ -95,6 +101,7 @@ class Trace {
   std::vector<ValueOrigin> output_origins;
   std::vector<ImplicitInput> implicit;
   std::vector<LogCall> log_calls;  ///< to be run after the graph
+  std::vector<ReadMode> modes;
   std::vector<GradEffect> grad_effects;
   std::vector<ValueOrigin> without_grad;  ///< leaves that were found without a gradient
   std::vector<bool> needs_history;        ///< by output: it needed a gradient in the body

@@ -82,10 +82,10 @@ class GraphRecorder {
   /// Whether a meta function is running.
   bool is_in_meta() const { return in_meta_; }
   uint64_t excluded_outside = 0;  ///< keys that were excluded before recording began
-  bool on_tape = false;           ///< ops arrive here from the tape, which knows what needs gradients
-  bool is_backward = false;       ///< given to the nodes that follow
-  SourceLocation where;           ///< given to the nodes that follow
-  std::string module_path;        ///< likewise
+  bool on_tape = false;      ///< ops arrive here from the tape, which knows what needs gradients
+  bool is_backward = false;  ///< given to the nodes that follow
+  SourceLocation where;      ///< given to the nodes that follow
+  std::string module_path;   ///< likewise
 
  private:
   void append(const CallArgs& call, std::span<const Value> fake_args);

@@ -1,6 +1,8 @@
 // Modules: everything that walks over members.
+#include "core/dispatch.h"
 #include "core/error.h"
 #include "formats/tensors.h"
+#include "nn/mode.h"
 
 #include <tenon/autograd.h>
 #include <tenon/nn/module.h>
@@ -161,6 +163,13 @@ std::vector<NamedModule> Module::named_modules() {
 void Module::apply(const std::function<void(Module&)>& f) {
   for (auto& [name, child] : named_children()) child->apply(f);
   f(*this);
+}
+
+void (*mode_read_slot)(const std::shared_ptr<const bool>&) = nullptr;
+
+ModeFlag::operator bool() const {
+  if (thread_modes.tracer && mode_read_slot) mode_read_slot(on_);
+  return *on_;
 }
 
 Module& Module::train(bool on) {

@@ -32,8 +32,7 @@ JointNode::Type type_of(const GraphValue& value) {
 
 class Viewer {
  public:
-  explicit Viewer(const Lowered& joint)
-      : graph_(*joint.graph), derivative_(*joint.derivative) {
+  explicit Viewer(const Lowered& joint) : graph_(*joint.graph), derivative_(*joint.derivative) {
     out_.of_value.resize(graph_.values().size(), no_node);
   }
 

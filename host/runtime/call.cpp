@@ -73,6 +73,7 @@ std::vector<Overlap> Entry::overlaps(const detail::Leaves& leaves) const {
 
 bool Entry::serves(const detail::Leaves& leaves) const {
   return guards.check(leaves) && (implicit.empty() || captured_tensors_hold()) &&
+         (modes.empty() || modes_hold()) &&
          (without_grad.empty() || gradients_are_missing(leaves)) &&
          (!writes_inputs || overlaps(leaves) == recorded_overlaps) &&
          (excluded.empty() || !excluded_serves(leaves));
@@ -86,6 +87,7 @@ std::string Entry::why_not(const detail::Leaves& leaves) const {
   std::string why = guards.why_not(leaves);
   if (!why.empty()) return why;
   if (!gradients_are_missing(leaves)) return "a leaf has a gradient from before";
+  if (!modes_hold()) return "a module changed between training and evaluation";
   if (!captured_tensors_hold()) return "a tensor that the body captured was replaced";
   if (excluded_serves(leaves)) return "an older version was made for these arguments";
   return "tensors that the body writes share memory with others differently";
@@ -103,6 +105,10 @@ bool Entry::captured_tensors_hold() const {
     }
   }
   return true;
+}
+
+bool Entry::modes_hold() const {
+  return std::ranges::all_of(modes, [](const ReadMode& m) { return *m.mode == m.value; });
 }
 
 bool Entry::gradients_are_missing(const detail::Leaves& leaves) const {

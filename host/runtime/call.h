@@ -34,6 +34,7 @@ struct Entry {
   std::shared_ptr<Graph> graph;        ///< as captured, for explain and verification
   std::vector<ValueOrigin> inputs, outputs;
   std::vector<LogCall> log_calls;  ///< run after the code
+  std::vector<ReadMode> modes;     ///< of modules that the body has asked
   std::vector<ImplicitInput> implicit;
   std::vector<TensorGuard> implicit_guards;
   std::vector<Number> output_numbers;
@@ -68,6 +69,7 @@ struct Entry {
   // Whether the tensors that the body captured are still those (or like those) that were recorded.
   bool captured_tensors_hold() const;
   bool excluded_serves(const detail::Leaves& leaves) const;
+  bool modes_hold() const;
   bool gradients_are_missing(const detail::Leaves& leaves) const;
   void leave_gradients(const detail::Leaves& leaves, std::span<Tensor> made,
                        detail::CallResult& result) const;

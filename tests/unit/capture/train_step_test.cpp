@@ -175,6 +175,19 @@ TEST_P(TrainStep, OfAModuleAndAnOptimizerAgreesStepByStep) {
   EXPECT_EQ(losses_of(true, GetParam()), code);
 }
 
+TEST_P(TrainStep, AModuleIsCompiledForEachOfItsModes) {
+  nn::Dropout drop(0.5);
+  auto f = compile([&](const Tensor& x) { return drop(x); }, {.backend = GetParam()});
+  Tensor x = ones({64});
+  auto zeros_in = [](const Tensor& t) { return (t == 0.0).sum().item<int64_t>(); };
+  EXPECT_GT(zeros_in(f(x)), 0);
+  drop.eval();
+  EXPECT_EQ(zeros_in(f(x)), 0);
+  drop.train();
+  EXPECT_GT(zeros_in(f(x)), 0);
+  EXPECT_EQ(f.stats().compiles, 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, TrainStep, testing::Values("eager", "aot_eager", "debug_nop"),
                          [](const auto& backend) { return std::string(backend.param); });
 

@@ -93,6 +93,23 @@ struct StateDifference {
   std::vector<std::string> missing, unexpected;
 };
 
+/// Whether a module is being trained. A copy is a value of its own.
+class TENON_API ModeFlag {
+ public:
+  ModeFlag() : on_(std::make_shared<bool>(true)) {}
+  ModeFlag(const ModeFlag& other) : on_(std::make_shared<bool>(*other.on_)) {}
+  ModeFlag& operator=(const ModeFlag& other) { return *this = *other.on_; }
+  ModeFlag& operator=(bool on) {
+    *on_ = on;
+    return *this;
+  }
+  /// While a callable is recorded, the answer becomes a guard of it.
+  operator bool() const;  // NOLINT: used as a bool
+
+ private:
+  std::shared_ptr<bool> on_;
+};
+
 class TENON_API Module {
  public:
   Module() = default;
@@ -115,7 +132,7 @@ class TENON_API Module {
   void apply(const std::function<void(Module&)>& f);
 
   /// Layers such as Dropout and BatchNorm differ between training, the mode at the start, and
-  /// evaluation. A compiled callable keeps the mode that it was recorded in.
+  /// evaluation. A compiled callable has a version for each mode that it was called in.
   Module& train(bool on = true);
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
@@ -145,7 +162,7 @@ class TENON_API Module {
   virtual void visit_members(MemberVisitor& visitor);
 
  private:
-  bool training_ = true;
+  ModeFlag training_;
 };
 
 /// "Net(fc1: Linear, drop: Dropout, fc2: Linear)", nested.
