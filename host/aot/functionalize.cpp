@@ -395,12 +395,19 @@ void Functionalizer::lower_batch_norm(const Node& node, const OpEntry& op,
   }
 }
 
+// What gradients must know of a node: whether they were on, and what may be computed again.
+void Functionalizer::follow_facts(const Node& node, std::optional<EnableGradGuard>& mode) {
+  auto grad = node.facts.find("grad");
+  if (grad != node.facts.end()) mode.emplace(grad->second == "on");
+  recorder_.region = region_of(node);
+}
+
 void Functionalizer::lower_node(const Node& node) {
   const OpEntry& op = entry_of(node.op);
   recorder_.where = node.where;
   recorder_.module_path = node.module_path;
   std::optional<EnableGradGuard> mode;
-  if (options_.training && node.facts.contains("grad")) mode.emplace(node.facts.at("grad") == "on");
+  if (options_.training) follow_facts(node, mode);
   std::vector<Value> args = arguments(node);
   if (updates_statistics(node, op))
     lower_batch_norm(node, op, args);

@@ -211,6 +211,7 @@ void Functionalizer::differentiate() {
   derivative.n_results = static_cast<uint32_t>(results_.size());
   tell_symbols(derivative);
   recorder_.is_backward = true;
+  recorder_.region = -1;
   recorder_.where = {};
   recorder_.module_path.clear();
   std::vector<autograd::Edge> roots, wanted;

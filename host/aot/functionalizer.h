@@ -6,6 +6,8 @@
 #include "aot/view_inverse.h"
 #include "graph/record.h"
 
+#include <tenon/autograd.h>
+
 #include <deque>
 #include <map>
 #include <optional>
@@ -56,6 +58,7 @@ class Functionalizer {
   void add_inputs();
   void add_constants();
   void lower_node(const Node& node);
+  void follow_facts(const Node& node, std::optional<EnableGradGuard>& mode);
   void lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args);
   void lower_restride(const Node& node, const OpEntry& view, const std::vector<Value>& args,
                       ValueId self);

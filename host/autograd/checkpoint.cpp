@@ -9,6 +9,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "graph/record.h"
 #include "ops/autocast.h"
 
 #include <tenon/autograd.h>
@@ -73,8 +74,25 @@ struct Handle {
 
 }  // namespace
 
+namespace {
+
+// In a graph the partitioner computes the region again, with the random numbers of the first time.
+struct RegionScope {
+  GraphRecorder& recorder;
+  int32_t before;
+  explicit RegionScope(GraphRecorder& r)
+      : recorder(r), before(std::exchange(r.region, r.n_regions++)) {}
+  ~RegionScope() { recorder.region = before; }
+};
+
+}  // namespace
+
 std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> f,
                                const std::vector<Tensor>& inputs) {
+  if (thread_modes.tracer) {
+    RegionScope region(*static_cast<GraphRecorder*>(thread_modes.tracer));
+    return f(inputs);
+  }
   auto frame = std::make_shared<Frame>();
   frame->f = std::move(f);
   frame->inputs = inputs;

@@ -9,7 +9,9 @@
 #include "ops/decompose.h"
 #include "ops/op_table.h"
 
+#include <algorithm>
 #include <atomic>
+#include <charconv>
 #include <deque>
 
 namespace tenon {
@@ -285,6 +287,7 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
   node.where = where;
   node.module_path = module_path;
   node.is_backward = is_backward;
+  if (region >= 0) node.facts["recompute"] = std::to_string(region);
   if (!is_backward && thread_modes.grad_enabled != grad_enabled_)
     node.facts["grad"] = grad_enabled_ ? "off" : "on";
   for (uint32_t r = 0; r < node.n_results; ++r) {
@@ -348,6 +351,14 @@ std::shared_ptr<Graph> GraphRecorder::finish(std::span<const Tensor> outputs) {
         group.emplace(s, static_cast<uint32_t>(group.size() + 1)).first->second;
   }
   return graph_;
+}
+
+int32_t region_of(const Node& node) {
+  auto fact = node.facts.find("recompute");
+  int32_t region = -1;
+  if (fact != node.facts.end())
+    std::from_chars(fact->second.data(), fact->second.data() + fact->second.size(), region);
+  return std::max(region, -1);
 }
 
 RecordScope::RecordScope(GraphRecorder& recorder)

@@ -84,8 +84,11 @@ class GraphRecorder {
   uint64_t excluded_outside = 0;  ///< keys that were excluded before recording began
   bool on_tape = false;      ///< ops arrive here from the tape, which knows what needs gradients
   bool is_backward = false;  ///< given to the nodes that follow
-  SourceLocation where;      ///< given to the nodes that follow
-  std::string module_path;   ///< likewise
+  /// Of the nodes that follow: the checkpointed region that they are in, or -1. Their fact
+  /// `recompute`.
+  int32_t region = -1, n_regions = 0;
+  SourceLocation where;     ///< given to the nodes that follow
+  std::string module_path;  ///< likewise
 
  private:
   void append(const CallArgs& call, std::span<const Value> fake_args);
@@ -104,6 +107,9 @@ class GraphRecorder {
   uint64_t id_;
   bool in_meta_ = false, grad_enabled_ = thread_modes.grad_enabled;
 };
+
+/// The checkpointed region of a node, -1 for none; its fact may come from a file.
+int32_t region_of(const Node& node);
 
 /// Sends the thread's ops to a recorder, and its symbolic decisions to the recorder's ShapeEnv.
 class RecordScope {

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/shape_env.h"
+#include "graph/record.h"
 #include "ops/op_table.h"
 
 #include <tenon/plugin.h>
@@ -112,22 +113,31 @@ class Viewer {
     call.tag = node.is_backward ? JointNode::Tag::backward : JointNode::Tag::forward;
     call.effect = (op.tags & TN_TAG_SIDE_EFFECT) != 0 || op.mutated_args != 0;
     call.builtin = is_builtin(op.name);
+    note_region(node, call);
     add_arguments(node, call);
     if (!is_tuple) {
       add(std::move(call), display_name(graph_, node.first_result), node.first_result);
       return;
     }
-    JointNode::Tag tag = call.tag;
+    JointNode like = call;
     JointId tuple = add(std::move(call), message("node_{}", n), no_value);
     out_.node_of_tuple[tuple] = n;
-    for (uint32_t r = 0; r < node.n_results; ++r) add_part(tuple, tag, node.first_result + r, r);
+    for (uint32_t r = 0; r < node.n_results; ++r) add_part(tuple, like, node.first_result + r, r);
   }
 
-  void add_part(JointId tuple, JointNode::Tag tag, ValueId v, uint32_t index) {
+  // Calls of a checkpointed region are computed again.
+  static void note_region(const Node& node, JointNode& call) {
+    call.region = region_of(node);
+    if (call.region >= 0) call.recompute = JointNode::Recompute::prefer_recompute;
+  }
+
+  void add_part(JointId tuple, const JointNode& like, ValueId v, uint32_t index) {
     if (!read_[v] || graph_.value(v).kind == ValueKind::none) return;
     JointNode part = node_of(v);
     part.target = "getitem";
-    part.tag = tag;
+    part.tag = like.tag;
+    part.recompute = like.recompute;
+    part.region = like.region;
     part.inputs = {tuple};
     part.n_direct = 1;
     part.arguments = message("%{}, {}", tuple, index);

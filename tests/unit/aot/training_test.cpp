@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 #include "core/tensor_impl.h"
 #include "graph/artifact.h"
+#include "ops/op_table.h"
 #include "report/events.h"
 
 #include <tenon/tenon.h>
@@ -169,6 +170,49 @@ TEST(Training, AWriteToWhatTheBackwardNeedsIsFound) {
     ADD_FAILURE() << "no error";
   } catch (const UserError& error) {
     EXPECT_THAT(error.what(), HasSubstr("was modified in place"));
+  }
+}
+
+// Names of the ops that the backward half computes.
+std::vector<std::string>& backward_ops() {
+  static std::vector<std::string> ops;
+  static const bool registered = [] {
+    register_backend(
+        "tells_backward",
+        [](const CompileRequest& request) {
+          if (request.stage == Stage::backward)
+            for (const Node& node : request.graph->nodes()) ops.push_back(entry_of(node.op).name);
+          return interpreter_artifact(request.graph);
+        },
+        {}, Stage::inference);
+    return true;
+  }();
+  EXPECT_TRUE(registered);
+  return ops;
+}
+
+TEST(Training, ACheckpointedRegionIsComputedAgainInTheBackward) {
+  using autograd::checkpoint;
+  auto layer = [](const std::vector<Tensor>& in) {
+    return std::vector<Tensor>{in[0].matmul(in[1]).tanh()};
+  };
+  auto body = [&](const Tensor& x, const Tensor& w, bool again) {
+    Tensor h = again ? checkpoint(layer, {x, w})[0] : layer({x, w})[0];
+    return dropout(h, 0.5, true).matmul(w).sum();
+  };
+  Tensor x = rand({4, 3}, Dtype::f64), w = rand({3, 3}, Dtype::f64).requires_grad_();
+  auto gradient = [&](auto& f, bool again) {
+    manual_seed(4);
+    return autograd::grad({f(x, w, again)}, {w})[0];
+  };
+  auto f = compile(body, {.backend = "tells_backward"});
+  Tensor expected = gradient(body, false);
+  for (bool again : {false, true}) {
+    backward_ops().clear();
+    Tensor found = gradient(f, again);
+    EXPECT_LT((found - expected).abs().amax().item<double>(), 1e-12);
+    bool computes_again = std::ranges::count(backward_ops(), "aten.mm.default") > 3;
+    EXPECT_EQ(computes_again, again);
   }
 }
 
