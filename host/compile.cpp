@@ -194,6 +194,7 @@ bool backend_takes_symbols(Site& site) {
 TracePolicy policy_of(Site& site, const Leaves& leaves) {
   TracePolicy policy = trace_policy(site, leaves, backend_takes_symbols(site));
   policy.on_tape = site.calls_backward;
+  policy.state = site.options.state;
   return policy;
 }
 

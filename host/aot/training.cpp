@@ -135,8 +135,7 @@ class CompiledNode final : public autograd::Node {
       next.push_back(autograd::edge_of(t));
     }
     for (uint32_t i = 0; i < plan_->derivative.n_primals; ++i)
-      primals_.push_back(inputs[i] ? autograd::SavedTensor(share(inputs[i]), false)
-                                   : autograd::SavedTensor());
+      primals_.push_back(inputs[i] ? kept_primal(i, share(inputs[i])) : autograd::SavedTensor());
     words_.assign(syms.begin(), syms.end());
     if (plan_->is_random) random_ = rng_state();
   }
@@ -183,6 +182,12 @@ class CompiledNode final : public autograd::Node {
   }
 
  private:
+  // An input that is written gets a history that leads here, and would keep this node alive.
+  autograd::SavedTensor kept_primal(uint32_t primal, const Tensor& t) const {
+    bool is_written = std::ranges::find(plan_->written, primal) != plan_->written.end();
+    return {is_written ? autograd::bare_alias(t) : t, false};
+  }
+
   // The wrapper writes these inputs after the run; the backward wants them as they were.
   bool will_be_written(const Tensor& t, std::span<detail::TensorHead*> inputs) const {
     return std::ranges::any_of(

@@ -33,15 +33,6 @@ bool is_recurrent(const OpEntry& op) {
 }
 
 // Flag dynamo.only_allow_pt2_compliant_ops; operations of Tenon all have the tag.
-// The tape knows captured tensors by themselves: a write must be seen where it kept them.
-void note_writes(const CallArgs& call) {
-  for (uint32_t i = 0; i < call.n_args; ++i)
-    if (call.op->mutated_args >> i & 1)
-      each_tensor(call.args[i], [](const Tensor& t) {
-        if (!t.is_fake()) bump_version(t);
-      });
-}
-
 // A graph with a backward of its own runs without a tape.
 void forget_tape(Graph& graph) {
   for (ValueId v : graph.inputs()) graph.value(v).flags.requires_grad = false;
@@ -72,6 +63,7 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
       leaves_(leaves),
       run_segment_(std::move(run_segment)),
       recorder_(shape_env),
+      state_(policy.state),
       fullgraph_(policy.fullgraph),
       keep_empty_(policy.keep_empty),
       captures_scalars_(policy.captures_scalars),
@@ -117,7 +109,7 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
     return true;
   };
   recorder_.on_node = [this](const CallArgs& call, NodeId) {
-    if (is_on_tape()) note_writes(call);
+    note_writes(call);
     mutates_ = mutates_ || call.op->mutated_args;
     has_mutated_ = has_mutated_ || mutates_;
     emit_asserts();
@@ -137,6 +129,32 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
     }
     number_leaves_.push_back(n);
   }
+}
+
+// Captured tensors: only those that the caller has named may be written, where it has named any,
+// and the tape, which knows them by themselves, must find the write.
+void Trace::note_write(const Tensor& written) {
+  auto is_named = [&](const Tensor& real) {
+    return !state_ ||
+           std::ranges::any_of(*state_, [&](const Tensor& t) { return shares_storage(t, real); });
+  };
+  for (const auto& [real, fake] : lifted_) {
+    bool is_argument =
+        std::ranges::any_of(leaf_fakes_, [&](const Tensor& t) { return t.is_same(fake); });
+    if (is_argument || !shares_storage(fake, written)) continue;
+    require(is_named(real), ErrorCode::invalid_argument,
+            "the body writes a captured tensor of shape {} that state() does not name; add its "
+            "module, its optimizer or the tensor itself to the state that compile() is given",
+            real.sizes());
+    if (is_on_tape()) bump_version(real);
+  }
+}
+
+void Trace::note_writes(const CallArgs& call) {
+  if (!state_ && !is_on_tape()) return;
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (call.op->mutated_args >> i & 1)
+      each_tensor(call.args[i], [this](const Tensor& t) { note_write(t); });
 }
 
 Trace::~Trace() {

@@ -44,6 +44,7 @@ struct TracePolicy {
   bool specialize_one = true;
   bool keep_empty = false;  ///< a body without operations gives a graph, too
   bool on_tape = false;     ///< the body calls backward(): its ops go through the tape
+  std::shared_ptr<const std::vector<Tensor>> state;  ///< what may be written; null: anything
 };
 
 /// A real tensor that the body met but did not get as an argument.
@@ -147,6 +148,8 @@ class Trace {
   Tensor make_leaf(const detail::Leaves& leaves, size_t index, const TracePolicy& policy);
   Tensor lift(const Tensor& real);
   void run_outside(const CallArgs& call);
+  void note_write(const Tensor& written);
+  void note_writes(const CallArgs& call);
   void take_rules();
   void cut_because(std::string reason);
   void flush();
@@ -189,6 +192,7 @@ class Trace {
   std::vector<size_t> waiting_asserts_;      // of the environment, until their symbols are bound
   size_t n_seen_asserts_ = 0;
   int64_t n_cuts_ = 0;
+  std::shared_ptr<const std::vector<Tensor>> state_;
   bool fullgraph_, keep_empty_, captures_scalars_, captures_shapes_;
   bool any_grad_;  // requires_grad does not count: gradients are off, and guards need not be strict
   bool mutates_ = false;      // in this segment

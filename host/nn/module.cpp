@@ -177,6 +177,12 @@ Module& Module::train(bool on) {
   return *this;
 }
 
+std::vector<Tensor> Module::state_tensors() const {
+  std::vector<Tensor> all = parameters(), more = buffers();
+  all.insert(all.end(), more.begin(), more.end());
+  return all;
+}
+
 Module& Module::to(Dtype dtype) {
   require(is_floating(dtype), "{}.to: expected a floating dtype, found {}", type_name(), dtype);
   convert_tensors(*this, [dtype](const Tensor& t) {

@@ -100,6 +100,16 @@ void Optimizer::zero_grad(bool set_to_none) {
     }
 }
 
+std::vector<Tensor> Optimizer::state_tensors() const {
+  std::vector<Tensor> all;
+  for (const Group& group : *groups_)
+    for (const Group::Slot& slot : group.slots) {
+      all.push_back(slot.parameter);
+      all.insert(all.end(), slot.state.begin(), slot.state.end());
+    }
+  return all;
+}
+
 StateDict Optimizer::state_dict() const {
   StateDict out;
   size_t parameter = 0;

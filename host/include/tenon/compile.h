@@ -36,7 +36,29 @@ struct Options {
   std::map<std::string, std::string> options;
   /// Name in logs and reports; empty: "callable".
   std::string name;
+  /// The captured tensors that the body may write; null: any. See compile() with a State.
+  std::shared_ptr<const std::vector<Tensor>> state = nullptr;
 };
+
+/// What a body changes besides its arguments: modules, optimisers, tensors.
+///
+///     auto step = tenon::compile(train, tenon::state(net, opt), {.fullgraph = true});
+struct State {
+  std::vector<Tensor> tensors;
+};
+template <class... Parts>
+State state(const Parts&... parts) {
+  State all;
+  auto add = [&](const auto& part) {
+    if constexpr (std::is_convertible_v<decltype(part), const Tensor&>) {
+      all.tensors.push_back(part);
+    } else {
+      for (const Tensor& t : part.state_tensors()) all.tensors.push_back(t);
+    }
+  };
+  (add(parts), ...);
+  return all;
+}
 
 /// What a compiled callable has done so far.
 struct CallStats {
@@ -401,6 +423,14 @@ class CompiledFunction : public detail::CallOperator<F> {
 /// Compiles a callable; nothing happens before its first call.
 template <class F>
 CompiledFunction<std::decay_t<F>> compile(F&& fn, Options options = {}) {
+  return {std::forward<F>(fn), std::move(options)};
+}
+
+/// The same for a body that changes captured tensors: a write to one that `state` does not name is
+/// an error when the body is recorded.
+template <class F>
+CompiledFunction<std::decay_t<F>> compile(F&& fn, State state, Options options = {}) {
+  options.state = std::make_shared<const std::vector<Tensor>>(std::move(state.tensors));
   return {std::forward<F>(fn), std::move(options)};
 }
 

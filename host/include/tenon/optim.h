@@ -85,6 +85,9 @@ class TENON_API Optimizer {
   /// Clears the gradients; with set_to_none = false they become zeros.
   void zero_grad(bool set_to_none = true);
 
+  /// The parameters and all that is kept for them: what step() writes.
+  std::vector<Tensor> state_tensors() const;
+
   std::vector<Group>& groups() { return *groups_; }
   const std::vector<Group>& groups() const { return *groups_; }
 

@@ -188,6 +188,59 @@ TEST_P(TrainStep, AModuleIsCompiledForEachOfItsModes) {
   EXPECT_EQ(f.stats().compiles, 2);
 }
 
+// As in the specification of what users write.
+TEST_P(TrainStep, StateNamesWhatTheBodyMayWrite) {
+  manual_seed(3);
+  Net net;
+  optim::AdamW opt(net.parameters(), {.lr = 1e-2});
+  auto train = [&](const Tensor& x, const Tensor& y) {
+    opt.zero_grad();
+    Tensor logits = net(x), loss = cross_entropy(logits, y);
+    loss.backward();
+    opt.step();
+    return std::tuple{loss.item<float>(), (logits.argmax(1) == y).sum().item<int64_t>()};
+  };
+  auto step = compile(train, state(net, opt), {.backend = GetParam(), .fullgraph = true});
+  Tensor x = randn({12, 6}), y = randint(0, 3, {12});
+  float first = 0, last = 0;
+  for (int epoch = 0; epoch < 5; ++epoch, opt.lr *= 0.5) {
+    auto [loss, hits] = step(x, y);
+    last = loss;
+    if (epoch == 0) first = loss;
+    EXPECT_LE(static_cast<int64_t>(hits), 12);
+  }
+  EXPECT_LT(last, first);
+  EXPECT_EQ(step.stats().compiles, 1);
+  try {
+    compile(train, state(opt), {.backend = GetParam()})(x, y);
+    ADD_FAILURE() << "the statistics of the normalisation are written, and are not named";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("that state() does not name"));
+  }
+}
+
+TEST_P(TrainStep, AWriteToWhatTheBackwardNeedsIsFound) {
+  Tensor w = tensor(std::vector<double>{1, 2}, {2}).requires_grad_();
+  auto body = [&](const Tensor& x) {
+    w.set_grad({});
+    Tensor loss = (x * w * w).sum();
+    {
+      NoGradGuard update;
+      w.mul_(2.0);
+    }
+    loss.backward();
+    return loss.detach();
+  };
+  Tensor x = tensor(std::vector<double>{3, 4}, {2});
+  EXPECT_THROW(body(x), UserError);
+  try {
+    compile(body, {.backend = GetParam()})(x);
+    ADD_FAILURE() << "no error";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("was modified in place"));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Backends, TrainStep, testing::Values("eager", "aot_eager", "debug_nop"),
                          [](const auto& backend) { return std::string(backend.param); });
 

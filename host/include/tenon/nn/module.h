@@ -137,6 +137,9 @@ class TENON_API Module {
   Module& eval() { return train(false); }
   bool is_training() const { return training_; }
 
+  /// All that a call or training may write: parameters and buffers.
+  std::vector<Tensor> state_tensors() const;
+
   /// Turns floating parameters and buffers into `dtype`, or moves all of them. The handles are
   /// replaced: call it before an optimizer is made or a copy is taken.
   Module& to(Dtype dtype);
