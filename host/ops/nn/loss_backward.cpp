@@ -190,7 +190,7 @@ Labels labels_of(const Tensor& self, const Tensor& target) {
   Labels l{contiguous_of(converted(self, Dtype::f64)), contiguous_of(converted(target, Dtype::i64)),
            1, 1};
   if (self.dim() > 0) l.classes = sizes_of(self).back();
-  l.rows = l.classes ? numel_of(l.scores) / l.classes : 0;
+  if (self.dim() == 2) l.rows = sizes_of(self)[0];
   return l;
 }
 
