@@ -206,7 +206,7 @@ class CompiledNode final : public autograd::Node {
     for (size_t d = 0; d < meta.strides.size(); ++d) {
       auto dim = static_cast<int64_t>(d);
       if (grad.size(dim) == 1 || grad.stride(dim) == meta.strides[d]) continue;
-      Tensor out = grad.new_empty_strided(list_of(meta.sizes), list_of(meta.strides));
+      Tensor out = grad.new_empty_strided(grad.sizes(), list_of(meta.strides));
       out.copy_(grad);
       return out;
     }

@@ -155,8 +155,8 @@ Tensor repeats_kernel(const Tensor& repeats, std::optional<SymInt> output_size) 
     total = SymInt(total) + data_of<int64_t>(counts)[i];
   }
   require(!output_size || *output_size == total,
-          "repeat_interleave: output_size is {}, the repeats add up to {}",
-          output_size.value_or(0), total);
+          "repeat_interleave: output_size is {}, the repeats add up to {}", output_size.value_or(0),
+          total);
   Tensor out = make_tensor(IntList{total}, Dtype::i64);
   int64_t* to = data_of<int64_t>(out);
   for (int64_t i = 0; i < numel_of(counts); ++i)

@@ -115,10 +115,10 @@ Program random_program(std::mt19937& random) {
 struct Arguments {
   Pool leaves, arguments;
 
-  explicit Arguments(uint64_t seed) {
+  explicit Arguments(uint64_t seed, int64_t rows = 3, int64_t columns = 4) {
     manual_seed(seed);
-    leaves = {randn({3, 4}, Dtype::f64), randn({3, 4}, Dtype::f64)};
-    Tensor plain = randn({3, 4}, Dtype::f64);
+    leaves = {randn({rows, columns}, Dtype::f64), randn({rows, columns}, Dtype::f64)};
+    Tensor plain = randn({rows, columns}, Dtype::f64);
     for (Tensor& leaf : leaves) leaf.requires_grad_();
     arguments = {leaves[0], leaves[1] * 1.5, plain};
   }
@@ -143,32 +143,48 @@ void expect_equal(const Tensor& expected, const Tensor& found, const std::string
   EXPECT_THAT(f, testing::Pointwise(testing::NanSensitiveDoubleNear(1e-9), e)) << what;
 }
 
-void compare(const Program& program, const char* backend, uint64_t seed) {
-  auto body = [program](const Pool& arguments) { return run(program, arguments); };
-  Arguments eager(seed);
-  Pool expected;
+// What the body gives, or nothing where the tape forbids one of its writes.
+std::optional<std::pair<Arguments, Pool>> run_body(const Program& program, uint64_t seed,
+                                                   int64_t rows, int64_t columns) {
+  Arguments eager(seed, rows, columns);
   try {
-    expected = body(eager.arguments);
+    Pool expected = run(program, eager.arguments);
     loss_of(expected).backward();
+    return std::pair{eager, expected};
   } catch (const UserError&) {
-    return;  // a write that the tape forbids
+    return std::nullopt;
   }
-  auto compiled = compile(body, {.backend = backend});
-  for (int call = 0; call < 2; ++call) {
-    Arguments again(seed);
-    Pool found = compiled(again.arguments);
-    ASSERT_EQ(expected.size(), found.size());
-    for (size_t i = 0; i < expected.size(); ++i) {
-      expect_equal(expected[i], found[i], message("result {}", i));
-      EXPECT_EQ(expected[i].requires_grad(), found[i].requires_grad()) << "result " << i;
-      for (size_t k = 0; k < i; ++k)
-        EXPECT_EQ(shares_storage(expected[i], expected[k]), shares_storage(found[i], found[k]))
-            << "memory of " << i << " and " << k;
-    }
-    ASSERT_NO_THROW(loss_of(found).backward());
-    for (size_t i = 0; i < eager.leaves.size(); ++i)
-      expect_equal(eager.leaves[i].grad(), again.leaves[i].grad(), message("gradient {}", i));
+}
+
+using Compiled = std::function<Pool(const Pool&)>;
+
+void compare_call(const Program& program, const Compiled& compiled, uint64_t seed, int64_t rows,
+                  int64_t columns) {
+  SCOPED_TRACE(message("{} x {}", rows, columns));
+  auto body = run_body(program, seed, rows, columns);
+  if (!body) return;
+  auto& [eager, expected] = *body;
+  Arguments again(seed, rows, columns);
+  Pool found = compiled(again.arguments);
+  ASSERT_EQ(expected.size(), found.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    expect_equal(expected[i], found[i], message("result {}", i));
+    EXPECT_EQ(expected[i].requires_grad(), found[i].requires_grad()) << "result " << i;
+    for (size_t k = 0; k < i; ++k)
+      EXPECT_EQ(shares_storage(expected[i], expected[k]), shares_storage(found[i], found[k]))
+          << "memory of " << i << " and " << k;
   }
+  ASSERT_NO_THROW(loss_of(found).backward());
+  for (size_t i = 0; i < eager.leaves.size(); ++i)
+    expect_equal(eager.leaves[i].grad(), again.leaves[i].grad(), message("gradient {}", i));
+}
+
+using Sizes = std::vector<std::pair<int64_t, int64_t>>;
+
+void compare(const Program& program, const char* backend, uint64_t seed, const Sizes& sizes) {
+  Compiled compiled = compile([program](const Pool& arguments) { return run(program, arguments); },
+                              {.backend = backend});
+  for (auto [rows, columns] : sizes) compare_call(program, compiled, seed, rows, columns);
 }
 
 class RandomTraining : public testing::TestWithParam<const char*> {};
@@ -178,14 +194,14 @@ int n_programs() {
   return wanted ? std::atoi(wanted) : 400;
 }
 
-void compare_all(const char* backend, uint32_t seed) {
+void compare_all(const char* backend, uint32_t seed, const Sizes& sizes = {{3, 4}, {3, 4}}) {
   std::mt19937 random(seed);
   for (int i = 0; i < n_programs() && !testing::Test::HasFailure(); ++i) {
     Program program = random_program(random);
     std::string text;
     for (const Statement& s : program) text += message("{{{}, {}, {}, {}}}, ", s.op, s.a, s.b, s.n);
     SCOPED_TRACE(message("program {}: {}", i, text));
-    compare(program, backend, static_cast<uint64_t>(i));
+    compare(program, backend, static_cast<uint64_t>(i), sizes);
   }
 }
 
@@ -196,6 +212,11 @@ TEST_P(RandomTraining, GivesThemUnderEveryMemoryBudget) {
     auto flag = config::patch({{"functorch.activation_memory_budget", budget}});
     compare_all(GetParam(), 92);
   }
+}
+
+// From the second size on sizes are symbols.
+TEST_P(RandomTraining, GivesThemForOtherSizes) {
+  compare_all(GetParam(), 93, {{3, 4}, {5, 4}, {6, 2}, {2, 2}, {1, 3}});
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, RandomTraining, testing::Values("aot_eager", "debug_nop"),
