@@ -13,6 +13,7 @@
 // Threads: a compiled callable may be called from any thread; one of them compiles at a time.
 #pragma once
 
+#include <tenon/state.h>
 #include <tenon/tree.h>
 
 #include <functional>
@@ -39,26 +40,6 @@ struct Options {
   /// The captured tensors that the body may write; null: any. See compile() with a State.
   std::shared_ptr<const std::vector<Tensor>> state = nullptr;
 };
-
-/// What a body changes besides its arguments: modules, optimisers, tensors.
-///
-///     auto step = tenon::compile(train, tenon::state(net, opt), {.fullgraph = true});
-struct State {
-  std::vector<Tensor> tensors;
-};
-template <class... Parts>
-State state(const Parts&... parts) {
-  State all;
-  auto add = [&](const auto& part) {
-    if constexpr (std::is_convertible_v<decltype(part), const Tensor&>) {
-      all.tensors.push_back(part);
-    } else {
-      for (const Tensor& t : part.state_tensors()) all.tensors.push_back(t);
-    }
-  };
-  (add(parts), ...);
-  return all;
-}
 
 /// What a compiled callable has done so far.
 struct CallStats {

@@ -1,35 +1,19 @@
 // Random programs on the tape: whatever a body does with views, writes, detach() and NoGradGuard,
 // compiled code gives its values and its gradients, and results need gradients where the body's do.
 #include "core/tensor_impl.h"
+#include "unit/random_program.h"
 
 #include <tenon/tenon.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <random>
-
 namespace tenon {
 namespace {
 
-using Pool = std::vector<Tensor>;
-
-struct Statement {
-  uint32_t op, a, b, n;
-};
-using Program = std::vector<Statement>;
-
-int64_t dim_of(const Tensor& t, uint32_t n) { return t.dim() ? n % t.dim() : 0; }
-
-Tensor fitting(const Tensor& a, const Tensor& b) {
-  bool same = a.dim() == b.dim();
-  for (int64_t d = 0; same && d < a.dim(); ++d) same = static_cast<bool>(a.size(d) == b.size(d));
-  return same ? b : b.mean();
-}
-
 Tensor view_of(const Tensor& t, uint32_t kind, uint32_t n) {
   if (t.dim() == 0) return t.unsqueeze(0);
-  int64_t d = dim_of(t, n);
+  int64_t d = pick_dim(t, n);
   switch (kind % 5) {
     case 0:
       return t.transpose(0, d);
@@ -53,7 +37,7 @@ Tensor compute(const Tensor& a, const Tensor& b, uint32_t kind, uint32_t n) {
     case 2:
       return a.sin();
     case 3:
-      return a.dim() ? a.sum(dim_of(a, n), n % 2 == 0) : a.neg();
+      return a.dim() ? a.sum(pick_dim(a, n), n % 2 == 0) : a.neg();
     case 4:
       return a.tanh();
     case 5:
@@ -101,14 +85,6 @@ Pool run(const Program& program, Pool pool) {
     }
   }
   return pool;
-}
-
-Program random_program(std::mt19937& random) {
-  Program program(2 + random() % 8);
-  for (Statement& s : program)
-    s = {static_cast<uint32_t>(random()), static_cast<uint32_t>(random()),
-         static_cast<uint32_t>(random()), static_cast<uint32_t>(random())};
-  return program;
 }
 
 /// Two leaves, of which the second goes in as a result of an op, and a tensor without gradient.
@@ -197,10 +173,8 @@ int n_programs() {
 void compare_all(const char* backend, uint32_t seed, const Sizes& sizes = {{3, 4}, {3, 4}}) {
   std::mt19937 random(seed);
   for (int i = 0; i < n_programs() && !testing::Test::HasFailure(); ++i) {
-    Program program = random_program(random);
-    std::string text;
-    for (const Statement& s : program) text += message("{{{}, {}, {}, {}}}, ", s.op, s.a, s.b, s.n);
-    SCOPED_TRACE(message("program {}: {}", i, text));
+    Program program = random_program(random, 2, 8);
+    SCOPED_TRACE(message("program {}: {}", i, text_of(program)));
     compare(program, backend, static_cast<uint64_t>(i), sizes);
   }
 }

@@ -2,33 +2,14 @@
 // gives what the body alone gives - values, layout, which results share memory with what, and the
 // arguments as the body leaves them.
 #include "core/tensor_impl.h"
+#include "unit/random_program.h"
 
 #include <tenon/tenon.h>
 
 #include <gtest/gtest.h>
 
-#include <random>
-
 namespace tenon {
 namespace {
-
-using Pool = std::vector<Tensor>;
-
-/// One statement: an operation, two operands by place in the pool (taken modulo its size), and a
-/// number that chooses dimensions.
-struct Statement {
-  uint32_t op, a, b, n;
-};
-using Program = std::vector<Statement>;
-
-int64_t pick_dim(const Tensor& t, uint32_t n) { return t.dim() ? n % t.dim() : 0; }
-
-// Two operands of one shape: the second is cut to a number when it does not fit.
-Tensor fitting(const Tensor& a, const Tensor& b) {
-  bool same = a.dim() == b.dim();
-  for (int64_t d = 0; same && d < a.dim(); ++d) same = static_cast<bool>(a.size(d) == b.size(d));
-  return same ? b : b.mean();
-}
 
 Tensor twice(const Tensor& t) {
   std::vector<int64_t> sizes(static_cast<size_t>(t.dim()) + 1, -1);
@@ -168,14 +149,6 @@ Pool run(const Program& program, Pool pool, Looks looks = Looks::rarely) {
   return pool;
 }
 
-Program random_program(std::mt19937& random) {
-  Program program(3 + random() % 10);
-  for (Statement& s : program)
-    s = {static_cast<uint32_t>(random()), static_cast<uint32_t>(random()),
-         static_cast<uint32_t>(random()), static_cast<uint32_t>(random())};
-  return program;
-}
-
 // Arguments: three tensors, sometimes one of them twice, a view of another, or not contiguous.
 Pool make_arguments(uint32_t kind, int64_t rows, int64_t columns) {
   Tensor x = randn({rows, columns}), y = randn({columns, rows}).transpose(0, 1);
@@ -255,19 +228,13 @@ void expect_equal(const Pool& expected, const Pool& found) {
   }
 }
 
-std::string text_of(const Program& program) {
-  std::string text;
-  for (const Statement& s : program) text += message("{{{}, {}, {}, {}}}, ", s.op, s.a, s.b, s.n);
-  return text;
-}
-
 class RandomPrograms : public testing::TestWithParam<const char*> {};
 
 TEST_P(RandomPrograms, GiveWhatTheirBodiesGive) {
   const int n_programs = 600;
   std::mt19937 random(77);
   for (int i = 0; i < n_programs && !HasFailure(); ++i) {
-    Program program = random_program(random);
+    Program program = random_program(random, 3, 10);
     SCOPED_TRACE("program " + std::to_string(i) + ": " + text_of(program));
     auto body = [program](const Pool& arguments) { return run(program, arguments); };
     auto compiled = compile(body, {.backend = GetParam()});
@@ -286,7 +253,7 @@ TEST_P(RandomPrograms, GiveTheSameWithNumbersOfTheDataInTheirGraphs) {
       {{"dynamo.capture_scalar_outputs", true}, {"dynamo.capture_dynamic_output_shape_ops", true}});
   std::mt19937 random(78);
   for (int i = 0; i < 400 && !HasFailure(); ++i) {
-    Program program = random_program(random);
+    Program program = random_program(random, 3, 10);
     SCOPED_TRACE("program " + std::to_string(i) + ": " + text_of(program));
     auto body = [program](const Pool& arguments) { return run(program, arguments, Looks::often); };
     auto compiled = compile(body, {.backend = GetParam()});
