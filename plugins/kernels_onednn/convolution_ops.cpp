@@ -1,5 +1,6 @@
 // The convolutions of ATen: arguments to oneDNN calls, results in ATen's shapes and strides.
 #include "convolution.h"
+#include "convolution_backward.h"
 #include "kernels.h"
 
 #include <algorithm>
@@ -145,6 +146,57 @@ bool convolution(const kernel_call& call) {
              {source, call.tensor_at(1), call.tensor_at(2), call.args[3], call.args[4],
               call.args[5], call.args[8].u.i},
              source->ndim - 2);
+}
+
+namespace {
+
+bool is_f32(const tn_tensor* t, int rank) {
+  return is_plain(t) && t->dtype == TN_F32 && t->ndim == rank;
+}
+
+tensor dense_like(const tn_tensor* t) {
+  return tensor::empty(std::span(t->sizes, static_cast<size_t>(t->ndim)), t->dtype);
+}
+
+}  // namespace
+
+// grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, output_padding,
+// groups, output_mask.
+bool convolution_backward(const kernel_call& call) {
+  const tn_tensor *grad = call.tensor_at(0), *source = call.tensor_at(1),
+                  *weights = call.tensor_at(2);
+  int rank = source ? source->ndim : 0;
+  if ((rank != 3 && rank != 4) || call.args[7].u.i != 0 || call.args[9].kind != TN_ARG_INT ||
+      call.args[10].kind != TN_ARG_BOOLS || call.args[10].count != 3)
+    return false;
+  if (!is_f32(grad, rank) || !is_f32(source, rank) || !is_f32(weights, rank)) return false;
+  View g(grad);
+  if (has_zero_stride(g) || View(source).suggests_channels_last() ||
+      View(weights).suggests_channels_last())
+    return false;
+  ConvolutionGradients gradients{};
+  Arguments arguments{source,       weights,      nullptr,         call.args[4],
+                      call.args[5], call.args[6], call.args[9].u.i};
+  if (!fill_geometry(arguments, rank - 2, gradients.forward)) return false;
+  gradients.forward.dtype = TN_F32;
+  gradients.forward.source = source->data;
+  gradients.forward.weights = weights;
+  gradients.gradient = grad->data;
+  std::copy_n(g.strides, 4, gradients.gradient_strides);
+  const uint8_t* wanted = call.args[10].u.bools;
+  tensor of_source, of_weights, of_bias;
+  if (wanted[0]) of_source = dense_like(source);
+  if (wanted[1]) of_weights = dense_like(weights);
+  if (wanted[2]) of_bias = tensor::empty(std::array{weights->sizes[0]}, TN_F32);
+  if (wanted[2] && !wanted[1]) return false;
+  gradients.source = wanted[0] ? static_cast<float*>(of_source->data) : nullptr;
+  gradients.weights = wanted[1] ? static_cast<float*>(of_weights->data) : nullptr;
+  gradients.bias = wanted[2] ? static_cast<float*>(of_bias->data) : nullptr;
+  if (!run_convolution_gradients(gradients)) return false;
+  if (wanted[0]) call.give(0, std::move(of_source));
+  if (wanted[1]) call.give(1, std::move(of_weights));
+  if (wanted[2]) call.give(2, std::move(of_bias));
+  return true;
 }
 
 bool conv1d(const kernel_call& call) { return run_short(call, 1); }

@@ -32,7 +32,7 @@ class OneThread {
 };
 
 /// Scratch memory of this thread, one block a purpose; valid until the next call for that purpose.
-enum class Scratch { library, source_tile, result_tile, count };
+enum class Scratch { library, source_tile, result_tile, gradient_tile, weights_tile, count };
 void* scratch(Scratch purpose, size_t bytes);
 
 /// Attributes that every primitive here is made with.

@@ -11,6 +11,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 namespace tenon {
 namespace {
 
@@ -214,6 +217,53 @@ TEST(Training, ACheckpointedRegionIsComputedAgainInTheBackward) {
     bool computes_again = std::ranges::count(backward_ops(), "aten.mm.default") > 3;
     EXPECT_EQ(computes_again, again);
   }
+}
+
+TEST(Training, CastsOfAutocastAreDifferentiated) {
+  auto body = [](const Tensor& x, const Tensor& w) {
+    AutocastGuard casts;
+    return x.matmul(w).relu().sum(-1).to(Dtype::f32).sum();
+  };
+  Tensor x = rand({4, 3}), w = rand({3, 3}).requires_grad_();
+  body(x, w).backward();
+  Tensor expected = w.grad().clone();
+  w.set_grad({});
+  compile(body, {.backend = "aot_eager"})(x, w).backward();
+  EXPECT_TRUE(w.grad().equal(expected));
+}
+
+TEST(Training, ThreadsShareOneCompiledBackward) {
+  auto f = compile([](const Tensor& x) { return (x.sin() * x).sum(); }, {.backend = "aot_eager"});
+  int64_t before = count("aot.backward_compiles");
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        Tensor x = full({8}, 0.1 * t + 0.01 * i, Dtype::f64).requires_grad_();
+        f(x).backward();
+        Tensor at = x.detach(), expected = at.cos() * at + at.sin();
+        if ((x.grad() - expected).abs().amax().item<double>() > 1e-12) ++wrong;
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(count("aot.backward_compiles"), before + 1);
+}
+
+TEST(Training, WhatCannotBeDifferentiatedAheadRunsOnTheTape) {
+  int64_t before = count("aot.joint_refused");
+  auto f = compile(
+      [](const Tensor& a, const Tensor& b) {
+        Tensor written = a;
+        written.mul_(2.0);
+        return (written + b).sum();
+      },
+      {.backend = "aot_eager"});
+  Tensor x = leaf({1, 2, 3}), y = x * 1.0;
+  f(y, y.narrow(0, 0, 3)).backward();
+  EXPECT_THAT(x.grad().to_vector<double>(), ElementsAre(4, 4, 4));
+  EXPECT_EQ(count("aot.joint_refused"), before + 1);
 }
 
 }  // namespace
