@@ -76,26 +76,39 @@ Tensor numbers(std::vector<int64_t> sizes, Dtype dtype, std::vector<int64_t> str
   return from_memory(bytes.data(), IntList(sizes), dtype, given, nullptr, nullptr);
 }
 
-/// The plugin's result, or an undefined tensor when it declines.
-Tensor run_kernel(std::string_view op, std::vector<Value> args) {
+/// The plugin's results, or undefined tensors when it declines.
+std::vector<Tensor> run_kernel(std::string_view op, std::vector<Value> args, uint32_t n_results) {
   const tn_kernels& k = kernels();
+  std::vector<Tensor> results(n_results);
   for (uint32_t i = 0; i < k.n_ops; ++i) {
     if (view_of(k.ops[i]) != op) continue;
     AbiArguments abi(args.data(), static_cast<uint32_t>(args.size()));
-    tn_tensor* out = nullptr;
-    tn_status* status = k.run(k.self, i, abi.args(), abi.size(), abi.values(), nullptr, &out, 1);
+    std::vector<tn_tensor*> out(n_results, nullptr);
+    tn_status* status =
+        k.run(k.self, i, abi.args(), abi.size(), abi.values(), nullptr, out.data(), n_results);
     if (status && status->code != TN_DECLINED) ADD_FAILURE() << op << ": " << status->text;
     free_status(status);
-    return take_tensor(out);
+    for (uint32_t r = 0; r < n_results; ++r) results[r] = take_tensor(out[r]);
+    return results;
   }
   ADD_FAILURE() << op << " is no kernel of the plugin";
-  return {};
+  return results;
+}
+Tensor run_kernel(std::string_view op, std::vector<Value> args) {
+  return run_kernel(op, std::move(args), 1)[0];
 }
 
+std::vector<Tensor> run_reference(std::string_view op, std::vector<Value> args,
+                                  uint32_t n_results) {
+  std::vector<Value> results(n_results);
+  dispatch(*find_op(op), args.data(), static_cast<uint32_t>(args.size()), results.data(),
+           n_results);
+  std::vector<Tensor> tensors;
+  for (Value& r : results) tensors.push_back(take<Tensor>(r));
+  return tensors;
+}
 Tensor run_reference(std::string_view op, std::vector<Value> args) {
-  Value result;
-  dispatch(*find_op(op), args.data(), static_cast<uint32_t>(args.size()), &result, 1);
-  return take<Tensor>(result);
+  return run_reference(op, std::move(args), 1)[0];
 }
 
 std::vector<int64_t> list(const int64_t* values, int32_t n) { return {values, values + n}; }
@@ -271,6 +284,47 @@ TEST(KernelsOnednn, ConvolvesTheSameWithOneThread) {
   set_num_threads(1);
   for (const Shape& s : shapes) check_convolution(s, Dtype::f32, false);
   set_num_threads(before);
+}
+
+void check_gradients(const Shape& s, const bool (&wanted)[3]) {
+  SCOPED_TRACE(message("{}x{}x{}x{} kernel {} groups {} wanted {}{}{}", s.images, s.channels,
+                       s.height, s.width, s.kernel, s.groups, wanted[0], wanted[1], wanted[2]));
+  auto length = [&](int64_t n) {
+    return (n + 2 * s.padding - s.dilation * (s.kernel - 1) - 1) / s.stride + 1;
+  };
+  Tensor x = numbers({s.images, s.channels, s.height, s.width}, Dtype::f32);
+  Tensor w = numbers({s.out, s.channels / s.groups, s.kernel, s.kernel}, Dtype::f32);
+  Tensor g = numbers({s.images, s.out, length(s.height), length(s.width)}, Dtype::f32);
+  int64_t pairs[4][2] = {
+      {s.stride, s.stride}, {s.padding, s.padding}, {s.dilation, s.dilation}, {0, 0}};
+  IntList stride(pairs[0], 2), padding(pairs[1], 2), dilation(pairs[2], 2), zero(pairs[3], 2);
+  std::vector<Value> args{Value::of(g),
+                          Value::of(x),
+                          Value::of(w),
+                          Value(),
+                          Value::of(stride),
+                          Value::of(padding),
+                          Value::of(dilation),
+                          Value::of(false),
+                          Value::of(zero),
+                          Value::of(s.groups),
+                          Value::pointer(Tag::bools, wanted, 3)};
+  auto found = run_kernel("aten.convolution_backward.default", args, 3);
+  auto expected = run_reference("aten.convolution_backward.default", args, 3);
+  for (size_t r = 0; r < 3; ++r) {
+    ASSERT_EQ(found[r].defined(), wanted[r]);
+    if (wanted[r]) expect_near(found[r], expected[r], 8 * s.images * s.height * s.width);
+  }
+}
+
+TEST(KernelsOnednn, GivesTheGradientsOfConvolutionsLikeTheReference) {
+  for (Shape s : shapes)
+    for (int64_t images : {s.images, int64_t{7}}) {
+      s.images = images;
+      check_gradients(s, {true, true, true});
+      check_gradients(s, {false, true, false});
+      check_gradients(s, {true, false, false});
+    }
 }
 
 // ---- what it leaves to others, and what it must notice
