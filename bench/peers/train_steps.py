@@ -1,0 +1,117 @@
+#!/usr/bin/env python3
+"""Training steps of Tenon beside torch eager, taking turns in one run.
+
+    bench/peers/train_steps.py --worker build/release/bench/peers/train_steps --threads 2 --rounds 5
+
+Needs torch. A round times torch, then each mode of the worker; a figure is the fastest of the steps
+of a round, and what is printed is the median over rounds and its ratio to torch's (smaller is
+better). Models, losses and optimiser (AdamW) are the same; weights and inputs are random.
+"""
+
+import argparse
+import os
+import statistics
+import subprocess
+import time
+
+
+class Models:
+    """The models of train_steps.cpp."""
+
+    def __init__(self, threads):
+        import torch
+
+        self.torch = torch
+        torch.set_num_threads(threads)
+
+    def cnn(self):
+        nn = self.torch.nn
+
+        def block(i, o):
+            return nn.Sequential(
+                nn.Conv2d(i, o, 3, padding=1, bias=False), nn.BatchNorm2d(o), nn.ReLU()
+            )
+
+        net = nn.Sequential(
+            block(1, 32), block(32, 64), nn.MaxPool2d(2), block(64, 64), nn.MaxPool2d(2),
+            nn.Flatten(), nn.Linear(256, 10),
+        )
+        return net, self.torch.randn(50, 1, 8, 8)
+
+    def transformer(self):
+        torch, nn = self.torch, self.torch.nn
+
+        class Layer(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.norm1, self.norm2 = nn.LayerNorm(128), nn.LayerNorm(128)
+                self.attention = nn.MultiheadAttention(128, 4, batch_first=True)
+                self.up, self.down = nn.Linear(128, 512), nn.Linear(512, 128)
+
+            def forward(self, x):
+                n = self.norm1(x)
+                h = x + self.attention(n, n, n, need_weights=False)[0]
+                return h + self.down(nn.functional.gelu(self.up(self.norm2(h))))
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.blocks = nn.Sequential(*[Layer() for _ in range(6)])
+                self.classes = nn.Linear(128, 10)
+
+            def forward(self, x):
+                return self.classes(self.blocks(x).mean(1))
+
+        return Net(), torch.randn(8, 64, 128)
+
+    def stepper(self, name):
+        torch = self.torch
+        net, x = getattr(self, name)()
+        y = torch.randint(0, 10, (x.shape[0],))
+        opt = torch.optim.AdamW(net.parameters(), lr=1e-3)
+
+        def step():
+            opt.zero_grad()
+            torch.nn.functional.cross_entropy(net(x), y).backward()
+            opt.step()
+
+        return step
+
+
+def fastest(step, steps):
+    best = float("inf")
+    for _ in range(steps):
+        begin = time.perf_counter()
+        step()
+        best = min(best, (time.perf_counter() - begin) * 1e3)
+    return best
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--worker", required=True)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--steps", type=int, default=40)
+    options = parser.parse_args()
+    environment = dict(os.environ, TENON_NUM_THREADS=str(options.threads))
+    models = Models(options.threads)
+    for model in ("cnn", "transformer"):
+        step = models.stepper(model)
+        fastest(step, 5)
+        times = {"torch": [], "tape": [], "forward": [], "step": []}
+        for _ in range(options.rounds):
+            times["torch"].append(fastest(step, options.steps))
+            for mode in ("tape", "forward", "step"):
+                command = [options.worker, model, mode, str(options.steps)]
+                out = subprocess.run(command, env=environment, check=True, capture_output=True)
+                times[mode].append(float(out.stdout))
+        medians = {mode: statistics.median(t) for mode, t in times.items()}
+        text = ", ".join(
+            f"{mode} {ms:.2f} ms ({ms / medians['torch']:.2f})" for mode, ms in medians.items()
+        )
+        print(f"{model}: {text}")
+
+
+if __name__ == "__main__":
+    main()
