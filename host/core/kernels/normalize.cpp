@@ -169,6 +169,57 @@ void scale_channels(const T* x, T* y, int64_t batch, int64_t channels, int64_t i
       element_us * static_cast<double>(inner));
 }
 
+// Partial sums side by side, so that the compiler may use vectors.
+template <class C>
+void channel_gradient_sums(const C* g, const C* x, const C* center, double* of_g, double* of_gx,
+                           int64_t batch, int64_t channels, int64_t inner) {
+  constexpr int64_t lanes = 16;
+  auto sum_channel = [&](int64_t c) {
+    of_g[c] = of_gx[c] = 0;
+    for (int64_t image = 0; image < batch; ++image) {
+      const C *gs = g + (image * channels + c) * inner, *xs = x + (image * channels + c) * inner;
+      C sums[lanes] = {}, products[lanes] = {};
+      int64_t i = 0;
+      for (; i + lanes <= inner; i += lanes)
+        for (int64_t k = 0; k < lanes; ++k) {
+          sums[k] += gs[i + k];
+          products[k] += gs[i + k] * (xs[i + k] - center[c]);
+        }
+      for (int64_t k = 0; i < inner; ++i, ++k) {
+        sums[k] += gs[i];
+        products[k] += gs[i] * (xs[i] - center[c]);
+      }
+      for (int64_t k = 0; k < lanes; ++k) {
+        of_g[c] += sums[k];
+        of_gx[c] += products[k];
+      }
+    }
+  };
+  parallel_for(
+      0, channels, 1,
+      [&](int64_t lo, int64_t hi) {
+        for (int64_t c = lo; c < hi; ++c) sum_channel(c);
+      },
+      element_us * static_cast<double>(batch * inner));
+}
+
+template <class C>
+void combine_channels(const C* g, const C* x, C* y, int64_t batch, int64_t channels, int64_t inner,
+                      const C* center, const C* a, const C* b, const C* d) {
+  parallel_for(
+      0, batch * channels, 1,
+      [&](int64_t lo, int64_t hi) {
+        for (int64_t r = lo; r < hi; ++r) {
+          const int64_t c = r % channels;
+          const C *gs = g + r * inner, *xs = x + r * inner;
+          const C from = center[c], of_g = a[c], of_x = b[c], shift = d[c];
+          for (int64_t i = 0; i < inner; ++i)
+            y[r * inner + i] = gs[i] * of_g + (xs[i] - from) * of_x + shift;
+        }
+      },
+      element_us * static_cast<double>(inner));
+}
+
 #define TENON_NORMALIZE(T)                                                                       \
   template void layer_norm(const T*, T*, Compute<T>*, Compute<T>*, int64_t, int64_t, Compute<T>, \
                            const T*, const T*);                                                  \
@@ -183,5 +234,14 @@ TENON_NORMALIZE(float)
 TENON_NORMALIZE(double)
 TENON_NORMALIZE(Half)
 TENON_NORMALIZE(BFloat16)
+
+#define TENON_CHANNEL_GRADIENTS(C)                                                             \
+  template void channel_gradient_sums(const C*, const C*, const C*, double*, double*, int64_t, \
+                                      int64_t, int64_t);                                       \
+  template void combine_channels(const C*, const C*, C*, int64_t, int64_t, int64_t, const C*,  \
+                                 const C*, const C*, const C*);
+
+TENON_CHANNEL_GRADIENTS(float)
+TENON_CHANNEL_GRADIENTS(double)
 
 }  // namespace tenon::kernels

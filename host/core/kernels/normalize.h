@@ -43,4 +43,15 @@ template <class T>
 void scale_channels(const T* x, T* y, int64_t batch, int64_t channels, int64_t inner,
                     const Compute<T>* center, const Compute<T>* scale, const Compute<T>* shift);
 
+/// Of each channel, over batch x inner: the sum of g, and that of g * (x - center[c]). C: float or
+/// double.
+template <class C>
+void channel_gradient_sums(const C* g, const C* x, const C* center, double* of_g, double* of_gx,
+                           int64_t batch, int64_t channels, int64_t inner);
+
+/// y = g * a[c] + (x - center[c]) * b[c] + d[c] over batch x channels x inner.
+template <class C>
+void combine_channels(const C* g, const C* x, C* y, int64_t batch, int64_t channels, int64_t inner,
+                      const C* center, const C* a, const C* b, const C* d);
+
 }  // namespace tenon::kernels

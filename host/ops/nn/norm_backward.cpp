@@ -4,11 +4,15 @@
 //   dx = rstd (g - mean(g) - x^ mean(g x^)), means over the normalised elements;
 //   dweight = sum(grad x^) and dbias = sum(grad) over the others.
 // Method: compositions in the compute type, so that they differentiate and fuse like any graph.
+#include "core/kernels/normalize.h"
 #include "core/sym_int.h"
+#include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 
 #include <tenon/ops.h>
+
+#include <cmath>
 
 namespace tenon::ops {
 
@@ -132,6 +136,67 @@ Triple batch_norm_backward(const Tensor& grad, const Tensor& input, const Tensor
   return out;
 }
 
+// In one pass over the data for the sums and one for the gradient, where all lies row by row in the
+// compute type; what is taken apart otherwise.
+template <class C>
+Triple batch_norm_gradients(const Tensor& grad, const Tensor& input, const Tensor& weight,
+                            const Tensor& center, const Tensor& spread, bool train, double eps,
+                            BoolList wanted) {
+  int64_t batch = sizes_of(input)[0], channels = sizes_of(input)[1];
+  int64_t inner = numel_of(input) / (batch * channels);
+  double n = static_cast<double>(batch * inner);
+  std::vector<double> of_g(static_cast<size_t>(channels)), of_gx(of_g.size());
+  const C *g = data_of<C>(grad), *x = data_of<C>(input), *mean = data_of<C>(center);
+  kernels::channel_gradient_sums(g, x, mean, of_g.data(), of_gx.data(), batch, channels, inner);
+  std::vector<C> a(of_g.size()), b(of_g.size()), d(of_g.size()), by_weight(of_g.size());
+  for (size_t c = 0; c < of_g.size(); ++c) {
+    double s = data_of<C>(spread)[c], rstd = train ? s : 1 / std::sqrt(s + eps);
+    double scale = rstd * (weight.defined() ? data_of<C>(weight)[c] : C(1));
+    a[c] = static_cast<C>(scale);
+    b[c] = static_cast<C>(train ? -scale * rstd * rstd * of_gx[c] / n : 0);
+    d[c] = static_cast<C>(train ? -scale * of_g[c] / n : 0);
+    by_weight[c] = static_cast<C>(of_gx[c] * rstd);
+  }
+  Triple out;
+  if (wanted[0]) {
+    std::get<0>(out) = make_tensor(contiguous_meta(input.sizes(), input.dtype()));
+    kernels::combine_channels(g, x, data_of<C>(std::get<0>(out)), batch, channels, inner, mean,
+                              a.data(), b.data(), d.data());
+  }
+  auto per_channel = [&](const auto& values) {
+    Tensor t = make_tensor(IntList{channels}, input.dtype());
+    std::copy(values.begin(), values.end(), data_of<C>(t));
+    return t;
+  };
+  if (wanted[1]) std::get<1>(out) = per_channel(by_weight);
+  if (wanted[2]) std::get<2>(out) = per_channel(of_g);
+  return out;
+}
+
+Triple batch_norm_backward_kernel(const Tensor& grad, const Tensor& input, const Tensor& weight,
+                                  const Tensor& running_mean, const Tensor& running_var,
+                                  const Tensor& save_mean, const Tensor& save_rstd, bool train,
+                                  double eps, BoolList wanted) {
+  const Tensor &center = train ? save_mean : running_mean,
+               &spread = train ? save_rstd : running_var;
+  auto is_plain = [&](const Tensor& t) {
+    return t.defined() && t.dtype() == input.dtype() && t.is_contiguous() && numel_of(t) > 0;
+  };
+  bool fits = input.dim() >= 2 && wanted.size() == 3 &&
+              (input.dtype() == Dtype::f32 || input.dtype() == Dtype::f64) && is_plain(input) &&
+              is_plain(grad) && numel_of(grad) == numel_of(input) && is_plain(center) &&
+              is_plain(spread) && (!weight.defined() || is_plain(weight));
+  for (const Tensor* t : {&center, &spread, &weight})
+    fits = fits && (!t->defined() || numel_of(*t) == sizes_of(input)[1]);
+  if (!fits)
+    return batch_norm_backward(grad, input, weight, running_mean, running_var, save_mean, save_rstd,
+                               train, eps, wanted);
+  return input.dtype() == Dtype::f32
+             ? batch_norm_gradients<float>(grad, input, weight, center, spread, train, eps, wanted)
+             : batch_norm_gradients<double>(grad, input, weight, center, spread, train, eps,
+                                            wanted);
+}
+
 // ---- rms_norm
 
 std::tuple<Tensor, Tensor> rms_norm_backward(const Tensor& grad, const Tensor& input, IntList shape,
@@ -166,6 +231,7 @@ static constexpr OpDef rows[] = {
     {.schema = "native_batch_norm_backward(Tensor grad_out, Tensor input, Tensor? weight, Tensor? "
                "running_mean, Tensor? running_var, Tensor? save_mean, Tensor? save_invstd, bool "
                "train, float eps, bool[3] output_mask) -> (Tensor, Tensor, Tensor)",
+     .eager = fn<batch_norm_backward_kernel>,
      .decomp = fn<batch_norm_backward>},
     {.schema = "_fused_rms_norm_backward(Tensor grad_out, Tensor input, int[] normalized_shape, "
                "Tensor rstd, Tensor? weight, bool[2] output_mask) -> (Tensor, Tensor)",
