@@ -465,7 +465,7 @@ const bool reads_modes = (
     nn::mode_read_slot =
         [](const std::shared_ptr<const bool>& mode) {
           Trace* trace = Trace::current();
-          if (!trace) return;
+          if (!trace || !config::flags().dynamo.guard_nn_modules) return;
           for (const ReadMode& known : trace->modes)
             if (known.mode == mode) return;
           trace->modes.push_back({mode, *mode});

@@ -188,6 +188,17 @@ TEST_P(TrainStep, AModuleIsCompiledForEachOfItsModes) {
   EXPECT_EQ(f.stats().compiles, 2);
 }
 
+TEST_P(TrainStep, GuardNnModulesOffKeepsTheModeOfTheRecording) {
+  auto flag = config::patch({{"dynamo.guard_nn_modules", false}});
+  nn::Dropout drop(0.5);
+  auto f = compile([&](const Tensor& x) { return drop(x); }, {.backend = GetParam()});
+  Tensor x = ones({64});
+  f(x);
+  drop.eval();
+  f(x);
+  EXPECT_EQ(f.stats().compiles, 1);
+}
+
 // As in the specification of what users write.
 TEST_P(TrainStep, StateNamesWhatTheBodyMayWrite) {
   manual_seed(3);
