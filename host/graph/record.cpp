@@ -145,7 +145,8 @@ ValueId GraphRecorder::value_of(const Tensor& t) {
 }
 
 void GraphRecorder::record(const CallArgs& call) {
-  if (opens && opens(*call.op)) return decompose(call);
+  if ((opens && opens(*call.op)) || call.op->schema.has_list_among_results())
+    return decompose(call);
   if ((call.op->tags & TN_TAG_DATA_DEPENDENT) && on_data_dependent && on_data_dependent(call))
     return;
   if (runs_outside && runs_outside(call)) return;
