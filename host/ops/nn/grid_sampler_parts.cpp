@@ -12,6 +12,7 @@
 // Cost: taps^axes gathers and additions of [N, C, P] elements.
 #include "ops/nn/grid_sampler_parts.h"
 
+#include "core/sym_int.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 
@@ -46,7 +47,7 @@ Moved reflect(const Tensor& x, const AxisSettings& s) {
   Tensor extra = sub(distance, mul(turns, Number(span)).detach());
   Tensor odd = ne(fmod(turns, 2), 0), back = logical_xor(lt(x, low), odd);
   return {add(where(odd, rsub(extra, Number(span)), extra), low),
-          sub(1, mul(to(back, x.dtype()), 2))};
+          rsub(mul(to(back, x.dtype()), 2), 1)};
 }
 
 Moved moved_inside(const Tensor& x, const AxisSettings& s) {

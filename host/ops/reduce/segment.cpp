@@ -252,7 +252,7 @@ Tensor product_slope(const SegmentParts& s, const Tensor& data, const Tensor& ou
   Tensor zero = eq(data, 0), kept = masked_fill(data, zero, 1);
   Tensor alone = eq(s.at_elements(s.sums(to(zero, data.dtype()))), 1);
   Tensor logs = s.sums(log(abs(kept))), flips = s.sums(to(lt(kept, 0), data.dtype()));
-  Tensor others = mul(exp(logs), sub(1, mul(fmod(flips, 2), 2)));
+  Tensor others = mul(exp(logs), rsub(mul(fmod(flips, 2), 2), 1));
   return where(zero, where(alone, mul(s.at_elements(others), initial), 0),
                div(s.at_elements(output), kept));
 }
