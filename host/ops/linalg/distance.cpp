@@ -191,8 +191,8 @@ void pdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& self, 
   double* to = data_of<double>(sums);
   for_each_pair(sizes_of(x)[0], [&](int64_t at, int64_t i, int64_t j) {
     for (int64_t k = 0; k < width; ++k) {
-      double change = data_of<double>(g)[at] *
-                      slope(rows[i * width + k] - rows[j * width + k], data_of<double>(d)[at], p);
+      double apart = difference(rows[i * width + k], rows[j * width + k], self.dtype());
+      double change = data_of<double>(g)[at] * slope(apart, data_of<double>(d)[at], p);
       to[i * width + k] += change;
       to[j * width + k] -= change;
     }
