@@ -3,7 +3,6 @@
 
 #include "core/tensor_impl.h"
 
-
 namespace tenon::formats {
 
 namespace {

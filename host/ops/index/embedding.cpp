@@ -432,9 +432,9 @@ static constexpr OpDef rows[] = {
                bags_of(bag_of, offsets, numel_of(indices), sizes_of(grad)[0]));
          },
      .decomp =
-         [](const Tensor& grad, const Tensor& indices, const Tensor& offsets,
-            const Tensor& bag_of, const Tensor& sizes, const Tensor& chosen, SymInt n_rows,
-            bool count, int64_t mode, bool, const Tensor& scales, int64_t padding) {
+         [](const Tensor& grad, const Tensor& indices, const Tensor& offsets, const Tensor& bag_of,
+            const Tensor& sizes, const Tensor& chosen, SymInt n_rows, bool count,
+            int64_t mode, bool, const Tensor& scales, int64_t padding) {
            return bag_backward_parts(grad, {indices, offsets, bag_of, padding},
                                      {mode, count, scales, sizes, chosen}, n_rows);
          }},
@@ -469,8 +469,8 @@ static constexpr OpDef rows[] = {
                 const Tensor&, int64_t, int64_t) { return bag_scales_meta(grad, weight, indices); },
      .eager = fn<bag_scales_backward>,
      .decomp =
-         [](const Tensor& grad, const Tensor& weight, const Tensor& indices,
-            const Tensor& offsets, const Tensor& bag_of, int64_t, int64_t padding) {
+         [](const Tensor& grad, const Tensor& weight, const Tensor& indices, const Tensor& offsets,
+            const Tensor& bag_of, int64_t, int64_t padding) {
            return bag_scales_backward_parts(grad, weight, {indices, offsets, bag_of, padding});
          }},
     {.schema = "embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt "

@@ -16,7 +16,7 @@ struct BagPlaces {
 struct BagFold {
   int64_t mode;  ///< 0 sum, 1 mean, 2 maximum
   bool scale_by_count;
-  const Tensor& scales;  ///< undefined: none
+  const Tensor& scales;          ///< undefined: none
   const Tensor &sizes, &chosen;  ///< of maxima: the sizes of bags, and which rows were taken
 };
 
@@ -24,7 +24,6 @@ struct BagFold {
 Tensor bag_backward_parts(const Tensor& grad, const BagPlaces& places, const BagFold& fold,
                           SymInt n_rows);
 /// The gradient of the scale of each index.
-Tensor bag_scales_backward_parts(const Tensor& grad, const Tensor& weight,
-                                 const BagPlaces& places);
+Tensor bag_scales_backward_parts(const Tensor& grad, const Tensor& weight, const BagPlaces& places);
 
 }  // namespace tenon::ops

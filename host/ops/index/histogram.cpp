@@ -146,10 +146,8 @@ void check_coordinates(const Tensor& self, size_t n) {
 
 TensorMeta cells_meta(const Tensor& self, const std::vector<int64_t>& bins, const Tensor& weight) {
   check_coordinates(self, bins.size());
-  for (int64_t n : bins)
-    require(n > 0, "histogramdd: at least one bin is expected, found {}", n);
-  if (weight.defined())
-    require_shape("histogramdd", "weight", weight, sizes_before(self, 1));
+  for (int64_t n : bins) require(n > 0, "histogramdd: at least one bin is expected, found {}", n);
+  if (weight.defined()) require_shape("histogramdd", "weight", weight, sizes_before(self, 1));
   return contiguous_meta(IntList(bins), self.dtype(), self.device());
 }
 

@@ -227,8 +227,7 @@ Tensor pairs_below(const Tensor& self) {
   return triu_indices(self.size(0).guard_int(), self.size(0).guard_int(), 1);
 }
 
-Tensor pdist_backward_parts(const Tensor& grad, const Tensor& self, double p,
-                            const Tensor& pdist) {
+Tensor pdist_backward_parts(const Tensor& grad, const Tensor& self, double p, const Tensor& pdist) {
   Tensor pairs = pairs_below(self), first = select(pairs, 0, 0), second = select(pairs, 0, 1);
   Tensor diff = sub(index_select(self, 0, first), index_select(self, 0, second));
   Tensor change = mul(unsqueeze(grad, -1), slope_parts(diff, unsqueeze(pdist, -1), p));

@@ -67,16 +67,12 @@ TapParts tap(const Tensor& place, const Tensor& weight, const Tensor& slope,
 // The cubic filter and its slope by the distance: up to 1, and from there to 2.
 constexpr double a = -0.75;
 
-Tensor near_weight(const Tensor& d) {
-  return add(mul(mul(sub(mul(d, a + 2), a + 3), d), d), 1);
-}
+Tensor near_weight(const Tensor& d) { return add(mul(mul(sub(mul(d, a + 2), a + 3), d), d), 1); }
 Tensor near_slope(const Tensor& d) { return mul(sub(mul(d, 3 * (a + 2)), 2 * (a + 3)), d); }
 Tensor far_weight(const Tensor& d) {
   return sub(mul(add(mul(sub(mul(d, a), 5 * a), d), 8 * a), d), 4 * a);
 }
-Tensor far_slope(const Tensor& d) {
-  return add(mul(sub(mul(d, 3 * a), 10 * a), d), 8 * a);
-}
+Tensor far_slope(const Tensor& d) { return add(mul(sub(mul(d, 3 * a), 10 * a), d), 8 * a); }
 
 // `scale` is twice the rise of the position in elements.
 std::vector<TapParts> cubic_taps(const Tensor& x, Number scale, const AxisSettings& s) {
@@ -111,9 +107,9 @@ std::vector<TapParts> axis_taps(const Tensor& normalized, const AxisSettings& s)
 
 // The image's side of the call, with space and positions flattened.
 struct Samples {
-  Tensor grad, image, grid;      // [N, C, P], [N, C, S], [N, P, axes]
-  Tensor to_image;               // sums so far, undefined where not wanted
-  std::vector<Tensor> to_grid;   // of each axis
+  Tensor grad, image, grid;     // [N, C, P], [N, C, S], [N, P, axes]
+  Tensor to_image;              // sums so far, undefined where not wanted
+  std::vector<Tensor> to_grid;  // of each axis
 
   // One tap of each axis, the slowest first.
   void add_tap(const std::vector<const TapParts*>& taps, SymIntList space) {

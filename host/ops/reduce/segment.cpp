@@ -225,9 +225,7 @@ struct SegmentParts {
   SymInt count;
 
   // A value of each segment at its elements.
-  Tensor at_elements(const Tensor& values) const {
-    return where(inside, gather(values, 1, of), 0);
-  }
+  Tensor at_elements(const Tensor& values) const { return where(inside, gather(values, 1, of), 0); }
   Tensor sums(const Tensor& elements) const {
     Tensor none = elements.new_zeros({elements.size(0), count, elements.size(2)});
     return scatter_add(none, 1, of, where(inside, elements, 0));
@@ -268,8 +266,8 @@ Tensor segment_slope(const SegmentParts& s, const Tensor& data, const Tensor& ou
 }
 
 Tensor segment_backward_parts(const Tensor& grad, const Tensor& output, const Tensor& data,
-                              std::string_view reduce, const Tensor& lengths,
-                              const Tensor& offsets, int64_t axis, std::optional<Number> initial) {
+                              std::string_view reduce, const Tensor& lengths, const Tensor& offsets,
+                              int64_t axis, std::optional<Number> initial) {
   if (guard_or_false(data.numel() == 0) || guard_or_false(grad.numel() == 0))
     return data.new_zeros(data.sizes());
   auto at = static_cast<size_t>(wrap_dim(axis, data.dim()));
@@ -278,8 +276,8 @@ Tensor segment_backward_parts(const Tensor& grad, const Tensor& output, const Te
   auto around = [&](const Tensor& t) { return reshape(t, {outer, t.sizes()[at], inner}); };
   Tensor in = around(data), g = around(grad);
   SegmentParts s = segment_parts(in, lengths, offsets);
-  Tensor slope = segment_slope(s, in, around(output), fold_of(reduce),
-                               initial ? initial->to_double() : 1.0);
+  Tensor slope =
+      segment_slope(s, in, around(output), fold_of(reduce), initial ? initial->to_double() : 1.0);
   return reshape(where(s.inside, mul(s.at_elements(g), slope), 0), data.sizes());
 }
 

@@ -198,10 +198,16 @@ TEST(Histograms, OfPointsDivideByTotalAndVolumes) {
   Tensor points = view(arange(8, Dtype::f64), {4, 2});
   auto [density, edges] = histogramdd(points, 1, {}, {}, true);
   EXPECT_THAT(values<double>(density), ElementsAre(1.0 / 36));
-  EXPECT_THAT([&] { histogramdd(points, {1, 1}, OptDoubleList{0.0, 1.0}); },
-              ThrowsMessage<UserError>(HasSubstr("two ends for each of 2 coordinates, found 2")));
-  EXPECT_THAT([&] { histogramdd(points, {1, 1, 1}); },
-              ThrowsMessage<UserError>(HasSubstr("bins for each coordinate")));
+  EXPECT_THAT(
+      [&] {
+        histogramdd(points, {1, 1}, OptDoubleList{0.0, 1.0});
+      },
+      ThrowsMessage<UserError>(HasSubstr("two ends for each of 2 coordinates, found 2")));
+  EXPECT_THAT(
+      [&] {
+        histogramdd(points, {1, 1, 1});
+      },
+      ThrowsMessage<UserError>(HasSubstr("bins for each coordinate")));
 }
 
 TEST(Histograms, OfPointsAreRecordedAsTheirParts) {

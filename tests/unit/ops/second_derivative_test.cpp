@@ -78,12 +78,11 @@ TEST(SecondDerivatives, OfSampledImagesAgreeWithDifferences) {
 }
 
 TEST(SecondDerivatives, OfSampledVolumesAgreeWithDifferences) {
-  EXPECT_EQ(second_order(
-                [](const std::vector<Tensor>& in) {
-                  return grid_sampler_3d(in[0], in[1], 0, 1, false);
-                },
-                {wave({1, 1, 3, 2, 3}, 0.4, 1), wave({1, 1, 2, 1, 3}, 1.1, 0.8)}),
-            "");
+  EXPECT_EQ(
+      second_order(
+          [](const std::vector<Tensor>& in) { return grid_sampler_3d(in[0], in[1], 0, 1, false); },
+          {wave({1, 1, 3, 2, 3}, 0.4, 1), wave({1, 1, 2, 1, 3}, 1.1, 0.8)}),
+      "");
 }
 
 TEST(SecondDerivatives, OfDistancesHaveTheValuesOfTheKernel) {
@@ -99,10 +98,9 @@ TEST(SecondDerivatives, OfDistancesHaveTheValuesOfTheKernel) {
 
 TEST(SecondDerivatives, OfDistancesAgreeWithDifferences) {
   for (double p : {1.0, 1.5, 2.0, 3.0, std::numeric_limits<double>::infinity()}) {
-    EXPECT_EQ(
-        second_order([&](const std::vector<Tensor>& in) { return cdist(in[0], in[1], p); },
-                     {wave({2, 3}, 0.2, 1), wave({3, 3}, 1.2, 1)}),
-        "")
+    EXPECT_EQ(second_order([&](const std::vector<Tensor>& in) { return cdist(in[0], in[1], p); },
+                           {wave({2, 3}, 0.2, 1), wave({3, 3}, 1.2, 1)}),
+              "")
         << p;
     EXPECT_EQ(second_order([&](const std::vector<Tensor>& in) { return pdist(in[0], p); },
                            {wave({3, 3}, 0.2, 1)}),
@@ -113,8 +111,8 @@ TEST(SecondDerivatives, OfDistancesAgreeWithDifferences) {
 
 TEST(SecondDerivatives, OfEqualPointsAreNumbers) {
   Tensor x = ones({2, 3}, Dtype::f64).requires_grad_();
-  Tensor first = autograd::grad({cdist(x, ones({2, 3}, Dtype::f64)).sum()}, {x},
-                                {.create_graph = true})[0];
+  Tensor first =
+      autograd::grad({cdist(x, ones({2, 3}, Dtype::f64)).sum()}, {x}, {.create_graph = true})[0];
   Tensor second = autograd::grad({first.sum()}, {x}, {.allow_unused = true})[0];
   if (!second.defined()) return;
   for (double v : values_of(second)) EXPECT_EQ(v, 0.0);
@@ -130,8 +128,8 @@ TEST_P(Bags, HaveTheValuesOfTheKernel) {
   Tensor table = wave({4, 3}, 0.3, 1);
   for (bool by_count : {false, true})
     for (int64_t padding : {-1, 2}) {
-      auto [out, bag_of, sizes, chosen] = _embedding_bag(table, indices, offsets, by_count,
-                                                         GetParam(), false, {}, false, padding);
+      auto [out, bag_of, sizes, chosen] =
+          _embedding_bag(table, indices, offsets, by_count, GetParam(), false, {}, false, padding);
       expect_parts_like_kernel(
           [&](const Tensor& g) {
             return _embedding_bag_backward(g, indices, offsets, bag_of, sizes, chosen, 4, by_count,
@@ -181,8 +179,7 @@ TEST_P(Folds, HaveTheValuesOfTheKernel) {
 TEST_P(Folds, AgreeWithDifferences) {
   EXPECT_EQ(second_order(
                 [&](const std::vector<Tensor>& in) {
-                  return segment_reduce(in[0], GetParam(),
-                                        tensor(std::vector<int64_t>{2, 3}, {2}));
+                  return segment_reduce(in[0], GetParam(), tensor(std::vector<int64_t>{2, 3}, {2}));
                 },
                 {data}),
             "");
