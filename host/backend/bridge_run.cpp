@@ -32,7 +32,8 @@ tn_status* run_op(uint32_t op_id, const tn_arg* args, uint32_t n_args, tn_tensor
     std::vector<Tensor> tensors;
     if (list) tensors = take<std::vector<Tensor>>(results[0]);
     for (uint32_t r = 0; !list && r < op.n_returns; ++r) {
-      require(!results[r].is_number(), "run_op: {} gives a number, not a tensor", op.name);
+      require(results[r].tag == Tag::tensor_owned || results[r].is_none(),
+              "run_op: result {} of {} is not one tensor", r, op.name);
       tensors.push_back(take<Tensor>(results[r]));
     }
     require(n_out == tensors.size(), "run_op: {} gives {} results, room for {} was passed", op.name,

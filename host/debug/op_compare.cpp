@@ -30,7 +30,14 @@ std::vector<Value> flattened(const OpResults& results) {
 }
 
 std::vector<formats::JsonView> expected_of(const RecordedCall& c) {
-  return c.out.is_array() ? c.out.items() : std::vector<formats::JsonView>{c.out};
+  if (!c.out.is_array()) return {c.out};
+  std::vector<formats::JsonView> flat;
+  for (const formats::JsonView& result : c.out.items()) {
+    std::vector<formats::JsonView> parts{result};
+    if (result.is_array()) parts = result.items();
+    flat.insert(flat.end(), parts.begin(), parts.end());
+  }
+  return flat;
 }
 
 Tensor tensor_in(const Value& v) {

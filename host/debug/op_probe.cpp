@@ -68,6 +68,7 @@ class Example {
         tensors = {tensor(), tensor()};
         return Value::of(TensorList(tensors));
       }
+      case BaseType::scalar:
       case BaseType::floating:
         return Value::of(DoubleList(call.floats.emplace_back(n, 1.0)));
       case BaseType::boolean:

@@ -158,6 +158,7 @@ class CallBuilder {
         for (const JsonView& item : items) list.push_back(tensor_of(item));
         return Value::of(TensorList(list));
       }
+      case BaseType::scalar:
       case BaseType::floating: {
         std::vector<double>& list = call.floats.emplace_back();
         for (const JsonView& item : items) list.push_back(double_of(item));

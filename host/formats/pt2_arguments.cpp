@@ -3,8 +3,6 @@
 
 #include "core/tensor_impl.h"
 
-#include <algorithm>
-
 namespace tenon::formats {
 
 namespace {
@@ -196,9 +194,6 @@ Value Pt2Arguments::list(const SchemaArg& arg, const Pt2Argument& value, const P
     for (const Pt2Argument& item : value.items) bools.push_back(item.boolean);
     return Value::pointer(Tag::bools, bools.data(), bools.size());
   }
-  bool all_whole = std::all_of(value.items.begin(), value.items.end(),
-                               [](const Pt2Argument& a) { return a.kind == Pt2Kind::integer; });
-  if (base == BaseType::scalar && all_whole) return integers(arg, value, scope);
   auto& reals = floats_.emplace_back();
   for (const Pt2Argument& item : value.items) reals.push_back(plain_number(item).to_double());
   return Value::of(DoubleList(reals));

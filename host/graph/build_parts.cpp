@@ -180,7 +180,7 @@ namespace {
 // What a list holds: by the schema, or by its first element where the schema leaves it open.
 BaseType element_type(const SchemaArg& arg, const Literal& list) {
   BaseType base = arg.type.base;
-  if ((base != BaseType::scalar && base != BaseType::any) || list.items.empty()) return base;
+  if (base != BaseType::any || list.items.empty()) return base;
   switch (list.items[0].kind) {
     case Literal::Kind::floating:
       return BaseType::floating;
@@ -201,6 +201,7 @@ Value ArgumentBuilder::list(const SchemaArg& arg, const Literal& literal) {
   switch (element_type(arg, literal)) {
     case BaseType::tensor:
       return values(arg, literal);
+    case BaseType::scalar:
     case BaseType::floating:
     case BaseType::sym_float:
       return reals(arg, literal);

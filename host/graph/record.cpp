@@ -147,7 +147,9 @@ ValueId GraphRecorder::value_of(const Tensor& t) {
 }
 
 void GraphRecorder::record(const CallArgs& call) {
-  if (opens && opens(*call.op)) return decompose(call);
+  bool opened = opens && opens(*call.op);
+  if (opened || (call.op->schema.has_list_among_results() && can_decompose(*call.op)))
+    return decompose(call);
   if ((call.op->tags & TN_TAG_DATA_DEPENDENT) && on_data_dependent && on_data_dependent(call))
     return;
   if (runs_outside && runs_outside(call)) return;

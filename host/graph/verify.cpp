@@ -234,6 +234,7 @@ bool Verifier::fits_list(const Value& arg, const SchemaType& type) const {
           return false;
       }
       return true;
+    case BaseType::scalar:
     case BaseType::floating:
     case BaseType::sym_float:
       return arg.tag == Tag::floats;
@@ -242,8 +243,6 @@ bool Verifier::fits_list(const Value& arg, const SchemaType& type) const {
       return arg.tag == Tag::bools;
     case BaseType::string:
       return arg.tag == Tag::strings;
-    case BaseType::scalar:
-      return arg.tag == Tag::ints || arg.tag == Tag::floats || arg.tag == Tag::bools;
     default:
       return arg.tag == Tag::ints;
   }
@@ -309,6 +308,9 @@ void Verifier::check_results(NodeId n) {
   const Node& node = graph_.node(n);
   const Schema& schema = entry_of(node.op).schema;
   bool is_list = schema.returns_list();
+  if (schema.has_list_among_results())
+    return problem("{} has a list among its results, which a graph does not hold; call its parts",
+                   node_name(n));
   if (!is_list && node.n_results != schema.returns.size())
     return problem("{} has {} results, its schema has {}", node_name(n), node.n_results,
                    schema.returns.size());

@@ -29,6 +29,11 @@ void drop_tensor_options(Schema& schema) {
 
 }  // namespace
 
+bool Schema::has_list_among_results() const {
+  return returns.size() > 1 && std::any_of(returns.begin(), returns.end(),
+                                           [](const SchemaReturn& r) { return r.type.is_list; });
+}
+
 int Schema::find_arg(std::string_view arg) const {
   for (size_t i = 0; i < args.size(); ++i)
     if (args[i].name == arg) return static_cast<int>(i);

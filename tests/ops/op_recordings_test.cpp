@@ -7,8 +7,8 @@
 // of passed cases are printed: eager (dtype, shape, values), strides (of the eager results), meta
 // (dtype, shape and strides on fakes with plain sizes, then with all sizes symbolic), how many of
 // the latter fixed a size to its example, vjp, parts (values of the call taken apart into the set
-// core_aten, recorded as a graph and run), and the first failure. Without op names the run fails
-// below the thresholds that stand at the top.
+// core_aten, the op itself also where it is core, recorded as a graph and run), and the first
+// failure. Without op names the run fails below the thresholds that stand at the top.
 // The tolerances are those of debug/op_compare.h.
 #include "aot/lower.h"
 #include "debug/op_compare.h"
@@ -140,7 +140,9 @@ void run_vjp(const OpRecording& r, const OpEntry& op, const RecordedCall& c, OpR
 std::shared_ptr<Graph> record_parts(const OpEntry& op, const CallValues& call,
                                     std::vector<Tensor>& inputs) {
   GraphRecorder recorder(ShapeEnv::make());
-  recorder.opens = decomposition_set("core_aten", {});
+  recorder.opens = [&op, core = decomposition_set("core_aten", {})](const OpEntry& part) {
+    return &part == &op || core(part);
+  };
   recorder.lift = [&](const Tensor& real) {
     for (size_t i = 0; i < inputs.size(); ++i)
       if (inputs[i].is_same(real)) return recorder.input_fake(static_cast<uint32_t>(i));
@@ -177,7 +179,7 @@ std::string compare_parts(const OpRecording& r, const OpEntry& op, const Recorde
 }
 
 void run_parts(const OpRecording& r, const OpEntry& op, const RecordedCall& c, OpReport& report) {
-  if (!can_decompose(op) || op.def->core || op.mutated_args) return;
+  if (!can_decompose(op) || op.mutated_args) return;
   std::string what;
   try {
     what = compare_parts(r, op, c);

@@ -1,5 +1,6 @@
 // Embedding tables: rows by index, and bags of rows that are summed, averaged or maximised.
 #include "ops/index/advanced_index.h"
+#include "ops/index/embedding_parts.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
 
@@ -417,6 +418,7 @@ static constexpr OpDef rows[] = {
                "offset2bag, Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool "
                "scale_grad_by_freq, int mode, bool sparse, Tensor? per_sample_weights, int "
                "padding_idx=-1) -> Tensor",
+     .core = true,
      .meta = [](const Tensor& grad, const Tensor& indices, const Tensor&, const Tensor&,
                 const Tensor&, const Tensor&, SymInt n_rows, bool, int64_t, bool,
                 const Tensor& scales,
@@ -428,11 +430,19 @@ static constexpr OpDef rows[] = {
            bag_backward_kernel(
                out, {grad, indices, sizes, chosen, bag_of_mode(mode), count, scales, padding},
                bags_of(bag_of, offsets, numel_of(indices), sizes_of(grad)[0]));
+         },
+     .decomp =
+         [](const Tensor& grad, const Tensor& indices, const Tensor& offsets, const Tensor& bag_of,
+            const Tensor& sizes, const Tensor& chosen, SymInt n_rows, bool count,
+            int64_t mode, bool, const Tensor& scales, int64_t padding) {
+           return bag_backward_parts(grad, {indices, offsets, bag_of, padding},
+                                     {mode, count, scales, sizes, chosen}, n_rows);
          }},
     {.schema = "_embedding_bag_dense_backward(Tensor grad, Tensor indices, Tensor offset2bag, "
                "Tensor bag_size, Tensor maximum_indices, SymInt num_weights, bool "
                "scale_grad_by_freq, int mode, Tensor? per_sample_weights, int padding_idx=-1) -> "
                "Tensor",
+     .core = true,
      .meta = [](const Tensor& grad, const Tensor& indices, const Tensor&, const Tensor&,
                 const Tensor&, SymInt n_rows, bool, int64_t, const Tensor& scales,
                 int64_t) { return bag_backward_meta(grad, indices, n_rows, scales); },
@@ -443,13 +453,26 @@ static constexpr OpDef rows[] = {
            bag_backward_kernel(
                out, {grad, indices, sizes, chosen, bag_of_mode(mode), count, scales, padding},
                bags_of(bag_of, bag_of, numel_of(indices), sizes_of(grad)[0]));
+         },
+     .decomp =
+         [](const Tensor& grad, const Tensor& indices, const Tensor& bag_of, const Tensor& sizes,
+            const Tensor& chosen, SymInt n_rows, bool count, int64_t mode, const Tensor& scales,
+            int64_t padding) {
+           return bag_backward_parts(grad, {indices, bag_of, bag_of, padding},
+                                     {mode, count, scales, sizes, chosen}, n_rows);
          }},
     {.schema = "_embedding_bag_per_sample_weights_backward(Tensor grad, Tensor weight, Tensor "
                "indices, Tensor offsets, Tensor offset2bag, int mode, int padding_idx=-1) -> "
                "Tensor",
+     .core = true,
      .meta = [](const Tensor& grad, const Tensor& weight, const Tensor& indices, const Tensor&,
                 const Tensor&, int64_t, int64_t) { return bag_scales_meta(grad, weight, indices); },
-     .eager = fn<bag_scales_backward>},
+     .eager = fn<bag_scales_backward>,
+     .decomp =
+         [](const Tensor& grad, const Tensor& weight, const Tensor& indices, const Tensor& offsets,
+            const Tensor& bag_of, int64_t, int64_t padding) {
+           return bag_scales_backward_parts(grad, weight, {indices, offsets, bag_of, padding});
+         }},
     {.schema = "embedding_backward(Tensor grad, Tensor indices, SymInt num_weights, SymInt "
                "padding_idx, bool scale_grad_by_freq, bool sparse) -> Tensor",
      .decomp =

@@ -191,13 +191,48 @@ void pdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& self, 
   double* to = data_of<double>(sums);
   for_each_pair(sizes_of(x)[0], [&](int64_t at, int64_t i, int64_t j) {
     for (int64_t k = 0; k < width; ++k) {
-      double change = data_of<double>(g)[at] *
-                      slope(rows[i * width + k] - rows[j * width + k], data_of<double>(d)[at], p);
+      double apart = difference(rows[i * width + k], rows[j * width + k], self.dtype());
+      double change = data_of<double>(g)[at] * slope(apart, data_of<double>(d)[at], p);
       to[i * width + k] += change;
       to[j * width + k] -= change;
     }
   });
   copy_elements(out, sums);
+}
+
+// ---- the derivatives as ops that can be differentiated again
+
+// Each difference that has a slope: what the distance changes by per change of it, else 0.
+Tensor slope_parts(const Tensor& diff, const Tensor& dist, double p) {
+  if (p == 0) return zeros_like(diff);
+  Tensor none = eq(dist, 0), direction = sign(diff);
+  if (p == 1) return masked_fill(direction, none, 0);
+  if (std::isinf(p)) return mul(direction, to(eq(abs(diff), dist), diff.dtype()));
+  Tensor length = masked_fill(dist, none, 1);
+  if (p == 2) return masked_fill(div(diff, length), none, 0);
+  Tensor still = eq(diff, 0), ratio = div(masked_fill(abs(diff), still, 1), length);
+  return masked_fill(mul(direction, pow(ratio, p - 1)), logical_or(none, still), 0);
+}
+
+Tensor cdist_backward_parts(const Tensor& grad, const Tensor& x1, const Tensor& x2, double p,
+                            const Tensor& cdist) {
+  if (guard_or_false(grad.numel() == 0)) return x1.new_zeros(x1.sizes());
+  Tensor diff = sub(unsqueeze(x1, -2), unsqueeze(x2, -3));
+  Tensor slope = slope_parts(diff, unsqueeze(cdist, -1), p);
+  return sum(mul(unsqueeze(grad, -1), slope), {-2});
+}
+
+// Row 0 the first, row 1 the second of each pair.
+Tensor pairs_below(const Tensor& self) {
+  return triu_indices(self.size(0).guard_int(), self.size(0).guard_int(), 1);
+}
+
+Tensor pdist_backward_parts(const Tensor& grad, const Tensor& self, double p, const Tensor& pdist) {
+  Tensor pairs = pairs_below(self), first = select(pairs, 0, 0), second = select(pairs, 0, 1);
+  Tensor diff = sub(index_select(self, 0, first), index_select(self, 0, second));
+  Tensor change = mul(unsqueeze(grad, -1), slope_parts(diff, unsqueeze(pdist, -1), p));
+  Tensor sums = index_add(self.new_zeros(self.sizes()), 0, first, change);
+  return index_add(sums, 0, second, change, -1);
 }
 
 }  // namespace
@@ -226,8 +261,10 @@ static constexpr OpDef rows[] = {
               }}}},
     {.schema =
          "_cdist_backward(Tensor grad, Tensor x1, Tensor x2, float p, Tensor cdist) -> Tensor",
+     .core = true,
      .meta = fn<cdist_backward_meta>,
-     .eager = fn<cdist_backward_kernel>},
+     .eager = fn<cdist_backward_kernel>,
+     .decomp = fn<cdist_backward_parts>},
     {.schema = "cdist(Tensor x1, Tensor x2, float p=2., int? compute_mode=None) -> Tensor",
      .decomp = [](const Tensor& x1, const Tensor& x2, double p,
                   std::optional<int64_t> mode) { return _cdist_forward(x1, x2, p, mode); },
@@ -243,8 +280,10 @@ static constexpr OpDef rows[] = {
                 return _pdist_backward(g, x, p, d);
               }}}},
     {.schema = "_pdist_backward(Tensor grad, Tensor self, float p, Tensor pdist) -> Tensor",
+     .core = true,
      .meta = fn<pdist_backward_meta>,
-     .eager = fn<pdist_backward_kernel>},
+     .eager = fn<pdist_backward_kernel>,
+     .decomp = fn<pdist_backward_parts>},
     {.schema = "pdist(Tensor self, float p=2.) -> Tensor",
      .decomp = [](const Tensor& self, double p) { return _pdist_forward(self, p); }},
 };

@@ -21,9 +21,9 @@ bool is_number(Number n, double value) { return !n.is_symbolic() && n.to_double(
 // The factor takes the tensor's category: a fraction is cut off for integers.
 Tensor scaled(const Tensor& t, Number factor) {
   if (is_number(factor, 1)) return t;
-  return mul(t, is_floating(t.dtype()) || factor.is_symbolic()
-                    ? factor
-                    : Number(static_cast<int64_t>(factor.to_double())));
+  if (is_floating(t.dtype()) || factor.is_symbolic()) return mul(t, factor);
+  if (t.dtype() == Dtype::bool_) return mul(t, factor.to_bool());
+  return mul(t, static_cast<int64_t>(factor.to_double()));
 }
 
 Tensor addr_decomp(const Tensor& self, const Tensor& a, const Tensor& b, Number beta,

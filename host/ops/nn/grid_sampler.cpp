@@ -5,6 +5,7 @@
 //   for the cubic filter each tap is moved, for the others the position itself.
 #include "core/thread_pool.h"
 #include "ops/kernel_loops.h"
+#include "ops/nn/grid_sampler_parts.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
 #include "ops/shapes.h"
@@ -365,13 +366,17 @@ static constexpr OpDef rows[] = {
     {.schema = "grid_sampler_2d_backward(Tensor grad_output, Tensor input, Tensor grid, int "
                "interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> "
                "(Tensor, Tensor)",
+     .core = true,
      .meta = fn<unsample_metas>,
-     .eager = fn<unsample_kernel>},
+     .eager = fn<unsample_kernel>,
+     .decomp = fn<unsample_parts>},
     {.schema = "grid_sampler_3d_backward(Tensor grad_output, Tensor input, Tensor grid, int "
                "interpolation_mode, int padding_mode, bool align_corners, bool[2] output_mask) -> "
                "(Tensor, Tensor)",
+     .core = true,
      .meta = fn<unsample_metas>,
-     .eager = fn<unsample_kernel>},
+     .eager = fn<unsample_kernel>,
+     .decomp = fn<unsample_parts>},
     {.schema = "affine_grid_generator(Tensor theta, SymInt[] size, bool align_corners) -> Tensor",
      .decomp = fn<affine_grid_decomp>},
 };

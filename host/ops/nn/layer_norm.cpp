@@ -226,9 +226,9 @@ Triple native_group_norm_decomp(const Tensor& input, const Tensor& weight, const
   if (weight.defined()) y = mul(y, reshape(weight, list_of(affine)));
   if (bias.defined()) y = add(y, reshape(bias, list_of(affine)));
   Dtype kept = joint_dtype(input, weight, bias);
-  SymIntList kept_sizes = {batch, SymInt(groups)};
-  return {to(y, input.dtype()), to(reshape(mean, kept_sizes), kept),
-          to(reshape(rstd, kept_sizes), kept)};
+  Dims kept_sizes{batch, SymInt(groups)};
+  return {to(y, input.dtype()), to(reshape(mean, list_of(kept_sizes)), kept),
+          to(reshape(rstd, list_of(kept_sizes)), kept)};
 }
 
 Tensor group_norm_decomp(const Tensor& input, int64_t groups, const Tensor& weight,

@@ -250,6 +250,24 @@ void multilabel_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& s
   copy_elements(out, sums);
 }
 
+// The same as ops: [rows, targets, classes] says which right class falls short of which other one.
+Tensor multilabel_backward_parts(const Tensor& grad, const Tensor& self, const Tensor& target,
+                                 int64_t reduction, const Tensor& is_target) {
+  if (guard_or_false(self.numel() == 0)) return zeros_like(self);
+  SymInt classes = self.dim() > 0 ? self.size(-1) : SymInt(1);
+  auto by_row = [&](const Tensor& t) { return reshape(t, {-1, classes}); };
+  Tensor scores = by_row(self), ends = lt(by_row(target), 0);
+  Tensor named = eq(cumsum(ends, 1), 0), right = clamp_min(by_row(target), 0);
+  Tensor lead = sub(unsqueeze(gather(scores, 1, right), 2), unsqueeze(scores, 1));
+  Tensor others = logical_and(unsqueeze(named, 2), unsqueeze(eq(by_row(is_target), 0), 1));
+  Tensor short_of = to(logical_and(others, lt(lead, 1)), self.dtype());
+  Tensor change = scatter_add(sum(short_of, {1}), 1, right, neg(sum(short_of, {2})));
+  Tensor share = div(change, Number(classes));
+  if (reduction == mean_reduction) share = div(share, Number(scores.size(0)));
+  Tensor g = grad.dim() == 0 ? grad : unsqueeze(grad, 1);
+  return reshape(mul(share, g), self.sizes());
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -310,8 +328,10 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
     {.schema = "multilabel_margin_loss_backward(Tensor grad_output, Tensor self, Tensor target, "
                "int reduction, Tensor is_target) -> Tensor",
+     .core = true,
      .meta = fn<multilabel_backward_meta>,
-     .eager = fn<multilabel_backward_kernel>},
+     .eager = fn<multilabel_backward_kernel>,
+     .decomp = fn<multilabel_backward_parts>},
 };
 
 extern constinit const OpFamily op_family_nn_loss_backward{rows};

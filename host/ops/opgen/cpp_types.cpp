@@ -18,7 +18,7 @@ struct TypeRow {
 constexpr TypeRow type_rows[] = {
     // An undefined tensor stands for None and for the holes of `Tensor?[]`.
     {BaseType::tensor, "const Tensor&", "const Tensor&", "TensorList", "", "Tensor"},
-    {BaseType::scalar, "Number", "std::optional<Number>", "", "", "Number"},
+    {BaseType::scalar, "Number", "std::optional<Number>", "DoubleList", "OptDoubleList", "Number"},
     {BaseType::integer, "int64_t", "std::optional<int64_t>", "IntList", "OptIntList", "int64_t"},
     {BaseType::sym_int, "SymInt", "std::optional<SymInt>", "SymIntList", "OptSymIntList", "SymInt"},
     {BaseType::floating, "double", "std::optional<double>", "DoubleList", "OptDoubleList",

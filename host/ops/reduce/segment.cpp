@@ -3,9 +3,11 @@
 // Model: data is [outer, length, inner] around the axis; the lengths (or offsets) are [outer,
 //   segments]. A segment folds from `initial`; an empty one without it gives the neutral element
 //   (NaN for mean).
+#include "core/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
+#include "ops/shapes.h"
 
 #include <tenon/ops.h>
 
@@ -214,6 +216,71 @@ void segment_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& outp
   copy_elements(out, sums);
 }
 
+// ---- the derivative as ops that can be differentiated again
+
+/// Around the axis everything is [outer, length or segments, inner]; `of` names the segment of each
+/// element, `inside` is false where it has none.
+struct SegmentParts {
+  Tensor of, inside;
+  SymInt count;
+
+  // A value of each segment at its elements.
+  Tensor at_elements(const Tensor& values) const { return where(inside, gather(values, 1, of), 0); }
+  Tensor sums(const Tensor& elements) const {
+    Tensor none = elements.new_zeros({elements.size(0), count, elements.size(2)});
+    return scatter_add(none, 1, of, where(inside, elements, 0));
+  }
+};
+
+SegmentParts segment_parts(const Tensor& data, const Tensor& lengths, const Tensor& offsets) {
+  SymInt outer = data.size(0), length = data.size(1);
+  Tensor cuts = reshape(to(given(lengths, offsets), Dtype::i64), {outer, -1});
+  Tensor ends = lengths.defined() ? cumsum(cuts, 1) : narrow(cuts, 1, 1, cuts.size(1) - 1);
+  Tensor places = contiguous(expand(arange(Number(length)), {outer, length}));
+  Tensor of = searchsorted(contiguous(ends), places, false, true);
+  Tensor inside = lt(of, Number(ends.size(1)));
+  if (!lengths.defined()) inside = logical_and(inside, ge(places, narrow(cuts, 1, 0, 1)));
+  auto spread = [&](const Tensor& t) { return expand(unsqueeze(t, 2), data.sizes()); };
+  return {spread(clamp(of, 0, Number(ends.size(1) - 1))), spread(inside), ends.size(1)};
+}
+
+// What each element changes its segment by: for products that of the others.
+Tensor product_slope(const SegmentParts& s, const Tensor& data, const Tensor& output,
+                     double initial) {
+  Tensor zero = eq(data, 0), kept = masked_fill(data, zero, 1);
+  Tensor alone = eq(s.at_elements(s.sums(to(zero, data.dtype()))), 1);
+  Tensor logs = s.sums(log(abs(kept))), flips = s.sums(to(lt(kept, 0), data.dtype()));
+  Tensor others = mul(exp(logs), rsub(mul(fmod(flips, 2), 2), 1));
+  return where(zero, where(alone, mul(s.at_elements(others), initial), 0),
+               div(s.at_elements(output), kept));
+}
+
+Tensor segment_slope(const SegmentParts& s, const Tensor& data, const Tensor& output, Fold fold,
+                     double initial) {
+  if (fold == Fold::sum) return ones_like(data);
+  if (fold == Fold::prod) return product_slope(s, data, output, initial);
+  Tensor counted = ones_like(data);
+  if (fold != Fold::mean)
+    counted = to(logical_or(eq(data, s.at_elements(output)), isnan(data)), data.dtype());
+  return div(counted, clamp_min(s.at_elements(s.sums(counted)), 1));
+}
+
+Tensor segment_backward_parts(const Tensor& grad, const Tensor& output, const Tensor& data,
+                              std::string_view reduce, const Tensor& lengths, const Tensor& offsets,
+                              int64_t axis, std::optional<Number> initial) {
+  if (guard_or_false(data.numel() == 0) || guard_or_false(grad.numel() == 0))
+    return data.new_zeros(data.sizes());
+  auto at = static_cast<size_t>(wrap_dim(axis, data.dim()));
+  SymInt outer = product(SymIntList(data.sizes().data(), at)),
+         inner = product(SymIntList(data.sizes().data() + at + 1, data.sizes().size() - at - 1));
+  auto around = [&](const Tensor& t) { return reshape(t, {outer, t.sizes()[at], inner}); };
+  Tensor in = around(data), g = around(grad);
+  SegmentParts s = segment_parts(in, lengths, offsets);
+  Tensor slope =
+      segment_slope(s, in, around(output), fold_of(reduce), initial ? initial->to_double() : 1.0);
+  return reshape(where(s.inside, mul(s.at_elements(g), slope), 0), data.sizes());
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -233,8 +300,10 @@ static constexpr OpDef rows[] = {
     {.schema = "_segment_reduce_backward(Tensor grad, Tensor output, Tensor data, str reduce, *, "
                "Tensor? lengths=None, Tensor? offsets=None, int axis=0, Scalar? initial=None) -> "
                "Tensor",
+     .core = true,
      .meta = fn<segment_backward_meta>,
-     .eager = fn<segment_backward_kernel>},
+     .eager = fn<segment_backward_kernel>,
+     .decomp = fn<segment_backward_parts>},
 };
 
 extern constinit const OpFamily op_family_reduce_segment{rows};

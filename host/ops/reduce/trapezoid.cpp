@@ -131,6 +131,14 @@ std::vector<Tensor> even_gradients(const Tensor& self, const std::vector<int64_t
   });
 }
 
+std::vector<Tensor> spaced_gradients(const Tensor& self, const std::vector<int64_t>& dims,
+                                     int64_t edge_order, DoubleList spacing) {
+  require(spacing.size() == dims.size(),
+          "gradient: one spacing for each of {} dimensions is expected, found {}", dims.size(),
+          spacing.size());
+  return even_gradients(self, dims, edge_order, [&](size_t i) { return spacing[i]; });
+}
+
 std::vector<Tensor> uneven_gradients(const Tensor& self, const std::vector<int64_t>& dims,
                                      int64_t edge_order, TensorList spacing) {
   require(spacing.size() == dims.size(),
@@ -231,6 +239,19 @@ static constexpr OpDef rows[] = {
      .decomp =
          [](const Tensor& self, IntList dims, int64_t edge_order) {
            return even_gradients(self, listed(dims), edge_order, [](size_t) { return 1.0; });
+         }},
+    {.schema = "gradient.scalarrayint(Tensor self, *, Scalar[] spacing, int? dim=None, int "
+               "edge_order=1) -> Tensor[]",
+     .decomp =
+         [](const Tensor& self, DoubleList spacing, std::optional<int64_t> dim,
+            int64_t edge_order) {
+           return spaced_gradients(self, all_dimensions(self, dim), edge_order, spacing);
+         }},
+    {.schema = "gradient.scalarrayarray(Tensor self, *, Scalar[] spacing, int[] dim, int "
+               "edge_order=1) -> Tensor[]",
+     .decomp =
+         [](const Tensor& self, DoubleList spacing, IntList dims, int64_t edge_order) {
+           return spaced_gradients(self, listed(dims), edge_order, spacing);
          }},
     {.schema = "gradient.tensorarrayint(Tensor self, *, Tensor[] spacing, int? dim=None, int "
                "edge_order=1) -> Tensor[]",

@@ -44,6 +44,15 @@ TEST(Verify, AcceptsAGoodGraph) {
   EXPECT_NO_THROW(verify_meta(*sample()));
 }
 
+TEST(Verify, ReadsAListOfScalarsAsReals) {
+  auto graph = graph_of(R"(
+    input %x: f64[3, 3]
+    %a: f64[3, 3], %b: f64[3, 3] = aten.gradient.scalarrayint(%x, spacing=[2, 0.5])
+    output %a, %b)");
+  EXPECT_EQ(graph->node(0).args[1].tag, Tag::floats);
+  EXPECT_NO_THROW(verify_meta(*graph));
+}
+
 TEST(Verify, FindsAUseBeforeTheDefinition) {
   auto graph = sample();
   std::vector<Value> args(graph->node(0).args.begin(), graph->node(0).args.end());

@@ -3,7 +3,9 @@
 #include "core/random.h"
 #include "core/shape_env.h"
 #include "core/thread_pool.h"
+#include "graph/record.h"
 #include "ops/kernel_loops.h"
+#include "ops/op_table.h"
 
 #include <tenon/ops.h>
 
@@ -182,6 +184,51 @@ TEST(KernelLoops, WalksMergeDimensionsThatLieDense) {
     ++rows;
   });
   EXPECT_EQ(rows, 20);
+}
+
+TEST(Histograms, OfPointsCountByCells) {
+  Tensor points = view(arange(8, Dtype::f64), {4, 2});  // (0,1) (2,3) (4,5) (6,7)
+  auto [counts, edges] = histogramdd(points, {2, 3}, OptDoubleList{0.0, 4.0, 0.0, 6.0});
+  EXPECT_THAT(values<double>(counts), ElementsAre(1, 0, 0, 0, 1, 1));
+  ASSERT_EQ(edges.size(), 2u);
+  EXPECT_THAT(values<double>(edges[1]), ElementsAre(0, 2, 4, 6));
+}
+
+TEST(Histograms, OfPointsDivideByTotalAndVolumes) {
+  Tensor points = view(arange(8, Dtype::f64), {4, 2});
+  auto [density, edges] = histogramdd(points, 1, {}, {}, true);
+  EXPECT_THAT(values<double>(density), ElementsAre(1.0 / 36));
+  EXPECT_THAT(
+      [&] {
+        histogramdd(points, {1, 1}, OptDoubleList{0.0, 1.0});
+      },
+      ThrowsMessage<UserError>(HasSubstr("two ends for each of 2 coordinates, found 2")));
+  EXPECT_THAT(
+      [&] {
+        histogramdd(points, {1, 1, 1});
+      },
+      ThrowsMessage<UserError>(HasSubstr("bins for each coordinate")));
+}
+
+TEST(Histograms, OfPointsAreRecordedAsTheirParts) {
+  GraphRecorder recorder(ShapeEnv::make());
+  Tensor points = recorder.add_input(contiguous_meta({5, 2}, Dtype::f32));
+  RecordScope scope(recorder);
+  auto [counts, edges] = histogramdd(points, {2, 3});
+  auto graph = recorder.finish({counts, edges[0], edges[1]});
+  std::vector<std::string> ops;
+  for (const Node& node : graph->nodes()) ops.push_back(entry_of(node.op).name);
+  EXPECT_THAT(ops, ElementsAre("aten._histogramdd_from_bin_cts.default",
+                               "aten._histogramdd_bin_edges.default"));
+}
+
+TEST(Gradients, TakeOneSpacingForEachDimension) {
+  Tensor x = view(arange(9, Dtype::f64), {3, 3});
+  std::vector<Tensor> slopes = gradient(x, DoubleList{2.0, 0.5});
+  EXPECT_THAT(values<double>(slopes[0]), testing::Each(1.5));
+  EXPECT_THAT(values<double>(slopes[1]), testing::Each(2.0));
+  EXPECT_THAT([&] { gradient(x, DoubleList{2.0}); },
+              ThrowsMessage<UserError>(HasSubstr("one spacing for each of 2 dimensions")));
 }
 
 }  // namespace

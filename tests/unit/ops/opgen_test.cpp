@@ -91,7 +91,7 @@ TEST(CppTypes, FollowTheSchemaTypes) {
       {"Layout", "std::optional<Layout>"},
       {"Device", "Device"},
       {"MemoryFormat?", "std::optional<MemoryFormat>"},
-      {"Scalar[]", ""},
+      {"Scalar[]", "DoubleList"},
       {"Generator?", ""},
       {"Storage", ""},
       {"int?[]", ""},
@@ -186,7 +186,7 @@ TEST(Overloads, TakeNoNumberForABool) {
 
 TEST(Overloads, WithoutACppFormHaveNoFunction) {
   EXPECT_EQ(names({"sym::mul(SymInt a, SymInt b) -> SymInt", "__and__(Tensor a) -> Tensor",
-                   "f(Tensor[] self, Scalar[] scalars) -> Tensor[]",
+                   "f(Tensor[] self, complex[] factors) -> Tensor[]",
                    "result_type(Tensor a) -> ScalarType",
                    "rand.generator(SymInt[] size, *, Generator? generator) -> Tensor",
                    "rand(SymInt[] size, *, Generator? generator=None) -> Tensor"}),
