@@ -98,10 +98,13 @@ std::optional<Function> make_function(const Schema& schema) {
   return f;
 }
 
-// C++ takes a bool for a number rather than for an optional<bool>, and {0, 0} for a string_view.
+// C++ takes a bool for a number rather than for an optional<bool>, {0, 0} for a string_view, and
+// {0, 1} for a list of doubles as well as of integers.
 bool is_mistaken(std::string_view given, std::string_view taken) {
   if (given == "std::optional<bool>") return taken == "int64_t" || taken == "double";
-  return given == "std::string_view" && (taken == "IntList" || taken == "SymIntList");
+  bool is_list = taken == "IntList" || taken == "SymIntList";
+  if (given == "DoubleList") return is_list;
+  return given == "std::string_view" && is_list;
 }
 
 bool is_decisive(const Param& a, const Param& b) {

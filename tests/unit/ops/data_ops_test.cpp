@@ -215,7 +215,8 @@ TEST(Histograms, OfPointsAreRecordedAsTheirParts) {
   Tensor points = recorder.add_input(contiguous_meta({5, 2}, Dtype::f32));
   RecordScope scope(recorder);
   auto [counts, edges] = histogramdd(points, {2, 3});
-  auto graph = recorder.finish({counts, edges[0], edges[1]});
+  std::vector<Tensor> results{counts, edges[0], edges[1]};
+  auto graph = recorder.finish(results);
   std::vector<std::string> ops;
   for (const Node& node : graph->nodes()) ops.push_back(entry_of(node.op).name);
   EXPECT_THAT(ops, ElementsAre("aten._histogramdd_from_bin_cts.default",
@@ -224,10 +225,10 @@ TEST(Histograms, OfPointsAreRecordedAsTheirParts) {
 
 TEST(Gradients, TakeOneSpacingForEachDimension) {
   Tensor x = view(arange(9, Dtype::f64), {3, 3});
-  std::vector<Tensor> slopes = gradient(x, DoubleList{2.0, 0.5});
+  std::vector<Tensor> slopes = gradient(x, DoubleList{2.0, 0.5}, std::nullopt);
   EXPECT_THAT(values<double>(slopes[0]), testing::Each(1.5));
   EXPECT_THAT(values<double>(slopes[1]), testing::Each(2.0));
-  EXPECT_THAT([&] { gradient(x, DoubleList{2.0}); },
+  EXPECT_THAT([&] { gradient(x, DoubleList{2.0}, std::nullopt); },
               ThrowsMessage<UserError>(HasSubstr("one spacing for each of 2 dimensions")));
 }
 
