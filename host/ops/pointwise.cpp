@@ -237,8 +237,8 @@ bool divides_as_zero(const Inputs& in, size_t i) {
   if (const Tensor* t = in.tensors[i])
     return holds_zero(itemsize(t->dtype()) > itemsize(in.promoted) ? to(*t, in.promoted) : *t);
   bool fraction = in.floating >> i & 1;
-  uint64_t bits = fraction ? static_cast<uint64_t>(static_cast<int64_t>(in.number(i).as_double()))
-                           : in.bits[i];
+  uint64_t bits =
+      fraction ? static_cast<uint64_t>(static_cast<int64_t>(in.number(i).as_double())) : in.bits[i];
   return bits << (64 - 8 * itemsize(in.promoted)) == 0;
 }
 
