@@ -82,9 +82,10 @@ void attach_storage(TensorImpl* impl, StorageRef storage, int64_t offset) {
   impl->storage_bytes = storage->bytes;
   impl->storage_id = storage->id;
   impl->version = &storage->version;
+  // A view of no elements may begin anywhere.
+  auto start = static_cast<uint64_t>(offset) * itemsize(static_cast<Dtype>(impl->dtype));
   impl->data = storage->data
-                   ? static_cast<char*>(storage->data) +
-                         offset * static_cast<int64_t>(itemsize(static_cast<Dtype>(impl->dtype)))
+                   ? static_cast<char*>(storage->data) + std::min<uint64_t>(start, storage->bytes)
                    : nullptr;
   bool fake = storage->fake;
   impl->storage_ref = std::move(storage);
@@ -271,9 +272,10 @@ Tensor make_view_as(const Tensor& base, Dtype dtype, SymIntList sizes, SymIntLis
   write_dims(impl, sizes, strides);
   if (!base.is_fake()) {
     int64_t span = span_of(plain_sizes(impl), plain_strides(impl));
-    int64_t first = offset.guard_int(), end;
+    int64_t first = offset.guard_int(), end, bytes;
     require(first >= 0 && !__builtin_add_overflow(first, span, &end) &&
-                static_cast<uint64_t>(span ? end : 0) <= from->storage_bytes / itemsize(dtype),
+                !__builtin_mul_overflow(end, static_cast<int64_t>(itemsize(dtype)), &bytes) &&
+                static_cast<uint64_t>(span ? bytes : 0) <= from->storage_bytes,
             "a view of shape {}, strides {} and offset {} lies outside of a storage of {} bytes",
             sizes, strides, first, from->storage_bytes);
   }

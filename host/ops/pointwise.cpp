@@ -232,12 +232,21 @@ bool holds_zero(const Tensor& t) {
   return *static_cast<const bool*>(impl_of(found)->data);
 }
 
+// Whether an input is 0 as the integer of the promoted type that the formula sees: 256 is, as i8.
+bool divides_as_zero(const Inputs& in, size_t i) {
+  if (const Tensor* t = in.tensors[i])
+    return holds_zero(itemsize(t->dtype()) > itemsize(in.promoted) ? to(*t, in.promoted) : *t);
+  bool fraction = in.floating >> i & 1;
+  uint64_t bits =
+      fraction ? static_cast<uint64_t>(static_cast<int64_t>(in.number(i).as_double())) : in.bits[i];
+  return bits << (64 - 8 * itemsize(in.promoted)) == 0;
+}
+
 // Formulas give 0 for an integer divided by 0; as an op that is refused, as in PyTorch.
 [[gnu::noinline]] void check_divisors(const CallArgs& call, const Inputs& in, uint32_t divisors) {
   for (size_t i = 0; i < in.n; ++i) {
     if (!(divisors >> i & 1)) continue;
-    bool has_zero = in.tensors[i] ? holds_zero(*in.tensors[i]) : in.bits[i] == 0;
-    require(!has_zero,
+    require(!divides_as_zero(in, i),
             "{}: integers are divided by zero; expected no 0 in the divisor, mask it out "
             "or divide floating numbers",
             call.op->name);
@@ -256,10 +265,10 @@ bool holds_zero(const Tensor& t) {
 // Runs the plan into tensors that exist already.
 void run_into(const CallArgs& call, const Inputs& in, std::span<const Tensor> outs) {
   uint32_t divisors = in.state->divisors[in.entry];
-  if (divisors && !is_floating(in.promoted)) [[unlikely]]
-    check_divisors(call, in, divisors);
   if (in.floating && !is_floating(in.promoted)) [[unlikely]]
     check_numbers(call, in);
+  if (divisors && !is_floating(in.promoted)) [[unlikely]]
+    check_divisors(call, in, divisors);
   const BoundProgram& plan = bound_program(in);
   const TensorImpl* shape = impl_of(outs[0]);
   size_t rank = static_cast<size_t>(shape->ndim);

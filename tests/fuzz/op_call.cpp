@@ -212,6 +212,9 @@ bool same_shape(const Tensor& a, const Tensor& b) {
   return same;
 }
 
+// A view may show one element more often than a comparison has memory for.
+bool is_small(const Tensor& t) { return t.numel().word() <= 1 << 20; }
+
 // `with_values`: results of integers must be equal, too.
 void check_same(const OpEntry& op, const OpResults& found, const OpResults& expected,
                 bool with_values, std::string_view how) {
@@ -224,7 +227,7 @@ void check_same(const OpEntry& op, const OpResults& found, const OpResults& expe
     fuzz::check(like, message("{} {}: result {} is {}, expected {}", op.name, how, i, to_text(x),
                               to_text(y)));
     bool exact = both && with_values && !is_floating(y.dtype()) && !is_complex(y.dtype());
-    if (exact) fuzz::check(x.equal(y), message("{} {}: other values", op.name, how));
+    if (exact && is_small(y)) fuzz::check(x.equal(y), message("{} {}: other values", op.name, how));
   }
 }
 

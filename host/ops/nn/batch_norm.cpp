@@ -34,11 +34,16 @@ TensorMeta batch_norm_meta_of(const Tensor& input, const Affine& a) {
           input.dtype());
   require(input.dim() >= 2,
           "batch_norm: input needs a batch and a channel dimension, found shape {}", input.sizes());
-  for (const Tensor* t : {&a.weight, &a.bias, &a.running_mean, &a.running_var})
+  for (const Tensor* t : {&a.weight, &a.bias, &a.running_mean, &a.running_var}) {
+    require(!t->defined() || is_floating(t->dtype()),
+            "batch_norm: weight, bias and running statistics need a floating dtype, found {}; "
+            "cast them to the dtype of input",
+            t->defined() ? t->dtype() : input.dtype());
     require(!t->defined() || (t->dim() == 1 && sizes_match(t->size(0), input.size(1))),
             "batch_norm: weight, bias and running statistics need one element for each of {} "
             "channels, found shape {}",
             input.size(1), t->defined() ? t->sizes() : SymIntList());
+  }
   return {input.dtype(), input.device(), dims_of(input.sizes()),
           strides_for(input.sizes(), suggest_memory_format(input))};
 }
@@ -272,7 +277,7 @@ Parts inference_parts(const Tensor& input, const Affine& a, double eps) {
   Dtype dtype = input.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   Tensor mean = along_channels(to(a.running_mean, dtype), input.dim());
   Tensor rstd = along_channels(rsqrt(add(to(a.running_var, dtype), eps)), input.dim());
-  Tensor none = new_empty(input, {0});
+  Tensor none = new_empty(input, {0}, statistics_dtype(input, a));
   return {normalized(input, to(input, dtype), mean, rstd, a), none, none, a.running_mean,
           a.running_var};
 }

@@ -99,6 +99,10 @@ Triple group_norm_backward(const Tensor& grad, const Tensor& input, const Tensor
 // ---- batch_norm
 
 Tensor along_channels(const Tensor& t, int64_t rank, Dtype dtype) {
+  require(is_floating(t.dtype()),
+          "native_batch_norm_backward: weight and statistics need a floating dtype, found {}; cast "
+          "them to the dtype of input",
+          t.dtype());
   Dims sizes(static_cast<size_t>(rank), SymInt(1));
   sizes[1] = t.size(0);
   return reshape(to(t, dtype), list_of(sizes));

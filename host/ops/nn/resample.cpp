@@ -33,10 +33,13 @@ struct Axis {
   std::optional<double> factor;
 };
 
+// A longer step leads beyond every input, too, and a position must be an integer of 64 bits.
+constexpr double longest_step = 0x1p31;
+
 template <class C>
 C step_of(const Axis& a, bool align_corners) {
   if (align_corners) return a.out > 1 ? static_cast<C>(a.in - 1) / static_cast<C>(a.out - 1) : C(0);
-  if (a.factor && *a.factor > 0) return static_cast<C>(1 / *a.factor);
+  if (a.factor && *a.factor > 0) return static_cast<C>(std::min(1 / *a.factor, longest_step));
   return static_cast<C>(a.in) / static_cast<C>(a.out);
 }
 
@@ -95,7 +98,7 @@ template <class C>
 Taps<C> smooth_taps(const Axis& a, bool align_corners, bool cubic) {
   C step = step_of<C>(a, align_corners), stretch = std::max(step, C(1));
   C support = (cubic ? 2 : 1) * stretch;
-  Taps<C> t{static_cast<int64_t>(std::ceil(support)) * 2 + 1, {}, {}};
+  Taps<C> t{std::min(static_cast<int64_t>(std::ceil(support)) * 2 + 1, a.in), {}, {}};
   for (int64_t i = 0; i < a.out; ++i) {
     C center = step * (static_cast<C>(i) + C(0.5)), sum = 0;
     int64_t first = std::max<int64_t>(static_cast<int64_t>(center - support + C(0.5)), 0);

@@ -18,6 +18,8 @@ ViewMeta strided_view(const Tensor& self, SymIntList size, SymIntList stride,
                       std::optional<SymInt> offset) {
   require(size.size() == stride.size(), "as_strided: {} sizes but {} strides", size.size(),
           stride.size());
+  for (SymInt s : size)
+    require(expect_true(s >= 0), "as_strided: sizes must not be negative, found {}", size);
   for (SymInt s : stride)
     require(expect_true(s >= 0), "as_strided: strides must not be negative, found {}", stride);
   return {dims_of(size), dims_of(stride), offset.value_or(sym_offset_of(self))};

@@ -173,6 +173,9 @@ std::vector<Tensor> split_evenly(const Tensor& self, SymInt sections, int64_t di
 }
 
 std::vector<Tensor> split_as_tensor_says(const Tensor& self, const Tensor& where, int64_t dim) {
+  require(where.dtype() == Dtype::i64,
+          "tensor_split: tensor_indices_or_sections must have dtype i64, found {}; cast it",
+          where.dtype());
   if (where.dim() == 0) return split_evenly(self, item(where).sym_int(), dim);
   std::vector<SymInt> indices;
   for (int64_t i = 0; i < where.size(0).guard_int(); ++i)

@@ -81,6 +81,14 @@ TEST(PointwiseCalls, IntegersAreNotDividedByZero) {
   EXPECT_THAT(values(fmod(a, integers({2, 2}))), ElementsAre(1, -1));
 }
 
+TEST(PointwiseCalls, DivisorsThatWrapToZeroInTheResultsTypeAreRefused) {
+  Tensor bytes = to(integers({7, -7}), Dtype::i8);
+  const std::string refused = "integers are divided by zero";
+  EXPECT_THAT(error_of([&] { floor_divide(bytes, Number(256)); }), HasSubstr(refused));
+  EXPECT_THAT(error_of([&] { remainder(bytes, full({}, 256, Dtype::i64)); }), HasSubstr(refused));
+  EXPECT_THAT(values(floor_divide(bytes, Number(259))), ElementsAre(2, -3));
+}
+
 TEST(PointwiseCalls, FloatingNumbersAreDividedByZero) {
   Tensor quotient = floor_divide(ones({1}), zeros({1}));
   EXPECT_EQ(*static_cast<const float*>(impl_of(quotient)->data), INFINITY);
@@ -89,6 +97,20 @@ TEST(PointwiseCalls, FloatingNumbersAreDividedByZero) {
 TEST(RecurrentCells, WeightsWithoutEnoughRowsAreRefused) {
   Tensor x = ones({2, 3}), h = ones({2, 2}), w_ih = ones({2, 3}), w_hh = ones({2, 2});
   EXPECT_THAT(error_of([&] { gru_cell(x, h, w_ih, w_hh); }), HasSubstr("has 3 gates"));
+}
+
+TEST(Upsampling, StepsLongerThanTheInputEndAtItsLastElement) {
+  Tensor x = arange(Number(3), Dtype::f32).reshape({1, 1, 3});
+  std::optional<double> scale = 1e-300;
+  EXPECT_THAT(values(upsample_nearest1d(x, SymIntList({4}), scale)), ElementsAre(0, 2, 2, 2));
+  EXPECT_THAT(values(_upsample_nearest_exact1d(x, SymIntList({2}), scale)), ElementsAre(2, 2));
+  EXPECT_THAT(values(upsample_linear1d(x, SymIntList({2}), false, scale)), ElementsAre(2, 2));
+}
+
+TEST(BatchNorm, ComplexStatisticsAreRefused) {
+  Tensor x = ones({2, 3}), z = zeros({3}, Dtype::c64);
+  auto error = error_of([&] { batch_norm(x, Tensor(), Tensor(), z, z, false, 0.1, 1e-5, false); });
+  EXPECT_THAT(error, HasSubstr("running statistics need a floating dtype, found c64"));
 }
 
 TEST(BatchNormBackward, StatisticsThatAreMissingAreRefused) {
