@@ -189,7 +189,7 @@ TEST_P(TrainStep, AModuleIsCompiledForEachOfItsModes) {
 }
 
 TEST_P(TrainStep, GuardNnModulesOffKeepsTheModeOfTheRecording) {
-  auto flag = config::patch({{"dynamo.guard_nn_modules", false}});
+  auto flags = config::patch({{"dynamo.guard_nn_modules", false}, {"capture.mode", "hit"}});
   nn::Dropout drop(0.5);
   auto f = compile([&](const Tensor& x) { return drop(x); }, {.backend = GetParam()});
   Tensor x = ones({64});
