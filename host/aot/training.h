@@ -10,7 +10,7 @@ namespace tenon {
 
 /// A joint graph that was cut in two.
 struct TrainingHalves {
-  Extracted forward;   ///< outputs: the results, what is saved beyond them, data-dependent numbers
+  Extracted forward;   ///< outputs: the results, data-dependent numbers, what else is saved
   Extracted backward;  ///< inputs: what is saved, the tangents, numbers; outputs: the gradients
 
   /// Where the backward's first inputs come from.
@@ -19,7 +19,7 @@ struct TrainingHalves {
     uint32_t index;  ///< of the joint graph's inputs, or of the forward's outputs
   };
   std::vector<Saved> saved;
-  uint32_t n_extra = 0;  ///< how many of the forward's outputs, after the results, are saved
+  uint32_t n_extra = 0;  ///< how many of the forward's outputs, the last ones, are only saved
   /// Data-dependent symbols of the backward, and the outputs of the forward that tell them.
   std::vector<std::pair<const Expr*, uint32_t>> symbols;
 };

@@ -83,6 +83,8 @@ class Splitter {
                                  graph_.outputs().begin() + derivative_.n_results);
     std::map<ValueId, uint32_t> result_of;
     for (uint32_t i = 0; i < outputs.size(); ++i) result_of.try_emplace(outputs[i], i);
+    add_numbers(outputs);
+    size_t n_before = outputs.size();  // what is saved comes last
     using Kind = TrainingHalves::Saved::Kind;
     for (ValueId v : decision_.saved) {
       const GraphValue& value = graph_.value(v);
@@ -94,8 +96,7 @@ class Splitter {
       if (is_extra) outputs.push_back(v);
       out_.saved.push_back({Kind::result, at->second});
     }
-    out_.n_extra = static_cast<uint32_t>(outputs.size()) - derivative_.n_results;
-    add_numbers(outputs);
+    out_.n_extra = static_cast<uint32_t>(outputs.size() - n_before);
     out_.forward = extractor_.cut(decision_.forward, {}, outputs);
   }
 
