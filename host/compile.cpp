@@ -327,7 +327,7 @@ void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& res
 void on_replay(Site& site, Entry&, const Leaves& leaves, const Body& body, CallResult& result) {
   std::lock_guard lock(site.changing);
   config::OptionScope options(site.flags);
-  replay_body(site, leaves, body, result);
+  recorded(site, [&] { replay_body(site, leaves, body, result); });
 }
 
 bool same_plain_outputs(const Entry& entry, const Trace& trace) {
@@ -356,13 +356,41 @@ bool symbols_coincide(const Entry& entry, const Leaves& leaves) {
   return std::ranges::adjacent_find(words) != words.end();
 }
 
+void report_stale(Site& site) {
+  site.replay_for_good = true;
+  std::string text = message(
+      "callable {} did something else than when it was recorded, with equal arguments: it reads a "
+      "value that is no argument; pass it as one. From now on the body runs on every call",
+      display_name(site));
+  require(config::flags().capture.on_stale != "error", ErrorCode::capture_divergence, "{}", text);
+  report::log_line(report::LogLevel::warning, "capture", text);
+}
+
+// False when a new recording gives the entry's graph: its code may run.
+bool compare_with_new_recording(Site& site, const Entry& entry, const Leaves& leaves,
+                                const Body& body, CallResult& result) {
+  ++site.replays;
+  Trace trace(leaves, policy_of(site, leaves), segment_runner(site));
+  trace.run(body);
+  bool same = !trace.was_cut() && same_graph(entry, trace) && same_plain_outputs(entry, trace);
+  if (same) return false;
+  if (!site.replay_for_good) report_stale(site);
+  if (trace.was_cut()) {
+    give_outputs(trace, result);
+    return true;
+  }
+  std::unique_ptr<Entry> once = make_entry(site, trace, leaves, Code::known);
+  once->run(leaves, result);
+  result.owner = trace.prototype;
+  return true;
+}
+
 // What a hit takes for granted is looked at again now and then: the body is recorded anew, and its
 // graph and plain results must be those of the entry. The answer of this call comes from the new
 // recording either way.
 bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, CallResult& result) {
   uint32_t hit = entry.hits.load(std::memory_order_relaxed) + 1;
-  bool replay = site.replay_for_good.load(std::memory_order_relaxed);
-  if (!replay) {
+  if (!site.replay_for_good.load(std::memory_order_relaxed)) {
     if (hit > 4096)
       return false;  // long since verified; retrace_check counts in 4096s from here on
     entry.hits.store(hit, std::memory_order_relaxed);
@@ -370,30 +398,8 @@ bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, Ca
   }
   std::lock_guard lock(site.changing);
   config::OptionScope options(site.flags);
-  ++site.replays;
-  TracePolicy policy = policy_of(site, leaves);
-  Trace trace(leaves, policy, segment_runner(site));
-  trace.run(body);
-  bool same = !trace.was_cut() && same_graph(entry, trace) && same_plain_outputs(entry, trace);
-  if (same) return false;
-  if (!replay) {
-    site.replay_for_good = true;
-    std::string text = message(
-        "callable {} did something else than when it was recorded, with equal arguments: it reads "
-        "a "
-        "value that is no argument; pass it as one. From now on the body runs on every call",
-        display_name(site));
-    require(config::flags().capture.on_stale != "error", ErrorCode::capture_divergence, "{}", text);
-    report::log_line(report::LogLevel::warning, "capture", text);
-  }
-  if (trace.was_cut()) {
-    give_outputs(trace, result);
-  } else {
-    std::unique_ptr<Entry> once = make_entry(site, trace, leaves, Code::known);
-    once->run(leaves, result);
-    result.owner = trace.prototype;
-  }
-  return true;
+  return recorded(site,
+                  [&] { return compare_with_new_recording(site, entry, leaves, body, result); });
 }
 
 const struct FillSlots {

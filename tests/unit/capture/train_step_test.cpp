@@ -199,6 +199,27 @@ TEST_P(TrainStep, GuardNnModulesOffKeepsTheModeOfTheRecording) {
   EXPECT_EQ(f.stats().compiles, 1);
 }
 
+// A body that begins to call backward() later on is found by looking again, and runs from then on.
+TEST_P(TrainStep, ABackwardThatBeginsLaterIsNoticed) {
+  Tensor w = tensor(std::vector<double>{1, 2}, {2}).requires_grad_();
+  bool trains = false;
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor loss = (x * w).sum();
+        if (trains) {
+          w.set_grad({});
+          loss.backward();
+        }
+        return loss.detach();
+      },
+      {.backend = GetParam()});
+  Tensor x = tensor(std::vector<double>{3, 4}, {2});
+  f(x);
+  trains = true;
+  EXPECT_EQ(f(x).item<double>(), 11);
+  EXPECT_THAT(w.grad().to_vector<double>(), ElementsAre(3, 4));
+}
+
 // As in the specification of what users write.
 TEST_P(TrainStep, StateNamesWhatTheBodyMayWrite) {
   manual_seed(3);
