@@ -245,8 +245,11 @@ static constexpr OpDef rows[] = {
              metas.push_back(contiguous_meta({SymInt(n + 1)}, self.dtype(), self.device()));
            return metas;
          },
-     .eager = [](const Tensor& self, IntList bins, OptDoubleList range, const Tensor&,
-                 bool) { return even_edges(self, bins, range); },
+     .eager =
+         [](const Tensor& self, IntList bins, OptDoubleList range, const Tensor& weight, bool) {
+           cells_meta(self, listed(bins), weight);
+           return even_edges(self, bins, range);
+         },
      .vjp = nondiff},
     {.schema = "_histogramdd_from_bin_cts(Tensor self, int[] bins, *, float[]? range=None, "
                "Tensor? weight=None, bool density=False) -> Tensor",

@@ -1,6 +1,7 @@
 // Derivatives of losses, and the margin losses of classes with theirs.
 #include "core/sym_int.h"
 #include "ops/kernel_loops.h"
+#include "ops/linalg/product.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
@@ -163,6 +164,9 @@ std::array<TensorMeta, 2> multilabel_metas(const Tensor& self, const Tensor& tar
   require(self.dim() <= 2 && sizes_match(self.numel(), target.numel()),
           "multilabel_margin_loss: scores and targets of one shape are expected, found {} and {}",
           self.sizes(), target.sizes());
+  require(is_floating(self.dtype()) && target.dtype() == Dtype::i64,
+          "multilabel_margin_loss: floating scores and i64 targets are expected, found {} and {}",
+          self.dtype(), target.dtype());
   Dims loss;
   if (reduction == no_reduction && self.dim() == 2) loss.push_back(self.size(0));
   return {contiguous_meta(list_of(loss), self.dtype(), self.device()),
@@ -231,6 +235,7 @@ TensorMeta multilabel_backward_meta(const Tensor& grad, const Tensor& self, cons
                                     int64_t reduction, const Tensor&) {
   TensorMeta loss = multilabel_metas(self, target, reduction)[0];
   require_shape("multilabel_margin_loss_backward", "grad_output", grad, list_of(loss.sizes));
+  require_same_dtype("multilabel_margin_loss_backward", grad, self);
   return contiguous_meta(self.sizes(), self.dtype());
 }
 
