@@ -74,10 +74,8 @@ std::vector<Tensor> apply_plan(const ImportedModel& model, const BoundCall& call
         gradients[plan.name] = results[plan.index];
         break;
       case ModelOutputKind::write_back: {
-        detail::TensorHead* head = call.inputs[plan.input];
-        head->references.fetch_add(1, std::memory_order_relaxed);
         NoGradGuard effect;  // a buffer keeps the value, not how it was computed
-        copy_(Tensor::adopt(head), results[plan.index]);
+        copy_(share(call.inputs[plan.input]), results[plan.index]);
         break;
       }
     }

@@ -29,11 +29,6 @@ TensorMeta tangent_meta(const Tensor& result) {
   return like_result ? meta : contiguous_meta(list_of(meta.sizes), meta.dtype, meta.device);
 }
 
-bool is_symbolic(const Value& v) {
-  if (v.is_number()) return v.number().is_symbolic();
-  return v.tag == Tag::ints && SymIntList(List<SymInt>(v.as<SymInt>(), v.count)).is_symbolic();
-}
-
 bool same_dims(const Dims& a, const Dims& b) {
   return std::ranges::equal(a, b, [](SymInt x, SymInt y) { return guard_or_false(x == y); });
 }
@@ -118,7 +113,7 @@ std::vector<ViewStep> Functionalizer::replayed(const Alias& alias) {
     for (size_t i = 0; i < step.args.size(); ++i) {
       const Value& a = step.args[i];
       if (i > 0)
-        is_plain = is_plain && a.tag != Tag::ref && a.tag != Tag::tensor && !is_symbolic(a);
+        is_plain = is_plain && a.tag != Tag::ref && a.tag != Tag::tensor && !a.is_symbolic();
       args.push_back(i == 0 ? Value() : a);
     }
     if (!is_plain) return {};

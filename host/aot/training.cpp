@@ -38,11 +38,6 @@ namespace {
 
 using Saved = TrainingHalves::Saved;
 
-Tensor share(detail::TensorHead* head) {
-  head->references.fetch_add(1, std::memory_order_relaxed);
-  return Tensor::adopt(head);
-}
-
 bool draws_random(const Graph& graph) {
   return std::ranges::any_of(
       graph.nodes(), [](const Node& n) { return (entry_of(n.op).tags & TN_TAG_RANDOM) != 0; });

@@ -57,11 +57,6 @@ class InferenceWrapper final : public Artifact {
   std::string describe(int32_t what) const override { return inner_->describe(what); }
 
  private:
-  static Tensor share(detail::TensorHead* head) {
-    head->references.fetch_add(1, std::memory_order_relaxed);
-    return Tensor::adopt(head);
-  }
-
   // All that the members show, as one tensor; it keeps their storage alive.
   static Tensor shared_memory(const SharedInput& shared, std::span<detail::TensorHead*> inputs) {
     char *first = nullptr, *last = nullptr;

@@ -24,9 +24,7 @@ namespace tenon {
 Tensor share_tensor(tn_tensor* t) {
   if (!t) return Tensor();
   check_alive(t);
-  auto* head = static_cast<detail::TensorHead*>(t);
-  head->references.fetch_add(1, std::memory_order_relaxed);
-  return Tensor::adopt(head);
+  return share(static_cast<detail::TensorHead*>(t));
 }
 
 // ---- tensors

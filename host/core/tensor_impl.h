@@ -76,6 +76,11 @@ struct TensorImpl : detail::TensorHead {
 };
 
 inline TensorImpl* impl_of(const Tensor& t) { return static_cast<TensorImpl*>(t.head()); }
+/// Another reference to a tensor that somebody else keeps.
+inline Tensor share(detail::TensorHead* head) {
+  head->references.fetch_add(1, std::memory_order_relaxed);
+  return Tensor::adopt(head);
+}
 inline bool is_wrapped_number(const Tensor& t) {
   const TensorImpl* impl = impl_of(t);
   return impl->extra && impl->extra->wrapped_number;

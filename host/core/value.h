@@ -118,6 +118,11 @@ struct Value {
     }
   }
   bool is_number() const { return tag >= Tag::integer && tag <= Tag::boolean; }
+  /// A number or a list of integers that a symbol is in.
+  bool is_symbolic() const {
+    if (is_number()) return number().is_symbolic();
+    return tag == Tag::ints && SymIntList(List<SymInt>(as<SymInt>(), count)).is_symbolic();
+  }
   Device device() const {
     return {static_cast<DeviceType>(payload >> 32), static_cast<int32_t>(payload & 0xFFFFFFFFu)};
   }

@@ -63,14 +63,9 @@ struct Interpreter::Frame {
 
 namespace {
 
-bool is_symbolic(const Value& v) {
-  if (v.is_number()) return v.number().is_symbolic();
-  return v.tag == Tag::ints && SymIntList(List<SymInt>(v.as<SymInt>(), v.count)).is_symbolic();
-}
-
 bool needs_frame(const Node& node) {
   for (const Value& a : node.args)
-    if (a.tag == Tag::ref || a.tag == Tag::refs || is_symbolic(a)) return true;
+    if (a.tag == Tag::ref || a.tag == Tag::refs || a.is_symbolic()) return true;
   return false;
 }
 
@@ -153,7 +148,7 @@ void Interpreter::run_step(const Step& step, Frame& frame) const {
       for (uint32_t k = 0; k < a.count; ++k)
         if (ValueId id = a.as<ValueId>()[k]; id != no_value) list[k] = frame.tensors[id];
       a = Value::of(TensorList(list));
-    } else if (is_symbolic(a)) {
+    } else if (a.is_symbolic()) {
       if (a.tag == Tag::ints) {
         auto& list = sizes.emplace_back(a.count);
         for (uint32_t k = 0; k < a.count; ++k) list[k] = frame.evaluate(a.as<SymInt>()[k]).to_int();

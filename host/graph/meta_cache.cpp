@@ -124,9 +124,7 @@ class CallKey {
 };
 
 Tensor result_tensor(const Value& v) {
-  auto* head = reinterpret_cast<detail::TensorHead*>(v.payload);
-  head->references.fetch_add(1, std::memory_order_relaxed);
-  return Tensor::adopt(head);
+  return share(reinterpret_cast<detail::TensorHead*>(v.payload));
 }
 
 bool shares_with_argument(const CallArgs& call, const Tensor& result) {

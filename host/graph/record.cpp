@@ -269,8 +269,7 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
       GraphValue value;
       Tensor tensor;
       if (v.tag == Tag::tensor_owned) {
-        tensor = Tensor::adopt(reinterpret_cast<detail::TensorHead*>(v.payload));
-        tensor.head()->references.fetch_add(1, std::memory_order_relaxed);
+        tensor = share(reinterpret_cast<detail::TensorHead*>(v.payload));
         value = describe(tensor);
       } else if (v.is_number()) {
         value.scalar = v.number();
@@ -327,11 +326,8 @@ int32_t GraphRecorder::own_references(const Tensor& fake) const {
 
 std::vector<Tensor> GraphRecorder::live_fakes() const {
   std::vector<Tensor> out;
-  for (TensorImpl* impl : life_->alive) {
-    if (!impl) continue;
-    impl->references.fetch_add(1, std::memory_order_relaxed);
-    out.push_back(Tensor::adopt(impl));
-  }
+  for (TensorImpl* impl : life_->alive)
+    if (impl) out.push_back(share(impl));
   return out;
 }
 

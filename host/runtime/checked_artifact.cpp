@@ -31,9 +31,7 @@ struct InputCopies {
     std::map<const Storage*, Tensor> bases;
     for (detail::TensorHead* head : inputs) {
       tensors.emplace_back();
-      if (!head) continue;
-      head->references.fetch_add(1, std::memory_order_relaxed);
-      tensors.back() = copy_of(Tensor::adopt(head), widen, bases);
+      if (head) tensors.back() = copy_of(share(head), widen, bases);
     }
     for (const Tensor& t : tensors) heads.push_back(t.head());
   }

@@ -1,4 +1,4 @@
-// Normalisation over the batch: batch_norm with its many native forms, instance_norm.
+// Normalisation over the batch: batch_norm with its many native forms.
 //
 // Model: y = (x - mean[c]) * rstd[c] * weight[c] + bias[c] for each channel c. In training mean and
 //   variance are those of the batch and are mixed into the running ones; else the running ones
@@ -320,38 +320,6 @@ Quintuple functional_decomp(const Tensor& input, const Tensor& weight, const Ten
   return {p.y, p.mean, p.rstd, p.running_mean, p.running_var};
 }
 
-// ---- instance_norm
-
-Tensor repeated(const Tensor& t, SymInt times) { return t.defined() ? repeat(t, {times}) : t; }
-
-void store_means(const Tensor& running, const Tensor& all, SymInt batch, SymInt channels) {
-  if (running.defined()) copy_(running, mean(view(all, {batch, channels}), {0}));
-}
-
-// Every channel of every image becomes a channel of one image.
-Tensor instance_norm_decomp(const Tensor& input, const Tensor& weight, const Tensor& bias,
-                            const Tensor& running_mean, const Tensor& running_var,
-                            bool use_input_stats, double momentum, double eps, bool cudnn) {
-  require(use_input_stats || (running_mean.defined() && running_var.defined()),
-          "instance_norm: running_mean and running_var are needed where use_input_stats is false");
-  require(input.dim() >= 2,
-          "instance_norm: input needs a batch and a channel dimension, found shape {}",
-          input.sizes());
-  SymInt batch = input.size(0), channels = input.size(1);
-  Dims sizes = dims_of(input.sizes());
-  sizes[0] = 1;
-  sizes[1] = batch * channels;
-  Tensor all_mean = repeated(running_mean, batch), all_var = repeated(running_var, batch);
-  Tensor out =
-      batch_norm(view(contiguous(input), list_of(sizes)), repeated(weight, batch),
-                 repeated(bias, batch), all_mean, all_var, use_input_stats, momentum, eps, cudnn);
-  if (use_input_stats) {
-    store_means(running_mean, all_mean, batch, channels);
-    store_means(running_var, all_var, batch, channels);
-  }
-  return view(out, input.sizes());
-}
-
 // ---- forms with a reserve for a device's library, which is empty here
 
 TensorMeta reserve_meta(const Tensor& input) {
@@ -493,10 +461,6 @@ static constexpr OpDef rows[] = {
            run_batch_norm({y, mean, rstd}, input, {weight, bias, running_mean, running_var}, false,
                           momentum, eps);
          }},
-    {.schema = "instance_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
-               "Tensor? running_var, bool use_input_stats, float momentum, float eps, bool "
-               "cudnn_enabled) -> Tensor",
-     .decomp = fn<instance_norm_decomp>},
 };
 
 extern constinit const OpFamily op_family_nn_batch_norm{rows};
