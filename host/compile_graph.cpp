@@ -85,9 +85,16 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
     return ask_backend(backend.name, request);
   }
 
+  // What it gets may be handed on as a repro; the backward is asked for long after this.
+  auto ask = [repro, name = backend.name](const CompileRequest& lowered) {
+    return with_repro(ReproStage::aot, *lowered.graph, repro,
+                      [&] { return ask_backend(name, lowered); });
+  };
+
   // Where gradients will be wanted, forward and backward are compiled, each when it is needed.
-  if (wants_gradients(*graph))
-    if (auto trained = compile_training(graph, backend, lowering_for(backend), request))
+  bool trains = wants_gradients(*graph);
+  if (trains)
+    if (auto trained = compile_training(graph, backend, lowering_for(backend), request, ask))
       return trained;
 
   // The others get a graph without mutation, with the ops taken apart that their manifest names.
@@ -97,9 +104,11 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
   request.stage = Stage::inference;
   request.graph = lowered.graph;
   request.mutated_inputs = lowered.mutated_inputs;
-  auto inner = with_repro(ReproStage::aot, *request.graph, repro,
-                          [&] { return ask_backend(backend.name, request); });
-  return with_eager_training(graph, wrap_inference(std::move(lowered), std::move(inner)));
+  auto inner = ask(request);
+  auto compiled = wrap_inference(std::move(lowered), std::move(inner));
+
+  // Code for inference leaves no gradients behind: calls that want some run on the tape.
+  return trains ? with_eager_training(graph, std::move(compiled)) : compiled;
 }
 
 }  // namespace

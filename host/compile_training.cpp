@@ -59,13 +59,9 @@ std::optional<Lowered> joint_of(const Graph& graph, const LowerOptions& options)
 
 std::shared_ptr<Artifact> compile_training(const std::shared_ptr<Graph>& graph,
                                            const BackendInfo& backend, const LowerOptions& lower,
-                                           const CompileRequest& request) {
+                                           const CompileRequest& request, const AskBackend& ask) {
   std::optional<Lowered> joint = joint_of(*graph, lower);
   if (!joint) return nullptr;
-  auto ask = [name = backend.name](const CompileRequest& half) {
-    report::PhaseScope phase("backend");
-    return compile_with_backend(name, half);
-  };
   if (!joint->derivative) {
     CompileRequest whole = request;
     whole.graph = joint->graph;

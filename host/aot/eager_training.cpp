@@ -20,11 +20,7 @@ class EagerTraining final : public Artifact {
 
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
-    bool needs_grad =
-        thread_modes.grad_enabled && std::ranges::any_of(inputs, [](const detail::TensorHead* t) {
-          return t && (t->flags & TN_T_REQUIRES_GRAD);
-        });
-    if (!needs_grad) {
+    if (!call_wants_gradients(inputs)) {
       BelowAutograd below;
       return compiled_->call(inputs, syms, outputs, steal);
     }
@@ -41,13 +37,14 @@ class EagerTraining final : public Artifact {
 
 }  // namespace
 
+bool call_wants_gradients(std::span<detail::TensorHead* const> inputs) {
+  return thread_modes.grad_enabled && std::ranges::any_of(inputs, [](const detail::TensorHead* t) {
+           return t && (t->flags & TN_T_REQUIRES_GRAD);
+         });
+}
+
 std::shared_ptr<Artifact> with_eager_training(std::shared_ptr<const Graph> graph,
                                               std::shared_ptr<Artifact> compiled) {
-  bool needed =
-      thread_modes.grad_enabled && std::ranges::any_of(graph->inputs(), [&](ValueId input) {
-        return graph->value(input).flags.requires_grad;
-      });
-  if (!needed) return compiled;
   return std::make_shared<EagerTraining>(std::move(graph), std::move(compiled));
 }
 

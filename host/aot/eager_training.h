@@ -5,9 +5,11 @@
 
 namespace tenon {
 
-/// `compiled`, or, where gradients are on and an input of `graph` needs one, an artifact that runs
-/// such calls node by node on the tape, so that no gradient is lost: compiled code leaves none
-/// behind. Counted as `aot.eager_training_calls`.
+/// Whether a call with these inputs leaves gradients behind: they are on and an input needs one.
+bool call_wants_gradients(std::span<detail::TensorHead* const> inputs);
+
+/// `compiled`, but calls that want gradients run node by node on the tape, so that none is lost:
+/// compiled code leaves none behind. Counted as `aot.eager_training_calls`.
 std::shared_ptr<Artifact> with_eager_training(std::shared_ptr<const Graph> graph,
                                               std::shared_ptr<Artifact> compiled);
 

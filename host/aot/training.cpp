@@ -14,6 +14,7 @@
 // Cost: below 1 us a call besides the halves.
 #include "aot/training.h"
 
+#include "aot/eager_training.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
 #include "autograd/saved_tensor.h"
@@ -328,11 +329,7 @@ class TrainingEntry final : public Artifact {
 
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
-    bool on_tape =
-        thread_modes.grad_enabled && std::ranges::any_of(inputs, [](const detail::TensorHead* t) {
-          return t && (t->flags & TN_T_REQUIRES_GRAD);
-        });
-    ModeScope mode(0, on_tape ? 0 : bit(Key::autograd));
+    ModeScope mode(0, call_wants_gradients(inputs) ? 0 : bit(Key::autograd));
     wrapped_->call(inputs, syms, outputs, steal);
   }
 

@@ -70,6 +70,39 @@ TEST_F(Observable, ReproAfterAotWritesTheLoweredGraph) {
   EXPECT_THAT(dump("repro.tng"), Not(HasSubstr("aten.mul_.")));
 }
 
+// What has a backward, on a backend that fails on graphs of one stage.
+template <Stage failing>
+auto sine_times_itself() {
+  auto compile_others = [](const CompileRequest& request) {
+    if (request.stage != failing) return interpreter_artifact(request.graph);
+    throw BackendError(ErrorCode::backend_compiler_failed, 1, "this half always fails");
+  };
+  register_backend("half", compile_others, {"debug"}, Stage::inference);
+  return compile([](const Tensor& x) { return (x.sin() * x).sum(); }, {.backend = "half"});
+}
+
+TEST_F(Observable, ReproAfterAotWritesTheForwardHalfThatFails) {
+  auto scope = repro("aot", 1);
+  Tensor x = ones({2}).requires_grad_();
+  EXPECT_THROW(sine_times_itself<Stage::forward>()(x), BackendError);
+  EXPECT_THAT(dump("error.txt"), HasSubstr("this half always fails"));
+  EXPECT_THAT(dump("repro.tng"), HasSubstr("aten.sin."));
+  EXPECT_THAT(dump("repro.tng"), Not(HasSubstr(" tangent ")));
+}
+
+TEST_F(Observable, ReproAfterAotWritesTheBackwardHalfThatFailsLater) {
+  Tensor x = ones({2}).requires_grad_(), loss;
+  {
+    auto scope = repro("aot", 1);
+    loss = sine_times_itself<Stage::backward>()(x);
+    EXPECT_THAT(dumps(), IsEmpty());
+  }
+  EXPECT_THROW(loss.backward(), BackendError);
+  EXPECT_THAT(dump("error.txt"), HasSubstr("this half always fails"));
+  EXPECT_THAT(dump("repro.tng"), HasSubstr(" tangent "));
+  EXPECT_NO_THROW(parse_graph(dump("repro.tng")));
+}
+
 TEST_F(Observable, ReproAfterDynamoWritesTheCapturedGraphOfAnyBackend) {
   auto scope = repro("dynamo", 3);
   ASSERT_TRUE(lowers_a_write());
