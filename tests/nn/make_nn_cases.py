@@ -2,8 +2,9 @@
 """Records what PyTorch's layers, losses, optimisers and schedules compute, for tests/unit/nn.
 
     make_nn_cases.py                 writes ../data/nn/*.safetensors; needs torch and safetensors
-    make_nn_cases.py --check FILE    compares a state that the unit tests have written
-                                     (nn_written.safetensors) with the recorded one
+    make_nn_cases.py --check FILE    compares a state that the unit tests have written (into the
+                                     temporary folder, tenon_nn_written.safetensors) with the
+                                     recorded one
     make_nn_cases.py --digits FILE   cuts few_digits.safetensors out of digits.safetensors
 
 Neither the product nor its tests run this.

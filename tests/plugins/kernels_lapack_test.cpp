@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/op_table.h"
+#include "unit/message_of.h"
 
 #include <tenon/tenon.h>
 
@@ -39,17 +40,6 @@ std::vector<int64_t> sizes_of(const Tensor& t) {
   std::vector<int64_t> out;
   for (int64_t d = 0; d < t.dim(); ++d) out.push_back(t.size(d));
   return out;
-}
-
-/// The message of the UserError that `f` throws, or "".
-template <class F>
-std::string message_of(F f) {
-  try {
-    f();
-  } catch (const UserError& e) {
-    return e.what();
-  }
-  return "";
 }
 
 Tensor nan_matrix() { return full({3, 3}, std::nan(""), Dtype::f64); }
@@ -285,13 +275,13 @@ TEST_P(KernelsLapack, MatricesWithoutElementsAreFactored) {
 
 TEST(KernelsLapackErrors, TellWhichMatrixIsSingular) {
   Tensor a = stack({eye(SymInt(2)), zeros({2, 2})}), b = ones({2, 2, 1});
-  EXPECT_EQ(message_of([&] { linalg_solve(a, b); }),
+  EXPECT_EQ(message_of<UserError>([&] { linalg_solve(a, b); }),
             "linalg_solve: (batch element 1): the matrix is singular: pivot 1 of its factors is "
             "zero");
-  EXPECT_EQ(message_of([&] { linalg_cholesky(a.neg()); }),
+  EXPECT_EQ(message_of<UserError>([&] { linalg_cholesky(a.neg()); }),
             "linalg_cholesky: (batch element 0): the matrix is not positive-definite: its leading "
             "minor of order 1 is not positive");
-  EXPECT_EQ(message_of([&] { linalg_lu_factor_ex(a.select(0, 1), true, true); }),
+  EXPECT_EQ(message_of<UserError>([&] { linalg_lu_factor_ex(a.select(0, 1), true, true); }),
             "linalg_lu_factor: pivot 1 is zero, so that the factors cannot solve a system; call "
             "linalg_lu_factor_ex for the factors alone");
 }
@@ -306,11 +296,11 @@ TEST(KernelsLapackErrors, AreNumbersInTheFormsThatGiveInfo) {
 TEST(KernelsLapackErrors, ComeFromElementsThatAreNotFinite) {
   Tensor a = nan_matrix();
   EXPECT_THAT(std::get<1>(linalg_cholesky_ex(a)).to_vector<int32_t>(), ElementsAre(1));
-  EXPECT_EQ(message_of([&] { linalg_eigh(a); }),
+  EXPECT_EQ(message_of<UserError>([&] { linalg_eigh(a); }),
             "linalg_eigh: the matrix has elements that are not finite");
-  EXPECT_EQ(message_of([&] { linalg_svd(a); }),
+  EXPECT_EQ(message_of<UserError>([&] { linalg_svd(a); }),
             "linalg_svd: the matrix has elements that are not finite");
-  EXPECT_EQ(message_of([&] { linalg_lstsq(a, a, std::nullopt, "gelsd"); }),
+  EXPECT_EQ(message_of<UserError>([&] { linalg_lstsq(a, a, std::nullopt, "gelsd"); }),
             "linalg_lstsq: the matrix has elements that are not finite");
 }
 
@@ -327,22 +317,24 @@ TEST(KernelsLapackErrors, NamePivotsThatAreNone) {
   Tensor lu = eye(SymInt(3)), b = ones({3, 1});
   Tensor far = full({3}, 9, Dtype::i32), zero = zeros({3}, Dtype::i32);
   for (const Tensor& pivots : {far, zero})
-    EXPECT_THAT(message_of([&] { linalg_lu_solve(lu, pivots, b); }),
+    EXPECT_THAT(message_of<UserError>([&] { linalg_lu_solve(lu, pivots, b); }),
                 HasSubstr("is out of range for matrices of 3 rows"));
   for (int last : {0, 9, -3})
-    EXPECT_THAT(message_of([&] { linalg_ldl_solve(lu, full({3}, last, Dtype::i32), b); }),
-                HasSubstr("linalg_ldl_solve: pivot "));
-  EXPECT_THAT(message_of([&] { lu_unpack(lu, far); }), HasSubstr("is out of range"));
+    EXPECT_THAT(
+        message_of<UserError>([&] { linalg_ldl_solve(lu, full({3}, last, Dtype::i32), b); }),
+        HasSubstr("linalg_ldl_solve: pivot "));
+  EXPECT_THAT(message_of<UserError>([&] { lu_unpack(lu, far); }), HasSubstr("is out of range"));
 }
 
 TEST(KernelsLapackErrors, NameWhatTheCpuDoesNotDo) {
   Tensor a = eye(SymInt(3));
-  EXPECT_EQ(message_of([&] { linalg_lu_factor(a, false); }),
+  EXPECT_EQ(message_of<UserError>([&] { linalg_lu_factor(a, false); }),
             "linalg_lu_factor: factors without pivots are not computed on the CPU; call it with "
             "pivot=True");
-  EXPECT_EQ(message_of([&] { linalg_svd(a, true, "gesvd"); }),
+  EXPECT_EQ(message_of<UserError>([&] { linalg_svd(a, true, "gesvd"); }),
             "linalg_svd: a driver can be chosen on CUDA only; leave it out");
-  EXPECT_THAT(message_of([&] { linalg_solve(a, to(a, Dtype::f64)); }), HasSubstr("one dtype"));
+  EXPECT_THAT(message_of<UserError>([&] { linalg_solve(a, to(a, Dtype::f64)); }),
+              HasSubstr("one dtype"));
 }
 
 using Tensors = std::vector<Tensor>;
@@ -429,7 +421,7 @@ TEST(KernelsLapackMissing, IsToldWithTheOpThePluginAndTheNextStep) {
                  "its kernel, and no folder of plugins has it; install it, or name its folder in "
                  "TENON_PLUGIN_PATH (`tenon plugin list` shows what is found)");
   }
-  EXPECT_EQ(message_of([] {
+  EXPECT_EQ(message_of<UserError>([] {
               linalg_cholesky(ones({2, 3}));
             }),
             "linalg_cholesky: square matrices are expected, found shape [2, 3]");

@@ -1,6 +1,8 @@
 // What the tests of gradients share.
 #pragma once
 
+#include "unit/message_of.h"
+
 #include <tenon/autograd.h>
 #include <tenon/ops.h>
 
@@ -17,15 +19,5 @@ inline Tensor leaf(std::vector<double> values, IntList sizes) {
 }
 
 inline std::vector<double> numbers(const Tensor& t) { return t.detach().to_vector<double>(); }
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 }  // namespace tenon

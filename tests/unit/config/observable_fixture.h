@@ -6,6 +6,7 @@
 #include "report/log.h"
 #include "runtime/call.h"
 #include "unit/config/config_fixture.h"
+#include "unit/message_of.h"
 
 #include <tenon/compile.h>
 #include <tenon/ops.h>
@@ -82,16 +83,5 @@ class Observable : public config::Config {
     throw BackendError(ErrorCode::backend_compiler_failed, 1, "this backend always fails");
   }
 };
-
-/// The message of the Error that `body` throws.
-template <class F>
-std::string message_of(F body) {
-  try {
-    body();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 }  // namespace tenon

@@ -162,7 +162,7 @@ TEST(Pt2Import, ArgumentsThatDoNotFitTheSchemaAreRefused) {
 }
 
 TEST(Pt2Import, TranslatesEverySharedModelThatItsOpsAllow) {
-  TENON_NEEDS_SHARED_MODELS();
+  TENON_NEEDS_SHARED("models");
   int translated = 0;
   for (const std::string& file : shared_models(".pt2")) {
     Pt2Program program = read_pt2(file);

@@ -50,7 +50,7 @@ TEST(Safetensors, ReadsWhatItWrites) {
 }
 
 TEST(Safetensors, ReadsTheSharedRecordings) {
-  TENON_NEEDS_SHARED_MODELS();
+  TENON_NEEDS_SHARED("models");
   auto files = testing::shared_models(".io.safetensors");
   EXPECT_GE(files.size(), 42u);
   for (const std::string& file : files) {

@@ -1,13 +1,13 @@
-// Where tests of the file formats find real models, and small helpers to make and damage files.
+// Real models for the tests of the file formats, and small helpers to make and damage files.
 #pragma once
 
 #include "formats/byte_reader.h"
 #include "formats/zip.h"
+#include "unit/shared_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -18,27 +18,15 @@
 
 namespace tenon::formats::testing {
 
-/// The folder with real models, from TENON_SHARED or beside the source tree; empty when missing.
-inline std::filesystem::path shared_folder() {
-  const char* named = std::getenv("TENON_SHARED");
-  std::filesystem::path folder =
-      named ? std::filesystem::path(named) : std::filesystem::path(TENON_SOURCE_DIR) / "../shared";
-  return std::filesystem::is_directory(folder / "models") ? folder : std::filesystem::path();
-}
-
 /// The files of the shared models whose names end with `ending`, sorted.
 inline std::vector<std::string> shared_models(const std::string& ending) {
   std::vector<std::string> files;
-  if (shared_folder().empty()) return files;
-  for (const auto& entry : std::filesystem::directory_iterator(shared_folder() / "models"))
+  if (!have_shared("models")) return files;
+  for (const auto& entry : std::filesystem::directory_iterator(shared_path("models")))
     if (entry.path().string().ends_with(ending)) files.push_back(entry.path().string());
   std::sort(files.begin(), files.end());
   return files;
 }
-
-#define TENON_NEEDS_SHARED_MODELS()                     \
-  if (tenon::formats::testing::shared_folder().empty()) \
-  GTEST_SKIP() << "no models: set TENON_SHARED to the folder that holds models/"
 
 inline Bytes own_bytes(std::string text) {
   auto owner = std::make_shared<std::string>(std::move(text));

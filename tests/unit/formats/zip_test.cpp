@@ -166,7 +166,7 @@ TEST(ZipReader, ReadsWhatTheWriterWrote) {
 }
 
 TEST(ZipReader, ReadsEveryRecordOfTheSharedModels) {
-  TENON_NEEDS_SHARED_MODELS();
+  TENON_NEEDS_SHARED("models");
   for (const std::string& file : testing::shared_models(".pt2")) {
     ZipArchive zip = ZipArchive::open(file);
     EXPECT_GE(zip.entries().size(), 8u) << file;

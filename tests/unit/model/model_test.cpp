@@ -1,4 +1,6 @@
 // The public API for .pt2 models: calls, structures, errors, weights.
+#include "unit/shared_folder.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -27,17 +29,14 @@ std::string error_of(const std::function<void()>& f) {
 std::string archive(const std::string& name) {
   std::string own = std::string(TENON_SOURCE_DIR) + "/tests/data/" + name + ".pt2";
   if (std::filesystem::exists(own)) return own;
-  return std::string(TENON_SHARED_DIR) + "/models/" + name + ".pt2";
+  return shared_path("models/" + name + ".pt2").string();
 }
 
 Model model(const std::string& name) { return load(archive(name), {.backend = "eager"}); }
 
 class SharedModelTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    if (!std::filesystem::exists(archive("bert_mini")))
-      GTEST_SKIP() << TENON_SHARED_DIR << "/models is not there";
-  }
+  void SetUp() override { TENON_NEEDS_SHARED("models"); }
 };
 
 TEST(ModelTest, OneTensorInOneTensorOut) {

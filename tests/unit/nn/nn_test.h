@@ -1,6 +1,8 @@
 // What the tests of modules and optimisers share.
 #pragma once
 
+#include "unit/message_of.h"
+
 #include <tenon/autograd.h>
 #include <tenon/nn.h>
 #include <tenon/ops.h>
@@ -46,15 +48,5 @@ inline std::string difference(const Tensor& found, const Tensor& expected,
 }
 
 inline double number_of(const Tensor& t) { return t.detach().to(Dtype::f64).item<double>(); }
-
-template <class F>
-std::string message_of(F&& f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 }  // namespace tenon

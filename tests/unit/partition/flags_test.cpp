@@ -31,9 +31,7 @@ std::ostream& operator<<(std::ostream& out, const Numbers& numbers) {
 
 class PartitionFlags : public testing::Test {
  protected:
-  void SetUp() override {
-    if (!have_recordings()) GTEST_SKIP() << recordings_folder() << " is not there";
-  }
+  void SetUp() override { TENON_NEEDS_SHARED(recordings); }
 
   // Under the flags in force.
   static Partition cut(const std::string& name) {

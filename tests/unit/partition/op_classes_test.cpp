@@ -22,8 +22,9 @@ uint16_t classes_of_packet(const std::string& packet) {
 class OpClasses : public testing::Test {
  protected:
   void SetUp() override {
-    std::string path = recordings_folder() + "/tables/op_lists.json";
-    if (!std::filesystem::exists(path)) GTEST_SKIP() << path << " is not there";
+    std::string name = recordings + "/tables/op_lists.json";
+    TENON_NEEDS_SHARED(name);
+    std::string path = shared_path(name).string();
     lists_ =
         std::make_unique<formats::JsonDocument>(formats::parse_json(detail::file_text(path), path));
   }

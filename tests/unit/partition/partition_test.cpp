@@ -1,4 +1,5 @@
 // Cases of the partitioner that no recording has: errors, symbols, writes, regions, outputs.
+#include "unit/message_of.h"
 #include "unit/partition/small_graph.h"
 
 #include <tenon/config.h>
@@ -18,16 +19,6 @@ using ::testing::Not;
 using Recompute = JointNode::Recompute;
 using Tag = JointNode::Tag;
 using Type = JointNode::Type;
-
-template <class Error, class Call>
-std::string message_of(const Call& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 // sin(x * w), with cos for its gradient.
 SmallGraph sine() {

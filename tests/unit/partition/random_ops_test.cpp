@@ -22,7 +22,7 @@ Names random_ops_in(const RecordedGraph& recorded, const std::vector<JointId>& c
 }
 
 TEST(RandomOps, AreNotRecomputedUnderAnyBudget) {
-  if (!have_recordings()) GTEST_SKIP() << recordings_folder() << " is not there";
+  TENON_NEEDS_SHARED(recordings);
   RecordedGraph dropout("dropout_block");
   for (double budget : {0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0}) {
     Partition cut = min_cut_partition(dropout.graph, {.memory_budget = budget});
@@ -39,7 +39,7 @@ TEST(RandomOps, AreNotRecomputedUnderAnyBudget) {
 }
 
 TEST(RandomOps, ThatAreDeadInTheBackwardOfTheDefaultPartitionAreDropped) {
-  if (!have_recordings()) GTEST_SKIP() << recordings_folder() << " is not there";
+  TENON_NEEDS_SHARED(recordings);
   RecordedGraph dropout("dropout_block");
   Partition cut = default_partition(dropout.graph, {});
   EXPECT_EQ(cut.backward.size(), 12u);

@@ -118,9 +118,7 @@ void expect_same_way(const RecordedGraph& recorded, const Partition& cut, JsonVi
 
 class Recordings : public testing::TestWithParam<std::string> {
  protected:
-  void SetUp() override {
-    if (!have_recordings()) GTEST_SKIP() << recordings_folder() << " is not there";
-  }
+  void SetUp() override { TENON_NEEDS_SHARED(recordings); }
 };
 
 TEST_P(Recordings, ArePartitionedAsInPytorch) {

@@ -3,10 +3,10 @@
 
 #include "formats/json.h"
 #include "partition/partition.h"
+#include "unit/shared_folder.h"
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -14,12 +14,8 @@
 
 namespace tenon::partition::tests {
 
-inline std::string recordings_folder() {
-  const char* named = std::getenv("TENON_SHARED");
-  return std::string(named ? named : TENON_SHARED_DIR) + "/reference/partitioner";
-}
-
-inline bool have_recordings() { return std::filesystem::exists(recordings_folder()); }
+/// Where the recordings are in the shared folder.
+inline const std::string recordings = "reference/partitioner";
 
 struct RecordedGraph {
   explicit RecordedGraph(const std::string& name);
@@ -129,7 +125,7 @@ inline JointNode read_node(formats::JsonView entry, const RecordedGraph& graph) 
 }  // namespace detail
 
 inline RecordedGraph::RecordedGraph(const std::string& name) {
-  std::string path = recordings_folder() + "/" + name + ".json";
+  std::string path = shared_path(recordings + "/" + name + ".json").string();
   document =
       std::make_unique<formats::JsonDocument>(formats::parse_json(detail::file_text(path), path));
   graph.name = name;
