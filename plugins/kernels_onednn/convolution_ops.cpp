@@ -1,7 +1,8 @@
 // The convolutions of ATen: arguments to oneDNN calls, results in ATen's shapes and strides.
-#include "convolution.h"
-#include "convolution_backward.h"
 #include "kernels.h"
+
+#include <dnn/convolution.h>
+#include <dnn/convolution_backward.h>
 
 #include <algorithm>
 #include <array>
@@ -65,7 +66,7 @@ bool has_zero_stride(const View& v) {
   return false;
 }
 
-bool fill_geometry(const Arguments& a, int spatial, Convolution& c) {
+bool fill_geometry(const Arguments& a, int spatial, ConvolutionShape& c) {
   if (!read_pair(a.stride, spatial, 1, c.stride) || !read_pair(a.padding, spatial, 0, c.padding) ||
       !read_pair(a.dilation, spatial, 1, c.dilation))
     return false;
@@ -89,12 +90,11 @@ bool fill_geometry(const Arguments& a, int spatial, Convolution& c) {
   c.out_height = lengths[0];
   c.out_width = lengths[1];
   std::copy_n(x.strides, 4, c.source_strides);
-  std::copy_n(w.strides, 4, c.weights_strides);
   return !has_zero_stride(x) && !has_zero_stride(w);
 }
 
 // The result in the layout that ATen gives it: channels-last when source or weights are.
-tensor make_result(const Arguments& a, int spatial, Convolution& c) {
+tensor make_result(const Arguments& a, int spatial, ConvolutionShape& c) {
   bool last = spatial == 2 &&
               (View(a.source).suggests_channels_last() || View(a.weights).suggests_channels_last());
   int64_t n = c.out_channels, h = c.out_height, w = c.out_width;
@@ -113,12 +113,14 @@ bool run(const kernel_call& call, const Arguments& a, int spatial) {
                                a.bias->ndim == 1 && a.bias->sizes[0] == a.weights->sizes[0] &&
                                (a.bias->strides[0] == 1 || a.bias->sizes[0] == 1));
   Convolution c{};
-  if (!bias_fits || !fill_geometry(a, spatial, c)) return false;
-  c.dtype = a.source->dtype;
+  if (!bias_fits || !fill_geometry(a, spatial, c.shape)) return false;
+  c.shape.dtype = a.source->dtype;
+  c.shape.bias = a.bias != nullptr;
+  std::copy_n(View(a.weights).strides, 4, c.weights_strides);
   c.source = a.source->data;
   c.weights = a.weights;
   c.bias = a.bias ? a.bias->data : nullptr;
-  tensor out = make_result(a, spatial, c);
+  tensor out = make_result(a, spatial, c.shape);
   c.result = out->data;
   if (!run_convolution(c)) return false;
   call.give(0, std::move(out));
@@ -177,8 +179,9 @@ bool convolution_backward(const kernel_call& call) {
   ConvolutionGradients gradients{};
   Arguments arguments{source,       weights,      nullptr,         call.args[4],
                       call.args[5], call.args[6], call.args[9].u.i};
-  if (!fill_geometry(arguments, rank - 2, gradients.forward)) return false;
-  gradients.forward.dtype = TN_F32;
+  if (!fill_geometry(arguments, rank - 2, gradients.forward.shape)) return false;
+  gradients.forward.shape.dtype = TN_F32;
+  std::copy_n(View(weights).strides, 4, gradients.forward.weights_strides);
   gradients.forward.source = source->data;
   gradients.forward.weights = weights;
   gradients.gradient = grad->data;

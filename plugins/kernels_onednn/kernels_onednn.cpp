@@ -1,6 +1,7 @@
 // kernels_onednn: eager kernels for matrix products and convolutions on the CPU.
 #include "kernels.h"
-#include "packed_weights.h"
+
+#include <dnn/packed_weights.h>
 
 using namespace tenon::plugin;
 

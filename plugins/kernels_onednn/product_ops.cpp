@@ -1,8 +1,9 @@
 // The matrix products of ATen: arguments to oneDNN calls, results in ATen's shapes and strides.
-#include "batched_product.h"
-#include "inner_product.h"
 #include "kernels.h"
-#include "packed_weights.h"
+
+#include <dnn/batched_product.h>
+#include <dnn/inner_product.h>
+#include <dnn/packed_weights.h>
 
 #include <algorithm>
 
@@ -58,20 +59,11 @@ bool run_layer(const Layer& l, void* result) {
   if (dense && seen_before(*l.weights))
     return run_inner_product({l.source->dtype, l.m, l.k, l.n, l.source->data, l.weights,
                               l.weights_n_stride, l.weights_k_stride, bias, result});
-  BatchedProduct product{l.source->dtype,
-                         {},
-                         l.m,
-                         l.k,
-                         l.n,
-                         l.source->data,
-                         l.weights->data,
-                         matrix_strides(l.m, l.k, l.source_row, l.source_column),
-                         matrix_strides(l.k, l.n, l.weights_k_stride, l.weights_n_stride),
-                         bias,
-                         1,
-                         0,
-                         result};
-  return run_batched_product(product);
+  BatchedProductShape shape{.dtype = l.source->dtype, .m = l.m, .k = l.k, .n = l.n};
+  shape.source_strides = matrix_strides(l.m, l.k, l.source_row, l.source_column);
+  shape.other_strides = matrix_strides(l.k, l.n, l.weights_k_stride, l.weights_n_stride);
+  shape.bias = bias != nullptr;
+  return run_batched_product({std::move(shape), l.source->data, l.weights->data, bias, result});
 }
 
 bool is_bias(const tn_tensor* bias, int64_t n, int32_t dtype) {
@@ -126,12 +118,13 @@ bool multiply_batches(const tn_tensor* a, const tn_tensor* b, float alpha, float
   Matrix x(a), w(b);
   if (a->ndim > most_dimensions || x.columns != w.rows || !x.is_good() || !w.is_good())
     return false;
-  BatchedProduct product{a->dtype, {}, x.rows,  x.columns, w.columns, a->data, b->data,
-                         {},       {}, nullptr, alpha,     beta,      nullptr};
+  BatchedProductShape shape{.dtype = a->dtype, .m = x.rows, .k = x.columns, .n = w.columns};
+  shape.alpha = alpha;
+  shape.beta = beta;
   std::vector<int64_t> result;
   for (int32_t d = 0; d < a->ndim - 2; ++d) result.push_back(std::max(a->sizes[d], b->sizes[d]));
-  product.batch = result;
-  if (!add_batch(a, result, product.source_strides) || !add_batch(b, result, product.other_strides))
+  shape.batch = result;
+  if (!add_batch(a, result, shape.source_strides) || !add_batch(b, result, shape.other_strides))
     return false;
   result.push_back(x.rows);
   result.push_back(w.columns);
@@ -140,8 +133,7 @@ bool multiply_batches(const tn_tensor* a, const tn_tensor* b, float alpha, float
     if (added->ndim > int32_t(result.size())) return false;
     out.copy_from(added);
   }
-  product.result = out->data;
-  return run_batched_product(product);
+  return run_batched_product({std::move(shape), a->data, b->data, nullptr, out->data});
 }
 
 }  // namespace
@@ -163,20 +155,12 @@ bool addmm(const kernel_call& call) {
   if (!fits) return false;
   tensor out = tensor::empty(std::array{x.rows, w.columns}, a->dtype);
   if (beta != 0) out.copy_from(added);
-  BatchedProduct product{a->dtype,
-                         {},
-                         x.rows,
-                         x.columns,
-                         w.columns,
-                         a->data,
-                         b->data,
-                         matrix_strides(x.rows, x.columns, x.row_stride, x.column_stride),
-                         matrix_strides(w.rows, w.columns, w.row_stride, w.column_stride),
-                         nullptr,
-                         float(alpha),
-                         float(beta),
-                         out->data};
-  if (!run_batched_product(product)) return false;
+  BatchedProductShape shape{.dtype = a->dtype, .m = x.rows, .k = x.columns, .n = w.columns};
+  shape.source_strides = matrix_strides(x.rows, x.columns, x.row_stride, x.column_stride);
+  shape.other_strides = matrix_strides(w.rows, w.columns, w.row_stride, w.column_stride);
+  shape.alpha = float(alpha);
+  shape.beta = float(beta);
+  if (!run_batched_product({std::move(shape), a->data, b->data, nullptr, out->data})) return false;
   call.give(0, std::move(out));
   return true;
 }

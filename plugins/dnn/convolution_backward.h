@@ -1,10 +1,10 @@
 // The gradients of a 2-d convolution of NCHW tensors through oneDNN.
 //
-// Problem and threads: as convolution.h. Method: the images are cut into one part a worker; a part
-// is brought into the layouts that oneDNN's backward kernels want, gives its part of the source's
-// gradient, and a gradient of the weights of its own; these are added up in the order of the parts,
-// so that results do not depend on timing. Cost, two threads, 50 images of 8x8: 32 to 64 channels
-// 0.5 ms against 2.0 of the host's kernels.
+// Problem and threads: as prepared_convolution.cpp. Method: the images are cut into one part a
+// worker; a part is brought into the layouts that oneDNN's backward kernels want, gives its part of
+// the source's gradient, and a gradient of the weights of its own; these are added up in the order
+// of the parts, so that results do not depend on timing. Cost, two threads, 50 images of 8x8: 32 to
+// 64 channels 0.5 ms against 2.0 of the host's kernels.
 #pragma once
 
 #include "convolution.h"

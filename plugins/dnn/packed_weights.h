@@ -8,9 +8,7 @@
 // Threads: any; packing the same weights twice at the same time is harmless.
 #pragma once
 
-#include "engine.h"
-
-#include <tenon/plugin.h>
+#include <tenon/plugin.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -34,20 +32,30 @@ class Packed {
 };
 using PackedPtr = std::shared_ptr<const Packed>;
 
-/// Which part of which tensor, in which layout.
+/// Which view of which tensor, in which layout.
 struct WeightsKey {
   uint64_t storage_id;
   uint64_t version;
-  std::vector<int64_t>
-      view;  ///< byte offset, sizes, strides, dtype, part, layout: all that differs
+  std::vector<int64_t> view;  ///< byte offset, sizes, strides, dtype, use, layout: all that differs
 
-  WeightsKey(const tn_tensor& t, std::vector<int64_t> part, const Desc& layout);
+  /// `use`: what else the packed form depends on; `layout`: packed_layout() of what reads it.
+  WeightsKey(const tn_tensor& t, std::vector<int64_t> use, uint64_t layout);
 };
 
 /// The packed weights, or null.
 PackedPtr find_packed(const WeightsKey& key);
 /// Keeps them, in place of an older version of the same view.
 void keep_packed(const WeightsKey& key, PackedPtr packed);
+/// The same, packed first by pack_part(part, memory) on all threads where there is none.
+template <class PackPart>
+PackedPtr find_or_pack(const WeightsKey& key, size_t bytes, int64_t parts, PackPart&& pack_part) {
+  if (PackedPtr known = find_packed(key)) return known;
+  auto packed = std::make_shared<Packed>(bytes);
+  tenon::plugin::parallel_chunks(parts,
+                                 [&](int64_t part, int32_t) { pack_part(part, packed->data()); });
+  keep_packed(key, packed);
+  return packed;
+}
 /// Whether the same version was asked for before: weights seen once may be on their way to change.
 bool seen_before(const tn_tensor& t);
 

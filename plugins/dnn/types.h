@@ -1,4 +1,4 @@
-// Dtypes and addresses, as the kernels of this plugin use them.
+// Dtypes and addresses, as the kernels here use them.
 #pragma once
 
 #include "engine.h"
@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <memory>
 
 namespace onednn {
@@ -26,6 +27,25 @@ inline const void* at(const void* data, int64_t element, int32_t dtype) {
 }
 inline void* at(void* data, int64_t element, int32_t dtype) {
   return static_cast<std::byte*>(data) + element * element_size(dtype);
+}
+
+/// Whole cache lines, so that what follows is aligned for vector loads.
+constexpr size_t round_up_to_line(size_t bytes) { return (bytes + 63) / 64 * 64; }
+
+/// A matrix with the step from row to row, in elements.
+template <class Address>
+struct Rows {
+  Address data;
+  int64_t step;
+};
+
+/// Nothing is done where both are the same.
+inline void copy_rows(Rows<const void*> from, Rows<void*> to, int64_t rows, int64_t columns,
+                      int32_t dtype) {
+  if (from.data == to.data && (from.step == to.step || rows == 1)) return;
+  auto bytes = static_cast<size_t>(columns * element_size(dtype));
+  for (int64_t r = 0; r < rows; ++r)
+    std::memcpy(at(to.data, r * to.step, dtype), at(from.data, r * from.step, dtype), bytes);
 }
 
 /// A plan, or none where oneDNN has no implementation (of a dtype on this CPU, of a shape).

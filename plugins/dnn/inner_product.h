@@ -1,10 +1,6 @@
 // source[M, K] x weights + bias -> result[M, N] with weights that stay the same from call to call.
-//
-// Method (measured: threads.md of the design; 2 cores with AVX-512, 254 of 256 GF/s a core in f32):
-// oneDNN's `inner_product` with the weights in the layout it likes best, made once and kept. Many
-// rows: each worker takes rows, all read the same packed weights. Few rows: each worker takes
-// columns, with packed weights of its own; its dense tile is then copied into place, because a
-// strided result makes oneDNN leave its fast kernels.
+// Eager: the weights come with each call, and their packed form is found by tensor and version
+// (packed_weights.h); how the work is done stands in prepared_inner_product.cpp.
 #pragma once
 
 #include <tenon/plugin.h>

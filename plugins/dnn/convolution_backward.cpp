@@ -26,7 +26,7 @@ struct Part {
   Desc data_scratch, weights_scratch, bias;
 };
 
-Dims grouped(const Convolution& c, int64_t outer, int64_t inner) {
+Dims grouped(const ConvolutionShape& c, int64_t outer, int64_t inner) {
   Dims sizes{outer, inner, c.kernel[0], c.kernel[1]};
   if (c.groups == 1) return sizes;
   sizes[0] /= c.groups;
@@ -38,7 +38,8 @@ Dims strides_of(const int64_t* strides) { return {strides[0], strides[1], stride
 
 Dims grouped_strides(const Convolution& c) {
   Dims strides = strides_of(c.weights_strides);
-  if (c.groups > 1) strides.insert(strides.begin(), c.out_channels / c.groups * strides[0]);
+  const ConvolutionShape& s = c.shape;
+  if (s.groups > 1) strides.insert(strides.begin(), s.out_channels / s.groups * strides[0]);
   return strides;
 }
 
@@ -52,7 +53,7 @@ class PartMaker {
  public:
   PartMaker(const ConvolutionGradients& call, int64_t images)
       : call_(call),
-        c_(call.forward),
+        c_(call.forward.shape),
         source_{images, c_.channels, c_.height, c_.width},
         result_{images, c_.out_channels, c_.out_height, c_.out_width},
         weights_(grouped(c_, c_.out_channels, c_.channels / c_.groups)),
@@ -92,7 +93,7 @@ class PartMaker {
     p.data = conv(pd);
     p.data_scratch = pd.scratchpad_desc();
     p.gradient = Reorder(given_gradient(), pd.diff_dst_desc());
-    p.weights = Reorder(Desc(weights_, f32, grouped_strides(c_)), pd.weights_desc());
+    p.weights = Reorder(Desc(weights_, f32, grouped_strides(call_.forward)), pd.weights_desc());
     p.source_gradient = Reorder(pd.diff_src_desc(), Desc(source_, f32, dense(source_)));
     return true;
   }
@@ -116,13 +117,13 @@ class PartMaker {
   }
 
   const ConvolutionGradients& call_;
-  const Convolution& c_;
+  const ConvolutionShape& c_;
   Dims source_, result_, weights_, stride_, dilation_, begin_, end_;
 };
 
 std::shared_ptr<const Part> part_for(const ConvolutionGradients& call, int64_t images) {
   static auto& plans = *new PlanCache<Part>;
-  const Convolution& c = call.forward;
+  const ConvolutionShape& c = call.forward.shape;
   PlanKey key{images,
               c.channels,
               c.height,
@@ -134,7 +135,8 @@ std::shared_ptr<const Part> part_for(const ConvolutionGradients& call, int64_t i
               call.bias != nullptr};
   for (const auto& pair : {c.kernel, c.stride, c.padding, c.dilation})
     key.insert(key.end(), pair, pair + 2);
-  for (const auto& strides : {c.source_strides, call.gradient_strides, c.weights_strides})
+  for (const auto& strides :
+       {c.source_strides, call.gradient_strides, call.forward.weights_strides})
     key.insert(key.end(), strides, strides + 4);
   return plans.get(key, [&] {
     return unless_unsupported([&] {
@@ -151,10 +153,10 @@ const void* brought(const Reorder& r, const void* from, Scratch tile) {
 }
 
 void run_data(const ConvolutionGradients& call, const Part& p, int64_t image) {
-  const Convolution& c = call.forward;
+  const ConvolutionShape& c = call.forward.shape;
   const void* grad = at(call.gradient, image * call.gradient_strides[0], c.dtype);
   const void* g = brought(p.gradient, grad, Scratch::gradient_tile);
-  const void* w = brought(p.weights, c.weights->data, Scratch::weights_tile);
+  const void* w = brought(p.weights, call.forward.weights->data, Scratch::weights_tile);
   void* result = scratch(Scratch::result_tile, p.source_gradient.from.get_size());
   execute(p.data, p.data_scratch,
           {{DNNL_ARG_DIFF_DST, p.gradient.to, g},
@@ -165,11 +167,11 @@ void run_data(const ConvolutionGradients& call, const Part& p, int64_t image) {
 
 void run_weights(const ConvolutionGradients& call, const Part& p, int64_t image, float* weights,
                  float* bias) {
-  const Convolution& c = call.forward;
+  const ConvolutionShape& c = call.forward.shape;
   const void* grad = at(call.gradient, image * call.gradient_strides[0], c.dtype);
   const void* g = brought(p.gradient_of_weights_call, grad, Scratch::gradient_tile);
-  const void* x =
-      brought(p.source, at(c.source, image * c.source_strides[0], c.dtype), Scratch::source_tile);
+  const void* x = brought(p.source, at(call.forward.source, image * c.source_strides[0], c.dtype),
+                          Scratch::source_tile);
   void* result = scratch(Scratch::result_tile, p.weights_gradient.from.get_size());
   execute(p.for_weights, p.weights_scratch,
           {{DNNL_ARG_DIFF_DST, p.gradient_of_weights_call.to, g},
@@ -179,7 +181,7 @@ void run_weights(const ConvolutionGradients& call, const Part& p, int64_t image,
   p.weights_gradient(result, weights);
 }
 
-int64_t n_parts(const Convolution& c) {
+int64_t n_parts(const ConvolutionShape& c) {
   int64_t work = c.images * c.out_channels * c.out_height * c.out_width * (c.channels / c.groups) *
                  c.kernel[0] * c.kernel[1];
   if (work < small_work) return 1;
@@ -193,7 +195,7 @@ void add(const std::vector<float>& from, float* to) {
 }  // namespace
 
 bool run_convolution_gradients(const ConvolutionGradients& call) {
-  const Convolution& c = call.forward;
+  const ConvolutionShape& c = call.forward.shape;
   int64_t parts = n_parts(c);
   auto first_image = [&](int64_t part) { return c.images * part / parts; };
   std::vector<std::shared_ptr<const Part>> plans;

@@ -10,7 +10,10 @@
 #include <oneapi/dnnl/dnnl.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
+#include <memory>
+#include <vector>
 
 namespace onednn {
 
@@ -38,35 +41,63 @@ void* scratch(Scratch purpose, size_t bytes);
 /// Attributes that every primitive here is made with.
 dnnl::primitive_attr attributes();
 
-/// A primitive that may run on any thread, with what its arguments look like.
+/// Whether an implementation is the slow reference, which is worse than the host's own kernels.
+bool is_reference(const dnnl::primitive_desc_base& pd);
+
+/// A number that differs between layouts.
+uint64_t fingerprint(const Desc& layout);
+/// The same memory as plain bytes. oneDNN writes the zeros of a padded layout anew whenever an
+/// argument gets an address; described so, packed weights are only read.
+Desc as_bytes(const Desc& layout);
+
+struct Slot {
+  int index;  // DNNL_ARG_...
+  Desc desc;  // empty: there is no such argument
+};
+
+/// A primitive with its arguments, which are held between calls: a call changes addresses only.
+/// Threads: any, `sets` of them at the same time without making arguments anew; copies share them.
+class Call {
+ public:
+  Call() = default;
+  Call(const dnnl::primitive& run, const Desc& scratchpad, std::vector<Slot> slots,
+       int64_t sets = 1);
+  explicit operator bool() const { return held_ != nullptr; }
+  /// Runs on this thread; one address for each slot, in their order. The scratchpad is added.
+  void operator()(std::initializer_list<const void*> addresses) const;
+
+ private:
+  struct Arguments;
+  struct Held;
+  std::shared_ptr<Held> held_;
+};
+
+/// A call with source, weights, bias and result, and what they look like.
 struct Primitive {
-  dnnl::primitive run;
-  Desc source, weights, bias, result, scratchpad;
+  Call run;
+  Desc source, weights, result;
 
   explicit operator bool() const { return static_cast<bool>(run); }
 };
-
-/// Whether an implementation is the slow reference, which is worse than the host's own kernels.
-bool is_reference(const dnnl::primitive_desc_base& pd);
 
 struct Argument {
   int index;  // DNNL_ARG_...
   const Desc& desc;
   const void* data;
 };
-/// Runs on this thread; the scratchpad is added.
+/// Runs on this thread with arguments made for this once; the scratchpad is added.
 void execute(const dnnl::primitive& p, const Desc& scratchpad,
              std::initializer_list<Argument> args);
 
 /// A layout change from one description to another.
 struct Reorder {
-  dnnl::primitive run;
-  Desc from, to, scratchpad;
+  Call run;
+  Desc from, to;
 
   Reorder() = default;
-  Reorder(const Desc& from, const Desc& to);
+  Reorder(const Desc& from, const Desc& to, int64_t sets = 1);
   explicit operator bool() const { return static_cast<bool>(run); }
-  void operator()(const void* source, void* result) const;
+  void operator()(const void* source, void* result) const { run({source, result}); }
 };
 
 }  // namespace onednn

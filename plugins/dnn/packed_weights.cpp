@@ -50,14 +50,6 @@ void erase(Store& s, std::list<Entry>::iterator entry) {
   s.by_use.erase(entry);
 }
 
-// A number that differs between layouts; the description is a plain struct, zeroed when made.
-int64_t fingerprint(const Desc& layout) {
-  const auto* bytes = reinterpret_cast<const unsigned char*>(&layout.data);
-  uint64_t hash = 14695981039346656037u;  // FNV-1a
-  for (size_t i = 0; i < sizeof layout.data; ++i) hash = (hash ^ bytes[i]) * 1099511628211u;
-  return static_cast<int64_t>(hash);
-}
-
 }  // namespace
 
 Packed::Packed(size_t bytes)
@@ -67,11 +59,11 @@ Packed::Packed(size_t bytes)
 
 Packed::~Packed() { std::free(data_); }
 
-WeightsKey::WeightsKey(const tn_tensor& t, std::vector<int64_t> part, const Desc& layout)
-    : storage_id(t.storage_id), version(t.version ? *t.version : 0), view(std::move(part)) {
+WeightsKey::WeightsKey(const tn_tensor& t, std::vector<int64_t> use, uint64_t layout)
+    : storage_id(t.storage_id), version(t.version ? *t.version : 0), view(std::move(use)) {
   view.push_back(t.storage_offset);
   view.push_back(t.dtype);
-  view.push_back(fingerprint(layout));
+  view.push_back(static_cast<int64_t>(layout));
   view.insert(view.end(), t.sizes, t.sizes + t.ndim);
   view.insert(view.end(), t.strides, t.strides + t.ndim);
 }

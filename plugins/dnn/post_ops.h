@@ -1,0 +1,36 @@
+// Post-ops in oneDNN's terms, and whether it has fast code for them.
+//
+// Measured with oneDNN 2.6: elementwise functions stay in the fast kernels (brgemm, brgconv,
+// brdgmm); a binary operand of the result's size makes it leave them for slow ones. But `sum`,
+// which adds what the result held before, stays. So one `add` is a sum onto the operand, which is
+// put where the result goes; `multiply` and a second `add` are left to the caller.
+#pragma once
+
+#include "engine.h"
+#include "prepared.h"
+
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace onednn {
+
+/// Attributes with these post-ops; none where they are not of the fast kind.
+std::optional<dnnl::primitive_attr> attributes(std::span<const PostOp> post_ops);
+
+/// Whether there is an operand, to be put where the result goes.
+bool has_operand(std::span<const PostOp> post_ops);
+
+/// What oneDNN takes for this; empty where that is its reference, or where post-ops make it leave
+/// what it takes without them.
+template <class PrimitiveDesc, class OpDesc>
+PrimitiveDesc describe(const OpDesc& desc, const dnnl::primitive_attr& attr) {
+  PrimitiveDesc made(desc, attr, engine());
+  if (is_reference(made)) return {};
+  if (attr.get_post_ops().len() == 0) return made;
+  PrimitiveDesc plain(desc, attributes(), engine());
+  bool same = std::string_view(made.impl_info_str()) == plain.impl_info_str();
+  return same ? made : PrimitiveDesc();
+}
+
+}  // namespace onednn

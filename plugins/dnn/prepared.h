@@ -1,0 +1,179 @@
+// Products and convolutions of which everything but the addresses is fixed before the first call.
+//
+// Problem: a compiled graph calls the same few products and convolutions again and again, and what
+// they cost beside the arithmetic is time: plans that are looked up, weights that are packed,
+// results that are read again for an activation.
+//
+// Method: make() fixes shape, strides, what is done to the result (PostOp) and how the work is cut
+// for so many workers, and makes oneDNN's one-thread primitives. The caller packs the weights into
+// memory of its own, once. Then run() does one slice: no look-up, no lock, no allocation of ours
+// but scratch memory of the thread, which grows to the largest tile that it has seen (oneDNN
+// itself makes a small table of the arguments). Slices write different parts of the result and may
+// run on any threads at the same time, also for two calls at once.
+//
+// make() gives null where oneDNN has no fast kernel for all of it: for the shape, for the dtype on
+// this CPU, or for these post-ops. With fewer post-ops there may be one.
+//
+// Nothing here needs the host: the workers are a parameter, and the caller spreads the slices.
+// Results do not depend on the threads that run them; the cut depends on `workers`, and another
+// cut may differ in the last bits.
+#pragma once
+
+#include <tenon/plugin.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace onednn {
+
+/// Applied to the result in f32, in order, after the bias and before the rounding to the dtype.
+/// Errors measured for |x| <= 12: tanh, logistic, swish 3e-7 relative; both gelus 5e-7 absolute,
+/// so that their small results for x < -3 have few correct digits, as in any 1 + erf(x) in f32.
+struct PostOp {
+  enum class Kind {
+    relu,  ///< alpha: slope below zero
+    gelu_erf,
+    gelu_tanh,
+    tanh,
+    logistic,
+    swish,        ///< x * logistic(alpha * x): silu has alpha 1
+    hardswish,    ///< x * clip(x + 3, 0, 6) / 6
+    hardsigmoid,  ///< clip(x + 3, 0, 6) / 6
+    clip,         ///< into [alpha, beta]
+    linear,       ///< alpha * x + beta
+    add,          ///< an operand
+    multiply,     ///< by an operand
+  };
+  Kind kind;
+  float alpha = 0, beta = 0;
+};
+
+/// Operands have the sizes, strides and dtype of the result, and are given to run() in the order of
+/// their post-ops. One may be the result itself, else it must not overlap it. oneDNN 2.6 has fast
+/// code for one `add`; for two, or for `multiply`, make() gives null.
+
+// ---- source[m, k] x weights + bias -> result[m, n]
+
+struct InnerProductShape {
+  int32_t dtype;  ///< of all tensors, the bias too: TN_F32 or TN_BF16
+  int64_t m, k, n;
+  bool bias = false;
+  /// From row to row, in elements; 0: dense. Other strides cost a copy of each slice.
+  int64_t source_row = 0, result_row = 0;
+};
+
+class PreparedInnerProduct {
+ public:
+  static std::shared_ptr<const PreparedInnerProduct> make(const InnerProductShape& shape,
+                                                          std::span<const PostOp> post_ops,
+                                                          int64_t workers);
+  ~PreparedInnerProduct();
+
+  /// The packed weights: how many bytes, best aligned to 64, only read after they were packed.
+  size_t packed_bytes() const;
+  /// From weights with element (n, k) at these strides.
+  void pack(const void* weights, int64_t n_stride, int64_t k_stride, void* packed) const;
+  /// The same in parts, which may be packed on any threads at the same time.
+  int64_t pack_parts() const;
+  void pack_part(int64_t part, const void* weights, int64_t n_stride, int64_t k_stride,
+                 void* packed) const;
+  /// Two that agree in this and in k and n can share packed weights.
+  uint64_t packed_layout() const;
+
+  int64_t slices() const;
+  /// What of the result a slice writes: a caller can go on with it while it is in the cache.
+  struct Piece {
+    int64_t row, rows, column, columns;
+  };
+  Piece piece(int64_t slice) const;
+  /// Runs one slice on this thread. All addresses are those of whole tensors; `bias` and
+  /// `operands` are read where the shape and the post-ops have some.
+  void run(int64_t slice, const void* source, const void* packed, const void* bias,
+           const void* const* operands, void* result) const;
+
+ private:
+  struct Plan;
+  explicit PreparedInnerProduct(std::unique_ptr<const Plan> plan);
+  std::unique_ptr<const Plan> plan_;
+};
+
+// ---- 2-d convolution, in NCHW or channels-last; 1-d ones have height 1
+
+struct ConvolutionShape {
+  int32_t dtype;                            ///< of all tensors, the bias too: TN_F32 or TN_BF16
+  int64_t images, channels, height, width;  ///< of the source
+  int64_t out_channels, out_height, out_width;
+  int64_t kernel[2], stride[2], padding[2], dilation[2];
+  int64_t groups;
+  bool bias;
+  int64_t source_strides[4], result_strides[4];  ///< n, c, h, w
+};
+
+class PreparedConvolution {
+ public:
+  static std::shared_ptr<const PreparedConvolution> make(const ConvolutionShape& shape,
+                                                         std::span<const PostOp> post_ops,
+                                                         int64_t workers);
+  ~PreparedConvolution();
+
+  size_t packed_bytes() const;
+  /// Weights [out_channels, channels / groups, kernel[0], kernel[1]] at these strides.
+  void pack(const void* weights, const int64_t (&strides)[4], void* packed) const;
+  int64_t pack_parts() const;
+  void pack_part(int64_t part, const void* weights, const int64_t (&strides)[4],
+                 void* packed) const;
+  uint64_t packed_layout() const;
+
+  int64_t slices() const;
+  struct Piece {
+    int64_t image, row, rows, channel, channels;
+  };
+  Piece piece(int64_t slice) const;
+  void run(int64_t slice, const void* source, const void* packed, const void* bias,
+           const void* const* operands, void* result) const;
+
+ private:
+  struct Plan;
+  explicit PreparedConvolution(std::unique_ptr<const Plan> plan);
+  std::unique_ptr<const Plan> plan_;
+};
+
+// ---- result = alpha * source[..., m, k] x other[..., k, n] + beta * result (+ bias[n])
+
+struct BatchedProductShape {
+  int32_t dtype;
+  std::vector<int64_t> batch;  ///< sizes of the batch dimensions, at most four
+  int64_t m, k, n;
+  std::vector<int64_t> source_strides, other_strides;  ///< batch dimensions, then the last two
+  /// Empty: dense. Else the last is 1; rows that are not dense cost a copy of each slice.
+  std::vector<int64_t> result_strides = {};
+  float alpha = 1, beta = 0;  ///< with a bias alpha is 1
+  bool bias = false;
+};
+
+class PreparedBatchedProduct {
+ public:
+  static std::shared_ptr<const PreparedBatchedProduct> make(const BatchedProductShape& shape,
+                                                            int64_t workers);
+  ~PreparedBatchedProduct();
+
+  int64_t slices() const;
+  /// A range of one dimension of [batch..., m, n]; the others are whole.
+  struct Piece {
+    size_t dimension;
+    int64_t begin, length;
+  };
+  Piece piece(int64_t slice) const;
+  void run(int64_t slice, const void* source, const void* other, void* result,
+           const void* bias = nullptr) const;
+
+ private:
+  struct Plan;
+  explicit PreparedBatchedProduct(std::unique_ptr<const Plan> plan);
+  std::unique_ptr<const Plan> plan_;
+};
+
+}  // namespace onednn

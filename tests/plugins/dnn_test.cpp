@@ -1,0 +1,493 @@
+// The prepared products and convolutions of plugins/dnn against sums in double precision.
+#include <gtest/gtest.h>
+
+#include <dnn/prepared.h>
+
+#include <sys/mman.h>
+
+#include <atomic>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <thread>
+
+namespace onednn {
+namespace {
+
+using Kind = PostOp::Kind;
+
+/// Elements of a tensor, as one of the dtypes holds them.
+class Memory {
+ public:
+  Memory(int64_t elements, int32_t dtype)
+      : dtype_(dtype), bytes_(static_cast<size_t>(elements) * (dtype == TN_F32 ? 4 : 2)) {}
+  double operator[](int64_t i) const {
+    if (dtype_ == TN_F32) return reinterpret_cast<const float*>(bytes_.data())[i];
+    auto bits = uint32_t{reinterpret_cast<const uint16_t*>(bytes_.data())[i]} << 16;
+    return std::bit_cast<float>(bits);
+  }
+  void set(int64_t i, float value) {
+    if (dtype_ == TN_F32)
+      reinterpret_cast<float*>(bytes_.data())[i] = value;
+    else
+      reinterpret_cast<uint16_t*>(bytes_.data())[i] =
+          static_cast<uint16_t>(std::bit_cast<uint32_t>(value) >> 16);
+  }
+  void* data() { return bytes_.data(); }
+  const void* data() const { return bytes_.data(); }
+  bool operator==(const Memory& other) const { return bytes_ == other.bytes_; }
+
+ private:
+  int32_t dtype_;
+  std::vector<std::byte> bytes_;
+};
+
+Memory numbers(int64_t elements, int32_t dtype) {
+  static std::mt19937 generator(7);
+  std::uniform_real_distribution<float> distribution(-1, 1);
+  Memory made(elements, dtype);
+  for (int64_t i = 0; i < elements; ++i) made.set(i, distribution(generator));
+  return made;
+}
+
+/// Packed weights in pages that are read-only once they are packed.
+class ReadOnly {
+ public:
+  explicit ReadOnly(size_t bytes)
+      : bytes_(bytes),
+        data_(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  ReadOnly(const ReadOnly&) = delete;
+  ReadOnly& operator=(const ReadOnly&) = delete;
+  ~ReadOnly() { munmap(data_, bytes_); }
+  void protect() { mprotect(data_, bytes_, PROT_READ); }
+  void* data() const { return data_; }
+
+ private:
+  size_t bytes_;
+  void* data_;
+};
+
+double apply(const PostOp& op, double x, double operand) {
+  double a = op.alpha, b = op.beta;
+  auto clip = [](double v, double low, double high) { return std::min(std::max(v, low), high); };
+  switch (op.kind) {
+    case Kind::relu:
+      return x > 0 ? x : a * x;
+    case Kind::gelu_erf:
+      return x / 2 * (1 + std::erf(x / std::sqrt(2.0)));
+    case Kind::gelu_tanh:
+      return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Kind::tanh:
+      return std::tanh(x);
+    case Kind::logistic:
+      return 1 / (1 + std::exp(-x));
+    case Kind::swish:
+      return x / (1 + std::exp(-a * x));
+    case Kind::hardswish:
+      return x * clip(x + 3, 0, 6) / 6;
+    case Kind::hardsigmoid:
+      return clip(x + 3, 0, 6) / 6;
+    case Kind::clip:
+      return clip(x, a, b);
+    case Kind::linear:
+      return a * x + b;
+    case Kind::add:
+      return x + operand;
+    case Kind::multiply:
+      return x * operand;
+  }
+  return x;
+}
+
+using PostOps = std::vector<PostOp>;
+const std::vector<PostOps> post_op_lists = {
+    {},
+    {{Kind::relu}},
+    {{Kind::relu, 0.25f}},
+    {{Kind::gelu_erf}},
+    {{Kind::gelu_tanh}},
+    {{Kind::tanh}},
+    {{Kind::logistic}},
+    {{Kind::swish, 1}},
+    {{Kind::hardswish}},
+    {{Kind::hardsigmoid}},
+    {{Kind::clip, -0.5f, 2}},
+    {{Kind::linear, 2, -1}},
+    {{Kind::add}},
+    {{Kind::add}, {Kind::relu}},
+    {{Kind::gelu_erf}, {Kind::add}},
+    {{Kind::linear, 0.5f, 0}, {Kind::add}, {Kind::clip, 0, 6}},
+};
+
+std::string name(const PostOps& ops) {
+  std::string out;
+  for (const PostOp& op : ops) out += std::to_string(static_cast<int>(op.kind)) + " ";
+  return out;
+}
+
+/// `depth`: additions in a chain, each of which rounds.
+void expect_near(double found, double sum, int64_t depth, const PostOps& ops, double operand,
+                 int32_t dtype) {
+  for (const PostOp& op : ops) sum = apply(op, sum, operand);
+  constexpr double unit = 0x1p-24;
+  double tolerance = dtype == TN_F32 ? 5e-6 + unit / 2 * static_cast<double>(depth) : 1e-2;
+  ASSERT_NEAR(found, sum, tolerance * (1 + std::abs(sum)));
+}
+
+// ---- inner products
+
+struct Gaps {
+  int64_t source, result;
+};
+
+void check_inner_product(const InnerProductShape& shape, const PostOps& ops, int64_t workers) {
+  int64_t source_row = shape.source_row ? shape.source_row : shape.k;
+  int64_t result_row = shape.result_row ? shape.result_row : shape.n;
+  SCOPED_TRACE(testing::Message() << shape.m << "x" << shape.k << "x" << shape.n << " dtype "
+                                  << shape.dtype << " bias " << shape.bias << " rows " << source_row
+                                  << " " << result_row << " workers " << workers << " post-ops "
+                                  << name(ops));
+  auto plan = PreparedInnerProduct::make(shape, ops, workers);
+  ASSERT_TRUE(plan);
+  Memory x = numbers(shape.m * source_row, shape.dtype), bias = numbers(shape.n, shape.dtype);
+  Memory w = numbers(shape.k * shape.n, shape.dtype);
+  Memory operand = numbers(shape.m * result_row, shape.dtype), y = operand, before = y;
+  ReadOnly packed(plan->packed_bytes());
+  plan->pack(w.data(), 1, shape.n, packed.data());
+  packed.protect();
+  const void* operands[] = {operand.data()};
+  for (int64_t s = plan->slices(); s-- > 0;)
+    plan->run(s, x.data(), packed.data(), bias.data(), operands, y.data());
+  for (int64_t i = 0; i < shape.m; ++i)
+    for (int64_t j = 0; j < result_row; ++j) {
+      int64_t at = i * result_row + j;
+      if (j >= shape.n) {
+        ASSERT_EQ(y[at], before[at]) << "written between rows";
+        continue;
+      }
+      double sum = shape.bias ? bias[j] : 0;
+      for (int64_t k = 0; k < shape.k; ++k) sum += x[i * source_row + k] * w[k * shape.n + j];
+      expect_near(y[at], sum, shape.k, ops, operand[at], shape.dtype);
+    }
+}
+
+TEST(Prepared, InnerProductsEqualSums) {
+  for (int32_t dtype : {TN_F32, TN_BF16})
+    for (int64_t m : {1, 5, 64, 130})
+      for (bool bias : {false, true})
+        for (int64_t workers : {1, 2, 3})
+          for (Gaps g : {Gaps{0, 0}, Gaps{200, 300}})
+            check_inner_product({dtype, m, 190, 260, bias, g.source, g.result}, {}, workers);
+}
+
+TEST(Prepared, InnerProductsApplyPostOps) {
+  for (int32_t dtype : {TN_F32, TN_BF16})
+    for (int64_t m : {1, 5, 64, 130})
+      for (const PostOps& ops : post_op_lists) {
+        check_inner_product({dtype, m, 96, 200, true}, ops, 2);
+        check_inner_product({dtype, m, 70, 200, false, 80, 208}, ops, 2);
+      }
+}
+
+TEST(Prepared, InnerProductsAddInPlace) {
+  InnerProductShape shape{TN_F32, 20, 300, 400};
+  PostOp add{Kind::add};
+  auto plan = PreparedInnerProduct::make(shape, {&add, 1}, 2), plain = plan;
+  plain = PreparedInnerProduct::make(shape, {}, 2);
+  ASSERT_TRUE(plan && plain);
+  Memory x = numbers(20 * 300, TN_F32), w = numbers(300 * 400, TN_F32);
+  Memory y = numbers(20 * 400, TN_F32), before = y, product(20 * 400, TN_F32);
+  std::vector<std::byte> packed(plan->packed_bytes());
+  ASSERT_EQ(plan->packed_layout(), plain->packed_layout());
+  plan->pack(w.data(), 300, 1, packed.data());
+  const void* operands[] = {y.data()};
+  for (int64_t s = 0; s < plan->slices(); ++s) {
+    plan->run(s, x.data(), packed.data(), nullptr, operands, y.data());
+    plain->run(s, x.data(), packed.data(), nullptr, nullptr, product.data());
+  }
+  for (int64_t i = 0; i < 20 * 400; ++i) ASSERT_NEAR(y[i], before[i] + product[i], 1e-5);
+}
+
+TEST(Prepared, PiecesCoverTheResultOnce) {
+  for (int64_t m : {1, 5, 64, 130, 700})
+    for (int64_t workers : {1, 2, 5}) {
+      auto plan = PreparedInnerProduct::make({TN_F32, m, 256, 500}, {}, workers);
+      ASSERT_TRUE(plan);
+      std::vector<int> seen(static_cast<size_t>(m * 500));
+      for (int64_t s = 0; s < plan->slices(); ++s) {
+        auto p = plan->piece(s);
+        for (int64_t i = p.row; i < p.row + p.rows; ++i)
+          for (int64_t j = p.column; j < p.column + p.columns; ++j) ++seen[size_t(i * 500 + j)];
+      }
+      EXPECT_EQ(seen, std::vector<int>(seen.size(), 1));
+    }
+}
+
+TEST(Prepared, DeclinesWhatHasNoFastForm) {
+  PostOp multiply{Kind::multiply}, adds[] = {{Kind::add}, {Kind::add}};
+  EXPECT_FALSE(PreparedInnerProduct::make({TN_F32, 64, 64, 64}, {&multiply, 1}, 2));
+  EXPECT_FALSE(PreparedInnerProduct::make({TN_F32, 64, 64, 64}, adds, 2));
+}
+
+TEST(Prepared, OneCallMayRunOnManyThreads) {
+  InnerProductShape shape{TN_F32, 40, 200, 300, true};
+  auto plan = PreparedInnerProduct::make(shape, {}, 2);
+  ASSERT_TRUE(plan);
+  Memory x = numbers(40 * 200, TN_F32), w = numbers(200 * 300, TN_F32), b = numbers(300, TN_F32);
+  std::vector<std::byte> packed(plan->packed_bytes());
+  plan->pack(w.data(), 1, 300, packed.data());
+  auto run = [&](Memory& y) {
+    for (int64_t s = 0; s < plan->slices(); ++s)
+      plan->run(s, x.data(), packed.data(), b.data(), nullptr, y.data());
+  };
+  Memory expected(40 * 300, TN_F32);
+  run(expected);
+  std::atomic<int> different = 0;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int time = 0; time < 50; ++time) {
+        Memory y(40 * 300, TN_F32);
+        run(y);
+        different += !(y == expected);
+      }
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(different, 0);
+}
+
+// ---- convolutions
+
+struct Layer {
+  int64_t images, channels, height, width, out, kernel, stride, padding, dilation, groups;
+};
+constexpr Layer layers[] = {
+    {1, 32, 30, 28, 64, 3, 1, 1, 1, 1},  {2, 16, 13, 11, 20, 3, 1, 1, 1, 1},
+    {1, 40, 24, 24, 48, 1, 1, 0, 1, 1},  {1, 256, 7, 7, 256, 1, 1, 0, 1, 1},
+    {1, 64, 20, 20, 64, 3, 1, 1, 1, 64}, {1, 3, 40, 40, 64, 7, 2, 3, 1, 1},
+    {1, 128, 7, 7, 256, 3, 1, 1, 1, 1},  {3, 64, 15, 15, 64, 3, 2, 1, 1, 2},
+    {1, 32, 30, 30, 32, 3, 1, 2, 2, 1},  {5, 64, 1, 50, 32, 1, 1, 0, 1, 1},
+};
+
+ConvolutionShape shape_of(const Layer& l, int32_t dtype, bool bias, bool source_last,
+                          bool result_last) {
+  auto length = [&](int64_t n) {
+    return (n + 2 * l.padding - l.dilation * (l.kernel - 1) - 1) / l.stride + 1;
+  };
+  ConvolutionShape c{dtype,
+                     l.images,
+                     l.channels,
+                     l.height,
+                     l.width,
+                     l.out,
+                     length(l.height),
+                     length(l.width),
+                     {l.kernel, l.kernel},
+                     {l.stride, l.stride},
+                     {l.padding, l.padding},
+                     {l.dilation, l.dilation},
+                     l.groups,
+                     bias,
+                     {},
+                     {}};
+  auto fill = [](int64_t(&s)[4], int64_t n, int64_t h, int64_t w, bool last) {
+    s[0] = n * h * w;
+    s[1] = last ? 1 : h * w;
+    s[2] = last ? w * n : w;
+    s[3] = last ? n : 1;
+  };
+  fill(c.source_strides, l.channels, l.height, l.width, source_last);
+  fill(c.result_strides, l.out, c.out_height, c.out_width, result_last);
+  return c;
+}
+
+double exact(const ConvolutionShape& c, const Memory& x, const Memory& w, const int64_t (&at)[4]) {
+  int64_t per_group = c.channels / c.groups, group = at[1] / (c.out_channels / c.groups);
+  const int64_t* by = c.source_strides;
+  double sum = 0;
+  for (int64_t i = 0; i < c.kernel[0]; ++i)
+    for (int64_t j = 0; j < c.kernel[1]; ++j) {
+      int64_t row = at[2] * c.stride[0] - c.padding[0] + i * c.dilation[0];
+      int64_t column = at[3] * c.stride[1] - c.padding[1] + j * c.dilation[1];
+      if (row < 0 || column < 0 || row >= c.height || column >= c.width) continue;
+      for (int64_t k = 0; k < per_group; ++k)
+        sum += x[at[0] * by[0] + (group * per_group + k) * by[1] + row * by[2] + column * by[3]] *
+               w[((at[1] * per_group + k) * c.kernel[0] + i) * c.kernel[1] + j];
+    }
+  return sum;
+}
+
+/// Calls f(index) for every index of the result.
+template <class F>
+void for_each_output(const ConvolutionShape& c, F f) {
+  for (int64_t n = 0; n < c.images; ++n)
+    for (int64_t o = 0; o < c.out_channels; ++o)
+      for (int64_t h = 0; h < c.out_height; ++h)
+        for (int64_t v = 0; v < c.out_width; ++v) f({n, o, h, v});
+}
+
+/// Sums of one layer for all layouts, so that they are made once.
+struct Sums {
+  Memory x, w, bias;
+  std::vector<double> of_result;
+};
+
+Sums make_sums(const ConvolutionShape& c) {
+  Sums s{numbers(c.images * c.channels * c.height * c.width, c.dtype),
+         numbers(c.out_channels * (c.channels / c.groups) * c.kernel[0] * c.kernel[1], c.dtype),
+         numbers(c.out_channels, c.dtype),
+         {}};
+  for_each_output(c, [&](const int64_t(&at)[4]) {
+    s.of_result.push_back(exact(c, s.x, s.w, at) + (c.bias ? s.bias[at[1]] : 0));
+  });
+  return s;
+}
+
+void check_convolution(const ConvolutionShape& c, const Sums& sums, const PostOps& ops) {
+  SCOPED_TRACE(testing::Message() << c.images << "x" << c.channels << "x" << c.height << "x"
+                                  << c.width << " kernel " << c.kernel[0] << " groups " << c.groups
+                                  << " dtype " << c.dtype << " channels last "
+                                  << (c.source_strides[1] == 1) << (c.result_strides[1] == 1)
+                                  << " post-ops " << name(ops));
+  auto plan = PreparedConvolution::make(c, ops, 2);
+  ASSERT_TRUE(plan);
+  Memory operand = numbers(c.images * c.result_strides[0], c.dtype), y = operand;
+  ReadOnly packed(plan->packed_bytes());
+  int64_t kernel = c.kernel[0] * c.kernel[1];
+  plan->pack(sums.w.data(), {c.channels / c.groups * kernel, kernel, c.kernel[1], 1},
+             packed.data());
+  packed.protect();
+  const void* operands[] = {operand.data()};
+  for (int64_t s = plan->slices(); s-- > 0;)
+    plan->run(s, sums.x.data(), packed.data(), sums.bias.data(), operands, y.data());
+  const int64_t* by = c.result_strides;
+  size_t i = 0;
+  int64_t depth = c.channels / c.groups * kernel;
+  for_each_output(c, [&](const int64_t(&at)[4]) {
+    int64_t offset = at[0] * by[0] + at[1] * by[1] + at[2] * by[2] + at[3] * by[3];
+    expect_near(y[offset], sums.of_result[i++], depth, ops, operand[offset], c.dtype);
+  });
+}
+
+TEST(Prepared, ConvolutionsEqualSums) {
+  const std::vector<PostOps> lists = {{}, {{Kind::relu}}, {{Kind::add}, {Kind::relu}}};
+  for (int32_t dtype : {TN_F32, TN_BF16})
+    for (const Layer& l : layers)
+      for (bool from_last : {false, true}) {
+        Sums sums = make_sums(shape_of(l, dtype, true, from_last, true));
+        for (bool to_last : {false, true})
+          for (const PostOps& ops : lists)
+            check_convolution(shape_of(l, dtype, true, from_last, to_last), sums, ops);
+      }
+}
+
+TEST(Prepared, ConvolutionsApplyPostOps) {
+  for (int32_t dtype : {TN_F32, TN_BF16})
+    for (int layer : {0, 2, 4, 6}) {
+      Sums sums = make_sums(shape_of(layers[layer], dtype, false, true, true));
+      for (const PostOps& ops : post_op_lists)
+        check_convolution(shape_of(layers[layer], dtype, false, true, true), sums, ops);
+    }
+}
+
+TEST(Prepared, ConvolutionPiecesCoverTheResultOnce) {
+  for (const Layer& l : layers)
+    for (bool last : {false, true}) {
+      ConvolutionShape c = shape_of(l, TN_F32, true, last, last);
+      auto plan = PreparedConvolution::make(c, {}, 2);
+      ASSERT_TRUE(plan);
+      int64_t positions = 0;
+      for (int64_t s = 0; s < plan->slices(); ++s) {
+        auto p = plan->piece(s);
+        EXPECT_TRUE(p.image < c.images && p.row + p.rows <= c.out_height &&
+                    p.channel + p.channels <= c.out_channels);
+        positions += p.rows * p.channels;
+      }
+      EXPECT_EQ(positions, c.images * c.out_height * c.out_channels);
+    }
+}
+
+// ---- batched products
+
+struct Operand {
+  std::vector<int64_t> strides;
+  Memory memory;
+
+  int64_t at(const std::vector<int64_t>& index) const {
+    int64_t offset = 0;
+    for (size_t d = 0; d < index.size(); ++d) offset += index[d] * strides[d];
+    return offset;
+  }
+};
+
+Operand operand(const std::vector<int64_t>& sizes, std::vector<int64_t> strides, int32_t dtype) {
+  int64_t span = 1;
+  for (size_t d = 0; d < sizes.size(); ++d) span += (sizes[d] - 1) * strides[d];
+  return {std::move(strides), numbers(span, dtype)};
+}
+
+/// Strides of dimensions that lie in memory in this order, the first outermost.
+std::vector<int64_t> ordered(const std::vector<int64_t>& sizes, const std::vector<size_t>& order) {
+  std::vector<int64_t> strides(sizes.size());
+  int64_t step = 1;
+  for (size_t i = order.size(); i-- > 0; step *= sizes[order[i]]) strides[order[i]] = step;
+  return strides;
+}
+
+struct Order {
+  std::vector<size_t> source, other, result;
+};
+
+/// [batch, heads, m, k] x [batch, heads, k, n] with each operand in an order of its own.
+void check_batched_product(std::vector<int64_t> sizes, const Order& order, float alpha, float beta,
+                           int32_t dtype) {
+  int64_t b = sizes[0], h = sizes[1], m = sizes[2], k = sizes[3], n = sizes[4];
+  SCOPED_TRACE(testing::Message() << b << "x" << h << "x" << m << "x" << k << "x" << n << " source "
+                                  << order.source[1] << order.source[3] << " other "
+                                  << order.other[3] << " result " << order.result[1] << " dtype "
+                                  << dtype << " beta " << beta);
+  Operand x = operand({b, h, m, k}, ordered({b, h, m, k}, order.source), dtype);
+  Operand w = operand({b, h, k, n}, ordered({b, h, k, n}, order.other), dtype);
+  Operand y = operand({b, h, m, n}, ordered({b, h, m, n}, order.result), dtype);
+  Memory before = y.memory;
+  BatchedProductShape shape{dtype, {b, h}, m, k, n, x.strides, w.strides, y.strides, alpha, beta};
+  auto plan = PreparedBatchedProduct::make(shape, 2);
+  ASSERT_TRUE(plan);
+  for (int64_t s = plan->slices(); s-- > 0;)
+    plan->run(s, x.memory.data(), w.memory.data(), y.memory.data());
+  for (int64_t i = 0; i < b * h * m * n; ++i) {
+    int64_t row = i / n % m, column = i % n, head = i / n / m % h, batch = i / n / m / h;
+    double sum = 0;
+    for (int64_t j = 0; j < k; ++j)
+      sum += x.memory[x.at({batch, head, row, j})] * w.memory[w.at({batch, head, j, column})];
+    int64_t at = y.at({batch, head, row, column});
+    expect_near(y.memory[at], alpha * sum + (beta == 0 ? 0 : beta * before[at]), k, {}, 0, dtype);
+  }
+}
+
+TEST(Prepared, BatchedProductsEqualSums) {
+  const std::vector<size_t> plain{0, 1, 2, 3}, turned{0, 1, 3, 2}, heads{0, 2, 1, 3};
+  const Order orders[] = {{plain, plain, plain},       {plain, turned, plain},
+                          {turned, plain, plain},      {heads, heads, heads},
+                          {heads, turned, plain},      {plain, heads, heads},
+                          {heads, {0, 3, 1, 2}, plain}};
+  for (int32_t dtype : {TN_F32, TN_BF16})
+    for (const Order& order : orders) {
+      check_batched_product({2, 6, 40, 64, 50}, order, 1, 0, dtype);
+      check_batched_product({1, 3, 20, 16, 20}, order, 0.125f, 0, dtype);
+      check_batched_product({1, 1, 150, 64, 130}, order, 1, 0, dtype);
+      check_batched_product({1, 1, 10, 300, 600}, order, 1, 0.5f, dtype);
+      check_batched_product({3, 2, 70, 10, 33}, order, 2, 1, dtype);
+    }
+}
+
+// A result in rows that are not dense is cut finer than one slice a worker, to keep tiles small.
+TEST(Prepared, BatchedProductsWriteHeadsSideBySide) {
+  const std::vector<size_t> plain{0, 1, 2, 3}, heads{0, 2, 1, 3};
+  check_batched_product({1, 12, 400, 8, 136}, {plain, plain, heads}, 1, 0, TN_F32);
+}
+
+}  // namespace
+}  // namespace onednn
