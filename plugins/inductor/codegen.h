@@ -1,0 +1,44 @@
+// A kernel as LLVM IR.
+//
+//   int32_t kernel(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end,
+//                  void* scratch)
+//
+// runs units [begin, end) of the kernel on the calling thread; 0, or 1 where an index that is data
+// was out of range (nothing is read or written out of bounds then; results are unspecified).
+#pragma once
+
+#include <loopir/kernel.h>
+
+#include <llvm/IR/Module.h>
+
+#include <string>
+
+namespace inductor {
+
+struct CodeOptions {
+  unsigned vector_bits = 512;
+  std::string cpu, features;
+};
+
+using KernelFunction = int32_t (*)(void* const* buffers, const int64_t* symbols, int64_t begin,
+                                   int64_t end, void* scratch);
+
+/// How a kernel is called.
+struct KernelInterface {
+  std::string symbol;
+  loopir::Ids buffers;  // in order of the pointers
+  loopir::Id units;     // how many there are
+  int64_t scratch_bytes = 0;
+  double cost = 0;  // of a unit, in vector instructions, roughly
+};
+
+/// Adds the function to the module. Throws `declined` for what has no code.
+KernelInterface emit_kernel(llvm::Module& module, loopir::Program& program,
+                            const loopir::Nest& nest, const std::string& symbol,
+                            const CodeOptions& options);
+
+/// Lanes of the widest vector for the kernel's computing.
+int64_t lanes_for(const loopir::Program& program, const loopir::Kernel& kernel,
+                  const CodeOptions& options);
+
+}  // namespace inductor

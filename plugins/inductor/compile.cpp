@@ -1,0 +1,104 @@
+// The compiler as one page: lowering, fusion, code, link.
+#include "compile.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace inductor {
+
+using loopir::Buffer;
+using loopir::Id;
+using tenon::plugin::host;
+
+namespace {
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+// Items that read parameters and constants only, and what is made of those.
+std::vector<bool> find_setup(loopir::Program& p, const loopir::Schedule& schedule) {
+  std::vector<bool> is_static(p.buffers.size(), false), out;
+  for (Id b = 0; b < p.buffers.size(); ++b)
+    is_static[b] =
+        p.buffers[b].place == Buffer::Place::constant ||
+        (p.buffers[b].place == Buffer::Place::input && p.is_static_input[p.buffers[b].slot]);
+  for (const loopir::Item& item : schedule.items) {
+    loopir::Access access = loopir::access_of(p, item);
+    bool all = !access.reads.empty() && !std::holds_alternative<loopir::Extern>(item);
+    for (Id b : access.reads) all &= is_static[b];
+    for (Id b : access.writes) all &= p.buffers[b].place == Buffer::Place::temporary;
+    out.push_back(all);
+    for (Id b : access.writes) is_static[b] = all;
+  }
+  return out;
+}
+
+/// Emits and links the kernels of a schedule.
+void make_code(Parts& parts) {
+  auto start = std::chrono::steady_clock::now();
+  llvm::LLVMContext context;
+  llvm::Module module("kernels", context);
+  const CodeOptions& options = host_options();
+  loopir::Program& p = parts.program;
+  parts.kernels.resize(parts.schedule.items.size());
+  parts.functions.resize(parts.schedule.items.size());
+  for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
+    auto* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]);
+    if (!kernel) continue;
+    std::string symbol = "k" + std::to_string(i) + "_" + kernel->name;
+    loopir::Nest nest = loopir::make_nest(p, *kernel, lanes_for(p, *kernel, options));
+    parts.kernels[i] = emit_kernel(module, p, nest, symbol, options);
+    ++parts.statistics.kernels;
+    parts.statistics.fused_nodes += kernel->n_loops - 1;
+  }
+  if (!parts.statistics.kernels) return;
+  std::string object = compile_to_object(module, 1);
+  parts.statistics.object_bytes = int64_t(object.size());
+  parts.code = std::make_unique<LinkedCode>(std::move(object));
+  for (size_t i = 0; i < parts.kernels.size(); ++i)
+    if (!parts.kernels[i].symbol.empty())
+      parts.functions[i] = parts.code->find(parts.kernels[i].symbol);
+  parts.statistics.codegen_ms = milliseconds_since(start);
+}
+
+void count_items(Parts& parts) {
+  Statistics& s = parts.statistics;
+  for (const loopir::Item& item : parts.schedule.items) {
+    if (auto* e = std::get_if<loopir::Extern>(&item)) {
+      ++s.extern_calls;
+      s.extern_ops.push_back(e->name);
+    }
+    s.products += std::holds_alternative<loopir::Product>(item);
+    s.convolutions += std::holds_alternative<loopir::Convolution>(item);
+  }
+  s.setup_items = uint32_t(std::count(parts.in_setup.begin(), parts.in_setup.end(), true));
+  s.views_removed = parts.program.views_removed;
+}
+
+}  // namespace
+
+std::unique_ptr<Executable> compile(const tn_compile_request& request) {
+  auto start = std::chrono::steady_clock::now();
+  Parts parts;
+
+  // Ops become expressions over index variables; what is realised becomes a loop.
+  parts.program = loopir::lower(request);
+
+  // Loops that share memory become one kernel.
+  loopir::FusionOptions fusion;
+  fusion.threads = host->svc->num_threads();
+  parts.schedule = loopir::fuse(parts.program, fusion);
+  parts.statistics.loops_text = loopir::text_of(parts.program, parts.schedule);
+
+  // What depends on parameters only is done when those change.
+  parts.in_setup = find_setup(parts.program, parts.schedule);
+
+  make_code(parts);
+  count_items(parts);
+  parts.statistics.compile_ms = milliseconds_since(start);
+  return std::make_unique<Executable>(std::move(parts));
+}
+
+}  // namespace inductor

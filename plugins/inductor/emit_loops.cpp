@@ -1,0 +1,352 @@
+// Loops of a kernel: rows, stages, blocks of lanes and their tail.
+#include "emitter.h"
+
+#include <llvm/IR/Attributes.h>
+
+#include <algorithm>
+#include <bit>
+
+namespace inductor {
+
+using llvm::BasicBlock;
+using llvm::Value;
+using loopir::Fold;
+using loopir::Stage;
+using loopir::Statement;
+
+Emitter::Emitter(llvm::Module& module, loopir::Program& program, const loopir::Nest& nest,
+                 const std::string& symbol, const CodeOptions& options)
+    : module_(module),
+      program_(program),
+      x(program.expressions),
+      nest_(nest),
+      options_(options),
+      context_(module.getContext()),
+      b(context_) {
+  interface_.symbol = symbol;
+  lanes_are_rows_ = nest.lanes != none;
+  full_width_ = choose_width(lanes_for(program_, nest_.kernel, options_));
+  make_function(symbol);
+}
+
+void Emitter::make_function(const std::string& symbol) {
+  llvm::Type *pointer = b.getPtrTy(), *number = b.getInt64Ty();
+  auto* type =
+      llvm::FunctionType::get(b.getInt32Ty(), {pointer, pointer, number, number, pointer}, false);
+  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
+  function_->addFnAttr("target-cpu", options_.cpu);
+  function_->addFnAttr("target-features", options_.features);
+  function_->addFnAttr("prefer-vector-width", std::to_string(options_.vector_bits));
+  function_->setDoesNotThrow();
+  for (int i = 0; i < 5; ++i) arguments_[i] = function_->getArg(unsigned(i));
+  scopes_.push_back({BasicBlock::Create(context_, "entry", function_), {}, {}, {}});
+  b.SetInsertPoint(scopes_[0].block);
+  error_ = b.CreateAlloca(b.getInt32Ty());
+  b.CreateStore(b.getInt32(0), error_);
+
+  loopir::Access access;
+  for (const Stage& stage : nest_.kernel.stages)
+    for (const Statement& s : stage.statements) {
+      loopir::add_loads(x, s.value, access.reads);
+      if (s.buffer != none) access.reads.push_back(s.buffer);
+    }
+  for (Id buffer : access.reads) {
+    if (buffers_.contains(buffer)) continue;
+    const loopir::Buffer& info = program_.buffers[buffer];
+    if (info.place == loopir::Buffer::Place::scratch) {
+      int64_t elements = lanes_are_rows_ ? full_width_ : 1;
+      for (Id size : info.sizes) elements *= x.range(size).upper;
+      buffers_[buffer] =
+          b.CreateConstGEP1_64(b.getInt8Ty(), arguments_[4], uint64_t(interface_.scratch_bytes));
+      interface_.scratch_bytes += (elements * loopir::item_size(info.dtype) + 127) / 64 * 64;
+      continue;
+    }
+    Value* place = b.CreateConstGEP1_64(pointer, arguments_[0], interface_.buffers.size());
+    buffers_[buffer] = b.CreateLoad(pointer, place);
+    interface_.buffers.push_back(buffer);
+  }
+}
+
+// ---- widths
+
+namespace {
+
+/// Values of a kernel that are computed for each element, and whether some are calls.
+struct Effort {
+  int operations = 0;
+  bool has_calls = false, has_folds = false;
+
+  Effort(loopir::Expressions& x, const loopir::Kernel& kernel) {
+    std::vector<bool> seen;
+    std::vector<Id> open;
+    for (const Stage& stage : kernel.stages)
+      for (const Statement& s : stage.statements) {
+        open.push_back(s.value);
+        has_folds |= s.fold != Fold::none;
+      }
+    while (!open.empty()) {
+      Id v = open.back();
+      open.pop_back();
+      if (v >= seen.size()) seen.resize(v + 1);
+      if (seen[v]) continue;
+      seen[v] = true;
+      const loopir::ValueNode n = x.value_at(v);
+      loopir::Operands read = loopir::operands_of(n);
+      for (Id o : read.values)
+        if (o != none) open.push_back(o);
+      if (n.code >= loopir::value_load || n.a == none) continue;
+      operations += is_math(n.code) ? std::max(math_cost(n.code) / 4, 4) : 1;
+      has_calls |= is_called(n.code, x.dtype_of(n.a));
+    }
+  }
+};
+
+}  // namespace
+
+unsigned Emitter::choose_width(int64_t lanes) const {
+  Effort body(x, nest_.kernel);
+  int64_t parts = body.has_calls ? 1 : body.operations <= 8 ? 4 : body.operations <= 40 ? 2 : 1;
+  int64_t extent = 1;  // of the longest vectorised loop, where it is known
+  auto see = [&](Id v) {
+    if (v == none) return;
+    auto n = x.number_of(x.extent_of(v));
+    extent = std::max(extent, n ? *n : lanes * 4);
+  };
+  see(nest_.lanes);
+  for (Id v : nest_.lanes_of_stage) see(v);
+  int64_t width = lanes * parts, needed = int64_t(std::bit_ceil(uint64_t(extent)));
+  while (width > needed && width > 4) width /= 2;
+  // A tail costs as much as a block: rather narrow blocks than a mostly empty one.
+  while (parts > 1 && width > lanes && extent % width && extent < 4 * width) width /= 2;
+  return unsigned(std::max<int64_t>(width, 1));
+}
+
+int64_t lanes_for(const loopir::Program& program, const loopir::Kernel& kernel,
+                  const CodeOptions& options) {
+  int64_t bytes = 0;  // the widest element that memory is read or written as
+  const auto& x = program.expressions;
+  for (const Stage& stage : kernel.stages)
+    for (const Statement& s : stage.statements) {
+      int32_t dtype = x.dtype_of(s.value);
+      bytes = std::max(bytes, dtype == TN_F64 || dtype == TN_I64 ? int64_t{8} : int64_t{4});
+    }
+  return options.vector_bits / 8 / std::max<int64_t>(bytes, 4);
+}
+
+// ---- loops
+
+void Emitter::emit_loop(Value* from, Value* to, const std::function<void(Value*)>& body) {
+  Scope& outer = scopes_.back();
+  b.SetInsertPoint(outer.block);
+  BasicBlock* before = outer.block;
+  BasicBlock* inside = BasicBlock::Create(context_, "loop", function_);
+  BasicBlock* after = BasicBlock::Create(context_, "end", function_);
+  b.CreateCondBr(b.CreateICmpSLT(from, to), inside, after);
+  b.SetInsertPoint(inside);
+  llvm::PHINode* i = b.CreatePHI(b.getInt64Ty(), 2);
+  i->addIncoming(from, before);
+  scopes_.push_back({inside, {}, {}, {}});
+  body(i);
+  b.SetInsertPoint(scopes_.back().block);
+  Value* next = b.CreateAdd(i, b.getInt64(1), "", true, true);
+  i->addIncoming(next, scopes_.back().block);
+  b.CreateCondBr(b.CreateICmpSLT(next, to), inside, after);
+  scopes_.pop_back();
+  scopes_.back().block = after;
+  b.SetInsertPoint(after);
+}
+
+// Blocks [first, last) of the lanes' variable; the block behind the last full one has a mask.
+void Emitter::emit_lane_blocks(Id variable, Value* first, Value* last, const Body& body) {
+  Id extent = x.extent_of(variable);
+  Value* n = index(extent);
+  go_to(scopes_.size() - 1);
+  Value* step = b.getInt64(full_width_);
+  Value* full = b.CreateUDiv(n, step);
+  Value* end = last ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, last, full) : full;
+  if (!first) first = b.getInt64(0);
+  auto run_block = [&](Value* block, bool has_mask) {
+    lane_variable_ = variable;
+    width_ = full_width_;
+    variable_scope_[variable] = lane_scope_ = scopes_.size() - 1;
+    b.SetInsertPoint(scopes_.back().block);
+    Value* start = b.CreateMul(block, step);
+    variables_[variable] = start;
+    if (has_mask) {
+      std::vector<llvm::Constant*> lanes;
+      for (unsigned l = 0; l < width_; ++l) lanes.push_back(b.getInt64(l));
+      mask_ = b.CreateICmpULT(llvm::ConstantVector::get(lanes), repeat(b.CreateSub(n, start)));
+    }
+    body();
+    mask_ = nullptr;
+    width_ = 0;
+    lane_variable_ = none;
+    variable_scope_.erase(variable);
+  };
+  auto known = x.number_of(extent);
+  if (!known || *known >= full_width_)
+    emit_loop(first, end, [&](Value* block) { run_block(block, false); });
+  if (known && *known % full_width_ == 0) return;
+  // The masked block, if there is one and it belongs to this range.
+  b.SetInsertPoint(scopes_.back().block);
+  Value* all = b.CreateUDiv(b.CreateAdd(n, b.getInt64(full_width_ - 1)), step);
+  Value* stop = last ? b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, last, all) : all;
+  Value* start = b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, first, full);
+  emit_loop(start, stop, [&](Value* block) { run_block(block, true); });
+}
+
+void Emitter::bind_rows(Value* row) {
+  const Ids& outer = nest_.kernel.outer;
+  Ids own;
+  for (Id v : outer)
+    if (v != nest_.lanes) own.push_back(v);
+  for (size_t i = own.size(); i-- > 0;) {
+    variable_scope_[own[i]] = scopes_.size() - 1;
+    if (i == 0) {
+      variables_[own[i]] = row;
+      break;
+    }
+    Value* extent = index(x.extent_of(own[i]));
+    b.SetInsertPoint(scopes_.back().block);
+    variables_[own[i]] = b.CreateURem(row, extent);
+    row = b.CreateUDiv(row, extent);
+  }
+}
+
+// Units are rows, or blocks of lanes where those are all there is.
+void Emitter::emit_rows() {
+  Value *begin = arguments_[2], *end = arguments_[3];
+  bool only_lanes = lanes_are_rows_ && nest_.kernel.outer.size() == 1;
+  auto stages = [&] {
+    row_scope_ = scopes_.size() - 1;
+    for (auto& [id, fold] : folds_) fold.result = nullptr;
+    emit_stages();
+  };
+  if (only_lanes) {
+    Id width = x.constant(full_width_);
+    interface_.units =
+        x.floordiv(x.add(x.extent_of(nest_.lanes), x.constant(int64_t(full_width_) - 1)), width);
+    emit_lane_blocks(nest_.lanes, begin, end, stages);
+    return;
+  }
+  interface_.units = nest_.rows;
+  emit_loop(begin, end, [&](Value* row) {
+    bind_rows(row);
+    if (lanes_are_rows_)
+      emit_lane_blocks(nest_.lanes, nullptr, nullptr, stages);
+    else
+      stages();
+  });
+}
+
+void Emitter::emit_stages() {
+  for (size_t s = 0; s < nest_.kernel.stages.size(); ++s)
+    emit_stage(nest_.kernel.stages[s], nest_.lanes_of_stage[s]);
+}
+
+void Emitter::emit_inner(const Ids& variables, size_t next, const Body& body) {
+  if (next == variables.size()) return body();
+  Id v = variables[next];
+  Value* n = index(x.extent_of(v));
+  emit_loop(b.getInt64(0), n, [&](Value* i) {
+    variables_[v] = i;
+    variable_scope_[v] = scopes_.size() - 1;
+    emit_inner(variables, next + 1, body);
+    variable_scope_.erase(v);
+  });
+}
+
+void Emitter::emit_stage(const Stage& stage, Id lanes) {
+  b.SetInsertPoint(scopes_.back().block);
+  for (const Statement& s : stage.statements)
+    if (s.fold != Fold::none) start_fold(s);
+  auto statements = [&] {
+    for (const Statement& s : stage.statements) emit_statement(s);
+  };
+  Ids loops = stage.inner;
+  if (lanes != none) {
+    std::erase(loops, lanes);
+    emit_inner(loops, 0, [&] { emit_lane_blocks(lanes, nullptr, nullptr, statements); });
+  } else {
+    emit_inner(loops, 0, statements);
+  }
+  b.SetInsertPoint(scopes_.back().block);
+  for (const Statement& s : stage.statements) {
+    if (s.fold == Fold::none) continue;
+    FoldState& fold = folds_.at(s.folded);
+    finish_fold(fold);
+    if (s.buffer != none) emit_store(s, fold.result);
+  }
+}
+
+void Emitter::emit_statement(const Statement& s) {
+  if (s.fold != Fold::none) return step_fold(s);
+  emit_store(s, lane_value(s.value));
+}
+
+void Emitter::emit_store(const Statement& s, Value* v) {
+  int32_t dtype = program_.buffers[s.buffer].dtype;
+  if (!v->getType()->isVectorTy()) {
+    Value* at = index(s.index);
+    go_to(scopes_.size() - 1);
+    b.CreateAlignedStore(to_memory(v, dtype), address(s.buffer, at),
+                         llvm::Align(uint64_t(loopir::item_size(dtype))));
+    return;
+  }
+  llvm::Align align(uint64_t(loopir::item_size(dtype)));
+  if (lanes_are_rows_ && is_scratch(s.buffer)) {
+    Value* at = index(s.index);
+    go_to(scopes_.size() - 1);
+    at = b.CreateMul(at, b.getInt64(full_width_));
+    b.CreateAlignedStore(to_memory(v, dtype), address(s.buffer, at), align);
+    return;
+  }
+  auto step = x.coefficient(s.index, lane_variable_);
+  if (!step || !x.is(*step, 1)) {
+    Value* at = lane_index(s.index);
+    go_to(scopes_.size() - 1);
+    Value* mask = mask_ ? mask_ : llvm::Constant::getAllOnesValue(widened(b.getInt1Ty(), width_));
+    b.CreateMaskedScatter(to_memory(v, dtype), address(s.buffer, at), align, mask);
+    return;
+  }
+  Value* at = index(s.index);
+  go_to(scopes_.size() - 1);
+  Value *place = address(s.buffer, at), *stored = to_memory(v, dtype);
+  if (mask_)
+    b.CreateMaskedStore(stored, place, align, mask_);
+  else
+    b.CreateAlignedStore(stored, place, align);
+}
+
+void Emitter::return_error() {
+  b.SetInsertPoint(scopes_.back().block);
+  b.CreateRet(b.CreateLoad(b.getInt32Ty(), error_));
+}
+
+KernelInterface Emitter::run() {
+  for (Id v : nest_.kernel.outer) variable_scope_[v] = 1;
+  emit_rows();
+  return_error();
+  Effort body(x, nest_.kernel);
+  int64_t inner = 1;
+  for (const Stage& stage : nest_.kernel.stages) {
+    int64_t points = 1;
+    for (Id v : stage.inner) points *= std::max<int64_t>(x.hint(x.extent_of(v)), 1);
+    inner = std::max(inner, points);
+  }
+  if (lanes_are_rows_ && nest_.kernel.outer.size() > 1)
+    inner *= std::max<int64_t>(x.hint(x.extent_of(nest_.lanes)), 1);
+  double vectors =
+      double(inner) *
+      (lanes_are_rows_ && nest_.kernel.outer.size() == 1 ? double(full_width_) / 16 : 1.0 / 16);
+  interface_.cost = vectors * (body.operations + 4.0 * double(interface_.buffers.size()));
+  return std::move(interface_);
+}
+
+KernelInterface emit_kernel(llvm::Module& module, loopir::Program& program,
+                            const loopir::Nest& nest, const std::string& symbol,
+                            const CodeOptions& options) {
+  return Emitter(module, program, nest, symbol, options).run();
+}
+
+}  // namespace inductor

@@ -1,0 +1,359 @@
+// Calls: memory, setup, items, outputs.
+#include "executable.h"
+
+#include "extern_call.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace inductor {
+
+using loopir::Buffer;
+using loopir::Id;
+using loopir::none;
+using loopir::View;
+using tenon::plugin::error;
+using tenon::plugin::host;
+using tenon::plugin::tensor;
+
+namespace {
+
+/// What an input of no elements points to: reads of masked lanes stay within it.
+alignas(64) std::byte nothing[4096];
+
+/// Rows of kernels; grows to the largest.
+void* scratch(int64_t bytes) {
+  thread_local Memory memory;
+  if (int64_t(memory.size()) < bytes) memory = Memory(size_t(bytes));
+  return memory.data();
+}
+
+}  // namespace
+
+/// Memory and tables of one call at a time.
+struct Executable::Context {
+  std::vector<void*> pointers;  // by buffer
+  Memory arena;
+  std::vector<int64_t> symbols;
+  bool is_placed = false;
+  std::vector<tensor> tensors;  // by buffer: outputs and what externs made
+};
+
+/// What depends on parameters only.
+struct Executable::Setup {
+  std::vector<uint64_t> versions;
+  std::vector<int64_t> symbols;
+  Memory memory;
+  std::vector<void*> pointers;  // by buffer; null where it is not the setup's
+  std::vector<tensor> tensors;  // by buffer
+  std::vector<Memory> packed;   // by item
+};
+
+struct Executable::Call {
+  tn_call& c;
+  Context& context;
+  std::shared_ptr<Setup> setup;
+  std::span<const int64_t> symbols;
+};
+
+/// A context out of the pool, for one call.
+class Executable::Lease {
+ public:
+  explicit Lease(Executable& owner) : owner_(owner) {
+    std::lock_guard lock(owner.guarding_pool_);
+    if (owner.pool_.empty()) {
+      context_ = std::make_unique<Context>();
+    } else {
+      context_ = std::move(owner.pool_.back());
+      owner.pool_.pop_back();
+    }
+  }
+  ~Lease() {
+    for (tensor& t : context_->tensors) t = tensor();
+    std::lock_guard lock(owner_.guarding_pool_);
+    owner_.pool_.push_back(std::move(context_));
+  }
+  Context& operator*() { return *context_; }
+
+ private:
+  Executable& owner_;
+  std::unique_ptr<Context> context_;
+};
+
+Executable::Executable(Parts parts) : parts_(std::move(parts)) {
+  loopir::Program& p = parts_.program;
+  size_t n = parts_.schedule.items.size();
+  library_calls_.resize(n);
+  std::vector<bool> is_static(p.buffers.size(), false);
+  in_arena_.assign(p.buffers.size(), false);
+  in_setup_memory_.assign(p.buffers.size(), false);
+  for (Id b = 0; b < p.buffers.size(); ++b) {
+    const Buffer& info = p.buffers[b];
+    in_arena_[b] = info.place == Buffer::Place::temporary;
+    is_static[b] = info.place == Buffer::Place::constant ||
+                   (info.place == Buffer::Place::input && p.is_static_input[info.slot]);
+  }
+  std::vector<bool> is_watched(p.n_inputs, false);
+  auto watch = [&](const loopir::Ids& buffers) {
+    has_setup_ = true;
+    for (Id b : buffers)
+      if (p.buffers[b].place == Buffer::Place::input) is_watched[p.buffers[b].slot] = true;
+  };
+  for (size_t i = 0; i < n; ++i) {
+    loopir::Item& item = parts_.schedule.items[i];
+    accesses_.push_back(loopir::access_of(p, item));
+    if (parts_.in_setup[i]) {
+      watch(accesses_[i].reads);
+      for (Id b : accesses_[i].writes) {
+        is_static[b] = true;
+        in_setup_memory_[b] = in_arena_[b];
+        in_arena_[b] = false;
+      }
+    }
+    auto keep = [&](auto& call, Id weights) {
+      library_calls_[i] = prepare(p, call, is_static[weights]);
+      if (is_static[weights]) watch({weights});
+    };
+    if (auto* product = std::get_if<loopir::Product>(&item)) keep(*product, product->right.buffer);
+    if (auto* c = std::get_if<loopir::Convolution>(&item)) keep(*c, c->weights.buffer);
+    if (auto* op = std::get_if<loopir::Extern>(&item))
+      externs_.emplace(i, std::make_unique<ExternCall>(std::move(*op)));
+  }
+  for (uint32_t i = 0; i < p.n_inputs; ++i)
+    if (is_watched[i]) watched_.push_back(i);
+  packs_.assign(n, false);
+  for (size_t i = 0; i < n; ++i) {
+    if (!library_calls_[i] || parts_.in_setup[i]) continue;
+    const loopir::Item& item = parts_.schedule.items[i];
+    const auto* product = std::get_if<loopir::Product>(&item);
+    packs_[i] = is_static[product ? product->right.buffer
+                                  : std::get<loopir::Convolution>(item).weights.buffer];
+  }
+}
+
+Executable::~Executable() = default;
+
+// ---- memory
+
+void Executable::place_arena(Context& context, std::span<const int64_t> symbols) {
+  if (context.is_placed &&
+      std::equal(symbols.begin(), symbols.end(), context.symbols.begin(), context.symbols.end()))
+    return;
+  const loopir::Program& p = parts_.program;
+  loopir::MemoryPlan plan = loopir::plan_memory(p, accesses_, symbols, in_arena_);
+  if (int64_t(context.arena.size()) < plan.bytes) context.arena = Memory(size_t(plan.bytes));
+  context.pointers.assign(p.buffers.size(), nullptr);
+  context.tensors.resize(p.buffers.size());
+  for (Id b = 0; b < p.buffers.size(); ++b) {
+    const Buffer& info = p.buffers[b];
+    if (plan.offsets[b] >= 0) context.pointers[b] = context.arena.data() + plan.offsets[b];
+    if (info.place == Buffer::Place::constant) context.pointers[b] = p.constants[info.slot]->data;
+  }
+  context.symbols.assign(symbols.begin(), symbols.end());
+  context.is_placed = true;
+}
+
+std::vector<int64_t> Executable::evaluated(const loopir::Ids& ids,
+                                           std::span<const int64_t> symbols) const {
+  std::vector<int64_t> out;
+  for (Id id : ids) out.push_back(parts_.program.expressions.evaluate(id, symbols));
+  return out;
+}
+
+// The setup for these versions: the last one, or a new one.
+std::shared_ptr<Executable::Setup> Executable::setup_for(Call& call) {
+  if (!has_setup_) return nullptr;
+  std::lock_guard lock(guarding_setup_);
+  auto same = [&](const Setup& s) {
+    for (size_t i = 0; i < watched_.size(); ++i) {
+      const tn_tensor* t = call.c.inputs[watched_[i]];
+      const uint64_t* known = &s.versions[3 * i];
+      if (known[0] != t->storage_id || known[1] != *t->version ||
+          known[2] != reinterpret_cast<uint64_t>(t->data))
+        return false;
+    }
+    return std::equal(call.symbols.begin(), call.symbols.end(), s.symbols.begin(), s.symbols.end());
+  };
+  if (setup_ && same(*setup_)) return setup_;
+  const loopir::Program& p = parts_.program;
+  auto made = std::make_shared<Setup>();
+  for (uint32_t i : watched_) {
+    const tn_tensor* t = call.c.inputs[i];
+    made->versions.insert(made->versions.end(),
+                          {t->storage_id, *t->version, reinterpret_cast<uint64_t>(t->data)});
+  }
+  made->symbols.assign(call.symbols.begin(), call.symbols.end());
+  made->pointers.assign(p.buffers.size(), nullptr);
+  made->tensors.resize(p.buffers.size());
+  made->packed.resize(accesses_.size());
+  loopir::Access everything;  // all at the same time: nothing is overwritten
+  for (Id b = 0; b < p.buffers.size(); ++b)
+    if (in_setup_memory_[b]) everything.writes.push_back(b);
+  loopir::MemoryPlan plan =
+      loopir::plan_memory(p, {&everything, 1}, call.symbols, in_setup_memory_);
+  made->memory = Memory(size_t(plan.bytes));
+  for (Id b : everything.writes) made->pointers[b] = made->memory.data() + plan.offsets[b];
+  call.setup = made;
+  run_items(call, true);
+  setup_ = made;
+  return made;
+}
+
+// ---- tensors for the host
+
+tensor Executable::tensor_of(Call& call, const View& view) {
+  const Buffer& info = parts_.program.buffers[view.buffer];
+  std::vector<int64_t> sizes = evaluated(view.sizes, call.symbols);
+  std::vector<int64_t> strides = evaluated(view.strides, call.symbols);
+  int64_t offset = parts_.program.expressions.evaluate(view.offset, call.symbols);
+  tn_tensor* base = nullptr;
+  if (info.place == Buffer::Place::input) base = call.c.inputs[info.slot];
+  if (info.place == Buffer::Place::constant) base = parts_.program.constants[info.slot].get();
+  if (call.context.tensors[view.buffer]) base = call.context.tensors[view.buffer].get();
+  if (!base && call.setup && call.setup->tensors[view.buffer])
+    base = call.setup->tensors[view.buffer].get();
+  if (base) {
+    bool is_same = offset == 0 && int32_t(sizes.size()) == base->ndim &&
+                   std::equal(sizes.begin(), sizes.end(), base->sizes) &&
+                   std::equal(strides.begin(), strides.end(), base->strides);
+    if (is_same) return tensor::share(base);
+    return tensor::share(base).as_strided(sizes, strides, base->storage_offset + offset);
+  }
+  auto* data = static_cast<std::byte*>(call.context.pointers[view.buffer]) +
+               offset * loopir::item_size(info.dtype);
+  tn_tensor* out = nullptr;
+  tenon::plugin::check(host->tensor->from_memory(data, sizes.data(), strides.data(),
+                                                 int32_t(sizes.size()), info.dtype, TN_DEV_CPU, -1,
+                                                 nullptr, nullptr, &out));
+  return tensor(out);
+}
+
+// ---- items
+
+void Executable::run_kernel(Call& call, size_t item) {
+  const KernelInterface& k = parts_.kernels[item];
+  constexpr size_t most = 64;
+  void* own[most];
+  std::vector<void*> many;
+  void** pointers = own;
+  if (k.buffers.size() > most) many.resize(k.buffers.size()), pointers = many.data();
+  for (size_t i = 0; i < k.buffers.size(); ++i) {
+    void* p = call.context.pointers[k.buffers[i]];
+    pointers[i] = p ? p : nothing;
+  }
+  const int64_t* symbols = call.symbols.data();
+  int64_t units = parts_.program.expressions.evaluate(k.units, call.symbols);
+  KernelFunction run = parts_.functions[item];
+  std::atomic<int32_t> failed{0};
+  auto run_range = [&](int64_t begin, int64_t end) {
+    void* rows = k.scratch_bytes ? scratch(k.scratch_bytes) : nullptr;
+    if (int32_t code = run(pointers, symbols, begin, end, rows)) failed = code;
+  };
+  // About 5 µs of work is worth another thread.
+  constexpr double worth_a_thread = 12000;
+  int64_t threads = host->svc->num_threads();
+  double total = double(units) * k.cost;
+  int64_t chunks = threads > 1 && total > worth_a_thread ? std::min(units, 4 * threads) : 1;
+  if (chunks == 1)
+    run_range(0, units);
+  else
+    tenon::plugin::parallel_chunks(chunks, [&](int64_t c, int32_t) {
+      run_range(units * c / chunks, units * (c + 1) / chunks);
+    });
+  if (failed)
+    throw error(TN_OUT_OF_RANGE,
+                "index out of range in self: a position read by " + k.symbol +
+                    " is not within the tensor that it indexes; check the indices");
+}
+
+// Whether the tensor lies in the arena: an op that gave back its operand.
+bool Executable::is_borrowed(const Call& call, const tn_tensor* t) const {
+  auto* data = static_cast<const std::byte*>(t->data);
+  const Memory* blocks[] = {&call.context.arena, call.setup ? &call.setup->memory : nullptr};
+  return std::any_of(std::begin(blocks), std::end(blocks), [&](const Memory* m) {
+    return m && m->data() && data >= m->data() && data < m->data() + m->size();
+  });
+}
+
+void Executable::run_extern(Call& call, size_t item) {
+  const ExternCall& e = *externs_.at(item);
+  std::vector<tensor> results = e.run(parts_.program.expressions, call.symbols,
+                                      [&](const View& view) { return tensor_of(call, view); });
+  bool in_setup = parts_.in_setup[item];
+  for (size_t r = 0; r < results.size(); ++r) {
+    Id buffer = e.op().results[r];
+    if (buffer == none || !results[r]) continue;
+    const Buffer& info = parts_.program.buffers[buffer];
+    std::vector<int64_t> sizes = evaluated(info.sizes, call.symbols);
+    std::vector<int64_t> strides = evaluated(info.strides, call.symbols);
+    const tn_tensor* t = results[r].get();
+    bool as_promised = int32_t(sizes.size()) == t->ndim;
+    for (size_t d = 0; as_promised && d < sizes.size(); ++d)
+      as_promised = t->sizes[d] == sizes[d] && (sizes[d] == 1 || t->strides[d] == strides[d]);
+    // Memory of the arena must not leave the call, nor be read after it is used again.
+    if (!as_promised || is_borrowed(call, t)) {
+      tensor copy = tensor::strided(sizes, strides, info.dtype);
+      copy.copy_from(t);
+      results[r] = std::move(copy);
+    }
+    call.context.pointers[buffer] = results[r]->data;
+    if (in_setup) call.setup->pointers[buffer] = results[r]->data;
+    (in_setup ? call.setup->tensors : call.context.tensors)[buffer] = std::move(results[r]);
+  }
+}
+
+void Executable::run_items(Call& call, bool setup) {
+  for (size_t i = 0; i < accesses_.size(); ++i) {
+    bool packs = setup && packs_[i];
+    if (setup)
+      for (Id b : accesses_[i].writes)
+        if (parts_.in_setup[i]) call.context.pointers[b] = call.setup->pointers[b];
+    if (packs) call.setup->packed[i] = library_calls_[i]->pack(call.context.pointers, call.symbols);
+    if (parts_.in_setup[i] != setup) continue;
+    if (library_calls_[i]) {
+      const void* packed = call.setup && packs_[i] ? call.setup->packed[i].data() : nullptr;
+      library_calls_[i]->run(call.context.pointers, call.symbols, packed);
+    } else if (externs_.contains(i)) {
+      run_extern(call, i);
+    } else {
+      run_kernel(call, i);
+    }
+  }
+}
+
+// ---- the call
+
+void Executable::give_outputs(Call& call) {
+  const loopir::Program& p = parts_.program;
+  for (uint32_t i = 0; i < p.outputs.size(); ++i) {
+    const loopir::Output& o = p.outputs[i];
+    if (o.kind == loopir::Output::Kind::absent) continue;
+    call.c.outputs[i] = o.kind == loopir::Output::Kind::buffer
+                            ? tensor::share(call.context.tensors[o.view.buffer].get()).release()
+                            : tensor_of(call, o.view).release();
+  }
+}
+
+void Executable::call(tn_call& c) {
+  Lease lease(*this);
+  Context& context = *lease;
+  const loopir::Program& p = parts_.program;
+  Call call{c, context, nullptr, {c.syms, c.n_syms}};
+  place_arena(context, call.symbols);
+  for (Id b = 0; b < p.buffers.size(); ++b) {
+    const Buffer& info = p.buffers[b];
+    if (info.place == Buffer::Place::input) context.pointers[b] = c.inputs[info.slot]->data;
+    if (info.place != Buffer::Place::output) continue;
+    context.tensors[b] = tensor::strided(evaluated(info.sizes, call.symbols),
+                                         evaluated(info.strides, call.symbols), info.dtype);
+    context.pointers[b] = context.tensors[b]->data;
+  }
+  call.setup = setup_for(call);
+  if (call.setup)
+    for (Id b = 0; b < p.buffers.size(); ++b)
+      if (call.setup->pointers[b]) context.pointers[b] = call.setup->pointers[b];
+  run_items(call, false);
+  give_outputs(call);
+}
+
+}  // namespace inductor

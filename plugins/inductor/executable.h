@@ -1,0 +1,85 @@
+// A compiled graph: thunks over memory.
+//
+// Model: items run in order, each over pointers that are known before the call but for inputs,
+// outputs and what externs make. What depends on parameters only (packed weights, folded scales)
+// is made once and again when a parameter's version changes: the setup. A call takes a context (the
+// arena and its tables) out of a pool, so calls may run at the same time; the setup is shared and
+// is replaced, never written, while somebody uses it.
+#pragma once
+
+#include "jit.h"
+#include "library_calls.h"
+
+#include <loopir/memory.h>
+#include <tenon/plugin.hpp>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace inductor {
+
+/// What the compiler found out, for describe().
+struct Statistics {
+  uint32_t kernels = 0, distinct_kernels = 0, extern_calls = 0, fused_nodes = 0, products = 0,
+           convolutions = 0, views_removed = 0, setup_items = 0;
+  int64_t planned_bytes = 0, naive_bytes = 0, lower_bound = 0, object_bytes = 0, packed_bytes = 0;
+  double compile_ms = 0, codegen_ms = 0;
+  bool from_cache = false;
+  std::vector<std::string> extern_ops;
+  std::string graph_text, loops_text, fusion_text, memory_text, ir_text, asm_text;
+};
+
+/// The parts of an executable, made by compile.cpp.
+struct Parts {
+  loopir::Program program;
+  loopir::Schedule schedule;
+  std::vector<KernelInterface> kernels;   // by item; empty symbol where it is none
+  std::vector<KernelFunction> functions;  // by item
+  std::vector<bool> in_setup;             // by item
+  std::unique_ptr<LinkedCode> code;
+  Statistics statistics;
+};
+
+class ExternCall;
+
+class Executable {
+ public:
+  explicit Executable(Parts parts);
+  ~Executable();
+  void call(tn_call& c);
+  std::string describe(int32_t what) const;
+  const Statistics& statistics() const { return parts_.statistics; }
+
+ private:
+  struct Context;
+  struct Setup;
+  struct Call;
+  class Lease;
+
+  void run_items(Call& call, bool setup);
+  void run_kernel(Call& call, size_t item);
+  void run_extern(Call& call, size_t item);
+  bool is_borrowed(const Call& call, const tn_tensor* t) const;
+  void place_arena(Context& context, std::span<const int64_t> symbols);
+  std::shared_ptr<Setup> setup_for(Call& call);
+  void give_outputs(Call& call);
+  tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view);
+  std::vector<int64_t> evaluated(const loopir::Ids& ids, std::span<const int64_t> symbols) const;
+
+  Parts parts_;
+  std::vector<loopir::Access> accesses_;
+  std::vector<bool> in_arena_, in_setup_memory_;
+  std::vector<std::unique_ptr<LibraryCall>> library_calls_;  // by item
+  std::map<size_t, std::unique_ptr<ExternCall>> externs_;    // by item
+  std::vector<bool> packs_;                                  // by item: weights go to the setup
+  std::vector<uint32_t> watched_;                            // inputs whose versions the setup has
+  bool has_setup_ = false;
+  std::mutex guarding_pool_, guarding_setup_;
+  std::vector<std::unique_ptr<Context>> pool_;
+  std::shared_ptr<Setup> setup_;
+};
+
+}  // namespace inductor

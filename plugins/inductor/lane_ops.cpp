@@ -1,0 +1,367 @@
+// Scalar primitives on lanes: arithmetic, comparisons, casts; functions come from vector_math.
+#include "lane_ops.h"
+
+#include <tenon/plugin.hpp>
+
+#include <llvm/IR/Module.h>
+
+#include <cmath>
+
+namespace inductor {
+
+using llvm::IRBuilderBase;
+using llvm::Value;
+
+namespace {
+
+bool is_float(int32_t dtype) {
+  return dtype == TN_F32 || dtype == TN_F64 || dtype == TN_F16 || dtype == TN_BF16;
+}
+bool is_signed(int32_t dtype) { return dtype != TN_U8 && dtype != TN_BOOL; }
+
+extern "C" {
+int64_t tenon_integer_power(int64_t base, int64_t exponent) {
+  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
+  uint64_t out = 1;
+  for (auto b = uint64_t(base); exponent; exponent >>= 1, b *= b)
+    if (exponent & 1) out *= b;
+  return int64_t(out);
+}
+double tenon_real_fmod(double a, double b) { return std::fmod(a, b); }
+}
+
+const RuntimeSymbol symbols[] = {
+    {"tenon_integer_power", reinterpret_cast<void*>(&tenon_integer_power)},
+    {"tenon_real_fmod", reinterpret_cast<void*>(&tenon_real_fmod)},
+};
+
+/// A scalar function of two operands, lane by lane.
+Value* call_lanes(IRBuilderBase& b, const char* name, llvm::Type* type, Value* x, Value* y) {
+  llvm::Module* m = b.GetInsertBlock()->getModule();
+  auto callee = m->getOrInsertFunction(name, llvm::FunctionType::get(type, {type, type}, false));
+  auto one = [&](Value* p, Value* q) -> Value* { return b.CreateCall(callee, {p, q}); };
+  auto* vector = llvm::dyn_cast<llvm::FixedVectorType>(x->getType());
+  if (!vector) return one(x, y);
+  Value* out = llvm::PoisonValue::get(widened(type, vector->getNumElements()));
+  for (unsigned i = 0; i < vector->getNumElements(); ++i)
+    out = b.CreateInsertElement(out,
+                                one(b.CreateExtractElement(x, i), b.CreateExtractElement(y, i)), i);
+  return out;
+}
+
+Value* zero_like(Value* x) { return llvm::Constant::getNullValue(x->getType()); }
+Value* number_like(Value* x, double number) { return llvm::ConstantFP::get(x->getType(), number); }
+
+/// NaN in either operand gives NaN.
+Value* real_extreme(IRBuilderBase& b, Value* x, Value* y, bool maximum) {
+  Value* first = maximum ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
+  Value* out = b.CreateSelect(first, x, y);
+  return b.CreateSelect(b.CreateFCmpUNO(x, x), x, out);
+}
+
+Value* real_fmod(IRBuilderBase& b, Value* x, Value* y) {
+  llvm::Type* wide = x->getType()->getWithNewType(b.getDoubleTy());
+  Value* out = call_lanes(b, "tenon_real_fmod", b.getDoubleTy(), b.CreateFPExt(x, wide),
+                          b.CreateFPExt(y, wide));
+  return b.CreateFPTrunc(out, x->getType());
+}
+// The remainder with the sign of the divisor.
+Value* real_mod(IRBuilderBase& b, Value* x, Value* y) {
+  Value* r = real_fmod(b, x, y);
+  Value* other_sign =
+      b.CreateXor(b.CreateFCmpOLT(r, zero_like(r)), b.CreateFCmpOLT(y, zero_like(y)));
+  Value* adjust = b.CreateAnd(b.CreateFCmpUNE(r, zero_like(r)), other_sign);
+  return b.CreateSelect(adjust, b.CreateFAdd(r, y), r);
+}
+Value* real_floordiv(IRBuilderBase& b, Value* x, Value* y) {
+  Value* quotient = b.CreateFDiv(b.CreateFSub(x, real_mod(b, x, y)), y);
+  Value* out = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor,
+                                      b.CreateFAdd(quotient, number_like(quotient, 0.5)));
+  Value* exact = b.CreateFDiv(x, y);
+  Value* signed_zero = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, zero_like(x), exact);
+  out = b.CreateSelect(b.CreateFCmpOEQ(out, zero_like(out)), signed_zero, out);
+  return b.CreateSelect(b.CreateFCmpOEQ(y, zero_like(y)), exact, out);
+}
+
+Value* real_op(IRBuilderBase& b, uint16_t code, Value* x, Value* y) {
+  auto unary = [&](llvm::Intrinsic::ID id) { return b.CreateUnaryIntrinsic(id, x); };
+  switch (code) {
+    case TN_F_NEG:
+      return b.CreateFNeg(x);
+    case TN_F_ABS:
+      return unary(llvm::Intrinsic::fabs);
+    case TN_F_SIGN: {
+      Value* low =
+          b.CreateSelect(b.CreateFCmpOLT(x, zero_like(x)), number_like(x, -1), zero_like(x));
+      return b.CreateSelect(b.CreateFCmpOGT(x, zero_like(x)), number_like(x, 1), low);
+    }
+    case TN_F_ADD:
+      return b.CreateFAdd(x, y);
+    case TN_F_SUB:
+      return b.CreateFSub(x, y);
+    case TN_F_MUL:
+      return b.CreateFMul(x, y);
+    case TN_F_DIV:
+      return b.CreateFDiv(x, y);
+    case TN_F_TRUNCDIV:
+      return b.CreateUnaryIntrinsic(llvm::Intrinsic::trunc, b.CreateFDiv(x, y));
+    case TN_F_FLOORDIV:
+      return real_floordiv(b, x, y);
+    case TN_F_FMOD:
+      return real_fmod(b, x, y);
+    case TN_F_MOD:
+      return real_mod(b, x, y);
+    case TN_F_MIN:
+    case TN_F_MAX:
+      return real_extreme(b, x, y, code == TN_F_MAX);
+    case TN_F_COPYSIGN:
+      return b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, x, y);
+    case TN_F_SQRT:
+      return unary(llvm::Intrinsic::sqrt);
+    case TN_F_RSQRT:
+      return b.CreateFDiv(number_like(x, 1), unary(llvm::Intrinsic::sqrt));
+    case TN_F_FLOOR:
+      return unary(llvm::Intrinsic::floor);
+    case TN_F_CEIL:
+      return unary(llvm::Intrinsic::ceil);
+    case TN_F_TRUNC:
+      return unary(llvm::Intrinsic::trunc);
+    case TN_F_ROUND:
+      return unary(llvm::Intrinsic::rint);
+    default:
+      return nullptr;
+  }
+}
+
+// Divisions never trap: 0 by 0 is 0, the minimum by -1 is itself.
+Value* integer_division(IRBuilderBase& b, uint16_t code, Value* x, Value* y, bool with_sign) {
+  Value* by_zero = b.CreateICmpEQ(y, zero_like(y));
+  Value* one = llvm::ConstantInt::get(y->getType(), 1);
+  Value* safe = b.CreateSelect(by_zero, one, y);
+  if (!with_sign) {
+    bool quotient = code == TN_F_TRUNCDIV || code == TN_F_FLOORDIV;
+    Value* out = quotient ? b.CreateUDiv(x, safe) : b.CreateURem(x, safe);
+    return b.CreateSelect(by_zero, zero_like(x), out);
+  }
+  Value* minus = b.CreateICmpEQ(y, llvm::Constant::getAllOnesValue(y->getType()));
+  safe = b.CreateSelect(minus, one, safe);
+  Value* q = b.CreateSelect(minus, b.CreateNeg(x), b.CreateSDiv(x, safe));
+  Value* r = b.CreateSelect(minus, zero_like(x), b.CreateSRem(x, safe));
+  Value* adjust = b.CreateAnd(b.CreateICmpNE(r, zero_like(r)),
+                              b.CreateICmpSLT(b.CreateXor(r, y), zero_like(r)));
+  Value* out = code == TN_F_TRUNCDIV   ? q
+               : code == TN_F_FLOORDIV ? b.CreateSelect(adjust, b.CreateSub(q, one), q)
+               : code == TN_F_FMOD     ? r
+                                       : b.CreateSelect(adjust, b.CreateAdd(r, y), r);
+  return b.CreateSelect(by_zero, zero_like(x), out);
+}
+
+Value* shift(IRBuilderBase& b, uint16_t code, Value* x, Value* y, bool with_sign) {
+  unsigned bits = x->getType()->getScalarSizeInBits();
+  Value* most = llvm::ConstantInt::get(y->getType(), bits - 1);
+  Value* fits = b.CreateICmpULE(y, most);
+  Value* count = b.CreateSelect(fits, y, most);
+  if (code == TN_F_SHL) return b.CreateSelect(fits, b.CreateShl(x, count), zero_like(x));
+  if (with_sign) return b.CreateAShr(x, count);
+  return b.CreateSelect(fits, b.CreateLShr(x, count), zero_like(x));
+}
+
+Value* integer_power(IRBuilderBase& b, Value* x, Value* y, bool with_sign) {
+  llvm::Type* wide = x->getType()->getWithNewType(b.getInt64Ty());
+  auto widen = [&](Value* v) { return with_sign ? b.CreateSExt(v, wide) : b.CreateZExt(v, wide); };
+  return b.CreateTrunc(call_lanes(b, "tenon_integer_power", b.getInt64Ty(), widen(x), widen(y)),
+                       x->getType());
+}
+
+Value* integer_op(IRBuilderBase& b, uint16_t code, Value* x, Value* y, bool with_sign) {
+  switch (code) {
+    case TN_F_NEG:
+      return b.CreateNeg(x);
+    case TN_F_ABS:
+      if (!with_sign) return x;
+      return b.CreateSelect(b.CreateICmpSLT(x, zero_like(x)), b.CreateNeg(x), x);
+    case TN_F_SIGN: {
+      llvm::Type* t = x->getType();
+      Value* positive =
+          with_sign ? b.CreateICmpSGT(x, zero_like(x)) : b.CreateICmpNE(x, zero_like(x));
+      Value* negative =
+          with_sign ? b.CreateICmpSLT(x, zero_like(x)) : b.CreateICmpULT(x, zero_like(x));
+      return b.CreateSub(b.CreateZExt(positive, t), b.CreateZExt(negative, t));
+    }
+    case TN_F_ADD:
+      return b.CreateAdd(x, y);
+    case TN_F_SUB:
+      return b.CreateSub(x, y);
+    case TN_F_MUL:
+      return b.CreateMul(x, y);
+    case TN_F_TRUNCDIV:
+    case TN_F_FLOORDIV:
+    case TN_F_FMOD:
+    case TN_F_MOD:
+      return integer_division(b, code, x, y, with_sign);
+    case TN_F_MIN:
+    case TN_F_MAX: {
+      bool x_first = code == TN_F_MAX;
+      Value* less = with_sign ? b.CreateICmpSLT(x, y) : b.CreateICmpULT(x, y);
+      return x_first ? b.CreateSelect(less, y, x) : b.CreateSelect(less, x, y);
+    }
+    case TN_F_POW:
+      return integer_power(b, x, y, with_sign);
+    case TN_F_BAND:
+      return b.CreateAnd(x, y);
+    case TN_F_BOR:
+      return b.CreateOr(x, y);
+    case TN_F_BXOR:
+      return b.CreateXor(x, y);
+    case TN_F_BNOT:
+      return b.CreateNot(x);
+    case TN_F_SHL:
+    case TN_F_SHR:
+      return shift(b, code, x, y, with_sign);
+    case TN_F_FLOOR:
+    case TN_F_CEIL:
+    case TN_F_TRUNC:
+    case TN_F_ROUND:
+      return x;
+    default:
+      return nullptr;
+  }
+}
+
+Value* truth_op(IRBuilderBase& b, uint16_t code, Value* x, Value* y) {
+  switch (code) {
+    case TN_F_ADD:
+    case TN_F_BOR:
+    case TN_F_MAX:
+      return b.CreateOr(x, y);
+    case TN_F_MUL:
+    case TN_F_BAND:
+    case TN_F_MIN:
+      return b.CreateAnd(x, y);
+    case TN_F_SUB:
+    case TN_F_BXOR:
+      return b.CreateXor(x, y);
+    case TN_F_BNOT:
+      return b.CreateNot(x);
+    case TN_F_POW:  // 0 to the 0 is 1
+      return b.CreateOr(x, b.CreateNot(y));
+    case TN_F_ABS:
+    case TN_F_SIGN:
+    case TN_F_FLOOR:
+    case TN_F_CEIL:
+    case TN_F_TRUNC:
+    case TN_F_ROUND:
+      return x;
+    default:
+      return nullptr;
+  }
+}
+
+Value* comparison(IRBuilderBase& b, uint16_t code, int32_t dtype, Value* x, Value* y) {
+  using P = llvm::CmpInst::Predicate;
+  constexpr P real[] = {P::FCMP_OEQ, P::FCMP_UNE, P::FCMP_OLT,
+                        P::FCMP_OLE, P::FCMP_OGT, P::FCMP_OGE};
+  constexpr P with_sign[] = {P::ICMP_EQ,  P::ICMP_NE,  P::ICMP_SLT,
+                             P::ICMP_SLE, P::ICMP_SGT, P::ICMP_SGE};
+  constexpr P plain[] = {P::ICMP_EQ,  P::ICMP_NE,  P::ICMP_ULT,
+                         P::ICMP_ULE, P::ICMP_UGT, P::ICMP_UGE};
+  size_t which = size_t(code - TN_F_EQ);
+  if (is_float(dtype)) return b.CreateFCmp(real[which], x, y);
+  return b.CreateICmp(is_signed(dtype) ? with_sign[which] : plain[which], x, y);
+}
+
+// Out of range and NaN give the minimum, as the processor's conversion does.
+Value* real_to_integer(IRBuilderBase& b, Value* x, int32_t to, llvm::Type* type) {
+  bool narrow = to == TN_U8 || to == TN_I8 || to == TN_I16;
+  llvm::Type* through = type->getWithNewType(to == TN_I64 ? b.getInt64Ty() : b.getInt32Ty());
+  double limit = to == TN_I64 ? 0x1p63 : 0x1p31;
+  Value* fits = b.CreateAnd(b.CreateFCmpOGE(x, number_like(x, -limit)),
+                            b.CreateFCmpOLT(x, number_like(x, limit)));
+  Value* safe = b.CreateSelect(fits, x, zero_like(x));
+  uint64_t lowest = uint64_t{1} << (to == TN_I64 ? 63 : 31);
+  Value* out =
+      b.CreateSelect(fits, b.CreateFPToSI(safe, through), llvm::ConstantInt::get(through, lowest));
+  return narrow ? b.CreateTrunc(out, type) : out;
+}
+
+}  // namespace
+
+std::span<const RuntimeSymbol> primitive_symbols() { return symbols; }
+
+llvm::Type* lane_type(llvm::LLVMContext& c, int32_t dtype) {
+  switch (dtype) {
+    case TN_BOOL:
+      return llvm::Type::getInt1Ty(c);
+    case TN_U8:
+    case TN_I8:
+      return llvm::Type::getInt8Ty(c);
+    case TN_I16:
+      return llvm::Type::getInt16Ty(c);
+    case TN_I32:
+      return llvm::Type::getInt32Ty(c);
+    case TN_I64:
+      return llvm::Type::getInt64Ty(c);
+    case TN_F64:
+      return llvm::Type::getDoubleTy(c);
+    case TN_F16:
+    case TN_BF16:
+    case TN_F32:
+      return llvm::Type::getFloatTy(c);
+    default:
+      throw tenon::plugin::declined(tenon::plugin::text("dtype {} is not compiled", dtype));
+  }
+}
+
+llvm::Type* memory_type(llvm::LLVMContext& c, int32_t dtype) {
+  if (dtype == TN_BOOL) return llvm::Type::getInt8Ty(c);
+  if (dtype == TN_F16) return llvm::Type::getHalfTy(c);
+  if (dtype == TN_BF16) return llvm::Type::getBFloatTy(c);
+  return lane_type(c, dtype);
+}
+
+llvm::Type* widened(llvm::Type* scalar, unsigned width) {
+  return width ? llvm::FixedVectorType::get(scalar, width) : scalar;
+}
+
+Value* constant_of(llvm::Type* type, double number) { return llvm::ConstantFP::get(type, number); }
+Value* constant_of(llvm::Type* type, int64_t number) {
+  return llvm::ConstantInt::get(type, uint64_t(number), true);
+}
+
+Value* emit_cast(IRBuilderBase& b, Value* x, int32_t from, int32_t to) {
+  llvm::Type* type = x->getType()->getWithNewType(lane_type(b.getContext(), to));
+  if (is_float(from) && is_float(to)) return b.CreateFPCast(x, type);
+  if (to == TN_BOOL)
+    return is_float(from) ? b.CreateFCmpUNE(x, zero_like(x)) : b.CreateICmpNE(x, zero_like(x));
+  if (is_float(from)) return real_to_integer(b, x, to, type);
+  if (is_float(to)) return is_signed(from) ? b.CreateSIToFP(x, type) : b.CreateUIToFP(x, type);
+  return b.CreateIntCast(x, type, is_signed(from));
+}
+
+bool is_called(uint16_t code, int32_t operand) {
+  if (is_float(operand))
+    return (is_math(code) && math_cost(code) > 500) || code == TN_F_FMOD || code == TN_F_MOD ||
+           code == TN_F_FLOORDIV;
+  return code == TN_F_POW;
+}
+
+Value* emit_primitive(IRBuilderBase& b, uint16_t code, int32_t result, int32_t operand, Value* x,
+                      Value* y, Value* z) {
+  if (code == TN_F_CAST) return emit_cast(b, x, operand, result);
+  if (code == TN_F_SELECT) return b.CreateSelect(x, y, z);
+  Value* out = nullptr;
+  if (code >= TN_F_EQ && code <= TN_F_GE)
+    out = comparison(b, code, operand, x, y);
+  else if (is_float(operand))
+    out = is_math(code) ? emit_math(b, code, x, y) : real_op(b, code, x, y);
+  else if (operand == TN_BOOL)
+    out = truth_op(b, code, x, y);
+  else
+    out = integer_op(b, code, x, y, is_signed(operand));
+  if (!out)
+    throw tenon::plugin::declined(
+        tenon::plugin::text("primitive {} has no code for dtype {}", code, operand));
+  return out;
+}
+
+}  // namespace inductor

@@ -1,0 +1,71 @@
+// The formulas that emit_math() chooses from, and the pieces that they share.
+#pragma once
+
+#include "vector_math_lanes.h"
+
+namespace inductor {
+
+// Single precision throughout: vector_math_float.cpp.
+Lanes exp_f32(Lanes x);
+Lanes exp2_f32(Lanes x);
+Lanes log_f32(Lanes x);
+Lanes sigmoid_f32(Lanes x);
+Lanes tanh_f32(Lanes x);
+Lanes erf_f32(Lanes x);
+
+// Single precision, computed in double: vector_math_wide.cpp and vector_math_circle.cpp.
+Lanes expm1_f32(Lanes x);
+Lanes log2_f32(Lanes x);
+Lanes log10_f32(Lanes x);
+Lanes log1p_f32(Lanes x);
+Lanes sinh_f32(Lanes x);
+Lanes cosh_f32(Lanes x);
+Lanes asinh_f32(Lanes x);
+Lanes acosh_f32(Lanes x);
+Lanes atanh_f32(Lanes x);
+Lanes erfc_f32(Lanes x);
+Lanes pow_f32(Lanes x, Lanes y);
+Lanes sin_f32(Lanes x);
+Lanes cos_f32(Lanes x);
+Lanes tan_f32(Lanes x);
+Lanes asin_f32(Lanes x);
+Lanes acos_f32(Lanes x);
+Lanes atan_f32(Lanes x);
+Lanes atan2_f32(Lanes y, Lanes x);
+
+// Double precision: vector_math_double.cpp.
+Lanes exp_f64(Lanes x);
+Lanes log_f64(Lanes x);
+Lanes sigmoid_f64(Lanes x);
+Lanes tanh_f64(Lanes x);
+Lanes erf_f64(Lanes x);
+
+/// x = n ln 2 + r, |r| <= ln 2 / 2, for the x whose exponential is neither 0 nor infinite. Float or
+/// double. `shifted` has n modulo 2^9 (float) or 2^12 in its lowest bits as an integer.
+struct ExpArgument {
+  Lanes r, n, shifted;
+};
+ExpArgument exp_argument(Lanes x);
+
+/// p 2^n, rounded once where it is subnormal. `negative` says where n is not above 0.
+Lanes scaled(Lanes p, const ExpArgument& argument, Lanes negative);
+
+/// 2^n for an n at which that is a normal number.
+Lanes power_of_two(const ExpArgument& argument);
+
+/// What a logarithm gives for 0, negative numbers, infinity and NaN; `result` elsewhere.
+Lanes log_limits(Lanes x, Lanes result);
+
+// Instructions for the exponent of a number: one in place of many, with the limits of exp and log
+// built in. vector_math_avx512.cpp.
+
+/// Whether the function under construction may use them on values of this type.
+bool has_exponent_instructions(Lanes x);
+/// p 2^n for integers n, rounded once.
+Lanes scaled_at_once(Lanes p, Lanes n);
+/// x = mantissa 2^exponent with the mantissa in [0.75, 1.5). For 0 and infinity the exponent is
+/// infinite and the mantissa 1; for NaN and negative numbers the mantissa is NaN.
+Lanes mantissa_of(Lanes x);
+Lanes exponent_of(Lanes x, Lanes mantissa);
+
+}  // namespace inductor

@@ -1,0 +1,137 @@
+// Arguments of nodes, and the graph's symbolic expressions as indices.
+#include "lowering.h"
+
+#include <limits>
+
+namespace loopir {
+
+using tenon::plugin::declined;
+using tenon::plugin::sv;
+using tenon::plugin::text;
+
+int64_t item_size(int32_t dtype) {
+  switch (dtype) {
+    case TN_U8:
+    case TN_I8:
+    case TN_BOOL:
+    case TN_F8_E5M2:
+    case TN_F8_E4M3FN:
+      return 1;
+    case TN_I16:
+    case TN_F16:
+    case TN_BF16:
+      return 2;
+    case TN_I32:
+    case TN_F32:
+    case TN_C32:
+      return 4;
+    case TN_C128:
+      return 16;
+    default:
+      return 8;
+  }
+}
+
+Id Lowering::index_of(const tn_dim& d) {
+  if (d.expr == TN_EXPR_STATIC) return x.constant(d.value);
+  if (auto known = imported.find(d.expr); known != imported.end()) return known->second;
+  auto e = graph.expr(d.expr);
+  Ids operands;
+  for (uint32_t o : e.arguments()) operands.push_back(index_of({0, o, 0}));
+  auto folded = [&](auto&& join) {
+    Id out = operands.at(0);
+    for (size_t i = 1; i < operands.size(); ++i) out = join(out, operands[i]);
+    return out;
+  };
+  Id out = none;
+  switch (e.op) {
+    case TN_EX_CONST:
+      out = x.constant(e.value);
+      break;
+    case TN_EX_ADD:
+      out = folded([&](Id a, Id b) { return x.add(a, b); });
+      break;
+    case TN_EX_MUL:
+      out = folded([&](Id a, Id b) { return x.multiply(a, b); });
+      break;
+    case TN_EX_FLOORDIV:
+      out = x.floordiv(operands.at(0), operands.at(1));
+      break;
+    case TN_EX_CEILDIV:
+      out = x.floordiv(x.add(operands.at(0), x.subtract(operands.at(1), x.constant(1))),
+                       operands.at(1));
+      break;
+    case TN_EX_MOD:
+      out = x.mod(operands.at(0), operands.at(1));
+      break;
+    case TN_EX_MIN:
+      out = folded([&](Id a, Id b) { return x.minimum(a, b); });
+      break;
+    case TN_EX_MAX:
+      out = folded([&](Id a, Id b) { return x.maximum(a, b); });
+      break;
+    default:
+      throw declined(text("a size is an expression of kind {}, which is not compiled", e.op));
+  }
+  return imported[d.expr] = out;
+}
+
+Ids Lowering::indices_of(std::span<const tn_dim> dims) {
+  Ids out;
+  for (const tn_dim& d : dims) out.push_back(index_of(d));
+  return out;
+}
+
+Id Lowering::index_arg(const tn_arg& a) {
+  if (a.kind == TN_ARG_INT) return x.constant(a.u.i);
+  if (a.kind == TN_ARG_SYMINT) return index_of(a.u.sym);
+  if (a.kind == TN_ARG_VALUE) {
+    auto v = info(a.u.value);
+    if (v.kind == TN_VAL_SYMINT) return index_of({0, v.expr, 0});
+  }
+  throw declined("a size is no integer");
+}
+
+Ids Lowering::index_list(const tn_arg& a) {
+  Ids out;
+  if (a.kind == TN_ARG_INTS)
+    for (uint32_t i = 0; i < a.count; ++i) out.push_back(x.constant(a.u.ints[i]));
+  else if (a.kind == TN_ARG_SYMINTS)
+    for (uint32_t i = 0; i < a.count; ++i) out.push_back(index_of(a.u.syms[i]));
+  else if (a.kind != TN_ARG_NONE)
+    out.push_back(index_arg(a));
+  return out;
+}
+
+int64_t Lowering::int_arg(const tn_arg& a) const {
+  if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL || a.kind == TN_ARG_DTYPE) return a.u.i;
+  if (a.kind == TN_ARG_SYMINT && a.u.sym.expr == TN_EXPR_STATIC) return a.u.sym.value;
+  throw declined("an argument is no constant integer");
+}
+
+std::vector<int64_t> Lowering::int_list(const tn_arg& a) const {
+  if (a.kind == TN_ARG_INTS) return {a.u.ints, a.u.ints + a.count};
+  if (a.kind == TN_ARG_NONE) return {};
+  std::vector<int64_t> out;
+  if (a.kind != TN_ARG_SYMINTS) return {int_arg(a)};
+  for (uint32_t i = 0; i < a.count; ++i) {
+    if (a.u.syms[i].expr != TN_EXPR_STATIC) throw declined("an argument is no constant integer");
+    out.push_back(a.u.syms[i].value);
+  }
+  return out;
+}
+
+double Lowering::number_arg(const tn_arg& a) const {
+  return a.kind == TN_ARG_FLOAT ? a.u.f : double(int_arg(a));
+}
+
+bool Lowering::is_tensor(const tn_arg& a) const {
+  return a.kind == TN_ARG_VALUE && info(a.u.value).is_tensor();
+}
+
+const Tensor& Lowering::tensor_arg(const tn_arg& a) {
+  if (!is_tensor(a) || !tensors[a.u.value]) throw declined("an argument is no tensor");
+  return *tensors[a.u.value];
+}
+
+}  // namespace loopir

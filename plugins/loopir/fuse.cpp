@@ -1,0 +1,359 @@
+// Fusion: which loops become one kernel.
+//
+// Problem: each loop alone reads and writes memory; put together, a value that the next loop needs
+// is still in a register, or at least in the first-level cache.
+//
+// Method: greedy over pairs of groups that share a buffer, the one that saves most bytes first,
+// until no pair is left. A pair is made one nest by `unify`, and is legal when
+//   - no step outside lies between them (depends on one and is needed by the other),
+//   - every read of what the other writes is at the index that this iteration wrote,
+//   - what is folded is complete where it is read: folds run over variables that are not common,
+//   - enough rows stay independent for all threads.
+// Pairs without a dependency (two reductions of one tensor) are fused when they walk what both
+// read in the same way. Cost: pairs are few (each buffer has few readers), and each success makes
+// one group less.
+#include "kernel.h"
+
+#include <algorithm>
+#include <set>
+
+namespace loopir {
+
+namespace {
+
+struct Node {
+  std::optional<Group> group;  // else:
+  std::optional<Step> step;
+  Access access;
+  std::set<uint32_t> after;  // nodes that must run before
+  bool is_gone = false;
+};
+
+class Fusion {
+ public:
+  Fusion(Program& program, const FusionOptions& options)
+      : program(program), x(program.expressions), options(options) {}
+
+  Schedule run() {
+    take_steps();
+    if (options.fuse)
+      while (fuse_best()) {
+      }
+    return finish();
+  }
+
+ private:
+  struct Pair {
+    uint32_t a, b;
+    int64_t bytes;
+  };
+
+  void take_steps() {
+    for (Step& step : program.steps) {
+      Node n;
+      n.access = access_of(program, step);
+      if (auto* loop = std::get_if<Loop>(&step))
+        n.group = Group{{std::move(*loop)}};
+      else
+        n.step = std::move(step);
+      nodes_.push_back(std::move(n));
+    }
+    program.steps.clear();
+    writers_.assign(program.buffers.size(), 0);
+    for (const Node& n : nodes_)
+      for (Id b : n.access.writes) ++writers_[b];
+    for (uint32_t i = 0; i < nodes_.size(); ++i)
+      for (uint32_t j = 0; j < i; ++j)
+        if (depends(nodes_[i].access, nodes_[j].access)) nodes_[i].after.insert(j);
+  }
+
+  static bool meets(const Ids& a, const Ids& b) {
+    return std::any_of(a.begin(), a.end(),
+                       [&](Id v) { return std::find(b.begin(), b.end(), v) != b.end(); });
+  }
+  static bool depends(const Access& later, const Access& earlier) {
+    return meets(later.reads, earlier.writes) || meets(later.writes, earlier.writes) ||
+           meets(later.writes, earlier.reads);
+  }
+
+  /// Whether `from` must run before `to` because of a third node.
+  bool has_detour(uint32_t from, uint32_t to) const {
+    std::vector<uint32_t> open(nodes_[to].after.begin(), nodes_[to].after.end());
+    std::set<uint32_t> seen;
+    while (!open.empty()) {
+      uint32_t n = open.back();
+      open.pop_back();
+      if (n == from || !seen.insert(n).second) continue;
+      if (nodes_[n].after.contains(from)) return true;
+      open.insert(open.end(), nodes_[n].after.begin(), nodes_[n].after.end());
+    }
+    return false;
+  }
+  bool reaches(uint32_t from, uint32_t to) const {
+    return nodes_[to].after.contains(from) || has_detour(from, to);
+  }
+
+  int64_t bytes_of(Id buffer) const {
+    const Buffer& b = program.buffers[buffer];
+    int64_t n = item_size(b.dtype);
+    for (Id s : b.sizes) n *= std::max<int64_t>(program.expressions.hint(s), 1);
+    return n;
+  }
+
+  std::vector<Pair> pairs() const {
+    std::vector<Pair> out;
+    for (uint32_t j = 0; j < nodes_.size(); ++j)
+      for (uint32_t i = 0; i < j; ++i) {
+        if (!nodes_[i].group || !nodes_[j].group) continue;
+        bool is_swapped = reaches(j, i);  // a fused node may come before one with a smaller number
+        uint32_t a = is_swapped ? j : i, b = is_swapped ? i : j;
+        const Node &p = nodes_[a], &q = nodes_[b];
+        if (failed_.contains({a, b})) continue;
+        int64_t bytes = 0;
+        for (Id t : p.access.writes)
+          if (std::find(q.access.reads.begin(), q.access.reads.end(), t) != q.access.reads.end())
+            bytes += 2 * bytes_of(t);
+        for (Id t : p.access.reads)
+          if (std::find(q.access.reads.begin(), q.access.reads.end(), t) != q.access.reads.end())
+            bytes += bytes_of(t);
+        if (bytes > 0) out.push_back({a, b, bytes});
+      }
+    std::stable_sort(out.begin(), out.end(),
+                     [](const Pair& p, const Pair& q) { return p.bytes > q.bytes; });
+    return out;
+  }
+
+  bool fuse_best() {
+    for (const Pair& pair : pairs()) {
+      const char* why = try_pair(pair.a, pair.b);
+      if (*why || notes_.size() < most_notes)
+        notes_.push_back({nodes_[pair.a].group ? nodes_[pair.a].group->loops.back().name : "",
+                          nodes_[pair.b].group ? nodes_[pair.b].group->loops.back().name : "",
+                          *why ? why : "fused"});
+      if (!*why) return true;
+      failed_.insert({pair.a, pair.b});
+    }
+    return false;
+  }
+
+  /// Empty when done, else why not.
+  const char* try_pair(uint32_t ia, uint32_t ib) {
+    Node &a = nodes_[ia], &b = nodes_[ib];
+    if (a.group->loops.size() + b.group->loops.size() > options.most_loops)
+      return "the kernel would hold too many loops";
+    if (meets(a.access.writes, b.access.writes)) return "both write one tensor";
+    if (has_detour(ia, ib)) return "a step between them needs one and feeds the other";
+    bool is_vertical =
+        a.access.writes.end() != std::find_first_of(a.access.writes.begin(), a.access.writes.end(),
+                                                    b.access.reads.begin(), b.access.reads.end());
+    if (!is_vertical && reaches(ia, ib)) return "another step lies between them";
+    for (Id t : a.access.writes)
+      if (writers_[t] > 1 && meets({t}, b.access.reads)) return "the tensor has several writers";
+    for (Id t : is_vertical ? a.access.writes : a.access.reads) {
+      if (!meets({t}, b.access.reads)) continue;
+      auto made = merged(*a.group, *b.group, t, is_vertical);
+      if (!made) continue;
+      accept(ia, ib, std::move(*made));
+      return "";
+    }
+    return why_;
+  }
+
+  /// The indices at which the group reads `t`, once each; at which it writes it.
+  Ids reads_of(const Group& g, Id t) {
+    Ids out;
+    for (const Loop& loop : g.loops) {
+      x.replace_loads(loop.value, [&](const ValueNode& n) {
+        if (n.a == t && std::find(out.begin(), out.end(), n.b) == out.end()) out.push_back(n.b);
+        return none;
+      });
+    }
+    return out;
+  }
+  static const Loop& writer_of(const Group& g, Id t) {
+    return *std::find_if(g.loops.begin(), g.loops.end(),
+                         [&](const Loop& l) { return l.buffer == t; });
+  }
+
+  std::optional<Group> merged(const Group& a, const Group& b, Id t, bool is_vertical) {
+    Ids from = is_vertical ? Ids{writer_of(a, t).index} : reads_of(a, t), to = reads_of(b, t);
+    why_ = "they walk the tensor in different ways";
+    if (from.empty() || to.empty()) return std::nullopt;
+    auto unified = unify(x, a, from.front(), b, to.front());
+    if (!unified) return std::nullopt;
+    Group out = std::move(unified->a);
+    size_t n_first = out.loops.size();
+    for (Loop& l : unified->b.loops) out.loops.push_back(std::move(l));
+    if (!is_legal(out, n_first) || !is_worth(a, b, out, is_vertical)) return std::nullopt;
+    return out;
+  }
+
+  bool is_legal(const Group& g, size_t n_first) {
+    Ids outer = common_outer(g);
+    for (const Loop& loop : g.loops) {
+      // Folded values, and what is made of them a row at a time, live in registers of the row.
+      if (loop.fold != Fold::none && loop.outer.size() != outer.size()) {
+        why_ = "a fold would be repeated";
+        return false;
+      }
+    }
+    for (size_t i = 0; i < n_first; ++i)
+      for (size_t j = n_first; j < g.loops.size(); ++j)
+        for (Id index : reads_of({{g.loops[j]}}, g.loops[i].buffer)) {
+          why_ = "the consumer reads other elements than the producer wrote";
+          if (index != g.loops[i].index) return false;
+          if (!has_all(g.loops[j], g.loops[i].outer)) return false;
+        }
+    return true;
+  }
+  static bool has_all(const Loop& loop, const Ids& variables) {
+    return std::all_of(variables.begin(), variables.end(), [&](Id v) {
+      return std::find(loop.outer.begin(), loop.outer.end(), v) != loop.outer.end() ||
+             std::find(loop.reduced.begin(), loop.reduced.end(), v) != loop.reduced.end();
+    });
+  }
+
+  int64_t points(const Ids& variables) const {
+    int64_t n = 1;
+    for (Id v : variables) n *= std::max<int64_t>(x.hint(x.extent_of(v)), 1);
+    return n;
+  }
+  int64_t work(const Group& g) const {
+    int64_t most = 0;
+    for (const Loop& l : g.loops) most = std::max(most, points(l.outer) * points(l.reduced));
+    return most;
+  }
+
+  bool is_worth(const Group& a, const Group& b, const Group& out, bool is_vertical) {
+    constexpr int64_t small_work = 16384;
+    int64_t rows = points(common_outer(out));
+    int64_t before = std::min(points(common_outer(a)), points(common_outer(b)));
+    if (rows < std::min(before, 4 * options.threads) && work(out) > small_work) {
+      why_ = "too few rows would stay independent";
+      return false;
+    }
+    // A value of a few elements is not worth a nest over all that read it.
+    bool has_fold = std::any_of(a.loops.begin(), a.loops.end(),
+                                [](const Loop& l) { return l.fold != Fold::none; });
+    if (is_vertical && !has_fold && work(a) * 4 <= work(b)) {
+      why_ = "the producer would be repeated";
+      return false;
+    }
+    if (!is_vertical && (work(a) != work(b) || common_outer(out).empty())) {
+      why_ = "they share too little";
+      return false;
+    }
+    return true;
+  }
+
+  void accept(uint32_t ia, uint32_t ib, Group made) {
+    Node &a = nodes_[ia], &b = nodes_[ib];
+    b.group = std::move(made);
+    for (Id t : a.access.writes) b.access.writes.push_back(t);
+    for (Id t : a.access.reads)
+      if (!meets({t}, b.access.reads)) b.access.reads.push_back(t);
+    std::erase_if(b.access.reads, [&](Id t) { return meets({t}, b.access.writes); });
+    b.after.insert(a.after.begin(), a.after.end());
+    b.after.erase(ia);
+    a.is_gone = true;
+    a.group.reset();
+    for (Node& n : nodes_)
+      if (n.after.erase(ia)) n.after.insert(ib);
+    b.after.erase(ib);
+    std::erase_if(failed_, [&](const auto& p) { return p.first == ib || p.second == ib; });
+  }
+
+  // Nodes in an order that `after` allows, early ones first.
+  std::vector<uint32_t> order() const {
+    std::vector<uint32_t> out;
+    std::vector<int> state(nodes_.size(), 0);
+    auto visit = [&](auto& self, uint32_t n) -> void {
+      if (state[n]++) return;
+      for (uint32_t before : nodes_[n].after) self(self, before);
+      if (!nodes_[n].is_gone) out.push_back(n);
+    };
+    for (uint32_t n = 0; n < nodes_.size(); ++n) visit(visit, n);
+    return out;
+  }
+
+  Schedule finish() {
+    Schedule out;
+    out.notes = std::move(notes_);
+    for (uint32_t n : order()) {
+      Node& node = nodes_[n];
+      if (node.group) {
+        out.items.push_back(
+            make_kernel(program, std::move(*node.group), needed_outside(n), options));
+        continue;
+      }
+      std::visit(
+          [&](auto& step) {
+            if constexpr (!std::is_same_v<std::decay_t<decltype(step)>, Loop>)
+              out.items.push_back(std::move(step));
+          },
+          *node.step);
+    }
+    return out;
+  }
+
+  std::vector<bool> needed_outside(uint32_t group) const {
+    std::vector<bool> out(program.buffers.size(), false);
+    for (const Output& o : program.outputs)
+      if (o.kind != Output::Kind::absent) out[o.view.buffer] = true;
+    for (uint32_t n = 0; n < nodes_.size(); ++n)
+      if (n != group && !nodes_[n].is_gone)
+        for (Id t : nodes_[n].access.reads) out[t] = true;
+    return out;
+  }
+
+  static constexpr size_t most_notes = 4096;
+  Program& program;
+  Expressions& x;
+  const FusionOptions& options;
+  std::vector<Node> nodes_;
+  std::vector<int> writers_;
+  std::set<std::pair<uint32_t, uint32_t>> failed_;
+  std::vector<FusionNote> notes_;
+  const char* why_ = "";
+};
+
+}  // namespace
+
+Schedule fuse(Program& program, const FusionOptions& options) {
+  return Fusion(program, options).run();
+}
+
+Access access_of(Program& program, const Item& item) {
+  if (const auto* kernel = std::get_if<Kernel>(&item)) {
+    Access out;
+    for (const Stage& stage : kernel->stages)
+      for (const Statement& s : stage.statements) {
+        add_loads(program.expressions, s.value, out.reads);
+        if (s.buffer != none) out.writes.push_back(s.buffer);
+      }
+    return out;
+  }
+  return std::visit(
+      [&](const auto& step) -> Access {
+        using T = std::decay_t<decltype(step)>;
+        if constexpr (std::is_same_v<T, Product>) {
+          Access out{{step.left.buffer, step.right.buffer}, {step.result.buffer}};
+          if (step.bias) out.reads.push_back(step.bias->buffer);
+          return out;
+        } else if constexpr (std::is_same_v<T, Convolution>) {
+          Access out{{step.source.buffer, step.weights.buffer}, {step.result.buffer}};
+          if (step.bias) out.reads.push_back(step.bias->buffer);
+          return out;
+        } else if constexpr (std::is_same_v<T, Extern>) {
+          Access out;
+          for (const auto& [id, view] : step.tensors) out.reads.push_back(view.buffer);
+          for (Id r : step.results)
+            if (r != none) out.writes.push_back(r);
+          return out;
+        }
+        return {};
+      },
+      item);
+}
+
+}  // namespace loopir

@@ -1,0 +1,364 @@
+// Indices: the normal form, division by ranges, bounds.
+#include "expressions.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+namespace loopir {
+
+namespace {
+
+constexpr int64_t infinity = std::numeric_limits<int64_t>::max();
+
+int64_t saturated_add(int64_t a, int64_t b) {
+  int64_t out;
+  if (!__builtin_add_overflow(a, b, &out)) return out;
+  return b > 0 ? infinity : -infinity;
+}
+int64_t saturated_multiply(int64_t a, int64_t b) {
+  int64_t out;
+  if (!__builtin_mul_overflow(a, b, &out)) return out;
+  return (a > 0) == (b > 0) ? infinity : -infinity;
+}
+bool is_infinite(int64_t a) { return a >= infinity || a <= -infinity; }
+
+int64_t floor_of(int64_t a, int64_t b) {
+  if (b == 0) return 0;
+  int64_t q = a / b;
+  return q - (a % b != 0 && (a < 0) != (b < 0));
+}
+
+Range times(Range a, Range b) {
+  int64_t p[] = {saturated_multiply(a.lower, b.lower), saturated_multiply(a.lower, b.upper),
+                 saturated_multiply(a.upper, b.lower), saturated_multiply(a.upper, b.upper)};
+  return {*std::min_element(p, p + 4), *std::max_element(p, p + 4)};
+}
+
+Range over(Range a, Range b) {
+  if (b.lower <= 0) return {-infinity, infinity};
+  int64_t lower =
+      is_infinite(a.lower) ? a.lower : floor_of(a.lower, a.lower < 0 ? b.lower : b.upper);
+  int64_t upper =
+      is_infinite(a.upper) ? a.upper : floor_of(a.upper, a.upper < 0 ? b.upper : b.lower);
+  return {lower, upper};
+}
+
+Range rest(Range a, Range b) {
+  if (b.lower <= 0) return {-infinity, infinity};
+  if (a.lower >= 0 && a.upper < b.lower) return a;
+  return {0, is_infinite(b.upper) ? infinity : b.upper - 1};
+}
+
+}  // namespace
+
+/// number + sum of factor * atoms, by atoms.
+struct Expressions::Terms {
+  int64_t number = 0;
+  std::map<Ids, int64_t> factors;
+
+  void add(const Ids& atoms, int64_t factor) {
+    if (factor == 0) return;
+    auto [at, is_new] = factors.try_emplace(atoms, 0);
+    at->second += factor;
+    if (at->second == 0) factors.erase(at);
+  }
+};
+
+Id Expressions::index(IndexNode node) {
+  auto [at, is_new] = index_ids_.try_emplace(node, Id(indices_.size()));
+  if (is_new) indices_.push_back(std::move(node));
+  return at->second;
+}
+
+Id Expressions::constant(int64_t number) { return index({IndexKind::constant, number, {}}); }
+
+Id Expressions::variable(Id extent) {
+  if (is(extent, 1)) return constant(0);
+  extents_.push_back(extent);
+  return index({IndexKind::variable, int64_t(extents_.size()) - 1, {}});
+}
+
+std::optional<int64_t> Expressions::number_of(Id i) const {
+  if (indices_[i].kind != IndexKind::constant) return std::nullopt;
+  return indices_[i].number;
+}
+
+Expressions::Terms Expressions::terms_of(Id i) const {
+  Terms out;
+  auto add_one = [&](Id term) {
+    const IndexNode& t = indices_[term];
+    if (t.kind == IndexKind::product)
+      out.add(t.operands, t.number);
+    else
+      out.add({term}, 1);
+  };
+  const IndexNode& n = indices_[i];
+  if (n.kind == IndexKind::constant) {
+    out.number = n.number;
+  } else if (n.kind == IndexKind::sum) {
+    out.number = n.number;
+    for (Id term : n.operands) add_one(term);
+  } else {
+    add_one(i);
+  }
+  return out;
+}
+
+Id Expressions::sum_of(const Terms& terms) {
+  Ids operands;
+  for (const auto& [atoms, factor] : terms.factors)
+    operands.push_back(
+        factor == 1 && atoms.size() == 1 ? atoms[0] : index({IndexKind::product, factor, atoms}));
+  if (operands.empty()) return constant(terms.number);
+  if (operands.size() == 1 && terms.number == 0) return operands[0];
+  std::sort(operands.begin(), operands.end());
+  return index({IndexKind::sum, terms.number, std::move(operands)});
+}
+
+Id Expressions::add(Id a, Id b) {
+  Terms out = terms_of(a);
+  Terms more = terms_of(b);
+  out.number += more.number;
+  for (const auto& [atoms, factor] : more.factors) out.add(atoms, factor);
+  return sum_of(out);
+}
+
+Id Expressions::multiply(Id a, Id b) {
+  Terms x = terms_of(a), y = terms_of(b), out;
+  x.factors[{}] += x.number;
+  y.factors[{}] += y.number;
+  for (const auto& [p, f] : x.factors)
+    for (const auto& [q, g] : y.factors) {
+      Ids atoms;
+      std::merge(p.begin(), p.end(), q.begin(), q.end(), std::back_inserter(atoms));
+      if (atoms.empty())
+        out.number += f * g;
+      else
+        out.add(atoms, f * g);
+    }
+  return sum_of(out);
+}
+
+Id Expressions::product_of(std::span<const Id> factors) {
+  Id out = constant(1);
+  for (Id f : factors) out = multiply(out, f);
+  return out;
+}
+
+Id Expressions::floordiv(Id a, Id b) { return divided(a, b, false); }
+Id Expressions::mod(Id a, Id b) { return divided(a, b, true); }
+
+namespace {
+
+// atoms / by, where `by` is one product: the atoms left, or nothing.
+std::optional<Ids> quotient(const Ids& atoms, const Ids& by) {
+  if (!std::includes(atoms.begin(), atoms.end(), by.begin(), by.end())) return std::nullopt;
+  Ids left;
+  std::set_difference(atoms.begin(), atoms.end(), by.begin(), by.end(), std::back_inserter(left));
+  return left;
+}
+
+}  // namespace
+
+Id Expressions::divided(Id a, Id b, bool remainder) {
+  if (is(b, 1)) return remainder ? constant(0) : a;
+  if (is(a, 0) || a == b) return constant(!remainder && a == b);
+  Terms divisor = terms_of(b), whole, left;
+  bool is_product = divisor.factors.size() + (divisor.number != 0) == 1;
+  Ids by = is_product && !divisor.factors.empty() ? divisor.factors.begin()->first : Ids{};
+  int64_t factor = !is_product ? 0 : by.empty() ? divisor.number : divisor.factors.begin()->second;
+  if (factor <= 0) return index({remainder ? IndexKind::mod : IndexKind::floordiv, 0, {a, b}});
+  Terms all = terms_of(a);
+  for (const auto& [atoms, f] : all.factors) {
+    auto q = f % factor == 0 ? quotient(atoms, by) : std::nullopt;
+    if (!q)
+      left.add(atoms, f);
+    else if (q->empty())
+      whole.number += f / factor;
+    else
+      whole.add(*q, f / factor);
+  }
+  left.number = all.number;
+  if (by.empty()) {
+    whole.number += floor_of(all.number, factor);
+    left.number = all.number - floor_of(all.number, factor) * factor;
+  }
+  Id rest_of = sum_of(left), quotient_of = sum_of(whole);
+  if (range(rest_of).lower >= 0 && is_less(rest_of, b)) return remainder ? rest_of : quotient_of;
+  const IndexNode inner = indices_[rest_of];
+  if (remainder) return index({IndexKind::mod, 0, {rest_of, b}});
+  if (inner.kind == IndexKind::floordiv)  // (x / c) / b
+    return add(quotient_of, floordiv(inner.operands[0], multiply(inner.operands[1], b)));
+  int64_t shared = factor;
+  for (const auto& [atoms, f] : left.factors) shared = std::gcd(shared, f);
+  shared = by.empty() ? std::gcd(shared, left.number) : 1;
+  if (shared > 1) {
+    for (auto& [atoms, f] : left.factors) f /= shared;
+    left.number /= shared;
+    return add(quotient_of, floordiv(sum_of(left), constant(factor / shared)));
+  }
+  return add(quotient_of, index({IndexKind::floordiv, 0, {rest_of, b}}));
+}
+
+Id Expressions::minimum(Id a, Id b) {
+  if (a == b || is_less(a, b)) return a;
+  if (is_less(b, a)) return b;
+  return index({IndexKind::min, 0, {std::min(a, b), std::max(a, b)}});
+}
+Id Expressions::maximum(Id a, Id b) {
+  if (a == b || is_less(a, b)) return b;
+  if (is_less(b, a)) return a;
+  return index({IndexKind::max, 0, {std::min(a, b), std::max(a, b)}});
+}
+
+Range Expressions::range(Id i) const {
+  const IndexNode& n = indices_[i];
+  auto operand = [&](size_t k) { return range(n.operands[k]); };
+  switch (n.kind) {
+    case IndexKind::constant:
+      return {n.number, n.number};
+    case IndexKind::symbol: {
+      const Symbol& s = symbols[size_t(n.number)];
+      return {std::max<int64_t>(s.lower, 0), s.upper};
+    }
+    case IndexKind::variable: {
+      Range e = range(extents_[size_t(n.number)]);
+      return {0, is_infinite(e.upper) ? infinity : std::max<int64_t>(e.upper - 1, 0)};
+    }
+    case IndexKind::value: {
+      const ValueNode& v = values_[size_t(n.number)];
+      if (v.code != value_checked) return {-infinity, infinity};
+      Range size = range(v.b);
+      return {0, is_infinite(size.upper) ? infinity : size.upper - 1};
+    }
+    case IndexKind::sum: {
+      Range out{n.number, n.number};
+      for (size_t k = 0; k < n.operands.size(); ++k)
+        out = {saturated_add(out.lower, operand(k).lower),
+               saturated_add(out.upper, operand(k).upper)};
+      return out;
+    }
+    case IndexKind::product: {
+      Range out{n.number, n.number};
+      for (size_t k = 0; k < n.operands.size(); ++k) out = times(out, operand(k));
+      return out;
+    }
+    case IndexKind::floordiv:
+      return over(operand(0), operand(1));
+    case IndexKind::mod:
+      return rest(operand(0), operand(1));
+    case IndexKind::min:
+      return {std::min(operand(0).lower, operand(1).lower),
+              std::min(operand(0).upper, operand(1).upper)};
+    case IndexKind::max:
+      return {std::max(operand(0).lower, operand(1).lower),
+              std::max(operand(0).upper, operand(1).upper)};
+  }
+  return {-infinity, infinity};
+}
+
+// Each variable with a positive factor at its last value, with a negative one at 0.
+Id Expressions::largest(Id i) {
+  Terms terms = terms_of(i);
+  Id out = constant(terms.number);
+  for (const auto& [atoms, factor] : terms.factors) {
+    Id product = constant(factor);
+    for (Id atom : atoms) {
+      IndexKind kind = indices_[atom].kind;
+      if (kind == IndexKind::variable && factor < 0) product = constant(0);
+      if (kind == IndexKind::variable && factor > 0)
+        product = multiply(product, subtract(extent_of(atom), constant(1)));
+      if (kind == IndexKind::symbol) product = multiply(product, atom);
+      if (kind == IndexKind::mod && factor > 0) {
+        Id size = indices_[atom].operands[1];
+        if (!variables_of_index(size).empty()) return none;
+        product = multiply(product, subtract(size, constant(1)));
+      } else if (kind != IndexKind::variable && kind != IndexKind::symbol) {
+        return none;
+      }
+    }
+    out = add(out, product);
+  }
+  return out;
+}
+
+bool Expressions::is_less(Id a, Id b) {
+  if (range(a).upper < range(b).lower) return true;
+  if (!variables_of_index(b).empty()) return false;
+  Id most = largest(a);
+  if (most == none) return false;
+  return range(subtract(b, most)).lower > 0;
+}
+
+bool Expressions::depends_on(Id i, Id variable) {
+  const Ids& all = variables_of_index(i);
+  return std::binary_search(all.begin(), all.end(), variable);
+}
+
+std::optional<Id> Expressions::coefficient(Id i, Id variable) {
+  Terms terms = terms_of(i), out;
+  for (const auto& [atoms, factor] : terms.factors) {
+    Ids others;
+    int times_found = 0;
+    for (Id atom : atoms) {
+      if (atom == variable)
+        ++times_found;
+      else if (depends_on(atom, variable))
+        return std::nullopt;
+      else
+        others.push_back(atom);
+    }
+    if (times_found > 1) return std::nullopt;
+    if (times_found == 0) continue;
+    if (others.empty())
+      out.number += factor;
+    else
+      out.add(others, factor);
+  }
+  return sum_of(out);
+}
+
+bool Expressions::reads_data(Id i) const {
+  const IndexNode& n = indices_[i];
+  return n.kind == IndexKind::value ||
+         std::any_of(n.operands.begin(), n.operands.end(), [&](Id o) { return reads_data(o); });
+}
+
+int64_t Expressions::evaluate(Id i, std::span<const int64_t> given) const {
+  const IndexNode& n = indices_[i];
+  auto operand = [&](size_t k) { return evaluate(n.operands[k], given); };
+  switch (n.kind) {
+    case IndexKind::constant:
+      return n.number;
+    case IndexKind::symbol:
+      return given[size_t(n.number)];
+    case IndexKind::sum:
+    case IndexKind::product: {
+      int64_t out = n.number;
+      for (size_t k = 0; k < n.operands.size(); ++k)
+        out = n.kind == IndexKind::sum ? out + operand(k) : out * operand(k);
+      return out;
+    }
+    case IndexKind::floordiv:
+      return floor_of(operand(0), operand(1));
+    case IndexKind::mod: {
+      int64_t by = operand(1);
+      return by == 0 ? 0 : operand(0) - floor_of(operand(0), by) * by;
+    }
+    case IndexKind::min:
+      return std::min(operand(0), operand(1));
+    case IndexKind::max:
+      return std::max(operand(0), operand(1));
+    default:
+      return 0;  // variables and values: hints and sizes have none
+  }
+}
+
+int64_t Expressions::hint(Id i) const {
+  std::vector<int64_t> hints;
+  for (const Symbol& s : symbols) hints.push_back(s.hint);
+  return evaluate(i, hints);
+}
+
+}  // namespace loopir

@@ -1,0 +1,161 @@
+// A group of loops as stages: what runs together, what is kept in registers, in a row, in memory.
+#include "kernel.h"
+
+#include <algorithm>
+
+namespace loopir {
+
+namespace {
+
+class Builder {
+ public:
+  Builder(Program& program, const Group& group, const std::vector<bool>& needed,
+          const FusionOptions& options)
+      : program(program), x(program.expressions), group(group), needed(needed), options(options) {
+    kernel.outer = common_outer(group);
+  }
+
+  Kernel run() {
+    for (const Loop& loop : group.loops) add(loop);
+    for (Stage& stage : kernel.stages) {
+      std::erase_if(stage.statements, [](const Statement& s) {
+        return s.fold == Fold::none && s.buffer == none;  // only ever read in place
+      });
+      if (!stage.statements.empty()) kept_.push_back(std::move(stage));
+    }
+    kernel.stages = std::move(kept_);
+    kernel.n_loops = uint32_t(group.loops.size());
+    name_kernel();
+    return std::move(kernel);
+  }
+
+ private:
+  struct Made {
+    const Loop* loop;
+    Id value;  // with loads of the group's buffers replaced
+    size_t stage;
+    size_t statement;
+    Id folded = none;
+    Ids inner;
+  };
+
+  Ids inner_of(const Loop& loop) const {
+    Ids out;
+    for (const Ids* list : {&loop.outer, &loop.reduced})
+      for (Id v : *list)
+        if (std::find(kernel.outer.begin(), kernel.outer.end(), v) == kernel.outer.end())
+          out.push_back(v);
+    std::sort(out.begin(), out.end());
+    return out;
+  }
+
+  void add(const Loop& loop) {
+    Made made{&loop, none, 0, 0, none, inner_of(loop)};
+    made.stage = stage_for(loop, made.inner);
+    made.value =
+        x.replace_loads(loop.value, [&](const ValueNode& n) { return forwarded(n, made); });
+    Statement s;
+    s.fold = loop.fold;
+    s.value = made.value;
+    s.dtype = program.buffers[loop.buffer].dtype;
+    s.position = loop.position;
+    if (loop.fold != Fold::none) s.folded = made.folded = kernel.n_folds++;
+    if (needed[loop.buffer]) s.buffer = loop.buffer, s.index = loop.index;
+    Stage& stage = kernel.stages[made.stage];
+    made.statement = stage.statements.size();
+    stage.statements.push_back(s);
+    made_.emplace(loop.buffer, made);
+  }
+
+  // The first stage over these variables in which all that the loop reads is there.
+  size_t stage_for(const Loop& loop, const Ids& inner) {
+    size_t first = 0;
+    Ids loads;
+    add_loads(x, loop.value, loads);
+    for (Id t : loads) {
+      auto producer = made_.find(t);
+      if (producer == made_.end()) continue;
+      const Made& p = producer->second;
+      bool same_pass = p.folded == none && p.inner == inner;
+      first = std::max(first, p.stage + !same_pass);
+    }
+    for (size_t s = first; s < kernel.stages.size(); ++s)
+      if (kernel.stages[s].inner == inner) return s;
+    kernel.stages.push_back({inner, {}});
+    return kernel.stages.size() - 1;
+  }
+
+  bool is_cheap(Id value) {
+    int left = 10;
+    std::vector<Id> open{value};
+    while (!open.empty()) {
+      const ValueNode n = x.value_at(open.back());
+      open.pop_back();
+      bool hard = (n.code >= TN_F_EXP && n.code <= TN_F_DIGAMMA) || n.code == TN_F_POW ||
+                  n.code == TN_F_DIV;
+      if (hard || --left < 0) return false;
+      for (Id o : operands_of(n).values)
+        if (o != none) open.push_back(o);
+    }
+    return true;
+  }
+
+  /// What stands for a load of a tensor that the group makes, or none.
+  Id forwarded(const ValueNode& n, const Made& reader) {
+    auto producer = made_.find(n.a);
+    if (producer == made_.end()) return none;
+    Made& p = producer->second;
+    if (p.folded != none) return x.value({value_folded, n.dtype, p.folded});
+    bool in_place = p.stage == reader.stage || p.inner.empty();
+    if (in_place || is_cheap(p.value)) return p.value;
+    Statement& s = kernel.stages[p.stage].statements[p.statement];
+    if (s.buffer == none) keep_row(p, s);
+    if (program.buffers[s.buffer].place != Buffer::Place::scratch) return none;
+    return x.load(s.buffer, s.index, n.dtype);
+  }
+
+  // A row of the tensor in scratch memory, or all of it where rows are too long for that.
+  void keep_row(const Made& p, Statement& s) {
+    Id size = x.constant(1), index = x.constant(0);
+    Ids extents;
+    for (size_t i = p.inner.size(); i-- > 0;) {
+      index = x.add(index, x.multiply(p.inner[i], size));
+      size = x.multiply(size, x.extent_of(p.inner[i]));
+      extents.insert(extents.begin(), x.extent_of(p.inner[i]));
+    }
+    int64_t most = x.range(size).upper;
+    if (most > options.scratch_bytes / 8) {
+      s.buffer = p.loop->buffer, s.index = p.loop->index;
+      return;
+    }
+    Buffer b{Buffer::Place::scratch, uint32_t(kernel.scratch.size()), s.dtype, extents, {}, "row"};
+    s.buffer = program.add_buffer(std::move(b));
+    s.index = index;
+    kernel.scratch.push_back(s.buffer);
+  }
+
+  void name_kernel() {
+    for (size_t i = 0; i < group.loops.size() && kernel.name.size() < 40; ++i)
+      kernel.name += (i ? "_" : "") + group.loops[i].name;
+    for (char& c : kernel.name)
+      if (!isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+
+  Program& program;
+  Expressions& x;
+  const Group& group;
+  const std::vector<bool>& needed;
+  const FusionOptions& options;
+  Kernel kernel;
+  std::vector<Stage> kept_;
+  std::map<Id, Made> made_;  // by buffer
+};
+
+}  // namespace
+
+Kernel make_kernel(Program& program, Group group, const std::vector<bool>& needed_outside,
+                   const FusionOptions& options) {
+  return Builder(program, group, needed_outside, options).run();
+}
+
+}  // namespace loopir

@@ -1,0 +1,162 @@
+// Products and convolutions for the routines that serve them, and what the host runs.
+#include "lowering.h"
+
+namespace loopir {
+
+using tenon::plugin::node;
+using tenon::plugin::sv;
+
+namespace {
+
+std::string name_of(Lowering& to, const node& n) {
+  return std::string(sv(to.info(n.first_result).name));
+}
+
+bool is_plain_product(Lowering& to, const Tensor& a, const Tensor& b) {
+  return a.dtype == TN_F32 && b.dtype == TN_F32 && a.ndim() == b.ndim() &&
+         to.x.range(a.sizes.back()).lower > 0;
+}
+
+/// left x right [+ bias], as a new buffer.
+Tensor product(Lowering& to, const node& n, const Tensor& left, const Tensor& right,
+               const Tensor* bias, double alpha) {
+  std::string name = name_of(to, n);
+  Ids sizes = to.indices_of(to.info(n.first_result).dims());
+  Product p;
+  p.name = name;
+  p.alpha = alpha;
+  p.left = to.view_of(left, name.c_str());
+  p.right = to.view_of(right, name.c_str());
+  if (bias) p.bias = to.view_of(*bias, name.c_str());
+  Id buffer = to.new_buffer(TN_F32, sizes, to.contiguous(sizes), name.c_str());
+  p.result = to.whole(buffer);
+  to.program.steps.push_back(std::move(p));
+  return to.over(buffer);
+}
+
+bool multiply(Lowering& to, const node& n) {
+  const Tensor a = to.tensor_arg(n.args[0]), b = to.tensor_arg(n.args[1]);
+  if (!is_plain_product(to, a, b)) return false;
+  to.set(n.first_result, product(to, n, a, b, nullptr, 1));
+  return true;
+}
+
+// beta * added + alpha * (a x b)
+bool multiply_add(Lowering& to, const node& n) {
+  const Tensor added = to.tensor_arg(n.args[0]), a = to.tensor_arg(n.args[1]);
+  const Tensor b = to.tensor_arg(n.args[2]);
+  if (!is_plain_product(to, a, b) || added.dtype != TN_F32) return false;
+  double beta = to.number_arg(n.args[3]), alpha = to.number_arg(n.args[4]);
+  bool is_bias =
+      added.ndim() == 1 && a.ndim() == 2 && beta == 1 && alpha == 1 && added.sizes[0] == b.sizes[1];
+  if (is_bias) {
+    to.set(n.first_result, product(to, n, a, b, &added, 1));
+    return true;
+  }
+  Tensor made = product(to, n, a, b, nullptr, alpha);
+  Expressions& x = to.x;
+  to.set(n.first_result, to.make(TN_F32, made.sizes, [&](std::span<const Id> i) {
+    if (beta == 0) return to.at(made, i);
+    Id more = to.broadcast_at(added, i);
+    if (beta != 1) more = x.apply(TN_F_MUL, TN_F32, more, x.number(beta, TN_F32));
+    return x.apply(TN_F_ADD, TN_F32, to.at(made, i), more);
+  }));
+  return true;
+}
+
+/// [n, c, l] as [n, c, 1, l].
+View with_height(Lowering& to, View v) {
+  if (v.sizes.size() == 4) return v;
+  v.strides.insert(v.strides.begin() + 2, to.x.multiply(v.strides[2], v.sizes[2]));
+  v.sizes.insert(v.sizes.begin() + 2, to.x.constant(1));
+  return v;
+}
+
+void fill_pair(Lowering& to, const tn_arg& a, int64_t (&out)[2], int64_t missing) {
+  std::vector<int64_t> given = to.int_list(a);
+  out[1] = given.back();
+  out[0] = given.size() > 1 ? given[0] : missing;
+}
+
+bool convolution(Lowering& to, const node& n) {
+  const Tensor source = to.tensor_arg(n.args[0]), weights = to.tensor_arg(n.args[1]);
+  bool has_bias = to.is_tensor(n.args[2]);
+  if (source.dtype != TN_F32 || weights.dtype != TN_F32 || to.int_arg(n.args[6]) ||
+      (source.ndim() != 4 && source.ndim() != 3))
+    return false;
+  std::string name = name_of(to, n);
+  Convolution c;
+  c.name = name;
+  int64_t wide = source.ndim() == 3;
+  fill_pair(to, n.args[3], c.stride, 1);
+  fill_pair(to, n.args[4], c.padding, 0);
+  fill_pair(to, n.args[5], c.dilation, 1);
+  if (!wide && to.int_list(n.args[3]).size() == 1) c.stride[0] = c.stride[1];
+  c.groups = to.int_arg(n.args[8]);
+  c.source = with_height(to, to.view_of(source, name.c_str()));
+  c.weights = with_height(to, to.view_of(weights, name.c_str()));
+  if (has_bias) c.bias = to.view_of(to.tensor_arg(n.args[2]), name.c_str());
+  Ids sizes = to.indices_of(to.info(n.first_result).dims());
+  Id buffer = to.new_buffer(TN_F32, sizes, to.channels_last(sizes), name.c_str());
+  c.result = with_height(to, to.whole(buffer));
+  to.program.steps.push_back(std::move(c));
+  to.set(n.first_result, to.over(buffer));
+  return true;
+}
+
+constexpr Rule rules[] = {
+    {"aten.mm.default", multiply},
+    {"aten.bmm.default", multiply},
+    {"aten.addmm.default", multiply_add},
+    {"aten.baddbmm.default", multiply_add},
+    {"aten.convolution.default", convolution},
+};
+
+}  // namespace
+
+std::span<const Rule> matrix_rules() { return rules; }
+
+namespace {
+
+void add_operand(Lowering& to, Extern& e, uint32_t v) {
+  if (v == TN_NO_VALUE) return;
+  auto info = to.info(v);
+  if (info.is_tensor())
+    e.tensors.emplace(v, to.view_of(*to.tensors[v], e.name.c_str()));
+  else if (info.kind == TN_VAL_SYMINT)
+    e.numbers.emplace(v, to.index_of({0, info.expr, 0}));
+  else
+    throw tenon::plugin::declined(e.name + ": an operand is no tensor");
+}
+
+}  // namespace
+
+void lower_extern(Lowering& to, const node& n) {
+  Extern e;
+  e.op = n.op;
+  e.name = std::string(sv(n.op_name));
+  e.node = std::make_unique<tenon::plugin::owned_node>(n);
+  for (const tn_arg& a : n.arguments()) {
+    e.symbolic.emplace_back();
+    if (a.kind == TN_ARG_VALUE) add_operand(to, e, a.u.value);
+    if (a.kind == TN_ARG_VALUES)
+      for (uint32_t i = 0; i < a.count; ++i) add_operand(to, e, a.u.values[i]);
+    if (a.kind == TN_ARG_SYMINT || a.kind == TN_ARG_SYMINTS) e.symbolic.back() = to.index_list(a);
+  }
+  for (uint32_t r = 0; r < n.n_results; ++r) {
+    uint32_t id = n.first_result + r;
+    auto v = to.info(id);
+    e.results.push_back(none);
+    if (!v.is_tensor()) {
+      if (v.kind == TN_VAL_SYMINT || v.kind == TN_VAL_NONE) continue;
+      throw tenon::plugin::declined(e.name + ": a result is no tensor");
+    }
+    Id buffer = to.program.add_buffer({Buffer::Place::foreign, 0, v.dtype, to.indices_of(v.dims()),
+                                       to.indices_of(v.stride_dims()), std::string(sv(v.name))});
+    e.results.back() = buffer;
+    to.tensors[id] = to.over(buffer);
+  }
+  to.program.steps.push_back(std::move(e));
+}
+
+}  // namespace loopir

@@ -1,0 +1,451 @@
+// Lowering: inputs, the walk over the nodes, what gets memory, outputs.
+#include "lowering.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace loopir {
+
+using tenon::plugin::declined;
+using tenon::plugin::node;
+using tenon::plugin::sv;
+using tenon::plugin::text;
+using tenon::plugin::value;
+
+// ---- reading and making tensors
+
+Id Lowering::at(const Tensor& t, std::span<const Id> indices) {
+  Substitution by;
+  for (size_t d = 0; d < t.ndim(); ++d)
+    if (x.index_at(t.variables[d]).kind == IndexKind::variable)
+      by.emplace_back(t.variables[d], indices[d]);
+  return x.substitute(t.value, by);
+}
+
+Id Lowering::broadcast_at(const Tensor& t, std::span<const Id> indices) {
+  std::span<const Id> own = indices.last(t.ndim());
+  return at(t, own);  // sizes of 1 have no variable
+}
+
+Tensor Lowering::make(int32_t dtype, Ids sizes,
+                      const std::function<Id(std::span<const Id>)>& value) {
+  Tensor out{dtype, std::move(sizes), {}, none};
+  for (Id size : out.sizes) out.variables.push_back(x.variable(size));
+  out.value = value(out.variables);
+  return out;
+}
+
+Ids Lowering::contiguous(std::span<const Id> sizes) {
+  Ids strides(sizes.size());
+  Id step = x.constant(1);
+  for (size_t d = sizes.size(); d-- > 0;) {
+    strides[d] = step;
+    step = x.multiply(step, sizes[d]);
+  }
+  return strides;
+}
+
+Ids Lowering::channels_last(std::span<const Id> sizes) {
+  Ids strides(sizes.size());
+  Id step = sizes[1];
+  strides[1] = x.constant(1);
+  for (size_t d = sizes.size(); d-- > 2;) {
+    strides[d] = step;
+    step = x.multiply(step, sizes[d]);
+  }
+  strides[0] = step;
+  return strides;
+}
+
+Id Lowering::new_buffer(int32_t dtype, Ids sizes, Ids strides, const char* name) {
+  return program.add_buffer(
+      {Buffer::Place::temporary, 0, dtype, std::move(sizes), std::move(strides), name});
+}
+
+Tensor Lowering::over(Id buffer) {
+  const Buffer b = program.buffers[buffer];
+  return make(b.dtype, b.sizes, [&](std::span<const Id> indices) {
+    Id offset = x.constant(0);
+    for (size_t d = 0; d < indices.size(); ++d)
+      offset = x.add(offset, x.multiply(indices[d], b.strides[d]));
+    return x.load(buffer, offset, b.dtype);
+  });
+}
+
+View Lowering::whole(Id buffer) {
+  const Buffer& b = program.buffers[buffer];
+  return {buffer, x.constant(0), b.sizes, b.strides};
+}
+
+// The order in which the tensor that is read most densely lies in memory.
+Ids Lowering::natural_strides(const Tensor& t) {
+  Ids loads, order(t.ndim());
+  for (size_t d = 0; d < order.size(); ++d) order[d] = Id(d);
+  size_t most = 0;
+  std::vector<int64_t> steps(t.ndim(), 0);
+  std::vector<Id> open{t.value};
+  std::unordered_map<Id, bool> seen;
+  while (!open.empty()) {
+    Id v = open.back();
+    open.pop_back();
+    if (!seen.emplace(v, true).second) continue;
+    const ValueNode n = x.value_at(v);
+    for (Id o : operands_of(n).values)
+      if (o != none) open.push_back(o);
+    if (n.code != value_load) continue;
+    size_t covered = 0;
+    std::vector<int64_t> own(t.ndim(), 0);
+    for (size_t d = 0; d < t.ndim(); ++d) {
+      auto c = x.coefficient(n.b, t.variables[d]);
+      own[d] = c ? x.hint(*c) : 0;
+      covered += own[d] > 0;
+    }
+    if (covered > most) most = covered, steps = own;
+  }
+  size_t wide = 0;
+  for (Id v : t.variables) wide += x.index_at(v).kind == IndexKind::variable;
+  if (most < wide) return contiguous(t.sizes);
+  std::stable_sort(order.begin(), order.end(), [&](Id a, Id b) {
+    if (!steps[a] || !steps[b]) return false;
+    return steps[a] > steps[b];
+  });
+  Ids strides(t.ndim());
+  Id step = x.constant(1);
+  for (size_t i = order.size(); i-- > 0;) {
+    strides[order[i]] = step;
+    step = x.multiply(step, t.sizes[order[i]]);
+  }
+  return strides;
+}
+
+Tensor Lowering::stored(const Tensor& t, Id buffer, const char* name) {
+  const Buffer b = program.buffers[buffer];
+  Loop loop;
+  loop.name = name;
+  loop.value = t.value;
+  loop.buffer = buffer;
+  loop.index = x.constant(0);
+  for (size_t d = 0; d < t.ndim(); ++d) {
+    if (x.index_at(t.variables[d]).kind == IndexKind::variable)
+      loop.outer.push_back(t.variables[d]);
+    loop.index = x.add(loop.index, x.multiply(t.variables[d], b.strides[d]));
+  }
+  program.steps.push_back(std::move(loop));
+  return over(buffer);
+}
+
+Tensor Lowering::realised(const Tensor& t, const char* name) {
+  const ValueNode& n = x.value_at(t.value);
+  if (n.code == value_load && n.c == none && n.dtype == t.dtype) return t;
+  return stored(t, new_buffer(t.dtype, t.sizes, natural_strides(t), name), name);
+}
+
+int Lowering::cost(Id value, int limit) {
+  std::unordered_map<Id, bool> seen;
+  std::vector<Id> open{value};
+  int sum = 0;
+  while (!open.empty() && sum <= limit) {
+    Id v = open.back();
+    open.pop_back();
+    if (!seen.emplace(v, true).second) continue;
+    const ValueNode& n = x.value_at(v);
+    bool hard = n.code >= TN_F_EXP && n.code <= TN_F_DIGAMMA && n.code != TN_F_SQRT;
+    bool is_free = n.code == value_constant || n.code == value_index;
+    sum += hard || n.code == TN_F_POW || n.code == TN_F_ATAN2 ? 8
+           : n.code == TN_F_DIV                               ? 3
+                                                              : !is_free;
+    for (Id o : operands_of(n).values)
+      if (o != none) open.push_back(o);
+  }
+  return sum;
+}
+
+Tensor Lowering::cheap(const Tensor& t, const char* name) {
+  constexpr int worth_keeping = 3;
+  return cost(t.value, worth_keeping) > worth_keeping ? realised(t, name) : t;
+}
+
+void Lowering::set(Id graph_value, Tensor t) {
+  constexpr int largest = 96;
+  std::string name(sv(info(graph_value).name));
+  bool shared = reads[graph_value] > 1 || (is_output[graph_value] && reads[graph_value] > 0);
+  if (shared) t = cheap(t, name.c_str());
+  if (cost(t.value, largest) > largest) t = realised(t, name.c_str());
+  tensors[graph_value] = std::move(t);
+}
+
+Tensor Lowering::folded(Fold fold, int32_t dtype, Ids sizes, Ids reduced_sizes, const char* name,
+                        const std::function<Id(std::span<const Id>, std::span<const Id>)>& value) {
+  Loop loop;
+  loop.fold = fold;
+  loop.name = name;
+  Ids strides = contiguous(sizes), outer, reduced;
+  loop.index = x.constant(0);
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    outer.push_back(x.variable(sizes[d]));
+    loop.index = x.add(loop.index, x.multiply(outer[d], strides[d]));
+  }
+  for (Id size : reduced_sizes) reduced.push_back(x.variable(size));
+  auto variables_in = [&](const Ids& indices) {
+    Ids out;
+    for (Id i : indices)
+      if (x.index_at(i).kind == IndexKind::variable) out.push_back(i);
+    return out;
+  };
+  loop.value = value(outer, reduced);
+  if (fold == Fold::arg_min || fold == Fold::arg_max) {
+    loop.position = x.constant(0);
+    for (size_t d = 0; d < reduced.size(); ++d)
+      loop.position = x.add(x.multiply(loop.position, reduced_sizes[d]), reduced[d]);
+  }
+  loop.outer = variables_in(outer);
+  loop.reduced = variables_in(reduced);
+  loop.buffer = new_buffer(dtype, sizes, strides, name);
+  Id buffer = loop.buffer;
+  program.steps.push_back(std::move(loop));
+  return over(buffer);
+}
+
+// ---- views of buffers
+
+std::optional<View> Lowering::as_view(const Tensor& t) {
+  const ValueNode n = x.value_at(t.value);
+  if (n.code != value_load || n.c != none || n.dtype != t.dtype) return std::nullopt;
+  View view{n.a, n.b, t.sizes, Ids(t.ndim(), none)};
+  Substitution zero;
+  for (size_t d = 0; d < t.ndim(); ++d) {
+    if (x.index_at(t.variables[d]).kind != IndexKind::variable) continue;
+    auto step = x.coefficient(n.b, t.variables[d]);
+    if (!step || !x.variables_of_index(*step).empty() || x.reads_data(*step)) return std::nullopt;
+    view.strides[d] = *step;
+    zero.emplace_back(t.variables[d], x.constant(0));
+  }
+  view.offset = x.substitute_index(n.b, zero);
+  if (!x.variables_of_index(view.offset).empty() || x.reads_data(view.offset) ||
+      x.range(view.offset).lower < 0)
+    return std::nullopt;
+  Id step = x.constant(1);
+  for (size_t d = t.ndim(); d-- > 0;) {
+    if (view.strides[d] == none) view.strides[d] = step;
+    step = x.multiply(view.strides[d], t.sizes[d]);
+  }
+  return view;
+}
+
+View Lowering::view_of(const Tensor& t, const char* name) {
+  if (auto view = as_view(t)) return *view;
+  Tensor kept = stored(t, new_buffer(t.dtype, t.sizes, natural_strides(t), name), name);
+  return *as_view(kept);
+}
+
+// ---- the walk
+
+void Lowering::lower_inputs() {
+  for (uint32_t s : graph.symbols()) {
+    auto e = graph.expr(s);
+    if (e.flags & TN_DIM_UNBACKED)
+      throw declined(text("size {} is known at run time only", sv(e.name)));
+    imported[s] = x.symbol(uint32_t(x.symbols.size()));
+    x.symbols.push_back(
+        {e.flags & TN_DIM_HAS_HINT ? e.hint : 8, e.lower, e.upper, std::string(sv(e.name))});
+  }
+  program.n_inputs = uint32_t(graph.inputs().size());
+  for (uint32_t id = 0; id < graph.values(); ++id) {
+    value v = graph.value_at(id);
+    if (!v.is_tensor() || v.source == TN_SRC_NODE) continue;
+    if (v.device_type != TN_DEV_CPU) throw declined("a tensor is not on the CPU");
+    Buffer b{v.source == TN_SRC_INPUT ? Buffer::Place::input : Buffer::Place::constant,
+             v.source_index,
+             v.dtype,
+             indices_of(v.dims()),
+             indices_of(v.stride_dims()),
+             std::string(sv(v.name))};
+    if (v.source == TN_SRC_CONSTANT) {
+      b.slot = uint32_t(program.constants.size());
+      program.constants.push_back(graph.constant(id));
+      const tn_tensor* t = program.constants.back().get();
+      if (t->ndim == 0 && (t->dtype == TN_F32 || t->dtype == TN_F64 || t->dtype == TN_I64)) {
+        Id number = t->dtype == TN_I64   ? x.number(*static_cast<int64_t*>(t->data), TN_I64)
+                    : t->dtype == TN_F32 ? x.number(double(*static_cast<float*>(t->data)), TN_F32)
+                                         : x.number(*static_cast<double*>(t->data), TN_F64);
+        tensors[id] = Tensor{t->dtype, {}, {}, number};
+        continue;
+      }
+    }
+    tensors[id] = over(program.add_buffer(std::move(b)));
+  }
+  for (uint32_t id : graph.inputs()) {
+    uint32_t flags = graph.value_at(id).flags;
+    program.is_static_input.push_back(
+        (flags & (TN_V_PARAMETER | TN_V_BUFFER | TN_V_STATIC_ADDRESS)) && !(flags & TN_V_MUTATED));
+  }
+}
+
+namespace {
+
+template <class F>
+void for_each_operand(const node& n, F&& f) {
+  for (const tn_arg& a : n.arguments()) {
+    if (a.kind == TN_ARG_VALUE) f(a.u.value);
+    if (a.kind == TN_ARG_VALUES)
+      for (uint32_t i = 0; i < a.count; ++i)
+        if (a.u.values[i] != TN_NO_VALUE) f(a.u.values[i]);
+  }
+}
+
+}  // namespace
+
+void Lowering::count_reads() {
+  reads.assign(graph.values(), 0);
+  is_output.assign(graph.values(), false);
+  for (uint32_t v : graph.outputs())
+    if (v != TN_NO_VALUE) is_output[v] = true;
+  for (uint32_t i = graph.size(); i-- > 0;) {
+    node n = graph.at(i);
+    bool is_view = (n.tags & TN_TAG_VIEW) != 0;
+    uint32_t through = 0;
+    for (uint32_t r = 0; r < n.n_results; ++r)
+      through += reads[n.first_result + r] + is_output[n.first_result + r];
+    for_each_operand(n, [&](uint32_t v) { reads[v] += is_view ? std::max(through, 1u) : 1; });
+  }
+}
+
+void Lowering::lower_node(const node& n) {
+  static const auto& rules = *new std::unordered_map<std::string_view, const Rule*>([] {
+    std::unordered_map<std::string_view, const Rule*> out;
+    for (std::span<const Rule> list : {view_rules(), copy_rules(), reduce_rules(), norm_rules(),
+                                       index_rules(), pool_rules(), matrix_rules()})
+      for (const Rule& rule : list) out.emplace(rule.op, &rule);
+    return out;
+  }());
+  size_t steps = program.steps.size();
+  auto rule = rules.find(sv(n.op_name));
+  if (rule != rules.end() ? rule->second->lower(*this, n) : lower_formula(*this, n)) return;
+  program.steps.resize(std::min(program.steps.size(), steps));
+  lower_extern(*this, n);
+}
+
+void Lowering::lower_nodes() {
+  tensors.resize(graph.values());
+  lower_inputs();
+  count_reads();
+  for (uint32_t i = 0; i < graph.size(); ++i) {
+    node n = graph.at(i);
+    if (n.tags & (TN_TAG_HIGHER_ORDER | TN_TAG_DATA_DEPENDENT))
+      throw declined(text("{} is not compiled", sv(n.op_name)));
+    lower_node(n);
+  }
+}
+
+// An output that lies in memory as promised is that memory, or a view of it; else it is copied.
+void Lowering::lower_outputs() {
+  std::span<const uint32_t> ids = graph.outputs();
+  for (uint32_t slot = 0; slot < ids.size(); ++slot) {
+    Output out;
+    if (ids[slot] == TN_NO_VALUE) {
+      program.outputs.push_back(out);
+      continue;
+    }
+    value v = graph.value_at(ids[slot]);
+    if (!v.is_tensor()) throw declined("an output is no tensor");
+    Tensor t = *tensors[ids[slot]];
+    Ids sizes = indices_of(v.dims()), strides = indices_of(v.stride_dims());
+    auto view = as_view(t);
+    bool as_promised = view.has_value();
+    for (size_t d = 0; view && d < sizes.size(); ++d)
+      as_promised &= x.is(sizes[d], 1) || view->strides[d] == strides[d];
+    if (as_promised) {
+      Buffer& b = program.buffers[view->buffer];
+      if (b.place == Buffer::Place::temporary) b.place = Buffer::Place::output, b.slot = slot;
+      view->strides = strides;
+    } else {
+      Id buffer = program.add_buffer(
+          {Buffer::Place::output, slot, v.dtype, sizes, strides, std::string(sv(v.name))});
+      stored(t, buffer, program.buffers[buffer].name.c_str());
+      view = whole(buffer);
+    }
+    const Buffer& b = program.buffers[view->buffer];
+    bool is_all = b.place == Buffer::Place::output && b.slot == slot && b.sizes == sizes &&
+                  b.strides == strides && x.is(view->offset, 0);
+    out.kind = is_all ? Output::Kind::buffer : Output::Kind::view;
+    out.view = std::move(*view);
+    program.outputs.push_back(std::move(out));
+  }
+}
+
+void add_loads(Expressions& x, Id value, Ids& out) {
+  std::vector<Id> open{value};
+  std::unordered_map<Id, bool> seen;
+  auto open_index = [&](auto& self, Id i) -> void {
+    const IndexNode& n = x.index_at(i);
+    if (n.kind == IndexKind::value) open.push_back(Id(n.number));
+    for (Id o : n.operands) self(self, o);
+  };
+  while (!open.empty()) {
+    Id v = open.back();
+    open.pop_back();
+    if (!seen.emplace(v, true).second) continue;
+    const ValueNode n = x.value_at(v);
+    if (n.code == value_load && std::find(out.begin(), out.end(), n.a) == out.end())
+      out.push_back(n.a);
+    Operands read = operands_of(n);
+    for (Id o : read.values)
+      if (o != none) open.push_back(o);
+    if (read.index != none) open_index(open_index, read.index);
+  }
+}
+
+Access access_of(Program& program, const Step& step) {
+  Access out;
+  if (const auto* loop = std::get_if<Loop>(&step)) {
+    add_loads(program.expressions, loop->value, out.reads);
+    out.writes = {loop->buffer};
+  } else if (const auto* p = std::get_if<Product>(&step)) {
+    out.reads = {p->left.buffer, p->right.buffer};
+    if (p->bias) out.reads.push_back(p->bias->buffer);
+    out.writes = {p->result.buffer};
+  } else if (const auto* c = std::get_if<Convolution>(&step)) {
+    out.reads = {c->source.buffer, c->weights.buffer};
+    if (c->bias) out.reads.push_back(c->bias->buffer);
+    out.writes = {c->result.buffer};
+  } else {
+    const auto& e = std::get<Extern>(step);
+    for (const auto& [id, view] : e.tensors) out.reads.push_back(view.buffer);
+    for (Id r : e.results)
+      if (r != none) out.writes.push_back(r);
+  }
+  return out;
+}
+
+namespace {
+
+// Steps whose results nobody reads.
+void drop_dead_steps(Program& program) {
+  std::vector<bool> live(program.buffers.size(), false);
+  for (const Output& o : program.outputs)
+    if (o.kind != Output::Kind::absent) live[o.view.buffer] = true;
+  std::vector<Step> kept;
+  for (size_t i = program.steps.size(); i-- > 0;) {
+    Access access = access_of(program, program.steps[i]);
+    bool wanted = std::holds_alternative<Extern>(program.steps[i]) && access.writes.empty();
+    for (Id b : access.writes) wanted |= live[b];
+    if (!wanted) continue;
+    for (Id b : access.reads) live[b] = true;
+    kept.push_back(std::move(program.steps[i]));
+  }
+  std::reverse(kept.begin(), kept.end());
+  program.steps = std::move(kept);
+}
+
+}  // namespace
+
+Program lower(const tn_compile_request& request) {
+  Program program;
+  Lowering lowering(program, request);
+  lowering.lower_nodes();
+  lowering.lower_outputs();
+  drop_dead_steps(program);
+  return program;
+}
+
+}  // namespace loopir

@@ -1,0 +1,121 @@
+// From ops to loops: what every file of lowering rules works with.
+//
+// Model: a graph value is a `Tensor`: sizes and a value over one variable a dimension. Ops read
+// operands by putting their own indices in the place of those variables, so views cost nothing and
+// pointwise ops pile up in one expression. A tensor gets memory (`realised`) when it is read more
+// than once and is worth keeping, when a library routine or the host reads it, or when it is an
+// output; its consumer and its producer may still be fused into one kernel afterwards, where it
+// stays in a register. Realising early is therefore cheap, and expressions stay small.
+#pragma once
+
+#include "program.h"
+
+#include <functional>
+
+namespace loopir {
+
+/// A value for each element. `variables` are indices; a dimension of size 1 has the constant 0.
+struct Tensor {
+  int32_t dtype = TN_F32;
+  Ids sizes, variables;
+  Id value = none;
+  size_t ndim() const { return sizes.size(); }
+};
+
+struct Lowering;
+
+/// One rule: makes the results of a node, or returns false for what the host shall run.
+struct Rule {
+  const char* op;
+  bool (*lower)(Lowering& to, const tenon::plugin::node& node);
+};
+std::span<const Rule> view_rules();
+std::span<const Rule> copy_rules();
+std::span<const Rule> reduce_rules();
+std::span<const Rule> norm_rules();
+std::span<const Rule> index_rules();
+std::span<const Rule> pool_rules();
+std::span<const Rule> matrix_rules();
+/// Any op with a formula.
+bool lower_formula(Lowering& to, const tenon::plugin::node& node);
+/// Any op at all, run by the host.
+void lower_extern(Lowering& to, const tenon::plugin::node& node);
+
+struct Lowering {
+  Program& program;
+  Expressions& x;
+  tenon::plugin::graph graph;
+  std::map<Id, Id> imported;                   // expressions of the graph
+  std::vector<std::optional<Tensor>> tensors;  // by graph value
+  std::vector<uint32_t> reads;                 // uses by ops that are no views, through views
+  std::vector<bool> is_output;
+
+  explicit Lowering(Program& p, const tn_compile_request& request)
+      : program(p), x(p.expressions), graph(request) {}
+
+  // ---- arguments of a node
+  Id index_of(const tn_dim& d);
+  Ids indices_of(std::span<const tn_dim> dims);
+  /// An int, a symbolic int or a value that is one.
+  Id index_arg(const tn_arg& a);
+  Ids index_list(const tn_arg& a);
+  int64_t int_arg(const tn_arg& a) const;
+  std::vector<int64_t> int_list(const tn_arg& a) const;
+  double number_arg(const tn_arg& a) const;
+  bool is_tensor(const tn_arg& a) const;
+  const Tensor& tensor_arg(const tn_arg& a);
+  /// A dimension, negative ones counted from the end.
+  static size_t dimension(int64_t d, size_t ndim) { return size_t(d < 0 ? d + int64_t(ndim) : d); }
+
+  // ---- tensors
+  Id at(const Tensor& t, std::span<const Id> indices);
+  /// t[indices] with trailing dimensions aligned and sizes of 1 repeated.
+  Id broadcast_at(const Tensor& t, std::span<const Id> indices);
+  Tensor make(int32_t dtype, Ids sizes, const std::function<Id(std::span<const Id>)>& value);
+  /// The result of an op; realised if that is worth it.
+  void set(Id graph_value, Tensor t);
+  /// In memory, and read from there.
+  Tensor realised(const Tensor& t, const char* name);
+  Tensor cheap(const Tensor& t, const char* name);
+  /// Folds the last `n` variables of a value that was made with them.
+  Tensor folded(
+      Fold fold, int32_t dtype, Ids sizes, Ids reduced_sizes, const char* name,
+      const std::function<Id(std::span<const Id> outer, std::span<const Id> reduced)>& value);
+  /// The tensor as strided elements of one buffer, if it is that.
+  std::optional<View> as_view(const Tensor& t);
+  /// The same, in memory of its own if need be.
+  View view_of(const Tensor& t, const char* name);
+  /// Whole tensor over a buffer.
+  Tensor over(Id buffer);
+  View whole(Id buffer);
+  Id new_buffer(int32_t dtype, Ids sizes, Ids strides, const char* name);
+  Ids contiguous(std::span<const Id> sizes);
+  /// Strides in which dimension 1 is the fastest of an image.
+  Ids channels_last(std::span<const Id> sizes);
+  tenon::plugin::value info(Id graph_value) const { return graph.value_at(graph_value); }
+
+ private:
+  Tensor stored(const Tensor& t, Id buffer, const char* name);
+  Ids natural_strides(const Tensor& t);
+  int cost(Id value, int limit);
+  friend Program lower(const tn_compile_request&);
+  void lower_inputs();
+  void count_reads();
+  void lower_nodes();
+  void lower_outputs();
+  void lower_node(const tenon::plugin::node& node);
+  std::map<Id, Id> output_of_;  // graph value to its first output slot
+};
+
+/// Whether the host computes this dtype in f32 (bf16, f16).
+inline bool is_narrow(int32_t dtype) { return dtype == TN_F16 || dtype == TN_BF16; }
+inline bool is_floating(int32_t dtype) {
+  return dtype == TN_F32 || dtype == TN_F64 || is_narrow(dtype);
+}
+inline int32_t compute_type(int32_t dtype) { return is_narrow(dtype) ? int32_t{TN_F32} : dtype; }
+/// The dtypes that loops compute on.
+inline bool is_computing(int32_t dtype) {
+  return (dtype >= TN_U8 && dtype <= TN_F64) || dtype == TN_BOOL || dtype == TN_BF16;
+}
+
+}  // namespace loopir

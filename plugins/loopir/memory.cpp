@@ -1,0 +1,94 @@
+// The arena: offsets for intervals.
+//
+// Problem: each buffer lives from the item that writes it first to the one that reads it last;
+// buffers that live at the same time must not overlap. The least arena is NP-hard (dynamic storage
+// allocation). Method: buffers by decreasing size, each at the offset that leaves the smallest gap
+// among those that are free for all of its life. Cost: n^2 for n buffers, some µs for a hundred,
+// so it is done again whenever symbolic sizes change.
+#include "memory.h"
+
+#include <algorithm>
+
+namespace loopir {
+
+namespace {
+
+constexpr int64_t alignment = 64;  // a cache line; and as much padding, so that no line is shared
+
+struct Life {
+  Id buffer;
+  int64_t first, last, bytes, offset = 0;
+  bool meets(const Life& other) const { return first <= other.last && other.first <= last; }
+};
+
+std::vector<Life> lives_of(const Program& program, std::span<const Access> accesses,
+                           std::span<const int64_t> symbols, const std::vector<bool>& in_arena) {
+  std::vector<Life> out;
+  std::vector<size_t> at(program.buffers.size(), SIZE_MAX);
+  for (size_t i = 0; i < accesses.size(); ++i)
+    for (const Ids* list : {&accesses[i].writes, &accesses[i].reads})
+      for (Id b : *list) {
+        if (!in_arena[b]) continue;
+        if (at[b] == SIZE_MAX) {
+          int64_t bytes = bytes_of(program, program.buffers[b], symbols);
+          at[b] = out.size();
+          out.push_back(
+              {b, int64_t(i), int64_t(i), (bytes + 2 * alignment - 1) / alignment * alignment});
+        }
+        out[at[b]].last = int64_t(i);
+      }
+  return out;
+}
+
+// The smallest gap between placed neighbours in time that is wide enough.
+int64_t best_offset(const Life& life, const std::vector<Life>& placed) {
+  std::vector<const Life*> others;
+  for (const Life& p : placed)
+    if (p.meets(life)) others.push_back(&p);
+  std::sort(others.begin(), others.end(),
+            [](const Life* a, const Life* b) { return a->offset < b->offset; });
+  int64_t best = -1, smallest = INT64_MAX, end = 0;
+  for (const Life* p : others) {
+    int64_t gap = p->offset - end;
+    if (gap >= life.bytes && gap < smallest) best = end, smallest = gap;
+    end = std::max(end, p->offset + p->bytes);
+  }
+  return best < 0 ? end : best;
+}
+
+}  // namespace
+
+int64_t bytes_of(const Program& program, const Buffer& buffer, std::span<const int64_t> symbols) {
+  int64_t last = 0;
+  for (size_t d = 0; d < buffer.sizes.size(); ++d) {
+    int64_t size = program.expressions.evaluate(buffer.sizes[d], symbols);
+    if (size == 0) return 0;
+    last += (size - 1) * program.expressions.evaluate(buffer.strides[d], symbols);
+  }
+  return (last + 1) * item_size(buffer.dtype);
+}
+
+MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
+                       std::span<const int64_t> symbols, const std::vector<bool>& in_arena) {
+  std::vector<Life> lives = lives_of(program, accesses, symbols, in_arena), placed;
+  MemoryPlan plan;
+  plan.offsets.assign(program.buffers.size(), -1);
+  for (size_t i = 0; i < accesses.size(); ++i) {
+    int64_t live = 0;
+    for (const Life& l : lives)
+      if (l.first <= int64_t(i) && int64_t(i) <= l.last) live += l.bytes;
+    plan.lower_bound = std::max(plan.lower_bound, live);
+  }
+  std::stable_sort(lives.begin(), lives.end(),
+                   [](const Life& a, const Life& b) { return a.bytes > b.bytes; });
+  for (Life& life : lives) {
+    life.offset = best_offset(life, placed);
+    plan.offsets[life.buffer] = life.offset;
+    plan.bytes = std::max(plan.bytes, life.offset + life.bytes);
+    plan.naive_bytes += life.bytes;
+    placed.push_back(life);
+  }
+  return plan;
+}
+
+}  // namespace loopir

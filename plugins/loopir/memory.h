@@ -1,0 +1,23 @@
+// Where temporary buffers lie in the arena.
+#pragma once
+
+#include "kernel.h"
+
+namespace loopir {
+
+struct MemoryPlan {
+  std::vector<int64_t> offsets;  // by buffer, in bytes; -1: not in the arena
+  int64_t bytes = 0;             // of the arena
+  int64_t naive_bytes = 0;       // were no byte used twice
+  int64_t lower_bound = 0;       // most that is live at one time
+};
+
+/// Offsets for the buffers of place `temporary` that `in_arena` names, for these sizes. `accesses`
+/// are those of the items in the order in which they run.
+MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
+                       std::span<const int64_t> symbols, const std::vector<bool>& in_arena);
+
+/// Bytes of memory that the strides of a buffer span.
+int64_t bytes_of(const Program& program, const Buffer& buffer, std::span<const int64_t> symbols);
+
+}  // namespace loopir

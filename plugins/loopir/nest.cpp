@@ -1,0 +1,186 @@
+// From a kernel to loops over vectors: which variables become one, in which order, which is
+// vectorised.
+//
+// Model: memory wants unit stride in the innermost loop and few, long loops. Method: variables are
+// ordered by their strides in stores and loads; neighbours (i, j) are one variable where every
+// index of the statements that they serve is a line in both and i's step is j's step times j's
+// extent. The vectorised variable is the one with most accesses of unit stride (stores count
+// twice), weighted by how well it fills vectors: an inner one (rows: lanes are folded at the end of
+// the row) or an outer one (columns: each lane is a row of its own).
+#include "kernel.h"
+
+#include <algorithm>
+
+namespace loopir {
+
+namespace {
+
+struct AccessIndex {
+  Id index;
+  int weight;
+};
+
+class NestMaker {
+ public:
+  NestMaker(Program& program, Kernel kernel, int64_t lanes)
+      : program(program), x(program.expressions), k(std::move(kernel)), vector_lanes(lanes) {}
+
+  Nest run() {
+    sort(k.outer, nullptr);
+    merge(k.outer, nullptr);
+    for (Stage& stage : k.stages) {
+      sort(stage.inner, &stage);
+      merge(stage.inner, &stage);
+    }
+    Nest out;
+    choose(out);
+    out.rows = x.constant(1);
+    for (Id v : k.outer)
+      if (v != out.lanes) out.rows = x.multiply(out.rows, x.extent_of(v));
+    out.kernel = std::move(k);
+    return out;
+  }
+
+ private:
+  /// Every index of a stage (or of all): of loads, of stores, and those that are values.
+  std::vector<AccessIndex> indices(const Stage* only) {
+    std::vector<AccessIndex> out;
+    for (const Stage& stage : k.stages) {
+      if (only && &stage != only) continue;
+      for (const Statement& s : stage.statements) {
+        if (s.buffer != none) out.push_back({s.index, s.fold == Fold::none ? 2 : 0});
+        if (s.position != none) out.push_back({s.position, 0});
+        add_indices(s.value, out);
+      }
+    }
+    return out;
+  }
+  void add_indices(Id value, std::vector<AccessIndex>& out) {
+    std::vector<Id> open{value};
+    std::vector<bool> seen;
+    auto open_value = [&](Id v) {
+      if (v >= seen.size()) seen.resize(v + 1);
+      if (!seen[v]) open.push_back(v);
+      seen[v] = true;
+    };
+    auto open_index = [&](auto& self, Id i) -> void {
+      const IndexNode& n = x.index_at(i);
+      if (n.kind == IndexKind::value) open_value(Id(n.number));
+      for (Id o : n.operands) self(self, o);
+    };
+    while (!open.empty()) {
+      const ValueNode n = x.value_at(open.back());
+      open.pop_back();
+      Operands read = operands_of(n);
+      for (Id o : read.values)
+        if (o != none) open_value(o);
+      if (read.index == none) continue;
+      if (n.code != value_checked) out.push_back({read.index, n.code == value_load ? 1 : 0});
+      open_index(open_index, read.index);
+    }
+  }
+
+  void sort(Ids& variables, const Stage* stage) {
+    std::map<Id, int64_t> weight;
+    for (const AccessIndex& a : indices(stage))
+      for (Id v : variables)
+        if (auto c = x.coefficient(a.index, v))
+          weight[v] = std::max(weight[v], x.hint(*c) * (a.weight == 2 ? 4 : 1));
+    std::stable_sort(variables.begin(), variables.end(),
+                     [&](Id a, Id b) { return weight[a] > weight[b]; });
+  }
+
+  bool can_merge(Id i, Id j, const std::vector<AccessIndex>& all) {
+    for (const AccessIndex& a : all) {
+      if (!x.depends_on(a.index, i) && !x.depends_on(a.index, j)) continue;
+      auto ci = x.coefficient(a.index, i), cj = x.coefficient(a.index, j);
+      if (!ci || !cj || *ci != x.multiply(*cj, x.extent_of(j))) return false;
+    }
+    return true;
+  }
+
+  void merge(Ids& variables, Stage* stage) {
+    for (size_t n = 1; n < variables.size();) {
+      Id i = variables[n - 1], j = variables[n];
+      if (!can_merge(i, j, indices(stage))) {
+        ++n;
+        continue;
+      }
+      Id both = x.variable(x.multiply(x.extent_of(i), x.extent_of(j)));
+      Substitution by{{i, x.constant(0)}, {j, both}};
+      for (Stage& s : k.stages)
+        if (!stage || &s == stage) substitute(s, by);
+      variables.erase(variables.begin() + int64_t(n));
+      variables[n - 1] = both;
+      n = 1;
+    }
+  }
+  void substitute(Stage& stage, const Substitution& by) {
+    for (Statement& s : stage.statements) {
+      s.value = x.substitute(s.value, by);
+      if (s.index != none) s.index = x.substitute_index(s.index, by);
+      if (s.position != none) s.position = x.substitute_index(s.position, by);
+    }
+  }
+
+  // Accesses of unit stride less those that would be gathers, by how full vectors are.
+  double score(Id v, const std::vector<AccessIndex>& all) {
+    double sum = 0;
+    for (const AccessIndex& a : all) {
+      if (a.weight == 0 || !x.depends_on(a.index, v)) continue;
+      auto c = x.coefficient(a.index, v);
+      sum += c && x.is(*c, 1) ? a.weight : -0.5 * a.weight;
+    }
+    int64_t n = std::max<int64_t>(x.hint(x.extent_of(v)), 1);
+    int64_t filled = (n + vector_lanes - 1) / vector_lanes * vector_lanes;
+    return sum > 0 ? sum * double(n) / double(filled) : sum - 1.0 / double(n);
+  }
+  Id best(const Ids& variables, const std::vector<AccessIndex>& all, double& most) {
+    Id out = none;
+    for (Id v : variables) {
+      double s = score(v, all);
+      if (out == none || s > most) out = v, most = s;
+    }
+    return out;
+  }
+
+  void choose(Nest& out) {
+    double by_lanes = -1e9, by_rows = 0;
+    bool has_inner = false;
+    for (const Stage& stage : k.stages) {
+      out.lanes_of_stage.push_back(none);
+      if (stage.inner.empty()) continue;
+      has_inner = true;
+      double most = 0;
+      out.lanes_of_stage.back() = best(stage.inner, indices(&stage), most);
+      by_rows += most;
+    }
+    Id lanes = best(k.outer, indices(nullptr), by_lanes);
+    if (lanes == none || (has_inner && by_lanes <= by_rows)) {
+      for (size_t s = 0; s < k.stages.size(); ++s)
+        put_last(k.stages[s].inner, out.lanes_of_stage[s]);
+      return;
+    }
+    out.lanes = lanes;
+    for (Id& v : out.lanes_of_stage) v = none;
+    put_last(k.outer, lanes);
+  }
+  static void put_last(Ids& variables, Id v) {
+    if (v == none) return;
+    std::erase(variables, v);
+    variables.push_back(v);
+  }
+
+  Program& program;
+  Expressions& x;
+  Kernel k;
+  int64_t vector_lanes;
+};
+
+}  // namespace
+
+Nest make_nest(Program& program, Kernel kernel, int64_t vector_lanes) {
+  return NestMaker(program, std::move(kernel), vector_lanes).run();
+}
+
+}  // namespace loopir

@@ -1,0 +1,125 @@
+// A graph as loops over buffers, calls of library routines, and calls back into the host.
+//
+// A program is what lowering makes of a graph, in the order of the graph: loops (each computes one
+// value for every point of its variables and stores it, or folds it first), products and
+// convolutions whose shape a library serves, and externs for the rest. Fusion then puts loops
+// together into kernels; nothing else changes.
+#pragma once
+
+#include "expressions.h"
+
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+namespace loopir {
+
+/// Memory with a shape. Strides are in elements.
+struct Buffer {
+  enum class Place : uint8_t {
+    input,      // slot: graph input
+    constant,   // slot: constant of the graph
+    output,     // slot: graph output; allocated by the host at each call
+    temporary,  // in the arena
+    foreign,    // made by an extern, whose tensor it is
+    scratch     // a row of a kernel, in memory of the thread that runs it
+  };
+  Place place;
+  uint32_t slot = 0;
+  int32_t dtype = TN_F32;
+  Ids sizes, strides;
+  std::string name;
+};
+
+/// Elements of a buffer by strides: what the library routines and the host read.
+struct View {
+  Id buffer = none;
+  Id offset = none;
+  Ids sizes, strides;
+};
+
+enum class Fold : uint8_t { none, sum, product, minimum, maximum, any, all, arg_min, arg_max };
+
+/// buffer[index] = fold over `reduced` of value, for every point of `outer`.
+struct Loop {
+  Ids outer, reduced;  // variables
+  Fold fold = Fold::none;
+  Id value = none;
+  Id position = none;  // arg_min, arg_max: of this element among those that are folded
+  Id buffer = none, index = none;
+  std::string name;
+};
+
+/// result[b, m, n] = alpha * (left[b, m, k] x right[b, k, n]) + bias[n]; without batch b is absent.
+struct Product {
+  View left, right, result;
+  std::optional<View> bias;
+  double alpha = 1;
+  std::string name;
+};
+
+/// A 2-d convolution, not transposed.
+struct Convolution {
+  View source, weights, result;
+  std::optional<View> bias;
+  int64_t stride[2], padding[2], dilation[2], groups;
+  std::string name;
+};
+
+/// An op that the host runs.
+struct Extern {
+  uint32_t op;
+  std::string name;
+  std::unique_ptr<tenon::plugin::owned_node> node;
+  std::map<Id, View> tensors;  // what the node's value operands are, by graph value
+  std::map<Id, Id> numbers;    // symbolic numbers among them: graph value to index
+  std::vector<Ids> symbolic;   // per argument: indices of a symbolic number or list, or empty
+  std::vector<Id> results;     // buffers; none where nobody reads one
+};
+
+using Step = std::variant<Loop, Product, Convolution, Extern>;
+
+/// One graph output.
+struct Output {
+  enum class Kind : uint8_t {
+    absent,
+    buffer,  // the output buffer itself
+    view     // of an input, a constant or an output buffer
+  };
+  Kind kind = Kind::absent;
+  View view;
+};
+
+/// Bytes of one element.
+int64_t item_size(int32_t dtype);
+
+struct Program {
+  Expressions expressions;
+  std::vector<Buffer> buffers;
+  std::vector<Step> steps;
+  std::vector<Output> outputs;
+  std::vector<tenon::plugin::tensor> constants;
+  std::vector<bool> is_static_input;  // its address does not change between calls
+  uint32_t n_inputs = 0;
+  uint32_t views_removed = 0;
+
+  Id add_buffer(Buffer b) {
+    buffers.push_back(std::move(b));
+    return Id(buffers.size() - 1);
+  }
+};
+
+/// The buffers that a step reads and writes.
+struct Access {
+  Ids reads, writes;
+};
+Access access_of(Program& program, const Step& step);
+/// The buffers that a value loads from.
+void add_loads(Expressions& x, Id value, Ids& out);
+
+/// The graph as a program. Throws `declined` for what no part of it can be (data-dependent sizes,
+/// bodies of control flow, values that are no tensors).
+Program lower(const tn_compile_request& request);
+
+}  // namespace loopir

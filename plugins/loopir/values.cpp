@@ -1,0 +1,221 @@
+// Values: building, folding, putting indices in the place of variables.
+#include "expressions.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace loopir {
+
+namespace {
+
+bool is_floating(int32_t dtype) {
+  return dtype == TN_F32 || dtype == TN_F64 || dtype == TN_F16 || dtype == TN_BF16;
+}
+
+}  // namespace
+
+Operands operands_of(const ValueNode& n) {
+  switch (n.code) {
+    case value_load:
+      return {{n.c, none, none}, n.b};
+    case value_index:
+      return {{none, none, none}, n.a};
+    case value_checked:
+      return {{n.a, n.c, none}, n.b};
+    case value_constant:
+    case value_folded:
+      return {};
+    default:
+      return {{n.a, n.b, n.c}, none};
+  }
+}
+
+Id Expressions::value(ValueNode node) {
+  auto [at, is_new] = value_ids_.try_emplace(node, Id(values_.size()));
+  if (is_new) values_.push_back(node);
+  return at->second;
+}
+
+Id Expressions::number(double number, int32_t dtype) {
+  if (!is_floating(dtype)) return this->number(int64_t(number), dtype);
+  auto bits = std::bit_cast<uint64_t>(number);
+  return value({value_constant, uint16_t(dtype), Id(bits), Id(bits >> 32)});
+}
+
+Id Expressions::number(int64_t number, int32_t dtype) {
+  if (is_floating(dtype)) return this->number(double(number), dtype);
+  if (dtype == TN_BOOL) number = number != 0;
+  auto bits = uint64_t(number);
+  return value({value_constant, uint16_t(dtype), Id(bits), Id(bits >> 32)});
+}
+
+Id Expressions::cast(Id a, int32_t dtype) {
+  const ValueNode n = values_[a];
+  if (n.dtype == dtype) return a;
+  uint64_t bits = n.a | uint64_t{n.b} << 32;
+  bool exact = n.code == value_constant && dtype != TN_F16 && dtype != TN_BF16;
+  if (exact && is_floating(n.dtype) && (dtype == TN_F32 || dtype == TN_F64)) {
+    double x = std::bit_cast<double>(bits);
+    return number(dtype == TN_F32 ? double(float(x)) : x, dtype);
+  }
+  if (exact && !is_floating(n.dtype) && (dtype == TN_F64 || dtype == TN_F32 || dtype == TN_I64)) {
+    auto x = int64_t(bits);
+    return dtype == TN_F32 ? number(double(float(x)), dtype) : number(x, dtype);
+  }
+  return apply(TN_F_CAST, dtype, a);
+}
+
+const Ids& Expressions::variables_of_index(Id i) {
+  if (auto known = index_variables_.find(i); known != index_variables_.end()) return known->second;
+  Ids out;
+  const IndexNode n = indices_[i];
+  auto join = [&](const Ids& more) {
+    Ids all;
+    std::set_union(out.begin(), out.end(), more.begin(), more.end(), std::back_inserter(all));
+    out = std::move(all);
+  };
+  if (n.kind == IndexKind::variable) out = {i};
+  if (n.kind == IndexKind::value) join(variables_of(Id(n.number)));
+  for (Id o : n.operands) join(variables_of_index(o));
+  return index_variables_[i] = out;
+}
+
+const Ids& Expressions::variables_of(Id v) {
+  if (auto known = value_variables_.find(v); known != value_variables_.end()) return known->second;
+  Ids out;
+  auto join = [&](const Ids& more) {
+    Ids all;
+    std::set_union(out.begin(), out.end(), more.begin(), more.end(), std::back_inserter(all));
+    out = std::move(all);
+  };
+  Operands read = operands_of(values_[v]);
+  for (Id o : read.values)
+    if (o != none) join(variables_of(o));
+  if (read.index != none) join(variables_of_index(read.index));
+  return value_variables_[v] = out;
+}
+
+namespace {
+
+bool meets(const Ids& variables, const Substitution& by) {
+  return std::any_of(by.begin(), by.end(), [&](const auto& pair) {
+    return std::binary_search(variables.begin(), variables.end(), pair.first);
+  });
+}
+
+}  // namespace
+
+Id Expressions::rebuilt(const IndexNode& n, const Ids& operands) {
+  switch (n.kind) {
+    case IndexKind::sum: {
+      Id out = constant(n.number);
+      for (Id o : operands) out = add(out, o);
+      return out;
+    }
+    case IndexKind::product: {
+      Id out = constant(n.number);
+      for (Id o : operands) out = multiply(out, o);
+      return out;
+    }
+    case IndexKind::floordiv:
+      return floordiv(operands[0], operands[1]);
+    case IndexKind::mod:
+      return mod(operands[0], operands[1]);
+    case IndexKind::min:
+      return minimum(operands[0], operands[1]);
+    default:
+      return maximum(operands[0], operands[1]);
+  }
+}
+
+Id Expressions::substitute_index(Id i, const Substitution& by) {
+  if (by.empty() || !meets(variables_of_index(i), by)) return i;
+  const IndexNode n = indices_[i];
+  if (n.kind == IndexKind::variable)
+    return std::find_if(by.begin(), by.end(), [&](auto& p) { return p.first == i; })->second;
+  if (n.kind == IndexKind::value) return of_value(substitute(Id(n.number), by));
+  Ids operands;
+  for (Id o : n.operands) operands.push_back(substitute_index(o, by));
+  return rebuilt(n, operands);
+}
+
+namespace {
+
+/// Rewrites a value bottom up, each node once.
+template <class Leaf>
+class Rewriter {
+ public:
+  Rewriter(Expressions& x, Leaf leaf) : x(x), leaf(std::move(leaf)) {}
+
+  Id operator()(Id v) {
+    if (auto known = done.find(v); known != done.end()) return known->second;
+    ValueNode n = x.value_at(v);
+    auto each = [&](Id& operand) {
+      if (operand != none) operand = (*this)(operand);
+    };
+    if (n.code == value_load) {
+      each(n.c);
+    } else if (n.code == value_checked) {
+      each(n.a), each(n.c);
+    } else if (n.code != value_index && n.code != value_constant && n.code != value_folded) {
+      each(n.a), each(n.b), each(n.c);
+    }
+    Id out = leaf(n);
+    done.emplace(v, out);
+    return out;
+  }
+
+ private:
+  Expressions& x;
+  Leaf leaf;  // (node with rewritten operands) -> id
+  std::map<Id, Id> done;
+};
+
+}  // namespace
+
+Id Expressions::substitute(Id v, const Substitution& by) {
+  if (by.empty() || !meets(variables_of(v), by)) return v;
+  Rewriter rewrite(*this, [&](ValueNode n) {
+    if (n.code == value_load || n.code == value_checked) n.b = substitute_index(n.b, by);
+    if (n.code == value_index) n.a = substitute_index(n.a, by);
+    return value(n);
+  });
+  return rewrite(v);
+}
+
+// The index with every value in it replaced by f(value).
+Id Expressions::map_values(Id i, const std::function<Id(Id)>& f) {
+  const IndexNode n = indices_[i];
+  if (n.kind == IndexKind::value) return of_value(f(Id(n.number)));
+  Ids operands;
+  for (Id o : n.operands) operands.push_back(map_values(o, f));
+  return operands == n.operands ? i : rebuilt(n, operands);
+}
+
+Id Expressions::replace_loads(Id v, const std::function<Id(const ValueNode&)>& by) {
+  std::function<Id(Id)> in_index;
+  Rewriter rewrite(*this, [&](ValueNode n) {
+    if (n.code == value_load) n.b = in_index(n.b);
+    if (n.code == value_index) n.a = in_index(n.a);
+    if (n.code != value_load) return value(n);
+    Id other = by(n);
+    return other == none ? value(n) : other;
+  });
+  in_index = [&](Id i) { return map_values(i, rewrite); };
+  return rewrite(v);
+}
+
+Id Expressions::masked(Id v, Id mask) {
+  std::function<Id(Id)> in_index;
+  Rewriter rewrite(*this, [&](ValueNode n) {
+    if (n.code == value_load) n.b = in_index(n.b);
+    if (n.code == value_index) n.a = in_index(n.a);
+    if (n.code == value_load || n.code == value_checked)
+      n.c = n.c == none ? mask : apply(TN_F_BAND, TN_BOOL, n.c, mask);
+    return value(n);
+  });
+  in_index = [&](Id i) { return map_values(i, rewrite); };
+  return rewrite(v);
+}
+
+}  // namespace loopir
