@@ -9,7 +9,9 @@
 //   host/*.cpp         is the room "compile".
 //   host/include/      public headers: the standard library, other public headers, the plugin ABI.
 //   plugin-api/        its own headers and the C or C++ standard library.
-//   plugins/<name>/    the plugin ABI, its own files and third-party libraries.
+//   plugins/<name>/    the plugin ABI, its own files, third-party libraries and the libraries that
+//                      plugins share: the folders with a <name>.cmake. Never another plugin.
+//   plugins/loopir/    the plugin ABI, its own files and the standard library: no code generator.
 // Libraries that only one file may see stand in `confined`.
 #include <algorithm>
 #include <cstdio>
@@ -66,6 +68,7 @@ struct Checker {
   std::string why_forbidden(const std::string& file, const Include& include) const;
   std::string in_host(const std::string& file, const Include& include) const;
   std::string in_room(std::string_view room, const Include& include) const;
+  std::string in_plugin(const std::string& file, const Include& include) const;
   bool is_public(std::string_view name) const;
   bool is_plugin_api(std::string_view name) const;
 };
@@ -152,6 +155,28 @@ std::string Checker::in_host(const std::string& file, const Include& include) co
   return ours ? in_room(room_of(file), include) : "";
 }
 
+// A folder of plugins/ is a plugin or, with a <name>.cmake that its users include, a library.
+std::string Checker::in_plugin(const std::string& file, const Include& include) const {
+  if (include.name.starts_with("tenon/"))
+    return "plugins see <tenon/plugin.h> and <tenon/plugin.hpp>, not the host";
+  fs::path plugins = (root / "plugins").lexically_normal();
+  std::string plugin = first_folder(file.substr(std::string_view("plugins/").size()));
+  if (include.quoted) {
+    fs::path own = plugins / plugin;
+    for (const fs::path& from : {(root / file).parent_path(), own}) {
+      fs::path found = (from / include.name).lexically_normal();
+      if (found.string().starts_with(own.string() + "/") && fs::exists(found)) return "";
+    }
+    return "a plugin's own files lie in its folder";
+  }
+  if (plugin == "loopir" && !is_standard(include.name))
+    return "loopir serves every code generator and knows none";
+  std::string other = first_folder(include.name);
+  if (!fs::exists(plugins / include.name) || other == plugin) return "";
+  bool library = fs::exists(plugins / other / (other + ".cmake"));
+  return library ? "" : "plugins do not see each other; make a library of what they share";
+}
+
 std::string Checker::why_forbidden(const std::string& file, const Include& include) const {
   if (file.starts_with("host/")) return in_host(file, include);
   if (is_plugin_api(include.name)) return "";
@@ -160,15 +185,7 @@ std::string Checker::why_forbidden(const std::string& file, const Include& inclu
     bool own = include.quoted && fs::exists(beside);
     return own || is_standard(include.name) ? "" : "the plugin ABI includes nothing but itself";
   }
-  if (include.name.starts_with("tenon/"))
-    return "plugins see <tenon/plugin.h> and <tenon/plugin.hpp>, not the host";
-  if (!include.quoted) return "";
-  std::string plugin =
-      first_folder(std::string_view(file).substr(std::string_view("plugins/").size()));
-  fs::path own = (root / "plugins" / plugin).lexically_normal();
-  bool inside = beside.string().starts_with(own.string() + "/") && fs::exists(beside);
-  bool from_top = fs::exists(own / include.name);
-  return inside || from_top ? "" : "a plugin's own files lie in its folder";
+  return in_plugin(file, include);
 }
 
 void Checker::check_file(const fs::path& path) {

@@ -73,6 +73,16 @@ run(${WORK}/app/app print)
 expect("the plugin prints the graph" "aten.relu.default")
 expect("the program runs with the plugin" "print: 1 compile")
 
+# One of ours that needs what is not installed: left out in one line, and the rest goes on.
+run(${CMAKE_COMMAND} -G Ninja -S ${SOURCE}/tests/package/plugin -B ${WORK}/left_out
+  -DCMAKE_PREFIX_PATH=${prefix} -DCMAKE_CXX_COMPILER=${CXX} -DCMAKE_C_COMPILER=${CC}
+  -DPLUGIN=${SOURCE}/plugins/inductor -DCMAKE_DISABLE_FIND_PACKAGE_LLVM=ON)
+string(REGEX MATCHALL "inductor is left out: LLVM 19[^\n]*" lines "${output}")
+list(LENGTH lines count)
+if(NOT count EQUAL 1)
+  message(FATAL_ERROR "a missing LLVM is told in one line: found ${count} in\n${output}")
+endif()
+
 # A plugin of nobody yet: written, built, checked and used, in both languages.
 foreach(language c++ c)
   string(REPLACE "+" "p" name "begun_in_${language}")
