@@ -17,13 +17,26 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
       .count();
 }
 
+std::vector<bool> static_buffers(const loopir::Program& p) {
+  std::vector<bool> out(p.buffers.size(), false);
+  for (Id b = 0; b < p.buffers.size(); ++b)
+    out[b] = p.buffers[b].place == Buffer::Place::constant ||
+             (p.buffers[b].place == Buffer::Place::input && p.is_static_input[p.buffers[b].slot]);
+  return out;
+}
+
+/// Whether oneDNN does the item, with its epilogue, in one fast call for the sizes seen.
+bool is_fast(const loopir::Program& p, const loopir::Item& item) {
+  std::vector<int64_t> hints;
+  for (const loopir::Symbol& s : p.expressions.symbols) hints.push_back(s.hint);
+  if (auto* product = std::get_if<loopir::Product>(&item))
+    return prepare(p, *product, true)->is_fast(hints);
+  return prepare(p, std::get<loopir::Convolution>(item), true)->is_fast(hints);
+}
+
 // Items that read parameters and constants only, and what is made of those.
 std::vector<bool> find_setup(loopir::Program& p, const loopir::Schedule& schedule) {
-  std::vector<bool> is_static(p.buffers.size(), false), out;
-  for (Id b = 0; b < p.buffers.size(); ++b)
-    is_static[b] =
-        p.buffers[b].place == Buffer::Place::constant ||
-        (p.buffers[b].place == Buffer::Place::input && p.is_static_input[p.buffers[b].slot]);
+  std::vector<bool> is_static = static_buffers(p), out;
   for (const loopir::Item& item : schedule.items) {
     loopir::Access access = loopir::access_of(p, item);
     bool all = !access.reads.empty() && !std::holds_alternative<loopir::Extern>(item);
@@ -90,12 +103,17 @@ std::unique_ptr<Executable> compile(const tn_compile_request& request) {
   loopir::FusionOptions fusion;
   fusion.threads = host->svc->num_threads();
   parts.schedule = loopir::fuse(parts.program, fusion);
+
+  // Activations and residuals are done by the product or convolution that they follow.
+  loopir::absorb_epilogues(parts.program, parts.schedule,
+                           [&](const loopir::Item& item) { return is_fast(parts.program, item); });
   parts.statistics.loops_text = loopir::text_of(parts.program, parts.schedule);
 
   // What depends on parameters only is done when those change.
   parts.in_setup = find_setup(parts.program, parts.schedule);
 
   make_code(parts);
+  parts.profile = tenon::plugin::options(request).get<bool>("profile");
   count_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);
   return std::make_unique<Executable>(std::move(parts));

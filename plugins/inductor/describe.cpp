@@ -1,6 +1,7 @@
 // What describe() gives: statistics and texts.
 #include "executable.h"
 
+#include <algorithm>
 #include <sstream>
 
 namespace inductor {
@@ -24,7 +25,39 @@ std::string statistics_json(const Statistics& s) {
   return out.str();
 }
 
+std::string name_of(const loopir::Item& item, const std::string& kernel) {
+  if (!kernel.empty()) return kernel;
+  if (auto* p = std::get_if<loopir::Product>(&item)) return "product " + p->name;
+  if (auto* c = std::get_if<loopir::Convolution>(&item)) return "convolution " + c->name;
+  return "extern " + std::get<loopir::Extern>(item).name;
+}
+
 }  // namespace
+
+// The slowest items first: µs a call, share, name.
+std::string Executable::profile_text() const {
+  struct Row {
+    double microseconds;
+    std::string name;
+  };
+  std::vector<Row> rows;
+  double sum = 0;
+  for (size_t i = 0; i < parts_.schedule.items.size(); ++i) {
+    int64_t calls = times_[i].calls;
+    if (!calls || parts_.in_setup[i]) continue;
+    double us = double(times_[i].nanoseconds) / 1e3 / double(calls);
+    rows.push_back({us, name_of(parts_.schedule.items[i], parts_.kernels[i].symbol)});
+    sum += us;
+  }
+  std::sort(rows.begin(), rows.end(),
+            [](const Row& a, const Row& b) { return a.microseconds > b.microseconds; });
+  std::ostringstream out;
+  out.precision(1);
+  out << std::fixed << "sum of all items " << sum << " us";
+  for (const Row& r : rows)
+    out << "\n" << r.microseconds << " us  " << 100 * r.microseconds / sum << " %  " << r.name;
+  return out.str();
+}
 
 std::string Executable::describe(int32_t what) const {
   const Statistics& s = parts_.statistics;

@@ -27,6 +27,10 @@ Emitter::Emitter(llvm::Module& module, loopir::Program& program, const loopir::N
   lanes_are_rows_ = nest.lanes != none;
   full_width_ = choose_width(lanes_for(program_, nest_.kernel, options_));
   make_function(symbol);
+  llvm::FastMathFlags
+      contract;  // products and sums may be one instruction; nothing else is assumed
+  contract.setAllowContract(true);
+  b.setFastMathFlags(contract);
 }
 
 void Emitter::make_function(const std::string& symbol) {

@@ -4,6 +4,7 @@
 #include "extern_call.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 namespace inductor {
@@ -117,10 +118,11 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
     if (auto* product = std::get_if<loopir::Product>(&item)) keep(*product, product->right.buffer);
     if (auto* c = std::get_if<loopir::Convolution>(&item)) keep(*c, c->weights.buffer);
     if (auto* op = std::get_if<loopir::Extern>(&item))
-      externs_.emplace(i, std::make_unique<ExternCall>(std::move(*op)));
+      externs_.emplace(i, std::make_unique<ExternCall>(std::exchange(*op, {0, op->name})));
   }
   for (uint32_t i = 0; i < p.n_inputs; ++i)
     if (is_watched[i]) watched_.push_back(i);
+  if (parts_.profile) times_ = std::make_unique<ItemTime[]>(n);
   packs_.assign(n, false);
   for (size_t i = 0; i < n; ++i) {
     if (!library_calls_[i] || parts_.in_setup[i]) continue;
@@ -131,7 +133,11 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
   }
 }
 
-Executable::~Executable() = default;
+Executable::~Executable() {
+  if (!times_) return;
+  std::string table = profile_text();
+  host->svc->log(TN_LOG_WARN, "profile", table.data(), table.size());
+}
 
 // ---- memory
 
@@ -310,14 +316,25 @@ void Executable::run_items(Call& call, bool setup) {
         if (parts_.in_setup[i]) call.context.pointers[b] = call.setup->pointers[b];
     if (packs) call.setup->packed[i] = library_calls_[i]->pack(call.context.pointers, call.symbols);
     if (parts_.in_setup[i] != setup) continue;
-    if (library_calls_[i]) {
-      const void* packed = call.setup && packs_[i] ? call.setup->packed[i].data() : nullptr;
-      library_calls_[i]->run(call.context.pointers, call.symbols, packed);
-    } else if (externs_.contains(i)) {
-      run_extern(call, i);
-    } else {
-      run_kernel(call, i);
+    if (!times_) {
+      run_item(call, i);
+      continue;
     }
+    auto start = std::chrono::steady_clock::now();
+    run_item(call, i);
+    times_[i].nanoseconds += (std::chrono::steady_clock::now() - start).count();
+    ++times_[i].calls;
+  }
+}
+
+void Executable::run_item(Call& call, size_t i) {
+  if (library_calls_[i]) {
+    const void* packed = call.setup && packs_[i] ? call.setup->packed[i].data() : nullptr;
+    library_calls_[i]->run(call.context.pointers, call.symbols, packed);
+  } else if (externs_.contains(i)) {
+    run_extern(call, i);
+  } else {
+    run_kernel(call, i);
   }
 }
 

@@ -41,6 +41,12 @@ struct Parts {
   std::vector<bool> in_setup;             // by item
   std::unique_ptr<LinkedCode> code;
   Statistics statistics;
+  bool profile = false;
+};
+
+/// Time spent in one item.
+struct ItemTime {
+  std::atomic<int64_t> calls{0}, nanoseconds{0};
 };
 
 class ExternCall;
@@ -60,6 +66,8 @@ class Executable {
   class Lease;
 
   void run_items(Call& call, bool setup);
+  void run_item(Call& call, size_t item);
+  std::string profile_text() const;
   void run_kernel(Call& call, size_t item);
   void run_extern(Call& call, size_t item);
   bool is_borrowed(const Call& call, const tn_tensor* t) const;
@@ -77,6 +85,7 @@ class Executable {
   std::vector<bool> packs_;                                  // by item: weights go to the setup
   std::vector<uint32_t> watched_;                            // inputs whose versions the setup has
   bool has_setup_ = false;
+  std::unique_ptr<ItemTime[]> times_;  // by item, where a profile is wanted
   std::mutex guarding_pool_, guarding_setup_;
   std::vector<std::unique_ptr<Context>> pool_;
   std::shared_ptr<Setup> setup_;

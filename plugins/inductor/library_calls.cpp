@@ -7,6 +7,7 @@
 #include <tenon/plugin.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <map>
@@ -87,6 +88,71 @@ void run_slices(const Prepared& prepared, Run&& run) {
   tenon::plugin::parallel_chunks(n, [&](int64_t slice, int32_t) { run(slice); });
 }
 
+// ---- epilogues
+
+std::vector<onednn::PostOp> post_ops_of(const std::vector<loopir::EpilogueOp>& epilogue) {
+  using From = loopir::EpilogueOp::Kind;
+  using To = onednn::PostOp::Kind;
+  std::vector<onednn::PostOp> out;
+  for (const loopir::EpilogueOp& op : epilogue) {
+    switch (op.kind) {
+      case From::relu:
+        out.push_back({To::relu});
+        break;
+      case From::hardswish:
+        out.push_back({To::hardswish});
+        break;
+      case From::hardsigmoid:
+        out.push_back({To::hardsigmoid});
+        break;
+      case From::silu:
+        out.push_back({To::swish, 1});
+        break;
+      case From::sigmoid:
+        out.push_back({To::logistic});
+        break;
+      case From::tanh:
+        out.push_back({To::tanh});
+        break;
+      case From::add:
+        out.push_back({To::add});
+        break;
+    }
+  }
+  return out;
+}
+
+/// The operands of an epilogue, as run() of a prepared call wants them.
+struct Operands {
+  static constexpr size_t most = 4;  // make() gives null for more than one
+  const void* data[most] = {};
+
+  Operands(const std::vector<loopir::EpilogueOp>& epilogue, std::span<void* const> pointers) {
+    size_t n = 0;
+    for (const loopir::EpilogueOp& op : epilogue)
+      if (op.kind == loopir::EpilogueOp::Kind::add && n < most)
+        data[n++] = pointers[op.operand.buffer];
+  }
+};
+
+/// Where the library has nothing fast: one element after the other.
+float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,
+               std::span<void* const> pointers, int64_t at) {
+  using Kind = loopir::EpilogueOp::Kind;
+  auto sigmoid = [](float x) { return 1 / (1 + std::exp(-x)); };
+  for (const loopir::EpilogueOp& op : epilogue) {
+    float clipped = std::clamp(v + 3, 0.0f, 6.0f) / 6;
+    v = op.kind == Kind::relu          ? (v <= 0 ? 0 : v)
+        : op.kind == Kind::hardswish   ? v * clipped
+        : op.kind == Kind::hardsigmoid ? clipped
+        : op.kind == Kind::silu        ? v * sigmoid(v)
+        : op.kind == Kind::sigmoid     ? sigmoid(v)
+        : op.kind == Kind::tanh        ? std::tanh(v)
+                                       : v + static_cast<float*>(pointers[op.operand.buffer])[at];
+  }
+  return v;
+}
+
 // ---- products
 
 bool has_dense_rows(const Placed& v) {
@@ -122,15 +188,25 @@ class ProductCall final : public LibraryCall {
     float *left = plan.left.data(pointers), *right = plan.right.data(pointers);
     float* result = plan.result.data(pointers);
     const float* bias = plan.bias ? plan.bias->data(pointers) : nullptr;
+    Operands operands(product_.epilogue, pointers);
     if (plan.inner && packed)
       return run_slices(*plan.inner, [&](int64_t slice) {
-        plan.inner->run(slice, left, packed, bias, nullptr, result);
+        plan.inner->run(slice, left, packed, bias, operands.data, result);
       });
     if (plan.batched)
-      return run_slices(*plan.batched, [&](int64_t slice) {
-        plan.batched->run(slice, left, right, result, bias);
-      });
-    run_plain(plan, left, right, bias, result);
+      run_slices(*plan.batched,
+                 [&](int64_t slice) { plan.batched->run(slice, left, right, result, bias); });
+    else
+      run_plain(plan, left, right, bias, result);
+    if (product_.epilogue.empty()) return;
+    int64_t n = 1;
+    for (int64_t s : plan.result.sizes) n *= s;
+    for (int64_t i = 0; i < n; ++i) result[i] = finished(result[i], product_.epilogue, pointers, i);
+  }
+
+  bool is_fast(std::span<const int64_t> symbols) const override {
+    auto plan = plan_for(symbols);
+    return plan->is_empty || plan->inner;
   }
 
  private:
@@ -165,8 +241,8 @@ class ProductCall final : public LibraryCall {
     int64_t m = l.sizes[rank - 2], k = l.sizes[rank - 1], n = r.sizes[rank - 1];
     bool bias_is_dense = !plan.bias || plan.bias->strides[0] == 1 || n == 1;
     if (rank == 2 && constant_ && has_dense_rows(l) && product_.alpha == 1 && bias_is_dense)
-      plan.inner =
-          onednn::PreparedInnerProduct::make({TN_F32, m, k, n, plan.bias.has_value()}, {}, workers);
+      plan.inner = onednn::PreparedInnerProduct::make({TN_F32, m, k, n, plan.bias.has_value()},
+                                                      post_ops_of(product_.epilogue), workers);
     if (plan.inner || !bias_is_dense) return;
     if (!reads_well(m, k, l.strides[rank - 2], l.strides[rank - 1]) ||
         !reads_well(k, n, r.strides[rank - 2], r.strides[rank - 1]))
@@ -240,6 +316,7 @@ class ConvolutionCall final : public LibraryCall {
     const float* bias = plan.bias ? plan.bias->data(pointers) : nullptr;
     float *source = plan.source.data(pointers), *result = plan.result.data(pointers);
     if (!plan.prepared) return run_plain(plan, pointers);
+    Operands operands(convolution_.epilogue, pointers);
     Memory own;
     if (!packed) {
       own = Memory(plan.prepared->packed_bytes());
@@ -247,8 +324,13 @@ class ConvolutionCall final : public LibraryCall {
       packed = own.data();
     }
     run_slices(*plan.prepared, [&](int64_t slice) {
-      plan.prepared->run(slice, source, packed, bias, nullptr, result);
+      plan.prepared->run(slice, source, packed, bias, operands.data, result);
     });
+  }
+
+  bool is_fast(std::span<const int64_t> symbols) const override {
+    auto plan = plan_for(symbols);
+    return plan->is_empty || plan->prepared;
   }
 
  private:
@@ -291,8 +373,8 @@ class ConvolutionCall final : public LibraryCall {
     }
     std::copy(plan.source.strides.begin(), plan.source.strides.end(), shape.source_strides);
     std::copy(plan.result.strides.begin(), plan.result.strides.end(), shape.result_strides);
-    plan.prepared =
-        onednn::PreparedConvolution::make(shape, {}, tenon::plugin::host->svc->num_threads());
+    plan.prepared = onednn::PreparedConvolution::make(shape, post_ops_of(convolution_.epilogue),
+                                                      tenon::plugin::host->svc->num_threads());
   }
 
   static void pack_into(const Plan& plan, std::span<void* const> pointers, void* out) {
@@ -314,9 +396,11 @@ class ConvolutionCall final : public LibraryCall {
       float* result = r.data(pointers) + image * r.strides[0] + o * r.strides[1];
       double first = plan.bias ? double(plan.bias->data(pointers)[o * plan.bias->strides[0]]) : 0;
       for (int64_t y = 0; y < r.sizes[2]; ++y)
-        for (int64_t x = 0; x < r.sizes[3]; ++x)
-          result[y * r.strides[2] + x * r.strides[3]] =
-              float(first + window_sum(plan, source, weights, y, x));
+        for (int64_t x = 0; x < r.sizes[3]; ++x) {
+          float& to = result[y * r.strides[2] + x * r.strides[3]];
+          to = finished(float(first + window_sum(plan, source, weights, y, x)),
+                        convolution_.epilogue, pointers, &to - r.data(pointers));
+        }
     });
   }
   double window_sum(const Plan& plan, const float* source, const float* weights, int64_t y,

@@ -34,6 +34,8 @@ class LibraryCall {
   /// `pointers` by buffer. `packed`: what pack() gave for the same sizes, or null.
   virtual void run(std::span<void* const> pointers, std::span<const int64_t> symbols,
                    const void* packed) const = 0;
+  /// Whether the library serves it whole, epilogue included, for these sizes.
+  virtual bool is_fast(std::span<const int64_t> symbols) const = 0;
 };
 
 /// `constant_weights`: pack() is called when they change, else run() reads them where they are.

@@ -339,10 +339,14 @@ Access access_of(Program& program, const Item& item) {
         if constexpr (std::is_same_v<T, Product>) {
           Access out{{step.left.buffer, step.right.buffer}, {step.result.buffer}};
           if (step.bias) out.reads.push_back(step.bias->buffer);
+          for (const EpilogueOp& op : step.epilogue)
+            if (op.operand.buffer != none) out.reads.push_back(op.operand.buffer);
           return out;
         } else if constexpr (std::is_same_v<T, Convolution>) {
           Access out{{step.source.buffer, step.weights.buffer}, {step.result.buffer}};
           if (step.bias) out.reads.push_back(step.bias->buffer);
+          for (const EpilogueOp& op : step.epilogue)
+            if (op.operand.buffer != none) out.reads.push_back(op.operand.buffer);
           return out;
         } else if constexpr (std::is_same_v<T, Extern>) {
           Access out;

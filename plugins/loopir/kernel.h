@@ -59,6 +59,12 @@ Schedule fuse(Program& program, const FusionOptions& options);
 Access access_of(Program& program, const Item& item);
 std::string text_of(Program& program, const Schedule& schedule);
 
+/// Whether a product or convolution with its epilogue is fast as it stands.
+using CanAbsorb = std::function<bool(const Item&)>;
+/// Makes kernels that only apply functions to the result of one product or convolution a part of
+/// that.
+void absorb_epilogues(Program& program, Schedule& schedule, const CanAbsorb& can);
+
 // ---- before code is made
 
 /// How a kernel becomes loops over vectors.

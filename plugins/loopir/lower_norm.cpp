@@ -137,9 +137,83 @@ struct BatchNorm {
   }
 };
 
+/// The convolution whose whole result is this tensor, if only this node reads it and everything
+/// else about it is parameters.
+std::optional<Convolution> take_convolution(Lowering& to, const node& n) {
+  const Tensor& t = to.tensor_arg(n.args[0]);
+  auto view = to.as_view(t);
+  uint32_t value = n.args[0].u.value;
+  if (!view || to.reads[value] != 1 || to.is_output[value]) return std::nullopt;
+  for (auto step = to.program.steps.rbegin(); step != to.program.steps.rend(); ++step) {
+    auto* c = std::get_if<Convolution>(&*step);
+    if (!c || c->result.buffer != view->buffer) continue;
+    bool is_static =
+        to.is_parameter(c->weights.buffer) && (!c->bias || to.is_parameter(c->bias->buffer));
+    for (const tn_arg& a : n.arguments().subspan(1, 4))
+      if (to.is_tensor(a)) {
+        auto parameter = to.as_view(to.tensor_arg(a));
+        is_static &= parameter && to.is_parameter(parameter->buffer);
+      }
+    if (!is_static) return std::nullopt;
+    Convolution out = std::move(*c);
+    to.program.steps.erase(std::next(step).base());
+    return out;
+  }
+  return std::nullopt;
+}
+
+Tensor tensor_over(Lowering& to, const View& v) {
+  return to.make(TN_F32, v.sizes, [&](std::span<const Id> i) {
+    Id offset = v.offset;
+    for (size_t d = 0; d < i.size(); ++d)
+      offset = to.x.add(offset, to.x.multiply(i[d], v.strides[d]));
+    return to.x.load(v.buffer, offset, TN_F32);
+  });
+}
+
+// The scale goes into the weights, the shift into the bias: made once per version of the
+// parameters.
+bool fold_into_convolution(Lowering& to, const node& n) {
+  auto c = take_convolution(to, n);
+  if (!c) return false;
+  Expressions& x = to.x;
+  std::string name = name_of(to, n);
+  const Tensor *weight = optional_arg(to, n.args[1]), *bias = optional_arg(to, n.args[2]);
+  const Tensor &mean = to.tensor_arg(n.args[3]), &variance = to.tensor_arg(n.args[4]);
+  double eps = to.number_arg(n.args[6]);
+  auto scale_of = [&](Id channel) {
+    Id rstd = inverse_deviation(x, to.at(variance, Ids{channel}), eps, TN_F32);
+    return weight ? x.apply(TN_F_MUL, TN_F32, rstd, to.at(*weight, Ids{channel})) : rstd;
+  };
+  Tensor weights = tensor_over(to, c->weights);
+  Tensor scaled = to.make(TN_F32, weights.sizes, [&](std::span<const Id> i) {
+    return x.apply(TN_F_MUL, TN_F32, to.at(weights, i), scale_of(i[0]));
+  });
+  std::optional<Tensor> old_bias;
+  if (c->bias) old_bias = tensor_over(to, *c->bias);
+  Tensor shift = to.make(TN_F32, mean.sizes, [&](std::span<const Id> i) {
+    Id off = old_bias ? x.apply(TN_F_SUB, TN_F32, to.at(*old_bias, i), to.at(mean, i))
+                      : x.apply(TN_F_NEG, TN_F32, to.at(mean, i));
+    Id out = x.apply(TN_F_MUL, TN_F32, off, scale_of(i[0]));
+    return bias ? x.apply(TN_F_ADD, TN_F32, out, to.at(*bias, i)) : out;
+  });
+  c->weights = to.view_of(to.realised(scaled, name.c_str()), name.c_str());
+  c->bias = to.view_of(to.realised(shift, name.c_str()), name.c_str());
+  Id result = c->result.buffer;
+  to.program.steps.push_back(std::move(*c));
+  to.set(n.first_result, to.over(result));
+  return true;
+}
+
 bool batch_norm_inference(Lowering& to, const node& n) {
   const Tensor& t = to.tensor_arg(n.args[0]);
   if (!is_floating(t.dtype) || t.ndim() < 2) return false;
+  if (fold_into_convolution(to, n)) {
+    BatchNorm rest{to, n, {}, nullptr, nullptr, 0, TN_F32};
+    rest.give_empty(1);
+    rest.give_empty(2);
+    return true;
+  }
   BatchNorm norm{to,
                  n,
                  t,

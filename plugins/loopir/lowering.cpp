@@ -174,36 +174,40 @@ void Lowering::set(Id graph_value, Tensor t) {
   tensors[graph_value] = std::move(t);
 }
 
-Tensor Lowering::folded(Fold fold, int32_t dtype, Ids sizes, Ids reduced_sizes, const char* name,
-                        const std::function<Id(std::span<const Id>, std::span<const Id>)>& value) {
+Tensor Lowering::fold_over(const Ids& outer, const Ids& reduced, Fold fold, int32_t dtype,
+                           Ids sizes, Id value, const std::string& name) {
   Loop loop;
   loop.fold = fold;
   loop.name = name;
-  Ids strides = contiguous(sizes), outer, reduced;
+  loop.value = value;
+  Ids strides = contiguous(sizes);
   loop.index = x.constant(0);
-  for (size_t d = 0; d < sizes.size(); ++d) {
-    outer.push_back(x.variable(sizes[d]));
+  for (size_t d = 0; d < sizes.size(); ++d)
     loop.index = x.add(loop.index, x.multiply(outer[d], strides[d]));
-  }
-  for (Id size : reduced_sizes) reduced.push_back(x.variable(size));
   auto variables_in = [&](const Ids& indices) {
     Ids out;
     for (Id i : indices)
       if (x.index_at(i).kind == IndexKind::variable) out.push_back(i);
     return out;
   };
-  loop.value = value(outer, reduced);
-  if (fold == Fold::arg_min || fold == Fold::arg_max) {
-    loop.position = x.constant(0);
-    for (size_t d = 0; d < reduced.size(); ++d)
-      loop.position = x.add(x.multiply(loop.position, reduced_sizes[d]), reduced[d]);
-  }
   loop.outer = variables_in(outer);
   loop.reduced = variables_in(reduced);
-  loop.buffer = new_buffer(dtype, sizes, strides, name);
+  if (fold == Fold::arg_min || fold == Fold::arg_max) {
+    loop.position = x.constant(0);
+    for (Id v : loop.reduced) loop.position = x.add(x.multiply(loop.position, x.extent_of(v)), v);
+  }
+  loop.buffer = new_buffer(dtype, sizes, strides, name.c_str());
   Id buffer = loop.buffer;
   program.steps.push_back(std::move(loop));
   return over(buffer);
+}
+
+Tensor Lowering::folded(Fold fold, int32_t dtype, Ids sizes, Ids reduced_sizes, const char* name,
+                        const std::function<Id(std::span<const Id>, std::span<const Id>)>& value) {
+  Ids outer, reduced;
+  for (Id size : sizes) outer.push_back(x.variable(size));
+  for (Id size : reduced_sizes) reduced.push_back(x.variable(size));
+  return fold_over(outer, reduced, fold, dtype, std::move(sizes), value(outer, reduced), name);
 }
 
 // ---- views of buffers

@@ -67,6 +67,13 @@ struct Lowering {
   /// A dimension, negative ones counted from the end.
   static size_t dimension(int64_t d, size_t ndim) { return size_t(d < 0 ? d + int64_t(ndim) : d); }
 
+  /// Whether its contents change only when the caller writes a parameter.
+  bool is_parameter(Id buffer) const {
+    const Buffer& b = program.buffers[buffer];
+    return b.place == Buffer::Place::constant ||
+           (b.place == Buffer::Place::input && program.is_static_input[b.slot]);
+  }
+
   // ---- tensors
   Id at(const Tensor& t, std::span<const Id> indices);
   /// t[indices] with trailing dimensions aligned and sizes of 1 repeated.
@@ -81,6 +88,9 @@ struct Lowering {
   Tensor folded(
       Fold fold, int32_t dtype, Ids sizes, Ids reduced_sizes, const char* name,
       const std::function<Id(std::span<const Id> outer, std::span<const Id> reduced)>& value);
+  /// The same over variables that are there already; sizes of `outer`.
+  Tensor fold_over(const Ids& outer, const Ids& reduced, Fold fold, int32_t dtype, Ids sizes,
+                   Id value, const std::string& name);
   /// The tensor as strided elements of one buffer, if it is that.
   std::optional<View> as_view(const Tensor& t);
   /// The same, in memory of its own if need be.

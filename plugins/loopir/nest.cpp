@@ -91,6 +91,9 @@ class NestMaker {
   }
 
   bool can_merge(Id i, Id j, const std::vector<AccessIndex>& all) {
+    for (const Stage& stage : k.stages)  // an extent that depends on them is a fold by data
+      for (Id v : stage.inner)
+        if (x.depends_on(x.extent_of(v), i) || x.depends_on(x.extent_of(v), j)) return false;
     for (const AccessIndex& a : all) {
       if (!x.depends_on(a.index, i) && !x.depends_on(a.index, j)) continue;
       auto ci = x.coefficient(a.index, i), cj = x.coefficient(a.index, j);

@@ -51,11 +51,20 @@ struct Loop {
   std::string name;
 };
 
+/// What is done to a result before it is stored, in order; `operand` of add: in the result's
+/// layout.
+struct EpilogueOp {
+  enum class Kind : uint8_t { relu, hardswish, hardsigmoid, silu, sigmoid, tanh, add };
+  Kind kind;
+  View operand;
+};
+
 /// result[b, m, n] = alpha * (left[b, m, k] x right[b, k, n]) + bias[n]; without batch b is absent.
 struct Product {
   View left, right, result;
   std::optional<View> bias;
   double alpha = 1;
+  std::vector<EpilogueOp> epilogue;
   std::string name;
 };
 
@@ -64,6 +73,7 @@ struct Convolution {
   View source, weights, result;
   std::optional<View> bias;
   int64_t stride[2], padding[2], dilation[2], groups;
+  std::vector<EpilogueOp> epilogue;
   std::string name;
 };
 

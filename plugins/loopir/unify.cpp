@@ -109,6 +109,15 @@ Group rewritten(Expressions& x, const Group& group, const std::map<Id, Id>& repl
   return out;
 }
 
+// Whether an extent depends on a variable that would be replaced: a fold whose length is data.
+bool bounds_a_loop(Expressions& x, const Group& group, const std::map<Id, Id>& replaced) {
+  for (const Loop& loop : group.loops)
+    for (Id v : loop.reduced)
+      for (Id used : x.variables_of_index(x.extent_of(v)))
+        if (replaced.contains(used)) return true;
+  return false;
+}
+
 }  // namespace
 
 std::optional<Unified> unify(Expressions& x, const Group& a, Id index_a, const Group& b,
@@ -118,6 +127,8 @@ std::optional<Unified> unify(Expressions& x, const Group& a, Id index_a, const G
   if (!digits_a || !digits_b || rest_a != rest_b) return std::nullopt;
   Matcher matcher(x);
   if (!matcher.match(std::move(*digits_a), std::move(*digits_b))) return std::nullopt;
+  if (bounds_a_loop(x, a, matcher.replaced_a) || bounds_a_loop(x, b, matcher.replaced_b))
+    return std::nullopt;
   return Unified{rewritten(x, a, matcher.replaced_a), rewritten(x, b, matcher.replaced_b)};
 }
 

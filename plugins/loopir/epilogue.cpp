@@ -1,0 +1,209 @@
+// What follows a product or a convolution, done while its result is still in registers.
+//
+// Problem: the activation after a layer reads and writes the layer's whole result again. Library
+// routines can apply some functions to it before it is stored.
+//
+// Method: a kernel that does nothing but f(result[i]) for every i, with nobody else reading the
+// result, is compared, expression by expression from the outside in, with the formulas of those
+// functions. Each step inwards is one epilogue op; the residual of an addition is a further operand
+// with the result's layout. Values are hash-consed, so "the same x twice" is equality of ids. What
+// does not match stays a kernel of its own.
+#include "kernel.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace loopir {
+
+namespace {
+
+/// Takes a value apart.
+struct Matcher {
+  const Expressions& x;
+
+  bool is(Id v, uint16_t code) const { return v != none && x.value_at(v).code == code; }
+  bool is_number(Id v, double number) const {
+    if (!is(v, value_constant)) return false;
+    const ValueNode& n = x.value_at(v);
+    uint64_t bits = n.a | uint64_t{n.b} << 32;
+    return std::abs(std::bit_cast<double>(bits) - number) <= 1e-6 * std::abs(number);
+  }
+  /// The other operand of a commutative op one of whose operands is `number`.
+  Id other(Id v, uint16_t code, double number) const {
+    if (!is(v, code)) return none;
+    const ValueNode& n = x.value_at(v);
+    return is_number(n.b, number) ? n.a : is_number(n.a, number) ? n.b : none;
+  }
+  Id operand(Id v, uint16_t code) const { return is(v, code) ? x.value_at(v).a : none; }
+  Id other_than(Id v, uint16_t code, Id one) const {
+    if (!is(v, code)) return none;
+    const ValueNode& n = x.value_at(v);
+    return n.a == one ? n.b : n.b == one ? n.a : none;
+  }
+
+  // min(max(u + 3, 0), 6)
+  Id clipped(Id v) const {
+    Id high = other(v, TN_F_MIN, 6);
+    Id low = high == none ? none : other(high, TN_F_MAX, 0);
+    return low == none ? none : other(low, TN_F_ADD, 3);
+  }
+
+  Id relu(Id v) const {
+    if (Id u = other(v, TN_F_MAX, 0); u != none) return u;
+    if (!is(v, TN_F_SELECT)) return none;
+    const ValueNode& s = x.value_at(v);
+    if (!is(s.a, TN_F_LE) || !is_number(s.b, 0)) return none;
+    const ValueNode& c = x.value_at(s.a);
+    return c.a == s.c && is_number(c.b, 0) ? s.c : none;
+  }
+  Id hardsigmoid(Id v) const {
+    if (!is(v, TN_F_DIV) || !is_number(x.value_at(v).b, 6)) return none;
+    return clipped(x.value_at(v).a);
+  }
+  Id hardswish(Id v) const {
+    if (is(v, TN_F_DIV) && is_number(x.value_at(v).b, 6)) {
+      Id product = x.value_at(v).a;
+      if (!is(product, TN_F_MUL)) return none;
+      const ValueNode& n = x.value_at(product);
+      return clipped(n.a) == n.b && n.b != none   ? n.b
+             : clipped(n.b) == n.a && n.a != none ? n.a
+                                                  : none;
+    }
+    if (!is(v, TN_F_MUL)) return none;
+    const ValueNode& n = x.value_at(v);
+    return hardsigmoid(n.a) == n.b ? n.b : hardsigmoid(n.b) == n.a ? n.a : none;
+  }
+  Id silu(Id v) const {
+    if (!is(v, TN_F_MUL)) return none;
+    const ValueNode& n = x.value_at(v);
+    return operand(n.a, TN_F_SIGMOID) == n.b ? n.b : operand(n.b, TN_F_SIGMOID) == n.a ? n.a : none;
+  }
+};
+
+class Absorber {
+ public:
+  Absorber(Program& program, Schedule& schedule, const CanAbsorb& can)
+      : program(program), x(program.expressions), schedule(schedule), can_(can) {}
+
+  void run() {
+    count_readers();
+    for (size_t i = 0; i < schedule.items.size(); ++i) {
+      Item& item = schedule.items[i];
+      if (auto* p = std::get_if<Product>(&item)) absorb(*p, i);
+      if (auto* c = std::get_if<Convolution>(&item)) absorb(*c, i);
+    }
+    std::vector<Item> kept;
+    for (size_t i = 0; i < schedule.items.size(); ++i)
+      if (!dropped_[i]) kept.push_back(std::move(schedule.items[i]));
+    schedule.items = std::move(kept);
+  }
+
+ private:
+  void count_readers() {
+    readers_.resize(program.buffers.size());
+    dropped_.assign(schedule.items.size(), false);
+    for (size_t i = 0; i < schedule.items.size(); ++i)
+      for (Id b : access_of(program, schedule.items[i]).reads) readers_[b].push_back(i);
+    is_output_.assign(program.buffers.size(), false);
+    for (const Output& o : program.outputs)
+      if (o.kind != Output::Kind::absent) is_output_[o.view.buffer] = true;
+  }
+
+  /// The one statement that the kernel consists of.
+  const Statement* only_statement(size_t item) const {
+    const auto* kernel = std::get_if<Kernel>(&schedule.items[item]);
+    if (!kernel || kernel->stages.size() != 1 || !kernel->stages[0].inner.empty() ||
+        kernel->stages[0].statements.size() != 1)
+      return nullptr;
+    const Statement& s = kernel->stages[0].statements[0];
+    return s.fold == Fold::none ? &s : nullptr;
+  }
+
+  bool is_whole(const View& v) const {
+    const Buffer& b = program.buffers[v.buffer];
+    return x.number_of(v.offset) == 0 && b.place == Buffer::Place::temporary;
+  }
+  bool same_layout(Id a, Id b) const {
+    const Buffer &p = program.buffers[a], &q = program.buffers[b];
+    return p.dtype == q.dtype && p.sizes == q.sizes && p.strides == q.strides;
+  }
+
+  // From the outside in: the last function is found first.
+  bool match(Id v, Id result, Id index, std::vector<EpilogueOp>& ops) const {
+    using Kind = EpilogueOp::Kind;
+    Matcher m{x};
+    if (m.is(v, value_load)) {
+      const ValueNode& n = x.value_at(v);
+      return n.a == result && n.b == index && n.c == none;
+    }
+    struct Candidate {
+      Kind kind;
+      Id inner;
+    };
+    const Candidate candidates[] = {{Kind::relu, m.relu(v)},
+                                    {Kind::hardswish, m.hardswish(v)},
+                                    {Kind::hardsigmoid, m.hardsigmoid(v)},
+                                    {Kind::silu, m.silu(v)},
+                                    {Kind::sigmoid, m.operand(v, TN_F_SIGMOID)},
+                                    {Kind::tanh, m.operand(v, TN_F_TANH)}};
+    for (const Candidate& c : candidates)
+      if (c.inner != none && match(c.inner, result, index, ops)) {
+        ops.push_back({c.kind, {}});
+        return true;
+      }
+    return m.is(v, TN_F_ADD) && match_add(x.value_at(v), result, index, ops);
+  }
+  // add() has a factor of 1 on its second operand unless that was folded
+  Id without_factor(Id v) const {
+    Id inner = Matcher{x}.other(v, TN_F_MUL, 1);
+    return inner == none ? v : inner;
+  }
+  bool match_add(const ValueNode& add, Id result, Id index, std::vector<EpilogueOp>& ops) const {
+    for (auto [p, q] : {std::pair(add.a, add.b), std::pair(add.b, add.a)}) {
+      Id other = without_factor(q);
+      if (!Matcher{x}.is(other, value_load)) continue;
+      const ValueNode& n = x.value_at(other);
+      if (n.a == result || n.b != index || n.c != none || !same_layout(n.a, result)) continue;
+      if (!match(without_factor(p), result, index, ops)) continue;
+      const Buffer& b = program.buffers[n.a];
+      ops.push_back({EpilogueOp::Kind::add, {n.a, zero_, b.sizes, b.strides}});
+      return true;
+    }
+    return false;
+  }
+
+  template <class Call>
+  void absorb(Call& call, size_t at) {
+    Id result = call.result.buffer;
+    if (readers_[result].size() != 1 || is_output_[result] || !is_whole(call.result)) return;
+    size_t reader = readers_[result][0];
+    const Statement* s = only_statement(reader);
+    if (!s || s->buffer == none || !same_layout(s->buffer, result)) return;
+    zero_ = call.result.offset;
+    std::vector<EpilogueOp> ops;
+    if (!match(s->value, result, s->index, ops) || ops.empty()) return;
+    Call made = call;
+    made.epilogue = std::move(ops);
+    made.result.buffer = s->buffer;
+    Item item = std::move(made);
+    if (!can_(item)) return;
+    schedule.items[reader] = std::move(item);
+    dropped_[at] = true;
+  }
+
+  Program& program;
+  Expressions& x;
+  Schedule& schedule;
+  const CanAbsorb& can_;
+  std::vector<std::vector<size_t>> readers_;
+  std::vector<bool> dropped_, is_output_;
+  Id zero_ = none;
+};
+
+}  // namespace
+
+void absorb_epilogues(Program& program, Schedule& schedule, const CanAbsorb& can) {
+  Absorber(program, schedule, can).run();
+}
+
+}  // namespace loopir
