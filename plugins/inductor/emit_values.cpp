@@ -23,14 +23,14 @@ bool Emitter::has_fold(Id v) {
   loopir::Operands read = loopir::operands_of(n);
   for (Id o : read.values)
     if (o != none) out |= has_fold(o);
-  auto in_index = [&](auto& self, Id i) -> bool {
-    const IndexNode& node = x.index_at(i);
-    if (node.kind == IndexKind::value) return has_fold(Id(node.number));
-    return std::any_of(node.operands.begin(), node.operands.end(),
-                       [&](Id o) { return self(self, o); });
-  };
-  if (read.index != none) out |= in_index(in_index, read.index);
+  if (read.index != none) out |= index_has_fold(read.index);
   return has_fold_[v] = out;
+}
+bool Emitter::index_has_fold(Id i) {
+  const IndexNode& n = x.index_at(i);
+  if (n.kind == IndexKind::value) return has_fold(Id(n.number));
+  return std::any_of(n.operands.begin(), n.operands.end(),
+                     [&](Id o) { return index_has_fold(o); });
 }
 
 bool Emitter::varies(Id v) {
@@ -39,7 +39,14 @@ bool Emitter::varies(Id v) {
   const Ids& all = x.variables_of(v);
   return std::binary_search(all.begin(), all.end(), lane_variable_);
 }
-bool Emitter::index_varies(Id i) { return width_ && x.depends_on(i, lane_variable_); }
+bool Emitter::index_varies(Id i) {
+  if (!width_) return false;
+  return (lanes_are_rows_ && index_has_fold(i)) || x.depends_on(i, lane_variable_);
+}
+std::optional<Id> Emitter::lane_step(Id i) {
+  if (lanes_are_rows_ && index_has_fold(i)) return std::nullopt;  // each lane has its own
+  return x.coefficient(i, lane_variable_);
+}
 
 size_t Emitter::scope_of_variables(const Ids& variables) const {
   size_t out = 0;
@@ -53,7 +60,10 @@ size_t Emitter::scope_of(Id v) {
   return has_fold(v) ? std::max(out, row_scope_) : out;
 }
 size_t Emitter::lane_scope_of(Id v) { return std::max(lane_scope_, scope_of(v)); }
-size_t Emitter::scope_of_index(Id i) { return scope_of_variables(x.variables_of_index(i)); }
+size_t Emitter::scope_of_index(Id i) {
+  size_t out = scope_of_variables(x.variables_of_index(i));
+  return index_has_fold(i) ? std::max(out, row_scope_) : out;
+}
 
 void Emitter::go_to(size_t scope) {
   llvm::BasicBlock* block = scopes_[scope].block;
@@ -179,7 +189,7 @@ Value* Emitter::emit_load(const ValueNode& n) {
                                        llvm::Constant::getNullValue(widened(type, 1)));
     return from_memory(b.CreateExtractElement(loaded, uint64_t{0}), n.dtype);
   }
-  auto step = x.coefficient(n.b, lane_variable_);
+  auto step = lane_step(n.b);
   Value* mask = full_mask(n.c);
   size_t scope = std::max(lane_scope_, scope_of_index(n.b));
   if (n.c != none) scope = std::max(scope, scope_of(n.c));

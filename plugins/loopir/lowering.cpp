@@ -176,7 +176,19 @@ void Lowering::set(Id graph_value, Tensor t) {
 
 Tensor Lowering::fold_over(const Ids& outer, const Ids& reduced, Fold fold, int32_t dtype,
                            Ids sizes, Id value, const std::string& name) {
+  auto variables_in = [&](const Ids& indices) {
+    Ids out;
+    for (Id i : indices)
+      if (x.index_at(i).kind == IndexKind::variable) out.push_back(i);
+    return out;
+  };
+  bool gives_position = fold == Fold::arg_min || fold == Fold::arg_max;
   Loop loop;
+  loop.reduced = variables_in(reduced);
+  if (loop.reduced.empty()) {  // a fold of one element is that element
+    Id one = gives_position ? x.number(int64_t{0}, dtype) : x.cast(value, dtype);
+    return {dtype, std::move(sizes), outer, one};
+  }
   loop.fold = fold;
   loop.name = name;
   loop.value = value;
@@ -184,15 +196,8 @@ Tensor Lowering::fold_over(const Ids& outer, const Ids& reduced, Fold fold, int3
   loop.index = x.constant(0);
   for (size_t d = 0; d < sizes.size(); ++d)
     loop.index = x.add(loop.index, x.multiply(outer[d], strides[d]));
-  auto variables_in = [&](const Ids& indices) {
-    Ids out;
-    for (Id i : indices)
-      if (x.index_at(i).kind == IndexKind::variable) out.push_back(i);
-    return out;
-  };
   loop.outer = variables_in(outer);
-  loop.reduced = variables_in(reduced);
-  if (fold == Fold::arg_min || fold == Fold::arg_max) {
+  if (gives_position) {
     loop.position = x.constant(0);
     for (Id v : loop.reduced) loop.position = x.add(x.multiply(loop.position, x.extent_of(v)), v);
   }
