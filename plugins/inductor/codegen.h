@@ -11,6 +11,7 @@
 
 #include <llvm/IR/Module.h>
 
+#include <map>
 #include <string>
 
 namespace inductor {
@@ -23,19 +24,27 @@ struct CodeOptions {
 using KernelFunction = int32_t (*)(void* const* buffers, const int64_t* symbols, int64_t begin,
                                    int64_t end, void* scratch);
 
-/// How a kernel is called.
+/// How a kernel is called: all but its code.
 struct KernelInterface {
   std::string symbol;
   loopir::Ids buffers;  // in order of the pointers
   loopir::Id units;     // how many there are
+  std::map<loopir::Id, int64_t> scratch_offsets;
   int64_t scratch_bytes = 0;
-  double cost = 0;  // of a unit, in vector instructions, roughly
+  unsigned width = 1;  // lanes of a block
+  double cost = 0;     // of a unit, in vector instructions, roughly
 };
+KernelInterface interface_of(loopir::Program& program, const loopir::Nest& nest,
+                             const CodeOptions& options);
+
+/// Everything that decides about a kernel's code, as text: kernels of equal keys are the same code,
+/// called with other pointers. `interface` gives the order of the buffers.
+std::string key_of(loopir::Program& program, const loopir::Nest& nest,
+                   const KernelInterface& interface);
 
 /// Adds the function to the module. Throws `declined` for what has no code.
-KernelInterface emit_kernel(llvm::Module& module, loopir::Program& program,
-                            const loopir::Nest& nest, const std::string& symbol,
-                            const CodeOptions& options);
+void emit_kernel(llvm::Module& module, loopir::Program& program, const loopir::Nest& nest,
+                 const KernelInterface& interface, const CodeOptions& options);
 
 /// Lanes of the widest vector for the kernel's computing.
 int64_t lanes_for(const loopir::Program& program, const loopir::Kernel& kernel,

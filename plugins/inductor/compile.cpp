@@ -48,32 +48,36 @@ std::vector<bool> find_setup(loopir::Program& p, const loopir::Schedule& schedul
   return out;
 }
 
-/// Emits and links the kernels of a schedule.
-void make_code(Parts& parts) {
+/// The code of the schedule's kernels.
+void make_code(tn_ctx* ctx, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
-  llvm::LLVMContext context;
-  llvm::Module module("kernels", context);
   const CodeOptions& options = host_options();
   loopir::Program& p = parts.program;
-  parts.kernels.resize(parts.schedule.items.size());
-  parts.functions.resize(parts.schedule.items.size());
-  for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
+  size_t n = parts.schedule.items.size();
+  parts.kernels.resize(n);
+  parts.functions.resize(n);
+  std::vector<loopir::Nest> nests(n);
+  std::vector<KernelRequest> requests;
+  std::vector<size_t> items;
+  for (size_t i = 0; i < n; ++i) {
     auto* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]);
     if (!kernel) continue;
-    std::string symbol = "k" + std::to_string(i) + "_" + kernel->name;
-    loopir::Nest nest = loopir::make_nest(p, *kernel, lanes_for(p, *kernel, options));
-    parts.kernels[i] = emit_kernel(module, p, nest, symbol, options);
-    ++parts.statistics.kernels;
+    nests[i] = loopir::make_nest(p, *kernel, lanes_for(p, *kernel, options));
+    parts.kernels[i] = interface_of(p, nests[i], options);
+    requests.push_back({&nests[i], &parts.kernels[i], key_of(p, nests[i], parts.kernels[i])});
+    items.push_back(i);
     parts.statistics.fused_nodes += kernel->n_loops - 1;
   }
-  if (!parts.statistics.kernels) return;
-  std::string object = compile_to_object(module, 1);
-  parts.statistics.object_bytes = int64_t(object.size());
-  parts.code = std::make_unique<LinkedCode>(std::move(object));
-  for (size_t i = 0; i < parts.kernels.size(); ++i)
-    if (!parts.kernels[i].symbol.empty())
-      parts.functions[i] = parts.code->find(parts.kernels[i].symbol);
-  parts.statistics.codegen_ms = milliseconds_since(start);
+  CacheStatistics cache;
+  std::vector<KernelCode> code = code_for(ctx, p, requests, options, cache);
+  for (size_t k = 0; k < items.size(); ++k) parts.functions[items[k]] = code[k];
+  Statistics& s = parts.statistics;
+  s.kernels = uint32_t(items.size());
+  s.distinct_kernels = cache.distinct;
+  s.kernel_cache_hits = cache.from_process;
+  s.from_cache = cache.from_disk;
+  s.object_bytes = cache.object_bytes;
+  s.codegen_ms = milliseconds_since(start);
 }
 
 void count_items(Parts& parts) {
@@ -112,7 +116,7 @@ std::unique_ptr<Executable> compile(const tn_compile_request& request) {
   // What depends on parameters only is done when those change.
   parts.in_setup = find_setup(parts.program, parts.schedule);
 
-  make_code(parts);
+  make_code(request.ctx, parts);
   parts.profile = tenon::plugin::options(request).get<bool>("profile");
   count_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);

@@ -20,13 +20,15 @@ std::string statistics_json(const Statistics& s) {
       << ", \"from_cache\": " << (s.from_cache ? "true" : "false") << ", \"gemm\": " << s.products
       << ", \"conv\": " << s.convolutions << ", \"views_removed\": " << s.views_removed
       << ", \"setup_items\": " << s.setup_items << ", \"peak_lower_bound_bytes\": " << s.lower_bound
+      << ", \"distinct_kernels\": " << s.distinct_kernels
+      << ", \"kernel_cache_hits\": " << s.kernel_cache_hits
       << ", \"object_bytes\": " << s.object_bytes << ", \"cpu\": \"" << host_options().cpu
       << "\", \"vector_bits\": " << host_options().vector_bits << "}";
   return out.str();
 }
 
-std::string name_of(const loopir::Item& item, const std::string& kernel) {
-  if (!kernel.empty()) return kernel;
+std::string name_of(const loopir::Item& item) {
+  if (auto* k = std::get_if<loopir::Kernel>(&item)) return "kernel " + k->name;
   if (auto* p = std::get_if<loopir::Product>(&item)) return "product " + p->name;
   if (auto* c = std::get_if<loopir::Convolution>(&item)) return "convolution " + c->name;
   return "extern " + std::get<loopir::Extern>(item).name;
@@ -46,7 +48,7 @@ std::string Executable::profile_text() const {
     int64_t calls = times_[i].calls;
     if (!calls || parts_.in_setup[i]) continue;
     double us = double(times_[i].nanoseconds) / 1e3 / double(calls);
-    rows.push_back({us, name_of(parts_.schedule.items[i], parts_.kernels[i].symbol)});
+    rows.push_back({us, name_of(parts_.schedule.items[i])});
     sum += us;
   }
   std::sort(rows.begin(), rows.end(),

@@ -15,29 +15,30 @@ using loopir::Stage;
 using loopir::Statement;
 
 Emitter::Emitter(llvm::Module& module, loopir::Program& program, const loopir::Nest& nest,
-                 const std::string& symbol, const CodeOptions& options)
+                 const KernelInterface& interface, const CodeOptions& options)
     : module_(module),
       program_(program),
       x(program.expressions),
       nest_(nest),
       options_(options),
       context_(module.getContext()),
-      b(context_) {
-  interface_.symbol = symbol;
+      b(context_),
+      interface_(interface) {
   lanes_are_rows_ = nest.lanes != none;
-  full_width_ = choose_width(lanes_for(program_, nest_.kernel, options_));
-  make_function(symbol);
+  full_width_ = interface.width;
+  make_function();
   llvm::FastMathFlags
       contract;  // products and sums may be one instruction; nothing else is assumed
   contract.setAllowContract(true);
   b.setFastMathFlags(contract);
 }
 
-void Emitter::make_function(const std::string& symbol) {
+void Emitter::make_function() {
   llvm::Type *pointer = b.getPtrTy(), *number = b.getInt64Ty();
   auto* type =
       llvm::FunctionType::get(b.getInt32Ty(), {pointer, pointer, number, number, pointer}, false);
-  function_ = llvm::Function::Create(type, llvm::Function::ExternalLinkage, symbol, module_);
+  function_ =
+      llvm::Function::Create(type, llvm::Function::ExternalLinkage, interface_.symbol, module_);
   function_->addFnAttr("target-cpu", options_.cpu);
   function_->addFnAttr("target-features", options_.features);
   function_->addFnAttr("prefer-vector-width", std::to_string(options_.vector_bits));
@@ -48,93 +49,11 @@ void Emitter::make_function(const std::string& symbol) {
   error_ = b.CreateAlloca(b.getInt32Ty());
   b.CreateStore(b.getInt32(0), error_);
 
-  loopir::Access access;
-  for (const Stage& stage : nest_.kernel.stages)
-    for (const Statement& s : stage.statements) {
-      loopir::add_loads(x, s.value, access.reads);
-      if (s.buffer != none) access.reads.push_back(s.buffer);
-    }
-  for (Id buffer : access.reads) {
-    if (buffers_.contains(buffer)) continue;
-    const loopir::Buffer& info = program_.buffers[buffer];
-    if (info.place == loopir::Buffer::Place::scratch) {
-      int64_t elements = lanes_are_rows_ ? full_width_ : 1;
-      for (Id size : info.sizes) elements *= x.range(size).upper;
-      buffers_[buffer] =
-          b.CreateConstGEP1_64(b.getInt8Ty(), arguments_[4], uint64_t(interface_.scratch_bytes));
-      interface_.scratch_bytes += (elements * loopir::item_size(info.dtype) + 127) / 64 * 64;
-      continue;
-    }
-    Value* place = b.CreateConstGEP1_64(pointer, arguments_[0], interface_.buffers.size());
-    buffers_[buffer] = b.CreateLoad(pointer, place);
-    interface_.buffers.push_back(buffer);
-  }
-}
-
-// ---- widths
-
-namespace {
-
-/// Values of a kernel that are computed for each element, and whether some are calls.
-struct Effort {
-  int operations = 0;
-  bool has_calls = false, has_folds = false;
-
-  Effort(loopir::Expressions& x, const loopir::Kernel& kernel) {
-    std::vector<bool> seen;
-    std::vector<Id> open;
-    for (const Stage& stage : kernel.stages)
-      for (const Statement& s : stage.statements) {
-        open.push_back(s.value);
-        has_folds |= s.fold != Fold::none;
-      }
-    while (!open.empty()) {
-      Id v = open.back();
-      open.pop_back();
-      if (v >= seen.size()) seen.resize(v + 1);
-      if (seen[v]) continue;
-      seen[v] = true;
-      const loopir::ValueNode n = x.value_at(v);
-      loopir::Operands read = loopir::operands_of(n);
-      for (Id o : read.values)
-        if (o != none) open.push_back(o);
-      if (n.code >= loopir::value_load || n.a == none) continue;
-      operations += is_math(n.code) ? std::max(math_cost(n.code) / 4, 4) : 1;
-      has_calls |= is_called(n.code, x.dtype_of(n.a));
-    }
-  }
-};
-
-}  // namespace
-
-unsigned Emitter::choose_width(int64_t lanes) const {
-  Effort body(x, nest_.kernel);
-  int64_t parts = body.has_calls ? 1 : body.operations <= 8 ? 4 : body.operations <= 40 ? 2 : 1;
-  int64_t extent = 1;  // of the longest vectorised loop, where it is known
-  auto see = [&](Id v) {
-    if (v == none) return;
-    auto n = x.number_of(x.extent_of(v));
-    extent = std::max(extent, n ? *n : lanes * 4);
-  };
-  see(nest_.lanes);
-  for (Id v : nest_.lanes_of_stage) see(v);
-  int64_t width = lanes * parts, needed = int64_t(std::bit_ceil(uint64_t(extent)));
-  while (width > needed && width > 4) width /= 2;
-  // A tail costs as much as a block: rather narrow blocks than a mostly empty one.
-  while (parts > 1 && width > lanes && extent % width && extent < 4 * width) width /= 2;
-  return unsigned(std::max<int64_t>(width, 1));
-}
-
-int64_t lanes_for(const loopir::Program& program, const loopir::Kernel& kernel,
-                  const CodeOptions& options) {
-  int64_t bytes = 0;  // the widest element that memory is read or written as
-  const auto& x = program.expressions;
-  for (const Stage& stage : kernel.stages)
-    for (const Statement& s : stage.statements) {
-      int32_t dtype = x.dtype_of(s.value);
-      bytes = std::max(bytes, dtype == TN_F64 || dtype == TN_I64 ? int64_t{8} : int64_t{4});
-    }
-  return options.vector_bits / 8 / std::max<int64_t>(bytes, 4);
+  for (const auto& [buffer, offset] : interface_.scratch_offsets)
+    buffers_[buffer] = b.CreateConstGEP1_64(b.getInt8Ty(), arguments_[4], uint64_t(offset));
+  for (size_t i = 0; i < interface_.buffers.size(); ++i)
+    buffers_[interface_.buffers[i]] =
+        b.CreateLoad(pointer, b.CreateConstGEP1_64(pointer, arguments_[0], i));
 }
 
 // ---- loops
@@ -227,13 +146,9 @@ void Emitter::emit_rows() {
     emit_stages();
   };
   if (only_lanes) {
-    Id width = x.constant(full_width_);
-    interface_.units =
-        x.floordiv(x.add(x.extent_of(nest_.lanes), x.constant(int64_t(full_width_) - 1)), width);
     emit_lane_blocks(nest_.lanes, begin, end, stages);
     return;
   }
-  interface_.units = nest_.rows;
   emit_loop(begin, end, [&](Value* row) {
     bind_rows(row);
     if (lanes_are_rows_)
@@ -327,30 +242,15 @@ void Emitter::return_error() {
   b.CreateRet(b.CreateLoad(b.getInt32Ty(), error_));
 }
 
-KernelInterface Emitter::run() {
+void Emitter::run() {
   for (Id v : nest_.kernel.outer) variable_scope_[v] = 1;
   emit_rows();
   return_error();
-  Effort body(x, nest_.kernel);
-  int64_t inner = 1;
-  for (const Stage& stage : nest_.kernel.stages) {
-    int64_t points = 1;
-    for (Id v : stage.inner) points *= std::max<int64_t>(x.hint(x.extent_of(v)), 1);
-    inner = std::max(inner, points);
-  }
-  if (lanes_are_rows_ && nest_.kernel.outer.size() > 1)
-    inner *= std::max<int64_t>(x.hint(x.extent_of(nest_.lanes)), 1);
-  double vectors =
-      double(inner) *
-      (lanes_are_rows_ && nest_.kernel.outer.size() == 1 ? double(full_width_) / 16 : 1.0 / 16);
-  interface_.cost = vectors * (body.operations + 4.0 * double(interface_.buffers.size()));
-  return std::move(interface_);
 }
 
-KernelInterface emit_kernel(llvm::Module& module, loopir::Program& program,
-                            const loopir::Nest& nest, const std::string& symbol,
-                            const CodeOptions& options) {
-  return Emitter(module, program, nest, symbol, options).run();
+void emit_kernel(llvm::Module& module, loopir::Program& program, const loopir::Nest& nest,
+                 const KernelInterface& interface, const CodeOptions& options) {
+  Emitter(module, program, nest, interface, options).run();
 }
 
 }  // namespace inductor

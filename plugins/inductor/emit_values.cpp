@@ -29,8 +29,7 @@ bool Emitter::has_fold(Id v) {
 bool Emitter::index_has_fold(Id i) {
   const IndexNode& n = x.index_at(i);
   if (n.kind == IndexKind::value) return has_fold(Id(n.number));
-  return std::any_of(n.operands.begin(), n.operands.end(),
-                     [&](Id o) { return index_has_fold(o); });
+  return std::any_of(n.operands.begin(), n.operands.end(), [&](Id o) { return index_has_fold(o); });
 }
 
 bool Emitter::varies(Id v) {

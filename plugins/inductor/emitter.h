@@ -25,8 +25,8 @@ using loopir::none;
 class Emitter {
  public:
   Emitter(llvm::Module& module, loopir::Program& program, const loopir::Nest& nest,
-          const std::string& symbol, const CodeOptions& options);
-  KernelInterface run();
+          const KernelInterface& interface, const CodeOptions& options);
+  void run();
 
  private:
   struct Scope {
@@ -41,8 +41,7 @@ class Emitter {
   using Body = std::function<void()>;
 
   // ---- emit_loops.cpp
-  void make_function(const std::string& symbol);
-  unsigned choose_width(int64_t lanes) const;
+  void make_function();
   void emit_rows();
   void bind_rows(llvm::Value* row);
   void emit_stages();
@@ -105,14 +104,13 @@ class Emitter {
   llvm::IRBuilder<> b;
   llvm::Function* function_ = nullptr;
   llvm::Value *arguments_[5] = {}, *error_ = nullptr;
-  KernelInterface interface_;
+  const KernelInterface& interface_;
 
   std::vector<Scope> scopes_;
   std::map<Id, size_t> variable_scope_;
   std::map<Id, llvm::Value*> variables_, buffers_;
   std::map<Id, FoldState> folds_;
   std::map<Id, bool> has_fold_;
-  std::map<Id, int64_t> scratch_offsets_;
   Id lane_variable_ = none;
   llvm::Value* mask_ = nullptr;
   unsigned width_ = 0;  // lanes where a lane loop is open

@@ -236,6 +236,10 @@ tensor Executable::tensor_of(Call& call, const View& view) {
 
 // ---- items
 
+const std::string& Executable::kernel_name(size_t item) const {
+  return std::get<loopir::Kernel>(parts_.schedule.items[item]).name;
+}
+
 void Executable::run_kernel(Call& call, size_t item) {
   const KernelInterface& k = parts_.kernels[item];
   constexpr size_t most = 64;
@@ -249,7 +253,7 @@ void Executable::run_kernel(Call& call, size_t item) {
   }
   const int64_t* symbols = call.symbols.data();
   int64_t units = parts_.program.expressions.evaluate(k.units, call.symbols);
-  KernelFunction run = parts_.functions[item];
+  KernelFunction run = parts_.functions[item].run;
   std::atomic<int32_t> failed{0};
   auto run_range = [&](int64_t begin, int64_t end) {
     void* rows = k.scratch_bytes ? scratch(k.scratch_bytes) : nullptr;
@@ -268,7 +272,7 @@ void Executable::run_kernel(Call& call, size_t item) {
     });
   if (failed)
     throw error(TN_OUT_OF_RANGE,
-                "index out of range in self: a position read by " + k.symbol +
+                "index out of range in self: a position read by kernel " + kernel_name(item) +
                     " is not within the tensor that it indexes; check the indices");
 }
 

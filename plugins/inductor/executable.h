@@ -7,7 +7,7 @@
 // is replaced, never written, while somebody uses it.
 #pragma once
 
-#include "jit.h"
+#include "kernel_cache.h"
 #include "library_calls.h"
 
 #include <loopir/memory.h>
@@ -23,8 +23,8 @@ namespace inductor {
 
 /// What the compiler found out, for describe().
 struct Statistics {
-  uint32_t kernels = 0, distinct_kernels = 0, extern_calls = 0, fused_nodes = 0, products = 0,
-           convolutions = 0, views_removed = 0, setup_items = 0;
+  uint32_t kernels = 0, distinct_kernels = 0, kernel_cache_hits = 0, extern_calls = 0,
+           fused_nodes = 0, products = 0, convolutions = 0, views_removed = 0, setup_items = 0;
   int64_t planned_bytes = 0, naive_bytes = 0, lower_bound = 0, object_bytes = 0, packed_bytes = 0;
   double compile_ms = 0, codegen_ms = 0;
   bool from_cache = false;
@@ -36,10 +36,9 @@ struct Statistics {
 struct Parts {
   loopir::Program program;
   loopir::Schedule schedule;
-  std::vector<KernelInterface> kernels;   // by item; empty symbol where it is none
-  std::vector<KernelFunction> functions;  // by item
-  std::vector<bool> in_setup;             // by item
-  std::unique_ptr<LinkedCode> code;
+  std::vector<KernelInterface> kernels;  // by item; empty symbol where it is none
+  std::vector<KernelCode> functions;     // by item
+  std::vector<bool> in_setup;            // by item
   Statistics statistics;
   bool profile = false;
 };
@@ -69,6 +68,7 @@ class Executable {
   void run_item(Call& call, size_t item);
   std::string profile_text() const;
   void run_kernel(Call& call, size_t item);
+  const std::string& kernel_name(size_t item) const;
   void run_extern(Call& call, size_t item);
   bool is_borrowed(const Call& call, const tn_tensor* t) const;
   void place_arena(Context& context, std::span<const int64_t> symbols);

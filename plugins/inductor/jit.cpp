@@ -177,14 +177,16 @@ struct LinkedCode::Impl {
   orc::JITDylib* library;
 };
 
-LinkedCode::LinkedCode(std::string object) : impl_(std::make_unique<Impl>()) {
+LinkedCode::LinkedCode(std::vector<std::string> objects) : impl_(std::make_unique<Impl>()) {
   static std::atomic<uint64_t> count{0};
   impl_->library = &take(jit().createJITDylib("graph" + std::to_string(count++)));
   if (auto e = impl_->library->define(orc::absoluteSymbols(runtime_symbols())))
     fail(TN_INTERNAL, std::move(e));
-  auto buffer = llvm::MemoryBuffer::getMemBufferCopy(object, "kernels");
-  if (auto e = jit().addObjectFile(*impl_->library, std::move(buffer)))
-    fail(TN_DATA_LOSS, std::move(e));
+  for (const std::string& object : objects) {
+    auto buffer = llvm::MemoryBuffer::getMemBufferCopy(object, "kernels");
+    if (auto e = jit().addObjectFile(*impl_->library, std::move(buffer)))
+      fail(TN_DATA_LOSS, std::move(e));
+  }
 }
 
 LinkedCode::~LinkedCode() {

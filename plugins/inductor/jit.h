@@ -24,7 +24,7 @@ std::string compile_to_object(llvm::Module& module, int effort);
 class LinkedCode {
  public:
   /// Throws `error` (TN_DATA_LOSS) where the bytes are no object code for this process.
-  explicit LinkedCode(std::string object);
+  explicit LinkedCode(std::vector<std::string> objects);
   ~LinkedCode();
   LinkedCode(const LinkedCode&) = delete;
   LinkedCode& operator=(const LinkedCode&) = delete;

@@ -70,6 +70,14 @@ Id Lowering::index_of(const tn_dim& d) {
     case TN_EX_MAX:
       out = folded([&](Id a, Id b) { return x.maximum(a, b); });
       break;
+    case TN_EX_POW: {
+      constexpr int64_t largest = 8;
+      auto exponent = x.number_of(operands.at(1));
+      if (!exponent || *exponent < 0 || *exponent > largest)
+        throw declined("a size is a power with a large or unknown exponent");
+      out = x.product_of(Ids(size_t(*exponent), operands[0]));
+      break;
+    }
     default:
       throw declined(text("a size is an expression of kind {}, which is not compiled", e.op));
   }

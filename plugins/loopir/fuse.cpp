@@ -16,16 +16,32 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 namespace loopir {
 
 namespace {
 
+/// A set of nodes.
+class Bits {
+ public:
+  explicit Bits(size_t n = 0) : words_((n + 63) / 64, 0) {}
+  bool has(uint32_t i) const { return words_[i / 64] >> (i % 64) & 1; }
+  void add(uint32_t i) { words_[i / 64] |= uint64_t{1} << (i % 64); }
+  void remove(uint32_t i) { words_[i / 64] &= ~(uint64_t{1} << (i % 64)); }
+  void add(const Bits& other) {
+    for (size_t w = 0; w < words_.size(); ++w) words_[w] |= other.words_[w];
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+};
+
 struct Node {
   std::optional<Group> group;  // else:
   std::optional<Step> step;
   Access access;
-  std::set<uint32_t> after;  // nodes that must run before
+  Bits before;  // all nodes that must run before, however far
   bool is_gone = false;
 };
 
@@ -44,8 +60,11 @@ class Fusion {
 
  private:
   struct Pair {
-    uint32_t a, b;
     int64_t bytes;
+    uint32_t a, b;
+    bool operator<(const Pair& o) const {
+      return std::tuple(-bytes, a, b) < std::tuple(-o.bytes, o.a, o.b);
+    }
   };
 
   void take_steps() {
@@ -62,9 +81,21 @@ class Fusion {
     writers_.assign(program.buffers.size(), 0);
     for (const Node& n : nodes_)
       for (Id b : n.access.writes) ++writers_[b];
-    for (uint32_t i = 0; i < nodes_.size(); ++i)
-      for (uint32_t j = 0; j < i; ++j)
-        if (depends(nodes_[i].access, nodes_[j].access)) nodes_[i].after.insert(j);
+    touching_.resize(program.buffers.size());
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      nodes_[i].before = Bits(nodes_.size());
+      for (const Ids* list : {&nodes_[i].access.writes, &nodes_[i].access.reads})
+        for (Id t : *list) {
+          for (uint32_t j : touching_[t])
+            if (!nodes_[i].before.has(j) && depends(nodes_[i].access, nodes_[j].access)) {
+              nodes_[i].before.add(j);
+              nodes_[i].before.add(nodes_[j].before);
+            }
+        }
+      for (const Ids* list : {&nodes_[i].access.writes, &nodes_[i].access.reads})
+        for (Id t : *list) touching_[t].push_back(i);
+    }
+    for (uint32_t i = 0; i < nodes_.size(); ++i) add_pairs(i, true);
   }
 
   static bool meets(const Ids& a, const Ids& b) {
@@ -78,19 +109,10 @@ class Fusion {
 
   /// Whether `from` must run before `to` because of a third node.
   bool has_detour(uint32_t from, uint32_t to) const {
-    std::vector<uint32_t> open(nodes_[to].after.begin(), nodes_[to].after.end());
-    std::set<uint32_t> seen;
-    while (!open.empty()) {
-      uint32_t n = open.back();
-      open.pop_back();
-      if (n == from || !seen.insert(n).second) continue;
-      if (nodes_[n].after.contains(from)) return true;
-      open.insert(open.end(), nodes_[n].after.begin(), nodes_[n].after.end());
-    }
+    for (uint32_t n = 0; n < nodes_.size(); ++n)
+      if (n != from && !nodes_[n].is_gone && nodes_[to].before.has(n) && nodes_[n].before.has(from))
+        return true;
     return false;
-  }
-  bool reaches(uint32_t from, uint32_t to) const {
-    return nodes_[to].after.contains(from) || has_detour(from, to);
   }
 
   int64_t bytes_of(Id buffer) const {
@@ -100,38 +122,42 @@ class Fusion {
     return n;
   }
 
-  std::vector<Pair> pairs() const {
-    std::vector<Pair> out;
-    for (uint32_t j = 0; j < nodes_.size(); ++j)
-      for (uint32_t i = 0; i < j; ++i) {
-        if (!nodes_[i].group || !nodes_[j].group) continue;
-        bool is_swapped = reaches(j, i);  // a fused node may come before one with a smaller number
-        uint32_t a = is_swapped ? j : i, b = is_swapped ? i : j;
-        const Node &p = nodes_[a], &q = nodes_[b];
-        if (failed_.contains({a, b})) continue;
-        int64_t bytes = 0;
-        for (Id t : p.access.writes)
-          if (std::find(q.access.reads.begin(), q.access.reads.end(), t) != q.access.reads.end())
-            bytes += 2 * bytes_of(t);
-        for (Id t : p.access.reads)
-          if (std::find(q.access.reads.begin(), q.access.reads.end(), t) != q.access.reads.end())
-            bytes += bytes_of(t);
-        if (bytes > 0) out.push_back({a, b, bytes});
-      }
-    std::stable_sort(out.begin(), out.end(),
-                     [](const Pair& p, const Pair& q) { return p.bytes > q.bytes; });
-    return out;
+  /// What is saved when b comes right after a; 0: nothing to speak of.
+  int64_t saved_bytes(const Node& a, const Node& b) const {
+    constexpr int64_t worth_sharing = 4096;
+    int64_t written = 0, read = 0;
+    for (Id t : a.access.writes)
+      if (meets({t}, b.access.reads)) written += 2 * bytes_of(t);
+    for (Id t : a.access.reads)
+      if (meets({t}, b.access.reads)) read += bytes_of(t);
+    return written || read >= worth_sharing ? written + read : 0;
+  }
+
+  // The pairs of node `i` with those that touch one of its buffers.
+  void add_pairs(uint32_t i, bool only_smaller) {
+    if (!nodes_[i].group) return;
+    std::set<uint32_t> others;
+    for (const Ids* list : {&nodes_[i].access.writes, &nodes_[i].access.reads})
+      for (Id t : *list)
+        for (uint32_t j : touching_[t])
+          if (nodes_[j].group && j != i && (j < i || !only_smaller)) others.insert(j);
+    for (uint32_t j : others) {
+      bool i_is_first = nodes_[j].before.has(i) || (!nodes_[i].before.has(j) && i < j);
+      uint32_t a = i_is_first ? i : j, b = i_is_first ? j : i;
+      if (int64_t bytes = saved_bytes(nodes_[a], nodes_[b])) pairs_.insert({bytes, a, b});
+    }
   }
 
   bool fuse_best() {
-    for (const Pair& pair : pairs()) {
+    while (!pairs_.empty()) {
+      Pair pair = *pairs_.begin();
+      pairs_.erase(pairs_.begin());
+      if (!nodes_[pair.a].group || !nodes_[pair.b].group) continue;
+      std::string a = nodes_[pair.a].group->loops.back().name;
+      std::string b = nodes_[pair.b].group->loops.back().name;
       const char* why = try_pair(pair.a, pair.b);
-      if (*why || notes_.size() < most_notes)
-        notes_.push_back({nodes_[pair.a].group ? nodes_[pair.a].group->loops.back().name : "",
-                          nodes_[pair.b].group ? nodes_[pair.b].group->loops.back().name : "",
-                          *why ? why : "fused"});
+      if (notes_.size() < most_notes) notes_.push_back({a, b, *why ? why : "fused"});
       if (!*why) return true;
-      failed_.insert({pair.a, pair.b});
     }
     return false;
   }
@@ -146,7 +172,7 @@ class Fusion {
     bool is_vertical =
         a.access.writes.end() != std::find_first_of(a.access.writes.begin(), a.access.writes.end(),
                                                     b.access.reads.begin(), b.access.reads.end());
-    if (!is_vertical && reaches(ia, ib)) return "another step lies between them";
+    if (!is_vertical && b.before.has(ia)) return "another step lies between them";
     for (Id t : a.access.writes)
       if (writers_[t] > 1 && meets({t}, b.access.reads)) return "the tensor has several writers";
     for (Id t : is_vertical ? a.access.writes : a.access.reads) {
@@ -253,24 +279,33 @@ class Fusion {
     for (Id t : a.access.reads)
       if (!meets({t}, b.access.reads)) b.access.reads.push_back(t);
     std::erase_if(b.access.reads, [&](Id t) { return meets({t}, b.access.writes); });
-    b.after.insert(a.after.begin(), a.after.end());
-    b.after.erase(ia);
+    for (const Ids* list : {&a.access.writes, &a.access.reads})
+      for (Id t : *list) touching_[t].push_back(ib);
     a.is_gone = true;
     a.group.reset();
-    for (Node& n : nodes_)
-      if (n.after.erase(ia)) n.after.insert(ib);
-    b.after.erase(ib);
-    std::erase_if(failed_, [&](const auto& p) { return p.first == ib || p.second == ib; });
+    b.before.add(a.before);
+    b.before.remove(ia);
+    for (Node& n : nodes_)  // who waited for one of them waits for all
+      if (&n != &b && (n.before.has(ia) || n.before.has(ib))) {
+        n.before.remove(ia);
+        n.before.add(ib);
+        n.before.add(b.before);
+      }
+    std::erase_if(pairs_,
+                  [&](const Pair& p) { return p.a == ia || p.b == ia || p.a == ib || p.b == ib; });
+    add_pairs(ib, false);
   }
 
-  // Nodes in an order that `after` allows, early ones first.
+  // Nodes in an order that dependencies allow, early ones first.
   std::vector<uint32_t> order() const {
     std::vector<uint32_t> out;
-    std::vector<int> state(nodes_.size(), 0);
+    std::vector<bool> done(nodes_.size(), false);
     auto visit = [&](auto& self, uint32_t n) -> void {
-      if (state[n]++) return;
-      for (uint32_t before : nodes_[n].after) self(self, before);
-      if (!nodes_[n].is_gone) out.push_back(n);
+      if (done[n] || nodes_[n].is_gone) return;
+      done[n] = true;
+      for (uint32_t before = 0; before < nodes_.size(); ++before)
+        if (nodes_[n].before.has(before)) self(self, before);
+      out.push_back(n);
     };
     for (uint32_t n = 0; n < nodes_.size(); ++n) visit(visit, n);
     return out;
@@ -312,7 +347,8 @@ class Fusion {
   const FusionOptions& options;
   std::vector<Node> nodes_;
   std::vector<int> writers_;
-  std::set<std::pair<uint32_t, uint32_t>> failed_;
+  std::vector<std::vector<uint32_t>> touching_;  // by buffer: nodes that read or write it
+  std::set<Pair> pairs_;                         // not tried yet, most bytes first
   std::vector<FusionNote> notes_;
   const char* why_ = "";
 };

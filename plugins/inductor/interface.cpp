@@ -1,0 +1,229 @@
+// What is known of a kernel before its code: buffers, widths, units, cost, and its key.
+#include "codegen.h"
+#include "lane_ops.h"
+
+#include <algorithm>
+#include <bit>
+#include <sstream>
+
+namespace inductor {
+
+using loopir::Fold;
+using loopir::Id;
+using loopir::Ids;
+using loopir::none;
+using loopir::Stage;
+using loopir::Statement;
+
+namespace {
+
+/// Values of a kernel that are computed for each element, and whether some are calls.
+struct Effort {
+  int operations = 0;
+  bool has_calls = false;
+
+  Effort(loopir::Expressions& x, const loopir::Kernel& kernel) {
+    std::vector<bool> seen;
+    std::vector<Id> open;
+    for (const Stage& stage : kernel.stages)
+      for (const Statement& s : stage.statements) open.push_back(s.value);
+    while (!open.empty()) {
+      Id v = open.back();
+      open.pop_back();
+      if (v >= seen.size()) seen.resize(v + 1);
+      if (seen[v]) continue;
+      seen[v] = true;
+      const loopir::ValueNode n = x.value_at(v);
+      for (Id o : loopir::operands_of(n).values)
+        if (o != none) open.push_back(o);
+      if (n.code >= loopir::value_load || n.a == none) continue;
+      operations += is_math(n.code) ? std::max(math_cost(n.code) / 4, 4) : 1;
+      has_calls |= is_called(n.code, x.dtype_of(n.a));
+    }
+  }
+};
+
+unsigned choose_width(loopir::Expressions& x, const loopir::Nest& nest, const Effort& effort,
+                      int64_t lanes) {
+  int64_t parts = effort.has_calls          ? 1
+                  : effort.operations <= 8  ? 4
+                  : effort.operations <= 40 ? 2
+                                            : 1;
+  int64_t extent = 1;  // of the longest vectorised loop, where it is known
+  auto see = [&](Id v) {
+    if (v == none) return;
+    auto n = x.number_of(x.extent_of(v));
+    extent = std::max(extent, n ? *n : lanes * 4);
+  };
+  see(nest.lanes);
+  for (Id v : nest.lanes_of_stage) see(v);
+  int64_t width = lanes * parts, needed = int64_t(std::bit_ceil(uint64_t(extent)));
+  while (width > needed && width > 4) width /= 2;
+  // A tail costs as much as a block: rather narrow blocks than a mostly empty one.
+  while (parts > 1 && width > lanes && extent % width && extent < 4 * width) width /= 2;
+  return unsigned(std::max<int64_t>(width, 1));
+}
+
+void add_buffers(loopir::Program& program, const loopir::Nest& nest, KernelInterface& out) {
+  loopir::Access access;
+  for (const Stage& stage : nest.kernel.stages)
+    for (const Statement& s : stage.statements) {
+      loopir::add_loads(program.expressions, s.value, access.reads);
+      if (s.buffer != none) access.reads.push_back(s.buffer);
+    }
+  for (Id buffer : access.reads) {
+    const loopir::Buffer& info = program.buffers[buffer];
+    if (info.place != loopir::Buffer::Place::scratch) {
+      if (std::find(out.buffers.begin(), out.buffers.end(), buffer) == out.buffers.end())
+        out.buffers.push_back(buffer);
+      continue;
+    }
+    if (!out.scratch_offsets.emplace(buffer, out.scratch_bytes).second) continue;
+    int64_t elements = nest.lanes != none ? out.width : 1;
+    for (Id size : info.sizes) elements *= program.expressions.range(size).upper;
+    out.scratch_bytes += (elements * loopir::item_size(info.dtype) + 127) / 64 * 64;
+  }
+}
+
+// Vector instructions of one unit.
+double cost_of(loopir::Expressions& x, const loopir::Nest& nest, const Effort& effort,
+               const KernelInterface& out) {
+  auto points = [&](const Ids& variables) {
+    int64_t n = 1;
+    for (Id v : variables) n *= std::max<int64_t>(x.hint(x.extent_of(v)), 1);
+    return n;
+  };
+  int64_t inner = 1;
+  for (const Stage& stage : nest.kernel.stages) inner = std::max(inner, points(stage.inner));
+  bool units_are_blocks = nest.lanes != none && nest.kernel.outer.size() == 1;
+  if (nest.lanes != none && !units_are_blocks) inner *= points({nest.lanes});
+  double vectors = double(inner) * (units_are_blocks ? double(out.width) / 16 : 1.0 / 16);
+  return vectors * (effort.operations + 4.0 * double(out.buffers.size()));
+}
+
+}  // namespace
+
+int64_t lanes_for(const loopir::Program& program, const loopir::Kernel& kernel,
+                  const CodeOptions& options) {
+  int64_t bytes = 4;  // the widest element that is computed
+  for (const Stage& stage : kernel.stages)
+    for (const Statement& s : stage.statements) {
+      int32_t dtype = program.expressions.dtype_of(s.value);
+      if (dtype == TN_F64 || dtype == TN_I64) bytes = 8;
+    }
+  return options.vector_bits / 8 / bytes;
+}
+
+KernelInterface interface_of(loopir::Program& program, const loopir::Nest& nest,
+                             const CodeOptions& options) {
+  loopir::Expressions& x = program.expressions;
+  Effort effort(x, nest.kernel);
+  KernelInterface out;
+  out.width = choose_width(x, nest, effort, lanes_for(program, nest.kernel, options));
+  add_buffers(program, nest, out);
+  out.units = nest.rows;
+  if (nest.lanes != none && nest.kernel.outer.size() == 1) {
+    Id last = x.constant(int64_t(out.width) - 1);
+    out.units = x.floordiv(x.add(x.extent_of(nest.lanes), last), x.constant(out.width));
+  }
+  out.cost = cost_of(x, nest, effort, out);
+  return out;
+}
+
+// ---- keys
+
+namespace {
+
+/// A kernel in names that do not depend on the program around it.
+class KeyWriter {
+ public:
+  KeyWriter(loopir::Program& program, const KernelInterface& interface)
+      : program_(program), x(program.expressions) {
+    for (Id b : interface.buffers) buffers_.emplace(b, buffers_.size());
+    for (const auto& [b, offset] : interface.scratch_offsets)
+      buffers_.emplace(b, 1000000 + size_t(offset));
+  }
+
+  std::string run(const loopir::Nest& nest, const KernelInterface& interface) {
+    out_ << "width " << interface.width;
+    for (const auto& [b, number] : buffers_) declared_[number] = program_.buffers[b].dtype;
+    for (const auto& [number, dtype] : declared_) out_ << " b" << number << ":" << dtype;
+    write_variables("\nouter", nest.kernel.outer);
+    out_ << " lanes " << (nest.lanes == none ? "-" : name(nest.lanes));
+    for (size_t s = 0; s < nest.kernel.stages.size(); ++s) {
+      const Stage& stage = nest.kernel.stages[s];
+      write_variables("\nstage", stage.inner);
+      Id lanes = nest.lanes_of_stage[s];
+      out_ << " lanes " << (lanes == none ? "-" : name(lanes));
+      for (const Statement& statement : stage.statements) write(statement);
+    }
+    return out_.str();
+  }
+
+ private:
+  void write_variables(const char* what, const Ids& variables) {
+    out_ << what;
+    for (Id v : variables) {
+      variables_.emplace(v, variables_.size());
+      std::string extent = index(x.extent_of(v));
+      out_ << " " << name(v) << "<" << extent;
+    }
+  }
+  std::string name(Id variable) const { return "i" + std::to_string(variables_.at(variable)); }
+
+  void write(const Statement& s) {
+    std::string of = value(s.value);
+    std::string at = s.index == none ? "" : index(s.index);
+    std::string position = s.position == none ? "" : index(s.position);
+    out_ << "\n f" << int(s.fold) << " " << (s.folded == none ? -1 : int(s.folded)) << " "
+         << (s.buffer == none ? -1 : int64_t(buffers_.at(s.buffer))) << "[" << at << "] "
+         << position << " = " << of;
+  }
+
+  // Every value has a line of its own; the number of that line stands for it.
+  std::string value(Id v) {
+    if (auto known = values_.find(v); known != values_.end()) return known->second;
+    const loopir::ValueNode n = x.value_at(v);
+    std::string line = std::to_string(n.code) + ":" + std::to_string(n.dtype);
+    if (n.code == loopir::value_constant || n.code == loopir::value_folded) {
+      line += " " + std::to_string(n.a) + " " + std::to_string(n.b);
+    } else {
+      if (n.code == loopir::value_load) line += " b" + std::to_string(buffers_.at(n.a));
+      loopir::Operands read = loopir::operands_of(n);
+      if (read.index != none) line += " [" + index(read.index) + "]";
+      for (Id o : read.values) line += o == none ? " -" : " " + value(o);
+    }
+    std::string number = "v" + std::to_string(values_.size());
+    out_ << "\n" << number << " " << line;
+    return values_[v] = number;
+  }
+
+  std::string index(Id i) {
+    const loopir::IndexNode n = x.index_at(i);
+    if (n.kind == loopir::IndexKind::variable) return name(i);
+    std::string out = std::to_string(int(n.kind)) + "." + std::to_string(n.number);
+    if (n.kind == loopir::IndexKind::value) return "(" + value(Id(n.number)) + ")";
+    std::vector<std::string> operands;
+    for (Id o : n.operands) operands.push_back(index(o));
+    if (n.kind != loopir::IndexKind::floordiv && n.kind != loopir::IndexKind::mod)
+      std::sort(operands.begin(), operands.end());
+    for (const std::string& o : operands) out += " " + o;
+    return "(" + out + ")";
+  }
+
+  loopir::Program& program_;
+  loopir::Expressions& x;
+  std::map<Id, size_t> buffers_, variables_;
+  std::map<size_t, int32_t> declared_;
+  std::map<Id, std::string> values_;
+  std::ostringstream out_;
+};
+
+}  // namespace
+
+std::string key_of(loopir::Program& program, const loopir::Nest& nest,
+                   const KernelInterface& interface) {
+  return KeyWriter(program, interface).run(nest, interface);
+}
+
+}  // namespace inductor

@@ -1,0 +1,198 @@
+// Looking up and making code.
+//
+// A kernel's symbol is made of the digest of its key, so an object says itself what it holds, and
+// equal kernels of one graph are one function. What is missing in the process is looked up on disk
+// as one entry for all of them: the objects with their lengths, behind a digest. An entry that is
+// damaged, or lacks a symbol, is a miss.
+#include "kernel_cache.h"
+
+#include <tenon/plugin.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <mutex>
+
+namespace inductor {
+
+using tenon::plugin::error;
+
+namespace {
+
+/// 64 bits of FNV-1a, twice with different starts: names and integrity, not security; the store
+/// has digests of its own.
+uint64_t digest64(std::string_view bytes, uint64_t state) {
+  for (unsigned char c : bytes) state = (state ^ c) * 0x100000001b3;
+  return state;
+}
+std::string digest(std::string_view bytes) {
+  char text[33];
+  snprintf(text, sizeof text, "%016llx%016llx",
+           static_cast<unsigned long long>(digest64(bytes, 0xcbf29ce484222325)),
+           static_cast<unsigned long long>(digest64(bytes, 0x84222325cbf29ce4)));
+  return text;
+}
+
+/// Kernels that artifacts of this process hold.
+class Known {
+ public:
+  KernelCode find(const std::string& key) {
+    std::lock_guard lock(guarding_);
+    auto at = kernels_.find(key);
+    if (at == kernels_.end()) return {};
+    KernelCode out{at->second.run, at->second.code.lock()};
+    if (!out.code) kernels_.erase(at);
+    return out;
+  }
+  void add(const std::string& key, const KernelCode& code) {
+    std::lock_guard lock(guarding_);
+    if (kernels_.size() >= most)
+      std::erase_if(kernels_, [](auto& k) { return k.second.code.expired(); });
+    kernels_[key] = {code.run, code.code};
+  }
+
+ private:
+  static constexpr size_t most = 4096;
+  struct Entry {
+    KernelFunction run;
+    std::weak_ptr<const LinkedCode> code;
+  };
+  std::mutex guarding_;
+  std::map<std::string, Entry> kernels_;
+};
+Known& known() {
+  static Known& one = *new Known;
+  return one;
+}
+
+// ---- entries on disk
+
+std::string packed(std::span<const std::string> objects) {
+  std::string out;
+  auto put = [&](uint64_t n) { out.append(reinterpret_cast<const char*>(&n), sizeof n); };
+  put(objects.size());
+  for (const std::string& o : objects) put(o.size());
+  for (const std::string& o : objects) out += o;
+  return digest(out) + out;
+}
+
+/// The objects, or nothing where the bytes are not what packed() made.
+std::vector<std::string> unpacked(std::string_view bytes) {
+  constexpr size_t digest_size = 32;
+  if (bytes.size() < digest_size + 8) return {};
+  std::string_view body = bytes.substr(digest_size);
+  if (digest(body) != bytes.substr(0, digest_size)) return {};
+  auto number = [&](size_t i) {
+    uint64_t n;
+    std::memcpy(&n, body.data() + 8 * i, 8);
+    return n;
+  };
+  uint64_t n = number(0), at = 8 * (n + 1);
+  if (n > 1024 || at > body.size()) return {};
+  std::vector<std::string> out;
+  for (uint64_t i = 1; i <= n; ++i) {
+    if (number(i) > body.size() - at) return {};
+    out.emplace_back(body.substr(at, number(i)));
+    at += number(i);
+  }
+  return out;
+}
+
+// ---- making
+
+/// About equal shares of the work, each a module of its own.
+std::vector<std::vector<KernelRequest*>> shares_of(std::vector<KernelRequest*> missing) {
+  size_t workers = size_t(std::max(1, tenon::plugin::host->svc->num_threads()));
+  std::vector<std::vector<KernelRequest*>> out(std::min(missing.size(), workers));
+  std::vector<size_t> size(out.size(), 0);
+  std::stable_sort(missing.begin(), missing.end(), [](KernelRequest* a, KernelRequest* b) {
+    return a->key.size() > b->key.size();  // the key is as long as the kernel is large
+  });
+  for (KernelRequest* r : missing) {
+    size_t least = size_t(std::min_element(size.begin(), size.end()) - size.begin());
+    out[least].push_back(r);
+    size[least] += r->key.size() + 200;
+  }
+  return out;
+}
+
+std::vector<std::string> compile_all(loopir::Program& program,
+                                     const std::vector<KernelRequest*>& missing,
+                                     const CodeOptions& options) {
+  auto shares = shares_of(missing);
+  std::vector<std::unique_ptr<llvm::LLVMContext>> contexts;
+  std::vector<std::unique_ptr<llvm::Module>> modules;
+  for (const auto& share : shares) {  // expressions are shared: one thread emits
+    contexts.push_back(std::make_unique<llvm::LLVMContext>());
+    modules.push_back(std::make_unique<llvm::Module>("kernels", *contexts.back()));
+    for (KernelRequest* r : share)
+      emit_kernel(*modules.back(), program, *r->nest, *r->interface, options);
+  }
+  std::vector<std::string> objects(shares.size());
+  tenon::plugin::parallel_chunks(int64_t(shares.size()), [&](int64_t i, int32_t) {
+    objects[size_t(i)] = compile_to_object(*modules[size_t(i)], 1);
+  });
+  return objects;
+}
+
+bool link(std::vector<std::string> objects, const std::vector<KernelRequest*>& missing,
+          std::map<std::string, KernelCode>& out) {
+  auto code = std::make_shared<const LinkedCode>(std::move(objects));
+  for (KernelRequest* r : missing) {
+    KernelCode made{code->find(r->interface->symbol), code};
+    known().add(r->key, made);
+    out[r->key] = made;
+  }
+  return true;
+}
+
+/// Whether the cache had all of them.
+bool load(tn_ctx* ctx, const std::string& name, const std::vector<KernelRequest*>& missing,
+          std::map<std::string, KernelCode>& out, CacheStatistics& statistics) try {
+  auto bytes = tenon::plugin::cache_get(ctx, name);
+  if (!bytes) return false;
+  std::vector<std::string> objects = unpacked(*bytes);
+  if (objects.empty()) return false;
+  link(std::move(objects), missing, out);
+  statistics.from_disk = true;
+  statistics.object_bytes = int64_t(bytes->size());
+  return true;
+} catch (const error&) {
+  return false;  // another processor's, or damaged in a way that its digest does not show
+}
+
+}  // namespace
+
+std::vector<KernelCode> code_for(tn_ctx* ctx, loopir::Program& program,
+                                 std::span<KernelRequest> requests, const CodeOptions& options,
+                                 CacheStatistics& statistics) {
+  std::map<std::string, KernelCode> have;
+  std::vector<KernelRequest*> missing;
+  for (KernelRequest& r : requests) {
+    r.interface->symbol = "k_" + digest(r.key);
+    if (have.contains(r.key)) continue;
+    have[r.key] = known().find(r.key);
+    if (have[r.key].run)
+      ++statistics.from_process;
+    else
+      missing.push_back(&r);
+  }
+  statistics.distinct = uint32_t(have.size());
+  if (!missing.empty()) {
+    std::string names = fingerprint();
+    for (KernelRequest* r : missing) names += r->interface->symbol;
+    std::string name = "kernels-" + digest(names);
+    if (!load(ctx, name, missing, have, statistics)) {
+      std::vector<std::string> objects = compile_all(program, missing, options);
+      std::string bytes = packed(objects);
+      statistics.object_bytes = int64_t(bytes.size());
+      tenon::plugin::cache_put(ctx, name, bytes);
+      link(std::move(objects), missing, have);
+    }
+  }
+  std::vector<KernelCode> out;
+  for (KernelRequest& r : requests) out.push_back(have.at(r.key));
+  return out;
+}
+
+}  // namespace inductor

@@ -1,0 +1,37 @@
+// Code of kernels: compiled once in a process, and once on a machine.
+#pragma once
+
+#include "jit.h"
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace inductor {
+
+/// A kernel whose code is wanted.
+struct KernelRequest {
+  const loopir::Nest* nest;
+  KernelInterface* interface;  // its symbol is set here
+  std::string key;
+};
+
+struct KernelCode {
+  KernelFunction run = nullptr;
+  std::shared_ptr<const LinkedCode> code;  // keeps it
+};
+
+struct CacheStatistics {
+  uint32_t distinct = 0, from_process = 0;
+  bool from_disk = false;
+  int64_t object_bytes = 0;
+};
+
+/// The code of all of them: what this process has already is shared, the rest comes from the host's
+/// cache, else it is compiled on the host's threads and put there. Threads: any.
+std::vector<KernelCode> code_for(tn_ctx* ctx, loopir::Program& program,
+                                 std::span<KernelRequest> requests, const CodeOptions& options,
+                                 CacheStatistics& statistics);
+
+}  // namespace inductor
