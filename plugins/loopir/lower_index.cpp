@@ -16,9 +16,18 @@ Id checked(Lowering& to, Id value, Id size) {
   return to.x.of_value(to.x.value({value_checked, TN_I64, wide, size, none}));
 }
 
-/// Whether positions of a dimension are looked at: where it has one element nothing depends on
-/// them, but they must be checked all the same, which is left to the host's kernel.
-bool is_indexed(Lowering& to, Id size) { return !to.x.is(size, 1); }
+/// self[inner]. Nothing depends on a position in a dimension of one element, but it must be checked
+/// all the same: the element is chosen by it, between itself and itself.
+Id element_at(Lowering& to, const Tensor& self, const Ids& inner) {
+  Expressions& x = to.x;
+  Id out = to.at(self, inner);
+  for (size_t d = 0; d < inner.size(); ++d) {
+    if (!x.is(self.sizes[d], 1) || !x.reads_data(inner[d])) continue;
+    Id is_first = x.apply(TN_F_EQ, TN_BOOL, x.index_value(inner[d]), x.number(int64_t{0}, TN_I64));
+    out = x.apply(TN_F_SELECT, self.dtype, is_first, out, out);
+  }
+  return out;
+}
 
 /// Positions are read by every element of what they select: they are not computed each time.
 Tensor positions(Lowering& to, const tn_arg& a) {
@@ -29,14 +38,12 @@ Tensor positions(Lowering& to, const tn_arg& a) {
 
 bool embedding(Lowering& to, const node& n) {
   const Tensor table = to.tensor_arg(n.args[0]);
-  if (!is_computing(table.dtype) || !is_integer(to.info(n.args[1].u.value).dtype) ||
-      !is_indexed(to, table.sizes[0]))
-    return false;
+  if (!is_computing(table.dtype) || !is_integer(to.info(n.args[1].u.value).dtype)) return false;
   const Tensor indices = positions(to, n.args[1]);
   auto v = to.info(n.first_result);
   to.set(n.first_result, to.make(v.dtype, to.indices_of(v.dims()), [&](std::span<const Id> i) {
     Id row = checked(to, to.at(indices, i.first(indices.ndim())), table.sizes[0]);
-    return to.at(table, Ids{row, i.back()});
+    return element_at(to, table, Ids{row, i.back()});
   }));
   return true;
 }
@@ -45,12 +52,11 @@ bool gather(Lowering& to, const node& n) {
   const Tensor self = to.tensor_arg(n.args[0]);
   if (!is_computing(self.dtype) || self.ndim() == 0) return false;
   size_t dim = to.dimension(to.int_arg(n.args[1]), self.ndim());
-  if (!is_indexed(to, self.sizes[dim])) return false;
   const Tensor index = positions(to, n.args[2]);
   to.set(n.first_result, to.make(self.dtype, index.sizes, [&](std::span<const Id> i) {
     Ids inner(i.begin(), i.end());
     inner[dim] = checked(to, to.at(index, i), self.sizes[dim]);
-    return to.at(self, inner);
+    return element_at(to, self, inner);
   }));
   return true;
 }
@@ -59,13 +65,12 @@ bool index_select(Lowering& to, const node& n) {
   const Tensor self = to.tensor_arg(n.args[0]);
   if (!is_computing(self.dtype) || self.ndim() == 0) return false;
   size_t dim = to.dimension(to.int_arg(n.args[1]), self.ndim());
-  if (!is_indexed(to, self.sizes[dim])) return false;
   const Tensor index = positions(to, n.args[2]);
   auto v = to.info(n.first_result);
   to.set(n.first_result, to.make(v.dtype, to.indices_of(v.dims()), [&](std::span<const Id> i) {
     Ids inner(i.begin(), i.end()), at(index.ndim(), i[dim]);
     inner[dim] = checked(to, to.at(index, at), self.sizes[dim]);
-    return to.at(self, inner);
+    return element_at(to, self, inner);
   }));
   return true;
 }
@@ -84,8 +89,7 @@ struct AdvancedIndex {
       tn_arg a{};
       a.kind = TN_ARG_VALUE;
       a.u.value = list.u.values[d];
-      if (!is_integer(to.info(a.u.value).dtype) || !is_indexed(to, self.sizes[d]))
-        return std::nullopt;
+      if (!is_integer(to.info(a.u.value).dtype)) return std::nullopt;
       out.indices[d] = positions(to, a);
       out.rank = std::max(out.rank, out.indices[d]->ndim());
       used.push_back(d);
@@ -115,7 +119,7 @@ bool index_tensor(Lowering& to, const node& n) {
       if (next == how->first) next += how->rank;
       inner.push_back(i[next++]);
     }
-    return to.at(self, inner);
+    return element_at(to, self, inner);
   }));
   return true;
 }
@@ -160,7 +164,7 @@ bool embedding_bag(Lowering& to, const node& n) {
   bool is_plain = mode <= 1 && !to.is_tensor(n.args[6]) && to.int_arg(n.args[8]) < 0;
   for (uint32_t r = 1; r < n.n_results; ++r)
     is_plain &= !to.reads[n.first_result + r] && !to.is_output[n.first_result + r];
-  if (!is_plain || table.dtype != TN_F32 || !is_indexed(to, table.sizes[0]) ||
+  if (!is_plain || table.dtype != TN_F32 || to.x.is(table.sizes[0], 1) ||
       !is_integer(to.info(n.args[1].u.value).dtype) ||
       !is_integer(to.info(n.args[2].u.value).dtype))
     return false;

@@ -35,6 +35,7 @@ std::span<const Rule> reduce_rules();
 std::span<const Rule> norm_rules();
 std::span<const Rule> index_rules();
 std::span<const Rule> pool_rules();
+std::span<const Rule> loss_rules();
 std::span<const Rule> matrix_rules();
 /// Any op with a formula.
 bool lower_formula(Lowering& to, const tenon::plugin::node& node);
