@@ -57,6 +57,10 @@ bool writes_weights(const ImportedModel& model) {
   return false;
 }
 
+formats::ImportOptions import_options(const RunnerOptions& options) {
+  return {.hints = {}, .random_weights = options.random_weights, .own_weights = options.training};
+}
+
 }  // namespace
 
 std::vector<Tensor> apply_plan(const ImportedModel& model, const BoundCall& call,
@@ -109,10 +113,17 @@ NamedTensorMap gradients_of(const ImportedModel& model, std::vector<Tensor>& out
   return gradients;
 }
 
+void sgd_step(const ImportedModel& model, double rate) {
+  NoGradGuard update;
+  for (const ModelInput& input : model.inputs)
+    if (input.tensor.defined() && input.tensor.grad().defined())
+      input.tensor.add_(input.tensor.grad(), -rate);
+}
+
 ModelRunner::ModelRunner(std::shared_ptr<const formats::Pt2Program> program, RunnerOptions options)
     : program_(std::move(program)),
       options_(std::move(options)),
-      model_(import_pt2(*program_, {.hints = {}, .random_weights = options_.random_weights})),
+      model_(import_pt2(*program_, import_options(options_))),
       writes_weights_(writes_weights(model_)) {
   if (options_.training) want_gradients(model_);
 }
@@ -125,16 +136,8 @@ std::vector<Tensor> ModelRunner::run_with_gradients(std::span<const Tensor> leav
   return outputs;
 }
 
-void ModelRunner::sgd_step(double rate) {
-  NoGradGuard update;
-  for (const ModelInput& input : model_.inputs)
-    if (input.tensor.defined() && input.tensor.grad().defined())
-      input.tensor.add_(input.tensor.grad(), -rate);
-}
-
 void ModelRunner::reset_weights() {
-  ImportedModel fresh =
-      import_pt2(*program_, {.hints = {}, .random_weights = options_.random_weights});
+  ImportedModel fresh = import_pt2(*program_, import_options(options_));
   for (size_t i = 0; i < model_.inputs.size(); ++i)
     model_.inputs[i].tensor = std::move(fresh.inputs[i].tensor);
   if (options_.training) want_gradients(model_);

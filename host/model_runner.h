@@ -31,11 +31,19 @@ struct RunnerOptions {
   std::string options_toml;
   bool random_weights = false;
   /// Calls are recorded on the tape, and parameters need gradients, so that the loss can be
-  /// differentiated.
+  /// differentiated. The weights are the runner's own.
   bool training = false;
 };
 
 using NamedTensorMap = std::map<std::string, Tensor>;
+
+/// Marks the parameters of a model as leaves that need a gradient.
+void want_gradients(const formats::ImportedModel& model);
+/// Differentiates the first output, which must have one element: the gradients of the parameters by
+/// FQN, a tied one under each name. The outputs lose their tape.
+NamedTensorMap gradients_of(const formats::ImportedModel& model, std::vector<Tensor>& outputs);
+/// Moves the parameters against their gradients by `rate` times them.
+void sgd_step(const formats::ImportedModel& model, double rate);
 
 class ModelRunner {
  public:
@@ -49,7 +57,7 @@ class ModelRunner {
   /// of the parameters by FQN, a tied one under each name. Needs `training`.
   std::vector<Tensor> run_with_gradients(std::span<const Tensor> leaves, NamedTensorMap& gradients);
   /// Moves the parameters against the gradients of the last such call, by `rate` times them.
-  void sgd_step(double rate);
+  void sgd_step(double rate) { tenon::sgd_step(model_, rate); }
   /// Compiles for the sizes of `leaves`, if that was not done yet.
   void compile(std::span<const Tensor> leaves);
   /// Weights as in the file, for models that write their buffers. Not beside other calls.
@@ -82,12 +90,6 @@ class ModelRunner {
   std::vector<std::shared_ptr<const Version>> versions_;
   double compile_ms_ = 0;
 };
-
-/// Marks the parameters of a model as leaves that need a gradient.
-void want_gradients(const formats::ImportedModel& model);
-/// Differentiates the first output, which must have one element: the gradients of the parameters by
-/// FQN, a tied one under each name. The outputs lose their tape.
-NamedTensorMap gradients_of(const formats::ImportedModel& model, std::vector<Tensor>& outputs);
 
 /// The user's outputs out of the graph's results; what the functional form of a model returns is
 /// copied into the inputs that it stands for.

@@ -37,25 +37,55 @@ void widen_weights(ImportedModel& model) {
   }
 }
 
+/// A model whose weights are doubles.
+class DoubleModel {
+ public:
+  DoubleModel(const formats::Pt2Program& program, bool training)
+      : training_(training), model_(import_pt2(program)) {
+    EnableGradGuard as_wanted(training_);
+    widen_casts(*model_.graph);
+    widen_weights(model_);
+    if (training) want_gradients(model_);
+  }
+  const ImportedModel& model() const { return model_; }
+
+  DoubleRun run(std::span<const Tensor> leaves) {
+    EnableGradGuard as_wanted(training_);
+    DoubleRun out;
+    for (const Tensor& leaf : leaves) out.leaves.push_back(widened(leaf));
+    BoundCall call = bind_call_any_precision(model_, out.leaves);
+    std::vector<Tensor> results(model_.graph->outputs().size());
+    Interpreter(model_.graph).run(call.inputs, call.symbols, results);
+    out.outputs = apply_plan(model_, call, results, out.gradients);
+    if (training_) out.gradients = gradients_of(model_, out.outputs);
+    return out;
+  }
+
+ private:
+  bool training_;
+  ImportedModel model_;
+};
+
 }  // namespace
 
 DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves,
                         bool training) {
-  EnableGradGuard as_wanted(training);
-  ImportedModel model = import_pt2(program);
-  widen_casts(*model.graph);
-  widen_weights(model);
-  if (training) want_gradients(model);
-  DoubleRun out;
-  for (const Tensor& leaf : leaves) out.leaves.push_back(widened(leaf));
-  BoundCall call = bind_call_any_precision(model, out.leaves);
-  std::vector<Tensor> results(model.graph->outputs().size());
-  Interpreter(model.graph).run(call.inputs, call.symbols, results);
-  out.outputs = apply_plan(model, call, results, out.gradients);
-  if (training) out.gradients = gradients_of(model, out.outputs);
-  for (const ModelInput& input : model.inputs)
+  DoubleModel model(program, training);
+  DoubleRun out = model.run(leaves);
+  for (const ModelInput& input : model.model().inputs)
     for (const std::string& name : input.names) out.weights[name] = input.tensor;
   return out;
+}
+
+Tensor losses_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves,
+                        double rate, int64_t steps) {
+  DoubleModel model(program, true);
+  std::vector<Tensor> losses;
+  for (int64_t step = 0; step < steps; ++step) {
+    losses.push_back(model.run(leaves).outputs[0].reshape({}));
+    sgd_step(model.model(), rate);
+  }
+  return stack(losses);
 }
 
 std::vector<Tensor> run_graph_in_double(const Graph& graph, std::span<const Tensor> inputs,

@@ -19,7 +19,10 @@ struct DoubleRun {
 };
 DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves,
                         bool training = false);
-/// The same of a graph that was saved on its own: its outputs.
+/// The losses of steps of plain SGD on one batch.
+Tensor losses_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves,
+                        double rate, int64_t steps);
+/// The outputs of a graph that was saved on its own.
 std::vector<Tensor> run_graph_in_double(const Graph& graph, std::span<const Tensor> inputs,
                                         std::span<const int64_t> symbols);
 

@@ -113,18 +113,23 @@ Effects run_recording(ModelRunner& runner, const NamedTensors& recording) {
   return effects;
 }
 
-// The recorded steps: plain SGD on the same batch.
-Tensor losses_of_steps(ModelRunner& runner, const NamedTensors& recording, const Tensor& recorded) {
+double rate_of_steps(const NamedTensors& recording) {
   auto rate = recording.metadata.find("sgd_lr");
   require(rate != recording.metadata.end(), ErrorCode::bad_file,
           "the recording has losses of training steps but no learning rate (sgd_lr)");
+  return std::stod(rate->second);
+}
+
+// The recorded steps: plain SGD on the same batch.
+Tensor losses_of_steps(ModelRunner& runner, const NamedTensors& recording, const Tensor& recorded) {
+  double rate = rate_of_steps(recording);
   runner.reset_weights();
   std::vector<Tensor> losses;
   for (int64_t step = 0; step < recorded.numel().guard_int(); ++step) {
     NamedTensorMap gradients;
     std::vector<Tensor> leaves = leaves_of(recording, runner.model().leaves.size());
     losses.push_back(runner.run_with_gradients(leaves, gradients)[0].reshape({}));
-    runner.sgd_step(std::stod(rate->second));
+    runner.sgd_step(rate);
   }
   return stack(losses);
 }
@@ -155,9 +160,14 @@ bool needs_training(const formats::ImportedModel& model, const NamedTensors& rec
 
 Effects run_recording_in_double(const formats::Pt2Program& program, const NamedTensors& recording,
                                 size_t n_leaves, bool training) {
-  DoubleRun run = run_in_double(program, leaves_of(recording, n_leaves), training);
+  std::vector<Tensor> leaves = leaves_of(recording, n_leaves);
+  DoubleRun run = run_in_double(program, leaves, training);
   Effects effects = effects_of(run.outputs, run.leaves, run.gradients);
   for (const auto& [name, tensor] : run.weights) effects["buf." + name] = tensor;
+  auto losses = recording.tensors.find("sgd.losses");
+  if (training && losses != recording.tensors.end())
+    effects["sgd.losses"] = losses_in_double(program, leaves, rate_of_steps(recording),
+                                             losses->second.numel().guard_int());
   return effects;
 }
 

@@ -235,7 +235,7 @@ void Importer::attach_weights() {
   Pt2Weights tensors(options_);
   for (size_t i = 0; i < weights_.size(); ++i) {
     if (!weights_[i]) continue;
-    model_.inputs[i].tensor = tensors.tensor(*weights_[i], written[i]);
+    model_.inputs[i].tensor = tensors.tensor(*weights_[i], written[i] || options_.own_weights);
   }
 }
 

@@ -80,10 +80,12 @@ struct ImportOptions {
   Pt2SymbolValues hints;        ///< instead of those of the archive
   bool random_weights = false;  ///< seeded random values for all weights
   bool with_weights = true;     ///< false: the graph only, ModelInput::tensor stays undefined
+  bool own_weights = false;     ///< all are copies: the caller moves them, as training does
 };
 
 /// Weights are views of the mapped file, except those that the program may write: these, and every
-/// name that shares their storage, are copies of this call's own.
+/// name that shares their storage, are copies of this call's own. Writing to a view writes to what
+/// every later import of the program sees.
 ImportedModel import_pt2(const Pt2Program& program, const ImportOptions& options = {});
 
 /// "2 ops are not supported: aten.foo.default (3 times), aten.bar.out (once)"; empty when all are.
