@@ -1,7 +1,9 @@
 // Compile requests in the form of the plugin ABI.
 #include "backend/abi_request.h"
 
+#include "backend/artifact_cache.h"
 #include "backend/options.h"
+#include "backend/plugin_cache.h"
 #include "backend/status.h"
 #include "config/config.h"
 #include "core/error.h"
@@ -47,35 +49,36 @@ std::string listed(const std::vector<uint32_t>& numbers) {
 }
 
 // Everything that can make the code of a graph another one: the graph, what is asked of it, the
-// options that affect it, the flags of the host and its version. Hexadecimal.
+// options that affect it, the flags of the host, its version and the backend's fingerprint.
 std::string cache_key_of(const BackendManifest& manifest, const std::string& plugin,
-                         const CompileRequest& request, const tn_options& options) {
-  std::string text = message("tenon {}\n{}/{}\nstage {} flags {} saved {}\nflags of the host {}\n",
-                             version, plugin, manifest.name, static_cast<int>(request.stage),
-                             request_flags(request), request.n_saved, config::hash());
-  text += message("static {}\nmutated {}\naliased {}\n", listed(request.static_inputs),
-                  listed(request.mutated_inputs), listed(request.aliased_outputs));
+                         const CompileRequest& request, const tn_ctx& ctx) {
+  KeyBuilder key;
+  key.add("tenon", version).add("plugin", plugin).add("backend", manifest.name);
+  key.add("fingerprint", ctx.cache ? ctx.cache->fingerprint : "").add("flags", config::hash());
+  key.add("request", message("stage {} flags {} saved {}", static_cast<int>(request.stage),
+                             request_flags(request), request.n_saved));
+  key.add("static", listed(request.static_inputs)).add("mutated", listed(request.mutated_inputs));
+  key.add("aliased", listed(request.aliased_outputs));
   for (const BackendOption& option : manifest.options)
-    if (option.affects_cache)
-      text += message("{} = {}\n", option.name, to_text(options.values.at(option.name)));
+    if (option.affects_cache) key.add(option.name, to_text(ctx.options.values.at(option.name)));
   Digest graph = hash_of(*request.graph);
-  text.append(reinterpret_cast<const char*>(graph.data()), graph.size());
-  Digest digest = sha256(text);
-  return to_hex({reinterpret_cast<const char*>(digest.data()), digest.size()});
+  key.add("graph", {reinterpret_cast<const char*>(graph.data()), graph.size()});
+  return key.hex();
 }
 
 }  // namespace
 
 AbiRequest::AbiRequest(const BackendManifest& manifest, const std::string& plugin,
-                       const CompileRequest& request)
+                       const CompileRequest& request, const CacheScope* cache)
     : view_(request.graph),
       fakes_(example_inputs(*request.graph)),
       aliased_(request.aliased_outputs) {
   ctx.request = &request;
   ctx.backend = manifest.name;
   ctx.plugin = plugin;
+  ctx.cache = cache;
   ctx.options = resolve_options(manifest, request);
-  key_ = cache_key_of(manifest, plugin, request, ctx.options);
+  key_ = cache_key_of(manifest, plugin, request, ctx);
   for (const Tensor& t : fakes_) heads_.push_back(t.head());
   aliased_.resize(request.graph->outputs().size(), no_value);
   fill(request);

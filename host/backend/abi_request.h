@@ -13,9 +13,10 @@ namespace tenon {
 /// Lives as long as the call that it is made for. `request` must outlive it.
 class AbiRequest {
  public:
-  /// Throws UserError for options that the manifest does not declare.
+  /// `cache`: where the backend keeps what it makes, or null. Throws UserError for options that the
+  /// manifest does not declare.
   AbiRequest(const BackendManifest& manifest, const std::string& plugin,
-             const CompileRequest& request);
+             const CompileRequest& request, const CacheScope* cache = nullptr);
   AbiRequest(const AbiRequest&) = delete;
 
   tn_compile_request abi{};

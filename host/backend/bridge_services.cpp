@@ -2,6 +2,7 @@
 #include "backend/bridge.h"
 #include "backend/compile_context.h"
 #include "backend/load.h"
+#include "backend/plugin_cache.h"
 #include "backend/status.h"
 #include "core/allocator.h"
 #include "core/random.h"
@@ -172,10 +173,6 @@ tn_str debug_dir(tn_ctx* ctx) {
   return str_of(ctx->strings.emplace_back(report::dump_folder(ctx->request->compile_id)));
 }
 
-tn_status* no_cache(tn_ctx*, tn_str, tn_blob**) {
-  return make_status(TN_NOT_FOUND, "nothing is cached under this key");
-}
-
 tn_status* rng_reserve(int32_t device_type, int32_t, uint64_t n, uint64_t* seed, uint64_t* offset) {
   return guarded([&] {
     require(device_type == TN_DEV_CPU, "there is no generator for device type {}", device_type);
@@ -219,13 +216,10 @@ const tn_svc_api svc_api = {
     .free = [](void* p, size_t bytes, size_t) { deallocate(p, bytes); },
     .num_threads = [] { return static_cast<int32_t>(num_threads()); },
     .parallel_for = parallel_for_bridge,
-    .cache_get = no_cache,
-    .cache_put = [](tn_ctx*, tn_str, const void*, size_t) -> tn_status* { return nullptr; },
-    .blob_bytes =
-        [](const tn_blob*) {
-          return tn_str{"", 0};
-        },
-    .blob_release = [](tn_blob*) {},
+    .cache_get = cache_get,
+    .cache_put = cache_put,
+    .blob_bytes = blob_bytes,
+    .blob_release = blob_release,
     .progress = [](tn_ctx*, double, tn_str) -> int32_t { return 0; },
     .trace_on = [] { return static_cast<int32_t>(report::tracing()); },
     .trace =

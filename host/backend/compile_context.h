@@ -11,6 +11,10 @@
 #include <string>
 #include <vector>
 
+namespace tenon {
+struct CacheScope;
+}
+
 struct tn_options {
   std::map<std::string, tenon::OptionValue, std::less<>> values;  ///< all declared ones, resolved
   mutable std::map<std::string, std::vector<tn_str>, std::less<>> lists;
@@ -19,6 +23,7 @@ struct tn_options {
 struct tn_ctx {
   const tenon::CompileRequest* request = nullptr;
   std::string backend, plugin;
+  const tenon::CacheScope* cache = nullptr;  ///< null: nothing is kept on disk
   tn_options options;
   std::vector<const tenon::Expr*> guards;        ///< asked for by the plugin
   std::vector<std::string> config_keys;          ///< read by the plugin: part of the cache key

@@ -83,9 +83,10 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
   const LoadedPlugin& plugin = load_plugin(plugin_catalog(), choice.plugin);
   PluginBackend backend{plugin, choice.manifest(), table_of(plugin, choice.manifest())};
   check_chain(request.chain, backend.id());
+  backend.cache = cache_scope_of(backend);
   CompileRequest linked = request;
   linked.chain.push_back(backend.id());
-  AbiRequest rq(backend.manifest, plugin.name, linked);
+  AbiRequest rq(backend.manifest, plugin.name, linked, backend.cache);
   if (backend.table.supports && !request.graph->nodes().empty())
     return compile_in_regions(backend, rq);
   return compile_whole(backend, rq);

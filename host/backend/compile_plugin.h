@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "backend/discover.h"
 #include "backend/load.h"
+#include "backend/plugin_cache.h"
 
 #include <mutex>
 
@@ -15,6 +16,7 @@ struct PluginBackend {
   const LoadedPlugin& plugin;
   const BackendManifest& manifest;
   const tn_backend& table;
+  const CacheScope* cache = nullptr;  ///< null: it keeps nothing on disk
 
   std::string id() const;  ///< "plugin/backend"
   /// Held while a function of a backend runs that cannot be called on several threads at once.

@@ -151,7 +151,7 @@ CompiledPiece PieceCompiler::compile_piece(Extractor& extractor, const GraphPiec
   if (piece.is_region) {
     report::counter("backend.regions").add();
     report::counter("backend.region_nodes").add(static_cast<int64_t>(piece.nodes.size()));
-    AbiRequest rq(backend_.manifest, backend_.plugin.name, request);
+    AbiRequest rq(backend_.manifest, backend_.plugin.name, request, backend_.cache);
     DeclineObserver observer;
     out.artifact = compile_whole(backend_, rq);
     if (observer.declined().empty())

@@ -185,8 +185,8 @@ void add_held_by_current(Held kind, int64_t n) {
 }  // namespace detail
 
 std::string PluginLife::held_text() const {
-  constexpr std::string_view one[] = {"tensor", "status", "artifact"};
-  constexpr std::string_view more[] = {"tensors", "statuses", "artifacts"};
+  constexpr std::string_view one[] = {"tensor", "status", "artifact", "blob"};
+  constexpr std::string_view more[] = {"tensors", "statuses", "artifacts", "blobs"};
   std::string out;
   for (size_t kind = 0; kind < held_.size(); ++kind) {
     int64_t n = held_[kind].load(std::memory_order_relaxed);

@@ -25,7 +25,7 @@
 namespace tenon {
 
 /// What of the host's a plugin can leave behind.
-enum class Held : uint8_t { tensor, status, artifact };
+enum class Held : uint8_t { tensor, status, artifact, blob };
 
 /// The part of a plugin's state that its uses change. Lives as long as the process. Threads: any.
 class PluginLife {
@@ -50,7 +50,7 @@ class PluginLife {
   std::string name_;
   std::atomic<int64_t> references_{0};
   std::atomic<bool> down_{false};
-  std::array<std::atomic<int64_t>, 3> held_{};
+  std::array<std::atomic<int64_t>, 4> held_{};
 };
 
 /// A counted reference: while there is one, the plugin stays ready.

@@ -1,0 +1,66 @@
+// The cache on disk: what was made once on a machine, found again by key.
+//
+// One store for entries of all kinds: <root>/<kind>/<owner>/<fingerprint>/<key>, where the root is
+// config::cache_folder(). A file is written under another name in its folder and renamed, so that
+// nobody sees half of one; its seal covers its bytes and its place, so that a damaged, cut off or
+// moved file is a miss. Files that are not plain ones of this user are never believed. Whatever
+// the disk does, a caller sees a hit or a miss and no error.
+//
+// Counters: cache.hits, cache.misses, cache.writes, cache.damaged, cache.evicted.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace tenon {
+
+/// Where an entry is, below the root.
+struct CacheKey {
+  std::string folder;  ///< "kernels/inductor-1.0.0/0123456789abcdef": three names
+  std::string name;    ///< as KeyBuilder gives it
+};
+
+/// Makes keys of named parts. Different parts, or another order, give another key.
+class KeyBuilder {
+ public:
+  KeyBuilder& add(std::string_view what, std::string_view value);
+  std::string hex() const;  ///< 64 digits
+
+ private:
+  std::string text_;
+};
+
+/// The store in one folder, which need not exist. Threads and processes: any number, at once.
+class ArtifactCache {
+ public:
+  explicit ArtifactCache(std::string root) : root_(std::move(root)) {}
+  ArtifactCache(const ArtifactCache&) = delete;
+
+  std::optional<std::string> get(const CacheKey& key);
+  /// Keeps the size of the store at most `limit`; the entries whose use is longest ago go first.
+  /// What is larger than half of that is not kept.
+  void put(const CacheKey& key, std::string_view bytes, int64_t limit);
+
+ private:
+  std::string path_of(const CacheKey& key) const;
+  std::optional<std::string> read(const CacheKey& key);
+  bool write(const CacheKey& key, std::string_view bytes);
+  void keep_small(int64_t written, int64_t limit);
+  void tell_once(const std::string& problem);
+
+  const std::string root_;
+  std::atomic<bool> told_{false};
+  std::mutex sizes_;          ///< guards the rest
+  bool is_measured_ = false;  ///< whether this process has looked at the size of the store
+  int64_t written_ = 0;       ///< by this process, since then
+};
+
+/// The store of this user; null where it is switched off (compiler.force_disable_caches), where no
+/// folder is known, and in programs that run with more rights than their user.
+ArtifactCache* artifact_cache();
+
+}  // namespace tenon
