@@ -52,6 +52,7 @@ struct BackendInfo {
   bool dynamic_shapes = true;
   std::string partitioner, decompositions;
   std::vector<std::string> decomposition_ops;  ///< when `decompositions` is a list
+  std::vector<std::string> kept_ops;           ///< left whole whatever the set says
   bool keep_inference_input_mutations = false;
   std::string fallback = "eager";
 };

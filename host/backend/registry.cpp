@@ -88,6 +88,7 @@ BackendInfo info_of(const FoundPlugin& plugin, const BackendManifest& b) {
   info.partitioner = b.aot.partitioner;
   info.decompositions = b.aot.decompositions;
   info.decomposition_ops = b.aot.decompose;
+  info.kept_ops = b.aot.keep;
   info.keep_inference_input_mutations = b.aot.keep_inference_input_mutations;
   info.fallback = b.fallback;
   return info;

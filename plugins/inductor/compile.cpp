@@ -39,7 +39,8 @@ std::vector<bool> find_setup(loopir::Program& p, const loopir::Schedule& schedul
   std::vector<bool> is_static = static_buffers(p), out;
   for (const loopir::Item& item : schedule.items) {
     loopir::Access access = loopir::access_of(p, item);
-    bool all = !access.reads.empty() && !std::holds_alternative<loopir::Extern>(item);
+    bool all = !access.reads.empty() && !std::holds_alternative<loopir::Extern>(item) &&
+               !std::holds_alternative<loopir::Attention>(item);
     for (Id b : access.reads) all &= is_static[b];
     for (Id b : access.writes) all &= p.buffers[b].place == Buffer::Place::temporary;
     out.push_back(all);
@@ -49,7 +50,7 @@ std::vector<bool> find_setup(loopir::Program& p, const loopir::Schedule& schedul
 }
 
 /// The code of the schedule's kernels.
-void make_code(tn_ctx* ctx, Parts& parts) {
+void make_code(tn_ctx* ctx, const loopir::FusionOptions& fusion, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
   const CodeOptions& options = host_options();
   loopir::Program& p = parts.program;
@@ -60,7 +61,11 @@ void make_code(tn_ctx* ctx, Parts& parts) {
   std::vector<KernelRequest> requests;
   std::vector<size_t> items;
   for (size_t i = 0; i < n; ++i) {
-    auto* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]);
+    const loopir::Kernel* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]);
+    if (auto* attention = std::get_if<loopir::Attention>(&parts.schedule.items[i])) {
+      parts.softmaxes[i] = loopir::make_attention_kernel(p, *attention, fusion);
+      kernel = &parts.softmaxes[i].kernel;
+    }
     if (!kernel) continue;
     nests[i] = loopir::make_nest(p, *kernel, lanes_for(p, *kernel, options));
     parts.kernels[i] = interface_of(p, nests[i], options);
@@ -116,7 +121,7 @@ std::unique_ptr<Executable> compile(const tn_compile_request& request) {
   // What depends on parameters only is done when those change.
   parts.in_setup = find_setup(parts.program, parts.schedule);
 
-  make_code(request.ctx, parts);
+  make_code(request.ctx, fusion, parts);
   parts.profile = tenon::plugin::options(request).get<bool>("profile");
   count_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);

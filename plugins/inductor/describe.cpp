@@ -31,6 +31,7 @@ std::string name_of(const loopir::Item& item) {
   if (auto* k = std::get_if<loopir::Kernel>(&item)) return "kernel " + k->name;
   if (auto* p = std::get_if<loopir::Product>(&item)) return "product " + p->name;
   if (auto* c = std::get_if<loopir::Convolution>(&item)) return "convolution " + c->name;
+  if (auto* a = std::get_if<loopir::Attention>(&item)) return "attention " + a->name;
   return "extern " + std::get<loopir::Extern>(item).name;
 }
 

@@ -117,6 +117,12 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
     };
     if (auto* product = std::get_if<loopir::Product>(&item)) keep(*product, product->right.buffer);
     if (auto* c = std::get_if<loopir::Convolution>(&item)) keep(*c, c->weights.buffer);
+    if (auto* attention = std::get_if<loopir::Attention>(&item)) {
+      const loopir::AttentionKernel& k = parts_.softmaxes.at(i);
+      library_calls_[i] =
+          prepare(p, *attention,
+                  {parts_.kernels[i], parts_.functions[i].run, k.scores, k.powers, k.result});
+    }
     if (auto* op = std::get_if<loopir::Extern>(&item))
       externs_.emplace(i, std::make_unique<ExternCall>(std::exchange(*op, {0, op->name})));
   }
@@ -128,6 +134,7 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
     if (!library_calls_[i] || parts_.in_setup[i]) continue;
     const loopir::Item& item = parts_.schedule.items[i];
     const auto* product = std::get_if<loopir::Product>(&item);
+    if (std::holds_alternative<loopir::Attention>(item)) continue;
     packs_[i] = is_static[product ? product->right.buffer
                                   : std::get<loopir::Convolution>(item).weights.buffer];
   }

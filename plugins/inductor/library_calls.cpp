@@ -2,6 +2,8 @@
 // nothing fast.
 #include "library_calls.h"
 
+#include "placed.h"
+
 #include <dnn/prepared.h>
 #include <sys/mman.h>
 #include <tenon/plugin.hpp>
@@ -10,8 +12,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <map>
-#include <mutex>
 #include <new>
 #include <utility>
 
@@ -42,44 +42,6 @@ Memory& Memory::operator=(Memory&& o) noexcept {
 Memory::~Memory() { std::free(data_); }
 
 namespace {
-
-/// A view with numbers for its sizes.
-struct Placed {
-  loopir::Id buffer;
-  int64_t offset;
-  std::vector<int64_t> sizes, strides;
-
-  Placed(const Program& p, const View& v, std::span<const int64_t> symbols)
-      : buffer(v.buffer), offset(p.expressions.evaluate(v.offset, symbols)) {
-    for (loopir::Id s : v.sizes) sizes.push_back(p.expressions.evaluate(s, symbols));
-    for (loopir::Id s : v.strides) strides.push_back(p.expressions.evaluate(s, symbols));
-  }
-  float* data(std::span<void* const> pointers) const {
-    return static_cast<float*>(pointers[buffer]) + offset;
-  }
-};
-
-/// Plans by the values of the symbols; almost always one.
-template <class Plan>
-class Plans {
- public:
-  template <class Make>
-  std::shared_ptr<const Plan> get(std::span<const int64_t> symbols, Make&& make) const {
-    std::lock_guard lock(guarding_);
-    std::vector<int64_t> key(symbols.begin(), symbols.end());
-    auto found = plans_.find(key);
-    if (found == plans_.end()) {
-      if (plans_.size() >= most) plans_.clear();
-      found = plans_.emplace(std::move(key), std::make_shared<const Plan>(make())).first;
-    }
-    return found->second;
-  }
-
- private:
-  static constexpr size_t most = 256;
-  mutable std::mutex guarding_;
-  mutable std::map<std::vector<int64_t>, std::shared_ptr<const Plan>> plans_;
-};
 
 template <class Prepared, class Run>
 void run_slices(const Prepared& prepared, Run&& run) {

@@ -1,6 +1,8 @@
 // Products and convolutions: prepared oneDNN calls for the shapes of a call, weights that are kept.
 #pragma once
 
+#include "codegen.h"
+
 #include <loopir/kernel.h>
 
 #include <memory>
@@ -43,5 +45,14 @@ std::unique_ptr<LibraryCall> prepare(const loopir::Program& program, const loopi
                                      bool constant_weights);
 std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
                                      const loopir::Convolution& convolution, bool constant_weights);
+
+/// How attention runs the softmax of its tiles.
+struct AttentionSoftmax {
+  KernelInterface interface;
+  KernelFunction run = nullptr;
+  loopir::Id scores = loopir::none, powers = loopir::none, result = loopir::none;
+};
+std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
+                                     const loopir::Attention& attention, AttentionSoftmax softmax);
 
 }  // namespace inductor

@@ -359,41 +359,4 @@ Schedule fuse(Program& program, const FusionOptions& options) {
   return Fusion(program, options).run();
 }
 
-Access access_of(Program& program, const Item& item) {
-  if (const auto* kernel = std::get_if<Kernel>(&item)) {
-    Access out;
-    for (const Stage& stage : kernel->stages)
-      for (const Statement& s : stage.statements) {
-        add_loads(program.expressions, s.value, out.reads);
-        if (s.buffer != none) out.writes.push_back(s.buffer);
-      }
-    return out;
-  }
-  return std::visit(
-      [&](const auto& step) -> Access {
-        using T = std::decay_t<decltype(step)>;
-        if constexpr (std::is_same_v<T, Product>) {
-          Access out{{step.left.buffer, step.right.buffer}, {step.result.buffer}};
-          if (step.bias) out.reads.push_back(step.bias->buffer);
-          for (const EpilogueOp& op : step.epilogue)
-            if (op.operand.buffer != none) out.reads.push_back(op.operand.buffer);
-          return out;
-        } else if constexpr (std::is_same_v<T, Convolution>) {
-          Access out{{step.source.buffer, step.weights.buffer}, {step.result.buffer}};
-          if (step.bias) out.reads.push_back(step.bias->buffer);
-          for (const EpilogueOp& op : step.epilogue)
-            if (op.operand.buffer != none) out.reads.push_back(op.operand.buffer);
-          return out;
-        } else if constexpr (std::is_same_v<T, Extern>) {
-          Access out;
-          for (const auto& [id, view] : step.tensors) out.reads.push_back(view.buffer);
-          for (Id r : step.results)
-            if (r != none) out.writes.push_back(r);
-          return out;
-        }
-        return {};
-      },
-      item);
-}
-
 }  // namespace loopir

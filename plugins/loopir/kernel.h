@@ -33,7 +33,7 @@ struct Kernel {
   uint32_t n_folds = 0, n_loops = 0;
 };
 
-using Item = std::variant<Kernel, Product, Convolution, Extern>;
+using Item = std::variant<Kernel, Product, Convolution, Attention, Extern>;
 
 struct FusionOptions {
   int64_t threads = 1;
@@ -77,6 +77,15 @@ struct Nest {
 /// Puts neighbouring variables together where every index allows it, and chooses what is
 /// vectorised: the variable with unit stride in most accesses.
 Nest make_nest(Program& program, Kernel kernel, int64_t vector_lanes);
+
+/// The softmax of attention over rows of scores [m, keys of the tile], in place. Three buffers
+/// stand for the scores: as they come, their powers, the result.
+struct AttentionKernel {
+  Kernel kernel;
+  Id scores, powers, result;
+};
+AttentionKernel make_attention_kernel(Program& program, const Attention& attention,
+                                      const FusionOptions& options);
 
 // ---- parts of fusion
 

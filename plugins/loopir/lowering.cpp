@@ -258,6 +258,7 @@ void Lowering::lower_inputs() {
     x.symbols.push_back(
         {e.flags & TN_DIM_HAS_HINT ? e.hint : 8, e.lower, e.upper, std::string(sv(e.name))});
   }
+  program.n_symbols = uint32_t(x.symbols.size());
   program.n_inputs = uint32_t(graph.inputs().size());
   for (uint32_t id = 0; id < graph.values(); ++id) {
     value v = graph.value_at(id);
@@ -322,8 +323,9 @@ void Lowering::count_reads() {
 void Lowering::lower_node(const node& n) {
   static const auto& rules = *new std::unordered_map<std::string_view, const Rule*>([] {
     std::unordered_map<std::string_view, const Rule*> out;
-    for (std::span<const Rule> list : {view_rules(), copy_rules(), reduce_rules(), norm_rules(),
-                                       index_rules(), pool_rules(), loss_rules(), matrix_rules()})
+    for (std::span<const Rule> list :
+         {view_rules(), copy_rules(), reduce_rules(), norm_rules(), index_rules(), pool_rules(),
+          loss_rules(), matrix_rules(), attention_rules()})
       for (const Rule& rule : list) out.emplace(rule.op, &rule);
     return out;
   }());
@@ -380,50 +382,6 @@ void Lowering::lower_outputs() {
     out.view = std::move(*view);
     program.outputs.push_back(std::move(out));
   }
-}
-
-void add_loads(Expressions& x, Id value, Ids& out) {
-  std::vector<Id> open{value};
-  std::unordered_map<Id, bool> seen;
-  auto open_index = [&](auto& self, Id i) -> void {
-    const IndexNode& n = x.index_at(i);
-    if (n.kind == IndexKind::value) open.push_back(Id(n.number));
-    for (Id o : n.operands) self(self, o);
-  };
-  while (!open.empty()) {
-    Id v = open.back();
-    open.pop_back();
-    if (!seen.emplace(v, true).second) continue;
-    const ValueNode n = x.value_at(v);
-    if (n.code == value_load && std::find(out.begin(), out.end(), n.a) == out.end())
-      out.push_back(n.a);
-    Operands read = operands_of(n);
-    for (Id o : read.values)
-      if (o != none) open.push_back(o);
-    if (read.index != none) open_index(open_index, read.index);
-  }
-}
-
-Access access_of(Program& program, const Step& step) {
-  Access out;
-  if (const auto* loop = std::get_if<Loop>(&step)) {
-    add_loads(program.expressions, loop->value, out.reads);
-    out.writes = {loop->buffer};
-  } else if (const auto* p = std::get_if<Product>(&step)) {
-    out.reads = {p->left.buffer, p->right.buffer};
-    if (p->bias) out.reads.push_back(p->bias->buffer);
-    out.writes = {p->result.buffer};
-  } else if (const auto* c = std::get_if<Convolution>(&step)) {
-    out.reads = {c->source.buffer, c->weights.buffer};
-    if (c->bias) out.reads.push_back(c->bias->buffer);
-    out.writes = {c->result.buffer};
-  } else {
-    const auto& e = std::get<Extern>(step);
-    for (const auto& [id, view] : e.tensors) out.reads.push_back(view.buffer);
-    for (Id r : e.results)
-      if (r != none) out.writes.push_back(r);
-  }
-  return out;
 }
 
 namespace {

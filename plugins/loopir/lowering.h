@@ -37,6 +37,7 @@ std::span<const Rule> index_rules();
 std::span<const Rule> pool_rules();
 std::span<const Rule> loss_rules();
 std::span<const Rule> matrix_rules();
+std::span<const Rule> attention_rules();
 /// Any op with a formula.
 bool lower_formula(Lowering& to, const tenon::plugin::node& node);
 /// Any op at all, run by the host.
@@ -105,8 +106,10 @@ struct Lowering {
   Ids channels_last(std::span<const Id> sizes);
   tenon::plugin::value info(Id graph_value) const { return graph.value_at(graph_value); }
 
- private:
+  /// The tensor over this buffer, once it was stored there.
   Tensor stored(const Tensor& t, Id buffer, const char* name);
+
+ private:
   Ids natural_strides(const Tensor& t);
   int cost(Id value, int limit);
   friend Program lower(const tn_compile_request&);

@@ -141,6 +141,9 @@ std::string text_of(Program& program, const Schedule& schedule) {
     } else if (const auto* c = std::get_if<Convolution>(&item)) {
       out += "convolution " + text_of_view(x, c->result) + " = " + text_of_view(x, c->source) +
              " * " + text_of_view(x, c->weights) + "\n";
+    } else if (const auto* a = std::get_if<Attention>(&item)) {
+      out += "attention " + text_of_view(x, a->result) + " = " + text_of_view(x, a->query) + ", " +
+             text_of_view(x, a->key) + ", " + text_of_view(x, a->value) + "\n";
     } else {
       out += "extern " + std::get<Extern>(item).name + "\n";
     }

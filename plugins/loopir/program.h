@@ -77,6 +77,16 @@ struct Convolution {
   std::string name;
 };
 
+/// result[b, h, m, d] = softmax(scale * query x key^T + mask) x value, rows of no key giving 0.
+struct Attention {
+  View query, key, value, result;  // 4-d: batch, heads, positions, channels
+  std::optional<View> mask;  // bool or f32, as [b, h, m, n]; repeated dimensions have stride 0
+  int32_t mask_dtype = TN_F32;
+  bool is_causal = false;
+  double scale = 1;
+  std::string name;
+};
+
 /// An op that the host runs.
 struct Extern {
   uint32_t op;
@@ -88,7 +98,7 @@ struct Extern {
   std::vector<Id> results;     // buffers; none where nobody reads one
 };
 
-using Step = std::variant<Loop, Product, Convolution, Extern>;
+using Step = std::variant<Loop, Product, Convolution, Attention, Extern>;
 
 /// One graph output.
 struct Output {
@@ -112,6 +122,7 @@ struct Program {
   std::vector<tenon::plugin::tensor> constants;
   std::vector<bool> is_static_input;  // its address does not change between calls
   uint32_t n_inputs = 0;
+  uint32_t n_symbols = 0;  // of the graph
   uint32_t views_removed = 0;
 
   Id add_buffer(Buffer b) {
@@ -127,6 +138,9 @@ struct Access {
 Access access_of(Program& program, const Step& step);
 /// The buffers that a value loads from.
 void add_loads(Expressions& x, Id value, Ids& out);
+
+/// The symbol that stands for the keys of one tile of attention; not one of the graph's.
+Id keys_of_tile(Program& program);
 
 /// The graph as a program. Throws `declined` for what no part of it can be (data-dependent sizes,
 /// bodies of control flow, values that are no tensors).

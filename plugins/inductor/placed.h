@@ -1,0 +1,52 @@
+// Shapes of one call, and what was prepared for them.
+#pragma once
+
+#include <loopir/program.h>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace inductor {
+
+/// A view with numbers for its sizes.
+struct Placed {
+  loopir::Id buffer;
+  int64_t offset;
+  std::vector<int64_t> sizes, strides;
+
+  Placed(const loopir::Program& p, const loopir::View& v, std::span<const int64_t> symbols)
+      : buffer(v.buffer), offset(p.expressions.evaluate(v.offset, symbols)) {
+    for (loopir::Id s : v.sizes) sizes.push_back(p.expressions.evaluate(s, symbols));
+    for (loopir::Id s : v.strides) strides.push_back(p.expressions.evaluate(s, symbols));
+  }
+  float* data(std::span<void* const> pointers) const {
+    return static_cast<float*>(pointers[buffer]) + offset;
+  }
+};
+
+/// Plans by the values of the symbols; almost always one.
+template <class Plan>
+class Plans {
+ public:
+  template <class Make>
+  std::shared_ptr<const Plan> get(std::span<const int64_t> symbols, Make&& make) const {
+    std::lock_guard lock(guarding_);
+    std::vector<int64_t> key(symbols.begin(), symbols.end());
+    auto found = plans_.find(key);
+    if (found == plans_.end()) {
+      if (plans_.size() >= most) plans_.clear();
+      found = plans_.emplace(std::move(key), std::make_shared<const Plan>(make())).first;
+    }
+    return found->second;
+  }
+
+ private:
+  static constexpr size_t most = 256;
+  mutable std::mutex guarding_;
+  mutable std::map<std::vector<int64_t>, std::shared_ptr<const Plan>> plans_;
+};
+
+}  // namespace inductor

@@ -1,0 +1,86 @@
+// Which buffers steps and items read and write.
+#include "kernel.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace loopir {
+
+void add_loads(Expressions& x, Id value, Ids& out) {
+  std::vector<Id> open{value};
+  std::unordered_map<Id, bool> seen;
+  auto open_index = [&](auto& self, Id i) -> void {
+    const IndexNode& n = x.index_at(i);
+    if (n.kind == IndexKind::value) open.push_back(Id(n.number));
+    for (Id o : n.operands) self(self, o);
+  };
+  while (!open.empty()) {
+    Id v = open.back();
+    open.pop_back();
+    if (!seen.emplace(v, true).second) continue;
+    const ValueNode n = x.value_at(v);
+    if (n.code == value_load && std::find(out.begin(), out.end(), n.a) == out.end())
+      out.push_back(n.a);
+    Operands read = operands_of(n);
+    for (Id o : read.values)
+      if (o != none) open.push_back(o);
+    if (read.index != none) open_index(open_index, read.index);
+  }
+}
+
+namespace {
+
+struct Accesses {
+  Program& program;
+
+  Access operator()(const Loop& loop) const {
+    Access out{{}, {loop.buffer}};
+    add_loads(program.expressions, loop.value, out.reads);
+    return out;
+  }
+  Access operator()(const Kernel& kernel) const {
+    Access out;
+    for (const Stage& stage : kernel.stages)
+      for (const Statement& s : stage.statements) {
+        add_loads(program.expressions, s.value, out.reads);
+        if (s.buffer != none) out.writes.push_back(s.buffer);
+      }
+    return out;
+  }
+  Access operator()(const Product& p) const {
+    Access out{{p.left.buffer, p.right.buffer}, {p.result.buffer}};
+    return finished(std::move(out), p.bias, p.epilogue);
+  }
+  Access operator()(const Convolution& c) const {
+    Access out{{c.source.buffer, c.weights.buffer}, {c.result.buffer}};
+    return finished(std::move(out), c.bias, c.epilogue);
+  }
+  Access operator()(const Attention& a) const {
+    Access out{{a.query.buffer, a.key.buffer, a.value.buffer}, {a.result.buffer}};
+    if (a.mask) out.reads.push_back(a.mask->buffer);
+    return out;
+  }
+  Access operator()(const Extern& e) const {
+    Access out;
+    for (const auto& [id, view] : e.tensors) out.reads.push_back(view.buffer);
+    for (Id r : e.results)
+      if (r != none) out.writes.push_back(r);
+    return out;
+  }
+
+ private:
+  static Access finished(Access out, const std::optional<View>& bias,
+                         const std::vector<EpilogueOp>& epilogue) {
+    if (bias) out.reads.push_back(bias->buffer);
+    for (const EpilogueOp& op : epilogue)
+      if (op.operand.buffer != none) out.reads.push_back(op.operand.buffer);
+    return out;
+  }
+};
+
+}  // namespace
+
+Access access_of(Program& program, const Step& step) { return std::visit(Accesses{program}, step); }
+Access access_of(Program& program, const Item& item) { return std::visit(Accesses{program}, item); }
+
+}  // namespace loopir

@@ -1,0 +1,153 @@
+// Attention as one step: its scores never become a tensor.
+#include "kernel.h"
+#include "lowering.h"
+
+#include <cmath>
+#include <limits>
+
+namespace loopir {
+
+using tenon::plugin::node;
+using tenon::plugin::sv;
+
+namespace {
+
+constexpr uint16_t extra_symbol_hint = 128;
+
+/// The mask with the result's batch and heads: repeated dimensions have stride 0.
+std::optional<View> mask_view(Lowering& to, const Tensor& mask, const Ids& sizes,
+                              const std::string& name) {
+  View v = to.view_of(mask, name.c_str());
+  View out{v.buffer, v.offset, sizes, Ids(4, to.x.constant(0))};
+  for (size_t d = 0; d < mask.ndim(); ++d) {
+    size_t at = 4 - mask.ndim() + d;
+    if (mask.sizes[d] == sizes[at])
+      out.strides[at] = v.strides[d];
+    else if (!to.x.is(mask.sizes[d], 1))
+      return std::nullopt;
+  }
+  return out;
+}
+
+bool is_plain(Lowering& to, const Tensor& t) {
+  return t.dtype == TN_F32 && t.ndim() == 4 && to.x.range(t.sizes[2]).lower > 0 &&
+         to.x.range(t.sizes[3]).lower > 0;
+}
+
+// Operands whose rows are dense are read where they are.
+View rows_of(Lowering& to, const Tensor& t, const std::string& name) {
+  auto view = to.as_view(t);
+  if (view && to.x.is(view->strides[3], 1)) return *view;
+  Ids strides = to.contiguous(t.sizes);
+  Id buffer = to.new_buffer(t.dtype, t.sizes, strides, name.c_str());
+  return *to.as_view(to.stored(t, buffer, name.c_str()));
+}
+
+bool attention(Lowering& to, const node& n) {
+  const Tensor q = to.tensor_arg(n.args[0]), k = to.tensor_arg(n.args[1]);
+  const Tensor v = to.tensor_arg(n.args[2]);
+  Expressions& x = to.x;
+  bool is_known = is_plain(to, q) && is_plain(to, k) && is_plain(to, v) &&
+                  to.number_arg(n.args[4]) == 0 && k.sizes[0] == q.sizes[0] &&
+                  k.sizes[1] == q.sizes[1] && v.sizes[0] == q.sizes[0] && v.sizes[1] == q.sizes[1];
+  if (!is_known) return false;
+  std::string name(sv(to.info(n.first_result).name));
+  Attention a;
+  a.name = name;
+  a.is_causal = to.int_arg(n.args[5]) != 0;
+  auto channels = x.number_of(q.sizes[3]);
+  if (n.args[6].kind == TN_ARG_NONE && !channels) return false;
+  a.scale =
+      n.args[6].kind == TN_ARG_NONE ? 1 / std::sqrt(double(*channels)) : to.number_arg(n.args[6]);
+  if (to.is_tensor(n.args[3])) {
+    const Tensor mask = to.tensor_arg(n.args[3]);
+    if ((mask.dtype != TN_F32 && mask.dtype != TN_BOOL) || mask.ndim() > 4) return false;
+    a.mask = mask_view(to, mask, {q.sizes[0], q.sizes[1], q.sizes[2], k.sizes[2]}, name);
+    if (!a.mask) return false;
+    a.mask_dtype = mask.dtype;
+  }
+  a.query = rows_of(to, q, name);
+  a.key = rows_of(to, k, name);
+  a.value = rows_of(to, v, name);
+  // [batch, positions, heads, channels] in memory: what the layers behind it put together again.
+  Ids sizes{q.sizes[0], q.sizes[1], q.sizes[2], v.sizes[3]}, strides(4);
+  strides[3] = x.constant(1);
+  strides[1] = sizes[3];
+  strides[2] = x.multiply(sizes[1], sizes[3]);
+  strides[0] = x.multiply(sizes[2], strides[2]);
+  Id buffer = to.new_buffer(TN_F32, sizes, strides, name.c_str());
+  a.result = to.whole(buffer);
+  to.program.steps.push_back(std::move(a));
+  to.set(n.first_result, to.over(buffer));
+  return true;
+}
+
+constexpr Rule rules[] = {
+    {"aten.scaled_dot_product_attention.default", attention},
+};
+
+}  // namespace
+
+std::span<const Rule> attention_rules() { return rules; }
+
+Id keys_of_tile(Program& program) {
+  Expressions& x = program.expressions;
+  if (x.symbols.size() == program.n_symbols)
+    x.symbols.push_back({extra_symbol_hint, 1, std::numeric_limits<int64_t>::max(), "keys"});
+  return x.symbol(program.n_symbols);
+}
+
+AttentionKernel make_attention_kernel(Program& program, const Attention& a,
+                                      const FusionOptions& options) {
+  Expressions& x = program.expressions;
+  Id keys = keys_of_tile(program);
+  auto add_buffer = [&](const char* name) {
+    return program.add_buffer({Buffer::Place::temporary, 0, TN_F32, {}, {}, name});
+  };
+  AttentionKernel out{{}, add_buffer("scores"), add_buffer("powers"), add_buffer("result")};
+  Id row = x.variable(a.query.sizes[2]), key = x.variable(keys);
+  Id index = x.add(x.multiply(row, keys), key);
+  double infinity = std::numeric_limits<double>::infinity();
+  Id score = x.load(out.scores, index, TN_F32);
+  Id lowest = x.number(-infinity, TN_F32);
+  if (a.mask) {  // the address is that of the head's mask
+    Id at = x.add(x.multiply(row, a.mask->strides[2]), x.multiply(key, a.mask->strides[3]));
+    Id mask = x.load(a.mask->buffer, at, a.mask_dtype);
+    score = a.mask_dtype == TN_BOOL ? x.apply(TN_F_SELECT, TN_F32, mask, score, lowest)
+                                    : x.apply(TN_F_ADD, TN_F32, score, mask);
+  }
+  if (a.is_causal) {
+    Id is_past = x.apply(TN_F_LE, TN_BOOL, x.index_value(key), x.index_value(row));
+    score = x.apply(TN_F_SELECT, TN_F32, is_past, score, lowest);
+  }
+  Ids rows = x.index_at(row).kind == IndexKind::variable ? Ids{row} : Ids{};
+  Ids all = rows;
+  all.push_back(key);
+  Id highest = add_buffer("highest"), sum = add_buffer("sum");
+  auto loop = [&](Ids outer, Ids reduced, Fold fold, Id value, Id buffer, Id at) {
+    Loop l;
+    l.outer = std::move(outer), l.reduced = std::move(reduced), l.fold = fold;
+    l.value = value, l.buffer = buffer, l.index = at, l.name = "attention";
+    return l;
+  };
+  Id top = x.load(highest, row, TN_F32);
+  Id is_empty = x.apply(TN_F_EQ, TN_BOOL, top, lowest);
+  top = x.apply(TN_F_SELECT, TN_F32, is_empty, x.number(0.0, TN_F32), top);
+  Id power = x.apply(TN_F_EXP, TN_F32, x.apply(TN_F_SUB, TN_F32, score, top));
+  Id total = x.load(sum, row, TN_F32);
+  Id none_left = x.apply(TN_F_EQ, TN_BOOL, total, x.number(0.0, TN_F32));
+  total = x.apply(TN_F_SELECT, TN_F32, none_left, x.number(1.0, TN_F32), total);
+  Id inverse = x.apply(TN_F_DIV, TN_F32, x.number(1.0, TN_F32), total);
+  Id powers = x.load(out.powers, index, TN_F32);
+  Group group{
+      {loop(rows, {key}, Fold::maximum, score, highest, row),
+       loop(all, {}, Fold::none, power, out.powers, index),
+       loop(rows, {key}, Fold::sum, powers, sum, row),
+       loop(all, {}, Fold::none, x.apply(TN_F_MUL, TN_F32, powers, inverse), out.result, index)}};
+  std::vector<bool> needed(program.buffers.size(), false);
+  needed[out.powers] = needed[out.result] = true;
+  out.kernel = make_kernel(program, std::move(group), needed, options);
+  return out;
+}
+
+}  // namespace loopir
