@@ -113,6 +113,10 @@ std::unique_ptr<Executable> compile(const tn_compile_request& request) {
   fusion.threads = host->svc->num_threads();
   parts.schedule = loopir::fuse(parts.program, fusion);
 
+  for (const loopir::FusionNote& note : parts.schedule.notes)
+    parts.statistics.fusion_text +=
+        note.producer + " -> " + note.consumer + ": " + note.verdict + "\n";
+
   // Activations and residuals are done by the product or convolution that they follow.
   loopir::absorb_epilogues(parts.program, parts.schedule,
                            [&](const loopir::Item& item) { return is_fast(parts.program, item); });

@@ -71,10 +71,8 @@ std::string Executable::describe(int32_t what) const {
       return s.loops_text;
     case TN_DESC_MEMORY_PLAN:
       return s.memory_text;
-    case TN_DESC_IR:
-      return s.ir_text;
-    case TN_DESC_ASM:
-      return s.asm_text;
+    case TN_DESC_SOURCE:
+      return s.fusion_text;
     default:
       return "";
   }

@@ -33,11 +33,17 @@ void* scratch(int64_t bytes) {
 
 /// Memory and tables of one call at a time.
 struct Executable::Context {
+  struct OutputShape {
+    Id buffer;
+    int32_t dtype;
+    std::vector<int64_t> sizes, strides;
+  };
   std::vector<void*> pointers;  // by buffer
   Memory arena;
   std::vector<int64_t> symbols;
   bool is_placed = false;
-  std::vector<tensor> tensors;  // by buffer: outputs and what externs made
+  std::vector<OutputShape> outputs;  // for these symbols
+  std::vector<tensor> tensors;       // by buffer: outputs and what externs made
 };
 
 /// What depends on parameters only.
@@ -70,7 +76,8 @@ class Executable::Lease {
     }
   }
   ~Lease() {
-    for (tensor& t : context_->tensors) t = tensor();
+    for (tensor& t : context_->tensors)
+      if (t) t = tensor();
     std::lock_guard lock(owner_.guarding_pool_);
     owner_.pool_.push_back(std::move(context_));
   }
@@ -128,6 +135,11 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
   }
   for (uint32_t i = 0; i < p.n_inputs; ++i)
     if (is_watched[i]) watched_.push_back(i);
+  for (Id b = 0; b < p.buffers.size(); ++b) {
+    if (p.buffers[b].place == Buffer::Place::input) inputs_.emplace_back(b, p.buffers[b].slot);
+    if (in_setup_memory_[b]) setup_buffers_.push_back(b);
+  }
+  describe_memory();
   if (parts_.profile) times_ = std::make_unique<ItemTime[]>(n);
   packs_.assign(n, false);
   for (size_t i = 0; i < n; ++i) {
@@ -138,6 +150,19 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
     packs_[i] = is_static[product ? product->right.buffer
                                   : std::get<loopir::Convolution>(item).weights.buffer];
   }
+}
+
+// The plan for the sizes seen while compiling, for describe().
+void Executable::describe_memory() {
+  const loopir::Program& p = parts_.program;
+  std::vector<int64_t> hints;
+  for (const loopir::Symbol& s : p.expressions.symbols) hints.push_back(s.hint);
+  loopir::MemoryPlan plan = loopir::plan_memory(p, accesses_, hints, in_arena_);
+  Statistics& s = parts_.statistics;
+  s.planned_bytes = plan.bytes;
+  s.naive_bytes = plan.naive_bytes;
+  s.lower_bound = plan.lower_bound;
+  s.memory_text = loopir::text_of(p, accesses_, plan, hints);
 }
 
 Executable::~Executable() {
@@ -162,6 +187,11 @@ void Executable::place_arena(Context& context, std::span<const int64_t> symbols)
     if (plan.offsets[b] >= 0) context.pointers[b] = context.arena.data() + plan.offsets[b];
     if (info.place == Buffer::Place::constant) context.pointers[b] = p.constants[info.slot]->data;
   }
+  context.outputs.clear();
+  for (Id b = 0; b < p.buffers.size(); ++b)
+    if (p.buffers[b].place == Buffer::Place::output)
+      context.outputs.push_back({b, p.buffers[b].dtype, evaluated(p.buffers[b].sizes, symbols),
+                                 evaluated(p.buffers[b].strides, symbols)});
   context.symbols.assign(symbols.begin(), symbols.end());
   context.is_placed = true;
 }
@@ -365,21 +395,16 @@ void Executable::give_outputs(Call& call) {
 void Executable::call(tn_call& c) {
   Lease lease(*this);
   Context& context = *lease;
-  const loopir::Program& p = parts_.program;
   Call call{c, context, nullptr, {c.syms, c.n_syms}};
   place_arena(context, call.symbols);
-  for (Id b = 0; b < p.buffers.size(); ++b) {
-    const Buffer& info = p.buffers[b];
-    if (info.place == Buffer::Place::input) context.pointers[b] = c.inputs[info.slot]->data;
-    if (info.place != Buffer::Place::output) continue;
-    context.tensors[b] = tensor::strided(evaluated(info.sizes, call.symbols),
-                                         evaluated(info.strides, call.symbols), info.dtype);
-    context.pointers[b] = context.tensors[b]->data;
+  for (auto [buffer, slot] : inputs_) context.pointers[buffer] = c.inputs[slot]->data;
+  for (const Context::OutputShape& o : context.outputs) {
+    context.tensors[o.buffer] = tensor::strided(o.sizes, o.strides, o.dtype);
+    context.pointers[o.buffer] = context.tensors[o.buffer]->data;
   }
   call.setup = setup_for(call);
   if (call.setup)
-    for (Id b = 0; b < p.buffers.size(); ++b)
-      if (call.setup->pointers[b]) context.pointers[b] = call.setup->pointers[b];
+    for (Id b : setup_buffers_) context.pointers[b] = call.setup->pointers[b];
   run_items(call, false);
   give_outputs(call);
 }

@@ -29,7 +29,7 @@ struct Statistics {
   double compile_ms = 0, codegen_ms = 0;
   bool from_cache = false;
   std::vector<std::string> extern_ops;
-  std::string graph_text, loops_text, fusion_text, memory_text, ir_text, asm_text;
+  std::string loops_text, fusion_text, memory_text;
 };
 
 /// The parts of an executable, made by compile.cpp.
@@ -68,6 +68,7 @@ class Executable {
   void run_items(Call& call, bool setup);
   void run_item(Call& call, size_t item);
   std::string profile_text() const;
+  void describe_memory();
   void run_kernel(Call& call, size_t item);
   const std::string& kernel_name(size_t item) const;
   void run_extern(Call& call, size_t item);
@@ -84,6 +85,8 @@ class Executable {
   std::vector<std::unique_ptr<LibraryCall>> library_calls_;  // by item
   std::map<size_t, std::unique_ptr<ExternCall>> externs_;    // by item
   std::vector<bool> packs_;                                  // by item: weights go to the setup
+  std::vector<std::pair<loopir::Id, uint32_t>> inputs_;      // buffer, input
+  std::vector<loopir::Id> setup_buffers_;                    // what the setup makes
   std::vector<uint32_t> watched_;                            // inputs whose versions the setup has
   bool has_setup_ = false;
   std::unique_ptr<ItemTime[]> times_;  // by item, where a profile is wanted

@@ -70,6 +70,9 @@ std::vector<onednn::PostOp> post_ops_of(const std::vector<loopir::EpilogueOp>& e
       case From::silu:
         out.push_back({To::swish, 1});
         break;
+      case From::gelu_erf:
+        out.push_back({To::gelu_erf});
+        break;
       case From::sigmoid:
         out.push_back({To::logistic});
         break;
@@ -108,6 +111,7 @@ float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,
         : op.kind == Kind::hardswish   ? v * clipped
         : op.kind == Kind::hardsigmoid ? clipped
         : op.kind == Kind::silu        ? v * sigmoid(v)
+        : op.kind == Kind::gelu_erf    ? v * 0.5f * (1 + std::erf(v * 0.70710678f))
         : op.kind == Kind::sigmoid     ? sigmoid(v)
         : op.kind == Kind::tanh        ? std::tanh(v)
                                        : v + static_cast<float*>(pointers[op.operand.buffer])[at];

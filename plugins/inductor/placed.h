@@ -3,6 +3,7 @@
 
 #include <loopir/program.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -33,6 +34,7 @@ class Plans {
  public:
   template <class Make>
   std::shared_ptr<const Plan> get(std::span<const int64_t> symbols, Make&& make) const {
+    if (symbols.empty() && is_made_.load(std::memory_order_acquire)) return only_;
     std::lock_guard lock(guarding_);
     std::vector<int64_t> key(symbols.begin(), symbols.end());
     auto found = plans_.find(key);
@@ -40,11 +42,17 @@ class Plans {
       if (plans_.size() >= most) plans_.clear();
       found = plans_.emplace(std::move(key), std::make_shared<const Plan>(make())).first;
     }
+    if (symbols.empty() && !is_made_) {
+      only_ = found->second;
+      is_made_.store(true, std::memory_order_release);
+    }
     return found->second;
   }
 
  private:
   static constexpr size_t most = 256;
+  mutable std::atomic<bool> is_made_{false};
+  mutable std::shared_ptr<const Plan> only_;  // of graphs without symbols; set once
   mutable std::mutex guarding_;
   mutable std::map<std::vector<int64_t>, std::shared_ptr<const Plan>> plans_;
 };

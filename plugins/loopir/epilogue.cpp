@@ -73,6 +73,23 @@ struct Matcher {
     const ValueNode& n = x.value_at(v);
     return hardsigmoid(n.a) == n.b ? n.b : hardsigmoid(n.b) == n.a ? n.a : none;
   }
+  // x * 0.5 * (1 + f(x)), f found by `inner`; the product in any order
+  template <class Inner>
+  Id half_times(Id v, Inner&& inner) const {
+    if (!is(v, TN_F_MUL)) return none;
+    const ValueNode& n = x.value_at(v);
+    for (auto [half, rest] : {std::pair(n.a, n.b), std::pair(n.b, n.a)}) {
+      Id u = other(half, TN_F_MUL, 0.5), f = other(rest, TN_F_ADD, 1);
+      if (u != none && f != none && inner(f, u)) return u;
+    }
+    return none;
+  }
+  Id gelu_erf(Id v) const {
+    return half_times(v, [&](Id f, Id u) {
+      return is(f, TN_F_ERF) && other(operand(f, TN_F_ERF), TN_F_MUL, 0.70710678118654752) == u;
+    });
+  }
+
   Id silu(Id v) const {
     if (!is(v, TN_F_MUL)) return none;
     const ValueNode& n = x.value_at(v);
@@ -144,6 +161,7 @@ class Absorber {
                                     {Kind::hardswish, m.hardswish(v)},
                                     {Kind::hardsigmoid, m.hardsigmoid(v)},
                                     {Kind::silu, m.silu(v)},
+                                    {Kind::gelu_erf, m.gelu_erf(v)},
                                     {Kind::sigmoid, m.operand(v, TN_F_SIGMOID)},
                                     {Kind::tanh, m.operand(v, TN_F_TANH)}};
     for (const Candidate& c : candidates)

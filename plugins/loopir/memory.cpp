@@ -68,6 +68,19 @@ int64_t bytes_of(const Program& program, const Buffer& buffer, std::span<const i
   return (last + 1) * item_size(buffer.dtype);
 }
 
+std::string text_of(const Program& program, std::span<const Access> accesses,
+                    const MemoryPlan& plan, std::span<const int64_t> symbols) {
+  std::vector<bool> in_arena;
+  for (int64_t offset : plan.offsets) in_arena.push_back(offset >= 0);
+  std::string out = tenon::plugin::text("arena {} bytes, {} without reuse, {} live at most\n",
+                                        plan.bytes, plan.naive_bytes, plan.lower_bound);
+  for (const Life& life : lives_of(program, accesses, symbols, in_arena))
+    out += tenon::plugin::text("b{} {}: offset {}, {} bytes, items {} to {}\n", life.buffer,
+                               program.buffers[life.buffer].name, plan.offsets[life.buffer],
+                               life.bytes, life.first, life.last);
+  return out;
+}
+
 MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
                        std::span<const int64_t> symbols, const std::vector<bool>& in_arena) {
   std::vector<Life> lives = lives_of(program, accesses, symbols, in_arena), placed;

@@ -17,6 +17,10 @@ struct MemoryPlan {
 MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
                        std::span<const int64_t> symbols, const std::vector<bool>& in_arena);
 
+/// One line a buffer of the arena: where it lies and for how long, as numbers of items.
+std::string text_of(const Program& program, std::span<const Access> accesses,
+                    const MemoryPlan& plan, std::span<const int64_t> symbols);
+
 /// Bytes of memory that the strides of a buffer span.
 int64_t bytes_of(const Program& program, const Buffer& buffer, std::span<const int64_t> symbols);
 

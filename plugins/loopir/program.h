@@ -54,7 +54,7 @@ struct Loop {
 /// What is done to a result before it is stored, in order; `operand` of add: in the result's
 /// layout.
 struct EpilogueOp {
-  enum class Kind : uint8_t { relu, hardswish, hardsigmoid, silu, sigmoid, tanh, add };
+  enum class Kind : uint8_t { relu, hardswish, hardsigmoid, silu, gelu_erf, sigmoid, tanh, add };
   Kind kind;
   View operand;
 };
