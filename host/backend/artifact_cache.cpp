@@ -208,12 +208,10 @@ bool ArtifactCache::write(const CacheKey& key, std::string_view bytes) {
 }
 
 void ArtifactCache::keep_small(int64_t written, int64_t limit) {
-  std::unique_lock lock(sizes_, std::try_to_lock);
+  if (unmeasured_.fetch_add(written) + written < limit / 16) return;
+  std::unique_lock lock(measuring_, std::try_to_lock);
   if (!lock) return;  // another thread is at it
-  written_ += written;
-  if (is_measured_ && written_ < limit / 16) return;
-  is_measured_ = true;
-  written_ = 0;
+  unmeasured_ = 0;
   evict(root_, limit);
 }
 

@@ -54,9 +54,9 @@ class ArtifactCache {
 
   const std::string root_;
   std::atomic<bool> told_{false};
-  std::mutex sizes_;          ///< guards the rest
-  bool is_measured_ = false;  ///< whether this process has looked at the size of the store
-  int64_t written_ = 0;       ///< by this process, since then
+  std::mutex measuring_;
+  /// Bytes that were written since this process measured the store: many where it never did.
+  std::atomic<int64_t> unmeasured_{int64_t{1} << 60};
 };
 
 /// The store of this user; null where it is switched off (compiler.force_disable_caches), where no

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/plugin_cache.h"
 #include "config/config.h"
 #include "graph/parse.h"
 
@@ -43,9 +44,9 @@ CompileRequest request_for(const std::string& op) {
   return request;
 }
 
-std::string key_of(const CompileRequest& request) {
+std::string key_of(const CompileRequest& request, const CacheScope* cache = nullptr) {
   static const auto* manifest = new BackendManifest(manifest_with_options());
-  AbiRequest rq(*manifest, "keyed", request);
+  AbiRequest rq(*manifest, "keyed", request, cache);
   return {rq.abi.cache_key.data, rq.abi.cache_key.size};
 }
 
@@ -68,6 +69,16 @@ TEST(CacheKey, ChangesWithWhateverChangesTheCode) {
   other.options_toml = "level = 2";
   EXPECT_NE(key, key_of(other));
   auto patch = config::patch({{"dynamo.specialize_int", true}});
+  EXPECT_NE(key, key_of(request));
+}
+
+TEST(CacheKey, ChangesWithTheFingerprintAndTheTag) {
+  CompileRequest request = request_for("relu");
+  std::string key = key_of(request);
+  CacheScope old{"llvm 19", ""}, recent{"llvm 20", ""};
+  EXPECT_NE(key_of(request, &old), key);
+  EXPECT_NE(key_of(request, &old), key_of(request, &recent));
+  auto patch = config::patch({{"compiler.cache_key_tag", "nightly"}});
   EXPECT_NE(key, key_of(request));
 }
 
