@@ -7,28 +7,19 @@
 
 namespace tenon {
 
-// Manifests spell "default" out, op entries leave it away.
-static std::set<std::string> names_of(const std::vector<std::string>& ops) {
-  constexpr std::string_view suffix = ".default";
-  std::set<std::string> out;
-  for (const std::string& op : ops)
-    out.insert(op.ends_with(suffix) ? op.substr(0, op.size() - suffix.size()) : op);
-  return out;
-}
-
 std::function<bool(const OpEntry&)> decomposition_set(const std::string& set,
                                                       const std::vector<std::string>& ops,
                                                       const std::vector<std::string>& kept) {
   if (!kept.empty()) {
     auto all = decomposition_set(set, ops);
     if (!all) return nullptr;
-    return [all, whole = names_of(kept)](const OpEntry& op) {
+    return [all, whole = std::set<std::string>(kept.begin(), kept.end())](const OpEntry& op) {
       return !whole.contains(op.name) && all(op);
     };
   }
   if (set.empty() || set == "none") return nullptr;
   if (set == "list") {
-    return [names = names_of(ops)](const OpEntry& op) {
+    return [names = std::set<std::string>(ops.begin(), ops.end())](const OpEntry& op) {
       return can_decompose(op) && names.contains(op.name);
     };
   }

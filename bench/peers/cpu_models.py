@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Latency of Tenon on models beside torch eager, torch.compile, ONNX Runtime and OpenVINO.
+
+    bench/peers/cpu_models.py --tools ../shared/tools --rounds 5 [--models resnet18,bert_mini]
+
+Runs bench_cpu_peers.py of the tools folder with Tenon as one more engine: all engines of a model are
+alive together and take turns, so that what disturbs the machine hits all of them. Prints one line a
+model: Tenon's median in ms, and every peer's median over it (above 1: Tenon is faster); then the
+geometric means, and the ratio to the best peer. The whole result goes to
+bench/results/cpu_models-MACHINE.json. Needs torch; ONNX Runtime and OpenVINO where they are there.
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+
+ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+MODELS = ["resnet18", "mobilenet_v3_small", "vit_tiny", "encoder_4x256_s128", "encoder_12x768_s128",
+          "gpt_4x256_s256", "bert_mini", "gpt2_cut", "dlrm_small"]
+PEERS = ["eager", "compile", "freeze", "ort", "openvino"]
+
+
+EXPORT = """
+import sys, torch
+sys.path.insert(0, sys.argv[1])
+import peer_models
+case = peer_models.REG[sys.argv[2]]()
+torch.export.save(torch.export.export(case.fn.eval(), tuple(case.args)), sys.argv[3])
+"""
+
+
+def export(a):
+    """Archives of the models that the corpus does not have; their inputs are random."""
+    sys.path.insert(0, a.tools)
+    names = a.models.split(",") if a.models else MODELS
+    for name in names:
+        path = os.path.join(a.work, name + ".pt2")
+        with open(os.path.join(a.tools, "peer_models.py")) as f:
+            is_peer = f"def {name}(" in f.read() or name.startswith(("encoder_", "gpt_"))
+        if is_peer and not os.path.exists(path):
+            subprocess.run([sys.executable, "-c", EXPORT, a.tools, name, path], check=False)
+
+
+def measure(a):
+    """The JSON of one run of the harness."""
+    export(a)
+    program = os.path.join(ROOT, "build/release/bin/tenon")
+    out = os.path.join(a.work, "cpu_models.json")
+    worker = f"{program} bench-worker {{pt2}} --backend {a.backend} --threads {{threads}}"
+    command = [sys.executable, os.path.join(a.tools, "bench_cpu_peers.py"), "--threads", str(a.threads),
+               "--rounds", str(a.rounds), "--run-s", str(a.run_s), "--work", a.work, "--out", out,
+               "--engines", a.engines, "--extra", f"tenon={worker}"]
+    command += ["--models", a.models or ",".join(MODELS)]
+    subprocess.run(command, check=True, stdout=sys.stderr)
+    with open(out) as f:
+        return json.load(f)
+
+
+def ratios_of(row):
+    """Peer's median over Tenon's, by peer."""
+    own = row.get("tenon", {}).get("median_us")
+    if not own:
+        return {}
+    return {p: row[p]["median_us"] / own for p in PEERS if "median_us" in row.get(p, {})}
+
+
+def mean_of(values):
+    return math.exp(sum(map(math.log, values)) / len(values)) if values else float("nan")
+
+
+def print_table(steady):
+    print(f"{'model':<22}{'tenon ms':>10}" + "".join(f"{p:>10}" for p in PEERS) + f"{'best':>10}")
+    columns = {p: [] for p in PEERS + ["best"]}
+    for model, row in steady.items():
+        ratios = ratios_of(row)
+        if not ratios:
+            print(f"{model:<22}{'failed':>10}")
+            continue
+        ratios["best"] = min(ratios.values())
+        for p, r in ratios.items():
+            columns[p].append(r)
+        cells = "".join(f"{ratios[p]:>10.2f}" if p in ratios else f"{'-':>10}" for p in columns)
+        print(f"{model:<22}{row['tenon']['median_us'] / 1e3:>10.3f}" + cells)
+    print(f"{'geometric mean':<32}" + "".join(f"{mean_of(columns[p]):>10.2f}" for p in columns))
+
+
+def save(result):
+    """Beside earlier results of the same machine."""
+    name = re.sub(r"[^a-z0-9]+", "-", result["machine"]["cpu"].lower()).strip("-")
+    folder = os.path.join(ROOT, "bench", "results")
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, f"cpu_models-{name}-{result['machine']['cores']}.json")
+    with open(path, "w") as f:
+        json.dump(result, f, indent=1)
+    print("saved to", os.path.relpath(path, ROOT))
+
+
+def main():
+    ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    ap.add_argument("--tools", default=os.path.join(ROOT, "..", "shared", "tools"))
+    ap.add_argument("--models")
+    ap.add_argument("--engines", default=",".join(PEERS))
+    ap.add_argument("--backend", default="inductor")
+    ap.add_argument("--threads", type=int, default=2)
+    ap.add_argument("--rounds", type=int, default=5)
+    ap.add_argument("--run-s", type=float, default=0.25)
+    ap.add_argument("--work", default="/tmp/cpu_peers")
+    a = ap.parse_args()
+    os.makedirs(a.work, exist_ok=True)
+    result = measure(a)
+    print_table(result["steady"])
+    save(result)
+
+
+if __name__ == "__main__":
+    main()
