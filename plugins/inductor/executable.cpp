@@ -89,67 +89,68 @@ class Executable::Lease {
 };
 
 Executable::Executable(Parts parts) : parts_(std::move(parts)) {
-  loopir::Program& p = parts_.program;
   size_t n = parts_.schedule.items.size();
   library_calls_.resize(n);
-  std::vector<bool> is_static(p.buffers.size(), false);
+  packs_.assign(n, false);
+  sort_buffers();
+  for (size_t i = 0; i < n; ++i) prepare_item(i);
+  for (Id b = 0; b < in_setup_memory_.size(); ++b)
+    if (in_setup_memory_[b]) setup_buffers_.push_back(b);
+  describe_memory();
+  if (parts_.profile) times_ = std::make_unique<ItemTime[]>(n);
+}
+
+void Executable::sort_buffers() {
+  const loopir::Program& p = parts_.program;
+  is_static_.assign(p.buffers.size(), false);
   in_arena_.assign(p.buffers.size(), false);
   in_setup_memory_.assign(p.buffers.size(), false);
   for (Id b = 0; b < p.buffers.size(); ++b) {
     const Buffer& info = p.buffers[b];
+    bool is_input = info.place == Buffer::Place::input;
+    if (is_input) inputs_.emplace_back(b, info.slot);
     in_arena_[b] = info.place == Buffer::Place::temporary;
-    is_static[b] = info.place == Buffer::Place::constant ||
-                   (info.place == Buffer::Place::input && p.is_static_input[info.slot]);
+    is_static_[b] =
+        info.place == Buffer::Place::constant || (is_input && p.is_static_input[info.slot]);
   }
-  std::vector<bool> is_watched(p.n_inputs, false);
-  auto watch = [&](const loopir::Ids& buffers) {
-    has_setup_ = true;
-    for (Id b : buffers)
-      if (p.buffers[b].place == Buffer::Place::input) is_watched[p.buffers[b].slot] = true;
+}
+
+// The setup is made anew when one of these changes.
+void Executable::watch(const loopir::Ids& buffers) {
+  has_setup_ = true;
+  for (Id b : buffers) {
+    const Buffer& info = parts_.program.buffers[b];
+    bool is_known = std::find(watched_.begin(), watched_.end(), info.slot) != watched_.end();
+    if (info.place == Buffer::Place::input && !is_known) watched_.push_back(info.slot);
+  }
+}
+
+void Executable::prepare_item(size_t i) {
+  loopir::Program& p = parts_.program;
+  loopir::Item& item = parts_.schedule.items[i];
+  accesses_.push_back(loopir::access_of(p, item));
+  if (parts_.in_setup[i]) {
+    watch(accesses_[i].reads);
+    for (Id b : accesses_[i].writes) {
+      is_static_[b] = true;
+      in_setup_memory_[b] = in_arena_[b];
+      in_arena_[b] = false;
+    }
+  }
+  auto keep = [&](const auto& call, Id weights) {
+    library_calls_[i] = prepare(p, call, is_static_[weights]);
+    packs_[i] = is_static_[weights] && !parts_.in_setup[i];
+    if (is_static_[weights]) watch({weights});
   };
-  for (size_t i = 0; i < n; ++i) {
-    loopir::Item& item = parts_.schedule.items[i];
-    accesses_.push_back(loopir::access_of(p, item));
-    if (parts_.in_setup[i]) {
-      watch(accesses_[i].reads);
-      for (Id b : accesses_[i].writes) {
-        is_static[b] = true;
-        in_setup_memory_[b] = in_arena_[b];
-        in_arena_[b] = false;
-      }
-    }
-    auto keep = [&](auto& call, Id weights) {
-      library_calls_[i] = prepare(p, call, is_static[weights]);
-      if (is_static[weights]) watch({weights});
-    };
-    if (auto* product = std::get_if<loopir::Product>(&item)) keep(*product, product->right.buffer);
-    if (auto* c = std::get_if<loopir::Convolution>(&item)) keep(*c, c->weights.buffer);
-    if (auto* attention = std::get_if<loopir::Attention>(&item)) {
-      const loopir::AttentionKernel& k = parts_.softmaxes.at(i);
-      library_calls_[i] =
-          prepare(p, *attention,
-                  {parts_.kernels[i], parts_.functions[i].run, k.scores, k.powers, k.result});
-    }
-    if (auto* op = std::get_if<loopir::Extern>(&item))
-      externs_.emplace(i, std::make_unique<ExternCall>(std::exchange(*op, {0, op->name})));
+  if (auto* product = std::get_if<loopir::Product>(&item)) keep(*product, product->right.buffer);
+  if (auto* c = std::get_if<loopir::Convolution>(&item)) keep(*c, c->weights.buffer);
+  if (auto* attention = std::get_if<loopir::Attention>(&item)) {
+    const loopir::AttentionKernel& k = parts_.softmaxes.at(i);
+    library_calls_[i] = prepare(
+        p, *attention, {parts_.kernels[i], parts_.functions[i].run, k.scores, k.powers, k.result});
   }
-  for (uint32_t i = 0; i < p.n_inputs; ++i)
-    if (is_watched[i]) watched_.push_back(i);
-  for (Id b = 0; b < p.buffers.size(); ++b) {
-    if (p.buffers[b].place == Buffer::Place::input) inputs_.emplace_back(b, p.buffers[b].slot);
-    if (in_setup_memory_[b]) setup_buffers_.push_back(b);
-  }
-  describe_memory();
-  if (parts_.profile) times_ = std::make_unique<ItemTime[]>(n);
-  packs_.assign(n, false);
-  for (size_t i = 0; i < n; ++i) {
-    if (!library_calls_[i] || parts_.in_setup[i]) continue;
-    const loopir::Item& item = parts_.schedule.items[i];
-    const auto* product = std::get_if<loopir::Product>(&item);
-    if (std::holds_alternative<loopir::Attention>(item)) continue;
-    packs_[i] = is_static[product ? product->right.buffer
-                                  : std::get<loopir::Convolution>(item).weights.buffer];
-  }
+  if (auto* op = std::get_if<loopir::Extern>(&item))
+    externs_.emplace(i, std::make_unique<ExternCall>(std::exchange(*op, {0, op->name})));
 }
 
 // The plan for the sizes seen while compiling, for describe().

@@ -65,6 +65,9 @@ class Executable {
   struct Call;
   class Lease;
 
+  void sort_buffers();
+  void watch(const loopir::Ids& buffers);
+  void prepare_item(size_t item);
   void run_items(Call& call, bool setup);
   void run_item(Call& call, size_t item);
   std::string profile_text() const;
@@ -81,13 +84,13 @@ class Executable {
 
   Parts parts_;
   std::vector<loopir::Access> accesses_;
-  std::vector<bool> in_arena_, in_setup_memory_;
-  std::vector<std::unique_ptr<LibraryCall>> library_calls_;  // by item
-  std::map<size_t, std::unique_ptr<ExternCall>> externs_;    // by item
-  std::vector<bool> packs_;                                  // by item: weights go to the setup
-  std::vector<std::pair<loopir::Id, uint32_t>> inputs_;      // buffer, input
-  std::vector<loopir::Id> setup_buffers_;                    // what the setup makes
-  std::vector<uint32_t> watched_;                            // inputs whose versions the setup has
+  std::vector<bool> is_static_, in_arena_, in_setup_memory_;  // by buffer
+  std::vector<std::unique_ptr<LibraryCall>> library_calls_;   // by item
+  std::map<size_t, std::unique_ptr<ExternCall>> externs_;     // by item
+  std::vector<bool> packs_;                                   // by item: weights go to the setup
+  std::vector<std::pair<loopir::Id, uint32_t>> inputs_;       // buffer, input
+  std::vector<loopir::Id> setup_buffers_;                     // what the setup makes
+  std::vector<uint32_t> watched_;                             // inputs whose versions the setup has
   bool has_setup_ = false;
   std::unique_ptr<ItemTime[]> times_;  // by item, where a profile is wanted
   std::mutex guarding_pool_, guarding_setup_;
