@@ -36,15 +36,25 @@ bool is_fast(const loopir::Program& p, const loopir::Item& item) {
 
 // Items that read parameters and constants only, and what is made of those.
 std::vector<bool> find_setup(loopir::Program& p, const loopir::Schedule& schedule) {
-  std::vector<bool> is_static = static_buffers(p), out;
-  for (const loopir::Item& item : schedule.items) {
-    loopir::Access access = loopir::access_of(p, item);
-    bool all = !access.reads.empty() && !std::holds_alternative<loopir::Extern>(item) &&
-               !std::holds_alternative<loopir::Attention>(item);
-    for (Id b : access.reads) all &= is_static[b];
-    for (Id b : access.writes) all &= p.buffers[b].place == Buffer::Place::temporary;
-    out.push_back(all);
-    for (Id b : access.writes) is_static[b] = all;
+  std::vector<bool> changes(p.buffers.size(), false), out;  // by buffer: some writer is no setup
+  for (bool is_stable = false; !is_stable;) {
+    is_stable = true;
+    out.clear();
+    std::vector<bool> is_static = static_buffers(p);
+    for (const loopir::Item& item : schedule.items) {
+      loopir::Access access = loopir::access_of(p, item);
+      bool all = !access.reads.empty() && !std::holds_alternative<loopir::Extern>(item) &&
+                 !std::holds_alternative<loopir::Attention>(item);
+      for (Id b : access.reads) all &= is_static[b];
+      for (Id b : access.writes)
+        all &= p.buffers[b].place == Buffer::Place::temporary && !changes[b];
+      out.push_back(all);
+      for (Id b : access.writes) {
+        is_stable &= all || changes[b];
+        is_static[b] = all;
+        changes[b] = changes[b] || !all;
+      }
+    }
   }
   return out;
 }

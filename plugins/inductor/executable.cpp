@@ -133,7 +133,7 @@ void Executable::prepare_item(size_t i) {
     watch(accesses_[i].reads);
     for (Id b : accesses_[i].writes) {
       is_static_[b] = true;
-      in_setup_memory_[b] = in_arena_[b];
+      in_setup_memory_[b] = in_setup_memory_[b] || in_arena_[b];  // it may have several writers
       in_arena_[b] = false;
     }
   }
