@@ -73,14 +73,21 @@ Value* real_mod(IRBuilderBase& b, Value* x, Value* y) {
   Value* adjust = b.CreateAnd(b.CreateFCmpUNE(r, zero_like(r)), other_sign);
   return b.CreateSelect(adjust, b.CreateFAdd(r, y), r);
 }
+// As ATen: the quotient of what the divisor goes into, to the nearest whole number.
 Value* real_floordiv(IRBuilderBase& b, Value* x, Value* y) {
-  Value* quotient = b.CreateFDiv(b.CreateFSub(x, real_mod(b, x, y)), y);
-  Value* out = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor,
-                                      b.CreateFAdd(quotient, number_like(quotient, 0.5)));
+  Value* zero = zero_like(x);
+  Value* r = real_fmod(b, x, y);
+  Value* quotient = b.CreateFDiv(b.CreateFSub(x, r), y);
+  Value* other_sign = b.CreateXor(b.CreateFCmpOLT(y, zero), b.CreateFCmpOLT(r, zero));
+  Value* adjust = b.CreateAnd(b.CreateFCmpUNE(r, zero), other_sign);
+  quotient = b.CreateSelect(adjust, b.CreateFSub(quotient, number_like(x, 1)), quotient);
+  Value* whole = b.CreateUnaryIntrinsic(llvm::Intrinsic::floor, quotient);
+  Value* is_above = b.CreateFCmpOGT(b.CreateFSub(quotient, whole), number_like(x, 0.5));
+  whole = b.CreateSelect(is_above, b.CreateFAdd(whole, number_like(x, 1)), whole);
   Value* exact = b.CreateFDiv(x, y);
-  Value* signed_zero = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, zero_like(x), exact);
-  out = b.CreateSelect(b.CreateFCmpOEQ(out, zero_like(out)), signed_zero, out);
-  return b.CreateSelect(b.CreateFCmpOEQ(y, zero_like(y)), exact, out);
+  Value* signed_zero = b.CreateBinaryIntrinsic(llvm::Intrinsic::copysign, zero, exact);
+  Value* out = b.CreateSelect(b.CreateFCmpOEQ(quotient, zero), signed_zero, whole);
+  return b.CreateSelect(b.CreateFCmpOEQ(y, zero), exact, out);
 }
 
 Value* real_op(IRBuilderBase& b, uint16_t code, Value* x, Value* y) {

@@ -86,15 +86,17 @@ struct AdvancedIndex {
     std::vector<size_t> used;
     for (uint32_t d = 0; d < list.count; ++d) {
       if (list.u.values[d] == TN_NO_VALUE) continue;
-      tn_arg a{};
-      a.kind = TN_ARG_VALUE;
-      a.u.value = list.u.values[d];
-      if (!is_integer(to.info(a.u.value).dtype)) return std::nullopt;
-      out.indices[d] = positions(to, a);
-      out.rank = std::max(out.rank, out.indices[d]->ndim());
+      if (!is_integer(to.info(list.u.values[d]).dtype)) return std::nullopt;
       used.push_back(d);
     }
     if (used.empty()) return std::nullopt;
+    for (size_t d : used) {
+      tn_arg a{};
+      a.kind = TN_ARG_VALUE;
+      a.u.value = list.u.values[d];
+      out.indices[d] = positions(to, a);
+      out.rank = std::max(out.rank, out.indices[d]->ndim());
+    }
     bool adjacent = used.back() - used.front() + 1 == used.size();
     out.first = adjacent ? used.front() : 0;
     return out;
@@ -169,12 +171,13 @@ bool embedding_bag(Lowering& to, const node& n) {
       !is_integer(to.info(n.args[2].u.value).dtype))
     return false;
   Expressions& x = to.x;
-  Tensor indices = to.realised(positions(to, n.args[1]), "indices");
-  Tensor offsets = to.realised(positions(to, n.args[2]), "offsets");
   auto v = to.info(n.first_result);
   Ids sizes = to.indices_of(v.dims());
+  if (x.is(sizes[0], 1) || x.is(to.tensor_arg(n.args[1]).sizes[0], 1))
+    return false;  // no variable to depend on
+  Tensor indices = to.realised(positions(to, n.args[1]), "indices");
+  Tensor offsets = to.realised(positions(to, n.args[2]), "offsets");
   Bags bags{offsets, indices.sizes[0], sizes[0], to.int_arg(n.args[7]) != 0};
-  if (x.is(sizes[0], 1) || x.is(bags.n_indices, 1)) return false;  // no variable to depend on
   Id bag = x.variable(sizes[0]), column = x.variable(sizes[1]);
   Id count = bags.count(to, bag);
   Id member = x.variable(count);

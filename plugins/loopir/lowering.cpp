@@ -225,7 +225,9 @@ std::optional<View> Lowering::as_view(const Tensor& t) {
   for (size_t d = 0; d < t.ndim(); ++d) {
     if (x.index_at(t.variables[d]).kind != IndexKind::variable) continue;
     auto step = x.coefficient(n.b, t.variables[d]);
-    if (!step || !x.variables_of_index(*step).empty() || x.reads_data(*step)) return std::nullopt;
+    if (!step || !x.variables_of_index(*step).empty() || x.reads_data(*step) ||
+        x.range(*step).lower < 0)
+      return std::nullopt;
     view.strides[d] = *step;
     zero.emplace_back(t.variables[d], x.constant(0));
   }
@@ -329,10 +331,8 @@ void Lowering::lower_node(const node& n) {
       for (const Rule& rule : list) out.emplace(rule.op, &rule);
     return out;
   }());
-  size_t steps = program.steps.size();
   auto rule = rules.find(sv(n.op_name));
   if (rule != rules.end() ? rule->second->lower(*this, n) : lower_formula(*this, n)) return;
-  program.steps.resize(std::min(program.steps.size(), steps));
   lower_extern(*this, n);
 }
 
