@@ -41,8 +41,9 @@ class Known {
     auto at = kernels_.find(key);
     if (at == kernels_.end()) return {};
     KernelCode out{at->second.run, at->second.code.lock()};
-    if (!out.code) kernels_.erase(at);
-    return out;
+    if (out.code) return out;
+    kernels_.erase(at);
+    return {};
   }
   void add(const std::string& key, const KernelCode& code) {
     std::lock_guard lock(guarding_);
