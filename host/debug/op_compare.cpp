@@ -178,6 +178,26 @@ OpDifference compare_gradient(const Tensor& found, const Tensor& expected) {
   return d;
 }
 
+namespace {
+
+double largest_error(const Tensor& found, const Tensor& exact) {
+  std::vector<double> a = doubles_of(found), b = doubles_of(exact);
+  double worst = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
+    double error = std::fabs(a[i] - b[i]);
+    worst = std::isnan(error) ? INFINITY : std::max(worst, error);
+  }
+  return worst;
+}
+
+}  // namespace
+
+Rounding rounding_of(const Tensor& found, const Tensor& expected, const Tensor& exact) {
+  if (!exact.defined() || !is_floating(expected.dtype())) return {};
+  return {largest_error(found, exact), largest_error(expected, exact)};
+}
+
 OpDifference compare_results(const OpRecording& recording, const OpEntry& op,
                              const RecordedCall& call, const OpResults& results, bool with_values) {
   std::vector<Value> found = flattened(results);

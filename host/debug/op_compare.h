@@ -7,6 +7,7 @@
 
 #include "debug/op_recording.h"
 
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,15 @@ OpDifference compare_tensor(const Tensor& found, const Tensor& expected, const O
                             bool with_values);
 /// Gradients are sums: a difference counts against the largest element.
 OpDifference compare_gradient(const Tensor& found, const Tensor& expected);
+
+/// How far two results of one op are from the exact one, which is in double precision.
+struct Rounding {
+  double found = INFINITY, expected = INFINITY;
+  /// Whether rounding alone explains why they differ: fused code rounds otherwise, often better.
+  bool explains() const { return std::isfinite(expected) && found <= 2 * expected; }
+};
+Rounding rounding_of(const Tensor& found, const Tensor& expected, const Tensor& exact);
+
 OpDifference compare_results(const OpRecording& recording, const OpEntry& op,
                              const RecordedCall& call, const OpResults& results, bool with_values);
 

@@ -322,25 +322,6 @@ const OpEntry& judging_op(const Graph& graph) {
   return *judge;
 }
 
-double largest_error(const Tensor& found, const Tensor& exact) {
-  std::vector<double> a = found.to(Dtype::f64).to_vector<double>();
-  std::vector<double> b = exact.to(Dtype::f64).to_vector<double>();
-  double worst = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i] == b[i] || (std::isnan(a[i]) && std::isnan(b[i]))) continue;
-    double error = std::fabs(a[i] - b[i]);
-    worst = std::isnan(error) ? INFINITY : std::max(worst, error);
-  }
-  return worst;
-}
-
-// Whether rounding alone explains how far the result is from the interpreter's.
-bool is_as_good(const Tensor& found, const Tensor& eager, const Tensor& exact) {
-  if (!is_floating(eager.dtype()) || !exact.defined()) return false;
-  double allowed = 2 * largest_error(eager, exact);
-  return std::isfinite(allowed) && largest_error(found, exact) <= allowed;
-}
-
 }  // namespace
 
 std::string difference(const GraphCase& c, std::span<const Tensor> found,
@@ -356,7 +337,7 @@ std::string difference(const GraphCase& c, std::span<const Tensor> found,
     if (what.empty()) continue;
     bool same_shape = compare_tensor(found[i], expected[i], judge, false).values.empty();
     if (same_shape && exact.empty()) exact = run_graph_in_double(*c.graph, c.inputs, c.symbols);
-    if (same_shape && is_as_good(found[i], expected[i], exact[i])) continue;
+    if (same_shape && rounding_of(found[i], expected[i], exact[i]).explains()) continue;
     return message("out.{}: {}", i, what);
   }
   return "";
