@@ -15,6 +15,13 @@ Id checked(Lowering& to, Id value, Id size) {
   Id wide = to.x.cast(value, TN_I64);
   return to.x.of_value(to.x.value({value_checked, TN_I64, wide, size, none}));
 }
+/// The same for ops that take no negative ones.
+Id strictly_checked(Lowering& to, Id value, Id size) {
+  Expressions& x = to.x;
+  Id wide = x.cast(value, TN_I64);
+  Id is_negative = x.apply(TN_F_LT, TN_BOOL, wide, x.number(int64_t{0}, TN_I64));
+  return checked(to, x.apply(TN_F_SELECT, TN_I64, is_negative, x.index_value(size), wide), size);
+}
 
 /// self[inner]. Nothing depends on a position in a dimension of one element, but it must be checked
 /// all the same: the element is chosen by it, between itself and itself.
@@ -42,7 +49,7 @@ bool embedding(Lowering& to, const node& n) {
   const Tensor indices = positions(to, n.args[1]);
   auto v = to.info(n.first_result);
   to.set(n.first_result, to.make(v.dtype, to.indices_of(v.dims()), [&](std::span<const Id> i) {
-    Id row = checked(to, to.at(indices, i.first(indices.ndim())), table.sizes[0]);
+    Id row = strictly_checked(to, to.at(indices, i.first(indices.ndim())), table.sizes[0]);
     return element_at(to, table, Ids{row, i.back()});
   }));
   return true;
@@ -69,7 +76,7 @@ bool index_select(Lowering& to, const node& n) {
   auto v = to.info(n.first_result);
   to.set(n.first_result, to.make(v.dtype, to.indices_of(v.dims()), [&](std::span<const Id> i) {
     Ids inner(i.begin(), i.end()), at(index.ndim(), i[dim]);
-    inner[dim] = checked(to, to.at(index, at), self.sizes[dim]);
+    inner[dim] = strictly_checked(to, to.at(index, at), self.sizes[dim]);
     return element_at(to, self, inner);
   }));
   return true;
@@ -183,7 +190,7 @@ bool embedding_bag(Lowering& to, const node& n) {
   Id member = x.variable(count);
   Id position = x.add(x.of_value(bags.start(to, bag)), member);
   Id index = to.at(indices, Ids{checked(to, x.index_value(position), bags.n_indices)});
-  Id element = to.at(table, Ids{checked(to, index, table.sizes[0]), column});
+  Id element = to.at(table, Ids{strictly_checked(to, index, table.sizes[0]), column});
   std::string name(sv(v.name));
   Tensor sums = to.fold_over({bag, column}, {member}, Fold::sum, TN_F32, sizes, element, name);
   Id mean_of =
