@@ -110,6 +110,9 @@ struct Lowering {
   Tensor stored(const Tensor& t, Id buffer, const char* name);
 
  private:
+  std::optional<Tensor> fold_in_parts(const Ids& outer, const Ids& reduced, Fold fold,
+                                      int32_t dtype, const Ids& sizes, Id value,
+                                      const std::string& name);
   Ids natural_strides(const Tensor& t);
   int cost(Id value, int limit);
   friend Program lower(const tn_compile_request&);
