@@ -339,8 +339,16 @@ class ConvolutionCall final : public LibraryCall {
     }
     std::copy(plan.source.strides.begin(), plan.source.strides.end(), shape.source_strides);
     std::copy(plan.result.strides.begin(), plan.result.strides.end(), shape.result_strides);
-    plan.prepared = onednn::PreparedConvolution::make(shape, post_ops_of(convolution_.epilogue),
-                                                      tenon::plugin::host->svc->num_threads());
+    plan.prepared =
+        onednn::PreparedConvolution::make(shape, post_ops_of(convolution_.epilogue), parts(shape));
+  }
+
+  // Slices of rows are more than the threads, so that a thread that comes late leaves work to the
+  // others; of few rows the weights are the heavy part, which more slices would read more often.
+  static int64_t parts(const onednn::ConvolutionShape& shape) {
+    constexpr int64_t few_rows = 14;
+    int64_t threads = tenon::plugin::host->svc->num_threads();
+    return threads > 1 && shape.out_height > few_rows ? 2 * threads : threads;
   }
 
   static void pack_into(const Plan& plan, std::span<void* const> pointers, void* out) {
