@@ -47,8 +47,9 @@ bool copy(Lowering& to, const node& n) {
   if (!is_all_computing(to, n)) return false;
   Tensor from = to.tensor_arg(n.args[1]);
   int32_t dtype = to.info(n.first_result).dtype;
-  to.set(n.first_result, to.make(dtype, result_sizes(to, n), [&](std::span<const Id> indices) {
-    return to.x.cast(to.broadcast_at(from, indices), dtype);
+  Ids sizes = result_sizes(to, n);
+  to.set(n.first_result, to.make(dtype, sizes, [&](std::span<const Id> indices) {
+    return to.x.cast(to.broadcast_at(from, indices, sizes), dtype);
   }));
   return true;
 }

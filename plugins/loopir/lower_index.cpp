@@ -116,13 +116,16 @@ bool index_tensor(Lowering& to, const node& n) {
   auto how = AdvancedIndex::of(to, n.args[1], self);
   if (!how) return false;
   auto v = to.info(n.first_result);
-  to.set(n.first_result, to.make(v.dtype, to.indices_of(v.dims()), [&](std::span<const Id> i) {
+  Ids sizes = to.indices_of(v.dims());
+  to.set(n.first_result, to.make(v.dtype, sizes, [&](std::span<const Id> i) {
     std::span<const Id> common = i.subspan(how->first, how->rank);
+    std::span<const Id> common_sizes = std::span<const Id>(sizes).subspan(how->first, how->rank);
     Ids inner;
     size_t next = 0;
     for (size_t d = 0; d < self.ndim(); ++d) {
       if (how->indices[d]) {
-        inner.push_back(checked(to, to.broadcast_at(*how->indices[d], common), self.sizes[d]));
+        Id position = to.broadcast_at(*how->indices[d], common, common_sizes);
+        inner.push_back(checked(to, position, self.sizes[d]));
         continue;
       }
       if (next == how->first) next += how->rank;

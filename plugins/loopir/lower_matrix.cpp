@@ -57,7 +57,7 @@ bool multiply_add(Lowering& to, const node& n) {
   Expressions& x = to.x;
   to.set(n.first_result, to.make(TN_F32, made.sizes, [&](std::span<const Id> i) {
     if (beta == 0) return to.at(made, i);
-    Id more = to.broadcast_at(added, i);
+    Id more = to.broadcast_at(added, i, made.sizes);
     if (beta != 1) more = x.apply(TN_F_MUL, TN_F32, more, x.number(beta, TN_F32));
     return x.apply(TN_F_ADD, TN_F32, to.at(made, i), more);
   }));

@@ -60,7 +60,8 @@ bool layer_norm(Lowering& to, const node& n) {
   auto v = to.info(n.first_result);
   to.set(n.first_result, to.make(v.dtype, t.sizes, [&](std::span<const Id> i) {
     std::span<const Id> row = i.first(t.ndim() - folded);
-    Id w = weight ? to.broadcast_at(*weight, i) : none, b = bias ? to.broadcast_at(*bias, i) : none;
+    Id w = weight ? to.broadcast_at(*weight, i, t.sizes) : none;
+    Id b = bias ? to.broadcast_at(*bias, i, t.sizes) : none;
     return x.cast(normalised(x, dtype, to.at(t, i), to.at(m.mean, row), to.at(rstd, row), w, b),
                   v.dtype);
   }));

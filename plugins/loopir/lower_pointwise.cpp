@@ -54,6 +54,7 @@ struct Call {
   Lowering& to;
   const node& n;
   const formula& f;
+  Ids sizes;  // of the results
   int32_t compute = -1;
 
   bool is_known(uint32_t i) const {
@@ -92,7 +93,7 @@ struct Call {
     int32_t dtype = f.input_dtypes[i] == TN_BOOL ? int32_t{TN_BOOL} : compute;
     if (a.kind == TN_ARG_FLOAT) return x.number(a.u.f, dtype);
     if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL) return x.number(a.u.i, dtype);
-    if (to.is_tensor(a)) return x.cast(to.broadcast_at(to.tensor_arg(a), indices), dtype);
+    if (to.is_tensor(a)) return x.cast(to.broadcast_at(to.tensor_arg(a), indices, sizes), dtype);
     return x.cast(x.index_value(to.index_arg(a)), dtype);
   }
 
@@ -145,16 +146,16 @@ bool lower_formula(Lowering& to, const node& n) {
   if (!f || f->n_outputs != n.n_results) return false;
   for (const tn_instr& in : f->program())
     if (in.code >= TN_F_COUNT) return false;
-  Call call{to, n, *f};
+  Call call{to, n, *f, {}};
   for (uint32_t i = 0; i < f->n_inputs; ++i)
     if (!call.is_known(i)) return false;
   call.promote();
   for (uint32_t r = 0; r < n.n_results; ++r) {
     auto v = to.info(n.first_result + r);
     if (!is_computing(v.dtype)) return false;
-    Ids sizes = to.indices_of(v.dims());
-    keep_repeated_operands(to, n, to.x.hint(to.x.product_of(sizes)));
-    to.set(n.first_result + r, to.make(v.dtype, sizes, [&](std::span<const Id> indices) {
+    call.sizes = to.indices_of(v.dims());
+    keep_repeated_operands(to, n, to.x.hint(to.x.product_of(call.sizes)));
+    to.set(n.first_result + r, to.make(v.dtype, call.sizes, [&](std::span<const Id> indices) {
       return to.x.cast(call.run(r, indices), v.dtype);
     }));
   }

@@ -98,11 +98,13 @@ bool matrix_transpose(Lowering& to, const node& n) {
 
 bool expand(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
+  Ids sizes = to.indices_of(to.info(n.first_result).dims());
   set_view(to, n, 0, [&](std::span<const Id> indices) {
     std::span<const Id> last = indices.last(from.ndim());
     Ids out(last.begin(), last.end());
     for (size_t d = 0; d < out.size(); ++d)
-      if (to.x.is(from.sizes[d], 1)) out[d] = to.x.constant(0);
+      if (to.is_repeated(from.sizes[d], sizes[sizes.size() - out.size() + d]))
+        out[d] = to.x.constant(0);
     return out;
   });
   return true;

@@ -22,9 +22,13 @@ Id Lowering::at(const Tensor& t, std::span<const Id> indices) {
   return x.substitute(t.value, by);
 }
 
-Id Lowering::broadcast_at(const Tensor& t, std::span<const Id> indices) {
-  std::span<const Id> own = indices.last(t.ndim());
-  return at(t, own);  // sizes of 1 have no variable
+Id Lowering::broadcast_at(const Tensor& t, std::span<const Id> indices,
+                          std::span<const Id> sizes) {
+  std::span<const Id> last = indices.last(t.ndim()), last_sizes = sizes.last(t.ndim());
+  Ids own(last.begin(), last.end());
+  for (size_t d = 0; d < own.size(); ++d)
+    if (is_repeated(t.sizes[d], last_sizes[d])) own[d] = x.constant(0);
+  return at(t, own);
 }
 
 Tensor Lowering::make(int32_t dtype, Ids sizes,
@@ -259,9 +263,10 @@ std::optional<View> Lowering::as_view(const Tensor& t) {
   for (size_t d = 0; d < t.ndim(); ++d) {
     if (x.index_at(t.variables[d]).kind != IndexKind::variable) continue;
     auto step = x.coefficient(n.b, t.variables[d]);
-    if (!step || !x.variables_of_index(*step).empty() || x.reads_data(*step) ||
-        x.range(*step).lower < 0)
-      return std::nullopt;
+    if (!step || !x.variables_of_index(*step).empty() || x.reads_data(*step)) return std::nullopt;
+    // A flip's are negative, which no routine takes. A stride is a product of sizes but for its
+    // sign, so one size tells it.
+    if (x.hint(*step) <= 0 && !x.is(*step, 0)) return std::nullopt;
     view.strides[d] = *step;
     zero.emplace_back(t.variables[d], x.constant(0));
   }
@@ -279,8 +284,9 @@ std::optional<View> Lowering::as_view(const Tensor& t) {
 
 View Lowering::view_of(const Tensor& t, const char* name) {
   if (auto view = as_view(t)) return *view;
-  Tensor kept = stored(t, new_buffer(t.dtype, t.sizes, natural_strides(t), name), name);
-  return *as_view(kept);
+  Id buffer = new_buffer(t.dtype, t.sizes, natural_strides(t), name);
+  stored(t, buffer, name);
+  return whole(buffer);
 }
 
 // ---- the walk
