@@ -52,11 +52,15 @@ Value* call_lanes(IRBuilderBase& b, const char* name, llvm::Type* type, Value* x
 Value* zero_like(Value* x) { return llvm::Constant::getNullValue(x->getType()); }
 Value* number_like(Value* x, double number) { return llvm::ConstantFP::get(x->getType(), number); }
 
-/// NaN in either operand gives NaN.
+/// NaN in either operand gives NaN; of zeros either one. The intrinsic, since LLVM 19 makes a
+/// comparison of x out of one of |x| where comparisons and selections are written out.
 Value* real_extreme(IRBuilderBase& b, Value* x, Value* y, bool maximum) {
-  Value* first = maximum ? b.CreateFCmpOGT(x, y) : b.CreateFCmpOLT(x, y);
-  Value* out = b.CreateSelect(first, x, y);
-  return b.CreateSelect(b.CreateFCmpUNO(x, x), x, out);
+  Value* out = b.CreateBinaryIntrinsic(
+      maximum ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, x, y);
+  llvm::FastMathFlags flags;
+  flags.setNoSignedZeros();
+  if (auto* call = llvm::dyn_cast<llvm::Instruction>(out)) call->setFastMathFlags(flags);
+  return out;
 }
 
 Value* real_fmod(IRBuilderBase& b, Value* x, Value* y) {
