@@ -79,7 +79,9 @@ struct PreparedInnerProduct::Plan {
 
 bool PreparedInnerProduct::Plan::cut(int64_t workers, const dnnl::primitive_attr& attr) {
   constexpr int64_t rows_worth_cutting = 64, row_grain = 16, column_grain = 64;
-  bool tiny = shape.m * shape.k * shape.n < small_work;
+  // Few rows are as fast as the weights are read.
+  bool few_weights = shape.k * shape.n * element_size(shape.dtype) < small_weights;
+  bool tiny = shape.m * shape.k * shape.n < small_work && few_weights;
   int64_t parts = tiny ? 1 : workers;
   by_columns = parts > 1 && shape.m < rows_worth_cutting * workers;
   std::vector<int64_t> at =
