@@ -6,6 +6,7 @@
 #include "core/sym_eval.h"
 #include "core/tensor_impl.h"
 #include "formats/pt2_import_parts.h"
+#include "input_layout.h"
 
 #include <tenon/autograd.h>
 #include <tenon/ops.h>
@@ -191,7 +192,9 @@ std::vector<Tensor> ModelRunner::run(std::span<const Tensor> leaves, NamedTensor
   auto version = version_for(call);
   std::vector<Tensor> results(version->graph->outputs().size());
   BelowAutocast types_as_exported;
-  version->artifact->call(call.inputs, call.symbols, results);
+  LaidOutInputs inputs(*version->graph, call.inputs, call.symbols);
+  version->artifact->call(inputs.heads(), call.symbols, results);
+  inputs.write_back();
   NamedTensorMap found;
   std::vector<Tensor> outputs = apply_plan(model_, call, results, found);
   if (gradients) *gradients = std::move(found);

@@ -4,6 +4,7 @@
 #include "compile.h"
 #include "core/error.h"
 #include "debug/random_inputs.h"
+#include "input_layout.h"
 
 #include <tenon/ops.h>
 
@@ -20,6 +21,12 @@ int64_t example(const Graph& graph, SymInt size) {
   if (graph.shape_env) hint = graph.shape_env->int_hint(size);
   require(hint.has_value(), "an input of the graph has a size without an example; pass --input");
   return *hint;
+}
+
+std::vector<int64_t> examples(const Graph& graph, const Dims& dims) {
+  std::vector<int64_t> out;
+  for (SymInt dim : dims) out.push_back(example(graph, dim));
+  return out;
 }
 
 }  // namespace
@@ -77,7 +84,10 @@ std::vector<Tensor> GraphRunner::run(std::span<const Tensor> inputs) {
     heads.push_back(is_tensor ? inputs[i].head() : nullptr);
   }
   std::vector<Tensor> outputs(graph_->outputs().size());
-  artifact_->call(heads, symbols_of(inputs), outputs);
+  std::vector<int64_t> symbols = symbols_of(inputs);
+  LaidOutInputs laid_out(*graph_, heads, symbols);
+  artifact_->call(laid_out.heads(), symbols, outputs);
+  laid_out.write_back();
   return outputs;
 }
 
@@ -91,9 +101,9 @@ std::vector<Tensor> GraphRunner::random_inputs(uint64_t seed) const {
       inputs.push_back(scalar_tensor(number, whole ? Dtype::i64 : Dtype::f64));
       continue;
     }
-    std::vector<int64_t> sizes;
-    for (SymInt size : value.meta.sizes) sizes.push_back(example(*graph_, size));
-    inputs.push_back(random_tensor(IntList(sizes), value.meta.dtype, seed + inputs.size()));
+    inputs.push_back(random_tensor(examples(*graph_, value.meta.sizes),
+                                   examples(*graph_, value.meta.strides), value.meta.dtype,
+                                   seed + inputs.size()));
   }
   return inputs;
 }

@@ -12,7 +12,8 @@ class GraphRunner {
   void compile();
   /// One entry per graph input; numbers are 0-dim tensors.
   std::vector<Tensor> run(std::span<const Tensor> inputs);
-  /// Seeded inputs with the sizes that the graph names as examples.
+  /// Seeded inputs with the sizes that the graph names as examples and the strides that it
+  /// promises.
   std::vector<Tensor> random_inputs(uint64_t seed = 0) const;
   /// The input of that name, with or without '%', or `in.N`; throws UserError when there is none.
   size_t find(const std::string& name) const;

@@ -1,6 +1,7 @@
 // Made-up inputs of models.
 #include "debug/random_inputs.h"
 
+#include "core/tensor_impl.h"
 #include "formats/pt2_call.h"
 
 #include <tenon/ops.h>
@@ -46,6 +47,16 @@ Tensor random_tensor(IntList sizes, Dtype dtype, uint64_t seed) {
   int64_t n = t.numel().guard_int();
   for (int64_t i = 0; i < n; ++i) t.data_ptr<double>()[i] = draw(numbers, dtype);
   return dtype == Dtype::f64 ? t : t.to(dtype);
+}
+
+Tensor random_tensor(IntList sizes, IntList strides, Dtype dtype, uint64_t seed) {
+  int64_t span = 1;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    if (sizes[d] == 0) return random_tensor(sizes, dtype, seed);
+    span += (sizes[d] - 1) * strides[d];
+  }
+  Tensor memory = random_tensor(IntList{span}, dtype, seed);
+  return make_view(memory, SymIntList(sizes), SymIntList(strides), 0);
 }
 
 std::vector<Tensor> random_leaves(const ImportedModel& model, const formats::Pt2Program& program,
