@@ -104,8 +104,8 @@ Lowered lower_training(const Graph& captured, LowerOptions options);
 /// The artifact of the original graph, over the artifact of the lowered one.
 std::shared_ptr<Artifact> wrap_inference(Lowered lowered, std::shared_ptr<Artifact> inner);
 
-/// Whether `set` ("none", "core_aten", "inductor", or "list" with `ops`) takes an op apart; those of
-/// `kept` it does not.
+/// Whether `set` ("none", "core_aten", "inductor", or "list" with `ops`) takes an op apart; those
+/// of `kept` it does not.
 std::function<bool(const OpEntry&)> decomposition_set(const std::string& set,
                                                       const std::vector<std::string>& ops,
                                                       const std::vector<std::string>& kept = {});
