@@ -24,8 +24,8 @@ namespace tenon {
 
 static LowerOptions lowering_for(const BackendInfo& backend) {
   LowerOptions lower;
-  lower.decomposes = decomposition_set(backend.decompositions, backend.decomposition_ops,
-                                       backend.kept_ops);
+  lower.decomposes =
+      decomposition_set(backend.decompositions, backend.decomposition_ops, backend.kept_ops);
   lower.keep_input_mutations = backend.keep_inference_input_mutations;
   lower.remove_dead_code = config::flags().dynamo.dead_code_elimination;
   lower.merge_expressions = config::flags().functorch.cse;

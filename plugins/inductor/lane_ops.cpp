@@ -55,8 +55,8 @@ Value* number_like(Value* x, double number) { return llvm::ConstantFP::get(x->ge
 /// NaN in either operand gives NaN; of zeros either one. The intrinsic, since LLVM 19 makes a
 /// comparison of x out of one of |x| where comparisons and selections are written out.
 Value* real_extreme(IRBuilderBase& b, Value* x, Value* y, bool maximum) {
-  Value* out = b.CreateBinaryIntrinsic(
-      maximum ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, x, y);
+  Value* out =
+      b.CreateBinaryIntrinsic(maximum ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, x, y);
   llvm::FastMathFlags flags;
   flags.setNoSignedZeros();
   if (auto* call = llvm::dyn_cast<llvm::Instruction>(out)) call->setFastMathFlags(flags);

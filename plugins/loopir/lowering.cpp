@@ -22,8 +22,7 @@ Id Lowering::at(const Tensor& t, std::span<const Id> indices) {
   return x.substitute(t.value, by);
 }
 
-Id Lowering::broadcast_at(const Tensor& t, std::span<const Id> indices,
-                          std::span<const Id> sizes) {
+Id Lowering::broadcast_at(const Tensor& t, std::span<const Id> indices, std::span<const Id> sizes) {
   std::span<const Id> last = indices.last(t.ndim()), last_sizes = sizes.last(t.ndim());
   Ids own(last.begin(), last.end());
   for (size_t d = 0; d < own.size(); ++d)
