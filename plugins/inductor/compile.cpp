@@ -25,13 +25,23 @@ std::vector<bool> static_buffers(const loopir::Program& p) {
   return out;
 }
 
-/// Whether oneDNN does the item, with its epilogue, in one fast call for the sizes seen.
+std::vector<int64_t> hints_of(const loopir::Program& p) {
+  std::vector<int64_t> out;
+  for (const loopir::Symbol& s : p.expressions.symbols) out.push_back(s.hint);
+  return out;
+}
+
+/// Whether a library does the item, with its epilogue, in one fast call for the sizes seen.
 bool is_fast(const loopir::Program& p, const loopir::Item& item) {
-  std::vector<int64_t> hints;
-  for (const loopir::Symbol& s : p.expressions.symbols) hints.push_back(s.hint);
   if (auto* product = std::get_if<loopir::Product>(&item))
-    return prepare(p, *product, true)->is_fast(hints);
-  return prepare(p, std::get<loopir::Convolution>(item), true)->is_fast(hints);
+    return prepare(p, *product, true)->is_fast(hints_of(p));
+  return prepare(p, std::get<loopir::Convolution>(item), true)->is_fast(hints_of(p));
+}
+
+bool runs_by_rows(const Parts& parts, size_t item, const std::vector<bool>& is_static) {
+  const loopir::Program& p = parts.program;
+  const auto& product = std::get<loopir::Product>(parts.schedule.items[item]);
+  return prepare(p, product, is_static[product.right.buffer])->runs_by_rows(hints_of(p));
 }
 
 // Items that read parameters and constants only, and what is made of those.
@@ -57,6 +67,23 @@ std::vector<bool> find_setup(loopir::Program& p, const loopir::Schedule& schedul
     }
   }
   return out;
+}
+
+// A kernel in a region is part of the products there: what is done before the first or after one.
+void count_regions(Parts& parts) {
+  Statistics& s = parts.statistics;
+  s.regions = uint32_t(parts.regions.size());
+  for (const Region& region : parts.regions) {
+    bool is_behind_product = false;
+    for (size_t i = region.first; i <= region.last; ++i) {
+      if (parts.in_setup[i]) continue;
+      bool is_kernel = std::holds_alternative<loopir::Kernel>(parts.schedule.items[i]);
+      is_behind_product |= !is_kernel;
+      if (!is_kernel) continue;
+      --s.kernels;
+      ++(is_behind_product ? s.epilogues : s.prologues);
+    }
+  }
 }
 
 /// The code of the schedule's kernels.
@@ -86,6 +113,9 @@ void make_code(tn_ctx* ctx, const loopir::FusionOptions& fusion, Parts& parts) {
   CacheStatistics cache;
   std::vector<KernelCode> code = code_for(ctx, p, requests, options, cache);
   for (size_t k = 0; k < items.size(); ++k) parts.functions[items[k]] = code[k];
+  std::vector<bool> is_static = static_buffers(p);
+  parts.regions = find_regions({p, parts.schedule.items, nests, parts.kernels, parts.in_setup,
+                                [&](size_t i) { return runs_by_rows(parts, i, is_static); }});
   Statistics& s = parts.statistics;
   s.kernels = uint32_t(items.size());
   s.distinct_kernels = cache.distinct;
@@ -93,6 +123,7 @@ void make_code(tn_ctx* ctx, const loopir::FusionOptions& fusion, Parts& parts) {
   s.from_cache = cache.from_disk;
   s.object_bytes = cache.object_bytes;
   s.codegen_ms = milliseconds_since(start);
+  count_regions(parts);
 }
 
 void count_items(Parts& parts) {

@@ -18,8 +18,10 @@ std::string statistics_json(const Statistics& s) {
       << ", \"naive_bytes\": " << s.naive_bytes << ", \"compile_ms\": " << s.compile_ms
       << ", \"codegen_ms\": " << s.codegen_ms
       << ", \"from_cache\": " << (s.from_cache ? "true" : "false") << ", \"gemm\": " << s.products
-      << ", \"conv\": " << s.convolutions << ", \"views_removed\": " << s.views_removed
-      << ", \"setup_items\": " << s.setup_items << ", \"peak_lower_bound_bytes\": " << s.lower_bound
+      << ", \"conv\": " << s.convolutions << ", \"regions\": " << s.regions
+      << ", \"epilogues\": " << s.epilogues << ", \"prologues\": " << s.prologues
+      << ", \"views_removed\": " << s.views_removed << ", \"setup_items\": " << s.setup_items
+      << ", \"peak_lower_bound_bytes\": " << s.lower_bound
       << ", \"distinct_kernels\": " << s.distinct_kernels
       << ", \"kernel_cache_hits\": " << s.kernel_cache_hits
       << ", \"object_bytes\": " << s.object_bytes << ", \"cpu\": \"" << host_options().cpu
@@ -49,7 +51,9 @@ std::string Executable::profile_text() const {
     int64_t calls = times_[i].calls;
     if (!calls || parts_.in_setup[i]) continue;
     double us = double(times_[i].nanoseconds) / 1e3 / double(calls);
-    rows.push_back({us, name_of(parts_.schedule.items[i])});
+    auto begins = [&](const Region& region) { return region.first == i; };
+    bool is_region = std::any_of(parts_.regions.begin(), parts_.regions.end(), begins);
+    rows.push_back({us, (is_region ? "region from " : "") + name_of(parts_.schedule.items[i])});
     sum += us;
   }
   std::sort(rows.begin(), rows.end(),

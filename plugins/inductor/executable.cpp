@@ -96,6 +96,7 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
   for (size_t i = 0; i < n; ++i) prepare_item(i);
   for (Id b = 0; b < in_setup_memory_.size(); ++b)
     if (in_setup_memory_[b]) setup_buffers_.push_back(b);
+  steps_ = steps_of(accesses_, parts_.regions);
   describe_memory();
   if (parts_.profile) times_ = std::make_unique<ItemTime[]>(n);
 }
@@ -158,12 +159,12 @@ void Executable::describe_memory() {
   const loopir::Program& p = parts_.program;
   std::vector<int64_t> hints;
   for (const loopir::Symbol& s : p.expressions.symbols) hints.push_back(s.hint);
-  loopir::MemoryPlan plan = loopir::plan_memory(p, accesses_, hints, in_arena_);
+  loopir::MemoryPlan plan = loopir::plan_memory(p, steps_, hints, in_arena_);
   Statistics& s = parts_.statistics;
   s.planned_bytes = plan.bytes;
   s.naive_bytes = plan.naive_bytes;
   s.lower_bound = plan.lower_bound;
-  s.memory_text = loopir::text_of(p, accesses_, plan, hints);
+  s.memory_text = loopir::text_of(p, steps_, plan, hints);
 }
 
 Executable::~Executable() {
@@ -179,7 +180,7 @@ void Executable::place_arena(Context& context, std::span<const int64_t> symbols)
       std::equal(symbols.begin(), symbols.end(), context.symbols.begin(), context.symbols.end()))
     return;
   const loopir::Program& p = parts_.program;
-  loopir::MemoryPlan plan = loopir::plan_memory(p, accesses_, symbols, in_arena_);
+  loopir::MemoryPlan plan = loopir::plan_memory(p, steps_, symbols, in_arena_);
   if (int64_t(context.arena.size()) < plan.bytes) context.arena = Memory(size_t(plan.bytes));
   context.pointers.assign(p.buffers.size(), nullptr);
   context.tensors.resize(p.buffers.size());
@@ -278,40 +279,82 @@ const std::string& Executable::kernel_name(size_t item) const {
   return std::get<loopir::Kernel>(parts_.schedule.items[item]).name;
 }
 
+/// A kernel with the addresses of one call.
+class Executable::KernelCall {
+ public:
+  KernelCall(const Executable& owner, const Call& call, size_t item)
+      : kernel_(owner.parts_.kernels[item]),
+        symbols_(call.symbols.data()),
+        run_(owner.parts_.functions[item].run),
+        name_(owner.kernel_name(item)) {
+    size_t n = kernel_.buffers.size();
+    if (n > most) many_.resize(n), pointers_ = many_.data();
+    for (size_t i = 0; i < n; ++i) {
+      void* p = call.context.pointers[kernel_.buffers[i]];
+      pointers_[i] = p ? p : nothing;
+    }
+  }
+  KernelCall(const KernelCall&) = delete;
+
+  void operator()(int64_t begin, int64_t end) const {
+    void* rows = kernel_.scratch_bytes ? scratch(kernel_.scratch_bytes) : nullptr;
+    if (!run_(pointers_, symbols_, begin, end, rows)) return;
+    throw error(TN_OUT_OF_RANGE,
+                "index out of range in self: a position read by kernel " + name_ +
+                    " is not within the tensor that it indexes; check the indices");
+  }
+
+ private:
+  static constexpr size_t most = 64;
+  const KernelInterface& kernel_;
+  const int64_t* symbols_;
+  KernelFunction run_;
+  const std::string& name_;
+  void* own_[most];
+  std::vector<void*> many_;
+  void** pointers_ = own_;
+};
+
 void Executable::run_kernel(Call& call, size_t item) {
   const KernelInterface& k = parts_.kernels[item];
-  constexpr size_t most = 64;
-  void* own[most];
-  std::vector<void*> many;
-  void** pointers = own;
-  if (k.buffers.size() > most) many.resize(k.buffers.size()), pointers = many.data();
-  for (size_t i = 0; i < k.buffers.size(); ++i) {
-    void* p = call.context.pointers[k.buffers[i]];
-    pointers[i] = p ? p : nothing;
-  }
-  const int64_t* symbols = call.symbols.data();
+  KernelCall run(*this, call, item);
   int64_t units = parts_.program.expressions.evaluate(k.units, call.symbols);
-  KernelFunction run = parts_.functions[item].run;
-  std::atomic<int32_t> failed{0};
-  auto run_range = [&](int64_t begin, int64_t end) {
-    void* rows = k.scratch_bytes ? scratch(k.scratch_bytes) : nullptr;
-    if (int32_t code = run(pointers, symbols, begin, end, rows)) failed = code;
-  };
   // About 5 µs of work is worth another thread.
   constexpr double worth_a_thread = 12000;
   int64_t threads = host->svc->num_threads();
   double total = double(units) * k.cost;
   int64_t chunks = threads > 1 && total > worth_a_thread ? std::min(units, 4 * threads) : 1;
-  if (chunks == 1)
-    run_range(0, units);
-  else
-    tenon::plugin::parallel_chunks(chunks, [&](int64_t c, int32_t) {
-      run_range(units * c / chunks, units * (c + 1) / chunks);
-    });
-  if (failed)
-    throw error(TN_OUT_OF_RANGE,
-                "index out of range in self: a position read by kernel " + kernel_name(item) +
-                    " is not within the tensor that it indexes; check the indices");
+  if (chunks == 1) return run(0, units);
+  tenon::plugin::parallel_chunks(
+      chunks, [&](int64_t c, int32_t) { run(units * c / chunks, units * (c + 1) / chunks); });
+}
+
+// Whether there are rows enough for chunks; else nothing is done.
+bool Executable::run_region(Call& call, const Region& region) {
+  constexpr int64_t fewest_rows = 24, chunk_rows = 48;
+  int64_t rows = parts_.program.expressions.evaluate(region.rows, call.symbols);
+  int64_t threads = host->svc->num_threads();
+  if (rows < fewest_rows * threads) return false;
+  int64_t chunks = threads * std::max<int64_t>(rows / (chunk_rows * threads), 1);
+  int64_t granules = (rows + region.granule - 1) / region.granule;
+  auto run_chunk = [&](int64_t c, int32_t) {
+    int64_t begin = granules * c / chunks, end = granules * (c + 1) / chunks;
+    int64_t row = begin * region.granule, row_end = std::min(end * region.granule, rows);
+    if (row >= row_end) return;
+    for (size_t i = region.first; i <= region.last; ++i) {
+      if (parts_.in_setup[i]) continue;
+      if (library_calls_[i]) {
+        library_calls_[i]->run_rows(call.context.pointers, call.symbols,
+                                    call.setup->packed[i].data(), row, row_end);
+        continue;
+      }
+      int64_t step = region.units[i - region.first];
+      int64_t units = parts_.program.expressions.evaluate(parts_.kernels[i].units, call.symbols);
+      KernelCall(*this, call, i)(begin * step, row_end == rows ? units : end * step);
+    }
+  };
+  tenon::plugin::parallel_chunks(chunks, run_chunk);
+  return true;
 }
 
 // Whether the tensor lies in the arena: an op that gave back its operand.
@@ -351,6 +394,7 @@ void Executable::run_extern(Call& call, size_t item) {
 }
 
 void Executable::run_items(Call& call, bool setup) {
+  auto region = parts_.regions.begin();
   for (size_t i = 0; i < accesses_.size(); ++i) {
     bool packs = setup && packs_[i];
     if (setup)
@@ -358,14 +402,17 @@ void Executable::run_items(Call& call, bool setup) {
         if (parts_.in_setup[i]) call.context.pointers[b] = call.setup->pointers[b];
     if (packs) call.setup->packed[i] = library_calls_[i]->pack(call.context.pointers, call.symbols);
     if (parts_.in_setup[i] != setup) continue;
-    if (!times_) {
-      run_item(call, i);
-      continue;
+    bool begins = !setup && region != parts_.regions.end() && region->first == i;
+    auto start =
+        times_ ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
+    bool is_done = begins && run_region(call, *region);
+    if (!is_done) run_item(call, i);
+    if (times_) {
+      times_[i].nanoseconds += (std::chrono::steady_clock::now() - start).count();
+      ++times_[i].calls;
     }
-    auto start = std::chrono::steady_clock::now();
-    run_item(call, i);
-    times_[i].nanoseconds += (std::chrono::steady_clock::now() - start).count();
-    ++times_[i].calls;
+    if (is_done) i = region->last;
+    if (begins) ++region;
   }
 }
 

@@ -9,6 +9,7 @@
 
 #include "kernel_cache.h"
 #include "library_calls.h"
+#include "regions.h"
 
 #include <loopir/memory.h>
 #include <tenon/plugin.hpp>
@@ -24,7 +25,8 @@ namespace inductor {
 /// What the compiler found out, for describe().
 struct Statistics {
   uint32_t kernels = 0, distinct_kernels = 0, kernel_cache_hits = 0, extern_calls = 0,
-           fused_nodes = 0, products = 0, convolutions = 0, views_removed = 0, setup_items = 0;
+           fused_nodes = 0, regions = 0, epilogues = 0, prologues = 0, products = 0,
+           convolutions = 0, views_removed = 0, setup_items = 0;
   int64_t planned_bytes = 0, naive_bytes = 0, lower_bound = 0, object_bytes = 0, packed_bytes = 0;
   double compile_ms = 0, codegen_ms = 0;
   bool from_cache = false;
@@ -40,6 +42,7 @@ struct Parts {
   std::vector<KernelCode> functions;                    // by item
   std::map<size_t, loopir::AttentionKernel> softmaxes;  // by item that is attention
   std::vector<bool> in_setup;                           // by item
+  std::vector<Region> regions;
   Statistics statistics;
   bool profile = false;
 };
@@ -70,9 +73,11 @@ class Executable {
   void prepare_item(size_t item);
   void run_items(Call& call, bool setup);
   void run_item(Call& call, size_t item);
+  bool run_region(Call& call, const Region& region);
   std::string profile_text() const;
   void describe_memory();
   void run_kernel(Call& call, size_t item);
+  class KernelCall;
   const std::string& kernel_name(size_t item) const;
   void run_extern(Call& call, size_t item);
   bool is_borrowed(const Call& call, const tn_tensor* t) const;
@@ -83,7 +88,7 @@ class Executable {
   std::vector<int64_t> evaluated(const loopir::Ids& ids, std::span<const int64_t> symbols) const;
 
   Parts parts_;
-  std::vector<loopir::Access> accesses_;
+  std::vector<loopir::Access> accesses_, steps_;              // by item; with regions as one
   std::vector<bool> is_static_, in_arena_, in_setup_memory_;  // by buffer
   std::vector<std::unique_ptr<LibraryCall>> library_calls_;   // by item
   std::map<size_t, std::unique_ptr<ExternCall>> externs_;     // by item

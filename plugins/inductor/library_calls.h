@@ -36,6 +36,11 @@ class LibraryCall {
   /// `pointers` by buffer. `packed`: what pack() gave for the same sizes, or null.
   virtual void run(std::span<void* const> pointers, std::span<const int64_t> symbols,
                    const void* packed) const = 0;
+  /// Whether run_rows() can be used for these sizes where weights were packed.
+  virtual bool runs_by_rows(std::span<const int64_t>) const { return false; }
+  /// Rows [row, end) of the result, on this thread.
+  virtual void run_rows(std::span<void* const>, std::span<const int64_t>, const void* packed,
+                        int64_t row, int64_t end) const;
   /// Whether the library serves it whole, epilogue included, for these sizes.
   virtual bool is_fast(std::span<const int64_t> symbols) const = 0;
 };

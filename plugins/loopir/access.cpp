@@ -6,7 +6,7 @@
 
 namespace loopir {
 
-void add_loads(Expressions& x, Id value, Ids& out) {
+void for_each_load(Expressions& x, Id value, const std::function<void(const ValueNode&)>& see) {
   std::vector<Id> open{value};
   std::unordered_map<Id, bool> seen;
   auto open_index = [&](auto& self, Id i) -> void {
@@ -19,13 +19,18 @@ void add_loads(Expressions& x, Id value, Ids& out) {
     open.pop_back();
     if (!seen.emplace(v, true).second) continue;
     const ValueNode n = x.value_at(v);
-    if (n.code == value_load && std::find(out.begin(), out.end(), n.a) == out.end())
-      out.push_back(n.a);
+    if (n.code == value_load) see(n);
     Operands read = operands_of(n);
     for (Id o : read.values)
       if (o != none) open.push_back(o);
     if (read.index != none) open_index(open_index, read.index);
   }
+}
+
+void add_loads(Expressions& x, Id value, Ids& out) {
+  for_each_load(x, value, [&](const ValueNode& load) {
+    if (std::find(out.begin(), out.end(), load.a) == out.end()) out.push_back(load.a);
+  });
 }
 
 namespace {

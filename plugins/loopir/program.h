@@ -136,6 +136,8 @@ struct Access {
   Ids reads, writes;
 };
 Access access_of(Program& program, const Step& step);
+/// Every load in a value, once, those in indices included.
+void for_each_load(Expressions& x, Id value, const std::function<void(const ValueNode&)>& see);
 /// The buffers that a value loads from.
 void add_loads(Expressions& x, Id value, Ids& out);
 

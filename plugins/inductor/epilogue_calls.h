@@ -1,0 +1,41 @@
+// Epilogues, as the libraries that run them want them.
+#pragma once
+
+#include <dnn/prepared.h>
+#include <loopir/program.h>
+#include <microkernel/kernels.h>
+#include <tenon/plugin.hpp>
+
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace inductor {
+
+std::vector<onednn::PostOp> post_ops_of(const std::vector<loopir::EpilogueOp>& epilogue);
+
+/// The same for a microkernel; nothing where it lacks one of them.
+std::optional<std::vector<microkernel::Finish>> finish_of(
+    const std::vector<loopir::EpilogueOp>& epilogue);
+
+/// The operands of an epilogue, as run() of a prepared call wants them.
+struct Operands {
+  static constexpr size_t most = 4;  // make() gives null for more than one
+  const void* data[most] = {};
+
+  Operands(const std::vector<loopir::EpilogueOp>& epilogue, std::span<void* const> pointers);
+};
+
+/// Where no library has anything fast: one element after the other.
+float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,
+               std::span<void* const> pointers, int64_t at);
+
+/// Slices of a prepared call on the threads of the host.
+template <class Prepared, class Run>
+void run_slices(const Prepared& prepared, Run&& run) {
+  int64_t n = prepared.slices();
+  if (n == 1) return run(0);
+  tenon::plugin::parallel_chunks(n, [&](int64_t slice, int32_t) { run(slice); });
+}
+
+}  // namespace inductor

@@ -1,0 +1,17 @@
+// The kernels of one level of vectors; each kernels_LEVEL.cpp includes them with its own flags.
+//
+// Nothing here may be shared between the levels: an inline function that the linker takes from the
+// object with the widest vectors would fail on other machines. So all lives in a namespace that is
+// the level's, and no header of the standard library with functions in it is used.
+#pragma once
+
+#include "kernels.h"
+
+#include "lanes.h"
+#include "product_kernel.h"
+
+namespace microkernel::MICROKERNEL_LEVEL {
+
+constexpr Kernels table() { return {panel_vectors * Lanes::count, Lanes::count, &multiply}; }
+
+}  // namespace microkernel::MICROKERNEL_LEVEL

@@ -1,0 +1,50 @@
+// Packing, and the addresses of a part of a product.
+#include "product.h"
+
+#include <algorithm>
+
+namespace microkernel {
+
+int64_t Panels::count() const { return (n + kernels().panel - 1) / kernels().panel; }
+int64_t Panels::column(int64_t panel) const { return std::min(n, panel * kernels().panel); }
+int64_t Panels::size() const {
+  int64_t lanes = kernels().lanes;
+  return k * ((n + lanes - 1) / lanes * lanes);
+}
+
+void Panels::pack(const float* right, int64_t k_stride, int64_t n_stride, int64_t begin,
+                  int64_t end, float* packed) const {
+  constexpr int64_t block = 16;  // rows at a time, so that both sides stay in the cache
+  int64_t lanes = kernels().lanes;
+  for (int64_t panel = begin; panel < end; ++panel) {
+    int64_t first = column(panel), columns = column(panel + 1) - first;
+    int64_t width = (columns + lanes - 1) / lanes * lanes;
+    float* to = packed + first * k;
+    for (int64_t p = 0; p < k; p += block) {
+      int64_t rows = std::min(block, k - p);
+      for (int64_t j = 0; j < width; ++j)
+        for (int64_t i = 0; i < rows; ++i)
+          to[(p + i) * width + j] =
+              j < columns ? right[(p + i) * k_stride + (first + j) * n_stride] : 0.0f;
+    }
+  }
+}
+
+void multiply(const Product& product, int64_t row, int64_t row_end, int64_t panel,
+              int64_t panel_end) {
+  const Panels& panels = product.panels;
+  int64_t first = panels.column(panel), end = panels.column(panel_end);
+  int64_t place = row * product.result_row + first;
+  Finish finish[8];
+  size_t n = std::min<size_t>(product.finish.size(), std::size(finish));
+  for (size_t i = 0; i < n; ++i) {
+    finish[i] = product.finish[i];
+    if (finish[i].operand) finish[i].operand += place;
+  }
+  kernels().multiply({row_end - row, panels.k, end - first, product.left + row * product.left_row,
+                      product.left_row, product.packed + first * panels.k,
+                      product.bias ? product.bias + first : nullptr, product.result + place,
+                      product.result_row, finish, n});
+}
+
+}  // namespace microkernel
