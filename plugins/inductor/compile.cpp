@@ -87,7 +87,7 @@ void count_regions(Parts& parts) {
 }
 
 /// The code of the schedule's kernels.
-void make_code(tn_ctx* ctx, const loopir::FusionOptions& fusion, Parts& parts) {
+void make_code(tn_ctx* ctx, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
   const CodeOptions& options = host_options();
   loopir::Program& p = parts.program;
@@ -99,10 +99,6 @@ void make_code(tn_ctx* ctx, const loopir::FusionOptions& fusion, Parts& parts) {
   std::vector<size_t> items;
   for (size_t i = 0; i < n; ++i) {
     const loopir::Kernel* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]);
-    if (auto* attention = std::get_if<loopir::Attention>(&parts.schedule.items[i])) {
-      parts.softmaxes[i] = loopir::make_attention_kernel(p, *attention, fusion);
-      kernel = &parts.softmaxes[i].kernel;
-    }
     if (!kernel) continue;
     nests[i] = loopir::make_nest(p, *kernel, lanes_for(p, *kernel, options));
     parts.kernels[i] = interface_of(p, nests[i], options);
@@ -166,7 +162,7 @@ std::unique_ptr<Executable> compile(const tn_compile_request& request) {
   // What depends on parameters only is done when those change.
   parts.in_setup = find_setup(parts.program, parts.schedule);
 
-  make_code(request.ctx, fusion, parts);
+  make_code(request.ctx, parts);
   parts.profile = tenon::plugin::options(request).get<bool>("profile");
   count_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);

@@ -145,11 +145,8 @@ void Executable::prepare_item(size_t i) {
   };
   if (auto* product = std::get_if<loopir::Product>(&item)) keep(*product, product->right.buffer);
   if (auto* c = std::get_if<loopir::Convolution>(&item)) keep(*c, c->weights.buffer);
-  if (auto* attention = std::get_if<loopir::Attention>(&item)) {
-    const loopir::AttentionKernel& k = parts_.softmaxes.at(i);
-    library_calls_[i] = prepare(
-        p, *attention, {parts_.kernels[i], parts_.functions[i].run, k.scores, k.powers, k.result});
-  }
+  if (auto* attention = std::get_if<loopir::Attention>(&item))
+    library_calls_[i] = prepare(p, *attention);
   if (auto* op = std::get_if<loopir::Extern>(&item))
     externs_.emplace(i, std::make_unique<ExternCall>(std::exchange(*op, {0, op->name})));
 }
@@ -331,7 +328,7 @@ void Executable::run_kernel(Call& call, size_t item) {
 
 // Whether there are rows enough for chunks; else nothing is done.
 bool Executable::run_region(Call& call, const Region& region) {
-  constexpr int64_t fewest_rows = 24, chunk_rows = 48;
+  constexpr int64_t fewest_rows = 24, chunk_rows = 96;
   int64_t rows = parts_.program.expressions.evaluate(region.rows, call.symbols);
   int64_t threads = host->svc->num_threads();
   if (rows < fewest_rows * threads) return false;

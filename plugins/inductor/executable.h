@@ -38,10 +38,9 @@ struct Statistics {
 struct Parts {
   loopir::Program program;
   loopir::Schedule schedule;
-  std::vector<KernelInterface> kernels;                 // by item; empty symbol where it is none
-  std::vector<KernelCode> functions;                    // by item
-  std::map<size_t, loopir::AttentionKernel> softmaxes;  // by item that is attention
-  std::vector<bool> in_setup;                           // by item
+  std::vector<KernelInterface> kernels;  // by item; empty symbol where it is none
+  std::vector<KernelCode> functions;     // by item
+  std::vector<bool> in_setup;            // by item
   std::vector<Region> regions;
   Statistics statistics;
   bool profile = false;

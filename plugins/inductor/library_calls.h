@@ -51,13 +51,7 @@ std::unique_ptr<LibraryCall> prepare(const loopir::Program& program, const loopi
 std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
                                      const loopir::Convolution& convolution, bool constant_weights);
 
-/// How attention runs the softmax of its tiles.
-struct AttentionSoftmax {
-  KernelInterface interface;
-  KernelFunction run = nullptr;
-  loopir::Id scores = loopir::none, powers = loopir::none, result = loopir::none;
-};
 std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
-                                     const loopir::Attention& attention, AttentionSoftmax softmax);
+                                     const loopir::Attention& attention);
 
 }  // namespace inductor

@@ -141,7 +141,7 @@ class ProductCall final : public LibraryCall {
 
   void run_packed(const Plan& plan, std::span<void* const> pointers, const void* packed) const {
     constexpr int64_t small_work = 1 << 19, small_weights = 192 << 10;  // not worth another thread
-    constexpr int64_t chunk_rows = 48, fewest_rows = 24;
+    constexpr int64_t chunk_rows = 96, fewest_rows = 24;
     const microkernel::Panels& panels = *plan.panels;
     int64_t m = plan.left.sizes[0], count = panels.count();
     int64_t threads = tenon::plugin::host->svc->num_threads();

@@ -78,15 +78,6 @@ struct Nest {
 /// vectorised: the variable with unit stride in most accesses.
 Nest make_nest(Program& program, Kernel kernel, int64_t vector_lanes);
 
-/// The softmax of attention over rows of scores [m, keys of the tile], in place. Three buffers
-/// stand for the scores: as they come, their powers, the result.
-struct AttentionKernel {
-  Kernel kernel;
-  Id scores, powers, result;
-};
-AttentionKernel make_attention_kernel(Program& program, const Attention& attention,
-                                      const FusionOptions& options);
-
 // ---- parts of fusion
 
 /// Loops over common variables.

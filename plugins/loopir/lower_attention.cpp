@@ -1,9 +1,7 @@
 // Attention as one step: its scores never become a tensor.
-#include "kernel.h"
 #include "lowering.h"
 
 #include <cmath>
-#include <limits>
 
 namespace loopir {
 
@@ -11,8 +9,6 @@ using tenon::plugin::node;
 using tenon::plugin::sv;
 
 namespace {
-
-constexpr uint16_t extra_symbol_hint = 128;
 
 /// The mask with the result's batch and heads: repeated dimensions have stride 0.
 std::optional<View> mask_view(Lowering& to, const Tensor& mask, const Ids& sizes,
@@ -89,87 +85,5 @@ constexpr Rule rules[] = {
 }  // namespace
 
 std::span<const Rule> attention_rules() { return rules; }
-
-Id keys_of_tile(Program& program) {
-  Expressions& x = program.expressions;
-  if (x.symbols.size() == program.n_symbols)
-    x.symbols.push_back({extra_symbol_hint, 1, std::numeric_limits<int64_t>::max(), "keys"});
-  return x.symbol(program.n_symbols);
-}
-
-namespace {
-
-/// The loops of a softmax over scores[row, key], in place.
-struct SoftmaxLoops {
-  Program& program;
-  Expressions& x;
-  const Attention& a;
-  Id row, key, index;
-  Id lowest;
-
-  SoftmaxLoops(Program& program, const Attention& a)
-      : program(program), x(program.expressions), a(a) {
-    Id keys = keys_of_tile(program);
-    row = x.variable(a.query.sizes[2]);
-    key = x.variable(keys);
-    index = x.add(x.multiply(row, keys), key);
-    lowest = x.number(-std::numeric_limits<double>::infinity(), TN_F32);
-  }
-
-  Id add_buffer(const char* name) {
-    return program.add_buffer({Buffer::Place::temporary, 0, TN_F32, {}, {}, name});
-  }
-
-  /// The score with its mask; -inf where the key must not be seen.
-  Id masked(Id score) {
-    if (a.mask) {  // the address is that of the head's mask
-      Id at = x.add(x.multiply(row, a.mask->strides[2]), x.multiply(key, a.mask->strides[3]));
-      Id mask = x.load(a.mask->buffer, at, a.mask_dtype);
-      score = a.mask_dtype == TN_BOOL ? x.apply(TN_F_SELECT, TN_F32, mask, score, lowest)
-                                      : x.apply(TN_F_ADD, TN_F32, score, mask);
-    }
-    if (!a.is_causal) return score;
-    Id is_past = x.apply(TN_F_LE, TN_BOOL, x.index_value(key), x.index_value(row));
-    return x.apply(TN_F_SELECT, TN_F32, is_past, score, lowest);
-  }
-  /// `v`, or `other` where it equals `special`.
-  Id unless(Id v, Id special, double other) {
-    Id is_special = x.apply(TN_F_EQ, TN_BOOL, v, special);
-    return x.apply(TN_F_SELECT, TN_F32, is_special, x.number(other, TN_F32), v);
-  }
-
-  Loop loop(Fold fold, Id value, Id buffer) {
-    Loop l;
-    if (x.index_at(row).kind == IndexKind::variable) l.outer.push_back(row);
-    (fold == Fold::none ? l.outer : l.reduced).push_back(key);
-    l.fold = fold, l.value = value, l.buffer = buffer, l.name = "attention";
-    l.index = fold == Fold::none ? index : row;
-    return l;
-  }
-};
-
-}  // namespace
-
-AttentionKernel make_attention_kernel(Program& program, const Attention& a,
-                                      const FusionOptions& options) {
-  SoftmaxLoops s(program, a);
-  Expressions& x = program.expressions;
-  AttentionKernel out{{}, s.add_buffer("scores"), s.add_buffer("powers"), s.add_buffer("result")};
-  Id highest = s.add_buffer("highest"), sum = s.add_buffer("sum");
-  Id score = s.masked(x.load(out.scores, s.index, TN_F32));
-  // A row that sees no key has -inf everywhere, and gives 0.
-  Id top = s.unless(x.load(highest, s.row, TN_F32), s.lowest, 0);
-  Id power = x.apply(TN_F_EXP, TN_F32, x.apply(TN_F_SUB, TN_F32, score, top));
-  Id powers = x.load(out.powers, s.index, TN_F32);
-  Id total = s.unless(x.load(sum, s.row, TN_F32), x.number(0.0, TN_F32), 1);
-  Id inverse = x.apply(TN_F_DIV, TN_F32, x.number(1.0, TN_F32), total);
-  Group group{{s.loop(Fold::maximum, score, highest), s.loop(Fold::none, power, out.powers),
-               s.loop(Fold::sum, powers, sum),
-               s.loop(Fold::none, x.apply(TN_F_MUL, TN_F32, powers, inverse), out.result)}};
-  std::vector<bool> needed(program.buffers.size(), false);
-  needed[out.powers] = needed[out.result] = true;
-  out.kernel = make_kernel(program, std::move(group), needed, options);
-  return out;
-}
 
 }  // namespace loopir

@@ -141,9 +141,6 @@ void for_each_load(Expressions& x, Id value, const std::function<void(const Valu
 /// The buffers that a value loads from.
 void add_loads(Expressions& x, Id value, Ids& out);
 
-/// The symbol that stands for the keys of one tile of attention; not one of the graph's.
-Id keys_of_tile(Program& program);
-
 /// The graph as a program. Throws `declined` for what no part of it can be (data-dependent sizes,
 /// bodies of control flow, values that are no tensors).
 Program lower(const tn_compile_request& request);

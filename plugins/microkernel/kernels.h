@@ -27,10 +27,34 @@ struct ProductBlock {
   size_t n_finish;
 };
 
+/// Keys whose scores are held at a time.
+constexpr int64_t key_block = 256;
+
+/// One head's queries [first_query, first_query + queries) and all the keys that they may see.
+struct AttentionTile {
+  int64_t queries, keys, channels, value_channels;
+  const float* query;  // the first one of the tile
+  int64_t query_row;
+  const float* key;
+  int64_t key_row;
+  const float* value;
+  int64_t value_row;
+  float* result;
+  int64_t result_row;
+  float scale;
+  const float* mask;       // added, or null
+  const uint8_t* allowed;  // not 0 where a query may see a key, or null
+  int64_t mask_row, mask_column;
+  bool is_causal;  // query i sees keys up to i
+  int64_t first_query;
+  float* scratch;
+};
+
 struct Kernels {
   int64_t panel;  // columns of a full panel
   int64_t lanes;  // the last panel is as wide as its vectors
   void (*multiply)(const ProductBlock& block);
+  void (*attend)(const AttentionTile& tile);
 };
 
 extern const Kernels kernels_base, kernels_avx2, kernels_avx512;

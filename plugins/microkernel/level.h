@@ -7,11 +7,13 @@
 
 #include "kernels.h"
 
-#include "lanes.h"
+#include "attention_kernel.h"
 #include "product_kernel.h"
 
 namespace microkernel::MICROKERNEL_LEVEL {
 
-constexpr Kernels table() { return {panel_vectors * Lanes::count, Lanes::count, &multiply}; }
+constexpr Kernels table() {
+  return {panel_vectors * Lanes::count, Lanes::count, &multiply, &attend};
+}
 
 }  // namespace microkernel::MICROKERNEL_LEVEL

@@ -24,8 +24,9 @@ constexpr int64_t block_k = 384, left_floats = 96 << 10;
 struct Tile {
   int64_t k, columns;
   const float* left;
-  int64_t left_row;
+  int64_t left_row, left_column;
   const float* right;
+  int64_t right_row;
   const float* bias;
   float* result;
   int64_t result_row;
@@ -42,30 +43,33 @@ static void multiply_tile(const Tile& t) {
   Vector sum[sets][R][V] = {};
   if (t.continues || t.bias) {
     const float* from = t.continues ? t.result : t.bias;
-    int64_t row = t.continues ? t.result_row : 0;
+    int64_t step = t.continues ? t.result_row : 0;
 #pragma GCC unroll 6
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
       for (int j = 0; j < V; ++j) {
-        const float* place = from + i * row + j * lane_count;
+        const float* place = from + i * step + j * lane_count;
         sum[0][i][j] = is_whole ? load(place) : load(place, t.columns - j * lane_count);
       }
   }
   const float *left = t.left, *right = t.right, *next = t.next;
-  int64_t step = t.left_row, p = 0;
-  for (; p + sets <= t.k; p += sets, right += sets * width, next += sets * t.next_step) {
+  int64_t row = t.left_row, p = 0;
+  for (; p + sets <= t.k; p += sets) {
     __builtin_prefetch(next, 0, 2);
+    next += sets * t.next_step;
 #pragma GCC unroll 2
     for (int s = 0; s < sets; ++s) {
       Vector b[V];
 #pragma GCC unroll 4
-      for (int j = 0; j < V; ++j) b[j] = load(right + s * width + j * lane_count);
+      for (int j = 0; j < V; ++j) b[j] = load(right + j * lane_count);
 #pragma GCC unroll 6
       for (int i = 0; i < R; ++i) {
-        Vector a = repeat(left[i * step + p + s]);
+        Vector a = repeat(left[i * row]);
 #pragma GCC unroll 4
         for (int j = 0; j < V; ++j) sum[s][i][j] += a * b[j];
       }
+      left += t.left_column;
+      right += t.right_row;
     }
   }
   if (sets == 2 && p < t.k)
@@ -73,7 +77,7 @@ static void multiply_tile(const Tile& t) {
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
       for (int j = 0; j < V; ++j)
-        sum[0][i][j] += repeat(left[i * step + p]) * load(right + j * lane_count);
+        sum[0][i][j] += repeat(left[i * row]) * load(right + j * lane_count);
 #pragma GCC unroll 6
   for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
@@ -157,7 +161,9 @@ static void multiply_panel(const ProductBlock& b, int64_t row, int64_t rows, int
                 columns,
                 b.left + i * b.left_row + p,
                 b.left_row,
+                1,
                 right,
+                width,
                 b.bias ? b.bias + column : nullptr,
                 b.result + i * b.result_row + column,
                 b.result_row,

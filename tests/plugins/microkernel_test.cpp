@@ -1,5 +1,7 @@
-// Blocked products beside sums in f64: shapes around the borders of tiles, panels and blocks.
+// Blocked products and attention beside sums in f64: shapes around the borders of tiles, panels and
+// blocks.
 #include <gtest/gtest.h>
+#include <microkernel/attention.h>
 #include <microkernel/product.h>
 
 #include <cmath>
@@ -78,5 +80,98 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MicrokernelProduct,
                                          Shape{3, 5, 17}, Shape{5, 383, 63}, Shape{6, 384, 64},
                                          Shape{7, 385, 128}, Shape{11, 2, 10}, Shape{13, 769, 33},
                                          Shape{50, 96, 200}, Shape{301, 400, 40}, Shape{4, 0, 20}));
+
+// ---- attention
+
+struct AttentionShape {
+  int64_t queries, keys, channels, value_channels;
+  enum Mask { none, causal, added, allowed } mask;
+};
+
+class MicrokernelAttention : public testing::TestWithParam<AttentionShape> {
+ protected:
+  ~MicrokernelAttention() override { microkernel::use(usual); }
+  const Kernels& usual = microkernel::kernels();
+};
+
+/// One query's weights of the keys, before they are divided by their sum, and that sum.
+std::pair<std::vector<double>, double> powers_of(const AttentionShape& s, int64_t q,
+                                                 const microkernel::AttentionTile& t) {
+  std::vector<double> out;
+  double top = -INFINITY, sum = 0;
+  for (int64_t k = 0; k < s.keys; ++k) {
+    double score = 0;
+    for (int64_t c = 0; c < s.channels; ++c)
+      score += double(t.query[q * t.query_row + c]) * double(t.key[k * t.key_row + c]);
+    score *= double(t.scale);
+    if (t.mask) score += double(t.mask[q * t.mask_row + k * t.mask_column]);
+    bool hidden =
+        (t.allowed && !t.allowed[q * t.mask_row + k * t.mask_column]) || (t.is_causal && k > q);
+    out.push_back(hidden ? -INFINITY : score);
+    top = std::max(top, out.back());
+  }
+  for (double& x : out) sum += x = std::isinf(top) ? 0 : std::exp(x - top);
+  return {out, sum};
+}
+
+void check_attention(const AttentionShape& s) {
+  int64_t query_row = s.channels + 1, value_row = s.value_channels + 2;
+  std::vector<float> query = random_floats(s.queries * query_row, 1);
+  std::vector<float> key = random_floats(s.keys * s.channels, 2);
+  std::vector<float> value = random_floats(s.keys * value_row, 3);
+  std::vector<float> mask = random_floats(s.queries * s.keys, 4);
+  std::vector<uint8_t> allowed;
+  for (float x : mask) allowed.push_back(x > 0.2f);
+  for (int64_t k = 0; k < s.keys; ++k) allowed[size_t(k)] = 0;  // the first query sees nothing
+  std::vector<float> result(query.size() + size_t(s.queries * s.value_channels));
+  int64_t most = microkernel::attention_queries();
+  std::vector<float> scratch(size_t(microkernel::attention_scratch(s.channels, s.value_channels)) +
+                             16);
+  microkernel::AttentionTile tile{};
+  tile.keys = s.keys, tile.channels = s.channels, tile.value_channels = s.value_channels;
+  tile.query_row = query_row, tile.key_row = s.channels, tile.value_row = value_row;
+  tile.result_row = s.value_channels, tile.mask_row = s.keys, tile.mask_column = 1;
+  tile.key = key.data(), tile.value = value.data(), tile.scale = 0.3f;
+  tile.is_causal = s.mask == AttentionShape::causal;
+  tile.scratch = scratch.data();
+  microkernel::AttentionTile whole = tile;
+  whole.query = query.data();
+  if (s.mask == AttentionShape::added) whole.mask = mask.data();
+  if (s.mask == AttentionShape::allowed) whole.allowed = allowed.data();
+  for (int64_t first = 0; first < s.queries; first += most) {
+    tile.first_query = first, tile.queries = std::min(most, s.queries - first);
+    tile.query = query.data() + first * query_row;
+    tile.result = result.data() + first * s.value_channels;
+    tile.mask = whole.mask ? whole.mask + first * s.keys : nullptr;
+    tile.allowed = whole.allowed ? whole.allowed + first * s.keys : nullptr;
+    microkernel::attend(tile);
+  }
+  for (int64_t q = 0; q < s.queries; ++q) {
+    auto [powers, sum] = powers_of(s, q, whole);
+    for (int64_t j = 0; j < s.value_channels; ++j) {
+      double expected = 0;
+      for (int64_t k = 0; k < s.keys; ++k)
+        expected += powers[size_t(k)] * double(value[size_t(k * value_row + j)]);
+      ASSERT_NEAR(double(result[size_t(q * s.value_channels + j)]), sum > 0 ? expected / sum : 0,
+                  2e-6)
+          << q << ", " << j;
+    }
+  }
+}
+
+TEST_P(MicrokernelAttention, EqualsSoftmaxInDouble) {
+  check_attention(GetParam());
+  microkernel::use(microkernel::kernels_base);
+  check_attention(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, MicrokernelAttention,
+                         testing::Values(AttentionShape{1, 1, 1, 1, AttentionShape::none},
+                                         AttentionShape{5, 33, 16, 32, AttentionShape::none},
+                                         AttentionShape{70, 300, 24, 20, AttentionShape::added},
+                                         AttentionShape{130, 513, 64, 64, AttentionShape::allowed},
+                                         AttentionShape{65, 65, 8, 70, AttentionShape::causal},
+                                         AttentionShape{300, 300, 32, 16, AttentionShape::causal},
+                                         AttentionShape{17, 257, 64, 3, AttentionShape::allowed}));
 
 }  // namespace
