@@ -110,6 +110,9 @@ void make_code(tn_ctx* ctx, Parts& parts) {
   std::vector<KernelCode> code = code_for(ctx, p, requests, options, cache);
   for (size_t k = 0; k < items.size(); ++k) parts.functions[items[k]] = code[k];
   std::vector<bool> is_static = static_buffers(p);
+  for (size_t i = 0; i < n; ++i)
+    if (parts.in_setup[i])
+      for (Id b : loopir::access_of(p, parts.schedule.items[i]).writes) is_static[b] = true;
   parts.regions = find_regions({p, parts.schedule.items, nests, parts.kernels, parts.in_setup,
                                 [&](size_t i) { return runs_by_rows(parts, i, is_static); }});
   Statistics& s = parts.statistics;

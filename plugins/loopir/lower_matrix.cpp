@@ -78,6 +78,40 @@ void fill_pair(Lowering& to, const tn_arg& a, int64_t (&out)[2], int64_t missing
   out[0] = given.size() > 1 ? given[0] : missing;
 }
 
+/// The pixels of a channels-last tensor as the rows of a matrix.
+std::optional<View> pixels(Lowering& to, const View& v) {
+  Expressions& x = to.x;
+  if (!x.is(v.strides[1], 1) && !x.is(v.sizes[1], 1)) return std::nullopt;
+  Id row = none, step = none;  // from pixel to pixel, and what the next slower dimension has to be
+  for (size_t d : {3, 2, 0}) {
+    if (x.is(v.sizes[d], 1)) continue;
+    if (row == none) row = step = v.strides[d];
+    if (v.strides[d] != step) return std::nullopt;
+    step = x.multiply(step, v.sizes[d]);
+  }
+  if (row == none) row = v.sizes[1];
+  Id count = x.product_of(Ids{v.sizes[0], v.sizes[2], v.sizes[3]});
+  return View{v.buffer, v.offset, {count, v.sizes[1]}, {row, x.constant(1)}};
+}
+
+/// A convolution that reads one pixel for one result: a product of pixels and weights.
+std::optional<Product> as_product(Lowering& to, const Convolution& c) {
+  Expressions& x = to.x;
+  bool reads_one = x.is(c.weights.sizes[2], 1) && x.is(c.weights.sizes[3], 1) && c.groups == 1 &&
+                   c.stride[0] == 1 && c.stride[1] == 1 && c.padding[0] == 0 && c.padding[1] == 0;
+  if (!reads_one) return std::nullopt;
+  std::optional<View> left = pixels(to, c.source), result = pixels(to, c.result);
+  if (!left || !result) return std::nullopt;
+  const View& w = c.weights;
+  Product out;
+  out.left = *left;
+  out.right = {w.buffer, w.offset, {w.sizes[1], w.sizes[0]}, {w.strides[1], w.strides[0]}};
+  out.result = *result;
+  out.bias = c.bias;
+  out.name = c.name;
+  return out;
+}
+
 bool convolution(Lowering& to, const node& n) {
   const Tensor source = to.tensor_arg(n.args[0]), weights = to.tensor_arg(n.args[1]);
   bool has_bias = to.is_tensor(n.args[2]);
@@ -99,7 +133,10 @@ bool convolution(Lowering& to, const node& n) {
   Ids sizes = to.indices_of(to.info(n.first_result).dims());
   Id buffer = to.new_buffer(TN_F32, sizes, to.channels_last(sizes), name.c_str());
   c.result = with_height(to, to.whole(buffer));
-  to.program.steps.push_back(std::move(c));
+  if (std::optional<Product> product = as_product(to, c))
+    to.program.steps.push_back(std::move(*product));
+  else
+    to.program.steps.push_back(std::move(c));
   to.set(n.first_result, to.over(buffer));
   return true;
 }

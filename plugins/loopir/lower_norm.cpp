@@ -138,25 +138,44 @@ struct BatchNorm {
   }
 };
 
-/// The convolution whose whole result is this tensor, if only this node reads it and everything
+/// A convolution or product, as weights with a dimension of output channels.
+struct Layer {
+  View *weights = nullptr, *result = nullptr;
+  std::optional<View>* bias = nullptr;
+  size_t channel = 0;  // dimension of the weights
+
+  explicit Layer(Step& step) {
+    if (auto* c = std::get_if<Convolution>(&step)) *this = Layer(c->weights, *c, 0);
+    if (auto* p = std::get_if<Product>(&step))
+      if (p->right.sizes.size() == 2 && p->alpha == 1) *this = Layer(p->right, *p, 1);
+  }
+  explicit operator bool() const { return weights; }
+
+ private:
+  template <class S>
+  Layer(View& weights, S& step, size_t channel)
+      : weights(&weights), result(&step.result), bias(&step.bias), channel(channel) {}
+};
+
+/// The step whose whole result is this tensor, taken out, if only this node reads it and everything
 /// else about it is parameters.
-std::optional<Convolution> take_convolution(Lowering& to, const node& n) {
+std::optional<Step> take_layer(Lowering& to, const node& n) {
   const Tensor& t = to.tensor_arg(n.args[0]);
   auto view = to.as_view(t);
   uint32_t value = n.args[0].u.value;
   if (!view || to.reads[value] != 1 || to.is_output[value]) return std::nullopt;
   for (auto step = to.program.steps.rbegin(); step != to.program.steps.rend(); ++step) {
-    auto* c = std::get_if<Convolution>(&*step);
-    if (!c || c->result.buffer != view->buffer) continue;
-    bool is_static =
-        to.is_parameter(c->weights.buffer) && (!c->bias || to.is_parameter(c->bias->buffer));
+    Layer layer(*step);
+    if (!layer || layer.result->buffer != view->buffer) continue;
+    bool is_static = to.is_parameter(layer.weights->buffer) &&
+                     (!*layer.bias || to.is_parameter((*layer.bias)->buffer));
     for (const tn_arg& a : n.arguments().subspan(1, 4))
       if (to.is_tensor(a)) {
         auto parameter = to.as_view(to.tensor_arg(a));
         is_static &= parameter && to.is_parameter(parameter->buffer);
       }
     if (!is_static) return std::nullopt;
-    Convolution out = std::move(*c);
+    Step out = std::move(*step);
     to.program.steps.erase(std::next(step).base());
     return out;
   }
@@ -174,9 +193,10 @@ Tensor tensor_over(Lowering& to, const View& v) {
 
 // The scale goes into the weights, the shift into the bias: made once per version of the
 // parameters.
-bool fold_into_convolution(Lowering& to, const node& n) {
-  auto c = take_convolution(to, n);
-  if (!c) return false;
+bool fold_into_layer(Lowering& to, const node& n) {
+  std::optional<Step> step = take_layer(to, n);
+  if (!step) return false;
+  Layer layer(*step);
   Expressions& x = to.x;
   std::string name = name_of(to, n);
   const Tensor *weight = optional_arg(to, n.args[1]), *bias = optional_arg(to, n.args[2]);
@@ -186,22 +206,22 @@ bool fold_into_convolution(Lowering& to, const node& n) {
     Id rstd = inverse_deviation(x, to.at(variance, Ids{channel}), eps, TN_F32);
     return weight ? x.apply(TN_F_MUL, TN_F32, rstd, to.at(*weight, Ids{channel})) : rstd;
   };
-  Tensor weights = tensor_over(to, c->weights);
+  Tensor weights = tensor_over(to, *layer.weights);
   Tensor scaled = to.make(TN_F32, weights.sizes, [&](std::span<const Id> i) {
-    return x.apply(TN_F_MUL, TN_F32, to.at(weights, i), scale_of(i[0]));
+    return x.apply(TN_F_MUL, TN_F32, to.at(weights, i), scale_of(i[layer.channel]));
   });
   std::optional<Tensor> old_bias;
-  if (c->bias) old_bias = tensor_over(to, *c->bias);
+  if (*layer.bias) old_bias = tensor_over(to, **layer.bias);
   Tensor shift = to.make(TN_F32, mean.sizes, [&](std::span<const Id> i) {
     Id off = old_bias ? x.apply(TN_F_SUB, TN_F32, to.at(*old_bias, i), to.at(mean, i))
                       : x.apply(TN_F_NEG, TN_F32, to.at(mean, i));
     Id out = x.apply(TN_F_MUL, TN_F32, off, scale_of(i[0]));
     return bias ? x.apply(TN_F_ADD, TN_F32, out, to.at(*bias, i)) : out;
   });
-  c->weights = to.view_of(to.realised(scaled, name.c_str()), name.c_str());
-  c->bias = to.view_of(to.realised(shift, name.c_str()), name.c_str());
-  Id result = c->result.buffer;
-  to.program.steps.push_back(std::move(*c));
+  *layer.weights = to.view_of(to.realised(scaled, name.c_str()), name.c_str());
+  *layer.bias = to.view_of(to.realised(shift, name.c_str()), name.c_str());
+  Id result = layer.result->buffer;
+  to.program.steps.push_back(std::move(*step));
   to.set(n.first_result, to.over(result));
   return true;
 }
@@ -209,7 +229,7 @@ bool fold_into_convolution(Lowering& to, const node& n) {
 bool batch_norm_inference(Lowering& to, const node& n) {
   const Tensor& t = to.tensor_arg(n.args[0]);
   if (!is_floating(t.dtype) || t.ndim() < 2) return false;
-  if (fold_into_convolution(to, n)) {
+  if (fold_into_layer(to, n)) {
     BatchNorm rest{to, n, {}, nullptr, nullptr, 0, TN_F32};
     rest.give_empty(1);
     rest.give_empty(2);

@@ -115,10 +115,10 @@ static void scale_rows(const AttentionTile& t, const float* factors) {
 /// result += powers[key][query]^T x value.
 static void add_values(const AttentionTile& t, const float* powers, int64_t width,
                        const float* value, int64_t value_row, int64_t keys, bool continues) {
-  int64_t tiles = (t.queries + tile_rows - 1) / tile_rows;
   for (int64_t j = 0; j < t.value_channels; j += most_queries) {
     int64_t columns = t.value_channels - j < most_queries ? t.value_channels - j : most_queries;
     int64_t vectors = (columns + lane_count - 1) / lane_count;
+    int64_t tiles = (t.queries + tile_rows(vectors) - 1) / tile_rows(vectors);
     for (int64_t i = 0; i < tiles; ++i) {
       int64_t q = t.queries * i / tiles, end = t.queries * (i + 1) / tiles;
       Tile tile{keys,
@@ -156,8 +156,8 @@ static void attend(const AttentionTile& t) {
   }
   for (int64_t first = 0; first == 0 || first < t.keys; first += key_block) {
     int64_t keys = t.keys - first < key_block ? t.keys - first : key_block;
-    multiply({keys, t.channels, width, t.key + first * t.key_row, t.key_row, queries, nullptr,
-              scores, width, nullptr, 0});
+    multiply({keys, t.channels, width, 0, 1, 1, t.key + first * t.key_row, t.key_row, queries,
+              nullptr, scores, width, nullptr, 0});
     if (t.mask || t.allowed || t.is_causal) mask_scores(t, first, keys, width, scores);
     Vector shrink[panel_vectors] = {};
     exponentiate(vectors, scores, keys, state, shrink);

@@ -14,17 +14,24 @@ struct Finish {
   const float* operand = nullptr;
 };
 
-/// result = left x right, by rows [0, rows) and panels of packed columns.
+/// result[rows, n] = left[rows, k] x right[k, n], panels [panel, panel_end) of it.
 struct ProductBlock {
-  int64_t rows, k, columns;  // of `packed`, which begins with a panel
+  int64_t rows, k, n;
+  int64_t panel, panel_end, panels;  // panels: of all n columns
   const float* left;
   int64_t left_row;
   const float* packed;
-  const float* bias;  // of the first column, or null
+  const float* bias;  // or null
   float* result;
   int64_t result_row;
   const Finish* finish;
   size_t n_finish;
+
+  /// Columns before a panel: whole vectors, shared out evenly, since narrow panels are slow.
+  constexpr int64_t column(int64_t of, int64_t lanes) const {
+    int64_t at = (n + lanes - 1) / lanes * of / panels * lanes;
+    return at < n ? at : n;
+  }
 };
 
 /// Keys whose scores are held at a time.
@@ -51,8 +58,8 @@ struct AttentionTile {
 };
 
 struct Kernels {
-  int64_t panel;  // columns of a full panel
-  int64_t lanes;  // the last panel is as wide as its vectors
+  int64_t panel;  // columns of the widest panel
+  int64_t lanes;  // panels are whole vectors wide
   void (*multiply)(const ProductBlock& block);
   void (*attend)(const AttentionTile& tile);
 };

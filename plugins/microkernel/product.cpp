@@ -6,7 +6,11 @@
 namespace microkernel {
 
 int64_t Panels::count() const { return (n + kernels().panel - 1) / kernels().panel; }
-int64_t Panels::column(int64_t panel) const { return std::min(n, panel * kernels().panel); }
+int64_t Panels::column(int64_t panel) const {
+  ProductBlock block{};
+  block.n = n, block.panels = count();
+  return block.column(panel, kernels().lanes);
+}
 int64_t Panels::size() const {
   int64_t lanes = kernels().lanes;
   return k * ((n + lanes - 1) / lanes * lanes);
@@ -33,18 +37,16 @@ void Panels::pack(const float* right, int64_t k_stride, int64_t n_stride, int64_
 void multiply(const Product& product, int64_t row, int64_t row_end, int64_t panel,
               int64_t panel_end) {
   const Panels& panels = product.panels;
-  int64_t first = panels.column(panel), end = panels.column(panel_end);
-  int64_t place = row * product.result_row + first;
+  int64_t place = row * product.result_row;
   Finish finish[8];
   size_t n = std::min<size_t>(product.finish.size(), std::size(finish));
   for (size_t i = 0; i < n; ++i) {
     finish[i] = product.finish[i];
     if (finish[i].operand) finish[i].operand += place;
   }
-  kernels().multiply({row_end - row, panels.k, end - first, product.left + row * product.left_row,
-                      product.left_row, product.packed + first * panels.k,
-                      product.bias ? product.bias + first : nullptr, product.result + place,
-                      product.result_row, finish, n});
+  kernels().multiply({row_end - row, panels.k, panels.n, panel, panel_end, panels.count(),
+                      product.left + row * product.left_row, product.left_row, product.packed,
+                      product.bias, product.result + place, product.result_row, finish, n});
 }
 
 }  // namespace microkernel

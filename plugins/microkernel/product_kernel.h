@@ -3,13 +3,14 @@
 // Problem: result[m, n] = left[m, k] x right[k, n] at the speed of the multiply-add units, with
 // `right` packed once and `left` read where it lies.
 //
-// Method: `right` is in panels of `panel` columns, row after row, so that one step of k is a few
-// vectors in a row. A tile of tile_rows x panel sums stays in registers while k runs: each step
-// loads the panel's row once and one number of each row of `left`. k is cut in blocks so that a
-// block of the panel stays in the first-level cache while all rows pass by it; rows are cut so that
-// their part of `left` stays in the second-level cache while all panels do. Sums of another block
-// of k continue from the result in memory. While a block of a panel is in use, the one behind it is
-// fetched, a little in each step: weights mostly come from the third-level cache or from memory.
+// Method: `right` is in panels of up to panel_vectors vectors of columns, row after row, so that
+// one step of k is a few vectors in a row. A tile of rows x panel sums stays in registers while k
+// runs: each step loads the panel's row once and one number of each row of `left`. k is cut in
+// blocks so that a block of the panel stays in the first-level cache while all rows pass by it;
+// rows are cut so that their part of `left` stays in the second-level cache while all panels do.
+// Sums of another block of k continue from the result in memory. While a block of a panel is in
+// use, the one behind it is fetched, a little in each step: weights mostly come from the
+// third-level cache or from memory.
 //
 // Cost: 227 of 239 GF/s a core with AVX-512 (rows 99, k and n 192 and 768).
 // Source: Goto and van de Geijn, Anatomy of High-Performance Matrix Multiplication, 2008.
@@ -33,7 +34,54 @@ struct Tile {
   bool continues;     // from the result
   const float* next;  // what is read after this, to be in the cache by then
   int64_t next_step;  // floats of it for each step of k
+  const Finish* finish = nullptr;
+  size_t n_finish = 0;
+  int64_t place = 0;  // of the tile in the operands of `finish`
 };
+
+static inline Vector finished(Vector x, Finish::Kind kind, const float* operand, int64_t n) {
+  switch (kind) {
+    case Finish::Kind::relu:
+      return x <= 0 ? Vector{} : x;
+    case Finish::Kind::hardswish:
+      return x * (clip(x + 3, 0, 6) / 6);
+    case Finish::Kind::hardsigmoid:
+      return clip(x + 3, 0, 6) / 6;
+    case Finish::Kind::add:
+      return x + load(operand, n);
+  }
+  __builtin_unreachable();
+}
+
+template <int R, int V, Finish::Kind kind>
+static inline void finish_sums(const Tile& t, const float* operand, Vector (&sum)[R][V]) {
+#pragma GCC unroll 12
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < V; ++j)
+      sum[i][j] = finished(sum[i][j], kind, operand + i * t.result_row + j * lane_count,
+                           t.columns - j * lane_count);
+}
+template <int R, int V>
+static inline void finish_sums(const Tile& t, Vector (&sum)[R][V]) {
+  for (const Finish* f = t.finish; f < t.finish + t.n_finish; ++f) {
+    const float* operand = f->operand + t.place;
+    switch (f->kind) {
+      case Finish::Kind::relu:
+        finish_sums<R, V, Finish::Kind::relu>(t, operand, sum);
+        break;
+      case Finish::Kind::hardswish:
+        finish_sums<R, V, Finish::Kind::hardswish>(t, operand, sum);
+        break;
+      case Finish::Kind::hardsigmoid:
+        finish_sums<R, V, Finish::Kind::hardsigmoid>(t, operand, sum);
+        break;
+      case Finish::Kind::add:
+        finish_sums<R, V, Finish::Kind::add>(t, operand, sum);
+        break;
+    }
+  }
+}
 
 template <int R, int V>
 static void multiply_tile(const Tile& t) {
@@ -44,7 +92,7 @@ static void multiply_tile(const Tile& t) {
   if (t.continues || t.bias) {
     const float* from = t.continues ? t.result : t.bias;
     int64_t step = t.continues ? t.result_row : 0;
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
       for (int j = 0; j < V; ++j) {
@@ -62,7 +110,7 @@ static void multiply_tile(const Tile& t) {
       Vector b[V];
 #pragma GCC unroll 4
       for (int j = 0; j < V; ++j) b[j] = load(right + j * lane_count);
-#pragma GCC unroll 6
+#pragma GCC unroll 12
       for (int i = 0; i < R; ++i) {
         Vector a = repeat(left[i * row]);
 #pragma GCC unroll 4
@@ -73,36 +121,46 @@ static void multiply_tile(const Tile& t) {
     }
   }
   if (sets == 2 && p < t.k)
-#pragma GCC unroll 6
+#pragma GCC unroll 12
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
       for (int j = 0; j < V; ++j)
         sum[0][i][j] += repeat(left[i * row]) * load(right + j * lane_count);
-#pragma GCC unroll 6
+  if (sets == 2)
+#pragma GCC unroll 12
+    for (int i = 0; i < R; ++i)
+#pragma GCC unroll 4
+      for (int j = 0; j < V; ++j) sum[0][i][j] += sum[sets - 1][i][j];
+  if (t.n_finish) finish_sums(t, sum[0]);
+#pragma GCC unroll 12
   for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < V; ++j) {
-      Vector total = sets == 2 ? sum[0][i][j] + sum[sets - 1][i][j] : sum[0][i][j];
       float* place = t.result + i * t.result_row + j * lane_count;
-      is_whole ? store(place, total) : store(place, total, t.columns - j * lane_count);
+      is_whole ? store(place, sum[0][i][j])
+               : store(place, sum[0][i][j], t.columns - j * lane_count);
     }
 }
 
 using TileFunction = void (*)(const Tile&);
 
 template <int V>
+struct TileFunctions {
+  static constexpr int most = tile_rows(V);
+  TileFunction by_rows[most];
+
+  template <int R>
+  constexpr void fill() {
+    by_rows[R - 1] = multiply_tile<R, V>;
+    if constexpr (R > 1) fill<R - 1>();
+  }
+  constexpr TileFunctions() : by_rows{} { fill<most>(); }
+};
+
+template <int V>
 static TileFunction tile_function(int64_t rows) {
-  static constexpr TileFunction functions[] = {
-    multiply_tile<1, V>,
-    multiply_tile<2, V>,
-    multiply_tile<3, V>,
-    multiply_tile<4, V>,
-#if defined(__AVX2__)
-    multiply_tile<5, V>,
-    multiply_tile<6, V>,
-#endif
-  };
-  return functions[rows - 1];
+  static constexpr TileFunctions<V> functions;
+  return functions.by_rows[rows - 1];
 }
 
 static TileFunction tile_function(int64_t rows, int64_t vectors) {
@@ -121,36 +179,11 @@ static TileFunction tile_function(int64_t rows, int64_t vectors) {
   __builtin_unreachable();
 }
 
-static inline Vector finished(Vector x, const Finish& f, int64_t at, int64_t n) {
-  switch (f.kind) {
-    case Finish::Kind::relu:
-      return x <= 0 ? Vector{} : x;
-    case Finish::Kind::hardswish:
-      return x * (clip(x + 3, 0, 6) / 6);
-    case Finish::Kind::hardsigmoid:
-      return clip(x + 3, 0, 6) / 6;
-    case Finish::Kind::add:
-      return x + load(f.operand + at, n);
-  }
-  __builtin_unreachable();
-}
-
-/// The finish of rows x columns of a result, at `at` of it.
-static void finish_tile(const ProductBlock& b, int64_t at, int64_t rows, int64_t columns) {
-  for (size_t f = 0; f < b.n_finish; ++f)
-    for (int64_t i = 0; i < rows; ++i)
-      for (int64_t j = 0; j < columns; j += lane_count) {
-        int64_t place = at + i * b.result_row + j, n = columns - j;
-        store(b.result + place, finished(load(b.result + place, n), b.finish[f], place, n), n);
-      }
-}
-
 /// One panel against `rows` rows from `row` on.
-static void multiply_panel(const ProductBlock& b, int64_t row, int64_t rows, int64_t column) {
-  constexpr int64_t panel = panel_vectors * lane_count;
-  int64_t columns = b.columns - column < panel ? b.columns - column : panel;
+static void multiply_panel(const ProductBlock& b, int64_t row, int64_t rows, int64_t panel) {
+  int64_t column = b.column(panel, lane_count), columns = b.column(panel + 1, lane_count) - column;
   int64_t vectors = (columns + lane_count - 1) / lane_count, width = vectors * lane_count;
-  int64_t tiles = (rows + tile_rows - 1) / tile_rows;
+  int64_t tiles = (rows + tile_rows(vectors) - 1) / tile_rows(vectors);
   for (int64_t p = 0; p == 0 || p < b.k; p += block_k) {
     int64_t k = b.k - p < block_k ? b.k - p : block_k;
     const float* right = b.packed + column * b.k + p * width;
@@ -170,20 +203,22 @@ static void multiply_panel(const ProductBlock& b, int64_t row, int64_t rows, int
                 p > 0,
                 right + k * width + t * k * next_step,
                 next_step};
+      if (p + k >= b.k)
+        tile.finish = b.finish, tile.n_finish = b.n_finish, tile.place = i * b.result_row + column;
       tile_function(end - i, vectors)(tile);
-      if (b.n_finish && p + k >= b.k) finish_tile(b, i * b.result_row + column, end - i, columns);
     }
   }
 }
 
 static void multiply(const ProductBlock& b) {
-  constexpr int64_t panel = panel_vectors * lane_count;
-  int64_t most_rows = left_floats / (b.k + 1);
-  if (most_rows < 8 * tile_rows) most_rows = 8 * tile_rows;
-  for (int64_t row = 0; row < b.rows; row += most_rows) {
+  // Of a small `right`, the result counts too: its rows are written by panels, best in the cache.
+  constexpr int64_t fewest_rows = 48, small_right = 32 << 10;
+  int64_t row = b.k * b.n <= small_right ? 4 * (b.k + b.n) : b.k + 1;
+  int64_t most_rows = left_floats / row;
+  if (most_rows < fewest_rows) most_rows = fewest_rows;
+  for (row = 0; row < b.rows; row += most_rows) {
     int64_t rows = b.rows - row < most_rows ? b.rows - row : most_rows;
-    for (int64_t column = 0; column < b.columns; column += panel)
-      multiply_panel(b, row, rows, column);
+    for (int64_t panel = b.panel; panel < b.panel_end; ++panel) multiply_panel(b, row, rows, panel);
   }
 }
 
