@@ -23,7 +23,8 @@ float* scratch(int64_t floats) {
 
 class AttentionCall final : public LibraryCall {
  public:
-  AttentionCall(const Program& p, const Attention& a) : program_(p), attention_(a) {}
+  AttentionCall(const Program& p, const Attention& a, const Workers& workers)
+      : program_(p), attention_(a), workers_(workers) {}
 
   Memory pack(std::span<void* const>, std::span<const int64_t>) const override { return Memory(); }
   bool is_fast(std::span<const int64_t>) const override { return true; }
@@ -36,7 +37,7 @@ class AttentionCall final : public LibraryCall {
     int64_t most = microkernel::attention_queries(), tiles = (sizes[2] + most - 1) / most;
     int64_t heads = sizes[0] * sizes[1];
     if (heads == 0) return;
-    tenon::plugin::parallel_chunks(heads * tiles, [&](int64_t chunk, int32_t) {
+    workers_.run(heads * tiles, [&](int64_t chunk) {
       int64_t head = chunk / tiles;
       run_tile(plan, chunk % tiles * most, head / sizes[1], head % sizes[1], pointers);
     });
@@ -98,13 +99,15 @@ class AttentionCall final : public LibraryCall {
 
   const Program& program_;
   const Attention& attention_;
+  Workers workers_;
   Plans<Plan> plans_;
 };
 
 }  // namespace
 
-std::unique_ptr<LibraryCall> prepare(const Program& program, const Attention& attention) {
-  return std::make_unique<AttentionCall>(program, attention);
+std::unique_ptr<LibraryCall> prepare(const Program& program, const Attention& attention,
+                                     const Workers& workers) {
+  return std::make_unique<AttentionCall>(program, attention, workers);
 }
 
 }  // namespace inductor

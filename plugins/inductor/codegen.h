@@ -19,7 +19,13 @@ namespace inductor {
 struct CodeOptions {
   unsigned vector_bits = 512;
   std::string cpu, features;
+  int effort = 1;                          // 0 is quick, 2 is LLVM's O3
+  bool contracts = true;                   // a product and a sum may be one instruction
+  bool multiplies_by_reciprocals = false;  // in place of dividing
+  bool rounds_narrow = false;              // bf16 and f16 values also where they stay in registers
 };
+/// All of it, as a part of keys.
+std::string text_of(const CodeOptions& options);
 
 using KernelFunction = int32_t (*)(void* const* buffers, const int64_t* symbols, int64_t begin,
                                    int64_t end, void* scratch);
@@ -40,7 +46,7 @@ KernelInterface interface_of(loopir::Program& program, const loopir::Nest& nest,
 /// Everything that decides about a kernel's code, as text: kernels of equal keys are the same code,
 /// called with other pointers. `interface` gives the order of the buffers.
 std::string key_of(loopir::Program& program, const loopir::Nest& nest,
-                   const KernelInterface& interface);
+                   const KernelInterface& interface, const CodeOptions& options);
 
 /// Adds the function to the module. Throws `declined` for what has no code.
 void emit_kernel(llvm::Module& module, loopir::Program& program, const loopir::Nest& nest,

@@ -3,12 +3,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <set>
 
 namespace inductor {
 
 using loopir::Buffer;
 using loopir::Id;
-using tenon::plugin::host;
+using tenon::plugin::error;
+using tenon::plugin::text;
 
 namespace {
 
@@ -32,16 +34,18 @@ std::vector<int64_t> hints_of(const loopir::Program& p) {
 }
 
 /// Whether a library does the item, with its epilogue, in one fast call for the sizes seen.
-bool is_fast(const loopir::Program& p, const loopir::Item& item) {
+bool is_fast(const loopir::Program& p, const loopir::Item& item, const Options& options) {
   if (auto* product = std::get_if<loopir::Product>(&item))
-    return prepare(p, *product, true)->is_fast(hints_of(p));
-  return prepare(p, std::get<loopir::Convolution>(item), true)->is_fast(hints_of(p));
+    return prepare(p, *product, options.packs_weights, options.workers)->is_fast(hints_of(p));
+  auto& convolution = std::get<loopir::Convolution>(item);
+  return prepare(p, convolution, options.packs_weights, options.workers)->is_fast(hints_of(p));
 }
 
 bool runs_by_rows(const Parts& parts, size_t item, const std::vector<bool>& is_static) {
   const loopir::Program& p = parts.program;
   const auto& product = std::get<loopir::Product>(parts.schedule.items[item]);
-  return prepare(p, product, is_static[product.right.buffer])->runs_by_rows(hints_of(p));
+  bool is_packed = is_static[product.right.buffer] && parts.options.packs_weights;
+  return prepare(p, product, is_packed, parts.options.workers)->runs_by_rows(hints_of(p));
 }
 
 // Items that read parameters and constants only, and what is made of those.
@@ -89,7 +93,7 @@ void count_regions(Parts& parts) {
 /// The code of the schedule's kernels.
 void make_code(tn_ctx* ctx, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
-  const CodeOptions& options = host_options();
+  const CodeOptions& options = parts.options.code;
   loopir::Program& p = parts.program;
   size_t n = parts.schedule.items.size();
   parts.kernels.resize(n);
@@ -102,12 +106,14 @@ void make_code(tn_ctx* ctx, Parts& parts) {
     if (!kernel) continue;
     nests[i] = loopir::make_nest(p, *kernel, lanes_for(p, *kernel, options));
     parts.kernels[i] = interface_of(p, nests[i], options);
-    requests.push_back({&nests[i], &parts.kernels[i], key_of(p, nests[i], parts.kernels[i])});
+    requests.push_back(
+        {&nests[i], &parts.kernels[i], key_of(p, nests[i], parts.kernels[i], options)});
     items.push_back(i);
     parts.statistics.fused_nodes += kernel->n_loops - 1;
   }
   CacheStatistics cache;
-  std::vector<KernelCode> code = code_for(ctx, p, requests, options, cache);
+  std::vector<KernelCode> code =
+      code_for(ctx, p, requests, options, parts.options.compile_threads, cache);
   for (size_t k = 0; k < items.size(); ++k) parts.functions[items[k]] = code[k];
   std::vector<bool> is_static = static_buffers(p);
   for (size_t i = 0; i < n; ++i)
@@ -139,34 +145,59 @@ void count_items(Parts& parts) {
   s.views_removed = parts.program.views_removed;
 }
 
+loopir::Program lowered(const tn_compile_request& request, const Options& options) try {
+  return loopir::lower(request, options.lowering);
+} catch (const tenon::plugin::declined& why) {
+  if (!options.fails_on_extern) throw;
+  throw error(TN_UNIMPLEMENTED, text("{}, and fallback is \"error\"; with \"eager\" the host runs "
+                                     "such graphs",
+                                     why.what()));
+}
+
+void require_no_externs(const loopir::Schedule& schedule) {
+  std::set<std::string> names;
+  for (const loopir::Item& item : schedule.items)
+    if (auto* e = std::get_if<loopir::Extern>(&item)) names.insert(e->name);
+  if (names.empty()) return;
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  throw error(TN_UNIMPLEMENTED, text("there is no code for {}, and fallback is \"error\"; with "
+                                     "\"eager\" the host runs such ops",
+                                     list));
+}
+
 }  // namespace
 
 std::unique_ptr<Executable> compile(const tn_compile_request& request) {
   auto start = std::chrono::steady_clock::now();
   Parts parts;
+  parts.options = options_of(request);
+  const Options& options = parts.options;
 
   // Ops become expressions over index variables; what is realised becomes a loop.
-  parts.program = loopir::lower(request);
+  parts.program = lowered(request, options);
 
   // Loops that share memory become one kernel.
-  loopir::FusionOptions fusion;
-  fusion.threads = host->svc->num_threads();
-  parts.schedule = loopir::fuse(parts.program, fusion);
+  parts.schedule = loopir::fuse(parts.program, options.fusion);
+  if (options.fails_on_extern) require_no_externs(parts.schedule);
 
   for (const loopir::FusionNote& note : parts.schedule.notes)
     parts.statistics.fusion_text +=
         note.producer + " -> " + note.consumer + ": " + note.verdict + "\n";
 
   // Activations and residuals are done by the product or convolution that they follow.
-  loopir::absorb_epilogues(parts.program, parts.schedule,
-                           [&](const loopir::Item& item) { return is_fast(parts.program, item); });
+  if (options.fuses_epilogues)
+    loopir::absorb_epilogues(parts.program, parts.schedule, [&](const loopir::Item& item) {
+      return is_fast(parts.program, item, options);
+    });
   parts.statistics.loops_text = loopir::text_of(parts.program, parts.schedule);
+
+  if (options.verifies) require_sound(loopir::problem_of(parts.program, parts.schedule));
 
   // What depends on parameters only is done when those change.
   parts.in_setup = find_setup(parts.program, parts.schedule);
 
   make_code(request.ctx, parts);
-  parts.profile = tenon::plugin::options(request).get<bool>("profile");
   count_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);
   return std::make_unique<Executable>(std::move(parts));

@@ -17,8 +17,8 @@ namespace {
 
 class ConvolutionCall final : public LibraryCall {
  public:
-  ConvolutionCall(const Program& p, const Convolution& c, bool constant)
-      : program_(p), convolution_(c), constant_(constant) {}
+  ConvolutionCall(const Program& p, const Convolution& c, bool constant, const Workers& workers)
+      : program_(p), convolution_(c), constant_(constant), workers_(workers) {}
 
   Memory pack(std::span<void* const> pointers, std::span<const int64_t> symbols) const override {
     auto kept = plan_for(symbols);
@@ -44,7 +44,7 @@ class ConvolutionCall final : public LibraryCall {
       pack_into(plan, pointers, own.data());
       packed = own.data();
     }
-    run_slices(*plan.prepared, [&](int64_t slice) {
+    workers_.run(plan.prepared->slices(), [&](int64_t slice) {
       plan.prepared->run(slice, source, packed, bias, operands.data, result);
     });
   }
@@ -100,16 +100,16 @@ class ConvolutionCall final : public LibraryCall {
 
   // Slices of rows are more than the threads, so that a thread that comes late leaves work to the
   // others; of few rows the weights are the heavy part, which more slices would read more often.
-  static int64_t parts(const onednn::ConvolutionShape& shape) {
+  int64_t parts(const onednn::ConvolutionShape& shape) const {
     constexpr int64_t few_rows = 14;
-    int64_t threads = tenon::plugin::host->svc->num_threads();
+    int64_t threads = workers_.slices();
     return threads > 1 && shape.out_height > few_rows ? 2 * threads : threads;
   }
 
-  static void pack_into(const Plan& plan, std::span<void* const> pointers, void* out) {
+  void pack_into(const Plan& plan, std::span<void* const> pointers, void* out) const {
     int64_t strides[4];
     std::copy(plan.weights.strides.begin(), plan.weights.strides.end(), strides);
-    tenon::plugin::parallel_chunks(plan.prepared->pack_parts(), [&](int64_t part, int32_t) {
+    workers_.run(plan.prepared->pack_parts(), [&](int64_t part) {
       plan.prepared->pack_part(part, plan.weights.data(pointers), strides, out);
     });
   }
@@ -117,7 +117,7 @@ class ConvolutionCall final : public LibraryCall {
   void run_plain(const Plan& plan, std::span<void* const> pointers) const {
     const auto &s = plan.source, &w = plan.weights, &r = plan.result;
     int64_t per_group = r.sizes[1] / convolution_.groups;
-    tenon::plugin::parallel_chunks(r.sizes[0] * r.sizes[1], [&](int64_t at, int32_t) {
+    workers_.run(r.sizes[0] * r.sizes[1], [&](int64_t at) {
       int64_t image = at / r.sizes[1], o = at % r.sizes[1];
       const float* source =
           s.data(pointers) + image * s.strides[0] + o / per_group * w.sizes[1] * s.strides[1];
@@ -153,14 +153,15 @@ class ConvolutionCall final : public LibraryCall {
   const Program& program_;
   const Convolution& convolution_;
   bool constant_;
+  Workers workers_;
   Plans<Plan> plans_;
 };
 
 }  // namespace
 
 std::unique_ptr<LibraryCall> prepare(const Program& program, const Convolution& convolution,
-                                     bool constant_weights) {
-  return std::make_unique<ConvolutionCall>(program, convolution, constant_weights);
+                                     bool constant_weights, const Workers& workers) {
+  return std::make_unique<ConvolutionCall>(program, convolution, constant_weights, workers);
 }
 
 }  // namespace inductor

@@ -8,7 +8,7 @@ namespace inductor {
 
 namespace {
 
-std::string statistics_json(const Statistics& s) {
+std::string statistics_json(const Statistics& s, const CodeOptions& code) {
   std::ostringstream out;
   out << "{\"kernels\": " << s.kernels << ", \"extern_calls\": " << s.extern_calls
       << ", \"extern_ops\": [";
@@ -24,8 +24,8 @@ std::string statistics_json(const Statistics& s) {
       << ", \"peak_lower_bound_bytes\": " << s.lower_bound
       << ", \"distinct_kernels\": " << s.distinct_kernels
       << ", \"kernel_cache_hits\": " << s.kernel_cache_hits
-      << ", \"object_bytes\": " << s.object_bytes << ", \"cpu\": \"" << host_options().cpu
-      << "\", \"vector_bits\": " << host_options().vector_bits << "}";
+      << ", \"object_bytes\": " << s.object_bytes << ", \"cpu\": \"" << code.cpu
+      << "\", \"vector_bits\": " << code.vector_bits << "}";
   return out.str();
 }
 
@@ -70,7 +70,7 @@ std::string Executable::describe(int32_t what) const {
   const Statistics& s = parts_.statistics;
   switch (what) {
     case TN_DESC_STATS_JSON:
-      return statistics_json(s);
+      return statistics_json(s, parts_.options.code);
     case TN_DESC_GRAPH:
       return s.loops_text;
     case TN_DESC_MEMORY_PLAN:

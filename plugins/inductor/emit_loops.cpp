@@ -29,7 +29,8 @@ Emitter::Emitter(llvm::Module& module, loopir::Program& program, const loopir::N
   make_function();
   llvm::FastMathFlags
       contract;  // products and sums may be one instruction; nothing else is assumed
-  contract.setAllowContract(true);
+  contract.setAllowContract(options.contracts);
+  contract.setAllowReciprocal(options.multiplies_by_reciprocals);
   b.setFastMathFlags(contract);
 }
 
@@ -44,7 +45,7 @@ void Emitter::make_function() {
   function_->addFnAttr("prefer-vector-width", std::to_string(options_.vector_bits));
   function_->setDoesNotThrow();
   for (int i = 0; i < 5; ++i) arguments_[i] = function_->getArg(unsigned(i));
-  scopes_.push_back({BasicBlock::Create(context_, "entry", function_), {}, {}, {}});
+  scopes_.push_back({BasicBlock::Create(context_, "entry", function_), {}, {}, {}, {}});
   b.SetInsertPoint(scopes_[0].block);
   error_ = b.CreateAlloca(b.getInt32Ty());
   b.CreateStore(b.getInt32(0), error_);
@@ -68,7 +69,7 @@ void Emitter::emit_loop(Value* from, Value* to, const std::function<void(Value*)
   b.SetInsertPoint(inside);
   llvm::PHINode* i = b.CreatePHI(b.getInt64Ty(), 2);
   i->addIncoming(from, before);
-  scopes_.push_back({inside, {}, {}, {}});
+  scopes_.push_back({inside, {}, {}, {}, {}});
   body(i);
   b.SetInsertPoint(scopes_.back().block);
   Value* next = b.CreateAdd(i, b.getInt64(1), "", true, true);

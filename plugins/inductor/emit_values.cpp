@@ -120,7 +120,27 @@ Value* Emitter::emit_value(Id v) {
     if (ids[i] != none) operands[i] = wide ? lane_value(ids[i]) : value(ids[i]);
   go_to(scope);
   int32_t operand = x.dtype_of(n.a);
-  return emit_primitive(b, n.code, n.dtype, operand, operands[0], operands[1], operands[2]);
+  if (options_.multiplies_by_reciprocals && wide && is_division(n) && !varies(n.b))
+    return b.CreateFMul(operands[0], reciprocal(n.b));
+  Value* out = emit_primitive(b, n.code, n.dtype, operand, operands[0], operands[1], operands[2]);
+  bool is_narrow = n.dtype == TN_F16 || n.dtype == TN_BF16;
+  return options_.rounds_narrow && is_narrow ? from_memory(to_memory(out, n.dtype), n.dtype) : out;
+}
+
+bool Emitter::is_division(const ValueNode& n) const {
+  return n.code == TN_F_DIV && (n.dtype == TN_F32 || n.dtype == TN_F64);
+}
+
+// 1 / v for all lanes, where v is known; the insertion point stays.
+Value* Emitter::reciprocal(Id v) {
+  size_t scope = scope_of(v);
+  Value*& known = scopes_[scope].reciprocals[v];
+  if (known) return known;
+  llvm::IRBuilderBase::InsertPointGuard point(b);
+  Value* divisor = value(v);
+  go_to(scope);
+  known = repeat(b.CreateFDiv(constant_of(divisor->getType(), 1.0), divisor));
+  return known;
 }
 
 Value* Emitter::full_mask(Id own) {

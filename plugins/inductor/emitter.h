@@ -31,7 +31,7 @@ class Emitter {
  private:
   struct Scope {
     llvm::BasicBlock* block;
-    std::map<Id, llvm::Value*> values, repeated, indices;
+    std::map<Id, llvm::Value*> values, repeated, indices, reciprocals;
   };
   struct FoldState {
     llvm::Value *accumulator = nullptr, *position = nullptr;  // allocas
@@ -71,6 +71,8 @@ class Emitter {
   llvm::Value* lane_index(Id i);  // a vector
   llvm::Value* emit_value(Id v);
   llvm::Value* emit_load(const loopir::ValueNode& n);
+  bool is_division(const loopir::ValueNode& n) const;
+  llvm::Value* reciprocal(Id v);
   llvm::Value* emit_lane_scratch(const loopir::ValueNode& n);
   bool is_scratch(Id buffer) const;
   llvm::Value* emit_gather(const loopir::ValueNode& n, llvm::Value* mask, size_t scope);

@@ -30,12 +30,4 @@ struct Operands {
 float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,
                std::span<void* const> pointers, int64_t at);
 
-/// Slices of a prepared call on the threads of the host.
-template <class Prepared, class Run>
-void run_slices(const Prepared& prepared, Run&& run) {
-  int64_t n = prepared.slices();
-  if (n == 1) return run(0);
-  tenon::plugin::parallel_chunks(n, [&](int64_t slice, int32_t) { run(slice); });
-}
-
 }  // namespace inductor

@@ -31,6 +31,10 @@ void* scratch(int64_t bytes) {
 
 }  // namespace
 
+void require_sound(const std::string& problem) {
+  if (!problem.empty()) throw error(TN_INTERNAL, "verify: " + problem);
+}
+
 /// Memory and tables of one call at a time.
 struct Executable::Context {
   struct OutputShape {
@@ -40,6 +44,7 @@ struct Executable::Context {
   };
   std::vector<void*> pointers;  // by buffer
   Memory arena;
+  std::vector<Memory> blocks;  // of single buffers, where nothing is planned
   std::vector<int64_t> symbols;
   bool is_placed = false;
   std::vector<OutputShape> outputs;  // for these symbols
@@ -98,7 +103,7 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
     if (in_setup_memory_[b]) setup_buffers_.push_back(b);
   steps_ = steps_of(accesses_, parts_.regions);
   describe_memory();
-  if (parts_.profile) times_ = std::make_unique<ItemTime[]>(n);
+  if (parts_.options.profiles) times_ = std::make_unique<ItemTime[]>(n);
 }
 
 void Executable::sort_buffers() {
@@ -139,16 +144,22 @@ void Executable::prepare_item(size_t i) {
     }
   }
   auto keep = [&](const auto& call, Id weights) {
-    library_calls_[i] = prepare(p, call, is_static_[weights]);
-    packs_[i] = is_static_[weights] && !parts_.in_setup[i];
-    if (is_static_[weights]) watch({weights});
+    bool is_constant = is_static_[weights] && parts_.options.packs_weights;
+    library_calls_[i] = prepare(p, call, is_constant, parts_.options.workers);
+    packs_[i] = is_constant && !parts_.in_setup[i];
+    if (is_constant) watch({weights});
   };
   if (auto* product = std::get_if<loopir::Product>(&item)) keep(*product, product->right.buffer);
   if (auto* c = std::get_if<loopir::Convolution>(&item)) keep(*c, c->weights.buffer);
   if (auto* attention = std::get_if<loopir::Attention>(&item))
-    library_calls_[i] = prepare(p, *attention);
+    library_calls_[i] = prepare(p, *attention, parts_.options.workers);
   if (auto* op = std::get_if<loopir::Extern>(&item))
     externs_.emplace(i, std::make_unique<ExternCall>(std::exchange(*op, {0, op->name})));
+}
+
+loopir::MemoryPlan Executable::plan_for(std::span<const int64_t> symbols) const {
+  return loopir::plan_memory(parts_.program, steps_, symbols, in_arena_,
+                             parts_.options.reuses_memory && parts_.options.plans_memory);
 }
 
 // The plan for the sizes seen while compiling, for describe().
@@ -156,7 +167,8 @@ void Executable::describe_memory() {
   const loopir::Program& p = parts_.program;
   std::vector<int64_t> hints;
   for (const loopir::Symbol& s : p.expressions.symbols) hints.push_back(s.hint);
-  loopir::MemoryPlan plan = loopir::plan_memory(p, steps_, hints, in_arena_);
+  loopir::MemoryPlan plan = plan_for(hints);
+  if (parts_.options.verifies) require_sound(loopir::problem_of(p, steps_, plan, hints));
   Statistics& s = parts_.statistics;
   s.planned_bytes = plan.bytes;
   s.naive_bytes = plan.naive_bytes;
@@ -177,13 +189,21 @@ void Executable::place_arena(Context& context, std::span<const int64_t> symbols)
       std::equal(symbols.begin(), symbols.end(), context.symbols.begin(), context.symbols.end()))
     return;
   const loopir::Program& p = parts_.program;
-  loopir::MemoryPlan plan = loopir::plan_memory(p, steps_, symbols, in_arena_);
-  if (int64_t(context.arena.size()) < plan.bytes) context.arena = Memory(size_t(plan.bytes));
+  loopir::MemoryPlan plan = plan_for(symbols);
+  bool is_one_block = parts_.options.plans_memory;
+  if (is_one_block && int64_t(context.arena.size()) < plan.bytes)
+    context.arena = Memory(size_t(plan.bytes));
+  context.blocks.clear();
   context.pointers.assign(p.buffers.size(), nullptr);
   context.tensors.resize(p.buffers.size());
   for (Id b = 0; b < p.buffers.size(); ++b) {
     const Buffer& info = p.buffers[b];
-    if (plan.offsets[b] >= 0) context.pointers[b] = context.arena.data() + plan.offsets[b];
+    if (plan.offsets[b] >= 0 && is_one_block)
+      context.pointers[b] = context.arena.data() + plan.offsets[b];
+    if (plan.offsets[b] >= 0 && !is_one_block) {
+      context.blocks.emplace_back(size_t(loopir::bytes_of(p, info, symbols)));
+      context.pointers[b] = context.blocks.back().data();
+    }
     if (info.place == Buffer::Place::constant) context.pointers[b] = p.constants[info.slot]->data;
   }
   context.outputs.clear();
@@ -318,23 +338,23 @@ void Executable::run_kernel(Call& call, size_t item) {
   int64_t units = parts_.program.expressions.evaluate(k.units, call.symbols);
   // About 5 µs of work is worth another thread.
   constexpr double worth_a_thread = 12000;
-  int64_t threads = host->svc->num_threads();
+  int64_t threads = parts_.options.workers.threads();
   double total = double(units) * k.cost;
   int64_t chunks = threads > 1 && total > worth_a_thread ? std::min(units, 4 * threads) : 1;
   if (chunks == 1) return run(0, units);
-  tenon::plugin::parallel_chunks(
-      chunks, [&](int64_t c, int32_t) { run(units * c / chunks, units * (c + 1) / chunks); });
+  parts_.options.workers.run(
+      chunks, [&](int64_t c) { run(units * c / chunks, units * (c + 1) / chunks); });
 }
 
 // Whether there are rows enough for chunks; else nothing is done.
 bool Executable::run_region(Call& call, const Region& region) {
   constexpr int64_t fewest_rows = 24, chunk_rows = 96;
   int64_t rows = parts_.program.expressions.evaluate(region.rows, call.symbols);
-  int64_t threads = host->svc->num_threads();
+  int64_t threads = parts_.options.workers.threads();
   if (rows < fewest_rows * threads) return false;
   int64_t chunks = threads * std::max<int64_t>(rows / (chunk_rows * threads), 1);
   int64_t granules = (rows + region.granule - 1) / region.granule;
-  auto run_chunk = [&](int64_t c, int32_t) {
+  auto run_chunk = [&](int64_t c) {
     int64_t begin = granules * c / chunks, end = granules * (c + 1) / chunks;
     int64_t row = begin * region.granule, row_end = std::min(end * region.granule, rows);
     if (row >= row_end) return;
@@ -350,17 +370,19 @@ bool Executable::run_region(Call& call, const Region& region) {
       KernelCall(*this, call, i)(begin * step, row_end == rows ? units : end * step);
     }
   };
-  tenon::plugin::parallel_chunks(chunks, run_chunk);
+  parts_.options.workers.run(chunks, run_chunk);
   return true;
 }
 
 // Whether the tensor lies in the arena: an op that gave back its operand.
 bool Executable::is_borrowed(const Call& call, const tn_tensor* t) const {
   auto* data = static_cast<const std::byte*>(t->data);
-  const Memory* blocks[] = {&call.context.arena, call.setup ? &call.setup->memory : nullptr};
-  return std::any_of(std::begin(blocks), std::end(blocks), [&](const Memory* m) {
-    return m && m->data() && data >= m->data() && data < m->data() + m->size();
-  });
+  auto has = [&](const Memory& m) {
+    return m.data() && data >= m.data() && data < m.data() + m.size();
+  };
+  const std::vector<Memory>& blocks = call.context.blocks;
+  return has(call.context.arena) || (call.setup && has(call.setup->memory)) ||
+         std::any_of(blocks.begin(), blocks.end(), has);
 }
 
 void Executable::run_extern(Call& call, size_t item) {

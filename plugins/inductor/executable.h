@@ -9,9 +9,10 @@
 
 #include "kernel_cache.h"
 #include "library_calls.h"
+#include "options.h"
 #include "regions.h"
 
-#include <loopir/memory.h>
+#include <loopir/verify.h>
 #include <tenon/plugin.hpp>
 
 #include <atomic>
@@ -43,8 +44,11 @@ struct Parts {
   std::vector<bool> in_setup;            // by item
   std::vector<Region> regions;
   Statistics statistics;
-  bool profile = false;
+  Options options;
 };
+
+/// Throws `error` where `problem` is not empty.
+void require_sound(const std::string& problem);
 
 /// Time spent in one item.
 struct ItemTime {
@@ -81,6 +85,7 @@ class Executable {
   void run_extern(Call& call, size_t item);
   bool is_borrowed(const Call& call, const tn_tensor* t) const;
   void place_arena(Context& context, std::span<const int64_t> symbols);
+  loopir::MemoryPlan plan_for(std::span<const int64_t> symbols) const;
   std::shared_ptr<Setup> setup_for(Call& call);
   void give_outputs(Call& call);
   tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view);

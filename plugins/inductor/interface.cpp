@@ -2,6 +2,8 @@
 #include "codegen.h"
 #include "lane_ops.h"
 
+#include <tenon/plugin.hpp>
+
 #include <algorithm>
 #include <bit>
 #include <sstream>
@@ -221,9 +223,15 @@ class KeyWriter {
 
 }  // namespace
 
+std::string text_of(const CodeOptions& o) {
+  return tenon::plugin::text("{} {} bits {} effort {} numerics {}{}{}", o.cpu, o.features,
+                             o.vector_bits, o.effort, o.contracts, o.multiplies_by_reciprocals,
+                             o.rounds_narrow);
+}
+
 std::string key_of(loopir::Program& program, const loopir::Nest& nest,
-                   const KernelInterface& interface) {
-  return KeyWriter(program, interface).run(nest, interface);
+                   const KernelInterface& interface, const CodeOptions& options) {
+  return text_of(options) + "\n" + KeyWriter(program, interface).run(nest, interface);
 }
 
 }  // namespace inductor

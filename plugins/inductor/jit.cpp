@@ -20,15 +20,18 @@
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
+#include <llvm/TargetParser/X86TargetParser.h>
 #include <llvm/Transforms/InstCombine/InstCombine.h>
 #include <llvm/Transforms/Scalar/ADCE.h>
 #include <llvm/Transforms/Scalar/EarlyCSE.h>
 #include <llvm/Transforms/Scalar/SimplifyCFG.h>
 #include <llvm/Transforms/Utils/Mem2Reg.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <mutex>
+#include <set>
 
 namespace inductor {
 
@@ -49,6 +52,67 @@ T take(llvm::Expected<T> value, int32_t code = TN_INTERNAL) {
     return std::move(*value);
 }
 
+/// Options for a processor with these features.
+CodeOptions with_features(std::string cpu, const std::set<std::string>& features) {
+  CodeOptions out;
+  out.cpu = std::move(cpu);
+  for (const std::string& f : features) out.features += (out.features.empty() ? "+" : ",+") + f;
+  bool is_avx512 = features.contains("avx512vl"), is_avx2 = features.contains("avx2");
+  out.vector_bits = is_avx512 ? 512 : is_avx2 ? 256 : 128;
+  return out;
+}
+
+const std::set<std::string>& native_features() {
+  static const auto& features = *[] {
+    auto* made = new std::set<std::string>;
+    for (const auto& feature : llvm::sys::getHostCPUFeatures())
+      if (feature.second) made->insert(feature.first().str());
+    return made;
+  }();
+  return features;
+}
+
+const CodeOptions& native_options() {
+  static const auto& options =
+      *new CodeOptions(with_features(llvm::sys::getHostCPUName().str(), native_features()));
+  return options;
+}
+
+// "64bit", "x87" and "cx8" are not in the list of what a processor has.
+bool is_here(const std::string& feature) {
+  llvm::StringMap<bool> all = llvm::sys::getHostCPUFeatures();
+  return !all.contains(feature) || all[feature];
+}
+
+CodeOptions options_for(const std::string& cpu) {
+  using tenon::plugin::text;
+  llvm::SmallVector<llvm::StringRef> names, features;
+  llvm::X86::fillValidCPUArchList(names, true);
+  if (std::find(names.begin(), names.end(), llvm::StringRef(cpu)) == names.end())
+    throw error(TN_INVALID_ARGUMENT,
+                text("option cpu: LLVM knows no processor '{}'; expected \"native\" or a name such "
+                     "as \"x86-64-v3\" or \"{}\", which this machine is",
+                     cpu, native_options().cpu));
+  llvm::X86::getFeaturesForCPU(cpu, features);
+  std::set<std::string> wanted;
+  for (llvm::StringRef f : features) {
+    if (!is_here(f.str()))
+      throw error(TN_INVALID_ARGUMENT, text("option cpu: {} has {}, which this machine's {} lacks",
+                                            cpu, f.str(), native_options().cpu));
+    wanted.insert(f.str());
+  }
+  return with_features(cpu, wanted);
+}
+
+void require_bits(int64_t bits, unsigned most) {
+  bool is_width = bits == 0 || bits == 128 || bits == 256 || bits == 512;
+  if (!is_width || bits > most)
+    throw error(TN_INVALID_ARGUMENT,
+                tenon::plugin::text("option simdlen is {}; expected 0 (the widest), 128, 256 or "
+                                    "512, and {} at most on this processor",
+                                    bits, most));
+}
+
 void start_llvm() {
   static const bool once = [] {
     llvm::InitializeNativeTarget();
@@ -65,7 +129,7 @@ llvm::TargetMachine& target_machine(int effort) {
   if (machine) return *machine;
   start_llvm();
   orc::JITTargetMachineBuilder builder(llvm::Triple(llvm::sys::getProcessTriple()));
-  builder.setCPU(host_options().cpu);
+  builder.setCPU(native_options().cpu);  // functions say for themselves what they are for
   builder.setRelocationModel(llvm::Reloc::PIC_);
   builder.setCodeModel(llvm::CodeModel::Small);
   builder.setCodeGenOptLevel(effort > 0 ? llvm::CodeGenOptLevel::Default
@@ -132,27 +196,16 @@ orc::SymbolMap runtime_symbols() {
 
 }  // namespace
 
-const CodeOptions& host_options() {
-  static const CodeOptions& options = *[] {
-    auto* made = new CodeOptions;
-    made->cpu = llvm::sys::getHostCPUName().str();
-    bool has_avx512 = false, has_avx2 = false;
-    for (const auto& feature : llvm::sys::getHostCPUFeatures()) {
-      if (!feature.second) continue;
-      made->features += (made->features.empty() ? "+" : ",+") + feature.first().str();
-      has_avx512 |= feature.first() == "avx512vl";
-      has_avx2 |= feature.first() == "avx2";
-    }
-    made->vector_bits = has_avx512 ? 512 : has_avx2 ? 256 : 128;
-    return made;
-  }();
-  return options;
+CodeOptions code_options(std::string_view cpu, int64_t vector_bits) {
+  CodeOptions out = cpu == "native" ? native_options() : options_for(std::string(cpu));
+  require_bits(vector_bits, out.vector_bits);
+  if (vector_bits) out.vector_bits = unsigned(vector_bits);
+  return out;
 }
 
 std::string fingerprint() {
-  const CodeOptions& o = host_options();
-  return tenon::plugin::text("llvm {} cpu {} features {} bits {}", LLVM_VERSION_STRING, o.cpu,
-                             o.features, o.vector_bits);
+  const CodeOptions& o = native_options();
+  return tenon::plugin::text("llvm {} cpu {} features {}", LLVM_VERSION_STRING, o.cpu, o.features);
 }
 
 std::string compile_to_object(llvm::Module& module, int effort) {

@@ -11,13 +11,14 @@
 
 namespace inductor {
 
-/// The processor that code is made for.
-const CodeOptions& host_options();
+/// Code for this machine: for the processor `cpu` ("native": the one that it has, else LLVM's name
+/// of one that has no more), in vectors of `vector_bits` (0: the widest). Throws `error`
+/// (TN_INVALID_ARGUMENT) for what cannot run here.
+CodeOptions code_options(std::string_view cpu, int64_t vector_bits);
 /// What makes object code useless elsewhere: versions, processor, features.
 std::string fingerprint();
 
-/// Optimises the module and gives its relocatable object. `effort` 0 is quick, 2 is LLVM's O3.
-/// Threads: any, with a module of its own.
+/// Optimises the module and gives its relocatable object. Threads: any, with a module of its own.
 std::string compile_to_object(llvm::Module& module, int effort);
 
 /// Linked code; the memory is freed with it. Threads: any.

@@ -6,6 +6,8 @@
 // damaged, or lacks a symbol, is a miss.
 #include "kernel_cache.h"
 
+#include "workers.h"
+
 #include <tenon/plugin.hpp>
 
 #include <algorithm>
@@ -102,8 +104,9 @@ std::vector<std::string> unpacked(std::string_view bytes) {
 // ---- making
 
 /// About equal shares of the work, each a module of its own.
-std::vector<std::vector<KernelRequest*>> shares_of(std::vector<KernelRequest*> missing) {
-  size_t workers = size_t(std::max(1, tenon::plugin::host->svc->num_threads()));
+std::vector<std::vector<KernelRequest*>> shares_of(std::vector<KernelRequest*> missing,
+                                                   int64_t threads) {
+  auto workers = size_t(std::max<int64_t>(1, Workers{threads}.threads()));
   std::vector<std::vector<KernelRequest*>> out(std::min(missing.size(), workers));
   std::vector<size_t> size(out.size(), 0);
   std::stable_sort(missing.begin(), missing.end(), [](KernelRequest* a, KernelRequest* b) {
@@ -119,8 +122,8 @@ std::vector<std::vector<KernelRequest*>> shares_of(std::vector<KernelRequest*> m
 
 std::vector<std::string> compile_all(loopir::Program& program,
                                      const std::vector<KernelRequest*>& missing,
-                                     const CodeOptions& options) {
-  auto shares = shares_of(missing);
+                                     const CodeOptions& options, int64_t threads) {
+  auto shares = shares_of(missing, threads);
   std::vector<std::unique_ptr<llvm::LLVMContext>> contexts;
   std::vector<std::unique_ptr<llvm::Module>> modules;
   for (const auto& share : shares) {  // expressions are shared: one thread emits
@@ -131,7 +134,7 @@ std::vector<std::string> compile_all(loopir::Program& program,
   }
   std::vector<std::string> objects(shares.size());
   tenon::plugin::parallel_chunks(int64_t(shares.size()), [&](int64_t i, int32_t) {
-    objects[size_t(i)] = compile_to_object(*modules[size_t(i)], 1);
+    objects[size_t(i)] = compile_to_object(*modules[size_t(i)], options.effort);
   });
   return objects;
 }
@@ -166,7 +169,7 @@ bool load(tn_ctx* ctx, const std::string& name, const std::vector<KernelRequest*
 
 std::vector<KernelCode> code_for(tn_ctx* ctx, loopir::Program& program,
                                  std::span<KernelRequest> requests, const CodeOptions& options,
-                                 CacheStatistics& statistics) {
+                                 int64_t threads, CacheStatistics& statistics) {
   std::map<std::string, KernelCode> have;
   std::vector<KernelRequest*> missing;
   for (KernelRequest& r : requests) {
@@ -184,7 +187,7 @@ std::vector<KernelCode> code_for(tn_ctx* ctx, loopir::Program& program,
     for (KernelRequest* r : missing) names += r->interface->symbol;
     std::string name = "kernels-" + digest(names);
     if (!load(ctx, name, missing, have, statistics)) {
-      std::vector<std::string> objects = compile_all(program, missing, options);
+      std::vector<std::string> objects = compile_all(program, missing, options, threads);
       std::string bytes = packed(objects);
       statistics.object_bytes = int64_t(bytes.size());
       tenon::plugin::cache_put(ctx, name, bytes);

@@ -29,9 +29,9 @@ struct CacheStatistics {
 };
 
 /// The code of all of them: what this process has already is shared, the rest comes from the host's
-/// cache, else it is compiled on the host's threads and put there. Threads: any.
+/// cache, else it is compiled on the host's threads (0: all of them) and put there. Threads: any.
 std::vector<KernelCode> code_for(tn_ctx* ctx, loopir::Program& program,
                                  std::span<KernelRequest> requests, const CodeOptions& options,
-                                 CacheStatistics& statistics);
+                                 int64_t threads, CacheStatistics& statistics);
 
 }  // namespace inductor

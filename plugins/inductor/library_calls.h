@@ -2,6 +2,7 @@
 #pragma once
 
 #include "codegen.h"
+#include "workers.h"
 
 #include <loopir/kernel.h>
 
@@ -47,11 +48,12 @@ class LibraryCall {
 
 /// `constant_weights`: pack() is called when they change, else run() reads them where they are.
 std::unique_ptr<LibraryCall> prepare(const loopir::Program& program, const loopir::Product& product,
-                                     bool constant_weights);
+                                     bool constant_weights, const Workers& workers);
 std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
-                                     const loopir::Convolution& convolution, bool constant_weights);
+                                     const loopir::Convolution& convolution, bool constant_weights,
+                                     const Workers& workers);
 
 std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
-                                     const loopir::Attention& attention);
+                                     const loopir::Attention& attention, const Workers& workers);
 
 }  // namespace inductor

@@ -24,8 +24,12 @@ bool reads_well(int64_t rows, int64_t columns, int64_t row, int64_t column) {
 
 class ProductCall final : public LibraryCall {
  public:
-  ProductCall(const Program& p, const Product& product, bool constant)
-      : program_(p), product_(product), constant_(constant), finish_(finish_of(product.epilogue)) {}
+  ProductCall(const Program& p, const Product& product, bool constant, const Workers& workers)
+      : program_(p),
+        product_(product),
+        constant_(constant),
+        workers_(workers),
+        finish_(finish_of(product.epilogue)) {}
 
   Memory pack(std::span<void* const> pointers, std::span<const int64_t> symbols) const override {
     auto kept = plan_for(symbols);
@@ -33,7 +37,7 @@ class ProductCall final : public LibraryCall {
     if (!plan.panels) return Memory();
     Memory out(size_t(plan.panels->size()) * sizeof(float));
     const Placed& w = plan.right;
-    tenon::plugin::parallel_chunks(plan.panels->count(), [&](int64_t panel, int32_t) {
+    workers_.run(plan.panels->count(), [&](int64_t panel) {
       plan.panels->pack(w.data(pointers), w.strides[0], w.strides[1], panel, panel + 1,
                         reinterpret_cast<float*>(out.data()));
     });
@@ -50,8 +54,9 @@ class ProductCall final : public LibraryCall {
     const float* bias = plan.bias ? plan.bias->data(pointers) : nullptr;
     if (plan.panels && packed) return run_packed(plan, pointers, packed);
     if (plan.batched)
-      run_slices(*plan.batched,
-                 [&](int64_t slice) { plan.batched->run(slice, left, right, result, bias); });
+      workers_.run(plan.batched->slices(), [&](int64_t slice) {
+        plan.batched->run(slice, left, right, result, bias);
+      });
     else
       run_plain(plan, left, right, bias, result);
     if (product_.epilogue.empty()) return;
@@ -103,7 +108,7 @@ class ProductCall final : public LibraryCall {
   void choose(Plan& plan) const {
     const Placed &l = plan.left, &r = plan.right;
     size_t rank = l.sizes.size();
-    int64_t workers = tenon::plugin::host->svc->num_threads();
+    int64_t workers = workers_.slices();
     int64_t m = l.sizes[rank - 2], k = l.sizes[rank - 1], n = r.sizes[rank - 1];
     bool bias_is_dense = !plan.bias || plan.bias->strides[0] == 1 || n == 1;
     if (rank == 2 && constant_ && finish_ && bias_is_dense && product_.alpha == 1 &&
@@ -144,18 +149,18 @@ class ProductCall final : public LibraryCall {
     constexpr int64_t chunk_rows = 96, fewest_rows = 24;
     const microkernel::Panels& panels = *plan.panels;
     int64_t m = plan.left.sizes[0], count = panels.count();
-    int64_t threads = tenon::plugin::host->svc->num_threads();
+    int64_t threads = workers_.threads();
     bool is_small = m * panels.k * panels.n < small_work && panels.k * panels.n < small_weights;
     if (threads == 1 || is_small) return run_part(plan, pointers, packed, 0, m, 0, count);
     if (m >= fewest_rows * threads && is_cut_by_rows(plan)) {
       int64_t chunks = threads * std::max<int64_t>(m / (chunk_rows * threads), 1);
-      tenon::plugin::parallel_chunks(chunks, [&](int64_t c, int32_t) {
+      workers_.run(chunks, [&](int64_t c) {
         run_part(plan, pointers, packed, m * c / chunks, m * (c + 1) / chunks, 0, count);
       });
       return;
     }
     int64_t chunks = std::min(count, 2 * threads);
-    tenon::plugin::parallel_chunks(chunks, [&](int64_t c, int32_t) {
+    workers_.run(chunks, [&](int64_t c) {
       run_part(plan, pointers, packed, 0, m, count * c / chunks, count * (c + 1) / chunks);
     });
   }
@@ -199,6 +204,7 @@ class ProductCall final : public LibraryCall {
   const Program& program_;
   const Product& product_;
   bool constant_;
+  Workers workers_;
   std::optional<std::vector<microkernel::Finish>> finish_;  // the epilogue, where it can be that
   Plans<Plan> plans_;
 };
@@ -206,8 +212,8 @@ class ProductCall final : public LibraryCall {
 }  // namespace
 
 std::unique_ptr<LibraryCall> prepare(const Program& program, const Product& product,
-                                     bool constant_weights) {
-  return std::make_unique<ProductCall>(program, product, constant_weights);
+                                     bool constant_weights, const Workers& workers) {
+  return std::make_unique<ProductCall>(program, product, constant_weights, workers);
 }
 
 }  // namespace inductor

@@ -164,16 +164,16 @@ int Lowering::cost(Id value, int limit) {
 }
 
 Tensor Lowering::cheap(const Tensor& t, const char* name) {
-  constexpr int worth_keeping = 3;
-  return cost(t.value, worth_keeping) > worth_keeping ? realised(t, name) : t;
+  int limit = options.repeated_operations;
+  return cost(t.value, limit) > limit ? realised(t, name) : t;
 }
 
 void Lowering::set(Id graph_value, Tensor t) {
-  constexpr int largest = 96;
   std::string name(sv(info(graph_value).name));
   bool shared = reads[graph_value] > 1 || (is_output[graph_value] && reads[graph_value] > 0);
   if (shared) t = cheap(t, name.c_str());
-  if (cost(t.value, largest) > largest) t = realised(t, name.c_str());
+  if (cost(t.value, options.most_operations) > options.most_operations)
+    t = realised(t, name.c_str());
   tensors[graph_value] = std::move(t);
 }
 
@@ -445,9 +445,9 @@ void drop_dead_steps(Program& program) {
 
 }  // namespace
 
-Program lower(const tn_compile_request& request) {
+Program lower(const tn_compile_request& request, const LoweringOptions& options) {
   Program program;
-  Lowering lowering(program, request);
+  Lowering lowering(program, request, options);
   lowering.lower_nodes();
   lowering.lower_outputs();
   drop_dead_steps(program);

@@ -51,9 +51,10 @@ struct Lowering {
   std::vector<std::optional<Tensor>> tensors;  // by graph value
   std::vector<uint32_t> reads;                 // uses by ops that are no views, through views
   std::vector<bool> is_output;
+  LoweringOptions options;
 
-  explicit Lowering(Program& p, const tn_compile_request& request)
-      : program(p), x(p.expressions), graph(request) {}
+  explicit Lowering(Program& p, const tn_compile_request& request, const LoweringOptions& options)
+      : program(p), x(p.expressions), graph(request), options(options) {}
 
   // ---- arguments of a node
   Id index_of(const tn_dim& d);
@@ -121,7 +122,7 @@ struct Lowering {
                                       const std::string& name);
   Ids natural_strides(const Tensor& t);
   int cost(Id value, int limit);
-  friend Program lower(const tn_compile_request&);
+  friend Program lower(const tn_compile_request&, const LoweringOptions&);
   void lower_inputs();
   void count_reads();
   void lower_nodes();

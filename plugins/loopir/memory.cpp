@@ -82,7 +82,8 @@ std::string text_of(const Program& program, std::span<const Access> accesses,
 }
 
 MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
-                       std::span<const int64_t> symbols, const std::vector<bool>& in_arena) {
+                       std::span<const int64_t> symbols, const std::vector<bool>& in_arena,
+                       bool reuse) {
   std::vector<Life> lives = lives_of(program, accesses, symbols, in_arena), placed;
   MemoryPlan plan;
   plan.offsets.assign(program.buffers.size(), -1);
@@ -95,7 +96,7 @@ MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
   std::stable_sort(lives.begin(), lives.end(),
                    [](const Life& a, const Life& b) { return a.bytes > b.bytes; });
   for (Life& life : lives) {
-    life.offset = best_offset(life, placed);
+    life.offset = reuse ? best_offset(life, placed) : plan.naive_bytes;
     plan.offsets[life.buffer] = life.offset;
     plan.bytes = std::max(plan.bytes, life.offset + life.bytes);
     plan.naive_bytes += life.bytes;

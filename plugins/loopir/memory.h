@@ -13,9 +13,10 @@ struct MemoryPlan {
 };
 
 /// Offsets for the buffers of place `temporary` that `in_arena` names, for these sizes. `accesses`
-/// are those of the items in the order in which they run.
+/// are those of the items in the order in which they run. Without `reuse` no byte is used twice.
 MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
-                       std::span<const int64_t> symbols, const std::vector<bool>& in_arena);
+                       std::span<const int64_t> symbols, const std::vector<bool>& in_arena,
+                       bool reuse = true);
 
 /// One line a buffer of the arena: where it lies and for how long, as numbers of items.
 std::string text_of(const Program& program, std::span<const Access> accesses,

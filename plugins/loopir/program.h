@@ -141,8 +141,13 @@ void for_each_load(Expressions& x, Id value, const std::function<void(const Valu
 /// The buffers that a value loads from.
 void add_loads(Expressions& x, Id value, Ids& out);
 
+struct LoweringOptions {
+  int most_operations = 96;     // an expression of more becomes a tensor in memory
+  int repeated_operations = 3;  // one that several ops read is computed by each up to this many
+};
+
 /// The graph as a program. Throws `declined` for what no part of it can be (data-dependent sizes,
 /// bodies of control flow, values that are no tensors).
-Program lower(const tn_compile_request& request);
+Program lower(const tn_compile_request& request, const LoweringOptions& options = {});
 
 }  // namespace loopir

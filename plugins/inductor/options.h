@@ -1,0 +1,26 @@
+// What a user may set: the options that plugin.toml declares, as the parts of the compiler want
+// them.
+#pragma once
+
+#include "codegen.h"
+#include "workers.h"
+
+#include <loopir/kernel.h>
+
+namespace inductor {
+
+struct Options {
+  loopir::LoweringOptions lowering;
+  loopir::FusionOptions fusion;
+  CodeOptions code;
+  Workers workers;
+  int64_t compile_threads = 0;  // 0: all of the host's
+  bool fails_on_extern = false, fuses_epilogues = true, packs_weights = true;
+  bool plans_memory = true, reuses_memory = true;
+  bool verifies = false, profiles = false;
+};
+
+/// Throws `error` (TN_INVALID_ARGUMENT) for values that this machine cannot serve.
+Options options_of(const tn_compile_request& request);
+
+}  // namespace inductor

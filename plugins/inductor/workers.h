@@ -1,0 +1,38 @@
+// How the work of a graph is cut and shared among the host's threads.
+#pragma once
+
+#include <tenon/plugin.hpp>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace inductor {
+
+struct Workers {
+  int64_t most = 0;       // threads that one call uses; 0: all of the host's
+  bool is_fixed = false;  // library calls are cut in the same way whatever the threads
+
+  int64_t threads() const {
+    int64_t all = tenon::plugin::host->svc->num_threads();
+    return most > 0 ? std::min(most, all) : all;
+  }
+  /// How many pieces library calls are cut into, at least. Another cut may round differently.
+  int64_t slices() const {
+    constexpr int64_t fixed = 16;
+    return is_fixed ? fixed : threads();
+  }
+
+  /// body(i) for each i < n.
+  template <class F>
+  void run(int64_t n, F&& body) const {
+    if (n == 1) return body(0);
+    if (most == 0 || n <= most)
+      return tenon::plugin::parallel_chunks(n, [&](int64_t i, int32_t) { body(i); });
+    int64_t chunks = threads();
+    tenon::plugin::parallel_chunks(chunks, [&](int64_t c, int32_t) {
+      for (int64_t i = n * c / chunks; i < n * (c + 1) / chunks; ++i) body(i);
+    });
+  }
+};
+
+}  // namespace inductor

@@ -1,0 +1,15 @@
+// What must hold of a schedule and a memory plan: a bug found here is one that code does not have.
+#pragma once
+
+#include "memory.h"
+
+namespace loopir {
+
+/// What is wrong, in one sentence; empty where nothing is. Reads before writes, and loads and
+/// stores of kernels outside of their buffer where sizes and indices tell.
+std::string problem_of(Program& program, const Schedule& schedule);
+/// Buffers that live at the same time and overlap, or leave the arena.
+std::string problem_of(const Program& program, std::span<const Access> accesses,
+                       const MemoryPlan& plan, std::span<const int64_t> symbols);
+
+}  // namespace loopir

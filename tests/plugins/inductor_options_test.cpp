@@ -1,0 +1,239 @@
+// Options of the inductor backend: each changes what it says, and nothing else changes with it.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "plugins/regions/support.h"
+
+#include <tenon/tenon.h>
+
+#include <nlohmann/json.hpp>
+
+namespace tenon {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class InductorOptions : public testing::Test {
+ protected:
+  void SetUp() override { set_plugin_search({}, {TENON_PLUGIN_DIR}); }
+
+  static nlohmann::json stats_of(const Artifact& artifact) {
+    return nlohmann::json::parse(artifact.describe(TN_DESC_STATS_JSON));
+  }
+  static nlohmann::json stats_of(const std::string& graph, const std::string& options) {
+    return stats_of(*compiled("inductor", graph_of(graph), options));
+  }
+  static Tensor result_of(const std::string& graph, const std::vector<Tensor>& inputs,
+                          const std::string& options, const std::string& backend = "inductor") {
+    auto parsed = graph_of(graph);
+    return run(*compiled(backend, parsed, options), *parsed, inputs)[0];
+  }
+  static double difference(const Tensor& a, const Tensor& b) {
+    return abs(a.to(Dtype::f64) - b.to(Dtype::f64)).max().item<double>();
+  }
+  /// The largest difference to the interpreter.
+  static double error_of_result(const std::string& graph, const std::vector<Tensor>& inputs,
+                                const std::string& options) {
+    return difference(result_of(graph, inputs, options), result_of(graph, inputs, "", "eager"));
+  }
+};
+
+const char* const softmax_of_rows = R"(
+  input %x: f32[64, 1000]
+  %y: f32[64, 1000] = aten._softmax.default(%x, 1, false)
+  output %y
+)";
+
+const char* const gelu_mlp = R"(
+  input %x: f32[128, 64]
+  input %w1: f32[64, 256] parameter static_address
+  input %b1: f32[256] parameter static_address
+  input %w2: f32[256, 64] parameter static_address
+  input %b2: f32[64] parameter static_address
+  %h: f32[128, 256] = aten.addmm.default(%b1, %x, %w1)
+  %g: f32[128, 256] = aten.gelu.default(%h)
+  %y: f32[128, 64] = aten.addmm.default(%b2, %g, %w2)
+  output %y
+)";
+std::vector<Tensor> mlp_inputs() {
+  return {randn({128, 64}), randn({64, 256}), randn({256}), randn({256, 64}), randn({64})};
+}
+
+TEST_F(InductorOptions, StrictNumericsRoundEachProductAndSum) {
+  const char* graph = R"(
+  input %x: f32[1000]
+  input %y: f32[1000]
+  input %z: f32[1000]
+  %p: f32[1000] = aten.mul.Tensor(%x, %y)
+  %s: f32[1000] = aten.add.Tensor(%p, %z)
+  output %s
+)";
+  std::vector<Tensor> inputs{randn({1000}), randn({1000}), randn({1000})};
+  EXPECT_EQ(error_of_result(graph, inputs, "numerics = 'strict'"), 0);
+  EXPECT_GT(error_of_result(graph, inputs, ""), 0);
+}
+
+TEST_F(InductorOptions, NarrowValuesAreRoundedAfterEachOpWhereThatIsAsked) {
+  const char* graph = R"(
+  input %x: bf16[1000]
+  input %y: bf16[1000]
+  %s: bf16[1000] = aten.add.Tensor(%x, %y)
+  %p: bf16[1000] = aten.mul.Tensor(%s, %y)
+  %d: bf16[1000] = aten.sub.Tensor(%p, %x)
+  output %d
+)";
+  std::vector<Tensor> inputs{randn({1000}).to(Dtype::bf16), randn({1000}).to(Dtype::bf16)};
+  EXPECT_EQ(error_of_result(graph, inputs, "emulate_precision_casts = true"), 0);
+  EXPECT_EQ(error_of_result(graph, inputs, "numerics = 'strict'"), 0);
+  EXPECT_GT(error_of_result(graph, inputs, ""), 0);
+}
+
+TEST_F(InductorOptions, FastNumericsMultiplyByReciprocals) {
+  std::vector<Tensor> inputs{randn({64, 1000})};
+  Tensor exact = result_of(softmax_of_rows, inputs, "");
+  Tensor fast = result_of(softmax_of_rows, inputs, "numerics = 'fast'");
+  EXPECT_GT(difference(fast, exact), 0);
+  EXPECT_LE((abs(fast - exact) / exact).max().item<double>(), 2e-7);
+}
+
+TEST_F(InductorOptions, FallbackErrorNamesTheOpsWithoutCode) {
+  const char* graph = R"(
+  input %x: f32[4, 4]
+  %l: f32[4, 4], %i: i32[] = aten.linalg_cholesky_ex.default(%x)
+  %y: f32[4, 4] = aten.relu.default(%l)
+  output %y
+)";
+  EXPECT_EQ(stats_of(graph, "")["extern_calls"], 1);
+  EXPECT_THAT(error_of([&] { stats_of(graph, "fallback = 'error'"); }),
+              AllOf(HasSubstr("no code for aten.linalg_cholesky_ex.default"),
+                    HasSubstr("fallback is \"error\"")));
+  EXPECT_EQ(stats_of(softmax_of_rows, "fallback = 'error'")["kernels"], 1);
+}
+
+TEST_F(InductorOptions, FallbackErrorRefusesGraphsThatOnlyTheHostRuns) {
+  const char* graph = R"(
+  symbol u0 in [0, inf] from size(%y, 0)
+  input %x: f32[4]
+  %y: i64[u0, 1] = aten.nonzero.default(%x)
+  output %y
+)";
+  EXPECT_THAT(error_of([&] { compiled("inductor", graph_of(graph), "fallback = 'error'"); }),
+              HasSubstr("fallback is \"error\""));
+}
+
+TEST_F(InductorOptions, EpiloguesCanStayKernels) {
+  EXPECT_EQ(stats_of(gelu_mlp, "")["kernels"], 0);
+  EXPECT_EQ(stats_of(gelu_mlp, "epilogue_fusion = false")["kernels"], 1);
+  EXPECT_LE(error_of_result(gelu_mlp, mlp_inputs(), "epilogue_fusion = false"), 1e-3);
+}
+
+TEST_F(InductorOptions, WeightsCanStayAsTheyAre) {
+  // The library's product with an activation behind it wants packed weights.
+  EXPECT_EQ(stats_of(gelu_mlp, "weight_prepack = false")["kernels"], 1);
+  EXPECT_LE(error_of_result(gelu_mlp, mlp_inputs(), "weight_prepack = false"), 1e-3);
+}
+
+TEST_F(InductorOptions, KernelsHoldNoMoreLoopsThanAllowed) {
+  EXPECT_EQ(stats_of(softmax_of_rows, "")["kernels"], 1);
+  EXPECT_GE(stats_of(softmax_of_rows, "max_fusion_size = 1")["kernels"], 3);
+  EXPECT_LE(error_of_result(softmax_of_rows, {randn({64, 1000})}, "max_fusion_size = 1"), 1e-6);
+}
+
+const char* const value_of_two_readers = R"(
+  input %x: f32[1000]
+  %a: f32[1000] = aten.neg.default(%x)
+  %b: f32[1000] = aten.sin.default(%a)
+  %c: f32[1000] = aten.cos.default(%a)
+  output %b, %c
+)";
+
+TEST_F(InductorOptions, WhatIsReadTwiceIsKeptFromAThresholdOn) {
+  auto kernels = [](const char* options) {
+    return int(stats_of(value_of_two_readers, options)["kernels"]);
+  };
+  EXPECT_EQ(kernels("max_fusion_size = 1"), 2);  // each negates for itself
+  EXPECT_EQ(kernels("max_fusion_size = 1\nrealize_reads_threshold = 0"), 3);
+}
+
+TEST_F(InductorOptions, LongExpressionsAreCutAtAThreshold) {
+  std::string graph = "  input %x0: f32[1000]\n";
+  for (int i = 0; i < 8; ++i) {
+    std::string from = std::to_string(i), to = std::to_string(i + 1);
+    graph += "  %x" + to + ": f32[1000] = aten.neg.default(%x" + from + ")\n";
+  }
+  graph += "  output %x8\n";
+  EXPECT_EQ(stats_of(graph, "max_fusion_size = 1")["kernels"], 1);
+  EXPECT_EQ(stats_of(graph, "max_fusion_size = 1\nrealize_opcount_threshold = 2")["kernels"], 4);
+}
+
+std::string powers_of_a_matrix() {
+  std::string graph = "  input %x0: f32[100, 100]\n";
+  for (int i = 0; i < 10; ++i) {
+    std::string from = std::to_string(i), to = std::to_string(i + 1);
+    graph += "  %x" + to + ": f32[100, 100] = aten.mm.default(%x" + from + ", %x" + from + ")\n";
+  }
+  return graph + "  output %x10\n";
+}
+
+TEST_F(InductorOptions, MemoryIsUsedOnceWhereReuseIsOff) {
+  std::string graph = powers_of_a_matrix();
+  std::vector<Tensor> inputs{randn({100, 100}) * 0.1};
+  for (const char* options : {"allow_buffer_reuse = false", "memory_planning = false"}) {
+    nlohmann::json stats = stats_of(graph, options);
+    EXPECT_EQ(stats["planned_bytes"], stats["naive_bytes"]) << options;
+    EXPECT_EQ(difference(result_of(graph, inputs, options), result_of(graph, inputs, "")), 0);
+  }
+}
+
+TEST_F(InductorOptions, VectorsAreAsWideAsAsked) {
+  std::vector<Tensor> inputs{randn({64, 1000})};
+  EXPECT_EQ(stats_of(softmax_of_rows, "simdlen = 128")["vector_bits"], 128);
+  EXPECT_LE(error_of_result(softmax_of_rows, inputs, "simdlen = 128"), 1e-6);
+  EXPECT_THAT(error_of([] { stats_of(softmax_of_rows, "simdlen = 100"); }),
+              HasSubstr("option simdlen is 100; expected 0 (the widest), 128, 256 or 512"));
+}
+
+TEST_F(InductorOptions, CodeIsMadeForOlderProcessorsToo) {
+  nlohmann::json stats = stats_of(softmax_of_rows, "cpu = 'x86-64'");
+  EXPECT_EQ(stats["cpu"], "x86-64");
+  EXPECT_EQ(stats["vector_bits"], 128);
+  EXPECT_EQ(stats["kernel_cache_hits"], 0);
+  EXPECT_LE(error_of_result(softmax_of_rows, {randn({64, 1000})}, "cpu = 'x86-64'"), 1e-6);
+}
+
+TEST_F(InductorOptions, ProcessorsThatThisOneIsNotAreRefused) {
+  EXPECT_THAT(error_of([] { stats_of(softmax_of_rows, "cpu = 'pentium-pro-max'"); }),
+              HasSubstr("LLVM knows no processor 'pentium-pro-max'"));
+  // One has matrix tiles, the other instructions of another maker: no machine has both.
+  std::string errors = error_of([] { stats_of(softmax_of_rows, "cpu = 'graniterapids'"); }) +
+                       error_of([] { stats_of(softmax_of_rows, "cpu = 'znver4'"); });
+  EXPECT_THAT(errors, HasSubstr("which this machine's"));
+}
+
+TEST_F(InductorOptions, EffortDecidesTheCode) {
+  std::vector<Tensor> inputs{randn({64, 1000})};
+  auto usual = compiled("inductor", graph_of(softmax_of_rows));
+  for (const char* options : {"compile_effort = 0", "compile_effort = 2"}) {
+    nlohmann::json stats = stats_of(softmax_of_rows, options);
+    EXPECT_EQ(stats["kernel_cache_hits"], 0) << options;
+    EXPECT_LE(error_of_result(softmax_of_rows, inputs, options), 1e-6);
+  }
+  EXPECT_EQ(stats_of(softmax_of_rows, "")["kernel_cache_hits"], 1);
+}
+
+TEST_F(InductorOptions, VerifyingFindsNothingInGraphsThatAreSound) {
+  for (const std::string& graph : {std::string(softmax_of_rows), std::string(gelu_mlp),
+                                   std::string(value_of_two_readers), powers_of_a_matrix()})
+    EXPECT_EQ(error_of([&] { stats_of(graph, "verify = true"); }), "no error");
+}
+
+TEST_F(InductorOptions, UnknownOnesComeWithTheNearest) {
+  EXPECT_THAT(error_of([] { stats_of(softmax_of_rows, "simdlem = 1"); }), HasSubstr("simdlen"));
+  EXPECT_THAT(error_of([] { stats_of(softmax_of_rows, "compile_effort = 3"); }),
+              HasSubstr("compile_effort"));
+}
+
+}  // namespace
+}  // namespace tenon

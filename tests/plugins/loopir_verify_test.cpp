@@ -1,0 +1,71 @@
+// Schedules and memory plans that are wrong are told so.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <loopir/verify.h>
+
+namespace loopir {
+namespace {
+
+using ::testing::HasSubstr;
+
+struct Verifying : ::testing::Test {
+  Id add(Buffer::Place place, int64_t size) {
+    return program.add_buffer({place, 0, TN_F32, {x.constant(size)}, {x.constant(1)}, "t"});
+  }
+  /// to[i + shift] = from[i] for i < n.
+  Item copy(Id from, Id to, int64_t n, int64_t shift = 0) {
+    Id i = x.variable(x.constant(n));
+    Kernel kernel;
+    kernel.outer = {i};
+    Statement s;
+    s.value = x.load(from, i, TN_F32);
+    s.buffer = to;
+    s.index = x.add(i, x.constant(shift));
+    kernel.stages.push_back({{}, {s}});
+    return kernel;
+  }
+  std::string problem_of_two(Item first, Item second) {
+    Schedule schedule;
+    schedule.items.push_back(std::move(first));
+    schedule.items.push_back(std::move(second));
+    return problem_of(program, schedule);
+  }
+
+  Program program;
+  Expressions& x = program.expressions;
+};
+
+TEST_F(Verifying, FindsNothingInASoundSchedule) {
+  Id in = add(Buffer::Place::input, 8), a = add(Buffer::Place::temporary, 8),
+     out = add(Buffer::Place::output, 9);
+  EXPECT_EQ(problem_of_two(copy(in, a, 8), copy(a, out, 8, 1)), "");
+}
+
+TEST_F(Verifying, NamesWhatIsReadBeforeItIsWritten) {
+  Id in = add(Buffer::Place::input, 8), a = add(Buffer::Place::temporary, 8),
+     out = add(Buffer::Place::output, 8);
+  EXPECT_THAT(problem_of_two(copy(a, out, 8), copy(in, a, 8)),
+              HasSubstr("item 0 reads buffer 1 (t) before anything has written it"));
+}
+
+TEST_F(Verifying, NamesStoresAndLoadsOutsideOfTheirBuffer) {
+  Id in = add(Buffer::Place::input, 8), out = add(Buffer::Place::output, 8);
+  Id more = add(Buffer::Place::output, 9);
+  EXPECT_THAT(problem_of_two(copy(in, out, 8), copy(in, out, 8, 1)),
+              HasSubstr("item 1 writes buffer 1 (t) at 1 to 8, and its last element is 7"));
+  EXPECT_THAT(problem_of_two(copy(in, out, 8), copy(in, more, 9)), HasSubstr("item 1 reads"));
+}
+
+TEST_F(Verifying, NamesBuffersThatOverlapWhileBothLive) {
+  Id a = add(Buffer::Place::temporary, 8), b = add(Buffer::Place::temporary, 8);
+  std::vector<Access> accesses{{{}, {a}}, {{a}, {b}}, {{b}, {}}};
+  MemoryPlan plan = plan_memory(program, accesses, {}, {true, true});
+  EXPECT_EQ(problem_of(program, accesses, plan, {}), "");
+  plan.offsets[b] = plan.offsets[a];
+  EXPECT_THAT(problem_of(program, accesses, plan, {}), HasSubstr("live at the same time"));
+  plan.bytes = 16;
+  EXPECT_THAT(problem_of(program, accesses, plan, {}), HasSubstr("of an arena of 16"));
+}
+
+}  // namespace
+}  // namespace loopir
