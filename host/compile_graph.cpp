@@ -124,6 +124,7 @@ std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
   request.compile_id = options.compile_id;
   request.dynamic = options.dynamic;
   request.grad_enabled = thread_modes.grad_enabled;
+  request.deterministic = thread_modes.deterministic;
   if (auto* watch = report::CompileWatch::current()) watch->record().backend = backend.name;
 
   ReproCompile repro{options.compile_id, backend.name, options.mode, options.options_toml};

@@ -115,6 +115,9 @@ void check(const Tensor& condition, std::string_view text, std::source_location 
 
 bool is_compiling() { return thread_modes.tracer != nullptr; }
 
+void set_deterministic(bool on) { thread_modes.deterministic = on; }
+bool is_deterministic() { return thread_modes.deterministic; }
+
 void graph_break(std::string_view reason, std::source_location where) {
   if (Trace* trace = Trace::current()) trace->cut(reason.empty() ? "graph_break()" : reason, where);
 }

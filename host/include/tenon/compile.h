@@ -417,6 +417,11 @@ CompiledFunction<std::decay_t<F>> compile(F&& fn, State state, Options options =
 
 /// Whether the calling thread is recording a callable.
 TENON_API bool is_compiling();
+/// Asks for results that do not depend on the number of threads, from what the calling thread
+/// compiles and calls from now on; code compiled otherwise is compiled anew. Backends that know the
+/// mode obey it; kernels that the host calls op by op are as they are.
+TENON_API void set_deterministic(bool on);
+TENON_API bool is_deterministic();
 /// Forgets all compiled code and counters of the process.
 TENON_API void reset();
 /// Names of the backends, without those tagged so.
