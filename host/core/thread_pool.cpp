@@ -9,11 +9,13 @@
 // through with its own range takes from the others'. Joining is one compare-and-swap that succeeds
 // only while the job is open, so the caller closes it when no chunk is left to begin and then waits
 // for those inside: no late worker ever sees a job that is gone.
-//   - An idle worker spins 50 us, then sleeps. A worker that finds itself on the caller's CPU
-//     sleeps at once, as it would only take that core away from the caller.
+//   - An idle worker spins 50 us, then sleeps; while the caller still works on the last job, up to
+//     500 us. A worker that finds itself on the caller's CPU sleeps at once, as it would only take
+//     that core away from the caller.
 //   - Waking costs the caller some 9 us and takes 40, so sleepers are woken only for 50 us of
 //     work, in one call or in calls that follow each other closely, by two, each of whom wakes two
-//     more; after that not again for 200 us.
+//     more; after that not again for 200 us. Where no time is estimated, that of the calls before
+//     counts, as it was: else two long chunks would both be the caller's before anyone wakes.
 //   - The caller spins 20 us for chunks that others have begun, then sleeps. A wait above 100 us
 //     plus twice its own time means that a worker has lost its core: calls are serial for the next
 //     10 ms, for twice as long whenever it recurs, up to 320 ms.
@@ -53,6 +55,7 @@ using Clock = std::chrono::steady_clock;
 using Body = FunctionRef<void(int64_t, int)>;
 
 constexpr double worker_spin_us = 50;
+constexpr double longest_spin_us = 500;
 constexpr double caller_spin_us = 20;
 constexpr double worth_waking_us = 50;
 constexpr double worth_sharing_us = 2;  // below, the hand-over costs more than it gains
@@ -125,11 +128,16 @@ class BackOff {
 class Streak {
  public:
   // Adds a call and returns the work of the streak so far.
-  double add(double start, double estimated_us) {
+  double begin(double start, double estimated_us) {
     if (start > end_ + worker_spin_us) work_ = 0;
     const double work = std::max(estimated_us, 0.0);
     end_ = start + work;
     return work_ += work;
+  }
+  // Of a call whose time was not estimated.
+  void end(double start, double now) {
+    work_ += now - start;
+    end_ = now;
   }
 
  private:
@@ -217,7 +225,7 @@ void ThreadPool::run(int64_t n_chunks, Body body, double estimated_us) {
 void ThreadPool::run_shared(int64_t n_chunks, Body body, double estimated_us, double start) {
   start_missing_workers();
   publish(n_chunks, body);
-  if (streak_.add(start, estimated_us) >= worth_waking_us)
+  if (streak_.begin(start, estimated_us) >= worth_waking_us)
     wake_sleepers(start, static_cast<int>(std::min<int64_t>(n_chunks, job_threads_) - 1));
   {
     const BodyScope scope(0);
@@ -225,6 +233,7 @@ void ThreadPool::run_shared(int64_t n_chunks, Body body, double estimated_us, do
   }
   const uint32_t before = state_.fetch_and(~open_bit);
   if ((before & inside_mask) != 0) wait_for_others(start);
+  if (estimated_us < 0) streak_.end(start, now_us());
   if (error_taken_.load(std::memory_order_relaxed)) {
     error_taken_.store(false, std::memory_order_relaxed);
     std::rethrow_exception(std::exchange(error_, nullptr));
@@ -382,13 +391,18 @@ void ThreadPool::sleep_until_counted_in(int worker) {
 // Whether a job came within the spinning time.
 bool ThreadPool::spin_for_job(uint32_t seen) {
   const double begin = now_us();
+  double idle_since = begin, now = begin;
   do {
     for (int i = 0; i < 32; ++i) {
       if (job_waits(state_.load(std::memory_order_acquire), seen)) return true;
       pause_cpu();
     }
     if (sched_getcpu() == caller_cpu_.load(std::memory_order_relaxed)) return false;
-  } while (now_us() - begin < worker_spin_us);
+    now = now_us();
+    // The caller is still inside the job of which no chunk is left.
+    if ((state_.load(std::memory_order_relaxed) & open_bit) && now - begin < longest_spin_us)
+      idle_since = now;
+  } while (now - idle_since < worker_spin_us);
   return false;
 }
 
