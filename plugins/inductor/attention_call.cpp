@@ -14,13 +14,6 @@ using loopir::Program;
 
 namespace {
 
-float* scratch(int64_t floats) {
-  thread_local Memory memory;
-  size_t bytes = size_t(floats) * sizeof(float);
-  if (memory.size() < bytes) memory = Memory(bytes);
-  return reinterpret_cast<float*>(memory.data());
-}
-
 class AttentionCall final : public LibraryCall {
  public:
   AttentionCall(const Program& p, const Attention& a, const Workers& workers)
@@ -81,7 +74,8 @@ class AttentionCall final : public LibraryCall {
     tile.result = head_of(r, pointers, batch, head) + first * r.strides[2];
     tile.scale = float(attention_.scale);
     if (plan.mask) set_mask(*plan.mask, batch, head, pointers, tile);
-    tile.scratch = scratch(microkernel::attention_scratch(tile.channels, tile.value_channels));
+    tile.scratch =
+        thread_floats(microkernel::attention_scratch(tile.channels, tile.value_channels));
     microkernel::attend(tile);
   }
 

@@ -119,8 +119,9 @@ void make_code(tn_ctx* ctx, Parts& parts) {
   for (size_t i = 0; i < n; ++i)
     if (parts.in_setup[i])
       for (Id b : loopir::access_of(p, parts.schedule.items[i]).writes) is_static[b] = true;
-  parts.regions = find_regions({p, parts.schedule.items, nests, parts.kernels, parts.in_setup,
-                                [&](size_t i) { return runs_by_rows(parts, i, is_static); }});
+  if (parts.options.fuses_epilogues)
+    parts.regions = find_regions({p, parts.schedule.items, nests, parts.kernels, parts.in_setup,
+                                  [&](size_t i) { return runs_by_rows(parts, i, is_static); }});
   Statistics& s = parts.statistics;
   s.kernels = uint32_t(items.size());
   s.distinct_kernels = cache.distinct;

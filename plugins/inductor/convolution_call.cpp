@@ -1,10 +1,11 @@
-// Convolutions: prepared oneDNN calls, one for each set of sizes; plain loops where oneDNN has
-// nothing fast.
+// Convolutions: transformed to products by tiles where that is allowed and worth it, else prepared
+// oneDNN calls, one for each set of sizes; plain loops where oneDNN has nothing fast.
 #include "epilogue_calls.h"
 #include "library_calls.h"
 #include "placed.h"
 
 #include <dnn/prepared.h>
+#include <microkernel/winograd.h>
 
 #include <algorithm>
 
@@ -18,11 +19,16 @@ namespace {
 class ConvolutionCall final : public LibraryCall {
  public:
   ConvolutionCall(const Program& p, const Convolution& c, bool constant, const Workers& workers)
-      : program_(p), convolution_(c), constant_(constant), workers_(workers) {}
+      : program_(p),
+        convolution_(c),
+        constant_(constant),
+        workers_(workers),
+        finish_(finish_of(c.epilogue)) {}
 
   Memory pack(std::span<void* const> pointers, std::span<const int64_t> symbols) const override {
     auto kept = plan_for(symbols);
     const Plan& plan = *kept;
+    if (plan.winograd) return pack_transformed(plan, pointers);
     if (!plan.prepared) return Memory();
     Memory out(plan.prepared->packed_bytes());
     pack_into(plan, pointers, out.data());
@@ -34,6 +40,7 @@ class ConvolutionCall final : public LibraryCall {
     auto kept = plan_for(symbols);
     const Plan& plan = *kept;
     if (plan.is_empty) return;
+    if (plan.winograd) return run_transformed(plan, pointers, packed);
     const float* bias = plan.bias ? plan.bias->data(pointers) : nullptr;
     float *source = plan.source.data(pointers), *result = plan.result.data(pointers);
     if (!plan.prepared) return run_plain(plan, pointers);
@@ -51,7 +58,7 @@ class ConvolutionCall final : public LibraryCall {
 
   bool is_fast(std::span<const int64_t> symbols) const override {
     auto plan = plan_for(symbols);
-    return plan->is_empty || plan->prepared;
+    return plan->is_empty || plan->prepared || plan->winograd;
   }
 
  private:
@@ -60,6 +67,7 @@ class ConvolutionCall final : public LibraryCall {
     std::optional<Placed> bias;
     bool is_empty = false;
     std::shared_ptr<const onednn::PreparedConvolution> prepared;
+    std::optional<microkernel::WinogradConvolution> winograd;
   };
 
   std::shared_ptr<const Plan> plan_for(std::span<const int64_t> symbols) const {
@@ -69,7 +77,8 @@ class ConvolutionCall final : public LibraryCall {
                 {program_, convolution_.result, symbols},
                 std::nullopt,
                 false,
-                nullptr};
+                nullptr,
+                std::nullopt};
       if (convolution_.bias) plan.bias.emplace(program_, *convolution_.bias, symbols);
       for (int64_t s : plan.result.sizes) plan.is_empty |= s == 0;
       if (!plan.is_empty) choose(plan);
@@ -80,6 +89,8 @@ class ConvolutionCall final : public LibraryCall {
   void choose(Plan& plan) const {
     const auto &s = plan.source.sizes, &r = plan.result.sizes, &w = plan.weights.sizes;
     if (plan.bias && plan.bias->strides[0] != 1) return;
+    plan.winograd = transformed(plan);
+    if (plan.winograd) return;
     onednn::ConvolutionShape shape{};
     shape.dtype = TN_F32;
     shape.images = s[0], shape.channels = s[1], shape.height = s[2], shape.width = s[3];
@@ -97,6 +108,53 @@ class ConvolutionCall final : public LibraryCall {
     plan.prepared =
         onednn::PreparedConvolution::make(shape, post_ops_of(convolution_.epilogue), parts(shape));
   }
+
+  // ---- Winograd's method
+
+  std::optional<microkernel::WinogradConvolution> transformed(const Plan& plan) const {
+    const Convolution& c = convolution_;
+    const Placed &s = plan.source, &r = plan.result, &w = plan.weights;
+    bool is_possible = constant_ && c.may_transform && finish_ && c.groups == 1 &&
+                       w.sizes[2] == 3 && w.sizes[3] == 3 && c.stride[0] == 1 && c.stride[1] == 1 &&
+                       c.dilation[0] == 1 && c.dilation[1] == 1 && s.strides[1] == 1 &&
+                       r.strides[1] == 1;
+    if (!is_possible) return std::nullopt;
+    microkernel::WinogradConvolution out{
+        s.sizes[0],   s.sizes[1],   s.sizes[2],   s.sizes[3],
+        r.sizes[1],   r.sizes[2],   r.sizes[3],   {c.padding[0], c.padding[1]},
+        s.strides[0], s.strides[2], s.strides[3], r.strides[0],
+        r.strides[2], r.strides[3]};
+    if (!out.is_worth_it()) return std::nullopt;
+    return out;
+  }
+
+  static Memory pack_transformed(const Plan& plan, std::span<void* const> pointers) {
+    Memory out(size_t(plan.winograd->packed_size()) * sizeof(float));
+    int64_t strides[4];
+    std::copy(plan.weights.strides.begin(), plan.weights.strides.end(), strides);
+    tenon::plugin::parallel_chunks(plan.winograd->pack_parts(), [&](int64_t part, int32_t) {
+      plan.winograd->pack(part, plan.weights.data(pointers), strides,
+                          reinterpret_cast<float*>(out.data()));
+    });
+    return out;
+  }
+
+  void run_transformed(const Plan& plan, std::span<void* const> pointers,
+                       const void* packed) const {
+    Memory own;
+    if (!packed) own = pack_transformed(plan, pointers), packed = own.data();
+    std::vector<microkernel::Finish> finish =
+        with_operands(*finish_, convolution_.epilogue, pointers);
+    microkernel::WinogradConvolution::Operands operands{
+        plan.source.data(pointers), static_cast<const float*>(packed),
+        plan.bias ? plan.bias->data(pointers) : nullptr, plan.result.data(pointers), finish};
+    auto cut = plan.winograd->cut(workers_.slices());
+    workers_.run(cut.chunks, [&](int64_t chunk) {
+      plan.winograd->run(cut, chunk, operands, thread_floats(plan.winograd->scratch_size(cut)));
+    });
+  }
+
+  // ---- oneDNN
 
   // Slices of rows are more than the threads, so that a thread that comes late leaves work to the
   // others; of few rows the weights are the heavy part, which more slices would read more often.
@@ -154,6 +212,7 @@ class ConvolutionCall final : public LibraryCall {
   const Convolution& convolution_;
   bool constant_;
   Workers workers_;
+  std::optional<std::vector<microkernel::Finish>> finish_;  // the epilogue, where it can be that
   Plans<Plan> plans_;
 };
 

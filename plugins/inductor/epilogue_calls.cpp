@@ -68,6 +68,17 @@ Operands::Operands(const std::vector<loopir::EpilogueOp>& epilogue,
       data[n++] = pointers[op.operand.buffer];
 }
 
+std::vector<microkernel::Finish> with_operands(std::vector<microkernel::Finish> finish,
+                                               const std::vector<loopir::EpilogueOp>& epilogue,
+                                               std::span<void* const> pointers) {
+  Operands operands(epilogue, pointers);
+  size_t n = 0;
+  for (microkernel::Finish& f : finish)
+    if (f.kind == microkernel::Finish::Kind::add)
+      f.operand = static_cast<const float*>(operands.data[n++]);
+  return finish;
+}
+
 float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,
                std::span<void* const> pointers, int64_t at) {
   using Kind = loopir::EpilogueOp::Kind;

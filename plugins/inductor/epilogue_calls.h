@@ -26,6 +26,11 @@ struct Operands {
   Operands(const std::vector<loopir::EpilogueOp>& epilogue, std::span<void* const> pointers);
 };
 
+/// What finish_of() gave, with the operands of a call.
+std::vector<microkernel::Finish> with_operands(std::vector<microkernel::Finish> finish,
+                                               const std::vector<loopir::EpilogueOp>& epilogue,
+                                               std::span<void* const> pointers);
+
 /// Where no library has anything fast: one element after the other.
 float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,
                std::span<void* const> pointers, int64_t at);

@@ -28,6 +28,10 @@ class Memory {
   size_t size_ = 0;
 };
 
+/// Memory of this thread for what one call does at a time, aligned for vectors; it grows to the
+/// most that was asked for.
+float* thread_floats(int64_t floats);
+
 /// What one product or convolution needs; the same object serves any number of calls at once.
 class LibraryCall {
  public:

@@ -32,6 +32,9 @@ Options options_of(const tn_compile_request& request) {
       given.get<bool>("deterministic") || (request.flags & TN_RQ_DETERMINISTIC) != 0;
   out.lowering.most_operations = int(number("realize_opcount_threshold"));
   out.lowering.repeated_operations = int(number("realize_reads_threshold"));
+  out.lowering.may_transform = given.get<std::string_view>("winograd") == "auto" &&
+                               request.stage == TN_STAGE_INFERENCE && out.code.contracts &&
+                               !out.workers.is_fixed;
   out.fusion.threads = out.workers.slices();
   out.fusion.most_loops = uint32_t(number("max_fusion_size"));
   out.compile_threads = number("compile_threads");

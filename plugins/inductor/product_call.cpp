@@ -54,9 +54,8 @@ class ProductCall final : public LibraryCall {
     const float* bias = plan.bias ? plan.bias->data(pointers) : nullptr;
     if (plan.panels && packed) return run_packed(plan, pointers, packed);
     if (plan.batched)
-      workers_.run(plan.batched->slices(), [&](int64_t slice) {
-        plan.batched->run(slice, left, right, result, bias);
-      });
+      workers_.run(plan.batched->slices(),
+                   [&](int64_t slice) { plan.batched->run(slice, left, right, result, bias); });
     else
       run_plain(plan, left, right, bias, result);
     if (product_.epilogue.empty()) return;
@@ -167,12 +166,7 @@ class ProductCall final : public LibraryCall {
 
   void run_part(const Plan& plan, std::span<void* const> pointers, const void* packed, int64_t row,
                 int64_t row_end, int64_t panel, int64_t panel_end) const {
-    std::vector<microkernel::Finish> finish = *finish_;
-    Operands operands(product_.epilogue, pointers);
-    size_t n = 0;
-    for (microkernel::Finish& f : finish)
-      if (f.kind == microkernel::Finish::Kind::add)
-        f.operand = static_cast<const float*>(operands.data[n++]);
+    std::vector<microkernel::Finish> finish = with_operands(*finish_, product_.epilogue, pointers);
     microkernel::multiply(
         {*plan.panels, plan.left.data(pointers), plan.left.strides[0],
          static_cast<const float*>(packed), plan.bias ? plan.bias->data(pointers) : nullptr,

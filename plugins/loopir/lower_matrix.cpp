@@ -127,6 +127,7 @@ bool convolution(Lowering& to, const node& n) {
   fill_pair(to, n.args[5], c.dilation, 1);
   if (!wide && to.int_list(n.args[3]).size() == 1) c.stride[0] = c.stride[1];
   c.groups = to.int_arg(n.args[8]);
+  c.may_transform = to.options.may_transform;
   c.source = with_height(to, to.view_of(source, name.c_str()));
   c.weights = with_height(to, to.view_of(weights, name.c_str()));
   if (has_bias) c.bias = to.view_of(to.tensor_arg(n.args[2]), name.c_str());

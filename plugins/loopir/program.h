@@ -73,6 +73,7 @@ struct Convolution {
   View source, weights, result;
   std::optional<View> bias;
   int64_t stride[2], padding[2], dilation[2], groups;
+  bool may_transform = false;  // by Winograd's method, which rounds more
   std::vector<EpilogueOp> epilogue;
   std::string name;
 };
@@ -144,6 +145,7 @@ void add_loads(Expressions& x, Id value, Ids& out);
 struct LoweringOptions {
   int most_operations = 96;     // an expression of more becomes a tensor in memory
   int repeated_operations = 3;  // one that several ops read is computed by each up to this many
+  bool may_transform = false;   // convolutions
 };
 
 /// The graph as a program. Throws `declined` for what no part of it can be (data-dependent sizes,

@@ -57,11 +57,31 @@ struct AttentionTile {
   float* scratch;
 };
 
+/// Tiles [first, first + tiles) of 4 x 4 results of one image, output channels of panels
+/// [panel, panel_end).
+struct WinogradBlock {
+  int64_t first, tiles, tiles_across;
+  int64_t channels, height, width, out_channels, out_height, out_width;
+  int64_t padding[2];
+  int64_t panel, panel_end, panels;
+  const float* source;  // of the image
+  int64_t source_row, source_pixel;
+  const float* packed;  // 36 matrices
+  int64_t packed_size;  // of one
+  const float* bias;    // or null
+  float* result;        // of the image; operands of `finish` lie as it does
+  int64_t result_row, result_pixel;
+  const Finish* finish;
+  size_t n_finish;
+  float* scratch;  // 36 * tiles * (channels + out_channels)
+};
+
 struct Kernels {
   int64_t panel;  // columns of the widest panel
   int64_t lanes;  // panels are whole vectors wide
   void (*multiply)(const ProductBlock& block);
   void (*attend)(const AttentionTile& tile);
+  void (*convolve_winograd)(const WinogradBlock& block);
 };
 
 extern const Kernels kernels_base, kernels_avx2, kernels_avx512;

@@ -9,11 +9,12 @@
 
 #include "attention_kernel.h"
 #include "product_kernel.h"
+#include "winograd_kernel.h"
 
 namespace microkernel::MICROKERNEL_LEVEL {
 
 constexpr Kernels table() {
-  return {panel_vectors * Lanes::count, Lanes::count, &multiply, &attend};
+  return {panel_vectors * Lanes::count, Lanes::count, &multiply, &attend, &convolve_winograd};
 }
 
 }  // namespace microkernel::MICROKERNEL_LEVEL

@@ -86,9 +86,8 @@ static inline void finish_sums(const Tile& t, Vector (&sum)[R][V]) {
 template <int R, int V>
 static void multiply_tile(const Tile& t) {
   constexpr int width = V * lane_count;
-  constexpr int sets = R * V < 8 ? 2 : 1;  // enough sums in flight to hide an addition's latency
   bool is_whole = t.columns == width;
-  Vector sum[sets][R][V] = {};
+  Vector sum[R][V] = {};
   if (t.continues || t.bias) {
     const float* from = t.continues ? t.result : t.bias;
     int64_t step = t.continues ? t.result_row : 0;
@@ -97,48 +96,33 @@ static void multiply_tile(const Tile& t) {
 #pragma GCC unroll 4
       for (int j = 0; j < V; ++j) {
         const float* place = from + i * step + j * lane_count;
-        sum[0][i][j] = is_whole ? load(place) : load(place, t.columns - j * lane_count);
+        sum[i][j] = is_whole ? load(place) : load(place, t.columns - j * lane_count);
       }
   }
   const float *left = t.left, *right = t.right, *next = t.next;
-  int64_t row = t.left_row, p = 0;
-  for (; p + sets <= t.k; p += sets) {
+  int64_t row = t.left_row;
+  for (int64_t p = 0; p < t.k; ++p) {
     __builtin_prefetch(next, 0, 2);
-    next += sets * t.next_step;
-#pragma GCC unroll 2
-    for (int s = 0; s < sets; ++s) {
-      Vector b[V];
+    next += t.next_step;
+    Vector b[V];
 #pragma GCC unroll 4
-      for (int j = 0; j < V; ++j) b[j] = load(right + j * lane_count);
+    for (int j = 0; j < V; ++j) b[j] = load(right + j * lane_count);
 #pragma GCC unroll 12
-      for (int i = 0; i < R; ++i) {
-        Vector a = repeat(left[i * row]);
+    for (int i = 0; i < R; ++i) {
+      Vector a = repeat(left[i * row]);
 #pragma GCC unroll 4
-        for (int j = 0; j < V; ++j) sum[s][i][j] += a * b[j];
-      }
-      left += t.left_column;
-      right += t.right_row;
+      for (int j = 0; j < V; ++j) sum[i][j] += a * b[j];
     }
+    left += t.left_column;
+    right += t.right_row;
   }
-  if (sets == 2 && p < t.k)
-#pragma GCC unroll 12
-    for (int i = 0; i < R; ++i)
-#pragma GCC unroll 4
-      for (int j = 0; j < V; ++j)
-        sum[0][i][j] += repeat(left[i * row]) * load(right + j * lane_count);
-  if (sets == 2)
-#pragma GCC unroll 12
-    for (int i = 0; i < R; ++i)
-#pragma GCC unroll 4
-      for (int j = 0; j < V; ++j) sum[0][i][j] += sum[sets - 1][i][j];
-  if (t.n_finish) finish_sums(t, sum[0]);
+  if (t.n_finish) finish_sums(t, sum);
 #pragma GCC unroll 12
   for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < V; ++j) {
       float* place = t.result + i * t.result_row + j * lane_count;
-      is_whole ? store(place, sum[0][i][j])
-               : store(place, sum[0][i][j], t.columns - j * lane_count);
+      is_whole ? store(place, sum[i][j]) : store(place, sum[i][j], t.columns - j * lane_count);
     }
 }
 

@@ -1,8 +1,9 @@
-// Blocked products and attention beside sums in f64: shapes around the borders of tiles, panels and
-// blocks.
+// Blocked products, attention and convolutions beside sums in f64: shapes around the borders of
+// tiles, panels and blocks.
 #include <gtest/gtest.h>
 #include <microkernel/attention.h>
 #include <microkernel/product.h>
+#include <microkernel/winograd.h>
 
 #include <cmath>
 #include <random>
@@ -173,5 +174,88 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MicrokernelAttention,
                                          AttentionShape{65, 65, 8, 70, AttentionShape::causal},
                                          AttentionShape{300, 300, 32, 16, AttentionShape::causal},
                                          AttentionShape{17, 257, 64, 3, AttentionShape::allowed}));
+
+// ---- convolutions by Winograd's method
+
+struct ImageShape {
+  int64_t images, channels, height, width, out_channels, padding;
+  int64_t threads;
+};
+
+class MicrokernelWinograd : public testing::TestWithParam<ImageShape> {
+ protected:
+  ~MicrokernelWinograd() override { microkernel::use(usual); }
+  const Kernels& usual = microkernel::kernels();
+};
+
+void check_winograd(const ImageShape& s) {
+  int64_t out_height = s.height + 2 * s.padding - 2, out_width = s.width + 2 * s.padding - 2;
+  int64_t pixel = s.channels + 1, out_pixel = s.out_channels + 2;
+  microkernel::WinogradConvolution conv{s.images,
+                                        s.channels,
+                                        s.height,
+                                        s.width,
+                                        s.out_channels,
+                                        out_height,
+                                        out_width,
+                                        {s.padding, s.padding},
+                                        s.height * s.width * pixel,
+                                        s.width * pixel,
+                                        pixel,
+                                        out_height * out_width * out_pixel,
+                                        out_width * out_pixel,
+                                        out_pixel};
+  std::vector<float> source = random_floats(s.images * conv.source_image, 1);
+  std::vector<float> weights = random_floats(s.out_channels * s.channels * 9, 2);
+  std::vector<float> bias = random_floats(s.out_channels, 3);
+  std::vector<float> more = random_floats(s.images * conv.result_image, 4);
+  std::vector<float> result(more.size(), 77.0f), packed(size_t(conv.packed_size()));
+  int64_t strides[4] = {s.channels * 9, 9, 3, 1};
+  for (int64_t p = 0; p < conv.pack_parts(); ++p)
+    conv.pack(p, weights.data(), strides, packed.data());
+  Finish finish[] = {{Finish::Kind::add, more.data()}};
+  auto cut = conv.cut(s.threads);
+  std::vector<float> scratch(size_t(conv.scratch_size(cut)));
+  for (int64_t c = 0; c < cut.chunks; ++c)
+    conv.run(cut, c, {source.data(), packed.data(), bias.data(), result.data(), finish},
+             scratch.data());
+  auto sum_at = [&](int64_t image, int64_t y, int64_t x, int64_t o) {
+    double sum = 0;
+    for (int64_t i = 0; i < 9; ++i) {
+      int64_t row = y + i / 3 - s.padding, column = x + i % 3 - s.padding;
+      if (row < 0 || row >= s.height || column < 0 || column >= s.width) continue;
+      const float* from =
+          source.data() + image * conv.source_image + row * conv.source_row + column * pixel;
+      for (int64_t c = 0; c < s.channels; ++c)
+        sum += double(from[c]) * double(weights[size_t((o * s.channels + c) * 9 + i)]);
+    }
+    return sum;
+  };
+  for (int64_t image = 0; image < s.images; ++image)
+    for (int64_t y = 0; y < out_height; ++y)
+      for (int64_t x = 0; x < out_width; ++x)
+        for (int64_t o = 0; o < out_pixel; ++o) {
+          auto at = size_t(image * conv.result_image + y * conv.result_row + x * out_pixel + o);
+          if (o >= s.out_channels)
+            ASSERT_EQ(result[at], 77.0f);
+          else
+            ASSERT_NEAR(double(result[at]),
+                        sum_at(image, y, x, o) + double(bias[size_t(o)]) + double(more[at]), 2e-4)
+                << image << ", " << y << ", " << x << ", " << o;
+        }
+}
+
+TEST_P(MicrokernelWinograd, EqualsSumsInDouble) {
+  check_winograd(GetParam());
+  microkernel::use(microkernel::kernels_base);
+  check_winograd(GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, MicrokernelWinograd,
+                         testing::Values(ImageShape{1, 1, 3, 3, 1, 0, 1},
+                                         ImageShape{1, 16, 8, 8, 16, 1, 2},
+                                         ImageShape{2, 20, 9, 14, 33, 1, 1},
+                                         ImageShape{1, 40, 15, 6, 130, 2, 3},
+                                         ImageShape{3, 64, 21, 17, 48, 0, 2}));
 
 }  // namespace

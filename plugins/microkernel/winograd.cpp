@@ -1,0 +1,127 @@
+// Packing of transformed weights, and the cut of a convolution into blocks of tiles.
+#include "winograd.h"
+
+#include "product.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace microkernel {
+
+namespace {
+
+/// G g: 6 numbers of 3 weights.
+void transform_weights(const float (&g)[3], float (&out)[6]) {
+  float even = g[0] + g[2], far = g[0] / 24 + g[2] / 6;
+  out[0] = g[0] / 4;
+  out[1] = -(even + g[1]) / 6;
+  out[2] = -(even - g[1]) / 6;
+  out[3] = far + g[1] / 12;
+  out[4] = far - g[1] / 12;
+  out[5] = g[2];
+}
+
+/// G g G^T of one input and one output channel.
+void transform_kernel(const float* weights, const int64_t (&strides)[4], float (&out)[6][6]) {
+  float columns[6][3];
+  for (int j = 0; j < 3; ++j) {
+    float g[3], column[6];
+    for (int i = 0; i < 3; ++i) g[i] = weights[i * strides[2] + j * strides[3]];
+    transform_weights(g, column);
+    for (int i = 0; i < 6; ++i) columns[i][j] = column[i];
+  }
+  for (int i = 0; i < 6; ++i) transform_weights(columns[i], out[i]);
+}
+
+}  // namespace
+
+bool WinogradConvolution::is_worth_it() const {
+  constexpr int64_t few_channels = 32, few_rows = 14;
+  // The transformed weights are four times as many, and mostly come from memory.
+  constexpr int64_t many_weights = 1 << 20;
+  return channels >= few_channels && out_channels >= few_channels && out_height >= few_rows &&
+         out_width >= few_rows && 36 * channels * out_channels <= many_weights;
+}
+
+int64_t WinogradConvolution::packed_size() const {
+  return 36 * Panels{channels, out_channels}.size();
+}
+
+int64_t WinogradConvolution::pack_parts() const { return Panels{channels, out_channels}.count(); }
+
+void WinogradConvolution::pack(int64_t part, const float* weights, const int64_t (&strides)[4],
+                               float* packed) const {
+  Panels panels{channels, out_channels};
+  int64_t lanes = kernels().lanes, size = panels.size();
+  int64_t first = panels.column(part), columns = panels.column(part + 1) - first;
+  int64_t width = (columns + lanes - 1) / lanes * lanes;
+  for (int64_t c = 0; c < channels; ++c)
+    for (int64_t j = 0; j < width; ++j) {
+      float values[6][6] = {};
+      if (j < columns)
+        transform_kernel(weights + (first + j) * strides[0] + c * strides[1], strides, values);
+      float* to = packed + first * channels + c * width + j;
+      for (int p = 0; p < 36; ++p) to[p * size] = values[p / 6][p % 6];
+    }
+}
+
+WinogradConvolution::Cut WinogradConvolution::cut(int64_t threads) const {
+  constexpr int64_t cache_floats = 160 << 10, fewest_tiles = 12;
+  int64_t fitting = cache_floats / (36 * (channels + out_channels));
+  Cut out{std::clamp(fitting, std::min(fewest_tiles, tiles()), tiles()), 1, 0};
+  int64_t blocks = (tiles() + out.tiles - 1) / out.tiles;
+  // Few blocks: threads share them by output channels, so that each reads its weights only.
+  if (blocks * images < 2 * threads)
+    out.channels = std::min(pack_parts(), threads);
+  else  // as many for each
+    blocks = (blocks * images + threads - 1) / threads * threads / images;
+  out.tiles = (tiles() + blocks - 1) / blocks;
+  blocks = (tiles() + out.tiles - 1) / out.tiles;
+  out.chunks = blocks * images * out.channels;
+  return out;
+}
+
+int64_t WinogradConvolution::scratch_size(const Cut& cut) const {
+  return 36 * cut.tiles * (channels + out_channels);
+}
+
+void WinogradConvolution::run(const Cut& cut, int64_t chunk, const Operands& operands,
+                              float* scratch) const {
+  int64_t blocks = (tiles() + cut.tiles - 1) / cut.tiles, panels = pack_parts();
+  int64_t part = chunk % cut.channels, block = chunk / cut.channels % blocks;
+  int64_t image = chunk / cut.channels / blocks;
+  int64_t first = block * cut.tiles;
+  Finish finish[8];
+  size_t n = std::min(operands.finish.size(), std::size(finish));
+  for (size_t i = 0; i < n; ++i) {
+    finish[i] = operands.finish[i];
+    if (finish[i].operand) finish[i].operand += image * result_image;
+  }
+  kernels().convolve_winograd({first,
+                               std::min(cut.tiles, tiles() - first),
+                               tiles_across(),
+                               channels,
+                               height,
+                               width,
+                               out_channels,
+                               out_height,
+                               out_width,
+                               {padding[0], padding[1]},
+                               panels * part / cut.channels,
+                               panels * (part + 1) / cut.channels,
+                               panels,
+                               operands.source + image * source_image,
+                               source_row,
+                               source_pixel,
+                               operands.packed,
+                               Panels{channels, out_channels}.size(),
+                               operands.bias,
+                               operands.result + image * result_image,
+                               result_row,
+                               result_pixel,
+                               finish,
+                               n,
+                               scratch});
+}
+
+}  // namespace microkernel
