@@ -36,6 +36,7 @@ Value* Emitter::neutral(Fold fold, llvm::Type* type, int32_t dtype) {
       return llvm::Constant::getAllOnesValue(type);
     case Fold::maximum:
     case Fold::arg_max:
+    case Fold::log_sum_exp:
       if (real) return constant_of(type, -infinity);
       if (dtype == TN_U8 || dtype == TN_BOOL) return llvm::Constant::getNullValue(type);
       return llvm::ConstantInt::get(type, llvm::APInt::getSignedMinValue(bits));
@@ -49,7 +50,21 @@ Value* Emitter::neutral(Fold fold, llvm::Type* type, int32_t dtype) {
   }
 }
 
+// max + log1p(exp(min - max)), and the maximum where that is infinite.
+Value* Emitter::log_sum_exp(int32_t dtype, Value* p, Value* q) {
+  auto op = [&](uint16_t code, Value* l, Value* r = nullptr) {
+    return emit_primitive(b, code, dtype, dtype, l, r, nullptr);
+  };
+  Value* high = op(TN_F_MAX, p, q);
+  Value* distance = op(TN_F_SUB, op(TN_F_MIN, p, q), high);
+  Value* sum = op(TN_F_ADD, high, op(TN_F_LOG1P, op(TN_F_EXP, distance)));
+  Value* infinity = constant_of(high->getType(), std::numeric_limits<double>::infinity());
+  Value* is_infinite = b.CreateFCmpOEQ(op(TN_F_ABS, high), infinity);
+  return b.CreateSelect(is_infinite, high, sum);
+}
+
 Value* Emitter::combined(Fold fold, int32_t dtype, Value* p, Value* q) {
+  if (fold == Fold::log_sum_exp) return log_sum_exp(dtype, p, q);
   uint16_t code = fold == Fold::sum       ? TN_F_ADD
                   : fold == Fold::product ? TN_F_MUL
                   : fold == Fold::minimum ? TN_F_MIN
@@ -106,6 +121,25 @@ void Emitter::step_fold(const loopir::Statement& s) {
   Value* after = combined(s.fold, dtype, before, element);
   if (mask_ && !lanes_are_rows_) after = b.CreateSelect(mask_, after, before);
   b.CreateStore(after, fold.accumulator);
+}
+
+// Within a block of lanes of one row, each lane takes in the one that is 1, 2, 4, ... before it;
+// the last one's result goes into all lanes of the next block.
+void Emitter::step_scan(const loopir::Statement& s) {
+  FoldState& fold = folds_.at(s.folded);
+  int32_t dtype = x.dtype_of(s.value);
+  Value* sum = lane_value(s.value);
+  go_to(scopes_.size() - 1);
+  Value* nothing = neutral(s.fold, sum->getType(), dtype);
+  for (unsigned n = 1; !lanes_are_rows_ && n < width_; n *= 2) {
+    std::vector<int> from;
+    for (unsigned i = 0; i < width_; ++i) from.push_back(int(i < n ? i : width_ + i - n));
+    sum = combined(s.fold, dtype, b.CreateShuffleVector(nothing, sum, from), sum);
+  }
+  sum = combined(s.fold, dtype, b.CreateLoad(sum->getType(), fold.accumulator), sum);
+  Value* next = lanes_are_rows_ ? sum : repeat(b.CreateExtractElement(sum, uint64_t{width_ - 1}));
+  b.CreateStore(next, fold.accumulator);
+  if (s.buffer != none) emit_store(s, sum);
 }
 
 void Emitter::finish_fold(FoldState& fold) {

@@ -195,25 +195,40 @@ void Emitter::emit_stage(const Stage& stage, Id lanes) {
     if (s.fold == Fold::none) continue;
     FoldState& fold = folds_.at(s.folded);
     finish_fold(fold);
-    if (s.buffer != none) emit_store(s, fold.result);
+    if (s.buffer != none && !s.is_scan) emit_store(s, fold.result);
   }
 }
 
 void Emitter::emit_statement(const Statement& s) {
+  if (s.is_scan) return step_scan(s);
   if (s.fold != Fold::none) return step_fold(s);
   emit_store(s, lane_value(s.value));
 }
 
+// What is stored where `before`, as memory holds it, was.
+Value* Emitter::stored(const Statement& s, Value* v, Value* before) {
+  int32_t dtype = program_.buffers[s.buffer].dtype, computed = x.dtype_of(s.value);
+  uint16_t code = s.store == loopir::Store::add        ? TN_F_ADD
+                  : s.store == loopir::Store::multiply ? TN_F_MUL
+                  : s.store == loopir::Store::minimum  ? TN_F_MIN
+                                                       : TN_F_MAX;
+  return to_memory(
+      emit_primitive(b, code, computed, computed, from_memory(before, dtype), v, nullptr), dtype);
+}
+
 void Emitter::emit_store(const Statement& s, Value* v) {
   int32_t dtype = program_.buffers[s.buffer].dtype;
+  llvm::Align align(uint64_t(loopir::item_size(dtype)));
+  bool reads = s.store != loopir::Store::set;
   if (!v->getType()->isVectorTy()) {
     Value* at = index(s.index);
     go_to(scopes_.size() - 1);
-    b.CreateAlignedStore(to_memory(v, dtype), address(s.buffer, at),
-                         llvm::Align(uint64_t(loopir::item_size(dtype))));
+    Value* place = address(s.buffer, at);
+    llvm::Type* type = memory_type(context_, dtype);
+    v = reads ? stored(s, v, b.CreateAlignedLoad(type, place, align)) : to_memory(v, dtype);
+    b.CreateAlignedStore(v, place, align);
     return;
   }
-  llvm::Align align(uint64_t(loopir::item_size(dtype)));
   if (lanes_are_rows_ && is_scratch(s.buffer)) {
     Value* at = index(s.index);
     go_to(scopes_.size() - 1);
@@ -226,16 +241,27 @@ void Emitter::emit_store(const Statement& s, Value* v) {
     Value* at = lane_index(s.index);
     go_to(scopes_.size() - 1);
     Value* mask = mask_ ? mask_ : llvm::Constant::getAllOnesValue(widened(b.getInt1Ty(), width_));
-    b.CreateMaskedScatter(to_memory(v, dtype), address(s.buffer, at), align, mask);
+    Value* places = address(s.buffer, at);
+    llvm::Type* wide = widened(memory_type(context_, dtype), width_);
+    v = reads ? stored(s, v, b.CreateMaskedGather(wide, places, align, mask)) : to_memory(v, dtype);
+    b.CreateMaskedScatter(v, places, align, mask);
     return;
   }
   Value* at = index(s.index);
   go_to(scopes_.size() - 1);
-  Value *place = address(s.buffer, at), *stored = to_memory(v, dtype);
-  if (mask_)
-    b.CreateMaskedStore(stored, place, align, mask_);
+  Value* place = address(s.buffer, at);
+  llvm::Type* wide = widened(memory_type(context_, dtype), width_);
+  if (!reads)
+    v = to_memory(v, dtype);
+  else if (mask_)
+    v = stored(s, v,
+               b.CreateMaskedLoad(wide, place, align, mask_, llvm::Constant::getNullValue(wide)));
   else
-    b.CreateAlignedStore(stored, place, align);
+    v = stored(s, v, b.CreateAlignedLoad(wide, place, align));
+  if (mask_)
+    b.CreateMaskedStore(v, place, align, mask_);
+  else
+    b.CreateAlignedStore(v, place, align);
 }
 
 void Emitter::return_error() {

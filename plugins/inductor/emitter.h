@@ -51,13 +51,16 @@ class Emitter {
   void emit_lane_blocks(Id variable, llvm::Value* first, llvm::Value* last, const Body& body);
   void emit_statement(const loopir::Statement& s);
   void emit_store(const loopir::Statement& s, llvm::Value* value);
+  llvm::Value* stored(const loopir::Statement& s, llvm::Value* value, llvm::Value* before);
   void return_error();
 
   // ---- emit_folds.cpp
   void start_fold(const loopir::Statement& s);
   void step_fold(const loopir::Statement& s);
+  void step_scan(const loopir::Statement& s);
   void finish_fold(FoldState& fold);
   llvm::Value* combined(loopir::Fold fold, int32_t dtype, llvm::Value* a, llvm::Value* b);
+  llvm::Value* log_sum_exp(int32_t dtype, llvm::Value* a, llvm::Value* b);
   llvm::Value* neutral(loopir::Fold fold, llvm::Type* type, int32_t dtype);
   /// Whether (x, at) comes before (y, best_at) as the extreme.
   llvm::Value* is_better(loopir::Fold fold, int32_t dtype, llvm::Value* x, llvm::Value* at,

@@ -71,7 +71,9 @@ void add_buffers(loopir::Program& program, const loopir::Nest& nest, KernelInter
   for (const Stage& stage : nest.kernel.stages)
     for (const Statement& s : stage.statements) {
       loopir::add_loads(program.expressions, s.value, access.reads);
-      if (s.buffer != none) access.reads.push_back(s.buffer);
+      if (s.buffer == none) continue;
+      access.reads.push_back(s.buffer);
+      loopir::add_index_loads(program.expressions, s.index, access.reads);
     }
   for (Id buffer : access.reads) {
     const loopir::Buffer& info = program.buffers[buffer];
@@ -96,7 +98,11 @@ double cost_of(loopir::Expressions& x, const loopir::Nest& nest, const Effort& e
     return n;
   };
   int64_t inner = 1;
-  for (const Stage& stage : nest.kernel.stages) inner = std::max(inner, points(stage.inner));
+  for (size_t s = 0; s < nest.kernel.stages.size(); ++s) {
+    const Ids& variables = nest.kernel.stages[s].inner;
+    bool is_scalar = !variables.empty() && nest.lanes == none && nest.lanes_of_stage[s] == none;
+    inner = std::max(inner, points(variables) * (is_scalar ? 16 : 1));
+  }
   bool units_are_blocks = nest.lanes != none && nest.kernel.outer.size() == 1;
   if (nest.lanes != none && !units_are_blocks) inner *= points({nest.lanes});
   double vectors = double(inner) * (units_are_blocks ? double(out.width) / 16 : 1.0 / 16);
@@ -177,7 +183,8 @@ class KeyWriter {
     std::string of = value(s.value);
     std::string at = s.index == none ? "" : index(s.index);
     std::string position = s.position == none ? "" : index(s.position);
-    out_ << "\n f" << int(s.fold) << " " << (s.folded == none ? -1 : int(s.folded)) << " "
+    out_ << "\n f" << int(s.fold) << (s.is_scan ? "r" : "") << " s" << int(s.store) << " "
+         << (s.folded == none ? -1 : int(s.folded)) << " "
          << (s.buffer == none ? -1 : int64_t(buffers_.at(s.buffer))) << "[" << at << "] "
          << position << " = " << of;
   }

@@ -6,14 +6,26 @@
 
 namespace loopir {
 
+namespace {
+
+/// The values that are a part of an index.
+void add_values(const Expressions& x, Id index, std::vector<Id>& out) {
+  const IndexNode& n = x.index_at(index);
+  if (n.kind == IndexKind::value) out.push_back(Id(n.number));
+  for (Id o : n.operands) add_values(x, o, out);
+}
+
+}  // namespace
+
+void add_index_loads(Expressions& x, Id index, Ids& out) {
+  std::vector<Id> values;
+  add_values(x, index, values);
+  for (Id v : values) add_loads(x, v, out);
+}
+
 void for_each_load(Expressions& x, Id value, const std::function<void(const ValueNode&)>& see) {
   std::vector<Id> open{value};
   std::unordered_map<Id, bool> seen;
-  auto open_index = [&](auto& self, Id i) -> void {
-    const IndexNode& n = x.index_at(i);
-    if (n.kind == IndexKind::value) open.push_back(Id(n.number));
-    for (Id o : n.operands) self(self, o);
-  };
   while (!open.empty()) {
     Id v = open.back();
     open.pop_back();
@@ -23,7 +35,7 @@ void for_each_load(Expressions& x, Id value, const std::function<void(const Valu
     Operands read = operands_of(n);
     for (Id o : read.values)
       if (o != none) open.push_back(o);
-    if (read.index != none) open_index(open_index, read.index);
+    if (read.index != none) add_values(x, read.index, open);
   }
 }
 
@@ -41,6 +53,7 @@ struct Accesses {
   Access operator()(const Loop& loop) const {
     Access out{{}, {loop.buffer}};
     add_loads(program.expressions, loop.value, out.reads);
+    add_index_loads(program.expressions, loop.index, out.reads);
     return out;
   }
   Access operator()(const Kernel& kernel) const {
@@ -48,7 +61,9 @@ struct Accesses {
     for (const Stage& stage : kernel.stages)
       for (const Statement& s : stage.statements) {
         add_loads(program.expressions, s.value, out.reads);
-        if (s.buffer != none) out.writes.push_back(s.buffer);
+        if (s.buffer == none) continue;
+        out.writes.push_back(s.buffer);
+        add_index_loads(program.expressions, s.index, out.reads);
       }
     return out;
   }

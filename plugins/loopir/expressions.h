@@ -136,6 +136,10 @@ class Expressions {
 
   /// The value with each load that `by` gives a value for (not none) replaced by it.
   Id replace_loads(Id value, const std::function<Id(const ValueNode&)>& by);
+  /// The same for the values that an index is made of.
+  Id replace_loads_of_index(Id index, const std::function<Id(const ValueNode&)>& by) {
+    return map_values(index, [&](Id value) { return replace_loads(value, by); });
+  }
 
   /// The variables of an index or a value, in order of their ids.
   const Ids& variables_of_index(Id i);

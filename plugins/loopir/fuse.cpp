@@ -8,7 +8,10 @@
 //   - no step outside lies between them (depends on one and is needed by the other),
 //   - every read of what the other writes is at the index that this iteration wrote,
 //   - what is folded is complete where it is read: folds run over variables that are not common,
-//   - enough rows stay independent for all threads.
+//   - enough rows stay independent for all threads,
+//   - what a scan or a scatter makes is read by nobody in the nest, a scan's variable stays one,
+//   and
+//     a scatter only takes in what it stores.
 // Pairs without a dependency (two reductions of one tensor) are fused when they walk what both
 // read in the same way. Cost: pairs are few (each buffer has few readers), and each success makes
 // one group less.
@@ -173,6 +176,7 @@ class Fusion {
         a.access.writes.end() != std::find_first_of(a.access.writes.begin(), a.access.writes.end(),
                                                     b.access.reads.begin(), b.access.reads.end());
     if (!is_vertical && b.before.has(ia)) return "another step lies between them";
+    if (const char* why = why_ordered_apart(*a.group, b, is_vertical)) return why;
     for (Id t : a.access.writes)
       if (writers_[t] > 1 && meets({t}, b.access.reads)) return "the tensor has several writers";
     for (Id t : is_vertical ? a.access.writes : a.access.reads) {
@@ -185,14 +189,33 @@ class Fusion {
     return why_;
   }
 
+  /// Why loops that run in an order of their own are no part of the pair's nest, or null.
+  static const char* why_ordered_apart(const Group& a, const Node& b, bool is_vertical) {
+    for (const Loop& loop : a.loops) {
+      if (loop.is_scatter()) return "a scatter is done before it is read";
+      if (loop.is_scan && meets({loop.buffer}, b.access.reads))
+        return "a scan is done before it is read";
+    }
+    for (const Loop& loop : b.group->loops) {
+      if (!loop.is_scatter()) continue;
+      bool has_fold = std::any_of(a.loops.begin(), a.loops.end(),
+                                  [](const Loop& l) { return l.fold != Fold::none; });
+      if (!is_vertical || has_fold || loop.outer.empty() || loop.store == Store::set)
+        return "a scatter only takes in what it stores";
+    }
+    return nullptr;
+  }
+
   /// The indices at which the group reads `t`, once each; at which it writes it.
   Ids reads_of(const Group& g, Id t) {
     Ids out;
+    auto see = [&](const ValueNode& n) {
+      if (n.a == t && std::find(out.begin(), out.end(), n.b) == out.end()) out.push_back(n.b);
+      return none;
+    };
     for (const Loop& loop : g.loops) {
-      x.replace_loads(loop.value, [&](const ValueNode& n) {
-        if (n.a == t && std::find(out.begin(), out.end(), n.b) == out.end()) out.push_back(n.b);
-        return none;
-      });
+      x.replace_loads(loop.value, see);
+      x.replace_loads_of_index(loop.index, see);
     }
     return out;
   }
@@ -220,6 +243,10 @@ class Fusion {
       // Folded values, and what is made of them a row at a time, live in registers of the row.
       if (loop.fold != Fold::none && loop.outer.size() != outer.size()) {
         why_ = "a fold would be repeated";
+        return false;
+      }
+      if (loop.is_scan && loop.reduced.size() != 1) {
+        why_ = "a scan runs over one variable";
         return false;
       }
     }

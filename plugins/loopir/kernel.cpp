@@ -56,11 +56,18 @@ class Builder {
         x.replace_loads(loop.value, [&](const ValueNode& n) { return forwarded(n, made); });
     Statement s;
     s.fold = loop.fold;
+    s.is_scan = loop.is_scan;
+    s.is_scatter = loop.is_scatter();
+    s.store = loop.store;
     s.value = made.value;
     s.dtype = program.buffers[loop.buffer].dtype;
     s.position = loop.position;
     if (loop.fold != Fold::none) s.folded = made.folded = kernel.n_folds++;
-    if (needed[loop.buffer]) s.buffer = loop.buffer, s.index = loop.index;
+    if (needed[loop.buffer]) {
+      s.buffer = loop.buffer;
+      s.index = x.replace_loads_of_index(loop.index,
+                                         [&](const ValueNode& n) { return forwarded(n, made); });
+    }
     Stage& stage = kernel.stages[made.stage];
     made.statement = stage.statements.size();
     stage.statements.push_back(s);
@@ -72,6 +79,7 @@ class Builder {
     size_t first = 0;
     Ids loads;
     add_loads(x, loop.value, loads);
+    add_index_loads(x, loop.index, loads);
     for (Id t : loads) {
       auto producer = made_.find(t);
       if (producer == made_.end()) continue;

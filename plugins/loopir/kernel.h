@@ -18,6 +18,9 @@ struct Statement {
   Id buffer = none, index = none;  // where the result is stored; none: nowhere
   Id position = none;              // of folds that give a position
   int32_t dtype = TN_F32;          // of the result
+  bool is_scan = false;
+  bool is_scatter = false;  // points of `inner` run in order
+  Store store = Store::set;
 };
 
 struct Stage {

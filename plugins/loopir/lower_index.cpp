@@ -1,27 +1,81 @@
 // Reading at positions that are data: embeddings and gathers, with every position checked.
-#include "lowering.h"
+#include "positions.h"
 
 namespace loopir {
 
 using tenon::plugin::node;
 using tenon::plugin::sv;
 
-namespace {
-
-bool is_integer(int32_t dtype) { return dtype == TN_I64 || dtype == TN_I32; }
-
-/// A position in [0, size) out of an index tensor's value; negative ones count from the end.
 Id checked(Lowering& to, Id value, Id size) {
   Id wide = to.x.cast(value, TN_I64);
   return to.x.of_value(to.x.value({value_checked, TN_I64, wide, size, none}));
 }
-/// The same for ops that take no negative ones.
 Id strictly_checked(Lowering& to, Id value, Id size) {
   Expressions& x = to.x;
   Id wide = x.cast(value, TN_I64);
   Id is_negative = x.apply(TN_F_LT, TN_BOOL, wide, x.number(int64_t{0}, TN_I64));
   return checked(to, x.apply(TN_F_SELECT, TN_I64, is_negative, x.index_value(size), wide), size);
 }
+
+Tensor positions(Lowering& to, const tn_arg& a) {
+  Tensor& t = *to.tensors[a.u.value];
+  t = to.cheap(t, std::string(sv(to.info(a.u.value).name)).c_str());
+  return t;
+}
+
+std::optional<AdvancedIndex> AdvancedIndex::of(Lowering& to, const tn_arg& list, size_t ndim) {
+  AdvancedIndex out;
+  out.indices.resize(ndim);
+  std::vector<size_t> used;
+  for (uint32_t d = 0; d < list.count; ++d) {
+    if (list.u.values[d] == TN_NO_VALUE) continue;
+    if (d >= ndim || !is_integer(to.info(list.u.values[d]).dtype)) return std::nullopt;
+    used.push_back(d);
+  }
+  if (used.empty()) return std::nullopt;
+  for (size_t d : used) {
+    tn_arg a{};
+    a.kind = TN_ARG_VALUE;
+    a.u.value = list.u.values[d];
+    out.indices[d] = positions(to, a);
+    out.rank = std::max(out.rank, out.indices[d]->ndim());
+  }
+  bool adjacent = used.back() - used.front() + 1 == used.size();
+  out.first = adjacent ? used.front() : 0;
+  return out;
+}
+
+Ids AdvancedIndex::sizes(Lowering& to, const Ids& self_sizes) const {
+  Ids common(rank, to.x.constant(1)), out;
+  for (const auto& t : indices)
+    for (size_t d = 0; t && d < t->ndim(); ++d) {
+      Id& size = common[rank - t->ndim() + d];
+      if (!to.is_repeated(t->sizes[d], size)) size = t->sizes[d];
+    }
+  for (size_t d = 0; d < self_sizes.size(); ++d)
+    if (!indices[d]) out.push_back(self_sizes[d]);
+  out.insert(out.begin() + int64_t(first), common.begin(), common.end());
+  return out;
+}
+
+Ids AdvancedIndex::element(Lowering& to, const Ids& self_sizes, std::span<const Id> i,
+                           std::span<const Id> all_sizes) const {
+  Ids inner;
+  size_t next = 0;
+  for (size_t d = 0; d < self_sizes.size(); ++d) {
+    if (indices[d]) {
+      Id position =
+          to.broadcast_at(*indices[d], i.subspan(first, rank), all_sizes.subspan(first, rank));
+      inner.push_back(checked(to, position, self_sizes[d]));
+      continue;
+    }
+    if (next == first) next += rank;
+    inner.push_back(i[next++]);
+  }
+  return inner;
+}
+
+namespace {
 
 /// self[inner]. Nothing depends on a position in a dimension of one element, but it must be checked
 /// all the same: the element is chosen by it, between itself and itself.
@@ -34,13 +88,6 @@ Id element_at(Lowering& to, const Tensor& self, const Ids& inner) {
     out = x.apply(TN_F_SELECT, self.dtype, is_first, out, out);
   }
   return out;
-}
-
-/// Positions are read by every element of what they select: they are not computed each time.
-Tensor positions(Lowering& to, const tn_arg& a) {
-  Tensor& t = *to.tensors[a.u.value];
-  t = to.cheap(t, std::string(sv(to.info(a.u.value).name)).c_str());
-  return t;
 }
 
 bool embedding(Lowering& to, const node& n) {
@@ -82,56 +129,15 @@ bool index_select(Lowering& to, const node& n) {
   return true;
 }
 
-/// Which dimensions are indexed by tensors, and where the result has theirs.
-struct AdvancedIndex {
-  std::vector<std::optional<Tensor>> indices;  // by dimension of self
-  size_t first = 0, rank = 0;                  // result dimensions of the index tensors
-
-  static std::optional<AdvancedIndex> of(Lowering& to, const tn_arg& list, const Tensor& self) {
-    AdvancedIndex out;
-    out.indices.resize(self.ndim());
-    std::vector<size_t> used;
-    for (uint32_t d = 0; d < list.count; ++d) {
-      if (list.u.values[d] == TN_NO_VALUE) continue;
-      if (!is_integer(to.info(list.u.values[d]).dtype)) return std::nullopt;
-      used.push_back(d);
-    }
-    if (used.empty()) return std::nullopt;
-    for (size_t d : used) {
-      tn_arg a{};
-      a.kind = TN_ARG_VALUE;
-      a.u.value = list.u.values[d];
-      out.indices[d] = positions(to, a);
-      out.rank = std::max(out.rank, out.indices[d]->ndim());
-    }
-    bool adjacent = used.back() - used.front() + 1 == used.size();
-    out.first = adjacent ? used.front() : 0;
-    return out;
-  }
-};
-
 bool index_tensor(Lowering& to, const node& n) {
   const Tensor self = to.tensor_arg(n.args[0]);
   if (!is_computing(self.dtype) || n.args[1].kind != TN_ARG_VALUES) return false;
-  auto how = AdvancedIndex::of(to, n.args[1], self);
+  auto how = AdvancedIndex::of(to, n.args[1], self.ndim());
   if (!how) return false;
   auto v = to.info(n.first_result);
   Ids sizes = to.indices_of(v.dims());
   to.set(n.first_result, to.make(v.dtype, sizes, [&](std::span<const Id> i) {
-    std::span<const Id> common = i.subspan(how->first, how->rank);
-    std::span<const Id> common_sizes = std::span<const Id>(sizes).subspan(how->first, how->rank);
-    Ids inner;
-    size_t next = 0;
-    for (size_t d = 0; d < self.ndim(); ++d) {
-      if (how->indices[d]) {
-        Id position = to.broadcast_at(*how->indices[d], common, common_sizes);
-        inner.push_back(checked(to, position, self.sizes[d]));
-        continue;
-      }
-      if (next == how->first) next += how->rank;
-      inner.push_back(i[next++]);
-    }
-    return element_at(to, self, inner);
+    return element_at(to, self, how->element(to, self.sizes, i, sizes));
   }));
   return true;
 }

@@ -32,6 +32,8 @@ struct Rule {
 std::span<const Rule> view_rules();
 std::span<const Rule> copy_rules();
 std::span<const Rule> reduce_rules();
+std::span<const Rule> scan_rules();
+std::span<const Rule> scatter_rules();
 std::span<const Rule> norm_rules();
 std::span<const Rule> index_rules();
 std::span<const Rule> pool_rules();

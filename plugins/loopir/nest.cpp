@@ -6,7 +6,8 @@
 // index of the statements that they serve is a line in both and i's step is j's step times j's
 // extent. The vectorised variable is the one with most accesses of unit stride (stores count
 // twice), weighted by how well it fills vectors: an inner one (rows: lanes are folded at the end of
-// the row) or an outer one (columns: each lane is a row of its own).
+// the row) or an outer one (columns: each lane is a row of its own). Points of a scatter's inner
+// variables may write one element, so those are neither reordered nor vectorised.
 #include "kernel.h"
 
 #include <algorithm>
@@ -48,15 +49,16 @@ class NestMaker {
     for (const Stage& stage : k.stages) {
       if (only && &stage != only) continue;
       for (const Statement& s : stage.statements) {
-        if (s.buffer != none) out.push_back({s.index, s.fold == Fold::none ? 2 : 0});
+        bool stores_all = s.fold == Fold::none || s.is_scan;
+        if (s.buffer != none) out.push_back({s.index, stores_all ? 2 : 0});
         if (s.position != none) out.push_back({s.position, 0});
-        add_indices(s.value, out);
+        add_indices(s, out);
       }
     }
     return out;
   }
-  void add_indices(Id value, std::vector<AccessIndex>& out) {
-    std::vector<Id> open{value};
+  void add_indices(const Statement& s, std::vector<AccessIndex>& out) {
+    std::vector<Id> open{s.value};
     std::vector<bool> seen;
     auto open_value = [&](Id v) {
       if (v >= seen.size()) seen.resize(v + 1);
@@ -68,6 +70,7 @@ class NestMaker {
       if (n.kind == IndexKind::value) open_value(Id(n.number));
       for (Id o : n.operands) self(self, o);
     };
+    if (s.buffer != none) open_index(open_index, s.index);
     while (!open.empty()) {
       const ValueNode n = x.value_at(open.back());
       open.pop_back();
@@ -80,7 +83,13 @@ class NestMaker {
     }
   }
 
+  static bool is_in_order(const Stage& stage) {
+    return std::any_of(stage.statements.begin(), stage.statements.end(),
+                       [](const Statement& s) { return s.is_scatter; });
+  }
+
   void sort(Ids& variables, const Stage* stage) {
+    if (stage && is_in_order(*stage)) return;
     std::map<Id, int64_t> weight;
     for (const AccessIndex& a : indices(stage))
       for (Id v : variables)
@@ -154,6 +163,7 @@ class NestMaker {
       out.lanes_of_stage.push_back(none);
       if (stage.inner.empty()) continue;
       has_inner = true;
+      if (is_in_order(stage)) continue;
       double most = 0;
       out.lanes_of_stage.back() = best(stage.inner, indices(&stage), most);
       by_rows += most;

@@ -18,8 +18,9 @@ const char* const primitive_names[] = {
     "erfc",     "erfinv",   "lgamma", "digamma", "floor", "ceil",  "trunc", "round"};
 static_assert(std::size(primitive_names) == TN_F_COUNT);
 
-const char* const fold_names[] = {"",    "sum", "product", "min",   "max",
-                                  "any", "all", "argmin",  "argmax"};
+const char* const fold_names[] = {"",    "sum", "product", "min",    "max",
+                                  "any", "all", "argmin",  "argmax", "logsumexp"};
+const char* const store_names[] = {"=", "+=", "*=", "min=", "max="};
 
 std::string variable_list(const Expressions& x, const Ids& variables) {
   std::string out;
@@ -119,8 +120,9 @@ std::string text_of_kernel(const Expressions& x, const Kernel& k) {
       out += "    ";
       if (s.folded != none) out += "fold" + std::to_string(s.folded) + " = ";
       if (s.buffer != none)
-        out += "b" + std::to_string(s.buffer) + "[" + x.text_of_index(s.index) + "] = ";
-      out += fold_names[size_t(s.fold)];
+        out += "b" + std::to_string(s.buffer) + "[" + x.text_of_index(s.index) + "] " +
+               store_names[size_t(s.store)] + " ";
+      out += std::string(s.is_scan ? "running " : "") + fold_names[size_t(s.fold)];
       out += " " + shortened(x.text_of(s.value)) + "\n";
     }
   }

@@ -39,9 +39,28 @@ struct View {
   Ids sizes, strides;
 };
 
-enum class Fold : uint8_t { none, sum, product, minimum, maximum, any, all, arg_min, arg_max };
+enum class Fold : uint8_t {
+  none,
+  sum,
+  product,
+  minimum,
+  maximum,
+  any,
+  all,
+  arg_min,
+  arg_max,
+  log_sum_exp
+};
+
+/// How a loop without a fold changes buffer[index]: to its value, or to that and what was there.
+enum class Store : uint8_t { set, add, multiply, minimum, maximum };
 
 /// buffer[index] = fold over `reduced` of value, for every point of `outer`.
+///
+/// A scan stores what is folded so far at each step of `reduced`, which is one variable; its index
+/// depends on that. A loop with `reduced` and without a fold is a scatter: its index is data, so
+/// several points may write one element, but only points that differ in `reduced`, which run in
+/// order.
 struct Loop {
   Ids outer, reduced;  // variables
   Fold fold = Fold::none;
@@ -49,6 +68,10 @@ struct Loop {
   Id position = none;  // arg_min, arg_max: of this element among those that are folded
   Id buffer = none, index = none;
   std::string name;
+  bool is_scan = false;
+  Store store = Store::set;
+
+  bool is_scatter() const { return fold == Fold::none && !reduced.empty(); }
 };
 
 /// What is done to a result before it is stored, in order; `operand` of add: in the result's
@@ -139,8 +162,9 @@ struct Access {
 Access access_of(Program& program, const Step& step);
 /// Every load in a value, once, those in indices included.
 void for_each_load(Expressions& x, Id value, const std::function<void(const ValueNode&)>& see);
-/// The buffers that a value loads from.
+/// The buffers that a value loads from; those that an index does.
 void add_loads(Expressions& x, Id value, Ids& out);
+void add_index_loads(Expressions& x, Id index, Ids& out);
 
 struct LoweringOptions {
   int most_operations = 96;     // an expression of more becomes a tensor in memory

@@ -1,0 +1,57 @@
+// Single ops through the backend `inductor`: no call of the host, and what the interpreter gives.
+#pragma once
+
+#include "core/error.h"
+#include "plugins/regions/support.h"
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+namespace tenon {
+
+class InductorOps : public testing::Test {
+ protected:
+  void SetUp() override {
+    set_plugin_search({}, {TENON_PLUGIN_DIR});
+    manual_seed(3);
+  }
+
+  static std::string externs_of(const Artifact& artifact) {
+    return nlohmann::json::parse(artifact.describe(TN_DESC_STATS_JSON))["extern_ops"].dump();
+  }
+  /// The largest difference of an element; infinite where only one is NaN or infinite.
+  static double distance(const Tensor& a, const Tensor& b) {
+    std::vector<double> x = a.to(Dtype::f64).to_vector<double>(),
+                        y = b.to(Dtype::f64).to_vector<double>();
+    double most = x.size() == y.size() ? 0 : INFINITY;
+    for (size_t i = 0; i < x.size(); ++i) {
+      if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
+      double d = std::fabs(x[i] - y[i]);
+      most = std::isnan(d) ? INFINITY : std::max(most, d);
+    }
+    return most;
+  }
+  /// The graph for these inputs, with no op left to the host.
+  static void expect_same(const std::string& body, const std::vector<Tensor>& inputs,
+                          double tolerance = 0, const std::vector<int64_t>& symbols = {}) {
+    auto graph = graph_of(body);
+    auto artifact = compiled("inductor", graph);
+    EXPECT_EQ(externs_of(*artifact), "[]") << body;
+    auto expected = run(*compiled("eager", graph), *graph, inputs, symbols);
+    auto found = run(*artifact, *graph, inputs, symbols);
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].dtype(), expected[i].dtype());
+      EXPECT_LE(distance(found[i], expected[i]), tolerance) << "output " << i << " of" << body;
+    }
+  }
+  /// The message of a call that must fail.
+  static std::string failure_of(const std::string& body, const std::vector<Tensor>& inputs) {
+    auto graph = graph_of(body);
+    auto artifact = compiled("inductor", graph);
+    EXPECT_EQ(externs_of(*artifact), "[]") << body;
+    return error_of([&] { run(*artifact, *graph, inputs); });
+  }
+};
+
+}  // namespace tenon
