@@ -142,82 +142,9 @@ bool index_tensor(Lowering& to, const node& n) {
   return true;
 }
 
-/// Where the indices of each bag begin and end.
-struct Bags {
-  Tensor offsets;
-  Id n_indices, n_bags;
-  bool has_last;  // the last offset is an end
-
-  Id start(Lowering& to, Id bag) const { return offset(to, bag, none); }
-  Id end(Lowering& to, Id bag) const {
-    Expressions& x = to.x;
-    Id next = x.add(bag, x.constant(1));
-    if (has_last) return offset(to, next, none);
-    Id is_inside = x.apply(TN_F_LT, TN_BOOL, x.index_value(next), x.index_value(n_bags));
-    return x.apply(TN_F_SELECT, TN_I64, is_inside, offset(to, next, is_inside),
-                   x.index_value(n_indices));
-  }
-  /// How many there are; an error where the offsets decrease.
-  Id count(Lowering& to, Id bag) const {
-    Expressions& x = to.x;
-    Id first = start(to, bag), last = end(to, bag);
-    Id too_many = x.add(n_indices, x.constant(1));
-    Id n = x.apply(TN_F_SELECT, TN_I64, x.apply(TN_F_GE, TN_BOOL, last, first),
-                   x.apply(TN_F_SUB, TN_I64, last, first), x.index_value(too_many));
-    return x.of_value(x.value({value_checked, TN_I64, n, too_many, none}));
-  }
-
- private:
-  Id offset(Lowering& to, Id bag, Id mask) const {
-    Id value = to.at(offsets, Ids{bag});
-    if (mask != none) value = to.x.masked(value, mask);
-    return to.x.cast(value, TN_I64);
-  }
-};
-
-// Sums and means of rows: a fold whose length is data.
-bool embedding_bag(Lowering& to, const node& n) {
-  const Tensor table = to.tensor_arg(n.args[0]);
-  int64_t mode = to.int_arg(n.args[4]);
-  bool is_plain = mode <= 1 && !to.is_tensor(n.args[6]) && to.int_arg(n.args[8]) < 0;
-  for (uint32_t r = 1; r < n.n_results; ++r)
-    is_plain &= !to.reads[n.first_result + r] && !to.is_output[n.first_result + r];
-  if (!is_plain || table.dtype != TN_F32 || to.x.is(table.sizes[0], 1) ||
-      !is_integer(to.info(n.args[1].u.value).dtype) ||
-      !is_integer(to.info(n.args[2].u.value).dtype))
-    return false;
-  Expressions& x = to.x;
-  auto v = to.info(n.first_result);
-  Ids sizes = to.indices_of(v.dims());
-  if (x.is(sizes[0], 1) || x.is(to.tensor_arg(n.args[1]).sizes[0], 1))
-    return false;  // no variable to depend on
-  Tensor indices = to.realised(positions(to, n.args[1]), "indices");
-  Tensor offsets = to.realised(positions(to, n.args[2]), "offsets");
-  Bags bags{offsets, indices.sizes[0], sizes[0], to.int_arg(n.args[7]) != 0};
-  Id bag = x.variable(sizes[0]), column = x.variable(sizes[1]);
-  Id count = bags.count(to, bag);
-  Id member = x.variable(count);
-  Id position = x.add(x.of_value(bags.start(to, bag)), member);
-  Id index = to.at(indices, Ids{checked(to, x.index_value(position), bags.n_indices)});
-  Id element = to.at(table, Ids{strictly_checked(to, index, table.sizes[0]), column});
-  std::string name(sv(v.name));
-  Tensor sums = to.fold_over({bag, column}, {member}, Fold::sum, TN_F32, sizes, element, name);
-  Id mean_of =
-      x.apply(TN_F_MAX, TN_F32, x.cast(x.index_value(count), TN_F32), x.number(1.0, TN_F32));
-  to.set(n.first_result, to.make(TN_F32, sizes, [&](std::span<const Id> i) {
-    if (mode == 0) return to.at(sums, i);
-    Id n_of = x.substitute(mean_of, {{bag, i[0]}});
-    return x.apply(TN_F_DIV, TN_F32, to.at(sums, i), n_of);
-  }));
-  return true;
-}
-
 constexpr Rule rules[] = {
-    {"aten._embedding_bag.default", embedding_bag},
-    {"aten.embedding.default", embedding},
-    {"aten.gather.default", gather},
-    {"aten.index_select.default", index_select},
-    {"aten.index.Tensor", index_tensor},
+    {"aten.embedding.default", embedding},       {"aten.gather.default", gather},
+    {"aten.index_select.default", index_select}, {"aten.index.Tensor", index_tensor},
     {"aten._unsafe_index.Tensor", index_tensor},
 };
 

@@ -8,15 +8,7 @@ namespace loopir {
 using tenon::plugin::node;
 using tenon::plugin::sv;
 
-namespace {
-
-std::string name_of(Lowering& to, const node& n) {
-  return std::string(sv(to.info(n.first_result).name));
-}
-
-/// out[..., i, ...] = fold over j <= i of value(..., j, ...), for each element of `t`.
-Tensor scanned(Lowering& to, Fold fold, const Tensor& t, size_t dim, const std::string& name) {
-  Expressions& x = to.x;
+Tensor Lowering::scanned(Fold fold, const Tensor& t, size_t dim, const char* name) {
   if (x.is(t.sizes[dim], 1)) return t;
   Loop loop;
   loop.name = name;
@@ -24,15 +16,21 @@ Tensor scanned(Lowering& to, Fold fold, const Tensor& t, size_t dim, const std::
   loop.is_scan = true;
   loop.value = t.value;
   loop.index = x.constant(0);
-  Ids strides = to.contiguous(t.sizes);
+  Ids strides = contiguous(t.sizes);
   for (size_t d = 0; d < t.ndim(); ++d) {
     if (x.index_at(t.variables[d]).kind == IndexKind::variable)
       (d == dim ? loop.reduced : loop.outer).push_back(t.variables[d]);
     loop.index = x.add(loop.index, x.multiply(t.variables[d], strides[d]));
   }
-  Id buffer = loop.buffer = to.new_buffer(t.dtype, t.sizes, strides, name.c_str());
-  to.program.steps.push_back(std::move(loop));
-  return to.over(buffer);
+  Id buffer = loop.buffer = new_buffer(t.dtype, t.sizes, strides, name);
+  program.steps.push_back(std::move(loop));
+  return over(buffer);
+}
+
+namespace {
+
+std::string name_of(Lowering& to, const node& n) {
+  return std::string(sv(to.info(n.first_result).name));
 }
 
 /// The operand in `dtype` under variables of its own.
@@ -65,7 +63,7 @@ bool scan(Lowering& to, const node& n, Fold fold) {
     return true;
   }
   size_t dim = to.dimension(to.int_arg(n.args[1]), ndim);
-  give(to, n.first_result, scanned(to, fold, t, dim, name_of(to, n)));
+  give(to, n.first_result, to.scanned(fold, t, dim, name_of(to, n).c_str()));
   return true;
 }
 
@@ -91,7 +89,7 @@ bool scan_extreme(Lowering& to, const node& n, Fold fold) {
     return true;
   }
   size_t dim = to.dimension(to.int_arg(n.args[1]), t.ndim());
-  Tensor extreme = scanned(to, fold, to.cheap(t, name.c_str()), dim, name);
+  Tensor extreme = to.scanned(fold, to.cheap(t, name.c_str()), dim, name.c_str());
   give(to, n.first_result, extreme);
   if (!to.reads[positions] && !to.is_output[positions]) return true;
   Tensor hits = to.make(TN_I64, t.sizes, [&](std::span<const Id> i) {
@@ -101,7 +99,7 @@ bool scan_extreme(Lowering& to, const node& n, Fold fold) {
     return x.apply(TN_F_SELECT, TN_I64, is_hit, x.index_value(i[dim]),
                    x.number(int64_t{0}, TN_I64));
   });
-  to.set(positions, scanned(to, Fold::maximum, hits, dim, name));
+  to.set(positions, to.scanned(Fold::maximum, hits, dim, name.c_str()));
   return true;
 }
 

@@ -4,7 +4,7 @@
 // dimensions in which an element's place is the element's own are the scatter's outer variables,
 // which threads and lanes share out; the others run in order, one after the other. So results
 // depend neither on threads nor on timing, and of elements that are set twice the last one stays.
-#include "positions.h"
+#include "scatter.h"
 
 #include <algorithm>
 #include <limits>
@@ -14,87 +14,78 @@ namespace loopir {
 using tenon::plugin::node;
 using tenon::plugin::sv;
 
-namespace {
-
-using Value = std::function<Id(std::span<const Id>)>;
-
-/// The tensor that is written, in the dtype in which its elements are combined: f32 for narrow
-/// ones, so that each is rounded once; u8 for truth.
-struct Target {
-  Lowering& to;
-  Expressions& x;
-  uint32_t result;
-  int32_t dtype;
-  Ids sizes;
-  std::string name;
-  Id buffer = none;
-
-  Target(Lowering& to, uint32_t result, Store store)
-      : to(to),
-        x(to.x),
-        result(result),
-        sizes(to.indices_of(to.info(result).dims())),
-        name(sv(to.info(result).name)) {
-    dtype = to.info(result).dtype;
-    if (store == Store::set) return;
-    dtype = dtype == TN_BOOL ? int32_t{TN_U8} : compute_type(dtype);
-  }
-
-  /// Whether positions in these dimensions can be right at all.
-  bool has_places(std::span<const Id> dims_sizes) const {
-    return std::all_of(dims_sizes.begin(), dims_sizes.end(),
-                       [&](Id size) { return x.range(size).lower > 0; });
-  }
-
-  /// What is there before.
-  void fill(const Value& value) {
-    buffer = to.new_buffer(dtype, sizes, to.contiguous(sizes), name.c_str());
-    to.stored(to.make(dtype, sizes, [&](std::span<const Id> i) { return x.cast(value(i), dtype); }),
-              buffer, name.c_str());
-  }
-  void fill_with(const Tensor& t) {
-    fill([&](std::span<const Id> i) { return to.at(t, i); });
-  }
-  void fill_with_zeros() {
-    fill([&](std::span<const Id>) { return x.number(int64_t{0}, dtype); });
-  }
-
-  /// Stores at `element`. Indices that are no variables, of dimensions of size 1, may be among
-  /// them.
-  void write(Store store, const Ids& outer, const Ids& reduced, Id value, const Ids& element) {
-    Loop loop;
-    loop.name = name;
-    loop.store = store;
-    loop.buffer = buffer;
-    loop.value = x.cast(value, dtype);
-    Ids strides = to.contiguous(sizes);
-    loop.index = x.constant(0);
-    for (size_t d = 0; d < element.size(); ++d)
-      loop.index = x.add(loop.index, x.multiply(element[d], strides[d]));
-    auto is_variable = [&](Id i) { return x.index_at(i).kind == IndexKind::variable; };
-    std::copy_if(outer.begin(), outer.end(), std::back_inserter(loop.outer), is_variable);
-    std::copy_if(reduced.begin(), reduced.end(), std::back_inserter(loop.reduced), is_variable);
-    to.program.steps.push_back(std::move(loop));
-  }
-
-  Tensor written() const { return to.over(buffer); }
-  void give(const Value& value) {
-    int32_t own = to.info(result).dtype;
-    to.set(result,
-           to.make(own, sizes, [&](std::span<const Id> i) { return x.cast(value(i), own); }));
-  }
-  void give() {
-    Tensor t = written();
-    if (t.dtype == to.info(result).dtype) return to.set(result, t);
-    give([&](std::span<const Id> i) { return to.at(t, i); });
-  }
-};
-
 Ids variables_for(Lowering& to, const Ids& sizes) {
   Ids out;
   for (Id size : sizes) out.push_back(to.x.variable(size));
   return out;
 }
+
+Target::Target(Lowering& to, uint32_t result, int32_t dtype, Ids sizes)
+    : to(to),
+      x(to.x),
+      result(result),
+      dtype(dtype),
+      sizes(std::move(sizes)),
+      name(sv(to.info(result).name)) {}
+
+Target::Target(Lowering& to, uint32_t result, Store store)
+    : Target(to, result, to.info(result).dtype, to.indices_of(to.info(result).dims())) {
+  if (store == Store::set) return;
+  dtype = dtype == TN_BOOL ? int32_t{TN_U8} : compute_type(dtype);
+}
+
+bool Target::has_places(std::span<const Id> of) const {
+  return std::all_of(of.begin(), of.end(), [&](Id size) { return x.range(size).lower > 0; });
+}
+
+void Target::fill(const ValueAt& value) {
+  buffer = to.new_buffer(dtype, sizes, to.contiguous(sizes), name.c_str());
+  to.stored(to.make(dtype, sizes, [&](std::span<const Id> i) { return x.cast(value(i), dtype); }),
+            buffer, name.c_str());
+}
+void Target::fill_with(const Tensor& t) {
+  fill([&](std::span<const Id> i) { return to.at(t, i); });
+}
+void Target::fill_with_zeros() {
+  fill([&](std::span<const Id>) { return x.number(int64_t{0}, dtype); });
+}
+
+void Target::write(Store store, const Ids& outer, const Ids& reduced, Id value,
+                   const Ids& element) {
+  Loop loop;
+  loop.name = name;
+  loop.store = store;
+  loop.buffer = buffer;
+  loop.value = x.cast(value, dtype);
+  Ids strides = to.contiguous(sizes);
+  loop.index = x.constant(0);
+  for (size_t d = 0; d < element.size(); ++d)
+    loop.index = x.add(loop.index, x.multiply(element[d], strides[d]));
+  auto is_variable = [&](Id i) { return x.index_at(i).kind == IndexKind::variable; };
+  std::copy_if(outer.begin(), outer.end(), std::back_inserter(loop.outer), is_variable);
+  std::copy_if(reduced.begin(), reduced.end(), std::back_inserter(loop.reduced), is_variable);
+  to.program.steps.push_back(std::move(loop));
+}
+
+void Target::give(const ValueAt& value) {
+  int32_t own = to.info(result).dtype;
+  to.set(result, to.make(own, sizes, [&](std::span<const Id> i) { return x.cast(value(i), own); }));
+}
+void Target::give() {
+  Tensor t = written();
+  if (t.dtype == to.info(result).dtype) return to.set(result, t);
+  give([&](std::span<const Id> i) { return to.at(t, i); });
+}
+
+Tensor uses_of_rows(Lowering& to, uint32_t result, Id n_rows, const Ids& points, Id row,
+                    Id is_counted) {
+  Target counts(to, result, TN_F32, {n_rows});
+  counts.fill_with_zeros();
+  counts.write(Store::add, {}, points, to.x.cast(is_counted, TN_F32), {row});
+  return counts.written();
+}
+
+namespace {
 
 /// How the elements of a node meet what is there.
 struct Reduce {
@@ -259,35 +250,33 @@ bool index_put(Lowering& to, const node& n) {
   return true;
 }
 
-/// The elements of a tensor by their positions in the order of its dimensions.
-bool put(Lowering& to, const node& n) {
-  const Tensor self = to.tensor_arg(n.args[0]), source = to.tensor_arg(n.args[2]);
-  if (!is_computing(self.dtype) || !is_integer(to.info(n.args[1].u.value).dtype)) return false;
-  const Tensor index = positions(to, n.args[1]);
-  bool is_same_shape = index.sizes == source.sizes, is_truth = self.dtype == TN_BOOL;
-  bool accumulates = to.int_arg(n.args[3]) != 0;
-  Store store = !accumulates ? Store::set : is_truth ? Store::maximum : Store::add;
-  Target target(to, n.first_result, store);
-  if (!is_same_shape || !target.has_places(self.sizes)) return false;
-  target.fill_with(self);
-  Ids points = variables_for(to, index.sizes), element(self.ndim(), to.x.constant(0));
-  Id place = checked(to, to.at(index, points), to.x.product_of(self.sizes));
-  if (element.empty()) return false;
-  element.back() = place;  // the last stride is 1
-  target.write(store, {}, points, to.at(source, points), element);
-  target.give();
-  return true;
+/// The element of a tensor at a place in the order of its dimensions.
+Id at_place(Lowering& to, const Tensor& t, Id place) {
+  Ids element(t.ndim());
+  for (size_t d = t.ndim(); d-- > 0;) {
+    element[d] = d == 0 ? place : to.x.mod(place, t.sizes[d]);
+    place = to.x.floordiv(place, t.sizes[d]);
+  }
+  return to.at(t, element);
 }
 
-/// How often each row of a table is named, in f32; `is_counted` by place.
-Tensor uses_of_rows(Lowering& to, uint32_t result, Id n_rows, const Ids& points, Id row,
-                    Id is_counted) {
-  Target counts(to, result, Store::add);
-  counts.dtype = TN_F32;
-  counts.sizes = {n_rows};
-  counts.fill_with_zeros();
-  counts.write(Store::add, {}, points, to.x.cast(is_counted, TN_F32), {row});
-  return counts.written();
+bool put(Lowering& to, const node& n) {
+  const Tensor self = to.tensor_arg(n.args[0]), source = to.tensor_arg(n.args[2]);
+  if (!is_computing(self.dtype) || self.ndim() == 0 ||
+      !is_integer(to.info(n.args[1].u.value).dtype))
+    return false;
+  const Tensor index = positions(to, n.args[1]);
+  bool accumulates = to.int_arg(n.args[3]) != 0, is_truth = self.dtype == TN_BOOL;
+  Store store = !accumulates ? Store::set : is_truth ? Store::maximum : Store::add;
+  Target target(to, n.first_result, store);
+  if (!target.has_places(self.sizes)) return false;
+  target.fill_with(self);
+  Id point = to.x.variable(to.x.product_of(index.sizes));
+  Ids element(self.ndim(), to.x.constant(0));
+  element.back() = checked(to, at_place(to, index, point), to.x.product_of(self.sizes));
+  target.write(store, {}, {point}, at_place(to, source, point), element);
+  target.give();
+  return true;
 }
 
 // The gradient of a table: rows that were read are added up.

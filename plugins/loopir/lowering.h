@@ -34,6 +34,7 @@ std::span<const Rule> copy_rules();
 std::span<const Rule> reduce_rules();
 std::span<const Rule> scan_rules();
 std::span<const Rule> scatter_rules();
+std::span<const Rule> bag_rules();
 std::span<const Rule> norm_rules();
 std::span<const Rule> index_rules();
 std::span<const Rule> pool_rules();
@@ -102,6 +103,8 @@ struct Lowering {
   /// The same over variables that are there already; sizes of `outer`.
   Tensor fold_over(const Ids& outer, const Ids& reduced, Fold fold, int32_t dtype, Ids sizes,
                    Id value, const std::string& name);
+  /// out[..., i, ...] = fold over j <= i of t[..., j, ...], in dimension `dim`.
+  Tensor scanned(Fold fold, const Tensor& t, size_t dim, const char* name);
   /// The tensor as strided elements of one buffer, if it is that.
   std::optional<View> as_view(const Tensor& t);
   /// The same, in memory of its own if need be.
