@@ -146,7 +146,8 @@ class Expressions {
   const Ids& variables_of(Id value);
 
   std::string text_of_index(Id i) const;
-  std::string text_of(Id value) const;
+  /// At most about `most` characters of it.
+  std::string text_of(Id value, size_t most = 400) const;
 
  private:
   Id index(IndexNode node);

@@ -1,6 +1,6 @@
-// Pooling over windows that are known when compiling: one expression over all positions of the
-// window, which loops vectorise over channels or columns.
-#include "lowering.h"
+// Pooling: maxima and means over windows. Small windows are one expression over all their
+// positions, which loops vectorise over channels or columns; larger ones are folds.
+#include "windows.h"
 
 #include <limits>
 
@@ -11,125 +11,133 @@ using tenon::plugin::sv;
 
 namespace {
 
-/// Sizes in the last two dimensions.
-struct Window {
-  int64_t kernel[2], stride[2], padding[2], dilation[2] = {1, 1};
-  static constexpr int64_t largest = 36;  // positions that are worth one expression
+const double lowest = -std::numeric_limits<double>::infinity();
 
-  Window(Lowering& to, const node& n) {
-    fill(kernel, to.int_list(n.args[1]));
-    std::vector<int64_t> given = to.int_list(n.args[2]);
-    fill(stride, given.empty() ? to.int_list(n.args[1]) : given);
-    fill(padding, to.int_list(n.args[3]));
-  }
-  static void fill(int64_t (&out)[2], const std::vector<int64_t>& given) {
-    out[0] = given.at(0);
-    out[1] = given.size() > 1 ? given[1] : given[0];
-  }
-  int64_t positions() const { return kernel[0] * kernel[1]; }
-};
-
-struct Tap {
-  Id value, mask;  // mask: none where it is inside for all results
-  Id position;     // row * width + column
-};
-
-/// The source at window position (r, c) of a result.
-Tap tap_at(Lowering& to, const Tensor& t, const Window& w, std::span<const Id> i, int64_t r,
-           int64_t c) {
-  Expressions& x = to.x;
-  Ids inner(i.begin(), i.end());
-  Tap tap{none, none, none};
-  int64_t offsets[] = {r, c};
-  for (int k = 0; k < 2; ++k) {
-    size_t d = t.ndim() - 2 + size_t(k);
-    int64_t shift = offsets[k] * w.dilation[k] - w.padding[k];
-    inner[d] = x.add(x.multiply(i[d], x.constant(w.stride[k])), x.constant(shift));
-    auto both = [&](uint16_t code, Id bound) {
-      Id ok = x.apply(code, TN_BOOL, x.index_value(inner[d]), bound);
-      tap.mask = tap.mask == none ? ok : x.apply(TN_F_BAND, TN_BOOL, tap.mask, ok);
-    };
-    if (x.range(inner[d]).lower < 0) both(TN_F_GE, x.number(int64_t{0}, TN_I64));
-    if (!x.is_less(inner[d], t.sizes[d])) both(TN_F_LT, x.index_value(t.sizes[d]));
-  }
-  tap.value = to.at(t, inner);
-  if (tap.mask != none) tap.value = x.masked(tap.value, tap.mask);
-  tap.position = x.add(x.multiply(inner[t.ndim() - 2], t.sizes.back()), inner.back());
-  return tap;
+std::string name_of(Lowering& to, const node& n) {
+  return std::string(sv(to.info(n.first_result).name));
+}
+Ids result_sizes(Lowering& to, const node& n) {
+  return to.indices_of(to.info(n.first_result).dims());
 }
 
-// The first of equal ones wins, NaN beats all: as ATen, whose loop takes x > best or NaN.
-bool max_pool(Lowering& to, const node& n) {
-  Tensor t = to.tensor_arg(n.args[0]);
-  Window w(to, n);
-  Window::fill(w.dilation, to.int_list(n.args[4]));
-  if (!is_floating(t.dtype) || t.ndim() < 3 || w.positions() > Window::largest) return false;
-  std::string name(sv(to.info(n.first_result).name));
-  t = to.cheap(t, name.c_str());
+/// One number for all dimensions stands for as many.
+std::vector<int64_t> spread(std::vector<int64_t> given, size_t n) {
+  if (given.size() == 1) given.resize(n, given[0]);
+  return given;
+}
+Windows sliding(Lowering& to, const node& n, size_t n_space, std::vector<int64_t> dilation) {
+  return Windows::sliding(to, to.tensor_arg(n.args[0]).sizes, result_sizes(to, n),
+                          spread(to.int_list(n.args[1]), n_space), to.int_list(n.args[2]),
+                          to.int_list(n.args[3]), dilation);
+}
+
+/// The position of the maximum in its plane: of the first of equal ones, and NaN beats all, as in
+/// ATen, whose loop takes x > best or NaN.
+Id position_of_maximum(Lowering& to, const Tensor& t, const Windows& w, std::span<const Id> i) {
   Expressions& x = to.x;
   int32_t dtype = compute_type(t.dtype);
-  auto sizes = to.indices_of(to.info(n.first_result).dims());
-  auto best = [&](std::span<const Id> i, bool wants_position) {
-    Id value = x.number(-std::numeric_limits<double>::infinity(), dtype), position = none;
-    for (int64_t r = 0; r < w.kernel[0]; ++r)
-      for (int64_t c = 0; c < w.kernel[1]; ++c) {
-        Tap tap = tap_at(to, t, w, i, r, c);
-        Id e = x.cast(tap.value, dtype);
-        if (!wants_position) {
-          if (tap.mask != none) e = x.apply(TN_F_SELECT, dtype, tap.mask, e, value);
-          value = x.apply(TN_F_MAX, dtype, value, e);
-          continue;
-        }
-        Id better = x.apply(TN_F_BOR, TN_BOOL, x.apply(TN_F_GT, TN_BOOL, e, value),
-                            x.apply(TN_F_NE, TN_BOOL, e, e));
-        if (tap.mask != none) better = x.apply(TN_F_BAND, TN_BOOL, better, tap.mask);
-        Id here = x.index_value(tap.position);
-        position = position == none ? here : x.apply(TN_F_SELECT, TN_I64, better, here, position);
-        value = x.apply(TN_F_SELECT, dtype, better, e, value);
-      }
-    return wants_position ? position : value;
-  };
-  to.set(n.first_result, to.make(t.dtype, sizes, [&](std::span<const Id> i) {
-    return x.cast(best(i, false), t.dtype);
-  }));
+  Id value = x.number(lowest, dtype), position = x.number(int64_t{-1}, TN_I64);
+  bool has_one = false;  // whatever the elements are
+  for (const Ids& offsets : tuples(x, w.offsets())) {
+    Windows::Place place = w.element(i, offsets);
+    Id e = read_at(to, t, place, dtype, lowest), here = x.index_value(w.position(place.element));
+    Id better = x.apply(TN_F_BOR, TN_BOOL, x.apply(TN_F_GT, TN_BOOL, e, value),
+                        x.apply(TN_F_NE, TN_BOOL, e, e));
+    if (!has_one) {
+      Id is_first = x.apply(TN_F_LT, TN_BOOL, position, x.number(int64_t{0}, TN_I64));
+      if (place.condition != none)
+        is_first = x.apply(TN_F_BAND, TN_BOOL, is_first, place.condition);
+      better = x.apply(TN_F_BOR, TN_BOOL, better, is_first);
+    }
+    has_one |= place.condition == none;
+    position = x.apply(TN_F_SELECT, TN_I64, better, here, position);
+    value = x.apply(TN_F_SELECT, dtype, better, e, value);
+  }
+  return position;
+}
+
+bool max_over(Lowering& to, const node& n, const Windows& w) {
+  Tensor t = to.tensor_arg(n.args[0]);
   uint32_t indices = n.first_result + 1;
-  if (to.reads[indices] || to.is_output[indices])
-    to.set(indices, to.make(TN_I64, sizes, [&](std::span<const Id> i) { return best(i, true); }));
+  bool wants_positions = to.reads[indices] || to.is_output[indices];
+  if (!is_floating(t.dtype) || (wants_positions && !is_few(to.x, w.offsets()))) return false;
+  std::string name = name_of(to, n);
+  t = to.cheap(t, name.c_str());
+  int32_t dtype = compute_type(t.dtype);
+  Ids sizes = result_sizes(to, n);
+  Tensor best = folded_over(to, Fold::maximum, dtype, sizes, w.offsets(), name,
+                            [&](std::span<const Id> i, std::span<const Id> offsets) {
+                              return read_at(to, t, w.element(i, offsets), dtype, lowest);
+                            });
+  to.set(n.first_result, to.make(t.dtype, sizes, [&](std::span<const Id> i) {
+    return to.x.cast(to.at(best, i), t.dtype);
+  }));
+  if (wants_positions)
+    to.set(indices, to.make(TN_I64, sizes, [&](std::span<const Id> i) {
+      return position_of_maximum(to, t, w, i);
+    }));
   return true;
 }
 
-bool avg_pool(Lowering& to, const node& n) {
+bool mean_over(Lowering& to, const node& n, const Windows& w, bool with_padding,
+               std::optional<int64_t> divisor) {
   Tensor t = to.tensor_arg(n.args[0]);
-  Window w(to, n);
-  bool ceil_mode = to.int_arg(n.args[4]) != 0, counts_padding = to.int_arg(n.args[5]) != 0;
-  bool has_divisor = n.args[6].kind != TN_ARG_NONE;
-  bool is_padded = w.padding[0] || w.padding[1];
-  if (!is_floating(t.dtype) || t.ndim() < 3 || w.positions() > Window::largest || ceil_mode ||
-      (is_padded && !counts_padding && !has_divisor))
-    return false;
-  std::string name(sv(to.info(n.first_result).name));
+  if (!is_floating(t.dtype)) return false;
+  std::string name = name_of(to, n);
   t = to.cheap(t, name.c_str());
   Expressions& x = to.x;
   int32_t dtype = compute_type(t.dtype);
-  double divisor = has_divisor ? double(to.int_arg(n.args[6])) : double(w.positions());
-  auto sizes = to.indices_of(to.info(n.first_result).dims());
+  Ids sizes = result_sizes(to, n);
+  Tensor sums = folded_over(to, Fold::sum, dtype, sizes, w.offsets(), name,
+                            [&](std::span<const Id> i, std::span<const Id> offsets) {
+                              return read_at(to, t, w.element(i, offsets), dtype, 0);
+                            });
   to.set(n.first_result, to.make(t.dtype, sizes, [&](std::span<const Id> i) {
-    Id sum = none;
-    for (int64_t r = 0; r < w.kernel[0]; ++r)
-      for (int64_t c = 0; c < w.kernel[1]; ++c) {
-        Tap tap = tap_at(to, t, w, i, r, c);
-        Id e = x.cast(tap.value, dtype);
-        if (tap.mask != none) e = x.apply(TN_F_SELECT, dtype, tap.mask, e, x.number(0.0, dtype));
-        sum = sum == none ? e : x.apply(TN_F_ADD, dtype, sum, e);
-      }
-    return x.cast(x.apply(TN_F_DIV, dtype, sum, x.number(divisor, dtype)), t.dtype);
+    Id count = divisor ? x.number(*divisor, dtype) : x.cast(w.count(i, with_padding), dtype);
+    return x.cast(x.apply(TN_F_DIV, dtype, to.at(sums, i), count), t.dtype);
   }));
   return true;
+}
+
+template <size_t n_space>
+bool max_pool(Lowering& to, const node& n) {
+  return max_over(to, n, sliding(to, n, n_space, to.int_list(n.args[4])));
+}
+template <size_t n_space>
+bool avg_pool(Lowering& to, const node& n) {
+  std::optional<int64_t> divisor;
+  if (n.n_args > 6 && n.args[6].kind != TN_ARG_NONE) divisor = to.int_arg(n.args[6]);
+  return mean_over(to, n, sliding(to, n, n_space, {1}), to.int_arg(n.args[5]) != 0, divisor);
+}
+
+Windows adaptive(Lowering& to, const node& n, size_t n_space) {
+  return Windows::adaptive(to, to.tensor_arg(n.args[0]).sizes, result_sizes(to, n), n_space);
+}
+bool has_results(Lowering& to, const node& n) {
+  for (Id size : result_sizes(to, n))
+    if (to.x.range(size).lower < 1) return false;
+  return true;
+}
+template <size_t n_space>
+bool adaptive_max_pool(Lowering& to, const node& n) {
+  return has_results(to, n) && max_over(to, n, adaptive(to, n, n_space));
+}
+template <size_t n_space>
+bool adaptive_avg_pool(Lowering& to, const node& n) {
+  return has_results(to, n) && mean_over(to, n, adaptive(to, n, n_space), false, std::nullopt);
 }
 
 constexpr Rule rules[] = {
-    {"aten.max_pool2d_with_indices.default", max_pool},
-    {"aten.avg_pool2d.default", avg_pool},
+    {"aten.max_pool2d_with_indices.default", max_pool<2>},
+    {"aten.max_pool3d_with_indices.default", max_pool<3>},
+    {"aten.avg_pool1d.default", avg_pool<1>},
+    {"aten.avg_pool2d.default", avg_pool<2>},
+    {"aten.avg_pool3d.default", avg_pool<3>},
+    {"aten.adaptive_avg_pool1d.default", adaptive_avg_pool<1>},
+    {"aten._adaptive_avg_pool2d.default", adaptive_avg_pool<2>},
+    {"aten._adaptive_avg_pool3d.default", adaptive_avg_pool<3>},
+    {"aten.adaptive_max_pool2d.default", adaptive_max_pool<2>},
+    {"aten.adaptive_max_pool3d.default", adaptive_max_pool<3>},
 };
 
 }  // namespace

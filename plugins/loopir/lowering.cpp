@@ -366,8 +366,8 @@ void Lowering::lower_node(const node& n) {
     std::unordered_map<std::string_view, const Rule*> out;
     for (std::span<const Rule> list :
          {view_rules(), copy_rules(), reduce_rules(), scan_rules(), scatter_rules(), bag_rules(),
-          norm_rules(), index_rules(), pool_rules(), loss_rules(), matrix_rules(),
-          attention_rules()})
+          norm_rules(), index_rules(), pool_rules(), pool_backward_rules(), pad_rules(),
+          resample_rules(), loss_rules(), matrix_rules(), attention_rules()})
       for (const Rule& rule : list) out.emplace(rule.op, &rule);
     return out;
   }());

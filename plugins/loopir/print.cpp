@@ -65,36 +65,87 @@ std::string Expressions::text_of_index(Id i) const {
          text_of_index(n.operands[1]) + ")";
 }
 
-std::string Expressions::text_of(Id v) const {
-  const ValueNode& n = value_at(v);
-  switch (n.code) {
-    case value_constant: {
-      uint64_t bits = n.a | uint64_t{n.b} << 32;
-      std::ostringstream out;
-      if (n.dtype == TN_F32 || n.dtype == TN_F64 || n.dtype == TN_F16 || n.dtype == TN_BF16)
-        out << std::bit_cast<double>(bits);
-      else
-        out << int64_t(bits);
-      return out.str();
-    }
-    case value_load: {
-      std::string at = "b" + std::to_string(n.a) + "[" + text_of_index(n.b) + "]";
-      return n.c == none ? at : "(" + text_of(n.c) + " ? " + at + " : 0)";
-    }
-    case value_index:
-      return text_of_index(n.a);
-    case value_checked:
-      return "check(" + text_of(n.a) + ", " + text_of_index(n.b) + ")";
-    case value_folded:
-      return "fold" + std::to_string(n.a);
-    default:
-      break;
+namespace {
+
+/// Values are graphs in memory and trees in the text, which may be exponentially long: beyond
+/// `most` characters nothing more is written.
+class ValueText {
+ public:
+  ValueText(const Expressions& x, size_t most) : x(x), most_(most) {}
+
+  std::string run(Id v) {
+    write(v);
+    if (out_.size() > most_) out_ = out_.substr(0, most_) + " ...";
+    return std::move(out_);
   }
-  std::string out = std::string(primitive_names[n.code]) + "(" + text_of(n.a);
-  for (Id o : {n.b, n.c})
-    if (o != none) out += ", " + text_of(o);
-  return out + ")";
-}
+
+ private:
+  void write(Id v) {
+    if (out_.size() > most_) return;
+    const ValueNode& n = x.value_at(v);
+    switch (n.code) {
+      case value_constant:
+        write_number(n);
+        return;
+      case value_load:
+        if (n.c != none) {
+          out_ += "(";
+          write(n.c);
+          out_ += " ? ";
+        }
+        out_ += "b" + std::to_string(n.a) + "[";
+        write_index(n.b);
+        out_ += n.c == none ? "]" : "] : 0)";
+        return;
+      case value_index:
+        write_index(n.a);
+        return;
+      case value_checked:
+        out_ += "check(";
+        write(n.a);
+        out_ += ", ";
+        write_index(n.b);
+        out_ += ")";
+        return;
+      case value_folded:
+        out_ += "fold" + std::to_string(n.a);
+        return;
+      default:
+        out_ += primitive_names[n.code];
+        write_operands({n.a, n.b, n.c});
+    }
+  }
+  void write_operands(std::initializer_list<Id> operands) {
+    const char* before = "(";
+    for (Id o : operands) {
+      if (o == none) continue;
+      out_ += before;
+      write(o);
+      before = ", ";
+    }
+    out_ += ")";
+  }
+  void write_number(const ValueNode& n) {
+    uint64_t bits = n.a | uint64_t{n.b} << 32;
+    std::ostringstream text;
+    if (n.dtype == TN_F32 || n.dtype == TN_F64 || n.dtype == TN_F16 || n.dtype == TN_BF16)
+      text << std::bit_cast<double>(bits);
+    else
+      text << int64_t(bits);
+    out_ += text.str();
+  }
+  void write_index(Id i) {
+    if (out_.size() <= most_) out_ += x.text_of_index(i);
+  }
+
+  const Expressions& x;
+  size_t most_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string Expressions::text_of(Id v, size_t most) const { return ValueText(*this, most).run(v); }
 
 namespace {
 
@@ -103,13 +154,6 @@ std::string text_of_view(const Expressions& x, const View& v) {
   for (Id s : v.sizes) sizes = joined(sizes, ", ", x.text_of_index(s));
   for (Id s : v.strides) strides = joined(strides, ", ", x.text_of_index(s));
   return "b" + std::to_string(v.buffer) + "(" + sizes + " by " + strides + ")";
-}
-
-// Values are trees in the text and graphs in memory: a long one is cut.
-std::string shortened(std::string text) {
-  constexpr size_t most = 400;
-  if (text.size() > most) text = text.substr(0, most) + " ...";
-  return text;
 }
 
 std::string text_of_kernel(const Expressions& x, const Kernel& k) {
@@ -123,7 +167,7 @@ std::string text_of_kernel(const Expressions& x, const Kernel& k) {
         out += "b" + std::to_string(s.buffer) + "[" + x.text_of_index(s.index) + "] " +
                store_names[size_t(s.store)] + " ";
       out += std::string(s.is_scan ? "running " : "") + fold_names[size_t(s.fold)];
-      out += " " + shortened(x.text_of(s.value)) + "\n";
+      out += " " + x.text_of(s.value) + "\n";
     }
   }
   return out;

@@ -1,0 +1,154 @@
+// Gradients of pooling. Windows are known, so an element adds up what the results whose windows
+// have it give: nothing is written twice. Only positions that follow no windows are scattered to.
+#include "scatter.h"
+#include "windows.h"
+
+namespace loopir {
+
+using tenon::plugin::node;
+using tenon::plugin::sv;
+
+namespace {
+
+std::string name_of(Lowering& to, const node& n) {
+  return std::string(sv(to.info(n.first_result).name));
+}
+Ids result_sizes(Lowering& to, const node& n) {
+  return to.indices_of(to.info(n.first_result).dims());
+}
+
+std::vector<int64_t> spread(std::vector<int64_t> given, size_t n) {
+  if (given.size() == 1) given.resize(n, given[0]);
+  return given;
+}
+/// Kernel, stride and padding are arguments 2 to 4.
+Windows sliding(Lowering& to, const node& n, size_t n_space, const std::vector<int64_t>& dilation) {
+  return Windows::sliding(to, result_sizes(to, n), to.tensor_arg(n.args[0]).sizes,
+                          spread(to.int_list(n.args[2]), n_space), to.int_list(n.args[3]),
+                          to.int_list(n.args[4]), dilation);
+}
+
+/// The sum over users of share(gradient, the user).
+void gather_gradient(
+    Lowering& to, const node& n, const Windows& w, const Tensor& gradient,
+    const std::function<Id(Id g, const Windows::Place& user, std::span<const Id> element)>& share) {
+  Ids sizes = result_sizes(to, n);
+  int32_t dtype = compute_type(gradient.dtype), result = to.info(n.first_result).dtype;
+  Tensor sums = folded_over(to, Fold::sum, dtype, sizes, w.users(), name_of(to, n),
+                            [&](std::span<const Id> i, std::span<const Id> numbers) {
+                              Windows::Place user = w.user(i, numbers);
+                              return share(read_at(to, gradient, user, dtype, 0), user, i);
+                            });
+  to.set(n.first_result, to.make(result, sizes, [&](std::span<const Id> i) {
+    return to.x.cast(to.at(sums, i), result);
+  }));
+}
+
+// A result outside of the tensor has 0 as its gradient, whatever that is divided by.
+bool mean_backward(Lowering& to, const node& n, const Windows& w, bool with_padding,
+                   std::optional<int64_t> divisor) {
+  Tensor gradient = to.tensor_arg(n.args[0]);
+  if (!is_floating(gradient.dtype)) return false;
+  gradient = to.cheap(gradient, name_of(to, n).c_str());
+  Expressions& x = to.x;
+  int32_t dtype = compute_type(gradient.dtype);
+  gather_gradient(to, n, w, gradient, [&](Id g, const Windows::Place& user, std::span<const Id>) {
+    Id count =
+        divisor ? x.number(*divisor, dtype) : x.cast(w.count(user.element, with_padding), dtype);
+    Id part = x.apply(TN_F_DIV, dtype, g, count);
+    if (divisor || user.condition == none) return part;
+    return x.apply(TN_F_SELECT, dtype, user.condition, part, x.number(0.0, dtype));
+  });
+  return true;
+}
+
+template <size_t n_space>
+bool avg_backward(Lowering& to, const node& n) {
+  std::optional<int64_t> divisor;
+  if (n.args[7].kind != TN_ARG_NONE) divisor = to.int_arg(n.args[7]);
+  return mean_backward(to, n, sliding(to, n, n_space, {1}), to.int_arg(n.args[6]) != 0, divisor);
+}
+template <size_t n_space>
+bool adaptive_avg_backward(Lowering& to, const node& n) {
+  const Tensor& gradient = to.tensor_arg(n.args[0]);
+  Windows w = Windows::adaptive(to, result_sizes(to, n), gradient.sizes, n_space);
+  return mean_backward(to, n, w, false, std::nullopt);
+}
+
+// An element gets what those results have that name its position.
+template <size_t n_space>
+bool max_backward(Lowering& to, const node& n) {
+  Tensor gradient = to.tensor_arg(n.args[0]), indices = to.tensor_arg(n.args[7]);
+  if (!is_floating(gradient.dtype) || indices.dtype != TN_I64) return false;
+  std::string name = name_of(to, n);
+  gradient = to.cheap(gradient, name.c_str());
+  indices = to.cheap(indices, name.c_str());
+  Expressions& x = to.x;
+  int32_t dtype = compute_type(gradient.dtype);
+  Windows w = sliding(to, n, n_space, to.int_list(n.args[5]));
+  gather_gradient(to, n, w, gradient,
+                  [&](Id g, const Windows::Place& user, std::span<const Id> element) {
+                    Id chosen = to.at(indices, user.element);
+                    if (user.condition != none) chosen = x.masked(chosen, user.condition);
+                    Id own = x.index_value(w.position(Ids(element.begin(), element.end())));
+                    Id is_own = x.apply(TN_F_EQ, TN_BOOL, chosen, own);
+                    return x.apply(TN_F_SELECT, dtype, is_own, g, x.number(0.0, dtype));
+                  });
+  return true;
+}
+
+// ---- positions within a plane that may be any
+
+/// Writes operand 0 to the positions that `indices` gives, plane by plane.
+bool scatter_to_positions(Lowering& to, const node& n, const tn_arg& indices_arg, size_t n_space,
+                          Store store) {
+  const Tensor from = to.tensor_arg(n.args[0]), indices = positions(to, indices_arg);
+  if (!is_computing(from.dtype) || indices.dtype != TN_I64 || from.ndim() <= n_space) return false;
+  Target target(to, n.first_result, store);
+  size_t first = from.ndim() - n_space;
+  Id plane = to.x.product_of(std::span<const Id>(target.sizes).subspan(first));
+  if (!target.has_places(Ids{plane})) return false;
+  target.fill_with_zeros();
+  Ids points = variables_for(to, from.sizes);
+  Ids outer(points.begin(), points.begin() + int64_t(first));
+  Ids reduced(points.begin() + int64_t(first), points.end()), element = outer;
+  element.resize(points.size(), to.x.constant(0));
+  element.back() = strictly_checked(to, to.at(indices, points), plane);
+  target.write(store, outer, reduced, to.at(from, points), element);
+  target.give();
+  return true;
+}
+
+template <size_t n_space>
+bool adaptive_max_backward(Lowering& to, const node& n) {
+  return scatter_to_positions(to, n, n.args[2], n_space, Store::add);
+}
+template <size_t n_space>
+bool fractional_backward(Lowering& to, const node& n) {
+  return scatter_to_positions(to, n, n.args[4], n_space, Store::add);
+}
+template <size_t n_space>
+bool max_unpool(Lowering& to, const node& n) {
+  return scatter_to_positions(to, n, n.args[1], n_space, Store::set);
+}
+
+constexpr Rule rules[] = {
+    {"aten.avg_pool2d_backward.default", avg_backward<2>},
+    {"aten.avg_pool3d_backward.default", avg_backward<3>},
+    {"aten.max_pool2d_with_indices_backward.default", max_backward<2>},
+    {"aten.max_pool3d_with_indices_backward.default", max_backward<3>},
+    {"aten._adaptive_avg_pool2d_backward.default", adaptive_avg_backward<2>},
+    {"aten._adaptive_avg_pool3d_backward.default", adaptive_avg_backward<3>},
+    {"aten.adaptive_max_pool2d_backward.default", adaptive_max_backward<2>},
+    {"aten.adaptive_max_pool3d_backward.default", adaptive_max_backward<3>},
+    {"aten.fractional_max_pool2d_backward.default", fractional_backward<2>},
+    {"aten.fractional_max_pool3d_backward.default", fractional_backward<3>},
+    {"aten.max_unpool2d.default", max_unpool<2>},
+    {"aten.max_unpool3d.default", max_unpool<3>},
+};
+
+}  // namespace
+
+std::span<const Rule> pool_backward_rules() { return rules; }
+
+}  // namespace loopir
