@@ -7,39 +7,19 @@
 // was out of range (nothing is read or written out of bounds then; results are unspecified).
 #pragma once
 
+#include "kernel_interface.h"
+
 #include <loopir/kernel.h>
 
 #include <llvm/IR/Module.h>
 
-#include <map>
 #include <string>
 
 namespace inductor {
 
-struct CodeOptions {
-  unsigned vector_bits = 512;
-  std::string cpu, features;
-  int effort = 1;                          // 0 is quick, 2 is LLVM's O3
-  bool contracts = true;                   // a product and a sum may be one instruction
-  bool multiplies_by_reciprocals = false;  // in place of dividing
-  bool rounds_narrow = false;              // bf16 and f16 values also where they stay in registers
-};
 /// All of it, as a part of keys.
 std::string text_of(const CodeOptions& options);
 
-using KernelFunction = int32_t (*)(void* const* buffers, const int64_t* symbols, int64_t begin,
-                                   int64_t end, void* scratch);
-
-/// How a kernel is called: all but its code.
-struct KernelInterface {
-  std::string symbol;
-  loopir::Ids buffers;  // in order of the pointers
-  loopir::Id units;     // how many there are
-  std::map<loopir::Id, int64_t> scratch_offsets;
-  int64_t scratch_bytes = 0;
-  unsigned width = 1;  // lanes of a block
-  double cost = 0;     // of a unit, in vector instructions, roughly
-};
 KernelInterface interface_of(loopir::Program& program, const loopir::Nest& nest,
                              const CodeOptions& options);
 

@@ -1,6 +1,8 @@
 // The compiler as one page: lowering, fusion, code, link.
 #include "compile.h"
 
+#include "kernel_cache.h"
+
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -132,6 +134,15 @@ void make_code(tn_ctx* ctx, Parts& parts) {
   count_regions(parts);
 }
 
+/// What a call asks of each item: memory, and arguments of the ops that the host runs.
+void describe_items(Parts& parts) {
+  for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
+    loopir::Item& item = parts.schedule.items[i];
+    parts.accesses.push_back(loopir::access_of(parts.program, item));
+    if (auto* op = std::get_if<loopir::Extern>(&item)) parts.externs.emplace(i, ExternCall(*op));
+  }
+}
+
 void count_items(Parts& parts) {
   Statistics& s = parts.statistics;
   for (const loopir::Item& item : parts.schedule.items) {
@@ -199,6 +210,7 @@ std::unique_ptr<Executable> compile(const tn_compile_request& request) {
   parts.in_setup = find_setup(parts.program, parts.schedule);
 
   make_code(request.ctx, parts);
+  describe_items(parts);
   count_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);
   return std::make_unique<Executable>(std::move(parts));

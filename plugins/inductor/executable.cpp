@@ -1,7 +1,7 @@
 // Calls: memory, setup, items, outputs.
 #include "executable.h"
 
-#include "extern_call.h"
+#include "saved_form.h"
 
 #include <algorithm>
 #include <chrono>
@@ -101,7 +101,8 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
   for (size_t i = 0; i < n; ++i) prepare_item(i);
   for (Id b = 0; b < in_setup_memory_.size(); ++b)
     if (in_setup_memory_[b]) setup_buffers_.push_back(b);
-  steps_ = steps_of(accesses_, parts_.regions);
+  drop_regions();
+  steps_ = steps_of(parts_.accesses, parts_.regions);
   describe_memory();
   if (parts_.options.profiles) times_ = std::make_unique<ItemTime[]>(n);
 }
@@ -134,10 +135,10 @@ void Executable::watch(const loopir::Ids& buffers) {
 void Executable::prepare_item(size_t i) {
   loopir::Program& p = parts_.program;
   loopir::Item& item = parts_.schedule.items[i];
-  accesses_.push_back(loopir::access_of(p, item));
   if (parts_.in_setup[i]) {
-    watch(accesses_[i].reads);
-    for (Id b : accesses_[i].writes) {
+    const loopir::Access& access = parts_.accesses[i];
+    watch(access.reads);
+    for (Id b : access.writes) {
       is_static_[b] = true;
       in_setup_memory_[b] = in_setup_memory_[b] || in_arena_[b];  // it may have several writers
       in_arena_[b] = false;
@@ -153,8 +154,19 @@ void Executable::prepare_item(size_t i) {
   if (auto* c = std::get_if<loopir::Convolution>(&item)) keep(*c, c->weights.buffer);
   if (auto* attention = std::get_if<loopir::Attention>(&item))
     library_calls_[i] = prepare(p, *attention, parts_.options.workers);
-  if (auto* op = std::get_if<loopir::Extern>(&item))
-    externs_.emplace(i, std::make_unique<ExternCall>(std::exchange(*op, {0, op->name})));
+}
+
+// Those of code that was made elsewhere, where this processor has no product that runs by rows.
+void Executable::drop_regions() {
+  std::vector<int64_t> hints;
+  for (const loopir::Symbol& s : parts_.program.expressions.symbols) hints.push_back(s.hint);
+  auto is_lost = [&](const Region& region) {
+    for (size_t i = region.first; i <= region.last; ++i)
+      if (library_calls_[i] && !parts_.in_setup[i] && !library_calls_[i]->runs_by_rows(hints))
+        return true;
+    return false;
+  };
+  std::erase_if(parts_.regions, is_lost);
 }
 
 loopir::MemoryPlan Executable::plan_for(std::span<const int64_t> symbols) const {
@@ -247,7 +259,7 @@ std::shared_ptr<Executable::Setup> Executable::setup_for(Call& call) {
   made->symbols.assign(call.symbols.begin(), call.symbols.end());
   made->pointers.assign(p.buffers.size(), nullptr);
   made->tensors.resize(p.buffers.size());
-  made->packed.resize(accesses_.size());
+  made->packed.resize(parts_.accesses.size());
   loopir::Access everything;  // all at the same time: nothing is overwritten
   for (Id b = 0; b < p.buffers.size(); ++b)
     if (in_setup_memory_[b]) everything.writes.push_back(b);
@@ -342,8 +354,8 @@ void Executable::run_kernel(Call& call, size_t item) {
   double total = double(units) * k.cost;
   int64_t chunks = threads > 1 && total > worth_a_thread ? std::min(units, 4 * threads) : 1;
   if (chunks == 1) return run(0, units);
-  parts_.options.workers.run(
-      chunks, [&](int64_t c) { run(units * c / chunks, units * (c + 1) / chunks); });
+  parts_.options.workers.run(chunks,
+                             [&](int64_t c) { run(units * c / chunks, units * (c + 1) / chunks); });
 }
 
 // Whether there are rows enough for chunks; else nothing is done.
@@ -386,12 +398,12 @@ bool Executable::is_borrowed(const Call& call, const tn_tensor* t) const {
 }
 
 void Executable::run_extern(Call& call, size_t item) {
-  const ExternCall& e = *externs_.at(item);
+  const ExternCall& e = parts_.externs.at(item);
   std::vector<tensor> results = e.run(parts_.program.expressions, call.symbols,
                                       [&](const View& view) { return tensor_of(call, view); });
   bool in_setup = parts_.in_setup[item];
   for (size_t r = 0; r < results.size(); ++r) {
-    Id buffer = e.op().results[r];
+    Id buffer = e.results()[r];
     if (buffer == none || !results[r]) continue;
     const Buffer& info = parts_.program.buffers[buffer];
     std::vector<int64_t> sizes = evaluated(info.sizes, call.symbols);
@@ -414,10 +426,10 @@ void Executable::run_extern(Call& call, size_t item) {
 
 void Executable::run_items(Call& call, bool setup) {
   auto region = parts_.regions.begin();
-  for (size_t i = 0; i < accesses_.size(); ++i) {
+  for (size_t i = 0; i < parts_.accesses.size(); ++i) {
     bool packs = setup && packs_[i];
     if (setup)
-      for (Id b : accesses_[i].writes)
+      for (Id b : parts_.accesses[i].writes)
         if (parts_.in_setup[i]) call.context.pointers[b] = call.setup->pointers[b];
     if (packs) call.setup->packed[i] = library_calls_[i]->pack(call.context.pointers, call.symbols);
     if (parts_.in_setup[i] != setup) continue;
@@ -439,7 +451,7 @@ void Executable::run_item(Call& call, size_t i) {
   if (library_calls_[i]) {
     const void* packed = call.setup && packs_[i] ? call.setup->packed[i].data() : nullptr;
     library_calls_[i]->run(call.context.pointers, call.symbols, packed);
-  } else if (externs_.contains(i)) {
+  } else if (parts_.externs.contains(i)) {
     run_extern(call, i);
   } else {
     run_kernel(call, i);
@@ -458,6 +470,8 @@ void Executable::give_outputs(Call& call) {
                             : tensor_of(call, o.view).release();
   }
 }
+
+std::string Executable::serialize() { return saved_form(parts_); }
 
 void Executable::call(tn_call& c) {
   Lease lease(*this);

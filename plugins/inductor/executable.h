@@ -7,8 +7,10 @@
 // is replaced, never written, while somebody uses it.
 #pragma once
 
-#include "kernel_cache.h"
+#include "extern_call.h"
+#include "kernel_interface.h"
 #include "library_calls.h"
+#include "linked_code.h"
 #include "options.h"
 #include "regions.h"
 
@@ -35,12 +37,14 @@ struct Statistics {
   std::string loops_text, fusion_text, memory_text;
 };
 
-/// The parts of an executable, made by compile.cpp.
+/// The parts of an executable, made by compile.cpp or read from a saved form.
 struct Parts {
   loopir::Program program;
   loopir::Schedule schedule;
+  std::vector<loopir::Access> accesses;  // by item
   std::vector<KernelInterface> kernels;  // by item; empty symbol where it is none
   std::vector<KernelCode> functions;     // by item
+  std::map<size_t, ExternCall> externs;  // by item that the host runs
   std::vector<bool> in_setup;            // by item
   std::vector<Region> regions;
   Statistics statistics;
@@ -55,13 +59,13 @@ struct ItemTime {
   std::atomic<int64_t> calls{0}, nanoseconds{0};
 };
 
-class ExternCall;
-
 class Executable {
  public:
   explicit Executable(Parts parts);
   ~Executable();
   void call(tn_call& c);
+  /// All but the constants; load_executable() in saved_form.h takes it.
+  std::string serialize();
   std::string describe(int32_t what) const;
   const Statistics& statistics() const { return parts_.statistics; }
 
@@ -74,6 +78,7 @@ class Executable {
   void sort_buffers();
   void watch(const loopir::Ids& buffers);
   void prepare_item(size_t item);
+  void drop_regions();
   void run_items(Call& call, bool setup);
   void run_item(Call& call, size_t item);
   bool run_region(Call& call, const Region& region);
@@ -92,10 +97,9 @@ class Executable {
   std::vector<int64_t> evaluated(const loopir::Ids& ids, std::span<const int64_t> symbols) const;
 
   Parts parts_;
-  std::vector<loopir::Access> accesses_, steps_;              // by item; with regions as one
+  std::vector<loopir::Access> steps_;                         // of a call: a region is one
   std::vector<bool> is_static_, in_arena_, in_setup_memory_;  // by buffer
   std::vector<std::unique_ptr<LibraryCall>> library_calls_;   // by item
-  std::map<size_t, std::unique_ptr<ExternCall>> externs_;     // by item
   std::vector<bool> packs_;                                   // by item: weights go to the setup
   std::vector<std::pair<loopir::Id, uint32_t>> inputs_;       // buffer, input
   std::vector<loopir::Id> setup_buffers_;                     // what the setup makes

@@ -1,33 +1,135 @@
 #include "extern_call.h"
 
 #include <algorithm>
+#include <cstring>
 
 namespace inductor {
 
+using tenon::plugin::error;
 using tenon::plugin::tensor;
 
-ExternCall::ExternCall(loopir::Extern op) : op_(std::move(op)) {
+ExternCall::ExternCall(const loopir::Extern& op)
+    : op_(op.op), name_(op.name), results_(op.results.begin(), op.results.end()) {
   std::map<loopir::Id, uint32_t> positions;
-  for (const auto& [value, view] : op_.tensors) {
+  for (const auto& [value, view] : op.tensors) {
     positions[value] = uint32_t(views_.size());
     views_.push_back(view);
   }
-  args_.assign(op_.node->args().begin(), op_.node->args().end());
-  for (size_t i = 0; i < args_.size(); ++i) {
-    tn_arg& a = args_[i];
-    if (a.kind == TN_ARG_VALUE) {
-      if (auto number = op_.numbers.find(a.u.value); number != op_.numbers.end())
-        numbers_.emplace_back(i, number->second);
-      else
-        a.u.value = positions.at(a.u.value);
-    } else if (a.kind == TN_ARG_VALUES) {
-      std::vector<uint32_t> list(a.u.values, a.u.values + a.count);
-      for (uint32_t& v : list)
-        if (v != TN_NO_VALUE) v = positions.at(v);
-      lists_.push_back(std::move(list));
-      a.u.values = lists_.back().data();  // a vector's memory stays when the outer one grows
-    }
+  for (size_t i = 0; i < op.node->args().size(); ++i) add(op.node->args()[i], op, i, positions);
+  make_args();
+}
+
+void ExternCall::add(const tn_arg& a, const loopir::Extern& op, size_t position,
+                     const std::map<loopir::Id, uint32_t>& views) {
+  Argument& out = arguments_.emplace_back();
+  out.kind = a.kind;
+  auto elements = [&](const auto* list) { return std::vector(list, list + a.count); };
+  auto text = [](tn_str s) { return std::string(s.data, s.size); };
+  switch (a.kind) {
+    case TN_ARG_VALUE:
+      if (auto number = op.numbers.find(a.u.value); number != op.numbers.end()) {
+        out.kind = TN_ARG_SYMINT;
+        out.symbolic = {number->second};
+      } else {
+        out.views = {views.at(a.u.value)};
+      }
+      return;
+    case TN_ARG_VALUES:
+      for (uint32_t v : elements(a.u.values))
+        out.views.push_back(v == TN_NO_VALUE ? v : views.at(v));
+      return;
+    case TN_ARG_INTS:
+      out.ints = elements(a.u.ints);
+      return;
+    case TN_ARG_FLOATS:
+      out.floats = elements(a.u.floats);
+      return;
+    case TN_ARG_BOOLS:
+      out.bools = elements(a.u.bools);
+      return;
+    case TN_ARG_STRING:
+      out.texts = {text(a.u.str)};
+      return;
+    case TN_ARG_STRINGS:
+      for (tn_str s : elements(a.u.strings)) out.texts.push_back(text(s));
+      return;
+    case TN_ARG_SYMINT:
+    case TN_ARG_SYMINTS:
+      out.symbolic = op.symbolic[position];
+      return;
+    default:
+      static_assert(sizeof out.plain == sizeof a.u);
+      std::memcpy(out.plain, &a.u, sizeof out.plain);
   }
+}
+
+tn_arg ExternCall::pointing_into(const Argument& a) {
+  tn_arg out{};
+  out.kind = a.kind;
+  auto list = [&](const auto& items, auto& to) {
+    out.count = uint32_t(items.size());
+    to = items.data();
+  };
+  switch (a.kind) {
+    case TN_ARG_VALUE:
+      out.u.value = a.views[0];
+      break;
+    case TN_ARG_VALUES:
+      list(a.views, out.u.values);
+      break;
+    case TN_ARG_INTS:
+      list(a.ints, out.u.ints);
+      break;
+    case TN_ARG_FLOATS:
+      list(a.floats, out.u.floats);
+      break;
+    case TN_ARG_BOOLS:
+      list(a.bools, out.u.bools);
+      break;
+    case TN_ARG_STRING:
+      out.u.str = {a.texts[0].data(), a.texts[0].size()};
+      break;
+    case TN_ARG_STRINGS: {
+      std::vector<tn_str>& heads = heads_.emplace_back();
+      for (const std::string& t : a.texts) heads.push_back({t.data(), t.size()});
+      list(heads, out.u.strings);
+      break;
+    }
+    case TN_ARG_SYMINT:  // of each call
+    case TN_ARG_SYMINTS:
+      break;
+    default:
+      std::memcpy(&out.u, a.plain, sizeof a.plain);
+  }
+  return out;
+}
+
+// The arguments stay where they are from here on: vectors keep their memory when heads_ grows.
+void ExternCall::make_args() {
+  for (const Argument& a : arguments_) args_.push_back(pointing_into(a));
+}
+
+void ExternCall::link(size_t n_buffers) {
+  auto expect = [](bool holds) {
+    if (!holds) throw error(TN_DATA_LOSS, "saved code: malformed arguments of an op");
+  };
+  for (loopir::Id r : results_) expect(r == loopir::none || r < n_buffers);
+  for (const loopir::View& view : views_) expect(view.buffer != loopir::none);
+  for (const Argument& a : arguments_) {
+    expect(a.kind < TN_ARG_GRAPH);
+    expect(a.kind != TN_ARG_VALUE || a.views.size() == 1);
+    expect(a.kind != TN_ARG_STRING || a.texts.size() == 1);
+    expect(a.kind != TN_ARG_SYMINT || a.symbolic.size() == 1);
+    for (uint32_t v : a.views)
+      expect(v < views_.size() || (v == TN_NO_VALUE && a.kind == TN_ARG_VALUES));
+    for (loopir::Id i : a.symbolic) expect(i != loopir::none);
+  }
+  op_ = tenon::plugin::op(name_);
+  if (op_ == TN_NO_VALUE)
+    throw error(TN_NOT_FOUND, "the code calls " + name_ +
+                                  ", an op that this program does not have; load the library or "
+                                  "plugin that defines it first");
+  make_args();
 }
 
 std::vector<tensor> ExternCall::run(const loopir::Expressions& x, std::span<const int64_t> symbols,
@@ -41,21 +143,18 @@ std::vector<tensor> ExternCall::run(const loopir::Expressions& x, std::span<cons
   std::vector<tn_arg> args = args_;
   std::vector<std::vector<int64_t>> sizes(args.size());
   for (size_t i = 0; i < args.size(); ++i) {
-    for (loopir::Id id : op_.symbolic[i]) sizes[i].push_back(x.evaluate(id, symbols));
+    for (loopir::Id id : arguments_[i].symbolic) sizes[i].push_back(x.evaluate(id, symbols));
     if (args[i].kind == TN_ARG_SYMINT) {
       args[i].kind = TN_ARG_INT;
       args[i].u.i = sizes[i][0];
     } else if (args[i].kind == TN_ARG_SYMINTS) {
       args[i].kind = TN_ARG_INTS;
+      args[i].count = uint32_t(sizes[i].size());
       args[i].u.ints = sizes[i].data();
     }
   }
-  for (auto [i, id] : numbers_) {
-    args[i].kind = TN_ARG_INT;
-    args[i].u.i = x.evaluate(id, symbols);
-  }
-  std::vector<tn_tensor*> out(op_.results.size(), nullptr);
-  tenon::plugin::run_op(op_.op, args, values.data(), out);
+  std::vector<tn_tensor*> out(results_.size(), nullptr);
+  tenon::plugin::run_op(op_, args, values.data(), out);
   std::vector<tensor> results;
   for (tn_tensor* t : out) results.emplace_back(t);
   return results;

@@ -5,6 +5,8 @@
 #include <tenon/plugin.hpp>
 
 #include <functional>
+#include <map>
+#include <string>
 #include <vector>
 
 namespace inductor {
@@ -12,21 +14,69 @@ namespace inductor {
 /// Threads: any; the object is not changed by calls.
 class ExternCall {
  public:
-  explicit ExternCall(loopir::Extern op);
+  ExternCall() = default;
+  explicit ExternCall(const loopir::Extern& op);
 
   using TensorOf = std::function<tenon::plugin::tensor(const loopir::View&)>;
   /// The results, in order; those of no tensor are empty.
   std::vector<tenon::plugin::tensor> run(const loopir::Expressions& x,
                                          std::span<const int64_t> symbols,
                                          const TensorOf& tensor_of) const;
-  const loopir::Extern& op() const { return op_; }
+  /// Buffers; none where nobody reads one.
+  const loopir::Ids& results() const { return results_; }
+
+  template <class V>
+  void fields(V& v) {
+    v(name_);
+    v(views_);
+    v(results_);
+    v(arguments_);
+  }
+  /// After reading: finds the op. Throws `error`: TN_DATA_LOSS where there are not `n_buffers`,
+  /// TN_NOT_FOUND for an op that the host does not have.
+  void link(size_t n_buffers);
 
  private:
-  loopir::Extern op_;
-  std::vector<tn_arg> args_;                  // tensors by position in views_
-  std::vector<std::vector<uint32_t>> lists_;  // what list arguments point to
+  /// One argument with all that it points to.
+  struct Argument {
+    uint32_t kind = TN_ARG_NONE;
+    int64_t plain[2] = {};        // numbers, dtypes and the like, as their bits
+    std::vector<uint32_t> views;  // of values: positions in views_
+    std::vector<int64_t> ints;
+    std::vector<double> floats;
+    std::vector<uint8_t> bools;
+    std::vector<std::string> texts;
+    loopir::Ids symbolic;  // indices of symbolic numbers
+
+    template <class V>
+    friend void fields(V& v, Argument& a) {
+      v(a.kind);
+      v(a.plain);
+      v(a.views);
+      v(a.ints);
+      v(a.floats);
+      v(a.bools);
+      v(a.texts);
+      v.indices(a.symbolic);
+    }
+  };
+  void add(const tn_arg& a, const loopir::Extern& op, size_t position,
+           const std::map<loopir::Id, uint32_t>& views);
+  tn_arg pointing_into(const Argument& a);
+  void make_args();
+
+  uint32_t op_ = TN_NO_VALUE;
+  std::string name_;
   std::vector<loopir::View> views_;
-  std::vector<std::pair<size_t, loopir::Id>> numbers_;  // argument, index
+  loopir::Ids results_;
+  std::vector<Argument> arguments_;
+  std::vector<std::vector<tn_str>> heads_;  // of arguments that are lists of texts
+  std::vector<tn_arg> args_;                // over arguments_
 };
+
+template <class V>
+void fields(V& v, ExternCall& call) {
+  call.fields(v);
+}
 
 }  // namespace inductor

@@ -1,5 +1,7 @@
 // inductor: fused loops as machine code for this CPU, products and convolutions by oneDNN.
 #include "compile.h"
+#include "jit.h"
+#include "saved_form.h"
 
 using namespace tenon::plugin;
 
@@ -8,6 +10,10 @@ namespace {
 struct Inductor : Backend {
   std::unique_ptr<inductor::Executable> compile(const tn_compile_request& request) {
     return inductor::compile(request);
+  }
+  std::unique_ptr<inductor::Executable> load(const tn_compile_request& request,
+                                             std::string_view bytes) {
+    return inductor::load_executable(request, bytes);
   }
   std::string fingerprint() { return inductor::fingerprint(); }
 };

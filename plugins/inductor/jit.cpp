@@ -1,22 +1,16 @@
-// ORC and the code generator. Code is made as a relocatable object first, so that what is linked
-// now and what a cache gives later are the same bytes; names are looked up in a table of ours only.
+// The code generator. Code is made as a relocatable object, so that what is linked now and what a
+// cache or a file gives later are the same bytes.
 #include "jit.h"
-
-#include "lane_ops.h"
 
 #include <tenon/plugin.hpp>
 
 #include <llvm/Analysis/CGSCCPassManager.h>
 #include <llvm/Analysis/LoopAnalysisManager.h>
 #include <llvm/Config/llvm-config.h>
-#include <llvm/ExecutionEngine/Orc/Core.h>
-#include <llvm/ExecutionEngine/Orc/LLJIT.h>
-#include <llvm/ExecutionEngine/Orc/ObjectLinkingLayer.h>
 #include <llvm/IR/LegacyPassManager.h>
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
-#include <llvm/Support/MemoryBuffer.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
@@ -28,29 +22,14 @@
 #include <llvm/Transforms/Utils/Mem2Reg.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
-#include <mutex>
+#include <memory>
 #include <set>
 
 namespace inductor {
 
-namespace orc = llvm::orc;
 using tenon::plugin::error;
 
 namespace {
-
-[[noreturn]] void fail(int32_t code, llvm::Error e) {
-  throw error(code, "LLVM: " + llvm::toString(std::move(e)));
-}
-template <class T>
-T take(llvm::Expected<T> value, int32_t code = TN_INTERNAL) {
-  if (!value) fail(code, value.takeError());
-  if constexpr (std::is_reference_v<T>)
-    return *value;
-  else
-    return std::move(*value);
-}
 
 /// Options for a processor with these features.
 CodeOptions with_features(std::string cpu, const std::set<std::string>& features) {
@@ -128,14 +107,16 @@ llvm::TargetMachine& target_machine(int effort) {
   auto& machine = machines[effort > 0];
   if (machine) return *machine;
   start_llvm();
-  orc::JITTargetMachineBuilder builder(llvm::Triple(llvm::sys::getProcessTriple()));
-  builder.setCPU(native_options().cpu);  // functions say for themselves what they are for
-  builder.setRelocationModel(llvm::Reloc::PIC_);
-  builder.setCodeModel(llvm::CodeModel::Small);
-  builder.setCodeGenOptLevel(effort > 0 ? llvm::CodeGenOptLevel::Default
-                                        : llvm::CodeGenOptLevel::None);
-  builder.getOptions().AllowFPOpFusion = llvm::FPOpFusion::Standard;
-  machine = take(builder.createTargetMachine());
+  std::string triple = llvm::sys::getProcessTriple(), problem;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, problem);
+  if (!target) throw error(TN_UNIMPLEMENTED, "LLVM makes no code for this processor: " + problem);
+  llvm::TargetOptions how;
+  how.AllowFPOpFusion = llvm::FPOpFusion::Standard;
+  auto level = effort > 0 ? llvm::CodeGenOptLevel::Default : llvm::CodeGenOptLevel::None;
+  // Functions say for themselves what processor they are for.
+  machine.reset(target->createTargetMachine(triple, native_options().cpu, "", how,
+                                            llvm::Reloc::PIC_, llvm::CodeModel::Small, level,
+                                            true));
   return *machine;
 }
 
@@ -162,36 +143,6 @@ void optimise(llvm::Module& module, llvm::TargetMachine& machine, int effort) {
   passes.addPass(llvm::ADCEPass());
   for (llvm::Function& f : module)
     if (!f.isDeclaration()) passes.run(f, functions);
-}
-
-orc::LLJIT& jit() {
-  static orc::LLJIT& one = *[] {
-    start_llvm();
-    auto made = take(
-        orc::LLJITBuilder()
-            .setLinkProcessSymbolsByDefault(false)
-            .setPlatformSetUp(orc::setUpInactivePlatform)
-            .setObjectLinkingLayerCreator([](orc::ExecutionSession& session, const llvm::Triple&) {
-              return std::make_unique<orc::ObjectLinkingLayer>(session);
-            })
-            .create());
-    return made.release();
-  }();
-  return one;
-}
-
-orc::SymbolMap runtime_symbols() {
-  orc::SymbolMap out;
-  auto add = [&](const char* name, void* address) {
-    out[jit().mangleAndIntern(name)] = {orc::ExecutorAddr::fromPtr(address),
-                                        llvm::JITSymbolFlags::Exported};
-  };
-  for (const RuntimeSymbol& s : math_symbols()) add(s.name, s.address);
-  for (const RuntimeSymbol& s : primitive_symbols()) add(s.name, s.address);
-  add("memset", reinterpret_cast<void*>(&std::memset));
-  add("memcpy", reinterpret_cast<void*>(&std::memcpy));
-  add("memmove", reinterpret_cast<void*>(&std::memmove));
-  return out;
 }
 
 }  // namespace
@@ -224,30 +175,6 @@ std::string compile_to_object(llvm::Module& module, int effort) {
     throw error(TN_INTERNAL, "LLVM cannot write object code for this processor");
   codegen.run(module);
   return {bytes.begin(), bytes.end()};
-}
-
-struct LinkedCode::Impl {
-  orc::JITDylib* library;
-};
-
-LinkedCode::LinkedCode(std::vector<std::string> objects) : impl_(std::make_unique<Impl>()) {
-  static std::atomic<uint64_t> count{0};
-  impl_->library = &take(jit().createJITDylib("graph" + std::to_string(count++)));
-  if (auto e = impl_->library->define(orc::absoluteSymbols(runtime_symbols())))
-    fail(TN_INTERNAL, std::move(e));
-  for (const std::string& object : objects) {
-    auto buffer = llvm::MemoryBuffer::getMemBufferCopy(object, "kernels");
-    if (auto e = jit().addObjectFile(*impl_->library, std::move(buffer)))
-      fail(TN_DATA_LOSS, std::move(e));
-  }
-}
-
-LinkedCode::~LinkedCode() {
-  llvm::consumeError(jit().getExecutionSession().removeJITDylib(*impl_->library));
-}
-
-KernelFunction LinkedCode::find(const std::string& symbol) const {
-  return take(jit().lookup(*impl_->library, symbol), TN_DATA_LOSS).toPtr<KernelFunction>();
 }
 
 }  // namespace inductor

@@ -6,6 +6,7 @@
 // damaged, or lacks a symbol, is a miss.
 #include "kernel_cache.h"
 
+#include "digest.h"
 #include "workers.h"
 
 #include <tenon/plugin.hpp>
@@ -20,20 +21,6 @@ namespace inductor {
 using tenon::plugin::error;
 
 namespace {
-
-/// 64 bits of FNV-1a, twice with different starts: names and integrity, not security; the store
-/// has digests of its own.
-uint64_t digest64(std::string_view bytes, uint64_t state) {
-  for (unsigned char c : bytes) state = (state ^ c) * 0x100000001b3;
-  return state;
-}
-std::string digest(std::string_view bytes) {
-  char text[33];
-  snprintf(text, sizeof text, "%016llx%016llx",
-           static_cast<unsigned long long>(digest64(bytes, 0xcbf29ce484222325)),
-           static_cast<unsigned long long>(digest64(bytes, 0x84222325cbf29ce4)));
-  return text;
-}
 
 /// Kernels that artifacts of this process hold.
 class Known {

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "jit.h"
+#include "linked_code.h"
 
-#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -15,11 +15,6 @@ struct KernelRequest {
   const loopir::Nest* nest;
   KernelInterface* interface;  // its symbol is set here
   std::string key;
-};
-
-struct KernelCode {
-  KernelFunction run = nullptr;
-  std::shared_ptr<const LinkedCode> code;  // keeps it
 };
 
 struct CacheStatistics {

@@ -19,22 +19,6 @@ bool is_float(int32_t dtype) {
 }
 bool is_signed(int32_t dtype) { return dtype != TN_U8 && dtype != TN_BOOL; }
 
-extern "C" {
-int64_t tenon_integer_power(int64_t base, int64_t exponent) {
-  if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
-  uint64_t out = 1;
-  for (auto b = uint64_t(base); exponent; exponent >>= 1, b *= b)
-    if (exponent & 1) out *= b;
-  return int64_t(out);
-}
-double tenon_real_fmod(double a, double b) { return std::fmod(a, b); }
-}
-
-const RuntimeSymbol symbols[] = {
-    {"tenon_integer_power", reinterpret_cast<void*>(&tenon_integer_power)},
-    {"tenon_real_fmod", reinterpret_cast<void*>(&tenon_real_fmod)},
-};
-
 /// A scalar function of two operands, lane by lane.
 Value* call_lanes(IRBuilderBase& b, const char* name, llvm::Type* type, Value* x, Value* y) {
   llvm::Module* m = b.GetInsertBlock()->getModule();
@@ -296,8 +280,6 @@ Value* real_to_integer(IRBuilderBase& b, Value* x, int32_t to, llvm::Type* type)
 }
 
 }  // namespace
-
-std::span<const RuntimeSymbol> primitive_symbols() { return symbols; }
 
 llvm::Type* lane_type(llvm::LLVMContext& c, int32_t dtype) {
   switch (dtype) {

@@ -29,6 +29,4 @@ llvm::Value* emit_cast(llvm::IRBuilderBase& b, llvm::Value* x, int32_t from, int
 /// Whether it becomes calls lane by lane, of which wide vectors would make too many.
 bool is_called(uint16_t code, int32_t operand);
 
-std::span<const RuntimeSymbol> primitive_symbols();
-
 }  // namespace inductor

@@ -1,7 +1,7 @@
 // Products and convolutions: prepared oneDNN calls for the shapes of a call, weights that are kept.
 #pragma once
 
-#include "codegen.h"
+#include "kernel_interface.h"
 #include "workers.h"
 
 #include <loopir/kernel.h>

@@ -2,7 +2,7 @@
 // them.
 #pragma once
 
-#include "codegen.h"
+#include "kernel_interface.h"
 #include "workers.h"
 
 #include <loopir/kernel.h>

@@ -13,7 +13,9 @@
 // for something else in it, since its chunks are at different places at the same time.
 #pragma once
 
-#include "codegen.h"
+#include "kernel_interface.h"
+
+#include <loopir/kernel.h>
 
 #include <optional>
 

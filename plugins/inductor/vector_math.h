@@ -31,13 +31,4 @@ bool is_math(uint16_t code);
 /// fusion; functions that are called lane by lane cost thousands. 0 for codes that are not taken.
 int math_cost(uint16_t code);
 
-struct RuntimeSymbol {
-  const char* name;
-  void* address;
-};
-
-/// The scalar functions that emitted code may call; who links the code defines them. Among them are
-/// those of libm that the code generator calls where the processor has no fused multiply-add.
-std::span<const RuntimeSymbol> math_symbols();
-
 }  // namespace inductor

@@ -5,7 +5,7 @@
 
 namespace inductor {
 
-/// A call a lane of the symbol `name` of math_symbols(); y is null for functions of one operand.
+/// A call a lane of the symbol `name` of runtime_symbols(); y is null for functions of one operand.
 Lanes call_lanes(const char* name, Lanes x, const Lanes* y);
 
 }  // namespace inductor

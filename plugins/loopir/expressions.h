@@ -79,6 +79,11 @@ using Substitution = std::vector<std::pair<Id, Id>>;
 /// Threads: one at a time.
 class Expressions {
  public:
+  Expressions() = default;
+  /// Indices that were made elsewhere, by their ids: to be evaluated only. Operands come before
+  /// what is made of them.
+  explicit Expressions(std::vector<IndexNode> indices) : indices_(std::move(indices)) {}
+
   // ---- indices
   Id constant(int64_t number);
   Id symbol(uint32_t position) { return index({IndexKind::symbol, position, {}}); }

@@ -2,6 +2,7 @@
 // instructions changes no bit. Each function is compiled into a loop and compared with libm in the
 // next wider type. TENON_EXHAUSTIVE=1 takes all 2^32 floats in place of every 1009th, a minute or
 // two each; choose some by --gtest_filter=*KeepsItsBound/exp. TENON_PRINT_ULP=1 prints the errors.
+#include "inductor/runtime_symbols.h"
 #include "inductor/vector_math.h"
 
 #include <gtest/gtest.h>
@@ -141,7 +142,7 @@ class Compiler {
     jit_ = llvm::cantFail(
         llvm::orc::LLJITBuilder().setJITTargetMachineBuilder(std::move(target)).create());
     llvm::orc::SymbolMap symbols;
-    for (const RuntimeSymbol& symbol : math_symbols())
+    for (const RuntimeSymbol& symbol : runtime_symbols())
       symbols[jit_->mangleAndIntern(symbol.name)] = {
           llvm::orc::ExecutorAddr::fromPtr(symbol.address), llvm::JITSymbolFlags::Exported};
     llvm::cantFail(jit_->getMainJITDylib().define(llvm::orc::absoluteSymbols(symbols)));

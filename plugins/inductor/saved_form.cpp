@@ -1,0 +1,220 @@
+// The saved form: magic, version, digest, then the fields.
+//
+// Kernels are saved as the relocatable objects that they were linked from. They are found again by
+// their symbols, which are digests of what they compute.
+#include "saved_form.h"
+
+#include "bytes.h"
+#include "cpu_features.h"
+#include "digest.h"
+
+#include <algorithm>
+#include <set>
+
+namespace inductor {
+
+using tenon::plugin::error;
+using tenon::plugin::text;
+
+/// The object code of all kernels.
+struct Code {
+  std::vector<std::vector<std::string>> linked;  // what was linked together
+
+  explicit Code() = default;
+  explicit Code(const std::vector<KernelCode>& functions) {
+    std::set<const LinkedCode*> seen;
+    for (const KernelCode& f : functions)
+      if (f.code && seen.insert(f.code.get()).second) linked.push_back(f.code->objects());
+  }
+};
+
+template <class V>
+void fields(V& v, Code& c) {
+  v(c.linked);
+}
+
+/// What calls ask: the rest went into the code.
+template <class V>
+void fields(V& v, Options& o) {
+  v(o.code.vector_bits);
+  v(o.code.cpu);
+  v(o.code.features);
+  v(o.workers.most);
+  v(o.workers.is_fixed);
+  v(o.packs_weights);
+  v(o.plans_memory);
+  v(o.reuses_memory);
+}
+
+template <class V>
+void fields(V& v, Region& r) {
+  v(r.first);
+  v(r.last);
+  v.index(r.rows);
+  v(r.granule);
+  v(r.units);
+}
+
+template <class V>
+void fields(V& v, KernelInterface& k) {
+  v(k.symbol);
+  v.buffers(k.buffers);
+  v.index(k.units);
+  v(k.scratch_bytes);
+  v(k.width);
+  v(k.cost);
+}
+
+template <class V>
+void fields(V& v, Statistics& s) {
+  v(s.kernels);
+  v(s.distinct_kernels);
+  v(s.kernel_cache_hits);
+  v(s.extern_calls);
+  v(s.fused_nodes);
+  v(s.regions);
+  v(s.epilogues);
+  v(s.prologues);
+  v(s.products);
+  v(s.convolutions);
+  v(s.views_removed);
+  v(s.setup_items);
+  v(s.object_bytes);
+  v(s.compile_ms);
+  v(s.codegen_ms);
+  v(s.extern_ops);
+}
+
+template <class V>
+void fields(V& v, Parts& p) {
+  v(p.program);
+  v(p.schedule.items);
+  v(p.accesses);
+  v(p.kernels);
+  v(p.externs);
+  v(p.in_setup);
+  v(p.regions);
+  v(p.options);
+  v(p.statistics);
+}
+
+namespace {
+
+constexpr std::string_view magic = "inductor";
+// Counts changes of the fields: code of another version is compiled anew.
+constexpr uint32_t version = 1;
+constexpr size_t digest_bytes = 32;
+
+// ---- what calls rely on and the fields alone do not say
+
+void expect(bool holds, const char* what) {
+  if (!holds) Reader::fail(what);
+}
+
+void check_buffers(const loopir::Program& p) {
+  using Place = loopir::Buffer::Place;
+  for (const loopir::Buffer& b : p.buffers) {
+    size_t slots = b.place == Place::input      ? p.n_inputs
+                   : b.place == Place::constant ? p.constants.size()
+                   : b.place == Place::output   ? p.outputs.size()
+                                                : size_t{1} << 32;
+    expect(b.slot < slots, "a buffer of an unknown input, constant or output");
+    expect(b.sizes.size() == b.strides.size(), "sizes without strides");
+  }
+}
+
+void check_items(const Parts& parts) {
+  size_t n = parts.schedule.items.size();
+  expect(parts.accesses.size() == n && parts.kernels.size() == n && parts.in_setup.size() == n,
+         "lists of items of different lengths");
+  for (size_t i = 0; i < n; ++i) {
+    const loopir::Item& item = parts.schedule.items[i];
+    bool has_code = std::holds_alternative<loopir::Kernel>(item);
+    expect(has_code == !parts.kernels[i].symbol.empty(), "a kernel without code");
+    expect(parts.externs.contains(i) == std::holds_alternative<loopir::Extern>(item),
+           "an op without arguments");
+  }
+  for (const Region& r : parts.regions)
+    expect(r.first <= r.last && r.last < n && r.units.size() == r.last - r.first + 1 &&
+               r.rows != loopir::none && r.granule > 0,
+           "a region of items that are not there");
+}
+
+// Whether it was made for a graph like this one.
+void check_request(const loopir::Program& p, const tenon::plugin::graph& graph) {
+  expect(p.n_inputs == graph.inputs().size() && p.outputs.size() == graph.outputs().size() &&
+             p.is_static_input.size() == p.n_inputs && p.n_symbols == graph.symbols().size() &&
+             p.expressions.symbols.size() >= p.n_symbols,
+         "the code of a graph with other inputs or outputs");
+}
+
+void bind_constants(loopir::Program& p, const tenon::plugin::graph& graph) {
+  for (uint32_t id = 0; id < graph.values(); ++id)
+    if (graph.value_at(id).source == TN_SRC_CONSTANT) p.constants.push_back(graph.constant(id));
+}
+
+// Code that several kernels came from is linked once.
+void link(Parts& parts, Code& code) {
+  std::vector<std::shared_ptr<const LinkedCode>> linked;
+  for (std::vector<std::string>& objects : code.linked)
+    linked.push_back(std::make_shared<const LinkedCode>(std::move(objects)));
+  for (const KernelInterface& k : parts.kernels) {
+    KernelCode& out = parts.functions.emplace_back();
+    if (k.symbol.empty()) continue;
+    auto has = [&](const auto& l) { return l->has(k.symbol); };
+    auto found = std::find_if(linked.begin(), linked.end(), has);
+    expect(found != linked.end(), "a kernel without code");
+    out = {(*found)->find(k.symbol), *found};
+  }
+}
+
+}  // namespace
+
+std::string saved_form(Parts& parts) {
+  Writer writer(parts.program.expressions);
+  Code code(parts.functions);
+  writer(parts);
+  writer(code);
+  std::string body = writer.take();
+  std::string out(magic);
+  out.append(reinterpret_cast<const char*>(&version), sizeof version);
+  return out + digest(out + body) + body;
+}
+
+std::unique_ptr<Executable> load_executable(const tn_compile_request& request,
+                                            std::string_view bytes) {
+  constexpr size_t head = magic.size() + sizeof version;
+  expect(bytes.size() >= head + digest_bytes && bytes.starts_with(magic), "no code of inductor");
+  std::string_view body = bytes.substr(head + digest_bytes);
+  std::string whole(bytes.substr(0, head));
+  expect(digest(whole.append(body)) == bytes.substr(head, digest_bytes), "the bytes are damaged");
+  uint32_t found = 0;
+  std::memcpy(&found, bytes.data() + magic.size(), sizeof found);
+  if (found != version)
+    throw error(TN_FAILED_PRECONDITION,
+                text("saved code has version {}, this plugin runs version {}; compile it again",
+                     found, version));
+  Reader reader(body);
+  Parts parts;
+  Code code;
+  reader(parts);
+  reader(code);
+  reader.finish();
+  tenon::plugin::graph graph(request);
+  check_request(parts.program, graph);
+  bind_constants(parts.program, graph);
+  check_buffers(parts.program);
+  check_items(parts);
+  std::string missing = missing_features(parts.options.code.features);
+  if (!missing.empty())
+    throw error(TN_FAILED_PRECONDITION,
+                text("the code is for the processor {}; this one lacks {}; compile it for a lower "
+                     "level, such as cpu = \"x86-64-v3\"",
+                     parts.options.code.cpu, missing));
+  for (auto& [item, call] : parts.externs) call.link(parts.program.buffers.size());
+  link(parts, code);
+  parts.statistics.from_cache = true;
+  return std::make_unique<Executable>(std::move(parts));
+}
+
+}  // namespace inductor
