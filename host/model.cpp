@@ -21,11 +21,27 @@ using formats::Pt2Sym;
 struct Model::State {
   State(std::shared_ptr<const formats::Pt2Program> program, RunnerOptions options)
       : runner(std::move(program), std::move(options)) {}
+  explicit State(SavedModel saved) : runner(std::move(saved)) {}
   ModelRunner runner;
   const ImportedModel& model() const { return runner.model(); }
 };
 
+// A file of compiled code has them all settled.
+static void check_own_options(const std::string& path, const LoadOptions& options) {
+  bool asks = !options.backend.empty() || !options.mode.empty() || !options.options.empty() ||
+              !options.program.empty() || options.random_weights || options.training;
+  require(
+      !asks,
+      "{}: holds compiled code for inference, with its own backend, options and weights; load the "
+      "archive that it was made from for others",
+      path);
+}
+
 Model load(const std::string& path, const LoadOptions& options) {
+  if (is_saved_model(path)) {
+    check_own_options(path, options);
+    return Model(std::make_shared<Model::State>(read_saved_model(path, options.check_crc)));
+  }
   std::string backend = options.backend.empty() ? default_backend() : options.backend;
   backend_info(backend);  // an unknown name is an error now, not at the first call
   formats::Pt2Options reading;
@@ -173,6 +189,8 @@ Tensor Model::parameter(std::string_view name) const {
 Tensor Model::buffer(std::string_view name) const {
   return find_weight(state_->runner, name, "buffer", is_buffer);
 }
+
+void Model::save(const std::string& path) const { state_->runner.save(path); }
 
 size_t Model::compiles() const { return state_->runner.compiles(); }
 double Model::compile_ms() const { return state_->runner.compile_ms(); }

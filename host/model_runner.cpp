@@ -4,12 +4,14 @@
 #include "compile.h"
 #include "core/dispatch.h"
 #include "core/sym_eval.h"
+#include "core/sym_text.h"
 #include "core/tensor_impl.h"
 #include "formats/pt2_import_parts.h"
 #include "input_layout.h"
 
 #include <tenon/autograd.h>
 #include <tenon/ops.h>
+#include <tenon/plugin.h>
 
 #include <algorithm>
 #include <chrono>
@@ -56,6 +58,28 @@ bool writes_weights(const ImportedModel& model) {
   for (size_t i = 0; i < model.inputs.size(); ++i)
     if (written[i] && model.inputs[i].kind != formats::ModelInputKind::user) return true;
   return false;
+}
+
+const Expr* condition_of(const std::string& text, const Graph& graph, const std::string& file) {
+  const Expr* condition = parse_expr(text, [&](std::string_view name) -> const Expr* {
+    return graph.shape_env ? graph.shape_env->find_symbol(name) : nullptr;
+  });
+  require(condition->kind == ExprKind::boolean, ErrorCode::bad_file, "{}: {} is no condition", file,
+          text);
+  return condition;
+}
+
+// Files of compiled code go where the backend that made it is not installed.
+void check_compiler(const std::string& backend, const std::string& file) {
+  std::vector<BackendInfo> known = all_backends();
+  bool is_there = std::any_of(known.begin(), known.end(),
+                              [&](const BackendInfo& b) { return b.name == backend; });
+  if (!is_there)
+    throw BackendError(ErrorCode::plugin, TN_NOT_FOUND,
+                       message("{}: the code in the file does not serve these sizes, and backend "
+                               "{}, which made it, is not installed to compile for them; call the "
+                               "model with such sizes before it is saved",
+                               file, backend));
 }
 
 formats::ImportOptions import_options(const RunnerOptions& options) {
@@ -148,9 +172,8 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(const Boun
   auto begin = std::chrono::steady_clock::now();
   auto version = std::make_shared<Version>();
   // The first version keeps the archive's example sizes, if they make no difference.
-  version->graph = versions_.empty()
-                       ? model_.graph
-                       : import_pt2(*program_, {.hints = call.values, .with_weights = false}).graph;
+  if (!versions_.empty()) version->hints = call.values;
+  version->graph = graph_for(version->hints);
   CompileGraphOptions options;
   options.backend = options_.backend;
   options.mode = options_.mode;
@@ -176,8 +199,65 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::version_for(const Bound
   std::lock_guard lock(compiling_);
   for (const auto& version : versions_)
     if (fits(*version)) return version;
+  if (n_loaded_ > 0) check_compiler(options_.backend, model_.file);
   auto version = make_version(call);
   return fits(*version) ? version : make_version(call);
+}
+
+// ---- code in files
+
+ModelRunner::ModelRunner(SavedModel saved)
+    : ModelRunner(saved.program, {saved.backend, saved.mode, saved.options_toml}) {
+  for (const SavedVersion& s : saved.versions) {
+    auto version = std::make_shared<Version>();
+    version->hints = s.hints;
+    version->graph = graph_for(s.hints);
+    version->artifact = load_artifact(s.artifact, version->graph->inputs().size(), model_.file);
+    for (const std::string& text : s.conditions)
+      version->conditions.push_back(condition_of(text, *version->graph, model_.file));
+    versions_.push_back(std::move(version));
+  }
+  n_loaded_ = versions_.size();
+}
+
+// Without hints: that of the archive's example sizes.
+std::shared_ptr<Graph> ModelRunner::graph_for(const formats::Pt2SymbolValues& hints) const {
+  if (hints.empty()) return model_.graph;
+  return import_pt2(*program_, {.hints = hints, .with_weights = false}).graph;
+}
+
+void ModelRunner::save(const std::string& path) {
+  std::unique_lock turn(writing_, std::defer_lock);
+  if (writes_weights_) turn.lock();
+  std::lock_guard lock(compiling_);
+  require(!versions_.empty(), "{}: nothing was compiled yet; call the model or prepare() it first",
+          model_.file);
+  require(!options_.training && !options_.random_weights, ErrorCode::unsupported,
+          "{}: a model that was loaded for training, or with random weights, is not saved with its "
+          "code; save its weights with save_state()",
+          model_.file);
+  SavedModel saved{program_, options_.backend, options_.mode, options_.options_toml, {}};
+  for (const auto& version : versions_) {
+    SavedVersion& out = saved.versions.emplace_back();
+    out.hints = version->hints;
+    out.artifact = version->artifact->save();
+    for (const Expr* c : version->conditions)
+      out.conditions.push_back(version->graph->shape_env->text(c));
+  }
+  write_saved_model(path, saved, live_weights());
+}
+
+std::vector<std::pair<std::string, Tensor>> ModelRunner::live_weights() const {
+  std::vector<std::pair<std::string, Tensor>> out;
+  for (size_t i = 0; i < model_.inputs.size(); ++i)
+    for (const auto* weights : {&program_->weights, &program_->constants})
+      for (const formats::Pt2Weight& w : *weights) {
+        const std::vector<std::string>& names = model_.inputs[i].names;
+        bool is_it = std::find(names.begin(), names.end(), w.name) != names.end();
+        if (is_it && model_.inputs[i].tensor.defined())
+          out.emplace_back(w.record, model_.inputs[i].tensor);
+      }
+  return out;
 }
 
 void ModelRunner::compile(std::span<const Tensor> leaves) {
@@ -203,7 +283,7 @@ std::vector<Tensor> ModelRunner::run(std::span<const Tensor> leaves, NamedTensor
 
 size_t ModelRunner::compiles() const {
   std::lock_guard lock(compiling_);
-  return versions_.size();
+  return versions_.size() - n_loaded_;
 }
 
 double ModelRunner::compile_ms() const {

@@ -14,6 +14,7 @@
 
 #include "formats/pt2_call.h"
 #include "graph/artifact.h"
+#include "saved_model.h"
 
 #include <map>
 #include <memory>
@@ -48,6 +49,8 @@ void sgd_step(const formats::ImportedModel& model, double rate);
 class ModelRunner {
  public:
   ModelRunner(std::shared_ptr<const formats::Pt2Program> program, RunnerOptions options);
+  /// Of a file of compiled code, which is loaded here; other sizes than it serves are compiled.
+  explicit ModelRunner(SavedModel saved);
 
   /// One call. Leaves that the model writes are written; results are the leaves of the outputs in
   /// order, undefined where the model returns None or a string. `gradients` receives those that the
@@ -63,21 +66,29 @@ class ModelRunner {
   /// Weights as in the file, for models that write their buffers. Not beside other calls.
   void reset_weights();
 
+  /// Writes the model with its weights as they are and the code that was compiled so far.
+  void save(const std::string& path);
+
   size_t compiles() const;
   double compile_ms() const;  ///< of all compiles together
   /// The present value of a parameter, buffer or constant; undefined for an unknown name.
   Tensor weight(const std::string& name) const;
   const formats::ImportedModel& model() const { return model_; }
   const formats::Pt2Program& program() const { return *program_; }
+  /// The name that compiles, as it was given or as the file says.
+  const std::string& backend() const { return options_.backend; }
   /// What the backend tells of its newest code (TN_DESC_*), "" before the first run.
   std::string describe(int32_t what) const;
 
  private:
   struct Version {
+    formats::Pt2SymbolValues hints;  ///< of the graph, where they are not the archive's
     std::shared_ptr<Graph> graph;
     std::shared_ptr<Artifact> artifact;
     std::vector<const Expr*> conditions;
   };
+  std::shared_ptr<Graph> graph_for(const formats::Pt2SymbolValues& hints) const;
+  std::vector<std::pair<std::string, Tensor>> live_weights() const;
   std::shared_ptr<const Version> version_for(const formats::BoundCall& call);
   std::shared_ptr<const Version> make_version(const formats::BoundCall& call);
 
@@ -88,6 +99,7 @@ class ModelRunner {
   std::mutex writing_;            ///< held during calls that write weights
   mutable std::mutex compiling_;  ///< guards the members below
   std::vector<std::shared_ptr<const Version>> versions_;
+  size_t n_loaded_ = 0;  ///< versions that came with their code
   double compile_ms_ = 0;
 };
 

@@ -1,6 +1,7 @@
 // The wrapper around a lowered graph: write-backs, outputs that alias inputs, the original
 // numbering.
 #include "aot/lower.h"
+#include "aot/saved_plan.h"
 #include "core/error.h"
 #include "core/sym_eval.h"
 #include "ops/op_table.h"
@@ -55,6 +56,13 @@ class InferenceWrapper final : public Artifact {
   }
 
   std::string describe(int32_t what) const override { return inner_->describe(what); }
+
+  SavedArtifact save() const override {
+    SavedArtifact out{.kind = SavedArtifact::Kind::functional, .graph = lowered_.graph};
+    out.bytes = plan_text(lowered_);
+    out.parts.push_back(inner_->save());
+    return out;
+  }
 
  private:
   // All that the members show, as one tensor; it keeps their storage alive.

@@ -66,6 +66,16 @@ std::vector<BackendInfo> all_backends();
 std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
                                                const CompileRequest& request);
 
+/// What a plugin saved, as code again: a backend whose manifest says that it loads those of `name`
+/// is asked first, then `name` itself. Throws BackendError where neither is installed, or where the
+/// code cannot run here.
+std::shared_ptr<Artifact> load_with_backend(const std::string& name, const CompileRequest& request,
+                                            std::string_view bytes);
+
+/// Throws BackendError unless the file may hold code for this process: the rules of
+/// plugins.trust, as for plugins.
+void check_trusted_code(const std::string& path);
+
 /// Registers a callable of this program as a backend for this process; with Stage::inference it
 /// gets functional graphs, and the halves of those that are differentiated.
 using BackendFunction = std::function<std::shared_ptr<Artifact>(const CompileRequest&)>;

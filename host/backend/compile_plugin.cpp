@@ -92,6 +92,29 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
   return compile_whole(backend, rq);
 }
 
+std::shared_ptr<Artifact> load_with_plugin(const BackendChoice& choice,
+                                           const CompileRequest& request, std::string_view bytes) {
+  const LoadedPlugin& plugin = load_plugin(plugin_catalog(), choice.plugin);
+  PluginBackend backend{plugin, choice.manifest(), table_of(plugin, choice.manifest())};
+  const std::string& name = backend.manifest.name;
+  if (!backend.table.load)
+    throw BackendError(ErrorCode::plugin, TN_UNIMPLEMENTED,
+                       message("backend {} of {} loads no saved code", name, plugin.path));
+  AbiRequest rq(backend.manifest, plugin.name, request);
+  tn_artifact* artifact = nullptr;
+  tn_status* status = nullptr;
+  {
+    auto lock = backend.lock();
+    status = call_plugin(plugin.net, message("load of backend {}", name), [&] {
+      return backend.table.load(backend.table.self, &rq.abi, str_of(bytes), &artifact);
+    });
+  }
+  if (status)
+    throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}: load", name));
+  if (!plugin.has_compiled.exchange(true)) expect_shutdown();
+  return plugin_artifact(artifact, plugin, name, request);
+}
+
 CompileRequest request_for_piece(const CompileRequest& request, std::shared_ptr<Graph> piece) {
   CompileRequest out = request;
   out.graph = std::move(piece);

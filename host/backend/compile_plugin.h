@@ -29,6 +29,11 @@ struct PluginBackend {
 std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
                                               const CompileRequest& request);
 
+/// Loads the plugin where it is not yet, and what it or its like has saved for the request. Throws
+/// BackendError. Any thread.
+std::shared_ptr<Artifact> load_with_plugin(const BackendChoice& choice,
+                                           const CompileRequest& request, std::string_view bytes);
+
 /// Calls the backend's compile; a graph that it declines goes to its fallback.
 std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest& request);
 

@@ -29,6 +29,7 @@ class FallbackArtifact final : public Artifact {
     stats.extern_ops.insert(ops_.begin(), ops_.end());
     return stats.to_json();
   }
+  SavedArtifact save() const override { return artifact_->save(); }
 
  private:
   std::shared_ptr<Artifact> artifact_;

@@ -348,6 +348,7 @@ BackendManifest read_backend(const TomlNode& table, Texts& unknown) {
   out.boxed = t.flag("boxed", out.boxed);
   out.threadsafe_compile = t.flag("threadsafe_compile", out.threadsafe_compile);
   out.serializable = t.flag("serializable", out.serializable);
+  out.loads = t.list("loads");
   out.fallback = t.text("fallback", out.fallback);
   out.min_region_ops = t.integer("min_region_ops", out.min_region_ops, 1);
   if (const TomlNode* aot = t.table("aot")) out.aot = read_aot(*aot, unknown);

@@ -39,6 +39,10 @@ class PluginArtifact final : public Artifact, private Retirable {
         contract_(request),
         is_plain_(!contract_.is_checking() && !(flags_ & TN_AF_SERIAL_ONLY)),
         reference_(std::in_place, net_.life()) {
+    if (TN_HAS(artifact->api, serialize)) {
+      graph_ = request.graph;
+      mutated_inputs_ = request.mutated_inputs;
+    }
     join();
   }
 
@@ -77,6 +81,22 @@ class PluginArtifact final : public Artifact, private Retirable {
     if (!status) return text.take();
     free_status(status);
     return "";
+  }
+
+  SavedArtifact save() const override {
+    require(graph_ != nullptr, ErrorCode::unsupported,
+            "backend {} cannot save what it compiles; inductor can", backend_);
+    TextSink bytes;
+    tn_status* status = call_plugin(net_, "serialize of backend " + backend_, [&] {
+      return artifact_->api->serialize(artifact_, bytes.get());
+    });
+    if (status)
+      throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
+    SavedArtifact out{.kind = SavedArtifact::Kind::plugin, .graph = graph_};
+    out.backend = backend_;
+    out.mutated_inputs = mutated_inputs_;
+    out.bytes = bytes.take();
+    return out;
   }
 
  private:
@@ -129,6 +149,8 @@ class PluginArtifact final : public Artifact, private Retirable {
   bool is_plain_;
   std::optional<PluginRef> reference_;
   std::mutex serial_;
+  std::shared_ptr<const Graph> graph_;  // of artifacts that can be saved
+  std::vector<uint32_t> mutated_inputs_;
 };
 
 }  // namespace

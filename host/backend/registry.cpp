@@ -189,6 +189,46 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
   }
 }
 
+namespace {
+
+std::optional<BackendChoice> loader_of(const std::string& name) {
+  for (const FoundPluginPtr& plugin : plugin_catalog().list())
+    for (size_t i = 0; plugin->usable && i < plugin->manifest.backends.size(); ++i) {
+      const std::vector<std::string>& loads = plugin->manifest.backends[i].loads;
+      if (std::find(loads.begin(), loads.end(), name) != loads.end())
+        return BackendChoice{plugin, i};
+    }
+  return plugin_catalog().find_backend(name, "");
+}
+
+}  // namespace
+
+std::shared_ptr<Artifact> load_with_backend(const std::string& name, const CompileRequest& request,
+                                            std::string_view bytes) {
+  std::optional<BackendChoice> choice = loader_of(name);
+  if (!choice) {
+    std::string why;
+    for (const Diagnosis& d : plugin_catalog().why_missing(name)) why += "; " + to_text(d);
+    throw BackendError(
+        ErrorCode::plugin, TN_NOT_FOUND,
+        message("code that backend {} compiled needs a plugin that runs it, and none "
+                "is installed{}; `tenon backends --why` shows where plugins are "
+                "looked for",
+                name, why));
+  }
+  return load_with_plugin(*choice, request, bytes);
+}
+
+void check_trusted_code(const std::string& path) {
+  TrustVerdict verdict = TrustCheck(trust_mode()).judge(path);
+  for (const Diagnosis& d : verdict.warnings)
+    report::warn_once(path + d.reason, "backend", to_text(d));
+  if (verdict.refusal)
+    throw BackendError(
+        ErrorCode::plugin, TN_PERMISSION_DENIED,
+        message("{}: holds machine code and is refused: {}", path, to_text(verdict.refusal)));
+}
+
 void register_backend(std::string name, BackendFunction compile, std::vector<std::string> tags,
                       Stage stage) {
   BackendInfo info = host_eager_info();

@@ -127,16 +127,19 @@ struct CheckedFile {
   std::string file, first_case;
   std::function<std::vector<CaseResult>(const std::string& backend)> check;
   bool is_op = false;
+  bool has_code = false;  ///< of its own backend
 };
 
 std::vector<CheckedFile> checked_files(const ModelCases& found, const CheckSettings& settings) {
   std::vector<CheckedFile> files;
   for (const ModelCase& model : found.models)
     files.push_back({model.archive, model.recordings[0].name,
-                     [&](const std::string& b) { return check_model(model, b, settings); }, false});
+                     [&](const std::string& b) { return check_model(model, b, settings); }, false,
+                     model.has_code});
   for (const std::string& file : found.op_cases)
-    files.push_back(
-        {file, file, [&](const std::string& b) { return check_op_file(file, b, settings); }, true});
+    files.push_back({file, file,
+                     [&](const std::string& b) { return check_op_file(file, b, settings); }, true,
+                     false});
   return files;
 }
 
@@ -177,7 +180,7 @@ void print_op_cases(const CheckedFile& file, const std::string& backend,
 int check(const CheckOptions& options, const Globals& globals) {
   if (globals.json) leave_stdout_to_json();
   ModelCases found = find_cases(options.paths);
-  std::vector<std::string> backends = backend_names(options.backends);
+  std::vector<std::string> backends = backend_names(options.backends), own{""};
   require(!found.models.empty() || !found.op_cases.empty(), ErrorCode::bad_file,
           "there is neither a NAME.pt2 with a NAME.io.safetensors nor a file of op cases in the "
           "paths");
@@ -185,7 +188,7 @@ int check(const CheckOptions& options, const Globals& globals) {
   Json document{{"schema", 1}, {"cases", Json::array()}};
   int passed = 0;
   for (const CheckedFile& file : checked_files(found, settings)) {
-    for (const std::string& backend : backends) {
+    for (const std::string& backend : file.has_code ? own : backends) {
       std::vector<Json> results = run_file(file, backend, options, globals);
       if (!globals.json && file.is_op) print_op_cases(file, backend, results, globals.verbose > 0);
       for (Json& result : results) {
@@ -206,8 +209,9 @@ int check(const CheckOptions& options, const Globals& globals) {
 
 Action build(CLI::App& app) {
   auto options = std::make_shared<CheckOptions>();
-  app.add_option("PATH", options->paths,
-                 "archives with recordings beside them, files of op cases, or folders")
+  app.add_option(
+         "PATH", options->paths,
+         "archives and .tenon files with recordings beside them, files of op cases, or folders")
       ->required();
   add_repeated(app, "--backend", options->backends, "backends, separated by commas");
   app.add_option("--against", options->against,

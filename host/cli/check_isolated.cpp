@@ -30,7 +30,8 @@ std::string read_all(int file) {
 
 IsolatedRun check_isolated(const std::string& file, const std::string& backend,
                            const std::vector<std::string>& arguments) {
-  std::vector<std::string> line{"tenon", "check", file, "--backend=" + backend, "--json", "-q"};
+  std::vector<std::string> line{"tenon", "check", file, "--json", "-q"};
+  if (!backend.empty()) line.push_back("--backend=" + backend);
   line.insert(line.end(), arguments.begin(), arguments.end());
   int ends[2];
   require(::pipe2(ends, O_CLOEXEC) == 0, "cannot make a pipe: {}", std::strerror(errno));

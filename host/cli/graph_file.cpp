@@ -50,15 +50,19 @@ GraphFileKind graph_file_kind(const std::string& path) {
   if (path.ends_with(".json")) return GraphFileKind::json;
   if (path.ends_with(".tng")) return GraphFileKind::text;
   if (path.ends_with(".pt2")) return GraphFileKind::archive;
+  if (path.ends_with(".tenon")) return GraphFileKind::compiled;
   const formats::FormatDef& format = formats::find_format(path, ".tng, .tng.json");
+  if (format.name == "tenon") return GraphFileKind::compiled;
   require(format.name == "pt2", ErrorCode::bad_file,
-          "{}: expected a model (.pt2) or a graph (.tng, .tng.json), found {} ({})", path,
+          "{}: expected a model (.pt2, .tenon) or a graph (.tng, .tng.json), found {} ({})", path,
           format.description, format.name);
   return GraphFileKind::archive;
 }
 
 std::shared_ptr<Graph> load_graph(const std::string& path, const ModelOptions& options) {
   GraphFileKind kind = graph_file_kind(path);
+  require(kind != GraphFileKind::compiled, ErrorCode::unsupported,
+          "{}: holds compiled code; ask about the archive that it was made from", path);
   if (kind == GraphFileKind::archive) {
     formats::Pt2Program program = formats::read_pt2(path, pt2_options(options));
     return formats::import_pt2(program, {.random_weights = options.random_weights}).graph;

@@ -1,4 +1,5 @@
-// Graphs from files: .pt2 archives and saved Tenon graphs, as text or JSON.
+// Graphs from files: .pt2 archives and saved Tenon graphs, as text or JSON; files with compiled
+// code.
 #pragma once
 
 #include "cli/verb.h"
@@ -16,14 +17,15 @@ struct ModelOptions {
   std::string max_size;  ///< "4G", "512M" or bytes; empty: the limit of the reader
   bool no_crc = false;
   bool random_weights = false;
-  std::string mode;  ///< of the backend
+  std::string mode;          ///< of the backend
+  std::string options_toml;  ///< of the backend
 };
 
 /// The options of verbs that read archives.
 void add_archive_options(CLI::App& app, ModelOptions& options);
 formats::Pt2Options pt2_options(const ModelOptions& options);
 
-enum class GraphFileKind : uint8_t { archive, text, json };
+enum class GraphFileKind : uint8_t { archive, text, json, compiled };
 /// What a model file is, by its name, or by its content where the name says nothing. Throws
 /// UserError bad_file for a missing file and for other kinds.
 GraphFileKind graph_file_kind(const std::string& path);

@@ -35,9 +35,21 @@ void leave_stdout_to_json() {
 LoadedModel load_model(const std::string& path, const ModelOptions& options,
                        const std::string& backend, bool training) {
   LoadedModel model;
+  if (graph_file_kind(path) == GraphFileKind::compiled) {
+    bool asks = !options.mode.empty() || !options.program.empty() || options.random_weights;
+    require(!asks && !training,
+            "{}: holds compiled code for inference with its own weights and options; take the "
+            "archive that it was made from for others",
+            path);
+    SavedModel saved = read_saved_model(path, !options.no_crc);
+    model.program = saved.program;
+    model.runner = std::make_unique<ModelRunner>(std::move(saved));
+    return model;
+  }
   model.program =
       std::make_shared<const formats::Pt2Program>(formats::read_pt2(path, pt2_options(options)));
-  RunnerOptions runner{backend, options.mode, "", options.random_weights, training};
+  RunnerOptions runner{backend, options.mode, options.options_toml, options.random_weights,
+                       training};
   model.runner = std::make_unique<ModelRunner>(model.program, runner);
   return model;
 }

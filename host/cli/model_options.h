@@ -20,12 +20,13 @@ std::vector<std::string> backend_names(const std::vector<std::string>& given);
 /// Backends that print do so on stderr, unless a flag says otherwise: for JSON on stdout.
 void leave_stdout_to_json();
 
-/// The archive, which must be a .pt2 file, ready to run.
+/// The archive, or the file of compiled code, ready to run.
 struct LoadedModel {
   std::shared_ptr<const formats::Pt2Program> program;
   std::unique_ptr<ModelRunner> runner;
 };
-/// With `training`, calls are recorded on the tape and parameters need gradients.
+/// With `training`, calls are recorded on the tape and parameters need gradients. A file of
+/// compiled code has its own backend.
 LoadedModel load_model(const std::string& path, const ModelOptions& options,
                        const std::string& backend, bool training = false);
 

@@ -29,7 +29,8 @@ using NamedOutputs = std::vector<std::pair<std::string, Tensor>>;
 struct RunReport {
   NamedOutputs outputs;
   std::vector<double> us;  ///< of each call
-  double compile_ms = 0;
+  double compile_ms = 0, load_ms = 0;
+  std::string backend;
   Json stats;
 };
 
@@ -42,7 +43,9 @@ double timed_us(F f) {
 }
 
 RunReport run_archive(const RunOptions& options, const std::string& backend) {
-  LoadedModel model = load_model(options.model, options.options, backend, options.grad);
+  LoadedModel model;
+  double load_us =
+      timed_us([&] { model = load_model(options.model, options.options, backend, options.grad); });
   std::vector<Tensor> leaves = make_leaves(model, options.inputs), outputs;
   model.runner->compile(leaves);
   RunReport report;
@@ -56,6 +59,8 @@ RunReport run_archive(const RunOptions& options, const std::string& backend) {
     if (outputs[i].defined()) report.outputs.push_back({message("out.{}", i), outputs[i]});
   for (const auto& [name, gradient] : gradients)
     report.outputs.push_back({"grad." + name, gradient});
+  report.backend = model.runner->backend();
+  report.load_ms = load_us / 1000;
   report.compile_ms = model.runner->compile_ms();
   report.stats = stats_of(model.runner->describe(TN_DESC_STATS_JSON));
   return report;
@@ -68,6 +73,7 @@ RunReport run_graph(const RunOptions& options, const std::string& backend) {
   fill_inputs(inputs, options.inputs, [&](const std::string& name) { return runner.find(name); });
   runner.compile();
   RunReport report;
+  report.backend = backend;
   for (int i = 0; i < options.repeat; ++i)
     report.us.push_back(timed_us([&] { outputs = runner.run(inputs); }));
   for (size_t i = 0; i < outputs.size(); ++i)
@@ -114,15 +120,16 @@ Json to_json(const std::string& name, const Tensor& t) {
   return out;
 }
 
-void print_report(const RunReport& report, const std::string& backend) {
+void print_report(const RunReport& report, bool is_loaded) {
   for (const auto& [name, t] : report.outputs) {
     Summary s = summary_of(t);
     print(message("{}: {}, min {}, max {}, mean {}{}\n", name, to_text(t), s.least, s.greatest,
                   s.mean, s.not_finite ? message(", {} not finite", s.not_finite) : ""));
   }
   double best = *std::min_element(report.us.begin(), report.us.end());
-  print(message("backend {}: compiled in {} ms, {} call{}, fastest {} us\n", backend,
-                std::round(report.compile_ms * 100) / 100, report.us.size(),
+  double took = is_loaded ? report.load_ms : report.compile_ms;
+  print(message("backend {}: {} in {} ms, {} call{}, fastest {} us\n", report.backend,
+                is_loaded ? "loaded" : "compiled", std::round(took * 100) / 100, report.us.size(),
                 report.us.size() == 1 ? "" : "s", std::round(best * 10) / 10));
 }
 
@@ -136,8 +143,12 @@ int run(const RunOptions& options, const Globals& globals) {
   if (globals.json) leave_stdout_to_json();
   std::vector<std::string> given;
   if (!options.backend.empty()) given.push_back(options.backend);
-  std::string backend = backend_names(given)[0];
-  bool is_archive = graph_file_kind(options.model) == GraphFileKind::archive;
+  GraphFileKind kind = graph_file_kind(options.model);
+  bool is_loaded = kind == GraphFileKind::compiled;
+  require(!is_loaded || given.empty(), "{}: has code of its own backend; leave --backend out",
+          options.model);
+  std::string backend = is_loaded ? "" : backend_names(given)[0];
+  bool is_archive = kind == GraphFileKind::archive || is_loaded;
   require(
       is_archive || !options.grad,
       "{}: only an archive (.pt2) names the parameters that gradients are for; leave --grad out",
@@ -145,13 +156,14 @@ int run(const RunOptions& options, const Globals& globals) {
   RunReport report = is_archive ? run_archive(options, backend) : run_graph(options, backend);
   if (!options.outputs.empty()) save(options.outputs, report.outputs);
   if (!globals.json) {
-    print_report(report, backend);
+    print_report(report, is_loaded);
     return 0;
   }
   Json document{{"schema", 1},
                 {"model", options.model},
-                {"backend", backend},
+                {"backend", report.backend},
                 {"compile_ms", report.compile_ms},
+                {"load_ms", report.load_ms},
                 {"us", report.us},
                 {"outputs", Json::array()},
                 {"fallback_ops", report.stats.value("extern_ops", Json::array())}};
@@ -163,7 +175,8 @@ int run(const RunOptions& options, const Globals& globals) {
 
 Action build(CLI::App& app) {
   auto options = std::make_shared<RunOptions>();
-  app.add_option("MODEL", options->model, "a .pt2 archive or a saved graph")->required();
+  app.add_option("MODEL", options->model, "a .pt2 archive, a saved graph or a .tenon file")
+      ->required();
   app.add_option("--backend", options->backend, "the backend to compile with");
   app.add_option("--outputs", options->outputs, "write the results to this .safetensors or .npy");
   app.add_flag("--grad", options->grad,

@@ -6,6 +6,7 @@ namespace tenon::cli {
 extern const Verb verb_backends;
 extern const Verb verb_run;
 extern const Verb verb_check;
+extern const Verb verb_compile;
 extern const Verb verb_bench;
 extern const Verb verb_bench_worker;
 extern const Verb verb_graph;
@@ -21,9 +22,9 @@ extern const Verb verb_man;
 namespace {
 
 constexpr const Verb* all_verbs[] = {
-    &verb_backends, &verb_run,    &verb_check,      &verb_bench,  &verb_bench_worker,
-    &verb_explain,  &verb_graph,  &verb_ops,        &verb_plugin, &verb_config,
-    &verb_replay,   &verb_doctor, &verb_completion, &verb_man,
+    &verb_backends,     &verb_run,     &verb_check,  &verb_compile,    &verb_bench,
+    &verb_bench_worker, &verb_explain, &verb_graph,  &verb_ops,        &verb_plugin,
+    &verb_config,       &verb_replay,  &verb_doctor, &verb_completion, &verb_man,
 };
 
 void add_globals(CLI::App& app, Globals& globals) {

@@ -34,20 +34,23 @@ std::vector<Recording> recordings_of(const fs::path& archive) {
 
 void add_file(const fs::path& file, bool given, ModelCases& cases) {
   std::string name = file.string();
-  if (file.extension() == ".pt2") {
+  bool has_code = file.extension() == ".tenon";
+  if (file.extension() == ".pt2" || has_code) {
     std::vector<Recording> recordings = recordings_of(file);
     require(!given || !recordings.empty(), ErrorCode::bad_file,
             "{}: there is no recording beside it; expected {}.io.safetensors", name,
             (file.parent_path() / file.stem()).string());
-    if (!recordings.empty()) cases.models.push_back({name, std::move(recordings)});
+    if (!recordings.empty()) cases.models.push_back({name, std::move(recordings), has_code});
     return;
   }
   if (name.ends_with(recording_end)) return;
   if (file.extension() == ".safetensors")
     cases.op_cases.push_back(name);
   else
-    require(!given, ErrorCode::bad_file,
-            "{}: expected a .pt2 archive, a file of op cases (.safetensors) or a folder", name);
+    require(
+        !given, ErrorCode::bad_file,
+        "{}: expected a .pt2 archive, a .tenon file, a file of op cases (.safetensors) or a folder",
+        name);
 }
 
 }  // namespace
@@ -182,14 +185,17 @@ class Checker {
  public:
   Checker(const ModelCase& model, const std::string& backend, const CheckSettings& settings)
       : settings_(settings),
-        program_(std::make_shared<const formats::Pt2Program>(
-            formats::read_pt2(model.archive, settings.archive))),
-        runner_(program_, {backend, settings.mode, settings.options_toml}),
-        backend_(backend) {}
+        runner_(runner_of(model, backend, settings, program_)),
+        backend_(runner_->backend()) {
+    require(!model.has_code || !settings.grad, "{}: holds code for inference only", model.archive);
+  }
 
   void check(const Recording& recording, CaseResult& result);
 
  private:
+  static std::unique_ptr<ModelRunner> runner_of(
+      const ModelCase& model, const std::string& backend, const CheckSettings& settings,
+      std::shared_ptr<const formats::Pt2Program>& program);
   const Effects& double_effects();
   Effects run(const std::string& backend, std::unique_ptr<ModelRunner>& training,
               ModelRunner& plain) const;
@@ -199,16 +205,29 @@ class Checker {
 
   const CheckSettings& settings_;
   std::shared_ptr<const formats::Pt2Program> program_;
-  ModelRunner runner_;
-  std::unique_ptr<ModelRunner> eager_, training_, eager_training_;
+  std::unique_ptr<ModelRunner> runner_, eager_, training_, eager_training_;
   std::string backend_;
   NamedTensors recording_;
   std::optional<Effects> double_;
 };
 
+std::unique_ptr<ModelRunner> Checker::runner_of(
+    const ModelCase& model, const std::string& backend, const CheckSettings& settings,
+    std::shared_ptr<const formats::Pt2Program>& program) {
+  if (model.has_code) {
+    SavedModel saved = read_saved_model(model.archive, settings.archive.check_crc);
+    program = saved.program;
+    return std::make_unique<ModelRunner>(std::move(saved));
+  }
+  program = std::make_shared<const formats::Pt2Program>(
+      formats::read_pt2(model.archive, settings.archive));
+  return std::make_unique<ModelRunner>(
+      program, RunnerOptions{backend, settings.mode, settings.options_toml});
+}
+
 const Effects& Checker::double_effects() {
   if (!double_)
-    double_ = run_recording_in_double(*program_, recording_, runner_.model().leaves.size(),
+    double_ = run_recording_in_double(*program_, recording_, runner_->model().leaves.size(),
                                       training_ != nullptr);
   return *double_;
 }
@@ -263,11 +282,12 @@ void Checker::refuse_other_gradients(const Effects& found, CaseResult& result) c
 void Checker::check(const Recording& recording, CaseResult& result) {
   recording_ = formats::read_tensors(recording.file);
   double_.reset();
-  double compiled_before = runner_.compile_ms();
-  Effects found = run(backend_, training_, runner_);
-  result.compile_ms = runner_.compile_ms() - compiled_before;
-  result.compiles = runner_.compiles();
-  result.stats = runner_.describe(TN_DESC_STATS_JSON);
+  result.backend = backend_;
+  double compiled_before = runner_->compile_ms();
+  Effects found = run(backend_, training_, *runner_);
+  result.compile_ms = runner_->compile_ms() - compiled_before;
+  result.compiles = runner_->compiles();
+  result.stats = runner_->describe(TN_DESC_STATS_JSON);
   Effects base = recording_.tensors;
   if (settings_.against != Against::reference) {
     if (!eager_) eager_ = std::make_unique<ModelRunner>(program_, RunnerOptions{"eager", {}, {}});

@@ -1,8 +1,9 @@
 // Checks models against their recordings: `tenon check` without its command line.
 //
-// A case is an archive NAME.pt2 with NAME.io.safetensors beside it, and NAME.alt.io.safetensors for
-// other sizes; both recordings run the same compiled code. A tensor beyond its tolerance passes
-// only if its error against the double-precision run is at most twice that of the recording.
+// A case is an archive NAME.pt2 or a file NAME.tenon with NAME.io.safetensors beside it, and
+// NAME.alt.io.safetensors for other sizes; both recordings run the same compiled code. A tensor
+// beyond its tolerance passes only if its error against the double-precision run is at most twice
+// that of the recording.
 #pragma once
 
 #include "debug/compare.h"
@@ -23,6 +24,7 @@ struct Recording {
 struct ModelCase {
   std::string archive;
   std::vector<Recording> recordings;
+  bool has_code = false;  ///< a .tenon file, which has its backend in it
 };
 
 struct ModelCases {

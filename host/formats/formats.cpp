@@ -2,6 +2,7 @@
 #include "formats/formats.h"
 
 #include "formats/limits.h"
+#include "formats/tenon_file.h"
 
 namespace tenon::formats {
 
@@ -24,6 +25,7 @@ constexpr FormatDef formats[] = {
     {"pt2", "exported PyTorch program", ".pt2", is_zip},
     {"npy", "array of NumPy", ".npy", is_npy},
     {"safetensors", "named tensors", ".safetensors", is_safetensors},
+    {"tenon", "compiled model", ".tenon", is_tenon_file},
 };
 
 }  // namespace

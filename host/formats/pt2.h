@@ -15,6 +15,7 @@
 
 #include "formats/limits.h"
 #include "formats/pt2_expr.h"
+#include "formats/tenon_file.h"
 
 #include <tenon/dtype.h>
 #include <tenon/types.h>
@@ -235,6 +236,8 @@ struct Pt2Program {
   std::vector<std::string> argument_names;  ///< of forward; may be empty
   std::vector<Pt2Weight> weights;           ///< parameters and persistent buffers
   std::vector<Pt2Weight> constants;         ///< non-persistent buffers and tensor constants
+  /// The records that all of this but the weights was read from, by their names in the archive.
+  std::vector<std::pair<std::string, Bytes>> texts;
 
   /// The weight that `input` is bound to; nullptr for user and constant inputs.
   const Pt2Weight* find_weight(const Pt2Input& input) const;
@@ -243,6 +246,9 @@ struct Pt2Program {
 Pt2Program read_pt2(const std::string& path, const Pt2Options& options = {});
 /// The same for bytes in memory; `subject` stands for the file's name in messages.
 Pt2Program read_pt2(Bytes file, const std::string& subject, const Pt2Options& options = {});
+
+/// The program whose records are sections of a .tenon file.
+Pt2Program read_pt2(const TenonFile& file, const std::string& name);
 
 /// The names of the programs in an archive.
 std::vector<std::string> pt2_program_names(const std::string& path);

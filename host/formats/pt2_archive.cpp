@@ -170,11 +170,38 @@ void read_guards(const JsonView& top, Pt2Program& program) {
   }
 }
 
+/// Those of a zip archive, below its folder.
+class ZipRecords final : public Pt2Records {
+ public:
+  ZipRecords(const ZipArchive& archive, std::string root)
+      : archive_(archive), root_(std::move(root)) {}
+  const std::string& subject() const override { return archive_.subject(); }
+  std::optional<Bytes> find(const std::string& name) const override {
+    const ZipEntry* entry = archive_.find(root_ + "/" + name);
+    return entry ? std::optional(archive_.read(*entry)) : std::nullopt;
+  }
+
+ private:
+  const ZipArchive& archive_;
+  std::string root_;
+};
+
+/// Sections of a .tenon file.
+class TenonRecords final : public Pt2Records {
+ public:
+  explicit TenonRecords(const TenonFile& file) : file_(file) {}
+  const std::string& subject() const override { return file_.subject(); }
+  std::optional<Bytes> find(const std::string& name) const override { return file_.find(name); }
+
+ private:
+  const TenonFile& file_;
+};
+
 // models/NAME.json, all but the weights.
-void read_program(const ZipArchive& archive, const std::string& root, Pt2Program& program) {
+void read_program(const Pt2Records& records, Pt2Program& program) {
   const std::string record = "models/" + program.name + ".json";
-  const Bytes bytes = archive.read(*archive.find(root + "/" + record));
-  const JsonDocument document = parse_json(bytes.span, archive.subject() + ": " + record);
+  const Bytes bytes = records.read(record);
+  const JsonDocument document = parse_json(bytes.span, records.subject() + ": " + record);
   const JsonView top = document.view();
   read_versions(top, program);
   Expressions expressions;
@@ -184,7 +211,26 @@ void read_program(const ZipArchive& archive, const std::string& root, Pt2Program
   read_calling_convention(graph_module, program);
   read_ranges(top, program);
   read_guards(top, program);
-  verify_graph(program.graph, archive.subject() + ": " + record);
+  verify_graph(program.graph, records.subject() + ": " + record);
+  program.texts.emplace_back(record, bytes);
+}
+
+Pt2Program read_records(const Pt2Records& records, Pt2Program program, const Pt2Options& options) {
+  // The graph and all that stands beside it, consistent in itself.
+  read_program(records, program);
+
+  // The bytes of parameters, buffers and constants, each view within its record.
+  program.weights = read_weights(records, "weights", program.name, options);
+  program.constants = read_weights(records, "constants", program.name, options);
+
+  // What the inputs and outputs of the graph are bound to.
+  verify_signature(program);
+
+  for (const char* folder : {"weights", "constants"}) {
+    const std::string config = weights_config(folder, program.name);
+    program.texts.emplace_back(config, records.read(config));
+  }
+  return program;
 }
 
 Pt2Program read_archive(const ZipArchive& archive, const Pt2Options& options) {
@@ -197,17 +243,7 @@ Pt2Program read_archive(const ZipArchive& archive, const Pt2Options& options) {
   program.file = archive.subject();
   program.name = choose_program(archive, root, options.program);
   check_not_pickled(archive, root, program.name);
-
-  // The graph and all that stands beside it, consistent in itself.
-  read_program(archive, root, program);
-
-  // The bytes of parameters, buffers and constants, each view within its record.
-  program.weights = read_weights(archive, root, "weights", program.name, options);
-  program.constants = read_weights(archive, root, "constants", program.name, options);
-
-  // What the inputs and outputs of the graph are bound to.
-  verify_signature(program);
-  return program;
+  return read_records(ZipRecords(archive, root), std::move(program), options);
 }
 
 ZipOptions zip_options(const Pt2Options& options) {
@@ -215,6 +251,19 @@ ZipOptions zip_options(const Pt2Options& options) {
 }
 
 }  // namespace
+
+Bytes pt2::Pt2Records::read(const std::string& name) const {
+  std::optional<Bytes> found = find(name);
+  check(found.has_value(), "{}: the record {} is missing", subject(), name);
+  return *found;
+}
+
+Pt2Program read_pt2(const TenonFile& file, const std::string& name) {
+  Pt2Program program;
+  program.file = file.subject();
+  program.name = name;
+  return read_records(TenonRecords(file), std::move(program), {});
+}
 
 Pt2Program read_pt2(const std::string& path, const Pt2Options& options) {
   return read_archive(ZipArchive::open(path, zip_options(options)), options);

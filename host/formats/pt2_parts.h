@@ -29,6 +29,17 @@ class Expressions {
   std::unordered_map<std::string, SymExprPtr> parsed_;
 };
 
+/// The records of one program, by their names below the archive's folder: "models/model.json",
+/// "data/weights/weight_0".
+class Pt2Records {
+ public:
+  virtual ~Pt2Records() = default;
+  virtual const std::string& subject() const = 0;
+  virtual std::optional<Bytes> find(const std::string& name) const = 0;
+  /// Throws UserError bad_file for a record that is not there.
+  Bytes read(const std::string& name) const;
+};
+
 // pt2_argument.cpp
 Dtype read_dtype(const JsonView& number);
 Pt2Device read_device(const JsonView& view);
@@ -44,10 +55,11 @@ void read_signature(const JsonView& signature, Expressions& expressions, Pt2Prog
 void read_calling_convention(const JsonView& graph_module, Pt2Program& program);
 
 // pt2_weights.cpp
-/// Reads the records named by `ROOT/data/FOLDER/NAME_FOLDER_config.json`.
-std::vector<Pt2Weight> read_weights(const ZipArchive& archive, const std::string& root,
-                                    std::string_view folder, const std::string& program,
-                                    const Pt2Options& options);
+/// The record that lists the weights of a folder, "weights" or "constants".
+std::string weights_config(std::string_view folder, const std::string& program);
+/// Reads the records that it names.
+std::vector<Pt2Weight> read_weights(const Pt2Records& records, std::string_view folder,
+                                    const std::string& program, const Pt2Options& options);
 
 // pt2_verify.cpp
 /// Names, descriptions and arities of the graph and everything nested in it.

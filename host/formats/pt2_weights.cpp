@@ -61,28 +61,27 @@ void check_data(const Pt2Weight& weight, const JsonView& view, const Pt2Options&
 }
 
 // The records of one folder; each is read and checked once, however many tensors share it.
-class Records {
+class FolderRecords {
  public:
-  Records(const ZipArchive& archive, std::string root, std::string_view folder)
-      : archive_(archive), root_(std::move(root)), folder_(folder) {}
+  FolderRecords(const Pt2Records& records, std::string_view folder)
+      : records_(records), folder_(folder) {}
 
   Bytes read(const std::string& name, const JsonView& view) {
     auto [at, is_new] = read_.try_emplace(name);
     if (!is_new) return at->second;
-    const ZipEntry* entry = archive_.find(root_ + "/data/" + folder_ + "/" + name);
-    check(entry != nullptr, "{}: the record {}/{} is missing", view, folder_, name);
-    at->second = aligned(archive_.read(*entry), archive_.subject());
+    std::optional<Bytes> found = records_.find("data/" + folder_ + "/" + name);
+    check(found.has_value(), "{}: the record {}/{} is missing", view, folder_, name);
+    at->second = aligned(std::move(*found), records_.subject());
     return at->second;
   }
 
  private:
-  const ZipArchive& archive_;
-  std::string root_;
+  const Pt2Records& records_;
   std::string folder_;
   std::map<std::string, Bytes> read_;
 };
 
-Pt2Weight read_weight(const JsonView& view, std::string_view folder, Records& records,
+Pt2Weight read_weight(const JsonView& view, std::string_view folder, FolderRecords& records,
                       const Pt2Options& options) {
   const std::string& record = view.field("path_name").text();
   std::string_view prefix = folder == "weights" ? "weight_" : "tensor_";
@@ -110,22 +109,22 @@ bool is_object_record(const JsonView& view) {
 
 }  // namespace
 
-std::vector<Pt2Weight> read_weights(const ZipArchive& archive, const std::string& root,
-                                    std::string_view folder, const std::string& program,
-                                    const Pt2Options& options) {
-  const std::string in_root =
-      "data/" + std::string(folder) + "/" + program + "_" + std::string(folder) + "_config.json";
-  const ZipEntry* entry = archive.find(root + "/" + in_root);
-  check(entry != nullptr, "{}: the record {} is missing", archive.subject(), in_root);
-  const Bytes bytes = archive.read(*entry);
-  const JsonDocument document = parse_json(bytes.span, archive.subject() + ": " + in_root);
-  Records records(archive, root, folder);
+std::string weights_config(std::string_view folder, const std::string& program) {
+  return "data/" + std::string(folder) + "/" + program + "_" + std::string(folder) + "_config.json";
+}
+
+std::vector<Pt2Weight> read_weights(const Pt2Records& records, std::string_view folder,
+                                    const std::string& program, const Pt2Options& options) {
+  const std::string config = weights_config(folder, program);
+  const Bytes bytes = records.read(config);
+  const JsonDocument document = parse_json(bytes.span, records.subject() + ": " + config);
+  FolderRecords of_folder(records, folder);
   std::vector<Pt2Weight> weights;
   for (const auto& [name, view] : document.view().field("config").members()) {
     check(!name.empty() && name.find('\0') == name.npos, "{}: a name is empty or has a NUL inside",
           view);
     if (is_object_record(view)) continue;
-    weights.push_back(read_weight(view, folder, records, options));
+    weights.push_back(read_weight(view, folder, of_folder, options));
     weights.back().name = name;
   }
   std::ranges::sort(weights, {}, &Pt2Weight::name);

@@ -25,6 +25,9 @@ class InterpreterArtifact final : public Artifact {
     interpreter_->run(inputs, syms, outputs, steal);
   }
   std::string describe(int32_t what) const override;
+  SavedArtifact save() const override {
+    return {.kind = SavedArtifact::Kind::interpreter, .graph = graph_};
+  }
 
  private:
   void make_plan() {
@@ -47,6 +50,12 @@ std::string InterpreterArtifact::describe(int32_t what) const {
 }
 
 }  // namespace
+
+SavedArtifact Artifact::save() const {
+  fail(ErrorCode::unsupported,
+       "what was compiled cannot be saved: only inference with a backend that saves its code can "
+       "be (inductor does); load the model without training");
+}
 
 std::shared_ptr<Artifact> interpreter_artifact(std::shared_ptr<const Graph> graph) {
   return std::make_shared<InterpreterArtifact>(std::move(graph));

@@ -10,6 +10,21 @@
 
 namespace tenon {
 
+/// A compiled graph as data: what another process makes it from again.
+struct SavedArtifact {
+  enum class Kind : uint8_t {
+    interpreter,  ///< the graph, run node by node
+    plugin,       ///< what a plugin saved of the graph's code, in `bytes`
+    functional,   ///< effects and aliases around the only one of `parts`, as `bytes` say
+  };
+  Kind kind = Kind::interpreter;
+  std::shared_ptr<const Graph> graph;    ///< what was compiled
+  std::string backend;                   ///< of kind plugin
+  std::vector<uint32_t> mutated_inputs;  ///< that a plugin's code writes
+  std::string bytes;
+  std::vector<SavedArtifact> parts;
+};
+
 /// A compiled graph. Threads: calls may run at once. Keeps its plugin alive.
 class Artifact {
  public:
@@ -22,6 +37,8 @@ class Artifact {
                     std::span<Tensor> outputs, bool steal = false) = 0;
   /// Text of one kind (TN_DESC_*), empty when the backend has none.
   virtual std::string describe(int32_t what) const = 0;
+  /// Throws UserError unsupported, with who cannot be saved, unless all of it can.
+  virtual SavedArtifact save() const;
   /// Conditions on symbols that the backend asked for while compiling (tn_sym_api.guard).
   std::vector<const Expr*> guards;
 };

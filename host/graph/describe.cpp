@@ -122,6 +122,12 @@ class Describer {
   }
 
   GraphDoc describe();
+  std::vector<ValueId> constants() const {
+    std::vector<ValueId> out;
+    for (const Item& item : items_)
+      if (item.kind == StatementDoc::Kind::constant) out.push_back(item.id);
+    return out;
+  }
   StatementDoc describe_node(NodeId id) const {
     return describe_item({StatementDoc::Kind::node, id});
   }
@@ -476,6 +482,12 @@ StatementDoc describe_node(const Graph& graph, NodeId node) {
   PrintOptions options;
   SymbolWriter symbols(graph, false);
   return Describer(graph, options, symbols, false).describe_node(node);
+}
+
+std::vector<ValueId> constants_as_written(const Graph& graph) {
+  PrintOptions options;
+  SymbolWriter symbols(graph, false);
+  return Describer(graph, options, symbols, false).constants();
 }
 
 }  // namespace tenon

@@ -156,6 +156,8 @@ struct ParseOptions {
 
 GraphDoc describe_graph(const Graph& graph, const PrintOptions& options);
 StatementDoc describe_node(const Graph& graph, NodeId node);
+/// The constants in the order in which the text has them, which is that of a graph read from it.
+std::vector<ValueId> constants_as_written(const Graph& graph);
 /// Throws UserError: bad_file with the position, or unsupported with all unknown ops.
 std::shared_ptr<Graph> build_graph(const GraphDoc& doc, const ParseOptions& options);
 

@@ -107,6 +107,7 @@ class CheckedArtifact final : public Artifact {
   }
 
   std::string describe(int32_t what) const override { return inner_->describe(what); }
+  SavedArtifact save() const override { return inner_->save(); }
 
  private:
   void check(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms) {

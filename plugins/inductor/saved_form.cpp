@@ -119,7 +119,8 @@ void check_buffers(const loopir::Program& p) {
                    : b.place == Place::output   ? p.outputs.size()
                                                 : size_t{1} << 32;
     expect(b.slot < slots, "a buffer of an unknown input, constant or output");
-    expect(b.sizes.size() == b.strides.size(), "sizes without strides");
+    bool is_row = b.place == Place::scratch;  // of a kernel, which knows where its elements are
+    expect(is_row || b.sizes.size() == b.strides.size(), "sizes without strides");
   }
 }
 
@@ -148,9 +149,14 @@ void check_request(const loopir::Program& p, const tenon::plugin::graph& graph) 
          "the code of a graph with other inputs or outputs");
 }
 
+// In the order of their numbers; ids of values are the graph's own.
 void bind_constants(loopir::Program& p, const tenon::plugin::graph& graph) {
-  for (uint32_t id = 0; id < graph.values(); ++id)
-    if (graph.value_at(id).source == TN_SRC_CONSTANT) p.constants.push_back(graph.constant(id));
+  std::map<uint32_t, uint32_t> values;
+  for (uint32_t id = 0; id < graph.values(); ++id) {
+    tenon::plugin::value v = graph.value_at(id);
+    if (v.source == TN_SRC_CONSTANT && v.is_tensor()) values[v.source_index] = id;
+  }
+  for (auto [number, id] : values) p.constants.push_back(graph.constant(id));
 }
 
 // Code that several kernels came from is linked once.
@@ -213,6 +219,7 @@ std::unique_ptr<Executable> load_executable(const tn_compile_request& request,
                      parts.options.code.cpu, missing));
   for (auto& [item, call] : parts.externs) call.link(parts.program.buffers.size());
   link(parts, code);
+  parts.profile = tenon::plugin::options(request).get<bool>("profile");
   parts.statistics.from_cache = true;
   return std::make_unique<Executable>(std::move(parts));
 }

@@ -1,4 +1,5 @@
-// Models in .pt2 archives, as torch.export.save() writes them: loaded, called like functions.
+// Models in .pt2 archives, as torch.export.save() writes them, and in .tenon files with their code:
+// loaded, called like functions.
 //
 //     auto model = tenon::load("resnet.pt2", {.backend = "eager"});
 //     tenon::Tensor y = model(tenon::randn({1, 3, 224, 224}));
@@ -173,6 +174,12 @@ class TENON_API Model {
   Tensor parameter(std::string_view name) const;
   Tensor buffer(std::string_view name) const;
 
+  /// Writes the model as it is now, weights and the code that was compiled so far, into a `.tenon`
+  /// file: load() maps it, also where the backend that compiled is not installed. Nothing compiled
+  /// yet: prepare() it first. Throws UserError unsupported for what cannot be saved: models that
+  /// are trained, and backends that keep their code to themselves.
+  void save(const std::string& path) const;
+
   /// How often it was compiled, which is once unless the backend's code holds for some sizes only.
   size_t compiles() const;
   double compile_ms() const;
@@ -188,11 +195,12 @@ class TENON_API Model {
 };
 
 /// Reads a .pt2 archive; the weights are mapped, not copied. Nothing is compiled before the first
-/// call.
+/// call. Of a `.tenon` file the code is mapped, too, and backend, options and weights are the
+/// file's own.
 ///
 /// Throws UserError bad_file for a file that is missing, malformed or of an old layout, unsupported
 /// with the list of ops for one that is well-formed but beyond Tenon, invalid_backend with the
-/// nearest names for an unknown backend.
+/// nearest names for an unknown backend; BackendError for code that cannot run here.
 TENON_API Model load(const std::string& path, const LoadOptions& options = {});
 
 // ---- trees from and to C++ types

@@ -1,0 +1,172 @@
+#include "aot/saved_plan.h"
+
+#include "core/error.h"
+#include "core/sym_text.h"
+#include "formats/json.h"
+
+namespace tenon {
+
+using formats::Json;
+using formats::JsonView;
+
+namespace {
+
+using Kind = OutputRecipe::Kind;
+
+// ---- writing
+
+Json number(SymInt v, const Graph& graph) {
+  if (!v.is_symbolic()) return v.word();
+  return graph.shape_env->text(v.expr());
+}
+
+Json numbers(const Dims& dims, const Graph& graph) {
+  Json::Array out;
+  for (SymInt d : dims) out.push_back(number(d, graph));
+  return out;
+}
+
+Json ids(const std::vector<uint32_t>& list) {
+  Json::Array out;
+  for (uint32_t i : list) out.emplace_back(int64_t{i});
+  return out;
+}
+
+Json view(const TensorMeta& meta, SymInt offset, const Graph& graph) {
+  return Json::Object{{"dtype", std::string(name_of(meta.dtype))},
+                      {"sizes", numbers(meta.sizes, graph)},
+                      {"strides", numbers(meta.strides, graph)},
+                      {"offset", number(offset, graph)}};
+}
+
+Json output(const OutputRecipe& recipe, const Graph& graph) {
+  Json::Object out{{"kind", static_cast<int64_t>(recipe.kind)}, {"index", int64_t{recipe.index}}};
+  if (recipe.kind == Kind::view_of_input || recipe.kind == Kind::view_of_result)
+    out.push_back({"view", view(recipe.view, recipe.offset, graph)});
+  return out;
+}
+
+// ---- reading
+
+class PlanReader {
+ public:
+  explicit PlanReader(std::shared_ptr<Graph> graph) : graph_(std::move(graph)) {}
+
+  Lowered read(const JsonView& plan, size_t n_inputs) {
+    Lowered out;
+    out.n_original_outputs = plan.field("outputs").size();
+    for (const JsonView& s : plan.field("shared").items())
+      out.shared.push_back({indices(s, n_inputs)});
+    for (const SharedInput& s : out.shared)
+      require(!s.members.empty(), ErrorCode::bad_file, "{}: memory that no input shows", plan);
+    out.kept = indices(plan.field("kept"), n_inputs);
+    size_t n_inner = graph_->inputs().size();
+    size_t n_results = graph_->outputs().size();
+    size_t given = out.shared.empty() ? n_inputs : out.shared.size() + out.kept.size();
+    require(given == n_inner, ErrorCode::bad_file, "{}: other inputs than those of the graph",
+            plan);
+    for (const JsonView& o : plan.field("outputs").items())
+      out.outputs.push_back(output(o, n_inputs, n_results, out.outputs.size()));
+    for (const JsonView& w : plan.field("write_backs").items())
+      out.write_backs.push_back({index(w.field("output"), n_results),
+                                 index(w.field("input"), n_inner),
+                                 w.field("without_grad").boolean()});
+    for (const JsonView& r : plan.field("restrides").items())
+      out.restrides.push_back({index(r.field("input"), n_inputs), meta(r.field("view")),
+                               number(r.field("view").field("offset"))});
+    for (const JsonView& s : plan.field("shown_symbols").items())
+      out.shown_symbols.push_back(
+          {expression(s.field("symbol")), index(s.field("output"), n_results)});
+    out.mutated_inputs = indices(plan.field("mutated_inputs"), n_inner);
+    out.graph = std::move(graph_);
+    return out;
+  }
+
+ private:
+  static uint32_t index(const JsonView& v, size_t n) {
+    int64_t i = v.integer();
+    require(i >= 0 && static_cast<size_t>(i) < n, ErrorCode::bad_file,
+            "{}: expected a number below {}, found {}", v, n, i);
+    return static_cast<uint32_t>(i);
+  }
+  static std::vector<uint32_t> indices(const JsonView& list, size_t n) {
+    std::vector<uint32_t> out;
+    for (const JsonView& v : list.items()) out.push_back(index(v, n));
+    return out;
+  }
+  const Expr* expression(const JsonView& v) const {
+    ShapeEnv* env = graph_->shape_env.get();
+    return parse_expr(v.text(), [&](std::string_view name) -> const Expr* {
+      return env ? env->find_symbol(name) : nullptr;
+    });
+  }
+  SymInt number(const JsonView& v) const {
+    return v.is_integer() ? SymInt(v.integer()) : as_sym_int(expression(v));
+  }
+  Dims numbers(const JsonView& list) const {
+    Dims out;
+    for (const JsonView& v : list.items()) out.push_back(number(v));
+    return out;
+  }
+  TensorMeta meta(const JsonView& v) const {
+    TensorMeta out;
+    auto dtype = parse_dtype(v.field("dtype").text());
+    require(dtype.has_value(), ErrorCode::bad_file, "{}: no dtype", v);
+    out.dtype = *dtype;
+    out.sizes = numbers(v.field("sizes"));
+    out.strides = numbers(v.field("strides"));
+    require(out.sizes.size() == out.strides.size(), ErrorCode::bad_file,
+            "{}: sizes without strides", v);
+    return out;
+  }
+  OutputRecipe output(const JsonView& v, size_t n_inputs, size_t n_results, size_t earlier) const {
+    OutputRecipe out;
+    out.kind = static_cast<Kind>(index(v.field("kind"), static_cast<size_t>(Kind::undefined) + 1));
+    bool of_input = out.kind == Kind::input || out.kind == Kind::view_of_input;
+    bool of_result = out.kind == Kind::result || out.kind == Kind::view_of_result;
+    if (out.kind != Kind::undefined)
+      out.index = index(v.field("index"), of_input ? n_inputs : of_result ? n_results : earlier);
+    if (out.kind == Kind::view_of_input || out.kind == Kind::view_of_result) {
+      out.view = meta(v.field("view"));
+      out.offset = number(v.field("view").field("offset"));
+    }
+    return out;
+  }
+
+  std::shared_ptr<Graph> graph_;
+};
+
+}  // namespace
+
+std::string plan_text(const Lowered& lowered) {
+  const Graph& graph = *lowered.graph;
+  Json::Array shared, outputs, write_backs, restrides, shown;
+  for (const SharedInput& s : lowered.shared) shared.push_back(ids(s.members));
+  for (const OutputRecipe& recipe : lowered.outputs) outputs.push_back(output(recipe, graph));
+  for (const Lowered::WriteBack& w : lowered.write_backs)
+    write_backs.push_back(Json::Object{{"output", int64_t{w.output}},
+                                       {"input", int64_t{w.input}},
+                                       {"without_grad", w.without_grad}});
+  for (const Lowered::Restride& r : lowered.restrides)
+    restrides.push_back(
+        Json::Object{{"input", int64_t{r.input}}, {"view", view(r.view, r.offset, graph)}});
+  for (const Lowered::ShownSymbol& s : lowered.shown_symbols)
+    shown.push_back(
+        Json::Object{{"symbol", graph.shape_env->text(s.symbol)}, {"output", int64_t{s.output}}});
+  Json plan(Json::Object{{"shared", shared},
+                         {"kept", ids(lowered.kept)},
+                         {"outputs", outputs},
+                         {"write_backs", write_backs},
+                         {"restrides", restrides},
+                         {"shown_symbols", shown},
+                         {"mutated_inputs", ids(lowered.mutated_inputs)}});
+  return plan.dump();
+}
+
+Lowered read_plan(std::string_view text, std::shared_ptr<Graph> graph, size_t n_inputs,
+                  const std::string& subject) {
+  formats::JsonDocument document = formats::parse_json(text, subject);
+  return PlanReader(std::move(graph)).read(document.view(), n_inputs);
+}
+
+}  // namespace tenon

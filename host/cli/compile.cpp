@@ -1,0 +1,75 @@
+// `tenon compile`: a model with its code in one file.
+#include "cli/model_options.h"
+
+#include "backend/backend.h"
+#include "core/error.h"
+
+#include <filesystem>
+
+#include <cmath>
+
+namespace tenon::cli {
+
+namespace {
+
+struct CompileOptions {
+  std::string model, output, backend, cpu;
+  InputOptions inputs;
+  ModelOptions options;
+};
+
+int compile(CompileOptions options, const Globals& globals) {
+  if (globals.json) leave_stdout_to_json();
+  require(graph_file_kind(options.model) == GraphFileKind::archive,
+          "{}: expected a .pt2 archive, which has the weights and names that a program needs",
+          options.model);
+  std::vector<std::string> given;
+  if (!options.backend.empty()) given.push_back(options.backend);
+  std::string backend = backend_names(given)[0];
+  if (!options.cpu.empty()) options.options.options_toml = message("cpu = \"{}\"\n", options.cpu);
+
+  LoadedModel model = load_model(options.model, options.options, backend);
+  model.runner->compile(make_leaves(model, or_recorded(options.inputs, options.model)));
+  model.runner->save(options.output);
+
+  auto bytes = static_cast<int64_t>(std::filesystem::file_size(options.output));
+  Json stats = stats_of(model.runner->describe(TN_DESC_STATS_JSON));
+  Json document{{"schema", 1},
+                {"model", options.model},
+                {"file", options.output},
+                {"backend", backend},
+                {"cpu", stats.value("cpu", Json(nullptr))},
+                {"bytes", bytes},
+                {"compile_ms", model.runner->compile_ms()},
+                {"fallback_ops", stats.value("extern_ops", Json::array())}};
+  if (globals.json) {
+    print_json(document);
+    return 0;
+  }
+  std::string cpu = document["cpu"].is_string() ? " for " + document["cpu"].get<std::string>() : "";
+  print(message("{}: {} bytes, code of {}{}, compiled in {} ms\n", options.output, bytes, backend,
+                cpu, std::round(model.runner->compile_ms() * 10) / 10));
+  return 0;
+}
+
+Action build(CLI::App& app) {
+  auto options = std::make_shared<CompileOptions>();
+  app.add_option("MODEL", options->model, "a .pt2 archive")->required();
+  app.add_option("-o,--output", options->output, "the file to write, NAME.tenon")->required();
+  app.add_option("--backend", options->backend, "the backend to compile with");
+  app.add_option("--cpu", options->cpu,
+                 "the processor to compile for, such as x86-64-v3; without it, this one");
+  add_input_options(app, options->inputs);
+  add_model_options(app, options->options);
+  return [options](const Globals& globals) { return compile(*options, globals); };
+}
+
+}  // namespace
+
+extern constinit const Verb verb_compile{
+    .name = "compile",
+    .summary = "writes a model with its code into a file that runs without a compiler",
+    .example = "tenon compile resnet18.pt2 -o resnet18.tenon --cpu x86-64-v3",
+    .build = build};
+
+}  // namespace tenon::cli
