@@ -106,7 +106,9 @@ Cut choose_cut(const ConvolutionShape& c, int64_t workers) {
   Cut whole{c.out_height, c.out_channels};
   int64_t per_image = c.out_channels * c.out_height * c.out_width * (c.channels / c.groups) *
                       c.kernel[0] * c.kernel[1];
-  if (per_image * c.images < small_work) return whole;
+  // A depthwise one loads as often as it multiplies, and takes ten times as long.
+  int64_t effort = is_depthwise(c) ? 8 : 1;
+  if (per_image * c.images * effort < small_work) return whole;
   int64_t parts = c.images >= workers ? 1 : divide_up(workers, c.images);
   bool heavy_weights = c.out_height < few_rows && !is_depthwise(c);
   if (heavy_weights && c.groups == 1 && parts > 1)

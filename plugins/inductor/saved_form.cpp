@@ -219,7 +219,7 @@ std::unique_ptr<Executable> load_executable(const tn_compile_request& request,
                      parts.options.code.cpu, missing));
   for (auto& [item, call] : parts.externs) call.link(parts.program.buffers.size());
   link(parts, code);
-  parts.profile = tenon::plugin::options(request).get<bool>("profile");
+  parts.options.profiles = tenon::plugin::options(request).get<bool>("profile");
   parts.statistics.from_cache = true;
   return std::make_unique<Executable>(std::move(parts));
 }

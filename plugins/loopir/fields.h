@@ -61,6 +61,7 @@ void fields(V& v, Convolution& c) {
   v(c.padding);
   v(c.dilation);
   v(c.groups);
+  v(c.may_transform);
   v(c.epilogue);
   v(c.name);
 }
