@@ -17,8 +17,9 @@
 //     more; after that not again for 200 us. Where no time is estimated, that of the calls before
 //     counts, as it was: else two long chunks would both be the caller's before anyone wakes.
 //   - The caller spins 20 us for chunks that others have begun, then sleeps. A wait above 100 us
-//     plus twice its own time means that a worker has lost its core: calls are serial for the next
-//     10 ms, for twice as long whenever it recurs, up to 320 ms.
+//     plus twice its own time means that a worker has lost its core. If such waits take more than
+//     an eighth of the time, calls are serial for the next 10 ms, for twice as long whenever it
+//     recurs, up to 320 ms; rarer ones cost less than one thread alone would.
 //   - Affinity is never changed: where threads run is the user's and the scheduler's business.
 // Several callers: the first has the workers, the others do all their chunks themselves.
 // Fork: the child has no workers and runs everything serially.
@@ -113,13 +114,18 @@ struct alignas(64) Range {
 class BackOff {
  public:
   bool active(double now) const { return now < until_; }
-  void long_wait(double now) {
+  void long_wait(double begin, double now) {
+    const double shared = begin - std::max(last_, until_);  // time since the workers were last amiss
+    last_ = now;
+    if ((now - begin) * rare < shared) return;
     const bool recurs = now < until_ + length_ + 50e3;
     length_ = recurs ? std::min(2 * length_, longest_pause_us) : shortest_pause_us;
     until_ = now + length_;
   }
 
  private:
+  static constexpr double rare = 8;
+  double last_ = 0;
   double until_ = 0;
   double length_ = shortest_pause_us / 2;
 };
@@ -316,7 +322,7 @@ void ThreadPool::wait_for_others(double start) {
   }
   state_.fetch_and(~caller_sleeps_bit);
   now = now_us();
-  if (now - begin > 100 + 2 * (begin - start)) back_off_.long_wait(now);
+  if (now - begin > 100 + 2 * (begin - start)) back_off_.long_wait(begin, now);
 }
 
 // ---- waking ----
