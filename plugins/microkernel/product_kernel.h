@@ -20,7 +20,7 @@
 
 namespace microkernel::MICROKERNEL_LEVEL {
 
-constexpr int64_t block_k = 384, left_floats = 96 << 10;
+constexpr int64_t block_k = 384, left_floats = 128 << 10;
 
 struct Tile {
   int64_t k, columns;
@@ -163,46 +163,59 @@ static TileFunction tile_function(int64_t rows, int64_t vectors) {
   __builtin_unreachable();
 }
 
-/// One panel against `rows` rows from `row` on.
-static void multiply_panel(const ProductBlock& b, int64_t row, int64_t rows, int64_t panel) {
+/// `rows` rows from `row` on of one panel, for one block of k from p on.
+static void multiply_panel(const ProductBlock& b, int64_t row, int64_t rows, int64_t panel,
+                           int64_t p) {
   int64_t column = b.column(panel, lane_count), columns = b.column(panel + 1, lane_count) - column;
   int64_t vectors = (columns + lane_count - 1) / lane_count, width = vectors * lane_count;
   int64_t tiles = (rows + tile_rows(vectors) - 1) / tile_rows(vectors);
-  for (int64_t p = 0; p == 0 || p < b.k; p += block_k) {
-    int64_t k = b.k - p < block_k ? b.k - p : block_k;
-    const float* right = b.packed + column * b.k + p * width;
-    int64_t next_step = (width + tiles - 1) / tiles;
-    for (int64_t t = 0; t < tiles; ++t) {
-      int64_t i = row + rows * t / tiles, end = row + rows * (t + 1) / tiles;
-      Tile tile{k,
-                columns,
-                b.left + i * b.left_row + p,
-                b.left_row,
-                1,
-                right,
-                width,
-                b.bias ? b.bias + column : nullptr,
-                b.result + i * b.result_row + column,
-                b.result_row,
-                p > 0,
-                right + k * width + t * k * next_step,
-                next_step};
-      if (p + k >= b.k)
-        tile.finish = b.finish, tile.n_finish = b.n_finish, tile.place = i * b.result_row + column;
-      tile_function(end - i, vectors)(tile);
-    }
+  int64_t k = b.k - p < block_k ? b.k - p : block_k;
+  const float* right = b.packed + column * b.k + p * width;
+  int64_t next_step = (width + tiles - 1) / tiles;
+  for (int64_t t = 0; t < tiles; ++t) {
+    int64_t i = row + rows * t / tiles, end = row + rows * (t + 1) / tiles;
+    Tile tile{k,
+              columns,
+              b.left + i * b.left_row + p,
+              b.left_row,
+              1,
+              right,
+              width,
+              b.bias ? b.bias + column : nullptr,
+              b.result + i * b.result_row + column,
+              b.result_row,
+              p > 0,
+              right + k * width + t * k * next_step,
+              next_step};
+    if (p + k >= b.k)
+      tile.finish = b.finish, tile.n_finish = b.n_finish, tile.place = i * b.result_row + column;
+    tile_function(end - i, vectors)(tile);
   }
+}
+
+static void multiply_rows(const ProductBlock& b, int64_t row, int64_t rows) {
+  // All of these rows of `left` stay in the cache while panels pass by, or a block of k of them
+  // does: then sums wait in the result.
+  bool is_short = rows * b.k <= left_floats;
+  if (is_short)
+    for (int64_t panel = b.panel; panel < b.panel_end; ++panel)
+      for (int64_t p = 0; p == 0 || p < b.k; p += block_k) multiply_panel(b, row, rows, panel, p);
+  else
+    for (int64_t p = 0; p < b.k; p += block_k)
+      for (int64_t panel = b.panel; panel < b.panel_end; ++panel)
+        multiply_panel(b, row, rows, panel, p);
 }
 
 static void multiply(const ProductBlock& b) {
   // Of a small `right`, the result counts too: its rows are written by panels, best in the cache.
-  constexpr int64_t fewest_rows = 48, small_right = 32 << 10;
-  int64_t row = b.k * b.n <= small_right ? 4 * (b.k + b.n) : b.k + 1;
-  int64_t most_rows = left_floats / row;
+  constexpr int64_t small_right = 32 << 10, fewest_rows = 48;
+  int64_t most_rows = left_floats / (b.k < block_k ? b.k + 1 : block_k);
+  if (b.k * b.n <= small_right) most_rows = left_floats / 4 / (b.k + b.n + 1);
   if (most_rows < fewest_rows) most_rows = fewest_rows;
-  for (row = 0; row < b.rows; row += most_rows) {
-    int64_t rows = b.rows - row < most_rows ? b.rows - row : most_rows;
-    for (int64_t panel = b.panel; panel < b.panel_end; ++panel) multiply_panel(b, row, rows, panel);
+  int64_t blocks = (b.rows + most_rows - 1) / most_rows;
+  for (int64_t i = 0; i < blocks; ++i) {
+    int64_t row = b.rows * i / blocks;
+    multiply_rows(b, row, b.rows * (i + 1) / blocks - row);
   }
 }
 
