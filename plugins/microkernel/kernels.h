@@ -34,6 +34,14 @@ struct ProductBlock {
   }
 };
 
+/// One panel: packed[k][width] = right[k, columns], 0 behind the columns.
+struct PackBlock {
+  int64_t k, columns, width;
+  const float* right;  // the panel's first column
+  int64_t k_stride, n_stride;
+  float* packed;
+};
+
 /// Keys whose scores are held at a time.
 constexpr int64_t key_block = 256;
 
@@ -79,6 +87,7 @@ struct WinogradBlock {
 struct Kernels {
   int64_t panel;  // columns of the widest panel
   int64_t lanes;  // panels are whole vectors wide
+  void (*pack)(const PackBlock& block);
   void (*multiply)(const ProductBlock& block);
   void (*attend)(const AttentionTile& tile);
   void (*convolve_winograd)(const WinogradBlock& block);

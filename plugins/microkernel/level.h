@@ -8,13 +8,15 @@
 #include "kernels.h"
 
 #include "attention_kernel.h"
+#include "pack_kernel.h"
 #include "product_kernel.h"
 #include "winograd_kernel.h"
 
 namespace microkernel::MICROKERNEL_LEVEL {
 
 constexpr Kernels table() {
-  return {panel_vectors * Lanes::count, Lanes::count, &multiply, &attend, &convolve_winograd};
+  return {
+      panel_vectors * Lanes::count, Lanes::count, &pack, &multiply, &attend, &convolve_winograd};
 }
 
 }  // namespace microkernel::MICROKERNEL_LEVEL

@@ -18,19 +18,12 @@ int64_t Panels::size() const {
 
 void Panels::pack(const float* right, int64_t k_stride, int64_t n_stride, int64_t begin,
                   int64_t end, float* packed) const {
-  constexpr int64_t block = 16;  // rows at a time, so that both sides stay in the cache
   int64_t lanes = kernels().lanes;
   for (int64_t panel = begin; panel < end; ++panel) {
     int64_t first = column(panel), columns = column(panel + 1) - first;
     int64_t width = (columns + lanes - 1) / lanes * lanes;
-    float* to = packed + first * k;
-    for (int64_t p = 0; p < k; p += block) {
-      int64_t rows = std::min(block, k - p);
-      for (int64_t j = 0; j < width; ++j)
-        for (int64_t i = 0; i < rows; ++i)
-          to[(p + i) * width + j] =
-              j < columns ? right[(p + i) * k_stride + (first + j) * n_stride] : 0.0f;
-    }
+    kernels().pack(
+        {k, columns, width, right + first * n_stride, k_stride, n_stride, packed + first * k});
   }
 }
 
