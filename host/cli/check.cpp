@@ -180,10 +180,13 @@ void print_op_cases(const CheckedFile& file, const std::string& backend,
 int check(const CheckOptions& options, const Globals& globals) {
   if (globals.json) leave_stdout_to_json();
   ModelCases found = find_cases(options.paths);
-  std::vector<std::string> backends = backend_names(options.backends), own{""};
   require(!found.models.empty() || !found.op_cases.empty(), ErrorCode::bad_file,
           "there is neither a NAME.pt2 with a NAME.io.safetensors nor a file of op cases in the "
           "paths");
+  bool all_have_code = found.op_cases.empty() &&
+                       std::ranges::all_of(found.models, &ModelCase::has_code);
+  std::vector<std::string> backends, own{""};  // the name is in the file
+  if (!all_have_code || !options.backends.empty()) backends = backend_names(options.backends);
   CheckSettings settings = settings_of(options);
   Json document{{"schema", 1}, {"cases", Json::array()}};
   int passed = 0;
