@@ -183,8 +183,8 @@ int check(const CheckOptions& options, const Globals& globals) {
   require(!found.models.empty() || !found.op_cases.empty(), ErrorCode::bad_file,
           "there is neither a NAME.pt2 with a NAME.io.safetensors nor a file of op cases in the "
           "paths");
-  bool all_have_code = found.op_cases.empty() &&
-                       std::ranges::all_of(found.models, &ModelCase::has_code);
+  bool all_have_code =
+      found.op_cases.empty() && std::ranges::all_of(found.models, &ModelCase::has_code);
   std::vector<std::string> backends, own{""};  // the name is in the file
   if (!all_have_code || !options.backends.empty()) backends = backend_names(options.backends);
   CheckSettings settings = settings_of(options);
