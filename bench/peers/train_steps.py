@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Training steps of Tenon beside torch eager, taking turns in one run.
+"""Training steps of Tenon beside torch eager and torch.compile, taking turns in one run.
 
     bench/peers/train_steps.py --worker build/release/bench/peers/train_steps --threads 2 --rounds 5
 
@@ -64,15 +64,16 @@ class Models:
 
         return Net(), torch.randn(8, 64, 128)
 
-    def stepper(self, name):
+    def stepper(self, name, compiled=False):
         torch = self.torch
         net, x = getattr(self, name)()
         y = torch.randint(0, 10, (x.shape[0],))
+        run = torch.compile(net) if compiled else net
         opt = torch.optim.AdamW(net.parameters(), lr=1e-3)
 
         def step():
             opt.zero_grad()
-            torch.nn.functional.cross_entropy(net(x), y).backward()
+            torch.nn.functional.cross_entropy(run(x), y).backward()
             opt.step()
 
         return step
@@ -93,15 +94,20 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
     options = parser.parse_args()
     environment = dict(os.environ, TENON_NUM_THREADS=str(options.threads))
     models = Models(options.threads)
     for model in ("cnn", "transformer"):
-        step = models.stepper(model)
-        fastest(step, 5)
-        times = {"torch": [], "tape": [], "forward": [], "step": []}
+        steps = {"torch": models.stepper(model)}
+        if not options.no_compile:
+            steps["torch.compile"] = models.stepper(model, compiled=True)
+        for step in steps.values():
+            fastest(step, 5)
+        times = {mode: [] for mode in (*steps, "tape", "forward", "step")}
         for _ in range(options.rounds):
-            times["torch"].append(fastest(step, options.steps))
+            for mode, step in steps.items():
+                times[mode].append(fastest(step, options.steps))
             for mode in ("tape", "forward", "step"):
                 command = [options.worker, model, mode, str(options.steps)]
                 out = subprocess.run(command, env=environment, check=True, capture_output=True)
