@@ -1,12 +1,9 @@
-// Products: weights that are constant are packed for the microkernel; others go to oneDNN in
-// batches; plain loops where neither is fast.
+// Products by the microkernel: constant weights are packed once, other right sides at each call.
 #include "epilogue_calls.h"
 #include "library_calls.h"
 #include "placed.h"
 
-#include <dnn/prepared.h>
 #include <microkernel/product.h>
-#include <tenon/plugin.hpp>
 
 #include <algorithm>
 
@@ -17,30 +14,26 @@ using loopir::Program;
 
 namespace {
 
-bool reads_well(int64_t rows, int64_t columns, int64_t row, int64_t column) {
-  return (column == 1 && (row >= columns || rows == 1)) ||
-         (row == 1 && (column >= rows || columns == 1));
-}
+constexpr int64_t small_work = 1 << 19, small_matrix = 192 << 10;  // not worth another thread
 
 class ProductCall final : public LibraryCall {
  public:
   ProductCall(const Program& p, const Product& product, bool constant, const Workers& workers)
       : program_(p),
         product_(product),
-        constant_(constant),
+        constant_(constant && product.result.sizes.size() == 2),
         workers_(workers),
-        finish_(finish_of(product.epilogue)) {}
+        finish_(finish_of(product.epilogue)) {
+    if (finish_ && product.alpha != 1)
+      finish_->insert(finish_->begin(),
+                      {microkernel::Finish::Kind::scale, nullptr, float(product.alpha)});
+  }
 
   Memory pack(std::span<void* const> pointers, std::span<const int64_t> symbols) const override {
     auto kept = plan_for(symbols);
-    const Plan& plan = *kept;
-    if (!plan.panels) return Memory();
-    Memory out(size_t(plan.panels->size()) * sizeof(float));
-    const Placed& w = plan.right;
-    workers_.run(plan.panels->count(), [&](int64_t panel) {
-      plan.panels->pack(w.data(pointers), w.strides[0], w.strides[1], panel, panel + 1,
-                        reinterpret_cast<float*>(out.data()));
-    });
+    if (!constant_ || kept->is_empty) return Memory();
+    Memory out(size_t(kept->panels.size()) * sizeof(float));
+    pack_right(*kept, kept->right.data(pointers), reinterpret_cast<float*>(out.data()));
     return out;
   }
 
@@ -49,43 +42,43 @@ class ProductCall final : public LibraryCall {
     auto kept = plan_for(symbols);
     const Plan& plan = *kept;
     if (plan.is_empty) return;
-    float *left = plan.left.data(pointers), *right = plan.right.data(pointers);
-    float* result = plan.result.data(pointers);
-    const float* bias = plan.bias ? plan.bias->data(pointers) : nullptr;
-    if (plan.panels && packed) return run_packed(plan, pointers, packed);
-    if (plan.batched)
-      workers_.run(plan.batched->slices(),
-                   [&](int64_t slice) { plan.batched->run(slice, left, right, result, bias); });
-    else
-      run_plain(plan, left, right, bias, result);
-    if (product_.epilogue.empty()) return;
-    int64_t n = 1;
-    for (int64_t s : plan.result.sizes) n *= s;
-    for (int64_t i = 0; i < n; ++i) result[i] = finished(result[i], product_.epilogue, pointers, i);
+    Part part = whole(plan, pointers);
+    if (packed && constant_) {
+      part.product.right = static_cast<const float*>(packed);
+      return run_parts(part);
+    }
+    run_batches(plan, part);
   }
 
   bool runs_by_rows(std::span<const int64_t> symbols) const override {
     auto plan = plan_for(symbols);
-    return plan->panels && is_cut_by_rows(*plan);
+    return constant_ && is_cut_by_rows(plan->m, plan->panels);
   }
   void run_rows(std::span<void* const> pointers, std::span<const int64_t> symbols,
                 const void* packed, int64_t row, int64_t end) const override {
     auto kept = plan_for(symbols);
-    run_part(*kept, pointers, packed, row, end, 0, kept->panels->count());
+    if (kept->is_empty) return;
+    Part part = whole(*kept, pointers);
+    part.product.right = static_cast<const float*>(packed);
+    microkernel::multiply(part.product, row, end, 0, kept->panels.count());
   }
 
-  bool is_fast(std::span<const int64_t> symbols) const override {
-    auto plan = plan_for(symbols);
-    return plan->is_empty || plan->panels;
-  }
+  bool is_fast(std::span<const int64_t>) const override { return finish_.has_value(); }
 
  private:
   struct Plan {
     Placed left, right, result;
     std::optional<Placed> bias;
-    bool is_empty = false;
-    std::optional<microkernel::Panels> panels;
-    std::shared_ptr<const onednn::PreparedBatchedProduct> batched;
+    bool is_empty;
+    int64_t batches, m;
+    microkernel::Panels panels;
+  };
+  /// A product with what its pointers point to.
+  struct Part {
+    int64_t m;
+    std::vector<float> bias;
+    std::vector<microkernel::Finish> finish;
+    microkernel::Product product;
   };
 
   std::shared_ptr<const Plan> plan_for(std::span<const int64_t> symbols) const {
@@ -95,104 +88,141 @@ class ProductCall final : public LibraryCall {
                 {program_, product_.result, symbols},
                 std::nullopt,
                 false,
-                std::nullopt,
-                nullptr};
+                1,
+                0,
+                {0, 0}};
       if (product_.bias) plan.bias.emplace(program_, *product_.bias, symbols);
       for (int64_t s : plan.result.sizes) plan.is_empty |= s == 0;
-      if (!plan.is_empty && plan.left.sizes.back() > 0) choose(plan);
+      size_t rank = plan.result.sizes.size();
+      if (rank == 3) plan.batches = plan.result.sizes[0];
+      plan.m = plan.result.sizes[rank - 2];
+      plan.panels = {plan.left.sizes[rank - 1], plan.result.sizes[rank - 1]};
       return plan;
     });
   }
 
-  void choose(Plan& plan) const {
-    const Placed &l = plan.left, &r = plan.right;
-    size_t rank = l.sizes.size();
-    int64_t workers = workers_.slices();
-    int64_t m = l.sizes[rank - 2], k = l.sizes[rank - 1], n = r.sizes[rank - 1];
-    bool bias_is_dense = !plan.bias || plan.bias->strides[0] == 1 || n == 1;
-    if (rank == 2 && constant_ && finish_ && bias_is_dense && product_.alpha == 1 &&
-        (l.strides[1] == 1 || k == 1))
-      plan.panels = microkernel::Panels{k, n};
-    if (plan.panels || !bias_is_dense) return;
-    if (!reads_well(m, k, l.strides[rank - 2], l.strides[rank - 1]) ||
-        !reads_well(k, n, r.strides[rank - 2], r.strides[rank - 1]))
-      return;
-    onednn::BatchedProductShape shape{TN_F32, {}, m, k, n, {}, {}};
-    shape.bias = plan.bias.has_value();
-    shape.alpha = float(product_.alpha);
-    for (size_t d = 0; d + 2 < rank; ++d) shape.batch.push_back(l.sizes[d]);
-    shape.source_strides = l.strides;
-    shape.other_strides = r.strides;
-    mend(shape.source_strides, rank, m, k);
-    mend(shape.other_strides, rank, k, n);
-    plan.batched = onednn::PreparedBatchedProduct::make(shape, workers);
-  }
-  // Strides of dimensions of size 1 say nothing; the library wants some that do.
-  static void mend(std::vector<int64_t>& strides, size_t rank, int64_t rows, int64_t columns) {
-    int64_t &row = strides[rank - 2], &column = strides[rank - 1];
-    if (columns == 1) column = row == 1 && rows > 1 ? rows : 1;
-    if (rows == 1) row = column == 1 ? columns : 1;
-    if (rows == 1 && columns == 1) row = column = 1;
+  // From a dimension's next element, counted from the last dimension.
+  static int64_t stride(const Placed& v, size_t back) {
+    return v.strides.size() < back ? 0 : v.strides[v.strides.size() - back];
   }
 
-  // Whether rather each chunk takes rows and reads all weights than all rows and some columns: what
-  // is read more than once had better be small.
-  static bool is_cut_by_rows(const Plan& plan) {
-    constexpr int64_t near_weights = 512 << 10;  // they stay in the second- or third-level cache
-    int64_t m = plan.left.sizes[0], weights = plan.panels->k * plan.panels->n;
-    return weights <= near_weights || m * (plan.panels->k + plan.panels->n) > 2 * weights;
+  /// All but the right side.
+  Part whole(const Plan& plan, std::span<void* const> pointers) const {
+    if (!finish_)
+      throw tenon::plugin::error(TN_INTERNAL, "a product has an epilogue that is none of its own");
+    Part out{plan.m, {}, with_operands(*finish_, product_.epilogue, pointers), {}};
+    const float* bias = plan.bias ? plan.bias->data(pointers) : nullptr;
+    if (bias && plan.bias->strides[0] != 1) {
+      for (int64_t j = 0; j < plan.panels.n; ++j)
+        out.bias.push_back(bias[j * plan.bias->strides[0]]);
+      bias = out.bias.data();
+    }
+    out.product = {plan.panels,
+                   plan.left.data(pointers),
+                   stride(plan.left, 2),
+                   stride(plan.left, 1),
+                   plan.right.data(pointers),
+                   0,
+                   bias,
+                   plan.result.data(pointers),
+                   stride(plan.result, 2),
+                   out.finish};
+    return out;
   }
 
-  void run_packed(const Plan& plan, std::span<void* const> pointers, const void* packed) const {
-    constexpr int64_t small_work = 1 << 19, small_weights = 192 << 10;  // not worth another thread
+  void pack_right(const Plan& plan, const float* right, float* packed) const {
+    const microkernel::Panels& panels = plan.panels;
+    int64_t k_stride = stride(plan.right, 2), n_stride = stride(plan.right, 1);
+    int64_t count = panels.count();
+    bool is_small = panels.k * panels.n < small_matrix;
+    int64_t chunks = is_small ? 1 : std::min(count, 4 * workers_.threads());
+    workers_.run(chunks, [&](int64_t c) {
+      panels.pack(right, k_stride, n_stride, count * c / chunks, count * (c + 1) / chunks, packed);
+    });
+  }
+
+  // Whether rather each chunk takes rows and reads all of the right side than all rows and some
+  // columns: what is read more than once had better be small.
+  static bool is_cut_by_rows(int64_t m, const microkernel::Panels& panels) {
+    constexpr int64_t near = 512 << 10;  // stays in the second- or third-level cache
+    int64_t size = panels.k * panels.n;
+    return size <= near || m * (panels.k + panels.n) > 2 * size;
+  }
+
+  // Many rows: each chunk takes rows. Few: each takes columns.
+  void run_parts(const Part& part) const {
     constexpr int64_t chunk_rows = 96, fewest_rows = 24;
-    const microkernel::Panels& panels = *plan.panels;
-    int64_t m = plan.left.sizes[0], count = panels.count();
-    int64_t threads = workers_.threads();
-    bool is_small = m * panels.k * panels.n < small_work && panels.k * panels.n < small_weights;
-    if (threads == 1 || is_small) return run_part(plan, pointers, packed, 0, m, 0, count);
-    if (m >= fewest_rows * threads && is_cut_by_rows(plan)) {
+    const microkernel::Panels& panels = part.product.panels;
+    int64_t m = part.m, count = panels.count(), threads = workers_.threads();
+    bool is_small = m * panels.k * panels.n < small_work && panels.k * panels.n < small_matrix;
+    if (threads == 1 || is_small) return microkernel::multiply(part.product, 0, m, 0, count);
+    if (m >= fewest_rows * threads && is_cut_by_rows(m, panels)) {
       int64_t chunks = threads * std::max<int64_t>(m / (chunk_rows * threads), 1);
       workers_.run(chunks, [&](int64_t c) {
-        run_part(plan, pointers, packed, m * c / chunks, m * (c + 1) / chunks, 0, count);
+        microkernel::multiply(part.product, m * c / chunks, m * (c + 1) / chunks, 0, count);
       });
       return;
     }
     int64_t chunks = std::min(count, 2 * threads);
     workers_.run(chunks, [&](int64_t c) {
-      run_part(plan, pointers, packed, 0, m, count * c / chunks, count * (c + 1) / chunks);
+      microkernel::multiply(part.product, 0, m, count * c / chunks, count * (c + 1) / chunks);
     });
   }
 
-  void run_part(const Plan& plan, std::span<void* const> pointers, const void* packed, int64_t row,
-                int64_t row_end, int64_t panel, int64_t panel_end) const {
-    std::vector<microkernel::Finish> finish = with_operands(*finish_, product_.epilogue, pointers);
-    microkernel::multiply(
-        {*plan.panels, plan.left.data(pointers), plan.left.strides[0],
-         static_cast<const float*>(packed), plan.bias ? plan.bias->data(pointers) : nullptr,
-         plan.result.data(pointers), plan.result.strides[0], finish},
-        row, row_end, panel, panel_end);
+  // ---- right sides that are no constants
+
+  // Whether the right side is read as it lies: packing it is not worth the few rows.
+  static bool reads_in_place(const Plan& plan) {
+    constexpr int64_t few_rows = 32;
+    return plan.m < few_rows && stride(plan.right, 1) == 1 &&
+           plan.panels.n % microkernel::whole_columns() == 0;
   }
 
-  void run_plain(const Plan& plan, const float* left, const float* right, const float* bias,
-                 float* result) const {
-    size_t rank = plan.left.sizes.size();
-    int64_t batches = rank == 3 ? plan.left.sizes[0] : 1;
-    auto step = [&](const Placed& v, size_t back) { return v.strides[rank - back]; };
-    int64_t m = plan.left.sizes[rank - 2], k = plan.left.sizes[rank - 1];
-    int64_t n = plan.right.sizes[rank - 1];
-    for (int64_t b = 0; b < batches; ++b)
-      for (int64_t i = 0; i < m; ++i)
-        for (int64_t j = 0; j < n; ++j) {
-          double sum = 0;
-          const float* p = left + (rank == 3 ? b * step(plan.left, 3) : 0) + i * step(plan.left, 2);
-          const float* q =
-              right + (rank == 3 ? b * step(plan.right, 3) : 0) + j * step(plan.right, 1);
-          for (int64_t x = 0; x < k; ++x)
-            sum += double(p[x * step(plan.left, 1)]) * double(q[x * step(plan.right, 2)]);
-          double more = bias ? double(bias[j * plan.bias->strides[0]]) : 0;
-          result[(b * m + i) * n + j] = float(product_.alpha * sum + more);
+  void set_batch(const Plan& plan, const Part& whole, int64_t batch, Part& part) const {
+    part.product = whole.product;
+    part.product.finish = part.finish;
+    int64_t result = batch * stride(plan.result, 3);
+    part.product.left += batch * stride(plan.left, 3);
+    part.product.right += batch * stride(plan.right, 3);
+    part.product.result += result;
+    for (size_t i = 0; i < part.finish.size(); ++i)
+      if (whole.finish[i].operand) part.finish[i].operand = whole.finish[i].operand + result;
+    if (reads_in_place(plan)) part.product.right_row = stride(plan.right, 2);
+  }
+
+  void run_batches(const Plan& plan, const Part& whole) const {
+    int64_t work = plan.m * plan.panels.k * plan.panels.n, threads = workers_.threads();
+    bool is_cut_by_batches = plan.batches >= 2 * threads || work * plan.batches < small_work;
+    if (!is_cut_by_batches) {
+      for (int64_t b = 0; b < plan.batches; ++b) run_batch(plan, whole, b);
+      return;
+    }
+    int64_t chunks = work * plan.batches < small_work ? 1 : std::min(plan.batches, 4 * threads);
+    workers_.run(chunks, [&](int64_t c) {
+      Part part = whole;
+      for (int64_t b = plan.batches * c / chunks; b < plan.batches * (c + 1) / chunks; ++b) {
+        set_batch(plan, whole, b, part);
+        if (!part.product.right_row) {
+          float* packed = thread_floats(plan.panels.size());
+          plan.panels.pack(part.product.right, stride(plan.right, 2), stride(plan.right, 1), 0,
+                           plan.panels.count(), packed);
+          part.product.right = packed;
         }
+        microkernel::multiply(part.product, 0, plan.m, 0, plan.panels.count());
+      }
+    });
+  }
+
+  // One batch on all threads.
+  void run_batch(const Plan& plan, const Part& whole, int64_t batch) const {
+    Part part = whole;
+    set_batch(plan, whole, batch, part);
+    if (!part.product.right_row) {
+      float* packed = thread_floats(plan.panels.size());
+      pack_right(plan, part.product.right, packed);
+      part.product.right = packed;
+    }
+    run_parts(part);
   }
 
   const Program& program_;

@@ -82,7 +82,8 @@ struct EpilogueOp {
   View operand;
 };
 
-/// result[b, m, n] = alpha * (left[b, m, k] x right[b, k, n]) + bias[n]; without batch b is absent.
+/// result[b, m, n] = alpha * (left[b, m, k] x right[b, k, n]) + bias[n]; without batch b is absent,
+/// with a bias alpha is 1.
 struct Product {
   View left, right, result;
   std::optional<View> bias;

@@ -9,9 +9,10 @@ namespace microkernel {
 /// What is done to an element of a result, in order; `add` takes the operand's element that lies
 /// where the result's does.
 struct Finish {
-  enum class Kind : uint8_t { relu, hardswish, hardsigmoid, add };
+  enum class Kind : uint8_t { relu, hardswish, hardsigmoid, scale, add };
   Kind kind;
   const float* operand = nullptr;
+  float factor = 1;  // of scale
 };
 
 /// result[rows, n] = left[rows, k] x right[k, n], panels [panel, panel_end) of it.
@@ -19,8 +20,9 @@ struct ProductBlock {
   int64_t rows, k, n;
   int64_t panel, panel_end, panels;  // panels: of all n columns
   const float* left;
-  int64_t left_row;
-  const float* packed;
+  int64_t left_row, left_column;
+  const float* right;
+  int64_t right_row;  // 0: panels; else n is whole vectors
   const float* bias;  // or null
   float* result;
   int64_t result_row;

@@ -38,8 +38,11 @@ void multiply(const Product& product, int64_t row, int64_t row_end, int64_t pane
     if (finish[i].operand) finish[i].operand += place;
   }
   kernels().multiply({row_end - row, panels.k, panels.n, panel, panel_end, panels.count(),
-                      product.left + row * product.left_row, product.left_row, product.packed,
-                      product.bias, product.result + place, product.result_row, finish, n});
+                      product.left + row * product.left_row, product.left_row, product.left_column,
+                      product.right, product.right_row, product.bias, product.result + place,
+                      product.result_row, finish, n});
 }
+
+int64_t whole_columns() { return kernels().lanes; }
 
 }  // namespace microkernel

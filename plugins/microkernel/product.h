@@ -23,18 +23,22 @@ struct Panels {
             float* packed) const;
 };
 
-/// result[m, n] = left[m, k] x right[k, n] + bias[n], then `finish`. Rows of `left` and `result`
-/// are dense, from row to row there are `left_row` and `result_row` elements.
+/// result[m, n] = left[m, k] x right[k, n] + bias[n], then `finish`. `left` has any strides; rows
+/// of `result` are dense, from row to row there are `result_row` elements.
 struct Product {
   Panels panels;
   const float* left;
-  int64_t left_row;
-  const float* packed;
-  const float* bias;  ///< or null
-  float* result;      ///< overlaps no operand, but an operand of `finish` may be the result
+  int64_t left_row, left_column;
+  const float* right;  ///< what pack() made; or, where `right_row` is not 0, the matrix itself
+  int64_t right_row;   ///< rows are dense then, and n is a multiple of whole_columns()
+  const float* bias;   ///< or null
+  float* result;       ///< overlaps no operand, but an operand of `finish` may be the result
   int64_t result_row;
-  std::span<const Finish> finish;
+  std::span<const Finish> finish;  ///< at most 8
 };
+
+/// Columns of a vector.
+int64_t whole_columns();
 
 /// Rows [row, row_end) of panels [panel, panel_end). Parts may run at the same time.
 void multiply(const Product& product, int64_t row, int64_t row_end, int64_t panel,

@@ -39,7 +39,8 @@ struct Tile {
   int64_t place = 0;  // of the tile in the operands of `finish`
 };
 
-static inline Vector finished(Vector x, Finish::Kind kind, const float* operand, int64_t n) {
+static inline Vector finished(Vector x, Finish::Kind kind, const float* operand, float factor,
+                              int64_t n) {
   switch (kind) {
     case Finish::Kind::relu:
       return x <= 0 ? Vector{} : x;
@@ -47,6 +48,8 @@ static inline Vector finished(Vector x, Finish::Kind kind, const float* operand,
       return x * (clip(x + 3, 0, 6) / 6);
     case Finish::Kind::hardsigmoid:
       return clip(x + 3, 0, 6) / 6;
+    case Finish::Kind::scale:
+      return x * factor;
     case Finish::Kind::add:
       return x + load(operand, n);
   }
@@ -54,30 +57,33 @@ static inline Vector finished(Vector x, Finish::Kind kind, const float* operand,
 }
 
 template <int R, int V, Finish::Kind kind>
-static inline void finish_sums(const Tile& t, const float* operand, Vector (&sum)[R][V]) {
+static inline void finish_sums(const Tile& t, const Finish& f, Vector (&sum)[R][V]) {
+  const float* operand = f.operand + t.place;
 #pragma GCC unroll 12
   for (int i = 0; i < R; ++i)
 #pragma GCC unroll 4
     for (int j = 0; j < V; ++j)
-      sum[i][j] = finished(sum[i][j], kind, operand + i * t.result_row + j * lane_count,
+      sum[i][j] = finished(sum[i][j], kind, operand + i * t.result_row + j * lane_count, f.factor,
                            t.columns - j * lane_count);
 }
 template <int R, int V>
 static inline void finish_sums(const Tile& t, Vector (&sum)[R][V]) {
   for (const Finish* f = t.finish; f < t.finish + t.n_finish; ++f) {
-    const float* operand = f->operand + t.place;
     switch (f->kind) {
       case Finish::Kind::relu:
-        finish_sums<R, V, Finish::Kind::relu>(t, operand, sum);
+        finish_sums<R, V, Finish::Kind::relu>(t, *f, sum);
         break;
       case Finish::Kind::hardswish:
-        finish_sums<R, V, Finish::Kind::hardswish>(t, operand, sum);
+        finish_sums<R, V, Finish::Kind::hardswish>(t, *f, sum);
         break;
       case Finish::Kind::hardsigmoid:
-        finish_sums<R, V, Finish::Kind::hardsigmoid>(t, operand, sum);
+        finish_sums<R, V, Finish::Kind::hardsigmoid>(t, *f, sum);
+        break;
+      case Finish::Kind::scale:
+        finish_sums<R, V, Finish::Kind::scale>(t, *f, sum);
         break;
       case Finish::Kind::add:
-        finish_sums<R, V, Finish::Kind::add>(t, operand, sum);
+        finish_sums<R, V, Finish::Kind::add>(t, *f, sum);
         break;
     }
   }
@@ -170,17 +176,18 @@ static void multiply_panel(const ProductBlock& b, int64_t row, int64_t rows, int
   int64_t vectors = (columns + lane_count - 1) / lane_count, width = vectors * lane_count;
   int64_t tiles = (rows + tile_rows(vectors) - 1) / tile_rows(vectors);
   int64_t k = b.k - p < block_k ? b.k - p : block_k;
-  const float* right = b.packed + column * b.k + p * width;
+  int64_t right_row = b.right_row ? b.right_row : width;
+  const float* right = b.right + (b.right_row ? column : column * b.k) + p * right_row;
   int64_t next_step = (width + tiles - 1) / tiles;
   for (int64_t t = 0; t < tiles; ++t) {
     int64_t i = row + rows * t / tiles, end = row + rows * (t + 1) / tiles;
     Tile tile{k,
               columns,
-              b.left + i * b.left_row + p,
+              b.left + i * b.left_row + p * b.left_column,
               b.left_row,
-              1,
+              b.left_column,
               right,
-              width,
+              right_row,
               b.bias ? b.bias + column : nullptr,
               b.result + i * b.result_row + column,
               b.result_row,

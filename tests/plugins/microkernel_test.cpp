@@ -43,8 +43,8 @@ void check_product(Shape shape) {
   for (int64_t p = 0; p < panels.count(); ++p)  // weights as a layer has them: [n, k]
     panels.pack(right.data(), 1, k, p, p + 1, packed.data());
   Finish finish[] = {{Finish::Kind::add, more.data()}, {Finish::Kind::relu, nullptr}};
-  microkernel::Product product{panels,      left.data(),   left_row,   packed.data(),
-                               bias.data(), result.data(), result_row, finish};
+  microkernel::Product product{panels, left.data(), left_row,      1,          packed.data(),
+                               0,      bias.data(), result.data(), result_row, finish};
   int64_t half = m / 2, panel = panels.count() / 2;  // in four parts
   for (auto [row, row_end] : {std::pair{int64_t{0}, half}, std::pair{half, m}}) {
     microkernel::multiply(product, row, row_end, 0, panel);
@@ -81,6 +81,25 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MicrokernelProduct,
                                          Shape{3, 5, 17}, Shape{5, 383, 63}, Shape{6, 384, 64},
                                          Shape{7, 385, 128}, Shape{11, 2, 10}, Shape{13, 769, 33},
                                          Shape{50, 96, 200}, Shape{301, 400, 40}, Shape{4, 0, 20}));
+
+// result = 0.5 * (left^T x right), neither packed nor copied.
+TEST(MicrokernelOperands, AreReadAsTheyLie) {
+  int64_t m = 19, k = 23, n = 2 * microkernel::whole_columns();
+  std::vector<float> left = random_floats(k * m, 1), right = random_floats(k * n, 2);
+  std::vector<float> result(size_t(m * n));
+  Finish half[] = {{Finish::Kind::scale, nullptr, 0.5f}};
+  microkernel::Panels panels{k, n};
+  microkernel::multiply(
+      {panels, left.data(), 1, m, right.data(), n, nullptr, result.data(), n, half}, 0, m, 0,
+      panels.count());
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (int64_t p = 0; p < k; ++p)
+        sum += double(left[size_t(p * m + i)]) * double(right[size_t(p * n + j)]);
+      ASSERT_NEAR(double(result[size_t(i * n + j)]), sum / 2, 1e-5);
+    }
+}
 
 // ---- attention
 
