@@ -1,10 +1,12 @@
-// Convolutions: transformed to products by tiles where that is allowed and worth it, else prepared
-// oneDNN calls, one for each set of sizes; plain loops where oneDNN has nothing fast.
+// Convolutions: transformed to products by tiles where that is allowed and worth it; products of
+// windows where weights are many and pixels few; else prepared oneDNN calls, one for each set of
+// sizes; plain loops where oneDNN has nothing fast.
 #include "epilogue_calls.h"
 #include "library_calls.h"
 #include "placed.h"
 
 #include <dnn/prepared.h>
+#include <microkernel/windows.h>
 #include <microkernel/winograd.h>
 
 #include <algorithm>
@@ -29,6 +31,7 @@ class ConvolutionCall final : public LibraryCall {
     auto kept = plan_for(symbols);
     const Plan& plan = *kept;
     if (plan.winograd) return pack_transformed(plan, pointers);
+    if (plan.windows) return pack_windows(plan, pointers);
     if (!plan.prepared) return Memory();
     Memory out(plan.prepared->packed_bytes());
     pack_into(plan, pointers, out.data());
@@ -41,6 +44,7 @@ class ConvolutionCall final : public LibraryCall {
     const Plan& plan = *kept;
     if (plan.is_empty) return;
     if (plan.winograd) return run_transformed(plan, pointers, packed);
+    if (plan.windows) return run_windows(plan, pointers, packed);
     const float* bias = plan.bias ? plan.bias->data(pointers) : nullptr;
     float *source = plan.source.data(pointers), *result = plan.result.data(pointers);
     if (!plan.prepared) return run_plain(plan, pointers);
@@ -58,7 +62,7 @@ class ConvolutionCall final : public LibraryCall {
 
   bool is_fast(std::span<const int64_t> symbols) const override {
     auto plan = plan_for(symbols);
-    return plan->is_empty || plan->prepared || plan->winograd;
+    return plan->is_empty || plan->prepared || plan->winograd || plan->windows;
   }
 
  private:
@@ -68,6 +72,7 @@ class ConvolutionCall final : public LibraryCall {
     bool is_empty = false;
     std::shared_ptr<const onednn::PreparedConvolution> prepared;
     std::optional<microkernel::WinogradConvolution> winograd;
+    std::optional<microkernel::Windows> windows;
   };
 
   std::shared_ptr<const Plan> plan_for(std::span<const int64_t> symbols) const {
@@ -78,6 +83,7 @@ class ConvolutionCall final : public LibraryCall {
                 std::nullopt,
                 false,
                 nullptr,
+                std::nullopt,
                 std::nullopt};
       if (convolution_.bias) plan.bias.emplace(program_, *convolution_.bias, symbols);
       for (int64_t s : plan.result.sizes) plan.is_empty |= s == 0;
@@ -90,7 +96,8 @@ class ConvolutionCall final : public LibraryCall {
     const auto &s = plan.source.sizes, &r = plan.result.sizes, &w = plan.weights.sizes;
     if (plan.bias && plan.bias->strides[0] != 1) return;
     plan.winograd = transformed(plan);
-    if (plan.winograd) return;
+    plan.windows = as_windows(plan);
+    if (plan.winograd || plan.windows) return;
     onednn::ConvolutionShape shape{};
     shape.dtype = TN_F32;
     shape.images = s[0], shape.channels = s[1], shape.height = s[2], shape.width = s[3];
@@ -151,6 +158,80 @@ class ConvolutionCall final : public LibraryCall {
     auto cut = plan.winograd->cut(workers_.slices());
     workers_.run(cut.chunks, [&](int64_t chunk) {
       plan.winograd->run(cut, chunk, operands, thread_floats(plan.winograd->scratch_size(cut)));
+    });
+  }
+
+  // ---- products of windows
+
+  std::optional<microkernel::Windows> as_windows(const Plan& plan) const {
+    constexpr int64_t most_pixels = 128, many_weights = 256 << 10;
+    const Convolution& c = convolution_;
+    const Placed &s = plan.source, &r = plan.result, &w = plan.weights;
+    int64_t pixels = r.sizes[0] * r.sizes[2] * r.sizes[3];
+    int64_t weights = w.sizes[0] * w.sizes[1] * w.sizes[2] * w.sizes[3];
+    // Packing is slow beside oneDNN's: not for weights that are being trained.
+    bool is_possible = constant_ && c.may_transform && finish_ && c.groups == 1 &&
+                       s.strides[1] == 1 && r.strides[1] == 1 && has_dense_pixels(r) &&
+                       pixels <= most_pixels && weights >= many_weights;
+    if (!is_possible) return std::nullopt;
+    return microkernel::Windows{s.sizes[0],
+                                s.sizes[1],
+                                s.sizes[2],
+                                s.sizes[3],
+                                r.sizes[2],
+                                r.sizes[3],
+                                {w.sizes[2], w.sizes[3]},
+                                {c.stride[0], c.stride[1]},
+                                {c.padding[0], c.padding[1]},
+                                {c.dilation[0], c.dilation[1]},
+                                s.strides[0],
+                                s.strides[2],
+                                s.strides[3]};
+  }
+  // Pixels of all images one behind the other.
+  static bool has_dense_pixels(const Placed& v) {
+    return v.strides[2] == v.sizes[3] * v.strides[3] && v.strides[0] == v.sizes[2] * v.strides[2];
+  }
+
+  Memory pack_windows(const Plan& plan, std::span<void* const> pointers) const {
+    int64_t n = plan.weights.sizes[0];
+    microkernel::Panels panels{plan.windows->columns(), n};
+    Memory out(size_t(panels.size()) * sizeof(float));
+    int64_t strides[4];
+    std::copy(plan.weights.strides.begin(), plan.weights.strides.end(), strides);
+    workers_.run(panels.count(), [&](int64_t panel) {
+      plan.windows->pack(plan.weights.data(pointers), strides, n, panel, panel + 1,
+                         reinterpret_cast<float*>(out.data()));
+    });
+    return out;
+  }
+
+  void run_windows(const Plan& plan, std::span<void* const> pointers, const void* packed) const {
+    const microkernel::Windows& windows = *plan.windows;
+    Memory own;
+    if (!packed) own = pack_windows(plan, pointers), packed = own.data();
+    int64_t rows = windows.rows(), columns = windows.columns(), threads = workers_.threads();
+    float* matrix = thread_floats(rows * columns);
+    const float* source = plan.source.data(pointers);
+    int64_t parts = std::min(rows, 4 * threads);
+    workers_.run(parts, [&](int64_t p) {
+      windows.gather(source, rows * p / parts, rows * (p + 1) / parts, matrix);
+    });
+    std::vector<microkernel::Finish> finish =
+        with_operands(*finish_, convolution_.epilogue, pointers);
+    microkernel::Product product{{columns, plan.weights.sizes[0]},
+                                 matrix,
+                                 columns,
+                                 1,
+                                 static_cast<const float*>(packed),
+                                 0,
+                                 plan.bias ? plan.bias->data(pointers) : nullptr,
+                                 plan.result.data(pointers),
+                                 plan.result.strides[3],
+                                 finish};
+    int64_t count = product.panels.count(), chunks = std::min(count, 2 * threads);
+    workers_.run(chunks, [&](int64_t c) {
+      microkernel::multiply(product, 0, rows, count * c / chunks, count * (c + 1) / chunks);
     });
   }
 

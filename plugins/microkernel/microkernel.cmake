@@ -2,7 +2,7 @@
 # uses them.
 include_guard(GLOBAL)
 set(dir ${CMAKE_CURRENT_LIST_DIR})
-add_library(tenon_microkernel STATIC ${dir}/product.cpp ${dir}/attention.cpp ${dir}/winograd.cpp ${dir}/kernels.cpp
+add_library(tenon_microkernel STATIC ${dir}/product.cpp ${dir}/attention.cpp ${dir}/winograd.cpp ${dir}/windows.cpp ${dir}/kernels.cpp
   ${dir}/kernels_base.cpp ${dir}/kernels_avx2.cpp ${dir}/kernels_avx512.cpp)
 tenon_plugin_compile_settings(tenon_microkernel)
 target_include_directories(tenon_microkernel PUBLIC ${dir}/..)

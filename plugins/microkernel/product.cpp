@@ -16,14 +16,14 @@ int64_t Panels::size() const {
   return k * ((n + lanes - 1) / lanes * lanes);
 }
 
-void Panels::pack(const float* right, int64_t k_stride, int64_t n_stride, int64_t begin,
-                  int64_t end, float* packed) const {
+void Panels::pack_rows(int64_t row, int64_t rows, const float* right, int64_t k_stride,
+                       int64_t n_stride, int64_t begin, int64_t end, float* packed) const {
   int64_t lanes = kernels().lanes;
   for (int64_t panel = begin; panel < end; ++panel) {
     int64_t first = column(panel), columns = column(panel + 1) - first;
     int64_t width = (columns + lanes - 1) / lanes * lanes;
-    kernels().pack(
-        {k, columns, width, right + first * n_stride, k_stride, n_stride, packed + first * k});
+    kernels().pack({rows, columns, width, right + first * n_stride, k_stride, n_stride,
+                    packed + first * k + row * width});
   }
 }
 

@@ -20,7 +20,12 @@ struct Panels {
   int64_t size() const;
   /// Panels [begin, end) from a matrix with element (k, n) at these strides.
   void pack(const float* right, int64_t k_stride, int64_t n_stride, int64_t begin, int64_t end,
-            float* packed) const;
+            float* packed) const {
+    pack_rows(0, k, right, k_stride, n_stride, begin, end, packed);
+  }
+  /// Rows [row, row + rows) of k of them, from a matrix that has only those.
+  void pack_rows(int64_t row, int64_t rows, const float* right, int64_t k_stride, int64_t n_stride,
+                 int64_t begin, int64_t end, float* packed) const;
 };
 
 /// result[m, n] = left[m, k] x right[k, n] + bias[n], then `finish`. `left` has any strides; rows

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <microkernel/attention.h>
 #include <microkernel/product.h>
+#include <microkernel/windows.h>
 #include <microkernel/winograd.h>
 
 #include <cmath>
@@ -276,5 +277,37 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MicrokernelWinograd,
                                          ImageShape{2, 20, 9, 14, 33, 1, 1},
                                          ImageShape{1, 40, 15, 6, 130, 2, 3},
                                          ImageShape{3, 64, 21, 17, 48, 0, 2}));
+
+// ---- convolutions as products of windows
+
+TEST(MicrokernelWindows, TimesPackedWeightsAreTheConvolution) {
+  microkernel::Windows windows{2,      5,      6,      7,         3,     4, {3, 2},
+                               {2, 2}, {1, 1}, {1, 2}, 6 * 7 * 8, 7 * 8, 8};
+  int64_t n = 21, k = windows.columns(), rows = windows.rows();
+  std::vector<float> source = random_floats(2 * windows.source_image, 1);
+  std::vector<float> weights = random_floats(n * 5 * 3 * 2, 2);
+  microkernel::Panels panels{k, n};
+  std::vector<float> packed(size_t(panels.size())), matrix(size_t(rows * k));
+  std::vector<float> result(size_t(rows * n));
+  windows.pack(weights.data(), {5 * 3 * 2, 3 * 2, 2, 1}, n, 0, panels.count(), packed.data());
+  windows.gather(source.data(), 0, 7, matrix.data());
+  windows.gather(source.data(), 7, rows, matrix.data());
+  microkernel::multiply(
+      {panels, matrix.data(), k, 1, packed.data(), 0, nullptr, result.data(), n, {}}, 0, rows, 0,
+      panels.count());
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t o = 0; o < n; ++o) {
+      double sum = 0;
+      for (int64_t i = 0; i < 3; ++i)
+        for (int64_t j = 0; j < 2; ++j) {
+          int64_t y = r % 12 / 4 * 2 - 1 + i, x = r % 4 * 2 - 1 + 2 * j;
+          if (y < 0 || y >= 6 || x < 0 || x >= 7) continue;
+          for (int64_t c = 0; c < 5; ++c)
+            sum += double(source[size_t(r / 12 * windows.source_image + (y * 7 + x) * 8 + c)]) *
+                   double(weights[size_t(((o * 5 + c) * 3 + i) * 2 + j)]);
+        }
+      ASSERT_NEAR(double(result[size_t(r * n + o)]), sum, 1e-5) << r << ", " << o;
+    }
+}
 
 }  // namespace
