@@ -18,6 +18,13 @@ using loopir::Program;
 
 namespace {
 
+/// For weights that are packed at each call, of the thread that calls; kept for the next one.
+std::byte* weights_memory(size_t bytes) {
+  thread_local Memory memory;
+  if (memory.size() < bytes) memory = Memory(bytes);
+  return memory.data();
+}
+
 class ConvolutionCall final : public LibraryCall {
  public:
   ConvolutionCall(const Program& p, const Convolution& c, bool constant, const Workers& workers)
@@ -49,11 +56,10 @@ class ConvolutionCall final : public LibraryCall {
     float *source = plan.source.data(pointers), *result = plan.result.data(pointers);
     if (!plan.prepared) return run_plain(plan, pointers);
     Operands operands(convolution_.epilogue, pointers);
-    Memory own;
     if (!packed) {
-      own = Memory(plan.prepared->packed_bytes());
-      pack_into(plan, pointers, own.data());
-      packed = own.data();
+      std::byte* own = weights_memory(plan.prepared->packed_bytes());
+      pack_into(plan, pointers, own);
+      packed = own;
     }
     workers_.run(plan.prepared->slices(), [&](int64_t slice) {
       plan.prepared->run(slice, source, packed, bias, operands.data, result);
@@ -135,11 +141,11 @@ class ConvolutionCall final : public LibraryCall {
     return out;
   }
 
-  static Memory pack_transformed(const Plan& plan, std::span<void* const> pointers) {
+  Memory pack_transformed(const Plan& plan, std::span<void* const> pointers) const {
     Memory out(size_t(plan.winograd->packed_size()) * sizeof(float));
     int64_t strides[4];
     std::copy(plan.weights.strides.begin(), plan.weights.strides.end(), strides);
-    tenon::plugin::parallel_chunks(plan.winograd->pack_parts(), [&](int64_t part, int32_t) {
+    workers_.run(plan.winograd->pack_parts(), [&](int64_t part) {
       plan.winograd->pack(part, plan.weights.data(pointers), strides,
                           reinterpret_cast<float*>(out.data()));
     });
@@ -150,8 +156,7 @@ class ConvolutionCall final : public LibraryCall {
                        const void* packed) const {
     Memory own;
     if (!packed) own = pack_transformed(plan, pointers), packed = own.data();
-    std::vector<microkernel::Finish> finish =
-        with_operands(*finish_, convolution_.epilogue, pointers);
+    FinishList finish(*finish_, convolution_.epilogue, pointers);
     microkernel::WinogradConvolution::Operands operands{
         plan.source.data(pointers), static_cast<const float*>(packed),
         plan.bias ? plan.bias->data(pointers) : nullptr, plan.result.data(pointers), finish};
@@ -217,8 +222,7 @@ class ConvolutionCall final : public LibraryCall {
     workers_.run(parts, [&](int64_t p) {
       windows.gather(source, rows * p / parts, rows * (p + 1) / parts, matrix);
     });
-    std::vector<microkernel::Finish> finish =
-        with_operands(*finish_, convolution_.epilogue, pointers);
+    FinishList finish(*finish_, convolution_.epilogue, pointers);
     microkernel::Product product{{columns, plan.weights.sizes[0]},
                                  matrix,
                                  columns,

@@ -45,6 +45,7 @@ std::optional<std::vector<microkernel::Finish>> finish_of(
   using From = loopir::EpilogueOp::Kind;
   using To = microkernel::Finish::Kind;
   std::vector<microkernel::Finish> out;
+  if (epilogue.size() > most_finishes) return std::nullopt;
   for (const loopir::EpilogueOp& op : epilogue) {
     if (op.kind == From::relu)
       out.push_back({To::relu});
@@ -68,15 +69,16 @@ Operands::Operands(const std::vector<loopir::EpilogueOp>& epilogue,
       data[n++] = pointers[op.operand.buffer];
 }
 
-std::vector<microkernel::Finish> with_operands(std::vector<microkernel::Finish> finish,
-                                               const std::vector<loopir::EpilogueOp>& epilogue,
-                                               std::span<void* const> pointers) {
+FinishList::FinishList(std::span<const microkernel::Finish> finish,
+                       const std::vector<loopir::EpilogueOp>& epilogue,
+                       std::span<void* const> pointers)
+    : n_(finish.size()) {
+  std::copy(finish.begin(), finish.end(), list_.begin());
   Operands operands(epilogue, pointers);
   size_t n = 0;
-  for (microkernel::Finish& f : finish)
-    if (f.kind == microkernel::Finish::Kind::add)
-      f.operand = static_cast<const float*>(operands.data[n++]);
-  return finish;
+  for (size_t i = 0; i < n_; ++i)
+    if (list_[i].kind == microkernel::Finish::Kind::add)
+      list_[i].operand = static_cast<const float*>(operands.data[n++]);
 }
 
 float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,

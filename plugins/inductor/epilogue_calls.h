@@ -6,6 +6,7 @@
 #include <microkernel/kernels.h>
 #include <tenon/plugin.hpp>
 
+#include <array>
 #include <optional>
 #include <span>
 #include <vector>
@@ -14,7 +15,8 @@ namespace inductor {
 
 std::vector<onednn::PostOp> post_ops_of(const std::vector<loopir::EpilogueOp>& epilogue);
 
-/// The same for a microkernel; nothing where it lacks one of them.
+/// The same for a microkernel; nothing where it lacks one of them, or there are too many.
+constexpr size_t most_finishes = 8;
 std::optional<std::vector<microkernel::Finish>> finish_of(
     const std::vector<loopir::EpilogueOp>& epilogue);
 
@@ -27,9 +29,21 @@ struct Operands {
 };
 
 /// What finish_of() gave, with the operands of a call.
-std::vector<microkernel::Finish> with_operands(std::vector<microkernel::Finish> finish,
-                                               const std::vector<loopir::EpilogueOp>& epilogue,
-                                               std::span<void* const> pointers);
+class FinishList {
+ public:
+  FinishList(std::span<const microkernel::Finish> finish,
+             const std::vector<loopir::EpilogueOp>& epilogue, std::span<void* const> pointers);
+  operator std::span<const microkernel::Finish>() const { return {list_.data(), n_}; }
+  /// To the operands of a result that begins so many elements later.
+  void advance(int64_t elements) {
+    for (size_t i = 0; i < n_; ++i)
+      if (list_[i].operand) list_[i].operand += elements;
+  }
+
+ private:
+  std::array<microkernel::Finish, most_finishes> list_;
+  size_t n_;
+};
 
 /// Where no library has anything fast: one element after the other.
 float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,

@@ -24,6 +24,7 @@ class ProductCall final : public LibraryCall {
         constant_(constant && product.result.sizes.size() == 2),
         workers_(workers),
         finish_(finish_of(product.epilogue)) {
+    if (finish_ && product.alpha != 1 && finish_->size() == most_finishes) finish_.reset();
     if (finish_ && product.alpha != 1)
       finish_->insert(finish_->begin(),
                       {microkernel::Finish::Kind::scale, nullptr, float(product.alpha)});
@@ -60,7 +61,7 @@ class ProductCall final : public LibraryCall {
     if (kept->is_empty) return;
     Part part = whole(*kept, pointers);
     part.product.right = static_cast<const float*>(packed);
-    microkernel::multiply(part.product, row, end, 0, kept->panels.count());
+    part.multiply(row, end, 0, kept->panels.count());
   }
 
   bool is_fast(std::span<const int64_t>) const override { return finish_.has_value(); }
@@ -77,8 +78,14 @@ class ProductCall final : public LibraryCall {
   struct Part {
     int64_t m;
     std::vector<float> bias;
-    std::vector<microkernel::Finish> finish;
+    FinishList finish;
     microkernel::Product product;
+
+    void multiply(int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) const {
+      microkernel::Product whole = product;
+      whole.finish = finish;
+      microkernel::multiply(whole, row, row_end, panel, panel_end);
+    }
   };
 
   std::shared_ptr<const Plan> plan_for(std::span<const int64_t> symbols) const {
@@ -110,7 +117,7 @@ class ProductCall final : public LibraryCall {
   Part whole(const Plan& plan, std::span<void* const> pointers) const {
     if (!finish_)
       throw tenon::plugin::error(TN_INTERNAL, "a product has an epilogue that is none of its own");
-    Part out{plan.m, {}, with_operands(*finish_, product_.epilogue, pointers), {}};
+    Part out{plan.m, {}, FinishList(*finish_, product_.epilogue, pointers), {}};
     const float* bias = plan.bias ? plan.bias->data(pointers) : nullptr;
     if (bias && plan.bias->strides[0] != 1) {
       for (int64_t j = 0; j < plan.panels.n; ++j)
@@ -126,7 +133,7 @@ class ProductCall final : public LibraryCall {
                    bias,
                    plan.result.data(pointers),
                    stride(plan.result, 2),
-                   out.finish};
+                   {}};
     return out;
   }
 
@@ -155,17 +162,17 @@ class ProductCall final : public LibraryCall {
     const microkernel::Panels& panels = part.product.panels;
     int64_t m = part.m, count = panels.count(), threads = workers_.threads();
     bool is_small = m * panels.k * panels.n < small_work && panels.k * panels.n < small_matrix;
-    if (threads == 1 || is_small) return microkernel::multiply(part.product, 0, m, 0, count);
+    if (threads == 1 || is_small) return part.multiply(0, m, 0, count);
     if (m >= fewest_rows * threads && is_cut_by_rows(m, panels)) {
       int64_t chunks = threads * std::max<int64_t>(m / (chunk_rows * threads), 1);
       workers_.run(chunks, [&](int64_t c) {
-        microkernel::multiply(part.product, m * c / chunks, m * (c + 1) / chunks, 0, count);
+        part.multiply(m * c / chunks, m * (c + 1) / chunks, 0, count);
       });
       return;
     }
     int64_t chunks = std::min(count, 2 * threads);
     workers_.run(chunks, [&](int64_t c) {
-      microkernel::multiply(part.product, 0, m, count * c / chunks, count * (c + 1) / chunks);
+      part.multiply(0, m, count * c / chunks, count * (c + 1) / chunks);
     });
   }
 
@@ -180,13 +187,12 @@ class ProductCall final : public LibraryCall {
 
   void set_batch(const Plan& plan, const Part& whole, int64_t batch, Part& part) const {
     part.product = whole.product;
-    part.product.finish = part.finish;
     int64_t result = batch * stride(plan.result, 3);
     part.product.left += batch * stride(plan.left, 3);
     part.product.right += batch * stride(plan.right, 3);
     part.product.result += result;
-    for (size_t i = 0; i < part.finish.size(); ++i)
-      if (whole.finish[i].operand) part.finish[i].operand = whole.finish[i].operand + result;
+    part.finish = whole.finish;
+    part.finish.advance(result);
     if (reads_in_place(plan)) part.product.right_row = stride(plan.right, 2);
   }
 
@@ -208,7 +214,7 @@ class ProductCall final : public LibraryCall {
                            plan.panels.count(), packed);
           part.product.right = packed;
         }
-        microkernel::multiply(part.product, 0, plan.m, 0, plan.panels.count());
+        part.multiply(0, plan.m, 0, plan.panels.count());
       }
     });
   }
