@@ -92,7 +92,12 @@ void count_regions(Parts& parts) {
   }
 }
 
-/// The code of the schedule's kernels.
+bool is_to_fail(const loopir::Kernel& kernel, const Options& options) {
+  const std::string& part = options.failing_kernels;
+  return !part.empty() && (part == "*" || kernel.name.find(part) != std::string::npos);
+}
+
+/// The code of the schedule's kernels. Throws KernelFailure.
 void make_code(tn_ctx* ctx, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
   const CodeOptions& options = parts.options.code;
@@ -106,6 +111,8 @@ void make_code(tn_ctx* ctx, Parts& parts) {
   for (size_t i = 0; i < n; ++i) {
     const loopir::Kernel* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]);
     if (!kernel) continue;
+    if (is_to_fail(*kernel, parts.options))
+      throw KernelFailure{kernel->name, "the option fail_kernels names it", kernel->nodes};
     nests[i] = loopir::make_nest(p, *kernel, lanes_for(p, *kernel, options));
     parts.kernels[i] = interface_of(p, nests[i], options);
     requests.push_back(
@@ -178,16 +185,19 @@ void require_no_externs(const loopir::Schedule& schedule) {
                                      list));
 }
 
-}  // namespace
-
-std::unique_ptr<Executable> compile(const tn_compile_request& request) {
+/// The graph with the options as they are; throws KernelFailure.
+std::unique_ptr<Executable> compile_once(const tn_compile_request& request, Options given,
+                                         uint32_t failed_kernels) {
   auto start = std::chrono::steady_clock::now();
   Parts parts;
-  parts.options = options_of(request);
+  parts.options = std::move(given);
+  parts.statistics.failed_kernels = failed_kernels;
   const Options& options = parts.options;
 
   // Ops become expressions over index variables; what is realised becomes a loop.
   parts.program = lowered(request, options);
+
+  parts.statistics.loops_before_text = loopir::text_of(parts.program);
 
   // Loops that share memory become one kernel.
   parts.schedule = loopir::fuse(parts.program, options.fusion);
@@ -214,6 +224,28 @@ std::unique_ptr<Executable> compile(const tn_compile_request& request) {
   count_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);
   return std::make_unique<Executable>(std::move(parts));
+}
+
+// Nodes of a kernel without code go to the host. Each round takes some more, so it ends.
+void leave_to_host(const KernelFailure& failure, Options& options) {
+  size_t before = options.lowering.externs.size();
+  options.lowering.externs.insert(failure.nodes.begin(), failure.nodes.end());
+  if (options.lowering.externs.size() == before)
+    throw tenon::plugin::declined(text("kernel {} has no code: {}", failure.kernel, failure.why));
+  tenon::plugin::log(TN_LOG_WARN, "inductor",
+                     "kernel {} has no code, so the host runs its {} nodes: {}", failure.kernel,
+                     failure.nodes.size(), failure.why);
+}
+
+}  // namespace
+
+std::unique_ptr<Executable> compile(const tn_compile_request& request) {
+  Options options = options_of(request);
+  for (uint32_t failed = 0;; ++failed) try {
+      return compile_once(request, options, failed);
+    } catch (const KernelFailure& failure) {
+      leave_to_host(failure, options);
+    }
 }
 
 }  // namespace inductor

@@ -1,5 +1,7 @@
 // What describe() gives: statistics and texts.
 #include "executable.h"
+#include "item_facts.h"
+#include "peaks.h"
 
 #include <algorithm>
 #include <sstream>
@@ -8,7 +10,8 @@ namespace inductor {
 
 namespace {
 
-std::string statistics_json(const Statistics& s, const CodeOptions& code) {
+std::string statistics_json(const Statistics& s, const CodeOptions& code,
+                            const std::string& items) {
   std::ostringstream out;
   out << "{\"kernels\": " << s.kernels << ", \"extern_calls\": " << s.extern_calls
       << ", \"extern_ops\": [";
@@ -22,19 +25,13 @@ std::string statistics_json(const Statistics& s, const CodeOptions& code) {
       << ", \"epilogues\": " << s.epilogues << ", \"prologues\": " << s.prologues
       << ", \"views_removed\": " << s.views_removed << ", \"setup_items\": " << s.setup_items
       << ", \"peak_lower_bound_bytes\": " << s.lower_bound
+      << ", \"failed_kernels\": " << s.failed_kernels
       << ", \"distinct_kernels\": " << s.distinct_kernels
       << ", \"kernel_cache_hits\": " << s.kernel_cache_hits
       << ", \"object_bytes\": " << s.object_bytes << ", \"cpu\": \"" << code.cpu
-      << "\", \"vector_bits\": " << code.vector_bits << "}";
+      << "\", \"vector_bits\": " << code.vector_bits << ", \"buffers\": " << s.buffers_json << items
+      << "}";
   return out.str();
-}
-
-std::string name_of(const loopir::Item& item) {
-  if (auto* k = std::get_if<loopir::Kernel>(&item)) return "kernel " + k->name;
-  if (auto* p = std::get_if<loopir::Product>(&item)) return "product " + p->name;
-  if (auto* c = std::get_if<loopir::Convolution>(&item)) return "convolution " + c->name;
-  if (auto* a = std::get_if<loopir::Attention>(&item)) return "attention " + a->name;
-  return "extern " + std::get<loopir::Extern>(item).name;
 }
 
 }  // namespace
@@ -53,7 +50,8 @@ std::string Executable::profile_text() const {
     double us = double(times_[i].nanoseconds) / 1e3 / double(calls);
     auto begins = [&](const Region& region) { return region.first == i; };
     bool is_region = std::any_of(parts_.regions.begin(), parts_.regions.end(), begins);
-    rows.push_back({us, (is_region ? "region from " : "") + name_of(parts_.schedule.items[i])});
+    ItemFacts facts = facts_of(parts_.program, parts_.schedule.items[i], parts_.accesses[i]);
+    rows.push_back({us, (is_region ? "region from " : "") + facts.kind + " " + facts.name});
     sum += us;
   }
   std::sort(rows.begin(), rows.end(),
@@ -66,11 +64,39 @@ std::string Executable::profile_text() const {
   return out.str();
 }
 
+// What each item is and moves, for the sizes seen while compiling; with a profile, what it takes,
+// and what this machine can do at most.
+std::string Executable::items_json() const {
+  std::ostringstream out;
+  out << ", \"items\": [";
+  for (size_t i = 0; i < parts_.schedule.items.size(); ++i) {
+    ItemFacts f = facts_of(parts_.program, parts_.schedule.items[i], parts_.accesses[i]);
+    out << (i ? ", " : "") << "{\"kind\": \"" << f.kind
+        << "\", \"name\": " << loopir::quoted(f.name) << ", \"bytes\": " << f.bytes
+        << ", \"flops\": " << f.flops
+        << ", \"in_setup\": " << (parts_.in_setup[i] ? "true" : "false");
+    if (int64_t calls = times_ ? times_[i].calls.load() : 0)
+      out << ", \"calls\": " << calls
+          << ", \"us\": " << double(times_[i].nanoseconds) / 1e3 / double(calls);
+    out << "}";
+  }
+  out << "]";
+  if (times_) {
+    is_told_ = true;
+    const Peaks& peaks = measured_peaks();
+    out << ", \"peak_gbs\": " << peaks.bytes_per_second / 1e9
+        << ", \"peak_gfs\": " << peaks.flops_per_second / 1e9;
+  }
+  return out.str();
+}
+
 std::string Executable::describe(int32_t what) const {
   const Statistics& s = parts_.statistics;
   switch (what) {
     case TN_DESC_STATS_JSON:
-      return statistics_json(s, parts_.options.code);
+      return statistics_json(s, parts_.options.code, items_json());
+    case TN_DESC_IR:
+      return s.loops_before_text;
     case TN_DESC_GRAPH:
       return s.loops_text;
     case TN_DESC_MEMORY_PLAN:

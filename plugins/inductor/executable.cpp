@@ -185,11 +185,12 @@ void Executable::describe_memory() {
   s.planned_bytes = plan.bytes;
   s.naive_bytes = plan.naive_bytes;
   s.lower_bound = plan.lower_bound;
+  s.buffers_json = loopir::json_of(p, steps_, plan, hints);
   s.memory_text = loopir::text_of(p, steps_, plan, hints);
 }
 
 Executable::~Executable() {
-  if (!times_) return;
+  if (!times_ || is_told_) return;
   std::string table = profile_text();
   host->svc->log(TN_LOG_WARN, "profile", table.data(), table.size());
 }

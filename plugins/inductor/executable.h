@@ -27,6 +27,7 @@ namespace inductor {
 
 /// What the compiler found out, for describe().
 struct Statistics {
+  uint32_t failed_kernels = 0;
   uint32_t kernels = 0, distinct_kernels = 0, kernel_cache_hits = 0, extern_calls = 0,
            fused_nodes = 0, regions = 0, epilogues = 0, prologues = 0, products = 0,
            convolutions = 0, views_removed = 0, setup_items = 0;
@@ -34,7 +35,8 @@ struct Statistics {
   double compile_ms = 0, codegen_ms = 0;
   bool from_cache = false;
   std::vector<std::string> extern_ops;
-  std::string loops_text, fusion_text, memory_text;
+  std::string loops_before_text, loops_text, fusion_text, memory_text;
+  std::string buffers_json;
 };
 
 /// The parts of an executable, made by compile.cpp or read from a saved form.
@@ -83,6 +85,7 @@ class Executable {
   void run_item(Call& call, size_t item);
   bool run_region(Call& call, const Region& region);
   std::string profile_text() const;
+  std::string items_json() const;
   void describe_memory();
   void run_kernel(Call& call, size_t item);
   class KernelCall;
@@ -105,7 +108,8 @@ class Executable {
   std::vector<loopir::Id> setup_buffers_;                     // what the setup makes
   std::vector<uint32_t> watched_;                             // inputs whose versions the setup has
   bool has_setup_ = false;
-  std::unique_ptr<ItemTime[]> times_;  // by item, where a profile is wanted
+  std::unique_ptr<ItemTime[]> times_;         // by item, where a profile is wanted
+  mutable std::atomic<bool> is_told_{false};  // somebody has asked for those times
   std::mutex guarding_pool_, guarding_setup_;
   std::vector<std::unique_ptr<Context>> pool_;
   std::shared_ptr<Setup> setup_;

@@ -159,14 +159,17 @@ std::string fingerprint() {
   return tenon::plugin::text("llvm {} cpu {} features {}", LLVM_VERSION_STRING, o.cpu, o.features);
 }
 
+void require_well_formed(const llvm::Module& module, const std::string& function) {
+  std::string problem;
+  llvm::raw_string_ostream out(problem);
+  if (llvm::verifyFunction(*module.getFunction(function), &out))
+    throw error(TN_INTERNAL, "generated code is malformed: " + problem);
+}
+
 std::string compile_to_object(llvm::Module& module, int effort) {
   llvm::TargetMachine& machine = target_machine(effort);
   module.setDataLayout(machine.createDataLayout());
   module.setTargetTriple(machine.getTargetTriple().str());
-  std::string problem;
-  llvm::raw_string_ostream out(problem);
-  if (llvm::verifyModule(module, &out))
-    throw error(TN_INTERNAL, "generated code is malformed: " + problem);
   if (effort > 0) optimise(module, machine, effort);
   llvm::SmallVector<char, 0> bytes;
   llvm::raw_svector_ostream object(bytes);

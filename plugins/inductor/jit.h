@@ -17,6 +17,9 @@ CodeOptions code_options(std::string_view cpu, int64_t vector_bits);
 /// What makes object code useless elsewhere: versions, processor, features.
 std::string fingerprint();
 
+/// Throws `error` where a function is no valid LLVM IR, which would end in the code generator.
+void require_well_formed(const llvm::Module& module, const std::string& function);
+
 /// Optimises the module and gives its relocatable object. Threads: any, with a module of its own.
 std::string compile_to_object(llvm::Module& module, int effort);
 

@@ -36,13 +36,16 @@ class Known {
   }
   void add(const std::string& key, const KernelCode& code) {
     std::lock_guard lock(guarding_);
-    if (kernels_.size() >= most)
+    if (kernels_.size() >= crowded_) {
       std::erase_if(kernels_, [](auto& k) { return k.second.code.expired(); });
+      crowded_ = std::max(fewest, 2 * kernels_.size());
+    }
     kernels_[key] = {code.run, code.code};
   }
 
  private:
-  static constexpr size_t most = 4096;
+  static constexpr size_t fewest = 64;
+  size_t crowded_ = fewest;  // when to look for code that is gone
   struct Entry {
     KernelFunction run;
     std::weak_ptr<const LinkedCode> code;
@@ -107,6 +110,14 @@ std::vector<std::vector<KernelRequest*>> shares_of(std::vector<KernelRequest*> m
   return out;
 }
 
+void emit(llvm::Module& module, loopir::Program& program, const KernelRequest& r,
+          const CodeOptions& options) try {
+  emit_kernel(module, program, *r.nest, *r.interface, options);
+  require_well_formed(module, r.interface->symbol);
+} catch (const error& why) {
+  throw KernelFailure{r.nest->kernel.name, why.what(), r.nest->kernel.nodes};
+}
+
 std::vector<std::string> compile_all(loopir::Program& program,
                                      const std::vector<KernelRequest*>& missing,
                                      const CodeOptions& options, int64_t threads) {
@@ -116,8 +127,7 @@ std::vector<std::string> compile_all(loopir::Program& program,
   for (const auto& share : shares) {  // expressions are shared: one thread emits
     contexts.push_back(std::make_unique<llvm::LLVMContext>());
     modules.push_back(std::make_unique<llvm::Module>("kernels", *contexts.back()));
-    for (KernelRequest* r : share)
-      emit_kernel(*modules.back(), program, *r->nest, *r->interface, options);
+    for (KernelRequest* r : share) emit(*modules.back(), program, *r, options);
   }
   std::vector<std::string> objects(shares.size());
   tenon::plugin::parallel_chunks(int64_t(shares.size()), [&](int64_t i, int32_t) {

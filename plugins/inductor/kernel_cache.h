@@ -4,11 +4,19 @@
 #include "jit.h"
 #include "linked_code.h"
 
+#include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace inductor {
+
+/// A kernel that has no code; the rest may have.
+struct KernelFailure {
+  std::string kernel, why;
+  std::set<uint32_t> nodes;  // whose work it would have done
+};
 
 /// A kernel whose code is wanted.
 struct KernelRequest {
@@ -24,7 +32,8 @@ struct CacheStatistics {
 };
 
 /// The code of all of them: what this process has already is shared, the rest comes from the host's
-/// cache, else it is compiled on the host's threads (0: all of them) and put there. Threads: any.
+/// cache, else it is compiled on the host's threads (0: all of them) and put there. Throws
+/// KernelFailure. Threads: any.
 std::vector<KernelCode> code_for(tn_ctx* ctx, loopir::Program& program,
                                  std::span<KernelRequest> requests, const CodeOptions& options,
                                  int64_t threads, CacheStatistics& statistics);

@@ -43,6 +43,7 @@ Options options_of(const tn_compile_request& request) {
   out.packs_weights = given.get<bool>("weight_prepack");
   out.plans_memory = given.get<bool>("memory_planning");
   out.reuses_memory = given.get<bool>("allow_buffer_reuse");
+  out.failing_kernels = given.get<std::string_view>("fail_kernels");
   out.verifies = given.get<bool>("verify");
   out.profiles = given.get<bool>("profile");
   return out;

@@ -25,6 +25,7 @@ class Builder {
     }
     kernel.stages = std::move(kept_);
     kernel.n_loops = uint32_t(group.loops.size());
+    for (const Loop& loop : group.loops) kernel.nodes.insert(loop.nodes.begin(), loop.nodes.end());
     name_kernel();
     return std::move(kernel);
   }

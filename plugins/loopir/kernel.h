@@ -34,6 +34,7 @@ struct Kernel {
   std::vector<Id> scratch;  // buffers of place scratch
   std::string name;
   uint32_t n_folds = 0, n_loops = 0;
+  std::set<uint32_t> nodes;  // of the graph, of which it computes a part
 };
 
 using Item = std::variant<Kernel, Product, Convolution, Attention, Extern>;
@@ -60,6 +61,8 @@ struct Schedule {
 Schedule fuse(Program& program, const FusionOptions& options);
 
 Access access_of(Program& program, const Item& item);
+/// Before fusion, and afterwards.
+std::string text_of(const Program& program);
 std::string text_of(Program& program, const Schedule& schedule);
 
 /// Whether a product or convolution with its epilogue is fast as it stands.

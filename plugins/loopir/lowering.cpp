@@ -361,7 +361,7 @@ void Lowering::count_reads() {
   }
 }
 
-void Lowering::lower_node(const node& n) {
+void Lowering::lower_node_by_rules(const node& n) {
   static const auto& rules = *new std::unordered_map<std::string_view, const Rule*>([] {
     std::unordered_map<std::string_view, const Rule*> out;
     for (std::span<const Rule> list :
@@ -376,15 +376,42 @@ void Lowering::lower_node(const node& n) {
   lower_extern(*this, n);
 }
 
+namespace {
+
+/// Tells the loops from `first` on whose work they do.
+void mark_loops(Program& program, size_t first, const std::set<uint32_t>& nodes) {
+  for (size_t s = first; s < program.steps.size(); ++s)
+    if (auto* loop = std::get_if<Loop>(&program.steps[s])) loop->nodes = nodes;
+}
+
+}  // namespace
+
+void Lowering::lower_node(uint32_t number, const node& n) {
+  std::set<uint32_t> nodes{number};
+  for_each_operand(n, [&](uint32_t v) { nodes.insert(nodes_of_[v].begin(), nodes_of_[v].end()); });
+  size_t first = program.steps.size();
+  bool is_view = (n.tags & TN_TAG_VIEW) != 0;  // no work; its result is its operand's memory
+  if (options.externs.contains(number) && !is_view)
+    lower_extern(*this, n);
+  else
+    lower_node_by_rules(n);
+  mark_loops(program, first, nodes);
+  for (uint32_t r = 0; r < n.n_results; ++r) {
+    Id v = n.first_result + r;
+    if (tensors[v] && !as_view(*tensors[v])) nodes_of_[v] = nodes;
+  }
+}
+
 void Lowering::lower_nodes() {
   tensors.resize(graph.values());
+  nodes_of_.resize(graph.values());
   lower_inputs();
   count_reads();
   for (uint32_t i = 0; i < graph.size(); ++i) {
     node n = graph.at(i);
     if (n.tags & (TN_TAG_HIGHER_ORDER | TN_TAG_DATA_DEPENDENT))
       throw declined(text("{} is not compiled", sv(n.op_name)));
-    lower_node(n);
+    lower_node(i, n);
   }
 }
 
@@ -412,7 +439,9 @@ void Lowering::lower_outputs() {
     } else {
       Id buffer = program.add_buffer(
           {Buffer::Place::output, slot, v.dtype, sizes, strides, std::string(sv(v.name))});
+      size_t first = program.steps.size();
       stored(t, buffer, program.buffers[buffer].name.c_str());
+      mark_loops(program, first, nodes_of_[ids[slot]]);
       view = whole(buffer);
     }
     const Buffer& b = program.buffers[view->buffer];

@@ -135,8 +135,11 @@ struct Lowering {
   void count_reads();
   void lower_nodes();
   void lower_outputs();
-  void lower_node(const tenon::plugin::node& node);
+  void lower_node(uint32_t number, const tenon::plugin::node& node);
+  void lower_node_by_rules(const tenon::plugin::node& node);
   std::map<Id, Id> output_of_;  // graph value to its first output slot
+  /// By graph value: the nodes whose work its expression stands for.
+  std::vector<std::set<uint32_t>> nodes_of_;
 };
 
 /// Whether the host computes this dtype in f32 (bf16, f16).

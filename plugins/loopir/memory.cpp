@@ -68,10 +68,30 @@ int64_t bytes_of(const Program& program, const Buffer& buffer, std::span<const i
   return (last + 1) * item_size(buffer.dtype);
 }
 
+namespace {
+
+std::vector<bool> placed_in(const MemoryPlan& plan) {
+  std::vector<bool> out;
+  for (int64_t offset : plan.offsets) out.push_back(offset >= 0);
+  return out;
+}
+
+}  // namespace
+
+std::string json_of(const Program& program, std::span<const Access> accesses,
+                    const MemoryPlan& plan, std::span<const int64_t> symbols) {
+  std::string out = "[";
+  for (const Life& life : lives_of(program, accesses, symbols, placed_in(plan)))
+    out +=
+        tenon::plugin::text(R"({}{"name": {}, "offset": {}, "bytes": {}, "first": {}, "last": {}})",
+                            out.size() > 1 ? ", " : "", quoted(program.buffers[life.buffer].name),
+                            plan.offsets[life.buffer], life.bytes, life.first, life.last);
+  return out + "]";
+}
+
 std::string text_of(const Program& program, std::span<const Access> accesses,
                     const MemoryPlan& plan, std::span<const int64_t> symbols) {
-  std::vector<bool> in_arena;
-  for (int64_t offset : plan.offsets) in_arena.push_back(offset >= 0);
+  std::vector<bool> in_arena = placed_in(plan);
   std::string out = tenon::plugin::text("arena {} bytes, {} without reuse, {} live at most\n",
                                         plan.bytes, plan.naive_bytes, plan.lower_bound);
   for (const Life& life : lives_of(program, accesses, symbols, in_arena))

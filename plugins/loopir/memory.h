@@ -22,6 +22,10 @@ MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
 std::string text_of(const Program& program, std::span<const Access> accesses,
                     const MemoryPlan& plan, std::span<const int64_t> symbols);
 
+/// The same as a JSON list: name, offset, bytes, first and last step.
+std::string json_of(const Program& program, std::span<const Access> accesses,
+                    const MemoryPlan& plan, std::span<const int64_t> symbols);
+
 /// Bytes of memory that the strides of a buffer span.
 int64_t bytes_of(const Program& program, const Buffer& buffer, std::span<const int64_t> symbols);
 

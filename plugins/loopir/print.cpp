@@ -175,6 +175,36 @@ std::string text_of_kernel(const Expressions& x, const Kernel& k) {
 
 }  // namespace
 
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
+  }
+  return out + '"';
+}
+
+// Without values, which can be long and are in the text of the kernels.
+std::string text_of(const Program& program) {
+  const Expressions& x = program.expressions;
+  std::string out;
+  for (const Step& step : program.steps) {
+    if (const auto* loop = std::get_if<Loop>(&step)) {
+      out += "loop " + loop->name + " " + variable_list(x, loop->outer);
+      if (loop->fold != Fold::none)
+        out += std::string(" ") + fold_names[size_t(loop->fold)] + " over " +
+               variable_list(x, loop->reduced);
+      out += " to b" + std::to_string(loop->buffer) + "\n";
+    } else if (const auto* e = std::get_if<Extern>(&step)) {
+      out += "extern " + e->name + "\n";
+    } else {
+      const char* const kinds[] = {"loop ", "product ", "convolution ", "attention ", "extern "};
+      out += kinds[step.index()] + std::visit([](const auto& s) { return s.name; }, step) + "\n";
+    }
+  }
+  return out;
+}
+
 std::string text_of(Program& program, const Schedule& schedule) {
   const Expressions& x = program.expressions;
   std::string out;

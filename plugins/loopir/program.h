@@ -9,6 +9,7 @@
 #include "expressions.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -68,6 +69,7 @@ struct Loop {
   Id position = none;  // arg_min, arg_max: of this element among those that are folded
   Id buffer = none, index = none;
   std::string name;
+  std::set<uint32_t> nodes;  // of the graph, of which it computes a part
   bool is_scan = false;
   Store store = Store::set;
 
@@ -136,6 +138,9 @@ struct Output {
   View view;
 };
 
+/// As a JSON string.
+std::string quoted(std::string_view text);
+
 /// Bytes of one element.
 int64_t item_size(int32_t dtype);
 
@@ -171,6 +176,7 @@ struct LoweringOptions {
   int most_operations = 96;     // an expression of more becomes a tensor in memory
   int repeated_operations = 3;  // one that several ops read is computed by each up to this many
   bool may_transform = false;   // convolutions
+  std::set<uint32_t> externs;   // nodes that the host shall run
 };
 
 /// The graph as a program. Throws `declined` for what no part of it can be (data-dependent sizes,

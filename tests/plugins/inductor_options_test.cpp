@@ -46,14 +46,14 @@ const char* const softmax_of_rows = R"(
   output %y
 )";
 
-const char* const gelu_mlp = R"(
+const char* const relu_mlp = R"(
   input %x: f32[128, 64]
   input %w1: f32[64, 256] parameter static_address
   input %b1: f32[256] parameter static_address
   input %w2: f32[256, 64] parameter static_address
   input %b2: f32[64] parameter static_address
   %h: f32[128, 256] = aten.addmm.default(%b1, %x, %w1)
-  %g: f32[128, 256] = aten.gelu.default(%h)
+  %g: f32[128, 256] = aten.relu.default(%h)
   %y: f32[128, 64] = aten.addmm.default(%b2, %g, %w2)
   output %y
 )";
@@ -124,15 +124,15 @@ TEST_F(InductorOptions, FallbackErrorRefusesGraphsThatOnlyTheHostRuns) {
 }
 
 TEST_F(InductorOptions, EpiloguesCanStayKernels) {
-  EXPECT_EQ(stats_of(gelu_mlp, "")["kernels"], 0);
-  EXPECT_EQ(stats_of(gelu_mlp, "epilogue_fusion = false")["kernels"], 1);
-  EXPECT_LE(error_of_result(gelu_mlp, mlp_inputs(), "epilogue_fusion = false"), 1e-3);
+  EXPECT_EQ(stats_of(relu_mlp, "")["distinct_kernels"], 0);
+  EXPECT_EQ(stats_of(relu_mlp, "epilogue_fusion = false")["distinct_kernels"], 1);
+  EXPECT_LE(error_of_result(relu_mlp, mlp_inputs(), "epilogue_fusion = false"), 1e-3);
 }
 
 TEST_F(InductorOptions, WeightsCanStayAsTheyAre) {
   // The library's product with an activation behind it wants packed weights.
-  EXPECT_EQ(stats_of(gelu_mlp, "weight_prepack = false")["kernels"], 1);
-  EXPECT_LE(error_of_result(gelu_mlp, mlp_inputs(), "weight_prepack = false"), 1e-3);
+  EXPECT_EQ(stats_of(relu_mlp, "weight_prepack = false")["distinct_kernels"], 1);
+  EXPECT_LE(error_of_result(relu_mlp, mlp_inputs(), "weight_prepack = false"), 1e-3);
 }
 
 TEST_F(InductorOptions, KernelsHoldNoMoreLoopsThanAllowed) {
@@ -224,9 +224,30 @@ TEST_F(InductorOptions, EffortDecidesTheCode) {
 }
 
 TEST_F(InductorOptions, VerifyingFindsNothingInGraphsThatAreSound) {
-  for (const std::string& graph : {std::string(softmax_of_rows), std::string(gelu_mlp),
+  for (const std::string& graph : {std::string(softmax_of_rows), std::string(relu_mlp),
                                    std::string(value_of_two_readers), powers_of_a_matrix()})
     EXPECT_EQ(error_of([&] { stats_of(graph, "verify = true"); }), "no error");
+}
+
+TEST_F(InductorOptions, NodesOfAKernelWithoutCodeRunInTheHost) {
+  const char* graph = R"(
+  input %x: f32[64, 100]
+  input %w: f32[100, 100]
+  %a: f32[64, 100] = aten.exp.default(%x)
+  %n: f32[64, 100] = aten.neg.default(%a)
+  %p: f32[64, 100] = aten.mm.default(%n, %w)
+  %t: f32[100, 64] = aten.t.default(%p)
+  %s: f32[100, 64] = aten._softmax.default(%t, 1, false)
+  output %s, %n
+)";
+  std::vector<Tensor> inputs{randn({64, 100}), randn({100, 100}) * 0.1};
+  EXPECT_EQ(stats_of(graph, "")["failed_kernels"], 0);
+  nlohmann::json stats = stats_of(graph, "fail_kernels = 's'");
+  EXPECT_EQ(stats["failed_kernels"], 1);
+  EXPECT_EQ(stats["extern_ops"], nlohmann::json({"aten._softmax.default"}));
+  EXPECT_GE(stats["kernels"], 1);
+  EXPECT_LE(error_of_result(graph, inputs, "fail_kernels = 's'"), 1e-6);
+  EXPECT_LE(error_of_result(graph, inputs, "fail_kernels = '*'"), 1e-6);
 }
 
 TEST_F(InductorOptions, UnknownOnesComeWithTheNearest) {
