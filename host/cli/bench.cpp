@@ -1,15 +1,16 @@
 // `tenon bench`: compile times and latencies of models, backends taking turns.
 #include "cli/bench_timing.h"
+#include "cli/cold_start.h"
+#include "cli/measured.h"
+#include "cli/process_memory.h"
 
 #include "backend/backend.h"
 #include "core/error.h"
 #include "core/thread_pool.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
 namespace tenon::cli {
 
@@ -28,42 +29,21 @@ struct Runner {
   std::string backend;
   LoadedModel model;
   std::vector<Tensor> leaves;
-  double cold_ms = 0, warm_ms = 0;
-  uint64_t peak_bytes = 0;
+  Starts starts;
+  double overhead_us = -1;          ///< negative: the backend does not tell
   std::vector<double> us, medians;  ///< of all calls; of each round
 };
 
-// A line "Name:   value" of a file in /proc; "" where there is none.
-std::string proc_value(const char* file, std::string_view name) {
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) {
-    if (!line.starts_with(name)) continue;
-    size_t at = line.find_first_not_of(" \t:", name.size());
-    return at == std::string::npos ? "" : line.substr(at);
-  }
-  return "";
-}
-
-void reset_peak_memory() { std::ofstream("/proc/self/clear_refs") << "5"; }
-uint64_t peak_memory() {
-  return std::strtoull(proc_value("/proc/self/status", "VmHWM").c_str(), nullptr, 10) * 1024;
-}
-
-Runner make_runner(const std::string& path, const std::string& backend,
-                   const BenchOptions& options) {
+Runner make_runner(const std::string& path, const std::string& backend, const BenchOptions& options,
+                   const Globals& globals) {
   Runner r;
   r.backend = backend;
+  r.starts = measure_starts(path, backend, options.inputs, options.options, globals);
+  double turn = parse_seconds(options.time) / options.rounds;
+  r.overhead_us = measure_model(path, options.options, options.inputs, backend, turn).overhead_us;
   r.model = load_model(path, options.options, backend);
   r.leaves = make_leaves(r.model, or_recorded(options.inputs, path));
-  reset_peak_memory();
   r.model.runner->compile(r.leaves);
-  r.cold_ms = r.model.runner->compile_ms();
-  // The same again finds what the first one left on disk.
-  LoadedModel again = load_model(path, options.options, backend);
-  again.runner->compile(r.leaves);
-  r.warm_ms = again.runner->compile_ms();
-  r.model.runner->run(r.leaves);
-  r.peak_bytes = peak_memory();
   return r;
 }
 
@@ -86,8 +66,9 @@ Json to_json(Runner& r, const std::string& path, double eager_us) {
   Json stats = stats_of(r.model.runner->describe(TN_DESC_STATS_JSON));
   return {{"model", std::filesystem::path(path).stem().string()},
           {"backend", r.backend},
-          {"cold_compile_ms", r.cold_ms},
-          {"warm_compile_ms", r.warm_ms},
+          {"cold_compile_ms", r.starts.cold.compile_ms},
+          {"warm_compile_ms", r.starts.warm.compile_ms},
+          {"overhead_us", r.overhead_us < 0 ? Json() : Json(r.overhead_us)},
           {"latency_us",
            {{"median", median},
             {"p25", quantile(r.us, 0.25)},
@@ -96,21 +77,21 @@ Json to_json(Runner& r, const std::string& path, double eager_us) {
             {"n", r.us.size()}}},
           {"kernels", stats.value("kernels", 0)},
           {"extern_calls", stats.value("extern_calls", 0)},
-          {"peak_bytes", r.peak_bytes},
+          {"peak_bytes", r.starts.cold.peak_bytes},
           {"fallback_ops", stats.value("extern_ops", Json::array())},
           {"speedup_vs_eager", median > 0 ? eager_us / median : 0},
           {"noisy", is_noisy(r)}};
 }
 
 std::vector<Json> bench_model(const std::string& path, const std::vector<std::string>& backends,
-                              const BenchOptions& options) {
+                              const BenchOptions& options, const Globals& globals) {
   std::vector<Runner> runners;
   // eager is measured in any case, since the others are compared with it.
   if (std::find(backends.begin(), backends.end(), "eager") == backends.end())
-    runners.push_back(make_runner(path, "eager", options));
+    runners.push_back(make_runner(path, "eager", options, globals));
   bool eager_is_extra = !runners.empty();
   for (const std::string& backend : backends)
-    runners.push_back(make_runner(path, backend, options));
+    runners.push_back(make_runner(path, backend, options, globals));
   double turn = parse_seconds(options.time) / options.rounds;
   for (int round = 0; round < options.rounds; ++round)
     for (Runner& r : runners) run_round(r, turn);
@@ -126,20 +107,15 @@ std::vector<Json> bench_model(const std::string& path, const std::vector<std::st
   return results;
 }
 
-std::string rounded(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, value < 100 ? "%.2f" : "%.0f", value);
-  return text;
-}
-
 void print_table(const Json& results) {
   Table table({"MODEL", "BACKEND", "COLD ms", "WARM ms", "MEDIAN us", "P25", "P75", "P99",
-               "KERNELS", "EXTERN", "PEAK MiB", "VS EAGER"});
+               "OVERHEAD us", "KERNELS", "EXTERN", "PEAK MiB", "VS EAGER"});
   for (const Json& r : results) {
     const Json& us = r["latency_us"];
     table.add({r["model"], r["backend"], rounded(r["cold_compile_ms"]),
                rounded(r["warm_compile_ms"]), rounded(us["median"]), rounded(us["p25"]),
-               rounded(us["p75"]), rounded(us["p99"]), r["kernels"].dump(),
+               rounded(us["p75"]), rounded(us["p99"]),
+               r["overhead_us"].is_null() ? "-" : rounded(r["overhead_us"]), r["kernels"].dump(),
                r["extern_calls"].dump(), rounded(r["peak_bytes"].get<double>() / (1 << 20)),
                rounded(r["speedup_vs_eager"]) + "x"});
   }
@@ -155,7 +131,7 @@ int bench(const BenchOptions& options, const Globals& globals) {
                 {"cpu", proc_value("/proc/cpuinfo", "model name")},
                 {"results", Json::array()}};
   for (const std::string& path : options.models)
-    for (Json& result : bench_model(path, backends, options)) {
+    for (Json& result : bench_model(path, backends, options, globals)) {
       if (result["noisy"])
         print_message(
             message("{} with {}: the rounds differ by more than a tenth; the machine is "

@@ -6,23 +6,28 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstdio>
 
 namespace tenon::cli {
 
 using Clock = std::chrono::steady_clock;
 
-std::vector<double> time_calls(ModelRunner& runner, const std::vector<Tensor>& leaves,
-                               double seconds) {
+std::vector<double> time_calls(const std::function<void()>& call, double seconds) {
   std::vector<double> us;
-  runner.run(leaves);
+  call();
   auto end = Clock::now() + std::chrono::duration<double>(seconds);
   for (;;) {
     auto before = Clock::now();
-    std::vector<Tensor> outputs = runner.run(leaves);
+    call();
     auto after = Clock::now();
     us.push_back(std::chrono::duration<double, std::micro>(after - before).count());
     if (after > end && us.size() >= 3) return us;
   }
+}
+
+std::vector<double> time_calls(ModelRunner& runner, const std::vector<Tensor>& leaves,
+                               double seconds) {
+  return time_calls([&] { runner.run(leaves); }, seconds);
 }
 
 double quantile(const std::vector<double>& sorted, double q) {
@@ -31,6 +36,12 @@ double quantile(const std::vector<double>& sorted, double q) {
   auto low = static_cast<size_t>(at);
   size_t high = std::min(low + 1, sorted.size() - 1);
   return sorted[low] + (at - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
+std::string rounded(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, value < 100 ? "%.2f" : "%.0f", value);
+  return text;
 }
 
 double parse_seconds(const std::string& text) {

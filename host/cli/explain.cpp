@@ -1,7 +1,8 @@
 // `tenon explain`: what becomes of a model on its way to code, step by step, with times.
+#include "cli/explain.h"
+
 #include "backend/backend.h"
 #include "backend/declined.h"
-#include "cli/model_options.h"
 #include "compile.h"
 #include "core/shape_env.h"
 #include "formats/pt2_import.h"
@@ -20,6 +21,8 @@ namespace {
 struct ExplainOptions {
   std::string model, backend;
   ModelOptions archive;
+  InputOptions inputs;
+  bool profile = false;
 };
 
 // Times of the stages in the order in which they ran, in milliseconds.
@@ -57,14 +60,15 @@ Json graph_facts(const Graph& graph) {
 }
 
 // The graph, and into `facts` what only an archive tells.
-std::shared_ptr<Graph> load(const ExplainOptions& options, Stages& stages, Json& facts) {
-  if (graph_file_kind(options.model) != GraphFileKind::archive)
-    return stages.run("read", [&] { return load_graph(options.model, options.archive); });
-  formats::Pt2Options reading = pt2_options(options.archive);
-  auto program = stages.run("read", [&] { return formats::read_pt2(options.model, reading); });
+std::shared_ptr<Graph> load(const std::string& path, const ModelOptions& options, Stages& stages,
+                            Json& facts) {
+  if (graph_file_kind(path) != GraphFileKind::archive)
+    return stages.run("read", [&] { return load_graph(path, options); });
+  formats::Pt2Options reading = pt2_options(options);
+  auto program = stages.run("read", [&] { return formats::read_pt2(path, reading); });
   facts["torch"] = program.torch_version;
   formats::ImportOptions importing;
-  importing.random_weights = options.archive.random_weights;
+  importing.random_weights = options.random_weights;
   auto model = stages.run("import", [&] { return formats::import_pt2(program, importing); });
   for (const formats::Pt2Range& r : model.ranges) facts["ranges"].push_back(r.text);
   for (const formats::Pt2Guard& g : model.guards) facts["guards"].push_back(g.text);
@@ -180,6 +184,29 @@ void print_piece(size_t index, const Json& piece) {
   for (const auto& [op, count] : counts) print(message("  {} x {}\n", count, op));
 }
 
+// Numbers on one line; lists of items and buffers have tables of their own.
+void print_artifact(const Json& stats) {
+  Json numbers = Json::object();
+  for (const auto& [name, value] : stats.items())
+    if (name != "items" && name != "buffers") numbers[name] = value;
+  print("artifact: " + numbers.dump() + "\n");
+  std::vector<std::vector<std::string>> rows = item_rows(stats);
+  if (rows.empty()) return;
+  Table table(item_header);
+  for (std::vector<std::string>& row : rows) table.add(std::move(row));
+  print(table.text());
+  print(message("peaks of this machine: {} GB/s, {} GF/s\n", rounded(stats["peak_gbs"]),
+                rounded(stats["peak_gfs"])));
+}
+
+// How loops became kernels, where --profile has asked for all there is.
+void print_texts(const Json& facts) {
+  for (const char* name : {"loops", "kernels", "fusion", "memory"}) {
+    std::string text = facts.value("texts", Json::object()).value(name, "");
+    if (!text.empty()) print(bold(name) + "\n" + text);
+  }
+}
+
 void print_facts(const Json& facts) {
   print(bold(facts["model"].get<std::string>()) + "\n");
   print_graph("captured", facts["captured"]);
@@ -201,7 +228,8 @@ void print_facts(const Json& facts) {
   for (const Json& c : facts["conditions"])
     print(message("condition: {}, asked for by {}\n", c["text"].get<std::string>(),
                   c["asked_by"].get<std::string>()));
-  if (facts.contains("artifact")) print("artifact: " + facts["artifact"].dump() + "\n");
+  if (facts.contains("artifact")) print_artifact(facts["artifact"]);
+  print_texts(facts);
   Table table({"STAGE", "MS"});
   for (const Json& s : facts["stages"]) {
     char text[32];
@@ -213,14 +241,18 @@ void print_facts(const Json& facts) {
 
 int explain(const ExplainOptions& options, const Globals& globals) {
   if (globals.json) leave_stdout_to_json();
-  Stages stages;
-  Json facts{{"schema", 1}, {"model", options.model}};
-  std::shared_ptr<Graph> graph = load(options, stages, facts);
-  facts["captured"] = graph_facts(*graph);
-  compile(*graph, graph, options.backend, stages, facts);
-  facts["stages"] = Json::array();
-  for (const auto& [name, ms] : stages.times())
-    facts["stages"].push_back({{"stage", name}, {"ms", ms}});
+  Json facts = explain_model(options.model, options.backend, options.archive);
+  if (options.profile) {
+    constexpr double seconds = 0.5;
+    MeasuredModel m = measure_model(options.model, options.archive, options.inputs,
+                                    facts["backend"]["name"].get<std::string>(), seconds);
+    facts["artifact"] = m.stats;
+    facts["latency_us"] = m.median_us;
+    facts["texts"] = {{"loops", m.loops_before},
+                      {"kernels", m.loops},
+                      {"fusion", m.fusion},
+                      {"memory", m.memory}};
+  }
   if (globals.json)
     print_json(facts);
   else
@@ -233,11 +265,49 @@ Action build(CLI::App& app) {
   app.add_option("MODEL", options->model, "a model (.pt2) or a graph (.tng, .tng.json)")
       ->required();
   app.add_option("--backend", options->backend, "the backend to compile with");
+  app.add_flag("--profile", options->profile,
+               "also calls the model and tells what each kernel takes, how loops became kernels, "
+               "and the memory plan, where the backend knows");
   add_archive_options(app, options->archive);
+  add_input_options(app, options->inputs);
   return [options](const Globals& globals) { return explain(*options, globals); };
 }
 
 }  // namespace
+
+Json explain_model(const std::string& model, const std::string& backend,
+                   const ModelOptions& options) {
+  Stages stages;
+  Json facts{{"schema", 1}, {"model", model}};
+  std::shared_ptr<Graph> graph = load(model, options, stages, facts);
+  facts["captured"] = graph_facts(*graph);
+  compile(*graph, graph, backend, stages, facts);
+  facts["stages"] = Json::array();
+  for (const auto& [name, ms] : stages.times())
+    facts["stages"].push_back({{"stage", name}, {"ms", ms}});
+  return facts;
+}
+
+std::vector<std::vector<std::string>> item_rows(const Json& stats) {
+  double sum = 0, peak_gbs = stats.value("peak_gbs", 0.0), peak_gfs = stats.value("peak_gfs", 0.0);
+  std::vector<Json> items;
+  for (const Json& item : stats.value("items", Json::array()))
+    if (item.contains("us") && !item.value("in_setup", false)) items.push_back(item);
+  for (const Json& item : items) sum += item["us"].get<double>();
+  std::stable_sort(items.begin(), items.end(), [](const Json& a, const Json& b) {
+    return a["us"].get<double>() > b["us"].get<double>();
+  });
+  std::vector<std::vector<std::string>> rows;
+  for (const Json& item : items) {
+    double us = item["us"], gfs = 0, part = 0;
+    double gbs = us > 0 ? item.value("bytes", 0.0) / us / 1e3 : 0;
+    if (us > 0) gfs = item.value("flops", 0.0) / us / 1e3;
+    if (peak_gbs > 0 && peak_gfs > 0) part = std::max(gbs / peak_gbs, gfs / peak_gfs);
+    rows.push_back({item.value("kind", "") + " " + item.value("name", ""), rounded(us),
+                    rounded(100 * us / sum), rounded(gbs), rounded(gfs), rounded(100 * part)});
+  }
+  return rows;
+}
 
 extern constinit const Verb verb_explain{
     .name = "explain",

@@ -8,10 +8,12 @@ extern const Verb verb_run;
 extern const Verb verb_check;
 extern const Verb verb_compile;
 extern const Verb verb_bench;
+extern const Verb verb_bench_compile;
 extern const Verb verb_bench_worker;
 extern const Verb verb_graph;
 extern const Verb verb_ops;
 extern const Verb verb_explain;
+extern const Verb verb_report;
 extern const Verb verb_plugin;
 extern const Verb verb_config;
 extern const Verb verb_replay;
@@ -22,9 +24,10 @@ extern const Verb verb_man;
 namespace {
 
 constexpr const Verb* all_verbs[] = {
-    &verb_backends,     &verb_run,     &verb_check,  &verb_compile,    &verb_bench,
-    &verb_bench_worker, &verb_explain, &verb_graph,  &verb_ops,        &verb_plugin,
-    &verb_config,       &verb_replay,  &verb_doctor, &verb_completion, &verb_man,
+    &verb_backends,     &verb_run,           &verb_check,   &verb_compile, &verb_bench,
+    &verb_bench_worker, &verb_bench_compile, &verb_explain, &verb_report,  &verb_graph,
+    &verb_ops,          &verb_plugin,        &verb_config,  &verb_replay,  &verb_doctor,
+    &verb_completion,   &verb_man,
 };
 
 void add_globals(CLI::App& app, Globals& globals) {

@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -99,7 +100,26 @@ class Listener {
 
 }  // namespace
 
-pid_t start_self(const std::vector<std::string>& arguments, std::span<const ChildFile> files) {
+namespace {
+
+std::vector<char*> environment_with(const std::vector<std::string>& changed) {
+  std::vector<char*> out;
+  for (char** line = environ; *line; ++line) {
+    std::string_view text(*line);
+    bool is_replaced = std::any_of(changed.begin(), changed.end(), [&](const std::string& c) {
+      return text.starts_with(std::string_view(c).substr(0, c.find('=') + 1));
+    });
+    if (!is_replaced) out.push_back(*line);
+  }
+  for (const std::string& c : changed) out.push_back(const_cast<char*>(c.c_str()));
+  out.push_back(nullptr);
+  return out;
+}
+
+}  // namespace
+
+pid_t start_self(const std::vector<std::string>& arguments, std::span<const ChildFile> files,
+                 const std::vector<std::string>& environment) {
   std::vector<char*> argv;
   for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
   argv.push_back(nullptr);
@@ -107,7 +127,8 @@ pid_t start_self(const std::vector<std::string>& arguments, std::span<const Chil
   posix_spawn_file_actions_init(&actions);
   for (const ChildFile& f : files) posix_spawn_file_actions_adddup2(&actions, f.ours, f.theirs);
   pid_t child = 0;
-  int error = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
+  int error = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(),
+                            environment_with(environment).data());
   posix_spawn_file_actions_destroy(&actions);
   require(error == 0, "cannot start a child process: {}", std::strerror(error));
   return child;
@@ -121,12 +142,13 @@ int wait_for(pid_t child) {
 }
 
 ChildEnd watch_self(const std::vector<std::string>& arguments, double limit_s,
-                    const std::function<void(std::string_view line)>& on_line) {
+                    const std::function<void(std::string_view line)>& on_line,
+                    const std::vector<std::string>& environment) {
   Pipe lines, log;
   const ChildFile files[] = {{log.write_end, STDOUT_FILENO},
                              {log.write_end, STDERR_FILENO},
                              {lines.write_end, child_lines_file}};
-  pid_t child = start_self(arguments, files);
+  pid_t child = start_self(arguments, files, environment);
   lines.close_write();
   log.close_write();
   Listener listener(lines.read_end, log.read_end, on_line);

@@ -16,7 +16,9 @@ struct ChildFile {
 };
 
 /// Starts this program with `arguments`, the first of which is its name. Throws UserError.
-pid_t start_self(const std::vector<std::string>& arguments, std::span<const ChildFile> files);
+/// `environment`: NAME=value, in the place of what this process has.
+pid_t start_self(const std::vector<std::string>& arguments, std::span<const ChildFile> files,
+                 const std::vector<std::string>& environment = {});
 /// Waits for its end and gives the status of waitpid.
 int wait_for(pid_t child);
 
@@ -34,6 +36,7 @@ inline constexpr int child_lines_file = 3;
 /// Runs this program until it ends, or until it has written no line for `limit_s` seconds: then it
 /// is killed. `on_line` gets each line of the file child_lines_file, while the child runs.
 ChildEnd watch_self(const std::vector<std::string>& arguments, double limit_s,
-                    const std::function<void(std::string_view line)>& on_line);
+                    const std::function<void(std::string_view line)>& on_line,
+                    const std::vector<std::string>& environment = {});
 
 }  // namespace tenon
