@@ -270,6 +270,9 @@ std::shared_ptr<Executable::Setup> Executable::setup_for(Call& call) {
   for (Id b : everything.writes) made->pointers[b] = made->memory.data() + plan.offsets[b];
   call.setup = made;
   run_items(call, true);
+  int64_t packed = 0;
+  for (const Memory& m : made->packed) packed += int64_t(m.size());
+  packed_bytes_ = packed;
   setup_ = made;
   return made;
 }

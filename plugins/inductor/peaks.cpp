@@ -55,8 +55,9 @@ double arithmetic(int64_t threads) {
     tenon::plugin::parallel_chunks(threads, [&](int64_t c, int32_t) {
       float* result = results.data() + c * rows * columns;
       for (int64_t i = 0; i < repeats; ++i)
-        microkernel::multiply({panels, left.data(), depth, weights, nullptr, result, columns, {}},
-                              0, rows, 0, panels.count());
+        microkernel::multiply(
+            {panels, left.data(), depth, 1, weights, 0, nullptr, result, columns, {}}, 0, rows, 0,
+            panels.count());
     });
   });
   return 2.0 * double(threads * repeats * rows * depth * columns) / seconds;
