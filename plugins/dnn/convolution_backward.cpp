@@ -36,7 +36,7 @@ Dims grouped(const ConvolutionShape& c, int64_t outer, int64_t inner) {
 
 Dims strides_of(const int64_t* strides) { return {strides[0], strides[1], strides[2], strides[3]}; }
 
-Dims grouped_strides(const Convolution& c) {
+Dims grouped_strides(const ConvolutionGradients& c) {
   Dims strides = strides_of(c.weights_strides);
   const ConvolutionShape& s = c.shape;
   if (s.groups > 1) strides.insert(strides.begin(), s.out_channels / s.groups * strides[0]);
@@ -53,7 +53,7 @@ class PartMaker {
  public:
   PartMaker(const ConvolutionGradients& call, int64_t images)
       : call_(call),
-        c_(call.forward.shape),
+        c_(call.shape),
         source_{images, c_.channels, c_.height, c_.width},
         result_{images, c_.out_channels, c_.out_height, c_.out_width},
         weights_(grouped(c_, c_.out_channels, c_.channels / c_.groups)),
@@ -64,7 +64,7 @@ class PartMaker {
 
   std::shared_ptr<Part> make() {
     auto part = std::make_shared<Part>();
-    bool good = (!call_.source || add_data(*part)) && (!call_.weights || add_weights(*part));
+    bool good = (!call_.of_source || add_data(*part)) && (!call_.of_weights || add_weights(*part));
     return good ? part : nullptr;
   }
 
@@ -93,19 +93,20 @@ class PartMaker {
     p.data = conv(pd);
     p.data_scratch = pd.scratchpad_desc();
     p.gradient = Reorder(given_gradient(), pd.diff_dst_desc());
-    p.weights = Reorder(Desc(weights_, f32, grouped_strides(call_.forward)), pd.weights_desc());
-    p.source_gradient = Reorder(pd.diff_src_desc(), Desc(source_, f32, dense(source_)));
+    p.weights = Reorder(Desc(weights_, f32, grouped_strides(call_)), pd.weights_desc());
+    p.source_gradient =
+        Reorder(pd.diff_src_desc(), Desc(source_, f32, strides_of(call_.of_source_strides)));
     return true;
   }
 
   bool add_weights(Part& p) const {
     using conv = dnnl::convolution_backward_weights;
-    p.bias = call_.bias ? Desc({c_.out_channels}, f32, tag::x) : Desc();
+    p.bias = call_.of_bias ? Desc({c_.out_channels}, f32, tag::x) : Desc();
     auto direct = dnnl::algorithm::convolution_direct;
-    conv::desc desc = call_.bias ? conv::desc(direct, any(source_), any(weights_), p.bias,
-                                              any(result_), stride_, dilation_, begin_, end_)
-                                 : conv::desc(direct, any(source_), any(weights_), any(result_),
-                                              stride_, dilation_, begin_, end_);
+    conv::desc desc = call_.of_bias ? conv::desc(direct, any(source_), any(weights_), p.bias,
+                                                 any(result_), stride_, dilation_, begin_, end_)
+                                    : conv::desc(direct, any(source_), any(weights_), any(result_),
+                                                 stride_, dilation_, begin_, end_);
     conv::primitive_desc pd(desc, attributes(), engine(), hint());
     if (is_reference(pd)) return false;
     p.for_weights = conv(pd);
@@ -123,20 +124,20 @@ class PartMaker {
 
 std::shared_ptr<const Part> part_for(const ConvolutionGradients& call, int64_t images) {
   static auto& plans = *new PlanCache<Part>;
-  const ConvolutionShape& c = call.forward.shape;
+  const ConvolutionShape& c = call.shape;
   PlanKey key{images,
               c.channels,
               c.height,
               c.width,
               c.out_channels,
               c.groups,
-              call.source != nullptr,
-              call.weights != nullptr,
-              call.bias != nullptr};
+              call.of_source != nullptr,
+              call.of_weights != nullptr,
+              call.of_bias != nullptr};
   for (const auto& pair : {c.kernel, c.stride, c.padding, c.dilation})
     key.insert(key.end(), pair, pair + 2);
   for (const auto& strides :
-       {c.source_strides, call.gradient_strides, call.forward.weights_strides})
+       {c.source_strides, call.gradient_strides, call.weights_strides, call.of_source_strides})
     key.insert(key.end(), strides, strides + 4);
   return plans.get(key, [&] {
     return unless_unsupported([&] {
@@ -153,24 +154,24 @@ const void* brought(const Reorder& r, const void* from, Scratch tile) {
 }
 
 void run_data(const ConvolutionGradients& call, const Part& p, int64_t image) {
-  const ConvolutionShape& c = call.forward.shape;
+  const ConvolutionShape& c = call.shape;
   const void* grad = at(call.gradient, image * call.gradient_strides[0], c.dtype);
   const void* g = brought(p.gradient, grad, Scratch::gradient_tile);
-  const void* w = brought(p.weights, call.forward.weights->data, Scratch::weights_tile);
+  const void* w = brought(p.weights, call.weights, Scratch::weights_tile);
   void* result = scratch(Scratch::result_tile, p.source_gradient.from.get_size());
   execute(p.data, p.data_scratch,
           {{DNNL_ARG_DIFF_DST, p.gradient.to, g},
            {DNNL_ARG_WEIGHTS, p.weights.to, w},
            {DNNL_ARG_DIFF_SRC, p.source_gradient.from, result}});
-  p.source_gradient(result, call.source + image * c.channels * c.height * c.width);
+  p.source_gradient(result, call.of_source + image * call.of_source_strides[0]);
 }
 
 void run_weights(const ConvolutionGradients& call, const Part& p, int64_t image, float* weights,
                  float* bias) {
-  const ConvolutionShape& c = call.forward.shape;
+  const ConvolutionShape& c = call.shape;
   const void* grad = at(call.gradient, image * call.gradient_strides[0], c.dtype);
   const void* g = brought(p.gradient_of_weights_call, grad, Scratch::gradient_tile);
-  const void* x = brought(p.source, at(call.forward.source, image * c.source_strides[0], c.dtype),
+  const void* x = brought(p.source, at(call.source, image * c.source_strides[0], c.dtype),
                           Scratch::source_tile);
   void* result = scratch(Scratch::result_tile, p.weights_gradient.from.get_size());
   execute(p.for_weights, p.weights_scratch,
@@ -181,11 +182,11 @@ void run_weights(const ConvolutionGradients& call, const Part& p, int64_t image,
   p.weights_gradient(result, weights);
 }
 
-int64_t n_parts(const ConvolutionShape& c) {
+int64_t n_parts(const ConvolutionShape& c, int64_t workers) {
   int64_t work = c.images * c.out_channels * c.out_height * c.out_width * (c.channels / c.groups) *
                  c.kernel[0] * c.kernel[1];
   if (work < small_work) return 1;
-  return std::min<int64_t>(tenon::plugin::host->svc->num_threads(), c.images);
+  return std::min(workers, c.images);
 }
 
 void add(const std::vector<float>& from, float* to) {
@@ -195,8 +196,8 @@ void add(const std::vector<float>& from, float* to) {
 }  // namespace
 
 bool run_convolution_gradients(const ConvolutionGradients& call) {
-  const ConvolutionShape& c = call.forward.shape;
-  int64_t parts = n_parts(c);
+  const ConvolutionShape& c = call.shape;
+  int64_t parts = n_parts(c, call.workers);
   auto first_image = [&](int64_t part) { return c.images * part / parts; };
   std::vector<std::shared_ptr<const Part>> plans;
   for (int64_t i = 0; i < parts; ++i) {
@@ -207,21 +208,21 @@ bool run_convolution_gradients(const ConvolutionGradients& call) {
       static_cast<size_t>(c.out_channels * (c.channels / c.groups) * c.kernel[0] * c.kernel[1]);
   // The first part writes the result, the others what is added to it.
   std::vector<std::vector<float>> weights(static_cast<size_t>(parts)), biases(weights.size());
-  for (size_t i = 1; call.weights && i < weights.size(); ++i) {
+  for (size_t i = 1; call.of_weights && i < weights.size(); ++i) {
     weights[i].resize(n_weights);
-    biases[i].resize(call.bias ? static_cast<size_t>(c.out_channels) : 0);
+    biases[i].resize(call.of_bias ? static_cast<size_t>(c.out_channels) : 0);
   }
   tenon::plugin::parallel_chunks(parts, [&](int64_t part, int32_t) {
     OneThread limit;
     auto i = static_cast<size_t>(part);
-    if (call.source) run_data(call, *plans[i], first_image(part));
-    if (call.weights)
-      run_weights(call, *plans[i], first_image(part), i ? weights[i].data() : call.weights,
-                  i && call.bias ? biases[i].data() : call.bias);
+    if (call.of_source) run_data(call, *plans[i], first_image(part));
+    if (call.of_weights)
+      run_weights(call, *plans[i], first_image(part), i ? weights[i].data() : call.of_weights,
+                  i && call.of_bias ? biases[i].data() : call.of_bias);
   });
-  for (size_t i = 1; call.weights && i < weights.size(); ++i) {
-    add(weights[i], call.weights);
-    if (call.bias) add(biases[i], call.bias);
+  for (size_t i = 1; call.of_weights && i < weights.size(); ++i) {
+    add(weights[i], call.of_weights);
+    if (call.of_bias) add(biases[i], call.of_bias);
   }
   return true;
 }

@@ -7,16 +7,21 @@
 // 64 channels 0.5 ms against 2.0 of the host's kernels.
 #pragma once
 
-#include "convolution.h"
+#include "prepared.h"
 
 namespace onednn {
 
 struct ConvolutionGradients {
-  Convolution forward;  ///< `result` and `bias` are not read
+  ConvolutionShape shape;        ///< of the forward call
+  const void *source, *weights;  ///< its operands
+  int64_t weights_strides[4];
   const void* gradient;
   int64_t gradient_strides[4];
-  /// Dense f32 results, or null where they are not wanted; `bias` wants `weights`.
-  float *source, *weights, *bias;
+  /// f32 results, or null where they are not wanted; those of weights and bias are dense, and that
+  /// of the bias wants that of the weights.
+  float *of_source, *of_weights, *of_bias;
+  int64_t of_source_strides[4];
+  int64_t workers;  ///< most parts
 };
 
 /// False when oneDNN has no good kernel for it; nothing is written then.

@@ -158,7 +158,8 @@ void count_items(Parts& parts) {
       s.extern_ops.push_back(e->name);
     }
     s.products += std::holds_alternative<loopir::Product>(item);
-    s.convolutions += std::holds_alternative<loopir::Convolution>(item);
+    s.convolutions += std::holds_alternative<loopir::Convolution>(item) ||
+                      std::holds_alternative<loopir::ConvolutionGradient>(item);
   }
   s.setup_items = uint32_t(std::count(parts.in_setup.begin(), parts.in_setup.end(), true));
   s.views_removed = parts.program.views_removed;

@@ -152,6 +152,8 @@ void Executable::prepare_item(size_t i) {
   };
   if (auto* product = std::get_if<loopir::Product>(&item)) keep(*product, product->right.buffer);
   if (auto* c = std::get_if<loopir::Convolution>(&item)) keep(*c, c->weights.buffer);
+  if (auto* g = std::get_if<loopir::ConvolutionGradient>(&item))
+    library_calls_[i] = prepare(p, *g, parts_.options.workers);
   if (auto* attention = std::get_if<loopir::Attention>(&item))
     library_calls_[i] = prepare(p, *attention, parts_.options.workers);
 }

@@ -10,6 +10,7 @@ namespace inductor {
 
 using loopir::Attention;
 using loopir::Convolution;
+using loopir::ConvolutionGradient;
 using loopir::Extern;
 using loopir::Ids;
 using loopir::Item;
@@ -34,6 +35,11 @@ struct Facts {
   ItemFacts operator()(const Convolution& c) const {
     int64_t taps = elements(c.weights.sizes) / std::max<int64_t>(x.hint(c.weights.sizes[0]), 1);
     return {"convolution", c.name, 0, 2 * elements(c.result.sizes) * taps};
+  }
+  ItemFacts operator()(const ConvolutionGradient& g) const {
+    const loopir::View& weights = g.of_weights ? g.result : g.operand;
+    int64_t taps = elements(weights.sizes) / std::max<int64_t>(x.hint(weights.sizes[0]), 1);
+    return {"convolution gradient", g.name, 0, 2 * elements(g.gradient.sizes) * taps};
   }
   ItemFacts operator()(const Attention& a) const {
     int64_t scores = elements(a.query.sizes) / std::max<int64_t>(x.hint(a.query.sizes[3]), 1) *

@@ -58,6 +58,9 @@ std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
                                      const Workers& workers);
 
 std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
+                                     const loopir::ConvolutionGradient& gradient,
+                                     const Workers& workers);
+std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
                                      const loopir::Attention& attention, const Workers& workers);
 
 }  // namespace inductor

@@ -138,13 +138,13 @@ class RegionFinder {
     }
     for (const loopir::Stage& stage : nest.kernel.stages)
       for (const loopir::Statement& s : stage.statements) {
-        if (s.buffer != none) add(out, s.buffer, s.index, slowest, *steps, true);
-        loopir::Ids whole;
-        if (s.buffer != none) loopir::add_index_loads(x, s.index, whole);
-        for (Id b : whole) out.accesses.push_back({b, std::nullopt, false});
-        loopir::for_each_load(x, s.value, [&](const loopir::ValueNode& load) {
+        auto read = [&](const loopir::ValueNode& load) {
           add(out, load.a, load.b, slowest, *steps, false);
-        });
+        };
+        loopir::for_each_load(x, s.value, read);
+        if (s.buffer == none) continue;
+        add(out, s.buffer, s.index, slowest, *steps, true);
+        loopir::for_each_index_load(x, s.index, read);
       }
     return out;
   }

@@ -179,11 +179,12 @@ bool convolution_backward(const kernel_call& call) {
   ConvolutionGradients gradients{};
   Arguments arguments{source,       weights,      nullptr,         call.args[4],
                       call.args[5], call.args[6], call.args[9].u.i};
-  if (!fill_geometry(arguments, rank - 2, gradients.forward.shape)) return false;
-  gradients.forward.shape.dtype = TN_F32;
-  std::copy_n(View(weights).strides, 4, gradients.forward.weights_strides);
-  gradients.forward.source = source->data;
-  gradients.forward.weights = weights;
+  if (!fill_geometry(arguments, rank - 2, gradients.shape)) return false;
+  gradients.shape.dtype = TN_F32;
+  std::copy_n(View(weights).strides, 4, gradients.weights_strides);
+  gradients.source = source->data;
+  gradients.weights = weights->data;
+  gradients.workers = tenon::plugin::host->svc->num_threads();
   gradients.gradient = grad->data;
   std::copy_n(g.strides, 4, gradients.gradient_strides);
   const uint8_t* wanted = call.args[10].u.bools;
@@ -192,9 +193,10 @@ bool convolution_backward(const kernel_call& call) {
   if (wanted[1]) of_weights = dense_like(weights);
   if (wanted[2]) of_bias = tensor::empty(std::array{weights->sizes[0]}, TN_F32);
   if (wanted[2] && !wanted[1]) return false;
-  gradients.source = wanted[0] ? static_cast<float*>(of_source->data) : nullptr;
-  gradients.weights = wanted[1] ? static_cast<float*>(of_weights->data) : nullptr;
-  gradients.bias = wanted[2] ? static_cast<float*>(of_bias->data) : nullptr;
+  if (wanted[0]) std::copy_n(View(of_source.get()).strides, 4, gradients.of_source_strides);
+  gradients.of_source = wanted[0] ? static_cast<float*>(of_source->data) : nullptr;
+  gradients.of_weights = wanted[1] ? static_cast<float*>(of_weights->data) : nullptr;
+  gradients.of_bias = wanted[2] ? static_cast<float*>(of_bias->data) : nullptr;
   if (!run_convolution_gradients(gradients)) return false;
   if (wanted[0]) call.give(0, std::move(of_source));
   if (wanted[1]) call.give(1, std::move(of_weights));

@@ -17,10 +17,11 @@ void add_values(const Expressions& x, Id index, std::vector<Id>& out) {
 
 }  // namespace
 
-void add_index_loads(Expressions& x, Id index, Ids& out) {
+void for_each_index_load(Expressions& x, Id index,
+                         const std::function<void(const ValueNode&)>& see) {
   std::vector<Id> values;
   add_values(x, index, values);
-  for (Id v : values) add_loads(x, v, out);
+  for (Id v : values) for_each_load(x, v, see);
 }
 
 void for_each_load(Expressions& x, Id value, const std::function<void(const ValueNode&)>& see) {
@@ -39,10 +40,19 @@ void for_each_load(Expressions& x, Id value, const std::function<void(const Valu
   }
 }
 
-void add_loads(Expressions& x, Id value, Ids& out) {
-  for_each_load(x, value, [&](const ValueNode& load) {
+namespace {
+
+auto buffers_into(Ids& out) {
+  return [&](const ValueNode& load) {
     if (std::find(out.begin(), out.end(), load.a) == out.end()) out.push_back(load.a);
-  });
+  };
+}
+
+}  // namespace
+
+void add_loads(Expressions& x, Id value, Ids& out) { for_each_load(x, value, buffers_into(out)); }
+void add_index_loads(Expressions& x, Id index, Ids& out) {
+  for_each_index_load(x, index, buffers_into(out));
 }
 
 namespace {
@@ -74,6 +84,9 @@ struct Accesses {
   Access operator()(const Convolution& c) const {
     Access out{{c.source.buffer, c.weights.buffer}, {c.result.buffer}};
     return finished(std::move(out), c.bias, c.epilogue);
+  }
+  Access operator()(const ConvolutionGradient& g) const {
+    return {{g.gradient.buffer, g.operand.buffer}, {g.result.buffer}};
   }
   Access operator()(const Attention& a) const {
     Access out{{a.query.buffer, a.key.buffer, a.value.buffer}, {a.result.buffer}};

@@ -67,6 +67,19 @@ void fields(V& v, Convolution& c) {
 }
 
 template <class V>
+void fields(V& v, ConvolutionGradient& g) {
+  v(g.of_weights);
+  v(g.gradient);
+  v(g.operand);
+  v(g.result);
+  v(g.stride);
+  v(g.padding);
+  v(g.dilation);
+  v(g.groups);
+  v(g.name);
+}
+
+template <class V>
 void fields(V& v, Attention& a) {
   v(a.query);
   v(a.key);

@@ -1,6 +1,6 @@
 # tenon_loopir: the loop IR of the backends that make code, a static library in each of them.
 include_guard(GLOBAL)
-set(sources access arguments epilogue fuse indices kernel lower_attention lower_bags lower_copy
+set(sources access arguments epilogue fuse indices kernel lower_attention lower_bags lower_convolution_backward lower_copy
   lower_index lower_loss lower_matrix lower_norm lower_pad lower_pointwise lower_pool
   lower_pool_backward lower_reduce lower_resample lower_scan lower_scatter lower_views lowering
   memory nest print unify values verify windows)

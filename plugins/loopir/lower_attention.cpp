@@ -39,10 +39,25 @@ View rows_of(Lowering& to, const Tensor& t, const std::string& name) {
   return *to.as_view(to.stored(t, buffer, name.c_str()));
 }
 
-bool attention(Lowering& to, const node& n) {
-  const Tensor q = to.tensor_arg(n.args[0]), k = to.tensor_arg(n.args[1]);
-  const Tensor v = to.tensor_arg(n.args[2]);
+/// Keys or values of which each head serves several neighbouring heads of queries.
+Tensor with_heads(Lowering& to, const Tensor& t, Id heads) {
   Expressions& x = to.x;
+  if (t.ndim() != 4 || t.sizes[1] == heads) return t;
+  auto own = x.number_of(t.sizes[1]), all = x.number_of(heads);
+  if (!own || !all || *own == 0 || *all % *own) return t;
+  Ids sizes = t.sizes;
+  sizes[1] = heads;
+  return to.make(t.dtype, sizes, [&](std::span<const Id> i) {
+    return to.at(t, Ids{i[0], x.floordiv(i[1], x.constant(*all / *own)), i[2], i[3]});
+  });
+}
+
+bool attention(Lowering& to, const node& n) {
+  const Tensor q = to.tensor_arg(n.args[0]);
+  Tensor k = to.tensor_arg(n.args[1]), v = to.tensor_arg(n.args[2]);
+  Expressions& x = to.x;
+  if (n.n_args > 7 && to.int_arg(n.args[7]) && q.ndim() == 4)
+    k = with_heads(to, k, q.sizes[1]), v = with_heads(to, v, q.sizes[1]);
   bool is_known = is_plain(to, q) && is_plain(to, k) && is_plain(to, v) &&
                   to.number_arg(n.args[4]) == 0 && k.sizes[0] == q.sizes[0] &&
                   k.sizes[1] == q.sizes[1] && v.sizes[0] == q.sizes[0] && v.sizes[1] == q.sizes[1];

@@ -69,6 +69,15 @@ bool full(Lowering& to, const node& n) {
   return true;
 }
 
+bool scalar_tensor(Lowering& to, const node& n) {
+  int32_t dtype = to.info(n.first_result).dtype;
+  bool is_known = n.args[0].kind == TN_ARG_FLOAT || n.args[0].kind == TN_ARG_INT ||
+                  n.args[0].kind == TN_ARG_BOOL || n.args[0].kind == TN_ARG_SYMINT;
+  if (!is_computing(dtype) || !is_known) return false;
+  to.set(n.first_result, {dtype, {}, {}, number_of(to, n.args[0], dtype)});
+  return true;
+}
+
 bool is_integer_arg(const tn_arg& a) {
   return a.kind == TN_ARG_INT || a.kind == TN_ARG_SYMINT || a.kind == TN_ARG_VALUE;
 }
@@ -230,6 +239,8 @@ constexpr Rule rules[] = {
     {"aten.copy.default", copy},
     {"aten.full.default", full},
     {"aten.full_like.default", full},
+    {"aten.fill.Scalar", full},
+    {"aten.scalar_tensor.default", scalar_tensor},
     {"aten.arange.start_step", arange},
     {"aten.cat.default", cat},
     {"aten.slice_scatter.default", slice_scatter},

@@ -10,8 +10,8 @@ namespace {
 
 enum Reduction : int64_t { reduce_none = 0, reduce_mean = 1, reduce_sum = 2 };
 
-/// Scores [batch..., classes] and the class wanted of each; those that equal `ignored` count
-/// nothing.
+/// Scores [n, classes, positions...] and the class wanted of each of [n, positions...]; those that
+/// equal `ignored` count nothing.
 struct Targets {
   Lowering& to;
   Tensor target;
@@ -46,8 +46,8 @@ std::optional<Targets> targets_of(Lowering& to, const node& n, size_t scores, si
   bool has_weight = to.is_tensor(n.args[target + 1]);
   auto t = to.info(n.args[target].u.value);
   // One class: nothing would be read at the target's position, but it must be checked.
-  if (!is_floating(self.dtype) || self.ndim() != 2 || t.dtype != TN_I64 ||
-      to.x.is(self.sizes[1], 1))
+  if (!is_floating(self.dtype) || self.ndim() < 2 || t.dtype != TN_I64 ||
+      size_t(t.ndim) + 1 != self.ndim() || to.x.is(self.sizes[1], 1))
     return std::nullopt;
   Targets out{to,           to.realised(to.tensor_arg(n.args[target]), "target"),
               std::nullopt, self.sizes[1],
@@ -55,6 +55,18 @@ std::optional<Targets> targets_of(Lowering& to, const node& n, size_t scores, si
   if (has_weight) out.weight = to.tensor_arg(n.args[target + 1]);
   Id index = to.index_arg(n.args[ignore]);
   out.ignored = to.x.index_value(index);
+  return out;
+}
+
+/// The score of a class, where the batch's index has no class.
+Ids score_at(std::span<const Id> batch, Id position) {
+  Ids out(batch.begin(), batch.end());
+  out.insert(out.begin() + 1, position);
+  return out;
+}
+Ids batch_of(std::span<const Id> element) {
+  Ids out(element.begin(), element.end());
+  out.erase(out.begin() + 1);
   return out;
 }
 
@@ -73,19 +85,20 @@ bool nll_loss(Lowering& to, const node& n) {
   int64_t reduction = to.int_arg(n.args[3]);
   int32_t dtype = targets->dtype;
   std::string name(sv(to.info(n.first_result).name));
+  const Ids batch_sizes = batch_of(self.sizes);
   auto loss = [&](std::span<const Id> batch) {
-    Id score = x.cast(to.at(self, Ids{batch[0], targets->position(batch)}), dtype);
+    Id score = x.cast(to.at(self, score_at(batch, targets->position(batch))), dtype);
     return x.apply(TN_F_NEG, dtype, x.apply(TN_F_MUL, dtype, score, targets->weight_of(batch)));
   };
   if (reduction == reduce_none) {
-    to.set(n.first_result, to.make(self.dtype, {self.sizes[0]}, [&](std::span<const Id> i) {
+    to.set(n.first_result, to.make(self.dtype, batch_sizes, [&](std::span<const Id> i) {
       return x.cast(loss(i), self.dtype);
     }));
     give_number(to, n.first_result + 1, [&] { return x.number(0.0, dtype); });
     return true;
   }
   auto sum_of = [&](auto&& value) {
-    return to.folded(Fold::sum, dtype, {}, {self.sizes[0]}, name.c_str(),
+    return to.folded(Fold::sum, dtype, {}, batch_sizes, name.c_str(),
                      [&](std::span<const Id>, std::span<const Id> batch) { return value(batch); });
   };
   Tensor sum = sum_of(loss);
@@ -108,7 +121,7 @@ bool nll_loss_backward(Lowering& to, const node& n) {
   int64_t reduction = to.int_arg(n.args[4]);
   int32_t dtype = targets->dtype;
   to.set(n.first_result, to.make(self.dtype, self.sizes, [&](std::span<const Id> i) {
-    std::span<const Id> batch = i.first(1);
+    const Ids batch = batch_of(i);
     Id g = x.cast(gradient.ndim() ? to.at(gradient, batch) : gradient.value, dtype);
     if (reduction == reduce_mean) g = x.apply(TN_F_DIV, dtype, g, x.cast(total.value, dtype));
     Id scaled = x.apply(TN_F_NEG, dtype, x.apply(TN_F_MUL, dtype, g, targets->weight_of(batch)));
@@ -121,7 +134,9 @@ bool nll_loss_backward(Lowering& to, const node& n) {
 
 constexpr Rule rules[] = {
     {"aten.nll_loss_forward.default", nll_loss},
+    {"aten.nll_loss2d_forward.default", nll_loss},
     {"aten.nll_loss_backward.default", nll_loss_backward},
+    {"aten.nll_loss2d_backward.default", nll_loss_backward},
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Products and convolutions for the routines that serve them, and what the host runs.
-#include "lowering.h"
+#include "convolutions.h"
 
 namespace loopir {
 
@@ -13,8 +13,21 @@ std::string name_of(Lowering& to, const node& n) {
 }
 
 bool is_plain_product(Lowering& to, const Tensor& a, const Tensor& b) {
-  return a.dtype == TN_F32 && b.dtype == TN_F32 && a.ndim() == b.ndim() &&
+  return a.dtype == b.dtype && (a.dtype == TN_F32 || is_narrow(a.dtype)) && a.ndim() == b.ndim() &&
          to.x.range(a.sizes.back()).lower > 0;
+}
+
+/// The tensor in f32, in which products of narrow floats are computed and rounded once.
+Tensor widened(Lowering& to, const Tensor& t) {
+  if (t.dtype == TN_F32) return t;
+  return to.make(TN_F32, t.sizes,
+                 [&](std::span<const Id> i) { return to.x.cast(to.at(t, i), TN_F32); });
+}
+void give(Lowering& to, uint32_t value, const Tensor& t) {
+  int32_t dtype = to.info(value).dtype;
+  if (dtype == t.dtype) return to.set(value, t);
+  to.set(value, to.make(dtype, t.sizes,
+                        [&](std::span<const Id> i) { return to.x.cast(to.at(t, i), dtype); }));
 }
 
 /// left x right [+ bias], as a new buffer.
@@ -37,45 +50,34 @@ Tensor product(Lowering& to, const node& n, const Tensor& left, const Tensor& ri
 bool multiply(Lowering& to, const node& n) {
   const Tensor a = to.tensor_arg(n.args[0]), b = to.tensor_arg(n.args[1]);
   if (!is_plain_product(to, a, b)) return false;
-  to.set(n.first_result, product(to, n, a, b, nullptr, 1));
+  give(to, n.first_result, product(to, n, widened(to, a), widened(to, b), nullptr, 1));
   return true;
 }
 
 // beta * added + alpha * (a x b)
 bool multiply_add(Lowering& to, const node& n) {
-  const Tensor added = to.tensor_arg(n.args[0]), a = to.tensor_arg(n.args[1]);
-  const Tensor b = to.tensor_arg(n.args[2]);
-  if (!is_plain_product(to, a, b) || added.dtype != TN_F32) return false;
+  if (!is_plain_product(to, to.tensor_arg(n.args[1]), to.tensor_arg(n.args[2])) ||
+      to.tensor_arg(n.args[0]).dtype != to.tensor_arg(n.args[1]).dtype)
+    return false;
+  const Tensor added = widened(to, to.tensor_arg(n.args[0]));
+  const Tensor a = widened(to, to.tensor_arg(n.args[1]));
+  const Tensor b = widened(to, to.tensor_arg(n.args[2]));
   double beta = to.number_arg(n.args[3]), alpha = to.number_arg(n.args[4]);
   bool is_bias =
       added.ndim() == 1 && a.ndim() == 2 && beta == 1 && alpha == 1 && added.sizes[0] == b.sizes[1];
   if (is_bias) {
-    to.set(n.first_result, product(to, n, a, b, &added, 1));
+    give(to, n.first_result, product(to, n, a, b, &added, 1));
     return true;
   }
   Tensor made = product(to, n, a, b, nullptr, alpha);
   Expressions& x = to.x;
-  to.set(n.first_result, to.make(TN_F32, made.sizes, [&](std::span<const Id> i) {
+  give(to, n.first_result, to.make(TN_F32, made.sizes, [&](std::span<const Id> i) {
     if (beta == 0) return to.at(made, i);
     Id more = to.broadcast_at(added, i, made.sizes);
     if (beta != 1) more = x.apply(TN_F_MUL, TN_F32, more, x.number(beta, TN_F32));
     return x.apply(TN_F_ADD, TN_F32, to.at(made, i), more);
   }));
   return true;
-}
-
-/// [n, c, l] as [n, c, 1, l].
-View with_height(Lowering& to, View v) {
-  if (v.sizes.size() == 4) return v;
-  v.strides.insert(v.strides.begin() + 2, to.x.multiply(v.strides[2], v.sizes[2]));
-  v.sizes.insert(v.sizes.begin() + 2, to.x.constant(1));
-  return v;
-}
-
-void fill_pair(Lowering& to, const tn_arg& a, int64_t (&out)[2], int64_t missing) {
-  std::vector<int64_t> given = to.int_list(a);
-  out[1] = given.back();
-  out[0] = given.size() > 1 ? given[0] : missing;
 }
 
 /// The pixels of a channels-last tensor as the rows of a matrix.
@@ -114,31 +116,17 @@ std::optional<Product> as_product(Lowering& to, const Convolution& c) {
 
 bool convolution(Lowering& to, const node& n) {
   const Tensor source = to.tensor_arg(n.args[0]), weights = to.tensor_arg(n.args[1]);
-  bool has_bias = to.is_tensor(n.args[2]);
-  if (source.dtype != TN_F32 || weights.dtype != TN_F32 || to.int_arg(n.args[6]) ||
+  if (source.dtype != TN_F32 || weights.dtype != TN_F32 ||
       (source.ndim() != 4 && source.ndim() != 3))
     return false;
-  std::string name = name_of(to, n);
+  if (to.int_arg(n.args[6])) return transposed_convolution(to, n);
   Convolution c;
-  c.name = name;
-  int64_t wide = source.ndim() == 3;
-  fill_pair(to, n.args[3], c.stride, 1);
-  fill_pair(to, n.args[4], c.padding, 0);
-  fill_pair(to, n.args[5], c.dilation, 1);
-  if (!wide && to.int_list(n.args[3]).size() == 1) c.stride[0] = c.stride[1];
-  c.groups = to.int_arg(n.args[8]);
+  c.name = name_of(to, n);
+  fill_geometry(to, n, 3, 8, source.ndim(), c);
   c.may_transform = to.options.may_transform;
-  c.source = with_height(to, to.view_of(source, name.c_str()));
-  c.weights = with_height(to, to.view_of(weights, name.c_str()));
-  if (has_bias) c.bias = to.view_of(to.tensor_arg(n.args[2]), name.c_str());
+  const Tensor* bias = to.is_tensor(n.args[2]) ? &to.tensor_arg(n.args[2]) : nullptr;
   Ids sizes = to.indices_of(to.info(n.first_result).dims());
-  Id buffer = to.new_buffer(TN_F32, sizes, to.channels_last(sizes), name.c_str());
-  c.result = with_height(to, to.whole(buffer));
-  if (std::optional<Product> product = as_product(to, c))
-    to.program.steps.push_back(std::move(*product));
-  else
-    to.program.steps.push_back(std::move(c));
-  to.set(n.first_result, to.over(buffer));
+  to.set(n.first_result, convolved(to, std::move(c), source, weights, bias, sizes));
   return true;
 }
 
@@ -148,11 +136,34 @@ constexpr Rule rules[] = {
     {"aten.addmm.default", multiply_add},
     {"aten.baddbmm.default", multiply_add},
     {"aten.convolution.default", convolution},
+    {"aten.convolution_backward.default", convolution_backward},
 };
 
 }  // namespace
 
 std::span<const Rule> matrix_rules() { return rules; }
+
+View with_height(Lowering& to, View v) {
+  if (v.sizes.size() == 4) return v;
+  v.strides.insert(v.strides.begin() + 2, to.x.multiply(v.strides[2], v.sizes[2]));
+  v.sizes.insert(v.sizes.begin() + 2, to.x.constant(1));
+  return v;
+}
+
+Tensor convolved(Lowering& to, Convolution c, const Tensor& source, const Tensor& weights,
+                 const Tensor* bias, const Ids& sizes) {
+  const char* name = c.name.c_str();
+  c.source = with_height(to, to.view_of(source, name));
+  c.weights = with_height(to, to.view_of(weights, name));
+  if (bias) c.bias = to.view_of(*bias, name);
+  Id buffer = to.new_buffer(TN_F32, sizes, to.channels_last(sizes), name);
+  c.result = with_height(to, to.whole(buffer));
+  if (std::optional<Product> product = as_product(to, c))
+    to.program.steps.push_back(std::move(*product));
+  else
+    to.program.steps.push_back(std::move(c));
+  return to.over(buffer);
+}
 
 namespace {
 

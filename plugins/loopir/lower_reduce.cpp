@@ -1,6 +1,7 @@
 // Reductions: sums, extremes, moments, truth.
 #include "reductions.h"
 
+#include <cmath>
 #include <limits>
 
 namespace loopir {
@@ -169,6 +170,48 @@ bool fold_position(Folding f, Fold kind) {
   f.give(0, f.fold(kind, TN_I64, [&](Id e) { return f.to.x.cast(e, dtype); }), same);
   return true;
 }
+/// An extreme along one dimension with its position.
+bool fold_pair(Lowering& to, const node& n, Fold kind, Fold position) {
+  int64_t which[] = {to.int_arg(n.args[1])};
+  Folding f(to, n, which);
+  if (f.t.ndim() == 0 || !f.is_computing() || !has_elements(f)) return false;
+  int32_t dtype = compute_type(f.t.dtype);
+  auto element = [&](Id e) { return to.x.cast(e, dtype); };
+  f.give(0, f.fold(kind, dtype, element), same);
+  f.give(1, f.fold(position, TN_I64, element), same);
+  return true;
+}
+bool max_dim(Lowering& to, const node& n) { return fold_pair(to, n, Fold::maximum, Fold::arg_max); }
+bool min_dim(Lowering& to, const node& n) { return fold_pair(to, n, Fold::minimum, Fold::arg_min); }
+
+/// (sum of |x|^order)^(1 / order); the extremes of |x| for infinite orders, how many are not 0 for
+/// 0.
+bool vector_norm(Lowering& to, const node& n) {
+  Folding f(to, n, to.int_list(n.args[2]));
+  if (!f.is_computing() || !is_floating(f.t.dtype)) return false;
+  Expressions& x = to.x;
+  double order = to.number_arg(n.args[1]);
+  int32_t dtype = compute_type(to.info(n.first_result).dtype);
+  auto op = [&](uint16_t code, Id a, Id b = none) { return x.apply(code, dtype, a, b); };
+  auto size_of = [&](Id e) { return op(TN_F_ABS, x.cast(e, dtype)); };
+  if (std::isinf(order)) {
+    if (!has_elements(f)) return false;
+    f.give(0, f.fold(order > 0 ? Fold::maximum : Fold::minimum, dtype, size_of), same);
+    return true;
+  }
+  Tensor sum = f.fold(Fold::sum, dtype, [&](Id e) {
+    Id size = size_of(e);
+    if (order == 0) return x.cast(x.apply(TN_F_NE, TN_BOOL, size, x.number(0.0, dtype)), dtype);
+    if (order == 1) return size;
+    return order == 2 ? op(TN_F_MUL, size, size) : op(TN_F_POW, size, x.number(order, dtype));
+  });
+  f.give(0, sum, [&](Id s) {
+    if (order == 0 || order == 1) return s;
+    return order == 2 ? op(TN_F_SQRT, s) : op(TN_F_POW, s, x.number(1 / order, dtype));
+  });
+  return true;
+}
+
 bool argmax(Lowering& to, const node& n) {
   return fold_position({to, n, to.int_list(n.args[1])}, Fold::arg_max);
 }
@@ -229,6 +272,9 @@ constexpr Rule rules[] = {
     {"aten.min.default", min_all},
     {"aten.argmax.default", argmax},
     {"aten.argmin.default", argmin},
+    {"aten.max.dim", max_dim},
+    {"aten.min.dim", min_dim},
+    {"aten.linalg_vector_norm.default", vector_norm},
     {"aten.any.default", any_all},
     {"aten.any.dim", any_dims},
     {"aten.any.dims", any_dims},

@@ -168,7 +168,7 @@ class NestMaker {
       out.lanes_of_stage.back() = best(stage.inner, indices(&stage), most);
       by_rows += most;
     }
-    Id lanes = best(k.outer, indices(nullptr), by_lanes);
+    Id lanes = best(equal_rows(), indices(nullptr), by_lanes);
     if (lanes == none || (has_inner && by_lanes <= by_rows)) {
       for (size_t s = 0; s < k.stages.size(); ++s)
         put_last(k.stages[s].inner, out.lanes_of_stage[s]);
@@ -177,6 +177,14 @@ class NestMaker {
     out.lanes = lanes;
     for (Id& v : out.lanes_of_stage) v = none;
     put_last(k.outer, lanes);
+  }
+  // The outer variables over which rows are of one length: lanes run together.
+  Ids equal_rows() {
+    Ids out = k.outer;
+    for (const Stage& stage : k.stages)
+      for (Id inner : stage.inner)
+        std::erase_if(out, [&](Id v) { return x.depends_on(x.extent_of(inner), v); });
+    return out;
   }
   static void put_last(Ids& variables, Id v) {
     if (v == none) return;

@@ -217,6 +217,10 @@ std::string text_of(Program& program, const Schedule& schedule) {
     } else if (const auto* c = std::get_if<Convolution>(&item)) {
       out += "convolution " + text_of_view(x, c->result) + " = " + text_of_view(x, c->source) +
              " * " + text_of_view(x, c->weights) + "\n";
+    } else if (const auto* g = std::get_if<ConvolutionGradient>(&item)) {
+      out += "gradient of " + std::string(g->of_weights ? "weights " : "source ") +
+             text_of_view(x, g->result) + " = " + text_of_view(x, g->gradient) + ", " +
+             text_of_view(x, g->operand) + "\n";
     } else if (const auto* a = std::get_if<Attention>(&item)) {
       out += "attention " + text_of_view(x, a->result) + " = " + text_of_view(x, a->query) + ", " +
              text_of_view(x, a->key) + ", " + text_of_view(x, a->value) + "\n";

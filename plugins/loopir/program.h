@@ -104,6 +104,17 @@ struct Convolution {
   std::string name;
 };
 
+/// What the result of a convolution's gradient gives for its source or its weights, the tensor that
+/// is not among the operands. A transposed convolution is that of its source.
+struct ConvolutionGradient {
+  bool of_weights = false;
+  View gradient;  // of the convolution's result
+  View operand;   // the source where it is of the weights, else the weights
+  View result;
+  int64_t stride[2], padding[2], dilation[2], groups;
+  std::string name;
+};
+
 /// result[b, h, m, d] = softmax(scale * query x key^T + mask) x value, rows of no key giving 0.
 struct Attention {
   View query, key, value, result;  // 4-d: batch, heads, positions, channels
@@ -125,7 +136,7 @@ struct Extern {
   std::vector<Id> results;     // buffers; none where nobody reads one
 };
 
-using Step = std::variant<Loop, Product, Convolution, Attention, Extern>;
+using Step = std::variant<Loop, Product, Convolution, ConvolutionGradient, Attention, Extern>;
 
 /// One graph output.
 struct Output {
@@ -166,8 +177,10 @@ struct Access {
   Ids reads, writes;
 };
 Access access_of(Program& program, const Step& step);
-/// Every load in a value, once, those in indices included.
+/// Every load in a value, those in indices included, once; every load in an index.
 void for_each_load(Expressions& x, Id value, const std::function<void(const ValueNode&)>& see);
+void for_each_index_load(Expressions& x, Id index,
+                         const std::function<void(const ValueNode&)>& see);
 /// The buffers that a value loads from; those that an index does.
 void add_loads(Expressions& x, Id value, Ids& out);
 void add_index_loads(Expressions& x, Id index, Ids& out);

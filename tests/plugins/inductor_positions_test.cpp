@@ -151,6 +151,54 @@ TEST_F(InductorOps, RowsOfATableGetTheirGradient) {
         {randn({6, 10, 33}), randint(0, 12, {6, 10})}, 1e-5);
 }
 
+// ---- bags
+
+std::string bag(const std::string& operands, const std::string& more) {
+  return R"(
+  input %t: f32[20, 33]
+  input %i: i64[50]
+  input %o: i64[6])" +
+         operands + R"(
+  %y: f32[6, 33], %b: i64[50], %n: i64[6], %m: i64[6] = aten._embedding_bag.default(%t, %i, %o, )" +
+         more + ")\n  output %y, %b, %n\n";
+}
+
+/// The first bag and one more are empty.
+Tensor offsets() { return tensor<int64_t>({0, 0, 7, 30, 30, 41}); }
+
+TEST_F(InductorOps, BagsAreSumsAndMeansOfRows) {
+  Tensor table = randn({20, 33}), rows = randint(0, 20, {50});
+  expect_same(bag("", "false, 1"), {table, rows, offsets()}, 1e-5);
+  expect_same(bag("", "false, 1, false, none, false, 3"), {table, rows, offsets()}, 1e-5);
+  expect_same(bag("\n  input %s: f32[50]", "false, 0, false, %s, false, 3"),
+              {table, rows, offsets(), randn({50})}, 1e-4);
+}
+
+TEST_F(InductorOps, RowsOfBagsGetTheirGradient) {
+  for (const char* mode : {"0", "1"})
+    for (const char* by_count : {"false", "true"})
+      for (const char* padding : {"-1", "3"})
+        expect_same(
+            "\n  input %g: f32[6, 33]\n  input %i: i64[50]\n  input %o: i64[6]\n"
+            "  input %b: i64[0]\n  input %n: i64[6]\n"
+            "  %y: f32[20, 33] = aten._embedding_bag_backward.default(%g, %i, %o, %b, %n, %n, "
+            "20, " +
+                std::string(by_count) + ", " + mode + ", false, none, " + padding +
+                ")\n  output %y\n",
+            {randn({6, 33}), randint(0, 20, {50}), offsets(), zeros({0}, Dtype::i64),
+             zeros({6}, Dtype::i64)},
+            1e-4);
+}
+
+TEST_F(InductorOps, BagsThatDoNotFitAreAnError) {
+  Tensor table = randn({20, 33}), rows = randint(0, 20, {50});
+  Tensor wrong = offsets();
+  wrong.select(0, 2).fill_(51);
+  EXPECT_THAT(failure_of(bag("", "false, 1"), {table, rows, wrong}), HasSubstr("out of range"));
+  rows.select(0, 11).fill_(20);
+  EXPECT_THAT(failure_of(bag("", "false, 1"), {table, rows, offsets()}), HasSubstr("out of range"));
+}
+
 TEST_F(InductorOps, WhatIsScatteredIsComputedOnTheWay) {
   expect_same(R"(
   input %x: f32[40, 30]
