@@ -28,16 +28,22 @@ View distinct_view(Lowering& to, const Tensor& t, const std::string& name) {
   return to.whole(buffer);
 }
 
-/// The gradient `g` without its operands, into a buffer of these sizes.
+/// The gradient `g` without its operands, into a buffer of these sizes and strides.
 Tensor gradient_of(Lowering& to, ConvolutionGradient g, const Tensor& gradient,
-                   const Tensor& operand, const Ids& sizes) {
+                   const Tensor& operand, const Ids& sizes, const Ids& strides) {
   g.gradient = with_height(to, distinct_view(to, gradient, g.name));
   g.operand = with_height(to, distinct_view(to, operand, g.name));
-  Ids strides = g.of_weights ? to.contiguous(sizes) : to.channels_last(sizes);
   Id buffer = to.new_buffer(TN_F32, sizes, strides, g.name.c_str());
   g.result = with_height(to, to.whole(buffer));
   to.program.steps.push_back(std::move(g));
   return to.over(buffer);
+}
+
+/// As the graph says, so that it lies like the activations that were kept for the backward graph.
+Ids promised_strides(Lowering& to, uint32_t value, const Ids& sizes) {
+  Ids promised = to.indices_of(to.info(value).stride_dims());
+  bool is_last = sizes.size() == 4 && to.x.is(promised[1], 1) && !to.x.is(promised[3], 1);
+  return is_last ? to.channels_last(sizes) : to.contiguous(sizes);
 }
 
 /// The sum over all but the channels.
@@ -61,7 +67,7 @@ bool transposed_convolution(Lowering& to, const node& n) {
   g.name = name_of(to, n.first_result);
   fill_geometry(to, n, 3, 8, source.ndim(), g);
   Ids sizes = to.indices_of(to.info(n.first_result).dims());
-  Tensor made = gradient_of(to, std::move(g), source, weights, sizes);
+  Tensor made = gradient_of(to, std::move(g), source, weights, sizes, to.channels_last(sizes));
   if (to.is_tensor(n.args[2])) {
     const Tensor bias = to.tensor_arg(n.args[2]), sums = made;
     made = to.make(TN_F32, sizes, [&](std::span<const Id> i) {
@@ -89,12 +95,14 @@ bool convolution_backward(Lowering& to, const node& n) {
            convolved(to, geometry(Convolution{}, 0), gradient, weights, nullptr, source.sizes));
   else if (is_wanted(0))
     to.set(n.first_result,
-           gradient_of(to, geometry(ConvolutionGradient{}, 0), gradient, weights, source.sizes));
+           gradient_of(to, geometry(ConvolutionGradient{}, 0), gradient, weights, source.sizes,
+                       promised_strides(to, n.first_result, source.sizes)));
   if (is_wanted(1)) {
     ConvolutionGradient g = geometry(ConvolutionGradient{}, 1);
     g.of_weights = true;
     to.set(n.first_result + 1, gradient_of(to, std::move(g), is_transposed ? source : gradient,
-                                           is_transposed ? gradient : source, weights.sizes));
+                                           is_transposed ? gradient : source, weights.sizes,
+                                           to.contiguous(weights.sizes)));
   }
   if (is_wanted(2))
     to.set(n.first_result + 2, sum_of_channels(to, gradient, name_of(to, n.first_result + 2)));

@@ -28,17 +28,87 @@ Windows sliding(Lowering& to, const node& n, size_t n_space, const std::vector<i
                           to.int_list(n.args[4]), dilation);
 }
 
+using Share = std::function<Id(Id g, const Windows::Place& user, std::span<const Id> element)>;
+
+/// The stride of every axis, if windows slide by more than one element somewhere.
+std::optional<std::vector<int64_t>> phases_of(const Windows& w) {
+  constexpr int64_t most = 27;
+  std::vector<int64_t> out;
+  int64_t count = 1;
+  for (const WindowAxis& axis : w.axes) {
+    if (axis.is_adaptive || axis.dilation > 1 || axis.stride > most) return std::nullopt;
+    out.push_back(axis.stride);
+    count *= axis.stride;
+  }
+  if (count == 1 || count > most) return std::nullopt;
+  return out;
+}
+
+/// Channels first or last, as the gradient lies.
+Ids strides_like(Lowering& to, const Tensor& gradient, const Ids& sizes) {
+  auto view = to.as_view(gradient);
+  bool is_last =
+      view && sizes.size() == 4 && to.x.is(view->strides[1], 1) && !to.x.is(view->strides[3], 1);
+  return is_last ? to.channels_last(sizes) : to.contiguous(sizes);
+}
+
+/// The elements of one phase, those from `phase` on at distances of `strides`, into a buffer.
+Loop loop_over_phase(Lowering& to, const Windows& w, Id buffer, const Ids& phase,
+                     const Ids& strides, Ids& element) {
+  Expressions& x = to.x;
+  const Buffer b = to.program.buffers[buffer];
+  Loop loop;
+  loop.name = b.name;
+  loop.buffer = buffer;
+  loop.index = x.constant(0);
+  for (size_t d = 0; d < b.sizes.size(); ++d) {
+    Id stride = d < w.first ? x.constant(1) : strides[d - w.first];
+    Id first = d < w.first ? x.constant(0) : phase[d - w.first];
+    Id left = x.add(x.subtract(b.sizes[d], first), x.subtract(stride, x.constant(1)));
+    Id v = x.variable(x.floordiv(left, stride));
+    if (x.index_at(v).kind == IndexKind::variable) loop.outer.push_back(v);
+    element.push_back(x.add(x.multiply(v, stride), first));
+    loop.index = x.add(loop.index, x.multiply(element[d], b.strides[d]));
+  }
+  return loop;
+}
+
+// Elements that lie a stride apart have users that lie one apart: each such phase reads lines,
+// where all elements together would read every user at a place of its own.
+Tensor sums_by_phase(Lowering& to, const node& n, const Windows& w, const Tensor& gradient,
+                     const std::vector<int64_t>& strides, const Share& share) {
+  Expressions& x = to.x;
+  int32_t dtype = compute_type(gradient.dtype);
+  Ids sizes = result_sizes(to, n), steps;
+  Id buffer =
+      to.new_buffer(dtype, sizes, strides_like(to, gradient, sizes), name_of(to, n).c_str());
+  for (int64_t s : strides) steps.push_back(x.constant(s));
+  for (const Ids& phase : tuples(x, steps)) {
+    Ids element;
+    Loop loop = loop_over_phase(to, w, buffer, phase, steps, element);
+    for (const Ids& numbers : tuples(x, w.users())) {
+      Windows::Place user = w.user(element, numbers);
+      Id part = share(read_at(to, gradient, user, dtype, 0), user, element);
+      loop.value = loop.value == none ? part : x.apply(TN_F_ADD, dtype, loop.value, part);
+    }
+    to.program.steps.push_back(std::move(loop));
+  }
+  return to.over(buffer);
+}
+
 /// The sum over users of share(gradient, the user).
-void gather_gradient(
-    Lowering& to, const node& n, const Windows& w, const Tensor& gradient,
-    const std::function<Id(Id g, const Windows::Place& user, std::span<const Id> element)>& share) {
+void gather_gradient(Lowering& to, const node& n, const Windows& w, const Tensor& gradient,
+                     const Share& share) {
   Ids sizes = result_sizes(to, n);
   int32_t dtype = compute_type(gradient.dtype), result = to.info(n.first_result).dtype;
-  Tensor sums = folded_over(to, Fold::sum, dtype, sizes, w.users(), name_of(to, n),
-                            [&](std::span<const Id> i, std::span<const Id> numbers) {
-                              Windows::Place user = w.user(i, numbers);
-                              return share(read_at(to, gradient, user, dtype, 0), user, i);
-                            });
+  auto phases = phases_of(w);
+  Tensor sums = phases && is_few(to.x, w.users())
+                    ? sums_by_phase(to, n, w, gradient, *phases, share)
+                    : folded_over(to, Fold::sum, dtype, sizes, w.users(), name_of(to, n),
+                                  [&](std::span<const Id> i, std::span<const Id> numbers) {
+                                    Windows::Place user = w.user(i, numbers);
+                                    return share(read_at(to, gradient, user, dtype, 0), user, i);
+                                  });
   to.set(n.first_result, to.make(result, sizes, [&](std::span<const Id> i) {
     return to.x.cast(to.at(sums, i), result);
   }));

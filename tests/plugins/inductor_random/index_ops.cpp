@@ -54,21 +54,24 @@ void add_reads(std::vector<RandomOp>& ops) {
        }});
 }
 
+/// A tensor of these kinds, a dimension of it, and integers that are nowhere else larger.
+bool take_index_along(Chooser& c, Step& s, int kinds) {
+  if (!c.take(s, kinds, false, 1)) return false;
+  s.n.push_back(c.below(c.dim(s.in[0])));
+  return !c.is_empty(s.in[0]) && c.take(s, [&](size_t v) {
+    if (c.dim(v) != c.dim(s.in[0]) || !c.is_of(v, integers | bools)) return false;
+    for (size_t r = 0; r < c.pool[v].narrow.size(); ++r)
+      for (int64_t d = 0; d < c.dim(v); ++d)
+        if (d != s.n[0] &&
+            c.pool[v].narrow[r].size(d).guard_int() > c.pool[s.in[0]].narrow[r].size(d).guard_int())
+          return false;
+    return true;
+  });
+}
+
 void add_lookups(std::vector<RandomOp>& ops) {
   ops.push_back({"gather", 4, false,
-                 [](Chooser& c, Step& s) {
-                   if (!c.take(s, all_kinds, false, 1)) return false;
-                   s.n.push_back(c.below(c.dim(s.in[0])));
-                   return !c.is_empty(s.in[0]) && c.take(s, [&](size_t v) {
-                     if (c.dim(v) != c.dim(s.in[0]) || !c.is_of(v, integers | bools)) return false;
-                     for (size_t r = 0; r < c.pool[v].narrow.size(); ++r)
-                       for (int64_t d = 0; d < c.dim(v); ++d)
-                         if (d != s.n[0] && c.pool[v].narrow[r].size(d).guard_int() >
-                                                c.pool[s.in[0]].narrow[r].size(d).guard_int())
-                           return false;
-                     return true;
-                   });
-                 },
+                 [](Chooser& c, Step& s) { return take_index_along(c, s, all_kinds); },
                  [](const Operands& o) {
                    Tensor at = positive_positions(o.in[1], o.in[0].size(o.step.n[0]));
                    return gather(o.in[0], o.step.n[0], at);
@@ -92,6 +95,12 @@ void add_writes(std::vector<RandomOp>& ops) {
          Tensor at = arange(Number(o.in[0].size(0)), Dtype::i64).remainder(2);
          return index_add(o.in[0], 0, at, o.in[0]);
        }});
+  ops.push_back({"scatter_add", 3, true,
+                 [](Chooser& c, Step& s) { return take_index_along(c, s, numbers); },
+                 [](const Operands& o) {
+                   Tensor at = positive_positions(o.in[1], o.in[0].size(o.step.n[0]));
+                   return scatter_add(o.in[0], o.step.n[0], at, full_like(at, 3, o.in[0].dtype()));
+                 }});
   ops.push_back({"index_put", 2, false,
                  [](Chooser& c, Step& s) {
                    return take_indexed(c, s, 1) && c.dim(s.in[1]) == 1 && c.fixed_size(s.in[1], 0);
