@@ -115,7 +115,8 @@ class BackOff {
  public:
   bool active(double now) const { return now < until_; }
   void long_wait(double begin, double now) {
-    const double shared = begin - std::max(last_, until_);  // time since the workers were last amiss
+    const double shared =
+        begin - std::max(last_, until_);  // time since the workers were last amiss
     last_ = now;
     if ((now - begin) * rare < shared) return;
     const bool recurs = now < until_ + length_ + 50e3;

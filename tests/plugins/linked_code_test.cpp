@@ -1,5 +1,6 @@
-// The linker of kernels: code that calls others and reads constants runs; no damage to an object makes
-// it read or write outside of its bytes (the sanitizers see that), and names that are unknown are told.
+// The linker of kernels: code that calls others and reads constants runs; no damage to an object
+// makes it read or write outside of its bytes (the sanitizers see that), and names that are unknown
+// are told.
 #include "inductor/linked_code.h"
 
 #include "inductor/jit.h"
@@ -16,8 +17,8 @@
 namespace inductor {
 namespace {
 
-using ::testing::HasSubstr;
 using tenon::plugin::error;
+using ::testing::HasSubstr;
 
 std::string object_of(const std::string& ir) {
   llvm::LLVMContext context;

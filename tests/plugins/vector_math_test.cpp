@@ -2,8 +2,8 @@
 // instructions changes no bit. Each function is compiled into a loop and compared with libm in the
 // next wider type. TENON_EXHAUSTIVE=1 takes all 2^32 floats in place of every 1009th, a minute or
 // two each; choose some by --gtest_filter=*KeepsItsBound/exp. TENON_PRINT_ULP=1 prints the errors.
-#include "inductor/runtime_symbols.h"
 #include "inductor/vector_math.h"
+#include "inductor/runtime_symbols.h"
 
 #include <gtest/gtest.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
