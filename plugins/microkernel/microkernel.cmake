@@ -2,8 +2,9 @@
 # uses them.
 include_guard(GLOBAL)
 set(dir ${CMAKE_CURRENT_LIST_DIR})
-add_library(tenon_microkernel STATIC ${dir}/product.cpp ${dir}/attention.cpp ${dir}/winograd.cpp ${dir}/windows.cpp ${dir}/kernels.cpp
-  ${dir}/kernels_base.cpp ${dir}/kernels_avx2.cpp ${dir}/kernels_avx512.cpp)
+set(sources attention kernels kernels_avx2 kernels_avx512 kernels_base product windows winograd)
+list(TRANSFORM sources REPLACE "(.+)" "${dir}/\\1.cpp")
+add_library(tenon_microkernel STATIC ${sources})
 tenon_plugin_compile_settings(tenon_microkernel)
 target_include_directories(tenon_microkernel PUBLIC ${dir}/..)
 
