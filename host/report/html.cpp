@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdio>
 
 namespace tenon::report {
 
@@ -44,23 +45,29 @@ bool is_number(std::string_view text) {
 const char* const colors[] = {"#7aa6da", "#e0a458", "#8fbf7f", "#c58fc5",
                               "#d97b7b", "#7fc0c0", "#b3a57a", "#9a9ad9"};
 
+std::string fixed(double value, int digits = 2) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
+
 std::string rectangle(double x, double y, double width, double height, size_t color,
                       std::string_view title) {
   return message(
-      R"(<rect x="{:.2f}" y="{:.2f}" width="{:.2f}" height="{:.2f}" fill="{}" stroke="#fff" stroke-width=".5"><title>{}</title></rect>)",
-      x, y, std::max(width, 0.5), std::max(height, 0.5), colors[color % std::size(colors)],
-      html_escaped(title));
+      R"(<rect x="{}" y="{}" width="{}" height="{}" fill="{}" stroke="#fff" stroke-width=".5"><title>{}</title></rect>)",
+      fixed(x), fixed(y), fixed(std::max(width, 0.5)), fixed(std::max(height, 0.5)),
+      colors[color % std::size(colors)], html_escaped(title));
 }
 
 std::string label(double x, double y, std::string_view text) {
-  return message(R"(<text x="{:.2f}" y="{:.2f}" font-size="11" font-family="sans-serif">{}</text>)",
-                 x, y, html_escaped(text));
+  return message(R"(<text x="{}" y="{}" font-size="11" font-family="sans-serif">{}</text>)",
+                 fixed(x), fixed(y), html_escaped(text));
 }
 
 std::string svg(double width, double height, const std::string& inside) {
   return message(
-      R"(<svg xmlns="http://www.w3.org/2000/svg" width="{:.0f}" height="{:.0f}" viewBox="0 0 {:.0f} {:.0f}">{}</svg>)",
-      width, height, width, height, inside);
+      R"(<svg xmlns="http://www.w3.org/2000/svg" width="{}" height="{}" viewBox="0 0 {} {}">{}</svg>)",
+      fixed(width, 0), fixed(height, 0), fixed(width, 0), fixed(height, 0), inside);
 }
 
 }  // namespace
@@ -139,7 +146,7 @@ std::string bar_chart_svg(const std::vector<ChartBar>& bars, std::string_view un
   for (size_t i = 0; i < bars.size(); ++i) {
     const ChartBar& b = bars[i];
     double scale = end > 0 ? width / end : 0, y = row * static_cast<double>(i);
-    std::string length = message("{:.3f} {}", b.end - b.begin, unit);
+    std::string length = message("{} {}", fixed(b.end - b.begin, 3), unit);
     out += label(2, y + 14, b.name) + rectangle(names + b.begin * scale, y + 3,
                                                 (b.end - b.begin) * scale, row - 6, i,
                                                 b.name + ": " + length);
