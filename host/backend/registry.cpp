@@ -220,13 +220,11 @@ std::shared_ptr<Artifact> load_with_backend(const std::string& name, const Compi
 }
 
 void check_trusted_code(const std::string& path) {
-  TrustVerdict verdict = TrustCheck(trust_mode()).judge(path);
-  for (const Diagnosis& d : verdict.warnings)
-    report::warn_once(path + d.reason, "backend", to_text(d));
-  if (verdict.refusal)
-    throw BackendError(
-        ErrorCode::plugin, TN_PERMISSION_DENIED,
-        message("{}: holds machine code and is refused: {}", path, to_text(verdict.refusal)));
+  if (trust_mode() == TrustMode::off) return;
+  std::string problem = writers_problem(path);
+  if (!problem.empty())
+    throw BackendError(ErrorCode::plugin, TN_PERMISSION_DENIED,
+                       message("{}: holds machine code and is refused: {}", path, problem));
 }
 
 void register_backend(std::string name, BackendFunction compile, std::vector<std::string> tags,

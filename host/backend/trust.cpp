@@ -242,4 +242,27 @@ void TrustCheck::judge_contents(const std::string& path, const ElfInfo& elf,
   settle(path, findings, verdict);
 }
 
+namespace {
+
+std::string problem_of(const std::string& path, bool is_folder) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return message("{} cannot be examined", path);
+  bool is_ours = status.st_uid == 0 || status.st_uid == ::geteuid();
+  if (!is_ours) return message("{} belongs to user {}", path, status.st_uid);
+  bool keeps_owners = is_folder && (status.st_mode & S_ISVTX);
+  if ((status.st_mode & S_IWOTH) && !keeps_owners)
+    return message("{} may be written by anybody; chmod o-w {}", path, path);
+  return "";
+}
+
+}  // namespace
+
+std::string writers_problem(const std::string& path) {
+  std::error_code none;
+  std::filesystem::path real = std::filesystem::canonical(path, none);
+  if (none) return message("{} cannot be examined", path);
+  std::string problem = problem_of(real.string(), false);
+  return problem.empty() ? problem_of(real.parent_path().string(), true) : problem;
+}
+
 }  // namespace tenon

@@ -25,6 +25,12 @@ struct TrustVerdict {
   friend bool operator==(const TrustVerdict&, const TrustVerdict&) = default;
 };
 
+/// Who else could have written a file that was named, not found: a file or folder that others may
+/// write, or that belongs to neither root nor this user; empty where nobody. A folder where all may
+/// make files but nobody can touch those of others, such as /tmp, is good enough for one's own
+/// file.
+std::string writers_problem(const std::string& path);
+
 /// Judges files as they are at one moment: each directory is examined once. Not for several
 /// threads.
 class TrustCheck {
