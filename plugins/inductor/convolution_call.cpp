@@ -102,7 +102,7 @@ class ConvolutionCall final : public LibraryCall {
     const auto &s = plan.source.sizes, &r = plan.result.sizes, &w = plan.weights.sizes;
     if (plan.bias && plan.bias->strides[0] != 1) return;
     plan.winograd = transformed(plan);
-    plan.windows = as_windows(plan);
+    if (!plan.winograd) plan.windows = as_windows(plan);
     if (plan.winograd || plan.windows) return;
     onednn::ConvolutionShape shape{};
     shape.dtype = TN_F32;
