@@ -48,6 +48,7 @@
 
 #include "core/error.h"
 #include "core/thread_count.h"
+#include "core/thread_pool_policy.h"
 
 namespace tenon {
 namespace {
@@ -55,14 +56,11 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Body = FunctionRef<void(int64_t, int)>;
 
-constexpr double worker_spin_us = 50;
 constexpr double longest_spin_us = 500;
 constexpr double caller_spin_us = 20;
 constexpr double worth_waking_us = 50;
 constexpr double worth_sharing_us = 2;  // below, the hand-over costs more than it gains
 constexpr double wake_pause_us = 200;
-constexpr double shortest_pause_us = 10e3;
-constexpr double longest_pause_us = 320e3;
 
 double now_us() {
   return std::chrono::duration<double, std::micro>(Clock::now().time_since_epoch()).count();
@@ -108,48 +106,6 @@ void run_serially(int64_t n_chunks, Body body) {
 struct alignas(64) Range {
   std::atomic<int64_t> next{0};
   int64_t end = 0;
-};
-
-// The serial times after a wait that shows contention. Used by the caller that has the workers.
-class BackOff {
- public:
-  bool active(double now) const { return now < until_; }
-  void long_wait(double begin, double now) {
-    const double shared =
-        begin - std::max(last_, until_);  // time since the workers were last amiss
-    last_ = now;
-    if ((now - begin) * rare < shared) return;
-    const bool recurs = now < until_ + length_ + 50e3;
-    length_ = recurs ? std::min(2 * length_, longest_pause_us) : shortest_pause_us;
-    until_ = now + length_;
-  }
-
- private:
-  static constexpr double rare = 8;
-  double last_ = 0;
-  double until_ = 0;
-  double length_ = shortest_pause_us / 2;
-};
-
-// The work of calls that follow each other so closely that a woken worker would stay awake.
-class Streak {
- public:
-  // Adds a call and returns the work of the streak so far.
-  double begin(double start, double estimated_us) {
-    if (start > end_ + worker_spin_us) work_ = 0;
-    const double work = std::max(estimated_us, 0.0);
-    end_ = start + work;
-    return work_ += work;
-  }
-  // Of a call whose time was not estimated.
-  void end(double start, double now) {
-    work_ += now - start;
-    end_ = now;
-  }
-
- private:
-  double end_ = 0;
-  double work_ = 0;
 };
 
 class ThreadPool {

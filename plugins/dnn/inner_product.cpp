@@ -14,7 +14,7 @@ bool run_inner_product(const InnerProduct& c) {
   int64_t workers = tenon::plugin::host->svc->num_threads();
   InnerProductShape shape{c.dtype, c.m, c.k, c.n, c.bias != nullptr};
   auto plan = plans.get({c.dtype, c.m, c.k, c.n, shape.bias, workers},
-                        [&] { return PreparedInnerProduct::make(shape, {}, workers); });
+                        [&] { return PreparedInnerProduct::make(shape, workers); });
   if (!plan) return false;
   int64_t n_stride = c.weights_n_stride, k_stride = c.weights_k_stride;
   WeightsKey key(*c.weights, {n_stride, k_stride}, plan->packed_layout());
@@ -23,7 +23,7 @@ bool run_inner_product(const InnerProduct& c) {
   };
   PackedPtr weights = find_or_pack(key, plan->packed_bytes(), plan->pack_parts(), pack);
   tenon::plugin::parallel_chunks(plan->slices(), [&](int64_t slice, int32_t) {
-    plan->run(slice, c.source, weights->data(), c.bias, nullptr, c.result);
+    plan->run(slice, c.source, weights->data(), c.bias, c.result);
   });
   return true;
 }

@@ -3,7 +3,7 @@
 // Measured with oneDNN 2.6: elementwise functions stay in the fast kernels (brgemm, brgconv,
 // brdgmm); a binary operand of the result's size makes it leave them for slow ones. But `sum`,
 // which adds what the result held before, stays. So one `add` is a sum onto the operand, which is
-// put where the result goes; `multiply` and a second `add` are left to the caller.
+// put where the result goes; a second one is left to the caller.
 #pragma once
 
 #include "engine.h"

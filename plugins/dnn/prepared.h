@@ -4,12 +4,12 @@
 // they cost beside the arithmetic is time: plans that are looked up, weights that are packed,
 // results that are read again for an activation.
 //
-// Method: make() fixes shape, strides, what is done to the result (PostOp) and how the work is cut
-// for so many workers, and makes oneDNN's one-thread primitives. The caller packs the weights into
-// memory of its own, once. Then run() does one slice: no look-up, no lock, no allocation of ours
-// but scratch memory of the thread, which grows to the largest tile that it has seen (oneDNN
-// itself makes a small table of the arguments). Slices write different parts of the result and may
-// run on any threads at the same time, also for two calls at once.
+// Method: make() fixes shape, strides, what is done to a convolution's result (PostOp) and how the
+// work is cut for so many workers, and makes oneDNN's one-thread primitives. The caller packs the
+// weights into memory of its own, once. Then run() does one slice: no look-up, no lock, no
+// allocation of ours but scratch memory of the thread, which grows to the largest tile that it has
+// seen (oneDNN itself makes a small table of the arguments). Slices write different parts of the
+// result and may run on any threads at the same time, also for two calls at once.
 //
 // make() gives null where oneDNN has no fast kernel for all of it: for the shape, for the dtype on
 // this CPU, or for these post-ops. With fewer post-ops there may be one.
@@ -30,30 +30,18 @@
 namespace onednn {
 
 /// Applied to the result in f32, in order, after the bias and before the rounding to the dtype.
-/// Errors measured for |x| <= 12: tanh, logistic, swish 3e-7 relative; both gelus 5e-7 absolute,
-/// so that their small results for x < -3 have few correct digits, as in any 1 + erf(x) in f32.
-struct PostOp {
-  enum class Kind {
-    relu,  ///< alpha: slope below zero
-    gelu_erf,
-    gelu_tanh,
-    tanh,
-    logistic,
-    swish,        ///< x * logistic(alpha * x): silu has alpha 1
-    hardswish,    ///< x * clip(x + 3, 0, 6) / 6
-    hardsigmoid,  ///< clip(x + 3, 0, 6) / 6
-    clip,         ///< into [alpha, beta]
-    linear,       ///< alpha * x + beta
-    add,          ///< an operand
-    multiply,     ///< by an operand
-  };
-  Kind kind;
-  float alpha = 0, beta = 0;
+/// Errors measured for |x| <= 12: tanh, sigmoid, silu 3e-7 relative; gelu 5e-7 absolute, so that
+/// its small results for x < -3 have few correct digits, as in any 1 + erf(x) in f32.
+enum class PostOp {
+  relu,
+  gelu,
+  tanh,
+  sigmoid,
+  silu,
+  hardswish,    ///< x * clip(x + 3, 0, 6) / 6
+  hardsigmoid,  ///< clip(x + 3, 0, 6) / 6
+  add,          ///< of an operand with the sizes, strides and dtype of the result
 };
-
-/// Operands have the sizes, strides and dtype of the result, and are given to run() in the order of
-/// their post-ops. One may be the result itself, else it must not overlap it. oneDNN 2.6 has fast
-/// code for one `add`; for two, or for `multiply`, make() gives null.
 
 // ---- source[m, k] x weights + bias -> result[m, n]
 
@@ -61,14 +49,12 @@ struct InnerProductShape {
   int32_t dtype;  ///< of all tensors, the bias too: TN_F32 or TN_BF16
   int64_t m, k, n;
   bool bias = false;
-  /// From row to row, in elements; 0: dense. Other strides cost a copy of each slice.
-  int64_t source_row = 0, result_row = 0;
 };
 
+/// Of a dense source, into a dense result.
 class PreparedInnerProduct {
  public:
   static std::shared_ptr<const PreparedInnerProduct> make(const InnerProductShape& shape,
-                                                          std::span<const PostOp> post_ops,
                                                           int64_t workers);
   ~PreparedInnerProduct();
 
@@ -89,10 +75,10 @@ class PreparedInnerProduct {
     int64_t row, rows, column, columns;
   };
   Piece piece(int64_t slice) const;
-  /// Runs one slice on this thread. All addresses are those of whole tensors; `bias` and
-  /// `operands` are read where the shape and the post-ops have some.
+  /// Runs one slice on this thread. All addresses are those of whole tensors; `bias` is read where
+  /// the shape has one.
   void run(int64_t slice, const void* source, const void* packed, const void* bias,
-           const void* const* operands, void* result) const;
+           void* result) const;
 
  private:
   struct Plan;
@@ -114,6 +100,7 @@ struct ConvolutionShape {
 
 class PreparedConvolution {
  public:
+  /// oneDNN 2.6 has fast code for one `add`; for two make() gives null.
   static std::shared_ptr<const PreparedConvolution> make(const ConvolutionShape& shape,
                                                          std::span<const PostOp> post_ops,
                                                          int64_t workers);
@@ -132,8 +119,9 @@ class PreparedConvolution {
     int64_t image, row, rows, channel, channels;
   };
   Piece piece(int64_t slice) const;
+  /// As above. `operand`: of `add`; it may be the result itself, else it must not overlap it.
   void run(int64_t slice, const void* source, const void* packed, const void* bias,
-           const void* const* operands, void* result) const;
+           const void* operand, void* result) const;
 
  private:
   struct Plan;

@@ -228,7 +228,7 @@ void PreparedConvolution::pack_part(int64_t part, const void* weights, const int
 }
 
 void PreparedConvolution::run(int64_t slice, const void* source, const void* packed,
-                              const void* bias, const void* const* operands, void* result) const {
+                              const void* bias, const void* operand, void* result) const {
   OneThread limit;
   const ConvolutionShape& c = plan_->shape;
   auto per_image = static_cast<int64_t>(plan_->slices.size());
@@ -245,11 +245,11 @@ void PreparedConvolution::run(int64_t slice, const void* source, const void* pac
   void *place = at(result, in_result, c.dtype), *to = place;
   if (s.give_back) to = scratch(Scratch::result_tile, s.primitive.result.get_size());
   if (plan_->adds) {
-    const void* operand = at(operands[0], in_result, c.dtype);
+    const void* added = at(operand, in_result, c.dtype);
     if (s.bring_operand)
-      s.bring_operand(operand, to);
+      s.bring_operand(added, to);
     else
-      copy_rows({operand, 0}, {to, 0}, 1, s.rows * c.out_width * c.out_channels, c.dtype);
+      copy_rows({added, 0}, {to, 0}, 1, s.rows * c.out_width * c.out_channels, c.dtype);
   }
   const void* weights = static_cast<const std::byte*>(packed) + s.packed;
   s.primitive.run({from, weights, c.bias ? at(bias, s.channel, c.dtype) : nullptr, to});

@@ -22,7 +22,7 @@ struct Slice {
 };
 
 Primitive make_primitive(const InnerProductShape& shape, const PreparedInnerProduct::Piece& piece,
-                         const dnnl::primitive_attr& attr, const Desc* weights_layout) {
+                         const Desc* weights_layout) {
   using tag = dnnl::memory::format_tag;
   using forward = dnnl::inner_product_forward;
   auto type = data_type(shape.dtype);
@@ -33,7 +33,7 @@ Primitive make_primitive(const InnerProductShape& shape, const PreparedInnerProd
   auto kind = dnnl::prop_kind::forward_inference;
   auto desc = shape.bias ? forward::desc(kind, source, weights, bias, result)
                          : forward::desc(kind, source, weights, result);
-  auto pd = describe<forward::primitive_desc>(desc, attr);
+  auto pd = describe<forward::primitive_desc>(desc, attributes());
   if (!pd) return {};
   Call call(forward(pd), pd.scratchpad_desc(),
             {{DNNL_ARG_SRC, source},
@@ -56,16 +56,16 @@ std::vector<int64_t> borders(int64_t size, int64_t parts, int64_t grain) {
 
 struct PreparedInnerProduct::Plan {
   InnerProductShape shape;
-  bool by_columns, adds;
+  bool by_columns;
   std::vector<Slice> slices;
   size_t packed_bytes = 0;
   uint64_t layout = 0;
 
-  bool add(const Piece& piece, const dnnl::primitive_attr& attr) {
+  bool add(const Piece& piece) {
     // By rows there is one layout for all: they share the packed weights.
     bool shares = !by_columns && !slices.empty();
     Primitive p =
-        make_primitive(shape, piece, attr, shares ? &slices.front().primitive.weights : nullptr);
+        make_primitive(shape, piece, shares ? &slices.front().primitive.weights : nullptr);
     if (!p) return false;
     if (!shares)
       layout = layout * 31 + fingerprint(p.weights) + static_cast<uint64_t>(piece.column);
@@ -74,10 +74,10 @@ struct PreparedInnerProduct::Plan {
     packed_bytes += bytes;
     return true;
   }
-  bool cut(int64_t workers, const dnnl::primitive_attr& attr);
+  bool cut(int64_t workers);
 };
 
-bool PreparedInnerProduct::Plan::cut(int64_t workers, const dnnl::primitive_attr& attr) {
+bool PreparedInnerProduct::Plan::cut(int64_t workers) {
   constexpr int64_t rows_worth_cutting = 64, row_grain = 16, column_grain = 64;
   // Few rows are as fast as the weights are read.
   bool few_weights = shape.k * shape.n * element_size(shape.dtype) < small_weights;
@@ -89,22 +89,18 @@ bool PreparedInnerProduct::Plan::cut(int64_t workers, const dnnl::primitive_attr
   for (size_t i = 0; i + 1 < at.size(); ++i) {
     int64_t length = at[i + 1] - at[i];
     Piece piece = by_columns ? Piece{0, shape.m, at[i], length} : Piece{at[i], length, 0, shape.n};
-    if (!add(piece, attr)) return false;
+    if (!add(piece)) return false;
   }
   return true;
 }
 
 std::shared_ptr<const PreparedInnerProduct> PreparedInnerProduct::make(
-    const InnerProductShape& shape, std::span<const PostOp> post_ops, int64_t workers) {
+    const InnerProductShape& shape, int64_t workers) {
   return unless_unsupported([&]() -> std::shared_ptr<const PreparedInnerProduct> {
     OneThread limit;
     auto plan = std::make_unique<Plan>();
     plan->shape = shape;
-    if (!shape.source_row) plan->shape.source_row = shape.k;
-    if (!shape.result_row) plan->shape.result_row = shape.n;
-    plan->adds = has_operand(post_ops);
-    std::optional<dnnl::primitive_attr> attr = attributes(post_ops);
-    if (!attr || !plan->cut(workers, *attr)) return nullptr;
+    if (!plan->cut(workers)) return nullptr;
     return std::shared_ptr<const PreparedInnerProduct>(new PreparedInnerProduct(std::move(plan)));
   });
 }
@@ -139,26 +135,18 @@ void PreparedInnerProduct::pack_part(int64_t part, const void* weights, int64_t 
 }
 
 void PreparedInnerProduct::run(int64_t slice, const void* source, const void* packed,
-                               const void* bias, const void* const* operands, void* result) const {
+                               const void* bias, void* result) const {
   OneThread limit;
   const InnerProductShape& shape = plan_->shape;
   const Slice& s = plan_->slices[static_cast<size_t>(slice)];
   const Piece& p = s.piece;
   int32_t dtype = shape.dtype;
-  const void* from = at(source, p.row * shape.source_row, dtype);
-  if (shape.source_row != shape.k && p.rows > 1) {
-    void* tile = scratch(Scratch::source_tile, s.primitive.source.get_size());
-    copy_rows({from, shape.source_row}, {tile, shape.k}, p.rows, shape.k, dtype);
-    from = tile;
-  }
-  int64_t in_result = p.row * shape.result_row + p.column;
-  Rows<void*> place{at(result, in_result, dtype), shape.result_row}, to = place;
-  if (p.columns != shape.result_row && p.rows > 1)
+  Rows<void*> place{at(result, p.row * shape.n + p.column, dtype), shape.n}, to = place;
+  if (p.columns != shape.n && p.rows > 1)
     to = {scratch(Scratch::result_tile, s.primitive.result.get_size()), p.columns};
-  if (plan_->adds)
-    copy_rows({at(operands[0], in_result, dtype), shape.result_row}, to, p.rows, p.columns, dtype);
   const void* weights = static_cast<const std::byte*>(packed) + s.packed;
-  s.primitive.run({from, weights, shape.bias ? at(bias, p.column, dtype) : nullptr, to.data});
+  s.primitive.run({at(source, p.row * shape.k, dtype), weights,
+                   shape.bias ? at(bias, p.column, dtype) : nullptr, to.data});
   copy_rows({to.data, to.step}, place, p.rows, p.columns, dtype);
 }
 

@@ -18,13 +18,6 @@ using loopir::Program;
 
 namespace {
 
-/// For weights that are packed at each call, of the thread that calls; kept for the next one.
-std::byte* weights_memory(size_t bytes) {
-  thread_local Memory memory;
-  if (memory.size() < bytes) memory = Memory(bytes);
-  return memory.data();
-}
-
 class ConvolutionCall final : public LibraryCall {
  public:
   ConvolutionCall(const Program& p, const Convolution& c, bool constant, const Workers& workers)
@@ -55,14 +48,14 @@ class ConvolutionCall final : public LibraryCall {
     const float* bias = plan.bias ? plan.bias->data(pointers) : nullptr;
     float *source = plan.source.data(pointers), *result = plan.result.data(pointers);
     if (!plan.prepared) return run_plain(plan, pointers);
-    Operands operands(convolution_.epilogue, pointers);
+    const void* operand = operand_of(convolution_.epilogue, pointers);
     if (!packed) {
-      std::byte* own = weights_memory(plan.prepared->packed_bytes());
+      void* own = thread_bytes(plan.prepared->packed_bytes());
       pack_into(plan, pointers, own);
       packed = own;
     }
     workers_.run(plan.prepared->slices(), [&](int64_t slice) {
-      plan.prepared->run(slice, source, packed, bias, operands.data, result);
+      plan.prepared->run(slice, source, packed, bias, operand, result);
     });
   }
 

@@ -7,36 +7,30 @@ namespace inductor {
 
 std::vector<onednn::PostOp> post_ops_of(const std::vector<loopir::EpilogueOp>& epilogue) {
   using From = loopir::EpilogueOp::Kind;
-  using To = onednn::PostOp::Kind;
-  std::vector<onednn::PostOp> out;
-  for (const loopir::EpilogueOp& op : epilogue) {
-    switch (op.kind) {
+  using To = onednn::PostOp;
+  auto post_op = [](From kind) {
+    switch (kind) {
       case From::relu:
-        out.push_back({To::relu});
-        break;
+        return To::relu;
       case From::hardswish:
-        out.push_back({To::hardswish});
-        break;
+        return To::hardswish;
       case From::hardsigmoid:
-        out.push_back({To::hardsigmoid});
-        break;
+        return To::hardsigmoid;
       case From::silu:
-        out.push_back({To::swish, 1});
-        break;
+        return To::silu;
       case From::gelu_erf:
-        out.push_back({To::gelu_erf});
-        break;
+        return To::gelu;
       case From::sigmoid:
-        out.push_back({To::logistic});
-        break;
+        return To::sigmoid;
       case From::tanh:
-        out.push_back({To::tanh});
-        break;
+        return To::tanh;
       case From::add:
-        out.push_back({To::add});
-        break;
+        return To::add;
     }
-  }
+    __builtin_unreachable();
+  };
+  std::vector<To> out;
+  for (const loopir::EpilogueOp& op : epilogue) out.push_back(post_op(op.kind));
   return out;
 }
 
@@ -61,12 +55,11 @@ std::optional<std::vector<microkernel::Finish>> finish_of(
   return out;
 }
 
-Operands::Operands(const std::vector<loopir::EpilogueOp>& epilogue,
-                   std::span<void* const> pointers) {
-  size_t n = 0;
+const void* operand_of(const std::vector<loopir::EpilogueOp>& epilogue,
+                       std::span<void* const> pointers) {
   for (const loopir::EpilogueOp& op : epilogue)
-    if (op.kind == loopir::EpilogueOp::Kind::add && n < most)
-      data[n++] = pointers[op.operand.buffer];
+    if (op.kind == loopir::EpilogueOp::Kind::add) return pointers[op.operand.buffer];
+  return nullptr;
 }
 
 FinishList::FinishList(std::span<const microkernel::Finish> finish,
@@ -74,11 +67,10 @@ FinishList::FinishList(std::span<const microkernel::Finish> finish,
                        std::span<void* const> pointers)
     : n_(finish.size()) {
   std::copy(finish.begin(), finish.end(), list_.begin());
-  Operands operands(epilogue, pointers);
-  size_t n = 0;
-  for (size_t i = 0; i < n_; ++i)
-    if (list_[i].kind == microkernel::Finish::Kind::add)
-      list_[i].operand = static_cast<const float*>(operands.data[n++]);
+  size_t first = n_ - epilogue.size();  // behind what is done before the epilogue
+  for (size_t i = 0; i < epilogue.size(); ++i)
+    if (epilogue[i].kind == loopir::EpilogueOp::Kind::add)
+      list_[first + i].operand = static_cast<const float*>(pointers[epilogue[i].operand.buffer]);
 }
 
 float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,

@@ -20,25 +20,16 @@ constexpr size_t most_finishes = 8;
 std::optional<std::vector<microkernel::Finish>> finish_of(
     const std::vector<loopir::EpilogueOp>& epilogue);
 
-/// The operands of an epilogue, as run() of a prepared call wants them.
-struct Operands {
-  static constexpr size_t most = 4;  // make() gives null for more than one
-  const void* data[most] = {};
+/// The operand of an epilogue that has at most one, or null.
+const void* operand_of(const std::vector<loopir::EpilogueOp>& epilogue,
+                       std::span<void* const> pointers);
 
-  Operands(const std::vector<loopir::EpilogueOp>& epilogue, std::span<void* const> pointers);
-};
-
-/// What finish_of() gave, with the operands of a call.
+/// What finish_of() gave for an epilogue, with the operands of a call.
 class FinishList {
  public:
   FinishList(std::span<const microkernel::Finish> finish,
              const std::vector<loopir::EpilogueOp>& epilogue, std::span<void* const> pointers);
   operator std::span<const microkernel::Finish>() const { return {list_.data(), n_}; }
-  /// To the operands of a result that begins so many elements later.
-  void advance(int64_t elements) {
-    for (size_t i = 0; i < n_; ++i)
-      if (list_[i].operand) list_[i].operand += elements;
-  }
 
  private:
   std::array<microkernel::Finish, most_finishes> list_;

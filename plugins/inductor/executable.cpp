@@ -22,13 +22,6 @@ namespace {
 /// What an input of no elements points to: reads of masked lanes stay within it.
 alignas(64) std::byte nothing[4096];
 
-/// Rows of kernels; grows to the largest.
-void* scratch(int64_t bytes) {
-  thread_local Memory memory;
-  if (int64_t(memory.size()) < bytes) memory = Memory(size_t(bytes));
-  return memory.data();
-}
-
 }  // namespace
 
 void require_sound(const std::string& problem) {
@@ -332,7 +325,7 @@ class Executable::KernelCall {
   KernelCall(const KernelCall&) = delete;
 
   void operator()(int64_t begin, int64_t end) const {
-    void* rows = kernel_.scratch_bytes ? scratch(kernel_.scratch_bytes) : nullptr;
+    void* rows = kernel_.scratch_bytes ? thread_bytes(size_t(kernel_.scratch_bytes)) : nullptr;
     if (!run_(pointers_, symbols_, begin, end, rows)) return;
     throw error(TN_OUT_OF_RANGE,
                 "index out of range in self: a position read by kernel " + name_ +
@@ -366,11 +359,9 @@ void Executable::run_kernel(Call& call, size_t item) {
 
 // Whether there are rows enough for chunks; else nothing is done.
 bool Executable::run_region(Call& call, const Region& region) {
-  constexpr int64_t fewest_rows = 24, chunk_rows = 96;
   int64_t rows = parts_.program.expressions.evaluate(region.rows, call.symbols);
-  int64_t threads = parts_.options.workers.threads();
-  if (rows < fewest_rows * threads) return false;
-  int64_t chunks = threads * std::max<int64_t>(rows / (chunk_rows * threads), 1);
+  int64_t chunks = parts_.options.workers.row_chunks(rows);
+  if (chunks == 0) return false;
   int64_t granules = (rows + region.granule - 1) / region.granule;
   auto run_chunk = [&](int64_t c) {
     int64_t begin = granules * c / chunks, end = granules * (c + 1) / chunks;

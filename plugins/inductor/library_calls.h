@@ -1,36 +1,17 @@
 // Products and convolutions: prepared oneDNN calls for the shapes of a call, weights that are kept.
 #pragma once
 
-#include "kernel_interface.h"
+#include "memory.h"
 #include "workers.h"
 
-#include <loopir/kernel.h>
+#include <loopir/program.h>
+#include <tenon/plugin.hpp>
 
 #include <memory>
 #include <span>
 #include <vector>
 
 namespace inductor {
-
-/// Memory of its own, aligned for vectors and huge pages where it is large.
-class Memory {
- public:
-  Memory() = default;
-  explicit Memory(size_t bytes);
-  Memory(Memory&& o) noexcept;
-  Memory& operator=(Memory&& o) noexcept;
-  ~Memory();
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-  size_t size() const { return size_; }
-
- private:
-  void* data_ = nullptr;
-  size_t size_ = 0;
-};
-
-/// Memory of this thread for what one call does at a time, aligned for vectors; it grows to the
-/// most that was asked for.
-float* thread_floats(int64_t floats);
 
 /// What one product or convolution needs; the same object serves any number of calls at once.
 class LibraryCall {
@@ -44,8 +25,10 @@ class LibraryCall {
   /// Whether run_rows() can be used for these sizes where weights were packed.
   virtual bool runs_by_rows(std::span<const int64_t>) const { return false; }
   /// Rows [row, end) of the result, on this thread.
-  virtual void run_rows(std::span<void* const>, std::span<const int64_t>, const void* packed,
-                        int64_t row, int64_t end) const;
+  virtual void run_rows(std::span<void* const>, std::span<const int64_t>, const void* /*packed*/,
+                        int64_t /*row*/, int64_t /*end*/) const {
+    throw tenon::plugin::error(TN_INTERNAL, "this library call does not run by rows");
+  }
   /// Whether the library serves it whole, epilogue included, for these sizes.
   virtual bool is_fast(std::span<const int64_t> symbols) const = 0;
 };
@@ -56,7 +39,6 @@ std::unique_ptr<LibraryCall> prepare(const loopir::Program& program, const loopi
 std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
                                      const loopir::Convolution& convolution, bool constant_weights,
                                      const Workers& workers);
-
 std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
                                      const loopir::ConvolutionGradient& gradient,
                                      const Workers& workers);

@@ -43,12 +43,12 @@ class ProductCall final : public LibraryCall {
     auto kept = plan_for(symbols);
     const Plan& plan = *kept;
     if (plan.is_empty) return;
-    Part part = whole(plan, pointers);
+    Operands operands(*this, plan, pointers);
     if (packed && constant_) {
-      part.product.right = static_cast<const float*>(packed);
-      return run_parts(part);
+      operands.product.right = static_cast<const float*>(packed);
+      return run_parts(operands.product, plan.m);
     }
-    run_batches(plan, part);
+    run_batches(plan, operands.product);
   }
 
   bool runs_by_rows(std::span<const int64_t> symbols) const override {
@@ -59,9 +59,9 @@ class ProductCall final : public LibraryCall {
                 const void* packed, int64_t row, int64_t end) const override {
     auto kept = plan_for(symbols);
     if (kept->is_empty) return;
-    Part part = whole(*kept, pointers);
-    part.product.right = static_cast<const float*>(packed);
-    part.multiply(row, end, 0, kept->panels.count());
+    Operands operands(*this, *kept, pointers);
+    operands.product.right = static_cast<const float*>(packed);
+    microkernel::multiply(operands.product, row, end, 0, kept->panels.count());
   }
 
   bool is_fast(std::span<const int64_t>) const override { return finish_.has_value(); }
@@ -74,19 +74,37 @@ class ProductCall final : public LibraryCall {
     int64_t batches, m;
     microkernel::Panels panels;
   };
-  /// A product with what its pointers point to.
-  struct Part {
-    int64_t m;
-    std::vector<float> bias;
+  /// The product of one call with all but a packed right side, and what it points to.
+  struct Operands {
     FinishList finish;
+    std::vector<float> bias;  // where it does not lie densely
     microkernel::Product product;
 
-    void multiply(int64_t row, int64_t row_end, int64_t panel, int64_t panel_end) const {
-      microkernel::Product whole = product;
-      whole.finish = finish;
-      microkernel::multiply(whole, row, row_end, panel, panel_end);
+    Operands(const ProductCall& call, const Plan& plan, std::span<void* const> pointers)
+        : finish(call.finish(), call.product_.epilogue, pointers),
+          product{plan.panels,
+                  plan.left.data(pointers),
+                  stride(plan.left, 2),
+                  stride(plan.left, 1),
+                  plan.right.data(pointers),
+                  0,
+                  plan.bias ? plan.bias->data(pointers) : nullptr,
+                  plan.result.data(pointers),
+                  stride(plan.result, 2),
+                  finish} {
+      if (!plan.bias || plan.bias->strides[0] == 1) return;
+      for (int64_t j = 0; j < plan.panels.n; ++j)
+        bias.push_back(product.bias[j * plan.bias->strides[0]]);
+      product.bias = bias.data();
     }
+    Operands(const Operands&) = delete;
   };
+
+  std::span<const microkernel::Finish> finish() const {
+    if (!finish_)
+      throw tenon::plugin::error(TN_INTERNAL, "a product has an epilogue that is none of its own");
+    return *finish_;
+  }
 
   std::shared_ptr<const Plan> plan_for(std::span<const int64_t> symbols) const {
     return plans_.get(symbols, [&] {
@@ -113,30 +131,6 @@ class ProductCall final : public LibraryCall {
     return v.strides.size() < back ? 0 : v.strides[v.strides.size() - back];
   }
 
-  /// All but the right side.
-  Part whole(const Plan& plan, std::span<void* const> pointers) const {
-    if (!finish_)
-      throw tenon::plugin::error(TN_INTERNAL, "a product has an epilogue that is none of its own");
-    Part out{plan.m, {}, FinishList(*finish_, product_.epilogue, pointers), {}};
-    const float* bias = plan.bias ? plan.bias->data(pointers) : nullptr;
-    if (bias && plan.bias->strides[0] != 1) {
-      for (int64_t j = 0; j < plan.panels.n; ++j)
-        out.bias.push_back(bias[j * plan.bias->strides[0]]);
-      bias = out.bias.data();
-    }
-    out.product = {plan.panels,
-                   plan.left.data(pointers),
-                   stride(plan.left, 2),
-                   stride(plan.left, 1),
-                   plan.right.data(pointers),
-                   0,
-                   bias,
-                   plan.result.data(pointers),
-                   stride(plan.result, 2),
-                   {}};
-    return out;
-  }
-
   void pack_right(const Plan& plan, const float* right, float* packed) const {
     const microkernel::Panels& panels = plan.panels;
     int64_t k_stride = stride(plan.right, 2), n_stride = stride(plan.right, 1);
@@ -157,22 +151,20 @@ class ProductCall final : public LibraryCall {
   }
 
   // Many rows: each chunk takes rows. Few: each takes columns.
-  void run_parts(const Part& part) const {
-    constexpr int64_t chunk_rows = 96, fewest_rows = 24;
-    const microkernel::Panels& panels = part.product.panels;
-    int64_t m = part.m, count = panels.count(), threads = workers_.threads();
+  void run_parts(const microkernel::Product& product, int64_t m) const {
+    const microkernel::Panels& panels = product.panels;
+    int64_t count = panels.count(), threads = workers_.threads();
     bool is_small = m * panels.k * panels.n < small_work && panels.k * panels.n < small_matrix;
-    if (threads == 1 || is_small) return part.multiply(0, m, 0, count);
-    if (m >= fewest_rows * threads && is_cut_by_rows(m, panels)) {
-      int64_t chunks = threads * std::max<int64_t>(m / (chunk_rows * threads), 1);
+    if (threads == 1 || is_small) return microkernel::multiply(product, 0, m, 0, count);
+    if (int64_t chunks = workers_.row_chunks(m); chunks > 0 && is_cut_by_rows(m, panels)) {
       workers_.run(chunks, [&](int64_t c) {
-        part.multiply(m * c / chunks, m * (c + 1) / chunks, 0, count);
+        microkernel::multiply(product, m * c / chunks, m * (c + 1) / chunks, 0, count);
       });
       return;
     }
     int64_t chunks = std::min(count, 2 * threads);
     workers_.run(chunks, [&](int64_t c) {
-      part.multiply(0, m, count * c / chunks, count * (c + 1) / chunks);
+      microkernel::multiply(product, 0, m, count * c / chunks, count * (c + 1) / chunks);
     });
   }
 
@@ -185,50 +177,41 @@ class ProductCall final : public LibraryCall {
            plan.panels.n % microkernel::whole_columns() == 0;
   }
 
-  void set_batch(const Plan& plan, const Part& whole, int64_t batch, Part& part) const {
-    part.product = whole.product;
-    int64_t result = batch * stride(plan.result, 3);
-    part.product.left += batch * stride(plan.left, 3);
-    part.product.right += batch * stride(plan.right, 3);
-    part.product.result += result;
-    part.finish = whole.finish;
-    part.finish.advance(result);
-    if (reads_in_place(plan)) part.product.right_row = stride(plan.right, 2);
+  // One of them; where its right side is packed, into memory of this thread by pack(right, packed).
+  template <class Pack>
+  microkernel::Product batch_of(const Plan& plan, const microkernel::Product& whole, int64_t batch,
+                                Pack&& pack) const {
+    microkernel::Product out = whole;
+    out.left += batch * stride(plan.left, 3);
+    out.right += batch * stride(plan.right, 3);
+    out.place = batch * stride(plan.result, 3);
+    if (reads_in_place(plan)) {
+      out.right_row = stride(plan.right, 2);
+      return out;
+    }
+    float* packed = thread_floats(plan.panels.size());
+    pack(out.right, packed);
+    out.right = packed;
+    return out;
   }
 
-  void run_batches(const Plan& plan, const Part& whole) const {
+  void run_batches(const Plan& plan, const microkernel::Product& whole) const {
     int64_t work = plan.m * plan.panels.k * plan.panels.n, threads = workers_.threads();
-    bool is_cut_by_batches = plan.batches >= 2 * threads || work * plan.batches < small_work;
-    if (!is_cut_by_batches) {
-      for (int64_t b = 0; b < plan.batches; ++b) run_batch(plan, whole, b);
+    int64_t count = plan.panels.count();
+    bool is_small = work * plan.batches < small_work;
+    if (plan.batches < 2 * threads && !is_small) {  // each on all threads
+      auto pack = [&](const float* right, float* packed) { pack_right(plan, right, packed); };
+      for (int64_t b = 0; b < plan.batches; ++b) run_parts(batch_of(plan, whole, b, pack), plan.m);
       return;
     }
-    int64_t chunks = work * plan.batches < small_work ? 1 : std::min(plan.batches, 4 * threads);
+    auto pack = [&](const float* right, float* packed) {
+      plan.panels.pack(right, stride(plan.right, 2), stride(plan.right, 1), 0, count, packed);
+    };
+    int64_t chunks = is_small ? 1 : std::min(plan.batches, 4 * threads);
     workers_.run(chunks, [&](int64_t c) {
-      Part part = whole;
-      for (int64_t b = plan.batches * c / chunks; b < plan.batches * (c + 1) / chunks; ++b) {
-        set_batch(plan, whole, b, part);
-        if (!part.product.right_row) {
-          float* packed = thread_floats(plan.panels.size());
-          plan.panels.pack(part.product.right, stride(plan.right, 2), stride(plan.right, 1), 0,
-                           plan.panels.count(), packed);
-          part.product.right = packed;
-        }
-        part.multiply(0, plan.m, 0, plan.panels.count());
-      }
+      for (int64_t b = plan.batches * c / chunks; b < plan.batches * (c + 1) / chunks; ++b)
+        microkernel::multiply(batch_of(plan, whole, b, pack), 0, plan.m, 0, count);
     });
-  }
-
-  // One batch on all threads.
-  void run_batch(const Plan& plan, const Part& whole, int64_t batch) const {
-    Part part = whole;
-    set_batch(plan, whole, batch, part);
-    if (!part.product.right_row) {
-      float* packed = thread_floats(plan.panels.size());
-      pack_right(plan, part.product.right, packed);
-      part.product.right = packed;
-    }
-    run_parts(part);
   }
 
   const Program& program_;

@@ -9,8 +9,8 @@
 namespace inductor {
 
 struct Workers {
-  int64_t most = 0;       // threads that one call uses; 0: all of the host's
-  bool is_fixed = false;  // library calls are cut in the same way whatever the threads
+  int64_t most = 0;                 // threads that one call uses; 0: all of the host's
+  bool is_fixed = false;            // library calls are cut in the same way whatever the threads
 
   int64_t threads() const {
     int64_t all = tenon::plugin::host->svc->num_threads();
@@ -20,6 +20,14 @@ struct Workers {
   int64_t slices() const {
     constexpr int64_t fixed = 16;
     return is_fixed ? fixed : threads();
+  }
+
+  /// Into how many chunks rows are cut, each of which reads all of a product's right side; 0: they
+  /// are too few for that.
+  int64_t row_chunks(int64_t rows) const {
+    constexpr int64_t fewest = 24, usual = 96;
+    int64_t n = threads();
+    return rows < fewest * n ? 0 : n * std::max<int64_t>(rows / (usual * n), 1);
   }
 
   /// body(i) for each i < n.

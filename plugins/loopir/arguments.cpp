@@ -6,7 +6,6 @@
 namespace loopir {
 
 using tenon::plugin::declined;
-using tenon::plugin::sv;
 using tenon::plugin::text;
 
 int64_t item_size(int32_t dtype) {

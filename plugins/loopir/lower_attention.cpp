@@ -6,7 +6,6 @@
 namespace loopir {
 
 using tenon::plugin::node;
-using tenon::plugin::sv;
 
 namespace {
 
@@ -62,7 +61,7 @@ bool attention(Lowering& to, const node& n) {
                   to.number_arg(n.args[4]) == 0 && k.sizes[0] == q.sizes[0] &&
                   k.sizes[1] == q.sizes[1] && v.sizes[0] == q.sizes[0] && v.sizes[1] == q.sizes[1];
   if (!is_known) return false;
-  std::string name(sv(to.info(n.first_result).name));
+  std::string name = to.name_of(n.first_result);
   Attention a;
   a.name = name;
   a.is_causal = to.int_arg(n.args[5]) != 0;

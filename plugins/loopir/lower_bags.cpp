@@ -4,7 +4,6 @@
 namespace loopir {
 
 using tenon::plugin::node;
-using tenon::plugin::sv;
 
 namespace {
 
@@ -96,7 +95,7 @@ bool embedding_bag(Lowering& to, const node& n) {
   const Tensor table = to.tensor_arg(n.args[0]);
   int64_t mode = to.int_arg(n.args[4]), padding = to.int_arg(n.args[8]);
   bool has_scales = to.is_tensor(n.args[6]);
-  Ids sizes = to.indices_of(to.info(n.first_result).dims());
+  Ids sizes = to.sizes_of(n.first_result);
   if (mode > mode_mean || !is_floating(table.dtype) || !is_index_list(to, n.args[1]) ||
       !is_index_list(to, n.args[2]) || !has_several(to, table.sizes[0]) ||
       !has_several(to, sizes[0]) || !has_several(to, to.tensor_arg(n.args[1]).sizes[0]))
@@ -119,7 +118,7 @@ bool embedding_bag(Lowering& to, const node& n) {
                       x.cast(to.at(to.tensor_arg(n.args[6]), Ids{place}), dtype));
   if (padding >= 0)
     element = x.apply(TN_F_SELECT, dtype, is_counted, element, x.number(0.0, dtype));
-  std::string name(sv(to.info(n.first_result).name));
+  std::string name = to.name_of(n.first_result);
   Tensor sums = to.fold_over({bag, column}, {member}, Fold::sum, dtype, sizes, element, name);
   Tensor counts{TN_I64, {sizes[0]}, {bag}, x.index_value(count)};
   if (padding >= 0 && mode == mode_mean)
@@ -208,7 +207,7 @@ bool bag_scales_backward(Lowering& to, const node& n) {
   if (!members) return false;
   Expressions& x = to.x;
   int32_t dtype = compute_type(gradient.dtype), result = to.info(n.first_result).dtype;
-  std::string name(sv(to.info(n.first_result).name));
+  std::string name = to.name_of(n.first_result);
   Tensor dots = to.folded(
       Fold::sum, dtype, {members->indices.sizes[0]}, {table.sizes[1]}, name.c_str(),
       [&](std::span<const Id> place, std::span<const Id> column) {

@@ -8,11 +8,8 @@
 namespace loopir {
 
 using tenon::plugin::node;
-using tenon::plugin::sv;
 
 namespace {
-
-std::string name_of(Lowering& to, uint32_t value) { return std::string(sv(to.info(value).name)); }
 
 bool is_plain(const Tensor& t) { return t.dtype == TN_F32 && (t.ndim() == 3 || t.ndim() == 4); }
 
@@ -64,9 +61,9 @@ bool transposed_convolution(Lowering& to, const node& n) {
   const Tensor source = to.tensor_arg(n.args[0]), weights = to.tensor_arg(n.args[1]);
   if (!is_plain(source) || !is_plain(weights)) return false;
   ConvolutionGradient g;
-  g.name = name_of(to, n.first_result);
+  g.name = to.name_of(n.first_result);
   fill_geometry(to, n, 3, 8, source.ndim(), g);
-  Ids sizes = to.indices_of(to.info(n.first_result).dims());
+  Ids sizes = to.sizes_of(n.first_result);
   Tensor made = gradient_of(to, std::move(g), source, weights, sizes, to.channels_last(sizes));
   if (to.is_tensor(n.args[2])) {
     const Tensor bias = to.tensor_arg(n.args[2]), sums = made;
@@ -83,10 +80,10 @@ bool convolution_backward(Lowering& to, const node& n) {
   const Tensor weights = to.tensor_arg(n.args[2]);
   if (!is_plain(gradient) || !is_plain(source) || !is_plain(weights)) return false;
   bool is_transposed = to.int_arg(n.args[7]) != 0;
-  std::string name = name_of(to, n.first_result);
+  std::string name = to.name_of(n.first_result);
   auto is_wanted = [&](uint32_t r) { return to.info(n.first_result + r).is_tensor(); };
   auto geometry = [&](auto step, uint32_t r) {
-    step.name = name_of(to, n.first_result + r);
+    step.name = to.name_of(n.first_result + r);
     fill_geometry(to, n, 4, 9, source.ndim(), step);
     return step;
   };
@@ -105,7 +102,7 @@ bool convolution_backward(Lowering& to, const node& n) {
                                            to.contiguous(weights.sizes)));
   }
   if (is_wanted(2))
-    to.set(n.first_result + 2, sum_of_channels(to, gradient, name_of(to, n.first_result + 2)));
+    to.set(n.first_result + 2, sum_of_channels(to, gradient, to.name_of(n.first_result + 2)));
   return true;
 }
 

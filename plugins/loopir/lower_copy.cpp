@@ -6,7 +6,6 @@
 namespace loopir {
 
 using tenon::plugin::node;
-using tenon::plugin::sv;
 
 namespace {
 
@@ -16,14 +15,6 @@ bool is_all_computing(Lowering& to, const node& n) {
   for (const tn_arg& a : n.arguments())
     if (to.is_tensor(a) && !is_computing(to.info(a.u.value).dtype)) return false;
   return true;
-}
-
-std::string name_of(Lowering& to, const node& n) {
-  return std::string(sv(to.info(n.first_result).name));
-}
-
-Ids result_sizes(Lowering& to, const node& n) {
-  return to.indices_of(to.info(n.first_result).dims());
 }
 
 bool clone(Lowering& to, const node& n) {
@@ -47,7 +38,7 @@ bool copy(Lowering& to, const node& n) {
   if (!is_all_computing(to, n)) return false;
   Tensor from = to.tensor_arg(n.args[1]);
   int32_t dtype = to.info(n.first_result).dtype;
-  Ids sizes = result_sizes(to, n);
+  Ids sizes = to.sizes_of(n.first_result);
   to.set(n.first_result, to.make(dtype, sizes, [&](std::span<const Id> indices) {
     return to.x.cast(to.broadcast_at(from, indices, sizes), dtype);
   }));
@@ -65,7 +56,7 @@ bool full(Lowering& to, const node& n) {
   int32_t dtype = to.info(n.first_result).dtype;
   Id number = number_of(to, n.args[1], dtype);
   to.set(n.first_result,
-         to.make(dtype, result_sizes(to, n), [&](std::span<const Id>) { return number; }));
+         to.make(dtype, to.sizes_of(n.first_result), [&](std::span<const Id>) { return number; }));
   return true;
 }
 
@@ -88,10 +79,11 @@ bool arange(Lowering& to, const node& n) {
       !is_integer_arg(n.args[2]))
     return false;
   Id start = to.index_arg(n.args[0]), step = to.index_arg(n.args[2]);
-  to.set(n.first_result, to.make(dtype, result_sizes(to, n), [&](std::span<const Id> indices) {
-    Id position = to.x.add(start, to.x.multiply(indices[0], step));
-    return to.x.cast(to.x.index_value(position), dtype);
-  }));
+  to.set(n.first_result,
+         to.make(dtype, to.sizes_of(n.first_result), [&](std::span<const Id> indices) {
+           Id position = to.x.add(start, to.x.multiply(indices[0], step));
+           return to.x.cast(to.x.index_value(position), dtype);
+         }));
   return true;
 }
 
@@ -123,7 +115,7 @@ bool cat(Lowering& to, const node& n) {
   if (!is_all_computing(to, n) || n.args[0].kind != TN_ARG_VALUES) return false;
   auto v = to.info(n.first_result);
   size_t dim = to.dimension(to.int_arg(n.args[1]), size_t(v.ndim));
-  std::string name = name_of(to, n);
+  std::string name = to.name_of(n.first_result);
   std::vector<Tensor> parts;
   for (uint32_t i = 0; i < n.args[0].count; ++i) {
     const Tensor& part = *to.tensors[n.args[0].u.values[i]];
@@ -147,7 +139,7 @@ bool cat(Lowering& to, const node& n) {
 /// self with `source` in the place of indices start, start + step, ... of `dim`.
 void scatter_slice(Lowering& to, const node& n, const Tensor& source, size_t dim, Id start,
                    Id step) {
-  std::string name = name_of(to, n);
+  std::string name = to.name_of(n.first_result);
   Tensor self = renamed(to, to.tensor_arg(n.args[0]));
   Id buffer = to.new_buffer(self.dtype, self.sizes, to.contiguous(self.sizes), name.c_str());
   store_part(to, self, buffer, dim, to.x.constant(0), to.x.constant(1), name);
@@ -202,30 +194,32 @@ bool constant_pad(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
   Ids pad = to.index_list(n.args[1]);
   Id fill = number_of(to, n.args[2], from.dtype);
-  to.set(n.first_result, to.make(from.dtype, result_sizes(to, n), [&](std::span<const Id> indices) {
-    Ids inner(indices.begin(), indices.end());
-    Id mask = none;
-    for (size_t i = 0; i < pad.size() / 2; ++i) {
-      size_t d = inner.size() - 1 - i;
-      inner[d] = to.x.subtract(inner[d], pad[2 * i]);
-      mask = within(to, inner[d], from.sizes[d], mask);
-    }
-    Id value = to.at(from, inner);
-    if (mask == none) return value;
-    return to.x.apply(TN_F_SELECT, from.dtype, mask, to.x.masked(value, mask), fill);
-  }));
+  to.set(n.first_result,
+         to.make(from.dtype, to.sizes_of(n.first_result), [&](std::span<const Id> indices) {
+           Ids inner(indices.begin(), indices.end());
+           Id mask = none;
+           for (size_t i = 0; i < pad.size() / 2; ++i) {
+             size_t d = inner.size() - 1 - i;
+             inner[d] = to.x.subtract(inner[d], pad[2 * i]);
+             mask = within(to, inner[d], from.sizes[d], mask);
+           }
+           Id value = to.at(from, inner);
+           if (mask == none) return value;
+           return to.x.apply(TN_F_SELECT, from.dtype, mask, to.x.masked(value, mask), fill);
+         }));
   return true;
 }
 
 bool repeat(Lowering& to, const node& n) {
   if (!is_all_computing(to, n)) return false;
   const Tensor from = to.tensor_arg(n.args[0]);
-  to.set(n.first_result, to.make(from.dtype, result_sizes(to, n), [&](std::span<const Id> indices) {
-    std::span<const Id> last = indices.last(from.ndim());
-    Ids inner(last.begin(), last.end());
-    for (size_t d = 0; d < inner.size(); ++d) inner[d] = to.x.mod(inner[d], from.sizes[d]);
-    return to.at(from, inner);
-  }));
+  to.set(n.first_result,
+         to.make(from.dtype, to.sizes_of(n.first_result), [&](std::span<const Id> indices) {
+           std::span<const Id> last = indices.last(from.ndim());
+           Ids inner(last.begin(), last.end());
+           for (size_t d = 0; d < inner.size(); ++d) inner[d] = to.x.mod(inner[d], from.sizes[d]);
+           return to.at(from, inner);
+         }));
   return true;
 }
 

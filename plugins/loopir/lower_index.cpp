@@ -4,7 +4,6 @@
 namespace loopir {
 
 using tenon::plugin::node;
-using tenon::plugin::sv;
 
 Id checked(Lowering& to, Id value, Id size) {
   Id wide = to.x.cast(value, TN_I64);
@@ -19,7 +18,7 @@ Id strictly_checked(Lowering& to, Id value, Id size) {
 
 Tensor positions(Lowering& to, const tn_arg& a) {
   Tensor& t = *to.tensors[a.u.value];
-  t = to.cheap(t, std::string(sv(to.info(a.u.value).name)).c_str());
+  t = to.cheap(t, to.name_of(a.u.value).c_str());
   return t;
 }
 

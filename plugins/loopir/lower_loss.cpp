@@ -4,7 +4,6 @@
 namespace loopir {
 
 using tenon::plugin::node;
-using tenon::plugin::sv;
 
 namespace {
 
@@ -84,7 +83,7 @@ bool nll_loss(Lowering& to, const node& n) {
   const Tensor self = to.tensor_arg(n.args[0]);
   int64_t reduction = to.int_arg(n.args[3]);
   int32_t dtype = targets->dtype;
-  std::string name(sv(to.info(n.first_result).name));
+  std::string name = to.name_of(n.first_result);
   const Ids batch_sizes = batch_of(self.sizes);
   auto loss = [&](std::span<const Id> batch) {
     Id score = x.cast(to.at(self, score_at(batch, targets->position(batch))), dtype);

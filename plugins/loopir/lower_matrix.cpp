@@ -8,10 +8,6 @@ using tenon::plugin::sv;
 
 namespace {
 
-std::string name_of(Lowering& to, const node& n) {
-  return std::string(sv(to.info(n.first_result).name));
-}
-
 bool is_plain_product(Lowering& to, const Tensor& a, const Tensor& b) {
   return a.dtype == b.dtype && (a.dtype == TN_F32 || is_narrow(a.dtype)) && a.ndim() == b.ndim() &&
          to.x.range(a.sizes.back()).lower > 0;
@@ -33,8 +29,8 @@ void give(Lowering& to, uint32_t value, const Tensor& t) {
 /// left x right [+ bias], as a new buffer.
 Tensor product(Lowering& to, const node& n, const Tensor& left, const Tensor& right,
                const Tensor* bias, double alpha) {
-  std::string name = name_of(to, n);
-  Ids sizes = to.indices_of(to.info(n.first_result).dims());
+  std::string name = to.name_of(n.first_result);
+  Ids sizes = to.sizes_of(n.first_result);
   Product p;
   p.name = name;
   p.alpha = alpha;
@@ -121,11 +117,11 @@ bool convolution(Lowering& to, const node& n) {
     return false;
   if (to.int_arg(n.args[6])) return transposed_convolution(to, n);
   Convolution c;
-  c.name = name_of(to, n);
+  c.name = to.name_of(n.first_result);
   fill_geometry(to, n, 3, 8, source.ndim(), c);
   c.may_transform = to.options.may_transform;
   const Tensor* bias = to.is_tensor(n.args[2]) ? &to.tensor_arg(n.args[2]) : nullptr;
-  Ids sizes = to.indices_of(to.info(n.first_result).dims());
+  Ids sizes = to.sizes_of(n.first_result);
   to.set(n.first_result, convolved(to, std::move(c), source, weights, bias, sizes));
   return true;
 }

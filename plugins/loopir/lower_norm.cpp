@@ -5,17 +5,12 @@
 namespace loopir {
 
 using tenon::plugin::node;
-using tenon::plugin::sv;
 
 namespace {
 
 /// The tensor argument, or none.
 const Tensor* optional_arg(Lowering& to, const tn_arg& a) {
   return to.is_tensor(a) ? &to.tensor_arg(a) : nullptr;
-}
-
-std::string name_of(Lowering& to, const node& n) {
-  return std::string(sv(to.info(n.first_result).name));
 }
 
 /// 1 / sqrt(variance + eps)
@@ -44,7 +39,7 @@ bool layer_norm(Lowering& to, const node& n) {
   Tensor t = to.tensor_arg(n.args[0]);
   size_t folded = to.index_list(n.args[1]).size();
   if (!is_floating(t.dtype)) return false;
-  std::string name = name_of(to, n);
+  std::string name = to.name_of(n.first_result);
   Expressions& x = to.x;
   int32_t dtype = compute_type(t.dtype);
   std::vector<int64_t> which;
@@ -75,7 +70,7 @@ bool layer_norm(Lowering& to, const node& n) {
 bool group_norm(Lowering& to, const node& n) {
   Tensor t = to.tensor_arg(n.args[0]);
   if (!is_floating(t.dtype) || t.ndim() < 2) return false;
-  std::string name = name_of(to, n);
+  std::string name = to.name_of(n.first_result);
   Expressions& x = to.x;
   int32_t dtype = compute_type(t.dtype);
   Id groups = x.constant(to.int_arg(n.args[6]));
@@ -198,7 +193,7 @@ bool fold_into_layer(Lowering& to, const node& n) {
   if (!step) return false;
   Layer layer(*step);
   Expressions& x = to.x;
-  std::string name = name_of(to, n);
+  std::string name = to.name_of(n.first_result);
   const Tensor *weight = optional_arg(to, n.args[1]), *bias = optional_arg(to, n.args[2]);
   const Tensor &mean = to.tensor_arg(n.args[3]), &variance = to.tensor_arg(n.args[4]);
   double eps = to.number_arg(n.args[6]);
@@ -266,7 +261,7 @@ bool batch_norm_training(Lowering& to, const node& n, double momentum, double ep
                          bool has_running) {
   Tensor t = to.tensor_arg(n.args[0]);
   if (!is_floating(t.dtype) || t.ndim() < 2) return false;
-  std::string name = name_of(to, n);
+  std::string name = to.name_of(n.first_result);
   Expressions& x = to.x;
   int32_t dtype = compute_type(t.dtype);
   std::vector<int64_t> which{0};
@@ -303,7 +298,7 @@ bool softmax(Lowering& to, const node& n, bool logarithm, bool safe) {
   Tensor t = to.tensor_arg(n.args[0]);
   auto v = to.info(n.first_result);
   if (!is_floating(t.dtype) || t.ndim() == 0) return false;
-  std::string name = name_of(to, n);
+  std::string name = to.name_of(n.first_result);
   Expressions& x = to.x;
   int32_t dtype = compute_type(v.dtype);
   int64_t which[] = {to.int_arg(n.args[1])};

@@ -70,7 +70,7 @@ bool pad(Lowering& to, const node& n, Border border) {
   const Tensor from = to.tensor_arg(n.args[0]);
   Padding p{to.x, border, to.index_list(n.args[1]), from.sizes};
   if (!is_computing(from.dtype) || !has_elements(p)) return false;
-  Ids sizes = to.indices_of(to.info(n.first_result).dims());
+  Ids sizes = to.sizes_of(n.first_result);
   to.set(n.first_result, to.make(from.dtype, sizes, [&](std::span<const Id> i) {
     Ids inner(i.begin(), i.end());
     for (size_t d = p.first(); d < inner.size(); ++d) inner[d] = p.source(d, i[d]);

@@ -8,7 +8,6 @@ namespace loopir {
 using tenon::plugin::formula;
 using tenon::plugin::formula_of;
 using tenon::plugin::node;
-using tenon::plugin::sv;
 
 namespace {
 
@@ -133,8 +132,7 @@ void keep_repeated_operands(Lowering& to, const node& n, int64_t elements) {
     if (!to.is_tensor(a)) continue;
     Tensor& t = *to.tensors[a.u.value];
     int64_t own = to.x.hint(to.x.product_of(t.sizes));
-    if (own * 4 <= elements && own > 1)
-      t = to.cheap(t, std::string(sv(to.info(a.u.value).name)).c_str());
+    if (own * 4 <= elements && own > 1) t = to.cheap(t, to.name_of(a.u.value).c_str());
   }
 }
 

@@ -7,27 +7,14 @@
 namespace loopir {
 
 using tenon::plugin::node;
-using tenon::plugin::sv;
 
 namespace {
 
 const double lowest = -std::numeric_limits<double>::infinity();
 
-std::string name_of(Lowering& to, const node& n) {
-  return std::string(sv(to.info(n.first_result).name));
-}
-Ids result_sizes(Lowering& to, const node& n) {
-  return to.indices_of(to.info(n.first_result).dims());
-}
-
-/// One number for all dimensions stands for as many.
-std::vector<int64_t> spread(std::vector<int64_t> given, size_t n) {
-  if (given.size() == 1) given.resize(n, given[0]);
-  return given;
-}
 Windows sliding(Lowering& to, const node& n, size_t n_space, std::vector<int64_t> dilation) {
-  return Windows::sliding(to, to.tensor_arg(n.args[0]).sizes, result_sizes(to, n),
-                          spread(to.int_list(n.args[1]), n_space), to.int_list(n.args[2]),
+  return Windows::sliding(to, to.tensor_arg(n.args[0]).sizes, to.sizes_of(n.first_result),
+                          to.int_list(n.args[1], n_space), to.int_list(n.args[2]),
                           to.int_list(n.args[3]), dilation);
 }
 
@@ -61,10 +48,10 @@ bool max_over(Lowering& to, const node& n, const Windows& w) {
   uint32_t indices = n.first_result + 1;
   bool wants_positions = to.reads[indices] || to.is_output[indices];
   if (!is_floating(t.dtype) || (wants_positions && !is_few(to.x, w.offsets()))) return false;
-  std::string name = name_of(to, n);
+  std::string name = to.name_of(n.first_result);
   t = to.cheap(t, name.c_str());
   int32_t dtype = compute_type(t.dtype);
-  Ids sizes = result_sizes(to, n);
+  Ids sizes = to.sizes_of(n.first_result);
   Tensor best = folded_over(to, Fold::maximum, dtype, sizes, w.offsets(), name,
                             [&](std::span<const Id> i, std::span<const Id> offsets) {
                               return read_at(to, t, w.element(i, offsets), dtype, lowest);
@@ -83,11 +70,11 @@ bool mean_over(Lowering& to, const node& n, const Windows& w, bool with_padding,
                std::optional<int64_t> divisor) {
   Tensor t = to.tensor_arg(n.args[0]);
   if (!is_floating(t.dtype)) return false;
-  std::string name = name_of(to, n);
+  std::string name = to.name_of(n.first_result);
   t = to.cheap(t, name.c_str());
   Expressions& x = to.x;
   int32_t dtype = compute_type(t.dtype);
-  Ids sizes = result_sizes(to, n);
+  Ids sizes = to.sizes_of(n.first_result);
   Tensor sums = folded_over(to, Fold::sum, dtype, sizes, w.offsets(), name,
                             [&](std::span<const Id> i, std::span<const Id> offsets) {
                               return read_at(to, t, w.element(i, offsets), dtype, 0);
@@ -111,10 +98,11 @@ bool avg_pool(Lowering& to, const node& n) {
 }
 
 Windows adaptive(Lowering& to, const node& n, size_t n_space) {
-  return Windows::adaptive(to, to.tensor_arg(n.args[0]).sizes, result_sizes(to, n), n_space);
+  return Windows::adaptive(to, to.tensor_arg(n.args[0]).sizes, to.sizes_of(n.first_result),
+                           n_space);
 }
 bool has_results(Lowering& to, const node& n) {
-  for (Id size : result_sizes(to, n))
+  for (Id size : to.sizes_of(n.first_result))
     if (to.x.range(size).lower < 1) return false;
   return true;
 }

@@ -6,25 +6,13 @@
 namespace loopir {
 
 using tenon::plugin::node;
-using tenon::plugin::sv;
 
 namespace {
 
-std::string name_of(Lowering& to, const node& n) {
-  return std::string(sv(to.info(n.first_result).name));
-}
-Ids result_sizes(Lowering& to, const node& n) {
-  return to.indices_of(to.info(n.first_result).dims());
-}
-
-std::vector<int64_t> spread(std::vector<int64_t> given, size_t n) {
-  if (given.size() == 1) given.resize(n, given[0]);
-  return given;
-}
 /// Kernel, stride and padding are arguments 2 to 4.
 Windows sliding(Lowering& to, const node& n, size_t n_space, const std::vector<int64_t>& dilation) {
-  return Windows::sliding(to, result_sizes(to, n), to.tensor_arg(n.args[0]).sizes,
-                          spread(to.int_list(n.args[2]), n_space), to.int_list(n.args[3]),
+  return Windows::sliding(to, to.sizes_of(n.first_result), to.tensor_arg(n.args[0]).sizes,
+                          to.int_list(n.args[2], n_space), to.int_list(n.args[3]),
                           to.int_list(n.args[4]), dilation);
 }
 
@@ -79,9 +67,9 @@ Tensor sums_by_phase(Lowering& to, const node& n, const Windows& w, const Tensor
                      const std::vector<int64_t>& strides, const Share& share) {
   Expressions& x = to.x;
   int32_t dtype = compute_type(gradient.dtype);
-  Ids sizes = result_sizes(to, n), steps;
-  Id buffer =
-      to.new_buffer(dtype, sizes, strides_like(to, gradient, sizes), name_of(to, n).c_str());
+  Ids sizes = to.sizes_of(n.first_result), steps;
+  Id buffer = to.new_buffer(dtype, sizes, strides_like(to, gradient, sizes),
+                            to.name_of(n.first_result).c_str());
   for (int64_t s : strides) steps.push_back(x.constant(s));
   for (const Ids& phase : tuples(x, steps)) {
     Ids element;
@@ -99,16 +87,17 @@ Tensor sums_by_phase(Lowering& to, const node& n, const Windows& w, const Tensor
 /// The sum over users of share(gradient, the user).
 void gather_gradient(Lowering& to, const node& n, const Windows& w, const Tensor& gradient,
                      const Share& share) {
-  Ids sizes = result_sizes(to, n);
+  Ids sizes = to.sizes_of(n.first_result);
   int32_t dtype = compute_type(gradient.dtype), result = to.info(n.first_result).dtype;
   auto phases = phases_of(w);
-  Tensor sums = phases && is_few(to.x, w.users())
-                    ? sums_by_phase(to, n, w, gradient, *phases, share)
-                    : folded_over(to, Fold::sum, dtype, sizes, w.users(), name_of(to, n),
-                                  [&](std::span<const Id> i, std::span<const Id> numbers) {
-                                    Windows::Place user = w.user(i, numbers);
-                                    return share(read_at(to, gradient, user, dtype, 0), user, i);
-                                  });
+  Tensor sums =
+      phases && is_few(to.x, w.users())
+          ? sums_by_phase(to, n, w, gradient, *phases, share)
+          : folded_over(to, Fold::sum, dtype, sizes, w.users(), to.name_of(n.first_result),
+                        [&](std::span<const Id> i, std::span<const Id> numbers) {
+                          Windows::Place user = w.user(i, numbers);
+                          return share(read_at(to, gradient, user, dtype, 0), user, i);
+                        });
   to.set(n.first_result, to.make(result, sizes, [&](std::span<const Id> i) {
     return to.x.cast(to.at(sums, i), result);
   }));
@@ -119,7 +108,7 @@ bool mean_backward(Lowering& to, const node& n, const Windows& w, bool with_padd
                    std::optional<int64_t> divisor) {
   Tensor gradient = to.tensor_arg(n.args[0]);
   if (!is_floating(gradient.dtype)) return false;
-  gradient = to.cheap(gradient, name_of(to, n).c_str());
+  gradient = to.cheap(gradient, to.name_of(n.first_result).c_str());
   Expressions& x = to.x;
   int32_t dtype = compute_type(gradient.dtype);
   gather_gradient(to, n, w, gradient, [&](Id g, const Windows::Place& user, std::span<const Id>) {
@@ -141,7 +130,7 @@ bool avg_backward(Lowering& to, const node& n) {
 template <size_t n_space>
 bool adaptive_avg_backward(Lowering& to, const node& n) {
   const Tensor& gradient = to.tensor_arg(n.args[0]);
-  Windows w = Windows::adaptive(to, result_sizes(to, n), gradient.sizes, n_space);
+  Windows w = Windows::adaptive(to, to.sizes_of(n.first_result), gradient.sizes, n_space);
   return mean_backward(to, n, w, false, std::nullopt);
 }
 
@@ -150,7 +139,7 @@ template <size_t n_space>
 bool max_backward(Lowering& to, const node& n) {
   Tensor gradient = to.tensor_arg(n.args[0]), indices = to.tensor_arg(n.args[7]);
   if (!is_floating(gradient.dtype) || indices.dtype != TN_I64) return false;
-  std::string name = name_of(to, n);
+  std::string name = to.name_of(n.first_result);
   gradient = to.cheap(gradient, name.c_str());
   indices = to.cheap(indices, name.c_str());
   Expressions& x = to.x;

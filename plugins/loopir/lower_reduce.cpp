@@ -7,7 +7,6 @@
 namespace loopir {
 
 using tenon::plugin::node;
-using tenon::plugin::sv;
 
 Dimensions::Dimensions(size_t ndim, std::span<const int64_t> dims) : folded(ndim, dims.empty()) {
   for (int64_t d : dims)
@@ -87,7 +86,7 @@ struct Folding {
         n(n),
         t(to.tensor_arg(n.args[0])),
         dims(t.ndim(), dims),
-        name(sv(to.info(n.first_result).name)) {}
+        name(to.name_of(n.first_result)) {}
 
   bool is_computing() const {
     return loopir::is_computing(t.dtype) && loopir::is_computing(to.info(n.first_result).dtype);

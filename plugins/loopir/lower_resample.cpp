@@ -308,7 +308,7 @@ bool gather_gradient(Lowering& to, const node& n, const std::vector<Axis>& axes,
   if (mask != none) value = x.masked(value, mask);
   value = x.apply(TN_F_MUL, dtype, x.cast(value, dtype), share);
   if (mask != none) value = x.apply(TN_F_SELECT, dtype, mask, value, x.number(0.0, dtype));
-  std::string name(sv(to.info(n.first_result).name));
+  std::string name = to.name_of(n.first_result);
   Tensor sums = to.fold_over(points, users, Fold::sum, dtype, sizes, value, name);
   to.set(n.first_result, to.make(result, sizes, [&](std::span<const Id> i) {
     return x.cast(to.at(sums, i), result);

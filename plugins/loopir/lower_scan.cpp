@@ -6,7 +6,6 @@
 namespace loopir {
 
 using tenon::plugin::node;
-using tenon::plugin::sv;
 
 Tensor Lowering::scanned(Fold fold, const Tensor& t, size_t dim, const char* name) {
   if (x.is(t.sizes[dim], 1)) return t;
@@ -28,10 +27,6 @@ Tensor Lowering::scanned(Fold fold, const Tensor& t, size_t dim, const char* nam
 }
 
 namespace {
-
-std::string name_of(Lowering& to, const node& n) {
-  return std::string(sv(to.info(n.first_result).name));
-}
 
 /// The operand in `dtype` under variables of its own.
 Tensor converted(Lowering& to, const tn_arg& a, int32_t dtype) {
@@ -63,7 +58,7 @@ bool scan(Lowering& to, const node& n, Fold fold) {
     return true;
   }
   size_t dim = to.dimension(to.int_arg(n.args[1]), ndim);
-  give(to, n.first_result, to.scanned(fold, t, dim, name_of(to, n).c_str()));
+  give(to, n.first_result, to.scanned(fold, t, dim, to.name_of(n.first_result).c_str()));
   return true;
 }
 
@@ -79,7 +74,7 @@ bool scan_extreme(Lowering& to, const node& n, Fold fold) {
   const Tensor& self = to.tensor_arg(n.args[0]);
   if (!is_computing(self.dtype)) return false;
   Expressions& x = to.x;
-  std::string name = name_of(to, n);
+  std::string name = to.name_of(n.first_result);
   int32_t dtype = self.dtype == TN_BOOL ? int32_t{TN_U8} : compute_type(self.dtype);
   uint32_t positions = n.first_result + 1;
   Tensor t = converted(to, n.args[0], dtype);

@@ -26,10 +26,10 @@ Target::Target(Lowering& to, uint32_t result, int32_t dtype, Ids sizes)
       result(result),
       dtype(dtype),
       sizes(std::move(sizes)),
-      name(sv(to.info(result).name)) {}
+      name(to.name_of(result)) {}
 
 Target::Target(Lowering& to, uint32_t result, Store store)
-    : Target(to, result, to.info(result).dtype, to.indices_of(to.info(result).dims())) {
+    : Target(to, result, to.info(result).dtype, to.sizes_of(result)) {
   if (store == Store::set) return;
   dtype = dtype == TN_BOOL ? int32_t{TN_U8} : compute_type(dtype);
 }

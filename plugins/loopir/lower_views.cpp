@@ -59,7 +59,7 @@ struct Reshape {
 
 bool reshape(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
-  Ids sizes = to.indices_of(to.info(n.first_result).dims());
+  Ids sizes = to.sizes_of(n.first_result);
   set_view(to, n, 0, Reshape{to.x, from.sizes, sizes});
   return true;
 }
@@ -98,7 +98,7 @@ bool matrix_transpose(Lowering& to, const node& n) {
 
 bool expand(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
-  Ids sizes = to.indices_of(to.info(n.first_result).dims());
+  Ids sizes = to.sizes_of(n.first_result);
   set_view(to, n, 0, [&](std::span<const Id> indices) {
     std::span<const Id> last = indices.last(from.ndim());
     Ids out(last.begin(), last.end());

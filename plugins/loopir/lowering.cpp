@@ -169,7 +169,7 @@ Tensor Lowering::cheap(const Tensor& t, const char* name) {
 }
 
 void Lowering::set(Id graph_value, Tensor t) {
-  std::string name(sv(info(graph_value).name));
+  std::string name = name_of(graph_value);
   bool shared = reads[graph_value] > 1 || (is_output[graph_value] && reads[graph_value] > 0);
   if (shared) t = cheap(t, name.c_str());
   if (cost(t.value, options.most_operations) > options.most_operations)

@@ -70,6 +70,12 @@ struct Lowering {
   Ids index_list(const tn_arg& a);
   int64_t int_arg(const tn_arg& a) const;
   std::vector<int64_t> int_list(const tn_arg& a) const;
+  /// One number stands for as many.
+  std::vector<int64_t> int_list(const tn_arg& a, size_t n) const {
+    std::vector<int64_t> out = int_list(a);
+    if (out.size() == 1) out.resize(n, out[0]);
+    return out;
+  }
   double number_arg(const tn_arg& a) const;
   bool is_tensor(const tn_arg& a) const;
   const Tensor& tensor_arg(const tn_arg& a);
@@ -120,6 +126,10 @@ struct Lowering {
   /// Strides in which dimension 1 is the fastest of an image.
   Ids channels_last(std::span<const Id> sizes);
   tenon::plugin::value info(Id graph_value) const { return graph.value_at(graph_value); }
+  std::string name_of(Id graph_value) const {
+    return std::string(tenon::plugin::sv(info(graph_value).name));
+  }
+  Ids sizes_of(Id graph_value) { return indices_of(info(graph_value).dims()); }
 
   /// The tensor over this buffer, once it was stored there.
   Tensor stored(const Tensor& t, Id buffer, const char* name);

@@ -156,8 +156,8 @@ static void attend(const AttentionTile& t) {
   }
   for (int64_t first = 0; first == 0 || first < t.keys; first += key_block) {
     int64_t keys = t.keys - first < key_block ? t.keys - first : key_block;
-    multiply({keys, t.channels, width, 0, 1, 1, t.key + first * t.key_row, t.key_row, 1, queries, 0,
-              nullptr, scores, width, nullptr, 0});
+    multiply({0, keys, t.channels, width, 0, 1, 1, t.key + first * t.key_row, t.key_row, 1, queries,
+              0, nullptr, scores, 0, width, nullptr, 0});
     if (t.mask || t.allowed || t.is_causal) mask_scores(t, first, keys, width, scores);
     Vector shrink[panel_vectors] = {};
     exponentiate(vectors, scores, keys, state, shrink);

@@ -15,9 +15,10 @@ struct Finish {
   float factor = 1;  // of scale
 };
 
-/// result[rows, n] = left[rows, k] x right[k, n], panels [panel, panel_end) of it.
+/// result[m, n] = left[m, k] x right[k, n]: rows [row, row_end) of panels [panel, panel_end).
+/// Addresses are those of row 0.
 struct ProductBlock {
-  int64_t rows, k, n;
+  int64_t row, row_end, k, n;
   int64_t panel, panel_end, panels;  // panels: of all n columns
   const float* left;
   int64_t left_row, left_column;
@@ -25,6 +26,7 @@ struct ProductBlock {
   int64_t right_row;  // 0: panels; else n is whole vectors
   const float* bias;  // or null
   float* result;
+  int64_t place;  // of row 0 in the result and in the operands of `finish`
   int64_t result_row;
   const Finish* finish;
   size_t n_finish;
@@ -79,7 +81,8 @@ struct WinogradBlock {
   const float* packed;  // 36 matrices
   int64_t packed_size;  // of one
   const float* bias;    // or null
-  float* result;        // of the image; operands of `finish` lie as it does
+  float* result;
+  int64_t place;  // of the image in the result and in the operands of `finish`
   int64_t result_row, result_pixel;
   const Finish* finish;
   size_t n_finish;

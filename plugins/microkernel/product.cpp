@@ -1,8 +1,6 @@
 // Packing, and the addresses of a part of a product.
 #include "product.h"
 
-#include <algorithm>
-
 namespace microkernel {
 
 int64_t Panels::count() const { return (n + kernels().panel - 1) / kernels().panel; }
@@ -30,17 +28,10 @@ void Panels::pack_rows(int64_t row, int64_t rows, const float* right, int64_t k_
 void multiply(const Product& product, int64_t row, int64_t row_end, int64_t panel,
               int64_t panel_end) {
   const Panels& panels = product.panels;
-  int64_t place = row * product.result_row;
-  Finish finish[8];
-  size_t n = std::min<size_t>(product.finish.size(), std::size(finish));
-  for (size_t i = 0; i < n; ++i) {
-    finish[i] = product.finish[i];
-    if (finish[i].operand) finish[i].operand += place;
-  }
-  kernels().multiply({row_end - row, panels.k, panels.n, panel, panel_end, panels.count(),
-                      product.left + row * product.left_row, product.left_row, product.left_column,
-                      product.right, product.right_row, product.bias, product.result + place,
-                      product.result_row, finish, n});
+  kernels().multiply({row, row_end, panels.k, panels.n, panel, panel_end, panels.count(),
+                      product.left, product.left_row, product.left_column, product.right,
+                      product.right_row, product.bias, product.result, product.place,
+                      product.result_row, product.finish.data(), product.finish.size()});
 }
 
 int64_t whole_columns() { return kernels().lanes; }

@@ -37,9 +37,10 @@ struct Product {
   const float* right;  ///< what pack() made; or, where `right_row` is not 0, the matrix itself
   int64_t right_row;   ///< rows are dense then, and n is a multiple of whole_columns()
   const float* bias;   ///< or null
-  float* result;       ///< overlaps no operand, but an operand of `finish` may be the result
+  float* result;       ///< overlaps no operand: sums wait in it
   int64_t result_row;
-  std::span<const Finish> finish;  ///< at most 8
+  std::span<const Finish> finish;
+  int64_t place = 0;  ///< of row 0 in the result and in the operands of `finish`
 };
 
 /// Columns of a vector.

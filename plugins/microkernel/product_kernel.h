@@ -181,6 +181,7 @@ static void multiply_panel(const ProductBlock& b, int64_t row, int64_t rows, int
   int64_t next_step = (width + tiles - 1) / tiles;
   for (int64_t t = 0; t < tiles; ++t) {
     int64_t i = row + rows * t / tiles, end = row + rows * (t + 1) / tiles;
+    int64_t place = b.place + i * b.result_row + column;
     Tile tile{k,
               columns,
               b.left + i * b.left_row + p * b.left_column,
@@ -189,13 +190,12 @@ static void multiply_panel(const ProductBlock& b, int64_t row, int64_t rows, int
               right,
               right_row,
               b.bias ? b.bias + column : nullptr,
-              b.result + i * b.result_row + column,
+              b.result + place,
               b.result_row,
               p > 0,
               right + k * width + t * k * next_step,
               next_step};
-    if (p + k >= b.k)
-      tile.finish = b.finish, tile.n_finish = b.n_finish, tile.place = i * b.result_row + column;
+    if (p + k >= b.k) tile.finish = b.finish, tile.n_finish = b.n_finish, tile.place = place;
     tile_function(end - i, vectors)(tile);
   }
 }
@@ -219,10 +219,10 @@ static void multiply(const ProductBlock& b) {
   int64_t most_rows = left_floats / (b.k < block_k ? b.k + 1 : block_k);
   if (b.k * b.n <= small_right) most_rows = left_floats / 4 / (b.k + b.n + 1);
   if (most_rows < fewest_rows) most_rows = fewest_rows;
-  int64_t blocks = (b.rows + most_rows - 1) / most_rows;
+  int64_t rows = b.row_end - b.row, blocks = (rows + most_rows - 1) / most_rows;
   for (int64_t i = 0; i < blocks; ++i) {
-    int64_t row = b.rows * i / blocks;
-    multiply_rows(b, row, b.rows * (i + 1) / blocks - row);
+    int64_t begin = rows * i / blocks, end = rows * (i + 1) / blocks;
+    multiply_rows(b, b.row + begin, end - begin);
   }
 }
 

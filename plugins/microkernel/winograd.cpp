@@ -4,7 +4,6 @@
 #include "product.h"
 
 #include <algorithm>
-#include <iterator>
 #include <vector>
 
 namespace microkernel {
@@ -94,12 +93,6 @@ void WinogradConvolution::run(const Cut& cut, int64_t chunk, const Operands& ope
   int64_t part = chunk % cut.channels, block = chunk / cut.channels % blocks;
   int64_t image = chunk / cut.channels / blocks;
   int64_t first = block * cut.tiles;
-  Finish finish[8];
-  size_t n = std::min(operands.finish.size(), std::size(finish));
-  for (size_t i = 0; i < n; ++i) {
-    finish[i] = operands.finish[i];
-    if (finish[i].operand) finish[i].operand += image * result_image;
-  }
   kernels().convolve_winograd({first,
                                std::min(cut.tiles, tiles() - first),
                                tiles_across(),
@@ -119,11 +112,12 @@ void WinogradConvolution::run(const Cut& cut, int64_t chunk, const Operands& ope
                                operands.packed,
                                Panels{channels, out_channels}.size(),
                                operands.bias,
-                               operands.result + image * result_image,
+                               operands.result,
+                               image * result_image,
                                result_row,
                                result_pixel,
-                               finish,
-                               n,
+                               operands.finish.data(),
+                               operands.finish.size(),
                                scratch});
 }
 

@@ -39,7 +39,7 @@ struct WinogradConvolution {
   struct Operands {
     const float *source, *packed, *bias;  ///< bias: or null
     float* result;
-    std::span<const Finish> finish;  ///< at most 8; operands lie as the result does
+    std::span<const Finish> finish;  ///< operands lie as the result does
   };
   /// One chunk. Different ones may run at the same time, each with scratch memory of its own.
   void run(const Cut& cut, int64_t chunk, const Operands& operands, float* scratch) const;

@@ -4,11 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "plugins/regions/support.h"
-
-#include <tenon/tenon.h>
-
-#include <nlohmann/json.hpp>
+#include "plugins/inductor_graphs.h"
 
 #include <thread>
 #include <variant>
@@ -28,24 +24,7 @@ std::string text_of(std::initializer_list<std::variant<const char*, int>> parts)
   return out;
 }
 
-class Inductor : public testing::Test {
- protected:
-  void SetUp() override { set_plugin_search({}, {TENON_PLUGIN_DIR}); }
-
-  static nlohmann::json stats_of(const Artifact& artifact) {
-    return nlohmann::json::parse(artifact.describe(TN_DESC_STATS_JSON));
-  }
-  /// Results of the backend less those of the interpreter, the largest of all.
-  static double difference(const std::shared_ptr<Graph>& graph, Artifact& artifact,
-                           const std::vector<Tensor>& inputs, std::vector<int64_t> syms = {}) {
-    auto expected = run(*compiled("eager", graph), *graph, inputs, syms);
-    auto found = run(artifact, *graph, inputs, syms);
-    double most = 0;
-    for (size_t i = 0; i < found.size(); ++i)
-      most = std::max(most, double(abs(found[i] - expected[i]).max().item<double>()));
-    return most;
-  }
-};
+using Inductor = InductorTest;
 
 TEST_F(Inductor, ASoftmaxIsOneKernel) {
   auto graph = graph_of(R"(
@@ -71,32 +50,30 @@ TEST_F(Inductor, ALayerNormIsOneKernel) {
   EXPECT_LE(difference(graph, *artifact, {randn({32, 48}), randn({48}), randn({48})}), 1e-5);
 }
 
-const char* const gelu_mlp = R"(
-  input %x: f32[128, 64]
-  input %w1: f32[64, 256] parameter static_address
-  input %b1: f32[256] parameter static_address
-  input %w2: f32[256, 64] parameter static_address
-  input %b2: f32[64] parameter static_address
-  %h: f32[128, 256] = aten.addmm.default(%b1, %x, %w1)
-  %g: f32[128, 256] = aten.gelu.default(%h)
-  %y: f32[128, 64] = aten.addmm.default(%b2, %g, %w2)
-  output %y
-)";
-
-std::vector<Tensor> mlp_inputs() {
-  return {randn({128, 64}), randn({64, 256}), randn({256}), randn({256, 64}), randn({64})};
-}
-
 TEST_F(Inductor, TheActivationOfALayerIsPartOfItsProduct) {
-  auto graph = graph_of(gelu_mlp);
+  auto graph = graph_of(mlp("gelu"));
   auto artifact = compiled("inductor", graph);
   EXPECT_EQ(stats_of(*artifact)["gemm"], 2);
   EXPECT_EQ(stats_of(*artifact)["kernels"], 0);
   EXPECT_LE(difference(graph, *artifact, mlp_inputs()), 1e-3);
 }
 
+TEST_F(Inductor, AProductTakesAnyNumberOfResiduals) {
+  for (int n : {1, 4, 5, 8, 9, 20}) {
+    std::string graph = "  input %x: f32[100, 30]\n  input %w: f32[30, 50]\n";
+    for (int i = 0; i < n; ++i) graph += text_of({"  input %r", i, ": f32[100, 50]\n"});
+    graph += "  %s0: f32[100, 50] = aten.mm.default(%x, %w)\n";
+    for (int i = 0; i < n; ++i)
+      graph += text_of({"  %s", i + 1, ": f32[100, 50] = aten.add.Tensor(%s", i, ", %r", i, ")\n"});
+    auto parsed = graph_of(graph + text_of({"  output %s", n, "\n"}));
+    std::vector<Tensor> inputs{randn({100, 30}), randn({30, 50})};
+    for (int i = 0; i < n; ++i) inputs.push_back(randn({100, 50}));
+    EXPECT_LE(difference(parsed, *compiled("inductor", parsed), inputs), 1e-4) << n;
+  }
+}
+
 TEST_F(Inductor, AWrittenParameterIsPackedAgain) {
-  auto graph = graph_of(gelu_mlp);
+  auto graph = graph_of(mlp("gelu"));
   auto artifact = compiled("inductor", graph);
   std::vector<Tensor> inputs = mlp_inputs();
   EXPECT_LE(difference(graph, *artifact, inputs), 1e-3);

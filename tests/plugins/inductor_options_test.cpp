@@ -3,11 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.h"
-#include "plugins/regions/support.h"
-
-#include <tenon/tenon.h>
-
-#include <nlohmann/json.hpp>
+#include "plugins/inductor_graphs.h"
 
 namespace tenon {
 namespace {
@@ -15,23 +11,15 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-class InductorOptions : public testing::Test {
+class InductorOptions : public InductorTest {
  protected:
-  void SetUp() override { set_plugin_search({}, {TENON_PLUGIN_DIR}); }
-
-  static nlohmann::json stats_of(const Artifact& artifact) {
-    return nlohmann::json::parse(artifact.describe(TN_DESC_STATS_JSON));
-  }
-  static nlohmann::json stats_of(const std::string& graph, const std::string& options) {
+  static nlohmann::json stats_with(const std::string& graph, const std::string& options) {
     return stats_of(*compiled("inductor", graph_of(graph), options));
   }
   static Tensor result_of(const std::string& graph, const std::vector<Tensor>& inputs,
                           const std::string& options, const std::string& backend = "inductor") {
     auto parsed = graph_of(graph);
     return run(*compiled(backend, parsed, options), *parsed, inputs)[0];
-  }
-  static double difference(const Tensor& a, const Tensor& b) {
-    return abs(a.to(Dtype::f64) - b.to(Dtype::f64)).max().item<double>();
   }
   /// The largest difference to the interpreter.
   static double error_of_result(const std::string& graph, const std::vector<Tensor>& inputs,
@@ -46,20 +34,7 @@ const char* const softmax_of_rows = R"(
   output %y
 )";
 
-const char* const relu_mlp = R"(
-  input %x: f32[128, 64]
-  input %w1: f32[64, 256] parameter static_address
-  input %b1: f32[256] parameter static_address
-  input %w2: f32[256, 64] parameter static_address
-  input %b2: f32[64] parameter static_address
-  %h: f32[128, 256] = aten.addmm.default(%b1, %x, %w1)
-  %g: f32[128, 256] = aten.relu.default(%h)
-  %y: f32[128, 64] = aten.addmm.default(%b2, %g, %w2)
-  output %y
-)";
-std::vector<Tensor> mlp_inputs() {
-  return {randn({128, 64}), randn({64, 256}), randn({256}), randn({256, 64}), randn({64})};
-}
+const std::string relu_mlp = mlp("relu");
 
 TEST_F(InductorOptions, StrictNumericsRoundEachProductAndSum) {
   const char* graph = R"(
@@ -105,11 +80,11 @@ TEST_F(InductorOptions, FallbackErrorNamesTheOpsWithoutCode) {
   %y: f32[4, 4] = aten.relu.default(%l)
   output %y
 )";
-  EXPECT_EQ(stats_of(graph, "")["extern_calls"], 1);
-  EXPECT_THAT(error_of([&] { stats_of(graph, "fallback = 'error'"); }),
+  EXPECT_EQ(stats_with(graph, "")["extern_calls"], 1);
+  EXPECT_THAT(error_of([&] { stats_with(graph, "fallback = 'error'"); }),
               AllOf(HasSubstr("no code for aten.linalg_cholesky_ex.default"),
                     HasSubstr("fallback is \"error\"")));
-  EXPECT_EQ(stats_of(softmax_of_rows, "fallback = 'error'")["kernels"], 1);
+  EXPECT_EQ(stats_with(softmax_of_rows, "fallback = 'error'")["kernels"], 1);
 }
 
 TEST_F(InductorOptions, FallbackErrorRefusesGraphsThatOnlyTheHostRuns) {
@@ -124,8 +99,8 @@ TEST_F(InductorOptions, FallbackErrorRefusesGraphsThatOnlyTheHostRuns) {
 }
 
 TEST_F(InductorOptions, EpiloguesCanStayKernels) {
-  EXPECT_EQ(stats_of(relu_mlp, "")["distinct_kernels"], 0);
-  EXPECT_EQ(stats_of(relu_mlp, "epilogue_fusion = false")["distinct_kernels"], 1);
+  EXPECT_EQ(stats_with(relu_mlp, "")["distinct_kernels"], 0);
+  EXPECT_EQ(stats_with(relu_mlp, "epilogue_fusion = false")["distinct_kernels"], 1);
   EXPECT_LE(error_of_result(relu_mlp, mlp_inputs(), "epilogue_fusion = false"), 1e-3);
 }
 
@@ -142,8 +117,8 @@ TEST_F(InductorOptions, WeightsCanStayAsTheyAre) {
 }
 
 TEST_F(InductorOptions, KernelsHoldNoMoreLoopsThanAllowed) {
-  EXPECT_EQ(stats_of(softmax_of_rows, "")["kernels"], 1);
-  EXPECT_GE(stats_of(softmax_of_rows, "max_fusion_size = 1")["kernels"], 3);
+  EXPECT_EQ(stats_with(softmax_of_rows, "")["kernels"], 1);
+  EXPECT_GE(stats_with(softmax_of_rows, "max_fusion_size = 1")["kernels"], 3);
   EXPECT_LE(error_of_result(softmax_of_rows, {randn({64, 1000})}, "max_fusion_size = 1"), 1e-6);
 }
 
@@ -157,7 +132,7 @@ const char* const value_of_two_readers = R"(
 
 TEST_F(InductorOptions, WhatIsReadTwiceIsKeptFromAThresholdOn) {
   auto kernels = [](const char* options) {
-    return int(stats_of(value_of_two_readers, options)["kernels"]);
+    return int(stats_with(value_of_two_readers, options)["kernels"]);
   };
   EXPECT_EQ(kernels("max_fusion_size = 1"), 2);  // each negates for itself
   EXPECT_EQ(kernels("max_fusion_size = 1\nrealize_reads_threshold = 0"), 3);
@@ -170,8 +145,8 @@ TEST_F(InductorOptions, LongExpressionsAreCutAtAThreshold) {
     graph += "  %x" + to + ": f32[1000] = aten.neg.default(%x" + from + ")\n";
   }
   graph += "  output %x8\n";
-  EXPECT_EQ(stats_of(graph, "max_fusion_size = 1")["kernels"], 1);
-  EXPECT_EQ(stats_of(graph, "max_fusion_size = 1\nrealize_opcount_threshold = 2")["kernels"], 4);
+  EXPECT_EQ(stats_with(graph, "max_fusion_size = 1")["kernels"], 1);
+  EXPECT_EQ(stats_with(graph, "max_fusion_size = 1\nrealize_opcount_threshold = 2")["kernels"], 4);
 }
 
 std::string powers_of_a_matrix() {
@@ -187,7 +162,7 @@ TEST_F(InductorOptions, MemoryIsUsedOnceWhereReuseIsOff) {
   std::string graph = powers_of_a_matrix();
   std::vector<Tensor> inputs{randn({100, 100}) * 0.1};
   for (const char* options : {"allow_buffer_reuse = false", "memory_planning = false"}) {
-    nlohmann::json stats = stats_of(graph, options);
+    nlohmann::json stats = stats_with(graph, options);
     EXPECT_EQ(stats["planned_bytes"], stats["naive_bytes"]) << options;
     EXPECT_EQ(difference(result_of(graph, inputs, options), result_of(graph, inputs, "")), 0);
   }
@@ -195,14 +170,14 @@ TEST_F(InductorOptions, MemoryIsUsedOnceWhereReuseIsOff) {
 
 TEST_F(InductorOptions, VectorsAreAsWideAsAsked) {
   std::vector<Tensor> inputs{randn({64, 1000})};
-  EXPECT_EQ(stats_of(softmax_of_rows, "simdlen = 128")["vector_bits"], 128);
+  EXPECT_EQ(stats_with(softmax_of_rows, "simdlen = 128")["vector_bits"], 128);
   EXPECT_LE(error_of_result(softmax_of_rows, inputs, "simdlen = 128"), 1e-6);
-  EXPECT_THAT(error_of([] { stats_of(softmax_of_rows, "simdlen = 100"); }),
+  EXPECT_THAT(error_of([] { stats_with(softmax_of_rows, "simdlen = 100"); }),
               HasSubstr("option simdlen is 100; expected 0 (the widest), 128, 256 or 512"));
 }
 
 TEST_F(InductorOptions, CodeIsMadeForOlderProcessorsToo) {
-  nlohmann::json stats = stats_of(softmax_of_rows, "cpu = 'x86-64'");
+  nlohmann::json stats = stats_with(softmax_of_rows, "cpu = 'x86-64'");
   EXPECT_EQ(stats["cpu"], "x86-64");
   EXPECT_EQ(stats["vector_bits"], 128);
   EXPECT_EQ(stats["kernel_cache_hits"], 0);
@@ -210,11 +185,11 @@ TEST_F(InductorOptions, CodeIsMadeForOlderProcessorsToo) {
 }
 
 TEST_F(InductorOptions, ProcessorsThatThisOneIsNotAreRefused) {
-  EXPECT_THAT(error_of([] { stats_of(softmax_of_rows, "cpu = 'pentium-pro-max'"); }),
+  EXPECT_THAT(error_of([] { stats_with(softmax_of_rows, "cpu = 'pentium-pro-max'"); }),
               HasSubstr("LLVM knows no processor 'pentium-pro-max'"));
   // One has matrix tiles, the other instructions of another maker: no machine has both.
-  std::string errors = error_of([] { stats_of(softmax_of_rows, "cpu = 'graniterapids'"); }) +
-                       error_of([] { stats_of(softmax_of_rows, "cpu = 'znver4'"); });
+  std::string errors = error_of([] { stats_with(softmax_of_rows, "cpu = 'graniterapids'"); }) +
+                       error_of([] { stats_with(softmax_of_rows, "cpu = 'znver4'"); });
   EXPECT_THAT(errors, HasSubstr("which this machine's"));
 }
 
@@ -222,17 +197,17 @@ TEST_F(InductorOptions, EffortDecidesTheCode) {
   std::vector<Tensor> inputs{randn({64, 1000})};
   auto usual = compiled("inductor", graph_of(softmax_of_rows));
   for (const char* options : {"compile_effort = 0", "compile_effort = 2"}) {
-    nlohmann::json stats = stats_of(softmax_of_rows, options);
+    nlohmann::json stats = stats_with(softmax_of_rows, options);
     EXPECT_EQ(stats["kernel_cache_hits"], 0) << options;
     EXPECT_LE(error_of_result(softmax_of_rows, inputs, options), 1e-6);
   }
-  EXPECT_EQ(stats_of(softmax_of_rows, "")["kernel_cache_hits"], 1);
+  EXPECT_EQ(stats_with(softmax_of_rows, "")["kernel_cache_hits"], 1);
 }
 
 TEST_F(InductorOptions, VerifyingFindsNothingInGraphsThatAreSound) {
   for (const std::string& graph : {std::string(softmax_of_rows), std::string(relu_mlp),
                                    std::string(value_of_two_readers), powers_of_a_matrix()})
-    EXPECT_EQ(error_of([&] { stats_of(graph, "verify = true"); }), "no error");
+    EXPECT_EQ(error_of([&] { stats_with(graph, "verify = true"); }), "no error");
 }
 
 TEST_F(InductorOptions, NodesOfAKernelWithoutCodeRunInTheHost) {
@@ -247,8 +222,8 @@ TEST_F(InductorOptions, NodesOfAKernelWithoutCodeRunInTheHost) {
   output %s, %n
 )";
   std::vector<Tensor> inputs{randn({64, 100}), randn({100, 100}) * 0.1};
-  EXPECT_EQ(stats_of(graph, "")["failed_kernels"], 0);
-  nlohmann::json stats = stats_of(graph, "fail_kernels = 's'");
+  EXPECT_EQ(stats_with(graph, "")["failed_kernels"], 0);
+  nlohmann::json stats = stats_with(graph, "fail_kernels = 's'");
   EXPECT_EQ(stats["failed_kernels"], 1);
   EXPECT_EQ(stats["extern_ops"], nlohmann::json({"aten._softmax.default"}));
   EXPECT_GE(stats["kernels"], 1);
@@ -257,8 +232,8 @@ TEST_F(InductorOptions, NodesOfAKernelWithoutCodeRunInTheHost) {
 }
 
 TEST_F(InductorOptions, UnknownOnesComeWithTheNearest) {
-  EXPECT_THAT(error_of([] { stats_of(softmax_of_rows, "simdlem = 1"); }), HasSubstr("simdlen"));
-  EXPECT_THAT(error_of([] { stats_of(softmax_of_rows, "compile_effort = 3"); }),
+  EXPECT_THAT(error_of([] { stats_with(softmax_of_rows, "simdlem = 1"); }), HasSubstr("simdlen"));
+  EXPECT_THAT(error_of([] { stats_with(softmax_of_rows, "compile_effort = 3"); }),
               HasSubstr("compile_effort"));
 }
 

@@ -2,11 +2,7 @@
 // that compiles a thousand graphs.
 #include <gtest/gtest.h>
 
-#include "plugins/regions/support.h"
-
-#include <tenon/tenon.h>
-
-#include <nlohmann/json.hpp>
+#include "plugins/inductor_graphs.h"
 
 #include <cstdlib>
 #include <filesystem>
@@ -17,10 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class InductorRobust : public testing::Test {
+class InductorRobust : public InductorTest {
  protected:
-  void SetUp() override { set_plugin_search({}, {TENON_PLUGIN_DIR}); }
-
   /// A chain of pointwise ops that no other test has: the number is a part of the code.
   static std::shared_ptr<Graph> chain(double number) {
     std::string text = "  input %x: f32[64, 100]\n  %a: f32[64, 100] = aten.mul.Scalar(%x, " +
@@ -28,9 +22,6 @@ class InductorRobust : public testing::Test {
                        ")\n  %b: f32[64, 100] = aten.sin.default(%a)\n"
                        "  %c: f32[64] = aten.sum.dim_IntList(%b, [1])\n  output %c\n";
     return graph_of(text);
-  }
-  static nlohmann::json stats_of(const Artifact& artifact) {
-    return nlohmann::json::parse(artifact.describe(TN_DESC_STATS_JSON));
   }
   /// Compiles and calls it; whether its code came from the disk.
   static bool comes_from_disk(const std::shared_ptr<Graph>& graph,

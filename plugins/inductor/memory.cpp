@@ -1,8 +1,6 @@
-// Memory of library calls.
-#include "library_calls.h"
+#include "memory.h"
 
 #include <sys/mman.h>
-#include <tenon/plugin.hpp>
 
 #include <cstdlib>
 #include <new>
@@ -27,16 +25,10 @@ Memory& Memory::operator=(Memory&& o) noexcept {
 }
 Memory::~Memory() { std::free(data_); }
 
-float* thread_floats(int64_t floats) {
+void* thread_bytes(size_t bytes) {
   thread_local Memory memory;
-  size_t bytes = size_t(floats) * sizeof(float);
   if (memory.size() < bytes) memory = Memory(bytes);
-  return reinterpret_cast<float*>(memory.data());
-}
-
-void LibraryCall::run_rows(std::span<void* const>, std::span<const int64_t>, const void*, int64_t,
-                           int64_t) const {
-  throw tenon::plugin::error(TN_INTERNAL, "this library call does not run by rows");
+  return memory.data();
 }
 
 }  // namespace inductor
