@@ -24,6 +24,14 @@ class Models:
         self.torch = torch
         torch.set_num_threads(threads)
 
+    def mlp(self):
+        nn = self.torch.nn
+        net = nn.Sequential(
+            nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256),
+            nn.ReLU(), nn.Linear(256, 10),
+        )
+        return net, self.torch.randn(128, 64), self.torch.randint(0, 10, (128,))
+
     def cnn(self):
         nn = self.torch.nn
 
@@ -36,10 +44,11 @@ class Models:
             block(1, 32), block(32, 64), nn.MaxPool2d(2), block(64, 64), nn.MaxPool2d(2),
             nn.Flatten(), nn.Linear(256, 10),
         )
-        return net, self.torch.randn(50, 1, 8, 8)
+        return net, self.torch.randn(50, 1, 8, 8), self.torch.randint(0, 10, (50,))
 
-    def transformer(self):
+    def layers(self, is_causal):
         torch, nn = self.torch, self.torch.nn
+        mask = nn.Transformer.generate_square_subsequent_mask(64) if is_causal else None
 
         class Layer(nn.Module):
             def __init__(self):
@@ -50,24 +59,45 @@ class Models:
 
             def forward(self, x):
                 n = self.norm1(x)
-                h = x + self.attention(n, n, n, need_weights=False)[0]
+                h = x + self.attention(
+                    n, n, n, need_weights=False, attn_mask=mask, is_causal=is_causal
+                )[0]
                 return h + self.down(nn.functional.gelu(self.up(self.norm2(h))))
+
+        return nn.Sequential(*[Layer() for _ in range(6)])
+
+    def transformer(self):
+        torch, nn, blocks = self.torch, self.torch.nn, self.layers(False)
 
         class Net(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.blocks = nn.Sequential(*[Layer() for _ in range(6)])
-                self.classes = nn.Linear(128, 10)
+                self.blocks, self.classes = blocks, nn.Linear(128, 10)
 
             def forward(self, x):
                 return self.classes(self.blocks(x).mean(1))
 
-        return Net(), torch.randn(8, 64, 128)
+        return Net(), torch.randn(8, 64, 128), torch.randint(0, 10, (8,))
+
+    def gpt(self):
+        torch, nn, blocks = self.torch, self.torch.nn, self.layers(True)
+
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.tokens, self.positions = nn.Embedding(1000, 128), nn.Embedding(64, 128)
+                self.blocks, self.norm = blocks, nn.LayerNorm(128)
+                self.head = nn.Linear(128, 1000, bias=False)
+
+            def forward(self, x):
+                h = self.tokens(x) + self.positions.weight
+                return self.head(self.norm(self.blocks(h))).flatten(0, 1)
+
+        return Net(), torch.randint(0, 1000, (8, 64)), torch.randint(0, 1000, (8 * 64,))
 
     def stepper(self, name, compiled=False):
         torch = self.torch
-        net, x = getattr(self, name)()
-        y = torch.randint(0, 10, (x.shape[0],))
+        net, x, y = getattr(self, name)()
         run = torch.compile(net) if compiled else net
         opt = torch.optim.AdamW(net.parameters(), lr=1e-3)
 
@@ -94,11 +124,12 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--models", default="mlp,cnn,transformer,gpt")
     parser.add_argument("--no-compile", action="store_true", help="without torch.compile")
     options = parser.parse_args()
     environment = dict(os.environ, TENON_NUM_THREADS=str(options.threads))
     models = Models(options.threads)
-    for model in ("cnn", "transformer"):
+    for model in options.models.split(","):
         steps = {"torch": models.stepper(model)}
         if not options.no_compile:
             steps["torch.compile"] = models.stepper(model, compiled=True)

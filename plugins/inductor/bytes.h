@@ -98,6 +98,7 @@ class Writer {
   void buffer(loopir::Id& id) { put(id); }
   void maybe_buffer(loopir::Id& id) { put(id); }
   void buffers(loopir::Ids& ids) { (*this)(ids); }
+  void maybe_buffers(loopir::Ids& ids) { (*this)(ids); }
   void buffers_known(size_t) {}
   void expressions(loopir::Expressions& x) { (*this)(x.symbols); }
 
@@ -180,6 +181,9 @@ class Reader {
   }
   void buffers(loopir::Ids& ids) {
     for (size_t n = count(); n > 0; --n) buffer(ids.emplace_back());
+  }
+  void maybe_buffers(loopir::Ids& ids) {
+    for (size_t n = count(); n > 0; --n) maybe_buffer(ids.emplace_back());
   }
   void buffers_known(size_t n) { n_buffers_ = n; }
   void expressions(loopir::Expressions& x);

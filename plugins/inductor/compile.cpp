@@ -3,6 +3,8 @@
 
 #include "kernel_cache.h"
 
+#include <loopir/take_over.h>
+
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -119,6 +121,7 @@ void make_code(tn_ctx* ctx, Parts& parts) {
         {&nests[i], &parts.kernels[i], key_of(p, nests[i], parts.kernels[i], options)});
     items.push_back(i);
     parts.statistics.fused_nodes += kernel->n_loops - 1;
+    parts.statistics.streamed += uint32_t(parts.kernels[i].streamed.size());
   }
   CacheStatistics cache;
   std::vector<KernelCode> code =
@@ -222,6 +225,11 @@ std::unique_ptr<Executable> compile_once(const tn_compile_request& request, Opti
 
   make_code(request.ctx, parts);
   describe_items(parts);
+  // What is read for the last time makes room for what is made of it.
+  if (options.works_in_place)
+    parts.program.memory_of = loopir::find_take_overs(
+        {parts.program, parts.schedule.items, parts.accesses,
+         numbers_of_steps(parts.accesses.size(), parts.regions), parts.in_setup});
   count_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);
   return std::make_unique<Executable>(std::move(parts));

@@ -2,6 +2,7 @@
 #include "emitter.h"
 
 #include <llvm/IR/Attributes.h>
+#include <llvm/IR/IntrinsicsX86.h>
 
 #include <algorithm>
 #include <bit>
@@ -13,6 +14,13 @@ using llvm::Value;
 using loopir::Fold;
 using loopir::Stage;
 using loopir::Statement;
+
+namespace {
+
+/// Of buffers that a kernel writes past the caches: a whole line.
+constexpr uint64_t streamed_alignment = 64;
+
+}  // namespace
 
 Emitter::Emitter(llvm::Module& module, loopir::Program& program, const loopir::Nest& nest,
                  const KernelInterface& interface, const CodeOptions& options)
@@ -258,14 +266,28 @@ void Emitter::emit_store(const Statement& s, Value* v) {
                b.CreateMaskedLoad(wide, place, align, mask_, llvm::Constant::getNullValue(wide)));
   else
     v = stored(s, v, b.CreateAlignedLoad(wide, place, align));
-  if (mask_)
+  if (mask_) {
     b.CreateMaskedStore(v, place, align, mask_);
-  else
-    b.CreateAlignedStore(v, place, align);
+    return;
+  }
+  bool streams = is_streamed(s.buffer);
+  llvm::StoreInst* store =
+      b.CreateAlignedStore(v, place, streams ? llvm::Align(streamed_alignment) : align);
+  if (!streams) return;
+  auto* one = llvm::ConstantAsMetadata::get(b.getInt32(1));
+  store->setMetadata(llvm::LLVMContext::MD_nontemporal, llvm::MDNode::get(context_, one));
+}
+
+bool Emitter::is_streamed(Id buffer) const {
+  const Ids& list = interface_.streamed;
+  return std::find(list.begin(), list.end(), buffer) != list.end();
 }
 
 void Emitter::return_error() {
   b.SetInsertPoint(scopes_.back().block);
+  // Stores past the caches are ordered by nothing else: other threads read them after this.
+  if (!interface_.streamed.empty())
+    b.CreateIntrinsic(b.getVoidTy(), llvm::Intrinsic::x86_sse_sfence, {});
   b.CreateRet(b.CreateLoad(b.getInt32Ty(), error_));
 }
 

@@ -51,6 +51,7 @@ class Emitter {
   void emit_lane_blocks(Id variable, llvm::Value* first, llvm::Value* last, const Body& body);
   void emit_statement(const loopir::Statement& s);
   void emit_store(const loopir::Statement& s, llvm::Value* value);
+  bool is_streamed(Id buffer) const;
   llvm::Value* stored(const loopir::Statement& s, llvm::Value* value, llvm::Value* before);
   void return_error();
 

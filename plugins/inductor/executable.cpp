@@ -347,8 +347,9 @@ void Executable::run_kernel(Call& call, size_t item) {
   const KernelInterface& k = parts_.kernels[item];
   KernelCall run(*this, call, item);
   int64_t units = parts_.program.expressions.evaluate(k.units, call.symbols);
-  // About 5 µs of work is worth another thread.
-  constexpr double worth_a_thread = 12000;
+  // Of the default about 5 µs of work.
+  constexpr double cost_of_element = 0.75;
+  double worth_a_thread = cost_of_element * double(parts_.options.workers.fewest_elements);
   int64_t threads = parts_.options.workers.threads();
   double total = double(units) * k.cost;
   int64_t chunks = threads > 1 && total > worth_a_thread ? std::min(units, 4 * threads) : 1;
@@ -479,6 +480,8 @@ void Executable::call(tn_call& c) {
   for (const Context::OutputShape& o : context.outputs) {
     context.tensors[o.buffer] = tensor::strided(o.sizes, o.strides, o.dtype);
     context.pointers[o.buffer] = context.tensors[o.buffer]->data;
+    bool is_aligned = reinterpret_cast<uintptr_t>(context.pointers[o.buffer]) % 64 == 0;
+    if (!is_aligned) throw error(TN_INTERNAL, "the host's memory for an output is not aligned");
   }
   call.setup = setup_for(call);
   if (call.setup)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <sstream>
 
 namespace inductor {
@@ -109,6 +110,55 @@ double cost_of(loopir::Expressions& x, const loopir::Nest& nest, const Effort& e
   return vectors * (effort.operations + 4.0 * double(out.buffers.size()));
 }
 
+// ---- results that go past the caches
+
+/// Whether blocks of lanes begin at multiples of `elements`.
+bool is_aligned(loopir::Expressions& x, Id index, Id lanes, int64_t elements) {
+  loopir::Substitution start;
+  bool has_lanes = false;
+  for (Id v : x.variables_of_index(index)) {
+    start.emplace_back(v, x.constant(0));
+    has_lanes |= v == lanes;
+    auto step = x.coefficient(index, v);
+    auto n = step ? x.number_of(*step) : std::nullopt;
+    if (!n || (v == lanes ? *n != 1 : *n % elements != 0)) return false;
+  }
+  auto first = x.number_of(x.substitute_index(index, start));
+  return has_lanes && first && *first % elements == 0;
+}
+
+int64_t bytes_seen(const loopir::Program& program, const loopir::Buffer& buffer) {
+  int64_t out = loopir::item_size(buffer.dtype);
+  for (Id size : buffer.sizes) out *= program.expressions.hint(size);
+  return out;
+}
+
+/// Outputs that are large and only written, whole aligned vectors at a time.
+Ids streamed_by(loopir::Program& program, const loopir::Nest& nest,
+                const KernelInterface& interface, int64_t near_bytes) {
+  Ids read, out;
+  std::map<Id, int> writers;
+  for (const Stage& stage : nest.kernel.stages)
+    for (const Statement& s : stage.statements) {
+      loopir::add_loads(program.expressions, s.value, read);
+      if (s.buffer != none) ++writers[s.buffer];
+    }
+  for (size_t i = 0; i < nest.kernel.stages.size(); ++i)
+    for (const Statement& s : nest.kernel.stages[i].statements) {
+      if (s.buffer == none || writers[s.buffer] > 1 || s.store != loopir::Store::set) continue;
+      const loopir::Buffer& info = program.buffers[s.buffer];
+      bool is_final = info.place == loopir::Buffer::Place::output &&
+                      std::find(read.begin(), read.end(), s.buffer) == read.end();
+      Id lanes = nest.lanes != none ? nest.lanes : nest.lanes_of_stage[i];
+      int64_t size = loopir::item_size(info.dtype), vector = 64 / size;
+      if (is_final && !s.is_scan && s.fold == Fold::none &&
+          bytes_seen(program, info) > near_bytes && interface.width * size % 64 == 0 &&
+          is_aligned(program.expressions, s.index, lanes, vector))
+        out.push_back(s.buffer);
+    }
+  return out;
+}
+
 }  // namespace
 
 int64_t lanes_for(const loopir::Program& program, const loopir::Kernel& kernel,
@@ -135,6 +185,7 @@ KernelInterface interface_of(loopir::Program& program, const loopir::Nest& nest,
     out.units = x.floordiv(x.add(x.extent_of(nest.lanes), last), x.constant(out.width));
   }
   out.cost = cost_of(x, nest, effort, out);
+  out.streamed = streamed_by(program, nest, out, options.near_bytes);
   return out;
 }
 
@@ -156,6 +207,7 @@ class KeyWriter {
     out_ << "width " << interface.width;
     for (const auto& [b, number] : buffers_) declared_[number] = program_.buffers[b].dtype;
     for (const auto& [number, dtype] : declared_) out_ << " b" << number << ":" << dtype;
+    for (Id b : interface.streamed) out_ << " past caches b" << buffers_.at(b);
     write_variables("\nouter", nest.kernel.outer);
     out_ << " lanes " << (nest.lanes == none ? "-" : name(nest.lanes));
     for (size_t s = 0; s < nest.kernel.stages.size(); ++s) {

@@ -16,6 +16,7 @@ struct CodeOptions {
   bool contracts = true;                   // a product and a sum may be one instruction
   bool multiplies_by_reciprocals = false;  // in place of dividing
   bool rounds_narrow = false;              // bf16 and f16 values also where they stay in registers
+  int64_t near_bytes = INT64_MAX;          // larger results are written past the caches
 };
 
 using KernelFunction = int32_t (*)(void* const* buffers, const int64_t* symbols, int64_t begin,
@@ -28,8 +29,9 @@ struct KernelInterface {
   loopir::Id units = loopir::none;  // how many there are
   std::map<loopir::Id, int64_t> scratch_offsets;
   int64_t scratch_bytes = 0;
-  unsigned width = 1;  // lanes of a block
-  double cost = 0;     // of a unit, in vector instructions, roughly
+  unsigned width = 1;    // lanes of a block
+  double cost = 0;       // of a unit, in vector instructions, roughly
+  loopir::Ids streamed;  // buffers that are written past the caches
 };
 
 }  // namespace inductor

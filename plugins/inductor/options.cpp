@@ -3,7 +3,11 @@
 
 #include "jit.h"
 
+#include <unistd.h>
 #include <tenon/plugin.hpp>
+
+#include <algorithm>
+#include <fstream>
 
 namespace inductor {
 
@@ -17,6 +21,19 @@ void set_numerics(std::string_view numerics, CodeOptions& code) {
   code.multiplies_by_reciprocals = numerics == "fast";
 }
 
+/// Of the cache that this thread shares with others.
+int64_t last_level_cache_bytes() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/cache/index3/size");
+  int64_t kilobytes = 0;
+  if (file >> kilobytes && kilobytes > 0) return kilobytes << 10;
+  return std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), int64_t{8} << 20);
+}
+
+int64_t near_bytes(std::string_view nontemporal) {
+  static const int64_t half = last_level_cache_bytes() / 2;
+  return nontemporal == "auto" ? half : nontemporal == "on" ? 0 : INT64_MAX;
+}
+
 }  // namespace
 
 Options options_of(const tn_compile_request& request) {
@@ -26,6 +43,7 @@ Options options_of(const tn_compile_request& request) {
   out.code = code_options(given.get<std::string_view>("cpu"), number("simdlen"));
   out.code.effort = int(number("compile_effort"));
   out.code.rounds_narrow = given.get<bool>("emulate_precision_casts");
+  out.code.near_bytes = near_bytes(given.get<std::string_view>("nontemporal"));
   set_numerics(given.get<std::string_view>("numerics"), out.code);
   out.workers.most = number("threads");
   out.workers.is_fixed =
@@ -37,12 +55,15 @@ Options options_of(const tn_compile_request& request) {
                                !out.workers.is_fixed;
   out.fusion.threads = out.workers.slices();
   out.fusion.most_loops = uint32_t(number("max_fusion_size"));
+  out.fusion.most_independent_loops = uint32_t(number("max_horizontal_fusion_size"));
+  out.workers.fewest_elements = number("min_chunk_size");
   out.compile_threads = number("compile_threads");
   out.fails_on_extern = given.get<std::string_view>("fallback") == "error";
   out.fuses_epilogues = given.get<bool>("epilogue_fusion");
   out.packs_weights = given.get<bool>("weight_prepack");
   out.plans_memory = given.get<bool>("memory_planning");
   out.reuses_memory = given.get<bool>("allow_buffer_reuse");
+  out.works_in_place = given.get<bool>("inplace_buffers") && out.plans_memory && out.reuses_memory;
   out.failing_kernels = given.get<std::string_view>("fail_kernels");
   out.verifies = given.get<bool>("verify");
   out.profiles = given.get<bool>("profile");

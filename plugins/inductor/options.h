@@ -17,7 +17,7 @@ struct Options {
   int64_t compile_threads = 0;  // 0: all of the host's
   std::string failing_kernels;  // part of a name; empty: none
   bool fails_on_extern = false, fuses_epilogues = true, packs_weights = true;
-  bool plans_memory = true, reuses_memory = true;
+  bool plans_memory = true, reuses_memory = true, works_in_place = true;
   bool verifies = false, profiles = false;
 };
 

@@ -175,16 +175,24 @@ std::vector<Region> find_regions(const RegionRequest& request) {
   return RegionFinder(request).run();
 }
 
-std::vector<Access> steps_of(const std::vector<Access>& items, const std::vector<Region>& regions) {
-  std::vector<Access> out;
+std::vector<size_t> numbers_of_steps(size_t n, const std::vector<Region>& regions) {
+  std::vector<size_t> out;
   size_t next = 0;
-  for (size_t i = 0; i < items.size(); ++i) {
+  for (size_t i = 0; i < n; ++i) {
     bool continues = next < regions.size() && i > regions[next].first && i <= regions[next].last;
-    if (!continues) out.emplace_back();
-    out.back().reads.insert(out.back().reads.end(), items[i].reads.begin(), items[i].reads.end());
-    out.back().writes.insert(out.back().writes.end(), items[i].writes.begin(),
-                             items[i].writes.end());
+    out.push_back(i == 0 ? 0 : out.back() + !continues);
     if (next < regions.size() && i == regions[next].last) ++next;
+  }
+  return out;
+}
+
+std::vector<Access> steps_of(const std::vector<Access>& items, const std::vector<Region>& regions) {
+  std::vector<size_t> steps = numbers_of_steps(items.size(), regions);
+  std::vector<Access> out(items.empty() ? 0 : steps.back() + 1);
+  for (size_t i = 0; i < items.size(); ++i) {
+    Access& step = out[steps[i]];
+    step.reads.insert(step.reads.end(), items[i].reads.begin(), items[i].reads.end());
+    step.writes.insert(step.writes.end(), items[i].writes.begin(), items[i].writes.end());
   }
   return out;
 }

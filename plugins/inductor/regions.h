@@ -42,7 +42,9 @@ struct RegionRequest {
 /// Regions of at least two items and one product, in order. Cost: linear in the items.
 std::vector<Region> find_regions(const RegionRequest& request);
 
-/// The reads and writes of each step of a call: items of a region are one step.
+/// The step of each of `n` items: those of a region are one.
+std::vector<size_t> numbers_of_steps(size_t n, const std::vector<Region>& regions);
+/// The reads and writes of each step of a call.
 std::vector<loopir::Access> steps_of(const std::vector<loopir::Access>& items,
                                      const std::vector<Region>& regions);
 

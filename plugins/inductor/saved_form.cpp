@@ -41,6 +41,7 @@ void fields(V& v, Options& o) {
   v(o.code.features);
   v(o.workers.most);
   v(o.workers.is_fixed);
+  v(o.workers.fewest_elements);
   v(o.packs_weights);
   v(o.plans_memory);
   v(o.reuses_memory);
@@ -77,6 +78,7 @@ void fields(V& v, Statistics& s) {
   v(s.prologues);
   v(s.products);
   v(s.convolutions);
+  v(s.streamed);
   v(s.views_removed);
   v(s.setup_items);
   v(s.object_bytes);
@@ -102,7 +104,7 @@ namespace {
 
 constexpr std::string_view magic = "inductor";
 // Counts changes of the fields: code of another version is compiled anew.
-constexpr uint32_t version = 1;
+constexpr uint32_t version = 2;
 constexpr size_t digest_bytes = 32;
 
 // ---- what calls rely on and the fields alone do not say
@@ -122,6 +124,11 @@ void check_buffers(const loopir::Program& p) {
     bool is_row = b.place == Place::scratch;  // of a kernel, which knows where its elements are
     expect(is_row || b.sizes.size() == b.strides.size(), "sizes without strides");
   }
+  expect(p.memory_of.empty() || p.memory_of.size() == p.buffers.size(),
+         "a list of buffers of another length");
+  for (loopir::Id owner : p.memory_of)
+    expect(owner == loopir::none || p.owner_of_memory(owner) == owner,
+           "memory of a buffer that has none of its own");
 }
 
 void check_items(const Parts& parts) {

@@ -11,6 +11,7 @@ namespace inductor {
 struct Workers {
   int64_t most = 0;                 // threads that one call uses; 0: all of the host's
   bool is_fixed = false;            // library calls are cut in the same way whatever the threads
+  int64_t fewest_elements = 16384;  // of a sum of two tensors that are worth another thread
 
   int64_t threads() const {
     int64_t all = tenon::plugin::host->svc->num_threads();

@@ -135,6 +135,7 @@ void fields(V& v, Program& p) {
   v(p.n_inputs);
   v(p.n_symbols);
   v(p.views_removed);
+  v.maybe_buffers(p.memory_of);
 }
 
 }  // namespace loopir

@@ -175,6 +175,9 @@ class Fusion {
     bool is_vertical =
         a.access.writes.end() != std::find_first_of(a.access.writes.begin(), a.access.writes.end(),
                                                     b.access.reads.begin(), b.access.reads.end());
+    if (!is_vertical &&
+        a.group->loops.size() + b.group->loops.size() > options.most_independent_loops)
+      return "the kernel would hold too many loops that only read the same";
     if (!is_vertical && b.before.has(ia)) return "another step lies between them";
     if (const char* why = why_ordered_apart(*a.group, b, is_vertical)) return why;
     for (Id t : a.access.writes)

@@ -41,7 +41,8 @@ using Item = std::variant<Kernel, Product, Convolution, ConvolutionGradient, Att
 
 struct FusionOptions {
   int64_t threads = 1;
-  uint32_t most_loops = 64;  // in one kernel
+  uint32_t most_loops = 64;              // in one kernel
+  uint32_t most_independent_loops = 64;  // where some of them only read the same
   int64_t scratch_bytes = 256 << 10;
   bool fuse = true;
 };

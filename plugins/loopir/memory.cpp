@@ -101,10 +101,31 @@ std::string text_of(const Program& program, std::span<const Access> accesses,
   return out;
 }
 
+namespace {
+
+// Those in one memory live as one.
+std::vector<Life> joined(const Program& program, std::vector<Life> lives) {
+  std::vector<Life> out;
+  std::vector<size_t> at(program.buffers.size(), SIZE_MAX);
+  for (Life& life : lives) {
+    life.buffer = program.owner_of_memory(life.buffer);
+    size_t& place = at[life.buffer];
+    if (place == SIZE_MAX) {
+      place = out.size();
+      out.push_back(life);
+    }
+    out[place].first = std::min(out[place].first, life.first);
+    out[place].last = std::max(out[place].last, life.last);
+  }
+  return out;
+}
+
+}  // namespace
+
 MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
                        std::span<const int64_t> symbols, const std::vector<bool>& in_arena,
                        bool reuse) {
-  std::vector<Life> lives = lives_of(program, accesses, symbols, in_arena), placed;
+  std::vector<Life> lives = joined(program, lives_of(program, accesses, symbols, in_arena)), placed;
   MemoryPlan plan;
   plan.offsets.assign(program.buffers.size(), -1);
   for (size_t i = 0; i < accesses.size(); ++i) {
@@ -122,6 +143,8 @@ MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
     plan.naive_bytes += life.bytes;
     placed.push_back(life);
   }
+  for (Id b = 0; b < plan.offsets.size(); ++b)
+    if (in_arena[b]) plan.offsets[b] = plan.offsets[program.owner_of_memory(b)];
   return plan;
 }
 

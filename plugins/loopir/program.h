@@ -165,7 +165,13 @@ struct Program {
   uint32_t n_inputs = 0;
   uint32_t n_symbols = 0;  // of the graph
   uint32_t views_removed = 0;
+  /// By buffer: the one whose memory it takes over (which has memory of its own), or none. Empty:
+  /// each has its own.
+  Ids memory_of;
 
+  Id owner_of_memory(Id buffer) const {
+    return memory_of.empty() || memory_of[buffer] == none ? buffer : memory_of[buffer];
+  }
   Id add_buffer(Buffer b) {
     buffers.push_back(std::move(b));
     return Id(buffers.size() - 1);

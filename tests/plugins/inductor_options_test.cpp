@@ -168,6 +168,98 @@ TEST_F(InductorOptions, MemoryIsUsedOnceWhereReuseIsOff) {
   }
 }
 
+/// A product, two functions of its elements, and another product.
+std::string functions_between_products(const char* weights) {
+  return std::string("  input %x: f32[500, 100]\n  input %w: f32[100, 100]") + weights + R"(
+  %a: f32[500, 100] = aten.mm.default(%x, %w)
+  %b: f32[500, 100] = aten.sin.default(%a)
+  %c: f32[500, 100] = aten.cos.default(%b)
+  %y: f32[500, 100] = aten.mm.default(%c, %w)
+  output %y
+)";
+}
+
+TEST_F(InductorOptions, WhatIsMadeOfATensorTakesItsPlace) {
+  std::vector<Tensor> inputs{randn({500, 100}), randn({100, 100}) * 0.1};
+  for (const char* weights : {"", " parameter static_address"})  // the latter is one region
+    for (std::string rest : {"", "\nmax_fusion_size = 1", "\nverify = true"}) {
+      std::string graph = functions_between_products(weights);
+      int64_t tensor = 500 * 100 * 4;
+      EXPECT_LT(stats_with(graph, rest)["planned_bytes"], tensor + 256);
+      EXPECT_GE(stats_with(graph, "inplace_buffers = false" + rest)["planned_bytes"], 2 * tensor);
+      EXPECT_EQ(difference(result_of(graph, inputs, rest),
+                           result_of(graph, inputs, "inplace_buffers = false" + rest)),
+                0);
+    }
+}
+
+TEST_F(InductorOptions, ATensorThatIsReadAgainKeepsItsPlace) {
+  const char* graph = R"(
+  input %x: f32[500, 100]
+  input %w: f32[100, 100] parameter static_address
+  input %v: f32[500, 500] parameter static_address
+  %a: f32[500, 100] = aten.mm.default(%x, %w)
+  %b: f32[500, 100] = aten.sin.default(%a)
+  %c: f32[500, 100] = aten.mm.default(%b, %w)
+  %d: f32[500, 100] = aten.mm.default(%v, %a)
+  %s: f32[500, 100] = aten.flip.default(%d, [0])
+  %t: f32[500, 100] = aten.add.Tensor(%s, %d)
+  %y: f32[500, 100] = aten.mm.default(%t, %w)
+  output %y, %c
+)";
+  std::vector<Tensor> inputs{randn({500, 100}), randn({100, 100}) * 0.1, randn({500, 500}) * 0.1};
+  EXPECT_LE(error_of_result(graph, inputs, ""), 1e-4);
+  EXPECT_LE(error_of_result(graph, inputs, "max_fusion_size = 1"), 1e-4);
+}
+
+TEST_F(InductorOptions, ResultsGoPastTheCachesUnchanged) {
+  auto graph = [](const std::string& sizes, const std::string& strides, const char* dtype) {
+    std::string type = dtype + ("[" + sizes + "]");
+    return "  input %x: " + type + strides + "\n  input %y: " + type + "\n  %p: " + type +
+           " = aten.mul.Tensor(%x, %y)\n  %r: " + type + " = aten.relu.default(%p)\n  %s: " + type +
+           " = aten.neg.default(%p)\n  output %r, %s\n";
+  };
+  EXPECT_EQ(stats_with(graph("640, 100", "", "f32"), "nontemporal = 'on'")["streamed"], 2);
+  EXPECT_EQ(stats_with(graph("640, 100", "", "f32"), "nontemporal = 'off'")["streamed"], 0);
+  EXPECT_EQ(stats_with(graph("640, 100", "", "f32"), "")["streamed"], 0);  // small
+  for (const char* dtype : {"f32", "f64", "bf16", "i32"})
+    for (std::vector<int64_t> sizes : {std::vector<int64_t>{64, 100}, {7, 13}, {3, 1000}, {1, 5}}) {
+      std::string text = std::to_string(sizes[0]) + ", " + std::to_string(sizes[1]);
+      Dtype type = *parse_dtype(dtype);
+      for (bool is_transposed : {false, true}) {
+        std::vector<Tensor> inputs{(randn(sizes) * 5).to(type), (randn(sizes) * 5).to(type)};
+        std::string strides;
+        if (is_transposed) {
+          strides = " strides [1, " + std::to_string(sizes[0]) + "]";
+          inputs[0] = inputs[0].t().contiguous().t();
+        }
+        std::string program = graph(text, strides, dtype);
+        EXPECT_EQ(difference(result_of(program, inputs, "nontemporal = 'on'"),
+                             result_of(program, inputs, "nontemporal = 'off'")),
+                  0)
+            << program;
+      }
+    }
+}
+
+TEST_F(InductorOptions, LoopsThatOnlyReadTheSameAreJoinedUpToANumber) {
+  const char* graph = R"(
+  input %x: f32[64, 1000]
+  %s: f32[64] = aten.sum.dim_IntList(%x, [1])
+  %m: f32[64] = aten.amax.default(%x, [1])
+  output %s, %m
+)";
+  EXPECT_EQ(stats_with(graph, "")["kernels"], 1);
+  EXPECT_EQ(stats_with(graph, "max_horizontal_fusion_size = 1")["kernels"], 2);
+}
+
+TEST_F(InductorOptions, SmallChunksAndLargeOnesGiveTheSame) {
+  std::vector<Tensor> inputs{randn({64, 1000})};
+  Tensor usual = result_of(softmax_of_rows, inputs, "");
+  for (const char* options : {"min_chunk_size = 1", "min_chunk_size = 1073741824"})
+    EXPECT_EQ(difference(result_of(softmax_of_rows, inputs, options), usual), 0) << options;
+}
+
 TEST_F(InductorOptions, VectorsAreAsWideAsAsked) {
   std::vector<Tensor> inputs{randn({64, 1000})};
   EXPECT_EQ(stats_with(softmax_of_rows, "simdlen = 128")["vector_bits"], 128);

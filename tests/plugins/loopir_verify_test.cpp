@@ -1,6 +1,7 @@
 // Schedules and memory plans that are wrong are told so.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <loopir/take_over.h>
 #include <loopir/verify.h>
 
 namespace loopir {
@@ -65,6 +66,63 @@ TEST_F(Verifying, NamesBuffersThatOverlapWhileBothLive) {
   EXPECT_THAT(problem_of(program, accesses, plan, {}), HasSubstr("live at the same time"));
   plan.bytes = 16;
   EXPECT_THAT(problem_of(program, accesses, plan, {}), HasSubstr("of an arena of 16"));
+}
+
+// ---- buffers in the memory of others
+
+struct TakingOver : Verifying {
+  struct Copy {
+    Id from, to;
+    int64_t n = 8, shift = 0;
+  };
+  /// Who takes over whose memory; by default each item is a step.
+  Ids found(const std::vector<Copy>& copies, std::vector<size_t> steps = {}) {
+    items.clear();
+    accesses.clear();
+    for (const Copy& c : copies) {
+      items.push_back(copy(c.from, c.to, c.n, c.shift));
+      accesses.push_back(access_of(program, items.back()));
+      if (steps.size() < items.size()) steps.push_back(items.size());
+    }
+    return find_take_overs({program, items, accesses, steps, std::vector<bool>(items.size())});
+  }
+  std::vector<Item> items;
+  std::vector<Access> accesses;
+  Id in = add(Buffer::Place::input, 8), a = add(Buffer::Place::temporary, 8),
+     b = add(Buffer::Place::temporary, 8), c = add(Buffer::Place::temporary, 8),
+     out = add(Buffer::Place::output, 8);
+};
+
+TEST_F(TakingOver, AChainIsOneMemory) {
+  std::vector<Copy> chain{{in, a}, {a, b}, {b, c}, {c, out}};
+  EXPECT_EQ(found(chain), (Ids{none, none, a, a, none}));
+  EXPECT_EQ(found(chain, {0, 0, 0, 0}), (Ids{none, none, a, a, none}));  // each chunk does all
+}
+
+TEST_F(TakingOver, APlanWithItIsSound) {
+  program.memory_of = found({{in, a}, {a, b}, {b, out}});
+  MemoryPlan plan = plan_memory(program, accesses, {}, {false, true, true, false, false});
+  EXPECT_EQ(plan.offsets[a], plan.offsets[b]);
+  EXPECT_EQ(problem_of(program, accesses, plan, {}), "");
+  accesses.push_back({{a}, {out}});  // once more, when b is there
+  EXPECT_THAT(problem_of(program, accesses, plan, {}), HasSubstr("live at the same time"));
+}
+
+TEST_F(TakingOver, NotWhereTheTensorIsReadAgain) {
+  EXPECT_EQ(found({{in, a}, {a, b}, {a, out}, {b, out}})[b], none);
+}
+
+TEST_F(TakingOver, NotWhereAnotherElementIsRead) {
+  Id wide = add(Buffer::Place::temporary, 9);
+  EXPECT_EQ(found({{in, wide}, {wide, b}})[b], none);
+  EXPECT_EQ(found({{in, a}, {a, b, 7, 1}, {b, out}})[b], none);
+}
+
+TEST_F(TakingOver, NotWhereTheStepReadsTheTensorAsAWhole) {
+  // Chunks of a step are at different items: one may still read what another has replaced.
+  std::vector<Copy> copies{{in, a}, {a, b}, {a, c}, {b, out}};
+  EXPECT_EQ(found(copies, {0, 1, 1, 2})[c], none);
+  EXPECT_EQ(found(copies, {0, 1, 2, 3})[c], a);
 }
 
 }  // namespace
