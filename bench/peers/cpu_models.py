@@ -2,6 +2,7 @@
 """Latency of Tenon on models beside torch eager, torch.compile, ONNX Runtime and OpenVINO.
 
     bench/peers/cpu_models.py --tools ../shared/tools --rounds 5 [--models resnet18,bert_mini]
+    bench/peers/cpu_models.py --models kernels    single kernels of 1 M and 16 M elements, a small MLP
 
 Runs bench_cpu_peers.py of the tools folder with Tenon as one more engine: all engines of a model are
 alive together and take turns, so that what disturbs the machine hits all of them. Prints one line a
@@ -21,6 +22,9 @@ import sys
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 MODELS = ["resnet18", "mobilenet_v3_small", "vit_tiny", "encoder_4x256_s128", "encoder_12x768_s128",
           "gpt_4x256_s256", "bert_mini", "gpt2_cut", "dlrm_small"]
+KERNELS = ["mlp_infer_b1"] + [
+    f"pw_{kernel}_{size}" for size in ("1m", "16m")
+    for kernel in ("pointwise3", "gelu_bias", "chain10", "softmax_rows", "layernorm_rows")]
 PEERS = ["eager", "compile", "freeze", "ort", "openvino"]
 
 
@@ -29,19 +33,24 @@ import sys, torch
 sys.path.insert(0, sys.argv[1])
 import peer_models
 case = peer_models.REG[sys.argv[2]]()
-torch.export.save(torch.export.export(case.fn.eval(), tuple(case.args)), sys.argv[3])
+
+
+class Function(torch.nn.Module):
+    def forward(self, *args):
+        return case.fn(*args)
+
+
+module = case.fn.eval() if isinstance(case.fn, torch.nn.Module) else Function()
+torch.export.save(torch.export.export(module, tuple(case.args)), sys.argv[3])
 """
 
 
 def export(a):
     """Archives of the models that the corpus does not have; their inputs are random."""
-    sys.path.insert(0, a.tools)
-    names = a.models.split(",") if a.models else MODELS
-    for name in names:
+    for name in a.models:
         path = os.path.join(a.work, name + ".pt2")
-        with open(os.path.join(a.tools, "peer_models.py")) as f:
-            is_peer = f"def {name}(" in f.read() or name.startswith(("encoder_", "gpt_"))
-        if is_peer and not os.path.exists(path):
+        is_in_corpus = os.path.exists(os.path.join(a.tools, "..", "models", name + ".pt2"))
+        if not is_in_corpus and not os.path.exists(path):
             subprocess.run([sys.executable, "-c", EXPORT, a.tools, name, path], check=False)
 
 
@@ -54,7 +63,7 @@ def measure(a):
     command = [sys.executable, os.path.join(a.tools, "bench_cpu_peers.py"), "--threads", str(a.threads),
                "--rounds", str(a.rounds), "--run-s", str(a.run_s), "--work", a.work, "--out", out,
                "--engines", a.engines, "--extra", f"tenon={worker}"]
-    command += ["--models", a.models or ",".join(MODELS)]
+    command += ["--models", ",".join(a.models)]
     subprocess.run(command, check=True, stdout=sys.stderr)
     with open(out) as f:
         return json.load(f)
@@ -88,12 +97,12 @@ def print_table(steady):
     print(f"{'geometric mean':<32}" + "".join(f"{mean_of(columns[p]):>10.2f}" for p in columns))
 
 
-def save(result):
+def save(result, what):
     """Beside earlier results of the same machine."""
     name = re.sub(r"[^a-z0-9]+", "-", result["machine"]["cpu"].lower()).strip("-")
     folder = os.path.join(ROOT, "bench", "results")
     os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, f"cpu_models-{name}-{result['machine']['cores']}.json")
+    path = os.path.join(folder, f"cpu_{what}-{name}-{result['machine']['cores']}.json")
     with open(path, "w") as f:
         json.dump(result, f, indent=1)
     print("saved to", os.path.relpath(path, ROOT))
@@ -102,7 +111,7 @@ def save(result):
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     ap.add_argument("--tools", default=os.path.join(ROOT, "..", "shared", "tools"))
-    ap.add_argument("--models")
+    ap.add_argument("--models", default="models", help="names, or: models, kernels")
     ap.add_argument("--engines", default=",".join(PEERS))
     ap.add_argument("--backend", default="inductor")
     ap.add_argument("--threads", type=int, default=2)
@@ -110,10 +119,12 @@ def main():
     ap.add_argument("--run-s", type=float, default=0.25)
     ap.add_argument("--work", default="/tmp/cpu_peers")
     a = ap.parse_args()
+    what = "kernels" if a.models == "kernels" else "models"
+    a.models = {"models": MODELS, "kernels": KERNELS}.get(a.models) or a.models.split(",")
     os.makedirs(a.work, exist_ok=True)
     result = measure(a)
     print_table(result["steady"])
-    save(result)
+    save(result, what)
 
 
 if __name__ == "__main__":
