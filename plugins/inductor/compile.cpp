@@ -2,6 +2,7 @@
 #include "compile.h"
 
 #include "kernel_cache.h"
+#include "perf_map.h"
 
 #include <loopir/take_over.h>
 
@@ -99,6 +100,14 @@ bool is_to_fail(const loopir::Kernel& kernel, const Options& options) {
   return !part.empty() && (part == "*" || kernel.name.find(part) != std::string::npos);
 }
 
+void name_for_perf(const Parts& parts) {
+  std::vector<NamedKernel> named;
+  for (size_t i = 0; i < parts.functions.size(); ++i)
+    if (auto* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]))
+      named.push_back({kernel->name, parts.functions[i].code->code_of(parts.kernels[i].symbol)});
+  write_perf_map(named);
+}
+
 /// The code of the schedule's kernels. Throws KernelFailure.
 void make_code(tn_ctx* ctx, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
@@ -127,6 +136,7 @@ void make_code(tn_ctx* ctx, Parts& parts) {
   std::vector<KernelCode> code =
       code_for(ctx, p, requests, options, parts.options.compile_threads, cache);
   for (size_t k = 0; k < items.size(); ++k) parts.functions[items[k]] = code[k];
+  if (parts.options.names_for_perf) name_for_perf(parts);
   std::vector<bool> is_static = static_buffers(p);
   for (size_t i = 0; i < n; ++i)
     if (parts.in_setup[i])

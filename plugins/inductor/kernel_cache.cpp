@@ -136,7 +136,7 @@ std::vector<std::string> compile_all(loopir::Program& program,
   return objects;
 }
 
-bool link(std::vector<std::string> objects, const std::vector<KernelRequest*>& missing,
+void link(std::vector<std::string> objects, const std::vector<KernelRequest*>& missing,
           std::map<std::string, KernelCode>& out) {
   auto code = std::make_shared<const LinkedCode>(std::move(objects));
   for (KernelRequest* r : missing) {
@@ -144,7 +144,6 @@ bool link(std::vector<std::string> objects, const std::vector<KernelRequest*>& m
     known().add(r->key, made);
     out[r->key] = made;
   }
-  return true;
 }
 
 /// Whether the cache had all of them.

@@ -157,7 +157,9 @@ class Linker {
           expect(section.sh_type != SHT_REL, "relocations of an unknown kind");
   }
 
-  std::map<std::string, const void*, std::less<>> take_functions() { return std::move(functions_); }
+  std::map<std::string, std::span<const std::byte>, std::less<>> take_functions() {
+    return std::move(functions_);
+  }
 
  private:
   static constexpr size_t unplaced = SIZE_MAX;
@@ -226,7 +228,8 @@ class Linker {
           continue;
         const std::byte* at = place_of(o, s);
         expect(at < memory_ + stubs_, "a function that is not among the code");
-        functions_.try_emplace(objects_[o].name_of(s), at);
+        size_t size = std::min<size_t>(s.st_size, size_t(memory_ + stubs_ - at));
+        functions_.try_emplace(objects_[o].name_of(s), at, size);
       }
   }
 
@@ -271,7 +274,7 @@ class Linker {
     if (symbol.st_shndx != SHN_UNDEF) return reinterpret_cast<uint64_t>(place_of(o, symbol));
     std::string name = objects_[o].name_of(symbol);
     if (auto own = functions_.find(name); own != functions_.end())
-      return reinterpret_cast<uint64_t>(own->second);
+      return reinterpret_cast<uint64_t>(own->second.data());
     auto call = calls_.find(name);
     expect(call != calls_.end(), "a relocation names no function");
     return reinterpret_cast<uint64_t>(memory_ + stubs_ + call->second.first * stub_bytes);
@@ -291,7 +294,7 @@ class Linker {
   std::map<std::string, void*, std::less<>> process_;
   std::vector<std::vector<size_t>> places_;                             // by object and section
   std::map<std::string, std::pair<size_t, void*>, std::less<>> calls_;  // number, address
-  std::map<std::string, const void*, std::less<>> functions_;
+  std::map<std::string, std::span<const std::byte>, std::less<>> functions_;
   size_t size_ = 0, stubs_ = 0, code_end_ = 0, addresses_ = 0;
   std::byte* memory_ = nullptr;
 };
@@ -325,7 +328,12 @@ LinkedCode::~LinkedCode() { munmap(memory_, bytes_); }
 KernelFunction LinkedCode::find(const std::string& symbol) const {
   auto found = functions_.find(symbol);
   if (found == functions_.end()) fail(text("there is no function {}", symbol));
-  return reinterpret_cast<KernelFunction>(const_cast<void*>(found->second));
+  return reinterpret_cast<KernelFunction>(const_cast<std::byte*>(found->second.data()));
+}
+
+std::span<const std::byte> LinkedCode::code_of(const std::string& symbol) const {
+  auto found = functions_.find(symbol);
+  return found == functions_.end() ? std::span<const std::byte>() : found->second;
 }
 
 }  // namespace inductor

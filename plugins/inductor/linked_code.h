@@ -5,6 +5,7 @@
 
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -24,12 +25,14 @@ class LinkedCode {
   bool has(const std::string& symbol) const { return functions_.contains(symbol); }
   /// Throws `error` (TN_DATA_LOSS) where there is no such function.
   KernelFunction find(const std::string& symbol) const;
+  /// Its bytes; empty where there is no such function.
+  std::span<const std::byte> code_of(const std::string& symbol) const;
   /// What it was made of.
   const std::vector<std::string>& objects() const { return objects_; }
 
  private:
   std::vector<std::string> objects_;
-  std::map<std::string, const void*, std::less<>> functions_;
+  std::map<std::string, std::span<const std::byte>, std::less<>> functions_;
   void* memory_ = nullptr;
   size_t bytes_ = 0;
 };

@@ -67,6 +67,7 @@ Options options_of(const tn_compile_request& request) {
   out.failing_kernels = given.get<std::string_view>("fail_kernels");
   out.verifies = given.get<bool>("verify");
   out.profiles = given.get<bool>("profile");
+  out.names_for_perf = given.get<bool>("perf");
   return out;
 }
 

@@ -5,6 +5,11 @@
 #include "core/error.h"
 #include "plugins/inductor_graphs.h"
 
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+
 namespace tenon {
 namespace {
 
@@ -321,6 +326,20 @@ TEST_F(InductorOptions, NodesOfAKernelWithoutCodeRunInTheHost) {
   EXPECT_GE(stats["kernels"], 1);
   EXPECT_LE(error_of_result(graph, inputs, "fail_kernels = 's'"), 1e-6);
   EXPECT_LE(error_of_result(graph, inputs, "fail_kernels = '*'"), 1e-6);
+}
+
+TEST_F(InductorOptions, PerfIsToldWhereKernelsAre) {
+  std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
+  std::remove(path.c_str());
+  auto artifact = compiled("inductor", graph_of(softmax_of_rows), "perf = true");
+  std::ifstream file(path);
+  std::string address, size, name, more;
+  file >> address >> size >> name;
+  EXPECT_GT(std::stoull(address, nullptr, 16), 0u);
+  EXPECT_GT(std::stoull(size, nullptr, 16), 64u);
+  EXPECT_FALSE(name.empty());
+  EXPECT_FALSE(file >> more);  // one kernel
+  std::remove(path.c_str());
 }
 
 TEST_F(InductorOptions, UnknownOnesComeWithTheNearest) {
