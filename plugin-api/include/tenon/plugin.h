@@ -91,7 +91,7 @@ enum { TN_T_FAKE = 1, TN_T_REQUIRES_GRAD = 2, TN_T_CONTIGUOUS = 4, TN_T_CHANNELS
 typedef struct tn_tensor_api {         /* every `out` is a new reference, to be released */
   uint32_t struct_size, _r0;
   void (*retain)(tn_tensor*); void (*release)(tn_tensor*);
-  /* strides NULL = contiguous; contents are undefined. Counted in the host's memory statistics. */
+  /* strides NULL = contiguous; undefined contents, 64-byte aligned on CPUs. The host counts it. */
   tn_status* (*empty)(const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
                       int32_t device_type, int32_t device_index, tn_tensor** out);
   /* A view of the same storage; fails with TN_OUT_OF_RANGE where it would leave the storage. */
