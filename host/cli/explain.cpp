@@ -22,7 +22,7 @@ struct ExplainOptions {
   std::string model, backend;
   ModelOptions archive;
   InputOptions inputs;
-  bool profile = false;
+  bool profile = false, assembly = false;
 };
 
 // Times of the stages in the order in which they ran, in milliseconds.
@@ -129,7 +129,7 @@ Json piece_facts(const std::vector<PlacedPiece>& pieces) {
 }
 
 void compile(const Graph& graph, const std::shared_ptr<Graph>& shared, const std::string& name,
-             Stages& stages, Json& facts) {
+             bool with_assembly, Stages& stages, Json& facts) {
   BackendInfo backend = backend_info(name.empty() ? default_backend() : name);
   facts["backend"] = backend_facts(backend);
   std::shared_ptr<Graph> seen = shared;
@@ -155,6 +155,7 @@ void compile(const Graph& graph, const std::shared_ptr<Graph>& shared, const std
   bool node_by_node = !facts.contains("artifact") || facts["artifact"].value("kernels", 0) == 0;
   facts["placement"] = placement(*seen, observer.pieces(), runner, node_by_node);
   facts["conditions"] = condition_facts(graph, *artifact, backend.name);
+  if (with_assembly) facts["texts"]["assembly"] = artifact->describe(TN_DESC_ASM);
 }
 
 void print_graph(std::string_view title, const Json& g) {
@@ -199,9 +200,9 @@ void print_artifact(const Json& stats) {
                 rounded(stats["peak_gfs"])));
 }
 
-// How loops became kernels, where --profile has asked for all there is.
+// How loops became kernels, and those code, where --profile and --asm have asked for it.
 void print_texts(const Json& facts) {
-  for (const char* name : {"loops", "kernels", "fusion", "memory"}) {
+  for (const char* name : {"loops", "kernels", "fusion", "memory", "assembly"}) {
     std::string text = facts.value("texts", Json::object()).value(name, "");
     if (!text.empty()) print(bold(name) + "\n" + text);
   }
@@ -241,17 +242,17 @@ void print_facts(const Json& facts) {
 
 int explain(const ExplainOptions& options, const Globals& globals) {
   if (globals.json) leave_stdout_to_json();
-  Json facts = explain_model(options.model, options.backend, options.archive);
+  Json facts = explain_model(options.model, options.backend, options.archive, options.assembly);
   if (options.profile) {
     constexpr double seconds = 0.5;
     MeasuredModel m = measure_model(options.model, options.archive, options.inputs,
                                     facts["backend"]["name"].get<std::string>(), seconds);
     facts["artifact"] = m.stats;
     facts["latency_us"] = m.median_us;
-    facts["texts"] = {{"loops", m.loops_before},
-                      {"kernels", m.loops},
-                      {"fusion", m.fusion},
-                      {"memory", m.memory}};
+    facts["texts"].update({{"loops", m.loops_before},
+                           {"kernels", m.loops},
+                           {"fusion", m.fusion},
+                           {"memory", m.memory}});
   }
   if (globals.json)
     print_json(facts);
@@ -268,6 +269,7 @@ Action build(CLI::App& app) {
   app.add_flag("--profile", options->profile,
                "also calls the model and tells what each kernel takes, how loops became kernels, "
                "and the memory plan, where the backend knows");
+  app.add_flag("--asm", options->assembly, "also prints the code, where the backend can");
   add_archive_options(app, options->archive);
   add_input_options(app, options->inputs);
   return [options](const Globals& globals) { return explain(*options, globals); };
@@ -276,12 +278,12 @@ Action build(CLI::App& app) {
 }  // namespace
 
 Json explain_model(const std::string& model, const std::string& backend,
-                   const ModelOptions& options) {
+                   const ModelOptions& options, bool with_assembly) {
   Stages stages;
-  Json facts{{"schema", 1}, {"model", model}};
+  Json facts{{"schema", 1}, {"model", model}, {"texts", Json::object()}};
   std::shared_ptr<Graph> graph = load(model, options, stages, facts);
   facts["captured"] = graph_facts(*graph);
-  compile(*graph, graph, backend, stages, facts);
+  compile(*graph, graph, backend, with_assembly, stages, facts);
   facts["stages"] = Json::array();
   for (const auto& [name, ms] : stages.times())
     facts["stages"].push_back({{"stage", name}, {"ms", ms}});

@@ -10,9 +10,9 @@
 namespace tenon::cli {
 
 /// Reads, lowers and compiles the model: the document of `explain --json`. `backend`: empty for the
-/// default one.
+/// default one. `with_assembly`: code as text, too, where the backend gives it.
 Json explain_model(const std::string& model, const std::string& backend,
-                   const ModelOptions& options);
+                   const ModelOptions& options, bool with_assembly = false);
 
 /// A line for each item of the code that was timed: what, µs, share, GB/s or GF/s, part of the
 /// peak.

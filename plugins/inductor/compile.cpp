@@ -100,14 +100,6 @@ bool is_to_fail(const loopir::Kernel& kernel, const Options& options) {
   return !part.empty() && (part == "*" || kernel.name.find(part) != std::string::npos);
 }
 
-void name_for_perf(const Parts& parts) {
-  std::vector<NamedKernel> named;
-  for (size_t i = 0; i < parts.functions.size(); ++i)
-    if (auto* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]))
-      named.push_back({kernel->name, parts.functions[i].code->code_of(parts.kernels[i].symbol)});
-  write_perf_map(named);
-}
-
 /// The code of the schedule's kernels. Throws KernelFailure.
 void make_code(tn_ctx* ctx, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
@@ -136,7 +128,7 @@ void make_code(tn_ctx* ctx, Parts& parts) {
   std::vector<KernelCode> code =
       code_for(ctx, p, requests, options, parts.options.compile_threads, cache);
   for (size_t k = 0; k < items.size(); ++k) parts.functions[items[k]] = code[k];
-  if (parts.options.names_for_perf) name_for_perf(parts);
+  if (parts.options.names_for_perf) write_perf_map(named_kernels(parts));
   std::vector<bool> is_static = static_buffers(p);
   for (size_t i = 0; i < n; ++i)
     if (parts.in_setup[i])

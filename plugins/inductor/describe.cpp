@@ -90,6 +90,14 @@ std::string Executable::items_json() const {
   return out.str();
 }
 
+std::vector<NamedKernel> named_kernels(const Parts& parts) {
+  std::vector<NamedKernel> out;
+  for (size_t i = 0; i < parts.functions.size(); ++i)
+    if (auto* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]))
+      out.push_back({kernel->name, parts.functions[i].code->code_of(parts.kernels[i].symbol)});
+  return out;
+}
+
 std::string Executable::describe(int32_t what) const {
   const Statistics& s = parts_.statistics;
   switch (what) {
@@ -103,6 +111,8 @@ std::string Executable::describe(int32_t what) const {
       return s.memory_text;
     case TN_DESC_SOURCE:
       return s.fusion_text;
+    case TN_DESC_ASM:
+      return disassembler_ ? disassembler_(named_kernels(parts_)) : "";
     default:
       return "";
   }

@@ -53,6 +53,8 @@ struct Parts {
   Options options;
 };
 
+std::vector<NamedKernel> named_kernels(const Parts& parts);
+
 /// Throws `error` where `problem` is not empty.
 void require_sound(const std::string& problem);
 
@@ -66,6 +68,9 @@ class Executable {
   explicit Executable(Parts parts);
   ~Executable();
   void call(tn_call& c);
+  /// Code as text, for describe(): by who has LLVM.
+  using Disassembler = std::string (*)(std::span<const NamedKernel>);
+  void set_disassembler(Disassembler d) { disassembler_ = d; }
   /// All but the constants; load_executable() in saved_form.h takes it.
   std::string serialize();
   std::string describe(int32_t what) const;
@@ -100,6 +105,7 @@ class Executable {
   std::vector<int64_t> evaluated(const loopir::Ids& ids, std::span<const int64_t> symbols) const;
 
   Parts parts_;
+  Disassembler disassembler_ = nullptr;
   std::vector<loopir::Access> steps_;                         // of a call: a region is one
   std::vector<bool> is_static_, in_arena_, in_setup_memory_;  // by buffer
   std::vector<std::unique_ptr<LibraryCall>> library_calls_;   // by item

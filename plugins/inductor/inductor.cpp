@@ -1,5 +1,6 @@
 // inductor: fused loops as machine code for this CPU, products and convolutions by oneDNN.
 #include "compile.h"
+#include "disassembly.h"
 #include "jit.h"
 #include "saved_form.h"
 
@@ -9,13 +10,20 @@ namespace {
 
 struct Inductor : Backend {
   std::unique_ptr<inductor::Executable> compile(const tn_compile_request& request) {
-    return inductor::compile(request);
+    return with_disassembler(inductor::compile(request));
   }
   std::unique_ptr<inductor::Executable> load(const tn_compile_request& request,
                                              std::string_view bytes) {
-    return inductor::load_executable(request, bytes);
+    return with_disassembler(inductor::load_executable(request, bytes));
   }
   std::string fingerprint() { return inductor::fingerprint(); }
+
+ private:
+  static std::unique_ptr<inductor::Executable> with_disassembler(
+      std::unique_ptr<inductor::Executable> made) {
+    made->set_disassembler(inductor::disassembled);
+    return made;
+  }
 };
 
 }  // namespace

@@ -37,6 +37,11 @@ class LinkedCode {
   size_t bytes_ = 0;
 };
 
+struct NamedKernel {
+  std::string name;
+  std::span<const std::byte> code;
+};
+
 /// A kernel's code, which it keeps.
 struct KernelCode {
   KernelFunction run = nullptr;

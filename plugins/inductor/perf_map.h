@@ -4,14 +4,8 @@
 #include "linked_code.h"
 
 #include <span>
-#include <string>
 
 namespace inductor {
-
-struct NamedKernel {
-  std::string name;
-  std::span<const std::byte> code;
-};
 
 /// Appends the kernels to /tmp/perf-PID.map, the place where perf looks. Where that file cannot be
 /// written, or is somebody else's, a warning says so.

@@ -328,6 +328,12 @@ TEST_F(InductorOptions, NodesOfAKernelWithoutCodeRunInTheHost) {
   EXPECT_LE(error_of_result(graph, inputs, "fail_kernels = '*'"), 1e-6);
 }
 
+TEST_F(InductorOptions, CodeCanBeRead) {
+  std::string code = compiled("inductor", graph_of(softmax_of_rows))->describe(TN_DESC_ASM);
+  EXPECT_THAT(code, AllOf(HasSubstr(":\n     0\t"), HasSubstr("\tret\n")));
+  EXPECT_EQ(code.find("no instruction"), std::string::npos);
+}
+
 TEST_F(InductorOptions, PerfIsToldWhereKernelsAre) {
   std::string path = "/tmp/perf-" + std::to_string(getpid()) + ".map";
   std::remove(path.c_str());
