@@ -234,6 +234,7 @@ constexpr Rule rules[] = {
     {"aten.full.default", full},
     {"aten.full_like.default", full},
     {"aten.fill.Scalar", full},
+    {"aten.fill.Tensor", copy},
     {"aten.scalar_tensor.default", scalar_tensor},
     {"aten.arange.start_step", arange},
     {"aten.cat.default", cat},
