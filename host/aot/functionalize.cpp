@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "core/sym_int.h"
 #include "core/sym_simplify.h"
+#include "graph/control_flow.h"
 #include "graph/passes/passes.h"
 #include "graph/symbol_use.h"
 #include "ops/op_table.h"
@@ -413,6 +414,8 @@ void Functionalizer::lower_node(const Node& node) {
     lower_batch_norm(node, op, args);
   else if (op.mutated_args)
     lower_write(node, op, args);
+  else if (is_control_flow(op))
+    lower_control_flow(node, op, std::move(args));
   else
     call(op, node, args, no_value);
 }
@@ -443,14 +446,18 @@ Lowered Functionalizer::run() {
   return std::move(out_);
 }
 
+void simplify_lowered(Graph& graph, const LowerOptions& options) {
+  fold_constants(graph);
+  canonicalize(graph);
+  if (options.merge_expressions) merge_common_subexpressions(graph);
+  if (options.remove_dead_code) remove_dead_code(graph);
+}
+
 namespace {
 
 Lowered lower(const Graph& captured, const LowerOptions& options) {
   Lowered lowered = Functionalizer(captured, options).run();
-  fold_constants(*lowered.graph);
-  canonicalize(*lowered.graph);
-  if (options.merge_expressions) merge_common_subexpressions(*lowered.graph);
-  if (options.remove_dead_code) remove_dead_code(*lowered.graph);
+  simplify_lowered(*lowered.graph, options);
   return lowered;
 }
 

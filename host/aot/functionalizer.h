@@ -39,6 +39,10 @@ struct Alias {
 /// Whether the graph says of what nodes give which values share memory.
 bool tells_aliases(const Graph& graph);
 
+/// What follows on the recording of a functional graph: constants are folded, what is computed
+/// twice or for nothing goes.
+void simplify_lowered(Graph& graph, const LowerOptions& options);
+
 /// Lowers one graph, once.
 class Functionalizer {
  public:
@@ -58,6 +62,8 @@ class Functionalizer {
   void add_inputs();
   void add_constants();
   void lower_node(const Node& node);
+  void lower_control_flow(const Node& node, const OpEntry& op, std::vector<Value> args);
+  std::shared_ptr<Graph> pure_body(const Graph& body, std::span<const TensorMeta> inputs);
   void follow_facts(const Node& node, std::optional<EnableGradGuard>& mode);
   void lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args);
   void lower_restride(const Node& node, const OpEntry& view, const std::vector<Value>& args,

@@ -2,6 +2,7 @@
 #include "backend/fallback.h"
 
 #include "backend/artifact_stats.h"
+#include "backend/compile_bodies.h"
 #include "ops/op_table.h"
 #include "report/events.h"
 #include "report/log.h"
@@ -67,7 +68,7 @@ std::shared_ptr<Artifact> compile_with_fallback(const BackendManifest& manifest,
   report::counter("fallback.calls").add();
   report::counter("fallback.nodes").add(static_cast<int64_t>(request.graph->nodes().size()));
   if (manifest.fallback == "eager")
-    return as_fallback(interpreter_artifact(request.graph), *request.graph);
+    return as_fallback(interpreter_over_bodies(manifest.name, request), *request.graph);
   check_stage(manifest, request);
   CompileRequest plain = request;  // options and modes are those of the backend
   plain.options_toml.clear();

@@ -269,6 +269,9 @@ void count_unsupported(const Pt2Graph& graph, std::map<std::string, int>& counts
       count_unsupported(*body, counts);
       continue;
     }
+    for (const Pt2NamedArgument& arg : node.inputs)
+      if (choose_op(node) && arg.value.kind == Pt2Kind::graph)
+        count_unsupported(*arg.value.graph, counts);
     if (choose_op(node)) continue;
     bool is_op = node.kind == Pt2TargetKind::op;
     ++counts[is_op                                      ? node.op

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "formats/pt2_import.h"
+#include "graph/control_flow.h"
 #include "ops/op_table.h"
 
 #include <deque>
@@ -62,6 +63,17 @@ class Pt2Nodes {
  private:
   void add(const Pt2Graph& source, const Pt2Node& node, Pt2Scope& scope);
   void add_inlined(const Pt2Node& node, Pt2Scope& scope);
+  void add_control_flow(const Pt2Graph& source, const Pt2Node& node, const OpEntry& op,
+                        Pt2Scope& scope);
+  std::shared_ptr<Graph> body(const Pt2Graph& source, const std::string& name);
+  Value operands(const Pt2Node& node, const Pt2Argument& list, const Pt2Scope& scope);
+  Value predicate(const Pt2Node& node, const Pt2Argument& given, const Pt2Scope& scope);
+  std::vector<GraphValue> control_results(const Pt2Graph& source, const Pt2Node& node,
+                                          const ControlCall& call,
+                                          std::vector<std::string>& result_names);
+  void append(const Pt2Node& node, const OpEntry& op, std::span<const Value> args,
+              std::vector<GraphValue> values, const std::vector<std::string>& names,
+              Pt2Scope& scope);
   std::vector<GraphValue> results(const Pt2Graph& source, const Pt2Node& node, const OpEntry& op,
                                   std::vector<std::string>& names);
   void result(const Pt2Graph& source, const Pt2Argument& output, std::vector<GraphValue>& values,
@@ -83,6 +95,9 @@ class Pt2Nodes {
   std::optional<Dtype> autocast_;  ///< of that region
   std::deque<std::vector<ValueId>> cast_lists_;
 };
+
+/// The op that a node with sub-graphs calls, null for other nodes.
+const OpEntry* control_flow_op(const Pt2Node& node);
 
 /// The sub-graph that a wrapping higher-order op contains, and where its operands begin; null for
 /// other ops.

@@ -62,6 +62,7 @@ const Expr* expr_of(Number n) {
 
 const OpEntry* choose_op(const Pt2Node& node) {
   if (node.kind == Pt2TargetKind::scalar_function) return find_op(scalar_op(node.op));
+  if (node.kind == Pt2TargetKind::higher_order) return control_flow_op(node);
   if (node.kind != Pt2TargetKind::op) return nullptr;
   const OpEntry* op = find_op(node.op);
   if (!op || !node.op.ends_with(".Tensor")) return op;
@@ -197,10 +198,17 @@ void Pt2Nodes::add(const Pt2Graph& source, const Pt2Node& node, Pt2Scope& scope)
   size_t operand;
   if (inlined_graph(node, operand)) return add_inlined(node, scope);
   const OpEntry& op = *choose_op(node);
+  if (is_control_flow(op)) return add_control_flow(source, node, op, scope);
   std::vector<Value> args = arguments_.bind(op, node, scope);
   if (autocast_) cast_arguments(op, args);
   std::vector<std::string> names;
   std::vector<GraphValue> values = results(source, node, op, names);
+  append(node, op, args, std::move(values), names, scope);
+}
+
+void Pt2Nodes::append(const Pt2Node& node, const OpEntry& op, std::span<const Value> args,
+                      std::vector<GraphValue> values, const std::vector<std::string>& names,
+                      Pt2Scope& scope) {
   NodeId id = graph_.add_node(op.id, args, std::move(values));
   Node& added = graph_.node(id);
   added.name = node.name;

@@ -66,12 +66,14 @@ class GraphVerifier {
       std::string_view op;
       size_t graphs;  // sub-graphs come first, after `before` arguments
       size_t before;
-      size_t lists;  // then lists of operands; 0: the rest, one by one
+      size_t lists;        // then lists of operands; 0: the rest, one by one
+      bool twice = false;  // the first list is taken twice: left and right
     };
     static constexpr Row rows[] = {{"cond", 2, 1, 1},
                                    {"while_loop", 2, 0, 2},
                                    {"map_impl", 1, 0, 2},
                                    {"scan", 1, 0, 3},
+                                   {"associative_scan", 1, 0, 2, true},
                                    {"wrap_with_set_grad_enabled", 1, 1, 0},
                                    {"wrap_with_autocast", 1, 4, 0}};
     const Row* row = std::ranges::find(rows, std::string_view(node.op), &Row::op);
@@ -90,6 +92,7 @@ class GraphVerifier {
               node.target);
         operands += list.value.items.size();
       }
+      if (row->twice) operands += node.inputs[first].value.items.size();
     }
     for (size_t i = row->before; i < first; ++i)
       check(node.inputs[i].value.graph->inputs.size() == operands,

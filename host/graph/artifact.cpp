@@ -16,7 +16,8 @@ namespace {
 
 class InterpreterArtifact final : public Artifact {
  public:
-  explicit InterpreterArtifact(std::shared_ptr<const Graph> graph) : graph_(std::move(graph)) {
+  InterpreterArtifact(std::shared_ptr<const Graph> graph, BodyCode code)
+      : graph_(std::move(graph)), code_(std::move(code)) {
     if (!config::flags().dynamo.use_lazy_graph_module) make_plan();
   }
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
@@ -31,10 +32,11 @@ class InterpreterArtifact final : public Artifact {
 
  private:
   void make_plan() {
-    if (!interpreter_) interpreter_.emplace(graph_);
+    if (!interpreter_) interpreter_.emplace(graph_, code_);
   }
 
   std::shared_ptr<const Graph> graph_;
+  BodyCode code_;
   std::once_flag planned_;
   std::optional<Interpreter> interpreter_;  // made at the first call
 };
@@ -57,8 +59,8 @@ SavedArtifact Artifact::save() const {
        "be (inductor does); load the model without training");
 }
 
-std::shared_ptr<Artifact> interpreter_artifact(std::shared_ptr<const Graph> graph) {
-  return std::make_shared<InterpreterArtifact>(std::move(graph));
+std::shared_ptr<Artifact> interpreter_artifact(std::shared_ptr<const Graph> graph, BodyCode code) {
+  return std::make_shared<InterpreterArtifact>(std::move(graph), std::move(code));
 }
 
 }  // namespace tenon

@@ -3,6 +3,7 @@
 
 #include "graph/graph.h"
 
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -43,7 +44,10 @@ class Artifact {
   std::vector<const Expr*> guards;
 };
 
-/// The interpreter as an artifact.
-std::shared_ptr<Artifact> interpreter_artifact(std::shared_ptr<const Graph> graph);
+/// Compiled code of sub-graphs; see interpret.h.
+using BodyCode = std::map<const Graph*, std::shared_ptr<Artifact>>;
+/// The interpreter as an artifact; bodies of control flow run as `code` where it has them.
+std::shared_ptr<Artifact> interpreter_artifact(std::shared_ptr<const Graph> graph,
+                                               BodyCode code = {});
 
 }  // namespace tenon

@@ -59,8 +59,7 @@ class Walk {
   void add_memory(NodeId n, const Node& node, F add) {
     uint64_t writes = entry_of(node.op).mutated_args;
     for (size_t i = 0; i < node.args.size(); ++i) {
-      // What a sub-graph does to its arguments is not followed.
-      bool is_write = i >= 64 || (writes >> i & 1) || has_subgraph(node);
+      bool is_write = i >= 64 || (writes >> i & 1) || has_opaque_body(node);
       for_each_value(node.args[i], [&](ValueId v) {
         if (classes_.is_written(v)) add_access(n, accesses_[classes_.of(v)], is_write, add);
       });
@@ -73,10 +72,6 @@ class Walk {
     for (NodeId reader : memory.readers) add(reader);
     memory.readers.clear();
     memory.writer = n;
-  }
-  static bool has_subgraph(const Node& node) {
-    return std::any_of(node.args.begin(), node.args.end(),
-                       [](const Value& a) { return a.tag == Tag::graph; });
   }
 
   const Graph& graph_;

@@ -185,7 +185,9 @@ std::shared_ptr<Graph> clone(const Graph& graph) {
   auto copy = std::make_shared<Graph>();
   copy->name = graph.name;
   copy->shape_env = graph.shape_env;
-  copy->subgraphs = graph.subgraphs;
+  std::map<const Graph*, const Graph*> bodies;
+  for (const std::shared_ptr<Graph>& sub : graph.subgraphs)
+    bodies[sub.get()] = copy->subgraphs.emplace_back(clone(*sub)).get();
   // Values are added in the order of their ids, so that ids stay the same.
   auto add_sources_before = [&](size_t end) {
     for (ValueId v = static_cast<ValueId>(copy->values().size()); v < end; ++v) {
@@ -199,7 +201,11 @@ std::shared_ptr<Graph> clone(const Graph& graph) {
   for (const Node& node : graph.nodes()) {
     if (node.n_results) add_sources_before(node.first_result);
     auto results = graph.values().subspan(node.n_results ? node.first_result : 0, node.n_results);
-    Node& added = copy->node(copy->add_node(node.op, node.args, {results.begin(), results.end()}));
+    std::vector<Value> given(node.args.begin(), node.args.end());
+    for (Value& a : given)
+      if (auto body = bodies.find(a.as<Graph>()); a.tag == Tag::graph && body != bodies.end())
+        a = Value::pointer(Tag::graph, body->second);
+    Node& added = copy->node(copy->add_node(node.op, given, {results.begin(), results.end()}));
     std::span<const Value> args = added.args;
     ValueId first = added.first_result;
     added = node;

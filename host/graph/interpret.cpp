@@ -2,7 +2,8 @@
 #include "graph/interpret.h"
 
 #include "core/dispatch.h"
-#include "core/sym_eval.h"
+#include "graph/artifact.h"
+#include "graph/body.h"
 #include "graph/symbol_use.h"
 #include "ops/op_table.h"
 #include "report/events.h"
@@ -21,19 +22,21 @@ struct Interpreter::Frame {
   std::vector<Number> numbers;
   std::vector<int64_t> symbol_words;
   std::vector<bool> bound;
+  const Symbols* outer;
 
-  Frame(const Graph& g)
+  Frame(const Graph& g, const Symbols* around)
       : graph(g),
         tensors(g.values().size()),
         numbers(g.values().size()),
         symbol_words(g.symbols.size()),
-        bound(g.symbols.size()) {}
+        bound(g.symbols.size()),
+        outer(around) {}
 
   std::optional<SymValue> lookup(const Expr* symbol) const {
     for (size_t i = 0; i < graph.symbols.size(); ++i)
       if (graph.symbols[i].symbol == symbol && bound[i])
         return SymValue{symbol->kind, symbol_words[i]};
-    return std::nullopt;
+    return outer ? (*outer)(symbol) : std::nullopt;
   }
 
   Number evaluate(Number n) const {
@@ -62,6 +65,12 @@ struct Interpreter::Frame {
 };
 
 namespace {
+
+bool has_bodies(const Node& node) {
+  for (const Value& a : node.args)
+    if (a.tag == Tag::graph) return true;
+  return false;
+}
 
 bool needs_frame(const Node& node) {
   for (const Value& a : node.args)
@@ -104,13 +113,77 @@ Tensor number_tensor(Number n) {
   return t;
 }
 
-Interpreter::Interpreter(std::shared_ptr<const Graph> graph) : graph_(std::move(graph)) {
+/// The sub-graphs of a graph, ready to be run.
+class Interpreter::Bodies {
+ public:
+  Bodies(const Graph& graph, const BodyCode& code) {
+    for (const std::shared_ptr<Graph>& body : graph.subgraphs) {
+      auto compiled = code.find(body.get());
+      bodies_.emplace(body.get(), Body{Interpreter(body, code),
+                                       compiled == code.end() ? nullptr : compiled->second});
+    }
+  }
+
+  bool run(const Graph& body, std::span<const Tensor> inputs, std::span<Tensor> outputs,
+           const Frame& frame) const {
+    auto found = bodies_.find(&body);
+    if (found == bodies_.end()) return false;
+    std::vector<detail::TensorHead*> heads;
+    for (const Tensor& t : inputs) heads.push_back(t.head());
+    if (found->second.compiled && takes_code(inputs)) {
+      found->second.compiled->call(heads, words_of(body, inputs), outputs);
+      return true;
+    }
+    auto lookup = [&](const Expr* symbol) { return frame.lookup(symbol); };
+    Symbols around = lookup;
+    found->second.interpreter.run(heads, {}, outputs, false, &around);
+    return true;
+  }
+
+ private:
+  struct Body {
+    Interpreter interpreter;
+    std::shared_ptr<Artifact> compiled;
+  };
+
+  static bool takes_code(std::span<const Tensor> inputs) {
+    bool on_tape = thread_modes.grad_enabled && !(thread_modes.exclude & bit(Key::autograd));
+    for (const Tensor& t : inputs)
+      if (t.is_fake() || (on_tape && t.requires_grad())) return false;
+    return !(thread_modes.include & (bit(Key::meta) | bit(Key::trace)));
+  }
+
+  // Code is made only of bodies whose symbols their inputs show.
+  static std::vector<int64_t> words_of(const Graph& body, std::span<const Tensor> inputs) {
+    std::vector<int64_t> words;
+    for (const SymbolBinding& b : body.symbols) {
+      const GraphValue& value = body.value(b.value);
+      if (value.source != ValueSource::input) {
+        words.push_back(0);
+        continue;
+      }
+      const Tensor& t = inputs[value.source_index];
+      words.push_back((b.stride ? t.stride(b.dim) : t.size(b.dim)).guard_int());
+    }
+    return words;
+  }
+
+  std::map<const Graph*, Body> bodies_;
+};
+
+Interpreter::~Interpreter() = default;
+Interpreter::Interpreter(Interpreter&&) noexcept = default;
+
+Interpreter::Interpreter(std::shared_ptr<const Graph> graph, const BodyCode& code)
+    : graph_(std::move(graph)) {
   report::counter("graph.finalize").add();
+  if (!graph_->subgraphs.empty()) bodies_ = std::make_unique<const Bodies>(*graph_, code);
   std::vector<uint32_t> last = last_use_of_values(*graph_);
   for (NodeId n = 0; n < graph_->nodes().size(); ++n)
     steps_.push_back({&entry_of(graph_->node(n).op),
                       n,
                       !needs_frame(graph_->node(n)),
+                      has_bodies(graph_->node(n)),
                       grad_mode_of(graph_->node(n)),
                       {},
                       {}});
@@ -120,6 +193,27 @@ Interpreter::Interpreter(std::shared_ptr<const Graph> graph) : graph_(std::move(
     const GraphValue& value = graph_->value(graph_->symbols[s].value);
     if (value.source == ValueSource::node) steps_[value.source_index].binds.push_back(s);
   }
+}
+
+void Interpreter::call(const Step& step, const Value* args, uint32_t n_args,
+                       std::span<Value> results, Frame& frame) const {
+  struct Runner final : BodyRunner {
+    const Bodies& bodies;
+    const Frame& frame;
+    Runner(const Bodies& b, const Frame& f) : bodies(b), frame(f) {}
+    bool run(const Graph& body, std::span<const Tensor> inputs,
+             std::span<Tensor> outputs) const override {
+      return bodies.run(body, inputs, outputs, frame);
+    }
+  };
+  std::optional<EnableGradGuard> mode;
+  if (step.grad) mode.emplace(*step.grad);
+  auto n_results = static_cast<uint32_t>(results.size());
+  if (!step.has_bodies || !bodies_)
+    return dispatch(*step.op, args, n_args, results.data(), n_results);
+  Runner runner(*bodies_, frame);
+  BodyRunnerScope scope(runner);
+  dispatch(*step.op, args, n_args, results.data(), n_results);
 }
 
 void Interpreter::run_step(const Step& step, Frame& frame) const {
@@ -162,12 +256,7 @@ void Interpreter::run_step(const Step& step, Frame& frame) const {
   size_t n_results = returns_list ? 1 : node.n_results;
   Value results[8];
   ensure(n_results <= 8, "an op has at most eight results");
-  {
-    std::optional<EnableGradGuard> mode;
-    if (step.grad) mode.emplace(*step.grad);
-    dispatch(*step.op, args, static_cast<uint32_t>(node.args.size()), results,
-             static_cast<uint32_t>(n_results));
-  }
+  call(step, args, static_cast<uint32_t>(node.args.size()), {results, n_results}, frame);
   if (returns_list) {
     std::vector<Tensor> parts = take<std::vector<Tensor>>(results[0]);
     require(parts.size() == node.n_results, "{}: the graph expects {} parts, the op gave {}",
@@ -189,8 +278,8 @@ void Interpreter::run_step(const Step& step, Frame& frame) const {
 }
 
 void Interpreter::run(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-                      std::span<Tensor> outputs, bool steal) const {
-  Frame frame(*graph_);
+                      std::span<Tensor> outputs, bool steal, const Symbols* outer) const {
+  Frame frame(*graph_, outer);
   ensure(inputs.size() == graph_->inputs().size() && outputs.size() == graph_->outputs().size(),
          "interpreter: wrong number of inputs or outputs");
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -6,25 +6,36 @@
 // data-dependent ones when their node has run. Cost: about 20 ns a node over the op itself.
 #pragma once
 
+#include "core/function_ref.h"
+#include "core/sym_eval.h"
 #include "graph/graph.h"
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 
 namespace tenon {
 
+class Artifact;
+/// Compiled code of bodies. It leaves no tape: calls that need one interpret the body.
+using BodyCode = std::map<const Graph*, std::shared_ptr<Artifact>>;
+
 class Interpreter {
  public:
-  explicit Interpreter(std::shared_ptr<const Graph> graph);
+  explicit Interpreter(std::shared_ptr<const Graph> graph, const BodyCode& code = {});
+  ~Interpreter();
+  Interpreter(Interpreter&&) noexcept;
 
   /// Runs the graph. `inputs` has one entry per graph input, null for scalars; they are borrowed,
   /// or, with `steal`, owned, released after their last use and nulled. `syms` has the values of
   /// `graph.symbols` in order (doubles as their bits); when empty, they are read from the inputs.
-  /// Outputs that are numbers come as 0-dim tensors. Threads: any number at once.
+  /// Outputs that are numbers come as 0-dim tensors. Threads: any number at once. Of a body,
+  /// `outer` knows the symbols of the graph around it.
+  using Symbols = FunctionRef<std::optional<SymValue>(const Expr* symbol)>;
   void run(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-           std::span<Tensor> outputs, bool steal = false) const;
+           std::span<Tensor> outputs, bool steal = false, const Symbols* outer = nullptr) const;
 
   /// Called after each node with its tensor results; undefined for numbers. For checks.
   using NodeObserver = std::function<void(const Node&, std::span<const Tensor> results)>;
@@ -37,14 +48,19 @@ class Interpreter {
     const OpEntry* op;
     uint32_t node;
     bool plain_args;                 ///< no argument refers to a value or a symbol
+    bool has_bodies;                 ///< an argument is a graph
     std::optional<bool> grad;        ///< the grad mode, where the node has its own
     std::vector<ValueId> last_uses;  ///< values that nobody reads after this node
     std::vector<uint32_t> binds;     ///< symbols that its results bind
   };
   struct Frame;
+  class Bodies;
   void run_step(const Step& step, Frame& frame) const;
+  void call(const Step& step, const Value* args, uint32_t n_args, std::span<Value> results,
+            Frame& frame) const;
 
   std::shared_ptr<const Graph> graph_;
+  std::unique_ptr<const Bodies> bodies_;  // null where the graph has none
   std::vector<Step> steps_;
   NodeObserver observer_;
 };

@@ -4,6 +4,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/each_tensor.h"
+#include "graph/body.h"
 #include "graph/meta_cache.h"
 #include "graph/symbol_use.h"
 #include "ops/decompose.h"
@@ -133,6 +134,8 @@ bool GraphRecorder::owns(const Tensor& t) const {
 
 Tensor GraphRecorder::as_fake(const Tensor& t) {
   if (!t.defined() || owns(t)) return t;
+  if (t.is_fake() && import)
+    if (Tensor own = import(t); own.defined()) return own;
   if (t.is_fake() && adopt && adopt(t)) return t;
   require(!t.is_fake(),
           "a tensor of another trace ({}) is used in this one; only use tensors inside "
@@ -166,6 +169,8 @@ void GraphRecorder::record(const CallArgs& call) {
       auto& list = lists.emplace_back();
       for (uint32_t i = 0; i < a.count; ++i) list.push_back(as_fake(a.as<Tensor>()[i]));
       a = Value::of(TensorList(list));
+    } else if (a.tag == Tag::graph) {
+      a = kept_body(*a.as<Graph>());
     }
   }
   append({call.op, args.data(), call.results, call.n_args, call.n_results}, args);
@@ -199,6 +204,16 @@ std::vector<Value> GraphRecorder::node_args(std::span<const Value> fake_args) {
     }
   }
   return args;
+}
+
+// A body of another graph, which may go, is copied.
+Value GraphRecorder::kept_body(const Graph& body) {
+  for (const std::shared_ptr<Graph>& known : graph_->subgraphs)
+    if (known.get() == &body) return Value::pointer(Tag::graph, known.get());
+  require(body.symbols.empty() || body.shape_env == shape_env(), ErrorCode::unsupported,
+          "a graph with symbolic sizes and control flow is called inside of another recording; "
+          "call it outside, or with sizes that are fixed");
+  return keep_body(*graph_, clone(body));
 }
 
 void GraphRecorder::note_failure(const CallArgs& call, std::span<const Value> fake_args) {

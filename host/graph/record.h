@@ -57,6 +57,8 @@ class GraphRecorder {
 
   /// The fake for a real tensor (default: a constant). `real` is the caller's own handle.
   std::function<Tensor(const Tensor& real)> lift;
+  /// The fake that stands here for a fake of another recording, or undefined.
+  std::function<Tensor(const Tensor& fake)> import;
   /// Called for a fake of another graph; true when it was adopted.
   std::function<bool(const Tensor& fake)> adopt;
   std::function<bool(const OpEntry&)> opens;  ///< record the decomposition instead
@@ -94,6 +96,7 @@ class GraphRecorder {
   void append(const CallArgs& call, std::span<const Value> fake_args);
   bool run_meta_of(const CallArgs& call, std::span<const Value> fake_args);
   std::vector<Value> node_args(std::span<const Value> fake_args);
+  Value kept_body(const Graph& body);
   void renew_numbers(Value& a, std::deque<std::vector<SymInt>>& lists) const;
   void note_failure(const CallArgs& call, std::span<const Value> fake_args);
   GraphValue describe(const Tensor& fake) const;

@@ -6,6 +6,7 @@
 
 #include "core/sym_expr.h"
 #include "core/tensor_impl.h"
+#include "graph/control_flow.h"
 #include "graph/print.h"
 #include "ops/op_table.h"
 
@@ -42,6 +43,7 @@ class Verifier {
   void check_uses(NodeId n);
   void check_args(NodeId n);
   void check_results(NodeId n);
+  void check_bodies(NodeId n);
   void check_outputs();
   bool fits(const Value& arg, const SchemaType& type) const;
   bool fits_list(const Value& arg, const SchemaType& type) const;
@@ -82,6 +84,8 @@ std::vector<std::string> Verifier::run() {
     if (sub->shape_env != graph_.shape_env) problem("a sub-graph has an environment of its own");
     for (std::string& inner : Verifier(*sub, bound_).run()) problem("in a sub-graph: {}", inner);
   }
+  for (NodeId n = 0; n < graph_.nodes().size() && problems_.empty(); ++n)
+    if (is_control_flow(entry_of(graph_.node(n).op))) check_bodies(n);
   return problems_;
 }
 
@@ -321,6 +325,27 @@ void Verifier::check_results(NodeId n) {
                 (type.base == BaseType::tensor ? kind == ValueKind::tensor : is_number_kind(kind));
     if (!fits) problem("{}: result {} does not fit its type {}", node_name(n), r, to_text(type));
   }
+}
+
+// Bodies fit what they get and give, and write nothing that is not theirs. Asked once graph and
+// bodies are known to be well-formed.
+void Verifier::check_bodies(NodeId n) {
+  const Node& node = graph_.node(n);
+  const OpEntry& op = entry_of(node.op);
+  std::vector<const Graph*> bodies;
+  std::vector<std::vector<TensorMeta>> operands;
+  for (const Value& arg : node.args) {
+    if (arg.tag == Tag::graph) bodies.push_back(arg.as<Graph>());
+    if (arg.tag != Tag::refs) continue;
+    operands.emplace_back();
+    for (uint32_t k = 0; k < arg.count; ++k)
+      operands.back().push_back(graph_.value(arg.as<ValueId>()[k]).meta);
+  }
+  std::string wrong = control_flow_problem(control_flow_of(op), bodies, operands);
+  if (!wrong.empty()) return problem("{}: {}", node_name(n), wrong);
+  size_t n_results = bodies.back()->outputs().size();
+  if (node.n_results != n_results)
+    problem("{} has {} results, its body gives {}", node_name(n), node.n_results, n_results);
 }
 
 void Verifier::check_outputs() {

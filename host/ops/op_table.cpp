@@ -17,6 +17,11 @@ namespace tenon {
 
 extern const OpFamily* const op_families[];
 extern const size_t n_op_families;
+namespace ops {
+// Rows whose kernels run graphs, from the room to the right; they have no C++ function and no id at
+// build time.
+extern const OpFamily op_family_graph_control_flow;
+}  // namespace ops
 
 namespace {
 
@@ -183,6 +188,8 @@ uint64_t tags_of(const OpEntry& op) {
   if (def.view) tags |= TN_TAG_VIEW;
   if (op.mutated_args) tags |= TN_TAG_INPLACE;
   if (def.core) tags |= TN_TAG_CORE;
+  for (const SchemaArg& arg : op.schema.args)
+    if (arg.type.base == BaseType::graph) tags |= TN_TAG_HIGHER_ORDER;
   return tags;
 }
 
@@ -241,6 +248,8 @@ Table* build() {
     order[i]->id = static_cast<OpId>(i);
     unsorted->by_id[i] = order[i];
   }
+  const OpFamily& with_bodies = ops::op_family_graph_control_flow;
+  for (size_t r = 0; r < with_bodies.size; ++r) insert_row(*unsorted, with_bodies.rows[r]);
   return unsorted;
 }
 

@@ -1,6 +1,8 @@
 // Alias classes by union-find, purity of ops, and the replacement of values in bulk.
 #include "graph/passes/aliasing.h"
 
+#include "graph/control_flow.h"
+
 #include <algorithm>
 #include <numeric>
 #include <unordered_map>
@@ -20,12 +22,13 @@ bool shares_a_name(const AliasInfo& a, const AliasInfo& b) {
   return false;
 }
 
-bool has_subgraph(const Node& node) {
-  return std::any_of(node.args.begin(), node.args.end(),
+}  // namespace
+
+bool has_opaque_body(const Node& node) {
+  return !is_control_flow(entry_of(node.op)) &&
+         std::any_of(node.args.begin(), node.args.end(),
                      [](const Value& a) { return a.tag == Tag::graph; });
 }
-
-}  // namespace
 
 uint32_t AliasClasses::root(ValueId v) {
   while (class_[v] != v) v = class_[v] = class_[class_[v]];
@@ -39,7 +42,8 @@ void AliasClasses::join(ValueId a, ValueId b) {
 
 void AliasClasses::join_node(const Node& node) {
   const OpEntry& op = entry_of(node.op);
-  bool all = has_subgraph(node) || (op.tags & (TN_TAG_MAYBE_ALIAS | TN_TAG_HIGHER_ORDER));
+  if (is_control_flow(op)) return;
+  bool all = has_opaque_body(node) || (op.tags & (TN_TAG_MAYBE_ALIAS | TN_TAG_HIGHER_ORDER));
   bool is_view = op.tags & TN_TAG_VIEW;
   for (uint32_t r = 0; r < node.n_results; ++r) {
     const AliasInfo& result = op.schema.returns[op.schema.returns_list() ? 0 : r].alias;
@@ -60,8 +64,7 @@ void AliasClasses::note_facts(const Graph& graph) {
     if (v != no_value) facts_[class_[v]].escapes = true;
   for (const Node& node : graph.nodes()) {
     const OpEntry& op = entry_of(node.op);
-    // What a sub-graph does to its arguments is not followed.
-    bool all = has_subgraph(node);
+    bool all = has_opaque_body(node);
     for (size_t i = 0; i < node.args.size(); ++i)
       if (all || (i < 64 && (op.mutated_args >> i & 1)))
         for_each_value(node.args[i], [&](ValueId v) { facts_[class_[v]].written = true; });

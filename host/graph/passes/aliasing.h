@@ -37,6 +37,10 @@ class AliasClasses {
   std::vector<Facts> facts_;  // by class
 };
 
+/// Whether the node has a sub-graph of which nothing is known: it may write its operands and give
+/// them back. Control flow does neither.
+bool has_opaque_body(const Node& node);
+
 /// Calls f(ValueId) for each value that argument `arg` of the node names.
 template <class F>
 void for_each_value(const Value& arg, F f) {

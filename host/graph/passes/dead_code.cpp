@@ -131,13 +131,23 @@ class DeadCode {
   std::set<const Expr*> symbols_;
 };
 
+// Sub-graphs that no node has any more.
+void drop_unused_bodies(Graph& graph) {
+  std::set<const Graph*> used;
+  for (const Node& node : graph.nodes())
+    for (const Value& arg : node.args)
+      if (arg.tag == Tag::graph) used.insert(arg.as<Graph>());
+  std::erase_if(graph.subgraphs, [&](const auto& body) { return !used.contains(body.get()); });
+}
+
 }  // namespace
 
 bool remove_dead_code(Graph& graph, const DeadCodeOptions& options) {
   std::vector<bool> dead = DeadCode(graph, options).find();
-  if (std::find(dead.begin(), dead.end(), true) == dead.end()) return false;
-  graph.erase_nodes(dead);
-  return true;
+  bool any = std::find(dead.begin(), dead.end(), true) != dead.end();
+  if (any) graph.erase_nodes(dead);
+  if (!graph.subgraphs.empty()) drop_unused_bodies(graph);
+  return any;
 }
 
 }  // namespace tenon

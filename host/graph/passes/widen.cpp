@@ -16,6 +16,7 @@ bool widen_casts(Graph& graph) {
     if (changed) graph.set_args(n, args);
     any = any || changed;
   }
+  for (const std::shared_ptr<Graph>& body : graph.subgraphs) any = widen_casts(*body) || any;
   return any;
 }
 
