@@ -8,6 +8,7 @@
 // silently. Views and writes: view.h. Cost: about 170 ns for an op of two arguments.
 #include "autograd/tape.h"
 
+#include "autograd/control_flow.h"
 #include "autograd/custom_node.h"
 #include "autograd/grad_state.h"
 #include "autograd/row_node.h"
@@ -15,6 +16,7 @@
 #include "core/dispatch.h"
 #include "core/each_tensor.h"
 #include "core/error.h"
+#include "graph/control_flow.h"
 
 #include <tenon/ops.h>
 #include <tenon/plugin.h>
@@ -172,6 +174,7 @@ void run_parts(const CallArgs& call) {
 }
 
 void record_by_plan(const CallArgs& call) {
+  if (is_control_flow(*call.op)) return record_control_flow(call);
   const VjpPlan& plan = vjp_plan(call);
   switch (plan.kind) {
     case VjpPlan::Kind::none:
