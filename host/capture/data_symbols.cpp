@@ -10,6 +10,8 @@
 // segments that follow.
 #include "capture/trace.h"
 
+#include "capture/body_scope.h"
+
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -78,6 +80,7 @@ std::optional<SymInt> Trace::item_of_argument(const Tensor& fake, Dtype wanted) 
 }
 
 Number Trace::item_symbol(const Tensor& t, Dtype wanted) {
+  BodyScope::check("a number read from a tensor, by item(), is used as a symbol");
   if (auto known = item_of_argument(t, wanted)) return *known;
   return item(t.dtype() == wanted ? t : t.to(wanted));
 }

@@ -1,6 +1,7 @@
 // Recording one call: leaves to fakes, cuts, implicit inputs, outputs and guards.
 #include "capture/trace.h"
 
+#include "capture/body_scope.h"
 #include "capture/static_memory.h"
 #include "capture/watch_symbols.h"
 #include "config/flags.h"
@@ -288,6 +289,7 @@ void Trace::mark_open(std::string reason) {
 }
 
 void Trace::cut(std::string_view what, std::source_location where) {
+  BodyScope::check(message("{} looks at data at {}", what, user_location(where)));
   require(!fullgraph_, ErrorCode::graph_break,
           "{} looks at data at {}, and fullgraph = true forbids to cut the graph; return the "
           "value, or use "
@@ -297,6 +299,7 @@ void Trace::cut(std::string_view what, std::source_location where) {
 }
 
 void Trace::cut_because(std::string reason) {
+  BodyScope::check(reason);
   require(!is_on_tape(), ErrorCode::unsupported,
           "a body that calls backward() must be one graph, and it is cut: {}; return the value "
           "instead of looking at it, or compile the part before backward()",

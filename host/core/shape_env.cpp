@@ -1,6 +1,8 @@
 // Symbols, guards and asserts of one trace.
 #include "core/shape_env.h"
 
+#include "core/size_questions.h"
+
 #include "core/error.h"
 #include "core/sym_cache.h"
 #include "core/sym_rules.h"
@@ -365,7 +367,9 @@ void ShapeEnv::note_specializations(const std::string& location) {
 int64_t ShapeEnv::specialize(const Expr* expr) {
   ensure(expr->kind == ExprKind::integer, "an integer was expected");
   const Expr* simple = simplify(expr);
-  return simple->is_constant() ? simple->integer() : value_of(simple).integer();
+  int64_t value = simple->is_constant() ? simple->integer() : value_of(simple).integer();
+  if (SizeQuestions::listens()) SizeQuestions::note(SymOp::eq, expr, intern_integer(value));
+  return value;
 }
 
 double ShapeEnv::specialize_float(const Expr* expr) {

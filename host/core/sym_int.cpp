@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "core/shape_env.h"
+#include "core/size_questions.h"
 #include "core/sym_cache.h"
 #include "core/sym_simplify.h"
 #include "core/symbol_numbers.h"
@@ -69,6 +70,7 @@ namespace detail {
 
 SymInt sym_int_op(SymOp op, SymInt a, SymInt b) { return as_sym_int(remembered_words(op, a, b)); }
 SymBool sym_compare(SymOp op, SymInt a, SymInt b) {
+  if (SizeQuestions::listens()) SizeQuestions::note(op, as_expr(a), as_expr(b));
   return as_sym_bool(remembered_words(op, a, b));
 }
 void fail_overflow(const char* operation, int64_t a, int64_t b) {

@@ -11,6 +11,7 @@
 #include <tenon/autograd.h>
 #include <tenon/compile.h>
 #include <tenon/config.h>
+#include <tenon/control_flow.h>
 #include <tenon/data.h>
 #include <tenon/error.h>
 #include <tenon/library.h>

@@ -1,0 +1,23 @@
+// What holds while the body of a control flow op is recorded.
+#pragma once
+
+#include <string>
+
+namespace tenon {
+
+/// Forbids looking at data on this thread: whoever tries ends with an error that names `place`.
+class BodyScope {
+ public:
+  explicit BodyScope(std::string place);
+  ~BodyScope();
+  BodyScope(const BodyScope&) = delete;
+
+  /// Throws UserError (graph_break) inside of a scope: `reason` is what looks at data, and where.
+  static void check(const std::string& reason);
+
+ private:
+  std::string place_;
+  const BodyScope* outer_;
+};
+
+}  // namespace tenon
