@@ -3,12 +3,16 @@
 #include "disassembly.h"
 #include "jit.h"
 #include "saved_form.h"
+#include "supported.h"
 
 using namespace tenon::plugin;
 
 namespace {
 
 struct Inductor : Backend {
+  void supports(const tn_compile_request& request, std::span<uint8_t> verdicts) {
+    inductor::support_nodes(request, verdicts);
+  }
   std::unique_ptr<inductor::Executable> compile(const tn_compile_request& request) {
     return with_disassembler(inductor::compile(request));
   }

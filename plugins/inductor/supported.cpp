@@ -1,0 +1,89 @@
+// One walk over the nodes; expressions are looked through once.
+#include "supported.h"
+
+#include "options.h"
+
+#include <algorithm>
+#include <map>
+
+namespace inductor {
+
+namespace {
+
+using tenon::plugin::graph;
+using tenon::plugin::node;
+using tenon::plugin::value;
+
+class Support {
+ public:
+  explicit Support(const tn_compile_request& request) : graph_(request) {}
+
+  bool takes(const node& n) {
+    if (n.tags & (TN_TAG_HIGHER_ORDER | TN_TAG_DATA_DEPENDENT)) return false;
+    for (uint32_t i = 0; i < n.n_args; ++i)
+      if (!takes(n.args[i])) return false;
+    for (uint32_t r = 0; r < n.n_results; ++r)
+      if (!takes_value(n.first_result + r)) return false;
+    return true;
+  }
+
+ private:
+  bool takes(const tn_arg& a) {
+    switch (a.kind) {
+      case TN_ARG_VALUE:
+        return takes_value(a.u.value);
+      case TN_ARG_VALUES:
+        return std::all_of(a.u.values, a.u.values + a.count,
+                           [&](uint32_t v) { return v == TN_NO_VALUE || takes_value(v); });
+      case TN_ARG_SYMINT:
+        return is_index(a.u.sym);
+      case TN_ARG_SYMINTS:
+        return std::all_of(a.u.syms, a.u.syms + a.count,
+                           [&](const tn_dim& d) { return is_index(d); });
+      default:
+        return true;
+    }
+  }
+
+  bool takes_value(uint32_t id) {
+    auto [known, is_new] = values_.try_emplace(id, false);
+    if (is_new) known->second = is_compiled(graph_.value_at(id));
+    return known->second;
+  }
+
+  bool is_compiled(const value& v) {
+    if (v.kind == TN_VAL_SYMINT) return is_index({0, v.expr, 0});
+    if (v.kind == TN_VAL_NONE) return true;
+    if (!v.is_tensor()) return false;
+    auto all = [&](std::span<const tn_dim> dims) {
+      return std::all_of(dims.begin(), dims.end(), [&](const tn_dim& d) { return is_index(d); });
+    };
+    return all(v.dims()) && all(v.stride_dims()) && is_index(v.storage_offset);
+  }
+
+  // An integer made of sizes that are known before the call, by operations that code has.
+  bool is_index(const tn_dim& d) {
+    if (d.expr == TN_EXPR_STATIC) return true;
+    auto [known, is_new] = indices_.try_emplace(d.expr, false);
+    if (!is_new) return known->second;
+    auto e = graph_.expr(d.expr);
+    bool compiled = e.op <= TN_EX_POW && !(e.flags & TN_DIM_UNBACKED);
+    for (uint32_t operand : e.arguments()) compiled = compiled && is_index({0, operand, 0});
+    return indices_[d.expr] = compiled;
+  }
+
+  graph graph_;
+  std::map<uint32_t, bool> values_, indices_;
+};
+
+}  // namespace
+
+void support_nodes(const tn_compile_request& request, std::span<uint8_t> verdicts) {
+  bool takes_all = options_of(request).fails_on_extern;
+  graph g(request);
+  Support support(request);
+  for (uint32_t i = 0; i < g.size(); ++i)
+    verdicts[i] = takes_all || support.takes(g.at(i)) ? TN_SUPPORTED : TN_NOT_SUPPORTED;
+}
+
+}  // namespace inductor
