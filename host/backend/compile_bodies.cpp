@@ -88,9 +88,8 @@ class OverBodies final : public Artifact {
 std::shared_ptr<Artifact> interpreter_over_bodies(const std::string& name,
                                                   const CompileRequest& request) {
   BodyCode code;
-  bool is_functional = request.stage != Stage::captured;
   for (const std::shared_ptr<Graph>& body : bodies_of(*request.graph)) {
-    if (!is_functional || code.contains(body.get()) || !shows_its_symbols(*body)) continue;
+    if (code.contains(body.get()) || !shows_its_symbols(*body)) continue;
     CompileRequest inner = request_for_piece(request, body);
     inner.stage = Stage::inference;
     inner.compile_id += message(".body{}", code.size());

@@ -67,8 +67,13 @@ std::shared_ptr<Artifact> compile_with_fallback(const BackendManifest& manifest,
               manifest.name, request.graph->nodes().size(), reason, manifest.fallback);
   report::counter("fallback.calls").add();
   report::counter("fallback.nodes").add(static_cast<int64_t>(request.graph->nodes().size()));
-  if (manifest.fallback == "eager")
-    return as_fallback(interpreter_over_bodies(manifest.name, request), *request.graph);
+  if (manifest.fallback == "eager") {
+    // Only backends of stage "aot" are shown bodies: those of functional graphs.
+    bool compiles_bodies = manifest.stage == BackendStage::aot;
+    return as_fallback(compiles_bodies ? interpreter_over_bodies(manifest.name, request)
+                                       : interpreter_artifact(request.graph),
+                       *request.graph);
+  }
   check_stage(manifest, request);
   CompileRequest plain = request;  // options and modes are those of the backend
   plain.options_toml.clear();
