@@ -9,21 +9,15 @@
 #include "formats/json.h"
 #include "formats/pt2.h"
 #include "formats/tenon_file.h"
-#include "graph/elements.h"
-#include "graph/hash.h"
-#include "graph/parse.h"
-#include "graph/print.h"
+#include "saved_graphs.h"
 
 #include <tenon/ops.h>
 
 #include <algorithm>
-#include <cstring>
-#include <deque>
 #include <map>
 
 namespace tenon {
 
-using formats::as_byte_span;
 using formats::as_text;
 using formats::Bytes;
 using formats::ByteSpan;
@@ -35,27 +29,9 @@ using Kind = SavedArtifact::Kind;
 namespace {
 
 constexpr std::string_view kind_names[] = {"interpreter", "plugin", "functional"};
-constexpr size_t inline_elements = 16;
 constexpr std::string_view weight_sections = "data/";
 
 // ---- writing
-
-/// The sections of one file, and what of their bytes is nobody else's.
-class Sections {
- public:
-  void add(std::string name, ByteSpan bytes) { list_.emplace_back(std::move(name), bytes); }
-  void add_owned(std::string name, std::string bytes) {
-    add(std::move(name), as_byte_span(owned_.emplace_back(std::move(bytes))));
-  }
-  bool has(std::string_view name) const {
-    return std::ranges::any_of(list_, [&](const auto& s) { return s.first == name; });
-  }
-  const formats::TenonSections& list() const { return list_; }
-
- private:
-  formats::TenonSections list_;
-  std::deque<std::string> owned_;
-};
 
 /// Writes artifacts: what is large goes into sections, of which the plan has the numbers.
 class PlanWriter {
@@ -87,32 +63,8 @@ class PlanWriter {
   int64_t graph(const Graph& g) {
     auto [at, is_new] = graphs_.try_emplace(&g, static_cast<int64_t>(graphs_.size()));
     if (!is_new) return at->second;
-    std::string text =
-        to_text(g, PrintOptions{.locations = false, .inline_elements = inline_elements});
-    add_constants(g);
-    constants_.push_back(numbers_of_constants(g));
-    sections_.add_owned(message("graph/{}", at->second), std::move(text));
+    constants_.push_back(add_graph(sections_, message("graph/{}", at->second), g));
     return at->second;
-  }
-
-  void add_constants(const Graph& g) {
-    for (ValueId c : g.constants()) {
-      Tensor t = g.constant(c);
-      if (static_cast<size_t>(t.numel().guard_int()) <= inline_elements) continue;
-      std::string bytes = element_bytes(t);
-      Digest digest = sha256(bytes);
-      std::string name =
-          "constant/" + to_hex({reinterpret_cast<const char*>(digest.data()), digest.size()});
-      if (!sections_.has(name)) sections_.add_owned(std::move(name), std::move(bytes));
-    }
-    for (const auto& sub : g.subgraphs) add_constants(*sub);
-  }
-
-  // Code knows constants by their numbers, which the text does not keep.
-  static Json numbers_of_constants(const Graph& g) {
-    Json::Array out;
-    for (ValueId c : constants_as_written(g)) out.emplace_back(int64_t{g.value(c).source_index});
-    return out;
   }
 
   Sections& sections_;
@@ -213,49 +165,11 @@ class PlanReader {
   std::shared_ptr<Graph> graph(int64_t number) {
     std::shared_ptr<Graph>& found = graphs_[number];
     if (found) return found;
-    Bytes text = file_.section(message("graph/{}", number));
-    ParseOptions options;
-    options.check_digests = false;  // sections have digests of their own
-    options.constant = [this](const MissingConstant& c) { return constant(c); };
-    found = parse_graph(as_text(text.span), options);
-    number_constants(*found, number);
-    return found;
-  }
-
-  void number_constants(Graph& graph, int64_t number) const {
     require(number >= 0 && static_cast<size_t>(number) < constants_.size(), ErrorCode::bad_file,
             "{}: plan: graph {} has no list of constants", file_.subject(), number);
-    std::vector<JsonView> given = constants_[static_cast<size_t>(number)].items();
-    std::vector<Tensor> tensors;
-    for (ValueId c : graph.constants()) tensors.push_back(graph.constant(c));
-    std::vector<bool> taken(tensors.size());
-    bool fits = given.size() == tensors.size();
-    for (size_t i = 0; fits && i < given.size(); ++i) {
-      int64_t at = given[i].integer();
-      fits = at >= 0 && static_cast<size_t>(at) < taken.size() && !taken[static_cast<size_t>(at)];
-      if (fits) taken[static_cast<size_t>(at)] = true;
-    }
-    require(fits, ErrorCode::bad_file, "{}: plan: graph {} has other constants", file_.subject(),
-            number);
-    for (size_t i = 0; i < tensors.size(); ++i) {
-      ValueId c = graph.constants()[i];
-      graph.value(c).source_index = static_cast<uint32_t>(given[i].integer());
-      graph.replace_constant(c, tensors[i]);
-    }
-  }
-
-  Tensor constant(const MissingConstant& c) const {
-    Bytes bytes = file_.section("constant/" + c.sha256);
-    std::vector<int64_t> sizes;
-    for (SymInt s : c.meta.sizes) sizes.push_back(s.guard_int());
-    int64_t n = formats::checked_numel(sizes, c.meta.dtype, c.name);
-    require(bytes.span.size() == static_cast<size_t>(n * itemsize(c.meta.dtype)),
-            ErrorCode::bad_file, "{}: constant {} has {} bytes, expected {}", file_.subject(),
-            c.name, bytes.span.size(), n * itemsize(c.meta.dtype));
-    auto* owner = new std::shared_ptr<const void>(bytes.owner);
-    return from_memory(
-        const_cast<std::byte*>(bytes.span.data()), sizes, c.meta.dtype, {},
-        [](void* p) { delete static_cast<std::shared_ptr<const void>*>(p); }, owner);
+    found = read_graph([this](const std::string& name) { return file_.section(name); },
+                       message("graph/{}", number), constants_[static_cast<size_t>(number)]);
+    return found;
   }
 
   const TenonFile& file_;

@@ -3,6 +3,9 @@
 #include "core/error.h"
 #include "core/sym_text.h"
 #include "formats/json.h"
+#include "ops/op_table.h"
+
+#include <tenon/plugin.h>
 
 namespace tenon {
 
@@ -39,11 +42,58 @@ Json view(const TensorMeta& meta, SymInt offset, const Graph& graph) {
                       {"offset", number(offset, graph)}};
 }
 
+// An argument of a view that is made again on the tape: its tag and content.
+Json argument(const Value& v, const std::string& op) {
+  Json::Array out{static_cast<int64_t>(v.tag)};
+  switch (v.tag) {
+    case Tag::none:
+      break;
+    case Tag::integer:
+    case Tag::boolean:
+      out.emplace_back(static_cast<int64_t>(v.payload));
+      break;
+    case Tag::dtype:
+      out.emplace_back(std::string(name_of(static_cast<Dtype>(v.payload))));
+      break;
+    case Tag::ints:
+      for (uint32_t i = 0; i < v.count; ++i) out.emplace_back(v.as<SymInt>()[i].word());
+      break;
+    default:
+      fail(ErrorCode::unsupported, "an argument of the view {} has no text", op);
+  }
+  return out;
+}
+
+Json replayed(const std::vector<ViewStep>& steps) {
+  Json::Array out;
+  for (const ViewStep& step : steps) {
+    Json::Array args;
+    for (const Value& v : step.args) args.push_back(argument(v, step.op->name));
+    out.emplace_back(
+        Json::Object{{"op", step.op->name}, {"args", args}, {"result", int64_t{step.result}}});
+  }
+  return out;
+}
+
 Json output(const OutputRecipe& recipe, const Graph& graph) {
   Json::Object out{{"kind", static_cast<int64_t>(recipe.kind)}, {"index", int64_t{recipe.index}}};
   if (recipe.kind == Kind::view_of_input || recipe.kind == Kind::view_of_result)
     out.push_back({"view", view(recipe.view, recipe.offset, graph)});
+  if (recipe.requires_grad) out.push_back({"requires_grad", true});
+  if (!recipe.replay.empty()) out.push_back({"replay", replayed(recipe.replay)});
   return out;
+}
+
+Json derivative(const Derivative& d, const Graph& graph) {
+  Json::Array symbols;
+  for (const auto& [symbol, result] : d.symbols)
+    symbols.emplace_back(
+        Json::Object{{"symbol", graph.shape_env->text(symbol)}, {"result", int64_t{result}}});
+  return Json::Object{{"primals", int64_t{d.n_primals}},
+                      {"results", int64_t{d.n_results}},
+                      {"tangents", ids(d.tangents)},
+                      {"gradients", ids(d.gradients)},
+                      {"symbols", symbols}};
 }
 
 // ---- reading
@@ -62,9 +112,12 @@ class PlanReader {
     out.kept = indices(plan.field("kept"), n_inputs);
     size_t n_inner = graph_->inputs().size();
     size_t n_results = graph_->outputs().size();
+    if (auto d = plan.optional_field("derivative")) out.derivative = derivative(*d);
+    size_t n_primals = out.derivative ? out.derivative->n_primals : n_inner;
     size_t given = out.shared.empty() ? n_inputs : out.shared.size() + out.kept.size();
-    require(given == n_inner, ErrorCode::bad_file, "{}: other inputs than those of the graph",
+    require(given == n_primals, ErrorCode::bad_file, "{}: other inputs than those of the graph",
             plan);
+    n_inner = n_primals;
     for (const JsonView& o : plan.field("outputs").items())
       out.outputs.push_back(output(o, n_inputs, n_results, out.outputs.size()));
     for (const JsonView& w : plan.field("write_backs").items())
@@ -130,6 +183,50 @@ class PlanReader {
       out.view = meta(v.field("view"));
       out.offset = number(v.field("view").field("offset"));
     }
+    if (auto needs = v.optional_field("requires_grad")) out.requires_grad = needs->boolean();
+    if (auto steps = v.optional_field("replay"))
+      for (const JsonView& step : steps->items()) out.replay.push_back(view_step(step));
+    return out;
+  }
+  // Argument 0 stands for the tensor.
+  ViewStep view_step(const JsonView& v) const {
+    const OpEntry* op = find_op(v.field("op").text());
+    std::vector<JsonView> given = v.field("args").items();
+    require(op && (op->tags & TN_TAG_VIEW) && !given.empty() && given.size() == op->n_args,
+            ErrorCode::bad_file, "{}: not a call of a view", v);
+    std::vector<std::vector<SymInt>> lists(given.size());
+    std::vector<Value> args;
+    for (size_t i = 0; i < given.size(); ++i) args.push_back(argument(given[i], lists[i]));
+    auto result = static_cast<uint32_t>(v.field("result").integer());
+    return {op, graph_->intern_args(args), result};
+  }
+  static Value argument(const JsonView& v, std::vector<SymInt>& list) {
+    std::vector<JsonView> parts = v.items();
+    require(!parts.empty(), ErrorCode::bad_file, "{}: an argument without a tag", v);
+    auto tag = static_cast<Tag>(parts[0].integer());
+    if (tag == Tag::integer && parts.size() == 2) return Value::of(parts[1].integer());
+    if (tag == Tag::boolean && parts.size() == 2) return Value::of(parts[1].integer() != 0);
+    if (auto dtype = tag == Tag::dtype && parts.size() == 2 ? parse_dtype(parts[1].text())
+                                                            : std::optional<Dtype>())
+      return Value::of(*dtype);
+    require(tag == Tag::ints || (tag == Tag::none && parts.size() == 1), ErrorCode::bad_file,
+            "{}: no argument of a view", v);
+    if (tag == Tag::none) return {};
+    for (size_t i = 1; i < parts.size(); ++i) list.emplace_back(parts[i].integer());
+    return Value::of(SymIntList(list.data(), list.size()));
+  }
+  Derivative derivative(const JsonView& v) const {
+    size_t n_inputs = graph_->inputs().size(), n_outputs = graph_->outputs().size();
+    Derivative out;
+    out.n_primals = index(v.field("primals"), n_inputs + 1);
+    out.n_results = index(v.field("results"), n_outputs + 1);
+    out.tangents = indices(v.field("tangents"), out.n_results);
+    out.gradients = indices(v.field("gradients"), out.n_primals);
+    for (const JsonView& s : v.field("symbols").items())
+      out.symbols.emplace_back(expression(s.field("symbol")), index(s.field("result"), n_outputs));
+    require(out.n_primals + out.tangents.size() <= n_inputs &&
+                out.n_results + out.gradients.size() <= n_outputs,
+            ErrorCode::bad_file, "{}: fewer inputs or outputs than a derivative has", v);
     return out;
   }
 
@@ -160,6 +257,9 @@ std::string plan_text(const Lowered& lowered) {
                          {"restrides", restrides},
                          {"shown_symbols", shown},
                          {"mutated_inputs", ids(lowered.mutated_inputs)}});
+  if (lowered.derivative)
+    std::get<Json::Object>(plan.value())
+        .push_back({"derivative", derivative(*lowered.derivative, graph)});
   return plan.dump();
 }
 

@@ -1,4 +1,5 @@
-// What stands around the code of a lowered graph, as text: for files of compiled models.
+// What stands around the code of a lowered graph, as text: for files of compiled models and for the
+// cache on disk.
 #pragma once
 
 #include "aot/lower.h"
@@ -8,8 +9,8 @@
 
 namespace tenon {
 
-/// JSON: how inputs become those of the functional graph and its results those of the caller. Of
-/// graphs for inference.
+/// JSON: how inputs become those of the functional graph and its results those of the caller, and
+/// which of them are gradients. Throws UserError unsupported for views that have no text.
 std::string plan_text(const Lowered& lowered);
 
 /// The same again, around the functional graph, for callers that pass `n_inputs`. `subject` names

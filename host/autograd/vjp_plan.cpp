@@ -5,6 +5,7 @@
 #include "ops/custom_op.h"
 #include "ops/pointwise.h"
 
+#include <map>
 #include <mutex>
 
 namespace tenon {
@@ -108,6 +109,17 @@ struct DerivedRow : OpDef {
   std::string text;
 };
 
+/// The origins of all derived ops. Leaked.
+struct Origins {
+  std::mutex changing;
+  std::map<OpId, DerivedOrigin> by_op;
+};
+
+Origins& origins() {
+  static auto* all = new Origins;
+  return *all;
+}
+
 const OpEntry& add_derivative(std::string text, ScalarDerivative derivative) {
   if (const OpEntry* known = find_op(parse_schema(text).canonical_name())) return *known;
   auto* row = new DerivedRow;
@@ -147,6 +159,10 @@ bool derive_rules(const OpEntry& op, int entry, const std::vector<uint8_t>& args
     for (uint32_t read : d->reads) rule.uses.push_back(use_of_read(read, op.n_returns, args));
     std::string text = schema_of_derivative(op, entry, op.schema.args[args[i]], *d, args);
     rule.derived = &add_derivative(std::move(text), std::move(*d));
+    {
+      std::lock_guard lock(origins().changing);
+      origins().by_op.try_emplace(rule.derived->id, DerivedOrigin{op.name, entry, args});
+    }
     plan.rules.push_back(std::move(rule));
     plan.differentiable |= uint64_t{1} << args[i];
   }
@@ -227,6 +243,26 @@ const VjpPlan& vjp_plan(const CallArgs& call) {
   const VjpPlan* made = new VjpPlan(make_plan(op, functional, entry));
   slot.store(made, std::memory_order_release);
   return *made;
+}
+
+std::optional<DerivedOrigin> origin_of_derived(const OpEntry& op) {
+  std::lock_guard lock(origins().changing);
+  auto known = origins().by_op.find(op.id);
+  if (known == origins().by_op.end()) return std::nullopt;
+  return known->second;
+}
+
+void derive_ops(const DerivedOrigin& origin) {
+  const OpEntry* op = find_op(origin.op);
+  bool has_it = op && op->def->formula && origin.formula >= 0 &&
+                static_cast<size_t>(origin.formula) < op->def->formula.n_entries;
+  bool fits = has_it && origin.args.size() == pointwise_program(*op, origin.formula).n_inputs;
+  for (uint8_t arg : origin.args)
+    fits = fits && arg < op->n_args && op->schema.args[arg].type.base <= BaseType::boolean;
+  require(fits, ErrorCode::unsupported, "{} has no formula {} of {} inputs to be differentiated",
+          origin.op, origin.formula, origin.args.size());
+  VjpPlan plan;
+  derive_rules(*op, origin.formula, origin.args, plan);
 }
 
 }  // namespace tenon

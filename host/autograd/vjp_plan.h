@@ -5,6 +5,8 @@
 #include "ops/op_table.h"
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
 namespace tenon {
@@ -47,5 +49,18 @@ struct VjpPlan {
 /// The plan for a call of `op` (an in-place form has that of its functional row). Formulas that an
 /// argument chooses have a plan each. Made at the first call; lives for good.
 const VjpPlan& vjp_plan(const CallArgs& call);
+
+/// Where an op comes from that was derived from a formula: it exists once the op that it is the
+/// derivative of was differentiated, so texts that name it go with this.
+struct DerivedOrigin {
+  std::string op;
+  int formula = 0;            ///< of those that an argument chooses
+  std::vector<uint8_t> args;  ///< that are inputs of the formula
+  friend auto operator<=>(const DerivedOrigin&, const DerivedOrigin&) = default;
+};
+/// Nothing for ops that are none.
+std::optional<DerivedOrigin> origin_of_derived(const OpEntry& op);
+/// Makes the derivatives again. Throws UserError where there is no such op, or no such formula.
+void derive_ops(const DerivedOrigin& origin);
 
 }  // namespace tenon

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <ostream>
+#include <sstream>
 
 namespace tenon::formats {
 
@@ -134,7 +135,9 @@ Bytes TenonFile::section(std::string_view name) const {
   return *found;
 }
 
-void write_tenon_file(const std::string& path, const TenonSections& sections) {
+namespace {
+
+void write_sections(std::ostream& out, const TenonSections& sections) {
   uint64_t directory_bytes = 0;
   for (const auto& [name, bytes] : sections) directory_bytes += 8 + 8 + 32 + 4 + name.size();
   std::string directory;
@@ -153,14 +156,24 @@ void write_tenon_file(const std::string& path, const TenonSections& sections) {
   put(head, end);
   put(head, directory_bytes);
   head += digest_of(head + directory);
-  write_file(path, [&](std::ostream& out) {
-    out << head << directory;
-    uint64_t at = header_bytes + directory_bytes;
-    for (const auto& [name, bytes] : sections) {
-      out << std::string(aligned_size(at) - at, '\0') << as_text(bytes);
-      at = aligned_size(at) + bytes.size();
-    }
-  });
+  out << head << directory;
+  uint64_t at = header_bytes + directory_bytes;
+  for (const auto& [name, bytes] : sections) {
+    out << std::string(aligned_size(at) - at, '\0') << as_text(bytes);
+    at = aligned_size(at) + bytes.size();
+  }
+}
+
+}  // namespace
+
+std::string tenon_file_bytes(const TenonSections& sections) {
+  std::ostringstream out;
+  write_sections(out, sections);
+  return std::move(out).str();
+}
+
+void write_tenon_file(const std::string& path, const TenonSections& sections) {
+  write_file(path, [&](std::ostream& out) { write_sections(out, sections); });
 }
 
 }  // namespace tenon::formats

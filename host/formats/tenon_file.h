@@ -52,7 +52,9 @@ class TenonFile {
 
 using TenonSections = std::vector<std::pair<std::string, ByteSpan>>;
 
-/// Writes the sections in their order, aside and renamed at the end. Names differ.
+/// The bytes of a file of these sections, in their order. Names differ.
+std::string tenon_file_bytes(const TenonSections& sections);
+/// Writes such a file, aside and renamed at the end.
 void write_tenon_file(const std::string& path, const TenonSections& sections);
 
 }  // namespace tenon::formats

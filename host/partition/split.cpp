@@ -15,12 +15,6 @@ namespace tenon::partition {
 
 namespace {
 
-/// What the halves are made of.
-struct Decision {
-  std::vector<NodeId> forward, backward;  ///< nodes of the joint graph, in order
-  std::vector<ValueId> saved;             ///< inputs of the joint graph and results of `forward`
-};
-
 // The calls of one half, each once: of a tuple and its parts the tuple.
 std::vector<NodeId> nodes_of(const std::vector<JointId>& calls, const JointView& view,
                              const Graph& graph) {
@@ -35,22 +29,6 @@ std::vector<NodeId> nodes_of(const std::vector<JointId>& calls, const JointView&
     known[n] = true;
   }
   return nodes;
-}
-
-Decision decide(const Lowered& joint, const std::string& partitioner) {
-  JointView view = view_of(joint);
-  PartitionOptions options = PartitionOptions::from_flags();
-  options.cse = false;  // done on the graph
-  Timer timer(*joint.graph, view);
-  options.profile = [&](const JointNode& node) { return timer.milliseconds(node); };
-  Partition cut = partitioner == "default" ? default_partition(view.graph, options)
-                                           : partition_of_least_peak(view.graph, options);
-  Decision out;
-  out.forward = nodes_of(cut.forward, view, *joint.graph);
-  out.backward = nodes_of(cut.backward, view, *joint.graph);
-  for (const std::vector<JointId>* ids : {&cut.saved_symbols, &cut.saved, &cut.saved_opaque})
-    for (JointId id : *ids) out.saved.push_back(view.value_of[id]);
-  return out;
 }
 
 class Splitter {
@@ -121,8 +99,28 @@ class Splitter {
 
 }  // namespace
 
+Decision decide(const Lowered& joint, const std::string& partitioner) {
+  JointView view = view_of(joint);
+  PartitionOptions options = PartitionOptions::from_flags();
+  options.cse = false;  // done on the graph
+  Timer timer(*joint.graph, view);
+  options.profile = [&](const JointNode& node) { return timer.milliseconds(node); };
+  Partition made = partitioner == "default" ? default_partition(view.graph, options)
+                                            : partition_of_least_peak(view.graph, options);
+  Decision out;
+  out.forward = nodes_of(made.forward, view, *joint.graph);
+  out.backward = nodes_of(made.backward, view, *joint.graph);
+  for (const std::vector<JointId>* ids : {&made.saved_symbols, &made.saved, &made.saved_opaque})
+    for (JointId id : *ids) out.saved.push_back(view.value_of[id]);
+  return out;
+}
+
+TrainingHalves cut(const Lowered& joint, Decision decision) {
+  return Splitter(joint, std::move(decision)).run();
+}
+
 TrainingHalves split(const Lowered& joint, const std::string& partitioner) {
-  return Splitter(joint, decide(joint, partitioner)).run();
+  return cut(joint, decide(joint, partitioner));
 }
 
 }  // namespace tenon::partition
