@@ -16,6 +16,7 @@ struct CompileGraphOptions {
   std::string options_toml;
   std::string compile_id = "0/0";
   bool dynamic = false;
+  bool use_cache = true;  ///< false: the backend is asked, whatever the cache on disk has
 };
 
 /// Lowers the graph as the backend's manifest asks and compiles it. The artifact has the inputs,

@@ -81,6 +81,7 @@ struct TrainingPlan {
       config::InheritPatches as_then(patches);
       BelowAutograd below;
       backward_code = compile_backward();
+      compile_backward = nullptr;  // with all that it keeps
     });
     return backward_code;
   }

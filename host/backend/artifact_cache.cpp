@@ -186,13 +186,17 @@ std::optional<std::string> ArtifactCache::read(const CacheKey& key) {
   return bytes;
 }
 
-void ArtifactCache::put(const CacheKey& key, std::string_view bytes, int64_t limit) {
+bool ArtifactCache::put(const CacheKey& key, std::string_view bytes, int64_t limit) {
   static report::Counter& writes = report::counter("cache.writes");
   uint64_t size = sizeof(Header) + bytes.size();
-  if (bytes.size() > max_entry || size > static_cast<uint64_t>(limit) / 2) return;
-  if (!write(key, bytes)) return tell_once(std::strerror(errno));
+  if (bytes.size() > max_entry || size > static_cast<uint64_t>(limit) / 2) return false;
+  if (!write(key, bytes)) {
+    tell_once(std::strerror(errno));
+    return false;
+  }
   writes.add();
   keep_small(static_cast<int64_t>(size), limit);
+  return true;
 }
 
 bool ArtifactCache::write(const CacheKey& key, std::string_view bytes) {

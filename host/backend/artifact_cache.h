@@ -42,8 +42,8 @@ class ArtifactCache {
 
   std::optional<std::string> get(const CacheKey& key);
   /// Keeps the size of the store at most `limit`; the entries whose use is longest ago go first.
-  /// What is larger than half of that is not kept.
-  void put(const CacheKey& key, std::string_view bytes, int64_t limit);
+  /// What is larger than half of that is not kept. Whether the entry is there now.
+  bool put(const CacheKey& key, std::string_view bytes, int64_t limit);
 
  private:
   std::string path_of(const CacheKey& key) const;

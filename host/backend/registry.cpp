@@ -203,6 +203,28 @@ std::optional<BackendChoice> loader_of(const std::string& name) {
 
 }  // namespace
 
+namespace {
+
+// Options are those of the backend that compiled; one that only loads knows some of them.
+CompileRequest request_for_loader(const std::string& maker, const CompileRequest& request,
+                                  const BackendManifest& loader) {
+  CompileRequest out = request;
+  if (maker == loader.name) return out;
+  out.options_toml.clear();
+  out.mode.clear();
+  std::optional<BackendChoice> known = plugin_catalog().find_backend(maker, "");
+  if (!known) return out;
+  tn_options options = resolve_options(known->manifest(), request);
+  for (const BackendOption& option : loader.options) {
+    const BackendOption* same = known->manifest().find_option(option.name);
+    if (same && options.values.at(same->name) != same->default_value)
+      out.options_toml += message("{} = {}\n", same->name, to_text(options.values.at(same->name)));
+  }
+  return out;
+}
+
+}  // namespace
+
 std::shared_ptr<Artifact> load_with_backend(const std::string& name, const CompileRequest& request,
                                             std::string_view bytes) {
   std::optional<BackendChoice> choice = loader_of(name);
@@ -216,7 +238,7 @@ std::shared_ptr<Artifact> load_with_backend(const std::string& name, const Compi
                 "looked for",
                 name, why));
   }
-  return load_with_plugin(*choice, request, bytes);
+  return load_with_plugin(*choice, request_for_loader(name, request, choice->manifest()), bytes);
 }
 
 void check_trusted_code(const std::string& path) {

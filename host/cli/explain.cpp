@@ -7,6 +7,7 @@
 #include "core/shape_env.h"
 #include "formats/pt2_import.h"
 #include "ops/op_table.h"
+#include "report/compile_record.h"
 
 #include <tenon/plugin.h>
 
@@ -128,6 +129,29 @@ Json piece_facts(const std::vector<PlacedPiece>& pieces) {
   return out;
 }
 
+// What the cache on disk said, and what it has counted.
+Json cache_facts(const std::string& said) {
+  Json out{{"state", said.empty() ? "not asked" : said}};
+  for (const char* name : {"hit", "miss", "bypass", "saved"})
+    out[name] = report::counter(std::string("aot.cache_") + name).value();
+  return out;
+}
+
+// What was kept does not tell who declined what and why, so after a hit the graph is compiled once
+// more.
+std::shared_ptr<Artifact> compile_to_explain(const std::shared_ptr<Graph>& graph,
+                                             const std::string& backend, Stages& stages,
+                                             Json& facts) {
+  report::CompileWatch watch("0/0", "explain");
+  CompileGraphOptions options{.backend = backend};
+  auto artifact = stages.run("compile", [&] { return compile_graph(graph, options); });
+  watch.finish("compiled");
+  facts["cache"] = cache_facts(watch.record().cache);
+  if (facts["cache"]["state"] != "hit") return artifact;
+  options.use_cache = false;
+  return stages.run("compile without cache", [&] { return compile_graph(graph, options); });
+}
+
 void compile(const Graph& graph, const std::shared_ptr<Graph>& shared, const std::string& name,
              bool with_assembly, Stages& stages, Json& facts) {
   BackendInfo backend = backend_info(name.empty() ? default_backend() : name);
@@ -138,8 +162,7 @@ void compile(const Graph& graph, const std::shared_ptr<Graph>& shared, const std
     facts["lowered"] = graph_facts(*seen);
   }
   DeclineObserver observer;
-  auto artifact =
-      stages.run("compile", [&] { return compile_graph(shared, {.backend = backend.name}); });
+  auto artifact = compile_to_explain(shared, backend.name, stages, facts);
   std::string runner = backend.name;
   facts["declined"] = Json::array();
   for (const DeclinedGraph& d : observer.declined()) {
@@ -219,6 +242,7 @@ void print_facts(const Json& facts) {
                 backend["plugin"].get<std::string>(), backend["stage"].get<std::string>()));
   if (facts.contains("lowered")) print_graph("lowered", facts["lowered"]);
   print("breaks: none, a model file is one graph\n");
+  print(message("cache: {}\n", facts["cache"]["state"].get<std::string>()));
   for (const Json& d : facts["declined"])
     print(message("{} declined {} nodes: {}; {} took them\n", d["backend"].get<std::string>(),
                   d["nodes"].get<size_t>(), d["reason"].get<std::string>(),

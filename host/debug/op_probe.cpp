@@ -147,7 +147,8 @@ OpProbe probe_op(const OpEntry& op, const std::string& backend) {
   try {
     std::shared_ptr<Graph> given = graph_for_backend(graph, backend);
     for (const Node& node : given->nodes()) probe.taken_as.push_back(name_of(node.op));
-    std::shared_ptr<Artifact> artifact = compile_graph(graph, {.backend = backend});
+    std::shared_ptr<Artifact> artifact =
+        compile_graph(graph, {.backend = backend, .use_cache = false});
     probe.stats = artifact->describe(TN_DESC_STATS_JSON);
   } catch (const Error& error) {
     probe.error = error.what();

@@ -65,10 +65,10 @@ std::string to_json(const CompileRecord& record) {
     ms += message("{}{}:{}", ms.empty() ? "" : ",", json_text(name), milliseconds(us));
   return message(
       "{{\"id\":{},\"site\":{},\"backend\":{},\"outcome\":{},\"ms\":{{{}}},\"ops\":{},"
-      "\"guards\":{},\"symbols\":{},\"entries\":{}}}",
+      "\"guards\":{},\"symbols\":{},\"entries\":{},\"cache\":{}}}",
       json_text(record.id), json_text(record.site), json_text(record.backend),
       json_text(record.outcome), ms, record.n_ops, record.n_guards, record.n_symbols,
-      record.n_entries);
+      record.n_entries, json_text(record.cache));
 }
 
 std::vector<CompileRecord> compile_records() {

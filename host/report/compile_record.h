@@ -31,6 +31,7 @@ struct CompileRecord {
   std::string site;     ///< name of the callable
   std::string backend;  ///< the last one that was asked
   std::string outcome;  ///< compiled, replays, or the error
+  std::string cache;    ///< hit, miss, or why the cache on disk was not asked; empty: switched off
   std::vector<CompilePhase> phases;
   size_t n_ops = 0, n_guards = 0, n_symbols = 0, n_entries = 0;
 };
