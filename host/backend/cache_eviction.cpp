@@ -23,69 +23,69 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kinds[] = {"aot", "artifacts", "kernels"};
 constexpr int entry_depth = 2;             // <kind>/<owner>/<fingerprint>/<entry>
 constexpr time_t writing_patience = 3600;  // seconds
-
-struct Entry {
-  fs::path path;
-  int64_t bytes = 0;
-  timespec used{};
-};
 
 bool is_entry_name(std::string_view name) {
   return name.size() == 64 && name.find_first_not_of("0123456789abcdef") == name.npos;
 }
 
 /// Adds the file if it is an entry; removes it if it is what a dead writer left.
-void take(const fs::path& path, std::vector<Entry>& out) {
+void take(const fs::path& path, std::string_view kind, std::vector<StoredEntry>& out) {
   std::string name = path.filename().string();
   bool is_temporary = name.starts_with(temporary_prefix);
   struct stat s {};
   if ((!is_temporary && !is_entry_name(name)) || ::lstat(path.c_str(), &s) != 0) return;
   if (!S_ISREG(s.st_mode) || s.st_uid != ::geteuid()) return;
   if (!is_temporary)
-    out.push_back({path, s.st_size, s.st_mtim});
+    out.push_back({path, kind, s.st_size, s.st_mtim});
   else if (::time(nullptr) - s.st_mtim.tv_sec > writing_patience)
     ::unlink(path.c_str());
 }
 
-std::vector<Entry> entries_below(const fs::path& root) {
-  std::vector<Entry> out;
-  for (std::string_view kind : kinds) {
-    std::error_code error;
-    fs::recursive_directory_iterator at(root / kind, error), end;
-    for (; !error && at != end; at.increment(error)) {
-      if (at.depth() < entry_depth) continue;
-      at.disable_recursion_pending();
-      take(at->path(), out);
-    }
-  }
-  return out;
-}
-
-bool is_used_before(const Entry& a, const Entry& b) {
+bool is_used_before(const StoredEntry& a, const StoredEntry& b) {
   return std::pair(a.used.tv_sec, a.used.tv_nsec) < std::pair(b.used.tv_sec, b.used.tv_nsec);
 }
 
 }  // namespace
 
-void evict(const std::string& root, int64_t limit) {
-  std::vector<Entry> entries = entries_below(root);
-  int64_t total = 0, removed = 0;
-  for (const Entry& e : entries) total += e.bytes;
-  if (total <= limit - limit / 16) return;
-  std::sort(entries.begin(), entries.end(), is_used_before);
+std::vector<StoredEntry> stored_entries(const std::string& root) {
+  std::vector<StoredEntry> out;
+  for (std::string_view kind : cache_kinds) {
+    std::error_code error;
+    fs::recursive_directory_iterator at(fs::path(root) / kind, error), end;
+    for (; !error && at != end; at.increment(error)) {
+      if (at.depth() < entry_depth) continue;
+      at.disable_recursion_pending();
+      take(at->path(), kind, out);
+    }
+  }
+  return out;
+}
+
+int64_t remove_entries(const std::vector<StoredEntry>& entries) {
+  int64_t removed = 0;
   std::set<fs::path> folders;
-  for (const Entry& e : entries) {
-    if (total <= limit - limit / 8) break;
+  for (const StoredEntry& e : entries) {
     if (::unlink(e.path.c_str()) != 0) continue;
-    total -= e.bytes;
     ++removed;
     folders.insert(e.path.parent_path());
   }
   for (const fs::path& folder : folders)  // only empty ones go
     if (::rmdir(folder.c_str()) == 0) ::rmdir(folder.parent_path().c_str());
+  return removed;
+}
+
+void evict(const std::string& root, int64_t limit) {
+  std::vector<StoredEntry> entries = stored_entries(root);
+  int64_t total = 0;
+  for (const StoredEntry& e : entries) total += e.bytes;
+  if (total <= limit - limit / 16) return;
+  std::sort(entries.begin(), entries.end(), is_used_before);
+  size_t n = 0;
+  for (; n < entries.size() && total > limit - limit / 8; ++n) total -= entries[n].bytes;
+  entries.resize(n);
+  int64_t removed = remove_entries(entries);
   report::counter("cache.evicted").add(removed);
   report::log(report::LogLevel::debug, "cache", "{} entries of {} were removed, {} bytes are left",
               removed, root, total);
