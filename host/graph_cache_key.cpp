@@ -94,7 +94,8 @@ GraphKey graph_key(const Graph& graph, const CompileRequest& request,
   std::string fingerprint =
       KeyBuilder().add("host", host_identity()).add("backend", backend.text).hex();
   out.folder = backend.owner + "/" + fingerprint.substr(0, 16);
-  AddedOps added(wants_gradients(graph));
+  bool trains = wants_gradients(graph);
+  AddedOps added(trains);
   added.look_at(graph);
   out.bypass = added.bypass();
   if (request.freezing) out.bypass = "constants are folded into the code";
@@ -103,6 +104,9 @@ GraphKey graph_key(const Graph& graph, const CompileRequest& request,
   key.add("host", host_identity()).add("backend", backend.text).add("mode", request.mode);
   key.add("flags", config::hash()).add("tag", config::flags().compiler.cache_key_tag);
   key.add("modes", modes_of_thread(request)).add("ops", added.text());
+  // A pass is the program's code, which cannot be read.
+  const std::string& pass = config::flags().functorch.joint_custom_pass;
+  if (trains && !pass.empty()) key.add("joint pass", message("{} of {}", pass, program_identity()));
   if (!config::flags().functorch.autograd_cache_normalize_inputs)
     key.add("inputs", names_of_inputs(graph));
   key.add("graph", text_without_examples(graph));

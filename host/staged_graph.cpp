@@ -2,6 +2,7 @@
 #include "staged_graph.h"
 
 #include "aot/eager_training.h"
+#include "aot/joint_pass.h"
 #include "aot/training.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -93,6 +94,8 @@ StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend) {
   if (wants_gradients(graph)) {
     if (std::optional<Lowered> joint = joint_of(graph, options)) {
       if (!joint->derivative) return {Kind::views_on_tape, *std::move(joint), {}};
+      // The user's pass sees both halves at once, tangents included.
+      run_joint_pass(*joint);
       report::PhaseScope phase("partition");
       partition::Decision cut = partition::decide(*joint, backend.partitioner);
       return {Kind::training, *std::move(joint), std::move(cut)};

@@ -1,0 +1,157 @@
+// Passes over joint graphs: their table, and how a rule's answers get into the graph.
+#include "aot/joint_pass.h"
+
+#include "config/flags.h"
+#include "core/error.h"
+#include "graph/copy.h"
+#include "graph/passes/passes.h"
+#include "graph/print.h"
+#include "graph/verify.h"
+#include "ops/op_table.h"
+#include "report/events.h"
+
+#include <tenon/joint_pass.h>
+
+#include <map>
+#include <mutex>
+#include <utility>
+
+namespace tenon {
+
+namespace {
+
+struct JointPasses {
+  std::mutex passes_mutex;
+  std::map<std::string, JointPass, std::less<>> by_name;
+};
+
+JointPasses& joint_passes() {
+  static JointPasses& passes = *new JointPasses();
+  return passes;
+}
+
+JointPass pass_named(const std::string& name) {
+  std::vector<std::string> known;
+  {
+    std::lock_guard lock(joint_passes().passes_mutex);
+    auto found = joint_passes().by_name.find(name);
+    if (found != joint_passes().by_name.end()) return found->second;
+    for (const auto& [key, pass] : joint_passes().by_name) known.push_back(key);
+  }
+  std::string list;
+  for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
+  fail(
+      "functorch.joint_custom_pass: there is no pass '{}'; register it by register_joint_pass "
+      "before the function is compiled; registered are: {}",
+      name, list.empty() ? "none" : list);
+}
+
+/// One walk over a joint graph with a rule.
+class Rewriting {
+ public:
+  Rewriting(const Graph& graph, const JointGraph::Rule& rule)
+      : graph_(graph), rule_(rule), copy_(graph) {}
+
+  std::shared_ptr<Graph> run() {
+    RecordScope scope(copy_.recorder());
+    copy_.add_inputs();
+    copy_.add_constants();
+    show_inputs(false);
+    for (NodeId n = 0; n < graph_.nodes().size(); ++n) {
+      if (graph_.node(n).is_backward) show_inputs(true);
+      copy_.add_node(n);
+      show_call(graph_.node(n));
+    }
+    show_inputs(true);
+    return copy_.finish();
+  }
+
+ private:
+  // What is made of tangents stands in the backward, behind the forward.
+  void show_inputs(bool tangents) {
+    if (tangents && std::exchange(tangents_shown_, true)) return;
+    for (ValueId v : graph_.inputs())
+      if (graph_.value(v).kind == ValueKind::tensor && graph_.value(v).flags.tangent == tangents)
+        show_input(v);
+  }
+
+  void show_input(ValueId v) {
+    const GraphValue& value = graph_.value(v);
+    JointCall call;
+    call.kind = value.flags.tangent ? JointCall::Kind::tangent : JointCall::Kind::primal;
+    call.is_backward = value.flags.tangent;
+    copy_.recorder().is_backward = value.flags.tangent;
+    show(call, {v});
+  }
+
+  void show_call(const Node& node) {
+    std::vector<ValueId> results;
+    for (uint32_t r = 0; r < node.n_results; ++r)
+      if (graph_.value(node.first_result + r).kind == ValueKind::tensor)
+        results.push_back(node.first_result + r);
+    if (results.empty()) return;
+    std::vector<Tensor> arguments;
+    Graph::for_each_use(node, [&](ValueId v) {
+      if (copy_.fake(v).defined()) arguments.push_back(copy_.fake(v));
+    });
+    JointCall call;
+    call.op = entry_of(node.op).name;
+    call.is_backward = node.is_backward;
+    call.tensors = arguments;
+    show(call, results);
+  }
+
+  void show(JointCall& call, const std::vector<ValueId>& values) {
+    std::string name = display_name(graph_, values[0]);
+    std::vector<Tensor> results;
+    for (ValueId v : values) results.push_back(copy_.fake(v));
+    call.name = name;
+    call.results = results;
+    std::vector<Tensor> others = rule_(call);
+    if (others.empty()) return;
+    require(others.size() == values.size(),
+            "the rule of a joint pass: expected {} tensors for {}, found {}; give one for each "
+            "result, or none to leave the call",
+            values.size(), name, others.size());
+    for (size_t i = 0; i < values.size(); ++i) copy_.replace(values[i], std::move(others[i]));
+  }
+
+  const Graph& graph_;
+  const JointGraph::Rule& rule_;
+  GraphCopy copy_;
+  bool tangents_shown_ = false;
+};
+
+}  // namespace
+
+void register_joint_pass(std::string name, JointPass pass) {
+  require(!name.empty() && pass, "register_joint_pass: expected a name and a function, found none");
+  std::lock_guard lock(joint_passes().passes_mutex);
+  joint_passes().by_name.insert_or_assign(std::move(name), std::move(pass));
+}
+
+void JointGraph::rewrite(const Rule& rule) {
+  require(static_cast<bool>(rule), "JointGraph::rewrite: expected a function, found none");
+  joint_.graph = Rewriting(*joint_.graph, rule).run();
+  remove_dead_code(*joint_.graph);
+}
+
+std::string JointGraph::text() const { return to_text(*joint_.graph); }
+
+void run_joint_pass(Lowered& joint) {
+  const std::string& name = config::flags().functorch.joint_custom_pass;
+  if (name.empty()) return;
+  JointPass pass = pass_named(name);
+  JointGraph graph(joint);
+  try {
+    pass(graph);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    fail("functorch.joint_custom_pass: pass '{}' failed: {}", name, error.what());
+  }
+  verify(*joint.graph);
+  report::counter("aot.joint_passes").add();
+}
+
+}  // namespace tenon

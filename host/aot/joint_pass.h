@@ -1,0 +1,12 @@
+// The pass that flag functorch.joint_custom_pass names.
+#pragma once
+
+#include "aot/lower.h"
+
+namespace tenon {
+
+/// Runs it over the joint graph, or nothing where the flag is empty. Throws UserError for a name
+/// that nobody registered.
+void run_joint_pass(Lowered& joint);
+
+}  // namespace tenon
