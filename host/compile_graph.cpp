@@ -3,6 +3,7 @@
 //   captured graph ──▶ backends of stage "captured"
 //        ├── known to the cache on disk ──────────────────────────────▶ wrapper
 //        └── stages (staged_graph.cpp) ──▶ functional graphs ──▶ backend ──▶ wrapper
+#include "aot/backward_autocast.h"
 #include "compile.h"
 #include "core/dispatch.h"
 #include "core/shape_env.h"
@@ -81,7 +82,7 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
   auto compiled = with_conditions(*graph, [&] {
     // The others get functional graphs with the ops taken apart that their manifest names: one,
     // or where gradients will be wanted one for the forward and one for the backward.
-    StagedGraph staged = stage_graph(*graph, backend);
+    StagedGraph staged = stage_graph(*graph, backend, request.autocast);
     if (cache) make = cache->keeping(staged, make);
 
     // The plugin turns them into code, and wrappers put effects and aliases right around it.
@@ -95,6 +96,7 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
 
 std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
                                         const CompileGraphOptions& options) {
+  AutocastOptions autocast = autocast_in_effect();
   BelowAutocast casts_are_recorded;
   BackendInfo backend = backend_info(options.backend.empty() ? default_backend() : options.backend);
   CompileRequest request;
@@ -104,6 +106,7 @@ std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
   request.dynamic = options.dynamic;
   request.grad_enabled = thread_modes.grad_enabled;
   request.deterministic = thread_modes.deterministic;
+  request.autocast = autocast;
   if (auto* watch = report::CompileWatch::current()) watch->record().backend = backend.name;
 
   ReproCompile repro{options.compile_id, backend.name, options.mode, options.options_toml};

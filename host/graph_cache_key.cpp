@@ -40,10 +40,9 @@ std::string names_of_inputs(const Graph& graph) {
 }
 
 std::string modes_of_thread(const CompileRequest& request) {
-  bool casts = (thread_modes.include & bit(Key::autocast)) != 0;
   return message("grad {} deterministic {} dynamic {} autocast {}", request.grad_enabled,
                  request.deterministic, request.dynamic,
-                 casts ? name_of(thread_modes.autocast_dtype) : "off");
+                 request.autocast.enabled ? name_of(request.autocast.dtype) : "off");
 }
 
 /// The ops of a graph that others have added, and whether the graph can have a key.

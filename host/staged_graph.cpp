@@ -1,6 +1,7 @@
 // Lowering, differentiating and cutting graphs; wrapping the code of the parts.
 #include "staged_graph.h"
 
+#include "aot/backward_autocast.h"
 #include "aot/eager_training.h"
 #include "aot/joint_pass.h"
 #include "aot/training.h"
@@ -89,9 +90,11 @@ bool wants_gradients(const Graph& graph) {
          });
 }
 
-StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend) {
+StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend,
+                        const AutocastOptions& autocast) {
   LowerOptions options = lowering_for(backend);
   if (wants_gradients(graph)) {
+    options.backward_autocast = autocast_of_backward(autocast);
     if (std::optional<Lowered> joint = joint_of(graph, options)) {
       if (!joint->derivative) return {Kind::views_on_tape, *std::move(joint), {}};
       // The user's pass sees both halves at once, tangents included.

@@ -32,9 +32,11 @@ LowerOptions lowering_for(const BackendInfo& backend);
 /// Whether gradients will be wanted of what this thread records now.
 bool wants_gradients(const Graph& graph);
 
+/// `autocast`: of the caller, which flag functorch.backward_pass_autocast may hand on to gradients.
 /// A graph whose gradients are wanted but which cannot be differentiated ahead is staged for
 /// inference, of which a log line tells why.
-StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend);
+StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend,
+                        const AutocastOptions& autocast = {.enabled = false});
 
 /// Gives the code of a functional graph, or of a half: of a backward when the first gradient
 /// arrives.

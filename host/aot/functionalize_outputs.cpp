@@ -1,4 +1,5 @@
 // What callers see of a functional graph: results, outputs that alias, inputs that were written.
+#include "aot/backward_autocast.h"
 #include "aot/functionalizer.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
@@ -227,6 +228,7 @@ void Functionalizer::differentiate() {
     derivative.gradients.push_back(i);
     wanted.push_back(autograd::edge_of(fake));
   }
+  AutocastScope autocast(options_.backward_autocast);
   std::vector<Tensor> gradients =
       autograd::run_engine(roots, std::move(tangents), wanted, {.accumulate = false});
   std::vector<uint32_t> inputs;

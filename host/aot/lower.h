@@ -9,6 +9,8 @@
 #include "aot/view_inverse.h"
 #include "graph/artifact.h"
 
+#include <tenon/autocast.h>
+
 #include <functional>
 #include <memory>
 #include <optional>
@@ -26,6 +28,8 @@ struct LowerOptions {
   bool merge_expressions = true;  ///< what is computed twice is computed once
   /// The gradients of the inputs that need them are computed too; input mutations are not kept.
   bool training = false;
+  /// Training: the autocast state under which gradients are recorded.
+  AutocastOptions backward_autocast{.enabled = false};
 };
 
 /// How one output of the original graph is made from what the functional graph gives.

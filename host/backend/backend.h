@@ -7,6 +7,8 @@
 #include "graph/artifact.h"
 #include "graph/graph.h"
 
+#include <tenon/autocast.h>
+
 #include <functional>
 #include <memory>
 #include <span>
@@ -32,9 +34,10 @@ struct CompileRequest {
   std::vector<uint32_t> aliased_outputs;  ///< per output: the input it must alias, or no_value
   uint32_t n_saved = 0;
   bool dynamic = false, grad_enabled = false, freezing = false, deterministic = false;
-  std::string options_toml;  ///< options of the call: "max_autotune = true"
-  std::string mode;          ///< "default", or a mode of the manifest
-  std::string compile_id;    ///< "0/1", for logs
+  AutocastOptions autocast{.enabled = false};  ///< what the caller's ops are cast to
+  std::string options_toml;                    ///< options of the call: "max_autotune = true"
+  std::string mode;                            ///< "default", or a mode of the manifest
+  std::string compile_id;                      ///< "0/1", for logs
   /// The backends that are compiling this graph already, as "plugin/backend", outermost first.
   std::vector<std::string> chain;
 };
