@@ -9,7 +9,6 @@
 
 #include "config/config.h"
 #include "config/flags.h"
-#include "core/dispatch.h"
 #include "core/error.h"
 #include "core/random.h"
 #include "graph/document.h"

@@ -3,9 +3,49 @@
 #include "aot/lower.h"
 #include "core/error.h"
 
+#include <tenon/functorch.h>
+
+#include <algorithm>
+#include <array>
 #include <set>
 
 namespace tenon {
+
+namespace {
+
+// PyTorch's table, without forms that write (they become functional before), and without ops that
+// have no row or no parts here.
+constexpr std::array<std::string_view, 15> small_ops = {"aten.elu_backward.default",
+                                                        "aten.gelu_backward.default",
+                                                        "aten.hardsigmoid.default",
+                                                        "aten.hardsigmoid_backward.default",
+                                                        "aten.hardswish.default",
+                                                        "aten.hardswish_backward.default",
+                                                        "aten.hardtanh.default",
+                                                        "aten.hardtanh_backward.default",
+                                                        "aten.leaky_relu_backward.default",
+                                                        "aten.masked_fill.Scalar",
+                                                        "aten.masked_fill.Tensor",
+                                                        "aten.sigmoid_backward.default",
+                                                        "aten.silu_backward.default",
+                                                        "aten.tanh_backward.default",
+                                                        "aten.threshold_backward.default"};
+
+// "a+b": what any of them takes apart.
+std::vector<std::string> parts_of(const std::string& sets) {
+  std::vector<std::string> names{""};
+  for (char c : sets) {
+    if (c == '+')
+      names.emplace_back();
+    else
+      names.back() += c;
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::string> default_decompositions() { return {small_ops.begin(), small_ops.end()}; }
 
 std::function<bool(const OpEntry&)> decomposition_set(const std::string& set,
                                                       const std::vector<std::string>& ops,
@@ -23,8 +63,19 @@ std::function<bool(const OpEntry&)> decomposition_set(const std::string& set,
       return can_decompose(op) && names.contains(op.name);
     };
   }
+  if (set.find('+') != std::string::npos) {
+    std::vector<std::function<bool(const OpEntry&)>> parts;
+    for (const std::string& one : parts_of(set))
+      if (auto part = decomposition_set(one, ops)) parts.push_back(std::move(part));
+    return [parts](const OpEntry& op) {
+      return std::ranges::any_of(parts, [&](const auto& part) { return part(op); });
+    };
+  }
+  if (set == "default_decompositions") return decomposition_set("list", default_decompositions());
   require(set == "core_aten" || set == "inductor",
-          "there is no decomposition set '{}'; known are none, core_aten and inductor", set);
+          "there is no decomposition set '{}'; known are none, core_aten, inductor and "
+          "default_decompositions",
+          set);
   // Every row that is not core and says how it is made of others; who compiles formulas keeps them
   // whole.
   bool formulas = set == "core_aten";

@@ -84,6 +84,8 @@ void check_trusted_code(const std::string& path);
 using BackendFunction = std::function<std::shared_ptr<Artifact>(const CompileRequest&)>;
 void register_backend(std::string name, BackendFunction compile, std::vector<std::string> tags,
                       Stage stage = Stage::captured);
+/// The same with all that a manifest would say.
+void register_backend(BackendFunction compile, BackendInfo info);
 
 /// Files that could not be taken, for `tenon backends`.
 struct RefusedPlugin {

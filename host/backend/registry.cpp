@@ -257,7 +257,12 @@ void register_backend(std::string name, BackendFunction compile, std::vector<std
   info.description = "registered by this program";
   info.tags = std::move(tags);
   info.stage = stage;
+  register_backend(std::move(compile), std::move(info));
+}
+
+void register_backend(BackendFunction compile, BackendInfo info) {
   std::lock_guard lock(registry().making);
+  std::string name = info.name;
   registry().user_backends[name] = {std::move(info), std::move(compile)};
 }
 
