@@ -4,7 +4,9 @@
 //        ├── known to the cache on disk ──────────────────────────────▶ wrapper
 //        └── stages (staged_graph.cpp) ──▶ functional graphs ──▶ backend ──▶ wrapper
 #include "aot/backward_autocast.h"
+#include "aot/functional_rng.h"
 #include "compile.h"
+#include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/shape_env.h"
 #include "graph_cache.h"
@@ -43,12 +45,30 @@ std::shared_ptr<Artifact> ask_backend(const std::string& name, const CompileRequ
   return compile_with_backend(name, request);
 }
 
+// With functorch.functionalize_rng_ops a graph that draws gets seed and offset as inputs.
+template <class Ask>
+std::shared_ptr<Artifact> ask_with_rng(const CompileRequest& request, const Ask& ask) {
+  if (!config::flags().functorch.functionalize_rng_ops) return ask(request);
+  bool backward = request.stage == Stage::backward;
+  FunctionalRng drawn = functionalize_rng(*request.graph, backward ? "bwd" : "fwd",
+                                          request.stage == Stage::forward ? request.n_saved : 0);
+  if (!drawn.graph) return ask(request);
+  CompileRequest functional = request;
+  functional.graph = drawn.graph;
+  if (!functional.aliased_outputs.empty())
+    functional.aliased_outputs.insert(functional.aliased_outputs.begin() + drawn.offset_output,
+                                      no_value);
+  return with_generator(ask(functional), drawn.offset_output);
+}
+
 // What it gets may be handed on as a repro; the backward is asked for long after this.
 MakeCode asking(const std::string& name, const ReproCompile& repro) {
   return [repro, name](const CompileRequest& request) {
     if (request.stage == Stage::backward) report::counter("aot.backward_compiles").add();
-    return with_repro(ReproStage::aot, *request.graph, repro,
-                      [&] { return ask_backend(name, request); });
+    return ask_with_rng(request, [&](const CompileRequest& asked) {
+      return with_repro(ReproStage::aot, *asked.graph, repro,
+                        [&] { return ask_backend(name, asked); });
+    });
   };
 }
 

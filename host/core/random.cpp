@@ -2,6 +2,7 @@
 #include "core/random.h"
 
 #include <mutex>
+#include <utility>
 
 namespace tenon {
 
@@ -18,7 +19,17 @@ Generator& generator() {
 
 }  // namespace
 
+static thread_local constinit RngState* drawn_from = nullptr;
+
+DrawFrom::DrawFrom(RngState& state) : before_(std::exchange(drawn_from, &state)) {}
+DrawFrom::~DrawFrom() { drawn_from = before_; }
+
 RngState reserve_random(uint64_t n_blocks) {
+  if (drawn_from) {
+    RngState taken = *drawn_from;
+    drawn_from->offset += n_blocks;
+    return taken;
+  }
   Generator& g = generator();
   std::lock_guard lock(g.reserving);
   RngState taken = g.state;

@@ -16,6 +16,18 @@ namespace tenon {
 /// Threads: safe.
 RngState reserve_random(uint64_t n_blocks);
 
+/// While one lives, what this thread draws comes from `state`, which moves on, and not from the
+/// process's generator.
+class DrawFrom {
+ public:
+  explicit DrawFrom(RngState& state);
+  ~DrawFrom();
+  DrawFrom(const DrawFrom&) = delete;
+
+ private:
+  RngState* before_;
+};
+
 /// The four numbers of one block.
 inline std::array<uint32_t, 4> philox(uint64_t seed, uint64_t block) {
   std::array<uint32_t, 4> counter{static_cast<uint32_t>(block), static_cast<uint32_t>(block >> 32),
