@@ -157,6 +157,7 @@ std::shared_ptr<Artifact> GraphCache::load(const MakeCode& make) {
 std::shared_ptr<Artifact> GraphCache::assemble_found(CacheEntry entry, const MakeCode& make) {
   auto codes = std::make_shared<std::vector<KeptCode>>(std::move(entry.codes));
   MakeCode load = [self = shared_from_this(), codes, make](const CompileRequest& request) {
+    if (request.is_partial) return make(request);  // which results get gradients is the run's
     auto code = std::ranges::find(*codes, request.stage, &KeptCode::stage);
     require(code != codes->end(), ErrorCode::bad_file, "an entry of the cache lacks code");
     if (request.stage != Stage::backward) return self->code_for(*code, request, make);
@@ -253,7 +254,7 @@ KeptCode GraphCache::saved(const CompileRequest& request, const Artifact& code) 
 }
 
 void GraphCache::keep_code(const CompileRequest& request, const Artifact& code) {
-  if (!making_) return;
+  if (!making_ || request.is_partial) return;
   try {
     making_->codes.push_back(saved(request, code));
   } catch (const Error& error) {

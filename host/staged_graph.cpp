@@ -64,10 +64,13 @@ CompileRequest request_for_half(CompileRequest request, const Extracted& half, S
 std::shared_ptr<Artifact> assemble_halves(StagedGraph staged, const CompileRequest& request,
                                           const MakeCode& make) {
   TrainingHalves halves = partition::cut(staged.lowered, std::move(staged.cut));
-  auto n_saved = static_cast<uint32_t>(halves.saved.size());
   auto forward = make(request_for_half(request, halves.forward, Stage::forward, halves.n_extra));
-  auto compile_backward = [make, half = request_for_half(request, halves.backward, Stage::backward,
-                                                         n_saved)] { return make(half); };
+  auto compile_backward = [make, request, whole = halves.backward.graph](const Extracted& half,
+                                                                         uint32_t n_saved) {
+    CompileRequest backward = request_for_half(request, half, Stage::backward, n_saved);
+    backward.is_partial = half.graph != whole;
+    return make(backward);
+  };
   return wrap_training(std::move(staged.lowered), std::move(halves), std::move(forward),
                        compile_backward);
 }

@@ -14,6 +14,7 @@
 // Cost: below 1 us a call besides the halves.
 #include "aot/training.h"
 
+#include "aot/backward_code.h"
 #include "aot/eager_training.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
@@ -53,14 +54,13 @@ struct SymbolWord {
 /// What all calls of one compiled function share.
 struct TrainingPlan {
   TrainingPlan(const Lowered& lowered, TrainingHalves h, std::shared_ptr<Artifact> f,
-               std::function<std::shared_ptr<Artifact>()> c)
+               CompileBackward c)
       : halves(std::move(h)),
         forward(std::move(f)),
         joint(lowered.graph),
         derivative(*lowered.derivative),
         is_random(draws_random(*halves.forward.graph)),
-        compile_backward(std::move(c)),
-        patches(config::thread_patches()) {
+        backward(halves.backward, static_cast<uint32_t>(halves.saved.size()), std::move(c)) {
     for (const Lowered::WriteBack& w : lowered.write_backs) written.push_back(w.input);
     for (uint32_t i = 0; i < derivative.n_primals; ++i)
       if (joint->value(joint->inputs()[i]).flags.mutated) written.push_back(i);
@@ -74,16 +74,6 @@ struct TrainingPlan {
     for (const auto& [told, output] : halves.symbols)
       if (told == symbol) return {no_value, output};
     return {outer, no_value};
-  }
-
-  const std::shared_ptr<Artifact>& backward() {
-    std::call_once(backward_once, [this] {
-      config::InheritPatches as_then(patches);
-      BelowAutograd below;
-      backward_code = compile_backward();
-      compile_backward = nullptr;  // with all that it keeps
-    });
-    return backward_code;
   }
 
   // The forward alone, as it was before it was cut: for gradients of gradients.
@@ -109,11 +99,9 @@ struct TrainingPlan {
   std::vector<uint32_t> written;         // primals that are written after the run
   std::vector<SymbolWord> backward_words;
   bool is_random;
+  BackwardCode backward;
 
-  std::once_flag backward_once, replay_once;
-  std::function<std::shared_ptr<Artifact>()> compile_backward;
-  config::ThreadPatches patches;
-  std::shared_ptr<Artifact> backward_code;
+  std::once_flag replay_once;
   std::optional<Interpreter> replayed;
   std::vector<uint32_t> replay_symbols;
 };
@@ -210,26 +198,54 @@ class CompiledNode final : public autograd::Node {
     return grad;
   }
 
+  // The values that a half of the backward reads, by its inputs; undefined ones stand for numbers.
+  std::vector<Tensor> inputs_of(const BackwardCode::Variant& half, std::vector<Tensor>& grads) {
+    size_t n_saved = saved_.size();
+    auto value = [&](size_t i) {
+      return i < n_saved ? saved_[i].unpack(shared_from_this(), "a value")
+                         : laid_out(std::move(grads[i - n_saved]), i - n_saved);
+    };
+    std::vector<Tensor> values;
+    if (half.part)
+      for (uint32_t i : half.part->inputs) values.push_back(value(i));
+    else
+      for (size_t i = 0; i < n_saved + grads.size(); ++i) values.push_back(value(i));
+    const Extracted& graph = half.part ? half.part->half : plan_->halves.backward;
+    values.resize(graph.graph->inputs().size());
+    return values;
+  }
+
+  std::vector<int64_t> words_of(const BackwardCode::Variant& half) const {
+    if (!half.part) return backward_words_;
+    std::vector<int64_t> words;
+    for (uint32_t outer : half.part->half.outer_symbols)
+      words.push_back(outer < backward_words_.size() ? backward_words_[outer] : 0);
+    return words;
+  }
+
   std::vector<Tensor> run_backward(std::vector<Tensor> grads) {
     BelowAutograd below;
-    const std::shared_ptr<Artifact>& code = plan_->backward();
-    std::vector<Tensor> values;
-    for (const autograd::SavedTensor& t : saved_)
-      values.push_back(t.unpack(shared_from_this(), "a value"));
-    for (size_t k = 0; k < grads.size(); ++k) values.push_back(laid_out(std::move(grads[k]), k));
+    std::vector<bool> undefined;
+    for (const Tensor& g : grads) undefined.push_back(!g.defined());
+    const BackwardCode::Variant& half = plan_->backward.for_tangents(undefined);
+    std::vector<Tensor> values = inputs_of(half, grads);
     const autograd::EngineOptions* pass = autograd::current_pass();
     bool donates = config::flags().functorch.donated_buffer && pass && !pass->keep_graph;
     if (donates) release();
     std::vector<detail::TensorHead*> heads;
     for (Tensor& t : values) heads.push_back(donates ? t.release() : t.head());
-    heads.resize(plan_->halves.backward.graph->inputs().size());
+    std::vector<int64_t> words = words_of(half);
+    std::vector<Tensor> made(half.part ? half.part->outputs.size()
+                                       : plan_->derivative.gradients.size());
+    call_owning(*half.code, heads, words, made, donates);
+    if (!half.part) return made;
     std::vector<Tensor> gradients(plan_->derivative.gradients.size());
-    call_owning(*code, heads, gradients, donates);
+    for (size_t i = 0; i < made.size(); ++i) gradients[half.part->outputs[i]] = std::move(made[i]);
     return gradients;
   }
 
-  void call_owning(Artifact& code, std::span<detail::TensorHead*> heads,
-                   std::span<Tensor> gradients, bool steal) {
+  static void call_owning(Artifact& code, std::span<detail::TensorHead*> heads,
+                          std::span<const int64_t> words, std::span<Tensor> gradients, bool steal) {
     struct Owner {
       std::span<detail::TensorHead*> heads;
       bool owns;
@@ -238,7 +254,7 @@ class CompiledNode final : public autograd::Node {
           if (owns && h) Tensor::adopt(h);
       }
     } owner{heads, steal};
-    code.call(heads, backward_words_, gradients, steal);
+    code.call(heads, words, gradients, steal);
   }
 
   // On the tape, so that what comes out can be differentiated once more.
@@ -363,16 +379,16 @@ std::shared_ptr<Artifact> wrap_views_on_tape(Lowered lowered, std::shared_ptr<Ar
   return std::make_shared<TrainingEntry>(wrap_inference(std::move(lowered), std::move(below)));
 }
 
-std::shared_ptr<Artifact> wrap_training(
-    Lowered lowered, TrainingHalves halves, std::shared_ptr<Artifact> forward,
-    std::function<std::shared_ptr<Artifact>()> compile_backward) {
+std::shared_ptr<Artifact> wrap_training(Lowered lowered, TrainingHalves halves,
+                                        std::shared_ptr<Artifact> forward,
+                                        CompileBackward compile_backward) {
   bool at_once = config::flags().functorch.force_non_lazy_backward_lowering ||
                  !halves.backward.graph->symbols.empty();
   auto plan = std::make_shared<TrainingPlan>(lowered, std::move(halves), std::move(forward),
                                              std::move(compile_backward));
   auto inner = std::make_shared<TrainingArtifact>(plan);
   if (at_once) {
-    const std::vector<const Expr*>& conditions = plan->backward()->guards;
+    const std::vector<const Expr*>& conditions = plan->backward.whole().code->guards;
     inner->guards.insert(inner->guards.end(), conditions.begin(), conditions.end());
   }
   return std::make_shared<TrainingEntry>(wrap_inference(std::move(lowered), std::move(inner)));

@@ -24,12 +24,17 @@ struct TrainingHalves {
   std::vector<std::pair<const Expr*, uint32_t>> symbols;
 };
 
+/// Compiles a backward half; `n_saved` of its inputs, the first ones, are saved values.
+using CompileBackward =
+    std::function<std::shared_ptr<Artifact>(const Extracted& half, uint32_t n_saved)>;
+
 /// The artifact of the original graph, over those of the halves. The backward is compiled when it
-/// is first needed. Differentiating its gradients runs the forward again, op by op on the tape,
-/// with the same random numbers. Without need of gradients the forward runs alone.
-std::shared_ptr<Artifact> wrap_training(
-    Lowered lowered, TrainingHalves halves, std::shared_ptr<Artifact> forward,
-    std::function<std::shared_ptr<Artifact>()> compile_backward);
+/// is first needed. Where only some results got gradients, a backward for these is compiled, for
+/// some combinations; others get zeros. Differentiating its gradients runs the forward again, op by
+/// op on the tape, with the same random numbers. Without need of gradients the forward runs alone.
+std::shared_ptr<Artifact> wrap_training(Lowered lowered, TrainingHalves halves,
+                                        std::shared_ptr<Artifact> forward,
+                                        CompileBackward compile_backward);
 
 /// The artifact of a graph of which nothing needs a gradient but outputs that are views of inputs:
 /// below the tape but for those.

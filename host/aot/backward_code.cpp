@@ -1,0 +1,68 @@
+// Compiling backwards when they are needed.
+#include "aot/backward_code.h"
+
+#include "core/dispatch.h"
+#include "report/events.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+namespace {
+
+bool covers(const std::vector<const Expr*>& known, const std::vector<const Expr*>& conditions) {
+  return std::ranges::all_of(conditions, [&](const Expr* condition) {
+    return std::ranges::find(known, condition) != known.end();
+  });
+}
+
+}  // namespace
+
+BackwardCode::BackwardCode(const Extracted& half, uint32_t n_saved, CompileBackward compile)
+    : half_(half),
+      n_saved_(n_saved),
+      compile_(std::move(compile)),
+      patches_(config::thread_patches()) {}
+
+BackwardCode::Variant BackwardCode::compile(std::optional<MaskedBackward> part) {
+  config::InheritPatches as_then(patches_);
+  BelowAutograd below;
+  if (!part) return {compile_(half_, n_saved_), std::nullopt};
+  auto n_saved = std::ranges::count_if(part->inputs, [this](uint32_t i) { return i < n_saved_; });
+  report::counter("aot.partial_backward_compiles").add();
+  return {compile_(part->half, static_cast<uint32_t>(n_saved)), std::move(part)};
+}
+
+const BackwardCode::Variant& BackwardCode::whole() {
+  std::lock_guard lock(parts_mutex_);
+  if (!whole_) whole_ = compile(std::nullopt);
+  return *whole_;
+}
+
+const BackwardCode::Variant& BackwardCode::for_tangents(const std::vector<bool>& undefined) {
+  if (std::ranges::find(undefined, true) == undefined.end()) return whole();
+  {
+    std::lock_guard lock(parts_mutex_);
+    if (auto known = by_tangents_.find(undefined); known != by_tangents_.end())
+      return *known->second;
+    if (by_tangents_.size() < most_parts) return add_part(undefined);
+  }
+  return whole();
+}
+
+// What the whole half takes for granted about sizes became a guard of the callable before its first
+// run; nothing more can be asked for now.
+const BackwardCode::Variant& BackwardCode::add_part(const std::vector<bool>& undefined) {
+  std::vector<bool> inputs(n_saved_);
+  inputs.insert(inputs.end(), undefined.begin(), undefined.end());
+  std::optional<Variant> made;
+  if (auto part = without_tangents(*half_.graph, inputs)) made = compile(std::move(part));
+  bool asks = made && !made->code->guards.empty();
+  if ((asks || !made) && !whole_) whole_ = compile(std::nullopt);
+  if (asks && !covers(whole_->code->guards, made->code->guards)) made.reset();
+  const Variant* chosen = &*whole_;
+  if (made) chosen = parts_.emplace_back(std::make_unique<Variant>(std::move(*made))).get();
+  return *by_tangents_.emplace(undefined, chosen).first->second;
+}
+
+}  // namespace tenon

@@ -1,0 +1,47 @@
+// The compiled backward of one function: the whole half, and halves for some results only.
+#pragma once
+
+#include "aot/training.h"
+#include "aot/zero_tangents.h"
+#include "config/config.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+namespace tenon {
+
+/// Compiles when first asked, under the flags of the thread that made it. Threads: any.
+class BackwardCode {
+ public:
+  BackwardCode(const Extracted& half, uint32_t n_saved, CompileBackward compile);
+
+  /// Which results got a gradient decides what is run.
+  struct Variant {
+    std::shared_ptr<Artifact> code;
+    std::optional<MaskedBackward> part;  ///< unset: the whole half
+  };
+  const Variant& whole();
+  /// `undefined` says it by tangent. The whole half, to be given zeros, where no work would be
+  /// saved, where sizes would be taken for granted that the whole half does not, and beyond
+  /// `most_parts` combinations.
+  const Variant& for_tangents(const std::vector<bool>& undefined);
+
+  static constexpr size_t most_parts = 8;
+
+ private:
+  const Variant& add_part(const std::vector<bool>& undefined);
+  Variant compile(std::optional<MaskedBackward> part);
+
+  const Extracted& half_;
+  uint32_t n_saved_;
+  CompileBackward compile_;
+  config::ThreadPatches patches_;
+  std::mutex parts_mutex_;  // guards the rest; entries stay
+  std::optional<Variant> whole_;
+  std::map<std::vector<bool>, const Variant*> by_tangents_;
+  std::vector<std::unique_ptr<Variant>> parts_;
+};
+
+}  // namespace tenon

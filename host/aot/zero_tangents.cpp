@@ -1,0 +1,304 @@
+// What is left of a backward when some tangents are undefined.
+//
+// Problem: a result that nobody used gets no gradient. Zeros in its place are right, but the calls
+//   that carry them compute nothing.
+// Model: a value is gone when it is linear in tangents that are all undefined: gradients are sums
+//   of products, so a product with a part that is gone is gone, a sum of such parts is gone, and a
+//   sum with others is the sum of the others. Zeros that the backward makes itself (a scatter into
+//   zeros) count as gone beside parts that are, but never alone: their gradient is there, as zeros.
+// Method: one walk forwards. For pointwise ops the model is applied to their scalar programs, for
+//   others to what a table says of their arguments; unknown ones get zeros. What nobody needs any
+//   more is removed afterwards. Cost: linear in the graph and the programs.
+#include "aot/zero_tangents.h"
+
+#include "core/sym_int.h"
+#include "graph/copy.h"
+#include "graph/passes/passes.h"
+#include "ops/pointwise.h"
+
+#include <tenon/ops.h>
+#include <tenon/plugin.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace tenon {
+
+namespace {
+
+enum class Part : uint8_t { there, zero, gone };
+
+/// A product of the arguments in `factors`, or a linear function of those in `terms` together.
+struct LinearOp {
+  std::string_view name;  ///< with all overloads
+  std::array<int8_t, 2> factors{-1, -1}, terms{-1, -1};
+};
+
+constexpr LinearOp linear_ops[] = {
+    {"aten.mm", {0, 1}},
+    {"aten.bmm", {0, 1}},
+    {"aten.mv", {0, 1}},
+    {"aten.dot", {0, 1}},
+    {"aten.outer", {0, 1}},
+    {"aten.sum", {0, -1}},
+    {"aten.sum_to_size", {0, -1}},
+    {"aten.mean", {0, -1}},
+    {"aten.cumsum", {0, -1}},
+    {"aten.flip", {0, -1}},
+    {"aten.roll", {0, -1}},
+    {"aten.repeat", {0, -1}},
+    {"aten.clone", {0, -1}},
+    {"aten.contiguous", {0, -1}},
+    {"aten.reshape", {0, -1}},
+    {"aten._to_copy", {0, -1}},
+    {"aten.expand_copy", {0, -1}},
+    {"aten.tril", {0, -1}},
+    {"aten.triu", {0, -1}},
+    {"aten.gather", {0, -1}},
+    {"aten.index", {0, -1}},
+    {"aten.index_select", {0, -1}},
+    {"aten.copy", {1, -1}},
+    {"aten.select_scatter", {-1, -1}, {0, 1}},
+    {"aten.slice_scatter", {-1, -1}, {0, 1}},
+    {"aten.diagonal_scatter", {-1, -1}, {0, 1}},
+    {"aten.as_strided_scatter", {-1, -1}, {0, 1}},
+    {"aten.scatter", {-1, -1}, {0, 3}},
+    {"aten.scatter_add", {-1, -1}, {0, 3}},
+    {"aten.index_add", {-1, -1}, {0, 3}},
+    {"aten.index_put", {-1, -1}, {0, 2}},
+};
+
+constexpr std::string_view zero_makers[] = {"aten.zeros", "aten.zeros_like", "aten.new_zeros"};
+
+std::string_view without_overload(std::string_view name) { return name.substr(0, name.rfind('.')); }
+
+/// The parts of the values of one graph.
+class Parts {
+ public:
+  Parts(const Graph& graph, const std::vector<bool>& undefined)
+      : graph_(graph), parts_(graph.values().size(), Part::there) {
+    for (size_t i = 0; i < undefined.size(); ++i)
+      if (undefined[i]) parts_[graph.inputs()[i]] = Part::gone;
+    for (ValueId v : graph.constants())
+      if (is_zero(graph.constant(v))) parts_[v] = Part::zero;
+  }
+
+  Part of(ValueId v) const { return v == no_value ? Part::there : parts_[v]; }
+
+  // `args`: the node's as a call takes them.
+  void visit(const Node& node, std::span<const Value> args) {
+    const OpEntry& op = entry_of(node.op);
+    if (op.mutated_args || op.n_returns == 0) return;
+    if (op.def->formula && !op.functional) return visit_formula(node, op, args);
+    Part part = part_of(node, op);
+    for (uint32_t r = 0; r < node.n_results; ++r) parts_[node.first_result + r] = part;
+  }
+
+ private:
+  static bool is_zero(const Tensor& t) {
+    constexpr int64_t most_elements = 4096;
+    return t.numel().guard_int() <= most_elements && is_computing(t.dtype()) &&
+           !static_cast<bool>(t.ne(0).any());
+  }
+
+  Part argument(const Node& node, int arg) const {
+    const Value& a = node.args[static_cast<size_t>(arg)];
+    if (a.tag == Tag::ref) return of(static_cast<ValueId>(a.payload));
+    if (a.tag == Tag::refs) return of_all(List<ValueId>(a.as<ValueId>(), a.count));
+    return a.is_number() && !a.number().is_symbolic() && a.number().to_double() == 0 ? Part::zero
+                                                                                     : Part::there;
+  }
+
+  static Part sum(Part a, Part b) {
+    if (a == Part::there || b == Part::there) return Part::there;
+    return a == Part::gone || b == Part::gone ? Part::gone : Part::zero;
+  }
+  static Part product(Part a, Part b) {
+    return a == Part::gone || b == Part::gone ? Part::gone : Part::there;
+  }
+
+  Part of_all(std::span<const ValueId> values) const {
+    Part part = Part::zero;
+    for (ValueId v : values) part = sum(part, of(v));
+    return part;
+  }
+
+  Part part_of(const Node& node, const OpEntry& op) const {
+    std::string_view name = without_overload(op.name);
+    if (std::ranges::find(zero_makers, name) != std::end(zero_makers)) return Part::zero;
+    if (name == "aten.cat" || name == "aten.stack") return argument(node, 0);
+    if (op.tags & TN_TAG_VIEW || is_backward_op(op, name)) return argument(node, 0);
+    if (name == "aten.convolution" && node.args[2].is_none())
+      return product(argument(node, 0), argument(node, 1));
+    const LinearOp* row = std::ranges::find(linear_ops, name, &LinearOp::name);
+    if (row == std::end(linear_ops)) return Part::there;
+    if (row->terms[0] >= 0)
+      return sum(argument(node, row->terms[0]), argument(node, row->terms[1]));
+    if (row->factors[1] < 0) return argument(node, row->factors[0]);
+    return product(argument(node, row->factors[0]), argument(node, row->factors[1]));
+  }
+
+  // Backward ops are linear in the gradient, their first argument.
+  static bool is_backward_op(const OpEntry& op, std::string_view name) {
+    return name.starts_with("aten.") &&
+           (name.ends_with("_backward") || name.ends_with("_backward_data")) &&
+           op.schema.args[0].name.starts_with("grad");
+  }
+
+  void visit_formula(const Node& node, const OpEntry& op, std::span<const Value> args) {
+    CallArgs call{&op, args.data(), nullptr, static_cast<uint32_t>(args.size()), op.n_returns};
+    const ScalarProgram& program = pointwise_program(op, pointwise_entry(op, call));
+    std::vector<Part> parts;
+    for (uint32_t i = 0; i < op.n_args; ++i)
+      if (op.schema.args[i].type.base <= BaseType::boolean && !node.args[i].is_none())
+        parts.push_back(argument(node, static_cast<int>(i)));
+    if (parts.size() != program.n_inputs) return;
+    for (const ScalarInstr& instr : program.instr) parts.push_back(part_of(instr, parts));
+    for (uint32_t r = 0; r < node.n_results; ++r)
+      parts_[node.first_result + r] = parts[program.outputs[r]];
+  }
+
+  static Part part_of(const ScalarInstr& i, const std::vector<Part>& parts) {
+    switch (i.op()) {
+      case ScalarCode::constant: {
+        ScalarLiteral literal{uint64_t{i.b} << 32 | i.a, i.dtype == dtype_number(Dtype::f64)};
+        return literal.as_double() == 0 ? Part::zero : Part::there;
+      }
+      case ScalarCode::neg:
+      case ScalarCode::cast:
+        return parts[i.a];
+      case ScalarCode::add:
+      case ScalarCode::sub:
+        return sum(parts[i.a], parts[i.b]);
+      case ScalarCode::select:
+        return sum(parts[i.b], parts[i.c]);
+      case ScalarCode::mul:
+        return product(parts[i.a], parts[i.b]);
+      case ScalarCode::div:
+        return product(parts[i.a], Part::there);
+      default:
+        return Part::there;
+    }
+  }
+
+  const Graph& graph_;
+  std::vector<Part> parts_;
+};
+
+/// Copies a backward without the parts that are gone.
+class Thinning {
+ public:
+  Thinning(const Graph& graph, const std::vector<bool>& undefined)
+      : graph_(graph), parts_(graph, undefined), copy_(graph) {}
+
+  std::shared_ptr<Graph> run() {
+    {
+      RecordScope scope(copy_.recorder());
+      copy_.add_inputs();
+      copy_.add_constants();
+      for (NodeId n = 0; n < graph_.nodes().size(); ++n) add(n);
+    }
+    std::shared_ptr<Graph> thinned = copy_.finish();
+    std::vector<ValueId> outputs(thinned->outputs().begin(), thinned->outputs().end());
+    for (size_t i = 0; i < outputs.size(); ++i)
+      if (is_gone(graph_.outputs()[i])) outputs[i] = no_value;
+    thinned->set_outputs(std::move(outputs));
+    remove_dead_code(*thinned);
+    return thinned;
+  }
+
+ private:
+  bool is_gone(ValueId v) const { return parts_.of(v) == Part::gone; }
+
+  bool all_gone(const Node& node) const {
+    for (uint32_t r = 0; r < node.n_results; ++r)
+      if (graph_.value(node.first_result + r).kind != ValueKind::none &&
+          !is_gone(node.first_result + r))
+        return false;
+    return node.n_results > 0;
+  }
+
+  void add(NodeId n) {
+    const Node& node = graph_.node(n);
+    parts_.visit(node, copy_.call_arguments(n));
+    // What is gone is still copied, with the zeros that it may need, and removed afterwards.
+    if (!all_gone(node)) {
+      if (ValueId rest = rest_of_sum(node); rest != no_value) {
+        copy_.add_node(n);
+        return copy_.replace(node.first_result, copy_.fake(rest));
+      }
+      Graph::for_each_use(node, [&](ValueId v) { make_zeros(v); });
+    }
+    copy_.add_node(n);
+  }
+
+  // The other term of a sum, where it is the whole sum.
+  ValueId rest_of_sum(const Node& node) const {
+    const OpEntry& op = entry_of(node.op);
+    bool adds = op.name == "aten.add.Tensor" && node.args[0].tag == Tag::ref &&
+                node.args[1].tag == Tag::ref && node.args[2].tag == Tag::integer &&
+                node.args[2].payload == 1;
+    if (!adds) return no_value;
+    auto a = static_cast<ValueId>(node.args[0].payload),
+         b = static_cast<ValueId>(node.args[1].payload);
+    ValueId rest = is_gone(a) ? b : is_gone(b) ? a : no_value;
+    if (rest == no_value) return no_value;
+    const TensorMeta &meta = graph_.value(rest).meta,
+                     &wanted = graph_.value(node.first_result).meta;
+    bool same = meta.dtype == wanted.dtype && meta.sizes.size() == wanted.sizes.size();
+    for (size_t d = 0; same && d < meta.sizes.size(); ++d)
+      same = guard_or_false(meta.sizes[d] == wanted.sizes[d]);
+    return same ? rest : no_value;
+  }
+
+  void make_zeros(ValueId v) {
+    if (!is_gone(v) || has_zeros_[v]) return;
+    has_zeros_[v] = true;
+    const TensorMeta& meta = graph_.value(v).meta;
+    copy_.replace(v, zeros(list_of(meta.sizes), meta.dtype, {}, meta.device));
+  }
+
+  const Graph& graph_;
+  Parts parts_;
+  GraphCopy copy_;
+  std::vector<bool> has_zeros_ = std::vector<bool>(graph_.values().size());
+};
+
+std::vector<bool> read_values(const Graph& graph) {
+  std::vector<bool> read(graph.values().size());
+  for (const Node& node : graph.nodes())
+    Graph::for_each_use(node, [&](ValueId v) { read[v] = true; });
+  for (ValueId v : graph.outputs())
+    if (v != no_value) read[v] = true;
+  return read;
+}
+
+}  // namespace
+
+std::optional<MaskedBackward> without_tangents(const Graph& backward,
+                                               const std::vector<bool>& undefined) {
+  std::shared_ptr<Graph> thinned = Thinning(backward, undefined).run();
+  if (thinned->nodes().size() >= backward.nodes().size()) return std::nullopt;
+  MaskedBackward out;
+  std::vector<bool> read = read_values(*thinned);
+  std::vector<ValueId> inputs, outputs;
+  for (uint32_t i = 0; i < thinned->inputs().size(); ++i) {
+    ValueId v = thinned->inputs()[i];
+    if (!read[v] || thinned->value(v).kind != ValueKind::tensor) continue;
+    if (i < undefined.size() && undefined[i]) return std::nullopt;  // something with effects
+    inputs.push_back(v);
+    out.inputs.push_back(i);
+  }
+  for (uint32_t i = 0; i < thinned->outputs().size(); ++i)
+    if (thinned->outputs()[i] != no_value) {
+      outputs.push_back(thinned->outputs()[i]);
+      out.outputs.push_back(i);
+    }
+  std::vector<NodeId> nodes(thinned->nodes().size());
+  for (NodeId n = 0; n < nodes.size(); ++n) nodes[n] = n;
+  out.half = Extractor(*thinned).cut(nodes, inputs, outputs);
+  return out;
+}
+
+}  // namespace tenon
