@@ -13,6 +13,7 @@
 #include "core/random.h"
 #include "graph/document.h"
 #include "graph/hash.h"
+#include "graph/memory_budget.h"
 #include "graph/print.h"
 #include "ops/custom_op.h"
 #include "ops/op_table.h"
@@ -102,6 +103,8 @@ GraphKey graph_key(const Graph& graph, const CompileRequest& request,
   key.add("host", host_identity()).add("backend", backend.text).add("mode", request.mode);
   key.add("flags", config::hash()).add("tag", config::flags().compiler.cache_key_tag);
   key.add("modes", modes_of_thread(request)).add("ops", added.text());
+  if (std::optional<double> budget = trains ? memory_budget_of(graph) : std::nullopt)
+    key.add("memory budget", message("{}", *budget));
   // A pass is the program's code, which cannot be read.
   const std::string& pass = config::flags().functorch.joint_custom_pass;
   if (trains && !pass.empty()) key.add("joint pass", message("{} of {}", pass, program_identity()));

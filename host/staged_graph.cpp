@@ -8,6 +8,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "graph/memory_budget.h"
 #include "graph/print.h"
 #include "graph/verify.h"
 #include "report/compile_record.h"
@@ -28,6 +29,10 @@ std::optional<Lowered> joint_of(const Graph& graph, const LowerOptions& options)
     return lower_training(graph, options);
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::data_dependent) throw;
+    require(!config::flags().dynamo.raise_on_unsafe_aot_autograd, error.code(),
+            "the backward of {} cannot be compiled: {}; with dynamo.raise_on_unsafe_aot_autograd = "
+            "false it runs op by op",
+            graph.name.empty() ? "a graph" : graph.name, error.what());
     report::counter("aot.joint_refused").add();
     report::log_line(report::LogLevel::info, "aot",
                      message("the backward of {} is not compiled and runs op by op: {}",
@@ -98,12 +103,13 @@ StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend,
   LowerOptions options = lowering_for(backend);
   if (wants_gradients(graph)) {
     options.backward_autocast = autocast_of_backward(autocast);
+    std::optional<double> budget = memory_budget_of(graph);
     if (std::optional<Lowered> joint = joint_of(graph, options)) {
       if (!joint->derivative) return {Kind::views_on_tape, *std::move(joint), {}};
       // The user's pass sees both halves at once, tangents included.
       run_joint_pass(*joint);
       report::PhaseScope phase("partition");
-      partition::Decision cut = partition::decide(*joint, backend.partitioner);
+      partition::Decision cut = partition::decide(*joint, backend.partitioner, budget);
       return {Kind::training, *std::move(joint), std::move(cut)};
     }
   }

@@ -5,6 +5,7 @@
 #include "core/dispatch.h"
 #include "core/each_tensor.h"
 #include "graph/body.h"
+#include "graph/memory_budget.h"
 #include "graph/meta_cache.h"
 #include "graph/symbol_use.h"
 #include "ops/decompose.h"
@@ -304,6 +305,7 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
   node.module_path = module_path;
   node.is_backward = is_backward;
   if (region >= 0) node.facts["recompute"] = std::to_string(region);
+  note_memory_budget(node);
   if (!is_backward && thread_modes.grad_enabled != grad_enabled_)
     node.facts["grad"] = grad_enabled_ ? "off" : "on";
   for (uint32_t r = 0; r < node.n_results; ++r) {

@@ -16,6 +16,7 @@
 #include "partition/log_cut.h"
 #include "partition/pareto.h"
 #include "partition/runtime_estimate.h"
+#include "partition/storage_cost.h"
 
 #include <algorithm>
 #include <unordered_set>
@@ -89,6 +90,7 @@ class Budget {
           graph_.node(id).name, graph_.joint().name);
       if (graph_.node(id).type != Type::opaque) bytes += static_cast<double>(graph_.node(id).bytes);
     }
+    if (options_.cost != "recorded") bytes = static_cast<double>(bytes_by_storage(graph_, saved));
     return bytes / 1e9;
   }
 

@@ -7,6 +7,9 @@
 // from the source to the `in` of banned nodes (they are not recomputed) and from what runs in the
 // backward to the sink. Nodes whose `in` is on the source side and whose `out` is on the sink side
 // are saved; nodes whose `in` is on the sink side are computed in the backward.
+// Where memory is counted by storage, the weight is that of the storage: its two vertices, joined
+// by an arc of its price, stand between the `in`s and the `out`s of all nodes over it, so that the
+// first one that is saved pays for all.
 // Method: maximum flow; the cut nearest to the sink, which is unique.
 // Cost: that of max_flow.cpp on 2 n + 2 vertices.
 #include "partition/min_cut.h"
@@ -14,6 +17,7 @@
 #include "core/error.h"
 #include "partition/log_cut.h"
 #include "partition/max_flow.h"
+#include "partition/storage_cost.h"
 #include "report/dumps.h"
 
 #include <algorithm>
@@ -70,7 +74,11 @@ class Network {
  public:
   Network(const WorkGraph& graph, const CutFacts& facts, const PartitionOptions& options,
           CutResult& result)
-      : graph_(graph), flow_(2 * static_cast<uint32_t>(graph.size()) + 2), result_(result) {
+      : graph_(graph),
+        storages_(options.cost == "recorded" ? StorageCosts() : find_storage_costs(graph)),
+        flow_(n_vertices(graph, storages_)),
+        result_(result) {
+    add_storages();
     for (const Ban& ban : result.banned) flow_.add_arc(source, in_of(ban.node), flow_.infinite);
     result.weights.assign(graph.size(), NodeFacts::no_edge);
     for (JointId id : graph.order()) {
@@ -83,8 +91,11 @@ class Network {
         flow_.add_arc(in_of(id), sink, flow_.infinite);
         continue;
       }
-      int64_t weight = weight_of(graph, facts, options, id);
+      int64_t weight = options.cost == "recorded"
+                           ? weight_of(graph, facts, options, id)
+                           : weight_beside_storage(graph, facts, options, id);
       result.weights[id] = weight;
+      add_to_storage(id);
       flow_.add_arc(in_of(id), out_of(id), weight == NodeFacts::infinite ? flow_.infinite : weight);
       for (JointId user : graph.users(id)) flow_.add_arc(out_of(id), in_of(user), flow_.infinite);
     }
@@ -100,7 +111,25 @@ class Network {
   }
 
  private:
+  static uint32_t n_vertices(const WorkGraph& graph, const StorageCosts& storages) {
+    return 2 + 2 * static_cast<uint32_t>(graph.size() + storages.prices.size());
+  }
+  Vertex storage_in(uint32_t s) const { return in_of(static_cast<JointId>(graph_.size() + s)); }
+  Vertex storage_out(uint32_t s) const { return out_of(static_cast<JointId>(graph_.size() + s)); }
+
+  void add_storages() {
+    for (uint32_t s = 0; s < storages_.prices.size(); ++s)
+      flow_.add_arc(storage_in(s), storage_out(s), storages_.prices[s]);
+  }
+
+  void add_to_storage(JointId id) {
+    if (storages_.of_node.empty() || storages_.of_node[id] == StorageCosts::free) return;
+    flow_.add_arc(in_of(id), storage_in(storages_.of_node[id]), flow_.infinite);
+    flow_.add_arc(storage_out(storages_.of_node[id]), out_of(id), flow_.infinite);
+  }
+
   const WorkGraph& graph_;
+  StorageCosts storages_;
   FlowNetwork flow_;
   CutResult& result_;
 };

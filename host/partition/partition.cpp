@@ -29,6 +29,7 @@ PartitionOptions PartitionOptions::from_flags() {
   options.unsafe_treat_script_objects_as_zero_size = flags.unsafe_treat_script_objects_as_zero_size;
   options.is_non_builtin_to_include = flags.is_non_builtin_to_include;
   options.unsafe_allow_optimization_of_collectives = flags.unsafe_allow_optimization_of_collectives;
+  options.cost = config::flags().compiler.partition_cost.text();
   options.memory_budget = flags.activation_memory_budget;
   options.runtime_estimator = flags.activation_memory_budget_runtime_estimator.text();
   options.solver = flags.activation_memory_budget_solver.text();

@@ -34,6 +34,9 @@ struct PartitionOptions {
   bool unsafe_treat_script_objects_as_zero_size = false;
   bool is_non_builtin_to_include = false;
   bool unsafe_allow_optimization_of_collectives = false;
+  /// compiler.partition_cost: "recorded" (weights as PyTorch has them), "storage" (the bytes of
+  /// each storage once), "peak" (as "storage", and the budget that needs the least memory at once).
+  std::string cost = "recorded";
   double memory_budget = 1;                 ///< activation_memory_budget
   std::string runtime_estimator = "flops";  ///< flops, testing, profile
   std::string solver = "dp";                ///< see knapsack.h

@@ -81,10 +81,11 @@ int64_t peak_bytes(const JointGraph& graph, const Partition& partition) {
 
 Partition partition_of_least_peak(const JointGraph& graph, const PartitionOptions& options) {
   Partition best = min_cut_partition(graph, options);
-  if (options.memory_budget >= 1) return best;
+  bool any_budget = options.cost == "peak";
+  if (options.memory_budget >= 1 && !any_budget) return best;
   int64_t least = peak_bytes(graph, best);
-  for (double budget : {0.05, 0.1, 0.25, 0.5, 0.75, 1.0}) {
-    if (budget <= options.memory_budget) continue;
+  for (double budget : {0.0, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0}) {
+    if (budget <= options.memory_budget && !any_budget) continue;
     PartitionOptions larger = options;
     larger.memory_budget = budget;
     larger.visualize_pareto = false;

@@ -99,10 +99,12 @@ class Splitter {
 
 }  // namespace
 
-Decision decide(const Lowered& joint, const std::string& partitioner) {
+Decision decide(const Lowered& joint, const std::string& partitioner,
+                std::optional<double> memory_budget) {
   JointView view = view_of(joint);
   PartitionOptions options = PartitionOptions::from_flags();
   options.cse = false;  // done on the graph
+  if (memory_budget) options.memory_budget = *memory_budget;
   Timer timer(*joint.graph, view);
   options.profile = [&](const JointNode& node) { return timer.milliseconds(node); };
   Partition made = partitioner == "default" ? default_partition(view.graph, options)

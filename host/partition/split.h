@@ -3,6 +3,7 @@
 
 #include "aot/training.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,10 @@ struct Decision {
   std::vector<ValueId> saved;             ///< inputs of the joint graph and results of `forward`
 };
 
-/// `partitioner` is "default" or "min_cut". Throws UserError for a budget or solver that does not
-/// exist.
-Decision decide(const Lowered& joint, const std::string& partitioner);
+/// `partitioner` is "default" or "min_cut". `memory_budget` takes the place of flag
+/// functorch.activation_memory_budget. Throws UserError for a budget or solver that does not exist.
+Decision decide(const Lowered& joint, const std::string& partitioner,
+                std::optional<double> memory_budget = {});
 /// The forward and backward halves.
 TrainingHalves cut(const Lowered& joint, Decision decision);
 /// Both.
