@@ -98,6 +98,10 @@ GraphKey graph_key(const Graph& graph, const CompileRequest& request,
   added.look_at(graph);
   out.bypass = added.bypass();
   if (request.freezing) out.bypass = "constants are folded into the code";
+  const std::string& pass = config::flags().functorch.joint_custom_pass;
+  if (trains && !pass.empty())
+    out.bypass =
+        message("the joint graph goes through pass {}, which may become another one", pass);
   if (!out.bypass.empty()) return out;
   KeyBuilder key;
   key.add("host", host_identity()).add("backend", backend.text).add("mode", request.mode);
@@ -105,9 +109,6 @@ GraphKey graph_key(const Graph& graph, const CompileRequest& request,
   key.add("modes", modes_of_thread(request)).add("ops", added.text());
   if (std::optional<double> budget = trains ? memory_budget_of(graph) : std::nullopt)
     key.add("memory budget", message("{}", *budget));
-  // A pass is the program's code, which cannot be read.
-  const std::string& pass = config::flags().functorch.joint_custom_pass;
-  if (trains && !pass.empty()) key.add("joint pass", message("{} of {}", pass, program_identity()));
   if (!config::flags().functorch.autograd_cache_normalize_inputs)
     key.add("inputs", names_of_inputs(graph));
   key.add("graph", text_without_examples(graph));

@@ -99,13 +99,16 @@ TEST_F(GraphCacheKeys, ExampleSizesDoNotDecideButWhatIsKnownDoes) {
 
 TEST_F(GraphCacheKeys, FlagsThatDecideWhatIsCompiledDecide) {
   std::set<std::string> keys{key_of(base_text)};
-  for (const auto& [flag, value] :
-       std::map<std::string, config::Value>{{"functorch.activation_memory_budget", 0.5},
-                                            {"functorch.cse", false},
-                                            {"functorch.donated_buffer", false},
-                                            {"functorch.recompute_views", true},
-                                            {"compiler.cache_key_tag", std::string("nightly")},
-                                            {"inductor.max_fusion_size", int64_t{3}}}) {
+  for (const auto& [flag, value] : std::map<std::string, config::Value>{
+           {"functorch.activation_memory_budget", 0.5},
+           {"functorch.cse", false},
+           {"functorch.donated_buffer", false},
+           {"functorch.recompute_views", true},
+           {"functorch.backward_pass_autocast", std::string("off")},
+           {"functorch.functionalize_rng_ops", true},
+           {"compiler.partition_cost", std::string("storage")},
+           {"compiler.cache_key_tag", std::string("nightly")},
+           {"inductor.max_fusion_size", int64_t{3}}}) {
     auto patch = config::patch({{flag, value}});
     EXPECT_TRUE(keys.insert(key_of(base_text)).second) << flag;
   }
@@ -129,8 +132,9 @@ TEST_F(GraphCacheKeys, TheWayOfTheCallDecides) {
     EXPECT_TRUE(keys.insert(key_of(base_text)).second) << "grad mode";
   }
   for (Dtype dtype : {Dtype::bf16, Dtype::f16}) {
-    AutocastGuard on({.dtype = dtype});
-    EXPECT_TRUE(keys.insert(key_of(base_text)).second) << "autocast " << name_of(dtype);
+    call = {};
+    call.request.autocast = {.dtype = dtype};
+    EXPECT_TRUE(keys.insert(key_of(base_text, call)).second) << "autocast " << name_of(dtype);
   }
   EXPECT_TRUE(keys.insert(key_of(base_text, {.backend = "aot_eager"})).second) << "backend";
 }

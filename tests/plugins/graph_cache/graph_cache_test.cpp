@@ -8,7 +8,10 @@
 #include "core/shape_env.h"
 #include "graph/parse.h"
 
+#include <tenon/autocast.h>
+#include <tenon/joint_pass.h>
 #include <tenon/library.h>
+#include <tenon/memory_budget.h>
 #include <tenon/tenon.h>
 
 #include <gmock/gmock.h>
@@ -83,6 +86,64 @@ TEST_F(GraphCaching, ATrainingGraphIsSavedWithItsBackward) {
   EXPECT_EQ(counted(), "miss 1");
   loss.backward();
   EXPECT_EQ(counted(), "saved 1");
+}
+
+// A backward for some results only is the run's, and no part of the entry.
+TEST_F(GraphCaching, ABackwardForSomeResultsIsNotKept) {
+  auto step = [](bool begins_with_one) {
+    auto f = compile([](const Tensor& x) { return std::tuple((x * x).sum(), x.exp().sum()); },
+                     {.backend = "inductor"});
+    Tensor x = leaf(rows(2));
+    if (begins_with_one) {
+      auto [square, power] = f(x);
+      square.backward();
+      x = leaf(rows(2));
+    }
+    auto [square, power] = f(x);
+    (square + power).backward();
+    return x.grad().to_vector<float>();
+  };
+  std::vector<float> expected = step(false);
+  fs::remove_all(folder_);
+  counted();
+  EXPECT_EQ(step(true), expected);
+  EXPECT_EQ(counted(), "miss 1 saved 1");
+  EXPECT_EQ(step(true), expected);
+  EXPECT_EQ(step(false), expected);
+  EXPECT_EQ(counted(), "hit 2");
+}
+
+TEST_F(GraphCaching, MemoryBudgetsAndAutocastOfTheCallerDecide) {
+  auto step = [](double budget, bool casts) {
+    auto f = compile(
+        [budget](const Tensor& x, const Tensor& w) {
+          autograd::MemoryBudget share(budget);
+          return (x.matmul(w).sin() * 2).cos().sum();
+        },
+        {.backend = "inductor"});
+    Tensor x = leaf(rows(8)), w = leaf(rows(8) * 0.1);
+    Tensor loss;
+    {
+      AutocastGuard cast({.enabled = casts});
+      loss = f(x, w);
+    }
+    loss.backward();
+  };
+  step(1, false);
+  step(0, false);
+  step(1, true);
+  EXPECT_EQ(counted(), "miss 3 saved 3");
+  step(0, false);
+  EXPECT_EQ(counted(), "hit 1");
+}
+
+TEST_F(GraphCaching, GraphsThatAPassChangesAreNotKept) {
+  register_joint_pass("test.nothing", [](JointGraph&) {});
+  auto flag = config::patch({{"functorch.joint_custom_pass", std::string("test.nothing")}});
+  train();
+  EXPECT_EQ(counted(), "bypass 1");
+  infer();
+  EXPECT_EQ(counted(), "miss 1 saved 1");  // has no joint graph
 }
 
 // Aliases, writes and views on the tape are put right by the wrapper that the entry describes.
