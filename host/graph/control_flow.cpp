@@ -72,6 +72,17 @@ void own_memory(std::vector<Tensor>& results, TensorList operands, const Graph& 
       results[i] = results[i].clone(MemoryFormat::contiguous);
 }
 
+// A result in the layout that the body was recorded with: other operands may have given another.
+Tensor as_promised(Tensor t, const TensorMeta& meta) {
+  bool is_known = std::ranges::none_of(meta.strides, &SymInt::is_symbolic) &&
+                  std::ranges::none_of(meta.sizes, &SymInt::is_symbolic);
+  if (!is_known || t.numel() == 0) return t;
+  for (size_t d = 0; d < meta.sizes.size(); ++d)
+    if (meta.sizes[d] != 1 && t.strides()[d] != meta.strides[d])
+      return copy(t.new_empty_strided(t.sizes(), list_of(meta.strides)), t);
+  return t;
+}
+
 std::vector<Tensor> choose(bool which, const Value& true_graph, const Value& false_graph,
                            TensorList operands) {
   const Graph &a = body_of(true_graph), &b = body_of(false_graph);
@@ -82,7 +93,9 @@ std::vector<Tensor> choose(bool which, const Value& true_graph, const Value& fal
   std::vector<Tensor> results = run_body(taken, {operands.begin(), operands.end()});
   own_memory(results, operands, taken);
   for (size_t i = 0; i < results.size(); ++i)
-    if (!same_layout(a, b, i)) results[i] = results[i].contiguous();
+    results[i] = same_layout(a, b, i)
+                     ? as_promised(std::move(results[i]), a.value(a.outputs()[i]).meta)
+                     : results[i].contiguous();
   return results;
 }
 
