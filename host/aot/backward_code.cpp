@@ -34,8 +34,10 @@ BackwardCode::Variant BackwardCode::compile(std::optional<MaskedBackward> part) 
 }
 
 const BackwardCode::Variant& BackwardCode::whole() {
+  if (const Variant* known = ready_.load(std::memory_order_acquire)) return *known;
   std::lock_guard lock(parts_mutex_);
   if (!whole_) whole_ = compile(std::nullopt);
+  ready_.store(&*whole_, std::memory_order_release);
   return *whole_;
 }
 

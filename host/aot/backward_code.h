@@ -5,6 +5,7 @@
 #include "aot/zero_tangents.h"
 #include "config/config.h"
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,7 +39,8 @@ class BackwardCode {
   uint32_t n_saved_;
   CompileBackward compile_;
   config::ThreadPatches patches_;
-  std::mutex parts_mutex_;  // guards the rest; entries stay
+  std::atomic<const Variant*> ready_{nullptr};  // the whole half, once it is compiled
+  std::mutex parts_mutex_;                      // guards the rest; entries stay
   std::optional<Variant> whole_;
   std::map<std::vector<bool>, const Variant*> by_tangents_;
   std::vector<std::unique_ptr<Variant>> parts_;

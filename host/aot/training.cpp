@@ -198,6 +198,13 @@ class CompiledNode final : public autograd::Node {
     return grad;
   }
 
+  const BackwardCode::Variant& backward_for(const std::vector<Tensor>& grads) const {
+    if (std::ranges::all_of(grads, &Tensor::defined)) return plan_->backward.whole();
+    std::vector<bool> undefined;
+    for (const Tensor& g : grads) undefined.push_back(!g.defined());
+    return plan_->backward.for_tangents(undefined);
+  }
+
   // The values that a half of the backward reads, by its inputs; undefined ones stand for numbers.
   std::vector<Tensor> inputs_of(const BackwardCode::Variant& half, std::vector<Tensor>& grads) {
     size_t n_saved = saved_.size();
@@ -205,13 +212,12 @@ class CompiledNode final : public autograd::Node {
       return i < n_saved ? saved_[i].unpack(shared_from_this(), "a value")
                          : laid_out(std::move(grads[i - n_saved]), i - n_saved);
     };
-    std::vector<Tensor> values;
-    if (half.part)
-      for (uint32_t i : half.part->inputs) values.push_back(value(i));
-    else
-      for (size_t i = 0; i < n_saved + grads.size(); ++i) values.push_back(value(i));
     const Extracted& graph = half.part ? half.part->half : plan_->halves.backward;
-    values.resize(graph.graph->inputs().size());
+    std::vector<Tensor> values(graph.graph->inputs().size());
+    if (half.part)
+      for (size_t i = 0; i < half.part->inputs.size(); ++i) values[i] = value(half.part->inputs[i]);
+    else
+      for (size_t i = 0; i < n_saved + grads.size(); ++i) values[i] = value(i);
     return values;
   }
 
@@ -225,14 +231,13 @@ class CompiledNode final : public autograd::Node {
 
   std::vector<Tensor> run_backward(std::vector<Tensor> grads) {
     BelowAutograd below;
-    std::vector<bool> undefined;
-    for (const Tensor& g : grads) undefined.push_back(!g.defined());
-    const BackwardCode::Variant& half = plan_->backward.for_tangents(undefined);
+    const BackwardCode::Variant& half = backward_for(grads);
     std::vector<Tensor> values = inputs_of(half, grads);
     const autograd::EngineOptions* pass = autograd::current_pass();
     bool donates = config::flags().functorch.donated_buffer && pass && !pass->keep_graph;
     if (donates) release();
     std::vector<detail::TensorHead*> heads;
+    heads.reserve(values.size());
     for (Tensor& t : values) heads.push_back(donates ? t.release() : t.head());
     std::vector<int64_t> words = words_of(half);
     std::vector<Tensor> made(half.part ? half.part->outputs.size()
