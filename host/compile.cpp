@@ -7,6 +7,7 @@
 // when its like was not seen before, and the body runs again on every call.
 #include "compile.h"
 
+#include "aot/backward_autocast.h"
 #include "capture/trace.h"
 #include "capture/watch_symbols.h"
 #include "config/flags.h"
@@ -115,8 +116,10 @@ std::shared_ptr<Artifact> compile_captured(Site& site, const std::shared_ptr<Gra
 std::shared_ptr<Artifact> segment_code(Site& site, const std::shared_ptr<Graph>& graph,
                                        std::span<const int64_t> syms) {
   std::vector<SegmentCode>& known = site.segments[structural_hash(*graph)];
+  AutocastOptions autocast = autocast_in_effect();
   auto serves = [&](const SegmentCode& code) {
-    return structurally_equal(*code.graph, *graph) && code.conditions.check(syms);
+    return same_casts(code.autocast, autocast) && structurally_equal(*code.graph, *graph) &&
+           code.conditions.check(syms);
   };
   auto found = std::find_if(known.begin(), known.end(), serves);
   if (found != known.end()) {
@@ -126,7 +129,7 @@ std::shared_ptr<Artifact> segment_code(Site& site, const std::shared_ptr<Graph>&
   std::shared_ptr<Artifact> made = compile_captured(site, graph);
   auto conditions = segment_conditions(*graph, *made);
   if (!conditions) return made;
-  known.insert(known.begin(), {graph, made, std::move(*conditions)});
+  known.insert(known.begin(), {graph, made, std::move(*conditions), autocast});
   constexpr size_t most_versions = 16;
   if (known.size() > most_versions) known.pop_back();
   return made;

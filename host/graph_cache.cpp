@@ -241,8 +241,7 @@ KeptCode GraphCache::saved(const CompileRequest& request, const Artifact& code) 
   require(artifact.graph == request.graph && artifact.kind != SavedArtifact::Kind::functional,
           ErrorCode::unsupported, "the backend has compiled another graph");
   if (artifact.kind == SavedArtifact::Kind::interpreter) {
-    // The host branches between bodies that the backend has compiled.
-    if (!request.graph->subgraphs.empty()) out.kind = KeptCode::Kind::again;
+    if (artifact.loses_code) out.kind = KeptCode::Kind::again;
     require(!config::flags().dynamo.suppress_errors, ErrorCode::unsupported,
             "a graph without code may stand for an error that dynamo.suppress_errors hides");
     return out;

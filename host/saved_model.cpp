@@ -9,6 +9,7 @@
 #include "formats/json.h"
 #include "formats/pt2.h"
 #include "formats/tenon_file.h"
+#include "report/log.h"
 #include "saved_graphs.h"
 
 #include <tenon/ops.h>
@@ -41,6 +42,11 @@ class PlanWriter {
   Json artifact(const SavedArtifact& saved) {
     Json::Object out{{"kind", kind_names[static_cast<size_t>(saved.kind)]},
                      {"graph", graph(*saved.graph)}};
+    if (saved.loses_code)
+      report::log(report::LogLevel::warning, "compile",
+                  "graph {}: the code of its parts is not saved; the file runs its {} nodes one by "
+                  "one",
+                  saved.graph->name, saved.graph->nodes().size());
     if (saved.kind == Kind::plugin) {
       out.push_back({"backend", saved.backend});
       Json::Array mutated;

@@ -76,7 +76,11 @@ class OverBodies final : public Artifact {
     all.add(stats_);
     return all.to_json();
   }
-  SavedArtifact save() const override { return interpreter_->save(); }
+  SavedArtifact save() const override {
+    SavedArtifact out = interpreter_->save();
+    out.loses_code = true;
+    return out;
+  }
 
  private:
   std::shared_ptr<Artifact> interpreter_;

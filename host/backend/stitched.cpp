@@ -48,10 +48,7 @@ class StitchedArtifact final : public Artifact {
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override;
   std::string describe(int32_t what) const override;
-  // Pieces have no form on disk: another process runs the whole graph node by node.
-  SavedArtifact save() const override {
-    return {.kind = SavedArtifact::Kind::interpreter, .graph = graph_};
-  }
+  SavedArtifact save() const override { return {.loses_code = true, .graph = graph_}; }
 
  private:
   struct Frame {

@@ -19,6 +19,8 @@ struct SavedArtifact {
     functional,   ///< effects and aliases around the only one of `parts`, as `bytes` say
   };
   Kind kind = Kind::interpreter;
+  bool loses_code =
+      false;  ///< of kind interpreter: there is code of parts, which has no saved form
   std::shared_ptr<const Graph> graph;    ///< what was compiled
   std::string backend;                   ///< of kind plugin
   std::vector<uint32_t> mutated_inputs;  ///< that a plugin's code writes

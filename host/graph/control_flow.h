@@ -1,8 +1,8 @@
 // Control flow: ops whose arguments are graphs, the bodies.
 //
 //   cond(pred, true_graph, false_graph, operands)     one of two bodies
-//   while_loop(cond_graph, body_graph, carried, extra) body(carried..., extra...) while cond says
-//   so map(body_graph, xs, extra)                         body(slice..., extra...), stacked
+//   while_loop(cond_graph, body_graph, carried, extra) body(carried..., extra...) while cond holds
+//   map(body_graph, xs, extra)                         body(slice..., extra...), stacked
 //   scan(combine_graph, init, xs, extra)               combine(carry..., slice..., extra...) gives
 //                                                      the new carry, then outputs to be stacked
 //   associative_scan(combine_graph, xs, extra)         combine(left..., right..., extra...)

@@ -80,7 +80,8 @@ struct Entry {
 struct SegmentCode {
   std::shared_ptr<Graph> graph;
   std::shared_ptr<Artifact> artifact;
-  SymProgram conditions;  ///< under which it holds, over graph->symbols
+  SymProgram conditions;     ///< under which it holds, over graph->symbols
+  AutocastOptions autocast;  ///< of its caller, which its backward may follow
 };
 
 /// What the calls so far have shown of each size, stride and number: unset, one value, or dynamic.

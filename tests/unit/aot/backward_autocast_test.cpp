@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 #include "graph/artifact.h"
 #include "ops/op_table.h"
+#include "unit/distance.h"
 #include "unit/message_of.h"
 
 #include <tenon/tenon.h>
@@ -15,10 +16,6 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-double distance(const Tensor& a, const Tensor& b) {
-  return a.sub(b).abs().max().to(Dtype::f64).item<double>();
-}
 
 class BackwardAutocast : public testing::Test {
  protected:

@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 #include "graph/artifact.h"
 #include "graph/print.h"
+#include "unit/distance.h"
 #include "unit/message_of.h"
 
 #include <tenon/functorch.h>
@@ -16,10 +17,6 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 using testing::UnorderedElementsAre;
-
-double distance(const Tensor& a, const Tensor& b) {
-  return a.sub(b).abs().max().to(Dtype::f64).item<double>();
-}
 
 class FunctorchCompilers : public testing::Test {
  protected:

@@ -3,6 +3,7 @@
 #include "graph/artifact.h"
 #include "graph/print.h"
 #include "report/events.h"
+#include "unit/distance.h"
 #include "unit/message_of.h"
 
 #include <tenon/joint_pass.h>
@@ -21,10 +22,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-double distance(const Tensor& a, const Tensor& b) {
-  return a.sub(b).abs().max().to(Dtype::f64).item<double>();
-}
 
 class JointPasses : public testing::Test {
  protected:

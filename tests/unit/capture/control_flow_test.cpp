@@ -1,5 +1,7 @@
 // Branches and loops that stay in the graph: the answer is the eager one, data decides at the call,
 // and what a body may not do ends in an error that names both places.
+#include "unit/message_of.h"
+
 #include <tenon/autograd.h>
 #include <tenon/compile.h>
 #include <tenon/config.h>
@@ -20,16 +22,6 @@ const char* const backends[] = {"eager", "aot_eager", "aot_eager_decomp_partitio
 
 Tensor row(std::initializer_list<float> v) { return tensor(v); }
 Floats values(const Tensor& t) { return t.detach().reshape({-1}).to_vector<float>(); }
-
-template <class F>
-std::string error_of(F run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 Tensor halved_or_doubled(const Tensor& x) {
   return cond(
@@ -376,10 +368,10 @@ TEST_P(ControlFlow, LookingAtDataInABodyNamesBothPlaces) {
             [](const Tensor& t) { return t; }, x);
       },
       Options{.backend = GetParam()});
-  for (auto error : {error_of([&] { g(row({1, 2})); })})
+  for (auto error : {message_of([&] { g(row({1, 2})); })})
     EXPECT_THAT(error, AllOf(HasSubstr("item() looks at data at"), HasSubstr("of cond at"),
                              HasSubstr("control_flow_test.cpp")));
-  EXPECT_THAT(error_of([&] { f(row({1, 2})); }), HasSubstr("inside of a body of cond at"));
+  EXPECT_THAT(message_of([&] { f(row({1, 2})); }), HasSubstr("inside of a body of cond at"));
 }
 
 TEST_P(ControlFlow, ABodyMustNotWriteItsOperands) {
@@ -390,7 +382,7 @@ TEST_P(ControlFlow, ABodyMustNotWriteItsOperands) {
             [](const Tensor& t) { return t.mul(1).add_(Tensor(t).add_(1)); }, x);
       },
       whole());
-  EXPECT_THAT(error_of([&] { f(row({1, 2})); }), HasSubstr("false_graph writes its input 0"));
+  EXPECT_THAT(message_of([&] { f(row({1, 2})); }), HasSubstr("false_graph writes its input 0"));
 }
 
 TEST_P(ControlFlow, BranchesMustAgreeInType) {
@@ -401,7 +393,7 @@ TEST_P(ControlFlow, BranchesMustAgreeInType) {
             [](const Tensor& t) { return t.to(Dtype::f64); }, x);
       },
       whole());
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of([&] {
                 f(row({1, 2}));
               }),
               HasSubstr("result 0 is f32[2] of true_graph and f64[2] of false_graph"));
@@ -415,11 +407,11 @@ TEST_P(ControlFlow, WhatIsCarriedKeepsItsSizes) {
                       },
                       x);
   };
-  EXPECT_THAT(error_of([&] {
+  EXPECT_THAT(message_of([&] {
                 compile(fn, whole())(row({1, 2}));
               }),
               HasSubstr("result 0 of body_graph is f32[4]; expected f32[2]"));
-  EXPECT_THAT(error_of([&] { fn(row({1, 2})); }), HasSubstr("carried value 0 was"));
+  EXPECT_THAT(message_of([&] { fn(row({1, 2})); }), HasSubstr("carried value 0 was"));
 }
 
 TEST_P(ControlFlow, BranchesMustTakeTheSameForGrantedAboutSizes) {
@@ -434,7 +426,7 @@ TEST_P(ControlFlow, BranchesMustTakeTheSameForGrantedAboutSizes) {
         [](const Tensor& t) { return t + t.size(0).guard_int(); }, x);
   };
   Options dynamic{.backend = GetParam(), .fullgraph = true, .dynamic = true};
-  EXPECT_THAT(error_of([&] { compile(only_one, dynamic)(ones({3})); }),
+  EXPECT_THAT(message_of([&] { compile(only_one, dynamic)(ones({3})); }),
               AllOf(HasSubstr("different things for granted about sizes"),
                     HasSubstr("true_graph arg0.size(0) == 3"), HasSubstr("false_graph nothing")));
   EXPECT_EQ(values(compile(both, dynamic)(ones({3}))), (Floats{3, 3, 3}));

@@ -1,5 +1,7 @@
 // Numbers that depend on data inside compiled functions: symbols of the graph, assertions, and what
 // happens where somebody asks for their value.
+#include "unit/message_of.h"
+
 #include <tenon/compile.h>
 #include <tenon/config.h>
 #include <tenon/ops.h>
@@ -17,16 +19,6 @@ const char* const backends[] = {"eager", "aot_eager", "aot_eager_decomp_partitio
 
 Tensor number(int64_t n) { return full({}, n, Dtype::i64); }
 Tensor row(std::initializer_list<float> v) { return tensor(v); }
-
-template <class F>
-std::string error_of(F run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 class DataSymbols : public ::testing::TestWithParam<const char*> {
  protected:
@@ -51,7 +43,7 @@ TEST_P(DataSymbols, AnItemOfAComputedTensorIsASymbolOfTheGraph) {
   for (int64_t n : {3, 5, 2})
     EXPECT_EQ(f(number(n), w).item<float>(), static_cast<float>(2 * n)) << n;
   EXPECT_EQ(f.stats().compiles, 1);
-  EXPECT_THAT(error_of([&] { f(number(7), w); }), HasSubstr("assertion failed: u0 <= 6"));
+  EXPECT_THAT(message_of([&] { f(number(7), w); }), HasSubstr("assertion failed: u0 <= 6"));
   EXPECT_EQ(f(number(4), w).item<float>(), 8);
   EXPECT_EQ(f.stats().compiles, 1);
 }
@@ -67,7 +59,7 @@ TEST_P(DataSymbols, AnItemOfAnArgumentIsGuarded) {
       whole());
   Tensor w = ones({6});
   for (int64_t n : {3, 5, 2}) EXPECT_EQ(f(number(n), w).item<float>(), static_cast<float>(2 * n));
-  EXPECT_THAT(error_of([&] { f(number(7), w); }), HasSubstr("at most six rows"));
+  EXPECT_THAT(message_of([&] { f(number(7), w); }), HasSubstr("at most six rows"));
   EXPECT_EQ(f(number(2), w).item<float>(), 4);
   EXPECT_EQ(f.stats().compiles, 1);
   EXPECT_THAT(f.explain(), HasSubstr("arg0.item() <= 6"));
@@ -161,7 +153,7 @@ TEST_P(DataSymbols, WhatOneRunAssertedDoesNotServeAnother) {
       pieces());
   EXPECT_EQ(f(number(6), true).item<float>(), 12);
   EXPECT_EQ(f(number(5), false).item<float>(), 9);
-  EXPECT_THAT(error_of([&] { f(number(5), true); }), HasSubstr("assertion failed"));
+  EXPECT_THAT(message_of([&] { f(number(5), true); }), HasSubstr("assertion failed"));
   EXPECT_EQ(f(number(7), false).item<float>(), 13);
 }
 
@@ -261,7 +253,7 @@ TEST_P(DataSymbols, SizesThatMustMatchAreAssertedBeforeTheyAreUsed) {
               whole());
   EXPECT_EQ(f(row({1, -1}), row({2, -2})).to_vector<float>(), Floats{3});
   EXPECT_EQ(f(row({1, 2}), row({2, 5})).to_vector<float>(), (Floats{3, 7}));
-  EXPECT_THAT(error_of([&] { f(row({1, 2}), row({2, -5})); }), HasSubstr("assertion failed"));
+  EXPECT_THAT(message_of([&] { f(row({1, 2}), row({2, -5})); }), HasSubstr("assertion failed"));
 }
 
 TEST_P(DataSymbols, AnUnbackedDimensionServesEverySize) {
@@ -288,7 +280,7 @@ TEST_P(DataSymbols, ABranchOnAnUnbackedDimensionCutsOrIsAnError) {
     mark_unbacked(x, 0);
     float expected = n > 2 ? 2.0f * static_cast<float>(n) : 2.0f;
     EXPECT_EQ(f(x).to_vector<float>(), Floats(static_cast<size_t>(n), expected)) << n;
-    EXPECT_THAT(error_of([&] { strict(x); }), HasSubstr("data-dependent expression"));
+    EXPECT_THAT(message_of([&] { strict(x); }), HasSubstr("data-dependent expression"));
   }
 }
 
@@ -312,14 +304,14 @@ TEST_P(DataSymbols, AChecksTensorIsLookedAtWhenTheCodeRuns) {
       },
       whole());
   EXPECT_EQ(f(row({1, 2})).to_vector<float>(), (Floats{2, 4}));
-  EXPECT_THAT(error_of([&] { f(row({1, -2})); }), HasSubstr("x must be positive"));
+  EXPECT_THAT(message_of([&] { f(row({1, -2})); }), HasSubstr("x must be positive"));
   EXPECT_EQ(f.stats().compiles, 1);
 }
 
 TEST_P(DataSymbols, AChecksFailureIsAnErrorWithoutCompile) {
-  EXPECT_THAT(error_of([] { check(1 > 2, "one is less"); }), HasSubstr("one is less"));
-  EXPECT_THAT(error_of([] { check(zeros({1}), "zero"); }), HasSubstr("zero"));
-  EXPECT_EQ(error_of([] { check(ones({1})); }), "no error");
+  EXPECT_THAT(message_of([] { check(1 > 2, "one is less"); }), HasSubstr("one is less"));
+  EXPECT_THAT(message_of([] { check(zeros({1}), "zero"); }), HasSubstr("zero"));
+  EXPECT_EQ(message_of([] { check(ones({1})); }), "no error");
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, DataSymbols, ::testing::ValuesIn(backends),

@@ -3,6 +3,7 @@
 
 #include "core/sym_int.h"
 #include "unit/core/sym_test_support.h"
+#include "unit/message_of.h"
 
 #include <gtest/gtest.h>
 
@@ -15,16 +16,6 @@ using test::TestTrace;
 using Kind = SymbolSource::Kind;
 
 SymbolSource size_of(uint32_t input, uint32_t dim) { return {Kind::input_size, input, dim}; }
-
-template <class F>
-std::string error_of(F run) {
-  try {
-    run();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 bool mentions(const std::string& text, std::string_view part) {
   return text.find(part) != std::string::npos;
@@ -219,7 +210,7 @@ TEST(ShapeEnv, BranchOnDataIsRefusedWithTheWholeStory) {
               "  fix: state what holds with tenon::check(u0 > 3), or\n"
               "  fix: choose with guard_or_false(...) or cond(...), which need no answer now");
   }
-  EXPECT_TRUE(mentions(error_of([&] { (void)u.guard_int(); }), "expression u0\n"));
+  EXPECT_TRUE(mentions(message_of([&] { (void)u.guard_int(); }), "expression u0\n"));
 }
 
 TEST(ShapeEnv, FallbackAnswersAddNoGuard) {
@@ -260,7 +251,7 @@ TEST(ShapeEnv, CheckOfKnownSizesGuardsOrFails) {
   TestTrace trace({5});
   sym_check(trace.size("s0") < 9, "small");
   EXPECT_EQ(trace.guards(), "s0 < 9");
-  EXPECT_TRUE(mentions(error_of([&] { sym_check(trace.size("s0") < 4, "tiny"); }),
+  EXPECT_TRUE(mentions(message_of([&] { sym_check(trace.size("s0") < 4, "tiny"); }),
                        "check failed: s0 < 4 is false for these sizes: tiny"));
 }
 
@@ -283,7 +274,7 @@ TEST(ShapeEnv, DeclaredRangesAreCheckedAndUsed) {
   EXPECT_TRUE(env->guards().empty());
   EXPECT_EQ(env->guard_conditions().size(), 2u);
   EXPECT_EQ(
-      error_of([&] { env->create_symbol(20, size_of(0, 1), "x.size(1)", marked); }),
+      message_of([&] { env->create_symbol(20, size_of(0, 1), "x.size(1)", marked); }),
       "ConstraintViolationError: x.size(1) is 20, but its size was declared to lie in [2, 16]; "
       "pass a size inside or widen the range");
 }
@@ -296,7 +287,7 @@ TEST(ShapeEnv, FixingAMarkedSizeViolatesTheMark) {
   EXPECT_TRUE(bool(s > 3));
   EXPECT_NO_THROW(env->check_constraints());
   EXPECT_TRUE(bool(s == 8));
-  EXPECT_TRUE(mentions(error_of([&] { env->check_constraints(); }),
+  EXPECT_TRUE(mentions(message_of([&] { env->check_constraints(); }),
                        "x.size(0) was marked dynamic, but the code fixes it to 8"));
 }
 
@@ -331,15 +322,15 @@ TEST(ShapeEnv, ValuesOfAnotherTraceAreRefused) {
   auto other = ShapeEnv::make();
   SymInt foreign = other->create_symbol(4, size_of(0, 0), "x.size(0)");
   TestTrace trace({5});
-  EXPECT_TRUE(mentions(error_of([&] { (void)bool(foreign > 3); }),
+  EXPECT_TRUE(mentions(message_of([&] { (void)bool(foreign > 3); }),
                        "the symbolic value s0 belongs to another trace"));
-  EXPECT_TRUE(mentions(error_of([&] { (void)(foreign + trace.size("s0")); }), "another trace"));
+  EXPECT_TRUE(mentions(message_of([&] { (void)(foreign + trace.size("s0")); }), "another trace"));
 }
 
 TEST(ShapeEnv, ValuesOutsideOfTheirTraceAreRefused) {
   auto env = ShapeEnv::make();
   SymInt s = env->create_symbol(4, size_of(0, 0), "x.size(0)");
-  EXPECT_TRUE(mentions(error_of([&] { (void)s.guard_int(); }),
+  EXPECT_TRUE(mentions(message_of([&] { (void)s.guard_int(); }),
                        "the symbolic integer s0 was used as a number outside of its trace"));
 }
 
