@@ -1,10 +1,14 @@
 // One walk over the nodes; expressions are looked through once.
+//
+// A size that only a node's result shows (how many elements are not zero) is known once that node
+// has run: the host runs it, and to the pieces behind it the size is that of an input.
 #include "supported.h"
 
 #include "options.h"
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 namespace inductor {
 
@@ -16,10 +20,15 @@ using tenon::plugin::value;
 
 class Support {
  public:
-  explicit Support(const tn_compile_request& request) : graph_(request) {}
+  explicit Support(const tn_compile_request& request) : graph_(request) {
+    for (uint32_t id : graph_.inputs()) see_symbols(id);
+  }
 
+  /// To be asked for each node, in order.
   bool takes(const node& n) {
-    if (n.tags & (TN_TAG_HIGHER_ORDER | TN_TAG_DATA_DEPENDENT)) return false;
+    bool gives_sizes = false;
+    for (uint32_t r = 0; r < n.n_results; ++r) gives_sizes |= see_symbols(n.first_result + r);
+    if (gives_sizes || (n.tags & TN_TAG_HIGHER_ORDER)) return false;
     for (uint32_t i = 0; i < n.n_args; ++i)
       if (!takes(n.args[i])) return false;
     for (uint32_t r = 0; r < n.n_results; ++r)
@@ -61,19 +70,40 @@ class Support {
     return all(v.dims()) && all(v.stride_dims()) && is_index(v.storage_offset);
   }
 
-  // An integer made of sizes that are known before the call, by operations that code has.
+  // An integer made by operations that code has, and that never divides by zero: a size that
+  // depends on data may be that.
   bool is_index(const tn_dim& d) {
     if (d.expr == TN_EXPR_STATIC) return true;
     auto [known, is_new] = indices_.try_emplace(d.expr, false);
     if (!is_new) return known->second;
     auto e = graph_.expr(d.expr);
-    bool compiled = e.op <= TN_EX_POW && !(e.flags & TN_DIM_UNBACKED);
+    bool compiled = e.op <= TN_EX_POW;
     for (uint32_t operand : e.arguments()) compiled = compiled && is_index({0, operand, 0});
+    bool divides = e.op == TN_EX_FLOORDIV || e.op == TN_EX_CEILDIV || e.op == TN_EX_MOD;
+    if (divides && (e.flags & TN_DIM_UNBACKED)) {
+      auto divisor = graph_.expr(e.arguments()[1]);
+      compiled = compiled && (divisor.lower > 0 || divisor.upper < 0);
+    }
     return indices_[d.expr] = compiled;
+  }
+
+  // Whether the value shows a symbol that none has shown before it.
+  bool see_symbols(uint32_t id) {
+    auto v = graph_.value_at(id);
+    bool is_first = v.kind == TN_VAL_SYMINT && see_symbol(v.expr);
+    if (!v.is_tensor()) return is_first;
+    for (const tn_dim& d : v.dims()) is_first |= see_symbol(d.expr);
+    for (const tn_dim& d : v.stride_dims()) is_first |= see_symbol(d.expr);
+    return is_first;
+  }
+  bool see_symbol(uint32_t expr) {
+    return expr != TN_EXPR_STATIC && graph_.expr(expr).op == TN_EX_SYMBOL &&
+           seen_.insert(expr).second;
   }
 
   graph graph_;
   std::map<uint32_t, bool> values_, indices_;
+  std::set<uint32_t> seen_;  // symbols
 };
 
 }  // namespace
@@ -83,7 +113,7 @@ void support_nodes(const tn_compile_request& request, std::span<uint8_t> verdict
   graph g(request);
   Support support(request);
   for (uint32_t i = 0; i < g.size(); ++i)
-    verdicts[i] = takes_all || support.takes(g.at(i)) ? TN_SUPPORTED : TN_NOT_SUPPORTED;
+    verdicts[i] = support.takes(g.at(i)) || takes_all ? TN_SUPPORTED : TN_NOT_SUPPORTED;
 }
 
 }  // namespace inductor

@@ -290,10 +290,25 @@ View Lowering::view_of(const Tensor& t, const char* name) {
 
 // ---- the walk
 
+namespace {
+
+// A symbol without an example value is known if an input shows it.
+bool is_known_before_call(const tenon::plugin::graph& g, uint32_t symbol) {
+  if (!(g.expr(symbol).flags & TN_DIM_UNBACKED)) return true;
+  auto shows = [&](const tn_dim& d) { return d.expr == symbol; };
+  return std::ranges::any_of(g.inputs(), [&](uint32_t id) {
+    value v = g.value_at(id);
+    if (!v.is_tensor()) return v.kind == TN_VAL_SYMINT && v.expr == symbol;
+    return std::ranges::any_of(v.dims(), shows) || std::ranges::any_of(v.stride_dims(), shows);
+  });
+}
+
+}  // namespace
+
 void Lowering::lower_inputs() {
   for (uint32_t s : graph.symbols()) {
     auto e = graph.expr(s);
-    if (e.flags & TN_DIM_UNBACKED)
+    if (!is_known_before_call(graph, s))
       throw declined(text("size {} is known at run time only", sv(e.name)));
     imported[s] = x.symbol(uint32_t(x.symbols.size()));
     x.symbols.push_back(
