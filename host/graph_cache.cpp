@@ -240,8 +240,9 @@ KeptCode GraphCache::saved(const CompileRequest& request, const Artifact& code) 
   SavedArtifact artifact = code.save();
   require(artifact.graph == request.graph && artifact.kind != SavedArtifact::Kind::functional,
           ErrorCode::unsupported, "the backend has compiled another graph");
-  if (artifact.kind == SavedArtifact::Kind::interpreter) {
-    if (artifact.loses_code) out.kind = KeptCode::Kind::again;
+  bool is_in_parts = !artifact.parts.empty();
+  if (is_in_parts) out.kind = KeptCode::Kind::again;
+  if (is_in_parts || artifact.kind == SavedArtifact::Kind::interpreter) {
     require(!config::flags().dynamo.suppress_errors, ErrorCode::unsupported,
             "a graph without code may stand for an error that dynamo.suppress_errors hides");
     return out;

@@ -8,6 +8,7 @@
 #include "core/tensor_impl.h"
 #include "formats/pt2_import_parts.h"
 #include "input_layout.h"
+#include "saved_artifact.h"
 
 #include <tenon/autograd.h>
 #include <tenon/ops.h>

@@ -46,10 +46,6 @@ void write_saved_model(const std::string& path, const SavedModel& model,
 /// `check_weights`: whether the digests of weights are looked at.
 SavedModel read_saved_model(const std::string& path, bool check_weights = true);
 
-/// The code again, for callers that pass `n_inputs` inputs. `subject` names the file in errors.
-std::shared_ptr<Artifact> load_artifact(const SavedArtifact& saved, size_t n_inputs,
-                                        const std::string& subject);
-
 /// Whether the file is one of these, by its first bytes. Throws UserError bad_file.
 bool is_saved_model(const std::string& path);
 

@@ -60,7 +60,7 @@ class InferenceWrapper final : public Artifact {
   SavedArtifact save() const override {
     SavedArtifact out{.kind = SavedArtifact::Kind::functional, .graph = lowered_.graph};
     out.bytes = plan_text(lowered_);
-    out.parts.push_back(inner_->save());
+    out.parts.push_back({inner_->save()});
     return out;
   }
 

@@ -59,12 +59,12 @@ std::vector<std::shared_ptr<Graph>> bodies_of(const Graph& graph) {
 /// The interpreter, with the statistics of the code that it runs.
 class OverBodies final : public Artifact {
  public:
-  OverBodies(std::shared_ptr<Artifact> interpreter, const BodyCode& code)
-      : interpreter_(std::move(interpreter)) {
-    for (const auto& [body, compiled] : code) {
-      stats_.add(ArtifactStats::parse(compiled->describe(TN_DESC_STATS_JSON)));
+  OverBodies(std::shared_ptr<const Graph> graph, BodyCode code)
+      : graph_(std::move(graph)),
+        code_(std::move(code)),
+        interpreter_(interpreter_artifact(graph_, code_)) {
+    for (const auto& [body, compiled] : code_)
       guards.insert(guards.end(), compiled->guards.begin(), compiled->guards.end());
-    }
   }
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
@@ -73,18 +73,24 @@ class OverBodies final : public Artifact {
   std::string describe(int32_t what) const override {
     if (what != TN_DESC_STATS_JSON) return interpreter_->describe(what);
     ArtifactStats all = ArtifactStats::parse(interpreter_->describe(what));
-    all.add(stats_);
+    for (const auto& [body, compiled] : code_)
+      all.add(ArtifactStats::parse(compiled->describe(what)));
     return all.to_json();
   }
   SavedArtifact save() const override {
-    SavedArtifact out = interpreter_->save();
-    out.loses_code = true;
+    SavedArtifact out{.kind = SavedArtifact::Kind::bodies, .graph = graph_};
+    for (uint32_t i = 0; i < graph_->subgraphs.size(); ++i) {
+      auto compiled = code_.find(graph_->subgraphs[i].get());
+      if (compiled != code_.end())
+        out.parts.push_back({.code = compiled->second->save(), .body = i});
+    }
     return out;
   }
 
  private:
+  std::shared_ptr<const Graph> graph_;
+  BodyCode code_;
   std::shared_ptr<Artifact> interpreter_;
-  ArtifactStats stats_;
 };
 
 }  // namespace
@@ -101,8 +107,13 @@ std::shared_ptr<Artifact> interpreter_over_bodies(const std::string& name,
     code.emplace(body.get(), compile_with_backend(name, inner));
     report::counter("backend.bodies").add();
   }
-  auto interpreter = interpreter_artifact(request.graph, code);
-  return code.empty() ? interpreter : std::make_shared<OverBodies>(std::move(interpreter), code);
+  return interpreter_over_bodies(request.graph, std::move(code));
+}
+
+std::shared_ptr<Artifact> interpreter_over_bodies(std::shared_ptr<const Graph> graph,
+                                                  BodyCode code) {
+  if (code.empty()) return interpreter_artifact(std::move(graph));
+  return std::make_shared<OverBodies>(std::move(graph), std::move(code));
 }
 
 }  // namespace tenon

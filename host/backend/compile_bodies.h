@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "graph/artifact.h"
 
 namespace tenon {
 
@@ -10,5 +11,9 @@ namespace tenon {
 /// are interpreted.
 std::shared_ptr<Artifact> interpreter_over_bodies(const std::string& name,
                                                   const CompileRequest& request);
+
+/// The same of bodies that have been compiled.
+std::shared_ptr<Artifact> interpreter_over_bodies(std::shared_ptr<const Graph> graph,
+                                                  BodyCode code);
 
 }  // namespace tenon

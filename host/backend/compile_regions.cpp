@@ -139,7 +139,7 @@ std::shared_ptr<Artifact> PieceCompiler::compile_pieces() {
 
 CompiledPiece PieceCompiler::compile_piece(Extractor& extractor, const GraphPiece& piece,
                                            size_t index) {
-  CompiledPiece out{extractor.cut(piece.nodes), nullptr, "", piece.is_region};
+  CompiledPiece out{piece.nodes, extractor.cut(piece.nodes), nullptr, "", piece.is_region};
   for (size_t k = 0; k < out.part.outer_inputs.size(); ++k) {
     ValueId v = out.part.outer_inputs[k];
     if (v != no_value && is_static_[v])

@@ -32,6 +32,7 @@ struct LateSymbol {
 };
 
 struct Step {
+  std::vector<NodeId> nodes;
   std::shared_ptr<Artifact> artifact;
   std::vector<PieceInput> inputs;
   std::vector<uint32_t> outputs;  ///< slots; none: what is there already is the object itself
@@ -40,6 +41,7 @@ struct Step {
   std::vector<uint32_t> unread;  ///< slots that it fills and nobody reads
   std::vector<bool> may_lack;    ///< by output: no tensor is as good
   std::string title;
+  bool is_region;
 };
 
 class StitchedArtifact final : public Artifact {
@@ -48,7 +50,7 @@ class StitchedArtifact final : public Artifact {
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override;
   std::string describe(int32_t what) const override;
-  SavedArtifact save() const override { return {.loses_code = true, .graph = graph_}; }
+  SavedArtifact save() const override;
 
  private:
   struct Frame {
@@ -66,7 +68,6 @@ class StitchedArtifact final : public Artifact {
 
   std::shared_ptr<const Graph> graph_;
   std::vector<Step> steps_;
-  int64_t n_regions_ = 0;
   std::vector<ValueId> object_;  // by value: the one whose object it is
   std::vector<uint32_t> slots_;  // by value
   uint32_t n_slots_ = 0;
@@ -102,6 +103,7 @@ uint32_t StitchedArtifact::slot_of(ValueId v) {
 
 void StitchedArtifact::add_step(CompiledPiece& piece) {
   Step step;
+  step.nodes = std::move(piece.nodes);
   step.artifact = std::move(piece.artifact);
   const Extracted& part = piece.part;
   for (ValueId v : part.outer_inputs) {
@@ -124,7 +126,7 @@ void StitchedArtifact::add_step(CompiledPiece& piece) {
   }
   guards.insert(guards.end(), step.artifact->guards.begin(), step.artifact->guards.end());
   step.title = std::move(piece.title);
-  n_regions_ += piece.is_region;
+  step.is_region = piece.is_region;
   steps_.push_back(std::move(step));
 }
 
@@ -255,8 +257,15 @@ std::string StitchedArtifact::describe(int32_t what) const {
   ArtifactStats all;
   all.from_cache = true;
   for (const Step& step : steps_) all.add(ArtifactStats::parse(step.artifact->describe(what)));
-  all.regions = n_regions_;
+  all.regions = std::ranges::count(steps_, true, &Step::is_region);
   return all.to_json();
+}
+
+SavedArtifact StitchedArtifact::save() const {
+  SavedArtifact out{.kind = SavedArtifact::Kind::pieces, .graph = graph_};
+  for (const Step& step : steps_)
+    out.parts.push_back({step.artifact->save(), step.nodes, step.title, step.is_region});
+  return out;
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 namespace tenon {
 
 struct CompiledPiece {
+  std::vector<NodeId> nodes;  ///< of the outer graph
   Extracted part;
   std::shared_ptr<Artifact> artifact;
   std::string title;  ///< "region 1, 3 nodes by mine", for texts

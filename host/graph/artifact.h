@@ -11,21 +11,31 @@
 
 namespace tenon {
 
+struct SavedPart;
+
 /// A compiled graph as data: what another process makes it from again.
 struct SavedArtifact {
   enum class Kind : uint8_t {
     interpreter,  ///< the graph, run node by node
     plugin,       ///< what a plugin saved of the graph's code, in `bytes`
     functional,   ///< effects and aliases around the only one of `parts`, as `bytes` say
+    pieces,       ///< `parts` one after the other
+    bodies        ///< the graph, run node by node; bodies of control flow are `parts`
   };
   Kind kind = Kind::interpreter;
-  bool loses_code =
-      false;  ///< of kind interpreter: there is code of parts, which has no saved form
   std::shared_ptr<const Graph> graph;    ///< what was compiled
   std::string backend;                   ///< of kind plugin
   std::vector<uint32_t> mutated_inputs;  ///< that a plugin's code writes
   std::string bytes;
-  std::vector<SavedArtifact> parts;
+  std::vector<SavedPart> parts;
+};
+
+struct SavedPart {
+  SavedArtifact code;
+  std::vector<NodeId> nodes = {};  ///< of kind pieces: those of the graph that it runs
+  std::string title = {};          ///< of kind pieces, for texts
+  bool is_region = false;          ///< of kind pieces
+  uint32_t body = 0;               ///< of kind bodies: its place among the graph's
 };
 
 /// A compiled graph. Threads: calls may run at once. Keeps its plugin alive.
