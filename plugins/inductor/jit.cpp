@@ -11,6 +11,7 @@
 #include <llvm/IR/Verifier.h>
 #include <llvm/MC/TargetRegistry.h>
 #include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/ErrorHandling.h>
 #include <llvm/Support/TargetSelect.h>
 #include <llvm/Target/TargetMachine.h>
 #include <llvm/TargetParser/Host.h>
@@ -22,6 +23,8 @@
 #include <llvm/Transforms/Utils/Mem2Reg.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <set>
 
@@ -92,8 +95,20 @@ void require_bits(int64_t bits, unsigned most) {
                                     bits, most));
 }
 
+// LLVM ends the process where its code generator meets what it cannot do. On a thread that compiles
+// here the handler throws instead, over frames of LLVM that have no cleanups; what they worked on
+// is never touched again.
+thread_local bool compiles_here = false;
+
+void leave_llvm(void*, const char* reason, bool) {
+  if (compiles_here) throw error(TN_INTERNAL, tenon::plugin::text("LLVM: {}", reason));
+  std::fprintf(stderr, "LLVM ERROR: %s\n", reason);
+  std::abort();
+}
+
 void start_llvm() {
   static const bool once = [] {
+    llvm::install_fatal_error_handler(leave_llvm);
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
     return true;
@@ -102,10 +117,11 @@ void start_llvm() {
 }
 
 /// Target machines are not shared between threads and take a while to make.
-llvm::TargetMachine& target_machine(int effort) {
-  thread_local std::unique_ptr<llvm::TargetMachine> machines[2];
+using Machine = std::unique_ptr<llvm::TargetMachine>;
+Machine& target_machine(int effort) {
+  thread_local Machine machines[2];
   auto& machine = machines[effort > 0];
-  if (machine) return *machine;
+  if (machine) return machine;
   start_llvm();
   std::string triple = llvm::sys::getProcessTriple(), problem;
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, problem);
@@ -117,7 +133,7 @@ llvm::TargetMachine& target_machine(int effort) {
   machine.reset(target->createTargetMachine(triple, native_options().cpu, "", how,
                                             llvm::Reloc::PIC_, llvm::CodeModel::Small, level,
                                             true));
-  return *machine;
+  return machine;
 }
 
 void optimise(llvm::Module& module, llvm::TargetMachine& machine, int effort) {
@@ -166,18 +182,46 @@ void require_well_formed(const llvm::Module& module, const std::string& function
     throw error(TN_INTERNAL, "generated code is malformed: " + problem);
 }
 
-std::string compile_to_object(llvm::Module& module, int effort) {
-  llvm::TargetMachine& machine = target_machine(effort);
+namespace {
+
+/// What LLVM works on for one module; left as it is where LLVM has stopped in the middle.
+struct Work {
+  std::unique_ptr<llvm::LLVMContext> context;
+  std::unique_ptr<llvm::Module> module;
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream object{bytes};
+  llvm::legacy::PassManager codegen;
+};
+
+void generate(Work& work, llvm::TargetMachine& machine, int effort) {
+  llvm::Module& module = *work.module;
   module.setDataLayout(machine.createDataLayout());
   module.setTargetTriple(machine.getTargetTriple().str());
   if (effort > 0) optimise(module, machine, effort);
-  llvm::SmallVector<char, 0> bytes;
-  llvm::raw_svector_ostream object(bytes);
-  llvm::legacy::PassManager codegen;
-  if (machine.addPassesToEmitFile(codegen, object, nullptr, llvm::CodeGenFileType::ObjectFile))
+  if (machine.addPassesToEmitFile(work.codegen, work.object, nullptr,
+                                  llvm::CodeGenFileType::ObjectFile))
     throw error(TN_INTERNAL, "LLVM cannot write object code for this processor");
-  codegen.run(module);
-  return {bytes.begin(), bytes.end()};
+  work.codegen.run(module);
+}
+
+}  // namespace
+
+std::string compile_to_object(IrModule given, int effort) {
+  Machine& machine = target_machine(effort);
+  auto work = std::make_unique<Work>();
+  work->context = std::move(given.context);
+  work->module = std::move(given.module);
+  compiles_here = true;
+  try {
+    generate(*work, *machine, effort);
+  } catch (...) {
+    compiles_here = false;
+    (void)work.release();
+    (void)machine.release();
+    throw;
+  }
+  compiles_here = false;
+  return {work->bytes.begin(), work->bytes.end()};
 }
 
 }  // namespace inductor

@@ -5,6 +5,7 @@
 
 #include <llvm/IR/LLVMContext.h>
 
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -20,7 +21,13 @@ std::string fingerprint();
 /// Throws `error` where a function is no valid LLVM IR, which would end in the code generator.
 void require_well_formed(const llvm::Module& module, const std::string& function);
 
-/// Optimises the module and gives its relocatable object. Threads: any, with a module of its own.
-std::string compile_to_object(llvm::Module& module, int effort);
+struct IrModule {
+  std::unique_ptr<llvm::LLVMContext> context = std::make_unique<llvm::LLVMContext>();
+  std::unique_ptr<llvm::Module> module = std::make_unique<llvm::Module>("kernels", *context);
+};
+
+/// Optimises the module and gives its relocatable object. Throws `error` where LLVM has no code for
+/// it; some memory is lost then. Threads: any.
+std::string compile_to_object(IrModule module, int effort);
 
 }  // namespace inductor

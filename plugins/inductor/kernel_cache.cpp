@@ -118,22 +118,45 @@ void emit(llvm::Module& module, loopir::Program& program, const KernelRequest& r
   throw KernelFailure{r.nest->kernel.name, why.what(), r.nest->kernel.nodes};
 }
 
+IrModule module_of(loopir::Program& program, std::span<KernelRequest* const> kernels,
+                   const CodeOptions& options) {
+  IrModule out;
+  for (const KernelRequest* r : kernels) emit(*out.module, program, *r, options);
+  return out;
+}
+
+// Kernels that have no code together are compiled alone, to find the one that is to blame.
+void compile_alone(loopir::Program& program, std::span<KernelRequest* const> kernels,
+                   const CodeOptions& options, std::vector<std::string>& objects) {
+  for (KernelRequest* const& r : kernels) {
+    IrModule module = module_of(program, {&r, 1}, options);
+    try {
+      objects.push_back(compile_to_object(std::move(module), options.effort));
+    } catch (const error& why) {
+      throw KernelFailure{r->nest->kernel.name, why.what(), r->nest->kernel.nodes};
+    }
+  }
+}
+
 std::vector<std::string> compile_all(loopir::Program& program,
                                      const std::vector<KernelRequest*>& missing,
                                      const CodeOptions& options, int64_t threads) {
   auto shares = shares_of(missing, threads);
-  std::vector<std::unique_ptr<llvm::LLVMContext>> contexts;
-  std::vector<std::unique_ptr<llvm::Module>> modules;
-  for (const auto& share : shares) {  // expressions are shared: one thread emits
-    contexts.push_back(std::make_unique<llvm::LLVMContext>());
-    modules.push_back(std::make_unique<llvm::Module>("kernels", *contexts.back()));
-    for (KernelRequest* r : share) emit(*modules.back(), program, *r, options);
-  }
-  std::vector<std::string> objects(shares.size());
+  std::vector<IrModule> modules;  // expressions are shared: one thread emits
+  for (const auto& share : shares) modules.push_back(module_of(program, share, options));
+  std::vector<std::string> made(shares.size()), out;
   tenon::plugin::parallel_chunks(int64_t(shares.size()), [&](int64_t i, int32_t) {
-    objects[size_t(i)] = compile_to_object(*modules[size_t(i)], options.effort);
+    try {
+      made[size_t(i)] = compile_to_object(std::move(modules[size_t(i)]), options.effort);
+    } catch (const error&) {  // an object is never empty
+    }
   });
-  return objects;
+  for (size_t i = 0; i < shares.size(); ++i)
+    if (made[i].empty())
+      compile_alone(program, shares[i], options, out);
+    else
+      out.push_back(std::move(made[i]));
+  return out;
 }
 
 void link(std::vector<std::string> objects, const std::vector<KernelRequest*>& missing,

@@ -21,11 +21,11 @@ using tenon::plugin::error;
 using ::testing::HasSubstr;
 
 std::string object_of(const std::string& ir) {
-  llvm::LLVMContext context;
+  IrModule out;
   llvm::SMDiagnostic problem;
-  auto module = llvm::parseAssemblyString(ir, problem, context);
-  EXPECT_TRUE(module) << problem.getMessage().str();
-  return compile_to_object(*module, 1);
+  out.module = llvm::parseAssemblyString(ir, problem, *out.context);
+  EXPECT_TRUE(out.module) << problem.getMessage().str();
+  return compile_to_object(std::move(out), 1);
 }
 
 // buffers[0][i] = sin(buffers[0][i]) + table[i], two constants in memory.
@@ -103,6 +103,26 @@ TEST(LinkedCode, AnyDamagedObjectIsLinkedOrRefused) {
       damaged[at] = static_cast<char>(damaged[at] ^ bits);
       refusal({damaged});  // neither a crash nor another status
     }
+}
+
+// What LLVM has no code for is an error, and the thread compiles on.
+TEST(LinkedCode, WhatLlvmCannotDoIsAnError) {
+  const char* const impossible = R"(
+declare i32 @llvm.aarch64.neon.saddlv.i32.v8i8(<8 x i8>)
+define i32 @k_impossible(<8 x i8> %x) {
+  %y = call i32 @llvm.aarch64.neon.saddlv.i32.v8i8(<8 x i8> %x)
+  ret i32 %y
+}
+)";
+  for (int round = 0; round < 3; ++round) {
+    try {
+      object_of(impossible);
+      FAIL() << "there is code";
+    } catch (const error& why) {
+      EXPECT_THAT(why.what(), HasSubstr("LLVM: "));
+    }
+    EXPECT_FALSE(object_of(kernel).empty());
+  }
 }
 
 }  // namespace
