@@ -213,7 +213,7 @@ Value* Emitter::emit_load(const ValueNode& n) {
   size_t scope = std::max(lane_scope_, scope_of_index(n.b));
   if (n.c != none) scope = std::max(scope, scope_of(n.c));
   if (!step || !x.is(*step, 1)) return emit_gather(n, mask, scope);
-  Value* at = index(n.b);
+  Value* at = n.c == none ? index(n.b) : mapped_index(n, scope);
   go_to(scope);
   llvm::Type* wide = widened(type, width_);
   Value* place = address(n.a, at);
@@ -222,6 +222,24 @@ Value* Emitter::emit_load(const ValueNode& n) {
                                                     llvm::Constant::getNullValue(wide)))
            : b.CreateAlignedLoad(wide, place, alignment(n.dtype));
   return from_memory(loaded, n.dtype);
+}
+
+// Where a masked load reads nothing at all its address may be far outside of the buffer. That is
+// allowed, but processors take hundreds of cycles to find out where no page is mapped; so the
+// address is one inside.
+Value* Emitter::mapped_index(const ValueNode& n, size_t scope) {
+  Value* zero = b.getInt64(0);
+  if (!varies(n.c)) {  // decided once, before the lanes
+    Id rest = x.subtract(n.b, lane_variable_);
+    Value *is_read = value(n.c), *from = index(rest);
+    go_to(std::max(scope_of(n.c), scope_of_index(rest)));
+    Value* safe = b.CreateSelect(is_read, from, zero);
+    go_to(scope);
+    return b.CreateAdd(safe, variables_.at(lane_variable_));
+  }
+  Value *are_read = lane_value(n.c), *at = index(n.b);
+  go_to(scope);
+  return b.CreateSelect(b.CreateOrReduce(are_read), at, zero);
 }
 
 Value* Emitter::emit_gather(const ValueNode& n, Value* mask, size_t scope) {

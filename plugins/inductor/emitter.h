@@ -79,6 +79,7 @@ class Emitter {
   llvm::Value* reciprocal(Id v);
   llvm::Value* emit_lane_scratch(const loopir::ValueNode& n);
   bool is_scratch(Id buffer) const;
+  llvm::Value* mapped_index(const loopir::ValueNode& n, size_t scope);
   llvm::Value* emit_gather(const loopir::ValueNode& n, llvm::Value* mask, size_t scope);
   llvm::Value* emit_checked(const loopir::ValueNode& n);
   llvm::Value* emit_index(Id i);
