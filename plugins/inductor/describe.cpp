@@ -1,6 +1,5 @@
 // What describe() gives: statistics and texts.
 #include "executable.h"
-#include "item_facts.h"
 #include "peaks.h"
 
 #include <algorithm>
@@ -36,6 +35,33 @@ std::string statistics_json(const Statistics& s, const CodeOptions& code, int64_
 
 }  // namespace
 
+// Items as they are timed: those of a region that ran by chunks of rows are one.
+std::vector<Executable::StepFacts> Executable::step_facts() const {
+  std::vector<StepFacts> out;
+  auto is_one = [&](const Region& r) {
+    return times_ && times_[r.first].calls > 0 && times_[r.last].calls == 0;
+  };
+  for (size_t i = 0; i < parts_.schedule.items.size(); ++i) {
+    ItemFacts facts = facts_of(parts_.program, parts_.schedule.items[i], parts_.accesses[i]);
+    auto region = std::ranges::find_if(
+        parts_.regions, [&](const Region& r) { return r.first <= i && i <= r.last; });
+    if (region == parts_.regions.end() || parts_.in_setup[i] || !is_one(*region)) {
+      out.push_back({i, std::move(facts)});
+      continue;
+    }
+    std::string name = facts.kind + " " + facts.name;
+    if (i == region->first) {
+      out.push_back({i, {"region", std::move(name), facts.bytes, facts.flops}});
+      continue;
+    }
+    ItemFacts& whole = std::ranges::find(out, region->first, &StepFacts::item)->facts;
+    whole.name += ", " + name;
+    whole.bytes += facts.bytes;
+    whole.flops += facts.flops;
+  }
+  return out;
+}
+
 // The slowest items first: µs a call, share, name.
 std::string Executable::profile_text() const {
   struct Row {
@@ -44,14 +70,11 @@ std::string Executable::profile_text() const {
   };
   std::vector<Row> rows;
   double sum = 0;
-  for (size_t i = 0; i < parts_.schedule.items.size(); ++i) {
-    int64_t calls = times_[i].calls;
-    if (!calls || parts_.in_setup[i]) continue;
-    double us = double(times_[i].nanoseconds) / 1e3 / double(calls);
-    auto begins = [&](const Region& region) { return region.first == i; };
-    bool is_region = std::any_of(parts_.regions.begin(), parts_.regions.end(), begins);
-    ItemFacts facts = facts_of(parts_.program, parts_.schedule.items[i], parts_.accesses[i]);
-    rows.push_back({us, (is_region ? "region from " : "") + facts.kind + " " + facts.name});
+  for (const auto& [item, facts] : step_facts()) {
+    int64_t calls = times_[item].calls;
+    if (!calls || parts_.in_setup[item]) continue;
+    double us = double(times_[item].nanoseconds) / 1e3 / double(calls);
+    rows.push_back({us, facts.kind + " " + facts.name});
     sum += us;
   }
   std::sort(rows.begin(), rows.end(),
@@ -69,16 +92,16 @@ std::string Executable::profile_text() const {
 std::string Executable::items_json() const {
   std::ostringstream out;
   out << ", \"items\": [";
-  for (size_t i = 0; i < parts_.schedule.items.size(); ++i) {
-    ItemFacts f = facts_of(parts_.program, parts_.schedule.items[i], parts_.accesses[i]);
-    out << (i ? ", " : "") << "{\"kind\": \"" << f.kind
-        << "\", \"name\": " << loopir::quoted(f.name) << ", \"bytes\": " << f.bytes
-        << ", \"flops\": " << f.flops
-        << ", \"in_setup\": " << (parts_.in_setup[i] ? "true" : "false");
-    if (int64_t calls = times_ ? times_[i].calls.load() : 0)
+  const char* separator = "";
+  for (const auto& [item, f] : step_facts()) {
+    out << separator << "{\"kind\": \"" << f.kind << "\", \"name\": " << loopir::quoted(f.name)
+        << ", \"bytes\": " << f.bytes << ", \"flops\": " << f.flops
+        << ", \"in_setup\": " << (parts_.in_setup[item] ? "true" : "false");
+    if (int64_t calls = times_ ? times_[item].calls.load() : 0)
       out << ", \"calls\": " << calls
-          << ", \"us\": " << double(times_[i].nanoseconds) / 1e3 / double(calls);
+          << ", \"us\": " << double(times_[item].nanoseconds) / 1e3 / double(calls);
     out << "}";
+    separator = ", ";
   }
   out << "]";
   if (times_) {

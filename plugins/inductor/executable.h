@@ -8,6 +8,7 @@
 #pragma once
 
 #include "extern_call.h"
+#include "item_facts.h"
 #include "kernel_interface.h"
 #include "library_calls.h"
 #include "linked_code.h"
@@ -91,6 +92,11 @@ class Executable {
   bool run_region(Call& call, const Region& region);
   std::string profile_text() const;
   std::string items_json() const;
+  struct StepFacts {
+    size_t item;  // the first one, which has the times
+    ItemFacts facts;
+  };
+  std::vector<StepFacts> step_facts() const;
   void describe_memory();
   void run_kernel(Call& call, size_t item);
   class KernelCall;
