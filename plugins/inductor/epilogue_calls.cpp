@@ -70,7 +70,7 @@ FinishList::FinishList(std::span<const microkernel::Finish> finish,
   size_t first = n_ - epilogue.size();  // behind what is done before the epilogue
   for (size_t i = 0; i < epilogue.size(); ++i)
     if (epilogue[i].kind == loopir::EpilogueOp::Kind::add)
-      list_[first + i].operand = static_cast<const float*>(pointers[epilogue[i].operand.buffer]);
+      list_[first + i].operand = pointers[epilogue[i].operand.buffer];
 }
 
 float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,

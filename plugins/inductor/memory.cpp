@@ -25,7 +25,7 @@ Memory& Memory::operator=(Memory&& o) noexcept {
 }
 Memory::~Memory() { std::free(data_); }
 
-void* thread_bytes(size_t bytes) {
+std::byte* thread_bytes(size_t bytes) {
   thread_local Memory memory;
   if (memory.size() < bytes) memory = Memory(bytes);
   return memory.data();

@@ -24,9 +24,9 @@ class Memory {
 
 /// Scratch memory of this thread for what one item does at a time, aligned for vectors; it grows
 /// to the most that was asked for, and the next item that asks gets the same.
-void* thread_bytes(size_t bytes);
+std::byte* thread_bytes(size_t bytes);
 inline float* thread_floats(int64_t floats) {
-  return static_cast<float*>(thread_bytes(size_t(floats) * sizeof(float)));
+  return reinterpret_cast<float*>(thread_bytes(size_t(floats) * sizeof(float)));
 }
 
 }  // namespace inductor

@@ -26,6 +26,11 @@ struct Placed {
   float* data(std::span<void* const> pointers) const {
     return static_cast<float*>(pointers[buffer]) + offset;
   }
+  /// The same of elements of any dtype.
+  std::byte* data(const loopir::Program& p, std::span<void* const> pointers) const {
+    return static_cast<std::byte*>(pointers[buffer]) +
+           offset * loopir::item_size(p.buffers[buffer].dtype);
+  }
 };
 
 /// Plans by the values of the symbols; almost always one.

@@ -16,25 +16,35 @@ namespace {
 
 constexpr int64_t small_work = 1 << 19, small_matrix = 192 << 10;  // not worth another thread
 
+microkernel::Element element_of(int32_t dtype) {
+  using microkernel::Element;
+  return dtype == TN_F64 ? Element::f64 : dtype == TN_BF16 ? Element::bf16 : Element::f32;
+}
+
 class ProductCall final : public LibraryCall {
  public:
   ProductCall(const Program& p, const Product& product, bool constant, const Workers& workers)
       : program_(p),
         product_(product),
+        element_(element_of(dtype_of(product.left))),
         constant_(constant && product.result.sizes.size() == 2),
         workers_(workers),
         finish_(finish_of(product.epilogue)) {
+    if (!microkernel::has_products_of(element_))
+      throw tenon::plugin::error(TN_FAILED_PRECONDITION,
+                                 "the code multiplies in bf16, and this processor has no "
+                                 "AVX512-BF16; compile it for a lower level, such as cpu = "
+                                 "\"x86-64-v3\"");
     if (finish_ && product.alpha != 1 && finish_->size() == most_finishes) finish_.reset();
     if (finish_ && product.alpha != 1)
-      finish_->insert(finish_->begin(),
-                      {microkernel::Finish::Kind::scale, nullptr, float(product.alpha)});
+      finish_->insert(finish_->begin(), {microkernel::Finish::Kind::scale, nullptr, product.alpha});
   }
 
   Memory pack(std::span<void* const> pointers, std::span<const int64_t> symbols) const override {
     auto kept = plan_for(symbols);
     if (!constant_ || kept->is_empty) return Memory();
-    Memory out(size_t(kept->panels.size()) * sizeof(float));
-    pack_right(*kept, kept->right.data(pointers), reinterpret_cast<float*>(out.data()));
+    Memory out(size_t(kept->panels.bytes()));
+    pack_right(*kept, kept->right.data(program_, pointers), out.data());
     return out;
   }
 
@@ -44,11 +54,13 @@ class ProductCall final : public LibraryCall {
     const Plan& plan = *kept;
     if (plan.is_empty) return;
     Operands operands(*this, plan, pointers);
-    if (packed && constant_) {
-      operands.product.right = static_cast<const float*>(packed);
-      return run_parts(operands.product, plan.m);
+    if (!packed || !constant_) return run_batches(plan, operands.product);
+    operands.product.right = packed;
+    if (!reads_left(plan)) {
+      std::byte* memory = thread_bytes(size_t(packed_left(plan).bytes()));
+      pack_left(plan, operands.product, memory);
     }
-    run_batches(plan, operands.product);
+    run_parts(operands.product, plan.m);
   }
 
   bool runs_by_rows(std::span<const int64_t> symbols) const override {
@@ -60,8 +72,18 @@ class ProductCall final : public LibraryCall {
     auto kept = plan_for(symbols);
     if (kept->is_empty) return;
     Operands operands(*this, *kept, pointers);
-    operands.product.right = static_cast<const float*>(packed);
-    microkernel::multiply(operands.product, row, end, 0, kept->panels.count());
+    microkernel::Product& product = operands.product;
+    product.right = packed;
+    if (!reads_left(*kept)) {
+      microkernel::PackedLeft form{end - row, kept->panels.k, element_};
+      std::byte* memory = thread_bytes(size_t(form.bytes()));
+      const void* first = moved(product.left, row * product.left_row);
+      form.pack(first, product.left_row, stride(kept->left, 1), 0, form.steps(), memory);
+      product.left = memory, product.left_row = form.row(), product.left_step = form.step();
+      product.place = row * product.result_row;
+      end -= row, row = 0;
+    }
+    microkernel::multiply(product, row, end, 0, kept->panels.count());
   }
 
   bool is_fast(std::span<const int64_t>) const override { return finish_.has_value(); }
@@ -74,31 +96,38 @@ class ProductCall final : public LibraryCall {
     int64_t batches, m;
     microkernel::Panels panels;
   };
-  /// The product of one call with all but a packed right side, and what it points to.
+  /// The product of one call with all but a packed side, and what it points to.
   struct Operands {
     FinishList finish;
-    std::vector<float> bias;  // where it does not lie densely
+    std::vector<std::byte> bias;  // where it does not lie densely
     microkernel::Product product;
 
     Operands(const ProductCall& call, const Plan& plan, std::span<void* const> pointers)
         : finish(call.finish(), call.product_.epilogue, pointers),
           product{plan.panels,
-                  plan.left.data(pointers),
+                  plan.left.data(call.program_, pointers),
                   stride(plan.left, 2),
-                  stride(plan.left, 1),
-                  plan.right.data(pointers),
+                  stride(plan.left, 1) * microkernel::step_of(plan.panels.element),
+                  plan.right.data(call.program_, pointers),
                   0,
-                  plan.bias ? plan.bias->data(pointers) : nullptr,
-                  plan.result.data(pointers),
+                  plan.bias ? plan.bias->data(call.program_, pointers) : nullptr,
+                  plan.result.data(call.program_, pointers),
                   stride(plan.result, 2),
                   finish} {
+      int32_t dtype = call.dtype_of(call.product_.result);
+      product.is_rounded = loopir::item_size(dtype) < loopir::item_size(TN_F32);
       if (!plan.bias || plan.bias->strides[0] == 1) return;
+      int64_t size = loopir::item_size(call.dtype_of(*call.product_.bias));
+      bias.resize(size_t(plan.panels.n * size));
+      auto* from = static_cast<const std::byte*>(product.bias);
       for (int64_t j = 0; j < plan.panels.n; ++j)
-        bias.push_back(product.bias[j * plan.bias->strides[0]]);
+        std::copy_n(from + j * plan.bias->strides[0] * size, size, bias.data() + j * size);
       product.bias = bias.data();
     }
     Operands(const Operands&) = delete;
   };
+
+  int32_t dtype_of(const loopir::View& v) const { return program_.buffers[v.buffer].dtype; }
 
   std::span<const microkernel::Finish> finish() const {
     if (!finish_)
@@ -115,13 +144,14 @@ class ProductCall final : public LibraryCall {
                 false,
                 1,
                 0,
-                {0, 0}};
+                {0, 0, element_}};
       if (product_.bias) plan.bias.emplace(program_, *product_.bias, symbols);
       for (int64_t s : plan.result.sizes) plan.is_empty |= s == 0;
       size_t rank = plan.result.sizes.size();
       if (rank == 3) plan.batches = plan.result.sizes[0];
       plan.m = plan.result.sizes[rank - 2];
-      plan.panels = {plan.left.sizes[rank - 1], plan.result.sizes[rank - 1]};
+      plan.panels.k = plan.left.sizes[rank - 1];
+      plan.panels.n = plan.result.sizes[rank - 1];
       return plan;
     });
   }
@@ -130,8 +160,14 @@ class ProductCall final : public LibraryCall {
   static int64_t stride(const Placed& v, size_t back) {
     return v.strides.size() < back ? 0 : v.strides[v.strides.size() - back];
   }
+  /// So many numbers further on.
+  const void* moved(const void* p, int64_t numbers) const {
+    return static_cast<const std::byte*>(p) + numbers * microkernel::size_of(element_);
+  }
 
-  void pack_right(const Plan& plan, const float* right, float* packed) const {
+  // ---- sides that are packed at each call
+
+  void pack_right(const Plan& plan, const void* right, void* packed) const {
     const microkernel::Panels& panels = plan.panels;
     int64_t k_stride = stride(plan.right, 2), n_stride = stride(plan.right, 1);
     int64_t count = panels.count();
@@ -142,12 +178,32 @@ class ProductCall final : public LibraryCall {
     });
   }
 
+  // Whether the left side is read as it lies: the numbers of a step are side by side.
+  static bool reads_left(const Plan& plan) {
+    return microkernel::step_of(plan.panels.element) == 1 || plan.panels.k == 1 ||
+           stride(plan.left, 1) == 1;
+  }
+  microkernel::PackedLeft packed_left(const Plan& plan) const {
+    return {plan.m, plan.panels.k, element_};
+  }
+  void pack_left(const Plan& plan, microkernel::Product& product, std::byte* packed) const {
+    microkernel::PackedLeft form = packed_left(plan);
+    bool is_small = form.m * form.k < small_matrix;
+    int64_t steps = form.steps(), chunks = is_small ? 1 : std::min(steps, 4 * workers_.threads());
+    workers_.run(chunks, [&](int64_t c) {
+      form.pack(product.left, product.left_row, stride(plan.left, 1), steps * c / chunks,
+                steps * (c + 1) / chunks, packed);
+    });
+    product.left = packed, product.left_row = form.row(), product.left_step = form.step();
+  }
+
   // Whether rather each chunk takes rows and reads all of the right side than all rows and some
   // columns: what is read more than once had better be small.
   static bool is_cut_by_rows(int64_t m, const microkernel::Panels& panels) {
-    constexpr int64_t near = 512 << 10;  // stays in the second- or third-level cache
+    constexpr int64_t near = 2 << 20;  // bytes; stays in the second- or third-level cache
     int64_t size = panels.k * panels.n;
-    return size <= near || m * (panels.k + panels.n) > 2 * size;
+    return size * microkernel::size_of(panels.element) <= near ||
+           m * (panels.k + panels.n) > 2 * size;
   }
 
   // Many rows: each chunk takes rows. Few: each takes columns.
@@ -174,24 +230,29 @@ class ProductCall final : public LibraryCall {
   static bool reads_in_place(const Plan& plan) {
     constexpr int64_t few_rows = 32;
     return plan.m < few_rows && stride(plan.right, 1) == 1 &&
-           plan.panels.n % microkernel::whole_columns() == 0;
+           microkernel::step_of(plan.panels.element) == 1 &&
+           plan.panels.n % microkernel::whole_columns(plan.panels.element) == 0;
   }
 
-  // One of them; where its right side is packed, into memory of this thread by pack(right, packed).
-  template <class Pack>
-  microkernel::Product batch_of(const Plan& plan, const microkernel::Product& whole, int64_t batch,
-                                Pack&& pack) const {
+  // One of them; sides that are packed go into memory of this thread.
+  // Within a chunk of work, packing runs on its thread.
+  microkernel::Product batch_of(const Plan& plan, const microkernel::Product& whole,
+                                int64_t batch) const {
     microkernel::Product out = whole;
-    out.left += batch * stride(plan.left, 3);
-    out.right += batch * stride(plan.right, 3);
+    out.left = moved(out.left, batch * stride(plan.left, 3));
+    out.right = moved(out.right, batch * stride(plan.right, 3));
     out.place = batch * stride(plan.result, 3);
-    if (reads_in_place(plan)) {
+    bool is_in_place = reads_in_place(plan), packs_left = !reads_left(plan);
+    int64_t right_bytes = is_in_place ? 0 : (plan.panels.bytes() + 63) / 64 * 64;
+    int64_t left_bytes = packs_left ? packed_left(plan).bytes() : 0;
+    std::byte* memory = thread_bytes(size_t(right_bytes + left_bytes));
+    if (packs_left) pack_left(plan, out, memory + right_bytes);
+    if (is_in_place) {
       out.right_row = stride(plan.right, 2);
       return out;
     }
-    float* packed = thread_floats(plan.panels.size());
-    pack(out.right, packed);
-    out.right = packed;
+    pack_right(plan, out.right, memory);
+    out.right = memory;
     return out;
   }
 
@@ -200,22 +261,19 @@ class ProductCall final : public LibraryCall {
     int64_t count = plan.panels.count();
     bool is_small = work * plan.batches < small_work;
     if (plan.batches < 2 * threads && !is_small) {  // each on all threads
-      auto pack = [&](const float* right, float* packed) { pack_right(plan, right, packed); };
-      for (int64_t b = 0; b < plan.batches; ++b) run_parts(batch_of(plan, whole, b, pack), plan.m);
+      for (int64_t b = 0; b < plan.batches; ++b) run_parts(batch_of(plan, whole, b), plan.m);
       return;
     }
-    auto pack = [&](const float* right, float* packed) {
-      plan.panels.pack(right, stride(plan.right, 2), stride(plan.right, 1), 0, count, packed);
-    };
     int64_t chunks = is_small ? 1 : std::min(plan.batches, 4 * threads);
     workers_.run(chunks, [&](int64_t c) {
       for (int64_t b = plan.batches * c / chunks; b < plan.batches * (c + 1) / chunks; ++b)
-        microkernel::multiply(batch_of(plan, whole, b, pack), 0, plan.m, 0, count);
+        microkernel::multiply(batch_of(plan, whole, b), 0, plan.m, 0, count);
     });
   }
 
   const Program& program_;
   const Product& product_;
+  microkernel::Element element_;
   bool constant_;
   Workers workers_;
   std::optional<std::vector<microkernel::Finish>> finish_;  // the epilogue, where it can be that

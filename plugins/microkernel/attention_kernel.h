@@ -121,20 +121,21 @@ static void add_values(const AttentionTile& t, const float* powers, int64_t widt
     int64_t tiles = (t.queries + tile_rows(vectors) - 1) / tile_rows(vectors);
     for (int64_t i = 0; i < tiles; ++i) {
       int64_t q = t.queries * i / tiles, end = t.queries * (i + 1) / tiles;
-      Tile tile{keys,
-                columns,
-                powers + q,
-                1,
-                width,
-                value + j,
-                value_row,
-                nullptr,
-                t.result + q * t.result_row + j,
-                t.result_row,
-                continues,
-                value,
-                0};
-      tile_function(end - q, vectors)(tile);
+      float* result = t.result + q * t.result_row + j;
+      Tile<Plain<float>> tile{keys,
+                              columns,
+                              powers + q,
+                              1,
+                              width,
+                              value + j,
+                              value_row,
+                              continues ? result : nullptr,
+                              t.result_row,
+                              result,
+                              t.result_row,
+                              value,
+                              0};
+      tile_function<Plain<float>>(end - q, vectors)(tile);
     }
   }
 }
@@ -156,8 +157,9 @@ static void attend(const AttentionTile& t) {
   }
   for (int64_t first = 0; first == 0 || first < t.keys; first += key_block) {
     int64_t keys = t.keys - first < key_block ? t.keys - first : key_block;
-    multiply({0, keys, t.channels, width, 0, 1, 1, t.key + first * t.key_row, t.key_row, 1, queries,
-              0, nullptr, scores, 0, width, nullptr, 0});
+    multiply<Plain<float>>({0, keys, t.channels, width, 0, 1, 1, t.key + first * t.key_row,
+                            t.key_row, 1, queries, 0, nullptr, scores, false, 0, width, nullptr,
+                            0});
     if (t.mask || t.allowed || t.is_causal) mask_scores(t, first, keys, width, scores);
     Vector shrink[panel_vectors] = {};
     exponentiate(vectors, scores, keys, state, shrink);

@@ -11,22 +11,23 @@ namespace microkernel {
 struct Finish {
   enum class Kind : uint8_t { relu, hardswish, hardsigmoid, scale, add };
   Kind kind;
-  const float* operand = nullptr;
-  float factor = 1;  // of scale
+  const void* operand = nullptr;  // of the result's numbers
+  double factor = 1;              // of scale
 };
 
 /// result[m, n] = left[m, k] x right[k, n]: rows [row, row_end) of panels [panel, panel_end).
-/// Addresses are those of row 0.
+/// Addresses are those of row 0, and of what the kernel multiplies.
 struct ProductBlock {
   int64_t row, row_end, k, n;
   int64_t panel, panel_end, panels;  // panels: of all n columns
-  const float* left;
-  int64_t left_row, left_column;
-  const float* right;
+  const void* left;
+  int64_t left_row, left_step;  // from a step of k to the next
+  const void* right;
   int64_t right_row;  // 0: panels; else n is whole vectors
-  const float* bias;  // or null
-  float* result;
-  int64_t place;  // of row 0 in the result and in the operands of `finish`
+  const void* bias;   // or null
+  void* result;
+  bool is_rounded;  // the result is of the operands' numbers, and those are not the sums'
+  int64_t place;    // of row 0 in the result and in the operands of `finish`
   int64_t result_row;
   const Finish* finish;
   size_t n_finish;
@@ -41,9 +42,9 @@ struct ProductBlock {
 /// One panel: packed[k][width] = right[k, columns], 0 behind the columns.
 struct PackBlock {
   int64_t k, columns, width;
-  const float* right;  // the panel's first column
+  const void* right;  // the panel's first column
   int64_t k_stride, n_stride;
-  float* packed;
+  void* packed;
 };
 
 /// Keys whose scores are held at a time.
@@ -89,16 +90,23 @@ struct WinogradBlock {
   float* scratch;  // 36 * tiles * (channels + out_channels)
 };
 
-struct Kernels {
+/// Products of one kind of numbers.
+struct ProductKernels {
   int64_t panel;  // columns of the widest panel
   int64_t lanes;  // panels are whole vectors wide
   void (*pack)(const PackBlock& block);
   void (*multiply)(const ProductBlock& block);
+};
+
+struct Kernels {
+  ProductKernels f32, f64;
+  const ProductKernels* bf16;  // null: this level has none
   void (*attend)(const AttentionTile& tile);
   void (*convolve_winograd)(const WinogradBlock& block);
 };
 
-extern const Kernels kernels_base, kernels_avx2, kernels_avx512;
+/// The last one is kernels_avx512 with products of bf16.
+extern const Kernels kernels_base, kernels_avx2, kernels_avx512, kernels_avx512_bf16;
 
 /// Those of this CPU.
 const Kernels& kernels();

@@ -14,9 +14,14 @@
 
 namespace microkernel::MICROKERNEL_LEVEL {
 
-constexpr Kernels table() {
-  return {
-      panel_vectors * Lanes::count, Lanes::count, &pack, &multiply, &attend, &convolve_winograd};
+template <class T>
+constexpr ProductKernels products() {
+  constexpr int lanes = LanesOf<T>::count;
+  return {panel_vectors * lanes, lanes, &pack<T>, &multiply<Plain<T>>};
+}
+
+constexpr Kernels table(const ProductKernels* bf16 = nullptr) {
+  return {products<float>(), products<double>(), bf16, &attend, &convolve_winograd};
 }
 
 }  // namespace microkernel::MICROKERNEL_LEVEL

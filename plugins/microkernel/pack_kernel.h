@@ -5,57 +5,75 @@
 // Cost: half a nanosecond for a vector; a training step packs its weights anew.
 #pragma once
 
-#include "lanes.h"
+#include "elements.h"
+#include "kernels.h"
 
 namespace microkernel::MICROKERNEL_LEVEL {
 
 /// Lane i of row j goes to lane j of row i.
-static inline void transpose(Vector (&rows)[lane_count]) {
+template <class T>
+static inline void transpose(typename LanesOf<T>::Vector (&rows)[LanesOf<T>::count]) {
+  constexpr int lanes = LanesOf<T>::count;
 #pragma GCC unroll 4
-  for (int s = lane_count / 2; s > 0; s /= 2) {
-    Lanes::Mask first{}, second{};
-    for (int l = 0; l < lane_count; ++l) {
-      first[l] = (l & s) ? lane_count + l - s : l;
-      second[l] = (l & s) ? lane_count + l : l + s;
+  for (int s = lanes / 2; s > 0; s /= 2) {
+    typename LanesOf<T>::Mask first{}, second{};
+    for (int l = 0; l < lanes; ++l) {
+      first[l] = (l & s) ? lanes + l - s : l;
+      second[l] = (l & s) ? lanes + l : l + s;
     }
 #pragma GCC unroll 16
-    for (int i = 0; i < lane_count; ++i) {
+    for (int i = 0; i < lanes; ++i) {
       if (i & s) continue;
-      Vector a = rows[i], b = rows[i + s];
+      auto a = rows[i], b = rows[i + s];
       rows[i] = __builtin_shuffle(a, b, first);
       rows[i + s] = __builtin_shuffle(a, b, second);
     }
   }
 }
 
-static void pack_transposed(const PackBlock& b) {
-  for (int64_t p = 0; p < b.k; p += lane_count)
-    for (int64_t j = 0; j < b.width; j += lane_count) {
-      int64_t depth = b.k - p < lane_count ? b.k - p : lane_count;
-      Vector rows[lane_count];
+/// k in steps of which each is a T: load_row(numbers, how many of them) gives a vector of steps.
+template <class E, class T, class Load>
+static void pack_transposed(const PackBlock& b, Load&& load_row) {
+  constexpr int lanes = LanesOf<T>::count;
+  auto* right = static_cast<const typename E::Number*>(b.right);
+  for (int64_t p = 0; p < b.k; p += lanes * E::step)
+    for (int64_t j = 0; j < b.width; j += lanes) {
+      int64_t depth = b.k - p < lanes * E::step ? b.k - p : lanes * E::step;
+      typename LanesOf<T>::Vector rows[lanes];
 #pragma GCC unroll 16
-      for (int i = 0; i < lane_count; ++i)
-        rows[i] = j + i < b.columns ? load(b.right + (j + i) * b.n_stride + p, depth) : Vector{};
-      transpose(rows);
-      float* to = b.packed + p * b.width + j;
-      for (int64_t i = 0; i < depth; ++i) store(to + i * b.width, rows[i]);
+      for (int i = 0; i < lanes; ++i)
+        rows[i] = j + i < b.columns ? load_row(right + (j + i) * b.n_stride + p, depth)
+                                    : typename LanesOf<T>::Vector{};
+      transpose<T>(rows);
+      T* to = static_cast<T*>(b.packed) + p / E::step * b.width + j;
+      for (int64_t i = 0; i * E::step < depth; ++i) store(to + i * b.width, rows[i]);
     }
 }
 
-static void pack(const PackBlock& b) {
-  if (b.k_stride == 1) return pack_transposed(b);
-  for (int64_t p = 0; p < b.k; ++p) {
-    const float* from = b.right + p * b.k_stride;
-    float* to = b.packed + p * b.width;
-    for (int64_t j = 0; j < b.width; j += lane_count) {
-      int64_t n = b.columns - j;
-      if (b.n_stride == 1) {
-        store(to + j, load(from + j, n));
-        continue;
+/// Number by number.
+template <class E>
+static void pack_any(const PackBlock& b) {
+  using Number = typename E::Number;
+  auto* right = static_cast<const Number*>(b.right);
+  auto* to = static_cast<Number*>(b.packed);
+  for (int64_t p = 0; p < b.k; p += E::step)
+    for (int64_t j = 0; j < b.width; ++j)
+      for (int64_t s = 0; s < E::step; ++s) {
+        bool is_there = j < b.columns && p + s < b.k;
+        *to++ = is_there ? right[(p + s) * b.k_stride + j * b.n_stride] : Number{};
       }
-      for (int64_t i = 0; i < lane_count; ++i)
-        to[j + i] = i < n ? from[(j + i) * b.n_stride] : 0.0f;
-    }
+}
+
+template <class T>
+static void pack(const PackBlock& b) {
+  auto load_row = [](const T* p, int64_t n) { return load(p, n); };
+  if (b.k_stride == 1) return pack_transposed<Plain<T>, T>(b, load_row);
+  if (b.n_stride != 1) return pack_any<Plain<T>>(b);
+  for (int64_t p = 0; p < b.k; ++p) {
+    const T* from = static_cast<const T*>(b.right) + p * b.k_stride;
+    T* to = static_cast<T*>(b.packed) + p * b.width;
+    for (int64_t j = 0; j < b.width; j += LanesOf<T>::count)
+      store(to + j, load(from + j, b.columns - j));
   }
 }
 

@@ -52,7 +52,7 @@ int64_t WinogradConvolution::pack_parts() const { return Panels{channels, out_ch
 void WinogradConvolution::pack(int64_t part, const float* weights, const int64_t (&strides)[4],
                                float* packed) const {
   Panels panels{channels, out_channels};
-  int64_t lanes = kernels().lanes, size = panels.size();
+  int64_t lanes = kernels().f32.lanes, size = panels.size();
   int64_t first = panels.column(part), columns = panels.column(part + 1) - first;
   int64_t width = (columns + lanes - 1) / lanes * lanes;
   std::vector<float> row(size_t(36 * width));  // of one channel: a panel's row of each matrix

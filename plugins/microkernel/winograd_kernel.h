@@ -89,8 +89,11 @@ static void give_tile(const WinogradBlock& b, int64_t tile, int64_t y, int64_t x
       for (int64_t j = 0; j < columns; ++j) {
         int64_t at = b.place + (4 * y + i) * b.result_row + (4 * x + j) * b.result_pixel + o;
         Vector v = line[j] + bias;
-        for (size_t f = 0; f < b.n_finish; ++f)
-          v = finished(v, b.finish[f].kind, b.finish[f].operand + at, b.finish[f].factor, n);
+        for (const Finish* f = b.finish; f < b.finish + b.n_finish; ++f) {
+          bool adds = f->kind == Finish::Kind::add;
+          Vector operand = adds ? load(static_cast<const float*>(f->operand) + at, n) : Vector{};
+          v = finished<float>(v, f->kind, operand, float(f->factor));
+        }
         store(b.result + at, v, n);
       }
     }
@@ -106,9 +109,10 @@ static void convolve_winograd(const WinogradBlock& b) {
   for (int64_t t = 0; t < b.tiles; ++t)
     bring_tile(b, t, (b.first + t) / b.tiles_across, (b.first + t) % b.tiles_across, b.scratch);
   for (int64_t p = 0; p < 36; ++p)
-    multiply({0, b.tiles, b.channels, b.out_channels, b.panel, b.panel_end, b.panels,
-              b.scratch + p * b.tiles * b.channels, b.channels, 1, b.packed + p * b.packed_size, 0,
-              nullptr, products + p * b.tiles * b.out_channels, 0, b.out_channels, nullptr, 0});
+    multiply<Plain<float>>(
+        {0, b.tiles, b.channels, b.out_channels, b.panel, b.panel_end, b.panels,
+         b.scratch + p * b.tiles * b.channels, b.channels, 1, b.packed + p * b.packed_size, 0,
+         nullptr, products + p * b.tiles * b.out_channels, false, 0, b.out_channels, nullptr, 0});
   for (int64_t t = 0; t < b.tiles; ++t)
     give_tile(b, t, (b.first + t) / b.tiles_across, (b.first + t) % b.tiles_across, products,
               column, column_end);
