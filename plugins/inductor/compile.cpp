@@ -215,9 +215,9 @@ std::unique_ptr<Executable> compile_once(const tn_compile_request& request, Opti
 
   // Activations and residuals are done by the product or convolution that they follow.
   if (options.fuses_epilogues)
-    loopir::absorb_epilogues(parts.program, parts.schedule, [&](const loopir::Item& item) {
-      return is_fast(parts.program, item, options);
-    });
+    loopir::absorb_epilogues(
+        parts.program, parts.schedule, options.code.rounds_narrow,
+        [&](const loopir::Item& item) { return is_fast(parts.program, item, options); });
   parts.statistics.loops_text = loopir::text_of(parts.program, parts.schedule);
 
   if (options.verifies) require_sound(loopir::problem_of(parts.program, parts.schedule));

@@ -3,6 +3,7 @@
 
 #include "jit.h"
 
+#include <microkernel/product.h>
 #include <unistd.h>
 #include <tenon/plugin.hpp>
 
@@ -34,6 +35,12 @@ int64_t near_bytes(std::string_view nontemporal) {
   return nontemporal == "auto" ? half : nontemporal == "on" ? 0 : INT64_MAX;
 }
 
+/// Of the processor that the code is for, and of this one.
+bool has_bf16_products(const CodeOptions& code) {
+  return ("," + code.features + ",").find(",+avx512bf16,") != std::string::npos &&
+         microkernel::has_products_of(microkernel::Element::bf16);
+}
+
 }  // namespace
 
 Options options_of(const tn_compile_request& request) {
@@ -53,6 +60,7 @@ Options options_of(const tn_compile_request& request) {
   out.lowering.may_transform = given.get<std::string_view>("winograd") == "auto" &&
                                request.stage == TN_STAGE_INFERENCE && out.code.contracts &&
                                !out.workers.is_fixed;
+  out.lowering.multiplies_bf16 = out.code.contracts && has_bf16_products(out.code);
   out.fusion.threads = out.workers.slices();
   out.fusion.most_loops = uint32_t(number("max_fusion_size"));
   out.fusion.most_independent_loops = uint32_t(number("max_horizontal_fusion_size"));

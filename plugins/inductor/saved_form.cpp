@@ -104,7 +104,7 @@ namespace {
 
 constexpr std::string_view magic = "inductor";
 // Counts changes of the fields: code of another version is compiled anew.
-constexpr uint32_t version = 2;
+constexpr uint32_t version = 3;
 constexpr size_t digest_bytes = 32;
 
 // ---- what calls rely on and the fields alone do not say
@@ -141,6 +141,8 @@ void check_items(const Parts& parts) {
     expect(has_code == !parts.kernels[i].symbol.empty(), "a kernel without code");
     expect(parts.externs.contains(i) == std::holds_alternative<loopir::Extern>(item),
            "an op without arguments");
+    if (auto* product = std::get_if<loopir::Product>(&item))
+      expect(loopir::problem_of(parts.program, *product).empty(), "a product of unknown dtypes");
   }
   for (const Region& r : parts.regions)
     expect(r.first <= r.last && r.last < n && r.units.size() == r.last - r.first + 1 &&

@@ -7,7 +7,8 @@
 // result, is compared, expression by expression from the outside in, with the formulas of those
 // functions. Each step inwards is one epilogue op; the residual of an addition is a further operand
 // with the result's layout. Values are hash-consed, so "the same x twice" is equality of ids. What
-// does not match stays a kernel of its own.
+// does not match stays a kernel of its own. A product of bf16 also takes over the rounding of its
+// result; roundings in between are left out where values in registers are not rounded.
 #include "kernel.h"
 
 #include <algorithm>
@@ -99,8 +100,12 @@ struct Matcher {
 
 class Absorber {
  public:
-  Absorber(Program& program, Schedule& schedule, const CanAbsorb& can)
-      : program(program), x(program.expressions), schedule(schedule), can_(can) {}
+  Absorber(Program& program, Schedule& schedule, bool rounds_narrow, const CanAbsorb& can)
+      : program(program),
+        x(program.expressions),
+        schedule(schedule),
+        rounds_narrow_(rounds_narrow),
+        can_(can) {}
 
   void run() {
     count_readers();
@@ -144,11 +149,28 @@ class Absorber {
     const Buffer &p = program.buffers[a], &q = program.buffers[b];
     return p.dtype == q.dtype && p.sizes == q.sizes && p.strides == q.strides;
   }
+  /// Whether the product may store its result there in place of its own buffer: rounded.
+  bool may_round(const Product& p, Id to) const {
+    const Buffer &from = program.buffers[p.result.buffer], &b = program.buffers[to];
+    return program.buffers[p.left.buffer].dtype == b.dtype && b.dtype == TN_BF16 &&
+           from.dtype == TN_F32 && from.sizes == b.sizes && from.strides == b.strides;
+  }
+  static bool may_round(const Convolution&, Id) { return false; }
+  /// The value without conversions between f32 and bf16 that round nothing.
+  Id unrounded(Id v) const {
+    for (; Matcher{x}.is(v, TN_F_CAST); v = x.value_at(v).a) {
+      int32_t to = x.dtype_of(v), from = x.dtype_of(x.value_at(v).a);
+      bool widens = from == TN_BF16 && to == TN_F32;
+      if (!widens && (rounds_narrow_ || from != TN_F32 || to != TN_BF16)) break;
+    }
+    return v;
+  }
 
   // From the outside in: the last function is found first.
   bool match(Id v, Id result, Id index, std::vector<EpilogueOp>& ops) const {
     using Kind = EpilogueOp::Kind;
     Matcher m{x};
+    v = unrounded(v);
     if (m.is(v, value_load)) {
       const ValueNode& n = x.value_at(v);
       return n.a == result && n.b == index && n.c == none;
@@ -178,10 +200,10 @@ class Absorber {
   }
   bool match_add(const ValueNode& add, Id result, Id index, std::vector<EpilogueOp>& ops) const {
     for (auto [p, q] : {std::pair(add.a, add.b), std::pair(add.b, add.a)}) {
-      Id other = without_factor(q);
+      Id other = unrounded(without_factor(q));
       if (!Matcher{x}.is(other, value_load)) continue;
       const ValueNode& n = x.value_at(other);
-      if (n.a == result || n.b != index || n.c != none || !same_layout(n.a, result)) continue;
+      if (n.a == result || n.b != index || n.c != none || !same_layout(n.a, stored_)) continue;
       if (!match(without_factor(p), result, index, ops)) continue;
       const Buffer& b = program.buffers[n.a];
       ops.push_back({EpilogueOp::Kind::add, {n.a, zero_, b.sizes, b.strides}});
@@ -196,10 +218,18 @@ class Absorber {
     if (readers_[result].size() != 1 || is_output_[result] || !is_whole(call.result)) return;
     size_t reader = readers_[result][0];
     const Statement* s = only_statement(reader);
-    if (!s || s->buffer == none || !same_layout(s->buffer, result)) return;
+    if (!s || s->buffer == none) return;
+    // A result that is rounded already is not the sum that functions are applied to.
+    if (rounds_narrow_ && program.buffers[result].dtype == TN_BF16) return;
+    bool rounds = may_round(call, s->buffer);
+    if (!rounds && !same_layout(s->buffer, result)) return;
     zero_ = call.result.offset;
+    stored_ = s->buffer;
     std::vector<EpilogueOp> ops;
-    if (!match(s->value, result, s->index, ops) || ops.empty()) return;
+    // What is stored in bf16 is rounded at the end.
+    bool is_narrow = x.dtype_of(s->value) == TN_BF16 && Matcher{x}.is(s->value, TN_F_CAST);
+    Id value = is_narrow ? x.value_at(s->value).a : s->value;
+    if (!match(value, result, s->index, ops) || (ops.empty() && !rounds)) return;
     Call made = call;
     made.epilogue = std::move(ops);
     made.result.buffer = s->buffer;
@@ -212,16 +242,18 @@ class Absorber {
   Program& program;
   Expressions& x;
   Schedule& schedule;
+  bool rounds_narrow_;
   const CanAbsorb& can_;
   std::vector<std::vector<size_t>> readers_;
   std::vector<bool> dropped_, is_output_;
-  Id zero_ = none;
+  Id zero_ = none, stored_ = none;  // an index; the buffer of what is matched
 };
 
 }  // namespace
 
-void absorb_epilogues(Program& program, Schedule& schedule, const CanAbsorb& can) {
-  Absorber(program, schedule, can).run();
+void absorb_epilogues(Program& program, Schedule& schedule, bool rounds_narrow,
+                      const CanAbsorb& can) {
+  Absorber(program, schedule, rounds_narrow, can).run();
 }
 
 }  // namespace loopir

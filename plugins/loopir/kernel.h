@@ -69,8 +69,9 @@ std::string text_of(Program& program, const Schedule& schedule);
 /// Whether a product or convolution with its epilogue is fast as it stands.
 using CanAbsorb = std::function<bool(const Item&)>;
 /// Makes kernels that only apply functions to the result of one product or convolution a part of
-/// that.
-void absorb_epilogues(Program& program, Schedule& schedule, const CanAbsorb& can);
+/// that. `rounds_narrow`: bf16 and f16 are rounded between those functions.
+void absorb_epilogues(Program& program, Schedule& schedule, bool rounds_narrow,
+                      const CanAbsorb& can);
 
 // ---- before code is made
 

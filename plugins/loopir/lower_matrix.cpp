@@ -8,16 +8,20 @@ using tenon::plugin::sv;
 
 namespace {
 
-bool is_plain_product(Lowering& to, const Tensor& a, const Tensor& b) {
-  return a.dtype == b.dtype && (a.dtype == TN_F32 || is_narrow(a.dtype)) && a.ndim() == b.ndim() &&
-         to.x.range(a.sizes.back()).lower > 0;
+bool is_plain_product(const Tensor& a, const Tensor& b) {
+  return a.dtype == b.dtype && (a.dtype == TN_F32 || is_narrow(a.dtype)) && a.ndim() == b.ndim();
 }
 
-/// The tensor in f32, in which products of narrow floats are computed and rounded once.
+/// The tensor in the dtype in which its sums are computed and rounded once.
 Tensor widened(Lowering& to, const Tensor& t) {
-  if (t.dtype == TN_F32) return t;
-  return to.make(TN_F32, t.sizes,
-                 [&](std::span<const Id> i) { return to.x.cast(to.at(t, i), TN_F32); });
+  int32_t dtype = compute_type(t.dtype);
+  if (t.dtype == dtype) return t;
+  return to.make(dtype, t.sizes,
+                 [&](std::span<const Id> i) { return to.x.cast(to.at(t, i), dtype); });
+}
+/// The tensor as an operand of a product.
+Tensor multiplied(Lowering& to, const Tensor& t) {
+  return t.dtype == TN_BF16 && to.options.multiplies_bf16 ? t : widened(to, t);
 }
 void give(Lowering& to, uint32_t value, const Tensor& t) {
   int32_t dtype = to.info(value).dtype;
@@ -26,9 +30,9 @@ void give(Lowering& to, uint32_t value, const Tensor& t) {
                         [&](std::span<const Id> i) { return to.x.cast(to.at(t, i), dtype); }));
 }
 
-/// left x right [+ bias], as a new buffer.
+/// left x right [+ bias], as a new buffer of `dtype`.
 Tensor product(Lowering& to, const node& n, const Tensor& left, const Tensor& right,
-               const Tensor* bias, double alpha) {
+               const Tensor* bias, double alpha, int32_t dtype) {
   std::string name = to.name_of(n.first_result);
   Ids sizes = to.sizes_of(n.first_result);
   Product p;
@@ -37,7 +41,7 @@ Tensor product(Lowering& to, const node& n, const Tensor& left, const Tensor& ri
   p.left = to.view_of(left, name.c_str());
   p.right = to.view_of(right, name.c_str());
   if (bias) p.bias = to.view_of(*bias, name.c_str());
-  Id buffer = to.new_buffer(TN_F32, sizes, to.contiguous(sizes), name.c_str());
+  Id buffer = to.new_buffer(dtype, sizes, to.contiguous(sizes), name.c_str());
   p.result = to.whole(buffer);
   to.program.steps.push_back(std::move(p));
   return to.over(buffer);
@@ -45,33 +49,35 @@ Tensor product(Lowering& to, const node& n, const Tensor& left, const Tensor& ri
 
 bool multiply(Lowering& to, const node& n) {
   const Tensor a = to.tensor_arg(n.args[0]), b = to.tensor_arg(n.args[1]);
-  if (!is_plain_product(to, a, b)) return false;
-  give(to, n.first_result, product(to, n, widened(to, a), widened(to, b), nullptr, 1));
+  if (!is_plain_product(a, b)) return false;
+  const Tensor left = multiplied(to, a), right = multiplied(to, b);
+  give(to, n.first_result, product(to, n, left, right, nullptr, 1, left.dtype));
   return true;
 }
 
 // beta * added + alpha * (a x b)
 bool multiply_add(Lowering& to, const node& n) {
-  if (!is_plain_product(to, to.tensor_arg(n.args[1]), to.tensor_arg(n.args[2])) ||
+  if (!is_plain_product(to.tensor_arg(n.args[1]), to.tensor_arg(n.args[2])) ||
       to.tensor_arg(n.args[0]).dtype != to.tensor_arg(n.args[1]).dtype)
     return false;
   const Tensor added = widened(to, to.tensor_arg(n.args[0]));
-  const Tensor a = widened(to, to.tensor_arg(n.args[1]));
-  const Tensor b = widened(to, to.tensor_arg(n.args[2]));
+  const Tensor a = multiplied(to, to.tensor_arg(n.args[1]));
+  const Tensor b = multiplied(to, to.tensor_arg(n.args[2]));
   double beta = to.number_arg(n.args[3]), alpha = to.number_arg(n.args[4]);
   bool is_bias =
       added.ndim() == 1 && a.ndim() == 2 && beta == 1 && alpha == 1 && added.sizes[0] == b.sizes[1];
   if (is_bias) {
-    give(to, n.first_result, product(to, n, a, b, &added, 1));
+    give(to, n.first_result, product(to, n, a, b, &added, 1, a.dtype));
     return true;
   }
-  Tensor made = product(to, n, a, b, nullptr, alpha);
+  int32_t dtype = added.dtype;
+  Tensor made = product(to, n, a, b, nullptr, alpha, dtype);
   Expressions& x = to.x;
-  give(to, n.first_result, to.make(TN_F32, made.sizes, [&](std::span<const Id> i) {
+  give(to, n.first_result, to.make(dtype, made.sizes, [&](std::span<const Id> i) {
     if (beta == 0) return to.at(made, i);
     Id more = to.broadcast_at(added, i, made.sizes);
-    if (beta != 1) more = x.apply(TN_F_MUL, TN_F32, more, x.number(beta, TN_F32));
-    return x.apply(TN_F_ADD, TN_F32, to.at(made, i), more);
+    if (beta != 1) more = x.apply(TN_F_MUL, dtype, more, x.number(beta, dtype));
+    return x.apply(TN_F_ADD, dtype, to.at(made, i), more);
   }));
   return true;
 }

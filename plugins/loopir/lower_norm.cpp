@@ -162,7 +162,8 @@ std::optional<Step> take_layer(Lowering& to, const node& n) {
   for (auto step = to.program.steps.rbegin(); step != to.program.steps.rend(); ++step) {
     Layer layer(*step);
     if (!layer || layer.result->buffer != view->buffer) continue;
-    bool is_static = to.is_parameter(layer.weights->buffer) &&
+    bool is_static = to.program.buffers[layer.weights->buffer].dtype == TN_F32 &&
+                     to.is_parameter(layer.weights->buffer) &&
                      (!*layer.bias || to.is_parameter((*layer.bias)->buffer));
     for (const tn_arg& a : n.arguments().subspan(1, 4))
       if (to.is_tensor(a)) {

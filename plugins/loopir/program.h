@@ -85,7 +85,8 @@ struct EpilogueOp {
 };
 
 /// result[b, m, n] = alpha * (left[b, m, k] x right[b, k, n]) + bias[n]; without batch b is absent,
-/// with a bias alpha is 1.
+/// with a bias alpha is 1. All are f32 or all f64; or left and right are bf16, the bias f32, and
+/// the result f32 or bf16, rounded once.
 struct Product {
   View left, right, result;
   std::optional<View> bias;
@@ -192,10 +193,11 @@ void add_loads(Expressions& x, Id value, Ids& out);
 void add_index_loads(Expressions& x, Id index, Ids& out);
 
 struct LoweringOptions {
-  int most_operations = 96;     // an expression of more becomes a tensor in memory
-  int repeated_operations = 3;  // one that several ops read is computed by each up to this many
-  bool may_transform = false;   // convolutions
-  std::set<uint32_t> externs;   // nodes that the host shall run
+  int most_operations = 96;      // an expression of more becomes a tensor in memory
+  int repeated_operations = 3;   // one that several ops read is computed by each up to this many
+  bool may_transform = false;    // convolutions
+  bool multiplies_bf16 = false;  // in products, as it is; else it is made f32 before
+  std::set<uint32_t> externs;    // nodes that the host shall run
 };
 
 /// The graph as a program. Throws `declined` for what no part of it can be (data-dependent sizes,

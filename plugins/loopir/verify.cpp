@@ -1,6 +1,8 @@
 // Checks of a schedule and of a memory plan.
 #include "verify.h"
 
+#include "lowering.h"
+
 #include <algorithm>
 
 namespace loopir {
@@ -30,6 +32,8 @@ class Verifier {
         if (!written_[b]) complain("reads", b, "before anything has written it");
       for (Id b : access.writes) written_[b] = true;
       if (kernel) check(*kernel);
+      auto* product = std::get_if<Product>(&schedule.items[i]);
+      if (product && problem_.empty()) problem_ = problem_of(program_, *product);
     }
     return problem_;
   }
@@ -111,6 +115,22 @@ bool takes_over(const Program& program, const Interval& a, const Interval& b) {
 }
 
 }  // namespace
+
+std::string problem_of(const Program& program, const Product& product) {
+  auto dtype_of = [&](const View& v) {
+    return v.buffer == none ? int32_t{-1} : program.buffers[v.buffer].dtype;
+  };
+  int32_t element = dtype_of(product.left), result = dtype_of(product.result);
+  int32_t sums = compute_type(element);
+  bool is_known = element == TN_F32 || element == TN_F64 || element == TN_BF16;
+  bool agrees = dtype_of(product.right) == element && (result == sums || result == element) &&
+                (!product.bias || dtype_of(*product.bias) == sums);
+  for (const EpilogueOp& op : product.epilogue)
+    agrees &= op.kind != EpilogueOp::Kind::add || dtype_of(op.operand) == result;
+  if (is_known && agrees) return "";
+  return text("product {} has operands of dtypes {} and {} and a result of dtype {}", product.name,
+              element, dtype_of(product.right), result);
+}
 
 std::string problem_of(Program& program, const Schedule& schedule) {
   return Verifier(program).run(schedule);

@@ -8,6 +8,8 @@ namespace loopir {
 /// What is wrong, in one sentence; empty where nothing is. Reads before writes, and loads and
 /// stores of kernels outside of their buffer where sizes and indices tell.
 std::string problem_of(Program& program, const Schedule& schedule);
+/// Dtypes of a product that do not go together.
+std::string problem_of(const Program& program, const Product& product);
 /// Buffers that live at the same time and overlap, or leave the arena.
 std::string problem_of(const Program& program, std::span<const Access> accesses,
                        const MemoryPlan& plan, std::span<const int64_t> symbols);

@@ -94,6 +94,19 @@ TEST_F(InductorDeterministic, Layers) {
   }
 }
 
+TEST_F(InductorDeterministic, LayersInNarrowFloats) {
+  for (int rows : {1, 64, 300}) {
+    std::string n = std::to_string(rows);
+    expect_same_bits("  input %x: bf16[" + n + ", 1603]\n" + R"(
+  input %w: bf16[1603, 770] parameter static_address
+  input %b: bf16[770] parameter static_address
+)" + "  %h: bf16[" + n + ", 770] = aten.addmm.default(%b, %x, %w)\n  %y: f32[" +
+                         n + ", 770] = aten._to_copy.default(%h, dtype=f32)\n  output %y\n",
+                     {randn({rows, 1603}).to(Dtype::bf16), randn({1603, 770}).to(Dtype::bf16),
+                      randn({770}).to(Dtype::bf16)});
+  }
+}
+
 TEST_F(InductorDeterministic, ProductsOfTwoTensors) {
   expect_same_bits(
       R"(
