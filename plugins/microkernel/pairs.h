@@ -14,10 +14,11 @@ struct Pairs {
   using Number = uint16_t;
   using Sum = float;
   using Row = __m512i;
-  static constexpr int step = 2;
+  static constexpr int step = 2, width = 2 * lane_count;
   static constexpr bool rounds = true;
 
-  static inline Row row(const Number* right) { return _mm512_loadu_si512(right); }
+  static inline Row row(const Number* right, int64_t /*next*/) { return _mm512_loadu_si512(right); }
+  static inline Row row_of_one(const Number* right) { return _mm512_loadu_si512(right); }
   static inline Row spread(const Number* left) {
     int32_t pair;
     __builtin_memcpy(&pair, left, sizeof pair);
@@ -48,6 +49,31 @@ struct Pairs {
     auto rounded = (__m256i)_mm512_cvtneps_pbh((__m512)v);
     if (n >= lane_count) return _mm256_storeu_si256(reinterpret_cast<__m256i_u*>(p), rounded);
     _mm256_mask_storeu_epi16(p, static_cast<__mmask16>((1u << n) - 1), rounded);
+  }
+};
+
+/// The same with a right side that lies by rows: two of them are put together at each step.
+struct PairsOfRows : Pairs {
+  static constexpr int width = lane_count;
+
+  static inline Row row(const Number* right, int64_t next) {
+    constexpr uint64_t first = 0x0011'0001'0010'0000, step = 0x0002'0002'0002'0002;
+    const __m512i places = {int64_t(first),
+                            int64_t(first + step),
+                            int64_t(first + 2 * step),
+                            int64_t(first + 3 * step),
+                            int64_t(first + 4 * step),
+                            int64_t(first + 5 * step),
+                            int64_t(first + 6 * step),
+                            int64_t(first + 7 * step)};
+    __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(half(right)), half(right + next), 1);
+    return _mm512_permutexvar_epi16(places, both);
+  }
+  static inline Row row_of_one(const Number* right) { return load_halves(right, lane_count); }
+
+ private:
+  static inline __m256i half(const Number* p) {
+    return _mm256_loadu_si256(reinterpret_cast<const __m256i_u*>(p));
   }
 };
 

@@ -49,7 +49,7 @@ struct Product {
   int64_t left_row;   ///< from a row to the next
   int64_t left_step;  ///< from a step of k to the next; numbers of a step are side by side
   const void* right;  ///< what pack() made; or, where `right_row` is not 0, the matrix itself
-  int64_t right_row;  ///< rows are dense then, n is a multiple of whole_columns(), no bf16
+  int64_t right_row;  ///< rows are dense then, and n is a multiple of whole_columns()
   const void* bias;   ///< or null
   void* result;       ///< overlaps no operand: sums wait in it
   int64_t result_row;

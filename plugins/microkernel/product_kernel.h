@@ -149,11 +149,11 @@ static void multiply_tile(const Tile<E>& t) {
       }
   }
   auto *left = t.left, *right = t.right, *next = t.next;
-  int64_t row = t.left_row;
-  auto step = [&](auto&& spread) __attribute__((always_inline)) {
+  int64_t row = t.left_row, below = t.right_row / E::step;
+  auto step = [&](auto&& bring, auto&& spread) __attribute__((always_inline)) {
     Row b[V];
 #pragma GCC unroll 4
-    for (int j = 0; j < V; ++j) b[j] = E::row(right + j * lanes * E::step);
+    for (int j = 0; j < V; ++j) b[j] = bring(right + j * E::width);
 #pragma GCC unroll 12
     for (int i = 0; i < R; ++i) {
       Row a = spread(left + i * row);
@@ -166,11 +166,15 @@ static void multiply_tile(const Tile<E>& t) {
   for (int64_t p = 0; p < t.k / E::step; ++p) {
     __builtin_prefetch(next, 0, 2);
     next += t.next_step;
-    step([](auto* place) __attribute__((always_inline)) { return E::spread(place); });
+    step(
+        [&](auto* place) __attribute__((always_inline)) { return E::row(place, below); },
+        [](auto* place) __attribute__((always_inline)) { return E::spread(place); });
   }
   if constexpr (E::step > 1)
     if (t.k % E::step)
-      step([](auto* place) __attribute__((always_inline)) { return E::spread_one(place); });
+      step(
+          [](auto* place) __attribute__((always_inline)) { return E::row_of_one(place); },
+          [](auto* place) __attribute__((always_inline)) { return E::spread_one(place); });
   if (t.n_finish) finish_sums<E, R, V>(t, sum);
   store_sums<E, R, V>(t, sum);
 }
@@ -263,7 +267,7 @@ class Multiplication {
     int64_t tiles = (rows + tile_rows(vectors) - 1) / tile_rows(vectors);
     int64_t k = b.k - p < block_k ? b.k - p : block_k;
     int64_t steps = (k + E::step - 1) / E::step, depth = (b.k + E::step - 1) / E::step * E::step;
-    int64_t right_row = b.right_row ? b.right_row : width * E::step;
+    int64_t right_row = (b.right_row ? b.right_row : width) * E::step;
     auto* right = static_cast<const Number*>(b.right) + (b.right_row ? column : column * depth) +
                   p / E::step * right_row;
     int64_t next_step = (width * E::step + tiles - 1) / tiles;

@@ -7,8 +7,16 @@ namespace microkernel {
 
 using namespace avx512_bf16;
 
+namespace {
+
+void multiply_pairs(const ProductBlock& b) {
+  return b.right_row ? multiply<PairsOfRows>(b) : multiply<Pairs>(b);
+}
+
+}  // namespace
+
 extern const ProductKernels products_bf16;
 const ProductKernels products_bf16 = {panel_vectors * lane_count, lane_count, &pack_pairs,
-                                      &multiply<Pairs>};
+                                      &multiply_pairs};
 
 }  // namespace microkernel

@@ -212,27 +212,49 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MicrokernelProduct,
                                          Shape{50, 96, 200}, Shape{301, 400, 40}, Shape{4, 0, 20},
                                          Shape{9, 768, 70}, Shape{200, 1601, 80}));
 
-// result = 0.5 * (left^T x right), neither packed nor copied.
-void check_as_they_lie(Element element) {
-  int64_t m = 19, k = 23, n = 2 * microkernel::whole_columns(element);
-  Numbers left = Numbers::random(element, k * m, 1), right = Numbers::random(element, k * n, 2);
-  Numbers result(element, m * n);
+// result = 0.5 * (left x right), neither packed nor copied.
+void check_as_they_lie(Element element, int64_t m, int64_t k) {
+  if (!microkernel::has_products_of(element)) return;
+  int64_t n = 5 * microkernel::whole_columns(element), right_row = n + 3;
+  Numbers left = Numbers::random(element, m * k, 1);
+  Numbers right = Numbers::random(element, k * right_row - 3, 2);
+  Element sums = element == Element::bf16 ? Element::f32 : element;
+  Numbers result(sums, m * n);
   Finish half[] = {{Finish::Kind::scale, nullptr, 0.5}};
   Panels panels{k, n, element};
-  microkernel::multiply(
-      {panels, left.data(), 1, m, right.data(), n, nullptr, result.data(), n, half}, 0, m, 0,
-      panels.count());
+  microkernel::multiply({panels, left.data(), k, microkernel::step_of(element), right.data(),
+                         right_row, nullptr, result.data(), n, half},
+                        0, m, 0, panels.count());
   for (int64_t i = 0; i < m; ++i)
     for (int64_t j = 0; j < n; ++j) {
       double sum = 0;
-      for (int64_t p = 0; p < k; ++p) sum += left[p * m + i] * right[p * n + j];
-      ASSERT_NEAR(result[i * n + j], sum / 2, element == Element::f64 ? 1e-14 : 1e-5);
+      for (int64_t p = 0; p < k; ++p) sum += left[i * k + p] * right[p * right_row + j];
+      double unit = element == Element::f64 ? 1e-15 : 1e-6;
+      ASSERT_NEAR(result[i * n + j], sum / 2, unit * double(k + 8)) << i << ", " << j;
     }
 }
 
 TEST(MicrokernelOperands, AreReadAsTheyLie) {
-  check_as_they_lie(Element::f32);
-  check_as_they_lie(Element::f64);
+  for (Element element : {Element::f32, Element::f64, Element::bf16})
+    for (int64_t m : {1, 8, 19})
+      for (int64_t k : {1, 23, 900}) check_as_they_lie(element, m, k);
+}
+
+TEST(MicrokernelOperands, MayLieByColumnsOnTheLeft) {
+  int64_t m = 19, k = 23, n = 20;
+  Numbers left = Numbers::random(Element::f64, k * m, 1);
+  Right right({m, k, n}, Element::f64, Layout::dense_n);
+  Numbers result(Element::f64, m * n);
+  Panels panels{k, n, Element::f64};
+  microkernel::multiply(
+      {panels, left.data(), 1, m, right.packed.data(), 0, nullptr, result.data(), n, {}}, 0, m, 0,
+      panels.count());
+  for (int64_t i = 0; i < m; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      double sum = 0;
+      for (int64_t p = 0; p < k; ++p) sum += left[p * m + i] * right.at(p, j);
+      ASSERT_NEAR(result[i * n + j], sum, 1e-13);
+    }
 }
 
 // What docs/inductor.md says about denormal numbers and the order of a step.
