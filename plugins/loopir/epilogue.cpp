@@ -27,7 +27,8 @@ struct Matcher {
     if (!is(v, value_constant)) return false;
     const ValueNode& n = x.value_at(v);
     uint64_t bits = n.a | uint64_t{n.b} << 32;
-    return std::abs(std::bit_cast<double>(bits) - number) <= 1e-6 * std::abs(number);
+    double tolerance = n.dtype == TN_F64 ? 1e-15 : 1e-6;
+    return std::abs(std::bit_cast<double>(bits) - number) <= tolerance * std::abs(number);
   }
   /// The other operand of a commutative op one of whose operands is `number`.
   Id other(Id v, uint16_t code, double number) const {

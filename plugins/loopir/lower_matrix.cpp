@@ -9,7 +9,7 @@ using tenon::plugin::sv;
 namespace {
 
 bool is_plain_product(const Tensor& a, const Tensor& b) {
-  return a.dtype == b.dtype && (a.dtype == TN_F32 || is_narrow(a.dtype)) && a.ndim() == b.ndim();
+  return a.dtype == b.dtype && is_floating(a.dtype) && a.ndim() == b.ndim();
 }
 
 /// The tensor in the dtype in which its sums are computed and rounded once.
