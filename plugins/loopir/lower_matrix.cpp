@@ -47,8 +47,33 @@ Tensor product(Lowering& to, const node& n, const Tensor& left, const Tensor& ri
   return to.over(buffer);
 }
 
+bool is_integer_product(const Tensor& a, const Tensor& b) {
+  return a.dtype == b.dtype && a.dtype >= TN_U8 && a.dtype <= TN_I64 && a.ndim() == b.ndim();
+}
+
+/// left x right of integers, as a fold. Sums wrap around, so those of narrow ones may be in i32.
+Tensor integer_product(Lowering& to, const node& n, const Tensor& left, const Tensor& right) {
+  Expressions& x = to.x;
+  int32_t dtype = left.dtype == TN_I64 ? TN_I64 : TN_I32;
+  Ids sizes = left.sizes;
+  sizes.back() = right.sizes.back();
+  std::string name = to.name_of(n.first_result);
+  return to.folded(Fold::sum, dtype, sizes, {left.sizes.back()}, name.c_str(),
+                   [&](std::span<const Id> i, std::span<const Id> k) {
+                     Ids of_left(i.begin(), i.end()), of_right(i.begin(), i.end());
+                     of_left.back() = k[0];
+                     of_right[i.size() - 2] = k[0];
+                     return x.apply(TN_F_MUL, dtype, x.cast(to.at(left, of_left), dtype),
+                                    x.cast(to.at(right, of_right), dtype));
+                   });
+}
+
 bool multiply(Lowering& to, const node& n) {
   const Tensor a = to.tensor_arg(n.args[0]), b = to.tensor_arg(n.args[1]);
+  if (is_integer_product(a, b)) {
+    give(to, n.first_result, integer_product(to, n, a, b));
+    return true;
+  }
   if (!is_plain_product(a, b)) return false;
   const Tensor left = multiplied(to, a), right = multiplied(to, b);
   give(to, n.first_result, product(to, n, left, right, nullptr, 1, left.dtype));
@@ -56,7 +81,31 @@ bool multiply(Lowering& to, const node& n) {
 }
 
 // beta * added + alpha * (a x b)
+bool multiply_add_integers(Lowering& to, const node& n) {
+  const Tensor a = to.tensor_arg(n.args[1]), b = to.tensor_arg(n.args[2]);
+  const Tensor added = to.tensor_arg(n.args[0]);
+  if (n.args[3].kind == TN_ARG_FLOAT || n.args[4].kind == TN_ARG_FLOAT) return false;
+  Expressions& x = to.x;
+  Tensor made = integer_product(to, n, a, b);
+  int32_t dtype = made.dtype;
+  auto times = [&](Id value, int64_t factor) {
+    return factor == 1 ? value : x.apply(TN_F_MUL, dtype, value, x.number(factor, dtype));
+  };
+  int64_t beta = to.int_arg(n.args[3]), alpha = to.int_arg(n.args[4]);
+  give(to, n.first_result, to.make(dtype, made.sizes, [&](std::span<const Id> i) {
+    Id product = times(to.at(made, i), alpha);
+    if (beta == 0) return product;
+    Id more = times(x.cast(to.broadcast_at(added, i, made.sizes), dtype), beta);
+    return x.apply(TN_F_ADD, dtype, product, more);
+  }));
+  return true;
+}
+
+// beta * added + alpha * (a x b)
 bool multiply_add(Lowering& to, const node& n) {
+  if (is_integer_product(to.tensor_arg(n.args[1]), to.tensor_arg(n.args[2])) &&
+      to.tensor_arg(n.args[0]).dtype == to.tensor_arg(n.args[1]).dtype)
+    return multiply_add_integers(to, n);
   if (!is_plain_product(to.tensor_arg(n.args[1]), to.tensor_arg(n.args[2])) ||
       to.tensor_arg(n.args[0]).dtype != to.tensor_arg(n.args[1]).dtype)
     return false;

@@ -163,6 +163,45 @@ TEST_F(InductorProducts, HaveTheSameEpiloguesAndRegionsInEachDtype) {
   }
 }
 
+TEST_F(InductorProducts, OfIntegersWrapAround) {
+  std::string body = R"(
+  symbol s0 in [0, inf] hint 5 from size(%x, 2)
+  input %x: DTYPE[3, 17, s0]
+  input %y: DTYPE[3, s0, 33]
+  input %z: DTYPE[33]
+  %a: DTYPE[17, s0] = aten.select.int(%x, 0, 1)
+  %b: DTYPE[s0, 33] = aten.select.int(%y, 0, 2)
+  %p: DTYPE[17, 33] = aten.mm.default(%a, %b)
+  %q: DTYPE[3, 17, 33] = aten.bmm.default(%x, %y)
+  %r: DTYPE[17, 33] = aten.addmm.default(%z, %a, %b, beta=3, alpha=-2)
+  %s: DTYPE[3, 17, 33] = aten.baddbmm.default(%z, %x, %y, beta=0)
+  output %p, %q, %r, %s
+)";
+  // Numbers of all bits of the dtype.
+  auto numbers = [](std::vector<int64_t> sizes, Dtype dtype) {
+    Tensor high = randint(0, 1 << 30, sizes), low = randint(0, 1 << 30, sizes);
+    return (high * (int64_t{1} << 34) + low).to(dtype);
+  };
+  for (auto [name, dtype] :
+       {std::pair{"i64", Dtype::i64}, std::pair{"i32", Dtype::i32}, std::pair{"i16", Dtype::i16},
+        std::pair{"i8", Dtype::i8}, std::pair{"u8", Dtype::u8}})
+    for (int64_t k : {40, 1, 0}) {
+      auto graph = graph_in(name, body);
+      std::vector<Tensor> inputs{numbers({3, 17, k}, dtype), numbers({3, k, 33}, dtype),
+                                 numbers({33}, dtype)};
+      auto artifact = compiled("inductor", graph, "verify = true");
+      EXPECT_EQ(stats_of(*artifact)["extern_ops"].dump(), "[]") << name;
+      auto expected = run(*compiled("eager", graph), *graph, inputs, {k});
+      auto found = run(*artifact, *graph, inputs, {k});
+      for (size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i].dtype(), dtype);
+        EXPECT_EQ(found[i].to(Dtype::i64).to_vector<int64_t>(),
+                  expected[i].to(Dtype::i64).to_vector<int64_t>())
+            << name << ", output " << i << ", k " << k;
+      }
+    }
+}
+
 TEST_F(InductorProducts, RunInRegionsWithALeftSideThatLiesByColumns) {
   std::string body = layers_with("relu");
   body.replace(body.find("DTYPE[96, 64]"), 13, "DTYPE[64, 96]");
