@@ -155,15 +155,37 @@ Value* Emitter::full_mask(Id own) {
 Value* Emitter::from_memory(Value* loaded, int32_t dtype) {
   if (dtype == TN_BOOL)
     return b.CreateICmpNE(loaded, llvm::Constant::getNullValue(loaded->getType()));
-  if (dtype == TN_F16 || dtype == TN_BF16)
+  if (dtype == TN_F16)
     return b.CreateFPExt(loaded, loaded->getType()->getWithNewType(b.getFloatTy()));
+  if (dtype == TN_BF16) {
+    llvm::Type* words = loaded->getType()->getWithNewType(b.getInt32Ty());
+    Value* bits = b.CreateShl(b.CreateZExt(loaded, words), llvm::ConstantInt::get(words, 16));
+    return b.CreateBitCast(bits, words->getWithNewType(b.getFloatTy()));
+  }
   return loaded;
 }
 Value* Emitter::to_memory(Value* v, int32_t dtype) {
   llvm::Type* type = v->getType()->getWithNewType(memory_type(context_, dtype));
   if (dtype == TN_BOOL) return b.CreateZExt(v, type);
-  if (dtype == TN_F16 || dtype == TN_BF16) return b.CreateFPTrunc(v, type);
+  if (dtype == TN_F16) return b.CreateFPTrunc(v, type);
+  if (dtype == TN_BF16) return b.CreateBitCast(rounded_to_bf16(v), type);
   return v;
+}
+
+// The nearest one, of two the even one. Where the processor lacks the instruction it is found from
+// the bits, since LLVM would call a function for each number. NaN stays NaN.
+Value* Emitter::rounded_to_bf16(Value* v) {
+  llvm::Type* type = v->getType();
+  if (options_.has("avx512bf16")) return b.CreateFPTrunc(v, type->getWithNewType(b.getBFloatTy()));
+  llvm::Type* words = type->getWithNewType(b.getInt32Ty());
+  auto number = [&](uint64_t n) { return llvm::ConstantInt::get(words, n); };
+  Value* bits = b.CreateBitCast(v, words);
+  Value* high = b.CreateLShr(bits, number(16));
+  Value* half = b.CreateAdd(b.CreateAnd(high, number(1)), number(0x7fff));
+  Value* nearest = b.CreateLShr(b.CreateAdd(bits, half), number(16));
+  Value* quiet = b.CreateOr(high, number(0x40));
+  Value* out = b.CreateSelect(b.CreateFCmpUNO(v, v), quiet, nearest);
+  return b.CreateTrunc(out, type->getWithNewType(b.getInt16Ty()));
 }
 
 Value* Emitter::address(Id buffer, Value* element) {

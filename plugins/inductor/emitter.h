@@ -88,6 +88,7 @@ class Emitter {
   llvm::Value* address(Id buffer, llvm::Value* element);
   llvm::Value* from_memory(llvm::Value* loaded, int32_t dtype);
   llvm::Value* to_memory(llvm::Value* v, int32_t dtype);
+  llvm::Value* rounded_to_bf16(llvm::Value* v);
   llvm::Value* full_mask(Id own);  // the tail's and a value's own, or null
   bool varies(Id v);
   bool index_varies(Id i);

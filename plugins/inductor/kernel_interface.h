@@ -17,6 +17,11 @@ struct CodeOptions {
   bool multiplies_by_reciprocals = false;  // in place of dividing
   bool rounds_narrow = false;              // bf16 and f16 values also where they stay in registers
   int64_t near_bytes = INT64_MAX;          // larger results are written past the caches
+
+  /// Whether the processor has it.
+  bool has(const std::string& feature) const {
+    return ("," + features + ",").find(",+" + feature + ",") != std::string::npos;
+  }
 };
 
 using KernelFunction = int32_t (*)(void* const* buffers, const int64_t* symbols, int64_t begin,

@@ -37,8 +37,7 @@ int64_t near_bytes(std::string_view nontemporal) {
 
 /// Of the processor that the code is for, and of this one.
 bool has_bf16_products(const CodeOptions& code) {
-  return ("," + code.features + ",").find(",+avx512bf16,") != std::string::npos &&
-         microkernel::has_products_of(microkernel::Element::bf16);
+  return code.has("avx512bf16") && microkernel::has_products_of(microkernel::Element::bf16);
 }
 
 }  // namespace

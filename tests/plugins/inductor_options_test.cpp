@@ -7,8 +7,10 @@
 
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdio>
 #include <fstream>
+#include <limits>
 
 namespace tenon {
 namespace {
@@ -279,6 +281,30 @@ TEST_F(InductorOptions, CodeIsMadeForOlderProcessorsToo) {
   EXPECT_EQ(stats["vector_bits"], 128);
   EXPECT_EQ(stats["kernel_cache_hits"], 0);
   EXPECT_LE(error_of_result(softmax_of_rows, {randn({64, 1000})}, "cpu = 'x86-64'"), 1e-6);
+}
+
+TEST_F(InductorOptions, OlderProcessorsRoundNarrowFloatsAlike) {
+  const char* graph = R"(
+  input %x: f32[1000]
+  %y: bf16[1000] = aten._to_copy.default(%x, dtype=bf16)
+  output %y
+)";
+  float most = std::numeric_limits<float>::max(), infinity = std::numeric_limits<float>::infinity();
+  // Halfway to an even and to an odd neighbour, beyond the largest, denormal.
+  std::vector<float> edges{
+      1 + 0x1p-8f, 1 + 3 * 0x1p-8f, -1 - 0x1p-8f, 1 + 0x1.02p-8f, most, -most, infinity, -infinity,
+      0.0f,        -0.0f,           0x1.08p-130f, 0x1p-140f,      NAN,  -NAN};
+  Tensor x = randn({1000});
+  x.slice(0, 0, int64_t(edges.size())).copy_(tensor(edges, {int64_t(edges.size())}));
+  for (const char* cpu : {"cpu = 'x86-64'", "cpu = 'x86-64-v3'"}) {
+    auto found = result_of(graph, {x}, cpu).to(Dtype::f32).to_vector<float>();
+    auto expected = result_of(graph, {x}, "", "eager").to(Dtype::f32).to_vector<float>();
+    for (size_t i = 0; i < found.size(); ++i)
+      if (std::isnan(expected[i]))
+        EXPECT_TRUE(std::isnan(found[i])) << cpu << " " << i;
+      else
+        EXPECT_EQ(found[i], expected[i]) << cpu << " " << i;
+  }
 }
 
 TEST_F(InductorOptions, ProcessorsThatThisOneIsNotAreRefused) {
