@@ -198,12 +198,21 @@ std::string text_of(const Program& program) {
     } else if (const auto* e = std::get_if<Extern>(&step)) {
       out += "extern " + e->name + "\n";
     } else {
-      const char* const kinds[] = {"loop ", "product ", "convolution ", "attention ", "extern "};
+      const char* const kinds[] = {"loop ",     "product ",   "convolution ",
+                                   "gradient ", "attention ", "extern "};
       out += kinds[step.index()] + std::visit([](const auto& s) { return s.name; }, step) + "\n";
     }
   }
   return out;
 }
+
+namespace {
+
+const char* multiplied_in(int32_t dtype) {
+  return dtype == TN_BF16 ? " in bf16" : dtype == TN_F64 ? " in f64" : "";
+}
+
+}  // namespace
 
 std::string text_of(Program& program, const Schedule& schedule) {
   const Expressions& x = program.expressions;
@@ -213,7 +222,8 @@ std::string text_of(Program& program, const Schedule& schedule) {
       out += text_of_kernel(x, *k);
     } else if (const auto* p = std::get_if<Product>(&item)) {
       out += "product " + text_of_view(x, p->result) + " = " + text_of_view(x, p->left) + " x " +
-             text_of_view(x, p->right) + "\n";
+             text_of_view(x, p->right) + multiplied_in(program.buffers[p->left.buffer].dtype) +
+             "\n";
     } else if (const auto* c = std::get_if<Convolution>(&item)) {
       out += "convolution " + text_of_view(x, c->result) + " = " + text_of_view(x, c->source) +
              " * " + text_of_view(x, c->weights) + "\n";

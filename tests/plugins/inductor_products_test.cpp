@@ -163,6 +163,25 @@ TEST_F(InductorProducts, HaveTheSameEpiloguesAndRegionsInEachDtype) {
   }
 }
 
+TEST_F(InductorProducts, OfBf16RunOnProcessorsWithoutIt) {
+  for (const char* cpu : {"cpu = 'x86-64'", "cpu = 'x86-64-v3'"})
+    EXPECT_LE(error_of(layers_with("relu"), "bf16", Dtype::bf16, layer_inputs(), {}, cpu),
+              1.5 * bf16_unit)
+        << cpu;
+}
+
+TEST_F(InductorProducts, SayInWhichDtypeTheyMultiply) {
+  std::string body = layers_with("relu");
+  auto says = [&](const char* dtype, const char* what, const char* options) {
+    auto artifact = compiled("inductor", graph_in(dtype, body), options);
+    return artifact->describe(TN_DESC_GRAPH).find(what) != std::string::npos;
+  };
+  EXPECT_TRUE(says("f64", " in f64\n", ""));
+  EXPECT_EQ(says("bf16", " in bf16\n", ""), multiplies_bf16());
+  EXPECT_FALSE(says("bf16", " in bf16\n", "numerics = 'strict'"));
+  EXPECT_FALSE(says("bf16", " in bf16\n", "cpu = 'x86-64-v3'"));
+}
+
 TEST_F(InductorProducts, OfIntegersWrapAround) {
   std::string body = R"(
   symbol s0 in [0, inf] hint 5 from size(%x, 2)

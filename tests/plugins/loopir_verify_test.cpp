@@ -57,6 +57,28 @@ TEST_F(Verifying, NamesStoresAndLoadsOutsideOfTheirBuffer) {
   EXPECT_THAT(problem_of_two(copy(in, out, 8), copy(in, more, 9)), HasSubstr("item 1 reads"));
 }
 
+TEST_F(Verifying, NamesProductsOfDtypesThatDoNotGoTogether) {
+  auto problem = [&](int32_t left, int32_t right, int32_t bias, int32_t result) {
+    auto view = [&](int32_t dtype) {
+      Id b = add(Buffer::Place::input, 4);
+      program.buffers[b].dtype = dtype;
+      return View{b, x.constant(0), {x.constant(2), x.constant(2)}, {x.constant(2), x.constant(1)}};
+    };
+    Product p;
+    p.left = view(left), p.right = view(right), p.bias = view(bias), p.result = view(result);
+    return problem_of(program, p);
+  };
+  EXPECT_EQ(problem(TN_F32, TN_F32, TN_F32, TN_F32), "");
+  EXPECT_EQ(problem(TN_F64, TN_F64, TN_F64, TN_F64), "");
+  EXPECT_EQ(problem(TN_BF16, TN_BF16, TN_F32, TN_F32), "");
+  EXPECT_EQ(problem(TN_BF16, TN_BF16, TN_F32, TN_BF16), "");
+  EXPECT_NE(problem(TN_BF16, TN_F32, TN_F32, TN_F32), "");
+  EXPECT_NE(problem(TN_BF16, TN_BF16, TN_BF16, TN_BF16), "");
+  EXPECT_NE(problem(TN_F32, TN_F32, TN_F32, TN_BF16), "");
+  EXPECT_NE(problem(TN_F16, TN_F16, TN_F32, TN_F16), "");
+  EXPECT_NE(problem(TN_I32, TN_I32, TN_I32, TN_I32), "");
+}
+
 TEST_F(Verifying, NamesBuffersThatOverlapWhileBothLive) {
   Id a = add(Buffer::Place::temporary, 8), b = add(Buffer::Place::temporary, 8);
   std::vector<Access> accesses{{{}, {a}}, {{a}, {b}}, {{b}, {}}};
