@@ -1,4 +1,4 @@
-// 2-d convolution for eager kernels: the weights come with each call, and their packed form is
+// Convolution for eager kernels: the weights come with each call, and their packed form is
 // found by tensor and version (packed_weights.h). How the work is done stands in
 // prepared_convolution.cpp.
 #pragma once
@@ -10,8 +10,8 @@ namespace onednn {
 struct Convolution {
   ConvolutionShape shape;
   const void* source;
-  const tn_tensor* weights;    ///< [out, in / groups, kh, kw] or without kh
-  int64_t weights_strides[4];  ///< of [out, in / groups, kh, kw]
+  const tn_tensor* weights;    ///< [out, in / groups, kernel...]
+  int64_t weights_strides[5];  ///< of [out, in / groups, kd, kh, kw]
   const void* bias;            ///< dense, or null
   void* result;
 };

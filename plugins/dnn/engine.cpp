@@ -56,6 +56,11 @@ bool is_reference(const dnnl::primitive_desc_base& pd) {
   return std::string_view(pd.impl_info_str()).find("ref") != std::string_view::npos;
 }
 
+bool emulates_bf16(const dnnl::primitive_desc_base& pd) {
+  std::string_view name = pd.impl_info_str();
+  return name.find("avx512_core_bf16") == name.npos && name.find("amx") == name.npos;
+}
+
 // The description is a plain struct, zeroed when made. FNV-1a.
 uint64_t fingerprint(const Desc& layout) {
   const auto* bytes = reinterpret_cast<const unsigned char*>(&layout.data);

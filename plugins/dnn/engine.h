@@ -43,6 +43,9 @@ dnnl::primitive_attr attributes();
 
 /// Whether an implementation is the slow reference, which is worse than the host's own kernels.
 bool is_reference(const dnnl::primitive_desc_base& pd);
+/// Whether a kernel for bf16 makes do without the CPU's instructions for that: a quarter of the
+/// speed that f32 has.
+bool emulates_bf16(const dnnl::primitive_desc_base& pd);
 
 /// A number that differs between layouts.
 uint64_t fingerprint(const Desc& layout);

@@ -86,16 +86,31 @@ class PreparedInnerProduct {
   std::unique_ptr<const Plan> plan_;
 };
 
-// ---- 2-d convolution, in NCHW or channels-last; 1-d ones have height 1
+// ---- convolution, channels first or last
 
+/// Space is depth, height and width; of fewer dimensions the first ones have length 1 and kernel 1.
 struct ConvolutionShape {
-  int32_t dtype;                            ///< of all tensors, the bias too: TN_F32 or TN_BF16
-  int64_t images, channels, height, width;  ///< of the source
-  int64_t out_channels, out_height, out_width;
-  int64_t kernel[2], stride[2], padding[2], dilation[2];
+  int32_t dtype;  ///< of all tensors: TN_F32 or TN_BF16
+  int64_t images, channels, out_channels;
+  int64_t source[3], result[3];  ///< lengths
+  int64_t kernel[3], stride[3], padding[3], dilation[3];
   int64_t groups;
   bool bias;
-  int64_t source_strides[4], result_strides[4];  ///< n, c, h, w
+  int64_t source_strides[5], result_strides[5];  ///< n, c, d, h, w
+  bool has_wide_bias = false;                    ///< in f32, whatever the dtype
+
+  int32_t bias_dtype() const { return has_wide_bias ? int32_t{TN_F32} : dtype; }
+  /// The first dimension of space that oneDNN is told of.
+  int first() const { return source[0] == 1 && result[0] == 1 && kernel[0] == 1 ? 1 : 0; }
+  bool is_depthwise() const { return groups > 1 && groups == channels; }
+  int64_t weights() const {
+    return out_channels * (channels / groups) * kernel[0] * kernel[1] * kernel[2];
+  }
+  /// How far the last window reaches over the end of a dimension; negative: it ends before.
+  int64_t padding_behind(int d) const {
+    return (result[d] - 1) * stride[d] + (kernel[d] - 1) * dilation[d] + 1 - source[d] - padding[d];
+  }
+  int64_t multiply_adds() const { return images * result[0] * result[1] * result[2] * weights(); }
 };
 
 class PreparedConvolution {
@@ -107,14 +122,15 @@ class PreparedConvolution {
   ~PreparedConvolution();
 
   size_t packed_bytes() const;
-  /// Weights [out_channels, channels / groups, kernel[0], kernel[1]] at these strides.
-  void pack(const void* weights, const int64_t (&strides)[4], void* packed) const;
+  /// Weights [out_channels, channels / groups, kernel...] at these strides.
+  void pack(const void* weights, const int64_t (&strides)[5], void* packed) const;
   int64_t pack_parts() const;
-  void pack_part(int64_t part, const void* weights, const int64_t (&strides)[4],
+  void pack_part(int64_t part, const void* weights, const int64_t (&strides)[5],
                  void* packed) const;
   uint64_t packed_layout() const;
 
   int64_t slices() const;
+  /// Rows are those of the dimension first().
   struct Piece {
     int64_t image, row, rows, channel, channels;
   };

@@ -1,12 +1,13 @@
-// 2-d convolution of NCHW or channels-last tensors through oneDNN's channels-last kernels.
+// Convolution of tensors with channels first or last through oneDNN's channels-last kernels.
 //
 // Problem: oneDNN's own threads cannot be used (the host has one pool), and its kernels want
 // channels-last or blocked data where programs mostly have NCHW.
 //
 // Method: the work is cut into slices, each a dense primitive of its own on one thread.
 //   images          when there are as many as workers;
-//   output rows     else: a slice reads its rows and the halo, with its own padding at the border;
-//   output channels else, for maps of less than 14 rows that are not depthwise: there the weights
+//   output rows     else: a slice reads its rows and the halo, with its own padding at the border
+//                   (of 3-d tensors a row is all of one depth);
+//   output channels else, for maps of less than 14 lines that are not depthwise: there the weights
 //                   are the heavy part, and rows would make every worker read all of them.
 // A slice whose tensors are not channels-last brings its part of the source into a channels-last
 // tile, runs, and brings the tile of the result back: tiles stay in the second-level cache, no
@@ -34,14 +35,20 @@ struct Slice {
   Move bring, bring_operand, give_back;
 };
 
-bool is_depthwise(const ConvolutionShape& c) { return c.groups > 1 && c.groups == c.channels; }
-
 // With the groups as a dimension of its own, where there are some.
 Dims weights_sizes(const ConvolutionShape& c, int64_t out_channels) {
-  Dims sizes{out_channels, c.channels / c.groups, c.kernel[0], c.kernel[1]};
+  Dims sizes{out_channels, c.channels / c.groups};
+  sizes.insert(sizes.end(), c.kernel + c.first(), c.kernel + 3);
   if (c.groups == 1) return sizes;
   sizes[0] /= c.groups;
   sizes.insert(sizes.begin(), c.groups);
+  return sizes;
+}
+
+// Rows of one image; the dimensions behind them are whole.
+Dims slice_sizes(int64_t channels, int64_t rows, const int64_t (&space)[3], int first) {
+  Dims sizes{1, channels, rows};
+  sizes.insert(sizes.end(), space + first + 1, space + 3);
   return sizes;
 }
 
@@ -51,15 +58,20 @@ dnnl::convolution_forward::desc describe_slice(const ConvolutionShape& c, const 
   using tag = dnnl::memory::format_tag;
   using conv = dnnl::convolution_forward;
   auto type = data_type(c.dtype);
-  Desc source({1, c.channels, s.source_rows, c.width}, type, tag::nhwc);
-  Desc result({1, s.channels, s.rows, c.out_width}, type, tag::nhwc);
+  int first = c.first();
+  tag last = first == 0 ? tag::ndhwc : tag::nhwc;
+  Desc source(slice_sizes(c.channels, s.source_rows, c.source, first), type, last);
+  Desc result(slice_sizes(s.channels, s.rows, c.result, first), type, last);
   Desc weights =
       weights_layout ? *weights_layout : Desc(weights_sizes(c, s.channels), type, tag::any);
-  Desc bias = c.bias ? Desc({s.channels}, type, tag::x) : Desc();
-  Dims stride{c.stride[0], c.stride[1]}, dilation{c.dilation[0] - 1, c.dilation[1] - 1};
-  int64_t right = (c.out_width - 1) * c.stride[1] + (c.kernel[1] - 1) * c.dilation[1] + 1 -
-                  c.width - c.padding[1];
-  Dims begin{s.padding_top, c.padding[1]}, end{s.padding_bottom, right};
+  Desc bias = c.bias ? Desc({s.channels}, data_type(c.bias_dtype()), tag::x) : Desc();
+  Dims stride(c.stride + first, c.stride + 3), dilation;
+  for (int d = first; d < 3; ++d) dilation.push_back(c.dilation[d] - 1);
+  Dims begin{s.padding_top}, end{s.padding_bottom};
+  for (int d = first + 1; d < 3; ++d) {
+    begin.push_back(c.padding[d]);
+    end.push_back(c.padding_behind(d));
+  }
   auto kind = dnnl::prop_kind::forward_inference;
   auto direct = dnnl::algorithm::convolution_direct;
   return c.bias
@@ -72,7 +84,7 @@ Primitive make_primitive(const ConvolutionShape& c, const Slice& s,
                          int64_t sets) {
   using conv = dnnl::convolution_forward;
   auto pd = describe<conv::primitive_desc>(describe_slice(c, s, weights_layout), attr);
-  if (!pd) return {};
+  if (!pd || (c.dtype == TN_BF16 && emulates_bf16(pd))) return {};
   Call call(conv(pd), pd.scratchpad_desc(),
             {{DNNL_ARG_SRC, pd.src_desc()},
              {DNNL_ARG_WEIGHTS, as_bytes(pd.weights_desc())},
@@ -84,15 +96,17 @@ Primitive make_primitive(const ConvolutionShape& c, const Slice& s,
 
 // The source rows of result rows [row, row + rows), and how many of them lie outside.
 void find_source_rows(const ConvolutionShape& c, Slice& s) {
-  int64_t first = s.row * c.stride[0] - c.padding[0];
-  int64_t last = first + (s.rows - 1) * c.stride[0] + (c.kernel[0] - 1) * c.dilation[0];
+  int d = c.first();
+  int64_t first = s.row * c.stride[d] - c.padding[d];
+  int64_t last = first + (s.rows - 1) * c.stride[d] + (c.kernel[d] - 1) * c.dilation[d];
   s.padding_top = std::max<int64_t>(0, -first);
   s.source_row = std::max<int64_t>(0, first);
   // What is left of the source below the last slice is not read.
-  s.padding_bottom = std::max<int64_t>(0, last - (c.height - 1));
-  s.source_rows = std::min(last + 1, c.height) - s.source_row;
+  s.padding_bottom = std::max<int64_t>(0, last - (c.source[d] - 1));
+  s.source_rows = std::min(last + 1, c.source[d]) - s.source_row;
 }
 
+int64_t volume(const int64_t (&space)[3]) { return space[0] * space[1] * space[2]; }
 int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// How the result of one image is cut.
@@ -101,23 +115,23 @@ struct Cut {
 };
 
 Cut choose_cut(const ConvolutionShape& c, int64_t workers) {
-  constexpr int64_t few_rows = 14, channel_block = 64;
+  constexpr int64_t few_lines = 14, channel_block = 64;
   constexpr int64_t tile_bytes = 1 << 20;  // source and result tile fit the second-level cache
-  Cut whole{c.out_height, c.out_channels};
-  int64_t per_image = c.out_channels * c.out_height * c.out_width * (c.channels / c.groups) *
-                      c.kernel[0] * c.kernel[1];
+  int64_t rows = c.result[c.first()];
+  Cut whole{rows, c.out_channels};
   // A depthwise one loads as often as it multiplies, and takes ten times as long.
-  int64_t effort = is_depthwise(c) ? 8 : 1;
-  if (per_image * c.images * effort < small_work) return whole;
+  int64_t effort = c.is_depthwise() ? 8 : 1;
+  if (c.multiply_adds() * effort < small_work) return whole;
   int64_t parts = c.images >= workers ? 1 : divide_up(workers, c.images);
-  bool heavy_weights = c.out_height < few_rows && !is_depthwise(c);
+  bool few_rows = c.result[0] * c.result[1] < few_lines || (c.first() == 0 && rows < parts);
+  bool heavy_weights = few_rows && !c.is_depthwise();
   if (heavy_weights && c.groups == 1 && parts > 1)
-    return {c.out_height, divide_up(c.out_channels, parts * channel_block) * channel_block};
-  bool tiles = !is_channels_last(c.out_channels, c.out_width, c.result_strides);
-  int64_t bytes = (c.channels * c.height * c.width + whole.channels * c.out_height * c.out_width) *
-                  element_size(c.dtype);
+    return {rows, divide_up(c.out_channels, parts * channel_block) * channel_block};
+  bool tiles = !is_channels_last(c.out_channels, c.result, c.result_strides);
+  int64_t bytes =
+      (c.channels * volume(c.source) + c.out_channels * volume(c.result)) * element_size(c.dtype);
   if (tiles && !heavy_weights) parts *= divide_up(bytes, parts * tile_bytes);
-  return {divide_up(c.out_height, std::min(parts, c.out_height)), c.out_channels};
+  return {divide_up(rows, std::min(parts, rows)), c.out_channels};
 }
 
 }  // namespace
@@ -138,11 +152,10 @@ struct PreparedConvolution::Plan {
 
 void PreparedConvolution::Plan::add_moves(Slice& s) const {
   const int64_t *from = shape.source_strides, *to = shape.result_strides;
-  Part source{shape.channels, s.source_rows, shape.width, from, shape.dtype};
-  if (!is_channels_last(shape.channels, shape.width, from))
-    s.bring = Move(source, s.primitive.source, Move::Direction::to_tile, sets);
-  Part result{s.channels, s.rows, shape.out_width, to, shape.dtype};
-  if (s.channels == shape.out_channels && is_channels_last(s.channels, shape.out_width, to)) return;
+  if (!is_channels_last(shape.channels, shape.source, from))
+    s.bring = Move({from, shape.dtype}, s.primitive.source, Move::Direction::to_tile, sets);
+  Part result{to, shape.dtype};
+  if (s.channels == shape.out_channels && is_channels_last(s.channels, shape.result, to)) return;
   s.give_back = Move(result, s.primitive.result, Move::Direction::from_tile, sets);
   if (adds) s.bring_operand = Move(result, s.primitive.result, Move::Direction::to_tile, sets);
 }
@@ -151,7 +164,7 @@ bool PreparedConvolution::Plan::add(int64_t row, int64_t channel, const Cut& cut
                                     const dnnl::primitive_attr& attr) {
   Slice s{};
   s.row = row;
-  s.rows = std::min(cut.rows, shape.out_height - row);
+  s.rows = std::min(cut.rows, shape.result[shape.first()] - row);
   s.channel = channel;
   s.channels = std::min(cut.channels, shape.out_channels - channel);
   find_source_rows(shape, s);
@@ -174,7 +187,7 @@ bool PreparedConvolution::Plan::cut(int64_t workers, const dnnl::primitive_attr&
   sets = std::min(workers, shape.images);
   Cut cut = choose_cut(shape, workers);
   for (int64_t channel = 0; channel < shape.out_channels; channel += cut.channels)
-    for (int64_t row = 0; row < shape.out_height; row += cut.rows)
+    for (int64_t row = 0; row < shape.result[shape.first()]; row += cut.rows)
       if (!add(row, channel, cut, attr)) return false;
   return true;
 }
@@ -183,6 +196,7 @@ std::shared_ptr<const PreparedConvolution> PreparedConvolution::make(
     const ConvolutionShape& shape, std::span<const PostOp> post_ops, int64_t workers) {
   return unless_unsupported([&]() -> std::shared_ptr<const PreparedConvolution> {
     OneThread limit;
+    if (shape.is_depthwise() && shape.first() == 0) return nullptr;  // 6 GF/s
     auto plan = std::make_unique<Plan>();
     plan->shape = shape;
     plan->adds = has_operand(post_ops);
@@ -211,17 +225,18 @@ PreparedConvolution::Piece PreparedConvolution::piece(int64_t slice) const {
   return {slice / per_image, s.row, s.rows, s.channel, s.channels};
 }
 
-void PreparedConvolution::pack(const void* weights, const int64_t (&strides)[4],
+void PreparedConvolution::pack(const void* weights, const int64_t (&strides)[5],
                                void* packed) const {
   for (int64_t part = 0; part < pack_parts(); ++part) pack_part(part, weights, strides, packed);
 }
 
-void PreparedConvolution::pack_part(int64_t part, const void* weights, const int64_t (&strides)[4],
+void PreparedConvolution::pack_part(int64_t part, const void* weights, const int64_t (&strides)[5],
                                     void* packed) const {
   OneThread limit;
   const ConvolutionShape& c = plan_->shape;
   const Slice& s = plan_->slices[static_cast<size_t>(part)];
-  Dims sizes = weights_sizes(c, s.channels), by(strides, strides + 4);
+  Dims sizes = weights_sizes(c, s.channels), by{strides[0], strides[1]};
+  by.insert(by.end(), strides + 2 + c.first(), strides + 5);
   if (c.groups > 1) by.insert(by.begin(), sizes[1] * strides[0]);
   Reorder(Desc(sizes, data_type(c.dtype), by), s.primitive.weights)(
       at(weights, s.channel * strides[0], c.dtype), static_cast<std::byte*>(packed) + s.packed);
@@ -235,24 +250,25 @@ void PreparedConvolution::run(int64_t slice, const void* source, const void* pac
   const Slice& s = plan_->slices[static_cast<size_t>(slice % per_image)];
   int64_t image = slice / per_image;
   const int64_t *in = c.source_strides, *out = c.result_strides;
-  const void* from = at(source, image * in[0] + s.source_row * in[2], c.dtype);
+  int row = 2 + c.first();
+  const void* from = at(source, image * in[0] + s.source_row * in[row], c.dtype);
   if (s.bring) {
     void* tile = scratch(Scratch::source_tile, s.primitive.source.get_size());
     s.bring(from, tile);
     from = tile;
   }
-  int64_t in_result = image * out[0] + s.channel * out[1] + s.row * out[2];
+  int64_t in_result = image * out[0] + s.channel * out[1] + s.row * out[row];
   void *place = at(result, in_result, c.dtype), *to = place;
   if (s.give_back) to = scratch(Scratch::result_tile, s.primitive.result.get_size());
   if (plan_->adds) {
     const void* added = at(operand, in_result, c.dtype);
     if (s.bring_operand)
       s.bring_operand(added, to);
-    else
-      copy_rows({added, 0}, {to, 0}, 1, s.rows * c.out_width * c.out_channels, c.dtype);
+    else if (added != to)
+      std::memcpy(to, added, s.primitive.result.get_size());
   }
   const void* weights = static_cast<const std::byte*>(packed) + s.packed;
-  s.primitive.run({from, weights, c.bias ? at(bias, s.channel, c.dtype) : nullptr, to});
+  s.primitive.run({from, weights, c.bias ? at(bias, s.channel, c.bias_dtype()) : nullptr, to});
   if (s.give_back) s.give_back(to, place);
 }
 

@@ -5,22 +5,41 @@
 #include "types.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 namespace onednn {
 
-bool is_channels_last(int64_t channels, int64_t width, const int64_t* strides) {
-  return (strides[1] == 1 || channels == 1) && (strides[3] == channels || width == 1) &&
-         strides[2] == channels * width;
+bool is_channels_last(int64_t channels, const int64_t (&space)[3], const int64_t* strides) {
+  int64_t step = channels;
+  bool is_dense = strides[1] == 1 || channels == 1;
+  for (int d = 2; d >= 0; --d) {
+    is_dense &= strides[2 + d] == step || space[d] == 1;
+    step *= space[d];
+  }
+  return is_dense;
 }
 
 namespace {
 
 // In the tensor's strides; the image dimension spans all of it.
-Desc describe(const Part& p) {
-  const int64_t* by = p.strides;
-  int64_t span = std::max({p.channels * by[1], p.rows * by[2], p.width * by[3]});
-  return Desc({1, p.channels, p.rows, p.width}, data_type(p.dtype),
-              Dims{span, by[1], by[2], by[3]});
+Desc describe(const Part& p, const Dims& sizes) {
+  Dims by{1, p.strides[1]};
+  by.insert(by.end(), p.strides + 7 - sizes.size(), p.strides + 5);
+  for (size_t d = 1; d < sizes.size(); ++d) by[0] = std::max(by[0], sizes[d] * by[d]);
+  return Desc(sizes, data_type(p.dtype), by);
+}
+
+/// Whether the positions of a channel lie one behind the other.
+bool has_dense_planes(const Part& p, const Dims& sizes) {
+  const int64_t* by = p.strides + 7 - sizes.size();  // of the first dimension of space
+  int64_t step = 1;
+  bool is_dense = true;
+  for (size_t d = sizes.size(); d-- > 2;) {
+    is_dense &= by[d - 2] == step || (sizes[d] == 1 && d + 1 < sizes.size());
+    step *= sizes[d];
+  }
+  return is_dense;
 }
 
 }  // namespace
@@ -28,14 +47,14 @@ Desc describe(const Part& p) {
 Move::Move(const Part& part, const Desc& tile, Direction direction, int64_t sets)
     : kind_(Kind::transpose),
       direction_(direction),
-      channels_(part.channels),
-      positions_(part.rows * part.width),
       plane_(part.strides[1]),
       element_(element_size(part.dtype)) {
-  bool planes = part.strides[3] == 1 && (part.strides[2] == part.width || part.rows == 1);
-  if (planes && transposes_well(channels_, positions_)) return;
+  Dims sizes = tile.dims();
+  channels_ = sizes[1];
+  positions_ = std::accumulate(sizes.begin() + 2, sizes.end(), int64_t{1}, std::multiplies<>());
+  if (has_dense_planes(part, sizes) && transposes_well(channels_, positions_)) return;
   kind_ = Kind::reorder;
-  Desc tensor = describe(part);
+  Desc tensor = describe(part, sizes);
   bool in = direction == Direction::to_tile;
   reorder_ = in ? Reorder(tensor, tile, sets) : Reorder(tile, tensor, sets);
 }

@@ -10,15 +10,14 @@
 
 namespace onednn {
 
-/// Rows [0, rows) of `channels` channels of one image.
+/// A part of one image with the sizes of a tile.
 struct Part {
-  int64_t channels, rows, width;
-  const int64_t* strides;  ///< n, c, h, w of the tensor
+  const int64_t* strides;  ///< n, c, d, h, w of the tensor; a tile without depth has h and w
   int32_t dtype;
 };
 
 /// Whether a tensor's images are dense channels-last as a whole.
-bool is_channels_last(int64_t channels, int64_t width, const int64_t* strides);
+bool is_channels_last(int64_t channels, const int64_t (&space)[3], const int64_t* strides);
 
 /// One way between a tensor and a tile; without a plan the tensor itself is the tile.
 class Move {

@@ -38,6 +38,23 @@ std::vector<int64_t> hints_of(const loopir::Program& p) {
   return out;
 }
 
+/// Whether a convolution or a gradient of one has a fast kernel, for the sizes seen and on every
+/// processor that the code is for.
+bool has_fast_kernel(const loopir::Program& p, const loopir::Step& step, const Options& options) {
+  auto is_there = [&](const auto& call) {
+    return call.dtype != TN_BF16 || options.code.has("avx512bf16");
+  };
+  if (auto* gradient = std::get_if<loopir::ConvolutionGradient>(&step))
+    return is_there(*gradient) && prepare(p, *gradient, options.workers)->is_fast(hints_of(p));
+  auto& convolution = std::get<loopir::Convolution>(step);
+  return is_there(convolution) &&
+         prepare(p, convolution, options.packs_weights, options.workers)->is_fast(hints_of(p));
+}
+
+bool needs_layout(const loopir::Program& p, const loopir::Convolution& c, const Options& options) {
+  return prepare(p, c, options.packs_weights, options.workers)->needs_layout(hints_of(p));
+}
+
 /// Whether a library does the item, with its epilogue, in one fast call for the sizes seen.
 bool is_fast(const loopir::Program& p, const loopir::Item& item, const Options& options) {
   if (auto* product = std::get_if<loopir::Product>(&item))
@@ -171,7 +188,11 @@ void count_items(Parts& parts) {
 }
 
 loopir::Program lowered(const tn_compile_request& request, const Options& options) try {
-  return loopir::lower(request, options.lowering);
+  loopir::LoweringOptions lowering = options.lowering;
+  lowering.has_fast_kernel = [&](const loopir::Program& p, const loopir::Step& step) {
+    return has_fast_kernel(p, step, options);
+  };
+  return loopir::lower(request, lowering);
 } catch (const tenon::plugin::declined& why) {
   if (!options.fails_on_extern) throw;
   throw error(TN_UNIMPLEMENTED, text("{}, and fallback is \"error\"; with \"eager\" the host runs "
@@ -216,8 +237,10 @@ std::unique_ptr<Executable> compile_once(const tn_compile_request& request, Opti
   // Activations and residuals are done by the product or convolution that they follow.
   if (options.fuses_epilogues)
     loopir::absorb_epilogues(
-        parts.program, parts.schedule, options.code.rounds_narrow,
-        [&](const loopir::Item& item) { return is_fast(parts.program, item, options); });
+        parts.program, parts.schedule,
+        {[&](const loopir::Item& item) { return is_fast(parts.program, item, options); },
+         [&](const loopir::Convolution& c) { return !needs_layout(parts.program, c, options); },
+         options.code.rounds_narrow});
   parts.statistics.loops_text = loopir::text_of(parts.program, parts.schedule);
 
   if (options.verifies) require_sound(loopir::problem_of(parts.program, parts.schedule));

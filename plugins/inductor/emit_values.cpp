@@ -164,6 +164,7 @@ Value* Emitter::from_memory(Value* loaded, int32_t dtype) {
   }
   return loaded;
 }
+
 Value* Emitter::to_memory(Value* v, int32_t dtype) {
   llvm::Type* type = v->getType()->getWithNewType(memory_type(context_, dtype));
   if (dtype == TN_BOOL) return b.CreateZExt(v, type);

@@ -74,7 +74,7 @@ FinishList::FinishList(std::span<const microkernel::Finish> finish,
 }
 
 float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,
-               std::span<void* const> pointers, int64_t at) {
+               const std::function<float(loopir::Id)>& operand_in) {
   using Kind = loopir::EpilogueOp::Kind;
   auto sigmoid = [](float x) { return 1 / (1 + std::exp(-x)); };
   for (const loopir::EpilogueOp& op : epilogue) {
@@ -86,7 +86,7 @@ float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,
         : op.kind == Kind::gelu_erf    ? v * 0.5f * (1 + std::erf(v * 0.70710678f))
         : op.kind == Kind::sigmoid     ? sigmoid(v)
         : op.kind == Kind::tanh        ? std::tanh(v)
-                                       : v + static_cast<float*>(pointers[op.operand.buffer])[at];
+                                       : v + operand_in(op.operand.buffer);
   }
   return v;
 }

@@ -7,6 +7,7 @@
 #include <tenon/plugin.hpp>
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -37,7 +38,8 @@ class FinishList {
 };
 
 /// Where no library has anything fast: one element after the other.
+/// `operand_in`(buffer): the operand of an addition at the place in question.
 float finished(float v, const std::vector<loopir::EpilogueOp>& epilogue,
-               std::span<void* const> pointers, int64_t at);
+               const std::function<float(loopir::Id)>& operand_in);
 
 }  // namespace inductor

@@ -13,7 +13,7 @@ endif()
 include(${CMAKE_CURRENT_LIST_DIR}/../loopir/loopir.cmake)
 include(${CMAKE_CURRENT_LIST_DIR}/../microkernel/microkernel.cmake)
 set(sources attention_call bytes convolution_call convolution_gradient_call cpu_features describe
-  epilogue_calls executable extern_call item_facts linked_code memory peaks product_call
+  epilogue_calls executable extern_call item_facts linked_code memory peaks plain_convolution product_call
   regions runtime_symbols saved_form)
 list(TRANSFORM sources REPLACE "(.+)" "${CMAKE_CURRENT_LIST_DIR}/\\1.cpp")
 add_library(tenon_inductor_runtime STATIC ${sources})

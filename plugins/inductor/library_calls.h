@@ -31,6 +31,8 @@ class LibraryCall {
   }
   /// Whether the library serves it whole, epilogue included, for these sizes.
   virtual bool is_fast(std::span<const int64_t> symbols) const = 0;
+  /// Whether it would be slower with its result in another layout.
+  virtual bool needs_layout(std::span<const int64_t>) const { return false; }
 };
 
 /// `constant_weights`: pack() is called when they change, else run() reads them where they are.

@@ -60,6 +60,7 @@ Options options_of(const tn_compile_request& request) {
                                request.stage == TN_STAGE_INFERENCE && out.code.contracts &&
                                !out.workers.is_fixed;
   out.lowering.multiplies_bf16 = out.code.contracts && has_bf16_products(out.code);
+  out.lowering.rounds_narrow = out.code.rounds_narrow;
   out.fusion.threads = out.workers.slices();
   out.fusion.most_loops = uint32_t(number("max_fusion_size"));
   out.fusion.most_independent_loops = uint32_t(number("max_horizontal_fusion_size"));

@@ -3,7 +3,9 @@
 
 #include <loopir/program.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -27,10 +29,10 @@ struct Placed {
     return static_cast<float*>(pointers[buffer]) + offset;
   }
   /// The same of elements of any dtype.
-  std::byte* data(const loopir::Program& p, std::span<void* const> pointers) const {
-    return static_cast<std::byte*>(pointers[buffer]) +
-           offset * loopir::item_size(p.buffers[buffer].dtype);
+  void* address(std::span<void* const> pointers, int32_t dtype) const {
+    return static_cast<std::byte*>(pointers[buffer]) + offset * loopir::item_size(dtype);
   }
+  bool is_empty() const { return std::find(sizes.begin(), sizes.end(), 0) != sizes.end(); }
 };
 
 /// Plans by the values of the symbols; almost always one.

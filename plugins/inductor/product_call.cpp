@@ -44,7 +44,7 @@ class ProductCall final : public LibraryCall {
     auto kept = plan_for(symbols);
     if (!constant_ || kept->is_empty) return Memory();
     Memory out(size_t(kept->panels.bytes()));
-    pack_right(*kept, kept->right.data(program_, pointers), out.data());
+    pack_right(*kept, address(kept->right, pointers), out.data());
     return out;
   }
 
@@ -105,13 +105,13 @@ class ProductCall final : public LibraryCall {
     Operands(const ProductCall& call, const Plan& plan, std::span<void* const> pointers)
         : finish(call.finish(), call.product_.epilogue, pointers),
           product{plan.panels,
-                  plan.left.data(call.program_, pointers),
+                  call.address(plan.left, pointers),
                   stride(plan.left, 2),
                   stride(plan.left, 1) * microkernel::step_of(plan.panels.element),
-                  plan.right.data(call.program_, pointers),
+                  call.address(plan.right, pointers),
                   0,
-                  plan.bias ? plan.bias->data(call.program_, pointers) : nullptr,
-                  plan.result.data(call.program_, pointers),
+                  plan.bias ? call.address(*plan.bias, pointers) : nullptr,
+                  call.address(plan.result, pointers),
                   stride(plan.result, 2),
                   finish} {
       int32_t dtype = call.dtype_of(call.product_.result);
@@ -128,6 +128,9 @@ class ProductCall final : public LibraryCall {
   };
 
   int32_t dtype_of(const loopir::View& v) const { return program_.buffers[v.buffer].dtype; }
+  void* address(const Placed& v, std::span<void* const> pointers) const {
+    return v.address(pointers, program_.buffers[v.buffer].dtype);
+  }
 
   std::span<const microkernel::Finish> finish() const {
     if (!finish_)

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <vector>
 
 namespace onednn {
 
@@ -21,37 +22,37 @@ struct Arguments {
 };
 
 // One number stands for all dimensions. False where the list has another length.
-bool read_pair(const tn_arg& a, int spatial, int64_t otherwise, int64_t out[2]) {
-  out[0] = otherwise;
-  bool one = a.kind == TN_ARG_INT || (a.kind == TN_ARG_INTS && a.count == 1);
-  if (one) {
+bool read_space(const tn_arg& a, int spatial, int64_t otherwise, int64_t (&out)[3]) {
+  std::fill_n(out, 3, otherwise);
+  if (a.kind == TN_ARG_INT || (a.kind == TN_ARG_INTS && a.count == 1)) {
     int64_t value = a.kind == TN_ARG_INT ? a.u.i : a.u.ints[0];
-    out[1] = value;
-    if (spatial == 2) out[0] = value;
+    std::fill_n(out + 3 - spatial, spatial, value);
     return true;
   }
   if (a.kind != TN_ARG_INTS || int(a.count) != spatial) return false;
-  std::copy_n(a.u.ints, spatial, out + 2 - spatial);
+  std::copy_n(a.u.ints, spatial, out + 3 - spatial);
   return true;
 }
 
-/// Sizes and strides with a row dimension of length 1 put in for 1-d tensors.
+/// Sizes and strides with dimensions of length 1 put in where a tensor has less than three of
+/// space.
 struct View {
-  int64_t sizes[4], strides[4];
+  int64_t sizes[5], strides[5];
 
   explicit View(const tn_tensor* t) {
-    for (int d = 0, from = 0; d < 4; ++d) {
-      bool made_up = t->ndim == 3 && d == 2;
+    int missing = 5 - t->ndim;
+    for (int d = 0; d < 5; ++d) {
+      bool made_up = d >= 2 && d < 2 + missing;
+      int from = d < 2 ? d : d - missing;
       sizes[d] = made_up ? 1 : t->sizes[from];
       strides[d] = made_up ? t->sizes[2] * t->strides[2] : t->strides[from];
-      if (!made_up) ++from;
     }
   }
   /// ATen's test for the memory format that a tensor suggests.
   bool suggests_channels_last() const {
     if (strides[1] == 0) return false;
     int64_t least = 0;
-    for (int d : {1, 3, 2, 0}) {
+    for (int d : {1, 4, 3, 2, 0}) {
       if (sizes[d] == 0 || strides[d] < least) return false;
       if (d == 0 && least == strides[1]) return false;  // N111: contiguous by default
       least = strides[d] * (sizes[d] > 1 ? sizes[d] : 1);
@@ -61,48 +62,48 @@ struct View {
 };
 
 bool has_zero_stride(const View& v) {
-  for (int d = 0; d < 4; ++d)
+  for (int d = 0; d < 5; ++d)
     if (v.sizes[d] > 1 && v.strides[d] == 0) return true;
   return false;
 }
 
 bool fill_geometry(const Arguments& a, int spatial, ConvolutionShape& c) {
-  if (!read_pair(a.stride, spatial, 1, c.stride) || !read_pair(a.padding, spatial, 0, c.padding) ||
-      !read_pair(a.dilation, spatial, 1, c.dilation))
+  if (!read_space(a.stride, spatial, 1, c.stride) ||
+      !read_space(a.padding, spatial, 0, c.padding) ||
+      !read_space(a.dilation, spatial, 1, c.dilation))
     return false;
   View x(a.source), w(a.weights);
   c.images = x.sizes[0];
   c.channels = x.sizes[1];
-  c.height = x.sizes[2];
-  c.width = x.sizes[3];
   c.out_channels = w.sizes[0];
   c.groups = a.groups;
   if (c.groups < 1 || w.sizes[1] * c.groups != c.channels || c.out_channels % c.groups)
     return false;
-  int64_t lengths[2];
-  for (int d = 0; d < 2; ++d) {
+  for (int d = 0; d < 3; ++d) {
+    c.source[d] = x.sizes[2 + d];
     c.kernel[d] = w.sizes[2 + d];
     if (c.stride[d] < 1 || c.dilation[d] < 1 || c.padding[d] < 0) return false;
-    int64_t room = x.sizes[2 + d] + 2 * c.padding[d] - c.dilation[d] * (c.kernel[d] - 1) - 1;
+    int64_t room = c.source[d] + 2 * c.padding[d] - c.dilation[d] * (c.kernel[d] - 1) - 1;
     if (room < 0) return false;
-    lengths[d] = room / c.stride[d] + 1;
+    c.result[d] = room / c.stride[d] + 1;
   }
-  c.out_height = lengths[0];
-  c.out_width = lengths[1];
-  std::copy_n(x.strides, 4, c.source_strides);
+  std::copy_n(x.strides, 5, c.source_strides);
   return !has_zero_stride(x) && !has_zero_stride(w);
 }
 
 // The result in the layout that ATen gives it: channels-last when source or weights are.
 tensor make_result(const Arguments& a, int spatial, ConvolutionShape& c) {
-  bool last = spatial == 2 &&
+  bool last = spatial > 1 &&
               (View(a.source).suggests_channels_last() || View(a.weights).suggests_channels_last());
-  int64_t n = c.out_channels, h = c.out_height, w = c.out_width;
-  std::array<int64_t, 4> strides = last ? std::array{n * h * w, int64_t{1}, w * n, n}
-                                        : std::array{n * h * w, h * w, w, int64_t{1}};
-  std::copy_n(strides.data(), 4, c.result_strides);
-  if (spatial == 1) return tensor::empty(std::array{c.images, n, w}, c.dtype);
-  return tensor::strided(std::array{c.images, n, h, w}, strides, c.dtype);
+  int64_t* by = c.result_strides;
+  int64_t step = last ? c.out_channels : 1;
+  for (int d = 2; d >= 0; --d) by[2 + d] = step, step *= c.result[d];
+  by[1] = last ? 1 : step;
+  by[0] = last ? step : step * c.out_channels;
+  std::vector<int64_t> sizes{c.images, c.out_channels}, strides{by[0], by[1]};
+  sizes.insert(sizes.end(), c.result + 3 - spatial, c.result + 3);
+  strides.insert(strides.end(), by + 5 - spatial, by + 5);
+  return tensor::strided(sizes, strides, c.dtype);
 }
 
 bool run(const kernel_call& call, const Arguments& a, int spatial) {
@@ -116,7 +117,7 @@ bool run(const kernel_call& call, const Arguments& a, int spatial) {
   if (!bias_fits || !fill_geometry(a, spatial, c.shape)) return false;
   c.shape.dtype = a.source->dtype;
   c.shape.bias = a.bias != nullptr;
-  std::copy_n(View(a.weights).strides, 4, c.weights_strides);
+  std::copy_n(View(a.weights).strides, 5, c.weights_strides);
   c.source = a.source->data;
   c.weights = a.weights;
   c.bias = a.bias ? a.bias->data : nullptr;
@@ -127,7 +128,7 @@ bool run(const kernel_call& call, const Arguments& a, int spatial) {
   return true;
 }
 
-// conv1d and conv2d: input, weight, bias, stride, padding, dilation, groups.
+// conv1d to conv3d: input, weight, bias, stride, padding, dilation, groups.
 bool run_short(const kernel_call& call, int spatial) {
   if (call.args[6].kind != TN_ARG_INT) return false;
   return run(call,
@@ -143,7 +144,7 @@ bool convolution(const kernel_call& call) {
   const tn_tensor* source = call.tensor_at(0);
   bool transposed = call.args[6].u.i != 0;
   if (!source || transposed || call.args[8].kind != TN_ARG_INT) return false;
-  if (source->ndim != 3 && source->ndim != 4) return false;
+  if (source->ndim < 3 || source->ndim > 5) return false;
   return run(call,
              {source, call.tensor_at(1), call.tensor_at(2), call.args[3], call.args[4],
               call.args[5], call.args[8].u.i},
@@ -168,7 +169,7 @@ bool convolution_backward(const kernel_call& call) {
   const tn_tensor *grad = call.tensor_at(0), *source = call.tensor_at(1),
                   *weights = call.tensor_at(2);
   int rank = source ? source->ndim : 0;
-  if ((rank != 3 && rank != 4) || call.args[7].u.i != 0 || call.args[9].kind != TN_ARG_INT ||
+  if (rank < 3 || rank > 5 || call.args[7].u.i != 0 || call.args[9].kind != TN_ARG_INT ||
       call.args[10].kind != TN_ARG_BOOLS || call.args[10].count != 3)
     return false;
   if (!is_f32(grad, rank) || !is_f32(source, rank) || !is_f32(weights, rank)) return false;
@@ -181,20 +182,21 @@ bool convolution_backward(const kernel_call& call) {
                       call.args[5], call.args[6], call.args[9].u.i};
   if (!fill_geometry(arguments, rank - 2, gradients.shape)) return false;
   gradients.shape.dtype = TN_F32;
-  std::copy_n(View(weights).strides, 4, gradients.weights_strides);
+  std::copy_n(View(weights).strides, 5, gradients.weights_strides);
   gradients.source = source->data;
   gradients.weights = weights->data;
   gradients.workers = tenon::plugin::host->svc->num_threads();
   gradients.gradient = grad->data;
-  std::copy_n(g.strides, 4, gradients.gradient_strides);
+  std::copy_n(g.strides, 5, gradients.gradient_strides);
   const uint8_t* wanted = call.args[10].u.bools;
   tensor of_source, of_weights, of_bias;
   if (wanted[0]) of_source = dense_like(source);
   if (wanted[1]) of_weights = dense_like(weights);
   if (wanted[2]) of_bias = tensor::empty(std::array{weights->sizes[0]}, TN_F32);
   if (wanted[2] && !wanted[1]) return false;
-  if (wanted[0]) std::copy_n(View(of_source.get()).strides, 4, gradients.of_source_strides);
-  gradients.of_source = wanted[0] ? static_cast<float*>(of_source->data) : nullptr;
+  if (wanted[0]) std::copy_n(View(of_source.get()).strides, 5, gradients.of_source_strides);
+  gradients.of_source_dtype = TN_F32;
+  gradients.of_source = wanted[0] ? of_source->data : nullptr;
   gradients.of_weights = wanted[1] ? static_cast<float*>(of_weights->data) : nullptr;
   gradients.of_bias = wanted[2] ? static_cast<float*>(of_bias->data) : nullptr;
   if (!run_convolution_gradients(gradients)) return false;
@@ -206,5 +208,6 @@ bool convolution_backward(const kernel_call& call) {
 
 bool conv1d(const kernel_call& call) { return run_short(call, 1); }
 bool conv2d(const kernel_call& call) { return run_short(call, 2); }
+bool conv3d(const kernel_call& call) { return run_short(call, 3); }
 
 }  // namespace onednn

@@ -18,6 +18,7 @@ bool matmul(const kernel_call& call);
 bool convolution(const kernel_call& call);
 bool conv1d(const kernel_call& call);
 bool conv2d(const kernel_call& call);
+bool conv3d(const kernel_call& call);
 bool convolution_backward(const kernel_call& call);
 
 /// A tensor that kernels here can read: on the CPU, with data, of a known dtype, not empty.

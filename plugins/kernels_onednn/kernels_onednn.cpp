@@ -17,6 +17,7 @@ constexpr kernel_row rows[] = {
     {"aten.convolution.default", onednn::convolution},
     {"aten.conv1d.default", onednn::conv1d},
     {"aten.conv2d.default", onednn::conv2d},
+    {"aten.conv3d.default", onednn::conv3d},
     {"aten.convolution_backward.default", onednn::convolution_backward},
 };
 

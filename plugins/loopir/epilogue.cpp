@@ -9,6 +9,10 @@
 // with the result's layout. Values are hash-consed, so "the same x twice" is equality of ids. What
 // does not match stays a kernel of its own. A product of bf16 also takes over the rounding of its
 // result; roundings in between are left out where values in registers are not rounded.
+//
+// A kernel that writes the elements in another layout, as a graph output is promised in, is a part
+// of a convolution too where that may write in any layout.
+#include "convolutions.h"
 #include "kernel.h"
 
 #include <algorithm>
@@ -101,12 +105,8 @@ struct Matcher {
 
 class Absorber {
  public:
-  Absorber(Program& program, Schedule& schedule, bool rounds_narrow, const CanAbsorb& can)
-      : program(program),
-        x(program.expressions),
-        schedule(schedule),
-        rounds_narrow_(rounds_narrow),
-        can_(can) {}
+  Absorber(Program& program, Schedule& schedule, const AbsorbRules& rules)
+      : program(program), x(program.expressions), schedule(schedule), rules_(rules) {}
 
   void run() {
     count_readers();
@@ -162,19 +162,25 @@ class Absorber {
     for (; Matcher{x}.is(v, TN_F_CAST); v = x.value_at(v).a) {
       int32_t to = x.dtype_of(v), from = x.dtype_of(x.value_at(v).a);
       bool widens = from == TN_BF16 && to == TN_F32;
-      if (!widens && (rounds_narrow_ || from != TN_F32 || to != TN_BF16)) break;
+      if (!widens && (rules_.rounds_narrow || from != TN_F32 || to != TN_BF16)) break;
     }
     return v;
   }
 
+  /// A kernel's statement whose value is made of the result of a call.
+  struct Reader {
+    Id result, load_index;
+    Id target, store_index;
+  };
+
   // From the outside in: the last function is found first.
-  bool match(Id v, Id result, Id index, std::vector<EpilogueOp>& ops) const {
+  bool match(Id given, const Reader& r, std::vector<EpilogueOp>& ops) const {
     using Kind = EpilogueOp::Kind;
     Matcher m{x};
-    v = unrounded(v);
+    Id v = unrounded(given);
     if (m.is(v, value_load)) {
       const ValueNode& n = x.value_at(v);
-      return n.a == result && n.b == index && n.c == none;
+      return n.a == r.result && n.b == r.load_index && n.c == none;
     }
     struct Candidate {
       Kind kind;
@@ -188,29 +194,68 @@ class Absorber {
                                     {Kind::sigmoid, m.operand(v, TN_F_SIGMOID)},
                                     {Kind::tanh, m.operand(v, TN_F_TANH)}};
     for (const Candidate& c : candidates)
-      if (c.inner != none && match(c.inner, result, index, ops)) {
+      if (c.inner != none && match(c.inner, r, ops)) {
         ops.push_back({c.kind, {}});
         return true;
       }
-    return m.is(v, TN_F_ADD) && match_add(x.value_at(v), result, index, ops);
+    return m.is(v, TN_F_ADD) && match_add(x.value_at(v), r, ops);
   }
   // add() has a factor of 1 on its second operand unless that was folded
   Id without_factor(Id v) const {
     Id inner = Matcher{x}.other(v, TN_F_MUL, 1);
     return inner == none ? v : inner;
   }
-  bool match_add(const ValueNode& add, Id result, Id index, std::vector<EpilogueOp>& ops) const {
+  bool match_add(const ValueNode& add, const Reader& r, std::vector<EpilogueOp>& ops) const {
     for (auto [p, q] : {std::pair(add.a, add.b), std::pair(add.b, add.a)}) {
       Id other = unrounded(without_factor(q));
       if (!Matcher{x}.is(other, value_load)) continue;
       const ValueNode& n = x.value_at(other);
-      if (n.a == result || n.b != index || n.c != none || !same_layout(n.a, stored_)) continue;
-      if (!match(without_factor(p), result, index, ops)) continue;
+      if (n.a == r.result || n.b != r.store_index || n.c != none || !same_layout(n.a, r.target))
+        continue;
+      if (!match(without_factor(p), r, ops)) continue;
       const Buffer& b = program.buffers[n.a];
       ops.push_back({EpilogueOp::Kind::add, {n.a, zero_, b.sizes, b.strides}});
       return true;
     }
     return false;
+  }
+
+  /// Where a value reads a buffer, if that is one place.
+  std::optional<Id> index_of_load(Id value, Id buffer) const {
+    Ids found;
+    for_each_load(x, value, [&](const ValueNode& n) {
+      if (n.a == buffer) found.push_back(n.b);
+    });
+    return found.size() == 1 ? std::optional(found[0]) : std::nullopt;
+  }
+  View whole(Id buffer) const {
+    const Buffer& b = program.buffers[buffer];
+    return {buffer, zero_, b.sizes, b.strides};
+  }
+
+  bool can_move(const Product&, const Reader&) const { return false; }
+  bool can_move(const Convolution& c, const Reader& r) const {
+    return is_permutation(r) && rules_.can_move(c);
+  }
+  /// Whether it takes each element to where it lies in another layout of the same tensor.
+  bool is_permutation(const Reader& r) const {
+    const Buffer &from = program.buffers[r.result], &to = program.buffers[r.target];
+    if (from.dtype != to.dtype || from.sizes != to.sizes) return false;
+    Ids left = x.variables_of_index(r.store_index);
+    Id loaded = x.constant(0), stored = loaded;
+    for (size_t d = 0; d < from.sizes.size(); ++d) {
+      if (x.is(from.sizes[d], 1)) continue;
+      auto v = std::find_if(left.begin(), left.end(), [&](Id v) {
+        return x.extent_of(v) == from.sizes[d] &&
+               x.coefficient(r.load_index, v) == from.strides[d] &&
+               x.coefficient(r.store_index, v) == to.strides[d];
+      });
+      if (v == left.end()) return false;
+      loaded = x.add(loaded, x.multiply(*v, from.strides[d]));
+      stored = x.add(stored, x.multiply(*v, to.strides[d]));
+      left.erase(v);
+    }
+    return loaded == r.load_index && stored == r.store_index;
   }
 
   template <class Call>
@@ -221,21 +266,25 @@ class Absorber {
     const Statement* s = only_statement(reader);
     if (!s || s->buffer == none) return;
     // A result that is rounded already is not the sum that functions are applied to.
-    if (rounds_narrow_ && program.buffers[result].dtype == TN_BF16) return;
+    if (rules_.rounds_narrow && program.buffers[result].dtype == TN_BF16) return;
+    std::optional<Id> load_index = index_of_load(s->value, result);
+    if (!load_index) return;
+    Reader r{result, *load_index, s->buffer, s->index};
     bool rounds = may_round(call, s->buffer);
-    if (!rounds && !same_layout(s->buffer, result)) return;
+    bool moves = !rounds && !same_layout(s->buffer, result);
+    if (moves ? !can_move(call, r) : r.load_index != r.store_index) return;
     zero_ = call.result.offset;
-    stored_ = s->buffer;
     std::vector<EpilogueOp> ops;
     // What is stored in bf16 is rounded at the end.
-    bool is_narrow = x.dtype_of(s->value) == TN_BF16 && Matcher{x}.is(s->value, TN_F_CAST);
-    Id value = is_narrow ? x.value_at(s->value).a : s->value;
-    if (!match(value, result, s->index, ops) || (ops.empty() && !rounds)) return;
+    bool is_rounded = x.dtype_of(s->value) == TN_BF16 && Matcher{x}.is(s->value, TN_F_CAST);
+    Id value = is_rounded ? x.value_at(s->value).a : s->value;
+    if (!match(value, r, ops) || (ops.empty() && !rounds && !moves)) return;
     Call made = call;
     made.epilogue = std::move(ops);
     made.result.buffer = s->buffer;
+    if (moves) made.result = with_space(x, whole(s->buffer));
     Item item = std::move(made);
-    if (!can_(item)) return;
+    if (!rules_.can(item)) return;
     schedule.items[reader] = std::move(item);
     dropped_[at] = true;
   }
@@ -243,18 +292,16 @@ class Absorber {
   Program& program;
   Expressions& x;
   Schedule& schedule;
-  bool rounds_narrow_;
-  const CanAbsorb& can_;
+  const AbsorbRules& rules_;
   std::vector<std::vector<size_t>> readers_;
   std::vector<bool> dropped_, is_output_;
-  Id zero_ = none, stored_ = none;  // an index; the buffer of what is matched
+  Id zero_ = none;  // an index
 };
 
 }  // namespace
 
-void absorb_epilogues(Program& program, Schedule& schedule, bool rounds_narrow,
-                      const CanAbsorb& can) {
-  Absorber(program, schedule, rounds_narrow, can).run();
+void absorb_epilogues(Program& program, Schedule& schedule, const AbsorbRules& rules) {
+  Absorber(program, schedule, rules).run();
 }
 
 }  // namespace loopir

@@ -53,6 +53,7 @@ void fields(V& v, Product& p) {
 
 template <class V>
 void fields(V& v, Convolution& c) {
+  v(c.dtype);
   v(c.source);
   v(c.weights);
   v(c.result);
@@ -68,6 +69,7 @@ void fields(V& v, Convolution& c) {
 
 template <class V>
 void fields(V& v, ConvolutionGradient& g) {
+  v(g.dtype);
   v(g.of_weights);
   v(g.gradient);
   v(g.operand);

@@ -66,12 +66,17 @@ Access access_of(Program& program, const Item& item);
 std::string text_of(const Program& program);
 std::string text_of(Program& program, const Schedule& schedule);
 
-/// Whether a product or convolution with its epilogue is fast as it stands.
-using CanAbsorb = std::function<bool(const Item&)>;
-/// Makes kernels that only apply functions to the result of one product or convolution a part of
-/// that. `rounds_narrow`: bf16 and f16 are rounded between those functions.
-void absorb_epilogues(Program& program, Schedule& schedule, bool rounds_narrow,
-                      const CanAbsorb& can);
+struct AbsorbRules {
+  /// Whether a product or convolution with its epilogue is fast as it stands.
+  std::function<bool(const Item&)> can;
+  /// Whether a convolution is as good when it writes its result in another layout.
+  std::function<bool(const Convolution&)> can_move;
+  /// bf16 and f16 are rounded between functions.
+  bool rounds_narrow = false;
+};
+/// Makes kernels that only apply functions to the result of one product or convolution, round it or
+/// bring it into another layout, a part of that.
+void absorb_epilogues(Program& program, Schedule& schedule, const AbsorbRules& rules);
 
 // ---- before code is made
 

@@ -12,22 +12,9 @@ bool is_plain_product(const Tensor& a, const Tensor& b) {
   return a.dtype == b.dtype && is_floating(a.dtype) && a.ndim() == b.ndim();
 }
 
-/// The tensor in the dtype in which its sums are computed and rounded once.
-Tensor widened(Lowering& to, const Tensor& t) {
-  int32_t dtype = compute_type(t.dtype);
-  if (t.dtype == dtype) return t;
-  return to.make(dtype, t.sizes,
-                 [&](std::span<const Id> i) { return to.x.cast(to.at(t, i), dtype); });
-}
 /// The tensor as an operand of a product.
 Tensor multiplied(Lowering& to, const Tensor& t) {
   return t.dtype == TN_BF16 && to.options.multiplies_bf16 ? t : widened(to, t);
-}
-void give(Lowering& to, uint32_t value, const Tensor& t) {
-  int32_t dtype = to.info(value).dtype;
-  if (dtype == t.dtype) return to.set(value, t);
-  to.set(value, to.make(dtype, t.sizes,
-                        [&](std::span<const Id> i) { return to.x.cast(to.at(t, i), dtype); }));
 }
 
 /// left x right [+ bias], as a new buffer of `dtype`.
@@ -141,22 +128,23 @@ std::optional<View> pixels(Lowering& to, const View& v) {
   Expressions& x = to.x;
   if (!x.is(v.strides[1], 1) && !x.is(v.sizes[1], 1)) return std::nullopt;
   Id row = none, step = none;  // from pixel to pixel, and what the next slower dimension has to be
-  for (size_t d : {3, 2, 0}) {
+  for (size_t d : {4, 3, 2, 0}) {
     if (x.is(v.sizes[d], 1)) continue;
     if (row == none) row = step = v.strides[d];
     if (v.strides[d] != step) return std::nullopt;
     step = x.multiply(step, v.sizes[d]);
   }
   if (row == none) row = v.sizes[1];
-  Id count = x.product_of(Ids{v.sizes[0], v.sizes[2], v.sizes[3]});
+  Id count = x.product_of(Ids{v.sizes[0], v.sizes[2], v.sizes[3], v.sizes[4]});
   return View{v.buffer, v.offset, {count, v.sizes[1]}, {row, x.constant(1)}};
 }
 
 /// A convolution that reads one pixel for one result: a product of pixels and weights.
 std::optional<Product> as_product(Lowering& to, const Convolution& c) {
   Expressions& x = to.x;
-  bool reads_one = x.is(c.weights.sizes[2], 1) && x.is(c.weights.sizes[3], 1) && c.groups == 1 &&
-                   c.stride[0] == 1 && c.stride[1] == 1 && c.padding[0] == 0 && c.padding[1] == 0;
+  bool reads_one = c.dtype == TN_F32 && c.groups == 1;
+  for (size_t d = 0; d < 3; ++d)
+    reads_one &= x.is(c.weights.sizes[2 + d], 1) && c.stride[d] == 1 && c.padding[d] == 0;
   if (!reads_one) return std::nullopt;
   std::optional<View> left = pixels(to, c.source), result = pixels(to, c.result);
   if (!left || !result) return std::nullopt;
@@ -172,18 +160,17 @@ std::optional<Product> as_product(Lowering& to, const Convolution& c) {
 
 bool convolution(Lowering& to, const node& n) {
   const Tensor source = to.tensor_arg(n.args[0]), weights = to.tensor_arg(n.args[1]);
-  if (source.dtype != TN_F32 || weights.dtype != TN_F32 ||
-      (source.ndim() != 4 && source.ndim() != 3))
-    return false;
+  const Tensor* bias = to.is_tensor(n.args[2]) ? &to.tensor_arg(n.args[2]) : nullptr;
+  if (!can_convolve(source, weights) || (bias && bias->dtype != source.dtype)) return false;
   if (to.int_arg(n.args[6])) return transposed_convolution(to, n);
   Convolution c;
   c.name = to.name_of(n.first_result);
   fill_geometry(to, n, 3, 8, source.ndim(), c);
   c.may_transform = to.options.may_transform;
-  const Tensor* bias = to.is_tensor(n.args[2]) ? &to.tensor_arg(n.args[2]) : nullptr;
   Ids sizes = to.sizes_of(n.first_result);
-  to.set(n.first_result, convolved(to, std::move(c), source, weights, bias, sizes));
-  return true;
+  std::optional<Tensor> made = convolved(to, std::move(c), source, weights, bias, sizes);
+  if (made) give(to, n.first_result, *made);
+  return made.has_value();
 }
 
 constexpr Rule rules[] = {
@@ -199,21 +186,62 @@ constexpr Rule rules[] = {
 
 std::span<const Rule> matrix_rules() { return rules; }
 
-View with_height(Lowering& to, View v) {
-  if (v.sizes.size() == 4) return v;
-  v.strides.insert(v.strides.begin() + 2, to.x.multiply(v.strides[2], v.sizes[2]));
-  v.sizes.insert(v.sizes.begin() + 2, to.x.constant(1));
+View with_space(Expressions& x, View v) {
+  while (v.sizes.size() < 5) {
+    v.strides.insert(v.strides.begin() + 2, x.multiply(v.strides[2], v.sizes[2]));
+    v.sizes.insert(v.sizes.begin() + 2, x.constant(1));
+  }
   return v;
 }
+View future_view(Lowering& to, const Ids& sizes) {
+  return with_space(to.x, {none, to.x.constant(0), sizes, to.channels_last(sizes)});
+}
 
-Tensor convolved(Lowering& to, Convolution c, const Tensor& source, const Tensor& weights,
-                 const Tensor* bias, const Ids& sizes) {
+bool can_convolve(const Tensor& a, const Tensor& b) {
+  return a.dtype == b.dtype && is_floating(a.dtype) && a.ndim() == b.ndim() && a.ndim() >= 3 &&
+         a.ndim() <= 5;
+}
+
+Tensor widened(Lowering& to, const Tensor& t) {
+  int32_t dtype = compute_type(t.dtype);
+  if (t.dtype == dtype) return t;
+  return to.make(dtype, t.sizes,
+                 [&](std::span<const Id> i) { return to.x.cast(to.at(t, i), dtype); });
+}
+void give(Lowering& to, uint32_t value, const Tensor& t) {
+  int32_t dtype = to.info(value).dtype;
+  if (dtype == t.dtype) return to.set(value, t);
+  to.set(value, to.make(dtype, t.sizes,
+                        [&](std::span<const Id> i) { return to.x.cast(to.at(t, i), dtype); }));
+}
+
+View activation_view(Lowering& to, const Tensor& t, int32_t dtype, const std::string& name) {
+  View v = to.view_of(t.dtype == dtype ? t : widened(to, t), name.c_str());
+  bool is_fit = dtype != TN_F64 || to.x.is(v.strides[1], 1) || to.x.is(v.sizes[1], 1);
+  if (is_fit) return with_space(to.x, v);
+  Id buffer = to.new_buffer(dtype, t.sizes, to.channels_last(t.sizes), name.c_str());
+  to.stored(t, buffer, name.c_str());
+  return with_space(to.x, to.whole(buffer));
+}
+
+std::optional<Tensor> convolved(Lowering& to, Convolution c, const Tensor& source,
+                                const Tensor& weights, const Tensor* bias, const Ids& sizes) {
   const char* name = c.name.c_str();
-  c.source = with_height(to, to.view_of(source, name));
-  c.weights = with_height(to, to.view_of(weights, name));
-  if (bias) c.bias = to.view_of(*bias, name);
-  Id buffer = to.new_buffer(TN_F32, sizes, to.channels_last(sizes), name);
-  c.result = with_height(to, to.whole(buffer));
+  c.source = future_view(to, source.sizes);
+  c.weights = future_view(to, weights.sizes);
+  c.result = future_view(to, sizes);
+  if (bias) c.bias = View{none, to.x.constant(0), bias->sizes, {to.x.constant(1)}};
+  std::optional<int32_t> dtype = computed_in(to, c, source.dtype, source.ndim());
+  if (!dtype) return std::nullopt;
+  auto view = [&](const Tensor& t) {
+    return to.view_of(t.dtype == *dtype ? t : widened(to, t), name);
+  };
+  c.dtype = *dtype;
+  c.source = activation_view(to, source, *dtype, c.name);
+  c.weights = with_space(to.x, view(weights));
+  if (bias) c.bias = view(*bias);
+  Id buffer = to.new_buffer(c.dtype, sizes, to.channels_last(sizes), name);
+  c.result = with_space(to.x, to.whole(buffer));
   if (std::optional<Product> product = as_product(to, c))
     to.program.steps.push_back(std::move(*product));
   else

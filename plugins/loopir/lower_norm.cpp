@@ -162,8 +162,10 @@ std::optional<Step> take_layer(Lowering& to, const node& n) {
   for (auto step = to.program.steps.rbegin(); step != to.program.steps.rend(); ++step) {
     Layer layer(*step);
     if (!layer || layer.result->buffer != view->buffer) continue;
-    bool is_static = to.program.buffers[layer.weights->buffer].dtype == TN_F32 &&
-                     to.is_parameter(layer.weights->buffer) &&
+    int32_t dtype = to.program.buffers[layer.weights->buffer].dtype;
+    bool is_exact = dtype == TN_F32 || (is_narrow(dtype) && !to.options.rounds_narrow);
+    if (!is_exact) return std::nullopt;
+    bool is_static = to.is_parameter(layer.weights->buffer) &&
                      (!*layer.bias || to.is_parameter((*layer.bias)->buffer));
     for (const tn_arg& a : n.arguments().subspan(1, 4))
       if (to.is_tensor(a)) {
@@ -183,7 +185,8 @@ Tensor tensor_over(Lowering& to, const View& v) {
     Id offset = v.offset;
     for (size_t d = 0; d < i.size(); ++d)
       offset = to.x.add(offset, to.x.multiply(i[d], v.strides[d]));
-    return to.x.load(v.buffer, offset, TN_F32);
+    int32_t dtype = to.program.buffers[v.buffer].dtype;
+    return to.x.cast(to.x.load(v.buffer, offset, dtype), TN_F32);
   });
 }
 
@@ -198,21 +201,24 @@ bool fold_into_layer(Lowering& to, const node& n) {
   const Tensor *weight = optional_arg(to, n.args[1]), *bias = optional_arg(to, n.args[2]);
   const Tensor &mean = to.tensor_arg(n.args[3]), &variance = to.tensor_arg(n.args[4]);
   double eps = to.number_arg(n.args[6]);
+  auto number = [&](const Tensor& t, Id channel) { return x.cast(to.at(t, Ids{channel}), TN_F32); };
   auto scale_of = [&](Id channel) {
-    Id rstd = inverse_deviation(x, to.at(variance, Ids{channel}), eps, TN_F32);
-    return weight ? x.apply(TN_F_MUL, TN_F32, rstd, to.at(*weight, Ids{channel})) : rstd;
+    Id rstd = inverse_deviation(x, number(variance, channel), eps, TN_F32);
+    return weight ? x.apply(TN_F_MUL, TN_F32, rstd, number(*weight, channel)) : rstd;
   };
+  int32_t dtype = to.program.buffers[layer.weights->buffer].dtype;
   Tensor weights = tensor_over(to, *layer.weights);
-  Tensor scaled = to.make(TN_F32, weights.sizes, [&](std::span<const Id> i) {
-    return x.apply(TN_F_MUL, TN_F32, to.at(weights, i), scale_of(i[layer.channel]));
+  Tensor scaled = to.make(dtype, weights.sizes, [&](std::span<const Id> i) {
+    Id product = x.apply(TN_F_MUL, TN_F32, to.at(weights, i), scale_of(i[layer.channel]));
+    return x.cast(product, dtype);
   });
   std::optional<Tensor> old_bias;
   if (*layer.bias) old_bias = tensor_over(to, **layer.bias);
   Tensor shift = to.make(TN_F32, mean.sizes, [&](std::span<const Id> i) {
-    Id off = old_bias ? x.apply(TN_F_SUB, TN_F32, to.at(*old_bias, i), to.at(mean, i))
-                      : x.apply(TN_F_NEG, TN_F32, to.at(mean, i));
+    Id off = old_bias ? x.apply(TN_F_SUB, TN_F32, to.at(*old_bias, i), number(mean, i[0]))
+                      : x.apply(TN_F_NEG, TN_F32, number(mean, i[0]));
     Id out = x.apply(TN_F_MUL, TN_F32, off, scale_of(i[0]));
-    return bias ? x.apply(TN_F_ADD, TN_F32, out, to.at(*bias, i)) : out;
+    return bias ? x.apply(TN_F_ADD, TN_F32, out, number(*bias, i[0])) : out;
   });
   *layer.weights = to.view_of(to.realised(scaled, name.c_str()), name.c_str());
   *layer.bias = to.view_of(to.realised(shift, name.c_str()), name.c_str());

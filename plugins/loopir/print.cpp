@@ -2,6 +2,7 @@
 #include "kernel.h"
 
 #include <bit>
+#include <iterator>
 #include <sstream>
 
 namespace loopir {
@@ -200,6 +201,7 @@ std::string text_of(const Program& program) {
     } else {
       const char* const kinds[] = {"loop ",     "product ",   "convolution ",
                                    "gradient ", "attention ", "extern "};
+      static_assert(std::size(kinds) == std::variant_size_v<Step>);
       out += kinds[step.index()] + std::visit([](const auto& s) { return s.name; }, step) + "\n";
     }
   }

@@ -95,11 +95,13 @@ struct Product {
   std::string name;
 };
 
-/// A 2-d convolution, not transposed.
+/// A convolution, not transposed. Views are [n, c, depth, height, width]; of fewer dimensions the
+/// first ones of space have length 1 and kernel 1.
 struct Convolution {
+  int32_t dtype = TN_F32;  // f32, bf16 or f64; of all views but the bias, which may be in f32
   View source, weights, result;
   std::optional<View> bias;
-  int64_t stride[2], padding[2], dilation[2], groups;
+  int64_t stride[3], padding[3], dilation[3], groups;
   bool may_transform = false;  // by Winograd's method, which rounds more
   std::vector<EpilogueOp> epilogue;
   std::string name;
@@ -108,11 +110,12 @@ struct Convolution {
 /// What the result of a convolution's gradient gives for its source or its weights, the tensor that
 /// is not among the operands. A transposed convolution is that of its source.
 struct ConvolutionGradient {
+  int32_t dtype = TN_F32;  // of the operands; the result has that, or f32
   bool of_weights = false;
   View gradient;  // of the convolution's result
   View operand;   // the source where it is of the weights, else the weights
   View result;
-  int64_t stride[2], padding[2], dilation[2], groups;
+  int64_t stride[3], padding[3], dilation[3], groups;
   std::string name;
 };
 
@@ -197,7 +200,11 @@ struct LoweringOptions {
   int repeated_operations = 3;   // one that several ops read is computed by each up to this many
   bool may_transform = false;    // convolutions
   bool multiplies_bf16 = false;  // in products, as it is; else it is made f32 before
-  std::set<uint32_t> externs;    // nodes that the host shall run
+  bool rounds_narrow = false;    // bf16 and f16 after each op
+  /// Whether a convolution or a gradient of one has a fast kernel for the sizes seen; its views
+  /// have sizes, and no buffers yet. Without it, all have one.
+  std::function<bool(const Program&, const Step&)> has_fast_kernel;
+  std::set<uint32_t> externs;  // nodes that the host shall run
 };
 
 /// The graph as a program. Throws `declined` for what no part of it can be (data-dependent sizes,

@@ -90,6 +90,24 @@ struct WinogradBlock {
   float* scratch;  // 36 * tiles * (channels + out_channels)
 };
 
+/// Rows that sum_directly() has at most, on any level.
+constexpr int64_t most_direct_rows = 6;
+/// n products of each row: rows[i][k * row_step] * right[k * right_step + column].
+struct DirectRun {
+  const double* rows[most_direct_rows];
+  const double* right;
+  int64_t n;
+};
+/// sums[row][whole vectors of columns] of all runs, in f64. `is_padded`: right sides are whole
+/// vectors too.
+struct DirectBlock {
+  int64_t n_runs;
+  const DirectRun* runs;
+  int64_t row_step, right_step, columns;
+  bool is_padded;
+  double* sums;
+};
+
 /// Products of one kind of numbers.
 struct ProductKernels {
   int64_t panel;  // columns of the widest panel
@@ -103,6 +121,8 @@ struct Kernels {
   const ProductKernels* bf16;  // null: this level has none
   void (*attend)(const AttentionTile& tile);
   void (*convolve_winograd)(const WinogradBlock& block);
+  int64_t direct_rows;
+  void (*sum_directly)(const DirectBlock& block);
 };
 
 /// The last one is kernels_avx512 with products of bf16.

@@ -8,6 +8,7 @@
 #include "kernels.h"
 
 #include "attention_kernel.h"
+#include "direct_kernel.h"
 #include "pack_kernel.h"
 #include "product_kernel.h"
 #include "winograd_kernel.h"
@@ -21,7 +22,8 @@ constexpr ProductKernels products() {
 }
 
 constexpr Kernels table(const ProductKernels* bf16 = nullptr) {
-  return {products<float>(), products<double>(), bf16, &attend, &convolve_winograd};
+  return {products<float>(),  products<double>(), bf16,         &attend,
+          &convolve_winograd, direct_rows_here,   &sum_directly};
 }
 
 }  // namespace microkernel::MICROKERNEL_LEVEL

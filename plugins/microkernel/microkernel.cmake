@@ -2,7 +2,8 @@
 # that uses them.
 include_guard(GLOBAL)
 set(dir ${CMAKE_CURRENT_LIST_DIR})
-set(sources attention kernels kernels_avx2 kernels_avx512 kernels_base product products_bf16 windows winograd)
+set(sources attention direct kernels kernels_avx2 kernels_avx512 kernels_base product products_bf16 windows
+  winograd)
 list(TRANSFORM sources REPLACE "(.+)" "${dir}/\\1.cpp")
 add_library(tenon_microkernel STATIC ${sources})
 tenon_plugin_compile_settings(tenon_microkernel)

@@ -195,62 +195,74 @@ TEST(Prepared, OneCallMayRunOnManyThreads) {
 
 // ---- convolutions
 
+/// bf16 where the CPU has instructions for it.
+std::vector<int32_t> convolved_dtypes() {
+  if (__builtin_cpu_supports("avx512bf16")) return {TN_F32, TN_BF16};
+  return {TN_F32};
+}
+
 struct Layer {
   int64_t images, channels, height, width, out, kernel, stride, padding, dilation, groups;
+  int64_t depth = 0;  ///< 0: there is none
 };
 constexpr Layer layers[] = {
-    {1, 32, 30, 28, 64, 3, 1, 1, 1, 1},  {2, 16, 13, 11, 20, 3, 1, 1, 1, 1},
-    {1, 40, 24, 24, 48, 1, 1, 0, 1, 1},  {1, 256, 7, 7, 256, 1, 1, 0, 1, 1},
-    {1, 64, 20, 20, 64, 3, 1, 1, 1, 64}, {1, 3, 40, 40, 64, 7, 2, 3, 1, 1},
-    {1, 128, 7, 7, 256, 3, 1, 1, 1, 1},  {3, 64, 15, 15, 64, 3, 2, 1, 1, 2},
-    {1, 32, 30, 30, 32, 3, 1, 2, 2, 1},  {5, 64, 1, 50, 32, 1, 1, 0, 1, 1},
+    {1, 32, 30, 28, 64, 3, 1, 1, 1, 1},    {2, 16, 13, 11, 20, 3, 1, 1, 1, 1},
+    {1, 40, 24, 24, 48, 1, 1, 0, 1, 1},    {1, 256, 7, 7, 256, 1, 1, 0, 1, 1},
+    {1, 64, 20, 20, 64, 3, 1, 1, 1, 64},   {1, 3, 40, 40, 64, 7, 2, 3, 1, 1},
+    {1, 128, 7, 7, 256, 3, 1, 1, 1, 1},    {3, 64, 15, 15, 64, 3, 2, 1, 1, 2},
+    {1, 32, 30, 30, 32, 3, 1, 2, 2, 1},    {5, 64, 1, 50, 32, 1, 1, 0, 1, 1},
+    {1, 16, 10, 12, 32, 3, 1, 1, 1, 1, 8}, {2, 8, 11, 9, 16, 3, 2, 1, 1, 1, 7},
+    {1, 32, 3, 3, 128, 3, 1, 1, 1, 1, 3},  {1, 16, 9, 9, 16, 3, 1, 2, 2, 2, 9},
 };
 
 ConvolutionShape shape_of(const Layer& l, int32_t dtype, bool bias, bool source_last,
                           bool result_last) {
-  auto length = [&](int64_t n) {
-    return (n + 2 * l.padding - l.dilation * (l.kernel - 1) - 1) / l.stride + 1;
+  ConvolutionShape c{};
+  c.dtype = dtype;
+  c.bias = bias;
+  c.images = l.images, c.channels = l.channels, c.out_channels = l.out, c.groups = l.groups;
+  const int64_t space[] = {l.depth, l.height, l.width};
+  for (int d = 0; d < 3; ++d) {
+    c.source[d] = c.result[d] = c.kernel[d] = c.stride[d] = c.dilation[d] = 1;
+    if (space[d] == 0) continue;
+    c.source[d] = space[d], c.kernel[d] = l.kernel, c.stride[d] = l.stride;
+    c.padding[d] = l.padding, c.dilation[d] = l.dilation;
+    c.result[d] = (space[d] + 2 * l.padding - l.dilation * (l.kernel - 1) - 1) / l.stride + 1;
+  }
+  auto fill = [](int64_t(&s)[5], int64_t n, const int64_t(&sizes)[3], bool last) {
+    int64_t step = last ? n : 1;
+    for (int d = 2; d >= 0; --d) s[2 + d] = step, step *= sizes[d];
+    s[1] = last ? 1 : step;
+    s[0] = last ? step : step * n;
   };
-  ConvolutionShape c{dtype,
-                     l.images,
-                     l.channels,
-                     l.height,
-                     l.width,
-                     l.out,
-                     length(l.height),
-                     length(l.width),
-                     {l.kernel, l.kernel},
-                     {l.stride, l.stride},
-                     {l.padding, l.padding},
-                     {l.dilation, l.dilation},
-                     l.groups,
-                     bias,
-                     {},
-                     {}};
-  auto fill = [](int64_t(&s)[4], int64_t n, int64_t h, int64_t w, bool last) {
-    s[0] = n * h * w;
-    s[1] = last ? 1 : h * w;
-    s[2] = last ? w * n : w;
-    s[3] = last ? n : 1;
-  };
-  fill(c.source_strides, l.channels, l.height, l.width, source_last);
-  fill(c.result_strides, l.out, c.out_height, c.out_width, result_last);
+  fill(c.source_strides, l.channels, c.source, source_last);
+  fill(c.result_strides, l.out, c.result, result_last);
   return c;
 }
 
-double exact(const ConvolutionShape& c, const Memory& x, const Memory& w, const int64_t (&at)[4]) {
+/// Calls f(index) for every index of the space, the last one fastest.
+template <class F>
+void for_each_place(const int64_t (&space)[3], F f) {
+  for (int64_t d = 0; d < space[0]; ++d)
+    for (int64_t h = 0; h < space[1]; ++h)
+      for (int64_t w = 0; w < space[2]; ++w) f({d, h, w});
+}
+
+double exact(const ConvolutionShape& c, const Memory& x, const Memory& w, const int64_t (&at)[5]) {
   int64_t per_group = c.channels / c.groups, group = at[1] / (c.out_channels / c.groups);
   const int64_t* by = c.source_strides;
+  int64_t taps = c.kernel[0] * c.kernel[1] * c.kernel[2], tap = 0;
   double sum = 0;
-  for (int64_t i = 0; i < c.kernel[0]; ++i)
-    for (int64_t j = 0; j < c.kernel[1]; ++j) {
-      int64_t row = at[2] * c.stride[0] - c.padding[0] + i * c.dilation[0];
-      int64_t column = at[3] * c.stride[1] - c.padding[1] + j * c.dilation[1];
-      if (row < 0 || column < 0 || row >= c.height || column >= c.width) continue;
-      for (int64_t k = 0; k < per_group; ++k)
-        sum += x[at[0] * by[0] + (group * per_group + k) * by[1] + row * by[2] + column * by[3]] *
-               w[((at[1] * per_group + k) * c.kernel[0] + i) * c.kernel[1] + j];
+  for_each_place(c.kernel, [&](const int64_t(&k)[3]) {
+    int64_t place = at[0] * by[0] + group * per_group * by[1];
+    int64_t own = at[1] * per_group * taps + tap++;
+    for (int d = 0; d < 3; ++d) {
+      int64_t i = at[2 + d] * c.stride[d] - c.padding[d] + k[d] * c.dilation[d];
+      if (i < 0 || i >= c.source[d]) return;
+      place += i * by[2 + d];
     }
+    for (int64_t k = 0; k < per_group; ++k) sum += x[place + k * by[1]] * w[own + k * taps];
+  });
   return sum;
 }
 
@@ -259,8 +271,13 @@ template <class F>
 void for_each_output(const ConvolutionShape& c, F f) {
   for (int64_t n = 0; n < c.images; ++n)
     for (int64_t o = 0; o < c.out_channels; ++o)
-      for (int64_t h = 0; h < c.out_height; ++h)
-        for (int64_t v = 0; v < c.out_width; ++v) f({n, o, h, v});
+      for_each_place(c.result, [&](const int64_t(&s)[3]) { f({n, o, s[0], s[1], s[2]}); });
+}
+
+int64_t offset_in(const int64_t (&by)[5], const int64_t (&at)[5]) {
+  int64_t offset = 0;
+  for (int d = 0; d < 5; ++d) offset += at[d] * by[d];
+  return offset;
 }
 
 /// Sums of one layer for all layouts, so that they are made once.
@@ -270,44 +287,43 @@ struct Sums {
 };
 
 Sums make_sums(const ConvolutionShape& c) {
-  Sums s{numbers(c.images * c.channels * c.height * c.width, c.dtype),
-         numbers(c.out_channels * (c.channels / c.groups) * c.kernel[0] * c.kernel[1], c.dtype),
+  Sums s{numbers(c.images * c.source_strides[0], c.dtype),
+         numbers(c.weights(), c.dtype),
          numbers(c.out_channels, c.dtype),
          {}};
-  for_each_output(c, [&](const int64_t(&at)[4]) {
+  for_each_output(c, [&](const int64_t(&at)[5]) {
     s.of_result.push_back(exact(c, s.x, s.w, at) + (c.bias ? s.bias[at[1]] : 0));
   });
   return s;
 }
 
 void check_convolution(const ConvolutionShape& c, const Sums& sums, const PostOps& ops) {
-  SCOPED_TRACE(testing::Message() << c.images << "x" << c.channels << "x" << c.height << "x"
-                                  << c.width << " kernel " << c.kernel[0] << " groups " << c.groups
-                                  << " dtype " << c.dtype << " channels last "
-                                  << (c.source_strides[1] == 1) << (c.result_strides[1] == 1)
-                                  << " post-ops " << name(ops));
+  SCOPED_TRACE(testing::Message() << c.images << "x" << c.channels << "x" << c.source[0] << "x"
+                                  << c.source[1] << "x" << c.source[2] << " kernel " << c.kernel[0]
+                                  << " groups " << c.groups << " dtype " << c.dtype
+                                  << " channels last " << (c.source_strides[1] == 1)
+                                  << (c.result_strides[1] == 1) << " post-ops " << name(ops));
   auto plan = PreparedConvolution::make(c, ops, 2);
   ASSERT_TRUE(plan);
   Memory operand = numbers(c.images * c.result_strides[0], c.dtype), y = operand;
   ReadOnly packed(plan->packed_bytes());
-  int64_t kernel = c.kernel[0] * c.kernel[1];
-  plan->pack(sums.w.data(), {c.channels / c.groups * kernel, kernel, c.kernel[1], 1},
+  int64_t line = c.kernel[2], plane = c.kernel[1] * line, kernel = c.kernel[0] * plane;
+  plan->pack(sums.w.data(), {c.channels / c.groups * kernel, kernel, plane, line, 1},
              packed.data());
   packed.protect();
   for (int64_t s = plan->slices(); s-- > 0;)
     plan->run(s, sums.x.data(), packed.data(), sums.bias.data(), operand.data(), y.data());
-  const int64_t* by = c.result_strides;
   size_t i = 0;
   int64_t depth = c.channels / c.groups * kernel;
-  for_each_output(c, [&](const int64_t(&at)[4]) {
-    int64_t offset = at[0] * by[0] + at[1] * by[1] + at[2] * by[2] + at[3] * by[3];
+  for_each_output(c, [&](const int64_t(&at)[5]) {
+    int64_t offset = offset_in(c.result_strides, at);
     expect_near(y[offset], sums.of_result[i++], depth, ops, operand[offset], c.dtype);
   });
 }
 
 TEST(Prepared, ConvolutionsEqualSums) {
   const std::vector<PostOps> lists = {{}, {PostOp::relu}, {PostOp::add, PostOp::relu}};
-  for (int32_t dtype : {TN_F32, TN_BF16})
+  for (int32_t dtype : convolved_dtypes())
     for (const Layer& l : layers)
       for (bool from_last : {false, true}) {
         Sums sums = make_sums(shape_of(l, dtype, true, from_last, true));
@@ -318,7 +334,7 @@ TEST(Prepared, ConvolutionsEqualSums) {
 }
 
 TEST(Prepared, ConvolutionsApplyPostOps) {
-  for (int32_t dtype : {TN_F32, TN_BF16})
+  for (int32_t dtype : convolved_dtypes())
     for (int layer : {0, 2, 4, 6}) {
       Sums sums = make_sums(shape_of(layers[layer], dtype, false, true, true));
       for (const PostOps& ops : post_op_lists)
@@ -331,20 +347,41 @@ TEST(Prepared, ConvolutionsDeclineTwoOperands) {
   EXPECT_FALSE(PreparedConvolution::make(c, PostOps{PostOp::add, PostOp::add}, 2));
 }
 
+TEST(Prepared, ConvolutionsDeclineDepthwiseOnesInThreeDimensions) {
+  ConvolutionShape c = shape_of({1, 32, 9, 9, 32, 3, 1, 1, 1, 32, 9}, TN_F32, false, true, true);
+  EXPECT_FALSE(PreparedConvolution::make(c, {}, 2));
+}
+
+TEST(Prepared, TheBiasOfNarrowConvolutionsMayBeWide) {
+  if (convolved_dtypes().size() == 1) GTEST_SKIP() << "no instructions for bf16";
+  ConvolutionShape c = shape_of(layers[1], TN_BF16, true, true, true);
+  c.has_wide_bias = true;
+  auto plan = PreparedConvolution::make(c, {}, 2);
+  ASSERT_TRUE(plan);
+  Memory x = numbers(c.images * c.source_strides[0], TN_BF16), w(c.weights(), TN_BF16);
+  Memory bias = numbers(c.out_channels, TN_F32), y(c.images * c.result_strides[0], TN_BF16);
+  std::vector<std::byte> packed(plan->packed_bytes());
+  plan->pack(w.data(), {c.channels * 9, 9, 9, 3, 1}, packed.data());  // zeros
+  for (int64_t s = 0; s < plan->slices(); ++s)
+    plan->run(s, x.data(), packed.data(), bias.data(), nullptr, y.data());
+  for_each_output(c, [&](const int64_t(&at)[5]) {
+    ASSERT_NEAR(y[offset_in(c.result_strides, at)], bias[at[1]], 1e-2);
+  });
+}
+
 TEST(Prepared, ConvolutionAddsInPlace) {
   ConvolutionShape c = shape_of(layers[0], TN_F32, false, true, true);
   Sums sums = make_sums(c);
   auto plan = PreparedConvolution::make(c, PostOps{PostOp::add}, 2);
   ASSERT_TRUE(plan);
   std::vector<std::byte> packed(plan->packed_bytes());
-  plan->pack(sums.w.data(), {c.channels * 9, 9, 3, 1}, packed.data());
+  plan->pack(sums.w.data(), {c.channels * 9, 9, 9, 3, 1}, packed.data());
   Memory y = numbers(c.images * c.result_strides[0], c.dtype), before = y;
   for (int64_t s = 0; s < plan->slices(); ++s)
     plan->run(s, sums.x.data(), packed.data(), nullptr, y.data(), y.data());
-  const int64_t* by = c.result_strides;
   size_t i = 0;
-  for_each_output(c, [&](const int64_t(&at)[4]) {
-    int64_t offset = at[0] * by[0] + at[1] * by[1] + at[2] * by[2] + at[3] * by[3];
+  for_each_output(c, [&](const int64_t(&at)[5]) {
+    int64_t offset = offset_in(c.result_strides, at);
     ASSERT_NEAR(y[offset], before[offset] + sums.of_result[i++], 1e-4);
   });
 }
@@ -358,11 +395,11 @@ TEST(Prepared, ConvolutionPiecesCoverTheResultOnce) {
       int64_t positions = 0;
       for (int64_t s = 0; s < plan->slices(); ++s) {
         auto p = plan->piece(s);
-        EXPECT_TRUE(p.image < c.images && p.row + p.rows <= c.out_height &&
+        EXPECT_TRUE(p.image < c.images && p.row + p.rows <= c.result[c.first()] &&
                     p.channel + p.channels <= c.out_channels);
         positions += p.rows * p.channels;
       }
-      EXPECT_EQ(positions, c.images * c.out_height * c.out_channels);
+      EXPECT_EQ(positions, c.images * c.result[c.first()] * c.out_channels);
     }
 }
 

@@ -10,6 +10,18 @@
 
 namespace tenon {
 
+/// %y = aten.OP(operands): operands are named %a, %b, ... in the order of their types.
+inline std::string graph_of_op(const std::string& op, const std::vector<std::string>& operands,
+                               const std::string& more, const std::string& result) {
+  std::string body = "\n", names;
+  for (size_t i = 0; i < operands.size(); ++i) {
+    std::string name = std::string("%") + char('a' + i);
+    body += "  input " + name + ": " + operands[i] + "\n";
+    names += (i ? ", " : "") + name;
+  }
+  return body + "  %y: " + result + " = aten." + op + "(" + names + more + ")\n  output %y\n";
+}
+
 class InductorOps : public testing::Test {
  protected:
   void SetUp() override {

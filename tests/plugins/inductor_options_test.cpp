@@ -175,6 +175,23 @@ TEST_F(InductorOptions, MemoryIsUsedOnceWhereReuseIsOff) {
   }
 }
 
+TEST_F(InductorOptions, NarrowFloatsNeedNoInstructionsForThem) {
+  std::string graph = R"(
+  input %x: f32[70]
+  %y: bf16[70] = aten._to_copy.default(%x, dtype=bf16)
+  output %y
+)";
+  Tensor x = randn({70});
+  int64_t n = 0;
+  for (double special : {1.00390625, 1.01171875, -1.00390625, 3.4e38, double(INFINITY), 1e-40, 0.0})
+    x.select(0, n++).fill_(special);  // the first ones are ties
+  Tensor expected = x.to(Dtype::bf16);
+  EXPECT_TRUE(equal(result_of(graph, {x}, "cpu = 'x86-64-v3'"), expected));
+  x.fill_(NAN);
+  Tensor found = result_of(graph, {x}, "cpu = 'x86-64-v3'");
+  EXPECT_TRUE(isnan(found).all().item<bool>());
+}
+
 /// A product, two functions of its elements, and another product.
 std::string functions_between_products(const char* weights) {
   return std::string("  input %x: f32[500, 100]\n  input %w: f32[100, 100]") + weights + R"(

@@ -215,6 +215,12 @@ TEST(KernelsOnednn, MultipliesBatchesLikeTheReference) {
 
 // ---- convolutions
 
+/// bf16 where the CPU has instructions for it.
+std::vector<Dtype> convolved_dtypes() {
+  if (__builtin_cpu_supports("avx512bf16")) return {Dtype::f32, Dtype::bf16};
+  return {Dtype::f32};
+}
+
 struct Shape {
   int64_t images, channels, height, width, out, kernel, stride, padding, dilation, groups;
 };
@@ -274,7 +280,7 @@ void check_convolution(const Shape& s, Dtype dtype, bool channels_last) {
 }
 
 TEST(KernelsOnednn, ConvolvesLikeSumsInDoublePrecision) {
-  for (Dtype dtype : dtypes)
+  for (Dtype dtype : convolved_dtypes())
     for (const Shape& s : shapes)
       for (bool channels_last : {false, true}) check_convolution(s, dtype, channels_last);
 }
@@ -325,6 +331,86 @@ TEST(KernelsOnednn, GivesTheGradientsOfConvolutionsLikeTheReference) {
       check_gradients(s, {false, true, false});
       check_gradients(s, {true, false, false});
     }
+}
+
+// ---- in three dimensions
+
+struct Volume {
+  std::vector<int64_t> source, weights;
+  int64_t stride, padding, dilation, groups;
+};
+const Volume volumes[] = {{{1, 48, 8, 14, 14}, {64, 48, 3, 3, 3}, 1, 1, 1, 1},
+                          {{3, 40, 3, 9, 9}, {24, 40, 3, 3, 3}, 1, 1, 1, 1},
+                          {{2, 3, 9, 20, 11}, {16, 3, 3, 5, 5}, 2, 2, 1, 1},
+                          {{1, 8, 7, 9, 9}, {16, 4, 3, 3, 3}, 1, 2, 2, 2},
+                          {{3, 32, 4, 7, 7}, {48, 32, 1, 1, 1}, 1, 0, 1, 1}};
+
+/// The arguments that follow the tensors, which must outlive them.
+struct Settings {
+  std::vector<int64_t> stride, padding, dilation, zero{0, 0, 0};
+  explicit Settings(const Volume& v)
+      : stride(3, v.stride), padding(3, v.padding), dilation(3, v.dilation) {}
+};
+
+TEST(KernelsOnednn, ConvolvesVolumesLikeTheReference) {
+  for (Dtype dtype : convolved_dtypes())
+    for (const Volume& v : volumes)
+      for (bool last : {false, true}) {
+        const std::vector<int64_t>& n = v.source;
+        std::vector<int64_t> by{n[1] * n[2] * n[3] * n[4], 1, n[3] * n[4] * n[1], n[4] * n[1],
+                                n[1]};
+        Tensor x = numbers(v.source, dtype, last ? by : std::vector<int64_t>{});
+        Tensor w = numbers(v.weights, dtype), bias = numbers({v.weights[0]}, dtype);
+        Settings s(v);
+        std::vector<Value> args{Value::of(x),
+                                Value::of(w),
+                                Value::of(bias),
+                                Value::of(IntList(s.stride)),
+                                Value::of(IntList(s.padding)),
+                                Value::of(IntList(s.dilation)),
+                                Value::of(v.groups)};
+        Tensor y = run_kernel("aten.conv3d.default", args);
+        ASSERT_TRUE(y.defined()) << "the kernel declined";
+        EXPECT_EQ(y.head()->strides[last ? 1 : 4], 1);
+        int64_t depth = v.weights[1] * v.weights[2] * v.weights[3] * v.weights[4];
+        expect_near(y, run_reference("aten.conv3d.default", args), depth);
+      }
+}
+
+/// Channels are cut where there are more threads than images.
+TEST(KernelsOnednn, GivesTheGradientsOfVolumesLikeTheReference) {
+  const bool wanted[3] = {true, true, true};
+  int before = num_threads();
+  for (const Volume& v : volumes) {
+    Tensor x = numbers(v.source, Dtype::f32), w = numbers(v.weights, Dtype::f32);
+    std::vector<int64_t> sizes{v.source[0], v.weights[0]};
+    for (size_t d = 2; d < 5; ++d)
+      sizes.push_back(
+          (v.source[d] + 2 * v.padding - v.dilation * (v.weights[d] - 1) - 1) / v.stride + 1);
+    Tensor g = numbers(sizes, Dtype::f32);
+    Settings s(v);
+    std::vector<Value> args{Value::of(g),
+                            Value::of(x),
+                            Value::of(w),
+                            Value(),
+                            Value::of(IntList(s.stride)),
+                            Value::of(IntList(s.padding)),
+                            Value::of(IntList(s.dilation)),
+                            Value::of(false),
+                            Value::of(IntList(s.zero)),
+                            Value::of(v.groups),
+                            Value::pointer(Tag::bools, wanted, 3)};
+    auto expected = run_reference("aten.convolution_backward.default", args, 3);
+    for (int threads : {1, 2, 5}) {
+      set_num_threads(threads);
+      auto found = run_kernel("aten.convolution_backward.default", args, 3);
+      for (size_t r = 0; r < 3; ++r) {
+        ASSERT_TRUE(found[r].defined());
+        expect_near(found[r], expected[r], 8 * g.numel());
+      }
+    }
+    set_num_threads(before);
+  }
 }
 
 // ---- what it leaves to others, and what it must notice
