@@ -257,25 +257,39 @@ TEST(MicrokernelOperands, MayLieByColumnsOnTheLeft) {
     }
 }
 
-// What docs/inductor.md says about denormal numbers and the order of a step.
-TEST(MicrokernelPairs, TakeAndGiveDenormalNumbersAsZero) {
-  if (!microkernel::has_products_of(Element::bf16)) GTEST_SKIP() << "no AVX512-BF16 here";
-  Panels panels{2, 1, Element::bf16};
-  auto product_of = [&](double a, double b, double c, double d) {
-    Numbers left(Element::bf16, 2), right(Element::bf16, 2), result(Element::f32, 1);
-    left.set(0, a), left.set(1, c), right.set(0, b), right.set(1, d);
-    Numbers packed(Element::bf16, panels.size());
+/// What docs/inductor.md says about a step of two numbers of k.
+class MicrokernelPairs : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!microkernel::has_products_of(Element::bf16)) GTEST_SKIP() << "no AVX512-BF16 here";
+  }
+  /// first[0] * first[1] + second[0] * second[1] + bias.
+  static double step(std::pair<double, double> first, std::pair<double, double> second,
+                     double bias = 0) {
+    Panels panels{2, 1, Element::bf16};
+    Numbers left(Element::bf16, 2), right(Element::bf16, 2), start(Element::f32, 1);
+    left.set(0, first.first), right.set(0, first.second);
+    left.set(1, second.first), right.set(1, second.second);
+    start.set(0, bias);
+    Numbers packed(Element::bf16, panels.size()), result(Element::f32, 1);
     panels.pack(right.data(), 1, 2, 0, 1, packed.data());
     microkernel::multiply(
-        {panels, left.data(), 2, 2, packed.data(), 0, nullptr, result.data(), 1, {}}, 0, 1, 0, 1);
+        {panels, left.data(), 2, 2, packed.data(), 0, start.data(), result.data(), 1, {}}, 0, 1, 0,
+        1);
     return result[0];
-  };
-  EXPECT_EQ(product_of(0x1p-130, 0x1p100, 0, 0), 0);
-  EXPECT_EQ(product_of(0x1p-100, 0x1p-40, 0, 0), 0);
-  EXPECT_EQ(product_of(0x1p-100, 0x1p-20, 0, 0), 0x1p-120);
-  // 2^30 + 1 is rounded to 2^30 between the two products.
-  EXPECT_EQ(product_of(-0x1p15, 0x1p15, 1, 1), -0x1p30);
-  EXPECT_EQ(product_of(1, 1, -0x1p15, 0x1p15), -0x1p30);
+  }
+};
+
+TEST_F(MicrokernelPairs, TakeAndGiveDenormalNumbersAsZero) {
+  EXPECT_EQ(step({0x1p-130, 0x1p100}, {0, 0}), 0);
+  EXPECT_EQ(step({0x1p-100, 0x1p-40}, {0, 0}), 0);
+  EXPECT_EQ(step({0x1p-100, 0x1p-20}, {0, 0}), 0x1p-120);
+}
+
+TEST_F(MicrokernelPairs, AddTheSecondProductFirstAndRoundAfterEach) {
+  constexpr double large = 0x1p24;  // + 1 is halfway to the next number, and rounded to this one
+  EXPECT_EQ(step({1, 1}, {-0x1p12, 0x1p12}, large), 1);
+  EXPECT_EQ(step({-0x1p12, 0x1p12}, {1, 1}, large), 0);
 }
 
 }  // namespace
