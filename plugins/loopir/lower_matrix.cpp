@@ -17,9 +17,42 @@ Tensor multiplied(Lowering& to, const Tensor& t) {
   return t.dtype == TN_BF16 && to.options.multiplies_bf16 ? t : widened(to, t);
 }
 
-/// left x right [+ bias], as a new buffer of `dtype`.
+/// left x right as a fold, summed in `dtype`.
+Tensor folded_product(Lowering& to, const node& n, const Tensor& left, const Tensor& right,
+                      int32_t dtype) {
+  Expressions& x = to.x;
+  Ids sizes = left.sizes;
+  sizes.back() = right.sizes.back();
+  std::string name = to.name_of(n.first_result);
+  return to.folded(Fold::sum, dtype, sizes, {left.sizes.back()}, name.c_str(),
+                   [&](std::span<const Id> i, std::span<const Id> k) {
+                     Ids of_left(i.begin(), i.end()), of_right(i.begin(), i.end());
+                     of_left.back() = k[0];
+                     of_right[i.size() - 2] = k[0];
+                     return x.apply(TN_F_MUL, dtype, x.cast(to.at(left, of_left), dtype),
+                                    x.cast(to.at(right, of_right), dtype));
+                   });
+}
+
+/// left x one column [+ bias]: a product would be a vector of columns wide.
+Tensor product_of_column(Lowering& to, const node& n, const Tensor& left, const Tensor& right,
+                         const Tensor* bias, double alpha, int32_t dtype) {
+  Expressions& x = to.x;
+  Tensor column = to.cheap(right, to.name_of(n.first_result).c_str());  // each row reads it
+  Tensor sums = folded_product(to, n, left, column, compute_type(left.dtype));
+  return to.make(dtype, sums.sizes, [&](std::span<const Id> i) {
+    Id value = to.at(sums, i);
+    if (alpha != 1) value = x.apply(TN_F_MUL, sums.dtype, value, x.number(alpha, sums.dtype));
+    if (bias) value = x.apply(TN_F_ADD, sums.dtype, value, to.broadcast_at(*bias, i, sums.sizes));
+    return x.cast(value, dtype);
+  });
+}
+
+/// left x right [+ bias], in `dtype`; a new buffer where a library makes it.
 Tensor product(Lowering& to, const node& n, const Tensor& left, const Tensor& right,
                const Tensor* bias, double alpha, int32_t dtype) {
+  if (to.x.is(right.sizes.back(), 1))
+    return product_of_column(to, n, left, right, bias, alpha, dtype);
   std::string name = to.name_of(n.first_result);
   Ids sizes = to.sizes_of(n.first_result);
   Product p;
@@ -43,21 +76,9 @@ bool is_integer_product(Lowering& to, const Tensor& a, const Tensor& b) {
          to.x.hint(b.sizes[rank - 2]) * to.x.hint(b.sizes[rank - 1]) * item_size(b.dtype) <= near;
 }
 
-/// left x right of integers, as a fold. Sums wrap around, so those of narrow ones may be in i32.
+/// left x right of integers. Sums wrap around, so those of narrow ones may be in i32.
 Tensor integer_product(Lowering& to, const node& n, const Tensor& left, const Tensor& right) {
-  Expressions& x = to.x;
-  int32_t dtype = left.dtype == TN_I64 ? TN_I64 : TN_I32;
-  Ids sizes = left.sizes;
-  sizes.back() = right.sizes.back();
-  std::string name = to.name_of(n.first_result);
-  return to.folded(Fold::sum, dtype, sizes, {left.sizes.back()}, name.c_str(),
-                   [&](std::span<const Id> i, std::span<const Id> k) {
-                     Ids of_left(i.begin(), i.end()), of_right(i.begin(), i.end());
-                     of_left.back() = k[0];
-                     of_right[i.size() - 2] = k[0];
-                     return x.apply(TN_F_MUL, dtype, x.cast(to.at(left, of_left), dtype),
-                                    x.cast(to.at(right, of_right), dtype));
-                   });
+  return folded_product(to, n, left, right, left.dtype == TN_I64 ? TN_I64 : TN_I32);
 }
 
 bool multiply(Lowering& to, const node& n) {

@@ -111,6 +111,22 @@ TEST_F(InductorProducts, WithWhatIsAdded) {
                {randn({48}), randn({30, 48}), randn({30, 77}), randn({77, 48})});
 }
 
+TEST_F(InductorProducts, OfAMatrixAndAVector) {
+  std::string body = R"(
+  input %x: DTYPE[50, 801]
+  input %v: DTYPE[801, 1]
+  input %w: DTYPE[50, 1]
+  input %b: DTYPE[1]
+  %p: DTYPE[50, 1] = aten.mm.default(%x, %v)
+  %q: DTYPE[50, 1] = aten.addmm.default(%b, %x, %v)
+  %t: DTYPE[801, 50] = aten.t.default(%x)
+  %r: DTYPE[801, 1] = aten.addmm.default(%b, %t, %w, beta=2, alpha=0.5)
+  output %p, %q, %r
+)";
+  expect_close(body, {randn({50, 801}), randn({801, 1}), randn({50, 1}), randn({1})});
+  EXPECT_EQ(stats_of(*compiled("inductor", graph_in("f32", body)))["gemm"], 0);
+}
+
 TEST_F(InductorProducts, OfSizesKnownAtTheCall) {
   std::string body = R"(
   symbol s0 in [0, inf] hint 5 from size(%x, 0)
