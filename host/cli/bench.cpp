@@ -86,9 +86,12 @@ Json to_json(Runner& r, const std::string& path, double eager_us) {
 std::vector<Json> bench_model(const std::string& path, const std::vector<std::string>& backends,
                               const BenchOptions& options, const Globals& globals) {
   std::vector<Runner> runners;
-  // eager is measured in any case, since the others are compared with it.
-  if (std::find(backends.begin(), backends.end(), "eager") == backends.end())
-    runners.push_back(make_runner(path, "eager", options, globals));
+  // eager is measured in any case, since the others are compared with it; a mode is theirs.
+  if (std::find(backends.begin(), backends.end(), "eager") == backends.end()) {
+    BenchOptions plain = options;
+    plain.options.mode.clear();
+    runners.push_back(make_runner(path, "eager", plain, globals));
+  }
   bool eager_is_extra = !runners.empty();
   for (const std::string& backend : backends)
     runners.push_back(make_runner(path, backend, options, globals));

@@ -1,6 +1,7 @@
 // The compiler as one page: lowering, fusion, code, link.
 #include "compile.h"
 
+#include "autotune.h"
 #include "kernel_cache.h"
 #include "perf_map.h"
 
@@ -153,6 +154,7 @@ void make_code(tn_ctx* ctx, Parts& parts) {
   if (parts.options.fuses_epilogues)
     parts.regions = find_regions({p, parts.schedule.items, nests, parts.kernels, parts.in_setup,
                                   [&](size_t i) { return runs_by_rows(parts, i, is_static); }});
+  if (parts.options.tries_ways) choose_ways(ctx, parts, is_static);
   Statistics& s = parts.statistics;
   s.kernels = uint32_t(items.size());
   s.distinct_kernels = cache.distinct;

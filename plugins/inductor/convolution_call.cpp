@@ -17,6 +17,7 @@ namespace inductor {
 
 using loopir::Convolution;
 using loopir::Program;
+using loopir::Way;
 
 namespace {
 
@@ -70,6 +71,16 @@ class ConvolutionCall final : public LibraryCall {
     if (plan->direct) return convolution_.epilogue.empty();
     return plan->is_empty || plan->prepared || plan->winograd || plan->windows;
   }
+  std::vector<Way> ways(std::span<const int64_t> symbols) const override {
+    auto plan = plan_for(symbols);
+    std::vector<Way> out{Way::by_rule};
+    if (plan->is_empty || plan->direct || !is_fast(symbols)) return out;
+    out.push_back(Way::direct);
+    if (workers_.threads() > 1) out.push_back(Way::direct_in_halves);
+    if (!plan->winograd && transformed(*plan)) out.push_back(Way::transformed);
+    if (!plan->windows && as_windows(*plan)) out.push_back(Way::windows);
+    return out;
+  }
   bool needs_layout(std::span<const int64_t> symbols) const override {
     auto plan = plan_for(symbols);
     return plan->winograd || plan->windows;
@@ -119,9 +130,14 @@ class ConvolutionCall final : public LibraryCall {
       plan.direct = direct_convolution(convolution_, plan.source, plan.weights, plan.result, false);
       return;
     }
-    plan.winograd = transformed(plan);
-    if (!plan.winograd) plan.windows = as_windows(plan);
-    if (plan.winograd || plan.windows) return;
+    Way way = convolution_.way;
+    bool is_by_rule = way == Way::by_rule;
+    if (is_by_rule || way == Way::transformed) plan.winograd = transformed(plan);
+    if (is_by_rule && plan.winograd && !plan.winograd->is_worth_it()) plan.winograd.reset();
+    if (plan.winograd) return;
+    if (is_by_rule || way == Way::windows) plan.windows = as_windows(plan);
+    if (is_by_rule && plan.windows && !is_worth_it(*plan.windows, plan)) plan.windows.reset();
+    if (plan.windows) return;
     onednn::ConvolutionShape shape = shape_of(convolution_, plan.source, plan.weights, plan.result);
     shape.bias = plan.bias.has_value();
     shape.has_wide_bias = plan.bias && plan.bias_dtype != convolution_.dtype;
@@ -154,7 +170,6 @@ class ConvolutionCall final : public LibraryCall {
         r.sizes[1],   r.sizes[3],   r.sizes[4],   {c.padding[1], c.padding[2]},
         s.strides[0], s.strides[3], s.strides[4], r.strides[0],
         r.strides[3], r.strides[4]};
-    if (!out.is_worth_it()) return std::nullopt;
     return out;
   }
 
@@ -185,16 +200,15 @@ class ConvolutionCall final : public LibraryCall {
 
   // ---- products of windows
 
+  // Packing is slow beside oneDNN's: not for weights that are being trained.
   std::optional<microkernel::Windows> as_windows(const Plan& plan) const {
-    constexpr int64_t most_pixels = 128, many_weights = 256 << 10;
+    constexpr int64_t most_floats = 16 << 20;  // of the matrix of windows
     const Convolution& c = convolution_;
     const Placed &s = plan.source, &r = plan.result, &w = plan.weights;
     int64_t pixels = r.sizes[0] * r.sizes[3] * r.sizes[4];
-    int64_t weights = w.sizes[0] * w.sizes[1] * w.sizes[3] * w.sizes[4];
-    // Packing is slow beside oneDNN's: not for weights that are being trained.
     bool is_possible = constant_ && c.may_transform && is_flat(plan) && finish_ && c.groups == 1 &&
                        s.strides[1] == 1 && r.strides[1] == 1 && has_dense_pixels(r) &&
-                       pixels <= most_pixels && weights >= many_weights;
+                       pixels * w.sizes[1] * w.sizes[3] * w.sizes[4] <= most_floats;
     if (!is_possible) return std::nullopt;
     return microkernel::Windows{s.sizes[0],
                                 s.sizes[1],
@@ -209,6 +223,11 @@ class ConvolutionCall final : public LibraryCall {
                                 s.strides[0],
                                 s.strides[3],
                                 s.strides[4]};
+  }
+  static bool is_worth_it(const microkernel::Windows& windows, const Plan& plan) {
+    constexpr int64_t most_pixels = 128, many_weights = 256 << 10;
+    return windows.rows() <= most_pixels &&
+           windows.columns() * plan.weights.sizes[0] >= many_weights;
   }
   // Pixels of all images one behind the other.
   static bool has_dense_pixels(const Placed& v) {
@@ -288,7 +307,9 @@ class ConvolutionCall final : public LibraryCall {
   int64_t parts(const onednn::ConvolutionShape& shape) const {
     constexpr int64_t few_lines = 14;
     int64_t threads = workers_.slices();
-    return threads > 1 && shape.result[0] * shape.result[1] > few_lines ? 2 * threads : threads;
+    bool in_halves = threads > 1 && shape.result[0] * shape.result[1] > few_lines;
+    if (convolution_.way != Way::by_rule) in_halves = convolution_.way == Way::direct_in_halves;
+    return in_halves ? 2 * threads : threads;
   }
 
   void pack_into(const Plan& plan, std::span<void* const> pointers, void* out) const {

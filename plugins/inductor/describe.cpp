@@ -21,9 +21,10 @@ std::string statistics_json(const Statistics& s, const CodeOptions& code, int64_
       << ", \"codegen_ms\": " << s.codegen_ms
       << ", \"from_cache\": " << (s.from_cache ? "true" : "false") << ", \"gemm\": " << s.products
       << ", \"conv\": " << s.convolutions << ", \"streamed\": " << s.streamed
-      << ", \"regions\": " << s.regions << ", \"epilogues\": " << s.epilogues
-      << ", \"prologues\": " << s.prologues << ", \"views_removed\": " << s.views_removed
-      << ", \"setup_items\": " << s.setup_items << ", \"peak_lower_bound_bytes\": " << s.lower_bound
+      << ", \"tuned\": " << s.tuned << ", \"regions\": " << s.regions
+      << ", \"epilogues\": " << s.epilogues << ", \"prologues\": " << s.prologues
+      << ", \"views_removed\": " << s.views_removed << ", \"setup_items\": " << s.setup_items
+      << ", \"peak_lower_bound_bytes\": " << s.lower_bound
       << ", \"failed_kernels\": " << s.failed_kernels
       << ", \"distinct_kernels\": " << s.distinct_kernels
       << ", \"kernel_cache_hits\": " << s.kernel_cache_hits

@@ -31,7 +31,7 @@ struct Statistics {
   uint32_t failed_kernels = 0;
   uint32_t kernels = 0, distinct_kernels = 0, kernel_cache_hits = 0, extern_calls = 0,
            fused_nodes = 0, regions = 0, epilogues = 0, prologues = 0, products = 0,
-           convolutions = 0, streamed = 0, views_removed = 0, setup_items = 0;
+           convolutions = 0, streamed = 0, tuned = 0, views_removed = 0, setup_items = 0;
   int64_t planned_bytes = 0, naive_bytes = 0, lower_bound = 0, object_bytes = 0;
   double compile_ms = 0, codegen_ms = 0;
   bool from_cache = false;

@@ -29,6 +29,10 @@ class LibraryCall {
                         int64_t /*row*/, int64_t /*end*/) const {
     throw tenon::plugin::error(TN_INTERNAL, "this library call does not run by rows");
   }
+  /// The ways in which it can be done for these sizes; `by_rule` is the first.
+  virtual std::vector<loopir::Way> ways(std::span<const int64_t>) const {
+    return {loopir::Way::by_rule};
+  }
   /// Whether the library serves it whole, epilogue included, for these sizes.
   virtual bool is_fast(std::span<const int64_t> symbols) const = 0;
   /// Whether it would be slower with its result in another layout.

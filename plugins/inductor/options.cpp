@@ -60,6 +60,7 @@ Options options_of(const tn_compile_request& request) {
                                request.stage == TN_STAGE_INFERENCE && out.code.contracts &&
                                !out.workers.is_fixed;
   out.lowering.multiplies_bf16 = out.code.contracts && has_bf16_products(out.code);
+  out.lowering.optimizes_layout = given.get<bool>("layout_optimization");
   out.lowering.rounds_narrow = out.code.rounds_narrow;
   out.fusion.threads = out.workers.slices();
   out.fusion.most_loops = uint32_t(number("max_fusion_size"));
@@ -73,6 +74,8 @@ Options options_of(const tn_compile_request& request) {
   out.reuses_memory = given.get<bool>("allow_buffer_reuse");
   out.works_in_place = given.get<bool>("inplace_buffers") && out.plans_memory && out.reuses_memory;
   out.failing_kernels = given.get<std::string_view>("fail_kernels");
+  // Another way may round differently, so what is deterministic goes by the rules.
+  out.tries_ways = given.get<bool>("max_autotune") && !out.workers.is_fixed;
   out.verifies = given.get<bool>("verify");
   out.profiles = given.get<bool>("profile");
   out.names_for_perf = given.get<bool>("perf");

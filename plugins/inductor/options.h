@@ -18,6 +18,7 @@ struct Options {
   std::string failing_kernels;  // part of a name; empty: none
   bool fails_on_extern = false, fuses_epilogues = true, packs_weights = true;
   bool plans_memory = true, reuses_memory = true, works_in_place = true;
+  bool tries_ways = false;  // max_autotune
   bool verifies = false, profiles = false, names_for_perf = false;
 };
 

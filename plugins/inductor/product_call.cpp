@@ -11,6 +11,7 @@ namespace inductor {
 
 using loopir::Product;
 using loopir::Program;
+using loopir::Way;
 
 namespace {
 
@@ -87,6 +88,16 @@ class ProductCall final : public LibraryCall {
   }
 
   bool is_fast(std::span<const int64_t>) const override { return finish_.has_value(); }
+
+  std::vector<Way> ways(std::span<const int64_t> symbols) const override {
+    auto plan = plan_for(symbols);
+    bool is_cut = plan->batches < 2 * workers_.threads();  // more are shared out whole
+    if (plan->is_empty || workers_.threads() == 1 || !is_cut) return {Way::by_rule};
+    std::vector<Way> out{Way::by_rule};
+    for (Way way : {Way::rows, Way::columns, Way::one_thread})
+      if (way != way_by_rule(plan->panels, plan->m)) out.push_back(way);
+    return out;
+  }
 
  private:
   struct Plan {
@@ -210,12 +221,19 @@ class ProductCall final : public LibraryCall {
   }
 
   // Many rows: each chunk takes rows. Few: each takes columns.
+  Way way_by_rule(const microkernel::Panels& panels, int64_t m) const {
+    bool is_small = m * panels.k * panels.n < small_work && panels.k * panels.n < small_matrix;
+    if (workers_.threads() == 1 || is_small) return Way::one_thread;
+    return workers_.row_chunks(m) > 0 && is_cut_by_rows(m, panels) ? Way::rows : Way::columns;
+  }
+
   void run_parts(const microkernel::Product& product, int64_t m) const {
     const microkernel::Panels& panels = product.panels;
     int64_t count = panels.count(), threads = workers_.threads();
-    bool is_small = m * panels.k * panels.n < small_work && panels.k * panels.n < small_matrix;
-    if (threads == 1 || is_small) return microkernel::multiply(product, 0, m, 0, count);
-    if (int64_t chunks = workers_.row_chunks(m); chunks > 0 && is_cut_by_rows(m, panels)) {
+    Way way = product_.way == Way::by_rule ? way_by_rule(panels, m) : product_.way;
+    if (way == Way::one_thread) return microkernel::multiply(product, 0, m, 0, count);
+    if (way == Way::rows) {
+      int64_t chunks = std::max(workers_.row_chunks(m), std::min(m, threads));
       workers_.run(chunks, [&](int64_t c) {
         microkernel::multiply(product, m * c / chunks, m * (c + 1) / chunks, 0, count);
       });

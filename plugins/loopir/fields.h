@@ -47,6 +47,7 @@ void fields(V& v, Product& p) {
   v(p.result);
   v(p.bias);
   v(p.alpha);
+  v.choice(p.way, last_way);
   v(p.epilogue);
   v(p.name);
 }
@@ -63,6 +64,7 @@ void fields(V& v, Convolution& c) {
   v(c.dilation);
   v(c.groups);
   v(c.may_transform);
+  v.choice(c.way, last_way);
   v(c.epilogue);
   v(c.name);
 }

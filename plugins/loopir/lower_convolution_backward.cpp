@@ -88,8 +88,7 @@ bool transposed_convolution(Lowering& to, const node& n) {
   fill_geometry(to, n, 3, 8, source.ndim(), wanted.step);
   if (!wanted.dtype(to)) return false;
   bool is_last_step = to.is_output[n.first_result] && !to.reads[n.first_result] && !has_bias;
-  Ids strides =
-      is_last_step ? promised_strides(to, n.first_result, sizes) : to.channels_last(sizes);
+  Ids strides = is_last_step ? promised_strides(to, n.first_result, sizes) : to.image_layout(sizes);
   Tensor made =
       std::move(wanted).made(to, strides, has_bias ? compute_type(source.dtype) : source.dtype);
   if (has_bias) {

@@ -215,7 +215,7 @@ View with_space(Expressions& x, View v) {
   return v;
 }
 View future_view(Lowering& to, const Ids& sizes) {
-  return with_space(to.x, {none, to.x.constant(0), sizes, to.channels_last(sizes)});
+  return with_space(to.x, {none, to.x.constant(0), sizes, to.image_layout(sizes)});
 }
 
 bool can_convolve(const Tensor& a, const Tensor& b) {
@@ -261,7 +261,7 @@ std::optional<Tensor> convolved(Lowering& to, Convolution c, const Tensor& sourc
   c.source = activation_view(to, source, *dtype, c.name);
   c.weights = with_space(to.x, view(weights));
   if (bias) c.bias = view(*bias);
-  Id buffer = to.new_buffer(c.dtype, sizes, to.channels_last(sizes), name);
+  Id buffer = to.new_buffer(c.dtype, sizes, to.image_layout(sizes), name);
   c.result = with_space(to.x, to.whole(buffer));
   if (std::optional<Product> product = as_product(to, c))
     to.program.steps.push_back(std::move(*product));

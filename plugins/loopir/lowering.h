@@ -125,6 +125,10 @@ struct Lowering {
   Ids contiguous(std::span<const Id> sizes);
   /// Strides in which dimension 1 is the fastest of an image.
   Ids channels_last(std::span<const Id> sizes);
+  /// Of results whose layout is free.
+  Ids image_layout(std::span<const Id> sizes) {
+    return options.optimizes_layout ? channels_last(sizes) : contiguous(sizes);
+  }
   tenon::plugin::value info(Id graph_value) const { return graph.value_at(graph_value); }
   std::string name_of(Id graph_value) const {
     return std::string(tenon::plugin::sv(info(graph_value).name));

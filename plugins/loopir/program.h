@@ -76,6 +76,19 @@ struct Loop {
   bool is_scatter() const { return fold == Fold::none && !reduced.empty(); }
 };
 
+/// How a product or convolution is done, where max_autotune has found another way than the rules'.
+enum class Way : uint8_t {
+  by_rule,
+  rows,             // products: each thread takes rows of the result
+  columns,          // products: each thread takes columns
+  one_thread,       // products
+  transformed,      // convolutions: by Winograd's method
+  windows,          // convolutions: as a product of windows
+  direct,           // convolutions: by the library, a slice for each thread
+  direct_in_halves  // the same, two slices for each thread
+};
+constexpr Way last_way = Way::direct_in_halves;
+
 /// What is done to a result before it is stored, in order; `operand` of add: in the result's
 /// layout.
 struct EpilogueOp {
@@ -91,6 +104,7 @@ struct Product {
   View left, right, result;
   std::optional<View> bias;
   double alpha = 1;
+  Way way = Way::by_rule;
   std::vector<EpilogueOp> epilogue;
   std::string name;
 };
@@ -103,6 +117,7 @@ struct Convolution {
   std::optional<View> bias;
   int64_t stride[3], padding[3], dilation[3], groups;
   bool may_transform = false;  // by Winograd's method, which rounds more
+  Way way = Way::by_rule;
   std::vector<EpilogueOp> epilogue;
   std::string name;
 };
@@ -201,6 +216,7 @@ struct LoweringOptions {
   bool may_transform = false;    // convolutions
   bool multiplies_bf16 = false;  // in products, as it is; else it is made f32 before
   bool rounds_narrow = false;    // bf16 and f16 after each op
+  bool optimizes_layout = true;  // images between convolutions are channels-last
   /// Whether a convolution or a gradient of one has a fast kernel for the sizes seen; its views
   /// have sizes, and no buffers yet. Without it, all have one.
   std::function<bool(const Program&, const Step&)> has_fast_kernel;

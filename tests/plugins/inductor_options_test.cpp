@@ -284,6 +284,45 @@ TEST_F(InductorOptions, SmallChunksAndLargeOnesGiveTheSame) {
     EXPECT_EQ(difference(result_of(softmax_of_rows, inputs, options), usual), 0) << options;
 }
 
+const char* const layers_of_two_kinds = R"(
+  input %x: f32[1, 32, 20, 20]
+  input %w: f32[32, 32, 3, 3] parameter static_address
+  input %m: f32[32, 400]
+  %y: f32[1, 32, 20, 20] = aten.convolution.default(%x, %w, none, [1, 1], [1, 1], [1, 1], false, [0, 0], 1)
+  %v: f32[400, 32] = aten.view.default(%m, [400, 32])
+  %p: f32[32, 32] = aten.mm.default(%m, %v)
+  output %y, %p
+)";
+
+TEST_F(InductorOptions, MaxAutotuneTriesTheWaysOfFixedSizes) {
+  EXPECT_EQ(stats_with(layers_of_two_kinds, "")["tuned"], 0);
+  EXPECT_EQ(stats_with(layers_of_two_kinds, "max_autotune = true")["tuned"], 2);
+  EXPECT_EQ(stats_with(layers_of_two_kinds, "max_autotune = true\ndeterministic = true")["tuned"],
+            0);
+  auto graph = graph_of(layers_of_two_kinds);
+  std::vector<Tensor> inputs{randn({1, 32, 20, 20}), randn({32, 32, 3, 3}), randn({32, 400})};
+  EXPECT_LE(difference(graph, *compiled("inductor", graph, "max_autotune = true"), inputs), 2e-3);
+}
+
+TEST_F(InductorOptions, ModesOfPyTorchAreKnown) {
+  for (const char* mode :
+       {"default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs", "lite"}) {
+    auto body = [](const Tensor& x) { return relu(x.matmul(x)) + 1; };
+    auto f = compile(body, Options{.backend = "inductor", .mode = mode});
+    Tensor x = randn({50, 50});
+    EXPECT_LE(difference(f(x), body(x)), 1e-4) << mode;
+  }
+}
+
+TEST_F(InductorOptions, ImagesCanStayContiguous) {
+  auto graph = graph_of(layers_of_two_kinds);
+  std::vector<Tensor> inputs{randn({1, 32, 20, 20}), randn({32, 32, 3, 3}), randn({32, 400})};
+  auto artifact = compiled("inductor", graph, "layout_optimization = false");
+  EXPECT_LE(difference(graph, *artifact, inputs), 2e-3);
+  EXPECT_NE(artifact->describe(TN_DESC_GRAPH),
+            compiled("inductor", graph)->describe(TN_DESC_GRAPH));
+}
+
 TEST_F(InductorOptions, VectorsAreAsWideAsAsked) {
   std::vector<Tensor> inputs{randn({64, 1000})};
   EXPECT_EQ(stats_with(softmax_of_rows, "simdlen = 128")["vector_bits"], 128);
