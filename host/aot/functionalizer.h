@@ -66,6 +66,9 @@ class Functionalizer {
   std::shared_ptr<Graph> pure_body(const Graph& body, std::span<const TensorMeta> inputs);
   void follow_facts(const Node& node, std::optional<EnableGradGuard>& mode);
   void lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args);
+  void lower_out(const Node& node, const OpEntry& op, const std::vector<Value>& args);
+  void lower_on_copies(const Node& node, const OpEntry& op, const std::vector<Value>& args);
+  void write_argument(const Node& node, const OpEntry& op, uint32_t arg, Tensor content);
   void lower_restride(const Node& node, const OpEntry& view, const std::vector<Value>& args,
                       ValueId self);
   void lower_batch_norm(const Node& node, const OpEntry& op, const std::vector<Value>& args);

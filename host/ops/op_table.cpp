@@ -2,6 +2,7 @@
 #include "ops/op_table.h"
 
 #include "ops/autocast.h"
+#include "ops/functional_form.h"
 #include "ops/out_form.h"
 #include "ops/pointwise.h"
 #include "ops/shapes.h"
@@ -328,9 +329,12 @@ const OpEntry* derive_out_form(std::string_view name) {
 const OpEntry* find_op(std::string_view name) {
   const OpEntry* known = find_known(name);
   if (!known) known = derive_out_form(name);
+  if (!known) known = functional_copy_form(name);
   if (known || name.starts_with("aten.") || !missing_op_slot) return known;
   return missing_op_slot(name) ? find_known(name) : nullptr;
 }
+
+const OpEntry* find_added_op(std::string_view name) { return find_known(name); }
 
 std::vector<std::string> all_op_names() {
   std::vector<std::string> names;

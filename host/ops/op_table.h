@@ -50,8 +50,9 @@ struct OpEntry : DispatchEntry {
 
 /// All entries, by id. Grows when custom ops are added.
 size_t op_count();
-const OpEntry* find_op(std::string_view name);  ///< "aten.add.Tensor", null when unknown
-OpId op_id(std::string_view name);              ///< throws UserError with the nearest names
+const OpEntry* find_op(std::string_view name);        ///< "aten.add.Tensor", null when unknown
+const OpEntry* find_added_op(std::string_view name);  ///< only if it is in the table already
+OpId op_id(std::string_view name);                    ///< throws UserError with the nearest names
 const std::string& name_of(OpId op);
 std::vector<std::string> all_op_names();
 

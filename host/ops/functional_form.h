@@ -1,0 +1,21 @@
+// Functional forms of ops that write their arguments and have none in the table.
+#pragma once
+
+#include "ops/op_table.h"
+
+#include <string_view>
+
+namespace tenon {
+
+/// tenon::functional_<namespace>_<name>(<arguments>) -> (<results>, <written arguments>) of an op
+/// that writes plain tensors: nothing is written; results that are a written argument itself are
+/// left out, and the new content of each written argument, in their order, follows the others.
+/// Random and other such tags are the op's. Made when it is first asked for; any thread. Throws
+/// UserError unsupported for an op that writes lists of tensors, or gives other results than single
+/// tensors.
+const OpEntry& functional_copy_form(const OpEntry& op);
+
+/// The form of this name, or null where that is no name of one.
+const OpEntry* functional_copy_form(std::string_view name);
+
+}  // namespace tenon
