@@ -19,6 +19,7 @@
 #include "graph/control_flow.h"
 #include "graph/passes/passes.h"
 #include "graph/symbol_use.h"
+#include "ops/decompose.h"
 #include "ops/functional_form.h"
 #include "ops/op_table.h"
 
@@ -39,6 +40,17 @@ bool updates_statistics(const Node& node, const OpEntry& op) {
                                                    "aten._native_batch_norm_legit.default"};
   return names.contains(op.name) && node.args[3].tag == Tag::ref && node.args[4].tag == Tag::ref &&
          node.args[5].number().to_bool();
+}
+
+// A view that looks at a second tensor, maybe for a number (where it begins): what the graph needs
+// to make such a view anew is seen in its parts only.
+bool is_view_by_another(const OpEntry& op) {
+  bool is_view = std::ranges::any_of(op.schema.returns, [](const SchemaReturn& r) {
+    return !r.alias.empty() && !r.alias.mutated;
+  });
+  auto is_tensor = [](const SchemaArg& arg) { return arg.type.base == BaseType::tensor; };
+  return is_view && !op.def->view && can_decompose(op) &&
+         std::ranges::count_if(op.schema.args, is_tensor) > 1;
 }
 
 bool same_arguments(const Schema& a, const Schema& b) {
@@ -479,7 +491,9 @@ void Functionalizer::lower_node(const Node& node) {
 
 Lowered Functionalizer::run() {
   out_.n_original_outputs = graph_.outputs().size();
-  recorder_.opens = options_.decomposes;
+  recorder_.opens = [this](const OpEntry& op) {
+    return (options_.decomposes && options_.decomposes(op)) || is_view_by_another(op);
+  };
   recorder_.on_tape = options_.training;
   {
     RecordScope scope(recorder_);

@@ -493,6 +493,16 @@ TEST(Lower, SeveralArgumentsAreWritten) {
 )");
 }
 
+TEST(Lower, AViewMayBeginWhereATensorSays) {
+  expect_same(R"(
+  input %x: f32[20, 3]
+  input %s: i64[]
+  %y: f32[2, 3] = aten.narrow.Tensor(%x, 0, %s, 2)
+  %z: f32[2, 3] = aten.mul.Scalar(%y, 2)
+  output %y, %z
+)");
+}
+
 TEST(Lower, AFunctionalFormIsFoundByItsName) {
   const OpEntry* form = find_op("tenon.functional_aten_embedding_renorm_.default");
   ASSERT_NE(form, nullptr);
