@@ -20,7 +20,6 @@
 #include "graph/passes/passes.h"
 #include "graph/symbol_use.h"
 #include "ops/decompose.h"
-#include "ops/functional_form.h"
 #include "ops/op_table.h"
 
 #include <tenon/autograd.h>
@@ -51,26 +50,6 @@ bool is_view_by_another(const OpEntry& op) {
   auto is_tensor = [](const SchemaArg& arg) { return arg.type.base == BaseType::tensor; };
   return is_view && !op.def->view && can_decompose(op) &&
          std::ranges::count_if(op.schema.args, is_tensor) > 1;
-}
-
-bool same_arguments(const Schema& a, const Schema& b) {
-  return std::equal(a.args.begin(), a.args.end(), b.args.begin(), b.args.end(),
-                    [](const SchemaArg& x, const SchemaArg& y) {
-                      return x.type.base == y.type.base && x.type.is_list == y.type.is_list;
-                    });
-}
-
-// "copy_" -> "copy", "transpose_.default" -> "transpose.int": the same arguments without writing.
-const OpEntry* functional_form(const OpEntry& op) {
-  if (op.functional && !op.out_form) return op.functional;
-  Schema schema = op.schema;
-  schema.name.pop_back();
-  if (const OpEntry* same_overload = find_op(schema.canonical_name())) return same_overload;
-  for (size_t i = 0; i < op_count(); ++i) {
-    const OpEntry& other = entry_of(static_cast<OpId>(i));
-    if (other.schema.name == schema.name && same_arguments(other.schema, op.schema)) return &other;
-  }
-  return nullptr;
 }
 
 }  // namespace
@@ -367,101 +346,6 @@ void Functionalizer::call(const OpEntry& op, const Node& node, std::span<const V
       write(written, value);
       aliases_[id] = *aliases_[written];
     }
-  }
-}
-
-// A node that writes: the functional form computes the new content of what it writes.
-void Functionalizer::lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args) {
-  if (op.out_form) return lower_out(node, op, args);
-  bool writes_self = node.args[0].tag == Tag::ref && op.mutated_args == 1;
-  const OpEntry* functional = writes_self ? functional_form(op) : nullptr;
-  if (!functional) return lower_on_copies(node, op, args);
-  if (functional->def->view)
-    return lower_restride(node, *functional, args, static_cast<ValueId>(node.args[0].payload));
-  call(*functional, node, args, static_cast<ValueId>(node.args[0].payload));
-}
-
-namespace {
-
-/// Whether both have the same sizes wherever the graph runs.
-bool have_same_sizes(const Tensor& a, const Tensor& b) {
-  bool same = a.dim() == b.dim();
-  for (size_t d = 0; same && d < a.sizes().size(); ++d)
-    same = guard_or_false(a.sizes()[d] == b.sizes()[d]);
-  return same;
-}
-
-}  // namespace
-
-// New content of an argument as a whole.
-void Functionalizer::write_argument(const Node& node, const OpEntry& op, uint32_t arg,
-                                    Tensor content) {
-  auto id = static_cast<ValueId>(node.args[arg].payload);
-  Tensor before = current(id);
-  require(have_same_sizes(before, content), ErrorCode::unsupported,
-          "{} gives its argument {} other sizes, which cannot be made functional yet", op.name,
-          op.schema.args[arg].name);
-  if (content.dtype() != before.dtype()) content = content.to(before.dtype());
-  write(id, content);
-}
-
-// The out arguments are the last ones; each is the result of the functional op.
-void Functionalizer::lower_out(const Node& node, const OpEntry& op,
-                               const std::vector<Value>& args) {
-  const OpEntry& functional = *op.functional;
-  Value results[8];
-  dispatch(functional, args.data(), functional.n_args, results, functional.n_returns);
-  for (uint32_t r = 0; r < functional.n_returns; ++r) {
-    write_argument(node, op, functional.n_args + r, take<Tensor>(results[r]));
-    aliases_[node.first_result + r] = aliases_[node.args[functional.n_args + r].payload];
-  }
-}
-
-void Functionalizer::lower_on_copies(const Node& node, const OpEntry& op,
-                                     const std::vector<Value>& args) {
-  const OpEntry& form = functional_copy_form(op);
-  Value results[8];
-  dispatch(form, args.data(), form.n_args, results, form.n_returns);
-  uint32_t next = 0;
-  for (uint32_t r = 0; r < op.n_returns; ++r)
-    if (op.schema.returned_arg(r) < 0)
-      note_result(node, op, node.first_result + r, r, take<Tensor>(results[next++]));
-  for (uint32_t i = 0; i < op.n_args; ++i) {
-    if (!(op.mutated_args >> i & 1)) continue;
-    Tensor content = take<Tensor>(results[next++]);
-    bool is_given = node.args[i].tag == Tag::ref && content.defined();
-    if (is_given) write_argument(node, op, i, std::move(content));
-  }
-  for (uint32_t r = 0; r < op.n_returns; ++r)
-    if (int arg = op.schema.returned_arg(r); arg >= 0)
-      aliases_[node.first_result + r] = aliases_[node.args[static_cast<size_t>(arg)].payload];
-}
-
-// A node that gives self other sizes and strides: from here on self is that view of what it was.
-void Functionalizer::lower_restride(const Node& node, const OpEntry& view,
-                                    const std::vector<Value>& args, ValueId self) {
-  call(view, node, args, no_value);
-  Alias now = *aliases_[node.first_result];
-  now.input = aliases_[self]->input;
-  now.identity = aliases_[self]->identity;
-  now.restrided = node.first_result;
-  for (std::optional<Alias>& alias : aliases_)
-    if (alias && alias->identity == now.identity) alias = now;
-  aliases_[node.first_result] = now;
-}
-
-void Functionalizer::lower_batch_norm(const Node& node, const OpEntry& op,
-                                      const std::vector<Value>& args) {
-  static const OpEntry& functional =
-      entry_of(op_id("aten._native_batch_norm_legit_functional.default"));
-  Value results[5];
-  dispatch(functional, args.data(), 8, results, 5);
-  for (uint32_t r = 0; r < 5; ++r) {
-    Tensor value = take<Tensor>(results[r]);
-    if (r >= 3)
-      write(static_cast<ValueId>(node.args[r].payload), value);
-    else if (r < op.n_returns)
-      note_result(node, op, node.first_result + r, r, value);
   }
 }
 
