@@ -155,8 +155,12 @@ Value* Emitter::full_mask(Id own) {
 Value* Emitter::from_memory(Value* loaded, int32_t dtype) {
   if (dtype == TN_BOOL)
     return b.CreateICmpNE(loaded, llvm::Constant::getNullValue(loaded->getType()));
-  if (dtype == TN_F16)
-    return b.CreateFPExt(loaded, loaded->getType()->getWithNewType(b.getFloatTy()));
+  if (dtype == TN_F16) {
+    Value* half = b.CreateBitCast(loaded, loaded->getType()->getWithNewType(b.getHalfTy()));
+    Value* wide = b.CreateFPExt(half, half->getType()->getWithNewType(b.getFloatTy()));
+    // Else LLVM would compare the halves, number by number.
+    return b.CreateArithmeticFence(wide, wide->getType());
+  }
   if (dtype == TN_BF16) {
     llvm::Type* words = loaded->getType()->getWithNewType(b.getInt32Ty());
     Value* bits = b.CreateShl(b.CreateZExt(loaded, words), llvm::ConstantInt::get(words, 16));
@@ -168,7 +172,8 @@ Value* Emitter::from_memory(Value* loaded, int32_t dtype) {
 Value* Emitter::to_memory(Value* v, int32_t dtype) {
   llvm::Type* type = v->getType()->getWithNewType(memory_type(context_, dtype));
   if (dtype == TN_BOOL) return b.CreateZExt(v, type);
-  if (dtype == TN_F16) return b.CreateFPTrunc(v, type);
+  if (dtype == TN_F16)
+    return b.CreateBitCast(b.CreateFPTrunc(v, type->getWithNewType(b.getHalfTy())), type);
   if (dtype == TN_BF16) return b.CreateBitCast(rounded_to_bf16(v), type);
   return v;
 }

@@ -307,9 +307,9 @@ llvm::Type* lane_type(llvm::LLVMContext& c, int32_t dtype) {
 
 llvm::Type* memory_type(llvm::LLVMContext& c, int32_t dtype) {
   if (dtype == TN_BOOL) return llvm::Type::getInt8Ty(c);
-  if (dtype == TN_F16) return llvm::Type::getHalfTy(c);
-  // As bits: of vectors in bf16 LLVM takes single elements through f32, and calls functions for it.
-  if (dtype == TN_BF16) return llvm::Type::getInt16Ty(c);
+  // As bits: LLVM takes vectors of narrow floats apart where they are loaded under a mask, and
+  // calls functions for single elements of bf16.
+  if (dtype == TN_F16 || dtype == TN_BF16) return llvm::Type::getInt16Ty(c);
   return lane_type(c, dtype);
 }
 
