@@ -11,7 +11,8 @@ namespace onednn {
 namespace {
 
 PlanKey key_of(const ConvolutionShape& c, int64_t workers) {
-  PlanKey key{c.dtype, workers, c.bias, c.images, c.channels, c.out_channels, c.groups};
+  PlanKey key{c.dtype,  workers,    c.bias,         c.bias_dtype(),
+              c.images, c.channels, c.out_channels, c.groups};
   for (const auto& space : {c.source, c.kernel, c.stride, c.padding, c.dilation})
     key.insert(key.end(), space, space + 3);
   for (const auto& strides : {c.source_strides, c.result_strides})

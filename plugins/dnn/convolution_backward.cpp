@@ -215,8 +215,6 @@ struct Job {
   std::shared_ptr<const Part> plan = nullptr;
 };
 
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
-
 template <class T>
 T* moved(T* address, int64_t elements, int32_t dtype) {
   return address ? static_cast<T*>(at(address, elements, dtype)) : nullptr;

@@ -107,7 +107,6 @@ void find_source_rows(const ConvolutionShape& c, Slice& s) {
 }
 
 int64_t volume(const int64_t (&space)[3]) { return space[0] * space[1] * space[2]; }
-int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 /// How the result of one image is cut.
 struct Cut {

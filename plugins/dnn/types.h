@@ -31,6 +31,8 @@ inline void* at(void* data, int64_t element, int32_t dtype) {
   return static_cast<std::byte*>(data) + element * element_size(dtype);
 }
 
+inline int64_t divide_up(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
 /// Whole cache lines, so that what follows is aligned for vector loads.
 constexpr size_t round_up_to_line(size_t bytes) { return (bytes + 63) / 64 * 64; }
 

@@ -125,11 +125,11 @@ void add_view(const Program& p, const loopir::View& v, std::string& key) {
 void add_epilogue(const std::vector<loopir::EpilogueOp>& epilogue, std::string& key) {
   for (const loopir::EpilogueOp& op : epilogue) key += text(" e{}", int(op.kind));
 }
-void describe(const Program& p, const loopir::Product& s, std::string& key) {
+void add_shape(const Program& p, const loopir::Product& s, std::string& key) {
   for (const loopir::View* v : {&s.left, &s.right, &s.result}) add_view(p, *v, key);
   add_epilogue(s.epilogue, key);
 }
-void describe(const Program& p, const loopir::Convolution& s, std::string& key) {
+void add_shape(const Program& p, const loopir::Convolution& s, std::string& key) {
   for (const loopir::View* v : {&s.source, &s.weights, &s.result}) add_view(p, *v, key);
   for (const auto* list : {&s.stride, &s.padding, &s.dilation})
     for (int64_t n : *list) key += text(" {}", n);
@@ -141,7 +141,7 @@ template <class Step>
 std::string key_of(const Program& p, const Step& step, bool is_constant, const Workers& workers) {
   std::string key = fingerprint() + text(" threads {} constant {} bias {}", workers.threads(),
                                          is_constant, step.bias.has_value());
-  describe(p, step, key);
+  add_shape(p, step, key);
   return key;
 }
 

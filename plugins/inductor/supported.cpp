@@ -6,6 +6,8 @@
 
 #include "options.h"
 
+#include <loopir/program.h>
+
 #include <algorithm>
 #include <map>
 #include <set>
@@ -21,13 +23,14 @@ using tenon::plugin::value;
 class Support {
  public:
   explicit Support(const tn_compile_request& request) : graph_(request) {
-    for (uint32_t id : graph_.inputs()) see_symbols(id);
+    for (uint32_t id : graph_.inputs()) loopir::see_symbols(graph_, id, seen_);
   }
 
   /// To be asked for each node, in order.
   bool takes(const node& n) {
     bool gives_sizes = false;
-    for (uint32_t r = 0; r < n.n_results; ++r) gives_sizes |= see_symbols(n.first_result + r);
+    for (uint32_t r = 0; r < n.n_results; ++r)
+      gives_sizes |= loopir::see_symbols(graph_, n.first_result + r, seen_);
     if (gives_sizes || (n.tags & TN_TAG_HIGHER_ORDER)) return false;
     for (uint32_t i = 0; i < n.n_args; ++i)
       if (!takes(n.args[i])) return false;
@@ -85,20 +88,6 @@ class Support {
       compiled = compiled && (divisor.lower > 0 || divisor.upper < 0);
     }
     return indices_[d.expr] = compiled;
-  }
-
-  // Whether the value shows a symbol that none has shown before it.
-  bool see_symbols(uint32_t id) {
-    auto v = graph_.value_at(id);
-    bool is_first = v.kind == TN_VAL_SYMINT && see_symbol(v.expr);
-    if (!v.is_tensor()) return is_first;
-    for (const tn_dim& d : v.dims()) is_first |= see_symbol(d.expr);
-    for (const tn_dim& d : v.stride_dims()) is_first |= see_symbol(d.expr);
-    return is_first;
-  }
-  bool see_symbol(uint32_t expr) {
-    return expr != TN_EXPR_STATIC && graph_.expr(expr).op == TN_EX_SYMBOL &&
-           seen_.insert(expr).second;
   }
 
   graph graph_;

@@ -141,4 +141,16 @@ const Tensor& Lowering::tensor_arg(const tn_arg& a) {
   return *tensors[a.u.value];
 }
 
+bool see_symbols(const tenon::plugin::graph& g, uint32_t value, std::set<uint32_t>& seen) {
+  auto see = [&](uint32_t expr) {
+    return expr != TN_EXPR_STATIC && g.expr(expr).op == TN_EX_SYMBOL && seen.insert(expr).second;
+  };
+  auto v = g.value_at(value);
+  if (!v.is_tensor()) return v.kind == TN_VAL_SYMINT && see(v.expr);
+  bool is_first = false;
+  for (const tn_dim& d : v.dims()) is_first |= see(d.expr);
+  for (const tn_dim& d : v.stride_dims()) is_first |= see(d.expr);
+  return is_first;
+}
+
 }  // namespace loopir

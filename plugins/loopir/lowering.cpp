@@ -290,25 +290,12 @@ View Lowering::view_of(const Tensor& t, const char* name) {
 
 // ---- the walk
 
-namespace {
-
-// A symbol without an example value is known if an input shows it.
-bool is_known_before_call(const tenon::plugin::graph& g, uint32_t symbol) {
-  if (!(g.expr(symbol).flags & TN_DIM_UNBACKED)) return true;
-  auto shows = [&](const tn_dim& d) { return d.expr == symbol; };
-  return std::ranges::any_of(g.inputs(), [&](uint32_t id) {
-    value v = g.value_at(id);
-    if (!v.is_tensor()) return v.kind == TN_VAL_SYMINT && v.expr == symbol;
-    return std::ranges::any_of(v.dims(), shows) || std::ranges::any_of(v.stride_dims(), shows);
-  });
-}
-
-}  // namespace
-
 void Lowering::lower_inputs() {
+  std::set<uint32_t> shown;
+  for (uint32_t id : graph.inputs()) see_symbols(graph, id, shown);
   for (uint32_t s : graph.symbols()) {
     auto e = graph.expr(s);
-    if (!is_known_before_call(graph, s))
+    if ((e.flags & TN_DIM_UNBACKED) && !shown.contains(s))
       throw declined(text("size {} is known at run time only", sv(e.name)));
     imported[s] = x.symbol(uint32_t(x.symbols.size()));
     x.symbols.push_back(

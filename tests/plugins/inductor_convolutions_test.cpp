@@ -54,13 +54,6 @@ struct Numbers {
   Numbers(const std::vector<int64_t>& sizes, Dtype dtype) : Numbers(randn(sizes), dtype) {}
 };
 
-/// A graph with "$" where the dtype stands.
-std::string in_dtype(std::string body, Dtype dtype) {
-  for (size_t at; (at = body.find('$')) != std::string::npos;)
-    body.replace(at, 1, std::string(name_of(dtype)));
-  return body;
-}
-
 class InductorConvolutions : public InductorOps {
  protected:
   /// `body` with every "$" in place of the dtype, against the same in double precision by the
@@ -69,7 +62,7 @@ class InductorConvolutions : public InductorOps {
                            const std::string& options = "", bool may_have_externs = false) {
     std::vector<Tensor> given, exact;
     for (const Numbers& n : inputs) given.push_back(n.given), exact.push_back(n.exact);
-    auto graph = graph_of(in_dtype(body, dtype)), wide = graph_of(in_dtype(body, Dtype::f64));
+    auto graph = graph_in(dtype, body), wide = graph_in(Dtype::f64, body);
     auto artifact = compiled("inductor", graph, options);
     if (!may_have_externs) {
       EXPECT_EQ(externs_of(*artifact), "[]") << body;
@@ -169,13 +162,13 @@ std::vector<Numbers> residual_inputs(Dtype dtype) {
 TEST_F(InductorConvolutions, TakeActivationsAndResidualsInNarrowFloatsToo) {
   for (Dtype dtype : native_dtypes()) {
     expect_exact(residual_block, residual_inputs(dtype), dtype);
-    auto artifact = compiled("inductor", graph_of(in_dtype(residual_block, dtype)));
+    auto artifact = compiled("inductor", graph_in(dtype, residual_block));
     EXPECT_LE(stats_of(*artifact)["kernels"], 1) << name_of(dtype);  // the last layout
   }
 }
 
 TEST_F(InductorConvolutions, RoundAfterEachOpWhereNumericsAreStrict) {
-  auto graph = graph_of(in_dtype(residual_block, Dtype::bf16));
+  auto graph = graph_in(Dtype::bf16, residual_block);
   auto artifact = compiled("inductor", graph, "numerics = 'strict'");
   EXPECT_GE(stats_of(*artifact)["kernels"], 2);  // silu, and the addition
   expect_exact(residual_block, residual_inputs(Dtype::bf16), Dtype::bf16, "numerics = 'strict'");
@@ -183,7 +176,7 @@ TEST_F(InductorConvolutions, RoundAfterEachOpWhereNumericsAreStrict) {
 
 TEST_F(InductorConvolutions, AreComputedInF32WhereTheProcessorHasNoNarrowOnes) {
   const char* const level = "cpu = 'x86-64-v3'";
-  auto artifact = compiled("inductor", graph_of(in_dtype(residual_block, Dtype::bf16)), level);
+  auto artifact = compiled("inductor", graph_in(Dtype::bf16, residual_block), level);
   EXPECT_GE(stats_of(*artifact)["setup_items"], 4);  // weights and bias are widened once
   expect_exact(residual_block, residual_inputs(Dtype::bf16), Dtype::bf16, level);
 }
@@ -211,7 +204,7 @@ TEST_F(InductorConvolutions, WriteOutputsInTheirLayout) {
   output %y
 )";
     expect_exact(body, {{{1, 12, 20, 16}, type}, {{12, 1, 3, 3}, type}, {{12}, type}}, type);
-    auto artifact = compiled("inductor", graph_of(in_dtype(body, type)));
+    auto artifact = compiled("inductor", graph_in(type, body));
     EXPECT_EQ(stats_of(*artifact)["kernels"], 0);
   }
 }
@@ -274,7 +267,7 @@ std::vector<Numbers> normalised_inputs(Dtype dtype) {
 TEST_F(InductorConvolutions, NarrowOnesTakeABatchNorm) {
   expect_exact(normalised, normalised_inputs(Dtype::bf16), Dtype::bf16);
   if (native_dtypes().size() == 1) GTEST_SKIP() << "no instructions for bf16";
-  auto graph = graph_of(in_dtype(normalised, Dtype::bf16));
+  auto graph = graph_in(Dtype::bf16, normalised);
   nlohmann::json stats = stats_of(*compiled("inductor", graph));
   EXPECT_EQ(stats["conv"], 1);
   EXPECT_EQ(stats["kernels"], stats["setup_items"]);

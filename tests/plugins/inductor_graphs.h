@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "plugins/regions/support.h"
+#include "unit/distance.h"
 
 #include <tenon/tenon.h>
 
@@ -22,9 +23,11 @@ inline nlohmann::json stats_of(const Artifact& artifact) {
   return nlohmann::json::parse(artifact.describe(TN_DESC_STATS_JSON));
 }
 
-inline double difference(const Tensor& a, const Tensor& b) {
-  if (a.numel() == 0 && b.numel() == 0) return 0;
-  return abs(a.to(Dtype::f64) - b.to(Dtype::f64)).max().item<double>();
+/// Of a text with "$" where the dtype stands.
+inline std::shared_ptr<Graph> graph_in(Dtype dtype, std::string body) {
+  for (size_t at; (at = body.find('$')) != std::string::npos;)
+    body.replace(at, 1, std::string(name_of(dtype)));
+  return graph_of(body);
 }
 
 /// Results of an artifact less those of the interpreter, the largest of all.
@@ -33,8 +36,7 @@ inline double difference(const std::shared_ptr<Graph>& graph, Artifact& artifact
   auto expected = run(*compiled("eager", graph), *graph, inputs, syms);
   auto found = run(artifact, *graph, inputs, syms);
   double most = 0;
-  for (size_t i = 0; i < found.size(); ++i)
-    most = std::max(most, difference(found[i], expected[i]));
+  for (size_t i = 0; i < found.size(); ++i) most = std::max(most, distance(found[i], expected[i]));
   return most;
 }
 
@@ -53,8 +55,8 @@ inline std::string mlp(const std::string& activation) {
   output %y
 )";
 }
-inline std::vector<Tensor> mlp_inputs() {
-  return {randn({128, 64}), randn({64, 256}), randn({256}), randn({256, 64}), randn({64})};
+inline std::vector<Tensor> mlp_inputs(int64_t rows = 128) {
+  return {randn({rows, 64}), randn({64, 256}), randn({256}), randn({256, 64}), randn({64})};
 }
 
 }  // namespace tenon

@@ -2,11 +2,7 @@
 #pragma once
 
 #include "core/error.h"
-#include "plugins/regions/support.h"
-
-#include <nlohmann/json.hpp>
-
-#include <cmath>
+#include "plugins/inductor_graphs.h"
 
 namespace tenon {
 
@@ -22,27 +18,15 @@ inline std::string graph_of_op(const std::string& op, const std::vector<std::str
   return body + "  %y: " + result + " = aten." + op + "(" + names + more + ")\n  output %y\n";
 }
 
-class InductorOps : public testing::Test {
+class InductorOps : public InductorTest {
  protected:
   void SetUp() override {
-    set_plugin_search({}, {TENON_PLUGIN_DIR});
+    InductorTest::SetUp();
     manual_seed(3);
   }
 
   static std::string externs_of(const Artifact& artifact) {
-    return nlohmann::json::parse(artifact.describe(TN_DESC_STATS_JSON))["extern_ops"].dump();
-  }
-  /// The largest difference of an element; infinite where only one is NaN or infinite.
-  static double distance(const Tensor& a, const Tensor& b) {
-    std::vector<double> x = a.to(Dtype::f64).to_vector<double>(),
-                        y = b.to(Dtype::f64).to_vector<double>();
-    double most = x.size() == y.size() ? 0 : INFINITY;
-    for (size_t i = 0; i < x.size(); ++i) {
-      if (x[i] == y[i] || (std::isnan(x[i]) && std::isnan(y[i]))) continue;
-      double d = std::fabs(x[i] - y[i]);
-      most = std::isnan(d) ? INFINITY : std::max(most, d);
-    }
-    return most;
+    return stats_of(artifact)["extern_ops"].dump();
   }
   /// The graph for these inputs, with no op left to the host.
   static void expect_same(const std::string& body, const std::vector<Tensor>& inputs,

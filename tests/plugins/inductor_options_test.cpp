@@ -31,7 +31,7 @@ class InductorOptions : public InductorTest {
   /// The largest difference to the interpreter.
   static double error_of_result(const std::string& graph, const std::vector<Tensor>& inputs,
                                 const std::string& options) {
-    return difference(result_of(graph, inputs, options), result_of(graph, inputs, "", "eager"));
+    return distance(result_of(graph, inputs, options), result_of(graph, inputs, "", "eager"));
   }
 };
 
@@ -76,7 +76,7 @@ TEST_F(InductorOptions, FastNumericsMultiplyByReciprocals) {
   std::vector<Tensor> inputs{randn({64, 1000})};
   Tensor exact = result_of(softmax_of_rows, inputs, "");
   Tensor fast = result_of(softmax_of_rows, inputs, "numerics = 'fast'");
-  EXPECT_GT(difference(fast, exact), 0);
+  EXPECT_GT(distance(fast, exact), 0);
   EXPECT_LE((abs(fast - exact) / exact).max().item<double>(), 2e-7);
 }
 
@@ -171,7 +171,7 @@ TEST_F(InductorOptions, MemoryIsUsedOnceWhereReuseIsOff) {
   for (const char* options : {"allow_buffer_reuse = false", "memory_planning = false"}) {
     nlohmann::json stats = stats_with(graph, options);
     EXPECT_EQ(stats["planned_bytes"], stats["naive_bytes"]) << options;
-    EXPECT_EQ(difference(result_of(graph, inputs, options), result_of(graph, inputs, "")), 0);
+    EXPECT_EQ(distance(result_of(graph, inputs, options), result_of(graph, inputs, "")), 0);
   }
 }
 
@@ -211,8 +211,8 @@ TEST_F(InductorOptions, WhatIsMadeOfATensorTakesItsPlace) {
       int64_t tensor = 500 * 100 * 4;
       EXPECT_LT(stats_with(graph, rest)["planned_bytes"], tensor + 256);
       EXPECT_GE(stats_with(graph, "inplace_buffers = false" + rest)["planned_bytes"], 2 * tensor);
-      EXPECT_EQ(difference(result_of(graph, inputs, rest),
-                           result_of(graph, inputs, "inplace_buffers = false" + rest)),
+      EXPECT_EQ(distance(result_of(graph, inputs, rest),
+                         result_of(graph, inputs, "inplace_buffers = false" + rest)),
                 0);
     }
 }
@@ -258,8 +258,8 @@ TEST_F(InductorOptions, ResultsGoPastTheCachesUnchanged) {
           inputs[0] = inputs[0].t().contiguous().t();
         }
         std::string program = graph(text, strides, dtype);
-        EXPECT_EQ(difference(result_of(program, inputs, "nontemporal = 'on'"),
-                             result_of(program, inputs, "nontemporal = 'off'")),
+        EXPECT_EQ(distance(result_of(program, inputs, "nontemporal = 'on'"),
+                           result_of(program, inputs, "nontemporal = 'off'")),
                   0)
             << program;
       }
@@ -281,7 +281,7 @@ TEST_F(InductorOptions, SmallChunksAndLargeOnesGiveTheSame) {
   std::vector<Tensor> inputs{randn({64, 1000})};
   Tensor usual = result_of(softmax_of_rows, inputs, "");
   for (const char* options : {"min_chunk_size = 1", "min_chunk_size = 1073741824"})
-    EXPECT_EQ(difference(result_of(softmax_of_rows, inputs, options), usual), 0) << options;
+    EXPECT_EQ(distance(result_of(softmax_of_rows, inputs, options), usual), 0) << options;
 }
 
 const char* const layers_of_two_kinds = R"(
@@ -310,7 +310,7 @@ TEST_F(InductorOptions, ModesOfPyTorchAreKnown) {
     auto body = [](const Tensor& x) { return relu(x.matmul(x)) + 1; };
     auto f = compile(body, Options{.backend = "inductor", .mode = mode});
     Tensor x = randn({50, 50});
-    EXPECT_LE(difference(f(x), body(x)), 1e-4) << mode;
+    EXPECT_LE(distance(f(x), body(x)), 1e-4) << mode;
   }
 }
 

@@ -1,7 +1,6 @@
 // Every way to do a product or a convolution gives the same, on a host of four threads.
 #include "inductor/library_calls.h"
-
-#include <gtest/gtest.h>
+#include "plugins/plain_host.h"
 
 #include <cmath>
 #include <vector>
@@ -15,24 +14,8 @@ using loopir::Ids;
 using loopir::View;
 using loopir::Way;
 
-int32_t four() { return 4; }
-
-tn_status* one_after_the_other(int64_t n, tn_status* (*body)(void*, int64_t, int32_t), void* user) {
-  for (int64_t c = 0; c < n; ++c) body(user, c, 0);
-  return nullptr;
-}
-
-class InductorWays : public testing::Test {
+class InductorWays : public PlainHost<4> {
  protected:
-  void SetUp() override {
-    before_ = tenon::plugin::host;
-    services_.num_threads = four;
-    services_.parallel_chunks = one_after_the_other;
-    host_.svc = &services_;
-    tenon::plugin::host = &host_;
-  }
-  void TearDown() override { tenon::plugin::host = before_; }
-
   /// A tensor of these sizes and strides, with made-up numbers.
   View add(const std::vector<int64_t>& sizes, const std::vector<int64_t>& strides) {
     Ids s, t;
@@ -82,11 +65,6 @@ class InductorWays : public testing::Test {
 
   loopir::Program program_;
   std::vector<std::vector<float>> memory_;
-
- private:
-  tn_svc_api services_{};
-  tn_host host_{};
-  const tn_host* before_ = nullptr;
 };
 
 TEST_F(InductorWays, ProductsAreCutByRowsOrColumnsOrNotAtAll) {

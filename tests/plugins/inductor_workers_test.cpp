@@ -1,5 +1,5 @@
 // How work is cut for threads, in a host of eight threads that only counts.
-#include <gtest/gtest.h>
+#include "plugins/plain_host.h"
 
 #include <inductor/workers.h>
 
@@ -8,38 +8,13 @@
 namespace inductor {
 namespace {
 
-int64_t chunks_asked = 0;
-
-int32_t eight() { return 8; }
-
-tn_status* one_after_the_other(int64_t n, tn_status* (*body)(void*, int64_t, int32_t), void* user) {
-  chunks_asked = n;
-  for (int64_t c = 0; c < n; ++c) body(user, c, 0);
-  return nullptr;
-}
-
-class InductorWorkers : public testing::Test {
+class InductorWorkers : public PlainHost<8> {
  protected:
-  void SetUp() override {
-    before_ = tenon::plugin::host;
-    services_.num_threads = eight;
-    services_.parallel_chunks = one_after_the_other;
-    host_.svc = &services_;
-    tenon::plugin::host = &host_;
-    chunks_asked = 0;
-  }
-  void TearDown() override { tenon::plugin::host = before_; }
-
   static std::vector<int> visits(const Workers& workers, int64_t n) {
     std::vector<int> out(size_t(n), 0);
     workers.run(n, [&](int64_t i) { ++out[size_t(i)]; });
     return out;
   }
-
- private:
-  tn_svc_api services_{};
-  tn_host host_{};
-  const tn_host* before_ = nullptr;
 };
 
 TEST_F(InductorWorkers, AllThreadsMayWorkUnlessTheyAreLimited) {

@@ -1,12 +1,13 @@
 // Convolutions in f64 by direct sums, their gradients, beside plain loops: shapes around the
 // borders of tiles and vectors, on each level of vectors.
+#include "plugins/random_numbers.h"
+
 #include <gtest/gtest.h>
 
 #include <microkernel/direct.h>
 #include <microkernel/kernels.h>
 
 #include <cmath>
-#include <random>
 #include <vector>
 
 namespace {
@@ -30,14 +31,6 @@ struct Shape {
     return out;
   }
 };
-
-std::vector<double> numbers(int64_t n, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<double> distribution(-1, 1);
-  std::vector<double> out(static_cast<size_t>(n));
-  for (double& x : out) x = distribution(generator);
-  return out;
-}
 
 /// Channels-last tensors of a shape: source and result, and contiguous weights.
 struct Tensors {
@@ -110,9 +103,9 @@ void check_convolution(const Shape& s, bool is_reversed) {
   std::copy_n(is_reversed ? t.by_result : t.by_source, 4, conv.source_strides);
   std::copy_n(is_reversed ? t.by_source : t.by_result, 4, conv.result_strides);
   conv.find_places();
-  std::vector<double> weights = numbers(t.n_weights, 1);
-  std::vector<double> from = numbers(is_reversed ? t.n_result : t.n_source, 2);
-  std::vector<double> bias = numbers(is_reversed ? t.all_in : t.all_out, 3);
+  std::vector<double> weights = random_numbers<double>(t.n_weights, 1);
+  std::vector<double> from = random_numbers<double>(is_reversed ? t.n_result : t.n_source, 2);
+  std::vector<double> bias = random_numbers<double>(is_reversed ? t.all_in : t.all_out, 3);
   std::vector<double> result(static_cast<size_t>(is_reversed ? t.n_source : t.n_result), NAN);
   std::vector<double> expected(result.size()), packed(size_t(conv.packed_size()), NAN);
   for (size_t i = 0; i < expected.size(); ++i) expected[i] = bias[i % bias.size()];
@@ -149,7 +142,8 @@ void check_correlation(const Shape& s) {
                                    {space_stride(s, 0), space_stride(s, 1), space_stride(s, 2)}};
   std::copy_n(t.by_source, 4, c.source_strides);
   std::copy_n(t.by_result, 4, c.gradient_strides);
-  std::vector<double> source = numbers(t.n_source, 1), gradient = numbers(t.n_result, 2);
+  std::vector<double> source = random_numbers<double>(t.n_source, 1),
+                      gradient = random_numbers<double>(t.n_result, 2);
   std::vector<double> result(size_t(t.n_weights), NAN), expected(result.size());
   t.for_each_product([&](int64_t at, int64_t to, int64_t w) {
     expected[size_t(w)] += source[size_t(at)] * gradient[size_t(to)];

@@ -1,12 +1,13 @@
 // Products by the microkernels beside sums in f64, for each kind of numbers and each level of
 // vectors: shapes around the borders of tiles, panels, blocks and steps of k.
+#include "plugins/random_numbers.h"
+
 #include <gtest/gtest.h>
 #include <microkernel/product.h>
 
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <random>
 #include <vector>
 
 namespace {
@@ -24,10 +25,9 @@ class Numbers {
     bytes_.resize(size_t(n * microkernel::size_of(element)));
   }
   static Numbers random(Element element, int64_t n, unsigned seed) {
-    std::mt19937 generator(seed);
-    std::uniform_real_distribution<double> numbers(-1, 1);
     Numbers out(element, n);
-    for (int64_t i = 0; i < n; ++i) out.set(i, numbers(generator));
+    std::vector<double> numbers = random_numbers<double>(n, seed);
+    for (int64_t i = 0; i < n; ++i) out.set(i, numbers[size_t(i)]);
     return out;
   }
 

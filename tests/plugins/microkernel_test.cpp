@@ -1,5 +1,7 @@
 // Attention and convolutions of the microkernels beside sums in f64: shapes around the borders of
 // tiles, panels and blocks.
+#include "plugins/random_numbers.h"
+
 #include <gtest/gtest.h>
 #include <microkernel/attention.h>
 #include <microkernel/product.h>
@@ -7,21 +9,12 @@
 #include <microkernel/winograd.h>
 
 #include <cmath>
-#include <random>
 #include <vector>
 
 namespace {
 
 using microkernel::Finish;
 using microkernel::Kernels;
-
-std::vector<float> random_floats(int64_t n, unsigned seed) {
-  std::mt19937 generator(seed);
-  std::uniform_real_distribution<float> numbers(-1, 1);
-  std::vector<float> out(static_cast<size_t>(n));
-  for (float& x : out) x = numbers(generator);
-  return out;
-}
 
 // ---- attention
 
@@ -58,10 +51,10 @@ std::pair<std::vector<double>, double> powers_of(const AttentionShape& s, int64_
 
 void check_attention(const AttentionShape& s) {
   int64_t query_row = s.channels + 1, value_row = s.value_channels + 2;
-  std::vector<float> query = random_floats(s.queries * query_row, 1);
-  std::vector<float> key = random_floats(s.keys * s.channels, 2);
-  std::vector<float> value = random_floats(s.keys * value_row, 3);
-  std::vector<float> mask = random_floats(s.queries * s.keys, 4);
+  std::vector<float> query = random_numbers<float>(s.queries * query_row, 1);
+  std::vector<float> key = random_numbers<float>(s.keys * s.channels, 2);
+  std::vector<float> value = random_numbers<float>(s.keys * value_row, 3);
+  std::vector<float> mask = random_numbers<float>(s.queries * s.keys, 4);
   std::vector<uint8_t> allowed;
   for (float x : mask) allowed.push_back(x > 0.2f);
   for (int64_t k = 0; k < s.keys; ++k) allowed[size_t(k)] = 0;  // the first query sees nothing
@@ -146,10 +139,10 @@ void check_winograd(const ImageShape& s) {
                                         out_height * out_width * out_pixel,
                                         out_width * out_pixel,
                                         out_pixel};
-  std::vector<float> source = random_floats(s.images * conv.source_image, 1);
-  std::vector<float> weights = random_floats(s.out_channels * s.channels * 9, 2);
-  std::vector<float> bias = random_floats(s.out_channels, 3);
-  std::vector<float> more = random_floats(s.images * conv.result_image, 4);
+  std::vector<float> source = random_numbers<float>(s.images * conv.source_image, 1);
+  std::vector<float> weights = random_numbers<float>(s.out_channels * s.channels * 9, 2);
+  std::vector<float> bias = random_numbers<float>(s.out_channels, 3);
+  std::vector<float> more = random_numbers<float>(s.images * conv.result_image, 4);
   std::vector<float> result(more.size(), 77.0f), packed(size_t(conv.packed_size()));
   int64_t strides[4] = {s.channels * 9, 9, 3, 1};
   for (int64_t p = 0; p < conv.pack_parts(); ++p)
@@ -205,8 +198,8 @@ TEST(MicrokernelWindows, TimesPackedWeightsAreTheConvolution) {
   microkernel::Windows windows{2,      5,      6,      7,         3,     4, {3, 2},
                                {2, 2}, {1, 1}, {1, 2}, 6 * 7 * 8, 7 * 8, 8};
   int64_t n = 21, k = windows.columns(), rows = windows.rows();
-  std::vector<float> source = random_floats(2 * windows.source_image, 1);
-  std::vector<float> weights = random_floats(n * 5 * 3 * 2, 2);
+  std::vector<float> source = random_numbers<float>(2 * windows.source_image, 1);
+  std::vector<float> weights = random_numbers<float>(n * 5 * 3 * 2, 2);
   microkernel::Panels panels{k, n};
   std::vector<float> packed(size_t(panels.size())), matrix(size_t(rows * k));
   std::vector<float> result(size_t(rows * n));

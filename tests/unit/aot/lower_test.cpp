@@ -1,12 +1,12 @@
 // Lowering: the functional graph with its wrapper does what the captured graph does, as far as a
 // caller can see: values, strides, what became of the inputs, and who shares memory with whom.
-#include "aot/lower.h"
+#include "unit/aot/lower_support.h"
+#include "unit/message_of.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "core/tensor_impl.h"
-#include "graph/interpret.h"
 #include "graph/parse.h"
 #include "graph/print.h"
 #include "ops/op_table.h"
@@ -14,102 +14,10 @@
 #include <tenon/ops.h>
 #include <tenon/tree.h>
 
-#include <cmath>
-#include <functional>
-
 namespace tenon {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::shared_ptr<Graph> graph_of(const std::string& body) {
-  return parse_graph("tng 1\ngraph {\n" + body + "}\n");
-}
-
-// Inputs with the strides of the graph, filled with 0.5, 1.5, ... and more from input to input.
-std::vector<Tensor> inputs_of(const Graph& graph) {
-  std::vector<Tensor> inputs;
-  for (ValueId id : graph.inputs()) {
-    const TensorMeta& meta = graph.value(id).meta;
-    int64_t room = 1;
-    for (size_t d = 0; d < meta.sizes.size(); ++d)
-      room += (meta.sizes[d].guard_int() - 1) * meta.strides[d].guard_int();
-    Tensor base = (arange(Number(room)).to(meta.dtype) + Number(0.5 + 10.0 * inputs.size()));
-    inputs.push_back(base.to(meta.dtype).as_strided(list_of(meta.sizes), list_of(meta.strides)));
-  }
-  return inputs;
-}
-
-/// What a caller sees of one call.
-struct Seen {
-  std::vector<Tensor> inputs, outputs;
-
-  std::string text() const {
-    std::string out;
-    std::vector<Tensor> all = inputs;
-    all.insert(all.end(), outputs.begin(), outputs.end());
-    for (size_t i = 0; i < all.size(); ++i) {
-      out += i < inputs.size() ? message("in.{}", i) : message("out.{}", i - inputs.size());
-      if (!all[i].defined()) {
-        out += " undefined\n";
-        continue;
-      }
-      out += message(": {} strides {}", to_text(all[i]), to_text(all[i].strides()));
-      // Rounded, since a functional form may add up in another order.
-      for (double v : all[i].to(Dtype::f64).to_vector<double>())
-        out += message(" {}", std::round(v * 1e4) / 1e4);
-      for (size_t j = 0; j < i; ++j) {
-        if (!all[j].defined()) continue;
-        if (all[i].is_same(all[j]))
-          out += message(" is {}", j);
-        else if (shares_storage(all[i], all[j]))
-          out += message(" shares {}", j);
-      }
-      out += "\n";
-    }
-    return out;
-  }
-};
-
-Seen call(Artifact& artifact, const Graph& graph) {
-  Seen seen{inputs_of(graph), std::vector<Tensor>(graph.outputs().size())};
-  std::vector<detail::TensorHead*> heads;
-  for (const Tensor& t : seen.inputs) heads.push_back(t.head());
-  artifact.call(heads, {}, seen.outputs);
-  return seen;
-}
-
-// Whether the graph is free of writes, but for copy_ into inputs at its end.
-void expect_functional(const Graph& graph, bool keeps_mutations) {
-  for (const Node& node : graph.nodes()) {
-    const OpEntry& op = entry_of(node.op);
-    if (keeps_mutations && op.name == "aten.copy_.default") continue;
-    EXPECT_EQ(op.mutated_args, 0u) << op.name << " in\n" << to_text(graph);
-  }
-}
-
-void expect_same(const std::string& body) {
-  auto graph = graph_of(body);
-  std::string expected = call(*interpreter_artifact(graph), *graph).text();
-  for (bool keep : {false, true}) {
-    LowerOptions options;
-    options.keep_input_mutations = keep;
-    Lowered lowered = lower_inference(*graph, options);
-    expect_functional(*lowered.graph, keep);
-    std::string text = to_text(*lowered.graph);
-    auto wrapped = wrap_inference(lowered, interpreter_artifact(lowered.graph));
-    EXPECT_EQ(call(*wrapped, *graph).text(), expected) << "keep " << keep << "\n" << text;
-  }
-}
-
-std::string error_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
 
 TEST(Lower, AWriteToAnInputReachesTheCaller) {
   expect_same(R"(
@@ -201,7 +109,8 @@ TEST(Lower, AsStridedOfAWrittenTransposedInputIsRefused) {
   %w: f32[4] = aten.add_.Scalar(%v, 1)
   output %x
 )");
-  EXPECT_THAT(error_of([&] { lower_inference(*graph, {}); }), HasSubstr("does not lie row by row"));
+  EXPECT_THAT(message_of([&] { lower_inference(*graph, {}); }),
+              HasSubstr("does not lie row by row"));
 }
 
 TEST(Lower, AViewThatTakesASecondTensorIsMadeAnew) {
@@ -324,7 +233,7 @@ TEST(Lower, AViewWithoutInverseIsRefusedByName) {
   %w: f32[2, 3] strides [0, 1] = aten.add_.Scalar(%v, 1)
   output
 )");
-  EXPECT_THAT(error_of([&] { lower_inference(*graph, {}); }), HasSubstr("aten.expand.default"));
+  EXPECT_THAT(message_of([&] { lower_inference(*graph, {}); }), HasSubstr("aten.expand.default"));
 }
 
 TEST(Lower, RowsOfAnUnbindAreWrittenApart) {
@@ -447,79 +356,6 @@ TEST(Lower, BatchNormWithoutAReaderStillMovesItsStatistics) {
   %y: f32[4, 2] = aten.batch_norm.default(%x, none, none, %mean, %var, true, 0.1, 1e-05, false)
   output %x
 )");
-}
-
-// Ops that write something else than self, or have no functional row.
-TEST(Lower, OutArgumentsAreResultsThatAreWritten) {
-  expect_same(R"(
-  input %x: f32[2, 3]
-  input %y: f32[3, 2]
-  input %o: f64[4, 2]
-  %part: f64[2, 2] offset 2 = aten.slice.Tensor(%o, 0, 1, 3)
-  %w: f64[2, 2] offset 2 = aten.mm.out(%x, %y, %part)
-  %z: f64[4, 2] = aten.add.Scalar(%o, 1)
-  output %z, %w
-)");
-}
-
-TEST(Lower, AnOutArgumentMayBeAnOperand) {
-  expect_same(R"(
-  input %x: f32[2, 2]
-  %w: f32[2, 2] = aten.mm.out(%x, %x, %x)
-  output %w
-)");
-}
-
-TEST(Lower, OpsWithoutAFunctionalRowRunOnCopies) {
-  expect_same(R"(
-  input %x: f32[4, 3]
-  %i: i64[2] = aten.arange.default(2)
-  %t: f32[3, 4] strides [1, 3] = aten.transpose.int(%x, 0, 1)
-  %v: f32[3, 3] = aten.slice.Tensor(%x, 0, 0, 3)
-  %w: f32[3, 3] = aten.embedding_renorm_.default(%v, %i, 1.5, 2.0)
-  %z: f32[3, 4] strides [1, 3] = aten.add.Scalar(%t, 0)
-  output %z, %w
-)");
-}
-
-TEST(Lower, SeveralArgumentsAreWritten) {
-  expect_same(R"(
-  input %x: f32[2, 3, 4]
-  input %m: f32[3]
-  input %s: f32[3]
-  %y: f32[2, 3, 4], %a: f32[3], %b: f32[3], %r: u8[0] = aten._batch_norm_with_update.default(%x, none, none, %m, %s, 0.1, 1e-05)
-  %n: f32[3] = aten.add.Tensor(%m, %s)
-  output %y, %a, %b, %n
-)");
-}
-
-TEST(Lower, AViewMayBeginWhereATensorSays) {
-  expect_same(R"(
-  input %x: f32[20, 3]
-  input %s: i64[]
-  %y: f32[2, 3] = aten.narrow.Tensor(%x, 0, %s, 2)
-  %z: f32[2, 3] = aten.mul.Scalar(%y, 2)
-  output %y, %z
-)");
-}
-
-TEST(Lower, AFunctionalFormIsFoundByItsName) {
-  const OpEntry* form = find_op("tenon.functional_aten_embedding_renorm_.default");
-  ASSERT_NE(form, nullptr);
-  EXPECT_EQ(form, find_op("tenon.functional_aten_embedding_renorm_.default"));
-  EXPECT_EQ(form->mutated_args, 0u);
-  EXPECT_EQ(find_op("tenon.functional_aten_add.Tensor"), nullptr);
-  EXPECT_EQ(find_op("tenon.functional_"), nullptr);
-}
-
-TEST(Lower, OtherSizesOfAWrittenArgumentAreRefused) {
-  auto graph = graph_of(R"(
-  input %x: f32[2, 3]
-  %w: f32[4] = aten.resize_.default(%x, [4])
-  output %w
-)");
-  EXPECT_THAT(error_of([&] { lower_inference(*graph, {}); }),
-              HasSubstr("aten.resize_.default gives its argument self other sizes"));
 }
 
 TEST(Lower, DropoutDrawsAsOftenAsItIsCalled) {
