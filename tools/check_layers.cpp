@@ -6,12 +6,14 @@
 //   host/<room>/       sees itself and the rooms to its left in `rooms`, every public header and
 //                      the plugin ABI. config sees core/error.h and core/utf8.h only and is seen by
 //                      all rooms; report sees core and config and is seen by all rooms but those.
-//   host/*.cpp         is the room "compile".
+//                      formats stands beside them: it sees core to graph, all from cache on see it.
 //   host/include/      public headers: the standard library, other public headers, the plugin ABI.
 //   plugin-api/        its own headers and the C or C++ standard library.
-//   plugins/<name>/    the plugin ABI, its own files, third-party libraries and the libraries that
-//                      plugins share: the folders with a <name>.cmake. Never another plugin.
-//   plugins/loopir/    the plugin ABI, its own files and the standard library: no code generator.
+//   plugins/<name>/    the plugin ABI, its own files, third-party libraries and the libraries of
+//                      codegen/. Never another plugin.
+//   codegen/<name>/    the plugin ABI, its own files, third-party libraries, other libraries of
+//                      codegen/. Never a plugin.
+//   codegen/loopir/    the plugin ABI, its own files and the standard library: no code generator.
 // Libraries that only one file may see stand in `confined`.
 #include <algorithm>
 #include <cstdio>
@@ -26,16 +28,17 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view rooms[] = {"core",    "ops",     "graph",   "formats", "autograd",
-                                      "nn",      "guards",  "capture", "aot",     "partition",
-                                      "backend", "runtime", "compile", "debug",   "cli"};
+constexpr std::string_view rooms[] = {"core",      "ops",     "graph", "cache",   "autograd",
+                                      "nn",        "guards",  "capture", "aot",   "partition",
+                                      "backend",   "saved",   "runtime", "compile", "model",
+                                      "debug",     "cli"};
 
 // A library's headers, the file or room that may see them ("" for none), and what to do instead.
 struct Confined {
   std::string_view prefix, allowed, advice;
 };
 constexpr Confined confined[] = {
-    {"boost/", "host/backend/load.cpp", "Boost stays in host/backend/load.cpp"},
+    {"boost/", "host/backend/life/load.cpp", "Boost stays in host/backend/life/load.cpp"},
     {"spdlog/", "host/report/log.cpp", "log through report/log.h"},
     {"toml++/", "host/config/toml.cpp", "read TOML through config/toml.h"},
     {"toml.hpp", "host/config/toml.cpp", "read TOML through config/toml.h"},
@@ -68,6 +71,7 @@ struct Checker {
   std::string why_forbidden(const std::string& file, const Include& include) const;
   std::string in_host(const std::string& file, const Include& include) const;
   std::string in_room(std::string_view room, const Include& include) const;
+  std::string in_formats(std::string_view room, std::string_view target) const;
   std::string in_plugin(const std::string& file, const Include& include) const;
   bool is_public(std::string_view name) const;
   bool is_plugin_api(std::string_view name) const;
@@ -102,7 +106,7 @@ std::optional<Include> parse_include(std::string_view line) {
   return Include{std::string(line.substr(open + 1, close - open - 1)), line[open] == '"'};
 }
 
-// The room of "host/a/b/c.cpp" is a; that of "host/compile.cpp" is compile.
+// The room of "host/a/b/c.cpp" is a; that of "host/compile/compile.cpp" is compile.
 std::string room_of(std::string_view file) {
   std::string_view inside = file.substr(std::string_view("host/").size());
   return has_folder(inside) ? first_folder(inside) : "compile";
@@ -116,7 +120,7 @@ bool Checker::is_plugin_api(std::string_view name) const {
 bool Checker::is_public(std::string_view name) const { return name.starts_with("tenon/"); }
 
 std::string Checker::in_room(std::string_view room, const Include& include) const {
-  std::string target = has_folder(include.name) ? first_folder(include.name) : "compile";
+  std::string target = has_folder(include.name) ? first_folder(include.name) : std::string(room);
   if (room == "config") {
     bool own =
         target == "config" || include.name == "core/error.h" || include.name == "core/utf8.h";
@@ -127,12 +131,19 @@ std::string Checker::in_room(std::string_view room, const Include& include) cons
   if (room == "report")
     return target == "core" || target == "report" ? "" : "report sees core and config only";
   if (target == "report") return room == "core" ? "core does not see report" : "";
+  if (room == "formats" || target == "formats") return in_formats(room, target);
   std::optional<size_t> from = rank(room), to = rank(target);
   if (!from) return "host/" + std::string(room) + " is not a room; rooms stand in check_layers.cpp";
   if (!to) return "\"" + target + "\" is not a room of the host";
   if (*to <= *from) return "";
   return target + " stands to the right of " + std::string(room) +
          "; use a function-pointer slot that " + std::string(room) + " declares";
+}
+
+std::string Checker::in_formats(std::string_view room, std::string_view target) const {
+  if (room == target) return "";
+  bool is_left = room == "formats" ? rank(target) <= rank("graph") : rank(room) > rank("graph");
+  return is_left ? "" : "formats sees core, ops and graph, and is seen by the rooms behind these";
 }
 
 std::string Checker::in_host(const std::string& file, const Include& include) const {
@@ -155,26 +166,25 @@ std::string Checker::in_host(const std::string& file, const Include& include) co
   return ours ? in_room(room_of(file), include) : "";
 }
 
-// A folder of plugins/ is a plugin or, with a <name>.cmake that its users include, a library.
+// Files of a plugin and of a library that plugins share.
 std::string Checker::in_plugin(const std::string& file, const Include& include) const {
   if (include.name.starts_with("tenon/"))
     return "plugins see <tenon/plugin.h> and <tenon/plugin.hpp>, not the host";
-  fs::path plugins = (root / "plugins").lexically_normal();
-  std::string plugin = first_folder(file.substr(std::string_view("plugins/").size()));
+  fs::path place = (root / first_folder(file)).lexically_normal();  // plugins or codegen
+  std::string name = first_folder(file.substr(file.find('/') + 1));
   if (include.quoted) {
-    fs::path own = plugins / plugin;
-    for (const fs::path& from : {(root / file).parent_path(), own}) {
+    fs::path own = place / name;
+    for (const fs::path& from : {(root / file).parent_path(), own, place}) {
       fs::path found = (from / include.name).lexically_normal();
       if (found.string().starts_with(own.string() + "/") && fs::exists(found)) return "";
     }
-    return "a plugin's own files lie in its folder";
+    return "a plugin's or library's own files lie in its folder";
   }
-  if (plugin == "loopir" && !is_standard(include.name))
+  if (name == "loopir" && !is_standard(include.name))
     return "loopir serves every code generator and knows none";
-  std::string other = first_folder(include.name);
-  if (!fs::exists(plugins / include.name) || other == plugin) return "";
-  bool library = fs::exists(plugins / other / (other + ".cmake"));
-  return library ? "" : "plugins do not see each other; make a library of what they share";
+  bool of_plugin = fs::exists(root / "plugins" / include.name);
+  if (!of_plugin || (place.filename() == "plugins" && first_folder(include.name) == name)) return "";
+  return "plugins are seen by nobody; put what they share into codegen/";
 }
 
 std::string Checker::why_forbidden(const std::string& file, const Include& include) const {
@@ -206,7 +216,7 @@ void Checker::check_file(const fs::path& path) {
 }
 
 void Checker::check_tree() {
-  for (const char* folder : {"host", "plugin-api", "plugins"}) {
+  for (const char* folder : {"host", "plugin-api", "codegen", "plugins"}) {
     if (!fs::is_directory(root / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       std::string extension = entry.path().extension().string();

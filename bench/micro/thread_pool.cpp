@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "core/allocator.h"
-#include "core/thread_pool.h"
+#include "core/tensor/allocator.h"
+#include "core/threads/thread_pool.h"
 
 namespace {
 

@@ -1,7 +1,7 @@
 // Memory against time: a step of training of a small transformer under memory budgets, beside the
 // tape. `peak_MB` is the most that the allocator had given out during a step beyond what was in use
 // before it: activations, gradients and what ops need meanwhile.
-#include "core/allocator.h"
+#include "core/tensor/allocator.h"
 
 #include <tenon/tenon.h>
 

@@ -5,8 +5,8 @@
 #include "autograd/grad_state.h"
 #include "config/flags.h"
 #include "core/error.h"
-#include "core/shape_env.h"
-#include "core/sym_int.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 #include "ops/op_table.h"
 #include "ops/shapes.h"
 

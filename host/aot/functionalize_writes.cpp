@@ -1,7 +1,7 @@
 // Functionalisation of nodes that write: which op computes the new content, and of what.
 #include "aot/functionalizer.h"
 #include "core/error.h"
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/functional_form.h"
 #include "ops/op_table.h"
 

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "graph/copy.h"
 #include "graph/passes/passes.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 #include "ops/op_table.h"
 #include "report/events.h"

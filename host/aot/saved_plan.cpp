@@ -1,7 +1,7 @@
 #include "aot/saved_plan.h"
 
 #include "core/error.h"
-#include "core/sym_text.h"
+#include "core/sym/sym_text.h"
 #include "formats/json.h"
 #include "ops/op_table.h"
 

@@ -8,8 +8,8 @@
 #include "aot/shared_inputs.h"
 
 #include "core/error.h"
-#include "core/shape_env.h"
-#include "core/sym_int.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 #include "ops/op_table.h"
 
 #include <algorithm>

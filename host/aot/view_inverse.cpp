@@ -3,8 +3,8 @@
 #include "aot/view_inverse.h"
 
 #include "core/error.h"
-#include "core/sym_int.h"
-#include "core/tensor_impl.h"
+#include "core/sym/sym_int.h"
+#include "core/tensor/tensor_impl.h"
 #include "ops/op_table.h"
 #include "ops/shapes.h"
 

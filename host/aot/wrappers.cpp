@@ -3,7 +3,7 @@
 #include "aot/lower.h"
 #include "aot/saved_plan.h"
 #include "core/error.h"
-#include "core/sym_eval.h"
+#include "core/sym/sym_eval.h"
 #include "ops/op_table.h"
 
 #include <tenon/autograd.h>

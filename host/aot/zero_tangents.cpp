@@ -11,7 +11,7 @@
 //   more is removed afterwards. Cost: linear in the graph and the programs.
 #include "aot/zero_tangents.h"
 
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "graph/copy.h"
 #include "graph/passes/passes.h"
 #include "ops/pointwise.h"

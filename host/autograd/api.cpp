@@ -7,7 +7,7 @@
 #include "autograd/tape.h"
 #include "core/dispatch.h"
 #include "core/error.h"
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "report/stack.h"
 
 #include <tenon/ops.h>

@@ -14,7 +14,7 @@
 #include "autograd/grad_state.h"
 #include "autograd/saved_tensor.h"
 #include "autograd/tape.h"
-#include "core/each_tensor.h"
+#include "core/tensor/each_tensor.h"
 #include "core/error.h"
 #include "graph/body.h"
 #include "graph/control_flow.h"

@@ -5,7 +5,7 @@
 #include "autograd/saved_value.h"
 #include "autograd/tape.h"
 #include "core/dispatch.h"
-#include "core/each_tensor.h"
+#include "core/tensor/each_tensor.h"
 #include "core/error.h"
 #include "ops/custom_op.h"
 

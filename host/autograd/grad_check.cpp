@@ -7,7 +7,7 @@
 #include <tenon/autograd.h>
 
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <tenon/ops.h>
 

@@ -1,9 +1,9 @@
 // Nodes: numbers, the end of long chains, hooks, and the shape of gradients.
 #include "autograd/node.h"
 
-#include "core/each_tensor.h"
+#include "core/tensor/each_tensor.h"
 #include "core/error.h"
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 
 #include <tenon/ops.h>
 

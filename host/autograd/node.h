@@ -6,7 +6,7 @@
 
 #include <tenon/autograd.h>
 #include "core/dispatch.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <memory>
 #include <mutex>

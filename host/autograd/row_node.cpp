@@ -3,7 +3,7 @@
 
 #include "autograd/grad_state.h"
 #include "core/dispatch.h"
-#include "core/each_tensor.h"
+#include "core/tensor/each_tensor.h"
 #include "core/error.h"
 
 #include <tenon/ops.h>

@@ -14,7 +14,7 @@
 #include "autograd/row_node.h"
 #include "autograd/view.h"
 #include "core/dispatch.h"
-#include "core/each_tensor.h"
+#include "core/tensor/each_tensor.h"
 #include "core/error.h"
 #include "graph/control_flow.h"
 

@@ -1,7 +1,7 @@
 // Plans: names of rules resolved against the schema, formulas differentiated.
 #include "autograd/vjp_plan.h"
 
-#include "core/scalar_derive.h"
+#include "core/scalar/scalar_derive.h"
 #include "ops/custom_op.h"
 #include "ops/pointwise.h"
 

@@ -1,9 +1,9 @@
 // The public functions about plugins.
 #include <tenon/plugins.h>
 
-#include "backend/load.h"
-#include "backend/quarantine.h"
-#include "backend/registry.h"
+#include "backend/life/load.h"
+#include "backend/find/quarantine.h"
+#include "backend/catalog.h"
 #include "core/error.h"
 
 #include <tenon/plugin.h>

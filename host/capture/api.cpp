@@ -3,9 +3,9 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
-#include "core/pointwise_loop.h"
-#include "core/shape_env.h"
-#include "core/tensor_impl.h"
+#include "core/kernels/pointwise_loop.h"
+#include "core/sym/shape_env.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <tenon/ops.h>
 

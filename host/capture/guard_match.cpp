@@ -8,7 +8,7 @@
 
 #include "config/flags.h"
 #include "core/error.h"
-#include "core/sym_simplify.h"
+#include "core/sym/sym_simplify.h"
 
 namespace tenon {
 

@@ -1,8 +1,8 @@
 // Flag dynamo.enforce_cond_guards_match: both branches of a cond take the same for granted.
 #pragma once
 
-#include "core/shape_env.h"
-#include "core/size_questions.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/size_questions.h"
 
 #include <optional>
 #include <string>

@@ -6,7 +6,7 @@
 #include "capture/watch_symbols.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
-#include "core/each_tensor.h"
+#include "core/tensor/each_tensor.h"
 #include "core/error.h"
 #include "nn/mode.h"
 #include "ops/custom_op.h"

@@ -13,7 +13,7 @@
 
 #include "autograd/tape.h"
 #include "capture/log_calls.h"
-#include "core/shape_env.h"
+#include "core/sym/shape_env.h"
 #include "graph/record.h"
 #include "guards/guard_set.h"
 

@@ -1,7 +1,7 @@
 // What the flags of module shapes want to hear about symbols while a function is captured.
 #pragma once
 
-#include "core/shape_env.h"
+#include "core/sym/shape_env.h"
 
 namespace tenon {
 

@@ -1,6 +1,6 @@
 // `tenon cache`: what was compiled before and lies on disk.
-#include "backend/artifact_cache.h"
-#include "backend/cache_eviction.h"
+#include "cache/artifact_cache.h"
+#include "cache/cache_eviction.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "config/cache_folder.h"

@@ -6,7 +6,7 @@
 #include "config/config.h"
 #include "config/reading.h"
 #include "core/cpu_level.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "core/version.h"
 #include "ops/op_table.h"
 

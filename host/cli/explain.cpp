@@ -2,10 +2,10 @@
 #include "cli/explain.h"
 
 #include "backend/backend.h"
-#include "backend/declined.h"
-#include "compile.h"
-#include "core/shape_env.h"
-#include "formats/pt2_import.h"
+#include "backend/compile/declined.h"
+#include "compile/compile_graph.h"
+#include "core/sym/shape_env.h"
+#include "formats/pt2/pt2_import.h"
 #include "ops/op_table.h"
 #include "report/compile_record.h"
 

@@ -1,8 +1,8 @@
 // What becomes of a model, as facts: for the verbs that tell it.
 #pragma once
 
-#include "cli/bench_timing.h"
-#include "cli/measured.h"
+#include "cli/bench/bench_timing.h"
+#include "cli/bench/measured.h"
 #include "cli/model_options.h"
 
 #include <string>

@@ -6,9 +6,9 @@
 #include "cli/graphviz.h"
 #include "cli/output.h"
 #include "config/flags.h"
-#include "graph/dot.h"
-#include "graph/json.h"
-#include "graph/print.h"
+#include "graph/text/dot.h"
+#include "graph/text/json.h"
+#include "graph/text/print.h"
 #include "partition/split.h"
 
 #include <filesystem>

@@ -3,9 +3,9 @@
 
 #include "formats/byte_reader.h"
 #include "formats/formats.h"
-#include "formats/pt2_import.h"
-#include "graph/json.h"
-#include "graph/parse.h"
+#include "formats/pt2/pt2_import.h"
+#include "graph/text/json.h"
+#include "graph/text/parse.h"
 
 #include <tenon/error.h>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cli/verb.h"
-#include "formats/pt2.h"
+#include "formats/pt2/pt2.h"
 #include "graph/graph.h"
 
 #include <memory>

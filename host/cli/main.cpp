@@ -6,7 +6,7 @@
 #include "cli/verb.h"
 #include "config/config.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "core/version.h"
 
 #include <unistd.h>

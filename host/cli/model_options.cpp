@@ -2,10 +2,10 @@
 #include "cli/model_options.h"
 
 #include "backend/backend.h"
-#include "compile.h"
+#include "compile/compile_graph.h"
 #include "config/config.h"
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "formats/tensors.h"
 
 #include <tenon/ops.h>

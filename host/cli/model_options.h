@@ -5,7 +5,7 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "debug/random_inputs.h"
-#include "model_runner.h"
+#include "model/model_runner.h"
 
 #include <string>
 #include <vector>

@@ -3,12 +3,12 @@
 
 #include "cli/explain.h"
 #include "cli/graphviz.h"
-#include "cli/process_memory.h"
-#include "compile.h"
+#include "cli/bench/process_memory.h"
+#include "compile/compile_graph.h"
 #include "core/error.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "core/version.h"
-#include "graph/dot.h"
+#include "graph/text/dot.h"
 
 #include <tenon/config.h>
 

@@ -2,7 +2,7 @@
 #include "cli/model_options.h"
 
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "debug/graph_runner.h"
 #include "formats/tensors.h"
 

@@ -6,7 +6,7 @@
 #pragma once
 
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <bit>
 #include <vector>

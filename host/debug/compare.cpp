@@ -2,7 +2,7 @@
 #include "debug/compare.h"
 
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <tenon/ops.h>
 

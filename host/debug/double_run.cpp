@@ -1,11 +1,11 @@
 // Running .pt2 models in double precision.
 #include "debug/double_run.h"
 
-#include "core/tensor_impl.h"
-#include "formats/pt2_call.h"
+#include "core/tensor/tensor_impl.h"
+#include "formats/pt2/pt2_call.h"
 #include "graph/interpret.h"
 #include "graph/passes/passes.h"
-#include "model_runner.h"
+#include "model/model_runner.h"
 
 #include <tenon/autograd.h>
 #include <tenon/ops.h>

@@ -1,7 +1,7 @@
 // The model's results and effects in double precision, by eager ops: the measure of rounding.
 #pragma once
 
-#include "formats/pt2_import.h"
+#include "formats/pt2/pt2_import.h"
 
 #include <map>
 #include <span>

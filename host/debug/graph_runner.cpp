@@ -1,10 +1,10 @@
 // Running saved graphs.
 #include "debug/graph_runner.h"
 
-#include "compile.h"
+#include "compile/compile_graph.h"
 #include "core/error.h"
 #include "debug/random_inputs.h"
-#include "input_layout.h"
+#include "model/input_layout.h"
 
 #include <tenon/ops.h>
 

@@ -1,7 +1,7 @@
 // Runs a graph that was saved on its own: its inputs are what the graph says.
 #pragma once
 
-#include "model_runner.h"
+#include "model/model_runner.h"
 
 namespace tenon {
 

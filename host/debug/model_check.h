@@ -8,7 +8,7 @@
 
 #include "debug/compare.h"
 #include "debug/double_run.h"
-#include "model_runner.h"
+#include "model/model_runner.h"
 
 #include <optional>
 #include <string>

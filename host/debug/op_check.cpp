@@ -1,9 +1,9 @@
 // Recorded calls as graphs of one node, compiled, run and compared.
 #include "debug/op_check.h"
 
-#include "compile.h"
+#include "compile/compile_graph.h"
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "debug/op_compare.h"
 #include "graph/record.h"
 

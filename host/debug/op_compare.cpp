@@ -1,7 +1,7 @@
 // Results of op calls, and their comparison with what was recorded.
 #include "debug/op_compare.h"
 
-#include "core/sym_eval.h"
+#include "core/sym/sym_eval.h"
 #include "ops/kernel_loops.h"
 
 #include <algorithm>

@@ -8,8 +8,8 @@
 #include "debug/op_probe.h"
 
 #include "aot/lower.h"
-#include "compile.h"
-#include "core/tensor_impl.h"
+#include "compile/compile_graph.h"
+#include "core/tensor/tensor_impl.h"
 #include "debug/op_compare.h"
 #include "graph/record.h"
 

@@ -1,7 +1,7 @@
 // What a backend makes of one op, found out by compiling a small graph that calls it.
 #pragma once
 
-#include "backend/declined.h"
+#include "backend/compile/declined.h"
 #include "ops/op_table.h"
 
 #include <string>

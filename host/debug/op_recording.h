@@ -7,7 +7,7 @@
 //   }
 #pragma once
 
-#include "core/shape_env.h"
+#include "core/sym/shape_env.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "ops/op_table.h"

@@ -1,8 +1,8 @@
 // Made-up inputs of models.
 #include "debug/random_inputs.h"
 
-#include "core/tensor_impl.h"
-#include "formats/pt2_call.h"
+#include "core/tensor/tensor_impl.h"
+#include "formats/pt2/pt2_call.h"
 
 #include <tenon/ops.h>
 

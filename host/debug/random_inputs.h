@@ -1,7 +1,7 @@
 // Made-up inputs of models, the same in every build.
 #pragma once
 
-#include "formats/pt2_import.h"
+#include "formats/pt2/pt2_import.h"
 
 #include <vector>
 

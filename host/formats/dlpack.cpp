@@ -2,7 +2,7 @@
 #include "formats/dlpack.h"
 
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "formats/limits.h"
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Files of named tensors as Tensors.
 #include "formats/tensors.h"
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "formats/npy.h"
 #include "formats/safetensors.h"
 

@@ -2,7 +2,7 @@
 #include "graph/body.h"
 
 #include "core/dispatch.h"
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "graph/interpret.h"
 #include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"

@@ -1,7 +1,7 @@
 // Bodies: the sub-graphs of control flow, how they are run and how they are made.
 #pragma once
 
-#include "core/sym_eval.h"
+#include "core/sym/sym_eval.h"
 #include "graph/record.h"
 
 #include <functional>

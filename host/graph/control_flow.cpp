@@ -6,7 +6,7 @@
 #include "graph/control_flow.h"
 
 #include "core/dispatch.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/body.h"
 #include "ops/op.h"
 #include "ops/shapes.h"

@@ -1,6 +1,6 @@
 // What bodies must look like, and what results they promise.
-#include "core/shape_env.h"
-#include "core/sym_int.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 #include "graph/control_flow.h"
 #include "graph/passes/aliasing.h"
 

@@ -2,8 +2,8 @@
 #include "graph/copy.h"
 
 #include "core/error.h"
-#include "core/sym_int.h"
-#include "core/tensor_impl.h"
+#include "core/sym/sym_int.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <tenon/ops.h>
 

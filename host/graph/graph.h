@@ -12,7 +12,7 @@
 #pragma once
 
 #include "core/dispatch.h"
-#include "core/shape_env.h"
+#include "core/sym/shape_env.h"
 
 #include <deque>
 #include <map>

@@ -8,9 +8,9 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "core/tensor_impl.h"
-#include "graph/elements.h"
-#include "graph/print.h"
+#include "core/tensor/tensor_impl.h"
+#include "graph/text/elements.h"
+#include "graph/text/print.h"
 #include "graph/symbol_use.h"
 
 namespace tenon {

@@ -7,7 +7,7 @@
 #pragma once
 
 #include "core/function_ref.h"
-#include "core/sym_eval.h"
+#include "core/sym/sym_eval.h"
 #include "graph/graph.h"
 
 #include <functional>

@@ -3,7 +3,7 @@
 
 #include "config/flags.h"
 #include "core/dispatch.h"
-#include "core/each_tensor.h"
+#include "core/tensor/each_tensor.h"
 #include "graph/body.h"
 #include "graph/memory_budget.h"
 #include "graph/meta_cache.h"

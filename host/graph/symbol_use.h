@@ -1,7 +1,7 @@
 // Which symbols of a graph its nodes and values mention.
 #pragma once
 
-#include "core/sym_expr.h"
+#include "core/sym/sym_expr.h"
 #include "graph/graph.h"
 
 #include <unordered_map>

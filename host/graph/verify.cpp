@@ -4,10 +4,10 @@
 #include <map>
 #include <set>
 
-#include "core/sym_expr.h"
-#include "core/tensor_impl.h"
+#include "core/sym/sym_expr.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/control_flow.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "ops/op_table.h"
 
 namespace tenon {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "core/dispatch.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/verify.h"
 #include "ops/op_table.h"
 

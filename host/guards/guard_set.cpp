@@ -2,7 +2,7 @@
 #include "guards/guard_set.h"
 
 #include "core/dispatch.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <bit>
 

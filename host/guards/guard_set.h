@@ -6,8 +6,8 @@
 // further one.
 #pragma once
 
-#include "core/shape_env.h"
-#include "core/sym_program.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_program.h"
 
 #include <tenon/compile.h>
 

@@ -1,7 +1,7 @@
 // Overlapping tensors of a call.
 #include "guards/overlap.h"
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 namespace tenon {
 

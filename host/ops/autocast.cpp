@@ -9,9 +9,9 @@
 // lists of ops as in its CPU backend.
 #include "ops/autocast.h"
 
-#include "core/each_tensor.h"
+#include "core/tensor/each_tensor.h"
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <tenon/ops.h>
 

@@ -1,7 +1,7 @@
 // Complex arithmetic: operands are converted to dense complex128, combined, and stored.
 #include "ops/complex_arithmetic.h"
 
-#include "core/pointwise_loop.h"
+#include "core/kernels/pointwise_loop.h"
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 

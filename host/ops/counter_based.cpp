@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "core/random.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "ops/op.h"
 
 #include <tenon/ops.h>

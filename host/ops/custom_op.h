@@ -1,7 +1,7 @@
 // Ops that a program or a plugin adds at run time.
 #pragma once
 
-#include "core/scalar_program.h"
+#include "core/scalar/scalar_program.h"
 #include "ops/op_table.h"
 
 #include <functional>

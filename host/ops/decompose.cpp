@@ -10,7 +10,7 @@
 #include "ops/decompose.h"
 
 #include "core/error.h"
-#include "core/scalar_program.h"
+#include "core/scalar/scalar_program.h"
 #include "ops/pointwise.h"
 #include "ops/shapes.h"
 

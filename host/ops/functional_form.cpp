@@ -2,7 +2,7 @@
 #include "ops/functional_form.h"
 
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "ops/op.h"
 
 #include <tenon/ops.h>

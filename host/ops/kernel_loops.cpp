@@ -1,7 +1,7 @@
 // Copies between tensors of any dtype and strides, and single elements as numbers.
 #include "ops/kernel_loops.h"
 
-#include "core/pointwise_loop.h"
+#include "core/kernels/pointwise_loop.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 

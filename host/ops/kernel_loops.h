@@ -8,7 +8,7 @@
 #pragma once
 
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <array>
 #include <cstring>

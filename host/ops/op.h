@@ -24,7 +24,7 @@
 #pragma once
 
 #include "core/dispatch.h"
-#include "core/formula.h"
+#include "core/scalar/formula.h"
 
 #include <array>
 #include <initializer_list>

@@ -66,11 +66,11 @@ void add_foreign_kernel(OpId op, ForeignKernel kernel);
 /// Asked when an op outside of `aten` is not found: may add it and then says so. Plugins that
 /// declare ops are loaded there.
 extern bool (*missing_op_slot)(std::string_view name);
-/// Runs before the first op of the process; backend/registry.cpp attaches the kernels of plugins
+/// Runs before the first op of the process; backend/backend.cpp attaches the kernels of plugins
 /// there.
 extern void (*first_call_slot)();
 /// Runs a call of an op with a provider that no attached kernel took: attaches kernels where that
-/// is still to be done, or throws what is missing. Filled in by backend/plugin_kernels.cpp.
+/// is still to be done, or throws what is missing. Filled in by backend/compile/plugin_kernels.cpp.
 extern void (*provider_slot)(const CallArgs& call);
 
 /// Makes results from metas on the current device kind: fakes in a FakeScope, else real tensors.

@@ -1,7 +1,7 @@
 // Out forms: the functional op, then a copy that casts.
 #include "ops/out_form.h"
 
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 

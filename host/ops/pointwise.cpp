@@ -7,7 +7,7 @@
 // one shape, contiguous, takes no meta function and about 60 ns besides the loop.
 #include "ops/pointwise.h"
 
-#include "core/pointwise_loop.h"
+#include "core/kernels/pointwise_loop.h"
 #include "ops/complex_arithmetic.h"
 #include "ops/promotion.h"
 #include "ops/shapes.h"
@@ -197,7 +197,7 @@ const BoundProgram* find_plan(const PointwiseState& state, const PointwiseState:
   std::vector<BindInput> inputs(in.n);
   for (size_t i = 0; i < in.n; ++i)
     if ((key.ones | key.zeros) >> i & 1) inputs[i] = BindInput::constant(in.number(i));
-  auto* plan = new PointwiseState::Plan{key, bind(in.program(), key.compute, inputs),
+  auto* plan = new PointwiseState::Plan{key, tenon::bind(in.program(), key.compute, inputs),
                                         state.plans.load(std::memory_order_relaxed)};
   state.plans.store(plan, std::memory_order_release);
   return plan->program;

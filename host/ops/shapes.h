@@ -2,7 +2,7 @@
 // pointwise results. All follow ATen.
 #pragma once
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <optional>
 #include <span>

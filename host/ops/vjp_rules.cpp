@@ -1,8 +1,8 @@
 // Pieces that the vjp rules of several rows share.
 #include "ops/vjp_rules.h"
 
-#include "core/sym_int.h"
-#include "core/tensor_impl.h"
+#include "core/sym/sym_int.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <tenon/ops.h>
 

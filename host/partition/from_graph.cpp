@@ -2,7 +2,7 @@
 #include "partition/from_graph.h"
 
 #include "core/error.h"
-#include "core/shape_env.h"
+#include "core/sym/shape_env.h"
 #include "graph/record.h"
 #include "ops/op_table.h"
 

@@ -2,7 +2,7 @@
 #include "partition/split.h"
 
 #include "core/error.h"
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "partition/from_graph.h"
 #include "partition/partition.h"
 #include "partition/peak.h"

@@ -3,7 +3,7 @@
 
 #include "config/flags.h"
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
 #include "graph/passes/passes.h"
 #include "ops/op_table.h"

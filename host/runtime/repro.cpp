@@ -2,7 +2,7 @@
 #include "runtime/repro.h"
 
 #include "config/config.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "report/dumps.h"
 #include "report/events.h"
 #include "report/log.h"

@@ -1,7 +1,7 @@
 // The rule of accuracy checks, over copies in double precision.
 #include "runtime/same.h"
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <tenon/ops.h>
 

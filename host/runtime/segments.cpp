@@ -2,8 +2,8 @@
 #include "runtime/segments.h"
 
 #include "config/flags.h"
-#include "core/shape_env.h"
-#include "core/sym_expr.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_expr.h"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // When the code of a segment of a cut body may be used again.
 #pragma once
 
-#include "core/sym_program.h"
+#include "core/sym/sym_program.h"
 #include "graph/artifact.h"
 #include "graph/graph.h"
 

@@ -2,7 +2,7 @@
 #include "runtime/size_policy.h"
 
 #include "config/flags.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <algorithm>
 

@@ -8,9 +8,9 @@
 // to win clearly. What is tried is the library call as the graph would make it, epilogue included.
 #include "autotune.h"
 
-#include "digest.h"
+#include <inductor_runtime/digest.h>
 #include "jit.h"
-#include "placed.h"
+#include <inductor_runtime/calls/placed.h>
 
 #include <algorithm>
 #include <chrono>

@@ -1,7 +1,7 @@
 // max_autotune: which way to do a product or a convolution, by trying.
 #pragma once
 
-#include "executable.h"
+#include <inductor_runtime/executable.h>
 
 namespace inductor {
 

@@ -7,7 +7,7 @@
 // was out of range (nothing is read or written out of bounds then; results are unspecified).
 #pragma once
 
-#include "kernel_interface.h"
+#include <inductor_runtime/kernel_interface.h>
 
 #include <loopir/kernel.h>
 

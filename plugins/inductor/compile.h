@@ -1,7 +1,7 @@
 // A compile request to an executable.
 #pragma once
 
-#include "executable.h"
+#include <inductor_runtime/executable.h>
 
 namespace inductor {
 

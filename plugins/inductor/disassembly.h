@@ -1,7 +1,7 @@
 // The code of kernels as text, for describe().
 #pragma once
 
-#include "linked_code.h"
+#include <inductor_runtime/linked_code.h>
 
 #include <span>
 #include <string>

@@ -2,7 +2,7 @@
 #include "compile.h"
 #include "disassembly.h"
 #include "jit.h"
-#include "saved_form.h"
+#include <inductor_runtime/saved_form.h>
 #include "supported.h"
 
 using namespace tenon::plugin;

@@ -1,6 +1,6 @@
 // What is known of a kernel before its code: buffers, widths, units, cost, and its key.
 #include "codegen.h"
-#include "lane_ops.h"
+#include "emit/lane_ops.h"
 
 #include <tenon/plugin.hpp>
 

@@ -6,8 +6,8 @@
 // damaged, or lacks a symbol, is a miss.
 #include "kernel_cache.h"
 
-#include "digest.h"
-#include "workers.h"
+#include <inductor_runtime/digest.h>
+#include <inductor_runtime/workers.h>
 
 #include <tenon/plugin.hpp>
 

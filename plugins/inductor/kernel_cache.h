@@ -2,7 +2,7 @@
 #pragma once
 
 #include "jit.h"
-#include "linked_code.h"
+#include <inductor_runtime/linked_code.h>
 
 #include <memory>
 #include <set>

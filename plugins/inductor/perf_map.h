@@ -1,7 +1,7 @@
 // Names of kernels for Linux's perf, which knows functions of files only.
 #pragma once
 
-#include "linked_code.h"
+#include <inductor_runtime/linked_code.h>
 
 #include <span>
 

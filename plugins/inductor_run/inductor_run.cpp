@@ -1,5 +1,5 @@
 // inductor_run: the half of inductor that runs, for machines without LLVM.
-#include <inductor/saved_form.h>
+#include <inductor_runtime/saved_form.h>
 
 using namespace tenon::plugin;
 

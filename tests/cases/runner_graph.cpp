@@ -12,12 +12,12 @@
 #include <sstream>
 
 #include "case_file.h"
-#include "core/tensor_impl.h"
-#include "graph/elements.h"
+#include "core/tensor/tensor_impl.h"
+#include "graph/text/elements.h"
 #include "graph/interpret.h"
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 #include "graph/passes/passes.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 
 namespace tenon::cases {

@@ -22,7 +22,7 @@
 #include "case_file.h"
 #include "core/dispatch.h"
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <tenon/tenon.h>
 

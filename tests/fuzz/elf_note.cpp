@@ -1,6 +1,6 @@
 // Plugin files: the note is found, or there is a diagnosis; the same from memory and from a file.
-#include "backend/manifest.h"
-#include "backend/note.h"
+#include "backend/find/manifest.h"
+#include "backend/find/note.h"
 #include "harness/fuzz.h"
 
 using namespace tenon;

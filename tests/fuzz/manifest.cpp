@@ -1,5 +1,5 @@
 // Manifests of plugins: never an exception, a diagnosis with a reason, defaults that fit.
-#include "backend/manifest.h"
+#include "backend/find/manifest.h"
 #include "harness/fuzz.h"
 
 using namespace tenon;

@@ -4,7 +4,7 @@
 // tensors, small numbers and a few extremes. A call that runs must run on fakes, and as the parts
 // of the op where it has some, and give results of the same dtypes and shapes there; integers must
 // be equal. TENON_FUZZ_PRINT=1 shows each call.
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "debug/op_compare.h"
 #include "harness/fuzz.h"
 #include "ops/decompose.h"

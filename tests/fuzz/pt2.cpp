@@ -5,8 +5,8 @@
 //     {...}
 //     === archive_version
 //     0
-#include "formats/pt2_call.h"
-#include "formats/pt2_import.h"
+#include "formats/pt2/pt2_call.h"
+#include "formats/pt2/pt2_import.h"
 #include "formats/zip.h"
 #include "harness/graph_checks.h"
 

@@ -1,5 +1,5 @@
 // Symbolic expressions of archives: one that is taken has a text and a value, or no value.
-#include "formats/pt2_expr.h"
+#include "formats/pt2/pt2_expr.h"
 #include "harness/fuzz.h"
 
 using namespace tenon;

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
-#include "backend/options.h"
+#include "backend/compile/options.h"
 #include "config/config.h"
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 #include "ops/op_table.h"
 
 #include <tenon/compile.h>

@@ -4,14 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
-#include "backend/bridge.h"
-#include "backend/load.h"
-#include "backend/status.h"
-#include "compile.h"
-#include "core/tensor_impl.h"
+#include "backend/abi/bridge.h"
+#include "backend/life/load.h"
+#include "backend/abi/status.h"
+#include "compile/compile_graph.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/artifact.h"
-#include "graph/parse.h"
-#include "graph/print.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "ops/custom_op.h"
 #include "ops/decompose.h"
 

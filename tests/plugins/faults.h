@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
-#include "core/tensor_impl.h"
-#include "graph/parse.h"
+#include "core/tensor/tensor_impl.h"
+#include "graph/text/parse.h"
 
 #include <tenon/compile.h>
 

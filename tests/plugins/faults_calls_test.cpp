@@ -2,11 +2,11 @@
 // not disturb each other. One process a test.
 #include "faults.h"
 
-#include "backend/graph_view.h"
-#include "backend/load.h"
-#include "backend/plugin_call.h"
-#include "backend/registry.h"
-#include "backend/status.h"
+#include "backend/abi/graph_view.h"
+#include "backend/life/load.h"
+#include "backend/life/plugin_call.h"
+#include "backend/catalog.h"
+#include "backend/abi/status.h"
 #include "config/config.h"
 #include "report/log.h"
 

@@ -5,9 +5,9 @@
 
 #include "backend/backend.h"
 #include "core/dispatch.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/artifact.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "graph/record.h"
 #include "ops/op_table.h"
 #include "report/events.h"

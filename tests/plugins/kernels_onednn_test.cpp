@@ -1,13 +1,13 @@
 // kernels_onednn against the host's reference rows and against sums in double precision.
 #include <gtest/gtest.h>
 
-#include "backend/abi_args.h"
+#include "backend/abi/abi_args.h"
 #include "backend/backend.h"
-#include "backend/bridge.h"
-#include "backend/load.h"
-#include "backend/status.h"
+#include "backend/abi/bridge.h"
+#include "backend/life/load.h"
+#include "backend/abi/status.h"
 #include "core/dispatch.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "ops/op_table.h"
 
 #include <bit>

@@ -2,9 +2,9 @@
 // reader, the manifest and the catalog answer. TENON_MUTATED_FILES sets how many (default 400).
 #include "faults.h"
 
-#include "backend/discover.h"
-#include "backend/manifest.h"
-#include "backend/note.h"
+#include "backend/find/discover.h"
+#include "backend/find/manifest.h"
+#include "backend/find/note.h"
 
 #include <elf.h>
 

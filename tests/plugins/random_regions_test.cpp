@@ -1,8 +1,8 @@
 // Random programs with views, writes and random numbers, cut at random: the pieces together do what
 // the interpreter does.
 #include "core/random.h"
-#include "core/tensor_impl.h"
-#include "graph/print.h"
+#include "core/tensor/tensor_impl.h"
+#include "graph/text/print.h"
 #include "graph/record.h"
 #include "plugins/regions/support.h"
 

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backend/declined.h"
+#include "backend/compile/declined.h"
 #include "plugins/regions/support.h"
 
 #include <tenon/plugin.h>

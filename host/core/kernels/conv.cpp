@@ -17,7 +17,7 @@
 #include "core/kernels/gemm.h"
 #include "core/kernels/gemm_block.h"
 #include "core/kernels/narrow.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 namespace tenon::kernels {
 

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <vector>
 
-#include "core/allocator.h"
+#include "core/tensor/allocator.h"
 #include "core/kernels/conv_ways.h"
 #include "core/kernels/level_table.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 namespace tenon::kernels {
 namespace {

@@ -7,11 +7,11 @@
 // in a fixed order. A chunk owns some rows of columns, hence columns of the result.
 #include <algorithm>
 
-#include "core/allocator.h"
+#include "core/tensor/allocator.h"
 #include "core/kernels/conv_columns.h"
 #include "core/kernels/conv_ways.h"
 #include "core/kernels/gemm.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 namespace tenon::kernels {
 namespace {

@@ -24,11 +24,11 @@
 #include <cstring>
 #include <type_traits>
 
-#include "core/allocator.h"
+#include "core/tensor/allocator.h"
 #include "core/kernels/gemm_block.h"
 #include "core/kernels/level_table.h"
 #include "core/kernels/narrow.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 namespace tenon::kernels {
 namespace {

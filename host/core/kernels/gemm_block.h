@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/allocator.h"
+#include "core/tensor/allocator.h"
 #include "core/kernels/level_table.h"
 
 namespace tenon::kernels {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "core/allocator.h"
+#include "core/tensor/allocator.h"
 #include "core/kernels/level_table.h"
 
 namespace tenon::kernels {

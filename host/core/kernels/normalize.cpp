@@ -10,7 +10,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 namespace tenon::kernels {
 namespace {

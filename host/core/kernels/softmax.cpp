@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/kernels/narrow.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 namespace tenon::kernels {
 namespace {

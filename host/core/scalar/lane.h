@@ -4,7 +4,7 @@
 // bit.
 #pragma once
 
-#include "core/scalar.h"
+#include "core/scalar/scalar.h"
 
 #include <cmath>
 #include <cstddef>

@@ -1,9 +1,9 @@
 // The process of a phase: its plugin, its checks one after the other, and what it tells the parent.
 #include "debug/plugin_kit/bench.h"
 
-#include "backend/bridge.h"
-#include "backend/registry.h"
-#include "backend/status.h"
+#include "backend/abi/bridge.h"
+#include "backend/catalog.h"
+#include "backend/abi/status.h"
 #include "core/error.h"
 #include "debug/child_process.h"
 #include "debug/plugin_kit/check.h"

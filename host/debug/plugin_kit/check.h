@@ -1,7 +1,7 @@
 // One check of the conformance kit, and what it has to work with in its process.
 #pragma once
 
-#include "backend/load.h"
+#include "backend/life/load.h"
 #include "core/error.h"
 #include "debug/plugin_kit/kit.h"
 

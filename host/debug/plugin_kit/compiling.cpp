@@ -1,10 +1,10 @@
 // Compiling and calling for checks.
 #include "debug/plugin_kit/compiling.h"
 
-#include "backend/bridge.h"
-#include "backend/declined.h"
-#include "backend/status.h"
-#include "compile.h"
+#include "backend/abi/bridge.h"
+#include "backend/compile/declined.h"
+#include "backend/abi/status.h"
+#include "compile/compile_graph.h"
 #include "core/error.h"
 #include "ops/op_table.h"
 

@@ -1,7 +1,7 @@
 // Compiling and calling what a check needs, through the host or straight at the plugin's tables.
 #pragma once
 
-#include "backend/abi_request.h"
+#include "backend/abi/abi_request.h"
 #include "debug/plugin_kit/check.h"
 #include "debug/plugin_kit/graph_case.h"
 #include "graph/artifact.h"

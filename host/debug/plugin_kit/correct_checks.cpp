@@ -3,7 +3,7 @@
 #include "backend/backend.h"
 #include "core/error.h"
 #include "core/random.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "debug/plugin_kit/compiling.h"
 #include "debug/plugin_kit/guarded_memory.h"
 #include "ops/kernel_loops.h"

@@ -1,5 +1,5 @@
 // Device providers: what every device must do before anything is compiled for it.
-#include "backend/status.h"
+#include "backend/abi/status.h"
 #include "core/error.h"
 #include "debug/plugin_kit/compiling.h"
 

@@ -1,9 +1,9 @@
 // Level 2: symbolic sizes and guards, aliases, stolen inputs, constants that are exchanged.
-#include "core/allocator.h"
+#include "core/tensor/allocator.h"
 #include "core/error.h"
 #include "core/random.h"
-#include "core/sym_eval.h"
-#include "core/tensor_impl.h"
+#include "core/sym/sym_eval.h"
+#include "core/tensor/tensor_impl.h"
 #include "debug/plugin_kit/compiling.h"
 #include "debug/plugin_kit/guarded_memory.h"
 #include "debug/plugin_kit/watched_host.h"

@@ -1,9 +1,9 @@
 // Blocks with 64 bytes of a pattern in front of and behind them.
 #include "debug/plugin_kit/guarded_memory.h"
 
-#include "core/allocator.h"
+#include "core/tensor/allocator.h"
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,10 +1,10 @@
 // Plugins with eager kernels: each golden graph that calls one of their ops, run with and without
 // them; threads, and memory that is gone.
-#include "backend/abi_args.h"
-#include "backend/bridge.h"
-#include "backend/status.h"
+#include "backend/abi/abi_args.h"
+#include "backend/abi/bridge.h"
+#include "backend/abi/status.h"
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "debug/plugin_kit/compiling.h"
 #include "debug/plugin_kit/guarded_memory.h"
 #include "debug/plugin_kit/kernel_hook.h"

@@ -1,7 +1,7 @@
 // The parent's side of the conformance kit: which phases there are, their children, the verdict.
 #include "debug/plugin_kit/kit.h"
 
-#include "backend/note.h"
+#include "backend/find/note.h"
 #include "core/error.h"
 #include "debug/child_process.h"
 #include "debug/plugin_kit/bench.h"

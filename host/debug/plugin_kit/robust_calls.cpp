@@ -1,6 +1,6 @@
 // Level 3, a correct host: threads, memory between guard zones, longer structs, optional functions.
-#include "backend/bridge.h"
-#include "backend/status.h"
+#include "backend/abi/bridge.h"
+#include "backend/abi/status.h"
 #include "core/error.h"
 #include "debug/plugin_kit/compiling.h"
 #include "debug/plugin_kit/process_state.h"

@@ -1,8 +1,8 @@
 // Level 3, a host in trouble: cancelled compiles, no memory, damaged bytes, things that are
 // unknown.
-#include "backend/status.h"
+#include "backend/abi/status.h"
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "debug/plugin_kit/compiling.h"
 #include "debug/plugin_kit/robust_checks.h"
 #include "debug/plugin_kit/watched_host.h"

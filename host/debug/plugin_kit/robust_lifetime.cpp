@@ -1,9 +1,9 @@
 // Level 3, what stays: stored artifacts, memory after many compiles, leaks at shutdown.
-#include "backend/bridge.h"
-#include "backend/status.h"
-#include "core/allocator.h"
+#include "backend/abi/bridge.h"
+#include "backend/abi/status.h"
+#include "core/tensor/allocator.h"
 #include "core/error.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "debug/plugin_kit/compiling.h"
 #include "debug/plugin_kit/robust_checks.h"
 #include "debug/plugin_kit/watched_host.h"

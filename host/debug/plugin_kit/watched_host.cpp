@@ -1,9 +1,9 @@
 // The watched host table: the host's own functions behind counters and faults.
 #include "debug/plugin_kit/watched_host.h"
 
-#include "backend/bridge.h"
-#include "backend/graph_view.h"
-#include "backend/status.h"
+#include "backend/abi/bridge.h"
+#include "backend/abi/graph_view.h"
+#include "backend/abi/status.h"
 #include "debug/plugin_kit/guarded_memory.h"
 
 #include <deque>

@@ -16,7 +16,7 @@
 #include <array>
 #include <string_view>
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"
 

@@ -19,7 +19,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/sym_expr.h"
+#include "core/sym/sym_expr.h"
 #include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"
 

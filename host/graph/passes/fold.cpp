@@ -14,7 +14,7 @@
 #include <algorithm>
 #include <deque>
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"
 #include "graph/record.h"

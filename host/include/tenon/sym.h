@@ -17,7 +17,7 @@
 
 namespace tenon {
 
-struct Expr;  // core/sym_expr.h: an immutable, interned expression
+struct Expr;  // core/sym/sym_expr.h: an immutable, interned expression
 
 /// Operations of expressions; the numbers are those of TN_EX_* in tenon/plugin.h.
 enum class SymOp : uint8_t {

@@ -3,7 +3,7 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
-#include "core/shape_env.h"
+#include "core/sym/shape_env.h"
 
 #include <tenon/ops.h>
 

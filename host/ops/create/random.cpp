@@ -9,8 +9,8 @@
 #include "ops/shape_check.h"
 
 #include "core/random.h"
-#include "core/sym_int.h"
-#include "core/thread_pool.h"
+#include "core/sym/sym_int.h"
+#include "core/threads/thread_pool.h"
 
 #include <tenon/ops.h>
 

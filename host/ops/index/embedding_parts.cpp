@@ -8,7 +8,7 @@
 // Cost: a gather and an addition of [indices, width] elements.
 #include "ops/index/embedding_parts.h"
 
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/op.h"
 
 #include <tenon/ops.h>

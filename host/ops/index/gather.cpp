@@ -1,5 +1,5 @@
 // Element-wise indexing along a dimension: gather, scatter and their reductions, take and put.
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
 #include "ops/vjp_rules.h"

@@ -3,8 +3,8 @@
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
 
-#include "core/shape_env.h"
-#include "core/sym_int.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 
 #include <tenon/ops.h>
 

@@ -3,10 +3,10 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
-#include "core/block_kernels.h"
-#include "core/scalar.h"
-#include "core/shape_env.h"
-#include "core/thread_pool.h"
+#include "core/kernels/block_kernels.h"
+#include "core/scalar/scalar.h"
+#include "core/sym/shape_env.h"
+#include "core/threads/thread_pool.h"
 
 #include <tenon/ops.h>
 

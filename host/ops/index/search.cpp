@@ -5,8 +5,8 @@
 #include "ops/promotion.h"
 #include "ops/shape_check.h"
 
-#include "core/shape_env.h"
-#include "core/sym_int.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 
 #include <tenon/ops.h>
 

@@ -7,11 +7,11 @@
 // beside it. Sorts go byte by byte from the lowest (radix sort) where a line is long enough; bytes
 // that all keys share are skipped. Lines are shared out to threads.
 // Cost: 8 ns an element of f32 in lines of 1024.
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>

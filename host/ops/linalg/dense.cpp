@@ -2,7 +2,7 @@
 #include "ops/linalg/dense.h"
 
 #include "core/error.h"
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 
 namespace tenon::ops {
 

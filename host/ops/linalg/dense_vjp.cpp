@@ -9,7 +9,7 @@
 #include "ops/linalg/dense_vjp.h"
 
 #include "core/error.h"
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 
 #include <tenon/ops.h>
 

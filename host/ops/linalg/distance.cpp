@@ -1,7 +1,7 @@
 // Distances between vectors: cosine_similarity, pairwise_distance, dist, and all pairs of two sets
 // (cdist) or of one (pdist).
-#include "core/sym_int.h"
-#include "core/thread_pool.h"
+#include "core/sym/sym_int.h"
+#include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"

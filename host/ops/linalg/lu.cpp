@@ -2,7 +2,7 @@
 // inverses, solutions.
 #include "ops/linalg/dense.h"
 
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/linalg/dense_vjp.h"
 #include "ops/linalg/product.h"

@@ -1,5 +1,5 @@
 // Products of matrices and vectors: mm, bmm, their add forms, matmul, linear and dot.
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/linalg/product.h"
 #include "ops/op.h"

@@ -1,5 +1,5 @@
 // Norms of vectors and matrices by name or order, cross products, products of several matrices.
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 

@@ -1,7 +1,7 @@
 // Factorisations with orthogonal matrices: QR, symmetric eigenvalues, singular values.
 #include "ops/linalg/dense.h"
 
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/linalg/dense_vjp.h"
 #include "ops/linalg/product.h"
 #include "ops/op.h"

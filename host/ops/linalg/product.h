@@ -1,7 +1,7 @@
 // Matrix products of tensors: the one way in which op rows reach the gemm kernels.
 #pragma once
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 namespace tenon::ops {
 

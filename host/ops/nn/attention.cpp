@@ -9,10 +9,10 @@
 //   K. 16-bit inputs are computed in f32. Under a causal mask keys behind the block's last row are
 //   left out of both products.
 // Cost: two products of queries x keys x head size; scratch of block x keys for each thread.
-#include "core/allocator.h"
+#include "core/tensor/allocator.h"
 #include "core/kernels/gemm.h"
 #include "core/kernels/level_table.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/linalg/product.h"
 #include "ops/op.h"

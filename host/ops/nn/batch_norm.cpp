@@ -7,7 +7,7 @@
 //   `native` forms) or handed out as results (`functional`). Inputs in channels_last order are seen
 //   as rows of channels, so nothing is transposed.
 #include "core/kernels/normalize.h"
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/nn/norm_vjp.h"
 #include "ops/op.h"

@@ -1,5 +1,5 @@
 // Losses of class scores against class numbers: nll_loss of two and four dimensions, cross entropy.
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"

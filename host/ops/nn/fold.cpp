@@ -1,5 +1,5 @@
 // Blocks of an image as columns, and columns added up to an image: im2col and col2im.
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"

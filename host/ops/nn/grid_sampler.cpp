@@ -3,7 +3,7 @@
 // Method: a position becomes a list of taps (offset in a channel, weight), at most 16, which serves
 //   all channels. Positions outside count as 0, or are moved to the border, or are reflected at it;
 //   for the cubic filter each tap is moved, for the others the position itself.
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/nn/grid_sampler_parts.h"
 #include "ops/op.h"

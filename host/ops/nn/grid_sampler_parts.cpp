@@ -12,7 +12,7 @@
 // Cost: taps^axes gathers and additions of [N, C, P] elements.
 #include "ops/nn/grid_sampler_parts.h"
 
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 

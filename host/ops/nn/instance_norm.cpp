@@ -1,5 +1,5 @@
 // Normalisation of each channel of each image: instance_norm, taken apart into batch_norm.
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/op.h"
 
 #include <tenon/ops.h>

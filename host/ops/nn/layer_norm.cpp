@@ -1,6 +1,6 @@
 // Normalisation of each image by itself: layer_norm, group_norm, rms_norm.
 #include "core/kernels/normalize.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/nn/norm_vjp.h"
 #include "ops/op.h"

@@ -1,5 +1,5 @@
 // Derivatives of losses, and the margin losses of classes with theirs.
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/linalg/product.h"
 #include "ops/op.h"

@@ -5,7 +5,7 @@
 //   dweight = sum(grad x^) and dbias = sum(grad) over the others.
 // Method: compositions in the compute type, so that they differentiate and fuse like any graph.
 #include "core/kernels/normalize.h"
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"

@@ -2,7 +2,7 @@
 // reciprocal deviation add, which a second derivative needs.
 #include "ops/nn/norm_vjp.h"
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>

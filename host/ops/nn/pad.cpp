@@ -1,5 +1,5 @@
 // Padding: a constant, reflection, replication and circulation at the ends of the last dimensions.
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"

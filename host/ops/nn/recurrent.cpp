@@ -9,7 +9,7 @@
 
 #include "core/kernels/gemm.h"
 #include "core/kernels/level_table.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/linalg/product.h"
 

@@ -1,7 +1,7 @@
 // Recurrent layers: their parameters, and the kernels for LSTM and GRU.
 #pragma once
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <span>
 #include <vector>

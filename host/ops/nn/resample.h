@@ -2,7 +2,7 @@
 // smoothing where the result is smaller.
 #pragma once
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <optional>
 

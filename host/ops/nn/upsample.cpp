@@ -1,5 +1,5 @@
 // Upsampling of one to three dimensions; each op with its form that takes scale factors.
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/nn/resample.h"
 #include "ops/op.h"
 #include "ops/shapes.h"

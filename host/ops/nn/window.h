@@ -1,7 +1,7 @@
 // Windows of pooling: for each output position of a dimension, the input positions that it covers.
 #pragma once
 
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/shapes.h"
 

@@ -1,6 +1,6 @@
 // Activations: functions of one value and numbers, same shape; and the backward ops of those that
 // have one.
-#include "core/fast_formulas.h"
+#include "core/scalar/fast_formulas.h"
 #include "ops/op.h"
 
 #include <tenon/ops.h>

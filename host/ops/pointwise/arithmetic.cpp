@@ -1,6 +1,6 @@
 // Arithmetic of two values, with broadcasting and promotion; minimum, maximum, clamp and
 // interpolation.
-#include "core/fast_formulas.h"
+#include "core/scalar/fast_formulas.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
 #include "ops/vjp_rules.h"

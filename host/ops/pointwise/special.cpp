@@ -1,8 +1,8 @@
 // Special functions, those of two arguments that no formula says, and parts of numbers.
 #include "ops/pointwise/special_functions.h"
 
-#include "core/sym_int.h"
-#include "core/thread_pool.h"
+#include "core/sym/sym_int.h"
+#include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/promotion.h"

@@ -3,7 +3,7 @@
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>

@@ -1,5 +1,5 @@
 // Moments and norms: var, std, norm, logsumexp.
-#include "core/pointwise_loop.h"
+#include "core/kernels/pointwise_loop.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
 #include "ops/reduce/reduce_loop.h"

@@ -3,7 +3,7 @@
 // Method: each row is sorted (NaN last). The rank q (n - 1) lies between two elements, of which the
 //   rule of interpolation makes the result. quantile gives NaN for rows with NaN; nanquantile
 //   counts only the other elements.
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"

@@ -9,7 +9,7 @@
 //   elements, or the fixed pieces.
 #include "ops/reduce/reduce_loop.h"
 
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 #include <vector>
 

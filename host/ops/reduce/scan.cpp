@@ -2,8 +2,8 @@
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 
-#include "core/sym_int.h"
-#include "core/thread_pool.h"
+#include "core/sym/sym_int.h"
+#include "core/threads/thread_pool.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>

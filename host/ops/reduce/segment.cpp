@@ -3,7 +3,7 @@
 // Model: data is [outer, length, inner] around the axis; the lengths (or offsets) are [outer,
 //   segments]. A segment folds from `initial`; an empty one without it gives the neutral element
 //   (NaN for mean).
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"

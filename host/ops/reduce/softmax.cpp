@@ -4,8 +4,8 @@
 // Method: the input is taken row-major as (outer, dim, inner); each (outer, inner) pair is one row
 //   with elements `inner` apart. The forward forms are vector kernels, see core/kernels/softmax.h.
 #include "core/kernels/softmax.h"
-#include "core/pointwise_loop.h"
-#include "core/thread_pool.h"
+#include "core/kernels/pointwise_loop.h"
+#include "core/threads/thread_pool.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 #include "ops/shape_check.h"

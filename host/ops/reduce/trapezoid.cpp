@@ -1,5 +1,5 @@
 // Integrals by the trapezoidal rule, finite differences (gradient), covariance, renorm.
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 

@@ -1,7 +1,7 @@
 // Arithmetic on symbolic numbers, as nodes of imported graphs. Plain and symbolic numbers mean the
 // same, so meta and kernel are one function.
-#include "core/shape_env.h"
-#include "core/sym_int.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
 

@@ -4,8 +4,8 @@
 #include "ops/shape_check.h"
 #include "ops/shapes.h"
 
-#include "core/shape_env.h"
-#include "core/sym_int.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>

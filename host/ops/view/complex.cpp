@@ -3,7 +3,7 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 
 #include <tenon/ops.h>
 

@@ -2,8 +2,8 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
-#include "core/shape_env.h"
-#include "core/sym_int.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
 
 #include <tenon/ops.h>
 

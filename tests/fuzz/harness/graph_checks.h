@@ -2,9 +2,9 @@
 #pragma once
 
 #include "graph/hash.h"
-#include "graph/json.h"
-#include "graph/parse.h"
-#include "graph/print.h"
+#include "graph/text/json.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 #include "harness/fuzz.h"
 

@@ -3,8 +3,8 @@
 
 #include "config/config.h"
 #include "core/dispatch.h"
-#include "graph/parse.h"
-#include "graph_cache_key.h"
+#include "graph/text/parse.h"
+#include "compile/graph_cache_key.h"
 
 #include <tenon/autocast.h>
 #include <tenon/tenon.h>

@@ -2,11 +2,11 @@
 // serve is a miss, and what cannot be kept is counted or refused.
 #include "plugins/graph_cache/fixture.h"
 
-#include "backend/artifact_cache.h"
-#include "compile.h"
+#include "cache/artifact_cache.h"
+#include "compile/compile_graph.h"
 #include "config/config.h"
-#include "core/shape_env.h"
-#include "graph/parse.h"
+#include "core/sym/shape_env.h"
+#include "graph/text/parse.h"
 
 #include <tenon/autocast.h>
 #include <tenon/joint_pass.h>

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
-#include "backend/extensions.h"
+#include "backend/abi/extensions.h"
 #include "graph/artifact.h"
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 #include "plugins/regions/log.h"
 #include "report/events.h"
 

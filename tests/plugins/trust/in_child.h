@@ -3,9 +3,9 @@
 #pragma once
 
 #include "backend/backend.h"
-#include "backend/registry.h"
+#include "backend/catalog.h"
 #include "config/config.h"
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 #include "report/log.h"
 
 #include <gtest/gtest.h>

@@ -1,7 +1,7 @@
 // How plugins end: order, who keeps them, ends of processes that nobody announced, forks, leaks.
 #include "in_child.h"
 
-#include "backend/admission.h"
+#include "backend/find/admission.h"
 
 #include <tenon/library.h>
 

@@ -1,7 +1,7 @@
 // Which plugin files are loaded: shadowed, refused, not allowed, crashed before, replaced.
 #include "in_child.h"
 
-#include "backend/allow_list.h"
+#include "backend/find/allow_list.h"
 
 #include <dlfcn.h>
 #include <elf.h>

@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 
-#include "graph/parse.h"
-#include "graph/print.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "ops/op_table.h"
 
 namespace tenon {

@@ -3,7 +3,7 @@
 #include "backend/backend.h"
 #include "core/random.h"
 #include "graph/artifact.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "ops/counter_based.h"
 #include "ops/op_table.h"
 #include "unit/message_of.h"

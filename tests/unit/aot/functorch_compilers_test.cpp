@@ -1,7 +1,7 @@
 // aot_function, aot_module and memory_efficient_fusion: who compiles which half, and how it is cut.
 #include "backend/backend.h"
 #include "graph/artifact.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "unit/distance.h"
 #include "unit/message_of.h"
 

@@ -1,7 +1,7 @@
 // functorch.joint_custom_pass: what a pass sees of the joint graph, and where its edits are found.
 #include "backend/backend.h"
 #include "graph/artifact.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "report/events.h"
 #include "unit/distance.h"
 #include "unit/message_of.h"

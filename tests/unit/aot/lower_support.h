@@ -2,10 +2,10 @@
 #pragma once
 
 #include "aot/lower.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
-#include "graph/parse.h"
-#include "graph/print.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "ops/op_table.h"
 
 #include <gtest/gtest.h>

@@ -6,9 +6,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/tensor_impl.h"
-#include "graph/parse.h"
-#include "graph/print.h"
+#include "core/tensor/tensor_impl.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "ops/op_table.h"
 
 #include <tenon/ops.h>

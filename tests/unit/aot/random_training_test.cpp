@@ -1,6 +1,6 @@
 // Random programs on the tape: whatever a body does with views, writes, detach() and NoGradGuard,
 // compiled code gives its values and its gradients, and results need gradients where the body's do.
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "unit/random_program.h"
 
 #include <tenon/tenon.h>

@@ -3,7 +3,7 @@
 // says, and compiled code does what the body does.
 #include "aot/metadata.h"
 #include "backend/backend.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "formats/json.h"
 #include "graph/interpret.h"
 #include "unit/message_of.h"

@@ -1,7 +1,7 @@
 // Compiled training: when the backward is compiled, what it is given, what it keeps, and what
 // happens where PyTorch gives up.
 #include "backend/backend.h"
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/artifact.h"
 #include "ops/op_table.h"
 #include "report/events.h"

@@ -2,7 +2,7 @@
 // those of the tape.
 #include "backend/backend.h"
 #include "graph/artifact.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "report/events.h"
 
 #include <tenon/tenon.h>

@@ -5,7 +5,7 @@
 #include <tenon/ops.h>
 
 #include "core/dispatch.h"
-#include "core/shape_env.h"
+#include "core/sym/shape_env.h"
 #include "graph/record.h"
 #include "ops/op_table.h"
 

@@ -1,11 +1,11 @@
 // The cache key of a request: equal for equal code, another one for whatever can change it.
-#include "backend/abi_request.h"
+#include "backend/abi/abi_request.h"
 
 #include <gtest/gtest.h>
 
-#include "backend/plugin_cache.h"
+#include "backend/compile/plugin_cache.h"
 #include "config/config.h"
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 
 namespace tenon {
 namespace {

@@ -1,5 +1,5 @@
 // Plugins by file name and digest.
-#include "backend/allow_list.h"
+#include "backend/find/allow_list.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "backend/admission.h"
+#include "backend/find/admission.h"
 #include "core/error.h"
 #include "tenon/config.h"
 

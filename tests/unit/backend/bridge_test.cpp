@@ -1,16 +1,16 @@
 // The host's side of the ABI as a plugin sees it: arguments of nodes, single ops, decompositions,
 // and what is said to a plugin that asks for nonsense.
-#include "backend/bridge.h"
+#include "backend/abi/bridge.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backend/abi_args.h"
-#include "backend/compile_context.h"
-#include "backend/graph_view.h"
-#include "backend/status.h"
-#include "graph/parse.h"
-#include "graph/print.h"
+#include "backend/abi/abi_args.h"
+#include "backend/abi/compile_context.h"
+#include "backend/abi/graph_view.h"
+#include "backend/abi/status.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "ops/op_table.h"
 
 #include <tenon/ops.h>

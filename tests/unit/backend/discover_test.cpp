@@ -1,5 +1,5 @@
 // Plugin search: order, shadowing, rescans, trust. Directories are made for each test.
-#include "backend/discover.h"
+#include "backend/find/discover.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

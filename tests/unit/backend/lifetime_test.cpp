@@ -1,6 +1,6 @@
 // Who is inside a plugin, who holds something of it, and in which order things are retired. The
 // gate itself closes once a process: tests/plugins/trust/lifetime_test.cpp.
-#include "backend/lifetime.h"
+#include "backend/life/lifetime.h"
 
 #include <gtest/gtest.h>
 

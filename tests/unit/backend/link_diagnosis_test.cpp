@@ -1,5 +1,5 @@
 // What the dynamic linker would say of a plugin, found out without mapping it.
-#include "backend/link_diagnosis.h"
+#include "backend/find/link_diagnosis.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Manifests: what is read, what is filled in, and how mistakes are told.
-#include "backend/manifest.h"
+#include "backend/find/manifest.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // The ELF note reader against well-formed, foreign, damaged and hostile files.
-#include "backend/note.h"
+#include "backend/find/note.h"
 
 #include <dlfcn.h>
 #include <gtest/gtest.h>

@@ -1,13 +1,13 @@
 // What plugins keep on disk: the services, whose is what, and the flags.
-#include "backend/plugin_cache.h"
+#include "backend/compile/plugin_cache.h"
 
 #include <gmock/gmock.h>
 
-#include "backend/artifact_cache.h"
-#include "backend/bridge.h"
-#include "backend/compile_context.h"
-#include "backend/compile_plugin.h"
-#include "backend/status.h"
+#include "cache/artifact_cache.h"
+#include "backend/abi/bridge.h"
+#include "backend/abi/compile_context.h"
+#include "backend/compile/call_backend.h"
+#include "backend/abi/status.h"
 #include "report/events.h"
 #include "unit/config/config_fixture.h"
 

@@ -1,6 +1,6 @@
 // Reading the tables of a plugin: what must be there, what must agree with the manifest, and what
 // older and newer plugins may leave out or add.
-#include "backend/plugin_tables.h"
+#include "backend/abi/plugin_tables.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Breadcrumbs of plugins that are being loaded: whose process is gone, and what becomes of them.
-#include "backend/quarantine.h"
+#include "backend/find/quarantine.h"
 
 #include <gtest/gtest.h>
 #include <signal.h>

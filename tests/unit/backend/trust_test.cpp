@@ -1,5 +1,5 @@
 // Who may have written a plugin: files, directories, chains of links, directories above, RUNPATH.
-#include "backend/trust.h"
+#include "backend/find/trust.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,7 +1,7 @@
 // Random programs: whatever a body does with views, writes and looks at data, the compiled callable
 // gives what the body alone gives - values, layout, which results share memory with what, and the
 // arguments as the body leaves them.
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "unit/random_program.h"
 
 #include <tenon/tenon.h>

@@ -1,5 +1,5 @@
 // What flags of data-dependent numbers and sizes do.
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "unit/config/observable_fixture.h"
 
 #include <tenon/library.h>

@@ -1,9 +1,9 @@
 // What flags of graphs, fakes and backends do.
-#include "compile.h"
-#include "core/thread_pool.h"
+#include "compile/compile_graph.h"
+#include "core/threads/thread_pool.h"
 #include "graph/interpret.h"
 #include "graph/meta_cache.h"
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 #include "graph/record.h"
 #include "graph/verify.h"
 #include "ops/op_table.h"

@@ -1,6 +1,6 @@
 // What flags of messages, records and dumps do.
-#include "backend/bridge.h"
-#include "backend/compile_context.h"
+#include "backend/abi/bridge.h"
+#include "backend/abi/compile_context.h"
 #include "report/compile_record.h"
 #include "report/dumps.h"
 #include "unit/config/observable_fixture.h"

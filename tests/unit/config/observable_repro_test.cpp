@@ -1,5 +1,5 @@
 // What flags of repros, accuracy checks and suppressed errors do.
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 #include "unit/config/observable_fixture.h"
 
 #include <gmock/gmock.h>

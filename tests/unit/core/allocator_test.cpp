@@ -1,5 +1,5 @@
 // The host allocator: alignment, reuse, blocks that change threads, statistics, failure.
-#include "core/allocator.h"
+#include "core/tensor/allocator.h"
 
 #include <gtest/gtest.h>
 

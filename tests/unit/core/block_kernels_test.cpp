@@ -1,9 +1,9 @@
 // Block kernels of every level against the same routine on one element: lengths around the groups
 // that loops run over, in place, and blocks that hold arguments outside the domain of a fast form.
-#include "core/block_kernels.h"
+#include "core/kernels/block_kernels.h"
 #include "core/cpu_level.h"
-#include "core/scalar.h"
-#include "core/scalar_program.h"
+#include "core/scalar/scalar.h"
+#include "core/scalar/scalar_program.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // Bound programs and copies over strided operands, against a plain loop over elements.
-#include "core/pointwise_loop.h"
+#include "core/kernels/pointwise_loop.h"
 
-#include "core/formula.h"
+#include "core/scalar/formula.h"
 #include "core/scalar/lane.h"
 
 #include <tenon/half.h>

@@ -1,10 +1,10 @@
 // Recording of formulas: sharing, simplification, types, alternatives, checks of foreign programs.
 #define TENON_CHECK_FORMULAS
-#include "core/scalar_program.h"
+#include "core/scalar/scalar_program.h"
 
 #include "core/error.h"
-#include "core/formula.h"
-#include "core/pointwise_loop.h"
+#include "core/scalar/formula.h"
+#include "core/kernels/pointwise_loop.h"
 
 #include <gtest/gtest.h>
 

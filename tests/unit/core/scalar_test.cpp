@@ -1,5 +1,5 @@
 // The scalar primitives on single elements: accuracy, limits, integers that wrap, conversions.
-#include "core/block_kernels.h"
+#include "core/kernels/block_kernels.h"
 #include "core/cpu_level.h"
 #include "core/scalar/lane.h"
 

@@ -1,7 +1,7 @@
 // What a trace learns, records and answers about its symbolic sizes.
-#include "core/shape_env.h"
+#include "core/sym/shape_env.h"
 
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "unit/core/sym_test_support.h"
 #include "unit/message_of.h"
 

@@ -1,5 +1,5 @@
 // Symbolic numbers of the public API: operators, mixing with plain numbers, errors.
-#include "core/sym_int.h"
+#include "core/sym/sym_int.h"
 #include "core/value.h"
 
 #include "unit/core/sym_test_support.h"

@@ -1,5 +1,5 @@
 // Compiled guard programs against the evaluator.
-#include "core/sym_program.h"
+#include "core/sym/sym_program.h"
 
 #include "unit/core/sym_test_support.h"
 

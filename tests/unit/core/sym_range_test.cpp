@@ -1,7 +1,7 @@
 // Interval arithmetic, exhaustively over small intervals and at the ends of int64_t.
-#include "core/sym_range.h"
+#include "core/sym/sym_range.h"
 
-#include "core/sym_eval.h"
+#include "core/sym/sym_eval.h"
 
 #include <gtest/gtest.h>
 

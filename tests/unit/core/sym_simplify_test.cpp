@@ -1,7 +1,7 @@
 // The rules of symbolic expressions, one after the other, and all of them against random values.
-#include "core/sym_simplify.h"
+#include "core/sym/sym_simplify.h"
 
-#include "core/sym_eval.h"
+#include "core/sym/sym_eval.h"
 #include "unit/core/sym_test_support.h"
 
 #include <gtest/gtest.h>

@@ -1,9 +1,9 @@
 // Shared by the tests of symbolic expressions: symbols by name, and building from text.
 #pragma once
 
-#include "core/shape_env.h"
-#include "core/sym_simplify.h"
-#include "core/sym_text.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_simplify.h"
+#include "core/sym/sym_text.h"
 
 #include <cstdlib>
 #include <string>

@@ -1,5 +1,5 @@
 // Expressions as text and back.
-#include "core/sym_text.h"
+#include "core/sym/sym_text.h"
 
 #include "unit/core/sym_test_support.h"
 

@@ -1,5 +1,5 @@
 // The thread pool: every chunk once, several callers, nesting, exceptions, resizing, fork.
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

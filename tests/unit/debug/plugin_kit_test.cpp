@@ -1,12 +1,12 @@
 // The parts of the conformance kit: golden graphs, inputs, memory between guard zones, children.
 #include <gtest/gtest.h>
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "debug/plugin_kit/graph_case.h"
 #include "debug/plugin_kit/guarded_memory.h"
 #include "debug/plugin_kit/process_state.h"
 #include "debug/plugin_kit/watched_host.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 
 #include <cfenv>

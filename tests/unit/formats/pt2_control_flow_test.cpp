@@ -1,6 +1,6 @@
 // Control flow of archives: sub-graphs become bodies, and files that contradict themselves are
 // refused.
-#include "formats/pt2_import.h"
+#include "formats/pt2/pt2_import.h"
 #include "graph/control_flow.h"
 #include "shared_data.h"
 #include "small_archive.h"

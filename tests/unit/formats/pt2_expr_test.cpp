@@ -1,5 +1,5 @@
 // Expressions of .pt2 archives: both spellings, values and refusals.
-#include "formats/pt2_expr.h"
+#include "formats/pt2/pt2_expr.h"
 
 #include <map>
 

@@ -1,8 +1,8 @@
 // Archives become graphs with weights: translation, input checks, effects, and what is refused.
-#include "formats/pt2_import.h"
+#include "formats/pt2/pt2_import.h"
 
-#include "core/tensor_impl.h"
-#include "formats/pt2_call.h"
+#include "core/tensor/tensor_impl.h"
+#include "formats/pt2/pt2_call.h"
 #include "formats/tensors.h"
 #include "graph/interpret.h"
 #include "graph/verify.h"

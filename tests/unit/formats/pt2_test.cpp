@@ -1,5 +1,5 @@
 // Reading .pt2 archives: what a program holds, and all the models at hand.
-#include "formats/pt2.h"
+#include "formats/pt2/pt2.h"
 
 #include <set>
 

@@ -4,7 +4,7 @@
 #include <map>
 #include <string>
 
-#include "formats/pt2.h"
+#include "formats/pt2/pt2.h"
 #include "shared_data.h"
 
 namespace tenon::formats::testing {

@@ -4,9 +4,9 @@
 
 #include "graph/body.h"
 #include "graph/interpret.h"
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 #include "graph/passes/passes.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 
 #include <tenon/ops.h>

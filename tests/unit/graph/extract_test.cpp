@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "graph/parse.h"
-#include "graph/print.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 
 namespace tenon {

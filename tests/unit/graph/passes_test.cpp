@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 #include "graph/passes/aliasing.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 #include "unit/graph/test_ops.h"
 

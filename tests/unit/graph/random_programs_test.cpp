@@ -4,13 +4,13 @@
 
 #include <random>
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "graph/hash.h"
 #include "graph/interpret.h"
-#include "graph/json.h"
-#include "graph/parse.h"
+#include "graph/text/json.h"
+#include "graph/text/parse.h"
 #include "graph/passes/passes.h"
-#include "graph/print.h"
+#include "graph/text/print.h"
 #include "graph/record.h"
 #include "graph/verify.h"
 

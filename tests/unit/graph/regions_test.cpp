@@ -7,7 +7,7 @@
 
 #include <random>
 
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 #include "ops/op_table.h"
 
 namespace tenon {

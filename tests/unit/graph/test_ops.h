@@ -2,7 +2,7 @@
 // one with sub-graphs.
 #pragma once
 
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 #include "ops/op_table.h"
 
 namespace tenon {

@@ -6,14 +6,14 @@
 #include <limits>
 #include <sstream>
 
-#include "core/tensor_impl.h"
-#include "graph/document.h"
-#include "graph/dot.h"
-#include "graph/elements.h"
+#include "core/tensor/tensor_impl.h"
+#include "graph/text/document.h"
+#include "graph/text/dot.h"
+#include "graph/text/elements.h"
 #include "graph/hash.h"
-#include "graph/json.h"
-#include "graph/parse.h"
-#include "graph/print.h"
+#include "graph/text/json.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 #include "ops/op_table.h"
 #include "unit/graph/test_ops.h"

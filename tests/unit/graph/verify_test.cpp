@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/tensor_impl.h"
-#include "graph/parse.h"
+#include "core/tensor/tensor_impl.h"
+#include "graph/text/parse.h"
 #include "graph/record.h"
 #include "ops/op_table.h"
 #include "unit/graph/test_ops.h"

@@ -1,8 +1,8 @@
 // Inputs that lie otherwise than their graph promises.
-#include "input_layout.h"
+#include "model/input_layout.h"
 
 #include "core/error.h"
-#include "graph/parse.h"
+#include "graph/text/parse.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Op calls: operands of one shape and of several, strides of results, arguments that are refused.
-#include "core/tensor_impl.h"
+#include "core/tensor/tensor_impl.h"
 
 #include <tenon/ops.h>
 

@@ -1,8 +1,8 @@
 // What recordings cannot show of views, copies, indexing and reductions: sharing, overlap, errors,
 // run-time sizes, and results that do not depend on threads.
 #include "core/random.h"
-#include "core/shape_env.h"
-#include "core/thread_pool.h"
+#include "core/sym/shape_env.h"
+#include "core/threads/thread_pool.h"
 #include "graph/record.h"
 #include "ops/kernel_loops.h"
 #include "ops/op_table.h"

@@ -1,6 +1,6 @@
 // Sorting, gathering, scattering, filling by masks and extremes: lengths around the widths of their
 // loops, all dtypes, strides, special values, and any number of threads.
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 
 #include <tenon/ops.h>

@@ -3,7 +3,7 @@
 // Distributions are compared by the Kolmogorov-Smirnov statistic and by moments at fixed seeds. The
 // bounds hold with a probability of about 0.999 for a right generator.
 #include "core/random.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 
 #include <tenon/tenon.h>
 

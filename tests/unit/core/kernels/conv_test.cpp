@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "kernel_test.h"
 
 namespace tenon::kernels {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "kernel_test.h"
 
 namespace tenon::kernels {

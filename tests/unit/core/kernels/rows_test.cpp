@@ -5,7 +5,7 @@
 #include "core/kernels/normalize.h"
 #include "core/kernels/softmax.h"
 #include "core/kernels/sum.h"
-#include "core/thread_pool.h"
+#include "core/threads/thread_pool.h"
 #include "kernel_test.h"
 
 namespace tenon::kernels {

@@ -1,0 +1,163 @@
+// Pointwise ops: the op's scalar program, put together with what its operands are.
+#include "loopir/lowering.h"
+
+#include <algorithm>
+
+namespace loopir {
+
+using tenon::plugin::formula;
+using tenon::plugin::formula_of;
+using tenon::plugin::node;
+
+namespace {
+
+// ATen's type promotion: tensors with dimensions decide before those without, and those before
+// numbers, unless the later class has the higher kind (bool, integer, floating).
+int kind_of(int32_t dtype) { return dtype == TN_BOOL ? 0 : is_floating(dtype) ? 2 : 1; }
+
+int32_t promoted(int32_t a, int32_t b) {
+  if (a == b) return a;
+  if (kind_of(a) != kind_of(b)) return kind_of(a) > kind_of(b) ? a : b;
+  if (kind_of(a) == 2) {
+    if (is_narrow(a) && is_narrow(b)) return TN_F32;
+    if (is_narrow(a)) return b;
+    return is_narrow(b) ? a : std::max(a, b);
+  }
+  if (a != TN_U8 && b != TN_U8) return std::max(a, b);
+  int32_t other = a == TN_U8 ? b : a;
+  return other == TN_I8 ? int32_t{TN_I16} : other;
+}
+
+struct Promotion {
+  int32_t classes[3] = {-1, -1, -1};
+
+  void join(int which, int32_t dtype) {
+    int32_t& c = classes[which];
+    c = c < 0 ? dtype : promoted(c, dtype);
+  }
+  int32_t result() const {
+    int32_t out = -1;
+    for (int32_t c : classes) {
+      if (c < 0) continue;
+      if (out < 0)
+        out = c;
+      else if (kind_of(c) > kind_of(out))
+        out = promoted(out, c);
+    }
+    return out;
+  }
+};
+
+/// One call of a formula.
+struct Call {
+  Lowering& to;
+  const node& n;
+  const formula& f;
+  Ids sizes;  // of the results
+  int32_t compute = -1;
+
+  bool is_known(uint32_t i) const {
+    if (f.input_args[i] == TN_NO_VALUE) return false;
+    const tn_arg& a = n.arguments()[f.input_args[i]];
+    if (a.kind == TN_ARG_INT || a.kind == TN_ARG_FLOAT || a.kind == TN_ARG_BOOL ||
+        a.kind == TN_ARG_SYMINT)
+      return true;
+    if (a.kind != TN_ARG_VALUE) return false;
+    auto v = to.info(a.u.value);
+    return v.kind == TN_VAL_SYMINT || (v.is_tensor() && is_computing(v.dtype));
+  }
+
+  void promote() {
+    Promotion p;
+    for (uint32_t i = 0; i < f.n_inputs; ++i) {
+      const tn_arg& a = n.arguments()[f.input_args[i]];
+      if (f.input_dtypes[i] == TN_BOOL) continue;
+      if (to.is_tensor(a)) {
+        const Tensor& t = to.tensor_arg(a);
+        p.join(t.ndim() ? 0 : 1, t.dtype);
+      } else {
+        p.join(2, a.kind == TN_ARG_FLOAT  ? int32_t{TN_F32}
+                  : a.kind == TN_ARG_BOOL ? int32_t{TN_BOOL}
+                                          : int32_t{TN_I64});
+      }
+    }
+    compute = p.result();
+    if (f.promote == TN_PROMOTE_TO_FLOAT && !is_floating(compute)) compute = TN_F32;
+    compute = compute_type(compute);
+  }
+
+  Id input(uint32_t i, std::span<const Id> indices) {
+    Expressions& x = to.x;
+    const tn_arg& a = n.arguments()[f.input_args[i]];
+    int32_t dtype = f.input_dtypes[i] == TN_BOOL ? int32_t{TN_BOOL} : compute;
+    if (a.kind == TN_ARG_FLOAT) return x.number(a.u.f, dtype);
+    if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL) return x.number(a.u.i, dtype);
+    if (to.is_tensor(a)) return x.cast(to.broadcast_at(to.tensor_arg(a), indices, sizes), dtype);
+    return x.cast(x.index_value(to.index_arg(a)), dtype);
+  }
+
+  Id run(uint32_t result, std::span<const Id> indices) {
+    Expressions& x = to.x;
+    Ids values;
+    for (uint32_t i = 0; i < f.n_inputs; ++i) values.push_back(input(i, indices));
+    for (const tn_instr& in : f.program()) {
+      int32_t dtype = in.dtype == TN_F_COMPUTE_TYPE ? compute : int32_t(in.dtype);
+      auto operand = [&](uint32_t v) { return v < values.size() ? values[v] : none; };
+      if (in.code == TN_F_CONST) {
+        uint64_t bits = in.a | uint64_t{in.b} << 32;
+        values.push_back(in.dtype == TN_F64 ? x.number(std::bit_cast<double>(bits), compute)
+                                            : x.number(int64_t(bits), compute));
+      } else if (in.code == TN_F_CAST) {
+        values.push_back(x.cast(operand(in.a), dtype));
+      } else {
+        int n_operands = operands_of_code(in.code);
+        values.push_back(x.apply(in.code, dtype, operand(in.a),
+                                 n_operands > 1 ? operand(in.b) : none,
+                                 n_operands > 2 ? operand(in.c) : none));
+      }
+    }
+    return values[f.outputs[result]];
+  }
+
+  static int operands_of_code(uint16_t code) {
+    if (code == TN_F_SELECT) return 3;
+    bool binary = (code >= TN_F_ADD && code <= TN_F_BXOR) || (code >= TN_F_SHL && code <= TN_F_GE);
+    return binary ? 2 : 1;
+  }
+};
+
+// An operand that is repeated is computed once, unless that is cheap.
+void keep_repeated_operands(Lowering& to, const node& n, int64_t elements) {
+  for (const tn_arg& a : n.arguments()) {
+    if (!to.is_tensor(a)) continue;
+    Tensor& t = *to.tensors[a.u.value];
+    int64_t own = to.x.hint(to.x.product_of(t.sizes));
+    if (own * 4 <= elements && own > 1) t = to.cheap(t, to.name_of(a.u.value).c_str());
+  }
+}
+
+}  // namespace
+
+bool lower_formula(Lowering& to, const node& n) {
+  if (n.tags & (TN_TAG_INPLACE | TN_TAG_RANDOM)) return false;
+  auto f = formula_of(n.op, n.arguments());
+  if (!f || f->n_outputs != n.n_results) return false;
+  for (const tn_instr& in : f->program())
+    if (in.code >= TN_F_COUNT) return false;
+  Call call{to, n, *f, {}};
+  for (uint32_t i = 0; i < f->n_inputs; ++i)
+    if (!call.is_known(i)) return false;
+  call.promote();
+  for (uint32_t r = 0; r < n.n_results; ++r) {
+    auto v = to.info(n.first_result + r);
+    if (!is_computing(v.dtype)) return false;
+    call.sizes = to.indices_of(v.dims());
+    keep_repeated_operands(to, n, to.x.hint(to.x.product_of(call.sizes)));
+    to.set(n.first_result + r, to.make(v.dtype, call.sizes, [&](std::span<const Id> indices) {
+      return to.x.cast(call.run(r, indices), v.dtype);
+    }));
+  }
+  return true;
+}
+
+}  // namespace loopir

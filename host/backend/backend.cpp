@@ -1,0 +1,333 @@
+// Backends by name: the catalog of the process, listing, and who compiles under a name.
+#include "backend/catalog.h"
+
+#include "backend/backend.h"
+#include "backend/compile/call_backend.h"
+#include "backend/compile/declined.h"
+#include "backend/compile/fallback.h"
+#include "backend/life/load.h"
+#include "backend/compile/options.h"
+#include "config/cache_folder.h"
+#include "config/config.h"
+#include "config/flags.h"
+#include "core/version.h"
+#include "report/log.h"
+
+#include <tenon/compile.h>
+#include <tenon/plugin.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <mutex>
+
+namespace tenon {
+
+namespace {
+
+struct UserBackend {
+  BackendInfo info;
+  BackendFunction compile;
+};
+
+/// Leaked; the one registry of the process.
+struct Registry {
+  std::mutex making;  // guards all below
+  std::vector<std::string> files, folders;
+  std::unique_ptr<PluginCatalog> catalog;
+  std::map<std::string, UserBackend> user_backends;
+};
+
+Registry& registry() {
+  static auto* instance = new Registry;
+  return *instance;
+}
+
+TrustMode trust_mode() {
+  Choice mode = config::flags().plugins.trust;
+  return mode == "strict" ? TrustMode::strict : mode == "off" ? TrustMode::off : TrustMode::owner;
+}
+
+}  // namespace
+
+PluginCatalog& plugin_catalog() {
+  Registry& r = registry();
+  std::lock_guard lock(r.making);
+  if (r.catalog) return *r.catalog;
+  SearchSettings settings;
+  settings.files = r.files;
+  settings.option_path = r.folders;
+  settings.environment = plugin_path_variable();
+  settings.config_path = config::flags().plugins.path;
+  settings.install_dir = plugin_install_dir();
+  settings.secure = process_is_secure();
+  settings.trust = trust_mode();
+  const config::PluginsFlags& flags = config::flags().plugins;
+  settings.allow = AllowList(flags.allow, flags.allow_only);
+  if (std::string cache = config::cache_folder(); flags.quarantine && !cache.empty())
+    settings.quarantine = cache + "/plugins/loading";
+  r.catalog = std::make_unique<PluginCatalog>(std::move(settings));
+  return *r.catalog;
+}
+
+namespace {
+
+BackendInfo info_of(const FoundPlugin& plugin, const BackendManifest& b) {
+  BackendInfo info;
+  info.name = b.name;
+  info.plugin = plugin.manifest.name;
+  info.version = to_text(plugin.manifest.version);
+  info.description = b.description;
+  info.file = plugin.path;
+  info.state = std::string(name_of(plugin.state));
+  info.tags = b.tags;
+  info.devices = b.devices;
+  info.stages = b.stages;
+  info.stage = b.stage == BackendStage::captured ? Stage::captured : Stage::inference;
+  info.dynamic_shapes = b.dynamic_shapes;
+  info.partitioner = b.aot.partitioner;
+  info.decompositions = b.aot.decompositions;
+  info.decomposition_ops = b.aot.decompose;
+  info.kept_ops = b.aot.keep;
+  info.keep_inference_input_mutations = b.aot.keep_inference_input_mutations;
+  info.fallback = b.fallback;
+  return info;
+}
+
+BackendInfo host_eager_info() {
+  BackendInfo info;
+  info.name = "eager";
+  info.plugin = "tenon";
+  info.version = version;
+  info.description = "runs the graph node by node in the host";
+  info.state = "ready";
+  info.tags = {"debug"};
+  info.devices = {"*"};
+  return info;
+}
+
+std::vector<std::string> known_names() {
+  std::vector<std::string> names;
+  for (const BackendInfo& b : all_backends()) names.push_back(b.name);
+  return names;
+}
+
+// Whether a file that cannot be used offers the backend, by its manifest or else by its name.
+bool is_offered_by_broken(const std::string& name) {
+  std::string bare = name.substr(name.find('/') + 1);
+  std::vector<FoundPluginPtr> plugins = plugin_catalog().list();
+  return std::any_of(plugins.begin(), plugins.end(), [&](const FoundPluginPtr& p) {
+    bool named = p->manifest.find_backend(bare) || p->file_name() == "tenon_" + bare + ".so";
+    return p->diagnosis && named;
+  });
+}
+
+// A wrong name, or a right one whose plugin cannot be used.
+[[noreturn]] void fail_unknown(const std::string& name) {
+  std::string why, nearest = nearest_names(name, known_names());
+  for (const Diagnosis& d : plugin_catalog().why_missing(name)) why += "; " + to_text(d);
+  if (is_offered_by_broken(name))
+    throw BackendError(
+        ErrorCode::plugin, TN_NOT_FOUND,
+        message("backend '{}' cannot be used{}; the nearest are {}", name, why, nearest));
+  throw UserError(ErrorCode::invalid_backend,
+                  message("there is no backend '{}'; the nearest are {}{}", name, nearest, why));
+}
+
+}  // namespace
+
+BackendInfo backend_info(const std::string& name) {
+  {
+    std::lock_guard lock(registry().making);
+    auto user = registry().user_backends.find(name);
+    if (user != registry().user_backends.end()) return user->second.info;
+  }
+  if (auto choice = plugin_catalog().find_backend(name, ""))
+    return info_of(*choice->plugin, choice->manifest());
+  if (name == "eager") return host_eager_info();
+  fail_unknown(name);
+}
+
+std::vector<BackendInfo> all_backends() {
+  std::vector<BackendInfo> out;
+  bool has_eager = false;
+  for (const FoundPluginPtr& plugin : plugin_catalog().list()) {
+    for (size_t i = 0; i < plugin->manifest.backends.size(); ++i) {
+      if (!plugin->usable || !plugin->backend_shadowed_by[i].empty()) continue;
+      out.push_back(info_of(*plugin, plugin->manifest.backends[i]));
+      has_eager = has_eager || out.back().name == "eager";
+    }
+  }
+  if (!has_eager) out.push_back(host_eager_info());
+  std::lock_guard lock(registry().making);
+  for (const auto& [name, backend] : registry().user_backends) out.push_back(backend.info);
+  std::sort(out.begin(), out.end(),
+            [](const BackendInfo& a, const BackendInfo& b) { return a.name < b.name; });
+  return out;
+}
+
+std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
+                                               const CompileRequest& request) {
+  BackendFunction user;
+  {
+    std::lock_guard lock(registry().making);
+    auto found = registry().user_backends.find(name);
+    if (found != registry().user_backends.end()) user = found->second.compile;
+  }
+  if (user) return user(request);
+  std::optional<BackendChoice> choice = plugin_catalog().find_backend(name, "");
+  if (!choice && name == "eager") return interpreter_artifact(request.graph);
+  if (!choice) fail_unknown(name);
+  try {
+    return compile_with_plugin(*choice, request);
+  } catch (const BackendError& e) {
+    if (!config::flags().dynamo.suppress_errors) throw;
+    report::warn_once(message("{} {}", name, e.what()), "backend",
+                      message("{}; the graph runs in the interpreter", e.what()));
+    note_declined({name, "eager", e.what(), request.graph->nodes().size()});
+    return as_fallback(interpreter_artifact(request.graph), *request.graph);
+  }
+}
+
+namespace {
+
+std::optional<BackendChoice> loader_of(const std::string& name) {
+  for (const FoundPluginPtr& plugin : plugin_catalog().list())
+    for (size_t i = 0; plugin->usable && i < plugin->manifest.backends.size(); ++i) {
+      const std::vector<std::string>& loads = plugin->manifest.backends[i].loads;
+      if (std::find(loads.begin(), loads.end(), name) != loads.end())
+        return BackendChoice{plugin, i};
+    }
+  return plugin_catalog().find_backend(name, "");
+}
+
+}  // namespace
+
+namespace {
+
+// Options are those of the backend that compiled; one that only loads knows some of them.
+CompileRequest request_for_loader(const std::string& maker, const CompileRequest& request,
+                                  const BackendManifest& loader) {
+  CompileRequest out = request;
+  if (maker == loader.name) return out;
+  out.options_toml.clear();
+  out.mode.clear();
+  std::optional<BackendChoice> known = plugin_catalog().find_backend(maker, "");
+  if (!known) return out;
+  tn_options options = resolve_options(known->manifest(), request);
+  for (const BackendOption& option : loader.options) {
+    const BackendOption* same = known->manifest().find_option(option.name);
+    if (same && options.values.at(same->name) != same->default_value)
+      out.options_toml += message("{} = {}\n", same->name, to_text(options.values.at(same->name)));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::shared_ptr<Artifact> load_with_backend(const std::string& name, const CompileRequest& request,
+                                            std::string_view bytes) {
+  std::optional<BackendChoice> choice = loader_of(name);
+  if (!choice) {
+    std::string why;
+    for (const Diagnosis& d : plugin_catalog().why_missing(name)) why += "; " + to_text(d);
+    throw BackendError(
+        ErrorCode::plugin, TN_NOT_FOUND,
+        message("code that backend {} compiled needs a plugin that runs it, and none "
+                "is installed{}; `tenon backends --why` shows where plugins are "
+                "looked for",
+                name, why));
+  }
+  return load_with_plugin(*choice, request_for_loader(name, request, choice->manifest()), bytes);
+}
+
+void check_trusted_code(const std::string& path) {
+  if (trust_mode() == TrustMode::off) return;
+  std::string problem = writers_problem(path);
+  if (!problem.empty())
+    throw BackendError(ErrorCode::plugin, TN_PERMISSION_DENIED,
+                       message("{}: holds machine code and is refused: {}", path, problem));
+}
+
+void register_backend(std::string name, BackendFunction compile, std::vector<std::string> tags,
+                      Stage stage) {
+  BackendInfo info = host_eager_info();
+  info.name = name;
+  info.plugin = "program";
+  info.description = "registered by this program";
+  info.tags = std::move(tags);
+  info.stage = stage;
+  register_backend(std::move(compile), std::move(info));
+}
+
+void register_backend(BackendFunction compile, BackendInfo info) {
+  std::lock_guard lock(registry().making);
+  std::string name = info.name;
+  registry().user_backends[name] = {std::move(info), std::move(compile)};
+}
+
+std::vector<RefusedPlugin> refused_plugins() {
+  std::vector<RefusedPlugin> out;
+  for (const FoundPluginPtr& plugin : plugin_catalog().list())
+    if (!is_warning(plugin->diagnosis.fault))
+      out.push_back({plugin->path, code_of(plugin->diagnosis.fault), plugin->diagnosis.reason,
+                     plugin->diagnosis.hint});
+  return out;
+}
+
+static void report_on(const FoundPlugin& p, std::vector<std::string>& out) {
+  out.push_back(message("  {}: {}", p.file_name(),
+                        p.diagnosis ? to_text(p.diagnosis) : std::string(name_of(p.state))));
+  for (const Diagnosis& w : p.warnings) out.push_back("    doubtful: " + to_text(w));
+}
+
+std::vector<std::string> plugin_search_report() {
+  std::vector<std::string> out;
+  std::vector<FoundPluginPtr> plugins = plugin_catalog().list();
+  for (const SearchPlace& place : plugin_catalog().places()) {
+    bool is_there = ::access(place.path.c_str(), F_OK) == 0;
+    out.push_back(
+        message("{} ({}{})", place.path, name_of(place.source), is_there ? "" : ", not there"));
+    for (const FoundPluginPtr& p : plugins)
+      if (p->source == place.source && p->path.starts_with(place.path)) report_on(*p, out);
+  }
+  return out;
+}
+
+void set_plugin_search(std::vector<std::string> files, std::vector<std::string> folders) {
+  std::lock_guard lock(registry().making);
+  registry().files = std::move(files);
+  registry().folders = std::move(folders);
+  registry().catalog.reset();
+}
+
+void rescan_plugins() { plugin_catalog().rescan(); }
+
+std::vector<std::string> list_backends(const std::vector<std::string>& exclude_tags) {
+  std::vector<std::string> out;
+  for (const BackendInfo& b : all_backends()) {
+    bool excluded = std::any_of(b.tags.begin(), b.tags.end(), [&](const std::string& tag) {
+      return std::find(exclude_tags.begin(), exclude_tags.end(), tag) != exclude_tags.end();
+    });
+    if (!excluded) out.push_back(b.name);
+  }
+  return out;
+}
+
+namespace {
+
+// The options of every backend that a bare name means.
+void declare_all_options() {
+  for (const FoundPluginPtr& plugin : plugin_catalog().list())
+    for (size_t i = 0; plugin->usable && i < plugin->manifest.backends.size(); ++i)
+      if (plugin->backend_shadowed_by[i].empty()) declare_options(plugin->manifest.backends[i]);
+  if (!plugin_catalog().find_backend("eager", "")) config::declare_options("eager", {});
+}
+
+const struct FillSlots {
+  FillSlots() { config::declare_all_options_slot = &declare_all_options; }
+} fill_slots;
+
+}  // namespace
+
+}  // namespace tenon

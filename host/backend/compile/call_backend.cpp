@@ -1,0 +1,150 @@
+// Compiling with a plugin: whole graphs, and graphs of which it takes parts.
+#include "backend/compile/call_backend.h"
+
+#include "backend/abi/abi_request.h"
+#include "backend/compile/compile_regions.h"
+#include "backend/compile/declined.h"
+#include "backend/compile/fallback.h"
+#include "backend/compile/plugin_artifact.h"
+#include "backend/catalog.h"
+#include "backend/life/shutdown.h"
+#include "backend/abi/status.h"
+#include "graph/passes/aliasing.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+namespace {
+
+const tn_backend& table_of(const LoadedPlugin& plugin, const BackendManifest& manifest) {
+  auto table = std::find_if(plugin.backends.begin(), plugin.backends.end(),
+                            [&](const tn_backend& b) { return view_of(b.name) == manifest.name; });
+  ensure(table != plugin.backends.end(), "a loaded plugin lacks a backend of its manifest");
+  return *table;
+}
+
+// Backends that hand graphs to each other, by compile_with or as fallbacks, must come to an end.
+void check_chain(const std::vector<std::string>& chain, const std::string& id) {
+  constexpr size_t most = 8;
+  std::string path;
+  for (const std::string& link : chain) path += link + ", ";
+  bool is_cycle = std::find(chain.begin(), chain.end(), id) != chain.end();
+  if (is_cycle)
+    throw BackendError(
+        ErrorCode::backend_compiler_failed, TN_FAILED_PRECONDITION,
+        message("backend {} is already compiling this graph; a cycle of backends cannot end: {}{}; "
+                "let one of them use \"eager\"",
+                id, path, id));
+  if (chain.size() >= most)
+    throw BackendError(
+        ErrorCode::backend_compiler_failed, TN_FAILED_PRECONDITION,
+        message("more than {} backends hand a graph to each other: {}{}", most, path, id));
+}
+
+}  // namespace
+
+std::string PluginBackend::id() const { return plugin.name + "/" + manifest.name; }
+
+std::unique_lock<std::mutex> PluginBackend::lock() const {
+  static std::mutex serial_compiles;
+  std::unique_lock lock(serial_compiles, std::defer_lock);
+  if (!manifest.threadsafe_compile) lock.lock();
+  return lock;
+}
+
+std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest& request) {
+  tn_artifact* artifact = nullptr;
+  tn_status* status = nullptr;
+  {
+    auto lock = backend.lock();
+    status = call_plugin(
+        backend.plugin.net, message("compile of backend {}", backend.manifest.name),
+        [&] { return backend.table.compile(backend.table.self, &request.abi, &artifact); });
+  }
+  const std::string& name = backend.manifest.name;
+  if (status && status->code == TN_DECLINED && !backend.manifest.fallback.empty()) {
+    std::string reason = status->text;
+    free_status(status);
+    const CompileRequest& declined = *request.ctx.request;
+    note_declined({name, backend.manifest.fallback, reason, declined.graph->nodes().size()});
+    return compile_with_fallback(backend.manifest, declined, reason);
+  }
+  if (status) throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}", name));
+  if (!backend.plugin.has_compiled.exchange(true)) expect_shutdown();
+  std::shared_ptr<Artifact> out =
+      plugin_artifact(artifact, backend.plugin, name, *request.ctx.request);
+  out->guards = request.ctx.guards;
+  return out;
+}
+
+std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
+                                              const CompileRequest& request) {
+  const LoadedPlugin& plugin = load_plugin(plugin_catalog(), choice.plugin);
+  PluginBackend backend{plugin, choice.manifest(), table_of(plugin, choice.manifest())};
+  check_chain(request.chain, backend.id());
+  backend.cache = cache_scope_of(backend);
+  CompileRequest linked = request;
+  linked.chain.push_back(backend.id());
+  AbiRequest rq(backend.manifest, plugin.name, linked, backend.cache);
+  if (backend.table.supports && !request.graph->nodes().empty())
+    return compile_in_regions(backend, rq);
+  return compile_whole(backend, rq);
+}
+
+std::shared_ptr<Artifact> load_with_plugin(const BackendChoice& choice,
+                                           const CompileRequest& request, std::string_view bytes) {
+  const LoadedPlugin& plugin = load_plugin(plugin_catalog(), choice.plugin);
+  PluginBackend backend{plugin, choice.manifest(), table_of(plugin, choice.manifest())};
+  const std::string& name = backend.manifest.name;
+  if (!backend.table.load)
+    throw BackendError(ErrorCode::plugin, TN_UNIMPLEMENTED,
+                       message("backend {} of {} loads no saved code", name, plugin.path));
+  AbiRequest rq(backend.manifest, plugin.name, request);
+  tn_artifact* artifact = nullptr;
+  tn_status* status = nullptr;
+  {
+    auto lock = backend.lock();
+    status = call_plugin(plugin.net, message("load of backend {}", name), [&] {
+      return backend.table.load(backend.table.self, &rq.abi, str_of(bytes), &artifact);
+    });
+  }
+  if (status)
+    throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}: load", name));
+  if (!plugin.has_compiled.exchange(true)) expect_shutdown();
+  return plugin_artifact(artifact, plugin, name, request);
+}
+
+CompileRequest request_for_piece(const CompileRequest& request, std::shared_ptr<Graph> piece) {
+  CompileRequest out = request;
+  out.graph = std::move(piece);
+  out.static_inputs.clear();
+  out.mutated_inputs.clear();
+  out.aliased_outputs.clear();
+  out.n_saved = 0;
+  Graph& graph = *out.graph;
+  for (ValueId v : graph.inputs()) graph.value(v).flags.mutated = false;
+  AliasClasses classes(graph);
+  std::vector<uint32_t> base(graph.values().size(), no_value);  // the input whose memory it is
+  for (uint32_t i = 0; i < graph.inputs().size(); ++i) {
+    GraphValue& input = graph.value(graph.inputs()[i]);
+    base[graph.inputs()[i]] = i;
+    if (input.flags.static_address) out.static_inputs.push_back(i);
+    if (!classes.is_written(graph.inputs()[i])) continue;
+    input.flags.mutated = true;
+    out.mutated_inputs.push_back(i);
+  }
+  for (const Node& node : graph.nodes()) {
+    const OpEntry& op = entry_of(node.op);
+    bool is_view = (op.tags & TN_TAG_VIEW) && !(op.tags & TN_TAG_MAYBE_ALIAS);
+    size_t from = op.returned_arg >= 0 ? static_cast<size_t>(op.returned_arg) : 0;
+    if ((!is_view && op.returned_arg < 0) || node.args[from].tag != Tag::ref) continue;
+    for (uint32_t r = 0; r < (is_view ? node.n_results : 1); ++r)
+      base[node.first_result + r] = base[static_cast<ValueId>(node.args[from].payload)];
+  }
+  for (ValueId v : graph.outputs())
+    out.aliased_outputs.push_back(v == no_value ? no_value : base[v]);
+  return out;
+}
+
+}  // namespace tenon

@@ -1,0 +1,40 @@
+// Compiling a graph with a backend of a plugin.
+#pragma once
+
+#include "backend/abi/abi_request.h"
+#include "backend/backend.h"
+#include "backend/find/discover.h"
+#include "backend/life/load.h"
+#include "backend/compile/plugin_cache.h"
+
+#include <mutex>
+
+namespace tenon {
+
+/// A backend of a loaded plugin.
+struct PluginBackend {
+  const LoadedPlugin& plugin;
+  const BackendManifest& manifest;
+  const tn_backend& table;
+  const CacheScope* cache = nullptr;  ///< null: it keeps nothing on disk
+
+  std::string id() const;  ///< "plugin/backend"
+  /// Held while a function of a backend runs that cannot be called on several threads at once.
+  std::unique_lock<std::mutex> lock() const;
+};
+
+/// Loads the plugin where it is not yet, and compiles. What the backend does not take, nodes by its
+/// `supports` or whole graphs by declining them, goes to its fallback and is counted. Throws
+/// BackendError. Any thread.
+std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
+                                              const CompileRequest& request);
+
+/// Loads the plugin where it is not yet, and what it or its like has saved for the request. Throws
+/// BackendError. Any thread.
+std::shared_ptr<Artifact> load_with_plugin(const BackendChoice& choice,
+                                           const CompileRequest& request, std::string_view bytes);
+
+/// Calls the backend's compile; a graph that it declines goes to its fallback.
+std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest& request);
+
+}  // namespace tenon

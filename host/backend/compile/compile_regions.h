@@ -1,0 +1,13 @@
+// Compiling the parts of a graph that a backend supports.
+#pragma once
+
+#include "backend/compile/call_backend.h"
+
+namespace tenon {
+
+/// Asks the backend which nodes it supports, cuts the graph into regions for it and pieces for its
+/// fallback, compiles each and joins them. A graph that is supported as a whole is compiled as it
+/// is. Throws BackendError; `unsupported`, with every op named, where there is no fallback.
+std::shared_ptr<Artifact> compile_in_regions(const PluginBackend& backend, AbiRequest& request);
+
+}  // namespace tenon

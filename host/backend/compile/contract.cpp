@@ -1,0 +1,257 @@
+// The promises of compiled graphs: what the graph says about its outputs and inputs.
+#include "backend/compile/contract.h"
+
+#include "backend/abi/bridge.h"
+#include "config/flags.h"
+#include "core/sym/sym_eval.h"
+#include "core/tensor/tensor_impl.h"
+#include "graph/passes/aliasing.h"
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <mutex>
+
+namespace tenon {
+
+namespace {
+
+std::string named(std::string_view what, size_t index, const GraphValue& value) {
+  return value.name.empty() ? message("{} {}", what, index)
+                            : message("{} {} (%{})", what, index, value.name);
+}
+
+std::string dtype_text(int32_t dtype) {
+  return is_dtype(dtype) ? to_text(static_cast<Dtype>(dtype)) : message("dtype {}", dtype);
+}
+
+// Values of symbols at a call; those that data decides are not known.
+SymbolValues values_of(const Graph& graph, std::span<const int64_t> syms) {
+  return [&graph, syms](const Expr* symbol) -> std::optional<SymValue> {
+    for (size_t i = 0; i < graph.symbols.size() && i < syms.size(); ++i)
+      if (graph.symbols[i].symbol == symbol &&
+          graph.value(graph.symbols[i].value).source != ValueSource::node)
+        return SymValue{symbol->kind, syms[i]};
+    return std::nullopt;
+  };
+}
+
+// The size as the graph has it, or what was found where only data tells.
+int64_t expected_size(const SymInt& size, const SymbolValues& values, int64_t found) {
+  if (!size.is_symbolic()) return size.guard_int();
+  std::optional<SymValue> value = evaluate(size.expr(), values);
+  return value ? value->integer() : found;
+}
+
+std::string sizes_text(std::span<const int64_t> sizes) {
+  std::string out;
+  for (int64_t size : sizes) out += (out.empty() ? "" : ", ") + std::to_string(size);
+  return "[" + out + "]";
+}
+
+}  // namespace
+
+CallContract::CallContract(const CompileRequest& request)
+    : graph_(request.graph), checking_(config::flags().plugins.check_calls) {
+  bool captured = request.stage == Stage::captured && request.grad_enabled;
+  for (ValueId id : graph_->outputs()) {
+    Expected& e = expected_.emplace_back();
+    if (id == no_value) e.rank = -1;
+    if (id == no_value || graph_->value(id).kind != ValueKind::tensor) continue;
+    const GraphValue& value = graph_->value(id);
+    e.dtype = static_cast<int32_t>(value.meta.dtype);
+    e.rank = static_cast<int32_t>(value.meta.sizes.size());
+    if (captured && value.flags.requires_grad) e.flags = TN_T_REQUIRES_GRAD;
+  }
+  for (ValueId id : graph_->inputs())
+    grad_ = grad_ || (captured && graph_->value(id).flags.requires_grad);
+  if (!checking_) return;
+  AliasClasses classes(*graph_);
+  for (ValueId id : graph_->inputs()) written_.push_back(classes.is_written(id));
+  for (uint32_t input : request.mutated_inputs) written_[input] = true;
+}
+
+std::string CallContract::input_name(size_t input) const {
+  return named("input", input, graph_->value(graph_->inputs()[input]));
+}
+
+std::string CallContract::output_name(size_t output) const {
+  return named("output", output, graph_->value(graph_->outputs()[output]));
+}
+
+std::string CallContract::problem(std::span<tn_tensor* const> outputs) const {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Expected& e = expected_[i];
+    const tn_tensor* t = outputs[i];
+    if (fits(e, t)) continue;
+    if (!t) return message("the call succeeded and left {} NULL", output_name(i));
+    if (t->dtype != e.dtype)
+      return message("{} has dtype {}, the graph says {}", output_name(i), dtype_text(t->dtype),
+                     dtype_text(e.dtype));
+    if (t->ndim != e.rank)
+      return message("{} has {} dimensions, the graph says {}", output_name(i), t->ndim, e.rank);
+    return message("{} has no gradient history, although it depends on inputs that need gradients",
+                   output_name(i));
+  }
+  return {};
+}
+
+std::string CallContract::shape_problem(std::span<tn_tensor* const> outputs,
+                                        std::span<const int64_t> syms) const {
+  SymbolValues values = values_of(*graph_, syms);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (expected_[i].rank < 0 || !outputs[i]) continue;
+    const tn_tensor& t = *outputs[i];
+    const TensorMeta& meta = graph_->value(graph_->outputs()[i]).meta;
+    std::span<const int64_t> found(t.sizes, static_cast<size_t>(t.ndim));
+    std::vector<int64_t> expected;
+    for (size_t d = 0; d < found.size(); ++d)
+      expected.push_back(expected_size(meta.sizes[d], values, found[d]));
+    if (!std::equal(found.begin(), found.end(), expected.begin()))
+      return message("{} has shape {}, the graph says {}", output_name(i), sizes_text(found),
+                     sizes_text(expected));
+    if (t.device_type != static_cast<int32_t>(meta.device.type))
+      return message("{} is on {}, the graph says {}", output_name(i),
+                     to_text(Device(static_cast<DeviceType>(t.device_type), t.device_index)),
+                     to_text(meta.device));
+  }
+  return {};
+}
+
+std::string artifact_problem(const tn_artifact* artifact) {
+  if (!artifact) return "compile succeeded and gave no artifact";
+  if (!artifact->api) return "its artifact has no table";
+  if (artifact->api->struct_size < offsetof(tn_artifact_api, serialize))
+    return message("the table of its artifact has {} bytes, expected {} or more",
+                   artifact->api->struct_size, offsetof(tn_artifact_api, serialize));
+  if (!artifact->api->call || !artifact->api->destroy)
+    return message("its artifact has no {} function", artifact->api->call ? "destroy" : "call");
+  return {};
+}
+
+// ---- handles that were lent
+
+namespace {
+
+/// Retired handles, kept so that their use is noticed instead of being a crash. Leaked.
+struct Retired {
+  struct Entry {
+    Tensor handle;
+    PluginNet* net;
+  };
+  static constexpr size_t most = 4096;
+  std::mutex lock;  // guards entries
+  std::deque<Entry> entries;
+};
+
+Retired& retired() {
+  static auto* instance = new Retired;
+  return *instance;
+}
+
+// What a handle is after its call: of no size, without memory.
+void make_retired(detail::TensorHead* head) {
+  head->struct_size = 0;
+  head->ndim = 0;
+  head->numel = 0;
+  head->data = nullptr;
+  head->sizes = head->strides = nullptr;
+  head->storage = nullptr;
+  head->storage_bytes = 0;
+}
+
+uint64_t hash_of_memory(const Tensor& t) {
+  const Storage& storage = *impl_of(t)->storage_ref.get();
+  return std::hash<std::string_view>{}({static_cast<const char*>(storage.data), storage.bytes});
+}
+
+Tensor same_tensor(const Tensor& t) {
+  Tensor out = make_view(t, t.sizes(), t.strides(), t.storage_offset());
+  out.head()->flags = t.head()->flags;
+  out.head()->keys = t.head()->keys;
+  return out;
+}
+
+}  // namespace
+
+void fail_retired(const tn_tensor* handle) {
+  PluginNet* net = nullptr;
+  {
+    std::lock_guard lock(retired().lock);
+    for (const Retired::Entry& e : retired().entries)
+      if (e.handle.head() == handle) net = e.net;
+  }
+  constexpr std::string_view problem =
+      "a tensor handle was used after the call that lent it, without having been retained";
+  throw BackendError(ErrorCode::invalid_argument, TN_FAILED_PRECONDITION,
+                     net ? to_text(net->note_broken(std::string(problem))) : std::string(problem));
+}
+
+// ---- a checked call
+
+/// What is watched of one input.
+struct CheckedCall::Lent {
+  Tensor original;  ///< undefined: nothing to watch
+  Tensor copy;      ///< the handle that the plugin sees; undefined where it sees the original
+  bool watched = false;
+  uint64_t hash = 0;
+};
+
+CheckedCall::CheckedCall(const CallContract& contract, PluginNet& net, tn_call& call)
+    : contract_(contract), net_(net), call_(call), inputs_(call.inputs) {
+  bool steals = call.flags & TN_CALL_STEAL_INPUTS;
+  std::vector<uint64_t> written;  // storages
+  for (uint32_t i = 0; i < call.n_inputs; ++i)
+    if (call.inputs[i] && contract.may_write(i)) written.push_back(call.inputs[i]->storage_id);
+  for (uint32_t i = 0; i < call.n_inputs; ++i) {
+    Lent& lent = lent_.emplace_back();
+    tn_tensor* handle = handles_.emplace_back(call.inputs[i]);
+    if (!handle || handle->device_type != TN_DEV_CPU) continue;
+    lent.original = share_tensor(handle);
+    lent.watched = std::find(written.begin(), written.end(), handle->storage_id) == written.end();
+    if (!lent.watched) continue;
+    lent.hash = hash_of_memory(lent.original);
+    if (steals || !contract.may_lend_copies()) continue;
+    lent.copy = same_tensor(lent.original);
+    handles_.back() = lent.copy.head();
+  }
+  if (!steals) call.inputs = handles_.data();
+}
+
+CheckedCall::~CheckedCall() { call_.inputs = inputs_; }
+
+std::string CheckedCall::finish() {
+  call_.inputs = inputs_;
+  std::string problem;
+  std::span<tn_tensor*> outputs(call_.outputs, call_.n_outputs);
+  for (tn_tensor*& out : outputs) {
+    if (out && out->struct_size == 0) {
+      problem = "an output is a tensor handle of an earlier call, which was not retained";
+      out = nullptr;
+    }
+    for (const Lent& lent : lent_)  // an input given back is the caller's own tensor
+      if (out && lent.copy.head() == out) {
+        take_tensor(out);
+        out = give(lent.original);
+      }
+  }
+  for (size_t i = 0; i < lent_.size() && problem.empty(); ++i)
+    if (lent_[i].watched && hash_of_memory(lent_[i].original) != lent_[i].hash)
+      problem = message("wrote {}, which the graph does not change", contract_.input_name(i));
+  if (problem.empty()) problem = contract_.shape_problem(outputs, {call_.syms, call_.n_syms});
+  retire();
+  return problem;
+}
+
+// Handles that the plugin did not retain are over; those that it did stay what they are.
+void CheckedCall::retire() {
+  std::lock_guard lock(retired().lock);
+  for (Lent& lent : lent_) {
+    if (!lent.copy.defined() || lent.copy.head()->references.load() != 1) continue;
+    make_retired(lent.copy.head());
+    retired().entries.push_back({std::move(lent.copy), &net_});
+    if (retired().entries.size() > Retired::most) retired().entries.pop_front();
+  }
+}
+
+}  // namespace tenon

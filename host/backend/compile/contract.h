@@ -1,0 +1,97 @@
+// What a compiled graph promises at each call, and what is told when it breaks it (P23).
+//
+// Always checked, since it costs a comparison an output: every output is there and has dtype and
+// rank of the graph; outputs that need gradients have a history. With plugins.check_calls also:
+// sizes and device of the outputs; that inputs which the graph does not write are left alone; that
+// no handle is used after the call that lent it.
+#pragma once
+
+#include "backend/backend.h"
+#include "backend/life/plugin_call.h"
+
+#include <tenon/plugin.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+/// The promises of one artifact. Threads: read-only after it is made.
+class CallContract {
+ public:
+  explicit CallContract(const CompileRequest& request);
+
+  /// Whether the outputs are what every call checks.
+  bool holds(std::span<tn_tensor* const> outputs) const {
+    bool good = true;
+    for (size_t i = 0; i < outputs.size(); ++i) good &= fits(expected_[i], outputs[i]);
+    return good;
+  }
+  /// What is wrong with outputs that do not hold; "" when nothing is.
+  std::string problem(std::span<tn_tensor* const> outputs) const;
+  /// What is wrong with sizes and devices, given the values of the symbols; "" when nothing is.
+  std::string shape_problem(std::span<tn_tensor* const> outputs,
+                            std::span<const int64_t> syms) const;
+
+  /// Whether plugins.check_calls was on when the graph was compiled.
+  bool is_checking() const { return checking_; }
+  bool may_write(size_t input) const { return written_[input]; }
+  /// Whether a call may be given other handles of the same tensors.
+  bool may_lend_copies() const { return !grad_; }
+  /// "input 1 (%y)".
+  std::string input_name(size_t input) const;
+
+ private:
+  /// One output; rank -1 is a hole, -2 a number, of which nothing is asked.
+  struct Expected {
+    int32_t dtype = 0, rank = -2;
+    uint32_t flags = 0;  ///< TN_T_ that must be set
+  };
+  static bool fits(const Expected& e, const tn_tensor* t) {
+    if (e.rank < 0) return true;
+    return t && t->dtype == e.dtype && t->ndim == e.rank && (t->flags & e.flags) == e.flags;
+  }
+  std::string output_name(size_t output) const;
+
+  std::shared_ptr<const Graph> graph_;
+  std::vector<Expected> expected_;
+  std::vector<bool> written_;  ///< by input
+  bool checking_ = false, grad_ = false;
+};
+
+/// One call under plugins.check_calls. Lends handles of its own, which are retired at the end.
+class CheckedCall {
+ public:
+  /// `call` must outlive it; its inputs are replaced until finish().
+  CheckedCall(const CallContract& contract, PluginNet& net, tn_call& call);
+  ~CheckedCall();
+  CheckedCall(const CheckedCall&) = delete;
+  /// After the call: what was broken, or "". Puts the inputs back.
+  std::string finish();
+
+ private:
+  struct Lent;
+  void retire();
+
+  const CallContract& contract_;
+  PluginNet& net_;
+  tn_call& call_;
+  tn_tensor** inputs_;
+  std::vector<Lent> lent_;
+  std::vector<tn_tensor*> handles_;
+};
+
+/// Why an artifact that `compile` gave cannot be used; "" when it can.
+std::string artifact_problem(const tn_artifact* artifact);
+
+/// Throws the P23 of a handle that was lent for a call which has returned; see CheckedCall.
+[[noreturn]] void fail_retired(const tn_tensor* handle);
+/// Handles of plugins come through here. Retired ones have no size.
+inline void check_alive(const tn_tensor* handle) {
+  if (handle && handle->struct_size == 0) [[unlikely]]
+    fail_retired(handle);
+}
+
+}  // namespace tenon

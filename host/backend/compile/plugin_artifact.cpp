@@ -1,0 +1,167 @@
+// Calling what plugins compiled: inputs, outputs and statuses at the border.
+#include "backend/compile/plugin_artifact.h"
+
+#include "backend/abi/bridge.h"
+#include "backend/compile/contract.h"
+#include "backend/abi/status.h"
+
+#include <mutex>
+#include <optional>
+
+namespace tenon {
+
+namespace {
+
+// A tensor is one pointer to what the ABI calls tn_tensor, so that plugins write the caller's
+// outputs themselves.
+static_assert(sizeof(Tensor) == sizeof(tn_tensor*));
+static_assert(uint32_t{TN_AF_STEALS_INPUTS} == uint32_t{TN_CALL_STEAL_INPUTS});
+std::span<tn_tensor*> handles_of(std::span<Tensor> tensors) {
+  return {reinterpret_cast<tn_tensor**>(tensors.data()), tensors.size()};
+}
+
+int64_t n_tensors(std::span<tn_tensor* const> list) {
+  return std::count_if(list.begin(), list.end(), [](const tn_tensor* t) { return t; });
+}
+int64_t n_inputs(const tn_call& call) { return n_tensors({call.inputs, call.n_inputs}); }
+int64_t n_outputs(const tn_call& call) { return n_tensors({call.outputs, call.n_outputs}); }
+
+class PluginArtifact final : public Artifact, private Retirable {
+ public:
+  PluginArtifact(tn_artifact* artifact, const LoadedPlugin& plugin, std::string backend,
+                 const CompileRequest& request)
+      : artifact_(artifact),
+        call_(artifact->api->call),
+        flags_(artifact->api->flags),
+        net_(plugin.net),
+        backend_(std::move(backend)),
+        in_call_("call of backend " + backend_),
+        contract_(request),
+        is_plain_(!contract_.is_checking() && !(flags_ & TN_AF_SERIAL_ONLY)),
+        reference_(std::in_place, net_.life()) {
+    if (TN_HAS(artifact->api, serialize)) {
+      graph_ = request.graph;
+      mutated_inputs_ = request.mutated_inputs;
+    }
+    join();
+  }
+
+  ~PluginArtifact() override {
+    if (leave()) retire();
+  }
+
+  [[gnu::flatten]] void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+                             std::span<Tensor> outputs, bool steal) override {
+    for (Tensor& out : outputs) out = Tensor();
+    std::span<tn_tensor*> results = handles_of(outputs);
+    tn_call call = {.struct_size = sizeof call,
+                    .flags = steal ? flags_ & TN_CALL_STEAL_INPUTS : 0,
+                    .n_inputs = static_cast<uint32_t>(inputs.size()),
+                    .n_outputs = static_cast<uint32_t>(outputs.size()),
+                    .n_syms = static_cast<uint32_t>(syms.size()),
+                    ._r0 = 0,
+                    .inputs = reinterpret_cast<tn_tensor**>(inputs.data()),
+                    .outputs = results.data(),
+                    .syms = syms.data(),
+                    .stream = nullptr};
+    bool plain = is_plain_ && !is_counting_held();
+    tn_status* status = plain ? run(call) : run_carefully(call);
+    bool good = contract_.holds(results);
+    if (steal) release_all(inputs);
+    if (status || !good) [[unlikely]]
+      fail(status, results);
+  }
+
+  std::string describe(int32_t what) const override {
+    TextSink text;
+    tn_status* status = call_plugin(net_, "describe of backend " + backend_, [&] {
+      bool can = TN_HAS(artifact_->api, describe);
+      return can ? artifact_->api->describe(artifact_, what, text.get()) : nullptr;
+    });
+    if (!status) return text.take();
+    free_status(status);
+    return "";
+  }
+
+  SavedArtifact save() const override {
+    require(graph_ != nullptr, ErrorCode::unsupported,
+            "backend {} cannot save what it compiles; inductor can", backend_);
+    TextSink bytes;
+    tn_status* status = call_plugin(net_, "serialize of backend " + backend_, [&] {
+      return artifact_->api->serialize(artifact_, bytes.get());
+    });
+    if (status)
+      throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
+    SavedArtifact out{.kind = SavedArtifact::Kind::plugin, .graph = graph_};
+    out.backend = backend_;
+    out.mutated_inputs = mutated_inputs_;
+    out.bytes = bytes.take();
+    return out;
+  }
+
+ private:
+  tn_status* run(tn_call& call) {
+    return call_plugin(net_, in_call_, [&] { return call_(artifact_, &call); });
+  }
+  // For artifacts that take one call at a time, and under plugins.check_calls and check_leaks.
+  [[gnu::noinline]] tn_status* run_carefully(tn_call& call) {
+    std::unique_lock lock(serial_, std::defer_lock);
+    if (flags_ & TN_AF_SERIAL_ONLY) lock.lock();
+    int64_t lent = call.flags & TN_CALL_STEAL_INPUTS ? n_inputs(call) : 0;
+    if (is_counting_held()) net_.life().add_held(Held::tensor, lent);
+    tn_status* status = contract_.is_checking() ? run_checked(call) : run(call);
+    int64_t left = call.flags & TN_CALL_STEAL_INPUTS ? n_inputs(call) : 0;
+    if (is_counting_held()) net_.life().add_held(Held::tensor, -left - n_outputs(call));
+    return status;
+  }
+  tn_status* run_checked(tn_call& call) {
+    CheckedCall checked(contract_, net_, call);
+    tn_status* status = run(call);
+    std::string problem = checked.finish();
+    return status || problem.empty() ? status : broken(std::move(problem));
+  }
+  tn_status* broken(std::string problem) {
+    return make_status(TN_INTERNAL, to_text(net_.note_broken(std::move(problem))));
+  }
+
+  // Whoever got the inputs leaves NULL where he has released one.
+  [[gnu::noinline]] static void release_all(std::span<detail::TensorHead*> inputs) {
+    for (detail::TensorHead*& left : inputs) take_tensor(std::exchange(left, nullptr));
+  }
+  [[noreturn, gnu::cold, gnu::noinline]] void fail(tn_status* status,
+                                                   std::span<tn_tensor* const> results) {
+    if (!status) status = broken(contract_.problem(results));
+    throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
+  }
+
+  void retire() noexcept override {
+    call_plugin_quietly(net_, "destroy of backend " + backend_,
+                        [&] { artifact_->api->destroy(artifact_); });
+    reference_.reset();
+  }
+
+  tn_artifact* artifact_;  // gone once retired: used inside call_plugin only
+  tn_status* (*call_)(tn_artifact*, tn_call*);
+  uint32_t flags_;
+  PluginNet& net_;
+  std::string backend_, in_call_;
+  CallContract contract_;
+  bool is_plain_;
+  std::optional<PluginRef> reference_;
+  std::mutex serial_;
+  std::shared_ptr<const Graph> graph_;  // of artifacts that can be saved
+  std::vector<uint32_t> mutated_inputs_;
+};
+
+}  // namespace
+
+std::shared_ptr<Artifact> plugin_artifact(tn_artifact* artifact, const LoadedPlugin& plugin,
+                                          const std::string& backend,
+                                          const CompileRequest& request) {
+  std::string problem = artifact_problem(artifact);
+  if (!problem.empty())
+    plugin.net.broke_contract(ErrorCode::backend_compiler_failed, backend, problem);
+  return std::make_shared<PluginArtifact>(artifact, plugin, backend, request);
+}
+
+}  // namespace tenon

@@ -1,0 +1,484 @@
+// Finding plugin files and deciding which of them a name means.
+//
+// Order. Places come in the order of PluginSource; inside a directory the higher plugin version
+// comes first, then the smaller file name (never the order of the directory). A file is known by
+// device and inode, so that one file under two names counts once. The key of a backend is (name,
+// device type), of a device provider its type, of a plugin its name: who comes first has it, the
+// others are shadowed. "eager" belongs to the installation: a foreign backend of that name is
+// always shadowed.
+//
+// Cost. A scan is one stat per file and directory. When nothing differs from the last one, that is
+// all; else the notes of new and changed files are read and the order is worked out anew.
+#include "backend/find/discover.h"
+
+#include <dirent.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <tenon/plugin.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <set>
+
+#include "backend/find/quarantine.h"
+#include "core/error.h"
+
+namespace tenon {
+
+std::string_view name_of(PluginSource source) {
+  constexpr std::string_view names[] = {"file", "option", "environment", "config", "install"};
+  return names[static_cast<size_t>(source)];
+}
+
+std::string_view name_of(PluginState state) {
+  constexpr std::string_view names[] = {"found",  "loaded",  "ready",    "draining",    "down",
+                                        "broken", "refused", "shadowed", "quarantined", "faulty"};
+  return names[static_cast<size_t>(state)];
+}
+
+std::string plugin_path_variable() {
+  const char* value = ::secure_getenv("TENON_PLUGIN_PATH");
+  return value ? value : "";
+}
+
+bool process_is_secure() { return ::getauxval(AT_SECURE) != 0; }
+
+static std::string absolute(const std::string& path) {
+  return std::filesystem::absolute(path).lexically_normal().string();
+}
+
+std::vector<SearchPlace> search_places(const SearchSettings& settings) {
+  std::vector<SearchPlace> out;
+  auto add = [&](PluginSource source, const std::string& path) {
+    if (!path.empty()) out.push_back({source, absolute(path)});
+  };
+  bool only_these = settings.environment.starts_with('!');
+  if (!settings.secure) {
+    for (const std::string& file : settings.files) add(PluginSource::file, file);
+    for (const std::string& dir : settings.option_path) add(PluginSource::option, dir);
+    std::string_view rest = settings.environment;
+    if (only_these) rest.remove_prefix(1);
+    while (!rest.empty()) {
+      size_t colon = std::min(rest.find(':'), rest.size());
+      add(PluginSource::environment, std::string(rest.substr(0, colon)));
+      rest.remove_prefix(std::min(colon + 1, rest.size()));
+    }
+    if (!only_these)
+      for (const std::string& dir : settings.config_path) add(PluginSource::config, dir);
+  }
+  if (!only_these || settings.secure) add(PluginSource::install, settings.install_dir);
+  return out;
+}
+
+std::string FoundPlugin::file_name() const { return path.substr(path.rfind('/') + 1); }
+
+// ---- scanning ----
+
+static bool same_directory(const std::string& a, const std::string& b) {
+  struct stat sa {
+  }, sb{};
+  return !a.empty() && !b.empty() && ::stat(a.c_str(), &sa) == 0 && ::stat(b.c_str(), &sb) == 0 &&
+         sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino;
+}
+
+void PluginCatalog::list_directory(size_t place, std::vector<Candidate>& out) const {
+  const std::string& directory = places_[place].path;
+  DIR* dir = ::opendir(directory.c_str());
+  if (!dir) return;
+  bool install = same_directory(directory, settings_.install_dir);
+  size_t first = out.size();
+  while (const dirent* entry = ::readdir(dir)) {
+    std::string_view name = entry->d_name;
+    struct stat s {};
+    if (name.starts_with('.') || !name.ends_with(".so")) continue;
+    if (::fstatat(::dirfd(dir), entry->d_name, &s, 0) != 0 || !S_ISREG(s.st_mode)) continue;
+    out.push_back(
+        {directory + "/" + entry->d_name, entry->d_name, place, install, identity_of(s), {}, {}});
+  }
+  ::closedir(dir);
+  std::sort(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(),
+            [](const Candidate& a, const Candidate& b) { return a.name < b.name; });
+}
+
+PluginCatalog::Candidate PluginCatalog::explicit_file(size_t place) const {
+  const std::string& path = places_[place].path;
+  std::filesystem::path p(path);
+  Candidate out{path, p.filename(), place, same_directory(p.parent_path(), settings_.install_dir),
+                {},   {},           {}};
+  struct stat s {};
+  if (::stat(path.c_str(), &s) == 0) out.file = identity_of(s);
+  return out;
+}
+
+std::vector<PluginCatalog::Candidate> PluginCatalog::candidates() const {
+  std::vector<Candidate> all, out;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    if (places_[i].source == PluginSource::file)
+      all.push_back(explicit_file(i));
+    else
+      list_directory(i, all);
+  }
+  std::set<std::pair<uint64_t, uint64_t>> seen;
+  TrustCheck trust(settings_.trust);
+  std::vector<CrashRecord> crashes = crash_records(settings_.quarantine);
+  for (Candidate& c : all) {
+    bool exists = c.file != FileIdentity{};
+    if (exists && !seen.emplace(c.file.device, c.file.inode).second) continue;
+    if (exists) c.trust = trust.judge(c.path);
+    if (exists) c.quarantine = quarantine_verdict(crashes, c.path, c.file);
+    out.push_back(std::move(c));
+  }
+  return out;
+}
+
+Diagnosis no_entry(const std::string& path) {
+  return {PluginFault::no_entry, path,
+          "expected the exported function tenon_plugin_entry_v1, found none",
+          "declare it extern \"C\" TN_EXPORT, and let the version script export it"};
+}
+
+/// What the file itself tells, whoever comes before it.
+static std::shared_ptr<FoundPlugin> read_plugin(const std::string& path) {
+  auto out = std::make_shared<FoundPlugin>();
+  out->path = path;
+  NoteResult note = read_note(path);
+  out->elf = std::move(note.info);
+  out->diagnosis = std::move(note.diagnosis);
+  if (out->diagnosis) return out;
+  ManifestResult parsed = parse_manifest(out->elf.manifest, path);
+  out->manifest = std::move(parsed.manifest);
+  out->unknown_keys = std::move(parsed.unknown_keys);
+  out->diagnosis = std::move(parsed.diagnosis);
+  if (!out->diagnosis)
+    out->diagnosis = check_abi(out->manifest, path, {TN_ABI_MAJOR, TN_ABI_MINOR});
+  if (!out->diagnosis && !out->elf.exports_entry) out->diagnosis = no_entry(path);
+  return out;
+}
+
+static PluginState state_before_loading(const Diagnosis& diagnosis) {
+  switch (diagnosis.fault) {
+    case PluginFault::none:
+      return PluginState::found;
+    case PluginFault::refused:
+    case PluginFault::wrong_digest:
+      return PluginState::refused;
+    case PluginFault::quarantined:
+      return PluginState::quarantined;
+    default:
+      return PluginState::broken;
+  }
+}
+
+/// Null for files that are no plugins and were not asked for by name.
+std::shared_ptr<FoundPlugin> PluginCatalog::examine(const Candidate& c) {
+  FoundPluginPtr& known = read_[c.path];
+  if (!known || known->elf.file != c.file) {
+    auto fresh = read_plugin(c.path);
+    bool is_plugin = fresh->diagnosis.fault != PluginFault::no_note;
+    if (Diagnosis bad = is_plugin ? settings_.allow.judge(c.path) : Diagnosis{})
+      fresh->diagnosis = std::move(bad);
+    known = std::move(fresh);
+  }
+  PluginSource source = places_[c.place].source;
+  if (known->diagnosis.fault == PluginFault::no_note && source != PluginSource::file) return {};
+
+  auto out = std::make_shared<FoundPlugin>(*known);
+  out->source = source;
+  out->in_install_dir = c.in_install_dir;
+  TrustVerdict trust = c.trust;
+  TrustCheck(settings_.trust).judge_contents(c.path, known->elf, trust);
+  out->warnings = std::move(trust.warnings);
+  if (trust.refusal) out->diagnosis = trust.refusal;
+  if (!out->diagnosis) out->diagnosis = c.quarantine;
+  out->state = state_before_loading(out->diagnosis);
+  out->usable = out->state == PluginState::found;
+  return out;
+}
+
+/// Once mapped, a library stays: the loader would give the old mapping for the same path.
+static bool is_mapped(PluginState state, PluginFault fault) {
+  if (state == PluginState::broken)
+    return fault != PluginFault::missing_library && fault != PluginFault::undefined_symbol &&
+           fault != PluginFault::unreadable && fault != PluginFault::missing_extension;
+  return state != PluginState::found && state != PluginState::quarantined &&
+         state != PluginState::refused && state != PluginState::shadowed;
+}
+
+/// The plugin with what the loader said about it; null when that was about other content. `now` is
+/// the file of today, null when it is gone.
+std::shared_ptr<FoundPlugin> PluginCatalog::with_verdict(const Candidate* now,
+                                                         const Verdict& verdict) const {
+  bool same = now && now->file == verdict.plugin->elf.file;
+  if (!same && !is_mapped(verdict.state, verdict.diagnosis.fault)) return {};
+  auto out = std::make_shared<FoundPlugin>(*verdict.plugin);
+  if (now) out->source = places_[now->place].source;
+  out->state = verdict.state;
+  out->diagnosis = verdict.diagnosis;
+  if (same) return out;
+  auto fresh = now ? read_plugin(out->path) : nullptr;
+  std::string found = !fresh             ? "gone"
+                      : fresh->diagnosis ? "an unreadable file"
+                                         : to_text(fresh->manifest.version);
+  out->diagnosis = {
+      PluginFault::replaced, out->path,
+      message("version {} is loaded, the file is now {}", out->manifest.version, found),
+      now ? "restart to use it" : "what is loaded can be used until the process ends"};
+  return out;
+}
+
+// ---- order and shadows ----
+
+namespace {
+
+/// Who has which name, filled in the order of precedence.
+class Names {
+ public:
+  void claim(FoundPlugin& p) {
+    const PluginManifest& m = p.manifest;
+    auto [owner, is_first] = plugins_.emplace(m.name, p.path);
+    std::string all_from = is_first ? "" : owner->second;
+    bool anything_left = !m.kernels.empty() || !m.extensions.empty() || !m.ops.empty();
+    p.backend_shadowed_by.clear();
+    p.device_shadowed_by.clear();
+    for (const BackendManifest& b : m.backends) {
+      bool foreign_eager = b.name == "eager" && !p.in_install_dir;
+      std::string by = !is_first ? all_from : foreign_eager ? "Tenon itself" : owner_of(b, p.path);
+      anything_left = anything_left || by.empty();
+      p.backend_shadowed_by.push_back(std::move(by));
+    }
+    for (const DeviceManifest& d : m.devices) {
+      std::string by = is_first ? take(devices_, d.type, p.path) : all_from;
+      anything_left = anything_left || by.empty();
+      p.device_shadowed_by.push_back(std::move(by));
+    }
+    describe(p, all_from, anything_left);
+  }
+
+ private:
+  using Owners = std::map<std::string, std::string>;
+
+  /// Empty when the key is free, and now is taken; else its owner.
+  static std::string take(Owners& owners, const std::string& key, const std::string& path) {
+    auto [owner, is_new] = owners.emplace(key, path);
+    return is_new ? "" : owner->second;
+  }
+  /// Whoever serves all devices of the backend already; else it takes those that are free.
+  std::string owner_of(const BackendManifest& b, const std::string& path) {
+    std::string any = backends_.contains(b.name + "/*") ? backends_[b.name + "/*"] : "";
+    std::string owner;
+    bool all = !b.devices.empty();
+    for (const std::string& device : b.devices) {
+      std::string by = any.empty() ? take(backends_, b.name + "/" + device, path) : any;
+      all = all && !by.empty();
+      if (owner.empty()) owner = by;
+    }
+    return all ? owner : "";
+  }
+  static void describe(FoundPlugin& p, const std::string& all_from, bool anything_left) {
+    std::string lost;
+    p.shadowed = false;
+    auto add = [&](std::string_view what, const std::string& name, const std::string& by) {
+      if (!by.empty())
+        lost += message("{}{} {} comes from {}", lost.empty() ? "" : ", ", what, name, by);
+    };
+    if (!all_from.empty())
+      add("plugin", p.manifest.name, all_from);
+    else {
+      for (size_t i = 0; i < p.backend_shadowed_by.size(); ++i)
+        add("backend", p.manifest.backends[i].name, p.backend_shadowed_by[i]);
+      for (size_t i = 0; i < p.device_shadowed_by.size(); ++i)
+        add("device", p.manifest.devices[i].type, p.device_shadowed_by[i]);
+    }
+    if (lost.empty()) return;
+    p.shadowed = !anything_left || !all_from.empty();
+    if (p.shadowed && p.state == PluginState::found) p.state = PluginState::shadowed;
+    if (!p.diagnosis)
+      p.diagnosis = {
+          PluginFault::shadowed, p.path, lost,
+          p.manifest.backends.empty()
+              ? ""
+              : message("\"{}/{}\" names this one", p.manifest.name, p.manifest.backends[0].name)};
+  }
+
+  Owners plugins_, backends_, devices_;
+};
+
+}  // namespace
+
+void PluginCatalog::rebuild_locked() {
+  std::vector<Ranked> ranked;
+  std::set<std::string> present;
+  for (const Candidate& c : candidates_) {
+    present.insert(c.path);
+    std::shared_ptr<FoundPlugin> plugin;
+    if (auto said = verdicts_.find(c.path); said != verdicts_.end()) {
+      plugin = with_verdict(&c, said->second);
+      if (!plugin) verdicts_.erase(said);
+    }
+    if (!plugin) plugin = examine(c);
+    if (plugin) ranked.push_back({c.place, std::move(plugin)});
+  }
+  for (const auto& [path, verdict] : verdicts_)  // loaded, and deleted since
+    if (!present.contains(path))
+      if (auto plugin = with_verdict(nullptr, verdict)) ranked.push_back({places_.size(), plugin});
+  std::erase_if(read_, [&](const auto& entry) { return !present.contains(entry.first); });
+
+  std::sort(ranked.begin(), ranked.end(), [](const Ranked& a, const Ranked& b) {
+    if (a.place != b.place) return a.place < b.place;
+    if (auto c = b.plugin->manifest.version <=> a.plugin->manifest.version; c != 0) return c < 0;
+    return a.plugin->path < b.plugin->path;  // of one directory: by file name
+  });
+  Names names;
+  plugins_.clear();
+  for (Ranked& r : ranked) {
+    if (r.plugin->usable) names.claim(*r.plugin);
+    plugins_.push_back(std::move(r.plugin));
+  }
+}
+
+bool PluginCatalog::rescan_locked() {
+  std::vector<Candidate> now = candidates();
+  if (now == candidates_) return false;
+  candidates_ = std::move(now);
+  rebuild_locked();
+  return true;
+}
+
+// ---- the catalog ----
+
+PluginCatalog::PluginCatalog(SearchSettings settings)
+    : settings_(std::move(settings)), places_(search_places(settings_)) {
+  if (settings_.secure && settings_.trust == TrustMode::off) settings_.trust = TrustMode::owner;
+}
+
+bool PluginCatalog::rescan() {
+  std::lock_guard lock(plugins_mutex_);
+  return rescan_locked();
+}
+
+void PluginCatalog::add_file(const std::string& path) {
+  std::lock_guard lock(plugins_mutex_);
+  std::string file = absolute(path);
+  std::vector<std::string>& files = settings_.files;
+  if (std::find(files.begin(), files.end(), file) == files.end()) files.push_back(file);
+  places_ = search_places(settings_);
+  candidates_.clear();  // places have other indices now
+  if (!rescan_locked()) rebuild_locked();
+}
+
+std::vector<FoundPluginPtr> PluginCatalog::list() {
+  std::lock_guard lock(plugins_mutex_);
+  rescan_locked();
+  return plugins_;
+}
+
+std::vector<SearchPlace> PluginCatalog::places() const {
+  std::lock_guard lock(plugins_mutex_);
+  return places_;
+}
+
+std::optional<BackendChoice> PluginCatalog::find_locked(std::string_view name,
+                                                        std::string_view device) const {
+  size_t slash = name.find('/');
+  std::string_view backend = slash == name.npos ? name : name.substr(slash + 1);
+  for (const FoundPluginPtr& p : plugins_) {
+    if (!p->usable || (slash != name.npos && p->manifest.name != name.substr(0, slash))) continue;
+    for (size_t i = 0; i < p->manifest.backends.size(); ++i) {
+      const BackendManifest& b = p->manifest.backends[i];
+      bool reachable = slash != name.npos || p->backend_shadowed_by[i].empty();
+      if (reachable && b.name == backend && (device.empty() || b.serves(device)))
+        return BackendChoice{p, i};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<BackendChoice> PluginCatalog::find_backend(std::string_view name,
+                                                         std::string_view device) {
+  std::lock_guard lock(plugins_mutex_);
+  auto found = find_locked(name, device);
+  if (!found && rescan_locked()) found = find_locked(name, device);
+  return found;
+}
+
+std::vector<Diagnosis> PluginCatalog::why_missing(std::string_view backend) const {
+  std::lock_guard lock(plugins_mutex_);
+  std::string_view name = backend.substr(backend.find('/') + 1);
+  std::vector<Diagnosis> out;
+  for (const FoundPluginPtr& p : plugins_) {
+    bool unreadable = p->diagnosis.fault == PluginFault::bad_manifest || p->manifest.name.empty();
+    if (p->diagnosis && (unreadable || p->manifest.find_backend(name))) out.push_back(p->diagnosis);
+  }
+  return out;
+}
+
+FoundPluginPtr PluginCatalog::find_plugin(std::string_view name) const {
+  std::lock_guard lock(plugins_mutex_);
+  for (bool usable : {true, false})  // an unusable one, to say why
+    for (const FoundPluginPtr& p : plugins_)
+      if (p->usable == usable && p->manifest.name == name) return p;
+  return {};
+}
+
+FoundPluginPtr PluginCatalog::find_path(std::string_view path) const {
+  std::lock_guard lock(plugins_mutex_);
+  for (const FoundPluginPtr& p : plugins_)
+    if (p->path == path) return p;
+  return {};
+}
+
+FoundPluginPtr PluginCatalog::find_device(std::string_view type) const {
+  std::lock_guard lock(plugins_mutex_);
+  for (const FoundPluginPtr& p : plugins_)
+    for (size_t i = 0; p->usable && i < p->manifest.devices.size(); ++i)
+      if (p->manifest.devices[i].type == type && p->device_shadowed_by[i].empty()) return p;
+  return {};
+}
+
+FoundPluginPtr PluginCatalog::find_op(std::string_view name) {
+  list();  // reads the folders, at the first call
+  std::lock_guard lock(plugins_mutex_);
+  for (const FoundPluginPtr& p : plugins_)
+    if (p->usable && !p->shadowed)
+      for (const OpManifest& op : p->manifest.ops)
+        if (op.name == name) return p;
+  return {};
+}
+
+FoundPluginPtr PluginCatalog::find_extension(std::string_view id, uint32_t min_version) const {
+  std::lock_guard lock(plugins_mutex_);
+  for (const FoundPluginPtr& p : plugins_)
+    if (p->usable && !p->shadowed)
+      for (const ExtensionManifest& e : p->manifest.extensions)
+        if (e.id == id && e.version >= min_version) return p;
+  return {};
+}
+
+std::vector<PluginCatalog::KernelsChoice> PluginCatalog::kernels_for(
+    std::string_view device) const {
+  std::lock_guard lock(plugins_mutex_);
+  auto before = [](const KernelsChoice& a, const KernelsChoice& b) {
+    return a.plugin->manifest.kernels[a.index].priority >
+           b.plugin->manifest.kernels[b.index].priority;
+  };
+  std::vector<KernelsChoice> out;
+  for (const FoundPluginPtr& p : plugins_)
+    for (size_t i = 0; p->usable && !p->shadowed && i < p->manifest.kernels.size(); ++i) {
+      if (p->manifest.kernels[i].device != device) continue;
+      KernelsChoice choice{p, i};
+      out.insert(std::upper_bound(out.begin(), out.end(), choice, before), choice);
+    }
+  return out;
+}
+
+void PluginCatalog::set_state(const std::string& path, PluginState state, Diagnosis diagnosis) {
+  std::lock_guard lock(plugins_mutex_);
+  auto at = std::find_if(plugins_.begin(), plugins_.end(),
+                         [&](const FoundPluginPtr& p) { return p->path == path; });
+  if (at == plugins_.end()) return;
+  verdicts_[path] = {state, std::move(diagnosis), *at};
+  rebuild_locked();
+}
+
+}  // namespace tenon

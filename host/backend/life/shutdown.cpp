@@ -1,0 +1,182 @@
+// Shutting plugins down: order, waiting, leaks, unmapping.
+//
+// 1. The gate closes: compiles and calls fail from here on. 2. Running calls are awaited, at most
+// 30 s; a plugin that is still busy then is left alone. 3. Artifacts are destroyed, newest first.
+// 4. In reverse order of initialisation each plugin that nobody holds goes from ready over draining
+// to down; one that is held stays ready, and so does each whose table it was given. 5. What a
+// plugin kept of ours is told (P22). 6. Where plugins.unload asks for it, libraries are unmapped.
+#include "backend/life/shutdown.h"
+
+#include "backend/find/admission.h"
+#include "backend/catalog.h"
+#include "backend/abi/status.h"
+#include "config/flags.h"
+#include "core/error.h"
+#include "report/log.h"
+
+#include <tenon/plugins.h>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <set>
+
+namespace tenon {
+
+namespace {
+
+constexpr double longest_wait = 30;  // seconds
+#ifdef NDEBUG
+constexpr bool counts_by_default = false;
+#else
+constexpr bool counts_by_default = true;
+#endif
+
+/// Leaked.
+struct Ending {
+  std::mutex one_at_a_time;
+  pid_t process = 0;                                          // that loaded plugins
+  std::mutex noting;                                          // guards the next one
+  std::set<std::pair<const void*, const void*>> dependences;  // base of user, base of what it uses
+};
+Ending& ending() {
+  static auto* instance = new Ending;
+  return *instance;
+}
+
+const void* base_of(const void* address) {
+  Dl_info info{};
+  return ::dladdr(address, &info) != 0 ? info.dli_fbase : nullptr;
+}
+
+using Log = report::LogLevel;
+
+void set_state(const LoadedPlugin& plugin, PluginState state, Diagnosis diagnosis = {}) {
+  plugin_catalog().set_state(plugin.path, state, std::move(diagnosis));
+}
+
+/// Why the plugin cannot be shut down now; empty when it can.
+std::string hindrance(const LoadedPlugin& plugin, const std::vector<const PluginLife*>& busy) {
+  if (std::find(busy.begin(), busy.end(), &plugin.net.life()) != busy.end())
+    return message("a call has been running for more than {} s", longest_wait);
+  if (int64_t n = plugin.net.life().n_references())
+    return message("{} of its artifacts and tensors are in use", n);
+  std::lock_guard lock(ending().noting);
+  for (const LoadedPlugin* other : loaded_plugins())
+    if (!other->net.life().is_down() && ending().dependences.contains({other->base, plugin.base}))
+      return message("plugin {} uses it and is not down", other->name);
+  return "";
+}
+
+Diagnosis leaks_of(const LoadedPlugin& plugin) {
+  std::string held = plugin.net.life().held_text();
+  if (held.empty()) return {};
+  return {PluginFault::leaks, plugin.path, message("left {} behind at shutdown", held),
+          "release what host functions give, free statuses, destroy artifacts that interpret and "
+          "compile_with made"};
+}
+
+void shut_down(const LoadedPlugin& plugin) {
+  set_state(plugin, PluginState::draining);
+  if (plugin.table.shutdown) {
+    InPlugin in(plugin.net.life(), InPlugin::Purpose::shutdown);
+    log_and_free(plugin.net,
+                 call_plugin(plugin.net, "shutdown", [&] { return plugin.table.shutdown(); }));
+  }
+  Diagnosis leaks = leaks_of(plugin);
+  if (leaks) report::log(Log::warning, "backend", "{}", to_text(leaks));
+  plugin.net.life().set_down();
+  set_state(plugin, PluginState::down, std::move(leaks));
+  report::log(Log::info, "backend", "plugin {} is shut down", plugin.name);
+}
+
+void unmap_if_wanted(const LoadedPlugin& plugin) {
+  if (config::flags().plugins.unload != "explicit" || !plugin.net.life().is_down()) return;
+  unmap(plugin);
+  bool stays = is_path_mapped(plugin.path);
+  report::log(Log::info, "backend", "plugin {} {}", plugin.name,
+              stays ? "stays mapped: something keeps its library, such as unique symbols, "
+                      "destructors of threads or a library that it needs"
+                    : "was unmapped");
+}
+
+void shut_down_all(bool exiting) {
+  Ending& e = ending();
+  std::lock_guard lock(e.one_at_a_time);
+  close_gate();
+  std::vector<const PluginLife*> busy = wait_for_calls(longest_wait);
+  if (busy.empty()) retire_all();
+  std::vector<const LoadedPlugin*> all = loaded_plugins();
+  std::reverse(all.begin(), all.end());
+  for (const LoadedPlugin* plugin : all) {
+    if (plugin->net.life().is_down()) continue;
+    std::string why = hindrance(*plugin, busy);
+    if (why.empty())
+      shut_down(*plugin);
+    else
+      report::log(exiting && busy.empty() ? Log::debug : Log::warning, "backend",
+                  "plugin {} is not shut down: {}", plugin->name, why);
+  }
+  if (exiting) return end_cleanup();
+  for (const LoadedPlugin* plugin : all) unmap_if_wanted(*plugin);
+}
+
+/// A forked child has neither the threads of the plugins nor a right to end what they share with
+/// its parent. Called from inside a plugin, its code would be pulled away under this thread.
+void at_exit() {
+  if (ending().process != ::getpid() || InPlugin::current()) return;
+  try {
+    shut_down_all(true);
+  } catch (const std::exception& e) {
+    report::log(Log::error, "backend", "plugins cannot be shut down: {}", std::string(e.what()));
+  }
+}
+
+}  // namespace
+
+void require_loading_allowed() {
+  Ending& e = ending();
+  if (is_gate_closed()) throw BackendError(ErrorCode::plugin, TN_FAILED_PRECONDITION, closed_text);
+  if (e.process == 0) {
+    e.process = ::getpid();
+    detail::counting_held = config::flags().plugins.check_leaks || counts_by_default;
+    prepare_gate();
+  }
+  if (e.process != ::getpid())
+    throw BackendError(ErrorCode::plugin, TN_FAILED_PRECONDITION,
+                       message("process {} was forked from {} after that had loaded plugins, and "
+                               "cannot load more; fork before the first compile, or exec",
+                               ::getpid(), e.process));
+}
+
+void expect_shutdown() { std::atexit(at_exit); }
+
+const LoadedPlugin* owner_of_code(const void* address) {
+  const void* base = address ? base_of(address) : nullptr;
+  for (const LoadedPlugin* p : loaded_plugins())
+    if (base && p->base == base && !p->net.life().is_down()) return p;
+  return nullptr;
+}
+
+void note_dependence(const void* user, const void* table) {
+  const void *from = base_of(user), *to = base_of(table);
+  if (!from || !to || from == to) return;
+  std::lock_guard lock(ending().noting);
+  ending().dependences.emplace(from, to);
+}
+
+void shutdown() {
+  Ending& e = ending();
+  require(InPlugin::current() == nullptr,
+          "shutdown: called from inside plugin {}; call it when the call into it has returned",
+          InPlugin::current() ? InPlugin::current()->name() : "");
+  require(e.process == 0 || e.process == ::getpid(),
+          "shutdown: this process was forked from {}, which has to shut the plugins down",
+          e.process);
+  shut_down_all(false);
+}
+
+}  // namespace tenon

@@ -1,0 +1,45 @@
+// What the cache keeps of a compiled graph, and its form on disk.
+//
+// An entry is a file of sections (formats/tenon_file.h) in memory:
+//
+//     entry                    JSON: kind, wrapper, cut, conditions, list of codes
+//     graph, constant/DIGEST   the functional or joint graph, as text, and its constants
+//     code/N                   bytes of a plugin, where the entry holds them itself
+//
+// The halves of a joint graph are cut out of it again when it is read: the cut is data.
+#pragma once
+
+#include "compile/staged_graph.h"
+
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+/// The code of one functional graph, or of a half.
+struct KeptCode {
+  enum class Kind : uint8_t {
+    interpreter,  ///< the graph, run node by node
+    plugin,       ///< what a plugin has saved
+    again,        ///< nothing: the backend compiles the graph anew
+  };
+  Stage stage = Stage::inference;
+  Kind kind = Kind::interpreter;
+  std::string backend;  ///< of plugin
+  std::string bytes;    ///< of plugin, in the entry
+  std::string digest;   ///< of plugin, of bytes that are an entry of their own
+};
+
+struct CacheEntry {
+  StagedGraph staged;
+  /// What must hold for the symbols of the recorded graph, which are called s0, s1 ... in order.
+  std::vector<std::string> conditions;
+  std::vector<KeptCode> codes;
+};
+
+/// Throws UserError unsupported for what has no text.
+std::string write_entry(const CacheEntry& entry);
+/// For a recorded graph of `n_inputs`. Throws UserError for bytes that are none.
+CacheEntry read_entry(std::string bytes, size_t n_inputs);
+
+}  // namespace tenon

@@ -1,0 +1,140 @@
+// Lowering, differentiating and cutting graphs; wrapping the code of the parts.
+#include "compile/staged_graph.h"
+
+#include "aot/backward_autocast.h"
+#include "aot/eager_training.h"
+#include "aot/joint_pass.h"
+#include "aot/training.h"
+#include "config/flags.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+#include "graph/memory_budget.h"
+#include "graph/text/print.h"
+#include "graph/verify.h"
+#include "report/compile_record.h"
+#include "report/events.h"
+#include "report/log.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+namespace {
+
+using Kind = StagedGraph::Kind;
+
+std::optional<Lowered> joint_of(const Graph& graph, const LowerOptions& options) {
+  report::PhaseScope phase("joint");
+  try {
+    return lower_training(graph, options);
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::data_dependent) throw;
+    require(!config::flags().dynamo.raise_on_unsafe_aot_autograd, error.code(),
+            "the backward of {} cannot be compiled: {}; with dynamo.raise_on_unsafe_aot_autograd = "
+            "false it runs op by op",
+            graph.name.empty() ? "a graph" : graph.name, error.what());
+    report::counter("aot.joint_refused").add();
+    report::log_line(report::LogLevel::info, "aot",
+                     message("the backward of {} is not compiled and runs op by op: {}",
+                             graph.name.empty() ? "a graph" : graph.name, error.what()));
+    return std::nullopt;
+  }
+}
+
+// What is handed to the backend, shown and checked where flags ask for it.
+void look_at(const Graph& graph) {
+  if (config::flags().functorch.debug_assert) {
+    verify_meta(graph);
+    report::counter("aot.verified_graphs").add();
+  }
+  if (report::artifact_enabled("aot_graphs")) report::log_artifact("aot_graphs", to_text(graph));
+}
+
+CompileRequest request_for_half(CompileRequest request, const Extracted& half, Stage stage,
+                                uint32_t n_saved) {
+  request.graph = half.graph;
+  request.stage = stage;
+  request.n_saved = n_saved;
+  request.mutated_inputs.clear();
+  request.static_inputs.clear();
+  for (uint32_t i = 0; i < half.graph->inputs().size(); ++i) {
+    const ValueFlags& flags = half.graph->value(half.graph->inputs()[i]).flags;
+    if (flags.parameter || flags.static_address) request.static_inputs.push_back(i);
+  }
+  look_at(*half.graph);
+  return request;
+}
+
+// Forward and backward are compiled, each when it is needed.
+std::shared_ptr<Artifact> assemble_halves(StagedGraph staged, const CompileRequest& request,
+                                          const MakeCode& make) {
+  TrainingHalves halves = partition::cut(staged.lowered, std::move(staged.cut));
+  auto forward = make(request_for_half(request, halves.forward, Stage::forward, halves.n_extra));
+  auto compile_backward = [make, request, whole = halves.backward.graph](const Extracted& half,
+                                                                         uint32_t n_saved) {
+    CompileRequest backward = request_for_half(request, half, Stage::backward, n_saved);
+    backward.is_partial = half.graph != whole;
+    return make(backward);
+  };
+  return wrap_training(std::move(staged.lowered), std::move(halves), std::move(forward),
+                       compile_backward);
+}
+
+}  // namespace
+
+LowerOptions lowering_for(const BackendInfo& backend) {
+  LowerOptions lower;
+  lower.decomposes =
+      decomposition_set(backend.decompositions, backend.decomposition_ops, backend.kept_ops);
+  lower.keep_input_mutations = backend.keep_inference_input_mutations;
+  lower.remove_dead_code = config::flags().dynamo.dead_code_elimination;
+  lower.merge_expressions = config::flags().functorch.cse;
+  return lower;
+}
+
+bool wants_gradients(const Graph& graph) {
+  return thread_modes.grad_enabled && std::ranges::any_of(graph.inputs(), [&](ValueId input) {
+           return graph.value(input).flags.requires_grad;
+         });
+}
+
+StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend,
+                        const AutocastOptions& autocast) {
+  LowerOptions options = lowering_for(backend);
+  if (wants_gradients(graph)) {
+    options.backward_autocast = autocast_of_backward(autocast);
+    std::optional<double> budget = memory_budget_of(graph);
+    if (std::optional<Lowered> joint = joint_of(graph, options)) {
+      if (!joint->derivative) return {Kind::views_on_tape, *std::move(joint), {}};
+      // The user's pass sees both halves at once, tangents included.
+      run_joint_pass(*joint);
+      report::PhaseScope phase("partition");
+      partition::Decision cut = partition::decide(*joint, backend.partitioner, budget);
+      return {Kind::training, *std::move(joint), std::move(cut)};
+    }
+  }
+  report::PhaseScope phase("lower");
+  return {Kind::inference, lower_inference(graph, options), {}};
+}
+
+std::shared_ptr<Artifact> assemble(StagedGraph staged, const std::shared_ptr<Graph>& recorded,
+                                   const CompileRequest& request, const MakeCode& make) {
+  if (staged.kind != Kind::inference && report::artifact_enabled("aot_joint_graph"))
+    report::log_artifact("aot_joint_graph", to_text(*staged.lowered.graph));
+  if (staged.kind == Kind::training) return assemble_halves(std::move(staged), request, make);
+
+  CompileRequest whole = request;
+  whole.stage = Stage::inference;
+  whole.graph = staged.lowered.graph;
+  if (staged.kind == Kind::views_on_tape)
+    return wrap_views_on_tape(std::move(staged.lowered), make(whole));
+
+  // A graph without mutation; the wrapper puts effects and aliases right around its code.
+  look_at(*staged.lowered.graph);
+  whole.mutated_inputs = staged.lowered.mutated_inputs;
+  auto compiled = wrap_inference(std::move(staged.lowered), make(whole));
+  // Code for inference leaves no gradients behind: calls that want some run on the tape.
+  return wants_gradients(*recorded) ? with_eager_training(recorded, std::move(compiled)) : compiled;
+}
+
+}  // namespace tenon

@@ -1,3 +1,0 @@
-// Block kernels for CPU level avx512.
-#define TENON_LEVEL avx512
-#include "core/block_kernels.inc"

@@ -1,0 +1,469 @@
+// Symbols, guards and asserts of one trace.
+#include "core/sym/shape_env.h"
+
+#include "core/sym/size_questions.h"
+
+#include "core/error.h"
+#include "core/sym/sym_cache.h"
+#include "core/sym/sym_rules.h"
+#include "core/sym/sym_simplify.h"
+#include "core/sym/sym_text.h"
+#include "core/sym/symbol_numbers.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace tenon {
+
+std::string (*user_location_slot)() = nullptr;
+
+namespace {
+
+thread_local ShapeEnv* current_env = nullptr;
+
+std::string user_location() { return user_location_slot ? user_location_slot() : std::string(); }
+
+std::string at_location(const std::string& location) {
+  return location.empty() ? std::string() : " at " + location;
+}
+
+const Expr* value_expr(SymValue value) {
+  switch (value.kind) {
+    case ExprKind::boolean:
+      return intern_boolean(value.word != 0);
+    case ExprKind::integer:
+      return intern_integer(value.word);
+    default:
+      return intern_real(value.real());
+  }
+}
+
+}  // namespace
+
+ShapeEnv* current_shape_env() { return current_env; }
+
+ShapeEnvScope::ShapeEnvScope(ShapeEnv& env) : previous_(std::exchange(current_env, &env)) {}
+ShapeEnvScope::~ShapeEnvScope() { current_env = previous_; }
+
+std::shared_ptr<ShapeEnv> ShapeEnv::make() { return std::shared_ptr<ShapeEnv>(new ShapeEnv); }
+
+ShapeEnv::~ShapeEnv() { release_symbol_numbers(number_blocks_); }
+
+// ---- symbols
+
+const Expr* ShapeEnv::new_symbol(ExprKind kind) {
+  size_t within = symbols_.size() % symbol_block_size;
+  if (within == 0) {
+    uint32_t after = number_blocks_.empty() ? 0 : number_blocks_.back() + 1;
+    number_blocks_.push_back(take_symbol_numbers(after, *this));
+  }
+  return intern_symbol(number_blocks_.back() * symbol_block_size + static_cast<uint32_t>(within),
+                       kind);
+}
+
+std::string ShapeEnv::next_name(const char* prefix, int& counter) {
+  std::string name;
+  do name = prefix + std::to_string(counter++);
+  while (find_symbol(name) != nullptr);
+  return name;
+}
+
+const Expr* ShapeEnv::add_symbol(SymbolInfo info, Range range) {
+  info.expr = new_symbol(info.kind);
+  info.checked = range;
+  info.location = user_location();
+  facts_.add_symbol({info.expr, range, nullptr, info.unbacked, !info.is_from_input()});
+  symbols_.push_back(std::move(info));
+  if (watch_.symbol_made) watch_.symbol_made(symbols_.back());
+  return symbols_.back().expr;
+}
+
+Range ShapeEnv::symbol_range(std::optional<int64_t> hint, const SymbolOptions& options,
+                             const std::string& text) const {
+  Range range = options.range;
+  int64_t least = !options.specialize_zero ? 0 : options.specialize_one ? 2 : 1;
+  if (!hint || rules_.size_oblivious) least = 0;
+  if (options.is_size) range = range.intersect(Range::at_least(least));
+  require(!hint || range.contains(*hint), ErrorCode::constraint_violation,
+          "{} is {}, but its size was declared to lie in {}; pass a size inside or widen the range",
+          text.empty() ? "a size" : text, hint.value_or(0), options.range);
+  return range;
+}
+
+SymInt ShapeEnv::create_symbol(int64_t hint, SymbolSource source, std::string source_text,
+                               const SymbolOptions& options) {
+  if (options.policy == SymbolPolicy::fixed) return hint;
+  if (options.policy == SymbolPolicy::unbacked) {
+    SymInt made = create_unbacked(symbol_range({}, options, source_text), source, source_text);
+    if (options.is_size) mark_size_like(made);
+    return made;
+  }
+  bool special = !rules_.size_oblivious &&
+                 ((hint == 0 && options.specialize_zero) || (hint == 1 && options.specialize_one));
+  if (special) {
+    if (options.must_stay_dynamic)
+      violations_.push_back(
+          message("{} was marked dynamic, but a size of {} is always a constant; "
+                  "pass an example of 2 or more",
+                  source_text, hint));
+    return hint;
+  }
+  Range range = symbol_range(hint, options, source_text);
+  bool duck = options.policy == SymbolPolicy::duck;
+  if (auto shared = duck_.find(hint); duck && shared != duck_.end()) {
+    equalities_.push_back({source, std::move(source_text), shared->second});
+    SymbolInfo& info = mutable_info(shared->second);
+    info.checked = info.checked.intersect(range);
+    info.must_stay_dynamic |= options.must_stay_dynamic;
+    facts_.narrow_symbol(shared->second, range);
+    return SymInt::from_expr(shared->second);
+  }
+  SymbolInfo info{.name = next_name("s", n_sizes_),
+                  .size_like = rules_.size_oblivious && options.is_size,
+                  .must_stay_dynamic = options.must_stay_dynamic,
+                  .hint = SymValue::of_int(hint),
+                  .source = source,
+                  .source_text = std::move(source_text)};
+  const Expr* symbol = add_symbol(std::move(info), range);
+  if (duck) duck_.try_emplace(hint, symbol);
+  return SymInt::from_expr(symbol);
+}
+
+SymFloat ShapeEnv::create_float(double hint, SymbolSource source, std::string source_text) {
+  SymbolInfo info{.name = next_name("zf", n_floats_),
+                  .kind = ExprKind::real,
+                  .hint = SymValue::of_real(hint),
+                  .source = source,
+                  .source_text = std::move(source_text)};
+  return SymFloat::from_expr(add_symbol(std::move(info), {}));
+}
+
+SymInt ShapeEnv::create_unbacked(Range range, SymbolSource source, std::string source_text) {
+  SymbolInfo info{.name = next_name("u", n_unbacked_),
+                  .unbacked = true,
+                  .source = source,
+                  .source_text = std::move(source_text)};
+  return SymInt::from_expr(add_symbol(std::move(info), range));
+}
+
+SymFloat ShapeEnv::create_unbacked_float(SymbolSource source, std::string source_text) {
+  SymbolInfo info{.name = next_name("zuf", n_unbacked_floats_),
+                  .kind = ExprKind::real,
+                  .unbacked = true,
+                  .source = source,
+                  .source_text = std::move(source_text)};
+  return SymFloat::from_expr(add_symbol(std::move(info), {}));
+}
+
+SymBool ShapeEnv::create_unbacked_bool(SymbolSource source, std::string source_text) {
+  SymbolInfo info{.name = next_name("u", n_unbacked_),
+                  .kind = ExprKind::boolean,
+                  .unbacked = true,
+                  .source = source,
+                  .source_text = std::move(source_text)};
+  return SymBool::from_expr(add_symbol(std::move(info), {}));
+}
+
+const Expr* ShapeEnv::declare_symbol(std::string_view name, ExprKind kind,
+                                     std::optional<SymValue> hint, Range range, SymbolSource source,
+                                     std::string source_text) {
+  if (const Expr* known = find_symbol(name)) {
+    require(known->kind == kind, "symbol {} is declared twice, with different kinds", name);
+    return known;
+  }
+  SymbolInfo info{.name = std::string(name),
+                  .kind = kind,
+                  .unbacked = !hint.has_value(),
+                  .hint = hint,
+                  .source = source,
+                  .source_text = std::move(source_text)};
+  return add_symbol(std::move(info), range);
+}
+
+void ShapeEnv::mark_size_like(SymInt value) {
+  if (!value.is_symbolic()) return;
+  const Expr* expr = tenon::simplify(value.expr(), &facts_);
+  facts_.assume(make_expr(SymOp::le, {intern_integer(0), expr}, &facts_));
+  if (expr->is_symbol()) mutable_info(expr).size_like = info(expr).unbacked;
+}
+
+void ShapeEnv::give_value(const Expr* unbacked, SymValue value) {
+  given_.insert(unbacked);
+  if (simplify(unbacked) != unbacked) return;  // an equality says what stands for it
+  const SymbolInfo known = info(unbacked);
+  const Expr* stands = value_expr(value);
+  if (known.kind != ExprKind::boolean) {
+    bool real = known.kind == ExprKind::real;
+    SymbolInfo made{.name = real ? next_name("zf", n_floats_) : next_name("s", n_sizes_),
+                    .kind = known.kind,
+                    .hint = value,
+                    .source = {SymbolSource::Kind::node_value, 0, 0},
+                    .source_text = known.source_text};
+    stands = add_symbol(std::move(made), real ? Range{} : range(unbacked));
+  }
+  facts_.give(unbacked, stands);
+}
+
+const Expr* ShapeEnv::renewed(const Expr* expr) const {
+  return substitute(expr, [this](const Expr* symbol) -> const Expr* {
+    return given_.count(symbol) ? simplify(symbol) : nullptr;
+  });
+}
+
+void ShapeEnv::expect_source(SymbolSource source, std::string source_text, SymInt value) {
+  if (value.is_symbolic()) equalities_.push_back({source, std::move(source_text), value.expr()});
+}
+
+const SymbolInfo* ShapeEnv::find_info(const Expr* symbol) const {
+  auto it = std::partition_point(symbols_.begin(), symbols_.end(), [&](const SymbolInfo& s) {
+    return s.expr->symbol() < symbol->symbol();
+  });
+  return it != symbols_.end() && it->expr == symbol ? &*it : nullptr;
+}
+
+const SymbolInfo& ShapeEnv::info(const Expr* symbol) const {
+  const SymbolInfo* found = find_info(symbol);
+  ensure(found != nullptr, "a symbol was looked up in the environment of another trace");
+  return *found;
+}
+
+SymbolInfo& ShapeEnv::mutable_info(const Expr* symbol) {
+  return const_cast<SymbolInfo&>(info(symbol));
+}
+
+const Expr* ShapeEnv::find_symbol(std::string_view name) const {
+  for (const SymbolInfo& info : symbols_)
+    if (info.name == name) return info.expr;
+  return nullptr;
+}
+
+bool ShapeEnv::owns(const Expr* expr) const {
+  if (expr->is_symbol()) return find_info(expr) != nullptr;
+  if (expr->symbol_mask == 0) return true;
+  auto operands = expr->operands();
+  return std::all_of(operands.begin(), operands.end(), [this](const Expr* e) { return owns(e); });
+}
+
+bool ShapeEnv::has_unbacked(const Expr* expr) const {
+  if (expr->symbol_mask == 0) return false;
+  if (expr->is_symbol()) return info(expr).unbacked;
+  auto operands = expr->operands();
+  return std::any_of(operands.begin(), operands.end(),
+                     [this](const Expr* e) { return has_unbacked(e); });
+}
+
+void ShapeEnv::require_owned(const Expr* expr) const {
+  require(owns(expr),
+          "the symbolic value {} belongs to another trace; pass sizes on as plain numbers "
+          "(guard_int()) or read them from the tensors of this trace",
+          symbol_text(expr));
+}
+
+// ---- questions
+
+const Expr* ShapeEnv::simplify(const Expr* expr) const {
+  if (expr->is_constant()) return expr;
+  return remembered(facts_.stamp(), SymCache::simplified, reinterpret_cast<int64_t>(expr), 0, [&] {
+    require_owned(expr);
+    return tenon::simplify(expr, &facts_);
+  });
+}
+
+SymInt ShapeEnv::simplify(SymInt value) const {
+  return value.is_symbolic() ? as_sym_int(simplify(value.expr())) : value;
+}
+
+std::optional<bool> ShapeEnv::statically_known(const Expr* condition) const {
+  const Expr* known = simplify(condition);
+  return known->is_constant() ? std::optional<bool>(known->is_true()) : std::nullopt;
+}
+
+std::optional<bool> ShapeEnv::statically_known_size_oblivious(const Expr* condition) const {
+  if (auto known = statically_known(condition)) return known;
+  SymFacts facts = facts_;
+  for (const SymbolInfo& info : symbols_)
+    if (info.size_like) facts.narrow_symbol(info.expr, Range::at_least(2));
+  const Expr* known = tenon::simplify(condition, &facts);
+  return known->is_constant() ? std::optional<bool>(known->is_true()) : std::nullopt;
+}
+
+Range ShapeEnv::range(const Expr* expr) const {
+  const Expr* e = simplify(expr);
+  return e->kind == ExprKind::integer ? rules::tight_range(Sum(e), &facts_) : Range{};
+}
+
+std::optional<SymValue> ShapeEnv::hint(const Expr* expr) const {
+  auto hint_of = [this](const Expr* symbol) { return info(symbol).hint; };
+  if (auto value = tenon::evaluate(expr, hint_of)) return value;
+  return tenon::evaluate(simplify(expr), hint_of);
+}
+
+std::optional<int64_t> ShapeEnv::int_hint(SymInt value) const {
+  if (!value.is_symbolic()) return value.word();
+  auto found = hint(value.expr());
+  return found ? std::optional<int64_t>(found->integer()) : std::nullopt;
+}
+
+bool ShapeEnv::evaluate(const Expr* condition) {
+  ensure(condition->kind == ExprKind::boolean, "a condition was expected");
+  const Expr* simple = simplify(condition);
+  return simple->is_constant() ? simple->is_true() : value_of(simple).word != 0;
+}
+
+/// The value of a simplified expression that facts leave open, with the guard that pins it down.
+SymValue ShapeEnv::value_of(const Expr* expr) {
+  auto value = hint(expr);
+  if (!value && has_unbacked(expr)) {
+    value = materialize_ ? materialize_(expr) : std::nullopt;
+    if (!value) fail_data_dependent(expr);
+    return *value;
+  }
+  require(value.has_value(), "{}: does not fit into 64 bits with the example sizes", text(expr));
+  if (frozen_) {
+    ++ignored_guards_;
+    return *value;
+  }
+  if (expr->kind == ExprKind::boolean) {
+    record_guard(value->word ? expr : make_expr(SymOp::not_, {expr}, &facts_));
+  } else if (expr->kind == ExprKind::real && std::isnan(value->real())) {
+    record_guard(make_expr(SymOp::ne, {expr, expr}, &facts_));
+  } else {
+    record_guard(make_expr(SymOp::eq, {expr, value_expr(*value)}, &facts_));
+  }
+  return *value;
+}
+
+void ShapeEnv::record_guard(const Expr* condition) {
+  if (condition->is_constant()) return;
+  if (condition->op == SymOp::and_) {
+    for (const Expr* operand : condition->operands()) record_guard(simplify(operand));
+    return;
+  }
+  guards_.push_back({condition, user_location()});
+  facts_.assume(condition);
+  note_specializations(guards_.back().location);
+  if (watch_.guard_added) watch_.guard_added(condition);
+  if (watch_.most_guards >= 0) give_up_symbols(condition);
+}
+
+void ShapeEnv::give_up_symbols(const Expr* condition) {
+  for (const Expr* symbol : free_symbols(condition))
+    if (symbol->kind == ExprKind::integer && hint(symbol) &&
+        ++n_guards_[symbol] > watch_.most_guards)
+      specialize(symbol);
+}
+
+void ShapeEnv::note_specializations(const std::string& location) {
+  for (const SymFacts::Symbol& symbol : facts_.symbols()) {
+    const Expr* value = symbol.replacement;
+    if (value == nullptr || !value->is_constant() || value->kind != ExprKind::integer) continue;
+    bool noted = std::any_of(specializations_.begin(), specializations_.end(),
+                             [&](auto& s) { return s.symbol == symbol.expr; });
+    if (!noted) specializations_.push_back({symbol.expr, value->integer(), location});
+  }
+}
+
+int64_t ShapeEnv::specialize(const Expr* expr) {
+  ensure(expr->kind == ExprKind::integer, "an integer was expected");
+  const Expr* simple = simplify(expr);
+  int64_t value = simple->is_constant() ? simple->integer() : value_of(simple).integer();
+  if (SizeQuestions::listens()) SizeQuestions::note(SymOp::eq, expr, intern_integer(value));
+  return value;
+}
+
+double ShapeEnv::specialize_float(const Expr* expr) {
+  ensure(expr->kind == ExprKind::real, "a real number was expected");
+  const Expr* simple = simplify(expr);
+  return simple->is_constant() ? simple->real() : value_of(simple).real();
+}
+
+bool ShapeEnv::guard_or(const Expr* condition, bool fallback) {
+  const Expr* simple = simplify(condition);
+  if (simple->is_constant()) return simple->is_true();
+  if (!has_unbacked(simple) && !rules_.size_oblivious) return evaluate(simple);
+  return statically_known_size_oblivious(simple).value_or(fallback);
+}
+
+bool ShapeEnv::expect(const Expr* condition) {
+  const Expr* simple = simplify(condition);
+  if (simple->is_constant()) return simple->is_true();
+  bool open = has_unbacked(simple);
+  if (!open && !(rules_.prefer_asserts && hint(simple).value_or(SymValue{}).word))
+    return evaluate(simple);
+  add_assert(simple, "");
+  return true;
+}
+
+void ShapeEnv::add_assert(const Expr* condition, std::string text) {
+  const Expr* newest = nullptr;
+  for (const Expr* symbol : free_symbols(condition))
+    if (info(symbol).unbacked) newest = symbol;
+  asserts_.push_back({condition, newest, std::move(text), user_location()});
+  facts_.assume(condition);
+}
+
+void ShapeEnv::check(const Expr* condition, std::string text_if_false) {
+  const Expr* simple = simplify(condition);
+  if (!simple->is_constant() && has_unbacked(simple))
+    return add_assert(simple, std::move(text_if_false));
+  bool holds = simple->is_constant() ? simple->is_true() : hint(simple).value_or(SymValue{}).word;
+  if (!holds)
+    fail("check failed{}: {} is false for these sizes{}", at_location(user_location()),
+         text(condition), text_if_false.empty() ? "" : ": " + text_if_false);
+  if (rules_.prefer_asserts && !simple->is_constant())
+    return add_assert(simple, std::move(text_if_false));
+  evaluate(simple);
+}
+
+void ShapeEnv::fail_data_dependent(const Expr* expr) const {
+  bool condition = expr->kind == ExprKind::boolean;
+  std::string lines = message("Could not guard on data-dependent expression {}", text(expr));
+  for (const Expr* symbol : free_symbols(expr)) {
+    const SymbolInfo& made = info(symbol);
+    if (!made.unbacked) continue;
+    lines += message("\n  {} = {}{}, known to lie in {}", made.name,
+                     made.source_text.empty() ? "a value read from a tensor" : made.source_text,
+                     at_location(made.location), range(symbol));
+  }
+  if (std::string location = user_location(); !location.empty())
+    lines += "\n  asked" + at_location(location);
+  lines += condition ? message("\n  fix: state what holds with tenon::check({}), or", text(expr))
+                     : std::string("\n  fix: keep the value symbolic, or");
+  lines += condition
+               ? "\n  fix: choose with guard_or_false(...) or cond(...), which need no answer now"
+               : "\n  fix: let the graph break here (fullgraph = false)";
+  fail(ErrorCode::data_dependent, "{}", lines);
+}
+
+void ShapeEnv::check_constraints() const {
+  std::string lines;
+  for (const std::string& violation : violations_) lines += "\n  " + violation;
+  for (const Specialization& fixed : specializations_) {
+    const SymbolInfo& symbol = info(fixed.symbol);
+    if (!symbol.must_stay_dynamic) continue;
+    lines += message(
+        "\n  {} was marked dynamic, but the code fixes it to {}{}; remove the mark, or "
+        "compute without the number",
+        symbol.source_text.empty() ? symbol.name : symbol.source_text, fixed.value,
+        at_location(fixed.location));
+  }
+  require(lines.empty(), ErrorCode::constraint_violation,
+          "sizes marked dynamic became constants:{}", lines);
+}
+
+std::string ShapeEnv::text(const Expr* expr) const {
+  return expr_text(expr, [this](const Expr* symbol) {
+    const SymbolInfo* info = find_info(symbol);
+    return info ? info->name : symbol_text(symbol);
+  });
+}
+
+std::string ShapeEnv::source_text(const Expr* expr) const {
+  return expr_text(expr, [this](const Expr* symbol) {
+    const SymbolInfo& made = info(symbol);
+    return made.source_text.empty() ? made.name : made.source_text;
+  });
+}
+
+}  // namespace tenon

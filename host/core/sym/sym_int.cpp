@@ -1,0 +1,167 @@
+// Symbolic numbers of the public API: slow paths of their operators.
+//
+// An operation that this thread did before, with the same facts, is one look-up (sym_cache.h).
+#include "core/sym/sym_int.h"
+
+#include "core/error.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/size_questions.h"
+#include "core/sym/sym_cache.h"
+#include "core/sym/sym_simplify.h"
+#include "core/sym/symbol_numbers.h"
+
+namespace tenon {
+
+namespace {
+
+ShapeEnv& trace_of(const Expr* expr, const char* type) {
+  ShapeEnv* env = current_shape_env();
+  require(
+      env != nullptr,
+      "the symbolic {} {} was used as a number outside of its trace; read sizes from the tensors "
+      "of each call instead of keeping them",
+      type, symbol_text(expr));
+  return *env;
+}
+
+/// Where an operation takes place: the current environment and the state of its facts.
+struct Context {
+  ShapeEnv* env = current_shape_env();
+  const SymFacts* facts = env ? &env->facts() : nullptr;
+  uint64_t stamp = facts ? facts->stamp() : 0;
+
+  const Expr* simplify(const Expr* expr) const { return env ? env->simplify(expr) : expr; }
+};
+
+const Expr* binary(SymOp op, const Expr* a, const Expr* b, const Context& context) {
+  const Expr* operands[] = {context.simplify(a), context.simplify(b)};
+  return make_expr(op, operands, context.facts);
+}
+
+const Expr* remembered_binary(SymOp op, const Expr* a, const Expr* b) {
+  Context context;
+  return remembered(context.stamp, static_cast<uint32_t>(op), reinterpret_cast<int64_t>(a),
+                    reinterpret_cast<int64_t>(b), [&] { return binary(op, a, b, context); });
+}
+
+const Expr* remembered_words(SymOp op, SymInt a, SymInt b) {
+  Context context;
+  return remembered(context.stamp, static_cast<uint32_t>(op) | 0x100, a.word(), b.word(),
+                    [&] { return binary(op, as_expr(a), as_expr(b), context); });
+}
+
+const Expr* unary(SymOp op, const Expr* a) {
+  Context context;
+  const Expr* operand = context.simplify(a);
+  return make_expr(op, {operand}, context.facts);
+}
+
+}  // namespace
+
+void SymInt::fail_range() {
+  fail("a size or integer below -2^62 was given; expected -4611686018427387904 or more");
+}
+
+int64_t SymInt::specialize() const { return trace_of(expr(), "integer").specialize(expr()); }
+bool SymBool::evaluate() const { return trace_of(expr_, "condition").evaluate(expr_); }
+double SymFloat::specialize() const { return trace_of(expr_, "number").specialize_float(expr_); }
+
+namespace detail {
+
+SymInt sym_int_op(SymOp op, SymInt a, SymInt b) { return as_sym_int(remembered_words(op, a, b)); }
+SymBool sym_compare(SymOp op, SymInt a, SymInt b) {
+  if (SizeQuestions::listens()) SizeQuestions::note(op, as_expr(a), as_expr(b));
+  return as_sym_bool(remembered_words(op, a, b));
+}
+void fail_overflow(const char* operation, int64_t a, int64_t b) {
+  fail("integer overflow: {} {} {} does not fit into 64 bits; are these sizes meant?", a, operation,
+       b);
+}
+void fail_zero_divisor(int64_t a) {
+  fail("division by zero: {} is divided by 0; check the divisor, a size or step, before", a);
+}
+
+}  // namespace detail
+
+SymBool operator&(SymBool a, SymBool b) {
+  if (!a.is_symbolic()) return a.guard_bool() ? b : a;
+  if (!b.is_symbolic()) return b.guard_bool() ? a : b;
+  return as_sym_bool(remembered_binary(SymOp::and_, a.expr(), b.expr()));
+}
+SymBool operator|(SymBool a, SymBool b) {
+  if (!a.is_symbolic()) return a.guard_bool() ? a : b;
+  if (!b.is_symbolic()) return b.guard_bool() ? b : a;
+  return as_sym_bool(remembered_binary(SymOp::or_, a.expr(), b.expr()));
+}
+SymBool operator!(SymBool a) {
+  return a.is_symbolic() ? as_sym_bool(unary(SymOp::not_, a.expr())) : SymBool(!a.guard_bool());
+}
+
+namespace {
+
+bool symbolic(SymInt a, SymInt b) { return a.is_symbolic() || b.is_symbolic(); }
+
+}  // namespace
+
+SymInt sym_min(SymInt a, SymInt b) {
+  if (symbolic(a, b)) return detail::sym_int_op(SymOp::min, a, b);
+  return a.word() < b.word() ? a : b;
+}
+SymInt sym_max(SymInt a, SymInt b) {
+  if (symbolic(a, b)) return detail::sym_int_op(SymOp::max, a, b);
+  return a.word() < b.word() ? b : a;
+}
+SymInt sym_ceildiv(SymInt a, SymInt b) { return detail::sym_int_op(SymOp::ceildiv, a, b); }
+SymInt sym_pow(SymInt base, SymInt exponent) {
+  return detail::sym_int_op(SymOp::pow, base, exponent);
+}
+
+SymInt sym_select(SymBool condition, SymInt a, SymInt b) {
+  if (!condition.is_symbolic()) return condition.guard_bool() ? a : b;
+  Context context;
+  const Expr* operands[] = {context.simplify(condition.expr()), context.simplify(as_expr(a)),
+                            context.simplify(as_expr(b))};
+  return as_sym_int(make_expr(SymOp::select, operands, context.facts));
+}
+
+SymFloat sym_to_float(SymInt value) {
+  if (!value.is_symbolic()) return SymFloat(static_cast<double>(value.word()));
+  return as_sym_float(unary(SymOp::to_float, value.expr()));
+}
+SymFloat sym_truediv(SymInt a, SymInt b) {
+  return as_sym_float(remembered_words(SymOp::truediv, a, b));
+}
+SymFloat sym_float_op(SymOp op, SymFloat a, SymFloat b) {
+  return as_sym_float(remembered_binary(op, as_expr(a), as_expr(b)));
+}
+SymBool sym_float_compare(SymOp op, SymFloat a, SymFloat b) {
+  return as_sym_bool(remembered_binary(op, as_expr(a), as_expr(b)));
+}
+SymInt sym_round(SymOp op, SymFloat value) { return as_sym_int(unary(op, as_expr(value))); }
+
+bool statically_known_true(SymBool condition) {
+  if (!condition.is_symbolic()) return condition.guard_bool();
+  ShapeEnv* env = current_shape_env();
+  return env != nullptr && env->statically_known(condition.expr()).value_or(false);
+}
+
+bool guard_or_false(SymBool condition) {
+  if (!condition.is_symbolic()) return condition.guard_bool();
+  return trace_of(condition.expr(), "condition").guard_or_false(condition.expr());
+}
+bool guard_or_true(SymBool condition) {
+  if (!condition.is_symbolic()) return condition.guard_bool();
+  return trace_of(condition.expr(), "condition").guard_or_true(condition.expr());
+}
+void sym_check(SymBool condition, const char* message) {
+  if (!condition.is_symbolic()) return require(condition.guard_bool(), "check failed: {}", message);
+  trace_of(condition.expr(), "condition").check(condition.expr(), message);
+}
+
+std::string to_text(SymInt value) {
+  return value.is_symbolic() ? symbol_text(value.expr()) : std::to_string(value.word());
+}
+std::string to_text(SymBool value) { return symbol_text(as_expr(value)); }
+std::string to_text(SymFloat value) { return symbol_text(as_expr(value)); }
+
+}  // namespace tenon

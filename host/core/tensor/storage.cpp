@@ -1,0 +1,74 @@
+// Storages: allocation in one block with their header, and release.
+#include "core/tensor/storage.h"
+
+#include "core/tensor/allocator.h"
+#include "core/error.h"
+
+#include <new>
+
+namespace tenon {
+
+namespace {
+
+constexpr uint64_t header_bytes = 128;  // keeps the data 64-byte aligned behind the header
+static_assert(sizeof(Storage) <= header_bytes);
+
+// Ids come from blocks per thread, so that making a small tensor touches no shared line.
+struct IdBlock {
+  uint64_t next = 0, end = 0;
+};
+constinit thread_local IdBlock my_ids __attribute__((tls_model("initial-exec")));
+
+uint64_t next_id() {
+  static constinit std::atomic<uint64_t> next_block{1};
+  IdBlock& ids = my_ids;
+  if (ids.next == ids.end) {
+    ids.next = next_block.fetch_add(1024, std::memory_order_relaxed);
+    ids.end = ids.next + 1024;
+  }
+  return ids.next++;
+}
+
+Storage* make_header(uint64_t block_bytes) {
+  auto* storage = new (allocate(block_bytes)) Storage;
+  storage->block_bytes = block_bytes;
+  storage->id = next_id();
+  return storage;
+}
+
+}  // namespace
+
+StorageRef make_storage(uint64_t bytes) {
+  require(bytes < (uint64_t{1} << 62), "a tensor of {} bytes does not fit into memory", bytes);
+  Storage* storage = make_header(header_bytes + bytes);
+  storage->data = bytes ? reinterpret_cast<char*>(storage) + header_bytes : nullptr;
+  storage->bytes = bytes;
+  return StorageRef(storage);
+}
+
+StorageRef make_borrowed_storage(void* data, uint64_t bytes, Device device, void (*deleter)(void*),
+                                 void* deleter_arg) {
+  Storage* storage = make_header(header_bytes);
+  storage->data = data;
+  storage->bytes = bytes;
+  storage->device = device;
+  storage->deleter = deleter;
+  storage->deleter_arg = deleter_arg;
+  return StorageRef(storage);
+}
+
+StorageRef make_fake_storage(Device device) {
+  Storage* storage = make_header(header_bytes);
+  storage->device = device;
+  storage->fake = true;
+  return StorageRef(storage);
+}
+
+void StorageRef::destroy(Storage* storage) {
+  if (storage->deleter) storage->deleter(storage->deleter_arg);
+  uint64_t bytes = storage->block_bytes;
+  storage->~Storage();
+  deallocate(storage, bytes);
+}
+
+}  // namespace tenon

@@ -1,0 +1,468 @@
+// Tensors: making them, their metadata, views, overlap, and reading their elements.
+#include "core/tensor/tensor_impl.h"
+
+#include "core/tensor/allocator.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_int.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+
+namespace tenon {
+
+namespace {
+
+constexpr uint32_t inline_rank = 6;
+
+// Points the size arrays at inline or heap memory for `rank` dimensions; `symbolic` needs two more
+// arrays for the words.
+void reserve_dims(TensorImpl* impl, size_t rank, bool symbolic) {
+  size_t per_kind = rank * (symbolic ? 2 : 1);
+  int64_t* dims = impl->inline_dims;
+  if (per_kind > inline_rank) {
+    impl->heap_dims = std::make_unique<int64_t[]>(2 * per_kind);
+    dims = impl->heap_dims.get();
+  }
+  impl->ndim = static_cast<int32_t>(rank);
+  impl->sizes = dims;
+  impl->strides = dims + rank;
+  impl->sym_sizes = reinterpret_cast<SymInt*>(dims + (symbolic ? 2 * rank : 0));
+  impl->sym_strides = impl->sym_sizes + rank;
+}
+
+// The plain number that plugins and kernels see: the value or, of a symbol, its hint. A size known
+// only at run time shows as 0.
+int64_t hint_of(SymInt v) {
+  if (!v.is_symbolic()) return v.word();
+  ShapeEnv* env = current_shape_env();
+  return env ? env->int_hint(v).value_or(0) : 0;
+}
+
+void write_dims(TensorImpl* impl, SymIntList sizes, SymIntList strides) {
+  bool symbolic = sizes.is_symbolic() || strides.is_symbolic();
+  size_t rank = sizes.size();
+  reserve_dims(impl, rank, symbolic);
+  auto* plain_sizes = const_cast<int64_t*>(impl->sizes);
+  auto* plain_strides = const_cast<int64_t*>(impl->strides);
+  impl->numel = 1;
+  for (size_t i = 0; i < rank; ++i) {
+    plain_sizes[i] = symbolic ? hint_of(sizes[i]) : sizes[i].word();
+    plain_strides[i] = symbolic ? hint_of(strides[i]) : strides[i].word();
+    if (__builtin_mul_overflow(impl->numel, plain_sizes[i], &impl->numel))
+      fail("a tensor of shape {} has more elements than 64 bits count", sizes);
+  }
+  if (symbolic) {
+    std::copy(sizes.begin(), sizes.end(), const_cast<SymInt*>(impl->sym_sizes));
+    std::copy(strides.begin(), strides.end(), const_cast<SymInt*>(impl->sym_strides));
+  }
+}
+
+uint64_t device_key(Device device) {
+  return device.type == DeviceType::cuda   ? bit(Key::cuda)
+         : device.type == DeviceType::meta ? bit(Key::meta)
+                                           : bit(Key::cpu);
+}
+
+TensorImpl* new_impl(Dtype dtype, Device device) {
+  auto* impl = new (allocate(sizeof(TensorImpl))) TensorImpl;
+  impl->struct_size = sizeof(tn_tensor);
+  impl->dtype = static_cast<int32_t>(dtype);
+  impl->device_type = static_cast<int32_t>(device.type);
+  impl->device_index = device.index;
+  impl->flags = 0;
+  return impl;
+}
+
+void attach_storage(TensorImpl* impl, StorageRef storage, int64_t offset) {
+  impl->storage_offset = offset;
+  impl->storage = storage->data;
+  impl->storage_bytes = storage->bytes;
+  impl->storage_id = storage->id;
+  impl->version = &storage->version;
+  // A view of no elements may begin anywhere.
+  auto start = static_cast<uint64_t>(offset) * itemsize(static_cast<Dtype>(impl->dtype));
+  impl->data = storage->data
+                   ? static_cast<char*>(storage->data) + std::min<uint64_t>(start, storage->bytes)
+                   : nullptr;
+  bool fake = storage->fake;
+  impl->storage_ref = std::move(storage);
+  if (fake) impl->flags |= TN_T_FAKE;
+  impl->keys = fake ? bit(Key::meta)
+                    : device_key({static_cast<DeviceType>(impl->device_type), impl->device_index});
+  if (impl->flags & TN_T_REQUIRES_GRAD) impl->keys |= bit(Key::autograd);
+}
+
+IntList plain_sizes(const TensorImpl* t) { return {t->sizes, static_cast<size_t>(t->ndim)}; }
+IntList plain_strides(const TensorImpl* t) { return {t->strides, static_cast<size_t>(t->ndim)}; }
+
+bool is_symbolic(const TensorImpl* t) {
+  return t->sym_sizes != reinterpret_cast<const SymInt*>(t->sizes);
+}
+
+// Whether the strides are those of a dense tensor whose dimensions lie in memory in the given
+// order, innermost first: `dim_at(i)` for i below the rank. Dimensions of size 1 do not count.
+// Symbolic strides are compared by what is known or guarded.
+template <class DimAt>
+bool is_dense(const TensorImpl* t, DimAt dim_at) {
+  if (is_symbolic(t)) {
+    SymInt expected = 1;
+    for (int32_t i = 0; i < t->ndim; ++i) {
+      SymInt size = t->sym_sizes[dim_at(i)];
+      if (!size.is_symbolic() && size.word() == 1) continue;
+      // Sizes are asked for last, so that dense tensors need no guard that a size is not 1.
+      if (!guard_or_false(t->sym_strides[dim_at(i)] == expected)) {
+        if (!guard_or_false(size == 1)) return false;
+        continue;
+      }
+      expected = expected * size;
+    }
+    return true;
+  }
+  int64_t expected = 1;
+  for (int32_t i = 0; i < t->ndim; ++i) {
+    int32_t dim = dim_at(i);
+    if (t->sizes[dim] == 1) continue;
+    if (t->strides[dim] != expected) return false;
+    expected *= t->sizes[dim];
+  }
+  return true;
+}
+
+bool is_row_major(const TensorImpl* t) {
+  if (t->numel == 0 && !is_symbolic(t)) return true;
+  return is_dense(t, [t](int32_t i) { return t->ndim - 1 - i; });
+}
+
+// Channels, then the spatial dimensions from the last on, then the batch.
+bool is_channels_last(const TensorImpl* t) {
+  if ((t->ndim != 4 && t->ndim != 5) || (t->numel == 0 && !is_symbolic(t))) return false;
+  return is_dense(t, [t](int32_t i) { return i == 0 ? 1 : i == t->ndim - 1 ? 0 : t->ndim - i; });
+}
+
+}  // namespace
+
+int64_t span_of(IntList sizes, IntList strides) {
+  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return 0;
+  int64_t last = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    int64_t reach;
+    if (__builtin_mul_overflow(sizes[i] - 1, strides[i], &reach) ||
+        __builtin_add_overflow(last, reach, &last))
+      fail("a view of shape {} with strides {} reaches beyond 64 bits", sizes, strides);
+  }
+  int64_t span;
+  if (__builtin_add_overflow(last, int64_t{1}, &span)) fail("a view reaches beyond 64 bits");
+  return span;
+}
+
+void refresh_layout_flags(TensorImpl* impl) {
+  impl->flags &= ~uint32_t{TN_T_CONTIGUOUS | TN_T_CHANNELS_LAST};
+  if (is_row_major(impl)) impl->flags |= TN_T_CONTIGUOUS;
+  if (is_channels_last(impl)) impl->flags |= TN_T_CHANNELS_LAST;
+}
+
+Dims contiguous_strides(SymIntList sizes) {
+  Dims strides(sizes.size());
+  SymInt running = 1;
+  for (size_t i = sizes.size(); i-- > 0;) {
+    strides[i] = running;
+    running = running * sym_max(sizes[i], 1);
+  }
+  return strides;
+}
+
+Dims strides_for(SymIntList sizes, MemoryFormat format) {
+  bool three_d = format == MemoryFormat::channels_last_3d;
+  if (!three_d && format != MemoryFormat::channels_last) return contiguous_strides(sizes);
+  size_t rank = three_d ? 5 : 4;
+  require(sizes.size() == rank,
+          "memory format {} needs a tensor with {} dimensions, found shape {}", format, rank,
+          sizes);
+  Dims strides(rank);
+  SymInt running = 1;
+  auto place = [&](size_t dim) {
+    strides[dim] = running;
+    running = running * sym_max(sizes[dim], 1);
+  };
+  place(1);
+  for (size_t dim = rank - 1; dim >= 2; --dim) place(dim);
+  place(0);
+  return strides;
+}
+
+TensorMeta meta_of(const Tensor& t) {
+  return {t.dtype(), t.device(), dims_of(t.sizes()), dims_of(t.strides())};
+}
+
+TensorMeta contiguous_meta(SymIntList sizes, Dtype dtype, Device device) {
+  return {dtype, device, dims_of(sizes), contiguous_strides(sizes)};
+}
+
+Tensor make_tensor(const TensorMeta& meta) {
+  require(meta.device.type == DeviceType::cpu,
+          "tensors on device {} need a plugin that provides it", meta.device);
+  return make_tensor(list_of(meta.sizes), list_of(meta.strides), meta.dtype);
+}
+
+Tensor make_tensor(SymIntList sizes, SymIntList strides, Dtype dtype) {
+  require(
+      !sizes.is_symbolic() && !strides.is_symbolic(),
+      "a tensor with data needs plain sizes and strides, found the shape {} and the strides {}; "
+      "call guard_int() on the symbolic ones first",
+      sizes, strides);
+  for (SymInt s : sizes) require(s.word() >= 0, "a tensor cannot have a negative size: {}", sizes);
+  Tensor t = Tensor::adopt(new_impl(dtype, kCPU));
+  TensorImpl* impl = impl_of(t);
+  write_dims(impl, sizes, strides);
+  int64_t span = span_of(plain_sizes(impl), plain_strides(impl)), bytes;
+  if (__builtin_mul_overflow(span, static_cast<int64_t>(itemsize(dtype)), &bytes))
+    fail("a tensor of shape {} and dtype {} does not fit into memory", sizes, dtype);
+  attach_storage(impl, make_storage(static_cast<uint64_t>(bytes)), 0);
+  refresh_layout_flags(impl);
+  return t;
+}
+
+Tensor make_contiguous_like(const Tensor& like, Dtype dtype) {
+  const TensorImpl* from = impl_of(like);
+  Tensor t = Tensor::adopt(new_impl(dtype, kCPU));
+  TensorImpl* impl = impl_of(t);
+  reserve_dims(impl, static_cast<size_t>(from->ndim), false);
+  auto* sizes = const_cast<int64_t*>(impl->sizes);
+  auto* strides = const_cast<int64_t*>(impl->strides);
+  int64_t running = 1;
+  for (int32_t d = from->ndim; d-- > 0;) {
+    sizes[d] = from->sizes[d];
+    strides[d] = running;
+    running *= std::max<int64_t>(sizes[d], 1);
+  }
+  impl->numel = from->numel;
+  int64_t bytes;
+  if (__builtin_mul_overflow(impl->numel, static_cast<int64_t>(itemsize(dtype)), &bytes))
+    fail("a tensor of shape {} and dtype {} does not fit into memory", like.sizes(), dtype);
+  attach_storage(impl, make_storage(static_cast<uint64_t>(bytes)), 0);
+  impl->flags |= TN_T_CONTIGUOUS;
+  if (is_channels_last(impl)) impl->flags |= TN_T_CHANNELS_LAST;
+  return t;
+}
+
+Tensor make_tensor(IntList sizes, Dtype dtype) {
+  SymIntList wanted(sizes);
+  return make_tensor(wanted, list_of(contiguous_strides(wanted)), dtype);
+}
+
+Tensor make_fake(const TensorMeta& meta, SymInt offset, StorageRef storage) {
+  Tensor t = Tensor::adopt(new_impl(meta.dtype, meta.device));
+  TensorImpl* impl = impl_of(t);
+  write_dims(impl, list_of(meta.sizes), list_of(meta.strides));
+  attach_storage(impl, storage ? std::move(storage) : make_fake_storage(meta.device),
+                 hint_of(offset));
+  if (offset.is_symbolic()) impl->ensure_extra().sym_offset = offset;
+  refresh_layout_flags(impl);
+  return t;
+}
+
+Tensor make_view_as(const Tensor& base, Dtype dtype, SymIntList sizes, SymIntList strides,
+                    SymInt offset) {
+  TensorImpl* from = impl_of(base);
+  Tensor t = Tensor::adopt(new_impl(dtype, base.device()));
+  TensorImpl* impl = impl_of(t);
+  write_dims(impl, sizes, strides);
+  if (!base.is_fake()) {
+    int64_t span = span_of(plain_sizes(impl), plain_strides(impl));
+    int64_t first = offset.guard_int(), end, bytes;
+    require(first >= 0 && !__builtin_add_overflow(first, span, &end) &&
+                !__builtin_mul_overflow(end, static_cast<int64_t>(itemsize(dtype)), &bytes) &&
+                static_cast<uint64_t>(span ? bytes : 0) <= from->storage_bytes,
+            "a view of shape {}, strides {} and offset {} lies outside of a storage of {} bytes",
+            sizes, strides, first, from->storage_bytes);
+  }
+  attach_storage(impl, from->storage_ref, hint_of(offset));
+  if (offset.is_symbolic()) impl->ensure_extra().sym_offset = offset;
+  refresh_layout_flags(impl);
+  return t;
+}
+
+Tensor make_view(const Tensor& base, SymIntList sizes, SymIntList strides, SymInt offset) {
+  return make_view_as(base, base.dtype(), sizes, strides, offset);
+}
+
+void track_view(const Tensor& view, const Tensor& of) {
+  TensorImpl* impl = impl_of(view);
+  if (!shares_storage(view, of) || view.dtype() != of.dtype()) return;
+  impl->base = impl_of(of)->base.defined() ? impl_of(of)->base : of;
+  impl->base_version = *impl->version;
+}
+
+Tensor wrapped_number_tensor(Number value) {
+  ensure(!value.is_symbolic(), "a wrapped number needs a plain value");
+  Dtype dtype = value.is_integer() ? Dtype::i64 : value.is_boolean() ? Dtype::bool_ : Dtype::f64;
+  Tensor t = make_tensor(IntList{}, dtype);
+  if (value.is_boolean())
+    *static_cast<bool*>(impl_of(t)->data) = value.to_bool();
+  else
+    *static_cast<int64_t*>(impl_of(t)->data) = value.word();
+  impl_of(t)->ensure_extra().wrapped_number = true;
+  return t;
+}
+
+void replace_metadata(const Tensor& t, SymIntList sizes, SymIntList strides, SymInt offset) {
+  TensorImpl* impl = impl_of(t);
+  Dims new_sizes = dims_of(sizes),
+       new_strides = dims_of(strides);  // they may lie in the old arrays
+  write_dims(impl, list_of(new_sizes), list_of(new_strides));
+  attach_storage(impl, impl->storage_ref, hint_of(offset));
+  if (offset.is_symbolic()) impl->ensure_extra().sym_offset = offset;
+  refresh_layout_flags(impl);
+}
+
+void become(const Tensor& fake, const Tensor& real) {
+  TensorImpl* impl = impl_of(fake);
+  impl->flags &= ~uint32_t{TN_T_FAKE};
+  write_dims(impl, real.sizes(), real.strides());
+  attach_storage(impl, impl_of(real)->storage_ref, real.storage_offset());
+  refresh_layout_flags(impl);
+  impl->extra.reset();
+}
+
+SymInt sym_offset_of(const Tensor& t) {
+  TensorImpl* impl = impl_of(t);
+  if (impl->extra && impl->extra->sym_offset.is_symbolic()) return impl->extra->sym_offset;
+  return impl->storage_offset;
+}
+
+bool shares_storage(const Tensor& a, const Tensor& b) {
+  return impl_of(a)->storage_ref.get() == impl_of(b)->storage_ref.get();
+}
+
+Extent extent_of(const Tensor& t) {
+  const TensorImpl* impl = impl_of(t);
+  return {plain_sizes(impl), plain_strides(impl), impl->storage_offset,
+          static_cast<int64_t>(itemsize(t.dtype()))};
+}
+
+namespace {
+
+// Blocks of columns of one matrix: a row of `x` ends before the block of `y` begins, and the next
+// row of `x` begins after that block has ended. `x` begins first.
+bool are_columns_apart(const Extent& x, const Extent& y) {
+  if (x.sizes.size() != 2 || y.sizes.size() != 2 || x.itemsize != y.itemsize) return false;
+  int64_t row = x.strides[0];
+  if (x.strides[1] != 1 || y.strides[1] != 1 || y.strides[0] != row || row <= 0) return false;
+  int64_t column = (y.offset - x.offset) % row;
+  return column >= x.sizes[1] && column + y.sizes[1] <= row;
+}
+
+}  // namespace
+
+bool may_overlap(const Extent& a, const Extent& b) {
+  const Extent &x = a.offset * a.itemsize <= b.offset * b.itemsize ? a : b, &y = &x == &a ? b : a;
+  int64_t x_span = span_of(x.sizes, x.strides), y_span = span_of(y.sizes, y.strides);
+  if (x_span == 0 || y_span == 0) return false;
+  return (x.offset + x_span) * x.itemsize > y.offset * y.itemsize && !are_columns_apart(x, y);
+}
+
+bool may_overlap(const Tensor& a, const Tensor& b) {
+  return shares_storage(a, b) && may_overlap(extent_of(a), extent_of(b));
+}
+
+bool has_internal_overlap(const Tensor& t) {
+  const TensorImpl* impl = impl_of(t);
+  if (impl->flags & (TN_T_CONTIGUOUS | TN_T_CHANNELS_LAST)) return false;
+  InlineVector<int32_t, 8> order;
+  for (int32_t i = 0; i < impl->ndim; ++i)
+    if (impl->sizes[i] > 1) order.push_back(i);
+  std::sort(order.begin(), order.end(),
+            [&](int32_t a, int32_t b) { return impl->strides[a] < impl->strides[b]; });
+  int64_t reached = 0;  // highest offset that the dimensions so far produce
+  for (int32_t dim : order) {
+    if (impl->strides[dim] <= reached) return true;
+    reached += (impl->sizes[dim] - 1) * impl->strides[dim];
+  }
+  return false;
+}
+
+namespace detail {
+
+void destroy(TensorHead* head) {
+  auto* impl = static_cast<TensorImpl*>(head);
+  impl->~TensorImpl();
+  deallocate(impl, sizeof(TensorImpl));
+}
+
+Tensor tensor_from_bytes(const void* values, size_t count, IntList sizes, Dtype dtype) {
+  int64_t wanted = 1;
+  for (int64_t s : sizes) wanted *= s;
+  require(static_cast<int64_t>(count) == wanted, "tensor: shape {} needs {} values, found {}",
+          sizes, wanted, count);
+  Tensor t = make_tensor(sizes, dtype);
+  if (count) std::memcpy(impl_of(t)->data, values, count * itemsize(dtype));
+  return t;
+}
+
+}  // namespace detail
+
+SymInt Tensor::numel() const {
+  SymInt n = 1;
+  for (SymInt s : sizes()) n = n * s;
+  return n;
+}
+
+bool detail::view_requires_grad(const Tensor& view) {
+  return stale_view_slot && stale_view_slot(view);
+}
+
+void mark_requires_grad(const Tensor& t, bool value) {
+  TensorImpl* impl = impl_of(t);
+  impl->flags =
+      value ? impl->flags | TN_T_REQUIRES_GRAD : impl->flags & ~uint32_t{TN_T_REQUIRES_GRAD};
+  impl->keys = value ? impl->keys | bit(Key::autograd) : impl->keys & ~bit(Key::autograd);
+}
+
+bool Tensor::is_contiguous(MemoryFormat format) const {
+  if (format == MemoryFormat::contiguous || format == MemoryFormat::preserve)
+    return head_->flags & TN_T_CONTIGUOUS;
+  return (head_->flags & TN_T_CHANNELS_LAST) &&
+         dim() == (format == MemoryFormat::channels_last ? 4 : 5);
+}
+
+void Tensor::fail_dim(int64_t dim) const {
+  int64_t rank = head_->ndim;
+  if (rank == 0) fail("dimension {} is out of range: the tensor has no dimensions", dim);
+  fail("dimension {} is out of range: a tensor with {} dimensions takes {} to {}", dim, rank, -rank,
+       rank - 1);
+}
+
+Tensor from_memory(void* data, IntList sizes, Dtype dtype, OptIntList strides,
+                   void (*deleter)(void*), void* deleter_arg) {
+  TensorMeta meta = contiguous_meta(sizes, dtype);
+  if (strides) {
+    require(strides->size() == sizes.size(), "from_memory: {} sizes but {} strides", sizes.size(),
+            strides->size());
+    meta.strides = dims_of(SymIntList(*strides));
+  }
+  for (size_t i = 0; i < sizes.size(); ++i)
+    require(sizes[i] >= 0 && meta.strides[i].word() >= 0,
+            "from_memory: sizes and strides must not be negative: sizes {}, strides {}", sizes,
+            list_of(meta.strides));
+  Tensor t = Tensor::adopt(new_impl(dtype, kCPU));
+  TensorImpl* impl = impl_of(t);
+  write_dims(impl, list_of(meta.sizes), list_of(meta.strides));
+  uint64_t bytes =
+      static_cast<uint64_t>(span_of(plain_sizes(impl), plain_strides(impl))) * itemsize(dtype);
+  attach_storage(impl, make_borrowed_storage(data, bytes, kCPU, deleter, deleter_arg), 0);
+  refresh_layout_flags(impl);
+  return t;
+}
+
+std::string to_text(const Tensor& t) {
+  if (!t.defined()) return "undefined";
+  std::string out = std::string(name_of(t.dtype())) + to_text(t.sizes());
+  if (!t.is_contiguous()) out += " strides " + to_text(t.strides());
+  if (t.device().type != DeviceType::cpu) out += " on " + to_text(t.device());
+  return out;
+}
+
+}  // namespace tenon

@@ -1,0 +1,46 @@
+// The flag compiler.threads: read when the pool is made, followed when it changes.
+#include "core/threads/thread_count.h"
+
+#include <algorithm>
+#include <atomic>
+#include <exception>
+
+#include "config/flags.h"
+#include "core/threads/thread_pool.h"
+
+namespace tenon {
+
+namespace {
+
+// Reading the flags for the first time publishes them, which must not ask for the pool again.
+thread_local bool making_pool = false;
+
+int bounded(int64_t wanted) { return static_cast<int>(std::min<int64_t>(wanted, max_threads)); }
+
+// The flag when it was changed; 0 leaves the number as it is.
+void follow_flag(const config::Flags& flags) noexcept try {
+  int64_t wanted = flags.compiler.threads;
+  static std::atomic<int64_t> followed{0};
+  if (wanted == 0 || making_pool || in_parallel() || followed.exchange(wanted) == wanted) return;
+  set_num_threads(bounded(wanted));
+} catch (const std::exception&) {
+  return;  // no threads to be had: those that there are serve
+}
+
+const struct FillSlots {
+  FillSlots() { config::published_slot = &follow_flag; }
+} fill_slots;
+
+}  // namespace
+
+int initial_threads(int otherwise) noexcept try {
+  making_pool = true;
+  int64_t wanted = config::flags().compiler.threads;
+  making_pool = false;
+  return wanted > 0 ? bounded(wanted) : otherwise;
+} catch (const std::exception&) {
+  making_pool = false;
+  return otherwise;
+}
+
+}  // namespace tenon

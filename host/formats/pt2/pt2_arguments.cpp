@@ -1,0 +1,236 @@
+// Arguments of .pt2 nodes, bound by name to the schema of the op.
+#include "formats/pt2/pt2_import_parts.h"
+
+#include "core/tensor/tensor_impl.h"
+
+namespace tenon::formats {
+
+namespace {
+
+[[noreturn]] void fail_argument(const SchemaArg& arg, std::string_view found) {
+  fail(ErrorCode::bad_file, "argument {} is of type {}, found {}", arg.name, to_text(arg.type),
+       found);
+}
+
+std::string_view kind_name(Pt2Kind kind) {
+  constexpr std::string_view names[] = {
+      "nothing",       "a tensor", "a symbol",        "an integer",
+      "a real number", "a bool",   "a string",        "a complex number",
+      "a dtype",       "a layout", "a memory format", "a device",
+      "a graph",       "an op",    "a list",          "a dict"};
+  return names[static_cast<size_t>(kind)];
+}
+
+bool is_plain_number(const Pt2Argument& value) {
+  return value.kind == Pt2Kind::integer || value.kind == Pt2Kind::real ||
+         value.kind == Pt2Kind::boolean;
+}
+
+Number plain_number(const Pt2Argument& value) {
+  if (value.kind == Pt2Kind::integer) return Number(value.integer);
+  if (value.kind == Pt2Kind::real) return Number(value.real);
+  return Number(value.boolean);
+}
+
+const NamedValue& named(const Pt2Scope& scope, const std::string& name) {
+  auto found = scope.find(name);
+  require(found != scope.end(), ErrorCode::bad_file, "{} is used before it is defined", name);
+  return found->second;
+}
+
+bool takes_number(BaseType base, const Pt2Argument& value) {
+  switch (base) {
+    case BaseType::scalar:
+      return true;
+    case BaseType::integer:
+    case BaseType::sym_int:
+      return value.kind == Pt2Kind::integer;
+    case BaseType::floating:
+    case BaseType::sym_float:
+      return value.kind == Pt2Kind::real || value.kind == Pt2Kind::integer;
+    case BaseType::boolean:
+    case BaseType::sym_bool:
+      return value.kind == Pt2Kind::boolean;
+    default:
+      return false;
+  }
+}
+
+bool is_real(BaseType base) { return base == BaseType::floating || base == BaseType::sym_float; }
+
+bool takes_symbol(BaseType base, ValueKind kind) {
+  if (base == BaseType::scalar) return kind != ValueKind::tensor;
+  if (is_real(base)) return kind == ValueKind::sym_float || kind == ValueKind::sym_int;
+  if (base == BaseType::boolean || base == BaseType::sym_bool) return kind == ValueKind::sym_bool;
+  return (base == BaseType::integer || base == BaseType::sym_int) && kind == ValueKind::sym_int;
+}
+
+// Which schema argument each given one is; scalar functions are bound by position.
+size_t index_of(const OpEntry& op, const Pt2Node& node, size_t position) {
+  const Pt2NamedArgument& given = node.inputs[position];
+  if (node.kind == Pt2TargetKind::scalar_function) {
+    require(position < op.n_args, ErrorCode::bad_file, "{} takes {} arguments, found {}",
+            node.target, op.n_args, node.inputs.size());
+    return position;
+  }
+  int index = op.schema.find_arg(given.name);
+  require(index >= 0, ErrorCode::bad_file, "{} has no argument {}; its schema is {}", node.target,
+          given.name, to_text(op.schema));
+  return static_cast<size_t>(index);
+}
+
+}  // namespace
+
+std::vector<Value> Pt2Arguments::bind(const OpEntry& op, const Pt2Node& node,
+                                      const Pt2Scope& scope) {
+  refs_.clear();
+  ints_.clear();
+  floats_.clear();
+  bools_.clear();
+  strings_.clear();
+  std::vector<Value> args(op.n_args);
+  std::vector<bool> given(op.n_args);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    size_t index = index_of(op, node, i);
+    require(!given[index], ErrorCode::bad_file, "argument {} is given twice", node.inputs[i].name);
+    given[index] = true;
+    args[index] = convert(op.schema.args[index], node.inputs[i].value, scope);
+  }
+  for (size_t i = 0; i < op.n_args; ++i) {
+    if (given[i]) continue;
+    require(op.schema.args[i].has_default(), ErrorCode::bad_file,
+            "argument {} is missing and has no default; the schema is {}", op.schema.args[i].name,
+            to_text(op.schema));
+    args[i] = default_of(op, i);
+  }
+  return args;
+}
+
+Value Pt2Arguments::convert(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope) {
+  if (value.kind == Pt2Kind::none) {
+    if (!arg.type.optional && !arg.has_default() && arg.type.base <= BaseType::memory_format)
+      fail_argument(arg, "nothing");
+    return {};
+  }
+  if (arg.type.is_list) return list(arg, value, scope);
+  switch (arg.type.base) {
+    case BaseType::tensor:
+      return tensor(arg, value, scope);
+    case BaseType::string:
+      if (value.kind == Pt2Kind::string) return Value::of(std::string_view(value.text));
+      break;
+    case BaseType::scalar_type:
+      if (value.kind == Pt2Kind::dtype) return Value::of(value.dtype);
+      break;
+    case BaseType::layout:
+      if (value.kind == Pt2Kind::layout) return Value::of(Layout::strided);
+      break;
+    case BaseType::memory_format:
+      if (value.kind == Pt2Kind::memory_format) return Value::of(value.memory_format);
+      break;
+    case BaseType::device:
+      // The program runs where its weights are, wherever it was exported.
+      if (value.kind == Pt2Kind::device) return Value::of(kCPU);
+      break;
+    default:
+      return number(arg, value, scope);
+  }
+  fail_argument(arg, kind_name(value.kind));
+}
+
+Value Pt2Arguments::tensor(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope) {
+  if (is_plain_number(value)) {
+    Tensor number = wrapped_number_tensor(plain_number(value));
+    return Value::ref(graph_.add_constant(std::move(number), ""));
+  }
+  if (value.kind == Pt2Kind::symbol) {
+    const NamedValue& symbol = named(scope, value.text);
+    Value args[] = {Value::ref(symbol.id), {}, {}, {}, {}};
+    bool real = symbol.kind == ValueKind::sym_float;
+    GraphValue made;
+    made.meta = contiguous_meta({}, real ? Dtype::f32 : Dtype::i64);
+    args[1] = Value::of(made.meta.dtype);
+    NodeId node = graph_.add_node(op_id("aten.scalar_tensor.default"), args, {made});
+    return Value::ref(graph_.node(node).first_result);
+  }
+  if (value.kind != Pt2Kind::tensor) fail_argument(arg, kind_name(value.kind));
+  return Value::ref(named(scope, value.text).id);
+}
+
+Value Pt2Arguments::number(const SchemaArg& arg, const Pt2Argument& value,
+                           const Pt2Scope& scope) const {
+  if (value.kind == Pt2Kind::symbol) {
+    const NamedValue& symbol = named(scope, value.text);
+    if (!takes_symbol(arg.type.base, symbol.kind)) fail_argument(arg, "a symbol of another type");
+    return symbol.id == no_value ? Value::of(symbol.number) : Value::ref(symbol.id);
+  }
+  if (value.kind == Pt2Kind::complex)
+    fail(ErrorCode::unsupported, "argument {}: complex numbers are not supported", arg.name);
+  if (!is_plain_number(value) || !takes_number(arg.type.base, value))
+    fail_argument(arg, kind_name(value.kind));
+  if (is_real(arg.type.base)) return Value::of(plain_number(value).to_double());
+  return Value::of(plain_number(value));
+}
+
+// ---- lists
+
+Value Pt2Arguments::list(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope) {
+  BaseType base = arg.type.base;
+  if (base == BaseType::tensor) return refs(arg, value, scope);
+  if (base == BaseType::integer || base == BaseType::sym_int) return integers(arg, value, scope);
+  if (value.kind != Pt2Kind::list) fail_argument(arg, kind_name(value.kind));
+  for (const Pt2Argument& item : value.items) {
+    bool is_text = base == BaseType::string && item.kind == Pt2Kind::string;
+    if (!is_text && !(is_plain_number(item) && takes_number(base, item)))
+      fail_argument(arg, message("{} in the list", kind_name(item.kind)));
+  }
+  if (base == BaseType::string) {
+    auto& texts = strings_.emplace_back();
+    for (const Pt2Argument& item : value.items) texts.push_back(item.text);
+    return Value::of(StringList(texts));
+  }
+  if (base == BaseType::boolean || base == BaseType::sym_bool) {
+    auto& bools = bools_.emplace_back();
+    for (const Pt2Argument& item : value.items) bools.push_back(item.boolean);
+    return Value::pointer(Tag::bools, bools.data(), bools.size());
+  }
+  auto& reals = floats_.emplace_back();
+  for (const Pt2Argument& item : value.items) reals.push_back(plain_number(item).to_double());
+  return Value::of(DoubleList(reals));
+}
+
+Value Pt2Arguments::refs(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope) {
+  auto& ids = refs_.emplace_back();
+  if (value.kind == Pt2Kind::tensor) {
+    ids.push_back(named(scope, value.text).id);
+  } else {
+    if (value.kind != Pt2Kind::list) fail_argument(arg, kind_name(value.kind));
+    for (const Pt2Argument& item : value.items) {
+      bool hole = item.kind == Pt2Kind::none && arg.type.optional_element;
+      if (!hole && item.kind != Pt2Kind::tensor)
+        fail_argument(arg, message("{} in the list", kind_name(item.kind)));
+      ids.push_back(hole ? no_value : named(scope, item.text).id);
+    }
+  }
+  return Value::pointer(Tag::refs, ids.data(), ids.size());
+}
+
+// A bare number stands for a list of the schema's length.
+Value Pt2Arguments::integers(const SchemaArg& arg, const Pt2Argument& value,
+                             const Pt2Scope& scope) {
+  auto integer = [&](const Pt2Argument& item) -> SymInt {
+    if (item.kind == Pt2Kind::integer) return SymInt(item.integer);
+    if (item.kind != Pt2Kind::symbol) fail_argument(arg, kind_name(item.kind));
+    const NamedValue& symbol = named(scope, item.text);
+    if (symbol.kind != ValueKind::sym_int) fail_argument(arg, "a symbol that is no integer");
+    return symbol.number.sym_int();
+  };
+  auto& ints = ints_.emplace_back();
+  if (value.kind == Pt2Kind::list)
+    for (const Pt2Argument& item : value.items) ints.push_back(integer(item));
+  else
+    ints.assign(static_cast<size_t>(std::max(arg.type.list_size, 1)), integer(value));
+  return Value::of(SymIntList(List<SymInt>(ints)));
+}
+
+}  // namespace tenon::formats

@@ -1,0 +1,169 @@
+// The checks of one call, and the values of its symbols.
+#include "formats/pt2/pt2_call.h"
+
+#include "core/tensor/tensor_impl.h"
+#include "formats/pt2/pt2_guards.h"
+
+namespace tenon::formats {
+
+namespace {
+
+int64_t number_of(const ModelLeaf& leaf, const Tensor& given) {
+  require(given.defined() && given.dim() == 0, "input {} is a number: expected a 0-dim tensor",
+          leaf.name);
+  if (given.dtype() == Dtype::i64) return *given.data_ptr<int64_t>();
+  if (given.dtype() == Dtype::i32) return *given.data_ptr<int32_t>();
+  if (given.dtype() == Dtype::bool_) return *given.data_ptr<bool>();
+  fail("input {} is an integer, found {}", leaf.name, to_text(given));
+}
+
+size_t leaf_of(const ImportedModel& model, uint32_t program_input) {
+  for (size_t i = 0; i < model.leaves.size(); ++i)
+    if (model.leaves[i].program_input == program_input) return i;
+  fail_internal("a symbol is bound to an input that is no leaf");
+}
+
+std::string sizes_text(const std::vector<Pt2Sym>& sizes) {
+  std::string out = "[";
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    out += d ? ", " : "";
+    out += sizes[d].expr ? to_text(*sizes[d].expr) : to_text(sizes[d].value);
+  }
+  return out + "]";
+}
+
+void check_shape(const ModelLeaf& leaf, const Tensor& given, bool any_precision) {
+  require(given.defined(), "input {} is missing: expected {}{}", leaf.name, leaf.dtype,
+          sizes_text(leaf.sizes));
+  bool other_precision = any_precision && is_floating(leaf.dtype) && is_floating(given.dtype());
+  require(given.dtype() == leaf.dtype || other_precision,
+          "input {}: expected dtype {}, found {}; convert it with to()", leaf.name, leaf.dtype,
+          given.dtype());
+  require(static_cast<size_t>(given.dim()) == leaf.sizes.size(),
+          "input {}: expected {} dimensions {}, found {}", leaf.name, leaf.sizes.size(),
+          sizes_text(leaf.sizes), to_text(given));
+}
+
+void check_sizes(const ModelLeaf& leaf, const Tensor& given, const Pt2SymbolValues& values) {
+  for (size_t d = 0; d < leaf.sizes.size(); ++d) {
+    const Pt2Sym& size = leaf.sizes[d];
+    SymNumber expected = size.expr ? evaluate_with(*size.expr, values) : size.value;
+    int64_t found = given.size(static_cast<int64_t>(d)).guard_int();
+    if (SymNumber(found) == expected) continue;
+    std::string how = size.expr ? message(" ({})", to_text(*size.expr)) : std::string();
+    fail("input {}: dimension {} must be {}{}, found {}", leaf.name, d, to_text(expected), how,
+         found);
+  }
+}
+
+// "dimension 1 of input ids", where a symbol's value comes from.
+std::string place_of(const ImportedModel& model, const Pt2Range& range) {
+  for (const Pt2SymbolSource& s : model.symbols) {
+    if (range.text != s.symbol) continue;
+    const ModelLeaf& leaf = model.leaves[leaf_of(model, s.input)];
+    if (s.dim < 0) return message("input {}", leaf.name);
+    return message("dimension {} of input {}", s.dim, leaf.name);
+  }
+  return message("{}", range.text);
+}
+
+void check_ranges(const ImportedModel& model, const Pt2SymbolValues& values) {
+  for (const Pt2Range& range : model.ranges) {
+    if (!range.expr || !has_all_symbols(*range.expr, values)) continue;
+    SymNumber value = evaluate_with(*range.expr, values);
+    const int64_t* found = std::get_if<int64_t>(&value);
+    if (!found) continue;
+    bool inside = (!range.min || *found >= *range.min) && (!range.max || *found <= *range.max);
+    require(inside, "{} is {}, but the model was exported for {} from {} to {}",
+            place_of(model, range), *found, range.text,
+            range.min ? std::to_string(*range.min) : "-inf",
+            range.max ? std::to_string(*range.max) : "inf");
+  }
+}
+
+void check_constant(const ModelLeaf& leaf, const Tensor& given) {
+  if (!given.defined() || given.dim() != 0) return;
+  const Pt2Argument& c = leaf.constant;
+  bool equal = c.kind == Pt2Kind::integer   ? number_of(leaf, given) == c.integer
+               : c.kind == Pt2Kind::boolean ? (number_of(leaf, given) != 0) == c.boolean
+                                            : true;
+  require(equal, "input {} was the constant {} at export, found {}", leaf.name,
+          c.kind == Pt2Kind::integer ? c.integer : int64_t{c.boolean}, number_of(leaf, given));
+}
+
+BoundCall bind(const ImportedModel& model, std::span<const Tensor> leaves, bool any_precision) {
+  require(leaves.size() == model.leaves.size(), "the model takes {} inputs ({}), found {}",
+          model.leaves.size(), describe_leaves(model), leaves.size());
+  for (size_t i = 0; i < leaves.size(); ++i) {
+    if (model.leaves[i].kind == LeafKind::tensor)
+      check_shape(model.leaves[i], leaves[i], any_precision);
+    if (model.leaves[i].kind == LeafKind::constant) check_constant(model.leaves[i], leaves[i]);
+  }
+  BoundCall call;
+  call.values = read_symbols(model, leaves);
+  for (size_t i = 0; i < leaves.size(); ++i)
+    if (model.leaves[i].kind == LeafKind::tensor)
+      check_sizes(model.leaves[i], leaves[i], call.values);
+  check_ranges(model, call.values);
+  check_guards(model, leaves);
+  for (const ModelInput& input : model.inputs) {
+    const Tensor* tensor = &input.tensor;
+    if (input.kind == ModelInputKind::user) tensor = &leaves[input.leaf];
+    bool is_number =
+        input.kind == ModelInputKind::symbol ||
+        (input.kind == ModelInputKind::user && model.leaves[input.leaf].kind == LeafKind::number);
+    call.inputs.push_back(is_number ? nullptr : tensor->head());
+  }
+  call.symbols.resize(model.graph->symbols.size());
+  for (size_t s = 0; s < model.symbols.size(); ++s)
+    call.symbols[s] = call.values.at(model.symbols[s].symbol);
+  return call;
+}
+
+}  // namespace
+
+Pt2SymbolValues read_symbols(const ImportedModel& model, std::span<const Tensor> leaves) {
+  Pt2SymbolValues values;
+  for (const Pt2SymbolSource& s : model.symbols) {
+    size_t at = leaf_of(model, s.input);
+    int64_t found =
+        s.dim < 0 ? number_of(model.leaves[at], leaves[at]) : leaves[at].size(s.dim).guard_int();
+    try {
+      values[s.symbol] = solve_symbol(s, found, values);
+    } catch (const UserError& error) {
+      fail("input {}: dimension {}: {}", model.leaves[at].name, s.dim, error.what());
+    }
+  }
+  return values;
+}
+
+BoundCall bind_call(const ImportedModel& model, std::span<const Tensor> leaves) {
+  return bind(model, leaves, false);
+}
+
+BoundCall bind_call_any_precision(const ImportedModel& model, std::span<const Tensor> leaves) {
+  return bind(model, leaves, true);
+}
+
+std::string describe_leaves(const ImportedModel& model) {
+  std::string out;
+  for (const ModelLeaf& leaf : model.leaves) {
+    out += (out.empty() ? "" : ", ") + leaf.name;
+    if (leaf.kind == LeafKind::tensor)
+      out += message(": {}{}", leaf.dtype, sizes_text(leaf.sizes));
+    else
+      out += leaf.kind == LeafKind::number ? ": number" : ": constant";
+  }
+  return out;
+}
+
+std::vector<int64_t> sizes_of(const ModelLeaf& leaf, const Pt2SymbolValues& values) {
+  std::vector<int64_t> sizes;
+  for (const Pt2Sym& size : leaf.sizes) {
+    SymNumber value = size.expr ? evaluate_with(*size.expr, values) : size.value;
+    sizes.push_back(std::holds_alternative<int64_t>(value) ? std::get<int64_t>(value) : 0);
+  }
+  return sizes;
+}
+
+}  // namespace tenon::formats

@@ -1,0 +1,59 @@
+// Words of a graph text, one at a time, with their positions.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "graph/text/document.h"
+
+namespace tenon {
+
+struct Token {
+  enum class Kind : uint8_t { ident, number, string, value, graph, punct, newline, end };
+  Kind kind = Kind::end;
+  std::string_view text;  ///< as written; of value and graph without the mark
+  TextPosition at;
+  size_t begin = 0, end = 0;  ///< place in the whole text
+
+  bool is(std::string_view word) const {
+    return (kind == Kind::punct || kind == Kind::ident) && text == word;
+  }
+};
+
+/// Two tokens of look-ahead. Newlines are tokens only outside of parentheses and square brackets,
+/// and several are one.
+class Lexer {
+ public:
+  explicit Lexer(std::string_view text);
+
+  const Token& peek() const { return current_; }
+  const Token& second() const { return ahead_; }
+  Token next();
+  /// Where the token before the current one ended.
+  size_t last_end() const { return last_end_; }
+  std::string_view slice(size_t begin, size_t end) const {
+    return text_.substr(begin, end - begin);
+  }
+
+ private:
+  Token read();
+  void skip_blanks();
+  void read_string();
+  void read_number();
+  void read_punct();
+  void advance(size_t count);
+  bool starts_with(std::string_view word) const { return text_.substr(at_).starts_with(word); }
+
+  std::string_view text_;
+  size_t at_ = 0, line_start_ = 0, last_end_ = 0;
+  uint32_t line_ = 1;
+  size_t depth_ = 0;
+  Token current_, ahead_;
+};
+
+/// What a quoted string means.
+std::string unquoted(const Token& token);
+/// The name of a value or graph token.
+std::string marked_name(const Token& token);
+
+}  // namespace tenon

@@ -1,0 +1,307 @@
+// Running .pt2 models: versions of compiled code, and effects.
+#include "model/model_runner.h"
+
+#include "compile/compile_graph.h"
+#include "core/dispatch.h"
+#include "core/sym/sym_eval.h"
+#include "core/sym/sym_text.h"
+#include "core/tensor/tensor_impl.h"
+#include "formats/pt2/pt2_import_parts.h"
+#include "model/input_layout.h"
+#include "saved/saved_artifact.h"
+
+#include <tenon/autograd.h>
+#include <tenon/ops.h>
+#include <tenon/plugin.h>
+
+#include <algorithm>
+#include <chrono>
+
+namespace tenon {
+
+using formats::BoundCall;
+using formats::ImportedModel;
+using formats::ModelInput;
+using formats::ModelOutput;
+using formats::ModelOutputKind;
+
+namespace {
+
+// Conditions over symbols that only the run knows are the graph's own to assert.
+bool holds(const Expr* condition, const Graph& graph, const BoundCall& call) {
+  auto value = evaluate(condition, [&](const Expr* symbol) -> std::optional<SymValue> {
+    for (size_t s = 0; s < graph.symbols.size(); ++s)
+      if (graph.symbols[s].symbol == symbol &&
+          graph.value(graph.symbols[s].value).source == ValueSource::input)
+        return SymValue{symbol->kind, call.symbols[s]};
+    return std::nullopt;
+  });
+  return !value || value->integer() != 0;
+}
+
+Tensor constant_output(const formats::Pt2Argument& value) {
+  switch (value.kind) {
+    case formats::Pt2Kind::integer:
+      return scalar_tensor(value.integer, Dtype::i64);
+    case formats::Pt2Kind::boolean:
+      return scalar_tensor(value.boolean, Dtype::bool_);
+    case formats::Pt2Kind::real:
+      return scalar_tensor(value.real, Dtype::f64);
+    default:
+      return Tensor();
+  }
+}
+
+bool writes_weights(const ImportedModel& model) {
+  std::vector<bool> written = formats::written_inputs(*model.graph);
+  for (const ModelOutput& output : model.outputs)
+    if (output.kind == ModelOutputKind::write_back) written[output.input] = true;
+  for (size_t i = 0; i < model.inputs.size(); ++i)
+    if (written[i] && model.inputs[i].kind != formats::ModelInputKind::user) return true;
+  return false;
+}
+
+const Expr* condition_of(const std::string& text, const Graph& graph, const std::string& file) {
+  const Expr* condition = parse_expr(text, [&](std::string_view name) -> const Expr* {
+    return graph.shape_env ? graph.shape_env->find_symbol(name) : nullptr;
+  });
+  require(condition->kind == ExprKind::boolean, ErrorCode::bad_file, "{}: {} is no condition", file,
+          text);
+  return condition;
+}
+
+// Files of compiled code go where the backend that made it is not installed.
+void check_compiler(const std::string& backend, const std::string& file) {
+  std::vector<BackendInfo> known = all_backends();
+  bool is_there = std::any_of(known.begin(), known.end(),
+                              [&](const BackendInfo& b) { return b.name == backend; });
+  if (!is_there)
+    throw BackendError(ErrorCode::plugin, TN_NOT_FOUND,
+                       message("{}: the code in the file does not serve these sizes, and backend "
+                               "{}, which made it, is not installed to compile for them; call the "
+                               "model with such sizes before it is saved",
+                               file, backend));
+}
+
+formats::ImportOptions import_options(const RunnerOptions& options) {
+  return {.hints = {}, .random_weights = options.random_weights, .own_weights = options.training};
+}
+
+}  // namespace
+
+std::vector<Tensor> apply_plan(const ImportedModel& model, const BoundCall& call,
+                               const std::vector<Tensor>& results, NamedTensorMap& gradients) {
+  std::vector<Tensor> outputs;
+  for (const ModelOutput& plan : model.outputs) {
+    switch (plan.kind) {
+      case ModelOutputKind::result:
+        outputs.push_back(results[plan.index]);
+        break;
+      case ModelOutputKind::constant:
+        outputs.push_back(constant_output(plan.constant));
+        break;
+      case ModelOutputKind::gradient:
+        gradients[plan.name] = results[plan.index];
+        break;
+      case ModelOutputKind::write_back: {
+        NoGradGuard effect;  // a buffer keeps the value, not how it was computed
+        copy_(share(call.inputs[plan.input]), results[plan.index]);
+        break;
+      }
+    }
+  }
+  return outputs;
+}
+
+void want_gradients(const ImportedModel& model) {
+  std::span<const ValueId> inputs = model.graph->inputs();
+  // What the plan writes after the run must not be kept as it is for the backward.
+  for (const ModelOutput& output : model.outputs)
+    if (output.kind == ModelOutputKind::write_back)
+      model.graph->value(inputs[output.input]).flags.mutated = true;
+  for (size_t i = 0; i < model.inputs.size(); ++i)
+    if (model.graph->value(inputs[i]).flags.requires_grad && model.inputs[i].tensor.defined())
+      model.inputs[i].tensor.requires_grad_();
+}
+
+NamedTensorMap gradients_of(const ImportedModel& model, std::vector<Tensor>& outputs) {
+  require(!outputs.empty() && outputs[0].defined(),
+          "the model has no first result to differentiate");
+  for (const ModelInput& input : model.inputs)
+    if (input.tensor.defined()) input.tensor.set_grad({});
+  outputs[0].backward();
+  NamedTensorMap gradients;
+  for (const ModelInput& input : model.inputs)
+    if (input.tensor.defined() && input.tensor.grad().defined())
+      for (const std::string& name : input.names) gradients[name] = input.tensor.grad();
+  for (Tensor& t : outputs)
+    if (t.defined()) t = t.detach();
+  return gradients;
+}
+
+void sgd_step(const ImportedModel& model, double rate) {
+  NoGradGuard update;
+  for (const ModelInput& input : model.inputs)
+    if (input.tensor.defined() && input.tensor.grad().defined())
+      input.tensor.add_(input.tensor.grad(), -rate);
+}
+
+ModelRunner::ModelRunner(std::shared_ptr<const formats::Pt2Program> program, RunnerOptions options)
+    : program_(std::move(program)),
+      options_(std::move(options)),
+      model_(import_pt2(*program_, import_options(options_))),
+      writes_weights_(writes_weights(model_)) {
+  if (options_.training) want_gradients(model_);
+}
+
+std::vector<Tensor> ModelRunner::run_with_gradients(std::span<const Tensor> leaves,
+                                                    NamedTensorMap& gradients) {
+  ensure(options_.training, "a runner without training was asked for gradients");
+  std::vector<Tensor> outputs = run(leaves);
+  gradients = gradients_of(model_, outputs);
+  return outputs;
+}
+
+void ModelRunner::reset_weights() {
+  ImportedModel fresh = import_pt2(*program_, import_options(options_));
+  for (size_t i = 0; i < model_.inputs.size(); ++i)
+    model_.inputs[i].tensor = std::move(fresh.inputs[i].tensor);
+  if (options_.training) want_gradients(model_);
+}
+
+std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(const BoundCall& call) {
+  auto begin = std::chrono::steady_clock::now();
+  auto version = std::make_shared<Version>();
+  // The first version keeps the archive's example sizes, if they make no difference.
+  if (!versions_.empty()) version->hints = call.values;
+  version->graph = graph_for(version->hints);
+  CompileGraphOptions options;
+  options.backend = options_.backend;
+  options.mode = options_.mode;
+  options.options_toml = options_.options_toml;
+  options.compile_id = message("0/{}", versions_.size());
+  options.dynamic = !version->graph->symbols.empty();
+  version->artifact = compile_graph(version->graph, options);
+  for (const RecordedGuard& guard : version->graph->shape_env->guard_conditions())
+    version->conditions.push_back(guard.condition);
+  for (const Expr* guard : version->artifact->guards) version->conditions.push_back(guard);
+  std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+  compile_ms_ += took.count();
+  versions_.push_back(version);
+  return version;
+}
+
+std::shared_ptr<const ModelRunner::Version> ModelRunner::version_for(const BoundCall& call) {
+  EnableGradGuard as_wanted(options_.training);
+  auto fits = [&](const Version& v) {
+    return std::all_of(v.conditions.begin(), v.conditions.end(),
+                       [&](const Expr* c) { return holds(c, *v.graph, call); });
+  };
+  std::lock_guard lock(compiling_);
+  for (const auto& version : versions_)
+    if (fits(*version)) return version;
+  if (n_loaded_ > 0) check_compiler(options_.backend, model_.file);
+  auto version = make_version(call);
+  return fits(*version) ? version : make_version(call);
+}
+
+// ---- code in files
+
+ModelRunner::ModelRunner(SavedModel saved)
+    : ModelRunner(saved.program, {saved.backend, saved.mode, saved.options_toml}) {
+  for (const SavedVersion& s : saved.versions) {
+    auto version = std::make_shared<Version>();
+    version->hints = s.hints;
+    version->graph = graph_for(s.hints);
+    version->artifact = load_artifact(s.artifact, version->graph->inputs().size(), model_.file);
+    for (const std::string& text : s.conditions)
+      version->conditions.push_back(condition_of(text, *version->graph, model_.file));
+    versions_.push_back(std::move(version));
+  }
+  n_loaded_ = versions_.size();
+}
+
+// Without hints: that of the archive's example sizes.
+std::shared_ptr<Graph> ModelRunner::graph_for(const formats::Pt2SymbolValues& hints) const {
+  if (hints.empty()) return model_.graph;
+  return import_pt2(*program_, {.hints = hints, .with_weights = false}).graph;
+}
+
+void ModelRunner::save(const std::string& path) {
+  std::unique_lock turn(writing_, std::defer_lock);
+  if (writes_weights_) turn.lock();
+  std::lock_guard lock(compiling_);
+  require(!versions_.empty(), "{}: nothing was compiled yet; call the model or prepare() it first",
+          model_.file);
+  require(!options_.training && !options_.random_weights, ErrorCode::unsupported,
+          "{}: a model that was loaded for training, or with random weights, is not saved with its "
+          "code; save its weights with save_state()",
+          model_.file);
+  SavedModel saved{program_, options_.backend, options_.mode, options_.options_toml, {}};
+  for (const auto& version : versions_) {
+    SavedVersion& out = saved.versions.emplace_back();
+    out.hints = version->hints;
+    out.artifact = version->artifact->save();
+    for (const Expr* c : version->conditions)
+      out.conditions.push_back(version->graph->shape_env->text(c));
+  }
+  write_saved_model(path, saved, live_weights());
+}
+
+std::vector<std::pair<std::string, Tensor>> ModelRunner::live_weights() const {
+  std::vector<std::pair<std::string, Tensor>> out;
+  for (size_t i = 0; i < model_.inputs.size(); ++i)
+    for (const auto* weights : {&program_->weights, &program_->constants})
+      for (const formats::Pt2Weight& w : *weights) {
+        const std::vector<std::string>& names = model_.inputs[i].names;
+        bool is_it = std::find(names.begin(), names.end(), w.name) != names.end();
+        if (is_it && model_.inputs[i].tensor.defined())
+          out.emplace_back(w.record, model_.inputs[i].tensor);
+      }
+  return out;
+}
+
+void ModelRunner::compile(std::span<const Tensor> leaves) {
+  version_for(bind_call(model_, leaves));
+}
+
+std::vector<Tensor> ModelRunner::run(std::span<const Tensor> leaves, NamedTensorMap* gradients) {
+  EnableGradGuard as_wanted(options_.training && thread_modes.grad_enabled);
+  std::unique_lock turn(writing_, std::defer_lock);
+  if (writes_weights_) turn.lock();
+  BoundCall call = bind_call(model_, leaves);
+  auto version = version_for(call);
+  std::vector<Tensor> results(version->graph->outputs().size());
+  BelowAutocast types_as_exported;
+  LaidOutInputs inputs(*version->graph, call.inputs, call.symbols);
+  version->artifact->call(inputs.heads(), call.symbols, results);
+  inputs.write_back();
+  NamedTensorMap found;
+  std::vector<Tensor> outputs = apply_plan(model_, call, results, found);
+  if (gradients) *gradients = std::move(found);
+  return outputs;
+}
+
+size_t ModelRunner::compiles() const {
+  std::lock_guard lock(compiling_);
+  return versions_.size() - n_loaded_;
+}
+
+double ModelRunner::compile_ms() const {
+  std::lock_guard lock(compiling_);
+  return compile_ms_;
+}
+
+Tensor ModelRunner::weight(const std::string& name) const {
+  for (const ModelInput& input : model_.inputs)
+    if (std::find(input.names.begin(), input.names.end(), name) != input.names.end())
+      return input.tensor;
+  return Tensor();
+}
+
+std::string ModelRunner::describe(int32_t what) const {
+  std::lock_guard lock(compiling_);
+  return versions_.empty() ? "" : versions_.back()->artifact->describe(what);
+}
+
+}  // namespace tenon

@@ -1,0 +1,111 @@
+// Runs .pt2 models: compiles the imported graph with a backend once and applies the plan of
+// outputs. What tenon::load and the verbs of the command line stand on.
+//
+//   auto program = std::make_shared<const Pt2Program>(read_pt2("bert.pt2"));
+//   ModelRunner runner(program, {.backend = "inductor"});
+//   std::vector<Tensor> outputs = runner.run(leaves);
+//
+// The graph is symbolic, so other sizes run the same code; it is compiled anew only where the
+// backend asked for a condition on sizes that a call does not fulfil.
+//
+// Threads: run and compile may be called from any thread. One compiles at a time, and calls of a
+// model that writes its weights take turns.
+#pragma once
+
+#include "formats/pt2/pt2_call.h"
+#include "graph/artifact.h"
+#include "model/saved_model.h"
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace tenon {
+
+struct RunnerOptions {
+  std::string backend;  ///< empty: the default one
+  std::string mode;
+  std::string options_toml;
+  bool random_weights = false;
+  /// Calls are recorded on the tape, and parameters need gradients, so that the loss can be
+  /// differentiated. The weights are the runner's own.
+  bool training = false;
+};
+
+using NamedTensorMap = std::map<std::string, Tensor>;
+
+/// Marks the parameters of a model as leaves that need a gradient.
+void want_gradients(const formats::ImportedModel& model);
+/// Differentiates the first output, which must have one element: the gradients of the parameters by
+/// FQN, a tied one under each name. The outputs lose their tape.
+NamedTensorMap gradients_of(const formats::ImportedModel& model, std::vector<Tensor>& outputs);
+/// Moves the parameters against their gradients by `rate` times them.
+void sgd_step(const formats::ImportedModel& model, double rate);
+
+class ModelRunner {
+ public:
+  ModelRunner(std::shared_ptr<const formats::Pt2Program> program, RunnerOptions options);
+  /// Of a file of compiled code, which is loaded here; other sizes than it serves are compiled.
+  explicit ModelRunner(SavedModel saved);
+
+  /// One call. Leaves that the model writes are written; results are the leaves of the outputs in
+  /// order, undefined where the model returns None or a string. `gradients` receives those that the
+  /// graph computes itself, by FQN.
+  std::vector<Tensor> run(std::span<const Tensor> leaves, NamedTensorMap* gradients = nullptr);
+  /// One call and a backward pass from its first result, which must have one element: the gradients
+  /// of the parameters by FQN, a tied one under each name. Needs `training`.
+  std::vector<Tensor> run_with_gradients(std::span<const Tensor> leaves, NamedTensorMap& gradients);
+  /// Moves the parameters against the gradients of the last such call, by `rate` times them.
+  void sgd_step(double rate) { tenon::sgd_step(model_, rate); }
+  /// Compiles for the sizes of `leaves`, if that was not done yet.
+  void compile(std::span<const Tensor> leaves);
+  /// Weights as in the file, for models that write their buffers. Not beside other calls.
+  void reset_weights();
+
+  /// Writes the model with its weights as they are and the code that was compiled so far.
+  void save(const std::string& path);
+
+  size_t compiles() const;
+  double compile_ms() const;  ///< of all compiles together
+  /// The present value of a parameter, buffer or constant; undefined for an unknown name.
+  Tensor weight(const std::string& name) const;
+  const formats::ImportedModel& model() const { return model_; }
+  const formats::Pt2Program& program() const { return *program_; }
+  /// The name that compiles, as it was given or as the file says.
+  const std::string& backend() const { return options_.backend; }
+  /// What the backend tells of its newest code (TN_DESC_*), "" before the first run.
+  std::string describe(int32_t what) const;
+
+ private:
+  struct Version {
+    formats::Pt2SymbolValues hints;  ///< of the graph, where they are not the archive's
+    std::shared_ptr<Graph> graph;
+    std::shared_ptr<Artifact> artifact;
+    std::vector<const Expr*> conditions;
+  };
+  std::shared_ptr<Graph> graph_for(const formats::Pt2SymbolValues& hints) const;
+  std::vector<std::pair<std::string, Tensor>> live_weights() const;
+  std::shared_ptr<const Version> version_for(const formats::BoundCall& call);
+  std::shared_ptr<const Version> make_version(const formats::BoundCall& call);
+
+  std::shared_ptr<const formats::Pt2Program> program_;
+  RunnerOptions options_;
+  formats::ImportedModel model_;
+  bool writes_weights_ = false;
+  std::mutex writing_;            ///< held during calls that write weights
+  mutable std::mutex compiling_;  ///< guards the members below
+  std::vector<std::shared_ptr<const Version>> versions_;
+  size_t n_loaded_ = 0;  ///< versions that came with their code
+  double compile_ms_ = 0;
+};
+
+/// The user's outputs out of the graph's results; what the functional form of a model returns is
+/// copied into the inputs that it stands for.
+std::vector<Tensor> apply_plan(const formats::ImportedModel& model, const formats::BoundCall& call,
+                               const std::vector<Tensor>& results, NamedTensorMap& gradients);
+
+}  // namespace tenon

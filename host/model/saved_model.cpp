@@ -1,0 +1,144 @@
+#include "model/saved_model.h"
+
+#include "backend/backend.h"
+#include "core/error.h"
+#include "core/tensor/tensor_impl.h"
+#include "core/version.h"
+#include "formats/json.h"
+#include "formats/pt2/pt2.h"
+#include "formats/tenon_file.h"
+#include "saved/saved_artifact.h"
+
+#include <tenon/ops.h>
+
+#include <algorithm>
+#include <map>
+
+namespace tenon {
+
+using formats::ByteSpan;
+using formats::Json;
+using formats::JsonView;
+using formats::TenonFile;
+
+namespace {
+
+constexpr std::string_view weight_sections = "data/";
+
+// ---- writing
+
+Json manifest(const SavedModel& model) {
+  return Json::Object{{"tenon", version},
+                      {"program", model.program->name},
+                      {"source", model.program->file},
+                      {"backend", model.backend},
+                      {"mode", model.mode},
+                      {"options", model.options_toml},
+                      {"versions", static_cast<int64_t>(model.versions.size())}};
+}
+
+Json guards(const SavedModel& model) {
+  Json::Array versions;
+  for (const SavedVersion& v : model.versions) {
+    Json::Array conditions;
+    for (const std::string& c : v.conditions) conditions.emplace_back(c);
+    versions.emplace_back(Json::Object{{"conditions", conditions}});
+  }
+  return Json::Object{{"versions", versions}};
+}
+
+Json plan(const SavedModel& model, Sections& sections) {
+  ArtifactWriter writer(sections);
+  Json::Array versions;
+  for (const SavedVersion& v : model.versions) {
+    Json::Object hints;
+    for (const auto& [name, value] : v.hints) hints.push_back({name, value});
+    versions.emplace_back(Json::Object{{"hints", hints}, {"artifact", writer.add(v.artifact)}});
+  }
+  return Json::Object{{"versions", versions}, {"constants", writer.constants()}};
+}
+
+ByteSpan memory_of(const Tensor& t) {
+  const StorageRef& storage = impl_of(t)->storage_ref;
+  return {static_cast<const std::byte*>(storage->data), storage->bytes};
+}
+
+// Each record once, as its tensors are now.
+void add_weights(const SavedModel& model, const std::vector<std::pair<std::string, Tensor>>& live,
+                 Sections& sections) {
+  std::map<std::string, Tensor> changed(live.begin(), live.end());
+  for (const auto* weights : {&model.program->weights, &model.program->constants})
+    for (const formats::Pt2Weight& w : *weights) {
+      std::string name = std::string(weight_sections) + w.record;
+      if (sections.has(name)) continue;
+      require(w.has_data, ErrorCode::unsupported,
+              "{}: the archive holds no weights; made-up ones are not saved", model.program->file);
+      ByteSpan bytes = w.storage.span;
+      auto now = changed.find(w.record);
+      if (now != changed.end()) bytes = memory_of(now->second);
+      require(bytes.size() >= w.storage.span.size() / static_cast<size_t>(itemsize(w.dtype)) *
+                                  static_cast<size_t>(itemsize(w.dtype)),
+              "{}: weight {} has fewer bytes than in the archive", model.program->file, w.name);
+      sections.add(std::move(name), bytes);
+    }
+}
+
+// ---- reading
+
+formats::JsonDocument json_section(const TenonFile& file, const char* name) {
+  return formats::parse_json(file.section(name).span, file.subject() + ": " + name);
+}
+
+std::vector<SavedVersion> read_versions(const TenonFile& file) {
+  formats::JsonDocument plan = json_section(file, "plan"), guards = json_section(file, "guards");
+  std::vector<JsonView> codes = plan.view().field("versions").items();
+  std::vector<JsonView> conditions = guards.view().field("versions").items();
+  require(!codes.empty() && codes.size() == conditions.size(), ErrorCode::bad_file,
+          "{}: plan and guards have different versions", file.subject());
+  ArtifactReader reader([&](const std::string& name) { return file.section(name); },
+                        plan.view().field("constants"));
+  std::vector<SavedVersion> out;
+  for (size_t i = 0; i < codes.size(); ++i) {
+    SavedVersion& v = out.emplace_back();
+    for (const auto& [name, value] : codes[i].field("hints").members())
+      v.hints[std::string(name)] = value.integer();
+    for (const JsonView& c : conditions[i].field("conditions").items())
+      v.conditions.push_back(c.text());
+    v.artifact = reader.read(codes[i].field("artifact"));
+  }
+  return out;
+}
+
+}  // namespace
+
+void write_saved_model(const std::string& path, const SavedModel& model,
+                       const std::vector<std::pair<std::string, Tensor>>& live) {
+  Sections sections;
+  sections.add_owned("manifest", manifest(model).dump());
+  sections.add_owned("guards", guards(model).dump());
+  sections.add_owned("plan", plan(model, sections).dump());
+  for (const auto& [name, bytes] : model.program->texts) sections.add(name, bytes.span);
+  add_weights(model, live, sections);
+  formats::write_tenon_file(path, sections.list());
+}
+
+SavedModel read_saved_model(const std::string& path, bool check_weights) {
+  TenonFile file = TenonFile::open(path, check_weights ? "" : weight_sections);
+  check_trusted_code(path);
+  SavedModel model;
+  formats::JsonDocument manifest = json_section(file, "manifest");
+  JsonView top = manifest.view();
+  model.backend = top.field("backend").text();
+  model.mode = top.field("mode").text();
+  model.options_toml = top.field("options").text();
+  model.program = std::make_shared<const formats::Pt2Program>(
+      formats::read_pt2(file, top.field("program").text()));
+  model.versions = read_versions(file);
+  return model;
+}
+
+bool is_saved_model(const std::string& path) {
+  return formats::is_tenon_file(formats::map_file(path).span);
+}
+
+}  // namespace tenon

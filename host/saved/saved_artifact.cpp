@@ -1,0 +1,250 @@
+// Writing, reading and loading of compiled graphs, part by part.
+#include "saved/saved_artifact.h"
+
+#include "aot/saved_plan.h"
+#include "backend/backend.h"
+#include "backend/compile/compile_bodies.h"
+#include "backend/compile/fallback.h"
+#include "backend/compile/stitched.h"
+#include "core/error.h"
+#include "graph/dependencies.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+using formats::as_text;
+using formats::Json;
+using formats::JsonView;
+using Kind = SavedArtifact::Kind;
+
+namespace {
+
+constexpr std::string_view kind_names[] = {"interpreter", "plugin", "functional", "pieces",
+                                           "bodies"};
+
+template <class T>
+Json numbers(const std::vector<T>& list) {
+  Json::Array out;
+  for (T n : list) out.emplace_back(int64_t{n});
+  return out;
+}
+
+std::vector<uint32_t> read_numbers(const JsonView& view) {
+  std::vector<uint32_t> out;
+  for (const JsonView& n : view.items()) {
+    require(n.integer() >= 0 && n.integer() < int64_t{no_value}, ErrorCode::bad_file,
+            "{}: not the number of anything", n);
+    out.push_back(static_cast<uint32_t>(n.integer()));
+  }
+  return out;
+}
+
+}  // namespace
+
+// ---- writing
+
+Json ArtifactWriter::add(const SavedArtifact& saved) {
+  Json::Object out = code(saved);
+  out.push_back({"graph", graph(*saved.graph)});
+  return out;
+}
+
+Json::Object ArtifactWriter::code(const SavedArtifact& saved) {
+  Json::Object out{{"kind", kind_names[static_cast<size_t>(saved.kind)]}};
+  if (saved.kind == Kind::plugin) {
+    out.push_back({"backend", saved.backend});
+    out.push_back({"mutated_inputs", numbers(saved.mutated_inputs)});
+    out.push_back({"code", int64_t{n_codes_}});
+    sections_.add_owned(message("code/{}", n_codes_++), saved.bytes);
+  }
+  if (saved.kind == Kind::functional) {
+    out.push_back({"plan", saved.bytes});
+    out.push_back({"inner", add(saved.parts.at(0).code)});
+  }
+  if (saved.kind == Kind::pieces || saved.kind == Kind::bodies)
+    out.push_back({"parts", parts(saved)});
+  return out;
+}
+
+Json::Array ArtifactWriter::parts(const SavedArtifact& saved) {
+  Json::Array out;
+  for (const SavedPart& part : saved.parts) {
+    Json::Object described{{"code", code(part.code)}};
+    if (saved.kind == Kind::bodies) {
+      described.push_back({"body", int64_t{part.body}});
+    } else {
+      described.push_back({"nodes", numbers(part.nodes)});
+      described.push_back({"title", part.title});
+      described.push_back({"is_region", part.is_region});
+    }
+    out.emplace_back(std::move(described));
+  }
+  return out;
+}
+
+// A graph that several artifacts have is written once.
+int64_t ArtifactWriter::graph(const Graph& g) {
+  auto [at, is_new] = graphs_.try_emplace(&g, static_cast<int64_t>(graphs_.size()));
+  if (!is_new) return at->second;
+  constants_.push_back(add_graph(sections_, message("graph/{}", at->second), g));
+  return at->second;
+}
+
+// ---- reading
+
+SavedArtifact ArtifactReader::read(const JsonView& view) {
+  SavedArtifact out = code(view);
+  out.graph = graph(view.field("graph"));
+  return out;
+}
+
+SavedArtifact ArtifactReader::code(const JsonView& view) {
+  SavedArtifact out;
+  auto known = std::ranges::find(kind_names, view.field("kind").text());
+  require(known != std::end(kind_names), ErrorCode::bad_file, "{}: code of an unknown kind", view);
+  out.kind = static_cast<Kind>(known - std::begin(kind_names));
+  if (out.kind == Kind::plugin) {
+    out.backend = view.field("backend").text();
+    out.mutated_inputs = read_numbers(view.field("mutated_inputs"));
+    out.bytes = as_text(section_(message("code/{}", view.field("code").integer())).span);
+  }
+  if (out.kind == Kind::functional) {
+    out.bytes = view.field("plan").text();
+    out.parts.push_back({read(view.field("inner"))});
+  }
+  if (out.kind == Kind::pieces || out.kind == Kind::bodies)
+    for (const JsonView& p : view.field("parts").items()) out.parts.push_back(part(p, out.kind));
+  return out;
+}
+
+SavedPart ArtifactReader::part(const JsonView& view, Kind kind) {
+  SavedPart out{code(view.field("code"))};
+  require(out.code.kind != Kind::functional, ErrorCode::bad_file,
+          "{}: a part of a graph has effects", view);
+  if (kind == Kind::bodies) {
+    int64_t body = view.field("body").integer();
+    require(body >= 0 && body < int64_t{no_value}, ErrorCode::bad_file, "{}: no body", view);
+    out.body = static_cast<uint32_t>(body);
+  } else {
+    out.nodes = read_numbers(view.field("nodes"));
+    out.title = view.field("title").text();
+    out.is_region = view.field("is_region").boolean();
+  }
+  return out;
+}
+
+std::shared_ptr<Graph> ArtifactReader::graph(const JsonView& number) {
+  int64_t n = number.integer();
+  std::shared_ptr<Graph>& found = graphs_[n];
+  if (found) return found;
+  require(n >= 0 && static_cast<size_t>(n) < constants_.size(), ErrorCode::bad_file,
+          "{}: graph {} has no list of constants", number, n);
+  found = read_graph(section_, message("graph/{}", n), constants_[static_cast<size_t>(n)]);
+  return found;
+}
+
+// ---- loading
+
+namespace {
+
+std::shared_ptr<Artifact> load(const SavedArtifact& saved, const std::shared_ptr<Graph>& graph,
+                               const std::string& subject);
+
+// Each node once, and after those that it waits for: so pieces are convex, too.
+void check_order(const SavedArtifact& saved, const Graph& graph, const std::string& subject) {
+  Dependencies dependencies(graph);
+  size_t n_nodes = graph.nodes().size(), n_seen = 0;
+  std::vector<bool> seen(n_nodes);
+  for (const SavedPart& part : saved.parts)
+    for (NodeId n : part.nodes) {
+      bool is_next = n < n_nodes && !seen[n] &&
+                     std::ranges::all_of(dependencies.before(n), [&](NodeId b) { return seen[b]; });
+      require(is_next, ErrorCode::bad_file, "{}: node {} of a graph in {} pieces is not to be run",
+              subject, n, saved.parts.size());
+      seen[n] = true;
+      ++n_seen;
+    }
+  require(n_seen == n_nodes, ErrorCode::bad_file, "{}: the pieces of a graph lack {} of its nodes",
+          subject, n_nodes - n_seen);
+}
+
+std::shared_ptr<Artifact> load_pieces(const SavedArtifact& saved,
+                                      const std::shared_ptr<Graph>& graph,
+                                      const std::string& subject) {
+  check_order(saved, *graph, subject);
+  Extractor extractor(*graph);
+  std::vector<CompiledPiece> pieces;
+  for (const SavedPart& part : saved.parts) {
+    CompiledPiece& piece = pieces.emplace_back();
+    piece.nodes = part.nodes;
+    piece.part = extractor.cut(part.nodes);
+    piece.artifact = load(part.code, piece.part.graph, subject);
+    piece.title = part.title;
+    piece.is_region = part.is_region;
+  }
+  return stitch(graph, std::move(pieces));
+}
+
+std::shared_ptr<Artifact> load_bodies(const SavedArtifact& saved,
+                                      const std::shared_ptr<Graph>& graph,
+                                      const std::string& subject) {
+  BodyCode code;
+  for (const SavedPart& part : saved.parts) {
+    require(part.body < graph->subgraphs.size(), ErrorCode::bad_file,
+            "{}: a graph of {} bodies has no body {}", subject, graph->subgraphs.size(), part.body);
+    const std::shared_ptr<Graph>& body = graph->subgraphs[part.body];
+    code.emplace(body.get(), load(part.code, body, subject));
+  }
+  return interpreter_over_bodies(graph, std::move(code));
+}
+
+std::shared_ptr<Artifact> load_plugin_code(const SavedArtifact& saved,
+                                           const std::shared_ptr<Graph>& graph,
+                                           const std::string& subject) {
+  for (uint32_t i : saved.mutated_inputs)
+    require(i < graph->inputs().size(), ErrorCode::bad_file,
+            "{}: code writes input {} of a graph of {} inputs", subject, i, graph->inputs().size());
+  CompileRequest request;
+  request.graph = graph;
+  request.stage = Stage::inference;
+  request.mutated_inputs = saved.mutated_inputs;
+  request.dynamic = !graph->symbols.empty();
+  return load_with_backend(saved.backend, request, saved.bytes);
+}
+
+std::shared_ptr<Artifact> load(const SavedArtifact& saved, const std::shared_ptr<Graph>& graph,
+                               const std::string& subject) {
+  switch (saved.kind) {
+    case Kind::interpreter:
+      return as_fallback(interpreter_artifact(graph), *graph);
+    case Kind::plugin:
+      return load_plugin_code(saved, graph, subject);
+    case Kind::pieces:
+      return load_pieces(saved, graph, subject);
+    case Kind::bodies:
+      return load_bodies(saved, graph, subject);
+    case Kind::functional:
+      break;
+  }
+  fail("{}: effects of a part of a graph", subject);
+}
+
+}  // namespace
+
+std::shared_ptr<Artifact> load_artifact(const SavedArtifact& saved, size_t n_inputs,
+                                        const std::string& subject) {
+  auto graph = std::const_pointer_cast<Graph>(saved.graph);
+  if (saved.kind == Kind::functional) {
+    Lowered lowered = read_plan(saved.bytes, graph, n_inputs, subject + ": plan");
+    size_t n_inner = graph->inputs().size();
+    return wrap_inference(std::move(lowered),
+                          load_artifact(saved.parts.at(0).code, n_inner, subject));
+  }
+  require(graph->inputs().size() == n_inputs, ErrorCode::bad_file,
+          "{}: the code takes {} inputs, the model has {}", subject, graph->inputs().size(),
+          n_inputs);
+  return load(saved, graph, subject);
+}
+
+}  // namespace tenon

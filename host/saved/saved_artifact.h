@@ -1,0 +1,61 @@
+// Compiled graphs in files of sections: JSON that says of what code is put together, graphs
+// (saved_graphs.h), and the bytes that plugins saved.
+//
+// A piece of a graph that was cut is not written as a graph: nodes are cut out of the whole again.
+#pragma once
+
+#include "graph/artifact.h"
+#include "saved/saved_graphs.h"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+class ArtifactWriter {
+ public:
+  explicit ArtifactWriter(Sections& sections) : sections_(sections) {}
+
+  /// What describes it; what is large becomes sections.
+  formats::Json add(const SavedArtifact& saved);
+  /// The order of constants, by graph, for the reader; to be asked after all of them.
+  formats::Json constants() const { return constants_; }
+
+ private:
+  formats::Json::Object code(const SavedArtifact& saved);
+  formats::Json::Array parts(const SavedArtifact& saved);
+  int64_t graph(const Graph& g);
+
+  Sections& sections_;
+  std::map<const Graph*, int64_t> graphs_;
+  formats::Json::Array constants_;  // by graph
+  uint32_t n_codes_ = 0;
+};
+
+class ArtifactReader {
+ public:
+  /// `constants`: what the writer told of them.
+  ArtifactReader(SectionReader section, const formats::JsonView& constants)
+      : section_(std::move(section)), constants_(constants.items()) {}
+
+  /// Throws UserError bad_file.
+  SavedArtifact read(const formats::JsonView& view);
+
+ private:
+  SavedArtifact code(const formats::JsonView& view);
+  SavedPart part(const formats::JsonView& view, SavedArtifact::Kind kind);
+  std::shared_ptr<Graph> graph(const formats::JsonView& number);
+
+  SectionReader section_;
+  std::vector<formats::JsonView> constants_;
+  std::map<int64_t, std::shared_ptr<Graph>> graphs_;
+};
+
+/// The code again, for callers that pass `n_inputs` inputs. `subject` names the file in errors.
+/// Throws UserError bad_file, BackendError.
+std::shared_ptr<Artifact> load_artifact(const SavedArtifact& saved, size_t n_inputs,
+                                        const std::string& subject);
+
+}  // namespace tenon

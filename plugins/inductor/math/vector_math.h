@@ -1,0 +1,34 @@
+// Elementary functions as LLVM IR on explicit vectors: what a kernel inlines in place of a call.
+//
+//   llvm::Value* y = emit_math(builder, TN_F_ERF, x);    // x: float, double, or a vector of them
+//
+// Bounds hold for every finite argument and are asserted in tests/plugins/inductor/vector_math_test.cpp;
+// infinities, NaN, signed zeros and subnormal numbers give what <cmath> gives, and TN_F_SIGMOID,
+// TN_F_ERFINV, TN_F_LGAMMA and TN_F_DIGAMMA what the host's scalar primitives give. A width does
+// not change a bit of a result. All functions are pure and may be called by any thread on builders
+// of its own.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+
+#include <cstdint>
+#include <span>
+
+namespace inductor {
+
+/// IR for the scalar primitive `code` (TN_F_EXP and so on, see <tenon/plugin.h>) on float or double
+/// values, a scalar or a vector of fixed length. `b` inserts at its point; its block is not split.
+/// Two operands, of one type, for TN_F_POW and TN_F_ATAN2 only. Instructions carry no fast-math
+/// flags, whatever `b` has set. A function whose attribute "target-features" has +avx512f gets
+/// the exponent instructions of that set; results are the same, exp, log and their kin are faster.
+llvm::Value* emit_math(llvm::IRBuilderBase& b, uint16_t code, llvm::Value* x,
+                       llvm::Value* y = nullptr);
+
+/// Whether emit_math() takes `code`.
+bool is_math(uint16_t code);
+
+/// The cost of a vector of floats in plain arithmetic instructions, measured, for decisions on
+/// fusion; functions that are called lane by lane cost thousands. 0 for codes that are not taken.
+int math_cost(uint16_t code);
+
+}  // namespace inductor

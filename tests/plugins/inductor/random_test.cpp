@@ -1,0 +1,130 @@
+// Random graphs through the backend `inductor` and eagerly: the same results. Integers and truth
+// are equal; a floating element is as near to what f64 gives as eager kernels are.
+#include "plugins/inductor/random/random_graph.h"
+
+#include "core/error.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace tenon::random_graphs {
+namespace {
+
+std::vector<double> doubles_of(const Tensor& t) { return t.to(Dtype::f64).to_vector<double>(); }
+
+bool is_same(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
+
+std::string float_difference(const Tensor& found, const Tensor& eager, const Tensor& wide,
+                             const Value& expected) {
+  std::vector<double> f = doubles_of(found), e = doubles_of(eager), w = doubles_of(wide);
+  double error = 0;  // of eager kernels
+  for (size_t i = 0; i < e.size(); ++i)
+    if (std::isfinite(e[i]) && std::isfinite(w[i])) error = std::max(error, std::fabs(e[i] - w[i]));
+  double allowed = 4 * error + (32 + 4 * expected.terms) * expected.epsilon * expected.largest;
+  for (size_t i = 0; i < f.size(); ++i) {
+    double exact = std::isfinite(w[i]) ? w[i] : e[i];  // narrow numbers overflow, or do not
+    if (is_same(f[i], e[i]) || is_same(f[i], w[i]) || std::fabs(f[i] - exact) <= allowed) continue;
+    return message("element {} is {}, eagerly {}, in f64 {}, allowed {}", i, f[i], e[i], w[i],
+                   allowed);
+  }
+  return "";
+}
+
+std::string difference(const Tensor& found, const Value& expected, size_t run) {
+  const Tensor& eager = expected.narrow[run];
+  if (to_text(found.dtype()) != to_text(eager.dtype()))
+    return message("dtype {}, expected {}", found.dtype(), eager.dtype());
+  if (to_text(found.sizes()) != to_text(eager.sizes()))
+    return message("sizes {}, expected {}", to_text(found.sizes()), to_text(eager.sizes()));
+  if (is_floating(eager.dtype()))
+    return float_difference(found, eager, expected.wide[run], expected);
+  auto a = found.to(Dtype::i64).to_vector<int64_t>(), b = eager.to(Dtype::i64).to_vector<int64_t>();
+  for (size_t i = 0; i < a.size(); ++i)
+    if (a[i] != b[i]) return message("element {} is {}, expected {}", i, a[i], b[i]);
+  return "";
+}
+
+/// The inputs of a run in two groups: the arguments, and what the callable has captured.
+struct Arguments {
+  Tensors given, captured;
+  Arguments(const Recipe& recipe, size_t run) {
+    for (const Input& input : recipe.inputs)
+      (input.is_captured ? captured : given).push_back(input.by_run[run]);
+    captured.resize(2);
+  }
+  static Tensors joined(const Recipe& recipe, const Tensors& given, const Tensor& a,
+                        const Tensor& b) {
+    Tensors out;
+    size_t next = 0, n_captured = 0;
+    for (const Input& input : recipe.inputs)
+      out.push_back(!input.is_captured ? given[next++] : n_captured++ ? b : a);
+    return out;
+  }
+};
+
+std::string recompiles(const std::string& explanation) {
+  return explanation.substr(std::min(explanation.find("recompiled because"), explanation.size()));
+}
+
+/// What is wrong with the recipe's code, or nothing.
+std::string fault_of(const Recipe& recipe) {
+  Options options;
+  options.backend = "inductor";
+  options.fullgraph = true;
+  options.dynamic = recipe.is_symbolic;
+  Arguments first(recipe, 0);
+  auto f = tenon::compile(
+      [&recipe, a = first.captured[0], b = first.captured[1]](const Tensors& given) {
+        return run(recipe, Arguments::joined(recipe, given, a, b));
+      },
+      options);
+  try {
+    for (size_t call = 0; call < recipe.runs() + 2; ++call) {
+      size_t r = call % recipe.runs();
+      Tensors found = f(Arguments(recipe, r).given);
+      for (size_t i = 0; i < found.size(); ++i) {
+        size_t v = recipe.outputs[i];
+        std::string fault = difference(found[i], recipe.values[v], r);
+        if (!fault.empty()) return message("call {}, output %{}: {}", call, v, fault);
+      }
+    }
+  } catch (const std::exception& e) {
+    return e.what();
+  }
+  if (f.stats().compiles != 1)
+    return message("compiled {} times: {}", f.stats().compiles, recompiles(f.explain()));
+  return "";
+}
+
+// The first value that is wrong when it is the only output, else the recipe as it is.
+std::string smallest_fault(const Recipe& recipe) {
+  for (size_t v = recipe.inputs.size(); v < recipe.values.size(); ++v) {
+    Recipe part = with_outputs(recipe, {v});
+    std::string fault = fault_of(part);
+    if (!fault.empty()) return text_of(part) + fault;
+  }
+  return "only together:\n" + text_of(with_outputs(recipe, recipe.outputs));
+}
+
+int64_t setting(const char* name, int64_t standard) {
+  const char* given = std::getenv(name);
+  return given ? std::atoll(given) : standard;
+}
+
+TEST(InductorRandom, GraphsGiveWhatEagerKernelsGive) {
+  int64_t first = setting("TENON_RANDOM_FIRST", 0), faults = 0;
+  for (int64_t seed = first; seed < first + setting("TENON_RANDOM_GRAPHS", 400); ++seed) {
+    Recipe recipe = random_recipe(uint32_t(seed));
+    if (setting("TENON_RANDOM_SHOW", 0)) std::fputs(text_of(recipe).c_str(), stderr);
+    std::string fault = fault_of(recipe);
+    if (fault.empty()) continue;
+    ADD_FAILURE() << "seed " << seed << ": " << fault << "\n" << smallest_fault(recipe);
+    if (++faults >= setting("TENON_RANDOM_FAULTS", 3)) break;
+  }
+}
+
+}  // namespace
+}  // namespace tenon::random_graphs
