@@ -8,10 +8,9 @@
 //   implied by a stronger one is found at once. Equalities that can be solved for a symbol replace
 //   it everywhere; `a % b == 0` is kept as "b divides a"; everything else is kept as it is.
 // Method: a new bound is propagated to the symbols of all forms until nothing changes (at most
-// eight
-//   rounds). A symbol with one value left is replaced by it. After a replacement all facts are
-//   rewritten, so that only living symbols occur in them; replacements are fully applied to each
-//   other, so that a look-up is one step.
+//   eight rounds). A symbol with one value left is replaced by it. After a replacement all facts
+//   are rewritten, so that only living symbols occur in them; replacements are fully applied to
+//   each other, so that a look-up is one step.
 // Cost: O(forms * terms) a round; a trace has some tens of forms.
 #include "core/sym/sym_facts.h"
 
@@ -48,8 +47,6 @@ SymFacts::SymFacts() : stamp_(next_stamp()) {}
 
 void SymFacts::changed() { stamp_ = next_stamp(); }
 
-void SymFacts::add_symbol(const Symbol& symbol) { symbols_.push_back(symbol); }
-
 const SymFacts::Symbol* SymFacts::find(const Expr* symbol) const {
   uint32_t id = symbol->symbol();
   auto it = std::partition_point(symbols_.begin(), symbols_.end(),
@@ -73,32 +70,6 @@ Range SymFacts::known_range(const Expr* form) const {
   }
   auto it = form_places_.find(form);
   return it == form_places_.end() ? Range{} : forms_[it->second].range;
-}
-
-namespace {
-
-/// Whether `value` is q * known plus a multiple of `divisor`, and `divisor` divides
-/// q * known_divisor.
-bool follows(const Sum& value, const Expr* known, const Expr* known_divisor, const Sum& divisor) {
-  auto divides_known = [&](const Sum& q) {
-    auto multiple = multiply(q, Sum(known_divisor));
-    return multiple && exact_quotient(*multiple, divisor);
-  };
-  if (auto q = exact_quotient(value, Sum(known))) return divides_known(*q);
-  Sum base(known);
-  auto q = exact_quotient(value.form(1), base.form(1));  // without the constants
-  if (!q || !q->is_constant() || !divisor.is_constant()) return false;
-  Sum rest = value;
-  rest.add(base, -q->constant());
-  return rest.constant() % divisor.constant() == 0 && divides_known(*q);
-}
-
-}  // namespace
-
-bool SymFacts::is_divisible(const Expr* value, const Expr* divisor) const {
-  return std::any_of(divisors_.begin(), divisors_.end(), [&](const auto& known) {
-    return follows(Sum(value), known.first, known.second, Sum(divisor));
-  });
 }
 
 void SymFacts::assume(const Expr* condition) {
@@ -173,7 +144,7 @@ void SymFacts::learn_equal(const Expr* form, int64_t value) {
   if (form->op == SymOp::mod) {
     Sum multiple(form->operand(0));
     multiple.add_constant(-value);
-    divisors_.emplace_back(multiple.expr(), form->operand(1));
+    divisors_.add(multiple.expr(), form->operand(1));
     changed();
   }
   narrow(form, Range::only(value));
@@ -306,14 +277,14 @@ void SymFacts::rewrite() {
     if (symbol.replacement != nullptr) symbol.replacement = simplify(symbol.replacement, this);
   auto forms = std::exchange(forms_, {});
   auto assumed = std::exchange(assumed_, {});
-  auto divisors = std::exchange(divisors_, {});
+  SymDivisors divisors = std::exchange(divisors_, {});
   form_places_.clear();
   conditions_.clear();
   for (const FormRange& fact : forms) narrow(simplify(fact.form, this), fact.range);
   for (const Symbol& symbol : symbols_)
     if (symbol.replacement != nullptr && symbol.replacement->kind == ExprKind::integer)
       narrow(symbol.replacement, symbol.range);
-  for (const auto& [value, divisor] : divisors) {
+  for (const auto& [value, divisor] : divisors.pairs()) {
     const Expr* rest = rules::build_mod(simplify(value, this), simplify(divisor, this), this);
     if (rest->op == SymOp::mod)
       learn(rules::build_comparison(SymOp::eq, rest, intern_integer(0), this));

@@ -1,6 +1,7 @@
 // What is known about symbols: intervals of linear forms, divisors, replacements, conditions.
 #pragma once
 
+#include "core/sym/sym_divisors.h"
 #include "core/sym/sym_expr.h"
 #include "core/sym/sym_range.h"
 
@@ -27,7 +28,7 @@ class SymFacts {
     bool derived = false;  ///< cannot be read from an input
   };
   /// Symbols come in ascending order of their numbers.
-  void add_symbol(const Symbol& symbol);
+  void add_symbol(const Symbol& symbol) { symbols_.push_back(symbol); }
   const Symbol* find(const Expr* symbol) const;
   bool owns(const Expr* symbol) const { return find(symbol) != nullptr; }
   /// Symbols in order of creation.
@@ -44,7 +45,9 @@ class SymFacts {
   std::optional<bool> known(const Expr* condition) const;
   /// What was learned about this linear form (leading factor positive, no constant, gcd 1).
   Range known_range(const Expr* form) const;
-  bool is_divisible(const Expr* value, const Expr* divisor) const;
+  bool is_divisible(const Expr* value, const Expr* divisor) const {
+    return divisors_.divide(value, divisor);
+  }
 
   /// Changes whenever a fact does; unique in the process, so it may key caches.
   uint64_t stamp() const { return stamp_; }
@@ -78,7 +81,7 @@ class SymFacts {
   std::unordered_map<const Expr*, size_t> form_places_;
   std::vector<const Expr*> assumed_;                  // conditions known as a whole
   std::unordered_map<const Expr*, bool> conditions_;  // the same and their negations
-  std::vector<std::pair<const Expr*, const Expr*>> divisors_;
+  SymDivisors divisors_;
   uint64_t stamp_ = 0;
 };
 
