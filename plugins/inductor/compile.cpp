@@ -3,6 +3,7 @@
 
 #include "autotune.h"
 #include "kernel_cache.h"
+#include "options.h"
 #include "perf_map.h"
 
 #include <loopir/take_over.h>
