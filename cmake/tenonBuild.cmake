@@ -14,9 +14,8 @@ set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 
 find_program(TENON_CCACHE ccache)
 if(TENON_CCACHE)
-  # What ccache asks for where headers are precompiled; paths below the tree count as relative ones.
-  set(launcher env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
-    CCACHE_NOHASHDIR=1 ${TENON_CCACHE})
+  # What ccache asks for where headers are precompiled.
+  set(launcher env CCACHE_SLOPPINESS=pch_defines,time_macros ${TENON_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()

@@ -106,10 +106,10 @@ std::optional<Include> parse_include(std::string_view line) {
   return Include{std::string(line.substr(open + 1, close - open - 1)), line[open] == '"'};
 }
 
-// The room of "host/a/b/c.cpp" is a; that of "host/compile/compile.cpp" is compile.
+// The room of "host/a/b/c.cpp" is a; a file right in host/ has none, which is an error.
 std::string room_of(std::string_view file) {
   std::string_view inside = file.substr(std::string_view("host/").size());
-  return has_folder(inside) ? first_folder(inside) : "compile";
+  return has_folder(inside) ? first_folder(inside) : "";
 }
 
 bool Checker::is_plugin_api(std::string_view name) const {

@@ -12,9 +12,7 @@
 namespace tenon::tools {
 namespace {
 
-std::filesystem::path golden_path() {
-  return std::filesystem::path(__FILE__).parent_path() / "../../../plugin-api/abi/v1.layout";
-}
+std::filesystem::path golden_path() { return TENON_SOURCE_DIR "/plugin-api/abi/v1.layout"; }
 
 TEST(AbiLayout, EqualsThePublishedOne) {
   std::ifstream file(golden_path());
