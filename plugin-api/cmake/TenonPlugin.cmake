@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: Apache-2.0
 # tenon_add_plugin: builds one plugin, a shared object that exports its entry and nothing else.
 #
 #   tenon_add_plugin(NAME mine MANIFEST plugin.toml SOURCES mine.cpp

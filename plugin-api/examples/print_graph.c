@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* print_graph: logs every node, then lets the host's interpreter do the work. Plain C. */
 #include <stdio.h>
 #include <tenon/plugin.h>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tiny_eager: a node-by-node interpreter as a third-party backend.
 #include <tenon/plugin.hpp>
 

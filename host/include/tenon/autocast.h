@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Automatic mixed precision: ops that gain from a shorter type compute in it.
 //
 //     AutocastGuard lower;                      // bf16 on the CPU

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Eager automatic differentiation: grad modes, backward passes, hooks and functions of one's own.
 //
 //     Tensor w = randn({3, 2}).requires_grad_();

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tenon::compile: a C++ callable becomes a graph, guards and compiled code.
 //
 //     auto f = tenon::compile([](const tenon::Tensor& x) { return x.relu() + 1; });

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What programs tell the compiler about functions of theirs: log functions.
 //
 //     tenon::register_log_fn("app.print", [](std::string_view text, std::span<const tenon::Tensor>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Every flag of Tenon: reading, setting, patching, saving.
 //
 //   tenon::config::set("dynamo.recompile_limit", 16);                  // the whole process

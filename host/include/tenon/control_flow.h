@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Branches and loops that stay in the graph: cond, while_loop, map, scan, associative_scan.
 //
 //     Tensor y = cond(x.sum() > 0, [&](const Tensor& t) { return t.sin(); },

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Data sets and loaders: samples by number, in shuffled batches, read ahead by threads.
 //
 //     data::TensorDataset digits(images, labels);

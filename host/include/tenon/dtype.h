@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Element types of tensors. The numbers are those of ATen's ScalarType.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Errors of Tenon: three classes, each with a code that names the situation.
 //
 // A message says what failed, what was expected, what was found and what to do next. Catch

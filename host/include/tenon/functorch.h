@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ahead-of-time compilation of training functions with its parts chosen one by one.
 //
 //     auto f = tenon::memory_efficient_fusion([](const Tensor& x) { return gelu(x) * x; });

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // 16-bit floating-point numbers: storage types that convert to and from float.
 //
 // Conversions round to nearest, ties to even, and keep NaN, infinities, signed zeros and

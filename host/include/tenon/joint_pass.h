@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Passes of the user over joint graphs: forward and backward of a function that is compiled for
 // training, before they are cut in two.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Ops of a program's own: written once, used in eager code, in compiled code and by every backend.
 //
 //     TENON_LIBRARY(my, lib) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models in .pt2 archives as modules: trained like those that are written in C++.
 //
 //     tenon::LoadedModule net = tenon::load_model("resnet.pt2", {.backend = "aot_eager"});

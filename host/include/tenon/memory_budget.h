@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // A budget of activation memory for one function, in place of the flag
 // functorch.activation_memory_budget.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Models in .pt2 archives, as torch.export.save() writes them, and in .tenon files with their code:
 // loaded, called like functions.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Neural networks: modules, layers, losses and initialisers. <tenon/optim.h> trains them.
 #pragma once
 

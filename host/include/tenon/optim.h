@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Optimisers, learning-rate schedules and gradient clipping, after torch.optim.
 //
 //     optim::AdamW opt(net.parameters(), {.lr = 1e-3});

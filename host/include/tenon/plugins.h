@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Plugins: which files there are, what became of them, loading one by hand, shutting all of them
 // down.
 //

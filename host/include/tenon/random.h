@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The generator behind random ops: seeding, and going back.
 //
 //     manual_seed(42);

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What the body of a compiled callable may write besides its arguments.
 #pragma once
 

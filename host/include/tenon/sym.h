@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Sizes and numbers that may be symbolic while a function is being traced.
 //
 // A SymInt is one 64-bit word: an integer, or a pointer to an interned expression such as

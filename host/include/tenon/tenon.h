@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // All of Tenon's public API but the plugin interface.
 //
 //     #include <tenon/tenon.h>

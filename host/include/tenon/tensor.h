@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Tensor: a counted handle to an n-dimensional array of one dtype on one device.
 //
 // Copying a Tensor copies the handle; `clone()` copies the data. Views (`t.transpose(0, 1)`,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Trees: how arguments and results of compiled functions are taken apart into leaves.
 //
 // A leaf is a tensor, a symbolic number, a plain number, an enum, a bool or a string. Containers,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Small value types of the public API: device, layout, numbers and borrowed lists.
 #pragma once
 

@@ -14,7 +14,9 @@ struct Overload {
   std::string place;
 };
 
-constexpr std::string_view head = "// Written by opgen from the op rows; do not edit.\n";
+constexpr std::string_view head =
+    "// SPDX-License-Identifier: Apache-2.0\n"
+    "// Written by opgen from the op rows; do not edit.\n";
 
 std::string id_of(const Schema& schema) {
   std::string id = schema.canonical_name();

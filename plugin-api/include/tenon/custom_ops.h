@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tenon/custom_ops.h - ops that plugins add: extension "tenon.custom_ops", version 1. Valid C11 and
  * C++17; the rules of tenon/plugin.h hold. Authors in C++ include <tenon/custom_ops.hpp> instead.
  *

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tenon/custom_ops.hpp - ops that a plugin adds, in C++20, over <tenon/custom_ops.h>.
 //
 //   TENON_PLUGIN(p) {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tenon/formula.hpp - formulas written in C++: what an op does to each element, as a scalar
 // program.
 //

@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* tenon/plugin.h - the Tenon plugin ABI, major 1, minor 0. Valid C11 and C++17; stands alone.
  *
  * A plugin is one shared object that exports `tenon_plugin_entry_v1` and nothing else, carries its
@@ -13,8 +14,7 @@
  *            who fills an "inout" struct writes at most struct_size bytes. Unknown enumerators are
  *            answered with TN_UNIMPLEMENTED or TN_DECLINED; unknown flag bits 0..31 are ignored,
  *            bits 32..63 refused. Structs marked frozen never change. _rN fields are zero.
- *   strings  tn_str is UTF-8, not terminated, borrowed: as argument for the call, as result for as
- *            long as the object that it was asked of.
+ *   strings  tn_str is UTF-8, not terminated, borrowed: during the call, or while its object lives.
  *   threads  Host tables may be called from any thread, also from inside compile and call; not from
  *            status_free, deleters or sinks. Each plugin table says its own rule.
  *   process  Plugins do not call exit, install signal handlers, or change the floating-point

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tenon/plugin.hpp - a Tenon plugin in C++20, header only, over the C ABI of tenon/plugin.h.
 //
 //   #include <tenon/plugin.hpp>

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tenon/plugin_entry.hpp - part of <tenon/plugin.hpp>: classes become tables of the C ABI.
 //
 // One class or several entries:   TENON_PLUGIN_BACKENDS((Mine, "mine"), (Mine, "mine_debug"))

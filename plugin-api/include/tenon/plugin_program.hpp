@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tenon/plugin_program.hpp - a graph that outlives its compile and runs one node at a time, for
 // backends that look at every step. Include it beside <tenon/plugin.hpp>.
 //

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // tenon/plugin_services.hpp - part of <tenon/plugin.hpp>: options, threads, progress, stored bytes.
 #pragma once
 

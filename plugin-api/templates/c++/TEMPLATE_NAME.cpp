@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // TEMPLATE_NAME: a backend that runs graphs node by node, most nodes through the host's kernels.
 //
 // Where to go from here: replace more nodes by code of yours in `Program::run`, or compile the

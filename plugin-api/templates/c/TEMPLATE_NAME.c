@@ -1,3 +1,4 @@
+/* SPDX-License-Identifier: Apache-2.0 */
 /* TEMPLATE_NAME: a backend in plain C that looks at each graph and lets the host run it.
  *
  * Where to go from here: make an artifact of your own, a struct with `call` and `destroy`, instead

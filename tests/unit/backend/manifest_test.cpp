@@ -14,7 +14,7 @@ version = "0.2.0-rc1"
 abi = "1.3"
 abi_min = "1.0"
 description = "LLVM code generation for CPUs"
-license = "BSD-3-Clause"
+license = "Apache-2.0"
 requires = ["tenon.cuda/2", "org.example.x"]
 needs_library = ["libcuda.so.1"]
 
@@ -117,7 +117,7 @@ TEST(Manifest, ReadsThePluginTable) {
   EXPECT_EQ(to_text(m.version), "0.2.0-rc1");
   EXPECT_EQ(m.abi, (AbiVersion{1, 3}));
   EXPECT_EQ(m.abi_min, (AbiVersion{1, 0}));
-  EXPECT_EQ(m.license, "BSD-3-Clause");
+  EXPECT_EQ(m.license, "Apache-2.0");
   ASSERT_EQ(m.requires_.size(), 2u);
   EXPECT_EQ(m.requires_[0].id, "tenon.cuda");
   EXPECT_EQ(m.requires_[0].version, 2u);

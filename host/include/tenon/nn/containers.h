@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules made of modules: Sequential and ModuleList.
 #pragma once
 

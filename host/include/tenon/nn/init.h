@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Initialisers: fill a tensor in place, under PyTorch's names and with its formulas.
 //
 //     nn::init::kaiming_normal_(net.fc1.weight, {.nonlinearity = nn::init::Nonlinearity::relu});

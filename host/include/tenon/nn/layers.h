@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers with parameters, with PyTorch's names, defaults and initial values.
 //
 //     nn::Conv2d conv{1, 16, 3, {.padding = 1}};

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Losses, with PyTorch's names and defaults: `forward(input, target)`.
 #pragma once
 

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Modules: classes whose parameters, buffers and sub-modules are plain members, found by name.
 //
 //     struct Net : tenon::nn::Module {

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers over sequences: GRU, LSTM, MultiheadAttention; with PyTorch's names, layouts and defaults.
 //
 // Inputs are [length, batch, features], or [batch, length, features] with batch_first, or [length,

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // Layers without parameters: activations, dropout, pooling, reshaping; with PyTorch's names and
 // defaults. Each is its op of <tenon/ops.h> as a module, for Sequential and for members.
 #pragma once
