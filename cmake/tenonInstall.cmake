@@ -1,5 +1,6 @@
 # What `cmake --install` puts where, beside the plugins and the plugin API, which install themselves.
 include(CMakePackageConfigHelpers)
+include(GNUInstallDirs)
 
 add_library(tenon::tenon ALIAS tenon)
 target_compile_features(tenon INTERFACE cxx_std_20)
@@ -21,3 +22,9 @@ install(FILES ${PROJECT_BINARY_DIR}/tenonConfig.cmake ${PROJECT_BINARY_DIR}/teno
 # The flag files, all values commented out: where the layer "install" is read from.
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/configs/ DESTINATION etc/tenon COMPONENT runtime
   FILES_MATCHING PATTERN "*.toml")
+# The pages as they stand in the tree, so that the links between them hold.
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md
+  ${PROJECT_SOURCE_DIR}/CONTRIBUTING.md ${PROJECT_SOURCE_DIR}/SECURITY.md
+  DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT runtime)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
+  COMPONENT development FILES_MATCHING PATTERN "*.md")

@@ -45,6 +45,26 @@ foreach(page man/man1/tenon.1 bash-completion/completions/tenon zsh/site-functio
   endif()
 endforeach()
 
+# The licence, and the pages with the links that README.md has to them.
+file(READ ${prefix}/share/doc/tenon/LICENSE text)
+string(FIND "${text}" "Apache License" at)
+if(at EQUAL -1)
+  message(FATAL_ERROR "LICENSE: expected the Apache License in it")
+endif()
+file(READ ${prefix}/share/doc/tenon/README.md text)
+string(REGEX MATCHALL "docs/[a-z-]+[.]md" pages "${text}")
+foreach(page LICENSE CONTRIBUTING.md SECURITY.md ${pages})
+  if(NOT EXISTS ${prefix}/share/doc/tenon/${page})
+    message(FATAL_ERROR "README.md names ${page}: expected it in share/doc/tenon")
+  endif()
+endforeach()
+foreach(file tenon/tenonConfig tenon/tenonConfigVersion TenonPluginApi/TenonPluginApiConfig
+        TenonPluginApi/TenonPlugin)
+  if(NOT EXISTS ${prefix}/${LIBDIR}/cmake/${file}.cmake)
+    message(FATAL_ERROR "expected ${LIBDIR}/cmake/${file}.cmake in the installation")
+  endif()
+endforeach()
+
 build(app ${SOURCE}/tests/package/app)
 run(${WORK}/app/app aot_eager)
 expect("the program runs" "aot_eager: 1 compile")
