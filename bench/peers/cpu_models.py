@@ -7,17 +7,18 @@
 Runs bench_cpu_peers.py of the tools folder with Tenon as one more engine: all engines of a model are
 alive together and take turns, so that what disturbs the machine hits all of them. Prints one line a
 model: Tenon's median in ms, and every peer's median over it (above 1: Tenon is faster); then the
-geometric means, and the ratio to the best peer. The whole result goes to
-bench/results/cpu_models-MACHINE.json. Needs torch; ONNX Runtime and OpenVINO where they are there.
+geometric means, and the ratio to the best peer. The table goes to bench/results, from where
+./dev figures --page shows it. Needs torch; ONNX Runtime and OpenVINO where they are there.
 """
 
 import argparse
 import json
 import math
 import os
-import re
 import subprocess
 import sys
+
+import results
 
 ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
 MODELS = ["resnet18", "mobilenet_v3_small", "vit_tiny", "encoder_4x256_s128", "encoder_12x768_s128",
@@ -98,14 +99,20 @@ def print_table(steady):
 
 
 def save(result, what):
-    """Beside earlier results of the same machine."""
-    name = re.sub(r"[^a-z0-9]+", "-", result["machine"]["cpu"].lower()).strip("-")
-    folder = os.path.join(ROOT, "bench", "results")
-    os.makedirs(folder, exist_ok=True)
-    path = os.path.join(folder, f"cpu_{what}-{name}-{result['machine']['cores']}.json")
-    with open(path, "w") as f:
-        json.dump(result, f, indent=1)
-    print("saved to", os.path.relpath(path, ROOT))
+    """Milliseconds of Tenon, a peer's median over it, and the geometric means."""
+    rows, columns = [], {p: [] for p in PEERS}
+    for model, row in result["steady"].items():
+        ratios = ratios_of(row)
+        for p, r in ratios.items():
+            columns[p].append(r)
+        own = row.get("tenon", {}).get("median_us")
+        rows.append([model, f"{own / 1e3:.2f} ms" if own else "failed"] + [ratios.get(p) for p in PEERS])
+    rows.append(["geometric mean", None] + [mean_of(columns[p]) if columns[p] else None for p in PEERS])
+    versions = ", ".join(f"{name} {version}" for name, version in result["machine"].get("versions", {}).items())
+    results.save(f"cpu_{what}", f"Latency of Tenon beside other engines: {what}",
+                 f"A peer's median over Tenon's: above 1, Tenon is faster. All engines use {result['threads']} "
+                 f"threads and take turns in one run; {versions}.",
+                 ["model", "Tenon", "torch eager", "torch.compile", "with freezing", "ONNX Runtime", "OpenVINO"], rows)
 
 
 def main():
@@ -119,12 +126,13 @@ def main():
     ap.add_argument("--run-s", type=float, default=0.25)
     ap.add_argument("--work", default="/tmp/cpu_peers")
     a = ap.parse_args()
-    what = "kernels" if a.models == "kernels" else "models"
+    what = a.models
     a.models = {"models": MODELS, "kernels": KERNELS}.get(a.models) or a.models.split(",")
     os.makedirs(a.work, exist_ok=True)
     result = measure(a)
     print_table(result["steady"])
-    save(result, what)
+    if what in ("models", "kernels"):
+        save(result, what)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,8 @@ import time
 import torch
 import torch.nn.functional as F
 
+import results
+
 
 def side(n):
     return int(math.sqrt(n))
@@ -222,6 +224,10 @@ def main():
     print(f"geometric mean {mean:.2f} over {len(ratios)}; below 0.5: {len(slow)}")
     for key in sorted(slow, key=lambda k: ratios[k]):
         print(f"  {key[0]} {key[1]}: {ratios[key]:.2f}")
+    if not args.only:
+        results.save("eager_ops", f"{len(names)} eager ops at {len(sizes)} sizes beside torch {torch.__version__}",
+                     f"{args.threads} threads; torch's time over Tenon's.", ["", "torch over Tenon"],
+                     [["geometric mean", mean], ["ops below half of torch's speed", f"{len(slow)} of {len(ratios)}"]])
 
 
 if __name__ == "__main__":

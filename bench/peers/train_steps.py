@@ -9,10 +9,13 @@ better). Models, losses and optimiser (AdamW) are the same; weights and inputs a
 """
 
 import argparse
+import math
 import os
 import statistics
 import subprocess
 import time
+
+import results
 
 
 class Models:
@@ -129,6 +132,7 @@ def main():
     options = parser.parse_args()
     environment = dict(os.environ, TENON_NUM_THREADS=str(options.threads))
     models = Models(options.threads)
+    rows = []
     for model in options.models.split(","):
         steps = {"torch": models.stepper(model)}
         if not options.no_compile:
@@ -148,6 +152,25 @@ def main():
             f"{mode} {ms:.2f} ms ({ms / medians['torch']:.2f})" for mode, ms in medians.items()
         )
         print(f"{model}: {text}")
+        rows.append([model, medians])
+    if not options.no_compile:
+        save(rows)
+
+
+def save(measured):
+    """Milliseconds of torch and of the whole step compiled as one; ratios of the rest."""
+    rows = []
+    for model, ms in measured:
+        ratios = [ms["torch.compile"] / ms["step"]] + [ms[m] / ms["torch"] for m in ("tape", "forward", "step")]
+        rows.append([model] + [f"{ms[m]:.3g} ms" for m in ("torch", "torch.compile", "step")] + ratios)
+    means = [math.exp(statistics.mean(math.log(row[i]) for row in rows)) for i in range(4, 8)]
+    results.save(
+        "train_steps", "A training step (forward, backward, AdamW) beside torch",
+        "Programs take turns in one run; medians of its rounds. Tenon's times are those of the whole step "
+        "compiled as one; the last three columns are Tenon's time over torch eager's, so smaller is better there.",
+        ["model", "torch eager", "torch.compile", "Tenon", "torch.compile over Tenon", "tape over eager",
+         "compiled forward and backward over eager", "compiled step over eager"],
+        rows + [["geometric mean", None, None, None] + means])
 
 
 if __name__ == "__main__":
