@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
   std::vector<char> file{std::istreambuf_iterator<char>(in), {}};
   file.push_back('\0');
   if (file.size() < sizeof(Elf64_Ehdr) || std::memcmp(file.data(), ELFMAG "\2\1", 6) != 0) {
-    std::fprintf(stderr, "%s is no 64-bit little-endian ELF file\n", argv[1]);
+    std::fprintf(stderr, "%s is not a 64-bit little-endian ELF file\n", argv[1]);
     return 2;
   }
   return check(file);

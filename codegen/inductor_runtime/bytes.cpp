@@ -26,7 +26,7 @@ size_t operands_of(IndexKind kind, size_t found) {
 
 }  // namespace
 
-// What is evaluated only when code is made, loop variables and values, is no part of an index that
+// What is evaluated only when code is made, loop variables and values, is not part of an index that
 // a call evaluates.
 Id Writer::number_of(Id id) {
   if (id == none) return none;

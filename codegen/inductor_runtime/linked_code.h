@@ -15,7 +15,7 @@ namespace inductor {
 class LinkedCode {
  public:
   /// Takes relocatable objects of x86-64, which may call each other and runtime_symbols(). Throws
-  /// `error` (TN_DATA_LOSS) where the bytes are no such code, TN_FAILED_PRECONDITION where the
+  /// `error` (TN_DATA_LOSS) where the bytes are not such code, TN_FAILED_PRECONDITION where the
   /// system allows no new code.
   explicit LinkedCode(std::vector<std::string> objects);
   ~LinkedCode();

@@ -96,7 +96,7 @@ Id Lowering::index_arg(const tn_arg& a) {
     auto v = info(a.u.value);
     if (v.kind == TN_VAL_SYMINT) return index_of({0, v.expr, 0});
   }
-  throw declined("a size is no integer");
+  throw declined("a size is not an integer");
 }
 
 Ids Lowering::index_list(const tn_arg& a) {
@@ -113,7 +113,7 @@ Ids Lowering::index_list(const tn_arg& a) {
 int64_t Lowering::int_arg(const tn_arg& a) const {
   if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL || a.kind == TN_ARG_DTYPE) return a.u.i;
   if (a.kind == TN_ARG_SYMINT && a.u.sym.expr == TN_EXPR_STATIC) return a.u.sym.value;
-  throw declined("an argument is no constant integer");
+  throw declined("an argument is not a constant integer");
 }
 
 std::vector<int64_t> Lowering::int_list(const tn_arg& a) const {
@@ -122,7 +122,7 @@ std::vector<int64_t> Lowering::int_list(const tn_arg& a) const {
   std::vector<int64_t> out;
   if (a.kind != TN_ARG_SYMINTS) return {int_arg(a)};
   for (uint32_t i = 0; i < a.count; ++i) {
-    if (a.u.syms[i].expr != TN_EXPR_STATIC) throw declined("an argument is no constant integer");
+    if (a.u.syms[i].expr != TN_EXPR_STATIC) throw declined("an argument is not a constant integer");
     out.push_back(a.u.syms[i].value);
   }
   return out;
@@ -137,7 +137,7 @@ bool Lowering::is_tensor(const tn_arg& a) const {
 }
 
 const Tensor& Lowering::tensor_arg(const tn_arg& a) {
-  if (!is_tensor(a) || !tensors[a.u.value]) throw declined("an argument is no tensor");
+  if (!is_tensor(a) || !tensors[a.u.value]) throw declined("an argument is not a tensor");
   return *tensors[a.u.value];
 }
 

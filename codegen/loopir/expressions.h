@@ -109,7 +109,7 @@ class Expressions {
   int64_t hint(Id i) const;
   /// Whether a < b for all values of what they are made of.
   bool is_less(Id a, Id b);
-  /// The number that `i` grows by with each step of `variable`; nothing where it is no line.
+  /// The number that `i` grows by with each step of `variable`; nothing where it is not a line.
   std::optional<Id> coefficient(Id i, Id variable);
   bool depends_on(Id i, Id variable);
   /// Whether a value is part of it.

@@ -2,7 +2,7 @@
 //
 // fields(v, x) hands each field of x to the visitor v once, in a fixed order: a new field of a
 // struct is a line here, and both directions know it. What is used only while code is made (the
-// values of kernels, names of loops) is no part of it. A visitor takes
+// values of kernels, names of loops) is not part of it. A visitor takes
 //
 //   v(x)                 numbers, texts, containers, and structs with fields of their own
 //   v.choice(x, last)    an enumerator, at most `last`

@@ -192,7 +192,7 @@ class Fusion {
     return why_;
   }
 
-  /// Why loops that run in an order of their own are no part of the pair's nest, or null.
+  /// Why loops that run in an order of their own are not part of the pair's nest, or null.
   static const char* why_ordered_apart(const Group& a, const Node& b, bool is_vertical) {
     for (const Loop& loop : a.loops) {
       if (loop.is_scatter()) return "a scatter is done before it is read";

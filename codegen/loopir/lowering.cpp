@@ -427,7 +427,7 @@ void Lowering::lower_outputs() {
       continue;
     }
     value v = graph.value_at(ids[slot]);
-    if (!v.is_tensor()) throw declined("an output is no tensor");
+    if (!v.is_tensor()) throw declined("an output is not a tensor");
     Tensor t = *tensors[ids[slot]];
     Ids sizes = indices_of(v.dims()), strides = indices_of(v.stride_dims());
     auto view = as_view(t);

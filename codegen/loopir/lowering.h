@@ -55,7 +55,7 @@ struct Lowering {
   tenon::plugin::graph graph;
   std::map<Id, Id> imported;                   // expressions of the graph
   std::vector<std::optional<Tensor>> tensors;  // by graph value
-  std::vector<uint32_t> reads;                 // uses by ops that are no views, through views
+  std::vector<uint32_t> reads;                 // uses by ops that are not views, through views
   std::vector<bool> is_output;
   LoweringOptions options;
 

@@ -8,7 +8,7 @@ namespace loopir {
 struct MemoryPlan {
   std::vector<int64_t> offsets;  // by buffer, in bytes; -1: not in the arena
   int64_t bytes = 0;             // of the arena
-  int64_t naive_bytes = 0;       // were no byte used twice
+  int64_t naive_bytes = 0;       // if no byte were used twice
   int64_t lower_bound = 0;       // most that is live at one time
 };
 

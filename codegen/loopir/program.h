@@ -228,7 +228,7 @@ struct LoweringOptions {
 };
 
 /// The graph as a program. Throws `declined` for what no part of it can be (data-dependent sizes,
-/// bodies of control flow, values that are no tensors).
+/// bodies of control flow, values that are not tensors).
 Program lower(const tn_compile_request& request, const LoweringOptions& options = {});
 
 }  // namespace loopir

@@ -35,7 +35,7 @@ struct Target {
   void fill_with(const Tensor& t);
   void fill_with_zeros();
   /// Changes the element for every point of `outer` and, in order, of `reduced`. Indices of
-  /// dimensions of size 1, which are no variables, may be among them.
+  /// dimensions of size 1, which are not variables, may be among them.
   void write(Store store, const Ids& outer, const Ids& reduced, Id value, const Ids& element);
 
   Tensor written() const { return to.over(buffer); }

@@ -56,7 +56,7 @@ class Verifier {
       }
   }
 
-  // Of lines with known sizes, where the range of the index is no estimate.
+  // Of lines with known sizes, where the range of the index is not an estimate.
   void check_index(const char* does, Id buffer, Id index) {
     const Buffer& info = program_.buffers[buffer];
     if (info.place == Buffer::Place::scratch || x.reads_data(index)) return;

@@ -23,7 +23,7 @@ struct Plain {
   static constexpr int step = 1, width = LanesOf<T>::count;
   static constexpr bool rounds = false;
 
-  /// `next` numbers behind is the next of k, where the right side is no panel.
+  /// `next` numbers behind is the next of k, where the right side is not a panel.
   static inline Row row(const T* right, int64_t /*next*/) { return load(right); }
   static inline Row spread(const T* left) { return repeat<T>(*left); }
   static inline Row multiply_add(Row sum, Row a, Row b) { return sum + a * b; }

@@ -41,7 +41,7 @@ JointPass pass_named(const std::string& name) {
   std::string list;
   for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
   fail(
-      "functorch.joint_custom_pass: there is no pass '{}'; register it by register_joint_pass "
+      "functorch.joint_custom_pass: there is no pass '{}'; register it with register_joint_pass "
       "before the function is compiled; registered are: {}",
       name, list.empty() ? "none" : list);
 }

@@ -213,12 +213,12 @@ std::vector<GradFn> GradFn::next_functions() const {
 }
 
 HookHandle GradFn::register_prehook(NodePreHook hook) const {
-  require(node_ != nullptr, "register_prehook: this tensor was made by no recorded op");
+  require(node_ != nullptr, "register_prehook: no recorded op made this tensor");
   return add_hook(node_, &NodeHooks::before, std::move(hook));
 }
 
 HookHandle GradFn::register_hook(NodePostHook hook) const {
-  require(node_ != nullptr, "register_hook: this tensor was made by no recorded op");
+  require(node_ != nullptr, "register_hook: no recorded op made this tensor");
   return add_hook(node_, &NodeHooks::after, std::move(hook));
 }
 

@@ -189,7 +189,7 @@ class CondNode final : public Node {
  private:
   const OpEntry& op_;
   SavedTensor predicate_;
-  Value number_;  // where the predicate is no tensor
+  Value number_;  // where the predicate is not a tensor
   std::vector<Body> bodies_;
   SavedList operands_;
 };

@@ -99,8 +99,9 @@ std::string compare(const TensorFunction& f, const std::vector<Tensor>& inputs,
       x[k] = at;
       double expected = (above - below) / (2 * o.eps), got = found.empty() ? 0 : found[k];
       if (std::abs(got - expected) <= o.atol + o.rtol * std::abs(expected)) continue;
-      return message("{} derivative by input {}, element {}: the tape gives {}, differences {}",
-                     order, i, k, got, expected);
+      return message(
+          "{} derivative with respect to input {}, element {}: the tape gives {}, differences {}",
+          order, i, k, got, expected);
     }
   }
   return {};

@@ -14,8 +14,8 @@
 #include "autograd/row_node.h"
 #include "autograd/view.h"
 #include "core/dispatch.h"
-#include "core/tensor/each_tensor.h"
 #include "core/error.h"
+#include "core/tensor/each_tensor.h"
 #include "graph/control_flow.h"
 
 #include <tenon/ops.h>
@@ -108,8 +108,8 @@ void check_differentiable(const CallArgs& call, const VjpPlan& plan) {
     if (plan.differentiable >> i & 1) continue;
     each_tensor(call.args[i], [&](const Tensor& t) {
       require(!is_floating(t.dtype()) || !t.requires_grad(), ErrorCode::unsupported,
-              "{}: the derivative by argument {} is not implemented; detach it, or write it as a "
-              "tenon::autograd::Function",
+              "{}: the derivative with respect to argument {} is not implemented; detach it, or "
+              "write it as a tenon::autograd::Function",
               call.op->name, call.op->schema.args[i].name);
     });
   }

@@ -2,7 +2,7 @@
 //
 // Problem: after `v = x[0]; v.mul_(2)` gradients of x must know of the write, and so must those of
 // other views of x.
-// Model: every view knows its base, the tensor that is no view, and where it lies in the base's
+// Model: every view knows its base, the tensor that is not a view, and where it lies in the base's
 // memory. The history of all of them is that of the base.
 // Method: a write to a view makes a node of the base that cuts the view's part out of the base's
 // gradient, sends it through the op's node, and puts the result back. Other views find, by the

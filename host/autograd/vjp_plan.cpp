@@ -64,7 +64,8 @@ VjpUse parse_use(const OpEntry& op, std::string_view text) {
   if (int i = number_after(name, "grad"); i >= 0) return use(Kind::grad, i);
   int result = number_after(name, "result");
   ensure(result >= 0 && result < static_cast<int>(op.n_returns),
-         message("{}: its vjp uses {}, which is no argument or result", op.name, text).c_str());
+         message("{}: its vjp uses {}, which is neither an argument nor a result", op.name, text)
+             .c_str());
   return use(suffix == "meta" ? Kind::result_meta : Kind::result, result);
 }
 
@@ -77,7 +78,7 @@ void read_rules(const OpEntry& op, VjpPlan& plan) {
     for (std::string_view name : split(rule.wrt)) {
       int arg = op.schema.find_arg(name);
       ensure(arg >= 0,
-             message("{}: its vjp is for {}, which is no argument", op.name, name).c_str());
+             message("{}: its vjp is for {}, which is not an argument", op.name, name).c_str());
       out.wrt.push_back(static_cast<uint8_t>(arg));
       plan.differentiable |= uint64_t{1} << arg;
     }

@@ -1,7 +1,7 @@
 // Bodies that call backward(): what they do to the gradients of leaves.
 //
 // Problem: `opt.zero_grad(); loss.backward(); opt.step();` in a compiled body reads and replaces
-// the `grad()` of captured tensors, which is no value of the graph. Model: the body is recorded
+// the `grad()` of captured tensors, which is not a value of the graph. Model: the body is recorded
 // through the tape, whose passes are recorded like all else. The first time that the gradient of a
 // leaf is touched, what it was is set aside; afterwards the leaf has it again, and what the body
 // left there is an output of the graph, to be put there after each run. A gradient that was there

@@ -103,7 +103,7 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
     require(
         !refused || !fullgraph_, ErrorCode::graph_break,
         "{} lacks the tag pt2_compliant, without which dynamo.only_allow_pt2_compliant_ops lets "
-        "no operation into a graph, and fullgraph = true forbids to cut the graph; declare it "
+        "no operation into a graph, and fullgraph = true forbids cutting the graph; declare it "
         "with .pt2_compliant() if its functions are pure, or set the flag to false",
         call.op->name);
     run_outside(call);
@@ -132,8 +132,8 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
   }
 }
 
-// Captured tensors: only those that the caller has named may be written, where it has named any,
-// and the tape, which knows them by themselves, must find the write.
+// If the caller passed state(), the body may write only captured tensors in it. On the tape, also
+// bump the version of the real tensor, so that autograd sees the write.
 void Trace::note_write(const Tensor& written) {
   auto is_named = [&](const Tensor& real) {
     return !state_ ||
@@ -291,7 +291,7 @@ void Trace::mark_open(std::string reason) {
 void Trace::cut(std::string_view what, std::source_location where) {
   BodyScope::check(message("{} looks at data at {}", what, user_location(where)));
   require(!fullgraph_, ErrorCode::graph_break,
-          "{} looks at data at {}, and fullgraph = true forbids to cut the graph; return the "
+          "{} looks at data at {}, and fullgraph = true forbids cutting the graph; return the "
           "value, or use "
           "tenon::where for a choice between tensors{}",
           what, user_location(where), report::stack_if_verbose());

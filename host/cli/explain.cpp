@@ -291,7 +291,7 @@ Action build(CLI::App& app) {
       ->required();
   app.add_option("--backend", options->backend, "the backend to compile with");
   app.add_flag("--profile", options->profile,
-               "also calls the model and tells what each kernel takes, how loops became kernels, "
+               "also calls the model and shows what each kernel takes, how loops became kernels, "
                "and the memory plan, where the backend knows");
   app.add_flag("--asm", options->assembly, "also prints the code, where the backend can");
   add_archive_options(app, options->archive);

@@ -78,7 +78,7 @@ Action build(CLI::App& app) {
                  "captured; decomposed into core ops; joint: with the gradients; forward or "
                  "backward: the halves that the partitioner makes")
       ->check(CLI::IsMember({"captured", "decomposed", "joint", "forward", "backward"}));
-  app.add_option("--format", options->format, "text, json, dot, or svg by Graphviz")
+  app.add_option("--format", options->format, "text, json, dot, or svg through Graphviz")
       ->check(CLI::IsMember({"text", "json", "dot", "svg"}));
   app.add_option("-o,--output", options->output, "the file to write instead of stdout");
   app.add_option("--draw", options->picture,

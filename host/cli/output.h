@@ -12,7 +12,7 @@ using Json = nlohmann::ordered_json;
 
 /// Writes to stdout as it is.
 void print(std::string_view text);
-/// One document and a newline; bytes that are no UTF-8 are replaced.
+/// One document and a newline; bytes that are not UTF-8 are replaced.
 void print_json(const Json& document);
 /// "tenon: text" on stderr.
 void print_message(std::string_view text);

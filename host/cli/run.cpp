@@ -180,7 +180,7 @@ Action build(CLI::App& app) {
   app.add_option("--backend", options->backend, "the backend to compile with");
   app.add_option("--outputs", options->outputs, "write the results to this .safetensors or .npy");
   app.add_flag("--grad", options->grad,
-               "also the gradients of the first result, a loss, by the parameters");
+               "also the gradients of the first result, a loss, with respect to the parameters");
   app.add_option("--repeat", options->repeat, "calls")->check(CLI::Range(1, 1 << 30));
   add_input_options(app, options->inputs);
   add_model_options(app, options->options);

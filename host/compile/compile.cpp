@@ -363,7 +363,7 @@ void report_stale(Site& site) {
   site.replay_for_good = true;
   std::string text = message(
       "callable {} did something else than when it was recorded, with equal arguments: it reads a "
-      "value that is no argument; pass it as one. From now on the body runs on every call",
+      "value that is not an argument; pass it as one. From now on the body runs on every call",
       display_name(site));
   require(config::flags().capture.on_stale != "error", ErrorCode::capture_divergence, "{}", text);
   report::log_line(report::LogLevel::warning, "capture", text);

@@ -109,7 +109,7 @@ const Expr* GraphCache::condition_of(const std::string& text) const {
       if (name == symbol_name(i)) return recorded_->symbols[i].symbol;
     return nullptr;
   });
-  require(condition->kind == ExprKind::boolean, ErrorCode::bad_file, "{} is no condition", text);
+  require(condition->kind == ExprKind::boolean, ErrorCode::bad_file, "{} is not a condition", text);
   return condition;
 }
 

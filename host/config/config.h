@@ -42,7 +42,7 @@ extern void (*declare_all_options_slot)();
 void declare_all_options();
 /// The same unless it has been done since the flags were last read.
 void require_option_names();
-/// Throws if a file or --set names a module that is no backend either.
+/// Throws if a file or --set names a module that is not a backend either.
 void require_all_known();
 
 /// Where warnings go, one line each; null: stderr. Must not throw. It may read flags. Returns the

@@ -67,7 +67,7 @@ std::vector<std::string> our_variables() {
   return names;
 }
 
-// Variables of the host that are no flags, so that a backend may have any name.
+// Variables of the host that are not flags, so that a backend may have any name.
 bool is_own_variable(std::string_view name) {
   constexpr std::string_view names[] = {"TENON_CACHE_DIR", "TENON_CONFIG_DIR", "TENON_CPU_LEVEL",
                                         "TENON_PLUGIN_PATH", "TENON_TRACE"};

@@ -192,7 +192,7 @@ std::string project_folder() {
   std::error_code error;
   if (!named.empty()) {
     require(fs::is_directory(named, error), ErrorCode::config,
-            "TENON_CONFIG_DIR is {}, which is no folder; name one that holds files such as "
+            "TENON_CONFIG_DIR is {}, which is not a folder; name one that holds files such as "
             "dynamo.toml",
             named);
     return named;

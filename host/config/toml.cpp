@@ -5,8 +5,8 @@
 
 // Some of the library's assertions fail for bad input, such as "[[[", about which it throws a few
 // lines further down: a bad file is to be an error, neither an abort nor an assumption that the
-// compiler may build on. Its table of blanks takes letters such as "é" for unreachable: they are no
-// blanks.
+// compiler may build on. Its table of blanks takes letters such as "é" for unreachable: they are
+// not blanks.
 #define TOML_ASSERT(expr) static_assert(true)
 #include <toml++/impl/preprocessor.h>
 #undef TOML_ASSUME

@@ -7,7 +7,7 @@
 // Method. One pass that knows comments and the four kinds of strings. It adds up the brackets that
 // are open, each with the dots of the key before it, and the dots of the key being read. The tables
 // of a header `[a.b]` are counted for the header only, so a tree is at most twice as deep as the
-// bound. A text that is no TOML may be counted wrongly, but only behind the place at which the
+// bound. A text that is not TOML may be counted wrongly, but only behind the place at which the
 // parser stops.
 //
 // Cost: one look at each byte.

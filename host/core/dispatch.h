@@ -74,7 +74,7 @@ struct BelowAutograd : ModeScope {
   BelowAutograd() : ModeScope(0, bit(Key::autograd)) {}
 };
 
-/// Ops in the scope compute in the types that they are given: whatever is no user's code.
+/// Ops in the scope compute in the types that they are given: whatever is not user code.
 struct BelowAutocast : ModeScope {
   BelowAutocast() : ModeScope(0, bit(Key::autocast)) {}
 };

@@ -43,7 +43,7 @@ inline bool is_utf8(std::string_view text) {
 }
 
 /// Names out of files get into messages, and messages onto terminals and into JSON: control
-/// characters and bytes that are no UTF-8 become '?'.
+/// characters and bytes that are not UTF-8 become '?'.
 inline std::string shown(std::string_view text) {
   std::string out;
   while (!text.empty()) {

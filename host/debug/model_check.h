@@ -29,7 +29,7 @@ struct ModelCase {
 
 struct ModelCases {
   std::vector<ModelCase> models;
-  std::vector<std::string> op_cases;  ///< .safetensors files that are no recordings of models
+  std::vector<std::string> op_cases;  ///< .safetensors files that are not recordings of models
 };
 
 /// The cases in files and, recursively, folders, in order of their paths. Throws UserError bad_file

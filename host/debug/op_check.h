@@ -10,7 +10,7 @@ namespace tenon {
 /// are right, else the recording. Tolerances are those of op_compare.h, and those of models for f16
 /// and bf16 results of ops with parts; a result beyond them passes if its error against the call in
 /// double precision is at most twice that of what is right. Strides that differ are told beside the
-/// verdict. Errors become results; a file that is no recording, or of an op that is not known,
+/// verdict. Errors become results; a file that is not a recording, or of an op that is not known,
 /// gives one.
 std::vector<CaseResult> check_op_file(const std::string& file, const std::string& backend,
                                       const CheckSettings& settings);

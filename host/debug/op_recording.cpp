@@ -258,7 +258,7 @@ void collect_floats(const JsonView& v, std::vector<std::pair<std::string, Tensor
   if (!v.is_object() || !is_recorded_tensor(v)) return;
   const std::string& key = v.field("tensor").text();
   auto at = std::find_if(left.begin(), left.end(), [&](const auto& r) { return r.first == key; });
-  require(at != left.end(), ErrorCode::bad_file, "{}: the tensor is no argument of the op", v);
+  require(at != left.end(), ErrorCode::bad_file, "{}: the tensor is not an argument of the op", v);
   if (is_floating(at->second.dtype())) out.push_back(at->second);
   left.erase(at);
 }

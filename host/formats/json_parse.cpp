@@ -82,7 +82,7 @@ class Builder {
     std::ranges::sort(names_);
     auto twice = std::ranges::adjacent_find(names_);
     require(twice == names_.end(), ErrorCode::bad_file,
-            "{}: the name \"{}\" stands twice in one object", subject_,
+            "{}: the name \"{}\" occurs twice in one object", subject_,
             twice == names_.end() ? std::string() : printable(*twice));
   }
 

@@ -11,7 +11,7 @@ namespace tenon::formats {
 
 namespace {
 
-// The first byte is no text, and the line ends show a file that was copied as text.
+// The first byte is not text, and the line ends show a file that was copied as text.
 constexpr std::string_view magic("\x89TENON\r\n", 8);
 constexpr uint64_t alignment = 64;
 constexpr uint64_t header_bytes = 64;

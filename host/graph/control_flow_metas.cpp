@@ -100,7 +100,7 @@ std::string inputs_problem(const Graph& body, std::string_view name, const MetaL
   for (size_t i = 0; i < wanted.size(); ++i) {
     const GraphValue& input = body.value(body.inputs()[i]);
     if (input.kind != ValueKind::tensor || !input.meta.defined)
-      return message("input {} of {} is no tensor", i, name);
+      return message("input {} of {} is not a tensor", i, name);
     if (!may_stand_for(input.meta, wanted[i]))
       return message("input {} of {} is {}, but gets {}", i, name, text_of(input.meta),
                      text_of(wanted[i]));
@@ -116,7 +116,7 @@ std::string inputs_problem(const Graph& body, std::string_view name, const MetaL
                          : std::string("a constant"));
   for (ValueId v : body.outputs())
     if (v == no_value || body.value(v).kind != ValueKind::tensor || !body.value(v).meta.defined)
-      return message("a result of {} is no tensor", name);
+      return message("a result of {} is not a tensor", name);
   return "";
 }
 

@@ -140,7 +140,7 @@ bool shares_with_argument(const CallArgs& call, const Tensor& result) {
   return false;
 }
 
-// Nothing where the results are no fresh tensors.
+// Nothing where the results are not fresh tensors.
 std::optional<Answer> answer_of(const CallArgs& call) {
   Answer answer;
   for (uint32_t r = 0; r < call.n_results; ++r) {

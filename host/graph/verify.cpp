@@ -134,7 +134,7 @@ void Verifier::check_value(ValueId v) {
   check_place(v);
   if (value.kind == ValueKind::tensor && value.meta.defined) return check_tensor(v);
   if (value.alias_group)
-    problem("{} is no tensor, yet in alias group {}", value_name(v), value.alias_group);
+    problem("{} is not a tensor, yet in alias group {}", value_name(v), value.alias_group);
   bool fits = value.kind == ValueKind::sym_int     ? value.scalar.is_integer()
               : value.kind == ValueKind::sym_float ? value.scalar.is_floating()
               : value.kind == ValueKind::sym_bool  ? value.scalar.is_boolean()

@@ -65,8 +65,8 @@ const Expr* condition_of(const std::string& text, const Graph& graph, const std:
   const Expr* condition = parse_expr(text, [&](std::string_view name) -> const Expr* {
     return graph.shape_env ? graph.shape_env->find_symbol(name) : nullptr;
   });
-  require(condition->kind == ExprKind::boolean, ErrorCode::bad_file, "{}: {} is no condition", file,
-          text);
+  require(condition->kind == ExprKind::boolean, ErrorCode::bad_file, "{}: {} is not a condition",
+          file, text);
   return condition;
 }
 

@@ -164,8 +164,8 @@ void check_parts(const Schema& schema, const CustomOp& op) {
           name);
   if (op.like)
     require(*op.like < schema.args.size() && schema.args[*op.like].type == SchemaType{},
-            "op {}: its results are to be like argument {}, which is no tensor of the schema", name,
-            *op.like);
+            "op {}: its results are to be like argument {}, which is not a tensor of the schema",
+            name, *op.like);
 }
 
 formula::PointwiseFormula formula_of(const CustomOp& op) {

@@ -15,7 +15,7 @@ namespace tenon {
 /// tensors.
 const OpEntry& functional_copy_form(const OpEntry& op);
 
-/// The form of this name, or null where that is no name of one.
+/// The form of this name, or null where this names none.
 const OpEntry* functional_copy_form(std::string_view name);
 
 }  // namespace tenon

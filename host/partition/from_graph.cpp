@@ -164,7 +164,7 @@ class Viewer {
            name.starts_with("tenon.");
   }
 
-  // Constants among the outputs are no node: the halves give them by themselves.
+  // Constants among the outputs are not nodes: the halves give them by themselves.
   void add_outputs() {
     size_t n_gradients = derivative_.gradients.size();
     auto outputs = graph_.outputs();

@@ -121,8 +121,9 @@ void add_name(Settings& settings, std::string_view item) {
   std::vector<std::string> all = components();
   all.insert(all.end(), artifacts().begin(), artifacts().end());
   write(settings, LogLevel::warning, "report",
-        message("logging.logs names {}, which is no component and no artifact; did you mean {}?",
-                name, nearest_names(name, all)));
+        message(
+            "logging.logs names {}, which is neither a component nor an artifact; did you mean {}?",
+            name, nearest_names(name, all)));
 }
 
 Settings read_settings(const config::Flags& flags) {

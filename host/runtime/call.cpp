@@ -227,7 +227,7 @@ void DynamicMemory::join(const detail::Leaves& leaves) {
     int64_t expected = 1;
     for (size_t d = rank; d-- > 0;) {
       cells.sizes[d].join(h->sizes[d]);
-      // A dense stride is no fact of its own: it follows the sizes.
+      // A dense stride is not a fact of its own: it follows the sizes.
       cells.strides[d].join(h->strides[d] == expected ? -1 : h->strides[d]);
       expected *= h->sizes[d];
     }

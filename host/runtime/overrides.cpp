@@ -15,7 +15,7 @@ struct Rules {
 
   [[noreturn]] void fail_at(std::string_view part) const {
     fail(ErrorCode::config,
-         "{} = \"{}\": `{}` is no filter; write filter:value;filter:value with a filter such as "
+         "{} = \"{}\": `{}` is not a filter; write filter:value;filter:value with a filter such as "
          "0,5 or 10-20 or >10 or <=5",
          flag, text, part);
   }

@@ -15,8 +15,8 @@
 
 namespace tenon {
 
-/// The value for `number`, if a rule holds. Throws UserError ConfigError for a text that is no list
-/// of rules; `flag` names it.
+/// The value for `number`, if a rule holds. Throws UserError ConfigError for a text that is not a
+/// list of rules; `flag` names it.
 std::optional<std::string> override_for(std::string_view flag, std::string_view rules,
                                         int64_t number);
 

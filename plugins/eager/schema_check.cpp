@@ -49,7 +49,7 @@ size_t element_size(int32_t dtype) {
   }
 }
 
-// Compared as bytes: a NaN that stays is no change.
+// Compared as bytes: a NaN that stays is not a change.
 bool same_values(const tensor& before, const tn_tensor* now) {
   if (!std::ranges::equal(sizes(before.get()), sizes(now))) return false;
   if (before->numel == 0) return true;

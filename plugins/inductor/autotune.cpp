@@ -49,7 +49,7 @@ class Operands {
           (p.expressions.evaluate(b.sizes[d], {}) - 1) * p.expressions.evaluate(b.strides[d], {});
     Memory& made = memory_.emplace_back(size_t(std::max<int64_t>(elements, 1)) *
                                         size_t(loopir::item_size(b.dtype)));
-    // Bytes of small numbers of every type; what is multiplied is no subnormal number.
+    // Bytes of small numbers of every type; what is multiplied is not a subnormal number.
     std::fill_n(made.data(), made.size(), std::byte{0x3c});
     return made.data();
   }

@@ -74,7 +74,7 @@ bool runs_by_rows(const Parts& parts, size_t item, const std::vector<bool>& is_s
 
 // Items that read parameters and constants only, and what is made of those.
 std::vector<bool> find_setup(loopir::Program& p, const loopir::Schedule& schedule) {
-  std::vector<bool> changes(p.buffers.size(), false), out;  // by buffer: some writer is no setup
+  std::vector<bool> changes(p.buffers.size(), false), out;  // by buffer: some writer is not setup
   for (bool is_stable = false; !is_stable;) {
     is_stable = true;
     out.clear();

@@ -18,7 +18,7 @@ CodeOptions code_options(std::string_view cpu, int64_t vector_bits);
 /// What makes object code useless elsewhere: versions, processor, features.
 std::string fingerprint();
 
-/// Throws `error` where a function is no valid LLVM IR, which would end in the code generator.
+/// Throws `error` where a function is not valid LLVM IR, which would end in the code generator.
 void require_well_formed(const llvm::Module& module, const std::string& function);
 
 struct IrModule {

@@ -6,7 +6,7 @@
 namespace inductor {
 
 /// One verdict a node: no for control flow, for ops whose sizes or values only the run knows, for
-/// numbers that are no integers, and for whatever mentions a size that is one of these. Under
+/// numbers that are not integers, and for whatever mentions a size that is one of these. Under
 /// fallback = "error" all are taken, so that compiling says what is wrong.
 void support_nodes(const tn_compile_request& request, std::span<uint8_t> verdicts);
 

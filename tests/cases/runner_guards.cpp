@@ -91,7 +91,7 @@ const std::map<std::string, Body> bodies = {
 int64_t integer_of(std::string_view text) {
   int64_t value = 0;
   auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  require(error == std::errc() && end == text.data() + text.size(), "'{}' is no integer", text);
+  require(error == std::errc() && end == text.data() + text.size(), "'{}' is not an integer", text);
   return value;
 }
 

@@ -128,7 +128,7 @@ class Transcript {
   void expect_json(const Directive& d) {
     using Json = nlohmann::ordered_json;
     Json document = Json::parse(stdout_, nullptr, false);
-    if (document.is_discarded()) return fail_case(file_, d, "stdout is no JSON:\n" + stdout_);
+    if (document.is_discarded()) return fail_case(file_, d, "stdout is not JSON:\n" + stdout_);
     size_t equals = d.text.find(" = ");
     std::string pointer = "/" + d.text.substr(0, equals);
     std::replace(pointer.begin(), pointer.end(), '.', '/');

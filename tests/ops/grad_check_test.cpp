@@ -83,7 +83,7 @@ struct OpVerdict {
   std::string failure;
 };
 
-// Results that the recording gives no cotangent for are no part of the derivative.
+// Results that the recording gives no cotangent for are not part of the derivative.
 std::vector<Tensor> differentiated(const RecordedCall& c, const std::vector<Tensor>& results) {
   std::vector<Tensor> out;
   for (const auto& [index, description] : c.vjp->field("cotangents").members())

@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backend/backend.h"
 #include "backend/abi/bridge.h"
-#include "backend/life/load.h"
 #include "backend/abi/status.h"
+#include "backend/backend.h"
+#include "backend/life/load.h"
 #include "compile/compile_graph.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/artifact.h"
@@ -264,7 +264,8 @@ TEST_F(CustomOps, BadDefinitionsAreRefused) {
               AllOf(HasSubstr("6: "), HasSubstr("the name is taken, by plugin test_custom_ops")));
   EXPECT_THAT(refusal(def_of("refused::b(Tensor x) -> Tensor(a)")), HasSubstr("sharing memory"));
   EXPECT_THAT(refusal(def_of("refused::b(Tensor x) -> Tensor[]")), HasSubstr("gives tensors"));
-  EXPECT_THAT(refusal(def_of("refused::b(int k) -> Tensor")), HasSubstr("no tensor of the schema"));
+  EXPECT_THAT(refusal(def_of("refused::b(int k) -> Tensor")),
+              HasSubstr("not a tensor of the schema"));
   tn_op_def idle = def_of("refused::b(Tensor x) -> Tensor");
   idle.kernel = nullptr;
   EXPECT_THAT(refusal(idle), HasSubstr("nothing runs it"));

@@ -141,7 +141,7 @@ TEST(Faults, P04WrongManifests) {
   EXPECT_EQ(compile_error("fault_bad_manifest"),
             "PluginError: backend 'fault_bad_manifest' cannot be used; P04 "
             "{dir}/tenon_fault_bad_manifest.so: manifest line 10, column 1: backend.stage is "
-            "\"later\"; expected one of: captured, aot; `tenon plugin check` tells more");
+            "\"later\"; expected one of: captured, aot; `tenon plugin check` says more");
   expect_the_rest_works();
 }
 

@@ -91,7 +91,7 @@ std::vector<Tensor> run_kernel(std::string_view op, std::vector<Value> args, uin
     for (uint32_t r = 0; r < n_results; ++r) results[r] = take_tensor(out[r]);
     return results;
   }
-  ADD_FAILURE() << op << " is no kernel of the plugin";
+  ADD_FAILURE() << op << " is not a kernel of the plugin";
   return results;
 }
 Tensor run_kernel(std::string_view op, std::vector<Value> args) {

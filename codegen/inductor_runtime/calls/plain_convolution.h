@@ -12,7 +12,7 @@
 
 namespace inductor {
 
-/// What of a convolution or a gradient is no tensor.
+/// What of a convolution or a gradient is not a tensor.
 struct Geometry {
   const int64_t *stride, *padding, *dilation;
   int64_t groups;

@@ -245,7 +245,7 @@ class ProductCall final : public LibraryCall {
     });
   }
 
-  // ---- right sides that are no constants
+  // ---- right sides that are not constants
 
   // Whether the right side is read as it lies: packing it is not worth it, at 96 rows by a tenth,
   // at 384 no more.

@@ -280,7 +280,7 @@ void add_operand(Lowering& to, Extern& e, uint32_t v) {
   else if (info.kind == TN_VAL_SYMINT)
     e.numbers.emplace(v, to.index_of({0, info.expr, 0}));
   else
-    throw tenon::plugin::declined(e.name + ": an operand is no tensor");
+    throw tenon::plugin::declined(e.name + ": an operand is not a tensor");
 }
 
 }  // namespace
@@ -303,7 +303,7 @@ void lower_extern(Lowering& to, const node& n) {
     e.results.push_back(none);
     if (!v.is_tensor()) {
       if (v.kind == TN_VAL_SYMINT || v.kind == TN_VAL_NONE) continue;
-      throw tenon::plugin::declined(e.name + ": a result is no tensor");
+      throw tenon::plugin::declined(e.name + ": a result is not a tensor");
     }
     Id buffer = to.program.add_buffer({Buffer::Place::foreign, 0, v.dtype, to.indices_of(v.dims()),
                                        to.indices_of(v.stride_dims()), std::string(sv(v.name))});

@@ -16,8 +16,9 @@ using StringLists = std::deque<std::vector<tn_str>>;
 
 /// An argument of kind none, with no byte unset.
 tn_arg empty_arg(uint32_t count = 0);
-/// A value that is no tensor, no reference and not symbolic. Lists are borrowed from `v`, but for
-/// strings, which have another layout and go into `strings`. Kinds without a plain form are none.
+/// A value that is neither a tensor nor a reference nor symbolic. Lists are borrowed from `v`, but
+/// for strings, which have another layout and go into `strings`. Kinds without a plain form are
+/// none.
 tn_arg plain_arg(const Value& v, StringLists& strings);
 
 /// A call's arguments as the ABI has them, on the stack as far as it goes. Tensors are numbered in

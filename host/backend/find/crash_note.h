@@ -7,7 +7,7 @@
 namespace tenon {
 
 /// While it lives, a signal with which this thread crashes is written to `file` as "signal 11\n",
-/// and then goes its usual way. A signal that asks the process to end (Ctrl-C) is no crash: it
+/// and then goes its usual way. A signal that asks the process to end (Ctrl-C) is not a crash: it
 /// removes `path`. At most one at a time; made and destroyed by one thread. The actions of the
 /// program are restored, unless somebody else has set others meanwhile.
 class CrashNote {

@@ -170,7 +170,7 @@ static PluginState state_before_loading(const Diagnosis& diagnosis) {
   }
 }
 
-/// Null for files that are no plugins and were not asked for by name.
+/// Null for files that are not plugins and were not asked for by name.
 std::shared_ptr<FoundPlugin> PluginCatalog::examine(const Candidate& c) {
   FoundPluginPtr& known = read_[c.path];
   if (!known || known->elf.file != c.file) {

@@ -323,7 +323,7 @@ BackendMode read_mode(std::string_view name, const TomlNode& node, const Backend
     if (!option) {
       Texts known;
       for (const BackendOption& o : b.options) known.push_back(o.name);
-      complain(value, message("{} sets {}, which is no option of backend {}; did you mean {}?",
+      complain(value, message("{} sets {}, which is not an option of backend {}; did you mean {}?",
                               where, key, b.name, nearest_names(key, known)));
     }
     out.values.emplace_back(key, read_value(value, *option, where + "." + option->name));
@@ -428,7 +428,7 @@ ManifestResult parse_manifest(std::string_view text, const std::string& path) {
   auto refuse = [&](uint32_t line, uint32_t column, std::string_view what) {
     result.diagnosis = {PluginFault::bad_manifest, path,
                         message("manifest line {}, column {}: {}", line, column, what),
-                        "`tenon plugin check` tells more"};
+                        "`tenon plugin check` says more"};
     result.unknown_keys.clear();  // keys after the error were not asked for yet
   };
   try {

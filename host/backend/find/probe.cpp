@@ -97,7 +97,7 @@ ProbeEnd probe_plugin(const std::string& path, bool quarantine) {
     ::kill(child, SIGKILL);
     while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
     }
-    return {true, message("by no answer within {} s", patience.count())};
+    return {true, message("without an answer for {} s", patience.count())};
   }
   if (WIFSIGNALED(status)) return {true, message("with signal {}", WTERMSIG(status))};
   int result = WEXITSTATUS(status);

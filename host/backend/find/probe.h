@@ -10,7 +10,7 @@ namespace tenon {
 /// How the child ended that loaded a plugin.
 struct ProbeEnd {
   bool crashed = false;
-  std::string how;  ///< "with signal 11", "by no answer within 10 s"
+  std::string how;  ///< "with signal 11", "without an answer for 10 s"
 };
 
 /// Runs `tenon plugin load FILE` and waits for it; with `quarantine` a crash leaves a breadcrumb.

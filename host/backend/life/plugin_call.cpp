@@ -16,7 +16,7 @@ namespace {
 
 std::string type_in_flight() {
   const std::type_info* type = abi::__cxa_current_exception_type();
-  return type ? report::demangled(type->name()) : "something that is no C++ exception";
+  return type ? report::demangled(type->name()) : "something that is not a C++ exception";
 }
 
 // Type and text of what is being handled.

@@ -51,7 +51,7 @@ double parse_seconds(const std::string& text) {
   std::string unit(rest, end);
   double factor = unit == "ms" ? 1e-3 : unit == "m" ? 60 : unit == "s" || unit.empty() ? 1 : 0;
   require(error == std::errc() && factor > 0 && std::isfinite(value) && value > 0,
-          "'{}' is no time: expected a number with s, ms or m, such as 3s", text);
+          "'{}' is not a time: expected a number with s, ms or m, such as 3s", text);
   return value * factor;
 }
 

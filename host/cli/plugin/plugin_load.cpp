@@ -26,7 +26,7 @@ Action build(CLI::App& app) {
 }  // namespace
 
 extern constinit const Verb plugin_load{.name = "load",
-                                        .summary = "loads a plugin file and tells its state",
+                                        .summary = "loads a plugin file and shows its state",
                                         .example = "tenon plugin load ./tenon_mine.so",
                                         .build = build};
 

@@ -64,7 +64,7 @@ struct TensorImpl : detail::TensorHead {
   StorageRef storage_ref;
   std::unique_ptr<TensorExtra> extra;
   std::unique_ptr<GradAttachment> grad;
-  Tensor base;                ///< of a differentiable view: the tensor that is no view
+  Tensor base;                ///< of a differentiable view: the tensor that is not a view
   uint64_t base_version = 0;  ///< the storage's version when the view was made or last looked at
   int64_t inline_dims[12];
   std::unique_ptr<int64_t[]> heap_dims;

@@ -128,7 +128,7 @@ std::shared_ptr<Artifact> compile_half(Bench& bench, const std::string& backend,
   return compile_with_backend(full_name(bench, backend), request);
 }
 
-// Effects and views are put right around the halves, and what is not used is no part of them.
+// Effects and views are put right around the halves, and what is not used is not part of them.
 bool can_be_half(std::string_view graph) {
   return !graph.starts_with("alias_") && !graph.starts_with("outputs_") &&
          !graph.starts_with("write_");

@@ -236,7 +236,7 @@ void add_dynamic_checks(std::vector<Check>& checks, const BackendManifest& backe
   add("stolen_inputs", "12", check_stolen);
   add("constants", "12", check_constants);
   add("training", "21", [](Bench&, const std::string&) {
-    skip_check("not run: no training graphs in this host yet");
+    skip_check("not run: the kit has no training graphs");
   });
 }
 

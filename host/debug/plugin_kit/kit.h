@@ -49,7 +49,7 @@ enum class KitVerdict { conformant, not_conformant, not_a_plugin, cannot_be_load
 struct KitReport {
   KitVerdict verdict = KitVerdict::conformant;
   std::string plugin, version;  ///< empty where the manifest could not be read
-  std::string reason;           ///< why it is no plugin or cannot be loaded
+  std::string reason;           ///< why it is not a plugin or cannot be loaded
   std::vector<KitResult> results;
 };
 

@@ -49,7 +49,7 @@ void check_hygiene(Bench& bench) {
   expect(!d, "{}", to_text(d));
   for (const std::string& library : bench.found().elf.needed)
     expect(!library.starts_with("libtenon.so"),
-           "it links {}; a plugin gets all of the host by its table", library);
+           "it links {}; a plugin gets all of the host through its table", library);
 }
 
 void check_owner(Bench& bench) {

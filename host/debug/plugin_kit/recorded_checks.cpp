@@ -12,7 +12,7 @@ namespace {
 
 std::string stem_of(const std::string& path) { return std::filesystem::path(path).stem().string(); }
 
-// What the host itself does not have is no fault of the plugin.
+// What the host itself does not have is not a fault of the plugin.
 void judge(const std::vector<CaseResult>& results) {
   size_t unsupported = 0;
   for (const CaseResult& r : results) {

@@ -193,7 +193,7 @@ bool is_utf8(std::string_view text) {
 
 void expect_statistics(const std::string& text) {
   nlohmann::json stats = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  expect(stats.is_object(), "TN_DESC_STATS_JSON is no JSON object: {}", text);
+  expect(stats.is_object(), "TN_DESC_STATS_JSON is not a JSON object: {}", text);
   for (const char* key : {"kernels", "extern_calls", "extern_ops", "fused_nodes", "planned_bytes",
                           "naive_bytes", "compile_ms", "codegen_ms", "from_cache"})
     expect(stats.contains(key), "TN_DESC_STATS_JSON lacks '{}': {}", key, text);

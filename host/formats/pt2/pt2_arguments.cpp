@@ -222,7 +222,7 @@ Value Pt2Arguments::integers(const SchemaArg& arg, const Pt2Argument& value,
     if (item.kind == Pt2Kind::integer) return SymInt(item.integer);
     if (item.kind != Pt2Kind::symbol) fail_argument(arg, kind_name(item.kind));
     const NamedValue& symbol = named(scope, item.text);
-    if (symbol.kind != ValueKind::sym_int) fail_argument(arg, "a symbol that is no integer");
+    if (symbol.kind != ValueKind::sym_int) fail_argument(arg, "a symbol that is not an integer");
     return symbol.number.sym_int();
   };
   auto& ints = ints_.emplace_back();

@@ -20,7 +20,7 @@ int64_t number_of(const ModelLeaf& leaf, const Tensor& given) {
 size_t leaf_of(const ImportedModel& model, uint32_t program_input) {
   for (size_t i = 0; i < model.leaves.size(); ++i)
     if (model.leaves[i].program_input == program_input) return i;
-  fail_internal("a symbol is bound to an input that is no leaf");
+  fail_internal("a symbol is bound to an input that is not a leaf");
 }
 
 std::string sizes_text(const std::vector<Pt2Sym>& sizes) {

@@ -61,7 +61,7 @@ std::shared_ptr<Graph> Pt2Nodes::body(const Pt2Graph& source, const std::string&
   Pt2Scope scope;
   for (const Pt2Argument& input : source.inputs) {
     require(input.kind == Pt2Kind::tensor, ErrorCode::unsupported,
-            "an operand of {} is no tensor; numbers as operands are not supported", name);
+            "an operand of {} is not a tensor; numbers as operands are not supported", name);
     GraphValue value = nodes.tensor_value(source, input.text);
     scope[input.text] = {body->add_input(std::move(value)), ValueKind::tensor, {}};
   }
@@ -74,7 +74,7 @@ std::shared_ptr<Graph> Pt2Nodes::body(const Pt2Graph& source, const std::string&
     auto found = scope.find(output.text);
     bool is_tensor = output.kind == Pt2Kind::tensor && found != scope.end();
     require(is_tensor, ErrorCode::unsupported,
-            "a result of {} is no tensor; numbers as results are not supported", name);
+            "a result of {} is not a tensor; numbers as results are not supported", name);
     outputs.push_back(found->second.id);
   }
   body->set_outputs(std::move(outputs));
@@ -88,7 +88,7 @@ Value Pt2Nodes::operands(const Pt2Node& node, const Pt2Argument& list, const Pt2
   std::vector<ValueId> ids;
   for (const Pt2Argument& item : list.items) {
     require(item.kind == Pt2Kind::tensor, ErrorCode::unsupported,
-            "an operand of {} is no tensor; numbers as operands are not supported", node.target);
+            "an operand of {} is not a tensor; numbers as operands are not supported", node.target);
     auto found = scope.find(item.text);
     require(found != scope.end() && found->second.kind == ValueKind::tensor, ErrorCode::bad_file,
             "operand {} of {} is not a value", item.text, node.target);
@@ -124,8 +124,8 @@ std::vector<GraphValue> Pt2Nodes::control_results(const Pt2Graph& source, const 
   size_t n_carried = carries ? node.inputs[1].value.items.size() : 0;
   std::vector<GraphValue> values;
   for (size_t i = 0; i < outputs.size(); ++i) {
-    require(outputs[i]->kind == Pt2Kind::tensor, ErrorCode::bad_file, "a result of {} is no tensor",
-            node.target);
+    require(outputs[i]->kind == Pt2Kind::tensor, ErrorCode::bad_file,
+            "a result of {} is not a tensor", node.target);
     GraphValue value = tensor_value(source, outputs[i]->text);
     const TensorMeta& given = body.value(body.outputs()[i]).meta;
     size_t rank = given.sizes.size() + is_stacked(call.kind, i, n_carried);
@@ -151,7 +151,7 @@ void Pt2Nodes::add_control_flow(const Pt2Graph& source, const Pt2Node& node, con
   for (size_t i = 0; i < op.n_args; ++i) {
     const Pt2Argument& given = node.inputs[i].value;
     if (op.schema.args[i].type.base == BaseType::graph) {
-      require(given.kind == Pt2Kind::graph, ErrorCode::bad_file, "{}: argument {} is no graph",
+      require(given.kind == Pt2Kind::graph, ErrorCode::bad_file, "{}: argument {} is not a graph",
               node.target, i);
       args.push_back(keep_body(graph_, body(*given.graph, given.text)));
       call.bodies.push_back(args.back().as<Graph>());

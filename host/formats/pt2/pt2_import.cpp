@@ -178,7 +178,8 @@ uint32_t Importer::input_of(const std::string& target) const {
     if (is_user || std::find(input.names.begin(), input.names.end(), target) != input.names.end())
       return i;
   }
-  fail(ErrorCode::bad_file, "{}: an output changes {}, which is no input", program_.file, target);
+  fail(ErrorCode::bad_file, "{}: an output changes {}, which is not an input", program_.file,
+       target);
 }
 
 void Importer::add_output(const Pt2Output& output) {
@@ -208,7 +209,7 @@ void Importer::add_output(const Pt2Output& output) {
       break;
   }
   require(is_value || plan.kind == ModelOutputKind::constant, ErrorCode::bad_file,
-          "{}: the new value of {} is no tensor", program_.file, output.target);
+          "{}: the new value of {} is not a tensor", program_.file, output.target);
   model_.outputs.push_back(std::move(plan));
 }
 

@@ -90,7 +90,7 @@ const Pt2Graph* inlined_graph(const Pt2Node& node, size_t& first_operand) {
 SymInt Pt2Nodes::size(const Pt2Sym& sym) {
   const Expr* expr = symbols_.convert(sym);
   if (!expr) expr = symbols_.fresh(ExprKind::integer);
-  require(expr->kind == ExprKind::integer, ErrorCode::bad_file, "a size is no integer");
+  require(expr->kind == ExprKind::integer, ErrorCode::bad_file, "a size is not an integer");
   return as_sym_int(expr);
 }
 

@@ -108,7 +108,7 @@ class TENON_API Optimizer {
 
  protected:
   Optimizer() = default;
-  /// Throws UserError for tensors that are no leaves, or are here already.
+  /// Throws UserError for tensors that are not leaves, or are here already.
   void add_group(const std::vector<Tensor>& parameters, double lr, double momentum,
                  std::vector<StateKind> kinds);
   /// One parameter of group number `group`; `grad` is defined.

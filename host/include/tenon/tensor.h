@@ -94,7 +94,7 @@ class TENON_API Tensor {
                 bool create_graph = false) const;
   /// True for tensors that no recorded op has made.
   bool is_leaf() const;
-  /// Keeps the gradient of a tensor that is no leaf, too.
+  /// Keeps the gradient of a tensor that is not a leaf, too.
   void retain_grad() const;
   /// True when nothing but metadata is there: a tensor inside a trace, or on the meta device.
   bool is_fake() const { return head_->flags & TN_T_FAKE; }

@@ -161,8 +161,8 @@ Tensor tensorsolve_decomp(const Tensor& self, const Tensor& other, OptIntList di
   SymInt rows = product_of(a.sizes(), 0, other.dim()),
          columns = product_of(a.sizes(), other.dim(), a.dim());
   require(sizes_match(rows, columns),
-          "linalg_tensorsolve: shape {} is no square matrix over {} dimensions of rows", a.sizes(),
-          other.dim());
+          "linalg_tensorsolve: shape {} is not a square matrix over {} dimensions of rows",
+          a.sizes(), other.dim());
   Dims sizes;
   for (int64_t d = other.dim(); d < a.dim(); ++d) sizes.push_back(a.size(d));
   Tensor x = linalg_solve(reshape(a, {rows, columns}), reshape(other, {rows}));

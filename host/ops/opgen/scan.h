@@ -24,7 +24,7 @@ struct RowFile {
   std::vector<Row> rows;
 };
 
-/// Throws UserError that begins with file, line and column. A file without rows is no error.
+/// Throws UserError that begins with file, line and column. A file without rows is not an error.
 RowFile scan_rows(std::string_view path, std::string_view source);
 
 }  // namespace tenon::opgen

@@ -42,8 +42,8 @@ Tensor viewed_with_dtype(const Tensor& self, Dtype dtype) {
           "view: dtype {} to {} changes the element size, which needs a last dimension of stride 1",
           self.dtype(), dtype);
   auto rescale = [&](SymInt& v) {
-    require(expect_true(v * from % to == 0), "view: {} elements of {} are no whole number of {}", v,
-            self.dtype(), dtype);
+    require(expect_true(v * from % to == 0), "view: {} elements of {} are not a whole number of {}",
+            v, self.dtype(), dtype);
     v = v * from / to;
   };
   rescale(m.sizes[last]);

@@ -94,7 +94,7 @@ class Emitter {
   bool index_varies(Id i);
   bool has_fold(Id v);
   bool index_has_fold(Id i);
-  /// By how much the index grows from lane to lane; nothing where it is no line.
+  /// By how much the index grows from lane to lane; nothing where it is not a line.
   std::optional<Id> lane_step(Id i);
   size_t scope_of(Id v);
   size_t scope_of_index(Id i);

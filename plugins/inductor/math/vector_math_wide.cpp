@@ -65,7 +65,7 @@ Logarithm logarithm(Lanes u, Lanes near_one) {
 /// log(1 + t) for t > -1.
 Lanes log1p_wide(Lanes t) { return logarithm(t + 1.0, t).value(); }
 
-/// Beyond 100 the results of expm1, sinh and cosh are no floats.
+/// Beyond 100 the results of expm1, sinh and cosh are not floats.
 Lanes clamped(Lanes d) { return at_most(at_least(d, -100), 100); }
 
 Lanes log_to_base(Lanes x, double log_2, double log_e) {
@@ -124,7 +124,7 @@ Lanes atanh_f32(Lanes x) {
 }
 
 Lanes erfc_f32(Lanes x) {
-  // Beyond 10.06 the result is no float but 0.
+  // Beyond 10.06 the result is not a float but 0.
   Lanes a = at_most(widened(abs(x)), 10.5);
   Lanes e = exponential(-(a * a)).value();
   Lanes left = a + 2.0, right = fma(a, 2.0, 1.0);

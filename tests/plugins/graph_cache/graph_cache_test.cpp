@@ -363,7 +363,7 @@ TEST_F(GraphCaching, StrictAutogradCacheRefusesABypass) {
     EXPECT_THAT(error.what(), HasSubstr("aot_eager does not say that what it compiles can be"));
   }
   fs::remove_all(folder_ + "/artifacts");
-  EXPECT_THROW(infer(), BackendError) << "code that is gone is no plain miss";
+  EXPECT_THROW(infer(), BackendError) << "code that is gone is not a plain miss";
 }
 
 TENON_LIBRARY(cached, lib) {

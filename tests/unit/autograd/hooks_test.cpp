@@ -175,12 +175,13 @@ TEST(GradCheck, FindsAWrongDerivative) {
           [](const std::vector<Tensor>& in) { return std::vector<Tensor>{(in[0] * in[1]).sin()}; },
           {x, w}, {.second_order = true}),
       "");
-  EXPECT_THAT(autograd::grad_check(
-                  [](const std::vector<Tensor>& in) {
-                    return Scale::apply({in[0], in[1]});
-                  },
-                  {tensor(std::vector<double>{2}, {1}), tensor(std::vector<double>{3}, {1})}),
-              HasSubstr("first derivative by input 0, element 0: the tape gives 252.44"));
+  EXPECT_THAT(
+      autograd::grad_check(
+          [](const std::vector<Tensor>& in) {
+            return Scale::apply({in[0], in[1]});
+          },
+          {tensor(std::vector<double>{2}, {1}), tensor(std::vector<double>{3}, {1})}),
+      HasSubstr("first derivative with respect to input 0, element 0: the tape gives 252.44"));
 }
 
 }  // namespace

@@ -223,7 +223,7 @@ TEST(Manifest, TellsLineColumnKeyAndChoicesOfABadValue) {
   ManifestResult r = parse_manifest(with("stage =", "stage = \"late\""), "x.so");
   EXPECT_EQ(to_text(r.diagnosis),
             "P04 x.so: manifest line 19, column 1: backend.stage is \"late\"; expected one of: "
-            "captured, aot; `tenon plugin check` tells more");
+            "captured, aot; `tenon plugin check` says more");
 }
 
 TEST(Manifest, RefusesWrongTypesAndNames) {

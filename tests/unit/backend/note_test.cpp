@@ -103,7 +103,8 @@ TEST(NoteReader, NamesBothMachinesAndClasses) {
 
 TEST(NoteReader, RefusesTextAndEmptyFiles) {
   EXPECT_EQ(read("").diagnosis.fault, PluginFault::unreadable);
-  EXPECT_EQ(read("#!/bin/sh\necho this is no library\n").diagnosis.fault, PluginFault::unreadable);
+  EXPECT_EQ(read("#!/bin/sh\necho this is not a library\n").diagnosis.fault,
+            PluginFault::unreadable);
 }
 
 TEST(NoteReader, DiagnosesEveryTruncation) {

@@ -317,7 +317,7 @@ TEST_F(Observable, OverridesTakeListsRangesAndComparisons) {
   EXPECT_EQ(found("<=5:a;<7:b;>=9:c", 6), "b");
   EXPECT_EQ(found("<=5:a;<7:b;>=9:c", 9), "c");
   for (const char* wrong : {"eager", "5", "5:", ":eager", "x:eager", "1-:eager", ">:eager"})
-    EXPECT_THAT(message_of([&] { found(wrong, 1); }), HasSubstr("is no filter")) << wrong;
+    EXPECT_THAT(message_of([&] { found(wrong, 1); }), HasSubstr("is not a filter")) << wrong;
 }
 
 TEST_F(Observable, LoggingFunctionsCutWaitOrAreLeftOut) {

@@ -87,7 +87,7 @@ TEST(Json, RefusesNestingBeyondTheLimit) {
 }
 
 TEST(Json, RefusesANameTwiceInOneObject) {
-  EXPECT_THAT(refusal(R"({"a": 1, "b": 2, "a": 3})"), HasSubstr("\"a\" stands twice"));
+  EXPECT_THAT(refusal(R"({"a": 1, "b": 2, "a": 3})"), HasSubstr("\"a\" occurs twice"));
 }
 
 TEST(Json, RefusesInvalidUtf8) { EXPECT_THAT(refusal("[\"\xFF\"]"), HasSubstr("UTF-8")); }

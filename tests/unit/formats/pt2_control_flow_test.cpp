@@ -68,7 +68,7 @@ TEST_F(Pt2ControlFlow, NumbersAsOperandsAreNotSupported) {
   operand = {};
   operand.kind = Pt2Kind::integer;
   operand.integer = 3;
-  expect_refusal(p, "an operand of torch.ops.higher_order.map_impl is no tensor",
+  expect_refusal(p, "an operand of torch.ops.higher_order.map_impl is not a tensor",
                  ErrorCode::unsupported);
 }
 

@@ -123,7 +123,7 @@ TEST(Pt2Refusals, NamesInGraphs) {
                        "tensor linear is missing in tensor_values");
   expect_model_refusal(R"("sym_int_values": {})", R"("sym_int_values": {"x": {"as_int": 1}})",
                        "x is used twice");
-  expect_model_refusal(R"("linear": {"dtype")", R"("x": {"dtype")", "stands twice");
+  expect_model_refusal(R"("linear": {"dtype")", R"("x": {"dtype")", "occurs twice");
 }
 
 TEST(Pt2Refusals, SignaturesThatDisagreeWithTheGraph) {

@@ -134,7 +134,7 @@ TEST(ControlFlowGraph, BodiesThatDoNotFitAreFound) {
                                    "    output %r\n")),
               HasSubstr("false_graph writes its input 0, which it does not own"));
   EXPECT_THAT(problem_of(with_cond(twice, "    output none\n")),
-              HasSubstr("a result of false_graph is no tensor"));
+              HasSubstr("a result of false_graph is not a tensor"));
   std::string other = with_cond(twice, one_less);
   other.replace(other.find("[%x]"), 4, "[%x, %x]");
   EXPECT_THAT(problem_of(other), HasSubstr("true_graph takes 1 inputs, but gets 2 operands"));

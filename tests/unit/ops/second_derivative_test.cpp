@@ -14,7 +14,7 @@ std::vector<double> values_of(const Tensor& t) {
   return to(t.detach(), Dtype::f64).to_vector<double>();
 }
 
-// Values that are no multiples of each other and lie on no kink.
+// Values that are not multiples of each other and lie on no kink.
 Tensor wave(IntList sizes, double from, double range) {
   int64_t n = 1;
   for (int64_t size : sizes) n *= size;

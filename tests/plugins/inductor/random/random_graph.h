@@ -61,7 +61,7 @@ struct RandomOp {
 
 /// All ops, and what each file adds.
 const std::vector<RandomOp>& random_ops();
-/// The distance of 1 to the next number; 0 for what is no floating dtype.
+/// The distance of 1 to the next number; 0 for what is not a floating dtype.
 double epsilon_of(Dtype dtype);
 void add_pointwise_ops(std::vector<RandomOp>& ops);
 void add_view_ops(std::vector<RandomOp>& ops);

@@ -1,5 +1,5 @@
 // Inputs of recipes: shapes that go together, layouts, numbers with few bits, and now and then what
-// is no number.
+// is not a number.
 #include "random_graph.h"
 
 #include <algorithm>
@@ -108,7 +108,7 @@ class InputMaker {
                   bool has_specials) {
     int64_t rank = int64_t(sizes.size());
     int64_t d = rank ? int64_t(order % uint32_t(rank)) : 0;
-    // Strides that are no product of sizes are guarded.
+    // Strides that are not a product of sizes are guarded.
     if (runs_ > 1 && rank > 1 && (layout == 2 || layout == 3)) layout = 0;
     if (rank == 0 || layout == 0) return filled(sizes, dtype, has_specials);
     std::vector<int64_t> larger = sizes;
