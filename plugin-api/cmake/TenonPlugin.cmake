@@ -118,7 +118,7 @@ function(tenon_plugin_link_settings target)
   file(CONFIGURE OUTPUT ${script} CONTENT "{ global: tenon_plugin_entry_v1; local: *; };\n")
   set_property(TARGET ${target} APPEND PROPERTY LINK_DEPENDS ${script})
   target_link_options(${target} PRIVATE
-    -Wl,--version-script=${script} -Wl,--exclude-libs,ALL -Wl,-z,noexecstack)
+    "SHELL:-Xlinker \"--version-script=${script}\"" -Wl,--exclude-libs,ALL -Wl,-z,noexecstack)
   # Sanitizer runtimes live in the program: their symbols are undefined here on purpose.
   if(NOT "${TENON_SANITIZE} ${CMAKE_CXX_FLAGS} ${CMAKE_MODULE_LINKER_FLAGS}" MATCHES
      "-fsanitize|address|thread|undefined|memory")

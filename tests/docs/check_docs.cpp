@@ -40,6 +40,9 @@ std::vector<Block> blocks_of(const fs::path& page) {
   return blocks;
 }
 
+// A path as one word of a shell.
+std::string shell_word(const fs::path& path) { return "'" + path.string() + "'"; }
+
 bool is_program(const Block& block) { return block.text.find("int main(") != std::string::npos; }
 
 struct Compiler {
@@ -52,13 +55,13 @@ struct Compiler {
     fs::path source = folder / (stem + ".cpp"), result = folder / stem;
     std::ofstream(source) << "#line " << block.line << " \"" << block.page.string() << "\"\n"
                           << block.text;
-    std::string line = command + " -std=c++20 " + flags + " '" + source.string() + "' -o '" +
-                       result.string() + "' ";
-    line += is_program(block)
-                ? "'" + library + "' -Wl,-rpath,'" + fs::path(library).parent_path().string() + "'"
-                : std::string("-c");
+    std::string line = shell_word(command) + " -std=c++20 " + flags + " " + shell_word(source) +
+                       " -o " + shell_word(result) + " ";
+    line += is_program(block) ? shell_word(library) + " -Xlinker -rpath -Xlinker " +
+                                    shell_word(fs::path(library).parent_path())
+                              : std::string("-c");
     if (std::system(line.c_str()) != 0) return false;
-    return !is_program(block) || std::system(("'" + result.string() + "'").c_str()) == 0;
+    return !is_program(block) || std::system(shell_word(result).c_str()) == 0;
   }
 };
 

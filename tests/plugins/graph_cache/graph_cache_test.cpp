@@ -431,9 +431,9 @@ TEST_F(GraphCaching, DISABLED_Child) {
 }
 
 std::string child_command(const std::string& cache, const std::string& answer) {
-  return "TENON_TEST_SHARED_CACHE=" + cache + " TENON_TEST_ANSWER=" + answer + " " +
+  return "TENON_TEST_SHARED_CACHE='" + cache + "' TENON_TEST_ANSWER='" + answer + "' '" +
          fs::read_symlink("/proc/self/exe").string() +
-         " --gtest_also_run_disabled_tests --gtest_filter=*DISABLED_Child > /dev/null 2>&1";
+         "' --gtest_also_run_disabled_tests --gtest_filter=*DISABLED_Child > /dev/null 2>&1";
 }
 
 std::pair<std::string, std::string> answer_in(const std::string& file) {
