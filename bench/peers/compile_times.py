@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compile times of Tenon beside torch.compile: what a new process takes until the first result.
 
-    bench/peers/compile_times.py ../shared/models/mlp_digits.pt2 ../shared/models/resnet18.pt2
+    bench/peers/compile_times.py tests/data/models/mlp_digits.pt2 build/release/recordings/models/resnet18.pt2
 
 For each archive and each of both: cold, with an empty disk cache, and warm, with the cache that the
 cold process left; each start is a process of its own, and the rounds alternate. Tenon's figures are

@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Latency of Tenon on models beside torch eager, torch.compile, ONNX Runtime and OpenVINO.
 
-    bench/peers/cpu_models.py --tools ../shared/tools --rounds 5 [--models resnet18,bert_mini]
+    bench/peers/cpu_models.py --rounds 5 [--models resnet18,bert_mini]
     bench/peers/cpu_models.py --models kernels    single kernels of 1 M and 16 M elements, a small MLP
 
-Runs bench_cpu_peers.py of the tools folder with Tenon as one more engine: all engines of a model are
-alive together and take turns, so that what disturbs the machine hits all of them. Prints one line a
-model: Tenon's median in ms, and every peer's median over it (above 1: Tenon is faster); then the
-geometric means, and the ratio to the best peer. The table goes to bench/results, from where
-./dev figures --page shows it. Needs torch; ONNX Runtime and OpenVINO where they are there.
+Runs cpu_harness.py with Tenon as one more engine: all engines of a model are alive together and take
+turns, so that what disturbs the machine hits all of them. Prints one line a model: Tenon's median in
+ms, and every peer's median over it (above 1: Tenon is faster); then the geometric means, and the
+ratio to the best peer. The table goes to bench/results, from where ./dev figures --page shows it.
+Needs torch; ONNX Runtime and OpenVINO where they are there.
 """
 
 import argparse
@@ -20,7 +20,8 @@ import sys
 
 import results
 
-ROOT = os.path.abspath(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", ".."))
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.abspath(os.path.join(HERE, "..", ".."))
 MODELS = ["resnet18", "mobilenet_v3_small", "vit_tiny", "encoder_4x256_s128", "encoder_12x768_s128",
           "gpt_4x256_s256", "bert_mini", "gpt2_cut", "dlrm_small"]
 KERNELS = ["mlp_infer_b1"] + [
@@ -50,9 +51,10 @@ def export(a):
     """Archives of the models that the corpus does not have; their inputs are random."""
     for name in a.models:
         path = os.path.join(a.work, name + ".pt2")
-        is_in_corpus = os.path.exists(os.path.join(a.tools, "..", "models", name + ".pt2"))
+        corpus = os.path.join(ROOT, "build/release/recordings/models")
+        is_in_corpus = os.path.exists(os.path.join(corpus, name + ".pt2"))
         if not is_in_corpus and not os.path.exists(path):
-            subprocess.run([sys.executable, "-c", EXPORT, a.tools, name, path], check=False)
+            subprocess.run([sys.executable, "-c", EXPORT, HERE, name, path], check=False)
 
 
 def measure(a):
@@ -61,7 +63,7 @@ def measure(a):
     program = os.path.join(ROOT, "build/release/bin/tenon")
     out = os.path.join(a.work, "cpu_models.json")
     worker = f"{program} bench-worker {{pt2}} --backend {a.backend} --threads {{threads}}"
-    command = [sys.executable, os.path.join(a.tools, "bench_cpu_peers.py"), "--threads", str(a.threads),
+    command = [sys.executable, os.path.join(HERE, "cpu_harness.py"), "--threads", str(a.threads),
                "--rounds", str(a.rounds), "--run-s", str(a.run_s), "--work", a.work, "--out", out,
                "--engines", a.engines, "--extra", f"tenon={worker}"]
     command += ["--models", ",".join(a.models)]
@@ -117,7 +119,6 @@ def save(result, what):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--tools", default=os.path.join(ROOT, "..", "shared", "tools"))
     ap.add_argument("--models", default="models", help="names, or: models, kernels")
     ap.add_argument("--engines", default=",".join(PEERS))
     ap.add_argument("--backend", default="inductor")

@@ -5,7 +5,6 @@
 #include "ops/kernel_loops.h"
 
 #include <algorithm>
-#include <filesystem>
 #include <limits>
 #include <numeric>
 
@@ -271,17 +270,6 @@ std::vector<Tensor> recorded_float_tensors(const RecordedCall& recorded, const C
   collect_floats(recorded.args, left, out);
   for (const auto& [name, value] : recorded.kwargs.members()) collect_floats(value, left, out);
   return out;
-}
-
-std::vector<std::string> find_op_recordings(const std::string& folder) {
-  std::vector<std::string> paths;
-  require(std::filesystem::is_directory(folder), ErrorCode::bad_file,
-          "{} is not a folder of recordings; set TENON_REFERENCE to the folder that holds ops/",
-          folder);
-  for (const auto& entry : std::filesystem::directory_iterator(folder))
-    if (entry.path().extension() == ".safetensors") paths.push_back(entry.path().string());
-  std::sort(paths.begin(), paths.end());
-  return paths;
 }
 
 }  // namespace tenon

@@ -80,7 +80,4 @@ bool is_recorded_tensor(const formats::JsonView& value);
 /// A number of JSON, or {"float": "inf"}.
 Number recorded_number(const formats::JsonView& value);
 
-/// The paths of all recordings under `folder`, sorted.
-std::vector<std::string> find_op_recordings(const std::string& folder);
-
 }  // namespace tenon

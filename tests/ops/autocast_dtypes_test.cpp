@@ -3,14 +3,14 @@
 //
 //   autocast_dtypes_test FILE
 //
-// TENON_REFERENCE names the folder that holds ops/ (../shared/reference); FILE is what
-// make_autocast_dtypes.py wrote. Lists every call that differs.
+// FILE is what make_autocast_dtypes.py wrote for the project's own recordings. Lists every call
+// that differs.
 #include "debug/op_compare.h"
+#include "folders.h"
 
 #include <tenon/autocast.h>
 
 #include <cstdio>
-#include <cstdlib>
 #include <fstream>
 #include <map>
 #include <set>
@@ -83,13 +83,11 @@ void check(const OpRecording& r, const OpEntry& op, const Expected& e, Counts& c
 }
 
 int run_all(const char* file) {
-  const char* folder = std::getenv("TENON_REFERENCE");
-  std::string recordings = std::string(folder ? folder : "../shared/reference") + "/ops/";
   Counts counts;
   for (const auto& [name, cases] : read_expected(file)) {
     const OpEntry* op = find_op(name);
     if (!op || different.contains(name)) continue;
-    OpRecording r = OpRecording::read(recordings + name + ".safetensors");
+    OpRecording r = OpRecording::read(own_recording("reference/ops/" + name + ".safetensors"));
     for (const Expected& e : cases) check(r, *op, e, counts);
   }
   std::printf("%d calls, %d failed\n", counts.run, counts.failed);

@@ -2,10 +2,11 @@
 //
 //   grad_check_test [--failing] [op ...]
 //
-// TENON_REFERENCE names the folder that holds ops/ (../shared/reference). Of each op that PyTorch
-// differentiates up to three small recorded calls are repeated in f64. Without op names the run
-// fails below the thresholds at the top.
+// TENON_REFERENCE names the folder that holds ops/ (default: tests/recordings, unpacked). Of each
+// op that PyTorch differentiates up to three small recorded calls are repeated in f64. Without op
+// names the run fails below the thresholds at the top.
 #include "debug/op_compare.h"
+#include "folders.h"
 
 #include <tenon/autograd.h>
 #include <tenon/ops.h>
@@ -132,10 +133,10 @@ std::string name_in(const std::string& path) {
 }
 
 int run_all(bool failing_only, const std::vector<std::string>& names) {
-  const char* folder = std::getenv("TENON_REFERENCE");
+  std::vector<std::string> recordings = files_in(reference_folder("ops"), ".safetensors");
+  require(!recordings.empty(), "{}", nothing_in(reference_folder("ops")));
   Count first, second;
-  for (const std::string& path :
-       find_op_recordings(std::string(folder ? folder : "../shared/reference") + "/ops")) {
+  for (const std::string& path : recordings) {
     std::string name = name_in(path);
     if (!names.empty() && std::find(names.begin(), names.end(), name) == names.end()) continue;
     const OpEntry* op = find_op(name);

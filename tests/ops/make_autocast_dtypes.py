@@ -6,7 +6,7 @@ the first case of each combination of argument dtypes. One line a case: op, numb
 dtypes of the results. autocast_dtypes_test compares Tenon with it; neither needs this script or torch.
 
 Needs: torch, safetensors.
-Example: make_autocast_dtypes.py ../shared/reference/ops > tests/data/ops/autocast_dtypes.txt
+Example: make_autocast_dtypes.py build/release/recordings/reference/ops > tests/data/ops/autocast_dtypes.txt
 """
 import json
 import pathlib

@@ -5,6 +5,7 @@
 #include "backend/backend.h"
 #include "backend/compile/options.h"
 #include "config/config.h"
+#include "folders.h"
 #include "graph/text/parse.h"
 #include "ops/op_table.h"
 
@@ -223,8 +224,7 @@ TEST_F(Backends, ConfigsHasAFileForEachBackendWithOptions) {
     if (!has_options) continue;
     checked.push_back(backend.name);
     std::stringstream text;
-    text << std::ifstream(std::string(TENON_SOURCE_DIR) + "/configs/" + backend.name + ".toml")
-                .rdbuf();
+    text << std::ifstream(source_path("configs/" + backend.name + ".toml")).rdbuf();
     EXPECT_EQ(text.str(), config::config_file_text(backend.name))
         << backend.name << ".toml is missing or old; run `tenon config write`";
   }

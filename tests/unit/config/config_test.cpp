@@ -3,6 +3,7 @@
 #include "config/config.h"
 
 #include "unit/config/config_fixture.h"
+#include "folders.h"
 
 #include <gtest/gtest.h>
 
@@ -372,7 +373,7 @@ TEST_F(Config, OptionsOfBackendsWaitForTheirManifest) {
 
 TEST_F(Config, TheFilesInConfigsAreThoseOfTheFlagLines) {
   for (std::string_view module : module_names()) {
-    std::string path = std::string(TENON_SOURCE_DIR) + "/configs/" + std::string(module) + ".toml";
+    std::string path = source_path("configs/" + std::string(module) + ".toml");
     EXPECT_EQ(text_of(path), config_file_text(module))
         << path << " is old; run `tenon config write`";
   }

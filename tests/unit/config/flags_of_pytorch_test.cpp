@@ -1,6 +1,7 @@
 // Every flag that files carried over from PyTorch may hold is there, as PyTorch has it; and every
 // flag that acts is shown by a test.
 #include "unit/config/config_fixture.h"
+#include "folders.h"
 
 #include <gtest/gtest.h>
 
@@ -19,7 +20,7 @@ struct Line {
 };
 
 std::vector<Line> lines_of_pytorch() {
-  std::ifstream in(TENON_SOURCE_DIR "/tests/data/config/flags_of_pytorch.txt");
+  std::ifstream in(source_path("tests/data/config/flags_of_pytorch.txt"));
   std::vector<Line> lines;
   for (std::string text; std::getline(in, text);) {
     if (text.empty() || text[0] == '#') continue;
@@ -116,7 +117,7 @@ TEST_F(Config, SettingAFlagWithoutEffectIsNeverSilent) {
 // The sources of tests that show effects: all but those of the machinery of flags.
 std::string texts_of_tests() {
   std::string out;
-  for (auto& entry : fs::recursive_directory_iterator(TENON_SOURCE_DIR "/tests")) {
+  for (auto& entry : fs::recursive_directory_iterator(source_path("tests"))) {
     std::string name = entry.path().filename().string();
     bool machinery =
         entry.path().parent_path().filename() == "config" && !name.starts_with("observable_");

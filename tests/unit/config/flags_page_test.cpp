@@ -1,5 +1,6 @@
 // docs/flags.md: its tables are the lines of the .def files.
 #include "config/config.h"
+#include "folders.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,7 @@
 namespace tenon::config {
 namespace {
 
-const std::string page_path = TENON_SOURCE_DIR "/docs/flags.md";
+const std::string page_path = source_path("docs/flags.md");
 constexpr std::string_view begin_mark = "<!-- flags: begin -->\n", end_mark = "<!-- flags: end -->";
 
 std::string text_of(const std::string& path) {

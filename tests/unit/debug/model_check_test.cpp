@@ -1,5 +1,6 @@
 // Checking models that are trained: what a step moves, and what the verdicts measure against.
 #include "debug/model_check.h"
+#include "folders.h"
 
 #include "formats/tensors.h"
 
@@ -10,7 +11,7 @@
 namespace tenon {
 namespace {
 
-const std::string archive = TENON_SOURCE_DIR "/tests/data/models/mlp_digits_train.pt2";
+const std::string archive = source_path("tests/data/models/mlp_digits_train.pt2");
 
 std::vector<double> values_of(const Tensor& t) { return t.to(Dtype::f64).to_vector<double>(); }
 
@@ -18,7 +19,7 @@ TEST(TrainedModel, StepsMoveTheWeightsOfTheirRunnerOnly) {
   auto program = std::make_shared<const formats::Pt2Program>(formats::read_pt2(archive));
   ModelRunner runner(program, {.backend = "eager", .training = true});
   formats::NamedTensors recording =
-      formats::read_tensors(TENON_SOURCE_DIR "/tests/data/models/mlp_digits_train.io.safetensors");
+      formats::read_tensors(source_path("tests/data/models/mlp_digits_train.io.safetensors"));
   std::vector<Tensor> leaves;
   for (size_t i = 0; i < runner.model().leaves.size(); ++i)
     leaves.push_back(recording.tensors.at("in." + std::to_string(i)));

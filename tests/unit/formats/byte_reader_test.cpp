@@ -7,7 +7,7 @@
 #include "formats/formats.h"
 #include "formats/npy.h"
 #include "formats/safetensors.h"
-#include "shared_data.h"
+#include "test_files.h"
 
 namespace tenon::formats {
 namespace {

@@ -1,7 +1,7 @@
 // Capsules of DLPack that come from others.
 #include "formats/dlpack.h"
 
-#include "shared_data.h"
+#include "test_files.h"
 
 namespace tenon {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "shared_data.h"
+#include "test_files.h"
 
 namespace tenon {
 namespace {

@@ -1,7 +1,7 @@
 // The JSON reader: values, bounds and the places that its errors name.
 #include "formats/json.h"
 
-#include "shared_data.h"
+#include "test_files.h"
 
 namespace tenon::formats {
 namespace {

@@ -2,7 +2,7 @@
 #include "formats/npy.h"
 
 #include "formats/limits.h"
-#include "shared_data.h"
+#include "test_files.h"
 
 namespace tenon::formats {
 namespace {

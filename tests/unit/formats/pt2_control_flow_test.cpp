@@ -2,7 +2,7 @@
 // refused.
 #include "formats/pt2/pt2_import.h"
 #include "graph/control_flow.h"
-#include "shared_data.h"
+#include "test_files.h"
 #include "small_archive.h"
 
 #include <gmock/gmock.h>
@@ -15,9 +15,8 @@ using testing::refusal_of;
 
 class Pt2ControlFlow : public ::testing::Test {
  protected:
-  void SetUp() override { TENON_NEEDS_SHARED("models"); }
   static Pt2Program program(const std::string& name) {
-    return read_pt2(shared_path("models/" + name + ".pt2").string());
+    return read_pt2(own_recording("models/" + name + ".pt2"));
   }
   static Pt2Node& node_of(Pt2Program& p) {
     return *std::ranges::find(p.graph.nodes, Pt2TargetKind::higher_order, &Pt2Node::kind);

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "shared_data.h"
+#include "test_files.h"
 
 namespace tenon::formats {
 namespace {

@@ -17,7 +17,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::named;
 using testing::refusal_of;
-using testing::shared_models;
+using testing::recorded_models;
 using testing::SmallArchive;
 
 std::string bytes_of(std::vector<float> values) {
@@ -162,9 +162,8 @@ TEST(Pt2Import, ArgumentsThatDoNotFitTheSchemaAreRefused) {
 }
 
 TEST(Pt2Import, TranslatesEverySharedModelThatItsOpsAllow) {
-  TENON_NEEDS_SHARED("models");
   int translated = 0;
-  for (const std::string& file : shared_models(".pt2")) {
+  for (const std::string& file : recorded_models(".pt2")) {
     Pt2Program program = read_pt2(file);
     if (!unsupported_ops(program).empty()) continue;
     ImportedModel model = import_pt2(program);

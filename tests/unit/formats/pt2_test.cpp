@@ -5,7 +5,7 @@
 
 #include "formats/formats.h"
 #include "formats/safetensors.h"
-#include "shared_data.h"
+#include "test_files.h"
 #include "small_archive.h"
 
 namespace tenon::formats {
@@ -16,7 +16,7 @@ using ::testing::HasSubstr;
 using testing::SmallArchive;
 
 std::string model_path(const std::string& name) {
-  return shared_path("models/" + name + ".pt2").string();
+  return own_recording("models/" + name + ".pt2");
 }
 
 TEST(Pt2, ReadsTheSmallArchive) {
@@ -53,9 +53,7 @@ TEST(Pt2, ReadsTheSmallArchive) {
 }
 
 TEST(Pt2, ReadsEverySharedModel) {
-  TENON_NEEDS_SHARED("models");
-  auto files = testing::shared_models(".pt2");
-  EXPECT_GE(files.size(), 42u);
+  auto files = testing::recorded_models(".pt2");
   for (const std::string& file : files) {
     Pt2Program p = read_pt2(file);
     EXPECT_GT(p.graph.nodes.size(), 0u) << file;
@@ -73,9 +71,8 @@ TEST(Pt2, ReadsEverySharedModel) {
 
 // Every expression of every model, with the values that its symbols had at export, gives its hint.
 TEST(Pt2, HintsOfTheSharedModelsFollowFromTheirExpressions) {
-  TENON_NEEDS_SHARED("models");
   size_t compared = 0;
-  for (const std::string& file : testing::shared_models(".pt2")) {
+  for (const std::string& file : testing::recorded_models(".pt2")) {
     Pt2Program p = read_pt2(file);
     std::map<std::string, SymNumber> symbols;
     for (const auto& [name, meta] : p.graph.tensors)
@@ -105,8 +102,7 @@ TEST(Pt2, HintsOfTheSharedModelsFollowFromTheirExpressions) {
 
 // The recorded inputs and outputs are numbered as the trees flatten.
 TEST(Pt2, SignaturesOfTheSharedModelsMatchTheRecordings) {
-  TENON_NEEDS_SHARED("models");
-  for (const std::string& file : testing::shared_models(".pt2")) {
+  for (const std::string& file : testing::recorded_models(".pt2")) {
     Pt2Program p = read_pt2(file);
     Safetensors io = read_safetensors(file.substr(0, file.size() - 4) + ".io.safetensors");
     size_t leaf = 0;
@@ -123,7 +119,6 @@ TEST(Pt2, SignaturesOfTheSharedModelsMatchTheRecordings) {
 }
 
 TEST(Pt2, KeepsTiedWeightsOnOneRecord) {
-  TENON_NEEDS_SHARED("models");
   Pt2Program p = read_pt2(model_path("fmt_tied"));
   std::map<std::string, std::vector<const Pt2Weight*>> by_record;
   for (const Pt2Weight& w : p.weights) by_record[w.record].push_back(&w);
@@ -140,7 +135,6 @@ TEST(Pt2, KeepsTiedWeightsOnOneRecord) {
 }
 
 TEST(Pt2, ReadsSubgraphsOfHigherOrderOps) {
-  TENON_NEEDS_SHARED("models");
   Pt2Program p = read_pt2(model_path("hop_cond"));
   auto cond = std::ranges::find(p.graph.nodes, std::string("cond"), &Pt2Node::op);
   ASSERT_NE(cond, p.graph.nodes.end());
@@ -153,7 +147,6 @@ TEST(Pt2, ReadsSubgraphsOfHigherOrderOps) {
 }
 
 TEST(Pt2, ReadsConstantsAndContainersAmongTheInputs) {
-  TENON_NEEDS_SHARED("models");
   Pt2Program p = read_pt2(model_path("fmt_inputs"));
   EXPECT_EQ(p.inputs[1].kind, Pt2InputKind::constant_input);
   EXPECT_EQ(p.inputs[1].name, "scale");
@@ -167,7 +160,6 @@ TEST(Pt2, ReadsConstantsAndContainersAmongTheInputs) {
 }
 
 TEST(Pt2, TellsMutationsAndGradientsFromResults) {
-  TENON_NEEDS_SHARED("models");
   auto kinds = [](const std::string& model) {
     std::set<Pt2OutputKind> found;
     for (const Pt2Output& output : read_pt2(model_path(model)).outputs) found.insert(output.kind);
@@ -180,7 +172,6 @@ TEST(Pt2, TellsMutationsAndGradientsFromResults) {
 }
 
 TEST(Pt2, ReadsTheDtypesOfTheFormat) {
-  TENON_NEEDS_SHARED("models");
   Pt2Program p = read_pt2(model_path("fmt_dtypes"));
   std::set<Dtype> found;
   for (const auto* weights : {&p.weights, &p.constants})

@@ -2,7 +2,7 @@
 #include "formats/safetensors.h"
 
 #include "formats/limits.h"
-#include "shared_data.h"
+#include "test_files.h"
 
 namespace tenon::formats {
 namespace {
@@ -50,9 +50,7 @@ TEST(Safetensors, ReadsWhatItWrites) {
 }
 
 TEST(Safetensors, ReadsTheSharedRecordings) {
-  TENON_NEEDS_SHARED("models");
-  auto files = testing::shared_models(".io.safetensors");
-  EXPECT_GE(files.size(), 42u);
+  auto files = testing::recorded_models(".io.safetensors");
   for (const std::string& file : files) {
     Safetensors content = read_safetensors(file);
     EXPECT_EQ(content.metadata.at("schema"), "1") << file;

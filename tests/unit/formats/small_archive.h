@@ -5,7 +5,7 @@
 #include <string>
 
 #include "formats/pt2/pt2.h"
-#include "shared_data.h"
+#include "test_files.h"
 
 namespace tenon::formats::testing {
 

@@ -1,7 +1,7 @@
 // The container of .tenon files: what was written is read, and whatever is damaged is refused.
 #include "formats/tenon_file.h"
 
-#include "shared_data.h"
+#include "test_files.h"
 
 #include <filesystem>
 #include <fstream>

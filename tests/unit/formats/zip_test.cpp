@@ -3,7 +3,7 @@
 
 #include <zlib.h>
 
-#include "shared_data.h"
+#include "test_files.h"
 
 namespace tenon::formats {
 namespace {
@@ -166,8 +166,7 @@ TEST(ZipReader, ReadsWhatTheWriterWrote) {
 }
 
 TEST(ZipReader, ReadsEveryRecordOfTheSharedModels) {
-  TENON_NEEDS_SHARED("models");
-  for (const std::string& file : testing::shared_models(".pt2")) {
+  for (const std::string& file : testing::recorded_models(".pt2")) {
     ZipArchive zip = ZipArchive::open(file);
     EXPECT_GE(zip.entries().size(), 8u) << file;
     for (const ZipEntry& entry : zip.entries()) {

@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/tensor/tensor_impl.h"
+#include "folders.h"
 #include "graph/text/document.h"
 #include "graph/text/dot.h"
 #include "graph/text/elements.h"
@@ -53,7 +54,7 @@ std::string error_of(const std::string& text) {
 TEST(GraphText, ComesBackAsItWasWritten) { EXPECT_EQ(round_trip(whole), whole); }
 
 TEST(GraphText, TheExampleOfItsPageIsExact) {
-  std::ifstream page(TENON_SOURCE_DIR "/docs/graph-text.md");
+  std::ifstream page(source_path("docs/graph-text.md"));
   std::stringstream read;
   read << page.rdbuf();
   std::string text = read.str();

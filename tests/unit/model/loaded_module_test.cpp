@@ -1,5 +1,6 @@
 // Archives as modules: names, training, and what is refused.
 #include "core/error.h"
+#include "folders.h"
 
 #include <tenon/tenon.h>
 
@@ -13,7 +14,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 LoadedModule digits_net(const char* backend = "aot_eager") {
-  return load_model(TENON_SOURCE_DIR "/tests/data/models/mlp_digits.pt2", {.backend = backend});
+  return load_model(source_path("tests/data/models/mlp_digits.pt2"), {.backend = backend});
 }
 
 TEST(LoadedModule, HasTheNamesOfTheExportedModule) {

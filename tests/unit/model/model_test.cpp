@@ -1,5 +1,5 @@
 // The public API for .pt2 models: calls, structures, errors, weights.
-#include "unit/shared_folder.h"
+#include "folders.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,19 +25,9 @@ std::string error_of(const std::function<void()>& f) {
   return "no error";
 }
 
-// The archive of tests/data, which is always there, or one of the shared models.
-std::string archive(const std::string& name) {
-  std::string own = std::string(TENON_SOURCE_DIR) + "/tests/data/" + name + ".pt2";
-  if (std::filesystem::exists(own)) return own;
-  return shared_path("models/" + name + ".pt2").string();
-}
+std::string archive(const std::string& name) { return own_recording("models/" + name + ".pt2"); }
 
 Model model(const std::string& name) { return load(archive(name), {.backend = "eager"}); }
-
-class SharedModelTest : public ::testing::Test {
- protected:
-  void SetUp() override { TENON_NEEDS_SHARED("models"); }
-};
 
 TEST(ModelTest, OneTensorInOneTensorOut) {
   Model m = model("mlp_digits");
@@ -80,7 +70,7 @@ TEST(ModelTest, WrongTensorsAreNamedWithExpectedAndFound) {
   EXPECT_THAT(error_of([&] { m(1.5); }), HasSubstr("input x: expected a tensor f32, found 1.5"));
 }
 
-TEST_F(SharedModelTest, ArgumentsGoByNameToo) {
+TEST(ModelTest, ArgumentsGoByNameToo) {
   Model m = model("bert_mini");
   Tensor ids = zeros({2, 16}, Dtype::i64), mask = ones({2, 16}, Dtype::i64);
   EXPECT_THAT(m.argument_names(), ElementsAre("input_ids", "attention_mask"));
@@ -97,7 +87,7 @@ TEST_F(SharedModelTest, ArgumentsGoByNameToo) {
               HasSubstr("argument input_ids is given twice"));
 }
 
-TEST_F(SharedModelTest, NestedArgumentsAndResultsKeepTheirStructure) {
+TEST(ModelTest, NestedArgumentsAndResultsKeepTheirStructure) {
   Model m = model("fmt_inputs");
   std::string takes;
   for (const ValueSpec& spec : m.inputs()) takes += to_text(spec) + "\n";
@@ -170,7 +160,7 @@ TEST(ModelTest, ThreadsMayCallAtOnce) {
   EXPECT_EQ(m.compiles(), 1u);
 }
 
-TEST_F(SharedModelTest, InputsThatTheModelWritesAreWritten) {
+TEST(ModelTest, InputsThatTheModelWritesAreWritten) {
   Model m = model("fmt_mutation");
   std::vector<ValueSpec> in = m.inputs();
   std::vector<Tree> args;

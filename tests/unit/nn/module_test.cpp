@@ -155,7 +155,7 @@ nn::Sequential recorded_net() {
 }
 
 TEST(States, OfPyTorchAreReadAndWrittenAgain) {
-  std::string recorded = std::string(TENON_SOURCE_DIR) + "/tests/data/nn/net.safetensors";
+  std::string recorded = source_path("tests/data/nn/net.safetensors");
   nn::Sequential net = recorded_net();
   net.load_state(recorded);
   // Left there: tests/nn/make_nn_cases.py --check reads this one.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "unit/message_of.h"
+#include "folders.h"
 
 #include <tenon/autograd.h>
 #include <tenon/nn.h>
@@ -20,7 +21,7 @@ namespace tenon {
 
 /// What tests/nn/make_nn_cases.py has recorded.
 inline StateDict nn_recording(const std::string& name) {
-  return load_tensors(std::string(TENON_SOURCE_DIR) + "/tests/data/nn/" + name + ".safetensors");
+  return load_tensors(source_path("tests/data/nn/" + name + ".safetensors"));
 }
 
 /// The entries below "prefix/", without it.

@@ -1,5 +1,6 @@
 // docs/ops.md: its table is that of the op table, its rows are rows of the sources.
 #include "ops/op_table.h"
+#include "folders.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +16,7 @@
 namespace tenon {
 namespace {
 
-const std::string page_path = TENON_SOURCE_DIR "/docs/ops.md";
+const std::string page_path = source_path("docs/ops.md");
 constexpr std::string_view begin_mark = "<!-- ops: begin -->\n", end_mark = "<!-- ops: end -->";
 
 std::string text_of(const std::string& path) {
@@ -88,8 +89,8 @@ TEST(OpsPage, ItsTableIsTheOpTable) {
 // A row shown on the page stands in some source as it is.
 TEST(OpsPage, ItsRowsAreThoseOfTheSources) {
   std::string page = text_of(page_path);
-  std::string sources = text_of(TENON_SOURCE_DIR "/host/ops/pointwise/activation.cpp") +
-                        text_of(TENON_SOURCE_DIR "/host/ops/reduce/arg.cpp");
+  std::string sources = text_of(source_path("host/ops/pointwise/activation.cpp")) +
+                        text_of(source_path("host/ops/reduce/arg.cpp"));
   size_t n_blocks = 0;
   for (size_t at = 0; (at = page.find("```c++\n", at)) != std::string::npos; ++n_blocks) {
     at += 7;

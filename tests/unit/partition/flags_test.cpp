@@ -8,6 +8,8 @@
 
 #include <gmock/gmock.h>
 
+#include <filesystem>
+
 namespace tenon::partition::tests {
 namespace {
 
@@ -31,14 +33,12 @@ std::ostream& operator<<(std::ostream& out, const Numbers& numbers) {
 
 class PartitionFlags : public testing::Test {
  protected:
-  void SetUp() override { TENON_NEEDS_SHARED(recordings); }
-
   // Under the flags in force.
   static Partition cut(const std::string& name) {
-    return min_cut_partition(RecordedGraph(name).graph, PartitionOptions::from_flags());
+    return min_cut_partition(own_graph(name).graph, PartitionOptions::from_flags());
   }
   static Numbers numbers(const std::string& name) {
-    RecordedGraph recorded(name);
+    RecordedGraph recorded = own_graph(name);
     Partition made = min_cut_partition(recorded.graph, PartitionOptions::from_flags());
     return {made.saved.size(), activation_bytes(recorded.graph, made), made.recomputed.size(),
             made.backward.size()};
@@ -120,7 +120,7 @@ TEST_F(PartitionFlags, ActivationMemoryBudgetNeverNeedsMoreWhenItFalls) {
 }
 
 TEST_F(PartitionFlags, ActivationMemoryBudgetSolver) {
-  RecordedGraph mlp("mlp_gelu_3layer");
+  RecordedGraph mlp = own_graph("mlp_gelu_3layer");
   auto saved = [&](const char* solver) {
     auto patch = config::patch({{"functorch.activation_memory_budget", 0.5},
                                 {"functorch.activation_memory_budget_solver", solver}});
@@ -133,7 +133,7 @@ TEST_F(PartitionFlags, ActivationMemoryBudgetSolver) {
 }
 
 TEST_F(PartitionFlags, ActivationMemoryBudgetRuntimeEstimator) {
-  RecordedGraph mlp("mlp_gelu_3layer");
+  RecordedGraph mlp = own_graph("mlp_gelu_3layer");
   auto saved = [&](const char* estimator) {
     auto patch =
         config::patch({{"functorch.activation_memory_budget", 0.25},

@@ -22,9 +22,7 @@ uint16_t classes_of_packet(const std::string& packet) {
 class OpClasses : public testing::Test {
  protected:
   void SetUp() override {
-    std::string name = recordings + "/tables/op_lists.json";
-    TENON_NEEDS_SHARED(name);
-    std::string path = shared_path(name).string();
+    std::string path = own_recording("reference/partitioner/tables/op_lists.json");
     lists_ =
         std::make_unique<formats::JsonDocument>(formats::parse_json(detail::file_text(path), path));
   }

@@ -22,8 +22,7 @@ Names random_ops_in(const RecordedGraph& recorded, const std::vector<JointId>& c
 }
 
 TEST(RandomOps, AreNotRecomputedUnderAnyBudget) {
-  TENON_NEEDS_SHARED(recordings);
-  RecordedGraph dropout("dropout_block");
+  RecordedGraph dropout = own_graph("dropout_block");
   for (double budget : {0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0}) {
     Partition cut = min_cut_partition(dropout.graph, {.memory_budget = budget});
     EXPECT_THAT(random_ops_in(dropout, cut.backward), ElementsAre()) << budget;
@@ -39,8 +38,7 @@ TEST(RandomOps, AreNotRecomputedUnderAnyBudget) {
 }
 
 TEST(RandomOps, ThatAreDeadInTheBackwardOfTheDefaultPartitionAreDropped) {
-  TENON_NEEDS_SHARED(recordings);
-  RecordedGraph dropout("dropout_block");
+  RecordedGraph dropout = own_graph("dropout_block");
   Partition cut = default_partition(dropout.graph, {});
   EXPECT_EQ(cut.backward.size(), 12u);
   EXPECT_EQ(cut.forward.size(), 9u);

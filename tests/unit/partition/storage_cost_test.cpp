@@ -17,10 +17,8 @@ int64_t kept_bytes(const JointGraph& graph, const Partition& cut) {
   return bytes_by_storage(WorkGraph(graph, true), cut.saved);
 }
 
-class StorageCost : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override { TENON_NEEDS_SHARED(recordings); }
-};
+class StorageCost : public testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(StorageCost);
 
 TEST_P(StorageCost, NeverKeepsMoreThanPytorch) {
   RecordedGraph recorded(GetParam());
@@ -41,8 +39,7 @@ TEST_P(StorageCost, OfLeastPeakNeedsNoMoreThanTheOthers) {
   EXPECT_LE(peaks["peak"], peaks["storage"]);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, StorageCost, testing::ValuesIn(recorded_names()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, StorageCost, testing::ValuesIn(recorded_graphs()), test_name_of);
 
 // Two products read two transposed views of one activation: PyTorch pays for both views, or for the
 // activation besides.

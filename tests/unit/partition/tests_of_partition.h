@@ -3,7 +3,7 @@
 
 #include "formats/json.h"
 #include "partition/partition.h"
-#include "unit/shared_folder.h"
+#include "recordings/json_files.h"
 
 #include <gtest/gtest.h>
 
@@ -14,11 +14,8 @@
 
 namespace tenon::partition::tests {
 
-/// Where the recordings are in the shared folder.
-inline const std::string recordings = "reference/partitioner";
-
 struct RecordedGraph {
-  explicit RecordedGraph(const std::string& name);
+  explicit RecordedGraph(const std::string& path);
 
   JointId id(const std::string& name) const { return ids.at(name); }
   std::string name_of(JointId id) const { return graph.nodes[id].name; }
@@ -124,11 +121,10 @@ inline JointNode read_node(formats::JsonView entry, const RecordedGraph& graph) 
 
 }  // namespace detail
 
-inline RecordedGraph::RecordedGraph(const std::string& name) {
-  std::string path = shared_path(recordings + "/" + name + ".json").string();
+inline RecordedGraph::RecordedGraph(const std::string& path) {
   document =
       std::make_unique<formats::JsonDocument>(formats::parse_json(detail::file_text(path), path));
-  graph.name = name;
+  graph.name = root().field("name").text();
   for (formats::JsonView entry : root().field("joint_graph").items()) {
     if (entry.field("op").text() == "output") {
       for (formats::JsonView output : entry.field("args").items())
@@ -152,13 +148,14 @@ inline formats::JsonView RecordedGraph::result(const std::string& configuration)
   return found;
 }
 
-inline const std::vector<std::string>& recorded_names() {
-  static const std::vector<std::string> names{
-      "checkpoint_tags", "conv_bn_relu",      "cross_entropy_loss", "dropout_block",
-      "dynamic_symints", "layer_norm_manual", "long_fusible_chain", "mlp_gelu_3layer",
-      "mlp_relu",        "pointwise_chain",   "prenorm_stack4",     "softmax_attention",
-      "used_far_apart",  "views_and_cat"};
-  return names;
+/// One of the project's own recordings.
+inline RecordedGraph own_graph(const std::string& name) {
+  return RecordedGraph(own_recording("reference/partitioner/" + name + ".json"));
+}
+
+/// The files of all recordings at hand.
+inline std::vector<std::string> recorded_graphs() {
+  return files_in(reference_folder("partitioner"), ".json");
 }
 
 inline Partition cut_by(const RecordedGraph& recorded, const PartitionOptions& options) {

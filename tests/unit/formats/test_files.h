@@ -1,9 +1,9 @@
 // Real models for the tests of the file formats, and small helpers to make and damage files.
 #pragma once
 
+#include "folders.h"
 #include "formats/byte_reader.h"
 #include "formats/zip.h"
-#include "unit/shared_folder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,13 +18,11 @@
 
 namespace tenon::formats::testing {
 
-/// The files of the shared models whose names end with `ending`, sorted.
-inline std::vector<std::string> shared_models(const std::string& ending) {
-  std::vector<std::string> files;
-  if (!have_shared("models")) return files;
-  for (const auto& entry : std::filesystem::directory_iterator(shared_path("models")))
-    if (entry.path().string().ends_with(ending)) files.push_back(entry.path().string());
-  std::sort(files.begin(), files.end());
+/// The files of the recorded models whose names end with `ending`, sorted.
+inline std::vector<std::string> recorded_models(const std::string& ending) {
+  std::string folder = shared_folder("models");
+  std::vector<std::string> files = files_in(folder, ending);
+  EXPECT_FALSE(files.empty()) << nothing_in(folder);
   return files;
 }
 

@@ -1,4 +1,4 @@
-// Partitions of 14 joint graphs under 24 configurations, compared with those of PyTorch.
+// Partitions of recorded joint graphs under each recorded configuration, compared with PyTorch's.
 #include "unit/partition/tests_of_partition.h"
 
 #include "partition/runtime_estimate.h"
@@ -116,17 +116,19 @@ void expect_same_way(const RecordedGraph& recorded, const Partition& cut, JsonVi
   }
 }
 
-class Recordings : public testing::TestWithParam<std::string> {
- protected:
-  void SetUp() override { TENON_NEEDS_SHARED(recordings); }
-};
+TEST(PartitionerRecordings, AreThere) {
+  EXPECT_FALSE(recorded_graphs().empty()) << nothing_in(reference_folder("partitioner"));
+}
 
-TEST_P(Recordings, ArePartitionedAsInPytorch) {
+class PartitionerRecording : public testing::TestWithParam<std::string> {};
+GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(PartitionerRecording);
+
+TEST_P(PartitionerRecording, IsPartitionedAsInPytorch) {
   RecordedGraph recorded(GetParam());
   int compared = 0;
   for (auto [name, listed] : recorded.root().field("results").members()) {
     std::string configuration(name);
-    SCOPED_TRACE(GetParam() + " " + configuration);
+    SCOPED_TRACE(configuration);
     JsonView expected = recorded.result(configuration);
     if (expected.optional_field("torch_defect")) continue;
     if (configuration.find("ilp") != configuration.npos) continue;
@@ -138,18 +140,19 @@ TEST_P(Recordings, ArePartitionedAsInPytorch) {
     expect_same_result(recorded, cut, expected);
     // "Same as" another configuration says nothing about the way there.
     expect_same_way(recorded, cut, listed);
-    if (configuration == "min_cut") expect_same_facts(recorded, cut);
+    if (configuration == "min_cut" && recorded.root().optional_field("node_info"))
+      expect_same_facts(recorded, cut);
   }
-  EXPECT_GE(compared, 12);
+  EXPECT_GT(compared, 0);
 }
 
 // Of equally good choices another one may be right, so that their worth is compared.
-TEST_P(Recordings, OfTheExactSolverAreAsGood) {
+TEST_P(PartitionerRecording, OfTheExactSolverIsAsGood) {
   RecordedGraph recorded(GetParam());
   WorkGraph work(recorded.graph, true);
-  for (std::string configuration : {"budget_0.25_ilp_flops", "budget_0.5_ilp_flops"}) {
+  for (auto [configuration, expected] : recorded.root().field("results").members()) {
+    if (configuration.find("ilp") == configuration.npos) continue;
     SCOPED_TRACE(configuration);
-    JsonView expected = recorded.root().field("results").field(configuration);
     auto banned = expected.optional_field("banned");
     if (!banned || expected.optional_field("torch_defect")) continue;
     double runtime = 0, recorded_runtime = 0;
@@ -161,8 +164,8 @@ TEST_P(Recordings, OfTheExactSolverAreAsGood) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Recordings, testing::ValuesIn(recorded_names()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, PartitionerRecording, testing::ValuesIn(recorded_graphs()),
+                         test_name_of);
 
 }  // namespace
 }  // namespace tenon::partition::tests

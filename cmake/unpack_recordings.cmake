@@ -1,0 +1,25 @@
+# Unpacks the archives of a folder, all of them again when one has changed.
+#     cmake -DFROM=tests/recordings -DTO=build/recordings -P unpack_recordings.cmake
+cmake_minimum_required(VERSION 3.25)
+file(GLOB archives ${FROM}/*.tar.xz)
+set(wanted)
+foreach(archive IN LISTS archives)
+  file(SHA256 "${archive}" digest)
+  get_filename_component(name "${archive}" NAME)
+  string(APPEND wanted "${digest} ${name}\n")
+endforeach()
+set(list "${TO}/unpacked.txt")
+if(EXISTS "${list}")
+  file(READ "${list}" found)
+  if(found STREQUAL wanted)
+    return()
+  endif()
+endif()
+
+# Aside first: what is interrupted is begun again.
+file(REMOVE_RECURSE "${TO}.new" "${TO}")
+foreach(archive IN LISTS archives)
+  file(ARCHIVE_EXTRACT INPUT "${archive}" DESTINATION "${TO}.new")
+endforeach()
+file(WRITE "${TO}.new/unpacked.txt" "${wanted}")
+file(RENAME "${TO}.new" "${TO}")
