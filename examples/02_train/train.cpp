@@ -39,6 +39,7 @@ struct Arguments {
   int epochs = 15;
   int64_t samples = 1500;
   uint64_t seed = 1;
+  double least_accuracy = 0;
 };
 
 bool parse(int argc, char** argv, Arguments& a) {
@@ -57,6 +58,8 @@ bool parse(int argc, char** argv, Arguments& a) {
       a.samples = std::atoll(argv[++i]);
     else if (arg == "--seed" && has_value)
       a.seed = std::strtoull(argv[++i], nullptr, 10);
+    else if (arg == "--least-accuracy" && has_value)
+      a.least_accuracy = std::atof(argv[++i]);
     else if (arg == "--svg" && has_value)
       a.svg = argv[++i];
     else if (!arg.starts_with("-") && a.file.empty())
@@ -119,7 +122,8 @@ int main(int argc, char** argv) try {
   if (!parse(argc, argv, a)) {
     std::fprintf(stderr,
                  "usage: example_train DIGITS.safetensors [--eager | --compiled] [--backend NAME]\n"
-                 "                     [--epochs N] [--samples N] [--seed N] [--svg FILE]\n");
+                 "                     [--epochs N] [--samples N] [--seed N] [--svg FILE]\n"
+                 "                     [--least-accuracy X]\n");
     return 2;
   }
   tenon::manual_seed(a.seed);
@@ -132,9 +136,15 @@ int main(int argc, char** argv) try {
     std::fprintf(stderr, "%s: cannot be written\n", a.svg.c_str());
     return 1;
   }
-  if (results.size() == 1 || results.back().loss < results.front().loss) return 0;
-  std::fprintf(stderr, "the loss has not fallen\n");
-  return 1;
+  if (results.size() > 1 && results.back().loss >= results.front().loss) {
+    std::fprintf(stderr, "the loss has not fallen\n");
+    return 1;
+  }
+  if (results.back().accuracy < a.least_accuracy) {
+    std::fprintf(stderr, "the accuracy is below %g\n", a.least_accuracy);
+    return 1;
+  }
+  return 0;
 } catch (const tenon::Error& error) {
   std::fprintf(stderr, "%s\n", error.what());
   return 1;
