@@ -3,6 +3,7 @@
 
 #include "config/flags.h"
 #include "core/error.h"
+#include "core/joined.h"
 #include "graph/copy.h"
 #include "graph/passes/passes.h"
 #include "graph/text/print.h"
@@ -38,12 +39,10 @@ JointPass pass_named(const std::string& name) {
     if (found != joint_passes().by_name.end()) return found->second;
     for (const auto& [key, pass] : joint_passes().by_name) known.push_back(key);
   }
-  std::string list;
-  for (const std::string& k : known) list += (list.empty() ? "" : ", ") + k;
   fail(
       "functorch.joint_custom_pass: there is no pass '{}'; register it with register_joint_pass "
       "before the function is compiled; registered are: {}",
-      name, list.empty() ? "none" : list);
+      name, known.empty() ? "none" : joined(known));
 }
 
 /// One walk over a joint graph with a rule.

@@ -1,6 +1,7 @@
 // `tenon completion`: shell completion, written from the verbs' own options.
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "core/joined.h"
 
 #include <tenon/error.h>
 
@@ -43,8 +44,8 @@ std::string bash(const std::vector<Words>& verbs_words) {
   std::string cases;
   for (const Words& w : verbs_words) {
     names.push_back(w.verb);
-    cases += message("    {}) words=\"{} {}\" ;;\n", w.verb, join(w.options, " "),
-                     join(w.subverbs, " "));
+    cases += message("    {}) words=\"{} {}\" ;;\n", w.verb, joined(w.options, " "),
+                     joined(w.subverbs, " "));
   }
   return message(
       "_tenon() {{\n"
@@ -57,15 +58,15 @@ std::string bash(const std::vector<Words>& verbs_words) {
       "  COMPREPLY=($(compgen -W \"$words\" -- \"$current\") $(compgen -f -- \"$current\"))\n"
       "}}\n"
       "complete -o filenames -F _tenon tenon\n",
-      join(names, " "), cases);
+      joined(names, " "), cases);
 }
 
 std::string zsh(const std::vector<Words>& verbs_words) {
   std::string names, cases;
   for (const Words& w : verbs_words) {
     names += message("    '{}:{}'\n", w.verb, w.summary);
-    cases += message("    {}) compadd -- {} {} ;;\n", w.verb, join(w.subverbs, " "),
-                     join(w.options, " "));
+    cases += message("    {}) compadd -- {} {} ;;\n", w.verb, joined(w.subverbs, " "),
+                     joined(w.options, " "));
   }
   return message(
       "#compdef tenon\n"

@@ -5,6 +5,7 @@
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "config/reading.h"
+#include "core/joined.h"
 
 #include <algorithm>
 
@@ -111,7 +112,7 @@ int doc(const ConfigOptions& options, const Globals& globals) {
     return print_json(document), 0;
   }
   print(bold(flag.key) + " (" + flag.type + ")\n  " + flag.doc + "\n");
-  if (!flag.choices.empty()) print("  one of: " + join(flag.choices, ", ") + "\n");
+  if (!flag.choices.empty()) print("  one of: " + joined(flag.choices) + "\n");
   if (!flag.environment.empty()) print("  environment: " + flag.environment + "\n");
   if (flag.status != "active") print(message("  {}: {}\n", flag.status, reason_of(flag)));
   print("  layers, the last one counts:\n");

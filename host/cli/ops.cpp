@@ -1,4 +1,5 @@
 // `tenon ops`: the op table, and what backends make of an op.
+#include "core/joined.h"
 #include "ops/decompose.h"
 #include "ops/op_table.h"
 
@@ -178,7 +179,7 @@ void print_table(const std::vector<const OpEntry*>& ops, const std::vector<std::
                                  shown_kernel(parts), parts.vjp, mark(parts.decomposition)};
     for (const Lowering& l : lowerings_of(*op, backends))
       row.push_back(l.verdict == "taken" && is_taken_apart(l, *op) ? "taken apart" : l.verdict);
-    row.push_back(join(tags_of(*op), ","));
+    row.push_back(joined(tags_of(*op), ","));
     table.add(std::move(row));
   }
   print(table.text());
@@ -187,7 +188,7 @@ void print_table(const std::vector<const OpEntry*>& ops, const std::vector<std::
 
 void print_lowering(const Lowering& l, const OpEntry& op) {
   print(message("  on {}: {}", l.backend, l.verdict));
-  if (is_taken_apart(l, op)) print(", taken apart into " + join(l.into, ", "));
+  if (is_taken_apart(l, op)) print(", taken apart into " + joined(l.into));
   print(l.why.empty() ? "\n" : "; " + l.why + "\n");
 }
 
@@ -196,7 +197,7 @@ void print_details(const OpEntry& op, const std::vector<std::string>& backends) 
   std::vector<std::string> plugins = kernel_plugins(op.name);
   print(bold(op.name) + "\n");
   print("  schema         " + to_text(op.schema) + "\n");
-  print("  tags           " + join(tags_of(op), ", ") + "\n");
+  print("  tags           " + joined(tags_of(op)) + "\n");
   if (const CustomOp* custom = custom_op_of(op)) print("  added by       " + custom->owner + "\n");
   if (op.functional)
     print(message("  {} form of {}\n", op.out_form ? "out" : "in-place", op.functional->name));
@@ -205,7 +206,7 @@ void print_details(const OpEntry& op, const std::vector<std::string>& backends) 
                 parts.provider.empty() ? mark(parts.kernel) : "in the plugin " + parts.provider));
   print(
       message("  vjp            {}\n  decomposition  {}\n", parts.vjp, mark(parts.decomposition)));
-  print(message("  plugin kernels {}\n", plugins.empty() ? "-" : join(plugins, ", ")));
+  print(message("  plugin kernels {}\n", plugins.empty() ? "-" : joined(plugins)));
   for (const Lowering& l : lowerings_of(op, backends)) print_lowering(l, op);
 }
 

@@ -73,13 +73,4 @@ std::string Table::text() const {
   return out;
 }
 
-std::string join(const std::vector<std::string>& parts, std::string_view between) {
-  std::string out;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    if (i > 0) out += between;
-    out += parts[i];
-  }
-  return out;
-}
-
 }  // namespace tenon::cli

@@ -36,6 +36,4 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-std::string join(const std::vector<std::string>& parts, std::string_view between);
-
 }  // namespace tenon::cli

@@ -2,6 +2,7 @@
 #include "model/model_tree.h"
 
 #include "core/error.h"
+#include "core/joined.h"
 
 #include <tenon/ops.h>
 
@@ -39,12 +40,6 @@ const char* kind_text(Tree::Kind kind) {
       return "a dict";
   }
   return "";
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
 }
 
 }  // namespace

@@ -3,9 +3,9 @@
 // Problem: items with a memory and a runtime; keep a set within the capacity of greatest runtime.
 // Methods:
 //   dp        memories and capacity in steps of 1/10000, rounded half to even; a row of best
-//   runtimes
-//             by capacity in f32, and a bit for each item and capacity that says whether the item
-//             improved it. Of equal sets the one of earlier items wins. O(n * capacity / step).
+//             runtimes by capacity in f32, and a bit for each item and capacity that says whether
+//             the item improved it. Of equal sets the one of earlier items wins.
+//             O(n * capacity / step).
 //   hirschberg the same optimum, the items halved and the capacity split where the rows of both
 //             halves add up best: rows only, no bits. Twice the time of dp.
 //   dynamic   dp at a capacity of its own choice: the knee of the frontier, which is the point
@@ -19,6 +19,7 @@
 #include "partition/knapsack.h"
 
 #include "core/error.h"
+#include "core/joined.h"
 
 #include <algorithm>
 #include <array>
@@ -289,12 +290,10 @@ KnapsackSolver knapsack_solver(std::string_view name) {
     if (text == name) return solver;
     known.emplace_back(text);
   }
-  std::string all;
-  for (const std::string& text : known) all += (all.empty() ? "" : ", ") + text;
   fail(
       "activation_memory_budget_solver: Not aware of memory budget knapsack solver: {}; known are "
       "{}",
-      name, all);
+      name, joined(known));
 }
 
 std::vector<uint32_t> solve_knapsack(KnapsackSolver solver, const Items& items, double capacity) {

@@ -2,6 +2,7 @@
 #include "partition/log_cut.h"
 
 #include "core/error.h"
+#include "core/joined.h"
 #include "report/log.h"
 
 #include <algorithm>
@@ -14,12 +15,6 @@ namespace {
 
 void log_text(const std::string& text) {
   report::log_line(report::LogLevel::info, "partition", text);
-}
-
-std::string joined(const std::set<std::string>& names) {
-  std::string text;
-  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
-  return text;
 }
 
 void log_saved(const WorkGraph& graph, const Partition& partition) {

@@ -3,6 +3,7 @@
 
 #include "backend/abi/status.h"
 #include "core/error.h"
+#include "core/joined.h"
 
 #include <algorithm>
 #include <cstring>
@@ -72,11 +73,7 @@ std::string name_in(tn_str name, const std::string& what) {
 
 using Names = std::vector<std::string>;
 
-std::string shown(const Names& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out.empty() ? "none" : out;
-}
+std::string shown(const Names& names) { return names.empty() ? "none" : joined(names); }
 
 // P12 unless both lists hold the same names, in whatever order.
 void compare(std::string_view what, Names declared, Names given) {

@@ -1,10 +1,11 @@
 // From verdicts on nodes to one artifact.
 #include "backend/compile/compile_regions.h"
 
+#include "backend/abi/status.h"
 #include "backend/compile/declined.h"
 #include "backend/compile/fallback.h"
-#include "backend/abi/status.h"
 #include "backend/compile/stitched.h"
+#include "core/joined.h"
 #include "graph/regions.h"
 #include "ops/op_table.h"
 #include "report/events.h"
@@ -15,12 +16,6 @@
 namespace tenon {
 
 namespace {
-
-std::string listed(const std::set<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
 
 /// The ops of nodes that the backend refuses; all left ones when it refuses none.
 std::set<std::string> refused_ops(const Graph& graph, const GraphPieces& cut) {
@@ -115,7 +110,7 @@ std::shared_ptr<Artifact> PieceCompiler::decline_all(tn_status* status) {
 
 std::shared_ptr<Artifact> PieceCompiler::leave_all() {
   std::string reason =
-      message("no region of it is supported; left are {}", listed(refused_ops(graph_, cut_)));
+      message("no region of it is supported; left are {}", joined(refused_ops(graph_, cut_)));
   note_declined({name_, backend_.manifest.fallback, reason, graph_.nodes().size()});
   return compile_with_fallback(backend_.manifest, outer_, reason);
 }
@@ -124,7 +119,7 @@ void PieceCompiler::refuse() {
   throw BackendError(
       ErrorCode::unsupported, TN_UNIMPLEMENTED,
       message("backend {} does not support {}, and has no fallback; use another backend", name_,
-              listed(refused_ops(graph_, cut_))));
+              joined(refused_ops(graph_, cut_))));
 }
 
 std::shared_ptr<Artifact> PieceCompiler::compile_pieces() {
@@ -160,7 +155,7 @@ CompiledPiece PieceCompiler::compile_piece(Extractor& extractor, const GraphPiec
       why = message("the backend declined its region: {}", observer.declined()[0].reason);
   } else {
     out.artifact =
-        compile_with_fallback(backend_.manifest, request, listed(op_names(*out.part.graph)));
+        compile_with_fallback(backend_.manifest, request, joined(op_names(*out.part.graph)));
   }
   out.title = message("{} {}, {} nodes by {}", piece.is_region ? "region" : "piece", index,
                       piece.nodes.size(), run_by);

@@ -4,6 +4,7 @@
 // every library is looked for where the linker would look, without mapping it: a library that was
 // mapped to find out would run its constructors.
 #include "backend/find/link_diagnosis.h"
+#include "core/joined.h"
 #include "report/stack.h"
 
 #include "core/error.h"
@@ -72,12 +73,6 @@ std::vector<std::string> runpath_folders(const std::string& path, const std::str
 bool is_in_any(const std::vector<std::string>& folders, const std::string& name) {
   return std::any_of(folders.begin(), folders.end(),
                      [&](const std::string& folder) { return is_readable(folder + "/" + name); });
-}
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
 }
 
 // Other symbols than _Z... would be taken for types: "f" for float.

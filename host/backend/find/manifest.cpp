@@ -1,14 +1,15 @@
 // Reads the TOML of a plugin's note into a PluginManifest.
 #include "backend/find/manifest.h"
 
+#include "config/toml.h"
+#include "core/error.h"
+#include "core/joined.h"
+#include "core/utf8.h"
+
 #include <algorithm>
 #include <array>
 #include <charconv>
 #include <span>
-
-#include "config/toml.h"
-#include "core/error.h"
-#include "core/utf8.h"
 
 namespace tenon {
 namespace {
@@ -29,12 +30,6 @@ struct ManifestError {
 
 [[noreturn]] void complain(const TomlNode& at, std::string_view text) {
   throw ManifestError{at.line, at.column, shown(text)};
-}
-
-std::string joined(std::span<const std::string_view> words) {
-  std::string out;
-  for (std::string_view word : words) out += (out.empty() ? "" : ", ") + std::string(word);
-  return out;
 }
 
 std::string_view type_name(Kind kind) {

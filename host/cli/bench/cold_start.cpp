@@ -3,6 +3,7 @@
 
 #include "cli/bench/process_memory.h"
 #include "core/error.h"
+#include "core/joined.h"
 #include "debug/child_process.h"
 
 #include <unistd.h>
@@ -52,7 +53,7 @@ std::vector<std::string> command_line(const std::string& path, const std::string
   add(line, "--config", globals.config_file);
   if (globals.threads) add(line, "--threads", std::to_string(globals.threads));
   for (const std::string& plugin : globals.plugins) add(line, "--plugin", plugin);
-  add(line, "--plugin-path", join(globals.plugin_path, ":"));
+  add(line, "--plugin-path", joined(globals.plugin_path, ":"));
   return line;
 }
 

@@ -4,6 +4,7 @@
 #include "cli/plugin/plugin.h"
 #include "config/flag_def.h"
 #include "core/error.h"
+#include "core/joined.h"
 
 #include <filesystem>
 
@@ -130,7 +131,7 @@ void line(std::string name, const std::string& text) {
 void print_option(const BackendManifest& b, const BackendOption& o) {
   print(message("    {} ({}, default {}): {}\n", o.name, name_of(o.type), to_text(o.default_value),
                 o.doc));
-  if (!o.choices.empty()) print("      one of " + join(o.choices, ", ") + "\n");
+  if (!o.choices.empty()) print("      one of " + joined(o.choices) + "\n");
   if (o.min || o.max)
     print(message("      from {} to {}\n", o.min ? message("{}", *o.min) : "any",
                   o.max ? message("{}", *o.max) : "any"));
@@ -139,16 +140,16 @@ void print_option(const BackendManifest& b, const BackendOption& o) {
 
 void print_backend(const BackendManifest& b) {
   print(message("\nbackend {}: {}\n", bold(b.name), b.description));
-  if (!b.tags.empty()) print("  tags     " + join(b.tags, ", ") + "\n");
-  print("  devices  " + join(b.devices, ", ") + "\n");
+  if (!b.tags.empty()) print("  tags     " + joined(b.tags) + "\n");
+  print("  devices  " + joined(b.devices) + "\n");
   print(message("  stage    {}, {} sizes\n",
-                b.stage == BackendStage::captured ? "captured" : "aot: " + join(b.stages, ", "),
+                b.stage == BackendStage::captured ? "captured" : "aot: " + joined(b.stages),
                 b.dynamic_shapes ? "dynamic" : "fixed"));
-  if (!b.dtypes.empty()) print("  dtypes   " + join(b.dtypes, ", ") + "\n");
+  if (!b.dtypes.empty()) print("  dtypes   " + joined(b.dtypes) + "\n");
   print(message("  fallback {}\n", b.fallback.empty() ? "none" : b.fallback));
   std::vector<std::string> modes;
   for (const BackendMode& m : b.modes) modes.push_back(m.name);
-  if (!modes.empty()) print("  modes    " + join(modes, ", ") + "\n");
+  if (!modes.empty()) print("  modes    " + joined(modes) + "\n");
   if (!b.options.empty()) print("  options\n");
   for (const BackendOption& o : b.options) print_option(b, o);
 }
@@ -156,13 +157,13 @@ void print_backend(const BackendManifest& b) {
 void print_manifest(const PluginManifest& m) {
   line("abi", message("{}, at least {}", to_text(m.abi), to_text(m.abi_min)));
   line("license", m.license);
-  line("requires", join(texts_of(m.requires_), ", "));
-  line("extends", join(texts_of(m.extensions), ", "));
+  line("requires", joined(texts_of(m.requires_)));
+  line("extends", joined(texts_of(m.extensions)));
   for (const BackendManifest& b : m.backends) print_backend(b);
   for (const DeviceManifest& d : m.devices)
     print(message("\ndevice {}: {}\n", bold(d.type), d.description));
   for (const KernelsManifest& k : m.kernels)
-    print(message("\nkernels for {}, priority {}: {}\n", k.device, k.priority, join(k.ops, ", ")));
+    print(message("\nkernels for {}, priority {}: {}\n", k.device, k.priority, joined(k.ops)));
 }
 
 void print_text(const FoundPlugin& p) {
@@ -175,7 +176,7 @@ void print_text(const FoundPlugin& p) {
   for (const std::string& warning : warning_texts(p)) line("warning", warning);
   if (std::string digest = digest_text(p.path); !digest.empty())
     line("allow", message("\"{}\" = \"{}\"", p.file_name(), digest));
-  line("needs", join(p.elf.needed, ", "));
+  line("needs", joined(p.elf.needed));
   line("runpath", p.elf.runpath);
   if (!m.name.empty()) print_manifest(m);
 }

@@ -1,10 +1,11 @@
 // Level 0: what the file says of itself, loading, hosts of other ages, shutdown.
-#include "backend/find/admission.h"
 #include "backend/abi/bridge.h"
-#include "backend/find/link_diagnosis.h"
 #include "backend/abi/status.h"
+#include "backend/find/admission.h"
+#include "backend/find/link_diagnosis.h"
 #include "backend/find/trust.h"
 #include "core/error.h"
+#include "core/joined.h"
 #include "debug/plugin_kit/compiling.h"
 #include "debug/plugin_kit/process_state.h"
 #include "debug/plugin_kit/watched_host.h"
@@ -18,12 +19,6 @@ namespace tenon::kit {
 namespace {
 
 constexpr double entry_budget_ms = 200;
-
-std::string joined(const std::vector<std::string>& names) {
-  std::string out;
-  for (const std::string& name : names) out += (out.empty() ? "" : ", ") + name;
-  return out;
-}
 
 // ---- what the file says; no code of it runs
 

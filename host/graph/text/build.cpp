@@ -1,10 +1,6 @@
 // From a document to a graph: names, symbols, types and arguments get their meaning and are
 // checked.
-#include <algorithm>
-#include <deque>
-#include <set>
-#include <unordered_map>
-
+#include "core/joined.h"
 #include "core/sym/sym_text.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/text/build_parts.h"
@@ -13,6 +9,11 @@
 #include "graph/text/parse.h"
 #include "graph/verify.h"
 #include "ops/op_table.h"
+
+#include <algorithm>
+#include <deque>
+#include <set>
+#include <unordered_map>
 
 namespace tenon {
 
@@ -266,12 +267,9 @@ std::shared_ptr<Graph> build_graph(const GraphDoc& doc, const ParseOptions& opti
   std::optional<ShapeEnvScope> scope;
   if (shared.env) scope.emplace(*shared.env);
   std::shared_ptr<Graph> graph = Builder(doc, shared).build();
-  if (!shared.unknown_ops.empty()) {
-    std::string names;
-    for (const std::string& op : shared.unknown_ops) names += (names.empty() ? "" : ", ") + op;
-    fail(ErrorCode::unsupported, "the graph calls ops that this version of Tenon does not have: {}",
-         names);
-  }
+  require(shared.unknown_ops.empty(), ErrorCode::unsupported,
+          "the graph calls ops that this version of Tenon does not have: {}",
+          joined(shared.unknown_ops));
   std::vector<std::string> problems = problems_of(*graph);
   if (!problems.empty()) fail(ErrorCode::bad_file, "graph text: {}", problems.front());
   return graph;
