@@ -3,6 +3,8 @@
 
 #include "core/utf8.h"
 
+#include <charconv>
+
 namespace tenon {
 
 namespace {
@@ -10,6 +12,12 @@ namespace {
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_name_char(char c) { return is_digit(c) || is_letter(c) || c == '.'; }
+
+std::string shown(const Token& token) {
+  if (token.kind == Token::Kind::end) return "the end of the text";
+  if (token.kind == Token::Kind::newline) return "the end of the line";
+  return "'" + std::string(token.text.substr(0, 60)) + "'";
+}
 
 }  // namespace
 
@@ -56,35 +64,7 @@ Token Lexer::read() {
   Token token;
   token.at = {line_, static_cast<uint32_t>(at_ - line_start_ + 1)};
   token.begin = at_;
-  if (at_ == text_.size()) {
-    token.kind = Token::Kind::end;
-  } else if (char c = text_[at_]; c == '\n') {
-    token.kind = Token::Kind::newline;
-    while (at_ < text_.size() && text_[at_] == '\n') {
-      advance(1);
-      skip_blanks();
-    }
-  } else if (is_letter(c)) {
-    token.kind = Token::Kind::ident;
-    while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
-  } else if (is_digit(c)) {
-    token.kind = Token::Kind::number;
-    read_number();
-  } else if (c == '"') {
-    token.kind = Token::Kind::string;
-    read_string();
-  } else if ((c == '%' || c == '@') && at_ + 1 < text_.size() &&
-             (is_name_char(text_[at_ + 1]) || text_[at_ + 1] == '"')) {
-    token.kind = c == '%' ? Token::Kind::value : Token::Kind::graph;
-    ++at_;
-    if (text_[at_] == '"')
-      read_string();
-    else
-      while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
-  } else {
-    token.kind = Token::Kind::punct;
-    read_punct();
-  }
+  token.kind = read_kind();
   token.end = at_;
   size_t mark = token.kind == Token::Kind::value || token.kind == Token::Kind::graph;
   token.text = text_.substr(token.begin + mark, at_ - token.begin - mark);
@@ -93,6 +73,30 @@ Token Lexer::read() {
     fail_at(token.at, message("a name of {} bytes is too long; the limit is {}", token.text.size(),
                               graph_limits::name_bytes));
   return token;
+}
+
+// Passes what the next token consists of.
+Token::Kind Lexer::read_kind() {
+  if (at_ == text_.size()) return Token::Kind::end;
+  char c = text_[at_];
+  if (c == '\n') {
+    for (; at_ < text_.size() && text_[at_] == '\n'; skip_blanks()) advance(1);
+    return Token::Kind::newline;
+  }
+  if (is_letter(c)) return read_name(), Token::Kind::ident;
+  if (is_digit(c)) return read_number(), Token::Kind::number;
+  if (c == '"') return read_string(), Token::Kind::string;
+  char after = at_ + 1 < text_.size() ? text_[at_ + 1] : ' ';
+  if ((c == '%' || c == '@') && (is_name_char(after) || after == '"')) {
+    ++at_;
+    after == '"' ? read_string() : read_name();
+    return c == '%' ? Token::Kind::value : Token::Kind::graph;
+  }
+  return read_punct(), Token::Kind::punct;
+}
+
+void Lexer::read_name() {
+  while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
 }
 
 void Lexer::read_number() {
@@ -137,6 +141,63 @@ void Lexer::read_punct() {
   if (c == '(' || c == '[') ++depth_;
   if ((c == ')' || c == ']') && depth_ > 0) --depth_;
   ++at_;
+}
+
+void Lexer::expected(std::string_view what) const {
+  fail_at(current_.at, message("expected {}, found {}", what, shown(current_)));
+}
+
+bool Lexer::accept(std::string_view word) {
+  if (!current_.is(word)) return false;
+  next();
+  return true;
+}
+
+void Lexer::expect(std::string_view word) {
+  if (!accept(word)) expected("'" + std::string(word) + "'");
+}
+
+Token Lexer::expect(Token::Kind kind, std::string_view what) {
+  if (current_.kind != kind) expected(what);
+  return next();
+}
+
+void Lexer::end_of_statement() {
+  if (current_.kind != Token::Kind::newline) expected("the end of the line");
+  next();
+}
+
+std::string Lexer::string(std::string_view what) {
+  Token token = expect(Token::Kind::string, what);
+  std::string text = unquoted(token);
+  if (text.size() > graph_limits::name_bytes)
+    fail_at(token.at, message("{} of {} bytes is too long; the limit is {}", what, text.size(),
+                              graph_limits::name_bytes));
+  return text;
+}
+
+int64_t Lexer::integer(std::string_view what) {
+  Token first = current_;
+  accept("-");
+  Token number = expect(Token::Kind::number, what);
+  auto value = integer_of(slice(first.begin, number.end));
+  if (!value) fail_at(first.at, message("expected {} that 64 bits hold", what));
+  return *value;
+}
+
+std::optional<int64_t> integer_of(std::string_view text) {
+  int64_t value;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> real_of(std::string_view text) {
+  if (text.find_first_of(".eEn") == std::string_view::npos) return std::nullopt;
+  double value;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
 }
 
 std::string unquoted(const Token& token) {

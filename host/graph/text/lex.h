@@ -1,10 +1,11 @@
 // Words of a graph text, one at a time, with their positions.
 #pragma once
 
+#include "graph/text/document.h"
+
+#include <optional>
 #include <string>
 #include <string_view>
-
-#include "graph/text/document.h"
 
 namespace tenon {
 
@@ -35,8 +36,20 @@ class Lexer {
     return text_.substr(begin, end - begin);
   }
 
+  /// Throws for the current token, which is not `what`.
+  [[noreturn]] void expected(std::string_view what) const;
+  /// Passes the word if it comes next.
+  bool accept(std::string_view word);
+  void expect(std::string_view word);
+  Token expect(Token::Kind kind, std::string_view what);
+  void end_of_statement();
+  int64_t integer(std::string_view what);
+  std::string string(std::string_view what);
+
  private:
   Token read();
+  Token::Kind read_kind();
+  void read_name();
   void skip_blanks();
   void read_string();
   void read_number();
@@ -51,6 +64,10 @@ class Lexer {
   Token current_, ahead_;
 };
 
+/// The whole of `text` as a number that 64 bits hold; nothing if it is not one.
+std::optional<int64_t> integer_of(std::string_view text);
+/// The same for reals, which have a point or an exponent.
+std::optional<double> real_of(std::string_view text);
 /// What a quoted string means.
 std::string unquoted(const Token& token);
 /// The name of a value or graph token.

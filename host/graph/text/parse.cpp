@@ -1,93 +1,53 @@
 // Parser of graph text: the frame, statements and attributes.
 #include "graph/text/parse.h"
 
-#include <charconv>
-#include <limits>
+#include "graph/text/value_parser.h"
 
-#include "graph/text/parser.h"
+#include <limits>
 
 namespace tenon {
 
 namespace {
 
-std::string shown(const Token& token) {
-  if (token.kind == Token::Kind::end) return "the end of the text";
-  if (token.kind == Token::Kind::newline) return "the end of the line";
-  return "'" + std::string(token.text.substr(0, 60)) + "'";
-}
+/// Recursive descent with two tokens of look-ahead.
+class GraphParser {
+ public:
+  explicit GraphParser(std::string_view text) : lexer_(text) {}
+  GraphDoc file();
 
-}  // namespace
+ private:
+  using Kind = Token::Kind;
 
-void GraphParser::expected(std::string_view what) const {
-  fail_at(lexer_.peek().at, message("expected {}, found {}", what, shown(lexer_.peek())));
-}
+  GraphDoc graph(size_t depth);
+  void statement(GraphDoc& doc, size_t depth);
+  SymbolDoc symbol();
+  void symbol_source(SymbolDoc& symbol);
+  int64_t bound();
+  SymValue hint(ExprKind kind);
+  StatementDoc input();
+  StatementDoc constant();
+  StatementDoc node();
+  void attributes(StatementDoc& node);
+  void location(StatementDoc& node);
+  std::vector<Literal> outputs();
 
-bool GraphParser::accept(std::string_view word) {
-  if (!lexer_.peek().is(word)) return false;
-  lexer_.next();
-  return true;
-}
-
-void GraphParser::expect(std::string_view word) {
-  if (!accept(word)) expected("'" + std::string(word) + "'");
-}
-
-Token GraphParser::expect(Kind kind, std::string_view what) {
-  if (lexer_.peek().kind != kind) expected(what);
-  return lexer_.next();
-}
-
-void GraphParser::end_of_statement() {
-  if (lexer_.peek().kind != Kind::newline) expected("the end of the line");
-  lexer_.next();
-}
-
-std::string GraphParser::string(std::string_view what) {
-  Token token = expect(Kind::string, what);
-  std::string text = unquoted(token);
-  if (text.size() > graph_limits::name_bytes)
-    fail_at(token.at, message("{} of {} bytes is too long; the limit is {}", what, text.size(),
-                              graph_limits::name_bytes));
-  return text;
-}
-
-// A number token (with its sign) as an integer; nothing if it is not one or too large.
-std::optional<int64_t> integer_of(std::string_view text) {
-  int64_t value;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-std::optional<double> real_of(std::string_view text) {
-  if (text.find_first_of(".eEn") == std::string_view::npos) return std::nullopt;
-  double value;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-int64_t GraphParser::integer(std::string_view what) {
-  Token first = lexer_.peek();
-  accept("-");
-  Token number = expect(Kind::number, what);
-  auto value = integer_of(lexer_.slice(first.begin, number.end));
-  if (!value) fail_at(first.at, message("expected {} that 64 bits hold", what));
-  return *value;
-}
+  Lexer lexer_;
+  ValueParser values_{lexer_};
+  size_t statements_ = 0;
+};
 
 GraphDoc GraphParser::file() {
   while (lexer_.peek().kind == Kind::newline) lexer_.next();
-  if (!accept("tng")) expected("'tng 1', the first line of a graph text,");
+  if (!lexer_.accept("tng")) lexer_.expected("'tng 1', the first line of a graph text,");
   TextPosition at = lexer_.peek().at;
-  int64_t version = integer("the version");
+  int64_t version = lexer_.integer("the version");
   if (version != 1)
     fail_at(at,
             message("this is version {} of the graph text; this program reads version 1", version));
-  end_of_statement();
+  lexer_.end_of_statement();
   GraphDoc doc = graph(1);
   while (lexer_.peek().kind == Kind::newline) lexer_.next();
-  if (lexer_.peek().kind != Kind::end) expected("the end of the text after the graph");
+  if (lexer_.peek().kind != Kind::end) lexer_.expected("the end of the text after the graph");
   return doc;
 }
 
@@ -96,11 +56,11 @@ GraphDoc GraphParser::graph(size_t depth) {
   doc.at = lexer_.peek().at;
   if (depth > graph_limits::graph_depth)
     fail_at(doc.at, message("graphs are nested more than {} deep", graph_limits::graph_depth));
-  expect("graph");
+  lexer_.expect("graph");
   if (lexer_.peek().kind == Kind::graph) doc.name = marked_name(lexer_.next());
-  expect("{");
-  end_of_statement();
-  while (!accept("}")) statement(doc, depth);
+  lexer_.expect("{");
+  lexer_.end_of_statement();
+  while (!lexer_.accept("}")) statement(doc, depth);
   return doc;
 }
 
@@ -111,41 +71,42 @@ void GraphParser::statement(GraphDoc& doc, size_t depth) {
   TextPosition at = lexer_.peek().at;
   if (lexer_.peek().is("graph")) {
     doc.graphs.push_back(graph(depth + 1));
-  } else if (accept("symbol")) {
+  } else if (lexer_.accept("symbol")) {
     doc.symbols.push_back(symbol());
     doc.symbols.back().at = at;
-  } else if (accept("assume")) {
-    doc.assumptions.emplace_back(at, expression().text);
-  } else if (accept("input")) {
+  } else if (lexer_.accept("assume")) {
+    doc.assumptions.emplace_back(at, values_.expression().text);
+  } else if (lexer_.accept("input")) {
     doc.body.push_back(input());
-  } else if (accept("constant")) {
+  } else if (lexer_.accept("constant")) {
     doc.body.push_back(constant());
-  } else if (accept("output")) {
+  } else if (lexer_.accept("output")) {
     doc.outputs = outputs();
-    end_of_statement();
-    if (!lexer_.peek().is("}")) expected("'}' after the outputs");
+    lexer_.end_of_statement();
+    if (!lexer_.peek().is("}")) lexer_.expected("'}' after the outputs");
     return;
   } else if (lexer_.peek().kind == Kind::value || lexer_.peek().kind == Kind::ident) {
     doc.body.push_back(node());
   } else {
-    expected("a statement: symbol, assume, graph, input, constant, %value, an op, or output");
+    lexer_.expected(
+        "a statement: symbol, assume, graph, input, constant, %value, an op, or output");
   }
-  end_of_statement();
+  lexer_.end_of_statement();
 }
 
 int64_t GraphParser::bound() {
-  if (accept("inf")) return Range::no_upper;
+  if (lexer_.accept("inf")) return Range::no_upper;
   if (lexer_.peek().is("-") && lexer_.second().is("inf")) {
     lexer_.next();
     lexer_.next();
     return Range::no_lower;
   }
-  return integer("a bound");
+  return lexer_.integer("a bound");
 }
 
 SymValue GraphParser::hint(ExprKind kind) {
   Token first = lexer_.peek();
-  accept("-");
+  lexer_.accept("-");
   Token number = lexer_.next();
   std::string_view text = lexer_.slice(first.begin, number.end);
   if (kind == ExprKind::real) {
@@ -160,39 +121,39 @@ void GraphParser::symbol_source(SymbolDoc& symbol) {
   bool stride = lexer_.peek().is("stride");
   if (!stride && !lexer_.peek().is("size")) {
     symbol.from =
-        marked_name(expect(Kind::value, "%value, size(%value, dim) or stride(%value, dim)"));
+        marked_name(lexer_.expect(Kind::value, "%value, size(%value, dim) or stride(%value, dim)"));
     return;
   }
   lexer_.next();
-  expect("(");
-  symbol.from = marked_name(expect(Kind::value, "a %value"));
-  expect(",");
+  lexer_.expect("(");
+  symbol.from = marked_name(lexer_.expect(Kind::value, "a %value"));
+  lexer_.expect(",");
   TextPosition at = lexer_.peek().at;
-  int64_t dim = integer("a dimension");
+  int64_t dim = lexer_.integer("a dimension");
   if (dim < 0 || dim >= static_cast<int64_t>(graph_limits::dims))
     fail_at(at, message("a dimension is 0 to {}, found {}", graph_limits::dims - 1, dim));
   symbol.dim = static_cast<int32_t>(dim);
   symbol.stride = stride;
-  expect(")");
+  lexer_.expect(")");
 }
 
 SymbolDoc GraphParser::symbol() {
   SymbolDoc symbol;
-  symbol.name = expect(Kind::ident, "the symbol's name").text;
-  if (accept("float"))
+  symbol.name = lexer_.expect(Kind::ident, "the symbol's name").text;
+  if (lexer_.accept("float"))
     symbol.kind = ExprKind::real;
-  else if (accept("bool"))
+  else if (lexer_.accept("bool"))
     symbol.kind = ExprKind::boolean;
-  symbol.size_like = accept("size_like");
-  if (accept("in")) {
-    expect("[");
+  symbol.size_like = lexer_.accept("size_like");
+  if (lexer_.accept("in")) {
+    lexer_.expect("[");
     symbol.range.lo = bound();
-    expect(",");
+    lexer_.expect(",");
     symbol.range.hi = bound();
-    expect("]");
+    lexer_.expect("]");
   }
-  if (accept("hint")) symbol.hint = hint(symbol.kind);
-  if (accept("from")) symbol_source(symbol);
+  if (lexer_.accept("hint")) symbol.hint = hint(symbol.kind);
+  if (lexer_.accept("from")) symbol_source(symbol);
   return symbol;
 }
 
@@ -202,13 +163,13 @@ std::vector<Literal> GraphParser::outputs() {
   do {
     Literal item;
     item.at = lexer_.peek().at;
-    if (!accept("none")) {
+    if (!lexer_.accept("none")) {
       item.kind = Literal::Kind::value;
-      item.text = marked_name(expect(Kind::value, "a %value or none"));
+      item.text = marked_name(lexer_.expect(Kind::value, "a %value or none"));
     }
     items.push_back(std::move(item));
     if (items.size() > graph_limits::list_items) fail_at(items.back().at, "too many outputs");
-  } while (accept(","));
+  } while (lexer_.accept(","));
   return items;
 }
 
@@ -216,7 +177,7 @@ StatementDoc GraphParser::input() {
   StatementDoc statement;
   statement.kind = StatementDoc::Kind::input;
   statement.at = lexer_.peek().at;
-  statement.results.push_back(value());
+  statement.results.push_back(values_.value());
   return statement;
 }
 
@@ -224,18 +185,18 @@ StatementDoc GraphParser::constant() {
   StatementDoc statement;
   statement.kind = StatementDoc::Kind::constant;
   statement.at = lexer_.peek().at;
-  statement.results.push_back(value());
-  expect("=");
+  statement.results.push_back(values_.value());
+  lexer_.expect("=");
   if (lexer_.peek().is("[")) {
-    statement.elements = literals(1);
+    statement.elements = values_.literals(1);
     return statement;
   }
   bool is_bytes = lexer_.peek().is("bytes");
   if (!is_bytes && !lexer_.peek().is("sha256"))
-    expected("[elements], bytes \"...\" or sha256 \"...\"");
+    lexer_.expected("[elements], bytes \"...\" or sha256 \"...\"");
   lexer_.next();
   statement.content = is_bytes ? StatementDoc::Content::bytes : StatementDoc::Content::sha256;
-  statement.bytes = unquoted(expect(Kind::string, "hexadecimal digits in quotes"));
+  statement.bytes = unquoted(lexer_.expect(Kind::string, "hexadecimal digits in quotes"));
   return statement;
 }
 
@@ -244,69 +205,87 @@ StatementDoc GraphParser::node() {
   node.at = lexer_.peek().at;
   if (lexer_.peek().kind == Kind::value) {
     do {
-      node.results.push_back(value());
+      node.results.push_back(values_.value());
       if (node.results.size() > graph_limits::list_items) fail_at(node.at, "too many results");
-    } while (accept(","));
-    expect("=");
+    } while (lexer_.accept(","));
+    lexer_.expect("=");
   }
-  node.op = expect(Kind::ident, "the name of an op").text;
-  expect("(");
-  if (!accept(")")) {
+  node.op = lexer_.expect(Kind::ident, "the name of an op").text;
+  lexer_.expect("(");
+  if (!lexer_.accept(")")) {
     do {
       std::string keyword;
       if (lexer_.peek().kind == Kind::ident && lexer_.second().is("=")) {
         keyword = lexer_.next().text;
         lexer_.next();
       }
-      node.args.emplace_back(std::move(keyword), literal(1));
+      node.args.emplace_back(std::move(keyword), values_.literal(1));
       if (node.args.size() > graph_limits::dims) fail_at(node.at, "too many arguments");
-    } while (accept(","));
-    expect(")");
+    } while (lexer_.accept(","));
+    lexer_.expect(")");
   }
-  if (accept("{")) attributes(node);
+  if (lexer_.accept("{")) attributes(node);
   return node;
 }
 
 void GraphParser::location(StatementDoc& node) {
-  node.where.file = string("a file name");
-  expect(":");
+  node.where.file = lexer_.string("a file name");
+  lexer_.expect(":");
   TextPosition at = lexer_.peek().at;
-  int64_t line = integer("a line number");
+  int64_t line = lexer_.integer("a line number");
   if (line < 0 || line > std::numeric_limits<int32_t>::max())
     fail_at(at, "a line number is 0 to 2147483647");
   node.where.line = static_cast<int32_t>(line);
-  if (accept("in")) node.where.function = string("a function name");
+  if (lexer_.accept("in")) node.where.function = lexer_.string("a function name");
 }
 
 void GraphParser::attributes(StatementDoc& node) {
   do {
     if (lexer_.peek().kind == Kind::string) {
-      std::string key = string("a fact's name");
-      expect("=");
-      node.facts[key] = string("a fact");
-    } else if (accept("name")) {
-      node.name = string("the node's name");
-    } else if (accept("module")) {
-      node.module_path = string("a module path");
-    } else if (accept("at")) {
+      std::string key = lexer_.string("a fact's name");
+      lexer_.expect("=");
+      node.facts[key] = lexer_.string("a fact");
+    } else if (lexer_.accept("name")) {
+      node.name = lexer_.string("the node's name");
+    } else if (lexer_.accept("module")) {
+      node.module_path = lexer_.string("a module path");
+    } else if (lexer_.accept("at")) {
       location(node);
-    } else if (accept("seq")) {
+    } else if (lexer_.accept("seq")) {
       TextPosition at = lexer_.peek().at;
-      int64_t seq = integer("a sequence number");
+      int64_t seq = lexer_.integer("a sequence number");
       if (seq < 0 || seq > std::numeric_limits<int32_t>::max())
         fail_at(at, "a sequence number is 0 to 2147483647");
       node.seq_nr = static_cast<int32_t>(seq);
     } else {
-      expected("an attribute: name, module, at, seq or \"fact\" = \"text\"");
+      lexer_.expected("an attribute: name, module, at, seq or \"fact\" = \"text\"");
     }
-  } while (accept(","));
-  expect("}");
+  } while (lexer_.accept(","));
+  lexer_.expect("}");
 }
+
+}  // namespace
 
 GraphDoc parse_document(std::string_view text) { return GraphParser(text).file(); }
 
 std::shared_ptr<Graph> parse_graph(std::string_view text, const ParseOptions& options) {
   return build_graph(parse_document(text), options);
+}
+
+std::optional<Device> parse_device(std::string_view text) {
+  size_t colon = text.find(':');
+  std::string_view name = text.substr(0, colon);
+  std::optional<int64_t> index = 0;
+  if (colon != std::string_view::npos) index = integer_of(text.substr(colon + 1));
+  if (!index || *index < -1 || *index > 1 << 16) return std::nullopt;
+  auto i = static_cast<int32_t>(*index);
+  if (name == "cpu") return Device(DeviceType::cpu, i);
+  if (name == "meta") return Device(DeviceType::meta, i);
+  if (name == "cuda") return Device(DeviceType::cuda, i);
+  if (!name.starts_with("device")) return std::nullopt;
+  auto type = integer_of(name.substr(6));
+  if (!type || *type < 16 || *type > 1 << 16) return std::nullopt;
+  return Device(static_cast<DeviceType>(*type), i);
 }
 
 }  // namespace tenon

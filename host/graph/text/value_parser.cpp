@@ -1,26 +1,27 @@
-// Parser of graph text: values with their types and properties, literals and expressions.
+// The grammar of values, literals and expressions of a graph text.
+#include "graph/text/value_parser.h"
+
+#include "graph/text/parse.h"
+
 #include <tenon/dtype.h>
 
 #include <limits>
 
-#include "graph/text/parse.h"
-#include "graph/text/parser.h"
-
 namespace tenon {
 
-ValueDoc GraphParser::value() {
+ValueDoc ValueParser::value() {
   ValueDoc value;
   value.at = lexer_.peek().at;
-  value.name = marked_name(expect(Kind::value, "a %value"));
-  expect(":");
+  value.name = marked_name(lexer_.expect(Kind::value, "a %value"));
+  lexer_.expect(":");
   type(value);
   while (property(value)) {
   }
   return value;
 }
 
-void GraphParser::type(ValueDoc& value) {
-  Token word = expect(Kind::ident, "a type such as f32[2, 3], int s0 or none");
+void ValueParser::type(ValueDoc& value) {
+  Token word = lexer_.expect(Kind::ident, "a type such as f32[2, 3], int s0 or none");
   if (word.text == "none") {
     value.kind = ValueKind::none;
   } else if (word.text == "undefined") {
@@ -45,7 +46,7 @@ void GraphParser::type(ValueDoc& value) {
   }
 }
 
-bool GraphParser::property(ValueDoc& value) {
+bool ValueParser::property(ValueDoc& value) {
   const Token word = lexer_.peek();
   if (word.kind != Kind::ident) return false;
   lexer_.next();
@@ -56,7 +57,7 @@ bool GraphParser::property(ValueDoc& value) {
     value.offset = expression();
   } else if (word.text == "alias") {
     TextPosition at = lexer_.peek().at;
-    int64_t group = integer("an alias group");
+    int64_t group = lexer_.integer("an alias group");
     if (group < 1 || group > std::numeric_limits<int32_t>::max())
       fail_at(at, "an alias group is 1 to 2147483647");
     value.alias_group = static_cast<uint32_t>(group);
@@ -68,44 +69,44 @@ bool GraphParser::property(ValueDoc& value) {
   return true;
 }
 
-Device GraphParser::device() {
-  Token first = expect(Kind::ident, "a device such as cpu or cuda:0");
-  if (accept(":")) integer("a device index");
+Device ValueParser::device() {
+  Token first = lexer_.expect(Kind::ident, "a device such as cpu or cuda:0");
+  if (lexer_.accept(":")) lexer_.integer("a device index");
   auto device = parse_device(lexer_.slice(first.begin, lexer_.last_end()));
   if (!device) fail_at(first.at, "expected a device such as cpu, meta or cuda:0");
   return *device;
 }
 
-std::vector<Literal> GraphParser::expressions(std::string_view what, size_t limit) {
+std::vector<Literal> ValueParser::expressions(std::string_view what, size_t limit) {
   std::vector<Literal> out;
-  expect("[");
-  if (accept("]")) return out;
+  lexer_.expect("[");
+  if (lexer_.accept("]")) return out;
   do {
     if (out.size() == limit) fail_at(lexer_.peek().at, message("more than {} {}s", limit, what));
     out.push_back(expression());
-  } while (accept(","));
-  expect("]");
+  } while (lexer_.accept(","));
+  lexer_.expect("]");
   return out;
 }
 
-std::vector<Literal> GraphParser::literals(size_t depth) {
+std::vector<Literal> ValueParser::literals(size_t depth) {
   std::vector<Literal> out;
   if (depth > graph_limits::bracket_depth)
     fail_at(lexer_.peek().at,
             message("brackets are nested more than {} deep", graph_limits::bracket_depth));
-  expect("[");
-  if (accept("]")) return out;
+  lexer_.expect("[");
+  if (lexer_.accept("]")) return out;
   do {
     if (out.size() == graph_limits::list_items)
       fail_at(lexer_.peek().at,
               message("a list has at most {} elements", graph_limits::list_items));
     out.push_back(literal(depth + 1));
-  } while (accept(","));
-  expect("]");
+  } while (lexer_.accept(","));
+  lexer_.expect("]");
   return out;
 }
 
-Literal GraphParser::literal(size_t depth) {
+Literal ValueParser::literal(size_t depth) {
   const Token token = lexer_.peek();
   Literal out;
   out.at = token.at;
@@ -114,14 +115,14 @@ Literal GraphParser::literal(size_t depth) {
   } else if (token.kind == Kind::graph) {
     out = Literal::of_text(Literal::Kind::graph, marked_name(lexer_.next()));
   } else if (token.kind == Kind::string) {
-    out = Literal::of_text(Literal::Kind::text, string("a string"));
+    out = Literal::of_text(Literal::Kind::text, lexer_.string("a string"));
   } else if (token.is("[")) {
     out.kind = Literal::Kind::list;
     out.items = literals(depth);
   } else if (token.kind == Kind::ident && lexer_.second().is(":")) {
     lexer_.next();
     lexer_.next();
-    integer("a device index");
+    lexer_.integer("a device index");
     out = Literal::of_text(Literal::Kind::word,
                            std::string(lexer_.slice(token.begin, lexer_.last_end())));
   } else {
@@ -153,7 +154,7 @@ Literal plain_literal(std::string_view text) {
 
 }  // namespace
 
-Literal GraphParser::expression() {
+Literal ValueParser::expression() {
   const Token first = lexer_.peek();
   skip_expression();
   Literal out = plain_literal(lexer_.slice(first.begin, lexer_.last_end()));
@@ -161,54 +162,39 @@ Literal GraphParser::expression() {
   return out;
 }
 
-void GraphParser::skip_expression() {
+void ValueParser::skip_expression() {
   do {
-    while (accept("-") || accept("not")) {
+    while (lexer_.accept("-") || lexer_.accept("not")) {
     }
     skip_operand();
   } while (skip_operator());
 }
 
-void GraphParser::skip_operand() {
+void ValueParser::skip_operand() {
   const Token token = lexer_.peek();
   bool named = token.kind == Kind::ident;
   if (named || token.kind == Kind::number) lexer_.next();
   if (token.kind == Kind::number || (named && !lexer_.peek().is("("))) return;
-  if (!lexer_.peek().is("(")) expected("a number, a word or an expression");
+  if (!lexer_.peek().is("(")) lexer_.expected("a number, a word or an expression");
   size_t depth = 0;
   do {
     if (lexer_.peek().is("(") && ++depth > graph_limits::bracket_depth)
       fail_at(token.at,
               message("brackets are nested more than {} deep", graph_limits::bracket_depth));
     if (lexer_.peek().is(")")) --depth;
-    if (lexer_.peek().kind == Kind::end || lexer_.peek().kind == Kind::newline) expected("')'");
+    if (lexer_.peek().kind == Kind::end || lexer_.peek().kind == Kind::newline)
+      lexer_.expected("')'");
     lexer_.next();
   } while (depth > 0);
 }
 
 // `s0 %2` reads as a remainder too: a value cannot follow an operand.
-bool GraphParser::skip_operator() {
+bool ValueParser::skip_operator() {
   if (lexer_.peek().kind == Kind::value) return lexer_.next(), skip_operator();
   for (std::string_view op :
        {"+", "-", "*", "/", "//", "%", "**", "==", "!=", "<", "<=", ">", ">=", "and", "or"})
-    if (accept(op)) return true;
+    if (lexer_.accept(op)) return true;
   return false;
-}
-
-std::optional<Device> parse_device(std::string_view text) {
-  size_t colon = text.find(':');
-  std::string_view name = text.substr(0, colon);
-  std::optional<int64_t> index = 0;
-  if (colon != std::string_view::npos) index = integer_of(text.substr(colon + 1));
-  if (!index || *index < -1 || *index > 1 << 16) return std::nullopt;
-  auto i = static_cast<int32_t>(*index);
-  if (name == "cpu") return Device(DeviceType::cpu, i);
-  if (name == "meta") return Device(DeviceType::meta, i);
-  if (name == "cuda") return Device(DeviceType::cuda, i);
-  if (!name.starts_with("device")) return std::nullopt;
-  auto type = integer_of(name.substr(6));
-  if (!type || *type < 16 || *type > 1 << 16) return std::nullopt;
-  return Device(static_cast<DeviceType>(*type), i);
 }
 
 }  // namespace tenon
