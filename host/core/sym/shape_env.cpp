@@ -1,13 +1,11 @@
 // Symbols, guards and asserts of one trace.
 #include "core/sym/shape_env.h"
 
-#include "core/sym/size_questions.h"
-
 #include "core/error.h"
+#include "core/sym/size_questions.h"
 #include "core/sym/sym_cache.h"
 #include "core/sym/sym_rules.h"
 #include "core/sym/sym_simplify.h"
-#include "core/sym/sym_text.h"
 #include "core/sym/symbol_numbers.h"
 
 #include <algorithm>
@@ -16,17 +14,9 @@
 
 namespace tenon {
 
-std::string (*user_location_slot)() = nullptr;
-
 namespace {
 
 thread_local ShapeEnv* current_env = nullptr;
-
-std::string user_location() { return user_location_slot ? user_location_slot() : std::string(); }
-
-std::string at_location(const std::string& location) {
-  return location.empty() ? std::string() : " at " + location;
-}
 
 const Expr* value_expr(SymValue value) {
   switch (value.kind) {
@@ -39,6 +29,27 @@ const Expr* value_expr(SymValue value) {
   }
 }
 
+[[noreturn]] void fail_data_dependent(const ShapeEnv& env, const Expr* expr) {
+  bool condition = expr->kind == ExprKind::boolean;
+  std::string lines = message("Could not guard on data-dependent expression {}", env.text(expr));
+  for (const Expr* symbol : free_symbols(expr)) {
+    const SymbolInfo& made = env.info(symbol);
+    if (!made.unbacked) continue;
+    lines += message("\n  {} = {}{}, known to lie in {}", made.name,
+                     made.source_text.empty() ? "a value read from a tensor" : made.source_text,
+                     at_location(made.location), env.range(symbol));
+  }
+  if (std::string location = user_location(); !location.empty())
+    lines += "\n  asked" + at_location(location);
+  lines += condition
+               ? message("\n  fix: state what holds with tenon::check({}), or", env.text(expr))
+               : std::string("\n  fix: keep the value symbolic, or");
+  lines += condition
+               ? "\n  fix: choose with guard_or_false(...) or cond(...), which need no answer now"
+               : "\n  fix: let the graph break here (fullgraph = false)";
+  fail(ErrorCode::data_dependent, "{}", lines);
+}
+
 }  // namespace
 
 ShapeEnv* current_shape_env() { return current_env; }
@@ -46,56 +57,34 @@ ShapeEnv* current_shape_env() { return current_env; }
 ShapeEnvScope::ShapeEnvScope(ShapeEnv& env) : previous_(std::exchange(current_env, &env)) {}
 ShapeEnvScope::~ShapeEnvScope() { current_env = previous_; }
 
-std::shared_ptr<ShapeEnv> ShapeEnv::make() { return std::shared_ptr<ShapeEnv>(new ShapeEnv); }
-
-ShapeEnv::~ShapeEnv() { release_symbol_numbers(number_blocks_); }
+Range SymbolOptions::range_for(std::optional<int64_t> hint, const std::string& text,
+                               bool size_oblivious) const {
+  Range bounds = range;
+  int64_t least = !specialize_zero ? 0 : specialize_one ? 2 : 1;
+  if (!hint || size_oblivious) least = 0;
+  if (is_size) bounds = bounds.intersect(Range::at_least(least));
+  require(!hint || bounds.contains(*hint), ErrorCode::constraint_violation,
+          "{} is {}, but its size was declared to lie in {}; pass a size inside or widen the range",
+          text.empty() ? "a size" : text, hint.value_or(0), range);
+  return bounds;
+}
 
 // ---- symbols
 
-const Expr* ShapeEnv::new_symbol(ExprKind kind) {
-  size_t within = symbols_.size() % symbol_block_size;
-  if (within == 0) {
-    uint32_t after = number_blocks_.empty() ? 0 : number_blocks_.back() + 1;
-    number_blocks_.push_back(take_symbol_numbers(after, *this));
-  }
-  return intern_symbol(number_blocks_.back() * symbol_block_size + static_cast<uint32_t>(within),
-                       kind);
-}
-
-std::string ShapeEnv::next_name(const char* prefix, int& counter) {
-  std::string name;
-  do name = prefix + std::to_string(counter++);
-  while (find_symbol(name) != nullptr);
-  return name;
-}
-
 const Expr* ShapeEnv::add_symbol(SymbolInfo info, Range range) {
-  info.expr = new_symbol(info.kind);
   info.checked = range;
-  info.location = user_location();
-  facts_.add_symbol({info.expr, range, nullptr, info.unbacked, !info.is_from_input()});
-  symbols_.push_back(std::move(info));
-  if (watch_.symbol_made) watch_.symbol_made(symbols_.back());
-  return symbols_.back().expr;
-}
-
-Range ShapeEnv::symbol_range(std::optional<int64_t> hint, const SymbolOptions& options,
-                             const std::string& text) const {
-  Range range = options.range;
-  int64_t least = !options.specialize_zero ? 0 : options.specialize_one ? 2 : 1;
-  if (!hint || rules_.size_oblivious) least = 0;
-  if (options.is_size) range = range.intersect(Range::at_least(least));
-  require(!hint || range.contains(*hint), ErrorCode::constraint_violation,
-          "{} is {}, but its size was declared to lie in {}; pass a size inside or widen the range",
-          text.empty() ? "a size" : text, hint.value_or(0), options.range);
-  return range;
+  const SymbolInfo& made = symbols_.add(std::move(info));
+  facts_.add_symbol({made.expr, range, nullptr, made.unbacked, !made.is_from_input()});
+  if (watch_.symbol_made) watch_.symbol_made(made);
+  return made.expr;
 }
 
 SymInt ShapeEnv::create_symbol(int64_t hint, SymbolSource source, std::string source_text,
                                const SymbolOptions& options) {
   if (options.policy == SymbolPolicy::fixed) return hint;
   if (options.policy == SymbolPolicy::unbacked) {
-    SymInt made = create_unbacked(symbol_range({}, options, source_text), source, source_text);
+    SymInt made = create_unbacked(options.range_for({}, source_text, rules_.size_oblivious), source,
+                                  source_text);
     if (options.is_size) mark_size_like(made);
     return made;
   }
@@ -103,24 +92,23 @@ SymInt ShapeEnv::create_symbol(int64_t hint, SymbolSource source, std::string so
                  ((hint == 0 && options.specialize_zero) || (hint == 1 && options.specialize_one));
   if (special) {
     if (options.must_stay_dynamic)
-      violations_.push_back(
+      taken_.violations.push_back(
           message("{} was marked dynamic, but a size of {} is always a constant; "
                   "pass an example of 2 or more",
                   source_text, hint));
     return hint;
   }
-  Range range = symbol_range(hint, options, source_text);
+  Range range = options.range_for(hint, source_text, rules_.size_oblivious);
   bool duck = options.policy == SymbolPolicy::duck;
   if (auto shared = duck_.find(hint); duck && shared != duck_.end()) {
-    equalities_.push_back({source, std::move(source_text), shared->second});
-    SymbolInfo& info = mutable_info(shared->second);
+    taken_.equalities.push_back({source, std::move(source_text), shared->second});
+    SymbolInfo& info = symbols_.info(shared->second);
     info.checked = info.checked.intersect(range);
     info.must_stay_dynamic |= options.must_stay_dynamic;
     facts_.narrow_symbol(shared->second, range);
     return SymInt::from_expr(shared->second);
   }
-  SymbolInfo info{.name = next_name("s", n_sizes_),
-                  .size_like = rules_.size_oblivious && options.is_size,
+  SymbolInfo info{.size_like = rules_.size_oblivious && options.is_size,
                   .must_stay_dynamic = options.must_stay_dynamic,
                   .hint = SymValue::of_int(hint),
                   .source = source,
@@ -131,38 +119,18 @@ SymInt ShapeEnv::create_symbol(int64_t hint, SymbolSource source, std::string so
 }
 
 SymFloat ShapeEnv::create_float(double hint, SymbolSource source, std::string source_text) {
-  SymbolInfo info{.name = next_name("zf", n_floats_),
-                  .kind = ExprKind::real,
+  SymbolInfo info{.kind = ExprKind::real,
                   .hint = SymValue::of_real(hint),
                   .source = source,
                   .source_text = std::move(source_text)};
   return SymFloat::from_expr(add_symbol(std::move(info), {}));
 }
 
-SymInt ShapeEnv::create_unbacked(Range range, SymbolSource source, std::string source_text) {
-  SymbolInfo info{.name = next_name("u", n_unbacked_),
-                  .unbacked = true,
-                  .source = source,
-                  .source_text = std::move(source_text)};
-  return SymInt::from_expr(add_symbol(std::move(info), range));
-}
-
-SymFloat ShapeEnv::create_unbacked_float(SymbolSource source, std::string source_text) {
-  SymbolInfo info{.name = next_name("zuf", n_unbacked_floats_),
-                  .kind = ExprKind::real,
-                  .unbacked = true,
-                  .source = source,
-                  .source_text = std::move(source_text)};
-  return SymFloat::from_expr(add_symbol(std::move(info), {}));
-}
-
-SymBool ShapeEnv::create_unbacked_bool(SymbolSource source, std::string source_text) {
-  SymbolInfo info{.name = next_name("u", n_unbacked_),
-                  .kind = ExprKind::boolean,
-                  .unbacked = true,
-                  .source = source,
-                  .source_text = std::move(source_text)};
-  return SymBool::from_expr(add_symbol(std::move(info), {}));
+const Expr* ShapeEnv::add_unbacked(ExprKind kind, Range range, SymbolSource source,
+                                   std::string source_text) {
+  SymbolInfo info{
+      .kind = kind, .unbacked = true, .source = source, .source_text = std::move(source_text)};
+  return add_symbol(std::move(info), range);
 }
 
 const Expr* ShapeEnv::declare_symbol(std::string_view name, ExprKind kind,
@@ -185,7 +153,7 @@ void ShapeEnv::mark_size_like(SymInt value) {
   if (!value.is_symbolic()) return;
   const Expr* expr = tenon::simplify(value.expr(), &facts_);
   facts_.assume(make_expr(SymOp::le, {intern_integer(0), expr}, &facts_));
-  if (expr->is_symbol()) mutable_info(expr).size_like = info(expr).unbacked;
+  if (expr->is_symbol()) symbols_.info(expr).size_like = info(expr).unbacked;
 }
 
 void ShapeEnv::give_value(const Expr* unbacked, SymValue value) {
@@ -194,13 +162,11 @@ void ShapeEnv::give_value(const Expr* unbacked, SymValue value) {
   const SymbolInfo known = info(unbacked);
   const Expr* stands = value_expr(value);
   if (known.kind != ExprKind::boolean) {
-    bool real = known.kind == ExprKind::real;
-    SymbolInfo made{.name = real ? next_name("zf", n_floats_) : next_name("s", n_sizes_),
-                    .kind = known.kind,
+    SymbolInfo made{.kind = known.kind,
                     .hint = value,
                     .source = {SymbolSource::Kind::node_value, 0, 0},
                     .source_text = known.source_text};
-    stands = add_symbol(std::move(made), real ? Range{} : range(unbacked));
+    stands = add_symbol(std::move(made), range(unbacked));
   }
   facts_.give(unbacked, stands);
 }
@@ -211,67 +177,17 @@ const Expr* ShapeEnv::renewed(const Expr* expr) const {
   });
 }
 
-void ShapeEnv::expect_source(SymbolSource source, std::string source_text, SymInt value) {
-  if (value.is_symbolic()) equalities_.push_back({source, std::move(source_text), value.expr()});
-}
-
-const SymbolInfo* ShapeEnv::find_info(const Expr* symbol) const {
-  auto it = std::partition_point(symbols_.begin(), symbols_.end(), [&](const SymbolInfo& s) {
-    return s.expr->symbol() < symbol->symbol();
-  });
-  return it != symbols_.end() && it->expr == symbol ? &*it : nullptr;
-}
-
-const SymbolInfo& ShapeEnv::info(const Expr* symbol) const {
-  const SymbolInfo* found = find_info(symbol);
-  ensure(found != nullptr, "a symbol was looked up in the environment of another trace");
-  return *found;
-}
-
-SymbolInfo& ShapeEnv::mutable_info(const Expr* symbol) {
-  return const_cast<SymbolInfo&>(info(symbol));
-}
-
-const Expr* ShapeEnv::find_symbol(std::string_view name) const {
-  for (const SymbolInfo& info : symbols_)
-    if (info.name == name) return info.expr;
-  return nullptr;
-}
-
-bool ShapeEnv::owns(const Expr* expr) const {
-  if (expr->is_symbol()) return find_info(expr) != nullptr;
-  if (expr->symbol_mask == 0) return true;
-  auto operands = expr->operands();
-  return std::all_of(operands.begin(), operands.end(), [this](const Expr* e) { return owns(e); });
-}
-
-bool ShapeEnv::has_unbacked(const Expr* expr) const {
-  if (expr->symbol_mask == 0) return false;
-  if (expr->is_symbol()) return info(expr).unbacked;
-  auto operands = expr->operands();
-  return std::any_of(operands.begin(), operands.end(),
-                     [this](const Expr* e) { return has_unbacked(e); });
-}
-
-void ShapeEnv::require_owned(const Expr* expr) const {
-  require(owns(expr),
-          "the symbolic value {} belongs to another trace; pass sizes on as plain numbers "
-          "(guard_int()) or read them from the tensors of this trace",
-          symbol_text(expr));
-}
-
 // ---- questions
 
 const Expr* ShapeEnv::simplify(const Expr* expr) const {
   if (expr->is_constant()) return expr;
   return remembered(facts_.stamp(), SymCache::simplified, reinterpret_cast<int64_t>(expr), 0, [&] {
-    require_owned(expr);
+    require(owns(expr),
+            "the symbolic value {} belongs to another trace; pass sizes on as plain numbers "
+            "(guard_int()) or read them from the tensors of this trace",
+            symbol_text(expr));
     return tenon::simplify(expr, &facts_);
   });
-}
-
-SymInt ShapeEnv::simplify(SymInt value) const {
-  return value.is_symbolic() ? as_sym_int(simplify(value.expr())) : value;
 }
 
 std::optional<bool> ShapeEnv::statically_known(const Expr* condition) const {
@@ -282,7 +198,7 @@ std::optional<bool> ShapeEnv::statically_known(const Expr* condition) const {
 std::optional<bool> ShapeEnv::statically_known_size_oblivious(const Expr* condition) const {
   if (auto known = statically_known(condition)) return known;
   SymFacts facts = facts_;
-  for (const SymbolInfo& info : symbols_)
+  for (const SymbolInfo& info : symbols_.all())
     if (info.size_like) facts.narrow_symbol(info.expr, Range::at_least(2));
   const Expr* known = tenon::simplify(condition, &facts);
   return known->is_constant() ? std::optional<bool>(known->is_true()) : std::nullopt;
@@ -316,14 +232,10 @@ SymValue ShapeEnv::value_of(const Expr* expr) {
   auto value = hint(expr);
   if (!value && has_unbacked(expr)) {
     value = materialize_ ? materialize_(expr) : std::nullopt;
-    if (!value) fail_data_dependent(expr);
+    if (!value) fail_data_dependent(*this, expr);
     return *value;
   }
   require(value.has_value(), "{}: does not fit into 64 bits with the example sizes", text(expr));
-  if (frozen_) {
-    ++ignored_guards_;
-    return *value;
-  }
   if (expr->kind == ExprKind::boolean) {
     record_guard(value->word ? expr : make_expr(SymOp::not_, {expr}, &facts_));
   } else if (expr->kind == ExprKind::real && std::isnan(value->real())) {
@@ -340,9 +252,9 @@ void ShapeEnv::record_guard(const Expr* condition) {
     for (const Expr* operand : condition->operands()) record_guard(simplify(operand));
     return;
   }
-  guards_.push_back({condition, user_location()});
+  taken_.guards.push_back({condition, user_location()});
   facts_.assume(condition);
-  note_specializations(guards_.back().location);
+  taken_.note_specializations(facts_, taken_.guards.back().location);
   if (watch_.guard_added) watch_.guard_added(condition);
   if (watch_.most_guards >= 0) give_up_symbols(condition);
 }
@@ -352,16 +264,6 @@ void ShapeEnv::give_up_symbols(const Expr* condition) {
     if (symbol->kind == ExprKind::integer && hint(symbol) &&
         ++n_guards_[symbol] > watch_.most_guards)
       specialize(symbol);
-}
-
-void ShapeEnv::note_specializations(const std::string& location) {
-  for (const SymFacts::Symbol& symbol : facts_.symbols()) {
-    const Expr* value = symbol.replacement;
-    if (value == nullptr || !value->is_constant() || value->kind != ExprKind::integer) continue;
-    bool noted = std::any_of(specializations_.begin(), specializations_.end(),
-                             [&](auto& s) { return s.symbol == symbol.expr; });
-    if (!noted) specializations_.push_back({symbol.expr, value->integer(), location});
-  }
 }
 
 int64_t ShapeEnv::specialize(const Expr* expr) {
@@ -399,7 +301,7 @@ void ShapeEnv::add_assert(const Expr* condition, std::string text) {
   const Expr* newest = nullptr;
   for (const Expr* symbol : free_symbols(condition))
     if (info(symbol).unbacked) newest = symbol;
-  asserts_.push_back({condition, newest, std::move(text), user_location()});
+  taken_.asserts.push_back({condition, newest, std::move(text), user_location()});
   facts_.assume(condition);
 }
 
@@ -416,54 +318,11 @@ void ShapeEnv::check(const Expr* condition, std::string text_if_false) {
   evaluate(simple);
 }
 
-void ShapeEnv::fail_data_dependent(const Expr* expr) const {
-  bool condition = expr->kind == ExprKind::boolean;
-  std::string lines = message("Could not guard on data-dependent expression {}", text(expr));
-  for (const Expr* symbol : free_symbols(expr)) {
-    const SymbolInfo& made = info(symbol);
-    if (!made.unbacked) continue;
-    lines += message("\n  {} = {}{}, known to lie in {}", made.name,
-                     made.source_text.empty() ? "a value read from a tensor" : made.source_text,
-                     at_location(made.location), range(symbol));
-  }
-  if (std::string location = user_location(); !location.empty())
-    lines += "\n  asked" + at_location(location);
-  lines += condition ? message("\n  fix: state what holds with tenon::check({}), or", text(expr))
-                     : std::string("\n  fix: keep the value symbolic, or");
-  lines += condition
-               ? "\n  fix: choose with guard_or_false(...) or cond(...), which need no answer now"
-               : "\n  fix: let the graph break here (fullgraph = false)";
-  fail(ErrorCode::data_dependent, "{}", lines);
-}
-
-void ShapeEnv::check_constraints() const {
-  std::string lines;
-  for (const std::string& violation : violations_) lines += "\n  " + violation;
-  for (const Specialization& fixed : specializations_) {
-    const SymbolInfo& symbol = info(fixed.symbol);
-    if (!symbol.must_stay_dynamic) continue;
-    lines += message(
-        "\n  {} was marked dynamic, but the code fixes it to {}{}; remove the mark, or "
-        "compute without the number",
-        symbol.source_text.empty() ? symbol.name : symbol.source_text, fixed.value,
-        at_location(fixed.location));
-  }
-  require(lines.empty(), ErrorCode::constraint_violation,
-          "sizes marked dynamic became constants:{}", lines);
-}
-
-std::string ShapeEnv::text(const Expr* expr) const {
-  return expr_text(expr, [this](const Expr* symbol) {
-    const SymbolInfo* info = find_info(symbol);
-    return info ? info->name : symbol_text(symbol);
-  });
-}
-
-std::string ShapeEnv::source_text(const Expr* expr) const {
-  return expr_text(expr, [this](const Expr* symbol) {
-    const SymbolInfo& made = info(symbol);
-    return made.source_text.empty() ? made.name : made.source_text;
-  });
+std::vector<const Expr*> ShapeEnv::assumptions() const {
+  std::vector<const Expr*> out;
+  for (const RecordedGuard& guard : guard_conditions()) out.push_back(guard.condition);
+  for (const RuntimeAssert& check : taken_.asserts) out.push_back(renewed(check.condition));
+  return out;
 }
 
 }  // namespace tenon

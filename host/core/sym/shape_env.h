@@ -16,13 +16,13 @@
 //   ShapeEnvScope scope(*env);            // `if (s0 > 4)` now records guards in env
 //   for (const RecordedGuard& g : env->guard_conditions()) ...
 //
-// Threads: one thread at a time until freeze(); const functions from any thread after it.
+// Threads: one thread at a time during the trace; const functions from any thread after it.
 #pragma once
 
-#include "core/sym/sym_eval.h"
-#include "core/sym/sym_expr.h"
+#include "core/sym/assumptions.h"
 #include "core/sym/sym_facts.h"
-#include "core/sym/sym_range.h"
+#include "core/sym/sym_int.h"
+#include "core/sym/symbol_table.h"
 
 #include <functional>
 #include <map>
@@ -34,22 +34,6 @@
 #include <vector>
 
 namespace tenon {
-
-/// Where a value can be read again before a later call; input_item is the one element of an input.
-struct SymbolSource {
-  enum class Kind : uint8_t {
-    none,
-    input_size,
-    input_stride,
-    input_value,
-    input_item,
-    node_value,
-  };
-  Kind kind = Kind::none;
-  uint32_t index = 0;  ///< input, or node
-  uint32_t dim = 0;    ///< for sizes and strides
-  friend auto operator<=>(const SymbolSource&, const SymbolSource&) = default;
-};
 
 enum class SymbolPolicy : uint8_t {
   fixed,     ///< no symbol: the example value as a constant
@@ -63,66 +47,21 @@ struct SymbolOptions {
   bool specialize_zero = true;  ///< example value 0 gives a constant
   bool specialize_one = true;   ///< example value 1 gives a constant
   bool is_size = true;          ///< never negative; false for plain numbers
-  bool must_stay_dynamic =
-      false;         ///< marked by the user: check_constraints() fails if it was fixed
+  /// Marked by the user: check_constraints() fails if it was fixed.
+  bool must_stay_dynamic = false;
   Range range = {};  ///< further bounds, such as a mark's; checked before each call
+
+  /// The values that a symbol with this example value, if it has one, may take; throws if the
+  /// example lies outside.
+  Range range_for(std::optional<int64_t> hint, const std::string& text, bool size_oblivious) const;
 
   /// An integer argument: any value, no 0/1 rule.
   static SymbolOptions for_number() { return {SymbolPolicy::own, false, false, false, false, {}}; }
 };
 
-struct SymbolInfo {
-  const Expr* expr = nullptr;
-  std::string name = {};  ///< s0 from inputs, u0 unbacked, zf0 floats
-  ExprKind kind = ExprKind::integer;
-  bool unbacked = false;
-  bool size_like = false;  ///< unbacked and used as a size
-  bool must_stay_dynamic = false;
-  std::optional<SymValue> hint = {};
-  Range checked = {};  ///< declared, tested before each call; guards may narrow it
-  SymbolSource source = {};
-  std::string source_text = {};  ///< "arg0.size(1)"
-  std::string location = {};     ///< user line that made it
-
-  /// Whether the arguments of a call tell its value.
-  bool is_from_input() const {
-    return source.kind != SymbolSource::Kind::none && source.kind != SymbolSource::Kind::node_value;
-  }
-  /// Whether its value is known before a graph runs; otherwise a node of the graph gives it.
-  bool is_known_before_run() const { return !unbacked || is_from_input(); }
-};
-
-struct RecordedGuard {
-  const Expr* condition;
-  std::string location;  ///< user's file and line, where known
-};
-
-/// A condition on unbacked symbols, to be tested inside the graph.
-struct RuntimeAssert {
-  const Expr* condition;
-  const Expr* after;  ///< the newest unbacked symbol in it: test right after the op that binds it
-  std::string message;
-  std::string location;
-};
-
-/// The value found at `source` must equal `expr` (sizes that share a symbol, strides).
-struct SourceEquality {
-  SymbolSource source;
-  std::string source_text;
-  const Expr* expr;
-};
-
-/// A symbol that a guard fixed to one value.
-struct Specialization {
-  const Expr* symbol;
-  int64_t value;
-  std::string location;
-};
-
 class ShapeEnv {
  public:
-  static std::shared_ptr<ShapeEnv> make();
-  ~ShapeEnv();
+  static std::shared_ptr<ShapeEnv> make() { return std::shared_ptr<ShapeEnv>(new ShapeEnv); }
   ShapeEnv(const ShapeEnv&) = delete;
   ShapeEnv& operator=(const ShapeEnv&) = delete;
 
@@ -132,9 +71,16 @@ class ShapeEnv {
                        const SymbolOptions& options = {});
   SymFloat create_float(double hint, SymbolSource source, std::string source_text);
   /// A value that only the run knows. Sizes: pass Range::at_least(0) and call mark_size_like.
-  SymInt create_unbacked(Range range = {}, SymbolSource source = {}, std::string source_text = {});
-  SymFloat create_unbacked_float(SymbolSource source = {}, std::string source_text = {});
-  SymBool create_unbacked_bool(SymbolSource source = {}, std::string source_text = {});
+  SymInt create_unbacked(Range range = {}, SymbolSource source = {}, std::string source_text = {}) {
+    return SymInt::from_expr(
+        add_unbacked(ExprKind::integer, range, source, std::move(source_text)));
+  }
+  SymFloat create_unbacked_float(SymbolSource source = {}, std::string source_text = {}) {
+    return SymFloat::from_expr(add_unbacked(ExprKind::real, {}, source, std::move(source_text)));
+  }
+  SymBool create_unbacked_bool(SymbolSource source = {}, std::string source_text = {}) {
+    return SymBool::from_expr(add_unbacked(ExprKind::boolean, {}, source, std::move(source_text)));
+  }
   /// The symbol written `name`, for readers of graph text; made with the given facts if absent.
   const Expr* declare_symbol(std::string_view name, ExprKind kind, std::optional<SymValue> hint,
                              Range range, SymbolSource source, std::string source_text);
@@ -148,14 +94,20 @@ class ShapeEnv {
   /// The same expression over the symbols that stand for those by now.
   const Expr* renewed(const Expr* expr) const;
   /// What is found at `source` must equal `value`; a plain number needs no entry and adds none.
-  void expect_source(SymbolSource source, std::string source_text, SymInt value);
+  void expect_source(SymbolSource source, std::string source_text, SymInt value) {
+    if (value.is_symbolic())
+      taken_.equalities.push_back({source, std::move(source_text), value.expr()});
+  }
 
-  std::span<const SymbolInfo> symbols() const { return symbols_; }
-  const SymbolInfo& info(const Expr* symbol) const;
-  const Expr* find_symbol(std::string_view name) const;
+  std::span<const SymbolInfo> symbols() const { return symbols_.all(); }
+  const SymbolInfo& info(const Expr* symbol) const { return symbols_.info(symbol); }
+  const Expr* find_symbol(std::string_view name) const {
+    const SymbolInfo* found = symbols_.find(name);
+    return found ? found->expr : nullptr;
+  }
   /// Whether every symbol inside was made here.
-  bool owns(const Expr* expr) const;
-  bool has_unbacked(const Expr* expr) const;
+  bool owns(const Expr* expr) const { return symbols_.owns(expr); }
+  bool has_unbacked(const Expr* expr) const { return symbols_.has_unbacked(expr); }
 
   // ---- questions that may record guards
   /// The value of a condition: from facts, else from the hints, then guarded.
@@ -178,7 +130,9 @@ class ShapeEnv {
   /// The same, taking size-like unbacked symbols to be at least 2.
   std::optional<bool> statically_known_size_oblivious(const Expr* condition) const;
   const Expr* simplify(const Expr* expr) const;
-  SymInt simplify(SymInt value) const;
+  SymInt simplify(SymInt value) const {
+    return value.is_symbolic() ? as_sym_int(simplify(value.expr())) : value;
+  }
   Range range(const Expr* expr) const;
   /// With the example values; nothing if an unbacked symbol is inside or it overflows.
   std::optional<SymValue> hint(const Expr* expr) const;
@@ -186,21 +140,16 @@ class ShapeEnv {
 
   // ---- what was taken for granted
   /// Everything to test before a call: ranges of symbols first, then guards in order.
-  std::vector<RecordedGuard> guard_conditions() const;
-  std::span<const RecordedGuard> guards() const { return guards_; }
-  std::span<const RuntimeAssert> runtime_asserts() const { return asserts_; }
+  std::vector<RecordedGuard> guard_conditions() const { return taken_.conditions(symbols_); }
+  std::span<const RecordedGuard> guards() const { return taken_.guards; }
+  std::span<const RuntimeAssert> runtime_asserts() const { return taken_.asserts; }
   /// All conditions that facts rest on, guards and asserts, over the symbols that stand for others
   /// by now.
   std::vector<const Expr*> assumptions() const;
-  std::span<const SourceEquality> source_equalities() const { return equalities_; }
-  std::span<const Specialization> specializations() const { return specializations_; }
+  std::span<const SourceEquality> source_equalities() const { return taken_.equalities; }
+  std::span<const Specialization> specializations() const { return taken_.specializations; }
   /// Throws ConstraintViolationError if a size marked dynamic was fixed.
-  void check_constraints() const;
-
-  /// After capture: a guard that is still asked for is answered by the hint and only counted.
-  void freeze() { frozen_ = true; }
-  bool is_frozen() const { return frozen_; }
-  int64_t ignored_guards() const { return ignored_guards_; }
+  void check_constraints() const { taken_.check_constraints(symbols_); }
 
   /// Asked for the value of an expression with unbacked symbols before DataDependentError is
   /// thrown; a value is used as it is, without a guard.
@@ -228,44 +177,29 @@ class ShapeEnv {
   void set_watch(Watch watch) { watch_ = std::move(watch); }
 
   const SymFacts& facts() const { return facts_; }
-  std::string text(const Expr* expr) const;
+  std::string text(const Expr* expr) const { return symbols_.text(expr); }
   /// With source texts for symbols: "arg0.size(1) <= 5".
-  std::string source_text(const Expr* expr) const;
+  std::string source_text(const Expr* expr) const { return symbols_.source_text(expr); }
 
  private:
   ShapeEnv() = default;
   const Expr* add_symbol(SymbolInfo info, Range range);
-  const Expr* new_symbol(ExprKind kind);
-  Range symbol_range(std::optional<int64_t> hint, const SymbolOptions& options,
-                     const std::string& text) const;
-  std::string next_name(const char* prefix, int& counter);
-  SymbolInfo& mutable_info(const Expr* symbol);
-  const SymbolInfo* find_info(const Expr* symbol) const;
+  const Expr* add_unbacked(ExprKind kind, Range range, SymbolSource source,
+                           std::string source_text);
   SymValue value_of(const Expr* expr);
   void record_guard(const Expr* condition);
   void add_assert(const Expr* condition, std::string message);
-  void note_specializations(const std::string& location);
   void give_up_symbols(const Expr* condition);
-  void require_owned(const Expr* expr) const;
-  [[noreturn]] void fail_data_dependent(const Expr* expr) const;
 
-  std::vector<SymbolInfo> symbols_;  // ascending numbers
-  std::vector<uint32_t> number_blocks_;
+  SymbolTable symbols_;
   SymFacts facts_;
+  Assumptions taken_;
   std::map<int64_t, const Expr*> duck_;  // example value -> symbol
-  std::vector<RecordedGuard> guards_;
-  std::vector<RuntimeAssert> asserts_;
-  std::vector<SourceEquality> equalities_;
-  std::vector<Specialization> specializations_;
-  std::vector<std::string> violations_;
   Materialize materialize_;
   Watch watch_;
   Rules rules_;
   std::map<const Expr*, int64_t> n_guards_;  // by symbol, where there is a limit
-  bool frozen_ = false;
-  std::set<const Expr*> given_;  // unbacked symbols whose values a run has shown
-  int64_t ignored_guards_ = 0;
-  int n_sizes_ = 0, n_unbacked_ = 0, n_floats_ = 0, n_unbacked_floats_ = 0;
+  std::set<const Expr*> given_;              // unbacked symbols whose values a run has shown
 };
 
 /// Makes `env` the one that this thread's symbolic values use, until the scope ends.
@@ -282,8 +216,5 @@ class ShapeEnvScope {
 
 /// The environment of the innermost scope of this thread, or null.
 ShapeEnv* current_shape_env();
-
-/// The user's file and line, for guards; set by the tracer, null until then.
-extern std::string (*user_location_slot)();
 
 }  // namespace tenon

@@ -1,8 +1,7 @@
 // Learning from conditions: intervals of linear forms, replacements, divisors.
 //
 // Problem: after `s0 == 2*s1` and `s1 >= 3` is taken for granted, questions such as `s0 % 2 == 0`
-// or
-//   `s0 > 5` must be answered without asking the example values.
+//   or `s0 > 5` must be answered without asking the example values.
 // Model: every integer comparison bounds a linear form in canonical shape (leading factor positive,
 //   gcd 1, no constant), so one interval per form holds all comparisons about it, and a comparison
 //   implied by a stronger one is found at once. Equalities that can be solved for a symbol replace

@@ -21,7 +21,6 @@ struct Range {
   constexpr bool within(const Range& other) const { return other.lo <= lo && hi <= other.hi; }
   constexpr bool is_single() const { return lo == hi; }
   constexpr bool is_empty() const { return lo > hi; }
-  constexpr bool is_bounded() const { return lo != no_lower && hi != no_upper; }
   constexpr Range intersect(const Range& other) const {
     return {lo > other.lo ? lo : other.lo, hi < other.hi ? hi : other.hi};
   }

@@ -1,8 +1,7 @@
 // Builds expressions in canonical form and simplifies them under what is known.
 //
 // Problem: sizes that are equal must be seen to be equal: `(s0*4)//2` and `2*s0`, `s0 + s1 - s0`
-// and
-//   `s1`, `min(s0, s0 + 1)` and `s0`.
+//   and `s1`, `min(s0, s0 + 1)` and `s0`.
 // Model: an integer expression is a polynomial with integer factors over atoms: symbols, and
 //   operations that are not polynomial (floordiv, ceildiv, mod, min, max, select, rounding).
 // Method: sums and products are expanded and collected (up to 64 terms); each atom has its own

@@ -1,8 +1,8 @@
 // The table of blocks of symbol numbers and their owners.
 #include "core/sym/symbol_numbers.h"
 
-#include "core/sym/shape_env.h"
 #include "core/sym/sym_text.h"
+#include "core/sym/symbol_table.h"
 
 #include <mutex>
 
@@ -12,7 +12,7 @@ namespace {
 
 struct Blocks {
   std::mutex owners_mutex;
-  std::vector<const ShapeEnv*> owners;  // by block; null: free
+  std::vector<const SymbolTable*> owners;  // by block; null: free
 };
 
 // Never destroyed: environments in static storage release their numbers late.
@@ -23,7 +23,7 @@ Blocks& blocks() {
 
 }  // namespace
 
-uint32_t take_symbol_numbers(uint32_t at_least, const ShapeEnv& owner) {
+uint32_t take_symbol_numbers(uint32_t at_least, const SymbolTable& owner) {
   std::lock_guard lock(blocks().owners_mutex);
   auto& owners = blocks().owners;
   size_t block = at_least;
@@ -38,7 +38,7 @@ void release_symbol_numbers(std::span<const uint32_t> released) {
   for (uint32_t block : released) blocks().owners[block] = nullptr;
 }
 
-const ShapeEnv* symbol_owner(uint32_t symbol) {
+const SymbolTable* symbol_owner(uint32_t symbol) {
   std::lock_guard lock(blocks().owners_mutex);
   size_t block = symbol / symbol_block_size;
   return block < blocks().owners.size() ? blocks().owners[block] : nullptr;
@@ -46,7 +46,7 @@ const ShapeEnv* symbol_owner(uint32_t symbol) {
 
 std::string symbol_text(const Expr* expr) {
   return expr_text(expr, [](const Expr* symbol) {
-    const ShapeEnv* owner = symbol_owner(symbol->symbol());
+    const SymbolTable* owner = symbol_owner(symbol->symbol());
     bool known = owner != nullptr && owner->owns(symbol);
     return known ? owner->info(symbol).name : "sym" + std::to_string(symbol->symbol());
   });

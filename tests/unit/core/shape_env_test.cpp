@@ -299,14 +299,6 @@ TEST(ShapeEnv, UnbackedInputsHaveNoSpecialSizes) {
   EXPECT_EQ(env->text(env->guard_conditions().at(0).condition), "u0 >= 0");
 }
 
-TEST(ShapeEnv, FrozenEnvironmentAnswersButOnlyCounts) {
-  TestTrace trace({5});
-  trace.env->freeze();
-  EXPECT_TRUE(bool(trace.size("s0") > 3));
-  EXPECT_EQ(trace.env->ignored_guards(), 1);
-  EXPECT_TRUE(trace.env->guards().empty());
-}
-
 TEST(ShapeEnv, FloatsAreFixedByTheirValue) {
   auto env = ShapeEnv::make();
   ShapeEnvScope scope(*env);

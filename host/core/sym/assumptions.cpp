@@ -1,8 +1,8 @@
 // What a trace took for granted about its symbols: what to check before a call, and what failed.
+#include "core/sym/assumptions.h"
+
 #include "core/error.h"
-#include "core/sym/shape_env.h"
 #include "core/sym/sym_rules.h"
-#include "core/sym/sym_simplify.h"
 
 #include <algorithm>
 
@@ -49,15 +49,25 @@ std::optional<SymbolBound> symbol_bound(const Expr* condition) {
 
 }  // namespace
 
-std::vector<RecordedGuard> ShapeEnv::guard_conditions() const {
+void Assumptions::note_specializations(const SymFacts& facts, const std::string& location) {
+  for (const SymFacts::Symbol& symbol : facts.symbols()) {
+    const Expr* value = symbol.replacement;
+    if (value == nullptr || !value->is_constant() || value->kind != ExprKind::integer) continue;
+    bool noted = std::any_of(specializations.begin(), specializations.end(),
+                             [&](auto& s) { return s.symbol == symbol.expr; });
+    if (!noted) specializations.push_back({symbol.expr, value->integer(), location});
+  }
+}
+
+std::vector<RecordedGuard> Assumptions::conditions(const SymbolTable& symbols) const {
   std::vector<CheckedRange> ranges;
-  for (const SymbolInfo& info : symbols_)
+  for (const SymbolInfo& info : symbols.all())
     if (info.kind == ExprKind::integer &&
         (info.is_from_input() ||
          (info.source.kind == SymbolSource::Kind::node_value && !info.unbacked)))
       ranges.push_back({info.expr, info.checked, info.location, info.location});
   std::vector<RecordedGuard> rest, out;
-  for (const RecordedGuard& guard : guards_) {
+  for (const RecordedGuard& guard : guards) {
     auto bound = symbol_bound(guard.condition);
     auto same = std::find_if(ranges.begin(), ranges.end(),
                              [&](auto& r) { return bound && r.symbol == bound->symbol; });
@@ -71,11 +81,20 @@ std::vector<RecordedGuard> ShapeEnv::guard_conditions() const {
   return out;
 }
 
-std::vector<const Expr*> ShapeEnv::assumptions() const {
-  std::vector<const Expr*> out;
-  for (const RecordedGuard& guard : guard_conditions()) out.push_back(guard.condition);
-  for (const RuntimeAssert& check : asserts_) out.push_back(renewed(check.condition));
-  return out;
+void Assumptions::check_constraints(const SymbolTable& symbols) const {
+  std::string lines;
+  for (const std::string& violation : violations) lines += "\n  " + violation;
+  for (const Specialization& fixed : specializations) {
+    const SymbolInfo& symbol = symbols.info(fixed.symbol);
+    if (!symbol.must_stay_dynamic) continue;
+    lines += message(
+        "\n  {} was marked dynamic, but the code fixes it to {}{}; remove the mark, or "
+        "compute without the number",
+        symbol.source_text.empty() ? symbol.name : symbol.source_text, fixed.value,
+        at_location(fixed.location));
+  }
+  require(lines.empty(), ErrorCode::constraint_violation,
+          "sizes marked dynamic became constants:{}", lines);
 }
 
 }  // namespace tenon
