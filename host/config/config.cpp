@@ -28,7 +28,7 @@ void require_option_names() {
 // Options of backends are read from the manifests once a key asks for them.
 void detail::know_module_of(std::string_view key) {
   bool has_module = key.find('.') != std::string_view::npos;
-  if (has_module && !Store::instance().knows_module_of(key)) declare_all_options();
+  if (has_module && !Store::instance().look_at_rows()->has_module_of(key)) declare_all_options();
 }
 
 void set(std::string_view key, Value value) {
@@ -251,7 +251,8 @@ std::string config_file_text(std::string_view module) {
       "[meta]\nschema = 1\n\n[{}]\n",
       is_backend ? "Options of the backend" : "Flags of the module", module,
       variable_name("TENON_", module, ""), module);
-  for (const FlagDef* def : Store::instance().defs_of(module)) out += flag_text(*def);
+  for (const FlagDef* def : Store::instance().look_at_rows()->defs_of(module))
+    out += flag_text(*def);
   return out;
 }
 
@@ -259,7 +260,7 @@ void write_config_files(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
   declare_all_options();
-  std::vector<std::string> modules = Store::instance().backends();
+  std::vector<std::string> modules = Store::instance().look()->backends();
   modules.insert(modules.begin(), module_names().begin(), module_names().end());
   for (const std::string& module : modules)
     write_text(fs::path(folder) / (module + ".toml"), config_file_text(module));
@@ -279,7 +280,7 @@ std::string setting_file(std::string_view key, bool project) {
 void write_setting(const std::string& path, std::string_view key, std::string_view text) {
   FlagInfo flag = info(key);
   size_t dot = flag.key.find('.');
-  Value value = Store::instance().parse(flag.key, text);
+  Value value = Store::instance().look()->parse(flag.key, text);
   std::error_code error;
   std::string before = fs::exists(path, error) ? read_toml_file(path) : "";
   std::vector<std::string> lines = lines_of(before);
@@ -294,7 +295,7 @@ void write_setting(const std::string& path, std::string_view key, std::string_vi
 void check_file(const std::string& path) {
   std::vector<Reading> readings = read_file(path, Layer::file);
   for (const Reading& reading : readings) detail::know_module_of(reading.key);
-  Store::instance().check_readings(std::move(readings));
+  Store::instance().look()->check(readings);
 }
 
 }  // namespace tenon::config

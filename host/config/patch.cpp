@@ -54,14 +54,14 @@ const Flags& PatchState::flags(const Flags& process) const {
   std::lock_guard lock(build_mutex_);
   newest = newest_.load(std::memory_order_relaxed);
   if (newest == nullptr || newest->process != &process) {
-    newest = new Built{&process, Store::instance().make_flags(entries_), newest};
+    newest = new Built{&process, Store::instance().look()->make_flags(entries_), newest};
     newest_.store(newest, std::memory_order_release);
   }
   return *newest->flags;
 }
 
 const Flags& detail::slow_flags() {
-  if (process_flags.load(std::memory_order_acquire) == nullptr) Store::instance().ensure_loaded();
+  if (process_flags.load(std::memory_order_acquire) == nullptr) Store::instance().look();
   const Flags& process = *process_flags.load(std::memory_order_acquire);
   return current_patches ? current_patches->flags(process) : process;
 }
@@ -114,19 +114,19 @@ InheritPatches::~InheritPatches() { exchange_patches(std::move(before_)); }
 
 Value get(std::string_view key) {
   detail::know_module_of(key);
-  return Store::instance().get(key, patches_now());
+  return Store::instance().look()->get(key, patches_now());
 }
 
 FlagInfo info(std::string_view key) {
   detail::know_module_of(key);
-  return Store::instance().info(key, patches_now());
+  return Store::instance().look()->info(key, patches_now());
 }
 
-std::vector<FlagInfo> list() { return Store::instance().list(patches_now()); }
+std::vector<FlagInfo> list() { return Store::instance().look()->list(patches_now()); }
 
 std::vector<Source> explain(std::string_view key) {
   detail::know_module_of(key);
-  return Store::instance().explain(key, patches_now());
+  return Store::instance().look()->explain(key, patches_now());
 }
 
 }  // namespace tenon::config

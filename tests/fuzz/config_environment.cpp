@@ -16,13 +16,13 @@ constexpr std::initializer_list<ErrorCode> refused = {ErrorCode::config};
 // A value that --set spells is written so that --config reads the same value.
 void check_setting(std::string_view key, std::string_view text) {
   fuzz::accepts(refused, [&] {
-    Value value = Store::instance().parse(key, text);
+    Value value = Store::instance().look()->parse(key, text);
     std::string name(key.substr(key.find('.') + 1));
     std::string toml =
         message("[{}]\n{} = {}\n", key.substr(0, key.find('.')), name, value_text(value));
     std::vector<Reading> again = read_text(toml, "again", Layer::file);
     fuzz::check(again.size() == 1, "a setting is lost when written");
-    Store::instance().check_readings(again);
+    Store::instance().look()->check(again);
     fuzz::check(again[0].value == value, "a setting changes when written: " + toml);
   });
 }
@@ -31,7 +31,7 @@ void check_variables() {
   std::vector<std::string> warnings;
   fuzz::accepts(refused, [&] {
     check_variable_names();
-    Store::instance().check_readings(read_environment(flag_defs(), warnings));
+    Store::instance().look()->check(read_environment(flag_defs(), warnings));
   });
   fuzz::accepts(refused, [&] { check_variable_names("inductor", {"TENON_INDUCTOR_THREADS"}); });
   for (const std::string& warning : warnings) fuzz::check_shown(warning);
@@ -44,7 +44,7 @@ bool is_ours(std::string_view name) {
 }  // namespace
 
 TENON_FUZZ_TARGET(config_environment) {
-  Store::instance().ensure_loaded();  // before the variables are there
+  Store::instance().look();  // before the variables are there
   std::vector<std::string> names;
   for (fuzz::Lines lines(input); !lines.done() && names.size() < 16;) {
     std::string line(lines.next());

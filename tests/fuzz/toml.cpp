@@ -23,7 +23,7 @@ void check_value(const Reading& reading) {
 TENON_FUZZ_TARGET(toml) {
   try {
     std::vector<Reading> readings = read_text(input, "a.toml", Layer::file);
-    Store::instance().check_readings(readings);
+    Store::instance().look()->check(readings);
     // Unknown keys are tolerated where the file says so, and may be spelled anyhow.
     for (const Reading& reading : readings)
       if (!reading.tolerate_unknown) check_value(reading);
