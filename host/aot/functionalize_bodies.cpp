@@ -20,9 +20,7 @@ std::shared_ptr<Graph> Functionalizer::pure_body(const Graph& body,
   isolate_outputs(*given);
   LowerOptions options = options_;
   options.training = options.keep_input_mutations = false;
-  Functionalizer inner(*given, options);
-  inner.symbols_ = symbols_;
-  Lowered lowered = inner.run();
+  Lowered lowered = Functionalizer(*given, options, values_.symbols()).run();
   ensure(lowered.write_backs.empty() && lowered.kept.size() == inputs.size(),
          "a body of control flow writes its inputs");
   std::vector<ValueId> outputs;

@@ -59,12 +59,12 @@ void Functionalizer::lower_write(const Node& node, const OpEntry& op, std::vecto
 void Functionalizer::write_argument(const Node& node, const OpEntry& op, uint32_t arg,
                                     Tensor content) {
   auto id = static_cast<ValueId>(node.args[arg].payload);
-  Tensor before = current(id);
+  Tensor before = values_.current(id);
   require(have_same_sizes(before, content), ErrorCode::unsupported,
           "{} gives its argument {} other sizes, which cannot be made functional yet", op.name,
           op.schema.args[arg].name);
   if (content.dtype() != before.dtype()) content = content.to(before.dtype());
-  write(id, content);
+  values_.write(id, content);
 }
 
 // The out arguments are the last ones; each is the result of the functional op.
@@ -75,7 +75,8 @@ void Functionalizer::lower_out(const Node& node, const OpEntry& op,
   dispatch(functional, args.data(), functional.n_args, results, functional.n_returns);
   for (uint32_t r = 0; r < functional.n_returns; ++r) {
     write_argument(node, op, functional.n_args + r, take<Tensor>(results[r]));
-    aliases_[node.first_result + r] = aliases_[node.args[functional.n_args + r].payload];
+    values_.join(node.first_result + r,
+                 static_cast<ValueId>(node.args[functional.n_args + r].payload));
   }
 }
 
@@ -87,7 +88,7 @@ void Functionalizer::lower_on_copies(const Node& node, const OpEntry& op,
   uint32_t next = 0;
   for (uint32_t r = 0; r < op.n_returns; ++r)
     if (op.schema.returned_arg(r) < 0)
-      note_result(node, op, node.first_result + r, r, take<Tensor>(results[next++]));
+      values_.add_result(node, op, node.first_result + r, r, take<Tensor>(results[next++]));
   for (uint32_t i = 0; i < op.n_args; ++i) {
     if (!(op.mutated_args >> i & 1)) continue;
     Tensor content = take<Tensor>(results[next++]);
@@ -96,20 +97,15 @@ void Functionalizer::lower_on_copies(const Node& node, const OpEntry& op,
   }
   for (uint32_t r = 0; r < op.n_returns; ++r)
     if (int arg = op.schema.returned_arg(r); arg >= 0)
-      aliases_[node.first_result + r] = aliases_[node.args[static_cast<size_t>(arg)].payload];
+      values_.join(node.first_result + r,
+                   static_cast<ValueId>(node.args[static_cast<size_t>(arg)].payload));
 }
 
 // A node that gives self other sizes and strides: from here on self is that view of what it was.
 void Functionalizer::lower_restride(const Node& node, const OpEntry& view,
                                     const std::vector<Value>& args, ValueId self) {
   call(view, node, args, no_value);
-  Alias now = *aliases_[node.first_result];
-  now.input = aliases_[self]->input;
-  now.identity = aliases_[self]->identity;
-  now.restrided = node.first_result;
-  for (std::optional<Alias>& alias : aliases_)
-    if (alias && alias->identity == now.identity) alias = now;
-  aliases_[node.first_result] = now;
+  values_.restride(self, node.first_result);
 }
 
 void Functionalizer::lower_batch_norm(const Node& node, const OpEntry& op,
@@ -121,9 +117,9 @@ void Functionalizer::lower_batch_norm(const Node& node, const OpEntry& op,
   for (uint32_t r = 0; r < 5; ++r) {
     Tensor value = take<Tensor>(results[r]);
     if (r >= 3)
-      write(static_cast<ValueId>(node.args[r].payload), value);
+      values_.write(static_cast<ValueId>(node.args[r].payload), value);
     else if (r < op.n_returns)
-      note_result(node, op, node.first_result + r, r, value);
+      values_.add_result(node, op, node.first_result + r, r, value);
   }
 }
 

@@ -1,3 +1,4 @@
+// Plans as JSON: written, and read with all numbers checked.
 #include "aot/saved_plan.h"
 
 #include "core/error.h"

@@ -2,11 +2,11 @@
 // analysis says of inputs and outputs is what lowering says, and compiled code does what the body
 // does. A recording has the graph that became of a function, not the function: that stands here,
 // under the recorded name.
-#include "aot/metadata.h"
 #include "backend/backend.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
 #include "recordings/json_files.h"
+#include "unit/aot/metadata.h"
 #include "unit/message_of.h"
 
 #include <tenon/tenon.h>

@@ -1,15 +1,44 @@
-// From recipes and write-backs to the names of PyTorch's analysis.
-#include "aot/metadata.h"
+// What lowering found out about the inputs and outputs of a graph, in the terms of PyTorch's
+// metadata analysis, for comparing with it.
+#pragma once
 
-#include <algorithm>
+#include "aot/lower.h"
+
 #include <array>
 #include <map>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace tenon {
 
-namespace {
+enum class MutationType : uint8_t { not_mutated, in_graph, out_graph };
+enum class OutputType : uint8_t {
+  non_alias,
+  alias_of_input,
+  is_input,
+  alias_of_intermediate_save_as_output,
+  alias_of_intermediate,
+  alias_of_intermediate_base_is_user_output,
+  unsafe_view_alias,  ///< a view of memory that no other output shows
+};
 
-using Kind = OutputRecipe::Kind;
+struct InputInfo {
+  bool mutates_data = false, mutates_metadata = false, under_no_grad = false;
+  bool requires_grad = false;
+  MutationType mutation = MutationType::not_mutated;
+};
+struct OutputInfo {
+  OutputType type = OutputType::non_alias;
+  /// The input, the output or the intermediate base that it is a view of.
+  std::optional<uint32_t> base;
+  bool requires_grad = false;
+};
+struct AotMetadata {
+  std::vector<InputInfo> inputs;    ///< tensors and numbers, in order
+  std::vector<OutputInfo> outputs;  ///< those of the captured graph
+  uint32_t n_intermediate_bases = 0;
+};
 
 class OutputClasses {
  public:
@@ -18,18 +47,18 @@ class OutputClasses {
   OutputInfo of(uint32_t i) {
     const OutputRecipe& r = recipes_[i];
     switch (r.kind) {
-      case Kind::output:
+      case OutputRecipe::Kind::output:
         return of(r.index);
-      case Kind::input:
+      case OutputRecipe::Kind::input:
         return {OutputType::is_input, r.index, r.requires_grad};
-      case Kind::view_of_input:
+      case OutputRecipe::Kind::view_of_input:
         return {OutputType::alias_of_input, r.index, r.requires_grad};
-      case Kind::view_of_result:
+      case OutputRecipe::Kind::view_of_result:
         return view(i);
       default:
         break;
     }
-    bool hidden = r.kind == Kind::result && r.is_view && r.requires_grad;
+    bool hidden = r.kind == OutputRecipe::Kind::result && r.is_view && r.requires_grad;
     return {hidden ? OutputType::unsafe_view_alias : OutputType::non_alias, {}, r.requires_grad};
   }
 
@@ -37,13 +66,14 @@ class OutputClasses {
 
  private:
   bool shows_same(uint32_t i, uint32_t j) const {
-    bool memory = recipes_[j].kind == Kind::result || recipes_[j].kind == Kind::view_of_result;
+    bool memory = recipes_[j].kind == OutputRecipe::Kind::result ||
+                  recipes_[j].kind == OutputRecipe::Kind::view_of_result;
     return memory && recipes_[i].index == recipes_[j].index;
   }
 
   std::optional<uint32_t> output_that_is(uint32_t result) const {
     for (uint32_t j = 0; j < recipes_.size(); ++j)
-      if (recipes_[j].kind == Kind::result && recipes_[j].index == result) return j;
+      if (recipes_[j].kind == OutputRecipe::Kind::result && recipes_[j].index == result) return j;
     return std::nullopt;
   }
 
@@ -75,14 +105,12 @@ class OutputClasses {
 };
 
 // The inputs of the captured graph that input `position` of the functional one stands for.
-std::vector<uint32_t> originals(const Lowered& lowered, uint32_t position) {
+inline std::vector<uint32_t> originals(const Lowered& lowered, uint32_t position) {
   if (position < lowered.shared.size()) return lowered.shared[position].members;
   return {lowered.kept[position - lowered.shared.size()]};
 }
 
-}  // namespace
-
-AotMetadata metadata_of(const Graph& captured, const Lowered& lowered) {
+inline AotMetadata metadata_of(const Graph& captured, const Lowered& lowered) {
   AotMetadata out;
   for (ValueId id : captured.inputs())
     out.inputs.push_back({.requires_grad = captured.value(id).flags.requires_grad});
@@ -103,7 +131,8 @@ AotMetadata metadata_of(const Graph& captured, const Lowered& lowered) {
   return out;
 }
 
-std::string to_text(OutputType type) {
+/// As PyTorch names them.
+inline std::string to_text(OutputType type) {
   static constexpr std::array names = {"non_alias",
                                        "alias_of_input",
                                        "is_input",
@@ -114,7 +143,8 @@ std::string to_text(OutputType type) {
   return names[static_cast<size_t>(type)];
 }
 
-std::string to_text(MutationType type) {
+/// As PyTorch names them.
+inline std::string to_text(MutationType type) {
   static constexpr std::array names = {"NOT_MUTATED", "MUTATED_IN_GRAPH", "MUTATED_OUT_GRAPH"};
   return names[static_cast<size_t>(type)];
 }

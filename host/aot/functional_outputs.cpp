@@ -1,8 +1,6 @@
 // What callers see of a functional graph: results, outputs that alias, inputs that were written.
-#include "aot/backward_autocast.h"
-#include "aot/functionalizer.h"
-#include "autograd/engine.h"
-#include "autograd/grad_state.h"
+#include "aot/functional_outputs.h"
+
 #include "config/flags.h"
 #include "core/error.h"
 #include "core/sym/shape_env.h"
@@ -20,40 +18,43 @@ namespace tenon {
 
 namespace {
 
-// The gradient of a result is taken to be laid out like it where that is known and shows each
-// element once, else row by row.
-TensorMeta tangent_meta(const Tensor& result) {
-  TensorMeta meta = meta_of(result);
-  bool like_result = config::flags().functorch.guess_tangent_strides_as_outputs &&
-                     !result.sizes().is_symbolic() && !result.strides().is_symbolic() &&
-                     !has_internal_overlap(result);
-  return like_result ? meta : contiguous_meta(list_of(meta.sizes), meta.dtype, meta.device);
-}
-
 bool same_dims(const Dims& a, const Dims& b) {
   return std::ranges::equal(a, b, [](SymInt x, SymInt y) { return guard_or_false(x == y); });
 }
 
 }  // namespace
 
+std::vector<Tensor> FunctionalOutputs::describe() {
+  find_shared_results();
+  for (ValueId id : graph_.outputs()) {
+    out_.outputs.push_back(output_recipe(id));
+    describe_output(out_.outputs.back(), id);
+  }
+  write_inputs_back();
+  note_restrides();
+  show_symbols();
+  return std::move(results_);
+}
+
 // Outputs over one memory that the graph makes: the memory becomes a result, they its views.
-void Functionalizer::find_shared_results() {
+void FunctionalOutputs::find_shared_results() {
   std::map<size_t, std::set<ValueId>> outputs_of;
   for (ValueId id : graph_.outputs())
-    if (id != no_value && aliases_[id] && bases_[aliases_[id]->base].input == no_value)
-      outputs_of[aliases_[id]->base].insert(id);
+    if (id != no_value && values_.is_known(id) &&
+        values_.base_of(values_.alias(id)).input == no_value)
+      outputs_of[values_.alias(id).base].insert(id);
   for (auto& [index, outputs] : outputs_of) {
-    const Base& base = bases_[index];
+    const Base& base = values_.bases()[index];
     if (outputs.size() > 1)
       result_of_base_[index] = add_result(base.current, graph_.value(base.origin));
   }
 }
 
 // A result has the layout that the original value had: writes may have given it another.
-uint32_t Functionalizer::add_result(Tensor value, const GraphValue& seen) {
+uint32_t FunctionalOutputs::add_result(Tensor value, const GraphValue& seen) {
   Dims sizes, strides;
-  for (SymInt s : seen.meta.sizes) sizes.push_back(renewed(s));
-  for (SymInt s : seen.meta.strides) strides.push_back(renewed(s));
+  for (SymInt s : seen.meta.sizes) sizes.push_back(values_.symbols().renewed(s));
+  for (SymInt s : seen.meta.strides) strides.push_back(values_.symbols().renewed(s));
   bool same = true;
   for (size_t d = 0; d < strides.size(); ++d)
     same = same &&
@@ -68,25 +69,25 @@ uint32_t Functionalizer::add_result(Tensor value, const GraphValue& seen) {
 
 // Where the views of `alias` lie in `memory`, counted from `start`. They are applied only to see
 // that; nothing uses them.
-OutputRecipe Functionalizer::view_recipe(OutputRecipe::Kind kind, uint32_t index,
-                                         const Alias& alias, const Tensor& memory,
-                                         const Tensor& start) {
+OutputRecipe FunctionalOutputs::view_recipe(OutputRecipe::Kind kind, uint32_t index,
+                                            const Alias& alias, const Tensor& memory,
+                                            const Tensor& start) {
   Tensor view = memory;
   for (const ViewStep& step : alias.chain) view = apply_view(step, view);
   ensure(shares_storage(view, memory), "a view of the original graph is none of its memory");
   return {kind, index, meta_of(view), sym_offset_of(view) - sym_offset_of(start)};
 }
 
-OutputRecipe Functionalizer::output_recipe(ValueId id) {
+OutputRecipe FunctionalOutputs::output_recipe(ValueId id) {
   if (id == no_value || graph_.value(id).kind == ValueKind::none) return {};
   if (graph_.value(id).kind != ValueKind::tensor) {
     // A number as an output: a 0-dim tensor that the graph makes.
-    results_.push_back(
-        scalar_tensor(numbers_[id], numbers_[id].is_floating() ? Dtype::f64 : Dtype::i64));
+    const Number& number = values_.number(id);
+    results_.push_back(scalar_tensor(number, number.is_floating() ? Dtype::f64 : Dtype::i64));
     return {OutputRecipe::Kind::result, static_cast<uint32_t>(results_.size() - 1), {}, {}};
   }
-  const Alias& alias = *aliases_[id];
-  const Base& base = bases_[alias.base];
+  const Alias& alias = values_.alias(id);
+  const Base& base = values_.base_of(alias);
   const GraphValue& seen = graph_.value(alias.restrided == no_value ? id : alias.restrided);
   if (alias.input != no_value) return {OutputRecipe::Kind::input, alias.input, {}, {}};
   auto [known, is_new] =
@@ -102,11 +103,11 @@ OutputRecipe Functionalizer::output_recipe(ValueId id) {
   if (shared != result_of_base_.end())
     return view_recipe(OutputRecipe::Kind::view_of_result, shared->second, alias,
                        results_[shared->second], results_[shared->second]);
-  return {OutputRecipe::Kind::result, add_result(current(id), seen), {}, {}};
+  return {OutputRecipe::Kind::result, add_result(values_.current(id), seen), {}, {}};
 }
 
 // The views of an output can be made again from its memory where they take plain arguments.
-std::vector<ViewStep> Functionalizer::replayed(const Alias& alias) {
+std::vector<ViewStep> FunctionalOutputs::replayed(const Alias& alias) {
   std::vector<ViewStep> steps;
   for (const ViewStep& step : alias.chain) {
     bool is_plain = !step.without_grad && (step.op->tags & TN_TAG_VIEW);
@@ -123,13 +124,13 @@ std::vector<ViewStep> Functionalizer::replayed(const Alias& alias) {
   return steps;
 }
 
-void Functionalizer::describe_output(OutputRecipe& recipe, ValueId id) {
-  if (id == no_value || !aliases_[id]) return;
-  const Alias& alias = *aliases_[id];
-  const Base& base = bases_[alias.base];
+void FunctionalOutputs::describe_output(OutputRecipe& recipe, ValueId id) {
+  if (id == no_value || !values_.is_known(id)) return;
+  const Alias& alias = values_.alias(id);
+  const Base& base = values_.base_of(alias);
   recipe.is_view = !alias.chain.empty();
   recipe.is_part = recipe.is_view && alias.chain.back().op->schema.returns_list();
-  recipe.requires_grad = options_.training && current(id).requires_grad();
+  recipe.requires_grad = options_.training && values_.current(id).requires_grad();
   recipe.shows_all = recipe.is_view && same_dims(recipe.view.sizes, meta_of(base.made).sizes) &&
                      same_dims(recipe.view.strides, meta_of(base.made).strides);
   bool is_replayed = recipe.requires_grad && alias.restrided == no_value &&
@@ -137,8 +138,8 @@ void Functionalizer::describe_output(OutputRecipe& recipe, ValueId id) {
   if (is_replayed) recipe.replay = replayed(alias);
 }
 
-void Functionalizer::write_inputs_back() {
-  for (const Base& base : bases_) {
+void FunctionalOutputs::write_inputs_back() {
+  for (const Base& base : values_.bases()) {
     if (base.position == no_value || base.generation == 0) continue;
     if (options_.keep_input_mutations) {
       copy_(recorder_.input_fake(base.position), base.current);
@@ -151,13 +152,13 @@ void Functionalizer::write_inputs_back() {
   }
 }
 
-void Functionalizer::note_restrides() {
+void FunctionalOutputs::note_restrides() {
   for (uint32_t i = 0; i < graph_.inputs().size(); ++i) {
     const GraphValue& input = graph_.value(graph_.inputs()[i]);
     if (input.kind != ValueKind::tensor) continue;
-    const Alias& alias = *aliases_[graph_.inputs()[i]];
+    const Alias& alias = values_.alias(graph_.inputs()[i]);
     if (alias.restrided == no_value) continue;
-    uint32_t position = bases_[alias.base].position;
+    uint32_t position = values_.base_of(alias).position;
     const Tensor& memory = recorder_.input_fake(position);
     Tensor before =
         position < out_.shared.size() ? apply_view(alias.chain.front(), memory) : memory;
@@ -168,7 +169,7 @@ void Functionalizer::note_restrides() {
 
 // Views that the wrapper makes may have sizes that only the run knows: the graph tells these
 // numbers.
-void Functionalizer::show_symbols() {
+void FunctionalOutputs::show_symbols() {
   std::set<const Expr*> used;
   auto add = [&](SymInt v) {
     if (!v.is_symbolic()) return;
@@ -187,76 +188,6 @@ void Functionalizer::show_symbols() {
     out_.shown_symbols.push_back({symbol, static_cast<uint32_t>(results_.size())});
     results_.push_back(scalar_tensor(as_sym_int(symbol), Dtype::i64));
   }
-}
-
-// Data-dependent numbers that the forward computes, for a backward that may need them.
-void Functionalizer::tell_symbols(Derivative& derivative) {
-  std::vector<const Expr*> made;
-  for (const SymbolBinding& b : recorder_.graph().symbols)
-    if (b.symbol->kind == ExprKind::integer) made.push_back(b.symbol);
-  for (const Expr* symbol : made) {
-    derivative.symbols.emplace_back(symbol, static_cast<uint32_t>(results_.size()));
-    results_.push_back(scalar_tensor(as_sym_int(symbol), Dtype::i64));
-  }
-}
-
-// Sends tangents, further inputs of the graph, through the tape that the results were recorded on.
-void Functionalizer::differentiate() {
-  Derivative derivative;
-  derivative.n_primals = static_cast<uint32_t>(recorder_.graph().inputs().size());
-  derivative.n_results = static_cast<uint32_t>(results_.size());
-  tell_symbols(derivative);
-  recorder_.is_backward = true;
-  recorder_.region = -1;
-  recorder_.where = {};
-  recorder_.module_path.clear();
-  std::vector<autograd::Edge> roots, wanted;
-  std::vector<Tensor> tangents;
-  for (uint32_t i = 0; i < derivative.n_results; ++i) {
-    if (!results_[i].requires_grad()) continue;
-    derivative.tangents.push_back(i);
-    roots.push_back(autograd::edge_of(results_[i]));
-    GraphValue value;
-    value.name = message("tangents_{}", derivative.tangents.size());
-    value.flags.tangent = true;
-    tangents.push_back(recorder_.add_input(tangent_meta(results_[i]), 0, std::move(value)));
-  }
-  if (roots.empty()) return;
-  for (uint32_t i = 0; i < derivative.n_primals; ++i) {
-    const Tensor& fake = recorder_.input_fake(i);
-    if (!fake.defined() || !fake.requires_grad()) continue;
-    derivative.gradients.push_back(i);
-    wanted.push_back(autograd::edge_of(fake));
-  }
-  AutocastScope autocast(options_.backward_autocast);
-  std::vector<Tensor> gradients =
-      autograd::run_engine(roots, std::move(tangents), wanted, {.accumulate = false});
-  std::vector<uint32_t> inputs;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    if (!gradients[i].defined()) continue;
-    inputs.push_back(derivative.gradients[i]);
-    results_.push_back(gradients[i]);
-  }
-  derivative.gradients = std::move(inputs);
-  out_.derivative = std::move(derivative);
-}
-
-std::shared_ptr<Graph> Functionalizer::finish() {
-  std::shared_ptr<Graph> graph = recorder_.finish(results_);
-  for (const SymbolBinding& b : graph_.symbols) {
-    const GraphValue& v = graph_.value(b.value);
-    if (v.source != ValueSource::input) continue;
-    SymbolBinding copy = b;
-    auto at = std::find(out_.kept.begin(), out_.kept.end(), v.source_index) - out_.kept.begin();
-    copy.value = graph->inputs()[out_.shared.size() + static_cast<size_t>(at)];
-    graph->symbols.push_back(copy);
-  }
-  std::stable_partition(graph->symbols.begin(), graph->symbols.end(), [&](const SymbolBinding& b) {
-    return graph->value(b.value).source == ValueSource::input;
-  });
-  graph->name = graph_.name;
-  for (uint32_t i : out_.mutated_inputs) graph->value(graph->inputs()[i]).flags.mutated = true;
-  return graph;
 }
 
 }  // namespace tenon

@@ -1,0 +1,45 @@
+// What callers see of a functional graph: its results, and how to make the original outputs of
+// them.
+#pragma once
+
+#include "aot/functional_values.h"
+#include "graph/record.h"
+
+#include <map>
+#include <vector>
+
+namespace tenon {
+
+class FunctionalOutputs {
+ public:
+  FunctionalOutputs(const Graph& graph, const LowerOptions& options, GraphRecorder& recorder,
+                    FunctionalValues& values, Lowered& out)
+      : graph_(graph), options_(options), recorder_(recorder), values_(values), out_(out) {}
+
+  /// Adds the recipes of outputs and of written inputs to `out` and returns the results of the
+  /// functional graph that they refer to.
+  std::vector<Tensor> describe();
+
+ private:
+  void find_shared_results();
+  uint32_t add_result(Tensor value, const GraphValue& seen);
+  OutputRecipe view_recipe(OutputRecipe::Kind kind, uint32_t index, const Alias& alias,
+                           const Tensor& memory, const Tensor& start);
+  OutputRecipe output_recipe(ValueId id);
+  void describe_output(OutputRecipe& recipe, ValueId id);
+  std::vector<ViewStep> replayed(const Alias& alias);
+  void write_inputs_back();
+  void note_restrides();
+  void show_symbols();
+
+  const Graph& graph_;
+  const LowerOptions& options_;
+  GraphRecorder& recorder_;
+  FunctionalValues& values_;
+  Lowered& out_;
+  std::vector<Tensor> results_;
+  std::map<ValueId, uint32_t> output_of_;      // by identity: the first output that is this tensor
+  std::map<size_t, uint32_t> result_of_base_;  // of bases that several outputs view
+};
+
+}  // namespace tenon

@@ -1,0 +1,263 @@
+// Memory and views of a graph that is recorded again.
+#include "aot/functional_values.h"
+
+#include "aot/shared_inputs.h"
+#include "autograd/grad_state.h"
+#include "autograd/saved_tensor.h"
+#include "core/error.h"
+#include "core/sym/sym_int.h"
+#include "core/sym/sym_simplify.h"
+#include "graph/symbol_use.h"
+#include "ops/op_table.h"
+
+#include <tenon/autograd.h>
+#include <tenon/ops.h>
+
+#include <algorithm>
+
+namespace tenon {
+
+namespace {
+
+// Whether the graph says of what nodes give which values share memory.
+bool tells_aliases(const Graph& graph) {
+  return std::any_of(graph.values().begin(), graph.values().end(), [](const GraphValue& v) {
+    return v.source == ValueSource::node && v.alias_group != 0;
+  });
+}
+
+// The content of a write that gradients do not see, with the history that the memory had.
+Tensor with_history_of(const Tensor& before, const Tensor& content) {
+  Tensor out = autograd::bare_alias(content);
+  autograd::Edge edge = autograd::edge_of(before);
+  if (edge) autograd::set_history(out, edge.node, edge.input);
+  return out;
+}
+
+}  // namespace
+
+const Expr* RenewedSymbols::substituted(const Expr* expr) const {
+  return substitute(expr, [this](const Expr* symbol) -> const Expr* {
+    auto found = renewed_.find(symbol);
+    return found == renewed_.end() ? nullptr : found->second;
+  });
+}
+
+SymInt RenewedSymbols::renewed(SymInt value) const {
+  if (!value.is_symbolic() || empty()) return value;
+  return as_sym_int(substituted(value.expr()));
+}
+
+Number RenewedSymbols::renewed(Number value) const {
+  if (!value.is_symbolic() || empty()) return value;
+  return number_over(substituted(expression_of(value)));
+}
+
+void RenewedSymbols::renew(Value& v, std::deque<std::vector<SymInt>>& lists) const {
+  if (v.is_number()) {
+    v = Value::of(renewed(v.number()));
+  } else if (v.tag == Tag::ints) {
+    SymIntList list(List<SymInt>(v.as<SymInt>(), v.count));
+    if (!list.is_symbolic()) return;
+    auto& copy = lists.emplace_back();
+    for (SymInt s : list) copy.push_back(renewed(s));
+    v = Value::of(SymIntList(List<SymInt>(copy)));
+  }
+}
+
+FunctionalValues::FunctionalValues(const Graph& graph, bool training, RenewedSymbols symbols)
+    : graph_(graph),
+      training_(training),
+      knows_aliases_(tells_aliases(graph)),
+      symbols_(std::move(symbols)),
+      aliases_(graph.values().size()),
+      numbers_(graph.values().size()) {}
+
+void FunctionalValues::add_memory(ValueId id, Base base) {
+  aliases_[id] = Alias{bases_.size(), {}, base.current, 0, base.input, id};
+  bases_.push_back(std::move(base));
+}
+
+void FunctionalValues::add_shared_memory(const SharedInput& shared, uint32_t position,
+                                         Tensor memory, SymInt first) {
+  static const OpEntry& as_strided = entry_of(op_id("aten.as_strided.default"));
+  bases_.push_back(
+      {.current = memory, .input = shared.members[0], .position = position, .is_shared = true});
+  for (uint32_t m : shared.members) {
+    ValueId id = graph_.inputs()[m];
+    const GraphValue& v = graph_.value(id);
+    auto& args = kept_arguments_.emplace_back(
+        std::vector<Value>{Value{}, Value::of(list_of(v.meta.sizes)),
+                           Value::of(list_of(v.meta.strides)), Value::of(v.offset - first)});
+    ViewStep view{&as_strided, args};
+    aliases_[id] = Alias{bases_.size() - 1, {view}, apply_view(view, memory), 0, m, id};
+  }
+  bases_.back().made = aliases_[graph_.inputs()[shared.members[0]]]->value;
+}
+
+// as_strided looks at memory, whatever the tensor's own strides are. A value shows that memory only
+// when it lies row by row from the start, as it was made and as it is now.
+void FunctionalValues::check_strided(const Alias& alias) const {
+  const Base& base = bases_[alias.base];
+  auto row_by_row = [](const Tensor& t) {
+    return t.is_contiguous() && guard_or_false(sym_offset_of(t) == 0);
+  };
+  size_t own = base.is_shared ? 1 : 0;  // that of a shared input is meant so
+  for (size_t i = own; i < alias.chain.size(); ++i)
+    require(alias.chain[i].op->schema.name != "as_strided" ||
+                (row_by_row(base.made) && row_by_row(base.current)),
+            ErrorCode::unsupported,
+            "as_strided of a tensor that is written and does not lie row by row cannot be made "
+            "functional; use slice, select or transpose");
+}
+
+Tensor& FunctionalValues::current(ValueId id) {
+  ensure(aliases_[id].has_value(), "a value is used before it is made");
+  Alias& alias = *aliases_[id];
+  Base& base = bases_[alias.base];
+  if (alias.generation == base.generation) return alias.value;
+  check_strided(alias);
+  bool from_no_grad = std::ranges::any_of(alias.chain, &ViewStep::without_grad);
+  require(!training_ || !from_no_grad || alias.chain.size() == 1, ErrorCode::unsupported,
+          "a view of a view that was made while gradients were off is used after a write");
+  // Views follow the history of their base, whoever asks for them.
+  EnableGradGuard on_tape(training_ || thread_modes.grad_enabled);
+  Tensor value = base.current;
+  for (const ViewStep& step : alias.chain) value = apply_view(step, value);
+  alias.value = value;
+  alias.generation = base.generation;
+  return alias.value;
+}
+
+void FunctionalValues::note_symbols(NodeId node) {
+  for (const SymbolBinding& b : graph_.symbols) {
+    const GraphValue& v = graph_.value(b.value);
+    if (v.source != ValueSource::node || v.source_index != node) continue;
+    if (b.dim < 0) {
+      symbols_.note(b.symbol, expression_of(numbers_[b.value]));
+    } else if (aliases_[b.value]) {
+      symbols_.note(b.symbol, as_expr(aliases_[b.value]->value.size(b.dim)));
+    }
+  }
+}
+
+std::vector<Value> FunctionalValues::arguments(const Node& node) {
+  lists_.clear();
+  sizes_.clear();
+  std::vector<Value> args(node.args.begin(), node.args.end());
+  for (Value& a : args) {
+    if (a.tag == Tag::ref) {
+      auto id = static_cast<ValueId>(a.payload);
+      ValueKind kind = graph_.value(id).kind;
+      a = kind == ValueKind::tensor ? Value::of(current(id))
+          : kind == ValueKind::none ? Value{}
+                                    : Value::of(numbers_[id]);
+    } else if (a.tag == Tag::refs) {
+      auto& list = lists_.emplace_back();
+      for (uint32_t i = 0; i < a.count; ++i) {
+        ValueId id = a.as<ValueId>()[i];
+        list.push_back(id == no_value ? Tensor() : current(id));
+      }
+      a = Value::of(TensorList(list));
+    } else {
+      symbols_.renew(a, sizes_);
+    }
+  }
+  return args;
+}
+
+// New content goes up the chain: each step's inverse gives the tensor that it viewed, up to the
+// base.
+void FunctionalValues::write(ValueId id, Tensor content) {
+  Alias& alias = *aliases_[id];
+  Base& base = bases_[alias.base];
+  check_strided(alias);
+  Tensor whole = scatter_views(alias.chain, base.current, content);
+  ++base.generation;
+  if (training_ && is_hidden_from_grad(alias)) {
+    require(!thread_modes.grad_enabled || !content.requires_grad(), ErrorCode::unsupported,
+            "a value that needs a gradient is written through detach(), which gives one memory two "
+            "histories");
+    base.current = with_history_of(base.current, whole);
+    return;  // the alias is made anew, with its part of that history
+  }
+  base.written_with_grad = true;
+  base.current = std::move(whole);
+  alias.value = content;
+  alias.generation = base.generation;
+}
+
+// Writes under NoGradGuard or through detach().
+bool FunctionalValues::is_hidden_from_grad(const Alias& alias) const {
+  return !thread_modes.grad_enabled || std::ranges::any_of(alias.chain, [](const ViewStep& step) {
+    return step.without_grad || step.op->name == "aten.detach.default";
+  });
+}
+
+void FunctionalValues::restride(ValueId self, ValueId view) {
+  Alias now = *aliases_[view];
+  now.input = aliases_[self]->input;
+  now.identity = aliases_[self]->identity;
+  now.restrided = view;
+  for (std::optional<Alias>& alias : aliases_)
+    if (alias && alias->identity == now.identity) alias = now;
+  aliases_[view] = now;
+}
+
+// Whether a result is a view is what the original graph says: a value here can be laid out
+// otherwise than the original, so that a reshape copies that did not, or the other way round.
+void FunctionalValues::add_result(const Node& node, const OpEntry& op, ValueId id, uint32_t index,
+                                  Tensor value) {
+  bool shares = false;
+  for (const Value& a : node.args) {
+    if (a.tag != Tag::ref ||
+        graph_.value(static_cast<ValueId>(a.payload)).kind != ValueKind::tensor)
+      continue;
+    Alias& viewed = *aliases_[a.payload];
+    shares = shares || shares_storage(viewed.value, value);
+    if (!is_alias(id, static_cast<ValueId>(a.payload), viewed, value)) continue;
+    Alias alias = viewed;
+    if (!value.is_same(viewed.value)) {
+      alias.chain.push_back(view_step(node, op, index));
+      // As on the tape: a view of what needs a gradient, made while gradients are off, has none.
+      alias.chain.back().without_grad = !thread_modes.grad_enabled && viewed.value.requires_grad();
+      alias.value = value;
+      alias.identity = id;
+      alias.input = alias.restrided = no_value;
+    }
+    aliases_[id] = std::move(alias);
+    return;
+  }
+  if (shares) value = value.clone();
+  add_memory(id, {.current = value, .origin = id, .made = value});
+}
+
+// Views can be made anew long after their node: what they take besides the viewed tensor is kept as
+// it is now.
+ViewStep FunctionalValues::view_step(const Node& node, const OpEntry& op, uint32_t index) {
+  auto is_ref = [](const Value& a) { return a.tag == Tag::ref; };
+  bool is_fixed = std::none_of(node.args.begin() + 1, node.args.end(), is_ref);
+  if (is_fixed && symbols_.empty()) return {&op, node.args, index};
+  auto& args = kept_arguments_.emplace_back(node.args.begin(), node.args.end());
+  for (size_t i = 1; i < args.size(); ++i) {
+    if (!is_ref(args[i])) {
+      symbols_.renew(args[i], kept_sizes_);
+      continue;
+    }
+    auto id = static_cast<ValueId>(args[i].payload);
+    ValueKind kind = graph_.value(id).kind;
+    args[i] = kind == ValueKind::tensor ? Value::of(kept_tensors_.emplace_back(current(id)))
+              : kind == ValueKind::none ? Value{}
+                                        : Value::of(numbers_[id]);
+  }
+  return {&op, args, index};
+}
+
+bool FunctionalValues::is_alias(ValueId id, ValueId argument, const Alias& viewed,
+                                const Tensor& value) const {
+  if (!knows_aliases_) return shares_storage(viewed.value, value);
+  uint32_t group = graph_.value(id).alias_group;
+  return group != 0 && group == graph_.value(argument).alias_group;
+}
+
+}  // namespace tenon

@@ -1,0 +1,82 @@
+// Records the derivative of a functional graph behind it.
+#include "aot/joint.h"
+
+#include "aot/backward_autocast.h"
+#include "autograd/engine.h"
+#include "autograd/grad_state.h"
+#include "config/flags.h"
+#include "core/error.h"
+#include "core/sym/sym_int.h"
+
+#include <tenon/autograd.h>
+#include <tenon/ops.h>
+
+namespace tenon {
+
+namespace {
+
+// The gradient of a result is taken to be laid out like it where that is known and shows each
+// element once, else row by row.
+TensorMeta tangent_meta(const Tensor& result) {
+  TensorMeta meta = meta_of(result);
+  bool like_result = config::flags().functorch.guess_tangent_strides_as_outputs &&
+                     !result.sizes().is_symbolic() && !result.strides().is_symbolic() &&
+                     !has_internal_overlap(result);
+  return like_result ? meta : contiguous_meta(list_of(meta.sizes), meta.dtype, meta.device);
+}
+
+// Data-dependent numbers that the forward computes, for a backward that may need them.
+void tell_symbols(const Graph& forward, std::vector<Tensor>& results, Derivative& derivative) {
+  std::vector<const Expr*> made;
+  for (const SymbolBinding& b : forward.symbols)
+    if (b.symbol->kind == ExprKind::integer) made.push_back(b.symbol);
+  for (const Expr* symbol : made) {
+    derivative.symbols.emplace_back(symbol, static_cast<uint32_t>(results.size()));
+    results.push_back(scalar_tensor(as_sym_int(symbol), Dtype::i64));
+  }
+}
+
+}  // namespace
+
+std::optional<Derivative> differentiate(GraphRecorder& recorder, std::vector<Tensor>& results,
+                                        const AutocastOptions& backward_autocast) {
+  Derivative derivative;
+  derivative.n_primals = static_cast<uint32_t>(recorder.graph().inputs().size());
+  derivative.n_results = static_cast<uint32_t>(results.size());
+  tell_symbols(recorder.graph(), results, derivative);
+  recorder.is_backward = true;
+  recorder.region = -1;
+  recorder.where = {};
+  recorder.module_path.clear();
+  std::vector<autograd::Edge> roots, wanted;
+  std::vector<Tensor> tangents;
+  for (uint32_t i = 0; i < derivative.n_results; ++i) {
+    if (!results[i].requires_grad()) continue;
+    derivative.tangents.push_back(i);
+    roots.push_back(autograd::edge_of(results[i]));
+    GraphValue value;
+    value.name = message("tangents_{}", derivative.tangents.size());
+    value.flags.tangent = true;
+    tangents.push_back(recorder.add_input(tangent_meta(results[i]), 0, std::move(value)));
+  }
+  if (roots.empty()) return std::nullopt;
+  for (uint32_t i = 0; i < derivative.n_primals; ++i) {
+    const Tensor& fake = recorder.input_fake(i);
+    if (!fake.defined() || !fake.requires_grad()) continue;
+    derivative.gradients.push_back(i);
+    wanted.push_back(autograd::edge_of(fake));
+  }
+  AutocastScope autocast(backward_autocast);
+  std::vector<Tensor> gradients =
+      autograd::run_engine(roots, std::move(tangents), wanted, {.accumulate = false});
+  std::vector<uint32_t> inputs;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (!gradients[i].defined()) continue;
+    inputs.push_back(derivative.gradients[i]);
+    results.push_back(gradients[i]);
+  }
+  derivative.gradients = std::move(inputs);
+  return derivative;
+}
+
+}  // namespace tenon
