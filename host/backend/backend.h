@@ -34,7 +34,7 @@ struct CompileRequest {
   std::vector<uint32_t> aliased_outputs;  ///< per output: the input it must alias, or no_value
   uint32_t n_saved = 0;
   bool is_partial = false;  ///< a backward for some results only
-  bool dynamic = false, grad_enabled = false, freezing = false, deterministic = false;
+  bool dynamic = false, grad_enabled = false, deterministic = false;
   AutocastOptions autocast{.enabled = false};  ///< what the caller's ops are cast to
   std::string options_toml;                    ///< options of the call: "max_autotune = true"
   std::string mode;                            ///< "default", or a mode of the manifest

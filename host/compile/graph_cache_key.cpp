@@ -7,17 +7,17 @@
 // there has no key unless a flag says that it stays as it is while the program does.
 #include "compile/graph_cache_key.h"
 
+#include "compile/staged_graph.h"
 #include "config/config.h"
 #include "config/flags.h"
 #include "core/error.h"
 #include "core/random.h"
-#include "graph/text/document.h"
 #include "graph/hash.h"
 #include "graph/memory_budget.h"
+#include "graph/text/document.h"
 #include "graph/text/print.h"
 #include "ops/custom_op.h"
 #include "ops/op_table.h"
-#include "compile/staged_graph.h"
 
 #include <unistd.h>
 #include <chrono>
@@ -97,7 +97,6 @@ GraphKey graph_key(const Graph& graph, const CompileRequest& request,
   AddedOps added(trains);
   added.look_at(graph);
   out.bypass = added.bypass();
-  if (request.freezing) out.bypass = "constants are folded into the code";
   const std::string& pass = config::flags().functorch.joint_custom_pass;
   if (trains && !pass.empty())
     out.bypass =

@@ -44,8 +44,6 @@ inline std::array<uint32_t, 4> philox(uint64_t seed, uint64_t block) {
   return counter;
 }
 
-/// [0, 1) with 24 bits.
-inline float uniform_float(uint32_t bits) { return static_cast<float>(bits >> 8) * 0x1p-24f; }
 /// [0, 1) with 53 bits.
 inline double uniform_double(uint32_t high, uint32_t low) {
   return static_cast<double>(((uint64_t{high} << 32) | low) >> 11) * 0x1p-53;

@@ -30,8 +30,6 @@ constexpr FormatDef formats[] = {
 
 }  // namespace
 
-std::span<const FormatDef> file_formats() { return formats; }
-
 const FormatDef& find_format(const std::string& path, std::string_view also) {
   const Bytes file = map_file(path);
   std::string known(also);

@@ -3,7 +3,6 @@
 
 #include "formats/byte_reader.h"
 
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,8 +14,6 @@ struct FormatDef {
   std::string_view extension;      ///< ".pt2"
   bool (*matches)(ByteSpan file);  ///< whether the beginning of `file` looks like it
 };
-
-std::span<const FormatDef> file_formats();
 
 /// The format of a file by its content. Throws UserError(bad_file) when it is none of them, naming
 /// them and `also`: what else the caller takes, such as ".tng".

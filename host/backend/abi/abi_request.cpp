@@ -1,10 +1,10 @@
 // Compile requests in the form of the plugin ABI.
 #include "backend/abi/abi_request.h"
 
-#include "cache/artifact_cache.h"
+#include "backend/abi/status.h"
 #include "backend/compile/options.h"
 #include "backend/compile/plugin_cache.h"
-#include "backend/abi/status.h"
+#include "cache/artifact_cache.h"
 #include "config/config.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
@@ -39,7 +39,7 @@ std::vector<Tensor> example_inputs(const Graph& graph) {
 
 uint64_t request_flags(const CompileRequest& r) {
   return (r.dynamic ? TN_RQ_DYNAMIC : 0) | (r.deterministic ? TN_RQ_DETERMINISTIC : 0) |
-         (r.grad_enabled ? TN_RQ_GRAD_ENABLED : 0) | (r.freezing ? TN_RQ_FREEZING : 0);
+         (r.grad_enabled ? TN_RQ_GRAD_ENABLED : 0);
 }
 
 std::string listed(const std::vector<uint32_t>& numbers) {

@@ -11,18 +11,19 @@
 // all; else the notes of new and changed files are read and the order is worked out anew.
 #include "backend/find/discover.h"
 
+#include "backend/find/quarantine.h"
+#include "core/error.h"
+
+#include <tenon/plugin.h>
+
 #include <dirent.h>
 #include <sys/auxv.h>
 #include <sys/stat.h>
-#include <tenon/plugin.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
-
-#include "backend/find/quarantine.h"
-#include "core/error.h"
 
 namespace tenon {
 
@@ -425,14 +426,6 @@ FoundPluginPtr PluginCatalog::find_path(std::string_view path) const {
   std::lock_guard lock(plugins_mutex_);
   for (const FoundPluginPtr& p : plugins_)
     if (p->path == path) return p;
-  return {};
-}
-
-FoundPluginPtr PluginCatalog::find_device(std::string_view type) const {
-  std::lock_guard lock(plugins_mutex_);
-  for (const FoundPluginPtr& p : plugins_)
-    for (size_t i = 0; p->usable && i < p->manifest.devices.size(); ++i)
-      if (p->manifest.devices[i].type == type && p->device_shadowed_by[i].empty()) return p;
   return {};
 }
 

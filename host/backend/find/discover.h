@@ -4,6 +4,12 @@
 // a rescan reads again only what changed.
 #pragma once
 
+#include "backend/find/allow_list.h"
+#include "backend/find/diagnose.h"
+#include "backend/find/manifest.h"
+#include "backend/find/note.h"
+#include "backend/find/trust.h"
+
 #include <map>
 #include <memory>
 #include <mutex>
@@ -11,12 +17,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "backend/find/allow_list.h"
-#include "backend/find/diagnose.h"
-#include "backend/find/manifest.h"
-#include "backend/find/note.h"
-#include "backend/find/trust.h"
 
 namespace tenon {
 
@@ -120,7 +120,6 @@ class PluginCatalog {
   std::vector<Diagnosis> why_missing(std::string_view backend) const;
   FoundPluginPtr find_plugin(std::string_view name) const;
   FoundPluginPtr find_path(std::string_view path) const;
-  FoundPluginPtr find_device(std::string_view type) const;
   FoundPluginPtr find_extension(std::string_view id, uint32_t min_version) const;
   /// The plugin that declares the op "my.swiglu.default", or null. Loads nothing.
   FoundPluginPtr find_op(std::string_view name);

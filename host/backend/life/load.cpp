@@ -1,12 +1,12 @@
 // Loading: the steps of a plugin from file to ready, and what can go wrong at each.
 #include "backend/life/load.h"
 
-#include "backend/find/admission.h"
 #include "backend/abi/bridge.h"
 #include "backend/abi/extensions.h"
+#include "backend/abi/status.h"
+#include "backend/find/admission.h"
 #include "backend/find/link_diagnosis.h"
 #include "backend/life/shutdown.h"
-#include "backend/abi/status.h"
 #include "ops/op_table.h"
 #include "report/log.h"
 
@@ -281,11 +281,6 @@ std::string plugin_install_dir() {
   boost::filesystem::path beside = here / "tenon" / "plugins";
   if (boost::filesystem::is_directory(beside)) return beside.string();
   return (here.parent_path() / "lib" / "tenon" / "plugins").string();
-}
-
-size_t loaded_plugin_count() {
-  std::lock_guard lock(loader().loading);
-  return loader().loaded.size();
 }
 
 }  // namespace tenon

@@ -1,9 +1,9 @@
 // Loading a plugin: dlopen through Boost.DLL, entry, negotiation, table checks.
 #pragma once
 
+#include "backend/abi/plugin_tables.h"
 #include "backend/find/discover.h"
 #include "backend/life/plugin_call.h"
-#include "backend/abi/plugin_tables.h"
 
 #include <tenon/plugin.h>
 
@@ -41,8 +41,5 @@ std::optional<std::string> plugin_being_loaded();
 /// The folder of installed plugins, found beside the library (or the program that holds the host):
 /// lib/tenon/plugins.
 std::string plugin_install_dir();
-
-/// How many plugins have been mapped so far.
-size_t loaded_plugin_count();
 
 }  // namespace tenon

@@ -9,9 +9,6 @@
 // others, since each such block copies its columns anew.
 #include "core/kernels/conv.h"
 
-#include <algorithm>
-#include <type_traits>
-
 #include "core/kernels/conv_columns.h"
 #include "core/kernels/conv_ways.h"
 #include "core/kernels/gemm.h"
@@ -19,20 +16,10 @@
 #include "core/kernels/narrow.h"
 #include "core/threads/thread_pool.h"
 
+#include <algorithm>
+#include <type_traits>
+
 namespace tenon::kernels {
-
-void ConvShape::set_output() {
-  for (size_t d = 0; d < 3; ++d) {
-    const int64_t reach = dilation[d] * (kernel[d] - 1) + 1;
-    output[d] = (input[d] + 2 * padding[d] - reach) / stride[d] + 1;
-  }
-}
-
-void ConvShape::set_transposed_output(std::array<int64_t, 3> extra) {
-  for (size_t d = 0; d < 3; ++d)
-    output[d] =
-        (input[d] - 1) * stride[d] - 2 * padding[d] + dilation[d] * (kernel[d] - 1) + extra[d] + 1;
-}
 
 double conv_us(double multiply_adds) {
   static constexpr double rate[n_cpu_levels] = {12e3, 30e3, 60e3};

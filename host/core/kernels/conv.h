@@ -25,10 +25,6 @@ struct ConvShape {
   int64_t input_size() const { return input[0] * input[1] * input[2]; }
   int64_t kernel_size() const { return kernel[0] * kernel[1] * kernel[2]; }
   int64_t output_size() const { return output[0] * output[1] * output[2]; }
-  /// (input + 2 padding - dilation (kernel - 1) - 1) / stride + 1 in each dimension.
-  void set_output();
-  /// (input - 1) stride - 2 padding + dilation (kernel - 1) + extra + 1: that of conv_transposed.
-  void set_transposed_output(std::array<int64_t, 3> extra);
 };
 
 // For all of them: groups divides both channel counts, sizes fit each other as above, arrays do not

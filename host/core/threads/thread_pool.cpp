@@ -27,6 +27,10 @@
 // Cost on two cores: 0.1-0.2 us a call when workers are spinning.
 #include "core/threads/thread_pool.h"
 
+#include "core/error.h"
+#include "core/threads/thread_count.h"
+#include "core/threads/thread_pool_policy.h"
+
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
@@ -45,10 +49,6 @@
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include "core/error.h"
-#include "core/threads/thread_count.h"
-#include "core/threads/thread_pool_policy.h"
 
 namespace tenon {
 namespace {
@@ -115,7 +115,6 @@ class ThreadPool {
   int size() const { return n_threads_.load(std::memory_order_relaxed); }
   void resize(int n);
   void run(int64_t n_chunks, Body body, double estimated_us);
-  void announce(double estimated_us);
   void forget_workers() { forked_.store(true, std::memory_order_relaxed); }
 
  private:
@@ -292,18 +291,6 @@ void ThreadPool::wake_sleepers(double now, int n) {
   wake_two();
 }
 
-// The rest of a graph is worth waking for, though its single kernels are not.
-void ThreadPool::announce(double estimated_us) {
-  if (estimated_us < worth_waking_us || size() == 1 || current_worker >= 0) return;
-  if (forked_.load(std::memory_order_relaxed) || !busy_.try_lock()) return;
-  std::lock_guard guard(busy_, std::adopt_lock);
-  const double now = now_us();
-  if (back_off_.active(now)) return;
-  start_missing_workers();
-  caller_cpu_.store(sched_getcpu(), std::memory_order_relaxed);
-  wake_sleepers(now, size() - 1);
-}
-
 // Takes up to two from the number that is still to be woken. The woken ones do the same, so the
 // caller's cost does not grow with the number of threads.
 void ThreadPool::wake_two() {
@@ -442,8 +429,6 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain,
       },
       total_us);
 }
-
-void announce_work(double estimated_us) { pool().announce(estimated_us); }
 
 int num_threads() { return pool().size(); }
 

@@ -1,9 +1,9 @@
 // The thread pool: the only threads that kernels of this process run on.
 #pragma once
 
-#include <cstdint>
-
 #include "core/function_ref.h"
+
+#include <cstdint>
 
 namespace tenon {
 
@@ -31,10 +31,6 @@ void parallel_chunks(int64_t n_chunks, FunctionRef<void(int64_t chunk, int worke
 void parallel_for(int64_t begin, int64_t end, int64_t grain,
                   FunctionRef<void(int64_t lo, int64_t hi)> body,
                   double us_per_item = unknown_time);
-
-/// Says that calls with this much work in all will follow at once, as those of a compiled graph:
-/// sleeping workers are woken for 50 us or more, although each single call may be shorter.
-void announce_work(double estimated_us);
 
 /// The caller and its workers; at first the CPUs in the affinity mask of the process.
 int num_threads();

@@ -176,19 +176,6 @@ TEST(ThreadPool, SleepingWorkersDoNotLoseALaterJob) {
   }
 }
 
-TEST(ThreadPool, AnnouncedWorkMayBeFollowedByAnyCall) {
-  const Threads scope(3);
-  for (int round = 0; round < 20; ++round) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-    announce_work(1000);
-    std::atomic<int64_t> sum{0};
-    parallel_chunks(
-        40, [&](int64_t chunk, int) { sum.fetch_add(chunk); }, 10);
-    ASSERT_EQ(sum.load(), 780);
-    parallel_chunks(2, [](int64_t, int) { announce_work(1000); });  // within a body: no effect
-  }
-}
-
 TEST(ThreadPool, RangesOfParallelForCoverTheIntervalWithTheGrain) {
   const Threads scope(4);
   for (int64_t grain : {1, 10, 1000})
