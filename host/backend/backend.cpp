@@ -1,13 +1,12 @@
-// Backends by name: the catalog of the process, listing, and who compiles under a name.
-#include "backend/catalog.h"
-
+// Backends by name: listing, and who compiles under a name.
 #include "backend/backend.h"
+
+#include "backend/catalog.h"
 #include "backend/compile/call_backend.h"
 #include "backend/compile/declined.h"
 #include "backend/compile/fallback.h"
-#include "backend/life/load.h"
 #include "backend/compile/options.h"
-#include "config/cache_folder.h"
+#include "backend/life/load.h"
 #include "config/config.h"
 #include "config/flags.h"
 #include "core/version.h"
@@ -15,7 +14,6 @@
 
 #include <tenon/compile.h>
 #include <tenon/plugin.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -33,8 +31,6 @@ struct UserBackend {
 /// Leaked; the one registry of the process.
 struct Registry {
   std::mutex making;  // guards all below
-  std::vector<std::string> files, folders;
-  std::unique_ptr<PluginCatalog> catalog;
   std::map<std::string, UserBackend> user_backends;
 };
 
@@ -42,35 +38,6 @@ Registry& registry() {
   static auto* instance = new Registry;
   return *instance;
 }
-
-TrustMode trust_mode() {
-  Choice mode = config::flags().plugins.trust;
-  return mode == "strict" ? TrustMode::strict : mode == "off" ? TrustMode::off : TrustMode::owner;
-}
-
-}  // namespace
-
-PluginCatalog& plugin_catalog() {
-  Registry& r = registry();
-  std::lock_guard lock(r.making);
-  if (r.catalog) return *r.catalog;
-  SearchSettings settings;
-  settings.files = r.files;
-  settings.option_path = r.folders;
-  settings.environment = plugin_path_variable();
-  settings.config_path = config::flags().plugins.path;
-  settings.install_dir = plugin_install_dir();
-  settings.secure = process_is_secure();
-  settings.trust = trust_mode();
-  const config::PluginsFlags& flags = config::flags().plugins;
-  settings.allow = AllowList(flags.allow, flags.allow_only);
-  if (std::string cache = config::cache_folder(); flags.quarantine && !cache.empty())
-    settings.quarantine = cache + "/plugins/loading";
-  r.catalog = std::make_unique<PluginCatalog>(std::move(settings));
-  return *r.catalog;
-}
-
-namespace {
 
 BackendInfo info_of(const FoundPlugin& plugin, const BackendManifest& b) {
   BackendInfo info;
@@ -201,10 +168,6 @@ std::optional<BackendChoice> loader_of(const std::string& name) {
   return plugin_catalog().find_backend(name, "");
 }
 
-}  // namespace
-
-namespace {
-
 // Options are those of the backend that compiled; one that only loads knows some of them.
 CompileRequest request_for_loader(const std::string& maker, const CompileRequest& request,
                                   const BackendManifest& loader) {
@@ -265,43 +228,6 @@ void register_backend(BackendFunction compile, BackendInfo info) {
   std::string name = info.name;
   registry().user_backends[name] = {std::move(info), std::move(compile)};
 }
-
-std::vector<RefusedPlugin> refused_plugins() {
-  std::vector<RefusedPlugin> out;
-  for (const FoundPluginPtr& plugin : plugin_catalog().list())
-    if (!is_warning(plugin->diagnosis.fault))
-      out.push_back({plugin->path, code_of(plugin->diagnosis.fault), plugin->diagnosis.reason,
-                     plugin->diagnosis.hint});
-  return out;
-}
-
-static void report_on(const FoundPlugin& p, std::vector<std::string>& out) {
-  out.push_back(message("  {}: {}", p.file_name(),
-                        p.diagnosis ? to_text(p.diagnosis) : std::string(name_of(p.state))));
-  for (const Diagnosis& w : p.warnings) out.push_back("    doubtful: " + to_text(w));
-}
-
-std::vector<std::string> plugin_search_report() {
-  std::vector<std::string> out;
-  std::vector<FoundPluginPtr> plugins = plugin_catalog().list();
-  for (const SearchPlace& place : plugin_catalog().places()) {
-    bool is_there = ::access(place.path.c_str(), F_OK) == 0;
-    out.push_back(
-        message("{} ({}{})", place.path, name_of(place.source), is_there ? "" : ", not there"));
-    for (const FoundPluginPtr& p : plugins)
-      if (p->source == place.source && p->path.starts_with(place.path)) report_on(*p, out);
-  }
-  return out;
-}
-
-void set_plugin_search(std::vector<std::string> files, std::vector<std::string> folders) {
-  std::lock_guard lock(registry().making);
-  registry().files = std::move(files);
-  registry().folders = std::move(folders);
-  registry().catalog.reset();
-}
-
-void rescan_plugins() { plugin_catalog().rescan(); }
 
 std::vector<std::string> list_backends(const std::vector<std::string>& exclude_tags) {
   std::vector<std::string> out;

@@ -88,17 +88,6 @@ void register_backend(std::string name, BackendFunction compile, std::vector<std
 /// The same with all that a manifest would say.
 void register_backend(BackendFunction compile, BackendInfo info);
 
-/// Files that could not be taken, for `tenon backends`.
-struct RefusedPlugin {
-  std::string file, code, reason, hint;
-};
-std::vector<RefusedPlugin> refused_plugins();
-/// Reads the plugin folders again.
-void rescan_plugins();
-/// Folders searched, in order, with the verdict for each file (`--why`).
-std::vector<std::string> plugin_search_report();
-/// For the command line: --plugin FILE and --plugin-path DIRS; before the first lookup.
-void set_plugin_search(std::vector<std::string> files, std::vector<std::string> folders);
 /// The plugins that offer CPU kernels for an op, the first to be asked first. Loads nothing.
 std::vector<std::string> kernel_plugins(const std::string& op);
 /// Kernels that plugins offer ([[kernels]]) are attached to the op table at the first call of an

@@ -1,11 +1,26 @@
-// The catalog of the process, for the files of this room.
+// The plugins of this process: where they were looked for, and what became of each file.
 #pragma once
 
 #include "backend/find/discover.h"
+
+#include <string>
+#include <vector>
 
 namespace tenon {
 
 /// Made at first use, from command line, environment and flags.
 PluginCatalog& plugin_catalog();
+/// What the flag plugins.trust says.
+TrustMode trust_mode();
+
+/// Files that could not be taken, for `tenon backends`.
+struct RefusedPlugin {
+  std::string file, code, reason, hint;
+};
+std::vector<RefusedPlugin> refused_plugins();
+/// Folders searched, in order, with the verdict for each file (`--why`).
+std::vector<std::string> plugin_search_report();
+/// For the command line: --plugin FILE and --plugin-path DIRS; before the first lookup.
+void set_plugin_search(std::vector<std::string> files, std::vector<std::string> folders);
 
 }  // namespace tenon

@@ -1,11 +1,12 @@
 // The public functions about plugins.
 #include <tenon/plugins.h>
 
-#include "backend/life/load.h"
-#include "backend/find/quarantine.h"
 #include "backend/catalog.h"
+#include "backend/find/quarantine.h"
+#include "backend/life/load.h"
 #include "core/error.h"
 
+#include <tenon/compile.h>
 #include <tenon/plugin.h>
 #include <unistd.h>
 
@@ -41,6 +42,8 @@ bool is_meant(const FoundPlugin& p, const std::string& name) {
 }
 
 }  // namespace
+
+void rescan_plugins() { plugin_catalog().rescan(); }
 
 std::string PluginInfo::digest() const { return digest_of(path); }
 

@@ -1,8 +1,10 @@
 // `tenon backends`: what can compile here, and which files could not be taken.
 #include "backend/backend.h"
+#include "backend/catalog.h"
 
 #include "cli/output.h"
 #include "cli/verb.h"
+#include "core/joined.h"
 
 #include <algorithm>
 
@@ -46,7 +48,7 @@ Json as_json(const std::vector<BackendInfo>& backends, bool why) {
 void print_table(const std::vector<BackendInfo>& backends, size_t n_hidden) {
   Table table({"NAME", "VERSION", "TAGS", "DEVICES", "DESCRIPTION", "FILE"});
   for (const BackendInfo& b : backends)
-    table.add({b.name, b.version, join(b.tags, ","), join(b.devices, ","), b.description,
+    table.add({b.name, b.version, joined(b.tags, ","), joined(b.devices, ","), b.description,
                b.file.empty() ? "(" + b.plugin + ")" : b.file});
   print(table.text());
   if (n_hidden > 0)
@@ -71,7 +73,7 @@ int list_backends(const BackendsOptions& options, const Globals& globals) {
   }
   print_table(backends, n_all - backends.size());
   print_refused();
-  if (options.why) print("\nFolders searched:\n  " + join(plugin_search_report(), "\n  ") + "\n");
+  if (options.why) print("\nFolders searched:\n  " + joined(plugin_search_report(), "\n  ") + "\n");
   return 0;
 }
 

@@ -1,5 +1,6 @@
 // `tenon doctor`: what this machine and installation look like to Tenon.
 #include "backend/backend.h"
+#include "backend/catalog.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "config/cache_folder.h"

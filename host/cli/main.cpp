@@ -1,5 +1,6 @@
 // The `tenon` program: finds the verb, parses its options, runs it, turns errors into statuses.
 #include "backend/backend.h"
+#include "backend/catalog.h"
 #include "cli/exit_status.h"
 #include "cli/output.h"
 #include "cli/repro.h"

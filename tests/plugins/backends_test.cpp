@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
+#include "backend/catalog.h"
 #include "backend/compile/options.h"
 #include "config/config.h"
 #include "folders.h"

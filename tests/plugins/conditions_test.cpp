@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
+#include "backend/catalog.h"
 
 #include <tenon/tenon.h>
 

@@ -6,6 +6,7 @@
 #include "backend/abi/bridge.h"
 #include "backend/abi/status.h"
 #include "backend/backend.h"
+#include "backend/catalog.h"
 #include "backend/life/load.h"
 #include "compile/compile_graph.h"
 #include "core/tensor/tensor_impl.h"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
+#include "backend/catalog.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/text/parse.h"
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
+#include "backend/catalog.h"
 #include "core/dispatch.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/artifact.h"

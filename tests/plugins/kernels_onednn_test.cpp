@@ -3,6 +3,7 @@
 
 #include "backend/abi/abi_args.h"
 #include "backend/backend.h"
+#include "backend/catalog.h"
 #include "backend/abi/bridge.h"
 #include "backend/life/load.h"
 #include "backend/abi/status.h"

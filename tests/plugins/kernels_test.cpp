@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
+#include "backend/catalog.h"
 #include "ops/op_table.h"
 
 #include <tenon/tenon.h>

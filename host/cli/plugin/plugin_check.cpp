@@ -1,9 +1,11 @@
 // `tenon plugin check`: whether a plugin file keeps the rules, check by check.
 #include "backend/backend.h"
+#include "backend/catalog.h"
 #include "cli/exit_status.h"
 #include "cli/plugin/plugin.h"
 #include "config/config.h"
 #include "core/error.h"
+#include "core/joined.h"
 #include "debug/plugin_kit/kit.h"
 
 #include <algorithm>
@@ -38,7 +40,7 @@ std::string replay_of(const KitResult& result, const KitSettings& kit) {
   for (const std::string& o : kit.ops) words.insert(words.end(), {"--ops", o});
   if (kit.quick) words.emplace_back("--quick");
   for (std::string& word : words) word = quoted_if_needed(word);
-  return join(words, " ");
+  return joined(words, " ");
 }
 
 KitCommand child_command(const KitSettings& kit, const Globals& globals) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "backend/backend.h"
+#include "backend/catalog.h"
 #include "report/events.h"
 
 #include <gtest/gtest.h>

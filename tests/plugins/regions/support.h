@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "backend/backend.h"
+#include "backend/catalog.h"
 #include "backend/abi/extensions.h"
 #include "graph/artifact.h"
 #include "graph/text/parse.h"

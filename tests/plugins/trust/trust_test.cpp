@@ -3,6 +3,8 @@
 
 #include "backend/find/allow_list.h"
 
+#include <tenon/compile.h>
+
 #include <dlfcn.h>
 #include <elf.h>
 #include <sys/stat.h>

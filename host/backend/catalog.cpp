@@ -1,0 +1,92 @@
+// The catalog of the process, made of what command line, environment and flags say.
+#include "backend/catalog.h"
+
+#include "backend/life/load.h"
+#include "config/cache_folder.h"
+#include "config/flags.h"
+#include "core/error.h"
+
+#include <unistd.h>
+
+#include <memory>
+#include <mutex>
+
+namespace tenon {
+
+namespace {
+
+/// Leaked; the one of the process.
+struct Process {
+  std::mutex making;  // guards all below
+  std::vector<std::string> files, folders;
+  std::unique_ptr<PluginCatalog> catalog;
+};
+
+Process& process() {
+  static auto* instance = new Process;
+  return *instance;
+}
+
+void report_on(const FoundPlugin& p, std::vector<std::string>& out) {
+  out.push_back(message("  {}: {}", p.file_name(),
+                        p.diagnosis ? to_text(p.diagnosis) : std::string(name_of(p.state))));
+  for (const Diagnosis& w : p.warnings) out.push_back("    doubtful: " + to_text(w));
+}
+
+}  // namespace
+
+TrustMode trust_mode() {
+  Choice mode = config::flags().plugins.trust;
+  return mode == "strict" ? TrustMode::strict : mode == "off" ? TrustMode::off : TrustMode::owner;
+}
+
+PluginCatalog& plugin_catalog() {
+  Process& p = process();
+  std::lock_guard lock(p.making);
+  if (p.catalog) return *p.catalog;
+  SearchSettings settings;
+  settings.files = p.files;
+  settings.option_path = p.folders;
+  settings.environment = plugin_path_variable();
+  settings.config_path = config::flags().plugins.path;
+  settings.install_dir = plugin_install_dir();
+  settings.secure = process_is_secure();
+  settings.trust = trust_mode();
+  const config::PluginsFlags& flags = config::flags().plugins;
+  settings.allow = AllowList(flags.allow, flags.allow_only);
+  if (std::string cache = config::cache_folder(); flags.quarantine && !cache.empty())
+    settings.quarantine = cache + "/plugins/loading";
+  p.catalog = std::make_unique<PluginCatalog>(std::move(settings));
+  return *p.catalog;
+}
+
+std::vector<RefusedPlugin> refused_plugins() {
+  std::vector<RefusedPlugin> out;
+  for (const FoundPluginPtr& plugin : plugin_catalog().list())
+    if (!is_warning(plugin->diagnosis.fault))
+      out.push_back({plugin->path, code_of(plugin->diagnosis.fault), plugin->diagnosis.reason,
+                     plugin->diagnosis.hint});
+  return out;
+}
+
+std::vector<std::string> plugin_search_report() {
+  std::vector<std::string> out;
+  std::vector<FoundPluginPtr> plugins = plugin_catalog().list();
+  for (const SearchPlace& place : plugin_catalog().places()) {
+    bool is_there = ::access(place.path.c_str(), F_OK) == 0;
+    out.push_back(
+        message("{} ({}{})", place.path, name_of(place.source), is_there ? "" : ", not there"));
+    for (const FoundPluginPtr& p : plugins)
+      if (p->source == place.source && p->path.starts_with(place.path)) report_on(*p, out);
+  }
+  return out;
+}
+
+void set_plugin_search(std::vector<std::string> files, std::vector<std::string> folders) {
+  std::lock_guard lock(process().making);
+  process().files = std::move(files);
+  process().folders = std::move(folders);
+  process().catalog.reset();
+}
+
+}  // namespace tenon
