@@ -16,6 +16,9 @@
 
 #include <tenon/ops.h>
 
+#include <algorithm>
+#include <utility>
+
 namespace tenon {
 
 namespace {
@@ -23,55 +26,45 @@ namespace {
 constexpr size_t most_primitives = 24;
 
 struct Primitive {
-  std::string_view name;  ///< of the row, less the overload
+  std::string_view name;  ///< of the row, less the overload; empty: that of the code
   std::string_view tensor_form = "default";
   std::string_view number_form = {};  ///< takes a number as its second argument
 };
 
+/// Those whose row is not called like them, with overload `default`.
+constexpr std::pair<ScalarCode, Primitive> primitives[] = {
+    {ScalarCode::add, {"", "Tensor", "Scalar"}},
+    {ScalarCode::sub, {"", "Tensor", "Scalar"}},
+    {ScalarCode::mul, {"", "Tensor", "Scalar"}},
+    {ScalarCode::div, {"", "Tensor", "Scalar"}},
+    {ScalarCode::fmod, {"", "Tensor", "Scalar"}},
+    {ScalarCode::eq, {"", "Tensor", "Scalar"}},
+    {ScalarCode::ne, {"", "Tensor", "Scalar"}},
+    {ScalarCode::lt, {"", "Tensor", "Scalar"}},
+    {ScalarCode::le, {"", "Tensor", "Scalar"}},
+    {ScalarCode::gt, {"", "Tensor", "Scalar"}},
+    {ScalarCode::ge, {"", "Tensor", "Scalar"}},
+    {ScalarCode::mod, {"remainder", "Tensor", "Scalar"}},
+    {ScalarCode::pow, {"pow", "Tensor_Tensor", "Tensor_Scalar"}},
+    {ScalarCode::copysign, {"copysign", "Tensor"}},
+    {ScalarCode::truncdiv, {"div", "Tensor_mode"}},
+    {ScalarCode::floordiv, {"div", "Tensor_mode"}},
+    {ScalarCode::min, {"minimum"}},
+    {ScalarCode::max, {"maximum"}},
+    {ScalarCode::band, {"bitwise_and", "Tensor"}},
+    {ScalarCode::bor, {"bitwise_or", "Tensor"}},
+    {ScalarCode::bxor, {"bitwise_xor", "Tensor"}},
+    {ScalarCode::bnot, {"bitwise_not"}},
+    {ScalarCode::shl, {"bitwise_left_shift", "Tensor"}},
+    {ScalarCode::shr, {"bitwise_right_shift", "Tensor"}},
+    {ScalarCode::select, {"where", "self"}},
+};
+
 Primitive primitive_of(ScalarCode code) {
-  switch (code) {
-    case ScalarCode::add:
-    case ScalarCode::sub:
-    case ScalarCode::mul:
-    case ScalarCode::div:
-    case ScalarCode::fmod:
-    case ScalarCode::eq:
-    case ScalarCode::ne:
-    case ScalarCode::lt:
-    case ScalarCode::le:
-    case ScalarCode::gt:
-    case ScalarCode::ge:
-      return {info_of(code).name, "Tensor", "Scalar"};
-    case ScalarCode::mod:
-      return {"remainder", "Tensor", "Scalar"};
-    case ScalarCode::pow:
-      return {"pow", "Tensor_Tensor", "Tensor_Scalar"};
-    case ScalarCode::copysign:
-      return {"copysign", "Tensor"};
-    case ScalarCode::truncdiv:
-    case ScalarCode::floordiv:
-      return {"div", "Tensor_mode"};
-    case ScalarCode::min:
-      return {"minimum"};
-    case ScalarCode::max:
-      return {"maximum"};
-    case ScalarCode::band:
-      return {"bitwise_and", "Tensor"};
-    case ScalarCode::bor:
-      return {"bitwise_or", "Tensor"};
-    case ScalarCode::bxor:
-      return {"bitwise_xor", "Tensor"};
-    case ScalarCode::bnot:
-      return {"bitwise_not"};
-    case ScalarCode::shl:
-      return {"bitwise_left_shift", "Tensor"};
-    case ScalarCode::shr:
-      return {"bitwise_right_shift", "Tensor"};
-    case ScalarCode::select:
-      return {"where", "self"};
-    default:
-      return {info_of(code).name};
-  }
+  auto found = std::ranges::find(primitives, code, &std::pair<ScalarCode, Primitive>::first);
+  Primitive out = found == std::end(primitives) ? Primitive{} : found->second;
+  if (out.name.empty()) out.name = info_of(code).name;
+  return out;
 }
 
 const OpEntry* row_of(const Primitive& p, std::string_view form) {

@@ -4,10 +4,10 @@
 #include "backend/abi/abi_args.h"
 #include "backend/abi/status.h"
 #include "core/sym/sym_expr.h"
-#include "graph/text/dot.h"
 #include "graph/hash.h"
-#include "graph/text/print.h"
 #include "graph/symbol_use.h"
+#include "graph/text/dot.h"
+#include "graph/text/print.h"
 #include "ops/op_table.h"
 
 #include <algorithm>
@@ -69,15 +69,8 @@ tn_arg tn_graph::convert(const Value& v) {
       a.u.sym = n.is_integer() ? dim(n.sym_int()) : tn_dim{0, expr_id(expression_of(n)), 0};
       break;
     }
-    case Tag::ints: {
-      SymIntList list(List<SymInt>(v.as<SymInt>(), v.count));
-      if (!list.is_symbolic()) return plain_arg(v, string_lists);
-      auto& dims = dim_lists.emplace_back();
-      for (SymInt s : list) dims.push_back(dim(s));
-      a.kind = TN_ARG_SYMINTS;
-      a.u.syms = dims.data();
-      break;
-    }
+    case Tag::ints:
+      return convert_sizes(v);
     case Tag::graph:
       for (const auto& sub : graph->subgraphs)
         if (sub.get() == v.as<Graph>())
@@ -91,6 +84,17 @@ tn_arg tn_graph::convert(const Value& v) {
     default:
       return plain_arg(v, string_lists);
   }
+  return a;
+}
+
+tn_arg tn_graph::convert_sizes(const Value& v) {
+  SymIntList list(List<SymInt>(v.as<SymInt>(), v.count));
+  if (!list.is_symbolic()) return plain_arg(v, string_lists);
+  auto& dims = dim_lists.emplace_back();
+  for (SymInt s : list) dims.push_back(dim(s));
+  tn_arg a = empty_arg(v.count);
+  a.kind = TN_ARG_SYMINTS;
+  a.u.syms = dims.data();
   return a;
 }
 

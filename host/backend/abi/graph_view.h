@@ -41,6 +41,7 @@ struct tn_graph {
  private:
   void add_node(const tenon::Node& node);
   tn_arg convert(const tenon::Value& value);
+  tn_arg convert_sizes(const tenon::Value& value);
 };
 
 namespace tenon {

@@ -13,6 +13,7 @@
 // linear in the program, some microseconds, once for each op and argument.
 #include "core/scalar/scalar_derive.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -26,6 +27,46 @@ using formula::SymMask;
 constexpr uint32_t none = 0xFFFFFFFF;
 
 bool has_derivative_of_itself(uint16_t dtype) { return dtype == compute_type; }
+
+constexpr double pi = std::numbers::pi, ln2 = std::numbers::ln2, ln10 = std::numbers::ln10;
+
+/// A primitive of one value: the adjoint g of y = f(a) times the derivative.
+struct UnaryRule {
+  ScalarCode code;
+  Sym (*slope)(Sym g, Sym a, Sym y);
+};
+
+constexpr UnaryRule unary_rules[] = {
+    {ScalarCode::neg, [](Sym g, Sym, Sym) { return -g; }},
+    {ScalarCode::abs, [](Sym g, Sym a, Sym) { return g * sign(a); }},
+    {ScalarCode::sqrt, [](Sym g, Sym, Sym y) { return g / (y * 2); }},
+    {ScalarCode::rsqrt, [](Sym g, Sym, Sym y) { return g * -0.5 * (y * y * y); }},
+    {ScalarCode::exp, [](Sym g, Sym, Sym y) { return g * y; }},
+    {ScalarCode::exp2, [](Sym g, Sym, Sym y) { return g * (y * ln2); }},
+    {ScalarCode::expm1, [](Sym g, Sym, Sym y) { return g * (y + 1); }},
+    {ScalarCode::log, [](Sym g, Sym a, Sym) { return g / a; }},
+    {ScalarCode::log2, [](Sym g, Sym a, Sym) { return g / (a * ln2); }},
+    {ScalarCode::log10, [](Sym g, Sym a, Sym) { return g / (a * ln10); }},
+    {ScalarCode::log1p, [](Sym g, Sym a, Sym) { return g / (a + 1); }},
+    {ScalarCode::sin, [](Sym g, Sym a, Sym) { return g * cos(a); }},
+    {ScalarCode::cos, [](Sym g, Sym a, Sym) { return g * -sin(a); }},
+    {ScalarCode::tan, [](Sym g, Sym, Sym y) { return g * (1 + y * y); }},
+    {ScalarCode::asin, [](Sym g, Sym a, Sym) { return g * rsqrt(1 - a * a); }},
+    {ScalarCode::acos, [](Sym g, Sym a, Sym) { return g * -rsqrt(1 - a * a); }},
+    {ScalarCode::atan, [](Sym g, Sym a, Sym) { return g / (a * a + 1); }},
+    {ScalarCode::sinh, [](Sym g, Sym a, Sym) { return g * cosh(a); }},
+    {ScalarCode::cosh, [](Sym g, Sym a, Sym) { return g * sinh(a); }},
+    {ScalarCode::tanh, [](Sym g, Sym, Sym y) { return g * (1 - y * y); }},
+    {ScalarCode::asinh, [](Sym g, Sym a, Sym) { return g * rsqrt(a * a + 1); }},
+    {ScalarCode::acosh, [](Sym g, Sym a, Sym) { return g * rsqrt(a * a - 1); }},
+    {ScalarCode::atanh, [](Sym g, Sym a, Sym) { return g / (1 - a * a); }},
+    {ScalarCode::sigmoid, [](Sym g, Sym, Sym y) { return g * ((1 - y) * y); }},
+    {ScalarCode::erf, [](Sym g, Sym a, Sym) { return g * (exp(-(a * a)) * (2 / std::sqrt(pi))); }},
+    {ScalarCode::erfc,
+     [](Sym g, Sym a, Sym) { return g * (exp(-(a * a)) * (-2 / std::sqrt(pi))); }},
+    {ScalarCode::erfinv, [](Sym g, Sym, Sym y) { return g * (exp(y * y) * (std::sqrt(pi) / 2)); }},
+    {ScalarCode::lgamma, [](Sym g, Sym a, Sym) { return g * digamma(a); }},
+};
 
 class Deriver {
  public:
@@ -155,74 +196,10 @@ class Deriver {
   }
 
   bool unary(const ScalarInstr& i, Sym g, Sym y) {
-    std::optional<Sym> slope = slope_of(i.op(), g, value(i.a), y);
-    if (slope) add(i.a, *slope);
-    return slope.has_value();
-  }
-
-  // The adjoint times the derivative of a primitive of one value.
-  static std::optional<Sym> slope_of(ScalarCode code, Sym g, Sym a, Sym y) {
-    constexpr double pi = std::numbers::pi, ln2 = std::numbers::ln2, ln10 = std::numbers::ln10;
-    switch (code) {
-      case ScalarCode::neg:
-        return -g;
-      case ScalarCode::abs:
-        return g * sign(a);
-      case ScalarCode::sqrt:
-        return g / (y * 2);
-      case ScalarCode::rsqrt:
-        return g * -0.5 * (y * y * y);
-      case ScalarCode::exp:
-        return g * y;
-      case ScalarCode::exp2:
-        return g * (y * ln2);
-      case ScalarCode::expm1:
-        return g * (y + 1);
-      case ScalarCode::log:
-        return g / a;
-      case ScalarCode::log2:
-        return g / (a * ln2);
-      case ScalarCode::log10:
-        return g / (a * ln10);
-      case ScalarCode::log1p:
-        return g / (a + 1);
-      case ScalarCode::sin:
-        return g * cos(a);
-      case ScalarCode::cos:
-        return g * -sin(a);
-      case ScalarCode::tan:
-        return g * (1 + y * y);
-      case ScalarCode::asin:
-        return g * rsqrt(1 - a * a);
-      case ScalarCode::acos:
-        return g * -rsqrt(1 - a * a);
-      case ScalarCode::atan:
-        return g / (a * a + 1);
-      case ScalarCode::sinh:
-        return g * cosh(a);
-      case ScalarCode::cosh:
-        return g * sinh(a);
-      case ScalarCode::tanh:
-        return g * (1 - y * y);
-      case ScalarCode::asinh:
-        return g * rsqrt(a * a + 1);
-      case ScalarCode::acosh:
-        return g * rsqrt(a * a - 1);
-      case ScalarCode::atanh:
-        return g / (1 - a * a);
-      case ScalarCode::sigmoid:
-        return g * ((1 - y) * y);
-      case ScalarCode::erf:
-        return g * (exp(-(a * a)) * (2 / std::sqrt(pi)));
-      case ScalarCode::erfc:
-        return g * (exp(-(a * a)) * (-2 / std::sqrt(pi)));
-      case ScalarCode::erfinv:
-        return g * (exp(y * y) * (std::sqrt(pi) / 2));
-      case ScalarCode::lgamma:
-        return g * digamma(a);
-      default:
-        return {};
-    }
+    auto row = std::ranges::find(unary_rules, i.op(), &UnaryRule::code);
+    if (row == std::end(unary_rules)) return false;
+    add(i.a, row->slope(g, value(i.a), y));
+    return true;
   }
 
   // Drops inputs that are not read; the first gradient stays, it gives the result its shape.
