@@ -152,6 +152,21 @@ Pair weight_norm_backward(const Tensor& grad, const Tensor& v, const Tensor& g, 
   return {grad_v, grad_g};
 }
 
+// Slices along `dim` that are longer than maxnorm are scaled down to it.
+Tensor renorm_decomp(const Tensor& self, Number p, int64_t dim, Number maxnorm) {
+  require(self.dim() >= 2, "renorm: at least two dimensions are expected, found shape {}",
+          self.sizes());
+  std::vector<int64_t> others;
+  for (int64_t d = 0; d < self.dim(); ++d)
+    if (d != wrap_dim(dim, self.dim())) others.push_back(d);
+  Dtype dtype = self.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
+  Tensor length = linalg_vector_norm(self, p, others, true, dtype);
+  double limit = maxnorm.to_double();
+  Tensor factor = where(gt(length, limit), div(scalar_tensor(limit, dtype), add(length, 1e-7)),
+                        ones_like(length));
+  return contiguous(mul(self, to(factor, self.dtype())));
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -201,6 +216,9 @@ static constexpr OpDef rows[] = {
     {.schema = "_weight_norm_interface_backward(Tensor grad_w, Tensor saved_v, Tensor saved_g, "
                "Tensor saved_norms, int dim) -> (Tensor, Tensor)",
      .decomp = fn<weight_norm_backward>},
+    {.schema = "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
+     .variants = in_place,
+     .decomp = fn<renorm_decomp>},
 };
 
 extern constinit const OpFamily op_family_linalg_norms{rows};

@@ -1,4 +1,4 @@
-// Integrals by the trapezoidal rule, finite differences (gradient), covariance, renorm.
+// Integrals by the trapezoidal rule, and gradients by finite differences.
 #include "core/sym/sym_int.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
@@ -149,62 +149,6 @@ std::vector<Tensor> uneven_gradients(const Tensor& self, const std::vector<int64
   });
 }
 
-// ---- covariance
-
-Tensor weights_of(const Tensor& frequencies, const Tensor& importance) {
-  if (!frequencies.defined()) return importance;
-  return importance.defined() ? mul(importance, frequencies) : frequencies;
-}
-
-Tensor cov_decomp(const Tensor& self, int64_t correction, const Tensor& frequencies,
-                  const Tensor& importance) {
-  require(self.dim() <= 2, "cov: at most two dimensions are expected, found shape {}",
-          self.sizes());
-  Tensor in = self.dim() < 2 ? reshape(self, {1, -1}) : self;
-  Dtype dtype = is_floating(in.dtype()) ? in.dtype() : Dtype::f32;
-  Tensor weights = weights_of(frequencies, importance), count;
-  if (!weights.defined()) {
-    Tensor centered = to(sub(in, mean(in, {1}, true, dtype)), dtype);
-    SymInt n = in.size(1) - correction;
-    Tensor products = mm(centered, t(centered));
-    return squeeze(div(products, Number(guard_or_false(n < 0) ? SymInt(0) : n)));
-  }
-  Tensor total = sum(weights);
-  Tensor centered = sub(to(in, dtype), div(sum(mul(in, weights), {1}, true), total));
-  Tensor excess = importance.defined() && correction != 0
-                      ? div(mul(sum(mul(weights, importance)), correction), total)
-                      : scalar_tensor(correction, dtype);
-  Tensor divisor = clamp_min(sub(total, excess), 0);
-  Tensor right = mul(centered, weights);
-  Tensor products = mm(to(centered, right.dtype()), t(right));
-  return squeeze(div(products, divisor));
-}
-
-Tensor corrcoef_decomp(const Tensor& self) {
-  Tensor c = cov(self);
-  if (c.dim() == 0) return div(c, c);
-  Tensor deviation = sqrt(diagonal(c));
-  Tensor ratio = div(div(c, unsqueeze(deviation, 1)), unsqueeze(deviation, 0));
-  return clamp(ratio, -1, 1);
-}
-
-// ---- renorm
-
-// Slices along `dim` that are longer than maxnorm are scaled down to it.
-Tensor renorm_decomp(const Tensor& self, Number p, int64_t dim, Number maxnorm) {
-  require(self.dim() >= 2, "renorm: at least two dimensions are expected, found shape {}",
-          self.sizes());
-  std::vector<int64_t> others;
-  for (int64_t d = 0; d < self.dim(); ++d)
-    if (d != wrap_dim(dim, self.dim())) others.push_back(d);
-  Dtype dtype = self.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  Tensor length = linalg_vector_norm(self, p, others, true, dtype);
-  double limit = maxnorm.to_double();
-  Tensor factor = where(gt(length, limit), div(scalar_tensor(limit, dtype), add(length, 1e-7)),
-                        ones_like(length));
-  return contiguous(mul(self, to(factor, self.dtype())));
-}
-
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -266,15 +210,8 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, TensorList spacing, IntList dims, int64_t edge_order) {
            return uneven_gradients(self, listed(dims), edge_order, spacing);
          }},
-    {.schema = "cov(Tensor self, *, int correction=1, Tensor? fweights=None, Tensor? "
-               "aweights=None) -> Tensor",
-     .decomp = fn<cov_decomp>},
-    {.schema = "corrcoef(Tensor self) -> Tensor", .decomp = fn<corrcoef_decomp>},
-    {.schema = "renorm(Tensor self, Scalar p, int dim, Scalar maxnorm) -> Tensor",
-     .variants = in_place,
-     .decomp = fn<renorm_decomp>},
 };
 
-extern constinit const OpFamily op_family_reduce_trapezoid{rows};
+extern constinit const OpFamily op_family_reduce_calculus{rows};
 
 }  // namespace tenon::ops
