@@ -72,10 +72,6 @@ struct Handle {
   size_t index;
 };
 
-}  // namespace
-
-namespace {
-
 // In a graph the partitioner computes the region again, with the random numbers of the first time.
 struct RegionScope {
   GraphRecorder& recorder;

@@ -1,6 +1,14 @@
 // Entries of the cache on disk: keys, reading, writing. Which go when: cache_eviction.cpp.
 #include "cache/artifact_cache.h"
 
+#include "cache/cache_eviction.h"
+#include "config/cache_folder.h"
+#include "config/flags.h"
+#include "core/error.h"
+#include "graph/hash.h"
+#include "report/events.h"
+#include "report/log.h"
+
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,14 +18,6 @@
 #include <ctime>
 #include <map>
 #include <memory>
-
-#include "cache/cache_eviction.h"
-#include "config/cache_folder.h"
-#include "config/flags.h"
-#include "core/error.h"
-#include "graph/hash.h"
-#include "report/events.h"
-#include "report/log.h"
 
 namespace tenon {
 

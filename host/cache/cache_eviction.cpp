@@ -5,6 +5,9 @@
 // eighth is made free at once.
 #include "cache/cache_eviction.h"
 
+#include "report/events.h"
+#include "report/log.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,9 +16,6 @@
 #include <filesystem>
 #include <set>
 #include <vector>
-
-#include "report/events.h"
-#include "report/log.h"
 
 namespace tenon {
 

@@ -9,8 +9,8 @@
 //          runtime   acts at run time
 //          debug     for messages, dumps and checks
 //          process   one value for the process: cannot be patched
-//   extras .choices = "a|b"   .min = 0, .max = 1   .env = "PYTORCH_VARIABLE"   .aliases =
-//   "old_name"
+//   extras .choices = "a|b"   .min = 0, .max = 1   .env = "PYTORCH_VARIABLE"
+//          .aliases = "old_name"
 //          .seed = "false" (default under compiler.compat = "seed")   .read_only = true
 //          .takes_bool = true (string flags that take true and false, too)
 //          .deprecated = "what to use instead"

@@ -98,10 +98,6 @@ class Listener {
   std::string unread_;
 };
 
-}  // namespace
-
-namespace {
-
 std::vector<char*> environment_with(const std::vector<std::string>& changed) {
   std::vector<char*> out;
   for (char** line = environ; *line; ++line) {

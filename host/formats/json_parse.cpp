@@ -1,10 +1,10 @@
 // Parsing JSON: nlohmann-json reads the tokens, this file builds the values and keeps the bounds.
+#include "formats/json.h"
+#include "formats/limits.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-
-#include "formats/json.h"
-#include "formats/limits.h"
 
 namespace tenon::formats {
 

@@ -6,11 +6,11 @@
 // or a tuple of integers. Source: numpy.lib.format.
 #include "formats/npy.h"
 
+#include "formats/limits.h"
+
 #include <algorithm>
 #include <charconv>
 #include <optional>
-
-#include "formats/limits.h"
 
 namespace tenon::formats {
 

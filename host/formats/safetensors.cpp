@@ -5,11 +5,11 @@
 // data exactly: a gap or an overlap is an error, so nothing can hide in a file.
 #include "formats/safetensors.h"
 
-#include <algorithm>
-#include <utility>
-
 #include "formats/json.h"
 #include "formats/limits.h"
+
+#include <algorithm>
+#include <utility>
 
 namespace tenon::formats {
 

@@ -1,3 +1,4 @@
+// Writing `.tenon` files, and reading them without trust.
 #include "formats/tenon_file.h"
 
 #include "formats/limits.h"

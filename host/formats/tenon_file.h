@@ -1,8 +1,7 @@
 // The container of `.tenon` files: named sections that are mapped, each with its digest.
 //
 //     header      magic, version, number of sections, size of the file, size of the directory,
-//     SHA-256
-//                 of all that and of the directory: 64 bytes
+//                 SHA-256 of all that and of the directory: 64 bytes
 //     directory   for each section offset, size, SHA-256 and name, in order of the offsets
 //     sections    each at a multiple of 64 bytes, zeros in between
 //

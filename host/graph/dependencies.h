@@ -12,9 +12,8 @@ namespace tenon {
 /// computes. Edges come from
 ///   values    the node reads a result
 ///   symbols   it uses a number that only a result shows
-///   memory    it reads what an earlier one wrote, writes what an earlier one read or wrote,
-///   through
-///             any value that may share the storage
+///   memory    it reads what an earlier one wrote, or writes what an earlier one read or wrote,
+///             through any value that may share the storage
 ///   effects   both have one, or both draw random numbers
 /// Cost: near linear in nodes and uses. Threads: immutable.
 class Dependencies {

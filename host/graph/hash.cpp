@@ -1,17 +1,17 @@
 // Hashes and equality of graphs.
 #include "graph/hash.h"
 
+#include "core/tensor/tensor_impl.h"
+#include "graph/symbol_use.h"
+#include "graph/text/elements.h"
+#include "graph/text/print.h"
+
 #include <openssl/evp.h>
 
 #include <algorithm>
 #include <bit>
 #include <cstring>
 #include <unordered_map>
-
-#include "core/tensor/tensor_impl.h"
-#include "graph/text/elements.h"
-#include "graph/text/print.h"
-#include "graph/symbol_use.h"
 
 namespace tenon {
 

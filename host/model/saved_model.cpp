@@ -1,3 +1,4 @@
+// Models as sections of a `.tenon` file.
 #include "model/saved_model.h"
 
 #include "backend/backend.h"

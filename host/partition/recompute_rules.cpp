@@ -9,8 +9,7 @@
 //   numbers; the backward writes it to memory anyway; it is far away; its result is much smaller
 //   than what it reads. Then two rules on paths of the forward:
 //   - a value that is used near and far: between them lies a call that cannot be fused, so both
-//   uses
-//     cannot share one recomputation; the far users are banned;
+//     uses cannot share one recomputation; the far users are banned;
 //   - a chain of fusible calls longer than 100: one of them is banned, since recomputation of it
 //     would begin at the inputs of the model.
 //   Both take nodes from a heap by their rank in the forward.

@@ -1,6 +1,9 @@
 // Digests of plugin files and the list that they are compared with.
 #include "backend/find/allow_list.h"
 
+#include "core/error.h"
+#include "graph/hash.h"
+
 #include <fcntl.h>
 #include <openssl/evp.h>
 #include <unistd.h>
@@ -10,9 +13,6 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
-
-#include "core/error.h"
-#include "graph/hash.h"
 
 namespace tenon {
 namespace {

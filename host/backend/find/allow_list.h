@@ -1,11 +1,11 @@
 // The plugins that may be loaded, by file name and digest (plugins.allow, plugins.allow_only).
 #pragma once
 
+#include "backend/find/diagnose.h"
+
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "backend/find/diagnose.h"
 
 namespace tenon {
 

@@ -1,6 +1,8 @@
 // What a plugin says about itself: the TOML of its note, checked and with defaults filled in.
 #pragma once
 
+#include "backend/find/diagnose.h"
+
 #include <compare>
 #include <cstdint>
 #include <optional>
@@ -9,8 +11,6 @@
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include "backend/find/diagnose.h"
 
 namespace tenon {
 

@@ -1,10 +1,10 @@
 // Values of a manifest apart from its TOML: versions, option values, look-ups, ABI negotiation.
+#include "backend/find/manifest.h"
+#include "core/error.h"
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-
-#include "backend/find/manifest.h"
-#include "core/error.h"
 
 namespace tenon {
 

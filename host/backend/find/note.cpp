@@ -16,10 +16,13 @@
 // Source: System V ABI (ELF-64 object file format) and the GNU hash section as in binutils.
 #include "backend/find/note.h"
 
+#include "core/error.h"
+
+#include <tenon/plugin.h>
+
 #include <elf.h>
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <tenon/plugin.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -28,8 +31,6 @@
 #include <cstring>
 #include <optional>
 #include <string_view>
-
-#include "core/error.h"
 
 namespace tenon {
 namespace {

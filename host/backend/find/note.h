@@ -1,14 +1,14 @@
 // Reads what a plugin file says about itself, without running or mapping any of it.
 #pragma once
 
+#include "backend/find/diagnose.h"
+
 #include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
-
-#include "backend/find/diagnose.h"
 
 struct stat;
 

@@ -6,6 +6,12 @@
 // folder may be shared) cannot be asked about that: they count after ten minutes.
 #include "backend/find/quarantine.h"
 
+#include "backend/find/crash_note.h"
+#include "config/flags.h"
+#include "core/error.h"
+#include "graph/hash.h"
+#include "report/log.h"
+
 #include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -20,12 +26,6 @@
 #include <fstream>
 #include <map>
 #include <sstream>
-
-#include "backend/find/crash_note.h"
-#include "config/flags.h"
-#include "core/error.h"
-#include "graph/hash.h"
-#include "report/log.h"
 
 namespace tenon {
 namespace {

@@ -7,12 +7,12 @@
 // are in its name.
 #pragma once
 
+#include "backend/find/diagnose.h"
+#include "backend/find/note.h"
+
 #include <memory>
 #include <string>
 #include <vector>
-
-#include "backend/find/diagnose.h"
-#include "backend/find/note.h"
 
 namespace tenon {
 

@@ -11,6 +11,8 @@
 // Cost: one lstat per file, and one per directory and scan.
 #include "backend/find/trust.h"
 
+#include "core/error.h"
+
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -20,8 +22,6 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-
-#include "core/error.h"
 
 namespace tenon {
 namespace {

@@ -6,13 +6,13 @@
 // to `owner` and a refusal to `strict`.
 #pragma once
 
+#include "backend/find/diagnose.h"
+#include "backend/find/note.h"
+
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
-
-#include "backend/find/diagnose.h"
-#include "backend/find/note.h"
 
 namespace tenon {
 

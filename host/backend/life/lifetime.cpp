@@ -6,6 +6,8 @@
 // kernel lacks it, threads pay for the barrier themselves.
 #include "backend/life/lifetime.h"
 
+#include "core/error.h"
+
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -14,8 +16,6 @@
 #include <chrono>
 #include <mutex>
 #include <thread>
-
-#include "core/error.h"
 
 namespace tenon {
 

@@ -1,11 +1,11 @@
 // The columns of a convolution: for a pixel of the output, the input values that its sum takes.
 #pragma once
 
+#include "core/kernels/conv.h"
+
 #include <algorithm>
 #include <cstring>
 #include <vector>
-
-#include "core/kernels/conv.h"
 
 namespace tenon::kernels {
 

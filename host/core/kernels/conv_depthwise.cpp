@@ -5,13 +5,13 @@
 // kx) adds to neighbouring outputs lies at neighbouring places for any stride and dilation. Then a
 // whole plane of outputs, with the few values between its rows that are thrown away, is one long
 // weighted sum without any border.
-#include <algorithm>
-#include <vector>
-
-#include "core/tensor/allocator.h"
 #include "core/kernels/conv_ways.h"
 #include "core/kernels/level_table.h"
+#include "core/tensor/allocator.h"
 #include "core/threads/thread_pool.h"
+
+#include <algorithm>
+#include <vector>
 
 namespace tenon::kernels {
 namespace {

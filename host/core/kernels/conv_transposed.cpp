@@ -5,13 +5,13 @@
 // threads add to one place.
 // Derivative by the weight: grad_y times the transposed columns of x, summed over pixels and images
 // in a fixed order. A chunk owns some rows of columns, hence columns of the result.
-#include <algorithm>
-
-#include "core/tensor/allocator.h"
 #include "core/kernels/conv_columns.h"
 #include "core/kernels/conv_ways.h"
 #include "core/kernels/gemm.h"
+#include "core/tensor/allocator.h"
 #include "core/threads/thread_pool.h"
+
+#include <algorithm>
 
 namespace tenon::kernels {
 namespace {

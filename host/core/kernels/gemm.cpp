@@ -9,8 +9,7 @@
 //            layer: blocks of 4 x 4 dot products read W once, where it lies.
 //   direct   few rows and B consecutive along n: tiles that read B where it lies.
 //   packed   the rest: op(A) and op(B) are copied into panels in the order in which the tile
-//   kernels
-//            read them (K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix
+//            kernels read them (K. Goto, R. van de Geijn, "Anatomy of High-Performance Matrix
 //            Multiplication", 2008), in steps of 256 along k.
 // A few columns with A consecutive along m are computed as the transposed product.
 // Threads: C is cut into a grid of parts, each done alone with its own panels. Operands are packed
@@ -20,15 +19,15 @@
 // Integers: rows of B times elements of A, in blocks that stay in the cache.
 #include "core/kernels/gemm.h"
 
-#include <algorithm>
-#include <cstring>
-#include <type_traits>
-
-#include "core/tensor/allocator.h"
 #include "core/kernels/gemm_block.h"
 #include "core/kernels/level_table.h"
 #include "core/kernels/narrow.h"
+#include "core/tensor/allocator.h"
 #include "core/threads/thread_pool.h"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 namespace tenon::kernels {
 namespace {

@@ -1,11 +1,11 @@
 // The packed product of one block of C on the calling thread: shared by gemm.cpp and conv.cpp.
 #pragma once
 
+#include "core/kernels/level_table.h"
+#include "core/tensor/allocator.h"
+
 #include <algorithm>
 #include <cstdint>
-
-#include "core/tensor/allocator.h"
-#include "core/kernels/level_table.h"
 
 namespace tenon::kernels {
 

@@ -1,9 +1,9 @@
 // Choosing the table of compute kernels.
 #include "core/kernels/level_table.h"
 
-#include <atomic>
-
 #include "core/error.h"
+
+#include <atomic>
 
 namespace tenon {
 

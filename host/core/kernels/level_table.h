@@ -5,9 +5,9 @@
 // their arguments and the stack. Pointers need only the alignment of their type.
 #pragma once
 
-#include <cstdint>
-
 #include "core/cpu_level.h"
+
+#include <cstdint>
 
 namespace tenon::kernels {
 

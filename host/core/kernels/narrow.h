@@ -1,13 +1,13 @@
 // Rows of any floating type as rows of the type that they are computed in.
 #pragma once
 
+#include "core/kernels/level_table.h"
+#include "core/tensor/allocator.h"
+
 #include <tenon/half.h>
 
 #include <cstdint>
 #include <type_traits>
-
-#include "core/tensor/allocator.h"
-#include "core/kernels/level_table.h"
 
 namespace tenon::kernels {
 

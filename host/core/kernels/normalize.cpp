@@ -6,11 +6,11 @@
 // by the rule of the same authors.
 #include "core/kernels/normalize.h"
 
+#include "core/threads/thread_pool.h"
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-
-#include "core/threads/thread_pool.h"
 
 namespace tenon::kernels {
 namespace {

@@ -6,9 +6,9 @@
 // changes no bit.
 #pragma once
 
-#include <cstdint>
-
 #include "core/kernels/narrow.h"
+
+#include <cstdint>
 
 namespace tenon::kernels {
 

@@ -1,16 +1,15 @@
 // Binding: from a scalar program to an executable plan for one compute type.
 //
 // Method: the program is recorded once more with the type and the constant inputs known, which
-// folds
-//   and simplifies it; then each instruction gets its kernel and a scratch block. Blocks are shared
-//   by liveness: a value frees its block at its last use, and the using step may take it over at
-//   once when elements have the same size, since kernels work element by element in place.
+//   folds and simplifies it; then each instruction gets its kernel and a scratch block. Blocks are
+//   shared by liveness: a value frees its block at its last use, and the using step may take it
+//   over at once when elements have the same size, since kernels work element by element in place.
 //   A program of core/scalar/fast_formulas.h becomes one step instead.
 #include "core/cpu_level.h"
 #include "core/error.h"
-#include "core/scalar/formula.h"
 #include "core/kernels/pointwise_loop.h"
 #include "core/kernels/pointwise_small.h"
+#include "core/scalar/formula.h"
 #include "core/scalar/scalar_constant.h"
 
 #include <algorithm>

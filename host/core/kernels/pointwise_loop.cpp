@@ -1,16 +1,15 @@
 // Runs bound scalar programs over strided operands.
 //
 // Problem: operands of any dtype, order of dimensions and broadcast, at the speed of memory when
-// they
-//   are dense, in 20 ns when there is one element, and without a pile-up for the shapes between.
+//   they are dense, in 20 ns when there is one element, and without a pile-up for the shapes
+//   between.
 // Method: blocks of 512 elements go through a BlockMachine, each operand by the cheapest way it
-// has:
-//   dense ones are read and written in place, single ones are passed by value, others are gathered.
+//   has: dense ones are read and written in place, single ones are passed by value, others are
+//   gathered.
 //   - Flat: all operands dense or single; no iteration space is made.
 //   - Rows: the inner dimension of the collapsed grid has 256 elements or more; a block is a part
-//   of a
-//     row. When operands are gathered, the same part of all rows comes first, so that the cache
-//     lines that a gather touched serve the rows that follow.
+//     of a row. When operands are gathered, the same part of all rows comes first, so that the
+//     cache lines that a gather touched serve the rows that follow.
 //   - Packed: shorter rows; several whole rows share a block, so primitives still run on 512
 //   elements. Above 32 K elements runs of blocks are shared out to threads; results do not depend
 //   on that.
@@ -18,8 +17,8 @@
 #include "core/kernels/pointwise_loop.h"
 
 #include "core/kernels/block_machine.h"
-#include "core/tensor/element_copy.h"
 #include "core/kernels/pointwise_small.h"
+#include "core/tensor/element_copy.h"
 #include "core/tensor/stride_grid.h"
 #include "core/threads/thread_pool.h"
 

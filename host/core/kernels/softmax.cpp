@@ -2,10 +2,10 @@
 // division), rather than one pass of rescaled sums: exponentials cost more than loads.
 #include "core/kernels/softmax.h"
 
-#include <algorithm>
-
 #include "core/kernels/narrow.h"
 #include "core/threads/thread_pool.h"
+
+#include <algorithm>
 
 namespace tenon::kernels {
 namespace {

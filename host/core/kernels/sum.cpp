@@ -3,9 +3,9 @@
 // number of them.
 #include "core/kernels/sum.h"
 
-#include <algorithm>
-
 #include "core/threads/thread_pool.h"
+
+#include <algorithm>
 
 namespace tenon::kernels {
 namespace {

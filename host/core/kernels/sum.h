@@ -1,9 +1,9 @@
 // Sums over one dimension, pairwise.
 #pragma once
 
-#include <cstdint>
-
 #include "core/kernels/narrow.h"
+
+#include <cstdint>
 
 namespace tenon::kernels {
 

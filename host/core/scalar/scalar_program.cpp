@@ -4,10 +4,9 @@
 //   derivatives and code generators want few of them.
 // Model: a list of instructions over value ids, each the same pure function of earlier values.
 // Method: `emit` first looks for a simpler value (folded constant, algebraic rule), then for the
-// same
-//   instruction made before, and appends only what is new. A rule is used only when it holds for
-//   all values: NaN, infinities, -0 and wrapping integers included, so `x + 0` stays for floats (it
-//   turns -0 into 0) while `x - 0`, `x * 1`, `x + (-y)` go. Derivative programs have two rules
+//   same instruction made before, and appends only what is new. A rule is used only when it holds
+//   for all values: NaN, infinities, -0 and wrapping integers included, so `x + 0` stays for floats
+//   (it turns -0 into 0) while `x - 0`, `x * 1`, `x + (-y)` go. Derivative programs have two rules
 //   more. `finish` keeps what the outputs reach.
 // Cost: O(1) for an instruction; a program of a hundred takes about 10 us, once for each row.
 #include "core/scalar/scalar_program.h"

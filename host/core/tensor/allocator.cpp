@@ -20,6 +20,8 @@
 // sanitizer every block comes from the C library, so that misuse is seen.
 #include "core/tensor/allocator.h"
 
+#include "core/error.h"
+
 #include <pthread.h>
 #include <sys/mman.h>
 
@@ -31,8 +33,6 @@
 #include <mutex>
 #include <new>
 #include <utility>
-
-#include "core/error.h"
 
 namespace tenon {
 namespace {

@@ -1,18 +1,16 @@
 // Plain copies between strided operands, with or without a change of dtype.
 //
 // Problem: clone, contiguous and copy_ move much memory in few shapes: dense to dense, rows to
-// rows,
-//   and permuted (a transpose at heart). A loop that is good for one is several times slow for
-//   another.
+//   rows, and permuted (a transpose at heart). A loop that is good for one is several times slow
+//   for another.
 // Method: the collapsed grid decides. Of equal dtype: one dense run is a memcpy; rows that are
-// dense on
-//   both sides are a memcpy each; when the source is dense along another dimension than the target,
-//   that pair of dimensions is done in tiles of 32 x 32 elements, so that each cache line of both
-//   is loaded once. What is left is copied element by element along the inner dimension. With
-//   different dtypes a bound program without steps converts by blocks.
+//   dense on both sides are a memcpy each; when the source is dense along another dimension than
+//   the target, that pair of dimensions is done in tiles of 32 x 32 elements, so that each cache
+//   line of both is loaded once. What is left is copied element by element along the inner
+//   dimension. With different dtypes a bound program without steps converts by blocks.
 // Cost: bound by memory; a transpose of 1000 x 1000 f32 takes about four times its memcpy.
-#include "core/tensor/element_copy.h"
 #include "core/kernels/pointwise_loop.h"
+#include "core/tensor/element_copy.h"
 #include "core/tensor/stored_types.h"
 #include "core/tensor/stride_grid.h"
 #include "core/threads/thread_pool.h"

@@ -1,12 +1,12 @@
 // The flag compiler.threads: read when the pool is made, followed when it changes.
 #include "core/threads/thread_count.h"
 
+#include "config/flags.h"
+#include "core/threads/thread_pool.h"
+
 #include <algorithm>
 #include <atomic>
 #include <exception>
-
-#include "config/flags.h"
-#include "core/threads/thread_pool.h"
 
 namespace tenon {
 

@@ -7,9 +7,8 @@
 //   memory that some node of the graph writes; and when both results leave the graph, because the
 //   caller may write one of them. Data-dependent ops stay: each binds symbols of its own.
 // Method: one walk forwards with a hash table from (op, arguments) to nodes; merges are applied in
-// one
-//   go at the end. Alias classes are those of the graph before; merging joins classes that nobody
-//   writes, and whether a class has an output is kept up to date as merges are chosen.
+//   one go at the end. Alias classes are those of the graph before; merging joins classes that
+//   nobody writes, and whether a class has an output is kept up to date as merges are chosen.
 // Cost: linear.
 #include <algorithm>
 #include <unordered_map>

@@ -1,9 +1,8 @@
 // Dead code removal.
 //
 // Problem: traces and rewrites leave nodes whose results nobody reads. Removing one is right only
-// if
-//   it does nothing else: ops write inputs, draw random numbers, print, assert, and give values to
-//   symbols that sizes elsewhere are made of.
+//   if it does nothing else: ops write inputs, draw random numbers, print, assert, and give values
+//   to symbols that sizes elsewhere are made of.
 // Model: a node is needed if
 //   - one of its results is, or one of them binds a symbol that is;
 //   - it has an effect outside (side effect, an opaque argument, a sub-graph with effects);
@@ -12,9 +11,8 @@
 //   Everything that a needed node reads is needed: values, their memory and the symbols in
 //   arguments and in the metadata of results.
 // Method: one walk backwards with three sets: values, alias classes, symbols. A write counts as a
-// read
-//   of the memory before it, so a store that a later store overwrites stays: overwriting is not
-//   proved.
+//   read of the memory before it, so a store that a later store overwrites stays: overwriting is
+//   not proved.
 // Cost: linear in nodes, arguments and results.
 #include <algorithm>
 #include <set>

@@ -7,9 +7,8 @@
 //   caller, who gets a fresh tensor from the node but would get the constant itself. Nodes that
 //   only view a constant are folded like others: the new constant shares its memory.
 // Method: one walk forwards; each such node is run once through dispatch, below autograd and
-// outside
-//   of any trace, and its results replace its values. A chain folds in one walk, since the results
-//   are constants when the next node is looked at.
+//   outside of any trace, and its results replace its values. A chain folds in one walk, since the
+//   results are constants when the next node is looked at.
 // Cost: that of the ops themselves on tensors of at most `max_elements`.
 #include <algorithm>
 #include <deque>

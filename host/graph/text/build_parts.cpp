@@ -1,11 +1,11 @@
 // Symbols, expressions and arguments of a graph text get their meaning.
 #include "graph/text/build_parts.h"
 
-#include <algorithm>
-
 #include "core/sym/sym_text.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/text/parse.h"
+
+#include <algorithm>
 
 namespace tenon {
 

@@ -2,6 +2,10 @@
 // node.
 #pragma once
 
+#include "core/sym/shape_env.h"
+#include "graph/text/document.h"
+#include "ops/op_table.h"
+
 #include <deque>
 #include <memory>
 #include <set>
@@ -9,10 +13,6 @@
 #include <string_view>
 #include <unordered_map>
 #include <vector>
-
-#include "core/sym/shape_env.h"
-#include "graph/text/document.h"
-#include "ops/op_table.h"
 
 namespace tenon {
 

@@ -1,9 +1,11 @@
 // The document of a graph: its text as data, between graphs on one side and text or JSON on the
 // other.
 //
-//     Graph --describe--> GraphDoc --print--> text          text --parse--> GraphDoc --build-->
-//     Graph
-//                                  --to_json-> JSON         JSON --read---> GraphDoc
+//     Graph --describe--> GraphDoc --print----> text
+//                                  --to_json--> JSON
+//
+//     text  --parse-----> GraphDoc --build----> Graph
+//     JSON  --read------> GraphDoc
 //
 // Names, expressions and words are text here; what they mean is settled by `build_graph`, which
 // checks everything, so that readers of text and of JSON only have to read. docs/graph-text.md is

@@ -1,10 +1,10 @@
 // Graphs as pictures: text for Graphviz' `dot`.
 #pragma once
 
-#include <string>
-
 #include "core/dispatch.h"
 #include "graph/graph.h"
+
+#include <string>
 
 namespace tenon {
 

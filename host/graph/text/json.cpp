@@ -1,15 +1,16 @@
 // Graphs as JSON: one function to write and one to read each part of a document.
 #include "graph/text/json.h"
 
-#include <tenon/dtype.h>
-
-#include <cmath>
-#include <limits>
-#include <nlohmann/json.hpp>
-
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
 #include "ops/op_table.h"
+
+#include <tenon/dtype.h>
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <limits>
 
 namespace tenon {
 

@@ -1,11 +1,11 @@
 // Graphs as JSON, the twin of the text; see docs/graph-text.md.
 #pragma once
 
+#include "graph/text/document.h"
+
 #include <memory>
 #include <string>
 #include <string_view>
-
-#include "graph/text/document.h"
 
 namespace tenon {
 

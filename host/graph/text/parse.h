@@ -1,10 +1,10 @@
 // Graph text to graphs; see docs/graph-text.md.
 #pragma once
 
+#include "graph/text/document.h"
+
 #include <memory>
 #include <string_view>
-
-#include "graph/text/document.h"
 
 namespace tenon {
 

@@ -1,9 +1,9 @@
 // Graphs as text; see docs/graph-text.md.
 #pragma once
 
-#include <string>
-
 #include "graph/text/document.h"
+
+#include <string>
 
 namespace tenon {
 

@@ -5,11 +5,11 @@
 //   auto patch = tenon::config::patch({{"dynamo.recompile_limit", 2}});  // this thread, this scope
 //   int64_t limit = tenon::config::get_as<int64_t>("dynamo.recompile_limit");
 //
-// A key is `<module>.<flag>`, or `<backend>.<option>` for an option of a backend. A value comes
-// from the highest layer that sets it: default, install, user, project, --config, environment,
-// set(),
-// --set, patch(), options of compile(), TENON_FORCE_<MODULE>_<FLAG>. An unknown key, a wrong type
-// and a value that is not allowed throw UserError ConfigError.
+// A key is `<module>.<flag>`, or `<backend>.<option>` for an option of a backend.
+// A value comes from the highest layer that sets it: default, install, user, project, --config,
+// environment, set(), --set, patch(), options of compile(), TENON_FORCE_<MODULE>_<FLAG>.
+//
+// An unknown key, a wrong type and a value that is not allowed throw UserError ConfigError.
 //
 // Threads: all functions may be called from any thread. set() is seen by every thread; a patch by
 // its thread and by the threads that the runtime starts on its behalf.

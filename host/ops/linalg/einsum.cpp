@@ -1,11 +1,9 @@
 // einsum and tensordot: sums of products over named dimensions, by way of bmm.
 //
 // Problem: "bij,bjk->bik" and its like, with repeated letters (diagonals), an ellipsis and any
-// number
-//   of operands, must become few large matrix products.
+//   number of operands, must become few large matrix products.
 // Method: every operand is permuted to one order of dimensions: those of the result, then those
-// that
-//   are summed, 1 where it lacks one. Operands are combined two at a time, from the left or as
+//   that are summed, 1 where it lacks one. Operands are combined two at a time, from the left or as
 //   `path` says. For a pair each dimension is of one of four kinds: in both and kept (batch), only
 //   in the left, only in the right, in both and summed here; each kind is flattened and one bmm is
 //   done. A dimension that only one operand has left is summed before the product.

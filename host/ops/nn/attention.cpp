@@ -1,17 +1,16 @@
 // Scaled dot-product attention: softmax(scale Q K^T + mask) V.
 //
 // Problem: the matrix of scores has one element for each pair of positions; for long sequences it
-// is
-//   far larger than everything else.
+//   is far larger than everything else.
 // Method: (batch, head) pairs and blocks of query rows are shared out to threads. A block's scores
 //   are one product into scratch of `block` x keys, get mask and softmax in place, and one product
 //   with V writes the result. Whole rows of scores are held, so softmax needs no second pass over
 //   K. 16-bit inputs are computed in f32. Under a causal mask keys behind the block's last row are
 //   left out of both products.
 // Cost: two products of queries x keys x head size; scratch of block x keys for each thread.
-#include "core/tensor/allocator.h"
 #include "core/kernels/gemm.h"
 #include "core/kernels/level_table.h"
+#include "core/tensor/allocator.h"
 #include "core/threads/thread_pool.h"
 #include "ops/kernel_loops.h"
 #include "ops/linalg/product.h"

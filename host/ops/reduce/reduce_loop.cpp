@@ -5,8 +5,7 @@
 //   folded together, line by line. Whole: one result from one long run; pieces of fixed length are
 //   folded apart and joined from the left.
 // Cost: memory-bound where the step is cheap; a call for each kept element and row. Threads share
-// kept
-//   elements, or the fixed pieces.
+//   kept elements, or the fixed pieces.
 #include "ops/reduce/reduce_loop.h"
 
 #include "core/threads/thread_pool.h"

@@ -1,8 +1,7 @@
 // The loop of all reductions: dimensions of a mask are folded into a state per kept element.
 //
 // Problem: the same fold (sum, maximum, Welford's moments) runs over any subset of dimensions of
-// any
-//   strides, and must give the same bits whatever the number of threads.
+//   any strides, and must give the same bits whatever the number of threads.
 // Model: an operation has a State, `start()`, `step(state, x, index)` (index counts the folded
 //   elements in row-major order), `join(a, b)` and `store(offset, state, n)`, which writes the
 //   results. `reduce` turns it into functions over rows and lines of elements; the loops over
