@@ -14,8 +14,9 @@ set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 
 find_program(TENON_CCACHE ccache)
 if(TENON_CCACHE)
-  # What ccache asks for where headers are precompiled.
-  set(launcher env CCACHE_SLOPPINESS=pch_defines,time_macros ${TENON_CCACHE})
+  # What ccache asks for where headers are precompiled. What is in one is told by a file beside it:
+  # its bytes differ from build to build.
+  set(launcher env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1 ${TENON_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()
@@ -59,19 +60,20 @@ function(tenon_warnings target)
   endif()
 endfunction()
 
-# Most of the time of a small file goes into the standard library's headers. No header of ours is
-# precompiled: each file includes what it uses, and a change compiles again what it touches only.
+# tenon_precompile_headers(target headers...): headers of other projects. None of ours is precompiled:
+# each file includes what it uses, and a change compiles again what it touches only.
+function(tenon_precompile_headers target)
+  file(WRITE ${CMAKE_CURRENT_BINARY_DIR}/CMakeFiles/${target}.dir/cmake_pch.hxx.gch.sum
+    "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION} ${ARGN}\n")
+  target_precompile_headers(${target} PRIVATE ${ARGN})
+endfunction()
+
+# Most of the time of a small file goes into the standard library's headers.
 function(tenon_precompile_standard_headers target)
   if(NOT TENON_FUZZ)
-    target_precompile_headers(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:<algorithm>>
-      $<$<COMPILE_LANGUAGE:CXX>:<array>> $<$<COMPILE_LANGUAGE:CXX>:<atomic>>
-      $<$<COMPILE_LANGUAGE:CXX>:<cstdint>> $<$<COMPILE_LANGUAGE:CXX>:<functional>>
-      $<$<COMPILE_LANGUAGE:CXX>:<map>> $<$<COMPILE_LANGUAGE:CXX>:<memory>>
-      $<$<COMPILE_LANGUAGE:CXX>:<mutex>> $<$<COMPILE_LANGUAGE:CXX>:<optional>>
-      $<$<COMPILE_LANGUAGE:CXX>:<span>> $<$<COMPILE_LANGUAGE:CXX>:<string>>
-      $<$<COMPILE_LANGUAGE:CXX>:<string_view>> $<$<COMPILE_LANGUAGE:CXX>:<unordered_map>>
-      $<$<COMPILE_LANGUAGE:CXX>:<utility>> $<$<COMPILE_LANGUAGE:CXX>:<variant>>
-      $<$<COMPILE_LANGUAGE:CXX>:<vector>>)
+    tenon_precompile_headers(${target} <algorithm> <array> <atomic> <cstdint> <functional> <map>
+      <memory> <mutex> <optional> <span> <string> <string_view> <unordered_map> <utility> <variant>
+      <vector>)
   endif()
 endfunction()
 
