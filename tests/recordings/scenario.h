@@ -33,6 +33,9 @@ Program program_of(const std::string& function_source);
 /// Why a scenario is not replayed; "" when it is.
 std::string reason_to_skip(formats::JsonView scenario);
 
+/// Whether Tenon is known to compile such a function more often than PyTorch.
+bool compiles_more_often(formats::JsonView scenario);
+
 Arguments arguments_of(formats::JsonView args);
 Options options_of(formats::JsonView compile_args);
 
