@@ -5,8 +5,8 @@
 #include "backend/backend.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
+#include "recordings/aot_metadata.h"
 #include "recordings/json_files.h"
-#include "unit/aot/metadata.h"
 #include "unit/message_of.h"
 
 #include <tenon/tenon.h>

@@ -86,7 +86,6 @@ struct BackendManifest {
   std::vector<BackendOption> options;
   std::vector<BackendMode> modes;  ///< "default" need not stand there
 
-  bool has_tag(std::string_view tag) const;
   bool serves(std::string_view device) const;
   const BackendOption* find_option(std::string_view name) const;
   const BackendMode* find_mode(std::string_view name) const;

@@ -137,10 +137,6 @@ static const T* find_named(const std::vector<T>& all, std::string_view name) {
   return found == all.end() ? nullptr : &*found;
 }
 
-bool BackendManifest::has_tag(std::string_view tag) const {
-  return std::find(tags.begin(), tags.end(), tag) != tags.end();
-}
-
 bool BackendManifest::serves(std::string_view device) const {
   return std::any_of(devices.begin(), devices.end(),
                      [&](const std::string& d) { return d == "*" || d == device; });

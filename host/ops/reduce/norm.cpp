@@ -173,10 +173,6 @@ void logsumexp_kernel(Tensor& out, const Tensor& self, IntList dims, bool) {
 
 constexpr OpTags reduction = OpTags::reduction;
 
-}  // namespace
-
-namespace {
-
 Tensor var_vjp(const Tensor& g, const Tensor& x, OptIntList dim, std::optional<Number> correction,
                bool keepdim) {
   Number c = correction.value_or(Number(1));
