@@ -1,0 +1,218 @@
+// What is behind a compiled callable: the frame of one call, the sites that keep code, and the call
+// operator. Part of tenon/compile.h; programs need none of it by itself.
+#pragma once
+
+#include <tenon/detail/leaves.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <typeindex>
+
+namespace tenon {
+
+struct Options;
+struct CallStats;
+
+namespace detail {
+
+/// Runs the user's callable on the tensors and symbols given in place of its arguments' leaves.
+/// `outputs` receives the tensor leaves of the result; the rest of the result is the prototype,
+/// whose tensors are emptied.
+struct Body {
+  void* context;
+  std::shared_ptr<void> (*run)(void* context, const Tensor* tensors, const Number* numbers,
+                               std::vector<Tensor>& outputs, Leaves& plain_outputs);
+  void (*run_eager)(void* context);  ///< on the caller's own arguments; keeps the result in context
+  const void* closure;               ///< the callable's bytes, for finding captured tensors
+  size_t closure_bytes;
+};
+
+/// What a call gives: output tensors and the rest of the result, or nothing after run_eager.
+struct CallResult {
+  std::vector<Tensor> tensors;
+  std::vector<Number> numbers;  ///< of SymInt and SymFloat leaves
+  const void* prototype = nullptr;
+  std::shared_ptr<const void> owner;
+};
+
+class Site;
+TENON_API std::shared_ptr<Site> make_site(const Options& options);
+TENON_API void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result);
+TENON_API CallStats site_stats(const Site& site);
+TENON_API std::string explain_site(const Site& site);
+TENON_API void reset_site(Site& site);
+
+template <class F>
+struct SignatureOf {
+  static constexpr bool known = false;
+};
+template <class F>
+requires requires { &F::operator(); }
+struct SignatureOf<F> : SignatureOf<decltype(&F::operator())> {};
+template <class C, class R, class... A>
+struct SignatureOf<R (C::*)(A...) const> {
+  static constexpr bool known = true;
+  using Params = std::tuple<A...>;
+};
+template <class C, class R, class... A>
+struct SignatureOf<R (C::*)(A...)> : SignatureOf<R (C::*)(A...) const> {};
+template <class C, class R, class... A>
+struct SignatureOf<R (C::*)(A...) const noexcept> : SignatureOf<R (C::*)(A...) const> {};
+template <class R, class... A>
+struct SignatureOf<R (*)(A...)> : SignatureOf<R (SignatureOf<void>::*)(A...) const> {};
+
+template <class P>
+using StoredArg = std::conditional_t<std::is_same_v<std::decay_t<P>, const char*>, std::string,
+                                     std::remove_cvref_t<P>>;
+
+/// One call with parameters of known types: the arguments, the result, and how to run the body.
+template <class F, class... P>
+struct CallFrame {
+  using Result = std::invoke_result_t<F&, P...>;
+  static constexpr bool is_void = std::is_void_v<Result>;
+  using Stored = std::conditional_t<is_void, std::monostate, std::remove_cvref_t<Result>>;
+
+  F& fn;
+  std::tuple<StoredArg<P>...>& args;
+  std::optional<Stored> eager_result;
+
+  static Stored invoke(F& fn, std::tuple<StoredArg<P>...>& args) {
+    return std::apply(
+        [&](auto&... a) -> Stored {
+          if constexpr (is_void) {
+            std::invoke(fn, static_cast<P>(a)...);
+            return {};
+          } else {
+            return std::invoke(fn, static_cast<P>(a)...);
+          }
+        },
+        args);
+  }
+  static std::shared_ptr<void> run(void* self, const Tensor* tensors, const Number* numbers,
+                                   std::vector<Tensor>& outputs, Leaves& plain_outputs) {
+    auto& frame = *static_cast<CallFrame*>(self);
+    auto copies = std::make_unique<std::tuple<StoredArg<P>...>>(frame.args);
+    LeafWriter writer{tensors, numbers};
+    visit_tree(*copies, writer);
+    auto result = std::make_shared<Stored>(invoke(frame.fn, *copies));
+    LeafReader reader{plain_outputs};
+    visit_tree(std::as_const(*result), reader);
+    for (const Tensor* t : plain_outputs.tensors.span()) outputs.push_back(*t);
+    LeafEmptier emptier;
+    visit_tree(*result, emptier);
+    return result;
+  }
+  static void run_eager(void* self) {
+    auto& frame = *static_cast<CallFrame*>(self);
+    frame.eager_result.emplace(invoke(frame.fn, frame.args));
+  }
+};
+
+/// The callable and its sites, one for each list of parameter types (one in all unless generic).
+template <class F>
+struct Compiled {
+  Compiled(F f, std::shared_ptr<const Options> o) : fn(std::move(f)), options(std::move(o)) {
+    if constexpr (SignatureOf<F>::known) only_site = make_site(*options);
+  }
+  F fn;
+  std::shared_ptr<const Options> options;
+  std::mutex sites_lock;
+  std::map<std::type_index, std::shared_ptr<Site>> sites;
+  std::shared_ptr<Site> only_site;
+
+  template <class Params>
+  Site& site() {
+    if constexpr (SignatureOf<F>::known) {
+      return *only_site;
+    } else {
+      std::lock_guard lock(sites_lock);
+      auto& slot = sites[std::type_index(typeid(Params))];
+      if (!slot) slot = make_site(*options);
+      return *slot;
+    }
+  }
+};
+
+/// One call: arguments to leaves, the site, and the result from what it gives.
+template <class F, class... P, class... A>
+auto call_compiled(Compiled<F>& compiled, std::tuple<P...>*, A&&... args) {
+  static_assert(
+      ((!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>)&&...),
+      "a compiled callable takes its arguments by value or const reference");
+  std::tuple<StoredArg<P>...> stored(std::forward<A>(args)...);
+  using Frame = CallFrame<F, P...>;
+  Frame frame{compiled.fn, stored, {}};
+  Leaves leaves;
+  LeafReader reader{leaves};
+  visit_tree(std::as_const(stored), reader);
+  Body body{&frame, &Frame::run, &Frame::run_eager, &compiled.fn, sizeof(F)};
+  CallResult result;
+  call_site(compiled.template site<std::tuple<P...>>(), leaves, body, result);
+  if constexpr (Frame::is_void) {
+    return;
+  } else {
+    if (!result.prototype) return std::move(*frame.eager_result);
+    if constexpr (std::is_same_v<typename Frame::Stored, Tensor>) {
+      return std::move(result.tensors[0]);
+    } else {
+      typename Frame::Stored out = *static_cast<const typename Frame::Stored*>(result.prototype);
+      LeafFiller filler{result.tensors.data(), result.numbers.data()};
+      visit_tree(out, filler);
+      return out;
+    }
+  }
+}
+
+template <class F, class = void>
+struct ParamsOf {
+  using type = void;  // a generic callable: the parameters are those of each call
+};
+template <class F>
+struct ParamsOf<F, std::enable_if_t<SignatureOf<F>::known>> {
+  using type = typename SignatureOf<F>::Params;
+};
+
+template <class F, class Params = typename ParamsOf<F>::type>
+class CallOperator;
+template <class F, class... P>
+class CallOperator<F, std::tuple<P...>> {
+ public:
+  auto operator()(P... args) const {
+    return call_compiled(*state_, static_cast<std::tuple<P...>*>(nullptr),
+                         std::forward<P>(args)...);
+  }
+
+ protected:
+  std::shared_ptr<Compiled<F>> state_;
+};
+template <class F>
+class CallOperator<F, void> {
+ public:
+  template <class... A>
+  auto operator()(A&&... args) const {
+    return call_compiled(*state_,
+                         static_cast<std::tuple<const std::remove_cvref_t<A>&...>*>(nullptr),
+                         std::forward<A>(args)...);
+  }
+
+ protected:
+  std::shared_ptr<Compiled<F>> state_;
+};
+
+/// Ends the segment, hands real tensors for the fakes in `tensors`, and suspends recording until
+/// leave_disabled; returns what leave_disabled needs, null when nothing is recorded.
+TENON_API void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what);
+TENON_API void leave_disabled(void* token);
+struct DisabledScope {
+  void* token;
+  ~DisabledScope() { leave_disabled(token); }
+};
+
+}  // namespace detail
+
+}  // namespace tenon

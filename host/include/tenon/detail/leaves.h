@@ -1,0 +1,138 @@
+// The leaves of a call: tensors, numbers and texts, collected from arguments and put back into copies
+// and results. Part of tenon/compile.h; programs need none of it by itself.
+#pragma once
+
+#include <tenon/tree.h>
+
+#include <bit>
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+namespace tenon::detail {
+
+/// A short array that lies inline as long as it is short.
+template <class T, size_t N>
+class LeafArray {
+ public:
+  void push(T value) {
+    if (size_ < N)
+      inline_[size_++] = value;
+    else {
+      if (size_ == N) spill_.assign(inline_, inline_ + N);
+      spill_.push_back(value);
+      ++size_;
+    }
+  }
+  const T* data() const { return size_ <= N ? inline_ : spill_.data(); }
+  size_t size() const { return size_; }
+  const T& operator[](size_t i) const { return data()[i]; }
+  std::span<const T> span() const { return {data(), size_}; }
+
+ private:
+  T inline_[N];
+  size_t size_ = 0;
+  std::vector<T> spill_;
+};
+
+/// A plain value of an argument: its bits and its category.
+struct PlainLeaf {
+  uint64_t bits;
+  uint8_t kind;  // 0 integer, 1 floating, 2 bool
+  friend bool operator==(const PlainLeaf&, const PlainLeaf&) = default;
+};
+
+/// The leaves of the arguments of one call, borrowed.
+struct Leaves {
+  LeafArray<const Tensor*, 24> tensors;
+  LeafArray<PlainLeaf, 16> plain;  ///< guarded by value
+  LeafArray<Number, 8> numbers;    ///< SymInt and SymFloat parameters: may become symbols
+  LeafArray<std::string_view, 4> texts;
+  uint64_t structure = 0;  ///< sizes of containers, alternatives, presence
+};
+
+/// Collects leaves.
+struct LeafReader {
+  Leaves& leaves;
+  void tensor(const Tensor& t) { leaves.tensors.push(&t); }
+  template <class T>
+  void scalar(const Scalar<T>& s) {
+    tensor(s.tensor());
+    if (!s.tensor().defined()) number(s.value());
+  }
+  template <class T>
+  void sym(const T& v) {
+    leaves.numbers.push(Number(v));
+  }
+  template <class T>
+  void number(const T& v) {
+    if constexpr (std::is_floating_point_v<T>)
+      leaves.plain.push({std::bit_cast<uint64_t>(static_cast<double>(v)), 1});
+    else
+      leaves.plain.push(
+          {static_cast<uint64_t>(v), std::is_same_v<T, bool> ? uint8_t{2} : uint8_t{0}});
+  }
+  void text(std::string_view s) { leaves.texts.push(s); }
+  void shape(uint64_t n) { leaves.structure = (leaves.structure ^ n) * 0x9E3779B97F4A7C15u + 1; }
+  void fields(const auto&... e) { (visit_tree(e, *this), ...); }
+};
+
+/// Puts tensors and symbols into the places of the leaves, in order.
+struct LeafWriter {
+  const Tensor* next_tensor;
+  const Number* next_number;
+  void tensor(Tensor& t) { t = *next_tensor++; }
+  void tensor(const Tensor&) { ++next_tensor; }
+  template <class T>
+  void scalar(Scalar<T>& s) {
+    tensor(s.tensor());
+  }
+  void sym(SymInt& v) { v = next_number++->sym_int(); }
+  void sym(SymFloat& v) { v = next_number++->sym_float(); }
+  template <class T>
+  void number(const T&) {}
+  template <class T>
+  void text(const T&) {}
+  void shape(uint64_t) {}
+};
+
+/// Takes the tensors out of a result, so that a prototype keeps none alive.
+struct LeafEmptier {
+  void tensor(Tensor& t) { t = Tensor(); }
+  void tensor(const Tensor&) {}
+  template <class T>
+  void scalar(Scalar<T>& s) {
+    tensor(s.tensor());
+  }
+  template <class T>
+  void sym(T&) {}
+  template <class T>
+  void number(const T&) {}
+  template <class T>
+  void text(const T&) {}
+  void shape(uint64_t) {}
+};
+
+/// Makes a result from a prototype and the tensors and numbers of a call.
+struct LeafFiller {
+  Tensor* next;
+  const Number* next_number;
+  void tensor(Tensor& t) { t = std::move(*next++); }
+  void tensor(const Tensor&) { ++next; }
+  template <class T>
+  void scalar(Scalar<T>& s) {
+    if (next->defined()) s = Scalar<T>(Scalar<T>(std::move(*next)).value());
+    ++next;
+  }
+  void sym(SymInt& v) { v = next_number++->sym_int(); }
+  void sym(SymFloat& v) { v = next_number++->sym_float(); }
+  template <class T>
+  void number(const T&) {}
+  template <class T>
+  void text(const T&) {}
+  void shape(uint64_t) {}
+};
+
+}  // namespace tenon::detail
