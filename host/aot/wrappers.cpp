@@ -37,7 +37,7 @@ class InferenceWrapper final : public Artifact {
     std::vector<detail::TensorHead*> own;
     std::span<detail::TensorHead*> inner_inputs = inputs;
     if (!lowered_.shared.empty()) {
-      for (const SharedInput& s : lowered_.shared) shared.push_back(shared_memory(s, inputs));
+      for (const SharedInput& s : lowered_.shared) shared.push_back(span_of_overlapping(s, inputs));
       for (const Tensor& t : shared) own.push_back(t.head());
       for (uint32_t i : lowered_.kept) own.push_back(inputs[i]);
       inner_inputs = own;
@@ -66,7 +66,8 @@ class InferenceWrapper final : public Artifact {
 
  private:
   // All that the members show, as one tensor; it keeps their storage alive.
-  static Tensor shared_memory(const SharedInput& shared, std::span<detail::TensorHead*> inputs) {
+  static Tensor span_of_overlapping(const SharedInput& shared,
+                                    std::span<detail::TensorHead*> inputs) {
     char *first = nullptr, *last = nullptr;
     for (uint32_t m : shared.members) {
       const detail::TensorHead* h = inputs[m];

@@ -53,8 +53,8 @@ class Budget {
     BanRules rules = BanRules::of(options_);
     CutResult fastest = cut(rules);
     if (budget == 1) return fastest;
-    least_ = size_of(save_inputs().saved);
-    range_ = size_of(fastest.saved) - least_;
+    least_ = gigabytes_of(save_inputs().saved);
+    range_ = gigabytes_of(fastest.saved) - least_;
     if (range_ <= 0) return fastest;
 
     rules.used_far_apart = rules.long_fusible_chains = rules.materialized_backward = false;
@@ -80,18 +80,21 @@ class Budget {
     return solve_min_cut(graph_, facts_, options_, rules, may_recompute);
   }
 
-  double size_of(const std::vector<JointId>& saved) const {
+  bool is_opaque(JointId id) const {
+    bool opaque = graph_.node(id).type == Type::opaque;
+    require(!opaque || options_.unsafe_treat_script_objects_as_zero_size,
+            "activation_memory_budget: the size of the opaque value '{}' in the graph '{}' is not "
+            "known; set unsafe_treat_script_objects_as_zero_size to count such values as 0 bytes",
+            graph_.node(id).name, graph_.joint().name);
+    return opaque;
+  }
+
+  double gigabytes_of(const std::vector<JointId>& saved) const {
     double bytes = 0;
-    for (JointId id : saved) {
-      require(
-          graph_.node(id).type != Type::opaque || options_.unsafe_treat_script_objects_as_zero_size,
-          "activation_memory_budget: the size of the opaque value '{}' in the graph '{}' is not "
-          "known; set unsafe_treat_script_objects_as_zero_size to count such values as 0 bytes",
-          graph_.node(id).name, graph_.joint().name);
-      if (graph_.node(id).type != Type::opaque) bytes += static_cast<double>(graph_.node(id).bytes);
-    }
-    if (options_.cost != "recorded") bytes = static_cast<double>(bytes_by_storage(graph_, saved));
-    return bytes / 1e9;
+    for (JointId id : saved)
+      if (!is_opaque(id)) bytes += static_cast<double>(graph_.node(id).bytes);
+    bool shared_once = options_.cost != "recorded";
+    return (shared_once ? static_cast<double>(bytes_by_storage(graph_, saved)) : bytes) / 1e9;
   }
 
   // Takes no memory besides the inputs.
@@ -100,7 +103,9 @@ class Budget {
     return graph_.is_forward_input(id) || (storage >= 0 && input_storages_.count(storage) != 0);
   }
 
-  double ratio(const CutResult& result) const { return (size_of(result.saved) - least_) / range_; }
+  double ratio(const CutResult& result) const {
+    return (gigabytes_of(result.saved) - least_) / range_;
+  }
 
   // Inputs, and results of calls that must not run again.
   CutResult save_inputs() const {
