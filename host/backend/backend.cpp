@@ -133,6 +133,13 @@ std::vector<BackendInfo> all_backends() {
   return out;
 }
 
+std::string default_backend() {
+  const std::string& wanted = config::flags().compiler.default_backend;
+  for (const BackendInfo& b : all_backends())
+    if (b.name == wanted) return b.name;
+  return wanted == "inductor" ? "aot_eager" : wanted;
+}
+
 std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
                                                const CompileRequest& request) {
   BackendFunction user;

@@ -61,6 +61,9 @@ struct BackendInfo {
   std::string fallback = "eager";
 };
 
+/// The name that an empty one stands for: compiler.default_backend, or aot_eager where inductor is
+/// not installed.
+std::string default_backend();
 /// The facts of a backend; throws UserError InvalidBackend with the nearest names.
 BackendInfo backend_info(const std::string& name);
 std::vector<BackendInfo> all_backends();

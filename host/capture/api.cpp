@@ -54,14 +54,14 @@ bool item_bool(const Tensor& t, std::source_location where) { return read_one<bo
 
 std::optional<Number> item_symbol(const Tensor& t, Dtype dtype) {
   Trace* trace = t.is_fake() ? Trace::current() : nullptr;
-  if (!trace || !trace->captures_scalars()) return std::nullopt;
+  if (!trace || !trace->symbols().captures_scalars()) return std::nullopt;
   return trace->item_symbol(t, dtype);
 }
 
 void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what) {
   Trace* trace = Trace::current();
   if (!trace) return nullptr;
-  trace->cut(what, std::source_location::current());
+  trace->graph_break(what, std::source_location::current());
   for (Tensor& t : tensors)
     if (t.defined() && t.is_fake()) t = trace->observe(t, what, std::source_location::current());
   return new PauseRecording;
@@ -102,7 +102,7 @@ void check(SymBool condition, std::string_view text, std::source_location where)
   ShapeEnv* env = current_shape_env();
   require(env, "check: the condition {} belongs to a recording that is over", condition);
   env->check(condition.expr(), std::string(text));
-  if (Trace* trace = Trace::current()) trace->emit_asserts();
+  if (Trace* trace = Trace::current()) trace->symbols().emit_asserts();
 }
 
 void check(const Tensor& condition, std::string_view text, std::source_location where) {
@@ -119,7 +119,8 @@ void set_deterministic(bool on) { thread_modes.deterministic = on; }
 bool is_deterministic() { return thread_modes.deterministic; }
 
 void graph_break(std::string_view reason, std::source_location where) {
-  if (Trace* trace = Trace::current()) trace->cut(reason.empty() ? "graph_break()" : reason, where);
+  if (Trace* trace = Trace::current())
+    trace->graph_break(reason.empty() ? "graph_break()" : reason, where);
 }
 
 namespace {

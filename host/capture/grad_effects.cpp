@@ -1,16 +1,9 @@
-// Bodies that call backward(): what they do to the gradients of leaves.
-//
-// Problem: `opt.zero_grad(); loss.backward(); opt.step();` in a compiled body reads and replaces
-// the `grad()` of captured tensors, which is not a value of the graph. Model: the body is recorded
-// through the tape, whose passes are recorded like all else. The first time that the gradient of a
-// leaf is touched, what it was is set aside; afterwards the leaf has it again, and what the body
-// left there is an output of the graph, to be put there after each run. A gradient that was there
-// before cannot be read: the body must drop it first. One that was missing when it was read must be
-// missing in later calls.
+// Gradients of leaves, around a recording and as its results.
+#include "capture/grad_effects.h"
+
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
 #include "capture/trace.h"
-#include "core/dispatch.h"
 #include "core/error.h"
 
 #include <algorithm>
@@ -19,19 +12,9 @@ namespace tenon {
 
 using autograd::GradState;
 
-void Trace::want_tape(const char* what) {
-  if (is_on_tape()) return;
-  require(!was_cut(), ErrorCode::unsupported,
-          "{}: the body looks at data before ({}), and a body that calls backward() must be one "
-          "graph; return the value instead of looking at it",
-          what, open_reason_);
-  throw WantsTape();
-}
-
-void Trace::touch_gradient(const Tensor& leaf, bool reads) {
-  if (!is_on_tape()) return;
+void TouchedGradients::touch(const Tensor& leaf, bool reads) {
   bool is_known =
-      std::ranges::any_of(touched_, [&](const TouchedGradient& t) { return t.leaf.is_same(leaf); });
+      std::ranges::any_of(touched_, [&](const Touched& t) { return t.leaf.is_same(leaf); });
   if (is_known) return;
   GradState& state = autograd::ensure_state(leaf);
   require(!reads || !state.grad.defined(), ErrorCode::unsupported,
@@ -41,54 +24,58 @@ void Trace::touch_gradient(const Tensor& leaf, bool reads) {
   touched_.push_back({leaf, state.grad, {}, reads});
 }
 
-// The tape goes with the histories of the results, so that nothing recorded is kept by it.
-void Trace::take_gradients(std::span<const Tensor> body_outputs) {
-  if (!is_on_tape()) return;
-  give_gradients_back();
-  for (const Tensor& t : body_outputs) {
-    bool needs = t.defined() && t.is_fake() && t.requires_grad() && !t.is_leaf();
-    needs_history.push_back(needs);
-    if (!needs) continue;
-    autograd::state_of(t)->node = nullptr;
-    mark_requires_grad(t, false);
-  }
-}
-
-void Trace::give_gradients_back() {
+void TouchedGradients::give_back() {
   if (std::exchange(gave_back_, true)) return;
-  for (TouchedGradient& t : touched_)
+  for (Touched& t : touched_)
     t.after = std::exchange(autograd::ensure_state(t.leaf).grad, t.before);
 }
 
-// Also of one that was written since.
-ValueOrigin Trace::origin_of_input(const Tensor& fake) const {
-  for (uint32_t i = 0; i < segment_origins_.size(); ++i)
-    if (recorder_.input_fake(i).is_same(fake)) return segment_origins_[i];
-  fail(ErrorCode::unsupported,
-       "a body that calls backward() changes the gradient of a leaf that it has made itself; call "
-       "autograd::grad() for that");
+std::vector<bool> TouchedGradients::take_histories(std::span<const Tensor> outputs) {
+  std::vector<bool> had;
+  for (const Tensor& t : outputs) {
+    had.push_back(t.defined() && t.is_fake() && t.requires_grad() && !t.is_leaf());
+    if (!had.back()) continue;
+    autograd::state_of(t)->node = nullptr;
+    mark_requires_grad(t, false);
+  }
+  return had;
 }
 
-void Trace::finish_gradients(std::vector<Tensor>& from_graph) {
-  for (const TouchedGradient& t : touched_) {
-    ValueOrigin leaf = origin_of_input(recorder_.as_fake(t.leaf));
-    if (t.found_without) without_grad.push_back(leaf);
+void TouchedGradients::finish(GradEffects& effects,
+                              FunctionRef<ValueOrigin(const Tensor&)> leaf_origin,
+                              FunctionRef<ValueOrigin(const Tensor&)> gradient_origin) const {
+  for (const Touched& t : touched_) {
+    ValueOrigin leaf = leaf_origin(t.leaf);
+    if (t.found_without) effects.without_grad.push_back(leaf);
     bool same = t.after.defined() ? t.before.defined() && t.after.is_same(t.before)
                                   : !t.before.defined() && t.found_without;
-    if (!same) grad_effects.push_back({leaf, origin_of(t.after, from_graph)});
+    if (!same) effects.left.push_back({leaf, gradient_origin(t.after)});
   }
+}
+
+int32_t TouchedGradients::references(const Tensor& fake) const {
+  int32_t n = 0;
+  for (const Touched& t : touched_) n += t.after.is_same(fake) + t.leaf.is_same(fake);
+  return n;
 }
 
 namespace {
 
 const bool installed = [] {
   autograd::gradient_touched_slot = [](const Tensor& leaf, bool reads) {
-    if (Trace* trace = Trace::current()) trace->touch_gradient(leaf, reads);
+    Trace* trace = Trace::current();
+    if (trace && trace->is_on_tape()) trace->gradients().touch(leaf, reads);
   };
   autograd::wants_tape_slot = [](const char* what) {
-    require(Trace::current() != nullptr, ErrorCode::unsupported,
+    Trace* trace = Trace::current();
+    require(trace != nullptr, ErrorCode::unsupported,
             "{}: not supported while a graph tracer records", what);
-    Trace::current()->want_tape(what);
+    if (trace->is_on_tape()) return;
+    require(!trace->has_graph_breaks(), ErrorCode::unsupported,
+            "{}: the body looks at data before ({}), and a body that calls backward() must be one "
+            "graph; return the value instead of looking at it",
+            what, trace->break_reason());
+    throw WantsTape();
   };
   return true;
 }();

@@ -50,38 +50,40 @@ void run_log_fn(std::string_view name, std::string_view text, std::span<const Te
   function(text, tensors);
 }
 
+// Runs the function now or after the graph, as the flags say.
 void call_log_fn(std::string_view name, std::string_view text,
                  std::initializer_list<Tensor> tensors) {
   std::vector<Tensor> list(tensors);
   Trace* trace = Trace::current();
   if (!trace) return run_log_fn(name, text, list);
-  trace->call_log_fn(name, text, std::move(list));
-}
-
-void Trace::call_log_fn(std::string_view name, std::string_view text, std::vector<Tensor> tensors) {
   const config::DynamoFlags& flags = config::flags().dynamo;
   if (lists(flags.ignore_logging_functions, name)) return;
   if (lists(flags.reorderable_logging_functions, name)) {
-    pending_logs_.push_back({std::string(name), std::string(text), std::move(tensors)});
+    trace->log_calls().calls.push_back({std::string(name), std::string(text), std::move(list)});
     return;
   }
   auto where = std::source_location::current();
-  cut(message("the log function {}", name), where);
-  for (Tensor& t : tensors)
-    if (t.defined() && t.is_fake()) t = observe(t, name, where);
+  trace->graph_break(message("the log function {}", name), where);
+  for (Tensor& t : list)
+    if (t.defined() && t.is_fake()) t = trace->observe(t, name, where);
   PauseRecording pause;
-  run_log_fn(name, text, tensors);
+  run_log_fn(name, text, list);
 }
 
-// Of a body that was cut: everything has run, so the logs run with what came out.
-void Trace::run_pending_logs() {
+void PendingLogCalls::run() {
   PauseRecording pause;
-  for (PendingLogCall& call : pending_logs_) {
-    for (Tensor& t : call.tensors)
-      if (t.defined() && t.is_fake()) t = impl_of(t)->ensure_extra().concrete;
+  for (Call& call : calls) {
+    for (Tensor& t : call.tensors) t = real_of(t);
     run_log_fn(call.name, call.text, call.tensors);
   }
-  pending_logs_.clear();
+  calls.clear();
+}
+
+int32_t PendingLogCalls::references(const Tensor& fake) const {
+  int32_t n = 0;
+  for (const Call& call : calls)
+    for (const Tensor& t : call.tensors) n += t.is_same(fake);
+  return n;
 }
 
 }  // namespace tenon

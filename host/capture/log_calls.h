@@ -14,15 +14,24 @@ struct ValueOrigin {
   uint32_t index = 0;
 };
 
-/// A call that was met while recording, on fakes.
-struct PendingLogCall {
-  std::string name, text;
-  std::vector<Tensor> tensors;
-};
-/// The same as part of an entry: run after its code.
+/// A call as part of an entry: run after its code.
 struct LogCall {
   std::string name, text;
   std::vector<ValueOrigin> tensors;
+};
+
+/// Calls that were met while recording, on fakes.
+struct PendingLogCalls {
+  struct Call {
+    std::string name, text;
+    std::vector<Tensor> tensors;
+  };
+  std::vector<Call> calls;
+
+  /// Of a body with graph breaks: everything has run, so the logs run with what came out.
+  void run();
+  /// How many references to the fake are held here.
+  int32_t references(const Tensor& fake) const;
 };
 
 /// Calls the function of that name. Throws UserError for an unknown one.

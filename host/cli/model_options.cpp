@@ -2,7 +2,6 @@
 #include "cli/model_options.h"
 
 #include "backend/backend.h"
-#include "compile/compile_graph.h"
 #include "config/config.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"

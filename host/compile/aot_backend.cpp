@@ -1,7 +1,6 @@
 // Backends put together from others: forward by one, backward by another.
 #include "aot/lower.h"
 #include "backend/backend.h"
-#include "compile/compile_graph.h"
 #include "core/error.h"
 
 #include <tenon/functorch.h>

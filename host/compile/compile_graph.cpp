@@ -3,18 +3,16 @@
 //   captured graph ──▶ backends of stage "captured"
 //        ├── known to the cache on disk ──────────────────────────────▶ wrapper
 //        └── stages (staged_graph.cpp) ──▶ functional graphs ──▶ backend ──▶ wrapper
-#include "aot/backward_autocast.h"
-#include "aot/functional_rng.h"
 #include "compile/compile_graph.h"
-#include "config/flags.h"
-#include "core/dispatch.h"
-#include "core/sym/shape_env.h"
+
+#include "aot/backward_autocast.h"
+#include "compile/ask_backend.h"
 #include "compile/graph_cache.h"
+#include "compile/staged_graph.h"
+#include "core/dispatch.h"
 #include "report/compile_record.h"
-#include "report/events.h"
 #include "runtime/checked_artifact.h"
 #include "runtime/repro.h"
-#include "compile/staged_graph.h"
 
 namespace tenon {
 
@@ -27,62 +25,6 @@ std::shared_ptr<Graph> graph_for_backend(const std::shared_ptr<Graph>& graph,
 
 namespace {
 
-// Compiles, leaving behind what flag dynamo.repro_after wants where that fails or crashes.
-template <class Compile>
-std::shared_ptr<Artifact> with_repro(ReproStage stage, const Graph& graph,
-                                     const ReproCompile& repro, Compile compile) {
-  if (wants_repro(stage, 3)) write_graph_repro(graph, repro, "");
-  try {
-    return compile();
-  } catch (const std::exception& error) {
-    if (wants_repro(stage, 1)) write_graph_repro(graph, repro, error.what());
-    throw;
-  }
-}
-
-std::shared_ptr<Artifact> ask_backend(const std::string& name, const CompileRequest& request) {
-  report::PhaseScope phase("backend");
-  return compile_with_backend(name, request);
-}
-
-// With functorch.functionalize_rng_ops a graph that draws gets seed and offset as inputs.
-template <class Ask>
-std::shared_ptr<Artifact> ask_with_rng(const CompileRequest& request, const Ask& ask) {
-  if (!config::flags().functorch.functionalize_rng_ops) return ask(request);
-  bool backward = request.stage == Stage::backward;
-  FunctionalRng drawn = functionalize_rng(*request.graph, backward ? "bwd" : "fwd",
-                                          request.stage == Stage::forward ? request.n_saved : 0);
-  if (!drawn.graph) return ask(request);
-  CompileRequest functional = request;
-  functional.graph = drawn.graph;
-  if (!functional.aliased_outputs.empty())
-    functional.aliased_outputs.insert(functional.aliased_outputs.begin() + drawn.offset_output,
-                                      no_value);
-  return with_generator(ask(functional), drawn.offset_output);
-}
-
-// What it gets may be handed on as a repro; the backward is asked for long after this.
-MakeCode asking(const std::string& name, const ReproCompile& repro) {
-  return [repro, name](const CompileRequest& request) {
-    if (request.stage == Stage::backward) report::counter("aot.backward_compiles").add();
-    return ask_with_rng(request, [&](const CompileRequest& asked) {
-      return with_repro(ReproStage::aot, *asked.graph, repro,
-                        [&] { return ask_backend(name, asked); });
-    });
-  };
-}
-
-// The artifact, with what the stages asked about sizes as conditions like the backend's own.
-template <class Compile>
-std::shared_ptr<Artifact> with_conditions(const Graph& graph, Compile compile) {
-  size_t n_before = graph.shape_env ? graph.shape_env->guards().size() : 0;
-  std::shared_ptr<Artifact> artifact = compile();
-  if (graph.shape_env)
-    for (const RecordedGuard& g : graph.shape_env->guards().subspan(n_before))
-      artifact->guards.push_back(g.condition);
-  return artifact;
-}
-
 std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
                                          const BackendInfo& backend, CompileRequest request,
                                          const ReproCompile& repro, bool use_cache) {
@@ -93,7 +35,7 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
   }
 
   // What was made of the same graph before serves again, also in another process.
-  MakeCode make = asking(backend.name, repro);
+  MakeCode make = code_maker(backend.name, repro);
   std::shared_ptr<GraphCache> cache;
   if (use_cache) cache = GraphCache::open(graph, backend, request);
   if (cache)

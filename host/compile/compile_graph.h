@@ -4,7 +4,6 @@
 #include "backend/backend.h"
 #include "graph/graph.h"
 
-#include <map>
 #include <memory>
 #include <string>
 
@@ -24,13 +23,8 @@ struct CompileGraphOptions {
 std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
                                         const CompileGraphOptions& options);
 
-/// Options of a backend as the text that plugins get.
-std::string options_toml(const std::map<std::string, std::string>& options);
 /// The graph as compile_graph() hands it to the backend.
 std::shared_ptr<Graph> graph_for_backend(const std::shared_ptr<Graph>& graph,
                                          const std::string& backend);
-
-/// The name that an empty backend stands for.
-std::string default_backend();
 
 }  // namespace tenon

@@ -1,22 +1,23 @@
 // Guards: the conditions under which compiled code may serve a call.
 //
-// Made from what a recording took for granted, checked before each later call: global state first,
-// then the arguments from cheap to dear, aliasing, and the program over symbolic sizes. Stops at
-// the first failure, allocates nothing, takes no lock. About 10 ns for one tensor, 5 ns for each
-// further one.
+// Made from what a recording took for granted, checked before each later call, kind by kind in the
+// order of the rows in guard_kinds.cpp: the thread's state first, then the arguments, aliasing, and
+// the program over symbolic sizes. Stops at the first failure, allocates nothing, takes no lock.
+// About 10 ns for one tensor, 5 ns for each further one.
 #pragma once
 
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_program.h"
+#include "core/tensor/tensor_impl.h"
 
-#include <tenon/compile.h>
+#include <tenon/detail/leaves.h>
 
 #include <string>
 #include <vector>
 
 namespace tenon {
 
-/// What is fixed of one tensor argument.
+/// What is fixed of one tensor.
 struct TensorGuard {
   int32_t dtype, device_type, device_index, ndim;
   bool requires_grad = false, defined = true;
@@ -27,6 +28,7 @@ struct TensorGuard {
 
 /// Everything about the tensor, fixed.
 TensorGuard guard_of(const Tensor& tensor);
+bool matches(const TensorGuard& guard, const Tensor& tensor);
 
 /// Which word of the arguments a symbol of the program is read from.
 struct SymbolLoad {
@@ -34,12 +36,21 @@ struct SymbolLoad {
   uint32_t index, dim;
 };
 
+/// What a recording knows of its call: the arguments, and what of them are symbols.
+struct RecordedCall {
+  const detail::Leaves& leaves;
+  std::span<const TensorMeta> metas;  ///< by tensor leaf, as it came in
+  std::span<const Number> numbers;    ///< by number leaf
+  const ShapeEnv& env;
+  bool any_requires_grad = false;  ///< requires_grad of the arguments does not count
+};
+
 struct GuardSet {
-  uint64_t global = 0;  ///< global_state() when recorded
+  uint64_t global = 0;                  ///< global_state() when recorded
   uint64_t structure = 0;
   std::vector<TensorGuard> tensors;
-  std::vector<uint32_t>
-      same_as;  ///< by tensor: index of the first argument that is the same object
+  /// By tensor: index of the first argument that is the same object; empty: all are distinct.
+  std::vector<uint32_t> same_as;
   std::vector<detail::PlainLeaf> plain;
   std::vector<std::string> texts;
   std::vector<Number> numbers;    ///< of SymInt and SymFloat arguments; symbolic ones are free
@@ -61,15 +72,19 @@ struct GuardSet {
   void load(const detail::Leaves& leaves, int64_t* words) const;
   /// Adds the conditions that a backend asked for, over the symbols of `loads`.
   void add_backend_conditions(std::string_view backend, const ShapeEnv& env,
-                              std::span<const Expr* const> symbols,
                               std::span<const Expr* const> conditions);
+  /// Whether the conditions on symbolic sizes and numbers hold.
+  bool sizes_hold(const detail::Leaves& leaves) const;
+  std::string why_sizes_fail(const detail::Leaves& leaves) const;
 
  private:
-  bool sizes_match(const detail::Leaves& leaves, const int64_t* words) const;
   int failed_equality(const detail::Leaves& leaves, const int64_t* words) const;
 };
 
-/// Grad mode, deterministic mode and what else decides what ops do, as one word.
-uint64_t global_state();
+/// The symbols that are read from the arguments, in the order of GuardSet::loads.
+std::vector<const Expr*> argument_symbols(const ShapeEnv& env);
+
+/// The guards of a recording: what each kind keeps of it.
+GuardSet make_guards(const RecordedCall& call);
 
 }  // namespace tenon

@@ -2,10 +2,10 @@
 #include <tenon/model.h>
 
 #include "backend/backend.h"
-#include "compile/compile_graph.h"
 #include "core/error.h"
 #include "model/model_runner.h"
 #include "model/model_tree.h"
+#include "runtime/call.h"
 
 namespace tenon {
 
@@ -48,7 +48,7 @@ Model load(const std::string& path, const LoadOptions& options) {
   reading.program = options.program;
   reading.check_crc = options.check_crc;
   reading.random_weights = options.random_weights;
-  RunnerOptions running{backend, options.mode, options_toml(options.options),
+  RunnerOptions running{backend, options.mode, option_texts(options.options).backend,
                         options.random_weights, options.training};
   auto program = std::make_shared<const formats::Pt2Program>(formats::read_pt2(path, reading));
   return Model(std::make_shared<Model::State>(std::move(program), std::move(running)));

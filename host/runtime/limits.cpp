@@ -18,6 +18,8 @@ std::string display_name(const Site& site) {
   return site.options.name.empty() ? message("number {}", site.number) : site.options.name;
 }
 
+namespace {
+
 void check_flag_conflicts() {
   const config::DynamoFlags& flags = config::flags().dynamo;
   require(!flags.suppress_errors || !flags.fail_on_recompile_limit_hit, ErrorCode::config,
@@ -25,9 +27,7 @@ void check_flag_conflicts() {
           "errors that the other asks for; set one of them to false");
 }
 
-namespace {
-
-std::string reasons(const Site& site, const Leaves& leaves) {
+std::string guard_failures(const Site& site, const Leaves& leaves) {
   std::string out;
   for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
     const Entry& entry = *site.order[i].load();
@@ -50,12 +50,11 @@ Limit limit_of(const Site& site) {
   return {"accumulated_recompile_limit", flags.accumulated_recompile_limit, reached};
 }
 
-}  // namespace
-
+// Finds out why no version serves the call, and tells it as flags ask.
 std::string note_recompile(Site& site, const Leaves& leaves) {
   if (site.n_entries.load() == 0) return "";
   bool report_reasons = config::flags().dynamo.report_guard_failures;
-  std::string reason = report_reasons ? reasons(site, leaves) : "";
+  std::string reason = report_reasons ? guard_failures(site, leaves) : "";
   if (report_reasons) {
     site.recompile_reasons.push_back(reason);
     report::log_line(report::LogLevel::debug, "guards", "recompiling: " + reason);
@@ -67,10 +66,8 @@ std::string note_recompile(Site& site, const Leaves& leaves) {
   return reason;
 }
 
-Miss what_to_do(Site& site, const std::string& reason) {
-  if (site.skipped || site.run_only) return Miss::eager;
-  Limit limit = limit_of(site);
-  if (!limit.reached) return Miss::compile;
+// No more versions: what capture.on_limit says.
+Miss at_limit(Site& site, const Limit& limit, const std::string& reason) {
   Choice then = config::flags().capture.on_limit;
   std::string text = message(
       "callable {} was compiled {} times, the limit dynamo.{} is {}; last reason: {}; mark sizes "
@@ -89,6 +86,18 @@ Miss what_to_do(Site& site, const std::string& reason) {
   return Miss::eager;
 }
 
+}  // namespace
+
+Miss what_to_do(Site& site, const Leaves& leaves) {
+  check_flag_conflicts();
+  if (config::flags().dynamo.disable) return Miss::eager;
+  if (config::flags().capture.mode == "replay") return Miss::replay;
+  std::string reason = note_recompile(site, leaves);
+  if (site.skipped || site.run_only) return Miss::eager;
+  Limit limit = limit_of(site);
+  return limit.reached ? at_limit(site, limit, reason) : Miss::compile;
+}
+
 void check_shared_inputs(const Leaves& leaves) {
   int64_t limit = config::flags().functorch._max_aliased_inputs_with_dynamic_shapes_enabled;
   std::map<const Storage*, int64_t> sharing;
@@ -103,21 +112,29 @@ void check_shared_inputs(const Leaves& leaves) {
 }
 
 void exclude_older(const Site& site, Entry& entry) {
-  if (!config::flags().dynamo.automatic_dynamic_exclusion_guard || entry.guards.loads.empty())
+  if (!config::flags().dynamo.automatic_dynamic_exclusion_guard ||
+      entry.recorded.guards.loads.empty())
     return;
   for (uint32_t i = 0; i < site.n_entries.load(); ++i)
-    if (const Entry* older = site.order[i].load(); older->guards.loads.empty() && !older->replays)
+    if (const Entry* older = site.order[i].load();
+        older->recorded.guards.loads.empty() && !older->replays())
       entry.excluded.push_back(older);
 }
 
-bool suppress_error(Site& site, const std::exception& error) {
-  if (!config::flags().dynamo.suppress_errors) return false;
-  site.skipped = true;
-  report::log_line(report::LogLevel::warning, "runtime",
-                   message("callable {} could not be compiled and runs as it is "
-                           "(dynamo.suppress_errors): {}",
-                           display_name(site), error.what()));
-  return true;
+bool compile_or_suppress(Site& site, FunctionRef<void()> compile) {
+  int64_t breaks = site.graph_breaks;
+  try {
+    compile();
+    return true;
+  } catch (const Error& error) {
+    if (breaks != site.graph_breaks || !config::flags().dynamo.suppress_errors) throw;
+    site.skipped = true;
+    report::log_line(report::LogLevel::warning, "runtime",
+                     message("callable {} could not be compiled and runs as it is "
+                             "(dynamo.suppress_errors): {}",
+                             display_name(site), error.what()));
+    return false;
+  }
 }
 
 }  // namespace tenon

@@ -50,6 +50,18 @@ std::string write_graph_repro(const Graph& graph, const ReproCompile& compile,
   return "";
 }
 
+std::shared_ptr<Artifact> with_repro(ReproStage stage, const Graph& graph,
+                                     const ReproCompile& repro,
+                                     FunctionRef<std::shared_ptr<Artifact>()> compile) {
+  if (wants_repro(stage, 3)) write_graph_repro(graph, repro, "");
+  try {
+    return compile();
+  } catch (const std::exception& error) {
+    if (wants_repro(stage, 1)) write_graph_repro(graph, repro, error.what());
+    throw;
+  }
+}
+
 void write_execution_record(const Graph& graph, std::string_view compile_id,
                             std::string_view error) noexcept try {
   std::string folder = report::dump_folder(compile_id);

@@ -5,6 +5,8 @@
 // compiled, so that it survives a crash of the plugin, 4 where its numbers are wrong.
 #pragma once
 
+#include "core/function_ref.h"
+#include "graph/artifact.h"
 #include "graph/graph.h"
 
 #include <string>
@@ -26,6 +28,11 @@ struct ReproCompile {
 /// compilation and returns it; empty where that is not possible. Never throws.
 std::string write_graph_repro(const Graph& graph, const ReproCompile& compile,
                               std::string_view error) noexcept;
+
+/// Compiles, leaving a repro behind where one is wanted: before, or when that fails.
+std::shared_ptr<Artifact> with_repro(ReproStage stage, const Graph& graph,
+                                     const ReproCompile& repro,
+                                     FunctionRef<std::shared_ptr<Artifact>()> compile);
 
 /// Flag dynamo.replay_record_enabled: writes replay.tng, flags.toml and error.txt, which `tenon
 /// replay` runs again. Never throws.

@@ -3,6 +3,7 @@
 
 #include "config/flags.h"
 #include "core/tensor/tensor_impl.h"
+#include "runtime/call.h"
 
 #include <algorithm>
 
@@ -10,6 +11,41 @@ namespace tenon {
 
 using detail::Leaves;
 using detail::Site;
+
+void DynamicMemory::Cell::join(int64_t v) {
+  if (state == State::unset) {
+    state = State::value;
+    value = v;
+  } else if (state == State::value && value != v) {
+    state = State::dynamic;
+  }
+}
+
+void DynamicMemory::join(const detail::Leaves& leaves) {
+  tensors.resize(std::max(tensors.size(), leaves.tensors.size()));
+  for (size_t i = 0; i < leaves.tensors.size(); ++i) {
+    if (!leaves.tensors[i]->defined()) continue;
+    const detail::TensorHead* h = leaves.tensors[i]->head();
+    TensorCells& cells = tensors[i];
+    auto rank = static_cast<size_t>(h->ndim);
+    if (!cells.sizes.empty() && cells.sizes.size() != rank) {
+      cells.rank_changed = true;
+      cells.sizes.assign(rank, {Cell::State::dynamic, 0});
+      cells.strides.assign(rank, {});
+    }
+    cells.sizes.resize(rank, {cells.rank_changed ? Cell::State::dynamic : Cell::State::unset, 0});
+    cells.strides.resize(rank);
+    int64_t expected = 1;
+    for (size_t d = rank; d-- > 0;) {
+      cells.sizes[d].join(h->sizes[d]);
+      // A dense stride is not a fact of its own: it follows the sizes.
+      cells.strides[d].join(h->strides[d] == expected ? -1 : h->strides[d]);
+      expected *= h->sizes[d];
+    }
+  }
+  numbers.resize(std::max(numbers.size(), leaves.numbers.size()));
+  for (size_t i = 0; i < leaves.numbers.size(); ++i) numbers[i].join(leaves.numbers[i].word());
+}
 
 namespace {
 

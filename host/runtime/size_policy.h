@@ -1,9 +1,27 @@
 // Which sizes and numbers of a call's arguments become symbols.
 #pragma once
 
-#include "runtime/call.h"
+#include "capture/trace_policy.h"
+
+#include <tenon/detail/compiled.h>
 
 namespace tenon {
+
+/// What the calls so far have shown of each size, stride and number: unset, one value, or dynamic.
+struct DynamicMemory {
+  struct Cell {
+    enum class State : uint8_t { unset, value, dynamic } state = State::unset;
+    int64_t value = 0;
+    void join(int64_t v);
+  };
+  struct TensorCells {
+    std::vector<Cell> sizes, strides;
+    bool rank_changed = false;
+  };
+  std::vector<TensorCells> tensors;
+  std::vector<Cell> numbers;
+  void join(const detail::Leaves& leaves);
+};
 
 /// Joins the arguments to what the site remembers and decides for each size, stride and number:
 /// the marks first, then the lists of the environment (compiler.dynamic_sources, unbacked_sources

@@ -231,6 +231,20 @@ TEST_F(Observable, RetraceCheckLooksAtTheBodyEveryNCalls) {
   EXPECT_GT(replays(10), replays(0) + 5);
 }
 
+TEST_F(Observable, RetraceCheckIsAnOptionOfCompileAndGoesOnForGood) {
+  static double hidden = 1;
+  hidden = 1;
+  auto f = compile([](const Tensor& x) { return x * hidden; },
+                   {.backend = "keeping", .options = {{"capture.retrace_check", "100"}}});
+  Tensor x = ones({1});
+  for (int i = 0; i < 5000; ++i) f(x);
+  hidden = 2;
+  LogCapture lines;
+  for (int i = 0; i < 200; ++i) f(x);
+  EXPECT_EQ(lines.count("did something else"), 1u);
+  EXPECT_EQ(f(x).item<float>(), 2);
+}
+
 TEST_F(Observable, OnStaleSaysWhatADivergenceDoes) {
   auto run = [](const char* on_stale) {
     auto scope = config::patch({{"capture.on_stale", on_stale}});

@@ -1,0 +1,47 @@
+// Bodies that call backward(): what they do to the gradients of leaves.
+//
+// Problem: `opt.zero_grad(); loss.backward(); opt.step();` in a compiled body reads and replaces
+// the `grad()` of captured tensors, which is not a value of the graph. Model: the body is recorded
+// through the tape, whose passes are recorded like all else. The first time that the gradient of a
+// leaf is touched, what it was is set aside; afterwards the leaf has it again, and what the body
+// left there is an output of the graph, to be put there after each run. A gradient that was there
+// before cannot be read: the body must drop it first. One that was missing when it was read must be
+// missing in later calls.
+#pragma once
+
+#include "capture/recording.h"
+#include "core/function_ref.h"
+
+#include <vector>
+
+namespace tenon {
+
+/// Thrown out of a body that calls backward() in a recording without tape: record it once more.
+struct WantsTape {};
+
+/// The gradients that a body touches while it is recorded through the tape.
+class TouchedGradients {
+ public:
+  void touch(const Tensor& leaf, bool reads);
+  /// The leaves get back what they had; once.
+  void give_back();
+  /// Takes the histories off the outputs, with which the tape goes, so that nothing recorded is
+  /// kept by it; true for those that had one.
+  static std::vector<bool> take_histories(std::span<const Tensor> outputs);
+  /// What the body left, where `leaf_origin` finds leaves and `gradient_origin` gradients.
+  void finish(GradEffects& effects, FunctionRef<ValueOrigin(const Tensor&)> leaf_origin,
+              FunctionRef<ValueOrigin(const Tensor&)> gradient_origin) const;
+  /// How many references to the fake are held here.
+  int32_t references(const Tensor& fake) const;
+
+ private:
+  /// A leaf whose gradient the body has read or replaced.
+  struct Touched {
+    Tensor leaf, before, after;
+    bool found_without = false;
+  };
+  std::vector<Touched> touched_;
+  bool gave_back_ = false;
+};
+
+}  // namespace tenon

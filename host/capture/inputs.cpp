@@ -1,0 +1,267 @@
+// Fakes for real tensors.
+#include "capture/inputs.h"
+
+#include "autograd/tape.h"
+#include "capture/locate.h"
+#include "config/flags.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+#include "core/tensor/each_tensor.h"
+#include "ops/op_table.h"
+
+#include <tenon/compiler.h>
+
+#include <algorithm>
+
+namespace tenon {
+
+const Tensor& concrete_of(const Tensor& fake) {
+  static const Tensor none;
+  TensorImpl* impl = impl_of(fake);
+  return impl->extra ? impl->extra->concrete : none;
+}
+
+Tensor real_of(const Tensor& t) { return t.defined() && t.is_fake() ? concrete_of(t) : t; }
+
+namespace {
+
+SymInt size_symbol(ShapeEnv& env, const Tensor& real, uint32_t index, uint32_t dim,
+                   const TracePolicy& policy) {
+  DimPolicy wanted = policy.sizes[index][dim];
+  SymbolOptions options;
+  options.policy = wanted == DimPolicy::duck       ? SymbolPolicy::duck
+                   : wanted == DimPolicy::unbacked ? SymbolPolicy::unbacked
+                                                   : SymbolPolicy::own;
+  options.must_stay_dynamic = wanted == DimPolicy::own;
+  options.specialize_one = policy.specialize_one;
+  const auto& marks = impl_of(real)->extra;
+  if (marks && dim < marks->dynamic_ranges.size() && wanted == DimPolicy::own)
+    options.range = {marks->dynamic_ranges[dim].first, marks->dynamic_ranges[dim].second};
+  return env.create_symbol(real.head()->sizes[dim], {SymbolSource::Kind::input_size, index, dim},
+                           message("arg{}.size({})", index, dim), options);
+}
+
+// Strides that follow from the sizes become expressions over them, so that a change of size frees
+// the stride as well: each is, where it fits, size times stride of the dimension next inside.
+Dims symbolic_strides(const Tensor& real, SymIntList sizes) {
+  IntList plain{real.head()->strides, static_cast<size_t>(real.dim())};
+  IntList extents{real.head()->sizes, static_cast<size_t>(real.dim())};
+  Dims out(plain.size());
+  std::vector<size_t> order(plain.size());
+  for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return plain[a] < plain[b]; });
+  for (size_t k = 0; k < order.size(); ++k) {
+    size_t dim = order[k];
+    out[dim] = plain[dim];
+    for (size_t j = 0; j < k; ++j) {
+      size_t inner = order[j];
+      if (plain[dim] > 1 && plain[inner] > 0 && plain[inner] * extents[inner] == plain[dim])
+        out[dim] = out[inner] * sizes[inner];
+    }
+  }
+  return out;
+}
+
+// Tensor argument `index` with symbols for the sizes and strides that the policy frees.
+TensorMeta argument_meta(ShapeEnv& env, const Tensor& real, uint32_t index,
+                         const TracePolicy& policy) {
+  TensorMeta meta = meta_of(real);
+  for (uint32_t d = 0; d < meta.sizes.size(); ++d)
+    if (policy.sizes[index][d] != DimPolicy::fixed)
+      meta.sizes[d] = size_symbol(env, real, index, d, policy);
+  meta.strides = symbolic_strides(real, list_of(meta.sizes));
+  for (uint32_t d = 0; d < meta.strides.size(); ++d) {
+    SymbolSource source{SymbolSource::Kind::input_stride, index, d};
+    std::string text = message("arg{}.stride({})", index, d);
+    if (meta.strides[d].is_symbolic())
+      env.expect_source(source, text, meta.strides[d]);
+    else if (policy.strides[index][d] != DimPolicy::fixed)
+      meta.strides[d] = env.create_symbol(real.head()->strides[d], source, text);
+  }
+  return meta;
+}
+
+Number argument_number(ShapeEnv& env, Number number, uint32_t index, const TracePolicy& policy) {
+  SymbolSource source{SymbolSource::Kind::input_value, index, 0};
+  std::string text = message("number{}", index);
+  if (policy.numbers[index] && number.is_integer())
+    return env.create_symbol(number.to_int(), source, text, SymbolOptions::for_number());
+  if (policy.numbers[index] && number.is_floating())
+    return env.create_float(number.to_double(), source, text);
+  return number;
+}
+
+}  // namespace
+
+TraceInputs::TraceInputs(const detail::Leaves& leaves, GraphRecorder& recorder,
+                         std::shared_ptr<const std::vector<Tensor>> state)
+    : leaves_(leaves),
+      recorder_(recorder),
+      env_(*recorder.shape_env()),
+      state_(std::move(state)),
+      any_grad_(!config::flags().guards.strict_requires_grad && !thread_modes.grad_enabled) {}
+
+void TraceInputs::add_arguments(const TracePolicy& policy) {
+  for (size_t i = 0; i < leaves_.tensors.size(); ++i)
+    argument_fakes_.push_back(add_argument(i, policy));
+  for (uint32_t i = 0; i < leaves_.numbers.size(); ++i)
+    argument_numbers_.push_back(argument_number(env_, leaves_.numbers[i], i, policy));
+}
+
+RecordedCall TraceInputs::recorded_call() const {
+  return {.leaves = leaves_,
+          .metas = argument_metas_,
+          .numbers = argument_numbers_,
+          .env = env_,
+          .any_requires_grad = any_grad_};
+}
+
+Tensor TraceInputs::add_argument(size_t index, const TracePolicy& policy) {
+  const Tensor& real = *leaves_.tensors[index];
+  TensorMeta& meta = argument_metas_.emplace_back();
+  if (!real.defined()) return Tensor();
+  for (size_t j = 0; j < index; ++j) {
+    if (!leaves_.tensors[j]->is_same(real)) continue;
+    meta = argument_metas_[j];
+    return argument_fakes_[j];
+  }
+  auto leaf = static_cast<uint32_t>(index);
+  meta = argument_meta(env_, real, leaf, policy);
+  // Arguments over one storage stay so as fakes.
+  StorageRef storage;
+  for (size_t j = 0; j < index && !storage; ++j)
+    if (leaves_.tensors[j]->defined() && shares_storage(*leaves_.tensors[j], real))
+      storage = impl_of(argument_fakes_[j])->storage_ref;
+  return add_input(real, meta, std::move(storage), {ValueOrigin::Kind::leaf, leaf});
+}
+
+Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body) {
+  for (auto& [known, fake] : stand_ins_) {
+    if (!known.is_same(real)) continue;
+    recorder_.as_fake(fake);  // adopts it where a new segment has begun
+    return fake;
+  }
+  StorageRef storage;
+  for (auto& [known, fake] : stand_ins_)
+    if (shares_storage(known, real)) storage = impl_of(fake)->storage_ref;
+  auto place = static_cast<uint32_t>(implicit.size());
+  Tensor fake =
+      add_input(real, meta_of(real), std::move(storage), {ValueOrigin::Kind::implicit, place});
+  impl_of(fake)->extra->wrapped_number = is_wrapped_number(real);
+  implicit.push_back(locate(real, body));
+  return fake;
+}
+
+Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, StorageRef storage,
+                              ValueOrigin origin) {
+  GraphValue value;
+  value.flags.requires_grad = real.requires_grad() && !any_grad_;
+  value.flags.static_address = origin.kind == ValueOrigin::Kind::implicit;
+  Tensor fake =
+      recorder_.add_input(meta, real.storage_offset(), std::move(value), std::move(storage));
+  impl_of(fake)->ensure_extra().concrete = real;
+  segment_inputs_.push_back(real);
+  segment_origins_.push_back(origin);
+  stand_ins_.push_back({real, fake});
+  return fake;
+}
+
+Tensor TraceInputs::fake_for_result(const Tensor& real) {
+  Tensor fake = make_fake(meta_of(real), real.storage_offset());
+  impl_of(fake)->ensure_extra().concrete = real;
+  impl_of(fake)->keys |= bit(Key::meta);
+  if (real.requires_grad()) mark_requires_grad(fake, true);
+  stand_ins_.push_back({real, fake});
+  return fake;
+}
+
+void TraceInputs::adopt(const Tensor& fake) {
+  recorder_.adopt_input(fake);
+  segment_inputs_.push_back(concrete_of(fake));
+  segment_origins_.push_back({});
+}
+
+// If the caller passed state(), only captured tensors in it may be written. On the tape, also bump
+// the version so that autograd sees the write.
+void TraceInputs::check_write(const Tensor& written) const {
+  auto is_named = [&](const Tensor& real) {
+    return !state_ ||
+           std::ranges::any_of(*state_, [&](const Tensor& t) { return shares_storage(t, real); });
+  };
+  for (const auto& [real, fake] : stand_ins_) {
+    bool is_argument =
+        std::ranges::any_of(argument_fakes_, [&](const Tensor& t) { return t.is_same(fake); });
+    if (is_argument || !shares_storage(fake, written)) continue;
+    require(is_named(real), ErrorCode::invalid_argument,
+            "the body writes a captured tensor of shape {} that state() does not name; add its "
+            "module, its optimizer or the tensor itself to the state that compile() is given",
+            real.sizes());
+    if (recorder_.on_tape) bump_version(real);
+  }
+}
+
+void TraceInputs::check_writes(const CallArgs& call) const {
+  if (!state_ && !recorder_.on_tape) return;
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (call.op->mutated_args >> i & 1)
+      each_tensor(call.args[i], [this](const Tensor& t) { check_write(t); });
+}
+
+namespace {
+
+// An integer of `from` has the same value when it is read as `to`.
+bool keeps_integers(Dtype from, Dtype to) {
+  bool integers =
+      is_integral(from) && is_integral(to) && from != Dtype::bool_ && to != Dtype::bool_;
+  return integers && (from == to || (itemsize(from) < itemsize(to) && to != Dtype::u8));
+}
+
+}  // namespace
+
+std::optional<SymInt> TraceInputs::item_of_argument(const Tensor& fake, Dtype wanted) {
+  auto found =
+      std::ranges::find_if(argument_fakes_, [&](const Tensor& t) { return t.is_same(fake); });
+  if (found == argument_fakes_.end()) return std::nullopt;
+  auto index = static_cast<size_t>(found - argument_fakes_.begin());
+  const Tensor& real = *leaves_.tensors[index];
+  if (real.dim() != 0 || real.device() != kCPU || !keeps_integers(real.dtype(), wanted))
+    return std::nullopt;
+  auto [known, is_new] = argument_items_.try_emplace(index);
+  if (!is_new) return known->second;
+  PauseRecording pause;
+  known->second =
+      env_.create_symbol(detail::item_int(real, std::source_location::current()),
+                         {SymbolSource::Kind::input_item, static_cast<uint32_t>(index), 0},
+                         message("arg{}.item()", index), SymbolOptions::for_number());
+  return known->second;
+}
+
+void TraceInputs::restart() {
+  segment_inputs_.clear();
+  segment_origins_.clear();
+}
+
+std::vector<detail::TensorHead*> TraceInputs::segment_heads(size_t n) const {
+  std::vector<detail::TensorHead*> heads;
+  for (const Tensor& t : segment_inputs_) heads.push_back(t.head());
+  heads.resize(n, nullptr);
+  return heads;
+}
+
+ValueOrigin TraceInputs::origin_of(const Tensor& fake) const {
+  for (uint32_t i = 0; i < segment_origins_.size(); ++i)
+    if (recorder_.input_fake(i).is_same(fake)) return segment_origins_[i];
+  fail(ErrorCode::unsupported,
+       "a body that calls backward() changes the gradient of a leaf that it has made itself; call "
+       "autograd::grad() for that");
+}
+
+int32_t TraceInputs::references(const Tensor& fake) const {
+  auto is_it = [&](const Tensor& t) { return t.is_same(fake); };
+  return static_cast<int32_t>(
+      std::ranges::count_if(argument_fakes_, is_it) +
+      std::ranges::count_if(stand_ins_, is_it, &std::pair<Tensor, Tensor>::second));
+}
+
+}  // namespace tenon

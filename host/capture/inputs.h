@@ -1,0 +1,82 @@
+// The real tensors that a recording meets, and the fakes that stand for them: arguments, captured
+// tensors, and what calls outside of the graph have made.
+//
+// Each segment has inputs of its own: arguments and captured tensors that it uses, and values of
+// earlier segments, whose real tensors are known by then.
+#pragma once
+
+#include "capture/recording.h"
+#include "capture/trace_policy.h"
+#include "graph/record.h"
+
+#include <tenon/detail/compiled.h>
+
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+namespace tenon {
+
+/// The tensor that a fake stands for, undefined before its segment has run.
+const Tensor& concrete_of(const Tensor& fake);
+/// `t`, or what stands behind it where it is a fake.
+Tensor real_of(const Tensor& t);
+
+class TraceInputs {
+ public:
+  TraceInputs(const detail::Leaves& leaves, GraphRecorder& recorder,
+              std::shared_ptr<const std::vector<Tensor>> state);
+
+  /// Makes fakes and symbols of the arguments.
+  void add_arguments(const TracePolicy& policy);
+  std::span<const Tensor> argument_fakes() const { return argument_fakes_; }
+  std::span<const Number> argument_numbers() const { return argument_numbers_; }
+  /// What is known of the call, for its guards.
+  RecordedCall recorded_call() const;
+
+  /// The fake for a captured tensor; `real` is the caller's own handle.
+  Tensor lift(const Tensor& real, const detail::Body& body);
+  /// The fake for a tensor that an operation outside of the graph has made.
+  Tensor fake_for_result(const Tensor& real);
+  /// A value of an earlier segment becomes an input of this one.
+  void adopt(const Tensor& fake);
+  /// Throws where the call writes captured tensors that may not be written.
+  void check_writes(const CallArgs& call) const;
+  /// The one number in an integer argument, as a symbol: a guard may decide about it. Nothing for
+  /// other tensors. Only before anything was written.
+  std::optional<SymInt> item_of_argument(const Tensor& fake, Dtype wanted);
+
+  /// A new segment begins.
+  void restart();
+  /// The real inputs of the segment, `n` with those that are numbers.
+  std::vector<detail::TensorHead*> segment_heads(size_t n) const;
+  const std::vector<ValueOrigin>& segment_origins() const { return segment_origins_; }
+  /// Where an input of the segment is found after a run, also one that was written since.
+  ValueOrigin origin_of(const Tensor& fake) const;
+  /// How many references to the fake are held here.
+  int32_t references(const Tensor& fake) const;
+
+  std::vector<ImplicitInput> implicit;  ///< the captured tensors, in the order of their origins
+
+ private:
+  Tensor add_argument(size_t index, const TracePolicy& policy);
+  Tensor add_input(const Tensor& real, const TensorMeta& meta, StorageRef storage,
+                   ValueOrigin origin);
+  void check_write(const Tensor& written) const;
+
+  const detail::Leaves& leaves_;
+  GraphRecorder& recorder_;
+  ShapeEnv& env_;
+  std::shared_ptr<const std::vector<Tensor>> state_;  // what may be written; null: anything
+  bool any_grad_;  // requires_grad does not count: gradients are off, and guards need not be strict
+  std::vector<Tensor> argument_fakes_;
+  std::vector<TensorMeta> argument_metas_;  // as they came in; in-place ops change the fakes'
+  std::vector<Number> argument_numbers_;
+  std::map<size_t, SymInt> argument_items_;           // by tensor leaf
+  std::vector<std::pair<Tensor, Tensor>> stand_ins_;  // real, fake
+  std::vector<Tensor> segment_inputs_;                // real, parallel to the graph's inputs
+  std::vector<ValueOrigin> segment_origins_;
+};
+
+}  // namespace tenon

@@ -1,0 +1,78 @@
+// What recording a body leaves: its graph, what that takes for granted, and how a call's results
+// are made from what it computes. A Trace makes it, an entry of a call site keeps it.
+#pragma once
+
+#include "capture/log_calls.h"
+#include "core/sym/shape_env.h"
+#include "graph/graph.h"
+#include "guards/guard_set.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+/// A real tensor that the body met but did not get as an argument.
+struct ImplicitInput {
+  enum class Source : uint8_t {
+    held,     ///< found by nothing: kept, and valid while somebody else keeps it too
+    address,  ///< the handle's address stays: in the closure, behind it, or static
+  };
+  Source source = Source::held;
+  const Tensor* address = nullptr;
+  Tensor tensor;
+};
+
+/// The mode of a module, as the body has found it.
+struct ReadMode {
+  std::shared_ptr<const bool> mode;
+  bool value;
+};
+
+/// What a body that calls backward() does to gradients.
+struct GradEffects {
+  /// What it leaves in the `grad()` of a leaf.
+  struct Left {
+    ValueOrigin leaf;
+    ValueOrigin gradient;  ///< undefined: none
+  };
+  std::vector<Left> left;
+  std::vector<ValueOrigin> without_grad;  ///< leaves that were found without a gradient
+  std::vector<bool> needs_history;        ///< by output: it needed a gradient in the body
+};
+
+/// Plain values of a result, for comparing a repeat with the recording.
+struct PlainResults {
+  std::vector<detail::PlainLeaf> values;
+  std::vector<std::string> texts;
+  friend bool operator==(const PlainResults&, const PlainResults&) = default;
+};
+
+struct Recording {
+  std::shared_ptr<ShapeEnv> shape_env;
+  int64_t n_graph_breaks = 0;
+  /// Why a later call cannot do without the body; empty when it can.
+  std::string break_reason;
+  GuardSet guards;
+  std::vector<ImplicitInput> implicit;
+  std::vector<ReadMode> modes;  ///< of modules that the body has asked
+
+  // Of a body in one piece; `graph` is null when nothing was recorded.
+  std::shared_ptr<Graph> graph;
+  std::vector<ValueOrigin> inputs, outputs;
+  std::vector<LogCall> log_calls;  ///< to be run after the graph
+  bool has_backward = false;       ///< recorded through the tape: the body calls backward()
+  GradEffects gradients;
+  /// By output number: the output of the graph that is its value, or -1 where sizes tell it.
+  std::vector<int32_t> number_outputs;
+
+  std::vector<Tensor> results;         ///< of a body with graph breaks: real tensors
+  std::vector<Number> output_numbers;  ///< symbolic where they follow from sizes or data
+  std::shared_ptr<void> prototype;
+  PlainResults plain_results;
+
+  bool has_graph_breaks() const { return n_graph_breaks > 0; }
+};
+
+}  // namespace tenon

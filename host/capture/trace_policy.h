@@ -1,0 +1,30 @@
+// Choices of a recording.
+#pragma once
+
+#include <tenon/tensor.h>
+
+#include <memory>
+#include <vector>
+
+namespace tenon {
+
+/// How one dimension (or number) of the arguments enters a recording: as a constant, as a symbol
+/// that equal sizes share, as a symbol of its own, as one that must stay a symbol, or as one
+/// without an example.
+enum class DimPolicy : uint8_t { fixed, duck, alone, own, unbacked };
+
+/// Made from the options, the marks and what earlier calls have shown.
+struct TracePolicy {
+  std::vector<std::vector<DimPolicy>> sizes;    ///< by tensor leaf, by dimension
+  std::vector<std::vector<DimPolicy>> strides;  ///< by tensor leaf; fixed = taken as it is
+  std::vector<bool> numbers;                    ///< by number leaf: symbolic
+  bool fullgraph = false;
+  bool captures_scalars = false;  ///< item() gives a symbol
+  bool captures_shapes = false;   ///< ops whose sizes depend on data are recorded
+  bool specialize_one = true;
+  bool keep_empty = false;  ///< a body without operations gives a graph, too
+  bool on_tape = false;     ///< the body calls backward(): its ops go through the tape
+  std::shared_ptr<const std::vector<Tensor>> state;  ///< what may be written; null: anything
+};
+
+}  // namespace tenon

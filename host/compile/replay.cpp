@@ -1,0 +1,106 @@
+// Recordings for entries, for single calls, and for verifying an entry.
+#include "compile/replay.h"
+
+#include "capture/trace.h"
+#include "compile/segments.h"
+#include "compile/site_settings.h"
+#include "config/flags.h"
+#include "core/dispatch.h"
+#include "report/compile_record.h"
+#include "runtime/repro.h"
+#include "runtime/verify.h"
+
+#include <tenon/autograd.h>
+
+namespace tenon {
+
+using detail::Body;
+using detail::CallResult;
+using detail::Leaves;
+using detail::Site;
+
+namespace {
+
+Recording record_once(Site& site, const Leaves& leaves, const Body& body) {
+  Trace trace(leaves, policy_of(site, leaves), segment_runner(site));
+  auto* watch = report::CompileWatch::current();
+  try {
+    return trace.run(body);
+  } catch (const std::exception& error) {
+    if (watch && config::flags().dynamo.replay_record_enabled)
+      write_execution_record(*trace.execution_record(), watch->record().id, error.what());
+    throw;
+  }
+}
+
+}  // namespace
+
+Recording record_body(Site& site, const Leaves& leaves, const Body& body) {
+  report::PhaseScope phase("trace");
+  try {
+    return record_once(site, leaves, body);
+  } catch (const WantsTape&) {
+    site.calls_backward = true;
+  }
+  return record_once(site, leaves, body);
+}
+
+void give_results(Recording& recording, CallResult& result) {
+  result.tensors = std::move(recording.results);
+  result.numbers = recording.output_numbers;
+  result.owner = recording.prototype;
+  result.prototype = recording.prototype.get();
+}
+
+namespace {
+
+// The results of a recording that becomes no entry. One without graph breaks has not run yet; the
+// code of an equal graph serves it.
+void finish_call(Site& site, Recording recording, const Leaves& leaves, CallResult& result) {
+  RulesOfRecording rules{recording.shape_env};
+  if (recording.has_graph_breaks()) return give_results(recording, result);
+  Entry once("", std::move(recording), leaves);
+  const Recording& recorded = once.recorded;
+  if (recorded.graph) {
+    std::vector<int64_t> words(recorded.guards.loads.size());
+    recorded.guards.load(leaves, words.data());
+    EnableGradGuard mode(thread_modes.grad_enabled && !recorded.has_backward);
+    once.artifact = segment_code(site, recorded.graph, words);
+  }
+  once.run(leaves, result);
+  result.owner = recorded.prototype;
+}
+
+void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
+  std::lock_guard lock(site.changing);
+  config::OptionScope options(site.flags);
+  replay_body(site, leaves, body, result);
+}
+
+// The answer of a call that shows its entry to be stale comes from the new recording.
+bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, CallResult& result) {
+  std::lock_guard lock(site.changing);
+  config::OptionScope options(site.flags);
+  ++site.replays;
+  Recording found = record_body(site, leaves, body);
+  if (is_same(found, entry.recorded)) return false;
+  report_stale(site);
+  finish_call(site, std::move(found), leaves, result);
+  return true;
+}
+
+const struct FillSlots {
+  FillSlots() {
+    replay_slot = &on_replay;
+    verify_slot = &verify;
+  }
+} fill_slots;
+
+}  // namespace
+
+void replay_body(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
+  ++site.replays;
+  finish_call(site, record_body(site, leaves, body), leaves, result);
+}
+
+}  // namespace tenon

@@ -1,0 +1,73 @@
+// Options of sites, with the overrides and flags that count for them.
+#include "compile/site_settings.h"
+
+#include "backend/backend.h"
+#include "compile/compile_graph.h"
+#include "config/flags.h"
+#include "graph/passes/passes.h"
+#include "graph/text/print.h"
+#include "report/log.h"
+#include "runtime/overrides.h"
+#include "runtime/size_policy.h"
+
+namespace tenon {
+
+using detail::Leaves;
+using detail::Site;
+
+std::string backend_of(const Site& site) {
+  if (std::optional<std::string> other = backend_override(site.number)) return *other;
+  return site.options.backend.empty() ? default_backend() : site.options.backend;
+}
+
+namespace {
+
+CompileGraphOptions graph_options(Site& site, bool dynamic) {
+  CompileGraphOptions o;
+  o.backend = backend_of(site);
+  o.mode = site.options.mode;
+  o.options_toml = option_texts(site.options.options).backend;
+  o.compile_id = message("{}/{}", site.number, site.attempts);
+  o.dynamic = dynamic;
+  return o;
+}
+
+// By the manifest; looked up once for each backend of the site.
+bool backend_takes_symbols(Site& site) {
+  std::string backend = backend_of(site);
+  if (!site.takes_symbols || site.takes_symbols->first != backend)
+    site.takes_symbols = {backend, backend_info(backend).dynamic_shapes};
+  return site.takes_symbols->second;
+}
+
+bool is_symbolic(const Graph& graph) { return !graph.symbols.empty(); }
+
+// A graph with fewer operations than dynamo.minimum_call_count is not worth a compilation.
+bool is_too_small(const Graph& graph) {
+  const config::DynamoFlags& flags = config::flags().dynamo;
+  bool wanted_empty = graph.nodes().empty() && flags.allow_empty_graphs;
+  return static_cast<int64_t>(graph.nodes().size()) < flags.minimum_call_count && !wanted_empty;
+}
+
+}  // namespace
+
+TracePolicy policy_of(Site& site, const Leaves& leaves) {
+  TracePolicy policy = trace_policy(site, leaves, backend_takes_symbols(site));
+  policy.on_tape = site.calls_backward;
+  policy.state = site.options.state;
+  return policy;
+}
+
+std::shared_ptr<Artifact> compile_for(Site& site, const std::shared_ptr<Graph>& recorded) {
+  if (report::artifact_enabled("graph")) report::log_artifact("graph", to_text(*recorded));
+  if (is_too_small(*recorded)) return interpreter_artifact(recorded);
+  std::shared_ptr<Graph> graph = recorded;
+  if (config::flags().dynamo.dead_code_elimination) {
+    graph = clone(*recorded);
+    remove_dead_code(*graph, {.keep_random = true});
+  }
+  ++site.compiles;
+  return compile_graph(graph, graph_options(site, is_symbolic(*graph)));
+}
+
+}  // namespace tenon

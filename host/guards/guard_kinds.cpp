@@ -1,0 +1,368 @@
+// The kinds of guards: a row for each, with what it keeps of a recording and what it says of a
+// later call. Checked in the order of the table at the end, so a row may rely on those above it.
+#include "core/dispatch.h"
+#include "core/error.h"
+#include "guards/guard_set.h"
+
+#include <algorithm>
+#include <bit>
+
+namespace tenon {
+
+using detail::Leaves;
+using detail::TensorHead;
+
+namespace {
+
+struct GuardKind {
+  /// Keeps what the recording has taken for granted.
+  void (*record)(GuardSet& guards, const RecordedCall& call);
+  /// Whether that holds for a call.
+  bool (*check)(const GuardSet& guards, const Leaves& leaves);
+  /// Why it does not, in one line; asked when it does not.
+  std::string (*why)(const GuardSet& guards, const Leaves& leaves);
+  /// A line for each guard.
+  std::string (*text)(const GuardSet& guards);
+};
+
+std::string goes_without_saying(const GuardSet&) { return ""; }
+
+uint64_t global_state() {
+  // The type of autocast matters only while it is on.
+  uint64_t autocast = thread_modes.include & bit(Key::autocast)
+                          ? 1 + static_cast<uint64_t>(thread_modes.autocast_dtype)
+                          : 0;
+  return uint64_t{thread_modes.grad_enabled} | uint64_t{thread_modes.deterministic} << 1 |
+         autocast << 2;
+}
+
+// ---- how many leaves there are, and how they hang together
+
+void record_structure(GuardSet& g, const RecordedCall& call) {
+  g.structure = call.leaves.structure;
+}
+
+bool same_structure(const GuardSet& g, const Leaves& leaves) {
+  return leaves.structure == g.structure && leaves.tensors.size() == g.tensors.size() &&
+         leaves.plain.size() == g.plain.size() && leaves.texts.size() == g.texts.size() &&
+         leaves.numbers.size() == g.numbers.size();
+}
+
+// ---- tensors
+
+// As t.requires_grad(), without a call where it can only be the flag: guards are checked often.
+bool needs_grad(const Tensor& t) {
+  return (t.head()->flags & TN_T_REQUIRES_GRAD) ||
+         (impl_of(t)->base.defined() && t.requires_grad());
+}
+
+// Symbolic sizes and strides are free, as are strides over one element.
+TensorGuard recorded_guard(const RecordedCall& call, size_t index) {
+  const Tensor& real = *call.leaves.tensors[index];
+  TensorGuard g{};
+  g.defined = real.defined();
+  if (!g.defined) return g;
+  g = guard_of(real);
+  g.any_requires_grad = call.any_requires_grad;
+  const Dims &sizes = call.metas[index].sizes, &strides = call.metas[index].strides;
+  for (size_t d = 0; d < sizes.size() && d < 64; ++d) {
+    uint64_t bit = uint64_t{1} << d;
+    bool steps_nowhere = real.head()->sizes[d] == 1 && !sizes[d].is_symbolic();
+    if (sizes[d].is_symbolic()) g.free_sizes |= bit;
+    if (strides[d].is_symbolic() || steps_nowhere) g.free_strides |= bit;
+  }
+  return g;
+}
+
+void record_tensors(GuardSet& g, const RecordedCall& call) {
+  for (size_t i = 0; i < call.leaves.tensors.size(); ++i)
+    g.tensors.push_back(recorded_guard(call, i));
+}
+
+bool tensors_match(const GuardSet& g, const Leaves& leaves) {
+  for (size_t i = 0; i < g.tensors.size(); ++i)
+    if (!matches(g.tensors[i], *leaves.tensors[i])) return false;
+  return true;
+}
+
+std::string tensor_reason(const TensorGuard& g, const Tensor& t, size_t index) {
+  std::string who = message("tensor argument {}", index);
+  if (!t.defined() || !g.defined) return who + (g.defined ? " is undefined" : " is defined");
+  const TensorHead* h = t.head();
+  auto differs = [&](std::string_view what, const auto& expected, const auto& found) {
+    return message("{}: {} expected {}, found {}", who, what, expected, found);
+  };
+  if (h->dtype != g.dtype) return differs("dtype", static_cast<Dtype>(g.dtype), t.dtype());
+  if (h->device_type != g.device_type || h->device_index != g.device_index)
+    return differs("device", Device{static_cast<DeviceType>(g.device_type), g.device_index},
+                   t.device());
+  if (h->ndim != g.ndim) return differs("rank", g.ndim, h->ndim);
+  if (needs_grad(t) != g.requires_grad && !g.any_requires_grad)
+    return differs("requires_grad", g.requires_grad, t.requires_grad());
+  for (size_t d = 0; d < g.sizes.size(); ++d)
+    if (h->sizes[d] != g.sizes[d] && !(g.free_sizes >> d & 1))
+      return differs(message("size at dimension {}", d), g.sizes[d], h->sizes[d]);
+  for (size_t d = 0; d < g.strides.size(); ++d)
+    if (h->strides[d] != g.strides[d] && !(g.free_strides >> d & 1))
+      return differs(message("stride at dimension {}", d), g.strides[d], h->strides[d]);
+  return who + " differs";
+}
+
+std::string why_tensors(const GuardSet& g, const Leaves& leaves) {
+  size_t i = 0;
+  while (matches(g.tensors[i], *leaves.tensors[i])) ++i;
+  return tensor_reason(g.tensors[i], *leaves.tensors[i], i);
+}
+
+std::string dims_text(const std::vector<int64_t>& values, uint64_t free) {
+  std::string out;
+  for (size_t d = 0; d < values.size(); ++d)
+    out += (d ? ", " : "") + (free >> d & 1 ? std::string("any") : std::to_string(values[d]));
+  return out;
+}
+
+std::string tensors_text(const GuardSet& guards) {
+  std::string out;
+  for (size_t i = 0; i < guards.tensors.size(); ++i) {
+    const TensorGuard& g = guards.tensors[i];
+    if (!g.defined) {
+      out += message("tensor {}: undefined\n", i);
+      continue;
+    }
+    out += message("tensor {}: {} on {}, sizes [{}], strides [{}]", i, static_cast<Dtype>(g.dtype),
+                   Device{static_cast<DeviceType>(g.device_type), g.device_index},
+                   dims_text(g.sizes, g.free_sizes), dims_text(g.strides, g.free_strides));
+    out += g.any_requires_grad ? "\n" : message(", requires_grad {}\n", g.requires_grad);
+  }
+  return out;
+}
+
+// ---- plain values, texts, numbers that may be symbolic: each must be what it was
+
+struct PlainValues {
+  static constexpr std::string_view name = "plain value",
+                                    advice = "; declare it SymInt or SymFloat to make it dynamic";
+  static auto& kept(auto& guards) { return guards.plain; }
+  static auto given(const RecordedCall& call) { return call.leaves.plain.span(); }
+  static auto found(const Leaves& leaves) { return leaves.plain.span(); }
+  static bool is_free(const detail::PlainLeaf&) { return false; }
+  static bool serves(const detail::PlainLeaf& kept, const detail::PlainLeaf& found) {
+    return kept == found;
+  }
+  static std::string text(const detail::PlainLeaf& leaf) {
+    if (leaf.kind == 1) return message("{}", std::bit_cast<double>(leaf.bits));
+    if (leaf.kind == 2) return leaf.bits ? "true" : "false";
+    return message("{}", static_cast<int64_t>(leaf.bits));
+  }
+};
+
+struct Texts {
+  static constexpr std::string_view name = "text", advice = "";
+  static auto& kept(auto& guards) { return guards.texts; }
+  static auto given(const RecordedCall& call) { return call.leaves.texts.span(); }
+  static auto found(const Leaves& leaves) { return leaves.texts.span(); }
+  static bool is_free(std::string_view) { return false; }
+  static bool serves(std::string_view kept, std::string_view found) { return kept == found; }
+  static std::string text(std::string_view text) { return message("'{}'", text); }
+};
+
+struct Numbers {
+  static constexpr std::string_view name = "number", advice = "";
+  static auto& kept(auto& guards) { return guards.numbers; }
+  static auto given(const RecordedCall& call) { return call.numbers; }
+  static auto found(const Leaves& leaves) { return leaves.numbers.span(); }
+  static bool is_free(Number kept) { return kept.is_symbolic(); }
+  static bool serves(Number kept, Number found) {
+    return found.kind() == kept.kind() && (is_free(kept) || found.word() == kept.word());
+  }
+  static std::string text(Number number) { return message("{}", number); }
+};
+
+template <class Of>
+struct Values {
+  static void record(GuardSet& g, const RecordedCall& call) {
+    auto given = Of::given(call);
+    Of::kept(g).assign(given.begin(), given.end());
+  }
+  static size_t first_other(const GuardSet& g, const Leaves& leaves) {
+    auto found = Of::found(leaves);
+    size_t i = 0;
+    while (i < found.size() && Of::serves(Of::kept(g)[i], found[i])) ++i;
+    return i;
+  }
+  static bool check(const GuardSet& g, const Leaves& leaves) {
+    return first_other(g, leaves) == Of::kept(g).size();
+  }
+  static std::string why(const GuardSet& g, const Leaves& leaves) {
+    size_t i = first_other(g, leaves);
+    return message("{} {}: expected {}, found {}{}", Of::name, i, Of::text(Of::kept(g)[i]),
+                   Of::text(Of::found(leaves)[i]), Of::advice);
+  }
+  static std::string text(const GuardSet& g) {
+    std::string out;
+    for (size_t i = 0; i < Of::kept(g).size(); ++i)
+      if (!Of::is_free(Of::kept(g)[i]))
+        out += message("{} {} is {}\n", Of::name, i, Of::text(Of::kept(g)[i]));
+    return out;
+  }
+  static constexpr GuardKind kind = {record, check, why, text};
+};
+
+// ---- tensors that are one object
+
+uint32_t first_same(const Leaves& leaves, size_t index) {
+  for (size_t j = 0; j < index; ++j)
+    if (leaves.tensors[j]->is_same(*leaves.tensors[index]) && leaves.tensors[index]->defined())
+      return static_cast<uint32_t>(j);
+  return static_cast<uint32_t>(index);
+}
+
+void record_same_objects(GuardSet& g, const RecordedCall& call) {
+  bool repeated = false;
+  for (size_t i = 0; i < call.leaves.tensors.size(); ++i) {
+    g.same_as.push_back(first_same(call.leaves, i));
+    repeated = repeated || g.same_as.back() != i;
+  }
+  if (!repeated) g.same_as.clear();
+}
+
+// Whether the arguments are the same objects where they were, and distinct where they were. A
+// 64-bit filter finds out in one pass that all are distinct.
+bool same_objects(const GuardSet& g, const Leaves& leaves) {
+  if (g.tensors.size() < 2) return true;
+  uint64_t seen = 0;
+  bool maybe_same = false;
+  for (const Tensor* t : leaves.tensors.span()) {
+    uint64_t bit =
+        uint64_t{1} << ((reinterpret_cast<uint64_t>(t->head()) >> 6) * 0x9E3779B97F4A7C15u >> 58);
+    maybe_same = maybe_same || (seen & bit);
+    seen |= bit;
+  }
+  bool all_distinct = g.same_as.empty();
+  if (!maybe_same) return all_distinct;
+  for (size_t i = 0; i < leaves.tensors.size(); ++i)
+    if (first_same(leaves, i) != (all_distinct ? i : g.same_as[i])) return false;
+  return true;
+}
+
+// ---- conditions on symbolic sizes and numbers
+
+SymbolLoad load_of(const SymbolSource& s) {
+  using From = SymbolSource::Kind;
+  using To = SymbolLoad::Kind;
+  To kind = s.kind == From::input_size     ? To::size
+            : s.kind == From::input_stride ? To::stride
+            : s.kind == From::input_item   ? To::item
+                                           : To::number;
+  return {kind, s.index, s.dim};
+}
+
+void record_sizes(GuardSet& g, const RecordedCall& call) {
+  const ShapeEnv& env = call.env;
+  std::vector<const Expr*> symbols = argument_symbols(env), conditions, outputs_of_program;
+  for (const Expr* symbol : symbols) g.loads.push_back(load_of(env.info(symbol).source));
+  auto is_from_input = [&](const Expr* symbol) { return env.info(symbol).is_from_input(); };
+  for (const RecordedGuard& recorded : env.guard_conditions()) {
+    // The others are about data of a body with graph breaks, which runs on every call.
+    if (!std::ranges::all_of(free_symbols(recorded.condition), is_from_input)) continue;
+    conditions.push_back(recorded.condition);
+    g.condition_texts.push_back(env.source_text(recorded.condition) +
+                                (recorded.location.empty() ? "" : "  # " + recorded.location));
+  }
+  for (const SourceEquality& e : env.source_equalities()) {
+    g.equal_loads.push_back(load_of(e.source));
+    g.equal_texts.push_back(e.source_text + " == " + env.source_text(e.expr));
+    outputs_of_program.push_back(e.expr);
+  }
+  g.program = SymProgram::compile(symbols, conditions, outputs_of_program);
+}
+
+std::string sizes_text(const GuardSet& g) {
+  std::string out;
+  for (const auto* texts : {&g.condition_texts, &g.equal_texts, &g.backend_texts})
+    for (const std::string& c : *texts) out += c + "\n";
+  return out;
+}
+
+// ---- the table
+
+constexpr GuardKind kinds[] = {
+    {.record = [](GuardSet& g, const RecordedCall&) { g.global = global_state(); },
+     .check = [](const GuardSet& g, const Leaves&) { return global_state() == g.global; },
+     .why = [](const GuardSet&, const Leaves&) -> std::string {
+       return "global state: grad mode, deterministic mode or autocast changed";
+     },
+     .text = goes_without_saying},
+    {.record = record_structure,
+     .check = same_structure,
+     .why = [](const GuardSet&, const Leaves&) -> std::string {
+       return "the structure of the arguments changed (a container's size, an optional, an "
+              "alternative)";
+     },
+     .text = goes_without_saying},
+    {.record = record_tensors, .check = tensors_match, .why = why_tensors, .text = tensors_text},
+    Values<PlainValues>::kind,
+    Values<Texts>::kind,
+    Values<Numbers>::kind,
+    {.record = record_same_objects,
+     .check = same_objects,
+     .why = [](const GuardSet&, const Leaves&) -> std::string {
+       return "the arguments alias each other differently";
+     },
+     .text = goes_without_saying},
+    {.record = record_sizes,
+     .check = [](const GuardSet& g,
+                 const Leaves& leaves) { return g.loads.empty() || g.sizes_hold(leaves); },
+     .why = [](const GuardSet& g, const Leaves& leaves) { return g.why_sizes_fail(leaves); },
+     .text = sizes_text},
+};
+
+// Written out row by row and in one piece, so that no row is called.
+template <size_t... row>
+[[gnu::flatten]] bool all_hold(const GuardSet& guards, const Leaves& leaves,
+                               std::index_sequence<row...>) {
+  return (kinds[row].check(guards, leaves) && ...);
+}
+
+}  // namespace
+
+bool matches(const TensorGuard& g, const Tensor& t) {
+  const TensorHead* h = t.head();
+  if (!h) return !g.defined;
+  if (!g.defined || h->dtype != g.dtype || h->device_type != g.device_type ||
+      h->device_index != g.device_index || h->ndim != g.ndim ||
+      (needs_grad(t) != g.requires_grad && !g.any_requires_grad))
+    return false;
+  for (int32_t d = 0; d < g.ndim; ++d) {
+    if (h->sizes[d] != g.sizes[static_cast<size_t>(d)] && !(g.free_sizes >> d & 1)) return false;
+    if (h->strides[d] != g.strides[static_cast<size_t>(d)] && !(g.free_strides >> d & 1))
+      return false;
+  }
+  return true;
+}
+
+GuardSet make_guards(const RecordedCall& call) {
+  GuardSet guards;
+  for (const GuardKind& kind : kinds) kind.record(guards, call);
+  return guards;
+}
+
+bool GuardSet::check(const Leaves& leaves) const {
+  if (plain_list) [[unlikely]]
+    return why_not(leaves).empty();
+  return all_hold(*this, leaves, std::make_index_sequence<std::size(kinds)>());
+}
+
+std::string GuardSet::why_not(const Leaves& leaves) const {
+  for (const GuardKind& kind : kinds)
+    if (!kind.check(*this, leaves)) return kind.why(*this, leaves);
+  return "";
+}
+
+std::string GuardSet::to_text() const {
+  std::string out;
+  for (const GuardKind& kind : kinds) out += kind.text(*this);
+  return out;
+}
+
+}  // namespace tenon

@@ -1,0 +1,231 @@
+// Whether a version serves a call, and running it.
+#include "runtime/entry.h"
+
+#include "autograd/grad_state.h"
+#include "autograd/tape.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+#include "ops/op_table.h"
+#include "runtime/limits.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+using detail::CallResult;
+using detail::Leaves;
+
+namespace {
+
+bool has_writes(const Graph& graph) {
+  return std::ranges::any_of(graph.nodes(),
+                             [](const Node& node) { return entry_of(node.op).mutated_args != 0; });
+}
+
+// Computes the numbers among the results that follow from sizes.
+SymProgram output_program_of(const Recording& recorded) {
+  std::vector<const Expr*> exprs;
+  for (size_t i = 0; i < recorded.output_numbers.size(); ++i)
+    if (Number n = recorded.output_numbers[i]; n.is_symbolic() && recorded.number_outputs[i] < 0)
+      exprs.push_back(n.is_integer() ? as_expr(n.sym_int()) : as_expr(n.sym_float()));
+  return SymProgram::compile(argument_symbols(*recorded.shape_env), {}, exprs);
+}
+
+}  // namespace
+
+Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
+    : id(std::move(entry_id)), recorded(std::move(recording)) {
+  if (replays()) {
+    recorded.implicit.clear();
+    recorded.prototype.reset();
+    return;
+  }
+  for (const ImplicitInput& in : recorded.implicit) implicit_guards.push_back(guard_of(in.tensor));
+  output_program = output_program_of(recorded);
+  if (!recorded.graph) return;
+  n_graph_outputs = recorded.graph->outputs().size();
+  writes_inputs = has_writes(*recorded.graph);
+  if (!writes_inputs) return;
+  recorded_overlaps = overlaps(leaves);
+  if (!recorded.graph->symbols.empty()) check_shared_inputs(leaves);
+}
+
+const Tensor& Entry::input_tensor(const ValueOrigin& origin, const Leaves& leaves) const {
+  if (origin.kind == ValueOrigin::Kind::leaf) return *leaves.tensors[origin.index];
+  const ImplicitInput& in = recorded.implicit[origin.index];
+  return in.address ? *in.address : in.tensor;
+}
+
+std::vector<Overlap> Entry::overlaps(const Leaves& leaves) const {
+  static const Tensor undefined;
+  detail::LeafArray<const Tensor*, 24> tensors;
+  for (const ValueOrigin& origin : recorded.inputs)
+    tensors.push(origin.kind == ValueOrigin::Kind::undefined ? &undefined
+                                                             : &input_tensor(origin, leaves));
+  return overlaps_of(tensors.span());
+}
+
+// ---- whether it serves
+
+bool Entry::serves(const Leaves& leaves) const {
+  return recorded.guards.check(leaves) && (recorded.implicit.empty() || captured_tensors_hold()) &&
+         (recorded.modes.empty() || modes_hold()) &&
+         (recorded.gradients.without_grad.empty() || gradients_are_missing(leaves)) &&
+         (!writes_inputs || overlaps(leaves) == recorded_overlaps) &&
+         (excluded.empty() || !excluded_serves(leaves));
+}
+
+bool Entry::excluded_serves(const Leaves& leaves) const {
+  return std::ranges::any_of(excluded, [&](const Entry* e) { return e->serves(leaves); });
+}
+
+std::string Entry::why_not(const Leaves& leaves) const {
+  std::string why = recorded.guards.why_not(leaves);
+  if (!why.empty()) return why;
+  if (!gradients_are_missing(leaves)) return "a leaf has a gradient from before";
+  if (!modes_hold()) return "a module changed between training and evaluation";
+  if (!captured_tensors_hold()) return "a tensor that the body captured was replaced";
+  if (excluded_serves(leaves)) return "an older version was made for these arguments";
+  return "tensors that the body writes share memory with others differently";
+}
+
+bool Entry::captured_tensors_hold() const {
+  for (size_t i = 0; i < recorded.implicit.size(); ++i) {
+    const ImplicitInput& in = recorded.implicit[i];
+    if (in.address) {
+      if (!in.address->is_same(in.tensor) &&
+          (!in.address->defined() || !matches(implicit_guards[i], *in.address)))
+        return false;
+    } else if (in.tensor.head()->references.load(std::memory_order_relaxed) == 1) {
+      return false;  // the program has dropped or replaced it
+    }
+  }
+  return true;
+}
+
+bool Entry::modes_hold() const {
+  return std::ranges::all_of(recorded.modes, [](const ReadMode& m) { return *m.mode == m.value; });
+}
+
+bool Entry::gradients_are_missing(const Leaves& leaves) const {
+  return std::ranges::none_of(recorded.gradients.without_grad, [&](const ValueOrigin& leaf) {
+    return input_tensor(leaf, leaves).grad().defined();
+  });
+}
+
+// ---- running it
+
+namespace {
+
+// Words of the symbols and of the numbers computed from them.
+struct SymbolWords {
+  int64_t local[32];
+  std::vector<int64_t> spilled;
+  std::span<int64_t> words;
+  explicit SymbolWords(size_t n) {
+    if (n > 32) spilled.resize(n);
+    words = {n > 32 ? spilled.data() : local, n};
+  }
+};
+
+Number number_of_word(Number like, int64_t word) {
+  if (like.is_floating()) return Number(std::bit_cast<double>(word));
+  return like.is_boolean() ? Number(word != 0) : Number(word);
+}
+
+Number number_in(const Tensor& t) {
+  if (t.dtype() == Dtype::f64) return *t.data_ptr<double>();
+  return t.dtype() == Dtype::bool_ ? Number(*t.data_ptr<bool>()) : Number(*t.data_ptr<int64_t>());
+}
+
+}  // namespace
+
+void Entry::run(const Leaves& leaves, CallResult& result) const {
+  size_t n_known = recorded.guards.loads.size();
+  SymbolWords symbols(std::max(n_known, recorded.graph ? recorded.graph->symbols.size() : 0));
+  recorded.guards.load(leaves, symbols.words.data());
+  std::ranges::fill(symbols.words.subspan(n_known), 0);  // those that the code computes
+  constexpr size_t inline_count = 24;
+  Tensor local[inline_count];
+  std::vector<Tensor> spilled(n_graph_outputs > inline_count ? n_graph_outputs : 0);
+  std::span<Tensor> made(spilled.empty() ? local : spilled.data(), n_graph_outputs);
+  if (artifact) run_code(leaves, symbols.words, made);
+  if (!recorded.log_calls.empty()) run_logs(leaves, made);
+  result.tensors.resize(recorded.outputs.size());
+  for (size_t i = 0; i < recorded.outputs.size(); ++i) {
+    const ValueOrigin& origin = recorded.outputs[i];
+    if (origin.kind == ValueOrigin::Kind::graph)
+      result.tensors[i] = std::move(made[origin.index]);
+    else if (origin.kind != ValueOrigin::Kind::undefined)
+      result.tensors[i] = input_tensor(origin, leaves);
+  }
+  if (recorded.has_backward) leave_gradients(leaves, made, result);
+  if (!recorded.output_numbers.empty()) give_numbers(symbols.words.first(n_known), made, result);
+  result.prototype = recorded.prototype.get();
+}
+
+void Entry::run_code(const Leaves& leaves, std::span<const int64_t> symbols,
+                     std::span<Tensor> made) const {
+  constexpr size_t inline_count = 24;
+  size_t n = recorded.inputs.size();
+  detail::TensorHead* local[inline_count];
+  std::vector<detail::TensorHead*> spilled(n > inline_count ? n : 0);
+  detail::TensorHead** heads = spilled.empty() ? local : spilled.data();
+  for (size_t i = 0; i < n; ++i)
+    heads[i] = recorded.inputs[i].kind == ValueOrigin::Kind::undefined
+                   ? nullptr
+                   : input_tensor(recorded.inputs[i], leaves).head();
+  ModeScope casts_and_passes_are_recorded(
+      0, bit(Key::autocast) | (recorded.has_backward ? bit(Key::autograd) : 0));
+  artifact->call({heads, n}, symbols, made);
+}
+
+Tensor Entry::tensor_at(const ValueOrigin& origin, const Leaves& leaves,
+                        std::span<const Tensor> made) const {
+  if (origin.kind == ValueOrigin::Kind::undefined) return Tensor();
+  return origin.kind == ValueOrigin::Kind::graph ? made[origin.index]
+                                                 : input_tensor(origin, leaves);
+}
+
+void Entry::run_logs(const Leaves& leaves, std::span<const Tensor> made) const {
+  for (const LogCall& call : recorded.log_calls) {
+    std::vector<Tensor> tensors;
+    for (const ValueOrigin& origin : call.tensors)
+      tensors.push_back(tensor_at(origin, leaves, made));
+    run_log_fn(call.name, call.text, tensors);
+  }
+}
+
+// What the body left behind on the tape.
+void Entry::leave_gradients(const Leaves& leaves, std::span<const Tensor> made,
+                            CallResult& result) const {
+  for (const GradEffects::Left& left : recorded.gradients.left)
+    input_tensor(left.leaf, leaves).set_grad(tensor_at(left.gradient, leaves, made));
+  for (size_t i = 0; i < recorded.gradients.needs_history.size(); ++i) {
+    if (!recorded.gradients.needs_history[i] || !result.tensors[i].defined()) continue;
+    auto node = autograd::make_refusing_node(
+        "CompiledBodyBackward",
+        "a result of a compiled body that calls backward() has no history of its own; detach() it, "
+        "or differentiate inside of the body",
+        {});
+    node->add_input(result.tensors[i]);
+    autograd::set_history(result.tensors[i], node, 0);
+  }
+}
+
+void Entry::give_numbers(std::span<const int64_t> symbols, std::span<const Tensor> made,
+                         CallResult& result) const {
+  SymbolWords computed(output_program.n_outputs());
+  ensure(output_program.run(symbols, computed.words), "an output number cannot be computed");
+  size_t next = 0;
+  for (size_t i = 0; i < recorded.output_numbers.size(); ++i) {
+    Number n = recorded.output_numbers[i];
+    if (recorded.number_outputs[i] >= 0)
+      n = number_in(made[static_cast<size_t>(recorded.number_outputs[i])]);
+    else if (n.is_symbolic())
+      n = number_of_word(n, computed.words[next++]);
+    result.numbers.push_back(n);
+  }
+}
+
+}  // namespace tenon
