@@ -10,23 +10,23 @@
 
 namespace tenon {
 
-static thread_local constinit std::optional<double> current_budget;
+constinit thread_local std::optional<double> current_memory_budget;
 
 namespace autograd {
 
-MemoryBudget::MemoryBudget(double share) : before_(current_budget) {
+MemoryBudget::MemoryBudget(double share) : before_(current_memory_budget) {
   require(share >= 0 && share <= 1, "MemoryBudget: expected a share of 0 to 1, found {}", share);
-  current_budget = share;
+  current_memory_budget = share;
 }
 
-MemoryBudget::~MemoryBudget() { current_budget = before_; }
+MemoryBudget::~MemoryBudget() { current_memory_budget = before_; }
 
 }  // namespace autograd
 
 void note_memory_budget(Node& node) {
-  if (!current_budget) return;
+  if (!current_memory_budget) return;
   char text[32];
-  auto [end, error] = std::to_chars(std::begin(text), std::end(text), *current_budget);
+  auto [end, error] = std::to_chars(std::begin(text), std::end(text), *current_memory_budget);
   node.facts["memory_budget"] = std::string(text, end);
 }
 

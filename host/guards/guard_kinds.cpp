@@ -2,6 +2,7 @@
 // later call. Checked in the order of the table at the end, so a row may rely on those above it.
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "graph/memory_budget.h"
 #include "guards/guard_set.h"
 
 #include <algorithm>
@@ -34,6 +35,10 @@ uint64_t global_state() {
                           : 0;
   return uint64_t{thread_modes.grad_enabled} | uint64_t{thread_modes.deterministic} << 1 |
          autocast << 2;
+}
+
+std::string budget_text(std::optional<double> budget) {
+  return budget ? message("{}", *budget) : "none";
 }
 
 // ---- how many leaves there are, and how they hang together
@@ -293,6 +298,17 @@ constexpr GuardKind kinds[] = {
        return "global state: grad mode, deterministic mode or autocast changed";
      },
      .text = goes_without_saying},
+    {.record = [](GuardSet& g, const RecordedCall&) { g.memory_budget = current_memory_budget; },
+     .check = [](const GuardSet& g,
+                 const Leaves&) { return current_memory_budget == g.memory_budget; },
+     .why =
+         [](const GuardSet& g, const Leaves&) {
+           return message("memory budget: expected {}, found {}", budget_text(g.memory_budget),
+                          budget_text(current_memory_budget));
+         },
+     .text = [](const GuardSet& g) -> std::string {
+       return g.memory_budget ? "memory budget is " + budget_text(g.memory_budget) + "\n" : "";
+     }},
     {.record = record_structure,
      .check = same_structure,
      .why = [](const GuardSet&, const Leaves&) -> std::string {

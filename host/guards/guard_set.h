@@ -12,6 +12,7 @@
 
 #include <tenon/detail/leaves.h>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,7 @@ struct RecordedCall {
 
 struct GuardSet {
   uint64_t global = 0;                  ///< global_state() when recorded
+  std::optional<double> memory_budget;  ///< around the call, see autograd::MemoryBudget
   uint64_t structure = 0;
   std::vector<TensorGuard> tensors;
   /// By tensor: index of the first argument that is the same object; empty: all are distinct.

@@ -4,6 +4,7 @@
 //     options WORD...    dynamic | static | fullgraph
 //     flag KEY VALUE     a flag of the configuration, an integer or true or false
 //     grad on|off        the mode of the calls that follow
+//     budget SHARE|none  the memory budget around the calls that follow
 //     call ARGUMENT...   a call, whose result must be the one of the plain function:
 //                          f32[4,3]            normal numbers; after it, in any order,
 //                            :strides[1,4]  :grad  :negative  :static(0)  :dynamic(0)
@@ -24,6 +25,7 @@
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
 
+#include <tenon/memory_budget.h>
 #include <tenon/tenon.h>
 
 namespace tenon::cases {
@@ -217,6 +219,8 @@ class GuardCase {
                                          flag_value(d.text.substr(d.text.rfind(' ') + 1))}}));
     else if (d.word == "grad")
       thread_modes.grad_enabled = d.text == "on";
+    else if (d.word == "budget")
+      set_budget(d.text);
     else if (d.word == "call")
       call(d);
     else if (d.word == "error")
@@ -235,6 +239,11 @@ class GuardCase {
       options_.fullgraph = true;
     else
       options_.dynamic = word == "dynamic";
+  }
+
+  void set_budget(const std::string& share) {
+    budget_.reset();
+    if (share != "none") budget_.emplace(std::stod(share));
   }
 
   bool count(const Directive& d) {
@@ -309,6 +318,7 @@ class GuardCase {
   Options options_;
   std::optional<CompiledFunction<Body>> function_;
   std::vector<decltype(config::patch({}))> patches_;
+  std::optional<autograd::MemoryBudget> budget_;
   std::string error_;
 };
 
