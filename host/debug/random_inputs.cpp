@@ -73,10 +73,7 @@ std::vector<Tensor> random_leaves(const ImportedModel& model, const formats::Pt2
         leaves.emplace_back();
         break;
       case formats::LeafKind::number: {
-        formats::SymNumber value = leaf.number.expr
-                                       ? formats::evaluate_with(*leaf.number.expr, values)
-                                       : leaf.number.value;
-        int64_t n = std::holds_alternative<int64_t>(value) ? std::get<int64_t>(value) : 1;
+        int64_t n = formats::evaluate_with(leaf.number.expr, values).value_or(1);
         leaves.push_back(scalar_tensor(n, Dtype::i64));
         break;
       }

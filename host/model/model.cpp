@@ -71,13 +71,13 @@ namespace {
 
 SizeSpec size_spec(const Pt2Sym& size, const std::vector<formats::Pt2Range>& ranges) {
   SizeSpec spec;
-  spec.text = size.expr ? formats::to_text(*size.expr) : formats::to_text(size.value);
-  if (!size.expr) {
-    if (const auto* fixed = std::get_if<int64_t>(&size.value)) spec.fixed = *fixed;
+  spec.text = to_text(size);
+  if (!size.is_symbolic()) {
+    spec.fixed = size.expr->integer();
     return spec;
   }
   for (const formats::Pt2Range& range : ranges) {
-    if (range.text != spec.text) continue;
+    if (!size.expr || range.expr != size.expr) continue;
     spec.min = range.min;
     spec.max = range.max;
   }

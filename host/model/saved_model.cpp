@@ -3,6 +3,7 @@
 
 #include "backend/backend.h"
 #include "core/error.h"
+#include "core/sym/symbol_numbers.h"
 #include "core/tensor/tensor_impl.h"
 #include "core/version.h"
 #include "formats/json.h"
@@ -53,7 +54,7 @@ Json plan(const SavedModel& model, Sections& sections) {
   Json::Array versions;
   for (const SavedVersion& v : model.versions) {
     Json::Object hints;
-    for (const auto& [name, value] : v.hints) hints.push_back({name, value});
+    for (const auto& [symbol, value] : v.hints) hints.push_back({symbol_text(symbol), value});
     versions.emplace_back(Json::Object{{"hints", hints}, {"artifact", writer.add(v.artifact)}});
   }
   return Json::Object{{"versions", versions}, {"constants", writer.constants()}};
@@ -90,7 +91,7 @@ formats::JsonDocument json_section(const TenonFile& file, const char* name) {
   return formats::parse_json(file.section(name).span, file.subject() + ": " + name);
 }
 
-std::vector<SavedVersion> read_versions(const TenonFile& file) {
+std::vector<SavedVersion> read_versions(const TenonFile& file, const formats::Pt2Program& program) {
   formats::JsonDocument plan = json_section(file, "plan"), guards = json_section(file, "guards");
   std::vector<JsonView> codes = plan.view().field("versions").items();
   std::vector<JsonView> conditions = guards.view().field("versions").items();
@@ -101,8 +102,11 @@ std::vector<SavedVersion> read_versions(const TenonFile& file) {
   std::vector<SavedVersion> out;
   for (size_t i = 0; i < codes.size(); ++i) {
     SavedVersion& v = out.emplace_back();
-    for (const auto& [name, value] : codes[i].field("hints").members())
-      v.hints[std::string(name)] = value.integer();
+    for (const auto& [name, value] : codes[i].field("hints").members()) {
+      const Expr* symbol = program.symbols->find_symbol(name);
+      require(symbol != nullptr, ErrorCode::bad_file, "{}: the program has no such symbol", value);
+      v.hints[symbol] = value.integer();
+    }
     for (const JsonView& c : conditions[i].field("conditions").items())
       v.conditions.push_back(c.text());
     v.artifact = reader.read(codes[i].field("artifact"));
@@ -134,7 +138,7 @@ SavedModel read_saved_model(const std::string& path, bool check_weights) {
   model.options_toml = top.field("options").text();
   model.program = std::make_shared<const formats::Pt2Program>(
       formats::read_pt2(file, top.field("program").text()));
-  model.versions = read_versions(file);
+  model.versions = read_versions(file, *model.program);
   return model;
 }
 

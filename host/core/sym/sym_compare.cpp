@@ -159,8 +159,11 @@ const Expr* build_logic(SymOp op, Operands operands, const SymFacts* facts) {
     if (e->is_constant()) return e;
     kept.push_back(e);
   }
+  // Negations of large conditions would be built again at each level above them.
+  constexpr uint32_t most_negated = 64;
   for (const Expr* e : kept)
-    if (std::find(kept.begin(), kept.end(), build_not(e, nullptr)) != kept.end())
+    if (e->tree_nodes <= most_negated &&
+        std::find(kept.begin(), kept.end(), build_not(e, nullptr)) != kept.end())
       return boolean(!is_and);
   if (kept.empty()) return boolean(is_and);
   if (kept.size() == 1) return kept[0];

@@ -149,6 +149,8 @@ const Expr* build_extremum(SymOp op, std::span<const Expr* const> operands, cons
   std::sort(all.begin(), all.end(),
             [](const Expr* a, const Expr* b) { return compare_order(a, b) < 0; });
   SymOp opposite = is_min ? SymOp::max : SymOp::min;
+  constexpr size_t most_compared = 64;  // each with each
+  if (all.size() > most_compared) return intern_node(op, ExprKind::integer, all);
   std::vector<bool> dropped(all.size());
   for (size_t i = 0; i < all.size(); ++i) {
     for (size_t j = 0; j < all.size() && !dropped[i]; ++j) {

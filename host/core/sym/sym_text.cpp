@@ -3,6 +3,7 @@
 #include "core/sym/sym_text.h"
 
 #include "core/error.h"
+#include "core/sym/sym_scanner.h"
 #include "core/sym/sym_simplify.h"
 
 #include <charconv>
@@ -226,197 +227,175 @@ class Printer {
 
 class Parser {
  public:
-  Parser(std::string_view text, const SymbolLookup& lookup, const SymFacts* facts)
-      : text_(text), lookup_(lookup), facts_(facts) {}
+  Parser(std::string_view text, const SymbolLookup& lookup, const SymFacts* facts,
+         const FunctionLookup& functions)
+      : in_(text), lookup_(lookup), facts_(facts), functions_(functions) {}
 
   const Expr* parse() {
     const Expr* e = parse_or();
-    skip_space();
-    if (at_ != text_.size()) stop("an operator or the end");
+    if (!in_.at_end()) in_.stop("an operator or the end");
     return e;
   }
 
  private:
-  static constexpr int max_depth = 200;
+  static constexpr int max_depth = 400;         // parentheses count twice
+  static constexpr size_t max_operands = 2048;  // in all, which bounds the height of the tree
 
-  [[noreturn]] void stop(std::string_view expected) {
-    std::string found = at_ < text_.size() ? "'" + std::string(text_.substr(at_, 12)) + "'"
-                                           : std::string("the end");
-    fail("expression \"{}\", column {}: expected {}, found {}", text_.substr(0, 80), at_ + 1,
-         expected, found);
+  /// What `build` makes of `operands`, with the position in its errors.
+  template <class F>
+  const Expr* make_with(std::span<const Expr* const> operands, F build) {
+    n_operands_ += operands.size();
+    if (n_operands_ > max_operands) in_.stop("fewer operations");
+    try {
+      return build(operands);
+    } catch (const UserError& error) {
+      throw UserError(error.code(), in_.place() + error.what());
+    }
   }
-  void skip_space() {
-    while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\t')) ++at_;
-  }
-  bool accept(std::string_view token) {
-    skip_space();
-    if (!text_.substr(at_).starts_with(token)) return false;
-    bool is_word = is_name(token[0]);
-    if (is_word && at_ + token.size() < text_.size() && is_name(text_[at_ + token.size()]))
-      return false;
-    at_ += token.size();
-    return true;
-  }
-  void expect(std::string_view token) {
-    if (!accept(token)) stop("'" + std::string(token) + "'");
-  }
-  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-  static bool is_name(char c) {
-    return is_digit(c) || c == '_' || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  const Expr* make(SymOp op, std::span<const Expr* const> operands) {
+    return make_with(operands, [&](auto all) { return make_expr(op, all, facts_); });
   }
   const Expr* make(SymOp op, std::initializer_list<const Expr*> operands) {
-    return make_expr(op, operands, facts_);
+    return make(op, std::span<const Expr* const>(operands.begin(), operands.size()));
   }
   const Expr* negative(const Expr* e) {
     if (e->kind == ExprKind::real) return make(SymOp::mul, {intern_real(-1), e});
     return make(SymOp::mul, {intern_integer(-1), e});
   }
+  /// One operand as it is; several are put together at once, since each step would be kept.
+  const Expr* join(SymOp op, const std::vector<const Expr*>& operands) {
+    return operands.size() == 1 ? operands[0] : make(op, operands);
+  }
 
   const Expr* parse_or() {
-    if (++depth_ > max_depth) stop("fewer nested parentheses");
-    const Expr* e = parse_and();
-    while (accept("or")) e = make(SymOp::or_, {e, parse_and()});
+    if (++depth_ > max_depth) in_.stop("fewer nested parentheses");
+    std::vector<const Expr*> operands;
+    do operands.push_back(parse_and());
+    while (in_.accept("or"));
     --depth_;
-    return e;
+    return join(SymOp::or_, operands);
   }
   const Expr* parse_and() {
-    const Expr* e = parse_not();
-    while (accept("and")) e = make(SymOp::and_, {e, parse_not()});
-    return e;
+    std::vector<const Expr*> operands;
+    do operands.push_back(parse_not());
+    while (in_.accept("and"));
+    return join(SymOp::and_, operands);
   }
   const Expr* parse_not() {
     bool negated = false;
-    while (accept("not")) negated = !negated;
+    while (in_.accept("not")) negated = !negated;
     const Expr* e = parse_comparison();
     return negated ? make(SymOp::not_, {e}) : e;
   }
   /// `a <= b < c` means `a <= b and b < c`.
   const Expr* parse_comparison() {
     const Expr* left = parse_sum();
-    const Expr* all = nullptr;
+    std::vector<const Expr*> all;
     for (;;) {
       static constexpr std::pair<std::string_view, SymOp> operators[] = {
           {"==", SymOp::eq}, {"!=", SymOp::ne}, {"<=", SymOp::le},
           {">=", SymOp::le}, {"<", SymOp::lt},  {">", SymOp::lt}};
       const std::pair<std::string_view, SymOp>* found = nullptr;
       for (const auto& candidate : operators)
-        if (found == nullptr && accept(candidate.first)) found = &candidate;
-      if (found == nullptr) return all ? all : left;
+        if (found == nullptr && in_.accept(candidate.first)) found = &candidate;
+      if (found == nullptr) return all.empty() ? left : join(SymOp::and_, all);
       const Expr* right = parse_sum();
       bool turned = found->first[0] == '>';
-      const Expr* one =
-          turned ? make(found->second, {right, left}) : make(found->second, {left, right});
-      all = all ? make(SymOp::and_, {all, one}) : one;
+      all.push_back(turned ? make(found->second, {right, left})
+                           : make(found->second, {left, right}));
       left = right;
     }
   }
   const Expr* parse_sum() {
-    const Expr* e = parse_product();
+    std::vector<const Expr*> terms{parse_product()};
     for (;;) {
-      if (accept("+"))
-        e = make(SymOp::add, {e, parse_product()});
-      else if (accept("-"))
-        e = make(SymOp::add, {e, negative(parse_product())});
+      if (in_.accept("+"))
+        terms.push_back(parse_product());
+      else if (in_.accept("-"))
+        terms.push_back(negative(parse_product()));
       else
-        return e;
+        return join(SymOp::add, terms);
     }
   }
+  /// `a * b // c` divides the product so far.
   const Expr* parse_product() {
-    const Expr* e = parse_unary();
+    static constexpr std::pair<std::string_view, SymOp> divisions[] = {
+        {"//", SymOp::floordiv}, {"/", SymOp::truediv}, {"%", SymOp::mod}};
+    std::vector<const Expr*> factors{parse_unary()};
     for (;;) {
-      if (accept("//"))
-        e = make(SymOp::floordiv, {e, parse_unary()});
-      else if (accept("/"))
-        e = make(SymOp::truediv, {e, parse_unary()});
-      else if (accept("%"))
-        e = make(SymOp::mod, {e, parse_unary()});
-      else if (accept("*"))
-        e = make(SymOp::mul, {e, parse_unary()});
-      else
-        return e;
+      const std::pair<std::string_view, SymOp>* division = nullptr;
+      for (const auto& candidate : divisions)
+        if (division == nullptr && in_.accept(candidate.first)) division = &candidate;
+      if (division != nullptr) {
+        const Expr* left = join(SymOp::mul, factors);
+        factors = {make(division->second, {left, parse_unary()})};
+      } else if (in_.accept("*")) {
+        factors.push_back(parse_unary());
+      } else {
+        return join(SymOp::mul, factors);
+      }
     }
   }
   const Expr* parse_unary() {
-    if (!accept("-")) return parse_power();
-    if (at_ < text_.size() && is_digit(text_[at_])) {  // a literal, which may be -2^63
-      const Expr* e = parse_number(true);
-      if (!accept("**")) return e;
-      return negative(make(SymOp::pow, {negative(e), parse_atom()}));
-    }
-    if (++depth_ > max_depth) stop("fewer signs");
-    const Expr* e = negative(parse_unary());
+    if (++depth_ > max_depth) in_.stop("fewer signs");
+    const Expr* e = in_.accept("+")   ? parse_unary()
+                    : in_.accept("-") ? parse_negative()
+                                      : parse_power();
     --depth_;
     return e;
   }
+  const Expr* parse_negative() {
+    if (!in_.at_number()) return negative(parse_unary());
+    const Expr* e = in_.number(true);  // a literal, which may be -2^63
+    return in_.accept("**") ? negative(make(SymOp::pow, {negative(e), parse_unary()})) : e;
+  }
   const Expr* parse_power() {
     const Expr* base = parse_atom();
-    return accept("**") ? make(SymOp::pow, {base, parse_atom()}) : base;
+    return in_.accept("**") ? make(SymOp::pow, {base, parse_unary()}) : base;
   }
   const Expr* parse_atom() {
-    skip_space();
-    if (accept("(")) {
+    if (in_.accept("(")) {
       const Expr* e = parse_or();
-      expect(")");
+      in_.expect(")");
       return e;
     }
-    if (at_ < text_.size() && (is_digit(text_[at_]) || text_[at_] == '.'))
-      return parse_number(false);
-    size_t start = at_;
-    while (at_ < text_.size() && is_name(text_[at_])) ++at_;
-    if (at_ == start) stop("a number, a symbol or a function");
-    return parse_word(text_.substr(start, at_ - start), start);
-  }
-  const Expr* parse_number(bool is_negative) {
-    size_t start = at_;
-    auto is_part = [this](char c) {
-      bool sign = (c == '-' || c == '+') && (text_[at_ - 1] == 'e' || text_[at_ - 1] == 'E');
-      return is_digit(c) || c == '.' || c == 'e' || c == 'E' || sign;
-    };
-    while (at_ < text_.size() && is_part(text_[at_])) ++at_;
-    std::string digits = (is_negative ? "-" : "") + std::string(text_.substr(start, at_ - start));
-    const char* end = digits.data() + digits.size();
-    int64_t integer = 0;
-    double real = 0;
-    auto whole = std::from_chars(digits.data(), end, integer);
-    if (whole.ec == std::errc() && whole.ptr == end) return intern_integer(integer);
-    bool is_real = digits.find_first_of(".eE") != std::string::npos;
-    auto fraction = std::from_chars(digits.data(), end, real);
-    if (!is_real || fraction.ec != std::errc() || fraction.ptr != end) {
-      at_ = start;
-      stop("a number of 64 bits");
-    }
-    return intern_real(real);
+    if (in_.at_number()) return in_.number(false);
+    std::string_view word = in_.name();
+    if (word.empty()) in_.stop("a number, a symbol or a function");
+    return parse_word(word, in_.position() - word.size());
   }
   const Expr* parse_word(std::string_view word, size_t start) {
     if (word == "true" || word == "false") return intern_boolean(word == "true");
     if (word == "inf") return intern_real(INFINITY);
     if (word == "nan") return intern_real(NAN);
-    if (accept("(")) return parse_call(word, start);
+    if (in_.accept("(")) return parse_call(word, start);
     const Expr* symbol = lookup_(word);
-    if (symbol != nullptr) return symbol;
-    at_ = start;
-    stop("a known symbol");
+    if (symbol == nullptr) in_.stop_at(start, "a known symbol");
+    return symbol;
   }
   const Expr* parse_call(std::string_view name, size_t start) {
     std::vector<const Expr*> operands;
     do operands.push_back(parse_or());
-    while (accept(","));
-    expect(")");
-    if (name == "pow") return make_expr(SymOp::pow, operands, facts_);
+    while (in_.accept(","));
+    in_.expect(")");
+    if (name == "pow") return make(SymOp::pow, operands);
     for (int i = 0; i <= static_cast<int>(SymOp::round_to_int); ++i) {
       auto op = static_cast<SymOp>(i);
       const char* known = function_name(op);
-      if (known != nullptr && name == known) return make_expr(op, operands, facts_);
+      if (known != nullptr && name == known) return make(op, operands);
     }
-    at_ = start;
-    stop("one of min max ceildiv where float trunc floor ceil round pow");
+    const Expr* other = nullptr;
+    if (functions_) other = make_with(operands, [&](auto all) { return functions_(name, all); });
+    if (other != nullptr) return other;
+    in_.stop_at(start, "one of min max ceildiv where float trunc floor ceil round pow");
   }
 
-  std::string_view text_;
+  SymScanner in_;
   const SymbolLookup& lookup_;
   const SymFacts* facts_;
-  size_t at_ = 0;
+  const FunctionLookup& functions_;
   int depth_ = 0;
+  size_t n_operands_ = 0;
 };
 
 }  // namespace
@@ -427,8 +406,9 @@ std::string expr_text(const Expr* expr, const SymbolName& name_of) {
   return printer.take();
 }
 
-const Expr* parse_expr(std::string_view text, const SymbolLookup& lookup, const SymFacts* facts) {
-  return Parser(text, lookup, facts).parse();
+const Expr* parse_expr(std::string_view text, const SymbolLookup& lookup, const SymFacts* facts,
+                       const FunctionLookup& functions) {
+  return Parser(text, lookup, facts, functions).parse();
 }
 
 }  // namespace tenon

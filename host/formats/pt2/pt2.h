@@ -43,12 +43,18 @@ struct Pt2Device {
   int64_t index = -1;
 };
 
-/// A size, stride or scalar: a number, or an expression with the value it had at export.
+/// A size, stride or scalar, with the value it had at export.
 struct Pt2Sym {
-  SymNumber value = int64_t{0};  ///< when there is no expression
-  SymExprPtr expr;
-  std::optional<SymNumber> hint;  ///< none for data-dependent (unbacked) expressions
+  /// A constant, or over Pt2Program::symbols; null for what Tenon's expressions cannot say.
+  const Expr* expr = nullptr;
+  std::optional<SymValue> hint;  ///< none for numbers and data-dependent (unbacked) expressions
+
+  /// Whether the file gives no plain number.
+  bool is_symbolic() const { return !expr || !expr->is_constant(); }
 };
+
+/// "2*s0 + 1", "8".
+std::string to_text(const Pt2Sym& sym);
 
 struct Pt2TensorMeta {
   Dtype dtype = Dtype::f32;
@@ -192,15 +198,25 @@ struct Pt2Tree {
 /// A bound on an expression; for a plain symbol its range.
 struct Pt2Range {
   std::string text;
-  SymExprPtr expr;  ///< null when `text` cannot be read
+  const Expr* expr = nullptr;  ///< null when `text` cannot be read
   std::optional<int64_t> min;
   std::optional<int64_t> max;
+};
+
+/// What a symbol of a guard stands for: a property of an argument.
+struct Pt2Place {
+  enum class Kind : uint8_t { size, stride, storage_offset, rank };
+  const Expr* symbol = nullptr;
+  size_t leaf = 0;  ///< of the arguments in flattened order
+  Kind kind = Kind::size;
+  int64_t dim = 0;  ///< of sizes and strides
 };
 
 /// A condition over the arguments that the export relied on.
 struct Pt2Guard {
   std::string text;
-  SymExprPtr expr;      ///< null when `text` cannot be read: worth a warning
+  const Expr* expr = nullptr;  ///< null when `text` cannot be read: worth a warning
+  std::vector<Pt2Place> places;
   std::string problem;  ///< why it cannot be read
 };
 
@@ -225,6 +241,7 @@ struct Pt2Program {
   int64_t schema_major = 0;
   int64_t schema_minor = 0;
   std::string torch_version;
+  std::shared_ptr<ShapeEnv> symbols;   ///< what its expressions are over
   std::vector<std::string> verifiers;  ///< {"TRAINING"}: may mutate; {"ATEN"}: functional
   Pt2Graph graph;
   std::vector<Pt2Input> inputs;    ///< parallel to graph.inputs

@@ -138,7 +138,7 @@ std::optional<int64_t> read_bound(const JsonView& range, std::string_view field)
   return bound ? std::optional(bound->integer()) : std::nullopt;
 }
 
-void read_ranges(const JsonView& top, Pt2Program& program) {
+void read_ranges(const JsonView& top, Pt2Expressions& expressions, Pt2Program& program) {
   auto constraints = top.optional_field("range_constraints");
   if (!constraints) return;
   for (const auto& [text, view] : constraints->members()) {
@@ -148,25 +148,11 @@ void read_ranges(const JsonView& top, Pt2Program& program) {
     check(!range.min || !range.max || *range.min <= *range.max, "{}: the range {} to {} is empty",
           view, range.min.value_or(0), range.max.value_or(0));
     try {
-      range.expr = parse_infix(text);
+      range.expr = expressions.read(range.text);
     } catch (const UserError&) {
       // A constraint on an expression repeats what its symbols' own say: it may be left out.
     }
     program.ranges.push_back(std::move(range));
-  }
-}
-
-void read_guards(const JsonView& top, Pt2Program& program) {
-  auto guards = top.optional_field("guards_code");
-  if (!guards) return;
-  for (const JsonView& view : guards->items()) {
-    Pt2Guard guard{.text = view.text()};
-    try {
-      guard.expr = parse_infix(guard.text);
-    } catch (const UserError& error) {
-      guard.problem = error.what();
-    }
-    program.guards.push_back(std::move(guard));
   }
 }
 
@@ -204,13 +190,14 @@ void read_program(const Pt2Records& records, Pt2Program& program) {
   const JsonDocument document = parse_json(bytes.span, records.subject() + ": " + record);
   const JsonView top = document.view();
   read_versions(top, program);
-  Expressions expressions;
+  Pt2Expressions expressions;
+  program.symbols = expressions.env();
   JsonView graph_module = top.field("graph_module");
   program.graph = read_graph(graph_module.field("graph"), expressions);
   read_signature(graph_module.field("signature"), expressions, program);
   read_calling_convention(graph_module, program);
-  read_ranges(top, program);
-  read_guards(top, program);
+  read_ranges(top, expressions, program);
+  read_guards(top, expressions, program);
   verify_graph(program.graph, records.subject() + ": " + record);
   program.texts.emplace_back(record, bytes);
 }

@@ -47,17 +47,6 @@ const std::string& read_name(const JsonView& view) {
   return name;
 }
 
-SymExprPtr Expressions::parse(const JsonView& text) {
-  auto [at, is_new] = parsed_.try_emplace(text.text());
-  if (!is_new) return at->second;
-  try {
-    at->second = parse_srepr(at->first);
-  } catch (const UserError& error) {
-    fail(ErrorCode::bad_file, "{}: {}", text, error.what());
-  }
-  return at->second;
-}
-
 Dtype read_dtype(const JsonView& view) {
   const int64_t number = view.integer();
   if (number > 0 && number < static_cast<int64_t>(common_dtypes.size()))
@@ -81,11 +70,19 @@ Pt2Device read_device(const JsonView& view) {
 
 namespace {
 
-SymNumber read_number(const JsonView& view) {
+const Expr* read_expression(const JsonView& text, Pt2Expressions& expressions) {
+  try {
+    return expressions.read(text.text());
+  } catch (const UserError& error) {
+    fail(ErrorCode::bad_file, "{}: {}", text, error.what());
+  }
+}
+
+const Expr* read_number(const JsonView& view) {
   auto [tag, value] = view.only_member();
-  if (tag == "as_int") return value.integer();
-  if (tag == "as_float") return value.real();
-  if (tag == "as_bool") return value.boolean();
+  if (tag == "as_int") return intern_integer(value.integer());
+  if (tag == "as_float") return intern_real(value.real());
+  if (tag == "as_bool") return intern_boolean(value.boolean());
   fail(ErrorCode::bad_file, "{}: expected as_int, as_float or as_bool, found {}", view,
        printable(tag));
 }
@@ -101,7 +98,7 @@ void check_layout(const JsonView& view) {
           view, names[std::min<int64_t>(layout, strided - 1)]);
 }
 
-std::vector<Pt2Sym> read_syms(const JsonView& view, Expressions& expressions) {
+std::vector<Pt2Sym> read_syms(const JsonView& view, Pt2Expressions& expressions) {
   std::vector<Pt2Sym> syms;
   for (const JsonView& item : view.items()) syms.push_back(read_sym(item, expressions));
   check(syms.size() <= limits::tensor_rank, "{}: expected at most {} dimensions, found {}", view,
@@ -111,15 +108,18 @@ std::vector<Pt2Sym> read_syms(const JsonView& view, Expressions& expressions) {
 
 }  // namespace
 
-Pt2Sym read_sym(const JsonView& view, Expressions& expressions) {
+Pt2Sym read_sym(const JsonView& view, Pt2Expressions& expressions) {
   auto [tag, value] = view.only_member();
-  if (tag != "as_expr") return {.value = read_number(view)};
-  Pt2Sym sym{.expr = expressions.parse(value.field("expr_str"))};
-  if (auto hint = value.optional_field("hint")) sym.hint = read_number(*hint);
+  if (tag != "as_expr") return {.expr = read_number(view), .hint = {}};
+  Pt2Sym sym{.expr = read_expression(value.field("expr_str"), expressions), .hint = {}};
+  if (auto hint = value.optional_field("hint")) {
+    const Expr* number = read_number(*hint);
+    sym.hint = SymValue{number->kind, number->payload};
+  }
   return sym;
 }
 
-Pt2TensorMeta read_tensor_meta(const JsonView& view, Expressions& expressions) {
+Pt2TensorMeta read_tensor_meta(const JsonView& view, Pt2Expressions& expressions) {
   Pt2TensorMeta meta;
   meta.dtype = read_dtype(view.field("dtype"));
   meta.sizes = read_syms(view.field("sizes"), expressions);
@@ -130,8 +130,8 @@ Pt2TensorMeta read_tensor_meta(const JsonView& view, Expressions& expressions) {
   check_layout(view.field("layout"));
   check(meta.sizes.size() == meta.strides.size(), "{}: expected as many strides as sizes", view);
   for (const Pt2Sym& size : meta.sizes)
-    check(size.expr || (size.value.index() == 0 && std::get<int64_t>(size.value) >= 0),
-          "{}: expected sizes of 0 or more, found {}", view, to_text(size.value));
+    check(size.is_symbolic() || (size.expr->kind == ExprKind::integer && size.expr->integer() >= 0),
+          "{}: expected sizes of 0 or more, found {}", view, size);
   return meta;
 }
 
@@ -244,13 +244,13 @@ Pt2Argument make_list(const JsonView& view, const Row& row, int nesting) {
   return list;
 }
 
-Pt2Argument make_graph(const JsonView& view, Expressions& expressions) {
+Pt2Argument make_graph(const JsonView& view, Pt2Expressions& expressions) {
   Pt2Argument argument{.kind = Pt2Kind::graph, .text = read_name(view.field("name"))};
   argument.graph = std::make_shared<const Pt2Graph>(read_graph(view.field("graph"), expressions));
   return argument;
 }
 
-Pt2Argument make_dict(const JsonView& view, Expressions& expressions) {
+Pt2Argument make_dict(const JsonView& view, Pt2Expressions& expressions) {
   Pt2Argument dict{.kind = Pt2Kind::dict};
   for (const auto& [key, value] : view.members()) {
     dict.keys.emplace_back(key);
@@ -261,7 +261,7 @@ Pt2Argument make_dict(const JsonView& view, Expressions& expressions) {
 
 }  // namespace
 
-Pt2Argument read_argument(const JsonView& view, Expressions& expressions) {
+Pt2Argument read_argument(const JsonView& view, Pt2Expressions& expressions) {
   auto [tag, value] = view.only_member();
   if (tag == "as_none") return {};
   if (tag == "as_graph") return make_graph(value, expressions);

@@ -27,7 +27,7 @@ std::string sizes_text(const std::vector<Pt2Sym>& sizes) {
   std::string out = "[";
   for (size_t d = 0; d < sizes.size(); ++d) {
     out += d ? ", " : "";
-    out += sizes[d].expr ? to_text(*sizes[d].expr) : to_text(sizes[d].value);
+    out += to_text(sizes[d]);
   }
   return out + "]";
 }
@@ -47,19 +47,21 @@ void check_shape(const ModelLeaf& leaf, const Tensor& given, bool any_precision)
 void check_sizes(const ModelLeaf& leaf, const Tensor& given, const Pt2SymbolValues& values) {
   for (size_t d = 0; d < leaf.sizes.size(); ++d) {
     const Pt2Sym& size = leaf.sizes[d];
-    SymNumber expected = size.expr ? evaluate_with(*size.expr, values) : size.value;
+    if (!size.expr) continue;
+    std::optional<int64_t> expected = evaluate_with(size.expr, values);
+    require(expected.has_value(), "input {}: dimension {} must be {}, which has no value here",
+            leaf.name, d, size);
     int64_t found = given.size(static_cast<int64_t>(d)).guard_int();
-    if (SymNumber(found) == expected) continue;
-    std::string how = size.expr ? message(" ({})", to_text(*size.expr)) : std::string();
-    fail("input {}: dimension {} must be {}{}, found {}", leaf.name, d, to_text(expected), how,
-         found);
+    if (found == *expected) continue;
+    std::string how = size.is_symbolic() ? message(" ({})", size) : std::string();
+    fail("input {}: dimension {} must be {}{}, found {}", leaf.name, d, *expected, how, found);
   }
 }
 
 // "dimension 1 of input ids", where a symbol's value comes from.
 std::string place_of(const ImportedModel& model, const Pt2Range& range) {
   for (const Pt2SymbolSource& s : model.symbols) {
-    if (range.text != s.symbol) continue;
+    if (range.expr != s.symbol) continue;
     const ModelLeaf& leaf = model.leaves[leaf_of(model, s.input)];
     if (s.dim < 0) return message("input {}", leaf.name);
     return message("dimension {} of input {}", s.dim, leaf.name);
@@ -69,9 +71,7 @@ std::string place_of(const ImportedModel& model, const Pt2Range& range) {
 
 void check_ranges(const ImportedModel& model, const Pt2SymbolValues& values) {
   for (const Pt2Range& range : model.ranges) {
-    if (!range.expr || !has_all_symbols(*range.expr, values)) continue;
-    SymNumber value = evaluate_with(*range.expr, values);
-    const int64_t* found = std::get_if<int64_t>(&value);
+    std::optional<int64_t> found = evaluate_with(range.expr, values);
     if (!found) continue;
     bool inside = (!range.min || *found >= *range.min) && (!range.max || *found <= *range.max);
     require(inside, "{} is {}, but the model was exported for {} from {} to {}",
@@ -159,10 +159,8 @@ std::string describe_leaves(const ImportedModel& model) {
 
 std::vector<int64_t> sizes_of(const ModelLeaf& leaf, const Pt2SymbolValues& values) {
   std::vector<int64_t> sizes;
-  for (const Pt2Sym& size : leaf.sizes) {
-    SymNumber value = size.expr ? evaluate_with(*size.expr, values) : size.value;
-    sizes.push_back(std::holds_alternative<int64_t>(value) ? std::get<int64_t>(value) : 0);
-  }
+  for (const Pt2Sym& size : leaf.sizes)
+    sizes.push_back(evaluate_with(size.expr, values).value_or(0));
   return sizes;
 }
 

@@ -12,7 +12,7 @@ namespace tenon::formats {
 struct BoundCall {
   std::vector<detail::TensorHead*> inputs;
   std::vector<int64_t> symbols;  ///< in the order of graph->symbols; 0 where only the run knows
-  Pt2SymbolValues values;        ///< by name
+  Pt2SymbolValues values;
 };
 
 /// The numbers that the leaves give to the symbols, without any check.

@@ -1,350 +1,219 @@
-// Evaluating and printing the expressions of .pt2 archives.
-//
-// Integers stay integers with checked 64-bit arithmetic; an operation with a double among its
-// operands is done in doubles; booleans count as 0 and 1. Recursion is as deep as the tree, whose
-// height the parsers bound.
+// SymPy's functions and leaves as expressions of Tenon.
 #include "formats/pt2/pt2_expr.h"
 
-#include <algorithm>
-#include <array>
-#include <cmath>
-#include <numeric>
-
+#include "core/error.h"
+#include "core/sym/sym_simplify.h"
+#include "core/utf8.h"
 #include "formats/limits.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <utility>
 
 namespace tenon::formats {
 
 namespace {
 
-using Numbers = std::vector<SymNumber>;
+using Operands = std::span<const Expr* const>;
 
-[[noreturn]] void fail_value(const SymExprAst& expr, std::string_view why) {
-  fail(ErrorCode::bad_file, "expression \"{}\": {}", printable(to_text(expr)), why);
+// Functions that are an operation of Tenon, operands in the same order.
+constexpr std::pair<std::string_view, SymOp> operations[] = {
+    {"Add", SymOp::add},
+    {"Mul", SymOp::mul},
+    {"Max", SymOp::max},
+    {"Min", SymOp::min},
+    {"And", SymOp::and_},
+    {"Or", SymOp::or_},
+    {"Not", SymOp::not_},
+    {"ToFloat", SymOp::to_float},
+    {"TruncToInt", SymOp::trunc},
+    {"int", SymOp::trunc},
+    {"FloorToInt", SymOp::floor_to_int},
+    {"CeilToInt", SymOp::ceil_to_int},
+    {"ceiling", SymOp::ceil_to_int},
+    {"RoundToInt", SymOp::round_to_int},
+    {"PowByNatural", SymOp::pow},
+    {"FloatPow", SymOp::pow},
+    {"FloorDiv", SymOp::floordiv},
+    {"CleanDiv", SymOp::floordiv},  // exact
+    {"Mod", SymOp::mod},
+    {"PythonMod", SymOp::mod},
+    {"Rational", SymOp::truediv},
+    {"FloatTrueDiv", SymOp::truediv},
+    {"IntTrueDiv", SymOp::truediv},
+    {"Equality", SymOp::eq},
+    {"Eq", SymOp::eq},
+    {"Unequality", SymOp::ne},
+    {"Ne", SymOp::ne},
+    {"StrictLessThan", SymOp::lt},
+    {"LessThan", SymOp::le},
+    {"Where", SymOp::select},
+};
+
+const Expr* same(Operands v) { return v[0]; }
+const Expr* absolute(Operands v) {
+  return make_expr(SymOp::max, {v[0], make_expr(SymOp::mul, {intern_integer(-1), v[0]})});
+}
+const Expr* truncated(Operands v) {
+  return make_expr(SymOp::to_float, {make_expr(SymOp::trunc, v)});
+}
+const Expr* square_root(Operands v) { return make_expr(SymOp::pow, {v[0], intern_real(0.5)}); }
+// Integers have no negative powers.
+const Expr* power(Operands v) {
+  bool is_inverse = v[1]->is_constant() && v[1]->kind == ExprKind::integer && v[1]->integer() < 0;
+  if (!is_inverse) return make_expr(SymOp::pow, v);
+  return make_expr(SymOp::pow, {v[0], intern_real(static_cast<double>(v[1]->integer()))});
+}
+const Expr* greater(Operands v) { return make_expr(SymOp::lt, {v[1], v[0]}); }
+const Expr* greater_or_equal(Operands v) { return make_expr(SymOp::le, {v[1], v[0]}); }
+const Expr* power_of_two(const Expr* e) { return make_expr(SymOp::pow, {intern_integer(2), e}); }
+const Expr* shifted_left(Operands v) { return make_expr(SymOp::mul, {v[0], power_of_two(v[1])}); }
+const Expr* shifted_right(Operands v) {
+  return make_expr(SymOp::floordiv, {v[0], power_of_two(v[1])});
+}
+const Expr* modular_index(Operands v) {
+  return make_expr(SymOp::mod, {make_expr(SymOp::floordiv, {v[0], v[1]}), v[2]});
 }
 
-double as_double(const SymNumber& number) {
-  return std::visit([](auto value) { return static_cast<double>(value); }, number);
+struct Function {
+  std::string_view name;
+  size_t n_operands;
+  const Expr* (*make)(Operands);
+};
+
+constexpr Function functions[] = {
+    {"Integer", 1, same},
+    {"Identity", 1, same},
+    {"Abs", 1, absolute},
+    {"abs", 1, absolute},
+    {"TruncToFloat", 1, truncated},
+    {"OpaqueUnaryFn_sqrt", 1, square_root},
+    {"sqrt", 1, square_root},
+    {"Pow", 2, power},
+    {"StrictGreaterThan", 2, greater},
+    {"GreaterThan", 2, greater_or_equal},
+    {"LShift", 2, shifted_left},
+    {"RShift", 2, shifted_right},
+    {"ModularIndexing", 3, modular_index},
+};
+
+// What Tenon's expressions have no operation for.
+constexpr std::string_view unsaid[] = {"cos",
+                                       "cosh",
+                                       "sin",
+                                       "sinh",
+                                       "tan",
+                                       "tanh",
+                                       "asin",
+                                       "acos",
+                                       "atan",
+                                       "exp",
+                                       "log",
+                                       "log2",
+                                       "asinh",
+                                       "RoundDecimal",
+                                       "BitwiseFn_bitwise_and",
+                                       "BitwiseFn_bitwise_or",
+                                       "BitwiseFn_bitwise_xor",
+                                       "IsNonOverlappingAndDenseIndicator"};
+
+std::string_view without(std::string_view name, std::string_view prefix) {
+  return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
-bool is_real(const SymNumber& number) { return std::holds_alternative<double>(number); }
-
-int64_t as_integer(const SymExprAst& expr, const SymNumber& number) {
-  if (is_real(number)) fail_value(expr, "expected an integer, found a floating-point number");
-  return std::holds_alternative<bool>(number) ? std::get<bool>(number) : std::get<int64_t>(number);
-}
-
-bool as_boolean(const SymNumber& number) {
-  return std::visit([](auto value) { return value != 0; }, number);
-}
-
-int64_t checked(const SymExprAst& expr, bool overflow, int64_t value) {
-  if (overflow) fail_value(expr, "the value does not fit into 64 bits");
-  return value;
-}
-
-int64_t to_integer(const SymExprAst& expr, double value) {
-  // 2^63 is the first double that does not fit.
-  if (!(value >= -0x1p63 && value < 0x1p63))
-    fail_value(expr, "the value does not fit into 64 bits");
-  return static_cast<int64_t>(value);
-}
-
-int64_t floor_divide(const SymExprAst& expr, int64_t a, int64_t b) {
-  if (b == 0) fail_value(expr, "division by zero");
-  if (a == INT64_MIN && b == -1) fail_value(expr, "the value does not fit into 64 bits");
-  return a / b - (a % b != 0 && (a < 0) != (b < 0));
-}
-
-int64_t floor_remainder(const SymExprAst& expr, int64_t a, int64_t b) {
-  if (b == 0) fail_value(expr, "division by zero");
-  if (b == -1) return 0;
-  int64_t r = a % b;
-  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-}
-
-int64_t integer_power(const SymExprAst& expr, int64_t base, int64_t exponent) {
-  int64_t result = 1;
-  bool overflow = false;
-  // Squares beyond the last bit of the exponent are not needed and may overflow.
-  for (int64_t square = base; exponent != 0 && !overflow; exponent >>= 1) {
-    if (exponent & 1) overflow = __builtin_mul_overflow(result, square, &result);
-    if (exponent > 1) overflow = overflow || __builtin_mul_overflow(square, square, &square);
+const Expr* call(std::string_view name, Operands operands) {
+  name = without(name, "math.");
+  for (const auto& [known, op] : operations)
+    if (name == known) return make_expr(op, operands);
+  if (const auto* f = std::ranges::find(functions, name, &Function::name);
+      f != std::end(functions)) {
+    require(operands.size() == f->n_operands, "{} takes {} arguments, found {}", name,
+            f->n_operands, operands.size());
+    return f->make(operands);
   }
-  return checked(expr, overflow, result);
+  bool is_unsaid = std::ranges::count(unsaid, without(name, "OpaqueUnaryFn_")) > 0;
+  require(!is_unsaid, ErrorCode::unsupported, "{} of sizes is not supported", name);
+  return nullptr;
 }
 
-SymNumber sum_or_product(const SymExprAst& expr, const Numbers& v) {
-  const bool product = expr.op == SymOp::mul;
-  if (std::ranges::any_of(v, is_real)) {
-    double result = product ? 1 : 0;
-    for (const SymNumber& n : v) result = product ? result * as_double(n) : result + as_double(n);
-    return result;
+const Expr* constant(std::string_view name) {
+  if (name == "True" || name == "False") return intern_boolean(name == "True");
+  if (name == "int_oo" || name == "oo") return intern_real(INFINITY);
+  return name == "zoo" ? intern_real(NAN) : nullptr;
+}
+
+bool is_plain(std::string_view name) {
+  return !name.empty() && std::ranges::all_of(name, [](char c) {
+    return c == '_' || (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+  });
+}
+
+// The text in quotes of `Symbol('s0', integer=True)`; the keywords say nothing that is needed.
+std::string_view quoted(std::string_view call) {
+  size_t begin = call.find_first_of("'\"") + 1;
+  size_t end = call.find(call[begin - 1], begin);
+  return call.find(')', end) + 1 == call.size() ? call.substr(begin, end - begin) : "";
+}
+
+// "0.5", "1e30", "inf", "nan": all that SymPy may write.
+const Expr* real(const std::string& text) {
+  char* end = nullptr;
+  double value = std::strtod(text.c_str(), &end);
+  return text.empty() || *end != '\0' ? nullptr : intern_real(value);
+}
+
+template <class F>
+const Expr* read_with(std::string_view text, F parse) {
+  require(text.size() <= limits::expression_length, ErrorCode::bad_file,
+          "expression \"{}\": expected at most {} characters, found {}", printable(text),
+          limits::expression_length, text.size());
+  require(shown(text) == text, ErrorCode::bad_file,
+          "expression \"{}\": expected UTF-8 without control characters", printable(text));
+  try {
+    return parse();
+  } catch (const UserError& error) {
+    if (error.code() == ErrorCode::unsupported) return nullptr;
+    fail(ErrorCode::bad_file, "{}", error.what());
   }
-  int64_t result = product ? 1 : 0;
-  bool overflow = false;
-  for (const SymNumber& n : v) {
-    int64_t value = as_integer(expr, n);
-    overflow = overflow || (product ? __builtin_mul_overflow(result, value, &result)
-                                    : __builtin_add_overflow(result, value, &result));
-  }
-  return checked(expr, overflow, result);
-}
-
-// -1, 0 or 1; 2 when a NaN makes them unordered. A long double holds every int64_t and double.
-int compare(const SymNumber& a, const SymNumber& b) {
-  auto wide = [](const SymNumber& n) {
-    return std::visit([](auto value) { return static_cast<long double>(value); }, n);
-  };
-  long double x = wide(a);
-  long double y = wide(b);
-  if (std::isnan(x) || std::isnan(y)) return 2;
-  return x < y ? -1 : x > y;
-}
-
-SymNumber extreme(const SymExprAst& expr, const Numbers& v) {
-  SymNumber best = v[0];
-  for (const SymNumber& n : v) {
-    int order = compare(n, best);
-    if (order == (expr.op == SymOp::max ? 1 : -1)) best = n;
-  }
-  return best;
-}
-
-bool relation(const SymExprAst& expr, const Numbers& v) {
-  const int order = compare(v[0], v[1]);
-  switch (expr.op) {
-    case SymOp::eq:
-      return order == 0;
-    case SymOp::ne:
-      return order != 0;
-    case SymOp::lt:
-      return order == -1;
-    case SymOp::le:
-      return order == -1 || order == 0;
-    case SymOp::gt:
-      return order == 1;
-    default:
-      return order == 1 || order == 0;
-  }
-}
-
-SymNumber negate(const SymExprAst& expr, const SymNumber& v) {
-  if (is_real(v)) return -std::get<double>(v);
-  int64_t result = 0;
-  bool overflow = __builtin_sub_overflow(int64_t{0}, as_integer(expr, v), &result);
-  return checked(expr, overflow, result);
-}
-
-SymNumber power(const SymExprAst& expr, const Numbers& v) {
-  const bool integers = !is_real(v[0]) && !is_real(v[1]);
-  if (integers && as_integer(expr, v[1]) >= 0)
-    return integer_power(expr, as_integer(expr, v[0]), as_integer(expr, v[1]));
-  if (as_double(v[0]) == 0 && as_double(v[1]) < 0) fail_value(expr, "division by zero");
-  return std::pow(as_double(v[0]), as_double(v[1]));
-}
-
-SymNumber divide(const SymExprAst& expr, const Numbers& v) {
-  if (as_double(v[1]) == 0) fail_value(expr, "division by zero");
-  return as_double(v[0]) / as_double(v[1]);
-}
-
-SymNumber floor_quotient(const SymExprAst& expr, const Numbers& v) {
-  if (is_real(v[0]) || is_real(v[1])) return std::floor(std::get<double>(divide(expr, v)));
-  return floor_divide(expr, as_integer(expr, v[0]), as_integer(expr, v[1]));
-}
-
-SymNumber remainder(const SymExprAst& expr, const Numbers& v) {
-  if (is_real(v[0]) || is_real(v[1])) {
-    double b = as_double(v[1]);
-    if (b == 0) fail_value(expr, "division by zero");
-    double r = std::fmod(as_double(v[0]), b);
-    return r != 0 && (r < 0) != (b < 0) ? r + b : r;
-  }
-  return floor_remainder(expr, as_integer(expr, v[0]), as_integer(expr, v[1]));
-}
-
-SymNumber shift(const SymExprAst& expr, const Numbers& v) {
-  const int64_t value = as_integer(expr, v[0]);
-  const int64_t count = as_integer(expr, v[1]);
-  if (count < 0) fail_value(expr, "a shift by a negative number");
-  if (expr.op == SymOp::r_shift) return value >> std::min<int64_t>(count, 63);
-  if (value == 0) return int64_t{0};
-  if (count > 62) fail_value(expr, "the value does not fit into 64 bits");
-  int64_t result = 0;
-  bool overflow = __builtin_mul_overflow(value, int64_t{1} << count, &result);
-  return checked(expr, overflow, result);
-}
-
-SymNumber unary_function(const SymExprAst& expr, double x) {
-  struct Row {
-    std::string_view name;
-    double (*function)(double);
-  };
-  static constexpr Row rows[] = {{"sqrt", std::sqrt}, {"cos", std::cos},    {"cosh", std::cosh},
-                                 {"sin", std::sin},   {"sinh", std::sinh},  {"tan", std::tan},
-                                 {"tanh", std::tanh}, {"asin", std::asin},  {"acos", std::acos},
-                                 {"atan", std::atan}, {"exp", std::exp},    {"log", std::log},
-                                 {"log2", std::log2}, {"asinh", std::asinh}};
-  const Row* row = std::ranges::find(rows, std::string_view(expr.name), &Row::name);
-  if (row == std::end(rows)) fail_value(expr, "an unknown function");
-  return row->function(x);
-}
-
-SymNumber round_decimal(const SymExprAst& expr, const Numbers& v) {
-  const double scale = std::pow(10.0, static_cast<double>(as_integer(expr, v[1])));
-  const double scaled = as_double(v[0]) * scale;
-  return std::isfinite(scaled) ? std::nearbyint(scaled) / scale : as_double(v[0]);
-}
-
-// Whether sizes and strides (the two halves of `v`) describe memory without gaps or overlap.
-SymNumber dense(const SymExprAst& expr, const Numbers& v) {
-  if (v.size() % 2 != 0) fail_value(expr, "expected as many strides as sizes");
-  const size_t rank = v.size() / 2;
-  std::vector<size_t> order(rank);
-  std::iota(order.begin(), order.end(), size_t{0});
-  auto stride = [&](size_t i) { return as_integer(expr, v[rank + i]); };
-  auto size = [&](size_t i) { return as_integer(expr, v[i]); };
-  std::ranges::sort(order, {}, [&](size_t i) { return std::pair(stride(i), i); });
-  int64_t expected = 1;
-  for (size_t i : order) {
-    if (size(i) == 1) continue;
-    if (stride(i) != expected) return int64_t{0};
-    int64_t next = 0;
-    bool overflow = __builtin_mul_overflow(expected, size(i), &next);
-    expected = checked(expr, overflow, next);
-  }
-  return int64_t{1};
-}
-
-SymNumber apply_unary(const SymExprAst& expr, const SymNumber& v) {
-  switch (expr.op) {
-    case SymOp::neg:
-      return negate(expr, v);
-    case SymOp::not_:
-      return !as_boolean(v);
-    case SymOp::abs:
-      if (is_real(v)) return std::fabs(std::get<double>(v));
-      return as_integer(expr, v) < 0 ? negate(expr, v) : v;
-    case SymOp::to_float:
-      return as_double(v);
-    case SymOp::trunc_to_int:
-      return to_integer(expr, std::trunc(as_double(v)));
-    case SymOp::floor_to_int:
-      return to_integer(expr, std::floor(as_double(v)));
-    case SymOp::ceil_to_int:
-      return to_integer(expr, std::ceil(as_double(v)));
-    case SymOp::round_to_int:
-      return to_integer(expr, std::nearbyint(as_double(v)));
-    case SymOp::trunc_to_float:
-      return std::trunc(as_double(v));
-    case SymOp::unary_function:
-      return unary_function(expr, as_double(v));
-    default:
-      return v;
-  }
-}
-
-// Operators on integers only.
-SymNumber apply_integers(const SymExprAst& expr, const Numbers& v) {
-  auto integer = [&](size_t i) { return as_integer(expr, v[i]); };
-  switch (expr.op) {
-    case SymOp::clean_div:
-      if (floor_remainder(expr, integer(0), integer(1)) != 0)
-        fail_value(expr, "the division leaves a remainder");
-      return floor_divide(expr, integer(0), integer(1));
-    case SymOp::bit_and:
-      return integer(0) & integer(1);
-    case SymOp::bit_or:
-      return integer(0) | integer(1);
-    case SymOp::bit_xor:
-      return integer(0) ^ integer(1);
-    case SymOp::l_shift:
-    case SymOp::r_shift:
-      return shift(expr, v);
-    default:
-      return floor_remainder(expr, floor_divide(expr, integer(0), integer(1)), integer(2));
-  }
-}
-
-SymNumber apply_op(const SymExprAst& expr, const Numbers& v) {
-  switch (expr.op) {
-    case SymOp::add:
-    case SymOp::mul:
-      return sum_or_product(expr, v);
-    case SymOp::max:
-    case SymOp::min:
-      return extreme(expr, v);
-    case SymOp::rational:
-    case SymOp::true_div:
-      return divide(expr, v);
-    case SymOp::pow:
-      return power(expr, v);
-    case SymOp::floor_div:
-      return floor_quotient(expr, v);
-    case SymOp::mod:
-      return remainder(expr, v);
-    case SymOp::clean_div:
-    case SymOp::bit_and:
-    case SymOp::bit_or:
-    case SymOp::bit_xor:
-    case SymOp::l_shift:
-    case SymOp::r_shift:
-    case SymOp::modular_indexing:
-      return apply_integers(expr, v);
-    case SymOp::round_decimal:
-      return round_decimal(expr, v);
-    case SymOp::eq:
-    case SymOp::ne:
-    case SymOp::lt:
-    case SymOp::le:
-    case SymOp::gt:
-    case SymOp::ge:
-      return relation(expr, v);
-    case SymOp::is_non_overlapping_and_dense:
-      return dense(expr, v);
-    default:
-      return apply_unary(expr, v[0]);
-  }
-}
-
-// Evaluates no more operands than decide the result, as Python does: a guard may protect a
-// division.
-SymNumber short_circuit(const SymExprAst& expr, const SymLookup& lookup) {
-  if (expr.op == SymOp::where) {
-    bool condition = as_boolean(evaluate(*expr.children[0], lookup));
-    return evaluate(*expr.children[condition ? 1 : 2], lookup);
-  }
-  const bool decisive = expr.op == SymOp::or_;
-  for (const SymExprPtr& child : expr.children)
-    if (as_boolean(evaluate(*child, lookup)) == decisive) return decisive;
-  return !decisive;
 }
 
 }  // namespace
 
-SymNumber evaluate(const SymExprAst& expr, const SymLookup& lookup) {
-  switch (expr.op) {
-    case SymOp::integer:
-    case SymOp::real:
-    case SymOp::boolean:
-      return expr.number;
-    case SymOp::symbol:
-    case SymOp::input: {
-      std::optional<SymNumber> value = lookup(expr);
-      if (!value) fail_value(expr, "has no value: nothing binds it");
-      return *value;
-    }
-    case SymOp::where:
-    case SymOp::and_:
-    case SymOp::or_:
-      return short_circuit(expr, lookup);
-    default:
-      break;
+const Expr* Pt2Expressions::symbol(std::string_view name) {
+  auto [at, is_new] = symbols_.try_emplace(std::string(name));
+  if (is_new && symbols_.size() <= limits::symbols) {
+    // As PyTorch names them.
+    ExprKind kind = name.starts_with("z") ? ExprKind::real : ExprKind::integer;
+    at->second = env_->declare_symbol(name, kind, std::nullopt, {}, {}, std::string(name));
   }
-  Numbers values;
-  values.reserve(expr.children.size());
-  for (const SymExprPtr& child : expr.children) values.push_back(evaluate(*child, lookup));
-  return apply_op(expr, values);
+  return at->second;
+}
+
+const Expr* Pt2Expressions::leaf(std::string_view name) {
+  if (const Expr* known = constant(name)) return known;
+  if (name.starts_with("Float(")) return real(std::string(quoted(name)));
+  if (name.starts_with("Symbol(") || name.starts_with("Dummy(")) name = quoted(name);
+  return is_plain(name) ? symbol(name) : nullptr;
+}
+
+const Expr* Pt2Expressions::read(const std::string& text) {
+  auto [at, is_new] = read_.try_emplace(text);
+  if (is_new)
+    at->second = read_with(text, [&] {
+      return parse_expr(
+          text, [this](std::string_view name) { return leaf(name); }, nullptr, call);
+    });
+  return at->second;
+}
+
+const Expr* Pt2Expressions::read_guard(std::string_view text, const SymbolLookup& place) {
+  return read_with(text, [&] {
+    return parse_expr(
+        text,
+        [&](std::string_view name) { return name.starts_with("L[") ? place(name) : leaf(name); },
+        nullptr, call);
+  });
 }
 
 }  // namespace tenon::formats

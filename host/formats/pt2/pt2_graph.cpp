@@ -35,7 +35,7 @@ void read_target(Pt2Node& node) {
   }
 }
 
-Pt2NamedArgument read_input(const JsonView& view, Expressions& expressions) {
+Pt2NamedArgument read_input(const JsonView& view, Pt2Expressions& expressions) {
   constexpr int64_t positional = 1;
   constexpr int64_t keyword = 2;
   Pt2NamedArgument input{.name = read_name(view.field("name")),
@@ -54,7 +54,7 @@ std::string optional_text(const JsonView& view, std::string_view name) {
   return field ? field->text() : std::string();
 }
 
-Pt2Node read_node(const JsonView& view, Expressions& expressions) {
+Pt2Node read_node(const JsonView& view, Pt2Expressions& expressions) {
   Pt2Node node;
   node.target = read_name(view.field("target"));
   read_target(node);
@@ -73,7 +73,7 @@ Pt2Node read_node(const JsonView& view, Expressions& expressions) {
 }
 
 // Values of one type, by name; a name that another type has already is an error.
-void read_symbols(const JsonView& view, std::string_view field, Expressions& expressions,
+void read_symbols(const JsonView& view, std::string_view field, Pt2Expressions& expressions,
                   Pt2Graph& graph) {
   auto values = view.optional_field(field);
   if (!values) return;
@@ -87,7 +87,7 @@ void read_symbols(const JsonView& view, std::string_view field, Expressions& exp
 
 }  // namespace
 
-Pt2Graph read_graph(const JsonView& view, Expressions& expressions) {
+Pt2Graph read_graph(const JsonView& view, Pt2Expressions& expressions) {
   Pt2Graph graph;
   for (const JsonView& input : view.field("inputs").items())
     graph.inputs.push_back(read_argument(input, expressions));

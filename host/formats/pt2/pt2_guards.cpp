@@ -1,6 +1,10 @@
 // Guards of .pt2 programs: finding the leaf that `L['x'][0]` means, and evaluating.
 #include "formats/pt2/pt2_guards.h"
 
+#include "formats/pt2/pt2_parts.h"
+
+#include <charconv>
+
 namespace tenon::formats {
 
 namespace {
@@ -17,81 +21,137 @@ std::optional<Subtree> child_at(Subtree at, size_t index) {
   return Subtree{&at.tree->children[index], at.first};
 }
 
-std::optional<Subtree> child_named(Subtree at, const std::string& key) {
+std::optional<Subtree> child_named(Subtree at, std::string_view key) {
   for (size_t i = 0; i < at.tree->keys.size(); ++i)
     if (at.tree->keys[i] == key) return child_at(at, i);
   return std::nullopt;
 }
 
 // in_tree is the tuple (args, kwargs).
-std::optional<Subtree> argument(const ImportedModel& model, const std::string& name) {
-  if (!model.in_tree) return std::nullopt;
-  Subtree root{&*model.in_tree, 0};
+std::optional<Subtree> argument(const Pt2Program& program, std::string_view name) {
+  if (!program.in_tree) return std::nullopt;
+  Subtree root{&*program.in_tree, 0};
   auto positional = child_at(root, 0), keywords = child_at(root, 1);
   if (!positional) return std::nullopt;
-  for (size_t i = 0; i < model.argument_names.size(); ++i) {
-    if (model.argument_names[i] != name) continue;
+  for (size_t i = 0; i < program.argument_names.size(); ++i) {
+    if (program.argument_names[i] != name) continue;
     if (auto found = child_at(*positional, i)) return found;
   }
   return keywords ? child_named(*keywords, name) : std::nullopt;
 }
 
-std::optional<SymNumber> read(const Tensor& leaf, const SymAccess& access) {
-  int64_t rank = leaf.dim();
-  bool inside = access.index >= -rank && access.index < rank;
-  switch (access.kind) {
-    case SymAccess::Kind::size:
-      if (!inside) return std::nullopt;
-      return SymNumber(leaf.size(access.index).guard_int());
-    case SymAccess::Kind::stride:
-      if (!inside) return std::nullopt;
-      return SymNumber(leaf.stride(access.index).guard_int());
-    case SymAccess::Kind::storage_offset:
-      return SymNumber(leaf.storage_offset());
-    case SymAccess::Kind::dim:
-      return SymNumber(rank);
-    default:
-      return std::nullopt;
-  }
+bool accept(std::string_view& text, std::string_view mark) {
+  if (!text.starts_with(mark)) return false;
+  text.remove_prefix(mark.size());
+  return true;
 }
 
-std::optional<SymNumber> value_of(const ImportedModel& model, std::span<const Tensor> leaves,
-                                  const SymExprAst& input) {
-  std::optional<Subtree> at = argument(model, input.name);
-  for (const SymAccess& access : input.path) {
-    if (!at) return std::nullopt;
-    if (access.kind == SymAccess::Kind::index) {
-      at = child_at(*at, static_cast<size_t>(access.index));
-    } else if (access.kind == SymAccess::Kind::key || access.kind == SymAccess::Kind::attribute) {
-      at = child_named(*at, access.key);
+// What stands between brackets, "[0]" or "['x']", without quotes; nothing where there are none.
+std::optional<std::string_view> subscript(std::string_view& text) {
+  if (!accept(text, "[")) return std::nullopt;
+  bool is_quoted = text.starts_with("'") || text.starts_with("\"");
+  size_t end = is_quoted ? text.find(text[0], 1) : text.find(']');
+  if (end == text.npos) return std::nullopt;
+  std::string_view inside = text.substr(is_quoted, end - is_quoted);
+  text.remove_prefix(end + is_quoted);
+  return accept(text, "]") ? std::optional(inside) : std::nullopt;
+}
+
+std::optional<int64_t> integer(std::string_view text) {
+  int64_t value = 0;
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  bool whole = error == std::errc() && end == text.data() + text.size();
+  return whole ? std::optional(value) : std::nullopt;
+}
+
+// `.size()[1]`, `.shape[1]`, `.stride()[0]`, `.storage_offset()`, `.dim()` or `.ndim` of a leaf.
+bool read_property(std::string_view text, Pt2Place& place) {
+  using Kind = Pt2Place::Kind;
+  place.kind = Kind::rank;
+  if (text == ".dim()" || text == ".ndim") return true;
+  place.kind = Kind::storage_offset;
+  if (text == ".storage_offset()") return true;
+  place.kind = accept(text, ".stride()") ? Kind::stride : Kind::size;
+  if (place.kind == Kind::size && !accept(text, ".size()") && !accept(text, ".shape")) return false;
+  auto index = subscript(text);
+  auto dim = index ? integer(*index) : std::nullopt;
+  place.dim = dim.value_or(0);
+  return dim && text.empty();
+}
+
+// `L['x']`, subscripts and fields down to a leaf, and a property of it.
+std::optional<Pt2Place> place_of(const Pt2Program& program, std::string_view text) {
+  accept(text, "L");
+  auto name = subscript(text);
+  auto at = name ? argument(program, *name) : std::nullopt;
+  Pt2Place place;
+  while (at && !read_property(text, place)) {
+    if (accept(text, ".")) {
+      std::string_view field = text.substr(0, text.find_first_of(".["));
+      text.remove_prefix(field.size());
+      at = child_named(*at, field);
+    } else if (auto key = subscript(text)) {
+      auto index = integer(*key);
+      at = index ? child_at(*at, static_cast<size_t>(*index)) : child_named(*at, *key);
     } else {
-      bool known = at->first < leaves.size() && leaves[at->first].defined();
-      return known ? read(leaves[at->first], access) : std::nullopt;
+      return std::nullopt;
     }
+  }
+  if (!at) return std::nullopt;
+  place.leaf = at->first;
+  return place;
+}
+
+std::optional<SymValue> value_of(const Pt2Place& place, std::span<const Tensor> leaves) {
+  if (place.leaf >= leaves.size() || !leaves[place.leaf].defined()) return std::nullopt;
+  const Tensor& leaf = leaves[place.leaf];
+  const int64_t rank = leaf.dim();
+  bool inside = place.dim >= -rank && place.dim < rank;
+  switch (place.kind) {
+    case Pt2Place::Kind::rank:
+      return SymValue::of_int(rank);
+    case Pt2Place::Kind::storage_offset:
+      return SymValue::of_int(leaf.storage_offset());
+    case Pt2Place::Kind::size:
+      if (inside) return SymValue::of_int(leaf.size(place.dim).guard_int());
+      break;
+    case Pt2Place::Kind::stride:
+      if (inside) return SymValue::of_int(leaf.stride(place.dim).guard_int());
+      break;
   }
   return std::nullopt;
 }
 
-bool all_known(const SymExprAst& expr, const SymLookup& lookup) {
-  if (expr.op == SymOp::input || expr.op == SymOp::symbol) return lookup(expr).has_value();
-  for (const SymExprPtr& child : expr.children)
-    if (!all_known(*child, lookup)) return false;
-  return true;
-}
-
 }  // namespace
 
+void pt2::read_guards(const JsonView& top, Pt2Expressions& expressions, Pt2Program& program) {
+  auto guards = top.optional_field("guards_code");
+  if (!guards) return;
+  for (const JsonView& view : guards->items()) {
+    Pt2Guard& guard = program.guards.emplace_back(Pt2Guard{.text = view.text()});
+    auto symbol = [&](std::string_view text) -> const Expr* {
+      std::optional<Pt2Place> place = place_of(program, text);
+      if (!place || !(place->symbol = expressions.symbol(text))) return nullptr;
+      guard.places.push_back(*place);
+      return place->symbol;
+    };
+    try {
+      guard.expr = expressions.read_guard(guard.text, symbol);
+    } catch (const UserError& error) {
+      guard.problem = error.what();
+    }
+  }
+}
+
 void check_guards(const ImportedModel& model, std::span<const Tensor> leaves) {
-  SymLookup lookup = [&](const SymExprAst& leaf) -> std::optional<SymNumber> {
-    if (leaf.op != SymOp::input) return std::nullopt;
-    return value_of(model, leaves, leaf);
-  };
   for (const Pt2Guard& guard : model.guards) {
-    if (!guard.expr || !all_known(*guard.expr, lookup)) continue;
-    SymNumber value = evaluate(*guard.expr, lookup);
-    const bool* holds = std::get_if<bool>(&value);
-    require(!holds || *holds, "the model was exported for inputs with {}, which does not hold here",
-            guard.text);
+    if (!guard.expr) continue;
+    auto holds = evaluate(guard.expr, [&](const Expr* symbol) -> std::optional<SymValue> {
+      auto place = std::ranges::find(guard.places, symbol, &Pt2Place::symbol);
+      return place == guard.places.end() ? std::nullopt : value_of(*place, leaves);
+    });
+    require(!holds || holds->kind != ExprKind::boolean || holds->word,
+            "the model was exported for inputs with {}, which does not hold here", guard.text);
   }
 }
 

@@ -1,6 +1,7 @@
 // A .pt2 program becomes a graph, its weights tensors, its signature a plan of inputs and outputs.
 #include "formats/pt2/pt2_import.h"
 
+#include "core/sym/symbol_numbers.h"
 #include "formats/pt2/pt2_import_parts.h"
 #include "graph/verify.h"
 
@@ -58,12 +59,12 @@ class Importer {
 void Importer::declare_symbols() {
   model_.symbols = symbol_sources(program_);
   Pt2SymbolValues hints = symbol_hints(program_, model_.symbols);
-  for (const auto& [name, value] : options_.hints) hints[name] = value;
+  for (const auto& [symbol, value] : options_.hints) hints[symbol] = value;
   for (const Pt2SymbolSource& s : model_.symbols) {
     auto hint = hints.find(s.symbol);
     require(hint != hints.end(), ErrorCode::bad_file,
             "{}: symbol {} of an input has no example value; export the program again",
-            program_.file, s.symbol);
+            program_.file, symbol_text(s.symbol));
     auto kind = s.dim < 0 ? SymbolSource::Kind::input_value : SymbolSource::Kind::input_size;
     uint32_t dim = s.dim < 0 ? 0 : static_cast<uint32_t>(s.dim);
     symbols_.declare(s.symbol, hint->second, {kind, s.input, dim});
@@ -98,7 +99,7 @@ void Importer::add_weight(const Pt2Input& input, const Pt2Weight& weight) {
                         : input.kind == Pt2InputKind::buffer  ? ModelInputKind::buffer
                                                               : ModelInputKind::constant;
   graph_input_.push_back(static_cast<uint32_t>(model_.inputs.size()));
-  model_.inputs.push_back({kind, input.name, {input.target}, {}, 0, {}});
+  model_.inputs.push_back({kind, input.name, {input.target}, {}, 0});
   weights_.push_back(&weight);
 }
 
@@ -136,7 +137,7 @@ void Importer::add_leaf(uint32_t index) {
   scope_[input.value.text] = named;
   graph_input_.back() = static_cast<uint32_t>(model_.inputs.size());
   auto at = static_cast<uint32_t>(model_.leaves.size());
-  model_.inputs.push_back({ModelInputKind::user, input.name, {}, {}, at, {}});
+  model_.inputs.push_back({ModelInputKind::user, input.name, {}, {}, at});
   weights_.push_back(nullptr);
   model_.leaves.push_back(std::move(leaf));
 }
@@ -150,17 +151,17 @@ void Importer::add_input(uint32_t index) {
 // A symbol that has to be solved for is an input of its own, which the caller fills in.
 void Importer::bind_symbols() {
   for (const Pt2SymbolSource& s : model_.symbols) {
-    const Expr* symbol = symbols_.env().find_symbol(s.symbol);
+    const Expr* symbol = symbols_.find(s.symbol);
     ValueId value = no_value;
     int32_t dim = s.dim;
     if (s.solve) {
       GraphValue input;
       input.kind = ValueKind::sym_int;
-      input.name = s.symbol;
+      input.name = symbol_text(s.symbol);
       input.scalar = SymInt::from_expr(symbol);
       value = graph_->add_input(std::move(input));
       dim = -1;
-      model_.inputs.push_back({ModelInputKind::symbol, s.symbol, {}, {}, 0, s.symbol});
+      model_.inputs.push_back({ModelInputKind::symbol, symbol_text(s.symbol), {}, {}, 0});
       weights_.push_back(nullptr);
     } else {
       value = graph_->inputs()[graph_input_[s.input]];
@@ -256,6 +257,7 @@ ImportedModel Importer::run() {
   model_.file = program_.file;
   model_.name = program_.name;
   model_.graph = graph_;
+  model_.program_symbols = program_.symbols;
   model_.ranges = program_.ranges;
   model_.guards = program_.guards;
   model_.argument_names = program_.argument_names;

@@ -31,7 +31,6 @@ struct ModelInput {
   std::vector<std::string> names;  ///< FQNs of a weight; several for tied ones with the same view
   Tensor tensor;                   ///< of weights
   uint32_t leaf = 0;               ///< of user inputs
-  std::string symbol;              ///< of kind symbol: its value is that of the symbol
 };
 
 enum class LeafKind : uint8_t { tensor, number, constant };
@@ -65,10 +64,11 @@ struct ModelOutput {
 struct ImportedModel {
   std::string file, name;
   std::shared_ptr<Graph> graph;
-  std::vector<ModelInput> inputs;        ///< parallel to the graph's
-  std::vector<ModelLeaf> leaves;         ///< what a caller passes
-  std::vector<ModelOutput> outputs;      ///< user outputs in flattened order, and effects
-  std::vector<Pt2SymbolSource> symbols;  ///< parallel to the first of graph->symbols
+  std::vector<ModelInput> inputs;             ///< parallel to the graph's
+  std::vector<ModelLeaf> leaves;              ///< what a caller passes
+  std::vector<ModelOutput> outputs;           ///< user outputs in flattened order, and effects
+  std::shared_ptr<ShapeEnv> program_symbols;  ///< what the expressions below and of leaves are over
+  std::vector<Pt2SymbolSource> symbols;       ///< parallel to the first of graph->symbols
   std::vector<Pt2Range> ranges;
   std::vector<Pt2Guard> guards;
   std::vector<std::string> argument_names;

@@ -88,8 +88,7 @@ const Pt2Graph* inlined_graph(const Pt2Node& node, size_t& first_operand) {
 // ---- values
 
 SymInt Pt2Nodes::size(const Pt2Sym& sym) {
-  const Expr* expr = symbols_.convert(sym);
-  if (!expr) expr = symbols_.fresh(ExprKind::integer);
+  const Expr* expr = symbols_.convert(sym, ExprKind::integer);
   require(expr->kind == ExprKind::integer, ErrorCode::bad_file, "a size is not an integer");
   return as_sym_int(expr);
 }
@@ -98,10 +97,9 @@ Number Pt2Nodes::number(const Pt2Sym& sym, Pt2SymbolType type) {
   ExprKind kind = type == Pt2SymbolType::integer ? ExprKind::integer
                   : type == Pt2SymbolType::real  ? ExprKind::real
                                                  : ExprKind::boolean;
-  const Expr* expr = symbols_.convert(sym);
-  if (!expr) expr = symbols_.fresh(kind);
+  const Expr* expr = symbols_.convert(sym, kind);
   if (kind == ExprKind::real && expr->kind == ExprKind::integer)
-    expr = make_expr(tenon::SymOp::to_float, {expr});
+    expr = make_expr(SymOp::to_float, {expr});
   require(expr->kind == kind, ErrorCode::bad_file, "a symbolic number is not of its type");
   if (kind == ExprKind::integer) return as_sym_int(expr);
   if (kind == ExprKind::real) return as_sym_float(expr);
@@ -131,8 +129,7 @@ bool Pt2Nodes::is_bound(const Expr* symbol) const {
 void Pt2Nodes::bind(const Expr* expr, ValueId id, int32_t dim, bool stride) {
   if (!expr) return;
   // A truth value read from a tensor is written `u0 == 1`, and the symbol is that 0 or 1.
-  if (expr->op == tenon::SymOp::eq && expr->operand(0)->is_symbol() &&
-      expr->operand(1)->is_integer(1))
+  if (expr->op == SymOp::eq && expr->operand(0)->is_symbol() && expr->operand(1)->is_integer(1))
     expr = expr->operand(0);
   if (!expr->is_symbol() || is_bound(expr)) return;
   graph_.symbols.push_back({expr, id, dim, stride});

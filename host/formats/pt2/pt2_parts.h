@@ -7,7 +7,6 @@
 
 #include <string>
 #include <string_view>
-#include <unordered_map>
 
 namespace tenon::formats::pt2 {
 
@@ -19,15 +18,6 @@ void check(bool condition, std::string_view pattern, const Args&... args) {
 
 /// A name of a value, weight or argument: UTF-8 (the JSON reader's check) without NUL.
 const std::string& read_name(const JsonView& view);
-
-/// Parses each distinct expression text once.
-class Expressions {
- public:
-  SymExprPtr parse(const JsonView& text);
-
- private:
-  std::unordered_map<std::string, SymExprPtr> parsed_;
-};
 
 /// The records of one program, by their names below the archive's folder: "models/model.json",
 /// "data/weights/weight_0".
@@ -43,16 +33,20 @@ class Pt2Records {
 // pt2_argument.cpp
 Dtype read_dtype(const JsonView& number);
 Pt2Device read_device(const JsonView& view);
-Pt2Sym read_sym(const JsonView& view, Expressions& expressions);
-Pt2TensorMeta read_tensor_meta(const JsonView& view, Expressions& expressions);
-Pt2Argument read_argument(const JsonView& view, Expressions& expressions);
+Pt2Sym read_sym(const JsonView& view, Pt2Expressions& expressions);
+Pt2TensorMeta read_tensor_meta(const JsonView& view, Pt2Expressions& expressions);
+Pt2Argument read_argument(const JsonView& view, Pt2Expressions& expressions);
 
 // pt2_graph.cpp
-Pt2Graph read_graph(const JsonView& view, Expressions& expressions);
+Pt2Graph read_graph(const JsonView& view, Pt2Expressions& expressions);
 
 // pt2_signature.cpp
-void read_signature(const JsonView& signature, Expressions& expressions, Pt2Program& program);
+void read_signature(const JsonView& signature, Pt2Expressions& expressions, Pt2Program& program);
 void read_calling_convention(const JsonView& graph_module, Pt2Program& program);
+
+// pt2_guards.cpp
+/// After the calling convention, whose arguments the guards name.
+void read_guards(const JsonView& top, Pt2Expressions& expressions, Pt2Program& program);
 
 // pt2_weights.cpp
 /// The record that lists the weights of a folder, "weights" or "constants".

@@ -42,7 +42,7 @@ std::string argument_name(const JsonView& fields) {
        name ? ", found class " : "", name ? printable(name->text()) : "");
 }
 
-Pt2Input read_input_spec(const JsonView& spec, Expressions& expressions) {
+Pt2Input read_input_spec(const JsonView& spec, Pt2Expressions& expressions) {
   auto [tag, fields] = spec.only_member();
   if (tag == "parameter")
     return {.kind = Pt2InputKind::parameter,
@@ -83,7 +83,7 @@ constexpr OutputRow output_rows[] = {
     {"gradient_to_user_input", Pt2OutputKind::gradient_to_user_input, "user_input_name"},
 };
 
-Pt2Output read_output_spec(const JsonView& spec, Expressions& expressions) {
+Pt2Output read_output_spec(const JsonView& spec, Pt2Expressions& expressions) {
   auto [tag, fields] = spec.only_member();
   if (tag == "user_output") return {.value = read_argument(fields.field("arg"), expressions)};
   const OutputRow* row = std::ranges::find(output_rows, tag, &OutputRow::tag);
@@ -182,7 +182,7 @@ std::optional<Pt2Tree> read_tree_text(const JsonView& signature, std::string_vie
 
 }  // namespace
 
-void read_signature(const JsonView& signature, Expressions& expressions, Pt2Program& program) {
+void read_signature(const JsonView& signature, Pt2Expressions& expressions, Pt2Program& program) {
   for (const JsonView& spec : signature.field("input_specs").items())
     program.inputs.push_back(read_input_spec(spec, expressions));
   for (const JsonView& spec : signature.field("output_specs").items())

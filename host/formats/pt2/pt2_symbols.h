@@ -9,20 +9,22 @@
 #include <optional>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 namespace tenon::formats {
 
 /// How one symbol gets its value at a call: a size of a user input, or (dim < 0) its value.
 struct Pt2SymbolSource {
-  std::string symbol;
+  const Expr* symbol = nullptr;
   uint32_t input = 0;  ///< index into Pt2Program::inputs
   int32_t dim = -1;
   /// Null when the size is the symbol itself; else an affine expression in it, to be solved.
-  SymExprPtr solve;
+  const Expr* solve = nullptr;
 };
 
-using Pt2SymbolValues = std::map<std::string, int64_t>;
+/// By symbol of Pt2Program::symbols.
+using Pt2SymbolValues = std::map<const Expr*, int64_t>;
 
 /// The sources of all symbols that user inputs bind, each after those that its `solve` uses.
 /// Symbols that occur bare come first.
@@ -31,42 +33,37 @@ std::vector<Pt2SymbolSource> symbol_sources(const Pt2Program& program);
 /// The value of `source` when its place holds `found`; throws UserError where none gives it.
 int64_t solve_symbol(const Pt2SymbolSource& source, int64_t found, const Pt2SymbolValues& known);
 
-/// The value of a symbolic expression under `values`.
-SymNumber evaluate_with(const SymExprAst& expr, const Pt2SymbolValues& values);
-
-/// Whether `values` has every symbol of the expression.
-bool has_all_symbols(const SymExprAst& expr, const Pt2SymbolValues& values);
+/// The integer that `expr` is under `values`; nothing for null, where a value is missing, and where
+/// it is no integer of 64 bits.
+std::optional<int64_t> evaluate_with(const Expr* expr, const Pt2SymbolValues& values);
 
 /// The hints that the archive gives for the symbols of `sources`.
 Pt2SymbolValues symbol_hints(const Pt2Program& program,
                              const std::vector<Pt2SymbolSource>& sources);
 
-/// Turns the trees of the file into expressions of one ShapeEnv.
+/// Turns expressions over the program's symbols into those of a graph, which knows more of them.
 class Pt2SymbolTable {
  public:
   Pt2SymbolTable(const Pt2Program& program, std::shared_ptr<ShapeEnv> env);
 
   /// A symbol that an input binds.
-  const Expr* declare(const std::string& name, int64_t hint, SymbolSource source);
-  /// The expression; null when Tenon's engine has not the operation (a square root, bits).
-  /// Symbols that are new become data-dependent ones.
-  const Expr* convert(const SymExprAst& expr);
-  /// The same for sizes and scalars; without an expression a constant.
-  const Expr* convert(const Pt2Sym& sym);
-  /// A data-dependent symbol that stands for what convert() cannot say.
-  const Expr* fresh(ExprKind kind);
+  const Expr* declare(const Expr* symbol, int64_t hint, SymbolSource source);
+  /// Symbols that are new become data-dependent ones. What expressions cannot say is such a symbol,
+  /// of this kind.
+  const Expr* convert(const Pt2Sym& sym, ExprKind kind);
+  /// The symbol of the graph, which declare() or convert() has made, or null.
+  const Expr* find(const Expr* symbol) const;
 
   ShapeEnv& env() { return *env_; }
   std::shared_ptr<ShapeEnv> share_env() const { return env_; }
 
  private:
-  const Expr* symbol(const std::string& name);
-  const Expr* combine(const SymExprAst& expr, const std::vector<const Expr*>& operands);
+  const Expr* symbol(const Expr* of_program);
 
   std::shared_ptr<ShapeEnv> env_;
-  std::unordered_map<std::string, Range> ranges_;
-  std::unordered_map<std::string, const Expr*> known_;
-  std::unordered_map<std::string, bool> is_size_;
+  std::unordered_map<const Expr*, Range> ranges_;
+  std::unordered_map<const Expr*, const Expr*> known_;
+  std::unordered_set<const Expr*> in_sizes_;
   int fresh_ = 0;
 };
 

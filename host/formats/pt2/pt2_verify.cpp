@@ -126,7 +126,7 @@ void verify_weight(const Pt2Program& program, const Pt2Input& input) {
         printable(input.target), weight->dtype, meta.dtype);
   bool same = meta.sizes.size() == weight->sizes.size();
   for (size_t i = 0; same && i < meta.sizes.size(); ++i)
-    same = !meta.sizes[i].expr && meta.sizes[i].value == SymNumber(weight->sizes[i]);
+    same = meta.sizes[i].expr && meta.sizes[i].expr->is_integer(weight->sizes[i]);
   check(same, "{}: {}: its sizes differ from those of the graph input {}", program.file,
         printable(input.target), printable(input.name));
 }

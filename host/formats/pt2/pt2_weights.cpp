@@ -16,10 +16,9 @@ bool is_record_name(std::string_view name, std::string_view prefix) {
 }
 
 int64_t read_size(const Pt2Sym& sym, const JsonView& view) {
-  const auto* value = std::get_if<int64_t>(&sym.value);
-  check(!sym.expr && value, "{}: expected plain integers for sizes, strides and offset of a weight",
-        view);
-  return *value;
+  check(!sym.is_symbolic() && sym.expr->kind == ExprKind::integer,
+        "{}: expected plain integers for sizes, strides and offset of a weight", view);
+  return sym.expr->integer();
 }
 
 std::vector<int64_t> read_sizes(const std::vector<Pt2Sym>& syms, const JsonView& view) {
@@ -29,7 +28,7 @@ std::vector<int64_t> read_sizes(const std::vector<Pt2Sym>& syms, const JsonView&
 }
 
 Pt2Weight read_description(const JsonView& view) {
-  Expressions none;
+  Pt2Expressions none;
   Pt2TensorMeta meta = read_tensor_meta(view.field("tensor_meta"), none);
   Pt2Weight weight;
   weight.dtype = meta.dtype;

@@ -134,10 +134,12 @@ TEST(Pt2Import, InputsThatDoNotFitAreNamed) {
 }
 
 TEST(Pt2Import, SizesThatNeedSolvingAreExact) {
-  Pt2SymbolSource source{"s", 0, 0, parse_srepr("Add(Mul(Integer(2), Symbol('s')), Integer(1))")};
+  Pt2Expressions expressions;
+  Pt2SymbolSource source{expressions.symbol("s"), 0, 0,
+                         expressions.read("Add(Mul(Integer(2), Symbol('s')), Integer(1))")};
   EXPECT_EQ(solve_symbol(source, 9, {}), 4);
   EXPECT_THAT(refusal_of([&] { solve_symbol(source, 8, {}); }).message, HasSubstr("found 8"));
-  source.solve = parse_srepr("Integer(3)");
+  source.solve = expressions.read("Integer(3)");
   EXPECT_EQ(refusal_of([&] { solve_symbol(source, 3, {}); }).code, ErrorCode::bad_file);
 }
 
