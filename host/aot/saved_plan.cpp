@@ -30,12 +30,6 @@ Json numbers(const Dims& dims, const Graph& graph) {
   return out;
 }
 
-Json ids(const std::vector<uint32_t>& list) {
-  Json::Array out;
-  for (uint32_t i : list) out.emplace_back(int64_t{i});
-  return out;
-}
-
 Json view(const TensorMeta& meta, SymInt offset, const Graph& graph) {
   return Json::Object{{"dtype", std::string(name_of(meta.dtype))},
                       {"sizes", numbers(meta.sizes, graph)},
@@ -92,8 +86,8 @@ Json derivative(const Derivative& d, const Graph& graph) {
         Json::Object{{"symbol", graph.shape_env->text(symbol)}, {"result", int64_t{result}}});
   return Json::Object{{"primals", int64_t{d.n_primals}},
                       {"results", int64_t{d.n_results}},
-                      {"tangents", ids(d.tangents)},
-                      {"gradients", ids(d.gradients)},
+                      {"tangents", formats::json_numbers(d.tangents)},
+                      {"gradients", formats::json_numbers(d.gradients)},
                       {"symbols", symbols}};
 }
 
@@ -107,10 +101,10 @@ class PlanReader {
     Lowered out;
     out.n_original_outputs = plan.field("outputs").size();
     for (const JsonView& s : plan.field("shared").items())
-      out.shared.push_back({indices(s, n_inputs)});
+      out.shared.push_back({s.numbers_below(n_inputs)});
     for (const SharedInput& s : out.shared)
       require(!s.members.empty(), ErrorCode::bad_file, "{}: memory that no input shows", plan);
-    out.kept = indices(plan.field("kept"), n_inputs);
+    out.kept = plan.field("kept").numbers_below(n_inputs);
     size_t n_inner = graph_->inputs().size();
     size_t n_results = graph_->outputs().size();
     if (auto d = plan.optional_field("derivative")) out.derivative = derivative(*d);
@@ -122,32 +116,21 @@ class PlanReader {
     for (const JsonView& o : plan.field("outputs").items())
       out.outputs.push_back(output(o, n_inputs, n_results, out.outputs.size()));
     for (const JsonView& w : plan.field("write_backs").items())
-      out.write_backs.push_back({index(w.field("output"), n_results),
-                                 index(w.field("input"), n_inner),
+      out.write_backs.push_back({w.field("output").number_below(n_results),
+                                 w.field("input").number_below(n_inner),
                                  w.field("without_grad").boolean()});
     for (const JsonView& r : plan.field("restrides").items())
-      out.restrides.push_back({index(r.field("input"), n_inputs), meta(r.field("view")),
+      out.restrides.push_back({r.field("input").number_below(n_inputs), meta(r.field("view")),
                                number(r.field("view").field("offset"))});
     for (const JsonView& s : plan.field("shown_symbols").items())
       out.shown_symbols.push_back(
-          {expression(s.field("symbol")), index(s.field("output"), n_results)});
-    out.mutated_inputs = indices(plan.field("mutated_inputs"), n_inner);
+          {expression(s.field("symbol")), s.field("output").number_below(n_results)});
+    out.mutated_inputs = plan.field("mutated_inputs").numbers_below(n_inner);
     out.graph = std::move(graph_);
     return out;
   }
 
  private:
-  static uint32_t index(const JsonView& v, size_t n) {
-    int64_t i = v.integer();
-    require(i >= 0 && static_cast<size_t>(i) < n, ErrorCode::bad_file,
-            "{}: expected a number below {}, found {}", v, n, i);
-    return static_cast<uint32_t>(i);
-  }
-  static std::vector<uint32_t> indices(const JsonView& list, size_t n) {
-    std::vector<uint32_t> out;
-    for (const JsonView& v : list.items()) out.push_back(index(v, n));
-    return out;
-  }
   const Expr* expression(const JsonView& v) const {
     ShapeEnv* env = graph_->shape_env.get();
     return parse_expr(v.text(), [&](std::string_view name) -> const Expr* {
@@ -175,11 +158,14 @@ class PlanReader {
   }
   OutputRecipe output(const JsonView& v, size_t n_inputs, size_t n_results, size_t earlier) const {
     OutputRecipe out;
-    out.kind = static_cast<Kind>(index(v.field("kind"), static_cast<size_t>(Kind::undefined) + 1));
+    out.kind =
+        static_cast<Kind>(v.field("kind").number_below(static_cast<size_t>(Kind::undefined) + 1));
     bool of_input = out.kind == Kind::input || out.kind == Kind::view_of_input;
     bool of_result = out.kind == Kind::result || out.kind == Kind::view_of_result;
     if (out.kind != Kind::undefined)
-      out.index = index(v.field("index"), of_input ? n_inputs : of_result ? n_results : earlier);
+      out.index = v.field("index").number_below(of_input    ? n_inputs
+                                                : of_result ? n_results
+                                                            : earlier);
     if (out.kind == Kind::view_of_input || out.kind == Kind::view_of_result) {
       out.view = meta(v.field("view"));
       out.offset = number(v.field("view").field("offset"));
@@ -219,12 +205,13 @@ class PlanReader {
   Derivative derivative(const JsonView& v) const {
     size_t n_inputs = graph_->inputs().size(), n_outputs = graph_->outputs().size();
     Derivative out;
-    out.n_primals = index(v.field("primals"), n_inputs + 1);
-    out.n_results = index(v.field("results"), n_outputs + 1);
-    out.tangents = indices(v.field("tangents"), out.n_results);
-    out.gradients = indices(v.field("gradients"), out.n_primals);
+    out.n_primals = v.field("primals").number_below(n_inputs + 1);
+    out.n_results = v.field("results").number_below(n_outputs + 1);
+    out.tangents = v.field("tangents").numbers_below(out.n_results);
+    out.gradients = v.field("gradients").numbers_below(out.n_primals);
     for (const JsonView& s : v.field("symbols").items())
-      out.symbols.emplace_back(expression(s.field("symbol")), index(s.field("result"), n_outputs));
+      out.symbols.emplace_back(expression(s.field("symbol")),
+                               s.field("result").number_below(n_outputs));
     require(out.n_primals + out.tangents.size() <= n_inputs &&
                 out.n_results + out.gradients.size() <= n_outputs,
             ErrorCode::bad_file, "{}: fewer inputs or outputs than a derivative has", v);
@@ -239,7 +226,7 @@ class PlanReader {
 std::string plan_text(const Lowered& lowered) {
   const Graph& graph = *lowered.graph;
   Json::Array shared, outputs, write_backs, restrides, shown;
-  for (const SharedInput& s : lowered.shared) shared.push_back(ids(s.members));
+  for (const SharedInput& s : lowered.shared) shared.push_back(formats::json_numbers(s.members));
   for (const OutputRecipe& recipe : lowered.outputs) outputs.push_back(output(recipe, graph));
   for (const Lowered::WriteBack& w : lowered.write_backs)
     write_backs.push_back(Json::Object{{"output", int64_t{w.output}},
@@ -252,12 +239,12 @@ std::string plan_text(const Lowered& lowered) {
     shown.push_back(
         Json::Object{{"symbol", graph.shape_env->text(s.symbol)}, {"output", int64_t{s.output}}});
   Json plan(Json::Object{{"shared", shared},
-                         {"kept", ids(lowered.kept)},
+                         {"kept", formats::json_numbers(lowered.kept)},
                          {"outputs", outputs},
                          {"write_backs", write_backs},
                          {"restrides", restrides},
                          {"shown_symbols", shown},
-                         {"mutated_inputs", ids(lowered.mutated_inputs)}});
+                         {"mutated_inputs", formats::json_numbers(lowered.mutated_inputs)}});
   if (lowered.derivative)
     std::get<Json::Object>(plan.value())
         .push_back({"derivative", derivative(*lowered.derivative, graph)});

@@ -1,7 +1,6 @@
 // Looking graphs up in the cache, and keeping them there.
 #include "compile/graph_cache.h"
 
-#include "backend/compile/fallback.h"
 #include "config/flags.h"
 #include "core/error.h"
 #include "core/sym/shape_env.h"
@@ -11,6 +10,7 @@
 #include "report/compile_record.h"
 #include "report/events.h"
 #include "report/log.h"
+#include "saved/saved_artifact.h"
 
 #include <tenon/plugin.h>
 
@@ -190,9 +190,8 @@ std::vector<const Expr*> GraphCache::renamed(std::span<const Expr* const> condit
   return out;
 }
 
-std::string GraphCache::bytes_of(KeptCode& code) const {
-  if (code.digest.empty()) return std::move(code.bytes);
-  std::optional<std::string> bytes = artifact_cache()->get(place_of_code(code.digest));
+std::string GraphCache::bytes_of(const std::string& digest) const {
+  std::optional<std::string> bytes = artifact_cache()->get(place_of_code(digest));
   if (!bytes)
     throw BackendError(ErrorCode::backend_compiler_failed, TN_NOT_FOUND,
                        "the code of an entry of the cache is not there any more; set "
@@ -200,13 +199,13 @@ std::string GraphCache::bytes_of(KeptCode& code) const {
   return *std::move(bytes);
 }
 
-std::shared_ptr<Artifact> GraphCache::code_for(KeptCode& code, const CompileRequest& request,
+std::shared_ptr<Artifact> GraphCache::code_for(const KeptCode& kept, const CompileRequest& request,
                                                const MakeCode& make) const {
-  if (code.kind == KeptCode::Kind::again) return make(request);
-  if (code.kind == KeptCode::Kind::interpreter)
-    return as_fallback(interpreter_artifact(request.graph), *request.graph);
+  if (!kept.code) return make(request);
   report::PhaseScope phase("load");
-  return load_with_backend(code.backend, request, bytes_of(code));
+  SavedArtifact code = *kept.code;
+  if (!kept.digest.empty()) code.bytes = bytes_of(kept.digest);
+  return load_code(code, request, "an entry of the cache");
 }
 
 // ---- keeping
@@ -232,24 +231,15 @@ void GraphCache::keep_conditions(std::span<const Expr* const> conditions) {
 }
 
 KeptCode GraphCache::saved(const CompileRequest& request, const Artifact& code) const {
-  KeptCode out{.stage = request.stage};
-  if (is_forced_) {
-    out.kind = KeptCode::Kind::again;
-    return out;
-  }
+  KeptCode out{.stage = request.stage, .code = {}, .digest = {}};
+  if (is_forced_) return out;
   SavedArtifact artifact = code.save();
   require(artifact.graph == request.graph && artifact.kind != SavedArtifact::Kind::functional,
           ErrorCode::unsupported, "the backend has compiled another graph");
-  bool is_in_parts = !artifact.parts.empty();
-  if (is_in_parts) out.kind = KeptCode::Kind::again;
-  if (is_in_parts || artifact.kind == SavedArtifact::Kind::interpreter) {
-    require(!config::flags().dynamo.suppress_errors, ErrorCode::unsupported,
-            "a graph without code may stand for an error that dynamo.suppress_errors hides");
-    return out;
-  }
-  out.kind = KeptCode::Kind::plugin;
-  out.backend = artifact.backend;
-  out.bytes = std::move(artifact.bytes);
+  require(artifact.kind == SavedArtifact::Kind::plugin || !config::flags().dynamo.suppress_errors,
+          ErrorCode::unsupported,
+          "a graph without code may stand for an error that dynamo.suppress_errors hides");
+  if (artifact.parts.empty()) out.code = std::move(artifact);
   return out;
 }
 
@@ -279,12 +269,12 @@ void GraphCache::save() {
   ArtifactCache* store = artifact_cache();
   if (!store) return;
   int64_t limit = config::flags().compiler.cache_bytes;
-  for (KeptCode& code : making_->codes) {
-    if (code.bytes.empty() || flags().bundled_autograd_cache) continue;
-    Digest digest = sha256(code.bytes);
-    code.digest = to_hex({reinterpret_cast<const char*>(digest.data()), digest.size()});
-    if (!store->put(place_of_code(code.digest), code.bytes, limit)) return;
-    code.bytes.clear();
+  for (KeptCode& kept : making_->codes) {
+    if (!kept.code || kept.code->bytes.empty() || flags().bundled_autograd_cache) continue;
+    Digest digest = sha256(kept.code->bytes);
+    kept.digest = to_hex({reinterpret_cast<const char*>(digest.data()), digest.size()});
+    if (!store->put(place_of_code(kept.digest), kept.code->bytes, limit)) return;
+    kept.code->bytes.clear();
   }
   if (store->put(place_of(slot_), write_entry(*making_), limit))
     report::counter("aot.cache_saved").add();

@@ -52,9 +52,9 @@ class GraphCache : public std::enable_shared_from_this<GraphCache> {
   bool serves(const CacheEntry& entry) const;
   const Expr* condition_of(const std::string& text) const;
   std::shared_ptr<Artifact> assemble_found(CacheEntry entry, const MakeCode& make);
-  std::shared_ptr<Artifact> code_for(KeptCode& code, const CompileRequest& request,
+  std::shared_ptr<Artifact> code_for(const KeptCode& kept, const CompileRequest& request,
                                      const MakeCode& make) const;
-  std::string bytes_of(KeptCode& code) const;
+  std::string bytes_of(const std::string& digest) const;
   std::vector<const Expr*> renamed(std::span<const Expr* const> conditions,
                                    const Graph& functional) const;
 

@@ -7,7 +7,7 @@
 #include "formats/json.h"
 #include "formats/tenon_file.h"
 #include "ops/op_table.h"
-#include "saved/saved_graphs.h"
+#include "saved/saved_artifact.h"
 
 #include <set>
 
@@ -23,20 +23,6 @@ constexpr std::string_view subject = "an entry of the cache";
 // Before each name: sections need no digests of their own, since the whole entry has one.
 constexpr std::string_view unchecked = "sealed/";
 
-template <class T>
-Json numbers(const std::vector<T>& list) {
-  Json::Array out;
-  for (T n : list) out.emplace_back(static_cast<int64_t>(n));
-  return out;
-}
-
-size_t number_below(const JsonView& v, size_t limit) {
-  int64_t n = v.integer();
-  require(n >= 0 && static_cast<size_t>(n) < limit, ErrorCode::bad_file,
-          "{}: expected a number below {}, found {}", v, limit, n);
-  return static_cast<size_t>(n);
-}
-
 // ---- derived ops: a text may name one only where it was derived before
 
 void add_origins(const Graph& graph, std::set<DerivedOrigin>& seen, Json::Array& out) {
@@ -47,7 +33,7 @@ void add_origins(const Graph& graph, std::set<DerivedOrigin>& seen, Json::Array&
     if (const OpEntry* from = find_op(origin->op)) self(self, *from);
     out.emplace_back(Json::Object{{"op", origin->op},
                                   {"formula", int64_t{origin->formula}},
-                                  {"args", numbers(origin->args)}});
+                                  {"args", formats::json_numbers(origin->args)}});
   };
   for (const Node& node : graph.nodes()) add(add, entry_of(node.op));
   for (const auto& sub : graph.subgraphs) add_origins(*sub, seen, out);
@@ -57,7 +43,7 @@ void derive_again(const JsonView& origins) {
   for (const JsonView& o : origins.items()) {
     DerivedOrigin origin{o.field("op").text(), static_cast<int>(o.field("formula").integer()), {}};
     for (const JsonView& arg : o.field("args").items())
-      origin.args.push_back(static_cast<uint8_t>(number_below(arg, 256)));
+      origin.args.push_back(static_cast<uint8_t>(arg.number_below(256)));
     derive_ops(origin);
   }
 }
@@ -73,29 +59,22 @@ Json value_place(const Graph& graph, ValueId v) {
 ValueId value_at(const Graph& graph, const JsonView& place) {
   std::vector<JsonView> parts = place.items();
   require(parts.size() == 3, ErrorCode::bad_file, "{}: no place of a value", place);
-  switch (static_cast<ValueSource>(number_below(parts[0], 3))) {
+  switch (static_cast<ValueSource>(parts[0].number_below(3))) {
     case ValueSource::input:
-      return graph.inputs()[number_below(parts[1], graph.inputs().size())];
+      return graph.inputs()[parts[1].number_below(graph.inputs().size())];
     case ValueSource::constant: {
-      size_t number = number_below(parts[1], graph.constants().size());
+      size_t number = parts[1].number_below(graph.constants().size());
       for (ValueId c : graph.constants())
         if (graph.value(c).source_index == number) return c;
       break;
     }
     case ValueSource::node: {
       const Node& node =
-          graph.node(static_cast<NodeId>(number_below(parts[1], graph.nodes().size())));
-      return node.first_result + static_cast<ValueId>(number_below(parts[2], node.n_results));
+          graph.node(static_cast<NodeId>(parts[1].number_below(graph.nodes().size())));
+      return node.first_result + static_cast<ValueId>(parts[2].number_below(node.n_results));
     }
   }
   fail(ErrorCode::bad_file, "{}: no such value", place);
-}
-
-std::vector<NodeId> nodes_at(const Graph& graph, const JsonView& list) {
-  std::vector<NodeId> out;
-  for (const JsonView& n : list.items())
-    out.push_back(static_cast<NodeId>(number_below(n, graph.nodes().size())));
-  return out;
 }
 
 Json cut_json(const StagedGraph& staged) {
@@ -105,39 +84,34 @@ Json cut_json(const StagedGraph& staged) {
   for (ValueId v : staged.cut.saved) saved.push_back(value_place(joint, v));
   for (NodeId n = 0; n < joint.nodes().size(); ++n)
     if (joint.node(n).is_backward) backward.push_back(n);
-  return Json::Object{{"forward", numbers(staged.cut.forward)},
-                      {"backward", numbers(staged.cut.backward)},
+  return Json::Object{{"forward", formats::json_numbers(staged.cut.forward)},
+                      {"backward", formats::json_numbers(staged.cut.backward)},
                       {"saved", saved},
-                      {"is_backward", numbers(backward)}};
+                      {"is_backward", formats::json_numbers(backward)}};
 }
 
 void read_cut(const JsonView& v, StagedGraph& staged) {
   Graph& joint = *staged.lowered.graph;
-  staged.cut.forward = nodes_at(joint, v.field("forward"));
-  staged.cut.backward = nodes_at(joint, v.field("backward"));
+  const size_t n_nodes = joint.nodes().size();
+  staged.cut.forward = v.field("forward").numbers_below(n_nodes);
+  staged.cut.backward = v.field("backward").numbers_below(n_nodes);
   for (const JsonView& s : v.field("saved").items()) staged.cut.saved.push_back(value_at(joint, s));
-  for (NodeId n : nodes_at(joint, v.field("is_backward"))) joint.node(n).is_backward = true;
+  for (NodeId n : v.field("is_backward").numbers_below(n_nodes)) joint.node(n).is_backward = true;
 }
 
 // ---- code
 
-Json code_json(const KeptCode& code, size_t index, Sections& sections) {
-  if (!code.bytes.empty())
-    sections.add(message("{}code/{}", unchecked, index), formats::as_byte_span(code.bytes));
-  return Json::Object{{"stage", static_cast<int64_t>(code.stage)},
-                      {"kind", static_cast<int64_t>(code.kind)},
-                      {"backend", code.backend},
-                      {"digest", code.digest}};
+Json code_json(const KeptCode& kept, ArtifactWriter& writer) {
+  Json::Object out{{"stage", static_cast<int64_t>(kept.stage)}, {"digest", kept.digest}};
+  if (kept.code) out.push_back({"code", writer.code(*kept.code)});
+  return out;
 }
 
-KeptCode read_code(const JsonView& v, size_t index, const TenonFile& file) {
+KeptCode read_code(const JsonView& v, ArtifactReader& reader) {
   KeptCode out;
-  out.stage = static_cast<Stage>(number_below(v.field("stage"), 5));
-  out.kind = static_cast<KeptCode::Kind>(number_below(v.field("kind"), 3));
-  out.backend = v.field("backend").text();
+  out.stage = static_cast<Stage>(v.field("stage").number_below(5));
   out.digest = v.field("digest").text();
-  if (out.kind == KeptCode::Kind::plugin && out.digest.empty())
-    out.bytes = formats::as_text(file.section(message("{}code/{}", unchecked, index)).span);
+  if (auto code = v.optional_field("code")) out.code = reader.code(*code);
   return out;
 }
 
@@ -145,25 +119,24 @@ KeptCode read_code(const JsonView& v, size_t index, const TenonFile& file) {
 
 std::string write_entry(const CacheEntry& entry) {
   const Lowered& lowered = entry.staged.lowered;
-  Sections graphs, sections;
-  Json constants = add_graph(graphs, "graph", *lowered.graph);
-  for (const auto& [name, bytes] : graphs.list())
-    sections.add(std::string(unchecked) + name, bytes);
+  Sections sections(unchecked);
+  ArtifactWriter writer(sections);
+  const int64_t graph = writer.graph(*lowered.graph);
   std::set<DerivedOrigin> seen;
   Json::Array origins, conditions, codes;
   add_origins(*lowered.graph, seen, origins);
   for (const std::string& c : entry.conditions) conditions.emplace_back(c);
-  for (size_t i = 0; i < entry.codes.size(); ++i)
-    codes.push_back(code_json(entry.codes[i], i, sections));
+  for (const KeptCode& kept : entry.codes) codes.push_back(code_json(kept, writer));
   Json::Object top{{"kind", static_cast<int64_t>(entry.staged.kind)},
                    {"plan", plan_text(lowered)},
-                   {"constants", constants},
+                   {"graph", graph},
+                   {"constants", writer.constants()},
                    {"derived", origins},
                    {"conditions", conditions},
                    {"codes", codes}};
   if (entry.staged.kind == StagedGraph::Kind::training)
     top.push_back({"cut", cut_json(entry.staged)});
-  sections.add_owned(std::string(unchecked) + "entry", Json(std::move(top)).dump());
+  sections.add_owned("entry", Json(std::move(top)).dump());
   return formats::tenon_file_bytes(sections.list());
 }
 
@@ -177,17 +150,17 @@ CacheEntry read_entry(std::string bytes, size_t n_inputs) {
   JsonView top = document.view();
   derive_again(top.field("derived"));
   CacheEntry out;
-  out.staged.kind = static_cast<StagedGraph::Kind>(number_below(top.field("kind"), 3));
+  out.staged.kind = static_cast<StagedGraph::Kind>(top.field("kind").number_below(3));
   bool is_training = out.staged.kind == StagedGraph::Kind::training;
+  ArtifactReader reader(section, top.field("constants"));
   out.staged.lowered =
-      read_plan(top.field("plan").text(), read_graph(section, "graph", top.field("constants")),
-                n_inputs, name);
+      read_plan(top.field("plan").text(), reader.graph(top.field("graph")), n_inputs, name);
   require(is_training == out.staged.lowered.derivative.has_value(), ErrorCode::bad_file,
           "{}: a derivative where none is expected, or none", name);
   if (is_training) read_cut(top.field("cut"), out.staged);
   for (const JsonView& c : top.field("conditions").items()) out.conditions.push_back(c.text());
-  std::vector<JsonView> codes = top.field("codes").items();
-  for (size_t i = 0; i < codes.size(); ++i) out.codes.push_back(read_code(codes[i], i, file));
+  for (const JsonView& code : top.field("codes").items())
+    out.codes.push_back(read_code(code, reader));
   return out;
 }
 

@@ -2,15 +2,18 @@
 //
 // An entry is a file of sections (formats/tenon_file.h) in memory:
 //
-//     entry                    JSON: kind, wrapper, cut, conditions, list of codes
-//     graph, constant/DIGEST   the functional or joint graph, as text, and its constants
-//     code/N                   bytes of a plugin, where the entry holds them itself
+//     entry                      JSON: kind, wrapper, cut, conditions, list of codes
+//     graph/0, constant/DIGEST   the functional or joint graph, as text, and its constants
+//     code/N                     bytes of a plugin, where the entry holds them itself
 //
+// Graph and codes have the form of `.tenon` files (saved/saved_artifact.h).
 // The halves of a joint graph are cut out of it again when it is read: the cut is data.
 #pragma once
 
 #include "compile/staged_graph.h"
+#include "graph/artifact.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,16 +21,9 @@ namespace tenon {
 
 /// The code of one functional graph, or of a half.
 struct KeptCode {
-  enum class Kind : uint8_t {
-    interpreter,  ///< the graph, run node by node
-    plugin,       ///< what a plugin has saved
-    again,        ///< nothing: the backend compiles the graph anew
-  };
   Stage stage = Stage::inference;
-  Kind kind = Kind::interpreter;
-  std::string backend;  ///< of plugin
-  std::string bytes;    ///< of plugin, in the entry
-  std::string digest;   ///< of plugin, of bytes that are an entry of their own
+  std::optional<SavedArtifact> code;  ///< none: the backend compiles the graph anew
+  std::string digest;                 ///< of bytes that are an entry of their own, not in `code`
 };
 
 struct CacheEntry {

@@ -147,6 +147,19 @@ double JsonView::real() const {
   return get<double>("a number");
 }
 
+uint32_t JsonView::number_below(size_t limit) const {
+  const int64_t n = integer();
+  require(n >= 0 && static_cast<size_t>(n) < limit && n <= UINT32_MAX, ErrorCode::bad_file,
+          "{}: expected a number below {}, found {}", *this, limit, n);
+  return static_cast<uint32_t>(n);
+}
+
+std::vector<uint32_t> JsonView::numbers_below(size_t limit) const {
+  std::vector<uint32_t> numbers;
+  for (const JsonView& item : items()) numbers.push_back(item.number_below(limit));
+  return numbers;
+}
+
 std::vector<JsonView> JsonView::items() const {
   std::vector<JsonView> views;
   const auto& array = get<Json::Array>("a list");

@@ -60,6 +60,14 @@ struct JsonMember {
   Json value;
 };
 
+/// A list of integers.
+template <class T>
+Json json_numbers(const T& list) {
+  Json::Array out;
+  for (auto n : list) out.emplace_back(static_cast<int64_t>(n));
+  return out;
+}
+
 inline Json::Json() = default;
 inline Json::Json(bool value) : value_(value) {}
 inline Json::Json(int value) : value_(int64_t{value}) {}
@@ -90,6 +98,9 @@ class JsonView {
   /// A double, an integer, or one of the strings "Infinity", "-Infinity", "NaN".
   double real() const;
   const std::string& text() const;
+  /// An integer from 0, below `limit`; and a list of such.
+  uint32_t number_below(size_t limit) const;
+  std::vector<uint32_t> numbers_below(size_t limit) const;
 
   /// The elements of an array.
   std::vector<JsonView> items() const;

@@ -19,7 +19,7 @@
 
 namespace tenon::formats {
 
-inline constexpr uint32_t tenon_file_version = 1;
+inline constexpr uint32_t tenon_file_version = 2;
 
 /// Whether a file begins as one of these does.
 bool is_tenon_file(ByteSpan file);

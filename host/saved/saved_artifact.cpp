@@ -23,23 +23,6 @@ namespace {
 constexpr std::string_view kind_names[] = {"interpreter", "plugin", "functional", "pieces",
                                            "bodies"};
 
-template <class T>
-Json numbers(const std::vector<T>& list) {
-  Json::Array out;
-  for (T n : list) out.emplace_back(int64_t{n});
-  return out;
-}
-
-std::vector<uint32_t> read_numbers(const JsonView& view) {
-  std::vector<uint32_t> out;
-  for (const JsonView& n : view.items()) {
-    require(n.integer() >= 0 && n.integer() < int64_t{no_value}, ErrorCode::bad_file,
-            "{}: not the number of anything", n);
-    out.push_back(static_cast<uint32_t>(n.integer()));
-  }
-  return out;
-}
-
 }  // namespace
 
 // ---- writing
@@ -54,9 +37,9 @@ Json::Object ArtifactWriter::code(const SavedArtifact& saved) {
   Json::Object out{{"kind", kind_names[static_cast<size_t>(saved.kind)]}};
   if (saved.kind == Kind::plugin) {
     out.push_back({"backend", saved.backend});
-    out.push_back({"mutated_inputs", numbers(saved.mutated_inputs)});
+    out.push_back({"mutated_inputs", formats::json_numbers(saved.mutated_inputs)});
     out.push_back({"code", int64_t{n_codes_}});
-    sections_.add_owned(message("code/{}", n_codes_++), saved.bytes);
+    sections_.add(message("code/{}", n_codes_++), formats::as_byte_span(saved.bytes));
   }
   if (saved.kind == Kind::functional) {
     out.push_back({"plan", saved.bytes});
@@ -74,7 +57,7 @@ Json::Array ArtifactWriter::parts(const SavedArtifact& saved) {
     if (saved.kind == Kind::bodies) {
       described.push_back({"body", int64_t{part.body}});
     } else {
-      described.push_back({"nodes", numbers(part.nodes)});
+      described.push_back({"nodes", formats::json_numbers(part.nodes)});
       described.push_back({"title", part.title});
       described.push_back({"is_region", part.is_region});
     }
@@ -106,7 +89,7 @@ SavedArtifact ArtifactReader::code(const JsonView& view) {
   out.kind = static_cast<Kind>(known - std::begin(kind_names));
   if (out.kind == Kind::plugin) {
     out.backend = view.field("backend").text();
-    out.mutated_inputs = read_numbers(view.field("mutated_inputs"));
+    out.mutated_inputs = view.field("mutated_inputs").numbers_below(no_value);
     out.bytes = as_text(section_(message("code/{}", view.field("code").integer())).span);
   }
   if (out.kind == Kind::functional) {
@@ -123,11 +106,9 @@ SavedPart ArtifactReader::part(const JsonView& view, Kind kind) {
   require(out.code.kind != Kind::functional, ErrorCode::bad_file,
           "{}: a part of a graph has effects", view);
   if (kind == Kind::bodies) {
-    int64_t body = view.field("body").integer();
-    require(body >= 0 && body < int64_t{no_value}, ErrorCode::bad_file, "{}: no body", view);
-    out.body = static_cast<uint32_t>(body);
+    out.body = view.field("body").number_below(no_value);
   } else {
-    out.nodes = read_numbers(view.field("nodes"));
+    out.nodes = view.field("nodes").numbers_below(no_value);
     out.title = view.field("title").text();
     out.is_region = view.field("is_region").boolean();
   }
@@ -135,12 +116,9 @@ SavedPart ArtifactReader::part(const JsonView& view, Kind kind) {
 }
 
 std::shared_ptr<Graph> ArtifactReader::graph(const JsonView& number) {
-  int64_t n = number.integer();
+  const uint32_t n = number.number_below(constants_.size());
   std::shared_ptr<Graph>& found = graphs_[n];
-  if (found) return found;
-  require(n >= 0 && static_cast<size_t>(n) < constants_.size(), ErrorCode::bad_file,
-          "{}: graph {} has no list of constants", number, n);
-  found = read_graph(section_, message("graph/{}", n), constants_[static_cast<size_t>(n)]);
+  if (!found) found = read_graph(section_, message("graph/{}", n), constants_[n]);
   return found;
 }
 
@@ -199,9 +177,8 @@ std::shared_ptr<Artifact> load_bodies(const SavedArtifact& saved,
   return interpreter_over_bodies(graph, std::move(code));
 }
 
-std::shared_ptr<Artifact> load_plugin_code(const SavedArtifact& saved,
-                                           const std::shared_ptr<Graph>& graph,
-                                           const std::string& subject) {
+std::shared_ptr<Artifact> load(const SavedArtifact& saved, const std::shared_ptr<Graph>& graph,
+                               const std::string& subject) {
   for (uint32_t i : saved.mutated_inputs)
     require(i < graph->inputs().size(), ErrorCode::bad_file,
             "{}: code writes input {} of a graph of {} inputs", subject, i, graph->inputs().size());
@@ -210,27 +187,27 @@ std::shared_ptr<Artifact> load_plugin_code(const SavedArtifact& saved,
   request.stage = Stage::inference;
   request.mutated_inputs = saved.mutated_inputs;
   request.dynamic = !graph->symbols.empty();
-  return load_with_backend(saved.backend, request, saved.bytes);
+  return load_code(saved, request, subject);
 }
 
-std::shared_ptr<Artifact> load(const SavedArtifact& saved, const std::shared_ptr<Graph>& graph,
-                               const std::string& subject) {
+}  // namespace
+
+std::shared_ptr<Artifact> load_code(const SavedArtifact& saved, const CompileRequest& request,
+                                    const std::string& subject) {
   switch (saved.kind) {
     case Kind::interpreter:
-      return as_fallback(interpreter_artifact(graph), *graph);
+      return as_fallback(interpreter_artifact(request.graph), *request.graph);
     case Kind::plugin:
-      return load_plugin_code(saved, graph, subject);
+      return load_with_backend(saved.backend, request, saved.bytes);
     case Kind::pieces:
-      return load_pieces(saved, graph, subject);
+      return load_pieces(saved, request.graph, subject);
     case Kind::bodies:
-      return load_bodies(saved, graph, subject);
+      return load_bodies(saved, request.graph, subject);
     case Kind::functional:
       break;
   }
   fail("{}: effects of a part of a graph", subject);
 }
-
-}  // namespace
 
 std::shared_ptr<Artifact> load_artifact(const SavedArtifact& saved, size_t n_inputs,
                                         const std::string& subject) {

@@ -1,9 +1,10 @@
-// Compiled graphs in files of sections: JSON that says of what code is put together, graphs
-// (saved_graphs.h), and the bytes that plugins saved.
+// Compiled graphs as bytes, for `.tenon` files and for the cache on disk: JSON that says of what
+// code is put together, and in sections graphs (saved_graphs.h) and the bytes that plugins saved.
 //
 // A piece of a graph that was cut is not written as a graph: nodes are cut out of the whole again.
 #pragma once
 
+#include "backend/backend.h"
 #include "graph/artifact.h"
 #include "saved/saved_graphs.h"
 
@@ -14,19 +15,22 @@
 
 namespace tenon {
 
+/// What is written must outlive the sections.
 class ArtifactWriter {
  public:
   explicit ArtifactWriter(Sections& sections) : sections_(sections) {}
 
   /// What describes it; what is large becomes sections.
   formats::Json add(const SavedArtifact& saved);
+  /// The same without its graph, which the reader has.
+  formats::Json::Object code(const SavedArtifact& saved);
+  /// The number of the graph in the file.
+  int64_t graph(const Graph& g);
   /// The order of constants, by graph, for the reader; to be asked after all of them.
   formats::Json constants() const { return constants_; }
 
  private:
-  formats::Json::Object code(const SavedArtifact& saved);
   formats::Json::Array parts(const SavedArtifact& saved);
-  int64_t graph(const Graph& g);
 
   Sections& sections_;
   std::map<const Graph*, int64_t> graphs_;
@@ -40,13 +44,13 @@ class ArtifactReader {
   ArtifactReader(SectionReader section, const formats::JsonView& constants)
       : section_(std::move(section)), constants_(constants.items()) {}
 
-  /// Throws UserError bad_file.
+  /// What add(), code() and graph() of the writer gave. Throw UserError bad_file.
   SavedArtifact read(const formats::JsonView& view);
+  SavedArtifact code(const formats::JsonView& view);
+  std::shared_ptr<Graph> graph(const formats::JsonView& number);
 
  private:
-  SavedArtifact code(const formats::JsonView& view);
   SavedPart part(const formats::JsonView& view, SavedArtifact::Kind kind);
-  std::shared_ptr<Graph> graph(const formats::JsonView& number);
 
   SectionReader section_;
   std::vector<formats::JsonView> constants_;
@@ -57,5 +61,8 @@ class ArtifactReader {
 /// Throws UserError bad_file, BackendError.
 std::shared_ptr<Artifact> load_artifact(const SavedArtifact& saved, size_t n_inputs,
                                         const std::string& subject);
+/// Code without effects around it, for the graph of `request`.
+std::shared_ptr<Artifact> load_code(const SavedArtifact& saved, const CompileRequest& request,
+                                    const std::string& subject);
 
 }  // namespace tenon

@@ -3,8 +3,8 @@
 
 #include "core/error.h"
 #include "formats/limits.h"
-#include "graph/text/elements.h"
 #include "graph/hash.h"
+#include "graph/text/elements.h"
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
 
@@ -31,7 +31,7 @@ void add_constants(Sections& sections, const Graph& graph) {
     Digest digest = sha256(bytes);
     std::string name = std::string(constant_sections) +
                        to_hex({reinterpret_cast<const char*>(digest.data()), digest.size()});
-    if (!sections.has(name)) sections.add_owned(std::move(name), std::move(bytes));
+    if (!sections.has(name)) sections.add_owned(name, std::move(bytes));
   }
   for (const auto& sub : graph.subgraphs) add_constants(sections, *sub);
 }
@@ -72,15 +72,14 @@ void number_constants(Graph& graph, const JsonView& given) {
 
 }  // namespace
 
-bool Sections::has(std::string_view name) const {
-  return std::ranges::any_of(list_, [&](const auto& s) { return s.first == name; });
+bool Sections::has(const std::string& name) const {
+  return std::ranges::any_of(list_, [&](const auto& s) { return s.first == prefix_ + name; });
 }
 
-Json add_graph(Sections& sections, std::string name, const Graph& graph) {
+Json add_graph(Sections& sections, const std::string& name, const Graph& graph) {
   add_constants(sections, graph);
   sections.add_owned(
-      std::move(name),
-      to_text(graph, PrintOptions{.locations = false, .inline_elements = inline_elements}));
+      name, to_text(graph, PrintOptions{.locations = false, .inline_elements = inline_elements}));
   Json::Array numbers;
   for (ValueId c : constants_as_written(graph))
     numbers.emplace_back(int64_t{graph.value(c).source_index});

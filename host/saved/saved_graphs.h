@@ -18,23 +18,26 @@ namespace tenon {
 /// The sections of one file, and what of their bytes is nobody else's.
 class Sections {
  public:
-  void add(std::string name, formats::ByteSpan bytes) {
-    list_.emplace_back(std::move(name), bytes);
+  /// `prefix` stands before each name in the file.
+  explicit Sections(std::string_view prefix = {}) : prefix_(prefix) {}
+  void add(const std::string& name, formats::ByteSpan bytes) {
+    list_.emplace_back(prefix_ + name, bytes);
   }
-  void add_owned(std::string name, std::string bytes) {
-    add(std::move(name), formats::as_byte_span(owned_.emplace_back(std::move(bytes))));
+  void add_owned(const std::string& name, std::string bytes) {
+    add(name, formats::as_byte_span(owned_.emplace_back(std::move(bytes))));
   }
-  bool has(std::string_view name) const;
+  bool has(const std::string& name) const;
   const formats::TenonSections& list() const { return list_; }
 
  private:
+  std::string prefix_;
   formats::TenonSections list_;
   std::deque<std::string> owned_;
 };
 
 /// Adds the graph as section `name`, and its constants. The result tells in what order code knows
 /// these, which the text does not keep; it is for read_graph().
-formats::Json add_graph(Sections& sections, std::string name, const Graph& graph);
+formats::Json add_graph(Sections& sections, const std::string& name, const Graph& graph);
 
 /// Gives a section by its name; throws UserError bad_file where there is none.
 using SectionReader = std::function<formats::Bytes(const std::string& name)>;
