@@ -6,8 +6,8 @@
 #include "cli/graphviz.h"
 #include "cli/output.h"
 #include "config/flags.h"
+#include "formats/graph_json.h"
 #include "graph/text/dot.h"
-#include "graph/text/json.h"
 #include "graph/text/print.h"
 #include "partition/split.h"
 
@@ -23,7 +23,7 @@ struct GraphOptions {
 };
 
 std::string drawn(const Graph& graph, const std::string& format) {
-  if (format == "json") return to_json(graph) + "\n";
+  if (format == "json") return formats::to_json(graph) + "\n";
   if (format == "dot") return to_dot(graph);
   if (format == "svg") return picture_of_dot(to_dot(graph), "svg");
   return to_text(graph);

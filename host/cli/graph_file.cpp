@@ -3,8 +3,8 @@
 
 #include "formats/byte_reader.h"
 #include "formats/formats.h"
+#include "formats/graph_json.h"
 #include "formats/pt2/pt2_import.h"
-#include "graph/text/json.h"
 #include "graph/text/parse.h"
 
 #include <tenon/error.h>
@@ -70,7 +70,7 @@ std::shared_ptr<Graph> load_graph(const std::string& path, const ModelOptions& o
   formats::Bytes file = formats::map_file(path);
   std::string_view text = formats::as_text(file.span);
   try {
-    return kind == GraphFileKind::json ? parse_graph_json(text) : parse_graph(text);
+    return kind == GraphFileKind::json ? formats::parse_graph_json(text) : parse_graph(text);
   } catch (const UserError& error) {
     throw UserError(error.code(), path + ": " + error.what());
   }

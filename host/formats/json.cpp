@@ -1,6 +1,9 @@
 // JSON values: typed access with readable errors, and writing.
 #include "formats/json.h"
 
+#include "core/utf8.h"
+
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -20,21 +23,26 @@ namespace {
 constexpr std::string_view kind_names[] = {"null",     "a boolean", "an integer", "a number",
                                            "a string", "a list",    "an object"};
 
+// Bytes that are no UTF-8 become U+FFFD.
 void append_escaped(std::string_view text, std::string& out) {
   constexpr std::string_view digits = "0123456789abcdef";
   out += '"';
-  for (char c : text) {
-    auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
+  while (!text.empty()) {
+    const size_t length = utf8_sequence(text);
+    const auto byte = static_cast<unsigned char>(text[0]);
+    if (text[0] == '"' || text[0] == '\\') {
       out += '\\';
-      out += c;
+      out += text[0];
     } else if (byte < 0x20) {
       out += "\\u00";
       out += digits[byte >> 4];
       out += digits[byte & 15];
+    } else if (length == 0) {
+      out += "\uFFFD";
     } else {
-      out += c;
+      out += text.substr(0, length);
     }
+    text.remove_prefix(std::max<size_t>(length, 1));
   }
   out += '"';
 }

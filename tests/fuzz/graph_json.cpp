@@ -5,6 +5,6 @@ using namespace tenon;
 
 TENON_FUZZ_TARGET(graph_json) {
   std::shared_ptr<Graph> graph;
-  if (fuzz::accepts(fuzz::file_errors, [&] { graph = parse_graph_json(input); }))
+  if (fuzz::accepts(fuzz::file_errors, [&] { graph = formats::parse_graph_json(input); }))
     fuzz::check_graph(*graph);
 }

@@ -1,8 +1,8 @@
 // What must hold for every graph that came from outside.
 #pragma once
 
+#include "formats/graph_json.h"
 #include "graph/hash.h"
-#include "graph/text/json.h"
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
 #include "graph/verify.h"
@@ -18,7 +18,7 @@ inline void check_graph(const Graph& graph) {
   std::shared_ptr<Graph> again = parse_graph(text);
   check(to_text(*again, all) == text, "the graph changes as text:\n" + text);
   check(structural_hash(*again) == structural_hash(graph), "the hash changes:\n" + text);
-  check(to_text(*parse_graph_json(to_json(graph, all)), all) == text,
+  check(to_text(*formats::parse_graph_json(formats::to_json(graph, all)), all) == text,
         "the graph changes as JSON:\n" + text);
   all.canonical = true;
   std::string canonical = to_text(graph, all);

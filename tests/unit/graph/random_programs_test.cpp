@@ -5,13 +5,13 @@
 #include <random>
 
 #include "core/tensor/tensor_impl.h"
+#include "formats/graph_json.h"
 #include "graph/hash.h"
 #include "graph/interpret.h"
-#include "graph/text/json.h"
-#include "graph/text/parse.h"
 #include "graph/passes/passes.h"
-#include "graph/text/print.h"
 #include "graph/record.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "graph/verify.h"
 
 namespace tenon {
@@ -122,7 +122,8 @@ TEST_P(RandomProgram, ComesBackFromTextAndJson) {
     auto graph = random_program(seed);
     if (i % 2) fold_constants(*graph);
     std::string text = to_text(*graph);
-    auto from_text = parse_graph(text), from_json = parse_graph_json(to_json(*graph));
+    auto from_text = parse_graph(text),
+         from_json = formats::parse_graph_json(formats::to_json(*graph));
     EXPECT_EQ(to_text(*from_text), text);
     EXPECT_EQ(to_text(*from_json), text);
     EXPECT_EQ(hash_of(*from_text), hash_of(*graph));

@@ -8,11 +8,10 @@
 
 #include "core/tensor/tensor_impl.h"
 #include "folders.h"
+#include "formats/graph_json.h"
 #include "graph/text/document.h"
 #include "graph/text/dot.h"
 #include "graph/text/elements.h"
-#include "graph/hash.h"
-#include "graph/text/json.h"
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
 #include "graph/verify.h"
@@ -132,7 +131,7 @@ TEST(GraphText, WritesEveryKindOfArgument) {
       "  %a: f32[1] alias 1, %b: f32[1] offset 1 alias 1 = aten.split.Tensor(%x, 1)\n"
       "  output %z, %i, %a, %b");
   EXPECT_EQ(round_trip(text), text);
-  EXPECT_EQ(to_text(*parse_graph_json(to_json(*parse_graph(text)))), text);
+  EXPECT_EQ(to_text(*formats::parse_graph_json(formats::to_json(*parse_graph(text)))), text);
 }
 
 TEST(GraphText, KeepsPropertiesOfValues) {
@@ -147,7 +146,7 @@ TEST(GraphText, KeepsPropertiesOfValues) {
       "  input %b: bool true\n"
       "  output %\"odd name\"");
   EXPECT_EQ(round_trip(text), text);
-  EXPECT_EQ(to_text(*parse_graph_json(to_json(*parse_graph(text)))), text);
+  EXPECT_EQ(to_text(*formats::parse_graph_json(formats::to_json(*parse_graph(text)))), text);
 }
 
 TEST(GraphText, KeepsSubGraphsAndTheirSymbols) {
@@ -171,7 +170,7 @@ TEST(GraphText, KeepsSubGraphsAndTheirSymbols) {
   auto graph = parse_graph(text);
   EXPECT_EQ(graph->subgraphs[1]->name, "");
   EXPECT_EQ(graph->node(0).args[1].as<Graph>(), graph->subgraphs[0].get());
-  EXPECT_EQ(to_text(*parse_graph_json(to_json(*graph))), text);
+  EXPECT_EQ(to_text(*formats::parse_graph_json(formats::to_json(*graph))), text);
 }
 
 TEST(GraphText, KeepsRunTimeSymbolsAndAssumptions) {
@@ -183,7 +182,7 @@ TEST(GraphText, KeepsRunTimeSymbolsAndAssumptions) {
       "  %n: i64[u0, 1] = aten.nonzero.default(%x)\n"
       "  output %n");
   EXPECT_EQ(round_trip(text), text);
-  EXPECT_EQ(to_text(*parse_graph_json(to_json(*parse_graph(text)))), text);
+  EXPECT_EQ(to_text(*formats::parse_graph_json(formats::to_json(*parse_graph(text)))), text);
   auto graph = parse_graph(text);
   EXPECT_TRUE(graph->shape_env->info(graph->symbols[1].symbol).unbacked);
 }
@@ -331,7 +330,7 @@ TEST(GraphText, EveryPrefixIsReadOrRefusedCleanly) {
 
 TEST(GraphJson, HoldsWhatTheTextHolds) {
   auto graph = parse_graph(whole);
-  EXPECT_EQ(to_text(*parse_graph_json(to_json(*graph))), whole);
+  EXPECT_EQ(to_text(*formats::parse_graph_json(formats::to_json(*graph))), whole);
 }
 
 TEST(GraphJson, RefusesWhatIsNoGraph) {
@@ -340,7 +339,12 @@ TEST(GraphJson, RefusesWhatIsNoGraph) {
        {std::string("{"), std::string("[]"), std::string("{\"format\": \"tng\"}"), nested,
         std::string("{\"format\":\"tng\",\"version\":1,\"graph\":{\"name\":3}}"),
         std::string("{\"format\":\"other\",\"version\":1,\"graph\":{}}")})
-    EXPECT_THROW(parse_graph_json(text), UserError) << text.substr(0, 80);
+    EXPECT_THROW(formats::parse_graph_json(text), UserError) << text.substr(0, 80);
+  try {
+    formats::parse_graph_json(R"({"format": "tng", "version": 1, "graph": {"name": 3}})");
+  } catch (const UserError& error) {
+    EXPECT_STREQ(error.what(), "graph: graph.name: expected a string, found an integer 3");
+  }
 }
 
 TEST(CanonicalText, ForgetsNamesPlacesAndSymbolNumbers) {
