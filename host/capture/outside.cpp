@@ -3,52 +3,18 @@
 #include "autograd/grad_state.h"
 #include "capture/trace.h"
 #include "config/flags.h"
+#include "core/arguments.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 
-#include <deque>
-
 namespace tenon {
-
-namespace {
-
-// The arguments of a call with what stands behind fakes and symbols.
-class RealArguments {
- public:
-  RealArguments(const CallArgs& call, const DataSymbols& symbols)
-      : args_(call.args, call.args + call.n_args) {
-    for (Value& a : args_) {
-      if (a.tag == Tag::tensor) {
-        a = Value::of(tensors_.emplace_back(real_of(*a.as<Tensor>())));
-      } else if (a.tag == Tag::tensors) {
-        auto& list = lists_.emplace_back();
-        for (uint32_t i = 0; i < a.count; ++i) list.push_back(real_of(a.as<Tensor>()[i]));
-        a = Value::of(TensorList(list));
-      } else if (a.is_number()) {
-        a = Value::of(symbols.plain(a.number()));
-      } else if (a.tag == Tag::ints) {
-        auto& list = numbers_.emplace_back();
-        for (uint32_t i = 0; i < a.count; ++i)
-          list.push_back(symbols.plain(a.as<SymInt>()[i]).sym_int());
-        a = Value::of(SymIntList(List<SymInt>(list)));
-      }
-    }
-  }
-  const Value* data() const { return args_.data(); }
-
- private:
-  std::vector<Value> args_;
-  std::deque<Tensor> tensors_;
-  std::deque<std::vector<Tensor>> lists_;
-  std::deque<std::vector<SymInt>> numbers_;
-};
-
-}  // namespace
 
 // Runs what is pending, then the operation itself.
 void Trace::run_outside(const CallArgs& call) {
   graph_break(call.op->name, std::source_location::current());
-  RealArguments args(call, symbols_);
+  std::vector<Value> args(call.args, call.args + call.n_args);
+  ArgumentLists lists;
+  map_arguments(args, lists, real_of, [this](Number n) { return symbols_.plain(n); });
   PauseRecording pause;
   dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
   for (uint32_t r = 0; r < call.n_results; ++r) {

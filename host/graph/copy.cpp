@@ -71,16 +71,10 @@ void GraphCopy::add_constants() {
 }
 
 std::vector<Value> GraphCopy::arguments(const Node& node) {
-  lists_.clear();
-  lists_.reserve(node.args.size());
+  lists_ = {};
   std::vector<Value> args(node.args.begin(), node.args.end());
-  for (Value& a : args) {
-    if (a.tag == Tag::ref) a = Value::ref(ids_[a.payload]);
-    if (a.tag != Tag::refs) continue;
-    auto& list = lists_.emplace_back(a.as<ValueId>(), a.as<ValueId>() + a.count);
-    for (ValueId& v : list) v = v == no_value ? no_value : ids_[v];
-    a = Value::pointer(Tag::refs, list.data(), list.size());
-  }
+  map_arguments(
+      args, lists_, [this](ValueId v) { return ids_[v]; }, keep_numbers);
   return args;
 }
 
@@ -123,24 +117,15 @@ void GraphCopy::follow(const Node& node) {
 std::span<const Value> GraphCopy::call_arguments(NodeId n) {
   const Node& node = from_.node(n);
   follow(node);
-  tensors_.clear();
+  lists_ = {};
   asked_.assign(node.args.begin(), node.args.end());
-  for (Value& a : asked_) {
-    if (a.tag == Tag::ref) {
-      auto v = static_cast<ValueId>(a.payload);
-      ValueKind kind = from_.value(v).kind;
-      a = kind == ValueKind::tensor ? Value::of(fakes_[v])
-          : kind == ValueKind::none ? Value{}
-                                    : Value::of(from_.value(v).scalar);
-    } else if (a.tag == Tag::refs) {
-      std::vector<Tensor>& list = tensors_.emplace_back();
-      for (uint32_t i = 0; i < a.count; ++i) {
-        ValueId v = a.as<ValueId>()[i];
-        list.push_back(v == no_value ? Tensor() : fakes_[v]);
-      }
-      a = Value::of(TensorList(list));
-    }
-  }
+  auto standing = [this](ValueId v) {
+    ValueKind kind = from_.value(v).kind;
+    return kind == ValueKind::tensor ? Value::of(fakes_[v])
+           : kind == ValueKind::none ? Value{}
+                                     : Value::of(from_.value(v).scalar);
+  };
+  map_arguments(asked_, lists_, standing, keep_numbers);
   return asked_;
 }
 

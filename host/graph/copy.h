@@ -14,9 +14,9 @@
 // original. What is recorded in between gets symbols of its own. Threads: one at a time.
 #pragma once
 
+#include "core/arguments.h"
 #include "graph/record.h"
 
-#include <deque>
 #include <map>
 #include <memory>
 #include <span>
@@ -59,9 +59,8 @@ class GraphCopy {
   std::vector<ValueId> ids_;                 // by value of the original
   std::vector<Tensor> fakes_;                // likewise
   std::map<uint32_t, StorageRef> storages_;  // by alias group of the original
-  std::vector<std::vector<ValueId>> lists_;
-  std::vector<Value> asked_;                 // of the last call_arguments()
-  std::deque<std::vector<Tensor>> tensors_;  // likewise
+  ArgumentLists lists_;
+  std::vector<Value> asked_;  // of the last call_arguments()
 };
 
 }  // namespace tenon

@@ -149,14 +149,11 @@ class Extractor::Piece {
   void add_node(NodeId n) {
     const Node& node = all_.graph_.node(n);
     std::vector<Value> args(node.args.begin(), node.args.end());
-    for (Value& a : args) {
-      if (a.tag == Tag::ref) a = Value::ref(all_.mapped_[static_cast<ValueId>(a.payload)]);
+    for (const Value& a : args)
       if (a.tag == Tag::graph) keep_subgraph(a.as<Graph>());
-      if (a.tag != Tag::refs) continue;
-      std::vector<ValueId> ids(a.as<ValueId>(), a.as<ValueId>() + a.count);
-      for (ValueId& id : ids) id = id == no_value ? no_value : all_.mapped_[id];
-      a = out_.graph->intern_refs(ids);
-    }
+    ArgumentLists lists;
+    map_arguments(
+        args, lists, [this](ValueId v) { return all_.mapped_[v]; }, keep_numbers);
     auto values =
         all_.graph_.values().subspan(node.n_results ? node.first_result : 0, node.n_results);
     Node& copy =

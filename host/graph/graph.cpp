@@ -106,21 +106,6 @@ std::vector<std::vector<NodeId>> Graph::users() const {
   return users;
 }
 
-void Graph::replace_uses(ValueId from, ValueId to) {
-  for (Node& node : nodes_) {
-    for (const Value& arg : node.args) {
-      auto& a = const_cast<Value&>(arg);  // the arena is ours
-      if (a.tag == Tag::ref && a.payload == from) a.payload = to;
-      if (a.tag == Tag::refs)
-        std::replace(const_cast<ValueId*>(a.as<ValueId>()),
-                     const_cast<ValueId*>(a.as<ValueId>()) + a.count, from, to);
-    }
-  }
-  std::replace(outputs_.begin(), outputs_.end(), from, to);
-  for (SymbolBinding& s : symbols)
-    if (s.value == from) s.value = to;
-}
-
 void Graph::erase_nodes(const std::vector<bool>& dead) {
   std::vector<ValueId> renumbered(values_.size(), no_value);
   std::vector<GraphValue> values;
@@ -143,7 +128,7 @@ void Graph::erase_nodes(const std::vector<bool>& dead) {
     Node& node = nodes_[n];
     if (node.n_results) node.first_result = renumbered[node.first_result];
     for (const Value& arg : node.args) {
-      auto& a = const_cast<Value&>(arg);
+      auto& a = const_cast<Value&>(arg);  // the arena is ours
       if (a.tag == Tag::ref) a.payload = renumbered[a.payload];
       if (a.tag == Tag::refs)
         for (uint32_t i = 0; i < a.count; ++i) {

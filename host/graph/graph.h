@@ -11,6 +11,7 @@
 // Threads: building is for one thread; a finished graph is read freely.
 #pragma once
 
+#include "core/arguments.h"
 #include "core/dispatch.h"
 #include "core/sym/shape_env.h"
 
@@ -110,19 +111,11 @@ class Graph {
   /// Calls f(ValueId) for every value that the node reads, holes left out.
   template <class F>
   static void for_each_use(const Node& node, F f) {
-    for (const Value& a : node.args) {
-      if (a.tag == Tag::ref)
-        f(static_cast<ValueId>(a.payload));
-      else if (a.tag == Tag::refs)
-        for (uint32_t i = 0; i < a.count; ++i)
-          if (a.as<ValueId>()[i] != no_value) f(a.as<ValueId>()[i]);
-    }
+    for (const Value& a : node.args) for_each_value(a, f);
   }
   /// Ids of the nodes that read each value, by value.
   std::vector<std::vector<NodeId>> users() const;
 
-  /// Every use of `from` in nodes and outputs becomes `to`.
-  void replace_uses(ValueId from, ValueId to);
   /// Removes the nodes that `dead` marks and renumbers. Their results must be unused.
   void erase_nodes(const std::vector<bool>& dead);
   /// Gives the node other arguments, copied into the arena.

@@ -226,32 +226,17 @@ void Interpreter::run_step(const Step& step, Frame& frame) const {
     spilled.resize(node.args.size());
     args = spilled.data();
   }
-  std::deque<std::vector<Tensor>> lists;
-  std::deque<std::vector<int64_t>> sizes;
+  ArgumentLists lists;
   std::copy(node.args.begin(), node.args.end(), args);
-  for (size_t i = 0; !step.plain_args && i < node.args.size(); ++i) {
-    Value& a = args[i];
-    if (a.tag == Tag::ref) {
-      auto id = static_cast<ValueId>(a.payload);
-      ValueKind kind = graph_->value(id).kind;
-      a = kind == ValueKind::tensor ? Value::of(frame.tensors[id])
-          : kind == ValueKind::none ? Value{}
-                                    : Value::of(frame.numbers[id]);
-    } else if (a.tag == Tag::refs) {
-      auto& list = lists.emplace_back(a.count);
-      for (uint32_t k = 0; k < a.count; ++k)
-        if (ValueId id = a.as<ValueId>()[k]; id != no_value) list[k] = frame.tensors[id];
-      a = Value::of(TensorList(list));
-    } else if (a.is_symbolic()) {
-      if (a.tag == Tag::ints) {
-        auto& list = sizes.emplace_back(a.count);
-        for (uint32_t k = 0; k < a.count; ++k) list[k] = frame.evaluate(a.as<SymInt>()[k]).to_int();
-        a = Value::of(IntList(list));
-      } else {
-        a = Value::of(frame.evaluate(a.number()));
-      }
-    }
-  }
+  auto value = [&](ValueId id) {
+    ValueKind kind = graph_->value(id).kind;
+    return kind == ValueKind::tensor ? Value::of(frame.tensors[id])
+           : kind == ValueKind::none ? Value{}
+                                     : Value::of(frame.numbers[id]);
+  };
+  if (!step.plain_args)
+    map_arguments({args, node.args.size()}, lists, value,
+                  [&](Number n) { return frame.evaluate(n); });
   bool returns_list = step.op->schema.returns_list();
   size_t n_results = returns_list ? 1 : node.n_results;
   Value results[8];

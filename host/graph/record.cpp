@@ -159,51 +159,27 @@ void GraphRecorder::record(const CallArgs& call) {
   if (runs_outside && runs_outside(call)) return;
   // Real tensors among the arguments are replaced by the fakes that stand for them.
   std::vector<Value> args(call.args, call.args + call.n_args);
-  std::deque<Tensor> held;
-  std::deque<std::vector<Tensor>> lists;
-  std::deque<std::vector<SymInt>> numbers;
-  for (Value& a : args) {
-    if (shape_env()->has_given_values()) renew_numbers(a, numbers);
-    if (a.tag == Tag::tensor) {
-      a = Value::of(held.emplace_back(as_fake(*a.as<Tensor>())));
-    } else if (a.tag == Tag::tensors) {
-      auto& list = lists.emplace_back();
-      for (uint32_t i = 0; i < a.count; ++i) list.push_back(as_fake(a.as<Tensor>()[i]));
-      a = Value::of(TensorList(list));
-    } else if (a.tag == Tag::graph) {
-      a = kept_body(*a.as<Graph>());
-    }
-  }
+  ArgumentLists lists;
+  map_arguments(
+      args, lists, [this](const Tensor& t) { return as_fake(t); },
+      [this](Number n) { return renewed(n); });
+  for (Value& a : args)
+    if (a.tag == Tag::graph) a = kept_body(*a.as<Graph>());
   append({call.op, args.data(), call.results, call.n_args, call.n_results}, args);
 }
 
-// Numbers over data-dependent symbols whose values are known by now.
-void GraphRecorder::renew_numbers(Value& a, std::deque<std::vector<SymInt>>& lists) const {
-  const ShapeEnv& env = *shape_env();
-  if (a.is_number() && a.number().is_symbolic()) {
-    a = Value::of(number_over(env.renewed(expression_of(a.number()))));
-  } else if (a.tag == Tag::ints) {
-    auto& list = lists.emplace_back(a.as<SymInt>(), a.as<SymInt>() + a.count);
-    for (SymInt& n : list)
-      if (n.is_symbolic()) n = as_sym_int(env.renewed(n.expr()));
-    a = Value::of(SymIntList(List<SymInt>(list)));
-  }
+// A number over data-dependent symbols whose values are known by now.
+Number GraphRecorder::renewed(Number n) const {
+  if (!shape_env()->has_given_values()) return n;
+  return number_over(shape_env()->renewed(expression_of(n)));
 }
 
 // Tensors among the arguments as references to values.
-std::vector<Value> GraphRecorder::node_args(std::span<const Value> fake_args) {
-  std::vector<Value> args;
-  for (const Value& a : fake_args) {
-    if (a.tag == Tag::tensor) {
-      args.push_back(Value::ref(value_of(*a.as<Tensor>())));
-    } else if (a.tag == Tag::tensors) {
-      std::vector<ValueId> ids;
-      for (uint32_t i = 0; i < a.count; ++i) ids.push_back(value_of(a.as<Tensor>()[i]));
-      args.push_back(graph_->intern_refs(ids));
-    } else {
-      args.push_back(a);
-    }
-  }
+std::vector<Value> GraphRecorder::node_args(std::span<const Value> fake_args,
+                                            ArgumentLists& lists) {
+  std::vector<Value> args(fake_args.begin(), fake_args.end());
+  map_arguments(
+      args, lists, [this](const Tensor& t) { return value_of(t); }, keep_numbers);
   return args;
 }
 
@@ -219,7 +195,8 @@ Value GraphRecorder::kept_body(const Graph& body) {
 
 void GraphRecorder::note_failure(const CallArgs& call, std::span<const Value> fake_args) {
   if (!config::flags().dynamo.replay_record_enabled) return;
-  std::vector<Value> args = node_args(fake_args);
+  ArgumentLists lists;
+  std::vector<Value> args = node_args(fake_args, lists);
   failed_ = clone(*graph_);
   std::vector<GraphValue> results(std::max<uint32_t>(call.n_results, 1));
   failed_->add_node(call.op->id, args, std::move(results));
@@ -273,7 +250,8 @@ void GraphRecorder::append(const CallArgs& call, std::span<const Value> fake_arg
   if (is_number && !(call.op->tags & TN_TAG_DATA_DEPENDENT)) return;
 
   if (before_node) before_node();
-  std::vector<Value> args = node_args(fake_args);
+  ArgumentLists lists;
+  std::vector<Value> args = node_args(fake_args, lists);
   std::vector<GraphValue> values;
   std::vector<Tensor> tensors;
   if (call.op->schema.returns_list()) {

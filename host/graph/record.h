@@ -95,9 +95,9 @@ class GraphRecorder {
  private:
   void append(const CallArgs& call, std::span<const Value> fake_args);
   bool run_meta_of(const CallArgs& call, std::span<const Value> fake_args);
-  std::vector<Value> node_args(std::span<const Value> fake_args);
+  std::vector<Value> node_args(std::span<const Value> fake_args, ArgumentLists& lists);
   Value kept_body(const Graph& body);
-  void renew_numbers(Value& a, std::deque<std::vector<SymInt>>& lists) const;
+  Number renewed(Number n) const;
   void note_failure(const CallArgs& call, std::span<const Value> fake_args);
   GraphValue describe(const Tensor& fake) const;
   void track(const Tensor& fake, ValueId id);

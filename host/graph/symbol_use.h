@@ -63,9 +63,7 @@ template <class F>
 void SymbolUse::each_of(const Node& node, F f) {
   if (positions_.empty()) return;
   for (const Value& a : node.args) {
-    if (a.is_number()) each_of(a.number(), f);
-    if (a.tag == Tag::ints)
-      for (uint32_t i = 0; i < a.count; ++i) each_of(a.as<SymInt>()[i], f);
+    for_each_symbolic(a, [&](Number n) { each_of(n, f); });
     if (a.tag != Tag::graph) continue;
     // Bodies may mention the symbols of the graph around them.
     for (const GraphValue& value : a.as<Graph>()->values()) each_of(value, f);

@@ -204,11 +204,8 @@ void Verifier::check_node(NodeId n) {
   check_uses(n);
   check_args(n);
   check_results(n);
-  for (const Value& arg : node.args) {
-    if (arg.is_number()) need_symbols(arg.number(), node_name(n));
-    if (arg.tag == Tag::ints)
-      for (uint32_t i = 0; i < arg.count; ++i) need_symbols(arg.as<SymInt>()[i], node_name(n));
-  }
+  for (const Value& arg : node.args)
+    for_each_symbolic(arg, [&](Number number) { need_symbols(number, node_name(n)); });
   for (const SymbolBinding& b : graph_.symbols)
     if (b.value >= node.first_result && b.value < node.first_result + node.n_results)
       bound_.insert(b.symbol);

@@ -25,26 +25,16 @@ Tensor fake_of(const Graph& graph, ValueId id) {
 struct FakeArgs {
   std::vector<Value> args;
   std::deque<Tensor> tensors;
-  std::deque<std::vector<Tensor>> lists;
+  ArgumentLists lists;
 
   FakeArgs(const Graph& graph, const Node& node) : args(node.args.begin(), node.args.end()) {
-    for (Value& arg : args) {
-      if (arg.tag == Tag::ref) {
-        auto id = static_cast<ValueId>(arg.payload);
-        const GraphValue& value = graph.value(id);
-        if (value.kind == ValueKind::tensor)
-          arg = Value::of(tensors.emplace_back(fake_of(graph, id)));
-        else
-          arg = value.kind == ValueKind::none ? Value{} : Value::of(value.scalar);
-      } else if (arg.tag == Tag::refs) {
-        auto& list = lists.emplace_back();
-        for (uint32_t i = 0; i < arg.count; ++i) {
-          ValueId id = arg.as<ValueId>()[i];
-          list.push_back(id == no_value ? Tensor() : fake_of(graph, id));
-        }
-        arg = Value::of(TensorList(list));
-      }
-    }
+    auto fake = [&](ValueId id) {
+      const GraphValue& value = graph.value(id);
+      if (value.kind == ValueKind::tensor)
+        return Value::of(tensors.emplace_back(fake_of(graph, id)));
+      return value.kind == ValueKind::none ? Value{} : Value::of(value.scalar);
+    };
+    map_arguments(args, lists, fake, keep_numbers);
   }
 };
 

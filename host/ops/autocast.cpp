@@ -9,13 +9,13 @@
 // lists of ops as in its CPU backend.
 #include "ops/autocast.h"
 
-#include "core/tensor/each_tensor.h"
+#include "core/arguments.h"
 #include "core/error.h"
+#include "core/tensor/each_tensor.h"
 #include "core/tensor/tensor_impl.h"
 
 #include <tenon/ops.h>
 
-#include <deque>
 #include <unordered_map>
 
 namespace tenon {
@@ -70,18 +70,9 @@ void run_as_given(const CallArgs& call) {
 void run_cast(const CallArgs& call, Dtype to) {
   BelowAutocast below;
   std::vector<Value> args(call.args, call.args + call.n_args);
-  std::deque<Tensor> tensors;
-  std::deque<std::vector<Tensor>> lists;
-  for (Value& v : args) {
-    if (v.tag == Tag::tensor && autocast_casts(v.as<Tensor>()->dtype(), to)) {
-      v = Value::of(tensors.emplace_back(cast(*v.as<Tensor>(), to)));
-    } else if (v.tag == Tag::tensors) {
-      auto& list = lists.emplace_back(v.as<Tensor>(), v.as<Tensor>() + v.count);
-      for (Tensor& t : list)
-        if (t.defined() && autocast_casts(t.dtype(), to)) t = cast(t, to);
-      v = Value::of(TensorList(list));
-    }
-  }
+  ArgumentLists lists;
+  auto fitting = [&](const Tensor& t) { return autocast_casts(t.dtype(), to) ? cast(t, to) : t; };
+  map_arguments(args, lists, fitting, keep_numbers);
   dispatch(*call.op, args.data(), call.n_args, call.results, call.n_results);
 }
 

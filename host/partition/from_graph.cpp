@@ -147,14 +147,11 @@ class Viewer {
   // Equal calls were merged before: no text of the arguments is needed.
   void add_arguments(const Node& node, JointNode& call) const {
     std::vector<JointId> in_lists;
-    auto note = [&](std::vector<JointId>& to, ValueId v) {
-      if (v != no_value && out_.of_value[v] != no_node) to.push_back(out_.of_value[v]);
-    };
-    for (const Value& a : node.args) {
-      if (a.tag == Tag::ref) note(call.inputs, static_cast<ValueId>(a.payload));
-      if (a.tag != Tag::refs) continue;
-      for (uint32_t i = 0; i < a.count; ++i) note(in_lists, a.as<ValueId>()[i]);
-    }
+    for (const Value& a : node.args)
+      for_each_value(a, [&](ValueId v) {
+        auto& inputs = a.tag == Tag::refs ? in_lists : call.inputs;
+        if (out_.of_value[v] != no_node) inputs.push_back(out_.of_value[v]);
+      });
     call.n_direct = static_cast<uint32_t>(call.inputs.size());
     call.inputs.insert(call.inputs.end(), in_lists.begin(), in_lists.end());
   }

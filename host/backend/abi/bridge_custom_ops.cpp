@@ -3,10 +3,10 @@
 #include "backend/abi/bridge.h"
 #include "backend/abi/extensions.h"
 #include "backend/abi/graph_view.h"
-#include "backend/life/load.h"
-#include "backend/catalog.h"
-#include "backend/life/shutdown.h"
 #include "backend/abi/status.h"
+#include "backend/catalog.h"
+#include "backend/life/load.h"
+#include "backend/life/shutdown.h"
 #include "ops/custom_op.h"
 #include "ops/shapes.h"
 #include "report/log.h"
@@ -123,22 +123,14 @@ std::shared_ptr<Graph> graph_of_call(const CallArgs& call) {
   graph->shape_env =
       env ? std::shared_ptr<ShapeEnv>(std::shared_ptr<void>(), env) : ShapeEnv::make();
   auto input = [&](const Tensor& t) {
-    if (!t.defined()) return no_value;
     GraphValue value;
     value.meta = meta_of(t);
     value.offset = sym_offset_of(t);
     return graph->add_input(std::move(value));
   };
   std::vector<Value> args(call.args, call.args + call.n_args);
-  for (Value& a : args) {
-    if (a.tag == Tag::tensor) {
-      a = Value::ref(input(*a.as<Tensor>()));
-    } else if (a.tag == Tag::tensors) {
-      std::vector<ValueId> ids;
-      for (uint32_t i = 0; i < a.count; ++i) ids.push_back(input(a.as<Tensor>()[i]));
-      a = graph->intern_refs(ids);
-    }
-  }
+  ArgumentLists lists;
+  map_arguments(args, lists, input, keep_numbers);
   graph->add_node(call.op->id, args, {});
   return graph;
 }

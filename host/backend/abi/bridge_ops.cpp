@@ -186,15 +186,9 @@ tn_status* decompose(tn_ctx* ctx, const tn_graph* g, uint32_t node_id, tn_str,
           inputs[v] = recorder.add_input(g->graph->value(v).meta, g->graph->value(v).offset);
       });
       std::vector<Value> args(node.args.begin(), node.args.end());
-      std::vector<std::vector<Tensor>> lists(args.size());
-      for (size_t i = 0; i < args.size(); ++i) {
-        if (args[i].tag == Tag::ref)
-          args[i] = Value::of(inputs[static_cast<ValueId>(args[i].payload)]);
-        if (args[i].tag != Tag::refs) continue;
-        for (uint32_t k = 0; k < args[i].count; ++k)
-          lists[i].push_back(inputs[args[i].as<ValueId>()[k]]);
-        args[i] = Value::of(TensorList(lists[i]));
-      }
+      ArgumentLists lists;
+      auto input = [&](ValueId v) { return Value::of(inputs[v]); };
+      map_arguments(args, lists, input, keep_numbers);
       results = results_of(op, args);
     }
     *out = ctx->graphs.emplace_back(std::make_unique<tn_graph>(recorder.finish(results))).get();

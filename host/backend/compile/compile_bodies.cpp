@@ -28,10 +28,7 @@ void collect_symbols(const Graph& body, std::vector<const Expr*>& out) {
     add(value.scalar);
   }
   for (const Node& node : body.nodes())
-    for (const Value& arg : node.args) {
-      if (arg.is_number()) add(arg.number());
-      for (uint32_t i = 0; arg.tag == Tag::ints && i < arg.count; ++i) add(arg.as<SymInt>()[i]);
-    }
+    for (const Value& arg : node.args) for_each_symbolic(arg, add);
   for (const std::shared_ptr<Graph>& inner : body.subgraphs) collect_symbols(*inner, out);
 }
 

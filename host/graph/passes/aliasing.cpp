@@ -153,13 +153,8 @@ void replace_values(Graph& graph, const std::vector<ValueId>& replacement) {
     Graph::for_each_use(graph.node(n), [&](ValueId v) { changed |= final_value(v) != v; });
     if (!changed) continue;
     std::vector<Value> args(graph.node(n).args.begin(), graph.node(n).args.end());
-    for (Value& arg : args) {
-      if (arg.tag == Tag::ref) arg = Value::ref(final_value(static_cast<ValueId>(arg.payload)));
-      if (arg.tag != Tag::refs) continue;
-      std::vector<ValueId> ids(arg.as<ValueId>(), arg.as<ValueId>() + arg.count);
-      for (ValueId& id : ids) id = final_value(id);
-      arg = graph.intern_refs(ids);
-    }
+    ArgumentLists lists;
+    map_arguments(args, lists, final_value, keep_numbers);
     graph.set_args(n, args);
   }
   std::vector<ValueId> outputs(graph.outputs().begin(), graph.outputs().end());

@@ -41,15 +41,6 @@ class AliasClasses {
 /// them back. Control flow does neither.
 bool has_opaque_body(const Node& node);
 
-/// Calls f(ValueId) for each value that argument `arg` of the node names.
-template <class F>
-void for_each_value(const Value& arg, F f) {
-  if (arg.tag == Tag::ref) f(static_cast<ValueId>(arg.payload));
-  if (arg.tag != Tag::refs) return;
-  for (uint32_t i = 0; i < arg.count; ++i)
-    if (arg.as<ValueId>()[i] != no_value) f(arg.as<ValueId>()[i]);
-}
-
 /// Results depend on the arguments only, and nothing but the results is changed.
 bool is_pure(const OpEntry& op);
 /// Whether running the graph does more than compute its outputs: effects, writes to inputs or

@@ -53,27 +53,18 @@ class Merger {
     return !written;
   }
 
-  // The arguments with earlier merges applied; lists of values in `storage`.
-  std::vector<Value> arguments(const Node& node, std::vector<std::vector<ValueId>>& storage) const {
+  // The arguments with earlier merges applied.
+  std::vector<Value> arguments(const Node& node, ArgumentLists& lists) const {
     std::vector<Value> args(node.args.begin(), node.args.end());
-    auto now = [&](ValueId v) {
-      return v != no_value && replacement_[v] != no_value ? replacement_[v] : v;
-    };
-    storage.reserve(args.size());
-    for (Value& arg : args) {
-      if (arg.tag == Tag::ref) arg = Value::ref(now(static_cast<ValueId>(arg.payload)));
-      if (arg.tag != Tag::refs) continue;
-      auto& ids = storage.emplace_back(arg.as<ValueId>(), arg.as<ValueId>() + arg.count);
-      for (ValueId& id : ids) id = now(id);
-      arg = Value::pointer(Tag::refs, ids.data(), ids.size());
-    }
+    auto now = [&](ValueId v) { return replacement_[v] != no_value ? replacement_[v] : v; };
+    map_arguments(args, lists, now, keep_numbers);
     return args;
   }
 
   bool same(const Node& a, const std::vector<Value>& args, const Node& b) const {
     if (a.op != b.op || a.n_results != b.n_results || a.facts != b.facts) return false;
-    std::vector<std::vector<ValueId>> storage;
-    std::vector<Value> others = arguments(b, storage);
+    ArgumentLists lists;
+    std::vector<Value> others = arguments(b, lists);
     if (!std::equal(args.begin(), args.end(), others.begin(), others.end(), same_argument))
       return false;
     for (uint32_t r = 0; r < a.n_results; ++r) {
@@ -95,8 +86,8 @@ class Merger {
 
   void visit(NodeId n) {
     const Node& node = graph_.node(n);
-    std::vector<std::vector<ValueId>> storage;
-    std::vector<Value> args = arguments(node, storage);
+    ArgumentLists lists;
+    std::vector<Value> args = arguments(node, lists);
     uint64_t key = static_cast<uint64_t>(node.op);
     for (const Value& arg : args) key = key * 0x9E3779B97F4A7C15u ^ hash_argument(arg);
     auto [first, last] = known_.equal_range(key);

@@ -75,9 +75,7 @@ class DeadCode {
     Graph::for_each_use(node, [&](ValueId v) { need(v); });
     for (uint32_t r = 0; r < node.n_results; ++r) need_symbols(graph_.value(node.first_result + r));
     for (const Value& arg : node.args) {
-      if (arg.is_number()) need_symbols(arg.number());
-      if (arg.tag == Tag::ints)
-        for (uint32_t i = 0; i < arg.count; ++i) need_symbols(arg.as<SymInt>()[i]);
+      for_each_symbolic(arg, [&](Number n) { need_symbols(n); });
       if (arg.tag == Tag::graph) need_symbols_of(*arg.as<Graph>());
     }
   }
@@ -85,11 +83,7 @@ class DeadCode {
   void need_symbols_of(const Graph& sub) {
     for (const GraphValue& value : sub.values()) need_symbols(value);
     for (const Node& node : sub.nodes())
-      for (const Value& arg : node.args) {
-        if (arg.is_number()) need_symbols(arg.number());
-        if (arg.tag == Tag::ints)
-          for (uint32_t i = 0; i < arg.count; ++i) need_symbols(arg.as<SymInt>()[i]);
-      }
+      for (const Value& arg : node.args) for_each_symbolic(arg, [&](Number n) { need_symbols(n); });
     for (const auto& inner : sub.subgraphs) need_symbols_of(*inner);
   }
 

@@ -108,18 +108,9 @@ class Folder {
 
   std::vector<Tensor> run_node(const Node& node) const {
     std::vector<Value> args(node.args.begin(), node.args.end());
-    std::deque<std::vector<Tensor>> lists;
-    for (Value& arg : args) {
-      if (arg.tag == Tag::ref) {
-        arg = Value::of(graph_.constant(constant_[arg.payload]));
-      } else if (arg.tag == Tag::refs) {
-        auto& list = lists.emplace_back(arg.count);
-        for (uint32_t i = 0; i < arg.count; ++i)
-          if (ValueId v = arg.as<ValueId>()[i]; v != no_value)
-            list[i] = graph_.constant(constant_[v]);
-        arg = Value::of(TensorList(list));
-      }
-    }
+    ArgumentLists lists;
+    auto constant = [this](ValueId v) { return Value::of(graph_.constant(constant_[v])); };
+    map_arguments(args, lists, constant, keep_numbers);
     bool is_list = entry_of(node.op).schema.returns_list();
     std::vector<Value> results(is_list ? 1 : node.n_results);
     RealMode real;

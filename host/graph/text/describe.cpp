@@ -6,9 +6,9 @@
 #include "core/sym/sym_simplify.h"
 #include "core/sym/sym_text.h"
 #include "core/tensor/tensor_impl.h"
+#include "graph/hash.h"
 #include "graph/text/document.h"
 #include "graph/text/elements.h"
-#include "graph/hash.h"
 #include "ops/op_table.h"
 
 namespace tenon {
@@ -81,11 +81,7 @@ class SymbolWriter {
       add_inside(value.scalar);
     }
     for (const Node& node : graph.nodes())
-      for (const Value& arg : node.args) {
-        if (arg.is_number()) add_inside(arg.number());
-        if (arg.tag == Tag::ints)
-          for (uint32_t i = 0; i < arg.count; ++i) add_inside(arg.as<SymInt>()[i]);
-      }
+      for (const Value& arg : node.args) for_each_symbolic(arg, [&](Number n) { add_inside(n); });
     for (const auto& sub : graph.subgraphs) collect(*sub);
   }
 
