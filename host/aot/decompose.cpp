@@ -13,8 +13,8 @@ namespace tenon {
 
 namespace {
 
-// PyTorch's table, without forms that write (they become functional before), and without ops that
-// have no row or no parts here.
+// Mirrors PyTorch's default_decompositions (torch/_functorch/compilers.py), without forms that
+// write (they become functional before), and without ops that have no row or no parts here.
 constexpr std::array<std::string_view, 15> small_ops = {"aten.elu_backward.default",
                                                         "aten.gelu_backward.default",
                                                         "aten.hardsigmoid.default",

@@ -8,6 +8,7 @@
 #include "core/sym/sym_int.h"
 #include "core/sym/sym_simplify.h"
 #include "graph/symbol_use.h"
+#include "ops/op_ids.h"
 #include "ops/op_table.h"
 
 #include <tenon/autograd.h>
@@ -36,33 +37,12 @@ Tensor with_history_of(const Tensor& before, const Tensor& content) {
 
 }  // namespace
 
-const Expr* RenewedSymbols::substituted(const Expr* expr) const {
-  return substitute(expr, [this](const Expr* symbol) -> const Expr* {
-    auto found = renewed_.find(symbol);
-    return found == renewed_.end() ? nullptr : found->second;
-  });
-}
-
-SymInt RenewedSymbols::renewed(SymInt value) const {
-  if (!value.is_symbolic() || empty()) return value;
-  return as_sym_int(substituted(value.expr()));
-}
-
 Number RenewedSymbols::renewed(Number value) const {
   if (!value.is_symbolic() || empty()) return value;
-  return number_over(substituted(expression_of(value)));
-}
-
-void RenewedSymbols::renew(Value& v, std::deque<std::vector<SymInt>>& lists) const {
-  if (v.is_number()) {
-    v = Value::of(renewed(v.number()));
-  } else if (v.tag == Tag::ints) {
-    SymIntList list(List<SymInt>(v.as<SymInt>(), v.count));
-    if (!list.is_symbolic()) return;
-    auto& copy = lists.emplace_back();
-    for (SymInt s : list) copy.push_back(renewed(s));
-    v = Value::of(SymIntList(List<SymInt>(copy)));
-  }
+  return number_over(substitute(expression_of(value), [this](const Expr* symbol) -> const Expr* {
+    auto found = renewed_.find(symbol);
+    return found == renewed_.end() ? nullptr : found->second;
+  }));
 }
 
 FunctionalValues::FunctionalValues(const Graph& graph, bool training, RenewedSymbols symbols)
@@ -80,7 +60,7 @@ void FunctionalValues::add_memory(ValueId id, Base base) {
 
 void FunctionalValues::add_shared_memory(const SharedInput& shared, uint32_t position,
                                          Tensor memory, SymInt first) {
-  static const OpEntry& as_strided = entry_of(op_id("aten.as_strided.default"));
+  static const OpEntry& as_strided = entry_of(OpId::aten_as_strided_default);
   bases_.push_back(
       {.current = memory, .input = shared.members[0], .position = position, .is_shared = true});
   for (uint32_t m : shared.members) {
@@ -95,8 +75,8 @@ void FunctionalValues::add_shared_memory(const SharedInput& shared, uint32_t pos
   bases_.back().made = aliases_[graph_.inputs()[shared.members[0]]]->value;
 }
 
-// as_strided looks at memory, whatever the tensor's own strides are. A value shows that memory only
-// when it lies row by row from the start, as it was made and as it is now.
+// as_strided looks at memory by place, whatever the tensor's own strides are. A value shows that
+// memory only when it lies row by row from the start, as it was made and as it is now.
 void FunctionalValues::check_strided(const Alias& alias) const {
   const Base& base = bases_[alias.base];
   auto row_by_row = [](const Tensor& t) {
@@ -104,7 +84,7 @@ void FunctionalValues::check_strided(const Alias& alias) const {
   };
   size_t own = base.is_shared ? 1 : 0;  // that of a shared input is meant so
   for (size_t i = own; i < alias.chain.size(); ++i)
-    require(alias.chain[i].op->schema.name != "as_strided" ||
+    require(!(alias.chain[i].op->def->tags & OpTags::by_place) ||
                 (row_by_row(base.made) && row_by_row(base.current)),
             ErrorCode::unsupported,
             "as_strided of a tensor that is written and does not lie row by row cannot be made "
@@ -141,28 +121,19 @@ void FunctionalValues::note_symbols(NodeId node) {
   }
 }
 
+Value FunctionalValues::argument(ValueId id) {
+  ValueKind kind = graph_.value(id).kind;
+  return kind == ValueKind::tensor ? Value::of(current(id))
+         : kind == ValueKind::none ? Value{}
+                                   : Value::of(numbers_[id]);
+}
+
 std::vector<Value> FunctionalValues::arguments(const Node& node) {
-  lists_.clear();
-  sizes_.clear();
+  lists_ = {};
   std::vector<Value> args(node.args.begin(), node.args.end());
-  for (Value& a : args) {
-    if (a.tag == Tag::ref) {
-      auto id = static_cast<ValueId>(a.payload);
-      ValueKind kind = graph_.value(id).kind;
-      a = kind == ValueKind::tensor ? Value::of(current(id))
-          : kind == ValueKind::none ? Value{}
-                                    : Value::of(numbers_[id]);
-    } else if (a.tag == Tag::refs) {
-      auto& list = lists_.emplace_back();
-      for (uint32_t i = 0; i < a.count; ++i) {
-        ValueId id = a.as<ValueId>()[i];
-        list.push_back(id == no_value ? Tensor() : current(id));
-      }
-      a = Value::of(TensorList(list));
-    } else {
-      symbols_.renew(a, sizes_);
-    }
-  }
+  map_arguments(
+      args, lists_, [this](ValueId id) { return argument(id); },
+      [this](Number n) { return symbols_.renewed(n); });
   return args;
 }
 
@@ -190,7 +161,7 @@ void FunctionalValues::write(ValueId id, Tensor content) {
 // Writes under NoGradGuard or through detach().
 bool FunctionalValues::is_hidden_from_grad(const Alias& alias) const {
   return !thread_modes.grad_enabled || std::ranges::any_of(alias.chain, [](const ViewStep& step) {
-    return step.without_grad || step.op->name == "aten.detach.default";
+    return step.without_grad || step.op->def->vjp.kind == Vjp::Kind::none;
   });
 }
 
@@ -239,17 +210,12 @@ ViewStep FunctionalValues::view_step(const Node& node, const OpEntry& op, uint32
   bool is_fixed = std::none_of(node.args.begin() + 1, node.args.end(), is_ref);
   if (is_fixed && symbols_.empty()) return {&op, node.args, index};
   auto& args = kept_arguments_.emplace_back(node.args.begin(), node.args.end());
-  for (size_t i = 1; i < args.size(); ++i) {
-    if (!is_ref(args[i])) {
-      symbols_.renew(args[i], kept_sizes_);
-      continue;
-    }
-    auto id = static_cast<ValueId>(args[i].payload);
-    ValueKind kind = graph_.value(id).kind;
-    args[i] = kind == ValueKind::tensor ? Value::of(kept_tensors_.emplace_back(current(id)))
-              : kind == ValueKind::none ? Value{}
-                                        : Value::of(numbers_[id]);
-  }
+  auto kept = [this](ValueId id) {
+    Value now = argument(id);
+    return now.tag == Tag::tensor ? Value::of(kept_tensors_.emplace_back(*now.as<Tensor>())) : now;
+  };
+  map_arguments(std::span(args).subspan(1), kept_lists_, kept,
+                [this](Number n) { return symbols_.renewed(n); });
   return {&op, args, index};
 }
 

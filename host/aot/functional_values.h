@@ -41,14 +41,10 @@ class RenewedSymbols {
  public:
   bool empty() const { return renewed_.empty(); }
   void note(const Expr* original, const Expr* renewed) { renewed_[original] = renewed; }
-  SymInt renewed(SymInt value) const;
+  SymInt renewed(SymInt value) const { return renewed(Number(value)).sym_int(); }
   Number renewed(Number value) const;
-  /// Of numbers and lists of sizes, which are kept in `lists`; other values stay as they are.
-  void renew(Value& value, std::deque<std::vector<SymInt>>& lists) const;
 
  private:
-  const Expr* substituted(const Expr* expr) const;
-
   std::map<const Expr*, const Expr*> renewed_;  // by the symbol of the original graph
 };
 
@@ -83,6 +79,7 @@ class FunctionalValues {
   std::vector<Value> arguments(const Node& node);
 
  private:
+  Value argument(ValueId id);
   ViewStep view_step(const Node& node, const OpEntry& op, uint32_t index);
   bool is_alias(ValueId id, ValueId argument, const Alias& viewed, const Tensor& value) const;
   void check_strided(const Alias& alias) const;
@@ -95,11 +92,10 @@ class FunctionalValues {
   std::deque<Base> bases_;
   std::vector<std::optional<Alias>> aliases_;      // by value of the original graph
   std::vector<Number> numbers_;                    // likewise
-  std::deque<std::vector<Tensor>> lists_;          // of arguments()
-  std::deque<std::vector<SymInt>> sizes_;          // likewise
+  ArgumentLists lists_;                            // of arguments()
   std::deque<std::vector<Value>> kept_arguments_;  // of views, as they were made
   std::deque<Tensor> kept_tensors_;                // likewise
-  std::deque<std::vector<SymInt>> kept_sizes_;     // likewise
+  ArgumentLists kept_lists_;                       // likewise
 };
 
 }  // namespace tenon

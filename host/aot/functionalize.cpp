@@ -20,19 +20,15 @@
 #include "ops/op_table.h"
 
 #include <algorithm>
-#include <set>
 
 namespace tenon {
 
 namespace {
 
-// Training updates running_mean and running_var in place, which not every schema says.
+// In training, with running_mean and running_var, which are arguments 3 and 4.
 bool updates_statistics(const Node& node, const OpEntry& op) {
-  static const std::set<std::string_view> names = {"aten.batch_norm.default",
-                                                   "aten.native_batch_norm.default",
-                                                   "aten._native_batch_norm_legit.default"};
-  return names.contains(op.name) && node.args[3].tag == Tag::ref && node.args[4].tag == Tag::ref &&
-         node.args[5].number().to_bool();
+  return op.def->tags & OpTags::updates_statistics && node.args[3].tag == Tag::ref &&
+         node.args[4].tag == Tag::ref && node.args[5].number().to_bool();
 }
 
 // A view that looks at a second tensor, maybe for a number (where it begins): what the graph needs

@@ -3,6 +3,7 @@
 #include "core/error.h"
 #include "core/sym/sym_int.h"
 #include "ops/functional_form.h"
+#include "ops/op_ids.h"
 #include "ops/op_table.h"
 
 #include <tenon/ops.h>
@@ -111,7 +112,7 @@ void Functionalizer::lower_restride(const Node& node, const OpEntry& view,
 void Functionalizer::lower_batch_norm(const Node& node, const OpEntry& op,
                                       const std::vector<Value>& args) {
   static const OpEntry& functional =
-      entry_of(op_id("aten._native_batch_norm_legit_functional.default"));
+      entry_of(OpId::aten__native_batch_norm_legit_functional_default);
   Value results[5];
   dispatch(functional, args.data(), 8, results, 5);
   for (uint32_t r = 0; r < 5; ++r) {

@@ -1,9 +1,8 @@
-// Inverses of the view ops: reshapes go back, selections become scatters. Those without a row in
-// the table scatter element by element.
+// Writing through chains of views, by the inverses in their rows. What has none there is scattered
+// element by element.
 #include "aot/view_inverse.h"
 
 #include "core/error.h"
-#include "core/sym/sym_int.h"
 #include "core/tensor/tensor_impl.h"
 #include "ops/op_table.h"
 #include "ops/shapes.h"
@@ -12,7 +11,6 @@
 #include <tenon/ops.h>
 
 #include <algorithm>
-#include <map>
 
 namespace tenon {
 
@@ -28,75 +26,6 @@ Tensor apply_view(const ViewStep& step, const Tensor& parent) {
 }
 
 namespace {
-
-using Inverse = Tensor (*)(const ViewStep&, const Tensor& parent, const Tensor& content);
-
-Tensor back_to_shape(const ViewStep&, const Tensor& parent, const Tensor& content) {
-  return content.reshape(parent.sizes());
-}
-
-Tensor unchanged(const ViewStep&, const Tensor&, const Tensor& content) { return content; }
-
-Tensor transpose_back(const ViewStep& step, const Tensor&, const Tensor& content) {
-  return content.transpose(arg_as<int64_t>(step.args[1]), arg_as<int64_t>(step.args[2]));
-}
-
-Tensor t_back(const ViewStep&, const Tensor&, const Tensor& content) { return content.t(); }
-
-Tensor permute_back(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  IntList dims = arg_as<IntList>(step.args[1]);
-  std::vector<int64_t> inverse(dims.size());
-  for (size_t i = 0; i < dims.size(); ++i)
-    inverse[static_cast<size_t>(wrap_dim(dims[i], parent.dim()))] = static_cast<int64_t>(i);
-  return content.permute(inverse);
-}
-
-Tensor into_slice(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  return slice_scatter(parent, content, arg_as<int64_t>(step.args[1]),
-                       arg_as<std::optional<SymInt>>(step.args[2]),
-                       arg_as<std::optional<SymInt>>(step.args[3]), arg_as<SymInt>(step.args[4]));
-}
-
-Tensor into_narrow(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  int64_t dim = wrap_dim(arg_as<int64_t>(step.args[1]), parent.dim());
-  SymInt begin = arg_as<SymInt>(step.args[2]);
-  if (guard_or_false(begin < 0)) begin = begin + parent.size(dim);
-  return slice_scatter(parent, content, dim, begin, begin + content.size(dim), 1);
-}
-
-Tensor into_select(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  return select_scatter(parent, content, arg_as<int64_t>(step.args[1]),
-                        arg_as<SymInt>(step.args[2]));
-}
-
-Tensor into_diagonal(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  return diagonal_scatter(parent, content, arg_as<int64_t>(step.args[1]),
-                          arg_as<int64_t>(step.args[2]), arg_as<int64_t>(step.args[3]));
-}
-
-Tensor into_strided(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  return as_strided_scatter(parent, content, arg_as<SymIntList>(step.args[1]),
-                            arg_as<SymIntList>(step.args[2]),
-                            arg_as<std::optional<SymInt>>(step.args[3]));
-}
-
-Tensor into_unbound(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  return select_scatter(parent, content, arg_as<int64_t>(step.args[1]),
-                        SymInt(int64_t{step.result}));
-}
-
-// A part of a split is a slice; where it begins is found by adding the parts before it.
-Tensor into_part(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  int64_t dim = wrap_dim(arg_as<int64_t>(step.args[2]), parent.dim());
-  SymInt begin = 0;
-  if (step.args[1].tag == Tag::ints) {
-    SymIntList sizes = arg_as<SymIntList>(step.args[1]);
-    for (uint32_t i = 0; i < step.result; ++i) begin = begin + sizes[i];
-  } else {
-    begin = arg_as<SymInt>(step.args[1]) * static_cast<int64_t>(step.result);
-  }
-  return slice_scatter(parent, content, dim, begin, begin + content.size(dim), 1);
-}
 
 // Any views: the same views of the elements' own numbers tell where the elements lie.
 Tensor into_numbered(std::span<const ViewStep> chain, const Tensor& base, const Tensor& content) {
@@ -116,62 +45,20 @@ Tensor into_numbered(std::span<const ViewStep> chain, const Tensor& base, const 
       .reshape(base.sizes());
 }
 
-const std::map<std::string_view, Inverse>& inverses() {
-  static const auto* table = new std::map<std::string_view, Inverse>{
-      {"aten.view.default", back_to_shape},
-      {"aten.reshape.default", back_to_shape},
-      {"aten._unsafe_view.default", back_to_shape},
-      {"aten.flatten.using_ints", back_to_shape},
-      {"aten.unflatten.int", back_to_shape},
-      {"aten.unsqueeze.default", back_to_shape},
-      {"aten.squeeze.default", back_to_shape},
-      {"aten.squeeze.dim", back_to_shape},
-      {"aten.squeeze.dims", back_to_shape},
-      {"aten.view_as.default", back_to_shape},
-      {"aten._reshape_alias.default", back_to_shape},
-      {"aten.alias.default", unchanged},
-      {"aten.lift_fresh.default", unchanged},
-      {"aten.detach.default", unchanged},
-      {"aten.contiguous.default", unchanged},
-      {"aten.to.dtype", unchanged},
-      {"aten.to.dtype_layout", unchanged},
-      {"aten.to.device", unchanged},
-      {"aten.dropout.default", unchanged},
-      {"aten.transpose.int", transpose_back},
-      {"aten.swapaxes.default", transpose_back},
-      {"aten.swapdims.default", transpose_back},
-      {"aten.t.default", t_back},
-      {"aten.permute.default", permute_back},
-      {"aten.slice.Tensor", into_slice},
-      {"aten.narrow.default", into_narrow},
-      {"aten.select.int", into_select},
-      {"aten.diagonal.default", into_diagonal},
-      {"aten.as_strided.default", into_strided},
-      {"aten.unbind.int", into_unbound},
-      {"aten.split.Tensor", into_part},
-      {"aten.split.sizes", into_part},
-      {"aten.split_with_sizes.default", into_part},
-  };
-  return *table;
-}
-
 Tensor scatter_view(const ViewStep& step, const Tensor& parent, const Tensor& content) {
-  auto found = inverses().find(step.op->name);
-  if (found == inverses().end()) return into_numbered({&step, 1}, parent, content);
-  return found->second(step, parent, content);
+  const InverseFn& inverse = step.op->def->inverse;
+  if (!inverse.call) return into_numbered({&step, 1}, parent, content);
+  return inverse.call(parent, content, static_cast<ViewPart>(step.result), step.args.data() + 1);
 }
 
-bool repeats_elements(const ViewStep& step) {
-  const std::string& op = step.op->schema.name;
-  return op == "expand" || op == "expand_as" || op == "broadcast_to" || op == "unfold";
-}
+// A part of a view without an inverse may have one itself, but the view does not.
+bool has_no_inverse(const ViewStep& step) { return step.op->def->inverse.reason != nullptr; }
 
 }  // namespace
 
 Tensor scatter_views(std::span<const ViewStep> chain, const Tensor& base, const Tensor& content) {
   if (chain.empty()) return content;
-  // A part of a repeated view may show each element once, but its parent has no inverse.
-  if (std::any_of(chain.begin(), chain.end(), repeats_elements))
+  if (std::any_of(chain.begin(), chain.end(), has_no_inverse))
     return into_numbered(chain, base, content);
   std::vector<Tensor> parents{base};
   for (const ViewStep& step : chain.first(chain.size() - 1))

@@ -4,6 +4,7 @@
 #include "aot/saved_plan.h"
 #include "core/error.h"
 #include "core/sym/sym_eval.h"
+#include "ops/op_ids.h"
 #include "ops/op_table.h"
 
 #include <tenon/autograd.h>
@@ -25,7 +26,7 @@ class InferenceWrapper final : public Artifact {
   InferenceWrapper(Lowered lowered, std::shared_ptr<Artifact> inner)
       : lowered_(std::move(lowered)),
         inner_(std::move(inner)),
-        copy_(&entry_of(op_id("aten.copy_.default"))) {
+        copy_(&entry_of(OpId::aten_copy__default)) {
     guards = inner_->guards;
     for (const SymbolBinding& b : lowered_.graph->symbols) symbols_.push_back(b.symbol);
   }

@@ -7,71 +7,25 @@
 //   sum with others is the sum of the others. Zeros that the backward makes itself (a scatter into
 //   zeros) count as gone beside parts that are, but never alone: their gradient is there, as zeros.
 // Method: one walk forwards. For pointwise ops the model is applied to their scalar programs, for
-//   others to what a table says of their arguments; unknown ones get zeros. What nobody needs any
+//   others to what their rows say of their arguments; unknown ones get zeros. What nobody needs any
 //   more is removed afterwards. Cost: linear in the graph and the programs.
 #include "aot/zero_tangents.h"
 
+#include "core/arguments.h"
 #include "core/sym/sym_int.h"
 #include "graph/copy.h"
 #include "graph/passes/passes.h"
+#include "ops/linear_form.h"
+#include "ops/op_ids.h"
 #include "ops/pointwise.h"
 
 #include <tenon/ops.h>
-#include <tenon/plugin.h>
-
-#include <algorithm>
-#include <array>
-#include <string_view>
 
 namespace tenon {
 
 namespace {
 
 enum class Part : uint8_t { there, zero, gone };
-
-/// A product of the arguments in `factors`, or a linear function of those in `terms` together.
-struct LinearOp {
-  std::string_view name;  ///< with all overloads
-  std::array<int8_t, 2> factors{-1, -1}, terms{-1, -1};
-};
-
-constexpr LinearOp linear_ops[] = {
-    {"aten.mm", {0, 1}},
-    {"aten.bmm", {0, 1}},
-    {"aten.mv", {0, 1}},
-    {"aten.dot", {0, 1}},
-    {"aten.outer", {0, 1}},
-    {"aten.sum", {0, -1}},
-    {"aten.sum_to_size", {0, -1}},
-    {"aten.mean", {0, -1}},
-    {"aten.cumsum", {0, -1}},
-    {"aten.flip", {0, -1}},
-    {"aten.roll", {0, -1}},
-    {"aten.repeat", {0, -1}},
-    {"aten.clone", {0, -1}},
-    {"aten.contiguous", {0, -1}},
-    {"aten.reshape", {0, -1}},
-    {"aten._to_copy", {0, -1}},
-    {"aten.expand_copy", {0, -1}},
-    {"aten.tril", {0, -1}},
-    {"aten.triu", {0, -1}},
-    {"aten.gather", {0, -1}},
-    {"aten.index", {0, -1}},
-    {"aten.index_select", {0, -1}},
-    {"aten.copy", {1, -1}},
-    {"aten.select_scatter", {-1, -1}, {0, 1}},
-    {"aten.slice_scatter", {-1, -1}, {0, 1}},
-    {"aten.diagonal_scatter", {-1, -1}, {0, 1}},
-    {"aten.as_strided_scatter", {-1, -1}, {0, 1}},
-    {"aten.scatter", {-1, -1}, {0, 3}},
-    {"aten.scatter_add", {-1, -1}, {0, 3}},
-    {"aten.index_add", {-1, -1}, {0, 3}},
-    {"aten.index_put", {-1, -1}, {0, 2}},
-};
-
-constexpr std::string_view zero_makers[] = {"aten.zeros", "aten.zeros_like", "aten.new_zeros"};
-
-std::string_view without_overload(std::string_view name) { return name.substr(0, name.rfind('.')); }
 
 /// The parts of the values of one graph.
 class Parts {
@@ -102,12 +56,13 @@ class Parts {
            !static_cast<bool>(t.ne(0).any());
   }
 
-  Part argument(const Node& node, int arg) const {
-    const Value& a = node.args[static_cast<size_t>(arg)];
-    if (a.tag == Tag::ref) return of(static_cast<ValueId>(a.payload));
-    if (a.tag == Tag::refs) return of_all(List<ValueId>(a.as<ValueId>(), a.count));
-    return a.is_number() && !a.number().is_symbolic() && a.number().to_double() == 0 ? Part::zero
-                                                                                     : Part::there;
+  Part argument(const Node& node, size_t arg) const {
+    const Value& a = node.args[arg];
+    if (a.is_number())
+      return !a.number().is_symbolic() && a.number().to_double() == 0 ? Part::zero : Part::there;
+    Part part = Part::zero;  // also of one that is not given
+    for_each_value(a, [&](ValueId v) { part = sum(part, of(v)); });
+    return part;
   }
 
   static Part sum(Part a, Part b) {
@@ -118,32 +73,16 @@ class Parts {
     return a == Part::gone || b == Part::gone ? Part::gone : Part::there;
   }
 
-  Part of_all(std::span<const ValueId> values) const {
-    Part part = Part::zero;
-    for (ValueId v : values) part = sum(part, of(v));
-    return part;
-  }
-
   Part part_of(const Node& node, const OpEntry& op) const {
-    std::string_view name = without_overload(op.name);
-    if (std::ranges::find(zero_makers, name) != std::end(zero_makers)) return Part::zero;
-    if (name == "aten.cat" || name == "aten.stack") return argument(node, 0);
-    if (op.tags & TN_TAG_VIEW || is_backward_op(op, name)) return argument(node, 0);
-    if (name == "aten.convolution" && node.args[2].is_none())
-      return product(argument(node, 0), argument(node, 1));
-    const LinearOp* row = std::ranges::find(linear_ops, name, &LinearOp::name);
-    if (row == std::end(linear_ops)) return Part::there;
-    if (row->terms[0] >= 0)
-      return sum(argument(node, row->terms[0]), argument(node, row->terms[1]));
-    if (row->factors[1] < 0) return argument(node, row->factors[0]);
-    return product(argument(node, row->factors[0]), argument(node, row->factors[1]));
-  }
-
-  // Backward ops are linear in the gradient, their first argument.
-  static bool is_backward_op(const OpEntry& op, std::string_view name) {
-    return name.starts_with("aten.") &&
-           (name.ends_with("_backward") || name.ends_with("_backward_data")) &&
-           op.schema.args[0].name.starts_with("grad");
+    auto terms = linear_terms(op);
+    if (!terms) return Part::there;
+    Part part = Part::zero;
+    for (const std::vector<size_t>& factors : *terms) {
+      Part term = argument(node, factors[0]);
+      for (size_t arg : std::span(factors).subspan(1)) term = product(term, argument(node, arg));
+      part = sum(part, term);
+    }
+    return part;
   }
 
   void visit_formula(const Node& node, const OpEntry& op, std::span<const Value> args) {
@@ -152,7 +91,7 @@ class Parts {
     std::vector<Part> parts;
     for (uint32_t i = 0; i < op.n_args; ++i)
       if (op.schema.args[i].type.base <= BaseType::boolean && !node.args[i].is_none())
-        parts.push_back(argument(node, static_cast<int>(i)));
+        parts.push_back(argument(node, i));
     if (parts.size() != program.n_inputs) return;
     for (const ScalarInstr& instr : program.instr) parts.push_back(part_of(instr, parts));
     for (uint32_t r = 0; r < node.n_results; ++r)
@@ -235,8 +174,7 @@ class Thinning {
 
   // The other term of a sum, where it is the whole sum.
   ValueId rest_of_sum(const Node& node) const {
-    const OpEntry& op = entry_of(node.op);
-    bool adds = op.name == "aten.add.Tensor" && node.args[0].tag == Tag::ref &&
+    bool adds = node.op == OpId::aten_add_Tensor && node.args[0].tag == Tag::ref &&
                 node.args[1].tag == Tag::ref && node.args[2].tag == Tag::integer &&
                 node.args[2].payload == 1;
     if (!adds) return no_value;

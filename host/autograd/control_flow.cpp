@@ -14,8 +14,8 @@
 #include "autograd/grad_state.h"
 #include "autograd/saved_tensor.h"
 #include "autograd/tape.h"
-#include "core/tensor/each_tensor.h"
 #include "core/error.h"
+#include "core/tensor/each_tensor.h"
 #include "graph/body.h"
 #include "graph/control_flow.h"
 
@@ -59,7 +59,7 @@ Tensors call_list(const OpEntry& op, std::span<const Value> args) {
 Value keep(Body body) { return keep_body(recorder().graph(), std::move(body)); }
 
 const OpEntry& scan_op() {
-  static const OpEntry& op = entry_of(op_id("higher_order.scan.default"));
+  static const OpEntry& op = op_of(ControlFlow::scan);
   return op;
 }
 

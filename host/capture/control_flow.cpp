@@ -80,8 +80,7 @@ class BodyRecorder {
   }
 
   /// Calls the op on the operands, with what the bodies have captured as the last of them.
-  Tensors call(const char* op_name, std::vector<Value> before, std::vector<Tensors> lists) {
-    const OpEntry& op = entry_of(op_id(op_name));
+  Tensors call(const OpEntry& op, std::vector<Value> before, std::vector<Tensors> lists) {
     lists.back().insert(lists.back().end(), captured_.begin(), captured_.end());
     std::vector<Value> args = std::move(before);
     for (size_t b = 0; b < bodies_.size(); ++b) {
@@ -134,7 +133,7 @@ class BodyRecorder {
 };
 
 template <class P>
-Tensors record_branches(P pred, const char* op, const BodyFunction& then,
+Tensors record_branches(P pred, const OpEntry& op, const BodyFunction& then,
                         const BodyFunction& otherwise, const Tensors& operands, BodySite site) {
   BodyRecorder bodies(site);
   std::vector<TensorMeta> inputs = metas_of(operands, site);
@@ -160,13 +159,13 @@ Tensors record_cond(const Tensor& pred, const BodyFunction& then, const BodyFunc
                     const Tensors& operands, BodySite site) {
   require(pred.defined() && pred.dtype() == Dtype::bool_,
           "{}: the condition is {}; expected a bool tensor with one element", place_of(site), pred);
-  return record_branches(Value::of(pred), "higher_order.cond.default", then, otherwise, operands,
+  return record_branches(Value::of(pred), op_of(ControlFlow::cond), then, otherwise, operands,
                          site);
 }
 
 Tensors record_cond(SymBool pred, const BodyFunction& then, const BodyFunction& otherwise,
                     const Tensors& operands, BodySite site) {
-  return record_branches(Value::of(Number(pred)), "higher_order.cond.bool", then, otherwise,
+  return record_branches(Value::of(Number(pred)), op_of(ControlFlow::cond, true), then, otherwise,
                          operands, site);
 }
 
@@ -177,7 +176,7 @@ Tensors record_while_loop(const BodyFunction& condition, const BodyFunction& bod
   std::vector<TensorMeta> inputs = body_inputs(ControlFlow::while_loop, 0, lists);
   bodies.add("cond_graph", inputs, carried, condition);
   bodies.add("body_graph", inputs, carried, body);
-  return bodies.call("higher_order.while_loop.default", {}, {carried, {}});
+  return bodies.call(op_of(ControlFlow::while_loop), {}, {carried, {}});
 }
 
 void check_next(const Tensors& now, const Tensors& next, BodySite site) {
@@ -267,7 +266,7 @@ Tensors run_scan(const BodyFunction& combine, const Tensors& init, const Tensors
   std::vector<std::vector<TensorMeta>> lists{metas_of(init, site), metas_of(xs, site), {}};
   std::vector<TensorMeta> inputs = body_inputs(ControlFlow::scan, 0, lists);
   bodies.add("combine_graph", inputs, joined(init, xs), combine);
-  return bodies.call("higher_order.scan.default", {}, {init, xs, {}});
+  return bodies.call(op_of(ControlFlow::scan), {}, {init, xs, {}});
 }
 
 Tensors run_map(const BodyFunction& body, const Tensors& xs, BodySite site) {
@@ -275,7 +274,7 @@ Tensors run_map(const BodyFunction& body, const Tensors& xs, BodySite site) {
   BodyRecorder bodies(site);
   std::vector<std::vector<TensorMeta>> lists{metas_of(xs, site), {}};
   bodies.add("body_graph", body_inputs(ControlFlow::map, 0, lists), xs, body);
-  return bodies.call("higher_order.map.default", {}, {xs, {}});
+  return bodies.call(op_of(ControlFlow::map), {}, {xs, {}});
 }
 
 Tensors run_associative_scan(const BodyFunction& combine, const Tensors& xs, BodySite site) {
@@ -297,7 +296,7 @@ Tensors run_associative_scan(const BodyFunction& combine, const Tensors& xs, Bod
   std::vector<std::vector<TensorMeta>> lists{metas_of(xs, site), {}};
   std::vector<TensorMeta> inputs = body_inputs(ControlFlow::associative_scan, 0, lists);
   bodies.add("combine_graph", inputs, joined(xs, xs), combine);
-  return bodies.call("higher_order.associative_scan.default", {}, {xs, {}});
+  return bodies.call(op_of(ControlFlow::associative_scan), {}, {xs, {}});
 }
 
 void fail_body_leaves(BodySite site) {

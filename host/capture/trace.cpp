@@ -6,6 +6,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/tensor/each_tensor.h"
 #include "nn/mode.h"
 #include "ops/custom_op.h"
 #include "ops/op_table.h"
@@ -25,12 +26,8 @@ namespace {
 
 thread_local Trace* current_trace = nullptr;
 
-// lstm, gru and the plain recurrent layers, which flag dynamo.allow_rnn keeps out of graphs.
-bool is_recurrent(const OpEntry& op) {
-  constexpr std::string_view names[] = {"aten.lstm.", "aten.gru.", "aten.rnn_tanh.",
-                                        "aten.rnn_relu."};
-  return std::ranges::any_of(names, [&](std::string_view n) { return op.name.starts_with(n); });
-}
+// What flag dynamo.allow_rnn keeps out of graphs.
+bool is_recurrent(const OpEntry& op) { return op.def->tags & OpTags::recurrent; }
 
 // Flag dynamo.only_allow_pt2_compliant_ops; operations of Tenon all have the tag.
 bool is_compliant(const OpEntry& op) {

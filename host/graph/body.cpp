@@ -7,6 +7,7 @@
 #include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"
 #include "graph/symbol_use.h"
+#include "ops/op_ids.h"
 #include "ops/op_table.h"
 
 #include <tenon/autograd.h>
@@ -48,7 +49,7 @@ Value clone_argument(const OpEntry& op, size_t arg, ValueId id) {
 }
 
 ValueId add_clone(Graph& body, ValueId id) {
-  static const OpEntry& op = entry_of(op_id("aten.clone.default"));
+  static const OpEntry& op = entry_of(OpId::aten_clone_default);
   std::vector<Value> args;
   for (size_t i = 0; i < op.n_args; ++i) args.push_back(clone_argument(op, i, id));
   GraphValue copy;
@@ -113,30 +114,19 @@ class Replay {
   }
 
  private:
-  Value argument(const Value& a) {
-    if (a.tag == Tag::ref) {
-      auto id = static_cast<ValueId>(a.payload);
-      ValueKind kind = body_.value(id).kind;
-      return kind == ValueKind::tensor ? Value::of(tensors_[id])
-             : kind == ValueKind::none ? Value{}
-                                       : Value::of(numbers_[id]);
-    }
-    if (a.tag == Tag::refs) {
-      auto& list = lists_.emplace_back();
-      for (uint32_t i = 0; i < a.count; ++i) {
-        ValueId id = a.as<ValueId>()[i];
-        list.push_back(id == no_value ? Tensor() : tensors_[id]);
-      }
-      return Value::of(TensorList(list));
-    }
-    return a;
+  Value argument(ValueId id) const {
+    ValueKind kind = body_.value(id).kind;
+    return kind == ValueKind::tensor ? Value::of(tensors_[id])
+           : kind == ValueKind::none ? Value{}
+                                     : Value::of(numbers_[id]);
   }
 
   void call(const Node& node) {
     const OpEntry& op = entry_of(node.op);
-    lists_.clear();
-    std::vector<Value> args;
-    for (const Value& a : node.args) args.push_back(argument(a));
+    ArgumentLists lists;
+    std::vector<Value> args(node.args.begin(), node.args.end());
+    map_arguments(
+        args, lists, [this](ValueId id) { return argument(id); }, keep_numbers);
     std::optional<EnableGradGuard> mode;
     if (auto fact = node.facts.find("grad"); fact != node.facts.end())
       mode.emplace(fact->second == "on");
@@ -164,7 +154,6 @@ class Replay {
   const Graph& body_;
   std::vector<Tensor> tensors_;
   std::vector<Number> numbers_;
-  std::deque<std::vector<Tensor>> lists_;  // of the node being called
 };
 
 }  // namespace

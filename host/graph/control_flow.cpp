@@ -18,14 +18,25 @@
 
 namespace tenon {
 
+namespace {
+
+constexpr std::pair<std::string_view, ControlFlow> kinds[] = {
+    {"cond", ControlFlow::cond},
+    {"while_loop", ControlFlow::while_loop},
+    {"map", ControlFlow::map},
+    {"scan", ControlFlow::scan},
+    {"associative_scan", ControlFlow::associative_scan},
+};
+
+}  // namespace
+
+const OpEntry& op_of(ControlFlow kind, bool by_number) {
+  auto row = std::ranges::find(kinds, kind, [](const auto& k) { return k.second; });
+  ensure(row != std::end(kinds), "an op without bodies is asked for");
+  return entry_of(op_id(message("higher_order.{}.{}", row->first, by_number ? "bool" : "default")));
+}
+
 ControlFlow control_flow_of(const OpEntry& op) {
-  constexpr std::pair<std::string_view, ControlFlow> kinds[] = {
-      {"cond", ControlFlow::cond},
-      {"while_loop", ControlFlow::while_loop},
-      {"map", ControlFlow::map},
-      {"scan", ControlFlow::scan},
-      {"associative_scan", ControlFlow::associative_scan},
-  };
   if (!(op.tags & TN_TAG_HIGHER_ORDER) || op.schema.ns != "higher_order") return ControlFlow::none;
   for (const auto& [name, kind] : kinds)
     if (op.schema.name == name) return kind;

@@ -26,6 +26,8 @@ enum class ControlFlow : uint8_t { none, cond, while_loop, map, scan, associativ
 
 /// What the op is; `none` for ops without bodies, and for those of which nothing is known.
 ControlFlow control_flow_of(const OpEntry& op);
+/// The op of a kind; `by_number`: the form of cond whose condition is a number.
+const OpEntry& op_of(ControlFlow kind, bool by_number = false);
 inline bool is_control_flow(const OpEntry& op) { return control_flow_of(op) != ControlFlow::none; }
 
 /// The parts of a call. Lists of operands are as in the schema: carried before extra ones.

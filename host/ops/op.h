@@ -11,9 +11,11 @@
 //
 //   .formula  meaning per element; broadcast, promotion, meta, eager kernel and in-place form
 //   follow .meta     returns TensorMeta (several: std::array<TensorMeta, n>; a list:
-//   std::vector<TensorMeta>;
-//             a scalar result: Number, SymInt ...; nothing: void). Works over SymInt, sees fakes.
+//             std::vector<TensorMeta>; a scalar result: Number, SymInt ...; nothing: void). Works
+//             over SymInt, sees fakes.
 //   .view     returns ViewMeta or std::vector<ViewMeta>: the result shares storage with argument 0
+//   .inverse  (self, content, arguments after self...): self with `content` in what the view shows;
+//             rows that give a list take the ViewPart after `content`. Or Without{"why"}.
 //   .eager    (1) void(Tensor& out, ..., args...): fills results that were made from `.meta`;
 //             (2) returns its results; (3) void(args...) for ops that write argument 0 in place
 //   .decomp   on tensors, calls other ops. A row without formula, view and eager runs through it.
@@ -21,6 +23,10 @@
 //             nor eager: the host checks the arguments by `.meta` and has no kernel of its own.
 //   .vjp      the gradients of the arguments: see ops/vjp.h. A formula without it is differentiated
 //             as a program; a row with a decomposition and no vjp is recorded as its parts.
+//   .linear   the result as a sum of products of arguments, where it is linear in each factor:
+//             "self * mat2", "self + src"; "0" of ops that give zeros. Or Without{"why"}.
+//
+// tests/unit/ops/row_facts_test.cpp finds the rows that lack an inverse or a linear form.
 #pragma once
 
 #include "core/dispatch.h"
@@ -198,6 +204,61 @@ struct ViewFn {
   explicit operator bool() const { return views || view; }
 };
 
+/// Why a row leaves out what rows like it have.
+struct Without {
+  const char* reason;
+};
+
+/// Which view of a list is meant.
+enum class ViewPart : uint32_t {};
+
+namespace detail {
+template <class Params>
+consteval bool takes_view_part() {
+  if constexpr (std::tuple_size_v < Params >> 2)
+    return std::is_same_v<std::tuple_element_t<2, Params>, ViewPart>;
+  return false;
+}
+
+// Calls F(self, content[, part], arguments...) with `args` as the arguments after self.
+template <class F>
+Tensor invoke_inverse(const Tensor& self, const Tensor& content, [[maybe_unused]] ViewPart part,
+                      [[maybe_unused]] const Value* args) {
+  using Params = typename CallableTraits<F>::Params;
+  constexpr bool has_part = takes_view_part<Params>();
+  constexpr size_t first = has_part ? 3 : 2;
+  return [&]<size_t... I>(std::index_sequence<I...>) {
+    if constexpr (has_part)
+      return F{}(self, content, part, arg_as<std::tuple_element_t<first + I, Params>>(args[I])...);
+    else
+      return F{}(self, content, arg_as<std::tuple_element_t<first + I, Params>>(args[I])...);
+  }
+  (std::make_index_sequence<std::tuple_size_v<Params> - first>{});
+}
+}  // namespace detail
+
+struct InverseFn {
+  /// `args`: the arguments after self.
+  Tensor (*call)(const Tensor& self, const Tensor& content, ViewPart part,
+                 const Value* args) = nullptr;
+  const char* reason = nullptr;  ///< why there is none
+  constexpr InverseFn() = default;
+  constexpr InverseFn(Without why) : reason(why.reason) {}  // NOLINT
+  template <class F>
+  constexpr InverseFn(F) : call(&detail::invoke_inverse<F>) {}  // NOLINT
+};
+
+/// The inverse of ops that show their whole argument, as it is.
+inline constexpr auto whole_content = [](const Tensor&, const Tensor& content) { return content; };
+
+struct LinearForm {
+  const char* text = nullptr;
+  const char* reason = nullptr;  ///< why there is none
+  constexpr LinearForm() = default;
+  constexpr LinearForm(const char* form) : text(form) {}     // NOLINT
+  constexpr LinearForm(Without why) : reason(why.reason) {}  // NOLINT
+};
+
 struct DecompFn {
   BoxedFn call = nullptr;
   constexpr DecompFn() = default;
@@ -216,8 +277,7 @@ struct DecompFn {
 ///     grad1?          the same, undefined where nothing reached it
 ///     grads           those of all results (of the one list), zeros where nothing reached them
 ///     self, dim, ...  an argument; `self.sizes` its sizes (SymIntList), `self.meta` a fake like
-///     it,
-///                     `tensors.meta` a list of fakes
+///                     it, `tensors.meta` a list of fakes
 ///     result, result1 a result; `result.meta` a fake like it
 ///     x unless flag   argument x, undefined where the argument `flag` is true
 ///     needs           which of `wrt` are asked for (BoolList)
@@ -253,7 +313,8 @@ inline constexpr Vjp nondiff{Vjp::Kind::none};
 enum class Variants : uint8_t { none = 0, in_place = 1 };
 inline constexpr Variants in_place = Variants::in_place;
 
-/// Facts that no other field tells, the bits of TN_TAG_* in tenon/plugin.h.
+/// Facts that no other field tells. The low 24 bits are those of TN_TAG_* in tenon/plugin.h;
+/// plugins do not see the others.
 enum class OpTags : uint32_t {
   none = 0,
   reduction = 2,
@@ -265,9 +326,19 @@ enum class OpTags : uint32_t {
   creation = 2048,
   nondeterministic = 4096,
   maybe_alias = 8192,
+  commutative = 1u << 24,  ///< arguments 0 and 1 may change places
+  copy = 1u << 25,         ///< argument 0 in memory of its own, maybe converted
+  relayout = 1u << 26,     ///< argument 0 itself where it is laid out as asked for
+  by_place = 1u << 27,     ///< a view of the storage, whatever the strides of argument 0 are
+  recurrent = 1u << 28,    ///< the layers that flag dynamo.allow_rnn keeps out of graphs
+  /// Training writes running_mean and running_var, which not every schema says.
+  updates_statistics = 1u << 29,
 };
 constexpr OpTags operator|(OpTags a, OpTags b) {
   return static_cast<OpTags>(static_cast<uint32_t>(a) | static_cast<uint32_t>(b));
+}
+constexpr bool operator&(OpTags a, OpTags b) {
+  return (static_cast<uint32_t>(a) & static_cast<uint32_t>(b)) != 0;
 }
 
 /// The compute type of a formula: the promoted type of the inputs, f32 for it where it is not
@@ -289,10 +360,12 @@ struct OpDef {
   Formula formula{};
   MetaFn meta{};
   ViewFn view{};
+  InverseFn inverse{};
   EagerFn eager{};
   DecompFn decomp{};
   const char* provider = nullptr;
   Vjp vjp{};
+  LinearForm linear{};
   Autocast autocast = Autocast::none;
   const CustomOp* custom = nullptr;  ///< of added ops: what they were made of
 };

@@ -184,7 +184,7 @@ void run_autograd(const CallArgs& call) { autograd_key_slot(call); }
 
 uint64_t tags_of(const OpEntry& op) {
   const OpDef& def = *op.def;
-  uint64_t tags = static_cast<uint64_t>(def.tags);
+  uint64_t tags = static_cast<uint64_t>(def.tags) & 0xFFFFFF;  // those that plugins know
   if (def.formula) tags |= TN_TAG_POINTWISE;
   if (def.view) tags |= TN_TAG_VIEW;
   if (op.mutated_args) tags |= TN_TAG_INPLACE;

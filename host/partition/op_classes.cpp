@@ -1,8 +1,8 @@
 // The bits of an op: from its rows where they know, else by the name of its packet.
 //
 // Rows tell pointwise and random ops; all numbers computed from sizes (`sym.*`) are cheap. In-place
-// forms are what their functional ops are. The lists hold the ops that rows do not tell about or
-// that this build has no rows for; names without a namespace are in `aten`.
+// forms are what their functional ops are. The lists hold what PyTorch's lists say beyond that,
+// also of ops that this build has no rows for; names without a namespace are in `aten`.
 #include "partition/op_classes.h"
 
 #include "ops/op_table.h"
@@ -15,6 +15,8 @@
 namespace tenon::partition {
 namespace {
 
+// Mirrors PyTorch's get_default_op_list (torch/_functorch/partitioners.py) and its tag
+// nondeterministic_seeded, whose recorded results must come out.
 constexpr std::string_view views =
     "alias as_strided expand permute prims.broadcast_in_dim select slice split squeeze t unsqueeze "
     "view";

@@ -42,6 +42,18 @@ double attention_flops(const Sizes& query, const Sizes& key, const Sizes& value)
 
 using Name = std::string_view;
 
+/// A product of the matrices `left` and `left + 1` of a call's inputs.
+struct Product {
+  Name packet;
+  size_t left;
+};
+// Mirrors the matrix products in PyTorch's flop counter (torch/utils/flop_counter.py).
+constexpr Product products[] = {{"aten.mm", 0},
+                                {"aten.bmm", 0},
+                                {"aten._scaled_mm", 0},
+                                {"aten.addmm", 1},
+                                {"aten.baddbmm", 1}};
+
 double counted(const WorkGraph& graph, JointId id) {
   const JointNode& node = graph.node(id);
   auto inputs = graph.inputs(id);
@@ -50,17 +62,13 @@ double counted(const WorkGraph& graph, JointId id) {
   bool backward = packet.find("backward") != Name::npos;
   if (packet.find("attention") != Name::npos && !backward && inputs.size() >= 3)
     return attention_flops(sizes(0), sizes(1), sizes(2));
-  if (packet == "aten.convolution_backward" && inputs.size() >= 3)
-    return 2 * convolution_flops(sizes(2), sizes(0));
-  if (packet.find("conv") != Name::npos && packet.starts_with("aten.") && !backward &&
-      inputs.size() >= 2)
-    return convolution_flops(sizes(1), node.sizes);
-  if ((packet == "aten.mm" || packet == "aten.bmm" || packet == "aten._scaled_mm") &&
-      inputs.size() >= 2)
-    return matmul_flops(sizes(0), sizes(1));
-  if ((packet == "aten.addmm" || packet == "aten.baddbmm") && inputs.size() >= 3)
-    return matmul_flops(sizes(1), sizes(2));
-  return 1;
+  if (packet.find("conv") != Name::npos && packet.starts_with("aten.") &&
+      inputs.size() >= (backward ? 3 : 2))
+    return backward ? 2 * convolution_flops(sizes(2), sizes(0))
+                    : convolution_flops(sizes(1), node.sizes);
+  auto product = std::ranges::find(products, packet, &Product::packet);
+  if (product == std::end(products) || inputs.size() < product->left + 2) return 1;
+  return matmul_flops(sizes(product->left), sizes(product->left + 1));
 }
 
 }  // namespace

@@ -9,9 +9,10 @@
 #include "debug/plugin_kit/guarded_memory.h"
 #include "debug/random_inputs.h"
 #include "graph/interpret.h"
-#include "graph/text/parse.h"
 #include "graph/record.h"
+#include "graph/text/parse.h"
 #include "ops/kernel_loops.h"
+#include "ops/op_ids.h"
 #include "ops/op_table.h"
 
 #include <tenon/ops.h>
@@ -313,7 +314,7 @@ namespace {
 
 // The op by whose tolerance the whole graph is judged: one that sums where there is one.
 const OpEntry& judging_op(const Graph& graph) {
-  const OpEntry* judge = find_op("aten.relu.default");
+  const OpEntry* judge = &entry_of(OpId::aten_relu_default);
   for (const Node& node : graph.nodes()) {
     const OpEntry& op = entry_of(node.op);
     if (op.tags & (TN_TAG_REDUCTION | TN_TAG_MATMUL | TN_TAG_CONV)) return op;

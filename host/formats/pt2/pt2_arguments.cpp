@@ -2,6 +2,7 @@
 #include "formats/pt2/pt2_import_parts.h"
 
 #include "core/tensor/tensor_impl.h"
+#include "ops/op_ids.h"
 
 namespace tenon::formats {
 
@@ -150,7 +151,7 @@ Value Pt2Arguments::tensor(const SchemaArg& arg, const Pt2Argument& value, const
     GraphValue made;
     made.meta = contiguous_meta({}, real ? Dtype::f32 : Dtype::i64);
     args[1] = Value::of(made.meta.dtype);
-    NodeId node = graph_.add_node(op_id("aten.scalar_tensor.default"), args, {made});
+    NodeId node = graph_.add_node(OpId::aten_scalar_tensor_default, args, {made});
     return Value::ref(graph_.node(node).first_result);
   }
   if (value.kind != Pt2Kind::tensor) fail_argument(arg, kind_name(value.kind));

@@ -12,14 +12,13 @@ namespace tenon::formats {
 
 namespace {
 
-struct Name {
-  std::string_view torch, ours;
-};
-constexpr Name names[] = {{"cond", "cond"},
-                          {"while_loop", "while_loop"},
-                          {"map_impl", "map"},
-                          {"scan", "scan"},
-                          {"associative_scan", "associative_scan"}};
+// By PyTorch's names.
+constexpr std::pair<std::string_view, ControlFlow> kinds[] = {
+    {"cond", ControlFlow::cond},
+    {"while_loop", ControlFlow::while_loop},
+    {"map_impl", ControlFlow::map},
+    {"scan", ControlFlow::scan},
+    {"associative_scan", ControlFlow::associative_scan}};
 
 void collect(const Pt2Argument& output, std::vector<const Pt2Argument*>& out) {
   if (output.kind != Pt2Kind::list) return out.push_back(&output);
@@ -43,12 +42,12 @@ bool is_stacked(ControlFlow kind, size_t result, size_t n_carried) {
 
 const OpEntry* control_flow_op(const Pt2Node& node) {
   if (node.kind != Pt2TargetKind::higher_order) return nullptr;
-  auto name = std::ranges::find(names, std::string_view(node.op), &Name::torch);
-  if (name == std::end(names)) return nullptr;
-  bool by_number = node.op == "cond" && !node.inputs.empty() &&
+  auto known = std::ranges::find_if(kinds, [&](const auto& k) { return k.first == node.op; });
+  if (known == std::end(kinds)) return nullptr;
+  bool by_number = known->second == ControlFlow::cond && !node.inputs.empty() &&
                    (node.inputs[0].value.kind == Pt2Kind::boolean ||
                     node.inputs[0].value.kind == Pt2Kind::symbol);
-  return find_op(message("higher_order.{}.{}", name->ours, by_number ? "bool" : "default"));
+  return &op_of(known->second, by_number);
 }
 
 std::shared_ptr<Graph> Pt2Nodes::body(const Pt2Graph& source, const std::string& name) {

@@ -93,7 +93,7 @@ class Pt2Nodes {
 
   std::string grad_mode_;          ///< of the region being written in place: "", "on", "off"
   std::optional<Dtype> autocast_;  ///< of that region
-  std::deque<std::vector<ValueId>> cast_lists_;
+  ArgumentLists cast_lists_;
 };
 
 /// The op that a node with sub-graphs calls, null for other nodes.

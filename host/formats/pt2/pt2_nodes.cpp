@@ -4,6 +4,7 @@
 #include "core/sym/sym_simplify.h"
 #include "core/tensor/tensor_impl.h"
 #include "ops/autocast.h"
+#include "ops/op_ids.h"
 
 #include <algorithm>
 #include <charconv>
@@ -223,32 +224,21 @@ void Pt2Nodes::append(const Pt2Node& node, const OpEntry& op, std::span<const Va
 // The casts of an autocast region are not in the archive.
 void Pt2Nodes::cast_arguments(const OpEntry& op, std::vector<Value>& args) {
   std::vector<Dtype> given;
-  auto is_tensor = [&](ValueId id) {
-    return id != no_value && graph_.value(id).kind == ValueKind::tensor;
-  };
+  auto is_tensor = [&](ValueId id) { return graph_.value(id).kind == ValueKind::tensor; };
   auto note = [&](ValueId id) {
     if (is_tensor(id)) given.push_back(graph_.value(id).meta.dtype);
   };
-  for (const Value& a : args) {
-    if (a.tag == Tag::ref) note(static_cast<ValueId>(a.payload));
-    for (uint32_t k = 0; a.tag == Tag::refs && k < a.count; ++k) note(a.as<ValueId>()[k]);
-  }
+  for (const Value& a : args) for_each_value(a, note);
   std::optional<Dtype> to = autocast_type(op, *autocast_, given);
   if (!to) return;
   auto fitting = [&](ValueId id) { return is_tensor(id) ? cast(id, *to) : id; };
-  for (Value& a : args) {
-    if (a.tag == Tag::ref) a = Value::ref(fitting(static_cast<ValueId>(a.payload)));
-    if (a.tag != Tag::refs) continue;
-    auto& list = cast_lists_.emplace_back(a.as<ValueId>(), a.as<ValueId>() + a.count);
-    for (ValueId& id : list) id = fitting(id);
-    a = Value::pointer(Tag::refs, list.data(), list.size());
-  }
+  map_arguments(args, cast_lists_, fitting, keep_numbers);
 }
 
 ValueId Pt2Nodes::cast(ValueId id, Dtype to) {
   const GraphValue& from = graph_.value(id);
   if (!autocast_casts(from.meta.dtype, to)) return id;
-  static const OpEntry& op = *find_op("aten.to.dtype");
+  static const OpEntry& op = entry_of(OpId::aten_to_dtype);
   Tensor fake = make_fake(from.meta, from.offset);
   std::vector<Value> args;
   for (size_t i = 0; i < op.n_args; ++i) args.push_back(i < 2 ? Value() : default_of(op, i));

@@ -3,7 +3,7 @@
 // Problem: equal computations are written in different ways, which hides them from the merging of
 //   common subexpressions and costs copies.
 // Model, only what holds to the last bit:
-//   1. a op b = b op a for the ops listed below; operands are ordered by value id. Only where both
+//   1. a op b = b op a for commutative ops; operands are ordered by value id. Only where both
 //      operands have the same described layout, because the first one decides the result's strides.
 //   2. A view with the dtype, sizes, strides and offset of what it views is that value.
 //   3. A copy (`clone`, `_to_copy`) with the described layout of its source is that value, where
@@ -12,27 +12,15 @@
 //   outputs: a caller who got two tensors gets two tensors. `detach` stays where a gradient would
 //   flow.
 // Method: one walk forwards; replacements are applied in one go. Cost: linear.
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include "core/tensor/tensor_impl.h"
 #include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"
 
+#include <algorithm>
+
 namespace tenon {
 
 namespace {
-
-constexpr std::array<std::string_view, 12> commutative = {
-    "aten.add.Tensor",          "aten.mul.Tensor",         "aten.maximum.default",
-    "aten.minimum.default",     "aten.eq.Tensor",          "aten.ne.Tensor",
-    "aten.logical_and.default", "aten.logical_or.default", "aten.logical_xor.default",
-    "aten.bitwise_and.Tensor",  "aten.bitwise_or.Tensor",  "aten.bitwise_xor.Tensor"};
-
-bool contains(std::span<const std::string_view> names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 class Canonicalizer {
  public:
@@ -58,7 +46,7 @@ class Canonicalizer {
   // x + 2*y is not 2*y + x in this form: a factor other than 1 keeps its place.
   bool is_commutative(const Node& node) const {
     const OpEntry& op = entry_of(node.op);
-    if (!contains(commutative, op.name) || node.args.size() < 2) return false;
+    if (!(op.def->tags & OpTags::commutative) || op.functional) return false;
     for (size_t i = 2; i < node.args.size(); ++i) {
       const Value& arg = node.args[i];
       if (arg.tag != Tag::integer || arg.payload != 1) return false;
@@ -89,16 +77,14 @@ class Canonicalizer {
   }
 
   bool is_identity_view(const OpEntry& op, ValueId source, ValueId result) const {
-    if (!(op.tags & TN_TAG_VIEW) && op.name != "aten.contiguous.default") return false;
-    bool stops_gradient =
-        graph_.value(source).flags.requires_grad != graph_.value(result).flags.requires_grad;
-    return !(op.name.starts_with("aten.detach") && graph_.value(source).flags.requires_grad) &&
-           !stops_gradient;
+    if (!(op.tags & TN_TAG_VIEW) && !(op.def->tags & OpTags::relayout)) return false;
+    bool needs_grad = graph_.value(source).flags.requires_grad;
+    return needs_grad == graph_.value(result).flags.requires_grad &&
+           !(needs_grad && op.def->vjp.kind == Vjp::Kind::none);
   }
 
   bool is_idle_copy(const OpEntry& op, ValueId result) const {
-    bool is_copy = op.name == "aten.clone.default" || op.name == "aten._to_copy.default";
-    return is_copy && !classes_.escapes(result);
+    return op.def->tags & OpTags::copy && !classes_.escapes(result);
   }
 
   bool remove_identity(NodeId n) {

@@ -13,6 +13,7 @@
 #include "core/dispatch.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/hash.h"
+#include "ops/op_ids.h"
 #include "ops/op_table.h"
 
 namespace tenon {
@@ -21,7 +22,7 @@ namespace {
 
 Tensor on_device(const Tensor& tensor, Device device) {
   if (tensor.device() == device) return tensor;
-  const OpEntry& op = entry_of(op_id("aten._to_copy.default"));
+  const OpEntry& op = entry_of(OpId::aten__to_copy_default);
   std::vector<Value> args;
   for (size_t i = 0; i < op.schema.args.size(); ++i)
     args.push_back(op.schema.args[i].name == "self"     ? Value::of(tensor)

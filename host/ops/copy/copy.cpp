@@ -177,22 +177,27 @@ constexpr auto resize_as_in_place = [](const Tensor& self, const Tensor& other, 
 
 static constexpr OpDef rows[] = {
     {.schema = "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
+     .tags = OpTags::copy,
      .core = true,
      .meta = fn<clone_meta>,
      .eager = [](Tensor& out, const Tensor& self, Format) { copy_elements(out, self); },
-     .vjp = {{"self", "grad", [](const Tensor& g) { return g; }}}},
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g; }}},
+     .linear = "self"},
     {.schema =
          "contiguous(Tensor(a) self, *, MemoryFormat memory_format=contiguous_format) -> Tensor(a)",
-     .tags = OpTags::maybe_alias,
+     .tags = OpTags::maybe_alias | OpTags::relayout,
+     .inverse = whole_content,
      .decomp =
          [](const Tensor& self, MemoryFormat format) {
            return self.is_contiguous(format) ? self : clone(self, format);
-         }},
+         },
+     .linear = "self"},
     {.schema = "lift_fresh_copy(Tensor self) -> Tensor",
      .meta = [](const Tensor& self) { return like(self); },
      .eager = [](Tensor& out, const Tensor& self) { copy_elements(out, self); },
      .decomp = [](const Tensor& self) { return clone(self); },
-     .vjp = {{"self", "grad", [](const Tensor& g) { return g; }}}},
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g; }}},
+     .linear = "self"},
     {.schema = "lift(Tensor self) -> Tensor",
      .tags = OpTags::maybe_alias,
      .decomp = [](const Tensor& self) { return alias(self); }},
@@ -200,17 +205,20 @@ static constexpr OpDef rows[] = {
                "device=None, "
                "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) "
                "-> Tensor",
+     .tags = OpTags::copy,
      .core = true,
      .meta = fn<to_copy_meta>,
      .eager = [](Tensor& out, const Tensor& self, std::optional<Dtype>, std::optional<Layout>,
                  std::optional<Device>, std::optional<bool>, bool,
                  Format) { copy_elements(out, self); },
      .vjp = {{"self", "grad, self.meta",
-              [](const Tensor& g, const Tensor& like) { return g.to(like.dtype()); }}}},
+              [](const Tensor& g, const Tensor& like) { return g.to(like.dtype()); }}},
+     .linear = "self"},
     {.schema =
          "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
          "MemoryFormat? memory_format=None) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
+     .inverse = whole_content,
      .decomp =
          [](const Tensor& self, Dtype dtype, bool, bool copy, Format format) {
            return converted_to(self, dtype, self.device(), copy, format);
@@ -219,6 +227,7 @@ static constexpr OpDef rows[] = {
          "to.device(Tensor(a) self, Device device, ScalarType dtype, bool non_blocking=False, "
          "bool copy=False, MemoryFormat? memory_format=None) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
+     .inverse = whole_content,
      .decomp = [](const Tensor& self, Device device, Dtype dtype, bool, bool copy,
                   Format format) { return converted_to(self, dtype, device, copy, format); }},
     {.schema =
@@ -226,6 +235,7 @@ static constexpr OpDef rows[] = {
          "Device? device=None, bool? pin_memory=None, bool non_blocking=False, bool copy=False, "
          "MemoryFormat? memory_format=None) -> Tensor(a)",
      .tags = OpTags::maybe_alias,
+     .inverse = whole_content,
      .decomp =
          [](const Tensor& self, std::optional<Dtype> dtype, std::optional<Layout>,
             std::optional<Device> device, std::optional<bool>, bool, bool copy, Format format) {
@@ -254,7 +264,8 @@ static constexpr OpDef rows[] = {
          },
      .eager = fn<copy_functional>,
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }},
-             {"src", "grad", [](const Tensor& g) { return g; }}}},
+             {"src", "grad", [](const Tensor& g) { return g; }}},
+     .linear = "src"},
     {.schema = "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
      .meta = [](const Tensor& self, const Tensor& src,
                 bool) { check_broadcasts("copy_", self, src); },

@@ -151,7 +151,8 @@ static constexpr OpDef rows[] = {
          [](SymIntList size, std::optional<Dtype> dtype, std::optional<Layout> layout,
             std::optional<Device> device, std::optional<bool> pin) {
            return full(size, 0, dtype.value_or(Dtype::f32), layout, device, pin);
-         }},
+         },
+     .linear = "0"},
     {.schema =
          "_efficientzerotensor(SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -189,7 +190,8 @@ static constexpr OpDef rows[] = {
             std::optional<MemoryFormat> format) {
            return full_like(self, 0, dtype, layout, device, pin, format);
          },
-     .vjp = nondiff},
+     .vjp = nondiff,
+     .linear = "0"},
     {.schema =
          "ones_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -227,7 +229,8 @@ static constexpr OpDef rows[] = {
            return full(size, 0, dtype.value_or(self.dtype()), layout,
                        device ? device : self.device(), pin);
          },
-     .vjp = nondiff},
+     .vjp = nondiff,
+     .linear = "0"},
     {.schema =
          "new_ones(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None) -> Tensor",
@@ -280,13 +283,15 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, Number) { return like(self); },
      .eager = [](Tensor& out, const Tensor&, Number value) { fill_elements(out, value); },
      .decomp = [](const Tensor& self, Number value) { return full_like(self, value); },
-     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}},
+     .linear = "value"},
     {.schema = "fill.Tensor(Tensor self, Tensor value) -> Tensor",
      .meta = [](const Tensor& self, const Tensor&) { return like(self); },
      .eager = [](Tensor& out, const Tensor&,
                  const Tensor& value) { fill_elements(out, value_of(value)); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }},
-             {"value", "grad", [](const Tensor& g) { return g.sum(); }}}},
+             {"value", "grad", [](const Tensor& g) { return g.sum(); }}},
+     .linear = "value"},
     {.schema = "fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)",
      .meta = [](const Tensor&, Number) {},
      .eager = [](const Tensor& self, Number value) { fill_elements(self, value); },
@@ -300,7 +305,8 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self) { return like(self); },
      .eager = [](Tensor& out, const Tensor&) { fill_elements(out, 0); },
      .decomp = [](const Tensor& self) { return full_like(self, 0); },
-     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
+     .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}},
+     .linear = "0"},
     {.schema = "zero_(Tensor(a!) self) -> Tensor(a!)",
      .meta = nothing_to_check,
      .eager = [](const Tensor& self) { fill_elements(self, 0); },

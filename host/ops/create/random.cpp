@@ -343,6 +343,7 @@ static constexpr OpDef rows[] = {
                   double scale) { return mul(mul(grad, mask), scale); }},
     {.schema = "dropout(Tensor input, float p, bool train) -> Tensor",
      .tags = OpTags::random | OpTags::maybe_alias,
+     .inverse = whole_content,
      .decomp = fn<dropped>},
     {.schema = "dropout_(Tensor(a!) self, float p, bool train) -> Tensor(a!)",
      .tags = random_write,

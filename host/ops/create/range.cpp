@@ -289,7 +289,8 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, SymInt diagonal) {
            return where(le(diagonals_of(self), Number(diagonal)), self, full({}, 0, self.dtype()));
          },
-     .vjp = {{"self", "grad, diagonal", [](const Tensor& g, int64_t d) { return g.tril(d); }}}},
+     .vjp = {{"self", "grad, diagonal", [](const Tensor& g, int64_t d) { return g.tril(d); }}},
+     .linear = "self"},
     {.schema = "triu(Tensor self, SymInt diagonal=0) -> Tensor",
      .variants = in_place,
      .meta = fn<triangle_meta>,
@@ -298,7 +299,8 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, SymInt diagonal) {
            return where(ge(diagonals_of(self), Number(diagonal)), self, full({}, 0, self.dtype()));
          },
-     .vjp = {{"self", "grad, diagonal", [](const Tensor& g, int64_t d) { return g.triu(d); }}}},
+     .vjp = {{"self", "grad, diagonal", [](const Tensor& g, int64_t d) { return g.triu(d); }}},
+     .linear = "self"},
     {.schema = "tril_indices(int row, int col, int offset=0, *, ScalarType? dtype=long, "
                "Layout? layout=None, Device? device=None, bool? pin_memory=None) -> Tensor",
      .tags = OpTags::creation,

@@ -359,7 +359,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& indices, SymIntList sizes, SymInt padding,
                  bool by_freq) {
                 return embedding_dense_backward(g, indices, sizes[0], padding, by_freq);
-              }}}},
+              }}},
+     .linear = "weight"},
     {.schema = "embedding_dense_backward(Tensor grad_output, Tensor indices, SymInt num_weights, "
                "SymInt padding_idx, bool scale_grad_by_freq) -> Tensor",
      .core = true,

@@ -316,7 +316,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self.sizes, dim, index",
               [](const Tensor& g, SymIntList sizes, int64_t dim, const Tensor& index) {
                 return g.new_zeros(sizes).scatter_add(dim, index, g);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "take_along_dim(Tensor self, Tensor indices, int? dim=None) -> Tensor",
      .decomp = fn<taken_along>},
     {.schema = "take(Tensor self, Tensor index) -> Tensor",
@@ -333,7 +334,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self.sizes, index",
               [](const Tensor& g, SymIntList sizes, const Tensor& index) {
                 return g.new_zeros(sizes).put(index, g, true);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
      .variants = in_place,
      .meta = [](const Tensor& self, const Tensor&, const Tensor&, bool) { return like(self); },
@@ -345,7 +347,8 @@ static constexpr OpDef rows[] = {
              {"source", "grad, index, source.sizes",
               [](const Tensor& g, const Tensor& index, SymIntList sizes) {
                 return g.take(index).reshape(sizes);
-              }}}},
+              }}},
+     .linear = "self + source"},
     {.schema = "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
      .variants = in_place,
      .core = true,
@@ -356,7 +359,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, int64_t dim, const Tensor& index) {
                 return g.scatter(dim, index, Number(0));
               }},
-             {"src", "grad, dim, index, src.sizes", fn<scatter_source_vjp>}}},
+             {"src", "grad, dim, index, src.sizes", fn<scatter_source_vjp>}},
+     .linear = "self + src"},
     {.schema = "scatter.value(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
      .variants = in_place,
      .core = true,
@@ -366,7 +370,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, dim, index",
               [](const Tensor& g, int64_t dim, const Tensor& index) {
                 return g.scatter(dim, index, Number(0));
-              }}}},
+              }}},
+     .linear = "self + value"},
     {.schema =
          "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
      .variants = in_place,
@@ -390,7 +395,8 @@ static constexpr OpDef rows[] = {
            fold_into("scatter_add", out, dim, index, src, Fold::sum, true);
          },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g; }},
-             {"src", "grad, dim, index, src.sizes", fn<scatter_source_vjp>}}},
+             {"src", "grad, dim, index, src.sizes", fn<scatter_source_vjp>}},
+     .linear = "self + src"},
     {.schema = "scatter_reduce.two(Tensor self, int dim, Tensor index, Tensor src, str reduce, *, "
                "bool include_self=True) -> Tensor",
      .variants = in_place,

@@ -319,14 +319,16 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self.sizes, indices",
               [](const Tensor& g, SymIntList sizes, TensorList indices) {
                 return g.new_zeros(sizes).index_put(indices, g, true);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "_unsafe_index.Tensor(Tensor self, Tensor?[] indices) -> Tensor",
      .meta = fn<index_meta_of>,
      .eager = fn<index_kernel>,
      .vjp = {{"self", "grad, self.sizes, indices",
               [](const Tensor& g, SymIntList sizes, TensorList indices) {
                 return g.new_zeros(sizes).index_put(indices, g, true);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "index_put(Tensor self, Tensor?[] indices, Tensor values, bool accumulate=False) -> "
                "Tensor",
      .core = true,
@@ -334,14 +336,16 @@ static constexpr OpDef rows[] = {
      .eager = put_kernel,
      .vjp = {{"self", "grad, indices, accumulate", fn<index_put_self_vjp>},
              {"values", "grad, indices",
-              [](const Tensor& g, TensorList indices) { return g.index(indices); }}}},
+              [](const Tensor& g, TensorList indices) { return g.index(indices); }}},
+     .linear = "self + values"},
     {.schema = "_unsafe_index_put(Tensor self, Tensor?[] indices, Tensor values, bool "
                "accumulate=False) -> Tensor",
      .meta = put_meta,
      .eager = put_kernel,
      .vjp = {{"self", "grad, indices, accumulate", fn<index_put_self_vjp>},
              {"values", "grad, indices",
-              [](const Tensor& g, TensorList indices) { return g.index(indices); }}}},
+              [](const Tensor& g, TensorList indices) { return g.index(indices); }}},
+     .linear = "self + values"},
     {.schema = "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool "
                "accumulate=False) -> Tensor(a!)",
      .meta = [](const Tensor&, TensorList, const Tensor&, bool) {},
@@ -365,7 +369,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self.sizes, dim, index",
               [](const Tensor& g, SymIntList sizes, int64_t dim, const Tensor& index) {
                 return g.new_zeros(sizes).index_add(dim, index, g);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "nonzero(Tensor self) -> Tensor",
      .tags = OpTags::data_dependent,
      .core = true,

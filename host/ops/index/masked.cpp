@@ -149,7 +149,8 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& self, const Tensor& mask,
                   Number value) { return where(mask, full({}, value, self.dtype()), self); },
      .vjp = {{"self", "grad, mask",
-              [](const Tensor& g, const Tensor& mask) { return g.masked_fill(mask, 0); }}}},
+              [](const Tensor& g, const Tensor& mask) { return g.masked_fill(mask, 0); }}},
+     .linear = "self + value"},
     {.schema = "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
      .variants = in_place,
      .meta = [](const Tensor& self, const Tensor& mask,
@@ -163,7 +164,8 @@ static constexpr OpDef rows[] = {
              {"value", "grad, mask",
               [](const Tensor& g, const Tensor& mask) {
                 return g.masked_fill(mask.logical_not(), 0).sum();
-              }}}},
+              }}},
+     .linear = "self + value"},
     {.schema = "masked_select(Tensor self, Tensor mask) -> Tensor",
      .tags = OpTags::data_dependent,
      .meta = fn<masked_select_meta>,
@@ -172,7 +174,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& like, const Tensor& mask) {
                 std::vector<Tensor> both = broadcast_tensors({g.new_zeros(like.sizes()), mask});
                 return both[0].contiguous().masked_scatter(both[1], g);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
      .variants = in_place,
      .core = true,
@@ -184,7 +187,8 @@ static constexpr OpDef rows[] = {
              {"source", "grad, mask, source.sizes",
               [](const Tensor& g, const Tensor& mask, SymIntList sizes) {
                 return masked_scatter_backward(g, mask, sizes);
-              }}}},
+              }}},
+     .linear = "self + source"},
     {.schema = "masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor",
      .meta = [](const Tensor& grad, const Tensor&,
                 SymIntList sizes) { return contiguous_meta(sizes, grad.dtype(), grad.device()); },

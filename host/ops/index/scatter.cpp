@@ -107,7 +107,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad", [](const Tensor& g) { return g; }},
              {"source", "grad, dim, index, source.sizes, alpha",
               [](const Tensor& g, int64_t dim, const Tensor& index, SymIntList sizes,
-                 Number alpha) { return g.index_select(dim, index).reshape(sizes).mul(alpha); }}}},
+                 Number alpha) { return g.index_select(dim, index).reshape(sizes).mul(alpha); }}},
+     .linear = "self + source"},
     {.schema = "index_copy(Tensor self, int dim, Tensor index, Tensor source) -> Tensor",
      .variants = in_place,
      .meta =
@@ -125,6 +126,7 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, int64_t dim, const Tensor& index, SymIntList sizes) {
                 return g.index_select(dim, index).reshape(sizes);
               }}},
+     .linear = "self + source",
      .autocast = Autocast::promote},
     {.schema = "index_fill.int_Scalar(Tensor self, int dim, Tensor index, Scalar value) -> Tensor",
      .variants = in_place,
@@ -138,7 +140,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, dim, index",
               [](const Tensor& g, int64_t dim, const Tensor& index) {
                 return g.index_fill(dim, index, 0);
-              }}}},
+              }}},
+     .linear = "self + value"},
     {.schema = "index_fill.int_Tensor(Tensor self, int dim, Tensor index, Tensor value) -> Tensor",
      .variants = in_place,
      .meta =
@@ -163,7 +166,8 @@ static constexpr OpDef rows[] = {
              {"value", "grad, dim, index",
               [](const Tensor& g, int64_t dim, const Tensor& index) {
                 return g.index_select(dim, std::get<0>(_unique(index))).sum();
-              }}}},
+              }}},
+     .linear = "self + value"},
     {.schema = "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, "
                "bool include_self=True) -> Tensor",
      .variants = in_place,

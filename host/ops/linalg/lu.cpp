@@ -171,7 +171,8 @@ static constexpr OpDef rows[] = {
                "unpack_pivots=True) -> (Tensor P, Tensor L, Tensor U)",
      .meta = fn<unpack_metas>,
      .eager = fn<unpack_kernel>,
-     .vjp = {{"LU_data", "grad1?, grad2?, LU_data.sizes", fn<lu_unpack_vjp>}}},
+     .vjp = {{"LU_data", "grad1?, grad2?, LU_data.sizes", fn<lu_unpack_vjp>}},
+     .linear = Without{"L has ones on its diagonal"}},
     {.schema = "linalg_lu(Tensor A, *, bool pivot=True) -> (Tensor P, Tensor L, Tensor U)",
      .decomp =
          [](const Tensor& a, bool pivot) {

@@ -253,6 +253,7 @@ static constexpr OpDef rows[] = {
      .eager = [](Tensor& out, const Tensor& a, const Tensor& b) { multiply(out, a, b); },
      .vjp = {{"self", "grad, mat2", [](const Tensor& g, const Tensor& b) { return g.mm(b.t()); }},
              {"mat2", "grad, self", [](const Tensor& g, const Tensor& a) { return a.t().mm(g); }}},
+     .linear = "self * mat2",
      .autocast = Autocast::lower},
     {.schema = "bmm(Tensor self, Tensor mat2) -> Tensor",
      .tags = OpTags::matmul,
@@ -263,6 +264,7 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& b) { return g.bmm(b.transpose(1, 2)); }},
              {"mat2", "grad, self",
               [](const Tensor& g, const Tensor& a) { return a.transpose(1, 2).bmm(g); }}},
+     .linear = "self * mat2",
      .autocast = Autocast::lower},
     {.schema =
          "addmm(Tensor self, Tensor mat1, Tensor mat2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
@@ -282,6 +284,7 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, const Tensor& a, Number alpha) {
                 return scaled(a.t().mm(g), alpha);
               }}},
+     .linear = "self + mat1 * mat2",
      .autocast = Autocast::lower},
     {.schema = "baddbmm(Tensor self, Tensor batch1, Tensor batch2, *, Scalar beta=1, Scalar "
                "alpha=1) -> Tensor",
@@ -300,6 +303,7 @@ static constexpr OpDef rows[] = {
              {"batch2", "grad, batch1, alpha",
               [](const Tensor& g, const Tensor& a,
                  Number alpha) { return scaled(a.transpose(1, 2).bmm(g), alpha); }}},
+     .linear = "self + batch1 * batch2",
      .autocast = Autocast::lower},
     {.schema = "mv(Tensor self, Tensor vec) -> Tensor",
      .tags = OpTags::matmul,
@@ -308,7 +312,8 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& self,
                   const Tensor& vec) { return squeeze(mm(self, unsqueeze(vec, 1)), 1); },
      .vjp = {{"self", "grad, vec", [](const Tensor& g, const Tensor& v) { return g.outer(v); }},
-             {"vec", "grad, self", [](const Tensor& g, const Tensor& a) { return a.t().mv(g); }}}},
+             {"vec", "grad, self", [](const Tensor& g, const Tensor& a) { return a.t().mv(g); }}},
+     .linear = "self * vec"},
     {.schema =
          "addmv(Tensor self, Tensor mat, Tensor vec, *, Scalar beta=1, Scalar alpha=1) -> Tensor",
      .variants = in_place,
@@ -329,7 +334,8 @@ static constexpr OpDef rows[] = {
                  Number alpha) { return scaled(g.outer(v), alpha); }},
              {"vec", "grad, mat, alpha",
               [](const Tensor& g, const Tensor& a,
-                 Number alpha) { return scaled(a.t().mv(g), alpha); }}}},
+                 Number alpha) { return scaled(a.t().mv(g), alpha); }}},
+     .linear = "self + mat * vec"},
     {.schema = "dot(Tensor self, Tensor tensor) -> Tensor",
      .tags = OpTags::matmul,
      .meta = fn<dot_meta>,
@@ -339,7 +345,8 @@ static constexpr OpDef rows[] = {
            return sum(mul(self, tensor), std::nullopt, false, self.dtype());
          },
      .vjp = {{"self", "grad, tensor", [](const Tensor& g, const Tensor& b) { return g.mul(b); }},
-             {"tensor", "grad, self", [](const Tensor& g, const Tensor& a) { return g.mul(a); }}}},
+             {"tensor", "grad, self", [](const Tensor& g, const Tensor& a) { return g.mul(a); }}},
+     .linear = "self * tensor"},
     {.schema = "vdot(Tensor self, Tensor other) -> Tensor",
      .tags = OpTags::matmul,
      .meta = fn<dot_meta>,
@@ -349,7 +356,8 @@ static constexpr OpDef rows[] = {
            return sum(mul(self, other), std::nullopt, false, self.dtype());
          },
      .vjp = {{"self", "grad, other", [](const Tensor& g, const Tensor& b) { return g.mul(b); }},
-             {"other", "grad, self", [](const Tensor& g, const Tensor& a) { return g.mul(a); }}}},
+             {"other", "grad, self", [](const Tensor& g, const Tensor& a) { return g.mul(a); }}},
+     .linear = "self * other"},
     {.schema = "matmul(Tensor self, Tensor other) -> Tensor",
      .tags = OpTags::matmul,
      .meta = fn<matmul_meta>,

@@ -93,7 +93,9 @@ Tensor chained(TensorList matrices) {
 }  // namespace
 
 static constexpr OpDef rows[] = {
-    {.schema = "outer(Tensor self, Tensor vec2) -> Tensor", .decomp = fn<outer_decomp>},
+    {.schema = "outer(Tensor self, Tensor vec2) -> Tensor",
+     .decomp = fn<outer_decomp>,
+     .linear = "self * vec2"},
     {.schema = "ger(Tensor self, Tensor vec2) -> Tensor", .decomp = fn<outer_decomp>},
     {.schema =
          "addr(Tensor self, Tensor vec1, Tensor vec2, *, Scalar beta=1, Scalar alpha=1) -> Tensor",

@@ -94,6 +94,7 @@ static constexpr OpDef rows[] = {
                 Tensor both = common.add(common.mT());
                 return (upper ? l.matmul(both) : both.matmul(l)).neg();
               }}},
+     .linear = "self",
      .autocast = Autocast::fp32},
     {.schema = "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
      .decomp =

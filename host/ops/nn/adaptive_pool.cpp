@@ -114,7 +114,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self.meta",
               [](const Tensor& g, const Tensor& self) {
                 return _adaptive_avg_pool2d_backward(g, g.new_empty(self.sizes()));
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "_adaptive_avg_pool3d(Tensor self, SymInt[3] output_size) -> Tensor",
      .core = true,
      .meta = fn<adaptive_avg_meta<3>>,
@@ -122,7 +123,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self.meta",
               [](const Tensor& g, const Tensor& self) {
                 return _adaptive_avg_pool3d_backward(g, g.new_empty(self.sizes()));
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "adaptive_max_pool1d(Tensor self, int[1] output_size) -> (Tensor, Tensor)",
      .decomp = fn<adaptive_max_pool1d_decomp>},
     {.schema = "adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)",

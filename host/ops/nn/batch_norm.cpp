@@ -336,6 +336,7 @@ static constexpr OpDef rows[] = {
     {.schema = "batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
                "Tensor? running_var, "
                "bool training, float momentum, float eps, bool cudnn_enabled) -> Tensor",
+     .tags = OpTags::updates_statistics,
      .meta =
          [](const Tensor& input, const Tensor& weight, const Tensor& bias,
             const Tensor& running_mean, const Tensor& running_var, bool, double, double, bool) {
@@ -348,6 +349,7 @@ static constexpr OpDef rows[] = {
          "native_batch_norm(Tensor input, Tensor? weight, Tensor? bias, Tensor? running_mean, "
          "Tensor? running_var, bool training, float momentum, float eps) -> (Tensor, Tensor, "
          "Tensor)",
+     .tags = OpTags::updates_statistics,
      .meta = fn<native_meta>,
      .eager = fn<native_kernel>,
      .vjp = {{"input, weight, bias",
@@ -358,6 +360,7 @@ static constexpr OpDef rows[] = {
                "running_mean, "
                "Tensor(b!) running_var, bool training, float momentum, float eps) -> (Tensor, "
                "Tensor, Tensor)",
+     .tags = OpTags::updates_statistics,
      .core = true,
      .meta = fn<native_meta>,
      .eager = fn<native_kernel>,

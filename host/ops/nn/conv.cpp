@@ -344,7 +344,8 @@ static constexpr OpDef rows[] = {
                  SymIntList output_padding, SymInt groups, BoolList needs) {
                 return convolution_backward(g, x, w, bias, stride, padding, dilation, transposed,
                                             output_padding, groups, needs);
-              }}}},
+              }}},
+     .linear = "input * weight + bias"},
     {.schema = "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? "
                "bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, "
                "SymInt[] output_padding, SymInt groups, bool[3] output_mask) -> (Tensor, Tensor, "

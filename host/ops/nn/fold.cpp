@@ -144,7 +144,8 @@ static constexpr OpDef rows[] = {
                 size_t rank = sizes.size();
                 return col2im(g, {sizes[rank - 2], sizes[rank - 1]}, kernel, dilation, padding,
                               stride);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "col2im(Tensor self, SymInt[2] output_size, int[2] kernel_size, int[2] dilation, "
                "int[2] padding, "
                "int[2] stride) -> Tensor",
@@ -153,7 +154,8 @@ static constexpr OpDef rows[] = {
      .eager = fn<col2im_kernel>,
      .vjp = {{"self", "grad, kernel_size, dilation, padding, stride",
               [](const Tensor& g, IntList kernel, IntList dilation, IntList padding,
-                 IntList stride) { return im2col(g, kernel, dilation, padding, stride); }}}},
+                 IntList stride) { return im2col(g, kernel, dilation, padding, stride); }}},
+     .linear = "self"},
 };
 
 extern constinit const OpFamily op_family_nn_fold{rows};

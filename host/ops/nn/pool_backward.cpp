@@ -371,6 +371,7 @@ static constexpr OpDef rows[] = {
                  SymIntList) { unpool_kernel(out, self, indices, 2); },
      .vjp = {{"self", "grad, indices",
               [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 2); }}},
+     .linear = "self",
      .autocast = Autocast::fp32},
     {.schema = "max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, "
                "int[3] padding) -> Tensor",
@@ -380,6 +381,7 @@ static constexpr OpDef rows[] = {
                  IntList) { unpool_kernel(out, self, indices, 3); },
      .vjp = {{"self", "grad, indices",
               [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 3); }}},
+     .linear = "self",
      .autocast = Autocast::fp32},
     {.schema = "fractional_max_pool2d(Tensor self, int[2] kernel_size, int[2] output_size, Tensor "
                "random_samples) -> (Tensor, Tensor)",

@@ -275,12 +275,14 @@ static constexpr OpDef rows[] = {
          "lstm.input(Tensor input, Tensor[] hx, Tensor[] params, bool has_biases, int num_layers, "
          "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor, "
          "Tensor)",
+     .tags = OpTags::recurrent,
      .meta = fn<lstm_metas>,
      .eager = fn<lstm_kernel>,
      .decomp = fn<lstm_decomp>},
     {.schema =
          "gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, "
          "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+     .tags = OpTags::recurrent,
      .meta = fn<layer_metas>,
      .eager = fn<gru_kernel>,
      .decomp = fn<layer_decomp<Cell::gru>>},
@@ -288,12 +290,14 @@ static constexpr OpDef rows[] = {
          "rnn_tanh.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int "
          "num_layers, "
          "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+     .tags = OpTags::recurrent,
      .meta = fn<layer_metas>,
      .decomp = fn<layer_decomp<Cell::tanh>>},
     {.schema =
          "rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int "
          "num_layers, "
          "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
+     .tags = OpTags::recurrent,
      .meta = fn<layer_metas>,
      .decomp = fn<layer_decomp<Cell::relu>>},
     {.schema = "lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, "

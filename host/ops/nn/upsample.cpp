@@ -145,7 +145,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, output_size, self.sizes, scales",
               [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0) {
                 return upsample_nearest1d_backward(g, out, in, s0);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest1d_vec>},
@@ -156,7 +157,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, output_size, self.sizes, scales",
               [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0) {
                 return _upsample_nearest_exact1d_backward(g, out, in, s0);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest_exact1d_vec>},
@@ -168,7 +170,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0,
                  std::optional<double> s1) {
                 return upsample_nearest2d_backward(g, out, in, s0, s1);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
      .core = true,
@@ -181,7 +184,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0,
                  std::optional<double> s1) {
                 return _upsample_nearest_exact2d_backward(g, out, in, s0, s1);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest_exact2d_vec>},
@@ -193,7 +197,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0,
                  std::optional<double> s1, std::optional<double> s2) {
                 return upsample_nearest3d_backward(g, out, in, s0, s1, s2);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest3d_vec>},
@@ -205,7 +210,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0,
                  std::optional<double> s1, std::optional<double> s2) {
                 return _upsample_nearest_exact3d_backward(g, out, in, s0, s1, s2);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
      .decomp = fn<upsample_nearest_exact3d_vec>},
@@ -217,7 +223,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, SymIntList out, SymIntList in, bool align,
                  std::optional<double> s0) {
                 return upsample_linear1d_backward(g, out, in, align, s0);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
                "float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_linear1d_vec>},
@@ -229,7 +236,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, SymIntList out, SymIntList in, bool align,
                  std::optional<double> s0, std::optional<double> s1) {
                 return upsample_bilinear2d_backward(g, out, in, align, s0, s1);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
                "float[]? scale_factors) -> Tensor",
      .core = true,
@@ -242,7 +250,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, SymIntList out, SymIntList in, bool align,
                  std::optional<double> s0, std::optional<double> s1, std::optional<double> s2) {
                 return upsample_trilinear3d_backward(g, out, in, align, s0, s1, s2);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
                "float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_trilinear3d_vec>},
@@ -254,7 +263,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, SymIntList out, SymIntList in, bool align,
                  std::optional<double> s0, std::optional<double> s1) {
                 return upsample_bicubic2d_backward(g, out, in, align, s0, s1);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
                "float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_bicubic2d_vec>},
@@ -266,7 +276,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, SymIntList out, SymIntList in, bool align,
                  std::optional<double> s0, std::optional<double> s1) {
                 return _upsample_bilinear2d_aa_backward(g, out, in, align, s0, s1);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool "
                "align_corners, float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_bilinear2d_aa_vec>},
@@ -278,7 +289,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, SymIntList out, SymIntList in, bool align,
                  std::optional<double> s0, std::optional<double> s1) {
                 return _upsample_bicubic2d_aa_backward(g, out, in, align, s0, s1);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool "
                "align_corners, float[]? scale_factors) -> Tensor",
      .decomp = fn<upsample_bicubic2d_aa_vec>},

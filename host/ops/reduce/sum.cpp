@@ -282,7 +282,8 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& self,
                   std::optional<Dtype> dtype) { return sum(self, std::nullopt, false, dtype); },
      .vjp = {{"self", "grad, self.sizes",
-              [](const Tensor& g, SymIntList sizes) { return g.expand(sizes); }}}},
+              [](const Tensor& g, SymIntList sizes) { return g.expand(sizes); }}},
+     .linear = "self"},
     {.schema = "sum.dim_IntList(Tensor self, int[1]? dim, bool keepdim=False, *, "
                "ScalarType? dtype=None) -> Tensor",
      .tags = reduction,
@@ -292,7 +293,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self.sizes, dim, keepdim",
               [](const Tensor& g, SymIntList sizes, OptIntList dim, bool keepdim) {
                 return unreduced(g, sizes, dim, keepdim);
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "nansum(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
                "dtype=None) -> Tensor",
      .tags = reduction,
@@ -316,7 +318,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self.sizes",
               [](const Tensor& g, SymIntList sizes) {
                 return g.expand(sizes).div(Number(n_reduced(sizes, {})));
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "mean.dim(Tensor self, int[1]? dim, bool keepdim=False, *, ScalarType? dtype=None) "
                "-> Tensor",
      .tags = reduction,
@@ -330,7 +333,8 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self.sizes, dim, keepdim",
               [](const Tensor& g, SymIntList sizes, OptIntList dim, bool keepdim) {
                 return unreduced(g, sizes, dim, keepdim).div(Number(n_reduced(sizes, dim)));
-              }}}},
+              }}},
+     .linear = "self"},
     {.schema = "nanmean(Tensor self, int[1]? dim=None, bool keepdim=False, *, ScalarType? "
                "dtype=None) -> Tensor",
      .tags = reduction,
@@ -379,7 +383,8 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
     {.schema = "sum_to_size(Tensor self, SymInt[] size) -> Tensor",
      .tags = OpTags::maybe_alias,
-     .decomp = fn<summed_to_size>},
+     .decomp = fn<summed_to_size>,
+     .linear = "self"},
     {.schema = "trace(Tensor self) -> Tensor",
      .tags = reduction,
      .decomp = [](const Tensor& self) { return sum(diagonal(self)); },

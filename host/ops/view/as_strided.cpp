@@ -181,8 +181,10 @@ Tensor src_zeros(const Tensor& g, const Tensor& src) { return g.new_zeros(src.si
 static constexpr OpDef rows[] = {
     {.schema = "as_strided(Tensor(a) self, SymInt[] size, SymInt[] stride, "
                "SymInt? storage_offset=None) -> Tensor(a)",
+     .tags = OpTags::by_place,
      .core = true,
      .view = fn<strided_view>,
+     .inverse = fn<as_strided_scatter>,
      .vjp = {{"self", "grad, self.meta, size, stride, storage_offset", fn<as_strided_vjp>}}},
     {.schema = "as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, "
                "SymInt? storage_offset=None) -> Tensor(a!)",
@@ -210,7 +212,8 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, SymIntList size, SymIntList stride,
                  std::optional<SymInt> offset) {
                 return g.contiguous().as_strided(size, stride, offset);
-              }}}},
+              }}},
+     .linear = "self + src"},
     {.schema = "linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> "
                "Tensor(a)",
      .decomp = [](const Tensor& a, int64_t offset, int64_t first,
@@ -218,6 +221,7 @@ static constexpr OpDef rows[] = {
     {.schema = "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
      .core = true,
      .view = fn<diagonal_view>,
+     .inverse = fn<diagonal_scatter>,
      .vjp = {{"self", "grad, self.sizes, offset, dim1, dim2",
               [](const Tensor& g, SymIntList sizes, int64_t offset, int64_t a, int64_t b) {
                 return diagonal_backward(g, sizes, offset, a, b);
@@ -240,7 +244,8 @@ static constexpr OpDef rows[] = {
              {"src", "grad, offset, dim1, dim2",
               [](const Tensor& g, int64_t offset, int64_t a, int64_t b) {
                 return g.diagonal(offset, a, b);
-              }}}},
+              }}},
+     .linear = "self + src"},
     {.schema = "diagonal_backward(Tensor grad_output, SymInt[] input_sizes, int offset, int dim1, "
                "int dim2) -> Tensor",
      .decomp =
@@ -255,6 +260,7 @@ static constexpr OpDef rows[] = {
                   int64_t offset) { return diag(reshape(self, {-1}), offset); }},
     {.schema = "unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
      .view = fn<windows>,
+     .inverse = Without{"shows an element more than once"},
      .vjp = {{"self", "grad, self.sizes, dimension, size, step",
               [](const Tensor& g, SymIntList sizes, int64_t dim, int64_t size, int64_t step) {
                 return unfold_backward(g, sizes, dim, size, step);

@@ -121,6 +121,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<cat_meta>,
      .eager = fn<cat_kernel>,
      .vjp = {{"tensors", "grad, tensors.meta, dim", fn<cat_vjp>}},
+     .linear = "tensors",
      .autocast = Autocast::promote},
     {.schema = "concat(Tensor[] tensors, int dim=0) -> Tensor",
      .decomp = [](TensorList tensors, int64_t dim) { return cat(tensors, dim); }},
@@ -128,6 +129,7 @@ static constexpr OpDef rows[] = {
      .decomp = [](TensorList tensors, int64_t dim) { return cat(tensors, dim); }},
     {.schema = "stack(Tensor[] tensors, int dim=0) -> Tensor",
      .decomp = fn<stacked>,
+     .linear = "tensors",
      .autocast = Autocast::promote},
     {.schema = "hstack(Tensor[] tensors) -> Tensor",
      .decomp =

@@ -39,6 +39,16 @@ ViewMeta matrix_transposed(const Tensor& self) {
   return self.dim() < 2 ? transposed(self, 0, 0) : transposed(self, 0, 1);
 }
 
+Tensor permuted_back(const Tensor& content, IntList dims) {
+  InlineVector<int64_t, 8> back(dims.size());
+  for (size_t i = 0; i < dims.size(); ++i)
+    back[static_cast<size_t>(wrap_dim(dims[i], content.dim()))] = static_cast<int64_t>(i);
+  return content.permute(IntList(back.data(), back.size()));
+}
+
+constexpr auto transposed_back = [](const Tensor&, const Tensor& content, int64_t dim0,
+                                    int64_t dim1) { return content.transpose(dim0, dim1); };
+
 constexpr auto transpose_in_place = [](const Tensor& self, int64_t dim0, int64_t dim1) {
   ViewMeta m = transposed(self, dim0, dim1);
   replace_metadata(self, list_of(m.sizes), list_of(m.strides), m.offset);
@@ -193,19 +203,15 @@ static constexpr OpDef rows[] = {
     {.schema = "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
      .core = true,
      .view = fn<permuted>,
-     .vjp = {{"self", "grad, dims",
-              [](const Tensor& g, IntList dims) {
-                InlineVector<int64_t, 8> back(dims.size());
-                for (size_t i = 0; i < dims.size(); ++i)
-                  back[static_cast<size_t>(dims[i] < 0 ? dims[i] + static_cast<int64_t>(dims.size())
-                                                       : dims[i])] = static_cast<int64_t>(i);
-                return g.permute(IntList(back.data(), back.size()));
-              }}}},
+     .inverse = [](const Tensor&, const Tensor& content,
+                   IntList dims) { return permuted_back(content, dims); },
+     .vjp = {{"self", "grad, dims", fn<permuted_back>}}},
     {.schema = "permute_copy(Tensor self, int[] dims) -> Tensor",
      .decomp = [](const Tensor& self,
                   IntList dims) { return clone(permute(self, dims), MemoryFormat::contiguous); }},
     {.schema = "transpose.int(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
      .view = fn<transposed>,
+     .inverse = transposed_back,
      .decomp = fn<transpose_decomp>,
      .vjp = {{"self", "grad, dim0, dim1",
               [](const Tensor& g, int64_t a, int64_t b) { return g.transpose(a, b); }}}},
@@ -221,6 +227,7 @@ static constexpr OpDef rows[] = {
          }},
     {.schema = "swapaxes(Tensor(a) self, int axis0, int axis1) -> Tensor(a)",
      .view = fn<transposed>,
+     .inverse = transposed_back,
      .decomp = fn<transpose_decomp>},
     {.schema = "swapaxes_(Tensor(a!) self, int axis0, int axis1) -> Tensor(a!)",
      .meta = transpose_in_place,
@@ -229,6 +236,7 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, int64_t a, int64_t b) { return g.transpose(a, b); }}}},
     {.schema = "swapdims(Tensor(a) self, int dim0, int dim1) -> Tensor(a)",
      .view = fn<transposed>,
+     .inverse = transposed_back,
      .decomp = fn<transpose_decomp>},
     {.schema = "swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
      .meta = transpose_in_place,
@@ -237,6 +245,7 @@ static constexpr OpDef rows[] = {
               [](const Tensor& g, int64_t a, int64_t b) { return g.transpose(a, b); }}}},
     {.schema = "t(Tensor(a) self) -> Tensor(a)",
      .view = fn<matrix_transposed>,
+     .inverse = [](const Tensor&, const Tensor& content) { return content.t(); },
      .decomp =
          [](const Tensor& self) {
            return self.dim() < 2 ? permute(self, self.dim() ? IntList{0} : IntList{})
@@ -267,7 +276,8 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = fn<flip_meta>,
      .eager = fn<flip_kernel>,
-     .vjp = {{"self", "grad, dims", [](const Tensor& g, IntList dims) { return g.flip(dims); }}}},
+     .vjp = {{"self", "grad, dims", [](const Tensor& g, IntList dims) { return g.flip(dims); }}},
+     .linear = "self"},
     {.schema = "fliplr(Tensor self) -> Tensor",
      .decomp = [](const Tensor& self) { return flip(self, {1}); }},
     {.schema = "flipud(Tensor self) -> Tensor",
@@ -275,7 +285,8 @@ static constexpr OpDef rows[] = {
     {.schema = "roll(Tensor self, SymInt[1] shifts, int[1] dims=[]) -> Tensor",
      .meta = fn<roll_meta>,
      .eager = fn<roll_kernel>,
-     .decomp = fn<rolled>},
+     .decomp = fn<rolled>,
+     .linear = "self"},
     {.schema = "rot90(Tensor self, int k=1, int[] dims=[0, 1]) -> Tensor", .decomp = fn<rotated>},
 };
 

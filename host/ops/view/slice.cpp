@@ -228,6 +228,30 @@ void select_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src, i
   write_part(out, self, src, selected(out, dim, index), "select_scatter");
 }
 
+// ---- the inverses of views of a range: self with `content` there
+
+Tensor with_range(const Tensor& self, const Tensor& content, int64_t dim, SymInt start) {
+  return slice_scatter(self, content, dim, start, start + content.size(dim), 1);
+}
+
+Tensor with_narrow(const Tensor& self, const Tensor& content, int64_t dim, SymInt start) {
+  if (guard_or_false(start < 0)) start = start + self.size(dim);
+  return with_range(self, content, dim, start);
+}
+
+// A part of a split begins where the parts before it end.
+Tensor with_part(const Tensor& self, const Tensor& content, ViewPart part, SymIntList sizes,
+                 int64_t dim) {
+  SymInt start = 0;
+  for (size_t i = 0; i < static_cast<size_t>(part); ++i) start = start + sizes[i];
+  return with_range(self, content, dim, start);
+}
+
+Tensor with_equal_part(const Tensor& self, const Tensor& content, ViewPart part, SymInt split_size,
+                       int64_t dim) {
+  return with_range(self, content, dim, split_size * static_cast<int64_t>(part));
+}
+
 Tensor slice_backward_of(const Tensor& grad, SymIntList input_sizes, int64_t dim, SymInt start,
                          SymInt end, SymInt step) {
   Tensor zeros = new_zeros(grad, input_sizes);
@@ -248,6 +272,7 @@ static constexpr OpDef rows[] = {
                "SymInt step=1) -> Tensor(a)",
      .core = true,
      .view = fn<sliced>,
+     .inverse = fn<slice_scatter>,
      .vjp = {{"self", "grad, self.sizes, dim, start, end, step",
               [](const Tensor& g, SymIntList sizes, int64_t dim, std::optional<SymInt> start,
                  std::optional<SymInt> end, SymInt step) {
@@ -273,13 +298,15 @@ static constexpr OpDef rows[] = {
              {"src", "grad, dim, start, end, step",
               [](const Tensor& g, int64_t dim, std::optional<SymInt> start,
                  std::optional<SymInt> end,
-                 SymInt step) { return g.slice(dim, start, end, step); }}}},
+                 SymInt step) { return g.slice(dim, start, end, step); }}},
+     .linear = "self + src"},
     {.schema = "slice_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt start, "
                "SymInt end, SymInt step) -> Tensor",
      .decomp = fn<slice_backward_of>},
     {.schema = "select.int(Tensor(a) self, int dim, SymInt index) -> Tensor(a)",
      .core = true,
      .view = fn<selected>,
+     .inverse = fn<select_scatter>,
      .vjp = {{"self", "grad, self.sizes, dim, index",
               [](const Tensor& g, SymIntList sizes, int64_t dim, SymInt index) {
                 return g.new_zeros(sizes).select_scatter(g, dim, index);
@@ -298,7 +325,8 @@ static constexpr OpDef rows[] = {
                 return g.select_scatter(g.new_zeros(src), dim, index);
               }},
              {"src", "grad, dim, index",
-              [](const Tensor& g, int64_t dim, SymInt index) { return g.select(dim, index); }}}},
+              [](const Tensor& g, int64_t dim, SymInt index) { return g.select(dim, index); }}},
+     .linear = "self + src"},
     {.schema = "select_backward(Tensor grad_output, SymInt[] input_sizes, int dim, SymInt index) "
                "-> Tensor",
      .decomp =
@@ -306,6 +334,7 @@ static constexpr OpDef rows[] = {
            return select_scatter(new_zeros(grad, input_sizes), grad, dim, index);
          }},
     {.schema = "narrow(Tensor(a) self, int dim, SymInt start, SymInt length) -> Tensor(a)",
+     .inverse = fn<with_narrow>,
      .decomp = fn<narrowed>},
     {.schema = "narrow.Tensor(Tensor(a) self, int dim, Tensor start, SymInt length) -> Tensor(a)",
      .decomp = [](const Tensor& self, int64_t dim, const Tensor& start,
@@ -317,6 +346,7 @@ static constexpr OpDef rows[] = {
          }},
     {.schema = "split.Tensor(Tensor(a -> *) self, SymInt split_size, int dim=0) -> Tensor(a)[]",
      .view = fn<equal_parts>,
+     .inverse = fn<with_equal_part>,
      .decomp =
          [](const Tensor& self, SymInt split_size, int64_t dim) {
            return split_with_sizes(self, part_sizes(self, split_size, dim), dim);
@@ -324,6 +354,7 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return cat(g, dim); }}}},
     {.schema = "split.sizes(Tensor(a -> *) self, SymInt[] split_size, int dim=0) -> Tensor(a)[]",
      .view = fn<parts_of_sizes>,
+     .inverse = fn<with_part>,
      .decomp = [](const Tensor& self, SymIntList sizes,
                   int64_t dim) { return split_with_sizes(self, sizes, dim); },
      .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return cat(g, dim); }}}},
@@ -334,6 +365,7 @@ static constexpr OpDef rows[] = {
          "split_with_sizes(Tensor(a -> *) self, SymInt[] split_sizes, int dim=0) -> Tensor(a)[]",
      .core = true,
      .view = fn<parts_of_sizes>,
+     .inverse = fn<with_part>,
      .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return cat(g, dim); }}}},
     {.schema = "split_with_sizes_copy(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
      .decomp = [](const Tensor& self, SymIntList split_sizes,
@@ -341,10 +373,12 @@ static constexpr OpDef rows[] = {
     {.schema = "unsafe_split.Tensor(Tensor self, SymInt split_size, int dim=0) -> Tensor[]",
      .tags = OpTags::maybe_alias,
      .view = fn<equal_parts>,
+     .inverse = fn<with_equal_part>,
      .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return cat(g, dim); }}}},
     {.schema = "unsafe_split_with_sizes(Tensor self, SymInt[] split_sizes, int dim=0) -> Tensor[]",
      .tags = OpTags::maybe_alias,
      .view = fn<parts_of_sizes>,
+     .inverse = fn<with_part>,
      .vjp = {{"self", "grads, dim", [](TensorList g, int64_t dim) { return cat(g, dim); }}}},
     {.schema = "unsafe_chunk(Tensor self, int chunks, int dim=0) -> Tensor[]",
      .tags = OpTags::maybe_alias,
@@ -353,6 +387,10 @@ static constexpr OpDef rows[] = {
      .decomp = fn<chunked>},
     {.schema = "unbind.int(Tensor(a -> *) self, int dim=0) -> Tensor(a)[]",
      .view = fn<unbound>,
+     .inverse =
+         [](const Tensor& self, const Tensor& content, ViewPart part, int64_t dim) {
+           return select_scatter(self, content, dim, static_cast<int64_t>(part));
+         },
      .decomp =
          [](const Tensor& self, int64_t dim) {
            std::vector<Tensor> parts;
