@@ -13,7 +13,6 @@
 #include <tenon/autograd.h>
 
 #include <algorithm>
-#include <deque>
 #include <map>
 
 namespace tenon {

@@ -10,7 +10,6 @@
 
 #include <tenon/autograd.h>
 
-#include <deque>
 
 namespace tenon {
 

@@ -14,7 +14,6 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
-#include <deque>
 
 namespace tenon {
 

@@ -9,7 +9,6 @@
 
 #include "graph/graph.h"
 
-#include <deque>
 #include <functional>
 #include <memory>
 

@@ -11,7 +11,6 @@
 //   results are constants when the next node is looked at.
 // Cost: that of the ops themselves on tensors of at most `max_elements`.
 #include <algorithm>
-#include <deque>
 
 #include "core/tensor/tensor_impl.h"
 #include "graph/passes/aliasing.h"

@@ -389,11 +389,7 @@ static constexpr OpDef rows[] = {
                                                by_freq, mode, false, per_sample, padding);
               }},
              {"per_sample_weights", "grad, weight, indices, offsets, result1, mode, padding_idx",
-              [](const Tensor& g, const Tensor& weight, const Tensor& indices,
-                 const Tensor& offsets, const Tensor& bag, int64_t mode, int64_t padding) {
-                return _embedding_bag_per_sample_weights_backward(g, weight, indices, offsets, bag,
-                                                                  mode, padding);
-              }}}},
+              fn<_embedding_bag_per_sample_weights_backward>}}},
     {.schema =
          "_embedding_bag_forward_only(Tensor weight, Tensor indices, Tensor offsets, "
          "bool scale_grad_by_freq=False, int mode=0, bool sparse=False, Tensor? "
@@ -434,8 +430,8 @@ static constexpr OpDef rows[] = {
          },
      .decomp =
          [](const Tensor& grad, const Tensor& indices, const Tensor& offsets, const Tensor& bag_of,
-            const Tensor& sizes, const Tensor& chosen, SymInt n_rows, bool count,
-            int64_t mode, bool, const Tensor& scales, int64_t padding) {
+            const Tensor& sizes, const Tensor& chosen, SymInt n_rows, bool count, int64_t mode,
+            bool, const Tensor& scales, int64_t padding) {
            return bag_backward_parts(grad, {indices, offsets, bag_of, padding},
                                      {mode, count, scales, sizes, chosen}, n_rows);
          }},

@@ -184,10 +184,7 @@ static constexpr OpDef rows[] = {
      .eager = fn<masked_scatter_kernel>,
      .vjp = {{"self", "grad, mask",
               [](const Tensor& g, const Tensor& mask) { return g.masked_fill(mask, 0); }},
-             {"source", "grad, mask, source.sizes",
-              [](const Tensor& g, const Tensor& mask, SymIntList sizes) {
-                return masked_scatter_backward(g, mask, sizes);
-              }}},
+             {"source", "grad, mask, source.sizes", fn<masked_scatter_backward>}},
      .linear = "self + source"},
     {.schema = "masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor",
      .meta = [](const Tensor& grad, const Tensor&,

@@ -130,17 +130,11 @@ static constexpr OpDef rows[] = {
     {.schema = "adaptive_max_pool2d(Tensor self, int[2] output_size) -> (Tensor, Tensor)",
      .meta = fn<adaptive_max_metas<2>>,
      .eager = fn<adaptive_max_kernel<2>>,
-     .vjp = {{"self", "grad, self, result1",
-              [](const Tensor& g, const Tensor& self, const Tensor& indices) {
-                return adaptive_max_pool2d_backward(g, self, indices);
-              }}}},
+     .vjp = {{"self", "grad, self, result1", fn<adaptive_max_pool2d_backward>}}},
     {.schema = "adaptive_max_pool3d(Tensor self, int[3] output_size) -> (Tensor, Tensor)",
      .meta = fn<adaptive_max_metas<3>>,
      .eager = fn<adaptive_max_kernel<3>>,
-     .vjp = {{"self", "grad, self, result1",
-              [](const Tensor& g, const Tensor& self, const Tensor& indices) {
-                return adaptive_max_pool3d_backward(g, self, indices);
-              }}},
+     .vjp = {{"self", "grad, self, result1", fn<adaptive_max_pool3d_backward>}},
      .autocast = Autocast::fp32},
 };
 

@@ -465,12 +465,7 @@ static constexpr OpDef rows[] = {
      .eager = fn<flash_kernel>,
      .vjp = {{"query, key, value",
               "grad, query, key, value, result0, result1, dropout_p, is_causal, attn_mask, scale",
-              [](const Tensor& g, const Tensor& q, const Tensor& k, const Tensor& v,
-                 const Tensor& out, const Tensor& logsumexp, double dropout, bool causal,
-                 const Tensor& mask, std::optional<double> scale) {
-                return _scaled_dot_product_flash_attention_for_cpu_backward(
-                    g, q, k, v, out, logsumexp, dropout, causal, mask, scale);
-              }}}},
+              fn<_scaled_dot_product_flash_attention_for_cpu_backward>}}},
     {.schema = "_scaled_dot_product_flash_attention_for_cpu_backward(Tensor grad_out, Tensor "
                "query, Tensor key, Tensor value, Tensor out, Tensor logsumexp, float dropout_p, "
                "bool is_causal, *, Tensor? attn_mask=None, float? scale=None) -> (Tensor "

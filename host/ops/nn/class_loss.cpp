@@ -189,19 +189,13 @@ static constexpr OpDef rows[] = {
      .meta = fn<nll_loss_meta>,
      .eager = fn<nll_kernel>,
      .vjp = {{"self", "grad, self, target, weight, reduction, ignore_index, result1",
-              [](const Tensor& g, const Tensor& self, const Tensor& target, const Tensor& weight,
-                 int64_t reduction, SymInt ignore, const Tensor& total) {
-                return nll_loss_backward(g, self, target, weight, reduction, ignore, total);
-              }}}},
+              fn<nll_loss_backward>}}},
     {.schema = "nll_loss2d_forward(Tensor self, Tensor target, Tensor? weight, int reduction, "
                "SymInt ignore_index) -> (Tensor output, Tensor total_weight)",
      .meta = fn<nll_loss2d_meta>,
      .eager = fn<nll_kernel>,
      .vjp = {{"self", "grad, self, target, weight, reduction, ignore_index, result1",
-              [](const Tensor& g, const Tensor& self, const Tensor& target, const Tensor& weight,
-                 int64_t reduction, SymInt ignore, const Tensor& total) {
-                return nll_loss2d_backward(g, self, target, weight, reduction, ignore, total);
-              }}}},
+              fn<nll_loss2d_backward>}}},
     {.schema = "nll_loss(Tensor self, Tensor target, Tensor? weight=None, int reduction=1, "
                "SymInt ignore_index=-100) -> Tensor",
      .decomp =

@@ -339,12 +339,7 @@ static constexpr OpDef rows[] = {
      .vjp = {{"input, weight, bias",
               "grad, input, weight, bias.sizes, stride, padding, dilation, transposed, "
               "output_padding, groups, needs",
-              [](const Tensor& g, const Tensor& x, const Tensor& w, OptSymIntList bias,
-                 SymIntList stride, SymIntList padding, SymIntList dilation, bool transposed,
-                 SymIntList output_padding, SymInt groups, BoolList needs) {
-                return convolution_backward(g, x, w, bias, stride, padding, dilation, transposed,
-                                            output_padding, groups, needs);
-              }}},
+              fn<convolution_backward>}},
      .linear = "input * weight + bias"},
     {.schema = "convolution_backward(Tensor grad_output, Tensor input, Tensor weight, SymInt[]? "
                "bias_sizes, SymInt[] stride, SymInt[] padding, SymInt[] dilation, bool transposed, "

@@ -335,11 +335,7 @@ static constexpr OpDef rows[] = {
      .eager = fn<grid_sampler_kernel>,
      .vjp = {{"input, grid",
               "grad, input, grid, interpolation_mode, padding_mode, align_corners, needs",
-              [](const Tensor& g, const Tensor& input, const Tensor& grid, int64_t interpolation,
-                 int64_t padding, bool align, BoolList needs) {
-                return grid_sampler_2d_backward(g, input, grid, interpolation, padding, align,
-                                                needs);
-              }}},
+              fn<grid_sampler_2d_backward>}},
      .autocast = Autocast::fp32},
     {.schema =
          "grid_sampler_3d(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
@@ -348,11 +344,7 @@ static constexpr OpDef rows[] = {
      .eager = fn<grid_sampler_kernel>,
      .vjp = {{"input, grid",
               "grad, input, grid, interpolation_mode, padding_mode, align_corners, needs",
-              [](const Tensor& g, const Tensor& input, const Tensor& grid, int64_t interpolation,
-                 int64_t padding, bool align, BoolList needs) {
-                return grid_sampler_3d_backward(g, input, grid, interpolation, padding, align,
-                                                needs);
-              }}},
+              fn<grid_sampler_3d_backward>}},
      .autocast = Autocast::fp32},
     {.schema = "grid_sampler(Tensor input, Tensor grid, int interpolation_mode, int padding_mode, "
                "bool align_corners) -> Tensor",

@@ -320,10 +320,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<multilabel_metas>,
      .eager = fn<multilabel_kernel>,
      .vjp = {{"self", "grad, self, target, reduction, result1",
-              [](const Tensor& g, const Tensor& self, const Tensor& target, int64_t reduction,
-                 const Tensor& is_target) {
-                return multilabel_margin_loss_backward(g, self, target, reduction, is_target);
-              }}},
+              fn<multilabel_margin_loss_backward>}},
      .autocast = Autocast::fp32},
     {.schema = "multilabel_margin_loss(Tensor self, Tensor target, int reduction=1) -> Tensor",
      .decomp =

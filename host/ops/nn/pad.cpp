@@ -266,53 +266,35 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = fn<border_pad_meta<Border::reflect, 1>>,
      .eager = fn<border_pad_kernel<Border::reflect>>,
-     .vjp = {{"self", "grad, self, padding",
-              [](const Tensor& g, const Tensor& self, SymIntList padding) {
-                return reflection_pad1d_backward(g, self, padding);
-              }}},
+     .vjp = {{"self", "grad, self, padding", fn<reflection_pad1d_backward>}},
      .autocast = Autocast::fp32},
     {.schema = "reflection_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::reflect, 2>>,
      .eager = fn<border_pad_kernel<Border::reflect>>,
-     .vjp = {{"self", "grad, self, padding",
-              [](const Tensor& g, const Tensor& self, SymIntList padding) {
-                return reflection_pad2d_backward(g, self, padding);
-              }}},
+     .vjp = {{"self", "grad, self, padding", fn<reflection_pad2d_backward>}},
      .autocast = Autocast::fp32},
     {.schema = "reflection_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::reflect, 3>>,
      .eager = fn<border_pad_kernel<Border::reflect>>,
-     .vjp = {{"self", "grad, self, padding",
-              [](const Tensor& g, const Tensor& self, SymIntList padding) {
-                return reflection_pad3d_backward(g, self, padding);
-              }}}},
+     .vjp = {{"self", "grad, self, padding", fn<reflection_pad3d_backward>}}},
     {.schema = "replication_pad1d(Tensor self, SymInt[2] padding) -> Tensor",
      .meta = fn<border_pad_meta<Border::replicate, 1>>,
      .eager = fn<border_pad_kernel<Border::replicate>>,
-     .vjp = {{"self", "grad, self, padding",
-              [](const Tensor& g, const Tensor& self, SymIntList padding) {
-                return replication_pad1d_backward(g, self, padding);
-              }}},
+     .vjp = {{"self", "grad, self, padding", fn<replication_pad1d_backward>}},
      .autocast = Autocast::fp32},
     {.schema = "replication_pad2d(Tensor self, SymInt[4] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::replicate, 2>>,
      .eager = fn<border_pad_kernel<Border::replicate>>,
-     .vjp = {{"self", "grad, self, padding",
-              [](const Tensor& g, const Tensor& self, SymIntList padding) {
-                return replication_pad2d_backward(g, self, padding);
-              }}},
+     .vjp = {{"self", "grad, self, padding", fn<replication_pad2d_backward>}},
      .autocast = Autocast::fp32},
     {.schema = "replication_pad3d(Tensor self, SymInt[6] padding) -> Tensor",
      .core = true,
      .meta = fn<border_pad_meta<Border::replicate, 3>>,
      .eager = fn<border_pad_kernel<Border::replicate>>,
-     .vjp = {{"self", "grad, self, padding",
-              [](const Tensor& g, const Tensor& self, SymIntList padding) {
-                return replication_pad3d_backward(g, self, padding);
-              }}},
+     .vjp = {{"self", "grad, self, padding", fn<replication_pad3d_backward>}},
      .autocast = Autocast::fp32},
     {.schema = "_pad_circular(Tensor self, SymInt[] pad) -> Tensor", .decomp = fn<circular_decomp>},
     {.schema = "pad(Tensor self, SymInt[] pad, str mode=\"constant\", float? value=None) -> Tensor",

@@ -145,11 +145,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<max_pool_metas<2>>,
      .eager = fn<max_pool_with_indices_kernel<2>>,
      .vjp = {{"self", "grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1",
-              [](const Tensor& g, const Tensor& self, IntList kernel, IntList stride,
-                 IntList padding, IntList dilation, bool ceil_mode, const Tensor& indices) {
-                return max_pool2d_with_indices_backward(g, self, kernel, stride, padding, dilation,
-                                                        ceil_mode, indices);
-              }}}},
+              fn<max_pool2d_with_indices_backward>}}},
     {.schema = "max_pool3d_with_indices(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] "
                "padding=0, "
                "int[3] dilation=1, bool ceil_mode=False) -> (Tensor, Tensor)",
@@ -157,11 +153,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<max_pool_metas<3>>,
      .eager = fn<max_pool_with_indices_kernel<3>>,
      .vjp = {{"self", "grad, self, kernel_size, stride, padding, dilation, ceil_mode, result1",
-              [](const Tensor& g, const Tensor& self, IntList kernel, IntList stride,
-                 IntList padding, IntList dilation, bool ceil_mode, const Tensor& indices) {
-                return max_pool3d_with_indices_backward(g, self, kernel, stride, padding, dilation,
-                                                        ceil_mode, indices);
-              }}}},
+              fn<max_pool3d_with_indices_backward>}}},
     {.schema = "avg_pool1d(Tensor self, int[1] kernel_size, int[1] stride=[], int[1] padding=0, "
                "bool ceil_mode=False, bool count_include_pad=True) -> Tensor",
      .core = true,
@@ -189,12 +181,7 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self",
               "grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, "
               "divisor_override",
-              [](const Tensor& g, const Tensor& self, IntList kernel, IntList stride,
-                 IntList padding, bool ceil_mode, bool include_pad,
-                 std::optional<int64_t> divisor) {
-                return avg_pool2d_backward(g, self, kernel, stride, padding, ceil_mode, include_pad,
-                                           divisor);
-              }}}},
+              fn<avg_pool2d_backward>}}},
     {.schema =
          "avg_pool3d(Tensor self, int[3] kernel_size, int[3] stride=[], int[3] padding=0, "
          "bool ceil_mode=False, bool count_include_pad=True, int? divisor_override=None) -> Tensor",
@@ -204,12 +191,7 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self",
               "grad, self, kernel_size, stride, padding, ceil_mode, count_include_pad, "
               "divisor_override",
-              [](const Tensor& g, const Tensor& self, IntList kernel, IntList stride,
-                 IntList padding, bool ceil_mode, bool include_pad,
-                 std::optional<int64_t> divisor) {
-                return avg_pool3d_backward(g, self, kernel, stride, padding, ceil_mode, include_pad,
-                                           divisor);
-              }}},
+              fn<avg_pool3d_backward>}},
      .autocast = Autocast::fp32},
 };
 

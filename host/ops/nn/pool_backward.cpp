@@ -329,10 +329,7 @@ static constexpr OpDef rows[] = {
      .eager = avg_backward<2>,
      .vjp = {{"grad_output",
               "grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override",
-              [](const Tensor& g, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
-                 bool include_pad, std::optional<int64_t> divisor) {
-                return avg_pool2d(g, kernel, stride, padding, ceil_mode, include_pad, divisor);
-              }},
+              fn<avg_pool2d>},
              {"self", "grad", no_gradient}}},
     {.schema = "avg_pool3d_backward(Tensor grad_output, Tensor self, int[3] kernel_size, int[3] "
                "stride, int[3] padding, bool ceil_mode, bool count_include_pad, int? "
@@ -341,10 +338,7 @@ static constexpr OpDef rows[] = {
      .eager = avg_backward<3>,
      .vjp = {{"grad_output",
               "grad, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override",
-              [](const Tensor& g, IntList kernel, IntList stride, IntList padding, bool ceil_mode,
-                 bool include_pad, std::optional<int64_t> divisor) {
-                return avg_pool3d(g, kernel, stride, padding, ceil_mode, include_pad, divisor);
-              }},
+              fn<avg_pool3d>},
              {"self", "grad", no_gradient}}},
     {.schema = "_adaptive_avg_pool2d_backward(Tensor grad_output, Tensor self) -> Tensor",
      .core = true,
@@ -388,20 +382,14 @@ static constexpr OpDef rows[] = {
      .meta = fn<fractional_metas<2>>,
      .eager = fn<fractional_kernel<2>>,
      .vjp = {{"self", "grad, self, kernel_size, output_size, result1",
-              [](const Tensor& g, const Tensor& self, IntList kernel, IntList size,
-                 const Tensor& indices) {
-                return fractional_max_pool2d_backward(g, self, kernel, size, indices);
-              }}},
+              fn<fractional_max_pool2d_backward>}},
      .autocast = Autocast::fp32},
     {.schema = "fractional_max_pool3d(Tensor self, int[3] kernel_size, int[3] output_size, Tensor "
                "random_samples) -> (Tensor, Tensor)",
      .meta = fn<fractional_metas<3>>,
      .eager = fn<fractional_kernel<3>>,
      .vjp = {{"self", "grad, self, kernel_size, output_size, result1",
-              [](const Tensor& g, const Tensor& self, IntList kernel, IntList size,
-                 const Tensor& indices) {
-                return fractional_max_pool3d_backward(g, self, kernel, size, indices);
-              }}},
+              fn<fractional_max_pool3d_backward>}},
      .autocast = Autocast::fp32},
     {.schema = "fractional_max_pool2d_backward(Tensor grad_output, Tensor self, int[2] "
                "kernel_size, int[2] output_size, Tensor indices) -> Tensor",

@@ -142,10 +142,7 @@ static constexpr OpDef rows[] = {
          "upsample_nearest1d(Tensor self, SymInt[1] output_size, float? scales=None) -> Tensor",
      .meta = fn<nearest_meta<Scale>>,
      .eager = fn<nearest_kernel<Interpolation::nearest, Scale>>,
-     .vjp = {{"self", "grad, output_size, self.sizes, scales",
-              [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0) {
-                return upsample_nearest1d_backward(g, out, in, s0);
-              }}},
+     .vjp = {{"self", "grad, output_size, self.sizes, scales", fn<upsample_nearest1d_backward>}},
      .linear = "self"},
     {.schema = "upsample_nearest1d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
@@ -155,9 +152,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<nearest_meta<Scale>>,
      .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale>>,
      .vjp = {{"self", "grad, output_size, self.sizes, scales",
-              [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0) {
-                return _upsample_nearest_exact1d_backward(g, out, in, s0);
-              }}},
+              fn<_upsample_nearest_exact1d_backward>}},
      .linear = "self"},
     {.schema = "_upsample_nearest_exact1d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
@@ -167,10 +162,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<nearest_meta<Scale, Scale>>,
      .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale>>,
      .vjp = {{"self", "grad, output_size, self.sizes, scales_h, scales_w",
-              [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0,
-                 std::optional<double> s1) {
-                return upsample_nearest2d_backward(g, out, in, s0, s1);
-              }}},
+              fn<upsample_nearest2d_backward>}},
      .linear = "self"},
     {.schema = "upsample_nearest2d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
@@ -181,10 +173,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<nearest_meta<Scale, Scale>>,
      .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale>>,
      .vjp = {{"self", "grad, output_size, self.sizes, scales_h, scales_w",
-              [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0,
-                 std::optional<double> s1) {
-                return _upsample_nearest_exact2d_backward(g, out, in, s0, s1);
-              }}},
+              fn<_upsample_nearest_exact2d_backward>}},
      .linear = "self"},
     {.schema = "_upsample_nearest_exact2d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
@@ -194,10 +183,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<nearest_meta<Scale, Scale, Scale>>,
      .eager = fn<nearest_kernel<Interpolation::nearest, Scale, Scale, Scale>>,
      .vjp = {{"self", "grad, output_size, self.sizes, scales_d, scales_h, scales_w",
-              [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0,
-                 std::optional<double> s1, std::optional<double> s2) {
-                return upsample_nearest3d_backward(g, out, in, s0, s1, s2);
-              }}},
+              fn<upsample_nearest3d_backward>}},
      .linear = "self"},
     {.schema = "upsample_nearest3d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
@@ -207,10 +193,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<nearest_meta<Scale, Scale, Scale>>,
      .eager = fn<nearest_kernel<Interpolation::nearest_exact, Scale, Scale, Scale>>,
      .vjp = {{"self", "grad, output_size, self.sizes, scales_d, scales_h, scales_w",
-              [](const Tensor& g, SymIntList out, SymIntList in, std::optional<double> s0,
-                 std::optional<double> s1, std::optional<double> s2) {
-                return _upsample_nearest_exact3d_backward(g, out, in, s0, s1, s2);
-              }}},
+              fn<_upsample_nearest_exact3d_backward>}},
      .linear = "self"},
     {.schema = "_upsample_nearest_exact3d.vec(Tensor input, SymInt[]? output_size, float[]? "
                "scale_factors) -> Tensor",
@@ -220,10 +203,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<weighted_meta<Scale>>,
      .eager = fn<weighted_kernel<Interpolation::linear, false, Scale>>,
      .vjp = {{"self", "grad, output_size, self.sizes, align_corners, scales",
-              [](const Tensor& g, SymIntList out, SymIntList in, bool align,
-                 std::optional<double> s0) {
-                return upsample_linear1d_backward(g, out, in, align, s0);
-              }}},
+              fn<upsample_linear1d_backward>}},
      .linear = "self"},
     {.schema = "upsample_linear1d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
                "float[]? scale_factors) -> Tensor",
@@ -233,10 +213,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<weighted_meta<Scale, Scale>>,
      .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale>>,
      .vjp = {{"self", "grad, output_size, self.sizes, align_corners, scales_h, scales_w",
-              [](const Tensor& g, SymIntList out, SymIntList in, bool align,
-                 std::optional<double> s0, std::optional<double> s1) {
-                return upsample_bilinear2d_backward(g, out, in, align, s0, s1);
-              }}},
+              fn<upsample_bilinear2d_backward>}},
      .linear = "self"},
     {.schema = "upsample_bilinear2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
                "float[]? scale_factors) -> Tensor",
@@ -247,10 +224,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<weighted_meta<Scale, Scale, Scale>>,
      .eager = fn<weighted_kernel<Interpolation::linear, false, Scale, Scale, Scale>>,
      .vjp = {{"self", "grad, output_size, self.sizes, align_corners, scales_d, scales_h, scales_w",
-              [](const Tensor& g, SymIntList out, SymIntList in, bool align,
-                 std::optional<double> s0, std::optional<double> s1, std::optional<double> s2) {
-                return upsample_trilinear3d_backward(g, out, in, align, s0, s1, s2);
-              }}},
+              fn<upsample_trilinear3d_backward>}},
      .linear = "self"},
     {.schema = "upsample_trilinear3d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
                "float[]? scale_factors) -> Tensor",
@@ -260,10 +234,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<weighted_meta<Scale, Scale>>,
      .eager = fn<weighted_kernel<Interpolation::cubic, false, Scale, Scale>>,
      .vjp = {{"self", "grad, output_size, self.sizes, align_corners, scales_h, scales_w",
-              [](const Tensor& g, SymIntList out, SymIntList in, bool align,
-                 std::optional<double> s0, std::optional<double> s1) {
-                return upsample_bicubic2d_backward(g, out, in, align, s0, s1);
-              }}},
+              fn<upsample_bicubic2d_backward>}},
      .linear = "self"},
     {.schema = "upsample_bicubic2d.vec(Tensor input, SymInt[]? output_size, bool align_corners, "
                "float[]? scale_factors) -> Tensor",
@@ -273,10 +244,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<weighted_meta<Scale, Scale>>,
      .eager = fn<weighted_kernel<Interpolation::linear, true, Scale, Scale>>,
      .vjp = {{"self", "grad, output_size, self.sizes, align_corners, scales_h, scales_w",
-              [](const Tensor& g, SymIntList out, SymIntList in, bool align,
-                 std::optional<double> s0, std::optional<double> s1) {
-                return _upsample_bilinear2d_aa_backward(g, out, in, align, s0, s1);
-              }}},
+              fn<_upsample_bilinear2d_aa_backward>}},
      .linear = "self"},
     {.schema = "_upsample_bilinear2d_aa.vec(Tensor input, SymInt[]? output_size, bool "
                "align_corners, float[]? scale_factors) -> Tensor",
@@ -286,10 +254,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<weighted_meta<Scale, Scale>>,
      .eager = fn<weighted_kernel<Interpolation::cubic, true, Scale, Scale>>,
      .vjp = {{"self", "grad, output_size, self.sizes, align_corners, scales_h, scales_w",
-              [](const Tensor& g, SymIntList out, SymIntList in, bool align,
-                 std::optional<double> s0, std::optional<double> s1) {
-                return _upsample_bicubic2d_aa_backward(g, out, in, align, s0, s1);
-              }}},
+              fn<_upsample_bicubic2d_aa_backward>}},
      .linear = "self"},
     {.schema = "_upsample_bicubic2d_aa.vec(Tensor input, SymInt[]? output_size, bool "
                "align_corners, float[]? scale_factors) -> Tensor",

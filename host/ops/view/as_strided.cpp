@@ -216,16 +216,12 @@ static constexpr OpDef rows[] = {
      .linear = "self + src"},
     {.schema = "linalg_diagonal(Tensor(a) A, *, int offset=0, int dim1=-2, int dim2=-1) -> "
                "Tensor(a)",
-     .decomp = [](const Tensor& a, int64_t offset, int64_t first,
-                  int64_t second) { return diagonal(a, offset, first, second); }},
+     .decomp = fn<diagonal>},
     {.schema = "diagonal(Tensor(a) self, int offset=0, int dim1=0, int dim2=1) -> Tensor(a)",
      .core = true,
      .view = fn<diagonal_view>,
      .inverse = fn<diagonal_scatter>,
-     .vjp = {{"self", "grad, self.sizes, offset, dim1, dim2",
-              [](const Tensor& g, SymIntList sizes, int64_t offset, int64_t a, int64_t b) {
-                return diagonal_backward(g, sizes, offset, a, b);
-              }}}},
+     .vjp = {{"self", "grad, self.sizes, offset, dim1, dim2", fn<diagonal_backward>}}},
     {.schema = "diagonal_copy(Tensor self, int offset=0, int dim1=0, int dim2=1) -> Tensor",
      .decomp =
          [](const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
@@ -261,10 +257,7 @@ static constexpr OpDef rows[] = {
     {.schema = "unfold(Tensor(a) self, int dimension, int size, int step) -> Tensor(a)",
      .view = fn<windows>,
      .inverse = Without{"shows an element more than once"},
-     .vjp = {{"self", "grad, self.sizes, dimension, size, step",
-              [](const Tensor& g, SymIntList sizes, int64_t dim, int64_t size, int64_t step) {
-                return unfold_backward(g, sizes, dim, size, step);
-              }}}},
+     .vjp = {{"self", "grad, self.sizes, dimension, size, step", fn<unfold_backward>}}},
     {.schema = "unfold_copy(Tensor self, int dimension, int size, int step) -> Tensor",
      .decomp =
          [](const Tensor& self, int64_t dimension, int64_t size, int64_t step) {

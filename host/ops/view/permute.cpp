@@ -199,6 +199,10 @@ Tensor transpose_decomp(const Tensor& self, int64_t dim0, int64_t dim1) {
 
 }  // namespace
 
+static constexpr Vjp transposed_vjp{
+    {"self", "grad, dim0, dim1",
+     [](const Tensor& g, int64_t a, int64_t b) { return g.transpose(a, b); }}};
+
 static constexpr OpDef rows[] = {
     {.schema = "permute(Tensor(a) self, int[] dims) -> Tensor(a)",
      .core = true,
@@ -213,13 +217,11 @@ static constexpr OpDef rows[] = {
      .view = fn<transposed>,
      .inverse = transposed_back,
      .decomp = fn<transpose_decomp>,
-     .vjp = {{"self", "grad, dim0, dim1",
-              [](const Tensor& g, int64_t a, int64_t b) { return g.transpose(a, b); }}}},
+     .vjp = transposed_vjp},
     {.schema = "transpose_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
      .meta = transpose_in_place,
      .eager = transpose_in_place,
-     .vjp = {{"self", "grad, dim0, dim1",
-              [](const Tensor& g, int64_t a, int64_t b) { return g.transpose(a, b); }}}},
+     .vjp = transposed_vjp},
     {.schema = "transpose_copy.int(Tensor self, int dim0, int dim1) -> Tensor",
      .decomp =
          [](const Tensor& self, int64_t dim0, int64_t dim1) {
@@ -241,8 +243,7 @@ static constexpr OpDef rows[] = {
     {.schema = "swapdims_(Tensor(a!) self, int dim0, int dim1) -> Tensor(a!)",
      .meta = transpose_in_place,
      .eager = transpose_in_place,
-     .vjp = {{"self", "grad, dim0, dim1",
-              [](const Tensor& g, int64_t a, int64_t b) { return g.transpose(a, b); }}}},
+     .vjp = transposed_vjp},
     {.schema = "t(Tensor(a) self) -> Tensor(a)",
      .view = fn<matrix_transposed>,
      .inverse = [](const Tensor&, const Tensor& content) { return content.t(); },
