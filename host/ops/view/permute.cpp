@@ -58,7 +58,7 @@ constexpr auto t_in_place = [](const Tensor& self) {
   replace_metadata(self, list_of(m.sizes), list_of(m.strides), m.offset);
 };
 
-Tensor moved(const Tensor& self, IntList source, IntList destination) {
+std::vector<int64_t> order_moved(const Tensor& self, IntList source, IntList destination) {
   require(source.size() == destination.size(), "movedim: {} sources for {} destinations",
           source.size(), destination.size());
   std::vector<int64_t> order(static_cast<size_t>(self.dim()), -1), rest;
@@ -74,7 +74,11 @@ Tensor moved(const Tensor& self, IntList source, IntList destination) {
     while (taken >> next & 1) ++next;
     d = next++;
   }
-  return permute(self, order);
+  return order;
+}
+
+Tensor moved(const Tensor& self, IntList source, IntList destination) {
+  return permute(self, order_moved(self, source, destination));
 }
 
 Tensor reversed_dims(const Tensor& self) {
@@ -262,6 +266,17 @@ static constexpr OpDef rows[] = {
     {.schema = "movedim.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
      .decomp = fn<moved>},
     {.schema = "movedim.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
+     .decomp = [](const Tensor& self, int64_t source,
+                  int64_t destination) { return moved(self, source, destination); }},
+    {.schema = "moveaxis.intlist(Tensor(a) self, int[] source, int[] destination) -> Tensor(a)",
+     .view =
+         [](const Tensor& self, IntList source, IntList destination) {
+           return permuted(self, order_moved(self, source, destination));
+         },
+     .inverse = [](const Tensor&, const Tensor& content, IntList source,
+                   IntList destination) { return content.movedim(destination, source); },
+     .decomp = fn<moved>},
+    {.schema = "moveaxis.int(Tensor(a) self, int source, int destination) -> Tensor(a)",
      .decomp = [](const Tensor& self, int64_t source,
                   int64_t destination) { return moved(self, source, destination); }},
     {.schema = "numpy_T(Tensor(a) self) -> Tensor(a)", .decomp = fn<reversed_dims>},

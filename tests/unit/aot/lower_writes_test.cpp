@@ -21,6 +21,16 @@ TEST(LowerWrites, OutArgumentsAreResultsThatAreWritten) {
 )");
 }
 
+TEST(LowerWrites, ARowsInverseIsAllThatAViewNeeds) {
+  expect_same(R"(
+  input %x: f32[2, 3, 4]
+  %v: f32[4, 2, 3] strides [1, 12, 4] = aten.moveaxis.intlist(%x, [2], [0])
+  %w: f32[4, 2, 3] strides [1, 12, 4] = aten.mul_.Scalar(%v, 2)
+  %z: f32[2, 3, 4] = aten.add.Tensor(%x, %x)
+  output %z
+)");
+}
+
 TEST(LowerWrites, AnOutArgumentMayBeAnOperand) {
   expect_same(R"(
   input %x: f32[2, 2]

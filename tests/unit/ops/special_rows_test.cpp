@@ -43,6 +43,13 @@ TEST(SpecialRows, EigenvectorsOfASymmetricMatrixDiagonaliseIt) {
   for (size_t i = 0; i < left.size(); ++i) EXPECT_NEAR(left[i], right[i], 1e-9);
 }
 
+TEST(SpecialRows, MovedAxesAreAView) {
+  Tensor x = arange(24, Dtype::f32).reshape({2, 3, 4}), moved = moveaxis(x, {2}, {0});
+  EXPECT_EQ(values_of(moved), values_of(x.permute({2, 0, 1})));
+  moved.fill_(1);
+  EXPECT_EQ(values_of(x), values_of(ones({2, 3, 4})));
+}
+
 TEST(SpecialRows, AnInstanceNormThatIsNotTrainedLeavesItsStatisticsAlone) {
   Tensor mean = full({2}, 0.1), var = full({2}, 0.3);
   instance_norm(ones({3, 2, 4}), {}, {}, mean, var, false, 0.1, 1e-5, false);
