@@ -224,6 +224,10 @@ void index_select_kernel(Tensor& out, const Tensor& self, int64_t dim, const Ten
     }
 }
 
+Tensor index_select_vjp(const Tensor& g, SymIntList sizes, int64_t dim, const Tensor& index) {
+  return g.new_zeros(sizes).index_add(dim, index, g);
+}
+
 // Reads where the mask holds, else `fill`; the indices may be out of range elsewhere.
 Tensor masked_index(const Tensor& self, const Tensor& mask, TensorList indices, Number fill) {
   std::vector<Tensor> safe;
@@ -366,11 +370,12 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = fn<index_select_meta>,
      .eager = fn<index_select_kernel>,
-     .vjp = {{"self", "grad, self.sizes, dim, index",
-              [](const Tensor& g, SymIntList sizes, int64_t dim, const Tensor& index) {
-                return g.new_zeros(sizes).index_add(dim, index, g);
-              }}},
+     .vjp = {{"self", "grad, self.sizes, dim, index", fn<index_select_vjp>}},
      .linear = "self"},
+    {.schema = "index_select_backward(Tensor grad, SymInt[] self_sizes, int dim, Tensor index) -> "
+               "Tensor",
+     .decomp = fn<index_select_vjp>,
+     .linear = "grad"},
     {.schema = "nonzero(Tensor self) -> Tensor",
      .tags = OpTags::data_dependent,
      .core = true,

@@ -50,6 +50,12 @@ TEST(SpecialRows, MovedAxesAreAView) {
   EXPECT_EQ(values_of(x), values_of(ones({2, 3, 4})));
 }
 
+TEST(SpecialRows, TheGradientOfASelectionAddsUpWhatIsSelectedTwice) {
+  Tensor index = ones({2}).to(Dtype::i64);
+  EXPECT_EQ(values_of(index_select_backward(ones({2, 2}), {3, 2}, 0, index)),
+            (std::vector<double>{0, 0, 2, 2, 0, 0}));
+}
+
 TEST(SpecialRows, AnInstanceNormThatIsNotTrainedLeavesItsStatisticsAlone) {
   Tensor mean = full({2}, 0.1), var = full({2}, 0.3);
   instance_norm(ones({3, 2, 4}), {}, {}, mean, var, false, 0.1, 1e-5, false);
