@@ -17,7 +17,7 @@ PlanKey key_of(const BatchedProductShape& c, int64_t workers) {
               c.bias,
               std::bit_cast<int32_t>(c.alpha),
               std::bit_cast<int32_t>(c.beta),
-              int64_t(c.batch.size()),
+              static_cast<int64_t>(c.batch.size()),
               c.m,
               c.k,
               c.n};

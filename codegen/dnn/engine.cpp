@@ -143,7 +143,8 @@ struct Call::Held {
 
 Call::Call(const dnnl::primitive& run, const Desc& scratchpad, std::vector<Slot> slots,
            int64_t sets)
-    : held_(new Held{run, {}, {}, scratchpad.get_size(), std::vector<Arguments>(size_t(sets))}) {
+    : held_(new Held{
+          run, {}, {}, scratchpad.get_size(), std::vector<Arguments>(static_cast<size_t>(sets))}) {
   for (size_t i = 0; i < slots.size(); ++i) {
     if (slots[i].desc.is_zero()) continue;
     held_->positions.push_back(i);

@@ -68,7 +68,8 @@ void move_rest(int64_t channels, int64_t positions, Move move) {
 template <class T>
 TENON_AVX2 void gather(const T* planes, int64_t plane, T* tile, int64_t channels,
                        int64_t positions) {
-  constexpr int64_t together = 64 / int64_t(sizeof(T));  // channels that fill a cache line
+  constexpr int64_t together =
+      64 / static_cast<int64_t>(sizeof(T));  // channels that fill a cache line
   for (int64_t first = 0; first + 8 <= channels; first += together) {
     int64_t last = std::min(first + together, channels / 8 * 8);
     for (int64_t p = 0; p + 8 <= positions; p += 8)
@@ -82,7 +83,7 @@ TENON_AVX2 void gather(const T* planes, int64_t plane, T* tile, int64_t channels
 template <class T>
 TENON_AVX2 void scatter(const T* tile, T* planes, int64_t plane, int64_t channels,
                         int64_t positions) {
-  constexpr int64_t together = 64 / int64_t(sizeof(T));
+  constexpr int64_t together = 64 / static_cast<int64_t>(sizeof(T));
   for (int64_t first = 0; first + 8 <= channels; first += together) {
     int64_t last = std::min(first + together, channels / 8 * 8);
     for (int64_t p = 0; p + 8 <= positions; p += 8)

@@ -36,15 +36,15 @@ Id Writer::number_of(Id id) {
     throw tenon::plugin::error(TN_INTERNAL, "saved code: an index depends on data");
   for (Id& operand : node.operands) operand = number_of(operand);
   nodes_.push_back(std::move(node));
-  return numbers_[id] = Id(nodes_.size() - 1);
+  return numbers_[id] = static_cast<Id>(nodes_.size() - 1);
 }
 
 std::string Writer::take() {
   std::string body = std::move(body_);
   body_.clear();
-  put(uint64_t(nodes_.size()));
+  put(static_cast<uint64_t>(nodes_.size()));
   for (IndexNode& node : nodes_) {
-    put(uint8_t(node.kind));
+    put(static_cast<uint8_t>(node.kind));
     put(node.number);
     (*this)(node.operands);
   }
@@ -80,7 +80,7 @@ void Reader::expressions(loopir::Expressions& x) {
   (*this)(symbols);
   for (const IndexNode& node : nodes_)
     if (node.kind == IndexKind::symbol &&
-        (node.number < 0 || size_t(node.number) >= symbols.size()))
+        (node.number < 0 || static_cast<size_t>(node.number) >= symbols.size()))
       fail("an unknown symbol");
   x = loopir::Expressions(std::move(nodes_));
   x.symbols = std::move(symbols);

@@ -59,28 +59,28 @@ class Writer {
     } else if constexpr (std::is_array_v<T>) {
       for (auto& item : x) (*this)(item);
     } else if constexpr (std::is_same_v<T, std::string>) {
-      put(uint64_t(x.size()));
+      put(static_cast<uint64_t>(x.size()));
       body_ += x;
     } else if constexpr (std::is_same_v<T, std::vector<bool>>) {
-      put(uint64_t(x.size()));
-      for (bool bit : x) put(uint8_t(bit));
+      put(static_cast<uint64_t>(x.size()));
+      for (bool bit : x) put(static_cast<uint8_t>(bit));
     } else if constexpr (detail::is_vector<T>) {
-      put(uint64_t(x.size()));
+      put(static_cast<uint64_t>(x.size()));
       for (auto& item : x) (*this)(item);
     } else if constexpr (detail::is_map<T>) {
-      put(uint64_t(x.size()));
+      put(static_cast<uint64_t>(x.size()));
       for (auto& [key, item] : x) {
         put(key);
         (*this)(item);
       }
     } else if constexpr (detail::is_optional<T>) {
-      put(uint8_t(x.has_value()));
+      put(static_cast<uint8_t>(x.has_value()));
       if (x) (*this)(*x);
     } else if constexpr (detail::is_pair<T>) {
       (*this)(x.first);
       (*this)(x.second);
     } else if constexpr (detail::is_variant<T>) {
-      put(uint8_t(x.index()));
+      put(static_cast<uint8_t>(x.index()));
       std::visit([this](auto& item) { (*this)(item); }, x);
     } else {
       fields(*this, x);
@@ -88,11 +88,11 @@ class Writer {
   }
   template <class E>
   void choice(E& e, E) {
-    put(uint8_t(e));
+    put(static_cast<uint8_t>(e));
   }
   void index(loopir::Id& id) { put(number_of(id)); }
   void indices(loopir::Ids& ids) {
-    put(uint64_t(ids.size()));
+    put(static_cast<uint64_t>(ids.size()));
     for (loopir::Id& id : ids) index(id);
   }
   void buffer(loopir::Id& id) { put(id); }
@@ -161,7 +161,7 @@ class Reader {
   void choice(E& e, E last) {
     uint8_t value = 0;
     get(value);
-    if (value > uint8_t(last)) fail("an unknown choice");
+    if (value > static_cast<uint8_t>(last)) fail("an unknown choice");
     e = E(value);
   }
   void index(loopir::Id& id) {
@@ -206,7 +206,7 @@ class Reader {
     uint64_t n = 0;
     get(n);
     if (n > rest_.size()) fail("more items than bytes");
-    return size_t(n);
+    return static_cast<size_t>(n);
   }
   std::string_view slice(size_t n) {
     if (n > rest_.size()) fail("cut off");

@@ -74,7 +74,7 @@ std::string Executable::profile_text() const {
   for (const auto& [item, facts] : step_facts()) {
     int64_t calls = times_[item].calls;
     if (!calls || parts_.in_setup[item]) continue;
-    double us = double(times_[item].nanoseconds) / 1e3 / double(calls);
+    double us = static_cast<double>(times_[item].nanoseconds) / 1e3 / static_cast<double>(calls);
     rows.push_back({us, facts.kind + " " + facts.name});
     sum += us;
   }
@@ -99,8 +99,8 @@ std::string Executable::items_json() const {
         << ", \"bytes\": " << f.bytes << ", \"flops\": " << f.flops
         << ", \"in_setup\": " << (parts_.in_setup[item] ? "true" : "false");
     if (int64_t calls = times_ ? times_[item].calls.load() : 0)
-      out << ", \"calls\": " << calls
-          << ", \"us\": " << double(times_[item].nanoseconds) / 1e3 / double(calls);
+      out << ", \"calls\": " << calls << ", \"us\": "
+          << static_cast<double>(times_[item].nanoseconds) / 1e3 / static_cast<double>(calls);
     out << "}";
     separator = ", ";
   }

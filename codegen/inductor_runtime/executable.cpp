@@ -199,8 +199,8 @@ void Executable::place_arena(Context& context, std::span<const int64_t> symbols)
   const loopir::Program& p = parts_.program;
   loopir::MemoryPlan plan = plan_for(symbols);
   bool is_one_block = parts_.options.plans_memory;
-  if (is_one_block && int64_t(context.arena.size()) < plan.bytes)
-    context.arena = Memory(size_t(plan.bytes));
+  if (is_one_block && static_cast<int64_t>(context.arena.size()) < plan.bytes)
+    context.arena = Memory(static_cast<size_t>(plan.bytes));
   context.blocks.clear();
   context.pointers.assign(p.buffers.size(), nullptr);
   context.tensors.resize(p.buffers.size());
@@ -209,7 +209,7 @@ void Executable::place_arena(Context& context, std::span<const int64_t> symbols)
     if (plan.offsets[b] >= 0 && is_one_block)
       context.pointers[b] = context.arena.data() + plan.offsets[b];
     if (plan.offsets[b] >= 0 && !is_one_block) {
-      context.blocks.emplace_back(size_t(loopir::bytes_of(p, info, symbols)));
+      context.blocks.emplace_back(static_cast<size_t>(loopir::bytes_of(p, info, symbols)));
       context.pointers[b] = context.blocks.back().data();
     }
     if (info.place == Buffer::Place::constant) context.pointers[b] = p.constants[info.slot]->data;
@@ -261,12 +261,12 @@ std::shared_ptr<Executable::Setup> Executable::setup_for(Call& call) {
     if (in_setup_memory_[b]) everything.writes.push_back(b);
   loopir::MemoryPlan plan =
       loopir::plan_memory(p, {&everything, 1}, call.symbols, in_setup_memory_);
-  made->memory = Memory(size_t(plan.bytes));
+  made->memory = Memory(static_cast<size_t>(plan.bytes));
   for (Id b : everything.writes) made->pointers[b] = made->memory.data() + plan.offsets[b];
   call.setup = made;
   run_items(call, true);
   int64_t packed = 0;
-  for (const Memory& m : made->packed) packed += int64_t(m.size());
+  for (const Memory& m : made->packed) packed += static_cast<int64_t>(m.size());
   packed_bytes_ = packed;
   setup_ = made;
   return made;
@@ -286,7 +286,7 @@ tensor Executable::tensor_of(Call& call, const View& view) {
   if (!base && call.setup && call.setup->tensors[view.buffer])
     base = call.setup->tensors[view.buffer].get();
   if (base) {
-    bool is_same = offset == 0 && int32_t(sizes.size()) == base->ndim &&
+    bool is_same = offset == 0 && static_cast<int32_t>(sizes.size()) == base->ndim &&
                    std::equal(sizes.begin(), sizes.end(), base->sizes) &&
                    std::equal(strides.begin(), strides.end(), base->strides);
     if (is_same) return tensor::share(base);
@@ -296,8 +296,8 @@ tensor Executable::tensor_of(Call& call, const View& view) {
                offset * loopir::item_size(info.dtype);
   tn_tensor* out = nullptr;
   tenon::plugin::check(host->tensor->from_memory(data, sizes.data(), strides.data(),
-                                                 int32_t(sizes.size()), info.dtype, TN_DEV_CPU, -1,
-                                                 nullptr, nullptr, &out));
+                                                 static_cast<int32_t>(sizes.size()), info.dtype,
+                                                 TN_DEV_CPU, -1, nullptr, nullptr, &out));
   return tensor(out);
 }
 
@@ -325,7 +325,8 @@ class Executable::KernelCall {
   KernelCall(const KernelCall&) = delete;
 
   void operator()(int64_t begin, int64_t end) const {
-    void* rows = kernel_.scratch_bytes ? thread_bytes(size_t(kernel_.scratch_bytes)) : nullptr;
+    void* rows =
+        kernel_.scratch_bytes ? thread_bytes(static_cast<size_t>(kernel_.scratch_bytes)) : nullptr;
     if (!run_(pointers_, symbols_, begin, end, rows)) return;
     throw error(TN_OUT_OF_RANGE,
                 "index out of range in self: a position read by kernel " + name_ +
@@ -349,9 +350,10 @@ void Executable::run_kernel(Call& call, size_t item) {
   int64_t units = parts_.program.expressions.evaluate(k.units, call.symbols);
   // Of the default about 5 µs of work.
   constexpr double cost_of_element = 0.75;
-  double worth_a_thread = cost_of_element * double(parts_.options.workers.fewest_elements);
+  double worth_a_thread =
+      cost_of_element * static_cast<double>(parts_.options.workers.fewest_elements);
   int64_t threads = parts_.options.workers.threads();
-  double total = double(units) * k.cost;
+  double total = static_cast<double>(units) * k.cost;
   int64_t chunks = threads > 1 && total > worth_a_thread ? std::min(units, 4 * threads) : 1;
   if (chunks == 1) return run(0, units);
   parts_.options.workers.run(chunks,
@@ -407,7 +409,7 @@ void Executable::run_extern(Call& call, size_t item) {
     std::vector<int64_t> sizes = evaluated(info.sizes, call.symbols);
     std::vector<int64_t> strides = evaluated(info.strides, call.symbols);
     const tn_tensor* t = results[r].get();
-    bool as_promised = int32_t(sizes.size()) == t->ndim;
+    bool as_promised = static_cast<int32_t>(sizes.size()) == t->ndim;
     for (size_t d = 0; as_promised && d < sizes.size(); ++d)
       as_promised = t->sizes[d] == sizes[d] && (sizes[d] == 1 || t->strides[d] == strides[d]);
     // Memory of the arena must not leave the call, nor be read after it is used again.

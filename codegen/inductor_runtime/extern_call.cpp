@@ -12,7 +12,7 @@ ExternCall::ExternCall(const loopir::Extern& op)
     : op_(op.op), name_(op.name), results_(op.results.begin(), op.results.end()) {
   std::map<loopir::Id, uint32_t> positions;
   for (const auto& [value, view] : op.tensors) {
-    positions[value] = uint32_t(views_.size());
+    positions[value] = static_cast<uint32_t>(views_.size());
     views_.push_back(view);
   }
   for (size_t i = 0; i < op.node->args().size(); ++i) add(op.node->args()[i], op, i, positions);
@@ -67,7 +67,7 @@ tn_arg ExternCall::pointing_into(const Argument& a) {
   tn_arg out{};
   out.kind = a.kind;
   auto list = [&](const auto& items, auto& to) {
-    out.count = uint32_t(items.size());
+    out.count = static_cast<uint32_t>(items.size());
     to = items.data();
   };
   switch (a.kind) {
@@ -149,7 +149,7 @@ std::vector<tensor> ExternCall::run(const loopir::Expressions& x, std::span<cons
       args[i].u.i = sizes[i][0];
     } else if (args[i].kind == TN_ARG_SYMINTS) {
       args[i].kind = TN_ARG_INTS;
-      args[i].count = uint32_t(sizes[i].size());
+      args[i].count = static_cast<uint32_t>(sizes[i].size());
       args[i].u.ints = sizes[i].data();
     }
   }

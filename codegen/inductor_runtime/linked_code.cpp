@@ -132,10 +132,11 @@ class Linker {
     expect(size_ > 0, "no code in it");
     collect_calls();
     stubs_ = aligned(size_, stub_bytes);
-    code_end_ = size_ = aligned(stubs_ + calls_.size() * stub_bytes, size_t(getpagesize()));
+    code_end_ = size_ =
+        aligned(stubs_ + calls_.size() * stub_bytes, static_cast<size_t>(getpagesize()));
     place_sections(false);
     addresses_ = aligned(size_, 8);
-    return size_ = aligned(addresses_ + 8 * calls_.size(), size_t(getpagesize()));
+    return size_ = aligned(addresses_ + 8 * calls_.size(), static_cast<size_t>(getpagesize()));
   }
   size_t code_end() const { return code_end_; }
 
@@ -176,7 +177,7 @@ class Linker {
             !(section.sh_flags & (SHF_WRITE | SHF_TLS)) && section.sh_type != SHT_NOBITS;
         expect(is_constant, "a section of variables, which kernels do not have");
         uint64_t align = std::max<uint64_t>(section.sh_addralign, 1);
-        expect(align <= size_t(getpagesize()) && (align & (align - 1)) == 0,
+        expect(align <= static_cast<size_t>(getpagesize()) && (align & (align - 1)) == 0,
                "a section of an unknown alignment");
         objects_[o].contents(section);  // its size is sane from here on
         places_[o][s] = aligned(size_, align);
@@ -228,7 +229,7 @@ class Linker {
           continue;
         const std::byte* at = place_of(o, s);
         expect(at < memory_ + stubs_, "a function that is not among the code");
-        size_t size = std::min<size_t>(s.st_size, size_t(memory_ + stubs_ - at));
+        size_t size = std::min<size_t>(s.st_size, static_cast<size_t>(memory_ + stubs_ - at));
         functions_.try_emplace(objects_[o].name_of(s), at, size);
       }
   }
@@ -248,7 +249,7 @@ class Linker {
   void apply(size_t o, const Elf64_Rela& r, std::byte* at) {
     const Elf64_Sym& symbol = objects_[o].symbol(ELF64_R_SYM(r.r_info));
     auto here = reinterpret_cast<uint64_t>(at);
-    uint64_t addend = uint64_t(r.r_addend);
+    uint64_t addend = static_cast<uint64_t>(r.r_addend);
     switch (ELF64_R_TYPE(r.r_info)) {
       case R_X86_64_64:
         return put(at, target(o, symbol) + addend);
@@ -281,9 +282,9 @@ class Linker {
   }
 
   static int32_t near(uint64_t distance) {
-    auto value = int64_t(distance);
+    auto value = static_cast<int64_t>(distance);
     expect(value >= INT32_MIN && value <= INT32_MAX, "a relocation reaches too far");
-    return int32_t(value);
+    return static_cast<int32_t>(value);
   }
   template <class T>
   static void put(std::byte* at, T value) {

@@ -26,7 +26,7 @@ class Memory {
 /// to the most that was asked for, and the next item that asks gets the same.
 std::byte* thread_bytes(size_t bytes);
 inline float* thread_floats(int64_t floats) {
-  return reinterpret_cast<float*>(thread_bytes(size_t(floats) * sizeof(float)));
+  return reinterpret_cast<float*>(thread_bytes(static_cast<size_t>(floats) * sizeof(float)));
 }
 
 }  // namespace inductor

@@ -37,7 +37,7 @@ double bandwidth(int64_t threads) {
   double seconds = best_seconds([&] {
     tenon::plugin::parallel_chunks(chunks, [&](int64_t c, int32_t) {
       int64_t begin = bytes * c / chunks, end = bytes * (c + 1) / chunks;
-      std::memcpy(to.data() + begin, from.data() + begin, size_t(end - begin));
+      std::memcpy(to.data() + begin, from.data() + begin, static_cast<size_t>(end - begin));
     });
   });
   return 2.0 * bytes / seconds;
@@ -47,10 +47,10 @@ double arithmetic(int64_t threads) {
   constexpr int64_t rows = 96, depth = 128, columns = 32, repeats = 400;
   microkernel::Panels panels{depth, columns};
   std::vector<float> left(rows * depth, 0.5f), right(depth * columns, 0.5f);
-  Memory packed(size_t(panels.size()) * sizeof(float));
+  Memory packed(static_cast<size_t>(panels.size()) * sizeof(float));
   auto* weights = reinterpret_cast<float*>(packed.data());
   panels.pack(right.data(), columns, 1, 0, panels.count(), weights);
-  std::vector<float> results(size_t(threads * rows * columns));
+  std::vector<float> results(static_cast<size_t>(threads * rows * columns));
   double seconds = best_seconds([&] {
     tenon::plugin::parallel_chunks(threads, [&](int64_t c, int32_t) {
       float* result = results.data() + c * rows * columns;
@@ -60,7 +60,7 @@ double arithmetic(int64_t threads) {
             panels.count());
     });
   });
-  return 2.0 * double(threads * repeats * rows * depth * columns) / seconds;
+  return 2.0 * static_cast<double>(threads * repeats * rows * depth * columns) / seconds;
 }
 
 }  // namespace

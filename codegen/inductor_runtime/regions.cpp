@@ -129,7 +129,8 @@ class RegionFinder {
     if (!steps) return std::nullopt;
     RowItem out;
     if (nest.lanes == slowest) {
-      out.granule = int64_t(kernel.width) / std::gcd(int64_t(kernel.width), *steps);
+      out.granule =
+          static_cast<int64_t>(kernel.width) / std::gcd(static_cast<int64_t>(kernel.width), *steps);
       out.units = out.granule * *steps / kernel.width;
     } else {
       std::optional<int64_t> units = quotient(kernel.units, rows);

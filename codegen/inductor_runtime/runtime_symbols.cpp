@@ -78,9 +78,9 @@ float in_float(float x) {
 int64_t integer_power(int64_t base, int64_t exponent) {
   if (exponent < 0) return base == 1 ? 1 : base == -1 ? (exponent % 2 ? -1 : 1) : 0;
   uint64_t out = 1;
-  for (auto b = uint64_t(base); exponent; exponent >>= 1, b *= b)
+  for (auto b = static_cast<uint64_t>(base); exponent; exponent >>= 1, b *= b)
     if (exponent & 1) out *= b;
-  return int64_t(out);
+  return static_cast<int64_t>(out);
 }
 
 template <class F>

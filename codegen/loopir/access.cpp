@@ -11,7 +11,7 @@ namespace {
 /// The values that are a part of an index.
 void add_values(const Expressions& x, Id index, std::vector<Id>& out) {
   const IndexNode& n = x.index_at(index);
-  if (n.kind == IndexKind::value) out.push_back(Id(n.number));
+  if (n.kind == IndexKind::value) out.push_back(static_cast<Id>(n.number));
   for (Id o : n.operands) add_values(x, o, out);
 }
 

@@ -74,7 +74,7 @@ Id Lowering::index_of(const tn_dim& d) {
       auto exponent = x.number_of(operands.at(1));
       if (!exponent || *exponent < 0 || *exponent > largest)
         throw declined("a size is a power with a large or unknown exponent");
-      out = x.product_of(Ids(size_t(*exponent), operands[0]));
+      out = x.product_of(Ids(static_cast<size_t>(*exponent), operands[0]));
       break;
     }
     default:
@@ -129,7 +129,7 @@ std::vector<int64_t> Lowering::int_list(const tn_arg& a) const {
 }
 
 double Lowering::number_arg(const tn_arg& a) const {
-  return a.kind == TN_ARG_FLOAT ? a.u.f : double(int_arg(a));
+  return a.kind == TN_ARG_FLOAT ? a.u.f : static_cast<double>(int_arg(a));
 }
 
 bool Lowering::is_tensor(const tn_arg& a) const {

@@ -103,7 +103,9 @@ class Expressions {
   const IndexNode& index_at(Id i) const { return indices_[i]; }
   std::optional<int64_t> number_of(Id i) const;
   bool is(Id i, int64_t number) const { return number_of(i) == number; }
-  Id extent_of(Id variable) const { return extents_[size_t(index_at(variable).number)]; }
+  Id extent_of(Id variable) const {
+    return extents_[static_cast<size_t>(index_at(variable).number)];
+  }
   Range range(Id i) const;
   /// The value seen while tracing; variables count as 0.
   int64_t hint(Id i) const;
@@ -121,13 +123,13 @@ class Expressions {
   // ---- values
   Id value(ValueNode node);
   Id load(Id buffer, Id index, int32_t dtype, Id mask = none) {
-    return value({value_load, uint16_t(dtype), buffer, index, mask});
+    return value({value_load, static_cast<uint16_t>(dtype), buffer, index, mask});
   }
   Id index_value(Id index) { return value({value_index, TN_I64, index}); }
   Id number(double number, int32_t dtype);
   Id number(int64_t number, int32_t dtype);
   Id apply(uint16_t code, int32_t dtype, Id a, Id b = none, Id c = none) {
-    return value({code, uint16_t(dtype), a, b, c});
+    return value({code, static_cast<uint16_t>(dtype), a, b, c});
   }
   Id cast(Id a, int32_t dtype);
   const ValueNode& value_at(Id v) const { return values_[v]; }

@@ -66,7 +66,7 @@ struct Expressions::Terms {
 };
 
 Id Expressions::index(IndexNode node) {
-  auto [at, is_new] = index_ids_.try_emplace(node, Id(indices_.size()));
+  auto [at, is_new] = index_ids_.try_emplace(node, static_cast<Id>(indices_.size()));
   if (is_new) indices_.push_back(std::move(node));
   return at->second;
 }
@@ -76,7 +76,7 @@ Id Expressions::constant(int64_t number) { return index({IndexKind::constant, nu
 Id Expressions::variable(Id extent) {
   if (is(extent, 1)) return constant(0);
   extents_.push_back(extent);
-  return index({IndexKind::variable, int64_t(extents_.size()) - 1, {}});
+  return index({IndexKind::variable, static_cast<int64_t>(extents_.size()) - 1, {}});
 }
 
 std::optional<int64_t> Expressions::number_of(Id i) const {
@@ -219,15 +219,15 @@ Range Expressions::range(Id i) const {
     case IndexKind::constant:
       return {n.number, n.number};
     case IndexKind::symbol: {
-      const Symbol& s = symbols[size_t(n.number)];
+      const Symbol& s = symbols[static_cast<size_t>(n.number)];
       return {std::max<int64_t>(s.lower, 0), s.upper};
     }
     case IndexKind::variable: {
-      Range e = range(extents_[size_t(n.number)]);
+      Range e = range(extents_[static_cast<size_t>(n.number)]);
       return {0, is_infinite(e.upper) ? infinity : std::max<int64_t>(e.upper - 1, 0)};
     }
     case IndexKind::value: {
-      const ValueNode& v = values_[size_t(n.number)];
+      const ValueNode& v = values_[static_cast<size_t>(n.number)];
       if (v.code != value_checked) return {-infinity, infinity};
       Range size = range(v.b);
       return {0, is_infinite(size.upper) ? infinity : size.upper - 1};
@@ -332,7 +332,7 @@ int64_t Expressions::evaluate(Id i, std::span<const int64_t> given) const {
     case IndexKind::constant:
       return n.number;
     case IndexKind::symbol:
-      return given[size_t(n.number)];
+      return given[static_cast<size_t>(n.number)];
     case IndexKind::sum:
     case IndexKind::product: {
       int64_t out = n.number;

@@ -24,7 +24,7 @@ class Builder {
       if (!stage.statements.empty()) kept_.push_back(std::move(stage));
     }
     kernel.stages = std::move(kept_);
-    kernel.n_loops = uint32_t(group.loops.size());
+    kernel.n_loops = static_cast<uint32_t>(group.loops.size());
     for (const Loop& loop : group.loops) kernel.nodes.insert(loop.nodes.begin(), loop.nodes.end());
     name_kernel();
     return std::move(kernel);
@@ -137,7 +137,12 @@ class Builder {
       s.buffer = p.loop->buffer, s.index = p.loop->index;
       return;
     }
-    Buffer b{Buffer::Place::scratch, uint32_t(kernel.scratch.size()), s.dtype, extents, {}, "row"};
+    Buffer b{Buffer::Place::scratch,
+             static_cast<uint32_t>(kernel.scratch.size()),
+             s.dtype,
+             extents,
+             {},
+             "row"};
     s.buffer = program.add_buffer(std::move(b));
     s.index = index;
     kernel.scratch.push_back(s.buffer);

@@ -83,7 +83,7 @@ View Lowering::whole(Id buffer) {
 // The order in which the tensor that is read most densely lies in memory.
 Ids Lowering::natural_strides(const Tensor& t) {
   Ids loads, order(t.ndim());
-  for (size_t d = 0; d < order.size(); ++d) order[d] = Id(d);
+  for (size_t d = 0; d < order.size(); ++d) order[d] = static_cast<Id>(d);
   size_t most = 0;
   std::vector<int64_t> steps(t.ndim(), 0);
   std::vector<Id> open{t.value};
@@ -297,12 +297,12 @@ void Lowering::lower_inputs() {
     auto e = graph.expr(s);
     if ((e.flags & TN_DIM_UNBACKED) && !shown.contains(s))
       throw declined(text("size {} is known at run time only", sv(e.name)));
-    imported[s] = x.symbol(uint32_t(x.symbols.size()));
+    imported[s] = x.symbol(static_cast<uint32_t>(x.symbols.size()));
     x.symbols.push_back(
         {e.flags & TN_DIM_HAS_HINT ? e.hint : 8, e.lower, e.upper, std::string(sv(e.name))});
   }
-  program.n_symbols = uint32_t(x.symbols.size());
-  program.n_inputs = uint32_t(graph.inputs().size());
+  program.n_symbols = static_cast<uint32_t>(x.symbols.size());
+  program.n_inputs = static_cast<uint32_t>(graph.inputs().size());
   for (uint32_t id = 0; id < graph.values(); ++id) {
     value v = graph.value_at(id);
     if (!v.is_tensor() || v.source == TN_SRC_NODE) continue;
@@ -314,13 +314,14 @@ void Lowering::lower_inputs() {
              indices_of(v.stride_dims()),
              std::string(sv(v.name))};
     if (v.source == TN_SRC_CONSTANT) {
-      b.slot = uint32_t(program.constants.size());
+      b.slot = static_cast<uint32_t>(program.constants.size());
       program.constants.push_back(graph.constant(id));
       const tn_tensor* t = program.constants.back().get();
       if (t->ndim == 0 && (t->dtype == TN_F32 || t->dtype == TN_F64 || t->dtype == TN_I64)) {
-        Id number = t->dtype == TN_I64   ? x.number(*static_cast<int64_t*>(t->data), TN_I64)
-                    : t->dtype == TN_F32 ? x.number(double(*static_cast<float*>(t->data)), TN_F32)
-                                         : x.number(*static_cast<double*>(t->data), TN_F64);
+        Id number = t->dtype == TN_I64 ? x.number(*static_cast<int64_t*>(t->data), TN_I64)
+                    : t->dtype == TN_F32
+                        ? x.number(static_cast<double>(*static_cast<float*>(t->data)), TN_F32)
+                        : x.number(*static_cast<double*>(t->data), TN_F64);
         tensors[id] = Tensor{t->dtype, {}, {}, number};
         continue;
       }

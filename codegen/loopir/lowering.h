@@ -80,7 +80,9 @@ struct Lowering {
   bool is_tensor(const tn_arg& a) const;
   const Tensor& tensor_arg(const tn_arg& a);
   /// A dimension, negative ones counted from the end.
-  static size_t dimension(int64_t d, size_t ndim) { return size_t(d < 0 ? d + int64_t(ndim) : d); }
+  static size_t dimension(int64_t d, size_t ndim) {
+    return static_cast<size_t>(d < 0 ? d + static_cast<int64_t>(ndim) : d);
+  }
 
   /// Whether its contents change only when the caller writes a parameter.
   bool is_parameter(Id buffer) const {

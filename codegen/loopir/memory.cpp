@@ -32,10 +32,10 @@ std::vector<Life> lives_of(const Program& program, std::span<const Access> acces
         if (at[b] == SIZE_MAX) {
           int64_t bytes = bytes_of(program, program.buffers[b], symbols);
           at[b] = out.size();
-          out.push_back(
-              {b, int64_t(i), int64_t(i), (bytes + 2 * alignment - 1) / alignment * alignment});
+          out.push_back({b, static_cast<int64_t>(i), static_cast<int64_t>(i),
+                         (bytes + 2 * alignment - 1) / alignment * alignment});
         }
-        out[at[b]].last = int64_t(i);
+        out[at[b]].last = static_cast<int64_t>(i);
       }
   return out;
 }
@@ -131,7 +131,7 @@ MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
   for (size_t i = 0; i < accesses.size(); ++i) {
     int64_t live = 0;
     for (const Life& l : lives)
-      if (l.first <= int64_t(i) && int64_t(i) <= l.last) live += l.bytes;
+      if (l.first <= static_cast<int64_t>(i) && static_cast<int64_t>(i) <= l.last) live += l.bytes;
     plan.lower_bound = std::max(plan.lower_bound, live);
   }
   std::stable_sort(lives.begin(), lives.end(),

@@ -67,7 +67,7 @@ class NestMaker {
     };
     auto open_index = [&](auto& self, Id i) -> void {
       const IndexNode& n = x.index_at(i);
-      if (n.kind == IndexKind::value) open_value(Id(n.number));
+      if (n.kind == IndexKind::value) open_value(static_cast<Id>(n.number));
       for (Id o : n.operands) self(self, o);
     };
     if (s.buffer != none) open_index(open_index, s.index);
@@ -122,7 +122,7 @@ class NestMaker {
       Substitution by{{i, x.constant(0)}, {j, both}};
       for (Stage& s : k.stages)
         if (!stage || &s == stage) substitute(s, by);
-      variables.erase(variables.begin() + int64_t(n));
+      variables.erase(variables.begin() + static_cast<int64_t>(n));
       variables[n - 1] = both;
       n = 1;
     }
@@ -145,7 +145,8 @@ class NestMaker {
     }
     int64_t n = std::max<int64_t>(x.hint(x.extent_of(v)), 1);
     int64_t filled = (n + vector_lanes - 1) / vector_lanes * vector_lanes;
-    return sum > 0 ? sum * double(n) / double(filled) : sum - 1.0 / double(n);
+    return sum > 0 ? sum * static_cast<double>(n) / static_cast<double>(filled)
+                   : sum - 1.0 / static_cast<double>(n);
   }
   Id best(const Ids& variables, const std::vector<AccessIndex>& all, double& most) {
     Id out = none;

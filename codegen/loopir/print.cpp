@@ -43,11 +43,11 @@ std::string Expressions::text_of_index(Id i) const {
     case IndexKind::constant:
       return std::to_string(n.number);
     case IndexKind::symbol:
-      return symbols[size_t(n.number)].name;
+      return symbols[static_cast<size_t>(n.number)].name;
     case IndexKind::variable:
       return "i" + std::to_string(n.number);
     case IndexKind::value:
-      return "[" + text_of(Id(n.number)) + "]";
+      return "[" + text_of(static_cast<Id>(n.number)) + "]";
     case IndexKind::sum:
       for (Id o : n.operands) out = joined(out, " + ", text_of_index(o));
       return n.number ? out + " + " + std::to_string(n.number) : out;
@@ -132,7 +132,7 @@ class ValueText {
     if (n.dtype == TN_F32 || n.dtype == TN_F64 || n.dtype == TN_F16 || n.dtype == TN_BF16)
       text << std::bit_cast<double>(bits);
     else
-      text << int64_t(bits);
+      text << static_cast<int64_t>(bits);
     out_ += text.str();
   }
   void write_index(Id i) {
@@ -166,8 +166,8 @@ std::string text_of_kernel(const Expressions& x, const Kernel& k) {
       if (s.folded != none) out += "fold" + std::to_string(s.folded) + " = ";
       if (s.buffer != none)
         out += "b" + std::to_string(s.buffer) + "[" + x.text_of_index(s.index) + "] " +
-               store_names[size_t(s.store)] + " ";
-      out += std::string(s.is_scan ? "running " : "") + fold_names[size_t(s.fold)];
+               store_names[static_cast<size_t>(s.store)] + " ";
+      out += std::string(s.is_scan ? "running " : "") + fold_names[static_cast<size_t>(s.fold)];
       out += " " + x.text_of(s.value) + "\n";
     }
   }
@@ -193,7 +193,7 @@ std::string text_of(const Program& program) {
     if (const auto* loop = std::get_if<Loop>(&step)) {
       out += "loop " + loop->name + " " + variable_list(x, loop->outer);
       if (loop->fold != Fold::none)
-        out += std::string(" ") + fold_names[size_t(loop->fold)] + " over " +
+        out += std::string(" ") + fold_names[static_cast<size_t>(loop->fold)] + " over " +
                variable_list(x, loop->reduced);
       out += " to b" + std::to_string(loop->buffer) + "\n";
     } else if (const auto* e = std::get_if<Extern>(&step)) {

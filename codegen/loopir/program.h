@@ -193,7 +193,7 @@ struct Program {
   }
   Id add_buffer(Buffer b) {
     buffers.push_back(std::move(b));
-    return Id(buffers.size() - 1);
+    return static_cast<Id>(buffers.size() - 1);
   }
 };
 

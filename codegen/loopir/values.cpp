@@ -31,22 +31,24 @@ Operands operands_of(const ValueNode& n) {
 }
 
 Id Expressions::value(ValueNode node) {
-  auto [at, is_new] = value_ids_.try_emplace(node, Id(values_.size()));
+  auto [at, is_new] = value_ids_.try_emplace(node, static_cast<Id>(values_.size()));
   if (is_new) values_.push_back(node);
   return at->second;
 }
 
 Id Expressions::number(double number, int32_t dtype) {
-  if (!is_floating(dtype)) return this->number(int64_t(number), dtype);
+  if (!is_floating(dtype)) return this->number(static_cast<int64_t>(number), dtype);
   auto bits = std::bit_cast<uint64_t>(number);
-  return value({value_constant, uint16_t(dtype), Id(bits), Id(bits >> 32)});
+  return value({value_constant, static_cast<uint16_t>(dtype), static_cast<Id>(bits),
+                static_cast<Id>(bits >> 32)});
 }
 
 Id Expressions::number(int64_t number, int32_t dtype) {
-  if (is_floating(dtype)) return this->number(double(number), dtype);
+  if (is_floating(dtype)) return this->number(static_cast<double>(number), dtype);
   if (dtype == TN_BOOL) number = number != 0;
-  auto bits = uint64_t(number);
-  return value({value_constant, uint16_t(dtype), Id(bits), Id(bits >> 32)});
+  auto bits = static_cast<uint64_t>(number);
+  return value({value_constant, static_cast<uint16_t>(dtype), static_cast<Id>(bits),
+                static_cast<Id>(bits >> 32)});
 }
 
 Id Expressions::cast(Id a, int32_t dtype) {
@@ -56,11 +58,12 @@ Id Expressions::cast(Id a, int32_t dtype) {
   bool exact = n.code == value_constant && dtype != TN_F16 && dtype != TN_BF16;
   if (exact && is_floating(n.dtype) && (dtype == TN_F32 || dtype == TN_F64)) {
     double x = std::bit_cast<double>(bits);
-    return number(dtype == TN_F32 ? double(float(x)) : x, dtype);
+    return number(dtype == TN_F32 ? static_cast<double>(static_cast<float>(x)) : x, dtype);
   }
   if (exact && !is_floating(n.dtype) && (dtype == TN_F64 || dtype == TN_F32 || dtype == TN_I64)) {
-    auto x = int64_t(bits);
-    return dtype == TN_F32 ? number(double(float(x)), dtype) : number(x, dtype);
+    auto x = static_cast<int64_t>(bits);
+    return dtype == TN_F32 ? number(static_cast<double>(static_cast<float>(x)), dtype)
+                           : number(x, dtype);
   }
   return apply(TN_F_CAST, dtype, a);
 }
@@ -75,7 +78,7 @@ const Ids& Expressions::variables_of_index(Id i) {
     out = std::move(all);
   };
   if (n.kind == IndexKind::variable) out = {i};
-  if (n.kind == IndexKind::value) join(variables_of(Id(n.number)));
+  if (n.kind == IndexKind::value) join(variables_of(static_cast<Id>(n.number)));
   for (Id o : n.operands) join(variables_of_index(o));
   return index_variables_[i] = out;
 }
@@ -133,7 +136,7 @@ Id Expressions::substitute_index(Id i, const Substitution& by) {
   const IndexNode n = indices_[i];
   if (n.kind == IndexKind::variable)
     return std::find_if(by.begin(), by.end(), [&](auto& p) { return p.first == i; })->second;
-  if (n.kind == IndexKind::value) return of_value(substitute(Id(n.number), by));
+  if (n.kind == IndexKind::value) return of_value(substitute(static_cast<Id>(n.number), by));
   Ids operands;
   for (Id o : n.operands) operands.push_back(substitute_index(o, by));
   return rebuilt(n, operands);
@@ -186,7 +189,7 @@ Id Expressions::substitute(Id v, const Substitution& by) {
 // The index with every value in it replaced by f(value).
 Id Expressions::map_values(Id i, const std::function<Id(Id)>& f) {
   const IndexNode n = indices_[i];
-  if (n.kind == IndexKind::value) return of_value(f(Id(n.number)));
+  if (n.kind == IndexKind::value) return of_value(f(static_cast<Id>(n.number)));
   Ids operands;
   for (Id o : n.operands) operands.push_back(map_values(o, f));
   return operands == n.operands ? i : rebuilt(n, operands);

@@ -180,8 +180,8 @@ struct Part {
       int64_t n = std::min(rows, end - first);
       for (int64_t i = 0; i < n; ++i) at[i] = phase.place(first + i);
       find_runs(at, n, panel);
-      kernels().sum_directly(
-          {int64_t(runs.size()), runs.data(), 1, panel.width, panel.width, true, sums});
+      kernels().sum_directly({static_cast<int64_t>(runs.size()), runs.data(), 1, panel.width,
+                              panel.width, true, sums});
       store(sums, at, n, panel);
     }
   }
@@ -262,7 +262,7 @@ void DirectCorrelation::run(int64_t part, const double* source, const double* gr
         runs.push_back(run);
       }
   alignas(64) double sums[most_sums];
-  kernels().sum_directly({int64_t(runs.size()), runs.data(), gradient_strides[3],
+  kernels().sum_directly({static_cast<int64_t>(runs.size()), runs.data(), gradient_strides[3],
                           x.stride * source_strides[3], panel.columns, false, sums});
   double* to = result + u.group * group + u.out_channel * out_channel + panel.first * channel;
   for (int d = 0; d < 3; ++d) to += u.tap[d] * space[d];

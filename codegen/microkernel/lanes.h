@@ -19,7 +19,7 @@ constexpr int vector_bytes = 16, panel_vectors = 2, most_sums = 8;  // of 16
 #endif
 
 constexpr int tile_rows(int64_t vectors) {
-  return vectors == 1 ? most_sums / 2 : most_sums / int(vectors);
+  return vectors == 1 ? most_sums / 2 : most_sums / static_cast<int>(vectors);
 }
 
 /// An integer as wide as a number.
@@ -36,7 +36,7 @@ template <class T>
 struct LanesOf {
   using Number = T;
   using Integer = typename IntegerOf<sizeof(T)>::Type;
-  static constexpr int count = vector_bytes / int(sizeof(T));
+  static constexpr int count = vector_bytes / static_cast<int>(sizeof(T));
   typedef T Vector __attribute__((vector_size(vector_bytes)));
   typedef T Unaligned __attribute__((vector_size(vector_bytes), aligned(alignof(T)), may_alias));
   typedef Integer Mask __attribute__((vector_size(vector_bytes)));

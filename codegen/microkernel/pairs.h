@@ -58,14 +58,14 @@ struct PairsOfRows : Pairs {
 
   static inline Row row(const Number* right, int64_t next) {
     constexpr uint64_t first = 0x0011'0001'0010'0000, step = 0x0002'0002'0002'0002;
-    const __m512i places = {int64_t(first),
-                            int64_t(first + step),
-                            int64_t(first + 2 * step),
-                            int64_t(first + 3 * step),
-                            int64_t(first + 4 * step),
-                            int64_t(first + 5 * step),
-                            int64_t(first + 6 * step),
-                            int64_t(first + 7 * step)};
+    const __m512i places = {static_cast<int64_t>(first),
+                            static_cast<int64_t>(first + step),
+                            static_cast<int64_t>(first + 2 * step),
+                            static_cast<int64_t>(first + 3 * step),
+                            static_cast<int64_t>(first + 4 * step),
+                            static_cast<int64_t>(first + 5 * step),
+                            static_cast<int64_t>(first + 6 * step),
+                            static_cast<int64_t>(first + 7 * step)};
     __m512i both = _mm512_inserti64x4(_mm512_castsi256_si512(half(right)), half(right + next), 1);
     return _mm512_permutexvar_epi16(places, both);
   }

@@ -250,7 +250,7 @@ class Multiplication {
   void multiply_rows(int64_t row, int64_t rows) {
     // All of these rows of `left` stay in the cache while panels pass by, or a block of k of them
     // does: then sums wait in the result.
-    bool is_short = rows * b.k * int64_t(sizeof(Number)) <= left_bytes;
+    bool is_short = rows * b.k * static_cast<int64_t>(sizeof(Number)) <= left_bytes;
     if (is_short || waits_apart())
       for (int64_t panel = b.panel; panel < b.panel_end; ++panel)
         for (int64_t p = 0; p == 0 || p < b.k; p += block_k) multiply_panel(row, rows, panel, p);

@@ -55,12 +55,14 @@ void WinogradConvolution::pack(int64_t part, const float* weights, const int64_t
   int64_t lanes = kernels().f32.lanes, size = panels.size();
   int64_t first = panels.column(part), columns = panels.column(part + 1) - first;
   int64_t width = (columns + lanes - 1) / lanes * lanes;
-  std::vector<float> row(size_t(36 * width));  // of one channel: a panel's row of each matrix
+  std::vector<float> row(
+      static_cast<size_t>(36 * width));  // of one channel: a panel's row of each matrix
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t j = 0; j < columns; ++j) {
       float values[6][6];
       transform_kernel(weights + (first + j) * strides[0] + c * strides[1], strides, values);
-      for (int64_t p = 0; p < 36; ++p) row[size_t(p * width + j)] = values[p / 6][p % 6];
+      for (int64_t p = 0; p < 36; ++p)
+        row[static_cast<size_t>(p * width + j)] = values[p / 6][p % 6];
     }
     for (int64_t p = 0; p < 36; ++p)
       std::copy_n(row.data() + p * width, width, packed + p * size + first * channels + c * width);

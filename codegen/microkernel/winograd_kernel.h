@@ -92,7 +92,7 @@ static void give_tile(const WinogradBlock& b, int64_t tile, int64_t y, int64_t x
         for (const Finish* f = b.finish; f < b.finish + b.n_finish; ++f) {
           bool adds = f->kind == Finish::Kind::add;
           Vector operand = adds ? load(static_cast<const float*>(f->operand) + at, n) : Vector{};
-          v = finished<float>(v, f->kind, operand, float(f->factor));
+          v = finished<float>(v, f->kind, operand, static_cast<float>(f->factor));
         }
         store(b.result + at, v, n);
       }

@@ -55,7 +55,7 @@ bool same_values(const tensor& before, const tn_tensor* now) {
   if (before->numel == 0) return true;
   tensor after = copy_of(now);
   return std::memcmp(before->data, after->data,
-                     size_t(before->numel) * element_size(before->dtype)) == 0;
+                     static_cast<size_t>(before->numel) * element_size(before->dtype)) == 0;
 }
 
 }  // namespace

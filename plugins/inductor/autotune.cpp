@@ -8,9 +8,9 @@
 // to win clearly. What is tried is the library call as the graph would make it, epilogue included.
 #include "autotune.h"
 
+#include <inductor_runtime/calls/placed.h>
 #include <inductor_runtime/digest.h>
 #include "jit.h"
-#include <inductor_runtime/calls/placed.h>
 
 #include <algorithm>
 #include <chrono>
@@ -47,8 +47,8 @@ class Operands {
     for (size_t d = 0; d < b.sizes.size(); ++d)
       elements +=
           (p.expressions.evaluate(b.sizes[d], {}) - 1) * p.expressions.evaluate(b.strides[d], {});
-    Memory& made = memory_.emplace_back(size_t(std::max<int64_t>(elements, 1)) *
-                                        size_t(loopir::item_size(b.dtype)));
+    Memory& made = memory_.emplace_back(static_cast<size_t>(std::max<int64_t>(elements, 1)) *
+                                        static_cast<size_t>(loopir::item_size(b.dtype)));
     // Bytes of small numbers of every type; what is multiplied is not a subnormal number.
     std::fill_n(made.data(), made.size(), std::byte{0x3c});
     return made.data();
@@ -94,7 +94,8 @@ Way fastest(Program& p, Step& step, bool is_constant, const Workers& workers,
   }
   double spent = 0;
   for (Candidate& c : candidates) c.seconds.clear();  // the first runs met cold memory
-  for (size_t round = 0; round < most_rounds && spent < seconds_each * double(candidates.size());
+  for (size_t round = 0;
+       round < most_rounds && spent < seconds_each * static_cast<double>(candidates.size());
        ++round)
     for (Candidate& c : candidates) {
       c.run(operands);
@@ -123,7 +124,7 @@ void add_view(const Program& p, const loopir::View& v, std::string& key) {
   for (int64_t s : placed.strides) key += text(":{}", s);
 }
 void add_epilogue(const std::vector<loopir::EpilogueOp>& epilogue, std::string& key) {
-  for (const loopir::EpilogueOp& op : epilogue) key += text(" e{}", int(op.kind));
+  for (const loopir::EpilogueOp& op : epilogue) key += text(" e{}", static_cast<int>(op.kind));
 }
 void add_shape(const Program& p, const loopir::Product& s, std::string& key) {
   for (const loopir::View* v : {&s.left, &s.right, &s.result}) add_view(p, *v, key);
@@ -149,7 +150,8 @@ std::optional<Way> known_way(tn_ctx* ctx, const std::string& key) {
   std::lock_guard lock(guarding_found);
   if (auto at = found_ways().find(key); at != found_ways().end()) return at->second;
   auto bytes = tenon::plugin::cache_get(ctx, "way-" + digest(key));
-  if (!bytes || bytes->size() != 1 || uint8_t(bytes->front()) > uint8_t(loopir::last_way))
+  if (!bytes || bytes->size() != 1 ||
+      static_cast<uint8_t>(bytes->front()) > static_cast<uint8_t>(loopir::last_way))
     return {};
   return found_ways()[key] = Way(bytes->front());
 }
@@ -157,7 +159,7 @@ std::optional<Way> known_way(tn_ctx* ctx, const std::string& key) {
 void keep_way(tn_ctx* ctx, const std::string& key, Way way) {
   std::lock_guard lock(guarding_found);
   found_ways()[key] = way;
-  tenon::plugin::cache_put(ctx, "way-" + digest(key), std::string(1, char(way)));
+  tenon::plugin::cache_put(ctx, "way-" + digest(key), std::string(1, static_cast<char>(way)));
 }
 
 template <class Step>

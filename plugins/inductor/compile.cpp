@@ -100,7 +100,7 @@ std::vector<bool> find_setup(loopir::Program& p, const loopir::Schedule& schedul
 // A kernel in a region is part of the products there: what is done before the first or after one.
 void count_regions(Parts& parts) {
   Statistics& s = parts.statistics;
-  s.regions = uint32_t(parts.regions.size());
+  s.regions = static_cast<uint32_t>(parts.regions.size());
   for (const Region& region : parts.regions) {
     bool is_behind_product = false;
     for (size_t i = region.first; i <= region.last; ++i) {
@@ -141,7 +141,7 @@ void make_code(tn_ctx* ctx, Parts& parts) {
         {&nests[i], &parts.kernels[i], key_of(p, nests[i], parts.kernels[i], options)});
     items.push_back(i);
     parts.statistics.fused_nodes += kernel->n_loops - 1;
-    parts.statistics.streamed += uint32_t(parts.kernels[i].streamed.size());
+    parts.statistics.streamed += static_cast<uint32_t>(parts.kernels[i].streamed.size());
   }
   CacheStatistics cache;
   std::vector<KernelCode> code =
@@ -157,7 +157,7 @@ void make_code(tn_ctx* ctx, Parts& parts) {
                                   [&](size_t i) { return runs_by_rows(parts, i, is_static); }});
   if (parts.options.tries_ways) choose_ways(ctx, parts, is_static);
   Statistics& s = parts.statistics;
-  s.kernels = uint32_t(items.size());
+  s.kernels = static_cast<uint32_t>(items.size());
   s.distinct_kernels = cache.distinct;
   s.kernel_cache_hits = cache.from_process;
   s.from_cache = cache.from_disk;
@@ -186,7 +186,8 @@ void count_items(Parts& parts) {
     s.convolutions += std::holds_alternative<loopir::Convolution>(item) ||
                       std::holds_alternative<loopir::ConvolutionGradient>(item);
   }
-  s.setup_items = uint32_t(std::count(parts.in_setup.begin(), parts.in_setup.end(), true));
+  s.setup_items =
+      static_cast<uint32_t>(std::count(parts.in_setup.begin(), parts.in_setup.end(), true));
   s.views_removed = parts.program.views_removed;
 }
 

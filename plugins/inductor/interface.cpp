@@ -60,11 +60,12 @@ unsigned choose_width(loopir::Expressions& x, const loopir::Nest& nest, const Ef
   };
   see(nest.lanes);
   for (Id v : nest.lanes_of_stage) see(v);
-  int64_t width = lanes * parts, needed = int64_t(std::bit_ceil(uint64_t(extent)));
+  int64_t width = lanes * parts,
+          needed = static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(extent)));
   while (width > needed && width > 4) width /= 2;
   // A tail costs as much as a block: rather narrow blocks than a mostly empty one.
   while (parts > 1 && width > lanes && extent % width && extent < 4 * width) width /= 2;
-  return unsigned(std::max<int64_t>(width, 1));
+  return static_cast<unsigned>(std::max<int64_t>(width, 1));
 }
 
 void add_buffers(loopir::Program& program, const loopir::Nest& nest, KernelInterface& out) {
@@ -106,8 +107,9 @@ double cost_of(loopir::Expressions& x, const loopir::Nest& nest, const Effort& e
   }
   bool units_are_blocks = nest.lanes != none && nest.kernel.outer.size() == 1;
   if (nest.lanes != none && !units_are_blocks) inner *= points({nest.lanes});
-  double vectors = double(inner) * (units_are_blocks ? double(out.width) / 16 : 1.0 / 16);
-  return vectors * (effort.operations + 4.0 * double(out.buffers.size()));
+  double vectors = static_cast<double>(inner) *
+                   (units_are_blocks ? static_cast<double>(out.width) / 16 : 1.0 / 16);
+  return vectors * (effort.operations + 4.0 * static_cast<double>(out.buffers.size()));
 }
 
 // ---- results that go past the caches
@@ -181,7 +183,7 @@ KernelInterface interface_of(loopir::Program& program, const loopir::Nest& nest,
   add_buffers(program, nest, out);
   out.units = nest.rows;
   if (nest.lanes != none && nest.kernel.outer.size() == 1) {
-    Id last = x.constant(int64_t(out.width) - 1);
+    Id last = x.constant(static_cast<int64_t>(out.width) - 1);
     out.units = x.floordiv(x.add(x.extent_of(nest.lanes), last), x.constant(out.width));
   }
   out.cost = cost_of(x, nest, effort, out);
@@ -200,7 +202,7 @@ class KeyWriter {
       : program_(program), x(program.expressions) {
     for (Id b : interface.buffers) buffers_.emplace(b, buffers_.size());
     for (const auto& [b, offset] : interface.scratch_offsets)
-      buffers_.emplace(b, 1000000 + size_t(offset));
+      buffers_.emplace(b, 1000000 + static_cast<size_t>(offset));
   }
 
   std::string run(const loopir::Nest& nest, const KernelInterface& interface) {
@@ -235,10 +237,10 @@ class KeyWriter {
     std::string of = value(s.value);
     std::string at = s.index == none ? "" : index(s.index);
     std::string position = s.position == none ? "" : index(s.position);
-    out_ << "\n f" << int(s.fold) << (s.is_scan ? "r" : "") << " s" << int(s.store) << " "
-         << (s.folded == none ? -1 : int(s.folded)) << " "
-         << (s.buffer == none ? -1 : int64_t(buffers_.at(s.buffer))) << "[" << at << "] "
-         << position << " = " << of;
+    out_ << "\n f" << static_cast<int>(s.fold) << (s.is_scan ? "r" : "") << " s"
+         << static_cast<int>(s.store) << " " << (s.folded == none ? -1 : static_cast<int>(s.folded))
+         << " " << (s.buffer == none ? -1 : static_cast<int64_t>(buffers_.at(s.buffer))) << "["
+         << at << "] " << position << " = " << of;
   }
 
   // Every value has a line of its own; the number of that line stands for it.
@@ -262,8 +264,8 @@ class KeyWriter {
   std::string index(Id i) {
     const loopir::IndexNode n = x.index_at(i);
     if (n.kind == loopir::IndexKind::variable) return name(i);
-    std::string out = std::to_string(int(n.kind)) + "." + std::to_string(n.number);
-    if (n.kind == loopir::IndexKind::value) return "(" + value(Id(n.number)) + ")";
+    std::string out = std::to_string(static_cast<int>(n.kind)) + "." + std::to_string(n.number);
+    if (n.kind == loopir::IndexKind::value) return "(" + value(static_cast<Id>(n.number)) + ")";
     std::vector<std::string> operands;
     for (Id o : n.operands) operands.push_back(index(o));
     if (n.kind != loopir::IndexKind::floordiv && n.kind != loopir::IndexKind::mod)

@@ -166,7 +166,7 @@ void optimise(llvm::Module& module, llvm::TargetMachine& machine, int effort) {
 CodeOptions code_options(std::string_view cpu, int64_t vector_bits) {
   CodeOptions out = cpu == "native" ? native_options() : options_for(std::string(cpu));
   require_bits(vector_bits, out.vector_bits);
-  if (vector_bits) out.vector_bits = unsigned(vector_bits);
+  if (vector_bits) out.vector_bits = static_cast<unsigned>(vector_bits);
   return out;
 }
 

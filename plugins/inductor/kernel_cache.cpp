@@ -96,14 +96,14 @@ std::vector<std::string> unpacked(std::string_view bytes) {
 /// About equal shares of the work, each a module of its own.
 std::vector<std::vector<KernelRequest*>> shares_of(std::vector<KernelRequest*> missing,
                                                    int64_t threads) {
-  auto workers = size_t(std::max<int64_t>(1, Workers{threads}.threads()));
+  auto workers = static_cast<size_t>(std::max<int64_t>(1, Workers{threads}.threads()));
   std::vector<std::vector<KernelRequest*>> out(std::min(missing.size(), workers));
   std::vector<size_t> size(out.size(), 0);
   std::stable_sort(missing.begin(), missing.end(), [](KernelRequest* a, KernelRequest* b) {
     return a->key.size() > b->key.size();  // the key is as long as the kernel is large
   });
   for (KernelRequest* r : missing) {
-    size_t least = size_t(std::min_element(size.begin(), size.end()) - size.begin());
+    size_t least = static_cast<size_t>(std::min_element(size.begin(), size.end()) - size.begin());
     out[least].push_back(r);
     size[least] += r->key.size() + 200;
   }
@@ -145,9 +145,10 @@ std::vector<std::string> compile_all(loopir::Program& program,
   std::vector<IrModule> modules;  // expressions are shared: one thread emits
   for (const auto& share : shares) modules.push_back(module_of(program, share, options));
   std::vector<std::string> made(shares.size()), out;
-  tenon::plugin::parallel_chunks(int64_t(shares.size()), [&](int64_t i, int32_t) {
+  tenon::plugin::parallel_chunks(static_cast<int64_t>(shares.size()), [&](int64_t i, int32_t) {
     try {
-      made[size_t(i)] = compile_to_object(std::move(modules[size_t(i)]), options.effort);
+      made[static_cast<size_t>(i)] =
+          compile_to_object(std::move(modules[static_cast<size_t>(i)]), options.effort);
     } catch (const error&) {  // an object is never empty
     }
   });
@@ -178,7 +179,7 @@ bool load(tn_ctx* ctx, const std::string& name, const std::vector<KernelRequest*
   if (objects.empty()) return false;
   link(std::move(objects), missing, out);
   statistics.from_disk = true;
-  statistics.object_bytes = int64_t(bytes->size());
+  statistics.object_bytes = static_cast<int64_t>(bytes->size());
   return true;
 } catch (const error&) {
   return false;  // another processor's, or damaged in a way that its digest does not show
@@ -200,7 +201,7 @@ std::vector<KernelCode> code_for(tn_ctx* ctx, loopir::Program& program,
     else
       missing.push_back(&r);
   }
-  statistics.distinct = uint32_t(have.size());
+  statistics.distinct = static_cast<uint32_t>(have.size());
   if (!missing.empty()) {
     std::string names = fingerprint();
     for (KernelRequest* r : missing) names += r->interface->symbol;
@@ -208,7 +209,7 @@ std::vector<KernelCode> code_for(tn_ctx* ctx, loopir::Program& program,
     if (!load(ctx, name, missing, have, statistics)) {
       std::vector<std::string> objects = compile_all(program, missing, options, threads);
       std::string bytes = packed(objects);
-      statistics.object_bytes = int64_t(bytes.size());
+      statistics.object_bytes = static_cast<int64_t>(bytes.size());
       tenon::plugin::cache_put(ctx, name, bytes);
       link(std::move(objects), missing, have);
     }

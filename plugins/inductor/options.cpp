@@ -47,15 +47,15 @@ Options options_of(const tn_compile_request& request) {
   auto number = [&](const char* name) { return given.get<int64_t>(name); };
   Options out;
   out.code = code_options(given.get<std::string_view>("cpu"), number("simdlen"));
-  out.code.effort = int(number("compile_effort"));
+  out.code.effort = static_cast<int>(number("compile_effort"));
   out.code.rounds_narrow = given.get<bool>("emulate_precision_casts");
   out.code.near_bytes = near_bytes(given.get<std::string_view>("nontemporal"));
   set_numerics(given.get<std::string_view>("numerics"), out.code);
   out.workers.most = number("threads");
   out.workers.is_fixed =
       given.get<bool>("deterministic") || (request.flags & TN_RQ_DETERMINISTIC) != 0;
-  out.lowering.most_operations = int(number("realize_opcount_threshold"));
-  out.lowering.repeated_operations = int(number("realize_reads_threshold"));
+  out.lowering.most_operations = static_cast<int>(number("realize_opcount_threshold"));
+  out.lowering.repeated_operations = static_cast<int>(number("realize_reads_threshold"));
   out.lowering.may_transform = given.get<std::string_view>("winograd") == "auto" &&
                                request.stage == TN_STAGE_INFERENCE && out.code.contracts &&
                                !out.workers.is_fixed;
@@ -63,8 +63,8 @@ Options options_of(const tn_compile_request& request) {
   out.lowering.optimizes_layout = given.get<bool>("layout_optimization");
   out.lowering.rounds_narrow = out.code.rounds_narrow;
   out.fusion.threads = out.workers.slices();
-  out.fusion.most_loops = uint32_t(number("max_fusion_size"));
-  out.fusion.most_independent_loops = uint32_t(number("max_horizontal_fusion_size"));
+  out.fusion.most_loops = static_cast<uint32_t>(number("max_fusion_size"));
+  out.fusion.most_independent_loops = static_cast<uint32_t>(number("max_horizontal_fusion_size"));
   out.workers.fewest_elements = number("min_chunk_size");
   out.compile_threads = number("compile_threads");
   out.fails_on_extern = given.get<std::string_view>("fallback") == "error";

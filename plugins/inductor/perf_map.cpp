@@ -22,7 +22,7 @@ bool write_all(int file, std::string_view text) {
   while (!text.empty()) {
     ssize_t n = write(file, text.data(), text.size());
     if (n < 0 && errno != EINTR) return false;
-    if (n > 0) text.remove_prefix(size_t(n));
+    if (n > 0) text.remove_prefix(static_cast<size_t>(n));
   }
   return true;
 }

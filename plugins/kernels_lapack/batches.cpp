@@ -22,7 +22,7 @@ Sizes dense_strides(const Sizes& sizes, bool by_columns) {
 
 template <class T>
 void put_units(T* data, int64_t count, int64_t rows, int64_t columns) {
-  std::fill_n(data, count * rows * columns, T(0));
+  std::fill_n(data, count * rows * columns, T{0});
   for (int64_t i = 0; i < count; ++i)
     for (int64_t k = 0; k < std::min(rows, columns); ++k) data[(i * columns + k) * rows + k] = 1;
 }

@@ -14,9 +14,9 @@ void clear_other_half(T* a, int n, bool upper) {
   for (int64_t c = 0; c < n; ++c) {
     T* column = a + c * n;
     if (upper)
-      std::fill(column + c + 1, column + n, T(0));
+      std::fill(column + c + 1, column + n, T{0});
     else
-      std::fill(column, column + c, T(0));
+      std::fill(column, column + c, T{0});
   }
 }
 

@@ -98,7 +98,7 @@ void clear(const Problem& p) {
   std::fill_n(p.ranks.data<int64_t>(), p.ranks->numel, int64_t{0});
   T* x = p.x.data<T>();
   for (int64_t c = 0; p.x->numel && c < p.x->numel / p.longer(); ++c)
-    std::fill_n(x + c * p.longer(), p.columns, T(0));
+    std::fill_n(x + c * p.longer(), p.columns, T{0});
 }
 
 // The sum of squares of what the rows behind the solution hold.

@@ -13,12 +13,13 @@ void factor(const Factors& f) {
   int rows = rows_of(f.lu.get()), columns = columns_of(f.lu.get()), n = std::min(rows, columns);
   auto* pivots = f.pivots.data<int32_t>();
   auto* infos = f.infos.data<int32_t>();
-  for_matrices(f.infos->numel, double(rows) * columns * n, [&](int64_t lo, int64_t hi) {
-    for (int64_t i = lo; i < hi; ++i)
-      infos[i] = n ? getrf<T>(LAPACK_COL_MAJOR, rows, columns, f.lu.data<T>() + i * rows * columns,
-                              rows, pivots + i * n)
-                   : 0;
-  });
+  for_matrices(
+      f.infos->numel, static_cast<double>(rows) * columns * n, [&](int64_t lo, int64_t hi) {
+        for (int64_t i = lo; i < hi; ++i)
+          infos[i] = n ? getrf<T>(LAPACK_COL_MAJOR, rows, columns,
+                                  f.lu.data<T>() + i * rows * columns, rows, pivots + i * n)
+                       : 0;
+      });
 }
 
 Factors factors_of(const tn_tensor* a, tensor copy) {

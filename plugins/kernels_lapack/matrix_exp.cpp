@@ -67,7 +67,7 @@ struct Room {
   T* at(int i) { return memory.get() + i * size; }
 
   void multiply(const T* a, const T* b, T* c) {
-    gemm<T>(CblasColMajor, CblasNoTrans, CblasNoTrans, n, n, n, T(1), a, n, b, n, T(0), c, n);
+    gemm<T>(CblasColMajor, CblasNoTrans, CblasNoTrans, n, n, n, T{1}, a, n, b, n, T{0}, c, n);
   }
   // out += factor * in, and the unit matrix
   void add(T* out, T factor, const T* in) {
@@ -83,7 +83,7 @@ double column_sum_norm(const T* a, int64_t n) {
   double largest = 0;
   for (int64_t c = 0; c < n; ++c) {
     double sum = 0;
-    for (int64_t r = 0; r < n; ++r) sum += std::abs(double(a[c * n + r]));
+    for (int64_t r = 0; r < n; ++r) sum += std::abs(static_cast<double>(a[c * n + r]));
     if (!(sum <= largest)) largest = sum;  // NaN stays
   }
   return largest;
@@ -93,15 +93,15 @@ double column_sum_norm(const T* a, int64_t n) {
 template <class T>
 void low_parts(Room<T>& room, const T* a, const Quotient& q, T* u, T* v) {
   T *square = room.at(0), *power = room.at(1), *next = room.at(2), *odd = room.at(3);
-  std::fill_n(odd, room.size, T(0));
-  std::fill_n(v, room.size, T(0));
-  room.add_unit(odd, T(q.coefficients[1]));
-  room.add_unit(v, T(q.coefficients[0]));
+  std::fill_n(odd, room.size, T{0});
+  std::fill_n(v, room.size, T{0});
+  room.add_unit(odd, static_cast<T>(q.coefficients[1]));
+  room.add_unit(v, static_cast<T>(q.coefficients[0]));
   room.multiply(a, a, square);
   std::copy_n(square, room.size, power);
   for (int k = 2; k < q.degree; k += 2) {
-    room.add(odd, T(q.coefficients[k + 1]), power);
-    room.add(v, T(q.coefficients[k]), power);
+    room.add(odd, static_cast<T>(q.coefficients[k + 1]), power);
+    room.add(v, static_cast<T>(q.coefficients[k]), power);
     if (k + 2 >= q.degree) break;
     room.multiply(power, square, next);
     std::swap(power, next);
@@ -118,11 +118,13 @@ void high_parts(Room<T>& room, const T* a, const Quotient& q, T* u, T* v) {
   room.multiply(a4, a2, a6);
   auto part = [&](int first, T* out) {  // of the odd powers from 1, or the even ones from 0
     const double* b = q.coefficients + first;
-    std::fill_n(sum, room.size, T(0));
-    room.add(sum, T(b[12]), a6), room.add(sum, T(b[10]), a4), room.add(sum, T(b[8]), a2);
+    std::fill_n(sum, room.size, T{0});
+    room.add(sum, static_cast<T>(b[12]), a6), room.add(sum, static_cast<T>(b[10]), a4),
+        room.add(sum, static_cast<T>(b[8]), a2);
     room.multiply(a6, sum, out);
-    room.add(out, T(b[6]), a6), room.add(out, T(b[4]), a4), room.add(out, T(b[2]), a2);
-    room.add_unit(out, T(b[0]));
+    room.add(out, static_cast<T>(b[6]), a6), room.add(out, static_cast<T>(b[4]), a4),
+        room.add(out, static_cast<T>(b[2]), a2);
+    room.add_unit(out, static_cast<T>(b[0]));
   };
   part(1, v);
   room.multiply(a, v, u);

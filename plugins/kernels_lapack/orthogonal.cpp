@@ -61,7 +61,7 @@ void copy_corner(const tensor& to, const tensor& from, bool triangle) {
       const T* y = from.data<T>() + (i * from_columns + c) * from_rows;
       int64_t n = std::min(rows, triangle ? std::min(c + 1, from_rows) : from_rows);
       if (x != y) std::copy_n(y, n, x);
-      if (triangle) std::fill(x + n, x + rows, T(0));
+      if (triangle) std::fill(x + n, x + rows, T{0});
     }
 }
 

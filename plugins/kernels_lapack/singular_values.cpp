@@ -20,15 +20,17 @@ void decompose(const Parts& p, int32_t* infos) {
   auto run = [&](int64_t i, T* work, int size, int* whole_work) {
     T *u = p.vectors ? p.u.data<T>() + i * m * u_columns : nullptr,
       *vh = p.vectors ? p.vh.data<T>() + i * v_rows * n : nullptr;
-    return gesdd<T>(LAPACK_COL_MAJOR, job, int(m), int(n), p.a.data<T>() + i * m * n, int(m),
-                    p.s.data<T>() + i * k, u, int(m), vh, step_of(int(v_rows)), work, size,
+    return gesdd<T>(LAPACK_COL_MAJOR, job, static_cast<int>(m), static_cast<int>(n),
+                    p.a.data<T>() + i * m * n, static_cast<int>(m), p.s.data<T>() + i * k, u,
+                    static_cast<int>(m), vh, step_of(static_cast<int>(v_rows)), work, size,
                     whole_work);
   };
   T asked = 0;
   int unused = 0;
   run(0, &asked, -1, &unused);
   int size = work_length(asked);
-  for_matrices(product_of(batch_of(p.a.get())), double(m) * double(n) * double(k) * 12,
+  for_matrices(product_of(batch_of(p.a.get())),
+               static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k) * 12,
                [&](int64_t lo, int64_t hi) {
                  auto work = scratch<T>(size);
                  auto whole_work = scratch<int>(8 * k);

@@ -25,7 +25,7 @@ void factor(const tensor& ld, const tensor& pivots, const tensor& infos) {
     for (int64_t i = lo; i < hi; ++i) {
       T* a = ld.data<T>() + i * n * n;
       info[i] = run(i, work.get(), size);
-      for (int64_t c = 1; c < n; ++c) std::fill_n(a + c * n, c, T(0));
+      for (int64_t c = 1; c < n; ++c) std::fill_n(a + c * n, c, T{0});
     }
   });
 }

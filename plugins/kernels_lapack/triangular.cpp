@@ -17,11 +17,11 @@ void solve_in(const tensor& x, const Operand& a, Triangle shape) {
   int n = shape.left ? rows : columns;
   CBLAS_UPLO half = shape.upper != a.is_transposed() ? CblasUpper : CblasLower;
   CBLAS_TRANSPOSE turn = shape.transposed != a.is_transposed() ? CblasTrans : CblasNoTrans;
-  for_matrices(product_of(batch_of(x.get())), double(n) * rows * columns,
+  for_matrices(product_of(batch_of(x.get())), static_cast<double>(n) * rows * columns,
                [&](int64_t lo, int64_t hi) {
                  for (int64_t i = lo; i < hi; ++i)
                    trsm<T>(CblasColMajor, shape.left ? CblasLeft : CblasRight, half, turn,
-                           shape.unit ? CblasUnit : CblasNonUnit, rows, columns, T(1), a.at<T>(i),
+                           shape.unit ? CblasUnit : CblasNonUnit, rows, columns, T{1}, a.at<T>(i),
                            a.step(), x.data<T>() + i * rows * columns, step_of(rows));
                });
 }

@@ -29,7 +29,7 @@ bool read_space(const tn_arg& a, int spatial, int64_t otherwise, int64_t (&out)[
     std::fill_n(out + 3 - spatial, spatial, value);
     return true;
   }
-  if (a.kind != TN_ARG_INTS || int(a.count) != spatial) return false;
+  if (a.kind != TN_ARG_INTS || static_cast<int>(a.count) != spatial) return false;
   std::copy_n(a.u.ints, spatial, out + 3 - spatial);
   return true;
 }

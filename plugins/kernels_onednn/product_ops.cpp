@@ -130,7 +130,7 @@ bool multiply_batches(const tn_tensor* a, const tn_tensor* b, float alpha, float
   result.push_back(w.columns);
   out = tensor::empty(result, a->dtype);
   if (beta != 0) {
-    if (added->ndim > int32_t(result.size())) return false;
+    if (added->ndim > static_cast<int32_t>(result.size())) return false;
     out.copy_from(added);
   }
   return run_batched_product({std::move(shape), a->data, b->data, nullptr, out->data});
@@ -158,8 +158,8 @@ bool addmm(const kernel_call& call) {
   BatchedProductShape shape{.dtype = a->dtype, .m = x.rows, .k = x.columns, .n = w.columns};
   shape.source_strides = matrix_strides(x.rows, x.columns, x.row_stride, x.column_stride);
   shape.other_strides = matrix_strides(w.rows, w.columns, w.row_stride, w.column_stride);
-  shape.alpha = float(alpha);
-  shape.beta = float(beta);
+  shape.alpha = static_cast<float>(alpha);
+  shape.beta = static_cast<float>(beta);
   if (!run_batched_product({std::move(shape), a->data, b->data, nullptr, out->data})) return false;
   call.give(0, std::move(out));
   return true;
@@ -178,7 +178,8 @@ bool bmm(const kernel_call& call) {
 bool baddbmm(const kernel_call& call) {
   const tn_tensor *added = call.tensor_at(0), *a = call.tensor_at(1), *b = call.tensor_at(2);
   if (!are_matrices(a, b, 3) || a->sizes[0] != b->sizes[0]) return false;
-  float beta = float(number(call.args[3])), alpha = float(number(call.args[4]));
+  float beta = static_cast<float>(number(call.args[3])),
+        alpha = static_cast<float>(number(call.args[4]));
   if (beta != 0 && (!is_plain(added) || added->dtype != a->dtype)) return false;
   tensor out;
   if (!multiply_batches(a, b, alpha, beta, out, added)) return false;

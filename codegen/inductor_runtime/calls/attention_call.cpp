@@ -72,7 +72,7 @@ class AttentionCall final : public LibraryCall {
     tile.key = head_of(k, pointers, batch, head);
     tile.value = head_of(v, pointers, batch, head);
     tile.result = head_of(r, pointers, batch, head) + first * r.strides[2];
-    tile.scale = float(attention_.scale);
+    tile.scale = static_cast<float>(attention_.scale);
     if (plan.mask) set_mask(*plan.mask, batch, head, pointers, tile);
     tile.scratch =
         thread_floats(microkernel::attention_scratch(tile.channels, tile.value_channels));

@@ -174,7 +174,7 @@ class ConvolutionCall final : public LibraryCall {
   }
 
   Memory pack_transformed(const Plan& plan, std::span<void* const> pointers) const {
-    Memory out(size_t(plan.winograd->packed_size()) * sizeof(float));
+    Memory out(static_cast<size_t>(plan.winograd->packed_size()) * sizeof(float));
     int64_t strides[4];
     copy_flat_strides(plan.weights, strides);
     workers_.run(plan.winograd->pack_parts(), [&](int64_t part) {
@@ -237,7 +237,7 @@ class ConvolutionCall final : public LibraryCall {
   Memory pack_windows(const Plan& plan, std::span<void* const> pointers) const {
     int64_t n = plan.weights.sizes[0];
     microkernel::Panels panels{plan.windows->columns(), n};
-    Memory out(size_t(panels.size()) * sizeof(float));
+    Memory out(static_cast<size_t>(panels.size()) * sizeof(float));
     int64_t strides[4];
     copy_flat_strides(plan.weights, strides);
     workers_.run(panels.count(), [&](int64_t panel) {
@@ -278,7 +278,7 @@ class ConvolutionCall final : public LibraryCall {
   // ---- f64
 
   Memory pack_direct(const Plan& plan, std::span<void* const> pointers) const {
-    Memory out(size_t(plan.direct->packed_size()) * sizeof(double));
+    Memory out(static_cast<size_t>(plan.direct->packed_size()) * sizeof(double));
     auto* weights = static_cast<const double*>(plan.weights.address(pointers, TN_F64));
     auto source = direct_weights(plan.weights, convolution_.groups, weights, false);
     workers_.run(plan.direct->pack_parts(), [&](int64_t part) {
@@ -329,10 +329,12 @@ class ConvolutionCall final : public LibraryCall {
         bias ? &*bias : nullptr, {plan.result, dtype, pointers},
         [&](double sum, int64_t at) -> double {
           auto operand = [&](loopir::Id buffer) {
-            return float(Elements{dtype, pointers[buffer]}.get(at + plan.result.offset));
+            return static_cast<float>(
+                Elements{dtype, pointers[buffer]}.get(at + plan.result.offset));
           };
           if (convolution_.epilogue.empty()) return sum;
-          return double(finished(float(sum), convolution_.epilogue, operand));
+          return static_cast<double>(
+              finished(static_cast<float>(sum), convolution_.epilogue, operand));
         },
         workers_);
   }

@@ -110,7 +110,7 @@ class GradientCall final : public LibraryCall {
   }
 
   void run_direct(const Plan& plan, std::span<void* const> pointers) const {
-    Memory packed(size_t(plan.direct->packed_size()) * sizeof(double));
+    Memory packed(static_cast<size_t>(plan.direct->packed_size()) * sizeof(double));
     auto* weights = reinterpret_cast<double*>(packed.data());
     auto given = direct_weights(plan.weights, g_.groups, numbers(plan.weights, pointers), true);
     workers_.run(plan.direct->pack_parts(),

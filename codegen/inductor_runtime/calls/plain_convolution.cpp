@@ -11,8 +11,8 @@ namespace {
 float from_bf16(uint16_t bits) { return std::bit_cast<float>(uint32_t{bits} << 16); }
 uint16_t to_bf16(float value) {
   auto bits = std::bit_cast<uint32_t>(value);
-  if (std::isnan(value)) return uint16_t(bits >> 16 | 0x40);
-  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);  // ties to even
+  if (std::isnan(value)) return static_cast<uint16_t>(bits >> 16 | 0x40);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);  // ties to even
 }
 
 using Place = std::array<int64_t, 3>;
@@ -46,7 +46,7 @@ void for_each_sum(const Operand& result, const Workers& workers, F&& sum) {
 template <class F>
 bool moved(const Placed& of, const Place& at, const Place& tap, Place& out, F&& move) {
   for (size_t d = 0; d < 3; ++d) {
-    out[d] = move(int(d), at[d], tap[d]);
+    out[d] = move(static_cast<int>(d), at[d], tap[d]);
     if (out[d] < 0 || out[d] >= of.sizes[2 + d]) return false;
   }
   return true;
@@ -56,16 +56,16 @@ bool moved(const Placed& of, const Place& at, const Place& tap, Place& out, F&& 
 
 double Elements::get(int64_t at) const {
   if (dtype == TN_F64) return static_cast<const double*>(data)[at];
-  return dtype == TN_F32 ? double(static_cast<const float*>(data)[at])
-                         : double(from_bf16(static_cast<const uint16_t*>(data)[at]));
+  return dtype == TN_F32 ? static_cast<double>(static_cast<const float*>(data)[at])
+                         : static_cast<double>(from_bf16(static_cast<const uint16_t*>(data)[at]));
 }
 void Elements::set(int64_t at, double value) const {
   if (dtype == TN_F64)
     static_cast<double*>(data)[at] = value;
   else if (dtype == TN_F32)
-    static_cast<float*>(data)[at] = float(value);
+    static_cast<float*>(data)[at] = static_cast<float>(value);
   else
-    static_cast<uint16_t*>(data)[at] = to_bf16(float(value));
+    static_cast<uint16_t*>(data)[at] = to_bf16(static_cast<float>(value));
 }
 
 void convolve_plainly(const Geometry& g, const Operand& source, const Operand& weights,

@@ -44,7 +44,7 @@ class ProductCall final : public LibraryCall {
   Memory pack(std::span<void* const> pointers, std::span<const int64_t> symbols) const override {
     auto kept = plan_for(symbols);
     if (!constant_ || kept->is_empty) return Memory();
-    Memory out(size_t(kept->panels.bytes()));
+    Memory out(static_cast<size_t>(kept->panels.bytes()));
     pack_right(*kept, address(kept->right, pointers), out.data());
     return out;
   }
@@ -58,7 +58,7 @@ class ProductCall final : public LibraryCall {
     if (!packed || !constant_) return run_batches(plan, operands.product);
     operands.product.right = packed;
     if (!reads_left(plan)) {
-      std::byte* memory = thread_bytes(size_t(packed_left(plan).bytes()));
+      std::byte* memory = thread_bytes(static_cast<size_t>(packed_left(plan).bytes()));
       pack_left(plan, operands.product, memory);
     }
     run_parts(operands.product, plan.m);
@@ -77,7 +77,7 @@ class ProductCall final : public LibraryCall {
     product.right = packed;
     if (!reads_left(*kept)) {
       microkernel::PackedLeft form{end - row, kept->panels.k, element_};
-      std::byte* memory = thread_bytes(size_t(form.bytes()));
+      std::byte* memory = thread_bytes(static_cast<size_t>(form.bytes()));
       const void* first = moved(product.left, row * product.left_row);
       form.pack(first, product.left_row, stride(kept->left, 1), 0, form.steps(), memory);
       product.left = memory, product.left_row = form.row(), product.left_step = form.step();
@@ -129,7 +129,7 @@ class ProductCall final : public LibraryCall {
       product.is_rounded = loopir::item_size(dtype) < loopir::item_size(TN_F32);
       if (!plan.bias || plan.bias->strides[0] == 1) return;
       int64_t size = loopir::item_size(call.dtype_of(*call.product_.bias));
-      bias.resize(size_t(plan.panels.n * size));
+      bias.resize(static_cast<size_t>(plan.panels.n * size));
       auto* from = static_cast<const std::byte*>(product.bias);
       for (int64_t j = 0; j < plan.panels.n; ++j)
         std::copy_n(from + j * plan.bias->strides[0] * size, size, bias.data() + j * size);
@@ -266,7 +266,7 @@ class ProductCall final : public LibraryCall {
     bool is_in_place = reads_in_place(plan), packs_left = !reads_left(plan);
     int64_t right_bytes = is_in_place ? 0 : (plan.panels.bytes() + 63) / 64 * 64;
     int64_t left_bytes = packs_left ? packed_left(plan).bytes() : 0;
-    std::byte* memory = thread_bytes(size_t(right_bytes + left_bytes));
+    std::byte* memory = thread_bytes(static_cast<size_t>(right_bytes + left_bytes));
     if (packs_left) pack_left(plan, out, memory + right_bytes);
     if (is_in_place) {
       out.right_row = stride(plan.right, 2);

@@ -67,8 +67,8 @@ bool attention(Lowering& to, const node& n) {
   a.is_causal = to.int_arg(n.args[5]) != 0;
   auto channels = x.number_of(q.sizes[3]);
   if (n.args[6].kind == TN_ARG_NONE && !channels) return false;
-  a.scale =
-      n.args[6].kind == TN_ARG_NONE ? 1 / std::sqrt(double(*channels)) : to.number_arg(n.args[6]);
+  a.scale = n.args[6].kind == TN_ARG_NONE ? 1 / std::sqrt(static_cast<double>(*channels))
+                                          : to.number_arg(n.args[6]);
   if (to.is_tensor(n.args[3])) {
     const Tensor mask = to.tensor_arg(n.args[3]);
     if ((mask.dtype != TN_F32 && mask.dtype != TN_BOOL) || mask.ndim() > 4) return false;

@@ -114,7 +114,7 @@ Tensor renamed(Lowering& to, const Tensor& t) {
 bool cat(Lowering& to, const node& n) {
   if (!is_all_computing(to, n) || n.args[0].kind != TN_ARG_VALUES) return false;
   auto v = to.info(n.first_result);
-  size_t dim = to.dimension(to.int_arg(n.args[1]), size_t(v.ndim));
+  size_t dim = to.dimension(to.int_arg(n.args[1]), static_cast<size_t>(v.ndim));
   std::string name = to.name_of(n.first_result);
   std::vector<Tensor> parts;
   for (uint32_t i = 0; i < n.args[0].count; ++i) {
@@ -170,7 +170,7 @@ bool select_scatter(Lowering& to, const node& n) {
   sizes[dim] = to.x.constant(1);
   Tensor source = to.make(self.dtype, sizes, [&](std::span<const Id> indices) {
     Ids inner(indices.begin(), indices.end());
-    inner.erase(inner.begin() + int64_t(dim));
+    inner.erase(inner.begin() + static_cast<int64_t>(dim));
     return to.at(given, inner);
   });
   scatter_slice(to, n, source, dim, position, to.x.constant(1));

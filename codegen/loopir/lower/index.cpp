@@ -53,7 +53,7 @@ Ids AdvancedIndex::sizes(Lowering& to, const Ids& self_sizes) const {
     }
   for (size_t d = 0; d < self_sizes.size(); ++d)
     if (!indices[d]) out.push_back(self_sizes[d]);
-  out.insert(out.begin() + int64_t(first), common.begin(), common.end());
+  out.insert(out.begin() + static_cast<int64_t>(first), common.begin(), common.end());
   return out;
 }
 

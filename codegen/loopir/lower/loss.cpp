@@ -46,7 +46,7 @@ std::optional<Targets> targets_of(Lowering& to, const node& n, size_t scores, si
   auto t = to.info(n.args[target].u.value);
   // One class: nothing would be read at the target's position, but it must be checked.
   if (!is_floating(self.dtype) || self.ndim() < 2 || t.dtype != TN_I64 ||
-      size_t(t.ndim) + 1 != self.ndim() || to.x.is(self.sizes[1], 1))
+      static_cast<size_t>(t.ndim) + 1 != self.ndim() || to.x.is(self.sizes[1], 1))
     return std::nullopt;
   Targets out{to,           to.realised(to.tensor_arg(n.args[target]), "target"),
               std::nullopt, self.sizes[1],

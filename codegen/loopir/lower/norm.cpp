@@ -43,7 +43,7 @@ bool layer_norm(Lowering& to, const node& n) {
   Expressions& x = to.x;
   int32_t dtype = compute_type(t.dtype);
   std::vector<int64_t> which;
-  for (size_t d = t.ndim() - folded; d < t.ndim(); ++d) which.push_back(int64_t(d));
+  for (size_t d = t.ndim() - folded; d < t.ndim(); ++d) which.push_back(static_cast<int64_t>(d));
   Dimensions dims(t.ndim(), which);
   t = to.cheap(t, name.c_str());
   Moments m = moments(to, t, dims, name);
@@ -85,7 +85,7 @@ bool group_norm(Lowering& to, const node& n) {
     return to.at(t, inner);
   });
   std::vector<int64_t> which;
-  for (size_t d = 2; d < sizes.size(); ++d) which.push_back(int64_t(d));
+  for (size_t d = 2; d < sizes.size(); ++d) which.push_back(static_cast<int64_t>(d));
   Moments m = moments(to, grouped, Dimensions(sizes.size(), which), name);
   double eps = to.number_arg(n.args[7]);
   const Tensor *weight = optional_arg(to, n.args[1]), *bias = optional_arg(to, n.args[2]);
@@ -272,7 +272,7 @@ bool batch_norm_training(Lowering& to, const node& n, double momentum, double ep
   Expressions& x = to.x;
   int32_t dtype = compute_type(t.dtype);
   std::vector<int64_t> which{0};
-  for (size_t d = 2; d < t.ndim(); ++d) which.push_back(int64_t(d));
+  for (size_t d = 2; d < t.ndim(); ++d) which.push_back(static_cast<int64_t>(d));
   Dimensions dims(t.ndim(), which);
   t = to.cheap(t, name.c_str());
   Moments m = moments(to, t, dims, name);
@@ -316,7 +316,7 @@ bool softmax(Lowering& to, const node& n, bool logarithm, bool safe) {
   Tensor highest = fold_dimensions(to, t, dims, Fold::maximum, dtype, name, as_is);
   auto row_of = [&](std::span<const Id> i) {
     Ids row(i.begin(), i.end());
-    row.erase(row.begin() + int64_t(dim));
+    row.erase(row.begin() + static_cast<int64_t>(dim));
     return row;
   };
   Tensor shifted = to.make(dtype, t.sizes, [&](std::span<const Id> i) {

@@ -101,12 +101,12 @@ struct Call {
     Ids values;
     for (uint32_t i = 0; i < f.n_inputs; ++i) values.push_back(input(i, indices));
     for (const tn_instr& in : f.program()) {
-      int32_t dtype = in.dtype == TN_F_COMPUTE_TYPE ? compute : int32_t(in.dtype);
+      int32_t dtype = in.dtype == TN_F_COMPUTE_TYPE ? compute : static_cast<int32_t>(in.dtype);
       auto operand = [&](uint32_t v) { return v < values.size() ? values[v] : none; };
       if (in.code == TN_F_CONST) {
         uint64_t bits = in.a | uint64_t{in.b} << 32;
         values.push_back(in.dtype == TN_F64 ? x.number(std::bit_cast<double>(bits), compute)
-                                            : x.number(int64_t(bits), compute));
+                                            : x.number(static_cast<int64_t>(bits), compute));
       } else if (in.code == TN_F_CAST) {
         values.push_back(x.cast(operand(in.a), dtype));
       } else {

@@ -169,8 +169,8 @@ bool scatter_to_positions(Lowering& to, const node& n, const tn_arg& indices_arg
   if (!target.has_places(Ids{plane})) return false;
   target.fill_with_zeros();
   Ids points = variables_for(to, from.sizes);
-  Ids outer(points.begin(), points.begin() + int64_t(first));
-  Ids reduced(points.begin() + int64_t(first), points.end()), element = outer;
+  Ids outer(points.begin(), points.begin() + static_cast<int64_t>(first));
+  Ids reduced(points.begin() + static_cast<int64_t>(first), points.end()), element = outer;
   element.resize(points.size(), to.x.constant(0));
   element.back() = strictly_checked(to, to.at(indices, points), plane);
   target.write(store, outer, reduced, to.at(from, points), element);

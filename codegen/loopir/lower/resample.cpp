@@ -87,9 +87,9 @@ class Axis {
   Id step() const {
     auto in = x.number_of(in_), out = x.number_of(out_);
     if (in && out)
-      return x.number(
-          dtype_ == TN_F64 ? known_step<double>(*in, *out) : double(known_step<float>(*in, *out)),
-          dtype_);
+      return x.number(dtype_ == TN_F64 ? known_step<double>(*in, *out)
+                                       : static_cast<double>(known_step<float>(*in, *out)),
+                      dtype_);
     auto number = [&](Id size, int64_t less) {
       return x.cast(x.index_value(x.subtract(size, x.constant(less))), dtype_);
     };
@@ -104,8 +104,8 @@ class Axis {
   int64_t known_nearest(int64_t in, int64_t out, int64_t o) const {
     bool exact = kind_ == Kind::nearest_exact;
     if (!exact && out == 2 * in) return o / 2;
-    float at = (float(o) + (exact ? 0.5f : 0.0f)) * known_step<float>(in, out);
-    return std::min(int64_t(std::floor(at)), in - 1);
+    float at = (static_cast<float>(o) + (exact ? 0.5f : 0.0f)) * known_step<float>(in, out);
+    return std::min(static_cast<int64_t>(std::floor(at)), in - 1);
   }
   /// Where the nearest element is o / ratio.
   std::optional<int64_t> plain_ratio() const {
@@ -123,8 +123,9 @@ class Axis {
   std::vector<int64_t> known_taps(int64_t in, int64_t out, int64_t o) const {
     if (kind_ == Kind::nearest || kind_ == Kind::nearest_exact) return {known_nearest(in, out, o)};
     double step = known_step<double>(in, out);
-    auto at =
-        int64_t(std::floor(align_corners_ ? step * double(o) : step * (double(o) + 0.5) - 0.5));
+    auto at = static_cast<int64_t>(std::floor(align_corners_
+                                                  ? step * static_cast<double>(o)
+                                                  : step * (static_cast<double>(o) + 0.5) - 0.5));
     int64_t reach = kind_ == Kind::cubic ? 3 : 2;
     std::vector<int64_t> taps;
     for (int64_t k = -reach; k <= reach; ++k)

@@ -109,7 +109,7 @@ struct Reduce {
     if (store == Store::maximum && is_real) return x.number(-infinity, dtype);
     if (store == Store::minimum && is_real) return x.number(infinity, dtype);
     if (store != Store::maximum && store != Store::minimum) return x.number(int64_t{0}, dtype);
-    int bits = int(item_size(dtype)) * 8;
+    int bits = static_cast<int>(item_size(dtype)) * 8;
     bool is_low = store == Store::maximum;
     if (dtype == TN_U8) return x.number(int64_t{is_low ? 0 : 255}, dtype);
     int64_t lowest = std::numeric_limits<int64_t>::min() >> (64 - bits);

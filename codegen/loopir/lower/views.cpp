@@ -138,7 +138,7 @@ bool select(Lowering& to, const node& n) {
   if (to.x.range(position).upper < 0) position = to.x.add(position, from.sizes[dim]);
   set_view(to, n, 0, [&](std::span<const Id> indices) {
     Ids out(indices.begin(), indices.end());
-    out.insert(out.begin() + int64_t(dim), position);
+    out.insert(out.begin() + static_cast<int64_t>(dim), position);
     return out;
   });
   return true;
@@ -165,7 +165,7 @@ bool unbind(Lowering& to, const node& n) {
   for (uint32_t r = 0; r < n.n_results; ++r)
     set_view(to, n, r, [&](std::span<const Id> indices) {
       Ids out(indices.begin(), indices.end());
-      out.insert(out.begin() + int64_t(dim), to.x.constant(r));
+      out.insert(out.begin() + static_cast<int64_t>(dim), to.x.constant(r));
       return out;
     });
   return true;

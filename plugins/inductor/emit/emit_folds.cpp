@@ -133,7 +133,8 @@ void Emitter::step_scan(const loopir::Statement& s) {
   Value* nothing = neutral(s.fold, sum->getType(), dtype);
   for (unsigned n = 1; !lanes_are_rows_ && n < width_; n *= 2) {
     std::vector<int> from;
-    for (unsigned i = 0; i < width_; ++i) from.push_back(int(i < n ? i : width_ + i - n));
+    for (unsigned i = 0; i < width_; ++i)
+      from.push_back(static_cast<int>(i < n ? i : width_ + i - n));
     sum = combined(s.fold, dtype, b.CreateShuffleVector(nothing, sum, from), sum);
   }
   sum = combined(s.fold, dtype, b.CreateLoad(sum->getType(), fold.accumulator), sum);
@@ -151,7 +152,8 @@ void Emitter::finish_fold(FoldState& fold) {
   Value* at = position ? b.CreateLoad(widened(b.getInt64Ty(), lanes), fold.position) : nullptr;
   for (unsigned n = lanes_are_rows_ ? 1 : lanes; n > 1; n /= 2) {
     std::vector<int> low, high;
-    for (unsigned i = 0; i < n / 2; ++i) low.push_back(int(i)), high.push_back(int(i + n / 2));
+    for (unsigned i = 0; i < n / 2; ++i)
+      low.push_back(static_cast<int>(i)), high.push_back(static_cast<int>(i + n / 2));
     Value *p = b.CreateShuffleVector(sum, low), *q = b.CreateShuffleVector(sum, high);
     if (!position) {
       sum = combined(s.fold, dtype, p, q);

@@ -52,14 +52,15 @@ void Emitter::make_function() {
   function_->addFnAttr("target-features", options_.features);
   function_->addFnAttr("prefer-vector-width", std::to_string(options_.vector_bits));
   function_->setDoesNotThrow();
-  for (int i = 0; i < 5; ++i) arguments_[i] = function_->getArg(unsigned(i));
+  for (int i = 0; i < 5; ++i) arguments_[i] = function_->getArg(static_cast<unsigned>(i));
   scopes_.push_back({BasicBlock::Create(context_, "entry", function_), {}, {}, {}, {}});
   b.SetInsertPoint(scopes_[0].block);
   error_ = b.CreateAlloca(b.getInt32Ty());
   b.CreateStore(b.getInt32(0), error_);
 
   for (const auto& [buffer, offset] : interface_.scratch_offsets)
-    buffers_[buffer] = b.CreateConstGEP1_64(b.getInt8Ty(), arguments_[4], uint64_t(offset));
+    buffers_[buffer] =
+        b.CreateConstGEP1_64(b.getInt8Ty(), arguments_[4], static_cast<uint64_t>(offset));
   for (size_t i = 0; i < interface_.buffers.size(); ++i)
     buffers_[interface_.buffers[i]] =
         b.CreateLoad(pointer, b.CreateConstGEP1_64(pointer, arguments_[0], i));
@@ -226,7 +227,7 @@ Value* Emitter::stored(const Statement& s, Value* v, Value* before) {
 
 void Emitter::emit_store(const Statement& s, Value* v) {
   int32_t dtype = program_.buffers[s.buffer].dtype;
-  llvm::Align align(uint64_t(loopir::item_size(dtype)));
+  llvm::Align align(static_cast<uint64_t>(loopir::item_size(dtype)));
   bool reads = s.store != loopir::Store::set;
   if (!v->getType()->isVectorTy()) {
     Value* at = index(s.index);

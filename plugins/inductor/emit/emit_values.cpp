@@ -28,7 +28,7 @@ bool Emitter::has_fold(Id v) {
 }
 bool Emitter::index_has_fold(Id i) {
   const IndexNode& n = x.index_at(i);
-  if (n.kind == IndexKind::value) return has_fold(Id(n.number));
+  if (n.kind == IndexKind::value) return has_fold(static_cast<Id>(n.number));
   return std::any_of(n.operands.begin(), n.operands.end(), [&](Id o) { return index_has_fold(o); });
 }
 
@@ -100,7 +100,7 @@ Value* Emitter::emit_value(Id v) {
       llvm::Type* type = lane_type(context_, n.dtype);
       uint64_t bits = n.a | uint64_t{n.b} << 32;
       return type->isFloatingPointTy() ? constant_of(type, std::bit_cast<double>(bits))
-                                       : constant_of(type, int64_t(bits));
+                                       : constant_of(type, static_cast<int64_t>(bits));
     }
     case loopir::value_folded:
       return folds_.at(n.a).result;
@@ -201,7 +201,9 @@ Value* Emitter::address(Id buffer, Value* element) {
 
 namespace {
 
-llvm::Align alignment(int32_t dtype) { return llvm::Align(uint64_t(loopir::item_size(dtype))); }
+llvm::Align alignment(int32_t dtype) {
+  return llvm::Align(static_cast<uint64_t>(loopir::item_size(dtype)));
+}
 
 }  // namespace
 
@@ -340,7 +342,7 @@ Value* Emitter::sum_by_scope(const IndexNode& n) {
     scope = std::max(scope, scope_of_index(t));
     go_to(scope);
     sum = sum        ? b.CreateAdd(sum, term)
-          : n.number ? b.CreateAdd(term, b.getInt64(uint64_t(n.number)))
+          : n.number ? b.CreateAdd(term, b.getInt64(static_cast<uint64_t>(n.number)))
                      : term;
   }
   return sum;
@@ -350,16 +352,17 @@ Value* Emitter::emit_index(Id i) {
   const IndexNode n = x.index_at(i);
   switch (n.kind) {
     case IndexKind::constant:
-      return b.getInt64(uint64_t(n.number));
+      return b.getInt64(static_cast<uint64_t>(n.number));
     case IndexKind::variable:
       return variables_.at(i);
     case IndexKind::symbol: {
       go_to(0);
-      Value* place = b.CreateConstGEP1_64(b.getInt64Ty(), arguments_[1], uint64_t(n.number));
+      Value* place =
+          b.CreateConstGEP1_64(b.getInt64Ty(), arguments_[1], static_cast<uint64_t>(n.number));
       return b.CreateLoad(b.getInt64Ty(), place);
     }
     case IndexKind::value:
-      return value(Id(n.number));
+      return value(static_cast<Id>(n.number));
     case IndexKind::sum:
       return sum_by_scope(n);
     default:
@@ -369,7 +372,7 @@ Value* Emitter::emit_index(Id i) {
   for (Id o : n.operands) operands.push_back(index(o));
   go_to(scope_of_index(i));
   if (n.kind == IndexKind::product) {
-    Value* out = b.getInt64(uint64_t(n.number));
+    Value* out = b.getInt64(static_cast<uint64_t>(n.number));
     for (Value* o : operands) out = b.CreateMul(out, o);
     return out;
   }
@@ -398,7 +401,7 @@ Value* Emitter::lane_index(Id i) {
 Value* Emitter::emit_lane_index(Id i) {
   const IndexNode n = x.index_at(i);
   size_t scope = std::max(lane_scope_, scope_of_index(i));
-  if (n.kind == IndexKind::value) return lane_value(Id(n.number));
+  if (n.kind == IndexKind::value) return lane_value(static_cast<Id>(n.number));
   if (i == lane_variable_) {
     go_to(scope);
     std::vector<llvm::Constant*> steps;
@@ -408,7 +411,7 @@ Value* Emitter::emit_lane_index(Id i) {
   std::vector<Value*> operands;
   for (Id o : n.operands) operands.push_back(lane_index(o));
   go_to(scope);
-  Value* out = repeat(b.getInt64(uint64_t(n.number)));
+  Value* out = repeat(b.getInt64(static_cast<uint64_t>(n.number)));
   if (n.kind == IndexKind::sum || n.kind == IndexKind::product) {
     for (Value* o : operands)
       out = n.kind == IndexKind::sum ? b.CreateAdd(out, o) : b.CreateMul(out, o);

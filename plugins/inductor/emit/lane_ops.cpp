@@ -260,7 +260,7 @@ Value* comparison(IRBuilderBase& b, uint16_t code, int32_t dtype, Value* x, Valu
                              P::ICMP_SLE, P::ICMP_SGT, P::ICMP_SGE};
   constexpr P plain[] = {P::ICMP_EQ,  P::ICMP_NE,  P::ICMP_ULT,
                          P::ICMP_ULE, P::ICMP_UGT, P::ICMP_UGE};
-  size_t which = size_t(code - TN_F_EQ);
+  size_t which = static_cast<size_t>(code - TN_F_EQ);
   if (is_float(dtype)) return b.CreateFCmp(real[which], x, y);
   return b.CreateICmp(is_signed(dtype) ? with_sign[which] : plain[which], x, y);
 }
@@ -319,7 +319,7 @@ llvm::Type* widened(llvm::Type* scalar, unsigned width) {
 
 Value* constant_of(llvm::Type* type, double number) { return llvm::ConstantFP::get(type, number); }
 Value* constant_of(llvm::Type* type, int64_t number) {
-  return llvm::ConstantInt::get(type, uint64_t(number), true);
+  return llvm::ConstantInt::get(type, static_cast<uint64_t>(number), true);
 }
 
 Value* emit_cast(IRBuilderBase& b, Value* x, int32_t from, int32_t to) {
