@@ -23,7 +23,8 @@ std::string statistics_json(const Statistics& s, const CodeOptions& code, int64_
       << ", \"conv\": " << s.convolutions << ", \"streamed\": " << s.streamed
       << ", \"tuned\": " << s.tuned << ", \"regions\": " << s.regions
       << ", \"epilogues\": " << s.epilogues << ", \"prologues\": " << s.prologues
-      << ", \"views_removed\": " << s.views_removed << ", \"setup_items\": " << s.setup_items
+      << ", \"views_removed\": " << s.views_removed
+      << ", \"prepacked_items\": " << s.prepacked_items
       << ", \"peak_lower_bound_bytes\": " << s.lower_bound
       << ", \"failed_kernels\": " << s.failed_kernels
       << ", \"distinct_kernels\": " << s.distinct_kernels
@@ -46,7 +47,7 @@ std::vector<Executable::StepFacts> Executable::step_facts() const {
     ItemFacts facts = facts_of(parts_.program, parts_.schedule.items[i], parts_.accesses[i]);
     auto region = std::ranges::find_if(
         parts_.regions, [&](const Region& r) { return r.first <= i && i <= r.last; });
-    if (region == parts_.regions.end() || parts_.in_setup[i] || !is_one(*region)) {
+    if (region == parts_.regions.end() || parts_.is_prepacked[i] || !is_one(*region)) {
       out.push_back({i, std::move(facts)});
       continue;
     }
@@ -73,7 +74,7 @@ std::string Executable::profile_text() const {
   double sum = 0;
   for (const auto& [item, facts] : step_facts()) {
     int64_t calls = times_[item].calls;
-    if (!calls || parts_.in_setup[item]) continue;
+    if (!calls || parts_.is_prepacked[item]) continue;
     double us = static_cast<double>(times_[item].nanoseconds) / 1e3 / static_cast<double>(calls);
     rows.push_back({us, facts.kind + " " + facts.name});
     sum += us;
@@ -97,7 +98,7 @@ std::string Executable::items_json() const {
   for (const auto& [item, f] : step_facts()) {
     out << separator << "{\"kind\": \"" << f.kind << "\", \"name\": " << loopir::quoted(f.name)
         << ", \"bytes\": " << f.bytes << ", \"flops\": " << f.flops
-        << ", \"in_setup\": " << (parts_.in_setup[item] ? "true" : "false");
+        << ", \"prepacked\": " << (parts_.is_prepacked[item] ? "true" : "false");
     if (int64_t calls = times_ ? times_[item].calls.load() : 0)
       out << ", \"calls\": " << calls << ", \"us\": "
           << static_cast<double>(times_[item].nanoseconds) / 1e3 / static_cast<double>(calls);

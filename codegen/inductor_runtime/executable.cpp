@@ -1,4 +1,4 @@
-// Calls: memory, setup, items, outputs.
+// Calls: memory, what is prepacked, items, outputs.
 #include "executable.h"
 
 #include "saved_form.h"
@@ -45,11 +45,11 @@ struct Executable::Context {
 };
 
 /// What depends on parameters only.
-struct Executable::Setup {
+struct Executable::Prepacked {
   std::vector<uint64_t> versions;
   std::vector<int64_t> symbols;
   Memory memory;
-  std::vector<void*> pointers;  // by buffer; null where it is not the setup's
+  std::vector<void*> pointers;  // by buffer; null where nothing is prepacked
   std::vector<tensor> tensors;  // by buffer
   std::vector<Memory> packed;   // by item
 };
@@ -57,7 +57,7 @@ struct Executable::Setup {
 struct Executable::Call {
   tn_call& c;
   Context& context;
-  std::shared_ptr<Setup> setup;
+  std::shared_ptr<Prepacked> prepacked;
   std::span<const int64_t> symbols;
 };
 
@@ -92,8 +92,8 @@ Executable::Executable(Parts parts) : parts_(std::move(parts)) {
   packs_.assign(n, false);
   sort_buffers();
   for (size_t i = 0; i < n; ++i) prepare_item(i);
-  for (Id b = 0; b < in_setup_memory_.size(); ++b)
-    if (in_setup_memory_[b]) setup_buffers_.push_back(b);
+  for (Id b = 0; b < in_prepacked_memory_.size(); ++b)
+    if (in_prepacked_memory_[b]) prepacked_buffers_.push_back(b);
   drop_regions();
   steps_ = steps_of(parts_.accesses, parts_.regions);
   describe_memory();
@@ -104,7 +104,7 @@ void Executable::sort_buffers() {
   const loopir::Program& p = parts_.program;
   is_static_.assign(p.buffers.size(), false);
   in_arena_.assign(p.buffers.size(), false);
-  in_setup_memory_.assign(p.buffers.size(), false);
+  in_prepacked_memory_.assign(p.buffers.size(), false);
   for (Id b = 0; b < p.buffers.size(); ++b) {
     const Buffer& info = p.buffers[b];
     bool is_input = info.place == Buffer::Place::input;
@@ -115,9 +115,9 @@ void Executable::sort_buffers() {
   }
 }
 
-// The setup is made anew when one of these changes.
+// Prepacked data is made anew when one of these changes.
 void Executable::watch(const loopir::Ids& buffers) {
-  has_setup_ = true;
+  has_prepacked_ = true;
   for (Id b : buffers) {
     const Buffer& info = parts_.program.buffers[b];
     bool is_known = std::find(watched_.begin(), watched_.end(), info.slot) != watched_.end();
@@ -128,19 +128,20 @@ void Executable::watch(const loopir::Ids& buffers) {
 void Executable::prepare_item(size_t i) {
   loopir::Program& p = parts_.program;
   loopir::Item& item = parts_.schedule.items[i];
-  if (parts_.in_setup[i]) {
+  if (parts_.is_prepacked[i]) {
     const loopir::Access& access = parts_.accesses[i];
     watch(access.reads);
     for (Id b : access.writes) {
       is_static_[b] = true;
-      in_setup_memory_[b] = in_setup_memory_[b] || in_arena_[b];  // it may have several writers
+      in_prepacked_memory_[b] =
+          in_prepacked_memory_[b] || in_arena_[b];  // it may have several writers
       in_arena_[b] = false;
     }
   }
   auto keep = [&](const auto& call, Id weights) {
     bool is_constant = is_static_[weights] && parts_.options.packs_weights;
     library_calls_[i] = prepare(p, call, is_constant, parts_.options.workers);
-    packs_[i] = is_constant && !parts_.in_setup[i];
+    packs_[i] = is_constant && !parts_.is_prepacked[i];
     if (is_constant) watch({weights});
   };
   if (auto* product = std::get_if<loopir::Product>(&item)) keep(*product, product->right.buffer);
@@ -157,7 +158,7 @@ void Executable::drop_regions() {
   for (const loopir::Symbol& s : parts_.program.expressions.symbols) hints.push_back(s.hint);
   auto is_lost = [&](const Region& region) {
     for (size_t i = region.first; i <= region.last; ++i)
-      if (library_calls_[i] && !parts_.in_setup[i] && !library_calls_[i]->runs_by_rows(hints))
+      if (library_calls_[i] && !parts_.is_prepacked[i] && !library_calls_[i]->runs_by_rows(hints))
         return true;
     return false;
   };
@@ -230,11 +231,11 @@ std::vector<int64_t> Executable::evaluated(const loopir::Ids& ids,
   return out;
 }
 
-// The setup for these versions: the last one, or a new one.
-std::shared_ptr<Executable::Setup> Executable::setup_for(Call& call) {
-  if (!has_setup_) return nullptr;
-  std::lock_guard lock(guarding_setup_);
-  auto same = [&](const Setup& s) {
+// What is prepacked for these versions: as it was last, or anew.
+std::shared_ptr<Executable::Prepacked> Executable::prepacked_for(Call& call) {
+  if (!has_prepacked_) return nullptr;
+  std::lock_guard lock(guarding_prepacked_);
+  auto same = [&](const Prepacked& s) {
     for (size_t i = 0; i < watched_.size(); ++i) {
       const tn_tensor* t = call.c.inputs[watched_[i]];
       const uint64_t* known = &s.versions[3 * i];
@@ -244,9 +245,9 @@ std::shared_ptr<Executable::Setup> Executable::setup_for(Call& call) {
     }
     return std::equal(call.symbols.begin(), call.symbols.end(), s.symbols.begin(), s.symbols.end());
   };
-  if (setup_ && same(*setup_)) return setup_;
+  if (prepacked_ && same(*prepacked_)) return prepacked_;
   const loopir::Program& p = parts_.program;
-  auto made = std::make_shared<Setup>();
+  auto made = std::make_shared<Prepacked>();
   for (uint32_t i : watched_) {
     const tn_tensor* t = call.c.inputs[i];
     made->versions.insert(made->versions.end(),
@@ -258,17 +259,17 @@ std::shared_ptr<Executable::Setup> Executable::setup_for(Call& call) {
   made->packed.resize(parts_.accesses.size());
   loopir::Access everything;  // all at the same time: nothing is overwritten
   for (Id b = 0; b < p.buffers.size(); ++b)
-    if (in_setup_memory_[b]) everything.writes.push_back(b);
+    if (in_prepacked_memory_[b]) everything.writes.push_back(b);
   loopir::MemoryPlan plan =
-      loopir::plan_memory(p, {&everything, 1}, call.symbols, in_setup_memory_);
+      loopir::plan_memory(p, {&everything, 1}, call.symbols, in_prepacked_memory_);
   made->memory = Memory(static_cast<size_t>(plan.bytes));
   for (Id b : everything.writes) made->pointers[b] = made->memory.data() + plan.offsets[b];
-  call.setup = made;
+  call.prepacked = made;
   run_items(call, true);
   int64_t packed = 0;
   for (const Memory& m : made->packed) packed += static_cast<int64_t>(m.size());
   packed_bytes_ = packed;
-  setup_ = made;
+  prepacked_ = made;
   return made;
 }
 
@@ -283,8 +284,8 @@ tensor Executable::tensor_of(Call& call, const View& view) {
   if (info.place == Buffer::Place::input) base = call.c.inputs[info.slot];
   if (info.place == Buffer::Place::constant) base = parts_.program.constants[info.slot].get();
   if (call.context.tensors[view.buffer]) base = call.context.tensors[view.buffer].get();
-  if (!base && call.setup && call.setup->tensors[view.buffer])
-    base = call.setup->tensors[view.buffer].get();
+  if (!base && call.prepacked && call.prepacked->tensors[view.buffer])
+    base = call.prepacked->tensors[view.buffer].get();
   if (base) {
     bool is_same = offset == 0 && static_cast<int32_t>(sizes.size()) == base->ndim &&
                    std::equal(sizes.begin(), sizes.end(), base->sizes) &&
@@ -371,10 +372,10 @@ bool Executable::run_region(Call& call, const Region& region) {
     int64_t row = begin * region.granule, row_end = std::min(end * region.granule, rows);
     if (row >= row_end) return;
     for (size_t i = region.first; i <= region.last; ++i) {
-      if (parts_.in_setup[i]) continue;
+      if (parts_.is_prepacked[i]) continue;
       if (library_calls_[i]) {
         library_calls_[i]->run_rows(call.context.pointers, call.symbols,
-                                    call.setup->packed[i].data(), row, row_end);
+                                    call.prepacked->packed[i].data(), row, row_end);
         continue;
       }
       int64_t step = region.units[i - region.first];
@@ -393,7 +394,7 @@ bool Executable::is_borrowed(const Call& call, const tn_tensor* t) const {
     return m.data() && data >= m.data() && data < m.data() + m.size();
   };
   const std::vector<Memory>& blocks = call.context.blocks;
-  return has(call.context.arena) || (call.setup && has(call.setup->memory)) ||
+  return has(call.context.arena) || (call.prepacked && has(call.prepacked->memory)) ||
          std::any_of(blocks.begin(), blocks.end(), has);
 }
 
@@ -401,7 +402,7 @@ void Executable::run_extern(Call& call, size_t item) {
   const ExternCall& e = parts_.externs.at(item);
   std::vector<tensor> results = e.run(parts_.program.expressions, call.symbols,
                                       [&](const View& view) { return tensor_of(call, view); });
-  bool in_setup = parts_.in_setup[item];
+  bool is_prepacked = parts_.is_prepacked[item];
   for (size_t r = 0; r < results.size(); ++r) {
     Id buffer = e.results()[r];
     if (buffer == none || !results[r]) continue;
@@ -419,21 +420,22 @@ void Executable::run_extern(Call& call, size_t item) {
       results[r] = std::move(copy);
     }
     call.context.pointers[buffer] = results[r]->data;
-    if (in_setup) call.setup->pointers[buffer] = results[r]->data;
-    (in_setup ? call.setup->tensors : call.context.tensors)[buffer] = std::move(results[r]);
+    if (is_prepacked) call.prepacked->pointers[buffer] = results[r]->data;
+    (is_prepacked ? call.prepacked->tensors : call.context.tensors)[buffer] = std::move(results[r]);
   }
 }
 
-void Executable::run_items(Call& call, bool setup) {
+void Executable::run_items(Call& call, bool prepacks) {
   auto region = parts_.regions.begin();
   for (size_t i = 0; i < parts_.accesses.size(); ++i) {
-    bool packs = setup && packs_[i];
-    if (setup)
+    bool packs = prepacks && packs_[i];
+    if (prepacks)
       for (Id b : parts_.accesses[i].writes)
-        if (parts_.in_setup[i]) call.context.pointers[b] = call.setup->pointers[b];
-    if (packs) call.setup->packed[i] = library_calls_[i]->pack(call.context.pointers, call.symbols);
-    if (parts_.in_setup[i] != setup) continue;
-    bool begins = !setup && region != parts_.regions.end() && region->first == i;
+        if (parts_.is_prepacked[i]) call.context.pointers[b] = call.prepacked->pointers[b];
+    if (packs)
+      call.prepacked->packed[i] = library_calls_[i]->pack(call.context.pointers, call.symbols);
+    if (parts_.is_prepacked[i] != prepacks) continue;
+    bool begins = !prepacks && region != parts_.regions.end() && region->first == i;
     auto start =
         times_ ? std::chrono::steady_clock::now() : std::chrono::steady_clock::time_point();
     bool is_done = begins && run_region(call, *region);
@@ -449,7 +451,7 @@ void Executable::run_items(Call& call, bool setup) {
 
 void Executable::run_item(Call& call, size_t i) {
   if (library_calls_[i]) {
-    const void* packed = call.setup && packs_[i] ? call.setup->packed[i].data() : nullptr;
+    const void* packed = call.prepacked && packs_[i] ? call.prepacked->packed[i].data() : nullptr;
     library_calls_[i]->run(call.context.pointers, call.symbols, packed);
   } else if (parts_.externs.contains(i)) {
     run_extern(call, i);
@@ -485,9 +487,9 @@ void Executable::call(tn_call& c) {
     bool is_aligned = reinterpret_cast<uintptr_t>(context.pointers[o.buffer]) % 64 == 0;
     if (!is_aligned) throw error(TN_INTERNAL, "the host's memory for an output is not aligned");
   }
-  call.setup = setup_for(call);
-  if (call.setup)
-    for (Id b : setup_buffers_) context.pointers[b] = call.setup->pointers[b];
+  call.prepacked = prepacked_for(call);
+  if (call.prepacked)
+    for (Id b : prepacked_buffers_) context.pointers[b] = call.prepacked->pointers[b];
   run_items(call, false);
   give_outputs(call);
 }

@@ -2,18 +2,18 @@
 //
 // Model: items run in order, each over pointers that are known before the call but for inputs,
 // outputs and what externs make. What depends on parameters only (packed weights, folded scales)
-// is made once and again when a parameter's version changes: the setup. A call takes a context (the
-// arena and its tables) out of a pool, so calls may run at the same time; the setup is shared and
-// is replaced, never written, while somebody uses it.
+// is made once and again when a parameter's version changes: it is prepacked. A call takes a
+// context (the arena and its tables) out of a pool, so calls may run at the same time; prepacked
+// data is shared and is replaced, never written, while somebody uses it.
 #pragma once
 
 #include "extern_call.h"
+#include "inductor_runtime/calls/library_calls.h"
 #include "item_facts.h"
 #include "kernel_interface.h"
-#include "options.h"
 #include "linked_code.h"
 #include "regions.h"
-#include "inductor_runtime/calls/library_calls.h"
+#include "options.h"
 
 #include <loopir/verify.h>
 #include <tenon/plugin.hpp>
@@ -31,7 +31,7 @@ struct Statistics {
   uint32_t failed_kernels = 0;
   uint32_t kernels = 0, distinct_kernels = 0, kernel_cache_hits = 0, extern_calls = 0,
            fused_nodes = 0, regions = 0, epilogues = 0, prologues = 0, products = 0,
-           convolutions = 0, streamed = 0, tuned = 0, views_removed = 0, setup_items = 0;
+           convolutions = 0, streamed = 0, tuned = 0, views_removed = 0, prepacked_items = 0;
   int64_t planned_bytes = 0, naive_bytes = 0, lower_bound = 0, object_bytes = 0;
   double compile_ms = 0, codegen_ms = 0;
   bool from_cache = false;
@@ -48,7 +48,7 @@ struct Parts {
   std::vector<KernelInterface> kernels;  // by item; empty symbol where it is none
   std::vector<KernelCode> functions;     // by item
   std::map<size_t, ExternCall> externs;  // by item that the host runs
-  std::vector<bool> in_setup;            // by item
+  std::vector<bool> is_prepacked;        // by item
   std::vector<Region> regions;
   Statistics statistics;
   Options options;
@@ -79,7 +79,7 @@ class Executable {
 
  private:
   struct Context;
-  struct Setup;
+  struct Prepacked;
   struct Call;
   class Lease;
 
@@ -87,7 +87,7 @@ class Executable {
   void watch(const loopir::Ids& buffers);
   void prepare_item(size_t item);
   void drop_regions();
-  void run_items(Call& call, bool setup);
+  void run_items(Call& call, bool prepacks);
   void run_item(Call& call, size_t item);
   bool run_region(Call& call, const Region& region);
   std::string profile_text() const;
@@ -105,27 +105,27 @@ class Executable {
   bool is_borrowed(const Call& call, const tn_tensor* t) const;
   void place_arena(Context& context, std::span<const int64_t> symbols);
   loopir::MemoryPlan plan_for(std::span<const int64_t> symbols) const;
-  std::shared_ptr<Setup> setup_for(Call& call);
+  std::shared_ptr<Prepacked> prepacked_for(Call& call);
   void give_outputs(Call& call);
   tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view);
   std::vector<int64_t> evaluated(const loopir::Ids& ids, std::span<const int64_t> symbols) const;
 
   Parts parts_;
   Disassembler disassembler_ = nullptr;
-  std::vector<loopir::Access> steps_;                         // of a call: a region is one
-  std::vector<bool> is_static_, in_arena_, in_setup_memory_;  // by buffer
-  std::vector<std::unique_ptr<LibraryCall>> library_calls_;   // by item
-  std::vector<bool> packs_;                                   // by item: weights go to the setup
-  std::vector<std::pair<loopir::Id, uint32_t>> inputs_;       // buffer, input
-  std::vector<loopir::Id> setup_buffers_;                     // what the setup makes
-  std::vector<uint32_t> watched_;                             // inputs whose versions the setup has
-  bool has_setup_ = false;
+  std::vector<loopir::Access> steps_;                             // of a call: a region is one
+  std::vector<bool> is_static_, in_arena_, in_prepacked_memory_;  // by buffer
+  std::vector<std::unique_ptr<LibraryCall>> library_calls_;       // by item
+  std::vector<bool> packs_;  // by item: weights are packed by the library
+  std::vector<std::pair<loopir::Id, uint32_t>> inputs_;  // buffer, input
+  std::vector<loopir::Id> prepacked_buffers_;            // those of prepacked items
+  std::vector<uint32_t> watched_;  // inputs whose versions prepacked data is of
+  bool has_prepacked_ = false;
   std::unique_ptr<ItemTime[]> times_;         // by item, where a profile is wanted
   mutable std::atomic<bool> is_told_{false};  // somebody has asked for those times
-  std::mutex guarding_pool_, guarding_setup_;
+  std::mutex guarding_pool_, guarding_prepacked_;
   std::vector<std::unique_ptr<Context>> pool_;
-  std::shared_ptr<Setup> setup_;
-  std::atomic<int64_t> packed_bytes_{0};  // of the last setup
+  std::shared_ptr<Prepacked> prepacked_;
+  std::atomic<int64_t> packed_bytes_{0};  // of what was prepacked last
 };
 
 }  // namespace inductor

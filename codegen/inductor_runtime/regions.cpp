@@ -32,11 +32,11 @@ struct RowItem {
 class RegionFinder {
  public:
   explicit RegionFinder(const RegionRequest& request)
-      : r(request), x(request.program.expressions) {}
+      : request_(request), x_(request.program.expressions) {}
 
   std::vector<Region> run() {
     std::vector<Region> out;
-    for (size_t first = 0; first < r.items.size();) {
+    for (size_t first = 0; first < request_.items.size();) {
       std::optional<Region> found = grow(first);
       first = found ? found->last + 1 : first + 1;
       if (found) out.push_back(std::move(*found));
@@ -46,25 +46,26 @@ class RegionFinder {
 
  private:
   bool is_product(size_t i) const {
-    return std::holds_alternative<Product>(r.items[i]) && r.product_runs_by_rows(i);
+    return std::holds_alternative<Product>(request_.items[i]) && request_.product_runs_by_rows(i);
   }
   bool can_join(size_t i) const {
-    return r.in_setup[i] || std::holds_alternative<Kernel>(r.items[i]) || is_product(i);
+    return request_.is_prepacked[i] || std::holds_alternative<Kernel>(request_.items[i]) ||
+           is_product(i);
   }
 
   // The longest region from `first` on.
   std::optional<Region> grow(size_t first) {
-    if (r.in_setup[first]) return std::nullopt;
+    if (request_.is_prepacked[first]) return std::nullopt;
     size_t product = first;
-    while (product < r.items.size() && can_join(product) &&
-           (r.in_setup[product] || !is_product(product)))
+    while (product < request_.items.size() && can_join(product) &&
+           (request_.is_prepacked[product] || !is_product(product)))
       ++product;
-    if (product == r.items.size() || !can_join(product)) return std::nullopt;
-    Region out{first, first, std::get<Product>(r.items[product]).result.sizes[0], 1, {}};
+    if (product == request_.items.size() || !can_join(product)) return std::nullopt;
+    Region out{first, first, std::get<Product>(request_.items[product]).result.sizes[0], 1, {}};
     std::vector<RowAccess> seen;
     size_t members = 0;
-    for (size_t i = first; i < r.items.size() && can_join(i); ++i) {
-      if (r.in_setup[i]) {
+    for (size_t i = first; i < request_.items.size() && can_join(i); ++i) {
+      if (request_.is_prepacked[i]) {
         out.units.push_back(0);
         continue;
       }
@@ -96,8 +97,8 @@ class RegionFinder {
   }
 
   std::optional<RowItem> as_rows(size_t i, Id rows) {
-    if (auto* product = std::get_if<Product>(&r.items[i])) return as_rows(*product, rows);
-    return as_rows(r.nests[i], r.kernels[i], rows);
+    if (auto* product = std::get_if<Product>(&request_.items[i])) return as_rows(*product, rows);
+    return as_rows(request_.nests[i], request_.kernels[i], rows);
   }
 
   std::optional<RowItem> as_rows(const Product& p, Id rows) {
@@ -115,8 +116,8 @@ class RegionFinder {
   }
   // Of a matrix whose rows do not overlap.
   std::optional<int64_t> row_stride(const View& v) const {
-    auto offset = x.number_of(v.offset), row = x.number_of(v.strides[0]);
-    auto column = x.number_of(v.strides[1]), columns = x.number_of(v.sizes[1]);
+    auto offset = x_.number_of(v.offset), row = x_.number_of(v.strides[0]);
+    auto column = x_.number_of(v.strides[1]), columns = x_.number_of(v.sizes[1]);
     if (!offset || !row || !column || !columns || *column != 1) return std::nullopt;
     if (*offset < 0 || *offset + *columns > *row) return std::nullopt;
     return row;
@@ -125,7 +126,7 @@ class RegionFinder {
   std::optional<RowItem> as_rows(const loopir::Nest& nest, const KernelInterface& kernel, Id rows) {
     if (nest.kernel.outer.empty()) return std::nullopt;
     Id slowest = nest.kernel.outer.front();
-    std::optional<int64_t> steps = quotient(x.extent_of(slowest), rows);  // of `slowest`, a row
+    std::optional<int64_t> steps = quotient(x_.extent_of(slowest), rows);  // of `slowest`, a row
     if (!steps) return std::nullopt;
     RowItem out;
     if (nest.lanes == slowest) {
@@ -142,31 +143,31 @@ class RegionFinder {
         auto read = [&](const loopir::ValueNode& load) {
           add(out, load.a, load.b, slowest, *steps, false);
         };
-        loopir::for_each_load(x, s.value, read);
+        loopir::for_each_load(x_, s.value, read);
         if (s.buffer == none) continue;
         add(out, s.buffer, s.index, slowest, *steps, true);
-        loopir::for_each_index_load(x, s.index, read);
+        loopir::for_each_index_load(x_, s.index, read);
       }
     return out;
   }
   std::optional<int64_t> quotient(Id a, Id b) {
-    auto n = x.number_of(x.floordiv(a, b));
-    return n && *n > 0 && x.multiply(x.constant(*n), b) == a ? n : std::nullopt;
+    auto n = x_.number_of(x_.floordiv(a, b));
+    return n && *n > 0 && x_.multiply(x_.constant(*n), b) == a ? n : std::nullopt;
   }
   void add(RowItem& item, Id buffer, Id index, Id slowest, int64_t steps, bool writes) {
-    if (r.program.buffers[buffer].place == loopir::Buffer::Place::scratch) return;
+    if (request_.program.buffers[buffer].place == loopir::Buffer::Place::scratch) return;
     std::optional<int64_t> stride;
-    if (std::optional<Id> c = x.coefficient(index, slowest))
-      if (auto step = x.number_of(*c); step && *step > 0) {
-        loopir::Range rest = x.range(x.substitute_index(index, {{slowest, x.constant(0)}}));
+    if (std::optional<Id> c = x_.coefficient(index, slowest))
+      if (auto step = x_.number_of(*c); step && *step > 0) {
+        loopir::Range rest = x_.range(x_.substitute_index(index, {{slowest, x_.constant(0)}}));
         if (rest.lower >= 0 && rest.upper < *step) stride = *step * steps;
       }
     item.accesses.push_back({buffer, stride, writes});
   }
 
   static constexpr int64_t most_granule = 16;
-  const RegionRequest& r;
-  Expressions& x;
+  const RegionRequest& request_;
+  Expressions& x_;
   std::vector<int64_t> granules_;  // by item
 };
 

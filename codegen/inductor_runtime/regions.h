@@ -35,7 +35,7 @@ struct RegionRequest {
   const std::vector<loopir::Item>& items;
   const std::vector<loopir::Nest>& nests;
   const std::vector<KernelInterface>& kernels;
-  const std::vector<bool>& in_setup;
+  const std::vector<bool>& is_prepacked;
   std::function<bool(size_t item)> product_runs_by_rows;
 };
 

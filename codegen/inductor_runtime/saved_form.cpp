@@ -80,7 +80,7 @@ void fields(V& v, Statistics& s) {
   v(s.convolutions);
   v(s.streamed);
   v(s.views_removed);
-  v(s.setup_items);
+  v(s.prepacked_items);
   v(s.object_bytes);
   v(s.compile_ms);
   v(s.codegen_ms);
@@ -94,7 +94,7 @@ void fields(V& v, Parts& p) {
   v(p.accesses);
   v(p.kernels);
   v(p.externs);
-  v(p.in_setup);
+  v(p.is_prepacked);
   v(p.regions);
   v(p.options);
   v(p.statistics);
@@ -133,7 +133,7 @@ void check_buffers(const loopir::Program& p) {
 
 void check_items(const Parts& parts) {
   size_t n = parts.schedule.items.size();
-  expect(parts.accesses.size() == n && parts.kernels.size() == n && parts.in_setup.size() == n,
+  expect(parts.accesses.size() == n && parts.kernels.size() == n && parts.is_prepacked.size() == n,
          "lists of items of different lengths");
   for (size_t i = 0; i < n; ++i) {
     const loopir::Item& item = parts.schedule.items[i];

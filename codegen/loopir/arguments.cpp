@@ -1,11 +1,14 @@
 // Arguments of nodes, and the graph's symbolic expressions as indices.
-#include "lowering.h"
+#include "arguments.h"
+
+#include "program.h"
 
 #include <limits>
 
 namespace loopir {
 
 using tenon::plugin::declined;
+using tenon::plugin::sv;
 using tenon::plugin::text;
 
 int64_t item_size(int32_t dtype) {
@@ -31,10 +34,23 @@ int64_t item_size(int32_t dtype) {
   }
 }
 
-Id Lowering::index_of(const tn_dim& d) {
-  if (d.expr == TN_EXPR_STATIC) return x.constant(d.value);
-  if (auto known = imported.find(d.expr); known != imported.end()) return known->second;
-  auto e = graph.expr(d.expr);
+void Arguments::import_symbols() {
+  std::set<uint32_t> shown;
+  for (uint32_t id : graph_.inputs()) see_symbols(graph_, id, shown);
+  for (uint32_t s : graph_.symbols()) {
+    auto e = graph_.expr(s);
+    if ((e.flags & TN_DIM_UNBACKED) && !shown.contains(s))
+      throw declined(text("size {} is known at run time only", sv(e.name)));
+    imported_[s] = x_.symbol(static_cast<uint32_t>(x_.symbols.size()));
+    x_.symbols.push_back(
+        {e.flags & TN_DIM_HAS_HINT ? e.hint : 8, e.lower, e.upper, std::string(sv(e.name))});
+  }
+}
+
+Id Arguments::index_of(const tn_dim& d) {
+  if (d.expr == TN_EXPR_STATIC) return x_.constant(d.value);
+  if (auto known = imported_.find(d.expr); known != imported_.end()) return known->second;
+  auto e = graph_.expr(d.expr);
   Ids operands;
   for (uint32_t o : e.arguments()) operands.push_back(index_of({0, o, 0}));
   auto folded = [&](auto&& join) {
@@ -45,64 +61,64 @@ Id Lowering::index_of(const tn_dim& d) {
   Id out = none;
   switch (e.op) {
     case TN_EX_CONST:
-      out = x.constant(e.value);
+      out = x_.constant(e.value);
       break;
     case TN_EX_ADD:
-      out = folded([&](Id a, Id b) { return x.add(a, b); });
+      out = folded([&](Id a, Id b) { return x_.add(a, b); });
       break;
     case TN_EX_MUL:
-      out = folded([&](Id a, Id b) { return x.multiply(a, b); });
+      out = folded([&](Id a, Id b) { return x_.multiply(a, b); });
       break;
     case TN_EX_FLOORDIV:
-      out = x.floordiv(operands.at(0), operands.at(1));
+      out = x_.floordiv(operands.at(0), operands.at(1));
       break;
     case TN_EX_CEILDIV:
-      out = x.floordiv(x.add(operands.at(0), x.subtract(operands.at(1), x.constant(1))),
-                       operands.at(1));
+      out = x_.floordiv(x_.add(operands.at(0), x_.subtract(operands.at(1), x_.constant(1))),
+                        operands.at(1));
       break;
     case TN_EX_MOD:
-      out = x.mod(operands.at(0), operands.at(1));
+      out = x_.mod(operands.at(0), operands.at(1));
       break;
     case TN_EX_MIN:
-      out = folded([&](Id a, Id b) { return x.minimum(a, b); });
+      out = folded([&](Id a, Id b) { return x_.minimum(a, b); });
       break;
     case TN_EX_MAX:
-      out = folded([&](Id a, Id b) { return x.maximum(a, b); });
+      out = folded([&](Id a, Id b) { return x_.maximum(a, b); });
       break;
     case TN_EX_POW: {
       constexpr int64_t largest = 8;
-      auto exponent = x.number_of(operands.at(1));
+      auto exponent = x_.number_of(operands.at(1));
       if (!exponent || *exponent < 0 || *exponent > largest)
         throw declined("a size is a power with a large or unknown exponent");
-      out = x.product_of(Ids(static_cast<size_t>(*exponent), operands[0]));
+      out = x_.product_of(Ids(static_cast<size_t>(*exponent), operands[0]));
       break;
     }
     default:
       throw declined(text("a size is an expression of kind {}, which is not compiled", e.op));
   }
-  return imported[d.expr] = out;
+  return imported_[d.expr] = out;
 }
 
-Ids Lowering::indices_of(std::span<const tn_dim> dims) {
+Ids Arguments::indices_of(std::span<const tn_dim> dims) {
   Ids out;
   for (const tn_dim& d : dims) out.push_back(index_of(d));
   return out;
 }
 
-Id Lowering::index_arg(const tn_arg& a) {
-  if (a.kind == TN_ARG_INT) return x.constant(a.u.i);
+Id Arguments::index_arg(const tn_arg& a) {
+  if (a.kind == TN_ARG_INT) return x_.constant(a.u.i);
   if (a.kind == TN_ARG_SYMINT) return index_of(a.u.sym);
   if (a.kind == TN_ARG_VALUE) {
-    auto v = info(a.u.value);
+    auto v = graph_.value_at(a.u.value);
     if (v.kind == TN_VAL_SYMINT) return index_of({0, v.expr, 0});
   }
   throw declined("a size is not an integer");
 }
 
-Ids Lowering::index_list(const tn_arg& a) {
+Ids Arguments::index_list(const tn_arg& a) {
   Ids out;
   if (a.kind == TN_ARG_INTS)
-    for (uint32_t i = 0; i < a.count; ++i) out.push_back(x.constant(a.u.ints[i]));
+    for (uint32_t i = 0; i < a.count; ++i) out.push_back(x_.constant(a.u.ints[i]));
   else if (a.kind == TN_ARG_SYMINTS)
     for (uint32_t i = 0; i < a.count; ++i) out.push_back(index_of(a.u.syms[i]));
   else if (a.kind != TN_ARG_NONE)
@@ -110,13 +126,13 @@ Ids Lowering::index_list(const tn_arg& a) {
   return out;
 }
 
-int64_t Lowering::int_arg(const tn_arg& a) const {
+int64_t int_arg(const tn_arg& a) {
   if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL || a.kind == TN_ARG_DTYPE) return a.u.i;
   if (a.kind == TN_ARG_SYMINT && a.u.sym.expr == TN_EXPR_STATIC) return a.u.sym.value;
   throw declined("an argument is not a constant integer");
 }
 
-std::vector<int64_t> Lowering::int_list(const tn_arg& a) const {
+std::vector<int64_t> int_list(const tn_arg& a) {
   if (a.kind == TN_ARG_INTS) return {a.u.ints, a.u.ints + a.count};
   if (a.kind == TN_ARG_NONE) return {};
   std::vector<int64_t> out;
@@ -128,17 +144,14 @@ std::vector<int64_t> Lowering::int_list(const tn_arg& a) const {
   return out;
 }
 
-double Lowering::number_arg(const tn_arg& a) const {
+std::vector<int64_t> int_list(const tn_arg& a, size_t n) {
+  std::vector<int64_t> out = int_list(a);
+  if (out.size() == 1) out.resize(n, out[0]);
+  return out;
+}
+
+double number_arg(const tn_arg& a) {
   return a.kind == TN_ARG_FLOAT ? a.u.f : static_cast<double>(int_arg(a));
-}
-
-bool Lowering::is_tensor(const tn_arg& a) const {
-  return a.kind == TN_ARG_VALUE && info(a.u.value).is_tensor();
-}
-
-const Tensor& Lowering::tensor_arg(const tn_arg& a) {
-  if (!is_tensor(a) || !tensors[a.u.value]) throw declined("an argument is not a tensor");
-  return *tensors[a.u.value];
 }
 
 bool see_symbols(const tenon::plugin::graph& g, uint32_t value, std::set<uint32_t>& seen) {

@@ -10,18 +10,18 @@ namespace loopir {
 /// Stride, padding, dilation and groups of a node, whose stride is argument `first` and whose
 /// groups are argument `groups`; `ndim` is that of the operands.
 template <class Step>
-void fill_geometry(Lowering& to, const tenon::plugin::node& n, size_t first, size_t groups,
-                   size_t ndim, Step& out) {
+void fill_geometry(const tenon::plugin::node& n, size_t first, size_t groups, size_t ndim,
+                   Step& out) {
   size_t n_space = ndim - 2;
   auto fill = [&](const tn_arg& a, int64_t(&space)[3], int64_t missing) {
-    std::vector<int64_t> given = to.int_list(a, n_space);
+    std::vector<int64_t> given = int_list(a, n_space);
     std::fill_n(space, 3, missing);
     std::copy(given.begin(), given.end(), space + 3 - n_space);
   };
   fill(n.args[first], out.stride, 1);
   fill(n.args[first + 1], out.padding, 0);
   fill(n.args[first + 2], out.dilation, 1);
-  out.groups = to.int_arg(n.args[groups]);
+  out.groups = int_arg(n.args[groups]);
 }
 
 /// [n, c, ...] with dimensions of length 1 put in, so that there are three of space.

@@ -106,35 +106,35 @@ struct Matcher {
 class Absorber {
  public:
   Absorber(Program& program, Schedule& schedule, const AbsorbRules& rules)
-      : program(program), x(program.expressions), schedule(schedule), rules_(rules) {}
+      : program_(program), x_(program.expressions), schedule_(schedule), rules_(rules) {}
 
   void run() {
     count_readers();
-    for (size_t i = 0; i < schedule.items.size(); ++i) {
-      Item& item = schedule.items[i];
+    for (size_t i = 0; i < schedule_.items.size(); ++i) {
+      Item& item = schedule_.items[i];
       if (auto* p = std::get_if<Product>(&item)) absorb(*p, i);
       if (auto* c = std::get_if<Convolution>(&item)) absorb(*c, i);
     }
     std::vector<Item> kept;
-    for (size_t i = 0; i < schedule.items.size(); ++i)
-      if (!dropped_[i]) kept.push_back(std::move(schedule.items[i]));
-    schedule.items = std::move(kept);
+    for (size_t i = 0; i < schedule_.items.size(); ++i)
+      if (!dropped_[i]) kept.push_back(std::move(schedule_.items[i]));
+    schedule_.items = std::move(kept);
   }
 
  private:
   void count_readers() {
-    readers_.resize(program.buffers.size());
-    dropped_.assign(schedule.items.size(), false);
-    for (size_t i = 0; i < schedule.items.size(); ++i)
-      for (Id b : access_of(program, schedule.items[i]).reads) readers_[b].push_back(i);
-    is_output_.assign(program.buffers.size(), false);
-    for (const Output& o : program.outputs)
+    readers_.resize(program_.buffers.size());
+    dropped_.assign(schedule_.items.size(), false);
+    for (size_t i = 0; i < schedule_.items.size(); ++i)
+      for (Id b : access_of(program_, schedule_.items[i]).reads) readers_[b].push_back(i);
+    is_output_.assign(program_.buffers.size(), false);
+    for (const Output& o : program_.outputs)
       if (o.kind != Output::Kind::absent) is_output_[o.view.buffer] = true;
   }
 
   /// The one statement that the kernel consists of.
   const Statement* only_statement(size_t item) const {
-    const auto* kernel = std::get_if<Kernel>(&schedule.items[item]);
+    const auto* kernel = std::get_if<Kernel>(&schedule_.items[item]);
     if (!kernel || kernel->stages.size() != 1 || !kernel->stages[0].inner.empty() ||
         kernel->stages[0].statements.size() != 1)
       return nullptr;
@@ -143,24 +143,24 @@ class Absorber {
   }
 
   bool is_whole(const View& v) const {
-    const Buffer& b = program.buffers[v.buffer];
-    return x.number_of(v.offset) == 0 && b.place == Buffer::Place::temporary;
+    const Buffer& b = program_.buffers[v.buffer];
+    return x_.number_of(v.offset) == 0 && b.place == Buffer::Place::temporary;
   }
   bool same_layout(Id a, Id b) const {
-    const Buffer &p = program.buffers[a], &q = program.buffers[b];
+    const Buffer &p = program_.buffers[a], &q = program_.buffers[b];
     return p.dtype == q.dtype && p.sizes == q.sizes && p.strides == q.strides;
   }
   /// Whether the product may store its result there in place of its own buffer: rounded.
   bool may_round(const Product& p, Id to) const {
-    const Buffer &from = program.buffers[p.result.buffer], &b = program.buffers[to];
-    return program.buffers[p.left.buffer].dtype == b.dtype && b.dtype == TN_BF16 &&
+    const Buffer &from = program_.buffers[p.result.buffer], &b = program_.buffers[to];
+    return program_.buffers[p.left.buffer].dtype == b.dtype && b.dtype == TN_BF16 &&
            from.dtype == TN_F32 && from.sizes == b.sizes && from.strides == b.strides;
   }
   static bool may_round(const Convolution&, Id) { return false; }
   /// The value without conversions between f32 and bf16 that round nothing.
   Id unrounded(Id v) const {
-    for (; Matcher{x}.is(v, TN_F_CAST); v = x.value_at(v).a) {
-      int32_t to = x.dtype_of(v), from = x.dtype_of(x.value_at(v).a);
+    for (; Matcher{x_}.is(v, TN_F_CAST); v = x_.value_at(v).a) {
+      int32_t to = x_.dtype_of(v), from = x_.dtype_of(x_.value_at(v).a);
       bool widens = from == TN_BF16 && to == TN_F32;
       if (!widens && (rules_.rounds_narrow || from != TN_F32 || to != TN_BF16)) break;
     }
@@ -176,10 +176,10 @@ class Absorber {
   // From the outside in: the last function is found first.
   bool match(Id given, const Reader& r, std::vector<EpilogueOp>& ops) const {
     using Kind = EpilogueOp::Kind;
-    Matcher m{x};
+    Matcher m{x_};
     Id v = unrounded(given);
     if (m.is(v, value_load)) {
-      const ValueNode& n = x.value_at(v);
+      const ValueNode& n = x_.value_at(v);
       return n.a == r.result && n.b == r.load_index && n.c == none;
     }
     struct Candidate {
@@ -198,22 +198,22 @@ class Absorber {
         ops.push_back({c.kind, {}});
         return true;
       }
-    return m.is(v, TN_F_ADD) && match_add(x.value_at(v), r, ops);
+    return m.is(v, TN_F_ADD) && match_add(x_.value_at(v), r, ops);
   }
   // add() has a factor of 1 on its second operand unless that was folded
   Id without_factor(Id v) const {
-    Id inner = Matcher{x}.other(v, TN_F_MUL, 1);
+    Id inner = Matcher{x_}.other(v, TN_F_MUL, 1);
     return inner == none ? v : inner;
   }
   bool match_add(const ValueNode& add, const Reader& r, std::vector<EpilogueOp>& ops) const {
     for (auto [p, q] : {std::pair(add.a, add.b), std::pair(add.b, add.a)}) {
       Id other = unrounded(without_factor(q));
-      if (!Matcher{x}.is(other, value_load)) continue;
-      const ValueNode& n = x.value_at(other);
+      if (!Matcher{x_}.is(other, value_load)) continue;
+      const ValueNode& n = x_.value_at(other);
       if (n.a == r.result || n.b != r.store_index || n.c != none || !same_layout(n.a, r.target))
         continue;
       if (!match(without_factor(p), r, ops)) continue;
-      const Buffer& b = program.buffers[n.a];
+      const Buffer& b = program_.buffers[n.a];
       ops.push_back({EpilogueOp::Kind::add, {n.a, zero_, b.sizes, b.strides}});
       return true;
     }
@@ -223,13 +223,13 @@ class Absorber {
   /// Where a value reads a buffer, if that is one place.
   std::optional<Id> index_of_load(Id value, Id buffer) const {
     Ids found;
-    for_each_load(x, value, [&](const ValueNode& n) {
+    for_each_load(x_, value, [&](const ValueNode& n) {
       if (n.a == buffer) found.push_back(n.b);
     });
     return found.size() == 1 ? std::optional(found[0]) : std::nullopt;
   }
   View whole(Id buffer) const {
-    const Buffer& b = program.buffers[buffer];
+    const Buffer& b = program_.buffers[buffer];
     return {buffer, zero_, b.sizes, b.strides};
   }
 
@@ -239,20 +239,20 @@ class Absorber {
   }
   /// Whether it takes each element to where it lies in another layout of the same tensor.
   bool is_permutation(const Reader& r) const {
-    const Buffer &from = program.buffers[r.result], &to = program.buffers[r.target];
+    const Buffer &from = program_.buffers[r.result], &to = program_.buffers[r.target];
     if (from.dtype != to.dtype || from.sizes != to.sizes) return false;
-    Ids left = x.variables_of_index(r.store_index);
-    Id loaded = x.constant(0), stored = loaded;
+    Ids left = x_.variables_of_index(r.store_index);
+    Id loaded = x_.constant(0), stored = loaded;
     for (size_t d = 0; d < from.sizes.size(); ++d) {
-      if (x.is(from.sizes[d], 1)) continue;
+      if (x_.is(from.sizes[d], 1)) continue;
       auto v = std::find_if(left.begin(), left.end(), [&](Id v) {
-        return x.extent_of(v) == from.sizes[d] &&
-               x.coefficient(r.load_index, v) == from.strides[d] &&
-               x.coefficient(r.store_index, v) == to.strides[d];
+        return x_.extent_of(v) == from.sizes[d] &&
+               x_.coefficient(r.load_index, v) == from.strides[d] &&
+               x_.coefficient(r.store_index, v) == to.strides[d];
       });
       if (v == left.end()) return false;
-      loaded = x.add(loaded, x.multiply(*v, from.strides[d]));
-      stored = x.add(stored, x.multiply(*v, to.strides[d]));
+      loaded = x_.add(loaded, x_.multiply(*v, from.strides[d]));
+      stored = x_.add(stored, x_.multiply(*v, to.strides[d]));
       left.erase(v);
     }
     return loaded == r.load_index && stored == r.store_index;
@@ -266,7 +266,7 @@ class Absorber {
     const Statement* s = only_statement(reader);
     if (!s || s->buffer == none) return;
     // A result that is rounded already is not the sum that functions are applied to.
-    if (rules_.rounds_narrow && program.buffers[result].dtype == TN_BF16) return;
+    if (rules_.rounds_narrow && program_.buffers[result].dtype == TN_BF16) return;
     std::optional<Id> load_index = index_of_load(s->value, result);
     if (!load_index) return;
     Reader r{result, *load_index, s->buffer, s->index};
@@ -276,22 +276,22 @@ class Absorber {
     zero_ = call.result.offset;
     std::vector<EpilogueOp> ops;
     // What is stored in bf16 is rounded at the end.
-    bool is_rounded = x.dtype_of(s->value) == TN_BF16 && Matcher{x}.is(s->value, TN_F_CAST);
-    Id value = is_rounded ? x.value_at(s->value).a : s->value;
+    bool is_rounded = x_.dtype_of(s->value) == TN_BF16 && Matcher{x_}.is(s->value, TN_F_CAST);
+    Id value = is_rounded ? x_.value_at(s->value).a : s->value;
     if (!match(value, r, ops) || (ops.empty() && !rounds && !moves)) return;
     Call made = call;
     made.epilogue = std::move(ops);
     made.result.buffer = s->buffer;
-    if (moves) made.result = with_space(x, whole(s->buffer));
+    if (moves) made.result = with_space(x_, whole(s->buffer));
     Item item = std::move(made);
     if (!rules_.can(item)) return;
-    schedule.items[reader] = std::move(item);
+    schedule_.items[reader] = std::move(item);
     dropped_[at] = true;
   }
 
-  Program& program;
-  Expressions& x;
-  Schedule& schedule;
+  Program& program_;
+  Expressions& x_;
+  Schedule& schedule_;
   const AbsorbRules& rules_;
   std::vector<std::vector<size_t>> readers_;
   std::vector<bool> dropped_, is_output_;

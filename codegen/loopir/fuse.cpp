@@ -51,13 +51,12 @@ struct Node {
 class Fusion {
  public:
   Fusion(Program& program, const FusionOptions& options)
-      : program(program), x(program.expressions), options(options) {}
+      : program_(program), x_(program.expressions), options_(options) {}
 
   Schedule run() {
     take_steps();
-    if (options.fuse)
-      while (fuse_best()) {
-      }
+    while (fuse_best()) {
+    }
     return finish();
   }
 
@@ -71,20 +70,20 @@ class Fusion {
   };
 
   void take_steps() {
-    for (Step& step : program.steps) {
+    for (Step& step : program_.steps) {
       Node n;
-      n.access = access_of(program, step);
+      n.access = access_of(program_, step);
       if (auto* loop = std::get_if<Loop>(&step))
         n.group = Group{{std::move(*loop)}};
       else
         n.step = std::move(step);
       nodes_.push_back(std::move(n));
     }
-    program.steps.clear();
-    writers_.assign(program.buffers.size(), 0);
+    program_.steps.clear();
+    writers_.assign(program_.buffers.size(), 0);
     for (const Node& n : nodes_)
       for (Id b : n.access.writes) ++writers_[b];
-    touching_.resize(program.buffers.size());
+    touching_.resize(program_.buffers.size());
     for (uint32_t i = 0; i < nodes_.size(); ++i) {
       nodes_[i].before = Bits(nodes_.size());
       for (const Ids* list : {&nodes_[i].access.writes, &nodes_[i].access.reads})
@@ -119,9 +118,9 @@ class Fusion {
   }
 
   int64_t bytes_of(Id buffer) const {
-    const Buffer& b = program.buffers[buffer];
+    const Buffer& b = program_.buffers[buffer];
     int64_t n = item_size(b.dtype);
-    for (Id s : b.sizes) n *= std::max<int64_t>(program.expressions.hint(s), 1);
+    for (Id s : b.sizes) n *= std::max<int64_t>(program_.expressions.hint(s), 1);
     return n;
   }
 
@@ -168,7 +167,7 @@ class Fusion {
   /// Empty when done, else why not.
   const char* try_pair(uint32_t ia, uint32_t ib) {
     Node &a = nodes_[ia], &b = nodes_[ib];
-    if (a.group->loops.size() + b.group->loops.size() > options.most_loops)
+    if (a.group->loops.size() + b.group->loops.size() > options_.most_loops)
       return "the kernel would hold too many loops";
     if (meets(a.access.writes, b.access.writes)) return "both write one tensor";
     if (has_detour(ia, ib)) return "a step between them needs one and feeds the other";
@@ -176,7 +175,7 @@ class Fusion {
         a.access.writes.end() != std::find_first_of(a.access.writes.begin(), a.access.writes.end(),
                                                     b.access.reads.begin(), b.access.reads.end());
     if (!is_vertical &&
-        a.group->loops.size() + b.group->loops.size() > options.most_independent_loops)
+        a.group->loops.size() + b.group->loops.size() > options_.most_independent_loops)
       return "the kernel would hold too many loops that only read the same";
     if (!is_vertical && b.before.has(ia)) return "another step lies between them";
     if (const char* why = why_ordered_apart(*a.group, b, is_vertical)) return why;
@@ -217,8 +216,8 @@ class Fusion {
       return none;
     };
     for (const Loop& loop : g.loops) {
-      x.replace_loads(loop.value, see);
-      x.replace_loads_of_index(loop.index, see);
+      x_.replace_loads(loop.value, see);
+      x_.replace_loads_of_index(loop.index, see);
     }
     return out;
   }
@@ -231,7 +230,7 @@ class Fusion {
     Ids from = is_vertical ? Ids{writer_of(a, t).index} : reads_of(a, t), to = reads_of(b, t);
     why_ = "they walk the tensor in different ways";
     if (from.empty() || to.empty()) return std::nullopt;
-    auto unified = unify(x, a, from.front(), b, to.front());
+    auto unified = unify(x_, a, from.front(), b, to.front());
     if (!unified) return std::nullopt;
     Group out = std::move(unified->a);
     size_t n_first = out.loops.size();
@@ -271,7 +270,7 @@ class Fusion {
 
   int64_t points(const Ids& variables) const {
     int64_t n = 1;
-    for (Id v : variables) n *= std::max<int64_t>(x.hint(x.extent_of(v)), 1);
+    for (Id v : variables) n *= std::max<int64_t>(x_.hint(x_.extent_of(v)), 1);
     return n;
   }
   int64_t work(const Group& g) const {
@@ -284,7 +283,7 @@ class Fusion {
     constexpr int64_t small_work = 16384;
     int64_t rows = points(common_outer(out));
     int64_t before = std::min(points(common_outer(a)), points(common_outer(b)));
-    if (rows < std::min(before, 4 * options.threads) && work(out) > small_work) {
+    if (rows < std::min(before, 4 * options_.threads) && work(out) > small_work) {
       why_ = "too few rows would stay independent";
       return false;
     }
@@ -348,7 +347,7 @@ class Fusion {
       Node& node = nodes_[n];
       if (node.group) {
         out.items.push_back(
-            make_kernel(program, std::move(*node.group), needed_outside(n), options));
+            make_kernel(program_, std::move(*node.group), needed_outside(n), options_));
         continue;
       }
       std::visit(
@@ -362,8 +361,8 @@ class Fusion {
   }
 
   std::vector<bool> needed_outside(uint32_t group) const {
-    std::vector<bool> out(program.buffers.size(), false);
-    for (const Output& o : program.outputs)
+    std::vector<bool> out(program_.buffers.size(), false);
+    for (const Output& o : program_.outputs)
       if (o.kind != Output::Kind::absent) out[o.view.buffer] = true;
     for (uint32_t n = 0; n < nodes_.size(); ++n)
       if (n != group && !nodes_[n].is_gone)
@@ -372,9 +371,9 @@ class Fusion {
   }
 
   static constexpr size_t most_notes = 4096;
-  Program& program;
-  Expressions& x;
-  const FusionOptions& options;
+  Program& program_;
+  Expressions& x_;
+  const FusionOptions& options_;
   std::vector<Node> nodes_;
   std::vector<int> writers_;
   std::vector<std::vector<uint32_t>> touching_;  // by buffer: nodes that read or write it

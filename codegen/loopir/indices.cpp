@@ -1,5 +1,5 @@
 // Indices: the normal form, division by ranges, bounds.
-#include "expressions.h"
+#include "indices.h"
 
 #include <algorithm>
 #include <limits>
@@ -53,7 +53,7 @@ Range rest(Range a, Range b) {
 }  // namespace
 
 /// number + sum of factor * atoms, by atoms.
-struct Expressions::Terms {
+struct Indices::Terms {
   int64_t number = 0;
   std::map<Ids, int64_t> factors;
 
@@ -65,35 +65,35 @@ struct Expressions::Terms {
   }
 };
 
-Id Expressions::index(IndexNode node) {
-  auto [at, is_new] = index_ids_.try_emplace(node, static_cast<Id>(indices_.size()));
-  if (is_new) indices_.push_back(std::move(node));
+Id Indices::index(IndexNode node) {
+  auto [at, is_new] = ids_.try_emplace(node, static_cast<Id>(nodes_.size()));
+  if (is_new) nodes_.push_back(std::move(node));
   return at->second;
 }
 
-Id Expressions::constant(int64_t number) { return index({IndexKind::constant, number, {}}); }
+Id Indices::constant(int64_t number) { return index({IndexKind::constant, number, {}}); }
 
-Id Expressions::variable(Id extent) {
+Id Indices::variable(Id extent) {
   if (is(extent, 1)) return constant(0);
   extents_.push_back(extent);
   return index({IndexKind::variable, static_cast<int64_t>(extents_.size()) - 1, {}});
 }
 
-std::optional<int64_t> Expressions::number_of(Id i) const {
-  if (indices_[i].kind != IndexKind::constant) return std::nullopt;
-  return indices_[i].number;
+std::optional<int64_t> Indices::number_of(Id i) const {
+  if (nodes_[i].kind != IndexKind::constant) return std::nullopt;
+  return nodes_[i].number;
 }
 
-Expressions::Terms Expressions::terms_of(Id i) const {
+Indices::Terms Indices::terms_of(Id i) const {
   Terms out;
   auto add_one = [&](Id term) {
-    const IndexNode& t = indices_[term];
+    const IndexNode& t = nodes_[term];
     if (t.kind == IndexKind::product)
       out.add(t.operands, t.number);
     else
       out.add({term}, 1);
   };
-  const IndexNode& n = indices_[i];
+  const IndexNode& n = nodes_[i];
   if (n.kind == IndexKind::constant) {
     out.number = n.number;
   } else if (n.kind == IndexKind::sum) {
@@ -105,7 +105,7 @@ Expressions::Terms Expressions::terms_of(Id i) const {
   return out;
 }
 
-Id Expressions::sum_of(const Terms& terms) {
+Id Indices::sum_of(const Terms& terms) {
   Ids operands;
   for (const auto& [atoms, factor] : terms.factors)
     operands.push_back(
@@ -116,7 +116,7 @@ Id Expressions::sum_of(const Terms& terms) {
   return index({IndexKind::sum, terms.number, std::move(operands)});
 }
 
-Id Expressions::add(Id a, Id b) {
+Id Indices::add(Id a, Id b) {
   Terms out = terms_of(a);
   Terms more = terms_of(b);
   out.number += more.number;
@@ -124,7 +124,7 @@ Id Expressions::add(Id a, Id b) {
   return sum_of(out);
 }
 
-Id Expressions::multiply(Id a, Id b) {
+Id Indices::multiply(Id a, Id b) {
   Terms x = terms_of(a), y = terms_of(b), out;
   x.factors[{}] += x.number;
   y.factors[{}] += y.number;
@@ -140,14 +140,11 @@ Id Expressions::multiply(Id a, Id b) {
   return sum_of(out);
 }
 
-Id Expressions::product_of(std::span<const Id> factors) {
+Id Indices::product_of(std::span<const Id> factors) {
   Id out = constant(1);
   for (Id f : factors) out = multiply(out, f);
   return out;
 }
-
-Id Expressions::floordiv(Id a, Id b) { return divided(a, b, false); }
-Id Expressions::mod(Id a, Id b) { return divided(a, b, true); }
 
 namespace {
 
@@ -161,7 +158,7 @@ std::optional<Ids> quotient(const Ids& atoms, const Ids& by) {
 
 }  // namespace
 
-Id Expressions::divided(Id a, Id b, bool remainder) {
+Id Indices::divided(Id a, Id b, bool remainder) {
   if (is(b, 1)) return remainder ? constant(0) : a;
   if (is(a, 0) || a == b) return constant(!remainder && a == b);
   Terms divisor = terms_of(b), whole, left;
@@ -186,7 +183,7 @@ Id Expressions::divided(Id a, Id b, bool remainder) {
   }
   Id rest_of = sum_of(left), quotient_of = sum_of(whole);
   if (range(rest_of).lower >= 0 && is_less(rest_of, b)) return remainder ? rest_of : quotient_of;
-  const IndexNode inner = indices_[rest_of];
+  const IndexNode inner = nodes_[rest_of];
   if (remainder) return index({IndexKind::mod, 0, {rest_of, b}});
   if (inner.kind == IndexKind::floordiv)  // (x / c) / b
     return add(quotient_of, floordiv(inner.operands[0], multiply(inner.operands[1], b)));
@@ -201,19 +198,62 @@ Id Expressions::divided(Id a, Id b, bool remainder) {
   return add(quotient_of, index({IndexKind::floordiv, 0, {rest_of, b}}));
 }
 
-Id Expressions::minimum(Id a, Id b) {
+Id Indices::minimum(Id a, Id b) {
   if (a == b || is_less(a, b)) return a;
   if (is_less(b, a)) return b;
   return index({IndexKind::min, 0, {std::min(a, b), std::max(a, b)}});
 }
-Id Expressions::maximum(Id a, Id b) {
+Id Indices::maximum(Id a, Id b) {
   if (a == b || is_less(a, b)) return b;
   if (is_less(b, a)) return a;
   return index({IndexKind::max, 0, {std::min(a, b), std::max(a, b)}});
 }
 
-Range Expressions::range(Id i) const {
-  const IndexNode& n = indices_[i];
+Id Indices::rebuilt(const IndexNode& n, const Ids& operands) {
+  switch (n.kind) {
+    case IndexKind::sum: {
+      Id out = constant(n.number);
+      for (Id o : operands) out = add(out, o);
+      return out;
+    }
+    case IndexKind::product: {
+      Id out = constant(n.number);
+      for (Id o : operands) out = multiply(out, o);
+      return out;
+    }
+    case IndexKind::floordiv:
+      return floordiv(operands[0], operands[1]);
+    case IndexKind::mod:
+      return mod(operands[0], operands[1]);
+    case IndexKind::min:
+      return minimum(operands[0], operands[1]);
+    default:
+      return maximum(operands[0], operands[1]);
+  }
+}
+
+Id Indices::value_as_index(Id value, Id size, const Ids& variables) {
+  Id out = index({IndexKind::value, value, {}});
+  value_bounds_.emplace(value, size);
+  variables_.emplace(out, variables);
+  return out;
+}
+
+const Ids& Indices::variables_of_index(Id i) {
+  if (auto known = variables_.find(i); known != variables_.end()) return known->second;
+  Ids out;
+  if (nodes_[i].kind == IndexKind::variable) out = {i};
+  for (Id o : nodes_[i].operands) {
+    const Ids& more = variables_of_index(o);
+    Ids all;
+    std::set_union(out.begin(), out.end(), more.begin(), more.end(), std::back_inserter(all));
+    out = std::move(all);
+  }
+  return variables_[i] = std::move(out);
+}
+
+Range Indices::range(Id i) const {
+  const IndexNode& n = nodes_[i];
   auto operand = [&](size_t k) { return range(n.operands[k]); };
   switch (n.kind) {
     case IndexKind::constant:
@@ -227,9 +267,9 @@ Range Expressions::range(Id i) const {
       return {0, is_infinite(e.upper) ? infinity : std::max<int64_t>(e.upper - 1, 0)};
     }
     case IndexKind::value: {
-      const ValueNode& v = values_[static_cast<size_t>(n.number)];
-      if (v.code != value_checked) return {-infinity, infinity};
-      Range size = range(v.b);
+      Id bound = value_bounds_.at(static_cast<Id>(n.number));
+      if (bound == none) return {-infinity, infinity};
+      Range size = range(bound);
       return {0, is_infinite(size.upper) ? infinity : size.upper - 1};
     }
     case IndexKind::sum: {
@@ -259,19 +299,19 @@ Range Expressions::range(Id i) const {
 }
 
 // Each variable with a positive factor at its last value, with a negative one at 0.
-Id Expressions::largest(Id i) {
+Id Indices::largest(Id i) {
   Terms terms = terms_of(i);
   Id out = constant(terms.number);
   for (const auto& [atoms, factor] : terms.factors) {
     Id product = constant(factor);
     for (Id atom : atoms) {
-      IndexKind kind = indices_[atom].kind;
+      IndexKind kind = nodes_[atom].kind;
       if (kind == IndexKind::variable && factor < 0) product = constant(0);
       if (kind == IndexKind::variable && factor > 0)
         product = multiply(product, subtract(extent_of(atom), constant(1)));
       if (kind == IndexKind::symbol) product = multiply(product, atom);
       if (kind == IndexKind::mod && factor > 0) {
-        Id size = indices_[atom].operands[1];
+        Id size = nodes_[atom].operands[1];
         if (!variables_of_index(size).empty()) return none;
         product = multiply(product, subtract(size, constant(1)));
       } else if (kind != IndexKind::variable && kind != IndexKind::symbol) {
@@ -283,7 +323,7 @@ Id Expressions::largest(Id i) {
   return out;
 }
 
-bool Expressions::is_less(Id a, Id b) {
+bool Indices::is_less(Id a, Id b) {
   if (range(a).upper < range(b).lower) return true;
   if (!variables_of_index(b).empty()) return false;
   Id most = largest(a);
@@ -291,12 +331,12 @@ bool Expressions::is_less(Id a, Id b) {
   return range(subtract(b, most)).lower > 0;
 }
 
-bool Expressions::depends_on(Id i, Id variable) {
+bool Indices::depends_on(Id i, Id variable) {
   const Ids& all = variables_of_index(i);
   return std::binary_search(all.begin(), all.end(), variable);
 }
 
-std::optional<Id> Expressions::coefficient(Id i, Id variable) {
+std::optional<Id> Indices::coefficient(Id i, Id variable) {
   Terms terms = terms_of(i), out;
   for (const auto& [atoms, factor] : terms.factors) {
     Ids others;
@@ -319,14 +359,14 @@ std::optional<Id> Expressions::coefficient(Id i, Id variable) {
   return sum_of(out);
 }
 
-bool Expressions::reads_data(Id i) const {
-  const IndexNode& n = indices_[i];
+bool Indices::reads_data(Id i) const {
+  const IndexNode& n = nodes_[i];
   return n.kind == IndexKind::value ||
          std::any_of(n.operands.begin(), n.operands.end(), [&](Id o) { return reads_data(o); });
 }
 
-int64_t Expressions::evaluate(Id i, std::span<const int64_t> given) const {
-  const IndexNode& n = indices_[i];
+int64_t Indices::evaluate(Id i, std::span<const int64_t> given) const {
+  const IndexNode& n = nodes_[i];
   auto operand = [&](size_t k) { return evaluate(n.operands[k], given); };
   switch (n.kind) {
     case IndexKind::constant:
@@ -355,7 +395,7 @@ int64_t Expressions::evaluate(Id i, std::span<const int64_t> given) const {
   }
 }
 
-int64_t Expressions::hint(Id i) const {
+int64_t Indices::hint(Id i) const {
   std::vector<int64_t> hints;
   for (const Symbol& s : symbols) hints.push_back(s.hint);
   return evaluate(i, hints);

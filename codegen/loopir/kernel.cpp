@@ -11,23 +11,28 @@ class Builder {
  public:
   Builder(Program& program, const Group& group, const std::vector<bool>& needed,
           const FusionOptions& options)
-      : program(program), x(program.expressions), group(group), needed(needed), options(options) {
-    kernel.outer = common_outer(group);
+      : program_(program),
+        x_(program.expressions),
+        group_(group),
+        needed_(needed),
+        options_(options) {
+    kernel_.outer = common_outer(group_);
   }
 
   Kernel run() {
-    for (const Loop& loop : group.loops) add(loop);
-    for (Stage& stage : kernel.stages) {
+    for (const Loop& loop : group_.loops) add(loop);
+    for (Stage& stage : kernel_.stages) {
       std::erase_if(stage.statements, [](const Statement& s) {
         return s.fold == Fold::none && s.buffer == none;  // only ever read in place
       });
       if (!stage.statements.empty()) kept_.push_back(std::move(stage));
     }
-    kernel.stages = std::move(kept_);
-    kernel.n_loops = static_cast<uint32_t>(group.loops.size());
-    for (const Loop& loop : group.loops) kernel.nodes.insert(loop.nodes.begin(), loop.nodes.end());
+    kernel_.stages = std::move(kept_);
+    kernel_.n_loops = static_cast<uint32_t>(group_.loops.size());
+    for (const Loop& loop : group_.loops)
+      kernel_.nodes.insert(loop.nodes.begin(), loop.nodes.end());
     name_kernel();
-    return std::move(kernel);
+    return std::move(kernel_);
   }
 
  private:
@@ -44,7 +49,7 @@ class Builder {
     Ids out;
     for (const Ids* list : {&loop.outer, &loop.reduced})
       for (Id v : *list)
-        if (std::find(kernel.outer.begin(), kernel.outer.end(), v) == kernel.outer.end())
+        if (std::find(kernel_.outer.begin(), kernel_.outer.end(), v) == kernel_.outer.end())
           out.push_back(v);
     std::sort(out.begin(), out.end());
     return out;
@@ -54,22 +59,22 @@ class Builder {
     Made made{&loop, none, 0, 0, none, inner_of(loop)};
     made.stage = stage_for(loop, made.inner);
     made.value =
-        x.replace_loads(loop.value, [&](const ValueNode& n) { return forwarded(n, made); });
+        x_.replace_loads(loop.value, [&](const ValueNode& n) { return forwarded(n, made); });
     Statement s;
     s.fold = loop.fold;
     s.is_scan = loop.is_scan;
     s.is_scatter = loop.is_scatter();
     s.store = loop.store;
     s.value = made.value;
-    s.dtype = program.buffers[loop.buffer].dtype;
+    s.dtype = program_.buffers[loop.buffer].dtype;
     s.position = loop.position;
-    if (loop.fold != Fold::none) s.folded = made.folded = kernel.n_folds++;
-    if (needed[loop.buffer]) {
+    if (loop.fold != Fold::none) s.folded = made.folded = kernel_.n_folds++;
+    if (needed_[loop.buffer]) {
       s.buffer = loop.buffer;
-      s.index = x.replace_loads_of_index(loop.index,
-                                         [&](const ValueNode& n) { return forwarded(n, made); });
+      s.index = x_.replace_loads_of_index(loop.index,
+                                          [&](const ValueNode& n) { return forwarded(n, made); });
     }
-    Stage& stage = kernel.stages[made.stage];
+    Stage& stage = kernel_.stages[made.stage];
     made.statement = stage.statements.size();
     stage.statements.push_back(s);
     made_.emplace(loop.buffer, made);
@@ -79,8 +84,8 @@ class Builder {
   size_t stage_for(const Loop& loop, const Ids& inner) {
     size_t first = 0;
     Ids loads;
-    add_loads(x, loop.value, loads);
-    add_index_loads(x, loop.index, loads);
+    add_loads(x_, loop.value, loads);
+    add_index_loads(x_, loop.index, loads);
     for (Id t : loads) {
       auto producer = made_.find(t);
       if (producer == made_.end()) continue;
@@ -88,17 +93,17 @@ class Builder {
       bool same_pass = p.folded == none && p.inner == inner;
       first = std::max(first, p.stage + !same_pass);
     }
-    for (size_t s = first; s < kernel.stages.size(); ++s)
-      if (kernel.stages[s].inner == inner) return s;
-    kernel.stages.push_back({inner, {}});
-    return kernel.stages.size() - 1;
+    for (size_t s = first; s < kernel_.stages.size(); ++s)
+      if (kernel_.stages[s].inner == inner) return s;
+    kernel_.stages.push_back({inner, {}});
+    return kernel_.stages.size() - 1;
   }
 
   bool is_cheap(Id value) {
     int left = 10;
     std::vector<Id> open{value};
     while (!open.empty()) {
-      const ValueNode n = x.value_at(open.back());
+      const ValueNode n = x_.value_at(open.back());
       open.pop_back();
       bool hard = (n.code >= TN_F_EXP && n.code <= TN_F_DIGAMMA) || n.code == TN_F_POW ||
                   n.code == TN_F_DIV;
@@ -114,53 +119,53 @@ class Builder {
     auto producer = made_.find(n.a);
     if (producer == made_.end()) return none;
     Made& p = producer->second;
-    if (p.folded != none) return x.value({value_folded, n.dtype, p.folded});
+    if (p.folded != none) return x_.value({value_folded, n.dtype, p.folded});
     bool in_place = p.stage == reader.stage || p.inner.empty();
     if (in_place || is_cheap(p.value)) return p.value;
-    Statement& s = kernel.stages[p.stage].statements[p.statement];
+    Statement& s = kernel_.stages[p.stage].statements[p.statement];
     if (s.buffer == none) keep_row(p, s);
-    if (program.buffers[s.buffer].place != Buffer::Place::scratch) return none;
-    return x.load(s.buffer, s.index, n.dtype);
+    if (program_.buffers[s.buffer].place != Buffer::Place::scratch) return none;
+    return x_.load(s.buffer, s.index, n.dtype);
   }
 
   // A row of the tensor in scratch memory, or all of it where rows are too long for that.
   void keep_row(const Made& p, Statement& s) {
-    Id size = x.constant(1), index = x.constant(0);
+    Id size = x_.constant(1), index = x_.constant(0);
     Ids extents;
     for (size_t i = p.inner.size(); i-- > 0;) {
-      index = x.add(index, x.multiply(p.inner[i], size));
-      size = x.multiply(size, x.extent_of(p.inner[i]));
-      extents.insert(extents.begin(), x.extent_of(p.inner[i]));
+      index = x_.add(index, x_.multiply(p.inner[i], size));
+      size = x_.multiply(size, x_.extent_of(p.inner[i]));
+      extents.insert(extents.begin(), x_.extent_of(p.inner[i]));
     }
-    int64_t most = x.range(size).upper;
-    if (most > options.scratch_bytes / 8) {
+    int64_t most = x_.range(size).upper;
+    if (most > options_.scratch_bytes / 8) {
       s.buffer = p.loop->buffer, s.index = p.loop->index;
       return;
     }
     Buffer b{Buffer::Place::scratch,
-             static_cast<uint32_t>(kernel.scratch.size()),
+             static_cast<uint32_t>(kernel_.scratch.size()),
              s.dtype,
              extents,
              {},
              "row"};
-    s.buffer = program.add_buffer(std::move(b));
+    s.buffer = program_.add_buffer(std::move(b));
     s.index = index;
-    kernel.scratch.push_back(s.buffer);
+    kernel_.scratch.push_back(s.buffer);
   }
 
   void name_kernel() {
-    for (size_t i = 0; i < group.loops.size() && kernel.name.size() < 40; ++i)
-      kernel.name += (i ? "_" : "") + group.loops[i].name;
-    for (char& c : kernel.name)
+    for (size_t i = 0; i < group_.loops.size() && kernel_.name.size() < 40; ++i)
+      kernel_.name += (i ? "_" : "") + group_.loops[i].name;
+    for (char& c : kernel_.name)
       if (!isalnum(static_cast<unsigned char>(c))) c = '_';
   }
 
-  Program& program;
-  Expressions& x;
-  const Group& group;
-  const std::vector<bool>& needed;
-  const FusionOptions& options;
-  Kernel kernel;
+  Program& program_;
+  Expressions& x_;
+  const Group& group_;
+  const std::vector<bool>& needed_;
+  const FusionOptions& options_;
+  Kernel kernel_;
   std::vector<Stage> kept_;
   std::map<Id, Made> made_;  // by buffer
 };

@@ -44,7 +44,6 @@ struct FusionOptions {
   uint32_t most_loops = 64;              // in one kernel
   uint32_t most_independent_loops = 64;  // where some of them only read the same
   int64_t scratch_bytes = 256 << 10;
-  bool fuse = true;
 };
 
 /// What became of one pair of loops, for describe().

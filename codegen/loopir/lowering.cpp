@@ -1,4 +1,4 @@
-// Lowering: inputs, the walk over the nodes, what gets memory, outputs.
+// Tensors while a graph is lowered: how rules read and make them, and which of them get memory.
 #include "lowering.h"
 
 #include <algorithm>
@@ -6,13 +6,13 @@
 
 namespace loopir {
 
-using tenon::plugin::declined;
-using tenon::plugin::node;
-using tenon::plugin::sv;
-using tenon::plugin::text;
-using tenon::plugin::value;
-
 // ---- reading and making tensors
+
+const Tensor& Lowering::tensor_arg(const tn_arg& a) {
+  if (!is_tensor(a) || !tensors[a.u.value])
+    throw tenon::plugin::declined("an argument is not a tensor");
+  return *tensors[a.u.value];
+}
 
 Id Lowering::at(const Tensor& t, std::span<const Id> indices) {
   Substitution by;
@@ -286,205 +286,6 @@ View Lowering::view_of(const Tensor& t, const char* name) {
   Id buffer = new_buffer(t.dtype, t.sizes, natural_strides(t), name);
   stored(t, buffer, name);
   return whole(buffer);
-}
-
-// ---- the walk
-
-void Lowering::lower_inputs() {
-  std::set<uint32_t> shown;
-  for (uint32_t id : graph.inputs()) see_symbols(graph, id, shown);
-  for (uint32_t s : graph.symbols()) {
-    auto e = graph.expr(s);
-    if ((e.flags & TN_DIM_UNBACKED) && !shown.contains(s))
-      throw declined(text("size {} is known at run time only", sv(e.name)));
-    imported[s] = x.symbol(static_cast<uint32_t>(x.symbols.size()));
-    x.symbols.push_back(
-        {e.flags & TN_DIM_HAS_HINT ? e.hint : 8, e.lower, e.upper, std::string(sv(e.name))});
-  }
-  program.n_symbols = static_cast<uint32_t>(x.symbols.size());
-  program.n_inputs = static_cast<uint32_t>(graph.inputs().size());
-  for (uint32_t id = 0; id < graph.values(); ++id) {
-    value v = graph.value_at(id);
-    if (!v.is_tensor() || v.source == TN_SRC_NODE) continue;
-    if (v.device_type != TN_DEV_CPU) throw declined("a tensor is not on the CPU");
-    Buffer b{v.source == TN_SRC_INPUT ? Buffer::Place::input : Buffer::Place::constant,
-             v.source_index,
-             v.dtype,
-             indices_of(v.dims()),
-             indices_of(v.stride_dims()),
-             std::string(sv(v.name))};
-    if (v.source == TN_SRC_CONSTANT) {
-      b.slot = static_cast<uint32_t>(program.constants.size());
-      program.constants.push_back(graph.constant(id));
-      const tn_tensor* t = program.constants.back().get();
-      if (t->ndim == 0 && (t->dtype == TN_F32 || t->dtype == TN_F64 || t->dtype == TN_I64)) {
-        Id number = t->dtype == TN_I64 ? x.number(*static_cast<int64_t*>(t->data), TN_I64)
-                    : t->dtype == TN_F32
-                        ? x.number(static_cast<double>(*static_cast<float*>(t->data)), TN_F32)
-                        : x.number(*static_cast<double*>(t->data), TN_F64);
-        tensors[id] = Tensor{t->dtype, {}, {}, number};
-        continue;
-      }
-    }
-    tensors[id] = over(program.add_buffer(std::move(b)));
-  }
-  for (uint32_t id : graph.inputs()) {
-    uint32_t flags = graph.value_at(id).flags;
-    program.is_static_input.push_back(
-        (flags & (TN_V_PARAMETER | TN_V_BUFFER | TN_V_STATIC_ADDRESS)) && !(flags & TN_V_MUTATED));
-  }
-}
-
-namespace {
-
-template <class F>
-void for_each_operand(const node& n, F&& f) {
-  for (const tn_arg& a : n.arguments()) {
-    if (a.kind == TN_ARG_VALUE) f(a.u.value);
-    if (a.kind == TN_ARG_VALUES)
-      for (uint32_t i = 0; i < a.count; ++i)
-        if (a.u.values[i] != TN_NO_VALUE) f(a.u.values[i]);
-  }
-}
-
-}  // namespace
-
-void Lowering::count_reads() {
-  reads.assign(graph.values(), 0);
-  is_output.assign(graph.values(), false);
-  for (uint32_t v : graph.outputs())
-    if (v != TN_NO_VALUE) is_output[v] = true;
-  for (uint32_t i = graph.size(); i-- > 0;) {
-    node n = graph.at(i);
-    bool is_view = (n.tags & TN_TAG_VIEW) != 0;
-    uint32_t through = 0;
-    for (uint32_t r = 0; r < n.n_results; ++r)
-      through += reads[n.first_result + r] + is_output[n.first_result + r];
-    for_each_operand(n, [&](uint32_t v) { reads[v] += is_view ? std::max(through, 1u) : 1; });
-  }
-}
-
-void Lowering::lower_node_by_rules(const node& n) {
-  static const auto& rules = *new std::unordered_map<std::string_view, const Rule*>([] {
-    std::unordered_map<std::string_view, const Rule*> out;
-    for (std::span<const Rule> list :
-         {view_rules(), copy_rules(), reduce_rules(), scan_rules(), scatter_rules(), bag_rules(),
-          norm_rules(), index_rules(), pool_rules(), pool_backward_rules(), pad_rules(),
-          resample_rules(), loss_rules(), matrix_rules(), attention_rules()})
-      for (const Rule& rule : list) out.emplace(rule.op, &rule);
-    return out;
-  }());
-  auto rule = rules.find(sv(n.op_name));
-  if (rule != rules.end() ? rule->second->lower(*this, n) : lower_formula(*this, n)) return;
-  lower_extern(*this, n);
-}
-
-namespace {
-
-/// Tells the loops from `first` on whose work they do.
-void mark_loops(Program& program, size_t first, const std::set<uint32_t>& nodes) {
-  for (size_t s = first; s < program.steps.size(); ++s)
-    if (auto* loop = std::get_if<Loop>(&program.steps[s])) loop->nodes = nodes;
-}
-
-}  // namespace
-
-void Lowering::lower_node(uint32_t number, const node& n) {
-  std::set<uint32_t> nodes{number};
-  for_each_operand(n, [&](uint32_t v) { nodes.insert(nodes_of_[v].begin(), nodes_of_[v].end()); });
-  size_t first = program.steps.size();
-  bool is_view = (n.tags & TN_TAG_VIEW) != 0;  // no work; its result is its operand's memory
-  if (options.externs.contains(number) && !is_view)
-    lower_extern(*this, n);
-  else
-    lower_node_by_rules(n);
-  mark_loops(program, first, nodes);
-  for (uint32_t r = 0; r < n.n_results; ++r) {
-    Id v = n.first_result + r;
-    if (tensors[v] && !as_view(*tensors[v])) nodes_of_[v] = nodes;
-  }
-}
-
-void Lowering::lower_nodes() {
-  tensors.resize(graph.values());
-  nodes_of_.resize(graph.values());
-  lower_inputs();
-  count_reads();
-  for (uint32_t i = 0; i < graph.size(); ++i) {
-    node n = graph.at(i);
-    if (n.tags & (TN_TAG_HIGHER_ORDER | TN_TAG_DATA_DEPENDENT))
-      throw declined(text("{} is not compiled", sv(n.op_name)));
-    lower_node(i, n);
-  }
-}
-
-// An output that lies in memory as promised is that memory, or a view of it; else it is copied.
-void Lowering::lower_outputs() {
-  std::span<const uint32_t> ids = graph.outputs();
-  for (uint32_t slot = 0; slot < ids.size(); ++slot) {
-    Output out;
-    if (ids[slot] == TN_NO_VALUE) {
-      program.outputs.push_back(out);
-      continue;
-    }
-    value v = graph.value_at(ids[slot]);
-    if (!v.is_tensor()) throw declined("an output is not a tensor");
-    Tensor t = *tensors[ids[slot]];
-    Ids sizes = indices_of(v.dims()), strides = indices_of(v.stride_dims());
-    auto view = as_view(t);
-    bool as_promised = view.has_value();
-    for (size_t d = 0; view && d < sizes.size(); ++d)
-      as_promised &= x.is(sizes[d], 1) || view->strides[d] == strides[d];
-    if (as_promised) {
-      Buffer& b = program.buffers[view->buffer];
-      if (b.place == Buffer::Place::temporary) b.place = Buffer::Place::output, b.slot = slot;
-      view->strides = strides;
-    } else {
-      Id buffer = program.add_buffer(
-          {Buffer::Place::output, slot, v.dtype, sizes, strides, std::string(sv(v.name))});
-      size_t first = program.steps.size();
-      stored(t, buffer, program.buffers[buffer].name.c_str());
-      mark_loops(program, first, nodes_of_[ids[slot]]);
-      view = whole(buffer);
-    }
-    const Buffer& b = program.buffers[view->buffer];
-    bool is_all = b.place == Buffer::Place::output && b.slot == slot && b.sizes == sizes &&
-                  b.strides == strides && x.is(view->offset, 0);
-    out.kind = is_all ? Output::Kind::buffer : Output::Kind::view;
-    out.view = std::move(*view);
-    program.outputs.push_back(std::move(out));
-  }
-}
-
-namespace {
-
-// Steps whose results nobody reads.
-void drop_dead_steps(Program& program) {
-  std::vector<bool> live(program.buffers.size(), false);
-  for (const Output& o : program.outputs)
-    if (o.kind != Output::Kind::absent) live[o.view.buffer] = true;
-  std::vector<Step> kept;
-  for (size_t i = program.steps.size(); i-- > 0;) {
-    Access access = access_of(program, program.steps[i]);
-    bool wanted = std::holds_alternative<Extern>(program.steps[i]) && access.writes.empty();
-    for (Id b : access.writes) wanted |= live[b];
-    if (!wanted) continue;
-    for (Id b : access.reads) live[b] = true;
-    kept.push_back(std::move(program.steps[i]));
-  }
-  std::reverse(kept.begin(), kept.end());
-  program.steps = std::move(kept);
-}
-
-}  // namespace
-
-Program lower(const tn_compile_request& request, const LoweringOptions& options) {
-  Program program;
-  Lowering lowering(program, request, options);
-  lowering.lower_nodes();
-  lowering.lower_outputs();
-  drop_dead_steps(program);
-  return program;
 }
 
 }  // namespace loopir

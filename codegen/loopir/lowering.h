@@ -8,6 +8,7 @@
 // stays in a register. Realising early is therefore cheap, and expressions stay small.
 #pragma once
 
+#include "arguments.h"
 #include "program.h"
 
 #include <functional>
@@ -53,37 +54,20 @@ struct Lowering {
   Program& program;
   Expressions& x;
   tenon::plugin::graph graph;
-  std::map<Id, Id> imported;                   // expressions of the graph
+  Arguments arguments;
   std::vector<std::optional<Tensor>> tensors;  // by graph value
   std::vector<uint32_t> reads;                 // uses by ops that are not views, through views
   std::vector<bool> is_output;
   LoweringOptions options;
 
   explicit Lowering(Program& p, const tn_compile_request& request, const LoweringOptions& options)
-      : program(p), x(p.expressions), graph(request), options(options) {}
+      : program(p), x(p.expressions), graph(request), arguments(graph, x), options(options) {}
 
   // ---- arguments of a node
-  Id index_of(const tn_dim& d);
-  Ids indices_of(std::span<const tn_dim> dims);
-  /// An int, a symbolic int or a value that is one.
-  Id index_arg(const tn_arg& a);
-  Ids index_list(const tn_arg& a);
-  int64_t int_arg(const tn_arg& a) const;
-  std::vector<int64_t> int_list(const tn_arg& a) const;
-  /// One number stands for as many.
-  std::vector<int64_t> int_list(const tn_arg& a, size_t n) const {
-    std::vector<int64_t> out = int_list(a);
-    if (out.size() == 1) out.resize(n, out[0]);
-    return out;
+  bool is_tensor(const tn_arg& a) const {
+    return a.kind == TN_ARG_VALUE && info(a.u.value).is_tensor();
   }
-  double number_arg(const tn_arg& a) const;
-  bool is_tensor(const tn_arg& a) const;
   const Tensor& tensor_arg(const tn_arg& a);
-  /// A dimension, negative ones counted from the end.
-  static size_t dimension(int64_t d, size_t ndim) {
-    return static_cast<size_t>(d < 0 ? d + static_cast<int64_t>(ndim) : d);
-  }
-
   /// Whether its contents change only when the caller writes a parameter.
   bool is_parameter(Id buffer) const {
     const Buffer& b = program.buffers[buffer];
@@ -135,7 +119,7 @@ struct Lowering {
   std::string name_of(Id graph_value) const {
     return std::string(tenon::plugin::sv(info(graph_value).name));
   }
-  Ids sizes_of(Id graph_value) { return indices_of(info(graph_value).dims()); }
+  Ids sizes_of(Id graph_value) { return arguments.indices_of(info(graph_value).dims()); }
 
   /// The tensor over this buffer, once it was stored there.
   Tensor stored(const Tensor& t, Id buffer, const char* name);
@@ -146,16 +130,6 @@ struct Lowering {
                                       const std::string& name);
   Ids natural_strides(const Tensor& t);
   int cost(Id value, int limit);
-  friend Program lower(const tn_compile_request&, const LoweringOptions&);
-  void lower_inputs();
-  void count_reads();
-  void lower_nodes();
-  void lower_outputs();
-  void lower_node(uint32_t number, const tenon::plugin::node& node);
-  void lower_node_by_rules(const tenon::plugin::node& node);
-  std::map<Id, Id> output_of_;  // graph value to its first output slot
-  /// By graph value: the nodes whose work its expression stands for.
-  std::vector<std::set<uint32_t>> nodes_of_;
 };
 
 /// Whether the host computes this dtype in f32 (bf16, f16).

@@ -24,21 +24,24 @@ struct AccessIndex {
 class NestMaker {
  public:
   NestMaker(Program& program, Kernel kernel, int64_t lanes)
-      : program(program), x(program.expressions), k(std::move(kernel)), vector_lanes(lanes) {}
+      : program_(program),
+        x_(program.expressions),
+        kernel_(std::move(kernel)),
+        vector_lanes_(lanes) {}
 
   Nest run() {
-    sort(k.outer, nullptr);
-    merge(k.outer, nullptr);
-    for (Stage& stage : k.stages) {
+    sort(kernel_.outer, nullptr);
+    merge(kernel_.outer, nullptr);
+    for (Stage& stage : kernel_.stages) {
       sort(stage.inner, &stage);
       merge(stage.inner, &stage);
     }
     Nest out;
     choose(out);
-    out.rows = x.constant(1);
-    for (Id v : k.outer)
-      if (v != out.lanes) out.rows = x.multiply(out.rows, x.extent_of(v));
-    out.kernel = std::move(k);
+    out.rows = x_.constant(1);
+    for (Id v : kernel_.outer)
+      if (v != out.lanes) out.rows = x_.multiply(out.rows, x_.extent_of(v));
+    out.kernel = std::move(kernel_);
     return out;
   }
 
@@ -46,7 +49,7 @@ class NestMaker {
   /// Every index of a stage (or of all): of loads, of stores, and those that are values.
   std::vector<AccessIndex> indices(const Stage* only) {
     std::vector<AccessIndex> out;
-    for (const Stage& stage : k.stages) {
+    for (const Stage& stage : kernel_.stages) {
       if (only && &stage != only) continue;
       for (const Statement& s : stage.statements) {
         bool stores_all = s.fold == Fold::none || s.is_scan;
@@ -66,13 +69,13 @@ class NestMaker {
       seen[v] = true;
     };
     auto open_index = [&](auto& self, Id i) -> void {
-      const IndexNode& n = x.index_at(i);
+      const IndexNode& n = x_.index_at(i);
       if (n.kind == IndexKind::value) open_value(static_cast<Id>(n.number));
       for (Id o : n.operands) self(self, o);
     };
     if (s.buffer != none) open_index(open_index, s.index);
     while (!open.empty()) {
-      const ValueNode n = x.value_at(open.back());
+      const ValueNode n = x_.value_at(open.back());
       open.pop_back();
       Operands read = operands_of(n);
       for (Id o : read.values)
@@ -93,20 +96,20 @@ class NestMaker {
     std::map<Id, int64_t> weight;
     for (const AccessIndex& a : indices(stage))
       for (Id v : variables)
-        if (auto c = x.coefficient(a.index, v))
-          weight[v] = std::max(weight[v], x.hint(*c) * (a.weight == 2 ? 4 : 1));
+        if (auto c = x_.coefficient(a.index, v))
+          weight[v] = std::max(weight[v], x_.hint(*c) * (a.weight == 2 ? 4 : 1));
     std::stable_sort(variables.begin(), variables.end(),
                      [&](Id a, Id b) { return weight[a] > weight[b]; });
   }
 
   bool can_merge(Id i, Id j, const std::vector<AccessIndex>& all) {
-    for (const Stage& stage : k.stages)  // an extent that depends on them is a fold by data
+    for (const Stage& stage : kernel_.stages)  // an extent that depends on them is a fold by data
       for (Id v : stage.inner)
-        if (x.depends_on(x.extent_of(v), i) || x.depends_on(x.extent_of(v), j)) return false;
+        if (x_.depends_on(x_.extent_of(v), i) || x_.depends_on(x_.extent_of(v), j)) return false;
     for (const AccessIndex& a : all) {
-      if (!x.depends_on(a.index, i) && !x.depends_on(a.index, j)) continue;
-      auto ci = x.coefficient(a.index, i), cj = x.coefficient(a.index, j);
-      if (!ci || !cj || *ci != x.multiply(*cj, x.extent_of(j))) return false;
+      if (!x_.depends_on(a.index, i) && !x_.depends_on(a.index, j)) continue;
+      auto ci = x_.coefficient(a.index, i), cj = x_.coefficient(a.index, j);
+      if (!ci || !cj || *ci != x_.multiply(*cj, x_.extent_of(j))) return false;
     }
     return true;
   }
@@ -118,9 +121,9 @@ class NestMaker {
         ++n;
         continue;
       }
-      Id both = x.variable(x.multiply(x.extent_of(i), x.extent_of(j)));
-      Substitution by{{i, x.constant(0)}, {j, both}};
-      for (Stage& s : k.stages)
+      Id both = x_.variable(x_.multiply(x_.extent_of(i), x_.extent_of(j)));
+      Substitution by{{i, x_.constant(0)}, {j, both}};
+      for (Stage& s : kernel_.stages)
         if (!stage || &s == stage) substitute(s, by);
       variables.erase(variables.begin() + static_cast<int64_t>(n));
       variables[n - 1] = both;
@@ -129,9 +132,9 @@ class NestMaker {
   }
   void substitute(Stage& stage, const Substitution& by) {
     for (Statement& s : stage.statements) {
-      s.value = x.substitute(s.value, by);
-      if (s.index != none) s.index = x.substitute_index(s.index, by);
-      if (s.position != none) s.position = x.substitute_index(s.position, by);
+      s.value = x_.substitute(s.value, by);
+      if (s.index != none) s.index = x_.substitute_index(s.index, by);
+      if (s.position != none) s.position = x_.substitute_index(s.position, by);
     }
   }
 
@@ -139,12 +142,12 @@ class NestMaker {
   double score(Id v, const std::vector<AccessIndex>& all) {
     double sum = 0;
     for (const AccessIndex& a : all) {
-      if (a.weight == 0 || !x.depends_on(a.index, v)) continue;
-      auto c = x.coefficient(a.index, v);
-      sum += c && x.is(*c, 1) ? a.weight : -0.5 * a.weight;
+      if (a.weight == 0 || !x_.depends_on(a.index, v)) continue;
+      auto c = x_.coefficient(a.index, v);
+      sum += c && x_.is(*c, 1) ? a.weight : -0.5 * a.weight;
     }
-    int64_t n = std::max<int64_t>(x.hint(x.extent_of(v)), 1);
-    int64_t filled = (n + vector_lanes - 1) / vector_lanes * vector_lanes;
+    int64_t n = std::max<int64_t>(x_.hint(x_.extent_of(v)), 1);
+    int64_t filled = (n + vector_lanes_ - 1) / vector_lanes_ * vector_lanes_;
     return sum > 0 ? sum * static_cast<double>(n) / static_cast<double>(filled)
                    : sum - 1.0 / static_cast<double>(n);
   }
@@ -160,7 +163,7 @@ class NestMaker {
   void choose(Nest& out) {
     double by_lanes = -1e9, by_rows = 0;
     bool has_inner = false;
-    for (const Stage& stage : k.stages) {
+    for (const Stage& stage : kernel_.stages) {
       out.lanes_of_stage.push_back(none);
       if (stage.inner.empty()) continue;
       has_inner = true;
@@ -171,20 +174,20 @@ class NestMaker {
     }
     Id lanes = best(equal_rows(), indices(nullptr), by_lanes);
     if (lanes == none || (has_inner && by_lanes <= by_rows)) {
-      for (size_t s = 0; s < k.stages.size(); ++s)
-        put_last(k.stages[s].inner, out.lanes_of_stage[s]);
+      for (size_t s = 0; s < kernel_.stages.size(); ++s)
+        put_last(kernel_.stages[s].inner, out.lanes_of_stage[s]);
       return;
     }
     out.lanes = lanes;
     for (Id& v : out.lanes_of_stage) v = none;
-    put_last(k.outer, lanes);
+    put_last(kernel_.outer, lanes);
   }
   // The outer variables over which rows are of one length: lanes run together.
   Ids equal_rows() {
-    Ids out = k.outer;
-    for (const Stage& stage : k.stages)
+    Ids out = kernel_.outer;
+    for (const Stage& stage : kernel_.stages)
       for (Id inner : stage.inner)
-        std::erase_if(out, [&](Id v) { return x.depends_on(x.extent_of(inner), v); });
+        std::erase_if(out, [&](Id v) { return x_.depends_on(x_.extent_of(inner), v); });
     return out;
   }
   static void put_last(Ids& variables, Id v) {
@@ -193,10 +196,10 @@ class NestMaker {
     variables.push_back(v);
   }
 
-  Program& program;
-  Expressions& x;
-  Kernel k;
-  int64_t vector_lanes;
+  Program& program_;
+  Expressions& x_;
+  Kernel kernel_;
+  int64_t vector_lanes_;
 };
 
 }  // namespace

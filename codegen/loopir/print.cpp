@@ -72,7 +72,7 @@ namespace {
 /// `most` characters nothing more is written.
 class ValueText {
  public:
-  ValueText(const Expressions& x, size_t most) : x(x), most_(most) {}
+  ValueText(const Expressions& x, size_t most) : x_(x), most_(most) {}
 
   std::string run(Id v) {
     write(v);
@@ -83,7 +83,7 @@ class ValueText {
  private:
   void write(Id v) {
     if (out_.size() > most_) return;
-    const ValueNode& n = x.value_at(v);
+    const ValueNode& n = x_.value_at(v);
     switch (n.code) {
       case value_constant:
         write_number(n);
@@ -136,10 +136,10 @@ class ValueText {
     out_ += text.str();
   }
   void write_index(Id i) {
-    if (out_.size() <= most_) out_ += x.text_of_index(i);
+    if (out_.size() <= most_) out_ += x_.text_of_index(i);
   }
 
-  const Expressions& x;
+  const Expressions& x_;
   size_t most_;
   std::string out_;
 };

@@ -184,7 +184,7 @@ struct Program {
   uint32_t n_inputs = 0;
   uint32_t n_symbols = 0;  // of the graph
   uint32_t views_removed = 0;
-  /// By buffer: the one whose memory it takes over (which has memory of its own), or none. Empty:
+  /// By buffer: the one whose memory it reuses (which has memory of its own), or none. Empty:
   /// each has its own.
   Ids memory_of;
 

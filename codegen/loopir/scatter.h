@@ -1,7 +1,7 @@
-// Tensors that are written at positions that are data: shared by the rules that do so.
+// Tensors that are written at scatter indices: shared by the rules that do so.
 #pragma once
 
-#include "positions.h"
+#include "index_tensors.h"
 
 #include <string>
 
@@ -28,7 +28,7 @@ struct Target {
   /// With another shape.
   Target(Lowering& to, uint32_t result, int32_t dtype, Ids sizes);
 
-  /// Whether positions in dimensions of these sizes can be right at all.
+  /// Whether indices into dimensions of these sizes can be right at all.
   bool has_places(std::span<const Id> of) const;
   /// What is there before.
   void fill(const ValueAt& value);

@@ -42,7 +42,7 @@ std::optional<std::vector<Digit>> digits_of(Expressions& x, Id index, Id& rest) 
 
 class Matcher {
  public:
-  explicit Matcher(Expressions& x) : x(x) {}
+  explicit Matcher(Expressions& x) : x_(x) {}
   std::map<Id, Id> replaced_a, replaced_b;  // old variable to its sum of new ones
 
   bool match(std::vector<Digit> a, std::vector<Digit> b) {
@@ -50,21 +50,21 @@ class Matcher {
       Digit &p = a.back(), &q = b.back();
       if (p.stride != q.stride) return false;
       if (p.extent == q.extent) {
-        Id v = x.variable(p.extent);
+        Id v = x_.variable(p.extent);
         take(replaced_a, p, v);
         take(replaced_b, q, v);
         a.pop_back(), b.pop_back();
         continue;
       }
-      bool a_is_long = x.hint(p.extent) > x.hint(q.extent);
+      bool a_is_long = x_.hint(p.extent) > x_.hint(q.extent);
       Digit &longer = a_is_long ? p : q, &shorter = a_is_long ? q : p;
-      Id parts = x.floordiv(longer.extent, shorter.extent);
-      if (x.multiply(parts, shorter.extent) != longer.extent) return false;
-      Id v = x.variable(shorter.extent);
+      Id parts = x_.floordiv(longer.extent, shorter.extent);
+      if (x_.multiply(parts, shorter.extent) != longer.extent) return false;
+      Id v = x_.variable(shorter.extent);
       take(a_is_long ? replaced_a : replaced_b, longer, v);
       take(a_is_long ? replaced_b : replaced_a, shorter, v);
-      longer.multiplier = x.multiply(longer.multiplier, shorter.extent);
-      longer.stride = x.multiply(longer.stride, shorter.extent);
+      longer.multiplier = x_.multiply(longer.multiplier, shorter.extent);
+      longer.stride = x_.multiply(longer.stride, shorter.extent);
       longer.extent = parts;
       (a_is_long ? b : a).pop_back();
     }
@@ -73,11 +73,11 @@ class Matcher {
 
  private:
   void take(std::map<Id, Id>& replaced, const Digit& d, Id v) {
-    Id part = x.multiply(v, d.multiplier);
+    Id part = x_.multiply(v, d.multiplier);
     auto [at, is_new] = replaced.try_emplace(d.variable, part);
-    if (!is_new) at->second = x.add(at->second, part);
+    if (!is_new) at->second = x_.add(at->second, part);
   }
-  Expressions& x;
+  Expressions& x_;
 };
 
 Ids rewritten(Expressions& x, const Ids& variables, const std::map<Id, Id>& replaced) {

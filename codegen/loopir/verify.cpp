@@ -13,7 +13,7 @@ namespace {
 
 class Verifier {
  public:
-  explicit Verifier(Program& program) : program_(program), x(program.expressions) {
+  explicit Verifier(Program& program) : program_(program), x_(program.expressions) {
     written_.assign(program.buffers.size(), false);
     for (Id b = 0; b < program.buffers.size(); ++b) {
       auto place = program.buffers[b].place;
@@ -49,7 +49,7 @@ class Verifier {
     for (const Stage& stage : kernel.stages)
       for (const Statement& s : stage.statements) {
         if (s.buffer != none) check_index("writes", s.buffer, s.index);
-        x.replace_loads(s.value, [&](const ValueNode& n) {
+        x_.replace_loads(s.value, [&](const ValueNode& n) {
           if (n.c == none) check_index("reads", n.a, n.b);
           return none;
         });
@@ -59,25 +59,25 @@ class Verifier {
   // Of lines with known sizes, where the range of the index is not an estimate.
   void check_index(const char* does, Id buffer, Id index) {
     const Buffer& info = program_.buffers[buffer];
-    if (info.place == Buffer::Place::scratch || x.reads_data(index)) return;
+    if (info.place == Buffer::Place::scratch || x_.reads_data(index)) return;
     int64_t last = 0;
     for (size_t d = 0; d < info.sizes.size(); ++d) {
-      auto size = x.number_of(info.sizes[d]), stride = x.number_of(info.strides[d]);
+      auto size = x_.number_of(info.sizes[d]), stride = x_.number_of(info.strides[d]);
       if (!size || !stride || *size == 0) return;
       last += (*size - 1) * *stride;
     }
-    for (Id v : x.variables_of_index(index)) {
-      auto extent = x.number_of(x.extent_of(v));
-      if (!extent || *extent == 0 || !x.coefficient(index, v)) return;
+    for (Id v : x_.variables_of_index(index)) {
+      auto extent = x_.number_of(x_.extent_of(v));
+      if (!extent || *extent == 0 || !x_.coefficient(index, v)) return;
     }
-    Range range = x.range(index);
+    Range range = x_.range(index);
     if (range.lower < 0 || range.upper > last)
       complain(does, buffer,
                text("at {} to {}, and its last element is {}", range.lower, range.upper, last));
   }
 
   Program& program_;
-  Expressions& x;
+  Expressions& x_;
   std::vector<bool> written_;
   size_t at_ = 0;
   std::string problem_;

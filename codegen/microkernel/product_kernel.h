@@ -221,20 +221,21 @@ static TileFunction<E> tile_function(int64_t rows, int64_t vectors) {
 template <class E>
 class Multiplication {
  public:
-  explicit Multiplication(const ProductBlock& block) : b(block) {}
+  explicit Multiplication(const ProductBlock& block) : block_(block) {}
 
   void run() {
     constexpr int64_t size = sizeof(Number), fewest_rows = 48;
     // Of a small `right`, the result counts too: its rows are written by panels, best in the cache.
     constexpr int64_t small_right = (128 << 10) / size;
-    int64_t most_rows = left_bytes / size / (b.k < block_k ? b.k + 1 : block_k);
-    if (b.k * b.n <= small_right) most_rows = left_bytes / size / 4 / (b.k + b.n + 1);
+    int64_t most_rows = left_bytes / size / (block_.k < block_k ? block_.k + 1 : block_k);
+    if (block_.k * block_.n <= small_right)
+      most_rows = left_bytes / size / 4 / (block_.k + block_.n + 1);
     if (most_rows < fewest_rows) most_rows = fewest_rows;
     if (waits_apart() && most_rows > most_waiting) most_rows = most_waiting;
-    int64_t rows = b.row_end - b.row, blocks = (rows + most_rows - 1) / most_rows;
+    int64_t rows = block_.row_end - block_.row, blocks = (rows + most_rows - 1) / most_rows;
     for (int64_t i = 0; i < blocks; ++i) {
       int64_t begin = rows * i / blocks, end = rows * (i + 1) / blocks;
-      multiply_rows(b.row + begin, end - begin);
+      multiply_rows(block_.row + begin, end - begin);
     }
   }
 
@@ -245,38 +246,42 @@ class Multiplication {
   static constexpr int64_t most_waiting = E::rounds ? 96 : 0;  // rows whose sums wait apart
 
   /// Whether sums that continue cannot wait in the result.
-  bool waits_apart() const { return E::rounds && b.is_rounded && b.k > block_k; }
+  bool waits_apart() const { return E::rounds && block_.is_rounded && block_.k > block_k; }
 
   void multiply_rows(int64_t row, int64_t rows) {
     // All of these rows of `left` stay in the cache while panels pass by, or a block of k of them
     // does: then sums wait in the result.
-    bool is_short = rows * b.k * static_cast<int64_t>(sizeof(Number)) <= left_bytes;
+    bool is_short = rows * block_.k * static_cast<int64_t>(sizeof(Number)) <= left_bytes;
     if (is_short || waits_apart())
-      for (int64_t panel = b.panel; panel < b.panel_end; ++panel)
-        for (int64_t p = 0; p == 0 || p < b.k; p += block_k) multiply_panel(row, rows, panel, p);
+      for (int64_t panel = block_.panel; panel < block_.panel_end; ++panel)
+        for (int64_t p = 0; p == 0 || p < block_.k; p += block_k)
+          multiply_panel(row, rows, panel, p);
     else
-      for (int64_t p = 0; p < b.k; p += block_k)
-        for (int64_t panel = b.panel; panel < b.panel_end; ++panel)
+      for (int64_t p = 0; p < block_.k; p += block_k)
+        for (int64_t panel = block_.panel; panel < block_.panel_end; ++panel)
           multiply_panel(row, rows, panel, p);
   }
 
   /// `rows` rows from `row` on of one panel, for one block of k from p on.
   void multiply_panel(int64_t row, int64_t rows, int64_t panel, int64_t p) {
-    int64_t column = b.column(panel, lanes), columns = b.column(panel + 1, lanes) - column;
+    int64_t column = block_.column(panel, lanes),
+            columns = block_.column(panel + 1, lanes) - column;
     int64_t vectors = (columns + lanes - 1) / lanes, width = vectors * lanes;
     int64_t tiles = (rows + tile_rows(vectors) - 1) / tile_rows(vectors);
-    int64_t k = b.k - p < block_k ? b.k - p : block_k;
-    int64_t steps = (k + E::step - 1) / E::step, depth = (b.k + E::step - 1) / E::step * E::step;
-    int64_t right_row = (b.right_row ? b.right_row : width) * E::step;
-    auto* right = static_cast<const Number*>(b.right) + (b.right_row ? column : column * depth) +
-                  p / E::step * right_row;
+    int64_t k = block_.k - p < block_k ? block_.k - p : block_k;
+    int64_t steps = (k + E::step - 1) / E::step,
+            depth = (block_.k + E::step - 1) / E::step * E::step;
+    int64_t right_row = (block_.right_row ? block_.right_row : width) * E::step;
+    auto* right = static_cast<const Number*>(block_.right) +
+                  (block_.right_row ? column : column * depth) + p / E::step * right_row;
     int64_t next_step = (width * E::step + tiles - 1) / tiles;
     for (int64_t t = 0; t < tiles; ++t) {
       int64_t i = row + rows * t / tiles, end = row + rows * (t + 1) / tiles;
       Tile<E> tile{};
       tile.k = k, tile.columns = columns;
-      tile.left = static_cast<const Number*>(b.left) + i * b.left_row + p / E::step * b.left_step;
-      tile.left_row = b.left_row, tile.left_step = b.left_step;
+      tile.left = static_cast<const Number*>(block_.left) + i * block_.left_row +
+                  p / E::step * block_.left_step;
+      tile.left_row = block_.left_row, tile.left_step = block_.left_step;
       tile.right = right, tile.right_row = right_row;
       tile.next = right + steps * (width * E::step + t * next_step);
       tile.next_step = next_step;
@@ -287,25 +292,25 @@ class Multiplication {
 
   /// Where the sums of a tile that begins at row i and this column come from and go.
   void place_result(Tile<E>& tile, int64_t row, int64_t i, int64_t column, int64_t p) {
-    int64_t place = b.place + i * b.result_row + column;
-    tile.result_row = b.result_row;
+    int64_t place = block_.place + i * block_.result_row + column;
+    tile.result_row = block_.result_row;
     if (waits_apart()) {
       tile.result_row = panel_vectors * lanes;
       tile.result = waiting_ + (i - row) * tile.result_row;
-    } else if (!b.is_rounded) {
-      tile.result = static_cast<Sum*>(b.result) + place;
+    } else if (!block_.is_rounded) {
+      tile.result = static_cast<Sum*>(block_.result) + place;
     }
     if (p > 0)
       tile.first = tile.result, tile.first_row = tile.result_row;
-    else if (b.bias)
-      tile.first = static_cast<const Sum*>(b.bias) + column;
-    if (p + block_k < b.k) return;
-    tile.finish = b.finish, tile.n_finish = b.n_finish, tile.place = place;
-    if (b.is_rounded) tile.rounded = static_cast<Number*>(b.result) + place;
-    tile.rounded_row = b.result_row;
+    else if (block_.bias)
+      tile.first = static_cast<const Sum*>(block_.bias) + column;
+    if (p + block_k < block_.k) return;
+    tile.finish = block_.finish, tile.n_finish = block_.n_finish, tile.place = place;
+    if (block_.is_rounded) tile.rounded = static_cast<Number*>(block_.result) + place;
+    tile.rounded_row = block_.result_row;
   }
 
-  const ProductBlock& b;
+  const ProductBlock& block_;
   alignas(vector_bytes) Sum waiting_[most_waiting * panel_vectors * lanes + 1];
 };
 

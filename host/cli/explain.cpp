@@ -318,7 +318,7 @@ std::vector<std::vector<std::string>> item_rows(const Json& stats) {
   double sum = 0, peak_gbs = stats.value("peak_gbs", 0.0), peak_gfs = stats.value("peak_gfs", 0.0);
   std::vector<Json> items;
   for (const Json& item : stats.value("items", Json::array()))
-    if (item.contains("us") && !item.value("in_setup", false)) items.push_back(item);
+    if (item.contains("us") && !item.value("prepacked", false)) items.push_back(item);
   for (const Json& item : items) sum += item["us"].get<double>();
   std::stable_sort(items.begin(), items.end(), [](const Json& a, const Json& b) {
     return a["us"].get<double>() > b["us"].get<double>();

@@ -189,7 +189,7 @@ void choose_ways(tn_ctx* ctx, Parts& parts, const std::vector<bool>& is_static) 
     auto is_constant = [&](Id weights) {
       return is_static[weights] && parts.options.packs_weights;
     };
-    if (in_region[i] || parts.in_setup[i]) continue;
+    if (in_region[i] || parts.is_prepacked[i]) continue;
     if (auto* product = std::get_if<loopir::Product>(&item))
       choose_way(ctx, parts, *product, is_constant(product->right.buffer));
     if (auto* convolution = std::get_if<loopir::Convolution>(&item))

@@ -6,7 +6,7 @@
 #include "options.h"
 #include "perf_map.h"
 
-#include <loopir/take_over.h>
+#include <loopir/in_place.h>
 
 #include <algorithm>
 #include <chrono>
@@ -73,8 +73,9 @@ bool runs_by_rows(const Parts& parts, size_t item, const std::vector<bool>& is_s
 }
 
 // Items that read parameters and constants only, and what is made of those.
-std::vector<bool> find_setup(loopir::Program& p, const loopir::Schedule& schedule) {
-  std::vector<bool> changes(p.buffers.size(), false), out;  // by buffer: some writer is not setup
+std::vector<bool> find_prepacked(loopir::Program& p, const loopir::Schedule& schedule) {
+  std::vector<bool> changes(p.buffers.size(), false),
+      out;  // by buffer: some writer is not prepacked
   for (bool is_stable = false; !is_stable;) {
     is_stable = true;
     out.clear();
@@ -104,7 +105,7 @@ void count_regions(Parts& parts) {
   for (const Region& region : parts.regions) {
     bool is_behind_product = false;
     for (size_t i = region.first; i <= region.last; ++i) {
-      if (parts.in_setup[i]) continue;
+      if (parts.is_prepacked[i]) continue;
       bool is_kernel = std::holds_alternative<loopir::Kernel>(parts.schedule.items[i]);
       is_behind_product |= !is_kernel;
       if (!is_kernel) continue;
@@ -150,10 +151,10 @@ void make_code(tn_ctx* ctx, Parts& parts) {
   if (parts.options.names_for_perf) write_perf_map(named_kernels(parts));
   std::vector<bool> is_static = static_buffers(p);
   for (size_t i = 0; i < n; ++i)
-    if (parts.in_setup[i])
+    if (parts.is_prepacked[i])
       for (Id b : loopir::access_of(p, parts.schedule.items[i]).writes) is_static[b] = true;
   if (parts.options.fuses_epilogues)
-    parts.regions = find_regions({p, parts.schedule.items, nests, parts.kernels, parts.in_setup,
+    parts.regions = find_regions({p, parts.schedule.items, nests, parts.kernels, parts.is_prepacked,
                                   [&](size_t i) { return runs_by_rows(parts, i, is_static); }});
   if (parts.options.tries_ways) choose_ways(ctx, parts, is_static);
   Statistics& s = parts.statistics;
@@ -186,8 +187,8 @@ void count_items(Parts& parts) {
     s.convolutions += std::holds_alternative<loopir::Convolution>(item) ||
                       std::holds_alternative<loopir::ConvolutionGradient>(item);
   }
-  s.setup_items =
-      static_cast<uint32_t>(std::count(parts.in_setup.begin(), parts.in_setup.end(), true));
+  s.prepacked_items =
+      static_cast<uint32_t>(std::count(parts.is_prepacked.begin(), parts.is_prepacked.end(), true));
   s.views_removed = parts.program.views_removed;
 }
 
@@ -249,16 +250,16 @@ std::unique_ptr<Executable> compile_once(const tn_compile_request& request, Opti
 
   if (options.verifies) require_sound(loopir::problem_of(parts.program, parts.schedule));
 
-  // What depends on parameters only is done when those change.
-  parts.in_setup = find_setup(parts.program, parts.schedule);
+  // What depends on parameters only is prepacked, and again when those change.
+  parts.is_prepacked = find_prepacked(parts.program, parts.schedule);
 
   make_code(request.ctx, parts);
   describe_items(parts);
   // What is read for the last time makes room for what is made of it.
   if (options.works_in_place)
-    parts.program.memory_of = loopir::find_take_overs(
+    parts.program.memory_of = loopir::find_in_place_reuse(
         {parts.program, parts.schedule.items, parts.accesses,
-         numbers_of_steps(parts.accesses.size(), parts.regions), parts.in_setup});
+         numbers_of_steps(parts.accesses.size(), parts.regions), parts.is_prepacked});
   count_items(parts);
   parts.statistics.compile_ms = milliseconds_since(start);
   return std::make_unique<Executable>(std::move(parts));

@@ -1,4 +1,5 @@
-// inductor: fused loops as machine code for this CPU, products and convolutions by oneDNN.
+// inductor: fused loops as machine code for this CPU; products by microkernels, convolutions by
+// those or by oneDNN.
 #include "compile.h"
 #include "disassembly.h"
 #include "jit.h"

@@ -199,7 +199,7 @@ namespace {
 class KeyWriter {
  public:
   KeyWriter(loopir::Program& program, const KernelInterface& interface)
-      : program_(program), x(program.expressions) {
+      : program_(program), x_(program.expressions) {
     for (Id b : interface.buffers) buffers_.emplace(b, buffers_.size());
     for (const auto& [b, offset] : interface.scratch_offsets)
       buffers_.emplace(b, 1000000 + static_cast<size_t>(offset));
@@ -227,7 +227,7 @@ class KeyWriter {
     out_ << what;
     for (Id v : variables) {
       variables_.emplace(v, variables_.size());
-      std::string extent = index(x.extent_of(v));
+      std::string extent = index(x_.extent_of(v));
       out_ << " " << name(v) << "<" << extent;
     }
   }
@@ -246,7 +246,7 @@ class KeyWriter {
   // Every value has a line of its own; the number of that line stands for it.
   std::string value(Id v) {
     if (auto known = values_.find(v); known != values_.end()) return known->second;
-    const loopir::ValueNode n = x.value_at(v);
+    const loopir::ValueNode n = x_.value_at(v);
     std::string line = std::to_string(n.code) + ":" + std::to_string(n.dtype);
     if (n.code == loopir::value_constant || n.code == loopir::value_folded) {
       line += " " + std::to_string(n.a) + " " + std::to_string(n.b);
@@ -262,7 +262,7 @@ class KeyWriter {
   }
 
   std::string index(Id i) {
-    const loopir::IndexNode n = x.index_at(i);
+    const loopir::IndexNode n = x_.index_at(i);
     if (n.kind == loopir::IndexKind::variable) return name(i);
     std::string out = std::to_string(static_cast<int>(n.kind)) + "." + std::to_string(n.number);
     if (n.kind == loopir::IndexKind::value) return "(" + value(static_cast<Id>(n.number)) + ")";
@@ -275,7 +275,7 @@ class KeyWriter {
   }
 
   loopir::Program& program_;
-  loopir::Expressions& x;
+  loopir::Expressions& x_;
   std::map<Id, size_t> buffers_, variables_;
   std::map<size_t, int32_t> declared_;
   std::map<Id, std::string> values_;

@@ -189,39 +189,42 @@ bool baddbmm(const kernel_call& call) {
 
 namespace {
 
-// Leading dimensions as rows, where the strides allow to walk them with one step.
-bool as_rows(const tn_tensor* t, int64_t& rows, int64_t& step) {
-  rows = 1;
-  step = t->sizes[t->ndim - 1];
+struct Rows {
+  int64_t count = 1, step = 0;
+};
+
+// The leading dimensions as rows, where one step leads from each row to the next.
+std::optional<Rows> as_rows(const tn_tensor* t) {
+  Rows out{.step = t->sizes[t->ndim - 1]};
   for (int32_t d = t->ndim - 2; d >= 0; --d) {
     if (t->sizes[d] == 1) continue;
-    if (rows == 1)
-      step = t->strides[d];
-    else if (t->strides[d] != step * rows)
-      return false;
-    rows *= t->sizes[d];
+    if (out.count == 1)
+      out.step = t->strides[d];
+    else if (t->strides[d] != out.step * out.count)
+      return std::nullopt;
+    out.count *= t->sizes[d];
   }
-  return true;
+  return out;
 }
 
 /// source[..., k] x weights with element (n, k) at the given strides; result[..., n].
 bool run_folded(const kernel_call& call, const tn_tensor* source, const tn_tensor* weights,
                 const tn_tensor* bias, int64_t n, int64_t n_stride, int64_t k_stride) {
   tensor dense;
-  int64_t m = 0, step = 0, k = source->sizes[source->ndim - 1];
-  bool good =
-      as_rows(source, m, step) && (source->strides[source->ndim - 1] == 1 || k == 1) && step >= k;
-  if (!good) {
+  int64_t k = source->sizes[source->ndim - 1];
+  std::optional<Rows> rows = as_rows(source);
+  bool is_dense = source->strides[source->ndim - 1] == 1 || k == 1;
+  if (!rows || !is_dense || rows->step < k) {
     dense = tensor::empty(sizes(source), source->dtype);
     dense.copy_from(source);
     source = dense.get();
-    m = source->numel / k;
-    step = k;
+    rows = Rows{.count = source->numel / k, .step = k};
   }
   std::vector<int64_t> shape(source->sizes, source->sizes + source->ndim);
   shape.back() = n;
   tensor out = tensor::empty(shape, source->dtype);
-  if (!run_layer({source, weights, bias, m, k, n, step, 1, n_stride, k_stride}, out->data))
+  if (!run_layer({source, weights, bias, rows->count, k, n, rows->step, 1, n_stride, k_stride},
+                 out->data))
     return false;
   call.give(0, std::move(out));
   return true;

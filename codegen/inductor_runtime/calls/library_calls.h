@@ -1,4 +1,5 @@
-// Products and convolutions: prepared oneDNN calls for the shapes of a call, weights that are kept.
+// Products, convolutions and attention: calls of the microkernel or of oneDNN, prepared for the
+// shapes of a call, with packed weights that are kept.
 #pragma once
 
 #include "inductor_runtime/memory.h"

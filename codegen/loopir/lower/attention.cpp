@@ -55,20 +55,20 @@ bool attention(Lowering& to, const node& n) {
   const Tensor q = to.tensor_arg(n.args[0]);
   Tensor k = to.tensor_arg(n.args[1]), v = to.tensor_arg(n.args[2]);
   Expressions& x = to.x;
-  if (n.n_args > 7 && to.int_arg(n.args[7]) && q.ndim() == 4)
+  if (n.n_args > 7 && int_arg(n.args[7]) && q.ndim() == 4)
     k = with_heads(to, k, q.sizes[1]), v = with_heads(to, v, q.sizes[1]);
   bool is_known = is_plain(to, q) && is_plain(to, k) && is_plain(to, v) &&
-                  to.number_arg(n.args[4]) == 0 && k.sizes[0] == q.sizes[0] &&
+                  number_arg(n.args[4]) == 0 && k.sizes[0] == q.sizes[0] &&
                   k.sizes[1] == q.sizes[1] && v.sizes[0] == q.sizes[0] && v.sizes[1] == q.sizes[1];
   if (!is_known) return false;
   std::string name = to.name_of(n.first_result);
   Attention a;
   a.name = name;
-  a.is_causal = to.int_arg(n.args[5]) != 0;
+  a.is_causal = int_arg(n.args[5]) != 0;
   auto channels = x.number_of(q.sizes[3]);
   if (n.args[6].kind == TN_ARG_NONE && !channels) return false;
   a.scale = n.args[6].kind == TN_ARG_NONE ? 1 / std::sqrt(static_cast<double>(*channels))
-                                          : to.number_arg(n.args[6]);
+                                          : number_arg(n.args[6]);
   if (to.is_tensor(n.args[3])) {
     const Tensor mask = to.tensor_arg(n.args[3]);
     if ((mask.dtype != TN_F32 && mask.dtype != TN_BOOL) || mask.ndim() > 4) return false;

@@ -73,14 +73,14 @@ bool is_wanted(const Lowering& to, uint32_t value) {
 
 void give_counts(Lowering& to, uint32_t value, const Tensor& counts, bool are_kept) {
   auto v = to.info(value);
-  to.set(value, to.make(v.dtype, to.indices_of(v.dims()), [&](std::span<const Id> i) {
+  to.set(value, to.make(v.dtype, to.arguments.indices_of(v.dims()), [&](std::span<const Id> i) {
     return are_kept ? to.x.cast(to.at(counts, i), v.dtype) : to.x.number(int64_t{0}, v.dtype);
   }));
 }
 
-void give_bags_of_indices(Lowering& to, uint32_t value, const Tensor& offsets, Id n_bags) {
+void give_offset2bag(Lowering& to, uint32_t value, const Tensor& offsets, Id n_bags) {
   auto v = to.info(value);
-  Ids sizes = to.indices_of(v.dims());
+  Ids sizes = to.arguments.indices_of(v.dims());
   if (!is_wanted(to, value) || to.x.is(sizes[0], 0)) {
     to.set(value, to.make(v.dtype, sizes,
                           [&](std::span<const Id>) { return to.x.number(int64_t{0}, v.dtype); }));
@@ -93,7 +93,7 @@ void give_bags_of_indices(Lowering& to, uint32_t value, const Tensor& offsets, I
 
 bool embedding_bag(Lowering& to, const node& n) {
   const Tensor table = to.tensor_arg(n.args[0]);
-  int64_t mode = to.int_arg(n.args[4]), padding = to.int_arg(n.args[8]);
+  int64_t mode = int_arg(n.args[4]), padding = int_arg(n.args[8]);
   bool has_scales = to.is_tensor(n.args[6]);
   Ids sizes = to.sizes_of(n.first_result);
   if (mode > mode_mean || !is_floating(table.dtype) || !is_index_list(to, n.args[1]) ||
@@ -102,9 +102,9 @@ bool embedding_bag(Lowering& to, const node& n) {
     return false;
   Expressions& x = to.x;
   int32_t dtype = compute_type(table.dtype);
-  Tensor indices = to.realised(positions(to, n.args[1]), "indices");
-  Tensor offsets = to.realised(positions(to, n.args[2]), "offsets");
-  Bags bags{offsets, indices.sizes[0], sizes[0], to.int_arg(n.args[7]) != 0};
+  Tensor indices = to.realised(index_tensor(to, n.args[1]), "indices");
+  Tensor offsets = to.realised(index_tensor(to, n.args[2]), "offsets");
+  Bags bags{offsets, indices.sizes[0], sizes[0], int_arg(n.args[7]) != 0};
   Id bag = x.variable(sizes[0]), column = x.variable(sizes[1]);
   Id count = bags.count(to, bag), member = x.variable(count);
   Id place =
@@ -131,7 +131,7 @@ bool embedding_bag(Lowering& to, const node& n) {
         x.apply(TN_F_MAX, dtype, x.cast(to.at(counts, i.first(1)), dtype), x.number(1.0, dtype));
     return x.cast(x.apply(TN_F_DIV, dtype, to.at(sums, i), members), result);
   }));
-  give_bags_of_indices(to, n.first_result + 1, offsets, sizes[0]);
+  give_offset2bag(to, n.first_result + 1, offsets, sizes[0]);
   give_counts(to, n.first_result + 2, counts, mode == mode_mean);
   give_counts(to, n.first_result + 3, counts, mode == mode_mean);
   return true;
@@ -148,14 +148,15 @@ struct Members {
     if (!is_index_list(to, indices) || !is_index_list(to, offsets) || !has_several(to, n_bags) ||
         !has_several(to, to.tensor_arg(indices).sizes[0]))
       return std::nullopt;
-    Members out{positions(to, indices), to.tensor_arg(bags), n_bags};
+    Members out{index_tensor(to, indices), to.tensor_arg(bags), n_bags};
     if (out.bags.sizes[0] == out.indices.sizes[0]) {
-      out.bags = positions(to, bags);
+      out.bags = index_tensor(to, bags);
       return out;
     }
     // With the last offset being an end, that is the beginning of no bag.
-    out.bags = bags_of_indices(to, n.first_result, to.realised(positions(to, offsets), "offsets"),
-                               n_bags, out.indices.sizes[0]);
+    out.bags =
+        bags_of_indices(to, n.first_result, to.realised(index_tensor(to, offsets), "offsets"),
+                        n_bags, out.indices.sizes[0]);
     return out;
   }
   Id index(Lowering& to, Id place) const { return to.x.cast(to.at(indices, Ids{place}), TN_I64); }
@@ -165,7 +166,7 @@ struct Members {
 // Each index adds its bag's gradient to its row.
 bool bag_backward(Lowering& to, const node& n) {
   const Tensor gradient = to.tensor_arg(n.args[0]);
-  int64_t mode = to.int_arg(n.args[8]), padding = to.int_arg(n.args[11]);
+  int64_t mode = int_arg(n.args[8]), padding = int_arg(n.args[11]);
   if (mode > mode_mean || !is_floating(gradient.dtype)) return false;
   Target target(to, n.first_result, Store::add);
   Id n_rows = target.sizes[0];
@@ -189,7 +190,7 @@ bool bag_backward(Lowering& to, const node& n) {
                     x.cast(to.at(to.tensor_arg(n.args[10]), Ids{place}), dtype));
   if (mode == mode_mean)
     divide_by(uses_of_rows(to, n.first_result, members->n_bags, {place}, bag, is_counted), bag);
-  if (to.int_arg(n.args[7]))
+  if (int_arg(n.args[7]))
     divide_by(uses_of_rows(to, n.first_result, n_rows, {place}, row, x.number(int64_t{1}, TN_BOOL)),
               row);
   if (padding >= 0) value = x.apply(TN_F_SELECT, dtype, is_counted, value, x.number(0.0, dtype));
@@ -201,7 +202,7 @@ bool bag_backward(Lowering& to, const node& n) {
 // The scale of an index: its row times its bag's gradient.
 bool bag_scales_backward(Lowering& to, const node& n) {
   const Tensor gradient = to.tensor_arg(n.args[0]), table = to.tensor_arg(n.args[1]);
-  int64_t padding = to.int_arg(n.args[6]);
+  int64_t padding = int_arg(n.args[6]);
   if (!is_floating(gradient.dtype) || !has_several(to, table.sizes[0])) return false;
   auto members = Members::of(to, n, n.args[2], n.args[3], n.args[4], gradient.sizes[0]);
   if (!members) return false;

@@ -58,7 +58,7 @@ struct Wanted {
 
 /// As the graph says, so that it lies like the activations that were kept for the backward graph.
 Ids promised_strides(Lowering& to, uint32_t value, const Ids& sizes) {
-  Ids promised = to.indices_of(to.info(value).stride_dims());
+  Ids promised = to.arguments.indices_of(to.info(value).stride_dims());
   bool is_last = sizes.size() > 3 && to.x.is(promised[1], 1) && !to.x.is(promised.back(), 1);
   return is_last ? to.channels_last(sizes) : to.contiguous(sizes);
 }
@@ -85,7 +85,7 @@ bool transposed_convolution(Lowering& to, const node& n) {
   Ids sizes = to.sizes_of(n.first_result);
   Wanted wanted{{}, source, weights, sizes};
   wanted.step.name = to.name_of(n.first_result);
-  fill_geometry(to, n, 3, 8, source.ndim(), wanted.step);
+  fill_geometry(n, 3, 8, source.ndim(), wanted.step);
   if (!wanted.dtype(to)) return false;
   bool is_last_step = to.is_output[n.first_result] && !to.reads[n.first_result] && !has_bias;
   Ids strides = is_last_step ? promised_strides(to, n.first_result, sizes) : to.image_layout(sizes);
@@ -115,7 +115,7 @@ struct Backward {
   Step geometry(uint32_t r) const {
     Step step;
     step.name = to.name_of(n.first_result + r);
-    fill_geometry(to, n, 4, 9, source.ndim(), step);
+    fill_geometry(n, 4, 9, source.ndim(), step);
     return step;
   }
   Wanted of_source() const {
@@ -158,7 +158,7 @@ bool convolution_backward(Lowering& to, const node& n) {
                     to.tensor_arg(n.args[0]),
                     to.tensor_arg(n.args[1]),
                     to.tensor_arg(n.args[2]),
-                    to.int_arg(n.args[7]) != 0};
+                    int_arg(n.args[7]) != 0};
   bool is_taken = can_convolve(backward.gradient, backward.source) &&
                   can_convolve(backward.source, backward.weights);
   return is_taken && backward.lower();

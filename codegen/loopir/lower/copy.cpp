@@ -48,7 +48,7 @@ bool copy(Lowering& to, const node& n) {
 Id number_of(Lowering& to, const tn_arg& a, int32_t dtype) {
   if (a.kind == TN_ARG_FLOAT) return to.x.number(a.u.f, dtype);
   if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL) return to.x.number(a.u.i, dtype);
-  return to.x.cast(to.x.index_value(to.index_arg(a)), dtype);
+  return to.x.cast(to.x.index_value(to.arguments.index_arg(a)), dtype);
 }
 
 bool full(Lowering& to, const node& n) {
@@ -78,7 +78,7 @@ bool arange(Lowering& to, const node& n) {
   if (!is_computing(dtype) || is_floating(dtype) || !is_integer_arg(n.args[0]) ||
       !is_integer_arg(n.args[2]))
     return false;
-  Id start = to.index_arg(n.args[0]), step = to.index_arg(n.args[2]);
+  Id start = to.arguments.index_arg(n.args[0]), step = to.arguments.index_arg(n.args[2]);
   to.set(n.first_result,
          to.make(dtype, to.sizes_of(n.first_result), [&](std::span<const Id> indices) {
            Id position = to.x.add(start, to.x.multiply(indices[0], step));
@@ -114,7 +114,7 @@ Tensor renamed(Lowering& to, const Tensor& t) {
 bool cat(Lowering& to, const node& n) {
   if (!is_all_computing(to, n) || n.args[0].kind != TN_ARG_VALUES) return false;
   auto v = to.info(n.first_result);
-  size_t dim = to.dimension(to.int_arg(n.args[1]), static_cast<size_t>(v.ndim));
+  size_t dim = dimension(int_arg(n.args[1]), static_cast<size_t>(v.ndim));
   std::string name = to.name_of(n.first_result);
   std::vector<Tensor> parts;
   for (uint32_t i = 0; i < n.args[0].count; ++i) {
@@ -123,8 +123,9 @@ bool cat(Lowering& to, const node& n) {
     bool is_empty = part.ndim() == 1 && to.x.is(part.sizes[0], 0);  // ATen skips those
     if (!is_empty || v.ndim == 1) parts.push_back(renamed(to, part));
   }
-  Ids sizes = to.indices_of(v.dims()), strides = to.contiguous(sizes);
-  if (v.ndim == 4 && v.memory_format != 0 && !to.x.is(to.indices_of(v.stride_dims())[3], 1))
+  Ids sizes = to.arguments.indices_of(v.dims()), strides = to.contiguous(sizes);
+  if (v.ndim == 4 && v.memory_format != 0 &&
+      !to.x.is(to.arguments.indices_of(v.stride_dims())[3], 1))
     strides = to.channels_last(sizes);
   Id buffer = to.new_buffer(v.dtype, sizes, strides, name.c_str());
   Id start = to.x.constant(0);
@@ -150,21 +151,21 @@ void scatter_slice(Lowering& to, const node& n, const Tensor& source, size_t dim
 bool slice_scatter(Lowering& to, const node& n) {
   if (!is_all_computing(to, n)) return false;
   Tensor source = renamed(to, to.tensor_arg(n.args[1]));
-  size_t dim = to.dimension(to.int_arg(n.args[2]), source.ndim());
+  size_t dim = dimension(int_arg(n.args[2]), source.ndim());
   Expressions& x = to.x;
   Id size = to.tensor_arg(n.args[0]).sizes[dim];
-  Id start = n.args[3].kind == TN_ARG_NONE ? x.constant(0) : to.index_arg(n.args[3]);
+  Id start = n.args[3].kind == TN_ARG_NONE ? x.constant(0) : to.arguments.index_arg(n.args[3]);
   if (x.range(start).upper < 0) start = x.add(start, size);
   scatter_slice(to, n, source, dim, x.minimum(x.maximum(start, x.constant(0)), size),
-                to.index_arg(n.args[5]));
+                to.arguments.index_arg(n.args[5]));
   return true;
 }
 
 bool select_scatter(Lowering& to, const node& n) {
   if (!is_all_computing(to, n)) return false;
   const Tensor self = to.tensor_arg(n.args[0]), given = to.tensor_arg(n.args[1]);
-  size_t dim = to.dimension(to.int_arg(n.args[2]), self.ndim());
-  Id position = to.index_arg(n.args[3]);
+  size_t dim = dimension(int_arg(n.args[2]), self.ndim());
+  Id position = to.arguments.index_arg(n.args[3]);
   if (to.x.range(position).upper < 0) position = to.x.add(position, self.sizes[dim]);
   Ids sizes = self.sizes;
   sizes[dim] = to.x.constant(1);
@@ -192,7 +193,7 @@ Id within(Lowering& to, Id position, Id size, Id mask) {
 bool constant_pad(Lowering& to, const node& n) {
   if (!is_all_computing(to, n)) return false;
   const Tensor from = to.tensor_arg(n.args[0]);
-  Ids pad = to.index_list(n.args[1]);
+  Ids pad = to.arguments.index_list(n.args[1]);
   Id fill = number_of(to, n.args[2], from.dtype);
   to.set(n.first_result,
          to.make(from.dtype, to.sizes_of(n.first_result), [&](std::span<const Id> indices) {

@@ -1,5 +1,5 @@
-// Reading at positions that are data: embeddings and gathers, with every position checked.
-#include "loopir/positions.h"
+// Reading at index tensors: embeddings and gathers, with every index checked.
+#include "loopir/index_tensors.h"
 
 namespace loopir {
 
@@ -16,7 +16,7 @@ Id strictly_checked(Lowering& to, Id value, Id size) {
   return checked(to, x.apply(TN_F_SELECT, TN_I64, is_negative, x.index_value(size), wide), size);
 }
 
-Tensor positions(Lowering& to, const tn_arg& a) {
+Tensor index_tensor(Lowering& to, const tn_arg& a) {
   Tensor& t = *to.tensors[a.u.value];
   t = to.cheap(t, to.name_of(a.u.value).c_str());
   return t;
@@ -36,7 +36,7 @@ std::optional<AdvancedIndex> AdvancedIndex::of(Lowering& to, const tn_arg& list,
     tn_arg a{};
     a.kind = TN_ARG_VALUE;
     a.u.value = list.u.values[d];
-    out.indices[d] = positions(to, a);
+    out.indices[d] = index_tensor(to, a);
     out.rank = std::max(out.rank, out.indices[d]->ndim());
   }
   bool adjacent = used.back() - used.front() + 1 == used.size();
@@ -92,20 +92,21 @@ Id element_at(Lowering& to, const Tensor& self, const Ids& inner) {
 bool embedding(Lowering& to, const node& n) {
   const Tensor table = to.tensor_arg(n.args[0]);
   if (!is_computing(table.dtype) || !is_integer(to.info(n.args[1].u.value).dtype)) return false;
-  const Tensor indices = positions(to, n.args[1]);
+  const Tensor indices = index_tensor(to, n.args[1]);
   auto v = to.info(n.first_result);
-  to.set(n.first_result, to.make(v.dtype, to.indices_of(v.dims()), [&](std::span<const Id> i) {
-    Id row = strictly_checked(to, to.at(indices, i.first(indices.ndim())), table.sizes[0]);
-    return element_at(to, table, Ids{row, i.back()});
-  }));
+  to.set(n.first_result,
+         to.make(v.dtype, to.arguments.indices_of(v.dims()), [&](std::span<const Id> i) {
+           Id row = strictly_checked(to, to.at(indices, i.first(indices.ndim())), table.sizes[0]);
+           return element_at(to, table, Ids{row, i.back()});
+         }));
   return true;
 }
 
 bool gather(Lowering& to, const node& n) {
   const Tensor self = to.tensor_arg(n.args[0]);
   if (!is_computing(self.dtype) || self.ndim() == 0) return false;
-  size_t dim = to.dimension(to.int_arg(n.args[1]), self.ndim());
-  const Tensor index = positions(to, n.args[2]);
+  size_t dim = dimension(int_arg(n.args[1]), self.ndim());
+  const Tensor index = index_tensor(to, n.args[2]);
   to.set(n.first_result, to.make(self.dtype, index.sizes, [&](std::span<const Id> i) {
     Ids inner(i.begin(), i.end());
     inner[dim] = checked(to, to.at(index, i), self.sizes[dim]);
@@ -117,14 +118,15 @@ bool gather(Lowering& to, const node& n) {
 bool index_select(Lowering& to, const node& n) {
   const Tensor self = to.tensor_arg(n.args[0]);
   if (!is_computing(self.dtype) || self.ndim() == 0) return false;
-  size_t dim = to.dimension(to.int_arg(n.args[1]), self.ndim());
-  const Tensor index = positions(to, n.args[2]);
+  size_t dim = dimension(int_arg(n.args[1]), self.ndim());
+  const Tensor index = index_tensor(to, n.args[2]);
   auto v = to.info(n.first_result);
-  to.set(n.first_result, to.make(v.dtype, to.indices_of(v.dims()), [&](std::span<const Id> i) {
-    Ids inner(i.begin(), i.end()), at(index.ndim(), i[dim]);
-    inner[dim] = strictly_checked(to, to.at(index, at), self.sizes[dim]);
-    return element_at(to, self, inner);
-  }));
+  to.set(n.first_result,
+         to.make(v.dtype, to.arguments.indices_of(v.dims()), [&](std::span<const Id> i) {
+           Ids inner(i.begin(), i.end()), at(index.ndim(), i[dim]);
+           inner[dim] = strictly_checked(to, to.at(index, at), self.sizes[dim]);
+           return element_at(to, self, inner);
+         }));
   return true;
 }
 
@@ -134,7 +136,7 @@ bool index_tensor(Lowering& to, const node& n) {
   auto how = AdvancedIndex::of(to, n.args[1], self.ndim());
   if (!how) return false;
   auto v = to.info(n.first_result);
-  Ids sizes = to.indices_of(v.dims());
+  Ids sizes = to.arguments.indices_of(v.dims());
   to.set(n.first_result, to.make(v.dtype, sizes, [&](std::span<const Id> i) {
     return element_at(to, self, how->element(to, self.sizes, i, sizes));
   }));

@@ -52,7 +52,7 @@ std::optional<Targets> targets_of(Lowering& to, const node& n, size_t scores, si
               std::nullopt, self.sizes[1],
               none,         compute_type(self.dtype)};
   if (has_weight) out.weight = to.tensor_arg(n.args[target + 1]);
-  Id index = to.index_arg(n.args[ignore]);
+  Id index = to.arguments.index_arg(n.args[ignore]);
   out.ignored = to.x.index_value(index);
   return out;
 }
@@ -81,7 +81,7 @@ bool nll_loss(Lowering& to, const node& n) {
   if (!targets) return false;
   Expressions& x = to.x;
   const Tensor self = to.tensor_arg(n.args[0]);
-  int64_t reduction = to.int_arg(n.args[3]);
+  int64_t reduction = int_arg(n.args[3]);
   int32_t dtype = targets->dtype;
   std::string name = to.name_of(n.first_result);
   const Ids batch_sizes = batch_of(self.sizes);
@@ -117,7 +117,7 @@ bool nll_loss_backward(Lowering& to, const node& n) {
   Expressions& x = to.x;
   const Tensor gradient = to.tensor_arg(n.args[0]), self = to.tensor_arg(n.args[1]);
   const Tensor total = to.tensor_arg(n.args[6]);
-  int64_t reduction = to.int_arg(n.args[4]);
+  int64_t reduction = int_arg(n.args[4]);
   int32_t dtype = targets->dtype;
   to.set(n.first_result, to.make(self.dtype, self.sizes, [&](std::span<const Id> i) {
     const Ids batch = batch_of(i);

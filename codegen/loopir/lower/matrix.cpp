@@ -104,7 +104,7 @@ bool multiply_add_integers(Lowering& to, const node& n) {
   auto times = [&](Id value, int64_t factor) {
     return factor == 1 ? value : x.apply(TN_F_MUL, dtype, value, x.number(factor, dtype));
   };
-  int64_t beta = to.int_arg(n.args[3]), alpha = to.int_arg(n.args[4]);
+  int64_t beta = int_arg(n.args[3]), alpha = int_arg(n.args[4]);
   give(to, n.first_result, to.make(dtype, made.sizes, [&](std::span<const Id> i) {
     Id product = times(to.at(made, i), alpha);
     if (beta == 0) return product;
@@ -125,7 +125,7 @@ bool multiply_add(Lowering& to, const node& n) {
   const Tensor added = widened(to, to.tensor_arg(n.args[0]));
   const Tensor a = multiplied(to, to.tensor_arg(n.args[1]));
   const Tensor b = multiplied(to, to.tensor_arg(n.args[2]));
-  double beta = to.number_arg(n.args[3]), alpha = to.number_arg(n.args[4]);
+  double beta = number_arg(n.args[3]), alpha = number_arg(n.args[4]);
   bool is_bias =
       added.ndim() == 1 && a.ndim() == 2 && beta == 1 && alpha == 1 && added.sizes[0] == b.sizes[1];
   if (is_bias) {
@@ -183,10 +183,10 @@ bool convolution(Lowering& to, const node& n) {
   const Tensor source = to.tensor_arg(n.args[0]), weights = to.tensor_arg(n.args[1]);
   const Tensor* bias = to.is_tensor(n.args[2]) ? &to.tensor_arg(n.args[2]) : nullptr;
   if (!can_convolve(source, weights) || (bias && bias->dtype != source.dtype)) return false;
-  if (to.int_arg(n.args[6])) return transposed_convolution(to, n);
+  if (int_arg(n.args[6])) return transposed_convolution(to, n);
   Convolution c;
   c.name = to.name_of(n.first_result);
-  fill_geometry(to, n, 3, 8, source.ndim(), c);
+  fill_geometry(n, 3, 8, source.ndim(), c);
   c.may_transform = to.options.may_transform;
   Ids sizes = to.sizes_of(n.first_result);
   std::optional<Tensor> made = convolved(to, std::move(c), source, weights, bias, sizes);
@@ -278,7 +278,7 @@ void add_operand(Lowering& to, Extern& e, uint32_t v) {
   if (info.is_tensor())
     e.tensors.emplace(v, to.view_of(*to.tensors[v], e.name.c_str()));
   else if (info.kind == TN_VAL_SYMINT)
-    e.numbers.emplace(v, to.index_of({0, info.expr, 0}));
+    e.numbers.emplace(v, to.arguments.index_of({0, info.expr, 0}));
   else
     throw tenon::plugin::declined(e.name + ": an operand is not a tensor");
 }
@@ -295,7 +295,8 @@ void lower_extern(Lowering& to, const node& n) {
     if (a.kind == TN_ARG_VALUE) add_operand(to, e, a.u.value);
     if (a.kind == TN_ARG_VALUES)
       for (uint32_t i = 0; i < a.count; ++i) add_operand(to, e, a.u.values[i]);
-    if (a.kind == TN_ARG_SYMINT || a.kind == TN_ARG_SYMINTS) e.symbolic.back() = to.index_list(a);
+    if (a.kind == TN_ARG_SYMINT || a.kind == TN_ARG_SYMINTS)
+      e.symbolic.back() = to.arguments.index_list(a);
   }
   for (uint32_t r = 0; r < n.n_results; ++r) {
     uint32_t id = n.first_result + r;
@@ -305,8 +306,9 @@ void lower_extern(Lowering& to, const node& n) {
       if (v.kind == TN_VAL_SYMINT || v.kind == TN_VAL_NONE) continue;
       throw tenon::plugin::declined(e.name + ": a result is not a tensor");
     }
-    Id buffer = to.program.add_buffer({Buffer::Place::foreign, 0, v.dtype, to.indices_of(v.dims()),
-                                       to.indices_of(v.stride_dims()), std::string(sv(v.name))});
+    Id buffer = to.program.add_buffer(
+        {Buffer::Place::foreign, 0, v.dtype, to.arguments.indices_of(v.dims()),
+         to.arguments.indices_of(v.stride_dims()), std::string(sv(v.name))});
     e.results.back() = buffer;
     to.tensors[id] = to.over(buffer);
   }

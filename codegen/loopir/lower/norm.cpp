@@ -29,7 +29,7 @@ Id normalised(Expressions& x, int32_t dtype, Id e, Id mean, Id rstd, Id weight, 
 void give_statistic(Lowering& to, const node& n, uint32_t r, const Tensor& statistic,
                     const Element& finish) {
   auto v = to.info(n.first_result + r);
-  Ids sizes = to.indices_of(v.dims());
+  Ids sizes = to.arguments.indices_of(v.dims());
   to.set(n.first_result + r, to.make(v.dtype, sizes, [&](std::span<const Id> indices) {
     return to.x.cast(finish(to.at(statistic, indices.first(statistic.ndim()))), v.dtype);
   }));
@@ -37,7 +37,7 @@ void give_statistic(Lowering& to, const node& n, uint32_t r, const Tensor& stati
 
 bool layer_norm(Lowering& to, const node& n) {
   Tensor t = to.tensor_arg(n.args[0]);
-  size_t folded = to.index_list(n.args[1]).size();
+  size_t folded = to.arguments.index_list(n.args[1]).size();
   if (!is_floating(t.dtype)) return false;
   std::string name = to.name_of(n.first_result);
   Expressions& x = to.x;
@@ -47,7 +47,7 @@ bool layer_norm(Lowering& to, const node& n) {
   Dimensions dims(t.ndim(), which);
   t = to.cheap(t, name.c_str());
   Moments m = moments(to, t, dims, name);
-  double eps = to.number_arg(n.args[4]);
+  double eps = number_arg(n.args[4]);
   const Tensor *weight = optional_arg(to, n.args[2]), *bias = optional_arg(to, n.args[3]);
   Tensor rstd = to.make(dtype, m.variance.sizes, [&](std::span<const Id> i) {
     return inverse_deviation(x, to.at(m.variance, i), eps, dtype);
@@ -73,7 +73,7 @@ bool group_norm(Lowering& to, const node& n) {
   std::string name = to.name_of(n.first_result);
   Expressions& x = to.x;
   int32_t dtype = compute_type(t.dtype);
-  Id groups = x.constant(to.int_arg(n.args[6]));
+  Id groups = x.constant(int_arg(n.args[6]));
   Id each = x.floordiv(t.sizes[1], groups);
   t = to.cheap(t, name.c_str());
   Ids sizes{t.sizes[0], groups, each};
@@ -87,7 +87,7 @@ bool group_norm(Lowering& to, const node& n) {
   std::vector<int64_t> which;
   for (size_t d = 2; d < sizes.size(); ++d) which.push_back(static_cast<int64_t>(d));
   Moments m = moments(to, grouped, Dimensions(sizes.size(), which), name);
-  double eps = to.number_arg(n.args[7]);
+  double eps = number_arg(n.args[7]);
   const Tensor *weight = optional_arg(to, n.args[1]), *bias = optional_arg(to, n.args[2]);
   Tensor rstd = to.make(dtype, m.variance.sizes, [&](std::span<const Id> i) {
     return inverse_deviation(x, to.at(m.variance, i), eps, dtype);
@@ -127,9 +127,9 @@ struct BatchNorm {
   }
   void give_empty(uint32_t r) {
     auto v = to.info(n.first_result + r);
-    to.set(n.first_result + r, to.make(v.dtype, to.indices_of(v.dims()), [&](std::span<const Id>) {
-      return to.x.number(0.0, v.dtype);
-    }));
+    to.set(n.first_result + r,
+           to.make(v.dtype, to.arguments.indices_of(v.dims()),
+                   [&](std::span<const Id>) { return to.x.number(0.0, v.dtype); }));
   }
 };
 
@@ -200,7 +200,7 @@ bool fold_into_layer(Lowering& to, const node& n) {
   std::string name = to.name_of(n.first_result);
   const Tensor *weight = optional_arg(to, n.args[1]), *bias = optional_arg(to, n.args[2]);
   const Tensor &mean = to.tensor_arg(n.args[3]), &variance = to.tensor_arg(n.args[4]);
-  double eps = to.number_arg(n.args[6]);
+  double eps = number_arg(n.args[6]);
   auto number = [&](const Tensor& t, Id channel) { return x.cast(to.at(t, Ids{channel}), TN_F32); };
   auto scale_of = [&](Id channel) {
     Id rstd = inverse_deviation(x, number(variance, channel), eps, TN_F32);
@@ -242,7 +242,7 @@ bool batch_norm_inference(Lowering& to, const node& n) {
                  t,
                  optional_arg(to, n.args[1]),
                  optional_arg(to, n.args[2]),
-                 to.number_arg(n.args[6]),
+                 number_arg(n.args[6]),
                  compute_type(t.dtype)};
   norm.give(to.tensor_arg(n.args[3]), to.tensor_arg(n.args[4]));
   norm.give_empty(1);
@@ -292,12 +292,12 @@ bool batch_norm_training(Lowering& to, const node& n, double momentum, double ep
 }
 
 bool batch_norm_functional(Lowering& to, const node& n) {
-  if (!to.int_arg(n.args[5])) return false;
-  return batch_norm_training(to, n, to.number_arg(n.args[6]), to.number_arg(n.args[7]), true);
+  if (!int_arg(n.args[5])) return false;
+  return batch_norm_training(to, n, number_arg(n.args[6]), number_arg(n.args[7]), true);
 }
 bool batch_norm_no_stats(Lowering& to, const node& n) {
-  if (!to.int_arg(n.args[3])) return false;
-  return batch_norm_training(to, n, to.number_arg(n.args[4]), to.number_arg(n.args[5]), false);
+  if (!int_arg(n.args[3])) return false;
+  return batch_norm_training(to, n, number_arg(n.args[4]), number_arg(n.args[5]), false);
 }
 
 /// exp(x - max) / sum, or its logarithm. Rows of -inf only give NaN, or 0 where `safe`.
@@ -308,9 +308,9 @@ bool softmax(Lowering& to, const node& n, bool logarithm, bool safe) {
   std::string name = to.name_of(n.first_result);
   Expressions& x = to.x;
   int32_t dtype = compute_type(v.dtype);
-  int64_t which[] = {to.int_arg(n.args[1])};
+  int64_t which[] = {int_arg(n.args[1])};
   Dimensions dims(t.ndim(), which);
-  size_t dim = to.dimension(which[0], t.ndim());
+  size_t dim = dimension(which[0], t.ndim());
   t = to.cheap(t, name.c_str());
   auto as_is = [&](Id e) { return x.cast(e, dtype); };
   Tensor highest = fold_dimensions(to, t, dims, Fold::maximum, dtype, name, as_is);

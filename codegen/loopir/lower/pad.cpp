@@ -68,7 +68,7 @@ bool has_elements(const Padding& p) {
 
 bool pad(Lowering& to, const node& n, Border border) {
   const Tensor from = to.tensor_arg(n.args[0]);
-  Padding p{to.x, border, to.index_list(n.args[1]), from.sizes};
+  Padding p{to.x, border, to.arguments.index_list(n.args[1]), from.sizes};
   if (!is_computing(from.dtype) || !has_elements(p)) return false;
   Ids sizes = to.sizes_of(n.first_result);
   to.set(n.first_result, to.make(from.dtype, sizes, [&](std::span<const Id> i) {
@@ -118,7 +118,7 @@ bool pad_backward(Lowering& to, const node& n, Border border) {
   Tensor gradient = to.tensor_arg(n.args[0]);
   auto v = to.info(n.first_result);
   Expressions& x = to.x;
-  Padding p{x, border, to.index_list(n.args[2]), to.indices_of(v.dims())};
+  Padding p{x, border, to.arguments.index_list(n.args[2]), to.arguments.indices_of(v.dims())};
   if (!is_floating(gradient.dtype) || !has_elements(p)) return false;
   gradient = to.cheap(gradient, std::string(sv(v.name)).c_str());
   size_t readers = 1;

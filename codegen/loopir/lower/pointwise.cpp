@@ -93,7 +93,7 @@ struct Call {
     if (a.kind == TN_ARG_FLOAT) return x.number(a.u.f, dtype);
     if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL) return x.number(a.u.i, dtype);
     if (to.is_tensor(a)) return x.cast(to.broadcast_at(to.tensor_arg(a), indices, sizes), dtype);
-    return x.cast(x.index_value(to.index_arg(a)), dtype);
+    return x.cast(x.index_value(to.arguments.index_arg(a)), dtype);
   }
 
   Id run(uint32_t result, std::span<const Id> indices) {
@@ -151,7 +151,7 @@ bool lower_formula(Lowering& to, const node& n) {
   for (uint32_t r = 0; r < n.n_results; ++r) {
     auto v = to.info(n.first_result + r);
     if (!is_computing(v.dtype)) return false;
-    call.sizes = to.indices_of(v.dims());
+    call.sizes = to.arguments.indices_of(v.dims());
     keep_repeated_operands(to, n, to.x.hint(to.x.product_of(call.sizes)));
     to.set(n.first_result + r, to.make(v.dtype, call.sizes, [&](std::span<const Id> indices) {
       return to.x.cast(call.run(r, indices), v.dtype);

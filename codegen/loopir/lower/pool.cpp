@@ -14,8 +14,8 @@ const double lowest = -std::numeric_limits<double>::infinity();
 
 Windows sliding(Lowering& to, const node& n, size_t n_space, std::vector<int64_t> dilation) {
   return Windows::sliding(to, to.tensor_arg(n.args[0]).sizes, to.sizes_of(n.first_result),
-                          to.int_list(n.args[1], n_space), to.int_list(n.args[2]),
-                          to.int_list(n.args[3]), dilation);
+                          int_list(n.args[1], n_space), int_list(n.args[2]), int_list(n.args[3]),
+                          dilation);
 }
 
 /// The position of the maximum in its plane: of the first of equal ones, and NaN beats all, as in
@@ -88,13 +88,13 @@ bool mean_over(Lowering& to, const node& n, const Windows& w, bool with_padding,
 
 template <size_t n_space>
 bool max_pool(Lowering& to, const node& n) {
-  return max_over(to, n, sliding(to, n, n_space, to.int_list(n.args[4])));
+  return max_over(to, n, sliding(to, n, n_space, int_list(n.args[4])));
 }
 template <size_t n_space>
 bool avg_pool(Lowering& to, const node& n) {
   std::optional<int64_t> divisor;
-  if (n.n_args > 6 && n.args[6].kind != TN_ARG_NONE) divisor = to.int_arg(n.args[6]);
-  return mean_over(to, n, sliding(to, n, n_space, {1}), to.int_arg(n.args[5]) != 0, divisor);
+  if (n.n_args > 6 && n.args[6].kind != TN_ARG_NONE) divisor = int_arg(n.args[6]);
+  return mean_over(to, n, sliding(to, n, n_space, {1}), int_arg(n.args[5]) != 0, divisor);
 }
 
 Windows adaptive(Lowering& to, const node& n, size_t n_space) {

@@ -12,8 +12,8 @@ namespace {
 /// Kernel, stride and padding are arguments 2 to 4.
 Windows sliding(Lowering& to, const node& n, size_t n_space, const std::vector<int64_t>& dilation) {
   return Windows::sliding(to, to.sizes_of(n.first_result), to.tensor_arg(n.args[0]).sizes,
-                          to.int_list(n.args[2], n_space), to.int_list(n.args[3]),
-                          to.int_list(n.args[4]), dilation);
+                          int_list(n.args[2], n_space), int_list(n.args[3]), int_list(n.args[4]),
+                          dilation);
 }
 
 using Share = std::function<Id(Id g, const Windows::Place& user, std::span<const Id> element)>;
@@ -124,8 +124,8 @@ bool mean_backward(Lowering& to, const node& n, const Windows& w, bool with_padd
 template <size_t n_space>
 bool avg_backward(Lowering& to, const node& n) {
   std::optional<int64_t> divisor;
-  if (n.args[7].kind != TN_ARG_NONE) divisor = to.int_arg(n.args[7]);
-  return mean_backward(to, n, sliding(to, n, n_space, {1}), to.int_arg(n.args[6]) != 0, divisor);
+  if (n.args[7].kind != TN_ARG_NONE) divisor = int_arg(n.args[7]);
+  return mean_backward(to, n, sliding(to, n, n_space, {1}), int_arg(n.args[6]) != 0, divisor);
 }
 template <size_t n_space>
 bool adaptive_avg_backward(Lowering& to, const node& n) {
@@ -144,7 +144,7 @@ bool max_backward(Lowering& to, const node& n) {
   indices = to.cheap(indices, name.c_str());
   Expressions& x = to.x;
   int32_t dtype = compute_type(gradient.dtype);
-  Windows w = sliding(to, n, n_space, to.int_list(n.args[5]));
+  Windows w = sliding(to, n, n_space, int_list(n.args[5]));
   gather_gradient(to, n, w, gradient,
                   [&](Id g, const Windows::Place& user, std::span<const Id> element) {
                     Id chosen = to.at(indices, user.element);
@@ -161,7 +161,7 @@ bool max_backward(Lowering& to, const node& n) {
 /// Writes operand 0 to the positions that `indices` gives, plane by plane.
 bool scatter_to_positions(Lowering& to, const node& n, const tn_arg& indices_arg, size_t n_space,
                           Store store) {
-  const Tensor from = to.tensor_arg(n.args[0]), indices = positions(to, indices_arg);
+  const Tensor from = to.tensor_arg(n.args[0]), indices = index_tensor(to, indices_arg);
   if (!is_computing(from.dtype) || indices.dtype != TN_I64 || from.ndim() <= n_space) return false;
   Target target(to, n.first_result, store);
   size_t first = from.ndim() - n_space;

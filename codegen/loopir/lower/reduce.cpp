@@ -10,7 +10,7 @@ using tenon::plugin::node;
 
 Dimensions::Dimensions(size_t ndim, std::span<const int64_t> dims) : folded(ndim, dims.empty()) {
   for (int64_t d : dims)
-    if (ndim > 0) folded[Lowering::dimension(d, ndim)] = true;
+    if (ndim > 0) folded[dimension(d, ndim)] = true;
 }
 
 Ids Dimensions::kept_sizes(const Tensor& t) const {
@@ -94,7 +94,7 @@ struct Folding {
   /// Result r in its dtype, with folded dimensions of size 1 where the op keeps them.
   void give(uint32_t r, const Tensor& folded, const Element& finish) {
     auto v = to.info(n.first_result + r);
-    Ids sizes = to.indices_of(v.dims());
+    Ids sizes = to.arguments.indices_of(v.dims());
     bool keeps = sizes.size() == dims.folded.size();
     to.set(n.first_result + r, to.make(v.dtype, sizes, [&](std::span<const Id> indices) {
       Ids kept;
@@ -128,17 +128,17 @@ bool fold_numbers(Folding f, Fold kind, bool is_mean) {
 
 bool sum_all(Lowering& to, const node& n) { return fold_numbers({to, n, {}}, Fold::sum, false); }
 bool sum(Lowering& to, const node& n) {
-  return fold_numbers({to, n, to.int_list(n.args[1])}, Fold::sum, false);
+  return fold_numbers({to, n, int_list(n.args[1])}, Fold::sum, false);
 }
 bool mean_all(Lowering& to, const node& n) { return fold_numbers({to, n, {}}, Fold::sum, true); }
 bool mean(Lowering& to, const node& n) {
-  return fold_numbers({to, n, to.int_list(n.args[1])}, Fold::sum, true);
+  return fold_numbers({to, n, int_list(n.args[1])}, Fold::sum, true);
 }
 bool prod_all(Lowering& to, const node& n) {
   return fold_numbers({to, n, {}}, Fold::product, false);
 }
 bool prod(Lowering& to, const node& n) {
-  return fold_numbers({to, n, to.int_list(n.args[1])}, Fold::product, false);
+  return fold_numbers({to, n, int_list(n.args[1])}, Fold::product, false);
 }
 
 // An extreme of nothing is an error, which the host's kernel tells.
@@ -155,10 +155,10 @@ bool fold_extreme(Folding f, Fold kind) {
   return true;
 }
 bool amax(Lowering& to, const node& n) {
-  return fold_extreme({to, n, to.int_list(n.args[1])}, Fold::maximum);
+  return fold_extreme({to, n, int_list(n.args[1])}, Fold::maximum);
 }
 bool amin(Lowering& to, const node& n) {
-  return fold_extreme({to, n, to.int_list(n.args[1])}, Fold::minimum);
+  return fold_extreme({to, n, int_list(n.args[1])}, Fold::minimum);
 }
 bool max_all(Lowering& to, const node& n) { return fold_extreme({to, n, {}}, Fold::maximum); }
 bool min_all(Lowering& to, const node& n) { return fold_extreme({to, n, {}}, Fold::minimum); }
@@ -171,7 +171,7 @@ bool fold_position(Folding f, Fold kind) {
 }
 /// An extreme along one dimension with its position.
 bool fold_pair(Lowering& to, const node& n, Fold kind, Fold position) {
-  int64_t which[] = {to.int_arg(n.args[1])};
+  int64_t which[] = {int_arg(n.args[1])};
   Folding f(to, n, which);
   if (f.t.ndim() == 0 || !f.is_computing() || !has_elements(f)) return false;
   int32_t dtype = compute_type(f.t.dtype);
@@ -186,10 +186,10 @@ bool min_dim(Lowering& to, const node& n) { return fold_pair(to, n, Fold::minimu
 /// (sum of |x|^order)^(1 / order); the extremes of |x| for infinite orders, how many are not 0 for
 /// 0.
 bool vector_norm(Lowering& to, const node& n) {
-  Folding f(to, n, to.int_list(n.args[2]));
+  Folding f(to, n, int_list(n.args[2]));
   if (!f.is_computing() || !is_floating(f.t.dtype)) return false;
   Expressions& x = to.x;
-  double order = to.number_arg(n.args[1]);
+  double order = number_arg(n.args[1]);
   int32_t dtype = compute_type(to.info(n.first_result).dtype);
   auto op = [&](uint16_t code, Id a, Id b = none) { return x.apply(code, dtype, a, b); };
   auto size_of = [&](Id e) { return op(TN_F_ABS, x.cast(e, dtype)); };
@@ -212,10 +212,10 @@ bool vector_norm(Lowering& to, const node& n) {
 }
 
 bool argmax(Lowering& to, const node& n) {
-  return fold_position({to, n, to.int_list(n.args[1])}, Fold::arg_max);
+  return fold_position({to, n, int_list(n.args[1])}, Fold::arg_max);
 }
 bool argmin(Lowering& to, const node& n) {
-  return fold_position({to, n, to.int_list(n.args[1])}, Fold::arg_min);
+  return fold_position({to, n, int_list(n.args[1])}, Fold::arg_min);
 }
 
 bool fold_truth(Folding f, Fold kind) {
@@ -225,19 +225,19 @@ bool fold_truth(Folding f, Fold kind) {
 }
 bool any_all(Lowering& to, const node& n) { return fold_truth({to, n, {}}, Fold::any); }
 bool any_dims(Lowering& to, const node& n) {
-  return fold_truth({to, n, to.int_list(n.args[1])}, Fold::any);
+  return fold_truth({to, n, int_list(n.args[1])}, Fold::any);
 }
 bool all_all(Lowering& to, const node& n) { return fold_truth({to, n, {}}, Fold::all); }
 bool all_dims(Lowering& to, const node& n) {
-  return fold_truth({to, n, to.int_list(n.args[1])}, Fold::all);
+  return fold_truth({to, n, int_list(n.args[1])}, Fold::all);
 }
 
 /// var and std, alone or with the mean, by `correction`.
 bool fold_moments(Lowering& to, const node& n, bool root, bool with_mean) {
-  Folding f(to, n, to.int_list(n.args[1]));
+  Folding f(to, n, int_list(n.args[1]));
   if (!f.is_computing() || !is_floating(f.t.dtype)) return false;
   const tn_arg& given = n.args[2];
-  double correction = given.kind == TN_ARG_NONE ? 1 : to.number_arg(given);
+  double correction = given.kind == TN_ARG_NONE ? 1 : number_arg(given);
   Expressions& x = to.x;
   int32_t dtype = compute_type(f.t.dtype);
   f.t = to.cheap(f.t, f.name.c_str());

@@ -31,8 +31,8 @@ class Axis {
  public:
   Axis(Lowering& to, Kind kind, bool align_corners, int32_t dtype, Id in, Id out,
        std::optional<double> factor)
-      : to(to),
-        x(to.x),
+      : to_(to),
+        x_(to.x),
         kind_(kind),
         align_corners_(align_corners),
         dtype_(kind != Kind::nearest && kind != Kind::nearest_exact && dtype == TN_F64 ? TN_F64
@@ -46,7 +46,7 @@ class Axis {
   /// The taps of result `o`.
   std::vector<Tap> taps(Id o) const {
     if (kind_ == Kind::nearest && in_ == out_) return {{o, none}};
-    if (ratio_) return {{x.floordiv(o, x.constant(*ratio_)), none}};
+    if (ratio_) return {{x_.floordiv(o, x_.constant(*ratio_)), none}};
     if (kind_ == Kind::nearest || kind_ == Kind::nearest_exact) return {nearest_tap(o)};
     return kind_ == Kind::linear ? linear_taps(o) : cubic_taps(o);
   }
@@ -59,8 +59,8 @@ class Axis {
   /// Those of element `j`; nothing where sizes are not known.
   std::optional<Users> users(Id j) const {
     if (kind_ == Kind::nearest && in_ == out_) return Users{j, 1};
-    if (ratio_) return Users{x.multiply(j, x.constant(*ratio_)), *ratio_};
-    auto in = x.number_of(in_), out = x.number_of(out_);
+    if (ratio_) return Users{x_.multiply(j, x_.constant(*ratio_)), *ratio_};
+    auto in = x_.number_of(in_), out = x_.number_of(out_);
     constexpr int64_t largest = 4096;
     if (!in || !out || *in > largest || *out > largest) return std::nullopt;
     auto line = [&](int64_t at) { return at * *out / *in; };
@@ -70,8 +70,8 @@ class Axis {
         before = std::max(before, line(tap) - o);
         after = std::max(after, o - line(tap));
       }
-    Id at = x.floordiv(x.multiply(j, out_), in_);
-    return Users{x.subtract(at, x.constant(before)), before + after + 1};
+    Id at = x_.floordiv(x_.multiply(j, out_), in_);
+    return Users{x_.subtract(at, x_.constant(before)), before + after + 1};
   }
   Id out() const { return out_; }
   Id in() const { return in_; }
@@ -85,19 +85,19 @@ class Axis {
     return C(in) / C(out);
   }
   Id step() const {
-    auto in = x.number_of(in_), out = x.number_of(out_);
+    auto in = x_.number_of(in_), out = x_.number_of(out_);
     if (in && out)
-      return x.number(dtype_ == TN_F64 ? known_step<double>(*in, *out)
-                                       : static_cast<double>(known_step<float>(*in, *out)),
-                      dtype_);
+      return x_.number(dtype_ == TN_F64 ? known_step<double>(*in, *out)
+                                        : static_cast<double>(known_step<float>(*in, *out)),
+                       dtype_);
     auto number = [&](Id size, int64_t less) {
-      return x.cast(x.index_value(x.subtract(size, x.constant(less))), dtype_);
+      return x_.cast(x_.index_value(x_.subtract(size, x_.constant(less))), dtype_);
     };
     if (align_corners_) {
-      Id steps = apply(TN_F_MAX, number(out_, 1), x.number(1.0, dtype_));
+      Id steps = apply(TN_F_MAX, number(out_, 1), x_.number(1.0, dtype_));
       return apply(TN_F_DIV, number(in_, 1), steps);
     }
-    if (factor_) return x.number(known_step<float>(1, 1), dtype_);
+    if (factor_) return x_.number(known_step<float>(1, 1), dtype_);
     return apply(TN_F_DIV, number(in_, 0), number(out_, 0));
   }
 
@@ -111,8 +111,8 @@ class Axis {
   std::optional<int64_t> plain_ratio() const {
     constexpr int64_t largest = 1 << 16;
     if (kind_ != Kind::nearest && kind_ != Kind::nearest_exact) return std::nullopt;
-    if (kind_ == Kind::nearest && x.multiply(in_, x.constant(2)) == out_) return 2;
-    auto in = x.number_of(in_), out = x.number_of(out_);
+    if (kind_ == Kind::nearest && x_.multiply(in_, x_.constant(2)) == out_) return 2;
+    auto in = x_.number_of(in_), out = x_.number_of(out_);
     if (!in || !out || *in < 1 || *out > largest || *out % *in) return std::nullopt;
     for (int64_t o = 0; o < *out; ++o)
       if (known_nearest(*in, *out, o) != o / (*out / *in)) return std::nullopt;
@@ -133,16 +133,16 @@ class Axis {
     return taps;
   }
 
-  Id apply(uint16_t code, Id a, Id b = none) const { return x.apply(code, dtype_, a, b); }
-  Id number(double n) const { return x.number(n, dtype_); }
-  Id as_number(Id o) const { return x.cast(x.index_value(o), dtype_); }
+  Id apply(uint16_t code, Id a, Id b = none) const { return x_.apply(code, dtype_, a, b); }
+  Id number(double n) const { return x_.number(n, dtype_); }
+  Id as_number(Id o) const { return x_.cast(x_.index_value(o), dtype_); }
 
   /// A whole number as a position; what is beyond the ends is at the ends.
   Id position(Id whole) const {
-    Id last = x.index_value(x.subtract(in_, x.constant(1)));
-    Id low = x.apply(TN_F_MAX, TN_I64, x.cast(whole, TN_I64), x.number(int64_t{0}, TN_I64));
-    Id at = x.apply(TN_F_MIN, TN_I64, low, last);
-    return x.of_value(x.value({value_checked, TN_I64, at, in_, none}));
+    Id last = x_.index_value(x_.subtract(in_, x_.constant(1)));
+    Id low = x_.apply(TN_F_MAX, TN_I64, x_.cast(whole, TN_I64), x_.number(int64_t{0}, TN_I64));
+    Id at = x_.apply(TN_F_MIN, TN_I64, low, last);
+    return x_.of_value(x_.value({value_checked, TN_I64, at, in_, none}));
   }
   Tap nearest_tap(Id o) const {
     Id at = as_number(o);
@@ -156,7 +156,7 @@ class Axis {
     return apply(TN_F_SUB, apply(TN_F_MUL, step(), middle), number(0.5));
   }
   std::vector<Tap> linear_taps(Id o) const {
-    Id last = as_number(x.subtract(in_, x.constant(1)));
+    Id last = as_number(x_.subtract(in_, x_.constant(1)));
     Id at = apply(TN_F_MAX, center(o), number(0));
     Id first = apply(TN_F_MIN, apply(TN_F_TRUNC, at), last);
     Id part = apply(TN_F_SUB, at, first);
@@ -184,8 +184,8 @@ class Axis {
   }
 
   static constexpr double longest_step = 0x1p31;
-  Lowering& to;
-  Expressions& x;
+  Lowering& to_;
+  Expressions& x_;
   Kind kind_;
   bool align_corners_;
   int32_t dtype_;
@@ -195,15 +195,14 @@ class Axis {
 };
 
 /// Factors that are an argument each, from `first` on, or a list.
-std::vector<std::optional<double>> factors_of(Lowering& to, const node& n, size_t first,
-                                              size_t n_space) {
+std::vector<std::optional<double>> factors_of(const node& n, size_t first, size_t n_space) {
   std::vector<std::optional<double>> out(n_space);
   const tn_arg& list = n.args[first];
   for (size_t d = 0; d < n_space; ++d) {
     const tn_arg& given = n.args[list.kind == TN_ARG_FLOATS ? first : first + d];
     double factor = given.kind == TN_ARG_NONE     ? 0
                     : given.kind == TN_ARG_FLOATS ? given.u.floats[d]
-                                                  : to.number_arg(given);
+                                                  : number_arg(given);
     if (factor > 0) out[d] = factor;
     if (list.kind == TN_ARG_NONE && n.n_args == first + 1) break;
   }
@@ -215,7 +214,7 @@ std::vector<Axis> axes_of(Lowering& to, const node& n, Kind kind, bool align_cor
                           const Ids& in_sizes, const Ids& out_sizes, size_t scales) {
   std::vector<Axis> axes;
   int32_t dtype = to.tensor_arg(n.args[0]).dtype;
-  auto factors = factors_of(to, n, scales, in_sizes.size() - 2);
+  auto factors = factors_of(n, scales, in_sizes.size() - 2);
   for (size_t d = 2; d < in_sizes.size(); ++d)
     axes.emplace_back(to, kind, align_corners, dtype, in_sizes[d], out_sizes[d], factors[d - 2]);
   return axes;
@@ -250,10 +249,9 @@ bool upsample(Lowering& to, const node& n, Kind kind) {
   auto v = to.info(n.first_result);
   bool weights = is_weighted(kind);
   if (weights ? !is_floating(from.dtype) : !is_computing(from.dtype)) return false;
-  Ids sizes = to.indices_of(v.dims());
+  Ids sizes = to.arguments.indices_of(v.dims());
   if (!has_elements(to, from.sizes) || !has_elements(to, sizes)) return false;
-  auto axes =
-      axes_of(to, n, kind, weights && to.int_arg(n.args[2]), from.sizes, sizes, 2 + weights);
+  auto axes = axes_of(to, n, kind, weights && int_arg(n.args[2]), from.sizes, sizes, 2 + weights);
   from = to.cheap(from, std::string(sv(v.name)).c_str());
   int32_t dtype = weights ? compute_type(from.dtype) : from.dtype;
   to.set(n.first_result, to.make(v.dtype, sizes, [&](std::span<const Id> i) {
@@ -350,11 +348,11 @@ bool upsample_backward(Lowering& to, const node& n, Kind kind) {
   Tensor gradient = to.tensor_arg(n.args[0]);
   auto v = to.info(n.first_result);
   if (!is_floating(gradient.dtype)) return false;
-  Ids sizes = to.indices_of(v.dims());
+  Ids sizes = to.arguments.indices_of(v.dims());
   if (!has_elements(to, sizes) || !has_elements(to, gradient.sizes)) return false;
   bool weights = is_weighted(kind);
   auto axes =
-      axes_of(to, n, kind, weights && to.int_arg(n.args[3]), sizes, gradient.sizes, 3 + weights);
+      axes_of(to, n, kind, weights && int_arg(n.args[3]), sizes, gradient.sizes, 3 + weights);
   gradient = to.cheap(gradient, std::string(sv(v.name)).c_str());
   if (!gather_gradient(to, n, axes, gradient, sizes)) scatter_gradient(to, n, axes, gradient);
   return true;

@@ -57,7 +57,7 @@ bool scan(Lowering& to, const node& n, Fold fold) {
     give(to, n.first_result, t);
     return true;
   }
-  size_t dim = to.dimension(to.int_arg(n.args[1]), ndim);
+  size_t dim = dimension(int_arg(n.args[1]), ndim);
   give(to, n.first_result, to.scanned(fold, t, dim, to.name_of(n.first_result).c_str()));
   return true;
 }
@@ -83,7 +83,7 @@ bool scan_extreme(Lowering& to, const node& n, Fold fold) {
     to.set(positions, {TN_I64, {}, {}, x.number(int64_t{0}, TN_I64)});
     return true;
   }
-  size_t dim = to.dimension(to.int_arg(n.args[1]), t.ndim());
+  size_t dim = dimension(int_arg(n.args[1]), t.ndim());
   Tensor extreme = to.scanned(fold, to.cheap(t, name.c_str()), dim, name.c_str());
   give(to, n.first_result, extreme);
   if (!to.reads[positions] && !to.is_output[positions]) return true;

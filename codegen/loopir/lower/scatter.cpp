@@ -126,8 +126,8 @@ struct ScatterAlong {
 
   ScatterAlong(Lowering& to, const node& n, Store store)
       : target(to, n.first_result, store),
-        index(positions(to, n.args[2])),
-        dim(to.dimension(to.int_arg(n.args[1]), target.sizes.size())) {
+        index(index_tensor(to, n.args[2])),
+        dim(dimension(int_arg(n.args[1]), target.sizes.size())) {
     points = variables_for(to, index.sizes);
     for (size_t d = 0; d < points.size(); ++d) (d == dim ? reduced : outer).push_back(points[d]);
     element = points;
@@ -137,7 +137,7 @@ struct ScatterAlong {
     const Tensor& self = to.tensor_arg(n.args[0]);
     return is_computing(self.dtype) && self.ndim() > 0 &&
            to.tensor_arg(n.args[2]).ndim() == self.ndim() && is_integer(index_type(to, n)) &&
-           to.x.range(self.sizes[to.dimension(to.int_arg(n.args[1]), self.ndim())]).lower > 0;
+           to.x.range(self.sizes[dimension(int_arg(n.args[1]), self.ndim())]).lower > 0;
   }
   static int32_t index_type(Lowering& to, const node& n) {
     return to.info(n.args[2].u.value).dtype;
@@ -151,7 +151,7 @@ Id elements(Lowering& to, const tn_arg& a, std::span<const Id> points, int32_t d
   if (to.is_tensor(a)) return x.cast(to.at(to.tensor_arg(a), points), dtype);
   if (a.kind == TN_ARG_FLOAT) return x.number(a.u.f, dtype);
   if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL) return x.number(a.u.i, dtype);
-  return x.cast(x.index_value(to.index_arg(a)), dtype);
+  return x.cast(x.index_value(to.arguments.index_arg(a)), dtype);
 }
 
 bool scatter(Lowering& to, const node& n) {
@@ -203,14 +203,13 @@ bool scatter_by_name(Lowering& to, const node& n) {
   return scatter_reduce(to, n, name_arg(n.args[4]), true);
 }
 bool scatter_reduce_two(Lowering& to, const node& n) {
-  return scatter_reduce(to, n, name_arg(n.args[4]), to.int_arg(n.args[5]) != 0);
+  return scatter_reduce(to, n, name_arg(n.args[4]), int_arg(n.args[5]) != 0);
 }
 
 /// self where a mask of its first dimensions is false, one value where it is true.
-bool put_by_mask(Lowering& to, const node& n) {
+bool index_put_by_mask(Lowering& to, const node& n) {
   const Tensor self = to.tensor_arg(n.args[0]), values = to.tensor_arg(n.args[2]);
-  bool is_one =
-      n.args[1].count == 1 && n.args[1].u.values[0] != TN_NO_VALUE && !to.int_arg(n.args[3]);
+  bool is_one = n.args[1].count == 1 && n.args[1].u.values[0] != TN_NO_VALUE && !int_arg(n.args[3]);
   for (Id size : values.sizes) is_one &= to.x.is(size, 1);
   if (!is_one) return false;
   uint32_t mask_value = n.args[1].u.values[0];
@@ -227,10 +226,10 @@ bool put_by_mask(Lowering& to, const node& n) {
 bool index_put(Lowering& to, const node& n) {
   const Tensor self = to.tensor_arg(n.args[0]), values = to.tensor_arg(n.args[2]);
   if (!is_computing(self.dtype) || n.args[1].kind != TN_ARG_VALUES) return false;
-  if (put_by_mask(to, n)) return true;
+  if (index_put_by_mask(to, n)) return true;
   auto how = AdvancedIndex::of(to, n.args[1], self.ndim());
   if (!how) return false;
-  bool accumulates = to.int_arg(n.args[3]) != 0, is_truth = self.dtype == TN_BOOL;
+  bool accumulates = int_arg(n.args[3]) != 0, is_truth = self.dtype == TN_BOOL;
   Store store = !accumulates ? Store::set : is_truth ? Store::maximum : Store::add;
   Target target(to, n.first_result, store);
   Ids indexed;
@@ -265,8 +264,8 @@ bool put(Lowering& to, const node& n) {
   if (!is_computing(self.dtype) || self.ndim() == 0 ||
       !is_integer(to.info(n.args[1].u.value).dtype))
     return false;
-  const Tensor index = positions(to, n.args[1]);
-  bool accumulates = to.int_arg(n.args[3]) != 0, is_truth = self.dtype == TN_BOOL;
+  const Tensor index = index_tensor(to, n.args[1]);
+  bool accumulates = int_arg(n.args[3]) != 0, is_truth = self.dtype == TN_BOOL;
   Store store = !accumulates ? Store::set : is_truth ? Store::maximum : Store::add;
   Target target(to, n.first_result, store);
   if (!target.has_places(self.sizes)) return false;
@@ -283,7 +282,7 @@ bool put(Lowering& to, const node& n) {
 bool embedding_backward(Lowering& to, const node& n) {
   const Tensor gradient = to.tensor_arg(n.args[0]);
   if (!is_floating(gradient.dtype) || !is_integer(to.info(n.args[1].u.value).dtype)) return false;
-  const Tensor index = positions(to, n.args[1]);
+  const Tensor index = index_tensor(to, n.args[1]);
   Expressions& x = to.x;
   Target target(to, n.first_result, Store::add);
   Id n_rows = target.sizes[0];
@@ -292,13 +291,14 @@ bool embedding_backward(Lowering& to, const node& n) {
   Ids points = variables_for(to, index.sizes);
   Id column = x.variable(target.sizes[1]);
   Id given = x.cast(to.at(index, points), TN_I64);
-  Id is_padding = x.apply(TN_F_EQ, TN_BOOL, given, x.index_value(to.index_arg(n.args[3])));
+  Id is_padding =
+      x.apply(TN_F_EQ, TN_BOOL, given, x.index_value(to.arguments.index_arg(n.args[3])));
   Id zero = x.number(int64_t{0}, TN_I64);
   Id row = strictly_checked(to, x.apply(TN_F_SELECT, TN_I64, is_padding, zero, given), n_rows);
   Ids all = points;
   all.push_back(column);
   Id value = x.cast(to.at(gradient, all), target.dtype);
-  if (to.int_arg(n.args[4])) {
+  if (int_arg(n.args[4])) {
     Id is_counted = x.apply(TN_F_BNOT, TN_BOOL, is_padding);
     Tensor uses = uses_of_rows(to, n.first_result, n_rows, points, row, is_counted);
     value = x.apply(TN_F_DIV, target.dtype, value, x.cast(to.at(uses, Ids{row}), target.dtype));

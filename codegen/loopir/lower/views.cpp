@@ -14,7 +14,7 @@ void set_view(Lowering& to, const node& n, uint32_t r, const IndexMap& map) {
   Tensor from = to.tensor_arg(n.args[0]);
   auto v = to.info(n.first_result + r);
   to.set(n.first_result + r,
-         to.make(v.dtype, to.indices_of(v.dims()),
+         to.make(v.dtype, to.arguments.indices_of(v.dims()),
                  [&](std::span<const Id> indices) { return to.at(from, map(indices)); }));
   ++to.program.views_removed;
 }
@@ -65,11 +65,10 @@ bool reshape(Lowering& to, const node& n) {
 }
 
 bool permute(Lowering& to, const node& n) {
-  std::vector<int64_t> order = to.int_list(n.args[1]);
+  std::vector<int64_t> order = int_list(n.args[1]);
   set_view(to, n, 0, [&](std::span<const Id> indices) {
     Ids out(order.size());
-    for (size_t d = 0; d < order.size(); ++d)
-      out[to.dimension(order[d], order.size())] = indices[d];
+    for (size_t d = 0; d < order.size(); ++d) out[dimension(order[d], order.size())] = indices[d];
     return out;
   });
   return true;
@@ -84,8 +83,8 @@ Ids swapped(std::span<const Id> indices, size_t a, size_t b) {
 bool transpose(Lowering& to, const node& n) {
   size_t ndim = to.tensor_arg(n.args[0]).ndim();
   if (ndim == 0) return reshape(to, n);
-  size_t a = to.dimension(to.int_arg(n.args[1]), ndim);
-  size_t b = to.dimension(to.int_arg(n.args[2]), ndim);
+  size_t a = dimension(int_arg(n.args[1]), ndim);
+  size_t b = dimension(int_arg(n.args[2]), ndim);
   set_view(to, n, 0, [&](std::span<const Id> indices) { return swapped(indices, a, b); });
   return true;
 }
@@ -119,9 +118,9 @@ Id clamped(Lowering& to, Id p, Id size) {
 
 bool slice(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
-  size_t dim = to.dimension(to.int_arg(n.args[1]), from.ndim());
-  Id start = n.args[2].kind == TN_ARG_NONE ? to.x.constant(0) : to.index_arg(n.args[2]);
-  Id step = to.index_arg(n.args[4]);
+  size_t dim = dimension(int_arg(n.args[1]), from.ndim());
+  Id start = n.args[2].kind == TN_ARG_NONE ? to.x.constant(0) : to.arguments.index_arg(n.args[2]);
+  Id step = to.arguments.index_arg(n.args[4]);
   start = clamped(to, start, from.sizes[dim]);
   set_view(to, n, 0, [&](std::span<const Id> indices) {
     Ids out(indices.begin(), indices.end());
@@ -133,8 +132,8 @@ bool slice(Lowering& to, const node& n) {
 
 bool select(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
-  size_t dim = to.dimension(to.int_arg(n.args[1]), from.ndim());
-  Id position = to.index_arg(n.args[2]);
+  size_t dim = dimension(int_arg(n.args[1]), from.ndim());
+  Id position = to.arguments.index_arg(n.args[2]);
   if (to.x.range(position).upper < 0) position = to.x.add(position, from.sizes[dim]);
   set_view(to, n, 0, [&](std::span<const Id> indices) {
     Ids out(indices.begin(), indices.end());
@@ -146,7 +145,7 @@ bool select(Lowering& to, const node& n) {
 
 bool split(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
-  size_t dim = to.dimension(to.int_arg(n.args[2]), from.ndim());
+  size_t dim = dimension(int_arg(n.args[2]), from.ndim());
   Id start = to.x.constant(0);
   for (uint32_t r = 0; r < n.n_results; ++r) {
     set_view(to, n, r, [&](std::span<const Id> indices) {
@@ -154,14 +153,14 @@ bool split(Lowering& to, const node& n) {
       out[dim] = to.x.add(start, out[dim]);
       return out;
     });
-    start = to.x.add(start, to.index_of(to.info(n.first_result + r).dims()[dim]));
+    start = to.x.add(start, to.arguments.index_of(to.info(n.first_result + r).dims()[dim]));
   }
   return true;
 }
 
 bool unbind(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
-  size_t dim = to.dimension(to.int_arg(n.args[1]), from.ndim());
+  size_t dim = dimension(int_arg(n.args[1]), from.ndim());
   for (uint32_t r = 0; r < n.n_results; ++r)
     set_view(to, n, r, [&](std::span<const Id> indices) {
       Ids out(indices.begin(), indices.end());
@@ -175,8 +174,8 @@ bool flip(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
   set_view(to, n, 0, [&](std::span<const Id> indices) {
     Ids out(indices.begin(), indices.end());
-    for (int64_t d : to.int_list(n.args[1])) {
-      size_t dim = to.dimension(d, from.ndim());
+    for (int64_t d : int_list(n.args[1])) {
+      size_t dim = dimension(d, from.ndim());
       out[dim] = to.x.subtract(to.x.subtract(from.sizes[dim], to.x.constant(1)), out[dim]);
     }
     return out;
@@ -186,9 +185,9 @@ bool flip(Lowering& to, const node& n) {
 
 bool diagonal(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
-  int64_t offset = to.int_arg(n.args[1]);
-  size_t a = to.dimension(to.int_arg(n.args[2]), from.ndim());
-  size_t b = to.dimension(to.int_arg(n.args[3]), from.ndim());
+  int64_t offset = int_arg(n.args[1]);
+  size_t a = dimension(int_arg(n.args[2]), from.ndim());
+  size_t b = dimension(int_arg(n.args[3]), from.ndim());
   set_view(to, n, 0, [&](std::span<const Id> indices) {
     Ids out(from.ndim());
     size_t next = 0;
@@ -204,8 +203,8 @@ bool diagonal(Lowering& to, const node& n) {
 bool unfold(Lowering& to, const node& n) {
   const Tensor from = to.tensor_arg(n.args[0]);
   if (from.ndim() == 0) return false;
-  size_t dim = to.dimension(to.int_arg(n.args[1]), from.ndim());
-  Id step = to.index_arg(n.args[3]);
+  size_t dim = dimension(int_arg(n.args[1]), from.ndim());
+  Id step = to.arguments.index_arg(n.args[3]);
   set_view(to, n, 0, [&](std::span<const Id> indices) {
     Ids out(indices.begin(), indices.end() - 1);
     out[dim] = to.x.add(to.x.multiply(out[dim], step), indices.back());

@@ -50,7 +50,7 @@ double time_in_items(const Json& stats) {
   bool has_times = false;
   for (const Json& item : stats.value("items", Json::array())) {
     has_times |= item.contains("us");
-    if (!item.value("in_setup", false)) sum += item.value("us", 0.0) * item.value("calls", 0.0);
+    if (!item.value("prepacked", false)) sum += item.value("us", 0.0) * item.value("calls", 0.0);
   }
   return has_times ? sum : -1;
 }

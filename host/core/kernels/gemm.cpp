@@ -162,7 +162,7 @@ void direct(const Gemm<T>& g) {
   int64_t j = 0;
   if (g.m <= 3)
     for (; j + level.wide_columns <= whole; j += level.wide_columns)
-      level.wide_tile[g.m - 1](g.k, a, g.b + j, g.ldb, g.alpha, g.beta, g.c + j, g.ldc);
+      level.wide_micro_kernels[g.m - 1](g.k, a, g.b + j, g.ldb, g.alpha, g.beta, g.c + j, g.ldc);
   for (; j < whole; j += level.tile_columns)
     for (int64_t i = 0; i < g.m; i += level.tile_rows)
       run_tile(level, std::min(level.tile_rows, g.m - i), level.tile_columns, g.k, a + i * g.k,

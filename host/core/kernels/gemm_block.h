@@ -22,10 +22,10 @@ inline constexpr int64_t block_columns = 1024;
 template <class T>
 void run_tile(const GemmLevel<T>& level, int64_t rows, int64_t columns, int64_t k, const T* a,
               const T* b, int64_t b_step, T alpha, T beta, T* c, int64_t ldc) {
-  const auto tile = level.tile[rows - 1];
-  if (columns == level.tile_columns) return tile(k, a, b, b_step, alpha, beta, c, ldc);
+  const auto micro_kernel = level.micro_kernels[rows - 1];
+  if (columns == level.tile_columns) return micro_kernel(k, a, b, b_step, alpha, beta, c, ldc);
   T whole[most_tile_rows * most_tile_columns];
-  tile(k, a, b, b_step, alpha, T(0), whole, level.tile_columns);
+  micro_kernel(k, a, b, b_step, alpha, T(0), whole, level.tile_columns);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j) {
       T& at = c[i * ldc + j];

@@ -15,18 +15,18 @@ namespace tenon::kernels {
 inline constexpr int64_t most_tile_rows = 12;
 inline constexpr int64_t most_tile_columns = 32;
 
-/// Tile kernels of matrix products. A tile has `tile_rows` x `tile_columns` elements of C.
+/// Micro-kernels of matrix products. A tile has `tile_rows` x `tile_columns` elements of C.
 template <class T>
 struct GemmLevel {
   int64_t tile_rows, tile_columns;
-  int64_t wide_columns;  ///< of `wide_tile`
+  int64_t wide_columns;  ///< of `wide_micro_kernels`
 
   /// C[0..rows) x [0..tile_columns) = alpha * A B + beta * C; C is not read when beta is 0.
   /// a[p * tile_rows + i] is A(i, p); b[p * b_step + j] is B(p, j).
-  using Tile = void (*)(int64_t k, const T* a, const T* b, int64_t b_step, T alpha, T beta, T* c,
-                        int64_t ldc);
-  Tile tile[most_tile_rows];  ///< by rows - 1
-  Tile wide_tile[3];          ///< by rows - 1: `wide_columns` columns, for up to 3 rows
+  using MicroKernel = void (*)(int64_t k, const T* a, const T* b, int64_t b_step, T alpha, T beta,
+                               T* c, int64_t ldc);
+  MicroKernel micro_kernels[most_tile_rows];  ///< by rows - 1
+  MicroKernel wide_micro_kernels[3];  ///< by rows - 1: `wide_columns` columns, for up to 3 rows
 
   /// panel[p * width + i] = x[i * ld + p] (transposing) or x[p * ld + i], for i < n, p < k; zero
   /// for n <= i < width. `width` is a multiple of 4.

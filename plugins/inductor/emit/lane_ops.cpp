@@ -305,14 +305,6 @@ llvm::Type* lane_type(llvm::LLVMContext& c, int32_t dtype) {
   }
 }
 
-llvm::Type* memory_type(llvm::LLVMContext& c, int32_t dtype) {
-  if (dtype == TN_BOOL) return llvm::Type::getInt8Ty(c);
-  // As bits: LLVM takes vectors of narrow floats apart where they are loaded under a mask, and
-  // calls functions for single elements of bf16.
-  if (dtype == TN_F16 || dtype == TN_BF16) return llvm::Type::getInt16Ty(c);
-  return lane_type(c, dtype);
-}
-
 llvm::Type* widened(llvm::Type* scalar, unsigned width) {
   return width ? llvm::FixedVectorType::get(scalar, width) : scalar;
 }

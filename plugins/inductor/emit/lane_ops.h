@@ -12,9 +12,6 @@ namespace inductor {
 
 /// The type of a value of this dtype in a register: i1 for bool, float for the narrow floats.
 llvm::Type* lane_type(llvm::LLVMContext& c, int32_t dtype);
-/// The same in memory: i8 for bool, half as it is. The bits of a bfloat: where the processor has no
-/// instructions for it, LLVM takes vectors of it apart and calls a function for each lane.
-llvm::Type* memory_type(llvm::LLVMContext& c, int32_t dtype);
 /// `scalar`, or a vector of `width` of it where width > 0.
 llvm::Type* widened(llvm::Type* scalar, unsigned width);
 

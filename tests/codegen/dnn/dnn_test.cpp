@@ -1,4 +1,4 @@
-// The prepared products and convolutions of plugins/dnn against sums in double precision.
+// The prepared products and convolutions of codegen/dnn against sums in double precision.
 #include <gtest/gtest.h>
 
 #include <dnn/prepared.h>

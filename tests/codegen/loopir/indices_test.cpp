@@ -1,4 +1,4 @@
-// The normal form of indices in plugins/loopir: rules by name, then random indices beside plain
+// The normal form of indices in codegen/loopir: rules by name, then random indices beside plain
 // arithmetic.
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The loop IR of plugins/loopir: walking a buffer with other variables, the arena, fusion, and how
+// The loop IR of codegen/loopir: walking a buffer with other variables, the arena, fusion, and how
 // loops become vectors.
 #include <gtest/gtest.h>
 #include <loopir/memory.h>

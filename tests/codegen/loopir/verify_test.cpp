@@ -1,7 +1,7 @@
 // Schedules and memory plans that are wrong are told so.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <loopir/take_over.h>
+#include <loopir/in_place.h>
 #include <loopir/verify.h>
 
 namespace loopir {
@@ -106,7 +106,7 @@ struct TakingOver : Verifying {
       accesses.push_back(access_of(program, items.back()));
       if (steps.size() < items.size()) steps.push_back(items.size());
     }
-    return find_take_overs({program, items, accesses, steps, std::vector<bool>(items.size())});
+    return find_in_place_reuse({program, items, accesses, steps, std::vector<bool>(items.size())});
   }
   std::vector<Item> items;
   std::vector<Access> accesses;

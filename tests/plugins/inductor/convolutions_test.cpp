@@ -177,7 +177,7 @@ TEST_F(InductorConvolutions, RoundAfterEachOpWhereNumericsAreStrict) {
 TEST_F(InductorConvolutions, AreComputedInF32WhereTheProcessorHasNoNarrowOnes) {
   const char* const level = "cpu = 'x86-64-v3'";
   auto artifact = compiled("inductor", graph_in(Dtype::bf16, residual_block), level);
-  EXPECT_GE(stats_of(*artifact)["setup_items"], 4);  // weights and bias are widened once
+  EXPECT_GE(stats_of(*artifact)["prepacked_items"], 4);  // weights and bias are widened once
   expect_exact(residual_block, residual_inputs(Dtype::bf16), Dtype::bf16, level);
 }
 
@@ -270,9 +270,9 @@ TEST_F(InductorConvolutions, NarrowOnesTakeABatchNorm) {
   auto graph = graph_in(Dtype::bf16, normalised);
   nlohmann::json stats = stats_of(*compiled("inductor", graph));
   EXPECT_EQ(stats["conv"], 1);
-  EXPECT_EQ(stats["kernels"], stats["setup_items"]);
+  EXPECT_EQ(stats["kernels"], stats["prepacked_items"]);
   stats = stats_of(*compiled("inductor", graph, "numerics = 'strict'"));
-  EXPECT_EQ(stats["setup_items"], 0);
+  EXPECT_EQ(stats["prepacked_items"], 0);
 }
 
 TEST_F(InductorConvolutions, InF64KeepABatchNormExact) {

@@ -100,7 +100,7 @@ TEST_F(Inductor, ABatchNormGoesIntoTheConvolutionBeforeIt) {
   auto artifact = compiled("inductor", graph);
   nlohmann::json stats = stats_of(*artifact);
   EXPECT_EQ(stats["conv"], 1);
-  EXPECT_EQ(stats["setup_items"], int(stats["kernels"]) - 1);  // all but the mean with its relu
+  EXPECT_EQ(stats["prepacked_items"], int(stats["kernels"]) - 1);  // all but the mean with its relu
   std::vector<Tensor> inputs{
       randn({2, 16, 20, 20}), randn({32, 16, 3, 3}), randn({32}), randn({32}), randn({32}),
       rand({32}) + 0.5};

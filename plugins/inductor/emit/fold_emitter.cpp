@@ -4,12 +4,15 @@
 // addition is hidden behind the others. Where lanes are elements of one row they are folded
 // pairwise at the row's end, upper half onto lower half: an order that depends on nothing but the
 // width.
-#include "emitter.h"
+#include "fold_emitter.h"
+
+#include "lane_ops.h"
 
 #include <limits>
 
 namespace inductor {
 
+using llvm::IRBuilderBase;
 using llvm::Value;
 using loopir::Fold;
 
@@ -17,15 +20,7 @@ namespace {
 
 bool gives_position(Fold f) { return f == Fold::arg_min || f == Fold::arg_max; }
 
-}  // namespace
-
-Value* Emitter::variable_in_entry(llvm::Type* type) {
-  llvm::BasicBlock& entry = function_->getEntryBlock();
-  llvm::IRBuilder<> at(&entry, entry.begin());
-  return at.CreateAlloca(type);
-}
-
-Value* Emitter::neutral(Fold fold, llvm::Type* type, int32_t dtype) {
+Value* neutral(Fold fold, llvm::Type* type, int32_t dtype) {
   bool real = type->getScalarType()->isFloatingPointTy();
   double infinity = std::numeric_limits<double>::infinity();
   unsigned bits = type->getScalarSizeInBits();
@@ -51,7 +46,7 @@ Value* Emitter::neutral(Fold fold, llvm::Type* type, int32_t dtype) {
 }
 
 // max + log1p(exp(min - max)), and the maximum where that is infinite.
-Value* Emitter::log_sum_exp(int32_t dtype, Value* p, Value* q) {
+Value* log_sum_exp(IRBuilderBase& b, int32_t dtype, Value* p, Value* q) {
   auto op = [&](uint16_t code, Value* l, Value* r = nullptr) {
     return emit_primitive(b, code, dtype, dtype, l, r, nullptr);
   };
@@ -63,8 +58,8 @@ Value* Emitter::log_sum_exp(int32_t dtype, Value* p, Value* q) {
   return b.CreateSelect(is_infinite, high, sum);
 }
 
-Value* Emitter::combined(Fold fold, int32_t dtype, Value* p, Value* q) {
-  if (fold == Fold::log_sum_exp) return log_sum_exp(dtype, p, q);
+Value* combined(IRBuilderBase& b, Fold fold, int32_t dtype, Value* p, Value* q) {
+  if (fold == Fold::log_sum_exp) return log_sum_exp(b, dtype, p, q);
   uint16_t code = fold == Fold::sum       ? TN_F_ADD
                   : fold == Fold::product ? TN_F_MUL
                   : fold == Fold::minimum ? TN_F_MIN
@@ -75,7 +70,8 @@ Value* Emitter::combined(Fold fold, int32_t dtype, Value* p, Value* q) {
 }
 
 // NaN beats all; of equal ones the first is taken.
-Value* Emitter::is_better(Fold fold, int32_t dtype, Value* p, Value* at, Value* q, Value* best_at) {
+Value* is_better(IRBuilderBase& b, Fold fold, int32_t dtype, Value* p, Value* at, Value* q,
+                 Value* best_at) {
   auto op = [&](uint16_t code, Value* l, Value* r) {
     return emit_primitive(b, code, TN_BOOL, dtype, l, r, nullptr);
   };
@@ -89,83 +85,93 @@ Value* Emitter::is_better(Fold fold, int32_t dtype, Value* p, Value* at, Value* 
   return b.CreateOr(better, b.CreateAnd(same, b.CreateICmpULT(at, best_at)));
 }
 
-void Emitter::start_fold(const loopir::Statement& s) {
-  FoldState& fold = folds_[s.folded];
-  fold.statement = &s;
-  int32_t dtype = x.dtype_of(s.value);
-  unsigned lanes = width_ ? width_ : full_width_;
-  llvm::Type* type = widened(lane_type(context_, dtype), lanes);
-  if (!fold.accumulator) fold.accumulator = variable_in_entry(type);
-  b.CreateStore(neutral(s.fold, type, dtype), fold.accumulator);
-  if (!gives_position(s.fold)) return;
-  llvm::Type* place = widened(b.getInt64Ty(), lanes);
-  if (!fold.position) fold.position = variable_in_entry(place);
-  b.CreateStore(llvm::Constant::getAllOnesValue(place), fold.position);  // after every element
+}  // namespace
+
+Value* FoldEmitter::variable_in_entry(llvm::Type* type) {
+  llvm::BasicBlock& entry = function_.getEntryBlock();
+  llvm::IRBuilder<> at(&entry, entry.begin());
+  return at.CreateAlloca(type);
 }
 
-void Emitter::step_fold(const loopir::Statement& s) {
-  FoldState& fold = folds_.at(s.folded);
-  int32_t dtype = x.dtype_of(s.value);
-  Value* element = lane_value(s.value);
-  Value* at = gives_position(s.fold) ? lane_index(s.position) : nullptr;
-  go_to(scopes_.size() - 1);
-  Value* before = b.CreateLoad(element->getType(), fold.accumulator);
+void FoldEmitter::start(const loopir::Statement& s) {
+  State& fold = states_[s.folded];
+  int32_t dtype = x_.dtype_of(s.value);
+  unsigned lanes = lanes_.width ? lanes_.width : lanes_.full_width;
+  llvm::Type* type = widened(lane_type(b_.getContext(), dtype), lanes);
+  if (!fold.accumulator) fold.accumulator = variable_in_entry(type);
+  b_.CreateStore(neutral(s.fold, type, dtype), fold.accumulator);
+  if (!gives_position(s.fold)) return;
+  llvm::Type* place = widened(b_.getInt64Ty(), lanes);
+  if (!fold.position) fold.position = variable_in_entry(place);
+  b_.CreateStore(llvm::Constant::getAllOnesValue(place), fold.position);  // after every element
+}
+
+void FoldEmitter::step(const loopir::Statement& s) {
+  State& fold = states_.at(s.folded);
+  int32_t dtype = x_.dtype_of(s.value);
+  Value* element = values_.lane_value(s.value);
+  Value* at = gives_position(s.fold) ? values_.lane_index(s.position) : nullptr;
+  scopes_.go_to_innermost();
+  Value* before = b_.CreateLoad(element->getType(), fold.accumulator);
   if (at) {
-    Value* best = b.CreateLoad(at->getType(), fold.position);
-    Value* better = is_better(s.fold, dtype, element, at, before, best);
-    if (mask_) better = b.CreateAnd(better, mask_);
-    b.CreateStore(b.CreateSelect(better, element, before), fold.accumulator);
-    b.CreateStore(b.CreateSelect(better, at, best), fold.position);
+    Value* best = b_.CreateLoad(at->getType(), fold.position);
+    Value* better = is_better(b_, s.fold, dtype, element, at, before, best);
+    if (lanes_.mask) better = b_.CreateAnd(better, lanes_.mask);
+    b_.CreateStore(b_.CreateSelect(better, element, before), fold.accumulator);
+    b_.CreateStore(b_.CreateSelect(better, at, best), fold.position);
     return;
   }
-  Value* after = combined(s.fold, dtype, before, element);
-  if (mask_ && !lanes_are_rows_) after = b.CreateSelect(mask_, after, before);
-  b.CreateStore(after, fold.accumulator);
+  Value* after = combined(b_, s.fold, dtype, before, element);
+  if (lanes_.mask && !lanes_.are_rows) after = b_.CreateSelect(lanes_.mask, after, before);
+  b_.CreateStore(after, fold.accumulator);
 }
 
 // Within a block of lanes of one row, each lane takes in the one that is 1, 2, 4, ... before it;
 // the last one's result goes into all lanes of the next block.
-void Emitter::step_scan(const loopir::Statement& s) {
-  FoldState& fold = folds_.at(s.folded);
-  int32_t dtype = x.dtype_of(s.value);
-  Value* sum = lane_value(s.value);
-  go_to(scopes_.size() - 1);
+Value* FoldEmitter::step_scan(const loopir::Statement& s) {
+  State& fold = states_.at(s.folded);
+  int32_t dtype = x_.dtype_of(s.value);
+  Value* sum = values_.lane_value(s.value);
+  scopes_.go_to_innermost();
   Value* nothing = neutral(s.fold, sum->getType(), dtype);
-  for (unsigned n = 1; !lanes_are_rows_ && n < width_; n *= 2) {
+  for (unsigned n = 1; !lanes_.are_rows && n < lanes_.width; n *= 2) {
     std::vector<int> from;
-    for (unsigned i = 0; i < width_; ++i)
-      from.push_back(static_cast<int>(i < n ? i : width_ + i - n));
-    sum = combined(s.fold, dtype, b.CreateShuffleVector(nothing, sum, from), sum);
+    for (unsigned i = 0; i < lanes_.width; ++i)
+      from.push_back(static_cast<int>(i < n ? i : lanes_.width + i - n));
+    sum = combined(b_, s.fold, dtype, b_.CreateShuffleVector(nothing, sum, from), sum);
   }
-  sum = combined(s.fold, dtype, b.CreateLoad(sum->getType(), fold.accumulator), sum);
-  Value* next = lanes_are_rows_ ? sum : repeat(b.CreateExtractElement(sum, uint64_t{width_ - 1}));
-  b.CreateStore(next, fold.accumulator);
-  if (s.buffer != none) emit_store(s, sum);
+  sum = combined(b_, s.fold, dtype, b_.CreateLoad(sum->getType(), fold.accumulator), sum);
+  Value* next = lanes_.are_rows
+                    ? sum
+                    : values_.repeat(b_.CreateExtractElement(sum, uint64_t{lanes_.width - 1}));
+  b_.CreateStore(next, fold.accumulator);
+  return sum;
 }
 
-void Emitter::finish_fold(FoldState& fold) {
-  const loopir::Statement& s = *fold.statement;
-  int32_t dtype = x.dtype_of(s.value);
-  unsigned lanes = width_ ? width_ : full_width_;
+Value* FoldEmitter::finish(const loopir::Statement& s) {
+  State& fold = states_.at(s.folded);
+  int32_t dtype = x_.dtype_of(s.value);
+  unsigned lanes = lanes_.width ? lanes_.width : lanes_.full_width;
   bool position = gives_position(s.fold);
-  Value* sum = b.CreateLoad(widened(lane_type(context_, dtype), lanes), fold.accumulator);
-  Value* at = position ? b.CreateLoad(widened(b.getInt64Ty(), lanes), fold.position) : nullptr;
-  for (unsigned n = lanes_are_rows_ ? 1 : lanes; n > 1; n /= 2) {
+  Value* sum = b_.CreateLoad(widened(lane_type(b_.getContext(), dtype), lanes), fold.accumulator);
+  Value* at = position ? b_.CreateLoad(widened(b_.getInt64Ty(), lanes), fold.position) : nullptr;
+  for (unsigned n = lanes_.are_rows ? 1 : lanes; n > 1; n /= 2) {
     std::vector<int> low, high;
     for (unsigned i = 0; i < n / 2; ++i)
       low.push_back(static_cast<int>(i)), high.push_back(static_cast<int>(i + n / 2));
-    Value *p = b.CreateShuffleVector(sum, low), *q = b.CreateShuffleVector(sum, high);
+    Value *p = b_.CreateShuffleVector(sum, low), *q = b_.CreateShuffleVector(sum, high);
     if (!position) {
-      sum = combined(s.fold, dtype, p, q);
+      sum = combined(b_, s.fold, dtype, p, q);
       continue;
     }
-    Value *p_at = b.CreateShuffleVector(at, low), *q_at = b.CreateShuffleVector(at, high);
-    Value* better = is_better(s.fold, dtype, q, q_at, p, p_at);
-    sum = b.CreateSelect(better, q, p);
-    at = b.CreateSelect(better, q_at, p_at);
+    Value *p_at = b_.CreateShuffleVector(at, low), *q_at = b_.CreateShuffleVector(at, high);
+    Value* better = is_better(b_, s.fold, dtype, q, q_at, p, p_at);
+    sum = b_.CreateSelect(better, q, p);
+    at = b_.CreateSelect(better, q_at, p_at);
   }
   Value* out = position ? at : sum;
-  fold.result = lanes_are_rows_ ? out : b.CreateExtractElement(out, uint64_t{0});
+  return values_.folded[s.folded] =
+             lanes_.are_rows ? out : b_.CreateExtractElement(out, uint64_t{0});
 }
 
 }  // namespace inductor

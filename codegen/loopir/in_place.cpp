@@ -1,4 +1,4 @@
-#include "take_over.h"
+#include "in_place.h"
 
 #include <algorithm>
 #include <map>
@@ -7,25 +7,26 @@ namespace loopir {
 
 namespace {
 
-class TakeOvers {
+class InPlaceReuse {
  public:
-  explicit TakeOvers(const TakeOverRequest& request) : r(request), x(request.program.expressions) {
-    size_t n = r.program.buffers.size();
+  explicit InPlaceReuse(const InPlaceRequest& request)
+      : request_(request), x_(request.program.expressions) {
+    size_t n = request_.program.buffers.size();
     out_.assign(n, none);
     touching_.resize(n);
     writers_.resize(n);
     is_taken_.resize(n);
     for (Id b = 0; b < n; ++b)
-      is_eligible_.push_back(r.program.buffers[b].place == Buffer::Place::temporary);
-    for (size_t i = 0; i < r.items.size(); ++i) see_accesses(i);
-    for (const Output& o : r.program.outputs)
+      is_eligible_.push_back(request_.program.buffers[b].place == Buffer::Place::temporary);
+    for (size_t i = 0; i < request_.items.size(); ++i) see_accesses(i);
+    for (const Output& o : request_.program.outputs)
       if (o.kind != Output::Kind::absent) is_eligible_[o.view.buffer] = false;
   }
 
   Ids run() {
-    for (size_t i = 0; i < r.items.size(); ++i) {
-      auto* kernel = std::get_if<Kernel>(&r.items[i]);
-      if (kernel && !r.in_setup[i]) see(*kernel, i);
+    for (size_t i = 0; i < request_.items.size(); ++i) {
+      auto* kernel = std::get_if<Kernel>(&request_.items[i]);
+      if (kernel && !request_.is_prepacked[i]) see(*kernel, i);
     }
     return std::move(out_);
   }
@@ -39,13 +40,13 @@ class TakeOvers {
   };
 
   void see_accesses(size_t item) {
-    const Access& access = r.accesses[item];
+    const Access& access = request_.accesses[item];
     for (const Ids* list : {&access.reads, &access.writes})
       for (Id b : *list)
         if (touching_[b].empty() || touching_[b].back() != item) touching_[b].push_back(item);
     for (Id b : access.writes) {
       writers_[b].push_back(item);
-      if (r.in_setup[item]) is_eligible_[b] = false;
+      if (request_.is_prepacked[item]) is_eligible_[b] = false;
     }
   }
 
@@ -57,13 +58,13 @@ class TakeOvers {
         if (s.is_scan || s.is_scatter || s.store != Store::set) return;
         size_t at = statements.size();
         statements.push_back(&s);
-        for_each_load(x, s.value, [&](const ValueNode& load) {
+        for_each_load(x_, s.value, [&](const ValueNode& load) {
           Reading& r = readings.try_emplace(load.a, Reading{load.b, at}).first->second;
           r.is_one_index &= r.index == load.b;
           r.last = at;
         });
         if (s.buffer == none) continue;
-        for_each_index_load(x, s.index, [&](const ValueNode& load) {
+        for_each_index_load(x_, s.index, [&](const ValueNode& load) {
           readings.try_emplace(load.a, Reading{load.b, at}).first->second.is_one_index = false;
         });
       }
@@ -81,19 +82,19 @@ class TakeOvers {
   }
 
   bool may_follow(Id from, Id to, size_t item) const {
-    const Buffer &a = r.program.buffers[from], &b = r.program.buffers[to];
+    const Buffer &a = request_.program.buffers[from], &b = request_.program.buffers[to];
     bool is_alike =
         item_size(a.dtype) == item_size(b.dtype) && a.sizes == b.sizes && a.strides == b.strides;
     if (from == to || !is_eligible_[from] || is_taken_[from] || !is_alike) return false;
     const std::vector<size_t>&touching = touching_[from], &writers = writers_[from];
     if (touching.back() != item || writers.empty() || writers.back() >= item) return false;
-    bool is_of_this_step = r.steps[writers.front()] == r.steps[item];
+    bool is_of_this_step = request_.steps[writers.front()] == request_.steps[item];
     return is_of_this_step || touching.size() < 2 ||
-           r.steps[touching[touching.size() - 2]] != r.steps[item];
+           request_.steps[touching[touching.size() - 2]] != request_.steps[item];
   }
 
-  const TakeOverRequest& r;
-  Expressions& x;
+  const InPlaceRequest& request_;
+  Expressions& x_;
   Ids out_;
   std::vector<bool> is_eligible_, is_taken_;             // by buffer
   std::vector<std::vector<size_t>> touching_, writers_;  // by buffer: items
@@ -101,6 +102,6 @@ class TakeOvers {
 
 }  // namespace
 
-Ids find_take_overs(const TakeOverRequest& request) { return TakeOvers(request).run(); }
+Ids find_in_place_reuse(const InPlaceRequest& request) { return InPlaceReuse(request).run(); }
 
 }  // namespace loopir

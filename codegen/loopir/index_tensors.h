@@ -1,4 +1,4 @@
-// Positions that are data: shared by the rules that read there and those that write there.
+// Index tensors: shared by the rules that read at such indices and those that scatter.
 #pragma once
 
 #include "lowering.h"
@@ -7,14 +7,14 @@ namespace loopir {
 
 inline bool is_integer(int32_t dtype) { return dtype == TN_I64 || dtype == TN_I32; }
 
-/// A position in [0, size) out of an index tensor's value; negative ones count from the end.
+/// An index in [0, size) out of an index tensor's value; negative ones count from the end.
 Id checked(Lowering& to, Id value, Id size);
 /// The same for ops that take no negative ones.
 Id strictly_checked(Lowering& to, Id value, Id size);
 
-/// An index tensor. Positions are read by every element of what they select, so they are not
-/// computed each time.
-Tensor positions(Lowering& to, const tn_arg& a);
+/// An index tensor. It is read for every element of what it selects, so it is not computed each
+/// time.
+Tensor index_tensor(Lowering& to, const tn_arg& a);
 
 /// Which dimensions are indexed by tensors, and where the result has theirs.
 struct AdvancedIndex {

@@ -1,4 +1,4 @@
-// Running folds, and reads and writes at positions that are data.
+// Running folds, and reads and writes at indices that are data.
 #include <gmock/gmock.h>
 
 #include "plugins/inductor/ops.h"

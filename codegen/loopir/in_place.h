@@ -1,4 +1,4 @@
-// Buffers that take over the memory of one that is read for the last time.
+// In-place reuse: buffers in the memory of one that is read for the last time.
 //
 // Problem: a kernel that reads a and writes b needs both; where each element of b is made from the
 // same element of a, one memory would do, and half the cache.
@@ -14,15 +14,15 @@
 
 namespace loopir {
 
-struct TakeOverRequest {
+struct InPlaceRequest {
   Program& program;
   const std::vector<Item>& items;
   const std::vector<Access>& accesses;  // by item
   const std::vector<size_t>& steps;     // by item: its step
-  const std::vector<bool>& in_setup;    // by item: it has memory of its own
+  const std::vector<bool>& is_prepacked;    // by item: it has memory of its own
 };
 
 /// For Program::memory_of.
-Ids find_take_overs(const TakeOverRequest& request);
+Ids find_in_place_reuse(const InPlaceRequest& request);
 
 }  // namespace loopir

@@ -68,19 +68,9 @@ Id Expressions::cast(Id a, int32_t dtype) {
   return apply(TN_F_CAST, dtype, a);
 }
 
-const Ids& Expressions::variables_of_index(Id i) {
-  if (auto known = index_variables_.find(i); known != index_variables_.end()) return known->second;
-  Ids out;
-  const IndexNode n = indices_[i];
-  auto join = [&](const Ids& more) {
-    Ids all;
-    std::set_union(out.begin(), out.end(), more.begin(), more.end(), std::back_inserter(all));
-    out = std::move(all);
-  };
-  if (n.kind == IndexKind::variable) out = {i};
-  if (n.kind == IndexKind::value) join(variables_of(static_cast<Id>(n.number)));
-  for (Id o : n.operands) join(variables_of_index(o));
-  return index_variables_[i] = out;
+Id Expressions::of_value(Id value) {
+  const ValueNode n = values_[value];
+  return value_as_index(value, n.code == value_checked ? n.b : none, variables_of(value));
 }
 
 const Ids& Expressions::variables_of(Id v) {
@@ -108,32 +98,9 @@ bool meets(const Ids& variables, const Substitution& by) {
 
 }  // namespace
 
-Id Expressions::rebuilt(const IndexNode& n, const Ids& operands) {
-  switch (n.kind) {
-    case IndexKind::sum: {
-      Id out = constant(n.number);
-      for (Id o : operands) out = add(out, o);
-      return out;
-    }
-    case IndexKind::product: {
-      Id out = constant(n.number);
-      for (Id o : operands) out = multiply(out, o);
-      return out;
-    }
-    case IndexKind::floordiv:
-      return floordiv(operands[0], operands[1]);
-    case IndexKind::mod:
-      return mod(operands[0], operands[1]);
-    case IndexKind::min:
-      return minimum(operands[0], operands[1]);
-    default:
-      return maximum(operands[0], operands[1]);
-  }
-}
-
 Id Expressions::substitute_index(Id i, const Substitution& by) {
   if (by.empty() || !meets(variables_of_index(i), by)) return i;
-  const IndexNode n = indices_[i];
+  const IndexNode n = index_at(i);
   if (n.kind == IndexKind::variable)
     return std::find_if(by.begin(), by.end(), [&](auto& p) { return p.first == i; })->second;
   if (n.kind == IndexKind::value) return of_value(substitute(static_cast<Id>(n.number), by));
@@ -148,11 +115,11 @@ namespace {
 template <class Leaf>
 class Rewriter {
  public:
-  Rewriter(Expressions& x, Leaf leaf) : x(x), leaf(std::move(leaf)) {}
+  Rewriter(Expressions& x, Leaf leaf) : x_(x), leaf_(std::move(leaf)) {}
 
   Id operator()(Id v) {
-    if (auto known = done.find(v); known != done.end()) return known->second;
-    ValueNode n = x.value_at(v);
+    if (auto known = done_.find(v); known != done_.end()) return known->second;
+    ValueNode n = x_.value_at(v);
     auto each = [&](Id& operand) {
       if (operand != none) operand = (*this)(operand);
     };
@@ -163,15 +130,15 @@ class Rewriter {
     } else if (n.code != value_index && n.code != value_constant && n.code != value_folded) {
       each(n.a), each(n.b), each(n.c);
     }
-    Id out = leaf(n);
-    done.emplace(v, out);
+    Id out = leaf_(n);
+    done_.emplace(v, out);
     return out;
   }
 
  private:
-  Expressions& x;
-  Leaf leaf;  // (node with rewritten operands) -> id
-  std::map<Id, Id> done;
+  Expressions& x_;
+  Leaf leaf_;  // (node with rewritten operands) -> id
+  std::map<Id, Id> done_;
 };
 
 }  // namespace
@@ -188,7 +155,7 @@ Id Expressions::substitute(Id v, const Substitution& by) {
 
 // The index with every value in it replaced by f(value).
 Id Expressions::map_values(Id i, const std::function<Id(Id)>& f) {
-  const IndexNode n = indices_[i];
+  const IndexNode n = index_at(i);
   if (n.kind == IndexKind::value) return of_value(f(static_cast<Id>(n.number)));
   Ids operands;
   for (Id o : n.operands) operands.push_back(map_values(o, f));

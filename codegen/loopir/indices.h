@@ -1,0 +1,117 @@
+// Indices of the loop IR: integers that say where.
+//
+// They are hash-consed nodes, so equal ids are equal indices, and are kept in one normal form: a
+// sum of products with an integer factor each, in which division and remainder are resolved as far
+// as ranges allow: (8*i + j) / 8 is i where j < 8. That makes "these two addresses are equal" a
+// comparison of ids. Sizes are indices over symbols and are never negative.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace loopir {
+
+using Id = uint32_t;
+inline constexpr Id none = ~Id{0};
+using Ids = std::vector<Id>;
+
+enum class IndexKind : uint8_t {
+  constant,  // number
+  symbol,    // number: position in tn_call.syms
+  variable,  // number: which loop variable
+  value,     // number: an integer value; never negative
+  sum,       // number + operands
+  product,   // number * operands
+  floordiv,
+  mod,
+  min,
+  max
+};
+
+struct IndexNode {
+  IndexKind kind;
+  int64_t number = 0;
+  Ids operands;
+  auto operator<=>(const IndexNode&) const = default;
+};
+
+struct Range {
+  int64_t lower, upper;
+};
+
+struct Symbol {
+  int64_t hint, lower, upper;
+  std::string name;
+};
+
+/// Threads: one at a time.
+class Indices {
+ public:
+  Indices() = default;
+  /// Nodes that were made elsewhere, by their ids: to be evaluated only. Operands come before what
+  /// is made of them.
+  explicit Indices(std::vector<IndexNode> nodes) : nodes_(std::move(nodes)) {}
+
+  Id constant(int64_t number);
+  Id symbol(uint32_t position) { return index({IndexKind::symbol, position, {}}); }
+  /// A new loop variable in [0, extent); returns its index.
+  Id variable(Id extent);
+  Id add(Id a, Id b);
+  Id subtract(Id a, Id b) { return add(a, multiply(b, constant(-1))); }
+  Id multiply(Id a, Id b);
+  Id floordiv(Id a, Id b) { return divided(a, b, false); }
+  Id mod(Id a, Id b) { return divided(a, b, true); }
+  Id minimum(Id a, Id b);
+  Id maximum(Id a, Id b);
+  Id product_of(std::span<const Id> factors);
+  /// What a node of this kind and number is with other operands.
+  Id rebuilt(const IndexNode& node, const Ids& operands);
+
+  const IndexNode& index_at(Id i) const { return nodes_[i]; }
+  std::optional<int64_t> number_of(Id i) const;
+  bool is(Id i, int64_t number) const { return number_of(i) == number; }
+  Id extent_of(Id variable) const {
+    return extents_[static_cast<size_t>(index_at(variable).number)];
+  }
+  Range range(Id i) const;
+  /// The value seen while tracing; variables count as 0.
+  int64_t hint(Id i) const;
+  /// Whether a < b for all values of what they are made of.
+  bool is_less(Id a, Id b);
+  /// The number that `i` grows by with each step of `variable`; nothing where it is not a line.
+  std::optional<Id> coefficient(Id i, Id variable);
+  bool depends_on(Id i, Id variable);
+  /// Whether a value is part of it.
+  bool reads_data(Id i) const;
+  int64_t evaluate(Id i, std::span<const int64_t> symbols) const;
+
+  /// The variables that it depends on, in order of their ids.
+  const Ids& variables_of_index(Id i);
+
+  std::vector<Symbol> symbols;
+
+ protected:
+  /// An integer value, of which an index knows only this: it is in [0, size), or may be any number
+  /// where size is none, and depends on these variables.
+  Id value_as_index(Id value, Id size, const Ids& variables);
+
+ private:
+  Id index(IndexNode node);
+  struct Terms;  // a sum taken apart
+  Terms terms_of(Id i) const;
+  Id sum_of(const Terms& terms);
+  Id divided(Id a, Id b, bool remainder);
+  Id largest(Id i);  // an upper bound without variables, or none
+
+  std::vector<IndexNode> nodes_;
+  std::map<IndexNode, Id> ids_;
+  Ids extents_;                    // by variable
+  std::map<Id, Id> value_bounds_;  // by value: its size
+  std::map<Id, Ids> variables_;    // by index
+};
+
+}  // namespace loopir

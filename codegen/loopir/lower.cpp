@@ -1,0 +1,219 @@
+// A graph as a program: inputs, the rules of its nodes, outputs.
+#include "lowering.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace loopir {
+
+using tenon::plugin::declined;
+using tenon::plugin::node;
+using tenon::plugin::sv;
+using tenon::plugin::text;
+using tenon::plugin::value;
+
+namespace {
+
+template <class F>
+void for_each_operand(const node& n, F&& f) {
+  for (const tn_arg& a : n.arguments()) {
+    if (a.kind == TN_ARG_VALUE) f(a.u.value);
+    if (a.kind == TN_ARG_VALUES)
+      for (uint32_t i = 0; i < a.count; ++i)
+        if (a.u.values[i] != TN_NO_VALUE) f(a.u.values[i]);
+  }
+}
+
+/// Tells the loops from `first` on whose work they do.
+void mark_loops(Program& program, size_t first, const std::set<uint32_t>& nodes) {
+  for (size_t s = first; s < program.steps.size(); ++s)
+    if (auto* loop = std::get_if<Loop>(&program.steps[s])) loop->nodes = nodes;
+}
+
+// Steps whose results nobody reads.
+void drop_dead_steps(Program& program) {
+  std::vector<bool> live(program.buffers.size(), false);
+  for (const Output& o : program.outputs)
+    if (o.kind != Output::Kind::absent) live[o.view.buffer] = true;
+  std::vector<Step> kept;
+  for (size_t i = program.steps.size(); i-- > 0;) {
+    Access access = access_of(program, program.steps[i]);
+    bool wanted = std::holds_alternative<Extern>(program.steps[i]) && access.writes.empty();
+    for (Id b : access.writes) wanted |= live[b];
+    if (!wanted) continue;
+    for (Id b : access.reads) live[b] = true;
+    kept.push_back(std::move(program.steps[i]));
+  }
+  std::reverse(kept.begin(), kept.end());
+  program.steps = std::move(kept);
+}
+
+/// The walk over one graph.
+class GraphLowering {
+ public:
+  GraphLowering(Program& program, const tn_compile_request& request, const LoweringOptions& options)
+      : program_(program),
+        graph_(request),
+        to_(program, request, options),
+        nodes_of_(graph_.values()) {}
+
+  void run();
+
+ private:
+  void lower_inputs();
+  void count_reads();
+  void lower_node(uint32_t number, const node& node);
+  void lower_node_by_rules(const node& node);
+  void lower_outputs();
+
+  Program& program_;
+  tenon::plugin::graph graph_;
+  Lowering to_;
+  /// By graph value: the nodes whose work its expression stands for.
+  std::vector<std::set<uint32_t>> nodes_of_;
+};
+
+}  // namespace
+
+void GraphLowering::run() {
+  to_.tensors.resize(graph_.values());
+  lower_inputs();
+  count_reads();
+  for (uint32_t i = 0; i < graph_.size(); ++i) {
+    node n = graph_.at(i);
+    if (n.tags & (TN_TAG_HIGHER_ORDER | TN_TAG_DATA_DEPENDENT))
+      throw declined(text("{} is not compiled", sv(n.op_name)));
+    lower_node(i, n);
+  }
+  lower_outputs();
+}
+
+void GraphLowering::lower_inputs() {
+  to_.arguments.import_symbols();
+  program_.n_symbols = static_cast<uint32_t>(to_.x.symbols.size());
+  program_.n_inputs = static_cast<uint32_t>(graph_.inputs().size());
+  for (uint32_t id = 0; id < graph_.values(); ++id) {
+    value v = graph_.value_at(id);
+    if (!v.is_tensor() || v.source == TN_SRC_NODE) continue;
+    if (v.device_type != TN_DEV_CPU) throw declined("a tensor is not on the CPU");
+    Buffer b{v.source == TN_SRC_INPUT ? Buffer::Place::input : Buffer::Place::constant,
+             v.source_index,
+             v.dtype,
+             to_.arguments.indices_of(v.dims()),
+             to_.arguments.indices_of(v.stride_dims()),
+             std::string(sv(v.name))};
+    if (v.source == TN_SRC_CONSTANT) {
+      b.slot = static_cast<uint32_t>(program_.constants.size());
+      program_.constants.push_back(graph_.constant(id));
+      const tn_tensor* t = program_.constants.back().get();
+      if (t->ndim == 0 && (t->dtype == TN_F32 || t->dtype == TN_F64 || t->dtype == TN_I64)) {
+        Id number = t->dtype == TN_I64 ? to_.x.number(*static_cast<int64_t*>(t->data), TN_I64)
+                    : t->dtype == TN_F32
+                        ? to_.x.number(static_cast<double>(*static_cast<float*>(t->data)), TN_F32)
+                        : to_.x.number(*static_cast<double*>(t->data), TN_F64);
+        to_.tensors[id] = Tensor{t->dtype, {}, {}, number};
+        continue;
+      }
+    }
+    to_.tensors[id] = to_.over(program_.add_buffer(std::move(b)));
+  }
+  for (uint32_t id : graph_.inputs()) {
+    uint32_t flags = graph_.value_at(id).flags;
+    program_.is_static_input.push_back(
+        (flags & (TN_V_PARAMETER | TN_V_BUFFER | TN_V_STATIC_ADDRESS)) && !(flags & TN_V_MUTATED));
+  }
+}
+
+void GraphLowering::count_reads() {
+  to_.reads.assign(graph_.values(), 0);
+  to_.is_output.assign(graph_.values(), false);
+  for (uint32_t v : graph_.outputs())
+    if (v != TN_NO_VALUE) to_.is_output[v] = true;
+  for (uint32_t i = graph_.size(); i-- > 0;) {
+    node n = graph_.at(i);
+    bool is_view = (n.tags & TN_TAG_VIEW) != 0;
+    uint32_t through = 0;
+    for (uint32_t r = 0; r < n.n_results; ++r)
+      through += to_.reads[n.first_result + r] + to_.is_output[n.first_result + r];
+    for_each_operand(n, [&](uint32_t v) { to_.reads[v] += is_view ? std::max(through, 1u) : 1; });
+  }
+}
+
+void GraphLowering::lower_node_by_rules(const node& n) {
+  static const auto& rules = *new std::unordered_map<std::string_view, const Rule*>([] {
+    std::unordered_map<std::string_view, const Rule*> out;
+    for (std::span<const Rule> list :
+         {view_rules(), copy_rules(), reduce_rules(), scan_rules(), scatter_rules(), bag_rules(),
+          norm_rules(), index_rules(), pool_rules(), pool_backward_rules(), pad_rules(),
+          resample_rules(), loss_rules(), matrix_rules(), attention_rules()})
+      for (const Rule& rule : list) out.emplace(rule.op, &rule);
+    return out;
+  }());
+  auto rule = rules.find(sv(n.op_name));
+  if (rule != rules.end() ? rule->second->lower(to_, n) : lower_formula(to_, n)) return;
+  lower_extern(to_, n);
+}
+
+void GraphLowering::lower_node(uint32_t number, const node& n) {
+  std::set<uint32_t> nodes{number};
+  for_each_operand(n, [&](uint32_t v) { nodes.insert(nodes_of_[v].begin(), nodes_of_[v].end()); });
+  size_t first = program_.steps.size();
+  bool is_view = (n.tags & TN_TAG_VIEW) != 0;  // no work; its result is its operand's memory
+  if (to_.options.externs.contains(number) && !is_view)
+    lower_extern(to_, n);
+  else
+    lower_node_by_rules(n);
+  mark_loops(program_, first, nodes);
+  for (uint32_t r = 0; r < n.n_results; ++r) {
+    Id v = n.first_result + r;
+    if (to_.tensors[v] && !to_.as_view(*to_.tensors[v])) nodes_of_[v] = nodes;
+  }
+}
+
+// An output that lies in memory as promised is that memory, or a view of it; else it is copied.
+void GraphLowering::lower_outputs() {
+  std::span<const uint32_t> ids = graph_.outputs();
+  for (uint32_t slot = 0; slot < ids.size(); ++slot) {
+    Output out;
+    if (ids[slot] == TN_NO_VALUE) {
+      program_.outputs.push_back(out);
+      continue;
+    }
+    value v = graph_.value_at(ids[slot]);
+    if (!v.is_tensor()) throw declined("an output is not a tensor");
+    Tensor t = *to_.tensors[ids[slot]];
+    Ids sizes = to_.arguments.indices_of(v.dims()),
+        strides = to_.arguments.indices_of(v.stride_dims());
+    auto view = to_.as_view(t);
+    bool as_promised = view.has_value();
+    for (size_t d = 0; view && d < sizes.size(); ++d)
+      as_promised &= to_.x.is(sizes[d], 1) || view->strides[d] == strides[d];
+    if (as_promised) {
+      Buffer& b = program_.buffers[view->buffer];
+      if (b.place == Buffer::Place::temporary) b.place = Buffer::Place::output, b.slot = slot;
+      view->strides = strides;
+    } else {
+      Id buffer = program_.add_buffer(
+          {Buffer::Place::output, slot, v.dtype, sizes, strides, std::string(sv(v.name))});
+      size_t first = program_.steps.size();
+      to_.stored(t, buffer, program_.buffers[buffer].name.c_str());
+      mark_loops(program_, first, nodes_of_[ids[slot]]);
+      view = to_.whole(buffer);
+    }
+    const Buffer& b = program_.buffers[view->buffer];
+    bool is_all = b.place == Buffer::Place::output && b.slot == slot && b.sizes == sizes &&
+                  b.strides == strides && to_.x.is(view->offset, 0);
+    out.kind = is_all ? Output::Kind::buffer : Output::Kind::view;
+    out.view = std::move(*view);
+    program_.outputs.push_back(std::move(out));
+  }
+}
+
+Program lower(const tn_compile_request& request, const LoweringOptions& options) {
+  Program program;
+  GraphLowering(program, request, options).run();
+  drop_dead_steps(program);
+  return program;
+}
+
+}  // namespace loopir

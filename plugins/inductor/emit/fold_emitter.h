@@ -1,0 +1,42 @@
+// The folds of a kernel as LLVM IR.
+#pragma once
+
+#include "value_emitter.h"
+
+#include <loopir/kernel.h>
+
+namespace inductor {
+
+class FoldEmitter {
+ public:
+  FoldEmitter(llvm::IRBuilder<>& builder, const loopir::Program& program, llvm::Function& function,
+              Scopes& scopes, ValueEmitter& values)
+      : b_(builder),
+        x_(program.expressions),
+        function_(function),
+        scopes_(scopes),
+        values_(values) {}
+
+  /// Before the loops of its stage, for each element in them, and behind them.
+  void start(const loopir::Statement& s);
+  void step(const loopir::Statement& s);
+  llvm::Value* finish(const loopir::Statement& s);
+  /// The step of a running fold: the fold of all elements up to this one.
+  llvm::Value* step_scan(const loopir::Statement& s);
+
+ private:
+  struct State {
+    llvm::Value *accumulator = nullptr, *position = nullptr;  // in memory
+  };
+  llvm::Value* variable_in_entry(llvm::Type* type);
+
+  llvm::IRBuilder<>& b_;
+  const loopir::Expressions& x_;
+  llvm::Function& function_;
+  Scopes& scopes_;
+  ValueEmitter& values_;
+  const Lanes& lanes_ = scopes_.lanes;
+  std::map<Id, State> states_;
+};
+
+}  // namespace inductor

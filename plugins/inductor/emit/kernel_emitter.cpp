@@ -1,0 +1,265 @@
+// A kernel's function: loops over rows, stages, blocks of lanes and their tail.
+#include "codegen.h"
+#include "fold_emitter.h"
+#include "store_emitter.h"
+
+#include <llvm/IR/Attributes.h>
+#include <llvm/IR/IntrinsicsX86.h>
+
+namespace inductor {
+
+using llvm::BasicBlock;
+using llvm::Value;
+using loopir::Fold;
+using loopir::Stage;
+using loopir::Statement;
+
+namespace {
+
+/// The function, empty but for what every kernel begins with. The builder stands behind that.
+Frame make_frame(llvm::Module& module, llvm::IRBuilder<>& b, const KernelInterface& interface,
+                 const CodeOptions& options) {
+  llvm::Type *pointer = b.getPtrTy(), *number = b.getInt64Ty();
+  auto* type =
+      llvm::FunctionType::get(b.getInt32Ty(), {pointer, pointer, number, number, pointer}, false);
+  auto* function =
+      llvm::Function::Create(type, llvm::Function::ExternalLinkage, interface.symbol, module);
+  function->addFnAttr("target-cpu", options.cpu);
+  function->addFnAttr("target-features", options.features);
+  function->addFnAttr("prefer-vector-width", std::to_string(options.vector_bits));
+  function->setDoesNotThrow();
+  b.SetInsertPoint(BasicBlock::Create(module.getContext(), "entry", function));
+  Frame out{.function = function,
+            .symbols = function->getArg(1),
+            .begin = function->getArg(2),
+            .end = function->getArg(3),
+            .error = b.CreateAlloca(b.getInt32Ty())};
+  b.CreateStore(b.getInt32(0), out.error);
+
+  Value *buffers = function->getArg(0), *scratch = function->getArg(4);
+  for (const auto& [buffer, offset] : interface.scratch_offsets)
+    out.buffers[buffer] =
+        b.CreateConstGEP1_64(b.getInt8Ty(), scratch, static_cast<uint64_t>(offset));
+  for (size_t i = 0; i < interface.buffers.size(); ++i)
+    out.buffers[interface.buffers[i]] =
+        b.CreateLoad(pointer, b.CreateConstGEP1_64(pointer, buffers, i));
+  return out;
+}
+
+class KernelEmitter {
+ public:
+  KernelEmitter(llvm::Module& module, loopir::Program& program, const loopir::Nest& nest,
+                const KernelInterface& interface, const CodeOptions& options);
+  void emit_rows();
+  void return_error();
+
+ private:
+  using Body = std::function<void()>;
+
+  void bind_rows(Value* row);
+  void emit_stages();
+  void emit_stage(const Stage& stage, Id lanes);
+  void emit_inner(const Ids& variables, size_t next, const Body& body);
+  void emit_loop(Value* from, Value* to, const std::function<void(Value*)>& body);
+  void emit_lane_blocks(Id variable, Value* first, Value* last, const Body& body);
+  void emit_statement(const Statement& s);
+
+  loopir::Expressions& x_;
+  const loopir::Nest& nest_;
+  const KernelInterface& interface_;
+  llvm::IRBuilder<> b_;
+  Frame frame_;
+  Scopes scopes_;
+  ValueEmitter values_;
+  FoldEmitter folds_;
+  StoreEmitter stores_;
+  Lanes& lanes_ = scopes_.lanes;
+};
+
+KernelEmitter::KernelEmitter(llvm::Module& module, loopir::Program& program,
+                             const loopir::Nest& nest, const KernelInterface& interface,
+                             const CodeOptions& options)
+    : x_(program.expressions),
+      nest_(nest),
+      interface_(interface),
+      b_(module.getContext()),
+      frame_(make_frame(module, b_, interface, options)),
+      scopes_(program, b_),
+      values_(b_, program, options, frame_, scopes_),
+      folds_(b_, program, *frame_.function, scopes_, values_),
+      stores_(b_, program, options, interface, scopes_, values_) {
+  lanes_.are_rows = nest.lanes != none;
+  lanes_.full_width = interface.width;
+  scopes_.open(b_.GetInsertBlock());
+  // Products and sums may be one instruction; nothing else is assumed.
+  llvm::FastMathFlags contract;
+  contract.setAllowContract(options.contracts);
+  contract.setAllowReciprocal(options.multiplies_by_reciprocals);
+  b_.setFastMathFlags(contract);
+}
+
+void KernelEmitter::emit_loop(Value* from, Value* to, const std::function<void(Value*)>& body) {
+  scopes_.go_to_innermost();
+  BasicBlock* before = scopes_[scopes_.innermost()].block;
+  BasicBlock* inside = BasicBlock::Create(b_.getContext(), "loop", frame_.function);
+  BasicBlock* after = BasicBlock::Create(b_.getContext(), "end", frame_.function);
+  b_.CreateCondBr(b_.CreateICmpSLT(from, to), inside, after);
+  b_.SetInsertPoint(inside);
+  llvm::PHINode* i = b_.CreatePHI(b_.getInt64Ty(), 2);
+  i->addIncoming(from, before);
+  scopes_.open(inside);
+  body(i);
+  scopes_.go_to_innermost();
+  Value* next = b_.CreateAdd(i, b_.getInt64(1), "", true, true);
+  i->addIncoming(next, scopes_[scopes_.innermost()].block);
+  b_.CreateCondBr(b_.CreateICmpSLT(next, to), inside, after);
+  scopes_.close();
+  scopes_[scopes_.innermost()].block = after;
+  scopes_.go_to_innermost();
+}
+
+// Blocks [first, last) of the lanes' variable; the block behind the last full one has a mask.
+void KernelEmitter::emit_lane_blocks(Id variable, Value* first, Value* last, const Body& body) {
+  Id extent = x_.extent_of(variable);
+  Value* n = values_.index(extent);
+  scopes_.go_to_innermost();
+  Value* step = b_.getInt64(lanes_.full_width);
+  Value* full = b_.CreateUDiv(n, step);
+  Value* end = last ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, last, full) : full;
+  if (!first) first = b_.getInt64(0);
+  auto run_block = [&](Value* block, bool has_mask) {
+    lanes_.variable = variable;
+    lanes_.width = lanes_.full_width;
+    lanes_.scope = scopes_.innermost();
+    scopes_.go_to_innermost();
+    Value* start = b_.CreateMul(block, step);
+    scopes_.bind(variable, start);
+    if (has_mask) {
+      std::vector<llvm::Constant*> lanes;
+      for (unsigned l = 0; l < lanes_.width; ++l) lanes.push_back(b_.getInt64(l));
+      lanes_.mask = b_.CreateICmpULT(llvm::ConstantVector::get(lanes),
+                                     values_.repeat(b_.CreateSub(n, start)));
+    }
+    body();
+    lanes_.mask = nullptr;
+    lanes_.width = 0;
+    lanes_.variable = none;
+    scopes_.release(variable);
+  };
+  auto known = x_.number_of(extent);
+  if (!known || *known >= lanes_.full_width)
+    emit_loop(first, end, [&](Value* block) { run_block(block, false); });
+  if (known && *known % lanes_.full_width == 0) return;
+  // The masked block, if there is one and it belongs to this range.
+  scopes_.go_to_innermost();
+  Value* all = b_.CreateUDiv(b_.CreateAdd(n, b_.getInt64(lanes_.full_width - 1)), step);
+  Value* stop = last ? b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, last, all) : all;
+  Value* start = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smax, first, full);
+  emit_loop(start, stop, [&](Value* block) { run_block(block, true); });
+}
+
+void KernelEmitter::bind_rows(Value* row) {
+  const Ids& outer = nest_.kernel.outer;
+  Ids own;
+  for (Id v : outer)
+    if (v != nest_.lanes) own.push_back(v);
+  for (size_t i = own.size(); i-- > 0;) {
+    if (i == 0) {
+      scopes_.bind(own[i], row);
+      break;
+    }
+    Value* extent = values_.index(x_.extent_of(own[i]));
+    scopes_.go_to_innermost();
+    scopes_.bind(own[i], b_.CreateURem(row, extent));
+    row = b_.CreateUDiv(row, extent);
+  }
+}
+
+// Units are rows, or blocks of lanes where those are all there is.
+void KernelEmitter::emit_rows() {
+  Value *begin = frame_.begin, *end = frame_.end;
+  bool only_lanes = lanes_.are_rows && nest_.kernel.outer.size() == 1;
+  auto stages = [&] {
+    scopes_.row = scopes_.innermost();
+    emit_stages();
+  };
+  if (only_lanes) {
+    emit_lane_blocks(nest_.lanes, begin, end, stages);
+    return;
+  }
+  emit_loop(begin, end, [&](Value* row) {
+    bind_rows(row);
+    if (lanes_.are_rows)
+      emit_lane_blocks(nest_.lanes, nullptr, nullptr, stages);
+    else
+      stages();
+  });
+}
+
+void KernelEmitter::emit_stages() {
+  for (size_t s = 0; s < nest_.kernel.stages.size(); ++s)
+    emit_stage(nest_.kernel.stages[s], nest_.lanes_of_stage[s]);
+}
+
+void KernelEmitter::emit_inner(const Ids& variables, size_t next, const Body& body) {
+  if (next == variables.size()) return body();
+  Id v = variables[next];
+  Value* n = values_.index(x_.extent_of(v));
+  emit_loop(b_.getInt64(0), n, [&](Value* i) {
+    scopes_.bind(v, i);
+    emit_inner(variables, next + 1, body);
+    scopes_.release(v);
+  });
+}
+
+void KernelEmitter::emit_stage(const Stage& stage, Id lanes) {
+  scopes_.go_to_innermost();
+  for (const Statement& s : stage.statements)
+    if (s.fold != Fold::none) folds_.start(s);
+  auto statements = [&] {
+    for (const Statement& s : stage.statements) emit_statement(s);
+  };
+  Ids loops = stage.inner;
+  if (lanes != none) {
+    std::erase(loops, lanes);
+    emit_inner(loops, 0, [&] { emit_lane_blocks(lanes, nullptr, nullptr, statements); });
+  } else {
+    emit_inner(loops, 0, statements);
+  }
+  scopes_.go_to_innermost();
+  for (const Statement& s : stage.statements) {
+    if (s.fold == Fold::none) continue;
+    Value* result = folds_.finish(s);
+    if (s.buffer != none && !s.is_scan) stores_.store(s, result);
+  }
+}
+
+void KernelEmitter::emit_statement(const Statement& s) {
+  if (s.is_scan) {
+    Value* sum = folds_.step_scan(s);
+    if (s.buffer != none) stores_.store(s, sum);
+  } else if (s.fold != Fold::none) {
+    folds_.step(s);
+  } else {
+    stores_.store(s, values_.lane_value(s.value));
+  }
+}
+
+void KernelEmitter::return_error() {
+  scopes_.go_to_innermost();
+  // Stores past the caches are ordered by nothing else: other threads read them after this.
+  if (!interface_.streamed.empty())
+    b_.CreateIntrinsic(b_.getVoidTy(), llvm::Intrinsic::x86_sse_sfence, {});
+  b_.CreateRet(b_.CreateLoad(b_.getInt32Ty(), frame_.error));
+}
+
+}  // namespace
+
+void emit_kernel(llvm::Module& module, loopir::Program& program, const loopir::Nest& nest,
+                 const KernelInterface& interface, const CodeOptions& options) {
+  KernelEmitter emitter(module, program, nest, interface, options);
+  emitter.emit_rows();
+  emitter.return_error();
+}
+
+}  // namespace inductor
