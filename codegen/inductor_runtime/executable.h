@@ -13,7 +13,7 @@
 #include "kernel_interface.h"
 #include "linked_code.h"
 #include "regions.h"
-#include "options.h"
+#include "run_options.h"
 
 #include <loopir/verify.h>
 #include <tenon/plugin.hpp>
@@ -51,7 +51,7 @@ struct Parts {
   std::vector<bool> is_prepacked;        // by item
   std::vector<Region> regions;
   Statistics statistics;
-  Options options;
+  RunOptions options;
 };
 
 std::vector<NamedKernel> named_kernels(const Parts& parts);

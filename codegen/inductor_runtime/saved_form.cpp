@@ -35,7 +35,7 @@ void fields(V& v, Code& c) {
 
 /// What calls ask: the rest went into the code.
 template <class V>
-void fields(V& v, Options& o) {
+void fields(V& v, RunOptions& o) {
   v(o.code.vector_bits);
   v(o.code.cpu);
   v(o.code.features);

@@ -8,6 +8,19 @@
 # <build>/plugins), installed to lib/tenon/plugins. MANIFEST may be left out when a source file
 # holds it with TN_MANIFEST.
 #
+# Options are declared in the manifest and nowhere else: for each [[backend]] with [[backend.option]]
+# tables the header <BACKEND_options.h> holds a struct tenon::plugin::BACKEND_options with a field of
+# the right type for every option (bool, int64_t, double, std::string, std::vector<std::string>, or
+# an enum class OPTION_choice) and read(), which fills it from a request:
+#
+#   #include <mine_options.h>
+#   auto given = tenon::plugin::mine_options::read(request);
+#   if (given.top > 3 && given.style == given.style_choice::fancy) ...
+#
+# It is written when CMake runs, which a change of the manifest makes it do. Where other targets
+# want it too (a library of the plugin's parts), tenon_plugin_options(TARGET MANIFEST) gives it to
+# them. The tables are read line by line: one `key = value` a line, not inline tables.
+#
 #   tenon_add_plugin_check(TARGET tenon_mine [ARGUMENTS --level 2 ...])
 #
 # adds the test plugin_check_tenon_mine, which runs the conformance kit (`tenon plugin check`) on the
@@ -25,6 +38,7 @@ function(tenon_add_plugin)
   add_library(${target} MODULE ${arg_SOURCES})
   if(arg_MANIFEST)
     tenon_plugin_note(${target} ${arg_NAME} ${arg_MANIFEST})
+    tenon_plugin_options(${target} ${arg_MANIFEST})
   endif()
   tenon_plugin_compile_settings(${target})
   tenon_plugin_link_settings(${target})
@@ -60,6 +74,113 @@ function(tenon_add_plugin_check)
   endif()
   add_test(NAME plugin_check_${arg_TARGET}
     COMMAND ${program} plugin check $<TARGET_FILE:${arg_TARGET}> ${arg_ARGUMENTS})
+endfunction()
+
+# Writes a header for each backend of the manifest that has options.
+function(tenon_plugin_options target manifest)
+  get_filename_component(manifest ${manifest} ABSOLUTE)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${manifest})
+  set(folder ${CMAKE_CURRENT_BINARY_DIR}/${target}_options)
+  file(READ ${manifest} text)
+  # As a list of lines: without the characters that mean something in lists, arrays on one line.
+  string(REPLACE ";" "," text "${text}")
+  string(REPLACE "\\" "/" text "${text}")
+  string(REPLACE "[" "<" text "${text}")
+  string(REPLACE "]" ">" text "${text}")
+  string(REGEX REPLACE "([<,])[ \t]*\n[ \t]*" "\\1" text "${text}")
+  string(REGEX REPLACE ",?[ \t]*\n[ \t]*>" ">" text "${text}")
+  string(REPLACE "\n" ";" lines "${text}")
+  set(table)
+  foreach(line IN LISTS lines ITEMS "<end>")
+    if(line MATCHES "^[ \t]*<")
+      if(table STREQUAL "option")
+        tenon_plugin_option(fields reads)
+      endif()
+      set(table)
+      if(line MATCHES "^[ \t]*<<[ \t]*backend\\.option[ \t]*>>")
+        set(table option)
+        unset(option_choices)
+        unset(option_doc)
+      elseif(line MATCHES "^[ \t]*<<[ \t]*backend[ \t]*>>" OR line STREQUAL "<end>")
+        if(fields)
+          tenon_plugin_options_header(${folder} ${backend_name} "${fields}" "${reads}")
+          target_include_directories(${target} PRIVATE ${folder})
+        endif()
+        set(table backend)
+        set(fields)
+        set(reads)
+      endif()
+    elseif(line MATCHES "^[ \t]*([a-z_]+)[ \t]*=[ \t]*(.*)$" AND table)
+      set(key ${table}_${CMAKE_MATCH_1})
+      set(${key} "${CMAKE_MATCH_2}")
+      if("${${key}}" MATCHES "^\"([^\"]*)\"")
+        set(${key} "${CMAKE_MATCH_1}")
+      elseif("${${key}}" MATCHES "^'([^']*)'")
+        set(${key} "${CMAKE_MATCH_1}")
+      endif()
+    endif()
+  endforeach()
+endfunction()
+
+# Adds the option that option_name, _type, _doc and _choices describe to the texts of a struct.
+function(tenon_plugin_option out_fields out_reads)
+  set(type_bool bool)
+  set(type_int int64_t)
+  set(type_float double)
+  set(type_string std::string)
+  set(type_list std::vector<std::string>)
+  set(type_enum ${option_name}_choice)
+  set(type ${type_${option_type}})
+  if(NOT type)
+    message(FATAL_ERROR "option ${option_name} has the type \"${option_type}\"; expected bool, int, "
+      "float, string, enum or list")
+  endif()
+  set(read "given.get<${type}>(\"${option_name}\")")
+  set(enum)
+  if(option_type STREQUAL "enum")
+    string(REGEX MATCHALL "[\"'][^\"']*[\"']" choices "${option_choices}")
+    list(JOIN choices ", " names)
+    # An enumerator is the choice as a name of C++: keywords get an underscore.
+    list(TRANSFORM choices REPLACE "[\"']" "")
+    list(TRANSFORM choices REPLACE "[^a-zA-Z0-9_]" "_")
+    list(TRANSFORM choices REPLACE "^([0-9])" "_\\1")
+    set(keywords "auto|default|true|false|for|while|do|if|else|new|delete|public|private|static|const"
+      "inline|export|double|float|int|long|short|char|bool|void|and|or|not|signed|unsigned")
+    list(JOIN keywords "|" keywords)
+    list(TRANSFORM choices REPLACE "^(${keywords})$" "\\1_")
+    list(JOIN choices ", " enumerators)
+    set(enum "  enum class ${type} { ${enumerators} };\n")
+    set(read "static_cast<${type}>(given.choice(\"${option_name}\", {${names}}))")
+  endif()
+  set(${out_fields} "${${out_fields}}${enum}  /// ${option_doc}\n  ${type} ${option_name};\n"
+    PARENT_SCOPE)
+  set(${out_reads} "${${out_reads}}        .${option_name} = ${read},\n" PARENT_SCOPE)
+endfunction()
+
+function(tenon_plugin_options_header folder backend fields reads)
+  string(MAKE_C_IDENTIFIER ${backend} backend)
+  file(CONFIGURE OUTPUT ${folder}/${backend}_options.h @ONLY CONTENT
+"// Written from the manifest, which is the place for changes.
+#pragma once
+
+#include <tenon/plugin.hpp>
+
+#include <string>
+#include <vector>
+
+namespace tenon::plugin {
+
+struct @backend@_options {
+@fields@
+  static @backend@_options read(const tn_compile_request& request) {
+    options given(request);
+    return {
+@reads@    };
+  }
+};
+
+}  // namespace tenon::plugin
+")
 endfunction()
 
 # Adds a generated source that holds the manifest as an ELF note: the host reads it without loading

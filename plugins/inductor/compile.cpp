@@ -42,7 +42,8 @@ std::vector<int64_t> hints_of(const loopir::Program& p) {
 
 /// Whether a convolution or a gradient of one has a fast kernel, for the sizes seen and on every
 /// processor that the code is for.
-bool has_fast_kernel(const loopir::Program& p, const loopir::Step& step, const Options& options) {
+bool has_fast_kernel(const loopir::Program& p, const loopir::Step& step,
+                     const RunOptions& options) {
   auto is_there = [&](const auto& call) {
     return call.dtype != TN_BF16 || options.code.has("avx512bf16");
   };
@@ -53,12 +54,13 @@ bool has_fast_kernel(const loopir::Program& p, const loopir::Step& step, const O
          prepare(p, convolution, options.packs_weights, options.workers)->is_fast(hints_of(p));
 }
 
-bool needs_layout(const loopir::Program& p, const loopir::Convolution& c, const Options& options) {
+bool needs_layout(const loopir::Program& p, const loopir::Convolution& c,
+                  const RunOptions& options) {
   return prepare(p, c, options.packs_weights, options.workers)->needs_layout(hints_of(p));
 }
 
 /// Whether a library does the item, with its epilogue, in one fast call for the sizes seen.
-bool is_fast(const loopir::Program& p, const loopir::Item& item, const Options& options) {
+bool is_fast(const loopir::Program& p, const loopir::Item& item, const RunOptions& options) {
   if (auto* product = std::get_if<loopir::Product>(&item))
     return prepare(p, *product, options.packs_weights, options.workers)->is_fast(hints_of(p));
   auto& convolution = std::get<loopir::Convolution>(item);
@@ -115,13 +117,12 @@ void count_regions(Parts& parts) {
   }
 }
 
-bool is_to_fail(const loopir::Kernel& kernel, const Options& options) {
-  const std::string& part = options.failing_kernels;
+bool is_to_fail(const loopir::Kernel& kernel, const std::string& part) {
   return !part.empty() && (part == "*" || kernel.name.find(part) != std::string::npos);
 }
 
 /// The code of the schedule's kernels. Throws KernelFailure.
-void make_code(tn_ctx* ctx, Parts& parts) {
+void make_code(tn_ctx* ctx, const Given& given, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
   const CodeOptions& options = parts.options.code;
   loopir::Program& p = parts.program;
@@ -134,7 +135,7 @@ void make_code(tn_ctx* ctx, Parts& parts) {
   for (size_t i = 0; i < n; ++i) {
     const loopir::Kernel* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]);
     if (!kernel) continue;
-    if (is_to_fail(*kernel, parts.options))
+    if (is_to_fail(*kernel, given.fail_kernels))
       throw KernelFailure{kernel->name, "the option fail_kernels names it", kernel->nodes};
     nests[i] = loopir::make_nest(p, *kernel, lanes_for(p, *kernel, options));
     parts.kernels[i] = interface_of(p, nests[i], options);
@@ -145,18 +146,18 @@ void make_code(tn_ctx* ctx, Parts& parts) {
     parts.statistics.streamed += static_cast<uint32_t>(parts.kernels[i].streamed.size());
   }
   CacheStatistics cache;
-  std::vector<KernelCode> code =
-      code_for(ctx, p, requests, options, parts.options.compile_threads, cache);
+  std::vector<KernelCode> code = code_for(ctx, p, requests, options, given.compile_threads, cache);
   for (size_t k = 0; k < items.size(); ++k) parts.functions[items[k]] = code[k];
-  if (parts.options.names_for_perf) write_perf_map(named_kernels(parts));
+  if (given.perf) write_perf_map(named_kernels(parts));
   std::vector<bool> is_static = static_buffers(p);
   for (size_t i = 0; i < n; ++i)
     if (parts.is_prepacked[i])
       for (Id b : loopir::access_of(p, parts.schedule.items[i]).writes) is_static[b] = true;
-  if (parts.options.fuses_epilogues)
+  if (given.epilogue_fusion)
     parts.regions = find_regions({p, parts.schedule.items, nests, parts.kernels, parts.is_prepacked,
                                   [&](size_t i) { return runs_by_rows(parts, i, is_static); }});
-  if (parts.options.tries_ways) choose_ways(ctx, parts, is_static);
+  // Another way may round differently, so what is deterministic goes by the rules.
+  if (given.max_autotune && !parts.options.workers.is_fixed) choose_ways(ctx, parts, is_static);
   Statistics& s = parts.statistics;
   s.kernels = static_cast<uint32_t>(items.size());
   s.distinct_kernels = cache.distinct;
@@ -192,14 +193,26 @@ void count_items(Parts& parts) {
   s.views_removed = parts.program.views_removed;
 }
 
-loopir::Program lowered(const tn_compile_request& request, const Options& options) try {
-  loopir::LoweringOptions lowering = options.lowering;
-  lowering.has_fast_kernel = [&](const loopir::Program& p, const loopir::Step& step) {
-    return has_fast_kernel(p, step, options);
+/// A graph to compile, and how.
+struct Job {
+  const tn_compile_request& request;
+  Given given;
+  RunOptions run;
+  std::set<uint32_t> externs = {};  // nodes of kernels without code, which the host runs
+  uint32_t failed_kernels = 0;
+
+  bool allows_externs() const { return given.fallback != Given::fallback_choice::error; }
+};
+
+loopir::Program lowered(const Job& job) try {
+  loopir::LoweringOptions options = lowering_options(job.given, job.run, job.request);
+  options.externs = job.externs;
+  options.has_fast_kernel = [&](const loopir::Program& p, const loopir::Step& step) {
+    return has_fast_kernel(p, step, job.run);
   };
-  return loopir::lower(request, lowering);
+  return loopir::lower(job.request, options);
 } catch (const tenon::plugin::declined& why) {
-  if (!options.fails_on_extern) throw;
+  if (job.allows_externs()) throw;
   throw error(TN_UNIMPLEMENTED, text("{}, and fallback is \"error\"; with \"eager\" the host runs "
                                      "such graphs",
                                      why.what()));
@@ -217,46 +230,49 @@ void require_no_externs(const loopir::Schedule& schedule) {
                                      list));
 }
 
-/// The graph with the options as they are; throws KernelFailure.
-std::unique_ptr<Executable> compile_once(const tn_compile_request& request, Options given,
-                                         uint32_t failed_kernels) {
+/// Throws KernelFailure.
+std::unique_ptr<Executable> compile_once(const Job& job) {
   auto start = std::chrono::steady_clock::now();
+  const Given& given = job.given;
   Parts parts;
-  parts.options = std::move(given);
-  parts.statistics.failed_kernels = failed_kernels;
-  const Options& options = parts.options;
+  parts.options = job.run;
+  parts.statistics.failed_kernels = job.failed_kernels;
 
   // Ops become expressions over index variables; what is realised becomes a loop.
-  parts.program = lowered(request, options);
+  parts.program = lowered(job);
 
   parts.statistics.loops_before_text = loopir::text_of(parts.program);
 
   // Loops that share memory become one kernel.
-  parts.schedule = loopir::fuse(parts.program, options.fusion);
-  if (options.fails_on_extern) require_no_externs(parts.schedule);
+  parts.schedule = loopir::fuse(
+      parts.program,
+      {.threads = job.run.workers.slices(),
+       .most_loops = static_cast<uint32_t>(given.max_fusion_size),
+       .most_independent_loops = static_cast<uint32_t>(given.max_horizontal_fusion_size)});
+  if (!job.allows_externs()) require_no_externs(parts.schedule);
 
   for (const loopir::FusionNote& note : parts.schedule.notes)
     parts.statistics.fusion_text +=
         note.producer + " -> " + note.consumer + ": " + note.verdict + "\n";
 
   // Activations and residuals are done by the product or convolution that they follow.
-  if (options.fuses_epilogues)
+  if (given.epilogue_fusion)
     loopir::absorb_epilogues(
         parts.program, parts.schedule,
-        {[&](const loopir::Item& item) { return is_fast(parts.program, item, options); },
-         [&](const loopir::Convolution& c) { return !needs_layout(parts.program, c, options); },
-         options.code.rounds_narrow});
+        {[&](const loopir::Item& item) { return is_fast(parts.program, item, job.run); },
+         [&](const loopir::Convolution& c) { return !needs_layout(parts.program, c, job.run); },
+         job.run.code.rounds_narrow});
   parts.statistics.loops_text = loopir::text_of(parts.program, parts.schedule);
 
-  if (options.verifies) require_sound(loopir::problem_of(parts.program, parts.schedule));
+  if (given.verify) require_sound(loopir::problem_of(parts.program, parts.schedule));
 
   // What depends on parameters only is prepacked, and again when those change.
   parts.is_prepacked = find_prepacked(parts.program, parts.schedule);
 
-  make_code(request.ctx, parts);
+  make_code(job.request.ctx, given, parts);
   describe_items(parts);
   // What is read for the last time makes room for what is made of it.
-  if (options.works_in_place)
+  if (given.inplace_buffers && given.memory_planning && given.allow_buffer_reuse)
     parts.program.memory_of = loopir::find_in_place_reuse(
         {parts.program, parts.schedule.items, parts.accesses,
          numbers_of_steps(parts.accesses.size(), parts.regions), parts.is_prepacked});
@@ -266,10 +282,10 @@ std::unique_ptr<Executable> compile_once(const tn_compile_request& request, Opti
 }
 
 // Nodes of a kernel without code go to the host. Each round takes some more, so it ends.
-void leave_to_host(const KernelFailure& failure, Options& options) {
-  size_t before = options.lowering.externs.size();
-  options.lowering.externs.insert(failure.nodes.begin(), failure.nodes.end());
-  if (options.lowering.externs.size() == before)
+void leave_to_host(const KernelFailure& failure, Job& job) {
+  size_t before = job.externs.size();
+  job.externs.insert(failure.nodes.begin(), failure.nodes.end());
+  if (job.externs.size() == before)
     throw tenon::plugin::declined(text("kernel {} has no code: {}", failure.kernel, failure.why));
   tenon::plugin::log(TN_LOG_WARN, "inductor",
                      "kernel {} has no code, so the host runs its {} nodes: {}", failure.kernel,
@@ -279,11 +295,12 @@ void leave_to_host(const KernelFailure& failure, Options& options) {
 }  // namespace
 
 std::unique_ptr<Executable> compile(const tn_compile_request& request) {
-  Options options = options_of(request);
-  for (uint32_t failed = 0;; ++failed) try {
-      return compile_once(request, options, failed);
+  Given given = Given::read(request);
+  Job job{.request = request, .given = given, .run = run_options(given, request)};
+  for (;; ++job.failed_kernels) try {
+      return compile_once(job);
     } catch (const KernelFailure& failure) {
-      leave_to_host(failure, options);
+      leave_to_host(failure, job);
     }
 }
 

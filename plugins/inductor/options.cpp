@@ -5,22 +5,13 @@
 
 #include <microkernel/product.h>
 #include <unistd.h>
-#include <tenon/plugin.hpp>
 
 #include <algorithm>
 #include <fstream>
 
 namespace inductor {
 
-using tenon::plugin::options;
-
 namespace {
-
-void set_numerics(std::string_view numerics, CodeOptions& code) {
-  code.contracts = numerics != "strict";
-  code.rounds_narrow = code.rounds_narrow || numerics == "strict";
-  code.multiplies_by_reciprocals = numerics == "fast";
-}
 
 /// Of the cache that this thread shares with others.
 int64_t last_level_cache_bytes() {
@@ -30,9 +21,21 @@ int64_t last_level_cache_bytes() {
   return std::max<int64_t>(sysconf(_SC_LEVEL3_CACHE_SIZE), int64_t{8} << 20);
 }
 
-int64_t near_bytes(std::string_view nontemporal) {
+int64_t near_bytes(Given::nontemporal_choice nontemporal) {
   static const int64_t half = last_level_cache_bytes() / 2;
-  return nontemporal == "auto" ? half : nontemporal == "on" ? 0 : INT64_MAX;
+  using Choice = Given::nontemporal_choice;
+  return nontemporal == Choice::auto_ ? half : nontemporal == Choice::on ? 0 : INT64_MAX;
+}
+
+CodeOptions code_options_for(const Given& given) {
+  using Numerics = Given::numerics_choice;
+  CodeOptions out = code_options(given.cpu, given.simdlen);
+  out.effort = static_cast<int>(given.compile_effort);
+  out.contracts = given.numerics != Numerics::strict;
+  out.multiplies_by_reciprocals = given.numerics == Numerics::fast;
+  out.rounds_narrow = given.emulate_precision_casts || given.numerics == Numerics::strict;
+  out.near_bytes = near_bytes(given.nontemporal);
+  return out;
 }
 
 /// Of the processor that the code is for, and of this one.
@@ -42,44 +45,31 @@ bool has_bf16_products(const CodeOptions& code) {
 
 }  // namespace
 
-Options options_of(const tn_compile_request& request) {
-  options given(request);
-  auto number = [&](const char* name) { return given.get<int64_t>(name); };
-  Options out;
-  out.code = code_options(given.get<std::string_view>("cpu"), number("simdlen"));
-  out.code.effort = static_cast<int>(number("compile_effort"));
-  out.code.rounds_narrow = given.get<bool>("emulate_precision_casts");
-  out.code.near_bytes = near_bytes(given.get<std::string_view>("nontemporal"));
-  set_numerics(given.get<std::string_view>("numerics"), out.code);
-  out.workers.most = number("threads");
-  out.workers.is_fixed =
-      given.get<bool>("deterministic") || (request.flags & TN_RQ_DETERMINISTIC) != 0;
-  out.lowering.most_operations = static_cast<int>(number("realize_opcount_threshold"));
-  out.lowering.repeated_operations = static_cast<int>(number("realize_reads_threshold"));
-  out.lowering.may_transform = given.get<std::string_view>("winograd") == "auto" &&
-                               request.stage == TN_STAGE_INFERENCE && out.code.contracts &&
-                               !out.workers.is_fixed;
-  out.lowering.multiplies_bf16 = out.code.contracts && has_bf16_products(out.code);
-  out.lowering.optimizes_layout = given.get<bool>("layout_optimization");
-  out.lowering.rounds_narrow = out.code.rounds_narrow;
-  out.fusion.threads = out.workers.slices();
-  out.fusion.most_loops = static_cast<uint32_t>(number("max_fusion_size"));
-  out.fusion.most_independent_loops = static_cast<uint32_t>(number("max_horizontal_fusion_size"));
-  out.workers.fewest_elements = number("min_chunk_size");
-  out.compile_threads = number("compile_threads");
-  out.fails_on_extern = given.get<std::string_view>("fallback") == "error";
-  out.fuses_epilogues = given.get<bool>("epilogue_fusion");
-  out.packs_weights = given.get<bool>("weight_prepack");
-  out.plans_memory = given.get<bool>("memory_planning");
-  out.reuses_memory = given.get<bool>("allow_buffer_reuse");
-  out.works_in_place = given.get<bool>("inplace_buffers") && out.plans_memory && out.reuses_memory;
-  out.failing_kernels = given.get<std::string_view>("fail_kernels");
-  // Another way may round differently, so what is deterministic goes by the rules.
-  out.tries_ways = given.get<bool>("max_autotune") && !out.workers.is_fixed;
-  out.verifies = given.get<bool>("verify");
-  out.profiles = given.get<bool>("profile");
-  out.names_for_perf = given.get<bool>("perf");
-  return out;
+RunOptions run_options(const Given& given, const tn_compile_request& request) {
+  bool is_fixed = given.deterministic || (request.flags & TN_RQ_DETERMINISTIC) != 0;
+  return {.code = code_options_for(given),
+          .workers = {.most = given.threads,
+                      .is_fixed = is_fixed,
+                      .fewest_elements = given.min_chunk_size},
+          .packs_weights = given.weight_prepack,
+          .plans_memory = given.memory_planning,
+          .reuses_memory = given.allow_buffer_reuse,
+          .verifies = given.verify,
+          .profiles = given.profile};
+}
+
+loopir::LoweringOptions lowering_options(const Given& given, const RunOptions& run,
+                                         const tn_compile_request& request) {
+  return {.most_operations = static_cast<int>(given.realize_opcount_threshold),
+          .repeated_operations = static_cast<int>(given.realize_reads_threshold),
+          .may_transform = given.winograd == Given::winograd_choice::auto_ &&
+                           request.stage == TN_STAGE_INFERENCE && run.code.contracts &&
+                           !run.workers.is_fixed,
+          .multiplies_bf16 = run.code.contracts && has_bf16_products(run.code),
+          .rounds_narrow = run.code.rounds_narrow,
+          .optimizes_layout = given.layout_optimization,
+          .has_fast_kernel = {},
+          .externs = {}};
 }
 
 }  // namespace inductor

@@ -98,7 +98,7 @@ class Support {
 }  // namespace
 
 void support_nodes(const tn_compile_request& request, std::span<uint8_t> verdicts) {
-  bool takes_all = options_of(request).fails_on_extern;
+  bool takes_all = Given::read(request).fallback == Given::fallback_choice::error;
   graph g(request);
   Support support(request);
   for (uint32_t i = 0; i < g.size(); ++i)

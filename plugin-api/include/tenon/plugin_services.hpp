@@ -14,7 +14,8 @@ class options {
  public:
   explicit options(const tn_compile_request& rq) : options_(rq.options), ctx_(rq.ctx) {}
 
-  /// T is bool, int64_t, double or std::string_view (strings and enums).
+  /// T is bool, int64_t, double, std::string_view or std::string (strings and enums), or
+  /// std::vector<std::string>.
   template <class T>
   T get(std::string_view key) const {
     if constexpr (std::same_as<T, bool>)
@@ -23,8 +24,10 @@ class options {
       return read<T>(host->opt->get_i64, options_, key);
     else if constexpr (std::same_as<T, double>)
       return read<T>(host->opt->get_f64, options_, key);
+    else if constexpr (std::same_as<T, std::vector<std::string>>)
+      return as_strings(list(key));
     else
-      return sv(read<tn_str>(host->opt->get_str, options_, key));
+      return T(sv(read<tn_str>(host->opt->get_str, options_, key)));
   }
   std::vector<std::string_view> list(std::string_view key) const {
     const tn_str* items = nullptr;
@@ -33,6 +36,11 @@ class options {
     std::vector<std::string_view> out;
     for (uint32_t i = 0; i < n; ++i) out.push_back(sv(items[i]));
     return out;
+  }
+  /// The position of an enum's value among its choices.
+  size_t choice(std::string_view key, std::initializer_list<std::string_view> choices) const {
+    auto at = std::find(choices.begin(), choices.end(), get<std::string_view>(key));
+    return static_cast<size_t>(at - choices.begin());
   }
   /// A flag of the host ("functorch.activation_memory_budget"); the key joins the cache key.
   template <class T>
@@ -48,6 +56,9 @@ class options {
   }
 
  private:
+  static std::vector<std::string> as_strings(const std::vector<std::string_view>& items) {
+    return {items.begin(), items.end()};
+  }
   template <class T, class F, class Where>
   static T read(F get, Where where, std::string_view key) {
     T out{};

@@ -3,6 +3,7 @@
 //
 // Where to go from here: replace more nodes by code of yours in `Program::run`, or compile the
 // whole graph into one function in `TEMPLATE_CLASS::compile`.
+#include <TEMPLATE_NAME_options.h>
 #include <tenon/plugin.hpp>
 
 using namespace tenon::plugin;
@@ -28,7 +29,7 @@ tensor relu(const tn_tensor* x) {
 class Program {
  public:
   explicit Program(const tn_compile_request& request)
-      : own_relu_(options(request).get<bool>("own_relu")) {
+      : own_relu_(TEMPLATE_NAME_options::read(request).own_relu) {
     graph g(request);
     if (!g.symbols().empty()) throw declined("symbolic sizes");
     for (uint32_t i = 0; i < g.size(); ++i) nodes_.emplace_back(g.at(i));
