@@ -186,12 +186,14 @@ std::optional<Tensor> Lowering::fold_in_parts(const Ids& outer, const Ids& reduc
   int64_t rows = x.hint(x.product_of(sizes)), longest = 0, elements = 1;
   Id cut = none;
   for (Id v : reduced) {
+    if (x.index_at(v).kind != IndexKind::variable) continue;
     int64_t n = x.number_of(x.extent_of(v)).value_or(0);
     elements *= n;
     if (n > longest) longest = n, cut = v;
   }
   bool is_plain = fold != Fold::arg_min && fold != Fold::arg_max;
-  if (!is_plain || rows >= few_rows || elements < much) return std::nullopt;
+  if (!options.splits_reductions || !is_plain || rows >= few_rows || elements < much)
+    return std::nullopt;
   int64_t parts = most_parts;
   while (parts >= least_parts && longest % parts) --parts;
   if (parts < least_parts) return std::nullopt;
@@ -249,7 +251,9 @@ Tensor Lowering::folded(Fold fold, int32_t dtype, Ids sizes, Ids reduced_sizes, 
   Ids outer, reduced;
   for (Id size : sizes) outer.push_back(x.variable(size));
   for (Id size : reduced_sizes) reduced.push_back(x.variable(size));
-  return fold_over(outer, reduced, fold, dtype, std::move(sizes), value(outer, reduced), name);
+  Id folds = value(outer, reduced);
+  if (auto parts = fold_in_parts(outer, reduced, fold, dtype, sizes, folds, name)) return *parts;
+  return fold_over(outer, reduced, fold, dtype, std::move(sizes), folds, name);
 }
 
 // ---- views of buffers

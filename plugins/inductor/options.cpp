@@ -68,6 +68,7 @@ loopir::LoweringOptions lowering_options(const Given& given, const RunOptions& r
           .multiplies_bf16 = run.code.contracts && has_bf16_products(run.code),
           .rounds_narrow = run.code.rounds_narrow,
           .optimizes_layout = given.layout_optimization,
+          .splits_reductions = given.split_reductions,
           .has_fast_kernel = {},
           .externs = {}};
 }

@@ -156,6 +156,23 @@ TEST_F(InductorOptions, LongExpressionsAreCutAtAThreshold) {
   EXPECT_EQ(stats_with(graph, "max_fusion_size = 1\nrealize_opcount_threshold = 2")["kernels"], 4);
 }
 
+TEST_F(InductorOptions, ReductionsToFewElementsCanBeSplit) {
+  const char* graph = R"(
+  input %x: f32[1, 100000]
+  %sum: f32[1] = aten.sum.dim_IntList(%x, [1])
+  %max: f32[] = aten.amax.default(%x)
+  output %sum, %max
+)";
+  const char* split = "split_reductions = true";
+  EXPECT_LT(int(stats_with(graph, "")["kernels"]), int(stats_with(graph, split)["kernels"]));
+  auto parsed = graph_of(graph);
+  std::vector<Tensor> inputs{randn({1, 100000})};
+  std::vector<Tensor> expected = run(*compiled("eager", parsed, ""), *parsed, inputs);
+  std::vector<Tensor> found = run(*compiled("inductor", parsed, split), *parsed, inputs);
+  EXPECT_LT(distance(found[0], expected[0]), 1e-3);
+  EXPECT_EQ(distance(found[1], expected[1]), 0);
+}
+
 std::string powers_of_a_matrix() {
   std::string graph = "  input %x0: f32[100, 100]\n";
   for (int i = 0; i < 10; ++i) {
