@@ -17,7 +17,6 @@ constexpr int64_t small_work = 1 << 20;
 /// Bytes of weights that one thread reads in about as long.
 constexpr int64_t small_weights = 768 << 10;
 
-inline bool is_supported(int32_t dtype) { return dtype == TN_F32 || dtype == TN_BF16; }
 inline int64_t element_size(int32_t dtype) { return dtype == TN_F32 ? 4 : 2; }
 inline dnnl::memory::data_type data_type(int32_t dtype) {
   return dtype == TN_F32 ? dnnl::memory::data_type::f32 : dnnl::memory::data_type::bf16;

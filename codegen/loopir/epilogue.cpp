@@ -41,11 +41,6 @@ struct Matcher {
     return is_number(n.b, number) ? n.a : is_number(n.a, number) ? n.b : none;
   }
   Id operand(Id v, uint16_t code) const { return is(v, code) ? x.value_at(v).a : none; }
-  Id other_than(Id v, uint16_t code, Id one) const {
-    if (!is(v, code)) return none;
-    const ValueNode& n = x.value_at(v);
-    return n.a == one ? n.b : n.b == one ? n.a : none;
-  }
 
   // min(max(u + 3, 0), 6)
   Id clipped(Id v) const {
