@@ -16,11 +16,15 @@
 
 namespace loopir {
 
+template <class V, class... Field>
+void each(V& v, Field&... field) {
+  (v(field), ...);
+}
+
 template <class V>
 void fields(V& v, Buffer& b) {
   v.choice(b.place, Buffer::Place::scratch);
-  v(b.slot);
-  v(b.dtype);
+  each(v, b.slot, b.dtype);
   v.indices(b.sizes);
   v.indices(b.strides);
   v(b.name);
@@ -42,58 +46,28 @@ void fields(V& v, EpilogueOp& op) {
 
 template <class V>
 void fields(V& v, Product& p) {
-  v(p.left);
-  v(p.right);
-  v(p.result);
-  v(p.bias);
-  v(p.alpha);
+  each(v, p.left, p.right, p.result, p.bias, p.alpha);
   v.choice(p.way, last_way);
-  v(p.epilogue);
-  v(p.name);
+  each(v, p.epilogue, p.name);
 }
 
 template <class V>
 void fields(V& v, Convolution& c) {
-  v(c.dtype);
-  v(c.source);
-  v(c.weights);
-  v(c.result);
-  v(c.bias);
-  v(c.stride);
-  v(c.padding);
-  v(c.dilation);
-  v(c.groups);
-  v(c.may_transform);
+  each(v, c.dtype, c.source, c.weights, c.result, c.bias, c.stride, c.padding, c.dilation,
+       c.groups, c.may_transform);
   v.choice(c.way, last_way);
-  v(c.epilogue);
-  v(c.name);
+  each(v, c.epilogue, c.name);
 }
 
 template <class V>
 void fields(V& v, ConvolutionGradient& g) {
-  v(g.dtype);
-  v(g.of_weights);
-  v(g.gradient);
-  v(g.operand);
-  v(g.result);
-  v(g.stride);
-  v(g.padding);
-  v(g.dilation);
-  v(g.groups);
-  v(g.name);
+  each(v, g.dtype, g.of_weights, g.gradient, g.operand, g.result, g.stride, g.padding, g.dilation,
+       g.groups, g.name);
 }
 
 template <class V>
 void fields(V& v, Attention& a) {
-  v(a.query);
-  v(a.key);
-  v(a.value);
-  v(a.result);
-  v(a.mask);
-  v(a.mask_dtype);
-  v(a.is_causal);
-  v(a.scale);
-  v(a.name);
+  each(v, a.query, a.key, a.value, a.result, a.mask, a.mask_dtype, a.is_causal, a.scale, a.name);
 }
 
 /// Its arguments are the runtime's to keep.
@@ -122,10 +96,7 @@ void fields(V& v, Output& o) {
 
 template <class V>
 void fields(V& v, Symbol& s) {
-  v(s.hint);
-  v(s.lower);
-  v(s.upper);
-  v(s.name);
+  each(v, s.hint, s.lower, s.upper, s.name);
 }
 
 /// All but the constants, which their owner binds again.
@@ -134,11 +105,7 @@ void fields(V& v, Program& p) {
   v.expressions(p.expressions);
   v(p.buffers);
   v.buffers_known(p.buffers.size());
-  v(p.outputs);
-  v(p.is_static_input);
-  v(p.n_inputs);
-  v(p.n_symbols);
-  v(p.views_removed);
+  each(v, p.outputs, p.is_static_input, p.n_inputs, p.n_symbols, p.views_removed);
   v.maybe_buffers(p.memory_of);
 }
 

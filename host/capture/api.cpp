@@ -7,6 +7,7 @@
 #include "core/sym/shape_env.h"
 #include "core/tensor/tensor_impl.h"
 
+#include <tenon/compile.h>
 #include <tenon/ops.h>
 
 #include <cstring>

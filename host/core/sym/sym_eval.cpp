@@ -27,6 +27,22 @@ Result divide(SymOp op, int64_t a, int64_t b) {
   return SymValue::of_int(a / b + ((a % b != 0) && ((a < 0) == (b < 0))));
 }
 
+template <class T>
+Result compare(SymOp op, T a, T b) {
+  switch (op) {
+    case SymOp::eq:
+      return SymValue::of_bool(a == b);
+    case SymOp::ne:
+      return SymValue::of_bool(a != b);
+    case SymOp::lt:
+      return SymValue::of_bool(a < b);
+    case SymOp::le:
+      return SymValue::of_bool(a <= b);
+    default:
+      return std::nullopt;
+  }
+}
+
 Result apply_integer(SymOp op, int64_t a, int64_t b) {
   int64_t r;
   switch (op) {
@@ -44,16 +60,8 @@ Result apply_integer(SymOp op, int64_t a, int64_t b) {
       return SymValue::of_int(a < b ? b : a);
     case SymOp::pow:
       return power(a, b);
-    case SymOp::eq:
-      return SymValue::of_bool(a == b);
-    case SymOp::ne:
-      return SymValue::of_bool(a != b);
-    case SymOp::lt:
-      return SymValue::of_bool(a < b);
-    case SymOp::le:
-      return SymValue::of_bool(a <= b);
     default:
-      return std::nullopt;
+      return compare(op, a, b);
   }
 }
 
@@ -71,16 +79,8 @@ Result apply_real(SymOp op, double a, double b) {
       return SymValue::of_real(b < a || std::isnan(b) ? b : a);
     case SymOp::max:
       return SymValue::of_real(a < b || std::isnan(b) ? b : a);
-    case SymOp::eq:
-      return SymValue::of_bool(a == b);
-    case SymOp::ne:
-      return SymValue::of_bool(a != b);
-    case SymOp::lt:
-      return SymValue::of_bool(a < b);
-    case SymOp::le:
-      return SymValue::of_bool(a <= b);
     default:
-      return std::nullopt;
+      return compare(op, a, b);
   }
 }
 

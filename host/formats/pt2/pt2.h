@@ -267,7 +267,4 @@ Pt2Program read_pt2(Bytes file, const std::string& subject, const Pt2Options& op
 /// The program whose records are sections of a .tenon file.
 Pt2Program read_pt2(const TenonFile& file, const std::string& name);
 
-/// The names of the programs in an archive.
-std::vector<std::string> pt2_program_names(const std::string& path);
-
 }  // namespace tenon::formats

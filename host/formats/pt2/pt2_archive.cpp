@@ -261,11 +261,4 @@ Pt2Program read_pt2(Bytes file, const std::string& subject, const Pt2Options& op
                       options);
 }
 
-std::vector<std::string> pt2_program_names(const std::string& path) {
-  ZipArchive archive = ZipArchive::open(path);
-  const std::string root = read_root(archive);
-  check_versions(archive, root);
-  return program_names(archive, root);
-}
-
 }  // namespace tenon::formats

@@ -285,12 +285,6 @@ void count_unsupported(const Pt2Graph& graph, std::map<std::string, int>& counts
 
 }  // namespace
 
-size_t ImportedModel::n_user_outputs() const {
-  return static_cast<size_t>(std::count_if(outputs.begin(), outputs.end(), [](const auto& o) {
-    return o.kind == ModelOutputKind::result || o.kind == ModelOutputKind::constant;
-  }));
-}
-
 std::string unsupported_ops(const Pt2Program& program) {
   std::map<std::string, int> counts;
   count_unsupported(program.graph, counts);

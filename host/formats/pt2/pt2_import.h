@@ -73,7 +73,6 @@ struct ImportedModel {
   std::vector<Pt2Guard> guards;
   std::vector<std::string> argument_names;
   std::optional<Pt2Tree> in_tree;
-  size_t n_user_outputs() const;
 };
 
 struct ImportOptions {

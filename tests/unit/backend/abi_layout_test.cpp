@@ -1,18 +1,18 @@
 // The plugin ABI stays as published: fields are appended, never moved, and no struct has padding.
+#include "../../../tools/abi_layout.h"
+#include "folders.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <regex>
 #include <sstream>
 
-#include "../../../tools/abi_layout.h"
-
 namespace tenon::tools {
 namespace {
 
-std::filesystem::path golden_path() { return TENON_SOURCE_DIR "/plugin-api/abi/v1.layout"; }
+std::string golden_path() { return source_path("plugin-api/abi/v1.layout"); }
 
 TEST(AbiLayout, EqualsThePublishedOne) {
   std::ifstream file(golden_path());
