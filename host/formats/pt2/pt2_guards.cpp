@@ -3,6 +3,7 @@
 
 #include "formats/pt2/pt2_parts.h"
 
+#include <algorithm>
 #include <charconv>
 
 namespace tenon::formats {

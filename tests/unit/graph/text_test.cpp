@@ -9,6 +9,7 @@
 #include "core/tensor/tensor_impl.h"
 #include "folders.h"
 #include "formats/graph_json.h"
+#include "graph/hash.h"
 #include "graph/text/document.h"
 #include "graph/text/dot.h"
 #include "graph/text/elements.h"
