@@ -13,8 +13,8 @@ inline Symbol symbol_from(int64_t lower, int64_t upper, std::string name) {
   return {std::max<int64_t>(lower, 4), lower, upper, std::move(name)};
 }
 
-struct Indices : ::testing::Test {
-  Indices() { x.symbols = {symbol_from(2, 100, "s"), symbol_from(1, 1 << 20, "t")}; }
+struct IndexExpressions : ::testing::Test {
+  IndexExpressions() { x.symbols = {symbol_from(2, 100, "s"), symbol_from(1, 1 << 20, "t")}; }
   Id number(int64_t n) { return x.constant(n); }
   Id variable(int64_t extent) { return x.variable(number(extent)); }
   Id times(int64_t factor, Id i) { return x.multiply(number(factor), i); }

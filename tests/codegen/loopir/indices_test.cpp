@@ -10,7 +10,7 @@
 namespace loopir {
 namespace {
 
-TEST_F(Indices, OrderOfTermsAndFactorsMakesNoDifference) {
+TEST_F(IndexExpressions, OrderOfTermsAndFactorsMakesNoDifference) {
   Id i = variable(8), j = variable(9);
   EXPECT_EQ(x.add(i, x.add(j, s)), x.add(x.add(s, i), j));
   EXPECT_EQ(x.multiply(i, x.multiply(j, s)), x.multiply(x.multiply(s, i), j));
@@ -18,28 +18,28 @@ TEST_F(Indices, OrderOfTermsAndFactorsMakesNoDifference) {
             x.subtract(x.multiply(i, i), x.multiply(s, s)));
 }
 
-TEST_F(Indices, TermsCancel) {
+TEST_F(IndexExpressions, TermsCancel) {
   Id i = variable(8), j = variable(9), product = x.multiply(s, i);
   EXPECT_EQ(x.subtract(x.add(product, j), product), j);
   EXPECT_EQ(x.subtract(x.multiply(s, t), x.multiply(t, s)), number(0));
 }
 
-TEST_F(Indices, AVariableOfExtentOneIsZero) { EXPECT_EQ(variable(1), number(0)); }
+TEST_F(IndexExpressions, AVariableOfExtentOneIsZero) { EXPECT_EQ(variable(1), number(0)); }
 
-TEST_F(Indices, DivisionByTheSizeOfTheFastestDigitGivesTheOthers) {
+TEST_F(IndexExpressions, DivisionByTheSizeOfTheFastestDigitGivesTheOthers) {
   Id i = variable(5), j = variable(8), index = x.add(times(8, i), j);
   EXPECT_EQ(x.floordiv(index, number(8)), i);
   EXPECT_EQ(x.mod(index, number(8)), j);
 }
 
-TEST_F(Indices, DivisionKeepsADigitThatMayCarry) {
+TEST_F(IndexExpressions, DivisionKeepsADigitThatMayCarry) {
   Id i = variable(5), j = variable(9), index = x.add(times(8, i), j);
   EXPECT_EQ(x.floordiv(index, number(8)), x.add(i, x.floordiv(j, number(8))));
   EXPECT_NE(x.floordiv(index, number(8)), i);
   EXPECT_EQ(x.mod(index, number(8)), x.mod(j, number(8)));
 }
 
-TEST_F(Indices, DivisionBySymbolsIsResolved) {
+TEST_F(IndexExpressions, DivisionBySymbolsIsResolved) {
   Id i = variable(5), j = x.variable(s), k = x.variable(t);
   Id rows = x.add(x.multiply(s, i), j), index = x.add(x.multiply(rows, t), k);
   EXPECT_EQ(x.floordiv(rows, s), i);
@@ -50,7 +50,7 @@ TEST_F(Indices, DivisionBySymbolsIsResolved) {
   EXPECT_EQ(x.floordiv(times(6, x.multiply(s, t)), times(2, s)), times(3, t));
 }
 
-TEST_F(Indices, DivisionsFoldIntoOne) {
+TEST_F(IndexExpressions, DivisionsFoldIntoOne) {
   Id i = variable(100);
   EXPECT_EQ(x.floordiv(x.floordiv(i, number(2)), number(3)), x.floordiv(i, number(6)));
   EXPECT_EQ(x.floordiv(x.add(times(2, i), number(4)), number(6)),
@@ -59,7 +59,7 @@ TEST_F(Indices, DivisionsFoldIntoOne) {
   EXPECT_EQ(x.mod(number(-7), number(2)), number(1));
 }
 
-TEST_F(Indices, AreComparedByTheBoundsOfSymbols) {
+TEST_F(IndexExpressions, AreComparedByTheBoundsOfSymbols) {
   Id i = x.variable(s), j = x.variable(t);
   EXPECT_TRUE(x.is_less(i, s));
   EXPECT_FALSE(x.is_less(x.add(i, number(1)), s));
@@ -72,7 +72,7 @@ TEST_F(Indices, AreComparedByTheBoundsOfSymbols) {
   EXPECT_TRUE(x.is_less(x.subtract(s, x.add(i, number(1))), s));
 }
 
-TEST_F(Indices, OfTwoBoundsTheOneThatHoldsIsTaken) {
+TEST_F(IndexExpressions, OfTwoBoundsTheOneThatHoldsIsTaken) {
   Id i = variable(8);
   EXPECT_EQ(x.minimum(i, number(8)), i);
   EXPECT_EQ(x.maximum(i, number(-1)), i);
@@ -80,7 +80,7 @@ TEST_F(Indices, OfTwoBoundsTheOneThatHoldsIsTaken) {
   EXPECT_EQ(x.minimum(i, s), x.minimum(s, i));
 }
 
-TEST_F(Indices, TellHowFarAVariableMovesThem) {
+TEST_F(IndexExpressions, TellHowFarAVariableMovesThem) {
   Id i = variable(8), j = variable(9);
   Id index = x.add(times(3, x.multiply(i, s)), x.add(j, number(7)));
   EXPECT_EQ(x.coefficient(index, i), times(3, s));
@@ -91,7 +91,7 @@ TEST_F(Indices, TellHowFarAVariableMovesThem) {
   EXPECT_EQ(x.coefficient(x.multiply(i, x.floordiv(j, number(3))), i), x.floordiv(j, number(3)));
 }
 
-TEST_F(Indices, SubstitutionBringsThemIntoNormalForm) {
+TEST_F(IndexExpressions, SubstitutionBringsThemIntoNormalForm) {
   Id n = variable(40), i = variable(5), j = variable(8);
   Id index = x.add(times(100, x.floordiv(n, number(8))), x.mod(n, number(8)));
   EXPECT_EQ(x.substitute_index(index, {{n, x.add(times(8, i), j)}}), x.add(times(100, i), j));

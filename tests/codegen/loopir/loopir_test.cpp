@@ -12,7 +12,7 @@ namespace {
 
 // ---- walking a buffer with other variables
 
-struct Unifying : Indices {
+struct Unifying : IndexExpressions {
   /// A loop over all variables of `index` that stores at it, or that loads from it.
   Group storing(Id index) {
     Loop loop;

@@ -1,6 +1,7 @@
 // Ops are named in their rows: what the host wants to know of an op is a fact in its row, and what
 // it calls has an OpId.
 #include "core/error.h"
+#include "folders.h"
 #include "ops/op_table.h"
 
 #include <gtest/gtest.h>
@@ -92,7 +93,7 @@ constexpr std::string_view mirrors[] = {"host/aot/decompose.cpp", "host/partitio
                                         "host/partition/runtime_estimate.cpp"};
 
 TEST(OpNamesInStrings, StandInRowsOnly) {
-  fs::path root = TENON_SOURCE_DIR;
+  fs::path root = source_path("");
   for (const char* folder : {"host", "codegen", "plugins"})
     for (const auto& entry : fs::recursive_directory_iterator(root / folder)) {
       std::string path = fs::relative(entry.path(), root).string();
