@@ -109,7 +109,7 @@ void TraceInputs::add_arguments(const TracePolicy& policy) {
     argument_numbers_.push_back(argument_number(env_, leaves_.numbers[i], i, policy));
 }
 
-RecordedCall TraceInputs::recorded_call() const {
+GuardedCall TraceInputs::recorded_call() const {
   return {.leaves = leaves_,
           .metas = argument_metas_,
           .numbers = argument_numbers_,

@@ -33,7 +33,7 @@ class TraceInputs {
   std::span<const Tensor> argument_fakes() const { return argument_fakes_; }
   std::span<const Number> argument_numbers() const { return argument_numbers_; }
   /// What is known of the call, for its guards.
-  RecordedCall recorded_call() const;
+  GuardedCall recorded_call() const;
 
   /// The fake for a captured tensor; `real` is the caller's own handle.
   Tensor lift(const Tensor& real, const detail::Body& body);

@@ -22,8 +22,8 @@ namespace {
 constexpr std::string_view recording_end = ".io.safetensors";
 
 // The recordings of NAME.pt2, base sizes first.
-std::vector<Recording> recordings_of(const fs::path& archive) {
-  std::vector<Recording> found;
+std::vector<RecordedFile> recordings_of(const fs::path& archive) {
+  std::vector<RecordedFile> found;
   std::string stem = (archive.parent_path() / archive.stem()).string();
   for (const char* kind : {"", ".alt"}) {
     std::string file = stem + kind + std::string(recording_end);
@@ -36,7 +36,7 @@ void add_file(const fs::path& file, bool given, ModelCases& cases) {
   std::string name = file.string();
   bool has_code = file.extension() == ".tenon";
   if (file.extension() == ".pt2" || has_code) {
-    std::vector<Recording> recordings = recordings_of(file);
+    std::vector<RecordedFile> recordings = recordings_of(file);
     require(!given || !recordings.empty(), ErrorCode::bad_file,
             "{}: there is no recording beside it; expected {}.io.safetensors", name,
             (file.parent_path() / file.stem()).string());
@@ -190,7 +190,7 @@ class Checker {
     require(!model.has_code || !settings.grad, "{}: holds code for inference only", model.archive);
   }
 
-  void check(const Recording& recording, CaseResult& result);
+  void check(const RecordedFile& recording, CaseResult& result);
 
  private:
   static std::unique_ptr<ModelRunner> runner_of(
@@ -279,7 +279,7 @@ void Checker::refuse_other_gradients(const Effects& found, CaseResult& result) c
   }
 }
 
-void Checker::check(const Recording& recording, CaseResult& result) {
+void Checker::check(const RecordedFile& recording, CaseResult& result) {
   recording_ = formats::read_tensors(recording.file);
   double_.reset();
   result.backend = backend_;
@@ -323,7 +323,7 @@ void note_error(CaseResult& result, const std::exception& error) {
 std::vector<CaseResult> check_model(const ModelCase& model, const std::string& backend,
                                     const CheckSettings& settings) {
   std::vector<CaseResult> results;
-  for (const Recording& recording : model.recordings) {
+  for (const RecordedFile& recording : model.recordings) {
     results.emplace_back();
     results.back().name = recording.name;
     results.back().backend = backend;

@@ -16,14 +16,14 @@
 
 namespace tenon {
 
-struct Recording {
+struct RecordedFile {
   std::string name;  ///< "path/NAME", "path/NAME.alt"
   std::string file;
 };
 
 struct ModelCase {
   std::string archive;
-  std::vector<Recording> recordings;
+  std::vector<RecordedFile> recordings;
   bool has_code = false;  ///< a .tenon file, which has its backend in it
 };
 

@@ -17,7 +17,7 @@ namespace {
 
 struct GuardKind {
   /// Keeps what the recording has taken for granted.
-  void (*record)(GuardSet& guards, const RecordedCall& call);
+  void (*record)(GuardSet& guards, const GuardedCall& call);
   /// Whether that holds for a call.
   bool (*check)(const GuardSet& guards, const Leaves& leaves);
   /// Why it does not, in one line; asked when it does not.
@@ -43,7 +43,7 @@ std::string budget_text(std::optional<double> budget) {
 
 // ---- how many leaves there are, and how they hang together
 
-void record_structure(GuardSet& g, const RecordedCall& call) {
+void record_structure(GuardSet& g, const GuardedCall& call) {
   g.structure = call.leaves.structure;
 }
 
@@ -62,7 +62,7 @@ bool needs_grad(const Tensor& t) {
 }
 
 // Symbolic sizes and strides are free, as are strides over one element.
-TensorGuard recorded_guard(const RecordedCall& call, size_t index) {
+TensorGuard recorded_guard(const GuardedCall& call, size_t index) {
   const Tensor& real = *call.leaves.tensors[index];
   TensorGuard g{};
   g.defined = real.defined();
@@ -79,7 +79,7 @@ TensorGuard recorded_guard(const RecordedCall& call, size_t index) {
   return g;
 }
 
-void record_tensors(GuardSet& g, const RecordedCall& call) {
+void record_tensors(GuardSet& g, const GuardedCall& call) {
   for (size_t i = 0; i < call.leaves.tensors.size(); ++i)
     g.tensors.push_back(recorded_guard(call, i));
 }
@@ -148,7 +148,7 @@ struct PlainValues {
   static constexpr std::string_view name = "plain value",
                                     advice = "; declare it SymInt or SymFloat to make it dynamic";
   static auto& kept(auto& guards) { return guards.plain; }
-  static auto given(const RecordedCall& call) { return call.leaves.plain.span(); }
+  static auto given(const GuardedCall& call) { return call.leaves.plain.span(); }
   static auto found(const Leaves& leaves) { return leaves.plain.span(); }
   static bool is_free(const detail::PlainLeaf&) { return false; }
   static bool serves(const detail::PlainLeaf& kept, const detail::PlainLeaf& found) {
@@ -164,7 +164,7 @@ struct PlainValues {
 struct Texts {
   static constexpr std::string_view name = "text", advice = "";
   static auto& kept(auto& guards) { return guards.texts; }
-  static auto given(const RecordedCall& call) { return call.leaves.texts.span(); }
+  static auto given(const GuardedCall& call) { return call.leaves.texts.span(); }
   static auto found(const Leaves& leaves) { return leaves.texts.span(); }
   static bool is_free(std::string_view) { return false; }
   static bool serves(std::string_view kept, std::string_view found) { return kept == found; }
@@ -174,7 +174,7 @@ struct Texts {
 struct Numbers {
   static constexpr std::string_view name = "number", advice = "";
   static auto& kept(auto& guards) { return guards.numbers; }
-  static auto given(const RecordedCall& call) { return call.numbers; }
+  static auto given(const GuardedCall& call) { return call.numbers; }
   static auto found(const Leaves& leaves) { return leaves.numbers.span(); }
   static bool is_free(Number kept) { return kept.is_symbolic(); }
   static bool serves(Number kept, Number found) {
@@ -185,7 +185,7 @@ struct Numbers {
 
 template <class Of>
 struct Values {
-  static void record(GuardSet& g, const RecordedCall& call) {
+  static void record(GuardSet& g, const GuardedCall& call) {
     auto given = Of::given(call);
     Of::kept(g).assign(given.begin(), given.end());
   }
@@ -222,7 +222,7 @@ uint32_t first_same(const Leaves& leaves, size_t index) {
   return static_cast<uint32_t>(index);
 }
 
-void record_same_objects(GuardSet& g, const RecordedCall& call) {
+void record_same_objects(GuardSet& g, const GuardedCall& call) {
   bool repeated = false;
   for (size_t i = 0; i < call.leaves.tensors.size(); ++i) {
     g.same_as.push_back(first_same(call.leaves, i));
@@ -262,7 +262,7 @@ SymbolLoad load_of(const SymbolSource& s) {
   return {kind, s.index, s.dim};
 }
 
-void record_sizes(GuardSet& g, const RecordedCall& call) {
+void record_sizes(GuardSet& g, const GuardedCall& call) {
   const ShapeEnv& env = call.env;
   std::vector<const Expr*> symbols = argument_symbols(env), conditions, outputs_of_program;
   for (const Expr* symbol : symbols) g.loads.push_back(load_of(env.info(symbol).source));
@@ -292,13 +292,13 @@ std::string sizes_text(const GuardSet& g) {
 // ---- the table
 
 constexpr GuardKind kinds[] = {
-    {.record = [](GuardSet& g, const RecordedCall&) { g.global = global_state(); },
+    {.record = [](GuardSet& g, const GuardedCall&) { g.global = global_state(); },
      .check = [](const GuardSet& g, const Leaves&) { return global_state() == g.global; },
      .why = [](const GuardSet&, const Leaves&) -> std::string {
        return "global state: grad mode, deterministic mode or autocast changed";
      },
      .text = goes_without_saying},
-    {.record = [](GuardSet& g, const RecordedCall&) { g.memory_budget = current_memory_budget; },
+    {.record = [](GuardSet& g, const GuardedCall&) { g.memory_budget = current_memory_budget; },
      .check = [](const GuardSet& g,
                  const Leaves&) { return current_memory_budget == g.memory_budget; },
      .why =
@@ -357,7 +357,7 @@ bool matches(const TensorGuard& g, const Tensor& t) {
   return true;
 }
 
-GuardSet make_guards(const RecordedCall& call) {
+GuardSet make_guards(const GuardedCall& call) {
   GuardSet guards;
   for (const GuardKind& kind : kinds) kind.record(guards, call);
   return guards;

@@ -38,7 +38,7 @@ struct SymbolLoad {
 };
 
 /// What a recording knows of its call: the arguments, and what of them are symbols.
-struct RecordedCall {
+struct GuardedCall {
   const detail::Leaves& leaves;
   std::span<const TensorMeta> metas;  ///< by tensor leaf, as it came in
   std::span<const Number> numbers;    ///< by number leaf
@@ -87,6 +87,6 @@ struct GuardSet {
 std::vector<const Expr*> argument_symbols(const ShapeEnv& env);
 
 /// The guards of a recording: what each kind keeps of it.
-GuardSet make_guards(const RecordedCall& call);
+GuardSet make_guards(const GuardedCall& call);
 
 }  // namespace tenon

@@ -39,7 +39,7 @@ Json::Object ArtifactWriter::code(const SavedArtifact& saved) {
     out.push_back({"backend", saved.backend});
     out.push_back({"mutated_inputs", formats::json_numbers(saved.mutated_inputs)});
     out.push_back({"code", int64_t{n_codes_}});
-    sections_.add(message("code/{}", n_codes_++), formats::as_byte_span(saved.bytes));
+    sections_.add_owned(message("code/{}", n_codes_++), saved.bytes);
   }
   if (saved.kind == Kind::functional) {
     out.push_back({"plan", saved.bytes});

@@ -108,7 +108,7 @@ TEST_F(InductorSavedParts, NodesThatCannotRunAreRefused) {
   EXPECT_THAT(refusal("\"nodes\":[1]", "\"nodes\":[4]"), HasSubstr("node 4"));
   EXPECT_THAT(refusal("\"nodes\":[1]", "\"nodes\":[]"), HasSubstr("node"));
   EXPECT_THAT(refusal("\"nodes\":[1]", "\"nodes\":[99]"), HasSubstr("node 99"));
-  EXPECT_THAT(refusal("\"nodes\":[1]", "\"nodes\":[-1]"), HasSubstr("not the number of anything"));
+  EXPECT_THAT(refusal("\"nodes\":[1]", "\"nodes\":[-1]"), HasSubstr("found -1"));
 }
 
 // Whatever a plan says, loading it ends in an error or in an artifact.

@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // What is behind a compiled callable: the frame of one call, the sites that keep code, and the call
 // operator. Part of tenon/compile.h; programs need none of it by itself.
 #pragma once

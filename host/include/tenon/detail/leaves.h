@@ -1,3 +1,4 @@
+// SPDX-License-Identifier: Apache-2.0
 // The leaves of a call: tensors, numbers and texts, collected from arguments and put back into copies
 // and results. Part of tenon/compile.h; programs need none of it by itself.
 #pragma once
