@@ -304,10 +304,6 @@ tensor Executable::tensor_of(Call& call, const View& view) {
 
 // ---- items
 
-const std::string& Executable::kernel_name(size_t item) const {
-  return std::get<loopir::Kernel>(parts_.schedule.items[item]).name;
-}
-
 /// A kernel with the addresses of one call.
 class Executable::KernelCall {
  public:

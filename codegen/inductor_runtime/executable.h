@@ -100,7 +100,9 @@ class Executable {
   void describe_memory();
   void run_kernel(Call& call, size_t item);
   class KernelCall;
-  const std::string& kernel_name(size_t item) const;
+  const std::string& kernel_name(size_t item) const {
+    return std::get<loopir::Kernel>(parts_.schedule.items[item]).name;
+  }
   void run_extern(Call& call, size_t item);
   bool is_borrowed(const Call& call, const tn_tensor* t) const;
   void place_arena(Context& context, std::span<const int64_t> symbols);

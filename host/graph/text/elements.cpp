@@ -62,37 +62,31 @@ void for_each_element(const Tensor& t, F f) {
 // What each dtype with numbers in the text is read and written through.
 template <class F>
 bool with_number_type(Dtype dtype, F f) {
+  auto run = [&](auto zero) {
+    f(zero);
+    return true;
+  };
   switch (dtype) {
     case Dtype::u8:
-      f(uint8_t{});
-      return true;
+      return run(uint8_t{});
     case Dtype::i8:
-      f(int8_t{});
-      return true;
+      return run(int8_t{});
     case Dtype::i16:
-      f(int16_t{});
-      return true;
+      return run(int16_t{});
     case Dtype::i32:
-      f(int32_t{});
-      return true;
+      return run(int32_t{});
     case Dtype::i64:
-      f(int64_t{});
-      return true;
+      return run(int64_t{});
     case Dtype::f16:
-      f(Half{});
-      return true;
+      return run(Half{});
     case Dtype::bf16:
-      f(BFloat16{});
-      return true;
+      return run(BFloat16{});
     case Dtype::f32:
-      f(float{});
-      return true;
+      return run(float{});
     case Dtype::f64:
-      f(double{});
-      return true;
+      return run(double{});
     case Dtype::bool_:
-      f(bool{});
-      return true;
+      return run(bool{});
     default:
       return false;
   }

@@ -203,55 +203,35 @@ std::array<TensorMeta, 3> lstm_metas(const Tensor& input, TensorList hx, TensorL
   return {m[0], m[1], contiguous_meta(hx[1].sizes(), hx[1].dtype(), hx[1].device())};
 }
 
+LayerCall layer_call(Cell kind, const Tensor& input, const Tensor& hx, TensorList params,
+                     bool has_biases, int64_t layers, double dropout_p, bool train,
+                     bool bidirectional, bool batch_first) {
+  return {kind,  input,         hx,         {}, params, has_biases, layers, dropout_p,
+          train, bidirectional, batch_first};
+}
+
 template <Cell kind>
 Pair layer_decomp(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases,
                   int64_t layers, double dropout_p, bool train, bool bidirectional,
                   bool batch_first) {
-  RecurrentResult r = recurrent_decomp({kind,
-                                        input,
-                                        hx,
-                                        {},
-                                        params,
-                                        has_biases,
-                                        layers,
-                                        dropout_p,
-                                        train,
-                                        bidirectional,
-                                        batch_first});
+  RecurrentResult r = recurrent_decomp(layer_call(kind, input, hx, params, has_biases, layers,
+                                                  dropout_p, train, bidirectional, batch_first));
   return {r.output, r.hidden};
 }
 
 Pair gru_kernel(const Tensor& input, const Tensor& hx, TensorList params, bool has_biases,
                 int64_t layers, double dropout_p, bool train, bool bidirectional,
                 bool batch_first) {
-  RecurrentResult r = recurrent_kernel({Cell::gru,
-                                        input,
-                                        hx,
-                                        {},
-                                        params,
-                                        has_biases,
-                                        layers,
-                                        dropout_p,
-                                        train,
-                                        bidirectional,
-                                        batch_first});
+  RecurrentResult r = recurrent_kernel(layer_call(Cell::gru, input, hx, params, has_biases, layers,
+                                                  dropout_p, train, bidirectional, batch_first));
   return {r.output, r.hidden};
 }
 
 std::array<TensorMeta, 2> layer_metas(const Tensor& input, const Tensor& hx, TensorList params,
                                       bool has_biases, int64_t layers, double dropout_p, bool train,
                                       bool bidirectional, bool batch_first) {
-  return recurrent_metas({Cell::gru,
-                          input,
-                          hx,
-                          {},
-                          params,
-                          has_biases,
-                          layers,
-                          dropout_p,
-                          train,
-                          bidirectional,
-                          batch_first});
+  return recurrent_metas(layer_call(Cell::gru, input, hx, params, has_biases, layers, dropout_p,
+                                    train, bidirectional, batch_first));
 }
 
 template <Cell kind>
