@@ -12,7 +12,7 @@
 #include "partition/budget.h"
 
 #include "core/error.h"
-#include "partition/knapsack.h"
+#include "partition/solvers/knapsack.h"
 #include "partition/log_cut.h"
 #include "partition/pareto.h"
 #include "partition/runtime_estimate.h"

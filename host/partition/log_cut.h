@@ -3,7 +3,7 @@
 // Threads: as report::log.
 #pragma once
 
-#include "partition/knapsack.h"
+#include "partition/solvers/knapsack.h"
 #include "partition/work_graph.h"
 
 namespace tenon::partition {

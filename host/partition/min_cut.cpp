@@ -16,7 +16,7 @@
 
 #include "core/error.h"
 #include "partition/log_cut.h"
-#include "partition/max_flow.h"
+#include "partition/solvers/max_flow.h"
 #include "partition/storage_cost.h"
 #include "report/dumps.h"
 

@@ -1,5 +1,5 @@
 // Solvers of the knapsack against known numbers and against trying all choices.
-#include "partition/knapsack.h"
+#include "partition/solvers/knapsack.h"
 
 #include "core/error.h"
 

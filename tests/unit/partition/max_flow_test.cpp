@@ -1,5 +1,5 @@
 // Minimum cuts against the best of all cuts, on random networks.
-#include "partition/max_flow.h"
+#include "partition/solvers/max_flow.h"
 
 #include <gtest/gtest.h>
 

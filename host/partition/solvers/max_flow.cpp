@@ -9,7 +9,7 @@
 // vertices that can reach the sink in the rest network are the sink side. Cost: O(V^2 E) at worst;
 // on networks of joint graphs a few dozen rounds of O(E). Source: E. A. Dinic, Soviet Mathematics
 // Doklady 11 (1970) 1277-1280.
-#include "partition/max_flow.h"
+#include "partition/solvers/max_flow.h"
 
 #include "core/error.h"
 

@@ -16,7 +16,7 @@
 //             no longer fits it stays below the best set known. Many equal layers fall together
 //             into few states; at worst, with sizes that share no unit, states double a level.
 // Items that take no memory are kept in all of them.
-#include "partition/knapsack.h"
+#include "partition/solvers/knapsack.h"
 
 #include "core/error.h"
 #include "core/joined.h"
