@@ -3,6 +3,7 @@
 #pragma once
 
 #include <tenon/custom_ops.h>
+#include <tenon/device.h>
 #include <tenon/plugin.h>
 
 #include <cstddef>
@@ -64,8 +65,9 @@ inline std::vector<LayoutStruct> abi_structs() {
                    symbols, users, node, value, constant, node_meta, hash, dump),
       TENON_LAYOUT(tn_expr_info, struct_size, op, n_operands, flags, operands, value, hint, lower,
                    upper, name, source),
-      TENON_LAYOUT(tn_sym_api, struct_size, _r0, info, text, make, constant, known, guard, eval),
-      TENON_LAYOUT(tn_op_arg, name, type, default_text, alias),
+      TENON_LAYOUT(tn_sym_api, struct_size, _r0, info, text, make, constant, known, guard, eval,
+                   keep, eval_kept, free_kept),
+      TENON_LAYOUT(tn_op_arg, name, type, default_text, alias, flags, _r0, _r1),
       TENON_LAYOUT(tn_op_info, struct_size, n_args, n_returns, n_decomposition_sets, tags, name,
                    schema, args, returns, decomposition_sets),
       TENON_LAYOUT(tn_instr, code, dtype, a, b, c),
@@ -82,15 +84,16 @@ inline std::vector<LayoutStruct> abi_structs() {
                    trace, rng_reserve, debug_dir, parallel_chunks),
       TENON_LAYOUT(tn_host, struct_size, abi_major, abi_minor, _r0, host_version, status_new,
                    status_wrap, status_at, status_code, status_message, status_free, extension,
-                   tensor, graph, sym, ops, run, opt, svc),
+                   tensor, graph, sym, ops, run, opt, svc, extension_at),
       TENON_LAYOUT(tn_compile_request, struct_size, stage, flags, ctx, graph, options,
                    example_inputs, static_inputs, mutated_inputs, aliased_outputs, n_inputs,
                    n_static, n_mutated, n_outputs, n_saved, _r0, cache_key, compile_id),
       TENON_LAYOUT(tn_artifact_api, struct_size, flags, call, destroy, serialize, describe,
                    set_constants),
       TENON_LAYOUT(tn_artifact, api, self),
+      TENON_LAYOUT(tn_verdicts, struct_size, n_nodes, verdict, group, host_data, reason),
       TENON_LAYOUT(tn_backend, struct_size, _r0, name, self, compile, supports, load, fingerprint,
-                   reset),
+                   reset, judge),
       TENON_LAYOUT(tn_kernels, struct_size, n_ops, device_type, _r0, self, ops, run),
       TENON_LAYOUT(tn_device_props, struct_size, compute_units, total_bytes, free_bytes,
                    capability_major, capability_minor, name, arch),
@@ -125,8 +128,8 @@ inline std::vector<LayoutCode> abi_codes() {
   add({TENON_EXPAND(TENON_CODES(TN_LOG_TRACE, TN_LOG_DEBUG, TN_LOG_INFO, TN_LOG_WARN, TN_LOG_ERROR,
                                 TN_LOG_CRITICAL))});
   add({TENON_EXPAND(TENON_CODES(TN_U8, TN_I8, TN_I16, TN_I32, TN_I64, TN_F16, TN_F32, TN_F64,
-                                TN_C32, TN_C64, TN_C128, TN_BOOL, TN_BF16, TN_F8_E5M2,
-                                TN_F8_E4M3FN))});
+                                TN_C32, TN_C64, TN_C128, TN_BOOL, TN_BF16, TN_F8_E5M2, TN_F8_E4M3FN,
+                                TN_U16, TN_U32, TN_U64, TN_F8_E8M0FNU, TN_F4_E2M1FN_X2))});
   add({TENON_EXPAND(TENON_CODES(TN_DEV_CPU, TN_DEV_CUDA, TN_DEV_META, TN_DEV_FIRST_DYNAMIC))});
   add({TENON_EXPAND(TENON_CODES(TN_LAYOUT_STRIDED))});
   add({TENON_EXPAND(TENON_CODES(TN_FORMAT_CONTIGUOUS, TN_FORMAT_PRESERVE, TN_FORMAT_CHANNELS_LAST,
@@ -155,6 +158,7 @@ inline std::vector<LayoutCode> abi_codes() {
       TN_EX_CONST, TN_EX_SYMBOL, TN_EX_ADD, TN_EX_MUL, TN_EX_FLOORDIV, TN_EX_CEILDIV, TN_EX_MOD,
       TN_EX_MIN, TN_EX_MAX, TN_EX_POW, TN_EX_TRUEDIV, TN_EX_TO_FLOAT, TN_EX_TRUNC, TN_EX_EQ,
       TN_EX_NE, TN_EX_LT, TN_EX_LE, TN_EX_AND, TN_EX_OR, TN_EX_NOT, TN_EX_SELECT))});
+  add({TENON_EXPAND(TENON_CODES(TN_OA_KEYWORD_ONLY, TN_OA_WRITTEN))});
   add({TENON_EXPAND(TENON_CODES(
       TN_F_CONST, TN_F_CAST, TN_F_NEG, TN_F_ABS, TN_F_SIGN, TN_F_ADD, TN_F_SUB, TN_F_MUL, TN_F_DIV,
       TN_F_TRUNCDIV, TN_F_FLOORDIV, TN_F_FMOD, TN_F_MOD, TN_F_MIN, TN_F_MAX, TN_F_POW,
@@ -178,7 +182,7 @@ inline std::vector<LayoutCode> abi_codes() {
   add({TENON_EXPAND(TENON_CODES(TN_RQ_DYNAMIC, TN_RQ_DETERMINISTIC, TN_RQ_GRAD_ENABLED, TN_RQ_BOXED,
                                 TN_RQ_FREEZING, TN_RQ_DRY_RUN, TN_RQ_BACKWARD_TAPE))});
   add({TENON_EXPAND(TENON_CODES(TN_AF_STEALS_INPUTS, TN_AF_SERIAL_ONLY, TN_AF_WRITES_GIVEN_OUTPUTS,
-                                TN_AF_FIXED_ADDRESSES))});
+                                TN_AF_FIXED_ADDRESSES, TN_AF_OWNS_STATIC_INPUTS))});
   add({TENON_EXPAND(TENON_CODES(TN_DESC_SOURCE, TN_DESC_IR, TN_DESC_ASM, TN_DESC_GRAPH,
                                 TN_DESC_MEMORY_PLAN, TN_DESC_STATS_JSON))});
   add({TENON_EXPAND(TENON_CODES(TN_NOT_SUPPORTED, TN_SUPPORTED, TN_SUPPORTED_IF_FUSED))});

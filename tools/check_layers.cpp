@@ -4,8 +4,8 @@
 //
 // The rules, for files below SOURCE_DIR:
 //   host/<room>/       sees itself and the rooms to its left in `rooms`, every public header and
-//                      the plugin ABI. config sees core/error.h and core/utf8.h only and is seen by
-//                      all rooms; report sees core and config and is seen by all rooms but those.
+//                      the plugin ABI. config sees core/error.h, core/path_writers.h and core/utf8.h
+//                      only and is seen by all rooms; report sees core and config and is seen by all rooms but those.
 //                      formats stands beside them: it sees core to graph, all from cache on see it.
 //   host/include/      public headers: the standard library, other public headers, the plugin ABI.
 //   plugin-api/        its own headers and the C or C++ standard library.
@@ -28,10 +28,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr std::string_view rooms[] = {"core",      "ops",     "graph", "cache",   "autograd",
-                                      "nn",        "guards",  "capture", "aot",   "partition",
-                                      "backend",   "saved",   "runtime", "compile", "model",
-                                      "debug",     "cli"};
+constexpr std::string_view rooms[] = {
+    "core",      "ops",     "graph", "cache",   "autograd", "nn",    "guards", "capture", "aot",
+    "partition", "backend", "saved", "runtime", "compile",  "model", "debug",  "cli"};
 
 // A library's headers, the file or room that may see them ("" for none), and what to do instead.
 struct Confined {
@@ -122,10 +121,11 @@ bool Checker::is_public(std::string_view name) const { return name.starts_with("
 std::string Checker::in_room(std::string_view room, const Include& include) const {
   std::string target = has_folder(include.name) ? first_folder(include.name) : std::string(room);
   if (room == "config") {
-    bool own =
-        target == "config" || include.name == "core/error.h" || include.name == "core/utf8.h";
+    bool own = target == "config" || include.name == "core/error.h" ||
+               include.name == "core/path_writers.h" || include.name == "core/utf8.h";
     if (own || include.name == "tenon/config.h" || include.name == "tenon/error.h") return "";
-    return "config sees core/error.h and core/utf8.h only, since every room sees config";
+    return "config sees core/error.h, core/path_writers.h and core/utf8.h only, since every room "
+           "sees config";
   }
   if (is_public(include.name) || target == "config") return "";
   if (room == "report")
@@ -183,7 +183,8 @@ std::string Checker::in_plugin(const std::string& file, const Include& include) 
   if (name == "loopir" && !is_standard(include.name))
     return "loopir serves every code generator and knows none";
   bool of_plugin = fs::exists(root / "plugins" / include.name);
-  if (!of_plugin || (place.filename() == "plugins" && first_folder(include.name) == name)) return "";
+  if (!of_plugin || (place.filename() == "plugins" && first_folder(include.name) == name))
+    return "";
   return "plugins are seen by nobody; put what they share into codegen/";
 }
 

@@ -243,6 +243,7 @@ ConvolutionGradients of_result_channels(ConvolutionGradients call, int64_t first
 std::vector<Job> cut(const ConvolutionGradients& call) {
   constexpr int64_t channel_block = 16;
   const ConvolutionShape& c = call.shape;
+  if (!c.fits_32_bits()) return {};
   int64_t workers = c.multiply_adds() < small_work ? 1 : call.workers;
   int64_t parts = std::min(workers, c.images);
   int64_t cuts = c.groups == 1 ? divide_up(workers, parts) : 1;

@@ -1,6 +1,8 @@
 // The bounded store of packed weights.
 #include "packed_weights.h"
 
+#include <tenon/memory.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <list>
@@ -60,7 +62,7 @@ Packed::Packed(size_t bytes)
 Packed::~Packed() { std::free(data_); }
 
 WeightsKey::WeightsKey(const tn_tensor& t, std::vector<int64_t> use, uint64_t layout)
-    : storage_id(t.storage_id), version(t.version ? *t.version : 0), view(std::move(use)) {
+    : storage_id(t.storage_id), version(t.version ? TN_VERSION(&t) : 0), view(std::move(use)) {
   view.push_back(t.storage_offset);
   view.push_back(t.dtype);
   view.push_back(static_cast<int64_t>(layout));
@@ -89,9 +91,16 @@ void keep_packed(const WeightsKey& key, PackedPtr packed) {
   while (s.bytes > byte_limit()) erase(s, std::prev(s.by_use.end()));
 }
 
+bool may_keep(const tn_tensor& t) {
+  static const auto* memory = static_cast<const tn_memory_api*>(
+      tenon::plugin::host->extension(TN_MEMORY_ID, TN_MEMORY_VERSION));
+  return memory && memory->is_private(&t);
+}
+
 bool seen_before(const tn_tensor& t) {
+  if (!may_keep(t)) return false;
   constexpr size_t most = 4096;
-  uint64_t version = t.version ? *t.version : 0;
+  uint64_t version = t.version ? TN_VERSION(&t) : 0;
   Store& s = store();
   std::lock_guard lock(s.guarding);
   if (s.seen.size() >= most && !s.seen.contains(t.storage_id)) s.seen.clear();

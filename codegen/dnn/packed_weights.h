@@ -46,17 +46,23 @@ struct WeightsKey {
 PackedPtr find_packed(const WeightsKey& key);
 /// Keeps them, in place of an older version of the same view.
 void keep_packed(const WeightsKey& key, PackedPtr packed);
-/// The same, packed first by pack_part(part, memory) on all threads where there is none.
+/// Whether what is packed of it may be kept: false where others could write to it uncounted.
+bool may_keep(const tn_tensor& t);
+/// The same, packed first by pack_part(part, memory) on all threads where there is none. Packed
+/// anew for each call where it may not be kept.
 template <class PackPart>
-PackedPtr find_or_pack(const WeightsKey& key, size_t bytes, int64_t parts, PackPart&& pack_part) {
-  if (PackedPtr known = find_packed(key)) return known;
+PackedPtr find_or_pack(const tn_tensor& weights, const WeightsKey& key, size_t bytes, int64_t parts,
+                       PackPart&& pack_part) {
+  bool keep = may_keep(weights);
+  if (PackedPtr known = keep ? find_packed(key) : nullptr) return known;
   auto packed = std::make_shared<Packed>(bytes);
   tenon::plugin::parallel_chunks(parts,
                                  [&](int64_t part, int32_t) { pack_part(part, packed->data()); });
-  keep_packed(key, packed);
+  if (keep) keep_packed(key, packed);
   return packed;
 }
-/// Whether the same version was asked for before: weights seen once may be on their way to change.
+/// Whether the same version was asked for before, and may be kept: weights seen once may be on their
+/// way to change.
 bool seen_before(const tn_tensor& t);
 
 /// Forgets everything.

@@ -110,6 +110,8 @@ struct ConvolutionShape {
   int64_t padding_behind(int d) const {
     return (result[d] - 1) * stride[d] + (kernel[d] - 1) * dilation[d] + 1 - source[d] - padding[d];
   }
+  /// Whether windows and padding stay within the 32 bits of oneDNN's kernels, which trust them.
+  bool fits_32_bits() const;
   int64_t multiply_adds() const { return images * result[0] * result[1] * result[2] * weights(); }
 };
 

@@ -14,6 +14,11 @@
 // whole copy of a tensor is ever made, and no worker waits for another. A channel slice always has
 // such a tile, since oneDNN's fast kernels refuse a strided channels-last result.
 //
+// Input channels beyond 2048 products for a result are in blocks of at most 288 products, each a
+// primitive that adds to the result: a chain of additions as long as oneDNN's own would have four
+// times the error of other libraries. A block has a tile of its own, since oneDNN refuses a strided
+// source; functions are applied behind the last one.
+//
 // Cost, measured on two cores with AVX-512: threads.md of the design has the table for
 // channels-last; the README of kernels_onednn the one for NCHW against PyTorch.
 #include "post_ops.h"
@@ -21,18 +26,28 @@
 #include "types.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace onednn {
 
 namespace {
 
+/// Input channels whose products are summed up in one chain.
+struct Block {
+  int64_t channel, channels;
+  size_t packed;  // where its weights begin, in bytes
+  Primitive primitive;
+  Move bring;
+};
+
 /// Rows and channels of one image's result, and the source rows that they need.
 struct Slice {
   int64_t row, rows, channel, channels;
   int64_t source_row, source_rows, padding_top, padding_bottom;
-  size_t packed;  // where its weights begin, in bytes
-  Primitive primitive;
-  Move bring, bring_operand, give_back;
+  std::vector<Block> blocks;
+  Move bring_operand, give_back;
+
+  const Desc& result() const { return blocks.front().primitive.result; }
 };
 
 // With the groups as a dimension of its own, where there are some.
@@ -133,6 +148,34 @@ Cut choose_cut(const ConvolutionShape& c, int64_t workers) {
   return {divide_up(rows, std::min(parts, rows)), c.out_channels};
 }
 
+int64_t channels_of_block(const ConvolutionShape& c) {
+  constexpr int64_t long_chain = 2048, chain = 288, vector = 16;
+  int64_t taps = volume(c.kernel);
+  if (c.dtype != TN_F32 || c.groups != 1 || c.channels * taps <= long_chain) return c.channels;
+  return std::max(vector, chain / taps / vector * vector);
+}
+
+/// What is done behind each block: the blocks before it are added, then come the functions.
+struct BlockAttributes {
+  std::optional<dnnl::primitive_attr> only, first, middle, last;
+
+  explicit BlockAttributes(std::span<const PostOp> post_ops) : only(attributes(post_ops)) {
+    // An operand that is added at once is what the first block adds to.
+    bool adds_first = !post_ops.empty() && post_ops.front() == PostOp::add;
+    std::vector<PostOp> rest{PostOp::add};
+    rest.insert(rest.end(), post_ops.begin() + adds_first, post_ops.end());
+    if (std::count(rest.begin(), rest.end(), PostOp::add) > 1) return;
+    const PostOp add[] = {PostOp::add};
+    first = adds_first ? attributes(add) : attributes({});
+    middle = attributes(add);
+    last = attributes(rest);
+  }
+  bool can_be_cut() const { return first && middle && last; }
+  const dnnl::primitive_attr& of(size_t block, size_t count) const {
+    return count == 1 ? *only : block == 0 ? *first : block + 1 == count ? *last : *middle;
+  }
+};
+
 }  // namespace
 
 struct PreparedConvolution::Plan {
@@ -145,22 +188,50 @@ struct PreparedConvolution::Plan {
 
   bool by_channels() const { return slices.front().channels != shape.out_channels; }
   void add_moves(Slice& s) const;
-  bool add(int64_t row, int64_t channel, const Cut& cut, const dnnl::primitive_attr& attr);
-  bool cut(int64_t workers, const dnnl::primitive_attr& attr);
+  bool add_blocks(Slice& s, const Slice* first, const BlockAttributes& attributes);
+  bool add(int64_t row, int64_t channel, const Cut& cut, const BlockAttributes& attributes);
+  bool cut(int64_t workers, const BlockAttributes& attributes);
 };
 
 void PreparedConvolution::Plan::add_moves(Slice& s) const {
   const int64_t *from = shape.source_strides, *to = shape.result_strides;
-  if (!is_channels_last(shape.channels, shape.source, from))
-    s.bring = Move({from, shape.dtype}, s.primitive.source, Move::Direction::to_tile, sets);
+  if (s.blocks.size() > 1 || !is_channels_last(shape.channels, shape.source, from))
+    for (Block& b : s.blocks)
+      b.bring = Move({from, shape.dtype}, b.primitive.source, Move::Direction::to_tile, sets);
   Part result{to, shape.dtype};
   if (s.channels == shape.out_channels && is_channels_last(s.channels, shape.result, to)) return;
-  s.give_back = Move(result, s.primitive.result, Move::Direction::from_tile, sets);
-  if (adds) s.bring_operand = Move(result, s.primitive.result, Move::Direction::to_tile, sets);
+  s.give_back = Move(result, s.result(), Move::Direction::from_tile, sets);
+  if (adds) s.bring_operand = Move(result, s.result(), Move::Direction::to_tile, sets);
+}
+
+// One layout for all rows: they share the packed weights.
+bool PreparedConvolution::Plan::add_blocks(Slice& s, const Slice* first,
+                                           const BlockAttributes& attributes) {
+  int64_t most = attributes.can_be_cut() ? channels_of_block(shape) : shape.channels;
+  auto count = static_cast<size_t>(divide_up(shape.channels, most));
+  for (size_t i = 0; i < count; ++i) {
+    Block b{};
+    b.channel = static_cast<int64_t>(i) * most;
+    b.channels = std::min(most, shape.channels - b.channel);
+    ConvolutionShape own = shape;
+    own.channels = b.channels;
+    own.bias = shape.bias && i == 0;
+    const Block* known = first ? &first->blocks[i] : nullptr;
+    b.primitive = make_primitive(own, s, attributes.of(i, count),
+                                 known ? &known->primitive.weights : nullptr, sets);
+    if (!b.primitive) return false;
+    b.packed = known ? known->packed : packed_bytes;
+    if (!known) {
+      packed_bytes += round_up_to_line(b.primitive.weights.get_size());
+      layout = layout * 31 + fingerprint(b.primitive.weights);
+    }
+    s.blocks.push_back(std::move(b));
+  }
+  return true;
 }
 
 bool PreparedConvolution::Plan::add(int64_t row, int64_t channel, const Cut& cut,
-                                    const dnnl::primitive_attr& attr) {
+                                    const BlockAttributes& attributes) {
   Slice s{};
   s.row = row;
   s.rows = std::min(cut.rows, shape.result[shape.first()] - row);
@@ -168,39 +239,44 @@ bool PreparedConvolution::Plan::add(int64_t row, int64_t channel, const Cut& cut
   s.channels = std::min(cut.channels, shape.out_channels - channel);
   find_source_rows(shape, s);
   if (s.source_rows <= 0) return false;  // a slice of padding only
-  // One layout for all rows: they share the packed weights.
-  const Slice* first = row > 0 ? &slices.back() : nullptr;
-  s.primitive = make_primitive(shape, s, attr, first ? &first->primitive.weights : nullptr, sets);
-  if (!s.primitive) return false;
-  s.packed = first ? first->packed : packed_bytes;
-  if (!first) {
-    packed_bytes += round_up_to_line(s.primitive.weights.get_size());
-    layout = layout * 31 + fingerprint(s.primitive.weights);
-  }
+  if (!add_blocks(s, row > 0 ? &slices.back() : nullptr, attributes)) return false;
   add_moves(s);
   slices.push_back(std::move(s));
   return true;
 }
 
-bool PreparedConvolution::Plan::cut(int64_t workers, const dnnl::primitive_attr& attr) {
+bool PreparedConvolution::Plan::cut(int64_t workers, const BlockAttributes& attributes) {
   sets = std::min(workers, shape.images);
   Cut cut = choose_cut(shape, workers);
   for (int64_t channel = 0; channel < shape.out_channels; channel += cut.channels)
     for (int64_t row = 0; row < shape.result[shape.first()]; row += cut.rows)
-      if (!add(row, channel, cut, attr)) return false;
+      if (!add(row, channel, cut, attributes)) return false;
+  return true;
+}
+
+bool ConvolutionShape::fits_32_bits() const {
+  constexpr int64_t most = std::numeric_limits<int32_t>::max();
+  for (int d = 0; d < 3; ++d) {
+    int64_t reach, room;
+    bool overflows = __builtin_mul_overflow(dilation[d], kernel[d], &reach) ||
+                     __builtin_mul_overflow(padding[d], 2, &room) ||
+                     __builtin_add_overflow(room, source[d], &room);
+    if (overflows || reach > most || room > most || stride[d] > most) return false;
+  }
   return true;
 }
 
 std::shared_ptr<const PreparedConvolution> PreparedConvolution::make(
     const ConvolutionShape& shape, std::span<const PostOp> post_ops, int64_t workers) {
+  if (!shape.fits_32_bits()) return nullptr;
   return unless_unsupported([&]() -> std::shared_ptr<const PreparedConvolution> {
     OneThread limit;
     if (shape.is_depthwise() && shape.first() == 0) return nullptr;  // 6 GF/s
     auto plan = std::make_unique<Plan>();
     plan->shape = shape;
     plan->adds = has_operand(post_ops);
-    std::optional<dnnl::primitive_attr> attr = attributes(post_ops);
-    if (!attr || !plan->cut(workers, *attr)) return nullptr;
+    BlockAttributes attributes(post_ops);
+    if (!attributes.only || !plan->cut(workers, attributes)) return nullptr;
     return std::shared_ptr<const PreparedConvolution>(new PreparedConvolution(std::move(plan)));
   });
 }
@@ -234,11 +310,16 @@ void PreparedConvolution::pack_part(int64_t part, const void* weights, const int
   OneThread limit;
   const ConvolutionShape& c = plan_->shape;
   const Slice& s = plan_->slices[static_cast<size_t>(part)];
-  Dims sizes = weights_sizes(c, s.channels), by{strides[0], strides[1]};
-  by.insert(by.end(), strides + 2 + c.first(), strides + 5);
-  if (c.groups > 1) by.insert(by.begin(), sizes[1] * strides[0]);
-  Reorder(Desc(sizes, data_type(c.dtype), by), s.primitive.weights)(
-      at(weights, s.channel * strides[0], c.dtype), static_cast<std::byte*>(packed) + s.packed);
+  for (const Block& b : s.blocks) {
+    ConvolutionShape own = c;
+    own.channels = b.channels;
+    Dims sizes = weights_sizes(own, s.channels), by{strides[0], strides[1]};
+    by.insert(by.end(), strides + 2 + c.first(), strides + 5);
+    if (c.groups > 1) by.insert(by.begin(), sizes[1] * strides[0]);
+    Reorder(Desc(sizes, data_type(c.dtype), by), b.primitive.weights)(
+        at(weights, s.channel * strides[0] + b.channel * strides[1], c.dtype),
+        static_cast<std::byte*>(packed) + b.packed);
+  }
 }
 
 void PreparedConvolution::run(int64_t slice, const void* source, const void* packed,
@@ -250,24 +331,28 @@ void PreparedConvolution::run(int64_t slice, const void* source, const void* pac
   int64_t image = slice / per_image;
   const int64_t *in = c.source_strides, *out = c.result_strides;
   int row = 2 + c.first();
-  const void* from = at(source, image * in[0] + s.source_row * in[row], c.dtype);
-  if (s.bring) {
-    void* tile = scratch(Scratch::source_tile, s.primitive.source.get_size());
-    s.bring(from, tile);
-    from = tile;
-  }
+  int64_t in_source = image * in[0] + s.source_row * in[row];
   int64_t in_result = image * out[0] + s.channel * out[1] + s.row * out[row];
   void *place = at(result, in_result, c.dtype), *to = place;
-  if (s.give_back) to = scratch(Scratch::result_tile, s.primitive.result.get_size());
+  if (s.give_back) to = scratch(Scratch::result_tile, s.result().get_size());
   if (plan_->adds) {
     const void* added = at(operand, in_result, c.dtype);
     if (s.bring_operand)
       s.bring_operand(added, to);
     else if (added != to)
-      std::memcpy(to, added, s.primitive.result.get_size());
+      std::memcpy(to, added, s.result().get_size());
   }
-  const void* weights = static_cast<const std::byte*>(packed) + s.packed;
-  s.primitive.run({from, weights, c.bias ? at(bias, s.channel, c.bias_dtype()) : nullptr, to});
+  for (const Block& b : s.blocks) {
+    const void* from = at(source, in_source + b.channel * in[1], c.dtype);
+    if (b.bring) {
+      void* tile = scratch(Scratch::source_tile, b.primitive.source.get_size());
+      b.bring(from, tile);
+      from = tile;
+    }
+    bool has_bias = c.bias && b.channel == 0;
+    b.primitive.run({from, static_cast<const std::byte*>(packed) + b.packed,
+                     has_bias ? at(bias, s.channel, c.bias_dtype()) : nullptr, to});
+  }
   if (s.give_back) s.give_back(to, place);
 }
 

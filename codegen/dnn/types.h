@@ -2,6 +2,7 @@
 #pragma once
 
 #include "engine.h"
+#include "new_code.h"
 
 #include <tenon/plugin.h>
 
@@ -51,9 +52,11 @@ inline void copy_rows(Rows<const void*> from, Rows<void*> to, int64_t rows, int6
     std::memcpy(at(to.data, r * to.step, dtype), at(from.data, r * from.step, dtype), bytes);
 }
 
-/// A plan, or none where oneDNN has no implementation (of a dtype on this CPU, of a shape).
+/// A plan, or none where oneDNN has no implementation (of a dtype on this CPU, of a shape) or may
+/// not make its code.
 template <class Make>
 auto unless_unsupported(Make&& make) -> decltype(make()) {
+  if (*why_no_new_code()) return nullptr;
   try {
     return make();
   } catch (const dnnl::error& e) {

@@ -10,7 +10,7 @@ namespace inductor {
 namespace {
 
 std::string statistics_json(const Statistics& s, const CodeOptions& code, int64_t packed_bytes,
-                            const std::string& items) {
+                            int64_t packings, const std::string& items) {
   std::ostringstream out;
   out << "{\"kernels\": " << s.kernels << ", \"extern_calls\": " << s.extern_calls
       << ", \"extern_ops\": [";
@@ -30,8 +30,9 @@ std::string statistics_json(const Statistics& s, const CodeOptions& code, int64_
       << ", \"distinct_kernels\": " << s.distinct_kernels
       << ", \"kernel_cache_hits\": " << s.kernel_cache_hits
       << ", \"object_bytes\": " << s.object_bytes << ", \"packed_bytes\": " << packed_bytes
-      << ", \"cpu\": \"" << code.cpu << "\", \"vector_bits\": " << code.vector_bits
-      << ", \"buffers\": " << s.buffers_json << items << "}";
+      << ", \"packings\": " << packings << ", \"cpu\": \"" << code.cpu
+      << "\", \"vector_bits\": " << code.vector_bits << ", \"buffers\": " << s.buffers_json << items
+      << "}";
   return out.str();
 }
 
@@ -127,7 +128,8 @@ std::string Executable::describe(int32_t what) const {
   const Statistics& s = parts_.statistics;
   switch (what) {
     case TN_DESC_STATS_JSON:
-      return statistics_json(s, parts_.options.code, packed_bytes_, items_json());
+      return statistics_json(s, parts_.options.code, packed_bytes_, prepacking_.packings(),
+                             items_json());
     case TN_DESC_IR:
       return s.loops_before_text;
     case TN_DESC_GRAPH:

@@ -12,6 +12,7 @@
 #include "item_facts.h"
 #include "kernel_interface.h"
 #include "linked_code.h"
+#include "prepacking.h"
 #include "regions.h"
 #include "run_options.h"
 
@@ -79,12 +80,10 @@ class Executable {
 
  private:
   struct Context;
-  struct Prepacked;
   struct Call;
   class Lease;
 
   void sort_buffers();
-  void watch(const loopir::Ids& buffers);
   void prepare_item(size_t item);
   void drop_regions();
   void run_items(Call& call, bool prepacks);
@@ -108,8 +107,10 @@ class Executable {
   void place_arena(Context& context, std::span<const int64_t> symbols);
   loopir::MemoryPlan plan_for(std::span<const int64_t> symbols) const;
   std::shared_ptr<Prepacked> prepacked_for(Call& call);
+  void find_prepacked(Call& call);
   void give_outputs(Call& call);
-  tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view);
+  tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view,
+                                  bool in_whole_storage = false);
   std::vector<int64_t> evaluated(const loopir::Ids& ids, std::span<const int64_t> symbols) const;
 
   Parts parts_;
@@ -120,12 +121,13 @@ class Executable {
   std::vector<bool> packs_;  // by item: weights are packed by the library
   std::vector<std::pair<loopir::Id, uint32_t>> inputs_;  // buffer, input
   std::vector<loopir::Id> prepacked_buffers_;            // those of prepacked items
-  std::vector<uint32_t> watched_;  // inputs whose versions prepacked data is of
+  std::vector<uint32_t> sized_by_;                       // symbols that sizes of memory depend on
   bool has_prepacked_ = false;
   std::unique_ptr<ItemTime[]> times_;         // by item, where a profile is wanted
   mutable std::atomic<bool> is_told_{false};  // somebody has asked for those times
   std::mutex guarding_pool_, guarding_prepacked_;
   std::vector<std::unique_ptr<Context>> pool_;
+  Prepacking prepacking_;
   std::shared_ptr<Prepacked> prepacked_;
   std::atomic<int64_t> packed_bytes_{0};  // of what was prepacked last
 };

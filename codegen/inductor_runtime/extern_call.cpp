@@ -1,6 +1,7 @@
 #include "extern_call.h"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 namespace inductor {
@@ -9,7 +10,10 @@ using tenon::plugin::error;
 using tenon::plugin::tensor;
 
 ExternCall::ExternCall(const loopir::Extern& op)
-    : op_(op.op), name_(op.name), results_(op.results.begin(), op.results.end()) {
+    : op_(op.op),
+      name_(op.name),
+      results_(op.results.begin(), op.results.end()),
+      looks_by_place_(op.looks_by_place) {
   std::map<loopir::Id, uint32_t> positions;
   for (const auto& [value, view] : op.tensors) {
     positions[value] = static_cast<uint32_t>(views_.size());
@@ -23,6 +27,11 @@ void ExternCall::add(const tn_arg& a, const loopir::Extern& op, size_t position,
                      const std::map<loopir::Id, uint32_t>& views) {
   Argument& out = arguments_.emplace_back();
   out.kind = a.kind;
+  if (auto real = op.reals.find(position); real != op.reals.end()) {
+    out.kind = TN_ARG_SYMFLOAT;
+    out.plain[0] = real->second;
+    return;
+  }
   auto elements = [&](const auto* list) { return std::vector(list, list + a.count); };
   auto text = [](tn_str s) { return std::string(s.data, s.size); };
   switch (a.kind) {
@@ -97,6 +106,7 @@ tn_arg ExternCall::pointing_into(const Argument& a) {
     }
     case TN_ARG_SYMINT:  // of each call
     case TN_ARG_SYMINTS:
+    case TN_ARG_SYMFLOAT:
       break;
     default:
       std::memcpy(&out.u, a.plain, sizeof a.plain);
@@ -109,14 +119,17 @@ void ExternCall::make_args() {
   for (const Argument& a : arguments_) args_.push_back(pointing_into(a));
 }
 
-void ExternCall::link(size_t n_buffers) {
+void ExternCall::link(const loopir::Program& program) {
+  size_t n_buffers = program.buffers.size();
+  size_t n_numbers = program.expressions.symbols.size() + program.reals.size();
   auto expect = [](bool holds) {
     if (!holds) throw error(TN_DATA_LOSS, "saved code: malformed arguments of an op");
   };
   for (loopir::Id r : results_) expect(r == loopir::none || r < n_buffers);
   for (const loopir::View& view : views_) expect(view.buffer != loopir::none);
   for (const Argument& a : arguments_) {
-    expect(a.kind < TN_ARG_GRAPH);
+    expect(a.kind < TN_ARG_GRAPH || a.kind == TN_ARG_SYMFLOAT);
+    expect(a.kind != TN_ARG_SYMFLOAT || static_cast<uint64_t>(a.plain[0]) < n_numbers);
     expect(a.kind != TN_ARG_VALUE || a.views.size() == 1);
     expect(a.kind != TN_ARG_STRING || a.texts.size() == 1);
     expect(a.kind != TN_ARG_SYMINT || a.symbolic.size() == 1);
@@ -132,7 +145,18 @@ void ExternCall::link(size_t n_buffers) {
   make_args();
 }
 
-std::vector<tensor> ExternCall::run(const loopir::Expressions& x, std::span<const int64_t> symbols,
+void ExternCall::check_result(size_t r, const tn_tensor* t, int32_t dtype,
+                              std::span<const int64_t> sizes) const {
+  bool fits = t && t->dtype == dtype && t->ndim == static_cast<int32_t>(sizes.size()) &&
+              std::equal(sizes.begin(), sizes.end(), t->sizes);
+  if (!fits)
+    throw error(TN_INTERNAL,
+                name_ + ": result " + std::to_string(r) +
+                    (t ? " has another dtype or other sizes than" : " is missing, unlike") +
+                    " its shape function says; this is a bug of what runs the op");
+}
+
+std::vector<tensor> ExternCall::run(const loopir::Expressions& x, std::span<const int64_t> table,
                                     const TensorOf& tensor_of) const {
   std::vector<tensor> operands;
   std::vector<tn_tensor*> values;
@@ -143,7 +167,7 @@ std::vector<tensor> ExternCall::run(const loopir::Expressions& x, std::span<cons
   std::vector<tn_arg> args = args_;
   std::vector<std::vector<int64_t>> sizes(args.size());
   for (size_t i = 0; i < args.size(); ++i) {
-    for (loopir::Id id : arguments_[i].symbolic) sizes[i].push_back(x.evaluate(id, symbols));
+    for (loopir::Id id : arguments_[i].symbolic) sizes[i].push_back(x.evaluate(id, table));
     if (args[i].kind == TN_ARG_SYMINT) {
       args[i].kind = TN_ARG_INT;
       args[i].u.i = sizes[i][0];
@@ -151,6 +175,9 @@ std::vector<tensor> ExternCall::run(const loopir::Expressions& x, std::span<cons
       args[i].kind = TN_ARG_INTS;
       args[i].count = static_cast<uint32_t>(sizes[i].size());
       args[i].u.ints = sizes[i].data();
+    } else if (args[i].kind == TN_ARG_SYMFLOAT) {
+      args[i].kind = TN_ARG_FLOAT;
+      args[i].u.f = std::bit_cast<double>(table[static_cast<size_t>(arguments_[i].plain[0])]);
     }
   }
   std::vector<tn_tensor*> out(results_.size(), nullptr);

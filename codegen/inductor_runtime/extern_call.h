@@ -20,10 +20,15 @@ class ExternCall {
   using TensorOf = std::function<tenon::plugin::tensor(const loopir::View&)>;
   /// The results, in order; those of no tensor are empty.
   std::vector<tenon::plugin::tensor> run(const loopir::Expressions& x,
-                                         std::span<const int64_t> symbols,
+                                         std::span<const int64_t> table,
                                          const TensorOf& tensor_of) const;
   /// Buffers; none where nobody reads one.
   const loopir::Ids& results() const { return results_; }
+  /// Whether tensor_of() has to give it views of whole storages.
+  bool looks_by_place() const { return looks_by_place_; }
+  /// Throws unless the op gave what the code was made for: other code reads it by that.
+  void check_result(size_t r, const tn_tensor* t, int32_t dtype,
+                    std::span<const int64_t> sizes) const;
 
   template <class V>
   void fields(V& v) {
@@ -31,16 +36,18 @@ class ExternCall {
     v(views_);
     v(results_);
     v(arguments_);
+    v(looks_by_place_);
   }
-  /// After reading: finds the op. Throws `error`: TN_DATA_LOSS where there are not `n_buffers`,
-  /// TN_NOT_FOUND for an op that the host does not have.
-  void link(size_t n_buffers);
+  /// After reading: finds the op. Throws `error`: TN_DATA_LOSS where the program has not what it
+  /// reads, TN_NOT_FOUND for an op that the host does not have.
+  void link(const loopir::Program& program);
 
  private:
   /// One argument with all that it points to.
   struct Argument {
     uint32_t kind = TN_ARG_NONE;
-    int64_t plain[2] = {};        // numbers, dtypes and the like, as their bits
+    int64_t plain[2] = {};        // numbers, dtypes and the like, as their bits; of symbolic real
+                                  // numbers the place in the table
     std::vector<uint32_t> views;  // of values: positions in views_
     std::vector<int64_t> ints;
     std::vector<double> floats;
@@ -70,6 +77,7 @@ class ExternCall {
   std::vector<loopir::View> views_;
   loopir::Ids results_;
   std::vector<Argument> arguments_;
+  bool looks_by_place_ = false;
   std::vector<std::vector<tn_str>> heads_;  // of arguments that are lists of texts
   std::vector<tn_arg> args_;                // over arguments_
 };

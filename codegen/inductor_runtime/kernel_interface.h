@@ -24,8 +24,11 @@ struct CodeOptions {
   }
 };
 
-using KernelFunction = int32_t (*)(void* const* buffers, const int64_t* symbols, int64_t begin,
-                                   int64_t end, void* scratch);
+/// What a kernel returns: 0, or the sum of what went wrong.
+enum KernelError : uint32_t { index_out_of_range = 1, division_by_zero = 2 };
+
+using KernelFunction = uint32_t (*)(void* const* buffers, const int64_t* symbols, int64_t begin,
+                                    int64_t end, void* scratch);
 
 /// All but its code.
 struct KernelInterface {

@@ -104,7 +104,7 @@ namespace {
 
 constexpr std::string_view magic = "inductor";
 // Counts changes of the fields: code of another version is compiled anew.
-constexpr uint32_t version = 3;
+constexpr uint32_t version = 4;
 constexpr size_t digest_bytes = 32;
 
 // ---- what calls rely on and the fields alone do not say
@@ -131,6 +131,17 @@ void check_buffers(const loopir::Program& p) {
            "memory of a buffer that has none of its own");
 }
 
+// Each is made of earlier numbers of the table.
+void check_reals(const loopir::Program& p) {
+  size_t n = p.expressions.symbols.size();
+  for (const loopir::Real& r : p.reals) {
+    expect(r.op != loopir::Real::Op::index || r.index != loopir::none, "a number of no index");
+    bool is_made = r.op > loopir::Real::Op::index;
+    expect(!is_made || (r.a < n && r.b < n), "a number made of later ones");
+    ++n;
+  }
+}
+
 void check_items(const Parts& parts) {
   size_t n = parts.schedule.items.size();
   expect(parts.accesses.size() == n && parts.kernels.size() == n && parts.is_prepacked.size() == n,
@@ -154,7 +165,7 @@ void check_items(const Parts& parts) {
 void check_request(const loopir::Program& p, const tenon::plugin::graph& graph) {
   expect(p.n_inputs == graph.inputs().size() && p.outputs.size() == graph.outputs().size() &&
              p.is_static_input.size() == p.n_inputs && p.n_symbols == graph.symbols().size() &&
-             p.expressions.symbols.size() >= p.n_symbols,
+             p.expressions.symbols.size() == p.n_symbols,
          "the code of a graph with other inputs or outputs");
 }
 
@@ -219,6 +230,7 @@ std::unique_ptr<Executable> load_executable(const tn_compile_request& request,
   check_request(parts.program, graph);
   bind_constants(parts.program, graph);
   check_buffers(parts.program);
+  check_reals(parts.program);
   check_items(parts);
   std::string missing = missing_features(parts.options.code.features);
   if (!missing.empty())
@@ -226,7 +238,7 @@ std::unique_ptr<Executable> load_executable(const tn_compile_request& request,
                 text("the code is for the processor {}; this one lacks {}; compile it for a lower "
                      "level, such as cpu = \"x86-64-v3\"",
                      parts.options.code.cpu, missing));
-  for (auto& [item, call] : parts.externs) call.link(parts.program.buffers.size());
+  for (auto& [item, call] : parts.externs) call.link(parts.program);
   link(parts, code);
   parts.options.profiles = tenon::plugin::options(request).get<bool>("profile");
   parts.statistics.from_cache = true;

@@ -2,6 +2,7 @@
 #include "kernel.h"
 
 #include <algorithm>
+#include <set>
 #include <unordered_map>
 
 namespace loopir {
@@ -10,6 +11,7 @@ namespace {
 
 /// The values that are a part of an index.
 void add_values(const Expressions& x, Id index, std::vector<Id>& out) {
+  if (!x.reads_data(index)) return;
   const IndexNode& n = x.index_at(index);
   if (n.kind == IndexKind::value) out.push_back(static_cast<Id>(n.number));
   for (Id o : n.operands) add_values(x, o, out);
@@ -115,5 +117,91 @@ struct Accesses {
 
 Access access_of(Program& program, const Step& step) { return std::visit(Accesses{program}, step); }
 Access access_of(Program& program, const Item& item) { return std::visit(Accesses{program}, item); }
+
+namespace {
+
+/// Whether the numbers of a call, sizes or real ones, are a part of what an item computes.
+struct NumbersRead {
+  Program& program;
+
+  bool operator()(const Kernel& kernel) const {
+    if (reads_any(kernel.outer)) return true;
+    for (const Stage& stage : kernel.stages) {
+      if (reads_any(stage.inner)) return true;
+      for (const Statement& s : stage.statements)
+        if (reads(s.value) || (s.index != none && reads_in_index(s.index)) ||
+            (s.position != none && reads_in_index(s.position)))
+          return true;
+    }
+    return false;
+  }
+  bool operator()(const Product& p) const {
+    return in_views({&p.left, &p.right, &p.result}, p.bias, p.epilogue);
+  }
+  bool operator()(const Convolution& c) const {
+    return in_views({&c.source, &c.weights, &c.result}, c.bias, c.epilogue);
+  }
+  bool operator()(const ConvolutionGradient& g) const {
+    return in_views({&g.gradient, &g.operand, &g.result}, std::nullopt, {});
+  }
+  bool operator()(const Attention& a) const {
+    return in_views({&a.query, &a.key, &a.value, &a.result}, a.mask, {});
+  }
+  bool operator()(const Extern&) const { return true; }
+
+ private:
+  bool has_symbols(Id index) const {
+    std::set<uint32_t> symbols;
+    program.expressions.add_symbols(index, symbols);
+    return !symbols.empty();
+  }
+  bool reads_any(const Ids& variables) const {
+    return std::any_of(variables.begin(), variables.end(),
+                       [&](Id v) { return has_symbols(program.expressions.extent_of(v)); });
+  }
+  bool reads(Id value) const {
+    Expressions& x = program.expressions;
+    std::vector<Id> open{value};
+    std::set<Id> seen;
+    while (!open.empty()) {
+      Id v = open.back();
+      open.pop_back();
+      if (!seen.insert(v).second) continue;
+      const ValueNode n = x.value_at(v);
+      Operands read = operands_of(n);
+      if (n.code == value_real || (read.index != none && has_symbols(read.index))) return true;
+      for (Id o : read.values)
+        if (o != none) open.push_back(o);
+      if (read.index != none) add_values(x, read.index, open);
+    }
+    return false;
+  }
+  bool reads_in_index(Id index) const {
+    std::vector<Id> values;
+    add_values(program.expressions, index, values);
+    return has_symbols(index) ||
+           std::any_of(values.begin(), values.end(), [&](Id v) { return reads(v); });
+  }
+  bool in_view(const View& v) const {
+    auto any = [&](const Ids& ids) {
+      return std::any_of(ids.begin(), ids.end(), [&](Id i) { return has_symbols(i); });
+    };
+    return has_symbols(v.offset) || any(v.sizes) || any(v.strides);
+  }
+  bool in_views(std::initializer_list<const View*> views, const std::optional<View>& more,
+                const std::vector<EpilogueOp>& epilogue) const {
+    return std::any_of(views.begin(), views.end(), [&](const View* v) { return in_view(*v); }) ||
+           (more && in_view(*more)) ||
+           std::any_of(epilogue.begin(), epilogue.end(), [&](const EpilogueOp& op) {
+             return op.operand.buffer != none && in_view(op.operand);
+           });
+  }
+};
+
+}  // namespace
+
+bool reads_numbers(Program& program, const Item& item) {
+  return std::visit(NumbersRead{program}, item);
+}
 
 }  // namespace loopir

@@ -3,7 +3,7 @@
 
 #include "program.h"
 
-#include <limits>
+#include <bit>
 
 namespace loopir {
 
@@ -41,7 +41,11 @@ void Arguments::import_symbols() {
     auto e = graph_.expr(s);
     if ((e.flags & TN_DIM_UNBACKED) && !shown.contains(s))
       throw declined(text("size {} is known at run time only", sv(e.name)));
-    imported_[s] = x_.symbol(static_cast<uint32_t>(x_.symbols.size()));
+    auto place = static_cast<uint32_t>(x_.symbols.size());
+    if (e.flags & TN_DIM_REAL)
+      reals_of_[s] = place;
+    else
+      imported_[s] = x_.symbol(place);
     x_.symbols.push_back(
         {e.flags & TN_DIM_HAS_HINT ? e.hint : 8, e.lower, e.upper, std::string(sv(e.name))});
   }
@@ -51,6 +55,7 @@ Id Arguments::index_of(const tn_dim& d) {
   if (d.expr == TN_EXPR_STATIC) return x_.constant(d.value);
   if (auto known = imported_.find(d.expr); known != imported_.end()) return known->second;
   auto e = graph_.expr(d.expr);
+  if (e.flags & TN_DIM_REAL) throw declined("a size is not an integer");
   Ids operands;
   for (uint32_t o : e.arguments()) operands.push_back(index_of({0, o, 0}));
   auto folded = [&](auto&& join) {
@@ -126,10 +131,81 @@ Ids Arguments::index_list(const tn_arg& a) {
   return out;
 }
 
+// ---- numbers
+
+std::optional<uint32_t> Arguments::real_expression(const tn_arg& a) const {
+  if (a.kind == TN_ARG_SYMFLOAT) return a.u.sym.expr;
+  if (a.kind != TN_ARG_VALUE) return std::nullopt;
+  auto v = graph_.value_at(a.u.value);
+  return v.kind == TN_VAL_SYMFLOAT ? std::optional(v.expr) : std::nullopt;
+}
+
+bool Arguments::is_number(const tn_arg& a) const {
+  if (a.kind == TN_ARG_INT || a.kind == TN_ARG_FLOAT || a.kind == TN_ARG_BOOL ||
+      a.kind == TN_ARG_SYMINT || real_expression(a))
+    return true;
+  return a.kind == TN_ARG_VALUE && graph_.value_at(a.u.value).kind == TN_VAL_SYMINT;
+}
+
+int32_t Arguments::dtype_of_number(const tn_arg& a) const {
+  if (a.kind == TN_ARG_BOOL) return TN_BOOL;
+  return a.kind == TN_ARG_FLOAT || real_expression(a) ? TN_F32 : TN_I64;
+}
+
+Id Arguments::number(const tn_arg& a, int32_t dtype) {
+  if (a.kind == TN_ARG_FLOAT) return x_.number(a.u.f, dtype);
+  if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL) return x_.number(a.u.i, dtype);
+  if (auto place = place_of_real(a)) return x_.cast(x_.real_value(*place), dtype);
+  return x_.cast(x_.index_value(index_arg(a)), dtype);
+}
+
+std::optional<uint32_t> Arguments::place_of_real(const tn_arg& a) {
+  auto expr = real_expression(a);
+  return expr ? std::optional(place_of(*expr)) : std::nullopt;
+}
+
+uint32_t Arguments::place_of(uint32_t expr) {
+  if (expr == TN_EXPR_STATIC) throw declined("a number has no expression");
+  if (auto known = reals_of_.find(expr); known != reals_of_.end()) return known->second;
+  auto e = graph_.expr(expr);
+  if (!(e.flags & TN_DIM_REAL)) throw declined("a number is not a real one");
+  return reals_of_[expr] = place_of_made(e);
+}
+
+uint32_t Arguments::place_of_made(const tenon::plugin::expression& e) {
+  using Op = Real::Op;
+  if (e.op == TN_EX_CONST) return add_real({Op::constant, std::bit_cast<double>(e.value)});
+  if (e.op == TN_EX_TO_FLOAT) return add_real({Op::index, 0, index_of({0, e.arguments()[0], 0})});
+  Op op = e.op == TN_EX_ADD       ? Op::add
+          : e.op == TN_EX_MUL     ? Op::multiply
+          : e.op == TN_EX_TRUEDIV ? Op::divide
+          : e.op == TN_EX_POW     ? Op::power
+          : e.op == TN_EX_MIN     ? Op::minimum
+          : e.op == TN_EX_MAX     ? Op::maximum
+                                  : Op::constant;
+  if (op == Op::constant)
+    throw declined(text("a number is an expression of kind {}, which is not compiled", e.op));
+  uint32_t out = place_of(e.arguments()[0]);
+  for (uint32_t operand : e.arguments().subspan(1))
+    out = add_real({op, 0, none, out, place_of(operand)});
+  return out;
+}
+
+uint32_t Arguments::add_real(Real r) {
+  reals_.push_back(r);
+  return static_cast<uint32_t>(x_.symbols.size() + reals_.size() - 1);
+}
+
 int64_t int_arg(const tn_arg& a) {
   if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL || a.kind == TN_ARG_DTYPE) return a.u.i;
   if (a.kind == TN_ARG_SYMINT && a.u.sym.expr == TN_EXPR_STATIC) return a.u.sym.value;
   throw declined("an argument is not a constant integer");
+}
+
+size_t dimension(int64_t d, size_t ndim) {
+  auto n = static_cast<int64_t>(ndim);
+  if (d < -n || d >= n) throw declined("a dimension is out of range");
+  return static_cast<size_t>(d < 0 ? d + n : d);
 }
 
 std::vector<int64_t> int_list(const tn_arg& a) {
@@ -159,7 +235,8 @@ bool see_symbols(const tenon::plugin::graph& g, uint32_t value, std::set<uint32_
     return expr != TN_EXPR_STATIC && g.expr(expr).op == TN_EX_SYMBOL && seen.insert(expr).second;
   };
   auto v = g.value_at(value);
-  if (!v.is_tensor()) return v.kind == TN_VAL_SYMINT && see(v.expr);
+  bool is_number = v.kind == TN_VAL_SYMINT || v.kind == TN_VAL_SYMFLOAT;
+  if (!v.is_tensor()) return is_number && see(v.expr);
   bool is_first = false;
   for (const tn_dim& d : v.dims()) is_first |= see(d.expr);
   for (const tn_dim& d : v.stride_dims()) is_first |= see(d.expr);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "expressions.h"
+#include "reals.h"
 
 #include <map>
 
@@ -13,15 +14,15 @@ std::vector<int64_t> int_list(const tn_arg& a);
 /// One number stands for n.
 std::vector<int64_t> int_list(const tn_arg& a, size_t n);
 double number_arg(const tn_arg& a);
-/// A dimension, negative ones counted from the end.
-inline size_t dimension(int64_t d, size_t ndim) {
-  return static_cast<size_t>(d < 0 ? d + static_cast<int64_t>(ndim) : d);
-}
+/// A dimension, negative ones counted from the end. Throws `declined` for one that is not there,
+/// also of a tensor without dimensions.
+size_t dimension(int64_t d, size_t ndim);
 
-/// The symbolic expressions of a graph as indices.
+/// The symbolic expressions of a graph as indices, and as real numbers of the program's table.
 class Arguments {
  public:
-  Arguments(const tenon::plugin::graph& graph, Indices& x) : graph_(graph), x_(x) {}
+  Arguments(const tenon::plugin::graph& graph, Expressions& x, std::vector<Real>& reals)
+      : graph_(graph), x_(x), reals_(reals) {}
 
   /// The graph's symbols are those of the program, in order. Throws `declined` for one that no
   /// input shows: its size is known at run time only.
@@ -33,10 +34,26 @@ class Arguments {
   Id index_arg(const tn_arg& a);
   Ids index_list(const tn_arg& a);
 
+  /// Whether it is one number, constant or symbolic, of a kind that loops compute with.
+  bool is_number(const tn_arg& a) const;
+  /// What type promotion takes that number for.
+  int32_t dtype_of_number(const tn_arg& a) const;
+  /// That number in the dtype. Throws `declined` for what is none.
+  Id number(const tn_arg& a, int32_t dtype);
+  /// The place of a symbolic real number in the table, or nothing where the argument is none.
+  std::optional<uint32_t> place_of_real(const tn_arg& a);
+
  private:
+  std::optional<uint32_t> real_expression(const tn_arg& a) const;
+  uint32_t place_of(uint32_t expr);
+  uint32_t place_of_made(const tenon::plugin::expression& e);
+  uint32_t add_real(Real r);
+
   tenon::plugin::graph graph_;
-  Indices& x_;
-  std::map<Id, Id> imported_;  // by expression of the graph
+  Expressions& x_;
+  std::vector<Real>& reals_;
+  std::map<Id, Id> imported_;              // by expression of the graph
+  std::map<uint32_t, uint32_t> reals_of_;  // the same: place in the table
 };
 
 }  // namespace loopir

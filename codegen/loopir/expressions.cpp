@@ -22,8 +22,11 @@ Operands operands_of(const ValueNode& n) {
       return {{none, none, none}, n.a};
     case value_checked:
       return {{n.a, n.c, none}, n.b};
+    case value_divisor:
+      return {{n.a, n.c, none}, none};
     case value_constant:
     case value_folded:
+    case value_real:
       return {};
     default:
       return {{n.a, n.b, n.c}, none};
@@ -99,17 +102,29 @@ bool meets(const Ids& variables, const Substitution& by) {
 }  // namespace
 
 Id Expressions::substitute_index(Id i, const Substitution& by) {
-  if (by.empty() || !meets(variables_of_index(i), by)) return i;
+  std::map<Id, Id> done;
+  return by.empty() ? i : substitute_index(i, by, done);
+}
+
+Id Expressions::substitute_index(Id i, const Substitution& by, std::map<Id, Id>& done) {
+  if (!meets(variables_of_index(i), by)) return i;
   const IndexNode n = index_at(i);
   if (n.kind == IndexKind::variable)
     return std::find_if(by.begin(), by.end(), [&](auto& p) { return p.first == i; })->second;
   if (n.kind == IndexKind::value) return of_value(substitute(static_cast<Id>(n.number), by));
+  if (auto known = done.find(i); known != done.end()) return known->second;
   Ids operands;
-  for (Id o : n.operands) operands.push_back(substitute_index(o, by));
-  return rebuilt(n, operands);
+  for (Id o : n.operands) operands.push_back(substitute_index(o, by, done));
+  return done[i] = rebuilt(n, operands);
 }
 
 namespace {
+
+/// What is not made of values.
+bool is_leaf(uint16_t code) {
+  return code == value_index || code == value_constant || code == value_folded ||
+         code == value_real;
+}
 
 /// Rewrites a value bottom up, each node once.
 template <class Leaf>
@@ -127,7 +142,7 @@ class Rewriter {
       each(n.c);
     } else if (n.code == value_checked) {
       each(n.a), each(n.c);
-    } else if (n.code != value_index && n.code != value_constant && n.code != value_folded) {
+    } else if (!is_leaf(n.code)) {
       each(n.a), each(n.b), each(n.c);
     }
     Id out = leaf_(n);
@@ -155,6 +170,7 @@ Id Expressions::substitute(Id v, const Substitution& by) {
 
 // The index with every value in it replaced by f(value).
 Id Expressions::map_values(Id i, const std::function<Id(Id)>& f) {
+  if (!reads_data(i)) return i;
   const IndexNode n = index_at(i);
   if (n.kind == IndexKind::value) return of_value(f(static_cast<Id>(n.number)));
   Ids operands;
@@ -180,7 +196,7 @@ Id Expressions::masked(Id v, Id mask) {
   Rewriter rewrite(*this, [&](ValueNode n) {
     if (n.code == value_load) n.b = in_index(n.b);
     if (n.code == value_index) n.a = in_index(n.a);
-    if (n.code == value_load || n.code == value_checked)
+    if (n.code == value_load || n.code == value_checked || n.code == value_divisor)
       n.c = n.c == none ? mask : apply(TN_F_BAND, TN_BOOL, n.c, mask);
     return value(n);
   });

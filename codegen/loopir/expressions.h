@@ -20,7 +20,9 @@ enum : uint16_t {
   value_checked,      // a: i64, b: size (index), c: as for load. Wraps negative ones; out of range
                       // stops the program
   value_constant,     // a, b: low and high half of an i64 or of an f64, by dtype
-  value_folded        // a: which fold of the kernel; the folded value
+  value_folded,       // a: which fold of the kernel; the folded value
+  value_real,         // a: place in the table of numbers (reals.h); an f64
+  value_divisor       // a: integer, c: as for load. 0 stops the program
 };
 
 struct ValueNode {
@@ -50,6 +52,7 @@ class Expressions : public Indices {
     return value({value_load, static_cast<uint16_t>(dtype), buffer, index, mask});
   }
   Id index_value(Id index) { return value({value_index, TN_I64, index}); }
+  Id real_value(uint32_t place) { return value({value_real, TN_F64, place}); }
   Id number(double number, int32_t dtype);
   Id number(int64_t number, int32_t dtype);
   Id apply(uint16_t code, int32_t dtype, Id a, Id b = none, Id c = none) {
@@ -76,11 +79,13 @@ class Expressions : public Indices {
     return map_values(index, [&](Id value) { return replace_loads(value, by); });
   }
 
+  /// At most some hundred characters of it.
   std::string text_of_index(Id i) const;
   /// At most about `most` characters of it.
   std::string text_of(Id value, size_t most = 400) const;
 
  private:
+  Id substitute_index(Id i, const Substitution& by, std::map<Id, Id>& done);
   Id map_values(Id index, const std::function<Id(Id)>& f);
 
   std::vector<ValueNode> values_;

@@ -53,8 +53,8 @@ void fields(V& v, Product& p) {
 
 template <class V>
 void fields(V& v, Convolution& c) {
-  each(v, c.dtype, c.source, c.weights, c.result, c.bias, c.stride, c.padding, c.dilation,
-       c.groups, c.may_transform);
+  each(v, c.dtype, c.source, c.weights, c.result, c.bias, c.stride, c.padding, c.dilation, c.groups,
+       c.may_transform);
   v.choice(c.way, last_way);
   each(v, c.epilogue, c.name);
 }
@@ -89,6 +89,14 @@ void fields(V& v, Access& a) {
 }
 
 template <class V>
+void fields(V& v, Real& r) {
+  v.choice(r.op, Real::Op::maximum);
+  v(r.number);
+  v.index(r.index);
+  each(v, r.a, r.b);
+}
+
+template <class V>
 void fields(V& v, Output& o) {
   v.choice(o.kind, Output::Kind::view);
   v(o.view);
@@ -105,7 +113,7 @@ void fields(V& v, Program& p) {
   v.expressions(p.expressions);
   v(p.buffers);
   v.buffers_known(p.buffers.size());
-  each(v, p.outputs, p.is_static_input, p.n_inputs, p.n_symbols, p.views_removed);
+  each(v, p.outputs, p.reals, p.is_static_input, p.n_inputs, p.n_symbols, p.views_removed);
   v.maybe_buffers(p.memory_of);
 }
 

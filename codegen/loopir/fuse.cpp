@@ -97,7 +97,24 @@ class Fusion {
       for (const Ids* list : {&nodes_[i].access.writes, &nodes_[i].access.reads})
         for (Id t : *list) touching_[t].push_back(i);
     }
+    keep_order();
     for (uint32_t i = 0; i < nodes_.size(); ++i) add_pairs(i, true);
+  }
+
+  // Effects run in the order of the graph: each waits for the one before it, and so does all that
+  // waits for it.
+  void keep_order() {
+    std::vector<uint32_t> ordered;
+    for (uint32_t i = 0; i < nodes_.size(); ++i) {
+      auto* op = nodes_[i].step ? std::get_if<Extern>(&*nodes_[i].step) : nullptr;
+      if (op && op->is_ordered) ordered.push_back(i);
+    }
+    for (size_t k = 1; k < ordered.size(); ++k)
+      for (uint32_t i = ordered[k]; i < nodes_.size(); ++i) {
+        if (i != ordered[k] && !nodes_[i].before.has(ordered[k])) continue;
+        nodes_[i].before.add(ordered[k - 1]);
+        nodes_[i].before.add(nodes_[ordered[k - 1]].before);
+      }
   }
 
   static bool meets(const Ids& a, const Ids& b) {

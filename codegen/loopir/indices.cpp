@@ -1,6 +1,8 @@
 // Indices: the normal form, division by ranges, bounds.
 #include "indices.h"
 
+#include <tenon/plugin.hpp>
+
 #include <algorithm>
 #include <limits>
 #include <numeric>
@@ -252,8 +254,27 @@ const Ids& Indices::variables_of_index(Id i) {
   return variables_[i] = std::move(out);
 }
 
+void Indices::add_symbols(Id i, std::set<uint32_t>& out) const {
+  std::set<Id> seen;
+  Ids open{i};
+  while (!open.empty()) {
+    Id next = open.back();
+    open.pop_back();
+    if (!seen.insert(next).second) continue;
+    const IndexNode& n = nodes_[next];
+    if (n.kind == IndexKind::symbol) out.insert(static_cast<uint32_t>(n.number));
+    open.insert(open.end(), n.operands.begin(), n.operands.end());
+  }
+}
+
 Range Indices::range(Id i) const {
-  const IndexNode& n = nodes_[i];
+  if (auto number = number_of(i)) return {*number, *number};
+  if (auto known = ranges_.find(i); known != ranges_.end()) return known->second;
+  Range out = range_of(nodes_[i]);
+  return ranges_[i] = out;
+}
+
+Range Indices::range_of(const IndexNode& n) const {
   auto operand = [&](size_t k) { return range(n.operands[k]); };
   switch (n.kind) {
     case IndexKind::constant:
@@ -360,39 +381,84 @@ std::optional<Id> Indices::coefficient(Id i, Id variable) {
 }
 
 bool Indices::reads_data(Id i) const {
+  if (auto known = reads_data_.find(i); known != reads_data_.end()) return known->second;
   const IndexNode& n = nodes_[i];
-  return n.kind == IndexKind::value ||
-         std::any_of(n.operands.begin(), n.operands.end(), [&](Id o) { return reads_data(o); });
+  bool out = n.kind == IndexKind::value ||
+             std::any_of(n.operands.begin(), n.operands.end(), [&](Id o) { return reads_data(o); });
+  return reads_data_[i] = out;
 }
 
-int64_t Indices::evaluate(Id i, std::span<const int64_t> given) const {
-  const IndexNode& n = nodes_[i];
-  auto operand = [&](size_t k) { return evaluate(n.operands[k], given); };
-  switch (n.kind) {
-    case IndexKind::constant:
-      return n.number;
-    case IndexKind::symbol:
-      return given[static_cast<size_t>(n.number)];
-    case IndexKind::sum:
-    case IndexKind::product: {
+// ---- numbers
+
+namespace {
+
+[[noreturn]] void fail_beyond_range() {
+  throw tenon::plugin::error(TN_INVALID_ARGUMENT,
+                             "a size that the graph computes is beyond 64 bits for these inputs; "
+                             "pass smaller ones");
+}
+
+}  // namespace
+
+int64_t checked_add(int64_t a, int64_t b) {
+  int64_t out;
+  if (__builtin_add_overflow(a, b, &out)) fail_beyond_range();
+  return out;
+}
+int64_t checked_multiply(int64_t a, int64_t b) {
+  int64_t out;
+  if (__builtin_mul_overflow(a, b, &out)) fail_beyond_range();
+  return out;
+}
+
+/// One index for given symbols. Most are a few parts, which are quicker computed again than looked
+/// up; of many, shared ones are computed once.
+class Indices::Evaluation {
+ public:
+  Evaluation(const Indices& x, std::span<const int64_t> given) : x_(x), given_(given) {}
+
+  int64_t operator()(Id i) {
+    const IndexNode& n = x_.nodes_[i];
+    if (n.operands.empty()) return leaf(n);
+    bool is_kept = ++n_parts_ > few;
+    if (is_kept)
+      if (auto known = known_.find(i); known != known_.end()) return known->second;
+    int64_t out = joined(n);
+    if (is_kept) known_.emplace(i, out);
+    return out;
+  }
+
+ private:
+  // Variables and values are 0: hints and sizes have none.
+  int64_t leaf(const IndexNode& n) const {
+    if (n.kind == IndexKind::symbol) return given_[static_cast<size_t>(n.number)];
+    return n.kind == IndexKind::variable || n.kind == IndexKind::value ? 0 : n.number;
+  }
+  int64_t joined(const IndexNode& n) {
+    bool is_sum = n.kind == IndexKind::sum;
+    if (is_sum || n.kind == IndexKind::product) {
       int64_t out = n.number;
-      for (size_t k = 0; k < n.operands.size(); ++k)
-        out = n.kind == IndexKind::sum ? out + operand(k) : out * operand(k);
+      for (Id o : n.operands)
+        out = is_sum ? checked_add(out, (*this)(o)) : checked_multiply(out, (*this)(o));
       return out;
     }
-    case IndexKind::floordiv:
-      return floor_of(operand(0), operand(1));
-    case IndexKind::mod: {
-      int64_t by = operand(1);
-      return by == 0 ? 0 : operand(0) - floor_of(operand(0), by) * by;
-    }
-    case IndexKind::min:
-      return std::min(operand(0), operand(1));
-    case IndexKind::max:
-      return std::max(operand(0), operand(1));
-    default:
-      return 0;  // variables and values: hints and sizes have none
+    int64_t a = (*this)(n.operands[0]), b = (*this)(n.operands[1]);
+    if (n.kind == IndexKind::min) return std::min(a, b);
+    if (n.kind == IndexKind::max) return std::max(a, b);
+    if (b == -1 && a == std::numeric_limits<int64_t>::min()) fail_beyond_range();
+    if (n.kind == IndexKind::floordiv) return floor_of(a, b);
+    return b == 0 ? 0 : a - floor_of(a, b) * b;
   }
+
+  static constexpr int few = 64;
+  const Indices& x_;
+  std::span<const int64_t> given_;
+  int n_parts_ = 0;
+  std::map<Id, int64_t> known_;
+};
+
+int64_t Indices::evaluate(Id i, std::span<const int64_t> given) const {
+  return Evaluation(*this, given)(i);
 }
 
 int64_t Indices::hint(Id i) const {

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,10 @@ namespace loopir {
 using Id = uint32_t;
 inline constexpr Id none = ~Id{0};
 using Ids = std::vector<Id>;
+
+/// Sums and products of sizes. Throw `error` where the result is beyond 64 bits.
+int64_t checked_add(int64_t a, int64_t b);
+int64_t checked_multiply(int64_t a, int64_t b);
 
 enum class IndexKind : uint8_t {
   constant,  // number
@@ -87,10 +92,13 @@ class Indices {
   bool depends_on(Id i, Id variable);
   /// Whether a value is part of it.
   bool reads_data(Id i) const;
+  /// Throws `error` where a part of it is beyond 64 bits.
   int64_t evaluate(Id i, std::span<const int64_t> symbols) const;
 
   /// The variables that it depends on, in order of their ids.
   const Ids& variables_of_index(Id i);
+  /// Adds the symbols that it depends on, as positions.
+  void add_symbols(Id i, std::set<uint32_t>& out) const;
 
   std::vector<Symbol> symbols;
 
@@ -103,6 +111,8 @@ class Indices {
   Id index(IndexNode node);
   struct Terms;  // a sum taken apart
   Terms terms_of(Id i) const;
+  Range range_of(const IndexNode& n) const;
+  class Evaluation;
   Id sum_of(const Terms& terms);
   Id divided(Id a, Id b, bool remainder);
   Id largest(Id i);  // an upper bound without variables, or none
@@ -112,6 +122,9 @@ class Indices {
   Ids extents_;                    // by variable
   std::map<Id, Id> value_bounds_;  // by value: its size
   std::map<Id, Ids> variables_;    // by index
+  // Parts are shared, so what is asked of an index is kept: walks count shared parts once.
+  mutable std::map<Id, Range> ranges_;
+  mutable std::map<Id, bool> reads_data_;
 };
 
 }  // namespace loopir

@@ -61,6 +61,8 @@ struct Schedule {
 Schedule fuse(Program& program, const FusionOptions& options);
 
 Access access_of(Program& program, const Item& item);
+/// Whether the numbers of a call, sizes or real ones, are a part of what the item computes.
+bool reads_numbers(Program& program, const Item& item);
 /// Before fusion, and afterwards.
 std::string text_of(const Program& program);
 std::string text_of(Program& program, const Schedule& schedule);

@@ -1,5 +1,6 @@
 // A graph as a program: inputs, the rules of its nodes, outputs.
 #include "lowering.h"
+#include "storage.h"
 
 #include <algorithm>
 #include <unordered_map>
@@ -30,7 +31,7 @@ void mark_loops(Program& program, size_t first, const std::set<uint32_t>& nodes)
     if (auto* loop = std::get_if<Loop>(&program.steps[s])) loop->nodes = nodes;
 }
 
-// Steps whose results nobody reads.
+// Steps whose results nobody reads and that do nothing else.
 void drop_dead_steps(Program& program) {
   std::vector<bool> live(program.buffers.size(), false);
   for (const Output& o : program.outputs)
@@ -38,7 +39,8 @@ void drop_dead_steps(Program& program) {
   std::vector<Step> kept;
   for (size_t i = program.steps.size(); i-- > 0;) {
     Access access = access_of(program, program.steps[i]);
-    bool wanted = std::holds_alternative<Extern>(program.steps[i]) && access.writes.empty();
+    auto* op = std::get_if<Extern>(&program.steps[i]);
+    bool wanted = op && (op->has_effect || access.writes.empty());
     for (Id b : access.writes) wanted |= live[b];
     if (!wanted) continue;
     for (Id b : access.reads) live[b] = true;
@@ -55,7 +57,8 @@ class GraphLowering {
       : program_(program),
         graph_(request),
         to_(program, request, options),
-        nodes_of_(graph_.values()) {}
+        nodes_of_(graph_.values()),
+        is_seen_by_place_(values_seen_by_place(graph_)) {}
 
   void run();
 
@@ -71,6 +74,7 @@ class GraphLowering {
   Lowering to_;
   /// By graph value: the nodes whose work its expression stands for.
   std::vector<std::set<uint32_t>> nodes_of_;
+  std::vector<bool> is_seen_by_place_;  // by graph value
 };
 
 }  // namespace
@@ -145,12 +149,17 @@ void GraphLowering::lower_node_by_rules(const node& n) {
     for (std::span<const Rule> list :
          {view_rules(), copy_rules(), reduce_rules(), scan_rules(), scatter_rules(), bag_rules(),
           norm_rules(), index_rules(), pool_rules(), pool_backward_rules(), pad_rules(),
-          resample_rules(), loss_rules(), matrix_rules(), attention_rules()})
+          resample_rules(), loss_rules(), matrix_rules(), attention_rules(), storage_rules()})
       for (const Rule& rule : list) out.emplace(rule.op, &rule);
     return out;
   }());
   auto rule = rules.find(sv(n.op_name));
-  if (rule != rules.end() ? rule->second->lower(to_, n) : lower_formula(to_, n)) return;
+  try {
+    if (rule != rules.end() ? rule->second->lower(to_, n) : lower_formula(to_, n)) return;
+  } catch (const declined&) {
+    // An argument that a rule wants to know is known at run time only. The host takes it; what the
+    // rule has begun is read by nobody.
+  }
   lower_extern(to_, n);
 }
 
@@ -163,6 +172,8 @@ void GraphLowering::lower_node(uint32_t number, const node& n) {
     lower_extern(to_, n);
   else
     lower_node_by_rules(n);
+  for (uint32_t r = 0; r < n.n_results; ++r)
+    if (is_seen_by_place_[n.first_result + r]) lay_out_as_promised(to_, n.first_result + r);
   mark_loops(program_, first, nodes);
   for (uint32_t r = 0; r < n.n_results; ++r) {
     Id v = n.first_result + r;

@@ -153,7 +153,7 @@ int Lowering::cost(Id value, int limit) {
     if (!seen.emplace(v, true).second) continue;
     const ValueNode& n = x.value_at(v);
     bool hard = n.code >= TN_F_EXP && n.code <= TN_F_DIGAMMA && n.code != TN_F_SQRT;
-    bool is_free = n.code == value_constant || n.code == value_index;
+    bool is_free = n.code == value_constant || n.code == value_index || n.code == value_real;
     sum += hard || n.code == TN_F_POW || n.code == TN_F_ATAN2 ? 8
            : n.code == TN_F_DIV                               ? 3
                                                               : !is_free;

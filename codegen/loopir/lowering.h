@@ -61,7 +61,11 @@ struct Lowering {
   LoweringOptions options;
 
   explicit Lowering(Program& p, const tn_compile_request& request, const LoweringOptions& options)
-      : program(p), x(p.expressions), graph(request), arguments(graph, x), options(options) {}
+      : program(p),
+        x(p.expressions),
+        graph(request),
+        arguments(graph, x, p.reals),
+        options(options) {}
 
   // ---- arguments of a node
   bool is_tensor(const tn_arg& a) const {

@@ -8,6 +8,7 @@
 #include "memory.h"
 
 #include <algorithm>
+#include <limits>
 
 namespace loopir {
 
@@ -58,14 +59,35 @@ int64_t best_offset(const Life& life, const std::vector<Life>& placed) {
 
 }  // namespace
 
+namespace {
+
+std::string joined(std::span<const int64_t> numbers) {
+  std::string out;
+  for (int64_t n : numbers) out += (out.empty() ? "" : ", ") + std::to_string(n);
+  return out;
+}
+
+}  // namespace
+
 int64_t bytes_of(const Program& program, const Buffer& buffer, std::span<const int64_t> symbols) {
-  int64_t last = 0;
-  for (size_t d = 0; d < buffer.sizes.size(); ++d) {
-    int64_t size = program.expressions.evaluate(buffer.sizes[d], symbols);
-    if (size == 0) return 0;
-    last += (size - 1) * program.expressions.evaluate(buffer.strides[d], symbols);
+  std::vector<int64_t> sizes;
+  for (Id size : buffer.sizes) sizes.push_back(program.expressions.evaluate(size, symbols));
+  if (std::find(sizes.begin(), sizes.end(), 0) != sizes.end()) return 0;
+  int64_t end = 1, step = 0, bytes = 0;
+  bool is_too_large = false;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    int64_t stride = program.expressions.evaluate(buffer.strides[d], symbols);
+    is_too_large |= __builtin_mul_overflow(sizes[d] - 1, stride, &step) ||
+                    __builtin_add_overflow(end, step, &end);
   }
-  return (last + 1) * item_size(buffer.dtype);
+  is_too_large |= __builtin_mul_overflow(end, item_size(buffer.dtype), &bytes) ||
+                  bytes > std::numeric_limits<int64_t>::max() - 2 * alignment;
+  if (is_too_large)
+    throw tenon::plugin::error(
+        TN_INVALID_ARGUMENT,
+        tenon::plugin::text("a tensor of shape [{}] has more elements than 64 bits count",
+                            joined(sizes)));
+  return bytes;
 }
 
 namespace {
@@ -131,7 +153,8 @@ MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
   for (size_t i = 0; i < accesses.size(); ++i) {
     int64_t live = 0;
     for (const Life& l : lives)
-      if (l.first <= static_cast<int64_t>(i) && static_cast<int64_t>(i) <= l.last) live += l.bytes;
+      if (l.first <= static_cast<int64_t>(i) && static_cast<int64_t>(i) <= l.last)
+        live = checked_add(live, l.bytes);
     plan.lower_bound = std::max(plan.lower_bound, live);
   }
   std::stable_sort(lives.begin(), lives.end(),
@@ -139,8 +162,8 @@ MemoryPlan plan_memory(const Program& program, std::span<const Access> accesses,
   for (Life& life : lives) {
     life.offset = reuse ? best_offset(life, placed) : plan.naive_bytes;
     plan.offsets[life.buffer] = life.offset;
-    plan.bytes = std::max(plan.bytes, life.offset + life.bytes);
-    plan.naive_bytes += life.bytes;
+    plan.bytes = std::max(plan.bytes, checked_add(life.offset, life.bytes));
+    plan.naive_bytes = checked_add(plan.naive_bytes, life.bytes);
     placed.push_back(life);
   }
   for (Id b = 0; b < plan.offsets.size(); ++b)

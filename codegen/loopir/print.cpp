@@ -36,34 +36,74 @@ std::string joined(const std::string& a, const char* by, const std::string& b) {
 
 }  // namespace
 
-std::string Expressions::text_of_index(Id i) const {
-  const IndexNode& n = index_at(i);
-  std::string out;
-  switch (n.kind) {
-    case IndexKind::constant:
-      return std::to_string(n.number);
-    case IndexKind::symbol:
-      return symbols[static_cast<size_t>(n.number)].name;
-    case IndexKind::variable:
-      return "i" + std::to_string(n.number);
-    case IndexKind::value:
-      return "[" + text_of(static_cast<Id>(n.number)) + "]";
-    case IndexKind::sum:
-      for (Id o : n.operands) out = joined(out, " + ", text_of_index(o));
-      return n.number ? out + " + " + std::to_string(n.number) : out;
-    case IndexKind::product:
-      if (n.number != 1) out = std::to_string(n.number);
-      for (Id o : n.operands) out = joined(out, "*", text_of_index(o));
-      return out;
-    default:
-      break;
+namespace {
+
+/// Indices are graphs in memory and trees in the text: beyond `most` characters nothing more is
+/// written.
+class IndexText {
+ public:
+  IndexText(const Expressions& x, size_t most) : x_(x), most_(most) {}
+
+  std::string run(Id i) {
+    write(i);
+    if (out_.size() > most_) out_ = out_.substr(0, most_) + " ...";
+    return std::move(out_);
   }
-  const char* name = n.kind == IndexKind::floordiv ? "div"
-                     : n.kind == IndexKind::mod    ? "mod"
-                     : n.kind == IndexKind::min    ? "min"
-                                                   : "max";
-  return std::string(name) + "(" + text_of_index(n.operands[0]) + ", " +
-         text_of_index(n.operands[1]) + ")";
+
+ private:
+  void write(Id i) {
+    if (out_.size() > most_) return;
+    const IndexNode& n = x_.index_at(i);
+    switch (n.kind) {
+      case IndexKind::constant:
+        out_ += std::to_string(n.number);
+        return;
+      case IndexKind::symbol:
+        out_ += x_.symbols[static_cast<size_t>(n.number)].name;
+        return;
+      case IndexKind::variable:
+        out_ += "i" + std::to_string(n.number);
+        return;
+      case IndexKind::value:
+        out_ += "[" + x_.text_of(static_cast<Id>(n.number)) + "]";
+        return;
+      case IndexKind::sum:
+        write_operands(n, " + ");
+        if (n.number) out_ += " + " + std::to_string(n.number);
+        return;
+      case IndexKind::product:
+        if (n.number != 1) out_ += std::to_string(n.number) + "*";
+        write_operands(n, "*");
+        return;
+      default:
+        write_call(n);
+    }
+  }
+  void write_operands(const IndexNode& n, const char* between) {
+    for (size_t k = 0; k < n.operands.size(); ++k) {
+      if (k) out_ += between;
+      write(n.operands[k]);
+    }
+  }
+  void write_call(const IndexNode& n) {
+    out_ += n.kind == IndexKind::floordiv ? "div("
+            : n.kind == IndexKind::mod    ? "mod("
+            : n.kind == IndexKind::min    ? "min("
+                                          : "max(";
+    write_operands(n, ", ");
+    out_ += ")";
+  }
+
+  const Expressions& x_;
+  size_t most_;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string Expressions::text_of_index(Id i) const {
+  constexpr size_t most = 400;
+  return IndexText(*this, most).run(i);
 }
 
 namespace {
@@ -110,6 +150,14 @@ class ValueText {
         return;
       case value_folded:
         out_ += "fold" + std::to_string(n.a);
+        return;
+      case value_real:
+        out_ += "number" + std::to_string(n.a);
+        return;
+      case value_divisor:
+        out_ += "divisor(";
+        write(n.a);
+        out_ += ")";
         return;
       default:
         out_ += primitive_names[n.code];

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "expressions.h"
+#include "reals.h"
 
 #include <memory>
 #include <set>
@@ -149,10 +150,14 @@ struct Extern {
   uint32_t op;
   std::string name;
   std::unique_ptr<tenon::plugin::owned_node> node;
-  std::map<Id, View> tensors;  // what the node's value operands are, by graph value
-  std::map<Id, Id> numbers;    // symbolic numbers among them: graph value to index
-  std::vector<Ids> symbolic;   // per argument: indices of a symbolic number or list, or empty
-  std::vector<Id> results;     // buffers; none where nobody reads one
+  std::map<Id, View> tensors;        // what the node's value operands are, by graph value
+  std::map<Id, Id> numbers;          // symbolic numbers among them: graph value to index
+  std::vector<Ids> symbolic;         // per argument: indices of a symbolic number or list, or empty
+  std::map<size_t, uint32_t> reals;  // by argument: the place of a symbolic real number
+  std::vector<Id> results;           // buffers; none where nobody reads one
+  bool looks_by_place = false;       // operands are views of the storages that the graph promises
+  bool has_effect = false;           // it runs whoever reads its results
+  bool is_ordered = false;           // it runs behind the ordered ones that come before it
 };
 
 using Step = std::variant<Loop, Product, Convolution, ConvolutionGradient, Attention, Extern>;
@@ -180,6 +185,7 @@ struct Program {
   std::vector<Step> steps;
   std::vector<Output> outputs;
   std::vector<tenon::plugin::tensor> constants;
+  std::vector<Real> reals;            // of the table of numbers, behind the symbols
   std::vector<bool> is_static_input;  // its address does not change between calls
   uint32_t n_inputs = 0;
   uint32_t n_symbols = 0;  // of the graph
@@ -210,8 +216,8 @@ void for_each_index_load(Expressions& x, Id index,
 void add_loads(Expressions& x, Id value, Ids& out);
 void add_index_loads(Expressions& x, Id index, Ids& out);
 
-/// Adds the symbols that a graph's value shows as such, as a size, a stride or a number; whether
-/// some were not among those seen. A symbol that no input shows is known at run time only.
+/// Adds the symbols that a graph's value shows as such, as a size, a stride or a number of any kind;
+/// whether some were not among those seen. A symbol that no input shows is known at run time only.
 bool see_symbols(const tenon::plugin::graph& g, uint32_t value, std::set<uint32_t>& seen);
 
 struct LoweringOptions {

@@ -104,6 +104,9 @@ void Functionalizer::call(const OpEntry& op, const Node& node, std::span<const V
   dispatch(op, args.data(), static_cast<uint32_t>(args.size()), results, n_results);
   if (list) {
     std::vector<Tensor> parts = take<std::vector<Tensor>>(results[0]);
+    require(parts.size() == node.n_results, ErrorCode::bad_file,
+            "{} gives {} tensors, the graph has {} results for it", op.name, parts.size(),
+            node.n_results);
     for (uint32_t r = 0; r < parts.size(); ++r)
       values_.add_result(node, op, node.first_result + r, r, parts[r]);
     return;

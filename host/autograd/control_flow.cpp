@@ -100,7 +100,7 @@ Tensor zeros_like_meta(const GradMeta& meta) {
 Tensors tangents_of(const Tensors& grads, const Node& node, size_t first, size_t end) {
   Tensors out;
   for (size_t i = first; i < end; ++i)
-    if (is_floating(node.inputs[i].dtype))
+    if (is_differentiable(node.inputs[i].dtype))
       out.push_back(grads[i].defined() ? grads[i] : zeros_like_meta(node.inputs[i]));
   return out;
 }
@@ -113,7 +113,7 @@ Tensors body_gradients(const Graph& body, const Tensors& inputs, const std::vect
   Tensors sent;
   size_t next_tangent = 0;
   for (const Tensor& result : results) {
-    if (!is_floating(result.dtype())) continue;
+    if (!is_differentiable(result.dtype())) continue;
     const Tensor& tangent = tangents[next_tangent++];
     if (!result.requires_grad()) continue;
     roots.push_back(edge_of(result));
@@ -137,7 +137,7 @@ std::vector<bool> flags_of(size_t n, const std::vector<size_t>& positions) {
 void give_history(const CallArgs& call, const std::shared_ptr<Node>& node) {
   node->add_inputs(call);
   each_result(call, [&](const Tensor& t, uint32_t input) {
-    if (t.defined() && is_floating(t.dtype())) set_history(t, node, input);
+    if (t.defined() && is_differentiable(t.dtype())) set_history(t, node, input);
   });
 }
 
@@ -284,7 +284,7 @@ class ScanNode final : public Node {
   std::vector<size_t> floating_carries() const {
     std::vector<size_t> out;
     for (size_t i = 0; i < n_carried_; ++i)
-      if (is_floating(inputs[i].dtype)) out.push_back(i);
+      if (is_differentiable(inputs[i].dtype)) out.push_back(i);
     return out;
   }
 
@@ -336,7 +336,8 @@ class ScanNode final : public Node {
 
   size_t inputs_before_extra(size_t first_slice) const {
     size_t n_outputs = 0;
-    for (size_t i = n_carried_; i < inputs.size(); ++i) n_outputs += is_floating(inputs[i].dtype);
+    for (size_t i = n_carried_; i < inputs.size(); ++i)
+      n_outputs += is_differentiable(inputs[i].dtype);
     return first_slice + xs_.tensors.size() + n_carried_ + n_outputs;
   }
 

@@ -5,8 +5,8 @@
 #include "autograd/saved_value.h"
 #include "autograd/tape.h"
 #include "core/dispatch.h"
-#include "core/tensor/each_tensor.h"
 #include "core/error.h"
+#include "core/tensor/each_tensor.h"
 #include "ops/custom_op.h"
 
 namespace tenon::autograd {
@@ -29,7 +29,7 @@ class CustomNode final : public Node {
     add_inputs(call);
     each_result(call, [&](const Tensor& t, uint32_t input) {
       results_.emplace_back(t, true, input);
-      if (is_floating(t.dtype())) set_history(t, shared_from_this(), input);
+      if (is_differentiable(t.dtype())) set_history(t, shared_from_this(), input);
     });
   }
 

@@ -80,7 +80,7 @@ struct FunctionRunner {
   // A result that is an input or shares its memory would carry two histories.
   std::vector<Tensor> attach(std::vector<Tensor> results) {
     for (Tensor& r : results) {
-      bool fixed = !r.defined() || !is_floating(r.dtype()) || holds(node->context.fixed_, r);
+      bool fixed = !r.defined() || !is_differentiable(r.dtype()) || holds(node->context.fixed_, r);
       bool dirty = r.defined() && holds(node->context.dirty_, r);
       if (!fixed && !dirty && holds(inputs, r)) r = r.view_as(r);
       uint32_t input = r.defined() ? node->add_input(r) : (node->inputs.emplace_back(), 0);

@@ -46,8 +46,8 @@ void set_history(const Tensor& t, std::shared_ptr<Node> node, uint32_t input) {
 }  // namespace autograd
 
 const Tensor& Tensor::requires_grad_(bool value) const {
-  require(!value || is_floating(dtype()),
-          "requires_grad_: only floating tensors have gradients, found {}", dtype());
+  require(!value || is_differentiable(dtype()),
+          "requires_grad_: only floating and complex tensors have gradients, found {}", dtype());
   require(
       value || is_leaf(),
       "requires_grad_: this tensor was made by {}; only leaves can stop needing a gradient, use "

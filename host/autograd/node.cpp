@@ -1,9 +1,9 @@
 // Nodes: numbers, the end of long chains, hooks, and the shape of gradients.
 #include "autograd/node.h"
 
-#include "core/tensor/each_tensor.h"
 #include "core/error.h"
 #include "core/sym/sym_int.h"
+#include "core/tensor/each_tensor.h"
 
 #include <tenon/ops.h>
 
@@ -96,8 +96,9 @@ Tensor fit_gradient(Tensor grad, const GradMeta& meta, const Node& who, size_t i
             who.name(), grad.sizes(), index, wanted);
     grad = grad.sum_to_size(wanted);
   }
-  require(is_floating(grad.dtype()), "{} gave a gradient of dtype {} for argument {} of dtype {}",
-          who.name(), grad.dtype(), index, meta.dtype);
+  require(is_differentiable(grad.dtype()),
+          "{} gave a gradient of dtype {} for argument {} of dtype {}", who.name(), grad.dtype(),
+          index, meta.dtype);
   return grad.dtype() == meta.dtype ? grad : grad.to(meta.dtype);
 }
 

@@ -3,8 +3,8 @@
 
 #include "autograd/grad_state.h"
 #include "core/dispatch.h"
-#include "core/tensor/each_tensor.h"
 #include "core/error.h"
+#include "core/tensor/each_tensor.h"
 
 #include <tenon/ops.h>
 

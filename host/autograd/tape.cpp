@@ -17,6 +17,7 @@
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"
 #include "graph/control_flow.h"
+#include "ops/complex_forms.h"
 
 #include <tenon/ops.h>
 #include <tenon/plugin.h>
@@ -77,7 +78,7 @@ void check_writes(const CallArgs& call) {
   for (uint32_t i = 0; i < call.n_args; ++i) {
     if (!(call.op->mutated_args >> i & 1)) continue;
     each_tensor(call.args[i], [&](const Tensor& t) {
-      if (is_floating(t.dtype())) check_write(t, call.op->name);
+      if (is_differentiable(t.dtype())) check_write(t, call.op->name);
     });
   }
 }
@@ -93,7 +94,7 @@ void attach(const CallArgs& call, const std::shared_ptr<Node>& node,
   int written = call.op->mutated_args ? call.op->returned_arg : -1;
   bool is_list = call.op->schema.returns_list();
   each_result(call, [&](const Tensor& t, uint32_t input) {
-    if (!t.defined() || !is_floating(t.dtype())) return;
+    if (!t.defined() || !is_differentiable(t.dtype())) return;
     if (!is_list && !(results >> input & 1)) return;
     if (written >= 0 && input == 0)
       rebase_history(t, node);
@@ -107,7 +108,7 @@ void check_differentiable(const CallArgs& call, const VjpPlan& plan) {
   for (uint32_t i = 0; i < call.n_args; ++i) {
     if (plan.differentiable >> i & 1) continue;
     each_tensor(call.args[i], [&](const Tensor& t) {
-      require(!is_floating(t.dtype()) || !t.requires_grad(), ErrorCode::unsupported,
+      require(!is_differentiable(t.dtype()) || !t.requires_grad(), ErrorCode::unsupported,
               "{}: the derivative with respect to argument {} is not implemented; detach it, or "
               "write it as a tenon::autograd::Function",
               call.op->name, call.op->schema.args[i].name);
@@ -149,13 +150,18 @@ void record_refusal(const CallArgs& call) {
   attach(call, node);
 }
 
+void call_parts(const CallArgs& call) {
+  if (is_complex_form(call)) return run_complex(call);
+  call.op->def->decomp.call(call);
+}
+
 // The in-place form of an op that is recorded as its parts: those, then a recorded copy.
 void run_parts_in_place(const CallArgs& call) {
   CallArgs functional = call;
   functional.op = call.op->functional;
   Value results[1];
   functional.results = results;
-  call.op->def->decomp.call(functional);
+  call_parts(functional);
   Tensor result = take<Tensor>(results[0]);
   Tensor self = *call.args[0].as<Tensor>();
   require(same_sizes(result.sizes(), self.sizes()),
@@ -167,7 +173,7 @@ void run_parts_in_place(const CallArgs& call) {
 // Under the key, so that the parts are recorded; they count their own writes.
 void run_parts(const CallArgs& call) {
   if (call.op->functional) return run_parts_in_place(call);
-  call.op->def->decomp.call(call);
+  call_parts(call);
   if (call.op->returned_arg < 0 || call.n_results == 0) return;
   drop(call.results[0]);
   call.results[0] = Value::own(*call.args[call.op->returned_arg].as<Tensor>());
@@ -175,6 +181,7 @@ void run_parts(const CallArgs& call) {
 
 void record_by_plan(const CallArgs& call) {
   if (is_control_flow(*call.op)) return record_control_flow(call);
+  if (is_complex_form(call)) return run_parts(call);
   const VjpPlan& plan = vjp_plan(call);
   switch (plan.kind) {
     case VjpPlan::Kind::none:

@@ -6,6 +6,7 @@
 #include "backend/compile/declined.h"
 #include "backend/compile/fallback.h"
 #include "backend/compile/options.h"
+#include "backend/find/trust.h"
 #include "backend/life/load.h"
 #include "config/config.h"
 #include "config/flags.h"
@@ -58,6 +59,7 @@ BackendInfo info_of(const FoundPlugin& plugin, const BackendManifest& b) {
   info.kept_ops = b.aot.keep;
   info.keep_inference_input_mutations = b.aot.keep_inference_input_mutations;
   info.fallback = b.fallback;
+  info.makes_code = b.makes_code;
   return info;
 }
 
@@ -103,6 +105,16 @@ bool is_offered_by_broken(const std::string& name) {
 
 }  // namespace
 
+std::string place_text(const CompileRequest& request) {
+  constexpr std::string_view stages[] = {"captured", "forward", "backward", "inference",
+                                         "single op"};
+  std::string out = message("stage {}", stages[static_cast<size_t>(request.stage)]);
+  if (request.graph && !request.graph->name.empty())
+    out += message(", graph {}", request.graph->name);
+  if (!request.compile_id.empty()) out += message(", compilation {}", request.compile_id);
+  return out;
+}
+
 BackendInfo backend_info(const std::string& name) {
   {
     std::lock_guard lock(registry().making);
@@ -133,13 +145,6 @@ std::vector<BackendInfo> all_backends() {
   return out;
 }
 
-std::string default_backend() {
-  const std::string& wanted = config::flags().compiler.default_backend;
-  for (const BackendInfo& b : all_backends())
-    if (b.name == wanted) return b.name;
-  return wanted == "inductor" ? "aot_eager" : wanted;
-}
-
 std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
                                                const CompileRequest& request) {
   BackendFunction user;
@@ -158,7 +163,7 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
     if (!config::flags().dynamo.suppress_errors) throw;
     report::warn_once(message("{} {}", name, e.what()), "backend",
                       message("{}; the graph runs in the interpreter", e.what()));
-    note_declined({name, "eager", e.what(), request.graph->nodes().size()});
+    note_declined({name, "eager", e.what(), request.graph->nodes().size(), request.stage});
     return as_fallback(interpreter_artifact(request.graph), *request.graph);
   }
 }
@@ -211,12 +216,18 @@ std::shared_ptr<Artifact> load_with_backend(const std::string& name, const Compi
   return load_with_plugin(*choice, request_for_loader(name, request, choice->manifest()), bytes);
 }
 
-void check_trusted_code(const std::string& path) {
-  if (trust_mode() == TrustMode::off) return;
-  std::string problem = writers_problem(path);
-  if (!problem.empty())
-    throw BackendError(ErrorCode::plugin, TN_PERMISSION_DENIED,
-                       message("{}: holds machine code and is refused: {}", path, problem));
+void check_trusted_code(const std::string& path, int descriptor) {
+  TrustVerdict verdict = TrustCheck(trust_mode()).judge_opened(path, descriptor);
+  auto told = [](const Diagnosis& d) {
+    return d.hint.empty() ? d.reason : d.reason + "; " + d.hint;
+  };
+  if (verdict.refusal)
+    throw BackendError(
+        ErrorCode::plugin, TN_PERMISSION_DENIED,
+        message("{}: holds machine code and is refused: {}", path, told(verdict.refusal)));
+  for (const Diagnosis& d : verdict.warnings)
+    report::warn_once(message("trust {} {}", path, d.reason), "backend",
+                      message("{}: holds machine code, and {}", path, told(d)));
 }
 
 void register_backend(std::string name, BackendFunction compile, std::vector<std::string> tags,
@@ -239,6 +250,7 @@ void register_backend(BackendFunction compile, BackendInfo info) {
 std::vector<std::string> list_backends(const std::vector<std::string>& exclude_tags) {
   std::vector<std::string> out;
   for (const BackendInfo& b : all_backends()) {
+    if (is_runtime(b)) continue;
     bool excluded = std::any_of(b.tags.begin(), b.tags.end(), [&](const std::string& tag) {
       return std::find(exclude_tags.begin(), exclude_tags.end(), tag) != exclude_tags.end();
     });

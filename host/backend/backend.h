@@ -43,6 +43,9 @@ struct CompileRequest {
   std::vector<std::string> chain;
 };
 
+/// "stage inference, graph f, compilation 0/1": what is compiled, for the report of a crash.
+std::string place_text(const CompileRequest& request);
+
 /// A request for a piece of the request's graph, or for one made from it: the same but for what
 /// counts inputs and outputs, which is read off the piece. `n_saved` is 0: nothing of it has a
 /// layout of its own.
@@ -57,13 +60,16 @@ struct BackendInfo {
   std::string partitioner, decompositions;
   std::vector<std::string> decomposition_ops;  ///< when `decompositions` is a list
   std::vector<std::string> kept_ops;           ///< left whole whatever the set says
+  bool makes_code = false;  ///< the system may forbid that: can_make_code()
   bool keep_inference_input_mutations = false;
   std::string fallback = "eager";
 };
 
-/// The name that an empty one stands for: compiler.default_backend, or aot_eager where inductor is
-/// not installed.
+/// The name that an empty one stands for: compiler.default_backend, or aot_eager where that is
+/// inductor and cannot be used. Warns once if it is installed all the same.
 std::string default_backend();
+/// Whether it only runs what another backend compiled.
+bool is_runtime(const BackendInfo& backend);
 /// The facts of a backend; throws UserError InvalidBackend with the nearest names.
 BackendInfo backend_info(const std::string& name);
 std::vector<BackendInfo> all_backends();
@@ -79,9 +85,10 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
 std::shared_ptr<Artifact> load_with_backend(const std::string& name, const CompileRequest& request,
                                             std::string_view bytes);
 
-/// Throws BackendError unless the file may hold code for this process: the rules of
-/// plugins.trust, as for plugins.
-void check_trusted_code(const std::string& path);
+/// Throws BackendError unless the file at `path`, open as `descriptor`, may hold code for this
+/// process: the rules of plugins.trust, as for plugins. What is mapped afterwards must be mapped
+/// from that descriptor, since the name may mean another file by then.
+void check_trusted_code(const std::string& path, int descriptor);
 
 /// Registers a callable of this program as a backend for this process; with Stage::inference it
 /// gets functional graphs, and the halves of those that are differentiated.

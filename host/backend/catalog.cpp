@@ -6,6 +6,7 @@
 #include "config/flags.h"
 #include "core/error.h"
 
+#include <pthread.h>
 #include <unistd.h>
 
 #include <memory>
@@ -25,6 +26,16 @@ struct Process {
 Process& process() {
   static auto* instance = new Process;
   return *instance;
+}
+
+// Other threads may be looking plugins up while one forks.
+void before_fork() {
+  process().making.lock();
+  if (process().catalog) process().catalog->lock_for_fork();
+}
+void after_fork() {
+  if (process().catalog) process().catalog->unlock_after_fork();
+  process().making.unlock();
 }
 
 void report_on(const FoundPlugin& p, std::vector<std::string>& out) {
@@ -57,6 +68,8 @@ PluginCatalog& plugin_catalog() {
   if (std::string cache = config::cache_folder(); flags.quarantine && !cache.empty())
     settings.quarantine = cache + "/plugins/loading";
   p.catalog = std::make_unique<PluginCatalog>(std::move(settings));
+  [[maybe_unused]] static const int registered =
+      ::pthread_atfork(before_fork, after_fork, after_fork);
   return *p.catalog;
 }
 

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/kernels/pointwise_loop.h"
 #include "core/sym/shape_env.h"
+#include "core/tensor/exposure.h"
 #include "core/tensor/tensor_impl.h"
 
 #include <tenon/compile.h>
@@ -72,11 +73,18 @@ void leave_disabled(void* token) { delete static_cast<PauseRecording*>(token); }
 
 }  // namespace detail
 
+// Whoever has the address may write there without being counted.
+static void* exposed_address(const Tensor& real) {
+  const TensorImpl* impl = impl_of(real);
+  if (impl->storage_ref) expose(*impl->storage_ref.get());
+  return impl->data;
+}
+
 void* Tensor::data(std::source_location where) const {
-  if (!is_fake()) return head_->data;
+  if (!is_fake()) return exposed_address(*this);
   if (!Trace::current() && config::flags().functorch.fake_tensor_allow_unsafe_data_ptr_access)
     return nullptr;
-  return impl_of(readable(*this, "data_ptr()", where))->data;
+  return exposed_address(readable(*this, "data_ptr()", where));
 }
 
 void* Tensor::checked_data(Dtype wanted, std::source_location where) const {

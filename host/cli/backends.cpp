@@ -18,7 +18,7 @@ struct BackendsOptions {
 
 bool is_hidden(const BackendInfo& backend) {
   return std::any_of(backend.tags.begin(), backend.tags.end(), [](const std::string& tag) {
-    return tag == "debug" || tag == "experimental";
+    return tag == "debug" || tag == "experimental" || tag == "runtime";
   });
 }
 
@@ -52,7 +52,8 @@ void print_table(const std::vector<BackendInfo>& backends, size_t n_hidden) {
                b.file.empty() ? "(" + b.plugin + ")" : b.file});
   print(table.text());
   if (n_hidden > 0)
-    print(message("{} more with the tags debug or experimental: tenon backends --all\n", n_hidden));
+    print(message("{} more with the tags debug, experimental or runtime: tenon backends --all\n",
+                  n_hidden));
 }
 
 void print_refused() {
@@ -79,7 +80,7 @@ int list_backends(const BackendsOptions& options, const Globals& globals) {
 
 Action build(CLI::App& app) {
   auto options = std::make_shared<BackendsOptions>();
-  app.add_flag("--all", options->all, "those with the tags debug and experimental too");
+  app.add_flag("--all", options->all, "those with the tags debug, experimental and runtime too");
   app.add_flag("--why", options->why, "the folders searched and the verdict on each file");
   return [options](const Globals& globals) { return list_backends(*options, globals); };
 }

@@ -4,11 +4,14 @@
 #include "backend/backend.h"
 #include "backend/compile/declined.h"
 #include "compile/compile_graph.h"
+#include "config/config.h"
 #include "core/sym/shape_env.h"
 #include "formats/pt2/pt2_import.h"
 #include "ops/op_table.h"
 #include "report/compile_record.h"
 
+#include <tenon/autograd.h>
+#include <tenon/config.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>
@@ -23,7 +26,7 @@ struct ExplainOptions {
   std::string model, backend;
   ModelOptions archive;
   InputOptions inputs;
-  bool profile = false, assembly = false;
+  bool profile = false, assembly = false, grad = false;
 };
 
 // Times of the stages in the order in which they ran, in milliseconds.
@@ -115,6 +118,12 @@ Json placement(const Graph& graph, const std::vector<PlacedPiece>& pieces,
   return counts;
 }
 
+// "forward " or "backward ", nothing for a graph that is whole.
+std::string half_of(Stage stage) {
+  if (stage == Stage::forward) return "forward";
+  return stage == Stage::backward ? "backward" : "";
+}
+
 Json piece_facts(const std::vector<PlacedPiece>& pieces) {
   Json out = Json::array();
   for (const PlacedPiece& piece : pieces) {
@@ -124,6 +133,7 @@ Json piece_facts(const std::vector<PlacedPiece>& pieces) {
     out.push_back({{"backend", piece.backend},
                    {"run_by", piece.run_by},
                    {"region", piece.is_region},
+                   {"half", half_of(piece.stage)},
                    {"nodes", std::move(nodes)}});
   }
   return out;
@@ -140,10 +150,12 @@ Json cache_facts(const std::string& said) {
 // What was kept does not tell who declined what and why, so after a hit the graph is compiled once
 // more.
 std::shared_ptr<Artifact> compile_to_explain(const std::shared_ptr<Graph>& graph,
-                                             const std::string& backend, Stages& stages,
-                                             Json& facts) {
+                                             const std::string& backend, const std::string& mode,
+                                             Stages& stages, Json& facts) {
+  NoGradGuard as_calls_run;  // `tenon run` wants no gradients either
   report::CompileWatch watch("0/0", "explain");
-  CompileGraphOptions options{.backend = backend};
+  CompileGraphOptions options{.backend = backend, .mode = mode};
+  options.dynamic = !graph->symbols.empty();
   auto artifact = stages.run("compile", [&] { return compile_graph(graph, options); });
   watch.finish("compiled");
   facts["cache"] = cache_facts(watch.record().cache);
@@ -152,33 +164,75 @@ std::shared_ptr<Artifact> compile_to_explain(const std::shared_ptr<Graph>& graph
   return stages.run("compile without cache", [&] { return compile_graph(graph, options); });
 }
 
-void compile(const Graph& graph, const std::shared_ptr<Graph>& shared, const std::string& name,
-             bool with_assembly, Stages& stages, Json& facts) {
-  BackendInfo backend = backend_info(name.empty() ? default_backend() : name);
-  facts["backend"] = backend_facts(backend);
-  std::shared_ptr<Graph> seen = shared;
+Json declined_facts(const DeclineObserver& observer) {
+  Json out = Json::array();
+  for (const DeclinedGraph& d : observer.declined())
+    out.push_back({{"backend", d.backend},
+                   {"nodes", d.n_nodes},
+                   {"reason", d.reason},
+                   {"half", half_of(d.stage)},
+                   {"taken_by", d.fallback}});
+  return out;
+}
+
+// What the code says of itself and who declined what: the figures of every verb that tells them.
+void add_code_facts(const std::string& statistics, const DeclineObserver& observer, Json& facts) {
+  facts["declined"] = declined_facts(observer);
+  facts["pieces"] = piece_facts(observer.pieces());
+  if (!statistics.empty()) facts["artifact"] = Json::parse(statistics, nullptr, false);
+}
+
+void compile(const std::shared_ptr<Graph>& graph, const BackendInfo& backend,
+             const std::string& mode, bool with_assembly, Stages& stages, Json& facts) {
+  std::shared_ptr<Graph> seen = graph;
   if (backend.stage != Stage::captured) {
-    seen = stages.run("lower", [&] { return graph_for_backend(shared, backend.name); });
+    seen = stages.run("lower", [&] { return graph_for_backend(graph, backend.name); });
     facts["lowered"] = graph_facts(*seen);
   }
   DeclineObserver observer;
-  auto artifact = compile_to_explain(shared, backend.name, stages, facts);
-  std::string runner = backend.name;
-  facts["declined"] = Json::array();
-  for (const DeclinedGraph& d : observer.declined()) {
-    facts["declined"].push_back({{"backend", d.backend},
-                                 {"nodes", d.n_nodes},
-                                 {"reason", d.reason},
-                                 {"taken_by", d.fallback}});
-    runner = d.fallback;
-  }
-  facts["pieces"] = piece_facts(observer.pieces());
-  std::string statistics = artifact->describe(TN_DESC_STATS_JSON);
-  if (!statistics.empty()) facts["artifact"] = Json::parse(statistics, nullptr, false);
+  auto artifact = compile_to_explain(graph, backend.name, mode, stages, facts);
+  add_code_facts(artifact->describe(TN_DESC_STATS_JSON), observer, facts);
+  std::string runner =
+      observer.declined().empty() ? backend.name : observer.declined().back().fallback;
   bool node_by_node = !facts.contains("artifact") || facts["artifact"].value("kernels", 0) == 0;
   facts["placement"] = placement(*seen, observer.pieces(), runner, node_by_node);
-  facts["conditions"] = condition_facts(graph, *artifact, backend.name);
+  facts["conditions"] = condition_facts(*graph, *artifact, backend.name);
   if (with_assembly) facts["texts"]["assembly"] = artifact->describe(TN_DESC_ASM);
+}
+
+// A training step, as `tenon run --grad` makes it: the backward is compiled when the first gradient
+// arrives.
+void compile_training(const ExplainOptions& options, const std::string& backend, Stages& stages,
+                      Json& facts) {
+  auto no_cache = config::patch({{"functorch.enable_autograd_cache", false}});
+  LoadedModel model = load_model(options.model, options.archive, backend, /*training=*/true);
+  std::vector<Tensor> leaves = make_leaves(model, or_recorded(options.inputs, options.model));
+  DeclineObserver observer;
+  NamedTensorMap gradients;
+  stages.run("compile and call both halves",
+             [&] { return model.runner->run_with_gradients(leaves, gradients); });
+  add_code_facts(model.runner->describe(TN_DESC_STATS_JSON), observer, facts);
+  facts["placement"] = Json::object();
+  facts["conditions"] = Json::array();
+  facts["cache"] = cache_facts("");
+  if (options.assembly) facts["texts"]["assembly"] = model.runner->describe(TN_DESC_ASM);
+}
+
+Json facts_of(const ExplainOptions& options) {
+  Stages stages;
+  Json facts{{"schema", 1}, {"model", options.model}, {"texts", Json::object()}};
+  std::shared_ptr<Graph> graph = load(options.model, options.archive, stages, facts);
+  facts["captured"] = graph_facts(*graph);
+  BackendInfo backend = backend_info(options.backend.empty() ? default_backend() : options.backend);
+  facts["backend"] = backend_facts(backend);
+  if (options.grad)
+    compile_training(options, backend.name, stages, facts);
+  else
+    compile(graph, backend, options.archive.mode, options.assembly, stages, facts);
+  facts["stages"] = Json::array();
+  for (const auto& [name, ms] : stages.times())
+    facts["stages"].push_back({{"stage", name}, {"ms", ms}});
+  return facts;
 }
 
 void print_graph(std::string_view title, const Json& g) {
@@ -190,11 +244,17 @@ void print_graph(std::string_view title, const Json& g) {
     print(message("  {} x {}\n", count.get<int64_t>(), name));
 }
 
+std::string half_title(const Json& fact) {
+  std::string half = fact["half"].get<std::string>();
+  return half.empty() ? "" : half + " ";
+}
+
 // Nodes of a region are counted by op; of each left one the reason is told.
 void print_piece(size_t index, const Json& piece) {
   const Json& nodes = piece["nodes"];
-  print(message("{} {}: {} nodes run by {}\n", piece["region"] == true ? "region" : "piece", index,
-                nodes.size(), piece["run_by"].get<std::string>()));
+  print(message("{}{} {}: {} nodes run by {}\n", half_title(piece),
+                piece["region"] == true ? "region" : "piece", index, nodes.size(),
+                piece["run_by"].get<std::string>()));
   bool taken = piece["run_by"] == piece["backend"];
   std::map<std::string, int64_t> counts;
   for (const Json& node : nodes) {
@@ -244,7 +304,8 @@ void print_facts(const Json& facts) {
   print("breaks: none, a model file is one graph\n");
   print(message("cache: {}\n", facts["cache"]["state"].get<std::string>()));
   for (const Json& d : facts["declined"])
-    print(message("{} declined {} nodes: {}; {} took them\n", d["backend"].get<std::string>(),
+    print(message("{} declined {}{} nodes: {}; {} took them\n", d["backend"].get<std::string>(),
+                  d["half"] == "" ? "" : message("the {}, ", d["half"].get<std::string>()),
                   d["nodes"].get<size_t>(), d["reason"].get<std::string>(),
                   d["taken_by"].get<std::string>()));
   for (size_t i = 0; i < facts["pieces"].size(); ++i) print_piece(i, facts["pieces"][i]);
@@ -266,7 +327,11 @@ void print_facts(const Json& facts) {
 
 int explain(const ExplainOptions& options, const Globals& globals) {
   if (globals.json) leave_stdout_to_json();
-  Json facts = explain_model(options.model, options.backend, options.archive, options.assembly);
+  require(
+      !options.grad || graph_file_kind(options.model) == GraphFileKind::archive,
+      "{}: only an archive (.pt2) names the parameters that gradients are for; leave --grad out",
+      options.model);
+  Json facts = facts_of(options);
   if (options.profile) {
     constexpr double seconds = 0.5;
     MeasuredModel m = measure_model(options.model, options.archive, options.inputs,
@@ -294,6 +359,9 @@ Action build(CLI::App& app) {
                "also calls the model and shows what each kernel takes, how loops became kernels, "
                "and the memory plan, where the backend knows");
   app.add_flag("--asm", options->assembly, "also prints the code, where the backend can");
+  app.add_flag(
+      "--grad", options->grad,
+      "a training step instead: forward and backward, as `tenon run --grad` compiles them");
   add_archive_options(app, options->archive);
   add_input_options(app, options->inputs);
   return [options](const Globals& globals) { return explain(*options, globals); };
@@ -303,15 +371,9 @@ Action build(CLI::App& app) {
 
 Json explain_model(const std::string& model, const std::string& backend,
                    const ModelOptions& options, bool with_assembly) {
-  Stages stages;
-  Json facts{{"schema", 1}, {"model", model}, {"texts", Json::object()}};
-  std::shared_ptr<Graph> graph = load(model, options, stages, facts);
-  facts["captured"] = graph_facts(*graph);
-  compile(*graph, graph, backend, with_assembly, stages, facts);
-  facts["stages"] = Json::array();
-  for (const auto& [name, ms] : stages.times())
-    facts["stages"].push_back({{"stage", name}, {"ms", ms}});
-  return facts;
+  ExplainOptions explained{.model = model, .backend = backend, .archive = options, .inputs = {}};
+  explained.assembly = with_assembly;
+  return facts_of(explained);
 }
 
 std::vector<std::vector<std::string>> item_rows(const Json& stats) {

@@ -32,8 +32,11 @@ std::string drawn(const Graph& graph, const std::string& format) {
 // Draws into a file. Where the name has no extension, functorch.torch_compile_graph_format gives
 // it; dot and raw need no Graphviz, other formats are what its program makes of them.
 std::string draw(const Graph& graph, std::string name) {
-  if (!std::filesystem::path(name).has_extension())
-    name += "." + config::flags().functorch.torch_compile_graph_format;
+  const std::string& usual = config::flags().functorch.torch_compile_graph_format;
+  require(usual.find('/') == usual.npos, ErrorCode::config,
+          "functorch.torch_compile_graph_format is \"{}\"; expected an extension, such as svg",
+          usual);
+  if (!std::filesystem::path(name).has_extension()) name += "." + usual;
   std::string format = std::filesystem::path(name).extension().string().substr(1);
   bool plain = format == "dot" || format == "raw";
   write_output(name, plain ? to_dot(graph) : picture_of_dot(to_dot(graph), format));

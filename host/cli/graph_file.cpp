@@ -59,7 +59,8 @@ GraphFileKind graph_file_kind(const std::string& path) {
   return GraphFileKind::archive;
 }
 
-std::shared_ptr<Graph> load_graph(const std::string& path, const ModelOptions& options) {
+std::shared_ptr<Graph> load_graph(const std::string& path, const ModelOptions& options,
+                                  const ParseOptions& parsing) {
   GraphFileKind kind = graph_file_kind(path);
   require(kind != GraphFileKind::compiled, ErrorCode::unsupported,
           "{}: holds compiled code; ask about the archive that it was made from", path);
@@ -70,7 +71,8 @@ std::shared_ptr<Graph> load_graph(const std::string& path, const ModelOptions& o
   formats::Bytes file = formats::map_file(path);
   std::string_view text = formats::as_text(file.span);
   try {
-    return kind == GraphFileKind::json ? formats::parse_graph_json(text) : parse_graph(text);
+    return kind == GraphFileKind::json ? formats::parse_graph_json(text, parsing)
+                                       : parse_graph(text, parsing);
   } catch (const UserError& error) {
     throw UserError(error.code(), path + ": " + error.what());
   }

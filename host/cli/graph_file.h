@@ -5,6 +5,7 @@
 #include "cli/verb.h"
 #include "formats/pt2/pt2.h"
 #include "graph/graph.h"
+#include "graph/text/document.h"
 
 #include <memory>
 #include <string>
@@ -31,6 +32,7 @@ enum class GraphFileKind : uint8_t { archive, text, json, compiled };
 GraphFileKind graph_file_kind(const std::string& path);
 
 /// The graph of a file of any kind.
-std::shared_ptr<Graph> load_graph(const std::string& path, const ModelOptions& options);
+std::shared_ptr<Graph> load_graph(const std::string& path, const ModelOptions& options,
+                                  const ParseOptions& parsing = {});
 
 }  // namespace tenon::cli

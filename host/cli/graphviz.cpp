@@ -1,6 +1,8 @@
 // Runs Graphviz' `dot` on files in a private folder.
 #include "cli/graphviz.h"
 
+#include "cli/temporary_folder.h"
+
 #include <spawn.h>
 #include <sys/wait.h>
 #include <tenon/error.h>
@@ -19,20 +21,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct TemporaryFolder {
-  fs::path path;
-  TemporaryFolder() {
-    std::string name = fs::temp_directory_path() / "tenon-dot-XXXXXX";
-    require(mkdtemp(name.data()) != nullptr, ErrorCode::bad_file,
-            "{}: no folder can be made there; set TMPDIR?", fs::temp_directory_path().string());
-    path = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-};
-
 // The exit status, or 127 where the program could not be started.
 int run_program(std::vector<std::string> command) {
   std::vector<char*> argv;
@@ -49,7 +37,7 @@ int run_program(std::vector<std::string> command) {
 }  // namespace
 
 std::string picture_of_dot(const std::string& dot, const std::string& format) {
-  TemporaryFolder folder;
+  TemporaryFolder folder("tenon-dot-");
   fs::path in = folder.path / "graph.dot", out = folder.path / "picture";
   std::ofstream(in, std::ios::binary) << dot;
   int status = run_program({"dot", "-T" + format, "-o", out.string(), in.string()});

@@ -1,6 +1,7 @@
 // The `tenon` program: finds the verb, parses its options, runs it, turns errors into statuses.
 #include "backend/backend.h"
 #include "backend/catalog.h"
+#include "backend/life/crash_report.h"
 #include "cli/exit_status.h"
 #include "cli/output.h"
 #include "cli/repro.h"
@@ -8,7 +9,9 @@
 #include "config/config.h"
 #include "core/error.h"
 #include "core/threads/thread_pool.h"
+#include "core/unfinished.h"
 #include "core/version.h"
+#include "debug/child_process.h"
 
 #include <unistd.h>
 
@@ -16,6 +19,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <new>
 
 namespace tenon::cli {
 
@@ -156,7 +160,8 @@ int run_caught(const Arguments& arguments) {
     print_message(error.what());
     return static_cast<int>(status);
   } catch (const std::bad_alloc&) {
-    return fail_internally(arguments, "out of memory");
+    print_message("there is not enough memory for this");
+    return static_cast<int>(ExitStatus::unsupported);
   } catch (const std::exception& error) {
     return fail_internally(arguments, error.what());
   } catch (...) {
@@ -164,11 +169,18 @@ int run_caught(const Arguments& arguments) {
   }
 }
 
-// Threads of kernels may be at work: nothing is torn down.
+// Threads of kernels may be at work: nothing is torn down but what would stay on the disk.
 extern "C" void on_interrupt(int) {
+  remove_unfinished();
   static constexpr char text[] = "tenon: interrupted\n";
   [[maybe_unused]] ssize_t written = write(STDERR_FILENO, text, sizeof text - 1);
   _exit(static_cast<int>(ExitStatus::interrupted));
+}
+
+extern "C" void on_request_to_end(int signal) {
+  remove_unfinished();
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
 }
 
 int finish(int status) {
@@ -183,8 +195,15 @@ int finish(int status) {
 
 int main(int argc, char** argv) {
   std::signal(SIGINT, tenon::cli::on_interrupt);
+  for (int signal : {SIGTERM, SIGHUP})
+    if (std::signal(signal, tenon::cli::on_request_to_end) == SIG_IGN)
+      std::signal(signal, SIG_IGN);  // as nohup wants it
+  tenon::end_with_parent();
+  tenon::report_crashes();
   try {
     return tenon::cli::finish(tenon::cli::run_caught({argv + std::min(argc, 1), argv + argc}));
+  } catch (const std::bad_alloc&) {
+    return static_cast<int>(tenon::cli::ExitStatus::unsupported);
   } catch (...) {
     return static_cast<int>(tenon::cli::ExitStatus::internal);
   }

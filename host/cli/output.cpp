@@ -1,13 +1,15 @@
 // Text, tables and JSON to stdout, messages to stderr.
 #include "cli/output.h"
 
+#include "core/utf8.h"
+#include "formats/byte_reader.h"
+
 #include <tenon/error.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 
 namespace tenon::cli {
 
@@ -23,23 +25,69 @@ size_t width_of(std::string_view text) {
 
 }  // namespace
 
-void print(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+namespace {
 
-void print_json(const Json& document) {
-  print(document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+constexpr std::string_view bold_on = "\x1b[1m", bold_off = "\x1b[0m";
+
+void write_raw(std::string_view text) { std::fwrite(text.data(), 1, text.size(), stdout); }
+
+// Only bold() steers the terminal; what else does came out of a file.
+std::string without_steering(std::string_view text) {
+  std::string out;
+  while (!text.empty()) {
+    size_t escape = std::min(text.find('\x1b'), text.size());
+    out += shown(text.substr(0, escape));
+    text.remove_prefix(escape);
+    bool ours = text.starts_with(bold_on) || text.starts_with(bold_off);
+    if (ours) out += text.substr(0, bold_on.size());
+    if (!ours && !text.empty()) out += '?';
+    text.remove_prefix(std::min(ours ? bold_on.size() : 1, text.size()));
+  }
+  return out;
 }
 
+// JSON escapes controls, but takes those of bidirectional text for letters.
+std::string with_escapes(std::string_view json) {
+  std::string out;
+  while (!json.empty()) {
+    size_t length = std::max<size_t>(utf8_sequence(json), 1);
+    std::string_view character = json.substr(0, length);
+    if (length > 1 && is_steering(character))
+      out += Json(character).dump(-1, ' ', true).substr(1, 6);
+    else
+      out += character;
+    json.remove_prefix(length);
+  }
+  return out;
+}
+
+}  // namespace
+
+void print(std::string_view text) { write_raw(without_steering(text)); }
+
+void print_json(const Json& document) {
+  write_raw(with_escapes(document.dump(1, ' ', false, Json::error_handler_t::replace)) + "\n");
+}
+
+// Allocates nothing: the message may be that there is no memory.
 void print_message(std::string_view text) {
   std::fflush(stdout);
-  std::fprintf(stderr, "tenon: %.*s\n", static_cast<int>(text.size()), text.data());
+  std::fputs("tenon: ", stderr);
+  while (!text.empty()) {
+    size_t length = utf8_sequence(text);
+    std::string_view character = text.substr(0, std::max<size_t>(length, 1));
+    bool hidden = length == 0 || is_steering(character);
+    std::fwrite(hidden ? "?" : character.data(), 1, hidden ? 1 : character.size(), stderr);
+    text.remove_prefix(character.size());
+  }
+  std::fputs("\n", stderr);
 }
 
 void write_output(const std::string& path, std::string_view text) {
-  if (path.empty() || path == "-") return print(text);
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file.write(text.data(), static_cast<std::streamsize>(text.size()));
-  file.close();
-  require(file.good(), ErrorCode::bad_file, "{}: cannot be written; does its folder exist?", path);
+  if (path.empty() || path == "-") return write_raw(text);
+  formats::write_file(path, [&](std::ostream& out) {
+    out.write(text.data(), static_cast<std::streamsize>(text.size()));
+  });
 }
 
 void set_color(std::string_view mode) {
@@ -49,7 +97,8 @@ void set_color(std::string_view mode) {
 }
 
 std::string bold(std::string_view text) {
-  return color_on ? "\x1b[1m" + std::string(text) + "\x1b[0m" : std::string(text);
+  if (!color_on) return std::string(text);
+  return std::string(bold_on).append(text).append(bold_off);
 }
 
 std::string Table::text() const {

@@ -24,7 +24,9 @@ void use_recorded_flags(const std::string& record) {
 
 int replay(const ReplayOptions& options, const Globals& globals) {
   use_recorded_flags(options.record);
-  std::shared_ptr<Graph> graph = load_graph(options.record, options.archive);
+  ParseOptions as_recorded;
+  as_recorded.check_metadata = false;  // what differs is what is asked for here
+  std::shared_ptr<Graph> graph = load_graph(options.record, options.archive, as_recorded);
   std::vector<std::string> problems = meta_problems_of(*graph);
   std::string error = problems.empty() ? "" : problems.front();
   size_t n = graph->nodes().size();

@@ -83,6 +83,22 @@ RunReport run_graph(const RunOptions& options, const std::string& backend) {
   return report;
 }
 
+// What an op refuses while a backend compiles or runs the file is the file's fault, or that of the
+// inputs; the plugin is whole.
+template <class F>
+RunReport blaming(const std::string& file, const F& body) {
+  try {
+    return body();
+  } catch (const BackendError& error) {
+    if (error.status() != TN_INVALID_ARGUMENT) throw;
+    throw UserError(ErrorCode::bad_file, message("{}: {}", file, error.what()));
+  } catch (const UserError& error) {
+    bool is_named = std::string_view(error.what()).starts_with(file);
+    if (error.code() != ErrorCode::bad_file || is_named) throw;
+    throw UserError(ErrorCode::bad_file, message("{}: {}", file, error.what()));
+  }
+}
+
 // Least, greatest and mean element, which show at a glance whether a result makes sense.
 struct Summary {
   double least = 0, greatest = 0, mean = 0;
@@ -153,7 +169,9 @@ int run(const RunOptions& options, const Globals& globals) {
       is_archive || !options.grad,
       "{}: only an archive (.pt2) names the parameters that gradients are for; leave --grad out",
       options.model);
-  RunReport report = is_archive ? run_archive(options, backend) : run_graph(options, backend);
+  RunReport report = blaming(options.model, [&] {
+    return is_archive ? run_archive(options, backend) : run_graph(options, backend);
+  });
   if (!options.outputs.empty()) save(options.outputs, report.outputs);
   if (!globals.json) {
     print_report(report, is_loaded);

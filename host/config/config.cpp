@@ -173,6 +173,10 @@ std::string status_text(const FlagDef& def) {
   return def.read_only ? "Read-only." : "";
 }
 
+std::string project_text(const FlagDef& def) {
+  return is_project_flag(def) ? "" : "Not obeyed in project folders.";
+}
+
 std::string other_names(const FlagDef& def) {
   std::string out;
   auto add = [&](std::string_view kind, std::string_view names) {
@@ -188,7 +192,8 @@ std::string flag_text(const FlagDef& def) {
   std::string type = type_text(def);
   if (!def.seed.empty()) type += message("; {} under compiler.compat = \"seed\"", def.seed);
   return "\n" + comment(def.doc) + comment(type) + comment(other_names(def)) +
-         comment(status_text(def)) + message("# {} = {}\n", def.name, value_text(default_of(def)));
+         comment(status_text(def)) + comment(project_text(def)) +
+         message("# {} = {}\n", def.name, value_text(default_of(def)));
 }
 
 void write_text(const fs::path& path, const std::string& text) {
@@ -266,7 +271,21 @@ void write_config_files(const std::string& folder) {
     write_text(fs::path(folder) / (module + ".toml"), config_file_text(module));
 }
 
+namespace {
+
+void require_project_flag(std::string_view key) {
+  auto table = Store::instance().look();
+  const FlagDef& def = table->def(table->find(key, {}));
+  require(is_project_flag(def), ErrorCode::config,
+          "{} is not obeyed in project files, since it may name paths, files, backends or caches; "
+          "leave out --project to set it for the user",
+          def.key());
+}
+
+}  // namespace
+
 std::string setting_file(std::string_view key, bool project) {
+  if (project) require_project_flag(key);
   std::string module(key.substr(0, key.find('.')));
   Layer wanted = project ? Layer::project : Layer::user;
   for (const auto& [layer, folder] : config_folders()) {

@@ -69,8 +69,8 @@ std::vector<std::string> our_variables() {
 
 // Variables of the host that are not flags, so that a backend may have any name.
 bool is_own_variable(std::string_view name) {
-  constexpr std::string_view names[] = {"TENON_CACHE_DIR", "TENON_CONFIG_DIR", "TENON_CPU_LEVEL",
-                                        "TENON_PLUGIN_PATH", "TENON_TRACE"};
+  constexpr std::string_view names[] = {"TENON_CACHE_DIR", "TENON_CONFIG_DIR",  "TENON_CPU_LEVEL",
+                                        "TENON_PARENT",    "TENON_PLUGIN_PATH", "TENON_TRACE"};
   return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 

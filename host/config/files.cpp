@@ -1,7 +1,8 @@
 // Flags in TOML files: which folders are searched and what a file may hold.
+#include "config/flag_warnings.h"
 #include "config/reading.h"
-
 #include "core/error.h"
+#include "core/path_writers.h"
 
 #include <dlfcn.h>
 #include <unistd.h>
@@ -141,24 +142,17 @@ void read_module_file(const fs::path& path, const std::string& module, Layer lay
     read_table(module, *table, source, layer, tolerate, out);
 }
 
-// A folder from the network must not choose what code is loaded.
-void drop_plugin_flags(std::vector<Reading>& readings, size_t begin,
-                       std::vector<std::string>& warnings) {
-  std::vector<Reading> kept(
-      std::make_move_iterator(readings.begin()),
-      std::make_move_iterator(readings.begin() + static_cast<ptrdiff_t>(begin)));
-  for (size_t i = begin; i < readings.size(); ++i) {
-    Reading& reading = readings[i];
-    if (reading.layer == Layer::project && reading.key.starts_with("plugins.")) {
-      warnings.push_back(
-          message("{} in the project file {} is ignored: plugins are chosen by the "
-                  "user file, --config or the environment",
-                  reading.key, reading.origin.text));
-    } else {
-      kept.push_back(std::move(reading));
-    }
-  }
-  readings = std::move(kept);
+// Whether nobody but root and this user could have written a file of the project folder, or the
+// folder. The folder is searched for upwards, so it may be anybody's.
+bool is_trusted(const fs::path& path, FlagWarnings& warnings) {
+  std::error_code error;
+  WriterFindings findings = PathWriters().of_found_file(fs::absolute(path, error).string());
+  if (findings.refused.empty()) return true;
+  const WriterFinding& first = findings.refused.front();
+  warnings.add("trust " + first.reason,
+               message("the project file {} is ignored: {}{}", path.string(), first.reason,
+                       first.hint.empty() ? "" : "; " + first.hint));
+  return false;
 }
 
 std::string environment_path(const char* name) {
@@ -188,6 +182,7 @@ std::string user_folder() {
 
 // The nearest configs/ or .tenon/ at the working directory or above it.
 std::string project_folder() {
+  if (process_is_secure()) return "";
   std::string named = environment_path("TENON_CONFIG_DIR");
   std::error_code error;
   if (!named.empty()) {
@@ -234,16 +229,15 @@ std::vector<Reading> read_file(const std::string& path, Layer layer) {
   return read_text(read_toml_file(path), path, layer);
 }
 
-std::vector<Reading> read_folders(const std::vector<std::string>& modules,
-                                  std::vector<std::string>& warnings) {
+std::vector<Reading> read_folders(const std::vector<std::string>& modules, FlagWarnings& warnings) {
   std::vector<Reading> out;
   for (const auto& [layer, folder] : config_folders()) {
     for (const std::string& module : modules) {
       fs::path path = fs::path(folder) / (module + ".toml");
       std::error_code error;
-      size_t begin = out.size();
-      if (fs::is_regular_file(path, error)) read_module_file(path, module, layer, out);
-      drop_plugin_flags(out, begin, warnings);
+      if (!fs::is_regular_file(path, error)) continue;
+      if (layer == Layer::project && !is_trusted(path, warnings)) continue;
+      read_module_file(path, module, layer, out);
     }
   }
   return out;

@@ -78,6 +78,10 @@ std::string_view name_of(Status status) {
 std::span<const FlagDef> flag_defs() { return table(); }
 std::span<const std::string_view> module_names() { return modules; }
 
+bool is_project_flag(const FlagDef& def) {
+  return def.field ? def.project : def.type != FlagType::string_ && def.type != FlagType::list_;
+}
+
 std::vector<std::string> split(std::string_view text, char separator) {
   std::vector<std::string> parts;
   while (!text.empty()) {

@@ -40,6 +40,7 @@ struct FlagDef {
   std::string_view deprecated;  ///< what to use instead; said once where it is set
   Status status = Status::active;
   std::string_view why;  ///< pending: the part that will read it; no_effect: the reason
+  bool project = false;  ///< files of a project folder may set it; see is_project_flag()
   Value option_default;  ///< of the options of backends; flags keep theirs in the structs
 
   std::string key() const { return std::string(module) + "." + std::string(name); }
@@ -49,6 +50,10 @@ struct FlagDef {
 std::span<const FlagDef> flag_defs();
 /// The modules in the order of the rows.
 std::span<const std::string_view> module_names();
+
+/// Whether files of a project folder may set it: as the line of the flag says; of the options of
+/// backends those that cannot be paths, since they are no texts.
+bool is_project_flag(const FlagDef& def);
 
 Value default_of(const FlagDef& def);
 Value read_field(const FlagDef& def, const Flags& flags);

@@ -5,12 +5,29 @@
 
 namespace tenon::config {
 
+static std::string user_folder_text() {
+  for (const auto& [layer, folder] : config_folders()) {
+    if (layer == Layer::user) return folder;
+  }
+  return "~/.config/tenon";
+}
+
 void FlagWarnings::add(const std::string& about, std::string text) {
   if (said_.insert(about).second) unsaid_.push_back(std::move(text));
 }
 
 void FlagWarnings::add_unknown(const Reading& reading, const std::string& problem) {
   add(reading.key, message("{} (set by {})", problem, reading.origin.text));
+}
+
+void FlagWarnings::add_refused(const FlagDef& def, const Origin& origin) {
+  add("project " + def.key(),
+      message(
+          "{} in the project file {} is ignored: a folder that somebody sent you must not "
+          "choose paths, files, backends or caches; set it in {}.toml of the user's folder ({}), "
+          "with --config or as {}",
+          def.key(), origin.text, def.module, user_folder_text(),
+          variable_name("TENON_", def.module, def.name)));
 }
 
 void FlagWarnings::look_at(const FlagDef& def, const LayerValue& value) {

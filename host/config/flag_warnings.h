@@ -16,13 +16,15 @@ class FlagWarnings {
   /// Of values of which one takes the effect of the other.
   void look_at_combinations(const FlagTable& table);
   void add_unknown(const Reading& reading, const std::string& problem);
+  /// Of a value in a project file whose flag does not obey these.
+  void add_refused(const FlagDef& def, const Origin& origin);
+  /// `about` tells warnings apart.
+  void add(const std::string& about, std::string text);
   /// Those that nobody has heard of yet.
   std::vector<std::string>& unsaid() { return unsaid_; }
   void forget() { said_.clear(); }
 
  private:
-  void add(const std::string& about, std::string text);
-
   std::vector<std::string> unsaid_;
   std::set<std::string> said_;
 };

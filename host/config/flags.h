@@ -16,6 +16,8 @@
 //          .deprecated = "what to use instead"
 //          .status = pending, .why = "part that will read it"
 //          .status = no_effect, .why = "reason"
+//          .project = true (project files may set it: it names no path, file, backend or cache and
+//          makes no file)
 // in this order, each optional.
 #pragma once
 

@@ -35,6 +35,8 @@ struct Origin {
   uint32_t column = 0;
 };
 
+class FlagWarnings;
+
 /// Throws FileError for a place in a file, UserError ConfigError for any other origin.
 [[noreturn]] void fail_at(const Origin& origin, std::string_view what);
 
@@ -52,10 +54,11 @@ std::vector<Reading> read_text(std::string_view toml, std::string_view source, L
 std::vector<Reading> read_file(const std::string& path, Layer layer);
 
 /// The settings in the install, user and project folders, for `modules`: of a file NAME.toml the
-/// table [NAME]. Files that have neither that table nor [meta] belong to somebody else.
-std::vector<Reading> read_folders(const std::vector<std::string>& modules,
-                                  std::vector<std::string>& warnings);
-/// The folders in which read_folders() looks, lowest layer first; they may not exist.
+/// table [NAME]. Files that have neither that table nor [meta] belong to somebody else. Files of a
+/// project folder that others than root and this user could have written are left out.
+std::vector<Reading> read_folders(const std::vector<std::string>& modules, FlagWarnings& warnings);
+/// The folders in which read_folders() looks, lowest layer first; they may not exist. A program
+/// with more rights than its user has neither a user nor a project folder.
 std::vector<std::pair<Layer, std::string>> config_folders();
 
 /// The settings in the environment for `defs`.

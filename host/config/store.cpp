@@ -4,6 +4,8 @@
 #include "config/config.h"
 #include "core/error.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 
 namespace tenon::config {
@@ -39,11 +41,19 @@ Store::Access::~Access() {
   bool published = std::exchange(store_.published_anew_, false);
   lock_.unlock();
   if (published && published_slot) published_slot(*detail::process_flags.load());
-  for (const std::string& text : warnings) warning_sink.load()(text);
+  try {
+    for (const std::string& text : warnings) warning_sink.load()(text);
+  } catch (const std::exception&) {
+    // A sink of the program, or one without memory: the flags are as they were set.
+  }
 }
 
 Store& Store::instance() {
   static Store& store = *new Store();
+  // A child must not find it locked by a thread that it lacks.
+  [[maybe_unused]] static const int registered =
+      ::pthread_atfork([] { store.store_mutex_.lock(); }, [] { store.store_mutex_.unlock(); },
+                       [] { store.store_mutex_.unlock(); });
   return store;
 }
 
@@ -73,7 +83,7 @@ void Store::load() {
     std::erase_if(waiting_, [&](const Reading& reading) { return !lasting(reading.layer); });
     check_variable_names();
     std::vector<Reading> readings =
-        read_folders({table_.modules().begin(), table_.modules().end()}, warnings_.unsaid());
+        read_folders({table_.modules().begin(), table_.modules().end()}, warnings_);
     auto add = [&](std::vector<Reading> more) {
       std::move(more.begin(), more.end(), std::back_inserter(readings));
     };
@@ -130,6 +140,8 @@ void Store::put(Reading reading) {
   if (!is_known && reading.tolerate_unknown)
     return warnings_.add_unknown(reading, table_.unknown_key(reading.key));
   size_t slot = table_.find(reading.key, reading.origin);
+  if (reading.layer == Layer::project && !is_project_flag(table_.def(slot)))
+    return warnings_.add_refused(table_.def(slot), reading.origin);
   Value value = table_.fitted(slot, reading);
   LayerValue given{reading.layer, std::move(value), std::move(reading.origin.text)};
   warnings_.look_at(table_.def(slot), given);
@@ -208,7 +220,7 @@ void Store::declare_options(std::string_view backend, std::span<const FlagDef> o
     std::vector<FlagDef> added = table_.add_options(backend, options);
     if (!is_new && added.empty()) return;
     std::vector<Reading> readings = std::exchange(waiting_, {});
-    for (Reading& reading : read_folders({std::string(backend)}, warnings_.unsaid()))
+    for (Reading& reading : read_folders({std::string(backend)}, warnings_))
       readings.push_back(std::move(reading));
     for (Reading& reading : read_environment(added, warnings_.unsaid()))
       readings.push_back(std::move(reading));

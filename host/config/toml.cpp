@@ -80,7 +80,8 @@ TomlNode copy(const toml::node& node) {
 TomlNode parse_toml(std::string_view text, std::string_view source) {
   check_toml_nesting(text, source);
   try {
-    return copy(toml::parse(text, source));
+    // Without the name of the source: the library allocates its copy where it may not throw.
+    return copy(toml::parse(text));
   } catch (const toml::parse_error& error) {
     toml::source_position at = error.source().begin;
     throw FileError(source, at.line, at.column,

@@ -42,15 +42,29 @@ inline bool is_utf8(std::string_view text) {
   return true;
 }
 
-/// Names out of files get into messages, and messages onto terminals and into JSON: control
-/// characters and bytes that are not UTF-8 become '?'.
+/// Whether a character (one well-formed sequence) steers a terminal or the direction in which a
+/// line is read, instead of being seen: controls but for the end of a line and the tabulator, and
+/// the marks, embeddings, overrides and isolates of bidirectional text.
+inline bool is_steering(std::string_view character) {
+  auto byte = [&](size_t i) { return static_cast<unsigned char>(character[i]); };
+  unsigned char lead = byte(0);
+  if (character.size() == 1) return (lead < 0x20 && lead != '\n' && lead != '\t') || lead == 0x7F;
+  if (character.size() == 2)  // U+0080 to U+009F, U+061C
+    return (lead == 0xC2 && byte(1) < 0xA0) || (lead == 0xD8 && byte(1) == 0x9C);
+  if (character.size() != 3 || lead != 0xE2) return false;
+  bool marks = byte(1) == 0x80 && (byte(2) == 0x8E || byte(2) == 0x8F);   // U+200E, U+200F
+  bool embeds = byte(1) == 0x80 && byte(2) >= 0xA8 && byte(2) <= 0xAE;    // U+2028 to U+202E
+  bool isolates = byte(1) == 0x81 && byte(2) >= 0xA6 && byte(2) <= 0xA9;  // U+2066 to U+2069
+  return marks || embeds || isolates;
+}
+
+/// Names out of files get into messages, and messages onto terminals and into JSON: what steers
+/// them and bytes that are not UTF-8 become '?'.
 inline std::string shown(std::string_view text) {
   std::string out;
   while (!text.empty()) {
     size_t length = utf8_sequence(text);
-    auto lead = static_cast<unsigned char>(text[0]);
-    bool steers = (lead < 0x20 && lead != '\n' && lead != '\t') || lead == 0x7F;
-    if (length == 0 || steers)
+    if (length == 0 || is_steering(text.substr(0, length)))
       out += '?';
     else
       out += text.substr(0, length);

@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 
 extern char** environ;
@@ -98,6 +100,8 @@ class Listener {
   std::string unread_;
 };
 
+constexpr const char* parent_variable = "TENON_PARENT";
+
 std::vector<char*> environment_with(const std::vector<std::string>& changed) {
   std::vector<char*> out;
   for (char** line = environ; *line; ++line) {
@@ -122,12 +126,25 @@ pid_t start_self(const std::vector<std::string>& arguments, std::span<const Chil
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   for (const ChildFile& f : files) posix_spawn_file_actions_adddup2(&actions, f.ours, f.theirs);
+  std::vector<std::string> changed = environment;
+  changed.push_back(message("{}={}", parent_variable, ::getpid()));
   pid_t child = 0;
   int error = ::posix_spawn(&child, "/proc/self/exe", &actions, nullptr, argv.data(),
-                            environment_with(environment).data());
+                            environment_with(changed).data());
   posix_spawn_file_actions_destroy(&actions);
   require(error == 0, "cannot start a child process: {}", std::strerror(error));
   return child;
+}
+
+void end_with_parent() {
+  const char* text = std::getenv(parent_variable);
+  if (!text) return;
+  pid_t parent = std::atoi(text);
+  ::unsetenv(parent_variable);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  bool is_child = ::getppid() == parent, is_gone = parent > 0 && ::kill(parent, 0) != 0;
+  if (!is_child && is_gone) ::_exit(1);         // before we got here
+  if (!is_child) ::prctl(PR_SET_PDEATHSIG, 0);  // the variable was meant for another program
 }
 
 int wait_for(pid_t child) {

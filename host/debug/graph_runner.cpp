@@ -3,12 +3,17 @@
 
 #include "compile/compile_graph.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
 #include "debug/random_inputs.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
 #include "model/input_layout.h"
 
 #include <tenon/ops.h>
 
+#include <algorithm>
 #include <chrono>
+#include <limits>
 
 namespace tenon {
 
@@ -29,21 +34,93 @@ std::vector<int64_t> examples(const Graph& graph, const Dims& dims) {
   return out;
 }
 
+// What an op refuses of inputs that fit the graph, the graph asks of it.
+template <class F>
+void as_fault_of_graph(const F& body) {
+  try {
+    body();
+  } catch (const UserError& error) {
+    if (error.code() != ErrorCode::invalid_argument) throw;
+    throw UserError(ErrorCode::bad_file, message("the graph cannot run: {}", error.what()));
+  }
+}
+
 }  // namespace
 
 GraphRunner::GraphRunner(std::shared_ptr<Graph> graph, RunnerOptions options)
-    : graph_(std::move(graph)), options_(std::move(options)) {}
+    : graph_(std::move(graph)), options_(std::move(options)) {
+  if (graph_->symbols.empty()) return;
+  for (const RecordedGuard& guard : graph_->shape_env->guard_conditions())
+    assumed_.push_back(guard.condition);
+  constexpr PrintOptions whole{.inline_elements = std::numeric_limits<size_t>::max()};
+  text_ = to_text(*graph_, whole);
+}
 
-void GraphRunner::compile() {
-  if (artifact_) return;
+// The same graph with the sizes of a call as its examples.
+std::shared_ptr<Graph> GraphRunner::graph_for(std::span<const int64_t> symbols) const {
+  ParseOptions options;
+  options.shape_env = ShapeEnv::make();
+  for (const SymbolInfo& info : graph_->shape_env->symbols()) {
+    std::optional<SymValue> hint = value_in_call(info.expr, *graph_, symbols);
+    const Expr* made = options.shape_env->declare_symbol(
+        info.name, info.kind, hint ? hint : info.hint, info.checked, info.source, info.source_text);
+    if (info.size_like) options.shape_env->mark_size_like(as_sym_int(made));
+  }
+  return parse_graph(text_, options);
+}
+
+GraphRunner::Version GraphRunner::make_version(std::shared_ptr<Graph> graph) {
   auto begin = std::chrono::steady_clock::now();
   CompileGraphOptions options;
   options.backend = options_.backend;
   options.mode = options_.mode;
-  options.dynamic = !graph_->symbols.empty();
-  artifact_ = compile_graph(graph_, options);
+  options.dynamic = !graph->symbols.empty();
+  Version version{graph, nullptr, {}};
+  as_fault_of_graph([&] { version.artifact = compile_graph(graph, options); });
+  if (graph->shape_env)
+    for (const RecordedGuard& guard : graph->shape_env->guard_conditions())
+      version.conditions.push_back(guard.condition);
+  for (const Expr* guard : version.artifact->guards) version.conditions.push_back(guard);
   std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-  compile_ms_ = took.count();
+  compile_ms_ += took.count();
+  return version;
+}
+
+void GraphRunner::compile() {
+  if (versions_.empty()) versions_.push_back(make_version(graph_));
+}
+
+// Compiled code holds for the sizes that compiling asked about; others are compiled anew.
+const GraphRunner::Version& GraphRunner::version_for(std::span<const int64_t> symbols) {
+  auto fits = [&](const Version& v) {
+    return std::ranges::all_of(v.conditions,
+                               [&](const Expr* c) { return holds(c, *v.graph, symbols); });
+  };
+  compile();
+  auto found = std::ranges::find_if(versions_, fits);
+  if (found != versions_.end()) return *found;
+  versions_.push_back(make_version(graph_for(symbols)));
+  require(fits(versions_.back()), "the graph cannot be compiled for the sizes of these inputs");
+  return versions_.back();
+}
+
+void GraphRunner::check_sizes(std::span<const Tensor> inputs,
+                              std::span<const int64_t> symbols) const {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const GraphValue& value = graph_->value(graph_->inputs()[i]);
+    for (size_t d = 0; value.kind == ValueKind::tensor && d < value.meta.sizes.size(); ++d) {
+      SymInt size = value.meta.sizes[d];
+      if (!size.is_symbolic()) continue;
+      std::optional<SymValue> wanted = value_in_call(size.expr(), *graph_, symbols);
+      int64_t found = inputs[i].size(static_cast<int64_t>(d)).word();
+      require(
+          !wanted || wanted->integer() == found, "input {}: dimension {} must be {} = {}, found {}",
+          display_name(*graph_, graph_->inputs()[i]), d, to_text(size), wanted->integer(), found);
+    }
+  }
+  for (const Expr* condition : assumed_)
+    require(holds(condition, *graph_, symbols), "the graph takes only sizes with {}",
+            graph_->shape_env->text(condition));
 }
 
 std::vector<int64_t> GraphRunner::symbols_of(std::span<const Tensor> inputs) const {
@@ -64,7 +141,6 @@ std::vector<int64_t> GraphRunner::symbols_of(std::span<const Tensor> inputs) con
 }
 
 std::vector<Tensor> GraphRunner::run(std::span<const Tensor> inputs) {
-  compile();
   require(inputs.size() == graph_->inputs().size(), "the graph takes {} inputs, found {}",
           graph_->inputs().size(), inputs.size());
   std::vector<detail::TensorHead*> heads;
@@ -85,8 +161,10 @@ std::vector<Tensor> GraphRunner::run(std::span<const Tensor> inputs) {
   }
   std::vector<Tensor> outputs(graph_->outputs().size());
   std::vector<int64_t> symbols = symbols_of(inputs);
-  LaidOutInputs laid_out(*graph_, heads, symbols);
-  artifact_->call(laid_out.heads(), symbols, outputs);
+  check_sizes(inputs, symbols);
+  const Version& version = version_for(symbols);
+  LaidOutInputs laid_out(*version.graph, heads, symbols);
+  as_fault_of_graph([&] { version.artifact->call(laid_out.heads(), symbols, outputs); });
   laid_out.write_back();
   return outputs;
 }

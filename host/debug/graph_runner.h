@@ -19,14 +19,27 @@ class GraphRunner {
   size_t find(const std::string& name) const;
 
   double compile_ms() const { return compile_ms_; }
-  std::string describe(int32_t what) const { return artifact_ ? artifact_->describe(what) : ""; }
+  std::string describe(int32_t what) const {
+    return versions_.empty() ? "" : versions_.back().artifact->describe(what);
+  }
 
  private:
+  struct Version {
+    std::shared_ptr<Graph> graph;
+    std::shared_ptr<Artifact> artifact;
+    std::vector<const Expr*> conditions;
+  };
   std::vector<int64_t> symbols_of(std::span<const Tensor> inputs) const;
+  void check_sizes(std::span<const Tensor> inputs, std::span<const int64_t> symbols) const;
+  std::shared_ptr<Graph> graph_for(std::span<const int64_t> symbols) const;
+  Version make_version(std::shared_ptr<Graph> graph);
+  const Version& version_for(std::span<const int64_t> symbols);
 
   std::shared_ptr<Graph> graph_;
+  std::string text_;                  ///< of the graph with symbols, as it was given
+  std::vector<const Expr*> assumed_;  ///< ranges and conditions that the graph states
   RunnerOptions options_;
-  std::shared_ptr<Artifact> artifact_;
+  std::vector<Version> versions_;
   double compile_ms_ = 0;
 };
 

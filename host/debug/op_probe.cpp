@@ -17,19 +17,13 @@ namespace tenon {
 
 namespace {
 
-struct Style {
-  std::vector<int64_t> sizes;
-  Dtype first, others;
-  int64_t number;
-};
-
-std::vector<Style> all_styles() {
+std::vector<CallStyle> all_styles() {
   const std::vector<std::vector<int64_t>> sizes{{4, 4}, {4}, {2, 3, 8, 8}, {2, 4, 4}, {}};
   const std::pair<Dtype, Dtype> dtypes[] = {{Dtype::f32, Dtype::f32},
                                             {Dtype::f32, Dtype::i64},
                                             {Dtype::i64, Dtype::i64},
                                             {Dtype::bool_, Dtype::f32}};
-  std::vector<Style> styles;
+  std::vector<CallStyle> styles;
   for (const auto& [first, others] : dtypes)
     for (const std::vector<int64_t>& s : sizes)
       for (int64_t number : {1, 0}) styles.push_back({s, first, others, number});
@@ -39,7 +33,7 @@ std::vector<Style> all_styles() {
 /// One made-up call inside a recorder.
 class Example {
  public:
-  Example(GraphRecorder& recorder, const Style& style) : recorder_(recorder), style_(style) {}
+  Example(GraphRecorder& recorder, const CallStyle& style) : recorder_(recorder), style_(style) {}
 
   void add(const OpEntry& op, size_t index) {
     const SchemaArg& arg = op.schema.args[index];
@@ -104,11 +98,11 @@ class Example {
   }
 
   GraphRecorder& recorder_;
-  const Style& style_;
+  const CallStyle& style_;
   bool is_first_ = true;
 };
 
-std::shared_ptr<Graph> record_example(const OpEntry& op, const Style& style) {
+std::shared_ptr<Graph> record_example(const OpEntry& op, const CallStyle& style) {
   GraphRecorder recorder(ShapeEnv::make());
   Example example(recorder, style);
   for (size_t i = 0; i < op.schema.args.size(); ++i) example.add(op, i);
@@ -125,22 +119,32 @@ std::shared_ptr<Graph> record_example(const OpEntry& op, const Style& style) {
   return recorder.finish(outputs);
 }
 
-std::shared_ptr<Graph> example_graph(const OpEntry& op) {
-  for (const Style& style : all_styles()) {
-    try {
-      return record_example(op, style);
-    } catch (const Error&) {
-      // The op does not take such arguments: on to the next style.
-    }
-  }
+std::shared_ptr<Graph> first_example(const OpEntry& op) {
+  for (const CallStyle& style : all_styles())
+    if (std::shared_ptr<Graph> graph = example_graph(op, style)) return graph;
   return nullptr;
 }
 
 }  // namespace
 
+std::string to_text(const CallStyle& style) {
+  std::string sizes;
+  for (int64_t size : style.sizes) sizes += message("{}{}", sizes.empty() ? "" : ", ", size);
+  std::string others = style.others == style.first ? "" : message(" and {}", style.others);
+  return message("{}{}[{}], number {}", style.first, others, sizes, style.number);
+}
+
+std::shared_ptr<Graph> example_graph(const OpEntry& op, const CallStyle& style) {
+  try {
+    return record_example(op, style);
+  } catch (const Error&) {
+    return nullptr;  // the op does not take such arguments
+  }
+}
+
 OpProbe probe_op(const OpEntry& op, const std::string& backend) {
   OpProbe probe;
-  std::shared_ptr<Graph> graph = example_graph(op);
+  std::shared_ptr<Graph> graph = first_example(op);
   if (!graph) return probe;
   probe.has_example = true;
   DeclineObserver observer;

@@ -2,12 +2,26 @@
 #pragma once
 
 #include "backend/compile/declined.h"
+#include "graph/graph.h"
 #include "ops/op_table.h"
 
 #include <string>
 #include <vector>
 
 namespace tenon {
+
+/// How the arguments of a call are made up: each tensor has these sizes, the first one and the
+/// others a dtype; what has no default is `number`.
+struct CallStyle {
+  std::vector<int64_t> sizes;
+  Dtype first, others;
+  int64_t number = 1;
+};
+std::string to_text(const CallStyle& style);
+
+/// The graph of one call of the op, its tensors as inputs; null where the op takes no such
+/// arguments or gives numbers. Nothing runs but its meta function.
+std::shared_ptr<Graph> example_graph(const OpEntry& op, const CallStyle& style);
 
 struct OpProbe {
   bool has_example = false;           ///< a call could be made up from the schema

@@ -229,12 +229,55 @@ class CallBuilder {
   uint32_t next_input_ = 0;
 };
 
+// Whether what a recording gives is of the kind that the schema asks for.
+bool fits(const Value& v, const SchemaType& type) {
+  if (v.is_none()) return type.optional;
+  if (type.is_list) {
+    bool is_full = v.tag != Tag::tensors || type.optional_element ||
+                   std::all_of(v.as<Tensor>(), v.as<Tensor>() + v.count,
+                               [](const Tensor& t) { return t.defined(); });
+    return is_full && (type.base == BaseType::tensor) == (v.tag == Tag::tensors);
+  }
+  switch (type.base) {
+    case BaseType::tensor:
+      return v.tag == Tag::tensor;
+    case BaseType::integer:
+    case BaseType::sym_int:
+      return v.tag == Tag::integer;
+    case BaseType::floating:
+    case BaseType::sym_float:
+      return v.tag == Tag::floating;
+    case BaseType::boolean:
+    case BaseType::sym_bool:
+      return v.tag == Tag::boolean;
+    case BaseType::scalar:
+      return v.is_number();
+    case BaseType::string:
+      return v.tag == Tag::string;
+    default:
+      return true;
+  }
+}
+
+void check_arguments(const OpEntry& op, const RecordedCall& recorded, const CallValues& call) {
+  for (size_t i = 0; i < call.values.size(); ++i) {
+    const SchemaArg& arg = op.schema.args[i];
+    require(fits(call.values[i], arg.type), ErrorCode::bad_file,
+            "{}: argument {} of {} is {}, which does not fit its type {}", recorded.args, arg.name,
+            op.name, call.values[i].is_none() ? "missing or null" : "of another kind",
+            to_text(arg.type));
+  }
+}
+
 }  // namespace
 
 CallValues make_call(const OpRecording& recording, const RecordedCall& recorded, const OpEntry& op,
                      ArgumentKind kind) {
   CallBuilder builder(recording, kind);
   std::vector<JsonView> positional = recorded.args.items();
+  require(positional.size() <= op.schema.args.size(), ErrorCode::bad_file,
+          "{}: {} arguments are recorded, {} takes {}", recorded.args, positional.size(), op.name,
+          op.schema.args.size());
   for (size_t i = 0; i < op.schema.args.size(); ++i) {
     const SchemaArg& arg = op.schema.args[i];
     std::optional<JsonView> named = recorded.kwargs.optional_field(arg.name);
@@ -245,6 +288,7 @@ CallValues make_call(const OpRecording& recording, const RecordedCall& recorded,
     else
       builder.add(recorded.kwargs.json().find(arg.name) ? Value{} : default_of(op, i));
   }
+  check_arguments(op, recorded, builder.call);
   return std::move(builder.call);
 }
 

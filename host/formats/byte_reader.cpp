@@ -9,8 +9,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <fstream>
 #include <new>
 
 namespace tenon::formats {
@@ -18,20 +16,6 @@ namespace tenon::formats {
 namespace {
 
 constexpr std::align_val_t kAlignment{64};
-
-class Descriptor {
- public:
-  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {}
-  ~Descriptor() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 std::string system_error() { return std::strerror(errno); }
 
@@ -52,20 +36,26 @@ Bytes aligned(Bytes bytes, std::string_view subject) {
   return {ByteSpan(copy.get(), bytes.span.size()), copy};
 }
 
-Bytes map_file(const std::string& path) {
-  Descriptor file(path);
-  require(file.get() >= 0, ErrorCode::bad_file, "{}: cannot open the file: {}", path,
+OpenedFile::OpenedFile(std::string path)
+    : path_(std::move(path)), descriptor_(::open(path_.c_str(), O_RDONLY | O_CLOEXEC)) {
+  require(descriptor_ >= 0, ErrorCode::bad_file, "{}: cannot open the file: {}", path_,
           system_error());
+}
+
+OpenedFile::~OpenedFile() { ::close(descriptor_); }
+
+Bytes map_file(const OpenedFile& file) {
+  const std::string& path = file.path();
   struct stat status {};
-  require(::fstat(file.get(), &status) == 0, ErrorCode::bad_file, "{}: cannot read the file: {}",
-          path, system_error());
+  require(::fstat(file.descriptor(), &status) == 0, ErrorCode::bad_file,
+          "{}: cannot read the file: {}", path, system_error());
   require(S_ISREG(status.st_mode), ErrorCode::bad_file,
           "{}: expected a regular file, found a folder or device", path);
   auto size = static_cast<size_t>(status.st_size);
   if (size == 0) return {};
   // Writable and private: who writes to a weight gets a copy of its page, the file stays as it is.
-  void* address =
-      ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.get(), 0);
+  void* address = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE,
+                         file.descriptor(), 0);
   require(address != MAP_FAILED, ErrorCode::bad_file, "{}: cannot map the file: {}", path,
           system_error());
   std::shared_ptr<const void> owner(
@@ -73,21 +63,7 @@ Bytes map_file(const std::string& path) {
   return {ByteSpan(static_cast<const std::byte*>(address), size), owner};
 }
 
-void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  const std::string aside = path + ".part" + std::to_string(::getpid());
-  try {
-    std::ofstream out(aside, std::ios::binary);
-    require(out.good(), "{}: cannot write here: {}", path, system_error());
-    write(out);
-    out.close();
-    require(out.good(), "{}: writing failed: {}; is the disk full?", path, system_error());
-    require(std::rename(aside.c_str(), path.c_str()) == 0, "{}: cannot rename {}: {}", path, aside,
-            system_error());
-  } catch (...) {
-    std::remove(aside.c_str());
-    throw;
-  }
-}
+Bytes map_file(const std::string& path) { return map_file(OpenedFile(path)); }
 
 std::string printable(std::string_view text) {
   constexpr size_t longest = 80;
@@ -95,7 +71,7 @@ std::string printable(std::string_view text) {
   while (!text.empty() && out.size() < longest) {
     size_t length = utf8_sequence(text);
     auto lead = static_cast<unsigned char>(text[0]);
-    if (length == 0 || lead < 0x20 || lead == 0x7F) {
+    if (length == 0 || lead < 0x20 || is_steering(text.substr(0, length))) {
       out += '?';
       text.remove_prefix(1);
     } else {

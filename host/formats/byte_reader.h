@@ -34,12 +34,31 @@ std::shared_ptr<std::byte[]> allocate_aligned(uint64_t size, std::string_view su
 /// `bytes` itself when it begins at a 64-byte boundary, else a copy that does.
 Bytes aligned(Bytes bytes, std::string_view subject);
 
+/// A file that is open for reading, for those who want to know more of it than its bytes. Throws
+/// UserError bad_file where it cannot be opened.
+class OpenedFile {
+ public:
+  explicit OpenedFile(std::string path);
+  ~OpenedFile();
+  OpenedFile(const OpenedFile&) = delete;
+  OpenedFile& operator=(const OpenedFile&) = delete;
+  int descriptor() const { return descriptor_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  int descriptor_;
+};
+
 /// The whole of a regular file, mapped; writes to it stay in memory. The mapping stays until the
 /// last owner is gone; a program that shortens the file meanwhile ends this process, as with every
 /// mapped file.
+Bytes map_file(const OpenedFile& file);
 Bytes map_file(const std::string& path);
 
-/// Writes a file through `write`, aside and renamed at the end, so that no reader sees half of it.
+/// Writes a file through `write`, aside and renamed at the end, so that no reader sees half of it
+/// and nothing is lost where writing fails. A link at `path` is replaced, not followed. A device or
+/// a pipe is written to as it is.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 
 inline std::string_view as_text(ByteSpan bytes) {

@@ -112,7 +112,7 @@ void* to_dlpack(const Tensor& t) {
   m.major = 1;
   m.context = exported.get();
   m.deleter = [](DlManaged* self) { delete static_cast<Exported*>(self->context); };
-  m.tensor.data = head->data;
+  m.tensor.data = t.data();  // exposes it
   m.tensor.device = {dl_cpu, 0};
   m.tensor.ndim = head->ndim;
   m.tensor.shape = exported->sizes.data();

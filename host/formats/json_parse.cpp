@@ -67,6 +67,9 @@ class Builder {
     return add(std::move(done));
   }
   bool add(Json value) {
+    size_t most = limits::json_values + text_.size() / limits::json_bytes_a_value;
+    require(++n_values_ <= most, ErrorCode::bad_file, "{}: more than {} values in {} bytes",
+            subject_, most, text_.size());
     if (open_.empty()) {
       root_ = std::move(value);
     } else if (auto* array = std::get_if<Json::Array>(&open_.back().value())) {
@@ -89,6 +92,7 @@ class Builder {
   std::string_view text_;
   const std::string& subject_;
   Json root_;
+  size_t n_values_ = 0;
   std::vector<Json> open_;
   std::vector<std::string_view> names_;
 };

@@ -15,6 +15,10 @@ namespace tenon::formats::limits {
 inline constexpr uint64_t archive_bytes = uint64_t{64} << 30;  // unpacked, in all; --max-size
 inline constexpr uint64_t archive_entries = 1'000'000;
 inline constexpr uint64_t deflate_ratio = 1000;
+inline constexpr uint64_t json_ratio = 100;  // of deflated records of JSON, above `json_slack`
+inline constexpr uint64_t json_slack = uint64_t{4} << 20;
+inline constexpr size_t json_values = 1'000'000;  // and one for each `json_bytes_a_value`
+inline constexpr size_t json_bytes_a_value = 8;
 inline constexpr size_t entry_name = 1024;
 inline constexpr int json_depth = 512;
 inline constexpr int tensor_rank = 64;

@@ -84,7 +84,11 @@ void check_zeros(ByteSpan file, uint64_t from, uint64_t to, const std::string& s
 bool is_tenon_file(ByteSpan file) { return as_text(file).starts_with(magic); }
 
 TenonFile TenonFile::open(const std::string& path, std::string_view unchecked) {
-  return from_bytes(map_file(path), path, unchecked);
+  return open(OpenedFile(path), unchecked);
+}
+
+TenonFile TenonFile::open(const OpenedFile& file, std::string_view unchecked) {
+  return from_bytes(map_file(file), file.path(), unchecked);
 }
 
 TenonFile TenonFile::from_bytes(Bytes bytes, const std::string& subject,

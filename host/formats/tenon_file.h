@@ -29,6 +29,7 @@ class TenonFile {
   /// Throws UserError bad_file for a file that is missing, damaged or of another version. Sections
   /// whose names begin with `unchecked` are taken without looking at their bytes; "" checks all.
   static TenonFile open(const std::string& path, std::string_view unchecked = "");
+  static TenonFile open(const OpenedFile& file, std::string_view unchecked = "");
   /// The same for bytes in memory; `subject` stands for the file's name in messages.
   static TenonFile from_bytes(Bytes bytes, const std::string& subject,
                               std::string_view unchecked = "");

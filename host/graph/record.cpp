@@ -8,6 +8,7 @@
 #include "graph/memory_budget.h"
 #include "graph/meta_cache.h"
 #include "graph/symbol_use.h"
+#include "ops/complex_forms.h"
 #include "ops/decompose.h"
 #include "ops/op_table.h"
 
@@ -151,7 +152,8 @@ ValueId GraphRecorder::value_of(const Tensor& t) {
 
 void GraphRecorder::record(const CallArgs& call) {
   bool opened = opens && opens(*call.op);
-  if (opened || (call.op->schema.has_list_among_results() && can_decompose(*call.op)))
+  if (opened || (is_complex_form(call) && !call.op->functional) ||
+      (call.op->schema.has_list_among_results() && can_decompose(*call.op)))
     return decompose(call);
   if ((call.op->tags & TN_TAG_DATA_DEPENDENT) && on_data_dependent && on_data_dependent(call))
     return;

@@ -1,9 +1,15 @@
 // The verifier of metadata: every node's meta function on fakes, against what the graph says.
+#include <algorithm>
 #include <deque>
+#include <map>
 #include <optional>
+#include <set>
 
 #include "core/dispatch.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_simplify.h"
 #include "core/tensor/tensor_impl.h"
+#include "graph/control_flow.h"
 #include "graph/verify.h"
 #include "ops/op_table.h"
 
@@ -11,15 +17,90 @@ namespace tenon {
 
 namespace {
 
-// A fresh fake for each use: ops that change metadata in place must not reach other nodes.
-Tensor fake_of(const Graph& graph, ValueId id) {
-  const GraphValue& value = graph.value(id);
-  if (value.kind != ValueKind::tensor || !value.meta.defined) return Tensor();
-  Tensor fake = make_fake(value.meta, value.offset);
-  if (value.source == ValueSource::constant && is_wrapped_number(graph.constant(id)))
-    impl_of(fake)->ensure_extra().wrapped_number = true;
-  return fake;
-}
+struct MetaProblem {
+  std::string text;
+  ErrorCode code;
+};
+
+/// The symbols of a graph in an environment of their own, with what is known about them: a file
+/// that is only looked at must not get guards, facts and symbols from the questions.
+class TrialSymbols {
+ public:
+  explicit TrialSymbols(const ShapeEnv& of) : env_(ShapeEnv::make()) {
+    for (const SymbolInfo& info : of.symbols()) {
+      const Expr* made = env_->declare_symbol(info.name, info.kind, info.hint, info.checked,
+                                              info.source, info.source_text);
+      made_.emplace(info.expr, made);
+      if (info.size_like) env_->mark_size_like(as_sym_int(made));
+    }
+    ShapeEnvScope scope(*env_);
+    for (const Expr* condition : of.assumptions()) env_->check(here(condition));
+  }
+
+  ShapeEnv& env() { return *env_; }
+  const Expr* here(const Expr* expr) const {
+    return substitute(expr, [this](const Expr* symbol) {
+      auto found = made_.find(symbol);
+      return found == made_.end() ? nullptr : found->second;
+    });
+  }
+  /// The graph's expression for one of this environment; symbols that meta functions made since get
+  /// symbols of the graph's environment `of`.
+  const Expr* there(const Expr* expr, ShapeEnv& of) {
+    return substitute(expr, [&](const Expr* symbol) -> const Expr* {
+      for (const auto& [original, made] : made_)
+        if (made == symbol) return original;
+      SymInt count =
+          of.create_unbacked(env_->range(symbol), {SymbolSource::Kind::node_value, 0, 0});
+      of.mark_size_like(count);
+      stand_for(count.expr(), symbol);
+      return count.expr();
+    });
+  }
+  bool knows(const Expr* symbol) const {
+    return std::ranges::any_of(made_, [symbol](const auto& m) { return m.second == symbol; });
+  }
+  void stand_for(const Expr* original, const Expr* made) { made_[original] = made; }
+  SymInt here(SymInt v) const { return v.is_symbolic() ? as_sym_int(here(v.expr())) : v; }
+  Number here(Number n) const {
+    if (!n.is_symbolic()) return n;
+    if (n.is_integer()) return here(n.sym_int());
+    const Expr* expr = here(std::bit_cast<const Expr*>(n.word()));
+    return n.is_floating() ? Number(as_sym_float(expr)) : Number(as_sym_bool(expr));
+  }
+
+ private:
+  std::shared_ptr<ShapeEnv> env_;
+  std::map<const Expr*, const Expr*> made_;
+};
+
+/// Values that an op gave other sizes or strides in place, and the result that says which.
+using Restrided = std::map<ValueId, ValueId>;
+
+/// What fakes are made of.
+struct FakeSource {
+  const Graph& graph;
+  const TrialSymbols* symbols;  ///< null: the graph's own
+  Restrided restrided;
+
+  Number number(Number n) const { return symbols ? symbols->here(n) : n; }
+  SymInt size(SymInt v) const { return symbols ? symbols->here(v) : v; }
+  TensorMeta meta(TensorMeta meta) const {
+    for (Dims* dims : {&meta.sizes, &meta.strides})
+      for (SymInt& v : *dims) v = size(v);
+    return meta;
+  }
+  // A fresh one for each use: what an op does to it in place is in `restrided` for later nodes.
+  Tensor fake(ValueId id) const {
+    auto moved = restrided.find(id);
+    const GraphValue& value = graph.value(moved == restrided.end() ? id : moved->second);
+    if (value.kind != ValueKind::tensor || !value.meta.defined) return Tensor();
+    Tensor fake = make_fake(meta(value.meta), size(value.offset));
+    if (value.source == ValueSource::constant && is_wrapped_number(graph.constant(id)))
+      impl_of(fake)->ensure_extra().wrapped_number = true;
+    return fake;
+  }
+};
 
 /// The arguments of one node on fakes.
 struct FakeArgs {
@@ -27,14 +108,13 @@ struct FakeArgs {
   std::deque<Tensor> tensors;
   ArgumentLists lists;
 
-  FakeArgs(const Graph& graph, const Node& node) : args(node.args.begin(), node.args.end()) {
+  FakeArgs(const FakeSource& source, const Node& node) : args(node.args.begin(), node.args.end()) {
     auto fake = [&](ValueId id) {
-      const GraphValue& value = graph.value(id);
-      if (value.kind == ValueKind::tensor)
-        return Value::of(tensors.emplace_back(fake_of(graph, id)));
-      return value.kind == ValueKind::none ? Value{} : Value::of(value.scalar);
+      const GraphValue& value = source.graph.value(id);
+      if (value.kind == ValueKind::tensor) return Value::of(tensors.emplace_back(source.fake(id)));
+      return value.kind == ValueKind::none ? Value{} : Value::of(source.number(value.scalar));
     };
-    map_arguments(args, lists, fake, keep_numbers);
+    map_arguments(args, lists, fake, [&](Number n) { return source.number(n); });
   }
 };
 
@@ -55,47 +135,81 @@ bool same(SymIntList a, SymIntList b) {
   return true;
 }
 
-// What differs, or empty.
-std::string difference(const GraphValue& value, const Tensor& fake) {
-  if (!fake.defined())
-    return value.kind == ValueKind::none || !value.meta.defined ? "" : "the result is undefined";
-  if (value.kind != ValueKind::tensor || !value.meta.defined) return "the result is a tensor";
-  auto text = [](std::string_view what, const std::string& found) {
-    return message("{} is {}", what, found);
-  };
-  if (fake.dtype() != value.meta.dtype) return text("dtype", to_text(fake.dtype()));
-  if (!(fake.device() == value.meta.device)) return text("device", to_text(fake.device()));
-  if (!same(fake.sizes(), list_of(value.meta.sizes))) return text("shape", to_text(fake.sizes()));
-  if (!same(fake.strides(), list_of(value.meta.strides)))
-    return text("strides", to_text(fake.strides()));
-  if (!same(sym_offset_of(fake), value.offset)) return text("offset", to_text(sym_offset_of(fake)));
-  return "";
+// Whether two sizes are one for some values of the symbols, the example values among them.
+bool may_be_same(SymInt a, SymInt b) {
+  if (!a.is_symbolic() && !b.is_symbolic()) return a.word() == b.word();
+  const ShapeEnv* env = current_shape_env();
+  if (!env) return true;
+  auto hint_a = env->int_hint(a), hint_b = env->int_hint(b);
+  return !hint_a || !hint_b || *hint_a == *hint_b;
+}
+
+bool may_be_same(SymIntList a, SymIntList b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (!may_be_same(a[i], b[i])) return false;
+  return true;
 }
 
 class MetaVerifier {
  public:
-  explicit MetaVerifier(const Graph& graph) : graph_(graph) {}
+  /// Without `trial` for a pass of ours, which must say it all. With it for a file, whose strides
+  /// nobody reads and whose sizes may be written in another way.
+  MetaVerifier(const Graph& graph, TrialSymbols* trial, Graph* editable = nullptr)
+      : graph_(graph), editable_(editable), trial_(trial), source_{graph, trial, {}} {}
 
-  std::vector<std::string> run() {
+  std::vector<MetaProblem> run() {
     std::optional<ShapeEnvScope> scope;
-    if (graph_.shape_env) scope.emplace(*graph_.shape_env);
+    if (graph_.shape_env) scope.emplace(trial_ ? trial_->env() : *graph_.shape_env);
     for (NodeId n = 0; n < graph_.nodes().size() && problems_.size() < 20; ++n) {
       try {
         check(n);
       } catch (const Error& error) {
-        problem(n, error.what());
+        // What depends on data is settled when it is lowered, or by the run.
+        bool open = error.code() == ErrorCode::data_dependent;
+        if (!open || !trial_) problem(n, error.what(), error.code());
       }
     }
-    return problems_;
+    for (const auto& sub : graph_.subgraphs)
+      for (MetaProblem& inner : MetaVerifier(*sub, trial_).run())
+        problems_.push_back({"in a sub-graph: " + inner.text, inner.code});
+    return std::move(problems_);
   }
 
  private:
-  void problem(NodeId n, std::string_view what) {
-    problems_.push_back(message("node {} ({}): {}", n, name_of(graph_.node(n).op), what));
+  void problem(NodeId n, std::string_view what, ErrorCode code = ErrorCode::bad_file) {
+    const Node& node = graph_.node(n);
+    std::string name = node.name.empty() ? message("{}", n) : message("{} {}", n, node.name);
+    problems_.push_back({message("node {} ({}): {}", name, name_of(node.op), what), code});
+  }
+
+  // What differs, or empty.
+  std::string difference(const GraphValue& value, const Tensor& fake) const {
+    if (!fake.defined())
+      return value.kind == ValueKind::none || !value.meta.defined ? "" : "the result is undefined";
+    if (value.kind != ValueKind::tensor || !value.meta.defined) return "the result is a tensor";
+    if (fake.dtype() != value.meta.dtype) return message("dtype is {}", to_text(fake.dtype()));
+    if (!(fake.device() == value.meta.device))
+      return message("device is {}", to_text(fake.device()));
+    TensorMeta said = source_.meta(value.meta);
+    bool fits = trial_ ? may_be_same(fake.sizes(), list_of(said.sizes))
+                       : same(fake.sizes(), list_of(said.sizes));
+    if (!fits) return message("shape is {}", to_text(fake.sizes()));
+    return trial_ ? "" : layout_difference(value, fake);
+  }
+
+  std::string layout_difference(const GraphValue& value, const Tensor& fake) const {
+    if (!same(fake.strides(), list_of(value.meta.strides)))
+      return message("strides is {}", to_text(fake.strides()));
+    if (!same(sym_offset_of(fake), value.offset))
+      return message("offset is {}", to_text(sym_offset_of(fake)));
+    return "";
   }
 
   // Its results have sizes or values that only the run knows, and a new run would make new symbols.
-  bool binds_symbols(const Node& node) const {
+  // Bodies know the graph's own symbols, and lowering makes their results anew.
+  bool is_left_out(const Node& node) const {
+    if (trial_) return is_control_flow(entry_of(node.op));
     for (const SymbolBinding& b : graph_.symbols)
       if (b.value >= node.first_result && b.value < node.first_result + node.n_results) return true;
     return entry_of(node.op).tags & TN_TAG_DATA_DEPENDENT;
@@ -106,8 +220,8 @@ class MetaVerifier {
     const OpEntry& op = entry_of(node.op);
     bool is_list = op.schema.returns_list();
     uint32_t n_results = is_list ? 1 : node.n_results;
-    if (n_results > 8 || binds_symbols(node)) return;
-    FakeArgs fakes(graph_, node);
+    if (n_results > 8 || is_left_out(node)) return;
+    FakeArgs fakes(source_, node);
     Results results;
     {
       FakeScope meta_only;
@@ -122,24 +236,92 @@ class MetaVerifier {
     for (uint32_t r = 0; r < node.n_results; ++r) {
       if (!is_list && results.values[r].is_number()) continue;
       compare(n, r, is_list ? tensors[r] : take<Tensor>(results.values[r]));
+      if (!is_list) note_restriding(node, op, r);
     }
+  }
+
+  void note_restriding(const Node& node, const OpEntry& op, uint32_t r) {
+    int arg = op.schema.returned_arg(r);
+    if (arg >= 0 && node.args[static_cast<size_t>(arg)].tag == Tag::ref)
+      source_.restrided[static_cast<ValueId>(node.args[static_cast<size_t>(arg)].payload)] =
+          node.first_result + r;
   }
 
   void compare(NodeId n, uint32_t r, const Tensor& fake) {
     const Node& node = graph_.node(n);
     const GraphValue& value = graph_.value(node.first_result + r);
     std::string what = difference(value, fake);
-    if (!what.empty())
+    if (what.empty()) return;
+    if (may_restate(node, value, fake))
+      restate(node.first_result + r, fake);
+    else
       problem(n, message("{} of result {} by its meta function, the graph says {}", what, r,
                          to_text(value)));
   }
 
+  // PyTorch describes some results that depend on data with a wrong rank, and what it computes from
+  // them likewise. What such an op gives is right.
+  bool may_restate(const Node& node, const GraphValue& value, const Tensor& fake) const {
+    if (!editable_ || !fake.defined() || value.kind != ValueKind::tensor || !value.meta.defined ||
+        fake.dtype() != value.meta.dtype)
+      return false;
+    bool follows = entry_of(node.op).tags & TN_TAG_DATA_DEPENDENT;
+    Graph::for_each_use(node, [&](ValueId v) { follows |= restated_.contains(v); });
+    return follows;
+  }
+
+  void restate(ValueId id, const Tensor& fake) {
+    ShapeEnv& env = *editable_->shape_env;
+    GraphValue& value = editable_->value(id);
+    TensorMeta meta = meta_of(fake);
+    auto is_free = [&](size_t d) { return meta.sizes[d].is_symbolic() && is_new(meta.sizes[d]); };
+    // What the graph calls a size goes on to be called so.
+    for (const SymbolBinding& b : editable_->symbols)
+      if (b.value == id && b.dim >= 0 && !b.stride &&
+          static_cast<size_t>(b.dim) < meta.sizes.size() && is_free(static_cast<size_t>(b.dim)))
+        trial_->stand_for(b.symbol, meta.sizes[static_cast<size_t>(b.dim)].expr());
+    for (size_t d = 0; d < meta.sizes.size(); ++d) {
+      bool is_first = is_free(d);
+      for (SymInt* v : {&meta.sizes[d], &meta.strides[d]})
+        if (v->is_symbolic()) *v = as_sym_int(trial_->there(v->expr(), env));
+      if (is_first)
+        editable_->symbols.push_back({meta.sizes[d].expr(), id, static_cast<int32_t>(d), false});
+    }
+    value.meta = std::move(meta);
+    restated_.insert(id);
+  }
+  // Whether a meta function made the symbol, so that nothing binds it yet.
+  bool is_new(SymInt v) const { return v.expr()->is_symbol() && !trial_->knows(v.expr()); }
+
   const Graph& graph_;
-  std::vector<std::string> problems_;
+  Graph* editable_;  ///< the same, where wrong descriptions may be put right
+  std::set<ValueId> restated_;
+  TrialSymbols* trial_;
+  FakeSource source_;
+  std::vector<MetaProblem> problems_;
 };
 
 }  // namespace
 
-std::vector<std::string> meta_problems_of(const Graph& graph) { return MetaVerifier(graph).run(); }
+std::vector<std::string> meta_problems_of(const Graph& graph) {
+  std::vector<std::string> texts;
+  for (MetaProblem& p : MetaVerifier(graph, nullptr).run()) texts.push_back(std::move(p.text));
+  return texts;
+}
+
+void admit_graph(Graph& graph, std::string_view file) {
+  auto check_form = [&] {
+    std::vector<std::string> form = problems_of(graph);
+    require(form.empty(), ErrorCode::bad_file, "{}: {}", file, form.empty() ? "" : form.front());
+  };
+  check_form();
+  TrialSymbols trial(graph.shape_env ? *graph.shape_env : *ShapeEnv::make());
+  std::vector<MetaProblem> found =
+      MetaVerifier(graph, &trial, graph.shape_env ? &graph : nullptr).run();
+  if (found.empty()) return check_form();
+  bool is_unsupported = found.front().code == ErrorCode::unsupported;
+  fail(is_unsupported ? ErrorCode::unsupported : ErrorCode::bad_file, "{}: {}", file,
+       found.front().text);
+}
 
 }  // namespace tenon

@@ -25,19 +25,23 @@ using formats::ModelInput;
 using formats::ModelOutput;
 using formats::ModelOutputKind;
 
-namespace {
-
-// Conditions over symbols that only the run knows are the graph's own to assert.
-bool holds(const Expr* condition, const Graph& graph, const BoundCall& call) {
-  auto value = evaluate(condition, [&](const Expr* symbol) -> std::optional<SymValue> {
+std::optional<SymValue> value_in_call(const Expr* expr, const Graph& graph,
+                                      std::span<const int64_t> symbols) {
+  return evaluate(expr, [&](const Expr* symbol) -> std::optional<SymValue> {
     for (size_t s = 0; s < graph.symbols.size(); ++s)
       if (graph.symbols[s].symbol == symbol &&
           graph.value(graph.symbols[s].value).source == ValueSource::input)
-        return SymValue{symbol->kind, call.symbols[s]};
+        return SymValue{symbol->kind, symbols[s]};
     return std::nullopt;
   });
+}
+
+bool holds(const Expr* condition, const Graph& graph, std::span<const int64_t> symbols) {
+  auto value = value_in_call(condition, graph, symbols);
   return !value || value->integer() != 0;
 }
+
+namespace {
 
 Tensor constant_output(const formats::Pt2Argument& value) {
   switch (value.kind) {
@@ -195,7 +199,7 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::version_for(const Bound
   EnableGradGuard as_wanted(options_.training);
   auto fits = [&](const Version& v) {
     return std::all_of(v.conditions.begin(), v.conditions.end(),
-                       [&](const Expr* c) { return holds(c, *v.graph, call); });
+                       [&](const Expr* c) { return holds(c, *v.graph, call.symbols); });
   };
   std::lock_guard lock(compiling_);
   for (const auto& version : versions_)

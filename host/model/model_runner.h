@@ -19,12 +19,21 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace tenon {
+
+/// The value of an expression over the symbols of a graph that its inputs give, which are in the
+/// order of its bindings; nothing where one is inside that only the run knows.
+std::optional<SymValue> value_in_call(const Expr* expr, const Graph& graph,
+                                      std::span<const int64_t> symbols);
+/// Whether a condition holds in a call. Those over symbols that only the run knows are the graph's
+/// own to assert.
+bool holds(const Expr* condition, const Graph& graph, std::span<const int64_t> symbols);
 
 struct RunnerOptions {
   std::string backend;  ///< empty: the default one

@@ -128,8 +128,9 @@ void write_saved_model(const std::string& path, const SavedModel& model,
 }
 
 SavedModel read_saved_model(const std::string& path, bool check_weights) {
-  TenonFile file = TenonFile::open(path, check_weights ? "" : weight_sections);
-  check_trusted_code(path);
+  formats::OpenedFile opened(path);
+  check_trusted_code(path, opened.descriptor());
+  TenonFile file = TenonFile::open(opened, check_weights ? "" : weight_sections);
   SavedModel model;
   formats::JsonDocument manifest = json_section(file, "manifest");
   JsonView top = manifest.view();

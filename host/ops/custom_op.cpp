@@ -4,6 +4,7 @@
 #include "config/flags.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
+#include "ops/foreign_results.h"
 #include "ops/pointwise.h"
 #include "report/log.h"
 
@@ -86,9 +87,11 @@ void check_aliases(const CallArgs& call) {
 
 void run_kernel(const CallArgs& call) {
   op_behind(call).kernel(call);
-  for (uint32_t r = 0; r < call.n_results; ++r)
-    require(call.results[r].tag == Tag::tensor_owned || (r == 0 && call.op->returned_arg >= 0),
-            "{}: its kernel gave no tensor for result {}", call.op->name, r);
+  if (std::optional<std::string> problem = foreign_result_problem(call)) {
+    drop_results(call);
+    fail("{}: {}; its kernel and its shape function disagree, both added by {}", call.op->name,
+         *problem, op_behind(call).owner);
+  }
   if (!row_behind(call).was_called.load(std::memory_order_relaxed)) check_aliases(call);
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/scalar/scalar_program.h"
+#include "ops/complex_forms.h"
 #include "ops/pointwise.h"
 #include "ops/shapes.h"
 
@@ -188,6 +189,7 @@ bool can_decompose(const OpEntry& op) {
 }
 
 void decompose(const CallArgs& call) {
+  if (is_complex_form(call)) return run_complex(call);
   if (call.op->def->decomp) return call.op->def->decomp.call(call);
   FormulaParts parts(call);
   for (uint32_t i = 0; i < call.n_results; ++i) call.results[i] = Value::own(parts.result(i));

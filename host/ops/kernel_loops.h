@@ -17,38 +17,7 @@ namespace tenon {
 
 // ---- code by dtype
 
-/// Runs `f.operator()<T>()` with the element type of one of the ten computing dtypes.
-template <class F>
-decltype(auto) dispatch_dtype(Dtype dtype, std::string_view op, F&& f) {
-  switch (dtype) {
-    case Dtype::f32:
-      return f.template operator()<float>();
-    case Dtype::f64:
-      return f.template operator()<double>();
-    case Dtype::f16:
-      return f.template operator()<Half>();
-    case Dtype::bf16:
-      return f.template operator()<BFloat16>();
-    case Dtype::i64:
-      return f.template operator()<int64_t>();
-    case Dtype::i32:
-      return f.template operator()<int32_t>();
-    case Dtype::i16:
-      return f.template operator()<int16_t>();
-    case Dtype::i8:
-      return f.template operator()<int8_t>();
-    case Dtype::u8:
-      return f.template operator()<uint8_t>();
-    case Dtype::bool_:
-      return f.template operator()<bool>();
-    default:
-      break;
-  }
-  fail(ErrorCode::unsupported, "{} does not compute on dtype {}; cast the input to a real dtype",
-       op, dtype);
-}
-
-/// The same for f32, f64, f16 and bf16 only.
+/// Runs `f.operator()<T>()` with the element type of f32, f64, f16 or bf16.
 template <class F>
 decltype(auto) dispatch_floating(Dtype dtype, std::string_view op, F&& f) {
   switch (dtype) {
@@ -65,6 +34,30 @@ decltype(auto) dispatch_floating(Dtype dtype, std::string_view op, F&& f) {
   }
   fail(ErrorCode::unsupported, "{} computes on floating dtypes only, found {}; cast the input", op,
        dtype);
+}
+
+/// The same for the six integer dtypes, too.
+template <class F>
+decltype(auto) dispatch_dtype(Dtype dtype, std::string_view op, F&& f) {
+  switch (dtype) {
+    case Dtype::i64:
+      return f.template operator()<int64_t>();
+    case Dtype::i32:
+      return f.template operator()<int32_t>();
+    case Dtype::i16:
+      return f.template operator()<int16_t>();
+    case Dtype::i8:
+      return f.template operator()<int8_t>();
+    case Dtype::u8:
+      return f.template operator()<uint8_t>();
+    case Dtype::bool_:
+      return f.template operator()<bool>();
+    default:
+      break;
+  }
+  if (is_floating(dtype)) return dispatch_floating(dtype, op, f);
+  fail(ErrorCode::unsupported, "{} does not compute on dtype {}; cast the input to a real dtype",
+       op, dtype);
 }
 
 struct Element16 {

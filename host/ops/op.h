@@ -19,6 +19,8 @@
 //   .eager    (1) void(Tensor& out, ..., args...): fills results that were made from `.meta`;
 //             (2) returns its results; (3) void(args...) for ops that write argument 0 in place
 //   .decomp   on tensors, calls other ops. A row without formula, view and eager runs through it.
+//   .complex  the op on complex tensors, as ops on their parts (ops/complex_forms.h); without it
+//             whatever computes refuses them.
 //   .provider the plugin that has the kernel ("kernels_lapack") of a row with neither formula, view
 //             nor eager: the host checks the arguments by `.meta` and has no kernel of its own.
 //   .vjp      the gradients of the arguments: see ops/vjp.h. A formula without it is differentiated
@@ -267,6 +269,20 @@ struct DecompFn {
   explicit operator bool() const { return call; }
 };
 
+/// A row whose decomposition serves complex tensors as well.
+struct AsDecomposed {};
+inline constexpr AsDecomposed as_decomposed{};
+
+struct ComplexFn {
+  BoxedFn call = nullptr;
+  bool decomposes = false;
+  constexpr ComplexFn() = default;
+  constexpr ComplexFn(AsDecomposed) : decomposes(true) {}  // NOLINT
+  template <class F>
+  constexpr ComplexFn(F) : call(&detail::call_returning<F>) {}  // NOLINT
+  explicit operator bool() const { return call || decomposes; }
+};
+
 /// One rule for the gradients of some arguments of an op.
 ///
 /// `wrt` names the arguments, separated by commas; `fn` returns one tensor for each (several: a
@@ -363,6 +379,7 @@ struct OpDef {
   InverseFn inverse{};
   EagerFn eager{};
   DecompFn decomp{};
+  ComplexFn complex{};
   const char* provider = nullptr;
   Vjp vjp{};
   LinearForm linear{};

@@ -2,6 +2,7 @@
 #include "ops/op_table.h"
 
 #include "ops/autocast.h"
+#include "ops/complex_forms.h"
 #include "ops/functional_form.h"
 #include "ops/out_form.h"
 #include "ops/pointwise.h"
@@ -126,50 +127,32 @@ bool try_foreign(const CallArgs& call) {
   return false;
 }
 
-bool is_promised(const Tensor& t, const TensorMeta& m) {
-  bool same = t.dtype() == m.dtype && static_cast<size_t>(t.dim()) == m.sizes.size();
-  for (size_t d = 0; same && d < m.sizes.size(); ++d)
-    same = t.sizes()[d].word() == m.sizes[d].word() && t.strides()[d].word() == m.strides[d].word();
-  return same;
-}
-
-// Sizes and strides are what the row promises, so that compiled code may rely on them.
-void check_promised(const CallArgs& call, Metas& metas) {
-  for (uint32_t i = 0; i < metas.size(); ++i) {
-    if (!metas[i].defined) continue;  // its size depends on data
-    Tensor t = take<Tensor>(call.results[i]);
-    if (is_promised(t, metas[i])) {
-      call.results[i] = Value::own(std::move(t));
-      continue;
-    }
-    for (uint32_t k = 0; k < call.n_results; ++k) drop(call.results[k]);
-    throw BackendError(
-        ErrorCode::backend_call_failed, TN_INTERNAL,
-        message("{}: result {} of the plugin's kernel is {}{} with strides {}, expected "
-                "{}{} with {}; this is a bug of the plugin",
-                call.op->name, i, t.dtype(), t.sizes(), t.strides(), metas[i].dtype,
-                list_of(metas[i].sizes), list_of(metas[i].strides)));
-  }
-}
-
 // The row has the meaning and a plugin the kernel: wrong arguments are found by the meta function.
 void run_provided(const CallArgs& call) {
   Metas metas;
   call.op->def->meta.metas(call, metas);
   if (!try_foreign(call)) provider_slot(call);
-  check_promised(call, metas);
+}
+
+BoxedFn real_kernel(const OpDef& def, bool writes) {
+  if (def.view) return &run_view;
+  if (def.eager.fills) return &run_filling;
+  if (def.eager.returns) return writes ? &run_writing : &run_returning;
+  if (def.formula) return &run_pointwise;
+  if (def.provider) return &run_provided;
+  return def.decomp ? &run_decomposition : &refuse;
+}
+
+void run_real_or_complex(const CallArgs& call) {
+  if (has_complex_input(call)) return run_complex(call);
+  real_kernel(*call.op->def, false)(call);
 }
 
 // The row's own kernel, reference of every plugin's.
 BoxedFn reference_kernel(const OpEntry& op) {
   if (op.functional) return op.out_form ? &run_out_form_writing : &run_derived_in_place;
-  const OpDef& def = *op.def;
-  if (def.view) return &run_view;
-  if (def.eager.fills) return &run_filling;
-  if (def.eager.returns) return op.mutated_args ? &run_writing : &run_returning;
-  if (def.formula) return &run_pointwise;
-  if (def.provider) return &run_provided;
-  return def.decomp ? &run_decomposition : &refuse;
+  if (op.def->complex && !op.def->formula) return &run_real_or_complex;
+  return real_kernel(*op.def, op.mutated_args != 0);
 }
 
 void run_foreign_first(const CallArgs& call) {
@@ -189,6 +172,8 @@ uint64_t tags_of(const OpEntry& op) {
   if (def.view) tags |= TN_TAG_VIEW;
   if (op.mutated_args) tags |= TN_TAG_INPLACE;
   if (def.core) tags |= TN_TAG_CORE;
+  // What a kernel of another author looks at is not known.
+  if ((def.tags & OpTags::by_place) || (def.custom && !def.formula)) tags |= TN_TAG_BY_PLACE;
   for (const SchemaArg& arg : op.schema.args)
     if (arg.type.base == BaseType::graph) tags |= TN_TAG_HIGHER_ORDER;
   return tags;
@@ -414,6 +399,7 @@ void run_meta(const CallArgs& call) {
   if (op.out_form) return run_out_form_writing(call);
   if (op.functional) return check_derived_in_place(call), return_mutated(call);
   if (def.view) return run_view(call);
+  if (is_complex_form(call)) return run_complex(call);
   if (def.meta.metas) {
     Metas metas;
     def.meta.metas(call, metas);

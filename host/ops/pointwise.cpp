@@ -8,7 +8,7 @@
 #include "ops/pointwise.h"
 
 #include "core/kernels/pointwise_loop.h"
-#include "ops/complex_arithmetic.h"
+#include "ops/complex_forms.h"
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 
@@ -375,11 +375,21 @@ FormulaCall formula_call(const CallArgs& call) {
 
 void set_pointwise_program(const OpEntry& op, ScalarProgram program) { make_state(op, &program); }
 
+namespace {
+
+void add_complex_meta(const CallArgs& call, Metas& metas) {
+  FakeScope fakes;
+  Value result;
+  CallArgs on_fakes = call;
+  on_fakes.results = &result;
+  run_complex(on_fakes);
+  metas.add(meta_of(take<Tensor>(result)));
+}
+
+}  // namespace
+
 void pointwise_meta(const CallArgs& call, Metas& metas) {
-  if (has_complex_input(call)) {
-    metas.add(complex_meta(call));
-    return;
-  }
+  if (has_complex_input(call)) return add_complex_meta(call, metas);
   Inputs in;
   read_inputs(call, false, in);
   Dims sizes = broadcast_sizes(in.shapes());

@@ -3,12 +3,16 @@
 
 #include "config/config.h"
 #include "core/error.h"
+#include "core/threads/thread_pool.h"
+#include "core/utf8.h"
 
+#include <pthread.h>
 #include <spdlog/details/log_msg.h>
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <mutex>
@@ -21,53 +25,23 @@ namespace {
 using SinkPtr = std::shared_ptr<spdlog::sinks::sink>;
 
 const std::vector<std::string>& components() {
-  static const auto& names = *new std::vector<std::string>{
-      "aot",      "autograd", "backend",     "capture", "cli",         "compiled_autograd",
-      "config",   "core",     "ddp",         "debug",   "distributed", "dynamic",
-      "dynamo",   "export",   "fake_tensor", "formats", "graph",       "guards",
-      "inductor", "cache",    "nn",          "ops",     "partition",   "plugins",
-      "report",   "runtime"};
+  static const auto& names = *new std::vector<std::string>(config::split(
+      "aot autograd backend capture cli compiled_autograd config core ddp debug distributed "
+      "dynamic dynamo export fake_tensor formats graph guards inductor cache nn ops partition "
+      "plugins report runtime",
+      ' '));
   return names;
 }
 
 const std::vector<std::string>& artifacts() {
-  static const auto& names = *new std::vector<std::string>{"guards",
-                                                           "verbose_guards",
-                                                           "graph",
-                                                           "graph_code",
-                                                           "graph_sizes",
-                                                           "trace_source",
-                                                           "trace_call",
-                                                           "aot_graphs",
-                                                           "aot_joint_graph",
-                                                           "pre_grad_graphs",
-                                                           "post_grad_graphs",
-                                                           "ir_pre_fusion",
-                                                           "ir_post_fusion",
-                                                           "fusion",
-                                                           "schedule",
-                                                           "loop_ordering",
-                                                           "output_code",
-                                                           "kernel_code",
-                                                           "compiled_autograd",
-                                                           "compiled_autograd_verbose",
-                                                           "ddp_graphs",
-                                                           "recompiles",
-                                                           "recompiles_verbose",
-                                                           "graph_breaks",
-                                                           "side_effects",
-                                                           "cudagraphs",
-                                                           "cudagraph_static_inputs",
-                                                           "perf_hints",
-                                                           "sym_node",
-                                                           "trace_shape_events",
-                                                           "autotuning",
-                                                           "benchmarking",
-                                                           "inductor_metrics",
-                                                           "hierarchical_compile",
-                                                           "caching",
-                                                           "metrics",
-                                                           "summary"};
+  static const auto& names = *new std::vector<std::string>(config::split(
+      "guards verbose_guards graph graph_code graph_sizes trace_source trace_call aot_graphs "
+      "aot_joint_graph pre_grad_graphs post_grad_graphs ir_pre_fusion ir_post_fusion fusion "
+      "schedule loop_ordering output_code kernel_code compiled_autograd "
+      "compiled_autograd_verbose ddp_graphs recompiles recompiles_verbose graph_breaks "
+      "side_effects cudagraphs cudagraph_static_inputs perf_hints sym_node trace_shape_events "
+      "autotuning benchmarking inductor_metrics hierarchical_compile caching metrics summary",
+      ' '));
   return names;
 }
 
@@ -91,6 +65,10 @@ struct State {
 
 State& state() {
   static State& state = *new State();
+  // A child must not find it locked by a thread that it lacks.
+  [[maybe_unused]] static const int registered =
+      ::pthread_atfork([] { state.sinks_mutex.lock(); }, [] { state.sinks_mutex.unlock(); },
+                       [] { state.sinks_mutex.unlock(); });
   return state;
 }
 
@@ -109,7 +87,7 @@ void add_name(Settings& settings, std::string_view item) {
   char sign = item.starts_with('+') || item.starts_with('-') ? item[0] : ' ';
   std::string name(sign == ' ' ? item : item.substr(1));
   auto known = [&](const std::vector<std::string>& names) {
-    return std::find(names.begin(), names.end(), name) != names.end();
+    return std::ranges::find(names, name) != names.end();
   };
   LogLevel level = sign == '+' ? LogLevel::debug : sign == '-' ? LogLevel::error : LogLevel::info;
   if (name == "all")
@@ -220,7 +198,8 @@ SinkPtr sink(const std::string& path) {
 }
 
 void write(const Settings& settings, LogLevel level, std::string_view component,
-           std::string_view text) {
+           std::string_view text_of_anybody) {
+  std::string text = shown(text_of_anybody);
   spdlog::details::log_msg line({component.data(), component.size()}, to_spdlog(level),
                                 {text.data(), text.size()});
   std::lock_guard lock(state().sinks_mutex);
@@ -242,11 +221,14 @@ std::string_view name_of(LogLevel level) {
   return names[static_cast<size_t>(level)];
 }
 
-bool log_enabled(LogLevel level, std::string_view component) noexcept {
+// Where there is no memory to read the flags with, nothing is said.
+bool log_enabled(LogLevel level, std::string_view component) noexcept try {
   const Settings& now = settings();
   if (level > now.highest || level == LogLevel::off) return false;
   auto found = now.levels.find(component);
   return level <= (found == now.levels.end() ? now.level : found->second);
+} catch (const std::exception&) {
+  return false;
 }
 
 // A full disk or a lost terminal must not end the program: such a line is lost.
@@ -256,9 +238,11 @@ void log_line(LogLevel level, std::string_view component, std::string_view text)
   return;
 }
 
-bool artifact_enabled(std::string_view artifact) noexcept {
+bool artifact_enabled(std::string_view artifact) noexcept try {
   const Settings& now = settings();
   return !now.artifacts.empty() && now.artifacts.contains(artifact);
+} catch (const std::exception&) {
+  return false;
 }
 
 void log_artifact(std::string_view artifact, std::string_view text) noexcept try {
@@ -268,9 +252,11 @@ void log_artifact(std::string_view artifact, std::string_view text) noexcept try
 }
 
 bool warn_once(std::string_view key, std::string_view component, std::string_view text) noexcept {
-  {
+  try {
     std::lock_guard lock(state().sinks_mutex);
     if (!state().warned.emplace(key).second) return false;
+  } catch (const std::exception&) {
+    // Without memory for the key the line is said again.
   }
   log_line(LogLevel::warning, component, text);
   return true;
@@ -280,6 +266,20 @@ void forget_warnings() noexcept {
   std::lock_guard lock(state().sinks_mutex);
   state().warned.clear();
 }
+
+// Said by the pool, which sees no log.
+static const struct FillSlots {
+  FillSlots() {
+    fewer_threads_slot = [](int wanted, int got) noexcept {
+      char text[160];
+      int n = std::snprintf(text, sizeof text,
+                            "the system gives no more threads: kernels run on %d of %d; "
+                            "set_num_threads() or compiler.threads tries again",
+                            got, wanted);
+      warn_once("threads", "report", {text, static_cast<size_t>(n)});
+    };
+  }
+} fill_slots;
 
 LogCapture::LogCapture() : lines_(std::make_shared<std::vector<std::string>>()) {
   std::lock_guard lock(state().sinks_mutex);

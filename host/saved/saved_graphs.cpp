@@ -2,6 +2,8 @@
 #include "saved/saved_graphs.h"
 
 #include "core/error.h"
+#include "core/tensor/exposure.h"
+#include "core/tensor/tensor_impl.h"
 #include "formats/limits.h"
 #include "graph/hash.h"
 #include "graph/text/elements.h"
@@ -45,9 +47,11 @@ Tensor read_constant(const SectionReader& section, const MissingConstant& c) {
           "constant {} has {} bytes, expected {}", c.name, bytes.span.size(),
           n * itemsize(c.meta.dtype));
   auto* owner = new std::shared_ptr<const void>(bytes.owner);
-  return from_memory(
+  Tensor mapped = from_memory(
       const_cast<std::byte*>(bytes.span.data()), sizes, c.meta.dtype, {},
       [](void* p) { delete static_cast<std::shared_ptr<const void>*>(p); }, owner);
+  keep_private(*impl_of(mapped)->storage_ref.get());
+  return mapped;
 }
 
 // `given`: the number of each constant, in the order of the text.

@@ -6,6 +6,7 @@
 #include "options.h"
 #include "perf_map.h"
 
+#include <dnn/new_code.h>
 #include <loopir/in_place.h>
 
 #include <algorithm>
@@ -74,7 +75,7 @@ bool runs_by_rows(const Parts& parts, size_t item, const std::vector<bool>& is_s
   return prepare(p, product, is_packed, parts.options.workers)->runs_by_rows(hints_of(p));
 }
 
-// Items that read parameters and constants only, and what is made of those.
+// Items that read parameters and constants only, and what is made of those: no number of a call.
 std::vector<bool> find_prepacked(loopir::Program& p, const loopir::Schedule& schedule) {
   std::vector<bool> changes(p.buffers.size(), false),
       out;  // by buffer: some writer is not prepacked
@@ -85,7 +86,8 @@ std::vector<bool> find_prepacked(loopir::Program& p, const loopir::Schedule& sch
     for (const loopir::Item& item : schedule.items) {
       loopir::Access access = loopir::access_of(p, item);
       bool all = !access.reads.empty() && !std::holds_alternative<loopir::Extern>(item) &&
-                 !std::holds_alternative<loopir::Attention>(item);
+                 !std::holds_alternative<loopir::Attention>(item) &&
+                 !loopir::reads_numbers(p, item);
       for (Id b : access.reads) all &= is_static[b];
       for (Id b : access.writes)
         all &= p.buffers[b].place == Buffer::Place::temporary && !changes[b];
@@ -121,6 +123,19 @@ bool is_to_fail(const loopir::Kernel& kernel, const std::string& part) {
   return !part.empty() && (part == "*" || kernel.name.find(part) != std::string::npos);
 }
 
+/// Throws where the system forbids it: `declined`, so that the host runs the graph, unless that is
+/// an error.
+void require_new_code(const Given& given, size_t kernels) {
+  const char* why = onednn::why_no_new_code();
+  if (!*why) return;
+  std::string problem = text(
+      "this process may not run code that it makes ({}), and the graph has "
+      "{} kernels; allow it executable memory, or choose another backend",
+      why, kernels);
+  if (given.fallback == Given::fallback_choice::error) throw error(TN_FAILED_PRECONDITION, problem);
+  throw tenon::plugin::declined(problem);
+}
+
 /// The code of the schedule's kernels. Throws KernelFailure.
 void make_code(tn_ctx* ctx, const Given& given, Parts& parts) {
   auto start = std::chrono::steady_clock::now();
@@ -145,6 +160,7 @@ void make_code(tn_ctx* ctx, const Given& given, Parts& parts) {
     parts.statistics.fused_nodes += kernel->n_loops - 1;
     parts.statistics.streamed += static_cast<uint32_t>(parts.kernels[i].streamed.size());
   }
+  if (!requests.empty()) require_new_code(given, requests.size());
   CacheStatistics cache;
   std::vector<KernelCode> code = code_for(ctx, p, requests, options, given.compile_threads, cache);
   for (size_t k = 0; k < items.size(); ++k) parts.functions[items[k]] = code[k];

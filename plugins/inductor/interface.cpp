@@ -248,7 +248,8 @@ class KeyWriter {
     if (auto known = values_.find(v); known != values_.end()) return known->second;
     const loopir::ValueNode n = x_.value_at(v);
     std::string line = std::to_string(n.code) + ":" + std::to_string(n.dtype);
-    if (n.code == loopir::value_constant || n.code == loopir::value_folded) {
+    if (n.code == loopir::value_constant || n.code == loopir::value_folded ||
+        n.code == loopir::value_real) {
       line += " " + std::to_string(n.a) + " " + std::to_string(n.b);
     } else {
       if (n.code == loopir::value_load) line += " b" + std::to_string(buffers_.at(n.a));
@@ -261,7 +262,17 @@ class KeyWriter {
     return values_[v] = number;
   }
 
+  // A long one has a line of its own, as parts may be shared by many.
   std::string index(Id i) {
+    constexpr size_t longest = 300;
+    if (auto known = long_indices_.find(i); known != long_indices_.end()) return known->second;
+    std::string line = index_line(i);
+    if (line.size() <= longest) return line;
+    std::string number = "x" + std::to_string(long_indices_.size());
+    out_ << "\n" << number << " " << line;
+    return long_indices_[i] = number;
+  }
+  std::string index_line(Id i) {
     const loopir::IndexNode n = x_.index_at(i);
     if (n.kind == loopir::IndexKind::variable) return name(i);
     std::string out = std::to_string(static_cast<int>(n.kind)) + "." + std::to_string(n.number);
@@ -278,7 +289,7 @@ class KeyWriter {
   loopir::Expressions& x_;
   std::map<Id, size_t> buffers_, variables_;
   std::map<size_t, int32_t> declared_;
-  std::map<Id, std::string> values_;
+  std::map<Id, std::string> values_, long_indices_;
   std::ostringstream out_;
 };
 

@@ -52,8 +52,10 @@ class Support {
       case TN_ARG_SYMINTS:
         return std::all_of(a.u.syms, a.u.syms + a.count,
                            [&](const tn_dim& d) { return is_index(d); });
+      case TN_ARG_SYMFLOAT:
+        return is_real(a.u.sym.expr);
       default:
-        return true;
+        return a.kind < TN_ARG_GRAPH || a.kind == TN_ARG_OPAQUE;
     }
   }
 
@@ -65,6 +67,7 @@ class Support {
 
   bool is_compiled(const value& v) {
     if (v.kind == TN_VAL_SYMINT) return is_index({0, v.expr, 0});
+    if (v.kind == TN_VAL_SYMFLOAT) return is_real(v.expr);
     if (v.kind == TN_VAL_NONE) return true;
     if (!v.is_tensor()) return false;
     auto all = [&](std::span<const tn_dim> dims) {
@@ -80,7 +83,7 @@ class Support {
     auto [known, is_new] = indices_.try_emplace(d.expr, false);
     if (!is_new) return known->second;
     auto e = graph_.expr(d.expr);
-    bool compiled = e.op <= TN_EX_POW;
+    bool compiled = e.op <= TN_EX_POW && !(e.flags & TN_DIM_REAL);
     for (uint32_t operand : e.arguments()) compiled = compiled && is_index({0, operand, 0});
     bool divides = e.op == TN_EX_FLOORDIV || e.op == TN_EX_CEILDIV || e.op == TN_EX_MOD;
     if (divides && (e.flags & TN_DIM_UNBACKED)) {
@@ -90,8 +93,22 @@ class Support {
     return indices_[d.expr] = compiled;
   }
 
+  // A real number made of others and of indices by operations that a call computes.
+  bool is_real(uint32_t expr) {
+    if (expr == TN_EXPR_STATIC) return false;
+    auto [known, is_new] = reals_.try_emplace(expr, false);
+    if (!is_new) return known->second;
+    auto e = graph_.expr(expr);
+    if (!(e.flags & TN_DIM_REAL)) return false;
+    if (e.op == TN_EX_TO_FLOAT) return reals_[expr] = is_index({0, e.arguments()[0], 0});
+    bool compiled = e.op <= TN_EX_MUL || e.op == TN_EX_TRUEDIV || e.op == TN_EX_POW ||
+                    e.op == TN_EX_MIN || e.op == TN_EX_MAX;
+    for (uint32_t operand : e.arguments()) compiled = compiled && is_real(operand);
+    return reals_[expr] = compiled;
+  }
+
   graph graph_;
-  std::map<uint32_t, bool> values_, indices_;
+  std::map<uint32_t, bool> values_, indices_, reals_;
   std::set<uint32_t> seen_;  // symbols
 };
 

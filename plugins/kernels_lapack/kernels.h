@@ -24,6 +24,7 @@ bool householder_product(const kernel_call& call);
 bool ormqr_op(const kernel_call& call);
 
 bool eigh(const kernel_call& call);
+bool eig(const kernel_call& call);
 bool svd(const kernel_call& call);
 
 bool least_squares(const kernel_call& call);

@@ -44,6 +44,7 @@ constexpr kernel_row rows[] = {
     {"aten.linalg_householder_product.default", guarded<lapack::householder_product>},
     {"aten.ormqr.default", guarded<lapack::ormqr_op>},
     {"aten._linalg_eigh.default", guarded<lapack::eigh>},
+    {"aten.linalg_eig.default", guarded<lapack::eig>},
     {"aten._linalg_svd.default", guarded<lapack::svd>},
     {"aten.linalg_lstsq.default", guarded<lapack::least_squares>},
     {"aten.linalg_ldl_factor_ex.default", guarded<lapack::ldl_factor>},

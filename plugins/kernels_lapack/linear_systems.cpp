@@ -70,19 +70,19 @@ bool lu_solve(const kernel_call& call) {
 bool solve(const kernel_call& call) {
   const tn_tensor *a = call.tensor_at(0), *given = call.tensor_at(1);
   if (!is_square(a) || !is_readable(given) || given->ndim < 1) return false;
-  bool vectors = is_vectors(a, given), left = flag_at(call, 2), turned = false;
+  bool vectors = is_vectors(a, given), left = flag_at(call, 2);
   tensor held = vectors ? as_columns(given) : tensor();
   const tn_tensor* b = vectors ? held.get() : given;
   Sizes batch;
   if (!are_alike(a, b) || !common_batch(a, b, batch) ||
       rows_of(a) != (left ? rows_of(b) : columns_of(b)))
     return false;
-  Factors f = factored_as_it_lies(a, turned);
+  Factors f = factored(a);
   int64_t broken = flag_at(call, 3) ? first_broken(f.infos) : -1;
   if (broken >= 0)
     refuse("{}the matrix is singular: pivot {} of its factors is zero",
            place_of("linalg_solve", f.batch, broken), f.infos.data<int32_t>()[broken]);
-  tensor x = solution(f.lu.get(), f.pivots.get(), b, batch, left, turned);
+  tensor x = solution(f.lu.get(), f.pivots.get(), b, batch, left, false);
   call.give(0, vectors ? as_vectors(std::move(x)) : std::move(x));
   call.give(1, std::move(f.lu));
   call.give(2, std::move(f.pivots));

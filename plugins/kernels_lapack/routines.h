@@ -33,6 +33,7 @@ TENON_LAPACK_ROUTINE(geqrf);  // QR
 TENON_LAPACK_ROUTINE(orgqr);
 TENON_LAPACK_ROUTINE(ormqr);
 TENON_LAPACK_ROUTINE(syevd);  // symmetric eigenvalues
+TENON_LAPACK_ROUTINE(geev);   // eigenvalues
 TENON_LAPACK_ROUTINE(gesdd);  // singular values
 TENON_LAPACK_ROUTINE(gels);   // least squares
 TENON_LAPACK_ROUTINE(gelsy);

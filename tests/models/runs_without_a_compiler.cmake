@@ -66,6 +66,20 @@ if(NOT errors MATCHES "holds machine code and is refused")
   message(FATAL_ERROR "the reason is missing: ${errors}")
 endif()
 
+file(CHMOD ${file} PERMISSIONS OWNER_READ OWNER_WRITE GROUP_READ GROUP_WRITE)
+execute_process(COMMAND ${alone} run ${file} OUTPUT_QUIET ERROR_VARIABLE errors)
+if(errors MATCHES "is refused" OR
+   NOT errors MATCHES "holds machine code, and .* may be written by group")
+  message(FATAL_ERROR "the warning is missing: ${errors}")
+endif()
+expect_status(4 "the same where trust is strict" ${alone} run ${file} --set plugins.trust=strict)
+file(CHMOD ${file} PERMISSIONS OWNER_READ OWNER_WRITE)
+file(MAKE_DIRECTORY ${FOLDER}/open)
+file(CHMOD ${FOLDER}/open PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE
+     WORLD_READ WORLD_WRITE WORLD_EXECUTE)
+file(CREATE_LINK ${file} ${FOLDER}/open/link.tenon SYMBOLIC)
+expect_status(4 "a link in a folder that is open to all" ${alone} run ${FOLDER}/open/link.tenon)
+
 # Without the plugin that runs it.
 file(CHMOD ${file} PERMISSIONS OWNER_READ OWNER_WRITE)
 file(REMOVE ${FOLDER}/lib/tenon/plugins/tenon_inductor_run.so)

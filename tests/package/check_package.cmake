@@ -103,6 +103,16 @@ if(NOT count EQUAL 1)
   message(FATAL_ERROR "a missing LLVM is told in one line: found ${count} in\n${output}")
 endif()
 
+# A plugin with kernels or ops of nobody yet: written, built and checked.
+foreach(kind kernels ops)
+  set(project ${WORK}/begun_${kind})
+  run(${prefix}/bin/tenon plugin new begun_${kind} --${kind} --folder ${project})
+  build(begun_${kind}_build ${project})
+  run(${prefix}/bin/tenon plugin check ${WORK}/begun_${kind}_build/plugins/tenon_begun_${kind}.so
+    --quick)
+  expect("a new plugin with ${kind} keeps the rules" "begun_${kind} conformant")
+endforeach()
+
 # A plugin of nobody yet: written, built, checked and used, in both languages.
 foreach(language c++ c)
   string(REPLACE "+" "p" name "begun_in_${language}")

@@ -183,6 +183,19 @@ TEST_F(CustomOps, ErrorsOfKernelsNameTheOp) {
               HasSubstr("pad_columns takes f32"));
 }
 
+TEST_F(CustomOps, ResultsOfAnotherDtypeAreNamedInEagerAndCompiledCode) {
+  const Op<Tensor(const Tensor&)> lies{"test_ops::lies"};
+  auto expected = HasSubstr(
+      "test_ops.lies.default: result 0 is i64[2] with strides [1], expected "
+      "f32[2] with strides [1]; its kernel and its shape function disagree, "
+      "both added by plugin test_custom_ops");
+  EXPECT_THAT(error_of([&] { lies(ones({2})); }), expected);
+  for (std::string backend : {"eager", "aot_eager"}) {
+    auto f = compile([&](const Tensor& x) { return lies(x) + 1; }, {.backend = backend});
+    EXPECT_THAT(error_of([&] { f(ones({2})); }), expected) << backend;
+  }
+}
+
 TEST_F(CustomOps, TheDerivativeIsKept) {
   const OpEntry* op = find_op("test_ops.twice.default");
   ASSERT_NE(op, nullptr);

@@ -62,6 +62,31 @@ class KernelsLapack : public testing::TestWithParam<Dtype> {
 INSTANTIATE_TEST_SUITE_P(Types, KernelsLapack, testing::Values(Dtype::f32, Dtype::f64),
                          [](const auto& info) { return info.param == Dtype::f32 ? "f32" : "f64"; });
 
+TEST_P(KernelsLapack, EigenvectorsWithoutSymmetryAreKeptButForTheirEigenvalue) {
+  Tensor a = numbers({2, 6, 6});
+  auto [values, vectors] = linalg_eig(a);
+  Tensor product = matmul(complex(a, zeros_like(a)), vectors);
+  Tensor error = product - mul(vectors, unsqueeze(values, -2));
+  EXPECT_LE(double(abs(error).max().item<double>()), tolerance());
+  expect_near(sum(real(values), -1), sum(diagonal(a, 0, -2, -1), -1), tolerance());
+}
+
+TEST_P(KernelsLapack, ThePseudoinverseOfASymmetricMatrixLooksAtOneHalf) {
+  Tensor a = positive({4, 4});
+  Tensor lower = tril(a);
+  expect_near(linalg_pinv(lower, 1e-6, true), linalg_pinv(a, 1e-6), tolerance() * 10);
+  Tensor zero = linalg_pinv(a, 1.0);  // at the largest singular value: nothing is left
+  EXPECT_EQ(double(zero.abs().max().item<double>()), 0);
+}
+
+TEST_P(KernelsLapack, ASolutionComesWithTheFactorsOfTheMatrixItself) {
+  Tensor a = numbers({4, 4}), b = numbers({4, 2});
+  auto [x, lu, pivots, info] = _linalg_solve_ex(a, b);
+  auto [expected, expected_pivots] = linalg_lu_factor(a);
+  expect_near(lu, expected, tolerance());
+  expect_near(matmul(a, x), b, tolerance() * 10);
+}
+
 TEST_P(KernelsLapack, CholeskyFactorsMultiplyBack) {
   Tensor a = positive({3, 5, 5});
   Tensor lower = linalg_cholesky(a), upper = linalg_cholesky(a, true);

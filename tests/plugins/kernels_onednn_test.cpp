@@ -2,18 +2,21 @@
 #include <gtest/gtest.h>
 
 #include "backend/abi/abi_args.h"
+#include "backend/abi/bridge.h"
+#include "backend/abi/status.h"
 #include "backend/backend.h"
 #include "backend/catalog.h"
-#include "backend/abi/bridge.h"
 #include "backend/life/load.h"
-#include "backend/abi/status.h"
 #include "core/dispatch.h"
 #include "core/threads/thread_pool.h"
 #include "ops/op_table.h"
 
+#include <tenon/ops.h>
+
 #include <bit>
 #include <cmath>
 #include <deque>
+#include <functional>
 #include <random>
 
 namespace tenon {
@@ -435,6 +438,35 @@ TEST(KernelsOnednn, SeesWeightsThatWereWritten) {
   dispatch(*find_op("aten.copy_.default"), into, 3, &result, 1);
   take<Tensor>(result);
   compare("aten.linear.default", args, 64);
+}
+
+// Whoever holds an address writes without being counted, also between two calls of many.
+TEST(KernelsOnednn, SeesWeightsThatWereWrittenThroughAPointer) {
+  set_plugin_search({plugin_file}, {});
+  install_plugin_kernels();
+  auto first_of = [](const Tensor& t) { return t.reshape({-1}).to_vector<float>()[0]; };
+  Tensor x = ones({4, 64}), image = ones({1, 16, 8, 8});
+  struct Layer {
+    Tensor weights;
+    std::function<Tensor(const Tensor&)> run;
+    float per_weight;
+  };
+  std::vector<float> lent(64 * 64, 1.0f);
+  std::vector<Layer> layers;
+  layers.push_back({ones({64, 64}), [&](const Tensor& w) { return linear(x, w); }, 64});
+  layers.push_back({ones({64, 64}), [&](const Tensor& w) { return matmul(x, w); }, 64});
+  layers.push_back({from_memory(lent.data(), {64, 64}, Dtype::f32),
+                    [&](const Tensor& w) { return linear(x, w); }, 64});
+  layers.push_back({ones({16, 16, 3, 3}), [&](const Tensor& w) { return conv2d(image, w); }, 144});
+  for (Layer& layer : layers) {
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(first_of(layer.run(layer.weights)), layer.per_weight);
+    auto* kept = layer.weights.data_ptr<float>();
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(first_of(layer.run(layer.weights)), layer.per_weight);
+    std::fill_n(kept, layer.weights.numel().guard_int(), 2.0f);
+    EXPECT_EQ(first_of(layer.run(layer.weights)), 2 * layer.per_weight);
+    std::fill_n(kept, layer.weights.numel().guard_int(), 3.0f);
+    EXPECT_EQ(first_of(layer.run(layer.weights)), 3 * layer.per_weight);
+  }
 }
 
 TEST(KernelsOnednn, IsTriedBeforeTheReferenceRow) {

@@ -63,6 +63,26 @@ TEST_F(Kernels, ErrorsNameTheOpAndThePlugin) {
   }
 }
 
+TEST_F(Kernels, ResultsThatTheOpDoesNotPromiseAreNamed) {
+  auto error_of = [](int64_t n) -> std::string {
+    try {
+      special_i1(ones({n}));
+    } catch (const BackendError& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  EXPECT_THAT(error_of(1), HasSubstr("aten.special_i1.default: result 0 is i64[1] with strides "
+                                     "[1], expected f32[1] with strides [1]; this is a bug of the "
+                                     "plugin test_kernels_a"));
+  EXPECT_THAT(error_of(2), HasSubstr("aten.special_i1.default: result 0 is missing"));
+  EXPECT_THAT(error_of(3), HasSubstr("expected f32[3] with strides [1]"));
+}
+
+TEST_F(Kernels, AKernelThatAsksForItsOwnOpGetsTheNextRow) {
+  EXPECT_NEAR(lgamma(ones({2}) * 4).to_vector<float>()[0], 1.7917595f, 1e-5f);
+}
+
 // Whoever calls before they are attached gets the host's own kernel, nobody anything else.
 TEST_F(Kernels, AreAttachedWhileOthersCall) {
   std::vector<std::thread> threads;

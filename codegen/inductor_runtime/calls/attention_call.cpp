@@ -17,7 +17,11 @@ namespace {
 class AttentionCall final : public LibraryCall {
  public:
   AttentionCall(const Program& p, const Attention& a, const Workers& workers)
-      : program_(p), attention_(a), workers_(workers) {}
+      : program_(p),
+        attention_(a),
+        workers_(workers),
+        plans_(
+            symbols_of(p, {&a.query, &a.key, &a.value, &a.result, a.mask ? &*a.mask : nullptr})) {}
 
   Memory pack(std::span<void* const>, std::span<const int64_t>) const override { return Memory(); }
   bool is_fast(std::span<const int64_t>) const override { return true; }

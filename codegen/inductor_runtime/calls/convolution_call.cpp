@@ -28,7 +28,8 @@ class ConvolutionCall final : public LibraryCall {
         convolution_(c),
         constant_(constant),
         workers_(workers),
-        finish_(finish_of(c.epilogue)) {}
+        finish_(finish_of(c.epilogue)),
+        plans_(symbols_of(p, {&c.source, &c.weights, &c.result, c.bias ? &*c.bias : nullptr})) {}
 
   Memory pack(std::span<void* const> pointers, std::span<const int64_t> symbols) const override {
     auto kept = plan_for(symbols);
@@ -40,6 +41,14 @@ class ConvolutionCall final : public LibraryCall {
     Memory out(plan.prepared->packed_bytes());
     pack_into(plan, pointers, out.data());
     return out;
+  }
+
+  // The weights' own sizes do not change, so what chooses among forms is the way.
+  uint64_t packing(std::span<const int64_t> symbols) const override {
+    enum Form : uint64_t { nothing, direct, transformed, windows, n_forms };
+    auto plan = plan_for(symbols);
+    if (plan->prepared) return n_forms + plan->prepared->packed_layout();
+    return plan->direct ? direct : plan->winograd ? transformed : plan->windows ? windows : nothing;
   }
 
   void run(std::span<void* const> pointers, std::span<const int64_t> symbols,

@@ -18,7 +18,10 @@ namespace {
 class GradientCall final : public LibraryCall {
  public:
   GradientCall(const Program& p, const ConvolutionGradient& g, const Workers& workers)
-      : program_(p), g_(g), workers_(workers) {}
+      : program_(p),
+        g_(g),
+        workers_(workers),
+        plans_(symbols_of(p, {&g.gradient, &g.operand, &g.result})) {}
 
   Memory pack(std::span<void* const>, std::span<const int64_t>) const override { return Memory(); }
   bool is_fast(std::span<const int64_t> symbols) const override {

@@ -20,7 +20,9 @@ class LibraryCall {
   virtual ~LibraryCall() = default;
   /// Packed weights, or nothing where they are read as they are.
   virtual Memory pack(std::span<void* const> pointers, std::span<const int64_t> symbols) const = 0;
-  /// `pointers` by buffer. `packed`: what pack() gave for the same sizes, or null.
+  /// Which form of the weights pack() gives for these sizes: sizes that agree in it share one.
+  virtual uint64_t packing(std::span<const int64_t> /*symbols*/) const { return 0; }
+  /// `pointers` by buffer. `packed`: what pack() gave for the same form, or null.
   virtual void run(std::span<void* const> pointers, std::span<const int64_t> symbols,
                    const void* packed) const = 0;
   /// Whether run_rows() can be used for these sizes where weights were packed.

@@ -35,21 +35,38 @@ struct Placed {
   bool is_empty() const { return std::find(sizes.begin(), sizes.end(), 0) != sizes.end(); }
 };
 
-/// Plans by the values of the symbols; almost always one.
+/// The symbols that some views depend on, as positions; null: a view that is not there.
+inline std::vector<uint32_t> symbols_of(const loopir::Program& p,
+                                        std::initializer_list<const loopir::View*> views) {
+  std::set<uint32_t> out;
+  for (const loopir::View* v : views) {
+    if (!v) continue;
+    p.expressions.add_symbols(v->offset, out);
+    for (const loopir::Ids* list : {&v->sizes, &v->strides})
+      for (loopir::Id id : *list) p.expressions.add_symbols(id, out);
+  }
+  return {out.begin(), out.end()};
+}
+
+/// Plans by the values of the symbols that they depend on; almost always one.
 template <class Plan>
 class Plans {
  public:
+  /// Positions of those symbols.
+  explicit Plans(std::vector<uint32_t> symbols) : symbols_(std::move(symbols)) {}
+
   template <class Make>
   std::shared_ptr<const Plan> get(std::span<const int64_t> symbols, Make&& make) const {
-    if (symbols.empty() && is_made_.load(std::memory_order_acquire)) return only_;
+    if (symbols_.empty() && is_made_.load(std::memory_order_acquire)) return only_;
     std::lock_guard lock(guarding_);
-    std::vector<int64_t> key(symbols.begin(), symbols.end());
+    std::vector<int64_t> key;
+    for (uint32_t s : symbols_) key.push_back(symbols[s]);
     auto found = plans_.find(key);
     if (found == plans_.end()) {
       if (plans_.size() >= most) plans_.clear();
       found = plans_.emplace(std::move(key), std::make_shared<const Plan>(make())).first;
     }
-    if (symbols.empty() && !is_made_) {
+    if (symbols_.empty() && !is_made_) {
       only_ = found->second;
       is_made_.store(true, std::memory_order_release);
     }
@@ -58,8 +75,9 @@ class Plans {
 
  private:
   static constexpr size_t most = 256;
+  std::vector<uint32_t> symbols_;
   mutable std::atomic<bool> is_made_{false};
-  mutable std::shared_ptr<const Plan> only_;  // of graphs without symbols; set once
+  mutable std::shared_ptr<const Plan> only_;  // where no symbol matters; set once
   mutable std::mutex guarding_;
   mutable std::map<std::vector<int64_t>, std::shared_ptr<const Plan>> plans_;
 };

@@ -2,8 +2,8 @@
 // that no library has anything fast for.
 #pragma once
 
-#include "placed.h"
 #include "inductor_runtime/workers.h"
+#include "placed.h"
 
 #include <loopir/program.h>
 

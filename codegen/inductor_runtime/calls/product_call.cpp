@@ -30,7 +30,9 @@ class ProductCall final : public LibraryCall {
         element_(element_of(dtype_of(product.left))),
         constant_(constant && product.result.sizes.size() == 2),
         workers_(workers),
-        finish_(finish_of(product.epilogue)) {
+        finish_(finish_of(product.epilogue)),
+        plans_(symbols_of(p, {&product.left, &product.right, &product.result,
+                              product.bias ? &*product.bias : nullptr})) {
     if (!microkernel::has_products_of(element_))
       throw tenon::plugin::error(TN_FAILED_PRECONDITION,
                                  "the code multiplies in bf16, and this processor has no "
@@ -43,7 +45,7 @@ class ProductCall final : public LibraryCall {
 
   Memory pack(std::span<void* const> pointers, std::span<const int64_t> symbols) const override {
     auto kept = plan_for(symbols);
-    if (!constant_ || kept->is_empty) return Memory();
+    if (!constant_ || kept->panels.k == 0 || kept->panels.n == 0) return Memory();
     Memory out(static_cast<size_t>(kept->panels.bytes()));
     pack_right(*kept, address(kept->right, pointers), out.data());
     return out;
@@ -164,8 +166,8 @@ class ProductCall final : public LibraryCall {
       size_t rank = plan.result.sizes.size();
       if (rank == 3) plan.batches = plan.result.sizes[0];
       plan.m = plan.result.sizes[rank - 2];
-      plan.panels.k = plan.left.sizes[rank - 1];
-      plan.panels.n = plan.result.sizes[rank - 1];
+      plan.panels.k = plan.right.sizes[rank - 2];
+      plan.panels.n = plan.right.sizes[rank - 1];
       return plan;
     });
   }

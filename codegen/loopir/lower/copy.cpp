@@ -45,16 +45,10 @@ bool copy(Lowering& to, const node& n) {
   return true;
 }
 
-Id number_of(Lowering& to, const tn_arg& a, int32_t dtype) {
-  if (a.kind == TN_ARG_FLOAT) return to.x.number(a.u.f, dtype);
-  if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL) return to.x.number(a.u.i, dtype);
-  return to.x.cast(to.x.index_value(to.arguments.index_arg(a)), dtype);
-}
-
 bool full(Lowering& to, const node& n) {
   if (!is_all_computing(to, n)) return false;
   int32_t dtype = to.info(n.first_result).dtype;
-  Id number = number_of(to, n.args[1], dtype);
+  Id number = to.arguments.number(n.args[1], dtype);
   to.set(n.first_result,
          to.make(dtype, to.sizes_of(n.first_result), [&](std::span<const Id>) { return number; }));
   return true;
@@ -62,21 +56,19 @@ bool full(Lowering& to, const node& n) {
 
 bool scalar_tensor(Lowering& to, const node& n) {
   int32_t dtype = to.info(n.first_result).dtype;
-  bool is_known = n.args[0].kind == TN_ARG_FLOAT || n.args[0].kind == TN_ARG_INT ||
-                  n.args[0].kind == TN_ARG_BOOL || n.args[0].kind == TN_ARG_SYMINT;
-  if (!is_computing(dtype) || !is_known) return false;
-  to.set(n.first_result, {dtype, {}, {}, number_of(to, n.args[0], dtype)});
+  if (!is_computing(dtype) || !to.arguments.is_number(n.args[0])) return false;
+  to.set(n.first_result, {dtype, {}, {}, to.arguments.number(n.args[0], dtype)});
   return true;
 }
 
-bool is_integer_arg(const tn_arg& a) {
-  return a.kind == TN_ARG_INT || a.kind == TN_ARG_SYMINT || a.kind == TN_ARG_VALUE;
+bool is_integer_arg(Lowering& to, const tn_arg& a) {
+  return to.arguments.is_number(a) && to.arguments.dtype_of_number(a) == TN_I64;
 }
 
 bool arange(Lowering& to, const node& n) {
   int32_t dtype = to.info(n.first_result).dtype;
-  if (!is_computing(dtype) || is_floating(dtype) || !is_integer_arg(n.args[0]) ||
-      !is_integer_arg(n.args[2]))
+  if (!is_computing(dtype) || is_floating(dtype) || !is_integer_arg(to, n.args[0]) ||
+      !is_integer_arg(to, n.args[2]))
     return false;
   Id start = to.arguments.index_arg(n.args[0]), step = to.arguments.index_arg(n.args[2]);
   to.set(n.first_result,
@@ -194,7 +186,7 @@ bool constant_pad(Lowering& to, const node& n) {
   if (!is_all_computing(to, n)) return false;
   const Tensor from = to.tensor_arg(n.args[0]);
   Ids pad = to.arguments.index_list(n.args[1]);
-  Id fill = number_of(to, n.args[2], from.dtype);
+  Id fill = to.arguments.number(n.args[2], from.dtype);
   to.set(n.first_result,
          to.make(from.dtype, to.sizes_of(n.first_result), [&](std::span<const Id> indices) {
            Ids inner(indices.begin(), indices.end());

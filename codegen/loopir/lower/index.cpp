@@ -107,6 +107,7 @@ bool gather(Lowering& to, const node& n) {
   if (!is_computing(self.dtype) || self.ndim() == 0) return false;
   size_t dim = dimension(int_arg(n.args[1]), self.ndim());
   const Tensor index = index_tensor(to, n.args[2]);
+  if (index.ndim() != self.ndim()) return false;
   to.set(n.first_result, to.make(self.dtype, index.sizes, [&](std::span<const Id> i) {
     Ids inner(i.begin(), i.end());
     inner[dim] = checked(to, to.at(index, i), self.sizes[dim]);

@@ -1,5 +1,8 @@
 // Products and convolutions for the routines that serve them, and what the host runs.
 #include "loopir/convolutions.h"
+#include "loopir/storage.h"
+
+#include <algorithm>
 
 namespace loopir {
 
@@ -276,7 +279,8 @@ void add_operand(Lowering& to, Extern& e, uint32_t v) {
   if (v == TN_NO_VALUE) return;
   auto info = to.info(v);
   if (info.is_tensor())
-    e.tensors.emplace(v, to.view_of(*to.tensors[v], e.name.c_str()));
+    e.tensors.emplace(v, e.looks_by_place ? promised_view(to, v, e.name.c_str())
+                                          : to.view_of(*to.tensors[v], e.name.c_str()));
   else if (info.kind == TN_VAL_SYMINT)
     e.numbers.emplace(v, to.arguments.index_of({0, info.expr, 0}));
   else
@@ -290,8 +294,20 @@ void lower_extern(Lowering& to, const node& n) {
   e.op = n.op;
   e.name = std::string(sv(n.op_name));
   e.node = std::make_unique<tenon::plugin::owned_node>(n);
+  e.looks_by_place = (n.tags & TN_TAG_BY_PLACE) != 0;
+  // What stands behind an opaque argument, a function of the host's, may do anything.
+  e.has_effect = (n.tags & TN_TAG_SIDE_EFFECT) != 0 ||
+                 std::any_of(n.arguments().begin(), n.arguments().end(),
+                             [](const tn_arg& a) { return a.kind == TN_ARG_OPAQUE; });
+  e.is_ordered = e.has_effect || (n.tags & TN_TAG_RANDOM) != 0;
   for (const tn_arg& a : n.arguments()) {
+    if (a.kind == TN_ARG_GRAPH || a.kind > TN_ARG_SYMFLOAT)
+      throw tenon::plugin::declined(e.name + ": an argument is of a kind that is not compiled");
     e.symbolic.emplace_back();
+    if (auto place = to.arguments.place_of_real(a)) {
+      e.reals.emplace(e.symbolic.size() - 1, *place);
+      continue;
+    }
     if (a.kind == TN_ARG_VALUE) add_operand(to, e, a.u.value);
     if (a.kind == TN_ARG_VALUES)
       for (uint32_t i = 0; i < a.count; ++i) add_operand(to, e, a.u.values[i]);

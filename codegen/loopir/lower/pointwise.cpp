@@ -59,12 +59,8 @@ struct Call {
   bool is_known(uint32_t i) const {
     if (f.input_args[i] == TN_NO_VALUE) return false;
     const tn_arg& a = n.arguments()[f.input_args[i]];
-    if (a.kind == TN_ARG_INT || a.kind == TN_ARG_FLOAT || a.kind == TN_ARG_BOOL ||
-        a.kind == TN_ARG_SYMINT)
-      return true;
-    if (a.kind != TN_ARG_VALUE) return false;
-    auto v = to.info(a.u.value);
-    return v.kind == TN_VAL_SYMINT || (v.is_tensor() && is_computing(v.dtype));
+    if (to.is_tensor(a)) return is_computing(to.info(a.u.value).dtype);
+    return to.arguments.is_number(a);
   }
 
   void promote() {
@@ -76,9 +72,7 @@ struct Call {
         const Tensor& t = to.tensor_arg(a);
         p.join(t.ndim() ? 0 : 1, t.dtype);
       } else {
-        p.join(2, a.kind == TN_ARG_FLOAT  ? int32_t{TN_F32}
-                  : a.kind == TN_ARG_BOOL ? int32_t{TN_BOOL}
-                                          : int32_t{TN_I64});
+        p.join(2, to.arguments.dtype_of_number(a));
       }
     }
     compute = p.result();
@@ -90,10 +84,8 @@ struct Call {
     Expressions& x = to.x;
     const tn_arg& a = n.arguments()[f.input_args[i]];
     int32_t dtype = f.input_dtypes[i] == TN_BOOL ? int32_t{TN_BOOL} : compute;
-    if (a.kind == TN_ARG_FLOAT) return x.number(a.u.f, dtype);
-    if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL) return x.number(a.u.i, dtype);
-    if (to.is_tensor(a)) return x.cast(to.broadcast_at(to.tensor_arg(a), indices, sizes), dtype);
-    return x.cast(x.index_value(to.arguments.index_arg(a)), dtype);
+    if (!to.is_tensor(a)) return to.arguments.number(a, dtype);
+    return x.cast(to.broadcast_at(to.tensor_arg(a), indices, sizes), dtype);
   }
 
   Id run(uint32_t result, std::span<const Id> indices) {
@@ -109,6 +101,8 @@ struct Call {
                                             : x.number(static_cast<int64_t>(bits), compute));
       } else if (in.code == TN_F_CAST) {
         values.push_back(x.cast(operand(in.a), dtype));
+      } else if (is_integer_division(in) && in.b < f.n_inputs) {
+        values.push_back(x.apply(in.code, dtype, operand(in.a), divisor(operand(in.b))));
       } else {
         int n_operands = operands_of_code(in.code);
         values.push_back(x.apply(in.code, dtype, operand(in.a),
@@ -117,6 +111,18 @@ struct Call {
       }
     }
     return values[f.outputs[result]];
+  }
+
+  bool is_integer_division(const tn_instr& in) const {
+    bool divides = in.code == TN_F_TRUNCDIV || in.code == TN_F_FLOORDIV || in.code == TN_F_FMOD ||
+                   in.code == TN_F_MOD;
+    return divides && !is_floating(compute) && compute != TN_BOOL;
+  }
+  // Formulas give 0 for an integer divided by 0; as an op that is refused.
+  Id divisor(Id value) const {
+    const ValueNode& n = to.x.value_at(value);
+    bool is_safe = n.code == value_constant && (n.a | n.b) != 0;
+    return is_safe ? value : to.x.apply(value_divisor, compute, value);
   }
 
   static int operands_of_code(uint16_t code) {
@@ -139,7 +145,7 @@ void keep_repeated_operands(Lowering& to, const node& n, int64_t elements) {
 }  // namespace
 
 bool lower_formula(Lowering& to, const node& n) {
-  if (n.tags & (TN_TAG_INPLACE | TN_TAG_RANDOM)) return false;
+  if (n.tags & (TN_TAG_INPLACE | TN_TAG_RANDOM | TN_TAG_SIDE_EFFECT)) return false;
   auto f = formula_of(n.op, n.arguments());
   if (!f || f->n_outputs != n.n_results) return false;
   for (const tn_instr& in : f->program())

@@ -149,9 +149,7 @@ struct ScatterAlong {
 Id elements(Lowering& to, const tn_arg& a, std::span<const Id> points, int32_t dtype) {
   Expressions& x = to.x;
   if (to.is_tensor(a)) return x.cast(to.at(to.tensor_arg(a), points), dtype);
-  if (a.kind == TN_ARG_FLOAT) return x.number(a.u.f, dtype);
-  if (a.kind == TN_ARG_INT || a.kind == TN_ARG_BOOL) return x.number(a.u.i, dtype);
-  return x.cast(x.index_value(to.arguments.index_arg(a)), dtype);
+  return to.arguments.number(a, dtype);
 }
 
 bool scatter(Lowering& to, const node& n) {

@@ -3,7 +3,9 @@
 
 #include "backend/abi/status.h"
 #include "core/tensor/tensor_impl.h"
+#include "ops/op_table.h"
 
+#include <bit>
 #include <cstring>
 
 namespace tenon {
@@ -156,6 +158,8 @@ Value HostArguments::convert(const tn_arg& a) {
       return Value::of(Device(static_cast<DeviceType>(a.u.device[0]), a.u.device[1]));
     case TN_ARG_SYMINT:
     case TN_ARG_SYMINTS:
+    case TN_ARG_SYMFLOAT:
+    case TN_ARG_SYMBOOL:
       return convert_dims(a);
     default:
       return convert_list(a);
@@ -188,14 +192,25 @@ Value HostArguments::convert_list(const tn_arg& a) {
 }
 
 Value HostArguments::convert_dims(const tn_arg& a) {
-  bool is_one = a.kind == TN_ARG_SYMINT;
+  bool is_list = a.kind == TN_ARG_SYMINTS;
   auto& list = ints_.emplace_back();
-  for (const tn_dim& dim : std::span(is_one ? &a.u.sym : a.u.syms, is_one ? 1 : a.count)) {
+  for (const tn_dim& dim : std::span(is_list ? a.u.syms : &a.u.sym, is_list ? a.count : 1)) {
     require(dim.expr == TN_EXPR_STATIC,
             "run_op: a symbolic argument must be evaluated first, with sym->eval");
     list.push_back(dim.value);
   }
-  return is_one ? Value::of(list[0]) : Value::of(IntList(list));
+  if (is_list) return Value::of(IntList(list));
+  if (a.kind == TN_ARG_SYMFLOAT) return Value::of(std::bit_cast<double>(list[0]));
+  return a.kind == TN_ARG_SYMBOOL ? Value::of(list[0] != 0) : Value::of(list[0]);
+}
+
+void HostArguments::add_defaults(const OpEntry& op) {
+  for (size_t i = values_.size(); i < op.n_args; ++i) {
+    const SchemaArg& arg = op.schema.args[i];
+    require(arg.has_default() || arg.type.optional, "run_op: {} needs the argument {}", op.name,
+            arg.name);
+    values_.push_back(arg.has_default() ? default_of(op, i) : Value());
+  }
 }
 
 }  // namespace tenon

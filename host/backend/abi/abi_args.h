@@ -11,6 +11,8 @@
 
 namespace tenon {
 
+struct OpEntry;
+
 /// The strings of converted arguments; what points into one stays valid while others are added.
 using StringLists = std::deque<std::vector<tn_str>>;
 
@@ -45,6 +47,8 @@ class HostArguments {
   HostArguments(const tn_arg* args, uint32_t n_args, tn_tensor* const* values);
   HostArguments(const HostArguments&) = delete;
   std::span<Value> values() { return values_; }
+  /// The arguments that were left out at the end. Throws UserError where one has no default.
+  void add_defaults(const OpEntry& op);
 
  private:
   Value convert(const tn_arg& a);

@@ -1,12 +1,12 @@
 // The host table and the conversion of arguments and tensors at the border.
 #include "backend/abi/bridge.h"
 
-#include "backend/compile/contract.h"
 #include "backend/abi/extensions.h"
 #include "backend/abi/graph_view.h"
+#include "backend/abi/status.h"
+#include "backend/compile/contract.h"
 #include "backend/life/lent_memory.h"
 #include "backend/life/shutdown.h"
-#include "backend/abi/status.h"
 #include "core/kernels/pointwise_loop.h"
 #include "core/tensor/tensor_impl.h"
 #include "core/version.h"
@@ -217,6 +217,12 @@ const tn_host table = {
     .run = &run_api,
     .opt = &opt_api,
     .svc = &svc_api,
+    .extension_at =
+        [](const char* id, uint32_t min_version, uint32_t index) {
+          const void* table = find_extension(id, min_version, index);
+          if (table) note_dependence(__builtin_return_address(0), table);
+          return table;
+        },
 };
 
 std::atomic<const tn_host*> other_table{nullptr};

@@ -36,6 +36,11 @@ std::string alias_text(const AliasInfo& alias) {
   return out + (alias.mutated ? "!)" : ")");
 }
 
+uint32_t flags_of(const SchemaArg& arg) {
+  return (arg.kwarg_only ? uint32_t{TN_OA_KEYWORD_ONLY} : 0) |
+         (arg.mutated() ? uint32_t{TN_OA_WRITTEN} : 0);
+}
+
 const OpTexts& texts_of(const OpEntry& op) {
   static std::mutex making;
   static auto* known = new std::map<const OpEntry*, OpTexts>;
@@ -48,9 +53,10 @@ const OpTexts& texts_of(const OpEntry& op) {
   for (const SchemaArg& a : op.schema.args)
     t.args.push_back({keep(a.name), keep(to_text(a.type)),
                       keep(a.has_default() ? to_text(a.default_value) : ""),
-                      keep(alias_text(a.alias))});
+                      keep(alias_text(a.alias)), flags_of(a), 0, 0});
   for (const SchemaReturn& r : op.schema.returns)
-    t.returns.push_back({keep(r.name), keep(to_text(r.type)), keep(""), keep(alias_text(r.alias))});
+    t.returns.push_back(
+        {keep(r.name), keep(to_text(r.type)), keep(""), keep(alias_text(r.alias)), 0, 0, 0});
   if (op.def->decomp && !op.def->core) t.sets = {TN_STR("core_aten"), TN_STR("inductor")};
   if (decomposes_by_formula(op)) t.sets = {TN_STR("core_aten")};
   t.schema = to_text(op.schema);

@@ -22,13 +22,14 @@ tn_status* run_op(uint32_t op_id, const tn_arg* args, uint32_t n_args, tn_tensor
   return guarded([&] {
     require(op_id < op_count(), "run_op: op id {} is unknown", op_id);
     const OpEntry& op = entry_of(static_cast<OpId>(op_id));
-    require(n_args == op.n_args, "run_op: {} takes {} arguments, found {}", op.name, op.n_args,
+    require(n_args <= op.n_args, "run_op: {} takes {} arguments, found {}", op.name, op.n_args,
             n_args);
     HostArguments given(args, n_args, values);
+    if (n_args < op.n_args) given.add_defaults(op);
     std::span<Value> packed = given.values();
     Value results[8];
     bool list = op.schema.returns_list();
-    dispatch(op, packed.data(), n_args, results, list ? 1 : op.n_returns);
+    dispatch(op, packed.data(), op.n_args, results, list ? 1 : op.n_returns);
     std::vector<Tensor> tensors;
     if (list) tensors = take<std::vector<Tensor>>(results[0]);
     for (uint32_t r = 0; !list && r < op.n_returns; ++r) {

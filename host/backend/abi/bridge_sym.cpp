@@ -7,8 +7,15 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 
 using namespace tenon;
+
+/// Expressions that a plugin keeps. They are interned for the life of the process, so that only
+/// the order of the symbols is the graph's.
+struct tn_exprs {
+  std::vector<const Expr*> exprs, symbols;
+};
 
 namespace {
 
@@ -38,6 +45,7 @@ tn_status* info(const tn_graph* g, uint32_t id, tn_expr_info* inout) {
     } else {
       full.flags |= TN_DIM_UNBACKED;
     }
+    full.flags |= kind_flags(e);
     Range range = e->kind == ExprKind::integer ? env.range(e) : Range{};
     full.lower = range.lo;
     full.upper = range.hi;
@@ -74,16 +82,40 @@ tn_status* guard(tn_ctx* ctx, const tn_graph* g, uint32_t id, int64_t* value) {
   });
 }
 
+std::vector<const Expr*> symbols_of(const tn_graph* g) {
+  std::vector<const Expr*> out;
+  for (const SymbolBinding& b : g->graph->symbols) out.push_back(b.symbol);
+  return out;
+}
+
+int64_t value_of(const Expr* expr, std::span<const Expr* const> symbols, const int64_t* syms) {
+  auto result = evaluate(expr, [&](const Expr* symbol) -> std::optional<SymValue> {
+    for (size_t i = 0; i < symbols.size(); ++i)
+      if (symbols[i] == symbol) return SymValue{symbol->kind, syms[i]};
+    return std::nullopt;
+  });
+  require(result.has_value(),
+          "the expression overflows, divides by zero, or has a symbol without value");
+  return result->word;
+}
+
 tn_status* eval(const tn_graph* g, uint32_t id, const int64_t* syms, int64_t* value) {
+  return guarded([&] { *value = value_of(g->expr(id), symbols_of(g), syms); });
+}
+
+tn_status* keep(const tn_graph* g, const uint32_t* ids, uint32_t n, tn_exprs** out) {
   return guarded([&] {
-    auto result = evaluate(g->expr(id), [&](const Expr* symbol) -> std::optional<SymValue> {
-      for (size_t i = 0; i < g->graph->symbols.size(); ++i)
-        if (g->graph->symbols[i].symbol == symbol) return SymValue{symbol->kind, syms[i]};
-      return std::nullopt;
-    });
-    require(result.has_value(),
-            "the expression overflows, divides by zero, or has a symbol without value");
-    *value = result->word;
+    auto kept = std::make_unique<tn_exprs>();
+    for (uint32_t i = 0; i < n; ++i) kept->exprs.push_back(g->expr(ids[i]));
+    kept->symbols = symbols_of(g);
+    *out = kept.release();
+  });
+}
+
+tn_status* eval_kept(const tn_exprs* kept, const int64_t* syms, int64_t* values) {
+  return guarded([&] {
+    for (size_t i = 0; i < kept->exprs.size(); ++i)
+      values[i] = value_of(kept->exprs[i], kept->symbols, syms);
   });
 }
 
@@ -115,4 +147,7 @@ const tn_sym_api tenon::sym_api = {
     .known = known,
     .guard = guard,
     .eval = eval,
+    .keep = keep,
+    .eval_kept = eval_kept,
+    .free_kept = [](tn_exprs* kept) { delete kept; },
 };

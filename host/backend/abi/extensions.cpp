@@ -22,10 +22,10 @@ std::vector<Extension>& extensions() {
 
 }  // namespace
 
-const void* find_extension(const char* id, uint32_t min_version) {
+const void* find_extension(const char* id, uint32_t min_version, uint32_t index) {
   std::lock_guard lock(extensions_lock);
   for (const Extension& e : extensions())
-    if (id && e.id == id && e.version >= min_version) return e.table;
+    if (id && e.id == id && e.version >= min_version && index-- == 0) return e.table;
   return nullptr;
 }
 

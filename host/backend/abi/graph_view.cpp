@@ -28,6 +28,10 @@ std::vector<std::string> tenon::names_of_nodes(const Graph& graph) {
   return names;
 }
 
+uint32_t tenon::kind_flags(const Expr* expr) {
+  return expr->kind == ExprKind::real ? uint32_t{TN_DIM_REAL} : 0;
+}
+
 uint32_t tn_graph::expr_id(const Expr* expr) const {
   std::lock_guard lock(exprs_lock);
   auto [at, added] = expr_ids.emplace(expr, static_cast<uint32_t>(exprs.size()));
@@ -44,9 +48,13 @@ const Expr* tn_graph::expr(uint32_t id) const {
 
 tn_dim tn_graph::dim(SymInt value) const {
   if (!value.is_symbolic()) return {value.word(), TN_EXPR_STATIC, 0};
-  std::optional<int64_t> hint = graph->shape_env ? graph->shape_env->int_hint(value) : std::nullopt;
-  return {hint.value_or(0), expr_id(value.expr()),
-          hint ? uint32_t{TN_DIM_HAS_HINT} : uint32_t{TN_DIM_UNBACKED}};
+  return dim(value.expr());
+}
+
+tn_dim tn_graph::dim(const Expr* expr) const {
+  std::optional<SymValue> hint = graph->shape_env ? graph->shape_env->hint(expr) : std::nullopt;
+  uint32_t known = hint ? uint32_t{TN_DIM_HAS_HINT} : uint32_t{TN_DIM_UNBACKED};
+  return {hint ? hint->word : 0, expr_id(expr), known | kind_flags(expr)};
 }
 
 tn_arg tn_graph::convert(const Value& v) {
@@ -65,8 +73,10 @@ tn_arg tn_graph::convert(const Value& v) {
     case Tag::boolean: {
       Number n = v.number();
       if (!n.is_symbolic()) return plain_arg(v, string_lists);
-      a.kind = TN_ARG_SYMINT;
-      a.u.sym = n.is_integer() ? dim(n.sym_int()) : tn_dim{0, expr_id(expression_of(n)), 0};
+      a.kind = n.is_integer()    ? uint32_t{TN_ARG_SYMINT}
+               : n.is_floating() ? uint32_t{TN_ARG_SYMFLOAT}
+                                 : uint32_t{TN_ARG_SYMBOOL};
+      a.u.sym = dim(expression_of(n));
       break;
     }
     case Tag::ints:

@@ -21,6 +21,7 @@ struct tn_graph {
   uint32_t expr_id(const tenon::Expr* expr) const;
   const tenon::Expr* expr(uint32_t id) const;
   tn_dim dim(tenon::SymInt value) const;
+  tn_dim dim(const tenon::Expr* expr) const;
 
   std::shared_ptr<const tenon::Graph> graph;
   std::vector<std::vector<tn_arg>> args;            // by node
@@ -45,6 +46,9 @@ struct tn_graph {
 };
 
 namespace tenon {
+
+/// TN_DIM_REAL, or 0 for an integer or a boolean.
+uint32_t kind_flags(const Expr* expr);
 
 /// By node: its own name, or one made of the op's, such as "add_3".
 std::vector<std::string> names_of_nodes(const Graph& graph);

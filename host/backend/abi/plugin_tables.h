@@ -4,6 +4,7 @@
 
 #include "backend/find/discover.h"
 
+#include <tenon/device.h>
 #include <tenon/plugin.h>
 
 #include <vector>

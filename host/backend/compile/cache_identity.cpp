@@ -1,16 +1,16 @@
-// Identities for keys of the cache on disk. Files count by size and time of change: a plugin or a
-// host that was built again under the same version may make other code.
+// Identities for keys of the cache on disk. Files count by what they contain: a plugin or a host
+// that was built again under the same version may make other code, and in images all files have the
+// same time.
 #include "backend/compile/cache_identity.h"
 
 #include "backend/abi/compile_context.h"
-#include "backend/compile/options.h"
 #include "backend/catalog.h"
+#include "backend/compile/options.h"
+#include "backend/find/content_identity.h"
 #include "core/cpu_level.h"
 #include "core/error.h"
 #include "core/version.h"
 
-#include <dlfcn.h>
-#include <sys/stat.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -20,13 +20,6 @@
 namespace tenon {
 
 namespace {
-
-std::string identity_of_file(const char* path) {
-  struct stat s {};
-  if (::stat(path, &s) != 0) return "unknown";
-  FileIdentity file = identity_of(s);
-  return message("{} bytes of {}", file.size, file.mtime_ns);
-}
 
 #if defined(__x86_64__)
 std::string cpuid_text(unsigned leaf, bool with_ebx) {
@@ -46,9 +39,8 @@ std::string processor() {
 
 std::string identity_of(const BackendChoice& choice) {
   const FoundPlugin& plugin = *choice.plugin;
-  const FileIdentity& file = plugin.elf.file;
-  return message("{} {} {}: {} bytes of {}\n", choice.manifest().name, plugin.manifest.name,
-                 to_text(plugin.manifest.version), file.size, file.mtime_ns);
+  return message("{} {} {}: {}\n", choice.manifest().name, plugin.manifest.name,
+                 to_text(plugin.manifest.version), content_identity(plugin.path, plugin.elf));
 }
 
 /// The backend and those that it leaves graphs to, one after the other.
@@ -88,17 +80,15 @@ CacheIdentity cache_identity(const std::string& backend, const CompileRequest& r
 
 const std::string& host_identity() {
   static const auto* known = [] {
-    Dl_info info{};
-    bool found = ::dladdr(reinterpret_cast<void*>(&host_identity), &info) && info.dli_fname;
-    bool is_path = found && std::string_view(info.dli_fname).find('/') != std::string_view::npos;
-    std::string file = identity_of_file(is_path ? info.dli_fname : "/proc/self/exe");
-    return new std::string(message("tenon {}: {}, {}", version, file, processor()));
+    const auto* here = reinterpret_cast<const void*>(&host_identity);
+    return new std::string(
+        message("tenon {}: {}, {}", version, content_identity_of_code(here), processor()));
   }();
   return *known;
 }
 
 const std::string& program_identity() {
-  static const auto* known = new std::string(identity_of_file("/proc/self/exe"));
+  static const auto* known = new std::string(content_identity_of_program());
   return *known;
 }
 

@@ -2,13 +2,14 @@
 #include "backend/compile/call_backend.h"
 
 #include "backend/abi/abi_request.h"
+#include "backend/abi/status.h"
+#include "backend/catalog.h"
 #include "backend/compile/compile_regions.h"
 #include "backend/compile/declined.h"
 #include "backend/compile/fallback.h"
 #include "backend/compile/plugin_artifact.h"
-#include "backend/catalog.h"
+#include "backend/compile/verdicts.h"
 #include "backend/life/shutdown.h"
-#include "backend/abi/status.h"
 #include "graph/passes/aliasing.h"
 
 #include <algorithm>
@@ -58,16 +59,19 @@ std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest
   tn_status* status = nullptr;
   {
     auto lock = backend.lock();
+    std::string function = message("compile of backend {}", backend.manifest.name);
+    std::string place = function + ", " + place_text(*request.ctx.request);
     status = call_plugin(
-        backend.plugin.net, message("compile of backend {}", backend.manifest.name),
-        [&] { return backend.table.compile(backend.table.self, &request.abi, &artifact); });
+        backend.plugin.net, function,
+        [&] { return backend.table.compile(backend.table.self, &request.abi, &artifact); }, place);
   }
   const std::string& name = backend.manifest.name;
   if (status && status->code == TN_DECLINED && !backend.manifest.fallback.empty()) {
     std::string reason = status->text;
     free_status(status);
     const CompileRequest& declined = *request.ctx.request;
-    note_declined({name, backend.manifest.fallback, reason, declined.graph->nodes().size()});
+    note_declined(
+        {name, backend.manifest.fallback, reason, declined.graph->nodes().size(), declined.stage});
     return compile_with_fallback(backend.manifest, declined, reason);
   }
   if (status) throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}", name));
@@ -78,8 +82,28 @@ std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest
   return out;
 }
 
+namespace {
+
+// A graph that the manifest does not admit is never shown to the backend.
+std::shared_ptr<Artifact> leave_to_fallback(const BackendManifest& manifest,
+                                            const CompileRequest& request,
+                                            const std::string& reason) {
+  if (manifest.fallback.empty())
+    throw BackendError(ErrorCode::unsupported, TN_UNIMPLEMENTED,
+                       message("backend {} cannot take the graph: {}; it has no fallback, so use "
+                               "another backend",
+                               manifest.name, reason));
+  note_declined(
+      {manifest.name, manifest.fallback, reason, request.graph->nodes().size(), request.stage});
+  return compile_with_fallback(manifest, request, reason);
+}
+
+}  // namespace
+
 std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
                                               const CompileRequest& request) {
+  std::string outside = outside_of_manifest(choice.manifest(), request, false);
+  if (!outside.empty()) return leave_to_fallback(choice.manifest(), request, outside);
   const LoadedPlugin& plugin = load_plugin(plugin_catalog(), choice.plugin);
   PluginBackend backend{plugin, choice.manifest(), table_of(plugin, choice.manifest())};
   check_chain(request.chain, backend.id());
@@ -87,8 +111,10 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
   CompileRequest linked = request;
   linked.chain.push_back(backend.id());
   AbiRequest rq(backend.manifest, plugin.name, linked, backend.cache);
-  if (backend.table.supports && !request.graph->nodes().empty())
+  if (judges_nodes(backend.table) && !request.graph->nodes().empty())
     return compile_in_regions(backend, rq);
+  outside = outside_of_manifest(backend.manifest, request, true);
+  if (!outside.empty()) return leave_to_fallback(backend.manifest, request, outside);
   return compile_whole(backend, rq);
 }
 

@@ -5,8 +5,8 @@
 #include "backend/compile/declined.h"
 #include "backend/compile/fallback.h"
 #include "backend/compile/stitched.h"
+#include "backend/compile/verdicts.h"
 #include "core/joined.h"
-#include "graph/regions.h"
 #include "ops/op_table.h"
 #include "report/events.h"
 #include "report/log.h"
@@ -42,10 +42,10 @@ class PieceCompiler {
   }
 
   std::shared_ptr<Artifact> run() {
-    std::vector<Support> verdicts(graph_.nodes().size());
-    if (tn_status* declined = ask(verdicts)) return decline_all(declined);
+    verdicts_ = verdicts_on(backend_, request_);
+    if (verdicts_.declined) return decline_all(verdicts_.declined);
     auto min_ops = static_cast<size_t>(std::max<int64_t>(backend_.manifest.min_region_ops, 1));
-    cut_ = cut_into_regions(graph_, Dependencies(graph_), verdicts, min_ops);
+    cut_ = cut_by(graph_, verdicts_, min_ops);
     if (cut_.pieces.size() == 1 && cut_.pieces[0].is_region)
       return compile_whole(backend_, request_);
     if (backend_.manifest.fallback.empty()) refuse();
@@ -54,12 +54,13 @@ class PieceCompiler {
   }
 
  private:
-  tn_status* ask(std::vector<Support>& verdicts);
   std::shared_ptr<Artifact> decline_all(tn_status* status);
   std::shared_ptr<Artifact> leave_all();
   [[noreturn]] void refuse();
   std::shared_ptr<Artifact> compile_pieces();
   CompiledPiece compile_piece(Extractor& extractor, const GraphPiece& piece, size_t index);
+  std::string why_left() const;
+  std::string why_placed(NodeId node) const;
   void note(const GraphPiece& piece, const std::string& run_by, const std::string& why);
 
   const PluginBackend& backend_;
@@ -67,51 +68,40 @@ class PieceCompiler {
   const CompileRequest& outer_;
   const Graph& graph_;
   const std::string& name_;
+  Verdicts verdicts_;
   GraphPieces cut_;
   std::vector<bool> is_static_;  // by value
   std::vector<std::string> node_names_;
   std::vector<PlacedPiece> placed_;
 };
 
-// The status when the backend declines the graph as a whole.
-tn_status* PieceCompiler::ask(std::vector<Support>& verdicts) {
-  std::vector<uint8_t> bytes(verdicts.size(), TN_NOT_SUPPORTED);
-  tn_status* status = nullptr;
-  {
-    auto lock = backend_.lock();
-    status = call_plugin(backend_.plugin.net, message("supports of backend {}", name_), [&] {
-      return backend_.table.supports(backend_.table.self, &request_.abi, bytes.data());
-    });
-  }
-  if (status && status->code == TN_DECLINED) return status;
-  if (status)
-    throw_status(status, ErrorCode::backend_compiler_failed,
-                 message("backend {}: supports", name_));
-  for (size_t n = 0; n < bytes.size(); ++n) {
-    if (bytes[n] > TN_SUPPORTED_IF_FUSED)
-      throw BackendError(
-          ErrorCode::backend_compiler_failed, TN_INTERNAL,
-          message("backend {}: supports said {} of node {} ({}); expected 0 (no), 1 (yes) or 2 (if "
-                  "fused)",
-                  name_, static_cast<int>(bytes[n]), n, name_of(graph_.node(n).op)));
-    verdicts[n] = static_cast<Support>(bytes[n]);
-  }
-  return nullptr;
-}
-
 std::shared_ptr<Artifact> PieceCompiler::decline_all(tn_status* status) {
   if (backend_.manifest.fallback.empty())
     throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}", name_));
   std::string reason = status->text;
   free_status(status);
-  note_declined({name_, backend_.manifest.fallback, reason, graph_.nodes().size()});
+  note_declined({name_, backend_.manifest.fallback, reason, graph_.nodes().size(), outer_.stage});
   return compile_with_fallback(backend_.manifest, outer_, reason);
 }
 
+// The ops that are left, and the first reason that the backend gave.
+std::string PieceCompiler::why_left() const {
+  std::string out = joined(refused_ops(graph_, cut_));
+  for (NodeId n = 0; n < verdicts_.reasons.size(); ++n)
+    if (verdicts_.support[n] == Support::no && !verdicts_.reasons[n].empty())
+      return message("{} ({}: {})", out, name_of(graph_.node(n).op), verdicts_.reasons[n]);
+  return out;
+}
+
+std::string PieceCompiler::why_placed(NodeId node) const {
+  bool is_region = cut_.reasons[node] == PlaceReason::supported;
+  const std::string& reason = verdicts_.reasons[node];
+  return is_region || reason.empty() ? std::string(text_of(cut_.reasons[node])) : reason;
+}
+
 std::shared_ptr<Artifact> PieceCompiler::leave_all() {
-  std::string reason =
-      message("no region of it is supported; left are {}", joined(refused_ops(graph_, cut_)));
-  note_declined({name_, backend_.manifest.fallback, reason, graph_.nodes().size()});
+  std::string reason = message("no region of it is supported; left are {}", why_left());
+  note_declined({name_, backend_.manifest.fallback, reason, graph_.nodes().size(), outer_.stage});
   return compile_with_fallback(backend_.manifest, outer_, reason);
 }
 
@@ -119,7 +109,7 @@ void PieceCompiler::refuse() {
   throw BackendError(
       ErrorCode::unsupported, TN_UNIMPLEMENTED,
       message("backend {} does not support {}, and has no fallback; use another backend", name_,
-              joined(refused_ops(graph_, cut_))));
+              why_left()));
 }
 
 std::shared_ptr<Artifact> PieceCompiler::compile_pieces() {
@@ -170,9 +160,10 @@ void PieceCompiler::note(const GraphPiece& piece, const std::string& run_by,
   placed.backend = name_;
   placed.run_by = run_by;
   placed.is_region = piece.is_region;
+  placed.stage = outer_.stage;
   for (NodeId n : piece.nodes)
-    placed.nodes.push_back({node_names_[n], name_of(graph_.node(n).op),
-                            why.empty() ? std::string(text_of(cut_.reasons[n])) : why});
+    placed.nodes.push_back(
+        {node_names_[n], name_of(graph_.node(n).op), why.empty() ? why_placed(n) : why});
 }
 
 }  // namespace

@@ -1,6 +1,8 @@
 // What became of graphs whose backend did not take all of them, for whoever wants to tell.
 #pragma once
 
+#include "backend/backend.h"
+
 #include <cstddef>
 #include <string>
 #include <vector>
@@ -11,6 +13,7 @@ struct DeclinedGraph {
   std::string backend, fallback;  ///< who declined, and who took it
   std::string reason;             ///< in the words of the backend
   size_t n_nodes = 0;
+  Stage stage = Stage::captured;  ///< of the graph
 };
 
 /// A node of a graph that was cut, and why it is where it is.
@@ -23,6 +26,7 @@ struct PlacedPiece {
   std::string run_by;   ///< the backend or its fallback
   bool is_region = false;
   std::vector<PlacedNode> nodes;
+  Stage stage = Stage::captured;  ///< of the graph
 };
 
 /// Collects what backends decline, and how graphs are cut, on this thread while it lives. Observers

@@ -2,8 +2,8 @@
 #include "backend/compile/plugin_artifact.h"
 
 #include "backend/abi/bridge.h"
-#include "backend/compile/contract.h"
 #include "backend/abi/status.h"
+#include "backend/compile/contract.h"
 
 #include <mutex>
 #include <optional>
@@ -36,6 +36,8 @@ class PluginArtifact final : public Artifact, private Retirable {
         net_(plugin.net),
         backend_(std::move(backend)),
         in_call_("call of backend " + backend_),
+        in_destroy_("destroy of backend " + backend_),
+        place_(in_call_ + ", " + place_text(request)),
         contract_(request),
         is_plain_(!contract_.is_checking() && !(flags_ & TN_AF_SERIAL_ONLY)),
         reference_(std::in_place, net_.life()) {
@@ -101,7 +103,7 @@ class PluginArtifact final : public Artifact, private Retirable {
 
  private:
   tn_status* run(tn_call& call) {
-    return call_plugin(net_, in_call_, [&] { return call_(artifact_, &call); });
+    return call_plugin(net_, in_call_, [&] { return call_(artifact_, &call); }, place_);
   }
   // For artifacts that take one call at a time, and under plugins.check_calls and check_leaks.
   [[gnu::noinline]] tn_status* run_carefully(tn_call& call) {
@@ -135,8 +137,7 @@ class PluginArtifact final : public Artifact, private Retirable {
   }
 
   void retire() noexcept override {
-    call_plugin_quietly(net_, "destroy of backend " + backend_,
-                        [&] { artifact_->api->destroy(artifact_); });
+    call_plugin_quietly(net_, in_destroy_, [&] { artifact_->api->destroy(artifact_); });
     reference_.reset();
   }
 
@@ -144,7 +145,9 @@ class PluginArtifact final : public Artifact, private Retirable {
   tn_status* (*call_)(tn_artifact*, tn_call*);
   uint32_t flags_;
   PluginNet& net_;
-  std::string backend_, in_call_;
+  std::string backend_;
+  // Made beforehand: there may be no memory when they are needed.
+  std::string in_call_, in_destroy_, place_;
   CallContract contract_;
   bool is_plain_;
   std::optional<PluginRef> reference_;

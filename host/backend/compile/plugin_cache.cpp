@@ -4,10 +4,11 @@
 // same version may make other code of the same key.
 #include "backend/compile/plugin_cache.h"
 
-#include "cache/artifact_cache.h"
 #include "backend/abi/compile_context.h"
-#include "backend/compile/call_backend.h"
 #include "backend/abi/status.h"
+#include "backend/compile/call_backend.h"
+#include "backend/find/content_identity.h"
+#include "cache/artifact_cache.h"
 #include "config/flags.h"
 
 #include <map>
@@ -41,8 +42,8 @@ std::unique_ptr<CacheScope> make_scope(const PluginBackend& backend) {
     if (failed) return log_and_free(plugin.net, failed), nullptr;
   }
   auto out = std::make_unique<CacheScope>();
-  const FileIdentity& file = plugin.found->elf.file;
-  out->fingerprint = message("{}\nfile of {} bytes, {}", text.take(), file.size, file.mtime_ns);
+  out->fingerprint =
+      message("{}\n{}", text.take(), content_identity(plugin.found->path, plugin.found->elf));
   std::string digest = KeyBuilder().add("fingerprint", out->fingerprint).hex();
   std::string version = to_text(plugin.found->manifest.version);
   out->folder = "kernels/" + as_file_name(plugin.name + "-" + version) + "/" + digest.substr(0, 16);

@@ -1,12 +1,13 @@
 // Eager kernels of plugins ([[kernels]]): attached to the op table, loaded at the first call.
 #include "backend/abi/abi_args.h"
-#include "backend/backend.h"
 #include "backend/abi/bridge.h"
-#include "backend/life/load.h"
-#include "backend/catalog.h"
 #include "backend/abi/status.h"
+#include "backend/backend.h"
+#include "backend/catalog.h"
+#include "backend/life/load.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "ops/foreign_results.h"
 #include "ops/op_table.h"
 #include "report/log.h"
 
@@ -65,8 +66,43 @@ bool prepare(KernelSlot& slot) {
                message("kernel {} of {}", slot.op, slot.plugin->manifest.name));
 }
 
+// Compiled code relies on what the op promises, so a kernel that gives something else is stopped
+// where its name is known.
+void check_results(const KernelSlot& slot, const CallArgs& call) {
+  std::optional<std::string> problem = foreign_result_problem(call);
+  if (!problem) return;
+  drop_results(call);
+  throw BackendError(ErrorCode::backend_call_failed, TN_INTERNAL,
+                     message("{}: {}; this is a bug of the plugin {}, whose kernel ran",
+                             call.op->name, *problem, slot.plugin->manifest.name));
+}
+
+/// The slots that run on this thread, innermost first: a kernel that asks for its own op gets the
+/// next row.
+class RunningSlot {
+ public:
+  explicit RunningSlot(const KernelSlot& slot) : slot_(slot), outer_(innermost_) {
+    innermost_ = this;
+  }
+  ~RunningSlot() { innermost_ = outer_; }
+  RunningSlot(const RunningSlot&) = delete;
+
+  static bool has(const KernelSlot& slot) {
+    for (const RunningSlot* r = innermost_; r; r = r->outer_)
+      if (&r->slot_ == &slot) return true;
+    return false;
+  }
+
+ private:
+  static inline constinit thread_local const RunningSlot* innermost_ = nullptr;
+  const KernelSlot& slot_;
+  const RunningSlot* outer_;
+};
+
 bool run_kernel(void* self, const CallArgs& call) {
   auto& slot = *static_cast<KernelSlot*>(self);
+  if (RunningSlot::has(slot)) return false;
+  RunningSlot running(slot);
   if (is_gate_closed() || !prepare(slot) || slot.net->is_faulty()) return false;
   const tn_kernels* kernels = slot.table.load(std::memory_order_acquire);
   AbiArguments args(call.args, call.n_args);
@@ -84,6 +120,7 @@ bool run_kernel(void* self, const CallArgs& call) {
     slot.net->life().add_held(
         Held::tensor, -std::count_if(out, out + call.n_results, [](const auto* t) { return t; }));
   for (uint32_t i = 0; i < call.n_results; ++i) call.results[i] = Value::own(take_tensor(out[i]));
+  check_results(slot, call);
   return true;
 }
 
@@ -112,22 +149,25 @@ static void warn_of_unusable(const std::vector<FoundPluginPtr>& plugins) {
 }
 
 void install_plugin_kernels() {
-  static std::once_flag once;
-  std::call_once(once, [] {
-    PluginCatalog& plugins = plugin_catalog();
-    warn_of_unusable(plugins.list());
-    std::set<std::pair<std::string, std::string>> installed;  // plugin, op
-    for (const PluginCatalog::KernelsChoice& choice : plugins.kernels_for("cpu")) {
-      const KernelsManifest& row = choice.plugin->manifest.kernels[choice.index];
-      for (const std::string& name : row.ops) {
-        const OpEntry* op = find_op(name);
-        if (!op || !installed.emplace(choice.plugin->path, name).second) continue;
-        bool only = op->def->provider != nullptr;
-        auto* slot = new KernelSlot{choice.plugin, choice.index, name, "kernel " + name, only};
-        add_foreign_kernel(op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority)});
-      }
+  // An error must be able to leave: out of call_once() it would need memory for that.
+  static std::mutex installing;
+  static bool done = false;
+  std::lock_guard lock(installing);
+  if (done) return;
+  PluginCatalog& plugins = plugin_catalog();
+  warn_of_unusable(plugins.list());
+  std::set<std::pair<std::string, std::string>> installed;  // plugin, op
+  for (const PluginCatalog::KernelsChoice& choice : plugins.kernels_for("cpu")) {
+    const KernelsManifest& row = choice.plugin->manifest.kernels[choice.index];
+    for (const std::string& name : row.ops) {
+      const OpEntry* op = find_op(name);
+      if (!op || !installed.emplace(choice.plugin->path, name).second) continue;
+      bool only = op->def->provider != nullptr;
+      auto* slot = new KernelSlot{choice.plugin, choice.index, name, "kernel " + name, only};
+      add_foreign_kernel(op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority)});
     }
-  });
+  }
+  done = true;
 }
 
 namespace {

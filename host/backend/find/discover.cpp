@@ -43,8 +43,6 @@ std::string plugin_path_variable() {
   return value ? value : "";
 }
 
-bool process_is_secure() { return ::getauxval(AT_SECURE) != 0; }
-
 static std::string absolute(const std::string& path) {
   return std::filesystem::absolute(path).lexically_normal().string();
 }
@@ -93,9 +91,17 @@ void PluginCatalog::list_directory(size_t place, std::vector<Candidate>& out) co
     std::string_view name = entry->d_name;
     struct stat s {};
     if (name.starts_with('.') || !name.ends_with(".so")) continue;
-    if (::fstatat(::dirfd(dir), entry->d_name, &s, 0) != 0 || !S_ISREG(s.st_mode)) continue;
-    out.push_back(
-        {directory + "/" + entry->d_name, entry->d_name, place, install, identity_of(s), {}, {}});
+    bool examined = ::fstatat(::dirfd(dir), entry->d_name, &s, 0) == 0;
+    // A link that leads nowhere is no file; one that cannot be examined is not passed over.
+    bool is_nothing = examined ? !S_ISREG(s.st_mode) : errno == ENOENT || errno == ELOOP;
+    if (is_nothing) continue;
+    out.push_back({directory + "/" + entry->d_name,
+                   entry->d_name,
+                   place,
+                   install,
+                   examined ? identity_of(s) : FileIdentity{},
+                   {},
+                   {}});
   }
   ::closedir(dir);
   std::sort(out.begin() + static_cast<std::ptrdiff_t>(first), out.end(),
@@ -126,7 +132,8 @@ std::vector<PluginCatalog::Candidate> PluginCatalog::candidates() const {
   for (Candidate& c : all) {
     bool exists = c.file != FileIdentity{};
     if (exists && !seen.emplace(c.file.device, c.file.inode).second) continue;
-    if (exists) c.trust = trust.judge(c.path);
+    bool is_named = places_[c.place].source == PluginSource::file;
+    if (exists || !is_named) c.trust = trust.judge(c.path);
     if (exists) c.quarantine = quarantine_verdict(crashes, c.path, c.file);
     out.push_back(std::move(c));
   }

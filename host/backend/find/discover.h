@@ -45,8 +45,6 @@ struct SearchSettings {
 
 /// TENON_PLUGIN_PATH; empty where it is unset and in set-uid processes.
 std::string plugin_path_variable();
-/// True in set-uid and capability-raised processes.
-bool process_is_secure();
 
 /// All places, first hit first. A leading '!' of the variable leaves out config and install
 /// directory; a secure process knows the install directory only.
@@ -135,6 +133,10 @@ class PluginCatalog {
   /// `loaded` on, its manifest stays as it is although the file may change (P18), since its code
   /// stays mapped.
   void set_state(const std::string& path, PluginState state, Diagnosis diagnosis = {});
+
+  /// Around a fork(), so that the child does not find the catalog locked by a thread that it lacks.
+  void lock_for_fork() { plugins_mutex_.lock(); }
+  void unlock_after_fork() { plugins_mutex_.unlock(); }
 
  private:
   struct Candidate {

@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <exception>
+#include <new>
 #include <span>
 
 namespace tenon {
@@ -51,10 +53,17 @@ class Table {
   Table(const TomlNode& table, std::string name, Texts& unknown)
       : table_(table), name_(std::move(name)), unknown_(unknown) {}
   Table(const Table&) = delete;
+  /// Tells of unknown keys, which is worth no more than a debug line: not while an error is on its
+  /// way, and not without memory.
   ~Table() {
-    for (const auto& [key, value] : table_.members)
-      if (std::find(seen_.begin(), seen_.end(), key) == seen_.end())
-        unknown_.push_back(name_of_key(key));
+    if (std::uncaught_exceptions() > 0) return;
+    try {
+      for (const auto& [key, value] : table_.members)
+        if (std::find(seen_.begin(), seen_.end(), key) == seen_.end())
+          unknown_.push_back(name_of_key(key));
+    } catch (const std::bad_alloc&) {
+      unknown_.clear();
+    }
   }
 
   const TomlNode* find(std::string_view key) {
@@ -195,6 +204,13 @@ ExtensionManifest read_requirement(const TomlNode& node, const std::string& text
   return out;
 }
 
+/// A text for people, which is shown in tables: one line without what steers terminals.
+std::string prose(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\n' || c == '\t' || c == '\r'; }, ' ');
+  return shown(text);
+}
+
 void read_plugin(const TomlNode& table, Texts& unknown, PluginManifest& out) {
   Table t(table, "plugin", unknown);
   out.name = t.required_name("name");
@@ -212,8 +228,8 @@ void read_plugin(const TomlNode& table, Texts& unknown, PluginManifest& out) {
     complain(*t.find("abi_min"), message("plugin.abi_min is {}; expected at most plugin.abi, "
                                          "which is {}",
                                          out.abi_min, out.abi));
-  out.description = t.text("description", "");
-  out.license = t.text("license", "");
+  out.description = prose(t.text("description", ""));
+  out.license = prose(t.text("license", ""));
   for (const std::string& text : t.list("requires"))
     out.requires_.push_back(read_requirement(*t.find("requires"), text));
   out.needs_library = t.list("needs_library");
@@ -275,7 +291,7 @@ BackendOption read_option(const TomlNode& table, const std::string& backend, Tex
   std::string type = t.choice("type", "", option_types);
   out.type = static_cast<OptionType>(std::find(option_types.begin(), option_types.end(), type) -
                                      option_types.begin());
-  out.doc = t.text("doc", "");
+  out.doc = prose(t.text("doc", ""));
   out.env = t.text("env", upper_case("tenon_" + backend + "_" + out.name));
   if (!out.env.starts_with("TENON_"))
     complain(
@@ -332,7 +348,7 @@ BackendManifest read_backend(const TomlNode& table, Texts& unknown) {
   Table t(table, "backend", unknown);
   BackendManifest out;
   out.name = t.required_name("name");
-  out.description = t.text("description", "");
+  out.description = prose(t.text("description", ""));
   out.tags = t.list("tags");
   out.devices = t.list("devices", out.devices);
   out.dtypes = t.list("dtypes", {}, dtype_names);
@@ -343,6 +359,7 @@ BackendManifest read_backend(const TomlNode& table, Texts& unknown) {
   out.boxed = t.flag("boxed", out.boxed);
   out.threadsafe_compile = t.flag("threadsafe_compile", out.threadsafe_compile);
   out.serializable = t.flag("serializable", out.serializable);
+  out.makes_code = t.flag("makes_code", out.makes_code);
   out.loads = t.list("loads");
   out.fallback = t.text("fallback", out.fallback);
   out.min_region_ops = t.integer("min_region_ops", out.min_region_ops, 1);
@@ -359,14 +376,14 @@ BackendManifest read_backend(const TomlNode& table, Texts& unknown) {
 
 DeviceManifest read_device(const TomlNode& table, Texts& unknown) {
   Table t(table, "device", unknown);
-  return {t.required_name("type"), t.text("description", "")};
+  return {t.required_name("type"), prose(t.text("description", ""))};
 }
 
 KernelsManifest read_kernels(const TomlNode& table, Texts& unknown) {
   Table t(table, "kernels", unknown);
   KernelsManifest out;
   out.device = t.required_name("device");
-  out.description = t.text("description", "");
+  out.description = prose(t.text("description", ""));
   t.required("ops");
   out.ops = t.list("ops");
   out.priority = t.integer("priority", 0, INT32_MIN);
@@ -375,7 +392,7 @@ KernelsManifest read_kernels(const TomlNode& table, Texts& unknown) {
 
 OpManifest read_op(const TomlNode& table, Texts& unknown) {
   Table t(table, "op", unknown);
-  OpManifest out{t.required_text("name"), t.text("description", "")};
+  OpManifest out{t.required_text("name"), prose(t.text("description", ""))};
   bool is_full = std::count(out.name.begin(), out.name.end(), '.') == 2;
   if (!is_full || out.name.starts_with("aten."))
     complain(

@@ -79,6 +79,7 @@ struct BackendManifest {
   bool boxed = false;           ///< artifacts accept stolen inputs
   bool threadsafe_compile = true;
   bool serializable = false;
+  bool makes_code = false;         ///< maps code that it makes: the system may forbid that
   std::vector<std::string> loads;  ///< backends whose saved artifacts it runs
   std::string fallback = "eager";  ///< for what `supports` rejects; "" = refuse the graph
   int64_t min_region_ops = 1;

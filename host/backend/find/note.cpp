@@ -140,6 +140,7 @@ class Reader {
     check_header();
     read_program_headers();
     info.manifest = manifest();
+    info.build_id = std::move(build_id_);
     for (const Elf64_Phdr& segment : segments_) {
       if (segment.p_type == PT_GNU_STACK) info.exec_stack = segment.p_flags & PF_X;
       if (segment.p_type == PT_DYNAMIC) read_dynamic(segment, info);
@@ -250,6 +251,7 @@ class Reader {
         throw Stop{PluginFault::unreadable, message("a note at offset {} leaves its segment", at),
                    ""};
       if (is_ours(note, name_at)) take(note, text_at, found);
+      if (is_build_id(note, name_at)) take_build_id(note, text_at);
       at = std::min(end, text_at + up(note.n_descsz));
     }
   }
@@ -259,6 +261,18 @@ class Reader {
     if (note.n_type != TN_NOTE_TYPE || note.n_namesz != name.size()) return false;
     source_.read(name_at, name.data(), name.size());
     return std::memcmp(name.data(), "Tenon", name.size()) == 0;
+  }
+
+  bool is_build_id(const Elf64_Nhdr& note, uint64_t name_at) const {
+    std::array<char, 4> name{};
+    if (note.n_type != NT_GNU_BUILD_ID || note.n_namesz != name.size()) return false;
+    source_.read(name_at, name.data(), name.size());
+    return std::memcmp(name.data(), "GNU", name.size()) == 0;
+  }
+
+  void take_build_id(const Elf64_Nhdr& note, uint64_t at) {
+    build_id_.resize(std::min<uint32_t>(note.n_descsz, 64));
+    source_.read(at, build_id_.data(), build_id_.size());
   }
 
   void take(const Elf64_Nhdr& note, uint64_t at, std::optional<std::string>& found) {
@@ -414,6 +428,7 @@ class Reader {
   uint64_t strings_ = 0, strings_end_ = 0, symbols_ = 0, symbols_end_ = 0;
   std::optional<uint64_t> gnu_hash_, sysv_hash_;
   uint32_t first_note_bytes_ = 0;
+  std::string build_id_;
 };
 
 void read_into(NoteResult& result, const Source& source, const std::string& path) {

@@ -24,6 +24,7 @@ FileIdentity identity_of(const struct stat& status);
 
 struct ElfInfo {
   std::string manifest;             ///< TOML, not parsed
+  std::string build_id;             ///< bytes of the ID of its content; empty where it has none
   std::vector<std::string> needed;  ///< DT_NEEDED: the libraries that it links
   std::string runpath;              ///< DT_RUNPATH or DT_RPATH
   bool exports_entry = false;       ///< tenon_plugin_entry_v1 is defined and visible

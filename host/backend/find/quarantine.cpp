@@ -33,6 +33,8 @@ namespace {
 constexpr int64_t foreign_patience = 600;  // seconds
 constexpr size_t max_breadcrumb = 16 * 1024;
 constexpr size_t max_records = 1000;
+constexpr int64_t unexplained_lasts = 3600;  // seconds
+constexpr size_t n_unexplained = 3;
 
 std::string key_of(const std::string& path, const FileIdentity& file) {
   Digest digest = sha256(message("{}\n{} {} {}", path, file.inode, file.mtime_ns, file.size));
@@ -115,6 +117,7 @@ CrashRecord record_of(const std::string& folder, const std::string& name, const 
   out.pid = number_of(lines, "pid");
   out.time = number_of(lines, "time");
   out.signal = static_cast<int>(number_of(lines, "signal"));
+  out.exited = number_of(lines, "exit") != 0;
   struct stat s {};
   if (out.time == 0 && ::stat(out.breadcrumb.c_str(), &s) == 0) out.time = s.st_mtim.tv_sec;
   return out;
@@ -150,13 +153,26 @@ std::string name_of_signal(int signal) {
 
 }  // namespace
 
+// Too long ago to say anything.
+static bool is_outdated(const CrashRecord& r) {
+  return !r.is_evident() && std::time(nullptr) - r.time > unexplained_lasts;
+}
+
+// What others wrote says nothing: it could switch any plugin off.
+static bool is_ours(const std::string& path) {
+  struct stat s {};
+  return ::lstat(path.c_str(), &s) == 0 && S_ISREG(s.st_mode) &&
+         (s.st_uid == ::geteuid() || s.st_uid == 0);
+}
+
 std::vector<CrashRecord> crash_records(const std::string& folder) {
   std::vector<CrashRecord> out;
   DIR* dir = folder.empty() ? nullptr : ::opendir(folder.c_str());
   if (!dir) return out;
   while (const dirent* entry = ::readdir(dir)) {
     std::string name = entry->d_name;
-    if (name.starts_with('.') || out.size() == max_records) continue;
+    if (name.starts_with('.') || out.size() == max_records || !is_ours(folder + "/" + name))
+      continue;
     Lines lines = lines_of(start_of_file(folder + "/" + name));
     CrashRecord record = record_of(folder, name, lines);
     if (record.time == 0) continue;  // removed since the folder was read
@@ -172,9 +188,12 @@ Diagnosis quarantine_verdict(const std::vector<CrashRecord>& records, const std:
                              const FileIdentity& file) {
   if (records.empty()) return {};
   std::string key = key_of(path, file);
+  size_t unexplained = 0;
   for (const CrashRecord& r : records) {
     if (r.key != key) continue;
+    if (!r.is_evident() && (is_outdated(r) || ++unexplained < n_unexplained)) continue;
     std::string how = r.signal ? "with " + name_of_signal(r.signal) : "in an unknown way";
+    if (!r.is_evident()) how += message(", the last of {} in an hour,", n_unexplained);
     std::string log = r.log.empty() ? "" : message("; the log of that process is {}", r.log);
     return {PluginFault::quarantined, path,
             message("loading it ended process {} {} on {}{}", r.pid, how, date_of(r.time), log),
@@ -189,10 +208,17 @@ Diagnosis quarantine_verdict(const std::vector<CrashRecord>& records, const std:
 
 namespace {
 
+/// Nobody else is to put breadcrumbs there.
+void make_private_folder(const std::filesystem::path& folder) {
+  if (folder.empty() || ::mkdir(folder.c_str(), 0700) == 0 || errno != ENOENT) return;
+  make_private_folder(folder.parent_path());
+  ::mkdir(folder.c_str(), 0700);
+}
+
 /// Those about earlier contents of the file say nothing any more.
 void remove_outdated(const std::string& folder, const std::string& path, const std::string& key) {
   for (const CrashRecord& r : crash_records(folder))
-    if (r.file == path && r.key != key) ::unlink(r.breadcrumb.c_str());
+    if (r.file == path && (r.key != key || is_outdated(r))) ::unlink(r.breadcrumb.c_str());
 }
 
 std::string breadcrumb_text(const std::string& path, const std::string& plugin) {
@@ -209,11 +235,11 @@ std::string breadcrumb_text(const std::string& path, const std::string& plugin) 
 Breadcrumb::Breadcrumb(const std::string& folder, const std::string& path,
                        const std::string& plugin, const FileIdentity& file) {
   if (folder.empty()) return;
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  std::string key = key_of(path, file);
-  remove_outdated(folder, path, key);
-  path_ = message("{}/{}.{}", folder, key, ::getpid());
+  make_private_folder(folder);
+  folder_ = folder;
+  key_ = key_of(path, file);
+  remove_outdated(folder, path, key_);
+  path_ = message("{}/{}.{}", folder, key_, ::getpid());
   ::unlink(path_.c_str());
   file_ =
       ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -231,6 +257,17 @@ Breadcrumb::~Breadcrumb() {
   note_.reset();
   if (!path_.empty()) ::unlink(path_.c_str());
   if (file_ >= 0) ::close(file_);
+  if (!path_.empty()) forget_unexplained();
+}
+
+/// Loading has ended and the process lives: what ended others was not the plugin.
+void Breadcrumb::forget_unexplained() noexcept {
+  try {
+    for (const CrashRecord& r : crash_records(folder_))
+      if (r.key == key_ && !r.is_evident()) ::unlink(r.breadcrumb.c_str());
+  } catch (const std::exception&) {
+    // They expire.
+  }
 }
 
 }  // namespace tenon

@@ -38,10 +38,13 @@ std::atomic<bool> cleanup_ended{false};
 
 int membarrier(int command) { return static_cast<int>(::syscall(SYS_membarrier, command, 0, 0)); }
 
-/// Makes the note free for another thread.
+/// Makes the note free for another thread. A thread that calls exit() inside a plugin loses its
+/// objects while it is still in there: it keeps the note, so that the shutdown at the end of the
+/// process does not wait for its own thread.
 struct GiveBack {
   ~GiveBack() {
-    if (my_note) my_note->in_use.store(false, std::memory_order_release);
+    if (!my_note || my_note->depth.load(std::memory_order_relaxed) > 0) return;
+    my_note->in_use.store(false, std::memory_order_release);
     my_note = nullptr;
   }
 };
@@ -53,7 +56,8 @@ ThreadNote* take_note() {
     bool free = false;
     if (n->in_use.compare_exchange_strong(free, true)) return my_note = n;
   }
-  auto* note = new ThreadNote;  // never deleted: the closer walks over all of them
+  auto* note = new (std::nothrow) ThreadNote;  // never deleted: the closer walks over all of them
+  if (!note) return nullptr;
   note->next = all_notes.load(std::memory_order_relaxed);
   while (!all_notes.compare_exchange_weak(note->next, note, std::memory_order_release)) {
   }
@@ -92,6 +96,17 @@ PluginLife* InPlugin::current() {
   uint32_t depth = my_note ? my_note->depth.load(std::memory_order_relaxed) : 0;
   if (depth == 0) return nullptr;
   return my_note->inside[std::min<size_t>(depth, max_noted) - 1].load(std::memory_order_relaxed);
+}
+
+void InPlugin::each_inside(void (*f)(const PluginLife&, std::string_view, bool)) {
+  auto tell = [&](const ThreadNote& n) {
+    uint32_t depth = std::min<uint32_t>(n.depth.load(std::memory_order_acquire), max_noted);
+    const PluginLife* life = depth ? n.inside[depth - 1].load(std::memory_order_relaxed) : nullptr;
+    if (life) f(*life, n.places[depth - 1], &n == my_note);
+  };
+  if (my_note) tell(*my_note);
+  for (ThreadNote* n = all_notes.load(std::memory_order_acquire); n; n = n->next)
+    if (n != my_note) tell(*n);
 }
 
 bool is_gate_closed() { return gate_closed.load(std::memory_order_relaxed); }

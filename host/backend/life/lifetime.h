@@ -20,6 +20,7 @@
 #include <cstdint>
 #include <list>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon {
@@ -75,6 +76,7 @@ inline constexpr size_t max_noted = 8;
 struct ThreadNote {
   std::atomic<uint32_t> depth{0};
   std::atomic<PluginLife*> inside[max_noted] = {};
+  std::string_view places[max_noted];  ///< for the report of a crash
   std::atomic<bool> in_use{true};
   ThreadNote* next = nullptr;
 
@@ -97,11 +99,15 @@ class InPlugin {
     cleanup,   ///< giving back what the plugin made: until it is down or the process ends
     shutdown,  ///< the last call
   };
-  explicit InPlugin(const PluginLife& life, Purpose purpose = Purpose::use)
+  /// `place` tells a report of a crash where that was; it must outlive this.
+  explicit InPlugin(const PluginLife& life, Purpose purpose = Purpose::use,
+                    std::string_view place = {})
       : note_(detail::my_note) {
-    if (!note_) [[unlikely]]
+    if (!note_) [[unlikely]] {
       note_ = first_note();
-    note(life);
+      if (!note_) return;
+    }
+    note(life, place);
     std::atomic_signal_fence(std::memory_order_seq_cst);  // the closer has the other half of it
     if (detail::ask_on_entry.load(std::memory_order_relaxed)) [[unlikely]]
       ask_at_gate(life, purpose);
@@ -115,14 +121,21 @@ class InPlugin {
 
   /// The innermost plugin that this thread is in, or null.
   static PluginLife* current();
+  /// f(plugin, place, is_own) for the innermost plugin of each thread that is in one, this thread
+  /// first. For handlers of signals: takes no lock, allocates nothing; the place of another thread
+  /// may be a moment old.
+  static void each_inside(void (*f)(const PluginLife& life, std::string_view place, bool is_own));
 
  private:
-  void note(const PluginLife& life) {
+  void note(const PluginLife& life, std::string_view place) {
     uint32_t depth = note_->depth.load(std::memory_order_relaxed);
-    if (depth < detail::max_noted)
+    if (depth < detail::max_noted) {
       note_->inside[depth].store(const_cast<PluginLife*>(&life), std::memory_order_relaxed);
+      note_->places[depth] = place;
+    }
     note_->depth.store(depth + 1, std::memory_order_release);
   }
+  /// Null where there is no memory for one.
   static detail::ThreadNote* first_note();
   /// Leaves again if the gate is closed, unless the purpose lets this thread in all the same.
   void ask_at_gate(const PluginLife& life, Purpose purpose);

@@ -6,7 +6,9 @@
 #include "backend/abi/status.h"
 #include "backend/find/admission.h"
 #include "backend/find/link_diagnosis.h"
+#include "backend/life/crash_report.h"
 #include "backend/life/shutdown.h"
+#include "config/flags.h"
 #include "ops/op_table.h"
 #include "report/log.h"
 
@@ -58,6 +60,7 @@ Loader& loader() {
 
 std::unique_ptr<boost::dll::shared_library> map_library(PluginCatalog& catalog,
                                                         const FoundPlugin& plugin) {
+  KeepsFloatMode mode(plugin.path, "mapping");
   try {
     return std::make_unique<boost::dll::shared_library>(
         plugin.path, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local);
@@ -84,6 +87,7 @@ Diagnosis run_entry(const FoundPlugin& plugin, tn_entry_fn& entry, const tn_plug
   using Clock = std::chrono::steady_clock;
   Clock::time_point start = Clock::now();
   tn_status* status = nullptr;
+  KeepsFloatMode mode(plugin.path, "entry");
   try {
     status = entry(host_table(), &table);
   } catch (...) {
@@ -169,6 +173,7 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
     throw_diagnosis(known->second);
   if (!plugin->usable) throw_diagnosis(plugin->diagnosis);
   require_loading_allowed();
+  if (config::flags().plugins.report_crashes) report_crashes();
   load_requirements(catalog, *plugin);
 
   auto start = std::chrono::steady_clock::now();

@@ -1,8 +1,8 @@
 // The second net under the functions of plugins.
 #include "backend/life/plugin_call.h"
 
-#include "backend/catalog.h"
 #include "backend/abi/status.h"
+#include "backend/catalog.h"
 #include "report/log.h"
 #include "report/stack.h"
 
@@ -45,6 +45,25 @@ Diagnosis PluginNet::describe_current(const std::string& path, std::string_view 
   return {PluginFault::threw, path, message("its {} threw {}", function, exception_in_flight()),
           "catch exceptions inside the plugin, as tenon/plugin.hpp does; until the process ends "
           "nothing more is compiled with it"};
+}
+
+static std::atomic<uint64_t> modes_restored{0};
+
+uint64_t KeepsFloatMode::times_restored() { return modes_restored.load(); }
+
+void KeepsFloatMode::restore(const FloatMode& now) noexcept {
+  before_.set();
+  modes_restored.fetch_add(1);
+  try {
+    Diagnosis d{PluginFault::contract_broken, path_,
+                message("its {} changed the floating-point mode of the thread ({}), which was "
+                        "restored",
+                        function_, difference_of(before_, now)),
+                "plugins leave it as it is; is a library linked with -ffast-math?"};
+    report::warn_once("float mode " + path_, "backend", to_text(d));
+  } catch (const std::exception&) {
+    // There is no memory for the warning; the mode is what counts.
+  }
 }
 
 tn_status* status_of_closed_gate() { return make_status(TN_FAILED_PRECONDITION, closed_text); }

@@ -3,15 +3,17 @@
 // 1. The gate closes: compiles and calls fail from here on. 2. Running calls are awaited, at most
 // 30 s; a plugin that is still busy then is left alone. 3. Artifacts are destroyed, newest first.
 // 4. In reverse order of initialisation each plugin that nobody holds goes from ready over draining
-// to down; one that is held stays ready, and so does each whose table it was given. 5. What a
+// to down; one that is held stays ready, and so does each whose table it was given. Its `shutdown`
+// runs on a thread of its own: where it does not return in time, it is left behind. 5. What a
 // plugin kept of ours is told (P22). 6. Where plugins.unload asks for it, libraries are unmapped.
 #include "backend/life/shutdown.h"
 
-#include "backend/find/admission.h"
-#include "backend/catalog.h"
 #include "backend/abi/status.h"
+#include "backend/catalog.h"
+#include "backend/find/admission.h"
 #include "config/flags.h"
 #include "core/error.h"
+#include "core/threads/thread_pool.h"
 #include "report/log.h"
 
 #include <tenon/plugins.h>
@@ -20,15 +22,21 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
+#include <memory>
 #include <mutex>
 #include <set>
+#include <system_error>
+#include <thread>
 
 namespace tenon {
 
 namespace {
 
-constexpr double longest_wait = 30;  // seconds
+constexpr double longest_wait = 30;  // seconds, for calls
+constexpr std::chrono::seconds longest_shutdown{5};
 #ifdef NDEBUG
 constexpr bool counts_by_default = false;
 #else
@@ -41,6 +49,8 @@ struct Ending {
   pid_t process = 0;                                          // that loaded plugins
   std::mutex noting;                                          // guards the next one
   std::set<std::pair<const void*, const void*>> dependences;  // base of user, base of what it uses
+  std::set<const LoadedPlugin*> stuck;  // whose `shutdown` has not returned; under one_at_a_time
+  bool waited_in_vain = false;          // likewise
 };
 Ending& ending() {
   static auto* instance = new Ending;
@@ -62,6 +72,7 @@ void set_state(const LoadedPlugin& plugin, PluginState state, Diagnosis diagnosi
 std::string hindrance(const LoadedPlugin& plugin, const std::vector<const PluginLife*>& busy) {
   if (std::find(busy.begin(), busy.end(), &plugin.net.life()) != busy.end())
     return message("a call has been running for more than {} s", longest_wait);
+  if (ending().stuck.contains(&plugin)) return "its shutdown has not returned";
   if (int64_t n = plugin.net.life().n_references())
     return message("{} of its artifacts and tensors are in use", n);
   std::lock_guard lock(ending().noting);
@@ -79,12 +90,48 @@ Diagnosis leaks_of(const LoadedPlugin& plugin) {
           "compile_with made"};
 }
 
+void call_shutdown(const LoadedPlugin& plugin) {
+  InPlugin in(plugin.net.life(), InPlugin::Purpose::shutdown, "shutdown");
+  log_and_free(plugin.net,
+               call_plugin(plugin.net, "shutdown", [&] { return plugin.table.shutdown(); }));
+}
+
+/// Shared by those who wait for a shutdown and the thread that may be left behind in it.
+struct LastCall {
+  std::mutex changing;  // guards the next one
+  bool done = false;
+  std::condition_variable changed;
+};
+
+/// False when it did not return in time.
+bool call_shutdown_in_time(const LoadedPlugin& plugin) {
+  auto last = std::make_shared<LastCall>();
+  try {
+    std::thread([last, &plugin] {
+      call_shutdown(plugin);
+      std::lock_guard lock(last->changing);
+      last->done = true;
+      last->changed.notify_all();
+    }).detach();
+  } catch (const std::system_error&) {  // no more threads: then without a bound
+    call_shutdown(plugin);
+    return true;
+  }
+  std::unique_lock lock(last->changing);
+  return last->changed.wait_for(lock, longest_shutdown, [&] { return last->done; });
+}
+
 void shut_down(const LoadedPlugin& plugin) {
   set_state(plugin, PluginState::draining);
-  if (plugin.table.shutdown) {
-    InPlugin in(plugin.net.life(), InPlugin::Purpose::shutdown);
-    log_and_free(plugin.net,
-                 call_plugin(plugin.net, "shutdown", [&] { return plugin.table.shutdown(); }));
+  if (plugin.table.shutdown && !call_shutdown_in_time(plugin)) {
+    ending().stuck.insert(&plugin);
+    ending().waited_in_vain = true;  // its thread stays inside of the plugin
+    Diagnosis d{PluginFault::contract_broken, plugin.path,
+                message("its shutdown did not return within {} s and is left alone",
+                        longest_shutdown.count()),
+                "a shutdown must not wait for what may never come"};
+    report::log(Log::warning, "backend", "{}", to_text(d));
+    return set_state(plugin, PluginState::draining, std::move(d));
   }
   Diagnosis leaks = leaks_of(plugin);
   if (leaks) report::log(Log::warning, "backend", "{}", to_text(leaks));
@@ -107,7 +154,8 @@ void shut_down_all(bool exiting) {
   Ending& e = ending();
   std::lock_guard lock(e.one_at_a_time);
   close_gate();
-  std::vector<const PluginLife*> busy = wait_for_calls(longest_wait);
+  std::vector<const PluginLife*> busy = wait_for_calls(e.waited_in_vain ? 0 : longest_wait);
+  e.waited_in_vain = !busy.empty();
   if (busy.empty()) retire_all();
   std::vector<const LoadedPlugin*> all = loaded_plugins();
   std::reverse(all.begin(), all.end());
@@ -125,13 +173,16 @@ void shut_down_all(bool exiting) {
 }
 
 /// A forked child has neither the threads of the plugins nor a right to end what they share with
-/// its parent. Called from inside a plugin, its code would be pulled away under this thread.
+/// its parent. Called from inside a plugin, or from work that it may be waiting for, its code would
+/// be pulled away under a thread that cannot leave it any more. There may be no memory left to say
+/// anything.
 void at_exit() {
-  if (ending().process != ::getpid() || InPlugin::current()) return;
+  if (ending().process != ::getpid() || InPlugin::current() || in_parallel()) return;
   try {
     shut_down_all(true);
   } catch (const std::exception& e) {
-    report::log(Log::error, "backend", "plugins cannot be shut down: {}", std::string(e.what()));
+    report::log_line(Log::error, "backend", "plugins cannot be shut down");
+    report::log_line(Log::error, "backend", e.what());
   }
 }
 

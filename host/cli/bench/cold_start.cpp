@@ -2,6 +2,7 @@
 #include "cli/bench/cold_start.h"
 
 #include "cli/bench/process_memory.h"
+#include "cli/temporary_folder.h"
 #include "core/error.h"
 #include "core/joined.h"
 #include "debug/child_process.h"
@@ -17,22 +18,6 @@ namespace tenon::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = fs::temp_directory_path() / "tenon-bench-XXXXXX";
-    require(::mkdtemp(name.data()) != nullptr, ErrorCode::bad_file,
-            "{}: no folder can be made there; set TMPDIR?", fs::temp_directory_path().string());
-    path = name;
-  }
-  ~TemporaryFolder() {
-    std::error_code ignored;
-    fs::remove_all(path, ignored);
-  }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  fs::path path;
-};
 
 void add(std::vector<std::string>& line, const std::string& name, const std::string& value) {
   if (!value.empty()) line.push_back(name + "=" + value);
@@ -105,7 +90,7 @@ Action build(CLI::App& app) {
 Starts measure_starts(const std::string& path, const std::string& backend,
                       const InputOptions& inputs, const ModelOptions& options,
                       const Globals& globals) {
-  TemporaryFolder cache;
+  TemporaryFolder cache("tenon-bench-");
   std::vector<std::string> line = command_line(path, backend, inputs, options, globals);
   Start cold = run_child(line, cache.path);
   return {cold, run_child(line, cache.path)};

@@ -3,6 +3,7 @@
 #include "backend/catalog.h"
 #include "cli/exit_status.h"
 #include "cli/plugin/plugin.h"
+#include "cli/temporary_folder.h"
 #include "config/config.h"
 #include "core/error.h"
 #include "core/joined.h"
@@ -163,19 +164,6 @@ void search_first(const KitSettings& kit, const Globals& globals) {
   set_plugin_search(files, globals.plugin_path);
 }
 
-/// A folder in which one phase leaves files for another.
-struct WorkFolder {
-  std::string path = (std::filesystem::temp_directory_path() / "tenon_plugin_XXXXXX").string();
-  WorkFolder() {
-    require(mkdtemp(path.data()) != nullptr, ErrorCode::bad_file, "{}: cannot be made", path);
-  }
-  ~WorkFolder() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path, ignored);
-  }
-  WorkFolder(const WorkFolder&) = delete;
-};
-
 int check(const CheckOptions& options, const Globals& globals) {
   KitSettings kit = options.kit;
   search_first(kit, globals);
@@ -183,8 +171,8 @@ int check(const CheckOptions& options, const Globals& globals) {
     run_kit_phase(kit, options.phase, options.first);
     return 0;
   }
-  WorkFolder folder;
-  kit.work_folder = folder.path;
+  TemporaryFolder folder("tenon_plugin_");  // in which one phase leaves files for another
+  kit.work_folder = folder.path.string();
   auto on_result = [&](const KitResult& result) {
     bool quiet = globals.quiet && result.status != KitStatus::failed;
     if (!globals.json && !quiet) print_result(result, kit);
@@ -220,7 +208,8 @@ Action build(CLI::App& app) {
   add_repeated(app, "--ops", kit.ops, "recorded calls of ops, run through each backend");
   for (CLI::Option* hidden : {app.add_option("--phase", options->phase, ""),
                               app.add_option("--first", options->first, ""),
-                              app.add_option("--work-folder", kit.work_folder, "")})
+                              app.add_option("--work-folder", kit.work_folder, ""),
+                              app.add_option("--nonce", kit.nonce, "")})
     hidden->group("");
   return [options](const Globals& globals) { return check(*options, globals); };
 }

@@ -16,6 +16,9 @@ namespace fs = std::filesystem;
 
 struct NewOptions {
   std::string name, language = "c++", folder;
+  bool kernels = false, ops = false;  ///< in the place of a backend
+  /// The folder of the templates.
+  std::string kind() const { return kernels ? "kernels" : ops ? "ops" : language; }
 };
 
 void require_name(const std::string& name) {
@@ -46,7 +49,7 @@ class Project {
  public:
   explicit Project(const NewOptions& options)
       : name_(options.name),
-        is_c_(options.language == "c"),
+        kind_(options.kind()),
         folder_(options.folder.empty() ? options.name : options.folder) {
     for (const kit::EmbeddedFile& file : kit::plugin_templates())
       if (belongs(file.path)) files_.emplace_back(place(file.path), filled(file.text));
@@ -71,9 +74,11 @@ class Project {
   }
 
  private:
-  std::string source() const { return name_ + (is_c_ ? ".c" : ".cpp"); }
+  std::string source() const { return name_ + (kind_ == "c" ? ".c" : ".cpp"); }
+  // The README of all is about a backend.
   bool belongs(std::string_view path) const {
-    return path.starts_with("common/") || path.starts_with(is_c_ ? "c/" : "c++/");
+    if (path == "common/README.md") return kind_ == "c" || kind_ == "c++";
+    return path.starts_with("common/") || path.starts_with(kind_ + "/");
   }
   fs::path place(std::string_view path) const {
     std::string file(path.substr(path.find('/') + 1));
@@ -91,14 +96,15 @@ class Project {
     return out;
   }
 
-  std::string name_;
-  bool is_c_;
+  std::string name_, kind_;
   fs::path folder_;
   std::vector<std::pair<fs::path, std::string>> files_;
 };
 
 int make_project(const NewOptions& options, const Globals& globals) {
   require_name(options.name);
+  require(options.language == "c++" || !(options.kernels || options.ops),
+          "plugin new: the projects of --kernels and --ops are in C++; leave --language out");
   Project project(options);
   project.write();
   if (globals.json) {
@@ -118,6 +124,8 @@ int make_project(const NewOptions& options, const Globals& globals) {
 Action build(CLI::App& app) {
   auto options = std::make_shared<NewOptions>();
   app.add_option("NAME", options->name, "the name of the plugin and of its backend")->required();
+  auto* kernels = app.add_flag("--kernels", options->kernels, "eager kernels, not a backend");
+  app.add_flag("--ops", options->ops, "new ops, not a backend")->excludes(kernels);
   app.add_option("--language", options->language, "c++ (default) or c")
       ->check(CLI::IsMember({"c++", "c"}));
   app.add_option("--folder", options->folder, "where to (./NAME)");

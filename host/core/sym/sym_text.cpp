@@ -16,84 +16,26 @@ namespace {
 // Binding strength, weakest first.
 enum Level { any, disjunction, conjunction, negation, comparison, sum, product, unary, atom };
 
-Level level_of(const Expr* e) {
-  switch (e->op) {
-    case SymOp::or_:
-      return disjunction;
-    case SymOp::and_:
-      return conjunction;
-    case SymOp::not_:
-      return negation;
-    case SymOp::eq:
-    case SymOp::ne:
-    case SymOp::lt:
-    case SymOp::le:
-      return comparison;
-    case SymOp::add:
-      return sum;
-    case SymOp::mul:
-    case SymOp::floordiv:
-    case SymOp::mod:
-    case SymOp::truediv:
-      return product;
-    case SymOp::pow:
-      return unary;
-    default:
-      return atom;
-  }
-}
+// How an operation is written: between its operands, or before them when it is an atom.
+struct Form {
+  SymOp op;
+  Level level;
+  const char* text;
+};
+constexpr Form forms[] = {{SymOp::or_, disjunction, " or "},  {SymOp::and_, conjunction, " and "},
+                          {SymOp::not_, negation, "not "},    {SymOp::eq, comparison, " == "},
+                          {SymOp::ne, comparison, " != "},    {SymOp::lt, comparison, " < "},
+                          {SymOp::le, comparison, " <= "},    {SymOp::add, sum, " + "},
+                          {SymOp::mul, product, "*"},         {SymOp::floordiv, product, " // "},
+                          {SymOp::mod, product, " % "},       {SymOp::truediv, product, " / "},
+                          {SymOp::pow, unary, "**"},          {SymOp::min, atom, "min"},
+                          {SymOp::max, atom, "max"},          {SymOp::ceildiv, atom, "ceildiv"},
+                          {SymOp::select, atom, "where"},     {SymOp::to_float, atom, "float"},
+                          {SymOp::trunc, atom, "trunc"},      {SymOp::floor_to_int, atom, "floor"},
+                          {SymOp::ceil_to_int, atom, "ceil"}, {SymOp::round_to_int, atom, "round"},
+                          {SymOp::constant, atom, nullptr},   {SymOp::symbol, atom, nullptr}};
 
-const char* function_name(SymOp op) {
-  switch (op) {
-    case SymOp::min:
-      return "min";
-    case SymOp::max:
-      return "max";
-    case SymOp::ceildiv:
-      return "ceildiv";
-    case SymOp::select:
-      return "where";
-    case SymOp::to_float:
-      return "float";
-    case SymOp::trunc:
-      return "trunc";
-    case SymOp::floor_to_int:
-      return "floor";
-    case SymOp::ceil_to_int:
-      return "ceil";
-    case SymOp::round_to_int:
-      return "round";
-    default:
-      return nullptr;
-  }
-}
-
-const char* infix(SymOp op) {
-  switch (op) {
-    case SymOp::or_:
-      return " or ";
-    case SymOp::and_:
-      return " and ";
-    case SymOp::eq:
-      return " == ";
-    case SymOp::ne:
-      return " != ";
-    case SymOp::lt:
-      return " < ";
-    case SymOp::le:
-      return " <= ";
-    case SymOp::floordiv:
-      return " // ";
-    case SymOp::mod:
-      return " % ";
-    case SymOp::truediv:
-      return " / ";
-    case SymOp::pow:
-      return "**";
-    default:
-      return "?";
-  }
-}
+const Form& form_of(const Expr* e) { return *std::ranges::find(forms, e->op, &Form::op); }
 
 std::string real_text(double value) {
   if (std::isnan(value)) return "nan";
@@ -109,7 +51,7 @@ class Printer {
   explicit Printer(const SymbolName& name_of) : name_of_(name_of) {}
 
   void print(const Expr* e, Level least) {
-    bool parentheses = level_of(e) < least;
+    bool parentheses = form_of(e).level < least;
     if (parentheses) out_ += '(';
     print_bare(e);
     if (parentheses) out_ += ')';
@@ -118,7 +60,7 @@ class Printer {
 
  private:
   void print_bare(const Expr* e) {
-    if (const char* name = function_name(e->op)) return print_call(name, e);
+    if (form_of(e).level == atom && form_of(e).text) return print_call(e);
     switch (e->op) {
       case SymOp::constant:
         return print_constant(e);
@@ -126,11 +68,11 @@ class Printer {
         out_ += name_of_(e);
         return;
       case SymOp::add:
-        return e->kind == ExprKind::integer ? print_sum(e) : print_real(e, " + ");
+        return e->kind == ExprKind::integer ? print_sum(e) : print_real(e);
       case SymOp::mul:
-        return e->kind == ExprKind::integer ? print_product(e) : print_real(e, "*");
+        return e->kind == ExprKind::integer ? print_product(e) : print_real(e);
       case SymOp::not_:
-        out_ += "not ";
+        out_ += form_of(e).text;
         return print(e->operand(0), comparison);
       case SymOp::and_:
         return print_list(e, comparison);
@@ -155,8 +97,8 @@ class Printer {
     else
       out_ += e->kind == ExprKind::real ? real_text(e->real()) : std::to_string(e->integer());
   }
-  void print_call(const char* name, const Expr* e) {
-    out_ += name;
+  void print_call(const Expr* e) {
+    out_ += form_of(e).text;
     for (size_t i = 0; i < e->n_operands; ++i) {
       out_ += i == 0 ? "(" : ", ";
       print(e->operand(i), any);
@@ -165,7 +107,7 @@ class Printer {
   }
   void print_list(const Expr* e, Level least) {
     for (size_t i = 0; i < e->n_operands; ++i) {
-      if (i > 0) out_ += infix(e->op);
+      if (i > 0) out_ += form_of(e).text;
       print(e->operand(i), least);
     }
   }
@@ -177,10 +119,10 @@ class Printer {
     print(e->operand(0), sum);
   }
   /// Real sums and products group to the left.
-  void print_real(const Expr* e, const char* sign) {
-    Level own = level_of(e), stronger = static_cast<Level>(own + 1);
+  void print_real(const Expr* e) {
+    Level own = form_of(e).level, stronger = static_cast<Level>(own + 1);
     print(e->operand(0), e->operand(0)->op == e->op ? own : stronger);
-    out_ += sign;
+    out_ += form_of(e).text;
     print(e->operand(1), stronger);
   }
   void print_sum(const Expr* e) {
@@ -379,11 +321,8 @@ class Parser {
     while (in_.accept(","));
     in_.expect(")");
     if (name == "pow") return make(SymOp::pow, operands);
-    for (int i = 0; i <= static_cast<int>(SymOp::round_to_int); ++i) {
-      auto op = static_cast<SymOp>(i);
-      const char* known = function_name(op);
-      if (known != nullptr && name == known) return make(op, operands);
-    }
+    for (const Form& form : forms)
+      if (form.level == atom && form.text && name == form.text) return make(form.op, operands);
     const Expr* other = nullptr;
     if (functions_) other = make_with(operands, [&](auto all) { return functions_(name, all); });
     if (other != nullptr) return other;

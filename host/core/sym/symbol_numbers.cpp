@@ -34,6 +34,7 @@ uint32_t take_symbol_numbers(uint32_t at_least, const SymbolTable& owner) {
 }
 
 void release_symbol_numbers(std::span<const uint32_t> released) {
+  if (released.empty()) return;  // a destructor asks: the first look at the table would allocate it
   std::lock_guard lock(blocks().owners_mutex);
   for (uint32_t block : released) blocks().owners[block] = nullptr;
 }

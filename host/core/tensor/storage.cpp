@@ -1,8 +1,9 @@
 // Storages: allocation in one block with their header, and release.
 #include "core/tensor/storage.h"
 
-#include "core/tensor/allocator.h"
 #include "core/error.h"
+#include "core/tensor/allocator.h"
+#include "core/tensor/exposure.h"
 
 #include <new>
 
@@ -10,8 +11,17 @@ namespace tenon {
 
 namespace {
 
+// What stands in front of the data; only this file makes storages.
+struct Header : Storage {
+  std::atomic<bool> exposed{false};
+};
+
 constexpr uint64_t header_bytes = 128;  // keeps the data 64-byte aligned behind the header
-static_assert(sizeof(Storage) <= header_bytes);
+static_assert(sizeof(Header) <= header_bytes);
+
+std::atomic<bool>& exposure_of(const Storage& storage) {
+  return static_cast<Header&>(const_cast<Storage&>(storage)).exposed;
+}
 
 // Ids come from blocks per thread, so that making a small tensor touches no shared line.
 struct IdBlock {
@@ -30,7 +40,7 @@ uint64_t next_id() {
 }
 
 Storage* make_header(uint64_t block_bytes) {
-  auto* storage = new (allocate(block_bytes)) Storage;
+  auto* storage = new (allocate(block_bytes)) Header;
   storage->block_bytes = block_bytes;
   storage->id = next_id();
   return storage;
@@ -54,6 +64,7 @@ StorageRef make_borrowed_storage(void* data, uint64_t bytes, Device device, void
   storage->device = device;
   storage->deleter = deleter;
   storage->deleter_arg = deleter_arg;
+  expose(*storage);
   return StorageRef(storage);
 }
 
@@ -64,10 +75,20 @@ StorageRef make_fake_storage(Device device) {
   return StorageRef(storage);
 }
 
+void expose(const Storage& storage) { exposure_of(storage).store(true, std::memory_order_relaxed); }
+
+void keep_private(const Storage& storage) {
+  exposure_of(storage).store(false, std::memory_order_relaxed);
+}
+
+bool is_exposed(const Storage& storage) {
+  return exposure_of(storage).load(std::memory_order_relaxed);
+}
+
 void StorageRef::destroy(Storage* storage) {
   if (storage->deleter) storage->deleter(storage->deleter_arg);
   uint64_t bytes = storage->block_bytes;
-  storage->~Storage();
+  static_cast<Header*>(storage)->~Header();
   deallocate(storage, bytes);
 }
 

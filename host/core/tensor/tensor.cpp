@@ -1,11 +1,11 @@
 // Tensors: making them, their metadata, views, overlap, and reading their elements.
 #include "core/tensor/tensor_impl.h"
 
-#include "core/tensor/allocator.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
+#include "core/tensor/allocator.h"
 
 #include <algorithm>
 #include <cstring>
@@ -254,6 +254,9 @@ Tensor make_tensor(IntList sizes, Dtype dtype) {
 }
 
 Tensor make_fake(const TensorMeta& meta, SymInt offset, StorageRef storage) {
+  for (SymInt s : meta.sizes)
+    require(s.is_symbolic() || s.word() >= 0, "a tensor cannot have a negative size: {}",
+            list_of(meta.sizes));
   Tensor t = Tensor::adopt(new_impl(meta.dtype, meta.device));
   TensorImpl* impl = impl_of(t);
   write_dims(impl, list_of(meta.sizes), list_of(meta.strides));

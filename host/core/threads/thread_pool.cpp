@@ -102,6 +102,22 @@ void run_serially(int64_t n_chunks, Body body) {
   for (int64_t c = 0; c < n_chunks; ++c) body(c, current_worker);
 }
 
+// Signals are the business of the program's own threads: none of ours is started open to them.
+class SignalsBlocked {
+ public:
+  SignalsBlocked() {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before_);
+  }
+  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsBlocked(const SignalsBlocked&) = delete;
+  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
+
+ private:
+  sigset_t before_;
+};
+
 // The chunks that are offered to one worker first.
 struct alignas(64) Range {
   std::atomic<int64_t> next{0};
@@ -307,13 +323,16 @@ void ThreadPool::start_missing_workers() {
   const int threads = size();
   while (static_cast<int>(ranges_.size()) < threads) ranges_.push_back(std::make_unique<Range>());
   if (started_ >= threads - 1) return;
-  // Signals are the business of the program's own threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  for (; started_ < threads - 1; ++started_)
-    std::thread([this, worker = started_ + 1] { worker_main(worker); }).detach();
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  const SignalsBlocked scope;
+  try {
+    for (; started_ < threads - 1; ++started_)
+      std::thread([this, worker = started_ + 1] { worker_main(worker); }).detach();
+  } catch (const std::exception&) {
+    // The system gives no more threads, or no memory for one: the work is done by those that there
+    // are. set_num_threads() tries again.
+    n_threads_.store(started_ + 1);
+    if (fewer_threads_slot) fewer_threads_slot(threads, started_ + 1);
+  }
 }
 
 void ThreadPool::worker_main(int worker) {
@@ -404,6 +423,8 @@ ThreadPool& pool() {
 }
 
 }  // namespace
+
+void (*fewer_threads_slot)(int wanted, int got) noexcept = nullptr;
 
 void parallel_chunks(int64_t n_chunks, FunctionRef<void(int64_t, int)> body, double estimated_us) {
   pool().run(n_chunks, body, estimated_us);

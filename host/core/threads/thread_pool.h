@@ -32,8 +32,11 @@ void parallel_for(int64_t begin, int64_t end, int64_t grain,
                   FunctionRef<void(int64_t lo, int64_t hi)> body,
                   double us_per_item = unknown_time);
 
-/// The caller and its workers; at first the CPUs in the affinity mask of the process.
+/// The caller and its workers; at first the CPUs in the affinity mask of the process. Fewer, once
+/// the system refused to start one.
 int num_threads();
+/// Told when that happened. Filled in by the room `report`.
+extern void (*fewer_threads_slot)(int wanted, int got) noexcept;
 /// 1 to max_threads; waits for calls that are under way. Not from within a body (UserError).
 void set_num_threads(int n);
 inline constexpr int max_threads = 1023;

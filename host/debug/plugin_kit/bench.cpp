@@ -2,18 +2,21 @@
 #include "debug/plugin_kit/bench.h"
 
 #include "backend/abi/bridge.h"
-#include "backend/catalog.h"
 #include "backend/abi/status.h"
+#include "backend/catalog.h"
 #include "core/error.h"
 #include "debug/child_process.h"
 #include "debug/plugin_kit/check.h"
 #include "debug/plugin_kit/watched_host.h"
 #include "ops/op_table.h"
 
+#include <fcntl.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 
@@ -42,12 +45,30 @@ std::string unescaped(std::string_view text) {
 
 namespace {
 
+std::string nonce;  // of this child
+bool is_copy = false;
+std::atomic<int> n_forks{0};
+
+// A copy of this process, made by code of the plugin, has nothing to tell and nothing to do.
 void tell(const std::string& line) {
-  std::string whole = line + "\n";
+  if (is_copy) ::_exit(0);
+  std::string whole = nonce + " " + line + "\n";
   [[maybe_unused]] ssize_t written = ::write(child_lines_file, whole.data(), whole.size());
 }
 
+void keep_lines_to_this_process() {
+  ::fcntl(child_lines_file, F_SETFD, FD_CLOEXEC);
+  ::pthread_atfork(
+      nullptr, [] { ++n_forks; },
+      [] {
+        ::close(child_lines_file);
+        is_copy = true;
+      });
+}
+
 }  // namespace
+
+int forks_so_far() { return n_forks; }
 
 // ---- the plugin
 
@@ -77,6 +98,32 @@ void Bench::shut_down() {
 
 void Bench::note(const std::string& where) { tell("at " + escaped(where)); }
 
+std::string Bench::take_remarks() { return std::exchange(remarks_, {}); }
+
+void Bench::remark(const std::string& text) { remarks_ += (remarks_.empty() ? "" : "; ") + text; }
+
+bool Bench::is_faulty() const { return loaded_ && loaded_->net.is_faulty(); }
+
+// ---- checks that end alike
+
+void Repeats::take(const KitResult& result, const std::string& end) {
+  if (result.backend.empty() || result.status == KitStatus::skipped) return;
+  Row& row = rows_[result.backend];
+  const std::string& text = end.empty() ? result.detail : end;
+  bool failed = result.status == KitStatus::failed;
+  if (!failed || text != row.text) row = {text, 0, !end.empty()};
+  row.count += failed;
+}
+
+std::string Repeats::why_not_run(const std::string& backend) const {
+  constexpr int most_ends = 3, most_failures = 5;
+  auto row = rows_.find(backend);
+  if (row == rows_.end() || row->second.count < (row->second.ended ? most_ends : most_failures))
+    return "";
+  return message("not run: the last {} checks of this backend ended alike: {}", row->second.count,
+                 row->second.text);
+}
+
 // ---- checks
 
 namespace {
@@ -87,7 +134,8 @@ KitResult run_check(const Check& check, Bench& bench) {
   try {
     check.run(bench);
     result.status = KitStatus::passed;
-    std::string misuse = first_misuse();
+    result.detail = bench.take_remarks();
+    std::string misuse = take_first_misuse();
     if (!misuse.empty()) fail_check("{}", misuse);
   } catch (const CheckFailed& failed) {
     result.status = KitStatus::failed;
@@ -105,7 +153,32 @@ KitResult run_check(const Check& check, Bench& bench) {
     result.detail = "P10 an exception of unknown type left one of its functions";
   }
   clear_host_faults();
+  take_first_misuse();
+  bench.take_remarks();
   return result;
+}
+
+KitResult skipped_check(const std::string& why) {
+  KitResult result;
+  result.detail = why;
+  return result;
+}
+
+/// Runs the checks of a phase from number `first` on; false when the rest needs another process.
+bool run_checks(const std::vector<Check>& checks, size_t first, Bench& bench) {
+  Repeats repeats;
+  for (size_t i = first; i < checks.size(); ++i) {
+    tell("begin");
+    std::string why = repeats.why_not_run(checks[i].backend);
+    KitResult result = why.empty() ? run_check(checks[i], bench) : skipped_check(why);
+    result.backend = checks[i].backend;
+    tell(message("end {} {}", static_cast<int>(result.status), escaped(result.graph)));
+    tell("why " + escaped(result.detail));
+    repeats.take(result, "");
+    // What comes after an exception would fail for that alone.
+    if (bench.is_faulty() && i + 1 < checks.size()) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -123,16 +196,12 @@ void run_kit_phase(const KitSettings& settings, const std::string& phase, size_t
   using namespace kit;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // no child outlives the kit
   first_call_slot = [] {};             // what is right comes from the host's own kernels
+  nonce = settings.nonce;
+  keep_lines_to_this_process();
   Bench bench(settings);
-  size_t index = 0;
-  for (const Check& check : wanted_checks(bench.found(), settings)) {
-    if (check.phase != phase || index++ < first_check) continue;
-    tell("begin");
-    KitResult result = run_check(check, bench);
-    tell(message("end {} {}", static_cast<int>(result.status), escaped(result.graph)));
-    tell("why " + escaped(result.detail));
-  }
-  tell("done");
+  std::vector<Check> checks = wanted_checks(bench.found(), settings);
+  std::erase_if(checks, [&](const Check& c) { return c.phase != phase; });
+  tell(run_checks(checks, first_check, bench) ? "done" : "again");
   std::fflush(nullptr);
   ::_exit(0);  // the plugin's shutdown is a check of its own
 }

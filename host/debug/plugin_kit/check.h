@@ -52,11 +52,18 @@ class Bench {
   void shut_down();
   /// Tells where the check is, for the case that it does not come back.
   void note(const std::string& where);
+  /// Something to say beside "ok".
+  void remark(const std::string& text);
+  /// What the check said so far; nothing is left.
+  std::string take_remarks();
+  /// Whether the plugin is not called any more in this process, after an exception.
+  bool is_faulty() const;
 
  private:
   const KitSettings& settings_;
   FoundPluginPtr found_;
   const LoadedPlugin* loaded_ = nullptr;
+  std::string remarks_;
 };
 
 struct Check {
@@ -75,9 +82,11 @@ std::vector<Check> all_checks(const FoundPlugin& plugin, const KitSettings& sett
 // The parts of all_checks().
 void add_load_checks(std::vector<Check>& checks, const FoundPlugin& plugin);
 void add_correct_checks(std::vector<Check>& checks, const BackendManifest& backend);
+void add_training_checks(std::vector<Check>& checks, const BackendManifest& backend);
 void add_dynamic_checks(std::vector<Check>& checks, const BackendManifest& backend);
 void add_robust_checks(std::vector<Check>& checks, const BackendManifest& backend);
 void add_kernel_checks(std::vector<Check>& checks, const FoundPlugin& plugin);
+void add_op_checks(std::vector<Check>& checks, const FoundPlugin& plugin);
 void add_device_checks(std::vector<Check>& checks, const FoundPlugin& plugin);
 void add_recorded_checks(std::vector<Check>& checks, const FoundPlugin& plugin,
                          const KitSettings& settings);

@@ -15,6 +15,7 @@ std::vector<Check> all_checks(const FoundPlugin& plugin, const KitSettings& sett
     add_robust_checks(checks, backend);
   }
   add_kernel_checks(checks, plugin);
+  add_op_checks(checks, plugin);
   add_device_checks(checks, plugin);
   add_recorded_checks(checks, plugin, settings);
   return checks;

@@ -2,8 +2,9 @@
 #include "debug/plugin_kit/compiling.h"
 
 #include "backend/abi/bridge.h"
-#include "backend/compile/declined.h"
 #include "backend/abi/status.h"
+#include "backend/compile/contract.h"
+#include "backend/compile/verdicts.h"
 #include "compile/compile_graph.h"
 #include "core/error.h"
 #include "ops/op_table.h"
@@ -28,14 +29,27 @@ bool is_refusal(int32_t code) { return code == TN_DECLINED || code == TN_UNIMPLE
 
 }  // namespace
 
+bool TakenWatch::took_something(size_t n_nodes) const {
+  if (!observer_.pieces().empty())
+    return std::ranges::any_of(observer_.pieces(),
+                               [&](const PlacedPiece& p) { return p.run_by == backend_; });
+  return std::ranges::none_of(observer_.declined(),
+                              [&](const DeclinedGraph& d) { return d.n_nodes >= n_nodes; });
+}
+
+std::string TakenWatch::reason() const {
+  if (!observer_.declined().empty()) return "declined: " + observer_.declined()[0].reason;
+  return "declined: all of it went to the fallback";
+}
+
 std::shared_ptr<Artifact> compile_through_host(Bench& bench, const std::string& backend,
                                                const std::shared_ptr<Graph>& graph) {
   bench.load();
-  DeclineObserver observer;
   CompileGraphOptions options;
   options.backend = full_name(bench, backend);
   options.dynamic = !graph->symbols.empty();
   options.use_cache = false;  // which would answer for the plugin
+  TakenWatch watch(backend);
   std::shared_ptr<Artifact> artifact;
   try {
     artifact = compile_graph(graph, options);
@@ -43,10 +57,8 @@ std::shared_ptr<Artifact> compile_through_host(Bench& bench, const std::string& 
     if (is_refusal(error.status())) skip_check("declined: {}", error.what());
     throw;
   }
-  size_t declined = 0;
-  for (const DeclinedGraph& d : observer.declined()) declined += d.n_nodes;
-  if (declined > 0 && declined >= graph->nodes().size())
-    skip_check("declined: {}", observer.declined()[0].reason);
+  if (!watch.took_something(graph_for_backend(graph, options.backend)->nodes().size()))
+    skip_check("{}", watch.reason());
   return artifact;
 }
 
@@ -91,11 +103,22 @@ CompileRequest DirectBackend::request(const GraphCase& prepared) const {
 }
 
 bool DirectBackend::takes(const CompileRequest& request) const {
-  if (!table_->supports) return true;
+  if (!outside_of_manifest(manifest_, request, true).empty()) return false;
+  if (!judges_nodes(*table_)) return true;
   AbiRequest rq(manifest_, plugin_, request);
-  std::vector<uint8_t> verdict(request.graph->nodes().size(), TN_SUPPORTED);
-  if (tn_status* status = table_->supports(table_->self, &rq.abi, verdict.data()))
-    fail_check("supports failed: {}", text_and_free(status));
+  size_t n = request.graph->nodes().size();
+  std::vector<uint8_t> verdict(n, TN_NOT_SUPPORTED);
+  std::vector<uint32_t> group(n);
+  tn_verdicts verdicts{sizeof(tn_verdicts),
+                       static_cast<uint32_t>(n),
+                       verdict.data(),
+                       group.data(),
+                       nullptr,
+                       [](tn_verdicts*, uint32_t, tn_str) {}};
+  tn_status* status = table_->judge ? table_->judge(table_->self, &rq.abi, &verdicts)
+                                    : table_->supports(table_->self, &rq.abi, verdict.data());
+  if (status && status->code == TN_DECLINED) return free_status(status), false;
+  if (status) fail_check("supports failed: {}", text_and_free(status));
   return std::find(verdict.begin(), verdict.end(), TN_NOT_SUPPORTED) == verdict.end();
 }
 
@@ -106,31 +129,72 @@ tn_status* DirectBackend::compile(const CompileRequest& request, tn_artifact** o
   return table_->compile(table_->self, &rq.abi, out);
 }
 
-GraphCase DirectBackend::work_case(uint64_t seed) const {
-  std::vector<std::string> names{"matmul_bias_relu", "pointwise_chain", "softmax_rows"};
-  for (const EmbeddedFile& file : golden_graphs())
-    names.emplace_back(file.path.substr(0, file.path.rfind('.')));
-  for (const std::string& name : names) {
-    GoldenGraph golden = golden_graph(name);
-    if (golden.is_random || golden.is_unbacked || golden.writes) continue;
+// The golden graph, if the backend takes all of it.
+std::optional<GraphCase> DirectBackend::taken_case(const GoldenGraph& golden, uint64_t seed) const {
+  if (golden.is_random || golden.is_unbacked || golden.writes) return std::nullopt;
+  try {
+    GraphCase c = prepared(*make_static_case(golden, InputStyle::contiguous, seed));
+    c.graph->name = golden.name;
+    CompileRequest rq = request(c);
+    if (!takes(rq)) return std::nullopt;
+    tn_artifact* artifact = nullptr;
+    tn_status* status = compile(rq, &artifact);
+    if (!status) {
+      std::string problem = artifact_problem(artifact);
+      expect(problem.empty(), "P23 {}", problem);
+      ArtifactHandle owner(artifact);
+      return c;
+    }
+    bool refused = is_refusal(status->code);
+    std::string text = text_and_free(status);
+    if (!refused) throw CheckFailed{message("compile failed: {}", text), golden.name};
+  } catch (const CheckSkipped&) {
+    // Another graph may suit.
+  }
+  return std::nullopt;
+}
+
+namespace {
+
+// One of each kind first, so that a bounded number of them has seen most.
+std::vector<std::string> graphs_by_kind() {
+  std::vector<std::string> first{"matmul_bias_relu", "pointwise_chain",   "softmax_rows",
+                                 "linear_residual",  "reduce_sum_rows",   "normalize_layer",
+                                 "conv_2d",          "pointwise_integers"};
+  std::vector<std::string> names = first;
+  for (const EmbeddedFile& file : golden_graphs()) {
+    std::string name(file.path.substr(0, file.path.rfind('.')));
+    if (std::ranges::find(first, name) == first.end()) names.push_back(std::move(name));
+  }
+  return names;
+}
+
+}  // namespace
+
+void DirectBackend::for_each_work(Bench& bench, size_t most,
+                                  const std::function<void(const GraphCase&)>& body) const {
+  size_t done = 0;
+  for (const std::string& name : graphs_by_kind()) {
+    if (done == most) break;
+    bench.note("graph " + name);
+    std::optional<GraphCase> c = taken_case(golden_graph(name), bench.settings().seed);
+    if (!c) continue;
+    ++done;
     try {
-      GraphCase c = prepared(*make_static_case(golden, InputStyle::contiguous, seed));
-      CompileRequest rq = request(c);
-      tn_artifact* artifact = nullptr;
-      if (!takes(rq)) continue;
-      tn_status* status = compile(rq, &artifact);
-      if (!status) {
-        ArtifactHandle owner(artifact);
-        return c;
-      }
-      bool refused = is_refusal(status->code);
-      std::string text = text_and_free(status);
-      expect(refused, "compiling {} failed: {}", name, text);
-    } catch (const CheckSkipped&) {
-      // Another graph may suit.
+      body(*c);
+    } catch (CheckFailed& failed) {
+      if (failed.graph.empty()) failed.graph = name;
+      throw;
     }
   }
-  skip_check("the backend takes none of the golden graphs");
+  if (done == 0) skip_check("the backend takes none of the golden graphs");
+  bench.remark(message("{} graphs", done));
+}
+
+std::vector<GraphCase> DirectBackend::work_cases(Bench& bench, size_t most) const {
+  std::vector<GraphCase> out;
+  for_each_work(bench, most, [&](const GraphCase& c) { out.push_back(c); });
+  return out;
 }
 
 ArtifactHandle compile_directly(const DirectBackend& backend, const CompileRequest& request) {
@@ -141,8 +205,8 @@ ArtifactHandle compile_directly(const DirectBackend& backend, const CompileReque
     if (refused) skip_check("declined: {}", text);
     fail_check("compile failed: {}", text);
   }
-  expect(artifact && artifact->api && artifact->api->call && artifact->api->destroy,
-         "compile reported success without an artifact that has call and destroy");
+  std::string problem = artifact_problem(artifact);
+  expect(problem.empty(), "P23 {}", problem);
   return ArtifactHandle(artifact);
 }
 

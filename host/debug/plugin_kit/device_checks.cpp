@@ -1,7 +1,11 @@
 // Device providers: what every device must do before anything is compiled for it.
+#include "backend/abi/bridge.h"
 #include "backend/abi/status.h"
 #include "core/error.h"
 #include "debug/plugin_kit/compiling.h"
+
+#include <tenon/device.h>
+#include <tenon/ops.h>
 
 #include <algorithm>
 #include <numeric>
@@ -91,6 +95,27 @@ void check_events(Bench& bench, const std::string& type) {
   p.stream_free(p.self, stream);
 }
 
+int32_t device_number(const std::string& type) {
+  return type == "cuda" ? int32_t{TN_DEV_CUDA} : int32_t{TN_DEV_FIRST_DYNAMIC};
+}
+
+// A device is there for tensors: one goes to it and comes back, through the host.
+void check_use(Bench& bench, const std::string& type) {
+  count_of(provider_of(bench, type));
+  const tn_tensor_api& tensors = *own_host_table().tensor;
+  constexpr int64_t sizes[] = {4};
+  tn_tensor *there = nullptr, *back = nullptr;
+  tn_status* made = tensors.empty(sizes, nullptr, 1, TN_F32, device_number(type), 0, &there);
+  if (made)
+    fail_check("no tensor can be made on it, so no program can use it: {}", text_and_free(made));
+  Tensor on_device = take_tensor(there), numbers = full({4}, 3.0);
+  succeed("copy to it", tensors.copy(on_device.head(), numbers.head(), nullptr));
+  succeed("empty", tensors.empty(sizes, nullptr, 1, TN_F32, TN_DEV_CPU, -1, &back));
+  Tensor found = take_tensor(back);
+  succeed("copy from it", tensors.copy(found.head(), on_device.head(), nullptr));
+  expect(same_bits(found, numbers), "a tensor that went to it and back is another one");
+}
+
 }  // namespace
 
 void add_device_checks(std::vector<Check>& checks, const FoundPlugin& plugin) {
@@ -104,6 +129,7 @@ void add_device_checks(std::vector<Check>& checks, const FoundPlugin& plugin) {
     add("properties", 1, check_properties);
     add("copies", 1, check_copies);
     add("events", 1, check_events);
+    add("use", 1, check_use);
   }
 }
 

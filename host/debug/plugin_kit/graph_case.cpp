@@ -26,8 +26,8 @@ namespace tenon::kit {
 // ---- graphs
 
 std::string_view name_of(InputStyle style) {
-  constexpr std::string_view names[] = {"contiguous",     "transposed", "sliced",  "of size 0",
-                                        "of one element", "not finite", "denormal"};
+  constexpr std::string_view names[] = {"contiguous",     "transposed", "sliced",   "of size 0",
+                                        "of one element", "not finite", "with NaN", "denormal"};
   return names[static_cast<size_t>(style)];
 }
 
@@ -36,6 +36,7 @@ GoldenGraph golden_graph(const EmbeddedFile& file) {
   golden.name = file.path.substr(0, file.path.rfind('.'));
   golden.graph = parse_graph(file.text);
   golden.only_finite = file.text.find("# only: finite\n") != std::string_view::npos;
+  golden.no_infinity = file.text.find("# only: no infinity\n") != std::string_view::npos;
   for (const Node& node : golden.graph->nodes()) {
     const OpEntry& op = entry_of(node.op);
     golden.is_random = golden.is_random || (op.tags & TN_TAG_RANDOM);
@@ -120,7 +121,8 @@ double smallest_scale(Dtype dtype) {
 
 Tensor numbers_for(const std::vector<int64_t>& sizes, Dtype dtype, InputStyle style,
                    uint64_t seed) {
-  bool special = style == InputStyle::not_finite || style == InputStyle::denormal;
+  bool special = style == InputStyle::not_finite || style == InputStyle::some_nan ||
+                 style == InputStyle::denormal;
   if (!special || !is_floating(dtype)) return random_tensor(IntList(sizes), dtype, seed);
   Tensor wide = random_tensor(IntList(sizes), Dtype::f64, seed);
   auto* x = wide.data_ptr<double>();
@@ -128,6 +130,8 @@ Tensor numbers_for(const std::vector<int64_t>& sizes, Dtype dtype, InputStyle st
   for (int64_t i = 0; i < numel_of(wide); ++i) {
     if (style == InputStyle::denormal)
       x[i] *= smallest_scale(dtype);
+    else if (style == InputStyle::some_nan)
+      x[i] = i % 37 == 5 ? NAN : x[i];
     else if (i % 2 == 1)
       x[i] = odd[i / 2 % 4];
   }
@@ -220,7 +224,9 @@ std::shared_ptr<Graph> recorded(const GoldenGraph& golden, std::span<const Tenso
     RecordScope scope(recorder);
     Interpreter(golden.graph).run(heads, symbols, outputs);
   }
-  return recorder.finish(outputs);
+  std::shared_ptr<Graph> graph = recorder.finish(outputs);
+  graph->name = golden.name;
+  return graph;
 }
 
 GraphCase recorded_case(const GoldenGraph& golden, std::span<const int64_t> symbols,
@@ -254,7 +260,8 @@ bool suits(const GoldenGraph& golden, InputStyle style) {
     has_matrix = has_matrix || v.meta.sizes.size() >= 2;
     has_floats = has_floats || is_floating(v.meta.dtype);
   }
-  if (odd_numbers) return has_floats && !golden.only_finite;
+  if (style == InputStyle::some_nan) return has_floats && golden.no_infinity;
+  if (odd_numbers) return has_floats && !golden.only_finite && !golden.no_infinity;
   return style != InputStyle::transposed || has_matrix;
 }
 
@@ -283,6 +290,27 @@ std::optional<GraphCase> make_static_case(const GoldenGraph& golden, InputStyle 
   std::optional<std::vector<int64_t>> symbols = symbols_for(golden, style);
   if (!symbols || !suits(golden, style)) return std::nullopt;
   return recorded_case(golden, *symbols, style, seed);
+}
+
+GraphCase with_gradients_wanted(const GraphCase& c) {
+  GraphCase out{clone(*c.graph), c.inputs, c.symbols};
+  for (ValueId id : out.graph->inputs()) {
+    GraphValue& value = out.graph->value(id);
+    value.flags.requires_grad = value.kind == ValueKind::tensor && is_floating(value.meta.dtype);
+  }
+  return out;
+}
+
+GraphCase with_other_numbers(const GraphCase& c, uint64_t seed) {
+  GraphCase out{c.graph, c.copy_of_inputs(), c.symbols};
+  for (const Tensor& t : out.inputs) {
+    seed += 0x1000;
+    if (!t.defined()) continue;
+    std::vector<int64_t> sizes;
+    for (SymInt size : t.sizes()) sizes.push_back(size.word());
+    filled(t, random_tensor(IntList(sizes), t.dtype(), seed));
+  }
+  return out;
 }
 
 GraphCase make_sized_case(const GoldenGraph& golden, std::span<const int64_t> symbols,

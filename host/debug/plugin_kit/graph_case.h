@@ -22,17 +22,19 @@ enum class InputStyle {
   zero_size,    ///< each symbolic size is 0
   one_element,  ///< each symbolic size is 1
   not_finite,   ///< some elements are NaN, infinite or -0
+  some_nan,     ///< a few elements are NaN, none is infinite
   denormal,     ///< all elements are denormal numbers of their dtype
 };
 inline constexpr InputStyle all_input_styles[] = {
-    InputStyle::contiguous,  InputStyle::transposed, InputStyle::sliced,  InputStyle::zero_size,
-    InputStyle::one_element, InputStyle::not_finite, InputStyle::denormal};
+    InputStyle::contiguous,  InputStyle::transposed, InputStyle::sliced,   InputStyle::zero_size,
+    InputStyle::one_element, InputStyle::not_finite, InputStyle::some_nan, InputStyle::denormal};
 std::string_view name_of(InputStyle style);
 
 struct GoldenGraph {
   std::string name;
   std::shared_ptr<Graph> graph;
   bool only_finite = false;  ///< "# only: finite": what becomes of NaN is nowhere said
+  bool no_infinity = false;  ///< "# only: no infinity": NaN is kept, infinities are added up
   bool is_random = false;    ///< some op draws random numbers
   bool is_unbacked = false;  ///< some size is known at run time only
   bool writes = false;       ///< some op writes an input
@@ -56,6 +58,10 @@ struct GraphCase {
 /// does not suit it. Throws UserError for a graph that its own ops refuse.
 std::optional<GraphCase> make_static_case(const GoldenGraph& golden, InputStyle style,
                                           uint64_t seed);
+/// The same graph with its floating inputs marked: their gradients are wanted.
+GraphCase with_gradients_wanted(const GraphCase& graph_case);
+/// The case with other numbers in inputs laid out alike.
+GraphCase with_other_numbers(const GraphCase& graph_case, uint64_t seed);
 /// The graph for these values of its symbols, contiguous.
 GraphCase make_sized_case(const GoldenGraph& golden, std::span<const int64_t> symbols,
                           uint64_t seed);

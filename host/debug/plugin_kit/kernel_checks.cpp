@@ -1,104 +1,58 @@
-// Plugins with eager kernels: each golden graph that calls one of their ops, run with and without
-// them; threads, and memory that is gone.
-#include "backend/abi/abi_args.h"
-#include "backend/abi/bridge.h"
-#include "backend/abi/status.h"
+// Plugins with eager kernels: each golden graph that calls one of their ops, and calls made up from
+// the op table, run with and without them; threads, memory that is gone, and what calls leave.
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
 #include "debug/plugin_kit/compiling.h"
 #include "debug/plugin_kit/guarded_memory.h"
 #include "debug/plugin_kit/kernel_hook.h"
+#include "debug/plugin_kit/robust_checks.h"
 #include "debug/plugin_kit/watched_host.h"
 #include "graph/interpret.h"
 #include "ops/op_table.h"
 
 #include <algorithm>
+#include <barrier>
 #include <set>
 #include <thread>
 
 namespace tenon::kit {
 
-// ---- the hook: kernels of the plugin in the op table, on a switch
-
 namespace {
 
-std::atomic<bool> kernels_on{false};
-std::atomic<int64_t> taken{0};
-
-struct Hook {
-  const tn_kernels* table;
-  uint32_t index;
-  std::string op;
-};
-
-void expect_untouched(const Hook& hook, std::span<tn_tensor* const> out) {
-  for (tn_tensor* t : out)
-    expect(t == nullptr, "the kernel of {} wrote an output although it failed or declined",
-           hook.op);
-}
-
-bool run_hook(void* self, const CallArgs& call) {
-  const Hook& hook = *static_cast<const Hook*>(self);
-  if (!kernels_on) return false;
-  AbiArguments args(call.args, call.n_args);
-  tn_tensor* out[8] = {};
-  tn_status* status = hook.table->run(hook.table->self, hook.index, args.args(), args.size(),
-                                      args.values(), nullptr, out, call.n_results);
-  if (status) expect_untouched(hook, std::span(out, call.n_results));
-  if (status && status->code == TN_DECLINED) {
-    free_status(status);
-    return false;
-  }
-  if (status) throw_status(status, ErrorCode::backend_call_failed, "kernel " + hook.op);
-  for (uint32_t i = 0; i < call.n_results; ++i) {
-    expect(out[i] != nullptr, "the kernel of {} reported success without output {}", hook.op, i);
-    call.results[i] = Value::own(take_tensor(out[i]));
-  }
-  ++taken;
-  return true;
-}
-
-}  // namespace
-
-void hook_kernels(Bench& bench) {
-  static bool hooked = false;
-  if (std::exchange(hooked, true)) return;
-  for (const tn_kernels& table : bench.load().kernels)
-    for (uint32_t i = 0; i < table.n_ops; ++i)
-      if (const OpEntry* op = find_op(view_of(table.ops[i])))
-        add_foreign_kernel(op->id, {&run_hook, new Hook{&table, i, op->name}, 1 << 20});
-}
-
-KernelScope::KernelScope() { kernels_on = true; }
-KernelScope::~KernelScope() { kernels_on = false; }
-int64_t kernels_taken() { return taken; }
-
-// ---- checks
-
-namespace {
-
-std::vector<Tensor> run_with_kernels(const GraphCase& c, std::span<const Tensor> inputs) {
-  std::vector<detail::TensorHead*> heads;
-  for (const Tensor& t : inputs) heads.push_back(t.head());
-  std::vector<Tensor> outputs(c.graph->outputs().size());
-  KernelScope scope;
-  Interpreter(c.graph).run(heads, c.symbols, outputs);
-  return outputs;
-}
-
-void expect_kernels_right(const GraphCase& c) {
-  std::vector<Tensor> expected = run_reference(c), inputs = c.copy_of_inputs();
-  std::vector<Tensor> found = run_with_kernels(c, inputs);
-  std::string wrong = difference(c, found, expected);
-  expect(wrong.empty(), "{}", wrong);
+void expect_inputs_left_alone(const GraphCase& c, std::span<const Tensor> inputs) {
   for (size_t i = 0; i < inputs.size(); ++i) {
     expect(same_bits(inputs[i], c.inputs[i]), "P23 input {} was written", i);
     std::string damage = damage_around(inputs[i]);
     expect(damage.empty(), "input {}: {}", i, damage);
-    found.clear();
     expect(impl_of(inputs[i])->references == 1, "P22 input {} is still held after the call", i);
   }
 }
+
+// Of ops whose kernel is a plugin's there is nothing to compare with: the recordings do that.
+bool host_has_kernel(const Graph& graph) {
+  return std::ranges::none_of(graph.nodes(),
+                              [](const Node& n) { return entry_of(n.op).def->provider; });
+}
+
+}  // namespace
+
+void expect_kernels_right(const GraphCase& c) {
+  std::vector<Tensor> inputs = c.copy_of_inputs();
+  bool compares = host_has_kernel(*c.graph);
+  std::vector<Tensor> expected = compares ? run_reference(c) : std::vector<Tensor>();
+  host_faults().guard_outputs = true;
+  {
+    std::vector<Tensor> found = run_with_kernels(c, inputs);
+    std::string wrong = meta_difference(c, found);
+    if (wrong.empty() && compares) wrong = difference(c, found, expected);
+    expect(wrong.empty(), "{}", wrong);
+  }
+  expect_inputs_left_alone(c, inputs);
+  std::string misuse = take_first_misuse();
+  expect(misuse.empty(), "{}", misuse);
+}
+
+namespace {
 
 void check_kernel_graph(Bench& bench, const EmbeddedFile& file) {
   hook_kernels(bench);
@@ -135,30 +89,105 @@ std::vector<GoldenGraph> kernel_graphs(const FoundPlugin& plugin) {
   return out;
 }
 
-void check_kernel_threads(Bench& bench) {
+// ---- made-up calls
+
+// A kernel may refuse arguments that do not suit it; the next row would not be asked then, so that
+// is a refusal of the op, which the host's own kernel must share.
+void check_calls_of(Bench& bench, const std::string& op) {
+  hook_kernels(bench);
+  int64_t before = kernels_taken();
+  int n_calls = 0;
+  for_each_call(op, bench.settings().quick, bench.settings().seed,
+                [&](const GraphCase& c, const std::string& text) {
+                  ++n_calls;
+                  bench.note(text);
+                  try {
+                    expect_kernels_right(c);
+                  } catch (const CheckFailed& failed) {
+                    fail_check("{}; {}", failed.why, text);
+                  } catch (const Error& error) {
+                    if (host_has_kernel(*c.graph)) fail_check("{}; {}", error.what(), text);
+                  }
+                });
+  int64_t taken = kernels_taken() - before;
+  if (n_calls == 0) skip_check("no call of it could be made up from its schema");
+  if (taken == 0) skip_check("declined: none of {} made-up calls was taken", n_calls);
+  bench.remark(message("{} of {} made-up calls taken", taken, n_calls));
+}
+
+/// Golden graphs and made-up calls of which the kernels take some part.
+std::vector<GraphCase> taken_cases(Bench& bench) {
   hook_kernels(bench);
   std::vector<GraphCase> cases;
+  auto keep = [&](const GraphCase& c) {
+    int64_t before = kernels_taken();
+    try {
+      run_with_kernels(c, c.copy_of_inputs());
+    } catch (const Error&) {
+      return;
+    }
+    if (kernels_taken() > before) cases.push_back(c);
+  };
   for (const GoldenGraph& golden : kernel_graphs(bench.found()))
-    cases.push_back(*make_static_case(golden, InputStyle::contiguous, bench.settings().seed));
-  if (cases.empty()) skip_check("no golden graph calls an op of the plugin");
+    keep(*make_static_case(golden, InputStyle::contiguous, bench.settings().seed));
+  for (const KernelsManifest& row : bench.found().manifest.kernels)
+    for (const std::string& op : row.ops) {
+      size_t most = cases.size() + 2;
+      for_each_call(op, true, bench.settings().seed, [&](const GraphCase& c, const std::string&) {
+        if (cases.size() < most) keep(c);
+      });
+    }
+  if (cases.empty()) skip_check("declined: no call of its ops was taken");
+  return cases;
+}
+
+// ---- robust
+
+constexpr int n_threads = 8;
+
+/// What one thread calls, and what comes of it.
+struct ThreadCalls {
+  std::vector<GraphCase> cases;
   std::vector<std::vector<Tensor>> expected;
-  for (const GraphCase& c : cases) expected.push_back(run_reference(c));
+};
+
+ThreadCalls calls_of_thread(const std::vector<GraphCase>& cases, uint64_t seed) {
+  ThreadCalls out;
+  for (const GraphCase& c : cases) {
+    out.cases.push_back(with_other_numbers(c, seed));
+    // An op without another kernel is compared with itself, alone.
+    out.expected.push_back(host_has_kernel(*c.graph)
+                               ? run_reference(out.cases.back())
+                               : run_with_kernels(out.cases.back(), out.cases.back().inputs));
+  }
+  return out;
+}
+
+void check_kernel_threads(Bench& bench) {
+  std::vector<GraphCase> cases = taken_cases(bench);
+  std::vector<ThreadCalls> calls;
+  for (uint64_t t = 0; t < n_threads; ++t)
+    calls.push_back(calls_of_thread(cases, bench.settings().seed + t * 77));
   KernelScope scope;
   std::atomic<bool> right{true};
+  std::barrier together(n_threads);
   std::vector<std::thread> threads;
-  int rounds = bench.settings().quick ? 5 : 50;
-  for (int t = 0; t < 8; ++t)
-    threads.emplace_back([&] {
-      for (int round = 0; round < rounds; ++round)
-        for (size_t i = 0; i < cases.size(); ++i) {
-          std::vector<detail::TensorHead*> heads = cases[i].heads();
-          std::vector<Tensor> outputs(cases[i].graph->outputs().size());
-          Interpreter(cases[i].graph).run(heads, cases[i].symbols, outputs);
-          if (!difference(cases[i], outputs, expected[i]).empty()) right = false;
-        }
+  int rounds = bench.settings().quick ? 10 : 50;
+  for (int t = 0; t < n_threads; ++t)
+    threads.emplace_back([&, t] {
+      const ThreadCalls& mine = calls[static_cast<size_t>(t)];
+      for (size_t i = 0; i < cases.size() * static_cast<size_t>(rounds); ++i) {
+        const GraphCase& c = mine.cases[i % cases.size()];
+        std::vector<detail::TensorHead*> heads = c.heads();
+        std::vector<Tensor> outputs(c.graph->outputs().size());
+        together.arrive_and_wait();
+        Interpreter(c.graph).run(heads, c.symbols, outputs);
+        if (!difference(c, outputs, mine.expected[i % cases.size()]).empty()) right = false;
+      }
     });
   for (std::thread& t : threads) t.join();
-  expect(right, "called by 8 threads at once the results are wrong");
+  expect(right, "called by {} threads at once, each with inputs of its own, results are wrong",
+         n_threads);
 }
 
 // One graph while the n-th request of memory fails; whether any request did.
@@ -186,13 +215,27 @@ bool fails_cleanly(const GraphCase& c, int64_t n) {
 }
 
 void check_kernel_memory(Bench& bench) {
-  hook_kernels(bench);
-  for (const GoldenGraph& golden : kernel_graphs(bench.found())) {
-    bench.note("graph " + golden.name);
-    GraphCase c = *make_static_case(golden, InputStyle::contiguous, bench.settings().seed);
+  for (const GraphCase& c : taken_cases(bench)) {
+    bench.note("graph " + c.graph->name);
     int64_t most = bench.settings().quick ? 20 : 200;
     for (int64_t n = 1; n <= most && fails_cleanly(c, n); ++n) {
     }
+  }
+}
+
+void check_kernel_leaks(Bench& bench) {
+  constexpr int64_t allowed_bytes = 16;  // a call; a tensor takes more
+  int64_t n = bench.settings().quick ? 32 : 128;
+  for (const GraphCase& c : taken_cases(bench)) {
+    bench.note("graph " + c.graph->name);
+    auto call_often = [&] {
+      for (int64_t i = 0; i < n; ++i) run_with_kernels(c, c.inputs);
+    };
+    call_often();
+    int64_t grown = growth_of_rounds(n * allowed_bytes, call_often);
+    expect(grown <= n * allowed_bytes,
+           "P22 {} calls left {} bytes of tensors or other memory behind; {}", n, grown,
+           c.graph->name);
   }
 }
 
@@ -205,9 +248,14 @@ void add_kernel_checks(std::vector<Check>& checks, const FoundPlugin& plugin) {
       if (file.path == golden.name + ".tng")
         checks.push_back({"kernels." + golden.name, "", 1, "21", "kernels",
                           [&file](Bench& bench) { check_kernel_graph(bench, file); }});
+  for (const KernelsManifest& row : plugin.manifest.kernels)
+    for (const std::string& op : row.ops)
+      checks.push_back({"kernels.calls." + op, "", 1, "21", "kernels.calls",
+                        [op](Bench& bench) { check_calls_of(bench, op); }});
   checks.push_back({"kernels.threads", "", 3, "6", "kernels.threads", check_kernel_threads});
   checks.push_back(
       {"kernels.out_of_memory", "", 3, "14", "kernels.out_of_memory", check_kernel_memory});
+  checks.push_back({"kernels.leaks", "", 3, "6", "kernels.leaks", check_kernel_leaks});
 }
 
 }  // namespace tenon::kit

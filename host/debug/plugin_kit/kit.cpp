@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <random>
 #include <span>
 
 namespace tenon {
@@ -22,44 +23,58 @@ std::string name_of(KitStatus status) {
 
 namespace {
 
-/// Follows one child: its lines become results.
+/// Gets the result of each check, and how the child ended where it did not come back from it.
+using OnResult = std::function<void(KitResult, const std::string& end)>;
+
+/// Follows one child: its lines become results. Code of the plugin may write into the same file, so
+/// a line counts only where it begins with the child's nonce and says what can come next.
 class PhaseReader {
  public:
-  PhaseReader(std::span<const Check> checks, std::function<void(KitResult, bool crashed)> on_result)
-      : checks_(checks), on_result_(std::move(on_result)) {}
+  PhaseReader(std::span<const Check> checks, std::string nonce, OnResult on_result)
+      : checks_(checks), nonce_(std::move(nonce)), on_result_(std::move(on_result)) {}
 
   void read(std::string_view line) {
-    if (line == "begin") {
+    if (!line.starts_with(nonce_) || next_ >= checks_.size()) return;
+    line.remove_prefix(nonce_.size());
+    if (line == " begin") {
       begin_ = std::chrono::steady_clock::now();
       running_ = true;
       where_.clear();
-    } else if (line.starts_with("at ")) {
-      where_ = unescaped(line.substr(3));
-    } else if (line.starts_with("end ")) {
-      ended_.status = static_cast<KitStatus>(line[4] - '0');
-      ended_.graph = unescaped(line.substr(6));
-    } else if (line.starts_with("why ")) {
-      ended_.detail = unescaped(line.substr(4));
-      finish(std::exchange(ended_, {}), false);
-    } else if (line == "done") {
-      done_ = true;
+    } else if (line == " done" || line == " again") {
+      closed_ = true;
+      done_ = line == " done";
+    } else if (running_) {
+      read_of_check(line);
     }
   }
 
   /// Makes a result of the check that did not come back; false when the phase is over.
   bool take_end(const ChildEnd& end, double limit_s) {
     if (done_ || next_ >= checks_.size()) return false;
+    if (closed_) return true;
+    std::string how = how_it_ended(end, limit_s);
     KitResult result;
     result.status = KitStatus::failed;
-    result.detail = how_it_ended(end, limit_s);
-    if (!where_.empty()) result.detail += "; " + where_;
+    result.detail = where_.empty() ? how : how + "; " + where_;
     result.log = end.log;
-    finish(std::move(result), true);
+    finish(std::move(result), how);
     return next_ < checks_.size();
   }
   size_t next() const { return next_; }
 
  private:
+  void read_of_check(std::string_view line) {
+    if (line.starts_with(" at ")) {
+      where_ = unescaped(line.substr(4));
+    } else if (line.size() >= 7 && line.starts_with(" end ") && line[5] >= '0' && line[5] <= '3') {
+      ended_.status = static_cast<KitStatus>(line[5] - '0');
+      ended_.graph = unescaped(line.substr(7));
+      has_ended_ = true;
+    } else if (line.starts_with(" why ") && std::exchange(has_ended_, false)) {
+      ended_.detail = unescaped(line.substr(5));
+      finish(std::exchange(ended_, {}), "");
+    }
+  }
   std::string how_it_ended(const ChildEnd& end, double limit_s) const {
     if (end.timed_out) {
       bool entry = checks_[next_].name == "load.entry";
@@ -69,22 +84,29 @@ class PhaseReader {
       return message("crashed with signal {} ({})", end.signal, strsignal(end.signal));
     return message("ended the process with status {}", end.exit_status);
   }
-  void finish(KitResult result, bool crashed) {
+  void finish(KitResult result, const std::string& end) {
     std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin_;
     result.ms = running_ ? took.count() : 0;
     running_ = false;
-    on_result_(std::move(result), crashed);
     ++next_;
+    on_result_(std::move(result), end);
   }
 
   std::span<const Check> checks_;
-  std::function<void(KitResult, bool crashed)> on_result_;
+  std::string nonce_;
+  OnResult on_result_;
   KitResult ended_;
   std::string where_;
   std::chrono::steady_clock::time_point begin_;
   size_t next_ = 0;
-  bool running_ = false, done_ = false;
+  bool running_ = false, has_ended_ = false, done_ = false, closed_ = false;
 };
+
+std::string random_nonce() {
+  std::random_device random;
+  uint64_t word = (uint64_t{random()} << 32) | random();
+  return message("tenon{}", word);
+}
 
 /// One run of the kit.
 class Kit {
@@ -132,37 +154,49 @@ class Kit {
   // After a crash the rest of the phase goes on in a new child.
   void run_phase(std::span<const Check> checks) {
     size_t next = 0;
-    auto on_result = [&](KitResult r, bool crashed) {
-      take(checks[next++], std::move(r), crashed);
+    OnResult on_result = [&](KitResult r, const std::string& end) {
+      take(checks[next++], std::move(r), end);
     };
     if (checks[0].phase.empty()) {
-      for (const Check& check : checks) on_result(run_in_place(check, settings_), false);
+      for (const Check& check : checks) on_result(run_in_place(check, settings_), "");
       return;
     }
-    if (!can_load_) {
-      KitResult skipped;
-      skipped.detail = "the plugin cannot be loaded";
-      while (next < checks.size()) on_result(skipped, false);
-      return;
-    }
-    for (size_t first = 0; first < checks.size();) {
-      PhaseReader reader(checks.subspan(first), on_result);
-      ChildEnd end = watch_self(command_(checks[0].phase, first), settings_.time_limit,
+    while (next < checks.size()) {
+      std::string why = why_not_run(checks[next]);
+      if (!why.empty()) {
+        on_result(skipped(why), "");
+        continue;
+      }
+      size_t first = next;
+      std::string nonce = random_nonce();
+      std::vector<std::string> arguments = command_(checks[0].phase, first);
+      arguments.push_back("--nonce=" + nonce);
+      PhaseReader reader(checks.subspan(first), nonce, on_result);
+      ChildEnd end = watch_self(arguments, settings_.time_limit,
                                 [&](std::string_view line) { reader.read(line); });
       if (!reader.take_end(end, settings_.time_limit)) break;
-      first += reader.next();
     }
   }
 
-  void take(const Check& check, KitResult result, bool crashed) {
+  std::string why_not_run(const Check& check) const {
+    return can_load_ ? repeats_.why_not_run(check.backend) : "the plugin cannot be loaded";
+  }
+  static KitResult skipped(const std::string& why) {
+    KitResult result;
+    result.detail = why;
+    return result;
+  }
+
+  void take(const Check& check, KitResult result, const std::string& end) {
     result.name = check.name;
     result.backend = check.backend;
     result.level = check.level;
     result.section = check.section;
+    repeats_.take(result, end);
     bool failed = result.status == KitStatus::failed;
     if (failed && check.name == "load.entry") {
       can_load_ = false;
-      if (!crashed) report_.verdict = KitVerdict::cannot_be_loaded;
+      if (end.empty()) report_.verdict = KitVerdict::cannot_be_loaded;
       report_.reason = result.detail;
     }
     report_.results.push_back(std::move(result));
@@ -174,6 +208,7 @@ class Kit {
   const std::function<void(const KitResult&)>& on_result_;
   std::vector<Check> checks_;
   KitReport report_;
+  Repeats repeats_;
   bool can_load_ = true;
 };
 

@@ -27,6 +27,7 @@ struct KitSettings {
   bool quick = false;                    ///< few repetitions
   std::vector<std::string> models, ops;  ///< folders of archives and of op recordings
   std::string work_folder;               ///< of children: where phases leave files for others
+  std::string nonce;                     ///< of children: what their lines begin with
 };
 
 enum class KitStatus { passed, failed, skipped, warned };

@@ -30,8 +30,10 @@ void check_manifest(Bench& bench) {
   const PluginManifest& m = bench.found().manifest;
   expect(m.abi.major == TN_ABI_MAJOR, "abi = \"{}\", this host has {}.{}", to_text(m.abi),
          TN_ABI_MAJOR, TN_ABI_MINOR);
-  expect(!m.backends.empty() || !m.devices.empty() || !m.kernels.empty() || !m.extensions.empty(),
-         "it offers nothing: no [[backend]], [[device]], [[kernels]] or [[extension]]");
+  bool offers = !m.backends.empty() || !m.devices.empty() || !m.kernels.empty() || !m.ops.empty() ||
+                !m.extensions.empty();
+  expect(offers,
+         "it offers nothing: no [[backend]], [[device]], [[kernels]], [[op]] or [[extension]]");
 }
 
 void check_unknown_keys(Bench& bench) {
@@ -104,9 +106,15 @@ void check_offers(Bench& bench) {
 
 void check_quiet_entry(Bench& bench) {
   ProcessState before = ProcessState::now();
-  bench.load();
+  std::string printed;
+  {
+    StdoutWatch watch;
+    bench.load();
+    printed = watch.text();
+  }
   std::string change = before.change_to(ProcessState::now(), /*with_threads=*/true);
   expect(change.empty(), "loading it {}", change);
+  expect(printed.empty(), "loading it prints \"{}\"; stdout belongs to the program", printed);
 }
 
 // ---- shutdown, and loading again
@@ -150,15 +158,18 @@ void check_repeated(Bench& bench) {
 void smoke(Bench& bench) {
   bench.load();
   for (const BackendManifest& m : bench.found().manifest.backends) {
+    if (!bench.settings().backend.empty() && bench.settings().backend != m.name) continue;
     bench.note("backend " + m.name);
     try {
       DirectBackend backend(bench, m.name);
-      GraphCase c = backend.work_case(bench.settings().seed);
-      ArtifactHandle artifact = compile_directly(backend, backend.request(c));
-      DirectResult result = call_directly(artifact.get(), c, c.inputs);
-      expect(!result.status, "backend {}: the call failed: {}", m.name, result.text());
-      std::string wrong = difference(c, result.outputs, run_reference(c));
-      expect(wrong.empty(), "backend {}: {}", m.name, wrong);
+      backend.for_each_work(bench, 1, [&](const GraphCase& c) {
+        ArtifactHandle artifact = compile_directly(backend, backend.request(c));
+        DirectResult result = call_directly(artifact.get(), c, c.inputs);
+        expect(!result.status, "backend {}: the call failed: {}", m.name, result.text());
+        std::string wrong = difference(c, result.outputs, run_reference(c));
+        expect(wrong.empty(), "backend {}: {}", m.name, wrong);
+      });
+      bench.take_remarks();
     } catch (const CheckSkipped&) {
       // It may decline all there is.
     }

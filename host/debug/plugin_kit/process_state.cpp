@@ -1,13 +1,18 @@
 // The state of the process that plugins share with their host.
 #include "debug/plugin_kit/process_state.h"
 
+#include "backend/life/plugin_call.h"
 #include "core/error.h"
+#include "debug/plugin_kit/bench.h"
 
 #include <sched.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include <cfenv>
 #include <clocale>
 #include <csignal>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 
@@ -31,6 +36,8 @@ std::string floating_point() {
 #if defined(__SSE__)
   out += message(", control {}", _mm_getcsr() & ~0x3Fu);
 #endif
+  // The host puts right what a plugin changed.
+  out += message(", restored {} times", KeepsFloatMode::times_restored());
   return out;
 }
 
@@ -58,6 +65,7 @@ ProcessState ProcessState::now() {
   s.folder_ = std::filesystem::current_path().string();
   s.affinity_ = affinity();
   s.threads_ = thread_count();
+  s.forks_ = forks_so_far();
   return s;
 }
 
@@ -76,7 +84,29 @@ std::string ProcessState::change_to(const ProcessState& after, bool with_threads
   if (affinity_ != after.affinity_) return "changed the affinity of the calling thread";
   if (with_threads && threads_ != after.threads_)
     return message("started {} threads", after.threads_ - threads_);
+  if (with_threads && forks_ != after.forks_)
+    return message("forked the process {} times", after.forks_ - forks_);
   return "";
+}
+
+StdoutWatch::StdoutWatch()
+    : kept_(::dup(STDOUT_FILENO)), file_(::memfd_create("stdout", MFD_CLOEXEC)) {
+  std::fflush(stdout);
+  if (file_ >= 0) ::dup2(file_, STDOUT_FILENO);
+}
+
+StdoutWatch::~StdoutWatch() {
+  std::fflush(stdout);
+  ::dup2(kept_, STDOUT_FILENO);
+  ::close(kept_);
+  ::close(file_);
+}
+
+std::string StdoutWatch::text() const {
+  std::fflush(stdout);
+  char buffer[80];
+  ssize_t n = ::pread(file_, buffer, sizeof buffer, 0);
+  return std::string(buffer, n > 0 ? static_cast<size_t>(n) : 0);
 }
 
 }  // namespace tenon::kit

@@ -7,7 +7,7 @@
 #include "debug/plugin_kit/robust_checks.h"
 #include "debug/plugin_kit/watched_host.h"
 
-#include <atomic>
+#include <barrier>
 #include <cstring>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -40,47 +40,103 @@ void on_threads(Body body) {
 
 }  // namespace
 
+namespace {
+
+// Of a graph with fixed sizes.
+int64_t elements_of(const GraphValue& value) {
+  int64_t n = value.kind == ValueKind::tensor;
+  for (SymInt size : value.meta.sizes) n *= size.is_symbolic() ? 1 : size.word();
+  return n;
+}
+
+// The graph with sizes at which calls take long enough to meet each other.
+GraphCase large_case(const DirectBackend& direct, const GraphCase& c, uint64_t seed) {
+  constexpr int64_t sizes[] = {4099, 515, 67}, most_elements = 1 << 19;
+  GoldenGraph golden = golden_graph(c.graph->name);
+  for (int64_t size : sizes) {
+    std::vector<int64_t> symbols = with_sizes(*golden.graph, size);
+    if (symbols.empty() || !admits(*golden.graph, symbols)) continue;
+    GraphCase large = make_sized_case(golden, symbols, seed);
+    int64_t elements = 0;
+    for (const GraphValue& v : large.graph->values()) elements += elements_of(v);
+    if (elements <= most_elements) return direct.prepared(large);
+  }
+  return c;
+}
+
+// Each thread has numbers of its own, so that it notices those of others.
+void call_from_threads(Artifact& artifact, const GraphCase& c, int calls, uint64_t seed) {
+  std::vector<GraphCase> cases;
+  std::vector<std::vector<Tensor>> expected;
+  for (int t = 0; t < n_threads; ++t) {
+    cases.push_back(with_other_numbers(c, seed + static_cast<uint64_t>(t) * 77));
+    expected.push_back(run_reference(cases.back()));
+  }
+  std::barrier together(n_threads);
+  on_threads([&](int t) {
+    std::string wrong;
+    for (int i = 0; i < calls; ++i) {
+      together.arrive_and_wait();
+      std::vector<Tensor> found = call(artifact, cases[t], cases[t].inputs);
+      if (wrong.empty()) wrong = difference(cases[t], found, expected[t]);
+    }
+    expect(wrong.empty(), "called by {} threads at once, each with inputs of its own: {}",
+           n_threads, wrong);
+  });
+}
+
+}  // namespace
+
 // The artifact of the host locks where the plugin's says TN_AF_SERIAL_ONLY.
 void check_threads(Bench& bench, const std::string& backend) {
   DirectBackend direct(bench, backend);
-  GraphCase c = direct.work_case(bench.settings().seed);
-  std::shared_ptr<Artifact> artifact =
-      compile_with_backend(full_name(bench, backend), direct.request(c));
-  std::vector<Tensor> expected = run_reference(c);
-  int calls = bench.settings().quick ? 20 : 200;
-  on_threads([&](int) {
-    std::vector<Tensor> inputs = c.copy_of_inputs();
-    for (int i = 0; i < calls; ++i) {
-      std::string wrong = difference(c, call(*artifact, c, inputs), expected);
-      expect(wrong.empty(), "called by {} threads at once: {}", n_threads, wrong);
-    }
+  int calls = bench.settings().quick ? 60 : 100;
+  direct.for_each_work(bench, [&](const GraphCase& small) {
+    GraphCase c = large_case(direct, small, bench.settings().seed);
+    CompileRequest request = direct.request(c);
+    if (!direct.takes(request)) return;
+    TakenWatch watch(backend);
+    std::shared_ptr<Artifact> artifact = compile_with_backend(full_name(bench, backend), request);
+    if (watch.took_something()) call_from_threads(*artifact, c, calls, bench.settings().seed);
   });
 }
 
 void check_parallel_compile(Bench& bench, const std::string& backend) {
   DirectBackend direct(bench, backend);
-  GraphCase c = direct.work_case(bench.settings().seed);
-  std::vector<Tensor> expected = run_reference(c);
-  int compiles = bench.settings().quick ? 3 : 20;
-  on_threads([&](int) {
+  std::vector<GraphCase> cases = direct.work_cases(bench, bench.settings().quick ? 4 : 8);
+  std::vector<std::vector<Tensor>> expected;
+  for (const GraphCase& c : cases) expected.push_back(run_reference(c));
+  int compiles = bench.settings().quick ? 4 : 20;
+  std::barrier together(n_threads);
+  on_threads([&](int t) {
+    std::string wrong;
     for (int i = 0; i < compiles; ++i) {
+      // Half of the threads compile one graph, the others the next one.
+      size_t k = static_cast<size_t>(i + t % 2) % cases.size();
+      together.arrive_and_wait();
       std::shared_ptr<Artifact> artifact =
-          compile_with_backend(full_name(bench, backend), direct.request(c));
-      std::string wrong = difference(c, call(*artifact, c, c.inputs), expected);
-      expect(wrong.empty(), "compiled by {} threads at once: {}", n_threads, wrong);
+          compile_with_backend(full_name(bench, backend), direct.request(cases[k]));
+      if (wrong.empty())
+        wrong = difference(cases[k], call(*artifact, cases[k], cases[k].inputs), expected[k]);
     }
+    expect(wrong.empty(), "compiled by {} threads at once: {}", n_threads, wrong);
   });
 }
 
 void check_canaries(Bench& bench, const std::string& backend) {
   DirectBackend direct(bench, backend);
-  GraphCase c = direct.work_case(bench.settings().seed);
   host_faults().guard_outputs = true;
-  ArtifactHandle artifact = compile_directly(direct, direct.request(c));
-  DirectResult result = call_directly(artifact.get(), c, c.inputs);
-  expect(!result.status, "the call failed: {}", result.text());
-  std::string wrong = difference(c, result.outputs, run_reference(c));
-  expect(wrong.empty(), "{}", wrong);
+  direct.for_each_work(bench, [&](const GraphCase& c) {
+    {
+      ArtifactHandle artifact = compile_directly(direct, direct.request(c));
+      DirectResult result = call_directly(artifact.get(), c, c.inputs);
+      expect(!result.status, "the call failed: {}", result.text());
+      std::string wrong = difference(c, result.outputs, run_reference(c));
+      expect(wrong.empty(), "{}", wrong);
+    }
+    std::string misuse = take_first_misuse();
+    expect(misuse.empty(), "{}", misuse);
+  });
 }
 
 // ---- structs of a newer host
@@ -103,11 +159,12 @@ struct Longer {
 
 }  // namespace
 
-void check_longer_structs(Bench& bench, const std::string& backend) {
-  DirectBackend direct(bench, backend);
-  GraphCase c = direct.work_case(bench.settings().seed);
+namespace {
+
+void expect_longer_structs_work(const DirectBackend& direct, const std::string& plugin,
+                                const GraphCase& c) {
   CompileRequest request = direct.request(c);
-  AbiRequest rq(direct.manifest(), bench.found().manifest.name, request);
+  AbiRequest rq(direct.manifest(), plugin, request);
   Longer<tn_compile_request> longer(rq.abi);
   tn_artifact* made = nullptr;
   if (tn_status* status = direct.table().compile(direct.table().self, longer.get(), &made))
@@ -127,6 +184,15 @@ void check_longer_structs(Bench& bench, const std::string& backend) {
   expect(!result.status, "a call with a longer tn_call failed: {}", result.text());
   std::string wrong = difference(c, result.outputs, run_reference(c));
   expect(wrong.empty(), "{}", wrong);
+}
+
+}  // namespace
+
+void check_longer_structs(Bench& bench, const std::string& backend) {
+  DirectBackend direct(bench, backend);
+  direct.for_each_work(bench, [&](const GraphCase& c) {
+    expect_longer_structs_work(direct, bench.found().manifest.name, c);
+  });
 }
 
 // ---- what a backend may offer
@@ -166,15 +232,16 @@ void check_reset(Bench& bench, const std::string& backend) {
   };
   std::string before = fingerprint();
   expect(!table.fingerprint || !before.empty(), "fingerprint writes nothing");
-  GraphCase c = direct.work_case(bench.settings().seed);
-  ArtifactHandle artifact = compile_directly(direct, direct.request(c));
-  if (table.reset)
-    if (tn_status* status = table.reset(table.self))
-      fail_check("reset failed: {}", text_and_free(status));
-  expect(fingerprint() == before, "fingerprint differs between two calls");
-  DirectResult result = call_directly(artifact.get(), c, c.inputs);
-  expect(!result.status, "an artifact of before reset cannot be called: {}", result.text());
-  compile_directly(direct, direct.request(c));
+  direct.for_each_work(bench, [&](const GraphCase& c) {
+    ArtifactHandle artifact = compile_directly(direct, direct.request(c));
+    if (table.reset)
+      if (tn_status* status = table.reset(table.self))
+        fail_check("reset failed: {}", text_and_free(status));
+    expect(fingerprint() == before, "fingerprint differs between two calls");
+    DirectResult result = call_directly(artifact.get(), c, c.inputs);
+    expect(!result.status, "an artifact of before reset cannot be called: {}", result.text());
+    compile_directly(direct, direct.request(c));
+  });
 }
 
 // ---- descriptions
@@ -199,37 +266,43 @@ void expect_statistics(const std::string& text) {
     expect(stats.contains(key), "TN_DESC_STATS_JSON lacks '{}': {}", key, text);
 }
 
+void expect_described(const ArtifactHandle& artifact, int32_t what) {
+  TextSink sink;
+  tn_status* status = artifact->describe(artifact.get(), what, sink.get());
+  std::string text = sink.take();
+  if (status) {
+    std::string why = text_and_free(status);
+    expect(what != TN_DESC_STATS_JSON, "describe(TN_DESC_STATS_JSON) failed: {}", why);
+    return;
+  }
+  expect(is_utf8(text), "describe({}) is not valid UTF-8", what);
+  if (what == TN_DESC_STATS_JSON) expect_statistics(text);
+}
+
 }  // namespace
 
 void check_describe(Bench& bench, const std::string& backend) {
   DirectBackend direct(bench, backend);
-  GraphCase c = direct.work_case(bench.settings().seed);
-  ArtifactHandle artifact = compile_directly(direct, direct.request(c));
-  bool offered = artifact->struct_size > offsetof(tn_artifact_api, describe) && artifact->describe;
-  if (!offered) skip_check("describe is not offered");
-  for (int32_t what = TN_DESC_SOURCE; what <= TN_DESC_STATS_JSON + 1; ++what) {
-    TextSink sink;
-    tn_status* status = artifact->describe(artifact.get(), what, sink.get());
-    std::string text = sink.take();
-    if (status) {
-      std::string why = text_and_free(status);
-      expect(what != TN_DESC_STATS_JSON, "describe(TN_DESC_STATS_JSON) failed: {}", why);
-      continue;
-    }
-    expect(is_utf8(text), "describe({}) is not valid UTF-8", what);
-    if (what == TN_DESC_STATS_JSON) expect_statistics(text);
-  }
+  direct.for_each_work(bench, [&](const GraphCase& c) {
+    ArtifactHandle artifact = compile_directly(direct, direct.request(c));
+    bool offered =
+        artifact->struct_size > offsetof(tn_artifact_api, describe) && artifact->describe;
+    if (!offered) skip_check("describe is not offered");
+    for (int32_t what = TN_DESC_SOURCE; what <= TN_DESC_STATS_JSON + 1; ++what)
+      expect_described(artifact, what);
+  });
 }
 
 void check_process_state(Bench& bench, const std::string& backend) {
   DirectBackend direct(bench, backend);
   ProcessState before = ProcessState::now();
-  GraphCase c = direct.work_case(bench.settings().seed);
-  ArtifactHandle artifact = compile_directly(direct, direct.request(c));
-  DirectResult result = call_directly(artifact.get(), c, c.inputs);
-  artifact.reset();
-  std::string change = before.change_to(ProcessState::now(), /*with_threads=*/false);
-  expect(change.empty(), "compiling and calling {}", change);
+  direct.for_each_work(bench, [&](const GraphCase& c) {
+    ArtifactHandle artifact = compile_directly(direct, direct.request(c));
+    call_directly(artifact.get(), c, c.inputs);
+    artifact.reset();
+    std::string change = before.change_to(ProcessState::now(), /*with_threads=*/false);
+    expect(change.empty(), "compiling and calling {}", change);
+  });
 }
 
 }  // namespace tenon::kit

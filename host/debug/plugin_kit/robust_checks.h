@@ -3,6 +3,7 @@
 
 #include "debug/plugin_kit/check.h"
 
+#include <functional>
 #include <string>
 
 namespace tenon::kit {
@@ -32,6 +33,9 @@ void check_option_values(Bench& bench, const std::string& backend);
 void check_serialize(Bench& bench, const std::string& backend);
 void check_load_elsewhere(Bench& bench, const std::string& backend);
 void check_damaged_artifact(Bench& bench, const std::string& backend);
+/// Runs `work` in rounds until one of them leaves no more than the bytes allowed; what the last one
+/// left.
+int64_t growth_of_rounds(int64_t allowed_bytes, const std::function<void()>& work);
 void check_memory_growth(Bench& bench, const std::string& backend);
 void check_leaks(Bench& bench, const std::string& backend);
 

@@ -82,56 +82,73 @@ bool is_refusal(const Outcome& out) {
 
 void check_cancel(Bench& bench, const std::string& backend) {
   DirectBackend direct(bench, backend);
-  GraphCase c = direct.work_case(bench.settings().seed);
-  std::vector<Tensor> expected = run_reference(c);
-  for (int64_t after : {0, 1, 2, 5, 10, 50}) {
-    bench.note(message("cancelled after {} questions", after));
-    Holdings before = Holdings::now();
-    host_faults().cancel_after = after;
-    Outcome out = compile_and_call(direct, c, expected);
-    expect(out.code == TN_OK || out.code == TN_CANCELLED,
-           "a cancelled compile ended with status {} ({}), expected TN_CANCELLED or success",
-           out.code, out.text);
-    expect_same(before, "a cancelled compile");
-  }
+  direct.for_each_work(bench, [&](const GraphCase& c) {
+    std::vector<Tensor> expected = run_reference(c);
+    for (int64_t after : {0, 1, 2, 5, 10, 50}) {
+      bench.note(message("graph {}, cancelled after {} questions", c.graph->name, after));
+      Holdings before = Holdings::now();
+      host_faults().cancel_after = after;
+      Outcome out = compile_and_call(direct, c, expected);
+      expect(out.code == TN_OK || out.code == TN_CANCELLED,
+             "a cancelled compile ended with status {} ({}), expected TN_CANCELLED or success",
+             out.code, out.text);
+      expect_same(before, "a cancelled compile");
+    }
+    clear_host_faults();
+  });
 }
+
+namespace {
+
+// One compile and call in which request `n` of memory fails; whether there was such a request.
+bool fails_cleanly(const DirectBackend& direct, const GraphCase& c, int64_t n,
+                   std::span<const Tensor> expected) {
+  Holdings before = Holdings::now();
+  host_faults().fail_request = n;
+  Outcome out = compile_and_call(direct, c, expected);
+  bool reached = host_faults().fail_request <= 0;
+  clear_host_faults();
+  expect(out.code == TN_OK || out.code == TN_OUT_OF_MEMORY,
+         "request {} of memory failed, and it answered with status {} ({}), expected "
+         "TN_OUT_OF_MEMORY or success",
+         n, out.code, out.text);
+  expect_same(before, message("request {} of memory failed", n));
+  for (const Tensor& t : c.inputs)
+    expect(impl_of(t)->references == 1, "P22 an input is still held after request {} failed", n);
+  return reached;
+}
+
+}  // namespace
 
 // Each request of memory fails once: the first, then the second, and so on.
 void check_out_of_memory(Bench& bench, const std::string& backend) {
   DirectBackend direct(bench, backend);
-  GraphCase c = direct.work_case(bench.settings().seed);
-  std::vector<Tensor> expected = run_reference(c);
-  int64_t most = bench.settings().quick ? 40 : 200;
-  for (int64_t n = 1; n <= most; ++n) {
-    bench.note(message("request {} of memory fails", n));
-    Holdings before = Holdings::now();
-    host_faults().fail_request = n;
-    Outcome out = compile_and_call(direct, c, expected);
-    bool reached = host_faults().fail_request <= 0;
-    clear_host_faults();
-    expect(out.code == TN_OK || out.code == TN_OUT_OF_MEMORY,
-           "request {} of memory failed, and it answered with status {} ({}), expected "
-           "TN_OUT_OF_MEMORY or success",
-           n, out.code, out.text);
-    expect_same(before, message("request {} of memory failed", n));
-    for (const Tensor& t : c.inputs)
-      expect(impl_of(t)->references == 1, "P22 an input is still held after request {} failed", n);
-    if (!reached) return;
-  }
+  int64_t most = bench.settings().quick ? 20 : 200;
+  direct.for_each_work(bench, [&](const GraphCase& given) {
+    // Inputs of its own: the case holds the first ones.
+    GraphCase c{given.graph, given.copy_of_inputs(), given.symbols};
+    std::vector<Tensor> expected = run_reference(c);
+    for (int64_t n = 1; n <= most; ++n) {
+      bench.note(message("graph {}, request {} of memory fails", c.graph->name, n));
+      if (!fails_cleanly(direct, c, n, expected)) break;
+    }
+  });
 }
 
 void check_damaged_cache(Bench& bench, const std::string& backend) {
   DirectBackend direct(bench, backend);
-  GraphCase c = direct.work_case(bench.settings().seed);
-  std::vector<Tensor> expected = run_reference(c);
-  for (bool damage : {false, true, true, true, true}) {
-    Holdings before = Holdings::now();
-    host_faults().damage_cache = damage;
-    Outcome out = compile_and_call(direct, c, expected);
-    expect(out.code == TN_OK, "with {} bytes in the cache: {}", damage ? "damaged" : "good",
-           out.text);
-    expect_same(before, "a compile that reads the cache");
-  }
+  direct.for_each_work(bench, [&](const GraphCase& c) {
+    std::vector<Tensor> expected = run_reference(c);
+    for (bool damage : {false, true, true, true, true}) {
+      Holdings before = Holdings::now();
+      host_faults().damage_cache = damage;
+      Outcome out = compile_and_call(direct, c, expected);
+      clear_host_faults();
+      expect(out.code == TN_OK, "with {} bytes in the cache: {}", damage ? "damaged" : "good",
+             out.text);
+      expect_same(before, "a compile that reads the cache");
+    }
+  });
 }
 
 // ---- things that no plugin knows
@@ -174,14 +191,16 @@ namespace {
 void check_strange(Bench& bench, const std::string& backend, std::atomic<bool>& fault,
                    const char* what) {
   DirectBackend direct(bench, backend);
-  GraphCase c = direct.work_case(bench.settings().seed);
-  std::vector<Tensor> expected = run_reference(c);
-  fault = true;
-  Outcome out = compile_and_call(direct, c, expected);
-  expect(is_refusal(out),
-         "{} of a kind that nobody knows ended with status {} ({}), expected TN_DECLINED or "
-         "success",
-         what, out.code, out.text);
+  direct.for_each_work(bench, [&](const GraphCase& c) {
+    std::vector<Tensor> expected = run_reference(c);
+    fault = true;
+    Outcome out = compile_and_call(direct, c, expected);
+    fault = false;
+    expect(is_refusal(out),
+           "{} of a kind that nobody knows ended with status {} ({}), expected TN_DECLINED or "
+           "success",
+           what, out.code, out.text);
+  });
 }
 
 }  // namespace
@@ -196,34 +215,37 @@ void check_unknown_value(Bench& bench, const std::string& backend) {
 
 void check_request_flags(Bench& bench, const std::string& backend) {
   DirectBackend direct(bench, backend);
-  GraphCase c = direct.work_case(bench.settings().seed);
-  std::vector<Tensor> expected = run_reference(c);
-  constexpr int first_unknown = 7;
-  for (int bit = first_unknown; bit < 64; ++bit) {
-    bench.note(message("request flag bit {}", bit));
-    Outcome out = compile_and_call(direct, c, expected,
-                                   [&](tn_compile_request& rq) { rq.flags |= uint64_t{1} << bit; });
-    if (bit >= 32)
-      expect(out.code != TN_OK,
-             "request flag bit {} is unknown and was not refused; bits 32..63 change what a "
-             "request means",
-             bit);
-    else
-      expect(is_refusal(out),
-             "request flag bit {} ended with status {} ({}); unknown bits 0..31 "
-             "are ignored",
-             bit, out.code, out.text);
-  }
+  direct.for_each_work(bench, bench.settings().quick ? 1 : 4, [&](const GraphCase& c) {
+    std::vector<Tensor> expected = run_reference(c);
+    constexpr int first_unknown = 7;
+    for (int bit = first_unknown; bit < 64; ++bit) {
+      bench.note(message("graph {}, request flag bit {}", c.graph->name, bit));
+      Outcome out = compile_and_call(
+          direct, c, expected, [&](tn_compile_request& rq) { rq.flags |= uint64_t{1} << bit; });
+      if (bit >= 32)
+        expect(out.code != TN_OK,
+               "request flag bit {} is unknown and was not refused; bits 32..63 change what a "
+               "request means",
+               bit);
+      else
+        expect(is_refusal(out),
+               "request flag bit {} ended with status {} ({}); unknown bits 0..31 "
+               "are ignored",
+               bit, out.code, out.text);
+    }
+  });
 }
 
 // ---- options
 
 void check_no_options(Bench& bench, const std::string& backend) {
   DirectBackend direct(bench, backend);
-  GraphCase c = direct.work_case(bench.settings().seed);
-  std::vector<Tensor> expected = run_reference(c);
-  host_faults().hide_options = true;
-  compile_and_call(direct, c, expected);  // any status will do, a crash will not
+  direct.for_each_work(bench, [&](const GraphCase& c) {
+    std::vector<Tensor> expected = run_reference(c);
+    host_faults().hide_options = true;
+    compile_and_call(direct, c, expected);  // any status will do, a crash will not
+    host_faults().hide_options = false;
+  });
 }
 
 namespace {
@@ -248,19 +270,20 @@ std::vector<OptionValue> values_of(const BackendOption& option) {
 void check_option_values(Bench& bench, const std::string& backend) {
   DirectBackend direct(bench, backend);
   if (direct.manifest().options.empty()) skip_check("the manifest declares no options");
-  GraphCase c = direct.work_case(bench.settings().seed);
-  std::vector<Tensor> expected = run_reference(c);
-  for (const BackendOption& option : direct.manifest().options)
-    for (const OptionValue& value : values_of(option)) {
-      CompileRequest request = direct.request(c);
-      request.options_toml = option.name + " = " + to_text(value);
-      bench.note("option " + request.options_toml);
-      ArtifactHandle artifact = compile_directly(direct, request);
-      DirectResult result = call_directly(artifact.get(), c, c.inputs);
-      expect(!result.status, "with {} the call failed: {}", request.options_toml, result.text());
-      std::string wrong = difference(c, result.outputs, expected);
-      expect(wrong.empty(), "with {}: {}", request.options_toml, wrong);
-    }
+  direct.for_each_work(bench, bench.settings().quick ? 2 : 8, [&](const GraphCase& c) {
+    std::vector<Tensor> expected = run_reference(c);
+    for (const BackendOption& option : direct.manifest().options)
+      for (const OptionValue& value : values_of(option)) {
+        CompileRequest request = direct.request(c);
+        request.options_toml = option.name + " = " + to_text(value);
+        bench.note(message("graph {}, option {}", c.graph->name, request.options_toml));
+        ArtifactHandle artifact = compile_directly(direct, request);
+        DirectResult result = call_directly(artifact.get(), c, c.inputs);
+        expect(!result.status, "with {} the call failed: {}", request.options_toml, result.text());
+        std::string wrong = difference(c, result.outputs, expected);
+        expect(wrong.empty(), "with {}: {}", request.options_toml, wrong);
+      }
+  });
 }
 
 }  // namespace tenon::kit

@@ -32,11 +32,6 @@ Watch& watch() {
   return *instance;
 }
 
-void note_misuse(const std::string& what) {
-  std::lock_guard lock(watch().lists);
-  if (watch().misuse.empty()) watch().misuse = what;
-}
-
 tn_status* out_of_memory() {
   return make_status(TN_OUT_OF_MEMORY, "out of memory, as the conformance kit wants it");
 }
@@ -267,6 +262,11 @@ struct Tables {
 
 }  // namespace
 
+void note_misuse(const std::string& what) {
+  std::lock_guard lock(watch().lists);
+  if (watch().misuse.empty()) watch().misuse = what;
+}
+
 HostFaults& host_faults() { return watch().faults; }
 
 void clear_host_faults() {
@@ -294,9 +294,9 @@ HostCounts host_counts() {
   return counts;
 }
 
-std::string first_misuse() {
+std::string take_first_misuse() {
   std::lock_guard lock(watch().lists);
-  return watch().misuse;
+  return std::exchange(watch().misuse, {});
 }
 
 const tn_host* watched_host() {

@@ -36,8 +36,11 @@ struct HostCounts {
   int64_t live_blobs = 0, live_statuses = 0;
 };
 HostCounts host_counts();
-/// The first rule that a call of the table broke, in words; empty: none.
-std::string first_misuse();
+/// The first rule that a call of the table broke since it was last asked, in words; empty: none.
+std::string take_first_misuse();
+
+/// Tells of a rule that was broken elsewhere; the first one counts.
+void note_misuse(const std::string& what);
 
 /// The table, complete and of this version.
 const tn_host* watched_host();

@@ -17,6 +17,21 @@ int64_t number_of(const ModelLeaf& leaf, const Tensor& given) {
   fail("input {} is an integer, found {}", leaf.name, to_text(given));
 }
 
+// What the place of a symbol holds in a call.
+int64_t found_at(const Pt2SymbolSource& source, const ModelLeaf& leaf, const Tensor& given) {
+  switch (source.kind) {
+    case Pt2SourceKind::size:
+      return given.size(source.dim).guard_int();
+    case Pt2SourceKind::stride:
+      return given.stride(source.dim).guard_int();
+    case Pt2SourceKind::offset:
+      return given.storage_offset();
+    case Pt2SourceKind::value:
+      break;
+  }
+  return number_of(leaf, given);
+}
+
 size_t leaf_of(const ImportedModel& model, uint32_t program_input) {
   for (size_t i = 0; i < model.leaves.size(); ++i)
     if (model.leaves[i].program_input == program_input) return i;
@@ -63,8 +78,8 @@ std::string place_of(const ImportedModel& model, const Pt2Range& range) {
   for (const Pt2SymbolSource& s : model.symbols) {
     if (range.expr != s.symbol) continue;
     const ModelLeaf& leaf = model.leaves[leaf_of(model, s.input)];
-    if (s.dim < 0) return message("input {}", leaf.name);
-    return message("dimension {} of input {}", s.dim, leaf.name);
+    if (s.kind == Pt2SourceKind::value) return message("input {}", leaf.name);
+    return message("{} of input {}", place_text(s), leaf.name);
   }
   return message("{}", range.text);
 }
@@ -126,12 +141,11 @@ Pt2SymbolValues read_symbols(const ImportedModel& model, std::span<const Tensor>
   Pt2SymbolValues values;
   for (const Pt2SymbolSource& s : model.symbols) {
     size_t at = leaf_of(model, s.input);
-    int64_t found =
-        s.dim < 0 ? number_of(model.leaves[at], leaves[at]) : leaves[at].size(s.dim).guard_int();
+    int64_t found = found_at(s, model.leaves[at], leaves[at]);
     try {
       values[s.symbol] = solve_symbol(s, found, values);
     } catch (const UserError& error) {
-      fail("input {}: dimension {}: {}", model.leaves[at].name, s.dim, error.what());
+      fail("input {}: {}: {}", model.leaves[at].name, place_text(s), error.what());
     }
   }
   return values;

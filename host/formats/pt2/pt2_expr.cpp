@@ -122,7 +122,7 @@ std::string_view without(std::string_view name, std::string_view prefix) {
   return name.starts_with(prefix) ? name.substr(prefix.size()) : name;
 }
 
-const Expr* call(std::string_view name, Operands operands) {
+const Expr* call_of(std::string_view name, Operands operands) {
   name = without(name, "math.");
   for (const auto& [known, op] : operations)
     if (name == known) return make_expr(op, operands);
@@ -197,12 +197,35 @@ const Expr* Pt2Expressions::leaf(std::string_view name) {
   return is_plain(name) ? symbol(name) : nullptr;
 }
 
+// `Piecewise(ExprCondPair(a, c), ExprCondPair(b, true))` is a where c, else b. A pair is read as a
+// choice whose other side is yet to come.
+const Expr* Pt2Expressions::call(std::string_view name, std::span<const Expr* const> operands) {
+  if (name == "ExprCondPair" && operands.size() == 2)
+    return make_expr(SymOp::select, {operands[1], operands[0], otherwise()});
+  if (name != "Piecewise" || operands.empty()) return call_of(name, operands);
+  const Expr* rest = operands.back();
+  for (size_t i = operands.size() - 1; i-- > 0;)
+    rest =
+        substitute(operands[i], [&](const Expr* s) { return s == otherwise() ? rest : nullptr; });
+  bool is_whole = std::ranges::count(free_symbols(rest), otherwise()) == 0;
+  require(is_whole, ErrorCode::unsupported, "a choice without a last case is not supported");
+  return rest;
+}
+
+const Expr* Pt2Expressions::otherwise() {
+  if (!otherwise_)
+    otherwise_ =
+        env_->declare_symbol("else of a choice", ExprKind::integer, std::nullopt, {}, {}, "");
+  return otherwise_;
+}
+
 const Expr* Pt2Expressions::read(const std::string& text) {
   auto [at, is_new] = read_.try_emplace(text);
   if (is_new)
     at->second = read_with(text, [&] {
       return parse_expr(
-          text, [this](std::string_view name) { return leaf(name); }, nullptr, call);
+          text, [this](std::string_view name) { return leaf(name); }, nullptr,
+          [this](std::string_view name, Operands operands) { return call(name, operands); });
     });
   return at->second;
 }
@@ -212,7 +235,7 @@ const Expr* Pt2Expressions::read_guard(std::string_view text, const SymbolLookup
     return parse_expr(
         text,
         [&](std::string_view name) { return name.starts_with("L[") ? place(name) : leaf(name); },
-        nullptr, call);
+        nullptr, [this](std::string_view name, Operands operands) { return call(name, operands); });
   });
 }
 

@@ -35,10 +35,13 @@ class Pt2Expressions {
 
  private:
   const Expr* leaf(std::string_view name);
+  const Expr* call(std::string_view name, std::span<const Expr* const> operands);
+  const Expr* otherwise();
 
   std::shared_ptr<ShapeEnv> env_;
   std::unordered_map<std::string, const Expr*> read_;
   std::unordered_map<std::string, const Expr*> symbols_;
+  const Expr* otherwise_ = nullptr;  ///< stands for the cases behind one of a choice
 };
 
 }  // namespace tenon::formats

@@ -65,7 +65,9 @@ void Importer::declare_symbols() {
     require(hint != hints.end(), ErrorCode::bad_file,
             "{}: symbol {} of an input has no example value; export the program again",
             program_.file, symbol_text(s.symbol));
-    auto kind = s.dim < 0 ? SymbolSource::Kind::input_value : SymbolSource::Kind::input_size;
+    auto kind = s.kind == Pt2SourceKind::size     ? SymbolSource::Kind::input_size
+                : s.kind == Pt2SourceKind::stride ? SymbolSource::Kind::input_stride
+                                                  : SymbolSource::Kind::input_value;
     uint32_t dim = s.dim < 0 ? 0 : static_cast<uint32_t>(s.dim);
     symbols_.declare(s.symbol, hint->second, {kind, s.input, dim});
   }
@@ -148,13 +150,14 @@ void Importer::add_input(uint32_t index) {
   add_leaf(index);
 }
 
-// A symbol that has to be solved for is an input of its own, which the caller fills in.
+// A symbol that has to be solved for, or that a stride or an offset gives, is an input of its own,
+// which the caller fills in.
 void Importer::bind_symbols() {
   for (const Pt2SymbolSource& s : model_.symbols) {
     const Expr* symbol = symbols_.find(s.symbol);
     ValueId value = no_value;
     int32_t dim = s.dim;
-    if (s.solve) {
+    if (s.is_own_input()) {
       GraphValue input;
       input.kind = ValueKind::sym_int;
       input.name = symbol_text(s.symbol);
@@ -251,9 +254,7 @@ ImportedModel Importer::run() {
   nodes_.add_all(program_.graph, scope_);
   add_outputs();
   if (options_.with_weights) attach_weights();
-  std::vector<std::string> problems = problems_of(*graph_);
-  require(problems.empty(), ErrorCode::bad_file, "{}: {}", program_.file,
-          problems.empty() ? "" : problems[0]);
+  admit_graph(*graph_, program_.file);
   model_.file = program_.file;
   model_.name = program_.name;
   model_.graph = graph_;

@@ -1,4 +1,5 @@
 // Weights of .pt2 programs as tensors over the mapped file, or as copies where they are written.
+#include "core/tensor/exposure.h"
 #include "core/tensor/tensor_impl.h"
 #include "formats/pt2/pt2_import_parts.h"
 #include "graph/passes/aliasing.h"
@@ -60,9 +61,11 @@ Tensor Pt2Weights::base(const Pt2Weight& weight, bool is_written) {
     return copy;
   }
   auto* owner = new std::shared_ptr<const void>(weight.storage.owner);
-  return from_memory(
+  Tensor mapped = from_memory(
       data, {n}, weight.dtype, {},
       [](void* p) { delete static_cast<std::shared_ptr<const void>*>(p); }, owner);
+  keep_private(*impl_of(mapped)->storage_ref.get());
+  return mapped;
 }
 
 Tensor Pt2Weights::tensor(const Pt2Weight& weight, bool is_written) {

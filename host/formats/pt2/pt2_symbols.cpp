@@ -15,6 +15,7 @@ struct Place {
   uint32_t input;
   int32_t dim;
   const Pt2Sym* sym;
+  Pt2SourceKind kind;
 };
 
 bool is_open(const Pt2Sym& sym) { return sym.expr && sym.is_symbolic(); }
@@ -27,14 +28,29 @@ std::vector<Place> symbolic_places(const Pt2Program& program) {
     if (input.value.kind == Pt2Kind::symbol) {
       auto found = program.graph.symbols.find(input.value.text);
       if (found != program.graph.symbols.end() && is_open(found->second))
-        places.push_back({i, -1, &found->second});
+        places.push_back({i, -1, &found->second, Pt2SourceKind::value});
     }
     if (input.value.kind != Pt2Kind::tensor) continue;
     const Pt2TensorMeta& meta = program.graph.tensors.at(input.value.text);
     for (size_t d = 0; d < meta.sizes.size(); ++d)
-      if (is_open(meta.sizes[d])) places.push_back({i, static_cast<int32_t>(d), &meta.sizes[d]});
+      if (is_open(meta.sizes[d]))
+        places.push_back({i, static_cast<int32_t>(d), &meta.sizes[d], Pt2SourceKind::size});
   }
   return places;
+}
+
+// Sizes and numbers come before these.
+void add_layout_places(const Pt2Program& program, std::vector<Place>& places) {
+  for (uint32_t i = 0; i < program.inputs.size(); ++i) {
+    const Pt2Input& input = program.inputs[i];
+    if (input.kind != Pt2InputKind::user_input || input.value.kind != Pt2Kind::tensor) continue;
+    const Pt2TensorMeta& meta = program.graph.tensors.at(input.value.text);
+    for (size_t d = 0; d < meta.strides.size(); ++d)
+      if (is_open(meta.strides[d]))
+        places.push_back({i, static_cast<int32_t>(d), &meta.strides[d], Pt2SourceKind::stride});
+    if (is_open(meta.storage_offset))
+      places.push_back({i, -1, &meta.storage_offset, Pt2SourceKind::offset});
+  }
 }
 
 // The one symbol of `expr` that is not in `known`; null when there are none or several.
@@ -66,15 +82,16 @@ std::vector<Pt2SymbolSource> symbol_sources(const Pt2Program& program) {
   std::vector<Pt2SymbolSource> sources;
   std::unordered_set<const Expr*> known;
   std::vector<Place> places = symbolic_places(program);
+  add_layout_places(program, places);
   for (const Place& p : places)
     if (p.sym->expr->is_symbol() && known.insert(p.sym->expr).second)
-      sources.push_back({p.sym->expr, p.input, p.dim});
+      sources.push_back({p.sym->expr, p.input, p.dim, nullptr, p.kind});
   for (bool found = true; found;) {
     found = false;
     for (const Place& p : places) {
       const Expr* symbol = only_unknown(p.sym->expr, known);
       if (!symbol) continue;
-      sources.push_back({symbol, p.input, p.dim, p.sym->expr});
+      sources.push_back({symbol, p.input, p.dim, p.sym->expr, p.kind});
       known.insert(symbol);
       found = true;
     }
@@ -105,13 +122,35 @@ int64_t solve_symbol(const Pt2SymbolSource& source, int64_t found, const Pt2Symb
   return value;
 }
 
+const Pt2Sym& sym_at(const Pt2Program& program, const Pt2SymbolSource& source) {
+  const std::string& name = program.inputs[source.input].value.text;
+  auto dim = static_cast<size_t>(std::max(source.dim, 0));
+  if (source.kind == Pt2SourceKind::value) return program.graph.symbols.at(name);
+  const Pt2TensorMeta& meta = program.graph.tensors.at(name);
+  return source.kind == Pt2SourceKind::size     ? meta.sizes[dim]
+         : source.kind == Pt2SourceKind::stride ? meta.strides[dim]
+                                                : meta.storage_offset;
+}
+
+std::string place_text(const Pt2SymbolSource& source) {
+  switch (source.kind) {
+    case Pt2SourceKind::size:
+      return message("dimension {}", source.dim);
+    case Pt2SourceKind::stride:
+      return message("stride {}", source.dim);
+    case Pt2SourceKind::offset:
+      return "storage offset";
+    case Pt2SourceKind::value:
+      break;
+  }
+  return "value";
+}
+
 Pt2SymbolValues symbol_hints(const Pt2Program& program,
                              const std::vector<Pt2SymbolSource>& sources) {
   Pt2SymbolValues hints;
   for (const Pt2SymbolSource& s : sources) {
-    const Pt2Argument& value = program.inputs[s.input].value;
-    const Pt2Sym& sym = s.dim < 0 ? program.graph.symbols.at(value.text)
-                                  : program.graph.tensors.at(value.text).sizes[s.dim];
+    const Pt2Sym& sym = sym_at(program, s);
     if (!sym.hint || sym.hint->kind == ExprKind::real) continue;
     hints[s.symbol] = solve_symbol(s, sym.hint->integer(), hints);
   }

@@ -14,20 +14,33 @@
 
 namespace tenon::formats {
 
-/// How one symbol gets its value at a call: a size of a user input, or (dim < 0) its value.
+enum class Pt2SourceKind : uint8_t { size, stride, offset, value };
+
+/// How one symbol gets its value at a call: a size, a stride or the storage offset of a user input,
+/// or the value of a number.
 struct Pt2SymbolSource {
   const Expr* symbol = nullptr;
   uint32_t input = 0;  ///< index into Pt2Program::inputs
-  int32_t dim = -1;
-  /// Null when the size is the symbol itself; else an affine expression in it, to be solved.
+  int32_t dim = -1;    ///< of sizes and strides
+  /// Null when the place is the symbol itself; else an affine expression in it, to be solved.
   const Expr* solve = nullptr;
+  Pt2SourceKind kind = Pt2SourceKind::size;
+
+  /// Whether the graph gets the symbol as an input of its own, which the caller fills in.
+  bool is_own_input() const {
+    return solve || kind == Pt2SourceKind::stride || kind == Pt2SourceKind::offset;
+  }
 };
+/// What the archive says of the place.
+const Pt2Sym& sym_at(const Pt2Program& program, const Pt2SymbolSource& source);
+/// "dimension 1", "stride 0", "storage offset", "value".
+std::string place_text(const Pt2SymbolSource& source);
 
 /// By symbol of Pt2Program::symbols.
 using Pt2SymbolValues = std::map<const Expr*, int64_t>;
 
 /// The sources of all symbols that user inputs bind, each after those that its `solve` uses.
-/// Symbols that occur bare come first.
+/// Symbols that occur bare come first, and sizes and numbers before strides and offsets.
 std::vector<Pt2SymbolSource> symbol_sources(const Pt2Program& program);
 
 /// The value of `source` when its place holds `found`; throws UserError where none gives it.

@@ -153,6 +153,9 @@ struct ParseOptions {
   /// refused.
   std::function<Tensor(const MissingConstant&)> constant;
   bool check_digests = true;
+  /// Results are held against the ops' meta functions, see admit_graph(); off for tools that look
+  /// for such differences themselves.
+  bool check_metadata = true;
   std::shared_ptr<ShapeEnv> shape_env;  ///< where symbols are declared; null: a new one
 };
 

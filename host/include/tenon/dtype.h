@@ -115,6 +115,8 @@ constexpr std::optional<Dtype> parse_dtype(std::string_view name) {
 /// Real floating point, f8 included.
 constexpr bool is_floating(Dtype dtype) { return detail::dtype_row(dtype).kind == 'f'; }
 constexpr bool is_complex(Dtype dtype) { return detail::dtype_row(dtype).kind == 'c'; }
+/// Whether tensors of the dtype have gradients: floating and complex ones.
+constexpr bool is_differentiable(Dtype dtype) { return is_floating(dtype) || is_complex(dtype); }
 /// Integers, with or without sign; bool is not one.
 constexpr bool is_integral(Dtype dtype) {
   char kind = detail::dtype_row(dtype).kind;

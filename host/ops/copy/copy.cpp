@@ -148,6 +148,8 @@ void check_async(const Tensor& self, std::string_view text) {
 }
 
 void become_resized(const Tensor& self, SymIntList size, MemoryFormat format) {
+  for (SymInt s : size)
+    require(expect_true(s >= 0), "a tensor cannot have a negative size: {}", size);
   Dims sizes = dims_of(size), strides = strides_for(size, format);
   bool same = sizes.size() == self.sizes().size() &&
               std::equal(sizes.begin(), sizes.end(), self.sizes().begin());

@@ -16,7 +16,7 @@ constexpr OpTags unset = OpTags::creation | OpTags::nondeterministic;
 
 TensorMeta sized(SymIntList size, Dtype dtype, Dev device) {
   for (SymInt s : size)
-    require(s.is_symbolic() || s.word() >= 0, "a tensor cannot have a negative size: {}", size);
+    require(expect_true(s >= 0), "a tensor cannot have a negative size: {}", size);
   return contiguous_meta(size, dtype, device.value_or(kCPU));
 }
 

@@ -94,25 +94,32 @@ void linspace_kernel(Tensor& out, double start, double end, double base) {
 }
 
 // A bound may be a number or a tensor without dimensions.
-double bound(Number n) { return n.to_double(); }
-double bound(const Tensor& t) {
+void check_bound(Number) {}
+void check_bound(const Tensor& t) {
   require(t.dim() == 0, "linspace: a bound must be a tensor without dimensions, found shape {}",
           t.sizes());
-  return load_number(impl_of(t)->data, t.dtype()).to_double();
 }
+double bound(Number n) { return n.to_double(); }
+double bound(const Tensor& t) { return load_number(impl_of(t)->data, t.dtype()).to_double(); }
 
 template <class A, class B>
-constexpr auto linspace_shape = [](A, B, int64_t steps, Type dtype, Lay, Dev device, Pin) {
-  return linspace_meta(steps, dtype, device);
-};
+constexpr auto linspace_shape =
+    [](A start, B end, int64_t steps, Type dtype, Lay, Dev device, Pin) {
+      check_bound(start);
+      check_bound(end);
+      return linspace_meta(steps, dtype, device);
+    };
 template <class A, class B>
 constexpr auto linspace_fill = [](Tensor& out, A start, B end, int64_t, Type, Lay, Dev, Pin) {
   linspace_kernel(out, bound(start), bound(end), 0);
 };
 template <class A, class B>
-constexpr auto logspace_shape = [](A, B, int64_t steps, double, Type dtype, Lay, Dev device, Pin) {
-  return linspace_meta(steps, dtype, device);
-};
+constexpr auto logspace_shape =
+    [](A start, B end, int64_t steps, double, Type dtype, Lay, Dev device, Pin) {
+      check_bound(start);
+      check_bound(end);
+      return linspace_meta(steps, dtype, device);
+    };
 template <class A, class B>
 constexpr auto logspace_fill = [](Tensor& out, A start, B end, int64_t, double base, Type, Lay, Dev,
                                   Pin) { linspace_kernel(out, bound(start), bound(end), base); };

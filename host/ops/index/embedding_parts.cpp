@@ -69,4 +69,13 @@ Tensor bag_scales_backward_parts(const Tensor& grad, const Tensor& weight,
   return to(mul(dots, counted(rows, places.padding, dots.dtype())), grad.dtype());
 }
 
+Tensor embedding_dense_vjp(const Tensor& g, const Tensor& indices, SymInt padding) {
+  Tensor rows = g.index_select(0, indices.reshape({-1}));
+  Dims sizes = dims_of(indices.sizes());
+  for (size_t d = 1; d < g.sizes().size(); ++d) sizes.push_back(g.sizes()[d]);
+  rows = rows.reshape(list_of(sizes));
+  if (padding.is_symbolic() || padding.word() < 0) return rows;
+  return rows.masked_fill(indices.eq(Number(padding)).unsqueeze(-1), 0);
+}
+
 }  // namespace tenon::ops

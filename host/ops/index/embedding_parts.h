@@ -26,4 +26,7 @@ Tensor bag_backward_parts(const Tensor& grad, const BagPlaces& places, const Bag
 /// The gradient of the scale of each index.
 Tensor bag_scales_backward_parts(const Tensor& grad, const Tensor& weight, const BagPlaces& places);
 
+/// The derivative of embedding_dense_backward by its gradient.
+Tensor embedding_dense_vjp(const Tensor& g, const Tensor& indices, SymInt padding);
+
 }  // namespace tenon::ops

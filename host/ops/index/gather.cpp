@@ -1,23 +1,37 @@
 // Element-wise indexing along a dimension: gather, scatter and their reductions, take and put.
 #include "core/threads/thread_pool.h"
 #include "ops/index/advanced_index.h"
+#include "ops/index/fold_names.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops.h>
 
 namespace tenon::ops {
 
+Fold fold_named(std::string_view op, std::string_view name) {
+  if (name == "sum" || name == "add") return Fold::sum;
+  if (name == "prod" || name == "multiply") return Fold::prod;
+  if (name == "mean") return Fold::mean;
+  if (name == "amax") return Fold::amax;
+  if (name == "amin") return Fold::amin;
+  fail("{}: reduce must be sum, prod, mean, amax or amin, found '{}'", op, name);
+}
+
 namespace {
 
 // A tensor without dimensions counts as a vector of one element.
 Tensor as_vector(const Tensor& t) { return t.dim() ? t : make_view(t, {1}, {1}, sym_offset_of(t)); }
 
-// Whether `t` has an element at each position of `index`.
+// Whether `t` has an element at each position of `index`. A tensor without dimensions counts as a
+// vector of one element.
 bool covers(const Tensor& t, const Tensor& index) {
+  if (t.dim() == 0 || index.dim() == 0)
+    return std::max(t.dim(), index.dim()) <= 1 && expect_true(t.numel() >= index.numel());
   bool fits = t.dim() == index.dim();
-  for (size_t d = 0; fits && d < sizes_of(index).size(); ++d)
-    fits = sizes_of(t)[d] >= sizes_of(index)[d];
+  for (size_t d = 0; fits && d < index.sizes().size(); ++d)
+    fits = expect_true(t.sizes()[d] >= index.sizes()[d]);
   return fits;
 }
 
@@ -35,8 +49,6 @@ struct IndexedWalk {
               const Tensor* other_)
       : op(name), index(as_vector(index_of(name, index_))) {
     Tensor self = as_vector(self_), other = other_ ? as_vector(*other_) : index;
-    require(covers(other, index), "{}: src of shape {} is smaller than index of shape {}", op,
-            other.sizes(), index.sizes());
     at = static_cast<size_t>(wrap_dim(dim, self.dim()));
     size = sizes_of(self)[at];
     step = strides_of(self)[at];
@@ -101,14 +113,13 @@ void for_each_indexed(const char* op, const Tensor& self, int64_t dim, const Ten
 
 void check_index_shape(const char* op, const Tensor& self, int64_t dim, const Tensor& index) {
   int64_t at = wrap_dim(dim, self.dim());
-  for (SymInt s : index.sizes())
-    if (!s.is_symbolic() && s.word() == 0) return;
+  if (is_surely_empty(index)) return;
+  require_index_dtype(op, index);
   require(std::max<int64_t>(self.dim(), 1) == std::max<int64_t>(index.dim(), 1),
           "{}: self of shape {} and index of shape {} must have the same number of dimensions", op,
           self.sizes(), index.sizes());
   for (int64_t d = 0; d < std::min(self.dim(), index.dim()); ++d)
-    require(d == at || !(index.size(d).maybe_int() && self.size(d).maybe_int()) ||
-                index.size(d).word() <= self.size(d).word(),
+    require(d == at || expect_true(index.size(d) <= self.size(d)),
             "{}: index of shape {} is larger than self of shape {} beside dimension {}", op,
             index.sizes(), self.sizes(), at);
 }
@@ -143,17 +154,6 @@ Tensor taken_along(const Tensor& self, const Tensor& indices, std::optional<int6
 }
 
 // ---- scatter
-
-enum class Fold : uint8_t { replace, sum, prod, mean, amax, amin };
-
-Fold fold_named(const char* op, std::string_view name) {
-  if (name == "sum" || name == "add") return Fold::sum;
-  if (name == "prod" || name == "multiply") return Fold::prod;
-  if (name == "mean") return Fold::mean;
-  if (name == "amax") return Fold::amax;
-  if (name == "amin") return Fold::amin;
-  fail("{}: reduce must be sum, prod, mean, amax or amin, found '{}'", op, name);
-}
 
 template <class T>
 T folded(Fold fold, T a_, T b_) {
@@ -193,8 +193,6 @@ T quotient(T sum, int64_t n) {
 void fold_into(const char* op, const Tensor& out, int64_t dim, const Tensor& index,
                const Tensor& src, Fold fold, bool include_self) {
   if (numel_of(index) == 0) return;
-  require(src.dtype() == out.dtype(), "{}: src must have dtype {}, found {}", op, out.dtype(),
-          src.dtype());
   bool counts = fold == Fold::mean || !include_self;
   std::vector<int64_t> met(counts ? static_cast<size_t>(numel_of(out)) : 0, include_self ? 1 : 0);
   dispatch_dtype(out.dtype(), op, [&]<class T>() {
@@ -220,6 +218,18 @@ TensorMeta scatter_meta(const char* op, const Tensor& self, int64_t dim, const T
   return contiguous_meta(self.sizes(), self.dtype(), self.device());
 }
 
+// Each element of the index takes one of `src`. Of reductions, nothing is asked about a source that
+// no element of the index reads.
+TensorMeta scatter_source_meta(const char* op, const Tensor& self, int64_t dim, const Tensor& index,
+                               const Tensor& src, bool reduces) {
+  bool reads = !is_surely_empty(index);
+  require(src.dtype() == self.dtype() || (reduces && !reads),
+          "{}: src must have dtype {}, found {}", op, self.dtype(), src.dtype());
+  require(!reads || covers(src, index), "{}: src of shape {} is smaller than index of shape {}", op,
+          src.sizes(), index.sizes());
+  return scatter_meta(op, self, dim, index);
+}
+
 void replace_elements(const char* op, const Tensor& out, int64_t dim, const Tensor& index,
                       const Tensor* src, Number value) {
   if (numel_of(index) == 0) return;
@@ -235,8 +245,6 @@ void replace_elements(const char* op, const Tensor& out, int64_t dim, const Tens
 
 constexpr auto scatter_src_kernel = [](Tensor& out, const Tensor& self, int64_t dim,
                                        const Tensor& index, const Tensor& src) {
-  require(src.dtype() == self.dtype(), "scatter: src must have dtype {}, found {}", self.dtype(),
-          src.dtype());
   copy_elements(out, self);
   replace_elements("scatter", out, dim, index, &src, 0);
 };
@@ -271,14 +279,19 @@ void take_kernel(Tensor& out, const Tensor& self, const Tensor& index) {
   });
 }
 
+TensorMeta put_meta(const Tensor& self, const Tensor& index, const Tensor& source, bool) {
+  require_index_dtype("put", index);
+  require(sizes_match(index.numel(), source.numel()) && source.dtype() == self.dtype(),
+          "put: {} indices for {} values of dtype {}, the tensor has dtype {}", index.numel(),
+          source.numel(), source.dtype(), self.dtype());
+  return like(self);
+}
+
 void put_kernel(Tensor& out, const Tensor& self, const Tensor& index, const Tensor& source,
                 bool accumulate) {
   Tensor flat = make_tensor(contiguous_meta(self.sizes(), self.dtype()));
   copy_elements(flat, self);
   Tensor positions = index_of("put", index), values = contiguous_of(source);
-  require(numel_of(positions) == numel_of(values) && values.dtype() == self.dtype(),
-          "put: {} indices for {} values of dtype {}", numel_of(positions), numel_of(values),
-          values.dtype());
   dispatch_dtype(self.dtype(), "put", [&]<class T>() {
     for (int64_t i = 0; i < numel_of(positions); ++i) {
       T& at =
@@ -323,6 +336,7 @@ static constexpr OpDef rows[] = {
     {.schema = "take(Tensor self, Tensor index) -> Tensor",
      .meta =
          [](const Tensor& self, const Tensor& index) {
+           require_index_dtype("take", index);
            return contiguous_meta(index.sizes(), self.dtype(), self.device());
          },
      .eager = fn<take_kernel>,
@@ -338,7 +352,7 @@ static constexpr OpDef rows[] = {
      .linear = "self"},
     {.schema = "put(Tensor self, Tensor index, Tensor source, bool accumulate=False) -> Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, const Tensor&, const Tensor&, bool) { return like(self); },
+     .meta = fn<put_meta>,
      .eager = fn<put_kernel>,
      .vjp = {{"self", "grad, index, accumulate",
               [](const Tensor& g, const Tensor& index, bool accumulate) {
@@ -352,8 +366,10 @@ static constexpr OpDef rows[] = {
     {.schema = "scatter.src(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
      .variants = in_place,
      .core = true,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
-                const Tensor&) { return scatter_meta("scatter", self, dim, index); },
+     .meta =
+         [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+           return scatter_source_meta("scatter", self, dim, index, src, false);
+         },
      .eager = scatter_src_kernel,
      .vjp = {{"self", "grad, dim, index",
               [](const Tensor& g, int64_t dim, const Tensor& index) {
@@ -375,20 +391,29 @@ static constexpr OpDef rows[] = {
     {.schema =
          "scatter.reduce(Tensor self, int dim, Tensor index, Tensor src, *, str reduce) -> Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&,
-                std::string_view) { return scatter_meta("scatter", self, dim, index); },
+     .meta =
+         [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+            std::string_view reduce) {
+           check_fold("scatter", reduce);
+           return scatter_source_meta("scatter", self, dim, index, src, true);
+         },
      .eager = scatter_fold_kernel},
     {.schema = "scatter.value_reduce(Tensor self, int dim, Tensor index, Scalar value, *, str "
                "reduce) -> Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, Number,
-                std::string_view) { return scatter_meta("scatter", self, dim, index); },
+     .meta =
+         [](const Tensor& self, int64_t dim, const Tensor& index, Number, std::string_view reduce) {
+           check_fold("scatter", reduce);
+           return scatter_meta("scatter", self, dim, index);
+         },
      .eager = scatter_value_fold_kernel},
     {.schema = "scatter_add(Tensor self, int dim, Tensor index, Tensor src) -> Tensor",
      .variants = in_place,
      .core = true,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index,
-                const Tensor&) { return scatter_meta("scatter_add", self, dim, index); },
+     .meta =
+         [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
+           return scatter_source_meta("scatter_add", self, dim, index, src, true);
+         },
      .eager =
          [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src) {
            copy_elements(out, self);
@@ -401,9 +426,12 @@ static constexpr OpDef rows[] = {
                "bool include_self=True) -> Tensor",
      .variants = in_place,
      .core = true,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&,
-                std::string_view,
-                bool) { return scatter_meta("scatter_reduce", self, dim, index); },
+     .meta =
+         [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
+            std::string_view reduce, bool) {
+           check_fold("scatter_reduce", reduce);
+           return scatter_source_meta("scatter_reduce", self, dim, index, src, true);
+         },
      .eager =
          [](Tensor& out, const Tensor& self, int64_t dim, const Tensor& index, const Tensor& src,
             std::string_view reduce, bool include_self) {

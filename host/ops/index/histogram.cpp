@@ -43,8 +43,11 @@ int64_t bin_of(double x, Interval range, int64_t bins) {
   return std::min(at, bins - 1);
 }
 
-TensorMeta histc_meta(const Tensor& self, int64_t bins, Number, Number) {
+TensorMeta histc_meta(const Tensor& self, int64_t bins, Number min, Number max) {
   require(bins > 0, "histc: bins must be positive, found {}", bins);
+  bool is_known = !min.is_symbolic() && !max.is_symbolic();
+  if (is_known && min.to_double() != max.to_double())
+    interval_of("histc", {}, min.to_double(), max.to_double(), 1.0);
   return contiguous_meta({SymInt(bins)}, self.dtype(), self.device());
 }
 

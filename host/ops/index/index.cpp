@@ -2,6 +2,7 @@
 // indices.
 #include "ops/index/advanced_index.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
@@ -11,8 +12,7 @@
 namespace tenon::ops {
 
 Tensor index_of(const char* op, const Tensor& index) {
-  require(index.dtype() == Dtype::i64 || index.dtype() == Dtype::i32,
-          "{}: indices must be i64 or i32, found {}", op, index.dtype());
+  require_index_dtype(op, index);
   return converted(index, Dtype::i64);
 }
 
@@ -20,25 +20,31 @@ namespace {
 
 bool is_mask(const Tensor& t) { return t.dtype() == Dtype::bool_ || t.dtype() == Dtype::u8; }
 
-// A mask of k dimensions stands for k index tensors.
+// A mask of k dimensions stands for k index tensors, and fits the dimensions that they index.
+void check_masks(const char* op, const Tensor& self, TensorList indices) {
+  int64_t n = 0;
+  for (const Tensor& t : indices) {
+    bool masks = t.defined() && is_mask(t);
+    for (int64_t d = 0; masks && d < t.dim(); ++d)
+      require(n + d < self.dim() && sizes_match(t.size(d), self.size(n + d)),
+              "{}: the mask of shape {} does not fit the tensor of shape {}", op, t.sizes(),
+              self.sizes());
+    n += masks ? t.dim() : 1;
+  }
+  require(n <= self.dim(), "{}: {} indices for a tensor of shape {}", op, n, self.sizes());
+}
+
 std::vector<Tensor> expanded_masks(const char* op, const Tensor& self, TensorList indices) {
+  check_masks(op, self, indices);
   std::vector<Tensor> out;
   for (const Tensor& t : indices) {
     if (!t.defined() || !is_mask(t)) {
       out.push_back(t);
       continue;
     }
-    for (int64_t d = 0; d < t.dim(); ++d) {
-      auto at = static_cast<int64_t>(out.size()) + d;
-      require(at < self.dim() && sizes_match(t.size(d), self.size(at)),
-              "{}: the mask of shape {} does not fit the tensor of shape {}", op, t.sizes(),
-              self.sizes());
-    }
     Tensor positions = nonzero(t);
     for (int64_t d = 0; d < t.dim(); ++d) out.push_back(select(positions, 1, d));
   }
-  require(static_cast<int64_t>(out.size()) <= self.dim(), "{}: {} indices for a tensor of shape {}",
-          op, out.size(), self.sizes());
   return out;
 }
 
@@ -119,8 +125,14 @@ std::vector<int64_t> index_offsets(const char* op, const IndexPlan& plan) {
 
 namespace {
 
+void check_index_dtypes(const char* op, const IndexPlan& plan) {
+  for (const Tensor& t : plan.indices) require_index_dtype(op, t);
+}
+
 TensorMeta index_meta_of(const Tensor& self, TensorList indices) {
-  return index_meta(plan_index("index", self, indices));
+  IndexPlan plan = plan_index("index", self, indices);
+  check_index_dtypes("index", plan);
+  return index_meta(plan);
 }
 
 Tensor index_kernel(const Tensor& self, TensorList indices) {
@@ -165,8 +177,6 @@ IntList plain(const Dims& dims) {
 
 void put_elements(const char* op, const Tensor& target, TensorList indices, const Tensor& given,
                   bool accumulate) {
-  require(given.dtype() == target.dtype(), "{}: values must have dtype {}, found {}", op,
-          target.dtype(), given.dtype());
   IndexPlan plan = plan_index(op, target, indices);
   Tensor values = may_overlap(target, given) ? contiguous_of(clone(given)) : given;
   Dims strides = value_strides(op, plan, values);
@@ -189,7 +199,20 @@ void put_elements(const char* op, const Tensor& target, TensorList indices, cons
                       [&]<class T>() { put.template operator()<T>([](T, T v) { return v; }); });
 }
 
-constexpr auto put_meta = [](const Tensor& self, TensorList, const Tensor&, bool) {
+void check_put(const char* op, const Tensor& self, TensorList indices, const Tensor& values) {
+  require(values.dtype() == self.dtype(), "{}: values must have dtype {}, found {}", op,
+          self.dtype(), values.dtype());
+  // How many elements a mask chooses is seen by the run only, and is not asked for here.
+  if (std::any_of(indices.begin(), indices.end(),
+                  [](const Tensor& t) { return t.defined() && is_mask(t); }))
+    return check_masks(op, self, indices);
+  IndexPlan plan = plan_index(op, self, indices);
+  check_index_dtypes(op, plan);
+  value_strides(op, plan, values);
+}
+
+constexpr auto put_meta = [](const Tensor& self, TensorList indices, const Tensor& values, bool) {
+  check_put("index_put", self, indices, values);
   return like(self);
 };
 constexpr auto put_kernel = [](Tensor& out, const Tensor& self, TensorList indices,
@@ -201,6 +224,7 @@ constexpr auto put_kernel = [](Tensor& out, const Tensor& self, TensorList indic
 TensorMeta index_select_meta(const Tensor& self, int64_t dim, const Tensor& index) {
   require(index.dim() <= 1, "index_select: the index must be a vector, found shape {}",
           index.sizes());
+  require_index_dtype("index_select", index);
   Dims sizes = dims_of(self.sizes());
   auto at = static_cast<size_t>(wrap_dim(dim, self.dim()));
   if (self.dim()) sizes[at] = index.numel();
@@ -352,7 +376,8 @@ static constexpr OpDef rows[] = {
      .linear = "self + values"},
     {.schema = "index_put_(Tensor(a!) self, Tensor?[] indices, Tensor values, bool "
                "accumulate=False) -> Tensor(a!)",
-     .meta = [](const Tensor&, TensorList, const Tensor&, bool) {},
+     .meta = [](const Tensor& self, TensorList indices, const Tensor& values,
+                bool) { check_put("index_put_", self, indices, values); },
      .eager =
          [](const Tensor& self, TensorList indices, const Tensor& values, bool accumulate) {
            put_elements("index_put_", self, indices, values, accumulate);

@@ -79,12 +79,7 @@ void masked_fill_kernel(Tensor& out, const Tensor& self, const Tensor& mask, Num
   });
 }
 
-Number number_in(const Tensor& value) {
-  require(value.dim() == 0,
-          "masked_fill: the value must be a tensor without dimensions, found shape {}",
-          value.sizes());
-  return load_number(impl_of(value)->data, value.dtype());
-}
+Number number_in(const Tensor& value) { return load_number(impl_of(value)->data, value.dtype()); }
 
 Tensor expanded_to(const Tensor& t, const Dims& sizes) {
   Dims strides = broadcast_strides(t.sizes(), t.strides(), list_of(sizes));
@@ -117,8 +112,6 @@ TensorMeta masked_select_meta(const Tensor& self, const Tensor& mask) {
 
 void masked_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& mask,
                            const Tensor& source) {
-  require(source.dtype() == self.dtype(), "masked_scatter: source must have dtype {}, found {}",
-          self.dtype(), source.dtype());
   copy_broadcast(out, self);
   Tensor values = contiguous_of(source);
   int64_t next = 0, n = numel_of(values);
@@ -153,8 +146,13 @@ static constexpr OpDef rows[] = {
      .linear = "self + value"},
     {.schema = "masked_fill.Tensor(Tensor self, Tensor mask, Tensor value) -> Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, const Tensor& mask,
-                const Tensor&) { return masked_meta("masked_fill", self, mask); },
+     .meta =
+         [](const Tensor& self, const Tensor& mask, const Tensor& value) {
+           require(value.dim() == 0,
+                   "masked_fill: the value must be a tensor without dimensions, found shape {}",
+                   value.sizes());
+           return masked_meta("masked_fill", self, mask);
+         },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& mask,
                  const Tensor& value) { masked_fill_kernel(out, self, mask, number_in(value)); },
      .decomp = [](const Tensor& self, const Tensor& mask,
@@ -179,16 +177,24 @@ static constexpr OpDef rows[] = {
     {.schema = "masked_scatter(Tensor self, Tensor mask, Tensor source) -> Tensor",
      .variants = in_place,
      .core = true,
-     .meta = [](const Tensor& self, const Tensor& mask,
-                const Tensor&) { return masked_meta("masked_scatter", self, mask); },
+     .meta =
+         [](const Tensor& self, const Tensor& mask, const Tensor& source) {
+           require(source.dtype() == self.dtype(),
+                   "masked_scatter: source must have dtype {}, found {}", self.dtype(),
+                   source.dtype());
+           return masked_meta("masked_scatter", self, mask);
+         },
      .eager = fn<masked_scatter_kernel>,
      .vjp = {{"self", "grad, mask",
               [](const Tensor& g, const Tensor& mask) { return g.masked_fill(mask, 0); }},
              {"source", "grad, mask, source.sizes", fn<masked_scatter_backward>}},
      .linear = "self + source"},
     {.schema = "masked_scatter_backward(Tensor grad_output, Tensor mask, SymInt[] sizes) -> Tensor",
-     .meta = [](const Tensor& grad, const Tensor&,
-                SymIntList sizes) { return contiguous_meta(sizes, grad.dtype(), grad.device()); },
+     .meta =
+         [](const Tensor& grad, const Tensor& mask, SymIntList sizes) {
+           masked_meta("masked_scatter_backward", grad, mask);
+           return contiguous_meta(sizes, grad.dtype(), grad.device());
+         },
      .eager = fn<masked_scatter_backward_kernel>,
      .vjp = {{"grad_output", "grad, grad_output.sizes, mask",
               [](const Tensor& g, SymIntList sizes, const Tensor& mask) {

@@ -1,6 +1,7 @@
 // Whole slices along one dimension by a vector of indices: index_add, index_copy, index_fill,
 // index_reduce.
 #include "ops/index/advanced_index.h"
+#include "ops/index/fold_names.h"
 #include "ops/op.h"
 #include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
@@ -22,6 +23,7 @@ Tensor spread_index(const Tensor& index, const Tensor& source, int64_t dim) {
 TensorMeta slices_meta(const char* op, const Tensor& self, int64_t dim, const Tensor& index) {
   wrap_dim(dim, self.dim());
   require(index.dim() <= 1, "{}: the index must be a vector, found shape {}", op, index.sizes());
+  require_index_dtype(op, index);
   return like(self);
 }
 
@@ -29,10 +31,12 @@ TensorMeta slices_meta(const char* op, const Tensor& self, int64_t dim, const Te
                        const Tensor& source) {
   require(source.dtype() == self.dtype(), "{}: source must have the dtype of self, {}, found {}",
           op, self.dtype(), source.dtype());
+  int64_t at = wrap_dim(dim, self.dim());
   bool fits = source.dim() == self.dim() || (source.dim() <= 1 && self.dim() <= 1);
+  if (source.dim() == 0 || self.dim() == 0)
+    fits = fits && sizes_match(source.numel(), index.numel());
   for (int64_t d = 0; fits && source.dim() == self.dim() && d < self.dim(); ++d)
-    fits =
-        sizes_match(source.size(d), d == wrap_dim(dim, self.dim()) ? index.numel() : self.size(d));
+    fits = sizes_match(source.size(d), d == at ? index.numel() : self.size(d));
   require(fits, "{}: source of shape {} has not {} slices of self, which has shape {}", op,
           source.sizes(), index.numel(), self.sizes());
   return slices_meta(op, self, dim, index);
@@ -171,8 +175,12 @@ static constexpr OpDef rows[] = {
     {.schema = "index_reduce(Tensor self, int dim, Tensor index, Tensor source, str reduce, *, "
                "bool include_self=True) -> Tensor",
      .variants = in_place,
-     .meta = [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor&,
-                std::string_view, bool) { return slices_meta("index_reduce", self, dim, index); },
+     .meta =
+         [](const Tensor& self, int64_t dim, const Tensor& index, const Tensor& source,
+            std::string_view reduce, bool) {
+           check_fold("index_reduce", reduce);
+           return slices_meta("index_reduce", self, dim, index, source);
+         },
      .eager = fn<index_reduce_kernel>,
      .vjp = {{"self, source", "grad, self, dim, index, source, reduce, include_self, result",
               fn<index_reduce_vjp>}}},

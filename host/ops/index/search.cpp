@@ -28,22 +28,30 @@ TensorMeta search_meta(const Tensor& self, bool out_int32) {
   return contiguous_meta(self.sizes(), out_int32 ? Dtype::i32 : Dtype::i64, self.device());
 }
 
-void check_search(const Tensor& sorted, const Tensor& self, const Tensor& sorter) {
-  IntList rows = sizes_of(sorted), values = sizes_of(self);
-  bool fits = rows.size() == 1 || (!rows.empty() && rows.size() == values.size() &&
-                                   std::equal(rows.begin(), rows.end() - 1, values.begin()));
+bool is_right(bool right, std::optional<std::string_view> side) {
+  require(!side || *side == "left" || *side == "right",
+          "searchsorted: side must be left or right, found '{}'", side.value_or(""));
+  return side ? *side == "right" : right;
+}
+
+void check_search(const Tensor& sorted, SymIntList values, const Tensor& sorter) {
+  SymIntList rows = sorted.sizes();
+  bool fits = rows.size() == 1 || (!rows.empty() && rows.size() == values.size());
+  for (size_t d = 0; fits && rows.size() > 1 && d + 1 < rows.size(); ++d)
+    fits = sizes_match(rows[d], values[d]);
   require(fits,
           "searchsorted: a sorted vector, or sorted rows for the rows of the values, are expected, "
           "found shapes {} and {}",
           rows, values);
-  if (sorter.defined()) require_shape("searchsorted", "sorter", sorter, sorted.sizes());
+  if (!sorter.defined()) return;
+  require_shape("searchsorted", "sorter", sorter, sorted.sizes());
+  require_index_dtype("searchsorted", sorter);
 }
 
 // Each row of `sorted` serves the row of `values` with the same leading index; a vector serves all.
 // `sorter` (or undefined) holds the order of each row.
 void search_kernel(Tensor& out, const Tensor& sorted, const Tensor& self, bool right,
                    const Tensor& sorter) {
-  check_search(sorted, self, sorter);
   Promotion promotion;
   promotion.add(sorted);
   promotion.add(self);
@@ -74,12 +82,6 @@ void search_kernel(Tensor& out, const Tensor& sorted, const Tensor& self, bool r
     }
   });
   copy_elements(out, found);
-}
-
-bool is_right(bool right, std::optional<std::string_view> side) {
-  require(!side || *side == "left" || *side == "right",
-          "searchsorted: side must be left or right, found '{}'", side.value_or(""));
-  return side ? *side == "right" : right;
 }
 
 void isin_kernel(Tensor& out, const Tensor& elements, const Tensor& test_elements, bool,
@@ -246,9 +248,13 @@ bool is_of_all(const Tensor& self, std::optional<int64_t> dim) {
 static constexpr OpDef rows[] = {
     {.schema = "searchsorted.Tensor(Tensor sorted_sequence, Tensor self, *, bool out_int32=False, "
                "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
-     .meta = [](const Tensor&, const Tensor& self, bool out_int32, bool,
-                std::optional<std::string_view>,
-                const Tensor&) { return search_meta(self, out_int32); },
+     .meta =
+         [](const Tensor& sorted, const Tensor& self, bool out_int32, bool right,
+            std::optional<std::string_view> side, const Tensor& sorter) {
+           is_right(right, side);
+           check_search(sorted, self.sizes(), sorter);
+           return search_meta(self, out_int32);
+         },
      .eager =
          [](Tensor& out, const Tensor& sorted, const Tensor& self, bool, bool right,
             std::optional<std::string_view> side, const Tensor& sorter) {
@@ -258,8 +264,10 @@ static constexpr OpDef rows[] = {
     {.schema = "searchsorted.Scalar(Tensor sorted_sequence, Scalar self, *, bool out_int32=False, "
                "bool right=False, str? side=None, Tensor? sorter=None) -> Tensor",
      .meta =
-         [](const Tensor& sorted, Number, bool out_int32, bool, std::optional<std::string_view>,
-            const Tensor&) {
+         [](const Tensor& sorted, Number, bool out_int32, bool right,
+            std::optional<std::string_view> side, const Tensor& sorter) {
+           is_right(right, side);
+           check_search(sorted, {}, sorter);
            return contiguous_meta({}, out_int32 ? Dtype::i32 : Dtype::i64, sorted.device());
          },
      .eager =
@@ -270,8 +278,11 @@ static constexpr OpDef rows[] = {
      .vjp = nondiff},
     {.schema = "bucketize.Tensor(Tensor self, Tensor boundaries, *, bool out_int32=False, bool "
                "right=False) -> Tensor",
-     .meta = [](const Tensor& self, const Tensor&, bool out_int32,
-                bool) { return search_meta(self, out_int32); },
+     .meta =
+         [](const Tensor& self, const Tensor& boundaries, bool out_int32, bool) {
+           check_search(boundaries, self.sizes(), Tensor());
+           return search_meta(self, out_int32);
+         },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& boundaries, bool,
                  bool right) { search_kernel(out, boundaries, self, right, Tensor()); },
      .vjp = nondiff},
@@ -303,8 +314,9 @@ static constexpr OpDef rows[] = {
      .meta =
          [](const Tensor& repeats, std::optional<SymInt> output_size) {
            check_repeats(repeats, 1);
+           require_index_dtype("repeat_interleave", repeats);
            SymInt size = output_size ? *output_size : unknown_count("repeat_interleave");
-           require(size.is_symbolic() || size.word() >= 0,
+           require(expect_true(size >= 0),
                    "repeat_interleave: output_size must not be negative, found {}", size);
            return contiguous_meta({size}, repeats.dtype(), repeats.device());
          },

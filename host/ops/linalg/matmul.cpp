@@ -1,5 +1,6 @@
 // Products of matrices and vectors: mm, bmm, their add forms, matmul, linear and dot.
 #include "core/sym/sym_int.h"
+#include "ops/complex_forms.h"
 #include "ops/kernel_loops.h"
 #include "ops/linalg/product.h"
 #include "ops/op.h"
@@ -243,6 +244,21 @@ Tensor added_product(const Tensor& self, const Tensor& product, Number beta, Num
   return reads ? add(mul(self, beta), product, alpha) : mul(product, alpha);
 }
 
+// ---- derivatives
+
+bool is_column_major(const Tensor& t) {
+  return guard_or_false(t.stride(0) == 1) && guard_or_false(t.stride(1) == t.size(0));
+}
+
+// A gradient lies as its operand does, as in PyTorch: that of the weights of a layer, which
+// multiplies by their transpose, comes out of the product row by row, and the optimiser walks along.
+Tensor left_gradient(const Tensor& g, const Tensor& b, const Tensor& a) {
+  return is_column_major(a) ? b.mm(g.t()).t() : g.mm(b.t());
+}
+Tensor right_gradient(const Tensor& g, const Tensor& a, const Tensor& b) {
+  return is_column_major(b) ? g.t().mm(a).t() : a.t().mm(g);
+}
+
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -251,8 +267,9 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = fn<mm_meta>,
      .eager = [](Tensor& out, const Tensor& a, const Tensor& b) { multiply(out, a, b); },
-     .vjp = {{"self", "grad, mat2", [](const Tensor& g, const Tensor& b) { return g.mm(b.t()); }},
-             {"mat2", "grad, self", [](const Tensor& g, const Tensor& a) { return a.t().mm(g); }}},
+     .complex = fn<complex_mm>,
+     .vjp = {{"self", "grad, mat2, self.meta", fn<left_gradient>},
+             {"mat2", "grad, self, mat2.meta", fn<right_gradient>}},
      .linear = "self * mat2",
      .autocast = Autocast::lower},
     {.schema = "bmm(Tensor self, Tensor mat2) -> Tensor",
@@ -260,6 +277,7 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = fn<bmm_meta>,
      .eager = [](Tensor& out, const Tensor& a, const Tensor& b) { multiply(out, a, b); },
+     .complex = fn<complex_bmm>,
      .vjp = {{"self", "grad, mat2",
               [](const Tensor& g, const Tensor& b) { return g.bmm(b.transpose(1, 2)); }},
              {"mat2", "grad, self",
@@ -275,14 +293,15 @@ static constexpr OpDef rows[] = {
                 Number) { return added_meta("addmm", self, mm_meta(a, b)); },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& a, const Tensor& b, Number beta,
                  Number alpha) { add_product(out, self, a, b, beta, alpha); },
+     .complex = fn<complex_addmm>,
      .vjp = {{"self", "grad, beta", [](const Tensor& g, Number beta) { return scaled(g, beta); }},
-             {"mat1", "grad, mat2, alpha",
-              [](const Tensor& g, const Tensor& b, Number alpha) {
-                return scaled(g.mm(b.t()), alpha);
+             {"mat1", "grad, mat2, mat1.meta, alpha",
+              [](const Tensor& g, const Tensor& b, const Tensor& a, Number alpha) {
+                return scaled(left_gradient(g, b, a), alpha);
               }},
-             {"mat2", "grad, mat1, alpha",
-              [](const Tensor& g, const Tensor& a, Number alpha) {
-                return scaled(a.t().mm(g), alpha);
+             {"mat2", "grad, mat1, mat2.meta, alpha",
+              [](const Tensor& g, const Tensor& a, const Tensor& b, Number alpha) {
+                return scaled(right_gradient(g, a, b), alpha);
               }}},
      .linear = "self + mat1 * mat2",
      .autocast = Autocast::lower},
@@ -296,10 +315,12 @@ static constexpr OpDef rows[] = {
                  Number alpha) { add_product(out, self, a, b, beta, alpha); },
      .decomp = [](const Tensor& self, const Tensor& batch1, const Tensor& batch2, Number beta,
                   Number alpha) { return added_product(self, bmm(batch1, batch2), beta, alpha); },
+     .complex = as_decomposed,
      .vjp = {{"self", "grad, beta", [](const Tensor& g, Number beta) { return scaled(g, beta); }},
              {"batch1", "grad, batch2, alpha",
-              [](const Tensor& g, const Tensor& b,
-                 Number alpha) { return scaled(g.bmm(b.transpose(1, 2)), alpha); }},
+              [](const Tensor& g, const Tensor& b, Number alpha) {
+                return scaled(g.bmm(b.transpose(1, 2)), alpha);
+              }},
              {"batch2", "grad, batch1, alpha",
               [](const Tensor& g, const Tensor& a,
                  Number alpha) { return scaled(a.transpose(1, 2).bmm(g), alpha); }}},
@@ -311,6 +332,7 @@ static constexpr OpDef rows[] = {
      .eager = fn<mv_kernel>,
      .decomp = [](const Tensor& self,
                   const Tensor& vec) { return squeeze(mm(self, unsqueeze(vec, 1)), 1); },
+     .complex = as_decomposed,
      .vjp = {{"self", "grad, vec", [](const Tensor& g, const Tensor& v) { return g.outer(v); }},
              {"vec", "grad, self", [](const Tensor& g, const Tensor& a) { return a.t().mv(g); }}},
      .linear = "self * vec"},
@@ -328,6 +350,7 @@ static constexpr OpDef rows[] = {
          },
      .decomp = [](const Tensor& self, const Tensor& mat, const Tensor& vec, Number beta,
                   Number alpha) { return added_product(self, mv(mat, vec), beta, alpha); },
+     .complex = as_decomposed,
      .vjp = {{"self", "grad, beta", [](const Tensor& g, Number beta) { return scaled(g, beta); }},
              {"mat", "grad, vec, alpha",
               [](const Tensor& g, const Tensor& v,
@@ -344,6 +367,7 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, const Tensor& tensor) {
            return sum(mul(self, tensor), std::nullopt, false, self.dtype());
          },
+     .complex = as_decomposed,
      .vjp = {{"self", "grad, tensor", [](const Tensor& g, const Tensor& b) { return g.mul(b); }},
              {"tensor", "grad, self", [](const Tensor& g, const Tensor& a) { return g.mul(a); }}},
      .linear = "self * tensor"},
@@ -355,6 +379,7 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, const Tensor& other) {
            return sum(mul(self, other), std::nullopt, false, self.dtype());
          },
+     .complex = fn<complex_vdot>,
      .vjp = {{"self", "grad, other", [](const Tensor& g, const Tensor& b) { return g.mul(b); }},
              {"other", "grad, self", [](const Tensor& g, const Tensor& a) { return g.mul(a); }}},
      .linear = "self * other"},
@@ -363,6 +388,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<matmul_meta>,
      .eager = fn<matmul_kernel>,
      .decomp = fn<matmul_decomp>,
+     .complex = as_decomposed,
      .autocast = Autocast::lower},
     {.schema = "linalg_matmul(Tensor self, Tensor other) -> Tensor",
      .tags = OpTags::matmul,
@@ -372,6 +398,7 @@ static constexpr OpDef rows[] = {
      .meta = fn<linear_meta>,
      .eager = fn<linear_kernel>,
      .decomp = fn<linear_decomp>,
+     .complex = as_decomposed,
      .autocast = Autocast::lower},
 };
 

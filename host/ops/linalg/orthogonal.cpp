@@ -79,6 +79,16 @@ std::array<TensorMeta, 2> eigh_metas(const Tensor& a, std::string_view half, boo
                   : contiguous_meta({SymInt(0)}, a.dtype(), a.device())};
 }
 
+// Of matrices without symmetry both are complex.
+std::array<TensorMeta, 2> eig_metas(const Tensor& a) {
+  require_square("linalg_eig", a);
+  require(a.dtype() == Dtype::f32 || a.dtype() == Dtype::f64, ErrorCode::unsupported,
+          "linalg_eig: a float or double matrix is expected, found {}", a.dtype());
+  Dtype dtype = a.dtype() == Dtype::f64 ? Dtype::c128 : Dtype::c64;
+  return {rows_meta(batch_with(a, {a.size(-1)}), dtype, a.device()),
+          columns_meta(dims_of(a.sizes()), dtype, a.device())};
+}
+
 // ---- singular values
 
 std::array<TensorMeta, 3> svd_metas(const Tensor& a, bool full, bool vectors, Driver) {
@@ -98,13 +108,6 @@ Tensor svdvals(const Tensor& a, Driver driver) {
 
 // ---- the pseudoinverse: singular values at or below the tolerance count as 0
 
-Tensor pinv_with(const Tensor& a, const Tensor& tolerance) {
-  auto [u, s, vh] = _linalg_svd(a, false, true, std::nullopt);
-  Tensor large = gt(s, unsqueeze(tolerance, -1));
-  Tensor inverse = where(large, reciprocal(s), zeros_like(s));
-  return matmul(mul(transpose(vh, -1, -2), unsqueeze(inverse, -2)), transpose(u, -1, -2));
-}
-
 // The larger of the absolute and the relative tolerance, which by default grows with the matrix.
 Tensor tolerance_of(const Tensor& a, const Tensor& largest, const Tensor& atol,
                     const Tensor& rtol) {
@@ -120,12 +123,26 @@ Tensor tolerance_of(const Tensor& a, const Tensor& largest, const Tensor& atol,
   return to(tolerance, a.dtype());
 }
 
-Tensor pinv(const Tensor& a, const Tensor& atol, const Tensor& rtol) {
+/// The reciprocals of `values` whose sizes are above the tolerance, 0 for the others.
+Tensor large_reciprocals(const Tensor& a, const Tensor& values, const Tensor& atol,
+                         const Tensor& rtol) {
+  Tensor sizes = abs(values);
+  Tensor tolerance = tolerance_of(a, amax(sizes, {-1}), atol, rtol);
+  return where(gt(sizes, unsqueeze(tolerance, -1)), reciprocal(values), zeros_like(values));
+}
+
+Tensor pinv(const Tensor& a, const Tensor& atol, const Tensor& rtol, bool hermitian) {
   require_matrices("linalg_pinv", a);
   if (guard_or_false(a.numel() == 0))
     return new_zeros(a, list_of(batch_with(a, {a.size(-1), a.size(-2)})));
-  Tensor largest = amax(svdvals(a, std::nullopt), {-1});
-  return pinv_with(a, tolerance_of(a, largest, atol, rtol));
+  if (hermitian) {
+    auto [values, vectors] = _linalg_eigh(a, "L", true);
+    Tensor inverse = large_reciprocals(a, values, atol, rtol);
+    return matmul(mul(vectors, unsqueeze(inverse, -2)), transpose(vectors, -1, -2));
+  }
+  auto [u, s, vh] = _linalg_svd(a, false, true, std::nullopt);
+  Tensor inverse = large_reciprocals(a, s, atol, rtol);
+  return matmul(mul(transpose(vh, -1, -2), unsqueeze(inverse, -2)), transpose(u, -1, -2));
 }
 
 // Singular values above the tolerance; of symmetric matrices they are the sizes of eigenvalues.
@@ -187,6 +204,11 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& self,
                   std::string_view half) { return std::get<0>(_linalg_eigh(self, half, false)); },
      .autocast = Autocast::fp32},
+    {.schema = "linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
+     .meta = fn<eig_metas>,
+     .provider = lapack},
+    {.schema = "linalg_eigvals(Tensor self) -> Tensor",
+     .decomp = [](const Tensor& self) { return std::get<0>(linalg_eig(self)); }},
     {.schema = "_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? "
                "driver=None) -> (Tensor U, Tensor S, Tensor Vh)",
      .meta = fn<svd_metas>,
@@ -213,18 +235,23 @@ static constexpr OpDef rows[] = {
     {.schema = "linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, "
                "bool hermitian=False) -> Tensor",
      .decomp = [](const Tensor& self, const Tensor& atol, const Tensor& rtol,
-                  bool) { return pinv(self, atol, rtol); }},
+                  bool hermitian) { return pinv(self, atol, rtol, hermitian); }},
     {.schema = "linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, "
                "bool hermitian=False) -> Tensor",
-     .decomp = [](const Tensor& self, std::optional<double> atol, std::optional<double> rtol,
-                  bool) { return pinv(self, optional_number(atol), optional_number(rtol)); }},
+     .decomp =
+         [](const Tensor& self, std::optional<double> atol, std::optional<double> rtol,
+            bool hermitian) {
+           return pinv(self, optional_number(atol), optional_number(rtol), hermitian);
+         }},
     {.schema = "linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor",
-     .decomp = [](const Tensor& self, double rcond,
-                  bool) { return pinv(self, optional_number(0.0), optional_number(rcond)); }},
+     .decomp =
+         [](const Tensor& self, double rcond, bool hermitian) {
+           return pinv(self, optional_number(0.0), optional_number(rcond), hermitian);
+         }},
     {.schema = "pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor",
      .decomp =
          [](const Tensor& self, double rcond) {
-           return pinv(self, optional_number(0.0), optional_number(rcond));
+           return pinv(self, optional_number(0.0), optional_number(rcond), false);
          },
      .autocast = Autocast::fp32},
     {.schema = "linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor",

@@ -17,10 +17,8 @@ TensorMeta adaptive_meta(std::string_view op, const Tensor& self, SymIntList siz
   Dims sizes = dims_of(self.sizes());
   for (size_t d = 0; d < n; ++d) {
     const SymInt& in = sizes[rank - n + d];
-    require(in.is_symbolic() || in.word() > 0, "{}: the input of shape {} is empty in space", op,
-            self.sizes());
-    require(size[d].is_symbolic() || size[d].word() >= 0,
-            "{}: output_size must not be negative, found {}", op, size);
+    require(expect_true(in > 0), "{}: the input of shape {} is empty in space", op, self.sizes());
+    require(expect_true(size[d] >= 0), "{}: output_size must not be negative, found {}", op, size);
     sizes[rank - n + d] = size[d];
   }
   Dims strides = strides_for(list_of(sizes), suggest_memory_format(self));

@@ -36,15 +36,21 @@ SymIntList without_last(SymIntList sizes, size_t n) {
 // The mask is added to scores of [.., queries, keys]; its dimensions before are broadcast with the
 // batch.
 void check_mask(const Tensor& mask, const Tensor& q, const Tensor& k) {
+  if (!mask.defined()) return;
+  require(
+      mask.dim() <= std::max(q.dim(), k.dim()),
+      "scaled_dot_product_attention: attn_mask of shape {} has more dimensions than the queries "
+      "of shape {}",
+      mask.sizes(), q.sizes());
   SymInt wanted[] = {k.size(-2), q.size(-2)};
-  for (int64_t d = 0; mask.defined() && d < std::min<int64_t>(2, mask.dim()); ++d) {
+  for (int64_t d = 0; d < std::min<int64_t>(2, mask.dim()); ++d) {
     SymInt size = mask.size(-1 - d);
     require(sizes_match(size, wanted[d]) || is_one(size),
             "scaled_dot_product_attention: attn_mask of shape {} does not fit {} queries and {} "
             "keys",
             mask.sizes(), wanted[1], wanted[0]);
   }
-  for (int64_t d = 2; mask.defined() && d < mask.dim(); ++d) {
+  for (int64_t d = 2; d < mask.dim(); ++d) {
     SymInt size = mask.size(-1 - d), of_q = d < q.dim() ? q.size(-1 - d) : SymInt(1),
            of_k = d < k.dim() ? k.size(-1 - d) : SymInt(1);
     require(is_one(size) || sizes_match(size, is_one(of_q) ? of_k : of_q),
@@ -73,6 +79,24 @@ void check_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Te
   check_mask(mask, q, k);
 }
 
+// Whether the dimensions before heads, positions and features are the same.
+bool same_batch(const Tensor& a, const Tensor& b) {
+  for (int64_t d = 0; d < a.dim() - 3; ++d)
+    if (!sizes_match(a.size(d), b.size(d))) return false;
+  return true;
+}
+
+void check_grouping(const Tensor& q, const Tensor& k, const Tensor& v, bool grouped) {
+  if (!grouped) return;
+  require(q.dim() == k.dim() && q.dim() == v.dim() && q.dim() >= 3 && same_batch(q, k) &&
+              same_batch(q, v) && sizes_match(k.size(-3), v.size(-3)) &&
+              sizes_match(q.size(-3) % k.size(-3), 0),
+          "scaled_dot_product_attention: enable_gqa needs a number of query heads that the number "
+          "of key and value "
+          "heads divides, found shapes {}, {} and {}",
+          q.sizes(), k.sizes(), v.sizes());
+}
+
 Dims batch_sizes(const Tensor& q, const Tensor& k, const Tensor& v, bool grouped) {
   if (grouped) return dims_of(without_last(q.sizes(), 2));
   Dims batch = broadcast_sizes(without_last(q.sizes(), 2), without_last(k.sizes(), 2));
@@ -87,8 +111,11 @@ bool is_fused(const Tensor& q, const Tensor& k, const Tensor& v, const Dims& bat
 }
 
 TensorMeta attention_meta(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& mask,
-                          double, bool is_causal, std::optional<double>, bool grouped) {
+                          double dropout_p, bool is_causal, std::optional<double>, bool grouped) {
   check_attention(q, k, v, mask, is_causal);
+  check_grouping(q, k, v, grouped);
+  require(dropout_p >= 0 && dropout_p <= 1,
+          "scaled_dot_product_attention: dropout_p must lie in [0, 1], found {}", dropout_p);
   Dims batch = batch_sizes(q, k, v, grouped), sizes = batch;
   sizes.push_back(q.size(-2));
   sizes.push_back(v.size(-1));
@@ -253,28 +280,8 @@ struct AttentionCall {
   bool grouped;
 };
 
-// Whether the dimensions before heads, positions and features are the same.
-bool same_batch(const Tensor& a, const Tensor& b) {
-  for (int64_t d = 0; d < a.dim() - 3; ++d)
-    if (!sizes_match(a.size(d), b.size(d))) return false;
-  return true;
-}
-
-void check_grouping(const AttentionCall& c) {
-  if (!c.grouped) return;
-  require(c.q.dim() == c.k.dim() && c.q.dim() == c.v.dim() && c.q.dim() >= 3 &&
-              same_batch(c.q, c.k) && same_batch(c.q, c.v) &&
-              sizes_match(c.k.size(-3), c.v.size(-3)) &&
-              sizes_match(c.q.size(-3) % c.k.size(-3), 0),
-          "scaled_dot_product_attention: enable_gqa needs a number of query heads that the number "
-          "of key and value "
-          "heads divides, found shapes {}, {} and {}",
-          c.q.sizes(), c.k.sizes(), c.v.sizes());
-}
-
 // `logsumexp` is undefined or a row-major tensor [.., queries] of the compute type.
 void run_attention(const Tensor& out, const Tensor& logsumexp, const AttentionCall& c) {
-  check_grouping(c);
   Dtype dtype = out.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
   Tensor q = converted(c.q, dtype), k = converted(c.k, dtype), v = converted(c.v, dtype);
   Tensor mask = additive_mask(c.mask, dtype);
@@ -338,7 +345,7 @@ Tensor attention_weights(const AttentionCall& c, const Tensor& q, const Tensor& 
 
 std::tuple<Tensor, Tensor> attention_math(const AttentionCall& c, double dropout_p) {
   check_attention(c.q, c.k, c.v, c.mask, c.is_causal);
-  check_grouping(c);
+  check_grouping(c.q, c.k, c.v, c.grouped);
   Dtype kept = c.q.dtype(), dtype = kept == Dtype::f64 ? kept : Dtype::f32;
   Tensor q = to(c.q, dtype), k = to(c.k, dtype), v = to(c.v, dtype);
   if (c.grouped) {

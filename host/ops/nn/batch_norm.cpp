@@ -29,7 +29,9 @@ struct Affine {
 
 // ---- shapes
 
-TensorMeta batch_norm_meta_of(const Tensor& input, const Affine& a) {
+TensorMeta batch_norm_meta_of(const Tensor& input, const Affine& a, bool training) {
+  require(training || (a.running_mean.defined() && a.running_var.defined()),
+          "batch_norm: running_mean and running_var are needed outside of training");
   require(is_floating(input.dtype()), "batch_norm: a floating dtype is expected, found {}",
           input.dtype());
   require(input.dim() >= 2,
@@ -169,8 +171,6 @@ void batch_norm_typed(const Outputs& out, const Tensor& x, const Tensor& y, Chan
 // `out.mean` and `out.rstd` may be undefined. Running statistics are written in training.
 void run_batch_norm(const Outputs& out, const Tensor& input, const Affine& a, bool training,
                     double momentum, double eps) {
-  require(training || (a.running_mean.defined() && a.running_var.defined()),
-          "batch_norm: running_mean and running_var are needed outside of training");
   bool channels_last = lies_channels_last(input) && lies_channels_last(out.y);
   Tensor x = channels_last ? input : contiguous_of(input);
   bool direct = channels_last || out.y.is_contiguous();
@@ -189,7 +189,8 @@ void bump_running(const Affine& a) {
 // ---- rows
 
 std::array<TensorMeta, 3> three_metas(const Tensor& input, const Affine& a, bool training) {
-  TensorMeta out = batch_norm_meta_of(input, a), statistics = statistics_meta(input, a, training);
+  TensorMeta out = batch_norm_meta_of(input, a, training),
+             statistics = statistics_meta(input, a, training);
   return {std::move(out), statistics, statistics};
 }
 
@@ -306,7 +307,7 @@ Parts training_parts(const Tensor& input, const Affine& a, double momentum, doub
 }
 
 Parts parts_of(const Tensor& input, const Affine& a, bool training, double momentum, double eps) {
-  batch_norm_meta_of(input, a);
+  batch_norm_meta_of(input, a, training);
   return training ? training_parts(input, a, momentum, eps) : inference_parts(input, a, eps);
 }
 
@@ -339,9 +340,10 @@ static constexpr OpDef rows[] = {
      .tags = OpTags::updates_statistics,
      .meta =
          [](const Tensor& input, const Tensor& weight, const Tensor& bias,
-            const Tensor& running_mean, const Tensor& running_var, bool, double, double, bool) {
+            const Tensor& running_mean, const Tensor& running_var, bool training, double, double,
+            bool) {
            if (is_empty_vector(input)) return like(input);
-           return batch_norm_meta_of(input, {weight, bias, running_mean, running_var});
+           return batch_norm_meta_of(input, {weight, bias, running_mean, running_var}, training);
          },
      .eager = fn<batch_norm_kernel>,
      .decomp = fn<batch_norm_decomp>},

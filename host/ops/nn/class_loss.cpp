@@ -2,7 +2,7 @@
 #include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -35,6 +35,7 @@ std::array<TensorMeta, 2> nll_loss_meta(const Tensor& self, const Tensor& target
           "nll_loss: scores [N, C] and targets [N] are expected, found shapes {} and {}",
           self.sizes(), target.sizes());
   check_weight("nll_loss", weight, self.size(-1));
+  require_floating("nll_loss", self.dtype());
   std::array<TensorMeta, 2> metas = loss_metas(self, target, reduction);
   if (self.dim() == 1) metas[0] = contiguous_meta({}, self.dtype());
   return metas;
@@ -50,6 +51,7 @@ std::array<TensorMeta, 2> nll_loss2d_meta(const Tensor& self, const Tensor& targ
       "nll_loss2d: scores [N, C, H, W] and targets [N, H, W] are expected, found shapes {} and {}",
       self.sizes(), target.sizes());
   check_weight("nll_loss2d", weight, self.size(1));
+  require_floating("nll_loss2d", self.dtype());
   return loss_metas(self, target, reduction);
 }
 

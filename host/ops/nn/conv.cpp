@@ -29,7 +29,7 @@ Dims per_dimension(std::string_view name, SymIntList values, size_t n) {
 
 bool all_at_least(const Dims& values, int64_t least) {
   return std::all_of(values.begin(), values.end(),
-                     [&](SymInt v) { return v.is_symbolic() || v.word() >= least; });
+                     [&](SymInt v) { return expect_true(v >= least); });
 }
 
 ConvSettings settings_of(const Tensor& weight, SymIntList stride, SymIntList padding,
@@ -59,8 +59,7 @@ void check_channels(const Tensor& input, const Tensor& weight, const Tensor& bia
           input.sizes(), weight.sizes());
   require_same_dtype("convolution", input, weight);
   SymInt split = weight.size(0);
-  require(groups.is_symbolic() ||
-              (groups.word() > 0 && (split.is_symbolic() || split.word() % groups.word() == 0)),
+  require(expect_true(groups > 0) && expect_true(split % groups == 0),
           "convolution: {} groups cannot share out the first dimension of a weight of shape {}",
           groups, weight.sizes());
   SymInt taken = transposed ? weight.size(0) : weight.size(1) * groups;
@@ -96,7 +95,7 @@ TensorMeta convolution_meta(const Tensor& input, const Tensor& weight, const Ten
   Dims sizes{input.size(0), transposed ? weight.size(1) * groups : weight.size(0)};
   for (size_t d = 0; d < s.stride.size(); ++d) {
     SymInt size = output_size(input.sizes()[d + 2], weight.sizes()[d + 2], s, d);
-    require(size.is_symbolic() || size.word() >= 0,
+    require(expect_true(size >= 0),
             "convolution: the kernel of shape {} does not fit into the padded input of shape {}",
             weight.sizes(), input.sizes());
     sizes.push_back(size);

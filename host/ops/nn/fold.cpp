@@ -32,8 +32,7 @@ BlockGrid grid_of(IntList kernel, IntList dilation, IntList padding, IntList str
 SymInt block_count(const BlockGrid& g, SymInt size, size_t d) {
   SymInt reach = SymInt(g.dilation[d]) * (g.kernel[d] - 1) + 1;
   SymInt n = (size + SymInt(g.padding[d]) * 2 - reach) / g.stride[d] + 1;
-  require(n.is_symbolic() || n.word() >= 1,
-          "im2col: the block does not fit into the padded size {}", size);
+  require(expect_true(n >= 1), "im2col: the block does not fit into the padded size {}", size);
   return n;
 }
 

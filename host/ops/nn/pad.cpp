@@ -31,8 +31,8 @@ Dims padded_sizes(std::string_view op, const Tensor& self, SymIntList pad) {
   for (size_t d = 0; d < sizes.size(); ++d) {
     Ends e = ends_of(pad, sizes.size(), d);
     sizes[d] = sizes[d] + e.left + e.right;
-    require(sizes[d].is_symbolic() || sizes[d].word() >= 0,
-            "{}: padding {} leaves a negative size of shape {}", op, pad, self.sizes());
+    require(expect_true(sizes[d] >= 0), "{}: padding {} leaves a negative size of shape {}", op,
+            pad, self.sizes());
   }
   return sizes;
 }
@@ -92,6 +92,9 @@ TensorMeta border_meta(std::string_view op, const Tensor& self, SymIntList pad, 
         "{}: reflected padding must be smaller than the dimension, found padding {} for shape {}",
         op, pad, self.sizes());
   }
+  if (is_surely_empty(self))
+    require(expect_true(product(list_of(sizes)) == 0), "pad: shape {} has no border to repeat",
+            self.sizes());
   Dims strides = strides_for(list_of(sizes), suggest_memory_format(self));
   return {self.dtype(), self.device(), std::move(sizes), std::move(strides)};
 }
@@ -127,7 +130,6 @@ void copy_positions(T* to, const T* from, const std::vector<std::vector<int64_t>
 
 void border_kernel(const Tensor& out, const Tensor& self, SymIntList pad, Border border) {
   if (numel_of(out) == 0) return;
-  require(numel_of(self) > 0, "pad: shape {} has no border to repeat", sizes_of(self));
   std::vector<std::vector<int64_t>> offsets;
   for (size_t d = 0; d < sizes_of(self).size(); ++d)
     offsets.push_back(source_offsets(out, self, pad, d, border));

@@ -9,28 +9,8 @@ namespace tenon::ops {
 
 namespace {
 
-// With ceil_mode the last window may hang over the end, but must begin inside the input or its left
-// padding.
-SymInt pooled_size(SymInt in, const PoolSettings& s, size_t d) {
-  SymInt reach = SymInt(s.dilation[d]) * (s.kernel[d] - 1) + 1;
-  SymInt room = in + 2 * s.padding[d] - reach + (s.ceil_mode ? s.stride[d] - 1 : 0);
-  SymInt out = room / s.stride[d] + 1;
-  if (s.ceil_mode && bool((out - 1) * s.stride[d] >= in + s.padding[d])) out = out - 1;
-  return out;
-}
-
 TensorMeta pool_meta(std::string_view op, const Tensor& self, const PoolSettings& s) {
-  size_t rank = self.sizes().size();
-  require(rank == s.n + 1 || rank == s.n + 2,
-          "{}: input must have {} or {} dimensions, found shape {}", op, s.n + 1, s.n + 2,
-          self.sizes());
-  Dims sizes = dims_of(self.sizes());
-  for (size_t d = 0; d < s.n; ++d) {
-    SymInt& size = sizes[rank - s.n + d];
-    size = pooled_size(size, s, 3 - s.n + d);
-    require(size.is_symbolic() || size.word() >= 1,
-            "{}: the kernel does not fit into the padded input of shape {}", op, self.sizes());
-  }
+  Dims sizes = pooled_sizes(op, self, s);
   Dims strides = strides_for(list_of(sizes), suggest_memory_format(self));
   return {self.dtype(), self.device(), std::move(sizes), std::move(strides)};
 }

@@ -34,6 +34,15 @@ void check_planes(std::string_view op, const Tensor& grad, const Tensor& self, s
     require(sizes_match(grad.sizes()[d], self.sizes()[d]),
             "{}: expected as many planes in the gradient as in the input, found {} and {}", op,
             grad.sizes(), self.sizes());
+  require(is_floating(grad.dtype()), "{}: a floating dtype is expected, found {}", op,
+          grad.dtype());
+}
+
+// The gradient is that of the result which pooling the input gives.
+void check_pooled(std::string_view op, const Tensor& grad, const Tensor& self,
+                  const PoolSettings& settings) {
+  check_planes(op, grad, self, settings.n);
+  require_shape(op, "grad_output", grad, list_of(pooled_sizes(op, self, settings)));
 }
 
 int64_t plane_size(const Tensor& t, size_t n_space) {
@@ -44,11 +53,8 @@ int64_t plane_size(const Tensor& t, size_t n_space) {
 
 // Runs body.operator()<C>(number of planes, result, grad) on row-major arrays of the compute type.
 template <class F>
-void with_planes(const char* op, const Tensor& out, const Tensor& grad, size_t n_space,
-                 const F& body) {
+void with_planes(const Tensor& out, const Tensor& grad, size_t n_space, const F& body) {
   Dtype dtype = grad.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  require(is_floating(grad.dtype()), "{}: a floating dtype is expected, found {}", op,
-          grad.dtype());
   Tensor g = contiguous_of(converted(grad, dtype));
   Tensor sums = make_tensor(contiguous_meta(out.sizes(), dtype));
   fill_elements(sums, 0);
@@ -75,7 +81,7 @@ void add_at_indices(const char* op, const Tensor& out, const Tensor& grad, const
                     size_t n_space) {
   Tensor places = contiguous_of(converted(indices, Dtype::i64));
   int64_t n = plane_size(grad, n_space), limit = plane_size(out, n_space);
-  with_planes(op, out, grad, n_space, [&](int64_t plane, auto* to, const auto* from) {
+  with_planes(out, grad, n_space, [&](int64_t plane, auto* to, const auto* from) {
     const int64_t* at = data_of<int64_t>(places) + plane * n;
     for (int64_t i = 0; i < n; ++i) {
       require(at[i] >= 0 && at[i] < limit,
@@ -93,8 +99,11 @@ TensorMeta by_indices_meta(std::string_view op, const Tensor& grad, const Tensor
 }
 
 template <size_t n>
-constexpr auto max_backward_meta = [](const Tensor& grad, const Tensor& self, IntList, IntList,
-                                      IntList, IntList, bool, const Tensor& indices) {
+constexpr auto max_backward_meta = [](const Tensor& grad, const Tensor& self, IntList kernel,
+                                      IntList stride, IntList padding, IntList dilation,
+                                      bool ceil_mode, const Tensor& indices) {
+  check_pooled("max_pool backward", grad, self,
+               pool_settings(n, kernel, stride, padding, dilation, ceil_mode));
   return by_indices_meta("max_pool backward", grad, self, indices, n);
 };
 template <size_t n>
@@ -139,7 +148,7 @@ void spread_over_windows(const Tensor& out, const Tensor& grad, const Windows& w
                          size_t n_space, int64_t divisor) {
   std::array<int64_t, 3> sizes{1, 1, 1};
   for (size_t d = 0; d < n_space; ++d) sizes[2 - d] = sizes_of(out)[sizes_of(out).size() - 1 - d];
-  with_planes("avg_pool backward", out, grad, n_space, [&](int64_t, auto* to, const auto* from) {
+  with_planes(out, grad, n_space, [&](int64_t, auto* to, const auto* from) {
     using C = std::remove_reference_t<decltype(*to)>;
     for (const Window& d : windows[0])
       for (const Window& h : windows[1])
@@ -151,9 +160,12 @@ void spread_over_windows(const Tensor& out, const Tensor& grad, const Windows& w
 }
 
 template <size_t n>
-constexpr auto avg_backward_meta = [](const Tensor& grad, const Tensor& self, IntList, IntList,
-                                      IntList, bool, bool, std::optional<int64_t>) {
-  check_planes("avg_pool backward", grad, self, n);
+constexpr auto avg_backward_meta = [](const Tensor& grad, const Tensor& self, IntList kernel,
+                                      IntList stride, IntList padding, bool ceil_mode, bool,
+                                      std::optional<int64_t> divisor) {
+  require(!divisor || *divisor != 0, "avg_pool backward: divisor_override must not be 0");
+  check_pooled("avg_pool backward", grad, self,
+               pool_settings(n, kernel, stride, padding, {1}, ceil_mode));
   return like_input(self);
 };
 template <size_t n>
@@ -181,7 +193,8 @@ constexpr auto adaptive_backward = [](Tensor& out, const Tensor& grad, const Ten
 
 // ---- max_unpool: elements at their indices, zeros between
 
-TensorMeta unpool_meta(const Tensor& self, SymIntList size, size_t n) {
+TensorMeta unpool_meta(const Tensor& self, const Tensor& indices, SymIntList size, size_t n) {
+  require_shape("max_unpool", "indices", indices, self.sizes());
   auto rank = static_cast<size_t>(self.dim());
   require(size.size() == n && (rank == n + 1 || rank == n + 2),
           "max_unpool: an input of {} or {} dimensions and {} sizes are expected, found {} and {}",
@@ -193,7 +206,6 @@ TensorMeta unpool_meta(const Tensor& self, SymIntList size, size_t n) {
 }
 
 void unpool_kernel(const Tensor& out, const Tensor& self, const Tensor& indices, size_t n_space) {
-  require_shape("max_unpool", "indices", indices, self.sizes());
   Tensor places = contiguous_of(converted(indices, Dtype::i64)), in = contiguous_of(self);
   Tensor dense = make_tensor(contiguous_meta(out.sizes(), out.dtype()));
   fill_elements(dense, 0);
@@ -250,8 +262,7 @@ std::array<TensorMeta, 2> fractional_metas(const Tensor& self, IntList kernel, I
   Dims sizes = dims_of(self.sizes());
   for (size_t d = 0; d < n; ++d) {
     SymInt in = std::exchange(sizes[rank - n + d], SymInt(size[d]));
-    bool fits =
-        kernel[d] > 0 && size[d] > 0 && (in.is_symbolic() || kernel[d] - 1 <= in.word() - size[d]);
+    bool fits = kernel[d] > 0 && size[d] > 0 && expect_true(in - size[d] >= kernel[d] - 1);
     require(fits,
             "fractional_max_pool: {} windows of kernel_size {} do not fit into an input of shape "
             "{}; both must be positive, and output_size + kernel_size - 1 at most the input's size",
@@ -359,8 +370,8 @@ static constexpr OpDef rows[] = {
               }},
              {"self", "grad", no_gradient}}},
     {.schema = "max_unpool2d(Tensor self, Tensor indices, SymInt[2] output_size) -> Tensor",
-     .meta = [](const Tensor& self, const Tensor&,
-                SymIntList size) { return unpool_meta(self, size, 2); },
+     .meta = [](const Tensor& self, const Tensor& indices,
+                SymIntList size) { return unpool_meta(self, indices, size, 2); },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& indices,
                  SymIntList) { unpool_kernel(out, self, indices, 2); },
      .vjp = {{"self", "grad, indices",
@@ -369,8 +380,8 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
     {.schema = "max_unpool3d(Tensor self, Tensor indices, SymInt[3] output_size, int[3] stride, "
                "int[3] padding) -> Tensor",
-     .meta = [](const Tensor& self, const Tensor&, SymIntList size, IntList,
-                IntList) { return unpool_meta(self, size, 3); },
+     .meta = [](const Tensor& self, const Tensor& indices, SymIntList size, IntList,
+                IntList) { return unpool_meta(self, indices, size, 3); },
      .eager = [](Tensor& out, const Tensor& self, const Tensor& indices, SymIntList, IntList,
                  IntList) { unpool_kernel(out, self, indices, 3); },
      .vjp = {{"self", "grad, indices",

@@ -39,6 +39,32 @@ inline PoolSettings pool_settings(size_t n, IntList kernel, IntList stride, IntL
   return s;
 }
 
+// With ceil_mode the last window may hang over the end, but must begin inside the input or its left
+// padding.
+inline SymInt pooled_size(SymInt in, const PoolSettings& s, size_t d) {
+  SymInt reach = SymInt(s.dilation[d]) * (s.kernel[d] - 1) + 1;
+  SymInt room = in + 2 * s.padding[d] - reach + (s.ceil_mode ? s.stride[d] - 1 : 0);
+  SymInt out = room / s.stride[d] + 1;
+  if (s.ceil_mode && bool((out - 1) * s.stride[d] >= in + s.padding[d])) out = out - 1;
+  return out;
+}
+
+/// The sizes of what pooling `self` gives; throws UserError where the kernel does not fit.
+inline Dims pooled_sizes(std::string_view op, const Tensor& self, const PoolSettings& s) {
+  size_t rank = self.sizes().size();
+  require(rank == s.n + 1 || rank == s.n + 2,
+          "{}: input must have {} or {} dimensions, found shape {}", op, s.n + 1, s.n + 2,
+          self.sizes());
+  Dims sizes = dims_of(self.sizes());
+  for (size_t d = 0; d < s.n; ++d) {
+    SymInt& size = sizes[rank - s.n + d];
+    size = pooled_size(size, s, 3 - s.n + d);
+    require(expect_true(size >= 1), "{}: the kernel does not fit into the padded input of shape {}",
+            op, self.sizes());
+  }
+  return sizes;
+}
+
 inline Windows windows_of(const Tensor& out, const Tensor& in, const PoolSettings& s,
                           bool with_padding) {
   Windows windows = one_window_each();

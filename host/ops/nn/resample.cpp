@@ -294,9 +294,6 @@ void resample(const Tensor& out, const Tensor& self, const Resampling& r) {
   if (numel_of(out) == 0) return;
   if (r.kind == Interpolation::nearest || r.kind == Interpolation::nearest_exact)
     return resample_nearest(out, self, r);
-  require(is_floating(self.dtype()), ErrorCode::unsupported,
-          "upsampling by interpolation needs a floating dtype, found {}; cast the input",
-          self.dtype());
   resample_weighted(out, self, r);
 }
 

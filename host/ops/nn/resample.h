@@ -18,6 +18,11 @@ struct Resampling {
   size_t n = 2;                                      ///< dimensions of space
 };
 
+/// Throws UserError for dtypes that only the nearest element serves.
+inline void check_weighted(Dtype dtype) {
+  require(is_floating(dtype), ErrorCode::unsupported,
+          "upsampling by interpolation needs a floating dtype, found {}; cast the input", dtype);
+}
 /// Fills `out`, whose sizes say how far to stretch, from `self`. Nearest takes any dtype, the
 /// others floating ones.
 void resample(const Tensor& out, const Tensor& self, const Resampling& r);

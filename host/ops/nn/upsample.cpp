@@ -19,7 +19,7 @@ TensorMeta upsample_meta(const Tensor& self, SymIntList size, size_t n) {
   Dims sizes = dims_of(self.sizes());
   for (size_t d = 0; d < n; ++d) {
     const SymInt in = sizes[d + 2], out = size[d];
-    require((in.is_symbolic() || in.word() > 0) && (out.is_symbolic() || out.word() > 0),
+    require(expect_true(in > 0) && expect_true(out > 0),
             "upsample: sizes must be positive, found input {} and output_size {}", self.sizes(),
             size);
     sizes[d + 2] = out;
@@ -40,6 +40,7 @@ void nearest_kernel(Tensor& out, const Tensor& self, SymIntList, S... scales) {
 
 template <class... S>
 TensorMeta weighted_meta(const Tensor& self, SymIntList size, bool, S...) {
+  check_weighted(self.dtype());
   return upsample_meta(self, size, sizeof...(S));
 }
 

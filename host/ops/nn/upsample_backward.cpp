@@ -26,6 +26,10 @@ TensorMeta backward_meta(const Tensor& grad, SymIntList size, SymIntList input_s
           "upsample backward: the gradient must have {} dimensions, the first two of input_size, "
           "then output_size; found shape {} for output_size {} and input_size {}",
           n + 2, grad.sizes(), size, input_size);
+  for (size_t d = 0; d < n; ++d)
+    require(expect_true(input_size[d + 2] > 0) && expect_true(size[d] > 0),
+            "upsample backward: sizes must be positive, found input_size {} and output_size {}",
+            input_size, size);
   return {grad.dtype(), grad.device(), dims_of(input_size),
           strides_for(input_size, suggest_memory_format(grad))};
 }
@@ -45,6 +49,7 @@ void nearest_kernel(Tensor& out, const Tensor& grad, SymIntList, SymIntList, S..
 
 template <class... S>
 TensorMeta weighted_meta(const Tensor& grad, SymIntList size, SymIntList input_size, bool, S...) {
+  check_weighted(grad.dtype());
   return backward_meta(grad, size, input_size, sizeof...(S));
 }
 

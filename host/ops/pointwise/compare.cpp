@@ -1,4 +1,5 @@
 // Comparisons, logic and choice: results are bool, or one of two values.
+#include "ops/complex_forms.h"
 #include "ops/op.h"
 
 #include <tenon/ops.h>
@@ -14,20 +15,24 @@ static constexpr OpDef
              .variants = in_place,
              .tags = OpTags::commutative,
              .core = true,
-             .formula = pointwise<all>([](auto x, auto y) { return x == y; })},
+             .formula = pointwise<all>([](auto x, auto y) { return x == y; }),
+             .complex = fn<complex_eq>},
             {.schema = "eq.Scalar(Tensor self, Scalar other) -> Tensor",
              .variants = in_place,
              .core = true,
-             .formula = pointwise<all>([](auto x, auto y) { return x == y; })},
+             .formula = pointwise<all>([](auto x, auto y) { return x == y; }),
+             .complex = fn<complex_eq_number>},
             {.schema = "ne.Tensor(Tensor self, Tensor other) -> Tensor",
              .variants = in_place,
              .tags = OpTags::commutative,
              .core = true,
-             .formula = pointwise<all>([](auto x, auto y) { return x != y; })},
+             .formula = pointwise<all>([](auto x, auto y) { return x != y; }),
+             .complex = fn<complex_ne>},
             {.schema = "ne.Scalar(Tensor self, Scalar other) -> Tensor",
              .variants = in_place,
              .core = true,
-             .formula = pointwise<all>([](auto x, auto y) { return x != y; })},
+             .formula = pointwise<all>([](auto x, auto y) { return x != y; }),
+             .complex = fn<complex_ne_number>},
             {.schema = "not_equal.Tensor(Tensor self, Tensor other) -> Tensor",
              .variants = in_place,
              .formula = pointwise<all>([](auto x, auto y) { return x != y; })},
@@ -111,20 +116,23 @@ static constexpr OpDef
              .formula = pointwise<all>([](auto x) { return x == 0; })},
             {.schema = "isnan(Tensor self) -> Tensor",
              .core = true,
-             .formula = pointwise<all>([](auto x) { return x != x; })},
+             .formula = pointwise<all>([](auto x) { return x != x; }),
+             .complex = fn<complex_isnan>},
             {.schema = "isinf(Tensor self) -> Tensor",
              .core = true,
              .decomp =
                  [](const Tensor& x) {
                    if (!is_floating(x.dtype())) return zeros_like(x, Dtype::bool_);
                    return x.abs() == Number(std::numeric_limits<double>::infinity());
-                 }},
+                 },
+             .complex = fn<complex_isinf>},
             {.schema = "isfinite(Tensor self) -> Tensor",
              .decomp =
                  [](const Tensor& x) {
                    if (!is_floating(x.dtype())) return ones_like(x, Dtype::bool_);
                    return x.abs() < Number(std::numeric_limits<double>::infinity());
-                 }},
+                 },
+             .complex = fn<complex_isfinite>},
             {.schema = "isposinf(Tensor self) -> Tensor",
              .decomp =
                  [](const Tensor& x) {
@@ -145,7 +153,8 @@ static constexpr OpDef
                  }},
             {.schema = "where.self(Tensor condition, Tensor self, Tensor other) -> Tensor",
              .core = true,
-             .formula = pointwise<all, 1>([](auto c, auto x, auto y) { return select(c, x, y); })},
+             .formula = pointwise<all, 1>([](auto c, auto x, auto y) { return select(c, x, y); }),
+             .complex = fn<complex_where>},
             {.schema = "where.ScalarSelf(Tensor condition, Scalar self, Tensor other) -> Tensor",
              .formula = pointwise<all, 1>([](auto c, auto x, auto y) { return select(c, x, y); })},
             {.schema = "where.ScalarOther(Tensor condition, Tensor self, Scalar other) -> Tensor",

@@ -1,12 +1,8 @@
 // Special functions, those of two arguments that no formula says, and parts of numbers.
 #include "ops/pointwise/special_functions.h"
 
-#include "core/sym/sym_int.h"
-#include "core/threads/thread_pool.h"
-#include "ops/kernel_loops.h"
 #include "ops/op.h"
-#include "ops/promotion.h"
-#include "ops/shapes.h"
+#include "ops/pointwise/by_element.h"
 
 #include <tenon/ops.h>
 
@@ -17,75 +13,6 @@
 namespace tenon::ops {
 
 namespace {
-
-// ---- one argument, computed in f64
-
-TensorMeta unary_meta(const Tensor& self, Dtype dtype) {
-  return {dtype, self.device(), dims_of(self.sizes()), preserved_strides(self)};
-}
-
-constexpr auto float_meta = [](const Tensor& self) {
-  require(!is_complex(self.dtype()), ErrorCode::unsupported,
-          "special functions take real tensors, found dtype {}", self.dtype());
-  return unary_meta(self, to_float_type(self.dtype()));
-};
-
-template <class F>
-void map_elements(const Tensor& out, const Tensor& self, const F& f) {
-  Tensor x = converted(contiguous_of(self), Dtype::f64);
-  Tensor y = make_tensor(contiguous_meta(out.sizes(), Dtype::f64));
-  const double* from = data_of<double>(x);
-  double* to = data_of<double>(y);
-  parallel_for(0, numel_of(y), 1024, [&](int64_t lo, int64_t hi) {
-    for (int64_t i = lo; i < hi; ++i) to[i] = f(from[i]);
-  });
-  copy_elements(out, y);
-}
-
-template <double (*function)(double)>
-constexpr auto map_kernel =
-    [](Tensor& out, const Tensor& self) { map_elements(out, self, function); };
-
-// ---- two arguments
-
-struct Binary {
-  Tensor a, b;  // row-major, of the result's shape and dtype
-};
-
-TensorMeta binary_meta(const Tensor& self, const Tensor& other, bool to_float) {
-  Promotion promotion;
-  promotion.add(self);
-  promotion.add(other);
-  std::vector<Tensor> both = {self, other};
-  Dims sizes = broadcast_sizes(both);
-  Dtype dtype = to_float ? to_float_type(promotion.result()) : promotion.result();
-  return {dtype, self.device(), sizes, pointwise_strides(list_of(sizes), both)};
-}
-
-Tensor spread(const Tensor& t, const Tensor& out, Dtype dtype) {
-  Tensor wide =
-      make_view(t, out.sizes(), list_of(broadcast_strides(t.sizes(), t.strides(), out.sizes())),
-                t.storage_offset());
-  return contiguous_of(converted(wide, dtype));
-}
-
-template <class T, class F>
-void combine(const Tensor& out, const Tensor& self, const Tensor& other, const F& f) {
-  Tensor a = spread(self, out, dtype_of<T>), b = spread(other, out, dtype_of<T>);
-  Tensor y = make_tensor(contiguous_meta(out.sizes(), dtype_of<T>));
-  for (int64_t i = 0; i < numel_of(y); ++i)
-    data_of<T>(y)[i] = f(data_of<T>(a)[i], data_of<T>(b)[i]);
-  copy_elements(out, y);
-}
-
-constexpr auto binary_float_meta = [](const Tensor& self, const Tensor& other) {
-  return binary_meta(self, other, true);
-};
-
-template <double (*function)(double, double)>
-constexpr auto combine_kernel = [](Tensor& out, const Tensor& self, const Tensor& other) {
-  combine<double>(out, self, other, function);
-};
 
 constexpr auto integer_meta = [](const Tensor& self, const Tensor& other) {
   TensorMeta meta = binary_meta(self, other, false);
@@ -252,10 +179,13 @@ static constexpr OpDef rows[] =
          .meta = binary_float_meta,
          .eager = combine_kernel<hurwitz_zeta>},
         {.schema = "polygamma(int n, Tensor self) -> Tensor",
-         .meta = [](int64_t, const Tensor& self) { return float_meta(self); },
+         .meta =
+             [](int64_t n, const Tensor& self) {
+               require(n >= 0, "polygamma: n must not be negative, found {}", n);
+               return float_meta(self);
+             },
          .eager =
              [](Tensor& out, int64_t n, const Tensor& self) {
-               require(n >= 0, "polygamma: n must not be negative, found {}", n);
                if (n == 0) return copy_elements(out, digamma(self));
                map_elements(out, self, [n](double x) { return polygamma_of(n, x); });
              },

@@ -1,5 +1,6 @@
 // Moments and norms: var, std, norm, logsumexp.
 #include "core/kernels/pointwise_loop.h"
+#include "ops/complex_forms.h"
 #include "ops/op.h"
 #include "ops/promotion.h"
 #include "ops/reduce/reduce_loop.h"
@@ -327,6 +328,7 @@ static constexpr OpDef rows[] = {
      .tags = reduction,
      .meta = fn<norm_meta>,
      .eager = fn<norm_kernel>,
+     .complex = fn<complex_vector_norm>,
      .vjp = {{"self", "grad, self, result, ord, dim, keepdim", fn<vector_norm_vjp>}}},
     {.schema = "norm.Scalar(Tensor self, Scalar p=2) -> Tensor",
      .tags = reduction,

@@ -43,6 +43,9 @@ TensorMeta quantile_meta(const Tensor& self, const Tensor& q, OptDim dim, bool k
   require(q.dim() <= 1 && q.dtype() == self.dtype(),
           "quantile: q must be a number or a vector of dtype {}, found {} of shape {}",
           self.dtype(), q.dtype(), q.sizes());
+  SymInt length = dim && self.dim() > 0 ? self.size(*dim) : self.numel();
+  require(expect_true(length > 0), "quantile: the input must not be empty, found shape {}",
+          self.sizes());
   uint64_t mask = dim ? uint64_t{1} << wrap_dim(*dim, self.dim()) : ~uint64_t{0};
   Dims kept = reduced_sizes(self.sizes(), mask, keepdim);
   if (q.dim() == 0) return contiguous_meta(list_of(kept), self.dtype(), self.device());
@@ -83,7 +86,6 @@ void quantile_kernel(Tensor& out, const Tensor& self, const Tensor& q, OptDim di
                      std::string_view interpolation) {
   Tensor rows = contiguous_of(dim && self.dim() > 0 ? movedim(self, *dim, -1) : self);
   int64_t length = dim && self.dim() > 0 ? sizes_of(rows).back() : numel_of(rows);
-  require(length > 0, "quantile: the input must not be empty, found shape {}", self.sizes());
   Tensor shares = contiguous_of(q);
   int64_t n_q = numel_of(shares), count = numel_of(rows) / length;
   Between rule = rule_of(interpolation);
@@ -141,6 +143,7 @@ Tensor quantile_decomp(const Tensor& self, const Tensor& q, OptDim dim, bool kee
 template <bool ignore_nan>
 constexpr auto by_number =
     [](const Tensor& self, double q, OptDim dim, bool keepdim, std::string_view interpolation) {
+      require(q >= 0 && q <= 1, "quantile: q must lie between 0 and 1, found {}", q);
       Tensor share = scalar_tensor(q, self.dtype());
       return ignore_nan ? nanquantile(self, share, dim, keepdim, interpolation)
                         : quantile(self, share, dim, keepdim, interpolation);

@@ -1,6 +1,8 @@
 // Running folds along a dimension: cumsum, cumprod, cummax, cummin, logcumsumexp; and differences.
+#include "ops/complex_forms.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
+#include "ops/shape_check.h"
 
 #include "core/sym/sym_int.h"
 #include "core/threads/thread_pool.h"
@@ -197,6 +199,7 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = fn<scan_meta>,
      .eager = fn<scan_kernel<false>>,
+     .complex = fn<complex_cumsum>,
      .vjp = {{"self", "grad, dim",
               [](const Tensor& g, int64_t dim) { return reverse_cumsum(g, dim); }}},
      .linear = "self"},
@@ -217,6 +220,7 @@ static constexpr OpDef rows[] = {
      .meta =
          [](const Tensor& self, int64_t dim) {
            wrap_dim(dim, self.dim());
+           require_floating("logcumsumexp", self.dtype());
            return contiguous_meta(self.sizes(), self.dtype(), self.device());
          },
      .eager = fn<logcumsumexp_kernel>,

@@ -63,6 +63,7 @@ void softmax_kernel(Tensor& out, const Tensor& self, int64_t dim, bool) {
 TensorMeta backward_meta(const Tensor& grad, const Tensor& output, int64_t dim, Dtype input_dtype) {
   wrap_dim(dim, grad.dim());
   require_shape("softmax backward", "output", output, grad.sizes());
+  require_floating("softmax backward", grad.dtype());
   return contiguous_meta(grad.sizes(), input_dtype, grad.device());
 }
 
@@ -158,6 +159,7 @@ static constexpr OpDef rows[] = {
          [](const Tensor& self, int64_t dim, std::optional<Dtype> dtype) {
            TensorMeta meta = softmax_meta(self, dim, false);
            meta.dtype = dtype.value_or(meta.dtype);
+           require_floating("softmax", meta.dtype);
            return meta;
          },
      .eager = fn<safe_softmax_kernel>,

@@ -1,5 +1,6 @@
 // Sums and what is counted: sum, mean, prod, any, all, count_nonzero.
 #include "core/kernels/sum.h"
+#include "ops/complex_forms.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
 #include "ops/vjp_rules.h"
@@ -281,6 +282,7 @@ static constexpr OpDef rows[] = {
      .eager = sum_all_kernel,
      .decomp = [](const Tensor& self,
                   std::optional<Dtype> dtype) { return sum(self, std::nullopt, false, dtype); },
+     .complex = fn<complex_sum>,
      .vjp = {{"self", "grad, self.sizes",
               [](const Tensor& g, SymIntList sizes) { return g.expand(sizes); }}},
      .linear = "self"},
@@ -290,6 +292,7 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = sum_meta,
      .eager = sum_kernel,
+     .complex = fn<complex_sum_dims>,
      .vjp = {{"self", "grad, self.sizes, dim, keepdim",
               [](const Tensor& g, SymIntList sizes, OptIntList dim, bool keepdim) {
                 return unreduced(g, sizes, dim, keepdim);
@@ -315,6 +318,7 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self,
                 Type dtype) { return mean_meta_of(self, all_dims, false, dtype); },
      .eager = [](Tensor& out, const Tensor& self, Type) { mean_kernel(out, self, all_dims); },
+     .complex = fn<complex_mean>,
      .vjp = {{"self", "grad, self.sizes",
               [](const Tensor& g, SymIntList sizes) {
                 return g.expand(sizes).div(Number(n_reduced(sizes, {})));
@@ -330,6 +334,7 @@ static constexpr OpDef rows[] = {
          },
      .eager = [](Tensor& out, const Tensor& self, OptIntList dims, bool,
                  Type) { mean_kernel(out, self, dims_mask(dims, self.dim())); },
+     .complex = fn<complex_mean_dims>,
      .vjp = {{"self", "grad, self.sizes, dim, keepdim",
               [](const Tensor& g, SymIntList sizes, OptIntList dim, bool keepdim) {
                 return unreduced(g, sizes, dim, keepdim).div(Number(n_reduced(sizes, dim)));

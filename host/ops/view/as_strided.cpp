@@ -22,6 +22,11 @@ ViewMeta strided_view(const Tensor& self, SymIntList size, SymIntList stride,
     require(expect_true(s >= 0), "as_strided: sizes must not be negative, found {}", size);
   for (SymInt s : stride)
     require(expect_true(s >= 0), "as_strided: strides must not be negative, found {}", stride);
+  auto plain = [](SymIntList list) {
+    return IntList(reinterpret_cast<const int64_t*>(list.data()), list.size());
+  };
+  // Throws where the last element lies beyond 64 bits.
+  if (!size.is_symbolic() && !stride.is_symbolic()) span_of(plain(size), plain(stride));
   return {dims_of(size), dims_of(stride), offset.value_or(sym_offset_of(self))};
 }
 
@@ -44,11 +49,16 @@ Tensor as_strided_scatter_kernel(const Tensor& self, const Tensor& src, SymIntLi
                                  SymIntList stride, std::optional<SymInt> offset) {
   Tensor out = has_internal_overlap(self) ? contiguous_of(clone(self)) : copy_with_storage(self);
   ViewMeta m = strided_view(out, size, stride, offset);
-  Tensor target = make_view(out, size, stride, m.offset);
-  require(target.dim() == src.dim() && std::equal(size.begin(), size.end(), src.sizes().begin()),
-          "as_strided_scatter: src has shape {}, the part to write {}", src.sizes(), size);
-  copy_elements(target, src);
+  copy_elements(make_view(out, size, stride, m.offset), src);
   return out;
+}
+
+// Whether the part lies within the storage is seen by the kernel only.
+TensorMeta as_strided_scatter_meta(const Tensor& self, const Tensor& src, SymIntList size,
+                                   SymIntList stride, std::optional<SymInt> offset) {
+  strided_view(self, size, stride, offset);
+  require_shape("as_strided_scatter", "src", src, size);
+  return strided_like(self);
 }
 
 ViewMeta diagonal_view(const Tensor& self, int64_t offset, int64_t dim1, int64_t dim2) {
@@ -77,10 +87,14 @@ void diagonal_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src,
                              int64_t dim1, int64_t dim2) {
   copy_elements(out, self);
   ViewMeta m = diagonal_view(out, offset, dim1, dim2);
-  require(static_cast<int64_t>(m.sizes.size()) == src.dim() &&
-              std::equal(m.sizes.begin(), m.sizes.end(), src.sizes().begin()),
-          "diagonal_scatter: src has shape {}, the diagonal {}", src.sizes(), list_of(m.sizes));
   copy_elements(make_view(out, list_of(m.sizes), list_of(m.strides), m.offset), src);
+}
+
+TensorMeta diagonal_scatter_meta(const Tensor& self, const Tensor& src, int64_t offset,
+                                 int64_t dim1, int64_t dim2) {
+  require_shape("diagonal_scatter", "src", src,
+                list_of(diagonal_view(self, offset, dim1, dim2).sizes));
+  return strided_like(self);
 }
 
 // A matrix of zeros around the last dimension of self, then moved to dim1 and dim2.
@@ -199,9 +213,9 @@ static constexpr OpDef rows[] = {
          }},
     {.schema = "as_strided_scatter(Tensor self, Tensor src, SymInt[] size, SymInt[] stride, "
                "SymInt? storage_offset=None) -> Tensor",
+     .tags = OpTags::by_place,
      .core = true,
-     .meta = [](const Tensor& self, const Tensor&, SymIntList, SymIntList,
-                std::optional<SymInt>) { return strided_like(self); },
+     .meta = fn<as_strided_scatter_meta>,
      .eager = fn<as_strided_scatter_kernel>,
      .vjp = {{"self", "grad, src.meta, size, stride, storage_offset",
               [](const Tensor& g, const Tensor& src, SymIntList size, SymIntList stride,
@@ -230,8 +244,7 @@ static constexpr OpDef rows[] = {
     {.schema = "diagonal_scatter(Tensor self, Tensor src, int offset=0, int dim1=0, int dim2=1) -> "
                "Tensor",
      .core = true,
-     .meta = [](const Tensor& self, const Tensor&, int64_t, int64_t,
-                int64_t) { return strided_like(self); },
+     .meta = fn<diagonal_scatter_meta>,
      .eager = fn<diagonal_scatter_kernel>,
      .vjp = {{"self", "grad, src.sizes, offset, dim1, dim2",
               [](const Tensor& g, SymIntList src, int64_t offset, int64_t a, int64_t b) {

@@ -61,10 +61,12 @@ Tensor vander_decomp(const Tensor& x, std::optional<int64_t> count, bool increas
 // ---- combinations
 
 int64_t number_of_combinations(int64_t n, int64_t r, bool repeats) {
-  if (repeats) n = std::max<int64_t>(n + r - 1, 0);
+  if (repeats) n = (SymInt(n) + r - 1).guard_int();
   if (r > n) return 0;
-  int64_t count = 1;
-  for (int64_t i = 1; i <= r; ++i) count = count * (n - r + i) / i;
+  // Of the smaller part, so that the number at least doubles with each step: a loop without bound
+  // ends in the error about sizes.
+  int64_t k = std::min(r, n - r), count = 1;
+  for (int64_t i = 1; i <= k; ++i) count = (SymInt(count) * (n - k + i)).guard_int() / i;
   return count;
 }
 
@@ -128,7 +130,9 @@ Tensor complex_decomp(const Tensor& real, const Tensor& imag) {
   require(real.dtype() == imag.dtype() && is_floating(real.dtype()),
           "complex: real and imag need one floating dtype, found {} and {}", real.dtype(),
           imag.dtype());
-  return view_as_complex(stack(broadcast_tensors(std::vector<Tensor>{real, imag}), -1));
+  // The parts may lie in any order; the pairs must lie side by side.
+  return view_as_complex(
+      stack(broadcast_tensors(std::vector<Tensor>{real, imag}), -1).contiguous());
 }
 
 Tensor angle_decomp(const Tensor& self) {

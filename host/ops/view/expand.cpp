@@ -25,8 +25,8 @@ ViewMeta expanded(const Tensor& self, SymIntList size, bool) {
     bool keeps = !size[at].is_symbolic() && size[at].word() == -1;
     require(!(keeps && is_new), "expand: -1 stands for a size that is there, in shape {} of {}",
             size, self.sizes());
-    require(keeps || size[at].is_symbolic() || size[at].word() >= 0,
-            "expand: sizes must not be negative, found {}", size);
+    require(keeps || expect_true(size[at] >= 0), "expand: sizes must not be negative, found {}",
+            size);
     m.sizes[at] = keeps ? own : size[at];
     bool repeats = !keeps && is_one(own) && !is_one(size[at]);
     require(keeps || repeats || sizes_match(own, size[at]),

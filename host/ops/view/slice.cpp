@@ -2,6 +2,7 @@
 // written.
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
+#include "ops/shape_check.h"
 #include "ops/shapes.h"
 
 #include "core/sym/shape_env.h"
@@ -207,25 +208,30 @@ std::vector<Tensor> dense_copies(const std::vector<Tensor>& parts) {
 
 // ---- a copy of self with a part written
 
-void write_part(const Tensor& out, const Tensor& self, const Tensor& src, const ViewMeta& m,
-                const char* op) {
+TensorMeta slice_scatter_meta(const Tensor& self, const Tensor& src, int64_t dim,
+                              std::optional<SymInt> start, std::optional<SymInt> end, SymInt step) {
+  require_shape("slice_scatter", "src", src, list_of(sliced(self, dim, start, end, step).sizes));
+  return strided_like(self);
+}
+
+TensorMeta select_scatter_meta(const Tensor& self, const Tensor& src, int64_t dim, SymInt index) {
+  require_shape("select_scatter", "src", src, list_of(selected(self, dim, index).sizes));
+  return strided_like(self);
+}
+
+void write_part(const Tensor& out, const Tensor& self, const Tensor& src, const ViewMeta& m) {
   copy_elements(out, self);
-  Tensor target = make_view(out, list_of(m.sizes), list_of(m.strides), m.offset);
-  require(
-      target.dim() == src.dim() && std::equal(m.sizes.begin(), m.sizes.end(), src.sizes().begin(),
-                                              [](SymInt a, SymInt b) { return sizes_match(a, b); }),
-      "{}: src has shape {}, the part to write {}", op, src.sizes(), list_of(m.sizes));
-  copy_elements(target, src);
+  copy_elements(make_view(out, list_of(m.sizes), list_of(m.strides), m.offset), src);
 }
 
 void slice_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src, int64_t dim,
                           std::optional<SymInt> start, std::optional<SymInt> end, SymInt step) {
-  write_part(out, self, src, sliced(out, dim, start, end, step), "slice_scatter");
+  write_part(out, self, src, sliced(out, dim, start, end, step));
 }
 
 void select_scatter_kernel(Tensor& out, const Tensor& self, const Tensor& src, int64_t dim,
                            SymInt index) {
-  write_part(out, self, src, selected(out, dim, index), "select_scatter");
+  write_part(out, self, src, selected(out, dim, index));
 }
 
 // ---- the inverses of views of a range: self with `content` there
@@ -288,8 +294,7 @@ static constexpr OpDef rows[] = {
     {.schema = "slice_scatter(Tensor self, Tensor src, int dim=0, SymInt? start=None, "
                "SymInt? end=None, SymInt step=1) -> Tensor",
      .core = true,
-     .meta = [](const Tensor& self, const Tensor&, int64_t, std::optional<SymInt>,
-                std::optional<SymInt>, SymInt) { return strided_like(self); },
+     .meta = fn<slice_scatter_meta>,
      .eager = fn<slice_scatter_kernel>,
      .vjp = {{"self", "grad, src.sizes, dim, start, end, step",
               [](const Tensor& g, SymIntList src, int64_t dim, std::optional<SymInt> start,
@@ -318,7 +323,7 @@ static constexpr OpDef rows[] = {
          }},
     {.schema = "select_scatter(Tensor self, Tensor src, int dim, SymInt index) -> Tensor",
      .core = true,
-     .meta = [](const Tensor& self, const Tensor&, int64_t, SymInt) { return strided_like(self); },
+     .meta = fn<select_scatter_meta>,
      .eager = fn<select_scatter_kernel>,
      .vjp = {{"self", "grad, src.sizes, dim, index",
               [](const Tensor& g, SymIntList src, int64_t dim, SymInt index) {

@@ -64,6 +64,72 @@ struct vjp_call {
   void give(size_t i, tensor t) const { abi->out[i] = t.release(); }
 };
 
+namespace detail {
+
+/// Arguments of one call, with what they point to.
+class call_arguments {
+ public:
+  void add(const tensor& t) { add(t.get()); }
+  void add(const tn_tensor* t) { add(const_cast<tn_tensor*>(t)); }
+  void add(tn_tensor* t) {
+    tn_arg& a = next(t ? TN_ARG_VALUE : TN_ARG_NONE);
+    if (!t) return;
+    a.u.value = uint32_t(values_.size());
+    values_.push_back(t);
+  }
+  void add(std::nullopt_t) { next(TN_ARG_NONE); }
+  void add(bool v) { next(TN_ARG_BOOL).u.i = v; }
+  void add(double v) { next(TN_ARG_FLOAT).u.f = v; }
+  template <std::integral T>
+  void add(T v) {
+    next(TN_ARG_INT).u.i = int64_t(v);
+  }
+  void add(std::string_view v) { next(TN_ARG_STRING).u.str = str(v); }
+  void add(const char* v) { add(std::string_view(v)); }
+  void add(std::span<const int64_t> v) {
+    tn_arg& a = next(TN_ARG_INTS);
+    a.count = uint32_t(v.size());
+    a.u.ints = v.data();
+  }
+  void add(const std::vector<int64_t>& v) { add(std::span(v)); }
+  void add(const tn_arg& a) { args_.push_back(a); }
+
+  void run(uint32_t op, std::span<tn_tensor*> out) const { run_op(op, args_, values_.data(), out); }
+
+ private:
+  tn_arg& next(uint32_t kind) {
+    tn_arg& a = args_.emplace_back();
+    a = {};
+    a.kind = kind;
+    return a;
+  }
+  std::vector<tn_arg> args_;
+  std::vector<tn_tensor*> values_;
+};
+
+}  // namespace detail
+
+/// Calls an op of the host, as a derivative or a decomposition does: call("aten.mul.Tensor", a, b).
+/// Arguments in schema order: tensors (`tensor`, `tn_tensor*`), bool, numbers, texts, lists of
+/// int64_t, std::nullopt for none, a tn_arg for what else there is (a dtype). What is left out at
+/// the end has its default. A floating argument is written as one: 2.0. Throws `error`.
+template <class... A>
+std::vector<tensor> call_for(size_t n_results, std::string_view name, const A&... args) {
+  uint32_t id = op(name);
+  if (id == TN_NO_VALUE) throw error(TN_NOT_FOUND, text("there is no op {}", name));
+  detail::call_arguments packed;
+  (packed.add(args), ...);
+  std::vector<tn_tensor*> out(n_results);
+  packed.run(id, out);
+  std::vector<tensor> results;
+  for (tn_tensor* t : out) results.emplace_back(t);
+  return results;
+}
+template <class... A>
+tensor call(std::string_view name, const A&... args) {
+  return std::move(call_for(1, name, args...)[0]);
+}
+
 /// An op; what is left out the op does not have. The functions must not capture.
 struct op_row {
   std::string_view schema;
@@ -91,8 +157,7 @@ inline tn_status* run_op_function(void (*f)(const kernel_call&), tn_op_call* c) 
   std::fill_n(c->out, c->n_out, nullptr);
   kernel_call call{{c->args, c->n_args}, c->values, {c->out, c->n_out}, c->stream};
   tn_status* status = barrier([&] { f(call); });
-  for (uint32_t i = 0; status && i < c->n_out; ++i)
-    if (tn_tensor* t = std::exchange(c->out[i], nullptr)) host->tensor->release(t);
+  if (status) take_back(call.out);
   return status;
 }
 
@@ -120,7 +185,9 @@ inline tn_op_def op_def(const op_row& row, op_functions* self) {
   if (row.vjp)
     def.vjp = [](void* s, tn_vjp_call* c) {
       std::fill_n(c->out, c->n_out, nullptr);
-      return barrier([&] { static_cast<op_functions*>(s)->vjp(vjp_call{c}); });
+      tn_status* status = barrier([&] { static_cast<op_functions*>(s)->vjp(vjp_call{c}); });
+      if (status) take_back({c->out, c->n_out});
+      return status;
     };
   return def;
 }

@@ -137,6 +137,21 @@ concept backend_class = requires(B& b, const tn_compile_request& rq) {
   make_artifact(b.compile(rq));
 };
 
+/// What `judge` says of each node; what it does not mention is not supported.
+struct verdicts {
+  tn_verdicts* abi;
+
+  uint32_t size() const { return abi->n_nodes; }
+  void take(uint32_t node, uint8_t verdict = TN_SUPPORTED) const { abi->verdict[node] = verdict; }
+  /// Nodes of one group go to the backend together, in one region, or not at all; from 1 on.
+  void group(uint32_t node, uint32_t number) const { abi->group[node] = number; }
+  /// Leaves the node; `explain` shows the user why.
+  void leave(uint32_t node, std::string_view why) const {
+    abi->verdict[node] = TN_NOT_SUPPORTED;
+    abi->reason(abi, node, str(why));
+  }
+};
+
 namespace detail {
 
 // Bits 32..63 change what a request means: who does not know one must not go on.
@@ -155,6 +170,10 @@ constexpr void fill_optional(tn_backend& t) {
     t.supports = [](void* s, const tn_compile_request* rq, uint8_t* verdict) {
       std::span<uint8_t> nodes(verdict, host->graph->node_count(rq->graph));
       return barrier([&] { static_cast<B*>(s)->supports(checked(rq), nodes); });
+    };
+  if constexpr (requires(B & b, const tn_compile_request& rq, verdicts v) { b.judge(rq, v); })
+    t.judge = [](void* s, const tn_compile_request* rq, tn_verdicts* v) {
+      return barrier([&] { static_cast<B*>(s)->judge(checked(rq), verdicts{v}); });
     };
   if constexpr (requires(B & b, const tn_compile_request& rq, std::string_view bytes) {
                   make_artifact(b.load(rq, bytes));
@@ -210,13 +229,21 @@ struct kernel_row {
 
 namespace detail {
 
+/// What a function gave before it failed or declined goes back: out-parameters are left untouched.
+inline void take_back(std::span<tn_tensor*> out) {
+  for (tn_tensor*& t : out)
+    if (t) host->tensor->release(std::exchange(t, nullptr));
+}
+
 inline tn_status* run_kernel(void* self, uint32_t op_index, const tn_arg* args, uint32_t n_args,
                              tn_tensor* const* values, tn_stream* stream, tn_tensor** out,
                              uint32_t n_out) {
   const auto* rows = static_cast<const kernel_row*>(self);
   kernel_call call{{args, n_args}, values, {out, n_out}, stream};
+  std::fill_n(out, n_out, nullptr);
   bool done = false;
   tn_status* status = barrier([&] { done = rows[op_index].run(call); });
+  if (status || !done) take_back(call.out);
   return status || done ? status : new_status(TN_DECLINED, {});
 }
 

@@ -18,21 +18,23 @@
 
 #include <tenon/plugin.hpp>
 
+#include <bit>
+#include <cmath>
 #include <set>
 
 namespace tenon::plugin {
 
-/// Integer expressions of a graph, copied so that they can be evaluated after the compile.
+/// Expressions of a graph, copied so that they can be evaluated after the compile. Real numbers
+/// stand as the bits of a double.
 class kept_expressions {
  public:
   /// The position of an expression among the evaluated ones; operands are kept with it.
   uint32_t keep(const graph& g, uint32_t expr) {
     if (auto known = at_.find(expr); known != at_.end()) return known->second;
     expression e = g.expr(expr);
-    entry made{e.op, e.value, {}};
+    entry made{e.op, (e.flags & TN_DIM_REAL) != 0, e.value, {}};
     if (e.op == TN_EX_SYMBOL) made.value = symbol_index(g, expr);
-    if (e.op == TN_EX_TRUEDIV || e.op == TN_EX_TO_FLOAT || e.op == TN_EX_TRUNC)
-      throw declined("a size is computed in floating point");
+    if (e.op > TN_EX_SELECT) throw declined("a number is computed by an unknown operator");
     for (uint32_t operand : e.arguments()) made.operands.push_back(keep(g, operand));
     entries_.push_back(std::move(made));
     return at_[expr] = uint32_t(entries_.size() - 1);
@@ -61,6 +63,7 @@ class kept_expressions {
  private:
   struct entry {
     uint32_t op;
+    bool is_real;
     int64_t value;  // of a constant; the index of a symbol
     std::vector<uint32_t> operands;
   };
@@ -74,15 +77,53 @@ class kept_expressions {
     for (; exponent > 0; --exponent) out *= base;
     return out;
   }
-  static int64_t evaluate(const entry& e, std::span<const int64_t> values, const int64_t* syms) {
+  int64_t evaluate(const entry& e, std::span<const int64_t> values, const int64_t* syms) const {
     if (e.op == TN_EX_CONST) return e.value;
     if (e.op == TN_EX_SYMBOL) return syms[e.value];
     int64_t result = values[e.operands[0]];
     if (e.op == TN_EX_NOT) return !result;
     if (e.op == TN_EX_SELECT) return values[e.operands[result ? 1 : 2]];
+    if (e.op == TN_EX_TO_FLOAT) return std::bit_cast<int64_t>(double(result));
+    if (e.op == TN_EX_TRUNC) return truncated(std::bit_cast<double>(result));
+    bool is_real = entries_[e.operands[0]].is_real;
     for (size_t i = 1; i < e.operands.size(); ++i)
-      result = combine(e.op, result, values[e.operands[i]]);
+      result = is_real ? combine_real(e.op, result, values[e.operands[i]])
+                       : combine(e.op, result, values[e.operands[i]]);
     return result;
+  }
+  static int64_t truncated(double x) {
+    if (!(x >= -0x1p63 && x < 0x1p63))
+      throw error(TN_OUT_OF_RANGE, "a number is too large for an integer");
+    return int64_t(x);
+  }
+  // As the host has it: NaN in either operand of min and max gives NaN.
+  static int64_t combine_real(uint32_t op, int64_t p, int64_t q) {
+    double a = std::bit_cast<double>(p), b = std::bit_cast<double>(q);
+    auto bits = [](double x) { return std::bit_cast<int64_t>(x); };
+    switch (op) {
+      case TN_EX_ADD:
+        return bits(a + b);
+      case TN_EX_MUL:
+        return bits(a * b);
+      case TN_EX_TRUEDIV:
+        return bits(a / b);
+      case TN_EX_POW:
+        return bits(std::pow(a, b));
+      case TN_EX_MIN:
+        return bits(b < a || std::isnan(b) ? b : a);
+      case TN_EX_MAX:
+        return bits(a < b || std::isnan(b) ? b : a);
+      case TN_EX_EQ:
+        return a == b;
+      case TN_EX_NE:
+        return a != b;
+      case TN_EX_LT:
+        return a < b;
+      case TN_EX_LE:
+        return a <= b;
+      default:
+        throw error(TN_UNIMPLEMENTED, text("operator {} of real numbers is unknown", op));
+    }
   }
   static int64_t combine(uint32_t op, int64_t a, int64_t b) {
     switch (op) {
@@ -197,11 +238,14 @@ class program {
       };
       for (tn_arg& a : list) {
         if (a.kind == TN_ARG_VALUE && p.numbers_.contains(a.u.value)) {
-          a.u.i = evaluated[p.numbers_.at(a.u.value)];
-          a.kind = TN_ARG_INT;
+          const number_value& n = p.numbers_.at(a.u.value);
+          set(a, n.kind, evaluated[n.at]);
         } else if (a.kind == TN_ARG_SYMINT) {
-          a.u.i = number(a.u.sym);
-          a.kind = TN_ARG_INT;
+          set(a, TN_ARG_INT, number(a.u.sym));
+        } else if (a.kind == TN_ARG_SYMFLOAT) {
+          set(a, TN_ARG_FLOAT, number(a.u.sym));
+        } else if (a.kind == TN_ARG_SYMBOOL) {
+          set(a, TN_ARG_BOOL, number(a.u.sym));
         } else if (a.kind == TN_ARG_SYMINTS) {
           auto& ints = lists.emplace_back();
           for (uint32_t k = 0; k < a.count; ++k) ints.push_back(number(a.u.syms[k]));
@@ -210,6 +254,18 @@ class program {
         }
       }
     }
+    static void set(tn_arg& a, uint32_t kind, int64_t word) {
+      a.kind = kind;
+      if (kind == TN_ARG_FLOAT)
+        a.u.f = std::bit_cast<double>(word);
+      else
+        a.u.i = word;
+    }
+  };
+
+  /// A number among the values: where it is evaluated, and what kind of argument it is.
+  struct number_value {
+    uint32_t at, kind;
   };
 
   /// A symbol that is known once a result is there: its size in `dim`.
@@ -240,9 +296,13 @@ class program {
     n_values_ = id + 1;
     if (v.source == TN_SRC_CONSTANT) constants_.emplace_back(id, g.constant(id));
     if (v.kind == TN_VAL_TENSOR || v.kind == TN_VAL_NONE) return;
-    if (v.kind != TN_VAL_SYMINT || v.source != TN_SRC_INPUT || v.expr == TN_EXPR_STATIC)
+    uint32_t kind = v.kind == TN_VAL_SYMINT     ? uint32_t{TN_ARG_INT}
+                    : v.kind == TN_VAL_SYMFLOAT ? uint32_t{TN_ARG_FLOAT}
+                    : v.kind == TN_VAL_SYMBOOL  ? uint32_t{TN_ARG_BOOL}
+                                                : uint32_t{TN_ARG_NONE};
+    if (kind == TN_ARG_NONE || v.source != TN_SRC_INPUT || v.expr == TN_EXPR_STATIC)
       throw declined(text("value {} is a number that nodes compute", sv(v.name)));
-    numbers_[id] = expressions_.keep(g, v.expr);
+    numbers_[id] = {expressions_.keep(g, v.expr), kind};
   }
   void keep_node(const graph& g, uint32_t i) {
     node n = g.at(i);
@@ -250,7 +310,8 @@ class program {
     const owned_node& kept = nodes_.emplace_back(n);
     bind_results(g, n);
     for (const tn_arg& a : kept.args()) {
-      if (a.kind == TN_ARG_SYMINT) keep_dim(g, a.u.sym);
+      if (a.kind == TN_ARG_SYMINT || a.kind == TN_ARG_SYMFLOAT || a.kind == TN_ARG_SYMBOOL)
+        keep_dim(g, a.u.sym);
       for (uint32_t k = 0; a.kind == TN_ARG_SYMINTS && k < a.count; ++k) keep_dim(g, a.u.syms[k]);
     }
   }
@@ -284,7 +345,7 @@ class program {
   std::vector<std::vector<binding>> bindings_;    // by node
   std::set<size_t> bound_;                        // the symbols of all of them
   kept_expressions expressions_;
-  std::unordered_map<uint32_t, uint32_t> numbers_;        // number values, to kept expressions
+  std::unordered_map<uint32_t, number_value> numbers_;    // by value
   std::unordered_map<uint32_t, uint32_t> expression_at_;  // expressions in arguments, likewise
   uint32_t n_values_ = 0;
 };

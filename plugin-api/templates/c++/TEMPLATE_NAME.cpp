@@ -78,7 +78,7 @@ class Program {
 struct TEMPLATE_CLASS : Backend {
   std::unique_ptr<Program> compile(const tn_compile_request& request) {
     return std::make_unique<Program>(request);
-  }  // namespace
+  }
 };
 
 }  // namespace

@@ -4,6 +4,11 @@
 // addition is hidden behind the others. Where lanes are elements of one row they are folded
 // pairwise at the row's end, upper half onto lower half: an order that depends on nothing but the
 // width.
+//
+// Sums in f32 of more than 32 steps are in blocks: the error of a chain of additions grows with its length,
+// so after 8 or 16 steps the chain ends, its sum is added to one in f64, and the next begins at 0.
+// That costs nothing that can be measured: sums wait for loads, and the exponentials of a softmax
+// take longer.
 #include "fold_emitter.h"
 
 #include "lane_ops.h"
@@ -93,13 +98,37 @@ Value* FoldEmitter::variable_in_entry(llvm::Type* type) {
   return at.CreateAlloca(type);
 }
 
-void FoldEmitter::start(const loopir::Statement& s) {
+bool FoldEmitter::is_rounded(const loopir::Statement& s) const {
+  int32_t dtype = x_.dtype_of(s.value);
+  return s.fold == Fold::sum && !s.is_scan &&
+         (dtype == TN_F32 || dtype == TN_BF16 || dtype == TN_F16);
+}
+
+// The chain of this block, in f64, and what the blocks before it gave.
+Value* FoldEmitter::sum_of_blocks(const State& fold) {
+  auto* of_whole = llvm::cast<llvm::AllocaInst>(fold.whole)->getAllocatedType();
+  auto* of_chain = llvm::cast<llvm::AllocaInst>(fold.accumulator)->getAllocatedType();
+  Value* chain = b_.CreateFPExt(b_.CreateLoad(of_chain, fold.accumulator), of_whole);
+  return b_.CreateFAdd(b_.CreateLoad(of_whole, fold.whole), chain);
+}
+
+void FoldEmitter::end_block(const loopir::Statement& s) {
+  State& fold = states_.at(s.folded);
+  auto* of_chain = llvm::cast<llvm::AllocaInst>(fold.accumulator)->getAllocatedType();
+  b_.CreateStore(sum_of_blocks(fold), fold.whole);
+  b_.CreateStore(llvm::Constant::getNullValue(of_chain), fold.accumulator);
+}
+
+void FoldEmitter::start(const loopir::Statement& s, bool in_blocks) {
   State& fold = states_[s.folded];
   int32_t dtype = x_.dtype_of(s.value);
   unsigned lanes = lanes_.width ? lanes_.width : lanes_.full_width;
   llvm::Type* type = widened(lane_type(b_.getContext(), dtype), lanes);
   if (!fold.accumulator) fold.accumulator = variable_in_entry(type);
   b_.CreateStore(neutral(s.fold, type, dtype), fold.accumulator);
+  if (in_blocks && !fold.whole) fold.whole = variable_in_entry(widened(b_.getDoubleTy(), lanes));
+  if (fold.whole)
+    b_.CreateStore(llvm::Constant::getNullValue(widened(b_.getDoubleTy(), lanes)), fold.whole);
   if (!gives_position(s.fold)) return;
   llvm::Type* place = widened(b_.getInt64Ty(), lanes);
   if (!fold.position) fold.position = variable_in_entry(place);
@@ -153,7 +182,10 @@ Value* FoldEmitter::finish(const loopir::Statement& s) {
   int32_t dtype = x_.dtype_of(s.value);
   unsigned lanes = lanes_.width ? lanes_.width : lanes_.full_width;
   bool position = gives_position(s.fold);
-  Value* sum = b_.CreateLoad(widened(lane_type(b_.getContext(), dtype), lanes), fold.accumulator);
+  llvm::Type* type = lane_type(b_.getContext(), dtype);
+  Value* sum =
+      fold.whole ? sum_of_blocks(fold) : b_.CreateLoad(widened(type, lanes), fold.accumulator);
+  int32_t summed = fold.whole ? int32_t{TN_F64} : dtype;
   Value* at = position ? b_.CreateLoad(widened(b_.getInt64Ty(), lanes), fold.position) : nullptr;
   for (unsigned n = lanes_.are_rows ? 1 : lanes; n > 1; n /= 2) {
     std::vector<int> low, high;
@@ -161,7 +193,7 @@ Value* FoldEmitter::finish(const loopir::Statement& s) {
       low.push_back(static_cast<int>(i)), high.push_back(static_cast<int>(i + n / 2));
     Value *p = b_.CreateShuffleVector(sum, low), *q = b_.CreateShuffleVector(sum, high);
     if (!position) {
-      sum = combined(b_, s.fold, dtype, p, q);
+      sum = combined(b_, s.fold, summed, p, q);
       continue;
     }
     Value *p_at = b_.CreateShuffleVector(at, low), *q_at = b_.CreateShuffleVector(at, high);
@@ -170,8 +202,9 @@ Value* FoldEmitter::finish(const loopir::Statement& s) {
     at = b_.CreateSelect(better, q_at, p_at);
   }
   Value* out = position ? at : sum;
-  return values_.folded[s.folded] =
-             lanes_.are_rows ? out : b_.CreateExtractElement(out, uint64_t{0});
+  if (!lanes_.are_rows) out = b_.CreateExtractElement(out, uint64_t{0});
+  if (fold.whole) out = b_.CreateFPTrunc(out, out->getType()->getWithNewType(type));
+  return values_.folded[s.folded] = out;
 }
 
 }  // namespace inductor

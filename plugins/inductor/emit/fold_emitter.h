@@ -17,9 +17,13 @@ class FoldEmitter {
         scopes_(scopes),
         values_(values) {}
 
-  /// Before the loops of its stage, for each element in them, and behind them.
-  void start(const loopir::Statement& s);
+  /// Whether its rounding errors grow with the number of steps: a sum in f32.
+  bool is_rounded(const loopir::Statement& s) const;
+  /// Before the loops of its stage, for each element in them, and behind them. `in_blocks`: what
+  /// has been folded so far goes into a wider sum with each end_block().
+  void start(const loopir::Statement& s, bool in_blocks);
   void step(const loopir::Statement& s);
+  void end_block(const loopir::Statement& s);
   llvm::Value* finish(const loopir::Statement& s);
   /// The step of a running fold: the fold of all elements up to this one.
   llvm::Value* step_scan(const loopir::Statement& s);
@@ -27,7 +31,9 @@ class FoldEmitter {
  private:
   struct State {
     llvm::Value *accumulator = nullptr, *position = nullptr;  // in memory
+    llvm::Value* whole = nullptr;                             // of blocks, in f64; or null
   };
+  llvm::Value* sum_of_blocks(const State& fold);
   llvm::Value* variable_in_entry(llvm::Type* type);
 
   llvm::IRBuilder<>& b_;

@@ -46,6 +46,16 @@ Frame make_frame(llvm::Module& module, llvm::IRBuilder<>& b, const KernelInterfa
   return out;
 }
 
+using Body = std::function<void()>;
+
+/// Which loop of a stage is cut so that chains of sums stay short, after how many steps, and what
+/// is done behind those.
+struct Blocks {
+  Id loop = none;
+  int64_t steps = 0;
+  Body end;
+};
+
 class KernelEmitter {
  public:
   KernelEmitter(llvm::Module& module, loopir::Program& program, const loopir::Nest& nest,
@@ -54,19 +64,22 @@ class KernelEmitter {
   void return_error();
 
  private:
-  using Body = std::function<void()>;
-
   void bind_rows(Value* row);
   void emit_stages();
   void emit_stage(const Stage& stage, Id lanes);
-  void emit_inner(const Ids& variables, size_t next, const Body& body);
+  void emit_inner(const Ids& variables, size_t next, const Body& body, const Blocks& blocks);
   void emit_loop(Value* from, Value* to, const std::function<void(Value*)>& body);
-  void emit_lane_blocks(Id variable, Value* first, Value* last, const Body& body);
+  void emit_blocks(Value* from, Value* to, const Blocks& blocks,
+                   const std::function<void(Value*)>& body);
+  void emit_lane_blocks(Id variable, Value* first, Value* last, const Body& body,
+                        const Blocks& blocks = {});
+  Blocks blocks_of(const Stage& stage, const Ids& loops, Id lanes);
   void emit_statement(const Statement& s);
 
   loopir::Expressions& x_;
   const loopir::Nest& nest_;
   const KernelInterface& interface_;
+  const CodeOptions& options_;
   llvm::IRBuilder<> b_;
   Frame frame_;
   Scopes scopes_;
@@ -82,6 +95,7 @@ KernelEmitter::KernelEmitter(llvm::Module& module, loopir::Program& program,
     : x_(program.expressions),
       nest_(nest),
       interface_(interface),
+      options_(options),
       b_(module.getContext()),
       frame_(make_frame(module, b_, interface, options)),
       scopes_(program, b_),
@@ -118,8 +132,26 @@ void KernelEmitter::emit_loop(Value* from, Value* to, const std::function<void(V
   scopes_.go_to_innermost();
 }
 
+// The same loop, cut.
+void KernelEmitter::emit_blocks(Value* from, Value* to, const Blocks& blocks,
+                                const std::function<void(Value*)>& body) {
+  scopes_.go_to_innermost();
+  Value* steps = b_.getInt64(static_cast<uint64_t>(blocks.steps));
+  Value* last = b_.getInt64(static_cast<uint64_t>(blocks.steps) - 1);
+  Value* count = b_.CreateUDiv(b_.CreateAdd(b_.CreateSub(to, from), last), steps);
+  emit_loop(b_.getInt64(0), count, [&](Value* block) {
+    scopes_.go_to_innermost();
+    Value* begin = b_.CreateAdd(from, b_.CreateMul(block, steps));
+    Value* end = b_.CreateBinaryIntrinsic(llvm::Intrinsic::smin, b_.CreateAdd(begin, steps), to);
+    emit_loop(begin, end, body);
+    scopes_.go_to_innermost();
+    blocks.end();
+  });
+}
+
 // Blocks [first, last) of the lanes' variable; the block behind the last full one has a mask.
-void KernelEmitter::emit_lane_blocks(Id variable, Value* first, Value* last, const Body& body) {
+void KernelEmitter::emit_lane_blocks(Id variable, Value* first, Value* last, const Body& body,
+                                     const Blocks& blocks) {
   Id extent = x_.extent_of(variable);
   Value* n = values_.index(extent);
   scopes_.go_to_innermost();
@@ -147,8 +179,11 @@ void KernelEmitter::emit_lane_blocks(Id variable, Value* first, Value* last, con
     scopes_.release(variable);
   };
   auto known = x_.number_of(extent);
-  if (!known || *known >= lanes_.full_width)
-    emit_loop(first, end, [&](Value* block) { run_block(block, false); });
+  auto run_full = [&](Value* block) { run_block(block, false); };
+  if (blocks.loop == variable)
+    emit_blocks(first, end, blocks, run_full);
+  else if (!known || *known >= lanes_.full_width)
+    emit_loop(first, end, run_full);
   if (known && *known % lanes_.full_width == 0) return;
   // The masked block, if there is one and it belongs to this range.
   scopes_.go_to_innermost();
@@ -201,31 +236,61 @@ void KernelEmitter::emit_stages() {
     emit_stage(nest_.kernel.stages[s], nest_.lanes_of_stage[s]);
 }
 
-void KernelEmitter::emit_inner(const Ids& variables, size_t next, const Body& body) {
+void KernelEmitter::emit_inner(const Ids& variables, size_t next, const Body& body,
+                               const Blocks& blocks) {
   if (next == variables.size()) return body();
   Id v = variables[next];
   Value* n = values_.index(x_.extent_of(v));
-  emit_loop(b_.getInt64(0), n, [&](Value* i) {
+  auto run = [&](Value* i) {
     scopes_.bind(v, i);
-    emit_inner(variables, next + 1, body);
+    emit_inner(variables, next + 1, body, blocks);
     scopes_.release(v);
-  });
+  };
+  if (blocks.loop == v)
+    emit_blocks(b_.getInt64(0), n, blocks, run);
+  else
+    emit_loop(b_.getInt64(0), n, run);
+}
+
+// From the innermost loop outwards, the first one that makes chains too long. Loops of little work
+// have wide blocks and wait for memory, so that their chains may be shorter at no cost.
+Blocks KernelEmitter::blocks_of(const Stage& stage, const Ids& loops, Id lanes) {
+  Blocks out;
+  auto is_rounded = [&](const Statement& s) { return folds_.is_rounded(s); };
+  if (std::none_of(stage.statements.begin(), stage.statements.end(), is_rounded)) return out;
+  constexpr int64_t few_steps = 32;  // one chain is exact enough
+  bool is_light = interface_.width * 32 >= 4 * options_.vector_bits;
+  int64_t most = is_light ? 8 : 16, steps = 1;
+  auto see = [&](Id v, int64_t width) {
+    auto extent = x_.number_of(x_.extent_of(v));
+    int64_t own = extent ? std::max<int64_t>((*extent + width - 1) / width, 1) : few_steps + 1;
+    if (out.loop == none && own * steps > most)
+      out.loop = v, out.steps = std::max<int64_t>(most / steps, 1);
+    steps = std::min(own * steps, few_steps + 1);
+  };
+  if (lanes != none) see(lanes, lanes_.full_width);
+  for (size_t k = loops.size(); k-- > 0;) see(loops[k], 1);
+  if (steps <= few_steps) out.loop = none;
+  out.end = [this, &stage] {
+    for (const Statement& s : stage.statements)
+      if (folds_.is_rounded(s)) folds_.end_block(s);
+  };
+  return out;
 }
 
 void KernelEmitter::emit_stage(const Stage& stage, Id lanes) {
   scopes_.go_to_innermost();
+  Ids loops = stage.inner;
+  std::erase(loops, lanes);
+  Blocks blocks = blocks_of(stage, loops, lanes);
   for (const Statement& s : stage.statements)
-    if (s.fold != Fold::none) folds_.start(s);
-  auto statements = [&] {
+    if (s.fold != Fold::none) folds_.start(s, blocks.loop != none && folds_.is_rounded(s));
+  Body statements = [&] {
     for (const Statement& s : stage.statements) emit_statement(s);
   };
-  Ids loops = stage.inner;
-  if (lanes != none) {
-    std::erase(loops, lanes);
-    emit_inner(loops, 0, [&] { emit_lane_blocks(lanes, nullptr, nullptr, statements); });
-  } else {
-    emit_inner(loops, 0, statements);
-  }
+  Body inner = statements;
+  if (lanes != none) inner = [&] { emit_lane_blocks(lanes, nullptr, nullptr, statements, blocks); };
+  emit_inner(loops, 0, inner, blocks);
   scopes_.go_to_innermost();
   for (const Statement& s : stage.statements) {
     if (s.fold == Fold::none) continue;

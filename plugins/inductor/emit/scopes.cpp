@@ -35,6 +35,7 @@ bool Scopes::has_fold(Id v) {
 }
 
 bool Scopes::index_has_fold(Id i) {
+  if (!x_.reads_data(i)) return false;
   const IndexNode& n = x_.index_at(i);
   if (n.kind == IndexKind::value) return has_fold(static_cast<Id>(n.number));
   return std::any_of(n.operands.begin(), n.operands.end(), [&](Id o) { return index_has_fold(o); });

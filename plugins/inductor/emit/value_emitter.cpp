@@ -53,6 +53,13 @@ Value* ValueEmitter::emit_value(Id v) {
       return emit_load(n);
     case loopir::value_checked:
       return emit_checked(n);
+    case loopir::value_divisor:
+      return emit_divisor(n);
+    case loopir::value_real: {
+      scopes_.go_to(0);
+      Value* place = b_.CreateConstGEP1_64(b_.getDoubleTy(), frame_.symbols, n.a);
+      return b_.CreateLoad(b_.getDoubleTy(), place);
+    }
     default:
       return emit_primitive_of(v, n);
   }
@@ -197,11 +204,31 @@ Value* ValueEmitter::emit_checked(const ValueNode& n) {
   Value* zero = llvm::Constant::getNullValue(given->getType());
   Value* wrapped = b_.CreateSelect(b_.CreateICmpSLT(given, zero), b_.CreateAdd(given, size), given);
   Value* bad = b_.CreateICmpUGE(wrapped, size);
-  Value* counted = mask ? b_.CreateAnd(bad, mask) : bad;
-  Value* any = wide ? b_.CreateOrReduce(counted) : counted;
-  Value* before = b_.CreateLoad(b_.getInt32Ty(), frame_.error);
-  b_.CreateStore(b_.CreateOr(before, b_.CreateZExt(any, b_.getInt32Ty())), frame_.error);
+  report(mask ? b_.CreateAnd(bad, mask) : bad, index_out_of_range);
   return b_.CreateSelect(bad, zero, wrapped);
+}
+
+// The divisor as it is: divisions by 0 give 0.
+Value* ValueEmitter::emit_divisor(const ValueNode& n) {
+  Value* given = value(n.a);
+  bool wide = given->getType()->isVectorTy();
+  Value* mask = wide ? full_mask(n.c) : n.c == none ? nullptr : value(n.c);
+  if (mask && !wide && mask->getType()->isVectorTy()) given = lane_value(n.a), wide = true;
+  size_t scope = scopes_.of_value(n.a);
+  if (n.c != none) scope = std::max(scope, scopes_.of_value(n.c));
+  if (wide) scope = std::max(scope, lanes_.scope);
+  scopes_.go_to(scope);
+  Value* bad = b_.CreateICmpEQ(given, llvm::Constant::getNullValue(given->getType()));
+  report(mask ? b_.CreateAnd(bad, mask) : bad, division_by_zero);
+  return given;
+}
+
+// Adds to the kernel's error where a lane is bad.
+void ValueEmitter::report(Value* bad, KernelError error) {
+  Value* any = bad->getType()->isVectorTy() ? b_.CreateOrReduce(bad) : bad;
+  Value* before = b_.CreateLoad(b_.getInt32Ty(), frame_.error);
+  Value* flag = b_.CreateSelect(any, b_.getInt32(error), b_.getInt32(0));
+  b_.CreateStore(b_.CreateOr(before, flag), frame_.error);
 }
 
 // ---- indices
@@ -222,8 +249,10 @@ Value* integer_op(llvm::IRBuilder<>& b, IndexKind kind, Value* p, Value* q, bool
   if (kind == IndexKind::max) return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, p, q);
   bool remainder = kind == IndexKind::mod;
   if (is_plain) return remainder ? b.CreateURem(p, q) : b.CreateUDiv(p, q);
-  Value* r = b.CreateSRem(p, q);
   Value* zero = llvm::Constant::getNullValue(p->getType());
+  // A size that is 0 traps nobody: no element is there to be found.
+  q = b.CreateSelect(b.CreateICmpEQ(q, zero), constant_of(p->getType(), int64_t{1}), q);
+  Value* r = b.CreateSRem(p, q);
   Value* adjust = b.CreateAnd(b.CreateICmpNE(r, zero), b.CreateICmpSLT(b.CreateXor(r, q), zero));
   if (remainder) return b.CreateSelect(adjust, b.CreateAdd(r, q), r);
   Value* quotient = b.CreateSDiv(p, q);

@@ -46,6 +46,8 @@ class ValueEmitter {
   llvm::Value* emit_gather(const loopir::ValueNode& n, llvm::Value* mask, size_t scope);
   llvm::Value* mapped_index(const loopir::ValueNode& n, size_t scope);
   llvm::Value* emit_checked(const loopir::ValueNode& n);
+  llvm::Value* emit_divisor(const loopir::ValueNode& n);
+  void report(llvm::Value* bad, KernelError error);
   llvm::Value* emit_index(Id i);
   llvm::Value* emit_lane_index(Id i);
   llvm::Value* sum_by_scope(const loopir::IndexNode& n);

@@ -263,19 +263,19 @@ class MicrokernelPairs : public testing::Test {
   void SetUp() override {
     if (!microkernel::has_products_of(Element::bf16)) GTEST_SKIP() << "no AVX512-BF16 here";
   }
-  /// first[0] * first[1] + second[0] * second[1] + bias.
+  /// before + first[0] * first[1] + second[0] * second[1], where `before` is the sum of a step.
   static double step(std::pair<double, double> first, std::pair<double, double> second,
-                     double bias = 0) {
-    Panels panels{2, 1, Element::bf16};
-    Numbers left(Element::bf16, 2), right(Element::bf16, 2), start(Element::f32, 1);
-    left.set(0, first.first), right.set(0, first.second);
-    left.set(1, second.first), right.set(1, second.second);
-    start.set(0, bias);
+                     double before = 0) {
+    Panels panels{4, 1, Element::bf16};
+    Numbers left(Element::bf16, 4), right(Element::bf16, 4);
+    left.set(0, before), right.set(0, 1);
+    left.set(1, 0), right.set(1, 0);
+    left.set(2, first.first), right.set(2, first.second);
+    left.set(3, second.first), right.set(3, second.second);
     Numbers packed(Element::bf16, panels.size()), result(Element::f32, 1);
-    panels.pack(right.data(), 1, 2, 0, 1, packed.data());
+    panels.pack(right.data(), 1, 4, 0, 1, packed.data());
     microkernel::multiply(
-        {panels, left.data(), 2, 2, packed.data(), 0, start.data(), result.data(), 1, {}}, 0, 1, 0,
-        1);
+        {panels, left.data(), 4, 2, packed.data(), 0, nullptr, result.data(), 1, {}}, 0, 1, 0, 1);
     return result[0];
   }
 };

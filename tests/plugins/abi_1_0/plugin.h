@@ -1,4 +1,5 @@
-/* tenon/plugin.h - the Tenon plugin ABI, major 1, minor 0. Valid C11 and C++17; stands alone.
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tenon/plugin.h - the Tenon plugin ABI, major 1, minor 0. Valid C11 and C++17.
  *
  * A plugin is one shared object that exports `tenon_plugin_entry_v1` and nothing else, carries its
  * manifest (TOML) in an ELF note, and imports nothing from the host: it gets a table of functions
@@ -13,8 +14,10 @@
  *            who fills an "inout" struct writes at most struct_size bytes. Unknown enumerators are
  *            answered with TN_UNIMPLEMENTED or TN_DECLINED; unknown flag bits 0..31 are ignored,
  *            bits 32..63 refused. Structs marked frozen never change. _rN fields are zero.
- *   strings  tn_str is UTF-8, not terminated, borrowed: as argument for the call, as result for as
- *            long as the object that it was asked of.
+ *   unfrozen What says [not frozen] has no user in this project yet (it comes with the device
+ *            plugins) and may change until then. What says [reserved] has a number and no meaning:
+ *            nobody sends it, and who gets it declines. abi/v1.reserved has the reasons.
+ *   strings  tn_str is UTF-8, not terminated, borrowed: during the call, or while its object lives.
  *   threads  Host tables may be called from any thread, also from inside compile and call; not from
  *            status_free, deleters or sinks. Each plugin table says its own rule.
  *   process  Plugins do not call exit, install signal handlers, or change the floating-point
@@ -25,6 +28,7 @@
 /* clang-format off */
 #include <stddef.h>
 #include <stdint.h>
+#include <tenon/formula_codes.h>
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -44,8 +48,8 @@ typedef struct tn_status tn_status;    /* NULL = success; host-made, host-freed 
 typedef struct tn_graph tn_graph;      /* borrowed: until the compile it was given to ends  */
 typedef struct tn_ctx tn_ctx;          /* one compilation; borrowed likewise                */
 typedef struct tn_options tn_options;  /* resolved options; borrowed likewise               */
-typedef struct tn_stream tn_stream;    /* queue of a device; NULL on the CPU          */
-typedef struct tn_event tn_event;      /* made and freed by a device provider               */
+typedef struct tn_stream tn_stream;    /* queue of a device; NULL on the CPU [not frozen]   */
+typedef struct tn_event tn_event;      /* made and freed by a device provider [not frozen]  */
 typedef struct tn_blob tn_blob;        /* counted bytes owned by the host                   */
 typedef struct tn_artifact tn_artifact;
 
@@ -60,7 +64,9 @@ enum { TN_OK = 0, TN_CANCELLED = 1, TN_UNKNOWN = 2, TN_INVALID_ARGUMENT = 3, TN_
 enum { TN_LOG_TRACE, TN_LOG_DEBUG, TN_LOG_INFO, TN_LOG_WARN, TN_LOG_ERROR, TN_LOG_CRITICAL };
 enum { TN_U8 = 0, TN_I8 = 1, TN_I16 = 2, TN_I32 = 3, TN_I64 = 4, TN_F16 = 5, TN_F32 = 6, TN_F64 = 7,
        TN_C32 = 8, TN_C64 = 9, TN_C128 = 10, TN_BOOL = 11, TN_BF16 = 15, TN_F8_E5M2 = 23,
-       TN_F8_E4M3FN = 24 };            /* the numbers of ATen's ScalarType */
+       TN_F8_E4M3FN = 24,              /* the numbers of ATen's ScalarType */
+       TN_U16 = 27, TN_U32 = 28, TN_U64 = 29,                              /* [reserved] */
+       TN_F8_E8M0FNU = 44, TN_F4_E2M1FN_X2 = 45 };                         /* [reserved] */
 enum { TN_DEV_CPU = 0, TN_DEV_CUDA = 1, TN_DEV_META = 2,
        TN_DEV_FIRST_DYNAMIC = 16 };    /* from here on by name at registration: never hard-code */
 enum { TN_LAYOUT_STRIDED = 0 };
@@ -70,7 +76,10 @@ enum { TN_FORMAT_CONTIGUOUS = 0, TN_FORMAT_PRESERVE = 1, TN_FORMAT_CHANNELS_LAST
 /* ---- 2. tensors ---- */
 /* The first part of the host's tensor object: fields are read without a call and never written.
  * Stable during a call; whoever retains a handle beyond it reads the fields anew, because in-place
- * metadata ops (t_, resize_, set_) change the same object. */
+ * metadata ops (t_, resize_, set_) change the same object. Sizes, strides and offsets count
+ * elements, storage_bytes counts bytes; an element has at least one byte (of packed types, such as
+ * TN_F4_E2M1FN_X2, it holds several numbers), and scales are tensors of their own. Bytes outside of
+ * storage .. storage + storage_bytes may not be read: there need be no memory. */
 typedef struct tn_tensor {
   uint32_t struct_size;
   int32_t dtype;
@@ -83,15 +92,18 @@ typedef struct tn_tensor {
   int64_t numel, storage_offset;       /* in elements; `data` already includes the offset */
   void* storage;                       /* first byte of the storage that views share */
   uint64_t storage_bytes, storage_id;  /* an id is never used twice in a process */
-  const uint64_t* version;             /* counts writes to the storage; all its views share it */
+  const uint64_t* version;             /* counts writes to the storage; read it by TN_VERSION */
 } tn_tensor;
+/* Other threads may write at the same time: a relaxed atomic load. All views of a storage share the
+ * counter; equal storage_id and version mean equal contents. */
+#define TN_VERSION(t) __atomic_load_n((t)->version, __ATOMIC_RELAXED)
 enum { TN_T_FAKE = 1, TN_T_REQUIRES_GRAD = 2, TN_T_CONTIGUOUS = 4, TN_T_CHANNELS_LAST = 8,
-       TN_T_PINNED = 16, TN_T_CONJ = 32, TN_T_NEG = 64 };
+       TN_T_PINNED = 16 /* [not frozen] */, TN_T_CONJ = 32, TN_T_NEG = 64 };
 
 typedef struct tn_tensor_api {         /* every `out` is a new reference, to be released */
   uint32_t struct_size, _r0;
   void (*retain)(tn_tensor*); void (*release)(tn_tensor*);
-  /* strides NULL = contiguous; contents are undefined. Counted in the host's memory statistics. */
+  /* strides NULL = contiguous; undefined contents, 64-byte aligned on CPUs. The host counts it. */
   tn_status* (*empty)(const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
                       int32_t device_type, int32_t device_index, tn_tensor** out);
   /* A view of the same storage; fails with TN_OUT_OF_RANGE where it would leave the storage. */
@@ -117,9 +129,11 @@ typedef struct tn_dim {                /* frozen, 16 bytes */
   uint32_t expr, flags;                /* TN_EXPR_STATIC or an expression id; TN_DIM_... */
 } tn_dim;
 enum { TN_DIM_HAS_HINT = 1, TN_DIM_UNBACKED = 2 };  /* unbacked: known at run time only, no hint */
-enum { TN_VAL_TENSOR, TN_VAL_TENSOR_LIST, TN_VAL_SYMINT, TN_VAL_SYMFLOAT, TN_VAL_SYMBOOL,
-       TN_VAL_NONE, TN_VAL_TOKEN, TN_VAL_RNG_STATE };
+enum { TN_VAL_TENSOR, TN_VAL_TENSOR_LIST /* [reserved] */, TN_VAL_SYMINT, TN_VAL_SYMFLOAT,
+       TN_VAL_SYMBOOL, TN_VAL_NONE, TN_VAL_TOKEN, TN_VAL_RNG_STATE };  /* the last two [reserved] */
 enum { TN_SRC_INPUT, TN_SRC_CONSTANT, TN_SRC_NODE };
+/* PARAMETER inputs keep address and contents from call to call until TN_VERSION moves: what was
+ * made of them (packed weights) is kept by (storage_id, TN_VERSION). */
 enum { TN_V_PARAMETER = 1, TN_V_BUFFER = 2, TN_V_STATIC_ADDRESS = 4, TN_V_MUTATED = 8,
        TN_V_REQUIRES_GRAD = 16, TN_V_SAVED = 32, TN_V_TANGENT = 64, TN_V_USER_OUTPUT = 128 };
 typedef struct tn_value_info {
@@ -180,7 +194,7 @@ typedef struct tn_node_info {
 } tn_node_info;
 
 /* CANONICAL is stable (values renumbered): for keys, reproducers and other processes. */
-enum { TN_DUMP_TEXT, TN_DUMP_CANONICAL, TN_DUMP_CPP_REPRO, TN_DUMP_DOT };
+enum { TN_DUMP_TEXT, TN_DUMP_CANONICAL, TN_DUMP_CPP_REPRO /* [reserved] */, TN_DUMP_DOT };
 typedef struct tn_graph_api {
   uint32_t struct_size, _r0;
   uint32_t (*node_count)(const tn_graph*); uint32_t (*value_count)(const tn_graph*);
@@ -210,6 +224,7 @@ typedef struct tn_expr_info {
   int64_t lower, upper;                /* range; INT64_MIN and INT64_MAX stand for infinity */
   tn_str name, source;                 /* symbols only: "s0", "arg0.size(1)" */
 } tn_expr_info;
+typedef struct tn_exprs tn_exprs;      /* expressions that outlive their graph; any threads */
 typedef struct tn_sym_api {
   uint32_t struct_size, _r0;
   tn_status* (*info)(const tn_graph*, uint32_t expr, tn_expr_info* inout);
@@ -221,10 +236,18 @@ typedef struct tn_sym_api {
   /* Fixes the expression to its hint for this compile, guarded; TN_DECLINED on unbacked symbols. */
   tn_status* (*guard)(tn_ctx*, const tn_graph*, uint32_t expr, int64_t* value);
   tn_status* (*eval)(const tn_graph*, uint32_t expr, const int64_t* syms, int64_t* value);
+  /* For artifacts: n expressions in their order, evaluated with the tn_call.syms of each call. */
+  tn_status* (*keep)(const tn_graph*, const uint32_t* exprs, uint32_t n, tn_exprs** out);
+  tn_status* (*eval_kept)(const tn_exprs*, const int64_t* syms, int64_t* values);  /* [n] */
+  void (*free_kept)(tn_exprs*);
 } tn_sym_api;
 
 /* ---- 5. op table and scalar formulas ---- */
-typedef struct tn_op_arg { tn_str name, type, default_text, alias; } tn_op_arg;   /* frozen */
+typedef struct tn_op_arg {             /* frozen, 80 bytes */
+  tn_str name, type, default_text, alias;
+  uint32_t flags, _r0; uint64_t _r1;   /* TN_OA_... */
+} tn_op_arg;
+enum { TN_OA_KEYWORD_ONLY = 1, TN_OA_WRITTEN = 2 };
 typedef struct tn_op_info {
   uint32_t struct_size, n_args, n_returns, n_decomposition_sets;
   uint64_t tags;                       /* TN_TAG_... */
@@ -233,40 +256,18 @@ typedef struct tn_op_info {
   const tn_str* decomposition_sets;    /* the sets in which the op is decomposed */
 } tn_op_info;
 
-/* The scalar primitives that formulas are made of; the numbers are frozen, new ones are appended.
- * Integers wrap and never trap; floats are IEEE, not contracted to fma. */
-enum {
-  TN_F_CONST,                          /* a TN_I64 or TN_F64 (dtype), low half in a, high half in b;
-                                          then converted to the compute type */
-  TN_F_CAST,                           /* a -> dtype; float to int truncates, NaN is the minimum */
-  TN_F_NEG, TN_F_ABS, TN_F_SIGN,
-  TN_F_ADD, TN_F_SUB, TN_F_MUL,        /* bool: or, xor, and */
-  TN_F_DIV,                            /* floats only */
-  TN_F_TRUNCDIV, TN_F_FLOORDIV, TN_F_FMOD, TN_F_MOD,  /* integers: 0 where b is 0 */
-  TN_F_MIN, TN_F_MAX,                  /* NaN in either operand gives NaN */
-  TN_F_POW, TN_F_COPYSIGN, TN_F_ATAN2,
-  TN_F_BAND, TN_F_BOR, TN_F_BXOR, TN_F_BNOT,  /* bool: logical */
-  TN_F_SHL, TN_F_SHR,                  /* counts outside 0..bits-1: 0, and the sign fill */
-  TN_F_EQ, TN_F_NE, TN_F_LT, TN_F_LE, TN_F_GT, TN_F_GE,  /* compute type -> bool */
-  TN_F_SELECT,                         /* a ? b : c */
-  TN_F_SQRT, TN_F_RSQRT, TN_F_EXP, TN_F_EXP2, TN_F_EXPM1, TN_F_LOG, TN_F_LOG2, TN_F_LOG10,
-  TN_F_LOG1P, TN_F_SIN, TN_F_COS, TN_F_TAN, TN_F_ASIN, TN_F_ACOS, TN_F_ATAN, TN_F_SINH, TN_F_COSH,
-  TN_F_TANH, TN_F_ASINH, TN_F_ACOSH, TN_F_ATANH,
-  TN_F_SIGMOID,                        /* without overflow: through exp(-abs(a)) */
-  TN_F_ERF, TN_F_ERFC, TN_F_ERFINV, TN_F_LGAMMA, TN_F_DIGAMMA,
-  TN_F_FLOOR, TN_F_CEIL, TN_F_TRUNC,
-  TN_F_ROUND                           /* half to even */
-};
-#define TN_F_COUNT (TN_F_ROUND + 1)    /* codes that this header knows */
-#define TN_F_COMPUTE_TYPE 0xFFFFu      /* dtype of an instruction: the op's compute type */
 typedef struct tn_instr {              /* frozen, 16 bytes; defines value n_inputs + its index */
-  uint16_t code, dtype;                /* TN_F_...; TN_F_COMPUTE_TYPE or a dtype, as TN_BOOL */
+  uint16_t code, dtype;                /* TN_F_... in bits 0..11, the others are zero as yet;
+                                          TN_F_COMPUTE_TYPE or a dtype, as TN_BOOL */
   uint32_t a, b, c;                    /* ids of smaller values, as many as the code has operands */
 } tn_instr;
-/* Parts of a formula: pointwise ops have the first, reductions the rest. State = one value or more:
+/* Parts of a formula: pointwise ops have the first, the others [reserved] for reductions. State:
  * INIT () -> state, STEP (state, elements) -> state, COMBINE (state, state) -> state,
  * FINISH (state, count, numbers) -> results. */
 enum { TN_FP_POINTWISE, TN_FP_INIT, TN_FP_STEP, TN_FP_COMBINE, TN_FP_FINISH };
+/* The compute type: SAME is the promoted dtype of the operands by PyTorch's rules (f16 and bf16
+ * compute in f32), TO_FLOAT the same with f32 for integers and bools. A result has the dtype that
+ * the graph gives its value: what the formula gives, rounded to it. The others: [reserved]. */
 enum { TN_PROMOTE_SAME, TN_PROMOTE_TO_FLOAT, TN_PROMOTE_TO_BOOL, TN_PROMOTE_NONE };
 typedef struct tn_formula {            /* valid for the life of the process */
   uint32_t struct_size, n_inputs, n_outputs, n_instr;
@@ -300,11 +301,13 @@ typedef struct tn_call {
   tn_stream* stream;                   /* devices: enqueue here, need not wait */
 } tn_call;
 /* STEAL_INPUTS: the callee owns each non-NULL input, releases it after its last use, writes NULL;
- * the host releases what is left, also on failure. OUTPUTS_GIVEN: outputs hold tensors to fill. */
+ * the host releases what is left, also on failure. OUTPUTS_GIVEN [not frozen]: outputs hold tensors
+ * to fill. */
 enum { TN_CALL_STEAL_INPUTS = 1, TN_CALL_OUTPUTS_GIVEN = 2 };
 typedef struct tn_run_api {
   uint32_t struct_size, _r0;
-  /* Runs one op through dispatch. TN_ARG_VALUE(S) index `values`; out[n_out]: new references. */
+  /* Runs one op through dispatch. TN_ARG_VALUE(S) index `values`; arguments left out at the end have
+   * their defaults; out[n_out]: new references. */
   tn_status* (*run_op)(uint32_t op, const tn_arg* args, uint32_t n_args, tn_tensor* const* values,
                        tn_stream*, tn_tensor** out, uint32_t n_out);
   /* An artifact, owned by the receiver, that runs node by node. */
@@ -370,17 +373,20 @@ typedef struct tn_host {               /* valid from entry until shutdown return
   const void* (*extension)(const char* id, uint32_t min_version);           /* NULL = not there */
   const tn_tensor_api* tensor; const tn_graph_api* graph; const tn_sym_api* sym;
   const tn_ops_api* ops; const tn_run_api* run; const tn_opt_api* opt; const tn_svc_api* svc;
+  /* Several may offer one id: the table at `index`, in the order of loading; NULL = no more. */
+  const void* (*extension_at)(const char* id, uint32_t min_version, uint32_t index);
 } tn_host;
 
 /* ---- 8. what a plugin gives ---- */
 enum { TN_STAGE_CAPTURED,              /* as traced, autograd not yet applied */
        TN_STAGE_FORWARD, TN_STAGE_BACKWARD,  /* the halves that the partitioner made */
        TN_STAGE_INFERENCE,             /* functionalised, no grad */
-       TN_STAGE_SINGLE_OP };
-enum { TN_RQ_DYNAMIC = 1, TN_RQ_DETERMINISTIC = 2, TN_RQ_GRAD_ENABLED = 4, TN_RQ_BOXED = 8,
-       TN_RQ_FREEZING = 16,            /* constants may be folded */
-       TN_RQ_DRY_RUN = 32,             /* the result is not kept */
-       TN_RQ_BACKWARD_TAPE = 64 };     /* compiled autograd; may hold tenon.host_call nodes */
+       TN_STAGE_SINGLE_OP };           /* [not frozen] */
+enum { TN_RQ_DYNAMIC = 1, TN_RQ_DETERMINISTIC = 2, TN_RQ_GRAD_ENABLED = 4,
+       TN_RQ_BOXED = 8,                /* [reserved] */
+       TN_RQ_FREEZING = 16,            /* [reserved] constants may be folded in any case */
+       TN_RQ_DRY_RUN = 32,             /* [reserved] */
+       TN_RQ_BACKWARD_TAPE = 64 };     /* [reserved] compiled autograd */
 typedef struct tn_compile_request {    /* borrowed, with all that it points to, for the call */
   uint32_t struct_size; int32_t stage; /* TN_STAGE_... */
   uint64_t flags;                      /* TN_RQ_... */
@@ -394,17 +400,22 @@ typedef struct tn_compile_request {    /* borrowed, with all that it points to, 
   tn_str cache_key, compile_id;        /* compile_id: "site/attempt", for logs and folders */
 } tn_compile_request;
 
-enum { TN_AF_STEALS_INPUTS = 1, TN_AF_SERIAL_ONLY = 2, TN_AF_WRITES_GIVEN_OUTPUTS = 4,
-       TN_AF_FIXED_ADDRESSES = 8 };
+enum { TN_AF_STEALS_INPUTS = 1, TN_AF_SERIAL_ONLY = 2,
+       TN_AF_WRITES_GIVEN_OUTPUTS = 4, TN_AF_FIXED_ADDRESSES = 8,          /* [not frozen] */
+       TN_AF_OWNS_STATIC_INPUTS = 16 };  /* [reserved] has copies of all static inputs */
 /* STATS_JSON holds at least kernels, extern_calls, extern_ops, fused_nodes, planned_bytes,
  * naive_bytes, compile_ms, codegen_ms, from_cache. */
 enum { TN_DESC_SOURCE, TN_DESC_IR, TN_DESC_ASM, TN_DESC_GRAPH, TN_DESC_MEMORY_PLAN,
        TN_DESC_STATS_JSON };
 typedef struct tn_artifact_api {
   uint32_t struct_size, flags;         /* TN_AF_... */
-  tn_status* (*call)(tn_artifact*, tn_call*);       /* any threads at once, unless SERIAL_ONLY */
+  /* Any threads at once, unless SERIAL_ONLY. Outputs have the dtypes, sizes and strides that the
+   * graph says, for ever: nobody downstream asks again. */
+  tn_status* (*call)(tn_artifact*, tn_call*);
   void (*destroy)(tn_artifact*);                    /* once, any thread, no call in flight */
-  tn_status* (*serialize)(tn_artifact*, const tn_sink*);              /* optional; no constants */
+  /* Optional. May hold constants of the graph, whose contents are part of the key of the bytes, and
+   * nothing of inputs. */
+  tn_status* (*serialize)(tn_artifact*, const tn_sink*);
   tn_status* (*describe)(tn_artifact*, int32_t what, const tn_sink*); /* optional; beside calls */
   tn_status* (*set_constants)(tn_artifact*, const uint32_t* values, tn_tensor* const*,
                               uint32_t n);          /* optional; no call in flight */
@@ -412,6 +423,17 @@ typedef struct tn_artifact_api {
 struct tn_artifact { const tn_artifact_api* api; void* self; };       /* frozen */
 
 enum { TN_NOT_SUPPORTED = 0, TN_SUPPORTED = 1, TN_SUPPORTED_IF_FUSED = 2 };
+/* What a backend says of each node. */
+typedef struct tn_verdicts tn_verdicts;
+struct tn_verdicts {
+  uint32_t struct_size, n_nodes;
+  uint8_t* verdict;                    /* [n_nodes] TN_..., begin as TN_NOT_SUPPORTED */
+  uint32_t* group;                     /* [n_nodes] begin as 0; nodes of another number go to the
+                                          backend all together, in one region, or not at all */
+  void* host_data;
+  /* Why a node has its verdict, for the user; copied. */
+  void (*reason)(tn_verdicts*, uint32_t node, tn_str why);
+};
 typedef struct tn_backend {            /* any threads at once, unless threadsafe_compile = false */
   uint32_t struct_size, _r0;
   tn_str name;                         /* as in the manifest; aliases share `self` */
@@ -421,6 +443,8 @@ typedef struct tn_backend {            /* any threads at once, unless threadsafe
   tn_status* (*load)(void* self, const tn_compile_request*, tn_str bytes, tn_artifact** out);
   tn_status* (*fingerprint)(void* self, const tn_sink*);  /* what makes saved artifacts unusable */
   tn_status* (*reset)(void* self);                        /* drops caches in memory */
+  tn_status* (*judge)(void* self, const tn_compile_request*, tn_verdicts* inout);
+                                                          /* asked instead of supports */
 } tn_backend;
 
 /* Eager kernels, tried before the host's own (role [[kernels]]); they run below autograd. */
@@ -428,45 +452,14 @@ typedef struct tn_kernels {
   uint32_t struct_size, n_ops;
   int32_t device_type; uint32_t _r0;
   void* self; const tn_str* ops;       /* [n_ops] as in the manifest */
-  /* Any threads at once. Allocates its outputs; returns TN_DECLINED, before it has written
-   * anything, for what it does not take: the next row is tried. Arguments as in run->run_op. */
+  /* Any threads at once. Allocates its outputs, with the dtypes, sizes and strides of the op's meta
+   * function; returns TN_DECLINED, before it has written anything, for what it does not take: the
+   * next row is tried. It does not hand its own arguments back to its op. As run->run_op else. */
   tn_status* (*run)(void* self, uint32_t op_index, const tn_arg* args, uint32_t n_args,
                     tn_tensor* const* values, tn_stream*, tn_tensor** out, uint32_t n_out);
 } tn_kernels;
 
-enum { TN_COPY_H2D, TN_COPY_D2H, TN_COPY_D2D, TN_COPY_H2H };
-typedef struct tn_device_props {
-  uint32_t struct_size, compute_units; uint64_t total_bytes, free_bytes;
-  int32_t capability_major, capability_minor; tn_str name, arch;
-} tn_device_props;
-typedef struct tn_device_provider {    /* any threads; one stream by one thread at a time */
-  uint32_t struct_size, _r0;
-  tn_str type_name; void* self;        /* "cuda" */
-  tn_status* (*count)(void* self, int32_t* out);                       /* 0 without a driver */
-  tn_status* (*props)(void* self, int32_t dev, tn_device_props* inout);
-  tn_status* (*alloc)(void* self, int32_t dev, size_t bytes, tn_stream*, void** out);
-  void (*free)(void* self, int32_t dev, void*, size_t bytes, tn_stream*);
-  tn_status* (*host_alloc)(void* self, size_t bytes, void** out); /* pinned */
-  void (*host_free)(void* self, void*, size_t bytes);
-  tn_status* (*copy)(void* self, int32_t dev, void* dst, const void* src, size_t bytes, int32_t dir,
-                     tn_stream*);                                      /* TN_COPY_... */
-  tn_status* (*fill)(void* self, int32_t dev, void* dst, uint8_t byte, size_t bytes, tn_stream*);
-  tn_status* (*stream_new)(void* self, int32_t dev, int32_t priority, tn_stream** out);
-  void (*stream_free)(void* self, tn_stream*); tn_status* (*stream_sync)(void* self, tn_stream*);
-  void* (*stream_native)(void* self, tn_stream*);                      /* such as a CUstream */
-  tn_status* (*device_sync)(void* self, int32_t dev);
-  tn_status* (*event_new)(void* self, int32_t dev, int32_t timing, tn_event** out);
-  void (*event_free)(void* self, tn_event*);
-  tn_status* (*event_record)(void* self, tn_event*, tn_stream*);
-  tn_status* (*event_wait)(void* self, tn_event*, tn_stream*);
-  int32_t (*event_done)(void* self, tn_event*);
-  tn_status* (*event_elapsed_ms)(void* self, tn_event* a, tn_event* b, double* out);
-  int32_t (*has_kernel)(void* self, uint32_t op, int32_t dtype);
-  tn_status* (*run_op)(void* self, uint32_t op, const tn_arg* args, uint32_t n_args,
-                       tn_tensor* const* values, tn_stream*, tn_tensor** out, uint32_t n_out);
-  tn_status* (*capture_begin)(void* self, tn_stream*, uint64_t pool);   /* optional */
-  tn_status* (*capture_end)(void* self, tn_stream*, void** executable); /* optional */
-} tn_device_provider;
+typedef struct tn_device_provider tn_device_provider;  /* <tenon/device.h> [not frozen] */
 
 typedef struct tn_extension {
   uint32_t struct_size, version;       /* "tenon." ids are ours, others use a reverse domain name */

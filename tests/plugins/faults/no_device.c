@@ -1,6 +1,8 @@
 /* Offers a device that no machine has. */
 #include "fault.h"
 
+#include <tenon/device.h>
+
 TN_MANIFEST(FAULT_PLUGIN("fault_no_device", "1.0",
                          "needs_library = ['libtenon_test_driver.so.1', 'libc.so.6']\n")
                 FAULT_BACKEND("fault_no_device") "[[device]]\ntype = 'abacus'\n");

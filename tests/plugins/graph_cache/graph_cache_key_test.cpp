@@ -1,14 +1,15 @@
 // Each part of the key decides, and what should not decide does not.
 #include "plugins/graph_cache/fixture.h"
 
+#include "compile/graph_cache_key.h"
 #include "config/config.h"
 #include "core/dispatch.h"
 #include "graph/text/parse.h"
-#include "compile/graph_cache_key.h"
 
 #include <tenon/autocast.h>
 #include <tenon/tenon.h>
 
+#include <chrono>
 #include <fstream>
 #include <set>
 
@@ -116,6 +117,19 @@ TEST_F(GraphCacheKeys, FlagsThatDecideWhatIsCompiledDecide) {
   EXPECT_EQ(key_of(base_text), *keys.find(key_of(base_text))) << "a flag for looking on";
 }
 
+// Replaces the first of `from` in a file, which keeps its size and its times.
+void patch_file(const std::string& path, const std::string& from, const std::string& to) {
+  auto time = std::filesystem::last_write_time(path);
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  size_t at = bytes.find(from);
+  ASSERT_NE(at, std::string::npos);
+  bytes.replace(at, to.size(), to);
+  std::ofstream(path + ".new", std::ios::binary) << bytes;
+  std::filesystem::rename(path + ".new", path);
+  std::filesystem::last_write_time(path, time);
+}
+
 TEST_F(GraphCacheKeys, TheWayOfTheCallDecides) {
   std::set<std::string> keys{key_of(base_text)};
   Call call;
@@ -153,7 +167,13 @@ TEST_F(GraphCacheKeys, AnotherFileOfThePluginDecides) {
   fs::copy_file(fs::path(TENON_PLUGIN_DIR) / "tenon_inductor.so", copy);
   set_plugin_search({copy.string()}, {});
   std::string first = key_of(base_text);
+  // The time alone does not: it differs between copies, and is the same for all files of an image.
   fs::last_write_time(copy, fs::last_write_time(copy) + std::chrono::seconds(5));
+  rescan_plugins();
+  EXPECT_EQ(key_of(base_text), first);
+  // The note of the build ID: sizes of name and ID, type, name.
+  std::string note("\4\0\0\0\24\0\0\0\3\0\0\0GNU\0", 16);
+  patch_file(copy, note, note + "other content");
   rescan_plugins();
   EXPECT_NE(key_of(base_text), first);
   set_plugin_search({}, {TENON_PLUGIN_DIR});

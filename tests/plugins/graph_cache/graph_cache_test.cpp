@@ -325,8 +325,8 @@ TEST_F(GraphCaching, ConditionsOnSizesComeBack) {
     auto f = compile([](const Tensor& x, const Tensor& y) { return (x + y).sum(0); },
                      {.backend = "inductor", .dynamic = true});
     std::vector<float> out = f(rows(n), rows(n)).to_vector<float>();
-    EXPECT_EQ(f(rows(2 * n), rows(2 * n)).to_vector<float>(),
-              (rows(2 * n) * 2).sum(0).to_vector<float>());
+    Tensor found = f(rows(2 * n), rows(2 * n)), expected = (rows(2 * n) * 2).sum(0);
+    EXPECT_LE(double((found - expected).abs().max().item<float>()), 1e-4);
     return out;
   };
   std::vector<float> first = calls(6);

@@ -5,6 +5,7 @@
 
 #include <gmock/gmock.h>
 
+#include <bit>
 #include <random>
 
 namespace tenon {
@@ -60,6 +61,21 @@ TEST_F(InductorSavedParts, PiecesAreCodeAgain) {
     std::vector<Tensor> inputs{arange(12).lt(rows), randn({12, 40}), randn({40, 24})};
     EXPECT_LE(difference(graph, *again, inputs, {0}), 1e-4) << rows;
   }
+}
+
+TEST_F(InductorSavedParts, RealNumbersAreComputedAgain) {
+  auto graph = graph_of(R"(
+  symbol s0 in [1, 100] hint 4 from size(%x, 0)
+  symbol a float hint 2.0 from %p
+  input %x: f32[s0, 5]
+  input %p: float a
+  %y: f32[s0, 5] = aten.mul.Scalar(%x, 2.0*a + float(s0))
+  %z: f32[s0, 5], %m: f32[s0, 1], %r: f32[s0, 1] = aten.native_layer_norm.default(%y, [5], none, none, a)
+  output %z, %y
+)");
+  auto again = File(*compiled("inductor", graph)).load(2);
+  for (double a : {0.5, 3.0})
+    EXPECT_LE(difference(graph, *again, {randn({7, 5}), {}}, {7, std::bit_cast<int64_t>(a)}), 1e-5);
 }
 
 TEST_F(InductorSavedParts, BodiesAreCodeAgain) {

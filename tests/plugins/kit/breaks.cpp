@@ -247,6 +247,26 @@ struct StrangeVerdicts : Backend {
   }
 };
 
+// Keeps all rules, and takes dense rows only.
+struct RowMajor : Backend {
+  artifact compile(const tn_compile_request& request) {
+    for (uint32_t i = 0; i < request.n_inputs; ++i) {
+      const tn_tensor* x = request.example_inputs[i];
+      if (x && !(x->flags & TN_T_CONTIGUOUS)) throw declined("takes dense rows only");
+    }
+    return interpret(request.ctx, request.graph);
+  }
+};
+
+// Supports whatever it is asked for, and then declines it: all of it goes to the fallback.
+struct TakesNothing : Backend {
+  artifact compile(const tn_compile_request&) { throw declined("not today"); }
+  void supports(const tn_compile_request& request, std::span<uint8_t> verdicts) {
+    for (uint32_t i = 0; i < verdicts.size(); ++i)
+      verdicts[i] = i == 0 && graph(request).size() > 1 ? TN_NOT_SUPPORTED : TN_SUPPORTED;
+  }
+};
+
 // Believes that it knows every kind of argument.
 struct KnowsAllKinds : Backend {
   artifact compile(const tn_compile_request& request) {
@@ -289,4 +309,6 @@ TENON_PLUGIN(p) {
   p.backend<LoadsAnything>("loads_anything");
   p.backend<StrangeVerdicts>("strange_verdicts");
   p.backend<KnowsAllKinds>("knows_all_kinds");
+  p.backend<RowMajor>("row_major");
+  p.backend<TakesNothing>("takes_nothing");
 }

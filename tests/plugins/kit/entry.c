@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <tenon/plugin.h>
@@ -89,6 +90,12 @@ tn_status* tenon_plugin_entry_v1(const tn_host* given, const tn_plugin** out) {
 #endif
 #ifdef KIT_FAILS
   return host->status_new(TN_UNAVAILABLE, "no licence", 10);
+#endif
+#ifdef KIT_FORKS
+  fork(); /* and both go on */
+#endif
+#ifdef KIT_PRINTS
+  puts("hello");
 #endif
 #ifdef KIT_STARTS_THREAD
   pthread_t thread;

@@ -7,10 +7,16 @@
 //   slow     a call takes 300 ms
 //   fail_in_entry   its entry gives a status
 //   leak     keeps a tensor, a status and an artifact of the host
+//   kill_in_entry      is killed from outside, as by a lack of memory
+//   exit_in_call, exit_in_body   ends the process in a call, or in parallel work of one
+//   hang_in_shutdown   never comes back
+//   flush_in_constructor, round_in_compile, round_in_call   change how numbers are computed
+//   segv_in_compile, segv_in_call   crash
 // Built as several plugins: LIFE_NAME is the name of plugin and backend, LIFE_BELOW the one whose
 // extension it requires.
 #include <tenon/plugin.h>
 
+#include <cfenv>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -65,6 +71,9 @@ bool told_to(const char* what) {
 const struct Constructed {
   Constructed() {
     if (told_to("crash_in_constructor")) std::raise(SIGSEGV);
+#if defined(__x86_64__)
+    if (told_to("flush_in_constructor")) __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040);
+#endif
   }
   ~Constructed() { write_down("static objects end"); }
 } constructed;
@@ -97,6 +106,12 @@ tn_status* move_to_own_memory(tn_tensor** t) {
 tn_status* call(tn_artifact* self, tn_call* c) {
   auto* program = static_cast<Program*>(self->self);
   if (told_to("slow")) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  if (told_to("round_in_call")) std::fesetround(FE_UPWARD);
+  if (told_to("segv_in_call")) std::raise(SIGSEGV);
+  if (told_to("exit_in_call")) std::exit(3);
+  if (told_to("exit_in_body"))
+    return host->svc->parallel_chunks(
+        4, [](void*, int64_t, int32_t) -> tn_status* { std::exit(3); }, nullptr);
   tn_status* status = program->inner->api->call(program->inner, c);
   for (uint32_t i = 0; !status && told_to("lend") && i < c->n_outputs; ++i)
     status = move_to_own_memory(&c->outputs[i]);
@@ -131,6 +146,8 @@ tn_status* leak(const tn_compile_request* rq) {
 }
 
 tn_status* compile(void*, const tn_compile_request* rq, tn_artifact** out) {
+  if (told_to("round_in_compile")) std::fesetround(FE_UPWARD);
+  if (told_to("segv_in_compile")) std::raise(SIGSEGV);
   if (told_to("leak"))
     if (tn_status* failed = leak(rq)) return failed;
   tn_artifact* inner = nullptr;
@@ -150,6 +167,7 @@ tn_status* compile(void*, const tn_compile_request* rq, tn_artifact** out) {
 
 tn_status* shut_down() {
   write_down("shuts down");
+  while (told_to("hang_in_shutdown")) std::this_thread::sleep_for(std::chrono::seconds(1));
   return nullptr;
 }
 
@@ -187,6 +205,7 @@ tn_status* tenon_plugin_entry_v1(const tn_host* given, const tn_plugin** out) {
   if (told_to("crash_in_entry")) std::raise(SIGSEGV);
   if (told_to("abort_in_entry")) std::abort();
   if (told_to("exit_in_entry")) std::exit(3);
+  if (told_to("kill_in_entry")) std::raise(SIGKILL);
   if (told_to("fail_in_entry")) return given->status_new(TN_UNAVAILABLE, "told to fail", 12);
   host = given;
 #ifdef LIFE_BELOW

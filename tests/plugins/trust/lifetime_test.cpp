@@ -2,9 +2,13 @@
 #include "in_child.h"
 
 #include "backend/find/admission.h"
+#include "core/float_mode.h"
+#include "core/threads/thread_pool.h"
 
 #include <tenon/library.h>
 
+#include <atomic>
+#include <chrono>
 #include <thread>
 
 namespace tenon {
@@ -255,6 +259,127 @@ TEST_F(Lifetime, TellsWhatWasLeftBehind) {
               EXPECT_EQ(plugin("life_below").code, "");
             }),
             0);
+}
+
+// Seconds that a child needs to end.
+template <class F>
+double seconds_of(F&& f) {
+  auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+TEST_F(Lifetime, AProgramThatEndsInsideACallEndsAtOnce) {
+  put("life_below");
+  for (const char* where : {"exit_in_call", "exit_in_body"}) {
+    SCOPED_TRACE(where);
+    double seconds = seconds_of([&] {
+      EXPECT_EQ(run(
+                    [] {
+                      set_num_threads(4);
+                      auto artifact = compiled("life_below");
+                      twice(*artifact);
+                    },
+                    where),
+                3);
+    });
+    EXPECT_LT(seconds, 10);
+  }
+}
+
+TEST_F(Lifetime, AShutdownThatDoesNotReturnIsLeftBehind) {
+  put("life_below");
+  put("life_above");
+  double seconds = seconds_of([&] {
+    EXPECT_EQ(run(
+                  [] {
+                    report::LogCapture log;
+                    compiled("life_above");
+                    shutdown();
+                    EXPECT_EQ(log.count("its shutdown did not return within 5 s"), 1u);
+                    EXPECT_EQ(plugin("life_above").state, "draining");
+                    // It may use the other one still.
+                    EXPECT_EQ(plugin("life_below").state, "ready");
+                  },
+                  "hang_in_shutdown"),
+              0);
+  });
+  EXPECT_LT(seconds, 20);
+}
+
+// The catalog may be locked by another thread at the moment of a fork.
+TEST_F(Lifetime, AForkWhileOthersLookForPluginsDoesNotHang) {
+  put("life_below");
+  EXPECT_EQ(run([] {
+              std::atomic<bool> done{false};
+              std::vector<std::thread> others;
+              for (int i = 0; i < 3; ++i)
+                others.emplace_back([&] {
+                  while (!done) plugins();
+                });
+              for (int i = 0; i < 60; ++i) {
+                pid_t child = ::fork();
+                if (child == 0) {
+                  ::alarm(10);
+                  bool found = plugin("life_below").state == "found";
+                  ::_exit(found ? 0 : 1);
+                }
+                int status = 0;
+                ::waitpid(child, &status, 0);
+                EXPECT_EQ(status, 0);
+              }
+              done = true;
+              for (std::thread& t : others) t.join();
+            }),
+            0);
+}
+
+TEST_F(Lifetime, ACrashTellsOfPluginStageAndGraph) {
+  put("life_below");
+  for (const char* where : {"segv_in_compile", "segv_in_call"}) {
+    SCOPED_TRACE(where);
+    for (bool wanted : {true, false}) {
+      int end = run(
+          [&] {
+            EXPECT_NE(std::freopen((root_ + "/stderr").c_str(), "w", stderr), nullptr);
+            config::set("plugins.report_crashes", wanted);
+            auto artifact = compiled("life_below");
+            twice(*artifact);
+          },
+          where);
+      EXPECT_EQ(end, 1000 + SIGSEGV);
+      std::ostringstream told;
+      told << std::ifstream(root_ + "/stderr").rdbuf();
+      std::string function = std::string(where) == "segv_in_call" ? "call" : "compile";
+      std::string expected =
+          "tenon: the process ends with SIGSEGV\n  in plugin life_below: " + function +
+          " of backend life_below, stage inference, graph f, compilation 0/0\n";
+      EXPECT_EQ(told.str(), wanted ? expected : "");
+    }
+  }
+}
+
+TEST_F(Lifetime, ThePluginsChangesOfTheFloatingPointModeAreUndone) {
+  put("life_below");
+  for (const char* when : {"flush_in_constructor", "round_in_compile", "round_in_call"}) {
+    SCOPED_TRACE(when);
+    EXPECT_EQ(run(
+                  [] {
+                    report::LogCapture log;
+                    FloatMode before = FloatMode::now();
+                    auto artifact = compiled("life_below");
+                    twice(*artifact);
+                    EXPECT_EQ(FloatMode::now(), before);
+                    volatile float small = 1e-38f, half = 0.5f;
+                    EXPECT_NE(small * half, 0);
+                    EXPECT_EQ(log.count("P23"), 1u);
+                    EXPECT_EQ(log.count("changed the floating-point mode"), 1u);
+                    std::string told(std::getenv("LIFE_DO"));
+                    EXPECT_EQ(log.count(told.starts_with("flush") ? "mapping" : "upwards"), 1u);
+                  },
+                  when),
+              0);
+  }
 }
 
 }  // namespace

@@ -211,6 +211,31 @@ TEST_F(Loading, InAChildFirstCostsNothingWhenItCrashes) {
   }
 }
 
+// Whoever kills a process while it starts says nothing about the plugin that it loads just then.
+TEST_F(Loading, LoadsAgainAfterAKillAndStopsAfterThree) {
+  std::string path = put("life_below");
+  auto killed = [&] { EXPECT_EQ(run([] { compiled("life_below"); }, "kill_in_entry"), 1009); };
+  killed();
+  killed();
+  EXPECT_EQ(run([] {
+              EXPECT_EQ(plugin("life_below").state, "found");
+              compiled("life_below");  // which shows that the two were not its doing
+            }),
+            0);
+  killed();
+  killed();
+  EXPECT_EQ(run([] { EXPECT_EQ(plugin("life_below").state, "found"); }), 0);
+  killed();
+  EXPECT_EQ(run([] {
+              EXPECT_EQ(plugin("life_below").state, "quarantined");
+              EXPECT_NE(told(plugin("life_below")).find("the last of 3 in an hour"),
+                        std::string::npos);
+              release_plugin("life_below");
+              compiled("life_below");
+            }),
+            0);
+}
+
 TEST_F(Loading, EndsAQuarantineWhenTheFileIsReplaced) {
   put("life_below");
   EXPECT_EQ(run([] { compiled("life_below"); }, "crash_in_entry"), 1000 + SIGSEGV);

@@ -5,9 +5,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
+#include <filesystem>
 #include <fstream>
+#include <map>
 #include <regex>
 #include <sstream>
+#include <utility>
 
 namespace tenon::tools {
 namespace {
@@ -54,7 +58,7 @@ TEST(AbiLayout, BeginsEveryTableWithItsSize) {
 
 std::string text_of_headers() {
   std::stringstream text;
-  for (const char* name : {"plugin.h", "custom_ops.h"})
+  for (const char* name : {"plugin.h", "formula_codes.h", "device.h", "custom_ops.h"})
     text << std::ifstream(source_path(std::string("plugin-api/include/tenon/") + name)).rdbuf();
   return text.str();
 }
@@ -82,6 +86,85 @@ TEST(AbiLayout, CoversEveryStructAndCodeOfTheHeader) {
   std::string in_enums;
   for (const std::string& body : found_in(text, "enum \\{([^}]*)\\}")) in_enums += body + ",";
   EXPECT_EQ(found_in(in_enums, "(TN_[A-Z0-9_]+)\\s*(?:=[^,]*)?,"), codes);
+}
+
+// ---- frozen by evidence: every name has a plugin that uses it, or a reason
+
+using WordUsers = std::map<std::string, std::string, std::less<>>;  // the first file of each word
+
+void add_words(const std::filesystem::path& file, WordUsers& users) {
+  std::stringstream text;
+  text << std::ifstream(file).rdbuf();
+  std::string word;
+  for (char c : text.str() + " ") {
+    if (std::isalnum(static_cast<unsigned char>(c)) || c == '_') {
+      word += c;
+    } else if (!word.empty()) {
+      users.try_emplace(std::exchange(word, {}), file.string());
+    }
+  }
+}
+
+bool is_plugin_source(const std::filesystem::path& file) {
+  std::string name = file.filename().string(), ending = file.extension().string();
+  bool is_source = ending == ".c" || ending == ".cpp" || ending == ".h";
+  bool is_header_of_abi = file.string().find("abi_1_0") != std::string::npos;
+  return is_source && !name.ends_with("_test.cpp") && !is_header_of_abi;
+}
+
+// Plugins that include the headers and nothing of the host: those of others, then our own.
+WordUsers words_of_plugins() {
+  WordUsers users;
+  for (const char* folder : {"tests/plugins", "plugin-api/examples", "plugin-api/templates",
+                             "examples", "plugins", "codegen"})
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(source_path(folder)))
+      if (is_plugin_source(entry.path())) add_words(entry.path(), users);
+  return users;
+}
+
+// "tn_verdicts.host_data" or "TN_U16", each with its reason.
+std::map<std::string, std::string> reserved_names() {
+  std::map<std::string, std::string> out;
+  std::ifstream file(source_path("plugin-api/abi/v1.reserved"));
+  for (std::string line; std::getline(file, line);) {
+    if (line.empty() || line[0] == '#') continue;
+    std::istringstream words(line);
+    std::string name, reason;
+    words >> name >> std::ws;
+    std::getline(words, reason);
+    out[name] = reason;
+  }
+  return out;
+}
+
+/// The full name of everything in the layout, and the word that a plugin would write.
+std::vector<std::pair<std::string, std::string>> names_of_layout() {
+  std::vector<std::pair<std::string, std::string>> out;
+  for (const LayoutStruct& s : abi_structs()) {
+    out.emplace_back(s.name, s.name);
+    for (const LayoutField& f : s.fields)
+      if (f.name[0] != '_') out.emplace_back(std::string(s.name) + "." + f.name, f.name);
+  }
+  for (const LayoutCode& c : abi_codes()) out.emplace_back(c.name, c.name);
+  return out;
+}
+
+TEST(AbiLayout, EveryNameIsUsedByAPluginOrReservedForAReason) {
+  WordUsers users = words_of_plugins();
+  std::map<std::string, std::string> reserved = reserved_names();
+  for (const auto& [name, word] : names_of_layout()) {
+    auto reason = reserved.find(name);
+    bool used = users.contains(word);
+    if (reason == reserved.end()) {
+      EXPECT_TRUE(used) << name << ": no plugin uses it and v1.reserved gives no reason";
+      continue;
+    }
+    EXPECT_GT(reason->second.size(), 10u) << name << ": a reason is missing";
+    EXPECT_TRUE(!used || word == "host_data")
+        << name << " is reserved, " << users[word] << " uses it";
+    reserved.erase(reason);
+  }
+  for (const auto& [name, reason] : reserved) ADD_FAILURE() << name << " is not in the layout";
 }
 
 TEST(AbiLayout, NumbersScalarPrimitivesWithoutGaps) {

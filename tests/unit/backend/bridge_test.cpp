@@ -201,8 +201,9 @@ tn_arg value_arg(uint32_t index) {
 TEST(RunOp, WrongCountsAndKindsAreErrors) {
   Tensor x = ones({2});
   std::vector<tn_tensor*> values{x.head()};
-  EXPECT_THAT(run_told("aten.relu.default", {}, values, 1),
-              HasSubstr("takes 1 arguments, found 0"));
+  EXPECT_THAT(run_told("aten.relu.default", {}, values, 1), HasSubstr("needs the argument self"));
+  EXPECT_THAT(run_told("aten.relu.default", {value_arg(0), value_arg(0)}, values, 1),
+              HasSubstr("takes 1 arguments, found 2"));
   EXPECT_EQ(run_told("aten.relu.default", {value_arg(0)}, values, 1), "ok");
   EXPECT_THAT(run_told("aten.relu.default", {value_arg(0)}, values, 2),
               HasSubstr("gives 1 results, room for 2 was passed"));

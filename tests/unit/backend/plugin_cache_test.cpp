@@ -197,11 +197,13 @@ TEST(CacheScopes, AreAskedForOnce) {
 TEST(CacheScopes, DifferByVersionFingerprintAndFile) {
   std::string folder = pretended().folder();
   EXPECT_EQ(pretended().folder(), folder) << "as in another process";
-  Pretended &newer = pretended(), &other = pretended(), &rebuilt = pretended();
+  Pretended &newer = pretended(), &other = pretended(), &rebuilt = pretended(),
+            &contains = pretended();
   newer.found->manifest.version = {1, 2, 4, ""};
   other.fingerprint = "llvm 20";
   rebuilt.found->elf.file.mtime_ns = 1;
-  for (Pretended* p : {&newer, &other, &rebuilt}) EXPECT_NE(p->folder(), folder);
+  contains.found->elf.build_id = "another";
+  for (Pretended* p : {&newer, &other, &rebuilt, &contains}) EXPECT_NE(p->folder(), folder);
 }
 
 TEST(CacheScopes, AreNotThereWhereTheFingerprintFails) {

@@ -1,8 +1,10 @@
 // Breadcrumbs of plugins that are being loaded: whose process is gone, and what becomes of them.
 #include "backend/find/quarantine.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -90,13 +92,89 @@ TEST_F(Quarantine, TellsSignalAndTimeOfACrash) {
   EXPECT_TRUE(std::regex_match(to_text(d), expected)) << to_text(d);
 }
 
-TEST_F(Quarantine, CountsAnyEndOfTheProcess) {
+// A process may be killed at any time: only several such ends in a row are a reason.
+TEST_F(Quarantine, BelievesNobodyElse) {
+  end_while_loading([] { ::raise(SIGSEGV); });
+  struct stat s {};
+  for (const char* folder : {"/plugins", "/plugins/loading"}) {
+    ASSERT_EQ(::stat((root_ + folder).c_str(), &s), 0);
+    EXPECT_EQ(s.st_mode & 0777, 0700u) << folder;
+  }
+  ASSERT_TRUE(verdict(file_));
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  std::string crumb = crash_records(folder_).at(0).breadcrumb;
+  ASSERT_EQ(::chown(crumb.c_str(), 65534, 65534), 0);
+  EXPECT_FALSE(verdict(file_));
+}
+
+TEST_F(Quarantine, TakesThreeEndsThatNobodyExplains) {
   EXPECT_EQ(end_while_loading([] { ::_exit(7); }), 7);
-  EXPECT_NE(verdict(file_).reason.find("in an unknown way"), std::string::npos);
-  EXPECT_EQ(end_while_loading([] { ::abort(); }), SIGABRT);
+  EXPECT_FALSE(verdict(file_));
   EXPECT_EQ(end_while_loading([] { ::kill(::getpid(), SIGKILL); }, false), SIGKILL);
-  EXPECT_TRUE(verdict(file_));  // dead, though nobody has waited for it
-  EXPECT_EQ(crash_records(folder_).size(), 3u);
+  EXPECT_FALSE(verdict(file_));
+  EXPECT_EQ(end_while_loading([] { ::kill(::getpid(), SIGKILL); }), SIGKILL);
+  EXPECT_EQ(crash_records(folder_).size(), 3u);  // one is dead, though nobody has waited for it
+  EXPECT_NE(verdict(file_).reason.find("in an unknown way, the last of 3"), std::string::npos);
+}
+
+TEST_F(Quarantine, ForgetsUnexplainedEndsAfterALoading) {
+  for (int i = 0; i < 3; ++i) end_while_loading([] { ::_exit(7); });
+  ASSERT_TRUE(verdict(file_));
+  { Breadcrumb crumb(folder_, path_, "mine", file_); }
+  EXPECT_EQ(n_breadcrumbs(), 0u);
+}
+
+TEST_F(Quarantine, ForgetsUnexplainedEndsAfterAnHour) {
+  for (int i = 0; i < 3; ++i) end_while_loading([] { ::_exit(7); });
+  std::vector<CrashRecord> records = crash_records(folder_);
+  for (CrashRecord& r : records) r.time -= 3601;
+  EXPECT_FALSE(quarantine_verdict(records, path_, file_));
+  records[0].signal = SIGSEGV;
+  EXPECT_TRUE(quarantine_verdict(records, path_, file_));
+}
+
+TEST_F(Quarantine, IsNotMeantByASignalFromOutside) {
+  DefaultAction crash(SIGSEGV);
+  EXPECT_EQ(end_while_loading([] {
+              pid_t loading = ::getpid();
+              if (::fork() == 0) {
+                ::kill(loading, SIGSEGV);
+                ::_exit(0);
+              }
+              ::sleep(10);
+            }),
+            SIGSEGV);
+  EXPECT_FALSE(verdict(file_));
+}
+
+TEST_F(Quarantine, IsMeantByExitWhileLoading) {
+  EXPECT_EQ(end_while_loading([] { ::exit(5); }), 5);
+  EXPECT_TRUE(verdict(file_));
+}
+
+// Ctrl-C at a terminal: the signal comes from the kernel.
+TEST_F(Quarantine, LetsATerminalInterruptALoading) {
+  DefaultAction request(SIGINT);
+  int terminal = ::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC);
+  ASSERT_GE(terminal, 0);
+  ASSERT_EQ(::grantpt(terminal) | ::unlockpt(terminal), 0);
+  std::string name = ::ptsname(terminal);
+  pid_t child = ::fork();
+  if (child == 0) {
+    ::setsid();
+    int own = ::open(name.c_str(), O_RDWR);  // a session without a terminal gets it
+    Breadcrumb crumb(folder_, path_, "mine", file_);
+    if (::write(own, "!", 1) == 1) ::sleep(10);
+    ::_exit(7);
+  }
+  char ready = 0;
+  ASSERT_EQ(::read(terminal, &ready, 1), 1);
+  ASSERT_EQ(::write(terminal, "\x03", 1), 1);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ::close(terminal);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) << status;
+  EXPECT_EQ(n_breadcrumbs(), 0u);
 }
 
 TEST_F(Quarantine, IsNotMeantByARequestToEnd) {

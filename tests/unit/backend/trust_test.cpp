@@ -1,6 +1,7 @@
 // Who may have written a plugin: files, directories, chains of links, directories above, RUNPATH.
 #include "backend/find/trust.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -169,6 +170,52 @@ TEST_F(Trust, AsksDirectoriesAboveForTheStickyBit) {
                                   "anybody; chmod o-w " +
                                   top});
   EXPECT_NE(refusal(path, TrustMode::strict), "");
+}
+
+// What a name leads to may change between the opening of a file and the judgement.
+TEST_F(Trust, JudgesAnOpenFileByItsDescriptor) {
+  std::string good = file("d/good"), bad = file("d/bad", 0666), link = root_ + "/d/link";
+  fs::create_symlink(bad, link);
+  int opened = ::open(link.c_str(), O_RDONLY | O_CLOEXEC);
+  fs::remove(link);
+  fs::create_symlink(good, link);
+  EXPECT_EQ(judge(link).refusal, Diagnosis{});
+  TrustVerdict verdict = TrustCheck(TrustMode::owner).judge_opened(link, opened);
+  EXPECT_EQ(verdict.refusal.reason, good + " was replaced while it was being opened");
+  ::close(opened);
+
+  opened = ::open(link.c_str(), O_RDONLY | O_CLOEXEC);
+  EXPECT_EQ(TrustCheck(TrustMode::strict).judge_opened(link, opened), TrustVerdict{});
+  ::chmod(good.c_str(), 0666);
+  verdict = TrustCheck(TrustMode::owner).judge_opened(link, opened);
+  EXPECT_EQ(verdict.refusal.reason, owned(good, "0666") + " may be written by anybody");
+  ::chmod(good.c_str(), 0664);
+  verdict = TrustCheck(TrustMode::owner).judge_opened(link, opened);
+  EXPECT_EQ(verdict.warnings.size(), 1u);
+  EXPECT_TRUE(TrustCheck(TrustMode::strict).judge_opened(link, opened).refusal);
+  ::close(opened);
+}
+
+TEST_F(Trust, TakesAnOpenFileOfOursFromAStickyFolder) {
+  std::string path = file("d/f");
+  int opened = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  dir("d", 01777);
+  EXPECT_EQ(TrustCheck(TrustMode::strict).judge_opened(path, opened), TrustVerdict{});
+  dir("d", 0777);
+  EXPECT_TRUE(TrustCheck(TrustMode::owner).judge_opened(path, opened).refusal);
+  ::close(opened);
+}
+
+TEST_F(Trust, WarnsOfFoldersAboveThatBelongToOthers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root can give a folder away";
+  std::string path = file("top/d/p.so"), top = dir("top");
+  ASSERT_EQ(::chown(top.c_str(), 65534, 65534), 0);
+  EXPECT_EQ(refusal(path), "");
+  EXPECT_EQ(warnings(path).size(), 1u);
+  EXPECT_NE(refusal(path, TrustMode::strict).find(top), std::string::npos);
+  int opened = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  EXPECT_EQ(TrustCheck(TrustMode::owner).judge_opened(path, opened).warnings.size(), 1u);
+  ::close(opened);
 }
 
 TEST_F(Trust, JudgesWhatTheFileAsksFor) {

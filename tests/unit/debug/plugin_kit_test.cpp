@@ -100,7 +100,7 @@ TEST(WatchedHost, RefusesTheRequestOfMemoryThatIsAskedFor) {
   host->svc->free(third, 8, 8);
   clear_host_faults();
   EXPECT_EQ(host_counts().live_blocks, 0);
-  EXPECT_EQ(first_misuse(), "");
+  EXPECT_EQ(take_first_misuse(), "");
 }
 
 TEST(AgedHost, HasTheSizesOfItsAge) {

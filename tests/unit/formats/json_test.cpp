@@ -86,6 +86,12 @@ TEST(Json, RefusesNestingBeyondTheLimit) {
   EXPECT_THAT(refusal(std::string(1 << 20, '[')), HasSubstr("deeper than 512"));
 }
 
+TEST(Json, RefusesMoreValuesThanAFileOfItsSizeHasUseFor) {
+  std::string zeros = "[0";
+  for (int i = 0; i < 3'000'000; ++i) zeros += ",0";
+  EXPECT_THAT(refusal(zeros + "]"), HasSubstr("more than 1750000 values in 6000003 bytes"));
+}
+
 TEST(Json, RefusesANameTwiceInOneObject) {
   EXPECT_THAT(refusal(R"({"a": 1, "b": 2, "a": 3})"), HasSubstr("\"a\" occurs twice"));
 }

@@ -2,8 +2,8 @@
 // refused.
 #include "formats/pt2/pt2_import.h"
 #include "graph/control_flow.h"
-#include "test_files.h"
 #include "small_archive.h"
+#include "test_files.h"
 
 #include <gmock/gmock.h>
 

@@ -71,6 +71,23 @@ TEST(SymExpr, EvaluatesEveryConstructor) {
   EXPECT_EQ(srepr("Identity(Integer(9))"), integer(9));
 }
 
+TEST(SymExpr, ChoicesHaveAnyNumberOfCases) {
+  const std::string u = "Symbol('u1', integer=True)";
+  auto pair = [](const std::string& value, const std::string& condition) {
+    return "ExprCondPair(" + value + ", " + condition + ")";
+  };
+  const std::string negative = "StrictLessThan(" + u + ", Integer(0))",
+                    small = "LessThan(" + u + ", Integer(4))";
+  const std::string three = "Piecewise(" + pair("Add(" + u + ", Integer(10))", negative) + ", " +
+                            pair(u, small) + ", " + pair("Integer(4)", "true") + ")";
+  auto at = [&](int64_t value) { return srepr(three, {{"u1", SymValue::of_int(value)}}); };
+  EXPECT_EQ(at(-3), integer(7));
+  EXPECT_EQ(at(2), integer(2));
+  EXPECT_EQ(at(9), integer(4));
+  Pt2Expressions expressions;
+  EXPECT_EQ(expressions.read("Piecewise(" + pair(u, small) + ")"), nullptr) << "no last case";
+}
+
 TEST(SymExpr, WhatTenonsExpressionsCannotSayIsNull) {
   Pt2Expressions expressions;
   for (const char* text :

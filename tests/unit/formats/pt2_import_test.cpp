@@ -16,8 +16,8 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using testing::named;
-using testing::refusal_of;
 using testing::recorded_models;
+using testing::refusal_of;
 using testing::SmallArchive;
 
 std::string bytes_of(std::vector<float> values) {
@@ -95,7 +95,9 @@ TEST(Pt2Import, WeightsThatAreWrittenAreCopies) {
       .change_model(R"("name": "self", "arg": )" + named("linear"),
                     R"("name": "self", "arg": )" + named("b_c"))
       .change_model(R"("name": "other", "arg": )" + named("b_c"),
-                    R"("name": "other", "arg": )" + named("b_c"));
+                    R"("name": "other", "arg": )" + named("b_c"))
+      .change_model(R"("add": )" + SmallArchive::dynamic_meta("2"),
+                    R"("add": )" + testing::tensor_meta("2", "1"));
   Pt2Program program = archive.read();
   ImportedModel model = import_pt2(program);
   Tensor buffer = model.inputs[1].tensor;
@@ -104,6 +106,42 @@ TEST(Pt2Import, WeightsThatAreWrittenAreCopies) {
   EXPECT_EQ(buffer.to_vector<float>(), (std::vector<float>{20, 40}));
   ImportedModel again = import_pt2(program);
   EXPECT_EQ(again.inputs[1].tensor.to_vector<float>(), (std::vector<float>{10, 20}));
+}
+
+// "s8" with an example value, as archives write it.
+std::string open_number(const std::string& symbol, const std::string& hint) {
+  return R"j({"as_expr": {"expr_str": "Symbol(')j" + symbol +
+         R"j(', integer=True)", "hint": {"as_int": )j" + hint + "}}}";
+}
+
+std::string changed(std::string text, const std::string& from, const std::string& to) {
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+// A symbol that only a stride or the offset of an input shows is an input of its own.
+TEST(Pt2Import, SymbolsOfStridesAndOffsetsAreBound) {
+  std::string x = SmallArchive::dynamic_meta("3");
+  std::string layout =
+      changed(x, R"j("strides": [{"as_int": 3})j", R"j("strides": [)j" + open_number("s8", "5"));
+  layout = changed(layout, R"j("storage_offset": {"as_int": 0})j",
+                   R"j("storage_offset": )j" + open_number("s9", "2"));
+  ImportedModel model =
+      import_pt2(linear_archive().change_model(R"j("x": )j" + x, R"j("x": )j" + layout).read());
+  ASSERT_EQ(model.symbols.size(), 3u);
+  Tensor given = arange(20).to(Dtype::f32).as_strided({2, 3}, {7, 1}, 4);
+  EXPECT_THAT(bind_call(model, {&given, 1}).symbols, ::testing::ElementsAre(2, 7, 4));
+  EXPECT_EQ(run(model, {given})[0].dim(), 2);
+}
+
+TEST(Pt2Import, RefusesResultsThatContradictTheirOp) {
+  std::string said = R"("add": )" + SmallArchive::dynamic_meta("2");
+  expect_import_refusal(said, R"("add": )" + SmallArchive::dynamic_meta("3"),
+                        "node 1 (aten.add.Tensor): shape is [s7, 2]");
+  expect_import_refusal(said, R"("add": )" + testing::tensor_meta("2", "1"), "shape is [s7, 2]");
+  expect_import_refusal(said, R"("add": )" + testing::tensor_meta("4,2", "2,1", "8"),
+                        "dtype is f32");
 }
 
 TEST(Pt2Import, ANumberInATensorsPlaceKeepsTheDtype) {

@@ -1,8 +1,8 @@
 // What a .pt2 archive must not hold: each case is refused with a message that says why.
 #include "formats/limits.h"
 #include "formats/pt2/pt2.h"
-#include "test_files.h"
 #include "small_archive.h"
+#include "test_files.h"
 
 namespace tenon::formats {
 namespace {

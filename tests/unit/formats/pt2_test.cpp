@@ -5,8 +5,8 @@
 
 #include "formats/formats.h"
 #include "formats/safetensors.h"
-#include "test_files.h"
 #include "small_archive.h"
+#include "test_files.h"
 
 namespace tenon::formats {
 namespace {
@@ -15,9 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::SmallArchive;
 
-std::string model_path(const std::string& name) {
-  return own_recording("models/" + name + ".pt2");
-}
+std::string model_path(const std::string& name) { return own_recording("models/" + name + ".pt2"); }
 
 TEST(Pt2, ReadsTheSmallArchive) {
   Pt2Program p = SmallArchive().read();

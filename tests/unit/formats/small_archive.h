@@ -73,6 +73,13 @@ class SmallArchive {
 
   std::map<std::string, std::string> records;  // below the root; "!name" for one beside it
 
+  /// [s7, columns], row by row.
+  static std::string dynamic_meta(const std::string& columns) {
+    return replaced(tensor_meta("-7," + columns, columns + ",1"), R"({"as_int": -7})",
+                    R"j({"as_expr": {"expr_str": "Symbol('s7', integer=True)", )j"
+                    R"("hint": {"as_int": 4}}})");
+  }
+
  private:
   static std::string model_json() {
     return R"({"schema_version": {"major": 8, "minor": 20}, "torch_version": "2.13.0",
@@ -120,11 +127,6 @@ class SmallArchive {
            R"({\"type\": \"builtins.dict\", \"context\": \"[]\", \"children_spec\": []}]}]",
  "out_spec": "[1, {\"type\": null, \"context\": null, \"children_spec\": []}]",
  "forward_arg_names": ["x"]}}], "metadata": {}, "treespec_namedtuple_fields": {}}})";
-  }
-  static std::string dynamic_meta(const std::string& columns) {
-    return replaced(tensor_meta("-7," + columns, columns + ",1"), R"({"as_int": -7})",
-                    R"j({"as_expr": {"expr_str": "Symbol('s7', integer=True)", )j"
-                    R"("hint": {"as_int": 4}}})");
   }
 };
 

@@ -277,6 +277,14 @@ TEST(ZipReader, RefusesZipBombs) {
   EXPECT_EQ(open(bytes, {.max_size = 10}).entries().size(), 2u);
 }
 
+TEST(ZipReader, RefusesJsonThatIsPackedTooTightly) {
+  std::string spaces(6 << 20, ' ');
+  for (size_t i = 0; i < spaces.size(); i += 6000) spaces[i] = static_cast<char>('a' + i % 26);
+  EXPECT_THAT(refusal(Maker().make({deflated_entry("a/x.json", spaces)})),
+              HasSubstr("6291456 bytes of JSON"));
+  EXPECT_EQ(open(Maker().make({deflated_entry("a/x.txt", spaces)})).entries().size(), 1u);
+}
+
 TEST(ZipReader, RefusesDeflatedDataOfAnotherSize) {
   for (uint32_t size : {999u, 1001u}) {
     Entry entry = deflated_entry("a/x", std::string(1000, 'q'));

@@ -126,9 +126,11 @@ TEST(GraphText, WritesEveryKindOfArgument) {
       "true], "
       "[\"p\", \"q\"])\n"
       "  graph_test.say.default(%x, \"\", mask=[false, false])\n"
+      "  input %m: f32[3, 2]\n"
+      "  input %j: i64[2]\n"
       "  %z: f16[2, 2] = aten.zeros.default([2, 2], dtype=f16, layout=strided, device=cpu, "
       "pin_memory=false)\n"
-      "  %i: f32[2] = aten.index.Tensor(%x, [none, %x])\n"
+      "  %i: f32[3, 2] = aten.index.Tensor(%m, [none, %j])\n"
       "  %a: f32[1] alias 1, %b: f32[1] offset 1 alias 1 = aten.split.Tensor(%x, 1)\n"
       "  output %z, %i, %a, %b");
   EXPECT_EQ(round_trip(text), text);

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/tensor/tensor_impl.h"
-#include "graph/text/parse.h"
 #include "graph/record.h"
+#include "graph/text/parse.h"
 #include "ops/op_table.h"
 #include "unit/graph/test_ops.h"
 
@@ -13,7 +13,9 @@ namespace tenon {
 namespace {
 
 std::shared_ptr<Graph> graph_of(const std::string& body) {
-  return parse_graph("tng 1\ngraph {\n" + body + "\n}\n");
+  ParseOptions options;
+  options.check_metadata = false;
+  return parse_graph("tng 1\ngraph {\n" + body + "\n}\n", options);
 }
 
 std::shared_ptr<Graph> sample() {
@@ -181,6 +183,50 @@ TEST(VerifyMeta, FindsWrongDtypeShapeStridesAndOffset) {
     EXPECT_NE(problems[0].find(expected), std::string::npos) << problems[0];
     EXPECT_THROW(verify_meta(*graph), InternalError);
   }
+}
+
+TEST(AdmitGraph, RefusesWhatContradictsItself) {
+  const std::pair<std::string, std::string> cases[] = {
+      {"%y: f32[2] alias 1, %z: f32[2] alias 1 = aten.unbind.int(%x, 0)",
+       "node 0 (aten.unbind.int): it gives 4 parts, the graph says 2"},
+      {"%y: f64[4, 2] = aten.relu.default(%x)", "dtype is f32"},
+      {"%y: f32[4] = aten.relu.default(%x)", "shape is [4, 2]"},
+      {"%y: f32[4, 3] = aten.relu.default(%x)", "shape is [4, 2]"},
+      {"%y: f32[4, 2] = aten.mm.default(%x, %x)", "inner sizes differ"},
+  };
+  for (const auto& [node, expected] : cases) {
+    std::string text = "tng 1\ngraph {\ninput %x: f32[4, 2]\n" + node + "\noutput %y\n}\n";
+    try {
+      parse_graph(text);
+      ADD_FAILURE() << node;
+    } catch (const UserError& error) {
+      EXPECT_EQ(error.code(), ErrorCode::bad_file);
+      EXPECT_NE(std::string(error.what()).find(expected), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(AdmitGraph, TakesOtherStridesAndLeavesNoGuards) {
+  auto graph = parse_graph(R"(tng 1
+    graph {
+      symbol s0 in [0, inf] hint 4 from size(%x, 0)
+      input %x: f32[s0, 2]
+      input %w: f32[s0, 2]
+      %y: f32[s0, 2] strides [1, s0] = aten.add.Tensor(%x, %w)
+      output %y
+    })");
+  EXPECT_TRUE(graph->shape_env->guards().empty());
+}
+
+TEST(AdmitGraph, FollowsWhatAnOpGivesOtherSizesInPlace) {
+  EXPECT_NO_THROW(parse_graph(R"(tng 1
+    graph {
+      input %x: f32[2, 3] alias 1
+      input %w: f32[2, 4]
+      %t: f32[3, 2] strides [1, 3] alias 1 = aten.t_.default(%x)
+      %y: f32[3, 4] = aten.mm.default(%x, %w)
+      output %y
+    })"));
 }
 
 TEST(VerifyMeta, AcceptsRunTimeSizesAndSymbolicStrides) {

@@ -51,6 +51,20 @@ TENON_LIBRARY(library_test, lib) {
           TN_TYPES_FLOAT | TN_TYPES_INT);
 }
 
+TENON_LIBRARY(library_lies, lib) {
+  auto like = [](const Tensor& x) { return empty(x.sizes(), x.dtype()); };
+  lib.op("dtype(Tensor x) -> Tensor").meta(like).kernel([](const Tensor& x) {
+    return x.to(Dtype::i64);
+  });
+  lib.op("rank(Tensor x) -> Tensor").meta(like).kernel([](const Tensor& x) {
+    return x.unsqueeze(0).clone();
+  });
+  lib.op("strides(Tensor x) -> Tensor").meta(like).kernel([](const Tensor& x) {
+    return x.t().contiguous().t();
+  });
+  lib.op("nothing(Tensor x) -> Tensor").meta(like).kernel([](const Tensor&) { return Tensor(); });
+}
+
 TENON_LIBRARY(library_broken, lib) { lib.op("nothing(Tensor x) -> Tensor").like(0); }
 
 const Op<Tensor(const Tensor&, const Tensor&, double)> swiglu{"library_test::swiglu"};
@@ -64,6 +78,20 @@ std::string error_of(const std::function<void()>& f) {
     return e.what();
   }
   return "no error";
+}
+
+TEST(Library, ResultsAreHeldAgainstTheShapeFunction) {
+  Tensor x = ones({2, 3});
+  for (auto [name, expected] :
+       {std::pair("library_lies::dtype",
+                  "result 0 is i64[2, 3] with strides [3, 1], expected f32[2, 3]"),
+        std::pair("library_lies::rank", "result 0 is f32[1, 2, 3]"),
+        std::pair("library_lies::strides",
+                  "with strides [1, 2], expected f32[2, 3] with strides [3, 1]"),
+        std::pair("library_lies::nothing", "result 0 is missing")}) {
+    const Op<Tensor(const Tensor&)> op{name};
+    EXPECT_THAT(error_of([&] { op(x); }), HasSubstr(expected));
+  }
 }
 
 TEST(Library, AFormulaIsAnOp) {

@@ -1,0 +1,34 @@
+// One call of an executable, for the sources that run it.
+#pragma once
+
+#include "executable.h"
+#include "memory.h"
+
+namespace inductor {
+
+/// Memory and tables of one call at a time.
+struct Executable::Context {
+  struct OutputShape {
+    loopir::Id buffer;
+    int32_t dtype;
+    std::vector<int64_t> sizes, strides;
+  };
+  std::vector<void*> pointers;  // by buffer
+  Memory arena;
+  std::vector<Memory> blocks;  // of single buffers, where nothing is planned
+  std::vector<int64_t> sizes;  // the values of those symbols that memory depends on
+  bool is_placed = false;
+  std::vector<OutputShape> outputs;  // for these sizes
+  std::vector<int64_t> table;        // of a call's numbers, where there are more than its symbols
+  std::vector<tenon::plugin::tensor> tensors;  // by buffer: outputs and what externs made
+  PackedWeights packed;
+};
+
+struct Executable::Call {
+  tn_call& c;
+  Context& context;
+  std::shared_ptr<Prepacked> prepacked;
+  std::span<const int64_t> symbols;  // the table of its numbers, which begins with those
+};
+
+}  // namespace inductor

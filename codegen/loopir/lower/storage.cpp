@@ -1,0 +1,127 @@
+// Memory by place: which values are laid out as promised, and as_strided of those.
+#include "loopir/storage.h"
+
+namespace loopir {
+
+using tenon::plugin::graph;
+using tenon::plugin::node;
+
+namespace {
+
+template <class F>
+void for_each_tensor(const graph& g, const node& n, F&& f) {
+  auto see = [&](uint32_t v) {
+    if (v != TN_NO_VALUE && g.value_at(v).is_tensor()) f(v);
+  };
+  for (const tn_arg& a : n.arguments()) {
+    if (a.kind == TN_ARG_VALUE) see(a.u.value);
+    for (uint32_t i = 0; a.kind == TN_ARG_VALUES && i < a.count; ++i) see(a.u.values[i]);
+  }
+}
+
+/// Views are of their first operand.
+uint32_t owner_of_storage(const graph& g, uint32_t value) {
+  for (;;) {
+    auto v = g.value_at(value);
+    if (v.source != TN_SRC_NODE) return value;
+    node n = g.at(v.source_index);
+    bool is_view = (n.tags & TN_TAG_VIEW) && !(n.tags & TN_TAG_MAYBE_ALIAS);
+    if (!is_view || n.n_args == 0 || n.args[0].kind != TN_ARG_VALUE) return value;
+    value = n.args[0].u.value;
+  }
+}
+
+bool is_computed(const Buffer& b) {
+  return b.place != Buffer::Place::input && b.place != Buffer::Place::constant;
+}
+
+/// Whether the tensor is all of a computed buffer.
+bool is_whole(Lowering& to, const View& view, const Ids& sizes, const Ids& strides) {
+  const Buffer& b = to.program.buffers[view.buffer];
+  if (!is_computed(b) || b.sizes != sizes || !to.x.is(view.offset, 0)) return false;
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (!to.x.is(sizes[d], 1) && view.strides[d] != strides[d]) return false;
+  return true;
+}
+
+/// How far behind the owner's first element the value begins.
+Id offset_within(Lowering& to, uint32_t value, uint32_t owner) {
+  auto offset_of = [&](uint32_t v) { return to.arguments.index_of(to.info(v).storage_offset); };
+  return to.x.subtract(offset_of(value), offset_of(owner));
+}
+
+/// One behind the last element that the strides reach, where that is known.
+std::optional<int64_t> end_of(const Expressions& x, Id first, const Ids& sizes,
+                              const Ids& strides) {
+  auto end = x.number_of(first);
+  for (size_t d = 0; end && d < sizes.size(); ++d) {
+    auto size = x.number_of(sizes[d]), stride = x.number_of(strides[d]);
+    if (!size || !stride) return std::nullopt;
+    *end += (*size - 1) * *stride;
+  }
+  return end ? std::optional(*end + 1) : std::nullopt;
+}
+
+// Of a computed value. An input's storage may reach beyond the input: that is the host's to see.
+bool as_strided(Lowering& to, const node& n) {
+  auto v = to.info(n.first_result);
+  uint32_t owner = owner_of_storage(to.graph, n.args[0].u.value);
+  const Tensor given = *to.tensors[owner];
+  auto all = to.as_view(given);
+  if (!all || given.dtype != v.dtype || !is_computed(to.program.buffers[all->buffer])) return false;
+  Ids sizes = to.sizes_of(n.first_result), strides = to.arguments.indices_of(v.stride_dims());
+  Id first = offset_within(to, n.first_result, owner);
+  auto end = end_of(to.x, first, sizes, strides);
+  auto all_end = end_of(to.x, all->offset, all->sizes, all->strides);
+  if (!end || !all_end || *end > *all_end) return false;
+  to.set(n.first_result, to.make(v.dtype, sizes, [&](std::span<const Id> indices) {
+    Id at = first;
+    for (size_t d = 0; d < indices.size(); ++d)
+      at = to.x.add(at, to.x.multiply(indices[d], strides[d]));
+    return to.x.load(all->buffer, at, v.dtype);
+  }));
+  ++to.program.views_removed;
+  return true;
+}
+
+constexpr Rule rules[] = {
+    {"aten.as_strided.default", as_strided},
+};
+
+}  // namespace
+
+std::span<const Rule> storage_rules() { return rules; }
+
+std::vector<bool> values_seen_by_place(const graph& g) {
+  std::vector<bool> out(g.values(), false);
+  for (uint32_t i = 0; i < g.size(); ++i) {
+    node n = g.at(i);
+    if (n.tags & TN_TAG_BY_PLACE)
+      for_each_tensor(g, n, [&](uint32_t v) { out[owner_of_storage(g, v)] = true; });
+  }
+  return out;
+}
+
+void lay_out_as_promised(Lowering& to, uint32_t value) {
+  auto v = to.info(value);
+  if (!v.is_tensor() || !to.tensors[value]) return;
+  Ids sizes = to.sizes_of(value), strides = to.arguments.indices_of(v.stride_dims());
+  auto view = to.as_view(*to.tensors[value]);
+  if (view && is_whole(to, *view, sizes, strides)) return;
+  std::string name = to.name_of(value);
+  Id buffer = to.new_buffer(v.dtype, sizes, strides, name.c_str());
+  to.tensors[value] = to.stored(*to.tensors[value], buffer, name.c_str());
+}
+
+View promised_view(Lowering& to, uint32_t value, const char* name) {
+  uint32_t owner = owner_of_storage(to.graph, value);
+  auto v = to.info(value);
+  auto all = to.as_view(*to.tensors[owner]);
+  bool is_within = all && is_computed(to.program.buffers[all->buffer]) &&
+                   to.program.buffers[all->buffer].dtype == v.dtype;
+  if (!is_within) return to.view_of(*to.tensors[value], name);
+  return {all->buffer, to.x.add(all->offset, offset_within(to, value, owner)), to.sizes_of(value),
+          to.arguments.indices_of(v.stride_dims())};
+}
+
+}  // namespace loopir

@@ -1,0 +1,27 @@
+// Real numbers that a call is given or that follow from those: a learning rate, twice that.
+//
+// Code reads the numbers of a call from one table: tn_call.syms, then the program's reals, each the
+// bits of a double. They are computed once a call, before anything runs, so a kernel or an op of
+// the host reads a real number as it reads a size.
+#pragma once
+
+#include "indices.h"
+
+namespace loopir {
+
+struct Program;
+
+/// One number of the table, made of earlier ones.
+struct Real {
+  enum class Op : uint8_t { constant, index, add, multiply, divide, power, minimum, maximum };
+  Op op;
+  double number = 0;      // constant
+  Id index = none;        // index: that integer
+  uint32_t a = 0, b = 0;  // else: places in the table
+};
+
+/// The table for these symbols; in `memory` where there are more numbers than those.
+std::span<const int64_t> table_of(const Program& program, std::span<const int64_t> symbols,
+                                  std::vector<int64_t>& memory);
+
+}  // namespace loopir

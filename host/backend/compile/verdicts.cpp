@@ -1,0 +1,197 @@
+// Verdicts: asked for, checked, limited by the manifest.
+#include "backend/compile/verdicts.h"
+
+#include "backend/abi/status.h"
+#include "core/joined.h"
+#include "ops/op_table.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tenon {
+
+namespace {
+
+std::string type_text(Device device) {
+  std::string text = to_text(device);
+  return text.substr(0, text.find(':'));
+}
+
+std::string listed(const std::vector<std::string>& names) { return "[" + joined(names) + "]"; }
+
+bool has(const std::vector<std::string>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string device_problem(const BackendManifest& manifest, const Graph& graph, ValueId id) {
+  const GraphValue& value = graph.value(id);
+  if (value.kind != ValueKind::tensor) return "";
+  std::string type = type_text(value.meta.device);
+  if (manifest.serves(type)) return "";
+  return message("its manifest says devices = {}, %{} is on {}", listed(manifest.devices),
+                 display_name(graph, id), type);
+}
+
+std::string dtype_problem(const BackendManifest& manifest, const Graph& graph, ValueId id) {
+  const GraphValue& value = graph.value(id);
+  bool any = manifest.dtypes.empty() || value.kind != ValueKind::tensor;
+  if (any || has(manifest.dtypes, name_of(value.meta.dtype))) return "";
+  return message("its manifest says dtypes = {}, %{} is {}", listed(manifest.dtypes),
+                 display_name(graph, id), value.meta.dtype);
+}
+
+std::string stage_problem(const BackendManifest& manifest, Stage stage) {
+  constexpr std::string_view names[] = {"captured", "forward", "backward", "inference"};
+  bool any = manifest.stage == BackendStage::captured || stage == Stage::captured ||
+             stage == Stage::single_op;
+  std::string_view name = any ? "" : names[static_cast<size_t>(stage)];
+  if (any || has(manifest.stages, name)) return "";
+  return message("its manifest says stages = {}, the graph is a {}", listed(manifest.stages),
+                 stage == Stage::inference ? "whole for inference" : name);
+}
+
+// The dtypes of what a node reads and gives.
+std::string dtype_problem_of_node(const BackendManifest& manifest, const Graph& graph,
+                                  const Node& node) {
+  std::string problem;
+  auto look = [&](ValueId id) {
+    if (id != no_value && problem.empty()) problem = dtype_problem(manifest, graph, id);
+  };
+  Graph::for_each_use(node, look);
+  for (uint32_t r = 0; r < node.n_results; ++r) look(node.first_result + r);
+  return problem;
+}
+
+void limit_to_manifest(const BackendManifest& manifest, const Graph& graph, Verdicts& verdicts) {
+  if (manifest.dtypes.empty()) return;
+  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
+    std::string problem = dtype_problem_of_node(manifest, graph, graph.node(n));
+    if (problem.empty()) continue;
+    verdicts.support[n] = Support::no;
+    verdicts.reasons[n] = std::move(problem);
+  }
+}
+
+/// What `judge` writes into.
+struct Judged {
+  tn_verdicts abi{};
+  Verdicts& out;
+  explicit Judged(std::vector<uint8_t>& bytes, Verdicts& v) : out(v) {
+    abi.struct_size = sizeof abi;
+    abi.n_nodes = static_cast<uint32_t>(bytes.size());
+    abi.verdict = bytes.data();
+    abi.group = v.groups.data();
+    abi.host_data = this;
+    abi.reason = [](tn_verdicts* self, uint32_t node, tn_str why) {
+      auto& reasons = static_cast<Judged*>(self->host_data)->out.reasons;
+      if (node < reasons.size()) reasons[node] = std::string(view_of(why));
+    };
+  }
+};
+
+tn_status* ask(const PluginBackend& backend, AbiRequest& request, std::vector<uint8_t>& bytes,
+               Verdicts& verdicts) {
+  auto lock = backend.lock();
+  const tn_backend& table = backend.table;
+  const char* what = table.judge ? "judge" : "supports";
+  return call_plugin(backend.plugin.net, message("{} of backend {}", what, backend.manifest.name),
+                     [&] {
+                       if (!table.judge)
+                         return table.supports(table.self, &request.abi, bytes.data());
+                       Judged judged(bytes, verdicts);
+                       return table.judge(table.self, &request.abi, &judged.abi);
+                     });
+}
+
+}  // namespace
+
+std::string outside_of_manifest(const BackendManifest& manifest, const CompileRequest& request,
+                                bool with_dtypes) {
+  const Graph& graph = *request.graph;
+  std::string problem = stage_problem(manifest, request.stage);
+  for (ValueId id = 0; id < graph.values().size() && problem.empty(); ++id) {
+    problem = device_problem(manifest, graph, id);
+    if (problem.empty() && with_dtypes) problem = dtype_problem(manifest, graph, id);
+  }
+  return problem;
+}
+
+bool judges_nodes(const tn_backend& table) { return table.judge || table.supports; }
+
+Verdicts verdicts_on(const PluginBackend& backend, AbiRequest& request) {
+  const Graph& graph = *request.ctx.request->graph;
+  const std::string& name = backend.manifest.name;
+  size_t n = graph.nodes().size();
+  Verdicts out;
+  out.support.resize(n);
+  out.reasons.resize(n);
+  out.groups.resize(n);
+  std::vector<uint8_t> bytes(n, TN_NOT_SUPPORTED);
+  tn_status* status = ask(backend, request, bytes, out);
+  if (status && status->code == TN_DECLINED) {
+    out.declined = status;
+    return out;
+  }
+  if (status)
+    throw_status(status, ErrorCode::backend_compiler_failed,
+                 message("backend {}: {}", name, backend.table.judge ? "judge" : "supports"));
+  for (size_t i = 0; i < n; ++i) {
+    if (bytes[i] > TN_SUPPORTED_IF_FUSED)
+      throw BackendError(
+          ErrorCode::backend_compiler_failed, TN_INTERNAL,
+          message("backend {}: supports said {} of node {} ({}); expected 0 (no), 1 (yes) or 2 (if "
+                  "fused)",
+                  name, static_cast<int>(bytes[i]), i, name_of(graph.node(i).op)));
+    out.support[i] = static_cast<Support>(bytes[i]);
+  }
+  limit_to_manifest(backend.manifest, graph, out);
+  return out;
+}
+
+namespace {
+
+constexpr size_t no_piece = SIZE_MAX;
+
+// By node: the region in which it is.
+std::vector<size_t> region_of_nodes(const GraphPieces& cut, size_t n_nodes) {
+  std::vector<size_t> out(n_nodes, no_piece);
+  for (size_t p = 0; p < cut.pieces.size(); ++p)
+    for (NodeId n : cut.pieces[p].nodes)
+      if (cut.pieces[p].is_region) out[n] = p;
+  return out;
+}
+
+// Leaves the groups that are not whole in one region; whether there were any.
+bool leave_parted_groups(const GraphPieces& cut, Verdicts& verdicts) {
+  std::vector<size_t> region = region_of_nodes(cut, verdicts.groups.size());
+  std::map<uint32_t, size_t> place;
+  std::map<uint32_t, bool> parted;
+  for (size_t n = 0; n < region.size(); ++n) {
+    uint32_t group = verdicts.groups[n];
+    auto [at, first] = place.try_emplace(group, region[n]);
+    if (group && !first && at->second != region[n]) parted[group] = true;
+  }
+  for (size_t n = 0; n < region.size(); ++n) {
+    if (!parted.contains(verdicts.groups[n])) continue;
+    verdicts.support[n] = Support::no;
+    if (verdicts.reasons[n].empty())
+      verdicts.reasons[n] = "its group cannot be whole in one region";
+  }
+  return !parted.empty();
+}
+
+}  // namespace
+
+GraphPieces cut_by(const Graph& graph, Verdicts& verdicts, size_t min_region_ops) {
+  Dependencies dependencies(graph);
+  for (;;) {
+    GraphPieces cut = cut_into_regions(graph, dependencies, verdicts.support, min_region_ops);
+    // Each round leaves a group for good, so that there is an end.
+    if (!leave_parted_groups(cut, verdicts)) return cut;
+    for (uint32_t& group : verdicts.groups)
+      if (verdicts.support[static_cast<size_t>(&group - verdicts.groups.data())] == Support::no)
+        group = 0;
+  }
+}
+
+}  // namespace tenon

@@ -1,0 +1,78 @@
+// A handler that reads the notes of the threads. It does nothing but system calls.
+#include "backend/life/crash_report.h"
+
+#include "backend/life/lifetime.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <iterator>
+#include <mutex>
+
+namespace tenon {
+namespace {
+
+constexpr int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
+constexpr std::string_view names[] = {"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"};
+constexpr size_t n_crashes = std::size(crashes);
+constexpr size_t own_stack_bytes = 64 * 1024;
+
+struct sigaction before[n_crashes];
+
+void say(std::string_view text) {
+  [[maybe_unused]] ssize_t n = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+void tell_of_plugin(const PluginLife& life, std::string_view place, bool is_own) {
+  // Another thread's place is of interest only where this one is in no plugin: it may work for it.
+  if (!is_own && InPlugin::current()) return;
+  say(is_own ? "  in plugin " : "  while another thread was in plugin ");
+  say(life.name());
+  say(": ");
+  say(place);
+  say("\n");
+}
+
+extern "C" void on_crash(int signal, siginfo_t* info, void*) {
+  size_t i = 0;
+  while (i < n_crashes && crashes[i] != signal) ++i;
+  if (i == n_crashes) return;
+  say("tenon: the process ends with ");
+  say(names[i]);
+  say("\n");
+  InPlugin::each_inside(tell_of_plugin);
+  ::sigaction(signal, &before[i], nullptr);
+  // A fault happens again when the instruction is tried again; what was sent must be sent again.
+  if (info->si_code <= 0) ::raise(signal);
+}
+
+// So that a stack that is full can be told of.
+void give_handlers_a_stack() {
+  stack_t now{};
+  if (::sigaltstack(nullptr, &now) != 0 || !(now.ss_flags & SS_DISABLE)) return;
+  stack_t own{};
+  own.ss_sp = new (std::nothrow) char[own_stack_bytes];
+  own.ss_size = own_stack_bytes;
+  if (own.ss_sp) ::sigaltstack(&own, nullptr);
+}
+
+}  // namespace
+
+void report_crashes() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    give_handlers_a_stack();
+    struct sigaction action {};
+    action.sa_sigaction = on_crash;
+    action.sa_flags = SA_SIGINFO | SA_ONSTACK;
+    ::sigemptyset(&action.sa_mask);
+    // What somebody has a handler for already is his.
+    for (size_t i = 0; i < n_crashes; ++i)
+      if (::sigaction(crashes[i], nullptr, &before[i]) == 0 && !(before[i].sa_flags & SA_SIGINFO) &&
+          before[i].sa_handler == SIG_DFL)
+        ::sigaction(crashes[i], &action, nullptr);
+  });
+}
+
+}  // namespace tenon

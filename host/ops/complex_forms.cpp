@@ -1,0 +1,277 @@
+// Complex arithmetic on real and imaginary parts.
+#include "ops/complex_forms.h"
+
+#include "ops/promotion.h"
+
+#include <tenon/ops.h>
+
+#include <algorithm>
+
+namespace tenon {
+
+bool has_complex_input(const CallArgs& call) {
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (call.args[i].tag == Tag::tensor && is_complex(call.args[i].as<Tensor>()->dtype()))
+      return true;
+  return false;
+}
+
+void run_complex(const CallArgs& call) {
+  const OpDef& row = *call.op->def;
+  require(bool(row.complex), ErrorCode::unsupported,
+          "{} does not compute on complex tensors; take them apart with real(), imag() or "
+          "view_as_real()",
+          call.op->name);
+  (row.complex.call ? row.complex.call : row.decomp.call)(call);
+}
+
+namespace ops {
+
+namespace {
+
+/// An undefined imaginary part: the tensor is real.
+struct Parts {
+  Tensor re, im;
+};
+
+Parts parts_of(const Tensor& t) {
+  if (!is_complex(t.dtype())) return {t, {}};
+  Tensor pairs = view_as_real(t);
+  return {select(pairs, -1, 0), select(pairs, -1, 1)};
+}
+
+Tensor imaginary_of(const Parts& p) { return p.im.defined() ? p.im : zeros_like(p.re); }
+
+Tensor joined(const Tensor& re, const Tensor& im) {
+  Dtype dtype = to_float_type(promote_types(re.dtype(), im.dtype()));
+  return complex(to(re, dtype), to(im, dtype));
+}
+
+Tensor plus(const Tensor& a, const Tensor& b) {
+  return !a.defined() ? b : !b.defined() ? a : add(a, b);
+}
+
+template <class F>
+Tensor each_part(const Tensor& t, const F& f) {
+  Parts p = parts_of(t);
+  return joined(f(p.re), f(p.im));
+}
+
+// f is linear in both arguments.
+template <class F>
+Tensor product_of(const Tensor& a, const Tensor& b, const F& f) {
+  Parts x = parts_of(a), y = parts_of(b);
+  Tensor re = f(x.re, y.re), im;
+  if (x.im.defined() && y.im.defined()) re = sub(re, f(x.im, y.im));
+  if (y.im.defined()) im = f(x.re, y.im);
+  if (x.im.defined()) im = plus(im, f(x.im, y.re));
+  return joined(re, im.defined() ? im : zeros_like(re));
+}
+
+// The angle of 0 is 0, without a gradient that is not a number.
+Tensor angle_of(const Parts& p) {
+  Tensor zero = logical_and(eq(p.re, 0), eq(p.im, 0));
+  return atan2(p.im, masked_fill(p.re, zero, 1));
+}
+
+Tensor length_of(const Parts& p) {
+  Tensor zero = logical_and(eq(p.re, 0), eq(p.im, 0));
+  return masked_fill(hypot(masked_fill(p.re, zero, 1), p.im), zero, 0);
+}
+
+Tensor from_polar(const Tensor& length, const Tensor& angle) {
+  return complex(mul(length, cos(angle)), mul(length, sin(angle)));
+}
+
+Tensor as_complex(const Tensor& t, std::optional<Dtype> dtype) {
+  require(!dtype || is_complex(*dtype), ErrorCode::unsupported,
+          "a complex tensor gives complex sums, found dtype {}; take real() first",
+          dtype.value_or(t.dtype()));
+  return dtype ? to(t, *dtype) : t;
+}
+
+template <class F>
+Tensor true_where_any(const Tensor& t, const F& f) {
+  Parts p = parts_of(t);
+  return logical_or(f(p.re), f(p.im));
+}
+
+}  // namespace
+
+Tensor complex_add(const Tensor& self, const Tensor& other, Number alpha) {
+  Parts a = parts_of(self), b = parts_of(other);
+  Tensor im = !b.im.defined() ? a.im : !a.im.defined() ? mul(b.im, alpha) : add(a.im, b.im, alpha);
+  return joined(add(a.re, b.re, alpha), im);
+}
+
+Tensor complex_add_number(const Tensor& self, Number other, Number alpha) {
+  Parts p = parts_of(self);
+  return joined(add(p.re, other, alpha), p.im);
+}
+
+Tensor complex_sub(const Tensor& self, const Tensor& other, Number alpha) {
+  return complex_add(self, neg(other), alpha);
+}
+
+Tensor complex_sub_number(const Tensor& self, Number other, Number alpha) {
+  Parts p = parts_of(self);
+  return joined(sub(p.re, other, alpha), p.im);
+}
+
+Tensor complex_mul(const Tensor& self, const Tensor& other) {
+  return product_of(self, other, [](const Tensor& a, const Tensor& b) { return mul(a, b); });
+}
+
+Tensor complex_mul_number(const Tensor& self, Number other) {
+  return each_part(self, [&](const Tensor& t) { return mul(t, other); });
+}
+
+// With the divisor scaled to a largest part of 1, so that its square does not overflow.
+Tensor complex_div(const Tensor& self, const Tensor& other) {
+  if (!is_complex(other.dtype()))
+    return each_part(self, [&](const Tensor& t) { return div(t, other); });
+  Parts a = parts_of(self), b = parts_of(other);
+  Tensor scale = detach(maximum(abs(b.re), abs(b.im)));
+  Tensor c = div(b.re, scale), d = div(b.im, scale);
+  Tensor size = add(mul(b.re, c), mul(b.im, d));
+  Tensor re = mul(a.re, c), im = neg(mul(a.re, d));
+  if (a.im.defined()) {
+    re = add(re, mul(a.im, d));
+    im = add(im, mul(a.im, c));
+  }
+  return joined(div(re, size), div(im, size));
+}
+
+Tensor complex_div_number(const Tensor& self, Number other) {
+  return each_part(self, [&](const Tensor& t) { return div(t, other); });
+}
+
+Tensor complex_pow(const Tensor& self, Number exponent) {
+  double n = exponent.to_double();
+  if (n == 2) return complex_mul(self, self);
+  Parts p = parts_of(self);
+  return from_polar(pow(length_of(p), exponent), mul(angle_of(p), exponent));
+}
+
+Tensor complex_neg(const Tensor& self) {
+  return each_part(self, [](const Tensor& t) { return neg(t); });
+}
+
+Tensor complex_reciprocal(const Tensor& self) {
+  return complex_div(ones_like(parts_of(self).re), self);
+}
+
+Tensor complex_abs(const Tensor& self) { return length_of(parts_of(self)); }
+
+Tensor complex_sgn(const Tensor& self) {
+  Tensor length = complex_abs(self);
+  Tensor divisor = masked_fill(length, eq(length, 0), 1);
+  return each_part(self, [&](const Tensor& t) { return div(t, divisor); });
+}
+
+Tensor complex_sqrt(const Tensor& self) {
+  Parts p = parts_of(self);
+  return from_polar(sqrt(length_of(p)), div(angle_of(p), 2));
+}
+
+Tensor complex_exp(const Tensor& self) {
+  Parts p = parts_of(self);
+  return from_polar(exp(p.re), p.im);
+}
+
+Tensor complex_log(const Tensor& self) {
+  Parts p = parts_of(self);
+  return joined(log(length_of(p)), angle_of(p));
+}
+
+Tensor complex_sin(const Tensor& self) {
+  Parts p = parts_of(self);
+  return joined(mul(sin(p.re), cosh(p.im)), mul(cos(p.re), sinh(p.im)));
+}
+
+Tensor complex_cos(const Tensor& self) {
+  Parts p = parts_of(self);
+  return joined(mul(cos(p.re), cosh(p.im)), neg(mul(sin(p.re), sinh(p.im))));
+}
+
+Tensor complex_eq(const Tensor& self, const Tensor& other) {
+  Parts a = parts_of(self), b = parts_of(other);
+  return logical_and(eq(a.re, b.re), eq(imaginary_of(a), imaginary_of(b)));
+}
+
+Tensor complex_eq_number(const Tensor& self, Number other) {
+  Parts p = parts_of(self);
+  return logical_and(eq(p.re, other), eq(p.im, 0));
+}
+
+Tensor complex_ne(const Tensor& self, const Tensor& other) {
+  return logical_not(complex_eq(self, other));
+}
+
+Tensor complex_ne_number(const Tensor& self, Number other) {
+  return logical_not(complex_eq_number(self, other));
+}
+
+Tensor complex_isnan(const Tensor& self) {
+  return true_where_any(self, [](const Tensor& t) { return isnan(t); });
+}
+
+Tensor complex_isinf(const Tensor& self) {
+  return true_where_any(self, [](const Tensor& t) { return isinf(t); });
+}
+
+Tensor complex_isfinite(const Tensor& self) {
+  return logical_not(
+      true_where_any(self, [](const Tensor& t) { return logical_not(isfinite(t)); }));
+}
+
+Tensor complex_where(const Tensor& condition, const Tensor& self, const Tensor& other) {
+  Parts a = parts_of(self), b = parts_of(other);
+  return joined(where(condition, a.re, b.re), where(condition, imaginary_of(a), imaginary_of(b)));
+}
+
+Tensor complex_sum(const Tensor& self, std::optional<Dtype> dtype) {
+  return each_part(as_complex(self, dtype), [](const Tensor& t) { return sum(t); });
+}
+
+Tensor complex_sum_dims(const Tensor& self, OptIntList dim, bool keepdim,
+                        std::optional<Dtype> dtype) {
+  return each_part(as_complex(self, dtype), [&](const Tensor& t) { return sum(t, dim, keepdim); });
+}
+
+Tensor complex_mean(const Tensor& self, std::optional<Dtype> dtype) {
+  return each_part(as_complex(self, dtype), [](const Tensor& t) { return mean(t); });
+}
+
+Tensor complex_mean_dims(const Tensor& self, OptIntList dim, bool keepdim,
+                         std::optional<Dtype> dtype) {
+  return each_part(as_complex(self, dtype), [&](const Tensor& t) { return mean(t, dim, keepdim); });
+}
+
+Tensor complex_cumsum(const Tensor& self, int64_t dim, std::optional<Dtype> dtype) {
+  return each_part(as_complex(self, dtype), [&](const Tensor& t) { return cumsum(t, dim); });
+}
+
+Tensor complex_vector_norm(const Tensor& self, Number ord, OptIntList dim, bool keepdim,
+                           std::optional<Dtype> dtype) {
+  return linalg_vector_norm(complex_abs(self), ord, dim, keepdim, dtype);
+}
+
+Tensor complex_mm(const Tensor& self, const Tensor& mat2) {
+  return product_of(self, mat2, [](const Tensor& a, const Tensor& b) { return mm(a, b); });
+}
+
+Tensor complex_bmm(const Tensor& self, const Tensor& mat2) {
+  return product_of(self, mat2, [](const Tensor& a, const Tensor& b) { return bmm(a, b); });
+}
+
+Tensor complex_addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, Number beta,
+                     Number alpha) {
+  return add(mul(self, beta), mm(mat1, mat2), alpha);
+}
+
+Tensor complex_vdot(const Tensor& self, const Tensor& other) { return sum(mul(conj(self), other)); }
+
+}  // namespace ops
+
+}  // namespace tenon

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* tenon/memory.h - what may be kept of a tensor's content: extension "tenon.memory", version 1. Valid
+ * C11 and C++17; the rules of tenon/plugin.h hold.
+ *
+ *   const tn_memory_api* memory = host->extension(TN_MEMORY_ID, TN_MEMORY_VERSION);
+ *   if (memory->is_private(weights)) ... keep what was packed of it until *version moves
+ *
+ * Eager kernels may keep a packed copy of private memory only: `version` counts what ops write, but
+ * a program that was given the address writes without being counted.
+ */
+#ifndef TENON_MEMORY_H
+#define TENON_MEMORY_H
+#include <tenon/plugin.h>
+/* clang-format off */
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define TN_MEMORY_ID "tenon.memory"
+#define TN_MEMORY_VERSION 1u
+
+typedef struct tn_memory_api {
+  uint32_t struct_size, _r0;
+  /* 1 while nobody outside of ops can write to the memory: it is the host's, and no address of it
+   * was given out. May become 0 at any time, never 1 again. Any thread. */
+  int32_t (*is_private)(const tn_tensor*);
+} tn_memory_api;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,230 @@
+// kernels_fftw: Fourier transforms on the CPU.
+//
+// Problem: transform some dimensions of a tensor, all others are a batch.
+// Method: FFTW's guru interface takes inputs of any strides; results are row-major. A plan is made
+// for one slice of the first batch dimension and runs for each, on the host's threads, when there
+// is enough to do; else one plan is for all. Plans are estimated, not measured: making one takes
+// microseconds, and results do not depend on the machine's load.
+// Cost: O(n log n) an element of the batch, whatever the factors of n.
+#include <tenon/plugin.hpp>
+
+#include <fftw3.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+using namespace tenon::plugin;
+
+namespace {
+
+using Dims = std::vector<fftw_iodim64>;
+
+std::mutex planning;  // FFTW's planner is one for the process
+
+template <class T>
+struct Fftw;
+
+#define TENON_FFTW(type, prefix)                              \
+  template <>                                                 \
+  struct Fftw<type> {                                         \
+    using Complex = prefix##_complex;                         \
+    using Plan = prefix##_plan;                               \
+    static constexpr auto c2c = prefix##_plan_guru64_dft;     \
+    static constexpr auto r2c = prefix##_plan_guru64_dft_r2c; \
+    static constexpr auto c2r = prefix##_plan_guru64_dft_c2r; \
+    static constexpr auto run_c2c = prefix##_execute_dft;     \
+    static constexpr auto run_r2c = prefix##_execute_dft_r2c; \
+    static constexpr auto run_c2r = prefix##_execute_dft_c2r; \
+    static constexpr auto destroy = prefix##_destroy_plan;    \
+  }
+TENON_FFTW(float, fftwf);
+TENON_FFTW(double, fftw);
+#undef TENON_FFTW
+
+enum class Kind { c2c, r2c, c2r };
+
+/// A transform of `in` to `out`; places are in elements of each.
+struct Job {
+  Kind kind;
+  bool forward;
+  const tn_tensor* in;
+  const tn_tensor* out;
+  Dims transformed, batch;
+};
+
+template <class T>
+struct Plan {
+  typename Fftw<T>::Plan plan;
+  ~Plan() {
+    std::lock_guard lock(planning);
+    if (plan) Fftw<T>::destroy(plan);
+  }
+};
+
+template <class T>
+typename Fftw<T>::Plan planned(const Job& job, const Dims& batch, T* from, T* to) {
+  using F = Fftw<T>;
+  auto* c_from = reinterpret_cast<typename F::Complex*>(from);
+  auto* c_to = reinterpret_cast<typename F::Complex*>(to);
+  int rank = static_cast<int>(job.transformed.size()), many = static_cast<int>(batch.size());
+  const fftw_iodim64 *dims = job.transformed.data(), *others = batch.data();
+  unsigned flags = FFTW_ESTIMATE | FFTW_UNALIGNED;
+  std::lock_guard lock(planning);
+  switch (job.kind) {
+    case Kind::c2c:
+      return F::c2c(rank, dims, many, others, c_from, c_to,
+                    job.forward ? FFTW_FORWARD : FFTW_BACKWARD, flags);
+    case Kind::r2c:
+      return F::r2c(rank, dims, many, others, from, c_to, flags);
+    case Kind::c2r:
+      return F::c2r(rank, dims, many, others, c_from, to, flags);
+  }
+  return nullptr;
+}
+
+template <class T>
+void execute(Kind kind, typename Fftw<T>::Plan plan, T* from, T* to) {
+  using F = Fftw<T>;
+  auto* c_from = reinterpret_cast<typename F::Complex*>(from);
+  auto* c_to = reinterpret_cast<typename F::Complex*>(to);
+  if (kind == Kind::c2c) F::run_c2c(plan, c_from, c_to);
+  if (kind == Kind::r2c) F::run_r2c(plan, from, c_to);
+  if (kind == Kind::c2r) F::run_c2r(plan, c_from, to);
+}
+
+template <class T>
+void run(const Job& job) {
+  constexpr double enough = 1 << 16;  // elements of a slice that are worth a thread
+  auto* from = static_cast<T*>(job.in->data);
+  auto* to = static_cast<T*>(job.out->data);
+  int64_t in_parts = job.kind == Kind::r2c ? 1 : 2, out_parts = job.kind == Kind::c2r ? 1 : 2;
+  bool cut =
+      !job.batch.empty() && job.batch[0].n > 1 && static_cast<double>(job.out->numel) >= 2 * enough;
+  Dims inner(job.batch.begin() + (cut ? 1 : 0), job.batch.end());
+  Plan<T> plan{planned(job, inner, from, to)};
+  if (!plan.plan) throw error(TN_INTERNAL, "FFTW has no plan for this transform");
+  if (!cut) return execute(job.kind, plan.plan, from, to);
+  const fftw_iodim64& outer = job.batch[0];
+  double slice = static_cast<double>(job.out->numel) / static_cast<double>(outer.n);
+  auto grain = static_cast<int64_t>(std::max(1.0, enough / slice));
+  parallel_for(0, outer.n, grain, [&](int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; ++i)
+      execute(job.kind, plan.plan, from + i * outer.is * in_parts, to + i * outer.os * out_parts);
+  });
+}
+
+bool is_readable(const tn_tensor* t) {
+  return t && t->device_type == TN_DEV_CPU && (t->data || t->numel == 0) &&
+         !(t->flags & (TN_T_FAKE | TN_T_CONJ | TN_T_NEG));
+}
+bool is_double(const tn_tensor* t) { return t->dtype == TN_F64 || t->dtype == TN_C128; }
+
+/// The dimensions to transform, in [0, rank).
+std::vector<int64_t> dims_at(const kernel_call& call, const tn_tensor* t) {
+  const tn_arg& a = call.args[1];
+  std::vector<int64_t> dims =
+      a.kind == TN_ARG_INT ? std::vector{a.u.i} : std::vector(a.u.ints, a.u.ints + a.count);
+  for (int64_t& d : dims) d = d < 0 ? d + t->ndim : d;
+  return dims;
+}
+int64_t number_at(const kernel_call& call, size_t i) { return call.args[i].u.i; }
+
+/// The transform sizes are those of the real side, `whole`.
+Job job_of(Kind kind, bool forward, const tn_tensor* in, const tn_tensor* out,
+           const std::vector<int64_t>& dims) {
+  Job job{kind, forward, in, out, {}, {}};
+  const tn_tensor* whole = kind == Kind::c2r ? out : in;
+  auto place = [&](int64_t d) {
+    return fftw_iodim64{whole->sizes[d], in->strides[d], out->strides[d]};
+  };
+  for (int64_t d : dims) job.transformed.push_back(place(d));
+  for (int64_t d = 0; d < in->ndim; ++d)
+    if (std::ranges::find(dims, d) == dims.end() && in->sizes[d] != 1)
+      job.batch.push_back(place(d));
+  return job;
+}
+
+template <class T>
+void scale(const tn_tensor* out, const Job& job, int64_t norm, bool complex) {
+  double n = 1;
+  for (const fftw_iodim64& d : job.transformed) n *= static_cast<double>(d.n);
+  if (norm == 0) return;
+  auto factor = static_cast<T>(norm == 1 ? 1 / std::sqrt(n) : 1 / n);
+  auto* data = static_cast<T*>(out->data);
+  parallel_for(0, out->numel * (complex ? 2 : 1), 1 << 16, [&](int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; ++i) data[i] *= factor;
+  });
+}
+
+void transform(const Job& job, int64_t norm) {
+  if (job.in->numel == 0 || job.out->numel == 0) return;
+  bool complex = job.kind != Kind::c2r;
+  if (is_double(job.in)) {
+    run<double>(job);
+    scale<double>(job.out, job, norm, complex);
+  } else {
+    run<float>(job);
+    scale<float>(job.out, job, norm, complex);
+  }
+}
+
+tensor copied(const tn_tensor* t, int32_t dtype) {
+  tensor out = tensor::empty(sizes(t), dtype);
+  out.copy_from(t);
+  return out;
+}
+
+bool c2c(const kernel_call& call) {
+  const tn_tensor* in = call.tensor_at(0);
+  if (!is_readable(in)) return false;
+  tensor out = tensor::empty(sizes(in), in->dtype);
+  std::vector<int64_t> dims = dims_at(call, in);
+  if (dims.empty())
+    out.copy_from(in);
+  else
+    transform(job_of(Kind::c2c, number_at(call, 3) != 0, in, out.get(), dims), number_at(call, 2));
+  call.give(0, std::move(out));
+  return true;
+}
+
+bool r2c(const kernel_call& call) {
+  const tn_tensor* in = call.tensor_at(0);
+  if (!is_readable(in)) return false;
+  std::vector<int64_t> dims = dims_at(call, in), shape(sizes(in).begin(), sizes(in).end());
+  int32_t dtype = is_double(in) ? TN_C128 : TN_C64;
+  bool onesided = number_at(call, 3) != 0;
+  if (onesided) shape[dims.back()] = shape[dims.back()] / 2 + 1;
+  tensor out = tensor::empty(shape, dtype), wide;
+  if (!onesided) wide = copied(in, dtype);
+  transform(
+      job_of(onesided ? Kind::r2c : Kind::c2c, true, onesided ? in : wide.get(), out.get(), dims),
+      number_at(call, 2));
+  call.give(0, std::move(out));
+  return true;
+}
+
+// FFTW overwrites what it transforms to real numbers.
+bool c2r(const kernel_call& call) {
+  const tn_tensor* in = call.tensor_at(0);
+  if (!is_readable(in)) return false;
+  std::vector<int64_t> dims = dims_at(call, in), shape(sizes(in).begin(), sizes(in).end());
+  shape[dims.back()] = number_at(call, 3);
+  tensor out = tensor::empty(shape, is_double(in) ? TN_F64 : TN_F32);
+  tensor own = copied(in, in->dtype);
+  transform(job_of(Kind::c2r, false, own.get(), out.get(), dims), number_at(call, 2));
+  call.give(0, std::move(out));
+  return true;
+}
+
+constexpr kernel_row rows[] = {
+    {"aten._fft_c2c.default", c2c},
+    {"aten._fft_r2c.default", r2c},
+    {"aten._fft_c2r.default", c2r},
+};
+
+}  // namespace
+
+TENON_PLUGIN(p) { p.kernels(TN_DEV_CPU, rows); }

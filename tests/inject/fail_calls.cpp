@@ -1,0 +1,97 @@
+// Loaded in front of a program (LD_PRELOAD), makes calls of the system fail.
+//
+//   FAIL_ALLOCATION=N       the Nth allocation has no memory, the others have
+//   FAIL_ALLOCATIONS=N      neither it nor any after it
+//   FAIL_THREADS=1          no thread can be started
+//   COUNT_ALLOCATIONS=FILE  how many there were goes to this file at the end
+#include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+
+#pragma GCC visibility push(default)
+
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+}
+
+namespace {
+
+std::atomic<long> made{0};
+long only = 0, from = 0;
+bool no_threads = false;
+std::atomic<bool> begun{false};  // objects of the program that are made before main() may have all
+int (*program)(int, char**, char**) = nullptr;
+
+long number(const char* name) {
+  const char* text = std::getenv(name);
+  return text ? std::atol(text) : 0;
+}
+
+struct Settings {
+  Settings() {
+    only = number("FAIL_ALLOCATION");
+    from = number("FAIL_ALLOCATIONS");
+    no_threads = number("FAIL_THREADS") != 0;
+    made = 0;
+  }
+  ~Settings() {
+    const char* path = std::getenv("COUNT_ALLOCATIONS");
+    long n = made;
+    std::FILE* file = path ? std::fopen(path, "w") : nullptr;
+    if (!file) return;
+    std::fprintf(file, "%ld\n", n);
+    std::fclose(file);
+  }
+} settings;
+
+int begin(int n, char** arguments, char** environment) {
+  begun = true;
+  return program(n, arguments, environment);
+}
+
+bool fails() {
+  if (!begun) return false;
+  long n = ++made;
+  bool now = (only != 0 && n == only) || (from != 0 && n >= from);
+  if (now) errno = ENOMEM;
+  return now;
+}
+
+}  // namespace
+
+extern "C" {
+
+void* malloc(size_t n) { return fails() ? nullptr : __libc_malloc(n); }
+void* calloc(size_t n, size_t each) { return fails() ? nullptr : __libc_calloc(n, each); }
+void* realloc(void* p, size_t n) { return fails() ? nullptr : __libc_realloc(p, n); }
+void* memalign(size_t at, size_t n) { return fails() ? nullptr : __libc_memalign(at, n); }
+void* aligned_alloc(size_t at, size_t n) { return fails() ? nullptr : __libc_memalign(at, n); }
+int posix_memalign(void** out, size_t at, size_t n) {
+  if (fails()) return ENOMEM;
+  *out = __libc_memalign(at, n);
+  return *out ? 0 : ENOMEM;
+}
+
+int __libc_start_main(int (*main)(int, char**, char**), int n, char** arguments, void (*init)(),
+                      void (*fini)(), void (*loader_fini)(), void* stack_end) {
+  using Start = decltype(&__libc_start_main);
+  program = main;
+  auto* start = reinterpret_cast<Start>(::dlsym(RTLD_NEXT, "__libc_start_main"));
+  return start(begin, n, arguments, init, fini, loader_fini, stack_end);
+}
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (*run)(void*), void* with) {
+  if (no_threads) return EAGAIN;
+  using Create = int (*)(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static auto* create = reinterpret_cast<Create>(::dlsym(RTLD_NEXT, "pthread_create"));
+  return create(thread, how, run, with);
+}
+
+}  // extern "C"

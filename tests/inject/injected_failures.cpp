@@ -1,0 +1,179 @@
+// Programs without memory and without threads: they end with an error, or go on with less. They do
+// not crash, hang or compute something else.
+#include "core/threads/thread_pool.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <tenon/tenon.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+
+namespace tenon {
+namespace {
+
+namespace fs = std::filesystem;
+
+const char* own_path = nullptr;
+
+class Injected : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = fs::temp_directory_path() / "tenon-inject-XXXXXX";
+    ASSERT_NE(::mkdtemp(name.data()), nullptr);
+    folder_ = name;
+    std::ofstream(folder_ + "/x.tng") << "tng 1\ngraph @f {\n  input %x: f32[4, 4]\n"
+                                         "  %y: f32[4, 4] = aten.mm.default(%x, %x)\n"
+                                         "  %e: f32[4, 4] = aten.exp.default(%x)\n"
+                                         "  %z: f32[4, 4] = aten.sub.Tensor(%y, %e)\n"
+                                         "  output %z\n}\n";
+    std::ofstream(folder_ + "/dynamo.toml") << "dynamo.verbose = true\n";
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  /// How the shell ends the line with `settings` in its environment: 128 + signal, or a status.
+  int run(const std::string& settings, const std::string& line) const {
+    std::string command = "cd " + folder_ + " && TENON_CACHE_DIR=" + folder_ +
+                          "/cache timeout -k 1 20 env " + settings +
+                          " LD_PRELOAD=" TENON_FAIL_CALLS " " + line + " > out.txt 2> err.txt";
+    int status = std::system(command.c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  std::string text_of(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(folder_ + "/" + name).rdbuf();
+    return text.str();
+  }
+  /// The results of a run without its times.
+  std::string results() const {
+    std::string text = text_of("out.txt");
+    return text.substr(0, text.find("\nbackend"));
+  }
+  /// Shape and least element with few digits: other kernels round otherwise.
+  std::string rough_results() const { return text_of("out.txt").substr(0, 28); }
+  /// Fails the allocations of a line one by one, or from one on, at some 60 points.
+  void fail_allocations(const std::string& how, const std::string& line) {
+    ASSERT_EQ(run("COUNT_ALLOCATIONS=" + folder_ + "/count", line), 0) << text_of("err.txt");
+    std::string expected = results();
+    long n = std::stol(text_of("count")), step = std::max(1L, n / 60);
+    for (long at = 1 + step / 2; at <= n; at += step) {
+      int status = run(how + "=" + std::to_string(at), line);
+      std::string told = text_of("err.txt");
+      EXPECT_TRUE(status == 0 || (status >= 3 && status <= 5))
+          << how << " " << at << ": " << status << "\n"
+          << told;
+      if (status == 0) {
+        EXPECT_EQ(results(), expected) << how << " " << at;
+      }
+      EXPECT_EQ(told.find("what it takes to see this again"), told.npos) << told;
+    }
+  }
+
+  std::string folder_;
+};
+
+// In a child, since the policy cannot be taken back.
+bool policy_exists() {
+  return std::system((std::string(own_path) + " --without-code /bin/true").c_str()) == 0;
+}
+
+const std::string eager = TENON_PROGRAM " run x.tng --backend eager --config dynamo.toml";
+
+TEST_F(Injected, OneAllocationThatFailsIsAnErrorOrNothing) {
+  fail_allocations("FAIL_ALLOCATION", eager);
+}
+
+TEST_F(Injected, NoMemoryAtAllIsAnError) { fail_allocations("FAIL_ALLOCATIONS", eager); }
+
+TEST_F(Injected, WithoutThreadsOneDoesTheWork) {
+  EXPECT_EQ(run("FAIL_THREADS=1", std::string(own_path) + " --without-threads"), 0)
+      << text_of("err.txt");
+  EXPECT_NE(text_of("err.txt").find("the system gives no more threads: kernels run on 1 of 4"),
+            std::string::npos)
+      << text_of("err.txt");
+}
+
+// Linear layers run by the host's own kernels where the system lets nobody make code.
+TEST_F(Injected, WithoutCodeTheHostsKernelsRun) {
+  if (!policy_exists()) GTEST_SKIP() << "the kernel is older than 6.3";
+  std::string without = std::string(own_path) + " --without-code " TENON_PROGRAM " run x.tng";
+  ASSERT_EQ(run("", TENON_PROGRAM " run x.tng --backend eager"), 0) << text_of("err.txt");
+  std::string expected = rough_results();
+  EXPECT_EQ(run("", without), 0) << text_of("err.txt");
+  std::string told = text_of("err.txt");
+  size_t at = told.find("the default backend inductor cannot be used: the system does not let");
+  EXPECT_NE(at, told.npos) << told;
+  EXPECT_EQ(told.find("the default backend", at + 1), told.npos) << told;
+  EXPECT_EQ(run("", without + " --backend eager"), 0) << text_of("err.txt");
+  EXPECT_EQ(text_of("err.txt"), "");
+  EXPECT_EQ(rough_results(), expected);
+  EXPECT_EQ(run("", without + " --backend aot_eager"), 0) << text_of("err.txt");
+  EXPECT_EQ(run("", without + " --backend inductor"), 0) << text_of("err.txt");
+  EXPECT_EQ(rough_results(), expected);
+}
+
+// An interrupted program takes its children and its folders with it.
+TEST_F(Injected, AnInterruptedBenchLeavesNothingBehind) {
+  std::string line = "cd " + folder_ + "; TMPDIR=" + folder_ + "/tmp TENON_CACHE_DIR=" + folder_ +
+                     "/cache " TENON_PROGRAM
+                     " plugin check $0/../lib/tenon/plugins/tenon_print.so > out.txt 2>&1 & "
+                     "parent=$!; for i in $(seq 100); do "
+                     "child=$(cat /proc/$parent/task/$parent/children); "
+                     "test -n \"$child\" && break; sleep 0.05; done; "
+                     "kill -INT $parent; wait $parent; test $? = 130 || exit 1; "
+                     "test -n \"$child\" || exit 2; for i in $(seq 100); do "
+                     "grep -qs \"State:.[^ZX]\" /proc/$child/status || exit 0; sleep 0.05; done; "
+                     "exit 3";
+  fs::create_directory(folder_ + "/tmp");
+  int status =
+      std::system(("bash -c 'trap : INT; " + line + "' $(dirname " TENON_PROGRAM ")").c_str());
+  EXPECT_EQ(WEXITSTATUS(status), 0) << text_of("out.txt");
+  EXPECT_TRUE(fs::is_empty(folder_ + "/tmp"));
+}
+
+constexpr int set_policy = 65;  // PR_SET_MDWE, which older headers lack
+
+// What a test above runs: a program that may not execute what it wrote.
+int run_without_code(char** line) {
+  if (::prctl(set_policy, 1UL, 0UL, 0UL, 0UL) != 0) return 99;
+  ::execv(line[0], line);
+  return 98;
+}
+
+// What the test of threads runs.
+int work_without_threads() {
+  set_num_threads(4);
+  std::atomic<int64_t> sum{0};
+  for (int i = 0; i < 3; ++i)
+    parallel_chunks(
+        1000, [&](int64_t chunk, int) { sum += chunk; }, 1e6);
+  sigset_t blocked;
+  sigemptyset(&blocked);
+  pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+  bool open = sigisemptyset(&blocked) != 0;
+  Tensor product = ones({300, 300}).matmul(ones({300, 300}));
+  bool right = sum == 3 * 499500 && product.to_vector<float>()[7] == 300.0f;
+  std::fprintf(stderr, "signals open: %d, right: %d, threads: %d\n", open, right, num_threads());
+  return open && right && num_threads() == 1 ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace tenon
+
+int main(int n, char** arguments) {
+  if (n > 2 && std::string(arguments[1]) == "--without-code")
+    return tenon::run_without_code(arguments + 2);
+  if (n > 1 && std::string(arguments[1]) == "--without-threads")
+    return tenon::work_without_threads();
+  testing::InitGoogleTest(&n, arguments);
+  std::string own = std::filesystem::canonical("/proc/self/exe");
+  tenon::own_path = own.c_str();
+  return RUN_ALL_TESTS();
+}

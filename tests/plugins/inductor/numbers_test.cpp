@@ -1,0 +1,152 @@
+// Numbers that a call brings along, in the inductor backend: real ones in kernels and in ops that
+// the host runs, and divisors of integers, which may be 0.
+#include <gmock/gmock.h>
+
+#include "plugins/inductor/ops.h"
+
+#include <bit>
+
+namespace tenon {
+namespace {
+
+using ::testing::HasSubstr;
+
+class InductorNumbers : public InductorOps {
+ protected:
+  static int64_t word(double number) { return std::bit_cast<int64_t>(number); }
+
+  /// What `body` gives for %x, the size s0 and the numbers a and b is what the interpreter gives.
+  static void expect_same_for(const std::string& body, const Tensor& x, double a, double b,
+                              bool has_code = true) {
+    auto graph = graph_of(R"(
+  symbol s0 in [1, 100] hint 4 from size(%x, 0)
+  symbol a float hint 2.0 from %p
+  symbol b float hint 3.0 from %q
+)" + body);
+    auto artifact = compiled("inductor", graph);
+    EXPECT_EQ(externs_of(*artifact) == "[]", has_code) << externs_of(*artifact);
+    std::vector<int64_t> symbols{x.size(0), word(a), word(b)};
+    std::vector<Tensor> inputs{x, {}, {}};
+    EXPECT_LE(difference(graph, *artifact, inputs, symbols), 1e-6) << a << " and " << b << body;
+  }
+};
+
+const std::string inputs = R"(
+  input %x: f32[s0, 5]
+  input %p: float a
+  input %q: float b
+)";
+
+TEST_F(InductorNumbers, RealOnesAreDoubles) {
+  for (double a : {2.0, -0.5, 1e300, std::nan("")}) {
+    expect_same_for(inputs + R"(
+  %y: f32[s0, 5] = aten.mul.Scalar(%x, a)
+  %z: f32[s0, 5] = aten.add.Scalar(%y, b)
+  output %z
+)",
+                    randn({4, 5}), a, 3);
+    expect_same_for(inputs + R"(
+  %f: f64[s0] = aten.full.default([s0], a, dtype=f64)
+  %c: f32[s0, 5] = aten.clamp.default(%x, b, a)
+  output %f, %c
+)",
+                    randn({7, 5}), a, -1);
+  }
+}
+
+TEST_F(InductorNumbers, RealExpressionsAreComputedAtEachCall) {
+  const std::string body = inputs + R"(
+  %y: f32[s0, 5] = aten.mul.Scalar(%x, 2.0*a + b/float(s0))
+  %z: f32[s0, 5] = aten.pow.Tensor_Scalar(%y, min(a, b))
+  %e: f32[s0, 5] = aten.add.Scalar(%z, max(a, b)**2.0)
+  output %e
+)";
+  for (double a : {1.0, 2.0, 3.0}) expect_same_for(body, rand({6, 5}), a, 2);
+}
+
+TEST_F(InductorNumbers, RealOnesReachOpsOfTheHost) {
+  expect_same_for(inputs + R"(
+  %y: f32[s0, 5], %m: f32[s0, 1], %r: f32[s0, 1] = aten.native_layer_norm.default(%x, [5], none, none, 2.0*a)
+  output %y
+)",
+                  randn({4, 5}), 0.75, 0, false);
+}
+
+TEST_F(InductorNumbers, ALearningRateIsAParameterOfTheStep) {
+  auto step = compile([](const Tensor& w, const Tensor& g,
+                         SymFloat lr) { return w - (g * lr + where(g > 0, full_like(g, lr), g)); },
+                      {.backend = "inductor"});
+  Tensor w = randn({8, 3}), g = randn({8, 3});
+  for (double lr : {0.1, 0.25, 0.5}) {
+    Tensor expected = w - (g * lr + where(g > 0, full_like(g, lr), g));
+    EXPECT_LE(distance(step(w, g, lr), expected), 1e-6) << lr;
+  }
+}
+
+// ---- divisors
+
+std::string divided(const std::string& op, const std::string& dtype, const std::string& more = "") {
+  return graph_of_op(op, {dtype + "[33]", dtype + "[33]"}, more, dtype + "[33]");
+}
+
+TEST_F(InductorNumbers, AnIntegerDividedByZeroIsRefused) {
+  const std::pair<const char*, const char*> ops[] = {
+      {"floor_divide.default", ""},
+      {"div.Tensor_mode", ", rounding_mode=\"trunc\""},
+      {"div.Tensor_mode", ", rounding_mode=\"floor\""},
+      {"remainder.Tensor", ""},
+      {"fmod.Tensor", ""}};
+  for (Dtype dtype : {Dtype::i64, Dtype::i32, Dtype::u8})
+    for (auto [op, more] : ops) {
+      std::string body = divided(op, std::string(name_of(dtype)), more);
+      Tensor a = to(arange(33) * 3, dtype), b = to(arange(33) % 5 + 1, dtype);
+      expect_same(body, {a, b});
+      Tensor with_zero = b.clone();
+      with_zero.select(0, 32).fill_(0);  // in the incomplete block of lanes
+      EXPECT_THAT(failure_of(body, {a, with_zero}), HasSubstr("integers are divided by zero"));
+    }
+}
+
+TEST_F(InductorNumbers, ADivisorIsLookedAtOnlyWhereItIsRead) {
+  // A row of padding is no row of the quotient.
+  const std::string body = R"(
+  input %a: i64[10]
+  input %b: i64[10]
+  %q: i64[10] = aten.floor_divide.default(%a, %b)
+  %y: i64[20] = aten.constant_pad_nd.default(%q, [5, 5], 7)
+  output %y
+)";
+  Tensor around = zeros({30}, Dtype::i64), b = around.slice(0, 10, 20);
+  b.copy_(arange(10) + 1);
+  expect_same(body, {arange(10), b});
+}
+
+TEST_F(InductorNumbers, TheLeastIntegerByMinusOneIsItself) {
+  for (const char* dtype : {"i64", "i32"}) {
+    bool is_wide = std::string(dtype) == "i64";
+    int64_t half = is_wide ? -(int64_t{1} << 62) : -(int64_t{1} << 30);
+    Tensor a = full({33}, half, is_wide ? Dtype::i64 : Dtype::i32) * 2;
+    Tensor b = full_like(a, -1);
+    for (const char* op : {"floor_divide.default", "remainder.Tensor", "fmod.Tensor"})
+      expect_same(divided(op, dtype), {a, b});
+  }
+}
+
+TEST_F(InductorNumbers, ASymbolicDivisorIsCheckedToo) {
+  auto graph = graph_of(R"(
+  symbol n in [-10, 10] hint 3 from %k
+  input %x: i64[6]
+  input %k: int n
+  %y: i64[6] = aten.remainder.Scalar(%x, n)
+  output %y
+)");
+  auto artifact = compiled("inductor", graph);
+  EXPECT_EQ(difference(graph, *artifact, {arange(6), {}}, {-4}), 0);
+  EXPECT_THAT(error_of([&] {
+                run(*artifact, *graph, {arange(6), {}}, {0});
+              }),
+              HasSubstr("integers are divided by zero"));
+}
+
+}  // namespace
+}  // namespace tenon

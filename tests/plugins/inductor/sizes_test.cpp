@@ -1,0 +1,79 @@
+// Sizes that change from call to call, in the inductor backend: too large ones are errors, nested
+// ones are computed once each, and weights are packed once for all of them.
+#include <gmock/gmock.h>
+
+#include "plugins/inductor/ops.h"
+
+namespace tenon {
+namespace {
+
+using ::testing::HasSubstr;
+
+using InductorSizes = InductorOps;
+
+TEST_F(InductorSizes, MoreElementsThan64BitsCountAreAnError) {
+  auto graph = graph_of(R"(
+  symbol n in [2, inf] hint 4 from %k
+  input %x: f32[1]
+  input %k: int n
+  %e: f32[n, n] = aten.expand.default(%x, [n, n])
+  %d: f32[n, n] = aten.mul.Scalar(%e, 2)
+  %c: f32[n, n] = aten.cumsum.default(%d, 0)
+  %y: f32[] = aten.sum.default(%c)
+  output %y
+)");
+  auto artifact = compiled("inductor", graph);
+  EXPECT_LE(difference(graph, *artifact, {ones({1}), {}}, {5}), 1e-5);
+  for (int64_t n : {int64_t{1} << 32, int64_t{1} << 33, int64_t{3037000500}})
+    EXPECT_THAT(error_of([&] {
+                  run(*artifact, *graph, {ones({1}), {}}, {n});
+                }),
+                HasSubstr("has more elements than 64 bits count"))
+        << n;
+  EXPECT_LE(difference(graph, *artifact, {ones({1}), {}}, {7}), 1e-5);
+}
+
+// Each size is made of the one before it twice, so a walk that counts both would take 2^40 steps.
+TEST_F(InductorSizes, NestedSizesAreWalkedOnce) {
+  auto halved = compile(
+      [](const Tensor& x) {
+        Tensor y = x;
+        for (int i = 0; i < 40; ++i)
+          y = cat({y.slice(0, 0, y.size(0) / 2 + 1), y.slice(0, 0, y.size(0) / 2)}, 0) + 1;
+        return y.sum();
+      },
+      {.backend = "inductor", .dynamic = true});
+  for (int64_t n : {9, 14}) EXPECT_GT(halved(ones({n})).item<float>(), 0);
+}
+
+TEST_F(InductorSizes, WeightsArePackedOnceForAllSizes) {
+  auto graph = graph_of(R"(
+  symbol s in [1, 1000] hint 4 from size(%x, 0)
+  symbol t in [1, 1000] hint 6 from size(%z, 0)
+  input %x: f32[s, 64]
+  input %z: f32[t]
+  input %w: f32[64, 32] parameter static_address
+  input %f: f32[16, 8, 3, 3] parameter static_address
+  input %i: f32[s, 8, 12, 12]
+  %p: f32[s, 32] = aten.mm.default(%x, %w)
+  %q: f32[s, 16, 10, 10] = aten.convolution.default(%i, %f, none, [1, 1], [0, 0], [1, 1], false, [0, 0], 1)
+  %y: f32[t] = aten.sin.default(%z)
+  output %p, %q, %y
+)");
+  auto artifact = compiled("inductor", graph);
+  Tensor w = randn({64, 32}), f = randn({16, 8, 3, 3});
+  for (int64_t s : {4, 5, 5, 9})
+    for (int64_t t : {6, 7, 3}) {
+      std::vector<Tensor> inputs{randn({s, 64}), randn({t}), w, f, randn({s, 8, 12, 12})};
+      EXPECT_LE(difference(graph, *artifact, inputs, {s, t}), 1e-3) << s << " and " << t;
+    }
+  int64_t packings = stats_of(*artifact)["packings"];
+  EXPECT_LE(packings, 4);  // the product's weights; the convolution's in the forms that it wants
+  w.mul_(2);
+  std::vector<Tensor> inputs{randn({3, 64}), randn({2}), w, f, randn({3, 8, 12, 12})};
+  EXPECT_LE(difference(graph, *artifact, inputs, {3, 2}), 1e-3);
+  EXPECT_GT(stats_of(*artifact)["packings"], packings);
+}
+
+}  // namespace
+}  // namespace tenon

@@ -1,0 +1,83 @@
+// What ops see that look at memory by place, in the inductor backend: the storage that the graph
+// promises, whatever layout suits the readers of its elements.
+#include <gmock/gmock.h>
+
+#include "plugins/inductor/ops.h"
+
+namespace tenon {
+namespace {
+
+using ::testing::ElementsAre;
+
+TENON_LIBRARY(storage_test, lib) {
+  // Its operand's strides and offset, as an op of another author may read them.
+  lib.op("geometry(Tensor x) -> Tensor")
+      .meta([](const Tensor& x) { return empty({x.dim() + 1}, Dtype::i64); })
+      .kernel([](Tensor& out, const Tensor& x) {
+        for (int64_t d = 0; d < x.dim(); ++d) out.data_ptr<int64_t>()[d] = x.stride(d).guard_int();
+        out.data_ptr<int64_t>()[x.dim()] = x.storage_offset();
+      });
+}
+const Op<Tensor(const Tensor&)> geometry{"storage_test::geometry"};
+
+class InductorStorage : public InductorOps {
+ protected:
+  template <class F>
+  static void expect_as_eager(F f, const std::vector<Tensor>& inputs, bool is_dynamic = false) {
+    Options options{.backend = "inductor"};
+    if (is_dynamic) options.dynamic = true;
+    auto compiled = compile(f, options);
+    for (const Tensor& x : inputs)
+      EXPECT_LE(distance(compiled(x), f(x)), 1e-5) << x.size(0).guard_int() << " rows";
+  }
+};
+
+TEST_F(InductorStorage, AViewOfAComputedValueShowsThePromisedStorage) {
+  auto of_copy = [](const Tensor& x) {
+    return x.t().contiguous().t().as_strided({2, 2}, {1, 3}, 0);
+  };
+  expect_as_eager(of_copy, {randn({3, 4})});
+  expect_as_eager(of_copy, {randn({3, 4}), randn({5, 2}), randn({6, 7})}, true);
+  auto of_sum = [](const Tensor& x) { return (x + 1).as_strided({2, 5}, {7, 2}, 3) * 2; };
+  expect_as_eager(of_sum, {randn({4, 6}), randn({4, 6}).t().contiguous().t()});
+  expect_as_eager(of_sum, {randn({4, 6}), randn({6, 5}), randn({9, 9})}, true);
+}
+
+TEST_F(InductorStorage, APartShowsAllOfItsStorage) {
+  auto all_of_row = [](const Tensor& x) {
+    return sin(x).select(0, 1).as_strided({4, 6}, {6, 1}, 0) + 1;
+  };
+  expect_as_eager(all_of_row, {randn({4, 6})});
+  expect_as_eager(all_of_row, {randn({4, 6}), randn({5, 6})}, true);
+  auto from_where_it_begins = [](const Tensor& x) {
+    return sin(x).slice(0, 1, 3).as_strided({2, 3}, {3, 1});
+  };
+  expect_as_eager(from_where_it_begins, {randn({4, 6})});
+}
+
+TEST_F(InductorStorage, AnImageIsLaidOutAsPromised) {
+  Tensor w = randn({8, 4, 3, 3});
+  expect_as_eager(
+      [w](const Tensor& x) {
+        return conv2d(x, w).as_strided({8, 36}, {36, 1}, 0);
+      },
+      {randn({1, 4, 8, 8})});
+}
+
+TEST_F(InductorStorage, APartOfAStorageIsReplaced) {
+  expect_as_eager(
+      [](const Tensor& x) {
+        Tensor y = (x * 2).t();
+        return y.as_strided_scatter(ones({2, 2}), {2, 2}, {1, 3}, 1) + 1;
+      },
+      {randn({3, 4})});
+}
+
+TEST_F(InductorStorage, KernelsOfOthersGetThePromisedStrides) {
+  auto f = [](const Tensor& x) { return geometry((x.t() + 1).contiguous().t().slice(1, 1)); };
+  EXPECT_THAT(compile(f, {.backend = "inductor"})(randn({3, 4})).to_vector<int64_t>(),
+              ElementsAre(1, 3, 3));
+}
+
+}  // namespace
+}  // namespace tenon

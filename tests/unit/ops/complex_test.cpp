@@ -1,0 +1,132 @@
+// Complex tensors compute on their parts: values against std::complex, gradients against those of
+// the parts written out.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/message_of.h"
+
+#include <tenon/tenon.h>
+
+#include <complex>
+
+namespace tenon {
+namespace {
+
+using ::testing::HasSubstr;
+using Complex = std::complex<double>;
+
+std::vector<Complex> values_of(const Tensor& t) {
+  std::vector<double> flat = view_as_real(t.contiguous()).to(Dtype::f64).to_vector<double>();
+  std::vector<Complex> out;
+  for (size_t i = 0; i < flat.size(); i += 2) out.emplace_back(flat[i], flat[i + 1]);
+  return out;
+}
+
+Tensor real_parts() { return tensor({1.5, -2.0, 0.25, 3.0}); }
+Tensor example() { return complex(real_parts(), tensor({-0.5, 1.0, 2.0, -4.0})).to(Dtype::c128); }
+
+template <class Op, class Expected>
+void expect_each(Op op, Expected expected) {
+  Tensor z = example();
+  std::vector<Complex> in = values_of(z), out = values_of(op(z));
+  for (size_t i = 0; i < in.size(); ++i)
+    EXPECT_NEAR(std::abs(out[i] - Complex(expected(in[i]))), 0, 1e-12) << "element " << i;
+}
+
+TEST(Complex, FunctionsOfOneNumber) {
+  expect_each([](const Tensor& z) { return neg(z); }, [](Complex z) { return -z; });
+  expect_each([](const Tensor& z) { return reciprocal(z); }, [](Complex z) { return 1.0 / z; });
+  expect_each([](const Tensor& z) { return exp(z); }, [](Complex z) { return std::exp(z); });
+  expect_each([](const Tensor& z) { return log(z); }, [](Complex z) { return std::log(z); });
+  expect_each([](const Tensor& z) { return sqrt(z); }, [](Complex z) { return std::sqrt(z); });
+  expect_each([](const Tensor& z) { return sin(z); }, [](Complex z) { return std::sin(z); });
+  expect_each([](const Tensor& z) { return cos(z); }, [](Complex z) { return std::cos(z); });
+  expect_each([](const Tensor& z) { return sgn(z); }, [](Complex z) { return z / std::abs(z); });
+  expect_each([](const Tensor& z) { return pow(z, 3); }, [](Complex z) { return z * z * z; });
+  expect_each([](const Tensor& z) { return conj(z); }, [](Complex z) { return std::conj(z); });
+}
+
+TEST(Complex, ArithmeticWithComplexRealAndPlainNumbers) {
+  Tensor real = tensor({2.0, 3.0, -1.0, 0.5});
+  expect_each([](const Tensor& z) { return z * z; }, [](Complex z) { return z * z; });
+  expect_each([](const Tensor& z) { return add(z, z, 2); }, [](Complex z) { return 3.0 * z; });
+  expect_each([](const Tensor& z) { return 2.0 / z - z / 4.0; },
+              [](Complex z) { return 2.0 / z - z / 4.0; });
+  std::vector<Complex> sum = values_of(example() + real), quotient = values_of(real / example());
+  EXPECT_EQ(sum[1], Complex(1, 1));
+  EXPECT_NEAR(std::abs(quotient[1] - 3.0 / Complex(-2, 1)), 0, 1e-14);
+  EXPECT_EQ((example().to(Dtype::c64) + 1).dtype(), Dtype::c64);
+}
+
+TEST(Complex, QuotientsDoNotOverflow) {
+  Tensor z = complex(full({1}, 1e30), full({1}, 1e30));
+  EXPECT_EQ(values_of(z / z)[0], Complex(1, 0));
+}
+
+TEST(Complex, ReductionsAndProducts) {
+  Tensor z = example();
+  std::vector<Complex> in = values_of(z);
+  Complex sum = in[0] + in[1] + in[2] + in[3];
+  EXPECT_NEAR(std::abs(values_of(z.sum())[0] - sum), 0, 1e-13);
+  EXPECT_NEAR(std::abs(values_of(z.mean())[0] - sum / 4.0), 0, 1e-13);
+  Tensor m = z.reshape({2, 2});
+  EXPECT_NEAR(std::abs(values_of(matmul(m, m))[0] - (in[0] * in[0] + in[1] * in[2])), 0, 1e-12);
+  EXPECT_NEAR(std::abs(values_of(vdot(z, z))[0] - double(z.abs().pow(2).sum().item<double>())), 0,
+              1e-12);
+  EXPECT_NEAR(linalg_vector_norm(z).item<double>(), std::sqrt(values_of(vdot(z, z))[0].real()),
+              1e-12);
+}
+
+TEST(Complex, ComparisonsLookAtBothParts) {
+  Tensor z = example(), other = complex(real_parts(), tensor({-0.5, 1.0, 2.0, 4.0}));
+  EXPECT_EQ(eq(z, other).to(Dtype::i64).to_vector<int64_t>(), (std::vector<int64_t>{1, 1, 1, 0}));
+  EXPECT_EQ(ne(z, other).sum().item<int64_t>(), 1);
+  EXPECT_EQ(isfinite(z).sum().item<int64_t>(), 4);
+}
+
+TEST(Complex, WritesInPlace) {
+  Tensor z = example(), twice = example();
+  twice.add_(z);
+  EXPECT_EQ(values_of(twice)[3], Complex(6, -8));
+  twice.mul_(z);
+  EXPECT_NEAR(std::abs(values_of(twice)[3] - 2.0 * Complex(3, -4) * Complex(3, -4)), 0, 1e-12);
+}
+
+// The gradient is that of the real part plus i times that of the imaginary part.
+TEST(Complex, GradientsAreThoseOfTheParts) {
+  Tensor z = example().requires_grad_();
+  (z * z * conj(z)).abs().sum().backward();  // |z|^3
+  std::vector<Complex> grad = values_of(z.grad()), in = values_of(z.detach());
+  for (size_t i = 0; i < in.size(); ++i)
+    EXPECT_NEAR(std::abs(grad[i] - 3 * std::abs(in[i]) * in[i]), 0, 1e-11);
+}
+
+TEST(Complex, TheMagnitudeOfZeroHasTheGradientZero) {
+  Tensor z = complex(zeros({2}), zeros({2})).requires_grad_();
+  z.abs().sum().backward();
+  EXPECT_EQ(values_of(z.grad())[0], Complex(0, 0));
+}
+
+TEST(Complex, RealLeavesGetRealGradients) {
+  Tensor x = tensor({3.0, 4.0}).requires_grad_();
+  Tensor rotated = x.to(Dtype::c128) * complex(tensor({0.0, 0.0}), tensor({1.0, 1.0}));
+  real(rotated * conj(rotated)).sum().backward();
+  EXPECT_EQ(x.grad().to(Dtype::f64).to_vector<double>(), (std::vector<double>{6, 8}));
+}
+
+TEST(Complex, OpsWithoutAMeaningThereAreRefused) {
+  EXPECT_THAT(message_of([] { example().erf(); }),
+              HasSubstr("does not compute on complex tensors"));
+}
+
+TEST(Complex, CompiledCodeAgreesOnEveryBackend) {
+  auto body = [](const Tensor& z, const Tensor& w) { return (exp(z) * w / (z + 2.0)).sum(); };
+  for (const char* backend : {"eager", "aot_eager"}) {
+    auto compiled = compile(body, {.backend = backend});
+    Tensor z = example(), w = tensor({1.0, 2.0, 3.0, 4.0});
+    EXPECT_NEAR(std::abs(values_of(compiled(z, w))[0] - values_of(body(z, w))[0]), 0, 1e-12);
+  }
+}
+
+}  // namespace
+}  // namespace tenon

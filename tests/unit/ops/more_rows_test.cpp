@@ -1,0 +1,177 @@
+// Rows that no recording covers: Bessel functions, polynomials, distributions, classification of
+// sequences, products of groups, eigenvalues without symmetry.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "unit/message_of.h"
+
+#include <tenon/tenon.h>
+
+#include <cmath>
+#include <functional>
+
+namespace tenon {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<double> values_of(const Tensor& t) { return t.to(Dtype::f64).to_vector<double>(); }
+
+void expect_near(const Tensor& found, const Tensor& expected, double tolerance) {
+  std::vector<double> a = values_of(found.contiguous()), b = values_of(expected.contiguous());
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], tolerance) << "element " << i;
+}
+
+Tensor f64(std::initializer_list<double> values) { return tensor(values).to(Dtype::f64); }
+
+TEST(MoreRows, BesselFunctionsAtOne) {
+  Tensor one = f64({1});
+  expect_near(special_bessel_j0(one), f64({0.7651976865579666}), 1e-14);
+  expect_near(special_bessel_j1(one), f64({0.4400505857449335}), 1e-14);
+  expect_near(special_bessel_y0(one), f64({0.08825696421567698}), 1e-14);
+  expect_near(special_bessel_y1(one), f64({-0.7812128213002887}), 1e-14);
+  expect_near(special_modified_bessel_i0(one), f64({1.2660658777520084}), 1e-13);
+  expect_near(special_modified_bessel_k0(one), f64({0.42102443824070834}), 1e-14);
+  expect_near(special_modified_bessel_k1(one), f64({0.6019072301972346}), 1e-14);
+  expect_near(special_spherical_bessel_j0(one), f64({std::sin(1.0)}), 1e-15);
+  expect_near(special_airy_ai(f64({1, -1, 0})),
+              f64({0.13529241631288141, 0.5355608832923522, 0.35502805388781724}), 1e-14);
+}
+
+TEST(MoreRows, ScaledBesselFunctionsGoOnWhereThePlainOnesVanish) {
+  Tensor x = f64({25, 29.999, 30.001, 40, 1000});
+  Tensor plain = special_modified_bessel_k0(x) * x.exp();
+  expect_near(special_scaled_modified_bessel_k0(x).narrow(0, 0, 4), plain.narrow(0, 0, 4), 1e-12);
+  EXPECT_NEAR(values_of(special_scaled_modified_bessel_k1(x))[4], 0.03964813081, 1e-9);
+  EXPECT_TRUE(std::isnan(values_of(special_modified_bessel_k0(f64({-1})))[0]));
+}
+
+TEST(MoreRows, PolynomialsByTheirCoefficients) {
+  Tensor x = f64({0.5, -0.25, 2, 1, -1}), x2 = x * x, x3 = x2 * x;
+  expect_near(special_chebyshev_polynomial_t(x, 3), x3 * 4 - x * 3, 1e-13);
+  expect_near(special_chebyshev_polynomial_u(x, 3), x3 * 8 - x * 4, 1e-13);
+  expect_near(special_chebyshev_polynomial_v(x, 2), x2 * 4 - x * 2 - 1, 1e-13);
+  expect_near(special_chebyshev_polynomial_w(x, 2), x2 * 4 + x * 2 - 1, 1e-13);
+  expect_near(special_hermite_polynomial_h(x, 3), x3 * 8 - x * 12, 1e-13);
+  expect_near(special_hermite_polynomial_he(x, 3), x3 - x * 3, 1e-13);
+  expect_near(special_laguerre_polynomial_l(x, 2), x2 / 2 - x * 2 + 1, 1e-13);
+  expect_near(special_legendre_polynomial_p(x, 2), (x2 * 3 - 1) / 2, 1e-13);
+  expect_near(special_shifted_chebyshev_polynomial_t(x, 2),
+              special_chebyshev_polynomial_t(x * 2 - 1, 2), 1e-13);
+}
+
+TEST(MoreRows, HighDegreesByAngleAreThoseOfTheRecurrence) {
+  for (int64_t n : {7, 8, 20}) {
+    Tensor x = f64({0.3, -0.7, 0.99}), before = special_chebyshev_polynomial_t(x, n - 1);
+    Tensor next = x * 2 * special_chebyshev_polynomial_t(x, n) - before;
+    expect_near(special_chebyshev_polynomial_t(x, n + 1), next, 1e-12);
+  }
+}
+
+TEST(MoreRows, DegreesAreCutAndNegativeOnesGiveZero) {
+  Tensor x = f64({0.5, 0.5, 0.5});
+  expect_near(special_legendre_polynomial_p(x, f64({2.9, 0.5, -1})), f64({-0.125, 1, 0}), 1e-15);
+}
+
+TEST(MoreRows, DistributionsHaveTheirMoments) {
+  manual_seed(3);
+  Tensor x = empty({200000}, Dtype::f64);
+  EXPECT_NEAR(double(x.exponential_(2).mean().item<double>()), 0.5, 0.01);
+  EXPECT_NEAR(double(x.geometric_(0.25).mean().item<double>()), 4, 0.05);
+  EXPECT_NEAR(double(x.log_normal_(0, 0.5).log().std().item<double>()), 0.5, 0.01);
+  EXPECT_NEAR(double(x.cauchy_(1, 2).gt(1).to(Dtype::f64).mean().item<double>()), 0.5, 0.01);
+  EXPECT_EQ(double(x.random_(3, 5).sub(3.5).abs().max().item<double>()), 0.5);
+}
+
+TEST(MoreRows, MultinomialDrawsByProbability) {
+  manual_seed(4);
+  Tensor p = tensor({1.0f, 0.0f, 3.0f});
+  Tensor drawn = multinomial(p, 100000, true);
+  EXPECT_EQ(double(drawn.eq(1).sum().item<int64_t>()), 0);
+  EXPECT_NEAR(double(drawn.eq(2).to(Dtype::f64).mean().item<double>()), 0.75, 0.01);
+  Tensor once = multinomial(ones({50, 6}), 6);
+  expect_near(std::get<0>(once.sort()), arange(6).expand({50, 6}), 0);
+  EXPECT_THAT(message_of([&] { multinomial(zeros({3}), 1); }), HasSubstr("must not all be zero"));
+  EXPECT_THAT(message_of([&] { multinomial(p, 4); }), HasSubstr("without replacement"));
+}
+
+// The probability of `labels`: the sum over all paths that give them.
+double by_all_paths(const std::vector<std::vector<double>>& p, std::vector<int64_t> labels) {
+  double total = 0;
+  std::function<void(size_t, std::vector<int64_t>, int64_t, double)> walk =
+      [&](size_t t, std::vector<int64_t> so_far, int64_t last, double probability) {
+        if (t == p.size()) {
+          if (so_far == labels) total += probability;
+          return;
+        }
+        for (int64_t c = 0; c < static_cast<int64_t>(p[t].size()); ++c) {
+          std::vector<int64_t> next = so_far;
+          if (c != 0 && c != last) next.push_back(c);
+          walk(t + 1, next, c, probability * p[t][static_cast<size_t>(c)]);
+        }
+      };
+  walk(0, {}, 0, 1);
+  return -std::log(total);
+}
+
+TEST(MoreRows, CtcLossSumsOverAllPaths) {
+  manual_seed(5);
+  Tensor logits = randn({5, 2, 3}, Dtype::f64).requires_grad_();
+  Tensor log_probs = log_softmax(logits, 2);
+  Tensor targets = tensor({int64_t{1}, int64_t{1}, int64_t{2}, int64_t{1}}).reshape({2, 2});
+  std::vector<int64_t> steps = {5, 4}, lengths = {2, 1};
+  Tensor loss = ctc_loss(log_probs, targets, steps, lengths, 0, 0);
+  std::vector<double> flat = values_of(log_probs.exp().detach());
+  for (int64_t i = 0; i < 2; ++i) {
+    std::vector<std::vector<double>> p;
+    for (int64_t t = 0; t < steps[static_cast<size_t>(i)]; ++t) {
+      auto at = flat.begin() + (t * 2 + i) * 3;
+      p.emplace_back(at, at + 3);
+    }
+    std::vector<int64_t> labels = i == 0 ? std::vector<int64_t>{1, 1} : std::vector<int64_t>{2};
+    EXPECT_NEAR(values_of(loss)[static_cast<size_t>(i)], by_all_paths(p, labels), 1e-12);
+  }
+  loss.sum().backward();
+  auto at = [&](double by) {
+    Tensor moved = logits.detach() + zeros({5, 2, 3}, Dtype::f64);
+    moved.select(0, 1).select(0, 0).select(0, 2).add_(by);
+    return double(ctc_loss(log_softmax(moved, 2), targets, steps, lengths, 0, 2).item<double>());
+  };
+  double slope = (at(1e-6) - at(-1e-6)) / 2e-6;
+  EXPECT_NEAR(double(logits.grad().select(0, 1).select(0, 0).select(0, 2).item<double>()), slope,
+              1e-7);
+}
+
+TEST(MoreRows, AnImpossibleSequenceIsInfiniteOrZero) {
+  Tensor log_probs = log_softmax(zeros({1, 1, 3}), 2);
+  Tensor targets = tensor({int64_t{1}, int64_t{2}}).reshape({1, 2});
+  std::vector<int64_t> one = {1}, two = {2};
+  EXPECT_TRUE(std::isinf(values_of(ctc_loss(log_probs, targets, one, two))[0]));
+  EXPECT_EQ(values_of(ctc_loss(log_probs, targets, one, two, 0, 1, true))[0], 0);
+}
+
+TEST(MoreRows, GroupedProductsAreThoseOfTheParts) {
+  Tensor a = randn({7, 4}).requires_grad_(), b = randn({3, 4, 5}).requires_grad_();
+  Tensor ends = tensor({2, 2, 7}).to(Dtype::i32);
+  Tensor found = _grouped_mm(a, b, ends);
+  Tensor expected =
+      cat({mm(a.narrow(0, 0, 2), b.select(0, 0)), mm(a.narrow(0, 2, 5), b.select(0, 2))});
+  expect_near(found, expected, 1e-5);
+  found.mul(found).sum().backward();
+  Tensor ga = a.grad().clone(), gb = b.grad().clone();
+  a.set_grad({});
+  b.set_grad({});
+  expected.mul(expected).sum().backward();
+  expect_near(ga, a.grad(), 1e-4);
+  expect_near(gb, b.grad(), 1e-4);
+  Tensor wrong = tensor({2, 1, 7}).to(Dtype::i32);
+  EXPECT_THAT(message_of([&] { _grouped_mm(a, b, wrong); }), HasSubstr("offs must grow"));
+}
+
+TEST(MoreRows, VandermondeMatricesGoUpInPowers) {
+  expect_near(linalg_vander(f64({2, 3}), 4), f64({1, 2, 4, 8, 1, 3, 9, 27}).reshape({2, 4}), 0);
+}
+
+}  // namespace
+}  // namespace tenon

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""PyTorch's op database as archives with recordings, which `tenon check` compares.
+
+For each sample input of each operator in torch.testing's op_db it writes
+  DTYPE/OP.N.pt2              the call as torch.export.export writes it
+  DTYPE/OP.N.io.safetensors   in.N tensors among its arguments, out.N what eager PyTorch gave
+and with --grad, where the operator has gradients,
+  DTYPE/OP.N.grad.pt2         a loss: the sum of the results times fixed numbers; the floating
+                              arguments are its parameters
+  DTYPE/OP.N.grad.io.safetensors   out.0 and grad.pN
+What PyTorch itself cannot export is listed in DTYPE/left_out.txt with its reason, as are samples
+whose results are random.
+
+Runs on the CPU with one thread. Needs torch 2.13, numpy, scipy, expecttest. Neither the product nor
+its tests run this.
+
+  make_opinfo.py --out opinfo                              # float32, 20 samples an op
+  make_opinfo.py --out opinfo --dtype bfloat16 --samples 5 --only 'fft.*'
+  make_opinfo.py --out opinfo --grad --part 0/2            # the first half of the operators
+  tenon check opinfo/float32 --isolate --backend eager,aot_eager,inductor
+"""
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+import warnings
+
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+warnings.filterwarnings("ignore")
+
+import torch
+import torch.nn as nn
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils import _pytree as pytree
+
+MAX_BYTES = 4 << 20  # of one sample
+NAMES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+    torch.complex64: "C64",
+}
+
+
+class LeftOut(Exception):
+    pass
+
+
+def give_up(*_):
+    raise LeftOut("takes longer than 30 s")
+
+
+class Call(nn.Module):
+    """op(*args, **kwargs) with its tensors as inputs, or its floating ones as parameters."""
+
+    def __init__(self, op, args, kwargs, parameters):
+        super().__init__()
+        self.op = op
+        self.leaves, self.spec = pytree.tree_flatten((args, kwargs))
+        self.places = [i for i, v in enumerate(self.leaves) if isinstance(v, torch.Tensor)]
+        self.kept = []
+        for i in self.places if parameters else []:
+            t = self.leaves[i]
+            if t.is_floating_point():
+                self.register_parameter(f"p{i}", nn.Parameter(t.detach().clone()))
+                self.kept.append(i)
+        self.places = [i for i in self.places if i not in self.kept]
+
+    def inputs(self):
+        return tuple(self.leaves[i].detach().clone() for i in self.places)
+
+    def forward(self, *tensors):
+        leaves = list(self.leaves)
+        for i, t in zip(self.places, tensors):
+            leaves[i] = t
+        for i in self.kept:
+            leaves[i] = getattr(self, f"p{i}")
+        args, kwargs = pytree.tree_unflatten(leaves, self.spec)
+        out = [t for t in pytree.tree_leaves(self.op(*args, **kwargs)) if isinstance(t, torch.Tensor)]
+        return self.loss(out) if self.kept else tuple(out)
+
+    def loss(self, results):
+        total = None
+        for t in results:
+            if t.is_complex():
+                t = torch.view_as_real(t.resolve_conj())
+            if not t.is_floating_point():
+                continue
+            weights = torch.arange(t.numel(), dtype=torch.float32).reshape(t.shape) % 7 - 3
+            part = (t * weights.to(t.dtype)).sum()
+            total = part if total is None else total + part
+        if total is None:
+            raise LeftOut("has no floating results")
+        return total
+
+
+def save_tensors(tensors, path, meta):
+    head, blobs, at = {"__metadata__": meta}, [], 0
+    for name, t in sorted(tensors.items(), key=lambda e: (-e[1].element_size(), e[0])):
+        t = t.detach().resolve_conj().resolve_neg().contiguous()
+        if t.dtype not in NAMES:
+            raise LeftOut(f"has a tensor of {t.dtype}")
+        raw = t.reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b""
+        head[name] = {
+            "dtype": NAMES[t.dtype],
+            "shape": list(t.shape),
+            "data_offsets": [at, at + len(raw)],
+        }
+        blobs.append(raw)
+        at += len(raw)
+    text = json.dumps(head, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text + b"".join(blobs))
+
+
+def recorded(module, inputs, grad):
+    io = {f"in.{i}": t for i, t in enumerate(inputs)}
+    if not grad:
+        with torch.no_grad():
+            out = module(*[t.clone() for t in inputs])
+            again = module(*[t.clone() for t in inputs])
+        for i, t in enumerate(out):
+            if not torch.equal(torch.nan_to_num(t), torch.nan_to_num(again[i])):
+                raise LeftOut("has random results")
+            io[f"out.{i}"] = t
+        return io
+    loss = module(*[t.clone() for t in inputs])
+    loss.backward()
+    io["out.0"] = loss
+    for name, p in module.named_parameters():
+        if p.grad is not None:
+            io["grad." + name] = p.grad
+    return io
+
+
+def write(op, sample, path, grad):
+    args, kwargs = (sample.input, *sample.args), sample.kwargs
+    if isinstance(sample.input, torch.Tensor) and sample.input.layout != torch.strided:
+        raise LeftOut("is sparse")
+    tensors = [t for t in pytree.tree_leaves((args, kwargs)) if isinstance(t, torch.Tensor)]
+    if sum(t.numel() * t.element_size() for t in tensors) > MAX_BYTES:
+        raise LeftOut("has large inputs")
+    module = Call(op.op, args, kwargs, grad)
+    if grad and not module.kept:
+        raise LeftOut("has no floating inputs")
+    inputs = module.inputs()
+    io = recorded(module, inputs, grad)
+    exported = torch.export.export(module, inputs, strict=False)
+    for node in exported.graph.nodes:
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            raise LeftOut("has random results")
+    torch.export.save(exported, path + ".pt2")
+    meta = {"schema": "1", "model": op.name, "torch": torch.__version__.split("+")[0]}
+    meta |= {"mode": "train" if grad else "infer", "joint": "false"}
+    if grad:
+        meta["sgd_lr"] = "0.1"
+    save_tensors(io, path + ".io.safetensors", meta)
+
+
+def samples_of(op, dtype, grad):
+    torch.manual_seed(0)
+    return op.sample_inputs("cpu", dtype, requires_grad=grad)
+
+
+def export_op(op, dtype, options, folder, left_out):
+    name = op.name.replace(".", "_") + ("_" + op.variant_test_name if op.variant_test_name else "")
+    kinds = [False] + [True] * (options.grad and op.supports_autograd)
+    for grad in kinds:
+        try:
+            samples = samples_of(op, dtype, grad)
+        except Exception as error:
+            left_out.write(f"{name}: no samples: {str(error).splitlines()[:1]}\n")
+            return
+        for n, sample in zip(range(options.samples), samples):
+            label = f"{name}.{n}" + (".grad" if grad else "")
+            path = os.path.join(folder, label)
+            signal.alarm(30)
+            try:
+                write(op, sample, path, grad)
+            except Exception as error:
+                reason = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
+                left_out.write(f"{label}: {type(error).__name__}: {reason}\n")
+                if os.path.exists(path + ".pt2"):
+                    os.remove(path + ".pt2")
+            finally:
+                signal.alarm(0)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--dtype", default="float32")
+    parser.add_argument("--samples", type=int, default=20, help="of an operator")
+    parser.add_argument("--grad", action="store_true", help="also losses with their gradients")
+    parser.add_argument("--only", default="", help="a regular expression over operators' names")
+    parser.add_argument("--part", default="0/1", help="K/N: the K-th of N parts")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGALRM, give_up)
+    dtype = getattr(torch, options.dtype)
+    folder = os.path.join(options.out, options.dtype)
+    os.makedirs(folder, exist_ok=True)
+    part, parts = map(int, options.part.split("/"))
+    ops = [op for op in op_db if dtype in op.supported_dtypes("cpu") and re.search(options.only, op.name)]
+    with open(os.path.join(folder, f"left_out.{part}.txt"), "w") as left_out:
+        for op in ops[part::parts]:
+            export_op(op, dtype, options, folder, left_out)
+            print(op.name, flush=True)
+
+
+if __name__ == "__main__":
+    main()
