@@ -10,6 +10,8 @@ set(CMAKE_CXX_VISIBILITY_PRESET hidden)
 set(CMAKE_VISIBILITY_INLINES_HIDDEN ON)
 set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
 set(CMAKE_LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib)
+# Programs of the build tree find the library beside them, in whatever folder the tree lies.
+set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)
 set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 
 find_program(TENON_CCACHE ccache)
@@ -68,12 +70,13 @@ function(tenon_precompile_headers target)
   target_precompile_headers(${target} PRIVATE ${ARGN})
 endfunction()
 
-# Most of the time of a small file goes into the standard library's headers.
+# tenon_precompile_standard_headers(target [headers...]): most of the time of a small file goes into
+# the standard library's headers, and others that nearly all files of the target include.
 function(tenon_precompile_standard_headers target)
   if(NOT TENON_FUZZ)
     tenon_precompile_headers(${target} <algorithm> <array> <atomic> <cstdint> <functional> <map>
       <memory> <mutex> <optional> <span> <string> <string_view> <unordered_map> <utility> <variant>
-      <vector>)
+      <vector> ${ARGN})
   endif()
 endfunction()
 
