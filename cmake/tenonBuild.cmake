@@ -71,7 +71,7 @@ function(tenon_precompile_headers target)
 endfunction()
 
 # tenon_precompile_standard_headers(target [headers...]): most of the time of a small file goes into
-# the standard library's headers, and others that nearly all files of the target include.
+# the standard library's headers, and those of others that most files of the target include.
 function(tenon_precompile_standard_headers target)
   if(NOT TENON_FUZZ)
     tenon_precompile_headers(${target} <algorithm> <array> <atomic> <cstdint> <functional> <map>

@@ -78,7 +78,7 @@ int list_backends(const BackendsOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<BackendsOptions>();
   app.add_flag("--all", options->all, "those with the tags debug, experimental and runtime too");
   app.add_flag("--why", options->why, "the folders searched and the verdict on each file");

@@ -95,11 +95,10 @@ int verify(const Globals& globals) {
 
 using Step = int (*)(const Globals&);
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto chosen = std::make_shared<Step>(nullptr);
-  app.require_subcommand(1);
   auto add = [&](const char* name, const char* summary, Step step) {
-    app.add_subcommand(name, summary)->callback([chosen, step] { *chosen = step; });
+    app.add_verb(name, summary, [chosen, step] { *chosen = step; });
   };
   add("info", "where it is, how many entries and bytes of each kind", info);
   add("clear", "removes all entries", clear);

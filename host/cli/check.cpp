@@ -210,16 +210,16 @@ int check(const CheckOptions& options, const Globals& globals) {
   return document["failed"] == 0 ? 0 : static_cast<int>(ExitStatus::check_failed);
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<CheckOptions>();
   app.add_option(
          "PATH", options->paths,
          "archives and .tenon files with recordings beside them, files of op cases, or folders")
-      ->required();
-  add_repeated(app, "--backend", options->backends, "backends, separated by commas");
+      .required();
+  app.add_option("--backend", options->backends, "backends, separated by commas").one_at_a_time();
   app.add_option("--against", options->against,
                  "what is right: reference, eager or fp64 (of models)")
-      ->check(CLI::IsMember({"reference", "eager", "fp64"}));
+      .one_of({"reference", "eager", "fp64"});
   app.add_flag("--grad", options->grad,
                "also the gradients of a model with a recorded loss, and its recorded SGD steps");
   app.add_flag("--isolate", options->isolate, "each file in a process of its own");

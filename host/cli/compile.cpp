@@ -52,10 +52,10 @@ int compile(CompileOptions options, const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<CompileOptions>();
-  app.add_option("MODEL", options->model, "a .pt2 archive")->required();
-  app.add_option("-o,--output", options->output, "the file to write, NAME.tenon")->required();
+  app.add_option("MODEL", options->model, "a .pt2 archive").required();
+  app.add_option("-o,--output", options->output, "the file to write, NAME.tenon").required();
   app.add_option("--backend", options->backend, "the backend to compile with");
   app.add_option("--cpu", options->cpu,
                  "the processor to compile for, such as x86-64-v3; without it, this one");

@@ -1,6 +1,6 @@
 // `tenon completion`: shell completion, written from the verbs' own options.
 #include "cli/output.h"
-#include "cli/verb.h"
+#include "cli/parser.h"
 #include "core/joined.h"
 
 #include <tenon/error.h>
@@ -97,11 +97,9 @@ int complete(const std::string& shell) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto shell = std::make_shared<std::string>();
-  app.add_option("SHELL", *shell, "bash, zsh or fish")
-      ->required()
-      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  app.add_option("SHELL", *shell, "bash, zsh or fish").required().one_of({"bash", "zsh", "fish"});
   return [shell](const Globals&) { return complete(*shell); };
 }
 

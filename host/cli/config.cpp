@@ -154,14 +154,12 @@ int diff(const ConfigOptions&, const Globals& globals) { return list({.changed =
 
 using Step = int (*)(const ConfigOptions&, const Globals&);
 
-CLI::App* add_step(CLI::App& app, const std::string& name, const std::string& summary, Step step,
-                   const std::shared_ptr<Step>& chosen_step) {
-  CLI::App* sub = app.add_subcommand(name, summary);
-  sub->callback([step, chosen_step] { *chosen_step = step; });
-  return sub;
+Options& add_step(Options& app, std::string_view name, std::string_view summary, Step step,
+                  const std::shared_ptr<Step>& chosen_step) {
+  return app.add_verb(name, summary, [step, chosen_step] { *chosen_step = step; });
 }
 
-void add_list_options(CLI::App& sub, ConfigOptions& options) {
+void add_list_options(Options& sub, ConfigOptions& options) {
   sub.add_flag("--all", options.all, "flags without effect in C++ too");
   sub.add_flag("--changed", options.changed, "those that are not at their defaults");
   sub.add_flag("--no-effect", options.no_effect, "those without effect in C++, with the reason");
@@ -170,26 +168,25 @@ void add_list_options(CLI::App& sub, ConfigOptions& options) {
   sub.add_flag("--cpp", options.cpp, "the changed ones as C++");
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<ConfigOptions>();
   auto step = std::make_shared<Step>(nullptr);
-  app.require_subcommand(1);
-  add_list_options(
-      *add_step(app, "list", "flags with values and where these come from", list, step), *options);
-  CLI::App* get_app = add_step(app, "get", "the value of a flag", get, step);
-  get_app->add_option("KEY", options->key, "module.flag")->required();
-  CLI::App* set_app = add_step(app, "set", "writes a flag into the user's file", set, step);
-  set_app->add_option("KEY", options->key, "module.flag")->required();
-  set_app->add_option("VALUE", options->value, "the value")->required();
-  set_app->add_flag("--project", options->project, "into the project's file instead");
-  CLI::App* doc_app = add_step(app, "doc", "what a flag means, and each layer's value", doc, step);
-  doc_app->add_option("KEY", options->key, "module.flag")->required();
+  add_list_options(add_step(app, "list", "flags with values and where these come from", list, step),
+                   *options);
+  Options& get_app = add_step(app, "get", "the value of a flag", get, step);
+  get_app.add_option("KEY", options->key, "module.flag").required();
+  Options& set_app = add_step(app, "set", "writes a flag into the user's file", set, step);
+  set_app.add_option("KEY", options->key, "module.flag").required();
+  set_app.add_option("VALUE", options->value, "the value").required();
+  set_app.add_flag("--project", options->project, "into the project's file instead");
+  Options& doc_app = add_step(app, "doc", "what a flag means, and each layer's value", doc, step);
+  doc_app.add_option("KEY", options->key, "module.flag").required();
   add_step(app, "diff", "flags that are not at their defaults", diff, step);
   add_step(app, "path", "the folders that are read", path, step);
-  CLI::App* write_app = add_step(app, "write", "writes a TOML file a module", write, step);
-  write_app->add_option("FOLDER", options->path, "where to (configs)");
-  CLI::App* check_app = add_step(app, "check", "looks for mistakes in a TOML file", check, step);
-  check_app->add_option("FILE", options->path, "the file")->required();
+  Options& write_app = add_step(app, "write", "writes a TOML file a module", write, step);
+  write_app.add_option("FOLDER", options->path, "where to (configs)");
+  Options& check_app = add_step(app, "check", "looks for mistakes in a TOML file", check, step);
+  check_app.add_option("FILE", options->path, "the file").required();
   return [options, step](const Globals& globals) { return (*step)(*options, globals); };
 }
 

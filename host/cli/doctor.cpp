@@ -100,7 +100,7 @@ int examine(const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App&) { return examine; }
+Action build(Options&) { return examine; }
 
 }  // namespace
 

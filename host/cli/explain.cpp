@@ -350,10 +350,9 @@ int explain(const ExplainOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<ExplainOptions>();
-  app.add_option("MODEL", options->model, "a model (.pt2) or a graph (.tng, .tng.json)")
-      ->required();
+  app.add_option("MODEL", options->model, "a model (.pt2) or a graph (.tng, .tng.json)").required();
   app.add_option("--backend", options->backend, "the backend to compile with");
   app.add_flag("--profile", options->profile,
                "also calls the model and shows what each kernel takes, how loops became kernels, "

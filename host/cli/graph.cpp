@@ -73,16 +73,15 @@ int show_graph(const GraphOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<GraphOptions>();
-  app.add_option("MODEL", options->model, "a model (.pt2) or a graph (.tng, .tng.json)")
-      ->required();
+  app.add_option("MODEL", options->model, "a model (.pt2) or a graph (.tng, .tng.json)").required();
   app.add_option("--stage", options->stage,
                  "captured; decomposed into core ops; joint: with the gradients; forward or "
                  "backward: the halves that the partitioner makes")
-      ->check(CLI::IsMember({"captured", "decomposed", "joint", "forward", "backward"}));
+      .one_of({"captured", "decomposed", "joint", "forward", "backward"});
   app.add_option("--format", options->format, "text, json, dot, or svg through Graphviz")
-      ->check(CLI::IsMember({"text", "json", "dot", "svg"}));
+      .one_of({"text", "json", "dot", "svg"});
   app.add_option("-o,--output", options->output, "the file to write instead of stdout");
   app.add_option("--draw", options->picture,
                  "draws into a file, whose extension says how: dot, raw, svg, png, ...; without "

@@ -29,7 +29,7 @@ uint64_t parse_bytes(const std::string& text) {
 
 }  // namespace
 
-void add_archive_options(CLI::App& app, ModelOptions& options) {
+void add_archive_options(Options& app, ModelOptions& options) {
   app.add_option("--program", options.program, "the program of an archive that holds several");
   app.add_option("--max-size", options.max_size, "the largest archive to read: 512M, 4G");
   app.add_flag("--no-crc", options.no_crc, "do not check the records' checksums");

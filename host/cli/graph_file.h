@@ -23,7 +23,7 @@ struct ModelOptions {
 };
 
 /// The options of verbs that read archives.
-void add_archive_options(CLI::App& app, ModelOptions& options);
+void add_archive_options(Options& app, ModelOptions& options);
 formats::Pt2Options pt2_options(const ModelOptions& options);
 
 enum class GraphFileKind : uint8_t { archive, text, json, compiled };

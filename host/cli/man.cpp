@@ -1,7 +1,7 @@
 // `tenon man`: the manual page, written from the verbs' own options.
 #include "cli/exit_status.h"
 #include "cli/output.h"
-#include "cli/verb.h"
+#include "cli/parser.h"
 #include "core/version.h"
 
 namespace tenon::cli {
@@ -100,7 +100,7 @@ int write_manual() {
   return 0;
 }
 
-Action build(CLI::App&) {
+Action build(Options&) {
   return [](const Globals&) { return write_manual(); };
 }
 

@@ -15,7 +15,7 @@
 
 namespace tenon::cli {
 
-void add_model_options(CLI::App& app, ModelOptions& options) {
+void add_model_options(Options& app, ModelOptions& options) {
   add_archive_options(app, options);
   app.add_option("--mode", options.mode, "a mode of the backend, such as max-autotune");
 }
@@ -129,11 +129,12 @@ Tensor given_input(const std::string& whole, const std::string& spec, uint64_t s
 
 }  // namespace
 
-void add_input_options(CLI::App& app, InputOptions& options) {
+void add_input_options(Options& app, InputOptions& options) {
   app.add_option("--inputs", options.file,
                  "a .safetensors file with tensors in.0, in.1, ... or with the names of inputs");
-  add_repeated(app, "--input", options.specs,
-               "NAME=dtype[sizes]:fill or NAME=@file.npy; fills: rand, zeros, ones, a number");
+  app.add_option("--input", options.specs,
+                 "NAME=dtype[sizes]:fill or NAME=@file.npy; fills: rand, zeros, ones, a number")
+      .one_at_a_time();
 }
 
 void fill_inputs(std::vector<Tensor>& inputs, const InputOptions& options,

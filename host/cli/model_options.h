@@ -13,7 +13,7 @@
 namespace tenon::cli {
 
 /// The options of archives, and how they are compiled.
-void add_model_options(CLI::App& app, ModelOptions& options);
+void add_model_options(Options& app, ModelOptions& options);
 
 /// The names of one --backend option, or the default backend; throws UserError for unknown ones.
 std::vector<std::string> backend_names(const std::vector<std::string>& given);
@@ -35,7 +35,7 @@ struct InputOptions {
   std::string file;                ///< tensors called in.N or by the names of inputs
   std::vector<std::string> specs;  ///< "x=f32[1,3]:rand", "y=@file.npy"
 };
-void add_input_options(CLI::App& app, InputOptions& options);
+void add_input_options(Options& app, InputOptions& options);
 /// Replaces inputs by the given ones; `find` gives the position of a name, or throws.
 void fill_inputs(std::vector<Tensor>& inputs, const InputOptions& options,
                  const std::function<size_t(const std::string& name)>& find);

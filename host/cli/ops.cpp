@@ -229,11 +229,12 @@ int show_ops(const OpsOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<OpsOptions>();
   app.add_option("NAME", options->name, "an op: aten.add.Tensor, aten.add or add");
-  add_repeated(app, "--backend", options->backends,
-               "what these backends make of the ops, found out by compiling a call");
+  app.add_option("--backend", options->backends,
+                 "what these backends make of the ops, found out by compiling a call")
+      .one_at_a_time();
   return [options](const Globals& globals) { return show_ops(*options, globals); };
 }
 

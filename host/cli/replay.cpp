@@ -38,10 +38,10 @@ int replay(const ReplayOptions& options, const Globals& globals) {
   return error.empty() ? 0 : 1;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<ReplayOptions>();
   app.add_option("FILE", options->record, "a record that dynamo.replay_record_enabled wrote")
-      ->required();
+      .required();
   return [options](const Globals& globals) { return replay(*options, globals); };
 }
 

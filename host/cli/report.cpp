@@ -1,9 +1,9 @@
 // `tenon report`: what became of a model, as one page for a browser.
 #include "report/html.h"
 
+#include "cli/bench/process_memory.h"
 #include "cli/explain.h"
 #include "cli/graphviz.h"
-#include "cli/bench/process_memory.h"
 #include "compile/compile_graph.h"
 #include "core/error.h"
 #include "core/threads/thread_pool.h"
@@ -158,10 +158,9 @@ int report_model(const ReportOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<ReportOptions>();
-  app.add_option("MODEL", options->model, "a model (.pt2) or a graph (.tng, .tng.json)")
-      ->required();
+  app.add_option("MODEL", options->model, "a model (.pt2) or a graph (.tng, .tng.json)").required();
   app.add_option("--backend", options->backend, "the backend to compile with");
   app.add_option("-o,--output", options->output, "the file to write; MODEL.html unless given");
   add_archive_options(app, options->archive);

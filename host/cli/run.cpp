@@ -191,15 +191,15 @@ int run(const RunOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<RunOptions>();
   app.add_option("MODEL", options->model, "a .pt2 archive, a saved graph or a .tenon file")
-      ->required();
+      .required();
   app.add_option("--backend", options->backend, "the backend to compile with");
   app.add_option("--outputs", options->outputs, "write the results to this .safetensors or .npy");
   app.add_flag("--grad", options->grad,
                "also the gradients of the first result, a loss, with respect to the parameters");
-  app.add_option("--repeat", options->repeat, "calls")->check(CLI::Range(1, 1 << 30));
+  app.add_option("--repeat", options->repeat, "calls").within(1, 1 << 30);
   add_input_options(app, options->inputs);
   add_model_options(app, options->options);
   return [options](const Globals& globals) { return run(*options, globals); };

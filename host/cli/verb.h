@@ -1,8 +1,8 @@
 // The verbs of the `tenon` program: one file each, listed in verbs.cpp.
 //
-//     Action build(CLI::App& app) {
+//     Action build(Options& app) {
 //       auto path = std::make_shared<std::string>();
-//       app.add_option("MODEL", *path, "an archive or a graph")->required();
+//       app.add_option("MODEL", *path, "an archive or a graph").required();
 //       return [path](const Globals& globals) { return show(*path, globals); };
 //     }
 //     extern constinit const Verb verb_show{.name = "show", .summary = "...", .build = build};
@@ -11,7 +11,8 @@
 // what is thrown into a message and a status. Results go to stdout through output.h.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include "cli/options.h"
+
 #include <functional>
 #include <memory>
 #include <span>
@@ -41,10 +42,10 @@ using Action = std::function<int(const Globals&)>;
 
 struct Verb {
   std::string_view name;
-  std::string_view summary;                  ///< one line, without a full stop
-  std::string_view example;                  ///< for --help; lines are shown as they are
-  Action (*build)(CLI::App& app) = nullptr;  ///< declares the options
-  bool hidden = false;                       ///< left out of the list of verbs
+  std::string_view summary;                 ///< one line, without a full stop
+  std::string_view example;                 ///< for --help; lines are shown as they are
+  Action (*build)(Options& app) = nullptr;  ///< declares the options
+  bool hidden = false;                      ///< left out of the list of verbs
 };
 
 /// All verbs in the order of `tenon --help`.
@@ -52,12 +53,8 @@ std::span<const Verb* const> verbs();
 /// Null for an unknown name.
 const Verb* find_verb(std::string_view name);
 
-/// The parser of a verb, with the options of every verb. `globals` and `action` outlive it.
-std::unique_ptr<CLI::App> make_parser(const Verb& verb, Globals& globals, Action& action);
-
-/// An option that may be repeated and takes one value each time.
-CLI::Option* add_repeated(CLI::App& app, const std::string& name, std::vector<std::string>& values,
-                          const std::string& doc);
+/// Declares the options of every verb.
+void add_globals(Options& app, Globals& globals);
 /// "a,b" and repeated values as one list.
 std::vector<std::string> split_commas(const std::vector<std::string>& values);
 

@@ -31,26 +31,6 @@ constexpr const Verb* all_verbs[] = {
     &verb_doctor,       &verb_completion,    &verb_man,
 };
 
-void add_globals(CLI::App& app, Globals& globals) {
-  const std::string group(globals_group);
-  app.add_flag("--json", globals.json, "one JSON document on stdout")->group(group);
-  app.add_flag("-q,--quiet", globals.quiet, "no warnings on stderr")->group(group);
-  app.add_flag("-v,--verbose", globals.verbose, "more on stderr; -vv: still more")->group(group);
-  add_repeated(app, "--set", globals.settings, "section.flag=value, over all other settings")
-      ->group(group);
-  app.add_option("--config", globals.config_file, "a TOML file with flags")->group(group);
-  app.add_option("--threads", globals.threads, "CPU threads")
-      ->check(CLI::Range(1, 1023))
-      ->group(group);
-  app.add_option("--color", globals.color, "auto, always or never")
-      ->check(CLI::IsMember({"auto", "always", "never"}))
-      ->group(group);
-  add_repeated(app, "--plugin", globals.plugins, "a plugin file, tried before all others")
-      ->group(group);
-  add_repeated(app, "--plugin-path", globals.plugin_path, "folders of plugins, separated by ':'")
-      ->group(group);
-}
-
 }  // namespace
 
 std::span<const Verb* const> verbs() { return all_verbs; }
@@ -61,20 +41,27 @@ const Verb* find_verb(std::string_view name) {
   return nullptr;
 }
 
-std::unique_ptr<CLI::App> make_parser(const Verb& verb, Globals& globals, Action& action) {
-  auto app =
-      std::make_unique<CLI::App>(std::string(verb.summary), "tenon " + std::string(verb.name));
-  app->get_formatter()->column_width(36);
-  if (!verb.example.empty()) app->footer("Example:\n  " + std::string(verb.example));
-  action = verb.build(*app);
-  add_globals(*app, globals);
-  for (CLI::App* sub : app->get_subcommands({})) sub->fallthrough();
-  return app;
-}
-
-CLI::Option* add_repeated(CLI::App& app, const std::string& name, std::vector<std::string>& values,
-                          const std::string& doc) {
-  return app.add_option(name, values, doc)->allow_extra_args(false);
+void add_globals(Options& app, Globals& globals) {
+  app.add_flag("--json", globals.json, "one JSON document on stdout").in_group(globals_group);
+  app.add_flag("-q,--quiet", globals.quiet, "no warnings on stderr").in_group(globals_group);
+  app.add_flag("-v,--verbose", globals.verbose, "more on stderr; -vv: still more")
+      .in_group(globals_group);
+  app.add_option("--set", globals.settings, "section.flag=value, over all other settings")
+      .one_at_a_time()
+      .in_group(globals_group);
+  app.add_option("--config", globals.config_file, "a TOML file with flags").in_group(globals_group);
+  app.add_option("--threads", globals.threads, "CPU threads")
+      .within(1, 1023)
+      .in_group(globals_group);
+  app.add_option("--color", globals.color, "auto, always or never")
+      .one_of({"auto", "always", "never"})
+      .in_group(globals_group);
+  app.add_option("--plugin", globals.plugins, "a plugin file, tried before all others")
+      .one_at_a_time()
+      .in_group(globals_group);
+  app.add_option("--plugin-path", globals.plugin_path, "folders of plugins, separated by ':'")
+      .one_at_a_time()
+      .in_group(globals_group);
 }
 
 std::vector<std::string> split_commas(const std::vector<std::string>& values) {

@@ -149,11 +149,11 @@ int bench(const BenchOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<BenchOptions>();
-  app.add_option("MODEL", options->models, ".pt2 archives")->required();
-  add_repeated(app, "--backend", options->backends, "backends, separated by commas");
-  app.add_option("--rounds", options->rounds, "turns of each backend")->check(CLI::Range(1, 1000));
+  app.add_option("MODEL", options->models, ".pt2 archives").required();
+  app.add_option("--backend", options->backends, "backends, separated by commas").one_at_a_time();
+  app.add_option("--rounds", options->rounds, "turns of each backend").within(1, 1000);
   app.add_option("--time", options->time, "for each backend on each model, such as 3s or 500ms");
   add_input_options(app, options->inputs);
   add_model_options(app, options->options);

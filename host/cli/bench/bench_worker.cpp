@@ -46,9 +46,9 @@ int work(const WorkerOptions& options) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<WorkerOptions>();
-  app.add_option("MODEL", options->model, "a .pt2 archive")->required();
+  app.add_option("MODEL", options->model, "a .pt2 archive").required();
   app.add_option("--backend", options->backend, "the backend to compile with");
   add_input_options(app, options->inputs);
   add_model_options(app, options->options);

@@ -76,10 +76,10 @@ int compile_once(const CompileOptions& options) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<CompileOptions>();
-  app.add_option("MODEL", options->model, "a .pt2 archive")->required();
-  app.add_option("--backend", options->backend, "the backend to compile with")->required();
+  app.add_option("MODEL", options->model, "a .pt2 archive").required();
+  app.add_option("--backend", options->backend, "the backend to compile with").required();
   add_input_options(app, options->inputs);
   add_model_options(app, options->options);
   return [options](const Globals&) { return compile_once(*options); };

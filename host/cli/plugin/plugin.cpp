@@ -8,14 +8,12 @@ namespace {
 constexpr const Verb* sub_commands[] = {&plugin_list, &plugin_info, &plugin_check,
                                         &plugin_load, &plugin_new,  &plugin_release};
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto chosen = std::make_shared<Action>();
-  app.require_subcommand(1);
   for (const Verb* command : sub_commands) {
-    CLI::App* sub = app.add_subcommand(std::string(command->name), std::string(command->summary));
-    if (!command->example.empty()) sub->footer("Example:\n  " + std::string(command->example));
-    Action action = command->build(*sub);
-    sub->callback([chosen, action = std::move(action)] { *chosen = action; });
+    Options& sub = app.add_verb(command->name, command->summary, nullptr);
+    sub.example = command->example;
+    sub.on_chosen = [chosen, action = command->build(sub)] { *chosen = action; };
   }
   return [chosen](const Globals& globals) { return (*chosen)(globals); };
 }

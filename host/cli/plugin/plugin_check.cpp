@@ -191,26 +191,26 @@ int check(const CheckOptions& options, const Globals& globals) {
   return static_cast<int>(status_of(report.verdict));
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<CheckOptions>();
   KitSettings& kit = options->kit;
-  app.add_option("FILE", kit.file, "the .so file")->required();
+  app.add_option("FILE", kit.file, "the .so file").required();
   app.add_option("--backend", kit.backend, "one backend of the plugin");
   app.add_option("--level", kit.level, "0 load, 1 correct, 2 dynamic, 3 robust (default)")
-      ->check(CLI::Range(0, 3));
+      .within(0, 3);
   app.add_option("--device", kit.device, "one device type of the plugin");
   app.add_option("--seed", kit.seed, "of the numbers in inputs");
-  app.add_option("--time", kit.time_limit, "seconds that one check may take (30)")
-      ->check(CLI::PositiveNumber);
+  app.add_option("--time", kit.time_limit, "seconds that one check may take (30)").positive();
   app.add_option("--case", kit.only, "one check, by the name that the report gives");
   app.add_flag("--quick", kit.quick, "few repetitions");
-  add_repeated(app, "--models", kit.models, "archives with recordings, run through each backend");
-  add_repeated(app, "--ops", kit.ops, "recorded calls of ops, run through each backend");
-  for (CLI::Option* hidden : {app.add_option("--phase", options->phase, ""),
-                              app.add_option("--first", options->first, ""),
-                              app.add_option("--work-folder", kit.work_folder, ""),
-                              app.add_option("--nonce", kit.nonce, "")})
-    hidden->group("");
+  app.add_option("--models", kit.models, "archives with recordings, run through each backend")
+      .one_at_a_time();
+  app.add_option("--ops", kit.ops, "recorded calls of ops, run through each backend")
+      .one_at_a_time();
+  app.add_option("--phase", options->phase, "").hidden();
+  app.add_option("--first", options->first, "").hidden();
+  app.add_option("--work-folder", kit.work_folder, "").hidden();
+  app.add_option("--nonce", kit.nonce, "").hidden();
   return [options](const Globals& globals) { return check(*options, globals); };
 }
 

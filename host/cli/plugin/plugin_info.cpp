@@ -193,9 +193,9 @@ int info(const std::string& name, const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto name = std::make_shared<std::string>();
-  app.add_option("FILE|NAME", *name, "a plugin file, a plugin or a backend")->required();
+  app.add_option("FILE|NAME", *name, "a plugin file, a plugin or a backend").required();
   return [name](const Globals& globals) { return info(*name, globals); };
 }
 

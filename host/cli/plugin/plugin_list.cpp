@@ -50,7 +50,7 @@ int list(const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App&) { return list; }
+Action build(Options&) { return list; }
 
 }  // namespace
 

@@ -17,9 +17,9 @@ int load(const std::string& file, const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto file = std::make_shared<std::string>();
-  app.add_option("FILE", *file, "a plugin file; its code is run")->required();
+  app.add_option("FILE", *file, "a plugin file; its code is run").required();
   return [file](const Globals& globals) { return load(*file, globals); };
 }
 

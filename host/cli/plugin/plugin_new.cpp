@@ -121,13 +121,12 @@ int make_project(const NewOptions& options, const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto options = std::make_shared<NewOptions>();
-  app.add_option("NAME", options->name, "the name of the plugin and of its backend")->required();
-  auto* kernels = app.add_flag("--kernels", options->kernels, "eager kernels, not a backend");
-  app.add_flag("--ops", options->ops, "new ops, not a backend")->excludes(kernels);
-  app.add_option("--language", options->language, "c++ (default) or c")
-      ->check(CLI::IsMember({"c++", "c"}));
+  app.add_option("NAME", options->name, "the name of the plugin and of its backend").required();
+  Option& kernels = app.add_flag("--kernels", options->kernels, "eager kernels, not a backend");
+  app.add_flag("--ops", options->ops, "new ops, not a backend").excludes(kernels);
+  app.add_option("--language", options->language, "c++ (default) or c").one_of({"c++", "c"});
   app.add_option("--folder", options->folder, "where to (./NAME)");
   return [options](const Globals& globals) { return make_project(*options, globals); };
 }

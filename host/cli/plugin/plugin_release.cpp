@@ -16,9 +16,9 @@ int release(const std::string& name, const Globals& globals) {
   return 0;
 }
 
-Action build(CLI::App& app) {
+Action build(Options& app) {
   auto name = std::make_shared<std::string>();
-  app.add_option("NAME", *name, "a plugin, a backend or a plugin file")->required();
+  app.add_option("NAME", *name, "a plugin, a backend or a plugin file").required();
   return [name](const Globals& globals) { return release(*name, globals); };
 }
 
