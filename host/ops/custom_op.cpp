@@ -89,8 +89,10 @@ void run_kernel(const CallArgs& call) {
   op_behind(call).kernel(call);
   if (std::optional<std::string> problem = foreign_result_problem(call)) {
     drop_results(call);
-    fail("{}: {}; its kernel and its shape function disagree, both added by {}", call.op->name,
-         *problem, op_behind(call).owner);
+    throw BackendError(
+        ErrorCode::backend_call_failed, TN_INTERNAL,
+        message("{}: {}; its kernel and its shape function disagree, both added by {}",
+                call.op->name, *problem, op_behind(call).owner));
   }
   if (!row_behind(call).was_called.load(std::memory_order_relaxed)) check_aliases(call);
 }
