@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 namespace inductor {
 
@@ -11,14 +13,18 @@ class Memory {
  public:
   Memory() = default;
   explicit Memory(size_t bytes);
-  Memory(Memory&& o) noexcept;
-  Memory& operator=(Memory&& o) noexcept;
-  ~Memory();
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  Memory(Memory&& o) noexcept
+      : data_(std::move(o.data_)), size_(std::exchange(o.size_, size_t{0})) {}
+  Memory& operator=(Memory&& o) noexcept {
+    std::swap(data_, o.data_);
+    std::swap(size_, o.size_);
+    return *this;
+  }
+  std::byte* data() const { return data_.get(); }
   size_t size() const { return size_; }
 
  private:
-  void* data_ = nullptr;
+  std::shared_ptr<std::byte> data_;
   size_t size_ = 0;
 };
 
