@@ -3,6 +3,7 @@
 
     bench/peers/cpu_models.py --rounds 5 [--models resnet18,bert_mini]
     bench/peers/cpu_models.py --models kernels    single kernels of 1 M and 16 M elements, a small MLP
+    bench/peers/cpu_models.py --models recurrent  LSTM and GRU layers
 
 Runs cpu_harness.py with Tenon as one more engine: all engines of a model are alive together and take
 turns, so that what disturbs the machine hits all of them. Prints one line a model: Tenon's median in
@@ -27,6 +28,7 @@ MODELS = ["resnet18", "mobilenet_v3_small", "vit_tiny", "encoder_4x256_s128", "e
 KERNELS = ["mlp_infer_b1"] + [
     f"pw_{kernel}_{size}" for size in ("1m", "16m")
     for kernel in ("pointwise3", "gelu_bias", "chain10", "softmax_rows", "layernorm_rows")]
+RECURRENT = [f"{kind}_{size}" for kind in ("lstm", "gru") for size in ("64_b1", "256_b8", "512_b32")]
 PEERS = ["eager", "compile", "freeze", "ort", "openvino"]
 
 
@@ -119,7 +121,7 @@ def save(result, what):
 
 def main():
     ap = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    ap.add_argument("--models", default="models", help="names, or: models, kernels")
+    ap.add_argument("--models", default="models", help="names, or: models, kernels, recurrent")
     ap.add_argument("--engines", default=",".join(PEERS))
     ap.add_argument("--backend", default="inductor")
     ap.add_argument("--threads", type=int, default=2)
@@ -128,11 +130,11 @@ def main():
     ap.add_argument("--work", default="/tmp/cpu_peers")
     a = ap.parse_args()
     what = a.models
-    a.models = {"models": MODELS, "kernels": KERNELS}.get(a.models) or a.models.split(",")
+    a.models = {"models": MODELS, "kernels": KERNELS, "recurrent": RECURRENT}.get(a.models) or a.models.split(",")
     os.makedirs(a.work, exist_ok=True)
     result = measure(a)
     print_table(result["steady"])
-    if what in ("models", "kernels"):
+    if what in ("models", "kernels", "recurrent"):
         save(result, what)
 
 

@@ -80,6 +80,20 @@ def gpt_4x256_s256():
     )
 
 
+def _recurrent(kind, size, batch, steps):
+    def make():
+        layers = kind(size, size, num_layers=2).eval()
+        return Case("infer", layers, (torch.randn(steps, batch, size),))
+
+    return make
+
+
+# Two layers, of 64, 256 and 512 units: one sentence, a small batch, a large one.
+for _kind in (nn.LSTM, nn.GRU):
+    for _size, _batch, _steps in ((64, 1, 64), (256, 8, 32), (512, 32, 32)):
+        REG[f"{_kind.__name__.lower()}_{_size}_b{_batch}"] = _recurrent(_kind, _size, _batch, _steps)
+
+
 class MLPLoss(nn.Module):
     def __init__(self):
         super().__init__()

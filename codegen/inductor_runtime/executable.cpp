@@ -100,18 +100,26 @@ void Executable::prepare_item(size_t i) {
       in_arena_[b] = false;
     }
   }
-  auto keep = [&](const auto& call, const View& weights, std::initializer_list<const View*> more) {
-    bool is_constant = is_static_[weights.buffer] && parts_.options.packs_weights &&
-                       symbols_of(p, {&weights}).empty();
+  // `shaping`: views whose sizes say how weights are packed.
+  auto keep = [&](const auto& call, const std::vector<const View*>& weights,
+                  std::initializer_list<const View*> shaping) {
+    bool is_constant = parts_.options.packs_weights;
+    for (const View* w : weights)
+      is_constant = is_constant && is_static_[w->buffer] && symbols_of(p, {w}).empty();
     library_calls_[i] = prepare(p, call, is_constant, parts_.options.workers);
     packs_[i] = is_constant && !parts_.is_prepacked[i];
     if (!is_constant) return;
-    watch(weights.buffer);
-    prepacking_.add_sizes(symbols_of(p, more));
+    for (const View* w : weights) watch(w->buffer);
+    prepacking_.add_sizes(symbols_of(p, shaping));
   };
-  if (auto* product = std::get_if<loopir::Product>(&item)) keep(*product, product->right, {});
+  if (auto* product = std::get_if<loopir::Product>(&item)) keep(*product, {&product->right}, {});
   if (auto* c = std::get_if<loopir::Convolution>(&item))
-    keep(*c, c->weights, {&c->source, &c->result});
+    keep(*c, {&c->weights}, {&c->source, &c->result});
+  if (auto* r = std::get_if<loopir::Recurrence>(&item)) {
+    std::vector<const View*> weights;
+    for (const loopir::RecurrentDirection& d : r->directions) weights.push_back(&d.weights);
+    keep(*r, weights, {&r->directions[0].result});
+  }
   if (auto* g = std::get_if<loopir::ConvolutionGradient>(&item))
     library_calls_[i] = prepare(p, *g, parts_.options.workers);
   if (auto* attention = std::get_if<loopir::Attention>(&item))

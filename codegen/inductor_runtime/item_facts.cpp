@@ -47,6 +47,12 @@ struct Facts {
     int64_t flops = 2 * scores * (x.hint(a.query.sizes[3]) + x.hint(a.value.sizes[3]));
     return {"attention", a.name, 0, a.is_causal ? flops / 2 : flops};
   }
+  ItemFacts operator()(const loopir::Recurrence& r) const {
+    int64_t flops = 0;
+    for (const loopir::RecurrentDirection& d : r.directions)
+      flops += 2 * elements(d.input.sizes) * x.hint(d.state.sizes[1]);
+    return {"recurrence", r.name, 0, flops};
+  }
   ItemFacts operator()(const Extern& e) const { return {"extern", e.name}; }
 };
 

@@ -104,7 +104,7 @@ namespace {
 
 constexpr std::string_view magic = "inductor";
 // Counts changes of the fields: code of another version is compiled anew.
-constexpr uint32_t version = 4;
+constexpr uint32_t version = 5;
 constexpr size_t digest_bytes = 32;
 
 // ---- what calls rely on and the fields alone do not say

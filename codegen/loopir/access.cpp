@@ -95,6 +95,20 @@ struct Accesses {
     if (a.mask) out.reads.push_back(a.mask->buffer);
     return out;
   }
+  Access operator()(const Recurrence& r) const {
+    Access out;
+    auto add = [](const View& v, Ids& list) {
+      if (std::find(list.begin(), list.end(), v.buffer) == list.end()) list.push_back(v.buffer);
+    };
+    for (const RecurrentDirection& d : r.directions) {
+      for (const View* v : {&d.input, &d.weights, &d.state}) add(*v, out.reads);
+      for (const auto* v : {&d.bias, &d.cell})
+        if (*v) add(**v, out.reads);
+      for (const View* v : {&d.result, &d.last_state}) add(*v, out.writes);
+      if (d.last_cell) add(*d.last_cell, out.writes);
+    }
+    return out;
+  }
   Access operator()(const Extern& e) const {
     Access out;
     for (const auto& [id, view] : e.tensors) out.reads.push_back(view.buffer);
@@ -146,6 +160,11 @@ struct NumbersRead {
   }
   bool operator()(const Attention& a) const {
     return in_views({&a.query, &a.key, &a.value, &a.result}, a.mask, {});
+  }
+  bool operator()(const Recurrence& r) const {
+    return std::any_of(r.directions.begin(), r.directions.end(), [&](const auto& d) {
+      return in_views({&d.input, &d.state, &d.result}, std::nullopt, {});
+    });
   }
   bool operator()(const Extern&) const { return true; }
 

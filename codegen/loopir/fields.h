@@ -70,6 +70,18 @@ void fields(V& v, Attention& a) {
   each(v, a.query, a.key, a.value, a.result, a.mask, a.mask_dtype, a.is_causal, a.scale, a.name);
 }
 
+template <class V>
+void fields(V& v, RecurrentDirection& d) {
+  each(v, d.input, d.weights, d.bias, d.state, d.last_state, d.cell, d.last_cell, d.result,
+       d.is_backward);
+}
+
+template <class V>
+void fields(V& v, Recurrence& r) {
+  v.choice(r.cell, Recurrence::Cell::relu);
+  each(v, r.directions, r.name);
+}
+
 /// Its arguments are the runtime's to keep.
 template <class V>
 void fields(V& v, Extern& e) {

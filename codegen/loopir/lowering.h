@@ -45,6 +45,7 @@ std::span<const Rule> resample_rules();
 std::span<const Rule> loss_rules();
 std::span<const Rule> matrix_rules();
 std::span<const Rule> attention_rules();
+std::span<const Rule> recurrent_rules();
 /// Any op with a formula.
 bool lower_formula(Lowering& to, const tenon::plugin::node& node);
 /// Any op at all, run by the host.

@@ -247,8 +247,8 @@ std::string text_of(const Program& program) {
     } else if (const auto* e = std::get_if<Extern>(&step)) {
       out += "extern " + e->name + "\n";
     } else {
-      const char* const kinds[] = {"loop ",     "product ",   "convolution ",
-                                   "gradient ", "attention ", "extern "};
+      const char* const kinds[] = {"loop ",      "product ",    "convolution ", "gradient ",
+                                   "attention ", "recurrence ", "extern "};
       static_assert(std::size(kinds) == std::variant_size_v<Step>);
       out += kinds[step.index()] + std::visit([](const auto& s) { return s.name; }, step) + "\n";
     }
@@ -257,6 +257,11 @@ std::string text_of(const Program& program) {
 }
 
 namespace {
+
+const char* name_of(Recurrence::Cell cell) {
+  constexpr const char* names[] = {"lstm", "gru", "tanh", "relu"};
+  return names[static_cast<size_t>(cell)];
+}
 
 const char* multiplied_in(int32_t dtype) {
   return dtype == TN_BF16 ? " in bf16" : dtype == TN_F64 ? " in f64" : "";
@@ -284,6 +289,11 @@ std::string text_of(Program& program, const Schedule& schedule) {
     } else if (const auto* a = std::get_if<Attention>(&item)) {
       out += "attention " + text_of_view(x, a->result) + " = " + text_of_view(x, a->query) + ", " +
              text_of_view(x, a->key) + ", " + text_of_view(x, a->value) + "\n";
+    } else if (const auto* r = std::get_if<Recurrence>(&item)) {
+      for (const RecurrentDirection& d : r->directions)
+        out += std::string("recurrence ") + name_of(r->cell) +
+               (d.is_backward ? " backwards " : " ") + text_of_view(x, d.result) + " = " +
+               text_of_view(x, d.input) + ", " + text_of_view(x, d.weights) + "\n";
     } else {
       out += "extern " + std::get<Extern>(item).name + "\n";
     }

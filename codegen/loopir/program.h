@@ -145,6 +145,25 @@ struct Attention {
   std::string name;
 };
 
+/// One direction of a recurrent layer. Rows are dense.
+struct RecurrentDirection {
+  View input;                // [steps, batch, gates * size]: what the layer's input gives
+  View weights;              // [gates * size, size], of the state
+  std::optional<View> bias;  // [gates * size], of that product
+  View state, last_state;    // [batch, size], before the first step and behind the last one
+  std::optional<View> cell, last_cell;  // the same, of an LSTM
+  View result;                          // [steps, batch, size]: the state behind each step
+  bool is_backward = false;             // from the last step to the first
+};
+
+/// All steps of a recurrent layer. Gates are in the order of ATen's weights.
+struct Recurrence {
+  enum class Cell : uint8_t { lstm, gru, tanh, relu };
+  Cell cell = Cell::lstm;
+  std::vector<RecurrentDirection> directions;  // one or two
+  std::string name;
+};
+
 /// An op that the host runs.
 struct Extern {
   uint32_t op;
@@ -160,7 +179,8 @@ struct Extern {
   bool is_ordered = false;           // it runs behind the ordered ones that come before it
 };
 
-using Step = std::variant<Loop, Product, Convolution, ConvolutionGradient, Attention, Extern>;
+using Step =
+    std::variant<Loop, Product, Convolution, ConvolutionGradient, Attention, Recurrence, Extern>;
 
 /// One graph output.
 struct Output {

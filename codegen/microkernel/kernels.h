@@ -70,6 +70,24 @@ struct AttentionTile {
   float* scratch;
 };
 
+/// Rows of one vector of units of a recurrent layer; steps are in elements.
+struct GateBlock {
+  int64_t rows, units, size;  // units: at most a vector; size: of the layer, from gate to gate
+  const float* sums;          // [rows][gates][a vector]: what the state gives
+  int64_t sums_row;
+  const float* input;
+  int64_t input_row;
+  const float* bias;  // or null
+  const float* state;
+  int64_t state_row;
+  const float* cell;  // null where there is none
+  int64_t cell_row;
+  float* next_state;
+  int64_t next_state_row;
+  float* next_cell;
+  int64_t next_cell_row;
+};
+
 /// Tiles [first, first + tiles) of 4 x 4 results of one image, output channels of panels
 /// [panel, panel_end).
 struct WinogradBlock {
@@ -123,6 +141,8 @@ struct Kernels {
   void (*convolve_winograd)(const WinogradBlock& block);
   int64_t direct_rows;
   void (*sum_directly)(const DirectBlock& block);
+  int64_t (*rows_of_tile)(int64_t vectors);  // of a product, in panels of so many vectors
+  void (*gates[4])(const GateBlock& block);  // by Cell
 };
 
 /// The last one is kernels_avx512 with products of bf16.

@@ -11,6 +11,7 @@
 #include "direct_kernel.h"
 #include "pack_kernel.h"
 #include "product_kernel.h"
+#include "recurrent_kernel.h"
 #include "winograd_kernel.h"
 
 namespace microkernel::MICROKERNEL_LEVEL {
@@ -21,9 +22,19 @@ constexpr ProductKernels products() {
   return {panel_vectors * lanes, lanes, &pack<T>, &multiply<Plain<T>>};
 }
 
+static int64_t rows_of_tile(int64_t vectors) { return tile_rows(vectors); }
+
 constexpr Kernels table(const ProductKernels* bf16 = nullptr) {
-  return {products<float>(),  products<double>(), bf16,         &attend,
-          &convolve_winograd, direct_rows_here,   &sum_directly};
+  return {products<float>(),
+          products<double>(),
+          bf16,
+          &attend,
+          &convolve_winograd,
+          direct_rows_here,
+          &sum_directly,
+          &rows_of_tile,
+          {&apply_gates<LstmCell>, &apply_gates<GruCell>, &apply_gates<TanhCell>,
+           &apply_gates<ReluCell>}};
 }
 
 }  // namespace microkernel::MICROKERNEL_LEVEL

@@ -20,7 +20,7 @@ bool has_products_of(Element element) { return element != Element::bf16 || kerne
 
 int64_t Panels::count() const {
   int64_t widest = kernels_of(element).panel;
-  return (n + widest - 1) / widest;
+  return std::max((n + widest - 1) / widest, least_count);
 }
 int64_t Panels::column(int64_t panel) const {
   ProductBlock block{};

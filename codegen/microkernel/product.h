@@ -25,6 +25,7 @@ constexpr int64_t step_of(Element element) { return element == Element::bf16 ? 2
 struct Panels {
   int64_t k, n;
   Element element = Element::f32;
+  int64_t least_count = 0;  ///< more panels than the widest ones would be: narrower
   int64_t count() const;
   /// Columns before a panel.
   int64_t column(int64_t panel) const;

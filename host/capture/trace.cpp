@@ -79,8 +79,6 @@ void Trace::set_hooks() {
     run_outside(call);
     return true;
   };
-  if (config::flags().dynamo.allow_rnn)
-    recorder_.opens = [](const OpEntry& op) { return is_recurrent(op) && op.def->decomp; };
   recorder_.lift = [this](const Tensor& real) { return inputs_.lift(real, *body_); };
   recorder_.adopt = [this](const Tensor& fake) {
     if (!concrete_of(fake).defined()) return false;

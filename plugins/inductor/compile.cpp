@@ -87,6 +87,7 @@ std::vector<bool> find_prepacked(loopir::Program& p, const loopir::Schedule& sch
       loopir::Access access = loopir::access_of(p, item);
       bool all = !access.reads.empty() && !std::holds_alternative<loopir::Extern>(item) &&
                  !std::holds_alternative<loopir::Attention>(item) &&
+                 !std::holds_alternative<loopir::Recurrence>(item) &&
                  !loopir::reads_numbers(p, item);
       for (Id b : access.reads) all &= is_static[b];
       for (Id b : access.writes)

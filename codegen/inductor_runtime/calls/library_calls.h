@@ -1,4 +1,4 @@
-// Products, convolutions and attention: calls of the microkernel or of oneDNN, prepared for the
+// Products, convolutions, attention and recurrent layers: calls of the microkernel or of oneDNN, prepared for the
 // shapes of a call, with packed weights that are kept.
 #pragma once
 
@@ -53,5 +53,8 @@ std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
                                      const Workers& workers);
 std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
                                      const loopir::Attention& attention, const Workers& workers);
+std::unique_ptr<LibraryCall> prepare(const loopir::Program& program,
+                                     const loopir::Recurrence& recurrence, bool constant_weights,
+                                     const Workers& workers);
 
 }  // namespace inductor
