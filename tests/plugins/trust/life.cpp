@@ -16,6 +16,7 @@
 // extension it requires.
 #include <tenon/plugin.h>
 
+#include <atomic>
 #include <cfenv>
 #include <chrono>
 #include <csignal>
@@ -103,6 +104,13 @@ tn_status* move_to_own_memory(tn_tensor** t) {
   return status;
 }
 
+// Two threads in exit() at once are undefined: the others are still at work when one ends it.
+[[noreturn]] void end_process() {
+  static std::atomic_flag is_ending;
+  if (!is_ending.test_and_set()) std::exit(3);
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
 tn_status* call(tn_artifact* self, tn_call* c) {
   auto* program = static_cast<Program*>(self->self);
   if (told_to("slow")) std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -111,7 +119,7 @@ tn_status* call(tn_artifact* self, tn_call* c) {
   if (told_to("exit_in_call")) std::exit(3);
   if (told_to("exit_in_body"))
     return host->svc->parallel_chunks(
-        4, [](void*, int64_t, int32_t) -> tn_status* { std::exit(3); }, nullptr);
+        4, [](void*, int64_t, int32_t) -> tn_status* { end_process(); }, nullptr);
   tn_status* status = program->inner->api->call(program->inner, c);
   for (uint32_t i = 0; !status && told_to("lend") && i < c->n_outputs; ++i)
     status = move_to_own_memory(&c->outputs[i]);
