@@ -1,6 +1,6 @@
 // Options of one compile: the first line is the mode, the others are options as TOML.
-#include "backend/find/manifest.h"
 #include "backend/compile/options.h"
+#include "backend/find/manifest.h"
 #include "harness/fuzz.h"
 
 using namespace tenon;

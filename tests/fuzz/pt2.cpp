@@ -1,4 +1,4 @@
-// .pt2 archives, as far as a graph. An input is an archive, or the records of one as text, which
+// .pt2 archives, their graphs and what these give. An input is an archive, or the records of one as text, which
 // is what mutations get further with:
 //
 //     === models/model.json
@@ -9,6 +9,7 @@
 #include "formats/pt2/pt2_import.h"
 #include "formats/zip.h"
 #include "harness/graph_checks.h"
+#include "harness/run_checks.h"
 
 #include <sstream>
 
@@ -53,5 +54,6 @@ TENON_FUZZ_TARGET(pt2) {
     fuzz::check(model.inputs.size() == model.graph->inputs().size(), "inputs are missing");
     describe_leaves(model);
     fuzz::check_graph(*model.graph);
+    fuzz::check_runs(to_text(*model.graph));
   });
 }

@@ -6,6 +6,7 @@
 #include "core/sym/sym_scanner.h"
 #include "core/sym/sym_simplify.h"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 

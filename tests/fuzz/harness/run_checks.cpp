@@ -1,0 +1,145 @@
+// Runs on every backend that is there, beside the interpreter.
+#include "harness/run_checks.h"
+
+#include "backend/backend.h"
+#include "core/sym/shape_env.h"
+#include "core/tensor/tensor_impl.h"
+#include "debug/compare.h"
+#include "debug/graph_runner.h"
+#include "graph/text/parse.h"
+#include "graph/text/print.h"
+#include "harness/fuzz.h"
+#include "ops/kernel_loops.h"
+#include "ops/op_table.h"
+
+#include <tenon/ops.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+
+namespace tenon::fuzz {
+
+namespace {
+
+constexpr int64_t most_elements = 1 << 14;
+constexpr size_t most_nodes = 40;
+
+int64_t plain(const Graph& graph, SymInt v) {
+  if (!v.is_symbolic()) return v.word();
+  return graph.shape_env ? graph.shape_env->int_hint(v).value_or(0) : 0;
+}
+
+bool is_small(const Graph& graph, const GraphValue& value) {
+  if (value.kind != ValueKind::tensor || !value.meta.defined) return true;
+  if (!(value.meta.device == kCPU)) return false;
+  int64_t n = 1, reach = plain(graph, value.offset);
+  for (size_t d = 0; d < value.meta.sizes.size(); ++d) {
+    int64_t size = plain(graph, value.meta.sizes[d]), stride = plain(graph, value.meta.strides[d]);
+    if (size > most_elements || std::abs(stride) > most_elements) return false;
+    n *= std::max<int64_t>(size, 1);
+    reach += std::abs(stride) * size;
+    if (n > most_elements || reach > most_elements * 64) return false;
+  }
+  return true;
+}
+
+// Whether two runs must agree: nothing random, nothing that acts outside, no memory without values.
+bool is_determined(const Node& node) {
+  constexpr OpTags open =
+      OpTags::nondeterministic | OpTags::side_effect | OpTags::by_place | OpTags::random;
+  return !(entry_of(node.op).def->tags & open);
+}
+
+bool is_worth_running(const Graph& graph) {
+  return graph.nodes().size() <= most_nodes &&
+         std::ranges::all_of(graph.values(),
+                             [&](const GraphValue& v) { return is_small(graph, v); }) &&
+         std::ranges::all_of(graph.nodes(), is_determined) &&
+         std::ranges::all_of(graph.subgraphs,
+                             [](const auto& sub) { return is_worth_running(*sub); });
+}
+
+struct Outcome {
+  std::vector<Tensor> outputs;
+  std::string error;
+};
+
+// A graph of its own for each backend: lowering adds to what is known about its symbols.
+Outcome run(std::string_view input, const std::string& backend) {
+  try {
+    GraphRunner runner(parse_graph(input), {.backend = backend});
+    return {runner.run(runner.random_inputs(7)), ""};
+  } catch (const InternalError& error) {
+    check(false, message("{}: {}", backend, error.what()));
+  } catch (const Error& error) {
+    check_shown(error.what());
+    return {{}, error.what()};
+  } catch (const std::bad_alloc&) {
+    return {{}, "out of memory"};
+  }
+  return {};
+}
+
+// Sums of huge numbers and what is near a jump differ without being wrong.
+bool is_tame(const Tensor& t) {
+  if (!is_floating(t.dtype())) return true;
+  for (double v : t.detach().to(Dtype::f64).contiguous().to_vector<double>())
+    if (!(std::abs(v) < 1e3)) return false;
+  return true;
+}
+
+void check_same(const Tensor& found, const Tensor& expected, bool by_value,
+                const std::string& what) {
+  check(found.defined() == expected.defined(), what + ": one result is undefined");
+  if (!found.defined()) return;
+  check(found.dtype() == expected.dtype() && to_text(found.sizes()) == to_text(expected.sizes()),
+        what + ": " + to_text(found) + " and " + to_text(expected));
+  if (!by_value || !is_tame(expected)) return;
+  Comparison c = compare_tensors(found, expected, {.slack = 100});
+  check(c.ok, message("{}: results differ by {}", what, c.max_abs));
+}
+
+bool has_integers_from_floats(const Graph& graph) {
+  auto is_float = [](const GraphValue& v) {
+    return v.kind == ValueKind::tensor && v.meta.defined && is_floating(v.meta.dtype);
+  };
+  return std::ranges::any_of(graph.values(), is_float) &&
+         !std::ranges::all_of(graph.values(), is_float);
+}
+
+void compare(std::string_view input, const Graph& graph, const std::string& backend,
+             const Outcome& expected) {
+  Outcome found = run(input, backend);
+  std::string what = backend + ":\n" + to_text(graph);
+  if (!expected.error.empty() || !found.error.empty()) {
+    bool both = !expected.error.empty() && !found.error.empty();
+    bool no_memory = (expected.error + found.error).find("memory") != std::string::npos;
+    check(both || no_memory,
+          message("{}\neager: {}\nfound: {}", what, expected.error, found.error));
+    return;
+  }
+  check(found.outputs.size() == expected.outputs.size(), what);
+  // A comparison of rounded numbers may go either way.
+  bool by_value = !has_integers_from_floats(graph);
+  for (size_t i = 0; i < found.outputs.size(); ++i)
+    check_same(found.outputs[i], expected.outputs[i], by_value, what);
+}
+
+bool has_backend(const std::string& name) {
+  return std::ranges::any_of(all_backends(), [&](const BackendInfo& b) { return b.name == name; });
+}
+
+}  // namespace
+
+void check_runs(std::string_view text) {
+  std::shared_ptr<Graph> graph;
+  if (!accepts(file_errors, [&] { graph = parse_graph(text); })) return;
+  if (!is_worth_running(*graph)) return;
+  if (std::getenv("TENON_FUZZ_PRINT")) std::fprintf(stderr, "%s\n", to_text(*graph).c_str());
+  Outcome expected = run(text, "eager");
+  for (std::string backend : {"aot_eager", "inductor"})
+    if (has_backend(backend)) compare(text, *graph, backend, expected);
+}
+
+}  // namespace tenon::fuzz
