@@ -121,10 +121,9 @@ class RecurrenceCall final : public LibraryCall {
     if (!packed_weights || !constant_) own = packed(plan, pointers);
     const void* weights = own.data() ? own.data() : packed_weights;
     int64_t n = static_cast<int64_t>(plan.directions.size()), batch = plan.directions[0].batch();
-    int64_t threads = workers_.threads(), parts = (threads + n - 1) / n;
-    bool is_by_rows = n >= threads || (batch >= parts * rows_worth_a_thread && is_near(plan));
-    if (n >= threads) parts = 1;
-    if (!is_by_rows && !is_small(plan)) return run_by_units(plan, pointers, weights);
+    int64_t threads = workers_.threads(), parts = n >= threads ? 1 : (threads + n - 1) / n;
+    bool is_by_rows = batch >= parts * rows_worth_a_thread && is_near(plan);
+    if (parts > 1 && !is_by_rows && !is_small(plan)) return run_by_units(plan, pointers, weights);
     if (!is_by_rows) parts = 1;
     workers_.run(n * parts, [&](int64_t c) {
       int64_t d = c / parts, part = c % parts;
