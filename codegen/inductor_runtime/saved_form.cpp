@@ -167,6 +167,12 @@ void check_request(const loopir::Program& p, const tenon::plugin::graph& graph) 
              p.is_static_input.size() == p.n_inputs && p.n_symbols == graph.symbols().size() &&
              p.expressions.symbols.size() == p.n_symbols,
          "the code of a graph with other inputs or outputs");
+  for (const loopir::Buffer& b : p.buffers) {
+    if (b.place != loopir::Buffer::Place::input) continue;
+    tenon::plugin::value v = graph.value_at(graph.inputs()[b.slot]);
+    expect(v.is_tensor() && v.dtype == b.dtype && v.dims().size() == b.sizes.size(),
+           "the code of a graph whose inputs have other dtypes or dimensions");
+  }
 }
 
 // In the order of their numbers; ids of values are the graph's own.
@@ -227,9 +233,9 @@ std::unique_ptr<Executable> load_executable(const tn_compile_request& request,
   reader(code);
   reader.finish();
   tenon::plugin::graph graph(request);
-  check_request(parts.program, graph);
   bind_constants(parts.program, graph);
   check_buffers(parts.program);
+  check_request(parts.program, graph);
   check_reals(parts.program);
   check_items(parts);
   std::string missing = missing_features(parts.options.code.features);

@@ -24,10 +24,7 @@ struct AccessIndex {
 class NestMaker {
  public:
   NestMaker(Program& program, Kernel kernel, int64_t lanes)
-      : program_(program),
-        x_(program.expressions),
-        kernel_(std::move(kernel)),
-        vector_lanes_(lanes) {}
+      : x_(program.expressions), kernel_(std::move(kernel)), vector_lanes_(lanes) {}
 
   Nest run() {
     sort(kernel_.outer, nullptr);
@@ -196,7 +193,6 @@ class NestMaker {
     variables.push_back(v);
   }
 
-  Program& program_;
   Expressions& x_;
   Kernel kernel_;
   int64_t vector_lanes_;

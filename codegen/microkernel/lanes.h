@@ -92,6 +92,22 @@ static inline void store(T* p, typename LanesOf<T>::Vector v, int64_t n) {
   for (int64_t i = 0; i < n; ++i) p[i] = v[i];
 #endif
 }
+/// Lane by lane those of a and behind them b's, by number.
+template <class T>
+static inline typename LanesOf<T>::Vector shuffled(typename LanesOf<T>::Vector a,
+                                                   typename LanesOf<T>::Vector b,
+                                                   typename LanesOf<T>::Mask numbers) {
+#if defined(__clang__)  // which wants the numbers to be constants
+  typename LanesOf<T>::Vector out{};
+  for (int l = 0; l < LanesOf<T>::count; ++l) {
+    auto n = numbers[l];
+    out[l] = n < LanesOf<T>::count ? a[n] : b[n - LanesOf<T>::count];
+  }
+  return out;
+#else
+  return __builtin_shuffle(a, b, numbers);
+#endif
+}
 template <class T>
 static inline typename LanesOf<T>::Vector clip(typename LanesOf<T>::Vector x, T low, T high) {
   auto at_least = x < low ? repeat<T>(low) : x;  // NaN stays

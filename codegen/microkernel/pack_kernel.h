@@ -25,8 +25,8 @@ static inline void transpose(typename LanesOf<T>::Vector (&rows)[LanesOf<T>::cou
     for (int i = 0; i < lanes; ++i) {
       if (i & s) continue;
       auto a = rows[i], b = rows[i + s];
-      rows[i] = __builtin_shuffle(a, b, first);
-      rows[i + s] = __builtin_shuffle(a, b, second);
+      rows[i] = shuffled<T>(a, b, first);
+      rows[i + s] = shuffled<T>(a, b, second);
     }
   }
 }

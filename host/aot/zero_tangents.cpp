@@ -31,7 +31,7 @@ enum class Part : uint8_t { there, zero, gone };
 class Parts {
  public:
   Parts(const Graph& graph, const std::vector<bool>& undefined)
-      : graph_(graph), parts_(graph.values().size(), Part::there) {
+      : parts_(graph.values().size(), Part::there) {
     for (size_t i = 0; i < undefined.size(); ++i)
       if (undefined[i]) parts_[graph.inputs()[i]] = Part::gone;
     for (ValueId v : graph.constants())
@@ -121,7 +121,6 @@ class Parts {
     }
   }
 
-  const Graph& graph_;
   std::vector<Part> parts_;
 };
 

@@ -31,8 +31,7 @@ class Axis {
  public:
   Axis(Lowering& to, Kind kind, bool align_corners, int32_t dtype, Id in, Id out,
        std::optional<double> factor)
-      : to_(to),
-        x_(to.x),
+      : x_(to.x),
         kind_(kind),
         align_corners_(align_corners),
         dtype_(kind != Kind::nearest && kind != Kind::nearest_exact && dtype == TN_F64 ? TN_F64
@@ -184,7 +183,6 @@ class Axis {
   }
 
   static constexpr double longest_step = 0x1p31;
-  Lowering& to_;
   Expressions& x_;
   Kind kind_;
   bool align_corners_;

@@ -167,11 +167,18 @@ class Describer {
 void Describer::choose_order() {
   if (options_.canonical) return order_by_use();
   std::vector<bool> done(graph_.values().size());
+  size_t n_inputs = 0;
   auto add = [&](ValueId v) {
     if (v >= done.size() || done[v] || graph_.value(v).source == ValueSource::node) return;
-    bool is_input = graph_.value(v).source == ValueSource::input;
-    items_.push_back({is_input ? StatementDoc::Kind::input : StatementDoc::Kind::constant, v});
     done[v] = true;
+    if (graph_.value(v).source == ValueSource::constant)
+      return items_.push_back({StatementDoc::Kind::constant, v});
+    // All inputs before it, too: who reads the text knows their order by their places.
+    for (ValueId input = no_value; input != v; ++n_inputs) {
+      input = graph_.inputs()[n_inputs];
+      done[input] = true;
+      items_.push_back({StatementDoc::Kind::input, input});
+    }
   };
   ValueId next = 0;
   auto sources_before = [&](size_t end) {

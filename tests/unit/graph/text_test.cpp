@@ -97,6 +97,20 @@ TEST(GraphText, KeepsIdsNamesFlagsAndFacts) {
   EXPECT_EQ(graph->symbols[1].dim, -1);
 }
 
+TEST(GraphText, KeepsTheOrderOfInputsWhereANodeWithoutResultsReadsTheLastOneFirst) {
+  std::string text =
+      "tng 1\n"
+      "graph {\n"
+      "  input %a: f32[2]\n"
+      "  input %b: f32[2]\n"
+      "  input %c: bool[2]\n"
+      "  aten._assert_tensor_metadata.default(%c, dtype=bool)\n"
+      "  %y: f32[2] = aten.where.self(%c, %a, %b)\n"
+      "  output %y\n"
+      "}\n";
+  EXPECT_EQ(round_trip(text), text);
+}
+
 TEST(GraphText, ReadsElementsExactly) {
   auto graph = parse_graph(whole);
   EXPECT_EQ(graph->constant(2).to_vector<float>(), (std::vector<float>{1.0f, 0.5f, 0.1f}));
