@@ -11,6 +11,10 @@ namespace tenon::ops {
 
 /// The rule of an argument whose values do not matter to the result, only its shape.
 inline constexpr auto no_gradient = [](const Tensor&) { return Tensor(); };
+/// The same where PyTorch gives zeros.
+inline constexpr auto zero_gradient = [](const Tensor& grad, const Tensor& self) {
+  return grad.new_zeros(self.sizes());
+};
 
 /// The gradient of a reduction over `dims` (absent or empty: all) as one of the reduced tensor's
 /// shape: dimensions that are gone come back and are expanded.

@@ -238,18 +238,26 @@ std::tuple<Tensor, Tensor> lstsq_vjp(const Tensor& grad, const Tensor& a, const 
   bool vector = grad.dim() < a.dim();
   Tensor g = vector ? grad.unsqueeze(-1) : grad, right = vector ? b.unsqueeze(-1) : b;
   Tensor inverse = linalg_pinv(a, std::optional<double>(), std::optional<double>());
-  Tensor gb = inverse.mT().matmul(g), gi = g.matmul(right.mT());
-  // The differential of the pseudoinverse (Golub and Pereyra, 1973) has three terms.
-  Tensor rows_left = gi.mT().sub(a.matmul(inverse.matmul(gi.mT())));
-  Tensor columns_left = gi.mT().sub(gi.mT().matmul(inverse.matmul(a)));
-  Tensor ga = rows_left.matmul(inverse).matmul(inverse.mT());
-  ga = ga.add(inverse.mT().matmul(inverse.matmul(columns_left)));
-  ga = ga.sub(inverse.mT().matmul(gi).matmul(inverse.mT()));
+  Tensor gb = inverse.mT().matmul(g), ga = pinv_vjp(g.matmul(right.mT()), a, inverse);
   return {ga, vector ? gb.squeeze(-1) : gb};
 }
 
+Tensor pinv_vjp(const Tensor& grad, const Tensor& a, const Tensor& inverse) {
+  // -(X dA X) and the parts of dA^T outside of the row and of the column space, transposed.
+  Tensor adjoint = inverse.mT(), g = grad.mT();
+  Tensor rows = g.sub(a.matmul(inverse.matmul(g))), columns = g.sub(g.matmul(inverse).matmul(a));
+  Tensor inner = adjoint.matmul(grad).matmul(adjoint);
+  return rows.matmul(inverse.matmul(adjoint))
+      .add(adjoint.matmul(inverse).matmul(columns))
+      .sub(inner);
+}
+
 Tensor eigh_vjp(const Tensor& grad_values, const Tensor& grad_vectors, const Tensor& values,
-                const Tensor& vectors) {
+                const Tensor& vectors, const Tensor& a, std::string_view half, bool compute_v) {
+  if (!compute_v) {  // only the values were asked for, but their gradient needs the vectors
+    auto [again, made] = _linalg_eigh(a, half, true);
+    return eigh_vjp(grad_values, grad_vectors, again, made, a, half, true);
+  }
   Tensor middle;
   if (grad_vectors.defined()) {
     Tensor gaps = values.unsqueeze(-2).sub(values.unsqueeze(-1));

@@ -34,8 +34,10 @@ std::tuple<Tensor, Tensor, Tensor> ormqr_vjp(const Tensor& grad, const Tensor& p
                                              bool transposed);
 /// Of the solution with the least squares, for any rank that does not change nearby.
 std::tuple<Tensor, Tensor> lstsq_vjp(const Tensor& grad, const Tensor& a, const Tensor& b);
+/// Of any rank that does not change nearby (Golub and Pereyra, 1973).
+Tensor pinv_vjp(const Tensor& grad, const Tensor& a, const Tensor& inverse);
 Tensor eigh_vjp(const Tensor& grad_values, const Tensor& grad_vectors, const Tensor& values,
-                const Tensor& vectors);
+                const Tensor& vectors, const Tensor& a, std::string_view half, bool compute_v);
 Tensor svd_vjp(const Tensor& grad_u, const Tensor& grad_s, const Tensor& grad_vh, const Tensor& u,
                const Tensor& s, const Tensor& vh, const Tensor& a, bool full_matrices,
                bool compute_uv);

@@ -194,7 +194,7 @@ static constexpr OpDef rows[] = {
                "eigenvalues, Tensor eigenvectors)",
      .meta = fn<eigh_metas>,
      .provider = lapack,
-     .vjp = {{"A", "grad0?, grad1?, result0, result1", fn<eigh_vjp>}}},
+     .vjp = {{"A", "grad0?, grad1?, result0, result1, A, UPLO, compute_v", fn<eigh_vjp>}}},
     {.schema = "linalg_eigh(Tensor self, str UPLO=\"L\") -> (Tensor eigenvalues, Tensor "
                "eigenvectors)",
      .decomp = [](const Tensor& self,
@@ -234,24 +234,24 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
     {.schema = "linalg_pinv.atol_rtol_tensor(Tensor self, *, Tensor? atol=None, Tensor? rtol=None, "
                "bool hermitian=False) -> Tensor",
-     .decomp = [](const Tensor& self, const Tensor& atol, const Tensor& rtol,
-                  bool hermitian) { return pinv(self, atol, rtol, hermitian); }},
+     .decomp = fn<pinv>,
+     .vjp = {{"self", "grad, self, result", fn<pinv_vjp>}}},
     {.schema = "linalg_pinv.atol_rtol_float(Tensor self, *, float? atol=None, float? rtol=None, "
                "bool hermitian=False) -> Tensor",
      .decomp =
          [](const Tensor& self, std::optional<double> atol, std::optional<double> rtol,
             bool hermitian) {
-           return pinv(self, optional_number(atol), optional_number(rtol), hermitian);
+           return linalg_pinv(self, optional_number(atol), optional_number(rtol), hermitian);
          }},
     {.schema = "linalg_pinv(Tensor self, float rcond, bool hermitian=False) -> Tensor",
      .decomp =
          [](const Tensor& self, double rcond, bool hermitian) {
-           return pinv(self, optional_number(0.0), optional_number(rcond), hermitian);
+           return linalg_pinv(self, optional_number(0.0), optional_number(rcond), hermitian);
          }},
     {.schema = "pinverse(Tensor self, float rcond=1.0000000000000001e-15) -> Tensor",
      .decomp =
          [](const Tensor& self, double rcond) {
-           return pinv(self, optional_number(0.0), optional_number(rcond), false);
+           return linalg_pinv(self, optional_number(0.0), optional_number(rcond), false);
          },
      .autocast = Autocast::fp32},
     {.schema = "linalg_matrix_rank(Tensor self, float tol, bool hermitian=False) -> Tensor",

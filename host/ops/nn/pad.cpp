@@ -201,14 +201,15 @@ void border_backward_kernel(Tensor& out, const Tensor& grad, const Tensor&, SymI
 // ---- circulation, and the choice by name
 
 Tensor circular_along(const Tensor& t, int64_t dim, Ends e) {
-  SymInt size = t.size(dim);
+  // What negative padding cuts off does not come back at the other end.
+  SymInt first = bool(e.left < 0) ? -e.left : SymInt(0),
+         end = bool(e.right < 0) ? t.size(dim) + e.right : t.size(dim), size = end - first;
   require(bool(e.left <= size) && bool(e.right <= size),
           "pad: circular padding {} and {} is larger than size {}", e.left, e.right, size);
   std::vector<Tensor> parts;
-  if (bool(e.left > 0)) parts.push_back(slice(t, dim, size - e.left, size));
-  parts.push_back(slice(t, dim, bool(e.left < 0) ? -e.left : SymInt(0),
-                        bool(e.right < 0) ? size + e.right : size));
-  if (bool(e.right > 0)) parts.push_back(slice(t, dim, SymInt(0), e.right));
+  if (bool(e.left > 0)) parts.push_back(slice(t, dim, end - e.left, end));
+  parts.push_back(slice(t, dim, first, end));
+  if (bool(e.right > 0)) parts.push_back(slice(t, dim, first, first + e.right));
   return parts.size() == 1 ? parts[0] : cat(parts, dim);
 }
 

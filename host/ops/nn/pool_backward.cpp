@@ -309,7 +309,7 @@ static constexpr OpDef rows[] = {
      .eager = max_backward<2>,
      .vjp = {{"grad_output", "grad, indices",
               [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 2); }},
-             {"self", "grad", no_gradient}}},
+             {"self", "grad, self.meta", zero_gradient}}},
     {.schema = "max_pool3d_with_indices_backward(Tensor grad_output, Tensor self, int[3] "
                "kernel_size, int[3] stride, int[3] padding, int[3] dilation, bool ceil_mode, "
                "Tensor indices) -> Tensor",
@@ -317,7 +317,7 @@ static constexpr OpDef rows[] = {
      .eager = max_backward<3>,
      .vjp = {{"grad_output", "grad, indices",
               [](const Tensor& g, const Tensor& indices) { return pooled_gather(g, indices, 3); }},
-             {"self", "grad", no_gradient}}},
+             {"self", "grad, self.meta", zero_gradient}}},
     {.schema = "adaptive_max_pool2d_backward(Tensor grad_output, Tensor self, Tensor indices) -> "
                "Tensor",
      .meta = adaptive_max_backward_meta<2>,

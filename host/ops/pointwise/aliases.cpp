@@ -82,8 +82,8 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& x, std::optional<MemoryFormat>) { return to(x, Dtype::c32); }},
     {.schema = "linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor",
      .decomp =
-         [](const Tensor& x, std::optional<SymInt> count) {
-           require(x.dim() >= 1, "linalg_vander: a vector or a batch is expected, found a number");
+         [](const Tensor& given, std::optional<SymInt> count) {
+           Tensor x = given.dim() ? given : unsqueeze(given, 0);
            SymInt n = count ? *count : x.size(-1);
            require(expect_true(n > 1), "linalg_vander: N must be greater than 1, found {}", n);
            bool whole = is_integral(x.dtype()) || x.dtype() == Dtype::bool_;

@@ -173,5 +173,51 @@ TEST(MoreRows, VandermondeMatricesGoUpInPowers) {
   expect_near(linalg_vander(f64({2, 3}), 4), f64({1, 2, 4, 8, 1, 3, 9, 27}).reshape({2, 4}), 0);
 }
 
+TEST(MoreRows, AVandermondeMatrixOfANumberIsOneRow) {
+  expect_near(linalg_vander(f64({2}).squeeze(0), 3), f64({1, 2, 4}), 0);
+}
+
+TEST(MoreRows, CircularPaddingWrapsWhatNegativePaddingLeaves) {
+  Tensor x = f64({0, 1, 2, 3}).view({1, 1, 4});
+  expect_near(pad(x, {-1, 1}, "circular"), f64({1, 2, 3, 1}), 0);
+  expect_near(pad(x, {2, -1}, "circular"), f64({1, 2, 0, 1, 2}), 0);
+  EXPECT_THAT(message_of([&] { pad(x, {-2, 3}, "circular"); }), HasSubstr("larger than size 2"));
+}
+
+// The sum of the squares of eigenvalues is that of all elements.
+TEST(MoreRows, EigenvaluesAloneHaveGradients) {
+  Tensor x = randn({4, 4}).to(Dtype::f64), a = x.add(x.t()).detach().requires_grad_();
+  linalg_eigvalsh(a).square().sum().backward();
+  expect_near(a.grad(), a.detach().mul(2), 1e-12);
+}
+
+// Of a matrix of full rank the pseudoinverse is the inverse. Of any, a x pinv x a = a, along
+// directions that keep the rank.
+TEST(MoreRows, PseudoinversesHaveGradientsAtAnyRank) {
+  Tensor x = randn({4, 4}).to(Dtype::f64), weights = randn({4, 4}).to(Dtype::f64);
+  for (bool hermitian : {false, true}) {
+    Tensor a = x.add(x.t()).add(eye(4, Dtype::f64).mul(9)).requires_grad_();
+    linalg_pinv(a, std::optional<double>(), std::nullopt, hermitian).mul(weights).sum().backward();
+    Tensor inverse = linalg_inv(a.detach());
+    expect_near(a.grad(), inverse.t().matmul(weights).matmul(inverse.t()).neg(), 1e-12);
+  }
+  Tensor low = randn({5, 2}).to(Dtype::f64).matmul(randn({2, 3}).to(Dtype::f64)).requires_grad_();
+  low.matmul(linalg_pinv(low, std::optional<double>())).matmul(low).sum().backward();
+  Tensor along = randn({5, 5}).to(Dtype::f64).matmul(low.detach());
+  along = along.add(low.detach().matmul(randn({3, 3}).to(Dtype::f64)));
+  expect_near(low.grad().mul(along).sum(), along.sum(), 1e-10);
+}
+
+TEST(MoreRows, AGradientOfMaxPoolingHasZerosForItsInput) {
+  Tensor x = randn({1, 1, 4, 4}).requires_grad_();
+  auto [y, places] = max_pool2d_with_indices(x.detach(), {2, 2}, {2, 2});
+  Tensor g = ones({1, 1, 2, 2}).requires_grad_();
+  max_pool2d_with_indices_backward(g, x, {2, 2}, {2, 2}, {0, 0}, {1, 1}, false, places)
+      .sum()
+      .backward();
+  expect_near(x.grad(), zeros({1, 1, 4, 4}), 0);
+  expect_near(g.grad(), ones({1, 1, 2, 2}), 0);
+}
+
 }  // namespace
 }  // namespace tenon
