@@ -208,6 +208,14 @@ TEST(MoreRows, PseudoinversesHaveGradientsAtAnyRank) {
   expect_near(low.grad().mul(along).sum(), along.sum(), 1e-10);
 }
 
+TEST(MoreRows, ThePowerZeroHasAGradientOfZeros) {
+  Tensor a = randn({2, 3, 3}).requires_grad_();
+  Tensor one = linalg_matrix_power(a, 0);
+  expect_near(one.detach(), eye(3).expand({2, 3, 3}), 0);
+  one.sum().backward();
+  expect_near(a.grad(), zeros({2, 3, 3}), 0);
+}
+
 TEST(MoreRows, AGradientOfMaxPoolingHasZerosForItsInput) {
   Tensor x = randn({1, 1, 4, 4}).requires_grad_();
   auto [y, places] = max_pool2d_with_indices(x.detach(), {2, 2}, {2, 2});
