@@ -1,9 +1,9 @@
 # Every file that users and plugin authors get begins with the line that names its licence.
 #
-#   cmake -DFOLDERS=host/include,plugin-api -P check_spdx.cmake
+#   cmake "-DFOLDERS=host/include|plugin-api" -P check_spdx.cmake
 #
 # Looks at sources, headers and CMake files in the folders and below; prints the files without it.
-string(REPLACE "," ";" FOLDERS "${FOLDERS}")
+string(REPLACE "|" ";" FOLDERS "${FOLDERS}")
 set(missing)
 set(count 0)
 foreach(folder IN LISTS FOLDERS)

@@ -29,6 +29,10 @@ class Injected : public testing::Test {
     std::string name = fs::temp_directory_path() / "tenon-inject-XXXXXX";
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     folder_ = name;
+    // Names without the spaces that the build folder may have in its path.
+    fs::create_symlink(TENON_PROGRAM, folder_ + "/tenon");
+    fs::create_symlink(TENON_FAIL_CALLS, folder_ + "/fail_calls.so");
+    fs::create_symlink(own_path, folder_ + "/own");
     std::ofstream(folder_ + "/x.tng") << "tng 1\ngraph @f {\n  input %x: f32[4, 4]\n"
                                          "  %y: f32[4, 4] = aten.mm.default(%x, %x)\n"
                                          "  %e: f32[4, 4] = aten.exp.default(%x)\n"
@@ -42,7 +46,7 @@ class Injected : public testing::Test {
   int run(const std::string& settings, const std::string& line) const {
     std::string command = "cd " + folder_ + " && TENON_CACHE_DIR=" + folder_ +
                           "/cache timeout -k 1 20 env " + settings +
-                          " LD_PRELOAD=" TENON_FAIL_CALLS " " + line + " > out.txt 2> err.txt";
+                          " LD_PRELOAD=./fail_calls.so " + line + " > out.txt 2> err.txt";
     int status = std::system(command.c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
@@ -81,10 +85,10 @@ class Injected : public testing::Test {
 
 // In a child, since the policy cannot be taken back.
 bool policy_exists() {
-  return std::system((std::string(own_path) + " --without-code /bin/true").c_str()) == 0;
+  return std::system(("'" + std::string(own_path) + "' --without-code /bin/true").c_str()) == 0;
 }
 
-const std::string eager = TENON_PROGRAM " run x.tng --backend eager --config dynamo.toml";
+const std::string eager = "./tenon run x.tng --backend eager --config dynamo.toml";
 
 TEST_F(Injected, OneAllocationThatFailsIsAnErrorOrNothing) {
   fail_allocations("FAIL_ALLOCATION", eager);
@@ -93,8 +97,7 @@ TEST_F(Injected, OneAllocationThatFailsIsAnErrorOrNothing) {
 TEST_F(Injected, NoMemoryAtAllIsAnError) { fail_allocations("FAIL_ALLOCATIONS", eager); }
 
 TEST_F(Injected, WithoutThreadsOneDoesTheWork) {
-  EXPECT_EQ(run("FAIL_THREADS=1", std::string(own_path) + " --without-threads"), 0)
-      << text_of("err.txt");
+  EXPECT_EQ(run("FAIL_THREADS=1", "./own --without-threads"), 0) << text_of("err.txt");
   EXPECT_NE(text_of("err.txt").find("the system gives no more threads: kernels run on 1 of 4"),
             std::string::npos)
       << text_of("err.txt");
@@ -103,8 +106,8 @@ TEST_F(Injected, WithoutThreadsOneDoesTheWork) {
 // Linear layers run by the host's own kernels where the system lets nobody make code.
 TEST_F(Injected, WithoutCodeTheHostsKernelsRun) {
   if (!policy_exists()) GTEST_SKIP() << "the kernel is older than 6.3";
-  std::string without = std::string(own_path) + " --without-code " TENON_PROGRAM " run x.tng";
-  ASSERT_EQ(run("", TENON_PROGRAM " run x.tng --backend eager"), 0) << text_of("err.txt");
+  std::string without = "./own --without-code ./tenon run x.tng";
+  ASSERT_EQ(run("", "./tenon run x.tng --backend eager"), 0) << text_of("err.txt");
   std::string expected = rough_results();
   EXPECT_EQ(run("", without), 0) << text_of("err.txt");
   std::string told = text_of("err.txt");
@@ -122,8 +125,7 @@ TEST_F(Injected, WithoutCodeTheHostsKernelsRun) {
 // An interrupted program takes its children and its folders with it.
 TEST_F(Injected, AnInterruptedBenchLeavesNothingBehind) {
   std::string line = "cd " + folder_ + "; TMPDIR=" + folder_ + "/tmp TENON_CACHE_DIR=" + folder_ +
-                     "/cache " TENON_PROGRAM
-                     " plugin check $0/../lib/tenon/plugins/tenon_print.so > out.txt 2>&1 & "
+                     "/cache ./tenon plugin check print.so > out.txt 2>&1 & "
                      "parent=$!; for i in $(seq 100); do "
                      "child=$(cat /proc/$parent/task/$parent/children); "
                      "test -n \"$child\" && break; sleep 0.05; done; "
@@ -132,8 +134,9 @@ TEST_F(Injected, AnInterruptedBenchLeavesNothingBehind) {
                      "grep -qs \"State:.[^ZX]\" /proc/$child/status || exit 0; sleep 0.05; done; "
                      "exit 3";
   fs::create_directory(folder_ + "/tmp");
-  int status =
-      std::system(("bash -c 'trap : INT; " + line + "' $(dirname " TENON_PROGRAM ")").c_str());
+  fs::path plugins = fs::path(TENON_PROGRAM).parent_path() / "../lib/tenon/plugins";
+  fs::create_symlink(plugins / "tenon_print.so", folder_ + "/print.so");
+  int status = std::system(("bash -c 'trap : INT; " + line + "'").c_str());
   EXPECT_EQ(WEXITSTATUS(status), 0) << text_of("out.txt");
   EXPECT_TRUE(fs::is_empty(folder_ + "/tmp"));
 }

@@ -279,12 +279,16 @@ std::optional<std::string> plugin_being_loaded() {
 }
 
 std::string plugin_install_dir() {
-  boost::filesystem::path file = boost::dll::this_line_location();
-  // A program that was found on the PATH knows itself by its bare name.
-  if (!file.has_parent_path()) file = boost::filesystem::read_symlink("/proc/self/exe");
-  boost::filesystem::path here = file.parent_path();
-  boost::filesystem::path beside = here / "tenon" / "plugins";
-  if (boost::filesystem::is_directory(beside)) return beside.string();
+  namespace fs = boost::filesystem;
+  // Plugins are beside the file itself, whatever links lead to it. A program that was found on the
+  // PATH knows itself by its bare name, one that changed its folder by a name that was.
+  fs::path file = boost::dll::this_line_location();
+  boost::system::error_code error;
+  if (file.has_parent_path()) file = fs::canonical(file, error);
+  if (error || !file.has_parent_path()) file = fs::read_symlink("/proc/self/exe");
+  fs::path here = file.parent_path();
+  fs::path beside = here / "tenon" / "plugins";
+  if (fs::is_directory(beside)) return beside.string();
   return (here.parent_path() / "lib" / "tenon" / "plugins").string();
 }
 
