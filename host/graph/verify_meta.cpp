@@ -207,9 +207,9 @@ class MetaVerifier {
   }
 
   // Its results have sizes or values that only the run knows, and a new run would make new symbols.
-  // Bodies know the graph's own symbols, and lowering makes their results anew.
+  // Bodies know the graph's own symbols, where it has some, and lowering makes their results anew.
   bool is_left_out(const Node& node) const {
-    if (trial_) return is_control_flow(entry_of(node.op));
+    if (trial_) return is_control_flow(entry_of(node.op)) && graph_.shape_env;
     for (const SymbolBinding& b : graph_.symbols)
       if (b.value >= node.first_result && b.value < node.first_result + node.n_results) return true;
     return entry_of(node.op).tags & TN_TAG_DATA_DEPENDENT;
