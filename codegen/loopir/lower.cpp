@@ -149,7 +149,8 @@ void GraphLowering::lower_node_by_rules(const node& n) {
     for (std::span<const Rule> list :
          {view_rules(), copy_rules(), reduce_rules(), scan_rules(), scatter_rules(), bag_rules(),
           norm_rules(), index_rules(), pool_rules(), pool_backward_rules(), pad_rules(),
-          resample_rules(), loss_rules(), matrix_rules(), attention_rules(), recurrent_rules(), storage_rules()})
+          resample_rules(), loss_rules(), matrix_rules(), attention_rules(), recurrent_rules(),
+          storage_rules()})
       for (const Rule& rule : list) out.emplace(rule.op, &rule);
     return out;
   }());

@@ -60,7 +60,7 @@ struct BackendInfo {
   std::string partitioner, decompositions;
   std::vector<std::string> decomposition_ops;  ///< when `decompositions` is a list
   std::vector<std::string> kept_ops;           ///< left whole whatever the set says
-  bool makes_code = false;  ///< the system may forbid that: can_make_code()
+  bool makes_code = false;                     ///< the system may forbid that: can_make_code()
   bool keep_inference_input_mutations = false;
   std::string fallback = "eager";
 };

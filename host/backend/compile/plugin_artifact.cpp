@@ -103,7 +103,8 @@ class PluginArtifact final : public Artifact, private Retirable {
 
  private:
   tn_status* run(tn_call& call) {
-    return call_plugin(net_, in_call_, [&] { return call_(artifact_, &call); }, place_);
+    return call_plugin(
+        net_, in_call_, [&] { return call_(artifact_, &call); }, place_);
   }
   // For artifacts that take one call at a time, and under plugins.check_calls and check_leaks.
   [[gnu::noinline]] tn_status* run_carefully(tn_call& call) {

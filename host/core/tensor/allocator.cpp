@@ -227,11 +227,10 @@ void system_give(void* block, size_t bytes) noexcept {
 
 [[noreturn]] void fail_allocation(size_t bytes) {
   const AllocatorStats now = allocator_stats();
-  fail(
-      ErrorCode::unsupported,
-      "allocator: cannot get {} bytes of host memory; {} bytes are in use; use smaller batches or "
-      "release tensors",
-      bytes, now.current_bytes);
+  fail(ErrorCode::unsupported,
+       "allocator: cannot get {} bytes of host memory; {} bytes are in use; use smaller batches or "
+       "release tensors",
+       bytes, now.current_bytes);
 }
 
 void* system_take_or_fail(size_t bytes) {

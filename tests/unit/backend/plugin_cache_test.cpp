@@ -3,11 +3,11 @@
 
 #include <gmock/gmock.h>
 
-#include "cache/artifact_cache.h"
 #include "backend/abi/bridge.h"
 #include "backend/abi/compile_context.h"
-#include "backend/compile/call_backend.h"
 #include "backend/abi/status.h"
+#include "backend/compile/call_backend.h"
+#include "cache/artifact_cache.h"
 #include "report/events.h"
 #include "unit/config/config_fixture.h"
 
