@@ -52,6 +52,11 @@ TrustMode trust_mode() {
 }
 
 PluginCatalog& plugin_catalog() {
+  // Before the lock: a child of a fork in between would wait for it for ever. After the handlers of
+  // the flags, which are asked for while it is held: the last one registered locks first.
+  config::flags();
+  [[maybe_unused]] static const int registered =
+      ::pthread_atfork(before_fork, after_fork, after_fork);
   Process& p = process();
   std::lock_guard lock(p.making);
   if (p.catalog) return *p.catalog;
@@ -68,8 +73,6 @@ PluginCatalog& plugin_catalog() {
   if (std::string cache = config::cache_folder(); flags.quarantine && !cache.empty())
     settings.quarantine = cache + "/plugins/loading";
   p.catalog = std::make_unique<PluginCatalog>(std::move(settings));
-  [[maybe_unused]] static const int registered =
-      ::pthread_atfork(before_fork, after_fork, after_fork);
   return *p.catalog;
 }
 
