@@ -44,6 +44,9 @@ void report_on(const FoundPlugin& p, std::vector<std::string>& out) {
   for (const Diagnosis& w : p.warnings) out.push_back("    doubtful: " + to_text(w));
 }
 
+// Before anything can be locked: a child of a fork in between would wait for ever.
+[[maybe_unused]] const int registered = ::pthread_atfork(before_fork, after_fork, after_fork);
+
 }  // namespace
 
 TrustMode trust_mode() {
@@ -52,11 +55,6 @@ TrustMode trust_mode() {
 }
 
 PluginCatalog& plugin_catalog() {
-  // Before the lock: a child of a fork in between would wait for it for ever. After the handlers of
-  // the flags, which are asked for while it is held: the last one registered locks first.
-  config::flags();
-  [[maybe_unused]] static const int registered =
-      ::pthread_atfork(before_fork, after_fork, after_fork);
   Process& p = process();
   std::lock_guard lock(p.making);
   if (p.catalog) return *p.catalog;
