@@ -52,7 +52,7 @@ class CaseTest : public testing::Test {
 void register_room(const std::filesystem::path& root, const Room& room) {
   std::vector<std::filesystem::path> files;
   if (std::filesystem::is_directory(root / room.folder))
-    for (const auto& entry : std::filesystem::directory_iterator(root / room.folder))
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(root / room.folder))
       if (entry.path().extension() == ".test") files.push_back(entry.path());
   std::sort(files.begin(), files.end());
   for (const auto& file : files)
