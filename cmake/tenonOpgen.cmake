@@ -33,6 +33,15 @@ function(tenon_generate_ops)
   endforeach()
   set(headers ${arg_OUTPUT}/ops/op_ids.h ${arg_OUTPUT}/tenon/ops.h
     ${arg_OUTPUT}/tenon/tensor_methods.inc)
+  foreach(row IN LISTS arg_ROWS)
+    cmake_path(GET row PARENT_PATH room)
+    cmake_path(GET room FILENAME room)
+    list(APPEND rooms ${room})
+  endforeach()
+  list(REMOVE_DUPLICATES rooms)
+  list(REMOVE_ITEM rooms sym)  # ops on numbers: no functions
+  list(TRANSFORM rooms REPLACE "(.+)" "${arg_OUTPUT}/tenon/ops/\\1.h")
+  list(APPEND headers ${rooms})
   add_custom_command(OUTPUT ${sources} ${headers}
     COMMAND opgen --out ${arg_OUTPUT} @${list_file}
     DEPENDS opgen ${list_file} ${arg_ROWS}

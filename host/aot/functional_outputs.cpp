@@ -8,7 +8,8 @@
 #include "ops/op_table.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>

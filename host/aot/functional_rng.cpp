@@ -9,7 +9,7 @@
 #include "graph/copy.h"
 #include "ops/counter_based.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>

@@ -6,8 +6,6 @@
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
 
-#include <tenon/ops.h>
-
 #include <algorithm>
 
 namespace tenon {

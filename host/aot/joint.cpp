@@ -9,7 +9,7 @@
 #include "core/sym/sym_int.h"
 
 #include <tenon/autograd.h>
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 
 namespace tenon {
 

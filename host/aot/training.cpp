@@ -28,7 +28,7 @@
 #include "ops/op_table.h"
 #include "report/events.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>

@@ -8,7 +8,7 @@
 #include "ops/shapes.h"
 
 #include <tenon/autograd.h>
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 
 #include <algorithm>
 

@@ -8,7 +8,6 @@
 #include "ops/op_table.h"
 
 #include <tenon/autograd.h>
-#include <tenon/ops.h>
 
 #include <algorithm>
 

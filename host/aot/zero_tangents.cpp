@@ -19,7 +19,7 @@
 #include "ops/op_ids.h"
 #include "ops/pointwise.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 
 namespace tenon {
 

@@ -5,7 +5,7 @@
 #include "autograd/tape.h"
 #include "core/dispatch.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 
 namespace tenon::autograd {
 

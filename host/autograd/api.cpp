@@ -10,8 +10,6 @@
 #include "core/sym/sym_int.h"
 #include "report/stack.h"
 
-#include <tenon/ops.h>
-
 #include <algorithm>
 #include <sstream>
 

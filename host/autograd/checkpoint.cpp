@@ -13,7 +13,6 @@
 #include "ops/autocast.h"
 
 #include <tenon/autograd.h>
-#include <tenon/ops.h>
 
 #include <mutex>
 

@@ -19,7 +19,9 @@
 #include "graph/body.h"
 #include "graph/control_flow.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 

@@ -19,8 +19,6 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 
-#include <tenon/ops.h>
-
 #include <algorithm>
 #include <unordered_map>
 

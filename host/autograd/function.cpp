@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "report/stack.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 
 #include <algorithm>
 

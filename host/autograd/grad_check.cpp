@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 
 #include <cmath>
 

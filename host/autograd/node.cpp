@@ -5,8 +5,6 @@
 #include "core/sym/sym_int.h"
 #include "core/tensor/each_tensor.h"
 
-#include <tenon/ops.h>
-
 #include <algorithm>
 #include <atomic>
 

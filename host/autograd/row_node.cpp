@@ -6,7 +6,8 @@
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/reduce.h>
 
 #include <algorithm>
 

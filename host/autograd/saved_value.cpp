@@ -1,8 +1,6 @@
 // Keeping values of calls.
 #include "autograd/saved_value.h"
 
-#include <tenon/ops.h>
-
 #include <algorithm>
 
 namespace tenon::autograd {

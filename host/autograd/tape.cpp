@@ -19,7 +19,6 @@
 #include "graph/control_flow.h"
 #include "ops/complex_forms.h"
 
-#include <tenon/ops.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>

@@ -15,8 +15,6 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 
-#include <tenon/ops.h>
-
 namespace tenon::autograd {
 
 namespace {

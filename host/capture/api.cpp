@@ -9,7 +9,7 @@
 #include "core/tensor/tensor_impl.h"
 
 #include <tenon/compile.h>
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
 
 #include <cstring>
 

@@ -5,7 +5,8 @@
 #include "graph/symbol_use.h"
 #include "ops/op_table.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
 
 #include <algorithm>
 

@@ -16,7 +16,7 @@
 #include "report/stack.h"
 
 #include <tenon/autograd.h>
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
 
 #include <algorithm>
 

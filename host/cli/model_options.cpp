@@ -7,7 +7,7 @@
 #include "core/tensor/tensor_impl.h"
 #include "formats/tensors.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 #include <filesystem>
 
 #include <algorithm>

@@ -6,7 +6,7 @@
 #include "debug/graph_runner.h"
 #include "formats/tensors.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/view.h>
 
 #include <chrono>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 #include <cmath>

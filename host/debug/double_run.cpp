@@ -8,7 +8,8 @@
 #include "model/model_runner.h"
 
 #include <tenon/autograd.h>
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/view.h>
 
 namespace tenon {
 

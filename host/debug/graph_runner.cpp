@@ -9,7 +9,8 @@
 #include "graph/text/print.h"
 #include "model/input_layout.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/reduce.h>
 
 #include <algorithm>
 #include <chrono>

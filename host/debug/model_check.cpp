@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "formats/tensors.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 #include <charconv>

@@ -4,7 +4,7 @@
 #include "core/tensor/tensor_impl.h"
 #include "formats/pt2/pt2_call.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 
 namespace tenon {
 

@@ -5,7 +5,7 @@
 #include "formats/npy.h"
 #include "formats/safetensors.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
 
 #include <cstring>
 

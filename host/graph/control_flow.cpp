@@ -11,7 +11,9 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/view.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>

@@ -5,7 +5,8 @@
 #include "core/sym/sym_int.h"
 #include "core/tensor/tensor_impl.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
 
 namespace tenon {
 

@@ -8,7 +8,6 @@
 #include "graph/text/print.h"
 
 #include <tenon/autograd.h>
-#include <tenon/ops.h>
 
 namespace tenon {
 

@@ -11,7 +11,8 @@
 #include "saved/saved_artifact.h"
 
 #include <tenon/autograd.h>
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>

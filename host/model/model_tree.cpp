@@ -4,7 +4,7 @@
 #include "core/error.h"
 #include "core/joined.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 
 #include <algorithm>
 

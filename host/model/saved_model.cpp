@@ -11,8 +11,6 @@
 #include "formats/tenon_file.h"
 #include "saved/saved_artifact.h"
 
-#include <tenon/ops.h>
-
 #include <algorithm>
 #include <map>
 

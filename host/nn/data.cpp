@@ -8,6 +8,7 @@
 #include "core/random.h"
 
 #include <tenon/data.h>
+#include <tenon/ops/view.h>
 
 #include <condition_variable>
 #include <exception>

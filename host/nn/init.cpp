@@ -6,7 +6,8 @@
 // equally likely.
 #include <tenon/autograd.h>
 #include <tenon/nn/init.h>
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/reduce.h>
 
 #include <cmath>
 #include <numbers>

@@ -2,7 +2,10 @@
 #include <tenon/autograd.h>
 #include <tenon/nn/init.h>
 #include <tenon/nn/layers.h>
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/index.h>
+#include <tenon/ops/linalg.h>
+#include <tenon/ops/nn.h>
 #include <tenon/tree.h>
 
 #include <cmath>

@@ -1,6 +1,6 @@
 // Losses as modules over their ops.
 #include <tenon/nn/loss.h>
-#include <tenon/ops.h>
+#include <tenon/ops/nn.h>
 
 namespace tenon {
 

@@ -6,7 +6,6 @@
 
 #include <tenon/autograd.h>
 #include <tenon/nn/module.h>
-#include <tenon/ops.h>
 
 #include <set>
 

@@ -10,7 +10,10 @@
 // Sources: Kingma, Ba, "Adam" (2015); Loshchilov, Hutter, "Decoupled weight decay regularization"
 // (2019); Reddi et al., "On the convergence of Adam and beyond" (2018).
 #include <tenon/autograd.h>
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
+#include <tenon/ops/view.h>
 #include <tenon/optim.h>
 #include <tenon/tree.h>
 

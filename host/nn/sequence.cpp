@@ -1,7 +1,10 @@
 // Layers over sequences.
 #include <tenon/nn/init.h>
 #include <tenon/nn/sequence.h>
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/linalg.h>
+#include <tenon/ops/nn.h>
+#include <tenon/ops/reduce.h>
 
 #include <cmath>
 #include <limits>

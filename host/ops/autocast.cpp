@@ -14,8 +14,6 @@
 #include "core/tensor/each_tensor.h"
 #include "core/tensor/tensor_impl.h"
 
-#include <tenon/ops.h>
-
 #include <unordered_map>
 
 namespace tenon {

@@ -6,7 +6,7 @@
 #include "core/tensor/tensor_impl.h"
 #include "ops/op.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 #include <tenon/plugin.h>
 
 #include <mutex>

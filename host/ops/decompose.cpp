@@ -15,7 +15,7 @@
 #include "ops/pointwise.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 
 #include <algorithm>
 #include <utility>

@@ -5,7 +5,6 @@
 #include "core/tensor/tensor_impl.h"
 #include "ops/op.h"
 
-#include <tenon/ops.h>
 #include <tenon/plugin.h>
 
 #include <bit>

@@ -1,5 +1,5 @@
 // Operators on tensors, in terms of the ops.
-#include <tenon/ops.h>
+#include <tenon/ops/pointwise.h>
 
 namespace tenon {
 

@@ -5,7 +5,7 @@
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
 
 namespace tenon {
 

@@ -12,7 +12,9 @@
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
 
 #include <mutex>
 

@@ -4,7 +4,8 @@
 #include "core/sym/sym_int.h"
 #include "core/tensor/tensor_impl.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 

@@ -6,7 +6,7 @@
 #include "graph/extract.h"
 #include "graph/interpret.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 
 #include <algorithm>
 #include <chrono>

@@ -11,7 +11,7 @@
 #include "report/log.h"
 #include "runtime/same.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>

@@ -3,7 +3,7 @@
 
 #include "core/tensor/tensor_impl.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 #include <cmath>

@@ -10,8 +10,6 @@
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
 
-#include <tenon/ops.h>
-
 #include <algorithm>
 
 namespace tenon {

@@ -5,7 +5,7 @@
 #include "debug/plugin_kit/compiling.h"
 
 #include <tenon/device.h>
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 
 #include <algorithm>
 #include <numeric>

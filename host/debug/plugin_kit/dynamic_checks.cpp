@@ -9,7 +9,7 @@
 #include "debug/plugin_kit/watched_host.h"
 #include "ops/kernel_loops.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
 
 #include <algorithm>
 

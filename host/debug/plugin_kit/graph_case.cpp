@@ -15,7 +15,7 @@
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
 
 #include <algorithm>
 #include <cmath>

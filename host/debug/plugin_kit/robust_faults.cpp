@@ -9,8 +9,6 @@
 #include "ops/op_table.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
-
 #include <algorithm>
 
 namespace tenon::kit {

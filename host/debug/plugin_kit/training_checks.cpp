@@ -12,7 +12,7 @@
 #include "graph/interpret.h"
 
 #include <tenon/autograd.h>
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include "formats/pt2/pt2_import_parts.h"
 #include "graph/passes/aliasing.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
 
 #include <algorithm>
 #include <cstring>

@@ -16,7 +16,7 @@
 // batch that it belongs to.
 #pragma once
 
-#include <tenon/ops.h>
+#include <tenon/tensor.h>
 #include <tenon/tree.h>
 
 #include <concepts>

@@ -5,7 +5,8 @@
 
 #include "core/sym/shape_env.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

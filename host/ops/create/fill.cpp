@@ -5,7 +5,8 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

@@ -12,7 +12,9 @@
 #include "core/sym/sym_int.h"
 #include "core/threads/thread_pool.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
 
 #include <cmath>
 #include <numbers>

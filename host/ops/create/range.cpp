@@ -6,7 +6,9 @@
 
 #include "core/sym/sym_int.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 #include <cmath>

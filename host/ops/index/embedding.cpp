@@ -4,7 +4,11 @@
 #include "ops/op.h"
 #include "ops/shape_check.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/index.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include "ops/op.h"
 #include "ops/shape_check.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/index.h>
 
 #include <algorithm>
 

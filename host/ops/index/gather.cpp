@@ -6,7 +6,8 @@
 #include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/index.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

@@ -3,7 +3,8 @@
 #include "ops/op.h"
 #include "ops/shape_check.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/index.h>
 
 #include <algorithm>
 #include <cmath>

@@ -7,7 +7,10 @@
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/index.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

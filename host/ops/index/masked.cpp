@@ -8,7 +8,11 @@
 #include "core/sym/shape_env.h"
 #include "core/threads/thread_pool.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/index.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

@@ -6,7 +6,11 @@
 #include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/index.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

@@ -14,7 +14,7 @@
 #include "core/sym/sym_int.h"
 #include "ops/vjp_rules.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/index.h>
 
 #include <algorithm>
 #include <bit>

@@ -9,7 +9,8 @@
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/index.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 #include <numeric>

@@ -11,7 +11,10 @@
 #include "core/error.h"
 #include "core/sym/sym_int.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/linalg.h>
+#include <tenon/ops/nn.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

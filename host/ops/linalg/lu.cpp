@@ -9,7 +9,10 @@
 #include "ops/op.h"
 #include "ops/shape_check.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/linalg.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 #include <cmath>

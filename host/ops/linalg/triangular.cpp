@@ -7,7 +7,9 @@
 #include "ops/linalg/product.h"
 #include "ops/op.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/linalg.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

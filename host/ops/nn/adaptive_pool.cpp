@@ -3,7 +3,9 @@
 #include "ops/op.h"
 #include "ops/vjp_rules.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/nn.h>
+#include <tenon/ops/reduce.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

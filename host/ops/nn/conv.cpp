@@ -6,7 +6,9 @@
 #include "ops/shape_check.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/nn.h>
+#include <tenon/ops/reduce.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 

@@ -2,7 +2,9 @@
 // identity.
 #include "ops/op.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
 
 #include <cmath>
 

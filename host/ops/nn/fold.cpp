@@ -4,7 +4,7 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/nn.h>
 
 namespace tenon::ops {
 

@@ -10,7 +10,12 @@
 #include "ops/shape_check.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/linalg.h>
+#include <tenon/ops/nn.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 #include <cmath>

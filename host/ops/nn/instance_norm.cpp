@@ -2,7 +2,10 @@
 #include "core/sym/sym_int.h"
 #include "ops/op.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/nn.h>
+#include <tenon/ops/reduce.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

@@ -6,7 +6,11 @@
 #include "ops/op.h"
 #include "ops/shape_check.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/nn.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
+#include <tenon/ops/view.h>
 
 #include <cmath>
 #include <limits>

@@ -2,7 +2,9 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
 
 namespace tenon::ops {
 

@@ -10,7 +10,10 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
+#include <tenon/ops/view.h>
 
 #include <cmath>
 

@@ -5,7 +5,7 @@
 #include "core/tensor/tensor_impl.h"
 #include "ops/vjp_rules.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/nn.h>
 
 namespace tenon::ops {
 

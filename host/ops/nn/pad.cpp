@@ -5,7 +5,9 @@
 #include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/nn.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 

@@ -8,7 +8,7 @@
 #include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/nn.h>
 
 #include <limits>
 #include <utility>

@@ -79,8 +79,17 @@ bool add_result(Function& f) {
   return true;
 }
 
+// Names that PyTorch gives functions only. A new one leaves class Tensor alone, and with it all that
+// includes tensor.h.
+bool is_function_only(std::string_view name) {
+  for (std::string_view start : {"_", "fft_", "linalg_", "special_"})
+    if (name.starts_with(start)) return true;
+  return name.ends_with("_backward");
+}
+
 bool fits_method(const Function& f) {
   if (!f.space().empty() || f.params.empty() || f.params[0].arg != 0) return false;
+  if (is_function_only(f.schema.name)) return false;
   const SchemaArg& first = f.schema.args[0];
   return first.name == "self" && first.type == SchemaType{} &&
          std::find(std::begin(reserved_methods), std::end(reserved_methods), f.schema.name) ==

@@ -185,9 +185,8 @@ std::vector<Row> Scanner::rows() {
 
 RowFile scan_rows(std::string_view path, std::string_view source) {
   std::filesystem::path file(path);
-  RowFile out{std::string(path), {}, Scanner(path, source).rows()};
-  out.family = file.parent_path().filename().string() + "_" + file.stem().string();
-  return out;
+  std::string room = file.parent_path().filename().string();
+  return {std::string(path), room, room + "_" + file.stem().string(), Scanner(path, source).rows()};
 }
 
 }  // namespace tenon::opgen

@@ -20,7 +20,8 @@ struct Row {
 
 struct RowFile {
   std::string path;
-  std::string family;  ///< "pointwise_activation" of host/ops/pointwise/activation.cpp
+  std::string room;    ///< "pointwise" of host/ops/pointwise/activation.cpp
+  std::string family;  ///< "pointwise_activation"
   std::vector<Row> rows;
 };
 

@@ -11,7 +11,7 @@ namespace {
 
 struct Overload {
   Schema schema;
-  std::string place;
+  std::string place, room;
 };
 
 constexpr std::string_view head =
@@ -24,11 +24,11 @@ std::string id_of(const Schema& schema) {
   return id;
 }
 
-void add(std::map<std::string, Overload>& all, Schema schema, const std::string& place) {
-  std::string name = schema.canonical_name();
-  auto [at, is_new] = all.try_emplace(name, Overload{std::move(schema), place});
+void add(std::map<std::string, Overload>& all, Overload overload) {
+  std::string name = overload.schema.canonical_name();
+  auto [at, is_new] = all.try_emplace(name, overload);
   require(is_new, "{}: {} is defined twice, first at {}; remove one of the rows or its variants",
-          place, name, at->second.place);
+          overload.place, name, at->second.place);
 }
 
 // Every overload by canonical name, derived forms included.
@@ -36,10 +36,10 @@ std::map<std::string, Overload> collect(const std::vector<RowFile>& files) {
   std::map<std::string, Overload> all;
   for (const RowFile& file : files) {
     for (const Row& row : file.rows) {
-      add(all, row.schema, row.place);
+      add(all, {row.schema, row.place, file.room});
       try {
-        if (row.in_place) add(all, in_place_schema(row.schema), row.place);
-        if (row.out) add(all, out_schema(row.schema), row.place);
+        if (row.in_place) add(all, {in_place_schema(row.schema), row.place, file.room});
+        if (row.out) add(all, {out_schema(row.schema), row.place, file.room});
       } catch (const UserError& error) {
         std::string_view what = error.what();
         if (what.starts_with(row.place)) throw;
@@ -152,11 +152,33 @@ std::string in_namespaces(const std::vector<const Function*>& functions, F&& tex
   return out + (space.empty() ? "" : "}\n") + "\n}  // namespace tenon\n";
 }
 
-std::string ops_header(const std::vector<const Function*>& functions) {
+using Rooms = std::map<std::string, std::vector<const Function*>>;
+
+// By room. All overloads of a name stand where its first one does: a call must see all of them to
+// find the right one.
+Rooms by_room(const std::vector<Function>& functions, const std::map<std::string, Overload>& all) {
+  Rooms rooms;
+  std::map<std::string, std::string> room_of_name;
+  for (const Function& f : functions) {
+    auto [room, is_new] = room_of_name.try_emplace(f.space() + "::" + f.name,
+                                                   all.at(f.schema.canonical_name()).room);
+    rooms[room->second].push_back(&f);
+  }
+  return rooms;
+}
+
+std::string room_header(const std::string& room, const std::vector<const Function*>& functions) {
   return std::string(head) +
-         "// The functions of all ops, under their ATen names; above each stands its schema.\n"
-         "#pragma once\n\n#include <tenon/tensor.h>\n\n" +
+         message("// The functions of the ops of host/ops/{}, under their ATen names; above each "
+                 "stands its\n// schema.\n#pragma once\n\n#include <tenon/tensor.h>\n\n",
+                 room) +
          in_namespaces(functions, declaration);
+}
+
+std::string ops_header(const Rooms& rooms) {
+  std::string out = std::string(head) + "// The functions of all ops.\n#pragma once\n\n";
+  for (const auto& [room, functions] : rooms) out += message("#include <tenon/ops/{}.h>\n", room);
+  return out;
 }
 
 std::string methods(const std::vector<const Function*>& functions) {
@@ -252,8 +274,12 @@ std::map<std::string, std::string> generate(const std::vector<RowFile>& files) {
     parts[stub_file(f)].push_back(&f);
   }
 
+  Rooms rooms = by_room(functions, all);
+
   std::map<std::string, std::string> out;
-  out["tenon/ops.h"] = ops_header(every);
+  out["tenon/ops.h"] = ops_header(rooms);
+  for (const auto& [room, in_room] : rooms)
+    out[message("tenon/ops/{}.h", room)] = room_header(room, in_room);
   out["tenon/tensor_methods.inc"] = methods(every);
   out["ops/op_ids.h"] = ids(all);
   out["ops/op_families.cpp"] = families(all, names);

@@ -3,7 +3,11 @@
 #include "core/scalar/fast_formulas.h"
 #include "ops/op.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
+#include <tenon/ops/view.h>
 
 #include <cmath>
 

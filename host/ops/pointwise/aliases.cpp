@@ -4,7 +4,11 @@
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

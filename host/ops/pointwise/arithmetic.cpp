@@ -6,7 +6,10 @@
 #include "ops/promotion.h"
 #include "ops/vjp_rules.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

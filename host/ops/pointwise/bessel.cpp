@@ -7,8 +7,6 @@
 #include "ops/pointwise/by_element.h"
 #include "ops/pointwise/special_functions.h"
 
-#include <tenon/ops.h>
-
 #include <cmath>
 #include <limits>
 #include <numbers>

@@ -1,8 +1,6 @@
 // Bitwise operations on integers and bools, and shifts.
 #include "ops/op.h"
 
-#include <tenon/ops.h>
-
 namespace tenon::ops {
 
 static constexpr OpDef rows[] = {

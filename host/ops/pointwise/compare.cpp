@@ -2,7 +2,9 @@
 #include "ops/complex_forms.h"
 #include "ops/op.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/view.h>
 
 #include <limits>
 

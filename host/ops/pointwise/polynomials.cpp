@@ -6,7 +6,8 @@
 #include "ops/op.h"
 #include "ops/pointwise/by_element.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
 
 #include <cmath>
 #include <limits>

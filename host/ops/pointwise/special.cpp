@@ -4,7 +4,11 @@
 #include "ops/op.h"
 #include "ops/pointwise/by_element.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
+#include <tenon/ops/view.h>
 
 #include <cmath>
 #include <numbers>

@@ -6,7 +6,7 @@
 #include "core/sym/sym_int.h"
 #include "ops/vjp_rules.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/reduce.h>
 
 #include <algorithm>
 #include <limits>

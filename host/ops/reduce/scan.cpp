@@ -8,7 +8,10 @@
 #include "core/threads/thread_pool.h"
 #include "ops/vjp_rules.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/view.h>
 
 #include <cmath>
 

@@ -11,7 +11,9 @@
 #include "ops/shape_check.h"
 #include "ops/vjp_rules.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
 
 #include <cmath>
 

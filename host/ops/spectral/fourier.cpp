@@ -5,7 +5,11 @@
 #include "ops/op.h"
 #include "ops/promotion.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/spectral.h>
+#include <tenon/ops/view.h>
 
 #include <algorithm>
 

@@ -4,7 +4,11 @@
 #include "core/sym/sym_int.h"
 #include "ops/op.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/nn.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/spectral.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

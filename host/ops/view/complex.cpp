@@ -5,7 +5,8 @@
 
 #include "core/sym/sym_int.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

@@ -4,7 +4,7 @@
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

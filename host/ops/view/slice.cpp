@@ -8,7 +8,9 @@
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
 
-#include <tenon/ops.h>
+#include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/view.h>
 
 namespace tenon::ops {
 

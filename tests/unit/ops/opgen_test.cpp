@@ -210,7 +210,7 @@ std::string all_stubs(const std::map<std::string, std::string>& files) {
 TEST(Opgen, WritesFunctionsMethodsIdsAndStubs) {
   auto files = generated(row("add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> Tensor",
                              ", .variants = in_place"));
-  EXPECT_TRUE(contains(files.at("tenon/ops.h"),
+  EXPECT_TRUE(contains(files.at("tenon/ops/math.h"),
                        "/// aten::add.Tensor(Tensor self, Tensor other, *, Scalar alpha=1) -> "
                        "Tensor\nTENON_API Tensor add(const Tensor& self, const Tensor& other, "
                        "Number alpha = 1);\n"));
@@ -248,7 +248,7 @@ TEST(Opgen, PacksInSchemaOrderAndUnpacksTuples) {
 TEST(Opgen, InstantiatesExactBools) {
   auto files = generated(row("std(Tensor self, bool unbiased=True) -> Tensor") +
                          row("std.dim(Tensor self, int[1]? dim) -> Tensor"));
-  EXPECT_TRUE(contains(files.at("tenon/ops.h"),
+  EXPECT_TRUE(contains(files.at("tenon/ops/math.h"),
                        "template <std::same_as<bool> Bool1 = bool>\nTENON_API Tensor std(const "
                        "Tensor& self, Bool1 unbiased = true);"));
   EXPECT_TRUE(
@@ -258,16 +258,35 @@ TEST(Opgen, InstantiatesExactBools) {
 TEST(Opgen, PutsForeignNamespacesIntoTheirOwn) {
   auto files =
       generated(row("prims::f(Tensor self) -> Tensor") + row("sym::g(SymInt a) -> SymInt"));
-  EXPECT_TRUE(contains(files.at("tenon/ops.h"), "namespace prims {\n"));
+  EXPECT_TRUE(contains(files.at("tenon/ops/math.h"), "namespace prims {\n"));
   EXPECT_FALSE(contains(files.at("tenon/tensor_methods.inc"), " f("));
   EXPECT_TRUE(contains(files.at("ops/op_ids.h"), "prims_f_default,\n  sym_g_default,"));
-  EXPECT_FALSE(contains(files.at("tenon/ops.h"), " g("));
+  EXPECT_FALSE(contains(files.at("tenon/ops/math.h"), " g("));
 }
 
 TEST(Opgen, KeepsMethodsThatTensorHasItself) {
   auto files = generated(row("size.int(Tensor self, int dim) -> int"));
-  EXPECT_TRUE(contains(files.at("tenon/ops.h"), "int64_t size("));
+  EXPECT_TRUE(contains(files.at("tenon/ops/math.h"), "int64_t size("));
   EXPECT_FALSE(contains(files.at("tenon/tensor_methods.inc"), "int64_t size("));
+}
+
+TEST(Opgen, LeavesClassTensorAloneForWhatPyTorchHasAsFunctionsOnly) {
+  auto files = generated(row("special_erf(Tensor self) -> Tensor") +
+                         row("_sorted(Tensor self) -> Tensor") +
+                         row("f_backward(Tensor self) -> Tensor"));
+  EXPECT_TRUE(contains(files.at("tenon/ops/math.h"), "Tensor special_erf(const Tensor& self);"));
+  EXPECT_FALSE(contains(files.at("tenon/tensor_methods.inc"), "const;"));
+}
+
+TEST(Opgen, GivesEachRoomAHeaderAndKeepsTheOverloadsOfANameTogether) {
+  auto files = generate({scan_rows("ops/math/add.cpp", row("f.a(Tensor x) -> Tensor")),
+                         scan_rows("ops/order/sort.cpp", row("f.b(int n) -> Tensor") +
+                                                             row("g(Tensor x) -> Tensor"))});
+  EXPECT_TRUE(contains(files.at("tenon/ops/math.h"), " f(int64_t n);"));
+  EXPECT_FALSE(contains(files.at("tenon/ops/order.h"), " f("));
+  EXPECT_TRUE(contains(files.at("tenon/ops/order.h"), " g("));
+  EXPECT_TRUE(contains(files.at("tenon/ops.h"),
+                       "#include <tenon/ops/math.h>\n#include <tenon/ops/order.h>\n"));
 }
 
 TEST(Opgen, WritesFilesThatCompileWithoutRows) {

@@ -4,7 +4,10 @@
 #pragma once
 
 #include <tenon/nn/layers.h>
-#include <tenon/ops.h>
+#include <tenon/ops/create.h>
+#include <tenon/ops/nn.h>
+#include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
 
 namespace tenon::nn {
 
