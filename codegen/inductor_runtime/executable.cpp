@@ -37,6 +37,7 @@ class Executable::Lease {
     for (tensor& t : context_->tensors)
       if (t) t = tensor();
     std::lock_guard lock(owner_.guarding_pool_);
+    if (context_->packed.of.get() != owner_.newest_prepacked_) context_->packed = {};
     try {
       owner_.pool_.push_back(std::move(context_));
     } catch (const std::bad_alloc&) {  // the next call makes another one
@@ -170,6 +171,7 @@ Executable::~Executable() {
 void Executable::place_arena(Context& context, std::span<const int64_t> symbols) {
   auto size_of = [&](uint32_t symbol) { return symbols[symbol]; };
   if (context.is_placed && std::ranges::equal(sized_by_, context.sizes, {}, size_of)) return;
+  context.is_placed = false;  // until all of it is
   const loopir::Program& p = parts_.program;
   loopir::MemoryPlan plan = plan_for(symbols);
   bool is_one_block = parts_.options.plans_memory;
@@ -224,6 +226,9 @@ std::shared_ptr<Prepacked> Executable::prepacked_for(Call& call) {
   call.prepacked = made;
   run_items(call, true);
   prepacked_ = made;
+  std::lock_guard lock(guarding_pool_);
+  newest_prepacked_ = made.get();
+  for (const auto& idle : pool_) idle->packed = {};
   return made;
 }
 

@@ -129,7 +129,8 @@ class Executable {
   std::vector<std::unique_ptr<Context>> pool_;
   Prepacking prepacking_;
   std::shared_ptr<Prepacked> prepacked_;
-  std::atomic<int64_t> packed_bytes_{0};  // of what was prepacked last
+  const Prepacked* newest_prepacked_ = nullptr;  // guarded as the pool is, which keeps no other
+  std::atomic<int64_t> packed_bytes_{0};         // of what was prepacked last
 };
 
 }  // namespace inductor

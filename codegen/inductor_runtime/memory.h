@@ -13,6 +13,9 @@ class Memory {
  public:
   Memory() = default;
   explicit Memory(size_t bytes);
+  /// The same bytes, for what stays and is read again and again: blocks of some size share huge
+  /// pages, which go with the last that has a part of one.
+  static Memory settled(Memory made);
   Memory(Memory&& o) noexcept
       : data_(std::move(o.data_)), size_(std::exchange(o.size_, size_t{0})) {}
   Memory& operator=(Memory&& o) noexcept {

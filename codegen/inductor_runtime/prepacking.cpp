@@ -48,7 +48,8 @@ std::shared_ptr<const Memory> Prepacking::form_of(const Request& request, size_t
   for (const Prepacked::Form& form : forms)
     if (form.packing == packing) return form.memory;
   if (forms.size() == most_forms) forms.erase(forms.begin());
-  auto made = std::make_shared<const Memory>(call.pack(request.pointers, request.symbols));
+  auto made =
+      std::make_shared<const Memory>(Memory::settled(call.pack(request.pointers, request.symbols)));
   ++packings_;
   forms.push_back({packing, made});
   return made;

@@ -1,5 +1,4 @@
 // The items of a call: kernels, library calls, regions of rows, ops of the host.
-#include "calls/placed.h"
 #include "executable_call.h"
 
 #include <algorithm>
@@ -25,8 +24,10 @@ alignas(64) std::byte nothing[4096];
 class Executable::KernelCall {
  public:
   KernelCall(const Executable& owner, const Call& call, size_t item)
-      : kernel_(owner.parts_.kernels[item]),
-        symbols_(call.symbols.data()),
+      : program_(owner.parts_.program),
+        writes_(owner.parts_.accesses[item].writes),
+        kernel_(owner.parts_.kernels[item]),
+        symbols_(call.symbols),
         run_(owner.parts_.functions[item].run),
         name_(owner.kernel_name(item)) {
     size_t n = kernel_.buffers.size();
@@ -41,11 +42,19 @@ class Executable::KernelCall {
   void operator()(int64_t begin, int64_t end) const {
     void* rows =
         kernel_.scratch_bytes ? thread_bytes(static_cast<size_t>(kernel_.scratch_bytes)) : nullptr;
-    uint32_t errors = run_(pointers_, symbols_, begin, end, rows);
-    if (errors) fail(errors);
+    uint32_t errors = run_(pointers_, symbols_.data(), begin, end, rows);
+    if (errors && makes_elements()) fail(errors);
   }
 
  private:
+  // What is the same for all elements is checked before any of them is made.
+  bool makes_elements() const {
+    return std::ranges::any_of(writes_, [&](Id b) {
+      return std::ranges::none_of(program_.buffers[b].sizes, [&](Id size) {
+        return program_.expressions.evaluate(size, symbols_) == 0;
+      });
+    });
+  }
   [[noreturn]] void fail(uint32_t errors) const {
     if (errors & division_by_zero)
       throw error(TN_INVALID_ARGUMENT,
@@ -58,8 +67,10 @@ class Executable::KernelCall {
   }
 
   static constexpr size_t most = 64;
+  const loopir::Program& program_;
+  const loopir::Ids& writes_;
   const KernelInterface& kernel_;
-  const int64_t* symbols_;
+  std::span<const int64_t> symbols_;
   KernelFunction run_;
   const std::string& name_;
   void* own_[most];

@@ -142,6 +142,23 @@ void check_reals(const loopir::Program& p) {
   }
 }
 
+bool has_rank(const loopir::View& v, size_t n) {
+  return v.sizes.size() == n && v.strides.size() == n;
+}
+
+void check_recurrence(const loopir::Recurrence& r) {
+  expect(!r.directions.empty() && r.directions.size() <= 2, "a recurrent layer of no direction");
+  bool has_cell = r.cell == loopir::Recurrence::Cell::lstm;
+  for (const loopir::RecurrentDirection& d : r.directions) {
+    bool fits = has_rank(d.input, 3) && has_rank(d.weights, 2) && has_rank(d.state, 2) &&
+                has_rank(d.last_state, 2) && has_rank(d.result, 3) &&
+                (!d.bias || has_rank(*d.bias, 1)) && d.cell.has_value() == has_cell &&
+                d.last_cell.has_value() == has_cell &&
+                (!has_cell || (has_rank(*d.cell, 2) && has_rank(*d.last_cell, 2)));
+    expect(fits, "a recurrent layer of other shapes");
+  }
+}
+
 void check_items(const Parts& parts) {
   size_t n = parts.schedule.items.size();
   expect(parts.accesses.size() == n && parts.kernels.size() == n && parts.is_prepacked.size() == n,
@@ -154,6 +171,7 @@ void check_items(const Parts& parts) {
            "an op without arguments");
     if (auto* product = std::get_if<loopir::Product>(&item))
       expect(loopir::problem_of(parts.program, *product).empty(), "a product of unknown dtypes");
+    if (auto* recurrence = std::get_if<loopir::Recurrence>(&item)) check_recurrence(*recurrence);
   }
   for (const Region& r : parts.regions)
     expect(r.first <= r.last && r.last < n && r.units.size() == r.last - r.first + 1 &&

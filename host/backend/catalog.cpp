@@ -5,6 +5,7 @@
 #include "config/cache_folder.h"
 #include "config/flags.h"
 #include "core/error.h"
+#include "report/log.h"
 
 #include <pthread.h>
 #include <unistd.h>
@@ -44,8 +45,14 @@ void report_on(const FoundPlugin& p, std::vector<std::string>& out) {
   for (const Diagnosis& w : p.warnings) out.push_back("    doubtful: " + to_text(w));
 }
 
-// Before anything can be locked: a child of a fork in between would wait for ever.
-[[maybe_unused]] const int registered = ::pthread_atfork(before_fork, after_fork, after_fork);
+// Before anything can be locked: a child of a fork in between would wait for ever. The newest
+// handler runs first, so the locks are taken as plugin_catalog() takes them: its own, that of the
+// flags, that of the log.
+[[maybe_unused]] const int registered = [] {
+  report::guard_forks();
+  config::guard_forks();
+  return ::pthread_atfork(before_fork, after_fork, after_fork);
+}();
 
 }  // namespace
 

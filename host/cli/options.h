@@ -24,7 +24,7 @@ class Option {
   Option& required() { return is_required = true, *this; }
   Option& one_of(std::vector<std::string> values) { return choices = std::move(values), *this; }
   /// Of numbers, both ends included.
-  Option& within(int low, int high) { return range = {low, high}, *this; }
+  Option& within(int low, int high) { return range.emplace(low, high), *this; }
   Option& positive() { return is_positive = true, *this; }
   Option& excludes(const Option& other) { return excluded = other.name, *this; }
   Option& in_group(std::string_view named) { return group = named, *this; }
@@ -37,7 +37,7 @@ class Option {
   std::string doc;
   bool is_flag = false, is_required = false, is_positive = false, takes_one = false;
   std::vector<std::string> choices;
-  std::pair<int, int> range{0, 0};
+  std::optional<std::pair<int, int>> range;
   std::string excluded, group = "Options";
 };
 

@@ -22,7 +22,7 @@ void declare(CLI::App& app, const Options& options) {
     made->group(option.group)->required(option.is_required);
     if (option.takes_one) made->allow_extra_args(false);
     if (!option.choices.empty()) made->check(CLI::IsMember(option.choices));
-    if (option.range.second) made->check(CLI::Range(option.range.first, option.range.second));
+    if (option.range) made->check(CLI::Range(option.range->first, option.range->second));
     if (option.is_positive) made->check(CLI::PositiveNumber);
     if (!option.excluded.empty()) made->excludes(app.get_option(option.excluded));
   }

@@ -108,6 +108,9 @@ const Flags& slow_flags();
 /// `core`, which follows compiler.threads. Must not throw.
 extern void (*published_slot)(const Flags&);
 
+/// From here on a fork waits for those who change flags. At the first use of flags, or here.
+void guard_forks();
+
 /// The values that this thread sees. Reads the files and the environment at first use, and throws
 /// UserError ConfigError if one of them is wrong. Outside a patch the reference stays good for
 /// ever, inside one until the patch ends. Cost: two loads.

@@ -57,6 +57,8 @@ Store& Store::instance() {
   return store;
 }
 
+void guard_forks() { Store::instance(); }
+
 void Store::reload() {
   Access access(*this, Access::State::as_it_is);
   load();

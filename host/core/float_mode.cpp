@@ -30,7 +30,7 @@ std::string difference_of(const FloatMode& before, const FloatMode& after) {
     add("rounds " + std::string(roundings[(after.control & rounding_bits) >> rounding_at]));
   if (changed & trap_bits) add("traps other exceptions");
   if (before.x87 != after.x87) add("changes the x87 unit");
-  return out.empty() ? "computes otherwise" : out;
+  return out.empty() ? "computes differently" : out;
 }
 
 }  // namespace tenon

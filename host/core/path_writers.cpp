@@ -74,17 +74,22 @@ static void examine_writers(const std::string& path, const struct stat& s, Write
 // ---- directories
 
 const PathWriters::Directory& PathWriters::directory(const std::string& path) {
+  n_links_ = 0;
+  return walked(path);
+}
+
+const PathWriters::Directory& PathWriters::walked(const std::string& path) {
   auto known = directories_.find(path);
   if (known != directories_.end()) return known->second;
   bool root = path == "/";
   Directory found = root ? entered({}, "/")
-                         : entered(directory(directory_of(path)), path.substr(path.rfind('/') + 1));
+                         : entered(walked(directory_of(path)), path.substr(path.rfind('/') + 1));
   return directories_.emplace(path, std::move(found)).first->second;
 }
 
 PathWriters::Directory PathWriters::entered(const Directory& above, const std::string& name) {
   if (!above.problem.empty() || name.empty() || name == ".") return above;
-  if (name == "..") return directory(directory_of(above.path));
+  if (name == "..") return walked(directory_of(above.path));
   Directory out{.path = joined(above.path, name), .way = above.way};
   struct stat& s = out.status;
   if (::lstat(out.path.c_str(), &s) != 0) {
@@ -113,7 +118,7 @@ PathWriters::Directory PathWriters::entered(const Directory& above, const std::s
 PathWriters::Directory PathWriters::followed(Directory link) {
   std::string target;
   if (!is_counted_link(link.path, target, link.problem)) return link;
-  Directory out = directory(joined(directory_of(link.path), target));
+  Directory out = walked(joined(directory_of(link.path), target));
   out.way.refused.insert(out.way.refused.end(), out.contents.refused.begin(),
                          out.contents.refused.end());
   out.way.add(link.way);
@@ -183,7 +188,7 @@ WriterFindings PathWriters::of_file(std::string path, const Walk& walk) {
     return out;
   };
   for (;;) {
-    const Directory& above = directory(directory_of(path));
+    const Directory& above = walked(directory_of(path));
     if (!above.problem.empty()) return end_with(above.problem);
     std::string file = joined(above.path, path.substr(path.rfind('/') + 1));
     ways.add(findings_about(above, walk.kind));

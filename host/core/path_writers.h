@@ -52,6 +52,7 @@ class PathWriters {
   const Directory& directory(const std::string& path);
 
  private:
+  const Directory& walked(const std::string& path);
   enum class Kind : uint8_t { found, opened };
   struct Walk {
     Kind kind;

@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
+#include <cstring>
 
 namespace tenon::formats {
 
@@ -60,17 +61,23 @@ void write_aside(const std::string& path, const struct stat* before,
   }
 }
 
+// A name of an open file, such as /dev/stdout: what it leads to is written, and the name stays.
+bool is_system_link(const std::string& path) {
+  struct stat link {};
+  return ::lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode) &&
+         (path.starts_with("/dev/") || path.starts_with("/proc/"));
+}
+
 }  // namespace
 
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
   struct stat status {};
   bool exists = ::stat(path.c_str(), &status) == 0;
-  if (exists && S_ISDIR(status.st_mode)) errno = EISDIR;
-  require(!exists || !S_ISDIR(status.st_mode), ErrorCode::bad_file, "{}: cannot be written: {}",
-          path, system_error());
-  if (!exists || S_ISREG(status.st_mode))
+  if (exists && S_ISDIR(status.st_mode))
+    fail(ErrorCode::bad_file, "{}: cannot be written: {}", path, std::strerror(EISDIR));
+  if (!is_system_link(path) && (!exists || S_ISREG(status.st_mode)))
     return write_aside(path, exists ? &status : nullptr, write);
-  int descriptor = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  int descriptor = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC);
   require(descriptor >= 0, ErrorCode::bad_file, "{}: cannot be written: {}", path, system_error());
   fill(descriptor, path, write);
 }

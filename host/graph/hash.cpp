@@ -6,15 +6,25 @@
 #include "graph/text/elements.h"
 #include "graph/text/print.h"
 
+#include <openssl/err.h>
 #include <openssl/evp.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <new>
 #include <unordered_map>
 
 namespace tenon {
+
+[[noreturn]] static void fail_for_libcrypto() {
+  unsigned long reason = ERR_get_error();
+  if (reason == 0 || ERR_GET_REASON(reason) == ERR_R_MALLOC_FAILURE) throw std::bad_alloc();
+  std::array<char, 256> text{};
+  ERR_error_string_n(reason, text.data(), text.size());
+  throw InternalError(message("libcrypto makes no SHA-256 digest: {}", text.data()));
+}
 
 Digest sha256(std::string_view bytes) {
   Digest digest;
@@ -23,8 +33,8 @@ Digest sha256(std::string_view bytes) {
   static const EVP_MD* const fetched = EVP_MD_fetch(nullptr, "SHA256", nullptr);
   const EVP_MD* type = fetched ? fetched : EVP_sha256();
   bool done = EVP_Digest(bytes.data(), bytes.size(), digest.data(), &size, type, nullptr) == 1;
-  if (!done) throw std::bad_alloc();  // nothing else keeps libcrypto from it
-  ensure(size == digest.size(), "a SHA-256 has another size");
+  if (!done) fail_for_libcrypto();
+  ensure(size == digest.size(), "a SHA-256 digest has the wrong size");
   return digest;
 }
 

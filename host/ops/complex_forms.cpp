@@ -1,6 +1,7 @@
 // Complex arithmetic on real and imaginary parts.
 #include "ops/complex_forms.h"
 
+#include "ops/linalg/product.h"
 #include "ops/promotion.h"
 
 #include <tenon/ops.h>
@@ -79,8 +80,10 @@ Tensor length_of(const Parts& p) {
   return masked_fill(hypot(masked_fill(p.re, zero, 1), p.im), zero, 0);
 }
 
+// What is infinite on the real axis stays there: inf * sin(0) is not a number.
 Tensor from_polar(const Tensor& length, const Tensor& angle) {
-  return complex(mul(length, cos(angle)), mul(length, sin(angle)));
+  Tensor on_axis = logical_and(isinf(length), eq(angle, 0));
+  return complex(mul(length, cos(angle)), masked_fill(mul(length, sin(angle)), on_axis, 0));
 }
 
 Tensor as_complex(const Tensor& t, std::optional<Dtype> dtype) {
@@ -110,7 +113,11 @@ Tensor complex_add_number(const Tensor& self, Number other, Number alpha) {
 }
 
 Tensor complex_sub(const Tensor& self, const Tensor& other, Number alpha) {
-  return complex_add(self, neg(other), alpha);
+  Parts a = parts_of(self), b = parts_of(other);
+  Tensor im = !b.im.defined()   ? a.im
+              : !a.im.defined() ? neg(mul(b.im, alpha))
+                                : sub(a.im, b.im, alpha);
+  return joined(sub(a.re, b.re, alpha), im);
 }
 
 Tensor complex_sub_number(const Tensor& self, Number other, Number alpha) {
@@ -258,16 +265,18 @@ Tensor complex_vector_norm(const Tensor& self, Number ord, OptIntList dim, bool 
 }
 
 Tensor complex_mm(const Tensor& self, const Tensor& mat2) {
+  require_same_dtype("mm", self, mat2);
   return product_of(self, mat2, [](const Tensor& a, const Tensor& b) { return mm(a, b); });
 }
 
 Tensor complex_bmm(const Tensor& self, const Tensor& mat2) {
+  require_same_dtype("bmm", self, mat2);
   return product_of(self, mat2, [](const Tensor& a, const Tensor& b) { return bmm(a, b); });
 }
 
 Tensor complex_addmm(const Tensor& self, const Tensor& mat1, const Tensor& mat2, Number beta,
                      Number alpha) {
-  return add(mul(self, beta), mm(mat1, mat2), alpha);
+  return added_product(self, mm(mat1, mat2), beta, alpha);
 }
 
 Tensor complex_vdot(const Tensor& self, const Tensor& other) { return sum(mul(conj(self), other)); }

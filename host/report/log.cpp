@@ -198,8 +198,8 @@ SinkPtr sink(const std::string& path) {
 }
 
 void write(const Settings& settings, LogLevel level, std::string_view component,
-           std::string_view text_of_anybody) {
-  std::string text = shown(text_of_anybody);
+           std::string_view untrusted_text) {
+  std::string text = shown(untrusted_text);
   spdlog::details::log_msg line({component.data(), component.size()}, to_spdlog(level),
                                 {text.data(), text.size()});
   std::lock_guard lock(state().sinks_mutex);
@@ -222,6 +222,8 @@ std::string_view name_of(LogLevel level) {
 }
 
 // Where there is no memory to read the flags with, nothing is said.
+void guard_forks() { state(); }
+
 bool log_enabled(LogLevel level, std::string_view component) noexcept try {
   const Settings& now = settings();
   if (level > now.highest || level == LogLevel::off) return false;

@@ -21,6 +21,9 @@ namespace tenon::report {
 enum class LogLevel : uint8_t { off, error, warning, info, debug, trace };
 std::string_view name_of(LogLevel level);
 
+/// From here on a fork waits for those who write lines. At the first call, or the first line.
+void guard_forks();
+
 /// Whether a line of that level would be written. A few ns.
 bool log_enabled(LogLevel level, std::string_view component) noexcept;
 void log_line(LogLevel level, std::string_view component, std::string_view text) noexcept;

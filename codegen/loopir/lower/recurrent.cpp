@@ -1,6 +1,8 @@
 // Recurrent layers: for each, one product of all inputs for a direction, then its steps as one item.
 #include "loopir/lowering.h"
 
+#include <algorithm>
+
 namespace loopir {
 
 using tenon::plugin::node;
@@ -158,6 +160,33 @@ std::vector<Tensor> tensors_of(Lowering& to, const tn_arg& a) {
   return out;
 }
 
+bool is_f32(const std::vector<Tensor>& tensors) {
+  return std::all_of(tensors.begin(), tensors.end(),
+                     [](const Tensor& t) { return t.dtype == TN_F32; });
+}
+
+/// Whether all shapes are provably those of layers without projections: items run over them
+/// unchecked.
+bool have_fitting_shapes(Lowering& to, const Tensor& input, const std::vector<Tensor>& states,
+                         const Layers& l) {
+  if (l.layers < 1 || input.ndim() != 3 || states[0].ndim() != 3) return false;
+  Ids state = {to.x.constant(l.layers * l.directions), input.sizes[l.is_batch_first ? 0 : 1],
+               states[0].sizes[2]};
+  for (const Tensor& t : states)
+    if (t.sizes != state) return false;
+  Id size = state[2], gates = to.x.multiply(to.x.constant(gates_of(l.cell)), size);
+  for (int64_t layer = 0; layer < l.layers; ++layer)
+    for (int64_t d = 0; d < l.directions; ++d) {
+      Id width = layer == 0 ? input.sizes[2] : to.x.multiply(to.x.constant(l.directions), size);
+      if (l.param(layer, d, 0).sizes != Ids{gates, width} ||
+          l.param(layer, d, 1).sizes != Ids{gates, size})
+        return false;
+      for (size_t bias = 2; bias < l.per_direction(); ++bias)
+        if (l.param(layer, d, bias).sizes != Ids{gates}) return false;
+    }
+  return true;
+}
+
 template <Cell cell>
 bool recurrent(Lowering& to, const node& n) {
   const Tensor input = to.tensor_arg(n.args[0]);
@@ -175,16 +204,10 @@ bool recurrent(Lowering& to, const node& n) {
            name};
   bool drops = int_arg(n.args[6]) && number_arg(n.args[5]) != 0 && l.layers > 1;
   size_t expected = static_cast<size_t>(l.layers * l.directions) * l.per_direction();
-  if (drops || input.ndim() != 3 || l.params.size() != expected ||
-      states.size() != (cell == Cell::lstm ? 2 : 1))
+  if (drops || l.params.size() != expected || states.size() != (cell == Cell::lstm ? 2 : 1) ||
+      input.dtype != TN_F32 || !is_f32(states) || !is_f32(l.params) ||
+      !have_fitting_shapes(to, input, states, l))
     return false;
-  bool is_f32 = input.dtype == TN_F32;
-  for (const std::vector<Tensor>* list : {&states, &l.params})
-    for (const Tensor& t : *list) is_f32 &= t.dtype == TN_F32;
-  bool has_projection = states.size() == 2 && states[0].sizes[2] != states[1].sizes[2];
-  bool fits =
-      l.param(0, 0, 1).sizes[0] == to.x.multiply(to.x.constant(gates_of(cell)), states[0].sizes[2]);
-  if (!is_f32 || has_projection || !fits) return false;
   l.state = rows_of(to, states[0], name.c_str());
   if (cell == Cell::lstm) l.memory = rows_of(to, states[1], name.c_str());
   RecurrentLowering(to, std::move(l)).run(n, input);

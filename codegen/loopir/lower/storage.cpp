@@ -74,6 +74,7 @@ bool as_strided(Lowering& to, const node& n) {
   auto end = end_of(to.x, first, sizes, strides);
   auto all_end = end_of(to.x, all->offset, all->sizes, all->strides);
   if (!end || !all_end || *end > *all_end) return false;
+  if (to.x.number_of(first) < to.x.number_of(all->offset)) return false;
   to.set(n.first_result, to.make(v.dtype, sizes, [&](std::span<const Id> indices) {
     Id at = first;
     for (size_t d = 0; d < indices.size(); ++d)

@@ -103,10 +103,12 @@ bool run_kernel(void* self, const CallArgs& call) {
   auto& slot = *static_cast<KernelSlot*>(self);
   if (RunningSlot::has(slot)) return false;
   RunningSlot running(slot);
-  if (is_gate_closed() || !prepare(slot) || slot.net->is_faulty()) return false;
+  constexpr size_t most_results = 8;
+  if (call.n_results > most_results || is_gate_closed() || !prepare(slot) || slot.net->is_faulty())
+    return false;
   const tn_kernels* kernels = slot.table.load(std::memory_order_acquire);
   AbiArguments args(call.args, call.n_args);
-  tn_tensor* out[8] = {};
+  tn_tensor* out[most_results] = {};
   tn_status* status = call_plugin(*slot.net, slot.function, [&] {
     return kernels->run(kernels->self, slot.op_index, args.args(), args.size(), args.values(),
                         nullptr, out, call.n_results);
@@ -157,6 +159,7 @@ void install_plugin_kernels() {
   PluginCatalog& plugins = plugin_catalog();
   warn_of_unusable(plugins.list());
   std::set<std::pair<std::string, std::string>> installed;  // plugin, op
+  std::vector<std::pair<OpId, ForeignKernel>> found;
   for (const PluginCatalog::KernelsChoice& choice : plugins.kernels_for("cpu")) {
     const KernelsManifest& row = choice.plugin->manifest.kernels[choice.index];
     for (const std::string& name : row.ops) {
@@ -164,9 +167,11 @@ void install_plugin_kernels() {
       if (!op || !installed.emplace(choice.plugin->path, name).second) continue;
       bool only = op->def->provider != nullptr;
       auto* slot = new KernelSlot{choice.plugin, choice.index, name, "kernel " + name, only};
-      add_foreign_kernel(op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority)});
+      found.push_back({op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority)}});
     }
   }
+  // Last: an error on the way here must leave none attached, since all are attached again.
+  for (const auto& [op, kernel] : found) add_foreign_kernel(op, kernel);
   done = true;
 }
 

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <map>
+#include <new>
+#include <set>
 
 namespace tenon {
 
@@ -84,23 +86,27 @@ struct Judged {
     abi.host_data = this;
     abi.reason = [](tn_verdicts* self, uint32_t node, tn_str why) {
       auto& reasons = static_cast<Judged*>(self->host_data)->out.reasons;
-      if (node < reasons.size()) reasons[node] = std::string(view_of(why));
+      if (node >= reasons.size()) return;
+      try {
+        reasons[node] = std::string(view_of(why));
+      } catch (const std::bad_alloc&) {  // must not leave through the plugin; the verdict counts
+      }
     };
   }
 };
+
+const char* asked_of(const tn_backend& table) { return table.judge ? "judge" : "supports"; }
 
 tn_status* ask(const PluginBackend& backend, AbiRequest& request, std::vector<uint8_t>& bytes,
                Verdicts& verdicts) {
   auto lock = backend.lock();
   const tn_backend& table = backend.table;
-  const char* what = table.judge ? "judge" : "supports";
-  return call_plugin(backend.plugin.net, message("{} of backend {}", what, backend.manifest.name),
-                     [&] {
-                       if (!table.judge)
-                         return table.supports(table.self, &request.abi, bytes.data());
-                       Judged judged(bytes, verdicts);
-                       return table.judge(table.self, &request.abi, &judged.abi);
-                     });
+  std::string place = message("{} of backend {}", asked_of(table), backend.manifest.name);
+  return call_plugin(backend.plugin.net, place, [&] {
+    if (!table.judge) return table.supports(table.self, &request.abi, bytes.data());
+    Judged judged(bytes, verdicts);
+    return table.judge(table.self, &request.abi, &judged.abi);
+  });
 }
 
 }  // namespace
@@ -121,6 +127,7 @@ bool judges_nodes(const tn_backend& table) { return table.judge || table.support
 Verdicts verdicts_on(const PluginBackend& backend, AbiRequest& request) {
   const Graph& graph = *request.ctx.request->graph;
   const std::string& name = backend.manifest.name;
+  const char* what = asked_of(backend.table);
   size_t n = graph.nodes().size();
   Verdicts out;
   out.support.resize(n);
@@ -133,15 +140,14 @@ Verdicts verdicts_on(const PluginBackend& backend, AbiRequest& request) {
     return out;
   }
   if (status)
-    throw_status(status, ErrorCode::backend_compiler_failed,
-                 message("backend {}: {}", name, backend.table.judge ? "judge" : "supports"));
+    throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}: {}", name, what));
   for (size_t i = 0; i < n; ++i) {
     if (bytes[i] > TN_SUPPORTED_IF_FUSED)
       throw BackendError(
           ErrorCode::backend_compiler_failed, TN_INTERNAL,
-          message("backend {}: supports said {} of node {} ({}); expected 0 (no), 1 (yes) or 2 (if "
-                  "fused)",
-                  name, static_cast<int>(bytes[i]), i, name_of(graph.node(i).op)));
+          message(
+              "backend {}: {} said {} of node {} ({}); expected 0 (no), 1 (yes) or 2 (if fused)",
+              name, what, static_cast<int>(bytes[i]), i, name_of(graph.node(i).op)));
     out.support[i] = static_cast<Support>(bytes[i]);
   }
   limit_to_manifest(backend.manifest, graph, out);
@@ -165,11 +171,12 @@ std::vector<size_t> region_of_nodes(const GraphPieces& cut, size_t n_nodes) {
 bool leave_parted_groups(const GraphPieces& cut, Verdicts& verdicts) {
   std::vector<size_t> region = region_of_nodes(cut, verdicts.groups.size());
   std::map<uint32_t, size_t> place;
-  std::map<uint32_t, bool> parted;
+  std::set<uint32_t> parted;
   for (size_t n = 0; n < region.size(); ++n) {
     uint32_t group = verdicts.groups[n];
+    if (group == 0) continue;
     auto [at, first] = place.try_emplace(group, region[n]);
-    if (group && !first && at->second != region[n]) parted[group] = true;
+    if (!first && at->second != region[n]) parted.insert(group);
   }
   for (size_t n = 0; n < region.size(); ++n) {
     if (!parted.contains(verdicts.groups[n])) continue;
@@ -188,9 +195,8 @@ GraphPieces cut_by(const Graph& graph, Verdicts& verdicts, size_t min_region_ops
     GraphPieces cut = cut_into_regions(graph, dependencies, verdicts.support, min_region_ops);
     // Each round leaves a group for good, so that there is an end.
     if (!leave_parted_groups(cut, verdicts)) return cut;
-    for (uint32_t& group : verdicts.groups)
-      if (verdicts.support[static_cast<size_t>(&group - verdicts.groups.data())] == Support::no)
-        group = 0;
+    for (size_t n = 0; n < verdicts.groups.size(); ++n)
+      if (verdicts.support[n] == Support::no) verdicts.groups[n] = 0;
   }
 }
 

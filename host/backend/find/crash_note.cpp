@@ -1,4 +1,5 @@
-// Signal handlers for the moment of loading a plugin. A handler does nothing but system calls.
+// Signal handlers for the moment of loading a plugin. Handlers make system calls and ask what
+// is being thrown; they take no lock and allocate nothing.
 #include "backend/find/crash_note.h"
 
 #include <cxxabi.h>
@@ -61,10 +62,11 @@ void note_exit() {
   int file = watched.file.load();
   if (file < 0 || watched.process != ::getpid()) return;
   constexpr char text[] = "exit 1\n";
-  if (is_loading_thread()) [[maybe_unused]]
-    ssize_t n = ::write(file, text, sizeof text - 1);
-  else
+  if (is_loading_thread()) {
+    [[maybe_unused]] ssize_t n = ::write(file, text, sizeof text - 1);
+  } else {
     ::unlink(watched.path);
+  }
 }
 
 extern "C" void on_signal_while_loading(int signal, siginfo_t* info, void*) {

@@ -9,8 +9,9 @@ namespace tenon {
 /// While it lives, a signal with which this thread crashes is written to `file` as "signal 11\n",
 /// and then goes its usual way; exit() on this thread is written as "exit 1\n". A signal that asks
 /// the process to end (Ctrl-C), or exit() elsewhere, is not a crash: it removes `path`. What another
-/// process sent is not the plugin's doing and leaves no trace. At most one at a time; made and destroyed by one thread. The actions
-/// of the program are restored, unless somebody else has set others meanwhile.
+/// process sent is not the plugin's doing and writes nothing. At most one at a time; made and
+/// destroyed by one thread. The actions of the program are restored, unless somebody else has set
+/// others meanwhile.
 class CrashNote {
  public:
   CrashNote(int file, const std::string& path);

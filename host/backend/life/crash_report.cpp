@@ -25,11 +25,11 @@ void say(std::string_view text) {
 }
 
 void tell_of_plugin(const PluginLife& life, std::string_view place, bool is_own) {
-  // Another thread's place is of interest only where this one is in no plugin: it may work for it.
+  // Another thread is of interest only where this one is in no plugin: it may work for it.
   if (!is_own && InPlugin::current()) return;
   say(is_own ? "  in plugin " : "  while another thread was in plugin ");
   say(life.name());
-  say(": ");
+  if (!place.empty()) say(": ");
   say(place);
   say("\n");
 }

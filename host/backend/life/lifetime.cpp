@@ -102,7 +102,8 @@ void InPlugin::each_inside(void (*f)(const PluginLife&, std::string_view, bool))
   auto tell = [&](const ThreadNote& n) {
     uint32_t depth = std::min<uint32_t>(n.depth.load(std::memory_order_acquire), max_noted);
     const PluginLife* life = depth ? n.inside[depth - 1].load(std::memory_order_relaxed) : nullptr;
-    if (life) f(*life, n.places[depth - 1], &n == my_note);
+    bool is_own = &n == my_note;
+    if (life) f(*life, is_own ? n.places[depth - 1] : std::string_view(), is_own);
   };
   if (my_note) tell(*my_note);
   for (ThreadNote* n = all_notes.load(std::memory_order_acquire); n; n = n->next)

@@ -123,7 +123,7 @@ class InPlugin {
   static PluginLife* current();
   /// f(plugin, place, is_own) for the innermost plugin of each thread that is in one, this thread
   /// first. For handlers of signals: takes no lock, allocates nothing; the place of another thread
-  /// may be a moment old.
+  /// is empty, since it may be changing.
   static void each_inside(void (*f)(const PluginLife& life, std::string_view place, bool is_own));
 
  private:

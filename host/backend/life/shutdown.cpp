@@ -13,6 +13,7 @@
 #include "backend/find/admission.h"
 #include "config/flags.h"
 #include "core/error.h"
+#include "core/threads/signals_blocked.h"
 #include "core/threads/thread_pool.h"
 #include "report/log.h"
 
@@ -107,8 +108,13 @@ struct LastCall {
 bool call_shutdown_in_time(const LoadedPlugin& plugin) {
   auto last = std::make_shared<LastCall>();
   try {
+    const SignalsBlocked scope;
     std::thread([last, &plugin] {
-      call_shutdown(plugin);
+      try {
+        call_shutdown(plugin);
+      } catch (const std::exception& e) {  // nobody is there to catch it
+        report::log_line(Log::warning, "backend", e.what());
+      }
       std::lock_guard lock(last->changing);
       last->done = true;
       last->changed.notify_all();

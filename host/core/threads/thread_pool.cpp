@@ -28,6 +28,7 @@
 #include "core/threads/thread_pool.h"
 
 #include "core/error.h"
+#include "core/threads/signals_blocked.h"
 #include "core/threads/thread_count.h"
 #include "core/threads/thread_pool_policy.h"
 
@@ -101,22 +102,6 @@ void run_serially(int64_t n_chunks, Body body) {
   const BodyScope scope(std::max(current_worker, 0));
   for (int64_t c = 0; c < n_chunks; ++c) body(c, current_worker);
 }
-
-// Signals are the business of the program's own threads: none of ours is started open to them.
-class SignalsBlocked {
- public:
-  SignalsBlocked() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before_);
-  }
-  ~SignalsBlocked() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-  SignalsBlocked(const SignalsBlocked&) = delete;
-  SignalsBlocked& operator=(const SignalsBlocked&) = delete;
-
- private:
-  sigset_t before_;
-};
 
 // The chunks that are offered to one worker first.
 struct alignas(64) Range {

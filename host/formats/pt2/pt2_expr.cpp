@@ -207,8 +207,6 @@ const Expr* Pt2Expressions::call(std::string_view name, std::span<const Expr* co
   for (size_t i = operands.size() - 1; i-- > 0;)
     rest =
         substitute(operands[i], [&](const Expr* s) { return s == otherwise() ? rest : nullptr; });
-  bool is_whole = std::ranges::count(free_symbols(rest), otherwise()) == 0;
-  require(is_whole, ErrorCode::unsupported, "a choice without a last case is not supported");
   return rest;
 }
 
@@ -219,23 +217,32 @@ const Expr* Pt2Expressions::otherwise() {
   return otherwise_;
 }
 
+// A case of a choice means nothing outside of one.
+const Expr* Pt2Expressions::without_open_choice(const Expr* e) {
+  if (e && otherwise_)
+    require(std::ranges::count(free_symbols(e), otherwise_) == 0, ErrorCode::unsupported,
+            "a case outside of a choice is not supported");
+  return e;
+}
+
 const Expr* Pt2Expressions::read(const std::string& text) {
   auto [at, is_new] = read_.try_emplace(text);
   if (is_new)
     at->second = read_with(text, [&] {
-      return parse_expr(
+      return without_open_choice(parse_expr(
           text, [this](std::string_view name) { return leaf(name); }, nullptr,
-          [this](std::string_view name, Operands operands) { return call(name, operands); });
+          [this](std::string_view name, Operands operands) { return call(name, operands); }));
     });
   return at->second;
 }
 
 const Expr* Pt2Expressions::read_guard(std::string_view text, const SymbolLookup& place) {
   return read_with(text, [&] {
-    return parse_expr(
+    return without_open_choice(parse_expr(
         text,
         [&](std::string_view name) { return name.starts_with("L[") ? place(name) : leaf(name); },
-        nullptr, [this](std::string_view name, Operands operands) { return call(name, operands); });
+        nullptr,
+        [this](std::string_view name, Operands operands) { return call(name, operands); }));
   });
 }
 

@@ -37,6 +37,7 @@ class Pt2Expressions {
   const Expr* leaf(std::string_view name);
   const Expr* call(std::string_view name, std::span<const Expr* const> operands);
   const Expr* otherwise();
+  const Expr* without_open_choice(const Expr* e);
 
   std::shared_ptr<ShapeEnv> env_;
   std::unordered_map<std::string, const Expr*> read_;

@@ -3,7 +3,7 @@
 #include "core/sym/sym_int.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops.h>
 
@@ -22,26 +22,21 @@ Tensor uniform_like(const Tensor& self) {
   return rsub(rand_like(self, dtype), 1);
 }
 
-void require_floating(std::string_view op, const Tensor& self) {
-  require(is_floating(self.dtype()), "{}: a floating dtype is expected, found {}", op,
-          self.dtype());
-}
-
 Tensor exponential_of(const Tensor& self, double rate) {
-  require_floating("exponential", self);
+  require_floating("exponential", self.dtype());
   require(rate > 0, "exponential: lambd must be positive, found {}", rate);
   return div(neg(log(uniform_like(self))), rate);
 }
 
 Tensor cauchy_of(const Tensor& self, double median, double sigma) {
-  require_floating("cauchy", self);
+  require_floating("cauchy", self.dtype());
   require(sigma > 0, "cauchy: sigma must be positive, found {}", sigma);
   Tensor angle = mul(sub(uniform_like(self), 0.5), std::numbers::pi);
   return add(mul(tan(angle), sigma), median);
 }
 
 Tensor log_normal_of(const Tensor& self, double mean, double deviation) {
-  require_floating("log_normal", self);
+  require_floating("log_normal", self.dtype());
   require(deviation > 0, "log_normal: std must be positive, found {}", deviation);
   return exp(add(mul(randn_like(self), deviation), mean));
 }
@@ -53,22 +48,57 @@ Tensor geometric_of(const Tensor& self, double p) {
   return to(clamp_min(trials, 1), self.dtype());
 }
 
-/// Integers in [from, to), or all that the dtype counts exactly.
+struct Range {
+  int64_t least, most;
+};
+
+/// The integers that a dtype holds; of those beyond i64, i64's.
+Range range_of(Dtype t) {
+  switch (t) {
+    case Dtype::bool_:
+      return {0, 1};
+    case Dtype::u8:
+      return {0, UINT8_MAX};
+    case Dtype::i8:
+      return {INT8_MIN, INT8_MAX};
+    case Dtype::i16:
+      return {INT16_MIN, INT16_MAX};
+    case Dtype::i32:
+      return {INT32_MIN, INT32_MAX};
+    case Dtype::f16:
+      return {-65504, 65504};
+    default:
+      return {INT64_MIN, INT64_MAX};
+  }
+}
+
+/// Up to which integer the dtype has all.
+int64_t last_exact(Dtype t) {
+  switch (t) {
+    case Dtype::f64:
+      return int64_t{1} << 53;
+    case Dtype::f32:
+      return int64_t{1} << 24;
+    case Dtype::f16:
+      return int64_t{1} << 11;
+    case Dtype::bf16:
+      return int64_t{1} << 8;
+    default:
+      return range_of(t).most;
+  }
+}
+
+/// Integers in [from, to), or to the last that the dtype counts exactly.
 Tensor random_of(const Tensor& self, int64_t from, std::optional<int64_t> to_) {
   Dtype t = self.dtype();
-  int64_t most = t == Dtype::f64     ? int64_t{1} << 53
-                 : t == Dtype::f32   ? int64_t{1} << 24
-                 : t == Dtype::f16   ? int64_t{1} << 11
-                 : t == Dtype::bf16  ? int64_t{1} << 8
-                 : t == Dtype::i64   ? INT64_MAX
-                 : t == Dtype::i32   ? INT32_MAX
-                 : t == Dtype::i16   ? INT16_MAX
-                 : t == Dtype::bool_ ? 1
-                 : t == Dtype::u8    ? UINT8_MAX
-                                     : INT8_MAX;
-  bool whole = is_integral(t) || t == Dtype::bool_ || is_floating(t);
-  int64_t end = to_ ? *to_ : whole && most < INT64_MAX ? most + 1 : most;
+  require(!is_complex(t), ErrorCode::unsupported,
+          "random_ does not compute on dtype {}; fill view_as_real() instead", t);
+  int64_t exact = last_exact(t), end = to_ ? *to_ : exact < INT64_MAX ? exact + 1 : exact;
   require(from < end, "random_: from {} must be below to {}", from, end);
+  Range range = range_of(t);
+  require(from >= range.least && end - 1 <= range.most,
+          "random_: {} holds {} to {}, found from {} and to {}", t, range.least, range.most, from,
+          end);
   return to(randint_like(self, from, end, Dtype::i64), t);
 }
 
@@ -78,7 +108,7 @@ TensorMeta multinomial_meta(const Tensor& self, SymInt n, bool replacement, Valu
   require(self.dim() == 1 || self.dim() == 2,
           "multinomial: a vector or a matrix of probabilities is expected, found shape {}",
           self.sizes());
-  require_floating("multinomial", self);
+  require_floating("multinomial", self.dtype());
   require(expect_true(n > 0), "multinomial: num_samples must be positive, found {}", n);
   require(replacement || expect_true(n <= self.size(-1)),
           "multinomial: without replacement there are {} samples at most, found num_samples {}",

@@ -88,9 +88,12 @@ void fill_normal(const Tensor& t, double mean, double deviation) {
 }
 
 void fill_integers(const Tensor& t, int64_t low, int64_t high) {
-  auto span = static_cast<double>(high - low);
+  // Unsigned: the span may exceed i64.
+  uint64_t span = static_cast<uint64_t>(high) - static_cast<uint64_t>(low);
+  auto width = static_cast<double>(span);
   fill_by_uniform(t, "randint", [=](double u, int64_t) {
-    return low + std::min(static_cast<int64_t>(u * span), high - low - 1);
+    auto step = static_cast<uint64_t>(std::min(u * width, 0x1.fffffffffffffp63));
+    return static_cast<int64_t>(static_cast<uint64_t>(low) + std::min(step, span - 1));
   });
 }
 

@@ -7,10 +7,13 @@
 #include <tenon/ops/index.h>
 
 #include <algorithm>
+#include <array>
+#include <vector>
 
 namespace tenon::ops {
 
 namespace {
+
 // ---- bags of rows, folded
 
 enum class Bag : int64_t { sum = 0, mean = 1, max = 2 };
@@ -52,6 +55,8 @@ std::array<TensorMeta, 4> bag_meta(const BagArgs& a) {
   require_floating("embedding_bag", a.weight.dtype());
   require_index_dtype("embedding_bag", a.indices);
   require_index_dtype("embedding_bag", a.offsets);
+  require(!a.include_last_offset || expect_true(a.offsets.size(0) > 0),
+          "embedding_bag: include_last_offset needs at least one offset, found none");
   SymInt n_bags = bags_in(a), width = a.weight.size(1);
   auto whole = [&](SymIntList sizes) {
     return contiguous_meta(sizes, a.offsets.dtype(), a.offsets.device());
@@ -94,8 +99,11 @@ void bag_kernel(const BagArgs& a, Tensor& out, Tensor& bag_of, Tensor& sizes, Te
   int64_t n = numel_of(rows), width = sizes_of(a.weight)[1];
   Tensor names = make_tensor(IntList{n}, Dtype::i64),
          picks = make_tensor(IntList{numel_of(out)}, Dtype::i64);
+  fill_elements(names, 0);
   fill_elements(picks, 0);
   fill_elements(sizes, 0);
+  int64_t first = numel_of(starts) ? data_of<int64_t>(starts)[0] : 0;
+  require(first == 0, "embedding_bag: offsets[0] must be 0, found {}", first);
   dispatch_floating(a.weight.dtype(), "embedding_bag", [&]<class T>() {
     for (int64_t b = 0; b < sizes_of(out)[0]; ++b) {
       int64_t from = data_of<int64_t>(starts)[b],
@@ -271,8 +279,6 @@ void bag_scales_backward(Tensor& out, const Tensor& grad, const Tensor& weight,
 }
 
 }  // namespace
-
-namespace {}  // namespace
 
 static constexpr OpDef rows[] = {
     {.schema = "_embedding_bag(Tensor weight, Tensor indices, Tensor offsets, bool "

@@ -242,12 +242,6 @@ Tensor linear_decomp(const Tensor& input, const Tensor& weight, const Tensor& bi
   return view(addmm(bias, tall, t(weight)), list_of(sizes));
 }
 
-Tensor added_product(const Tensor& self, const Tensor& product, Number beta, Number alpha) {
-  if (!is_floating(self.dtype())) beta = beta.to_int(), alpha = alpha.to_int();
-  bool reads = beta.is_symbolic() || beta.to_double() != 0;
-  return reads ? add(mul(self, beta), product, alpha) : mul(product, alpha);
-}
-
 // ---- derivatives
 
 bool is_column_major(const Tensor& t) {

@@ -6,6 +6,8 @@
 #include "ops/kernel_loops.h"
 #include "ops/shapes.h"
 
+#include <tenon/ops/pointwise.h>
+
 #include <algorithm>
 
 namespace tenon::ops {
@@ -112,6 +114,12 @@ void multiply_linear(const Tensor& out, const Tensor& input, const Tensor& weigh
   Tensor result =
       make_view(out, {SymInt(m), SymInt(n)}, {SymInt(n), SymInt(1)}, out.storage_offset());
   multiply(result, left, transposed(weight), 1, bias.defined() ? 1 : 0);
+}
+
+Tensor added_product(const Tensor& self, const Tensor& product, Number beta, Number alpha) {
+  if (is_integral(self.dtype())) beta = beta.to_int(), alpha = alpha.to_int();
+  bool reads = beta.is_symbolic() || beta.to_double() != 0;
+  return reads ? add(mul(self, beta), product, alpha) : mul(product, alpha);
 }
 
 void require_same_dtype(std::string_view op, const Tensor& a, const Tensor& b) {

@@ -20,6 +20,10 @@ Tensor transposed(const Tensor& t);
 void multiply_linear(const Tensor& out, const Tensor& input, const Tensor& weight,
                      const Tensor& bias);
 
+/// beta * self + alpha * product; `self` is not read when beta is 0, and integers have integer
+/// factors.
+Tensor added_product(const Tensor& self, const Tensor& product, Number beta, Number alpha);
+
 /// Throws UserError unless both have the same dtype.
 void require_same_dtype(std::string_view op, const Tensor& a, const Tensor& b);
 

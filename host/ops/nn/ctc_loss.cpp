@@ -51,46 +51,59 @@ struct Samples {
   }
 };
 
-Lengths numbers_of(const Tensor& t) { return to(t, Dtype::i64).to_vector<int64_t>(); }
+Lengths numbers_of(const Tensor& t, const char* what) {
+  require(is_integral(t.dtype()), "ctc_loss: {} must be integers, found {}", what, t);
+  return to(t, Dtype::i64).to_vector<int64_t>();
+}
 
-void check_lengths(const Samples& s, int64_t n_given) {
+void check_lengths(const Samples& s) {
   constexpr const char* op = "ctc_loss";
   require(static_cast<int64_t>(s.steps.size()) == s.n_samples &&
               static_cast<int64_t>(s.n_labels.size()) == s.n_samples,
           "{}: {} samples need as many input_lengths and target_lengths, found {} and {}", op,
           s.n_samples, s.steps.size(), s.n_labels.size());
-  for (size_t i = 0; i < s.steps.size(); ++i) {
+  for (size_t i = 0; i < s.steps.size(); ++i)
     require(s.steps[i] >= 0 && s.steps[i] <= s.n_steps,
             "{}: input_lengths[{}] must be at most {}, found {}", op, i, s.n_steps, s.steps[i]);
-    require(s.n_labels[i] >= 0 && s.first[i] + s.n_labels[i] <= n_given,
-            "{}: target_lengths[{}] = {} is more than there are targets", op, i, s.n_labels[i]);
+}
+
+/// Where the labels of each sample begin; what pads a row is not looked at.
+void place_labels(Samples& s, const Tensor& targets) {
+  bool rows = targets.dim() == 2;
+  auto n_given = static_cast<int64_t>(s.labels.size());
+  int64_t width = rows ? int64_t(targets.size(1)) : n_given, next = 0;
+  require(!rows || int64_t(targets.size(0)) == s.n_samples,
+          "ctc_loss: targets must have a row for each of {} samples, found shape {}", s.n_samples,
+          targets.sizes());
+  for (size_t i = 0; i < s.n_labels.size(); ++i) {
+    int64_t n = s.n_labels[i], left = rows ? width : n_given - next;
+    require(
+        n >= 0 && n <= left,
+        "ctc_loss: target_lengths[{}] must be at most {}, as many targets as are there, found {}",
+        i, left, n);
+    s.first.push_back(rows ? static_cast<int64_t>(i) * width : next);
+    next += n;
+    for (int64_t k = 0; k < n; ++k) {
+      int64_t label = s.labels[static_cast<size_t>(s.first[i] + k)];
+      require(label >= 0 && label < s.n_classes, "ctc_loss: target {} is not one of {} classes",
+              label, s.n_classes);
+    }
   }
-  for (int64_t label : s.labels)
-    require(label >= 0 && label < s.n_classes, "{}: target {} is not one of {} classes", op, label,
-            s.n_classes);
 }
 
 Samples samples_of(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                    const Tensor& target_lengths, int64_t blank) {
   Samples s{contiguous_of(converted(log_probs, Dtype::f64)),
-            numbers_of(targets),
+            numbers_of(targets, "targets"),
             {},
-            numbers_of(input_lengths),
-            numbers_of(target_lengths),
+            numbers_of(input_lengths, "input_lengths"),
+            numbers_of(target_lengths, "target_lengths"),
             blank,
             log_probs.size(0),
             log_probs.size(1),
             log_probs.size(2)};
-  bool rows = targets.dim() == 2;
-  int64_t next = 0;
-  for (size_t i = 0; i < s.n_labels.size(); ++i) {
-    s.first.push_back(rows ? static_cast<int64_t>(i) * int64_t(targets.size(1)) : next);
-    next += s.n_labels[i];
-    require(!rows || s.n_labels[i] <= int64_t(targets.size(1)),
-            "ctc_loss: target_lengths[{}] = {} is more than the {} targets of a row", i,
-            s.n_labels[i], targets.size(1));
-  }
-  check_lengths(s, static_cast<int64_t>(s.labels.size()));
+  check_lengths(s);
+  place_labels(s, targets);
   return s;
 }
 
@@ -199,6 +212,18 @@ void write_gradient(const Samples& x, int64_t sample, double scale, double* to) 
   }
 }
 
+TensorMeta gradient_meta(const Tensor& grad, const Tensor& log_probs, const Tensor& targets,
+                         const Tensor&, const Tensor&, const Tensor& losses, const Tensor&,
+                         int64_t blank, bool) {
+  check_shapes(log_probs, targets, blank);
+  for (const Tensor* t : {&grad, &losses})
+    require(t->dim() == 1 && sizes_match(t->size(0), log_probs.size(1)),
+            "_ctc_loss_backward: grad and neg_log_likelihood need one number for each of {} "
+            "samples, found shape {}",
+            log_probs.size(1), t->sizes());
+  return contiguous_meta(log_probs.sizes(), log_probs.dtype(), log_probs.device());
+}
+
 void gradient_kernel(Tensor& out, const Tensor& grad, const Tensor& log_probs,
                      const Tensor& targets, const Tensor& input_lengths,
                      const Tensor& target_lengths, const Tensor& losses, const Tensor&,
@@ -266,9 +291,7 @@ static constexpr OpDef rows[] = {
     {.schema = "_ctc_loss_backward.Tensor(Tensor grad, Tensor log_probs, Tensor targets, Tensor "
                "input_lengths, Tensor target_lengths, Tensor neg_log_likelihood, Tensor "
                "log_alpha, int blank, bool zero_infinity=False) -> Tensor",
-     .meta = [](const Tensor&, const Tensor& log_probs, const Tensor&, const Tensor&, const Tensor&,
-                const Tensor&, const Tensor&, int64_t,
-                bool) { return contiguous_meta(log_probs.sizes(), log_probs.dtype()); },
+     .meta = fn<gradient_meta>,
      .eager = fn<gradient_kernel>,
      .linear = Without{"the gradient is asked for with one loss a sample"}},
     {.schema = "ctc_loss.Tensor(Tensor log_probs, Tensor targets, Tensor input_lengths, Tensor "

@@ -63,11 +63,6 @@ struct Statistics {
 
 Dtype compute_dtype(Dtype dtype) { return dtype == Dtype::f64 ? dtype : Dtype::f32; }
 
-void require_floating(std::string_view op, const Tensor& input) {
-  require(is_floating(input.dtype()), "{}: a floating dtype is expected, found {}", op,
-          input.dtype());
-}
-
 // ---- layer_norm
 
 size_t n_outer_dims(std::string_view op, const Tensor& input, SymIntList shape) {
@@ -92,7 +87,7 @@ Dims statistics_sizes(const Tensor& input, size_t n_outer) {
 
 TensorMeta layer_norm_meta(const Tensor& input, SymIntList shape, const Tensor& weight,
                            const Tensor& bias, double, bool) {
-  require_floating("layer_norm", input);
+  require_floating("layer_norm", input.dtype());
   n_outer_dims("layer_norm", input, shape);
   check_affine("layer_norm", "weight", weight, shape);
   check_affine("layer_norm", "bias", bias, shape);
@@ -176,7 +171,7 @@ Triple native_layer_norm_decomp(const Tensor& input, SymIntList shape, const Ten
 
 void check_groups(const Tensor& input, SymInt channels, int64_t groups, const Tensor& weight,
                   const Tensor& bias) {
-  require_floating("group_norm", input);
+  require_floating("group_norm", input.dtype());
   require(input.dim() >= 2,
           "group_norm: input needs a batch and a channel dimension, found shape {}", input.sizes());
   require(groups > 0 && sizes_match(channels % groups, 0),
@@ -254,7 +249,7 @@ double rms_eps(Dtype dtype, std::optional<double> eps) {
 
 TensorMeta rms_norm_meta(const Tensor& input, SymIntList shape, const Tensor& weight,
                          std::optional<double>) {
-  require_floating("rms_norm", input);
+  require_floating("rms_norm", input.dtype());
   n_outer_dims("rms_norm", input, shape);
   check_affine("rms_norm", "weight", weight, shape);
   return contiguous_meta(input.sizes(), input.dtype(), input.device());

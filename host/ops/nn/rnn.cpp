@@ -4,7 +4,7 @@
 // and the gates. Outside of training lstm and gru run through kernels of their own (recurrent.h).
 #include "ops/nn/recurrent.h"
 #include "ops/op.h"
-#include "ops/shapes.h"
+#include "ops/shape_check.h"
 
 #include <tenon/ops/create.h>
 #include <tenon/ops/linalg.h>
@@ -65,6 +65,8 @@ StepState step_of(Cell kind, const Tensor& gates, const StepState& s, const Cell
 
 // ---- layers
 
+int64_t gates_of(Cell kind) { return kind == Cell::lstm ? 4 : kind == Cell::gru ? 3 : 1; }
+
 struct LayerCall {
   Cell kind;
   const Tensor& input;
@@ -77,25 +79,54 @@ struct LayerCall {
   bool train, bidirectional, batch_first;
 
   int64_t directions() const { return bidirectional ? 2 : 1; }
+  /// Once the states are checked.
   bool has_projection() const {
     return kind == Cell::lstm && !sizes_match(hidden.size(2), cell.size(2));
   }
 };
 
-void check_call(const LayerCall& c) {
+constexpr std::string_view layer_name = "recurrent layer";
+
+void check_states(const LayerCall& c) {
+  require(c.layers >= 1, "recurrent layer: num_layers must be at least 1, found {}", c.layers);
   require(c.input.dim() == 3, "recurrent layer: input must have 3 dimensions, found shape {}",
           c.input.sizes());
-  require(c.hidden.dim() == 3 && sizes_match(c.hidden.size(0), c.layers * c.directions()) &&
-              sizes_match(c.hidden.size(1), c.input.size(c.batch_first ? 0 : 1)),
-          "recurrent layer: the initial state must have shape [{}, {}, size], found {}",
-          c.layers * c.directions(), c.input.size(c.batch_first ? 0 : 1), c.hidden.sizes());
+  SymInt batch = c.input.size(c.batch_first ? 0 : 1);
+  for (const Tensor* state : {&c.hidden, &c.cell}) {
+    if (!state->defined()) continue;
+    require(state->dim() == 3, "recurrent layer: a state must have 3 dimensions, found shape {}",
+            state->sizes());
+    require_shape(layer_name, "the initial state", *state,
+                  {c.layers * c.directions(), batch, state->size(2)});
+  }
 }
 
-std::vector<CellWeights> weights_of(const LayerCall& c) {
+void check_cell(const CellWeights& w, SymInt input, SymInt gates, SymInt size, SymInt cell_size) {
+  require_shape(layer_name, "the weight of the input", w.input, {gates, input});
+  require_shape(layer_name, "the weight of the state", w.hidden, {gates, size});
+  if (w.input_bias.defined())
+    require_shape(layer_name, "the bias of the input", w.input_bias, {gates});
+  if (w.hidden_bias.defined())
+    require_shape(layer_name, "the bias of the state", w.hidden_bias, {gates});
+  if (w.projection.defined())
+    require_shape(layer_name, "the projection", w.projection, {size, cell_size});
+}
+
+// The weights of each layer and direction. Throws UserError unless all shapes fit one another:
+// kernels and backends count on it.
+std::vector<CellWeights> checked_weights(const LayerCall& c) {
+  check_states(c);
   std::vector<CellWeights> weights = split_params(c.params, c.has_biases, c.has_projection());
   require(static_cast<int64_t>(weights.size()) == c.layers * c.directions(),
           "recurrent layer: parameters for {} layers and directions were expected, found {}",
           c.layers * c.directions(), weights.size());
+  SymInt size = c.hidden.size(2), cell_size = c.cell.defined() ? c.cell.size(2) : size;
+  SymInt gates = cell_size * gates_of(c.kind);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    bool is_first = static_cast<int64_t>(i) < c.directions();
+    check_cell(weights[i], is_first ? c.input.size(2) : size * c.directions(), gates, size,
+               cell_size);
+  }
   return weights;
 }
 
@@ -116,8 +147,7 @@ DirectionResult run_direction(Cell kind, const Tensor& x, StepState state, const
 }
 
 RecurrentResult recurrent_decomp(const LayerCall& c) {
-  check_call(c);
-  std::vector<CellWeights> weights = weights_of(c);
+  std::vector<CellWeights> weights = checked_weights(c);
   std::vector<Tensor> hidden = unbind(c.hidden, 0), cell;
   if (c.cell.defined()) cell = unbind(c.cell, 0);
   Tensor x = c.batch_first ? transpose(c.input, 0, 1) : c.input;
@@ -148,16 +178,15 @@ bool fits_kernel(const LayerCall& c) {
 }
 
 RecurrentResult recurrent_kernel(const LayerCall& c) {
+  std::vector<CellWeights> weights = checked_weights(c);
   if (!fits_kernel(c)) return recurrent_decomp(c);
-  check_call(c);
-  std::vector<CellWeights> weights = weights_of(c);
   RecurrentShape shape{c.layers, c.directions(), c.batch_first};
   return c.kind == Cell::lstm ? run_lstm(c.input, c.hidden, c.cell, weights, shape)
                               : run_gru(c.input, c.hidden, weights, shape);
 }
 
 std::array<TensorMeta, 2> recurrent_metas(const LayerCall& c) {
-  check_call(c);
+  checked_weights(c);
   SymInt steps = c.input.size(c.batch_first ? 1 : 0), batch = c.hidden.size(1);
   SymInt width = c.hidden.size(2) * c.directions();
   TensorMeta out = contiguous_meta({steps, batch, width}, c.input.dtype(), c.input.device());
@@ -230,11 +259,12 @@ Pair gru_kernel(const Tensor& input, const Tensor& hx, TensorList params, bool h
   return {r.output, r.hidden};
 }
 
+template <Cell kind>
 std::array<TensorMeta, 2> layer_metas(const Tensor& input, const Tensor& hx, TensorList params,
                                       bool has_biases, int64_t layers, double dropout_p, bool train,
                                       bool bidirectional, bool batch_first) {
-  return recurrent_metas(layer_call(Cell::gru, input, hx, params, has_biases, layers, dropout_p,
-                                    train, bidirectional, batch_first));
+  return recurrent_metas(layer_call(kind, input, hx, params, has_biases, layers, dropout_p, train,
+                                    bidirectional, batch_first));
 }
 
 template <Cell kind>
@@ -266,7 +296,7 @@ static constexpr OpDef rows[] = {
          "gru.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int num_layers, "
          "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
      .tags = OpTags::recurrent,
-     .meta = fn<layer_metas>,
+     .meta = fn<layer_metas<Cell::gru>>,
      .eager = fn<gru_kernel>,
      .decomp = fn<layer_decomp<Cell::gru>>},
     {.schema =
@@ -274,14 +304,14 @@ static constexpr OpDef rows[] = {
          "num_layers, "
          "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
      .tags = OpTags::recurrent,
-     .meta = fn<layer_metas>,
+     .meta = fn<layer_metas<Cell::tanh>>,
      .decomp = fn<layer_decomp<Cell::tanh>>},
     {.schema =
          "rnn_relu.input(Tensor input, Tensor hx, Tensor[] params, bool has_biases, int "
          "num_layers, "
          "float dropout, bool train, bool bidirectional, bool batch_first) -> (Tensor, Tensor)",
      .tags = OpTags::recurrent,
-     .meta = fn<layer_metas>,
+     .meta = fn<layer_metas<Cell::relu>>,
      .decomp = fn<layer_decomp<Cell::relu>>},
     {.schema = "lstm_cell(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, "
                "Tensor? b_hh=None) -> (Tensor, Tensor)",

@@ -1,8 +1,7 @@
 // Second names of pointwise ops, and forms of them that take a number first.
 #include "core/sym/sym_int.h"
 #include "ops/op.h"
-#include "ops/promotion.h"
-#include "ops/shapes.h"
+#include "ops/pointwise/by_element.h"
 
 #include <tenon/ops/copy.h>
 #include <tenon/ops/create.h>
@@ -15,12 +14,6 @@ namespace tenon::ops {
 namespace {
 
 using Rounding = std::optional<std::string_view>;
-
-/// A number beside a tensor: it does not raise the result's dtype.
-Tensor as_tensor(Number number, const Tensor& beside) {
-  return scalar_tensor(number, to_float_type(beside.dtype()));
-}
-
 }  // namespace
 
 static constexpr OpDef rows[] = {
@@ -84,18 +77,6 @@ static constexpr OpDef rows[] = {
      .decomp = [](const Tensor& x, Number y) { return xlogy(x, as_tensor(y, x)); }},
     {.schema = "chalf(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
      .decomp = [](const Tensor& x, std::optional<MemoryFormat>) { return to(x, Dtype::c32); }},
-    {.schema = "linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor",
-     .decomp =
-         [](const Tensor& given, std::optional<SymInt> count) {
-           Tensor x = given.dim() ? given : unsqueeze(given, 0);
-           SymInt n = count ? *count : x.size(-1);
-           require(expect_true(n > 1), "linalg_vander: N must be greater than 1, found {}", n);
-           bool whole = is_integral(x.dtype()) || x.dtype() == Dtype::bool_;
-           Tensor base = unsqueeze(whole ? to(x, Dtype::i64) : x, -1);
-           std::vector<SymInt> sizes(x.sizes().begin(), x.sizes().end());
-           sizes.push_back(n - 1);
-           return cat({ones_like(base), cumprod(expand(base, sizes), -1)}, -1);
-         }},
 };
 
 extern constinit const OpFamily op_family_pointwise_aliases{rows};

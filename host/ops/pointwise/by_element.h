@@ -7,6 +7,8 @@
 #include "ops/promotion.h"
 #include "ops/shapes.h"
 
+#include <tenon/ops/create.h>
+
 namespace tenon::ops {
 
 // ---- one argument, computed in f64
@@ -57,12 +59,20 @@ inline Tensor spread(const Tensor& t, const Tensor& out, Dtype dtype) {
   return contiguous_of(converted(wide, dtype));
 }
 
+/// A number beside a tensor: it does not raise the result's dtype.
+inline Tensor as_tensor(Number number, const Tensor& beside) {
+  return scalar_tensor(number, to_float_type(beside.dtype()));
+}
+
 template <class T, class F>
 void combine(const Tensor& out, const Tensor& self, const Tensor& other, const F& f) {
   Tensor a = spread(self, out, dtype_of<T>), b = spread(other, out, dtype_of<T>);
   Tensor y = make_tensor(contiguous_meta(out.sizes(), dtype_of<T>));
-  for (int64_t i = 0; i < numel_of(y); ++i)
-    data_of<T>(y)[i] = f(data_of<T>(a)[i], data_of<T>(b)[i]);
+  const T *left = data_of<T>(a), *right = data_of<T>(b);
+  T* to = data_of<T>(y);
+  parallel_for(0, numel_of(y), 1024, [&](int64_t lo, int64_t hi) {
+    for (int64_t i = lo; i < hi; ++i) to[i] = f(left[i], right[i]);
+  });
   copy_elements(out, y);
 }
 

@@ -99,11 +99,6 @@ double legendre(double x, double n) {
   });
 }
 
-/// A number beside a tensor: it does not raise the result's dtype.
-Tensor as_tensor(Number number, const Tensor& beside) {
-  return scalar_tensor(number, to_float_type(beside.dtype()));
-}
-
 }  // namespace
 
 static constexpr OpDef rows[] = {

@@ -17,19 +17,17 @@ namespace tenon::ops {
 
 namespace {
 
-using Norm = std::optional<std::string_view>;
-
 Dtype complex_of(Dtype dtype) { return dtype == Dtype::f64 ? Dtype::c128 : Dtype::c64; }
 Dtype real_of(Dtype dtype) { return dtype == Dtype::c128 ? Dtype::f64 : Dtype::f32; }
 
 }  // namespace
 
-FftNorm fft_norm(Norm name, bool forward) {
+int64_t number_of(Norm name, bool forward) {
   std::string_view norm = name.value_or("backward");
-  if (norm == "ortho") return FftNorm::by_root_n;
+  if (norm == "ortho") return static_cast<int64_t>(FftNorm::by_root_n);
   require(norm == "forward" || norm == "backward",
           "fft: norm must be forward, backward or ortho, found '{}'", norm);
-  return (norm == "forward") == forward ? FftNorm::by_n : FftNorm::none;
+  return static_cast<int64_t>((norm == "forward") == forward ? FftNorm::by_n : FftNorm::none);
 }
 
 Tensor as_transformable(std::string_view op, const Tensor& t, bool complex) {
@@ -77,7 +75,7 @@ Tensor fft_resized(const Tensor& t, const FftPlaces& places) {
     }
     Dims missing = dims_of(out.sizes());
     missing[static_cast<size_t>(dim)] = wanted - now;
-    out = cat(std::vector<Tensor>{out, zeros(list_of(missing), out.dtype())}, dim);
+    out = cat(std::vector<Tensor>{out, out.new_zeros(list_of(missing))}, dim);
   }
   return out;
 }
@@ -144,8 +142,6 @@ TensorMeta c2r_meta(const Tensor& self, IntList dim, int64_t norm, SymInt last_d
   return transformed_meta(self, real_of(self.dtype()), dim[dim.size() - 1], last_dim_size);
 }
 
-std::vector<SymInt> as_symbolic(IntList dims) { return {dims.begin(), dims.end()}; }
-
 // The transform is linear: its adjoint runs the other way and has the same scale.
 Tensor r2c_vjp(const Tensor& g, SymIntList sizes, IntList dim, int64_t norm, bool onesided) {
   Tensor whole = g;
@@ -176,10 +172,10 @@ FftPlaces one_place(std::string_view op, const Tensor& t, std::optional<SymInt> 
 }
 
 Tensor c2c(const Tensor& self, std::optional<SymInt> n, int64_t dim, Norm norm, bool forward) {
-  FftPlaces places = one_place("fft", self, n, dim);
-  Tensor x = fft_resized(as_transformable("fft", self, true), places);
-  return _fft_c2c(x, as_symbolic(places.dims), static_cast<int64_t>(fft_norm(norm, forward)),
-                  forward);
+  const char* op = forward ? "fft_fft" : "fft_ifft";
+  FftPlaces places = one_place(op, self, n, dim);
+  Tensor x = fft_resized(as_transformable(op, self, true), places);
+  return _fft_c2c(x, as_symbolic(places.dims), number_of(norm, forward), forward);
 }
 
 Tensor r2c(std::string_view op, const Tensor& self, std::optional<SymInt> n, int64_t dim, Norm norm,
@@ -187,7 +183,7 @@ Tensor r2c(std::string_view op, const Tensor& self, std::optional<SymInt> n, int
   require(!is_complex(self.dtype()), "{}: a real tensor is expected, found {}", op, self.dtype());
   FftPlaces places = one_place(op, self, n, dim);
   Tensor x = fft_resized(as_transformable(op, self, false), places);
-  Tensor out = _fft_r2c(x, places.dims, static_cast<int64_t>(fft_norm(norm, forward)), onesided);
+  Tensor out = _fft_r2c(x, places.dims, number_of(norm, forward), onesided);
   return forward ? out : conj(out);
 }
 
@@ -199,8 +195,7 @@ Tensor c2r(std::string_view op, const Tensor& self, std::optional<SymInt> n, int
   FftPlaces places = one_place(op, self, half_of(size), dim);
   Tensor x = as_transformable(op, self, true);
   if (n) x = fft_resized(x, places);
-  return _fft_c2r(forward ? conj(x) : x, places.dims, static_cast<int64_t>(fft_norm(norm, forward)),
-                  size);
+  return _fft_c2r(forward ? conj(x) : x, places.dims, number_of(norm, forward), size);
 }
 
 template <bool forward>

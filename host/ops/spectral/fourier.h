@@ -4,6 +4,7 @@
 #include "ops/shapes.h"
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -14,8 +15,14 @@ inline constexpr const char* fftw = "kernels_fftw";
 
 /// ATen's numbers: what a transform of n elements is divided by.
 enum class FftNorm : int64_t { none = 0, by_root_n = 1, by_n = 2 };
-/// Of the norm's name (unset: "backward"). Throws UserError for other names.
-FftNorm fft_norm(std::optional<std::string_view> name, bool forward);
+/// A norm by its name; unset: "backward".
+using Norm = std::optional<std::string_view>;
+/// ATen's number of a norm. Throws UserError for unknown names.
+int64_t number_of(Norm name, bool forward);
+
+inline std::vector<SymInt> as_symbolic(std::span<const int64_t> dims) {
+  return {dims.begin(), dims.end()};
+}
 
 /// The element type that a transform computes in; `complex`: the complex one. Throws UserError for
 /// types that have no transform.

@@ -14,18 +14,11 @@ namespace tenon::ops {
 
 namespace {
 
-using Norm = std::optional<std::string_view>;
-
-int64_t number_of(Norm norm, bool forward) { return static_cast<int64_t>(fft_norm(norm, forward)); }
-
-std::vector<SymInt> as_symbolic(std::span<const int64_t> dims) {
-  return {dims.begin(), dims.end()};
-}
-
 template <bool forward>
 Tensor fftn_decomp(const Tensor& self, OptSymIntList s, OptIntList dim, Norm norm) {
-  FftPlaces places = fft_places("fft_fftn", self, s, dim);
-  Tensor x = fft_resized(as_transformable("fft_fftn", self, true), places);
+  const char* op = forward ? "fft_fftn" : "fft_ifftn";
+  FftPlaces places = fft_places(op, self, s, dim);
+  Tensor x = fft_resized(as_transformable(op, self, true), places);
   return _fft_c2c(x, as_symbolic(places.dims), number_of(norm, forward), forward);
 }
 

@@ -4,9 +4,11 @@
 #include "core/sym/sym_int.h"
 #include "ops/op.h"
 
+#include <tenon/ops/copy.h>
 #include <tenon/ops/create.h>
 #include <tenon/ops/nn.h>
 #include <tenon/ops/pointwise.h>
+#include <tenon/ops/reduce.h>
 #include <tenon/ops/spectral.h>
 #include <tenon/ops/view.h>
 
@@ -116,6 +118,9 @@ Tensor istft_decomp(const Tensor& self, int64_t n_fft, std::optional<int64_t> ho
   require(is_complex(self.dtype()) && (self.dim() == 2 || self.dim() == 3),
           "istft: a complex spectrum of 2 or 3 dimensions is expected, found {}", self);
   Frames cut = frames_of("istft", n_fft, hop_length, win_length, window);
+  require(cut.hop <= win_length.value_or(n_fft),
+          "istft: hop_length must be at most win_length = {}, found {}", win_length.value_or(n_fft),
+          cut.hop);
   if (!cut.window.defined()) cut.window = ones({SymInt(n_fft)}, Dtype::f32);
   Tensor spectrum = self.dim() == 2 ? unsqueeze(self, 0) : self;
   bool half = onesided.value_or(!sizes_match(spectrum.size(1), n_fft));
@@ -124,11 +129,14 @@ Tensor istft_decomp(const Tensor& self, int64_t n_fft, std::optional<int64_t> ho
           spectrum.size(1));
   SymInt n_frames = spectrum.size(2), whole = (n_frames - 1) * cut.hop + n_fft;
   Tensor frames = mul(frames_back(spectrum, cut, normalized, half, return_complex), cut.window);
-  Tensor weights = expand(mul(cut.window, cut.window), {SymInt(1), n_frames, SymInt(n_fft)});
-  Tensor signal = div(overlapped(frames, whole, cut), overlapped(weights, whole, cut));
+  Tensor squares = expand(mul(cut.window, cut.window), {SymInt(1), n_frames, SymInt(n_fft)});
+  Tensor weights = overlapped(squares, whole, cut);
+  Tensor signal = div(overlapped(frames, whole, cut), weights);
   SymInt start = center ? n_fft / 2 : 0;
   SymInt end = length ? start + *length : center ? whole - n_fft / 2 : whole;
   SymInt there = bool(end <= whole) ? end : whole;
+  _assert_async(gt(amin(abs(narrow(weights, 1, start, there - start))), 1e-11),
+                "istft: the windows leave a gap; make hop_length smaller or pass center: true");
   Tensor out = narrow(signal, 1, start, there - start);
   if (bool(end > whole)) out = constant_pad_nd(out, {SymInt(0), end - whole}, 0);
   return self.dim() == 2 ? squeeze(out, 0) : out;

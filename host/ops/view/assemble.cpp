@@ -52,14 +52,20 @@ Tensor cartesian_prod_decomp(TensorList tensors) {
 }
 
 // Powers 0 to N - 1 (or down from it) of each element, by repeated multiplication.
+// 1, x, ..., x^(n - 1) in a last dimension of its own.
+Tensor powers_of(const Tensor& x, SymInt n) {
+  bool whole = is_integral(x.dtype()) || x.dtype() == Dtype::bool_;
+  Tensor base = unsqueeze(whole ? to(x, Dtype::i64) : x, -1);
+  Dims sizes = dims_of(x.sizes());
+  sizes.push_back(n - 1);
+  return cat({ones_like(base), cumprod(expand(base, list_of(sizes)), -1)}, -1);
+}
+
 Tensor vander_decomp(const Tensor& x, std::optional<int64_t> count, bool increasing) {
   require(x.dim() == 1, "vander: a vector is expected, found shape {}", x.sizes());
   SymInt n = count ? SymInt(*count) : x.size(0);
-  bool whole = is_integral(x.dtype()) || x.dtype() == Dtype::bool_;
-  Tensor base = unsqueeze(whole ? to(x, Dtype::i64) : x, -1);
-  if (guard_or_false(n == 0)) return new_zeros(base, {x.size(0), SymInt(0)});
-  Tensor powers = cat({ones_like(base), expand(base, {x.size(0), n - 1})}, -1);
-  powers = cumprod(powers, -1);
+  if (guard_or_false(n == 0)) return narrow(powers_of(x, 1), -1, 0, 0);
+  Tensor powers = powers_of(x, n);
   return increasing ? powers : flip(powers, {-1});
 }
 
@@ -156,6 +162,14 @@ static constexpr OpDef rows[] = {
      .decomp = fn<cartesian_prod_decomp>},
     {.schema = "vander(Tensor x, int? N=None, bool increasing=False) -> Tensor",
      .decomp = fn<vander_decomp>},
+    {.schema = "linalg_vander(Tensor x, *, SymInt? N=None) -> Tensor",
+     .decomp =
+         [](const Tensor& given, std::optional<SymInt> count) {
+           Tensor x = given.dim() ? given : unsqueeze(given, 0);
+           SymInt n = count ? *count : x.size(-1);
+           require(expect_true(n > 1), "linalg_vander: N must be greater than 1, found {}", n);
+           return powers_of(x, n);
+         }},
     {.schema = "combinations(Tensor self, int r=2, bool with_replacement=False) -> Tensor",
      .meta = fn<combinations_meta>,
      .eager = fn<combinations_kernel>,

@@ -121,6 +121,24 @@ TEST_F(InductorNumbers, ADivisorIsLookedAtOnlyWhereItIsRead) {
   expect_same(body, {arange(10), b});
 }
 
+TEST_F(InductorNumbers, NothingIsDividedWhereThereIsNothing) {
+  const std::string body = R"(
+  symbol n in [0, 10] hint 4 from size(%a, 0)
+  input %a: i64[n, 3]
+  input %b: i64[]
+  %q: i64[n, 3] = aten.floor_divide.default(%a, %b)
+  output %q
+)";
+  auto graph = graph_of(body);
+  auto artifact = compiled("inductor", graph);
+  EXPECT_EQ(difference(graph, *artifact, {zeros({0, 3}, Dtype::i64), zeros({}, Dtype::i64)}, {0}),
+            0);
+  EXPECT_THAT(error_of([&] {
+                run(*artifact, *graph, {ones({1, 3}, Dtype::i64), zeros({}, Dtype::i64)}, {1});
+              }),
+              HasSubstr("integers are divided by zero"));
+}
+
 TEST_F(InductorNumbers, TheLeastIntegerByMinusOneIsItself) {
   for (const char* dtype : {"i64", "i32"}) {
     bool is_wide = std::string(dtype) == "i64";

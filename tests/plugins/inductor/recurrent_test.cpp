@@ -159,6 +159,24 @@ TEST_F(InductorRecurrentModules, OtherDtypesAndProjectionsAreTheHosts) {
   auto f = compile([&](const Tensor& x) { return wide(x).output; }, {.backend = "inductor"});
   Tensor x = randn({3, 2, 4}).to(Dtype::f64);
   EXPECT_LE(distance(f(x), wide(x).output), 1e-14);
+
+  std::vector<Tensor> weights = {randn({20, 4}), randn({20, 3}), randn({3, 5})};
+  auto projected = [&](const Tensor& v) {
+    return std::get<0>(
+        lstm(v, {zeros({1, 2, 3}), zeros({1, 2, 5})}, weights, false, 1, 0, false, false, false));
+  };
+  Tensor y = randn({6, 2, 4});
+  EXPECT_LE(distance(compile(projected, {.backend = "inductor"})(y), projected(y)), 1e-6);
+}
+
+TEST_F(InductorRecurrentModules, WeightsThatDoNotFitAreRefused) {
+  NoGradGuard no_grad;
+  std::vector<Tensor> weights = {randn({20, 4}), randn({20, 4})};  // a state of 5
+  auto layer = [&](const Tensor& v) {
+    return std::get<0>(
+        lstm(v, {zeros({1, 2, 5}), zeros({1, 2, 5})}, weights, false, 1, 0, false, false, false));
+  };
+  EXPECT_THROW(compile(layer, {.backend = "inductor"})(randn({6, 2, 4})), Error);
 }
 
 TEST_F(InductorRecurrentModules, Trains) {

@@ -110,6 +110,19 @@ TEST_F(WriteFile, MayBeCalledByManyThreads) {
   EXPECT_EQ(n_files(), 1u);
 }
 
+TEST_F(WriteFile, WritesToTheOpenFileThatALinkOfTheSystemNames) {
+  int descriptor = ::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  ASSERT_GE(descriptor, 0);
+  ASSERT_EQ(::write(descriptor, "before ", 7), 7);
+  std::string name = message("/dev/fd/{}", descriptor);
+  write_file(name, [](std::ostream& out) { out << "behind"; });
+  struct stat link {};
+  EXPECT_EQ(::lstat(name.c_str(), &link), 0);
+  EXPECT_TRUE(S_ISLNK(link.st_mode));
+  ::close(descriptor);
+  EXPECT_EQ(text_of(path_), "before behind");
+}
+
 TEST_F(WriteFile, LeavesDevicesWhatTheyAre) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   int reader = ::open(path_.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);

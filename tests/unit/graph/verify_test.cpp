@@ -171,7 +171,7 @@ TEST(VerifyMeta, FindsWrongDtypeShapeStridesAndOffset) {
   const std::pair<std::string, std::string> cases[] = {
       {"%y: f64[4, 2] = aten.relu.default(%x)", "dtype is f32"},
       {"%y: f32[2, 4] = aten.relu.default(%x)", "shape is [4, 2]"},
-      {"%y: f32[2, 4] alias 1 = aten.transpose.int(%x, 0, 1)", "strides is [1, 2]"},
+      {"%y: f32[2, 4] alias 1 = aten.transpose.int(%x, 0, 1)", "strides are [1, 2]"},
       {"%y: f32[2, 4] strides [1, 2] offset 3 = aten.transpose.int(%x, 0, 1)", "offset is 0"},
       {"%y: f32[4] = aten.relu.default(%x)", "shape is [4, 2]"},
       {"%y: f32[3, 2] = aten.split.Tensor(%x, 2)", "it gives 2 parts, the graph says 1"},

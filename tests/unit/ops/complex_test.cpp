@@ -46,6 +46,39 @@ TEST(Complex, FunctionsOfOneNumber) {
   expect_each([](const Tensor& z) { return conj(z); }, [](Complex z) { return std::conj(z); });
 }
 
+TEST(Complex, IntegersAreSubtractedAsTheyAre) {
+  for (Dtype dtype : {Dtype::u8, Dtype::i8}) {
+    Tensor n = tensor({1, 2, 3, 4}).to(dtype);
+    if (dtype == Dtype::i8) n = n * -32;  // -128 among them
+    std::vector<Complex> found = values_of(example() - n), back = values_of(n - example());
+    std::vector<double> plain = n.to(Dtype::f64).to_vector<double>();
+    for (size_t i = 0; i < 4; ++i) {
+      EXPECT_EQ(found[i], values_of(example())[i] - plain[i]);
+      EXPECT_EQ(back[i], plain[i] - values_of(example())[i]);
+    }
+  }
+}
+
+TEST(Complex, InfinityOnTheRealAxisStaysThere) {
+  Tensor z = complex(tensor({INFINITY, -INFINITY}), zeros({2}));
+  EXPECT_EQ(values_of(sqrt(z))[0], Complex(INFINITY, 0));
+  EXPECT_EQ(values_of(exp(z))[0], Complex(INFINITY, 0));
+  EXPECT_EQ(values_of(exp(z))[1], Complex(0, 0));
+}
+
+TEST(Complex, SummandsOfProductsHaveRealFactorsAndAreNotReadForBetaZero) {
+  Tensor a = example().reshape({2, 2}), b = a.t().contiguous(), broken = a * NAN;
+  std::vector<Complex> product = values_of(mm(a, b)),
+                       first = values_of(addmm(broken, a, b, 0, 0.5)),
+                       batched = values_of(
+                           baddbmm(a.unsqueeze(0), a.unsqueeze(0), b.unsqueeze(0), 0.5, 0.5));
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_NEAR(std::abs(first[i] - product[i] * 0.5), 0, 1e-12);
+    EXPECT_NEAR(std::abs(batched[i] - (values_of(a)[i] + product[i]) * 0.5), 0, 1e-12);
+  }
+  EXPECT_THAT(message_of([&] { mm(a, real(b).contiguous()); }), HasSubstr("one dtype"));
+}
+
 TEST(Complex, ArithmeticWithComplexRealAndPlainNumbers) {
   Tensor real = tensor({2.0, 3.0, -1.0, 0.5});
   expect_each([](const Tensor& z) { return z * z; }, [](Complex z) { return z * z; });

@@ -151,6 +151,86 @@ TEST(MoreRows, AnImpossibleSequenceIsInfiniteOrZero) {
   EXPECT_EQ(values_of(ctc_loss(log_probs, targets, one, two, 0, 1, true))[0], 0);
 }
 
+TEST(MoreRows, CtcLossLooksAtLabelsAndNotAtWhatPadsThem) {
+  Tensor log_probs = log_softmax(randn({4, 2, 3}), 2);
+  std::vector<int64_t> steps = {4, 4}, lengths = {1, 2};
+  auto loss = [&](int64_t padding) {
+    Tensor targets = tensor({int64_t{2}, padding, int64_t{1}, int64_t{2}}).reshape({2, 2});
+    return ctc_loss(log_probs, targets, steps, lengths);
+  };
+  expect_near(loss(-100), loss(1), 0);
+  Tensor targets = tensor({int64_t{1}, int64_t{2}, int64_t{1}});
+  auto refused = [&](std::vector<int64_t> n, const Tensor& t) {
+    return message_of([&] { ctc_loss(log_probs, t, steps, n); });
+  };
+  EXPECT_THAT(refused({1, INT64_MAX}, targets), HasSubstr("target_lengths[1] must be at most 2"));
+  EXPECT_THAT(refused({1, 2}, targets.to(Dtype::f32)), HasSubstr("targets must be integers"));
+  EXPECT_THAT(refused({1, 2}, targets + 2), HasSubstr("target 3 is not one of 3 classes"));
+}
+
+TEST(MoreRows, CtcGradientRefusesWhatDoesNotFitTheSamples) {
+  Tensor log_probs = log_softmax(randn({4, 2, 3}), 2), lengths = tensor({4, 4}),
+         one = tensor({1, 1}), targets = tensor({1, 1}).reshape({2, 1}), loss = ones({2});
+  auto refused = [&](const Tensor& grad, int64_t blank) {
+    return message_of(
+        [&] { _ctc_loss_backward(grad, log_probs, targets, lengths, one, loss, loss, blank); });
+  };
+  EXPECT_THAT(refused(ones({1}), 0), HasSubstr("one number for each of 2 samples"));
+  EXPECT_THAT(refused(ones({2}), 3), HasSubstr("blank must be a class"));
+  EXPECT_THAT(refused(ones({2}), -1), HasSubstr("blank must be a class"));
+}
+
+TEST(MoreRows, BagsBeginWithTheFirstIndex) {
+  Tensor table = randn({4, 2}), rows = tensor({0, 1, 2});
+  EXPECT_THAT(message_of([&] {
+                embedding_bag(table, rows, tensor({1, 2}));
+              }),
+              HasSubstr("offsets[0] must be 0, found 1"));
+  EXPECT_THAT(message_of([&] {
+                embedding_bag(table, rows, zeros({0}, Dtype::i64), false, 0, false, {}, true);
+              }),
+              HasSubstr("include_last_offset needs at least one offset"));
+}
+
+TEST(MoreRows, RandomIntegersStayWithinTheDtype) {
+  Tensor wide = zeros({1000}, Dtype::i64);
+  wide.random_(int64_t{-4}, std::nullopt);
+  EXPECT_GE(wide.min().item<int64_t>(), -4);
+  EXPECT_GT(wide.max().item<int64_t>(), int64_t{1} << 61);
+  Tensor bytes = zeros({1000}, Dtype::u8);
+  EXPECT_THAT(message_of([&] { bytes.random_(int64_t{0}, int64_t{1000}); }),
+              HasSubstr("holds 0 to 255"));
+  EXPECT_THAT(message_of([&] { bytes.random_(int64_t{-1}, int64_t{10}); }),
+              HasSubstr("holds 0 to 255"));
+  bytes.random_(int64_t{0}, int64_t{256});
+  EXPECT_GT(bytes.to(Dtype::i64).max().item<int64_t>(), 200);
+}
+
+TEST(MoreRows, ViewsBeginWithinTheirStorage) {
+  EXPECT_THAT(message_of([] { arange(8).as_strided({2}, {1}, -1); }),
+              HasSubstr("storage_offset must not be negative"));
+}
+
+TEST(MoreRows, RecurrentLayersRefuseWeightsThatDoNotFit) {
+  Tensor x = randn({3, 2, 4}), h = zeros({1, 2, 5});
+  auto refused = [&](std::vector<Tensor> weights, int64_t layers = 1, Tensor cell = Tensor()) {
+    if (!cell.defined()) cell = h;
+    return message_of([&] {
+      lstm(x, {h, cell}, weights, weights.size() == 4, layers, 0, false, false, false);
+    });
+  };
+  Tensor input = randn({20, 4}), state = randn({20, 5}), bias = randn({20});
+  EXPECT_EQ(refused({input, state}), "no error");
+  EXPECT_THAT(refused({input.narrow(0, 0, 16), state}), HasSubstr("the weight of the input"));
+  EXPECT_THAT(refused({input, state.narrow(1, 0, 4)}), HasSubstr("the weight of the state"));
+  EXPECT_THAT(refused({input, state, bias, bias.narrow(0, 0, 5)}),
+              HasSubstr("the bias of the state must have shape [20]"));
+  EXPECT_THAT(refused({}, 0), HasSubstr("num_layers must be at least 1"));
+  EXPECT_THAT(refused({input, state}, 1, zeros({1, 3, 5})), HasSubstr("the initial state"));
+  Tensor narrow = randn({20, 4});
+  EXPECT_NE(refused({input, state, narrow, state}, 2), "no error");
+}
+
 TEST(MoreRows, GroupedProductsAreThoseOfTheParts) {
   Tensor a = randn({7, 4}).requires_grad_(), b = randn({3, 4, 5}).requires_grad_();
   Tensor ends = tensor({2, 2, 7}).to(Dtype::i32);
