@@ -255,7 +255,7 @@ void check_sizes(const std::vector<ZipEntry>& entries, const std::string& subjec
           subject, printable(entry.name), entry.size, entry.packed_size, limits::deflate_ratio);
     bool overflow = __builtin_add_overflow(total, entry.size, &total);
     check(!overflow && total <= options.max_size,
-          "{}: the entries unpack to more than {} bytes; raise the limit (--max-size) if you trust "
+          "{}: the entries unpack to more than {} bytes; raise max_size (--max-size) if you trust "
           "the file",
           subject, options.max_size);
   }

@@ -47,6 +47,7 @@ Model load(const std::string& path, const LoadOptions& options) {
   formats::Pt2Options reading;
   reading.program = options.program;
   reading.check_crc = options.check_crc;
+  reading.max_size = options.max_size;
   reading.random_weights = options.random_weights;
   RunnerOptions running{backend, options.mode, option_texts(options.options).backend,
                         options.random_weights, options.training};

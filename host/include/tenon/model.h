@@ -109,6 +109,8 @@ struct LoadOptions {
   bool random_weights = false;
   /// Whether the checksums of the archive are checked.
   bool check_crc = true;
+  /// The most bytes that an archive may unpack to; a larger one is refused before it is read.
+  uint64_t max_size = uint64_t{64} << 30;
   /// Calls are recorded on the tape, and parameters need gradients. See load_model().
   bool training = false;
 };

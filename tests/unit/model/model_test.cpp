@@ -178,6 +178,11 @@ TEST(ModelTest, InputsThatTheModelWritesAreWritten) {
   EXPECT_GT(after, before);
 }
 
+TEST(ModelTest, AnArchiveThatUnpacksToMoreThanAllowedIsRefused) {
+  EXPECT_THAT(error_of([] { load(archive("mlp_digits"), {.max_size = 1000}); }),
+              HasSubstr("unpack to more than 1000 bytes; raise max_size"));
+}
+
 TEST(ModelTest, UnknownFilesAndBackendsAreErrorsOfLoad) {
   EXPECT_THAT(error_of([&] { load("/nowhere.pt2", {.backend = "eager"}); }),
               HasSubstr("/nowhere.pt2: cannot open the file"));
