@@ -1,10 +1,4 @@
-// .pt2 archives, their graphs and what these give. An input is an archive, or the records of one as text, which
-// is what mutations get further with:
-//
-//     === models/model.json
-//     {...}
-//     === archive_version
-//     0
+// .pt2 archives, their graphs and what these give. An input is an archive, or the records of one.
 #include "formats/pt2/pt2_call.h"
 #include "formats/pt2/pt2_import.h"
 #include "formats/zip.h"
@@ -18,21 +12,12 @@ using namespace tenon::formats;
 
 namespace {
 
-constexpr std::string_view mark = "=== ";
-
-// Empty where the text is not the records of an archive.
-std::string archive_of(std::string_view text) {
+// Empty where the records are not those of an archive.
+std::string archive_of(const fuzz::Records& records) {
   std::ostringstream out;
   ZipWriter zip(out);
   bool complete = fuzz::accepts(fuzz::file_errors, [&] {
-    while (text.starts_with(mark)) {
-      fuzz::Lines lines(text.substr(mark.size()));
-      std::string name = "m/" + std::string(lines.next());
-      size_t end = lines.rest().find("\n=== ");
-      std::string_view content = lines.rest().substr(0, end);
-      zip.add(name, as_byte_span(content));
-      text = end == lines.rest().npos ? std::string_view() : lines.rest().substr(end + 1);
-    }
+    for (const auto& [name, content] : records) zip.add("m/" + name, as_byte_span(content));
     zip.finish();
   });
   return complete ? out.str() : std::string();
@@ -41,7 +26,8 @@ std::string archive_of(std::string_view text) {
 }  // namespace
 
 TENON_FUZZ_TARGET(pt2) {
-  std::string archive = input.starts_with(mark) ? archive_of(input) : std::string(input);
+  fuzz::Records records = fuzz::records_of(input);
+  std::string archive = records.empty() ? std::string(input) : archive_of(records);
   Pt2Options options{.max_size = 16 << 20, .check_crc = false, .random_weights = true};
   Pt2Program program;
   // An archive with several programs asks which one is meant.

@@ -77,6 +77,19 @@ InputFile::~InputFile() { ::close(fd_); }
 
 std::string InputFile::path() const { return message("/proc/self/fd/{}", fd_); }
 
+Records records_of(std::string_view text) {
+  constexpr std::string_view mark = "=== ";
+  Records out;
+  while (text.starts_with(mark)) {
+    Lines lines(text.substr(mark.size()));
+    std::string name(lines.next());
+    size_t end = lines.rest().find("\n=== ");
+    out.emplace_back(std::move(name), lines.rest().substr(0, end));
+    text = end == lines.rest().npos ? std::string_view() : lines.rest().substr(end + 1);
+  }
+  return out;
+}
+
 std::string_view Lines::next() {
   size_t end = std::min(rest_.find('\n'), rest_.size());
   std::string_view line = rest_.substr(0, end);

@@ -15,6 +15,7 @@
 #include <initializer_list>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace tenon::fuzz {
@@ -59,6 +60,17 @@ class InputFile {
  private:
   int fd_;
 };
+
+/// A file of named parts as text, which mutations get further with than with its bytes:
+///
+///     === models/model.json
+///     {...}
+///     === archive_version
+///     0
+///
+/// Empty where the text is not of that form.
+using Records = std::vector<std::pair<std::string, std::string_view>>;
+Records records_of(std::string_view text);
 
 /// Takes lines off the front of an input.
 class Lines {

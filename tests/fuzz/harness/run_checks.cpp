@@ -51,6 +51,8 @@ bool is_determined(const Node& node) {
   return !(entry_of(node.op).def->tags & open);
 }
 
+}  // namespace
+
 bool is_worth_running(const Graph& graph) {
   return graph.nodes().size() <= most_nodes &&
          std::ranges::all_of(graph.values(),
@@ -60,6 +62,30 @@ bool is_worth_running(const Graph& graph) {
                              [](const auto& sub) { return is_worth_running(*sub); });
 }
 
+static std::string error_of(std::string_view what, const std::function<void()>& body) {
+  try {
+    body();
+  } catch (const InternalError& error) {
+    check(false, message("{}: {}", what, error.what()));
+  } catch (const Error& error) {
+    check_shown(error.what());
+    return error.what();
+  } catch (const std::bad_alloc&) {
+    return "out of memory";
+  }
+  return "";
+}
+
+std::string refusal_of(std::string_view what, const std::function<void()>& body) {
+  std::string error = error_of(what, body);
+  if (std::getenv("TENON_FUZZ_PRINT"))
+    std::fprintf(stderr, "%s: %s\n", std::string(what).c_str(),
+                 error.empty() ? "runs" : error.c_str());
+  return error;
+}
+
+namespace {
+
 struct Outcome {
   std::vector<Tensor> outputs;
   std::string error;
@@ -67,18 +93,12 @@ struct Outcome {
 
 // A graph of its own for each backend: lowering adds to what is known about its symbols.
 Outcome run(std::string_view input, const std::string& backend) {
-  try {
+  Outcome out;
+  out.error = refusal_of(backend, [&] {
     GraphRunner runner(parse_graph(input), {.backend = backend});
-    return {runner.run(runner.random_inputs(7)), ""};
-  } catch (const InternalError& error) {
-    check(false, message("{}: {}", backend, error.what()));
-  } catch (const Error& error) {
-    check_shown(error.what());
-    return {{}, error.what()};
-  } catch (const std::bad_alloc&) {
-    return {{}, "out of memory"};
-  }
-  return {};
+    out.outputs = runner.run(runner.random_inputs(7));
+  });
+  return out;
 }
 
 // Sums of huge numbers and what is near a jump differ without being wrong.
