@@ -4,9 +4,10 @@
 //
 // The rules, for files below SOURCE_DIR:
 //   host/<room>/       sees itself and the rooms to its left in `rooms`, every public header and
-//                      the plugin ABI. config sees core/error.h, core/path_writers.h and core/utf8.h
-//                      only and is seen by all rooms; report sees core and config and is seen by all rooms but those.
-//                      formats stands beside them: it sees core to graph, all from cache on see it.
+//                      the plugin ABI. config sees core/error.h, core/path_writers.h and
+//                      core/utf8.h only and is seen by all rooms; report sees core and config and
+//                      is seen by all rooms but those. formats stands beside them: it sees core to
+//                      graph, all from cache on see it.
 //   host/include/      public headers: the standard library, other public headers, the plugin ABI.
 //   plugin-api/        its own headers and the C or C++ standard library.
 //   plugins/<name>/    the plugin ABI, its own files, third-party libraries and the libraries of

@@ -120,7 +120,9 @@ const std::map<std::string, Maker>& makers() {
       {"sort", of_square([](T x) { return std::get<0>(x.sort(-1)); })},
       {"topk", of_square([](T x) { return std::get<0>(x.topk(8, -1)); })},
       {"gather", [](int64_t n) -> Call {
-         return [x = square(n), i = randint(side(n), {side(n), side(n)})] { return x.gather(1, i); };
+         return [x = square(n), i = randint(side(n), {side(n), side(n)})] {
+           return x.gather(1, i);
+         };
        }},
       {"index_select", [](int64_t n) -> Call {
          return [x = rows_of(n), i = randint(std::max<int64_t>(n / 64, 1), {n / 64})] {

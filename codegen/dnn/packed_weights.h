@@ -61,8 +61,8 @@ PackedPtr find_or_pack(const tn_tensor& weights, const WeightsKey& key, size_t b
   if (keep) keep_packed(key, packed);
   return packed;
 }
-/// Whether the same version was asked for before, and may be kept: weights seen once may be on their
-/// way to change.
+/// Whether the same version was asked for before, and may be kept: weights seen once may be about
+/// to change.
 bool seen_before(const tn_tensor& t);
 
 /// Forgets everything.

@@ -152,8 +152,9 @@ void ExternCall::check_result(size_t r, const tn_tensor* t, int32_t dtype,
   if (!fits)
     throw error(TN_INTERNAL,
                 name_ + ": result " + std::to_string(r) +
-                    (t ? " has another dtype or other sizes than" : " is missing, unlike") +
-                    " its shape function says; this is a bug of what runs the op");
+                    (t ? " has another dtype or other sizes than its shape function says"
+                       : " is missing, though its shape function promises it") +
+                    "; this is a bug of what runs the op");
 }
 
 std::vector<tensor> ExternCall::run(const loopir::Expressions& x, std::span<const int64_t> table,

@@ -59,7 +59,7 @@ class Executable::KernelCall {
     if (errors & division_by_zero)
       throw error(TN_INVALID_ARGUMENT,
                   "kernel " + name_ +
-                      ": integers are divided by zero; expected no 0 in the divisor, mask it out "
+                      ": an integer is divided by zero; expected no 0 in the divisor, mask it out "
                       "or divide floating numbers");
     throw error(TN_OUT_OF_RANGE,
                 "index out of range in self: a position read by kernel " + name_ +

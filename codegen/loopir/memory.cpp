@@ -85,8 +85,9 @@ int64_t bytes_of(const Program& program, const Buffer& buffer, std::span<const i
   if (is_too_large)
     throw tenon::plugin::error(
         TN_INVALID_ARGUMENT,
-        tenon::plugin::text("a tensor of shape [{}] has more elements than 64 bits count",
-                            joined(sizes)));
+        tenon::plugin::text(
+            "a tensor of shape [{}] needs more bytes than 64 bits can count; pass smaller sizes",
+            joined(sizes)));
   return bytes;
 }
 

@@ -236,8 +236,9 @@ void for_each_index_load(Expressions& x, Id index,
 void add_loads(Expressions& x, Id value, Ids& out);
 void add_index_loads(Expressions& x, Id index, Ids& out);
 
-/// Adds the symbols that a graph's value shows as such, as a size, a stride or a number of any kind;
-/// whether some were not among those seen. A symbol that no input shows is known at run time only.
+/// Adds the symbols that a graph's value shows as such, as a size, a stride or a number of any
+/// kind; whether some were not among those seen. A symbol that no input shows is known at run time
+/// only.
 bool see_symbols(const tenon::plugin::graph& g, uint32_t value, std::set<uint32_t>& seen);
 
 struct LoweringOptions {

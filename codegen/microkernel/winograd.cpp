@@ -10,22 +10,23 @@ namespace microkernel {
 
 namespace {
 
-/// G g: 6 numbers of 3 weights.
-void transform_weights(const float (&g)[3], float (&out)[6]) {
-  float even = g[0] + g[2], far = g[0] / 24 + g[2] / 6;
-  out[0] = g[0] / 4;
-  out[1] = -(even + g[1]) / 6;
-  out[2] = -(even - g[1]) / 6;
-  out[3] = far + g[1] / 12;
-  out[4] = far - g[1] / 12;
+/// G g: 6 numbers of 3 weights, for the points that winograd_kernel.h says. Rounded once, at the end.
+void transform_weights(const double (&g)[3], double (&out)[6]) {
+  constexpr double p = 2.0 / 3, r = 3.0 / 2;
+  double even = g[0] + p * p * g[2], even2 = g[0] + r * r * g[2];
+  out[0] = g[0];
+  out[1] = -81.0 / 130 * (even + p * g[1]);
+  out[2] = -81.0 / 130 * (even - p * g[1]);
+  out[3] = 8.0 / 65 * (even2 + r * g[1]);
+  out[4] = 8.0 / 65 * (even2 - r * g[1]);
   out[5] = g[2];
 }
 
 /// G g G^T of one input and one output channel.
-void transform_kernel(const float* weights, const int64_t (&strides)[4], float (&out)[6][6]) {
-  float columns[6][3];
+void transform_kernel(const float* weights, const int64_t (&strides)[4], double (&out)[6][6]) {
+  double columns[6][3];
   for (int j = 0; j < 3; ++j) {
-    float g[3], column[6];
+    double g[3], column[6];
     for (int i = 0; i < 3; ++i) g[i] = weights[i * strides[2] + j * strides[3]];
     transform_weights(g, column);
     for (int i = 0; i < 6; ++i) columns[i][j] = column[i];
@@ -59,10 +60,10 @@ void WinogradConvolution::pack(int64_t part, const float* weights, const int64_t
       static_cast<size_t>(36 * width));  // of one channel: a panel's row of each matrix
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t j = 0; j < columns; ++j) {
-      float values[6][6];
+      double values[6][6];
       transform_kernel(weights + (first + j) * strides[0] + c * strides[1], strides, values);
       for (int64_t p = 0; p < 36; ++p)
-        row[static_cast<size_t>(p * width + j)] = values[p / 6][p % 6];
+        row[static_cast<size_t>(p * width + j)] = static_cast<float>(values[p / 6][p % 6]);
     }
     for (int64_t p = 0; p < 36; ++p)
       std::copy_n(row.data() + p * width, width, packed + p * size + first * channels + c * width);

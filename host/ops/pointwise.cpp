@@ -249,7 +249,7 @@ bool divides_as_zero(const Inputs& in, size_t i) {
   for (size_t i = 0; i < in.n; ++i) {
     if (!(divisors >> i & 1)) continue;
     require(!divides_as_zero(in, i),
-            "{}: integers are divided by zero; expected no 0 in the divisor, mask it out "
+            "{}: an integer is divided by zero; expected no 0 in the divisor, mask it out "
             "or divide floating numbers",
             call.op->name);
   }

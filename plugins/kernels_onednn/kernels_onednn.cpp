@@ -1,9 +1,8 @@
 // kernels_onednn: eager kernels for matrix products and convolutions on the CPU.
 #include "kernels.h"
 
+#include <dnn/new_code.h>
 #include <dnn/packed_weights.h>
-
-#include <sys/mman.h>
 
 #include <oneapi/dnnl/dnnl.hpp>
 
@@ -11,22 +10,12 @@ using namespace tenon::plugin;
 
 namespace {
 
-// oneDNN's kernels are code that it makes. Asked once, since making it in vain takes a millisecond.
-bool can_make_code() {
-  constexpr size_t bytes = 4096;
-  void* page = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (page == MAP_FAILED) return false;
-  bool can = mprotect(page, bytes, PROT_READ | PROT_WRITE | PROT_EXEC) == 0;
-  munmap(page, bytes);
-  return can;
-}
-
-/// The row, unless the system forbids code that is made (PR_SET_MDWE, SELinux) or oneDNN could not
-/// make it: then the call is declined, and the host's own kernel computes.
+/// The row, unless the system forbids code that is made, as oneDNN's kernels are, or oneDNN could
+/// not make it: then the call is declined, and the host's own kernel computes. The system is asked
+/// first, since making code in vain takes a millisecond.
 template <bool (*run)(const kernel_call&)>
 bool guarded(const kernel_call& call) {
-  static const bool possible = can_make_code();
-  if (!possible) return false;
+  if (*onednn::why_no_new_code()) return false;
   try {
     return run(call);
   } catch (const dnnl::error&) {

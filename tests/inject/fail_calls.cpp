@@ -4,6 +4,8 @@
 //   FAIL_ALLOCATIONS=N      neither it nor any after it
 //   FAIL_THREADS=1          no thread can be started
 //   COUNT_ALLOCATIONS=FILE  how many there were goes to this file at the end
+#include "interposed_malloc.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -11,15 +13,6 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
-
-#pragma GCC visibility push(default)
-
-extern "C" {
-void* __libc_malloc(size_t);
-void* __libc_calloc(size_t, size_t);
-void* __libc_realloc(void*, size_t);
-void* __libc_memalign(size_t, size_t);
-}
 
 namespace {
 
@@ -56,7 +49,9 @@ int begin(int n, char** arguments, char** environment) {
   return program(n, arguments, environment);
 }
 
-bool fails() {
+}  // namespace
+
+bool refuse_allocation() {
   if (!begun) return false;
   long n = ++made;
   bool now = (only != 0 && n == only) || (from != 0 && n >= from);
@@ -64,20 +59,8 @@ bool fails() {
   return now;
 }
 
-}  // namespace
-
+#pragma GCC visibility push(default)
 extern "C" {
-
-void* malloc(size_t n) { return fails() ? nullptr : __libc_malloc(n); }
-void* calloc(size_t n, size_t each) { return fails() ? nullptr : __libc_calloc(n, each); }
-void* realloc(void* p, size_t n) { return fails() ? nullptr : __libc_realloc(p, n); }
-void* memalign(size_t at, size_t n) { return fails() ? nullptr : __libc_memalign(at, n); }
-void* aligned_alloc(size_t at, size_t n) { return fails() ? nullptr : __libc_memalign(at, n); }
-int posix_memalign(void** out, size_t at, size_t n) {
-  if (fails()) return ENOMEM;
-  *out = __libc_memalign(at, n);
-  return *out ? 0 : ENOMEM;
-}
 
 int __libc_start_main(int (*main)(int, char**, char**), int n, char** arguments, void (*init)(),
                       void (*fini)(), void (*loader_fini)(), void* stack_end) {

@@ -9,6 +9,7 @@
 #include <tenon/tenon.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -29,7 +30,7 @@ class Injected : public testing::Test {
     std::string name = fs::temp_directory_path() / "tenon-inject-XXXXXX";
     ASSERT_NE(::mkdtemp(name.data()), nullptr);
     folder_ = name;
-    // Names without the spaces that the build folder may have in its path.
+    // Names in that folder, where the lines below run: other paths may have spaces.
     fs::create_symlink(TENON_PROGRAM, folder_ + "/tenon");
     fs::create_symlink(TENON_FAIL_CALLS, folder_ + "/fail_calls.so");
     fs::create_symlink(own_path, folder_ + "/own");
@@ -42,13 +43,16 @@ class Injected : public testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  /// How the shell ends the line with `settings` in its environment: 128 + signal, or a status.
-  int run(const std::string& settings, const std::string& line) const {
-    std::string command = "cd " + folder_ + " && TENON_CACHE_DIR=" + folder_ +
-                          "/cache timeout -k 1 20 env " + settings +
-                          " LD_PRELOAD=./fail_calls.so " + line + " > out.txt 2> err.txt";
-    int status = std::system(command.c_str());
+  /// How a shell in the folder ends the line: 128 + signal, or a status.
+  int shell(const std::string& line) const {
+    int status = std::system(
+        ("cd '" + folder_ + "' && export TENON_CACHE_DIR=\"$PWD/cache\" && " + line).c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  }
+  /// The same, of the line with `settings` in its environment.
+  int run(const std::string& settings, const std::string& line) const {
+    return shell("timeout -k 1 20 env " + settings + " LD_PRELOAD=./fail_calls.so " + line +
+                 " > out.txt 2> err.txt");
   }
   std::string text_of(const std::string& name) const {
     std::ostringstream text;
@@ -60,7 +64,7 @@ class Injected : public testing::Test {
   std::string rough_results() const { return text_of("out.txt").substr(0, 28); }
   /// Fails the allocations of a line one by one, or from one on, at some 60 points.
   void fail_allocations(const std::string& how, const std::string& line) {
-    ASSERT_EQ(run("COUNT_ALLOCATIONS=" + folder_ + "/count", line), 0) << text_of("err.txt");
+    ASSERT_EQ(run("COUNT_ALLOCATIONS=count", line), 0) << text_of("err.txt");
     std::string expected = rough_results();
     long n = std::stol(text_of("count")), step = std::max(1L, n / 60);
     for (long at = 1 + step / 2; at <= n; at += step) {
@@ -119,21 +123,20 @@ TEST_F(Injected, WithoutCodeTheHostsKernelsRun) {
 }
 
 // An interrupted program takes its children and its folders with it.
-TEST_F(Injected, AnInterruptedBenchLeavesNothingBehind) {
-  std::string line = "cd " + folder_ + "; TMPDIR=" + folder_ + "/tmp TENON_CACHE_DIR=" + folder_ +
-                     "/cache ./tenon plugin check print.so > out.txt 2>&1 & "
-                     "parent=$!; for i in $(seq 100); do "
-                     "child=$(cat /proc/$parent/task/$parent/children); "
-                     "test -n \"$child\" && break; sleep 0.05; done; "
-                     "kill -INT $parent; wait $parent; test $? = 130 || exit 1; "
-                     "test -n \"$child\" || exit 2; for i in $(seq 100); do "
-                     "grep -qs \"State:.[^ZX]\" /proc/$child/status || exit 0; sleep 0.05; done; "
-                     "exit 3";
+TEST_F(Injected, AnInterruptedPluginCheckLeavesNothingBehind) {
+  std::string line =
+      "TMPDIR=\"$PWD/tmp\" ./tenon plugin check print.so > out.txt 2>&1 & "
+      "parent=$!; for i in $(seq 100); do "
+      "child=$(cat /proc/$parent/task/$parent/children); "
+      "test -n \"$child\" && break; sleep 0.05; done; "
+      "kill -INT $parent; wait $parent; test $? = 130 || exit 1; "
+      "test -n \"$child\" || exit 2; for i in $(seq 100); do "
+      "grep -qs \"State:.[^ZX]\" /proc/$child/status || exit 0; sleep 0.05; done; "
+      "exit 3";
   fs::create_directory(folder_ + "/tmp");
   fs::path plugins = fs::path(TENON_PROGRAM).parent_path() / "../lib/tenon/plugins";
   fs::create_symlink(plugins / "tenon_print.so", folder_ + "/print.so");
-  int status = std::system(("bash -c 'trap : INT; " + line + "'").c_str());
-  EXPECT_EQ(WEXITSTATUS(status), 0) << text_of("out.txt");
+  EXPECT_EQ(shell("bash -c 'trap : INT; " + line + "'"), 0) << text_of("out.txt");
   EXPECT_TRUE(fs::is_empty(folder_ + "/tmp"));
 }
 

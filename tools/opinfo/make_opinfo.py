@@ -8,8 +8,8 @@ and with --grad, where the operator has gradients,
   DTYPE/OP.N.grad.pt2         a loss: the sum of the results times fixed numbers; the floating
                               arguments are its parameters
   DTYPE/OP.N.grad.io.safetensors   out.0 and grad.pN
-What PyTorch itself cannot export is listed in DTYPE/left_out.txt with its reason, as are samples
-whose results are random.
+What PyTorch itself cannot export is listed in DTYPE/left_out.K.txt with its reason, K being the
+part of --part, as are samples whose results are random.
 
 Runs on the CPU with one thread. Needs torch 2.13, numpy, scipy, expecttest. Neither the product nor
 its tests run this.
@@ -21,7 +21,6 @@ its tests run this.
 """
 
 import argparse
-import json
 import os
 import re
 import signal
@@ -36,20 +35,10 @@ import torch.nn as nn
 from torch.testing._internal.common_methods_invocations import op_db
 from torch.utils import _pytree as pytree
 
+sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../recordings"))
+import safetensors_file
+
 MAX_BYTES = 4 << 20  # of one sample
-NAMES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-    torch.complex64: "C64",
-}
 
 
 class LeftOut(Exception):
@@ -104,26 +93,6 @@ class Call(nn.Module):
         return total
 
 
-def save_tensors(tensors, path, meta):
-    head, blobs, at = {"__metadata__": meta}, [], 0
-    for name, t in sorted(tensors.items(), key=lambda e: (-e[1].element_size(), e[0])):
-        t = t.detach().resolve_conj().resolve_neg().contiguous()
-        if t.dtype not in NAMES:
-            raise LeftOut(f"has a tensor of {t.dtype}")
-        raw = t.reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b""
-        head[name] = {
-            "dtype": NAMES[t.dtype],
-            "shape": list(t.shape),
-            "data_offsets": [at, at + len(raw)],
-        }
-        blobs.append(raw)
-        at += len(raw)
-    text = json.dumps(head, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    with open(path, "wb") as f:
-        f.write(len(text).to_bytes(8, "little") + text + b"".join(blobs))
-
-
 def recorded(module, inputs, grad):
     io = {f"in.{i}": t for i, t in enumerate(inputs)}
     if not grad:
@@ -165,36 +134,42 @@ def write(op, sample, path, grad):
     meta |= {"mode": "train" if grad else "infer", "joint": "false"}
     if grad:
         meta["sgd_lr"] = "0.1"
-    save_tensors(io, path + ".io.safetensors", meta)
+    try:
+        safetensors_file.save(io, path + ".io.safetensors", meta)
+    except KeyError as unknown:
+        raise LeftOut(f"has a tensor of {unknown.args[0]}")
 
 
-def samples_of(op, dtype, grad):
-    torch.manual_seed(0)
-    return op.sample_inputs("cpu", dtype, requires_grad=grad)
+def first_line(error):
+    return next(iter(str(error).strip().splitlines()), "")[:160]
+
+
+def export_sample(op, sample, folder, label, grad, left_out):
+    path = os.path.join(folder, label)
+    signal.alarm(30)
+    try:
+        write(op, sample, path, grad)
+    except Exception as error:
+        left_out.write(f"{label}: {type(error).__name__}: {first_line(error)}\n")
+        if os.path.exists(path + ".pt2"):
+            os.remove(path + ".pt2")
+    finally:
+        signal.alarm(0)
 
 
 def export_op(op, dtype, options, folder, left_out):
     name = op.name.replace(".", "_") + ("_" + op.variant_test_name if op.variant_test_name else "")
     kinds = [False] + [True] * (options.grad and op.supports_autograd)
     for grad in kinds:
+        torch.manual_seed(0)
         try:
-            samples = samples_of(op, dtype, grad)
+            # Samples are made one by one, so that any of them may be the one that fails.
+            samples = op.sample_inputs("cpu", dtype, requires_grad=grad)
+            for n, sample in zip(range(options.samples), samples):
+                label = f"{name}.{n}" + (".grad" if grad else "")
+                export_sample(op, sample, folder, label, grad, left_out)
         except Exception as error:
-            left_out.write(f"{name}: no samples: {str(error).splitlines()[:1]}\n")
-            return
-        for n, sample in zip(range(options.samples), samples):
-            label = f"{name}.{n}" + (".grad" if grad else "")
-            path = os.path.join(folder, label)
-            signal.alarm(30)
-            try:
-                write(op, sample, path, grad)
-            except Exception as error:
-                reason = str(error).strip().splitlines()[0][:160] if str(error).strip() else ""
-                left_out.write(f"{label}: {type(error).__name__}: {reason}\n")
-                if os.path.exists(path + ".pt2"):
-                    os.remove(path + ".pt2")
-            finally:
-                signal.alarm(0)
+            left_out.write(f"{name}: no more samples: {first_line(error)}\n")
 
 
 def main():

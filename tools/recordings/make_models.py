@@ -40,6 +40,8 @@ import torch.nn.functional as F
 from torch.export import Dim
 from torch.utils import _pytree as pytree
 
+import safetensors_file
+
 
 @dataclass
 class Built:
@@ -1089,41 +1091,6 @@ def record(b: Built, args=None):
     return io
 
 
-ST_NAME = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.float8_e4m3fn: "F8_E4M3",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-    torch.complex64: "C64",
-}
-
-
-def save_safetensors(tensors, path, meta):
-    """The same bytes for the same tensors (the package's own writer orders its metadata at random)."""
-    head, blobs, at = {"__metadata__": dict(sorted(meta.items()))}, [], 0
-    for n in sorted(tensors, key=lambda n: (-tensors[n].element_size(), n)):
-        t = tensors[n].contiguous()
-        raw = t.reshape(-1).view(torch.uint8).numpy().tobytes() if t.numel() else b""
-        head[n] = {
-            "dtype": ST_NAME[t.dtype],
-            "shape": list(t.shape),
-            "data_offsets": [at, at + len(raw)],
-        }
-        blobs.append(raw)
-        at += len(raw)
-    h = json.dumps(head, separators=(",", ":")).encode()
-    h += b" " * (-len(h) % 8)
-    with open(path, "wb") as f:
-        f.write(len(h).to_bytes(8, "little") + h + b"".join(blobs))
-
-
 def write(m: Model, b: Built, ep, size, out):
     path = os.path.join(out, m.name + ".pt2")
     torch.export.save(ep, path)
@@ -1139,10 +1106,10 @@ def write(m: Model, b: Built, ep, size, out):
     if b.train:
         meta["sgd_lr"] = repr(b.sgd_lr)
     base = os.path.join(out, m.name)
-    save_safetensors(record(b), base + ".io.safetensors", meta)
+    safetensors_file.save(record(b), base + ".io.safetensors", meta)
     if b.alt:
         torch.manual_seed(seed_for(m.name) + 1)
-        save_safetensors(record(b, b.alt()), base + ".alt.io.safetensors", meta)
+        safetensors_file.save(record(b, b.alt()), base + ".alt.io.safetensors", meta)
     return path
 
 

@@ -1,5 +1,5 @@
-// Products, convolutions, attention and recurrent layers: calls of the microkernel or of oneDNN, prepared for the
-// shapes of a call, with packed weights that are kept.
+// Products, convolutions, attention and recurrent layers: calls of the microkernel or of oneDNN,
+// prepared for the shapes of a call, with packed weights that are kept.
 #pragma once
 
 #include "inductor_runtime/memory.h"

@@ -3,7 +3,6 @@
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
 #include "debug/plugin_kit/compiling.h"
-#include "debug/plugin_kit/guarded_memory.h"
 #include "debug/plugin_kit/kernel_hook.h"
 #include "debug/plugin_kit/robust_checks.h"
 #include "debug/plugin_kit/watched_host.h"
@@ -11,22 +10,11 @@
 #include "ops/op_table.h"
 
 #include <algorithm>
-#include <barrier>
 #include <set>
-#include <thread>
 
 namespace tenon::kit {
 
 namespace {
-
-void expect_inputs_left_alone(const GraphCase& c, std::span<const Tensor> inputs) {
-  for (size_t i = 0; i < inputs.size(); ++i) {
-    expect(same_bits(inputs[i], c.inputs[i]), "P23 input {} was written", i);
-    std::string damage = damage_around(inputs[i]);
-    expect(damage.empty(), "input {}: {}", i, damage);
-    expect(impl_of(inputs[i])->references == 1, "P22 input {} is still held after the call", i);
-  }
-}
 
 // Of ops whose kernel is a plugin's there is nothing to compare with: the recordings do that.
 bool host_has_kernel(const Graph& graph) {
@@ -143,8 +131,6 @@ std::vector<GraphCase> taken_cases(Bench& bench) {
 
 // ---- robust
 
-constexpr int n_threads = 8;
-
 /// What one thread calls, and what comes of it.
 struct ThreadCalls {
   std::vector<GraphCase> cases;
@@ -169,25 +155,18 @@ void check_kernel_threads(Bench& bench) {
   for (uint64_t t = 0; t < n_threads; ++t)
     calls.push_back(calls_of_thread(cases, bench.settings().seed + t * 77));
   KernelScope scope;
-  std::atomic<bool> right{true};
-  std::barrier together(n_threads);
-  std::vector<std::thread> threads;
-  int rounds = bench.settings().quick ? 10 : 50;
-  for (int t = 0; t < n_threads; ++t)
-    threads.emplace_back([&, t] {
-      const ThreadCalls& mine = calls[static_cast<size_t>(t)];
-      for (size_t i = 0; i < cases.size() * static_cast<size_t>(rounds); ++i) {
-        const GraphCase& c = mine.cases[i % cases.size()];
-        std::vector<detail::TensorHead*> heads = c.heads();
-        std::vector<Tensor> outputs(c.graph->outputs().size());
-        together.arrive_and_wait();
-        Interpreter(c.graph).run(heads, c.symbols, outputs);
-        if (!difference(c, outputs, mine.expected[i % cases.size()]).empty()) right = false;
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  expect(right, "called by {} threads at once, each with inputs of its own, results are wrong",
-         n_threads);
+  int rounds = bench.settings().quick ? 10 : 50, n_cases = static_cast<int>(cases.size());
+  on_threads(rounds * n_cases, [&](int thread, int turn) {
+    const ThreadCalls& mine = calls[static_cast<size_t>(thread)];
+    auto which = static_cast<size_t>(turn % n_cases);
+    const GraphCase& c = mine.cases[which];
+    std::vector<detail::TensorHead*> heads = c.heads();
+    std::vector<Tensor> outputs(c.graph->outputs().size());
+    Interpreter(c.graph).run(heads, c.symbols, outputs);
+    std::string wrong = difference(c, outputs, mine.expected[which]);
+    expect(wrong.empty(), "called by {} threads at once, each with inputs of its own: {}",
+           n_threads, wrong);
+  });
 }
 
 // One graph while the n-th request of memory fails; whether any request did.

@@ -1,7 +1,7 @@
 // Calls of ops made up from their schemas, as graphs of one node with inputs of each style.
 //
-// What no golden graph calls is tried like this: kernels of plugins, and ops that plugins add. Cost:
-// some hundred small calls an op; a tenth of them where few are wanted.
+// What no golden graph calls is tried like this: kernels of plugins, and ops that plugins add.
+// Cost: some hundred small calls an op; a tenth of them where few are wanted.
 #include "core/error.h"
 #include "debug/op_probe.h"
 #include "debug/plugin_kit/kernel_hook.h"

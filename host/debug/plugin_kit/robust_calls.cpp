@@ -7,38 +7,10 @@
 #include "debug/plugin_kit/robust_checks.h"
 #include "debug/plugin_kit/watched_host.h"
 
-#include <barrier>
 #include <cstring>
-#include <mutex>
 #include <nlohmann/json.hpp>
-#include <thread>
 
 namespace tenon::kit {
-
-namespace {
-
-constexpr int n_threads = 8;
-
-/// Runs `body(thread)` on several threads; the first failure is thrown here.
-template <class Body>
-void on_threads(Body body) {
-  std::mutex lock;
-  std::exception_ptr first;
-  std::vector<std::thread> threads;
-  for (int t = 0; t < n_threads; ++t)
-    threads.emplace_back([&, t] {
-      try {
-        body(t);
-      } catch (...) {
-        std::lock_guard guard(lock);
-        if (!first) first = std::current_exception();
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  if (first) std::rethrow_exception(first);
-}
-
-}  // namespace
 
 namespace {
 
@@ -72,14 +44,10 @@ void call_from_threads(Artifact& artifact, const GraphCase& c, int calls, uint64
     cases.push_back(with_other_numbers(c, seed + static_cast<uint64_t>(t) * 77));
     expected.push_back(run_reference(cases.back()));
   }
-  std::barrier together(n_threads);
-  on_threads([&](int t) {
-    std::string wrong;
-    for (int i = 0; i < calls; ++i) {
-      together.arrive_and_wait();
-      std::vector<Tensor> found = call(artifact, cases[t], cases[t].inputs);
-      if (wrong.empty()) wrong = difference(cases[t], found, expected[t]);
-    }
+  on_threads(calls, [&](int thread, int) {
+    auto t = static_cast<size_t>(thread);
+    std::vector<Tensor> found = call(artifact, cases[t], cases[t].inputs);
+    std::string wrong = difference(cases[t], found, expected[t]);
     expect(wrong.empty(), "called by {} threads at once, each with inputs of its own: {}",
            n_threads, wrong);
   });
@@ -107,18 +75,13 @@ void check_parallel_compile(Bench& bench, const std::string& backend) {
   std::vector<std::vector<Tensor>> expected;
   for (const GraphCase& c : cases) expected.push_back(run_reference(c));
   int compiles = bench.settings().quick ? 4 : 20;
-  std::barrier together(n_threads);
-  on_threads([&](int t) {
-    std::string wrong;
-    for (int i = 0; i < compiles; ++i) {
-      // Half of the threads compile one graph, the others the next one.
-      size_t k = static_cast<size_t>(i + t % 2) % cases.size();
-      together.arrive_and_wait();
-      std::shared_ptr<Artifact> artifact =
-          compile_with_backend(full_name(bench, backend), direct.request(cases[k]));
-      if (wrong.empty())
-        wrong = difference(cases[k], call(*artifact, cases[k], cases[k].inputs), expected[k]);
-    }
+  on_threads(compiles, [&](int thread, int turn) {
+    // Half of the threads compile one graph, the others the next one.
+    size_t k = static_cast<size_t>(turn + thread % 2) % cases.size();
+    std::shared_ptr<Artifact> artifact =
+        compile_with_backend(full_name(bench, backend), direct.request(cases[k]));
+    std::string wrong =
+        difference(cases[k], call(*artifact, cases[k], cases[k].inputs), expected[k]);
     expect(wrong.empty(), "compiled by {} threads at once: {}", n_threads, wrong);
   });
 }

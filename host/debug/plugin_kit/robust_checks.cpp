@@ -1,7 +1,45 @@
-// The list of level 3.
+// The list of level 3, and what its checks share with those of kernels and ops.
 #include "debug/plugin_kit/robust_checks.h"
 
+#include "core/tensor/tensor_impl.h"
+#include "debug/plugin_kit/guarded_memory.h"
+
+#include <barrier>
+#include <exception>
+#include <mutex>
+#include <thread>
+
 namespace tenon::kit {
+
+void on_threads(int turns, const std::function<void(int thread, int turn)>& body) {
+  std::barrier together(n_threads);
+  std::mutex guards_first;
+  std::exception_ptr first;
+  auto run = [&](int thread) {
+    for (int turn = 0; turn < turns; ++turn) {
+      together.arrive_and_wait();
+      try {  // in the turn: the others wait for each thread before the next one
+        body(thread, turn);
+      } catch (...) {
+        std::lock_guard guard(guards_first);
+        if (!first) first = std::current_exception();
+      }
+    }
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < n_threads; ++t) threads.emplace_back(run, t);
+  for (std::thread& t : threads) t.join();
+  if (first) std::rethrow_exception(first);
+}
+
+void expect_inputs_left_alone(const GraphCase& c, std::span<const Tensor> inputs) {
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    expect(same_bits(inputs[i], c.inputs[i]), "P23 input {} was written", i);
+    std::string damage = damage_around(inputs[i]);
+    expect(damage.empty(), "input {}: {}", i, damage);
+    expect(impl_of(inputs[i])->references == 1, "P22 input {} is still held after the call", i);
+  }
+}
 
 void add_robust_checks(std::vector<Check>& checks, const BackendManifest& backend) {
   struct Row {

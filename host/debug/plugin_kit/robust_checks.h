@@ -2,11 +2,22 @@
 #pragma once
 
 #include "debug/plugin_kit/check.h"
+#include "debug/plugin_kit/graph_case.h"
 
 #include <functional>
+#include <span>
 #include <string>
 
 namespace tenon::kit {
+
+// ---- robust_checks.cpp: what backends, kernels and ops are checked by
+
+inline constexpr int n_threads = 8;
+/// Runs `body` on that many threads, which begin each turn together. When all are through, the
+/// first thing that was thrown is thrown here.
+void on_threads(int turns, const std::function<void(int thread, int turn)>& body);
+/// Inputs between guard zones, of a call that writes none of them and keeps none.
+void expect_inputs_left_alone(const GraphCase& graph_case, std::span<const Tensor> inputs);
 
 // ---- robust_calls.cpp: what a correct host does, all at once
 void check_threads(Bench& bench, const std::string& backend);

@@ -99,7 +99,6 @@ class call_arguments {
  private:
   tn_arg& next(uint32_t kind) {
     tn_arg& a = args_.emplace_back();
-    a = {};
     a.kind = kind;
     return a;
   }
@@ -120,8 +119,9 @@ std::vector<tensor> call_for(size_t n_results, std::string_view name, const A&..
   detail::call_arguments packed;
   (packed.add(args), ...);
   std::vector<tn_tensor*> out(n_results);
-  packed.run(id, out);
   std::vector<tensor> results;
+  results.reserve(n_results);  // nothing can fail once there are tensors to own
+  packed.run(id, out);
   for (tn_tensor* t : out) results.emplace_back(t);
   return results;
 }

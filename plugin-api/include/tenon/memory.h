@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tenon/memory.h - what may be kept of a tensor's content: extension "tenon.memory", version 1. Valid
- * C11 and C++17; the rules of tenon/plugin.h hold.
+/* tenon/memory.h - what may be kept of a tensor's content: extension "tenon.memory", version 1.
+ * Valid C11 and C++17; the rules of tenon/plugin.h hold.
  *
  *   const tn_memory_api* memory = host->extension(TN_MEMORY_ID, TN_MEMORY_VERSION);
- *   if (memory->is_private(weights)) ... keep what was packed of it until *version moves
+ *   if (memory->is_private(weights)) ... keep what was packed of it until TN_VERSION(weights) moves
  *
- * Eager kernels may keep a packed copy of private memory only: `version` counts what ops write, but
- * a program that was given the address writes without being counted.
+ * Eager kernels may keep a packed copy of private memory only: TN_VERSION counts what ops write,
+ * but a program that was given the address writes without being counted.
  */
 #ifndef TENON_MEMORY_H
 #define TENON_MEMORY_H

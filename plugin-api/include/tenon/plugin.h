@@ -121,14 +121,14 @@ typedef struct tn_tensor_api {         /* every `out` is a new reference, to be 
 
 /* ---- 3. graph view ---- */
 /* Nodes 0..n-1 are in topological order, values 0..m-1; all lives until the compile ends. */
-#define TN_DIM_REAL 4u                 /* a flag: the int64_t of a value are the bits of a double */
 #define TN_EXPR_STATIC 0xFFFFFFFFu     /* "no expression": the number is constant */
 #define TN_NO_VALUE 0xFFFFFFFFu        /* an absent value, or an unknown op */
 typedef struct tn_dim {                /* frozen, 16 bytes */
   int64_t value;                       /* the constant, or the hint where flags say so */
   uint32_t expr, flags;                /* TN_EXPR_STATIC or an expression id; TN_DIM_... */
 } tn_dim;
-enum { TN_DIM_HAS_HINT = 1, TN_DIM_UNBACKED = 2 };  /* unbacked: known at run time only, no hint */
+enum { TN_DIM_HAS_HINT = 1, TN_DIM_UNBACKED = 2,  /* unbacked: known at run time only, no hint */
+       TN_DIM_REAL = 4 };              /* the int64_t of a value are the bits of a double */
 enum { TN_VAL_TENSOR, TN_VAL_TENSOR_LIST /* [reserved] */, TN_VAL_SYMINT, TN_VAL_SYMFLOAT,
        TN_VAL_SYMBOOL, TN_VAL_NONE, TN_VAL_TOKEN, TN_VAL_RNG_STATE };  /* the last two [reserved] */
 enum { TN_SRC_INPUT, TN_SRC_CONSTANT, TN_SRC_NODE };
@@ -149,11 +149,12 @@ typedef struct tn_value_info {
   const tn_dim* sizes; const tn_dim* strides; tn_dim storage_offset;
   tn_str name;
 } tn_value_info;
-#define TN_ARG_SYMFLOAT 20u            /* kinds of arguments, of which u.sym is set; decline what */
+/* Kinds of arguments; decline those that you do not know. SYM...: u.sym or u.syms is set. */
 enum { TN_ARG_NONE, TN_ARG_VALUE, TN_ARG_VALUES, TN_ARG_INT, TN_ARG_FLOAT, TN_ARG_BOOL,
        TN_ARG_COMPLEX, TN_ARG_STRING, TN_ARG_DTYPE, TN_ARG_DEVICE, TN_ARG_LAYOUT,
        TN_ARG_MEMORY_FORMAT, TN_ARG_INTS, TN_ARG_FLOATS, TN_ARG_BOOLS, TN_ARG_STRINGS,
-       TN_ARG_SYMINT, TN_ARG_SYMINTS, TN_ARG_GRAPH, TN_ARG_OPAQUE };
+       TN_ARG_SYMINT, TN_ARG_SYMINTS, TN_ARG_GRAPH, TN_ARG_OPAQUE, TN_ARG_SYMFLOAT,
+       TN_ARG_SYMBOOL };
 typedef struct tn_arg {                /* frozen, 32 bytes; `kind` chooses the member of u */
   uint32_t kind, count;                /* count: elements behind a pointer member */
   union {
@@ -172,11 +173,11 @@ typedef struct tn_arg {                /* frozen, 32 bytes; `kind` chooses the m
   } u;
   uint64_t _r0;
 } tn_arg;
-#define TN_ARG_SYMBOOL 21u             /* you do not know */
 enum { TN_TAG_POINTWISE = 1, TN_TAG_REDUCTION = 2, TN_TAG_VIEW = 4, TN_TAG_INPLACE = 8,
        TN_TAG_RANDOM = 16, TN_TAG_DATA_DEPENDENT = 32, TN_TAG_CORE = 64, TN_TAG_MATMUL = 128,
        TN_TAG_CONV = 256, TN_TAG_SIDE_EFFECT = 512, TN_TAG_HIGHER_ORDER = 1024,
-       TN_TAG_CREATION = 2048, TN_TAG_NONDETERMINISTIC = 4096, TN_TAG_MAYBE_ALIAS = 8192 };
+       TN_TAG_CREATION = 2048, TN_TAG_NONDETERMINISTIC = 4096, TN_TAG_MAYBE_ALIAS = 8192,
+       TN_TAG_BY_PLACE = 16384 };      /* strides and offsets of operands matter: as_strided */
 enum { TN_RECOMPUTE_NONE, TN_RECOMPUTE_MUST_SAVE, TN_RECOMPUTE_PREFER, TN_RECOMPUTE_MUST };
 typedef struct tn_node_info {
   uint32_t struct_size;
@@ -192,7 +193,6 @@ typedef struct tn_node_info {
   tn_str source_file, source_function; /* where the traced program called it; may be empty */
   int32_t source_line, seq_nr;         /* seq_nr links forward and backward nodes; -1 = none */
 } tn_node_info;
-#define TN_TAG_BY_PLACE 16384u         /* strides and offsets of operands matter: as_strided */
 /* CANONICAL is stable (values renumbered): for keys, reproducers and other processes. */
 enum { TN_DUMP_TEXT, TN_DUMP_CANONICAL, TN_DUMP_CPP_REPRO /* [reserved] */, TN_DUMP_DOT };
 typedef struct tn_graph_api {
@@ -306,8 +306,8 @@ typedef struct tn_call {
 enum { TN_CALL_STEAL_INPUTS = 1, TN_CALL_OUTPUTS_GIVEN = 2 };
 typedef struct tn_run_api {
   uint32_t struct_size, _r0;
-  /* Runs one op through dispatch. TN_ARG_VALUE(S) index `values`; arguments left out at the end have
-   * their defaults; out[n_out]: new references. */
+  /* Runs one op through dispatch. TN_ARG_VALUE(S) index `values`; arguments left out at the end
+   * have their defaults; out[n_out]: new references. */
   tn_status* (*run_op)(uint32_t op, const tn_arg* args, uint32_t n_args, tn_tensor* const* values,
                        tn_stream*, tn_tensor** out, uint32_t n_out);
   /* An artifact, owned by the receiver, that runs node by node. */
@@ -454,7 +454,8 @@ typedef struct tn_kernels {
   void* self; const tn_str* ops;       /* [n_ops] as in the manifest */
   /* Any threads at once. Allocates its outputs, with the dtypes, sizes and strides of the op's meta
    * function; returns TN_DECLINED, before it has written anything, for what it does not take: the
-   * next row is tried. It does not hand its own arguments back to its op. As run->run_op else. */
+   * next row is tried. It does not hand its own arguments back to its op. Otherwise as
+   * run->run_op. */
   tn_status* (*run)(void* self, uint32_t op_index, const tn_arg* args, uint32_t n_args,
                     tn_tensor* const* values, tn_stream*, tn_tensor** out, uint32_t n_out);
 } tn_kernels;

@@ -15,7 +15,7 @@
 // A backend class may also have (each found by its shape, absent is fine)
 //   Mine(std::string_view entry_name)                          one class for several entries
 //   void supports(const tn_compile_request&, std::span<uint8_t> verdict_per_node)
-//   void judge(const tn_compile_request&, verdicts)        instead of supports: with reasons, groups
+//   void judge(const tn_compile_request&, verdicts)    instead of supports: with reasons, groups
 //   std::unique_ptr<Program> load(const tn_compile_request&, std::string_view bytes)
 //   std::string fingerprint();   void reset();
 // and an artifact class

@@ -229,7 +229,7 @@ struct kernel_row {
 
 namespace detail {
 
-/// What a function gave before it failed or declined goes back: out-parameters are left untouched.
+/// What a function gave before it failed or declined goes back: out-parameters are null.
 inline void take_back(std::span<tn_tensor*> out) {
   for (tn_tensor*& t : out)
     if (t) host->tensor->release(std::exchange(t, nullptr));

@@ -5,10 +5,10 @@
 // pairwise at the row's end, upper half onto lower half: an order that depends on nothing but the
 // width.
 //
-// Sums in f32 of more than 32 steps are in blocks: the error of a chain of additions grows with its length,
-// so after 8 or 16 steps the chain ends, its sum is added to one in f64, and the next begins at 0.
-// That costs nothing that can be measured: sums wait for loads, and the exponentials of a softmax
-// take longer.
+// Sums in f32 of more than 32 steps are in blocks: the error of a chain of additions grows with its
+// length, so after 8 or 16 steps the chain ends, its sum is added to one in f64, and the next begins
+// at 0. That costs nothing that can be measured: sums wait for loads, and the exponentials of a
+// softmax take longer.
 #include "fold_emitter.h"
 
 #include "lane_ops.h"

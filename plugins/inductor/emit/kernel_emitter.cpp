@@ -252,14 +252,16 @@ void KernelEmitter::emit_inner(const Ids& variables, size_t next, const Body& bo
     emit_loop(b_.getInt64(0), n, run);
 }
 
-// From the innermost loop outwards, the first one that makes chains too long. Loops of little work
-// have wide blocks and wait for memory, so that their chains may be shorter at no cost.
+// From the innermost loop outwards, the first one that makes chains too long. Loops of few
+// operations are as wide as four vectors (choose_width in interface.cpp) and wait for memory, so
+// that their chains may be shorter at no cost.
 Blocks KernelEmitter::blocks_of(const Stage& stage, const Ids& loops, Id lanes) {
   Blocks out;
   auto is_rounded = [&](const Statement& s) { return folds_.is_rounded(s); };
   if (std::none_of(stage.statements.begin(), stage.statements.end(), is_rounded)) return out;
   constexpr int64_t few_steps = 32;  // one chain is exact enough
-  bool is_light = interface_.width * 32 >= 4 * options_.vector_bits;
+  constexpr int64_t light_vectors = 4, bits_of_f32 = 32;
+  bool is_light = interface_.width * bits_of_f32 >= light_vectors * options_.vector_bits;
   int64_t most = is_light ? 8 : 16, steps = 1;
   auto see = [&](Id v, int64_t width) {
     auto extent = x_.number_of(x_.extent_of(v));

@@ -2,8 +2,8 @@
 //
 //   llvm::Value* y = emit_math(builder, TN_F_ERF, x);    // x: float, double, or a vector of them
 //
-// Bounds hold for every finite argument and are asserted in tests/plugins/inductor/vector_math_test.cpp;
-// infinities, NaN, signed zeros and subnormal numbers give what <cmath> gives, and TN_F_SIGMOID,
+// Bounds hold for every finite argument; tests/plugins/inductor/vector_math_test.cpp asserts them.
+// Infinities, NaN, signed zeros and subnormal numbers give what <cmath> gives, and TN_F_SIGMOID,
 // TN_F_ERFINV, TN_F_LGAMMA and TN_F_DIGAMMA what the host's scalar primitives give. A width does
 // not change a bit of a result. All functions are pure and may be called by any thread on builders
 // of its own.

@@ -1,11 +1,11 @@
 // Convolutions in f64 by direct sums, their gradients, beside plain loops: shapes around the
 // borders of tiles and vectors, on each level of vectors.
+#include "codegen/microkernel/levels.h"
 #include "plugins/random_numbers.h"
 
 #include <gtest/gtest.h>
 
 #include <microkernel/direct.h>
-#include <microkernel/kernels.h>
 
 #include <cmath>
 #include <vector>
@@ -152,22 +152,14 @@ void check_correlation(const Shape& s) {
   expect_near(result, expected);
 }
 
-class MicrokernelDirect : public testing::TestWithParam<Shape> {
- protected:
-  ~MicrokernelDirect() override { microkernel::use(usual); }
-  const microkernel::Kernels& usual = microkernel::kernels();
-};
+using MicrokernelDirect = testing::TestWithParam<Shape>;
 
 TEST_P(MicrokernelDirect, EqualsPlainSums) {
-  std::vector<const microkernel::Kernels*> levels{&usual, &microkernel::kernels_base};
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    levels.push_back(&microkernel::kernels_avx2);
-  for (const microkernel::Kernels* level : levels) {
-    microkernel::use(*level);
+  at_each_level([] {
     check_convolution(GetParam(), false);
     check_convolution(GetParam(), true);
     check_correlation(GetParam());
-  }
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -1,5 +1,6 @@
 // Attention and convolutions of the microkernels beside sums in f64: shapes around the borders of
 // tiles, panels and blocks.
+#include "codegen/microkernel/levels.h"
 #include "plugins/random_numbers.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,6 @@
 namespace {
 
 using microkernel::Finish;
-using microkernel::Kernels;
 
 // ---- attention
 
@@ -23,11 +23,7 @@ struct AttentionShape {
   enum Mask { none, causal, added, allowed } mask;
 };
 
-class MicrokernelAttention : public testing::TestWithParam<AttentionShape> {
- protected:
-  ~MicrokernelAttention() override { microkernel::use(usual); }
-  const Kernels& usual = microkernel::kernels();
-};
+using MicrokernelAttention = testing::TestWithParam<AttentionShape>;
 
 /// One query's weights of the keys, before they are divided by their sum, and that sum.
 std::pair<std::vector<double>, double> powers_of(const AttentionShape& s, int64_t q,
@@ -95,9 +91,7 @@ void check_attention(const AttentionShape& s) {
 }
 
 TEST_P(MicrokernelAttention, EqualsSoftmaxInDouble) {
-  check_attention(GetParam());
-  microkernel::use(microkernel::kernels_base);
-  check_attention(GetParam());
+  at_each_level([] { check_attention(GetParam()); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, MicrokernelAttention,
@@ -116,11 +110,7 @@ struct ImageShape {
   int64_t threads;
 };
 
-class MicrokernelWinograd : public testing::TestWithParam<ImageShape> {
- protected:
-  ~MicrokernelWinograd() override { microkernel::use(usual); }
-  const Kernels& usual = microkernel::kernels();
-};
+using MicrokernelWinograd = testing::TestWithParam<ImageShape>;
 
 void check_winograd(const ImageShape& s) {
   int64_t out_height = s.height + 2 * s.padding - 2, out_width = s.width + 2 * s.padding - 2;
@@ -180,9 +170,7 @@ void check_winograd(const ImageShape& s) {
 }
 
 TEST_P(MicrokernelWinograd, EqualsSumsInDouble) {
-  check_winograd(GetParam());
-  microkernel::use(microkernel::kernels_base);
-  check_winograd(GetParam());
+  at_each_level([] { check_winograd(GetParam()); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, MicrokernelWinograd,

@@ -1,5 +1,6 @@
 // Products by the microkernels beside sums in f64, for each kind of numbers and each level of
 // vectors: shapes around the borders of tiles, panels, blocks and steps of k.
+#include "codegen/microkernel/levels.h"
 #include "plugins/random_numbers.h"
 
 #include <gtest/gtest.h>
@@ -14,7 +15,6 @@ namespace {
 
 using microkernel::Element;
 using microkernel::Finish;
-using microkernel::Kernels;
 using microkernel::PackedLeft;
 using microkernel::Panels;
 
@@ -77,27 +77,7 @@ struct Kind {
   double rounding() const { return is_rounded ? 1.0 / 256 : 0; }
 };
 
-class MicrokernelProduct : public testing::TestWithParam<Shape> {
- protected:
-  ~MicrokernelProduct() override { microkernel::use(usual); }
-  const Kernels& usual = microkernel::kernels();
-
-  /// With the vectors of this machine, and with all narrower ones.
-  template <class Check>
-  void at_all_levels(Check&& check) {
-    check();
-    if (usual.bf16) run_at(microkernel::kernels_avx512, check);
-    if (usual.f32.lanes == 16) run_at(microkernel::kernels_avx2, check);
-    run_at(microkernel::kernels_base, check);
-  }
-
- private:
-  template <class Check>
-  void run_at(const Kernels& level, Check&& check) {
-    microkernel::use(level);
-    check();
-  }
-};
+using MicrokernelProduct = testing::TestWithParam<Shape>;
 
 /// The right side of `shape` packed from memory that lies as `layout` says.
 struct Right {
@@ -154,7 +134,7 @@ void check_product(Shape shape, Kind kind, Layout layout) {
 }
 
 TEST_P(MicrokernelProduct, EqualsSumsInDouble) {
-  at_all_levels([] {
+  at_each_level([] {
     check_product(GetParam(), {Element::f32}, Layout::dense_k);
     check_product(GetParam(), {Element::f64}, Layout::dense_k);
     check_product(GetParam(), {Element::bf16}, Layout::dense_k);
@@ -163,7 +143,7 @@ TEST_P(MicrokernelProduct, EqualsSumsInDouble) {
 }
 
 TEST_P(MicrokernelProduct, TakesRightSidesOfAnyStrides) {
-  at_all_levels([] {
+  at_each_level([] {
     for (Element element : {Element::f32, Element::f64, Element::bf16})
       for (Layout layout : {Layout::dense_n, Layout::neither})
         check_product(GetParam(), {element}, layout);
@@ -198,7 +178,7 @@ void check_packed_left(Shape shape, Element element, Layout layout) {
 }
 
 TEST_P(MicrokernelProduct, TakesLeftSidesOfAnyStridesPacked) {
-  at_all_levels([] {
+  at_each_level([] {
     for (Element element : {Element::f32, Element::f64, Element::bf16})
       for (Layout layout : {Layout::dense_n, Layout::neither})
         check_packed_left(GetParam(), element, layout);

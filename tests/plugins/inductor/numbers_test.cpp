@@ -66,7 +66,8 @@ TEST_F(InductorNumbers, RealExpressionsAreComputedAtEachCall) {
 
 TEST_F(InductorNumbers, RealOnesReachOpsOfTheHost) {
   expect_same_for(inputs + R"(
-  %y: f32[s0, 5], %m: f32[s0, 1], %r: f32[s0, 1] = aten.native_layer_norm.default(%x, [5], none, none, 2.0*a)
+  %y: f32[s0, 5], %m: f32[s0, 1], %r: f32[s0, 1] = aten.native_layer_norm.default(
+      %x, [5], none, none, 2.0*a)
   output %y
 )",
                   randn({4, 5}), 0.75, 0, false);
@@ -103,7 +104,7 @@ TEST_F(InductorNumbers, AnIntegerDividedByZeroIsRefused) {
       expect_same(body, {a, b});
       Tensor with_zero = b.clone();
       with_zero.select(0, 32).fill_(0);  // in the incomplete block of lanes
-      EXPECT_THAT(failure_of(body, {a, with_zero}), HasSubstr("integers are divided by zero"));
+      EXPECT_THAT(failure_of(body, {a, with_zero}), HasSubstr("an integer is divided by zero"));
     }
 }
 
@@ -136,7 +137,7 @@ TEST_F(InductorNumbers, NothingIsDividedWhereThereIsNothing) {
   EXPECT_THAT(error_of([&] {
                 run(*artifact, *graph, {ones({1, 3}, Dtype::i64), zeros({}, Dtype::i64)}, {1});
               }),
-              HasSubstr("integers are divided by zero"));
+              HasSubstr("an integer is divided by zero"));
 }
 
 TEST_F(InductorNumbers, TheLeastIntegerByMinusOneIsItself) {
@@ -163,7 +164,7 @@ TEST_F(InductorNumbers, ASymbolicDivisorIsCheckedToo) {
   EXPECT_THAT(error_of([&] {
                 run(*artifact, *graph, {arange(6), {}}, {0});
               }),
-              HasSubstr("integers are divided by zero"));
+              HasSubstr("an integer is divided by zero"));
 }
 
 }  // namespace

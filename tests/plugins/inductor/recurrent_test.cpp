@@ -1,5 +1,5 @@
-// Recurrent layers in the inductor backend: one product of the inputs and one item of steps for each
-// layer, whatever the sizes, with weights that change and batches that take turns.
+// Recurrent layers in the inductor backend: one product of the inputs and one item of steps for
+// each layer, whatever the sizes, with weights that change and batches that take turns.
 #include "config/config.h"
 #include "core/threads/thread_pool.h"
 #include "plugins/inductor/ops.h"

@@ -148,7 +148,7 @@ struct Complete : Backend {
     }
     for (uint32_t i = 0; i < g.values(); ++i) {
       value v = g.value_at(i);
-      if (v.kind > TN_VAL_RNG_STATE) throw declined("a value of unknown kind");
+      if (v.kind > TN_VAL_NONE) throw declined("a value of unknown kind");
       if (v.source == TN_SRC_CONSTANT) p->constants.emplace_back(i, g.constant(i));
     }
     p->inputs.assign(g.inputs().begin(), g.inputs().end());

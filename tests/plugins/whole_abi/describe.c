@@ -88,15 +88,16 @@ static const named tags[] = {{TN_TAG_POINTWISE, "pointwise"},
                              {TN_TAG_HIGHER_ORDER, "higher order"},
                              {TN_TAG_CREATION, "creation"},
                              {TN_TAG_NONDETERMINISTIC, "nondeterministic"},
-                             {TN_TAG_MAYBE_ALIAS, "maybe alias"}};
+                             {TN_TAG_MAYBE_ALIAS, "maybe alias"},
+                             {TN_TAG_BY_PLACE, "by place"}};
 static const named recompute[] = {{TN_RECOMPUTE_NONE, "as it likes"},
                                   {TN_RECOMPUTE_MUST_SAVE, "must save"},
                                   {TN_RECOMPUTE_PREFER, "prefer"},
                                   {TN_RECOMPUTE_MUST, "must"}};
-static const named arguments[] = {{TN_ARG_COMPLEX, "complex"},
-                                  {TN_ARG_DEVICE, "device"},
-                                  {TN_ARG_LAYOUT, "layout"},
-                                  {TN_ARG_MEMORY_FORMAT, "memory format"}};
+static const named arguments[] = {
+    {TN_ARG_COMPLEX, "complex"},      {TN_ARG_DEVICE, "device"},
+    {TN_ARG_LAYOUT, "layout"},        {TN_ARG_MEMORY_FORMAT, "memory format"},
+    {TN_ARG_SYMFLOAT, "real number"}, {TN_ARG_SYMBOOL, "truth value"}};
 static const named request_flags[] = {{TN_RQ_DYNAMIC, "dynamic"},
                                       {TN_RQ_DETERMINISTIC, "deterministic"},
                                       {TN_RQ_GRAD_ENABLED, "grad enabled"}};

@@ -92,7 +92,6 @@ TEST_F(Quarantine, TellsSignalAndTimeOfACrash) {
   EXPECT_TRUE(std::regex_match(to_text(d), expected)) << to_text(d);
 }
 
-// A process may be killed at any time: only several such ends in a row are a reason.
 TEST_F(Quarantine, BelievesNobodyElse) {
   end_while_loading([] { ::raise(SIGSEGV); });
   struct stat s {};
@@ -107,6 +106,7 @@ TEST_F(Quarantine, BelievesNobodyElse) {
   EXPECT_FALSE(verdict(file_));
 }
 
+// A process may be killed at any time: only several such ends in a row are a reason.
 TEST_F(Quarantine, TakesThreeEndsThatNobodyExplains) {
   EXPECT_EQ(end_while_loading([] { ::_exit(7); }), 7);
   EXPECT_FALSE(verdict(file_));

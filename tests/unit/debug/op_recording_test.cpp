@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdio>
 #include <fstream>
@@ -18,7 +19,8 @@ CaseResult checked(const std::string& op, std::string args) {
     args.insert(at, "\\");
   std::string header = R"({"__metadata__": {"op": ")" + op + R"(", "cases": "[{\"args\": )" + args +
                        R"(, \"kwargs\": {}, \"out\": null}]"}})";
-  std::string path = testing::TempDir() + "tenon_recording.safetensors";
+  std::string path =
+      testing::TempDir() + "tenon_recording_" + std::to_string(::getpid()) + ".safetensors";
   auto length = static_cast<uint64_t>(header.size());
   std::ofstream(path, std::ios::binary)
       << std::string(reinterpret_cast<const char*>(&length), 8) << header;

@@ -29,7 +29,9 @@ graph @whole {
   input %x: f32[s0, 3] requires_grad
   input %n: int s1
   constant %scale: f32[3] = [1.0, 0.5, 0.1]
-  %y: f32[s0, 3] = aten.add.Tensor(%x, %scale, alpha=2)  {name "add_1", module "layers.0", at "model.cpp":12 in "forward", seq 4, "recompute" = "must_save"}
+  %y: f32[s0, 3] = aten.add.Tensor(%x, %scale, alpha=2)  )"
+                          R"({name "add_1", module "layers.0", at "model.cpp":12 in "forward", )"
+                          R"(seq 4, "recompute" = "must_save"}
   %t: f32[3, s0] strides [1, 3] alias 1 = aten.transpose.int(%y, 0, 1)
   constant %late: i64[2] = [-9223372036854775808, 7]
   %v6: f32[3, s0] strides [1, 3] alias 1 = aten.transpose.int(%y, 1, 0)

@@ -71,7 +71,7 @@ TEST(PointwiseCalls, EmptyOperandsGiveEmptyResults) {
 
 TEST(PointwiseCalls, IntegersAreNotDividedByZero) {
   Tensor a = integers({7, -7}), zero = integers({2, 0});
-  const std::string refused = "integers are divided by zero";
+  const std::string refused = "an integer is divided by zero";
   EXPECT_THAT(error_of([&] { floor_divide(a, zero); }), HasSubstr(refused));
   EXPECT_THAT(error_of([&] { remainder(a, zero); }), HasSubstr(refused));
   EXPECT_THAT(error_of([&] { fmod(a, Number(0)); }), HasSubstr(refused));
@@ -83,7 +83,7 @@ TEST(PointwiseCalls, IntegersAreNotDividedByZero) {
 
 TEST(PointwiseCalls, DivisorsThatWrapToZeroInTheResultsTypeAreRefused) {
   Tensor bytes = to(integers({7, -7}), Dtype::i8);
-  const std::string refused = "integers are divided by zero";
+  const std::string refused = "an integer is divided by zero";
   EXPECT_THAT(error_of([&] { floor_divide(bytes, Number(256)); }), HasSubstr(refused));
   EXPECT_THAT(error_of([&] { remainder(bytes, full({}, 256, Dtype::i64)); }), HasSubstr(refused));
   EXPECT_THAT(values(floor_divide(bytes, Number(259))), ElementsAre(2, -3));
