@@ -97,6 +97,8 @@ void read_cut(const JsonView& v, StagedGraph& staged) {
   staged.cut.backward = v.field("backward").numbers_below(n_nodes);
   for (const JsonView& s : v.field("saved").items()) staged.cut.saved.push_back(value_at(joint, s));
   for (NodeId n : v.field("is_backward").numbers_below(n_nodes)) joint.node(n).is_backward = true;
+  std::string problem = partition::problem_of(staged.lowered, staged.cut);
+  require(problem.empty(), ErrorCode::bad_file, "{}: {}", subject, problem);
 }
 
 // ---- code

@@ -97,7 +97,60 @@ class Splitter {
   TrainingHalves out_;
 };
 
+/// Follows a half value by value.
+class HalfCheck {
+ public:
+  explicit HalfCheck(const Graph& graph)
+      : graph_(graph), there_(graph.values().size()), ran_(graph.nodes().size()) {
+    for (ValueId v : graph.constants()) there_[v] = true;
+  }
+
+  void give(ValueId v) { there_[v] = true; }
+  /// Numbers cross from one half to the other as symbols do.
+  bool has(ValueId v) const {
+    return v == no_value || there_[v] || graph_.value(v).kind != ValueKind::tensor;
+  }
+  bool has_all(std::span<const ValueId> values) const {
+    return std::ranges::all_of(values, [&](ValueId v) { return has(v); });
+  }
+  bool run(std::span<const NodeId> nodes) {
+    return std::ranges::all_of(nodes, [&](NodeId n) { return run(n); });
+  }
+
+ private:
+  bool run(NodeId n) {
+    const Node& node = graph_.node(n);
+    bool can_run = !ran_[n];
+    Graph::for_each_use(node, [&](ValueId v) { can_run &= has(v); });
+    ran_[n] = true;
+    for (uint32_t r = 0; r < node.n_results; ++r) there_[node.first_result + r] = true;
+    return can_run;
+  }
+
+  const Graph& graph_;
+  std::vector<bool> there_, ran_;
+};
+
 }  // namespace
+
+std::string problem_of(const Lowered& joint, const Decision& decision) {
+  const Graph& graph = *joint.graph;
+  const Derivative& derivative = *joint.derivative;
+  auto primals = graph.inputs().first(derivative.n_primals),
+       tangents = graph.inputs().subspan(derivative.n_primals);
+  HalfCheck forward(graph), backward(graph);
+  for (ValueId v : primals) forward.give(v);
+  if (!forward.run(decision.forward)) return "its forward cannot run in that order";
+  if (!forward.has_all(graph.outputs().first(derivative.n_results)))
+    return "its forward does not make all results";
+  if (!forward.has_all(decision.saved)) return "its forward does not make all that is saved";
+  for (ValueId v : tangents) backward.give(v);
+  for (ValueId v : decision.saved) backward.give(v);
+  if (!backward.run(decision.backward)) return "its backward cannot run in that order";
+  if (!backward.has_all(graph.outputs().last(derivative.gradients.size())))
+    return "its backward does not make all gradients";
+  return "";
+}
 
 Decision decide(const Lowered& joint, const std::string& partitioner,
                 std::optional<double> memory_budget) {

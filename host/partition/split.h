@@ -19,6 +19,9 @@ struct Decision {
 /// functorch.activation_memory_budget. Throws UserError for a budget or solver that does not exist.
 Decision decide(const Lowered& joint, const std::string& partitioner,
                 std::optional<double> memory_budget = {});
+/// Why a decision that was read cannot be carried out: a value that is used before it is there, a
+/// node that runs twice. Empty when it can.
+std::string problem_of(const Lowered& joint, const Decision& decision);
 /// The forward and backward halves.
 TrainingHalves cut(const Lowered& joint, Decision decision);
 /// Both.
