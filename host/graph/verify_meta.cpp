@@ -120,7 +120,8 @@ struct FakeArgs {
 
 /// Results that are dropped on every way out.
 struct Results {
-  Value values[8];
+  static constexpr uint32_t most = 8;
+  Value values[most];
   ~Results() {
     for (Value& v : values) drop(v);
   }
@@ -221,9 +222,8 @@ class MetaVerifier {
     bool is_list = op.schema.returns_list();
     uint32_t n_results = is_list ? 1 : node.n_results;
     if (is_left_out(node)) return;
-    if (n_results > std::size(Results{}.values))
-      return problem(n, message("it has {} results; {} are supported", n_results,
-                                std::size(Results{}.values)));
+    if (n_results > Results::most)
+      return problem(n, message("it has {} results; {} are supported", n_results, Results::most));
     FakeArgs fakes(source_, node);
     Results results;
     {

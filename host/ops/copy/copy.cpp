@@ -159,9 +159,8 @@ void become_resized(const Tensor& self, SymIntList size, MemoryFormat format) {
   if (!self.is_fake() && static_cast<uint64_t>(bytes) > impl_of(self)->storage_bytes) {
     // New memory: the elements that were there keep their places from the start of the storage.
     Tensor larger = make_tensor(IntList{bytes / itemsize(self.dtype())}, self.dtype());
-    if (uint64_t there =
-            impl_of(self)->storage_bytes)  // a tensor of no elements may have no memory
-      std::memcpy(data_of<char>(larger), impl_of(self)->storage, there);
+    uint64_t there = impl_of(self)->storage_bytes;  // 0: there may be no memory at all
+    if (there) std::memcpy(data_of<char>(larger), impl_of(self)->storage, there);
     int64_t offset = self.storage_offset();
     become(self, larger);
     return replace_metadata(self, list_of(sizes), list_of(strides), offset);
