@@ -85,7 +85,7 @@ struct RegionScope {
 std::vector<Tensor> checkpoint(std::function<std::vector<Tensor>(const std::vector<Tensor>&)> f,
                                const std::vector<Tensor>& inputs) {
   if (thread_modes.tracer) {
-    RegionScope region(*static_cast<GraphRecorder*>(thread_modes.tracer));
+    RegionScope region(recorder_of_thread());
     return f(inputs);
   }
   auto frame = std::make_shared<Frame>();

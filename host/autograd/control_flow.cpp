@@ -32,11 +32,9 @@ namespace {
 using Tensors = std::vector<Tensor>;
 using Body = std::shared_ptr<Graph>;
 
-GraphRecorder& recorder() { return *static_cast<GraphRecorder*>(thread_modes.tracer); }
-
 // The body of a call, which the graph in progress or another one owns, as one that a node can keep.
 Body kept(const Graph* body) {
-  for (const Body& known : recorder().graph().subgraphs)
+  for (const Body& known : recorder_of_thread().graph().subgraphs)
     if (known.get() == body) return known;
   return clone(*body);
 }
@@ -58,7 +56,7 @@ Tensors call_list(const OpEntry& op, std::span<const Value> args) {
   return take<Tensors>(results[0]);
 }
 
-Value keep(Body body) { return keep_body(recorder().graph(), std::move(body)); }
+Value keep(Body body) { return keep_body(recorder_of_thread().graph(), std::move(body)); }
 
 const OpEntry& scan_op() {
   static const OpEntry& op = op_of(ControlFlow::scan);

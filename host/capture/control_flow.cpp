@@ -40,8 +40,7 @@ std::vector<TensorMeta> metas_of(const Tensors& tensors, BodySite site) {
 /// Records the bodies of one call.
 class BodyRecorder {
  public:
-  explicit BodyRecorder(BodySite site)
-      : site_(site), outer_(*static_cast<GraphRecorder*>(thread_modes.tracer)) {}
+  explicit BodyRecorder(BodySite site) : site_(site), outer_(recorder_of_thread()) {}
 
   /// Body `name` on fakes like `inputs`.
   void add(const char* name, std::span<const TensorMeta> inputs, const Tensors& like,

@@ -63,6 +63,7 @@ namespace {
 
 const bool installed = [] {
   autograd::gradient_touched_slot = [](const Tensor& leaf, bool reads) {
+    if (thread_modes.follower) return;  // such bodies are recorded without the tape
     Trace* trace = Trace::current();
     if (trace && trace->is_on_tape()) trace->gradients().touch(leaf, reads);
   };
@@ -71,10 +72,10 @@ const bool installed = [] {
     require(trace != nullptr, ErrorCode::unsupported,
             "{}: not supported while a graph tracer records", what);
     if (trace->is_on_tape()) return;
-    require(!trace->has_graph_breaks(), ErrorCode::unsupported,
+    require(!trace->so_far().has_graph_breaks(), ErrorCode::unsupported,
             "{}: the body looks at data before ({}), and a body that calls backward() must be one "
             "graph; return the value instead of looking at it",
-            what, trace->break_reason());
+            what, trace->so_far().break_reason);
     throw WantsTape();
   };
   return true;

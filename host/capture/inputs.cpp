@@ -150,6 +150,7 @@ Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body) {
       add_input(real, meta_of(real), std::move(storage), {ValueOrigin::Kind::implicit, place});
   impl_of(fake)->extra->wrapped_number = is_wrapped_number(real);
   implicit.push_back(locate(real, body));
+  implicit.back().is_wrapped_number = is_wrapped_number(real);
   return fake;
 }
 
@@ -180,6 +181,14 @@ void TraceInputs::adopt(const Tensor& fake) {
   recorder_.adopt_input(fake);
   segment_inputs_.push_back(concrete_of(fake));
   segment_origins_.push_back({});
+}
+
+void TraceInputs::take_place(const Tensor& own, const Tensor& held) {
+  auto replace = [&](Tensor& t) {
+    if (t.defined() && t.is_same(own)) t = held;
+  };
+  std::ranges::for_each(argument_fakes_, replace);
+  for (auto& [real, fake] : stand_ins_) replace(fake);
 }
 
 // If the caller passed state(), only captured tensors in it may be written. On the tape, also bump

@@ -41,6 +41,8 @@ class TraceInputs {
   Tensor fake_for_result(const Tensor& real);
   /// A value of an earlier segment becomes an input of this one.
   void adopt(const Tensor& fake);
+  /// `held` is the fake from here on that `own` was.
+  void take_place(const Tensor& own, const Tensor& held);
   /// Throws where the call writes captured tensors that may not be written.
   void check_writes(const CallArgs& call) const;
   /// The one number in an integer argument, as a symbol: a guard may decide about it. Nothing for

@@ -2,6 +2,7 @@
 // are made from what it computes. A Trace makes it, an entry of a call site keeps it.
 #pragma once
 
+#include "capture/body_numbers.h"
 #include "capture/log_calls.h"
 #include "core/sym/shape_env.h"
 #include "graph/graph.h"
@@ -22,6 +23,7 @@ struct ImplicitInput {
   Source source = Source::held;
   const Tensor* address = nullptr;
   Tensor tensor;
+  bool is_wrapped_number = false;  ///< a number in a tensor's place
 };
 
 /// The mode of a module, as the body has found it.
@@ -58,8 +60,13 @@ struct Recording {
   std::vector<ImplicitInput> implicit;
   std::vector<ReadMode> modes;  ///< of modules that the body has asked
 
-  // Of a body in one piece; `graph` is null when nothing was recorded.
+  // Of a body in one piece.
   std::shared_ptr<Graph> graph;
+  std::vector<ValueId> values_before;  ///< of the same tensor objects, see GraphRecorder
+  /// Of the body's numbers that are symbols: where they stand, and their words in this run.
+  std::vector<NumberPlace> number_places;
+  std::vector<int64_t> number_words;
+  bool has_code = false;  ///< false: nothing was recorded, the graph is empty
   std::vector<ValueOrigin> inputs, outputs;
   std::vector<LogCall> log_calls;  ///< to be run after the graph
   bool has_backward = false;       ///< recorded through the tape: the body calls backward()

@@ -2,6 +2,7 @@
 #include "capture/trace.h"
 
 #include "capture/body_scope.h"
+#include "capture/path.h"
 #include "capture/watch_symbols.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -43,7 +44,10 @@ void forget_tape(Graph& graph) {
 
 }  // namespace
 
-Trace* Trace::current() { return thread_modes.tracer ? current_trace : nullptr; }
+Trace* Trace::current() {
+  if (thread_modes.follower) stop_following_slot();
+  return thread_modes.tracer ? current_trace : nullptr;
+}
 
 std::string user_location(std::source_location where) {
   return message("{}:{}", report::shown_path(where.file_name()), where.line());
@@ -55,8 +59,10 @@ Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRun
       recorder_(env_),
       inputs_(leaves, recorder_, policy.state),
       symbols_(leaves, recorder_, policy),
+      numbers_(*env_, policy.body_numbers, policy.earlier_number),
       fullgraph_(policy.fullgraph),
       keep_empty_(policy.keep_empty) {
+  recording_.shape_env = env_;
   recorder_.on_tape = policy.on_tape;
   symbols_.take_rules();
   watch_symbols(*env_);
@@ -96,8 +102,12 @@ void Trace::set_hooks() {
     run_outside(call);
     return true;
   };
+  recorder_.lift_numbers = [this](const OpEntry& op, std::span<Value> args, ArgumentLists& lists) {
+    numbers_.lift(n_steps_, op, args, lists);
+  };
   recorder_.before_node = [this] { symbols_.emit_asserts(); };
-  recorder_.on_node = [this](const CallArgs& call, NodeId) {
+  recorder_.on_node = [this](const CallArgs& call, NodeId id) {
+    n_steps_ += !is_assertion(recorder_.graph().node(id));
     inputs_.check_writes(call);
     mutates_ = mutates_ || call.op->mutated_args;
     has_mutated_ = has_mutated_ || mutates_;
@@ -136,7 +146,7 @@ void Trace::break_because(std::string reason) {
           reason);
   if (report::artifact_enabled("graph_breaks"))
     report::log_artifact("graph_breaks", reason + report::stack_if_verbose());
-  if (!has_graph_breaks()) recording_.break_reason = std::move(reason);
+  if (!recording_.has_graph_breaks()) recording_.break_reason = std::move(reason);
   ++recording_.n_graph_breaks;
   flush();
 }
@@ -164,7 +174,7 @@ std::optional<SymValue> Trace::look_at(const Expr* expr) {
 Number Trace::item_symbol(const Tensor& t, Dtype wanted) {
   BodyScope::check("a number read from a tensor, by item(), is used as a symbol");
   // The value of an argument is there before the call, until something is written.
-  if (!has_graph_breaks() && !has_mutated_)
+  if (!recording_.has_graph_breaks() && !has_mutated_)
     if (auto known = inputs_.item_of_argument(t, wanted)) return *known;
   return item(t.dtype() == wanted ? t : t.to(wanted));
 }
@@ -207,55 +217,62 @@ std::shared_ptr<Graph> Trace::execution_record() {
 
 // ---- the body, and what it gives
 
-namespace {
+TraceScope::TraceScope(Trace& trace, const detail::Body& body)
+    : trace_(trace), outer_(std::exchange(current_trace, &trace)), ops_(trace.recorder_) {
+  trace.body_ = &body;
+}
 
-/// The trace of this thread for as long as it lives.
-struct CurrentTrace {
-  Trace& trace;
-  Trace* outer = std::exchange(current_trace, &trace);
-  ~CurrentTrace() {
-    trace.gradients().give_back();
-    current_trace = outer;
-  }
-};
-
-}  // namespace
+TraceScope::~TraceScope() {
+  trace_.gradients_.give_back();
+  current_trace = outer_;
+}
 
 Recording Trace::run(const detail::Body& body) {
-  body_ = &body;
-  CurrentTrace current{*this};
-  RecordScope scope(recorder_);
-  std::vector<Tensor> body_outputs;
-  detail::Leaves plain;
+  TraceScope scope(*this, body);
+  BodyResults results;
   try {
-    recording_.prototype = body.run(body.context, inputs_.argument_fakes().data(),
-                                    inputs_.argument_numbers().data(), body_outputs, plain);
+    body.run(body.context, inputs_.argument_fakes().data(), inputs_.argument_numbers().data(),
+             results.tensors, results.plain);
   } catch (const WantsTape&) {
     throw;
   } catch (...) {
-    if (mutates_ && !is_on_tape()) flush();
+    failed();
     throw;
   }
+  return finish(results);
+}
+
+void Trace::failed() {
+  if (mutates_ && !is_on_tape()) flush();
+}
+
+Recording Trace::finish(const BodyResults& results) {
+  recording_.prototype = body_->prototype(body_->context);
   recording_.has_backward = is_on_tape();
   if (is_on_tape()) {
     gradients_.give_back();
-    recording_.gradients.needs_history = TouchedGradients::take_histories(body_outputs);
+    recording_.gradients.needs_history = TouchedGradients::take_histories(results.tensors);
   }
+  const detail::Leaves& plain = results.plain;
   recording_.plain_results.values.assign(plain.plain.span().begin(), plain.plain.span().end());
   recording_.plain_results.texts.assign(plain.texts.span().begin(), plain.texts.span().end());
   recording_.output_numbers.assign(plain.numbers.span().begin(), plain.numbers.span().end());
-  finish_escapes(body_outputs);
-  if (has_graph_breaks())
-    finish_pieces(body_outputs);
+  finish_escapes(results.tensors);
+  if (recording_.has_graph_breaks())
+    finish_pieces(results.tensors);
   else
-    finish_graph(body_outputs);
-  recording_.shape_env = env_;
+    finish_graph(results.tensors);
   recording_.implicit = std::move(inputs_.implicit);
   report::PhaseScope phase("guards");
   recording_.guards = make_guards(inputs_.recorded_call());
   recording_.guards.plain_list = !config::flags().dynamo.enable_cpp_guard_manager;
   is_done_ = true;
   return std::move(recording_);
+}
+
+void Trace::take_place(const Tensor& own, const Tensor& held) {
+  inputs_.take_place(own, held);
+  recorder_.take_place(own, held);
 }
 
 // Runs the last piece; all results are real.
@@ -290,9 +307,13 @@ void Trace::finish_graph(std::span<const Tensor> body_outputs) {
   gradients_.finish(
       recording_.gradients,
       [&](const Tensor& leaf) { return inputs_.origin_of(recorder_.as_fake(leaf)); }, origin);
-  if (!any_node && !keep_empty_) return;
+  recording_.has_code = any_node || keep_empty_;
   symbols_.emit_asserts();
   recording_.graph = recorder_.finish(results);
+  recording_.values_before = recorder_.values_before();
+  recording_.number_places = std::move(numbers_.places);
+  recording_.number_words = std::move(numbers_.words);
+  recording_.values_before.resize(recording_.graph->values().size(), no_value);
   if (is_on_tape()) forget_tape(*recording_.graph);
   symbols_.bind(*recording_.graph);
   recording_.inputs = inputs_.segment_origins();
@@ -309,6 +330,7 @@ namespace {
 const bool reads_modes = (
     nn::mode_read_slot =
         [](const std::shared_ptr<const bool>& mode) {
+          if (thread_modes.follower) return;  // what the body does with it, it does
           Trace* trace = Trace::current();
           if (trace && config::flags().dynamo.guard_nn_modules) trace->note_mode(mode);
         },

@@ -34,6 +34,12 @@ using SegmentRunner =
     std::function<void(const std::shared_ptr<Graph>& graph, std::span<detail::TensorHead*> inputs,
                        std::span<const int64_t> syms, std::span<Tensor> outputs)>;
 
+/// What running a body has given.
+struct BodyResults {
+  std::vector<Tensor> tensors;
+  detail::Leaves plain;
+};
+
 class Trace {
  public:
   Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRunner run_segment);
@@ -46,13 +52,21 @@ class Trace {
   /// After run() has thrown: what was recorded of the last segment, with the op that failed.
   std::shared_ptr<Graph> execution_record();
 
+  // ---- the parts of run(), within a TraceScope, for a body that runs already
+
+  /// What has been recorded of a body that has returned.
+  Recording finish(const BodyResults& results);
+  /// The body has thrown: what it has written by then is written.
+  void failed();
+  /// The body holds `held`, which becomes the fake `own` of the recording.
+  void take_place(const Tensor& own, const Tensor& held);
+
   // ---- called while the body runs
 
-  /// The trace that this thread records, or null.
+  /// The trace that this thread records, or null. A body that follows a path stops following.
   static Trace* current();
   bool is_on_tape() const { return recorder_.on_tape; }
-  bool has_graph_breaks() const { return recording_.has_graph_breaks(); }
-  const std::string& break_reason() const { return recording_.break_reason; }
+  const Recording& so_far() const { return recording_; }
   /// The real tensor of a fake, breaking the graph if need be.
   Tensor observe(const Tensor& fake, std::string_view what, std::source_location where);
   /// Ends the segment: `what` looks at data.
@@ -65,11 +79,13 @@ class Trace {
   /// The body depends on the mode of a module.
   void note_mode(const std::shared_ptr<const bool>& mode);
 
+  TraceInputs& inputs() { return inputs_; }
   DataSymbols& symbols() { return symbols_; }
   TouchedGradients& gradients() { return gradients_; }
   PendingLogCalls& log_calls() { return log_calls_; }
 
  private:
+  friend class TraceScope;
   void set_hooks();
   bool stays_outside(const OpEntry& op) const;
   void run_outside(const CallArgs& call);
@@ -87,14 +103,29 @@ class Trace {
   GraphRecorder recorder_;
   TraceInputs inputs_;
   DataSymbols symbols_;
+  BodyNumbers numbers_;
   TouchedGradients gradients_;
   PendingLogCalls log_calls_;
   Recording recording_;
   const detail::Body* body_ = nullptr;
   const bool fullgraph_, keep_empty_;
   bool is_done_ = false;
+  uint32_t n_steps_ = 0;      // operations so far
   bool mutates_ = false;      // in this segment
   bool has_mutated_ = false;  // in any
+};
+
+/// Sends this thread's operations, and what its code asks of a recording, to a trace.
+class TraceScope {
+ public:
+  TraceScope(Trace& trace, const detail::Body& body);
+  ~TraceScope();
+  TraceScope(const TraceScope&) = delete;
+
+ private:
+  Trace& trace_;
+  Trace* outer_;
+  RecordScope ops_;
 };
 
 /// Names what a recording needs from the user's code: file:line of the innermost user frame.

@@ -1,9 +1,12 @@
 // Choices of a recording.
 #pragma once
 
+#include "capture/body_numbers.h"
+
 #include <tenon/tensor.h>
 
 #include <memory>
+#include <set>
 #include <vector>
 
 namespace tenon {
@@ -24,6 +27,9 @@ struct TracePolicy {
   bool specialize_one = true;
   bool keep_empty = false;  ///< a body without operations gives a graph, too
   bool on_tape = false;     ///< the body calls backward(): its ops go through the tape
+  /// Places of numbers of the body that have changed; null: none.
+  std::shared_ptr<const std::set<NumberPlace>> body_numbers;
+  EarlierNumber earlier_number;  ///< of a body that has run along a path so far; null: it has not
   std::shared_ptr<const std::vector<Tensor>> state;  ///< what may be written; null: anything
 };
 

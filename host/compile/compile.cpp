@@ -11,6 +11,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "graph/hash.h"
 #include "report/compile_record.h"
 #include "report/log.h"
 #include "runtime/call.h"
@@ -35,7 +36,7 @@ void check_symbols(const Recording& recording) {
 
 void compile_code(Site& site, Entry& entry) {
   Recording& recorded = entry.recorded;
-  if (!recorded.graph) return;
+  if (!recorded.has_code) return;
   // A graph with a backward of its own: nothing of it goes on the tape.
   EnableGradGuard mode(thread_modes.grad_enabled && !recorded.has_backward);
   entry.artifact = compile_for(site, recorded.graph);
@@ -53,18 +54,31 @@ void note_sizes(report::CompileRecord& record, const Site& site, const Entry& en
   record.n_entries = site.n_entries.load();
 }
 
-// The new entry of the site, or null for a body with graph breaks, which has run by then.
-Entry* compile_entry(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
-  std::string id = message("{}/{}", site.number, site.attempts);
-  report::CompileWatch watch(id, display_name(site));
+// Whether a version has the code of a recording.
+bool is_alike(const Recording& recording, const Entry& entry) {
+  if (recording.has_graph_breaks() || entry.replays())
+    return recording.has_graph_breaks() && entry.replays();
+  return structurally_equal(*recording.graph, *entry.recorded.graph);
+}
 
-  // Run the callable once on fake tensors; each operation becomes a node, each assumption a guard.
-  Recording recording = record_body(site, leaves, body);
-  RulesOfRecording rules{recording.shape_env};
-  check_symbols(recording);
-  site.graph_breaks += recording.n_graph_breaks;
-  bool has_run = recording.has_graph_breaks();
-  if (has_run) give_results(recording, result);
+// Who waited for another thread's compile finds its version.
+Entry* equal_version(const Site& site, const Recording& recording, const Leaves& leaves) {
+  for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
+    Entry* entry = site.order[i].load();
+    if (is_alike(recording, *entry) && entry->accepts(leaves) &&
+        entry->numbers_hold(leaves, recording.number_words))
+      return entry;
+  }
+  return nullptr;
+}
+
+// The version of a recording: an equal one, or a new one.
+Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
+  std::lock_guard lock(site.changing);
+  if (Entry* known = equal_version(site, recording, leaves)) return *known;
+  std::string id = message("{}/{}", site.number, site.attempts);
+
+  site.memory.join(recording.number_places);
 
   // What the recording took for granted is checked before each later call.
   auto entry = std::make_unique<Entry>(std::move(id), std::move(recording), leaves);
@@ -75,38 +89,67 @@ Entry* compile_entry(Site& site, const Leaves& leaves, const Body& body, CallRes
   if (report::artifact_enabled("guards"))
     report::log_artifact("guards", entry->recorded.guards.to_text());
 
+  // Later calls bring the captured tensors themselves.
+  if (entry->path && !site.skips_bodies())
+    for (ImplicitInput& in : entry->recorded.implicit) in.tensor = Tensor();
+
   // From here on the entry serves.
-  Entry* added = entry.get();
   ++site.attempts;
-  site.add(std::move(entry));
-  note_sizes(watch.record(), site, *added);
-  watch.finish(added->replays() ? "replays" : "compiled");
-  return has_run ? nullptr : added;
+  return site.add(std::move(entry));
+}
+
+// The captured tensors of a recording, by slot.
+std::vector<Tensor> captured_by(const Recording& recording) {
+  std::vector<Tensor> slots;
+  for (const ImplicitInput& in : recording.implicit) slots.push_back(in.tensor);
+  return slots;
+}
+
+}  // namespace
+
+void serve_recording(Site& site, Recording recording, const Leaves& leaves, CallResult& result) {
+  RulesOfRecording rules{recording.shape_env};
+  check_symbols(recording);
+  site.graph_breaks += recording.n_graph_breaks;
+  bool has_run = recording.has_graph_breaks();
+  if (has_run) give_results(recording, result);
+  std::vector<Tensor> slots = captured_by(recording);
+  std::vector<int64_t> numbers = recording.number_words;
+  Entry& entry = version_of(site, leaves, std::move(recording));
+  if (auto* watch = report::CompileWatch::current()) {
+    note_sizes(watch->record(), site, entry);
+    watch->finish(entry.replays() ? "replays" : "compiled");
+  }
+  if (has_run) return;
+  entry.run({leaves, slots, numbers}, result);
+}
+
+namespace {
+
+Miss decide(Site& site, const Leaves& leaves) {
+  std::lock_guard lock(site.changing);
+  return what_to_do(site, leaves);
 }
 
 void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
-  std::unique_lock lock(site.changing);
-  // Another thread may have compiled it meanwhile.
-  if (Entry* entry = site.find(leaves)) {
-    lock.unlock();
-    return entry->run(leaves, result);
-  }
-
   // The options of compile() count from here on, over them what an override says.
   config::OptionScope options(site.flags), overrides(flag_override(site.number));
 
   // Limits and flags decide whether it is worth a version of its own (limits.cpp).
-  Miss then = what_to_do(site, leaves);
+  Miss then = decide(site, leaves);
   if (then == Miss::replay) return replay_body(site, leaves, body, result);
-  Entry* added = nullptr;
-  auto compile = [&] { added = compile_entry(site, leaves, body, result); };
-  if (then == Miss::compile && compile_or_suppress(site, compile)) {
-    lock.unlock();
-    if (added) added->run(leaves, result);
-    return;
-  }
+  auto compile = [&] {
+    report::CompileWatch watch(message("{}/{}", site.number, site.attempts), display_name(site));
+
+    // Run the callable once on fake tensors; each operation becomes a node, each assumption a
+    // guard.
+    Recording recording = record_body(site, leaves, body);
+
+    // Lower, cut, compile, run; what was compiled serves later calls.
+    serve_recording(site, std::move(recording), leaves, result);
+  };
+  if (then == Miss::compile && compile_or_suppress(site, compile)) return;
   ++site.eager_calls;
-  lock.unlock();
   body.run_eager(body.context);
 }
 

@@ -15,10 +15,13 @@ std::string explain_site(const Site& s) {
   for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
     const Entry& e = *site.order[i].load();
     out += message("version {}: {}\n", e.id,
-                   e.replays() ? "the body runs on every call: " + e.recorded.break_reason
-                               : "the code runs alone");
+                   e.replays() ? "the body is recorded on every call: " + e.recorded.break_reason
+                   : e.path && !site.skips_bodies()
+                       ? "the body runs on every call, compared with the recorded one"
+                   : site.skips_bodies() ? "the code runs alone; the body is stated pure"
+                                         : "the code runs alone: " + e.why_no_path);
     out += e.recorded.guards.to_text();
-    if (e.recorded.graph) out += to_text(*e.recorded.graph);
+    if (e.recorded.has_code) out += to_text(*e.recorded.graph);
   }
   for (const std::string& reason : site.recompile_reasons)
     out += "recompiled because " + reason + "\n";

@@ -19,16 +19,25 @@ using detail::CallResult;
 using detail::Leaves;
 using detail::Site;
 
+std::unique_ptr<Trace> new_trace(Site& site, const Leaves& leaves, const Path* left) {
+  TracePolicy policy;
+  {
+    std::lock_guard lock(site.changing);
+    policy = policy_of(site, leaves, left);
+  }
+  return std::make_unique<Trace>(leaves, policy, segment_runner(site));
+}
+
 namespace {
 
 Recording record_once(Site& site, const Leaves& leaves, const Body& body) {
-  Trace trace(leaves, policy_of(site, leaves), segment_runner(site));
+  std::unique_ptr<Trace> trace = new_trace(site, leaves);
   auto* watch = report::CompileWatch::current();
   try {
-    return trace.run(body);
+    return trace->run(body);
   } catch (const std::exception& error) {
     if (watch && config::flags().dynamo.replay_record_enabled)
-      write_execution_record(*trace.execution_record(), watch->record().id, error.what());
+      write_execution_record(*trace->execution_record(), watch->record().id, error.what());
     throw;
   }
 }
@@ -48,38 +57,34 @@ Recording record_body(Site& site, const Leaves& leaves, const Body& body) {
 void give_results(Recording& recording, CallResult& result) {
   result.tensors = std::move(recording.results);
   result.numbers = recording.output_numbers;
-  result.owner = recording.prototype;
-  result.prototype = recording.prototype.get();
 }
 
-namespace {
-
-// The results of a recording that becomes no entry. One without graph breaks has not run yet; the
-// code of an equal graph serves it.
-void finish_call(Site& site, Recording recording, const Leaves& leaves, CallResult& result) {
+// One without graph breaks has not run yet; the code of an equal graph serves it.
+void finish_call(Site& site, Recording recording, const Leaves& leaves, CallResult& result,
+                 CodeOf code) {
   RulesOfRecording rules{recording.shape_env};
   if (recording.has_graph_breaks()) return give_results(recording, result);
   Entry once("", std::move(recording), leaves);
   const Recording& recorded = once.recorded;
-  if (recorded.graph) {
+  if (recorded.has_code) {
     std::vector<int64_t> words(recorded.guards.loads.size());
-    recorded.guards.load(leaves, words.data());
+    recorded.guards.load(leaves, words.data(), recorded.number_words);
     EnableGradGuard mode(thread_modes.grad_enabled && !recorded.has_backward);
-    once.artifact = segment_code(site, recorded.graph, words);
+    once.artifact = code == CodeOf::interpreter ? interpreter_artifact(recorded.graph)
+                                                : segment_code(site, recorded.graph, words);
   }
-  once.run(leaves, result);
-  result.owner = recorded.prototype;
+  once.run({leaves, {}, recorded.number_words}, result);
 }
 
+namespace {
+
 void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
-  std::lock_guard lock(site.changing);
   config::OptionScope options(site.flags);
   replay_body(site, leaves, body, result);
 }
 
 // The answer of a call that shows its entry to be stale comes from the new recording.
 bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, CallResult& result) {
-  std::lock_guard lock(site.changing);
   config::OptionScope options(site.flags);
   ++site.replays;
   Recording found = record_body(site, leaves, body);

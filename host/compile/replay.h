@@ -1,6 +1,8 @@
 // Recording the body of a call site: for an entry, or for one call only.
 #pragma once
 
+#include "capture/path.h"
+#include "capture/trace.h"
 #include "runtime/call.h"
 
 namespace tenon {
@@ -10,14 +12,30 @@ namespace tenon {
 /// met it has run by the end.
 Recording record_body(detail::Site& site, const detail::Leaves& leaves, const detail::Body& body);
 
+/// A trace of the site's body for these arguments, by what earlier calls have shown. `left`: the path
+/// that the body has followed so far.
+std::unique_ptr<Trace> new_trace(detail::Site& site, const detail::Leaves& leaves,
+                                 const Path* left = nullptr);
+
 /// Until it goes, lowering follows the rules of a recording about sizes.
 struct RulesOfRecording {
   std::shared_ptr<ShapeEnv> env;
   ~RulesOfRecording() { env->set_rules({}); }
 };
 
+/// The results of a recording that becomes no entry: from code that equal graphs share, or by the
+/// interpreter.
+enum class CodeOf : uint8_t { equal_graphs, interpreter };
+void finish_call(detail::Site& site, Recording recording, const detail::Leaves& leaves,
+                 detail::CallResult& result, CodeOf code = CodeOf::equal_graphs);
+
 /// The results of a body with graph breaks.
 void give_results(Recording& recording, detail::CallResult& result);
+
+/// Compiles a recording, unless an equal one was compiled before, and runs it: the version serves
+/// later calls. A recording with graph breaks has run. Set apart for bodies that were followed first.
+void serve_recording(detail::Site& site, Recording recording, const detail::Leaves& leaves,
+                     detail::CallResult& result);
 
 /// Records the body for this call: it runs in compiled code, but nothing becomes an entry.
 void replay_body(detail::Site& site, const detail::Leaves& leaves, const detail::Body& body,

@@ -48,6 +48,7 @@ std::optional<SymProgram> segment_conditions(const Graph& graph, const Artifact&
 // One structure may have several versions, of which those that served longest ago go.
 std::shared_ptr<Artifact> segment_code(Site& site, const std::shared_ptr<Graph>& graph,
                                        std::span<const int64_t> syms) {
+  std::lock_guard lock(site.changing);
   std::vector<SegmentCode>& known = site.segments[structural_hash(*graph)];
   AutocastOptions autocast = autocast_in_effect();
   auto serves = [&](const SegmentCode& code) {

@@ -51,10 +51,14 @@ bool is_too_small(const Graph& graph) {
 
 }  // namespace
 
-TracePolicy policy_of(Site& site, const Leaves& leaves) {
+TracePolicy policy_of(Site& site, const Leaves& leaves, const Path* left) {
   TracePolicy policy = trace_policy(site, leaves, backend_takes_symbols(site));
   policy.on_tape = site.calls_backward;
   policy.state = site.options.state;
+  if (site.options.dynamic == false || !backend_takes_symbols(site)) return policy;
+  policy.body_numbers = site.memory.body_numbers;
+  if (left)
+    policy.earlier_number = [left](const NumberPlace& place) { return left->number_at(place); };
   return policy;
 }
 

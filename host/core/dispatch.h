@@ -37,6 +37,9 @@ struct ThreadModes {
   uint64_t include = 0;    ///< keys added to every call
   uint64_t exclude = 0;    ///< keys removed from every call
   void* tracer = nullptr;  ///< the recorder that gets the ops, graph/record.h
+  void* follower =
+      nullptr;  ///< who gets them first, capture/follow.h; `tracer` is no recorder then
+  uint64_t excluded_outside = 0;  ///< `exclude` before the recording began
   bool grad_enabled = true;
   bool deterministic = false;
   Dtype autocast_dtype = Dtype::bf16;  ///< autocast is on while `include` has its key

@@ -163,11 +163,10 @@ std::vector<Tensor> replay_body(const Graph& body, std::span<const Tensor> input
 
 std::shared_ptr<Graph> record_body(std::span<const TensorMeta> inputs, const BodyFn& fn,
                                    bool on_tape, const std::vector<bool>& needs_grad) {
-  auto* outer = static_cast<GraphRecorder*>(thread_modes.tracer);
-  ensure(outer, "a body is recorded within a recording");
+  GraphRecorder& outer = recorder_of_thread();
   EnableGradGuard mode(on_tape || thread_modes.grad_enabled);
-  GraphRecorder recorder(outer->shape_env());
-  recorder.opens = outer->opens;
+  GraphRecorder recorder(outer.shape_env());
+  recorder.opens = outer.opens;
   recorder.on_tape = on_tape;
   RecordScope scope(recorder);
   std::vector<Tensor> fakes;

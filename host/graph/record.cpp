@@ -22,12 +22,9 @@ namespace {
 
 std::atomic<uint64_t> next_trace_id{1};
 
-GraphRecorder& current_recorder() {
-  ensure(thread_modes.tracer, "an op reached the trace key without a recorder");
-  return *static_cast<GraphRecorder*>(thread_modes.tracer);
+void record_call(const CallArgs& call) {
+  if (!thread_modes.follower || !follow_slot(call)) recorder_of_thread().record(call);
 }
-
-void record_call(const CallArgs& call) { current_recorder().record(call); }
 
 // Flag functorch.fake_tensor_allow_meta.
 void require_meta_allowed(const CallArgs& call) {
@@ -51,6 +48,15 @@ const struct RegisterTraceKey {
 
 }  // namespace
 
+bool (*follow_slot)(const CallArgs&) = nullptr;
+void (*stop_following_slot)() = nullptr;
+
+GraphRecorder& recorder_of_thread() {
+  if (thread_modes.follower) stop_following_slot();
+  ensure(thread_modes.tracer, "an op reached the trace key without a recorder");
+  return *static_cast<GraphRecorder*>(thread_modes.tracer);
+}
+
 GraphRecorder::GraphRecorder(std::shared_ptr<ShapeEnv> env)
     : graph_(std::make_shared<Graph>()),
       life_(std::make_shared<TraceLife>()),
@@ -67,6 +73,7 @@ void GraphRecorder::restart() {
   life_->alive.clear();
   life_ = std::make_shared<TraceLife>();
   storage_ids_.clear();
+  values_before_.clear();
   input_fakes_.clear();
   id_ = next_trace_id.fetch_add(1, std::memory_order_relaxed);
 }
@@ -90,12 +97,24 @@ GraphValue GraphRecorder::describe(const Tensor& fake) const {
 
 void GraphRecorder::track(const Tensor& fake, ValueId id) {
   TensorExtra& extra = impl_of(fake)->ensure_extra();
+  if (values_before_.size() <= id) values_before_.resize(id + 1, no_value);
+  if (extra.trace_id == id_ && extra.trace_value != id) values_before_[id] = extra.trace_value;
   extra.set_trace(id_, id, life_, impl_of(fake));
   if (storage_ids_.size() <= id) storage_ids_.resize(id + 1, 0);
   storage_ids_[id] = impl_of(fake)->storage_id;
 }
 
 void GraphRecorder::rebind(const Tensor& fake, ValueId id) { track(fake, id); }
+
+void GraphRecorder::take_place(const Tensor& fake, const Tensor& held) {
+  ValueId id = impl_of(fake)->extra->trace_value;
+  impl_of(fake)->extra->leave_trace();
+  impl_of(fake)->extra->life.reset();
+  become_fake(held, fake);
+  track(held, id);
+  for (Tensor& t : input_fakes_)
+    if (t.defined() && t.is_same(fake)) t = held;
+}
 
 Tensor GraphRecorder::add_input(const TensorMeta& meta, SymInt offset, GraphValue value,
                                 StorageRef storage) {
@@ -166,6 +185,7 @@ void GraphRecorder::record(const CallArgs& call) {
       [this](Number n) { return renewed(n); });
   for (Value& a : args)
     if (a.tag == Tag::graph) a = kept_body(*a.as<Graph>());
+  if (lift_numbers) lift_numbers(*call.op, args, lists);
   append({call.op, args.data(), call.results, call.n_args, call.n_results}, args);
 }
 
@@ -357,25 +377,32 @@ int32_t region_of(const Node& node) {
 
 RecordScope::RecordScope(GraphRecorder& recorder)
     : previous_(thread_modes.tracer),
+      follower_(std::exchange(thread_modes.follower, nullptr)),
       keys_(bit(Key::trace), bit(Key::autograd)),
+      excluded_outside_(std::exchange(thread_modes.excluded_outside, keys_.excluded_before())),
       shapes_(*recorder.shape_env()) {
-  recorder.excluded_outside = keys_.excluded_before();
   if (recorder.on_tape) thread_modes.exclude &= ~bit(Key::autograd);
   thread_modes.tracer = &recorder;
 }
 
-RecordScope::~RecordScope() { thread_modes.tracer = previous_; }
+RecordScope::~RecordScope() {
+  thread_modes.tracer = previous_;
+  thread_modes.follower = follower_;
+  thread_modes.excluded_outside = excluded_outside_;
+}
 
 PauseRecording::PauseRecording()
     : previous_(std::exchange(thread_modes.tracer, nullptr)),
+      follower_(std::exchange(thread_modes.follower, nullptr)),
       include_(thread_modes.include),
       exclude_(thread_modes.exclude) {
   thread_modes.include &= ~bit(Key::trace);
-  if (previous_) thread_modes.exclude = static_cast<GraphRecorder*>(previous_)->excluded_outside;
+  if (previous_) thread_modes.exclude = thread_modes.excluded_outside;
 }
 
 PauseRecording::~PauseRecording() {
   thread_modes.tracer = previous_;
+  thread_modes.follower = follower_;
   thread_modes.include = include_;
   thread_modes.exclude = exclude_;
 }

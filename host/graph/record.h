@@ -49,10 +49,15 @@ class GraphRecorder {
 
   /// How many references to `fake` the recorder itself holds.
   int32_t own_references(const Tensor& fake) const;
+  /// By value: the one that the same tensor object was before, by an operation in place or one that
+  /// gave its argument back; else no_value.
+  const std::vector<ValueId>& values_before() const { return values_before_; }
   /// Values that some handle outside the recorder can still reach, in order of creation.
   std::vector<Tensor> live_fakes() const;
   /// Gives the fake another value id (a mutated or functionalised tensor has a new value).
   void rebind(const Tensor& fake, ValueId id);
+  /// `held`, a fake of nobody, becomes what `fake` is and takes its place.
+  void take_place(const Tensor& fake, const Tensor& held);
 
   /// The fake for a real tensor (default: a constant). `real` is the caller's own handle.
   std::function<Tensor(const Tensor& real)> lift;
@@ -67,6 +72,8 @@ class GraphRecorder {
   /// Called when a meta function asks for a value that only run time knows. Returns true when the
   /// op has been run instead.
   std::function<bool(const CallArgs&)> on_open_question;
+  /// May put symbols in the place of numbers among the arguments.
+  std::function<void(const OpEntry&, std::span<Value> args, ArgumentLists&)> lift_numbers;
   /// Called before an op is recorded; true when it has been run instead.
   std::function<bool(const CallArgs&)> runs_outside;
   std::function<void()> before_node;                     ///< when the meta function has run
@@ -82,7 +89,6 @@ class GraphRecorder {
   bool grad_enabled() const { return grad_enabled_; }
   /// Whether a meta function is running.
   bool is_in_meta() const { return in_meta_; }
-  uint64_t excluded_outside = 0;  ///< keys that were excluded before recording began
   bool on_tape = false;      ///< ops arrive here from the tape, which knows what needs gradients
   bool is_backward = false;  ///< given to the nodes that follow
   /// Of the nodes that follow: the checkpointed region that they are in, or -1. Their fact
@@ -106,12 +112,20 @@ class GraphRecorder {
   std::shared_ptr<TraceLife> life_;
   std::vector<Tensor> input_fakes_;    // undefined for scalars and adopted inputs
   std::vector<uint64_t> storage_ids_;  // by value
+  std::vector<ValueId> values_before_;
   uint64_t id_;
   bool in_meta_ = false, grad_enabled_ = thread_modes.grad_enabled;
 };
 
 /// The checkpointed region of a node, -1 for none; its fact may come from a file.
 int32_t region_of(const Node& node);
+
+/// The recorder of this thread. Who follows a recorded path stops following.
+GraphRecorder& recorder_of_thread();
+/// Filled in by capture/follow.cpp, for threads with a follower: whether it takes the call, and
+/// going on without.
+extern bool (*follow_slot)(const CallArgs& call);
+extern void (*stop_following_slot)();
 
 /// Sends the thread's ops to a recorder, and its symbolic decisions to the recorder's ShapeEnv.
 class RecordScope {
@@ -122,8 +136,9 @@ class RecordScope {
   RecordScope(const RecordScope&) = delete;
 
  private:
-  void* previous_;
+  void *previous_, *follower_;
   ModeScope keys_;
+  uint64_t excluded_outside_;
   ShapeEnvScope shapes_;
 };
 
@@ -135,7 +150,7 @@ class PauseRecording {
   PauseRecording(const PauseRecording&) = delete;
 
  private:
-  void* previous_;
+  void *previous_, *follower_;
   uint64_t include_, exclude_;
 };
 

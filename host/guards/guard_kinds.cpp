@@ -24,6 +24,7 @@ struct GuardKind {
   std::string (*why)(const GuardSet& guards, const Leaves& leaves);
   /// A line for each guard.
   std::string (*text)(const GuardSet& guards);
+  bool seen_in_body = false;  ///< the body shows what it does with it
 };
 
 std::string goes_without_saying(const GuardSet&) { return ""; }
@@ -43,9 +44,7 @@ std::string budget_text(std::optional<double> budget) {
 
 // ---- how many leaves there are, and how they hang together
 
-void record_structure(GuardSet& g, const GuardedCall& call) {
-  g.structure = call.leaves.structure;
-}
+void record_structure(GuardSet& g, const GuardedCall& call) { g.structure = call.leaves.structure; }
 
 bool same_structure(const GuardSet& g, const Leaves& leaves) {
   return leaves.structure == g.structure && leaves.tensors.size() == g.tensors.size() &&
@@ -145,6 +144,7 @@ std::string tensors_text(const GuardSet& guards) {
 // ---- plain values, texts, numbers that may be symbolic: each must be what it was
 
 struct PlainValues {
+  static constexpr bool seen_in_body = true;
   static constexpr std::string_view name = "plain value",
                                     advice = "; declare it SymInt or SymFloat to make it dynamic";
   static auto& kept(auto& guards) { return guards.plain; }
@@ -162,6 +162,7 @@ struct PlainValues {
 };
 
 struct Texts {
+  static constexpr bool seen_in_body = true;
   static constexpr std::string_view name = "text", advice = "";
   static auto& kept(auto& guards) { return guards.texts; }
   static auto given(const GuardedCall& call) { return call.leaves.texts.span(); }
@@ -172,6 +173,7 @@ struct Texts {
 };
 
 struct Numbers {
+  static constexpr bool seen_in_body = false;
   static constexpr std::string_view name = "number", advice = "";
   static auto& kept(auto& guards) { return guards.numbers; }
   static auto given(const GuardedCall& call) { return call.numbers; }
@@ -210,7 +212,7 @@ struct Values {
         out += message("{} {} is {}\n", Of::name, i, Of::text(Of::kept(g)[i]));
     return out;
   }
-  static constexpr GuardKind kind = {record, check, why, text};
+  static constexpr GuardKind kind = {record, check, why, text, Of::seen_in_body};
 };
 
 // ---- tensors that are one object
@@ -258,6 +260,7 @@ SymbolLoad load_of(const SymbolSource& s) {
   To kind = s.kind == From::input_size     ? To::size
             : s.kind == From::input_stride ? To::stride
             : s.kind == From::input_item   ? To::item
+            : s.kind == From::body_number  ? To::body
                                            : To::number;
   return {kind, s.index, s.dim};
 }
@@ -270,6 +273,7 @@ void record_sizes(GuardSet& g, const GuardedCall& call) {
   for (const RecordedGuard& recorded : env.guard_conditions()) {
     // The others are about data of a body with graph breaks, which runs on every call.
     if (!std::ranges::all_of(free_symbols(recorded.condition), is_from_input)) continue;
+    if (g.add_number_condition(env, recorded.condition)) continue;
     conditions.push_back(recorded.condition);
     g.condition_texts.push_back(env.source_text(recorded.condition) +
                                 (recorded.location.empty() ? "" : "  # " + recorded.location));
@@ -334,11 +338,13 @@ constexpr GuardKind kinds[] = {
 };
 
 // Written out row by row and in one piece, so that no row is called.
-template <size_t... row>
+template <bool before_body, size_t... row>
 [[gnu::flatten]] bool all_hold(const GuardSet& guards, const Leaves& leaves,
                                std::index_sequence<row...>) {
-  return (kinds[row].check(guards, leaves) && ...);
+  return (((before_body && kinds[row].seen_in_body) || kinds[row].check(guards, leaves)) && ...);
 }
+
+constexpr auto rows = std::make_index_sequence<std::size(kinds)>();
 
 }  // namespace
 
@@ -366,7 +372,11 @@ GuardSet make_guards(const GuardedCall& call) {
 bool GuardSet::check(const Leaves& leaves) const {
   if (plain_list) [[unlikely]]
     return why_not(leaves).empty();
-  return all_hold(*this, leaves, std::make_index_sequence<std::size(kinds)>());
+  return all_hold<false>(*this, leaves, rows);
+}
+
+bool GuardSet::check_before_body(const Leaves& leaves) const {
+  return all_hold<true>(*this, leaves, rows);
 }
 
 std::string GuardSet::why_not(const Leaves& leaves) const {

@@ -3,6 +3,8 @@
 
 #include "core/error.h"
 
+#include <algorithm>
+
 namespace tenon {
 
 using detail::Leaves;
@@ -37,6 +39,7 @@ int64_t integer_in(const TensorHead* head) {
 }
 
 int64_t read(const SymbolLoad& l, const Leaves& leaves) {
+  if (l.kind == SymbolLoad::Kind::body) return 0;
   if (l.kind == SymbolLoad::Kind::number) return leaves.numbers[l.index].word();
   if (l.kind == SymbolLoad::Kind::item) return integer_in(leaves.tensors[l.index]->head());
   const TensorHead* head = leaves.tensors[l.index]->head();
@@ -65,8 +68,16 @@ std::vector<const Expr*> argument_symbols(const ShapeEnv& env) {
   return symbols;
 }
 
-void GuardSet::load(const Leaves& leaves, int64_t* words) const {
-  for (size_t i = 0; i < loads.size(); ++i) words[i] = read(loads[i], leaves);
+void GuardSet::load(const Leaves& leaves, int64_t* words, std::span<const int64_t> given) const {
+  for (size_t i = 0; i < loads.size(); ++i) {
+    bool is_given = loads[i].kind == SymbolLoad::Kind::body && loads[i].index < given.size();
+    words[i] = is_given ? given[loads[i].index] : read(loads[i], leaves);
+  }
+}
+
+bool GuardSet::numbers_hold(std::span<const int64_t> words) const {
+  return std::ranges::all_of(numbers_of_body,
+                             [&](const NumberGuard& g) { return g.program.check(words); });
 }
 
 bool GuardSet::sizes_hold(const Leaves& leaves) const {
@@ -105,11 +116,29 @@ int GuardSet::failed_equality(const Leaves& leaves, const int64_t* words) const 
 
 void GuardSet::add_backend_conditions(std::string_view backend, const ShapeEnv& env,
                                       std::span<const Expr* const> conditions) {
-  if (conditions.empty()) return;
-  backend_program = SymProgram::compile(argument_symbols(env), conditions);
-  has_backend_program = true;
+  std::vector<const Expr*> before_body;
   for (const Expr* c : conditions)
+    if (!add_number_condition(env, c)) before_body.push_back(c);
+  if (before_body.empty()) return;
+  backend_program = SymProgram::compile(argument_symbols(env), before_body);
+  has_backend_program = true;
+  for (const Expr* c : before_body)
     backend_texts.push_back(message("{} (asked for by backend {})", env.source_text(c), backend));
+}
+
+// Kept with the last number that it is about.
+bool GuardSet::add_number_condition(const ShapeEnv& env, const Expr* condition) {
+  std::optional<uint32_t> last;
+  for (const Expr* symbol : free_symbols(condition))
+    if (const SymbolSource& from = env.info(symbol).source;
+        from.kind == SymbolSource::Kind::body_number)
+      last = std::max(last.value_or(0), from.index);
+  if (!last) return false;
+  if (numbers_of_body.size() <= *last) numbers_of_body.resize(*last + 1);
+  NumberGuard& guard = numbers_of_body[*last];
+  guard.conditions.push_back(condition);
+  guard.program = SymProgram::compile(argument_symbols(env), guard.conditions);
+  return true;
 }
 
 }  // namespace tenon

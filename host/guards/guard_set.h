@@ -33,8 +33,16 @@ bool matches(const TensorGuard& guard, const Tensor& tensor);
 
 /// Which word of the arguments a symbol of the program is read from.
 struct SymbolLoad {
-  enum class Kind : uint8_t { size, stride, number, item } kind;  ///< item: a tensor's one integer
+  /// item: a tensor's one integer; body: a number that the body passes to an operation
+  enum class Kind : uint8_t { size, stride, number, item, body } kind;
   uint32_t index, dim;
+};
+
+/// Conditions that can be tested when the body has passed its number `index` to an operation: on
+/// that number, the earlier ones, and the arguments.
+struct NumberGuard {
+  std::vector<const Expr*> conditions;
+  SymProgram program;
 };
 
 /// What a recording knows of its call: the arguments, and what of them are symbols.
@@ -61,20 +69,29 @@ struct GuardSet {
   std::vector<SymbolLoad> equal_loads;
   SymProgram backend_program;  ///< conditions that the backend asked for while compiling
   bool has_backend_program = false;
+  std::vector<NumberGuard> numbers_of_body;
   bool plain_list = false;  ///< check by why_not(), one guard after the other: the reference
   // For reasons: of the program, of `equal_loads`, of the backend's program.
   std::vector<std::string> condition_texts, equal_texts, backend_texts;
 
   bool check(const detail::Leaves& leaves) const;
+  /// The same for a call whose body runs: what it does with plain values is seen then.
+  bool check_before_body(const detail::Leaves& leaves) const;
   /// Why check fails, in one line; empty when it holds.
   std::string why_not(const detail::Leaves& leaves) const;
   /// One line a guard.
   std::string to_text() const;
-  /// Reads the words of `loads`, the values of the program's symbols.
-  void load(const detail::Leaves& leaves, int64_t* words) const;
+  /// Reads the words of `loads`, the values of the program's symbols; 0 for numbers of the body that
+  /// are not given.
+  void load(const detail::Leaves& leaves, int64_t* words,
+            std::span<const int64_t> numbers_of_body = {}) const;
+  /// Whether the conditions on the body's numbers hold.
+  bool numbers_hold(std::span<const int64_t> words) const;
   /// Adds the conditions that a backend asked for, over the symbols of `loads`.
   void add_backend_conditions(std::string_view backend, const ShapeEnv& env,
                               std::span<const Expr* const> conditions);
+  /// Keeps a condition on numbers of the body; false for others.
+  bool add_number_condition(const ShapeEnv& env, const Expr* condition);
   /// Whether the conditions on symbolic sizes and numbers hold.
   bool sizes_hold(const detail::Leaves& leaves) const;
   std::string why_sizes_fail(const detail::Leaves& leaves) const;

@@ -14,6 +14,8 @@ namespace tenon {
 
 void (*miss_slot)(detail::Site&, const detail::Leaves&, const detail::Body&,
                   detail::CallResult&) = nullptr;
+void (*follow_entry_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::Body&,
+                          detail::CallResult&) = nullptr;
 void (*replay_slot)(detail::Site&, const detail::Leaves&, const detail::Body&,
                     detail::CallResult&) = nullptr;
 bool (*verify_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::Body&,
@@ -52,20 +54,16 @@ Site::Counters& Site::my_counters() {
   return counters[mine % counters.size()];
 }
 
-Entry* Site::find(const Leaves& leaves) const {
-  for (uint32_t i = 0; i < n_entries.load(); ++i)
-    if (Entry* entry = order[i].load(); !entry->replays() && entry->serves(leaves)) return entry;
-  return nullptr;
-}
+bool Site::skips_bodies() const { return options.pure || config::flags().capture.mode == "hit"; }
 
-void Site::add(std::unique_ptr<Entry> entry) {
+Entry& Site::add(std::unique_ptr<Entry> entry) {
   uint32_t n = n_entries.load(std::memory_order_relaxed);
   if (n == max_entries) --n;  // the one hit longest ago goes
   for (uint32_t i = n; i > 0; --i)
     order[i].store(order[i - 1].load(std::memory_order_relaxed), std::memory_order_release);
   order[0].store(entry.get(), std::memory_order_release);
   n_entries.store(n + 1, std::memory_order_release);
-  entries.push_back(std::move(entry));
+  return *entries.emplace_back(std::move(entry));
 }
 
 void Site::move_to_front(size_t from) {
@@ -108,7 +106,7 @@ std::shared_ptr<Site> make_site(const Options& options) {
 
 // Flag dynamo.error_on_nested_fx_trace. A capture takes inner callables in; other tracers do not.
 static void require_nesting_allowed(const Site& site) {
-  bool plain_tracer = thread_modes.tracer && !Trace::current();
+  bool plain_tracer = thread_modes.tracer && !thread_modes.follower && !Trace::current();
   require(!plain_tracer || !config::flags().dynamo.error_on_nested_fx_trace,
           "callable {} is compiled and was called while a graph tracer records; call the plain "
           "function, or set dynamo.error_on_nested_fx_trace = false to trace through it",
@@ -125,15 +123,19 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   counters.calls.store(counters.calls.load(std::memory_order_relaxed) + 1,
                        std::memory_order_relaxed);
   uint32_t n = site.n_entries.load(std::memory_order_acquire);
+  bool skips_bodies = site.skips_bodies();
   for (uint32_t i = 0; i < n; ++i) {
     Entry* entry = site.order[i].load(std::memory_order_acquire);
-    if (!entry->serves(leaves)) continue;
+    bool follows = entry->path && !skips_bodies;
+    if (follows ? !entry->accepts(leaves) : !entry->serves(leaves)) continue;
     if (i > 0) site.move_to_front(i);
+    if (follows) return follow_entry_slot(site, *entry, leaves, body, result);
     if (entry->replays()) return replay_slot(site, leaves, body, result);
     if (is_due(site, *entry, leaves) && verify_slot(site, *entry, leaves, body, result)) return;
     counters.hits.store(counters.hits.load(std::memory_order_relaxed) + 1,
                         std::memory_order_relaxed);
-    return entry->run(leaves, result);
+    result.prototype = entry->recorded.prototype.get();
+    return entry->run({leaves}, result);
   }
   miss_slot(site, leaves, body, result);
 }

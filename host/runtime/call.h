@@ -62,7 +62,7 @@ class Site {
   DynamicMemory memory;
   uint32_t attempts = 0;
   bool limit_reported = false, run_only = false;
-  bool calls_backward = false;  ///< the body is recorded through the tape
+  std::atomic<bool> calls_backward{false};  ///< the body is recorded through the tape
   bool skipped = false;  ///< an error of its compilation was suppressed: it runs eagerly for good
   std::vector<std::string> recompile_reasons;
   std::optional<std::pair<std::string, bool>> takes_symbols;  ///< what the backend's manifest says
@@ -74,9 +74,9 @@ class Site {
   std::atomic<int64_t> compiles{0}, replays{0}, eager_calls{0}, graph_breaks{0};
 
   Counters& my_counters();
-  /// The entry that serves a call without the body, or null.
-  Entry* find(const Leaves& leaves) const;
-  void add(std::unique_ptr<Entry> entry);
+  /// Whether hits do without the body: it is stated pure.
+  bool skips_bodies() const;
+  Entry& add(std::unique_ptr<Entry> entry);
   void move_to_front(size_t from);
   /// Drops the version that was hit longest ago.
   void evict_last();
@@ -89,6 +89,9 @@ class Site {
 /// compile/compile.cpp.
 extern void (*miss_slot)(detail::Site&, const detail::Leaves&, const detail::Body&,
                          detail::CallResult&);
+/// Runs the body along the path of an entry that accepts the arguments. Set by compile/follow.cpp.
+extern void (*follow_entry_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::Body&,
+                                 detail::CallResult&);
 /// Runs the body of a replaying entry. Set by compile/replay.cpp.
 extern void (*replay_slot)(detail::Site&, const detail::Leaves&, const detail::Body&,
                            detail::CallResult&);

@@ -31,6 +31,13 @@ SymProgram output_program_of(const Recording& recorded) {
   return SymProgram::compile(argument_symbols(*recorded.shape_env), {}, exprs);
 }
 
+// The captured tensors that the recording has met.
+std::vector<Tensor> recorded_tensors(const Recording& recorded) {
+  std::vector<Tensor> tensors;
+  for (const ImplicitInput& in : recorded.implicit) tensors.push_back(in.tensor);
+  return tensors;
+}
+
 }  // namespace
 
 Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
@@ -41,42 +48,77 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
     return;
   }
   for (const ImplicitInput& in : recorded.implicit) implicit_guards.push_back(guard_of(in.tensor));
+  why_no_path = Path::why_not(recorded);
+  if (why_no_path.empty()) path = std::make_unique<Path>(recorded);
   output_program = output_program_of(recorded);
-  if (!recorded.graph) return;
   n_graph_outputs = recorded.graph->outputs().size();
   writes_inputs = has_writes(*recorded.graph);
   if (!writes_inputs) return;
-  recorded_overlaps = overlaps(leaves);
+  recorded_overlaps = overlaps({leaves, recorded_tensors(recorded)});
   if (!recorded.graph->symbols.empty()) check_shared_inputs(leaves);
 }
 
-const Tensor& Entry::input_tensor(const ValueOrigin& origin, const Leaves& leaves) const {
-  if (origin.kind == ValueOrigin::Kind::leaf) return *leaves.tensors[origin.index];
-  const ImplicitInput& in = recorded.implicit[origin.index];
-  return in.address ? *in.address : in.tensor;
+const Tensor& Entry::input_tensor(const ValueOrigin& origin, const CallInputs& in) const {
+  if (origin.kind == ValueOrigin::Kind::leaf) return *in.leaves.tensors[origin.index];
+  if (!in.slots.empty()) return in.slots[origin.index];
+  const ImplicitInput& kept = recorded.implicit[origin.index];
+  return kept.address ? *kept.address : kept.tensor;
 }
 
-std::vector<Overlap> Entry::overlaps(const Leaves& leaves) const {
+std::vector<Overlap> Entry::overlaps(const CallInputs& in) const {
   static const Tensor undefined;
   detail::LeafArray<const Tensor*, 24> tensors;
   for (const ValueOrigin& origin : recorded.inputs)
     tensors.push(origin.kind == ValueOrigin::Kind::undefined ? &undefined
-                                                             : &input_tensor(origin, leaves));
+                                                             : &input_tensor(origin, in));
   return overlaps_of(tensors.span());
 }
 
 // ---- whether it serves
 
+bool Entry::accepts(const Leaves& leaves) const {
+  bool holds = path ? recorded.guards.check_before_body(leaves) : recorded.guards.check(leaves);
+  return holds && (excluded.empty() || !excluded_serves(leaves));
+}
+
 bool Entry::serves(const Leaves& leaves) const {
-  return recorded.guards.check(leaves) && (recorded.implicit.empty() || captured_tensors_hold()) &&
+  return recorded.guards.check(leaves) && (excluded.empty() || !excluded_serves(leaves)) &&
+         recorded.number_places.empty() && (recorded.implicit.empty() || captured_tensors_hold()) &&
          (recorded.modes.empty() || modes_hold()) &&
          (recorded.gradients.without_grad.empty() || gradients_are_missing(leaves)) &&
-         (!writes_inputs || overlaps(leaves) == recorded_overlaps) &&
-         (excluded.empty() || !excluded_serves(leaves));
+         (!writes_inputs || overlaps({leaves}) == recorded_overlaps);
+}
+
+bool Entry::serves_followed(const CallInputs& in) const {
+  return !writes_inputs || overlaps(in) == recorded_overlaps;
+}
+
+bool Entry::numbers_hold(const Leaves& leaves, std::span<const int64_t> numbers) const {
+  if (recorded.guards.numbers_of_body.empty()) return true;
+  std::vector<int64_t> words(recorded.guards.loads.size());
+  recorded.guards.load(leaves, words.data(), numbers);
+  return recorded.guards.numbers_hold(words);
+}
+
+void Entry::note_left() {
+  constexpr uint32_t most_in_a_row = 4, calls_without = 60;
+  if (n_left.fetch_add(1, std::memory_order_relaxed) + 1 < most_in_a_row) return;
+  n_left.store(0, std::memory_order_relaxed);
+  n_rest.store(calls_without, std::memory_order_relaxed);
+}
+
+bool Entry::rests() {
+  uint32_t left = n_rest.load(std::memory_order_relaxed);
+  if (left) n_rest.store(left - 1, std::memory_order_relaxed);
+  return left != 0;
+}
+
+PathVersion Entry::version() const {
+  return {path.get(), &recorded, implicit_guards, const_cast<Entry*>(this)};
 }
 
 bool Entry::excluded_serves(const Leaves& leaves) const {
-  return std::ranges::any_of(excluded, [&](const Entry* e) { return e->serves(leaves); });
+  return std::ranges::any_of(excluded, [&](const Entry* e) { return e->accepts(leaves); });
 }
 
 std::string Entry::why_not(const Leaves& leaves) const {
@@ -96,7 +138,8 @@ bool Entry::captured_tensors_hold() const {
       if (!in.address->is_same(in.tensor) &&
           (!in.address->defined() || !matches(implicit_guards[i], *in.address)))
         return false;
-    } else if (in.tensor.head()->references.load(std::memory_order_relaxed) == 1) {
+    } else if (!in.tensor.defined() ||
+               in.tensor.head()->references.load(std::memory_order_relaxed) == 1) {
       return false;  // the program has dropped or replaced it
     }
   }
@@ -109,7 +152,7 @@ bool Entry::modes_hold() const {
 
 bool Entry::gradients_are_missing(const Leaves& leaves) const {
   return std::ranges::none_of(recorded.gradients.without_grad, [&](const ValueOrigin& leaf) {
-    return input_tensor(leaf, leaves).grad().defined();
+    return input_tensor(leaf, {leaves}).grad().defined();
   });
 }
 
@@ -140,31 +183,32 @@ Number number_in(const Tensor& t) {
 
 }  // namespace
 
-void Entry::run(const Leaves& leaves, CallResult& result) const {
+void Entry::run(const CallInputs& in, CallResult& result) const {
   size_t n_known = recorded.guards.loads.size();
-  SymbolWords symbols(std::max(n_known, recorded.graph ? recorded.graph->symbols.size() : 0));
-  recorded.guards.load(leaves, symbols.words.data());
+  SymbolWords symbols(std::max(n_known, recorded.graph->symbols.size()));
+  recorded.guards.load(in.leaves, symbols.words.data(), in.numbers);
   std::ranges::fill(symbols.words.subspan(n_known), 0);  // those that the code computes
   constexpr size_t inline_count = 24;
   Tensor local[inline_count];
   std::vector<Tensor> spilled(n_graph_outputs > inline_count ? n_graph_outputs : 0);
   std::span<Tensor> made(spilled.empty() ? local : spilled.data(), n_graph_outputs);
-  if (artifact) run_code(leaves, symbols.words, made);
-  if (!recorded.log_calls.empty()) run_logs(leaves, made);
+  if (artifact) run_code(in, symbols.words, made);
+  if (!recorded.log_calls.empty()) run_logs(in, made);
   result.tensors.resize(recorded.outputs.size());
   for (size_t i = 0; i < recorded.outputs.size(); ++i) {
     const ValueOrigin& origin = recorded.outputs[i];
     if (origin.kind == ValueOrigin::Kind::graph)
       result.tensors[i] = std::move(made[origin.index]);
     else if (origin.kind != ValueOrigin::Kind::undefined)
-      result.tensors[i] = input_tensor(origin, leaves);
+      result.tensors[i] = input_tensor(origin, in);
   }
-  if (recorded.has_backward) leave_gradients(leaves, made, result);
-  if (!recorded.output_numbers.empty()) give_numbers(symbols.words.first(n_known), made, result);
-  result.prototype = recorded.prototype.get();
+  if (recorded.has_backward) leave_gradients(in, made, result);
+  // Numbers that a followed body has given stand there already.
+  if (result.numbers.size() != recorded.output_numbers.size())
+    give_numbers(symbols.words.first(n_known), made, result);
 }
 
-void Entry::run_code(const Leaves& leaves, std::span<const int64_t> symbols,
+void Entry::run_code(const CallInputs& in, std::span<const int64_t> symbols,
                      std::span<Tensor> made) const {
   constexpr size_t inline_count = 24;
   size_t n = recorded.inputs.size();
@@ -174,33 +218,31 @@ void Entry::run_code(const Leaves& leaves, std::span<const int64_t> symbols,
   for (size_t i = 0; i < n; ++i)
     heads[i] = recorded.inputs[i].kind == ValueOrigin::Kind::undefined
                    ? nullptr
-                   : input_tensor(recorded.inputs[i], leaves).head();
+                   : input_tensor(recorded.inputs[i], in).head();
   ModeScope casts_and_passes_are_recorded(
       0, bit(Key::autocast) | (recorded.has_backward ? bit(Key::autograd) : 0));
   artifact->call({heads, n}, symbols, made);
 }
 
-Tensor Entry::tensor_at(const ValueOrigin& origin, const Leaves& leaves,
+Tensor Entry::tensor_at(const ValueOrigin& origin, const CallInputs& in,
                         std::span<const Tensor> made) const {
   if (origin.kind == ValueOrigin::Kind::undefined) return Tensor();
-  return origin.kind == ValueOrigin::Kind::graph ? made[origin.index]
-                                                 : input_tensor(origin, leaves);
+  return origin.kind == ValueOrigin::Kind::graph ? made[origin.index] : input_tensor(origin, in);
 }
 
-void Entry::run_logs(const Leaves& leaves, std::span<const Tensor> made) const {
+void Entry::run_logs(const CallInputs& in, std::span<const Tensor> made) const {
   for (const LogCall& call : recorded.log_calls) {
     std::vector<Tensor> tensors;
-    for (const ValueOrigin& origin : call.tensors)
-      tensors.push_back(tensor_at(origin, leaves, made));
+    for (const ValueOrigin& origin : call.tensors) tensors.push_back(tensor_at(origin, in, made));
     run_log_fn(call.name, call.text, tensors);
   }
 }
 
 // What the body left behind on the tape.
-void Entry::leave_gradients(const Leaves& leaves, std::span<const Tensor> made,
+void Entry::leave_gradients(const CallInputs& in, std::span<const Tensor> made,
                             CallResult& result) const {
   for (const GradEffects::Left& left : recorded.gradients.left)
-    input_tensor(left.leaf, leaves).set_grad(tensor_at(left.gradient, leaves, made));
+    input_tensor(left.leaf, in).set_grad(tensor_at(left.gradient, in, made));
   for (size_t i = 0; i < recorded.gradients.needs_history.size(); ++i) {
     if (!recorded.gradients.needs_history[i] || !result.tensors[i].defined()) continue;
     auto node = autograd::make_refusing_node(

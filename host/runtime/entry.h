@@ -1,6 +1,8 @@
 // One version of a callable: the conditions under which it serves a call, and the code behind them.
 #pragma once
 
+#include "capture/follow.h"
+#include "capture/path.h"
 #include "capture/recording.h"
 #include "graph/artifact.h"
 #include "guards/overlap.h"
@@ -14,6 +16,14 @@
 
 namespace tenon {
 
+/// What a call brings: its arguments, and where its body has run the captured tensors, by slot, and
+/// the words of the numbers that it has given.
+struct CallInputs {
+  const detail::Leaves& leaves;
+  std::span<const Tensor> slots = {};
+  std::span<const int64_t> numbers = {};
+};
+
 struct Entry {
   /// What a recording of this call gives: all but the code.
   Entry(std::string id, Recording recording, const detail::Leaves& leaves);
@@ -21,6 +31,8 @@ struct Entry {
   std::string id;                      ///< "0/1": site and attempt
   Recording recorded;                  ///< its guards and its graph, and how results are made
   std::shared_ptr<Artifact> artifact;  ///< null: nothing to compute
+  std::unique_ptr<Path> path;          ///< null: later runs cannot be compared with the recording
+  std::string why_no_path;
   std::vector<TensorGuard> implicit_guards;
   SymProgram output_program;  ///< values of the symbolic output numbers
   size_t n_graph_outputs = 0;
@@ -29,32 +41,46 @@ struct Entry {
   /// Older versions that go before this one: what they serve it does not.
   std::vector<const Entry*> excluded;
   std::atomic<uint64_t> hits{0}, next_check{1};  ///< see verify.h
+  /// Calls in a row whose bodies left the path when no version could be added, and calls to come that
+  /// do not try it.
+  std::atomic<uint32_t> n_left{0}, n_rest{0};
 
   /// The body runs on every call.
   bool replays() const { return !recorded.break_reason.empty(); }
-  /// Runs the code for these arguments.
-  void run(const detail::Leaves& leaves, detail::CallResult& result) const;
-  /// Whether this version serves a call with these arguments.
+  /// Runs the code for these inputs.
+  void run(const CallInputs& in, detail::CallResult& result) const;
+  /// Whether this version is for calls with such arguments; where the body runs, what it does with
+  /// plain values is seen then.
+  bool accepts(const detail::Leaves& leaves) const;
+  /// Whether it serves such a call without its body.
   bool serves(const detail::Leaves& leaves) const;
-  /// Why it does not, in one line.
+  /// Whether it serves the call of a body that has followed its path.
+  bool serves_followed(const CallInputs& in) const;
+  /// Whether what the code takes for granted about numbers of the body holds.
+  bool numbers_hold(const detail::Leaves& leaves, std::span<const int64_t> numbers) const;
+  /// Why it does not serve, in one line.
   std::string why_not(const detail::Leaves& leaves) const;
-  /// The tensors of a call that share elements, by place among the inputs of the graph.
-  std::vector<Overlap> overlaps(const detail::Leaves& leaves) const;
+  PathVersion version() const;
+  /// A body has left the path, and no version may be added: after some, it is not tried for a while.
+  void note_left();
+  bool rests();
 
  private:
-  const Tensor& input_tensor(const ValueOrigin& origin, const detail::Leaves& leaves) const;
+  // The tensors of a call that share elements, by place among the inputs of the graph.
+  std::vector<Overlap> overlaps(const CallInputs& in) const;
+  const Tensor& input_tensor(const ValueOrigin& origin, const CallInputs& in) const;
   // Of an output or a logged tensor; what nodes made is among `made`.
-  Tensor tensor_at(const ValueOrigin& origin, const detail::Leaves& leaves,
+  Tensor tensor_at(const ValueOrigin& origin, const CallInputs& in,
                    std::span<const Tensor> made) const;
   // Whether the tensors that the body captured are still those (or like those) that were recorded.
   bool captured_tensors_hold() const;
   bool excluded_serves(const detail::Leaves& leaves) const;
   bool modes_hold() const;
   bool gradients_are_missing(const detail::Leaves& leaves) const;
-  void run_code(const detail::Leaves& leaves, std::span<const int64_t> symbols,
+  void run_code(const CallInputs& in, std::span<const int64_t> symbols,
                 std::span<Tensor> made) const;
-  void run_logs(const detail::Leaves& leaves, std::span<const Tensor> made) const;
-  void leave_gradients(const detail::Leaves& leaves, std::span<const Tensor> made,
+  void run_logs(const CallInputs& in, std::span<const Tensor> made) const;
+  void leave_gradients(const CallInputs& in, std::span<const Tensor> made,
                        detail::CallResult& result) const;
   void give_numbers(std::span<const int64_t> symbols, std::span<const Tensor> made,
                     detail::CallResult& result) const;

@@ -27,11 +27,12 @@ void check_flag_conflicts() {
           "errors that the other asks for; set one of them to false");
 }
 
-std::string guard_failures(const Site& site, const Leaves& leaves) {
+std::string guard_failures(const Site& site, const Leaves& leaves, const std::string& difference) {
   std::string out;
   for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
     const Entry& entry = *site.order[i].load();
-    out += (i ? "; " : "") + message("{}: {}", entry.id, entry.why_not(leaves));
+    bool left = !difference.empty() && entry.path && entry.accepts(leaves);
+    out += (i ? "; " : "") + message("{}: {}", entry.id, left ? difference : entry.why_not(leaves));
   }
   return out;
 }
@@ -51,10 +52,10 @@ Limit limit_of(const Site& site) {
 }
 
 // Finds out why no version serves the call, and tells it as flags ask.
-std::string note_recompile(Site& site, const Leaves& leaves) {
+std::string note_recompile(Site& site, const Leaves& leaves, const std::string& difference) {
   if (site.n_entries.load() == 0) return "";
   bool report_reasons = config::flags().dynamo.report_guard_failures;
-  std::string reason = report_reasons ? guard_failures(site, leaves) : "";
+  std::string reason = report_reasons ? guard_failures(site, leaves, difference) : "";
   if (report_reasons) {
     site.recompile_reasons.push_back(reason);
     report::log_line(report::LogLevel::debug, "guards", "recompiling: " + reason);
@@ -88,11 +89,11 @@ Miss at_limit(Site& site, const Limit& limit, const std::string& reason) {
 
 }  // namespace
 
-Miss what_to_do(Site& site, const Leaves& leaves) {
+Miss what_to_do(Site& site, const Leaves& leaves, const std::string& difference) {
   check_flag_conflicts();
   if (config::flags().dynamo.disable) return Miss::eager;
   if (config::flags().capture.mode == "replay") return Miss::replay;
-  std::string reason = note_recompile(site, leaves);
+  std::string reason = note_recompile(site, leaves, difference);
   if (site.skipped || site.run_only) return Miss::eager;
   Limit limit = limit_of(site);
   return limit.reached ? at_limit(site, limit, reason) : Miss::compile;

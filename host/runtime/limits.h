@@ -17,7 +17,9 @@ enum class Miss : uint8_t { compile, eager, replay };
 /// capture.on_limit; tells why nothing served it, and may drop a version for a new one. Throws
 /// UserError: ConfigError for flags that contradict each other, RecompileError under
 /// dynamo.error_on_recompile, FailOnRecompileLimitHit where a limit is an error.
-Miss what_to_do(detail::Site& site, const detail::Leaves& leaves);
+/// `difference`: of a body that has left the path of a version that accepts the arguments.
+Miss what_to_do(detail::Site& site, const detail::Leaves& leaves,
+                const std::string& difference = "");
 
 /// Throws where more inputs share memory, of which some is written, than
 /// functorch._max_aliased_inputs_with_dynamic_shapes_enabled allows; for symbolic sizes.

@@ -47,6 +47,13 @@ void DynamicMemory::join(const detail::Leaves& leaves) {
   for (size_t i = 0; i < leaves.numbers.size(); ++i) numbers[i].join(leaves.numbers[i].word());
 }
 
+void DynamicMemory::join(const std::vector<NumberPlace>& changed) {
+  if (changed.empty()) return;
+  std::set<NumberPlace> all(changed.begin(), changed.end());
+  if (body_numbers) all.insert(body_numbers->begin(), body_numbers->end());
+  body_numbers = std::make_shared<const std::set<NumberPlace>>(std::move(all));
+}
+
 namespace {
 
 bool lists(const std::vector<std::string>& names, const std::string& name) {

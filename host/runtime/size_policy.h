@@ -5,6 +5,8 @@
 
 #include <tenon/detail/compiled.h>
 
+#include <set>
+
 namespace tenon {
 
 /// What the calls so far have shown of each size, stride and number: unset, one value, or dynamic.
@@ -20,7 +22,9 @@ struct DynamicMemory {
   };
   std::vector<TensorCells> tensors;
   std::vector<Cell> numbers;
+  std::shared_ptr<const std::set<NumberPlace>> body_numbers;
   void join(const detail::Leaves& leaves);
+  void join(const std::vector<NumberPlace>& changed);
 };
 
 /// Joins the arguments to what the site remembers and decides for each size, stride and number:

@@ -1,7 +1,7 @@
 // Text cases of the guards: calls of one compiled function, and what they cost.
 //
 //     body NAME          one of `bodies` below, over the arguments that the calls give
-//     options WORD...    dynamic | static | fullgraph
+//     options WORD...    dynamic | static | fullgraph | pure
 //     flag KEY VALUE     a flag of the configuration, an integer or true or false
 //     grad on|off        the mode of the calls that follow
 //     budget SHARE|none  the memory budget around the calls that follow
@@ -237,6 +237,8 @@ class GuardCase {
   void set_option(const std::string& word) {
     if (word == "fullgraph")
       options_.fullgraph = true;
+    else if (word == "pure")
+      options_.pure = true;
     else
       options_.dynamic = word == "dynamic";
   }

@@ -15,7 +15,8 @@
 
 namespace tenon {
 
-/// Where a value can be read again before a later call; input_item is the one element of an input.
+/// Where a value can be read again before a later call; input_item is the one element of an input,
+/// body_number a number that the user's code passes to an operation.
 struct SymbolSource {
   enum class Kind : uint8_t {
     none,
@@ -23,10 +24,11 @@ struct SymbolSource {
     input_stride,
     input_value,
     input_item,
+    body_number,
     node_value,
   };
   Kind kind = Kind::none;
-  uint32_t index = 0;  ///< input, or node
+  uint32_t index = 0;  ///< input, number or node
   uint32_t dim = 0;    ///< for sizes and strides
   friend auto operator<=>(const SymbolSource&, const SymbolSource&) = default;
 };

@@ -330,6 +330,15 @@ void become(const Tensor& fake, const Tensor& real) {
   impl->extra.reset();
 }
 
+void become_fake(const Tensor& fake, const Tensor& other) {
+  TensorImpl *impl = impl_of(fake), *from = impl_of(other);
+  write_dims(impl, other.sizes(), other.strides());
+  attach_storage(impl, from->storage_ref, from->storage_offset);
+  impl->flags = from->flags;
+  impl->keys = from->keys;
+  impl->extra = std::move(from->extra);
+}
+
 SymInt sym_offset_of(const Tensor& t) {
   TensorImpl* impl = impl_of(t);
   if (impl->extra && impl->extra->sym_offset.is_symbolic()) return impl->extra->sym_offset;

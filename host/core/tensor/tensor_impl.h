@@ -127,6 +127,8 @@ void replace_metadata(const Tensor& t, SymIntList sizes, SymIntList strides, Sym
 
 /// Makes a fake the tensor that `real` is: same storage, sizes and strides.
 void become(const Tensor& fake, const Tensor& real);
+/// Makes a fake what another one is, which belongs to no trace any more afterwards.
+void become_fake(const Tensor& fake, const Tensor& other);
 
 SymInt sym_offset_of(const Tensor& t);
 /// Recomputes the flags for contiguity from sizes and strides.

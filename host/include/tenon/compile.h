@@ -5,11 +5,13 @@
 //     tenon::Tensor y = f(tenon::randn({4, 3}));      // records and compiles
 //     y = f(tenon::randn({4, 3}));                    // runs the compiled code
 //
-// The first call with arguments of a new kind runs the callable once on tensors without data,
-// records its operations and hands the graph to a backend. Later calls check the guards (dtype,
-// device, sizes, strides, plain numbers ...) and run the code; the callable itself does not run. A
-// body whose course depends on data (`if (x.sum().item<float>() > 0)`) runs on every call, its
-// operations in compiled pieces, so the answer is always the one it gives without compile.
+// Each call runs the callable once, on tensors without data. The first call with arguments of a new
+// kind records its operations and hands the graph to a backend. Later calls check the guards (dtype,
+// device, sizes, strides ...), compare the operations with the recorded ones, and run the code; from
+// an operation that differs they record. So captured tensors, members, counters and prints are those
+// of a plain call, and so is the answer, also where the course depends on data
+// (`if (x.sum().item<float>() > 0)`): such a body runs in compiled pieces. Options::pure leaves the
+// callable out of later calls.
 //
 // Threads: a compiled callable may be called from any thread; one of them compiles at a time.
 #pragma once
@@ -38,6 +40,9 @@ struct Options {
   std::string mode;
   /// Options of the backend, as TOML values by name: {{"max_autotune", "true"}}.
   std::map<std::string, std::string> options;
+  /// What the callable gives follows from its arguments and from tensors that it captures by address:
+  /// later calls need not run it. false: it runs on every call, in compiled code.
+  bool pure = false;
   /// Name in logs and reports; empty: "number N".
   std::string name;
   /// The captured tensors that the body may write; null: any. See compile() with a State.

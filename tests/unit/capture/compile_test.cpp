@@ -30,7 +30,7 @@ TEST(Compile, GivesWhatThePlainCallableGives) {
   EXPECT_EQ(f.stats().compiles, 1);
 }
 
-TEST(Compile, TheBodyDoesNotRunOnAHit) {
+TEST(Compile, APureBodyDoesNotRunOnAHit) {
   int runs = 0;
   auto patch = config::patch({{"capture.mode", std::string("hit")}});
   auto f = compile([&runs](const Tensor& x) { return ++runs, x + 1; }, eager);
@@ -78,9 +78,9 @@ TEST(Compile, ABranchOnASizeHasTwoVersionsNotOneForEachSize) {
   EXPECT_EQ(f.stats().compiles, 2);
 }
 
-TEST(Compile, PlainNumbersAreGuardedByValue) {
-  auto f =
-      compile([](const Tensor& x, int n, bool negate) { return negate ? x * -n : x * n; }, eager);
+TEST(Compile, PlainNumbersOfPureBodiesAreGuardedByValue) {
+  auto f = compile([](const Tensor& x, int n, bool negate) { return negate ? x * -n : x * n; },
+                   {.backend = "eager", .pure = true});
   EXPECT_EQ(values(f(row({1}), 3, false)), (Floats{3}));
   EXPECT_EQ(values(f(row({1}), 4, false)), (Floats{4}));
   EXPECT_EQ(values(f(row({1}), 4, true)), (Floats{-4}));
@@ -304,7 +304,8 @@ TEST(Compile, AnExceptionOfTheBodyIsPassedOnAndNothingIsKept) {
 
 TEST(Compile, TheRecompileLimitEndsInEagerCallsAndResetLiftsIt) {
   auto patch = config::patch({{"dynamo.recompile_limit", int64_t{2}}});
-  auto f = compile([](const Tensor& x, int n) { return x * n; }, eager);
+  auto f =
+      compile([](const Tensor& x, int n) { return x * n; }, {.backend = "eager", .pure = true});
   for (int n = 1; n <= 5; ++n) EXPECT_EQ(values(f(row({1}), n))[0], static_cast<float>(n));
   EXPECT_EQ(f.stats().compiles, 2);
   EXPECT_EQ(f.stats().eager_calls, 3);

@@ -39,9 +39,11 @@ TEST_F(Config, EveryLayerSaysWhereItsValueCameFrom) {
 }
 
 TEST_F(Config, FlagsAmongTheOptionsOfCompileCountForThatCallable) {
-  auto limited = compile([](const Tensor& x, int n) { return x * n; },
-                         {.backend = "eager", .options = {{"dynamo.recompile_limit", "1"}}});
-  auto free = compile([](const Tensor& x, int n) { return x * n; }, {.backend = "eager"});
+  auto limited =
+      compile([](const Tensor& x, int n) { return x * n; },
+              {.backend = "eager", .options = {{"dynamo.recompile_limit", "1"}}, .pure = true});
+  auto free =
+      compile([](const Tensor& x, int n) { return x * n; }, {.backend = "eager", .pure = true});
   for (int n = 1; n < 4; ++n) {
     limited(ones({1}), n);
     free(ones({1}), n);

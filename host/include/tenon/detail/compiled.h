@@ -22,12 +22,13 @@ struct CallStats;
 namespace detail {
 
 /// Runs the user's callable on the tensors and symbols given in place of its arguments' leaves.
-/// `outputs` receives the tensor leaves of the result; the rest of the result is the prototype,
-/// whose tensors are emptied.
+/// `outputs` receives the tensor leaves of the result; the rest of it stays in the context.
 struct Body {
   void* context;
-  std::shared_ptr<void> (*run)(void* context, const Tensor* tensors, const Number* numbers,
-                               std::vector<Tensor>& outputs, Leaves& plain_outputs);
+  void (*run)(void* context, const Tensor* tensors, const Number* numbers,
+              std::vector<Tensor>& outputs, Leaves& plain_outputs);
+  /// After run: the result without its tensors, for calls to come.
+  std::shared_ptr<void> (*prototype)(void* context);
   void (*run_eager)(void* context);  ///< on the caller's own arguments; keeps the result in context
   const void* closure;               ///< the callable's bytes, for finding captured tensors
   size_t closure_bytes;
@@ -36,9 +37,8 @@ struct Body {
 /// What a call gives: output tensors and the rest of the result, or nothing after run_eager.
 struct CallResult {
   std::vector<Tensor> tensors;
-  std::vector<Number> numbers;  ///< of SymInt and SymFloat leaves
-  const void* prototype = nullptr;
-  std::shared_ptr<const void> owner;
+  std::vector<Number> numbers;      ///< of SymInt and SymFloat leaves
+  const void* prototype = nullptr;  ///< null: the rest is what the body has left in its context
 };
 
 class Site;
@@ -80,7 +80,7 @@ struct CallFrame {
 
   F& fn;
   std::tuple<StoredArg<P>...>& args;
-  std::optional<Stored> eager_result;
+  std::optional<Stored> eager_result, traced_result;
 
   static Stored invoke(F& fn, std::tuple<StoredArg<P>...>& args) {
     return std::apply(
@@ -94,19 +94,22 @@ struct CallFrame {
         },
         args);
   }
-  static std::shared_ptr<void> run(void* self, const Tensor* tensors, const Number* numbers,
-                                   std::vector<Tensor>& outputs, Leaves& plain_outputs) {
+  static void run(void* self, const Tensor* tensors, const Number* numbers,
+                  std::vector<Tensor>& outputs, Leaves& plain_outputs) {
     auto& frame = *static_cast<CallFrame*>(self);
-    auto copies = std::make_unique<std::tuple<StoredArg<P>...>>(frame.args);
+    std::tuple<StoredArg<P>...> copies(frame.args);
     LeafWriter writer{tensors, numbers};
-    visit_tree(*copies, writer);
-    auto result = std::make_shared<Stored>(invoke(frame.fn, *copies));
+    visit_tree(copies, writer);
+    Stored& result = frame.traced_result.emplace(invoke(frame.fn, copies));
     LeafReader reader{plain_outputs};
-    visit_tree(std::as_const(*result), reader);
+    visit_tree(std::as_const(result), reader);
+    outputs.reserve(plain_outputs.tensors.size());
     for (const Tensor* t : plain_outputs.tensors.span()) outputs.push_back(*t);
     LeafEmptier emptier;
-    visit_tree(*result, emptier);
-    return result;
+    visit_tree(result, emptier);
+  }
+  static std::shared_ptr<void> prototype(void* self) {
+    return std::make_shared<Stored>(*static_cast<CallFrame*>(self)->traced_result);
   }
   static void run_eager(void* self) {
     auto& frame = *static_cast<CallFrame*>(self);
@@ -147,21 +150,23 @@ auto call_compiled(Compiled<F>& compiled, std::tuple<P...>*, A&&... args) {
       "a compiled callable takes its arguments by value or const reference");
   std::tuple<StoredArg<P>...> stored(std::forward<A>(args)...);
   using Frame = CallFrame<F, P...>;
-  Frame frame{compiled.fn, stored, {}};
+  Frame frame{compiled.fn, stored, {}, {}};
   Leaves leaves;
   LeafReader reader{leaves};
   visit_tree(std::as_const(stored), reader);
-  Body body{&frame, &Frame::run, &Frame::run_eager, &compiled.fn, sizeof(F)};
+  Body body{&frame, &Frame::run, &Frame::prototype, &Frame::run_eager, &compiled.fn, sizeof(F)};
   CallResult result;
   call_site(compiled.template site<std::tuple<P...>>(), leaves, body, result);
   if constexpr (Frame::is_void) {
     return;
   } else {
-    if (!result.prototype) return std::move(*frame.eager_result);
+    if (frame.eager_result) return std::move(*frame.eager_result);
     if constexpr (std::is_same_v<typename Frame::Stored, Tensor>) {
       return std::move(result.tensors[0]);
     } else {
-      typename Frame::Stored out = *static_cast<const typename Frame::Stored*>(result.prototype);
+      using Stored = typename Frame::Stored;
+      Stored out = result.prototype ? *static_cast<const Stored*>(result.prototype)
+                                    : std::move(*frame.traced_result);
       LeafFiller filler{result.tensors.data(), result.numbers.data()};
       visit_tree(out, filler);
       return out;

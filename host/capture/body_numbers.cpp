@@ -1,0 +1,66 @@
+// Lifting numbers of the body.
+#include "capture/body_numbers.h"
+
+#include "config/flags.h"
+#include "core/error.h"
+#include "ops/op_table.h"
+
+namespace tenon {
+
+namespace {
+
+// Operations take it as a number, not as a choice.
+bool may_be_symbol(const SchemaArg& arg) {
+  switch (arg.type.base) {
+    case BaseType::scalar:
+    case BaseType::sym_int:
+    case BaseType::floating:
+    case BaseType::sym_float:
+      return true;
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+bool BodyNumbers::is_wanted(Number plain, const NumberPlace& place) const {
+  const config::DynamoFlags& flags = config::flags().dynamo;
+  if (plain.is_symbolic() || plain.is_boolean()) return false;
+  if (plain.is_floating() ? flags.specialize_float : flags.specialize_int) return false;
+  if (wanted_ && wanted_->contains(place)) return true;
+  std::optional<Number> before = earlier_ ? earlier_(place) : std::nullopt;
+  return before && before->kind() == plain.kind() && before->word() != plain.word();
+}
+
+void BodyNumbers::lift(uint32_t step, const OpEntry& op, std::span<Value> args,
+                       ArgumentLists& lists) {
+  if (!wanted_ && !earlier_) return;
+  for (uint32_t a = 0; a < args.size() && a < op.schema.args.size(); ++a) {
+    if (!may_be_symbol(op.schema.args[a])) continue;
+    Value& arg = args[a];
+    NumberPlace place{step, op.id, a, -1};
+    if (arg.is_number() && is_wanted(arg.number(), place))
+      arg = Value::of(symbol_for(arg.number(), place));
+    for (uint32_t k = 0; arg.tag == Tag::ints && k < arg.count; ++k) {
+      place.element = static_cast<int32_t>(k);
+      SymInt plain = arg.as<SymInt>()[k];
+      if (!is_wanted(plain, place)) continue;
+      auto& list = lists.numbers.emplace_back(arg.as<SymInt>(), arg.as<SymInt>() + arg.count);
+      list[k] = symbol_for(plain, place).sym_int();
+      arg = Value::of(SymIntList(List<SymInt>(list)));
+    }
+  }
+}
+
+Number BodyNumbers::symbol_for(Number plain, const NumberPlace& place) {
+  auto index = static_cast<uint32_t>(places.size());
+  SymbolSource source{SymbolSource::Kind::body_number, index, 0};
+  std::string text = message("number {} of operation {}", place.arg, place.step);
+  places.push_back(place);
+  words.push_back(plain.word());
+  if (plain.is_floating()) return env_.create_float(plain.to_double(), source, text);
+  return env_.create_symbol(plain.to_int(), source, text, SymbolOptions::for_number());
+}
+
+}  // namespace tenon
