@@ -1,4 +1,5 @@
 // What user code calls while it is recorded: looking at data, breaks, disabled regions, marks.
+#include "capture/follow.h"
 #include "capture/trace.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -21,9 +22,12 @@ namespace {
 Tensor readable(const Tensor& t, std::string_view what, std::source_location where) {
   require(t.defined(), "{}: the tensor is undefined", what);
   if (!t.is_fake()) return t;
+  if (Follower* follower = Follower::current(); follower && follower->passes_break())
+    return follower->walk().real_of(t);
   Trace* trace = Trace::current();
   require(trace, ErrorCode::data_dependent,
-          "{}: the tensor ({}) has no data: it belongs to a recording that is over, or to "
+          "{}: the tensor ({}) has no data: it belongs to a recording that is "
+          "over, or to "
           "the meta device",
           what, t);
   return trace->observe(t, what, where);
@@ -55,12 +59,19 @@ double item_double(const Tensor& t, std::source_location where) {
 bool item_bool(const Tensor& t, std::source_location where) { return read_one<bool>(t, where); }
 
 std::optional<Number> item_symbol(const Tensor& t, Dtype dtype) {
+  if (const Follower* follower = t.is_fake() ? Follower::current() : nullptr)
+    return follower->walk().item_of_argument(t);
   Trace* trace = t.is_fake() ? Trace::current() : nullptr;
   if (!trace || !trace->symbols().captures_scalars()) return std::nullopt;
   return trace->item_symbol(t, dtype);
 }
 
 void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what) {
+  if (Follower* follower = Follower::current(); follower && follower->passes_break()) {
+    for (Tensor& t : tensors)
+      if (t.defined() && t.is_fake()) t = Tensor(follower->walk().real_of(t));
+    return new PauseRecording;
+  }
   Trace* trace = Trace::current();
   if (!trace) return nullptr;
   trace->graph_break(what, std::source_location::current());
@@ -82,7 +93,7 @@ static void* exposed_address(const Tensor& real) {
 
 void* Tensor::data(std::source_location where) const {
   if (!is_fake()) return exposed_address(*this);
-  if (!Trace::current() && config::flags().functorch.fake_tensor_allow_unsafe_data_ptr_access)
+  if (!thread_modes.tracer && config::flags().functorch.fake_tensor_allow_unsafe_data_ptr_access)
     return nullptr;
   return exposed_address(readable(*this, "data_ptr()", where));
 }
@@ -116,7 +127,7 @@ void check(SymBool condition, std::string_view text, std::source_location where)
 
 void check(const Tensor& condition, std::string_view text, std::source_location where) {
   require(condition.defined(), "check: the tensor is undefined");
-  bool becomes_node = condition.is_fake() && Trace::current() &&
+  bool becomes_node = condition.is_fake() && thread_modes.tracer &&
                       config::flags().dynamo.rewrite_assert_with_torch_assert;
   if (becomes_node) return _assert_async(condition, text.empty() ? "check" : text);
   check(SymBool(detail::item_bool(condition, where)), text, where);
@@ -128,6 +139,7 @@ void set_deterministic(bool on) { thread_modes.deterministic = on; }
 bool is_deterministic() { return thread_modes.deterministic; }
 
 void graph_break(std::string_view reason, std::source_location where) {
+  if (Follower* follower = Follower::current(); follower && follower->passes_break()) return;
   if (Trace* trace = Trace::current())
     trace->graph_break(reason.empty() ? "graph_break()" : reason, where);
 }

@@ -43,6 +43,9 @@ class BodyNumbers {
   /// Puts symbols for such numbers among the arguments of operation number `step`.
   void lift(uint32_t step, const OpEntry& op, std::span<Value> args, ArgumentLists& lists);
 
+  /// A number that the body has given before the trace began.
+  void give(const NumberPlace& place, Number plain) { symbol_for(plain, place); }
+
   /// By number of the symbol: where it stands, and its value in this run.
   std::vector<NumberPlace> places;
   std::vector<int64_t> words;

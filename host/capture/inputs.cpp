@@ -1,6 +1,7 @@
 // Fakes for real tensors.
 #include "capture/inputs.h"
 
+#include "autograd/grad_state.h"
 #include "autograd/tape.h"
 #include "capture/locate.h"
 #include "config/flags.h"
@@ -19,6 +20,13 @@ const Tensor& concrete_of(const Tensor& fake) {
   static const Tensor none;
   TensorImpl* impl = impl_of(fake);
   return impl->extra ? impl->extra->concrete : none;
+}
+
+void escape(const Tensor& fake, const Tensor& real) {
+  become(fake, real);
+  mark_requires_grad(fake, false);
+  if (autograd::Edge edge = autograd::edge_of(real))
+    autograd::set_history(fake, edge.node, edge.input);
 }
 
 Tensor real_of(const Tensor& t) { return t.defined() && t.is_fake() ? concrete_of(t) : t; }
@@ -164,6 +172,7 @@ Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, Storag
   impl_of(fake)->ensure_extra().concrete = real;
   segment_inputs_.push_back(real);
   segment_origins_.push_back(origin);
+  set_origin(fake, origin);
   stand_ins_.push_back({real, fake});
   return fake;
 }
@@ -180,13 +189,33 @@ Tensor TraceInputs::fake_for_result(const Tensor& real) {
 void TraceInputs::adopt(const Tensor& fake) {
   recorder_.adopt_input(fake);
   segment_inputs_.push_back(concrete_of(fake));
-  segment_origins_.push_back({});
+  auto known = origins_.find(impl_of(fake));
+  segment_origins_.push_back(known == origins_.end() ? ValueOrigin{} : known->second);
+}
+
+void TraceInputs::set_origin(const Tensor& fake, ValueOrigin origin) {
+  origins_.insert_or_assign(impl_of(fake), origin);
+}
+
+void TraceInputs::add_known(const Tensor& real, const Tensor& fake) {
+  set_origin(fake, {ValueOrigin::Kind::implicit, static_cast<uint32_t>(implicit.size())});
+  impl_of(fake)->ensure_extra().concrete = real;
+  stand_ins_.push_back({real, fake});
+  implicit.push_back({ImplicitInput::Source::held, nullptr, real, is_wrapped_number(real)});
+}
+
+std::vector<Overlap> TraceInputs::segment_overlaps() const {
+  std::vector<const Tensor*> tensors;
+  for (const Tensor& t : segment_inputs_) tensors.push_back(&t);
+  return overlaps_of(tensors);
 }
 
 void TraceInputs::take_place(const Tensor& own, const Tensor& held) {
   auto replace = [&](Tensor& t) {
     if (t.defined() && t.is_same(own)) t = held;
   };
+  if (auto known = origins_.find(impl_of(own)); known != origins_.end())
+    set_origin(held, known->second);
   std::ranges::for_each(argument_fakes_, replace);
   for (auto& [real, fake] : stand_ins_) replace(fake);
 }
@@ -203,8 +232,10 @@ void TraceInputs::check_write(const Tensor& written) const {
         std::ranges::any_of(argument_fakes_, [&](const Tensor& t) { return t.is_same(fake); });
     if (is_argument || !shares_storage(fake, written)) continue;
     require(is_named(real), ErrorCode::invalid_argument,
-            "the body writes a captured tensor of shape {} that state() does not name; add its "
-            "module, its optimizer or the tensor itself to the state that compile() is given",
+            "the body writes a captured tensor of shape {} that state() does "
+            "not name; add its "
+            "module, its optimizer or the tensor itself to the state that "
+            "compile() is given",
             real.sizes());
     if (recorder_.on_tape) bump_version(real);
   }
@@ -262,7 +293,8 @@ ValueOrigin TraceInputs::origin_of(const Tensor& fake) const {
   for (uint32_t i = 0; i < segment_origins_.size(); ++i)
     if (recorder_.input_fake(i).is_same(fake)) return segment_origins_[i];
   fail(ErrorCode::unsupported,
-       "a body that calls backward() changes the gradient of a leaf that it has made itself; call "
+       "a body that calls backward() changes the gradient of a leaf that it "
+       "has made itself; call "
        "autograd::grad() for that");
 }
 

@@ -13,6 +13,7 @@
 
 #include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -22,6 +23,10 @@ namespace tenon {
 const Tensor& concrete_of(const Tensor& fake);
 /// `t`, or what stands behind it where it is a fake.
 Tensor real_of(const Tensor& t);
+
+/// Somebody keeps a fake beyond the body: it becomes the tensor that it stands for, with its
+/// history.
+void escape(const Tensor& fake, const Tensor& real);
 
 class TraceInputs {
  public:
@@ -41,6 +46,10 @@ class TraceInputs {
   Tensor fake_for_result(const Tensor& real);
   /// A value of an earlier segment becomes an input of this one.
   void adopt(const Tensor& fake);
+  /// Where later runs find a fake that outlives its segment.
+  void set_origin(const Tensor& fake, ValueOrigin origin);
+  /// The fake for a captured tensor that the body has named in an earlier segment.
+  void add_known(const Tensor& real, const Tensor& fake);
   /// `held` is the fake from here on that `own` was.
   void take_place(const Tensor& own, const Tensor& held);
   /// Throws where the call writes captured tensors that may not be written.
@@ -54,6 +63,7 @@ class TraceInputs {
   /// The real inputs of the segment, `n` with those that are numbers.
   std::vector<detail::TensorHead*> segment_heads(size_t n) const;
   const std::vector<ValueOrigin>& segment_origins() const { return segment_origins_; }
+  std::vector<Overlap> segment_overlaps() const;
   /// Where an input of the segment is found after a run, also one that was written since.
   ValueOrigin origin_of(const Tensor& fake) const;
   /// How many references to the fake are held here.
@@ -79,6 +89,8 @@ class TraceInputs {
   std::vector<std::pair<Tensor, Tensor>> stand_ins_;  // real, fake
   std::vector<Tensor> segment_inputs_;                // real, parallel to the graph's inputs
   std::vector<ValueOrigin> segment_origins_;
+  // By fake; of those that are gone it does not matter.
+  std::unordered_map<const TensorImpl*, ValueOrigin> origins_;
 };
 
 }  // namespace tenon

@@ -1,8 +1,10 @@
 // The table of log functions, and what a recording does with their calls.
 #include "capture/log_calls.h"
 
+#include "capture/follow.h"
 #include "capture/trace.h"
 #include "config/flags.h"
+#include "core/dispatch.h"
 #include "core/error.h"
 
 #include <algorithm>
@@ -45,8 +47,9 @@ void run_log_fn(std::string_view name, std::string_view text, std::span<const Te
     }
   }
   require(static_cast<bool>(function),
-          "there is no log function '{}'; register it with register_log_fn; known are {}", name,
-          known.empty() ? "none" : nearest_names(name, known));
+          "there is no log function '{}'; register it with register_log_fn; "
+          "known are {}",
+          name, known.empty() ? "none" : nearest_names(name, known));
   function(text, tensors);
 }
 
@@ -54,11 +57,19 @@ void run_log_fn(std::string_view name, std::string_view text, std::span<const Te
 void call_log_fn(std::string_view name, std::string_view text,
                  std::initializer_list<Tensor> tensors) {
   std::vector<Tensor> list(tensors);
-  Trace* trace = Trace::current();
-  if (!trace) return run_log_fn(name, text, list);
+  if (!thread_modes.tracer) return run_log_fn(name, text, list);
   const config::DynamoFlags& flags = config::flags().dynamo;
   if (lists(flags.ignore_logging_functions, name)) return;
-  if (lists(flags.reorderable_logging_functions, name)) {
+  bool waits = lists(flags.reorderable_logging_functions, name);
+  if (Follower* follower = Follower::current(); follower && !waits && follower->passes_break()) {
+    for (Tensor& t : list)
+      if (t.defined() && t.is_fake()) t = Tensor(follower->walk().real_of(t));
+    PauseRecording pause;
+    return run_log_fn(name, text, list);
+  }
+  Trace* trace = Trace::current();
+  if (!trace) return run_log_fn(name, text, list);
+  if (waits) {
     trace->log_calls().calls.push_back({std::string(name), std::string(text), std::move(list)});
     return;
   }

@@ -1,6 +1,5 @@
 // What does not fit into a graph: calls that run outside of the recording, and fakes that somebody
 // keeps beyond it.
-#include "autograd/grad_state.h"
 #include "capture/trace.h"
 #include "config/flags.h"
 #include "core/arguments.h"
@@ -12,6 +11,7 @@ namespace tenon {
 // Runs what is pending, then the operation itself.
 void Trace::run_outside(const CallArgs& call) {
   graph_break(call.op->name, std::source_location::current());
+  recording_.why_not_followed = message("{} runs outside of the graph", call.op->name);
   std::vector<Value> args(call.args, call.args + call.n_args);
   ArgumentLists lists;
   map_arguments(args, lists, real_of, [this](Number n) { return symbols_.plain(n); });
@@ -28,6 +28,7 @@ void Trace::run_outside(const CallArgs& call) {
 std::vector<Tensor> Trace::run_outside(std::string_view what, const std::vector<Tensor>& inputs,
                                        FunctionRef<autograd::TensorsFn> f) {
   graph_break(what, std::source_location::current());
+  recording_.why_not_followed = message("{} runs outside of the graph", what);
   std::vector<Tensor> real;
   for (const Tensor& t : inputs) real.push_back(real_of(t));
   PauseRecording pause;
@@ -36,19 +37,6 @@ std::vector<Tensor> Trace::run_outside(std::string_view what, const std::vector<
     if (t.defined()) t = inputs_.fake_for_result(t);
   return results;
 }
-
-namespace {
-
-// What a fake stood for takes its place, with its history.
-void escape(const Tensor& fake) {
-  Tensor real = concrete_of(fake);
-  become(fake, real);
-  mark_requires_grad(fake, false);
-  if (autograd::Edge edge = autograd::edge_of(real))
-    autograd::set_history(fake, edge.node, edge.input);
-}
-
-}  // namespace
 
 // A fake that somebody keeps beyond the call gets its real tensor, and the body runs on every call.
 void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
@@ -61,13 +49,14 @@ void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
   }
   if (escaped.empty()) return;
   require(config::flags().capture.on_escape != "error", ErrorCode::graph_break,
-          "{} traced tensors were stored outside of the function, the first is {}, and "
+          "{} traced tensors were stored outside of the function, the first is "
+          "{}, and "
           "capture.on_escape is \"error\"; return them instead",
           escaped.size(), escaped[0]);
   graph_break("a traced tensor was stored outside of the function",
               std::source_location::current());
   for (const Tensor& fake : escaped)
-    if (concrete_of(fake).defined()) escape(fake);
+    if (Tensor real = concrete_of(fake); real.defined()) escape(fake, real);
 }
 
 namespace {
@@ -77,7 +66,8 @@ const bool runs_functions = (
         [](std::string_view what, const std::vector<Tensor>& inputs,
            FunctionRef<autograd::TensorsFn> f) {
           require(Trace::current() != nullptr, ErrorCode::unsupported,
-                  "{}: a function with a derivative of its own cannot be recorded into a graph",
+                  "{}: a function with a derivative of its own cannot be "
+                  "recorded into a graph",
                   what);
           return Trace::current()->run_outside(what, inputs, f);
         },

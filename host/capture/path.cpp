@@ -1,6 +1,8 @@
-// Paths out of recordings, and the frames of their runs.
+// Paths out of recordings.
 #include "capture/path.h"
 
+#include "capture/frame.h"
+#include "capture/renamed.h"
 #include "core/dispatch.h"
 #include "graph/hash.h"
 #include "graph/symbol_use.h"
@@ -12,17 +14,15 @@ namespace tenon {
 
 namespace {
 
-// Numbers of frames and of recorders are numbers of traces: a fake has one.
-std::atomic<uint64_t> next_frame{uint64_t{1} << 63};
 std::atomic<uint64_t> next_path{0};
 
 // The result is an object that was there before, but not as it was.
-bool changes_object(const Recording& recording, const Node& node, uint32_t result) {
-  ValueId value = node.first_result + result, previous = recording.values_before[value];
+bool changes_object(const Graph& graph, std::span<const ValueId> values_before, const Node& node,
+                    uint32_t result) {
+  ValueId value = node.first_result + result, previous = values_before[value];
   if (previous == no_value) return false;
   if (node.n_results != 1 || entry_of(node.op).schema.returns_list()) return true;
-  const TensorMeta& before = recording.graph->value(previous).meta;
-  const TensorMeta& after = recording.graph->value(value).meta;
+  const TensorMeta &before = graph.value(previous).meta, &after = graph.value(value).meta;
   auto same = [](const Dims& a, const Dims& b) {
     return std::equal(a.begin(), a.end(), b.begin(), b.end(),
                       [](SymInt x, SymInt y) { return x.word() == y.word(); });
@@ -36,27 +36,14 @@ bool has_body_or_object(const Node& node) {
       node.args, [](const Value& a) { return a.tag == Tag::graph || a.tag == Tag::opaque; });
 }
 
-}  // namespace
-
-bool is_assertion(const Node& node) {
-  auto names_none = [](const Value& a) { return a.tag != Tag::ref && a.tag != Tag::refs; };
-  return node.n_results == 0 && std::ranges::all_of(node.args, names_none);
-}
-
-std::string Path::why_not(const Recording& recording) {
-  if (recording.has_graph_breaks()) return "it looks at data";
-  if (recording.has_backward) return "it calls backward()";
-  if (!recording.log_calls.empty()) return "it calls log functions";
-  const Graph& graph = *recording.graph;
+std::string why_not_part(const Graph& graph, std::span<const ValueId> values_before) {
   if (!graph.constants().empty()) return "it has constants";
-  for (const SymbolInfo& symbol : recording.shape_env->symbols())
-    if (!symbol.is_from_input()) return "a size depends on data";
   for (const Node& node : graph.nodes()) {
     const OpEntry& op = entry_of(node.op);
     if (has_body_or_object(node)) return message("{} has a body of its own", op.name);
     if (node.facts.contains("recompute")) return "it has checkpointed regions";
     for (uint32_t r = 0; r < node.n_results; ++r) {
-      if (changes_object(recording, node, r))
+      if (changes_object(graph, values_before, node, r))
         return message("{} changes what its argument is", op.name);
       if (ValueKind kind = graph.value(node.first_result + r).kind;
           kind != ValueKind::tensor && kind != ValueKind::none)
@@ -66,83 +53,181 @@ std::string Path::why_not(const Recording& recording) {
   return "";
 }
 
-Path::Path(const Recording& recording)
-    : graph_(recording.graph),
-      n_slots_(recording.implicit.size()),
-      number_(next_path.fetch_add(1, std::memory_order_relaxed)) {
-  add_objects(recording);
-  add_steps();
-  add_numbers(recording);
-  find_symbols(recording);
+}  // namespace
+
+bool is_assertion(const Node& node) {
+  auto names_none = [](const Value& a) { return a.tag != Tag::ref && a.tag != Tag::refs; };
+  return node.n_results == 0 && std::ranges::all_of(node.args, names_none);
 }
 
-Path::~Path() { delete spare_.load(); }
-
-void Path::add_objects(const Recording& recording) {
-  object_of_.resize(graph_->values().size());
-  auto add = [&](ValueId value, ValueOrigin origin) {
-    object_of_[value] = static_cast<uint32_t>(objects_.size());
-    objects_.push_back({value, origin, 0});
-  };
-  for (size_t i = 0; i < graph_->inputs().size(); ++i)
-    if (ValueId value = graph_->inputs()[i]; graph_->value(value).kind == ValueKind::tensor)
-      add(value, recording.inputs[i]);
-  const GuardSet& guards = recording.guards;
-  for (uint32_t leaf = 0; leaf < guards.tensors.size(); ++leaf) {
-    uint32_t first = guards.same_as.empty() ? leaf : guards.same_as[leaf];
-    auto found = std::ranges::find_if(objects_, [&](const Object& o) {
-      return o.origin.kind == ValueOrigin::Kind::leaf && o.origin.index == first;
-    });
-    bool is_defined = found != objects_.end();
-    if (is_defined) ++found->n_arguments;
-    argument_objects_.push_back(is_defined ? static_cast<int32_t>(found - objects_.begin()) : -1);
+std::string Path::why_not(const Recording& recording) {
+  if (recording.has_backward) return "it calls backward()";
+  if (!recording.log_calls.empty()) return "it calls log functions";
+  if (!recording.why_not_followed.empty()) return recording.why_not_followed;
+  for (const SymbolInfo& symbol : recording.shape_env->symbols())
+    if (!symbol.is_from_input()) return "a size depends on data";
+  if (!recording.has_graph_breaks()) return why_not_part(*recording.graph, recording.values_before);
+  for (const Segment& segment : recording.segments) {
+    if (std::string why = why_not_part(*segment.graph, segment.values_before); !why.empty())
+      return why;
+    Renamed renamed(*segment.graph->shape_env, *recording.shape_env);
+    for (const SymbolBinding& b : segment.graph->symbols)
+      if (!renamed(b.symbol)) return "sizes are not as different as in an earlier segment";
   }
-  for (const Node& node : graph_->nodes())
-    for (ValueId value = node.first_result; value < node.first_result + node.n_results; ++value) {
-      ValueId before = recording.values_before[value];
-      if (before == no_value)
-        add(value, {});
-      else
-        object_of_[value] = object_of_[before];
-    }
+  return "";
 }
 
-void Path::add_steps() {
-  for (NodeId n = 0; n < graph_->nodes().size(); ++n) {
-    const Node& node = graph_->node(n);
-    const OpEntry& op = entry_of(node.op);
+Path::Path(const Recording& recording)
+    : n_slots_(recording.implicit.size()),
+      number_(next_path.fetch_add(1, std::memory_order_relaxed)) {
+  if (!recording.has_graph_breaks()) add_part(recording, nullptr);
+  for (const Segment& segment : recording.segments) add_part(recording, &segment);
+  add_arguments(recording.guards);
+  add_numbers(recording);
+  add_symbol_words(*recording.shape_env);
+  frames_ = std::make_unique<FrameStore>(*this, recording);
+}
+
+Path::~Path() = default;
+
+// ---- making it
+
+void Path::add_part(const Recording& recording, const Segment* segment) {
+  auto number = static_cast<uint32_t>(parts_.size());
+  Part& part = parts_.emplace_back();
+  part.graph = segment ? segment->graph : recording.graph;
+  part.segment = segment;
+  part.first_value = static_cast<ValueId>(object_of_.size());
+  part.first_step = steps_.size();
+  object_of_.resize(object_of_.size() + part.graph->values().size(), no_object);
+  numbers_of_values_.resize(object_of_.size(), no_value);
+  add_inputs(part, segment ? segment->inputs : recording.inputs);
+  part.first_object = static_cast<uint32_t>(objects_.size());
+  add_steps(part, number, segment ? segment->values_before : recording.values_before);
+  part.end_step = steps_.size();
+  part.end_object = static_cast<uint32_t>(objects_.size());
+  for (size_t k = 0; segment && k < segment->n_outputs; ++k) {
+    uint32_t object = object_of_[part.first_value + part.graph->outputs()[k]];
+    part.outputs.push_back(object);
+    outputs_.push_back(object);
+  }
+}
+
+// Inputs that earlier parts know go on with the value that they have by now.
+void Path::add_inputs(Part& part, std::span<const ValueOrigin> origins) {
+  std::span<const ValueId> inputs = part.graph->inputs();
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    uint32_t object = no_object;
+    if (part.graph->value(inputs[i]).kind == ValueKind::tensor) {
+      ValueId value = part.first_value + inputs[i];
+      object = origins[i].kind == ValueOrigin::Kind::graph ? outputs_[origins[i].index]
+                                                           : object_at(origins[i]);
+      if (object == no_object) {
+        object = static_cast<uint32_t>(objects_.size());
+        objects_.push_back({value, origins[i], 0});
+        current_.push_back(value);
+      }
+      object_of_[value] = object;
+      numbers_of_values_[value] = current_[object];
+    }
+    part.inputs.push_back(object);
+  }
+}
+
+void Path::add_steps(const Part& part, uint32_t number, std::span<const ValueId> values_before) {
+  const Graph& graph = *part.graph;
+  for (NodeId n = 0; n < graph.nodes().size(); ++n) {
+    const Node& node = graph.node(n);
     if (is_assertion(node)) continue;
-    bool in_place =
-        node.n_results == 1 && objects_[object_of_[node.first_result]].value != node.first_result;
+    int32_t in_place = -1;
+    for (ValueId v = node.first_result; v < node.first_result + node.n_results; ++v) {
+      ValueId value = part.first_value + v;
+      bool is_new = values_before[v] == no_value;
+      uint32_t object = is_new ? static_cast<uint32_t>(objects_.size())
+                               : object_of_[part.first_value + values_before[v]];
+      if (is_new) {
+        objects_.push_back({value, {}, 0});
+        current_.push_back(value);
+      } else {
+        in_place = static_cast<int32_t>(object);
+      }
+      object_of_[value] = object;
+      numbers_of_values_[value] = current_[object] = value;
+    }
     auto grad = node.facts.find("grad");
-    steps_.push_back({&op, n, static_cast<uint32_t>(n_args_),
-                      static_cast<uint32_t>(node.args.size()), node.first_result, node.n_results,
-                      in_place ? static_cast<int32_t>(object_of_[node.first_result]) : -1,
+    steps_.push_back({&entry_of(node.op), number, n, static_cast<uint32_t>(n_args_),
+                      static_cast<uint32_t>(node.args.size()), part.first_value + node.first_result,
+                      node.n_results, in_place,
                       grad == node.facts.end() ? thread_modes.grad_enabled : grad->second == "on"});
     n_args_ += node.args.size();
   }
 }
 
-// ---- what depends on symbols
+void Path::add_arguments(const GuardSet& guards) {
+  for (uint32_t leaf = 0; leaf < guards.tensors.size(); ++leaf) {
+    uint32_t first = guards.same_as.empty() ? leaf : guards.same_as[leaf];
+    uint32_t object = object_at({ValueOrigin::Kind::leaf, first});
+    if (object != no_object) ++objects_[object].n_arguments;
+    argument_objects_.push_back(object);
+  }
+}
 
 void Path::add_numbers(const Recording& recording) {
   const GuardSet& guards = recording.guards;
   for (uint32_t i = 0; i < recording.number_places.size(); ++i) {
     const NumberPlace& place = recording.number_places[i];
     const Step& step = steps_[place.step];
-    const Value& arg = graph_->node(step.node).args[place.arg];
+    const Value& arg = args_of(step)[place.arg];
     auto load = std::ranges::find_if(guards.loads, [&](const SymbolLoad& l) {
       return l.kind == SymbolLoad::Kind::body && l.index == i;
     });
-    numbers_.push_back(
-        {place, step.first_arg + place.arg, static_cast<uint32_t>(load - guards.loads.begin()),
-         arg.tag == Tag::ints ? Tag::integer : arg.tag, true, recording.number_words[i]});
+    numbers_.push_back({place, step.first_arg + place.arg,
+                        static_cast<uint32_t>(load - guards.loads.begin()),
+                        arg.tag == Tag::ints ? Tag::integer : arg.tag, recording.number_words[i]});
   }
+}
+
+void Path::add_symbol_words(const ShapeEnv& env) {
+  std::vector<const Expr*> symbols = argument_symbols(env);
+  for (Part& part : parts_) {
+    Renamed renamed(*part.graph->shape_env, env);
+    for (const SymbolBinding& b : part.graph->symbols) {
+      auto word = std::ranges::find(symbols, renamed(b.symbol));
+      ensure(word != symbols.end(), "a symbol of a segment has no source in the recording");
+      part.symbol_words.push_back(static_cast<uint32_t>(word - symbols.begin()));
+    }
+  }
+}
+
+// ---- asking it
+
+size_t Path::part_of(ValueId value) const {
+  auto next = std::ranges::upper_bound(parts_, value, {}, &Part::first_value);
+  return static_cast<size_t>(next - parts_.begin()) - 1;
+}
+
+const GraphValue& Path::value(ValueId value) const {
+  const Part& part = parts_[part_of(value)];
+  return part.graph->value(value - part.first_value);
+}
+
+uint32_t Path::object_at(ValueOrigin origin) const {
+  auto found = std::ranges::find_if(objects_, [&](const Object& o) {
+    return o.origin.kind == origin.kind && o.origin.index == origin.index;
+  });
+  bool known = origin.kind != ValueOrigin::Kind::undefined && found != objects_.end();
+  return known ? static_cast<uint32_t>(found - objects_.begin()) : no_object;
+}
+
+ValueId Path::values_before(size_t n) const {
+  if (n > 0) return steps_[n - 1].first_result + steps_[n - 1].n_results;
+  return static_cast<ValueId>(std::ranges::count_if(
+      objects_, [](const Object& o) { return o.origin.kind == ValueOrigin::Kind::leaf; }));
 }
 
 std::optional<Number> Path::number_at(const NumberPlace& place) const {
   if (place.step >= steps_.size() || steps_[place.step].op->id != place.op) return std::nullopt;
-  const Value& arg = graph_->node(steps_[place.step].node).args[place.arg];
+  const Value& arg = args_of(steps_[place.step])[place.arg];
   Number found;
   if (place.element < 0 && arg.is_number())
     found = arg.number();
@@ -156,174 +241,6 @@ std::optional<Number> Path::number_at(const NumberPlace& place) const {
 size_t Path::numbers_before(size_t n) const {
   auto is_before = [n](const BodyNumber& number) { return number.place.step < n; };
   return static_cast<size_t>(std::ranges::count_if(numbers_, is_before));
-}
-
-void Path::find_symbols(const Recording& recording) {
-  std::vector<const Expr*> exprs;
-  auto is_given = [this](uint32_t arg, int32_t element) {
-    return std::ranges::any_of(numbers_, [&](const BodyNumber& number) {
-      return number.arg == arg && number.place.element == element;
-    });
-  };
-  auto word_for = [&](Number n) {
-    exprs.push_back(n.is_symbolic() ? expression_of(n) : as_expr(n.sym_int()));
-    return static_cast<uint32_t>(exprs.size() - 1);
-  };
-  for (uint32_t o = 0; o < objects_.size(); ++o) {
-    const GraphValue& value = graph_->value(objects_[o].value);
-    auto symbolic = [](const Dims& dims) {
-      return std::ranges::any_of(dims, [](SymInt v) { return v.is_symbolic(); });
-    };
-    if (value.kind != ValueKind::tensor ||
-        (!symbolic(value.meta.sizes) && !symbolic(value.meta.strides) &&
-         !value.offset.is_symbolic()))
-      continue;
-    symbolic_dims_.push_back({o, static_cast<uint32_t>(exprs.size())});
-    for (SymInt v : value.meta.sizes) word_for(v);
-    for (SymInt v : value.meta.strides) word_for(v);
-    word_for(value.offset);
-  }
-  for (size_t n = 0; n < steps_.size(); ++n) {
-    std::span<const Value> args = graph_->node(steps_[n].node).args;
-    for (uint32_t i = 0; i < args.size(); ++i) {
-      uint32_t place = steps_[n].first_arg + i;
-      if (args[i].is_number() && args[i].number().is_symbolic() && !is_given(place, -1))
-        symbolic_args_.push_back({place, word_for(args[i].number()), -1});
-      if (args[i].tag != Tag::ints) continue;
-      for (uint32_t k = 0; k < args[i].count; ++k)
-        if (SymInt v = args[i].as<SymInt>()[k];
-            v.is_symbolic() && !is_given(place, static_cast<int32_t>(k)))
-          symbolic_args_.push_back({place, word_for(v), static_cast<int32_t>(k)});
-    }
-  }
-  std::vector<const Expr*> symbols = argument_symbols(*recording.shape_env);
-  program_ = SymProgram::compile(symbols, {}, exprs);
-  for (BodyNumber& number : numbers_)
-    number.is_alone = std::ranges::none_of(
-        exprs, [&](const Expr* expr) { return contains(expr, symbols[number.word]); });
-}
-
-void Path::set_symbols(Frame& frame, std::span<const int64_t> symbols) const {
-  std::vector<int64_t> words(program_.n_outputs());
-  require(program_.run(symbols, words), "a size of a compiled body overflows");
-  for (const SymbolicDims& at : symbolic_dims_) {
-    const Tensor& t = frame.objects[at.object];
-    auto rank = static_cast<size_t>(t.dim());
-    const int64_t* word = words.data() + at.first_word;
-    replace_metadata(t, IntList(word, rank), IntList(word + rank, rank), word[2 * rank]);
-  }
-  for (const SymbolicArg& at : symbolic_args_) {
-    Value& arg = frame.args[at.arg];
-    if (at.element >= 0)
-      const_cast<int64_t*>(arg.as<int64_t>())[at.element] = words[at.word];
-    else
-      arg = Value::make(arg.tag, static_cast<uint64_t>(words[at.word]));
-  }
-  if (frame.symbols.data() != symbols.data()) frame.symbols.assign(symbols.begin(), symbols.end());
-}
-
-void Path::set_number(Frame& frame, size_t index, int64_t word) const {
-  const BodyNumber& number = numbers_[index];
-  frame.numbers[index] = word;
-  if (number.place.element >= 0)
-    const_cast<int64_t*>(frame.args[number.arg].as<int64_t>())[number.place.element] = word;
-  int64_t& known = frame.symbols[number.word];
-  if (std::exchange(known, word) != word && !number.is_alone) set_symbols(frame, frame.symbols);
-}
-
-// ---- frames
-
-namespace {
-
-SymInt plain(SymInt v) { return v.is_symbolic() ? SymInt(0) : v; }
-
-// The fake of a value; sizes that depend on symbols come later.
-Tensor fake_of(const GraphValue& value, StorageRef storage) {
-  TensorMeta meta = value.meta;
-  for (SymInt& v : meta.sizes) v = plain(v);
-  for (SymInt& v : meta.strides) v = plain(v);
-  Tensor fake = make_fake(meta, plain(value.offset), std::move(storage));
-  if (value.flags.requires_grad) mark_requires_grad(fake, true);
-  return fake;
-}
-
-}  // namespace
-
-Frame::Frame(const Path& path) : id(next_frame.fetch_add(1, std::memory_order_relaxed)) {
-  std::map<uint32_t, StorageRef> storages;  // by alias group
-  for (const Path::Object& object : path.objects_) {
-    const GraphValue& value = path.graph_->value(object.value);
-    Tensor& fake = objects.emplace_back();
-    if (value.kind != ValueKind::tensor || !value.meta.defined) continue;
-    StorageRef* shared = value.alias_group ? &storages[value.alias_group] : nullptr;
-    fake = fake_of(value, shared ? *shared : StorageRef());
-    if (shared) *shared = impl_of(fake)->storage_ref;
-    TensorExtra& extra = impl_of(fake)->ensure_extra();
-    extra.trace_id = id;
-    extra.trace_value = object.value;
-  }
-  for (int32_t object : path.argument_objects_)
-    arguments.push_back(object < 0 ? Tensor() : objects[static_cast<size_t>(object)]);
-  for (const Path::Step& step : path.steps_) {
-    std::span<const Value> own = path.graph_->node(step.node).args;
-    args.insert(args.end(), own.begin(), own.end());
-  }
-  auto own_list = [this](Value& arg) {
-    bool is_own = std::ranges::any_of(
-        lists, [&](const auto& list) { return list.data() == arg.as<int64_t>(); });
-    if (is_own) return;
-    auto& list = lists.emplace_back(arg.as<int64_t>(), arg.as<int64_t>() + arg.count);
-    arg = Value::pointer(Tag::ints, list.data(), list.size());
-  };
-  for (const Path::SymbolicArg& at : path.symbolic_args_)
-    if (at.element >= 0) own_list(args[at.arg]);
-  numbers.resize(path.numbers_.size());
-  for (size_t i = 0; i < path.numbers_.size(); ++i) {
-    Value& arg = args[path.numbers_[i].arg];
-    if (path.numbers_[i].place.element >= 0)
-      own_list(arg);
-    else
-      arg = Value::make(Tag::none, i);
-    arg.sub = Frame::body_number;
-  }
-}
-
-std::unique_ptr<Frame> Path::lend(std::span<int64_t> symbols, size_t n_numbers) const {
-  std::unique_ptr<Frame> frame(spare_.exchange(nullptr, std::memory_order_acquire));
-  if (!frame) {
-    std::lock_guard lock(frames_lock_);
-    if (!frames_.empty()) {
-      frame = std::move(frames_.back());
-      frames_.pop_back();
-    }
-  }
-  bool is_new = !frame;
-  if (is_new) frame = std::make_unique<Frame>(*this);
-  // What the body has yet to give stays as it was.
-  for (size_t i = 0; i < numbers_.size(); ++i) {
-    uint32_t word = numbers_[i].word;
-    if (i >= n_numbers) symbols[word] = is_new ? numbers_[i].example : frame->symbols[word];
-    frame->numbers[i] = symbols[word];
-  }
-  if (is_new || !std::ranges::equal(frame->symbols, symbols)) set_symbols(*frame, symbols);
-  return frame;
-}
-
-void Path::give_back(std::unique_ptr<Frame> frame, size_t steps) const {
-  for (size_t i = 0; i < steps; ++i)
-    if (steps_[i].in_place >= 0) {
-      auto object = static_cast<size_t>(steps_[i].in_place);
-      impl_of(frame->objects[object])->extra->trace_value = objects_[object].value;
-    }
-  frame->slots.clear();
-  Frame* none = nullptr;
-  if (spare_.compare_exchange_strong(none, frame.get(), std::memory_order_release)) {
-    frame.release();
-    return;
-  }
-  std::lock_guard lock(frames_lock_);
-  constexpr size_t most_kept = 16;
-  if (frames_.size() < most_kept) frames_.push_back(std::move(frame));
 }
 
 // ---- two paths
@@ -346,47 +263,50 @@ bool same_arg(const Value& a, const ShapeEnv& env_a, const Value& b, const Shape
   return true;
 }
 
-}  // namespace
-
-ValueId Path::values_before(size_t n) const {
-  if (n > 0) return steps_[n - 1].first_result + steps_[n - 1].n_results;
-  return static_cast<ValueId>(std::ranges::count_if(
-      objects_, [](const Object& o) { return o.origin.kind == ValueOrigin::Kind::leaf; }));
+bool same_part(const Path& a, const Path& b, size_t part) {
+  const Path::Part &x = a.parts()[part], &y = b.parts()[part];
+  return x.first_value == y.first_value && x.first_step == y.first_step;
 }
 
+bool same_step(const Path& a, const Path& b, size_t n) {
+  const Path::Step &x = a.steps()[n], &y = b.steps()[n];
+  if (x.op != y.op || x.part != y.part || x.n_args != y.n_args ||
+      x.first_result != y.first_result || x.n_results != y.n_results || x.grad != y.grad ||
+      !same_part(a, b, x.part))
+    return false;
+  std::span<const Value> args = a.args_of(x), others = b.args_of(y);
+  const ShapeEnv &env = *a.parts()[x.part].graph->shape_env,
+                 &other_env = *b.parts()[x.part].graph->shape_env;
+  for (size_t i = 0; i < args.size(); ++i)
+    if (!same_arg(args[i], env, others[i], other_env)) return false;
+  return true;
+}
+
+// Whether a value is the same tensor of the body in both.
+bool same_value(const Path& a, const Path& b, ValueId v) {
+  const GraphValue &x = a.value(v), &y = b.value(v);
+  if (x.source != y.source || x.kind != y.kind) return false;
+  if (x.source != ValueSource::input || x.kind != ValueKind::tensor) return true;
+  const Path::Object &p = a.objects()[a.object_of(v)], &q = b.objects()[b.object_of(v)];
+  return p.value == q.value && p.origin.kind == q.origin.kind && p.origin.index == q.origin.index;
+}
+
+}  // namespace
+
 size_t Path::shared_steps(const Path& other) const {
-  std::lock_guard lock(frames_lock_);
+  std::lock_guard lock(shared_steps_lock_);
   auto [known, is_new] = shared_steps_.try_emplace(other.number_);
   if (is_new) known->second = count_shared_steps(other);
   return known->second;
 }
 
 size_t Path::count_shared_steps(const Path& other) const {
-  const ShapeEnv &env = *graph_->shape_env, &other_env = *other.graph_->shape_env;
-  // Whether the values up to a step's results are numbered alike.
-  auto same_value = [&](ValueId v) {
-    const GraphValue &a = graph_->value(v), &b = other.graph_->value(v);
-    if (a.source != b.source || a.kind != b.kind) return false;
-    if (a.source != ValueSource::input) return true;
-    const ValueOrigin &x = objects_[object_of_[v]].origin,
-                      &y = other.objects_[other.object_of_[v]].origin;
-    return x.kind == y.kind && x.index == y.index;
-  };
   size_t n = 0;
   ValueId value = 0;
   for (; n < std::min(steps_.size(), other.steps_.size()); ++n) {
-    const Step &a = steps_[n], &b = other.steps_[n];
-    if (a.op != b.op || a.n_args != b.n_args || a.first_result != b.first_result ||
-        a.n_results != b.n_results || a.grad != b.grad)
-      break;
-    for (; value < a.first_result + a.n_results; ++value)
-      if (!same_value(value)) return n;
-    std::span<const Value> args = graph_->node(a.node).args,
-                           others = other.graph_->node(b.node).args;
-    bool same = true;
-    for (size_t i = 0; i < args.size() && same; ++i)
-      same = same_arg(args[i], env, others[i], other_env);
-    if (!same) break;
+    if (!same_step(*this, other, n)) break;
+    for (; value < steps_[n].first_result + steps_[n].n_results; ++value)
+      if (!same_value(*this, other, value)) return n;
   }
   return n;
 }

@@ -1,20 +1,18 @@
 // The course of a recorded body: what a later run of it is compared with, operation by operation.
 //
-// A path is made from a recording in one piece. It knows the operations with their arguments
-// (values by number, captured tensors by slot, plain values as they were) and the shapes of their
-// results; symbolic sizes and numbers are computed from the arguments of each call. A frame is what
-// one run along a path needs: a fake for each tensor that the body may hold, and the arguments as
-// plain values. Frames are kept and lent out again, so a run makes neither fakes nor lists.
+// A path is made from a recording. It knows the operations with their arguments (values by number,
+// captured tensors by slot, plain values as they were) and the shapes of their results. A body in
+// one piece has one part; one with graph breaks has a part for each segment, and a run leaves a
+// part where it looks at data. Values are numbered over all parts. A tensor that the body may hold
+// is an object; it has one value after the other where operations write it in place, and goes on
+// with its last one where a later part names it.
 //
-// Threads: a path is constant but for its store of frames, which any thread may use; a frame belongs
-// to one run at a time.
+// Threads: constant.
 #pragma once
 
 #include "capture/recording.h"
-#include "core/sym/sym_program.h"
 #include "ops/op_table.h"
 
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -25,120 +23,115 @@
 
 namespace tenon {
 
-class Path;
+class FrameStore;
 
 /// Whether a node only asserts what the recording took for granted about numbers; no operation of
 /// the body.
 bool is_assertion(const Node& node);
-
-/// The tensors and arguments of one run along a path.
-struct Frame {
-  explicit Frame(const Path& path);
-  /// In `Value::sub` of `args`: a number that the body gives, `payload` tells which, or a list with
-  /// such numbers.
-  static constexpr uint16_t body_number = 0x8000;
-
-  uint64_t id;                              ///< the trace_id of its fakes
-  std::vector<Tensor> objects;              ///< by number of the object, see Path
-  std::vector<Tensor> arguments;            ///< those of `objects` that the body gets, by leaf
-  std::vector<Value> args;                  ///< of all steps, as plain values and numbers of values
-  std::vector<std::vector<int64_t>> lists;  ///< those of `args` that depend on symbols
-  std::vector<int64_t> numbers;             ///< words of the body's numbers
-  std::vector<Tensor> slots;                ///< the captured tensors that the body has named
-  std::vector<int64_t> symbols;             ///< words of the symbols that all this was computed for
-};
 
 class Path {
  public:
   /// One operation.
   struct Step {
     const OpEntry* op;
-    NodeId node;
-    uint32_t first_arg, n_args;
+    uint32_t part;
+    NodeId node;                 ///< of the part's graph
+    uint32_t first_arg, n_args;  ///< in Frame::args
     ValueId first_result;
     uint32_t n_results;
     int32_t in_place;  ///< the object that is result 0 itself; -1: results are objects of their own
     bool grad;         ///< gradients were on
   };
-  /// A tensor that the body may hold: an input of the graph, or a result. Values that an object
-  /// gets by operations in place are no objects of their own.
+  /// A tensor that the body may hold.
   struct Object {
     ValueId value;            ///< its first one
-    ValueOrigin origin;       ///< of inputs; undefined for results
+    ValueOrigin origin;       ///< leaf or slot; undefined for results
     int32_t n_arguments = 0;  ///< in how many leaves it is
   };
-
+  static constexpr uint32_t no_object = 0xFFFFFFFFu;
+  /// A segment, or the body in one piece.
+  struct Part {
+    std::shared_ptr<const Graph> graph;
+    ValueId first_value;
+    size_t first_step, end_step;
+    uint32_t first_object, end_object;   ///< those that its operations make
+    std::vector<uint32_t> inputs;        ///< objects; no_object for numbers
+    std::vector<uint32_t> outputs;       ///< objects, of segments
+    std::vector<uint32_t> symbol_words;  ///< by symbol of the graph: which word of the path's
+    const Segment* segment;              ///< null: the body in one piece
+  };
   /// A number of the body that is a symbol.
   struct BodyNumber {
     NumberPlace place;
     uint32_t arg;   ///< in Frame::args
     uint32_t word;  ///< among the words of all symbols
     Tag kind;
-    bool is_alone;  ///< nothing else of the path depends on it
     int64_t example;
   };
 
   /// Why runs cannot be compared with the recording; empty: they can.
   static std::string why_not(const Recording& recording);
+  /// The recording stays where it is.
   explicit Path(const Recording& recording);
   ~Path();
   Path(const Path&) = delete;
 
-  const Graph& graph() const { return *graph_; }
+  bool has_breaks() const { return parts_[0].segment != nullptr; }
+  std::span<const Part> parts() const { return parts_; }
   std::span<const Step> steps() const { return steps_; }
   std::span<const Object> objects() const { return objects_; }
-  uint32_t object_of(ValueId value) const { return object_of_[value]; }
+  std::span<const BodyNumber> numbers() const { return numbers_; }
   size_t n_slots() const { return n_slots_; }
+  /// By leaf: its object, or no_object for undefined tensors.
+  std::span<const uint32_t> argument_objects() const { return argument_objects_; }
+
+  const GraphValue& value(ValueId value) const;
+  size_t part_of(ValueId value) const;
+  uint32_t object_of(ValueId value) const { return object_of_[value]; }
+  /// The number that stands for a value of a part: of an input the one that its object has then.
+  ValueId number_of(const Part& part, ValueId value) const {
+    return numbers_of_values_[part.first_value + value];
+  }
+  /// The arguments of a step, over values of its part.
+  std::span<const Value> args_of(const Step& step) const {
+    return parts_[step.part].graph->node(step.node).args;
+  }
+  /// The object of a slot, or no_object.
+  uint32_t object_at(ValueOrigin origin) const;
   /// The values before the results of step `n`; all of them are known when it is the next one.
   ValueId values_before(size_t n) const;
-  std::span<const BodyNumber> numbers() const { return numbers_; }
   /// The number at a place; nothing where there is none or it is a symbol.
   std::optional<Number> number_at(const NumberPlace& place) const;
-  /// How many of them the first `n` steps give.
+  /// How many numbers of the body the first `n` steps give.
   size_t numbers_before(size_t n) const;
-  /// How many operations at the beginning both have in common, and the tensors that they name.
+  /// How many operations at the beginning both have in common, with the tensors that they name and
+  /// the breaks between them.
   size_t shared_steps(const Path& other) const;
-
-  /// A frame for a call whose symbols have these values; `n_numbers` of the body's are among them.
-  std::unique_ptr<Frame> lend(std::span<int64_t> symbols, size_t n_numbers) const;
-  /// Sets number `index` of the body, and what depends on it.
-  void set_number(Frame& frame, size_t index, int64_t word) const;
-  /// It may be lent again; `steps` of the path have been taken.
-  void give_back(std::unique_ptr<Frame> frame, size_t steps) const;
+  FrameStore& frames() const { return *frames_; }
 
  private:
-  friend struct Frame;
-  // A number that depends on symbols: where it stands in a frame, and which word it is.
-  struct SymbolicArg {
-    uint32_t arg, word;
-    int32_t element;  // of a list; -1: the argument itself
-  };
-  struct SymbolicDims {
-    uint32_t object, first_word;  // sizes, strides, offset
-  };
-
-  size_t count_shared_steps(const Path& other) const;
-  void add_steps();
-  void add_objects(const Recording& recording);
+  void add_part(const Recording& recording, const Segment* segment);
+  void add_inputs(Part& part, std::span<const ValueOrigin> origins);
+  void add_steps(const Part& part, uint32_t number, std::span<const ValueId> values_before);
+  void add_arguments(const GuardSet& guards);
   void add_numbers(const Recording& recording);
-  void find_symbols(const Recording& recording);
-  void set_symbols(Frame& frame, std::span<const int64_t> symbols) const;
+  void add_symbol_words(const ShapeEnv& env);
+  size_t count_shared_steps(const Path& other) const;
 
-  std::shared_ptr<const Graph> graph_;
+  std::vector<Part> parts_;
   std::vector<Step> steps_;
   std::vector<Object> objects_;
-  std::vector<uint32_t> object_of_;        // by value
-  std::vector<int32_t> argument_objects_;  // by leaf; -1: undefined
-  size_t n_slots_ = 0, n_args_ = 0;
+  std::vector<ValueId> current_;            // by object, while parts are added
+  std::vector<uint32_t> outputs_;           // objects of all segments' outputs
+  std::vector<uint32_t> object_of_;         // by value
+  std::vector<ValueId> numbers_of_values_;  // by value
+  std::vector<uint32_t> argument_objects_;
   std::vector<BodyNumber> numbers_;
-  std::vector<SymbolicArg> symbolic_args_;
-  std::vector<SymbolicDims> symbolic_dims_;
-  SymProgram program_;  // the words
+  size_t n_slots_ = 0, n_args_ = 0;
   const uint64_t number_;
-  mutable std::mutex frames_lock_;
-  mutable std::atomic<Frame*> spare_{nullptr};  // the frame that was given back last
-  mutable std::vector<std::unique_ptr<Frame>> frames_;
+  mutable std::mutex shared_steps_lock_;
   mutable std::map<uint64_t, size_t> shared_steps_;  // by number of the other path
+  std::unique_ptr<FrameStore> frames_;
 };
 
 }  // namespace tenon

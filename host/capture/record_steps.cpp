@@ -1,8 +1,8 @@
 // Re-recording: steps of a path as operations of a trace.
 #include "capture/record_steps.h"
 
+#include "capture/renamed.h"
 #include "core/dispatch.h"
-#include "core/sym/sym_simplify.h"
 #include "core/tensor/each_tensor.h"
 #include "graph/record.h"
 #include "graph/symbol_use.h"
@@ -13,37 +13,6 @@ namespace tenon {
 
 namespace {
 
-// The numbers of one recording's expressions in another recording of the same arguments.
-class Renamed {
- public:
-  Renamed(const ShapeEnv& from, const ShapeEnv& to) {
-    for (const SymbolInfo& old : from.symbols())
-      for (const SymbolInfo& symbol : to.symbols())
-        if (symbol.source == old.source && symbol.kind == old.kind)
-          pairs_.emplace_back(old.expr, symbol.expr);
-  }
-  /// The number over the other's symbols, or the plain one where it lacks some.
-  Number operator()(Number n, Number plain) const {
-    if (!n.is_symbolic()) return n;
-    const Expr* expr = expression_of(n);
-    for (const Expr* symbol : free_symbols(expr))
-      if (!other_of(symbol)) return plain;
-    return number_over(substitute(expr, [this](const Expr* s) { return other_of(s); }));
-  }
-
- private:
-  const Expr* other_of(const Expr* symbol) const {
-    for (const auto& [old, other] : pairs_)
-      if (old == symbol) return other;
-    return nullptr;
-  }
-  std::vector<std::pair<const Expr*, const Expr*>> pairs_;
-};
-
-}  // namespace
-
-namespace {
-
 /// The tensors of the trace, by object of the path.
 std::vector<Tensor> known_tensors(Trace& trace, const Path& path, const Frame& frame) {
   std::vector<Tensor> known(frame.objects.size());
@@ -51,7 +20,9 @@ std::vector<Tensor> known_tensors(Trace& trace, const Path& path, const Frame& f
     const ValueOrigin& origin = path.objects()[o].origin;
     if (origin.kind == ValueOrigin::Kind::leaf)
       known[o] = trace.inputs().argument_fakes()[origin.index];
-    if (origin.kind == ValueOrigin::Kind::implicit && origin.index < frame.slots.size())
+    else if (frame.objects[o].defined() && concrete_of(frame.objects[o]).defined())
+      known[o] = frame.objects[o];  // of a segment that has run
+    else if (origin.kind == ValueOrigin::Kind::implicit && origin.index < frame.slots.size())
       known[o] = frame.slots[origin.index];
   }
   return known;
@@ -70,28 +41,68 @@ Number plain_number(const Path& path, const Frame& frame, uint32_t arg, size_t e
 std::vector<Value> arguments_of(const Path& path, const Frame& frame, const Path::Step& step,
                                 const Renamed& renamed, std::span<const Tensor> known,
                                 ArgumentLists& lists) {
-  std::span<const Value> recorded = path.graph().node(step.node).args;
+  const Path::Part& part = path.parts()[step.part];
+  std::span<const Value> recorded = path.args_of(step);
   std::vector<Value> args(recorded.begin(), recorded.end());
   for (uint32_t a = 0; a < args.size(); ++a) {
     size_t element = 0;
     map_arguments(
         std::span<Value>(&args[a], 1), lists,
-        [&](ValueId value) { return Value::of(known[path.object_of(value)]); },
+        [&](ValueId value) { return Value::of(known[path.object_of(part.first_value + value)]); },
         [&](Number n) {
           while (recorded[a].tag == Tag::ints && !recorded[a].as<SymInt>()[element].is_symbolic())
             ++element;
-          return renamed(n, plain_number(path, frame, step.first_arg + a, element++));
+          const Expr* expr = renamed(expression_of(n));
+          Number plain = plain_number(path, frame, step.first_arg + a, element++);
+          return expr ? number_over(expr) : plain;
         });
   }
   return args;
 }
 
+/// Tensors of segments that have run get the symbolic sizes of the recording.
+void restore_symbols(const Trace& trace, const Path& path, const Frame& frame, ValueId end) {
+  const ShapeEnv& env = *trace.so_far().shape_env;
+  for (size_t o = 0; o < frame.objects.size() && path.objects()[o].value < end; ++o) {
+    const GraphValue& value = path.value(path.objects()[o].value);
+    if (!frame.objects[o].defined() || value.kind != ValueKind::tensor) continue;
+    size_t part = path.part_of(path.objects()[o].value);
+    Renamed renamed(*path.parts()[part].graph->shape_env, env);
+    bool is_symbolic = false, is_known = true;
+    auto rename = [&](SymInt v) {
+      if (!v.is_symbolic()) return v;
+      const Expr* expr = renamed(v.expr());
+      is_symbolic = true;
+      is_known = is_known && expr;
+      return expr ? as_sym_int(expr) : SymInt(0);
+    };
+    Dims sizes = value.meta.sizes, strides = value.meta.strides;
+    for (Dims* dims : {&sizes, &strides})
+      for (SymInt& v : *dims) v = rename(v);
+    SymInt offset = rename(value.offset);
+    if (is_symbolic && is_known)
+      replace_metadata(frame.objects[o], list_of(sizes), list_of(strides), offset);
+  }
+}
+
+/// The fakes that the body holds take the places of the trace's.
+void hand_over(Trace& trace, const Path& path, const Frame& frame, std::span<const Tensor> known) {
+  for (size_t o = 0; o < known.size(); ++o) {
+    const Tensor& held = frame.objects[o];
+    bool is_held = held.defined() && held.head()->references.load(std::memory_order_relaxed) >
+                                         1 + path.objects()[o].n_arguments;
+    if (!is_held || !known[o].defined() || known[o].is_same(held)) continue;
+    trace.take_place(known[o].is_fake() ? known[o] : recorder_of_thread().as_fake(known[o]), held);
+  }
+}
+
 }  // namespace
 
-void record_steps(Trace& trace, const Path& path, const Frame& frame, size_t n) {
-  Renamed renamed(*path.graph().shape_env, *trace.so_far().shape_env);
+void record_steps(Trace& trace, const Path& path, const Frame& frame, size_t first, size_t end) {
+  if (first > 0) restore_symbols(trace, path, frame, path.values_before(first));
   std::vector<Tensor> known = known_tensors(trace, path, frame);
-  for (const Path::Step& step : path.steps().first(n)) {
+  for (const Path::Step& step : path.steps().subspan(first, end - first)) {
+    Renamed renamed(*path.parts()[step.part].graph->shape_env, *trace.so_far().shape_env);
     ArgumentLists lists;
     std::vector<Value> args = arguments_of(path, frame, step, renamed, known, lists);
     std::vector<Value> results(std::max<uint32_t>(step.n_results, 1));
@@ -103,13 +114,7 @@ void record_steps(Trace& trace, const Path& path, const Frame& frame, size_t n) 
     });
     for (Value& v : results) drop(v);
   }
-  for (size_t o = 0; o < known.size(); ++o) {
-    const Tensor& held = frame.objects[o];
-    bool is_held = held.defined() && held.head()->references.load(std::memory_order_relaxed) >
-                                         1 + path.objects()[o].n_arguments;
-    if (is_held && known[o].defined())
-      trace.take_place(recorder_of_thread().as_fake(known[o]), held);
-  }
+  hand_over(trace, path, frame, known);
 }
 
 }  // namespace tenon

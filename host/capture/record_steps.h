@@ -1,14 +1,14 @@
 // Turning a run along a path into a recording.
 #pragma once
 
-#include "capture/path.h"
+#include "capture/frame.h"
 #include "capture/trace.h"
 
 namespace tenon {
 
-/// Puts the first `n` steps of the path into the trace, as the body has performed them with the
+/// Puts the steps from `first` up to `end` into the trace, as the body has performed them with the
 /// tensors and numbers of the frame; the fakes that the body holds become those of the trace. The
 /// frame is of no use afterwards.
-void record_steps(Trace& trace, const Path& path, const Frame& frame, size_t n);
+void record_steps(Trace& trace, const Path& path, const Frame& frame, size_t first, size_t end);
 
 }  // namespace tenon

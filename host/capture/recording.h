@@ -7,12 +7,15 @@
 #include "core/sym/shape_env.h"
 #include "graph/graph.h"
 #include "guards/guard_set.h"
+#include "guards/overlap.h"
 
 #include <memory>
 #include <string>
 #include <vector>
 
 namespace tenon {
+
+struct SegmentCode;
 
 /// A real tensor that the body met but did not get as an argument.
 struct ImplicitInput {
@@ -51,6 +54,18 @@ struct PlainResults {
   friend bool operator==(const PlainResults&, const PlainResults&) = default;
 };
 
+/// What was recorded between two graph breaks, and has run.
+struct Segment {
+  std::shared_ptr<Graph> graph;
+  std::vector<ValueOrigin>
+      inputs;  ///< Kind::graph: an output of earlier segments, counted over all
+  std::vector<ValueId> values_before;  ///< see Recording
+  size_t n_outputs = 0;                ///< tensors that were alive at the break
+  std::vector<Overlap> overlaps;       ///< of the inputs, where some is written
+  bool writes = false;
+  std::shared_ptr<const SegmentCode> code;  ///< what has run it
+};
+
 struct Recording {
   std::shared_ptr<ShapeEnv> shape_env;
   int64_t n_graph_breaks = 0;
@@ -59,6 +74,12 @@ struct Recording {
   GuardSet guards;
   std::vector<ImplicitInput> implicit;
   std::vector<ReadMode> modes;  ///< of modules that the body has asked
+
+  // Of a body with graph breaks.
+  std::vector<Segment> segments;
+  /// Of recordings that the first segments are from; they hold besides `guards`.
+  std::vector<std::shared_ptr<const GuardSet>> earlier_guards;
+  std::string why_not_followed;  ///< what the segments do not show of the body; empty: nothing
 
   // Of a body in one piece.
   std::shared_ptr<Graph> graph;

@@ -2,7 +2,7 @@
 #include "capture/trace.h"
 
 #include "capture/body_scope.h"
-#include "capture/path.h"
+#include "capture/frame.h"
 #include "capture/watch_symbols.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -119,9 +119,12 @@ bool Trace::stays_outside(const OpEntry& op) const {
   const config::DynamoFlags& flags = config::flags().dynamo;
   bool refused = flags.only_allow_pt2_compliant_ops && !is_compliant(op);
   require(!refused || !fullgraph_, ErrorCode::graph_break,
-          "{} lacks the tag pt2_compliant, without which dynamo.only_allow_pt2_compliant_ops lets "
-          "no operation into a graph, and fullgraph = true forbids cutting the graph; declare it "
-          "with .pt2_compliant() if its functions are pure, or set the flag to false",
+          "{} lacks the tag pt2_compliant, without which "
+          "dynamo.only_allow_pt2_compliant_ops lets "
+          "no operation into a graph, and fullgraph = true forbids cutting the "
+          "graph; declare it "
+          "with .pt2_compliant() if its functions are pure, or set the flag to "
+          "false",
           op.name);
   return refused || (!flags.allow_rnn && is_recurrent(op));
 }
@@ -131,7 +134,8 @@ bool Trace::stays_outside(const OpEntry& op) const {
 void Trace::graph_break(std::string_view what, std::source_location where) {
   BodyScope::check(message("{} looks at data at {}", what, user_location(where)));
   require(!fullgraph_, ErrorCode::graph_break,
-          "{} looks at data at {}, and fullgraph = true forbids cutting the graph; return the "
+          "{} looks at data at {}, and fullgraph = true forbids cutting the "
+          "graph; return the "
           "value, or use "
           "tenon::where for a choice between tensors{}",
           what, user_location(where), report::stack_if_verbose());
@@ -141,7 +145,8 @@ void Trace::graph_break(std::string_view what, std::source_location where) {
 void Trace::break_because(std::string reason) {
   BodyScope::check(reason);
   require(!is_on_tape(), ErrorCode::unsupported,
-          "a body that calls backward() must be one graph, and it is cut: {}; return the value "
+          "a body that calls backward() must be one graph, and it is cut: {}; "
+          "return the value "
           "instead of looking at it, or compile the part before backward()",
           reason);
   if (report::artifact_enabled("graph_breaks"))
@@ -190,25 +195,61 @@ void Trace::flush() {
   }
   size_t n_alive = alive.size();
   std::vector<const Expr*> shown = symbols_.show(alive);
-  std::shared_ptr<Graph> segment = recorder_.finish(alive);
-  symbols_.bind(*segment);
-  std::vector<detail::TensorHead*> heads = inputs_.segment_heads(segment->inputs().size());
+  if (!shown.empty()) recording_.why_not_followed = "a number of the data is a symbol";
+  Segment segment{.graph = recorder_.finish(alive),
+                  .inputs = inputs_.segment_origins(),
+                  .values_before = recorder_.values_before(),
+                  .n_outputs = n_alive,
+                  .writes = mutates_};
+  if (mutates_) segment.overlaps = inputs_.segment_overlaps();
+  symbols_.bind(*segment.graph);
+  std::vector<detail::TensorHead*> heads = inputs_.segment_heads(segment.graph->inputs().size());
+  segment.inputs.resize(heads.size());
+  segment.values_before.resize(segment.graph->values().size(), no_value);
   std::vector<Tensor> results(alive.size());
   {
     PauseRecording pause;
     EnableGradGuard as_recorded(recorder_.grad_enabled());
     env_->set_rules({});  // what lowering asks for has no place to be asserted at
-    run_segment_(segment, heads, symbols_.words(*segment), results);
+    segment.code = run_segment_(segment, heads, symbols_.words(*segment.graph), results);
     symbols_.take_rules();
   }
+  recording_.segments.push_back(std::move(segment));
   for (size_t i = 0; i < n_alive; ++i) {
     impl_of(alive[i])->ensure_extra().concrete = results[i];
     if (results[i].requires_grad()) mark_requires_grad(alive[i], true);
+    inputs_.set_origin(alive[i], {ValueOrigin::Kind::graph, n_made_++});
   }
   symbols_.learn(shown, std::span<const Tensor>(results).subspan(n_alive));
   inputs_.restart();
   mutates_ = false;
   recorder_.restart();
+}
+
+void Trace::resume(const Recording& left, const Path& path, size_t n_parts, const Frame& frame) {
+  recording_.earlier_guards = left.earlier_guards;
+  recording_.earlier_guards.push_back(std::make_shared<const GuardSet>(left.guards));
+  if (!left.guards.numbers_of_body.empty())
+    recording_.why_not_followed = "an earlier segment takes numbers of the body for granted";
+  inputs_.restart();
+  recorder_.restart();
+  has_mutated_ = true;
+  for (const Path::Part& part : path.parts().first(n_parts)) {
+    recording_.segments.push_back(*part.segment);
+    n_steps_ = static_cast<uint32_t>(part.end_step);
+    for (uint32_t object : part.outputs)
+      inputs_.set_origin(frame.objects[object], {ValueOrigin::Kind::graph, n_made_++});
+  }
+  recording_.n_graph_breaks = static_cast<int64_t>(n_parts);
+  recording_.break_reason = "it looks at data";
+  for (uint32_t slot = 0; slot < frame.slots.size(); ++slot)
+    inputs_.add_known(frame.slots[slot],
+                      frame.objects[path.object_at({ValueOrigin::Kind::implicit, slot})]);
+  for (size_t i = 0; i < path.numbers_before(n_steps_); ++i) {
+    const Path::BodyNumber& number = path.numbers()[i];
+    numbers_.give(number.place,
+                  Value::make(number.kind, static_cast<uint64_t>(frame.numbers[i])).number());
+  }
 }
 
 std::shared_ptr<Graph> Trace::execution_record() {
@@ -272,16 +313,23 @@ Recording Trace::finish(const BodyResults& results) {
 
 void Trace::take_place(const Tensor& own, const Tensor& held) {
   inputs_.take_place(own, held);
-  recorder_.take_place(own, held);
+  if (recorder_.owns(own))
+    recorder_.take_place(own, held);
+  else
+    impl_of(held)->ensure_extra().concrete = concrete_of(own);  // of an earlier segment
 }
 
 // Runs the last piece; all results are real.
 void Trace::finish_pieces(std::span<const Tensor> body_outputs) {
+  if (!log_calls_.calls.empty()) recording_.why_not_followed = "log calls wait for its end";
+  if (recording_.segments.empty()) recording_.why_not_followed = "it has no operations";
   for (Number& n : recording_.output_numbers)
     if (n.is_symbolic()) n = n.is_integer() ? Number(n.to_int()) : Number(n.to_double());
   flush();
   log_calls_.run();
   for (const Tensor& t : body_outputs) recording_.results.push_back(real_of(t));
+  recording_.number_places = std::move(numbers_.places);
+  recording_.number_words = std::move(numbers_.words);
 }
 
 // Where a tensor of the recording is found after a run; what nodes make joins the results.

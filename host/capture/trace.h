@@ -29,10 +29,14 @@
 
 namespace tenon {
 
-/// Runs a finished segment's graph on real inputs; compiles it when its like was not seen before.
-using SegmentRunner =
-    std::function<void(const std::shared_ptr<Graph>& graph, std::span<detail::TensorHead*> inputs,
-                       std::span<const int64_t> syms, std::span<Tensor> outputs)>;
+/// Runs a finished segment on real inputs, and gives the code that did it; compiles it when its like
+/// was not seen before.
+using SegmentRunner = std::function<std::shared_ptr<const SegmentCode>(
+    const Segment& segment, std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+    std::span<Tensor> outputs)>;
+
+class Path;
+struct Frame;
 
 /// What running a body has given.
 struct BodyResults {
@@ -60,6 +64,9 @@ class Trace {
   void failed();
   /// The body holds `held`, which becomes the fake `own` of the recording.
   void take_place(const Tensor& own, const Tensor& held);
+  /// The body has run along the first parts of `path`, that of `left`, with the tensors of
+  /// the frame.
+  void resume(const Recording& left, const Path& path, size_t n_parts, const Frame& frame);
 
   // ---- called while the body runs
 
@@ -111,6 +118,7 @@ class Trace {
   const bool fullgraph_, keep_empty_;
   bool is_done_ = false;
   uint32_t n_steps_ = 0;      // operations so far
+  uint32_t n_made_ = 0;       // outputs of segments so far
   bool mutates_ = false;      // in this segment
   bool has_mutated_ = false;  // in any
 };

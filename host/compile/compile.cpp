@@ -75,7 +75,10 @@ Entry* equal_version(const Site& site, const Recording& recording, const Leaves&
 // The version of a recording: an equal one, or a new one.
 Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
   std::lock_guard lock(site.changing);
-  if (Entry* known = equal_version(site, recording, leaves)) return *known;
+  if (Entry* known = equal_version(site, recording, leaves)) {
+    if (known->replays()) known->add_course(std::move(recording));
+    return *known;
+  }
   std::string id = message("{}/{}", site.number, site.attempts);
 
   site.memory.join(recording.number_places);
@@ -110,7 +113,6 @@ std::vector<Tensor> captured_by(const Recording& recording) {
 void serve_recording(Site& site, Recording recording, const Leaves& leaves, CallResult& result) {
   RulesOfRecording rules{recording.shape_env};
   check_symbols(recording);
-  site.graph_breaks += recording.n_graph_breaks;
   bool has_run = recording.has_graph_breaks();
   if (has_run) give_results(recording, result);
   std::vector<Tensor> slots = captured_by(recording);
@@ -144,6 +146,7 @@ void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& res
     // Run the callable once on fake tensors; each operation becomes a node, each assumption a
     // guard.
     Recording recording = record_body(site, leaves, body);
+    site.graph_breaks += recording.n_graph_breaks;
 
     // Lower, cut, compile, run; what was compiled serves later calls.
     serve_recording(site, std::move(recording), leaves, result);

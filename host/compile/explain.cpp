@@ -6,6 +6,24 @@
 
 namespace tenon::detail {
 
+namespace {
+
+// What happens on calls that a version serves, and why.
+std::string regime_of(const Site& site, const Entry& e) {
+  size_t n = e.n_courses();
+  if (e.replays() && n == 0)
+    return message("the body is recorded on every call: {} ({})", e.recorded.break_reason,
+                   e.why_no_path);
+  if (e.replays())
+    return message("the body runs on every call, compared with {} recorded courses: {}", n,
+                   e.recorded.break_reason);
+  if (site.skips_bodies()) return "the code runs alone: the body is stated pure";
+  if (e.path) return "the body runs on every call, compared with the recorded one";
+  return "the code runs alone: " + e.why_no_path;
+}
+
+}  // namespace
+
 std::string explain_site(const Site& s) {
   auto& site = const_cast<Site&>(s);
   std::lock_guard lock(site.changing);
@@ -14,12 +32,7 @@ std::string explain_site(const Site& s) {
               backend_of(site), site.n_entries.load(), site.compiles.load());
   for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
     const Entry& e = *site.order[i].load();
-    out += message("version {}: {}\n", e.id,
-                   e.replays() ? "the body is recorded on every call: " + e.recorded.break_reason
-                   : e.path && !site.skips_bodies()
-                       ? "the body runs on every call, compared with the recorded one"
-                   : site.skips_bodies() ? "the code runs alone; the body is stated pure"
-                                         : "the code runs alone: " + e.why_no_path);
+    out += message("version {}: {}\n", e.id, regime_of(site, e));
     out += e.recorded.guards.to_text();
     if (e.recorded.has_code) out += to_text(*e.recorded.graph);
   }

@@ -2,6 +2,7 @@
 #include "capture/follow.h"
 
 #include "compile/replay.h"
+#include "compile/segments.h"
 #include "config/flags.h"
 #include "report/compile_record.h"
 #include "runtime/limits.h"
@@ -18,15 +19,44 @@ using detail::Site;
 
 namespace {
 
-std::vector<PathVersion> other_versions(const Site& site, const Entry& first,
-                                        const Leaves& leaves) {
-  std::vector<PathVersion> versions;
-  for (uint32_t i = 0; i < site.n_entries.load(); ++i)
-    if (const Entry* entry = site.order[i].load();
-        entry != &first && entry->path && entry->accepts(leaves))
-      versions.push_back(entry->version());
-  return versions;
+PathVersion version_of(const Course& course) {
+  return {&course.path, &course.recorded, course.slot_guards, nullptr};
 }
+
+/// The versions of a call, whole bodies and courses.
+struct Versions {
+  Site& site;
+  Entry& first;
+  const Leaves& leaves;
+  std::vector<std::shared_ptr<const Course>> courses;
+
+  /// The likeliest one, or none.
+  std::optional<PathVersion> first_version() {
+    if (first.path) return first.version();
+    add_courses(first);
+    return courses.empty() ? std::nullopt : std::optional(version_of(*courses[0]));
+  }
+  std::vector<PathVersion> others() {
+    std::vector<PathVersion> versions;
+    size_t n_known = courses.size();
+    for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
+      Entry* entry = site.order[i].load();
+      if (entry == &first || !entry->accepts(leaves)) continue;
+      if (entry->path)
+        versions.push_back(entry->version());
+      else
+        add_courses(*entry);
+    }
+    for (size_t i = n_known ? 1 : 0; i < courses.size(); ++i)
+      versions.push_back(version_of(*courses[i]));
+    return versions;
+  }
+
+ private:
+  void add_courses(const Entry& entry) {
+    for (auto& course : entry.courses_for(leaves)) courses.push_back(std::move(course));
+  }
+};
 
 // A recording that begins in the middle of a body.
 struct LateRecording {
@@ -45,14 +75,35 @@ struct LateRecording {
   }
 };
 
+void give_followed(Site& site, const PathVersion& version, Follower& follower, const Leaves& leaves,
+                   CallResult& result) {
+  BodyResults& given = follower.results();
+  result.numbers.assign(given.plain.numbers.span().begin(), given.plain.numbers.span().end());
+  result.tensors = std::move(given.tensors);
+  if (version.path->has_breaks()) {
+    ++site.replays;
+    return;
+  }
+  Site::Counters& counters = site.my_counters();
+  counters.hits.store(counters.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  static_cast<const Entry*>(version.owner)
+      ->run({leaves, follower.slots(), follower.numbers()}, result);
+}
+
 void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
                CallResult& result) {
   if (first.rests()) {
     ++site.eager_calls;
     return body.run_eager(body.context);
   }
+  Versions versions{site, first, leaves, {}};
+  std::optional<PathVersion> begin = versions.first_version();
+  if (!begin) return replay_slot(site, leaves, body, result);
   std::optional<LateRecording> late;
-  auto others = [&] { return other_versions(site, first, leaves); };
+  auto others = [&] { return versions.others(); };
+  auto find = [&](const Segment& segment, std::span<const int64_t> symbols) {
+    return known_code(site, segment, symbols);
+  };
   auto holds = [&](const PathVersion& version, std::span<const Tensor> slots) {
     return static_cast<const Entry*>(version.owner)->serves_followed({leaves, slots});
   };
@@ -60,7 +111,7 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
     late.emplace(site, leaves, difference);
     return new_trace(site, leaves, &path);
   };
-  Follower follower(leaves, first.version(), {others, holds, record});
+  Follower follower(leaves, *begin, {others, holds, {find, run_segment}, record});
   try {
     follower.run(body);
   } catch (const WantsTape&) {
@@ -69,16 +120,10 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   }
   if (const PathVersion* version = follower.version()) {
     first.n_left.store(0, std::memory_order_relaxed);
-    Site::Counters& counters = site.my_counters();
-    counters.hits.store(counters.hits.load(std::memory_order_relaxed) + 1,
-                        std::memory_order_relaxed);
-    BodyResults& given = follower.results();
-    result.numbers.assign(given.plain.numbers.span().begin(), given.plain.numbers.span().end());
-    result.tensors = std::move(given.tensors);
-    CallInputs in{leaves, follower.slots(), follower.numbers()};
-    return static_cast<const Entry*>(version->owner)->run(in, result);
+    return give_followed(site, *version, follower, leaves, result);
   }
   Recording recording = std::move(follower.recording());
+  site.graph_breaks += recording.n_graph_breaks;
   if (late->then == Miss::compile)
     return serve_recording(site, std::move(recording), leaves, result);
   if (late->then == Miss::replay) return finish_call(site, std::move(recording), leaves, result);

@@ -7,6 +7,7 @@
 // there has no key unless a flag says that it stays as it is while the program does.
 #include "compile/graph_cache_key.h"
 
+#include "aot/shared_inputs.h"
 #include "compile/staged_graph.h"
 #include "config/config.h"
 #include "config/flags.h"
@@ -85,6 +86,16 @@ class AddedOps {
   std::string text_, bypass_;
 };
 
+// With symbolic sizes the example decides which inputs count as overlapping.
+std::string overlaps_text(const Graph& graph) {
+  std::string text;
+  for (const SharedInput& shared : shared_inputs(graph)) {
+    for (uint32_t member : shared.members) text += message("{} ", member);
+    text += "\n";
+  }
+  return text;
+}
+
 }  // namespace
 
 GraphKey graph_key(const Graph& graph, const CompileRequest& request,
@@ -110,6 +121,7 @@ GraphKey graph_key(const Graph& graph, const CompileRequest& request,
     key.add("memory budget", message("{}", *budget));
   if (!config::flags().functorch.autograd_cache_normalize_inputs)
     key.add("inputs", names_of_inputs(graph));
+  key.add("overlaps", overlaps_text(graph));
   key.add("graph", text_without_examples(graph));
   out.digest = key.hex();
   return out;

@@ -1,9 +1,9 @@
 // Keys of the cache of compiled graphs: all that can make the code of a graph another one.
 #pragma once
 
-#include "cache/artifact_cache.h"
 #include "backend/backend.h"
 #include "backend/compile/cache_identity.h"
+#include "cache/artifact_cache.h"
 #include "graph/graph.h"
 
 #include <string>

@@ -70,8 +70,10 @@ void finish_call(Site& site, Recording recording, const Leaves& leaves, CallResu
     std::vector<int64_t> words(recorded.guards.loads.size());
     recorded.guards.load(leaves, words.data(), recorded.number_words);
     EnableGradGuard mode(thread_modes.grad_enabled && !recorded.has_backward);
-    once.artifact = code == CodeOf::interpreter ? interpreter_artifact(recorded.graph)
-                                                : segment_code(site, recorded.graph, words);
+    once.artifact =
+        code == CodeOf::interpreter
+            ? interpreter_artifact(recorded.graph)
+            : segment_code(site, recorded.graph, words, once.recorded_overlaps)->artifact;
   }
   once.run({leaves, {}, recorded.number_words}, result);
 }
@@ -80,7 +82,11 @@ namespace {
 
 void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   config::OptionScope options(site.flags);
-  replay_body(site, leaves, body, result);
+  ++site.replays;
+  Recording recording = record_body(site, leaves, body);
+  if (recording.has_graph_breaks())
+    return serve_recording(site, std::move(recording), leaves, result);
+  finish_call(site, std::move(recording), leaves, result);
 }
 
 // The answer of a call that shows its entry to be stale comes from the new recording.

@@ -45,38 +45,71 @@ std::optional<SymProgram> segment_conditions(const Graph& graph, const Artifact&
 
 }  // namespace
 
-// One structure may have several versions, of which those that served longest ago go.
-std::shared_ptr<Artifact> segment_code(Site& site, const std::shared_ptr<Graph>& graph,
-                                       std::span<const int64_t> syms) {
+bool SegmentCode::serves(std::span<const int64_t> symbols, std::span<const Overlap> found) const {
+  return same_casts(autocast, autocast_in_effect()) && conditions && conditions->check(symbols) &&
+         std::ranges::equal(overlaps, found);
+}
+
+namespace {
+
+using KnownCode = std::vector<std::shared_ptr<const SegmentCode>>;
+
+// The code that serves comes to the front.
+std::shared_ptr<const SegmentCode> find_in(KnownCode& known, const Graph& graph,
+                                           std::span<const int64_t> syms,
+                                           const std::vector<Overlap>& overlaps) {
+  auto found = std::ranges::find_if(known, [&](const auto& code) {
+    return code->serves(syms, overlaps) && structurally_equal(*code->graph, graph);
+  });
+  if (found == known.end()) return nullptr;
+  std::rotate(known.begin(), found, found + 1);
+  return known.front();
+}
+
+}  // namespace
+
+std::shared_ptr<const SegmentCode> known_code(Site& site, const Segment& segment,
+                                              std::span<const int64_t> syms) {
+  if (segment.code->serves(syms, segment.overlaps)) return segment.code;
   std::lock_guard lock(site.changing);
-  std::vector<SegmentCode>& known = site.segments[structural_hash(*graph)];
-  AutocastOptions autocast = autocast_in_effect();
-  auto serves = [&](const SegmentCode& code) {
-    return same_casts(code.autocast, autocast) && structurally_equal(*code.graph, *graph) &&
-           code.conditions.check(syms);
-  };
-  auto found = std::find_if(known.begin(), known.end(), serves);
-  if (found != known.end()) {
-    std::rotate(known.begin(), found, found + 1);
-    return known.front().artifact;
-  }
+  auto known = site.segments.find(structural_hash(*segment.graph));
+  if (known == site.segments.end()) return nullptr;
+  return find_in(known->second, *segment.graph, syms, segment.overlaps);
+}
+
+// One structure may have several versions, of which those that served longest ago go.
+std::shared_ptr<const SegmentCode> segment_code(Site& site, const std::shared_ptr<Graph>& graph,
+                                                std::span<const int64_t> syms,
+                                                const std::vector<Overlap>& overlaps) {
+  std::lock_guard lock(site.changing);
+  KnownCode& known = site.segments[structural_hash(*graph)];
+  if (auto found = find_in(known, *graph, syms, overlaps)) return found;
   std::shared_ptr<Artifact> made = compile_for(site, graph);
   auto conditions = segment_conditions(*graph, *made);
-  if (!conditions) return made;
-  known.insert(known.begin(), {graph, made, std::move(*conditions), autocast});
+  auto code = std::make_shared<const SegmentCode>(
+      SegmentCode{graph, std::move(made), std::move(conditions), autocast_in_effect(), overlaps});
+  if (!code->conditions) return code;
+  known.insert(known.begin(), code);
   constexpr size_t most_versions = 16;
   if (known.size() > most_versions) known.pop_back();
-  return made;
+  return code;
+}
+
+void run_segment(const SegmentCode& code, std::span<detail::TensorHead*> inputs,
+                 std::span<const int64_t> syms, std::span<Tensor> outputs) {
+  BelowAutocast casts_are_recorded;
+  if (syms.size() == code.graph->symbols.size()) return code.artifact->call(inputs, syms, outputs);
+  std::vector<int64_t> words(syms.begin(), syms.end());
+  words.resize(code.graph->symbols.size());  // 0 for those that the code computes
+  code.artifact->call(inputs, words, outputs);
 }
 
 SegmentRunner segment_runner(Site& site) {
-  return [&site](const std::shared_ptr<Graph>& graph, std::span<detail::TensorHead*> inputs,
+  return [&site](const Segment& segment, std::span<detail::TensorHead*> inputs,
                  std::span<const int64_t> syms, std::span<Tensor> outputs) {
-    std::vector<int64_t> words(syms.begin(), syms.end());
-    std::shared_ptr<Artifact> code = segment_code(site, graph, syms);
-    words.resize(graph->symbols.size());  // 0 for those that the code computes
-    BelowAutocast casts_are_recorded;
-    code->call(inputs, words, outputs);
+    auto code = segment_code(site, segment.graph, syms, segment.overlaps);
+    run_segment(*code, inputs, syms, outputs);
+    return code;
   };
 }
 

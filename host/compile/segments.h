@@ -7,9 +7,16 @@
 namespace tenon {
 
 /// The code of a graph: that of an equal one where it serves, else new. `syms`: values of the
-/// graph's symbols that are known before it runs.
-std::shared_ptr<Artifact> segment_code(detail::Site& site, const std::shared_ptr<Graph>& graph,
-                                       std::span<const int64_t> syms);
+/// graph's symbols that are known before it runs; `overlaps`: of its inputs, where it writes some.
+std::shared_ptr<const SegmentCode> segment_code(detail::Site& site,
+                                                const std::shared_ptr<Graph>& graph,
+                                                std::span<const int64_t> syms,
+                                                const std::vector<Overlap>& overlaps);
+/// Code that an equal segment has and that serves this one, or null.
+std::shared_ptr<const SegmentCode> known_code(detail::Site& site, const Segment& segment,
+                                              std::span<const int64_t> syms);
+void run_segment(const SegmentCode& code, std::span<detail::TensorHead*> inputs,
+                 std::span<const int64_t> syms, std::span<Tensor> outputs);
 
 /// Runs the segments of a recording for the site.
 SegmentRunner segment_runner(detail::Site& site);

@@ -54,7 +54,10 @@ Site::Counters& Site::my_counters() {
   return counters[mine % counters.size()];
 }
 
-bool Site::skips_bodies() const { return options.pure || config::flags().capture.mode == "hit"; }
+bool Site::skips_bodies() const {
+  const Choice& mode = config::flags().capture.mode;
+  return mode == "hit" || (options.pure && mode != "replay");
+}
 
 Entry& Site::add(std::unique_ptr<Entry> entry) {
   uint32_t n = n_entries.load(std::memory_order_relaxed);
@@ -108,8 +111,10 @@ std::shared_ptr<Site> make_site(const Options& options) {
 static void require_nesting_allowed(const Site& site) {
   bool plain_tracer = thread_modes.tracer && !thread_modes.follower && !Trace::current();
   require(!plain_tracer || !config::flags().dynamo.error_on_nested_fx_trace,
-          "callable {} is compiled and was called while a graph tracer records; call the plain "
-          "function, or set dynamo.error_on_nested_fx_trace = false to trace through it",
+          "callable {} is compiled and was called while a graph tracer "
+          "records; call the plain "
+          "function, or set dynamo.error_on_nested_fx_trace = false to trace "
+          "through it",
           display_name(site));
 }
 
@@ -126,11 +131,10 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   bool skips_bodies = site.skips_bodies();
   for (uint32_t i = 0; i < n; ++i) {
     Entry* entry = site.order[i].load(std::memory_order_acquire);
-    bool follows = entry->path && !skips_bodies;
+    bool follows = entry->replays() || (entry->path && !skips_bodies);
     if (follows ? !entry->accepts(leaves) : !entry->serves(leaves)) continue;
     if (i > 0) site.move_to_front(i);
     if (follows) return follow_entry_slot(site, *entry, leaves, body, result);
-    if (entry->replays()) return replay_slot(site, leaves, body, result);
     if (is_due(site, *entry, leaves) && verify_slot(site, *entry, leaves, body, result)) return;
     counters.hits.store(counters.hits.load(std::memory_order_relaxed) + 1,
                         std::memory_order_relaxed);

@@ -37,8 +37,13 @@ OptionTexts option_texts(const std::map<std::string, std::string>& options);
 struct SegmentCode {
   std::shared_ptr<Graph> graph;
   std::shared_ptr<Artifact> artifact;
-  SymProgram conditions;     ///< under which it holds, over graph->symbols
-  AutocastOptions autocast;  ///< of its caller, which its backward may follow
+  /// Under which it holds, over graph->symbols that are known before it runs; nothing: only once.
+  std::optional<SymProgram> conditions;
+  AutocastOptions autocast;       ///< of its caller, which its backward may follow
+  std::vector<Overlap> overlaps;  ///< of its inputs, where it writes some
+
+  /// Whether it serves a call of its graph.
+  bool serves(std::span<const int64_t> symbols, std::span<const Overlap> overlaps) const;
 };
 
 namespace detail {
@@ -58,7 +63,8 @@ class Site {
 
   std::mutex changing;                          ///< guards all below and changes of `order`
   std::vector<std::unique_ptr<Entry>> entries;  ///< all ever made
-  std::map<uint64_t, std::vector<SegmentCode>> segments;  ///< by structural hash
+  /// By structural hash.
+  std::map<uint64_t, std::vector<std::shared_ptr<const SegmentCode>>> segments;
   DynamicMemory memory;
   uint32_t attempts = 0;
   bool limit_reported = false, run_only = false;

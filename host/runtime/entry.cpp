@@ -43,7 +43,11 @@ std::vector<Tensor> recorded_tensors(const Recording& recorded) {
 Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
     : id(std::move(entry_id)), recorded(std::move(recording)) {
   if (replays()) {
+    Recording first = recorded;
+    add_course(std::move(first));
     recorded.implicit.clear();
+    recorded.segments.clear();
+    recorded.results.clear();
     recorded.prototype.reset();
     return;
   }
@@ -98,6 +102,48 @@ bool Entry::numbers_hold(const Leaves& leaves, std::span<const int64_t> numbers)
   std::vector<int64_t> words(recorded.guards.loads.size());
   recorded.guards.load(leaves, words.data(), numbers);
   return recorded.guards.numbers_hold(words);
+}
+
+bool Course::accepts(const Leaves& leaves) const {
+  auto holds = [&](const auto& guards) { return guards->check_before_body(leaves); };
+  return recorded.guards.check_before_body(leaves) &&
+         std::ranges::all_of(recorded.earlier_guards, holds);
+}
+
+std::vector<std::shared_ptr<const Course>> Entry::courses_for(const Leaves& leaves) const {
+  std::vector<std::shared_ptr<const Course>> courses;
+  std::lock_guard lock(courses_lock_);
+  for (const std::shared_ptr<const Course>& course : courses_)
+    if (course->accepts(leaves)) courses.push_back(course);
+  return courses;
+}
+
+size_t Entry::n_courses() const {
+  std::lock_guard lock(courses_lock_);
+  return courses_.size();
+}
+
+void Entry::add_course(Recording recording) {
+  why_no_path = Path::why_not(recording);
+  if (!why_no_path.empty()) return;
+  std::vector<TensorGuard> guards;
+  for (ImplicitInput& in : recording.implicit) {
+    guards.push_back(guard_of(in.tensor));
+    in.tensor = Tensor();  // later calls bring it themselves
+  }
+  recording.results.clear();
+  recording.prototype.reset();
+  auto course = std::make_shared<const Course>(std::move(recording), std::move(guards));
+  std::lock_guard lock(courses_lock_);
+  courses_.insert(courses_.begin(), std::move(course));
+  constexpr size_t most_courses = 64;
+  if (courses_.size() > most_courses) courses_.pop_back();
+}
+
+void Entry::move_to_front(const Course& course) {
+  std::lock_guard lock(courses_lock_);
+  auto found = std::ranges::find(courses_, &course, &std::shared_ptr<const Course>::get);
+  if (found != courses_.end()) std::rotate(courses_.begin(), found, found + 1);
 }
 
 void Entry::note_left() {
@@ -187,7 +233,8 @@ void Entry::run(const CallInputs& in, CallResult& result) const {
   size_t n_known = recorded.guards.loads.size();
   SymbolWords symbols(std::max(n_known, recorded.graph->symbols.size()));
   recorded.guards.load(in.leaves, symbols.words.data(), in.numbers);
-  std::ranges::fill(symbols.words.subspan(n_known), 0);  // those that the code computes
+  std::ranges::fill(symbols.words.subspan(n_known),
+                    0);  // those that the code computes
   constexpr size_t inline_count = 24;
   Tensor local[inline_count];
   std::vector<Tensor> spilled(n_graph_outputs > inline_count ? n_graph_outputs : 0);
@@ -247,7 +294,8 @@ void Entry::leave_gradients(const CallInputs& in, std::span<const Tensor> made,
     if (!recorded.gradients.needs_history[i] || !result.tensors[i].defined()) continue;
     auto node = autograd::make_refusing_node(
         "CompiledBodyBackward",
-        "a result of a compiled body that calls backward() has no history of its own; detach() it, "
+        "a result of a compiled body that calls backward() has no history of "
+        "its own; detach() it, "
         "or differentiate inside of the body",
         {});
     node->add_input(result.tensors[i]);

@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,17 @@ struct CallInputs {
   const detail::Leaves& leaves;
   std::span<const Tensor> slots = {};
   std::span<const int64_t> numbers = {};
+};
+
+/// One course of a body with graph breaks.
+struct Course {
+  Course(Recording recording, std::vector<TensorGuard> guards)
+      : recorded(std::move(recording)), slot_guards(std::move(guards)), path(recorded) {}
+  const Recording recorded;
+  const std::vector<TensorGuard> slot_guards;
+  const Path path;
+
+  bool accepts(const detail::Leaves& leaves) const;
 };
 
 struct Entry {
@@ -61,11 +73,21 @@ struct Entry {
   /// Why it does not serve, in one line.
   std::string why_not(const detail::Leaves& leaves) const;
   PathVersion version() const;
+  /// The courses of a body with graph breaks that are for calls with such arguments; the one that
+  /// was taken last comes first. They live as long as the result.
+  std::vector<std::shared_ptr<const Course>> courses_for(const detail::Leaves& leaves) const;
+  size_t n_courses() const;
+  /// Keeps another course, unless it cannot be followed; the one taken longest ago may go.
+  void add_course(Recording recording);
+  void move_to_front(const Course& course);
   /// A body has left the path, and no version may be added: after some, it is not tried for a while.
   void note_left();
   bool rests();
 
  private:
+  mutable std::mutex courses_lock_;
+  std::vector<std::shared_ptr<const Course>> courses_;
+
   // The tensors of a call that share elements, by place among the inputs of the graph.
   std::vector<Overlap> overlaps(const CallInputs& in) const;
   const Tensor& input_tensor(const ValueOrigin& origin, const CallInputs& in) const;

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -221,6 +222,84 @@ const Program programs[] = {
            },
            [](int) {}};
      }},
+    {"ALookAtDataOnEachCall", 3,
+     [] {
+       return std::pair<Body, std::function<void(int)>>{
+           [](const Tensor& x) {
+             Tensor y = x * 2.0;
+             return y.sum().item<float>() > 4 ? y + 10.0 : y - 10.0;
+           },
+           [](int) {}};
+     }},
+    {"ALoopUntilDataSaysSo", 12,
+     [] {
+       return std::pair<Body, std::function<void(int)>>{[](const Tensor& x) {
+                                                          Tensor y = x.abs() + 1.0;
+                                                          int turns = 0;
+                                                          while (y.sum().item<float>() < 200) {
+                                                            y = y * 1.5 + 1.0;
+                                                            ++turns;
+                                                          }
+                                                          return y + turns;
+                                                        },
+                                                        [](int) {}};
+     }},
+    {"ANumberOfTheDataInArithmetic", 5,
+     [] {
+       return std::pair<Body, std::function<void(int)>>{[](const Tensor& x) {
+                                                          Tensor g = x * 0.5;
+                                                          float n = g.norm().item<float>();
+                                                          if (n > 1) g = g / n;
+                                                          return g + 1.0;
+                                                        },
+                                                        [](int) {}};
+     }},
+    {"AWriteBeforeAndBehindALook", 3,
+     [] {
+       auto state = std::make_shared<Tensor>(zeros({3}));
+       return std::pair<Body, std::function<void(int)>>{[state](const Tensor& x) {
+                                                          state->add_(x);
+                                                          Tensor view = state->narrow(0, 0, 2);
+                                                          float first = view.to_vector<float>()[0];
+                                                          view.mul_(0.5);
+                                                          return *state + (first > 3 ? 1.0 : 1.0);
+                                                        },
+                                                        [](int) {}};
+     }},
+    {"AWeightReplacedBetweenLooks", 4,
+     [] {
+       auto layer = std::make_shared<Layer>(1.0f);
+       return std::pair<Body, std::function<void(int)>>{[layer](const Tensor& x) {
+                                                          Tensor y = x * layer->weight;
+                                                          if (y.sum().item<float>() > 10)
+                                                            layer->weight = layer->weight * 0.5;
+                                                          return y + layer->weight;
+                                                        },
+                                                        [layer](int i) {
+                                                          if (i % 5 == 0)
+                                                            layer->weight = full({3}, float(i));
+                                                        }};
+     }},
+    {"AFunctionThatIsNotRecorded", 3,
+     [] {
+       auto n = std::make_shared<int>(0);
+       return std::pair<Body, std::function<void(int)>>{
+           [n](const Tensor& x) {
+             auto outside = disable([n](const Tensor& t) { return t * float(++*n); });
+             return outside(x + 1.0).relu() - x;
+           },
+           [](int) {}};
+     }},
+    {"AValueKeptOverALook", 3,
+     [] {
+       auto kept = std::make_shared<Tensor>(zeros({3}));
+       return std::pair<Body, std::function<void(int)>>{[kept](const Tensor& x) {
+                                                          Tensor a = x + 1.0, b = x * 2.0;
+                                                          if (b.sum().item<float>() > 6) *kept = a;
+                                                          return a + b + *kept;
+                                                        },
+                                                        [](int) {}};
+     }},
     {"PointersAimedElsewhere", 1,
      [] {
        auto a = std::make_shared<Layer>(2), b = std::make_shared<Layer>(3);
@@ -401,6 +480,84 @@ TEST(FollowedBodies, AtTheLimitRunWithoutCodeOfTheirOwn) {
   n = 1;
   for (int i = 0; i < 200; ++i) EXPECT_EQ(f(ones({1})).item<float>(), -2);
   EXPECT_GE(f.stats().hits, 100) << "versions serve again when the body is theirs";
+}
+
+TEST(FollowedBodies, WithLooksAtDataCompileNothingMore) {
+  auto f = compile(
+      [](const Tensor& x) {
+        Tensor y = x;
+        for (int i = 0; i < 5; ++i) y = y.sum().item<float>() > 0 ? y.neg() : y * 2.0;
+        return y;
+      },
+      eager);
+  for (int i = 0; i < 100; ++i) f(full({2}, i % 3 - 1.0));
+  EXPECT_LE(f.stats().compiles, 6);
+  EXPECT_EQ(f.stats().eager_calls, 0);
+}
+
+TEST(FollowedBodies, WithLooksAtDataHaveGradients) {
+  Tensor w = full({2}, 3.0);
+  w.requires_grad_();
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor y = x * w;
+        return y.sum().item<float>() > 0 ? y * 2.0 : y * 5.0;
+      },
+      {.backend = "aot_eager"});
+  for (int i = 0; i < 6; ++i) {
+    w.set_grad({});
+    f(full({2}, i % 2 ? 1.0 : -1.0)).sum().backward();
+    float expected = i % 2 ? 2 : -5;
+    EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{expected, expected})) << i;
+  }
+}
+
+TEST(FollowedBodies, WithLooksAtDataRunInThreadsAtOnce) {
+  auto f = compile(
+      [](const Tensor& x) {
+        Tensor y = x * 2.0;
+        if (y.sum().item<float>() > 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+        return y + 1.0;
+      },
+      eager);
+  f(ones({2}));
+  f(ones({2}));
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20; ++i)
+        if (f(full({2}, double(t))).to_vector<float>()[1] != float(2 * t + 1)) ++wrong;
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+TEST(FollowedBodies, PassExceptionsOnBehindALook) {
+  Tensor state = zeros({2});
+  auto f = compile(
+      [&](const Tensor& x) {
+        state.add_(x);
+        if (state.sum().item<float>() > 9) throw std::runtime_error("mine");
+        state.mul_(2.0);
+        return state + 1.0;
+      },
+      eager);
+  Tensor plain = zeros({2});
+  for (int i = 0; i < 12; ++i) {
+    plain.add_(ones({2}));
+    bool throws = plain.sum().item<float>() > 9;
+    if (throws)
+      EXPECT_THROW(f(ones({2})), std::runtime_error);
+    else
+      f(ones({2}));
+    if (!throws) plain.mul_(2.0);
+    ASSERT_EQ(state.to_vector<float>(), plain.to_vector<float>()) << i;
+    if (i == 7) {
+      plain.zero_();
+      state.zero_();
+    }
+  }
 }
 
 TEST(FollowedBodies, GiveTheirOwnPlainResults) {

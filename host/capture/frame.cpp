@@ -1,0 +1,238 @@
+// Making frames, and fitting them to the sizes of a call.
+#include "capture/frame.h"
+
+#include "capture/renamed.h"
+#include "graph/symbol_use.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+namespace {
+
+// Numbers of frames and of recorders are numbers of traces: a fake has one.
+std::atomic<uint64_t> next_frame{uint64_t{1} << 63};
+
+bool is_symbolic(const GraphValue& value) {
+  auto any = [](const Dims& dims) {
+    return std::ranges::any_of(dims, [](SymInt v) { return v.is_symbolic(); });
+  };
+  return value.kind == ValueKind::tensor &&
+         (any(value.meta.sizes) || any(value.meta.strides) || value.offset.is_symbolic());
+}
+
+SymInt plain(SymInt v) { return v.is_symbolic() ? SymInt(0) : v; }
+
+// The fake of a value; sizes that depend on symbols come later.
+Tensor fake_of(const GraphValue& value, StorageRef storage) {
+  TensorMeta meta = value.meta;
+  for (SymInt& v : meta.sizes) v = plain(v);
+  for (SymInt& v : meta.strides) v = plain(v);
+  Tensor fake = make_fake(meta, plain(value.offset), std::move(storage));
+  if (value.flags.requires_grad) mark_requires_grad(fake, true);
+  return fake;
+}
+
+}  // namespace
+
+FrameStore::FrameStore(const Path& path, const Recording& recording) : path_(path) {
+  find_symbols(recording);
+}
+
+FrameStore::~FrameStore() { delete spare_.load(); }
+
+// ---- what depends on symbols
+
+bool FrameStore::is_given(uint32_t arg, int32_t element) const {
+  return std::ranges::any_of(path_.numbers(), [&](const Path::BodyNumber& number) {
+    return number.arg == arg && number.place.element == element;
+  });
+}
+
+// Parts of another recording have other symbols for the same sizes.
+void FrameStore::find_symbols(const Recording& recording) {
+  std::vector<const Expr*> exprs;
+  const ShapeEnv& env = *recording.shape_env;
+  std::vector<Renamed> renamed;
+  for (const Path::Part& part : path_.parts()) renamed.emplace_back(*part.graph->shape_env, env);
+  auto word_for = [&](Number n, size_t part) {
+    const Expr* expr = n.is_symbolic() ? renamed[part](expression_of(n)) : as_expr(n.sym_int());
+    ensure(expr, "a symbol of an earlier segment has no source in this recording");
+    exprs.push_back(expr);
+    return static_cast<uint32_t>(exprs.size() - 1);
+  };
+  for (uint32_t o = 0; o < path_.objects().size(); ++o) {
+    ValueId id = path_.objects()[o].value;
+    const GraphValue& value = path_.value(id);
+    if (!is_symbolic(value)) continue;
+    size_t part = path_.part_of(id);
+    symbolic_dims_.push_back({o, static_cast<uint32_t>(exprs.size())});
+    for (SymInt v : value.meta.sizes) word_for(v, part);
+    for (SymInt v : value.meta.strides) word_for(v, part);
+    word_for(value.offset, part);
+  }
+  for (const Path::Step& step : path_.steps()) {
+    std::span<const Value> args = path_.args_of(step);
+    for (uint32_t i = 0; i < args.size(); ++i) {
+      uint32_t place = step.first_arg + i;
+      if (args[i].is_number() && args[i].number().is_symbolic() && !is_given(place, -1))
+        symbolic_args_.push_back({place, word_for(args[i].number(), step.part), -1});
+      if (args[i].tag != Tag::ints) continue;
+      for (uint32_t k = 0; k < args[i].count; ++k)
+        if (SymInt v = args[i].as<SymInt>()[k];
+            v.is_symbolic() && !is_given(place, static_cast<int32_t>(k)))
+          symbolic_args_.push_back({place, word_for(v, step.part), static_cast<int32_t>(k)});
+    }
+  }
+  std::vector<const Expr*> symbols = argument_symbols(env);
+  program_ = SymProgram::compile(symbols, {}, exprs);
+  for (const Path::BodyNumber& number : path_.numbers())
+    moves_.push_back(std::ranges::any_of(
+        exprs, [&](const Expr* expr) { return contains(expr, symbols[number.word]); }));
+}
+
+void FrameStore::set_symbols(Frame& frame, std::span<const int64_t> symbols) const {
+  std::vector<int64_t> words(program_.n_outputs());
+  require(program_.run(symbols, words), "a size of a compiled body overflows");
+  for (const SymbolicDims& at : symbolic_dims_) {
+    const Tensor& t = frame.objects[at.object];
+    auto rank = static_cast<size_t>(t.dim());
+    const int64_t* word = words.data() + at.first_word;
+    replace_metadata(t, IntList(word, rank), IntList(word + rank, rank), word[2 * rank]);
+  }
+  for (const SymbolicArg& at : symbolic_args_) {
+    Value& arg = frame.args[at.arg];
+    if (at.element >= 0)
+      const_cast<int64_t*>(arg.as<int64_t>())[at.element] = words[at.word];
+    else
+      arg = Value::make(arg.tag, static_cast<uint64_t>(words[at.word]));
+  }
+  if (frame.symbols.data() != symbols.data()) frame.symbols.assign(symbols.begin(), symbols.end());
+}
+
+void FrameStore::set_number(Frame& frame, size_t index, int64_t word) const {
+  const Path::BodyNumber& number = path_.numbers()[index];
+  frame.numbers[index] = word;
+  if (number.place.element >= 0)
+    const_cast<int64_t*>(frame.args[number.arg].as<int64_t>())[number.place.element] = word;
+  int64_t& known = frame.symbols[number.word];
+  if (std::exchange(known, word) != word && moves_[index]) set_symbols(frame, frame.symbols);
+}
+
+// ---- making them
+
+std::unique_ptr<Frame> FrameStore::make() const {
+  auto frame = std::make_unique<Frame>();
+  frame->id = next_frame.fetch_add(1, std::memory_order_relaxed);
+  add_objects(*frame);
+  for (uint32_t object : path_.argument_objects())
+    frame->arguments.push_back(object == Path::no_object ? Tensor() : frame->objects[object]);
+  add_args(*frame);
+  frame->numbers.resize(path_.numbers().size());
+  return frame;
+}
+
+// Objects that share memory share a storage.
+void FrameStore::add_objects(Frame& frame) const {
+  std::map<std::pair<size_t, uint32_t>, StorageRef> storages;  // by part and alias group
+  frame.objects.resize(path_.objects().size());
+  for (size_t p = 0; p < path_.parts().size(); ++p) {
+    const Path::Part& part = path_.parts()[p];
+    for (ValueId v = 0; v < part.graph->values().size(); ++v) {
+      const GraphValue& value = part.graph->value(v);
+      uint32_t object = path_.object_of(part.first_value + v);
+      if (object == Path::no_object || value.kind != ValueKind::tensor || !value.meta.defined)
+        continue;
+      Tensor& fake = frame.objects[object];
+      StorageRef* shared = value.alias_group ? &storages[{p, value.alias_group}] : nullptr;
+      if (!fake.defined()) {
+        fake = fake_of(value, shared ? *shared : StorageRef());
+        TensorExtra& extra = impl_of(fake)->ensure_extra();
+        extra.trace_id = frame.id;
+        extra.trace_value = path_.objects()[object].value;
+      }
+      if (shared && !*shared) *shared = impl_of(fake)->storage_ref;
+    }
+  }
+}
+
+void FrameStore::add_args(Frame& frame) const {
+  auto own_list = [&](Value& arg) {
+    bool is_own = std::ranges::any_of(
+        frame.lists, [&](const auto& list) { return list.data() == arg.as<int64_t>(); });
+    if (is_own) return;
+    auto& list = frame.lists.emplace_back(arg.as<int64_t>(), arg.as<int64_t>() + arg.count);
+    arg = Value::pointer(Tag::ints, list.data(), list.size());
+  };
+  for (const Path::Step& step : path_.steps()) {
+    const Path::Part& part = path_.parts()[step.part];
+    for (Value arg : path_.args_of(step)) {
+      if (arg.tag == Tag::ref)
+        arg = Value::ref(path_.number_of(part, static_cast<ValueId>(arg.payload)));
+      if (arg.tag == Tag::refs) {
+        auto& list =
+            frame.value_lists.emplace_back(arg.as<ValueId>(), arg.as<ValueId>() + arg.count);
+        for (ValueId& v : list) v = v == no_value ? no_value : path_.number_of(part, v);
+        arg = Value::pointer(Tag::refs, list.data(), list.size());
+      }
+      frame.args.push_back(arg);
+    }
+  }
+  for (const SymbolicArg& at : symbolic_args_)
+    if (at.element >= 0) own_list(frame.args[at.arg]);
+  for (size_t i = 0; i < path_.numbers().size(); ++i) {
+    Value& arg = frame.args[path_.numbers()[i].arg];
+    if (path_.numbers()[i].place.element >= 0)
+      own_list(arg);
+    else
+      arg = Value::make(Tag::none, i);
+    arg.sub = Frame::body_number;
+  }
+}
+
+// ---- lending them
+
+std::unique_ptr<Frame> FrameStore::lend(std::span<int64_t> symbols, size_t n_numbers) {
+  std::unique_ptr<Frame> frame(spare_.exchange(nullptr, std::memory_order_acquire));
+  if (!frame) {
+    std::lock_guard lock(frames_lock_);
+    if (!frames_.empty()) {
+      frame = std::move(frames_.back());
+      frames_.pop_back();
+    }
+  }
+  bool is_new = !frame;
+  if (is_new) frame = make();
+  // What the body has yet to give stays as it was.
+  for (size_t i = 0; i < path_.numbers().size(); ++i) {
+    const Path::BodyNumber& number = path_.numbers()[i];
+    if (i >= n_numbers)
+      symbols[number.word] = is_new ? number.example : frame->symbols[number.word];
+    frame->numbers[i] = symbols[number.word];
+  }
+  if (is_new || !std::ranges::equal(frame->symbols, symbols)) set_symbols(*frame, symbols);
+  return frame;
+}
+
+void FrameStore::give_back(std::unique_ptr<Frame> frame, size_t steps) {
+  for (const Path::Step& step : path_.steps().first(steps))
+    if (step.in_place >= 0) {
+      auto object = static_cast<size_t>(step.in_place);
+      impl_of(frame->objects[object])->extra->trace_value = path_.objects()[object].value;
+    }
+  for (const Path::Part& part : path_.parts())
+    for (uint32_t object : part.outputs)
+      if (const Tensor& t = frame->objects[object]; part.segment && t.defined())
+        impl_of(t)->extra->concrete = Tensor();
+  frame->slots.clear();
+  Frame* none = nullptr;
+  if (spare_.compare_exchange_strong(none, frame.get(), std::memory_order_release)) {
+    frame.release();
+    return;
+  }
+  std::lock_guard lock(frames_lock_);
+  constexpr size_t most_kept = 16;
+  if (frames_.size() < most_kept) frames_.push_back(std::move(frame));
+}
+
+}  // namespace tenon

@@ -1,0 +1,75 @@
+// Frames: what one run along a path needs.
+//
+// A frame has a fake for each tensor that the body may hold, and the arguments of all steps as
+// plain values: symbolic sizes and numbers are computed from the arguments of the call. Frames are
+// kept and lent out again, so that a run makes neither fakes nor lists; what depends on symbols is
+// computed anew when they differ from those of the last run.
+//
+// Threads: frames may be lent to any thread; a frame belongs to one run at a time.
+#pragma once
+
+#include "capture/path.h"
+#include "core/sym/sym_program.h"
+
+#include <atomic>
+
+namespace tenon {
+
+struct Frame {
+  /// In `Value::sub` of `args`: a number that the body gives, `payload` tells which, or a list with
+  /// such numbers.
+  static constexpr uint16_t body_number = 0x8000;
+
+  uint64_t id;                    ///< the trace_id of its fakes
+  std::vector<Tensor> objects;    ///< by number of the object, see Path
+  std::vector<Tensor> arguments;  ///< those of `objects` that the body gets, by leaf
+  std::vector<Value> args;        ///< of all steps, as plain values and numbers of values
+  // Those of `args` that are not the path's own.
+  std::vector<std::vector<int64_t>> lists;
+  std::vector<std::vector<ValueId>> value_lists;
+  std::vector<int64_t> numbers;  ///< words of the body's numbers
+  std::vector<Tensor> slots;     ///< the captured tensors that the body has named
+  std::vector<int64_t> symbols;  ///< words of the symbols that all this was computed for
+};
+
+class FrameStore {
+ public:
+  FrameStore(const Path& path, const Recording& recording);
+  ~FrameStore();
+  FrameStore(const FrameStore&) = delete;
+
+  /// A frame for a call whose symbols have these values; `n_numbers` of the body's are among them.
+  std::unique_ptr<Frame> lend(std::span<int64_t> symbols, size_t n_numbers);
+  /// Sets number `index` of the body, and what depends on it.
+  void set_number(Frame& frame, size_t index, int64_t word) const;
+  /// It may be lent again; `steps` of the path have been taken.
+  void give_back(std::unique_ptr<Frame> frame, size_t steps);
+
+ private:
+  // A number that depends on symbols: where it stands in a frame, and which word it is.
+  struct SymbolicArg {
+    uint32_t arg, word;
+    int32_t element;  // of a list; -1: the argument itself
+  };
+  struct SymbolicDims {
+    uint32_t object, first_word;  // sizes, strides, offset
+  };
+
+  void find_symbols(const Recording& recording);
+  bool is_given(uint32_t arg, int32_t element) const;
+  std::unique_ptr<Frame> make() const;
+  void add_objects(Frame& frame) const;
+  void add_args(Frame& frame) const;
+  void set_symbols(Frame& frame, std::span<const int64_t> symbols) const;
+
+  const Path& path_;
+  std::vector<SymbolicArg> symbolic_args_;
+  std::vector<SymbolicDims> symbolic_dims_;
+  std::vector<bool> moves_;             // by number of the body: other things depend on it
+  SymProgram program_;                  // the words
+  std::atomic<Frame*> spare_{nullptr};  // the frame that was given back last
+  std::mutex frames_lock_;
+  std::vector<std::unique_ptr<Frame>> frames_;
+};
+
+}  // namespace tenon

@@ -1,0 +1,41 @@
+// Expressions of one recording over the symbols of another one of the same arguments.
+#pragma once
+
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_simplify.h"
+
+#include <utility>
+#include <vector>
+
+namespace tenon {
+
+/// Symbols are alike where they have the same source.
+class Renamed {
+ public:
+  Renamed(const ShapeEnv& from, const ShapeEnv& to) {
+    if (&from == &to) return;
+    for (const SymbolInfo& old : from.symbols())
+      for (const SymbolInfo& symbol : to.symbols())
+        if (symbol.source == old.source && symbol.kind == old.kind)
+          pairs_.emplace_back(old.expr, symbol.expr);
+    is_other_ = true;
+  }
+  /// Null where the other recording lacks a symbol.
+  const Expr* operator()(const Expr* expr) const {
+    if (!is_other_) return expr;
+    for (const Expr* symbol : free_symbols(expr))
+      if (!other_of(symbol)) return nullptr;
+    return substitute(expr, [this](const Expr* s) { return other_of(s); });
+  }
+
+ private:
+  const Expr* other_of(const Expr* symbol) const {
+    for (const auto& [old, other] : pairs_)
+      if (old == symbol) return other;
+    return nullptr;
+  }
+  std::vector<std::pair<const Expr*, const Expr*>> pairs_;
+  bool is_other_ = false;
+};
+
+}  // namespace tenon
