@@ -23,7 +23,7 @@ Tensor readable(const Tensor& t, std::string_view what, std::source_location whe
   require(t.defined(), "{}: the tensor is undefined", what);
   if (!t.is_fake()) return t;
   if (Follower* follower = Follower::current(); follower && follower->passes_break())
-    return follower->walk().real_of(t);
+    if (const Tensor& real = follower->walk().real_of(t); real.defined()) return real;
   Trace* trace = Trace::current();
   require(trace, ErrorCode::data_dependent,
           "{}: the tensor ({}) has no data: it belongs to a recording that is "
@@ -59,8 +59,10 @@ double item_double(const Tensor& t, std::source_location where) {
 bool item_bool(const Tensor& t, std::source_location where) { return read_one<bool>(t, where); }
 
 std::optional<Number> item_symbol(const Tensor& t, Dtype dtype) {
-  if (const Follower* follower = t.is_fake() ? Follower::current() : nullptr)
-    return follower->walk().item_of_argument(t);
+  if (const Follower* follower = t.is_fake() ? Follower::current() : nullptr) {
+    auto known = follower->walk().item_of_argument(t);
+    if (known || !follower->captures_scalars()) return known;
+  }
   Trace* trace = t.is_fake() ? Trace::current() : nullptr;
   if (!trace || !trace->symbols().captures_scalars()) return std::nullopt;
   return trace->item_symbol(t, dtype);

@@ -6,6 +6,8 @@
 #include "ops/complex_forms.h"
 #include "ops/decompose.h"
 
+#include <tenon/autograd.h>
+
 namespace tenon {
 
 /// This thread's ops go to a follower for as long as it lives.
@@ -35,7 +37,6 @@ void Follower::run(const detail::Body& body) {
     body.run(body.context, walk_.frame().arguments.data(), leaves_.numbers.data(), results_.tensors,
              results_.plain);
     if (!trace_) finish();
-    if (trace_) recording_ = trace_->finish(results_);
   } catch (const WantsTape&) {
     trace_scope_.reset();
     throw;
@@ -43,6 +44,17 @@ void Follower::run(const detail::Body& body) {
     // What the body has done by now is done.
     if (!trace_ && (walk_.has_written() || walk_.has_escapes(results_.tensors))) stop_following();
     if (trace_) trace_->failed();
+    trace_scope_.reset();
+    throw;
+  }
+  finish_recording();
+}
+
+void Follower::finish_recording() {
+  if (!trace_) return;
+  try {
+    recording_ = trace_->finish(results_);
+  } catch (...) {
     trace_scope_.reset();
     throw;
   }
@@ -113,7 +125,13 @@ void Follower::finish_segments() {
 
 void Follower::stop_following() {
   thread_modes.follower = nullptr;  // what comes now is recorded
-  trace_ = helpers_.record(walk_.path(), difference_);
+  try {
+    EnableGradGuard around_the_call(walk_.grad_enabled());
+    trace_ = helpers_.record(walk_.path(), difference_);
+  } catch (...) {
+    thread_modes.follower = this;
+    throw;
+  }
   uint64_t outside = thread_modes.excluded_outside;
   trace_scope_ = std::make_unique<TraceScope>(*trace_, *body_);
   thread_modes.excluded_outside = outside;

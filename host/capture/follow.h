@@ -37,6 +37,7 @@ class Follower {
     SegmentCalls segments;
     /// The trace that goes on where the body leaves `path`, the last one that fits.
     FunctionRef<std::unique_ptr<Trace>(const Path& path, const std::string& difference)> record;
+    bool captures_scalars;  ///< recordings take numbers of the data for symbols
   };
 
   /// `first` serves a call with these arguments.
@@ -67,6 +68,7 @@ class Follower {
   /// The body looks at data: whether a segment ends here, which has run then.
   bool passes_break();
   const Walk& walk() const { return walk_; }
+  bool captures_scalars() const { return helpers_.captures_scalars; }
   /// Goes on as a recording.
   void stop_following();
 
@@ -75,6 +77,7 @@ class Follower {
   bool changes_path(FunctionRef<bool()> fits);
   void finish();
   void finish_segments();
+  void finish_recording();
 
   const Helpers helpers_;
   const PathVersion first_;

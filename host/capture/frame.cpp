@@ -209,6 +209,9 @@ std::unique_ptr<Frame> FrameStore::lend(std::span<int64_t> symbols, size_t n_num
     if (i >= n_numbers)
       symbols[number.word] = is_new ? number.example : frame->symbols[number.word];
     frame->numbers[i] = symbols[number.word];
+    if (number.place.element >= 0)
+      const_cast<int64_t*>(frame->args[number.arg].as<int64_t>())[number.place.element] =
+          frame->numbers[i];
   }
   if (is_new || !std::ranges::equal(frame->symbols, symbols)) set_symbols(*frame, symbols);
   return frame;
@@ -218,7 +221,9 @@ void FrameStore::give_back(std::unique_ptr<Frame> frame, size_t steps) {
   for (const Path::Step& step : path_.steps().first(steps))
     if (step.in_place >= 0) {
       auto object = static_cast<size_t>(step.in_place);
-      impl_of(frame->objects[object])->extra->trace_value = path_.objects()[object].value;
+      ValueId first = path_.objects()[object].value;
+      impl_of(frame->objects[object])->extra->trace_value = first;
+      mark_requires_grad(frame->objects[object], path_.value(first).flags.requires_grad);
     }
   for (const Path::Part& part : path_.parts())
     for (uint32_t object : part.outputs)

@@ -172,6 +172,7 @@ Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, Storag
   impl_of(fake)->ensure_extra().concrete = real;
   segment_inputs_.push_back(real);
   segment_origins_.push_back(origin);
+  segment_storages_.push_back(impl_of(fake)->storage_ref);
   set_origin(fake, origin);
   stand_ins_.push_back({real, fake});
   return fake;
@@ -187,10 +188,30 @@ Tensor TraceInputs::fake_for_result(const Tensor& real) {
 }
 
 void TraceInputs::adopt(const Tensor& fake) {
+  share_memory(fake, concrete_of(fake));
   recorder_.adopt_input(fake);
   segment_inputs_.push_back(concrete_of(fake));
+  segment_storages_.push_back(impl_of(fake)->storage_ref);
   auto known = origins_.find(impl_of(fake));
   segment_origins_.push_back(known == origins_.end() ? ValueOrigin{} : known->second);
+}
+
+// Inputs of a segment are over one storage where the real tensors are, whatever an earlier run did.
+void TraceInputs::share_memory(const Tensor& fake, const Tensor& real) {
+  StorageRef wanted;
+  bool taken = false;
+  for (size_t i = 0; i < segment_inputs_.size(); ++i) {
+    if (shares_storage(segment_inputs_[i], real)) wanted = segment_storages_[i];
+    taken = taken || segment_storages_[i].get() == impl_of(fake)->storage_ref.get();
+  }
+  if (!wanted && taken) wanted = make_fake_storage(fake.device());
+  // A captured tensor may begin elsewhere than the one that an earlier run has met.
+  bool is_elsewhere = impl_of(fake)->storage_offset != real.storage_offset();
+  if (!wanted && !is_elsewhere) return;
+  if (wanted) impl_of(fake)->storage_ref = std::move(wanted);
+  SymInt offset = is_elsewhere ? SymInt(real.storage_offset()) : sym_offset_of(fake);
+  impl_of(fake)->ensure_extra().sym_offset = offset;
+  replace_metadata(fake, fake.sizes(), fake.strides(), offset);
 }
 
 void TraceInputs::set_origin(const Tensor& fake, ValueOrigin origin) {
@@ -280,6 +301,7 @@ std::optional<SymInt> TraceInputs::item_of_argument(const Tensor& fake, Dtype wa
 void TraceInputs::restart() {
   segment_inputs_.clear();
   segment_origins_.clear();
+  segment_storages_.clear();
 }
 
 std::vector<detail::TensorHead*> TraceInputs::segment_heads(size_t n) const {

@@ -75,6 +75,7 @@ class TraceInputs {
   Tensor add_argument(size_t index, const TracePolicy& policy);
   Tensor add_input(const Tensor& real, const TensorMeta& meta, StorageRef storage,
                    ValueOrigin origin);
+  void share_memory(const Tensor& fake, const Tensor& real);
   void check_write(const Tensor& written) const;
 
   const detail::Leaves& leaves_;
@@ -89,6 +90,7 @@ class TraceInputs {
   std::vector<std::pair<Tensor, Tensor>> stand_ins_;  // real, fake
   std::vector<Tensor> segment_inputs_;                // real, parallel to the graph's inputs
   std::vector<ValueOrigin> segment_origins_;
+  std::vector<StorageRef> segment_storages_;  // of the fakes
   // By fake; of those that are gone it does not matter.
   std::unordered_map<const TensorImpl*, ValueOrigin> origins_;
 };

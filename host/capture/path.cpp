@@ -295,6 +295,8 @@ bool same_value(const Path& a, const Path& b, ValueId v) {
 
 size_t Path::shared_steps(const Path& other) const {
   std::lock_guard lock(shared_steps_lock_);
+  constexpr size_t most_kept = 1024;
+  if (shared_steps_.size() > most_kept) shared_steps_.clear();
   auto [known, is_new] = shared_steps_.try_emplace(other.number_);
   if (is_new) known->second = count_shared_steps(other);
   return known->second;

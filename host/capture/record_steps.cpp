@@ -102,7 +102,8 @@ void record_steps(Trace& trace, const Path& path, const Frame& frame, size_t fir
   if (first > 0) restore_symbols(trace, path, frame, path.values_before(first));
   std::vector<Tensor> known = known_tensors(trace, path, frame);
   for (const Path::Step& step : path.steps().subspan(first, end - first)) {
-    Renamed renamed(*path.parts()[step.part].graph->shape_env, *trace.so_far().shape_env);
+    Renamed renamed(*path.parts()[step.part].graph->shape_env, *trace.so_far().shape_env,
+                    BodySymbols::unrelated);
     ArgumentLists lists;
     std::vector<Value> args = arguments_of(path, frame, step, renamed, known, lists);
     std::vector<Value> results(std::max<uint32_t>(step.n_results, 1));

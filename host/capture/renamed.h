@@ -9,15 +9,21 @@
 
 namespace tenon {
 
-/// Symbols are alike where they have the same source.
+/// Symbols are alike where they have the same source. Numbers of the body are numbered as a recording
+/// meets them: they count only where both have met the same ones.
+enum class BodySymbols : uint8_t { alike, unrelated };
+
 class Renamed {
  public:
-  Renamed(const ShapeEnv& from, const ShapeEnv& to) {
+  Renamed(const ShapeEnv& from, const ShapeEnv& to, BodySymbols numbers = BodySymbols::alike) {
     if (&from == &to) return;
-    for (const SymbolInfo& old : from.symbols())
+    for (const SymbolInfo& old : from.symbols()) {
+      bool is_number = old.source.kind == SymbolSource::Kind::body_number;
+      if (is_number && numbers == BodySymbols::unrelated) continue;
       for (const SymbolInfo& symbol : to.symbols())
         if (symbol.source == old.source && symbol.kind == old.kind)
           pairs_.emplace_back(old.expr, symbol.expr);
+    }
     is_other_ = true;
   }
   /// Null where the other recording lacks a symbol.

@@ -207,6 +207,7 @@ void Trace::flush() {
   segment.inputs.resize(heads.size());
   segment.values_before.resize(segment.graph->values().size(), no_value);
   std::vector<Tensor> results(alive.size());
+  mutates_ = false;  // also where it throws: it has run once
   {
     PauseRecording pause;
     EnableGradGuard as_recorded(recorder_.grad_enabled());
@@ -222,13 +223,15 @@ void Trace::flush() {
   }
   symbols_.learn(shown, std::span<const Tensor>(results).subspan(n_alive));
   inputs_.restart();
-  mutates_ = false;
   recorder_.restart();
 }
 
 void Trace::resume(const Recording& left, const Path& path, size_t n_parts, const Frame& frame) {
   recording_.earlier_guards = left.earlier_guards;
   recording_.earlier_guards.push_back(std::make_shared<const GuardSet>(left.guards));
+  constexpr size_t most_kept = 8;
+  if (recording_.earlier_guards.size() > most_kept)
+    recording_.why_not_followed = "its segments are from too many recordings";
   if (!left.guards.numbers_of_body.empty())
     recording_.why_not_followed = "an earlier segment takes numbers of the body for granted";
   inputs_.restart();

@@ -36,6 +36,12 @@ bool are_distinct(const detail::Leaves& leaves, std::span<const Tensor> slots) {
   return std::ranges::all_of(slots, [&](const Tensor& t) { return insert(t.head()); });
 }
 
+// Whether a captured tensor is like the one that a version has met.
+bool fits_slot(const PathVersion& version, size_t slot, const Tensor& given) {
+  return matches(version.slot_guards[slot], given) &&
+         version.recording->implicit[slot].is_wrapped_number == is_wrapped_number(given);
+}
+
 }  // namespace
 
 Walk::Walk(const detail::Leaves& leaves, const PathVersion& version)
@@ -103,9 +109,14 @@ bool Walk::is_value(ValueId value, const Tensor& given) {
 
 bool Walk::takes_numbers(const Value& expected, const Value& given) {
   auto take = [this](size_t index, int64_t word) {
-    path().frames().set_number(*frame_, index, word);
     const auto& guards = version_->recording->guards.numbers_of_body;
-    return index >= guards.size() || guards[index].program.check(frame_->symbols);
+    if (index < guards.size()) {
+      std::vector<int64_t> words = frame_->symbols;
+      words[path().numbers()[index].word] = word;
+      if (!guards[index].program.check(words)) return false;
+    }
+    path().frames().set_number(*frame_, index, word);
+    return true;
   };
   std::span<const Path::BodyNumber> numbers = path().numbers();
   if (expected.tag != Tag::ints)
@@ -123,10 +134,7 @@ bool Walk::takes_numbers(const Value& expected, const Value& given) {
 bool Walk::takes_slot(uint32_t slot, const Tensor& given) {
   std::vector<Tensor>& slots = frame_->slots;
   if (slot < slots.size()) return slots[slot].is_same(given);
-  const PathVersion& version = *version_;
-  if (slot > slots.size() || !matches(version.slot_guards[slot], given) ||
-      version.recording->implicit[slot].is_wrapped_number != is_wrapped_number(given))
-    return false;
+  if (slot > slots.size() || !fits_slot(*version_, slot, given)) return false;
   slots.push_back(given);
   return true;
 }
@@ -136,6 +144,8 @@ void Walk::give_results(const CallArgs& call) {
   if (step.in_place >= 0) {
     const Tensor& self = frame_->objects[static_cast<size_t>(step.in_place)];
     impl_of(self)->extra->trace_value = step.first_result;
+    bool needs_grad = path().value(step.first_result).flags.requires_grad;
+    if (self.requires_grad() != needs_grad) mark_requires_grad(self, needs_grad);
     call.results[0] = Value::own(self);
   } else if (step.op->schema.returns_list()) {
     const Tensor* first = &frame_->objects[path().object_of(step.first_result)];
@@ -176,7 +186,21 @@ bool Walk::may_change_to(const PathVersion& other) const {
   if (n_run_ && (!other.path->has_breaks() || others.size() < n_run_)) return false;
   for (size_t i = 0; i < n_run_; ++i)
     if (mine[i].end_step != others[i].end_step) return false;
-  return other.path->shared_steps(path()) >= next_;
+  if (other.path->shared_steps(path()) < next_) return false;
+  for (size_t i = 0; i < frame_->slots.size(); ++i)
+    if (!fits_slot(other, i, frame_->slots[i])) return false;
+  return numbers_fit(other);
+}
+
+// Whether what the other version takes for granted about the numbers given so far holds.
+bool Walk::numbers_fit(const PathVersion& other) const {
+  const GuardSet& guards = other.recording->guards;
+  size_t n = std::min(other.path->numbers_before(next_), guards.numbers_of_body.size());
+  if (n == 0) return true;
+  std::vector<int64_t> words(guards.loads.size());
+  guards.load(leaves_, words.data(), frame_->numbers);
+  return std::ranges::all_of(std::span(guards.numbers_of_body).first(n),
+                             [&](const NumberGuard& g) { return g.program.check(words); });
 }
 
 // The body goes on holding the tensors that it holds; they belong to the frame of the other path
@@ -320,6 +344,7 @@ void Walk::run_segment(const SegmentCalls& calls) {
   Tensor local[few];
   std::vector<Tensor> spilled(part.outputs.size() > few ? part.outputs.size() : 0);
   std::span<Tensor> outputs(spilled.empty() ? local : spilled.data(), part.outputs.size());
+  begun_ = next_;  // also where it throws: it has run once
   {
     PauseRecording pause;
     EnableGradGuard as_recorded(grad_);
@@ -333,7 +358,6 @@ void Walk::run_segment(const SegmentCalls& calls) {
     impl_of(fake)->extra->concrete = std::move(outputs[i]);
   }
   ++n_run_;
-  begun_ = next_;
 }
 
 void Walk::let_escape() {

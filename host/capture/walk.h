@@ -47,6 +47,7 @@ class Walk {
   const Frame& frame() const { return *frame_; }
   size_t next_step() const { return next_; }
   bool has_pending_steps() const { return next_ != begun_; }
+  bool grad_enabled() const { return grad_; }  ///< around the call
 
   /// Whether an operation is the next step.
   bool fits_step(const CallArgs& call);
@@ -55,7 +56,8 @@ class Walk {
   /// For people: what the operation is, and what was recorded in its place.
   std::string difference(const CallArgs& call);
 
-  /// Whether another path has the same steps so far, and ended the same segments.
+  /// Whether another path has the same steps so far, ended the same segments, and takes the captured
+  /// tensors and numbers that the body has given.
   bool may_change_to(const PathVersion& other) const;
   /// The body goes on holding the tensors that it holds; they belong to the frame of the other path
   /// from here on.
@@ -88,6 +90,7 @@ class Walk {
   bool takes_numbers(const Value& expected, const Value& given);
   bool takes_slot(uint32_t slot, const Tensor& given);
   bool is_output(const ValueOrigin& origin, const Tensor& given);
+  bool numbers_fit(const PathVersion& other) const;
   bool gives_what_is_held(const Path::Part& part) const;
   std::vector<const Tensor*> inputs_of(const Path::Part& part) const;
   std::vector<int64_t> symbols_of(const Path::Part& part) const;

@@ -4,7 +4,7 @@
 //     └── miss ──▶ trace ──▶ guards ──▶ lower ──▶ partition ──▶ backend ──▶ entry
 //
 // A body with graph breaks goes the same way segment by segment (segments.cpp): each is compiled
-// when its like was not seen before, and the body runs again on every call (replay.cpp).
+// when its like was not seen before. Later calls run the body along what was recorded (follow.cpp).
 #include "capture/watch_symbols.h"
 #include "compile/replay.h"
 #include "compile/site_settings.h"
@@ -61,16 +61,20 @@ bool is_alike(const Recording& recording, const Entry& entry) {
   return structurally_equal(*recording.graph, *entry.recorded.graph);
 }
 
-// Who waited for another thread's compile finds its version.
+}  // namespace
+
 Entry* equal_version(const Site& site, const Recording& recording, const Leaves& leaves) {
   for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
     Entry* entry = site.order[i].load();
-    if (is_alike(recording, *entry) && entry->accepts(leaves) &&
-        entry->numbers_hold(leaves, recording.number_words))
-      return entry;
+    if (!is_alike(recording, *entry) || !entry->accepts(leaves)) continue;
+    bool serves = entry->replays() || (entry->numbers_hold(leaves, recording.number_words) &&
+                                       entry->serves_followed({leaves, captured_by(recording)}));
+    if (serves) return entry;
   }
   return nullptr;
 }
+
+namespace {
 
 // The version of a recording: an equal one, or a new one.
 Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
@@ -99,13 +103,6 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
   // From here on the entry serves.
   ++site.attempts;
   return site.add(std::move(entry));
-}
-
-// The captured tensors of a recording, by slot.
-std::vector<Tensor> captured_by(const Recording& recording) {
-  std::vector<Tensor> slots;
-  for (const ImplicitInput& in : recording.implicit) slots.push_back(in.tensor);
-  return slots;
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ using detail::Site;
 namespace {
 
 PathVersion version_of(const Course& course) {
-  return {&course.path, &course.recorded, course.slot_guards, nullptr};
+  return {&course.path, &course.recorded, course.slot_guards, const_cast<Course*>(&course)};
 }
 
 /// The versions of a call, whole bodies and courses.
@@ -60,12 +60,11 @@ struct Versions {
 
 // A recording that begins in the middle of a body.
 struct LateRecording {
-  config::OptionScope options, overrides;
+  config::OptionScope overrides;
   Miss then;
   report::CompileWatch watch;
   LateRecording(Site& site, const Leaves& leaves, const std::string& difference)
-      : options(site.flags),
-        overrides(flag_override(site.number)),
+      : overrides(flag_override(site.number)),
         then(decide(site, leaves, difference)),
         watch(message("{}/{}", site.number, site.attempts), display_name(site)) {}
 
@@ -75,14 +74,14 @@ struct LateRecording {
   }
 };
 
-void give_followed(Site& site, const PathVersion& version, Follower& follower, const Leaves& leaves,
-                   CallResult& result) {
+void give_followed(Site& site, Entry& first, const PathVersion& version, Follower& follower,
+                   const Leaves& leaves, CallResult& result) {
   BodyResults& given = follower.results();
   result.numbers.assign(given.plain.numbers.span().begin(), given.plain.numbers.span().end());
   result.tensors = std::move(given.tensors);
   if (version.path->has_breaks()) {
     ++site.replays;
-    return;
+    return first.move_to_front(*static_cast<const Course*>(version.owner));
   }
   Site::Counters& counters = site.my_counters();
   counters.hits.store(counters.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -96,6 +95,10 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
     ++site.eager_calls;
     return body.run_eager(body.context);
   }
+  // A recording on the tape begins with the body.
+  if (site.calls_backward) return replay_slot(site, leaves, body, result);
+  std::optional<config::OptionScope> options;
+  if (site.flags) options.emplace(site.flags);
   Versions versions{site, first, leaves, {}};
   std::optional<PathVersion> begin = versions.first_version();
   if (!begin) return replay_slot(site, leaves, body, result);
@@ -107,11 +110,12 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   auto holds = [&](const PathVersion& version, std::span<const Tensor> slots) {
     return static_cast<const Entry*>(version.owner)->serves_followed({leaves, slots});
   };
+  bool captures_scalars = site.options.fullgraph || config::flags().dynamo.capture_scalar_outputs;
   auto record = [&](const Path& path, const std::string& difference) {
     late.emplace(site, leaves, difference);
     return new_trace(site, leaves, &path);
   };
-  Follower follower(leaves, *begin, {others, holds, {find, run_segment}, record});
+  Follower follower(leaves, *begin, {others, holds, {find, run_segment}, record, captures_scalars});
   try {
     follower.run(body);
   } catch (const WantsTape&) {
@@ -120,7 +124,7 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   }
   if (const PathVersion* version = follower.version()) {
     first.n_left.store(0, std::memory_order_relaxed);
-    return give_followed(site, *version, follower, leaves, result);
+    return give_followed(site, first, *version, follower, leaves, result);
   }
   Recording recording = std::move(follower.recording());
   site.graph_breaks += recording.n_graph_breaks;

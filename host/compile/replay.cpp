@@ -54,6 +54,12 @@ Recording record_body(Site& site, const Leaves& leaves, const Body& body) {
   return record_once(site, leaves, body);
 }
 
+std::vector<Tensor> captured_by(const Recording& recording) {
+  std::vector<Tensor> slots;
+  for (const ImplicitInput& in : recording.implicit) slots.push_back(in.tensor);
+  return slots;
+}
+
 void give_results(Recording& recording, CallResult& result) {
   result.tensors = std::move(recording.results);
   result.numbers = recording.output_numbers;
@@ -64,6 +70,7 @@ void finish_call(Site& site, Recording recording, const Leaves& leaves, CallResu
                  CodeOf code) {
   RulesOfRecording rules{recording.shape_env};
   if (recording.has_graph_breaks()) return give_results(recording, result);
+  std::vector<Tensor> slots = captured_by(recording);
   Entry once("", std::move(recording), leaves);
   const Recording& recorded = once.recorded;
   if (recorded.has_code) {
@@ -75,7 +82,7 @@ void finish_call(Site& site, Recording recording, const Leaves& leaves, CallResu
             ? interpreter_artifact(recorded.graph)
             : segment_code(site, recorded.graph, words, once.recorded_overlaps)->artifact;
   }
-  once.run({leaves, {}, recorded.number_words}, result);
+  once.run({leaves, slots, recorded.number_words}, result);
 }
 
 namespace {
@@ -86,7 +93,15 @@ void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   Recording recording = record_body(site, leaves, body);
   if (recording.has_graph_breaks())
     return serve_recording(site, std::move(recording), leaves, result);
-  finish_call(site, std::move(recording), leaves, result);
+  Entry* known = nullptr;
+  {
+    std::lock_guard lock(site.changing);
+    known = equal_version(site, recording, leaves);
+  }
+  if (!known) return finish_call(site, std::move(recording), leaves, result);
+  RulesOfRecording rules{recording.shape_env};
+  std::vector<Tensor> slots = captured_by(recording);
+  known->run({leaves, slots, recording.number_words}, result);
 }
 
 // The answer of a call that shows its entry to be stale comes from the new recording.

@@ -131,7 +131,7 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   bool skips_bodies = site.skips_bodies();
   for (uint32_t i = 0; i < n; ++i) {
     Entry* entry = site.order[i].load(std::memory_order_acquire);
-    bool follows = entry->replays() || (entry->path && !skips_bodies);
+    bool follows = entry->replays() || (!skips_bodies && !entry->recorded.has_backward);
     if (follows ? !entry->accepts(leaves) : !entry->serves(leaves)) continue;
     if (i > 0) site.move_to_front(i);
     if (follows) return follow_entry_slot(site, *entry, leaves, body, result);

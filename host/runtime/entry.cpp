@@ -3,6 +3,7 @@
 
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
+#include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "ops/op_table.h"
@@ -81,7 +82,8 @@ std::vector<Overlap> Entry::overlaps(const CallInputs& in) const {
 // ---- whether it serves
 
 bool Entry::accepts(const Leaves& leaves) const {
-  bool holds = path ? recorded.guards.check_before_body(leaves) : recorded.guards.check(leaves);
+  bool holds =
+      path || replays() ? recorded.guards.check_before_body(leaves) : recorded.guards.check(leaves);
   return holds && (excluded.empty() || !excluded_serves(leaves));
 }
 
@@ -124,7 +126,11 @@ size_t Entry::n_courses() const {
 }
 
 void Entry::add_course(Recording recording) {
-  why_no_path = Path::why_not(recording);
+  const config::CaptureFlags& flags = config::flags().capture;
+  size_t n_segments = recording.segments.size();
+  bool too_long = n_segments > static_cast<uint64_t>(flags.trace_tree_max_depth);
+  why_no_path = too_long ? "it has more segments than capture.trace_tree_max_depth"
+                         : Path::why_not(recording);
   if (!why_no_path.empty()) return;
   std::vector<TensorGuard> guards;
   for (ImplicitInput& in : recording.implicit) {
@@ -137,7 +143,14 @@ void Entry::add_course(Recording recording) {
   std::lock_guard lock(courses_lock_);
   courses_.insert(courses_.begin(), std::move(course));
   constexpr size_t most_courses = 64;
-  if (courses_.size() > most_courses) courses_.pop_back();
+  auto most_segments = static_cast<uint64_t>(flags.trace_tree_max_nodes);
+  size_t n_kept = 0, total = 0;
+  while (n_kept < std::min(courses_.size(), most_courses)) {
+    total += courses_[n_kept]->path.parts().size();
+    if (n_kept > 0 && total > most_segments) break;
+    ++n_kept;
+  }
+  courses_.resize(n_kept);
 }
 
 void Entry::move_to_front(const Course& course) {

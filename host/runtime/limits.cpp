@@ -58,6 +58,9 @@ std::string note_recompile(Site& site, const Leaves& leaves, const std::string& 
   bool report_reasons = config::flags().dynamo.report_guard_failures;
   std::string reason = report_reasons ? guard_failures(site, leaves, difference) : "";
   if (report_reasons) {
+    constexpr size_t most_kept = 64;
+    if (site.recompile_reasons.size() == most_kept)
+      site.recompile_reasons.erase(site.recompile_reasons.begin());
     site.recompile_reasons.push_back(reason);
     report::log_line(report::LogLevel::debug, "guards", "recompiling: " + reason);
     report::log_artifact("recompiles", message("{}: {}", display_name(site), reason));

@@ -560,6 +560,147 @@ TEST(FollowedBodies, PassExceptionsOnBehindALook) {
   }
 }
 
+TEST(FollowedBodies, ChangeOverOnlyToVersionsForTheirTensors) {
+  Tensor w = full({3}, 2.0);
+  bool flag = false;
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor y = x * w;
+        return flag ? y.neg() : y.relu();
+      },
+      eager);
+  Tensor x = ones({3});
+  f(x);
+  w = full({1}, 5.0);
+  flag = true;
+  EXPECT_EQ(f(x).to_vector<float>(), (std::vector<float>{-5, -5, -5}));
+  w = tensor({1.0f, 2.0f, 3.0f});
+  EXPECT_EQ(f(x).to_vector<float>(), (std::vector<float>{-1, -2, -3}));
+}
+
+TEST(FollowedBodies, KeepTheirGradModeWhereTheyLeaveThePath) {
+  Tensor w = full({2}, 3.0);
+  w.requires_grad_();
+  bool other = false;
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor y = x * w, s;
+        {
+          NoGradGuard off;
+          s = other ? y.abs() : y.neg();
+        }
+        return (y * s).sum();
+      },
+      {.backend = "aot_eager"});
+  f(ones({2}));
+  other = true;
+  for (int i = 0; i < 3; ++i) {
+    w.set_grad({});
+    f(ones({2})).backward();
+    EXPECT_EQ(w.grad().to_vector<float>(), (std::vector<float>{3, 3}));
+  }
+}
+
+TEST(FollowedBodies, SeeOverlapsThatOnlySizesMake) {
+  Tensor buffer = zeros({16});
+  auto f = compile(
+      [](const Tensor& x, const Tensor& y) {
+        x.add_(1.0);
+        return y * 2.0;
+      },
+      {.backend = "aot_eager", .dynamic = true});
+  f(buffer.slice(0, 0, 4), buffer.slice(0, 4, 8));
+  EXPECT_EQ(f(buffer.slice(0, 0, 6), buffer.slice(0, 4, 10)).to_vector<float>(),
+            (std::vector<float>{2, 2, 0, 0, 0, 0}));
+}
+
+TEST(FollowedBodies, ThatChangeAShapeInPlaceSeeWhatTheyCapture) {
+  double rate = 1;
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor y = x + 1.0;
+        y.unsqueeze_(0);
+        return y * rate;
+      },
+      eager);
+  for (int i = 0; i < 40; ++i) {
+    rate = i;
+    EXPECT_EQ(f(ones({1})).item<float>(), float(2 * i));
+  }
+}
+
+TEST(FollowedBodies, SeeMemoryThatCapturedTensorsShareBehindALook) {
+  Tensor a = ones({4}), b = ones({4});
+  bool write = false;
+  auto f = compile(
+      [&](const Tensor& x) {
+        float s = (a * b).sum().item<float>();
+        if (write) {
+          a.add_(x);
+          return b * s;
+        }
+        return x * s;
+      },
+      {.backend = "aot_eager"});
+  Tensor x = ones({4});
+  f(x);
+  f(x);
+  Tensor buffer = ones({8});
+  a = buffer.narrow(0, 0, 4);
+  b = buffer.narrow(0, 2, 4);
+  write = true;
+  EXPECT_EQ(f(x).to_vector<float>(), (std::vector<float>{8, 8, 4, 4}));
+}
+
+TEST(FollowedBodies, RunAFailingSegmentOnce) {
+  Tensor state = zeros({1});
+  auto f = compile(
+      [&](const Tensor& x) {
+        if (x.sum().item<float>() > 0) state.mul_(1.0);
+        state.add_(1.0);
+        check((x < 5.0).all());
+        return x + 1.0;
+      },
+      eager);
+  for (int i = 0; i < 3; ++i) f(ones({1}));
+  EXPECT_ANY_THROW(f(full({1}, 9.0)));
+  EXPECT_EQ(state.item<float>(), 4);
+}
+
+TEST(FollowedBodies, KnowWhetherATensorNeedsAGradient) {
+  Tensor w = full({2}, 3.0);
+  w.requires_grad_();
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor y = zeros({2});
+        y.add_(x * w);
+        return y.requires_grad() ? y * 2.0 : y;
+      },
+      {.backend = "aot_eager"});
+  for (int i = 0; i < 4; ++i)
+    EXPECT_EQ(f(ones({2})).to_vector<float>(), (std::vector<float>{6, 6}));
+}
+
+TEST(FollowedBodies, WithListsOfNumbersMayLeaveTheirPath) {
+  int64_t n = 2, k = 0;
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor y = full({n, 3}, 2.0) * x;
+        if (k == 1) return y.abs();
+        y = y.neg();
+        return k == 2 ? y.exp() : y;
+      },
+      eager);
+  for (auto [size, course] : {std::pair{2, 0}, {5, 0}, {6, 1}, {7, 2}, {8, 1}, {9, 0}}) {
+    n = size;
+    k = course;
+    Tensor found = f(ones({3}));
+    EXPECT_EQ(found.size(0), SymInt(n));
+    EXPECT_FLOAT_EQ(found.select(0, 0).select(0, 0).item<float>(),
+                    course == 1 ? 2.0f : course == 2 ? std::exp(-2.0f) : -2.0f);
+  }
+}
+
 TEST(FollowedBodies, GiveTheirOwnPlainResults) {
   int64_t n = 0;
   auto f =

@@ -266,6 +266,36 @@ TEST_F(Observable, OnStaleSaysWhatADivergenceDoes) {
   EXPECT_THAT(run("error"), HasSubstr("CaptureDivergence"));
 }
 
+// A body that looks at data `n` times.
+std::string explained_after(int n, const char* flag, int64_t value) {
+  auto scope = config::patch({{flag, value}});
+  int turns = n;
+  auto f = compile(
+      [&](const Tensor& x) {
+        Tensor y = x;
+        for (int i = 0; i < turns; ++i) y = y.sum().item<float>() > 0 ? y * 2 : y + 1;
+        return y;
+      },
+      {.backend = "keeping"});
+  for (turns = 1; turns <= n; ++turns)
+    for (int again = 0; again < 2; ++again) f(ones({2}));
+  return f.explain();
+}
+
+TEST_F(Observable, TraceTreeMaxNodesBoundsTheCoursesThatAreKept) {
+  EXPECT_THAT(explained_after(4, "capture.trace_tree_max_nodes", 4096),
+              HasSubstr("compared with 4 recorded courses"));
+  EXPECT_THAT(explained_after(4, "capture.trace_tree_max_nodes", 5),
+              HasSubstr("compared with 1 recorded courses"));
+}
+
+TEST_F(Observable, TraceTreeMaxDepthBoundsTheLengthOfACourse) {
+  EXPECT_THAT(explained_after(4, "capture.trace_tree_max_depth", 2),
+              HasSubstr("compared with 1 recorded courses"));
+  EXPECT_THAT(explained_after(4, "capture.trace_tree_max_depth", 1),
+              HasSubstr("capture.trace_tree_max_depth"));
+}
+
 TEST_F(Observable, OnEscapeSaysWhatAKeptTensorDoes) {
   auto run = [](const char* on_escape) {
     auto scope = config::patch({{"capture.on_escape", on_escape}});
