@@ -42,6 +42,18 @@ bool fits_slot(const PathVersion& version, size_t slot, const Tensor& given) {
          version.recording->implicit[slot].is_wrapped_number == is_wrapped_number(given);
 }
 
+// Whether what a version takes for granted about the numbers that its first steps give holds.
+bool numbers_fit(const PathVersion& version, size_t n_steps, const detail::Leaves& leaves,
+                 std::span<const int64_t> numbers) {
+  const GuardSet& guards = version.recording->guards;
+  size_t n = std::min(version.path->numbers_before(n_steps), guards.numbers_of_body.size());
+  if (n == 0) return true;
+  std::vector<int64_t> words(guards.loads.size());
+  guards.load(leaves, words.data(), numbers);
+  return std::ranges::all_of(std::span(guards.numbers_of_body).first(n),
+                             [&](const NumberGuard& g) { return g.program.check(words); });
+}
+
 }  // namespace
 
 Walk::Walk(const detail::Leaves& leaves, const PathVersion& version)
@@ -189,18 +201,7 @@ bool Walk::may_change_to(const PathVersion& other) const {
   if (other.path->shared_steps(path()) < next_) return false;
   for (size_t i = 0; i < frame_->slots.size(); ++i)
     if (!fits_slot(other, i, frame_->slots[i])) return false;
-  return numbers_fit(other);
-}
-
-// Whether what the other version takes for granted about the numbers given so far holds.
-bool Walk::numbers_fit(const PathVersion& other) const {
-  const GuardSet& guards = other.recording->guards;
-  size_t n = std::min(other.path->numbers_before(next_), guards.numbers_of_body.size());
-  if (n == 0) return true;
-  std::vector<int64_t> words(guards.loads.size());
-  guards.load(leaves_, words.data(), frame_->numbers);
-  return std::ranges::all_of(std::span(guards.numbers_of_body).first(n),
-                             [&](const NumberGuard& g) { return g.program.check(words); });
+  return numbers_fit(other, next_, leaves_, frame_->numbers);
 }
 
 // The body goes on holding the tensors that it holds; they belong to the frame of the other path

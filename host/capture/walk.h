@@ -90,7 +90,6 @@ class Walk {
   bool takes_numbers(const Value& expected, const Value& given);
   bool takes_slot(uint32_t slot, const Tensor& given);
   bool is_output(const ValueOrigin& origin, const Tensor& given);
-  bool numbers_fit(const PathVersion& other) const;
   bool gives_what_is_held(const Path::Part& part) const;
   std::vector<const Tensor*> inputs_of(const Path::Part& part) const;
   std::vector<int64_t> symbols_of(const Path::Part& part) const;
