@@ -26,8 +26,7 @@ Tensor readable(const Tensor& t, std::string_view what, std::source_location whe
     if (const Tensor& real = follower->walk().real_of(t); real.defined()) return real;
   Trace* trace = Trace::current();
   require(trace, ErrorCode::data_dependent,
-          "{}: the tensor ({}) has no data: it belongs to a recording that is "
-          "over, or to "
+          "{}: the tensor ({}) has no data: it belongs to a recording that is over, or to "
           "the meta device",
           what, t);
   return trace->observe(t, what, where);

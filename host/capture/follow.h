@@ -12,7 +12,7 @@
 // the body performed them, the fakes that the body holds become those of the recording, and it goes
 // on as if it had recorded from the start. So nothing runs twice and nothing is taken for granted.
 // Where the body looks at data, the segment ends as it did in the recording: it runs, and the body
-// goes on with what it gave. Cost: some 25 ns an operation, no allocation.
+// goes on with what it gave. Cost: bench/call_overhead, `followed`.
 //
 // Threads: a Follower lives on one thread.
 #pragma once

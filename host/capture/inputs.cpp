@@ -253,10 +253,8 @@ void TraceInputs::check_write(const Tensor& written) const {
         std::ranges::any_of(argument_fakes_, [&](const Tensor& t) { return t.is_same(fake); });
     if (is_argument || !shares_storage(fake, written)) continue;
     require(is_named(real), ErrorCode::invalid_argument,
-            "the body writes a captured tensor of shape {} that state() does "
-            "not name; add its "
-            "module, its optimizer or the tensor itself to the state that "
-            "compile() is given",
+            "the body writes a captured tensor of shape {} that state() does not name; add its "
+            "module, its optimizer or the tensor itself to the state that compile() is given",
             real.sizes());
     if (recorder_.on_tape) bump_version(real);
   }
@@ -315,8 +313,7 @@ ValueOrigin TraceInputs::origin_of(const Tensor& fake) const {
   for (uint32_t i = 0; i < segment_origins_.size(); ++i)
     if (recorder_.input_fake(i).is_same(fake)) return segment_origins_[i];
   fail(ErrorCode::unsupported,
-       "a body that calls backward() changes the gradient of a leaf that it "
-       "has made itself; call "
+       "a body that calls backward() changes the gradient of a leaf that it has made itself; call "
        "autograd::grad() for that");
 }
 

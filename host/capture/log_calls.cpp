@@ -47,9 +47,8 @@ void run_log_fn(std::string_view name, std::string_view text, std::span<const Te
     }
   }
   require(static_cast<bool>(function),
-          "there is no log function '{}'; register it with register_log_fn; "
-          "known are {}",
-          name, known.empty() ? "none" : nearest_names(name, known));
+          "there is no log function '{}'; register it with register_log_fn; known are {}", name,
+          known.empty() ? "none" : nearest_names(name, known));
   function(text, tensors);
 }
 

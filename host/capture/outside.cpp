@@ -49,8 +49,7 @@ void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
   }
   if (escaped.empty()) return;
   require(config::flags().capture.on_escape != "error", ErrorCode::graph_break,
-          "{} traced tensors were stored outside of the function, the first is "
-          "{}, and "
+          "{} traced tensors were stored outside of the function, the first is {}, and "
           "capture.on_escape is \"error\"; return them instead",
           escaped.size(), escaped[0]);
   graph_break("a traced tensor was stored outside of the function",
@@ -66,8 +65,7 @@ const bool runs_functions = (
         [](std::string_view what, const std::vector<Tensor>& inputs,
            FunctionRef<autograd::TensorsFn> f) {
           require(Trace::current() != nullptr, ErrorCode::unsupported,
-                  "{}: a function with a derivative of its own cannot be "
-                  "recorded into a graph",
+                  "{}: a function with a derivative of its own cannot be recorded into a graph",
                   what);
           return Trace::current()->run_outside(what, inputs, f);
         },

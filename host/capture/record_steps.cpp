@@ -62,12 +62,13 @@ std::vector<Value> arguments_of(const Path& path, const Frame& frame, const Path
 
 /// Tensors of segments that have run get the symbolic sizes of the recording.
 void restore_symbols(const Trace& trace, const Path& path, const Frame& frame, ValueId end) {
-  const ShapeEnv& env = *trace.so_far().shape_env;
+  std::vector<Renamed> by_part;
+  for (const Path::Part& part : path.parts())
+    by_part.emplace_back(*part.graph->shape_env, *trace.so_far().shape_env);
   for (size_t o = 0; o < frame.objects.size() && path.objects()[o].value < end; ++o) {
     const GraphValue& value = path.value(path.objects()[o].value);
     if (!frame.objects[o].defined() || value.kind != ValueKind::tensor) continue;
-    size_t part = path.part_of(path.objects()[o].value);
-    Renamed renamed(*path.parts()[part].graph->shape_env, env);
+    const Renamed& renamed = by_part[path.part_of(path.objects()[o].value)];
     bool is_symbolic = false, is_known = true;
     auto rename = [&](SymInt v) {
       if (!v.is_symbolic()) return v;
@@ -101,9 +102,10 @@ void hand_over(Trace& trace, const Path& path, const Frame& frame, std::span<con
 void record_steps(Trace& trace, const Path& path, const Frame& frame, size_t first, size_t end) {
   if (first > 0) restore_symbols(trace, path, frame, path.values_before(first));
   std::vector<Tensor> known = known_tensors(trace, path, frame);
+  // Pending steps are of one part.
+  const Path::Part& part = path.parts()[first < end ? path.steps()[first].part : 0];
+  Renamed renamed(*part.graph->shape_env, *trace.so_far().shape_env, BodySymbols::unrelated);
   for (const Path::Step& step : path.steps().subspan(first, end - first)) {
-    Renamed renamed(*path.parts()[step.part].graph->shape_env, *trace.so_far().shape_env,
-                    BodySymbols::unrelated);
     ArgumentLists lists;
     std::vector<Value> args = arguments_of(path, frame, step, renamed, known, lists);
     std::vector<Value> results(std::max<uint32_t>(step.n_results, 1));

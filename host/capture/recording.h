@@ -101,6 +101,12 @@ struct Recording {
   PlainResults plain_results;
 
   bool has_graph_breaks() const { return n_graph_breaks > 0; }
+  /// The captured tensors, by slot.
+  std::vector<Tensor> captured() const {
+    std::vector<Tensor> tensors;
+    for (const ImplicitInput& in : implicit) tensors.push_back(in.tensor);
+    return tensors;
+  }
 };
 
 }  // namespace tenon

@@ -119,12 +119,9 @@ bool Trace::stays_outside(const OpEntry& op) const {
   const config::DynamoFlags& flags = config::flags().dynamo;
   bool refused = flags.only_allow_pt2_compliant_ops && !is_compliant(op);
   require(!refused || !fullgraph_, ErrorCode::graph_break,
-          "{} lacks the tag pt2_compliant, without which "
-          "dynamo.only_allow_pt2_compliant_ops lets "
-          "no operation into a graph, and fullgraph = true forbids cutting the "
-          "graph; declare it "
-          "with .pt2_compliant() if its functions are pure, or set the flag to "
-          "false",
+          "{} lacks the tag pt2_compliant, without which dynamo.only_allow_pt2_compliant_ops lets "
+          "no operation into a graph, and fullgraph = true forbids cutting the graph; declare it "
+          "with .pt2_compliant() if its functions are pure, or set the flag to false",
           op.name);
   return refused || (!flags.allow_rnn && is_recurrent(op));
 }
@@ -134,8 +131,7 @@ bool Trace::stays_outside(const OpEntry& op) const {
 void Trace::graph_break(std::string_view what, std::source_location where) {
   BodyScope::check(message("{} looks at data at {}", what, user_location(where)));
   require(!fullgraph_, ErrorCode::graph_break,
-          "{} looks at data at {}, and fullgraph = true forbids cutting the "
-          "graph; return the "
+          "{} looks at data at {}, and fullgraph = true forbids cutting the graph; return the "
           "value, or use "
           "tenon::where for a choice between tensors{}",
           what, user_location(where), report::stack_if_verbose());
@@ -145,8 +141,7 @@ void Trace::graph_break(std::string_view what, std::source_location where) {
 void Trace::break_because(std::string reason) {
   BodyScope::check(reason);
   require(!is_on_tape(), ErrorCode::unsupported,
-          "a body that calls backward() must be one graph, and it is cut: {}; "
-          "return the value "
+          "a body that calls backward() must be one graph, and it is cut: {}; return the value "
           "instead of looking at it, or compile the part before backward()",
           reason);
   if (report::artifact_enabled("graph_breaks"))

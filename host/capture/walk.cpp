@@ -42,18 +42,6 @@ bool fits_slot(const PathVersion& version, size_t slot, const Tensor& given) {
          version.recording->implicit[slot].is_wrapped_number == is_wrapped_number(given);
 }
 
-// Whether what a version takes for granted about the numbers that its first steps give holds.
-bool numbers_fit(const PathVersion& version, size_t n_steps, const detail::Leaves& leaves,
-                 std::span<const int64_t> numbers) {
-  const GuardSet& guards = version.recording->guards;
-  size_t n = std::min(version.path->numbers_before(n_steps), guards.numbers_of_body.size());
-  if (n == 0) return true;
-  std::vector<int64_t> words(guards.loads.size());
-  guards.load(leaves, words.data(), numbers);
-  return std::ranges::all_of(std::span(guards.numbers_of_body).first(n),
-                             [&](const NumberGuard& g) { return g.program.check(words); });
-}
-
 }  // namespace
 
 Walk::Walk(const detail::Leaves& leaves, const PathVersion& version)
@@ -201,7 +189,8 @@ bool Walk::may_change_to(const PathVersion& other) const {
   if (other.path->shared_steps(path()) < next_) return false;
   for (size_t i = 0; i < frame_->slots.size(); ++i)
     if (!fits_slot(other, i, frame_->slots[i])) return false;
-  return numbers_fit(other, next_, leaves_, frame_->numbers);
+  return other.recording->guards.numbers_hold(leaves_, frame_->numbers,
+                                              other.path->numbers_before(next_));
 }
 
 // The body goes on holding the tensors that it holds; they belong to the frame of the other path
@@ -247,13 +236,9 @@ bool Walk::is_output(const ValueOrigin& origin, const Tensor& given) {
   if (origin.kind == ValueOrigin::Kind::graph)
     return is_value(path().parts()[0].graph->outputs()[origin.index], given);
   // An input itself, which may have been written.
-  auto is_it = [&](const Path::Object& o) {
-    return o.origin.kind == origin.kind && o.origin.index == origin.index;
-  };
-  auto object = std::ranges::find_if(path().objects(), is_it);
-  if (object == path().objects().end()) return false;
-  const Tensor& fake = frame_->objects[static_cast<size_t>(object - path().objects().begin())];
-  return is_value(impl_of(fake)->extra->trace_value, given);
+  uint32_t object = path().object_at(origin);
+  return object != Path::no_object &&
+         is_value(impl_of(frame_->objects[object])->extra->trace_value, given);
 }
 
 // Whether somebody keeps a fake beyond the body.

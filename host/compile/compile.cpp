@@ -67,8 +67,9 @@ Entry* equal_version(const Site& site, const Recording& recording, const Leaves&
   for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
     Entry* entry = site.order[i].load();
     if (!is_alike(recording, *entry) || !entry->accepts(leaves)) continue;
-    bool serves = entry->replays() || (entry->numbers_hold(leaves, recording.number_words) &&
-                                       entry->serves_followed({leaves, captured_by(recording)}));
+    bool serves =
+        entry->replays() || (entry->recorded.guards.numbers_hold(leaves, recording.number_words) &&
+                             entry->serves_followed({leaves, recording.captured()}));
     if (serves) return entry;
   }
   return nullptr;
@@ -79,13 +80,12 @@ namespace {
 // The version of a recording: an equal one, or a new one.
 Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
   std::lock_guard lock(site.changing);
+  site.memory.join(recording.number_places);
   if (Entry* known = equal_version(site, recording, leaves)) {
     if (known->replays()) known->add_course(std::move(recording));
     return *known;
   }
   std::string id = message("{}/{}", site.number, site.attempts);
-
-  site.memory.join(recording.number_places);
 
   // What the recording took for granted is checked before each later call.
   auto entry = std::make_unique<Entry>(std::move(id), std::move(recording), leaves);
@@ -112,7 +112,7 @@ void serve_recording(Site& site, Recording recording, const Leaves& leaves, Call
   check_symbols(recording);
   bool has_run = recording.has_graph_breaks();
   if (has_run) give_results(recording, result);
-  std::vector<Tensor> slots = captured_by(recording);
+  std::vector<Tensor> slots = recording.captured();
   std::vector<int64_t> numbers = recording.number_words;
   Entry& entry = version_of(site, leaves, std::move(recording));
   if (auto* watch = report::CompileWatch::current()) {
@@ -125,17 +125,12 @@ void serve_recording(Site& site, Recording recording, const Leaves& leaves, Call
 
 namespace {
 
-Miss decide(Site& site, const Leaves& leaves) {
-  std::lock_guard lock(site.changing);
-  return what_to_do(site, leaves);
-}
-
 void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
   // The options of compile() count from here on, over them what an override says.
   config::OptionScope options(site.flags), overrides(flag_override(site.number));
 
   // Limits and flags decide whether it is worth a version of its own (limits.cpp).
-  Miss then = decide(site, leaves);
+  Miss then = what_to_do(site, leaves);
   if (then == Miss::replay) return replay_body(site, leaves, body, result);
   auto compile = [&] {
     report::CompileWatch watch(message("{}/{}", site.number, site.attempts), display_name(site));

@@ -65,13 +65,8 @@ struct LateRecording {
   report::CompileWatch watch;
   LateRecording(Site& site, const Leaves& leaves, const std::string& difference)
       : overrides(flag_override(site.number)),
-        then(decide(site, leaves, difference)),
+        then(what_to_do(site, leaves, difference)),
         watch(message("{}/{}", site.number, site.attempts), display_name(site)) {}
-
-  static Miss decide(Site& site, const Leaves& leaves, const std::string& difference) {
-    std::lock_guard lock(site.changing);
-    return what_to_do(site, leaves, difference);
-  }
 };
 
 void give_followed(Site& site, Entry& first, const PathVersion& version, Follower& follower,

@@ -54,12 +54,6 @@ Recording record_body(Site& site, const Leaves& leaves, const Body& body) {
   return record_once(site, leaves, body);
 }
 
-std::vector<Tensor> captured_by(const Recording& recording) {
-  std::vector<Tensor> slots;
-  for (const ImplicitInput& in : recording.implicit) slots.push_back(in.tensor);
-  return slots;
-}
-
 void give_results(Recording& recording, CallResult& result) {
   result.tensors = std::move(recording.results);
   result.numbers = recording.output_numbers;
@@ -70,7 +64,7 @@ void finish_call(Site& site, Recording recording, const Leaves& leaves, CallResu
                  CodeOf code) {
   RulesOfRecording rules{recording.shape_env};
   if (recording.has_graph_breaks()) return give_results(recording, result);
-  std::vector<Tensor> slots = captured_by(recording);
+  std::vector<Tensor> slots = recording.captured();
   Entry once("", std::move(recording), leaves);
   const Recording& recorded = once.recorded;
   if (recorded.has_code) {
@@ -100,7 +94,7 @@ void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   }
   if (!known) return finish_call(site, std::move(recording), leaves, result);
   RulesOfRecording rules{recording.shape_env};
-  std::vector<Tensor> slots = captured_by(recording);
+  std::vector<Tensor> slots = recording.captured();
   known->run({leaves, slots, recording.number_words}, result);
 }
 

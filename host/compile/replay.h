@@ -29,9 +29,6 @@ enum class CodeOf : uint8_t { equal_graphs, interpreter };
 void finish_call(detail::Site& site, Recording recording, const detail::Leaves& leaves,
                  detail::CallResult& result, CodeOf code = CodeOf::equal_graphs);
 
-/// The captured tensors of a recording, by slot.
-std::vector<Tensor> captured_by(const Recording& recording);
-
 /// The results of a body with graph breaks.
 void give_results(Recording& recording, detail::CallResult& result);
 
@@ -41,7 +38,7 @@ Entry* equal_version(const detail::Site& site, const Recording& recording,
                      const detail::Leaves& leaves);
 
 /// Compiles a recording, unless an equal one was compiled before, and runs it: the version serves
-/// later calls. A recording with graph breaks has run. Set apart for bodies that were followed first.
+/// later calls.
 void serve_recording(detail::Site& site, Recording recording, const detail::Leaves& leaves,
                      detail::CallResult& result);
 

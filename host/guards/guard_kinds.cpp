@@ -376,12 +376,20 @@ bool GuardSet::check(const Leaves& leaves) const {
 }
 
 bool GuardSet::check_before_body(const Leaves& leaves) const {
+  if (plain_list) [[unlikely]]
+    return why_not_before_body(leaves).empty();
   return all_hold<true>(*this, leaves, rows);
 }
 
 std::string GuardSet::why_not(const Leaves& leaves) const {
   for (const GuardKind& kind : kinds)
     if (!kind.check(*this, leaves)) return kind.why(*this, leaves);
+  return "";
+}
+
+std::string GuardSet::why_not_before_body(const Leaves& leaves) const {
+  for (const GuardKind& kind : kinds)
+    if (!kind.seen_in_body && !kind.check(*this, leaves)) return kind.why(*this, leaves);
   return "";
 }
 

@@ -75,8 +75,13 @@ void GuardSet::load(const Leaves& leaves, int64_t* words, std::span<const int64_
   }
 }
 
-bool GuardSet::numbers_hold(std::span<const int64_t> words) const {
-  return std::ranges::all_of(numbers_of_body,
+bool GuardSet::numbers_hold(const Leaves& leaves, std::span<const int64_t> numbers,
+                            size_t n) const {
+  n = std::min(n, numbers_of_body.size());
+  if (n == 0) return true;
+  std::vector<int64_t> words(loads.size());
+  load(leaves, words.data(), numbers);
+  return std::ranges::all_of(std::span(numbers_of_body).first(n),
                              [&](const NumberGuard& g) { return g.program.check(words); });
 }
 

@@ -79,14 +79,17 @@ struct GuardSet {
   bool check_before_body(const detail::Leaves& leaves) const;
   /// Why check fails, in one line; empty when it holds.
   std::string why_not(const detail::Leaves& leaves) const;
+  /// Why check_before_body fails.
+  std::string why_not_before_body(const detail::Leaves& leaves) const;
   /// One line a guard.
   std::string to_text() const;
   /// Reads the words of `loads`, the values of the program's symbols; 0 for numbers of the body that
   /// are not given.
   void load(const detail::Leaves& leaves, int64_t* words,
             std::span<const int64_t> numbers_of_body = {}) const;
-  /// Whether the conditions on the body's numbers hold.
-  bool numbers_hold(std::span<const int64_t> words) const;
+  /// Whether the conditions on the body's numbers hold; on its first `n`, where only they are given.
+  bool numbers_hold(const detail::Leaves& leaves, std::span<const int64_t> numbers,
+                    size_t n = SIZE_MAX) const;
   /// Adds the conditions that a backend asked for, over the symbols of `loads`.
   void add_backend_conditions(std::string_view backend, const ShapeEnv& env,
                               std::span<const Expr* const> conditions);

@@ -111,10 +111,8 @@ std::shared_ptr<Site> make_site(const Options& options) {
 static void require_nesting_allowed(const Site& site) {
   bool plain_tracer = thread_modes.tracer && !thread_modes.follower && !Trace::current();
   require(!plain_tracer || !config::flags().dynamo.error_on_nested_fx_trace,
-          "callable {} is compiled and was called while a graph tracer "
-          "records; call the plain "
-          "function, or set dynamo.error_on_nested_fx_trace = false to trace "
-          "through it",
+          "callable {} is compiled and was called while a graph tracer records; call the plain "
+          "function, or set dynamo.error_on_nested_fx_trace = false to trace through it",
           display_name(site));
 }
 

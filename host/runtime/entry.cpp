@@ -32,13 +32,6 @@ SymProgram output_program_of(const Recording& recorded) {
   return SymProgram::compile(argument_symbols(*recorded.shape_env), {}, exprs);
 }
 
-// The captured tensors that the recording has met.
-std::vector<Tensor> recorded_tensors(const Recording& recorded) {
-  std::vector<Tensor> tensors;
-  for (const ImplicitInput& in : recorded.implicit) tensors.push_back(in.tensor);
-  return tensors;
-}
-
 }  // namespace
 
 Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
@@ -59,7 +52,7 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
   n_graph_outputs = recorded.graph->outputs().size();
   writes_inputs = has_writes(*recorded.graph);
   if (!writes_inputs) return;
-  recorded_overlaps = overlaps({leaves, recorded_tensors(recorded)});
+  recorded_overlaps = overlaps({leaves, recorded.captured()});
   if (!recorded.graph->symbols.empty()) check_shared_inputs(leaves);
 }
 
@@ -97,13 +90,6 @@ bool Entry::serves(const Leaves& leaves) const {
 
 bool Entry::serves_followed(const CallInputs& in) const {
   return !writes_inputs || overlaps(in) == recorded_overlaps;
-}
-
-bool Entry::numbers_hold(const Leaves& leaves, std::span<const int64_t> numbers) const {
-  if (recorded.guards.numbers_of_body.empty()) return true;
-  std::vector<int64_t> words(recorded.guards.loads.size());
-  recorded.guards.load(leaves, words.data(), numbers);
-  return recorded.guards.numbers_hold(words);
 }
 
 bool Course::accepts(const Leaves& leaves) const {
@@ -181,7 +167,9 @@ bool Entry::excluded_serves(const Leaves& leaves) const {
 }
 
 std::string Entry::why_not(const Leaves& leaves) const {
-  std::string why = recorded.guards.why_not(leaves);
+  // Plain values count last: only without its body is a version about them.
+  std::string why = recorded.guards.why_not_before_body(leaves);
+  if (why.empty()) why = recorded.guards.why_not(leaves);
   if (!why.empty()) return why;
   if (!gradients_are_missing(leaves)) return "a leaf has a gradient from before";
   if (!modes_hold()) return "a module changed between training and evaluation";
@@ -307,8 +295,7 @@ void Entry::leave_gradients(const CallInputs& in, std::span<const Tensor> made,
     if (!recorded.gradients.needs_history[i] || !result.tensors[i].defined()) continue;
     auto node = autograd::make_refusing_node(
         "CompiledBodyBackward",
-        "a result of a compiled body that calls backward() has no history of "
-        "its own; detach() it, "
+        "a result of a compiled body that calls backward() has no history of its own; detach() it, "
         "or differentiate inside of the body",
         {});
     node->add_input(result.tensors[i]);

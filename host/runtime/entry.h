@@ -1,9 +1,8 @@
 // One version of a callable: the conditions under which it serves a call, and the code behind them.
 #pragma once
 
-#include "capture/follow.h"
-#include "capture/path.h"
 #include "capture/recording.h"
+#include "capture/walk.h"
 #include "graph/artifact.h"
 #include "guards/overlap.h"
 
@@ -68,8 +67,6 @@ struct Entry {
   bool serves(const detail::Leaves& leaves) const;
   /// Whether it serves the call of a body that has followed its path.
   bool serves_followed(const CallInputs& in) const;
-  /// Whether what the code takes for granted about numbers of the body holds.
-  bool numbers_hold(const detail::Leaves& leaves, std::span<const int64_t> numbers) const;
   /// Why it does not serve, in one line.
   std::string why_not(const detail::Leaves& leaves) const;
   PathVersion version() const;

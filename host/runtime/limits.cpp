@@ -23,8 +23,7 @@ namespace {
 void check_flag_conflicts() {
   const config::DynamoFlags& flags = config::flags().dynamo;
   require(!flags.suppress_errors || !flags.fail_on_recompile_limit_hit, ErrorCode::config,
-          "dynamo.suppress_errors and dynamo.fail_on_recompile_limit_hit are "
-          "both true: one hides "
+          "dynamo.suppress_errors and dynamo.fail_on_recompile_limit_hit are both true: one hides "
           "errors that the other asks for; set one of them to false");
 }
 
@@ -75,8 +74,7 @@ std::string note_recompile(Site& site, const Leaves& leaves, const std::string& 
 Miss at_limit(Site& site, const Limit& limit, const std::string& reason) {
   Choice then = config::flags().capture.on_limit;
   std::string text = message(
-      "callable {} was compiled {} times, the limit "
-      "dynamo.{} is {}; last reason: {}; mark sizes "
+      "callable {} was compiled {} times, the limit dynamo.{} is {}; last reason: {}; mark sizes "
       "dynamic, or raise the limit",
       display_name(site), site.n_entries.load(), limit.flag, limit.value, reason);
   bool is_error = config::flags().dynamo.fail_on_recompile_limit_hit || then == "error";
@@ -95,6 +93,7 @@ Miss at_limit(Site& site, const Limit& limit, const std::string& reason) {
 }  // namespace
 
 Miss what_to_do(Site& site, const Leaves& leaves, const std::string& difference) {
+  std::lock_guard lock(site.changing);
   check_flag_conflicts();
   if (config::flags().dynamo.disable) return Miss::eager;
   std::string reason = note_recompile(site, leaves, difference);
@@ -110,10 +109,8 @@ void check_shared_inputs(const Leaves& leaves) {
   for (const Tensor* t : leaves.tensors.span())
     if (t->defined()) most = std::max(most, ++sharing[impl_of(*t)->storage_ref.get()]);
   require(most <= limit || most == 1, ErrorCode::unsupported,
-          "{} inputs share memory, one of them is written, and sizes are "
-          "symbolic; the limit "
-          "functorch._max_aliased_inputs_with_dynamic_shapes_enabled is {}; "
-          "compile with .dynamic "
+          "{} inputs share memory, one of them is written, and sizes are symbolic; the limit "
+          "functorch._max_aliased_inputs_with_dynamic_shapes_enabled is {}; compile with .dynamic "
           "= false, or mark the sizes static",
           most, limit);
 }
