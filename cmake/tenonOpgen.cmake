@@ -32,6 +32,7 @@ function(tenon_generate_ops)
     list(APPEND sources ${arg_OUTPUT}/ops/ops_${part}.cpp)
   endforeach()
   set(headers ${arg_OUTPUT}/ops/op_ids.h ${arg_OUTPUT}/tenon/ops.h
+    ${arg_OUTPUT}/tenon/result_names.inc ${arg_OUTPUT}/tenon/results.inc
     ${arg_OUTPUT}/tenon/tensor_methods.inc)
   foreach(row IN LISTS arg_ROWS)
     cmake_path(GET row PARENT_PATH room)

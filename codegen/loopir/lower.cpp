@@ -3,6 +3,8 @@
 #include "storage.h"
 
 #include <algorithm>
+#include <map>
+#include <numeric>
 #include <unordered_map>
 
 namespace loopir {
@@ -67,6 +69,7 @@ class GraphLowering {
   void count_reads();
   void lower_node(uint32_t number, const node& node);
   void lower_node_by_rules(const node& node);
+  std::vector<uint32_t> find_memory() const;
   void lower_outputs();
 
   Program& program_;
@@ -182,9 +185,29 @@ void GraphLowering::lower_node(uint32_t number, const node& n) {
   }
 }
 
+// By value: whose memory it is in the graph. A copy is the same to those that read it, but as an
+// output it is memory of its own.
+std::vector<uint32_t> GraphLowering::find_memory() const {
+  std::vector<uint32_t> memory(graph_.values());
+  std::iota(memory.begin(), memory.end(), 0u);
+  for (uint32_t i = 0; i < graph_.size(); ++i) {
+    node n = graph_.at(i);
+    bool passes_on = (n.tags & (TN_TAG_VIEW | TN_TAG_MAYBE_ALIAS)) != 0;
+    if (!passes_on || n.arguments().empty() || !to_.is_tensor(n.args[0])) continue;
+    for (uint32_t r = 0; r < n.n_results; ++r)
+      memory[n.first_result + r] = memory[n.args[0].u.value];
+  }
+  return memory;
+}
+
 // An output that lies in memory as promised is that memory, or a view of it; else it is copied.
 void GraphLowering::lower_outputs() {
   std::span<const uint32_t> ids = graph_.outputs();
+  std::vector<uint32_t> memory = find_memory();
+  std::map<Id, uint32_t> given;  // whose memory the buffers of inputs, constants and outputs are
+  for (uint32_t id = 0; id < graph_.values(); ++id)
+    if (graph_.value_at(id).source != TN_SRC_NODE && to_.tensors[id])
+      if (auto view = to_.as_view(*to_.tensors[id])) given.emplace(view->buffer, id);
   for (uint32_t slot = 0; slot < ids.size(); ++slot) {
     Output out;
     if (ids[slot] == TN_NO_VALUE) {
@@ -197,7 +220,8 @@ void GraphLowering::lower_outputs() {
     Ids sizes = to_.arguments.indices_of(v.dims()),
         strides = to_.arguments.indices_of(v.stride_dims());
     auto view = to_.as_view(t);
-    bool as_promised = view.has_value();
+    bool as_promised =
+        view && given.emplace(view->buffer, memory[ids[slot]]).first->second == memory[ids[slot]];
     for (size_t d = 0; view && d < sizes.size(); ++d)
       as_promised &= to_.x.is(sizes[d], 1) || view->strides[d] == strides[d];
     if (as_promised) {

@@ -107,7 +107,7 @@ class GeneratorArtifact final : public Artifact {
     std::vector<Tensor> made(outputs.size() + 1);
     call_inner(heads, inputs, syms, made, steal);
     state.offset = static_cast<uint64_t>(*made[offset_output_].data_ptr<int64_t>());
-    set_rng_state(state);
+    restore_rng_state(state);
     made.erase(made.begin() + offset_output_);
     std::move(made.begin(), made.end(), outputs.begin());
   }

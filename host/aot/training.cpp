@@ -106,6 +106,8 @@ struct TrainingPlan {
   std::vector<uint32_t> replay_symbols;
 };
 
+thread_local bool runs_piece_of_body = false;
+
 /// One call on the tape.
 class CompiledNode final : public autograd::Node {
  public:
@@ -133,6 +135,7 @@ class CompiledNode final : public autograd::Node {
       input_of[tangents[k]] = add_input(outputs[tangents[k]]);
     for (uint32_t k = 0; k < tangents.size(); ++k)
       autograd::set_history(outputs[tangents[k]], shared_from_this(), k);
+    if (runs_piece_of_body) without_gradient_.assign(tangents.size(), true);
     BelowAutograd below;
     for (const Saved& s : plan_->halves.saved) {
       bool is_primal = s.kind == Saved::Kind::primal;
@@ -150,6 +153,7 @@ class CompiledNode final : public autograd::Node {
   }
 
   void release() override {
+    if (waits_for_gradients()) return;
     for (autograd::SavedTensor& t : saved_) t.release();
     for (autograd::SavedTensor& t : primals_) t.release();
     released_ = true;
@@ -158,6 +162,8 @@ class CompiledNode final : public autograd::Node {
   std::vector<Tensor> apply(std::vector<Tensor> grads) override {
     if (std::ranges::none_of(grads, [](const Tensor& g) { return g.defined(); }))
       return std::vector<Tensor>(next.size());
+    for (size_t k = 0; k < grads.size() && k < without_gradient_.size(); ++k)
+      if (grads[k].defined()) without_gradient_[k] = false;
     require(!released_,
             "backward through {} a second time: what it had kept was freed by the first pass; pass "
             "retain_graph = true to that one",
@@ -167,6 +173,11 @@ class CompiledNode final : public autograd::Node {
   }
 
  private:
+  // A plain run of a body in pieces would have a node for each result.
+  bool waits_for_gradients() const {
+    return std::ranges::find(without_gradient_, true) != without_gradient_.end();
+  }
+
   // An input that is written gets a history that leads here, and would keep this node alive.
   autograd::SavedTensor kept_primal(uint32_t primal, const Tensor& t) const {
     bool is_written = std::ranges::find(plan_->written, primal) != plan_->written.end();
@@ -234,7 +245,8 @@ class CompiledNode final : public autograd::Node {
     const BackwardCode::Variant& half = backward_for(grads);
     std::vector<Tensor> values = inputs_of(half, grads);
     const autograd::EngineOptions* pass = autograd::current_pass();
-    bool donates = config::flags().functorch.donated_buffer && pass && !pass->keep_graph;
+    bool donates = config::flags().functorch.donated_buffer && pass && !pass->keep_graph &&
+                   !waits_for_gradients();
     if (donates) release();
     std::vector<detail::TensorHead*> heads;
     heads.reserve(values.size());
@@ -276,9 +288,9 @@ class CompiledNode final : public autograd::Node {
     for (uint32_t outer : plan_->replay_symbols)
       words.push_back(outer < words_.size() ? words_[outer] : 0);
     RngState now = plan_->is_random ? rng_state() : RngState();
-    if (plan_->is_random) set_rng_state(random_);
+    if (plan_->is_random) restore_rng_state(random_);
     forward.run(heads, words, results);
-    if (plan_->is_random) set_rng_state(now);
+    if (plan_->is_random) restore_rng_state(now);
 
     std::vector<autograd::Edge> roots, wanted;
     std::vector<Tensor> sent;
@@ -298,6 +310,7 @@ class CompiledNode final : public autograd::Node {
   std::vector<autograd::SavedTensor> saved_, primals_;
   std::vector<int64_t> words_, backward_words_;
   RngState random_;
+  std::vector<bool> without_gradient_;  // of a piece of a body: by result
   bool released_ = false;
 };
 
@@ -378,6 +391,9 @@ class BelowTape final : public Artifact {
 };
 
 }  // namespace
+
+PieceOfBody::PieceOfBody() : before_(std::exchange(runs_piece_of_body, true)) {}
+PieceOfBody::~PieceOfBody() { runs_piece_of_body = before_; }
 
 std::shared_ptr<Artifact> wrap_views_on_tape(Lowered lowered, std::shared_ptr<Artifact> inner) {
   auto below = std::make_shared<BelowTape>(std::move(inner));

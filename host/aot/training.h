@@ -28,6 +28,18 @@ struct TrainingHalves {
 using CompileBackward =
     std::function<std::shared_ptr<Artifact>(const Extracted& half, uint32_t n_saved)>;
 
+/// While one lives, code that this thread runs is a piece of a body, whose results may get their
+/// gradients one after the other: what the backward reads is kept until all of them have.
+class PieceOfBody {
+ public:
+  PieceOfBody();
+  ~PieceOfBody();
+  PieceOfBody(const PieceOfBody&) = delete;
+
+ private:
+  bool before_;
+};
+
 /// The artifact of the original graph, over those of the halves. The backward is compiled when it
 /// is first needed. Where only some results got gradients, a backward for these is compiled, for
 /// some combinations; others get zeros. Differentiating its gradients runs the forward again, op by

@@ -74,7 +74,6 @@ void refuse_while_recording(const char* what) {
 
 Roots roots_of(const std::vector<Tensor>& outputs, const BackwardOptions& options,
                const char* who) {
-  if (thread_modes.tracer) wants_tape_slot(who);
   require(!outputs.empty(), "{}: no output was given", who);
   require(options.grad_outputs.empty() || options.grad_outputs.size() == outputs.size(),
           "{}: {} gradients were given for {} outputs", who, options.grad_outputs.size(),
@@ -111,10 +110,37 @@ std::vector<Edge> wanted_edges(const std::vector<Tensor>& inputs, const char* wh
   return wanted;
 }
 
+/// A pass over real tensors in the middle of a recording that does not go through the tape.
+class OutsideOfRecording {
+ public:
+  OutsideOfRecording(const char* what, std::vector<Tensor>& outputs, std::vector<Tensor>& gradients,
+                     std::vector<Tensor>& inputs) {
+    if (!thread_modes.tracer) return;
+    std::vector<Tensor>* lists[] = {&outputs, &gradients, &inputs};
+    std::vector<Tensor> all;
+    for (const auto* list : lists) all.insert(all.end(), list->begin(), list->end());
+    token_ = leave_recording_slot(what, all);
+    if (!token_) return;
+    size_t next = 0;
+    for (auto* list : lists)
+      for (Tensor& t : *list) t = std::move(all[next++]);
+  }
+  ~OutsideOfRecording() {
+    if (token_) resume_recording_slot(token_);
+  }
+  OutsideOfRecording(const OutsideOfRecording&) = delete;
+
+ private:
+  void* token_ = nullptr;
+};
+
 }  // namespace
 
-void backward(const std::vector<Tensor>& outputs, const BackwardOptions& options,
-              const std::vector<Tensor>& inputs) {
+void backward(const std::vector<Tensor>& given_outputs, const BackwardOptions& given_options,
+              const std::vector<Tensor>& given_inputs) {
+  std::vector<Tensor> outputs = given_outputs, inputs = given_inputs;
+  BackwardOptions options = given_options;
+  OutsideOfRecording outside("backward()", outputs, options.grad_outputs, inputs);
   Roots roots = roots_of(outputs, options, "backward");
   std::vector<Edge> wanted = wanted_edges(inputs, "backward");
   for (const Tensor& input : inputs)
@@ -122,8 +148,12 @@ void backward(const std::vector<Tensor>& outputs, const BackwardOptions& options
   run_engine(roots.edges, std::move(roots.grads), wanted, engine_options(options, true));
 }
 
-std::vector<Tensor> grad(const std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs,
-                         const BackwardOptions& options) {
+std::vector<Tensor> grad(const std::vector<Tensor>& given_outputs,
+                         const std::vector<Tensor>& given_inputs,
+                         const BackwardOptions& given_options) {
+  std::vector<Tensor> outputs = given_outputs, inputs = given_inputs;
+  BackwardOptions options = given_options;
+  OutsideOfRecording outside("grad()", outputs, options.grad_outputs, inputs);
   Roots roots = roots_of(outputs, options, "grad");
   require(!inputs.empty(), "grad: no input was given");
   std::vector<Tensor> grads =

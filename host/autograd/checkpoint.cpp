@@ -39,7 +39,7 @@ struct Frame {
   void run_again() {
     check_inputs();
     RngState now = rng_state();
-    set_rng_state(random);
+    restore_rng_state(random);
     again.clear();
     {
       EnableGradGuard grad;
@@ -52,7 +52,7 @@ struct Frame {
           [](const std::shared_ptr<void>&) { return Tensor(); });
       f(inputs);
     }
-    set_rng_state(now);
+    restore_rng_state(now);
     require(again.size() == n_saved,
             "checkpoint: the function saved {} tensors in its first run and {} in its second; it "
             "must do the same both times",

@@ -53,6 +53,8 @@ const Tensor& Tensor::requires_grad_(bool value) const {
       "requires_grad_: this tensor was made by {}; only leaves can stop needing a gradient, use "
       "detach()",
       is_leaf() ? "" : autograd::node_of(*this)->name());
+  if (thread_modes.tracer && is_fake() && requires_grad() != value)
+    autograd::requires_grad_slot(*this, value);
   // Made here, so that threads that record with a common leaf find it.
   if (value) autograd::ensure_state(*this);
   mark_requires_grad(*this, value);
@@ -60,7 +62,11 @@ const Tensor& Tensor::requires_grad_(bool value) const {
 }
 
 Tensor Tensor::grad() const {
-  if (thread_modes.tracer) autograd::gradient_touched_slot(*this, true);
+  if (thread_modes.tracer) {
+    autograd::gradient_touched_slot(*this, true);
+    if (is_fake())
+      if (Tensor real = autograd::behind_fake_slot(*this); real.defined()) return real.grad();
+  }
   autograd::GradState* state = autograd::state_of(*this);
   if (!state) return {};
   std::lock_guard guard(state->lock);
@@ -76,7 +82,16 @@ void Tensor::set_grad(const Tensor& gradient) const {
             sizes(), dtype(), gradient.sizes(), gradient.dtype());
     require(!gradient.is_same(*this), "set_grad: a tensor cannot be its own gradient");
   }
-  if (thread_modes.tracer) autograd::gradient_touched_slot(*this, false);
+  if (thread_modes.tracer) {
+    autograd::gradient_touched_slot(*this, false);
+    if (is_fake() || (gradient.defined() && gradient.is_fake())) {
+      std::vector<Tensor> real{*this, gradient};
+      if (void* token = autograd::leave_recording_slot("set_grad()", real)) {
+        real[0].set_grad(real[1]);
+        return autograd::resume_recording_slot(token);
+      }
+    }
+  }
   autograd::GradState& state = autograd::ensure_state(*this);
   std::lock_guard guard(state.lock);
   (state.retained ? *state.retained : state.grad) = gradient;

@@ -218,7 +218,10 @@ std::vector<Tensor> (*run_outside_slot)(std::string_view, const std::vector<Tens
                                         FunctionRef<TensorsFn>) = nullptr;
 
 void (*gradient_touched_slot)(const Tensor&, bool) = nullptr;
-void (*wants_tape_slot)(const char*) = nullptr;
+void (*requires_grad_slot)(const Tensor&, bool) = nullptr;
+void* (*leave_recording_slot)(const char*, std::vector<Tensor>&) = nullptr;
+void (*resume_recording_slot)(void*) = nullptr;
+Tensor (*behind_fake_slot)(const Tensor&) = nullptr;
 
 std::shared_ptr<Node> make_refusing_node(std::string name, std::string why, Edges edges) {
   auto node = std::make_shared<RefusingNode>(std::move(name), std::move(why));

@@ -26,7 +26,14 @@ extern std::vector<Tensor> (*run_outside_slot)(std::string_view what,
 /// While a recorder runs: the gradient of a leaf is about to be read, or to be replaced without
 /// being read. capture/grad_effects.cpp.
 extern void (*gradient_touched_slot)(const Tensor& leaf, bool reads);
-/// A pass through the tape was asked for in a recording whose ops do not go through it; throws.
-extern void (*wants_tape_slot)(const char* what);
+/// While a recorder runs: whether a fake needs a gradient is about to change.
+extern void (*requires_grad_slot)(const Tensor& fake, bool value);
+/// While a recorder runs: real tensors take the places of fakes in `tensors`, and recording is
+/// suspended until the token is given to resume_recording_slot. Null, with nothing changed, where
+/// ops go through the tape as they are recorded. capture/grad_effects.cpp.
+extern void* (*leave_recording_slot)(const char* what, std::vector<Tensor>& tensors);
+extern void (*resume_recording_slot)(void* token);
+/// While a recorder runs: the tensor that a fake stands for, if it is known and has the gradient.
+extern Tensor (*behind_fake_slot)(const Tensor& fake);
 
 }  // namespace tenon::autograd

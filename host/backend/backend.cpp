@@ -127,6 +127,17 @@ BackendInfo backend_info(const std::string& name) {
   fail_unknown(name);
 }
 
+void check_backend_options(const std::string& backend, const std::string& mode,
+                           const std::string& options_toml) {
+  static_cast<void>(backend_info(backend));
+  auto choice = plugin_catalog().find_backend(backend, "");
+  if (!choice) return;
+  CompileRequest request;
+  request.mode = mode;
+  request.options_toml = options_toml;
+  static_cast<void>(resolve_options(choice->manifest(), request));
+}
+
 std::vector<BackendInfo> all_backends() {
   std::vector<BackendInfo> out;
   bool has_eager = false;

@@ -73,6 +73,10 @@ bool is_runtime(const BackendInfo& backend);
 /// The facts of a backend; throws UserError InvalidBackend with the nearest names.
 BackendInfo backend_info(const std::string& name);
 std::vector<BackendInfo> all_backends();
+/// Throws UserError for a backend that there is not, a mode that it does not have, or options (as
+/// TOML) that it does not know or that do not fit.
+void check_backend_options(const std::string& backend, const std::string& mode,
+                           const std::string& options_toml);
 
 /// Compiles with a backend as it is (no stages before it). Throws BackendError
 /// BackendCompilerFailed; a backend that declines is replaced by its fallback and counted.

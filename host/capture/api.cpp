@@ -5,6 +5,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/kernels/pointwise_loop.h"
+#include "core/random.h"
 #include "core/sym/shape_env.h"
 #include "core/tensor/exposure.h"
 #include "core/tensor/tensor_impl.h"
@@ -77,17 +78,25 @@ void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what) {
   if (!trace) return nullptr;
   trace->graph_break(what, std::source_location::current());
   for (Tensor& t : tensors)
-    if (t.defined() && t.is_fake()) t = trace->observe(t, what, std::source_location::current());
+    if (t.defined()) t = real_of(t);
   return new PauseRecording;
 }
 
 void leave_disabled(void* token) { delete static_cast<PauseRecording*>(token); }
+void* pause_recording() { return thread_modes.tracer ? new PauseRecording : nullptr; }
+bool is_recording() { return thread_modes.tracer != nullptr; }
+bool is_following() { return thread_modes.follower != nullptr; }
 
 }  // namespace detail
 
 // Whoever has the address may write there without being counted.
 static void* exposed_address(const Tensor& real) {
   const TensorImpl* impl = impl_of(real);
+  if (thread_modes.tracer)
+    if (Trace* trace = Trace::current()) {
+      trace->graph_break("data_ptr()", std::source_location::current());
+      trace->inputs().host_writes.watch(real);
+    }
   if (impl->storage_ref) expose(*impl->storage_ref.get());
   return impl->data;
 }
@@ -146,6 +155,14 @@ void graph_break(std::string_view reason, std::source_location where) {
 }
 
 namespace {
+
+const bool watches_the_host = (
+    memory_lent_slot =
+        [](const Tensor& lent) {
+          if (Trace* trace = Trace::current()) trace->inputs().host_writes.watch(lent);
+        },
+    seeding_slot = [] { graph_break("the random seed is set", std::source_location::current()); },
+    true);
 
 uint64_t dim_bit(const Tensor& t, int64_t dim, std::string_view what) {
   require(t.defined(), "{}: the tensor is undefined", what);

@@ -22,15 +22,24 @@ bool may_be_symbol(const SchemaArg& arg) {
   }
 }
 
+// A size, an index or a bound.
+bool is_place(const NumberPlace& place) {
+  return entry_of(place.op).schema.args[place.arg].type.base == BaseType::sym_int;
+}
+
 }  // namespace
 
 bool BodyNumbers::is_wanted(Number plain, const NumberPlace& place) const {
   const config::DynamoFlags& flags = config::flags().dynamo;
+  // Below zero a size or a place means something else: the rest, or counted from the end.
+  auto is_meant_otherwise = [&](Number n) { return is_place(place) && n.is_integer() && n.to_int() < 0; };
   if (plain.is_symbolic() || plain.is_boolean()) return false;
   if (plain.is_floating() ? flags.specialize_float : flags.specialize_int) return false;
+  if (is_meant_otherwise(plain)) return false;
   if (wanted_ && wanted_->contains(place)) return true;
   std::optional<Number> before = earlier_ ? earlier_(place) : std::nullopt;
-  return before && before->kind() == plain.kind() && before->word() != plain.word();
+  return before && before->kind() == plain.kind() && before->word() != plain.word() &&
+         !is_meant_otherwise(*before);
 }
 
 void BodyNumbers::lift(uint32_t step, const OpEntry& op, std::span<Value> args,
@@ -60,7 +69,9 @@ Number BodyNumbers::symbol_for(Number plain, const NumberPlace& place) {
   places.push_back(place);
   words.push_back(plain.word());
   if (plain.is_floating()) return env_.create_float(plain.to_double(), source, text);
-  return env_.create_symbol(plain.to_int(), source, text, SymbolOptions::for_number());
+  SymInt symbol = env_.create_symbol(plain.to_int(), source, text, SymbolOptions::for_number());
+  if (is_place(place)) static_cast<void>(bool(symbol >= 0));
+  return symbol;
 }
 
 }  // namespace tenon

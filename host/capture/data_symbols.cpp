@@ -90,6 +90,7 @@ std::vector<const Expr*> DataSymbols::show(std::vector<Tensor>& results) const {
 }
 
 void DataSymbols::learn(std::span<const Expr* const> symbols, std::span<const Tensor> values) {
+  PauseRecording pause;
   for (size_t i = 0; i < symbols.size(); ++i)
     env_.give_value(symbols[i], value_in(values[i], symbols[i]->kind));
 }

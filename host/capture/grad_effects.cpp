@@ -3,6 +3,7 @@
 
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
+#include "capture/follow.h"
 #include "capture/trace.h"
 #include "core/error.h"
 
@@ -12,16 +13,13 @@ namespace tenon {
 
 using autograd::GradState;
 
+bool TouchedGradients::has_touched(const Tensor& leaf) const {
+  return std::ranges::any_of(touched_, [&](const Touched& t) { return t.leaf.is_same(leaf); });
+}
+
 void TouchedGradients::touch(const Tensor& leaf, bool reads) {
-  bool is_known =
-      std::ranges::any_of(touched_, [&](const Touched& t) { return t.leaf.is_same(leaf); });
-  if (is_known) return;
   GradState& state = autograd::ensure_state(leaf);
-  require(!reads || !state.grad.defined(), ErrorCode::unsupported,
-          "a body that calls backward() reads the gradient that a tensor of shape {} had before; "
-          "drop it in the body first: optimizer.zero_grad(), or set_grad({{}})",
-          leaf.sizes());
-  touched_.push_back({leaf, state.grad, {}, reads});
+  touched_.push_back({leaf, state.grad, {}, reads && !state.grad.defined()});
 }
 
 void TouchedGradients::give_back() {
@@ -65,18 +63,42 @@ const bool installed = [] {
   autograd::gradient_touched_slot = [](const Tensor& leaf, bool reads) {
     if (thread_modes.follower) return;  // such bodies are recorded without the tape
     Trace* trace = Trace::current();
-    if (trace && trace->is_on_tape()) trace->gradients().touch(leaf, reads);
+    if (!trace || !trace->is_on_tape()) return;
+    if (trace->gradients().has_touched(leaf)) return;
+    Tensor& gradient = autograd::ensure_state(leaf).grad;
+    // That of an argument, whose fake has none yet.
+    const Tensor& real = leaf.is_fake() ? concrete_of(leaf) : leaf;
+    if (leaf.is_fake() && real.defined()) gradient = autograd::ensure_state(real).grad;
+    trace->gradients().touch(leaf, reads);
+    if (reads && gradient.defined()) trace->inputs().lift_gradient(leaf, gradient);
   };
-  autograd::wants_tape_slot = [](const char* what) {
+  autograd::requires_grad_slot = [](const Tensor& fake, bool value) {
     Trace* trace = Trace::current();
-    require(trace != nullptr, ErrorCode::unsupported,
-            "{}: not supported while a graph tracer records", what);
-    if (trace->is_on_tape()) return;
-    require(!trace->so_far().has_graph_breaks(), ErrorCode::unsupported,
-            "{}: the body looks at data before ({}), and a body that calls backward() must be one "
-            "graph; return the value instead of looking at it",
-            what, trace->so_far().break_reason);
-    throw WantsTape();
+    if (!trace) return;
+    if (!trace->is_on_tape() && trace->fullgraph) throw WantsTape();
+    // What was recorded before knows nothing of it.
+    if (!trace->is_on_tape()) {
+      trace->graph_break("requires_grad_()", std::source_location::current());
+      trace->inputs().restart();
+    }
+    if (const Tensor& real = concrete_of(fake); real.defined()) real.requires_grad_(value);
+  };
+  autograd::leave_recording_slot = [](const char* what, std::vector<Tensor>& tensors) -> void* {
+    Follower* follower = Follower::current();
+    if (!follower || !follower->passes_break()) {
+      Trace* trace = Trace::current();
+      require(trace != nullptr, ErrorCode::unsupported,
+              "{}: not supported while a graph tracer records", what);
+      if (trace->is_on_tape()) return nullptr;
+      if (trace->fullgraph) throw WantsTape();
+    }
+    return detail::enter_disabled(tensors, what);
+  };
+  autograd::resume_recording_slot = detail::leave_disabled;
+  autograd::behind_fake_slot = [](const Tensor& fake) -> Tensor {
+    if (const Follower* follower = Follower::current()) return follower->walk().real_of(fake);
+    const Trace* trace = Trace::current();
+    return trace && !trace->is_on_tape() ? concrete_of(fake) : Tensor();
   };
   return true;
 }();

@@ -22,6 +22,8 @@ struct WantsTape {};
 /// The gradients that a body touches while it is recorded through the tape.
 class TouchedGradients {
  public:
+  bool has_touched(const Tensor& leaf) const;
+  /// For the first time.
   void touch(const Tensor& leaf, bool reads);
   /// The leaves get back what they had; once.
   void give_back();

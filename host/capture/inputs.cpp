@@ -3,6 +3,7 @@
 
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
+#include "autograd/view.h"
 #include "capture/locate.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -23,6 +24,14 @@ const Tensor& concrete_of(const Tensor& fake) {
 }
 
 void escape(const Tensor& fake, const Tensor& real) {
+  std::unique_ptr<GradAttachment>& state = impl_of(real)->grad;
+  bool is_leaf = real.requires_grad() && real.is_leaf();
+  // A leaf that the body has made and keeps, and that no tape knows: the handle is the leaf.
+  if (is_leaf && autograd::ensure_state(real).accumulator.expired()) {
+    impl_of(fake)->grad = std::move(state);
+    become(fake, real);
+    return mark_requires_grad(fake, true);
+  }
   become(fake, real);
   mark_requires_grad(fake, false);
   if (autograd::Edge edge = autograd::edge_of(real))
@@ -162,6 +171,16 @@ Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body) {
   return fake;
 }
 
+void TraceInputs::lift_gradient(const Tensor& leaf, const Tensor& gradient) {
+  auto is_it = [&](const auto& known) { return known.first.is_same(gradient); };
+  if (std::ranges::any_of(stand_ins_, is_it)) return;
+  ValueOrigin origin = origin_of(recorder_.as_fake(leaf));  // may lift the leaf
+  auto place = static_cast<uint32_t>(implicit.size());
+  add_input(gradient, meta_of(gradient), {}, {ValueOrigin::Kind::implicit, place});
+  implicit.push_back(
+      {.source = ImplicitInput::Source::gradient, .leaf = origin, .tensor = gradient});
+}
+
 Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, StorageRef storage,
                               ValueOrigin origin) {
   GraphValue value;
@@ -222,7 +241,7 @@ void TraceInputs::add_known(const Tensor& real, const Tensor& fake) {
   set_origin(fake, {ValueOrigin::Kind::implicit, static_cast<uint32_t>(implicit.size())});
   impl_of(fake)->ensure_extra().concrete = real;
   stand_ins_.push_back({real, fake});
-  implicit.push_back({ImplicitInput::Source::held, nullptr, real, is_wrapped_number(real)});
+  implicit.push_back({.tensor = real, .is_wrapped_number = is_wrapped_number(real)});
 }
 
 std::vector<Overlap> TraceInputs::segment_overlaps() const {
@@ -260,11 +279,43 @@ void TraceInputs::check_write(const Tensor& written) const {
   }
 }
 
+namespace {
+
+template <class F>
+void each_written(const CallArgs& call, F&& f) {
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (call.op->mutated_args >> i & 1) each_tensor(call.args[i], f);
+}
+
+}  // namespace
+
 void TraceInputs::check_writes(const CallArgs& call) const {
   if (!state_ && !recorder_.on_tape) return;
-  for (uint32_t i = 0; i < call.n_args; ++i)
-    if (call.op->mutated_args >> i & 1)
-      each_tensor(call.args[i], [this](const Tensor& t) { check_write(t); });
+  each_written(call, [this](const Tensor& t) { check_write(t); });
+}
+
+bool TraceInputs::changes_captured(const CallArgs& call) const {
+  bool any = false;
+  each_written(call, [&](const Tensor& written) {
+    if (written.is_fake()) return;
+    for (const auto& [real, fake] : stand_ins_)
+      if (real.is_same(written))
+        any = any || fake.dim() != real.dim() ||
+              !std::ranges::equal(fake.sizes(), real.sizes(), {}, &SymInt::word, &SymInt::word) ||
+              !std::ranges::equal(fake.strides(), real.strides(), {}, &SymInt::word, &SymInt::word);
+  });
+  return any;
+}
+
+// On the tape, the tape asks.
+void TraceInputs::check_leaf_writes(const CallArgs& call) const {
+  if (recorder_.on_tape || !thread_modes.grad_enabled) return;
+  each_written(call, [&](const Tensor& written) {
+    if (!written.requires_grad()) return;
+    if (!written.is_fake()) return autograd::check_write(written, call.op->name);
+    for (const auto& [real, fake] : stand_ins_)
+      if (shares_storage(fake, written)) autograd::check_write(real, call.op->name);
+  });
 }
 
 namespace {
@@ -297,6 +348,7 @@ std::optional<SymInt> TraceInputs::item_of_argument(const Tensor& fake, Dtype wa
 }
 
 void TraceInputs::restart() {
+  recorder_.restart();
   segment_inputs_.clear();
   segment_origins_.clear();
   segment_storages_.clear();

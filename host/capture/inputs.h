@@ -5,6 +5,7 @@
 // earlier segments, whose real tensors are known by then.
 #pragma once
 
+#include "capture/host_writes.h"
 #include "capture/recording.h"
 #include "capture/trace_policy.h"
 #include "graph/record.h"
@@ -54,6 +55,10 @@ class TraceInputs {
   void take_place(const Tensor& own, const Tensor& held);
   /// Throws where the call writes captured tensors that may not be written.
   void check_writes(const CallArgs& call) const;
+  /// Whether an op gives a captured tensor other sizes or strides, which the body will look at.
+  bool changes_captured(const CallArgs& call) const;
+  /// Throws UserError where an op, not recorded yet, writes a leaf that needs a gradient.
+  void check_leaf_writes(const CallArgs& call) const;
   /// The one number in an integer argument, as a symbol: a guard may decide about it. Nothing for
   /// other tensors. Only before anything was written.
   std::optional<SymInt> item_of_argument(const Tensor& fake, Dtype wanted);
@@ -70,6 +75,10 @@ class TraceInputs {
   int32_t references(const Tensor& fake) const;
 
   std::vector<ImplicitInput> implicit;  ///< the captured tensors, in the order of their origins
+  HostWrites host_writes;
+
+  /// The gradient that a leaf had before becomes an input.
+  void lift_gradient(const Tensor& leaf, const Tensor& gradient);
 
  private:
   Tensor add_argument(size_t index, const TracePolicy& policy);

@@ -40,8 +40,8 @@ ImplicitInput locate(const Tensor& real, const detail::Body& body) {
   bool stays = (address >= begin && address < end) || is_static_memory(address);
   for (const char* word = begin; !stays && word + sizeof(void*) <= end; word += sizeof(void*))
     stays = *reinterpret_cast<const Tensor* const*>(word) == &real;
-  if (stays) return {ImplicitInput::Source::address, &real, real};
-  return {ImplicitInput::Source::held, nullptr, real};
+  if (stays) return {.source = ImplicitInput::Source::address, .address = &real, .tensor = real};
+  return {.tensor = real};
 }
 
 }  // namespace tenon

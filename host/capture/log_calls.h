@@ -12,6 +12,7 @@ namespace tenon {
 struct ValueOrigin {
   enum class Kind : uint8_t { leaf, implicit, graph, number, undefined } kind = Kind::undefined;
   uint32_t index = 0;
+  friend bool operator==(const ValueOrigin&, const ValueOrigin&) = default;
 };
 
 /// A call as part of an entry: run after its code.

@@ -38,24 +38,33 @@ std::vector<Tensor> Trace::run_outside(std::string_view what, const std::vector<
   return results;
 }
 
-// A fake that somebody keeps beyond the call gets its real tensor, and the body runs on every call.
-void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
-  std::vector<Tensor> escaped;
-  for (Tensor& fake : recorder_.live_fakes()) {
+// Those of `fakes` that somebody keeps beyond the call.
+std::vector<Tensor> Trace::escaped_of(std::vector<Tensor> fakes,
+                                      std::span<const Tensor> body_outputs) const {
+  std::erase_if(fakes, [&](const Tensor& fake) {
     int32_t ours = 1 + recorder_.own_references(fake) + inputs_.references(fake) +
-                   gradients_.references(fake) + log_calls_.references(fake);  // 1: `fake` itself
+                   gradients_.references(fake) + log_calls_.references(fake);  // 1: in `fakes`
     for (const Tensor& t : body_outputs) ours += t.is_same(fake);
-    if (fake.head()->references.load() > ours) escaped.push_back(fake);
-  }
-  if (escaped.empty()) return;
+    return fake.head()->references.load() <= ours;
+  });
+  return fakes;
+}
+
+// They get their real tensors, and the body runs on every call.
+void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
+  std::vector<Tensor> pending = escaped_of(recorder_.live_fakes(), body_outputs);
+  std::vector<Tensor> earlier = escaped_of(recorder_.earlier_fakes(), body_outputs);
+  if (pending.empty() && earlier.empty()) return;
   require(config::flags().capture.on_escape != "error", ErrorCode::graph_break,
           "{} traced tensors were stored outside of the function, the first is {}, and "
           "capture.on_escape is \"error\"; return them instead",
-          escaped.size(), escaped[0]);
-  graph_break("a traced tensor was stored outside of the function",
-              std::source_location::current());
-  for (const Tensor& fake : escaped)
-    if (Tensor real = concrete_of(fake); real.defined()) escape(fake, real);
+          pending.size() + earlier.size(), pending.empty() ? earlier[0] : pending[0]);
+  if (!pending.empty())
+    graph_break("a traced tensor was stored outside of the function",
+                std::source_location::current());
+  for (const auto* list : {&pending, &earlier})
+    for (const Tensor& fake : *list)
+      if (Tensor real = concrete_of(fake); real.defined()) escape(fake, real);
 }
 
 namespace {

@@ -25,6 +25,10 @@ namespace tenon {
 
 class FrameStore;
 
+/// Whether something of a run is left besides the results: writes, or random numbers that were drawn.
+inline bool has_effect(const OpEntry& op) {
+  return op.mutated_args != 0 || (op.tags & TN_TAG_RANDOM) != 0;
+}
 /// Whether a node only asserts what the recording took for granted about numbers; no operation of
 /// the body.
 bool is_assertion(const Node& node);

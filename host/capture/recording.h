@@ -22,9 +22,11 @@ struct ImplicitInput {
   enum class Source : uint8_t {
     held,     ///< found by nothing: kept, and valid while somebody else keeps it too
     address,  ///< the handle's address stays: in the closure, behind it, or static
+    gradient,  ///< what another input has as its gradient
   };
   Source source = Source::held;
   const Tensor* address = nullptr;
+  ValueOrigin leaf = {};  ///< of a gradient
   Tensor tensor;
   bool is_wrapped_number = false;  ///< a number in a tensor's place
 };

@@ -54,13 +54,13 @@ std::string user_location(std::source_location where) {
 }
 
 Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRunner run_segment)
-    : env_(ShapeEnv::make()),
+    : fullgraph(policy.fullgraph),
+      env_(ShapeEnv::make()),
       run_segment_(std::move(run_segment)),
       recorder_(env_),
       inputs_(leaves, recorder_, policy.state),
       symbols_(leaves, recorder_, policy),
       numbers_(*env_, policy.body_numbers, policy.earlier_number),
-      fullgraph_(policy.fullgraph),
       keep_empty_(policy.keep_empty) {
   recording_.shape_env = env_;
   recorder_.on_tape = policy.on_tape;
@@ -81,6 +81,7 @@ Trace::~Trace() {
 // What the recorder asks, in the order in which it asks for one op.
 void Trace::set_hooks() {
   recorder_.runs_outside = [this](const CallArgs& call) {
+    inputs_.check_leaf_writes(call);
     if (!stays_outside(*call.op)) return false;
     run_outside(call);
     return true;
@@ -109,16 +110,25 @@ void Trace::set_hooks() {
   recorder_.on_node = [this](const CallArgs& call, NodeId id) {
     n_steps_ += !is_assertion(recorder_.graph().node(id));
     inputs_.check_writes(call);
-    mutates_ = mutates_ || call.op->mutated_args;
+    mutates_ = mutates_ || has_effect(*call.op);
     has_mutated_ = has_mutated_ || mutates_;
     symbols_.emit_asserts();
+    if (inputs_.changes_captured(call))
+      return break_because(message("{} changes what a captured tensor is", call.op->name));
+    if (!inputs_.host_writes.touches(call)) return;
+    recording_.why_not_followed = "the program has an address of its memory";
+    require(!fullgraph, ErrorCode::graph_break,
+            "{} is on memory that the program may write, since the body has its address, and "
+            "fullgraph = true forbids cutting the graph; copy the data before the call",
+            call.op->name);
+    break_because(message("{} is on memory that the program may write", call.op->name));
   };
 }
 
 bool Trace::stays_outside(const OpEntry& op) const {
   const config::DynamoFlags& flags = config::flags().dynamo;
   bool refused = flags.only_allow_pt2_compliant_ops && !is_compliant(op);
-  require(!refused || !fullgraph_, ErrorCode::graph_break,
+  require(!refused || !fullgraph, ErrorCode::graph_break,
           "{} lacks the tag pt2_compliant, without which dynamo.only_allow_pt2_compliant_ops lets "
           "no operation into a graph, and fullgraph = true forbids cutting the graph; declare it "
           "with .pt2_compliant() if its functions are pure, or set the flag to false",
@@ -130,7 +140,7 @@ bool Trace::stays_outside(const OpEntry& op) const {
 
 void Trace::graph_break(std::string_view what, std::source_location where) {
   BodyScope::check(message("{} looks at data at {}", what, user_location(where)));
-  require(!fullgraph_, ErrorCode::graph_break,
+  require(!fullgraph, ErrorCode::graph_break,
           "{} looks at data at {}, and fullgraph = true forbids cutting the graph; return the "
           "value, or use "
           "tenon::where for a choice between tensors{}",
@@ -159,7 +169,7 @@ Tensor Trace::observe(const Tensor& fake, std::string_view what, std::source_loc
 }
 
 bool Trace::may_look() const {
-  return !fullgraph_ && !config::flags().shapes.no_data_dependent_graph_break;
+  return !fullgraph && !config::flags().shapes.no_data_dependent_graph_break;
 }
 
 // Somebody asks for a number that depends on data: the segment ends, which shows it.
@@ -218,7 +228,6 @@ void Trace::flush() {
   }
   symbols_.learn(shown, std::span<const Tensor>(results).subspan(n_alive));
   inputs_.restart();
-  recorder_.restart();
 }
 
 void Trace::resume(const Recording& left, const Path& path, size_t n_parts, const Frame& frame) {
@@ -230,13 +239,14 @@ void Trace::resume(const Recording& left, const Path& path, size_t n_parts, cons
   if (!left.guards.numbers_of_body.empty())
     recording_.why_not_followed = "an earlier segment takes numbers of the body for granted";
   inputs_.restart();
-  recorder_.restart();
   has_mutated_ = true;
   for (const Path::Part& part : path.parts().first(n_parts)) {
     recording_.segments.push_back(*part.segment);
     n_steps_ = static_cast<uint32_t>(part.end_step);
-    for (uint32_t object : part.outputs)
+    for (uint32_t object : part.outputs) {
       inputs_.set_origin(frame.objects[object], {ValueOrigin::Kind::graph, n_made_++});
+      recorder_.know_earlier(frame.objects[object]);
+    }
   }
   recording_.n_graph_breaks = static_cast<int64_t>(n_parts);
   recording_.break_reason = "it looks at data";
@@ -282,7 +292,12 @@ Recording Trace::run(const detail::Body& body) {
 }
 
 void Trace::failed() {
-  if (mutates_ && !is_on_tape()) flush();
+  if (is_on_tape()) return;
+  std::vector<Tensor> kept = escaped_of(recorder_.live_fakes(), {});
+  if (mutates_ || !kept.empty()) flush();
+  for (const auto& list : {kept, escaped_of(recorder_.earlier_fakes(), {})})
+    for (const Tensor& fake : list)
+      if (Tensor real = concrete_of(fake); real.defined()) escape(fake, real);
 }
 
 Recording Trace::finish(const BodyResults& results) {
@@ -320,10 +335,10 @@ void Trace::take_place(const Tensor& own, const Tensor& held) {
 // Runs the last piece; all results are real.
 void Trace::finish_pieces(std::span<const Tensor> body_outputs) {
   if (!log_calls_.calls.empty()) recording_.why_not_followed = "log calls wait for its end";
-  if (recording_.segments.empty()) recording_.why_not_followed = "it has no operations";
   for (Number& n : recording_.output_numbers)
     if (n.is_symbolic()) n = n.is_integer() ? Number(n.to_int()) : Number(n.to_double());
   flush();
+  if (recording_.segments.empty()) recording_.why_not_followed = "it has no operations";
   log_calls_.run();
   for (const Tensor& t : body_outputs) recording_.results.push_back(real_of(t));
   recording_.number_places = std::move(numbers_.places);
@@ -364,11 +379,6 @@ void Trace::finish_graph(std::span<const Tensor> body_outputs) {
   symbols_.bind(*recording_.graph);
   recording_.inputs = inputs_.segment_origins();
   recording_.inputs.resize(recording_.graph->inputs().size());
-}
-
-void Trace::note_mode(const std::shared_ptr<const bool>& mode) {
-  auto is_known = [&](const ReadMode& known) { return known.mode == mode; };
-  if (std::ranges::none_of(recording_.modes, is_known)) recording_.modes.push_back({mode, *mode});
 }
 
 namespace {

@@ -84,12 +84,18 @@ class Trace {
   std::vector<Tensor> run_outside(std::string_view what, const std::vector<Tensor>& inputs,
                                   FunctionRef<autograd::TensorsFn> f);
   /// The body depends on the mode of a module.
-  void note_mode(const std::shared_ptr<const bool>& mode);
+  void note_mode(const std::shared_ptr<const bool>& mode) {
+    for (const ReadMode& known : recording_.modes)
+      if (known.mode == mode) return;
+    recording_.modes.push_back({mode, *mode});
+  }
 
   TraceInputs& inputs() { return inputs_; }
   DataSymbols& symbols() { return symbols_; }
   TouchedGradients& gradients() { return gradients_; }
   PendingLogCalls& log_calls() { return log_calls_; }
+
+  const bool fullgraph;  ///< the body must be one graph
 
  private:
   friend class TraceScope;
@@ -100,6 +106,8 @@ class Trace {
   std::optional<SymValue> look_at(const Expr* expr);
   void break_because(std::string reason);
   void flush();
+  std::vector<Tensor> escaped_of(std::vector<Tensor> fakes,
+                                 std::span<const Tensor> body_outputs) const;
   void finish_escapes(std::span<const Tensor> body_outputs);
   void finish_pieces(std::span<const Tensor> body_outputs);
   void finish_graph(std::span<const Tensor> body_outputs);
@@ -115,7 +123,7 @@ class Trace {
   PendingLogCalls log_calls_;
   Recording recording_;
   const detail::Body* body_ = nullptr;
-  const bool fullgraph_, keep_empty_;
+  const bool keep_empty_;
   bool is_done_ = false;
   uint32_t n_steps_ = 0;      // operations so far
   uint32_t n_made_ = 0;       // outputs of segments so far

@@ -16,26 +16,6 @@ namespace tenon {
 
 namespace {
 
-// Captured tensors that are one with each other or with an argument would have been one value.
-bool are_distinct(const detail::Leaves& leaves, std::span<const Tensor> slots) {
-  if (slots.empty()) return true;
-  size_t capacity = std::bit_ceil(2 * (slots.size() + leaves.tensors.size()));
-  std::array<const void*, 64> local{};
-  std::vector<const void*> spilled(capacity > local.size() ? capacity : 0);
-  std::span<const void*> table(spilled.empty() ? local.data() : spilled.data(), capacity);
-  auto insert = [&](const void* head) {
-    size_t place = (reinterpret_cast<uint64_t>(head) >> 4) * 0x9E3779B97F4A7C15u >> 32;
-    for (;; ++place) {
-      const void*& entry = table[place & (capacity - 1)];
-      if (entry == head) return false;
-      if (!entry) return entry = head, true;
-    }
-  };
-  for (const Tensor* t : leaves.tensors.span())
-    if (t->defined()) insert(t->head());
-  return std::ranges::all_of(slots, [&](const Tensor& t) { return insert(t.head()); });
-}
-
 // Whether a captured tensor is like the one that a version has met.
 bool fits_slot(const PathVersion& version, size_t slot, const Tensor& given) {
   return matches(version.slot_guards[slot], given) &&
@@ -74,7 +54,7 @@ bool Walk::fits_step(const CallArgs& call) {
   const Value* expected = frame_->args.data() + step.first_arg;
   for (uint32_t i = 0; i < call.n_args; ++i)
     if (!fits(expected[i], call.args[i])) {
-      frame_->slots.resize(slots_before);
+      drop_slots(slots_before);
       return false;
     }
   return true;
@@ -110,7 +90,7 @@ bool Walk::is_value(ValueId value, const Tensor& given) {
 bool Walk::takes_numbers(const Value& expected, const Value& given) {
   auto take = [this](size_t index, int64_t word) {
     const auto& guards = version_->recording->guards.numbers_of_body;
-    if (index < guards.size()) {
+    if (index < guards.size() && !guards[index].conditions.empty()) {
       std::vector<int64_t> words = frame_->symbols;
       words[path().numbers()[index].word] = word;
       if (!guards[index].program.check(words)) return false;
@@ -135,9 +115,13 @@ bool Walk::takes_slot(uint32_t slot, const Tensor& given) {
   std::vector<Tensor>& slots = frame_->slots;
   if (slot < slots.size()) return slots[slot].is_same(given);
   if (slot > slots.size() || !fits_slot(*version_, slot, given)) return false;
+  // One that is an argument too, or in another slot, would have been one value.
+  if (known_.empty()) known_.assign(leaves_, slots);
+  if (!known_.insert(given)) return false;
   slots.push_back(given);
   return true;
 }
+
 
 void Walk::give_results(const CallArgs& call) {
   const Path::Step& step = path().steps()[next_++];
@@ -186,7 +170,9 @@ bool Walk::may_change_to(const PathVersion& other) const {
   if (n_run_ && (!other.path->has_breaks() || others.size() < n_run_)) return false;
   for (size_t i = 0; i < n_run_; ++i)
     if (mine[i].end_step != others[i].end_step) return false;
-  if (other.path->shared_steps(path()) < next_) return false;
+  if (other.path->shared_steps(path()) < next_ ||
+      frame_->slots.size() > other.slot_guards.size())
+    return false;
   for (size_t i = 0; i < frame_->slots.size(); ++i)
     if (!fits_slot(other, i, frame_->slots[i])) return false;
   return other.recording->guards.numbers_hold(leaves_, frame_->numbers,
@@ -224,10 +210,10 @@ bool Walk::ends_whole(std::span<const Tensor> outputs) {
   size_t slots_before = frame_->slots.size();
   for (size_t i = 0; i < recorded.outputs.size(); ++i)
     if (!is_output(recorded.outputs[i], outputs[i])) {
-      frame_->slots.resize(slots_before);
+      drop_slots(slots_before);
       return false;
     }
-  return frame_->slots.size() == path().n_slots() && are_distinct(leaves_, frame_->slots);
+  return frame_->slots.size() == path().n_slots();
 }
 
 bool Walk::is_output(const ValueOrigin& origin, const Tensor& given) {
@@ -259,7 +245,7 @@ bool Walk::has_escapes(std::span<const Tensor> outputs) const {
 
 bool Walk::has_written() const {
   std::span<const Path::Step> pending = path().steps().subspan(begun_, next_ - begun_);
-  return std::ranges::any_of(pending, [](const auto& step) { return step.op->mutated_args != 0; });
+  return std::ranges::any_of(pending, [](const auto& step) { return has_effect(*step.op); });
 }
 
 // ---- segments
@@ -292,8 +278,7 @@ bool Walk::ends_segment(const SegmentCalls& calls) {
   if (!has_pending_steps()) return true;
   if (n_run_ == path().parts().size()) return false;
   const Path::Part& part = path().parts()[n_run_];
-  if (part.end_step != next_ || !are_distinct(leaves_, frame_->slots) || !gives_what_is_held(part))
-    return false;
+  if (part.end_step != next_ || !gives_what_is_held(part)) return false;
   if (part.segment->writes && overlaps_of(inputs_of(part)) != part.segment->overlaps) return false;
   code_ = calls.find(*part.segment, symbols_of(part));
   return code_ != nullptr;

@@ -3,6 +3,7 @@
 // Threads: belongs to the thread of the run.
 #pragma once
 
+#include "capture/distinct_tensors.h"
 #include "capture/frame.h"
 #include "capture/trace.h"
 #include "core/function_ref.h"
@@ -67,7 +68,7 @@ class Walk {
   bool ends_whole(std::span<const Tensor> outputs);
   /// Whether somebody holds a fake besides the results.
   bool has_escapes(std::span<const Tensor> outputs) const;
-  /// Whether a pending step writes.
+  /// Whether a pending step writes, or draws random numbers.
   bool has_written() const;
 
   /// Whether the pending steps are a segment that gives all that the body holds, and has code.
@@ -89,6 +90,11 @@ class Walk {
   bool is_value(ValueId value, const Tensor& given);
   bool takes_numbers(const Value& expected, const Value& given);
   bool takes_slot(uint32_t slot, const Tensor& given);
+  void drop_slots(size_t n) {
+    if (frame_->slots.size() == n) return;
+    frame_->slots.resize(n);
+    known_.clear();
+  }
   bool is_output(const ValueOrigin& origin, const Tensor& given);
   bool gives_what_is_held(const Path::Part& part) const;
   std::vector<const Tensor*> inputs_of(const Path::Part& part) const;
@@ -97,6 +103,7 @@ class Walk {
   const detail::Leaves& leaves_;
   const PathVersion* version_;
   std::unique_ptr<Frame> frame_;             // null: it has become a recording
+  DistinctTensors known_;                    // arguments and slots, once there is a slot
   size_t next_ = 0;                          // step
   size_t begun_ = 0;                         // the first step of the part in progress
   size_t n_run_ = 0;                         // parts that have run

@@ -51,21 +51,26 @@ void note_sizes(report::CompileRecord& record, const Site& site, const Entry& en
   record.n_ops = entry.recorded.graph ? entry.recorded.graph->nodes().size() : 0;
   record.n_guards = guards.tensors.size() + guards.condition_texts.size();
   record.n_symbols = guards.loads.size();
-  record.n_entries = site.n_entries.load();
+  record.n_entries = site.versions.size();
 }
 
 // Whether a version has the code of a recording.
 bool is_alike(const Recording& recording, const Entry& entry) {
   if (recording.has_graph_breaks() || entry.replays())
     return recording.has_graph_breaks() && entry.replays();
-  return structurally_equal(*recording.graph, *entry.recorded.graph);
+  const Recording& other = entry.recorded;
+  return recording.inputs == other.inputs && recording.outputs == other.outputs &&
+         recording.number_outputs == other.number_outputs &&
+         recording.log_calls.size() == other.log_calls.size() &&
+         recording.implicit.size() == other.implicit.size() &&
+         structurally_equal(*recording.graph, *other.graph);
 }
 
 }  // namespace
 
 Entry* equal_version(const Site& site, const Recording& recording, const Leaves& leaves) {
-  for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
-    Entry* entry = site.order[i].load();
+  for (uint32_t i = 0; i < site.versions.size(); ++i) {
+    Entry* entry = site.versions[i];
     if (!is_alike(recording, *entry) || !entry->accepts(leaves)) continue;
     bool serves =
         entry->replays() || (entry->recorded.guards.numbers_hold(leaves, recording.number_words) &&
@@ -88,7 +93,7 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
   std::string id = message("{}/{}", site.number, site.attempts);
 
   // What the recording took for granted is checked before each later call.
-  auto entry = std::make_unique<Entry>(std::move(id), std::move(recording), leaves);
+  auto entry = std::make_shared<Entry>(std::move(id), std::move(recording), leaves);
 
   // Differentiate, remove mutation, decompose, cut in two, and let the backend turn that into code
   // (compile_graph.cpp).
@@ -102,7 +107,7 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
 
   // From here on the entry serves.
   ++site.attempts;
-  return site.add(std::move(entry));
+  return site.versions.add(std::move(entry));
 }
 
 }  // namespace
@@ -126,6 +131,10 @@ void serve_recording(Site& site, Recording recording, const Leaves& leaves, Call
 namespace {
 
 void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
+  if (site.run_only) {
+    ++site.eager_calls;
+    return body.run_eager(body.context);
+  }
   // The options of compile() count from here on, over them what an override says.
   config::OptionScope options(site.flags), overrides(flag_override(site.number));
 

@@ -17,6 +17,8 @@ std::string regime_of(const Site& site, const Entry& e) {
   if (e.replays())
     return message("the body runs on every call, compared with {} recorded courses: {}", n,
                    e.recorded.break_reason);
+  if (site.replay_for_good)
+    return "the body is recorded on every call: it did something else than when it was recorded";
   if (site.skips_bodies()) return "the code runs alone: the body is stated pure";
   if (e.path) return "the body runs on every call, compared with the recorded one";
   if (e.recorded.has_backward) return "the code runs alone: " + e.why_no_path;
@@ -30,9 +32,9 @@ std::string explain_site(const Site& s) {
   std::lock_guard lock(site.changing);
   std::string out =
       message("callable {} with backend {}: {} versions, {} compiles\n", display_name(site),
-              backend_of(site), site.n_entries.load(), site.compiles.load());
-  for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
-    const Entry& e = *site.order[i].load();
+              backend_of(site), site.versions.size(), site.compiles.load());
+  for (uint32_t i = 0; i < site.versions.size(); ++i) {
+    const Entry& e = *site.versions[i];
     out += message("version {}: {}\n", e.id, regime_of(site, e));
     out += e.recorded.guards.to_text();
     if (e.recorded.has_code) out += to_text(*e.recorded.graph);

@@ -39,8 +39,8 @@ struct Versions {
   std::vector<PathVersion> others() {
     std::vector<PathVersion> versions;
     size_t n_known = courses.size();
-    for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
-      Entry* entry = site.order[i].load();
+    for (uint32_t i = 0; i < site.versions.size(); ++i) {
+      Entry* entry = site.versions[i];
       if (entry == &first || !entry->accepts(leaves)) continue;
       if (entry->path)
         versions.push_back(entry->version());

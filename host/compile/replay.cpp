@@ -19,19 +19,42 @@ using detail::CallResult;
 using detail::Leaves;
 using detail::Site;
 
-std::unique_ptr<Trace> new_trace(Site& site, const Leaves& leaves, const Path* left) {
+namespace {
+
+// What were symbols are symbols, whatever calls have taught since.
+void take_symbols_of(const GuardSet& guards, TracePolicy& policy) {
+  for (size_t i = 0; i < policy.sizes.size() && i < guards.tensors.size(); ++i)
+    for (size_t d = 0; d < policy.sizes[i].size(); ++d) {
+      DimPolicy& size = policy.sizes[i][d];
+      bool is_free = guards.tensors[i].free_sizes >> d & 1;
+      if (!is_free) size = DimPolicy::fixed;
+      if (is_free && size == DimPolicy::fixed) size = DimPolicy::duck;
+    }
+  for (size_t i = 0; i < policy.numbers.size() && i < guards.numbers.size(); ++i)
+    policy.numbers[i] = guards.numbers[i].is_symbolic();
+}
+
+std::unique_ptr<Trace> trace_like(Site& site, const Leaves& leaves, const Path* left,
+                                  const Entry* like) {
   TracePolicy policy;
   {
     std::lock_guard lock(site.changing);
     policy = policy_of(site, leaves, left);
   }
+  if (like) take_symbols_of(like->recorded.guards, policy);
   return std::make_unique<Trace>(leaves, policy, segment_runner(site));
+}
+
+}  // namespace
+
+std::unique_ptr<Trace> new_trace(Site& site, const Leaves& leaves, const Path* left) {
+  return trace_like(site, leaves, left, nullptr);
 }
 
 namespace {
 
-Recording record_once(Site& site, const Leaves& leaves, const Body& body) {
-  std::unique_ptr<Trace> trace = new_trace(site, leaves);
+Recording record_once(Site& site, const Leaves& leaves, const Body& body, const Entry* like) {
+  std::unique_ptr<Trace> trace = trace_like(site, leaves, nullptr, like);
   auto* watch = report::CompileWatch::current();
   try {
     return trace->run(body);
@@ -44,14 +67,14 @@ Recording record_once(Site& site, const Leaves& leaves, const Body& body) {
 
 }  // namespace
 
-Recording record_body(Site& site, const Leaves& leaves, const Body& body) {
+Recording record_body(Site& site, const Leaves& leaves, const Body& body, const Entry* like) {
   report::PhaseScope phase("trace");
   try {
-    return record_once(site, leaves, body);
+    return record_once(site, leaves, body, like);
   } catch (const WantsTape&) {
     site.calls_backward = true;
   }
-  return record_once(site, leaves, body);
+  return record_once(site, leaves, body, like);
 }
 
 void give_results(Recording& recording, CallResult& result) {
@@ -102,9 +125,9 @@ void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& r
 bool verify(Site& site, Entry& entry, const Leaves& leaves, const Body& body, CallResult& result) {
   config::OptionScope options(site.flags);
   ++site.replays;
-  Recording found = record_body(site, leaves, body);
+  Recording found = record_body(site, leaves, body, &entry);
   if (is_same(found, entry.recorded)) return false;
-  report_stale(site);
+  report_stale(site, found, entry.recorded);
   finish_call(site, std::move(found), leaves, result);
   return true;
 }

@@ -2,6 +2,7 @@
 #include "compile/segments.h"
 
 #include "aot/backward_autocast.h"
+#include "aot/training.h"
 #include "compile/site_settings.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -92,12 +93,16 @@ std::shared_ptr<const SegmentCode> segment_code(Site& site, const std::shared_pt
   known.insert(known.begin(), code);
   constexpr size_t most_versions = 16;
   if (known.size() > most_versions) known.pop_back();
+  // Courses keep the code of their segments; what is forgotten here is compiled again at worst.
+  if (site.segments.size() > static_cast<uint64_t>(config::flags().capture.trace_tree_max_nodes))
+    site.segments.clear();
   return code;
 }
 
 void run_segment(const SegmentCode& code, std::span<detail::TensorHead*> inputs,
                  std::span<const int64_t> syms, std::span<Tensor> outputs) {
   BelowAutocast casts_are_recorded;
+  PieceOfBody piece;
   if (syms.size() == code.graph->symbols.size()) return code.artifact->call(inputs, syms, outputs);
   std::vector<int64_t> words(syms.begin(), syms.end());
   words.resize(code.graph->symbols.size());  // 0 for those that the code computes

@@ -1,6 +1,8 @@
 // The process's generator: a seed and the next free offset.
 #include "core/random.h"
 
+#include "core/dispatch.h"
+
 #include <mutex>
 #include <utility>
 
@@ -37,7 +39,14 @@ RngState reserve_random(uint64_t n_blocks) {
   return taken;
 }
 
+void (*seeding_slot)() = nullptr;
+
+static void finish_drawing() {
+  if (thread_modes.tracer && seeding_slot) seeding_slot();
+}
+
 void manual_seed(uint64_t seed) {
+  finish_drawing();
   Generator& g = generator();
   std::lock_guard lock(g.reserving);
   g.state = {seed, 0};
@@ -51,10 +60,15 @@ RngState rng_state() {
   return g.state;
 }
 
-void set_rng_state(const RngState& state) {
+void restore_rng_state(const RngState& state) {
   Generator& g = generator();
   std::lock_guard lock(g.reserving);
   g.state = state;
+}
+
+void set_rng_state(const RngState& state) {
+  finish_drawing();
+  restore_rng_state(state);
 }
 
 }  // namespace tenon

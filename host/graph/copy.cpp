@@ -98,7 +98,7 @@ void GraphCopy::add_node(NodeId n) {
     Tensor fake;
     if (value.kind == ValueKind::tensor) {
       fake = make_fake(value.meta, value.offset, storage_of(value));
-      if (value.flags.requires_grad) fake.requires_grad_();
+      if (value.flags.requires_grad) mark_requires_grad(fake, true);
       recorder_.rebind(fake, copied.first_result + r);
     }
     map(original, copied.first_result + r, fake);

@@ -161,7 +161,7 @@ std::optional<Answer> answer_of(const CallArgs& call) {
 void give(const CallArgs& call, const Answer& answer) {
   for (uint32_t r = 0; r < call.n_results; ++r) {
     Tensor fake = make_fake(answer[r].meta, answer[r].offset);
-    if (answer[r].requires_grad) fake.requires_grad_();
+    if (answer[r].requires_grad) mark_requires_grad(fake, true);
     if (answer[r].wrapped_number) impl_of(fake)->ensure_extra().wrapped_number = true;
     call.results[r] = Value::own(std::move(fake));
   }

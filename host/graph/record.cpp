@@ -64,12 +64,16 @@ GraphRecorder::GraphRecorder(std::shared_ptr<ShapeEnv> env)
   graph_->shape_env = env ? std::move(env) : ShapeEnv::make();
 }
 
-GraphRecorder::~GraphRecorder() { life_->alive.clear(); }
+GraphRecorder::~GraphRecorder() {
+  life_->alive.clear();
+  earlier_->alive.clear();
+}
 
 void GraphRecorder::restart() {
   auto env = graph_->shape_env;
   graph_ = std::make_shared<Graph>();
   graph_->shape_env = std::move(env);
+  for (const Tensor& fake : live_fakes()) know_earlier(fake);
   life_->alive.clear();
   life_ = std::make_shared<TraceLife>();
   storage_ids_.clear();
@@ -122,7 +126,7 @@ Tensor GraphRecorder::add_input(const TensorMeta& meta, SymInt offset, GraphValu
   value.kind = ValueKind::tensor;
   value.meta = meta;
   value.offset = offset;
-  if (value.flags.requires_grad) fake.requires_grad_();
+  if (value.flags.requires_grad) mark_requires_grad(fake, true);
   ValueId id = graph_->add_input(std::move(value));
   track(fake, id);
   input_fakes_.resize(graph_->inputs().size());
@@ -340,11 +344,19 @@ int32_t GraphRecorder::own_references(const Tensor& fake) const {
   return n;
 }
 
-std::vector<Tensor> GraphRecorder::live_fakes() const {
+std::vector<Tensor> tensors_of(const TraceLife& life) {
   std::vector<Tensor> out;
-  for (TensorImpl* impl : life_->alive)
+  for (TensorImpl* impl : life.alive)
     if (impl) out.push_back(share(impl));
   return out;
+}
+
+void GraphRecorder::know_earlier(const Tensor& fake) {
+  std::vector<TensorImpl*>& alive = earlier_->alive;
+  TensorExtra& extra = impl_of(fake)->ensure_extra();
+  // Loops make many that die soon.
+  auto free = std::ranges::find(alive, nullptr);
+  extra.set_trace(extra.trace_id, static_cast<uint32_t>(free - alive.begin()), earlier_, impl_of(fake));
 }
 
 std::shared_ptr<Graph> GraphRecorder::finish(std::span<const Tensor> outputs) {

@@ -14,6 +14,9 @@
 
 namespace tenon {
 
+/// The fakes of a trace that a handle can still reach.
+std::vector<Tensor> tensors_of(const TraceLife& life);
+
 class GraphRecorder {
  public:
   explicit GraphRecorder(std::shared_ptr<ShapeEnv> env);
@@ -53,7 +56,11 @@ class GraphRecorder {
   /// gave its argument back; else no_value.
   const std::vector<ValueId>& values_before() const { return values_before_; }
   /// Values that some handle outside the recorder can still reach, in order of creation.
-  std::vector<Tensor> live_fakes() const;
+  std::vector<Tensor> live_fakes() const { return tensors_of(*life_); }
+  /// Those of earlier graphs, which a handle can still reach.
+  std::vector<Tensor> earlier_fakes() const { return tensors_of(*earlier_); }
+  /// `fake` is one of them: a value of a graph that another recorder has recorded.
+  void know_earlier(const Tensor& fake);
   /// Gives the fake another value id (a mutated or functionalised tensor has a new value).
   void rebind(const Tensor& fake, ValueId id);
   /// `held`, a fake of nobody, becomes what `fake` is and takes its place.
@@ -109,7 +116,7 @@ class GraphRecorder {
   void bind_unbacked(const GraphValue& value, ValueId id);
 
   std::shared_ptr<Graph> graph_, failed_;
-  std::shared_ptr<TraceLife> life_;
+  std::shared_ptr<TraceLife> life_, earlier_ = std::make_shared<TraceLife>();
   std::vector<Tensor> input_fakes_;    // undefined for scalars and adopted inputs
   std::vector<uint64_t> storage_ids_;  // by value
   std::vector<ValueId> values_before_;

@@ -6,7 +6,9 @@
 #include "guards/guard_set.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <span>
 
 namespace tenon {
 
@@ -217,24 +219,46 @@ struct Values {
 
 // ---- tensors that are one object
 
-uint32_t first_same(const Leaves& leaves, size_t index) {
-  for (size_t j = 0; j < index; ++j)
-    if (leaves.tensors[j]->is_same(*leaves.tensors[index]) && leaves.tensors[index]->defined())
-      return static_cast<uint32_t>(j);
-  return static_cast<uint32_t>(index);
-}
+// For each argument, the first one that is the same object.
+class FirstSame {
+ public:
+  explicit FirstSame(const Leaves& leaves) : leaves_(leaves) {
+    size_t capacity = std::bit_ceil(2 * leaves.tensors.size());
+    if (capacity > local_.size()) spilled_.resize(capacity);
+    table_ = {capacity > local_.size() ? spilled_.data() : local_.data(), capacity};
+    std::ranges::fill(table_, 0);
+  }
+  /// Asked for in order.
+  uint32_t operator[](uint32_t index) {
+    const Tensor& t = *leaves_.tensors[index];
+    if (!t.defined()) return index;
+    size_t at = (reinterpret_cast<uint64_t>(t.head()) >> 6) * 0x9E3779B97F4A7C15u >> 32;
+    for (;; ++at) {
+      uint32_t& place = table_[at & (table_.size() - 1)];
+      if (place == 0) return place = index + 1, index;
+      if (leaves_.tensors[place - 1]->is_same(t)) return place - 1;
+    }
+  }
+
+ private:
+  const Leaves& leaves_;
+  std::array<uint32_t, 256> local_;
+  std::vector<uint32_t> spilled_;
+  std::span<uint32_t> table_;  // indices + 1
+};
 
 void record_same_objects(GuardSet& g, const GuardedCall& call) {
+  FirstSame first(call.leaves);
   bool repeated = false;
-  for (size_t i = 0; i < call.leaves.tensors.size(); ++i) {
-    g.same_as.push_back(first_same(call.leaves, i));
+  for (uint32_t i = 0; i < call.leaves.tensors.size(); ++i) {
+    g.same_as.push_back(first[i]);
     repeated = repeated || g.same_as.back() != i;
   }
   if (!repeated) g.same_as.clear();
 }
 
 // Whether the arguments are the same objects where they were, and distinct where they were. A
-// 64-bit filter finds out in one pass that all are distinct.
+// 64-bit filter often finds out in one pass that all are distinct.
 bool same_objects(const GuardSet& g, const Leaves& leaves) {
   if (g.tensors.size() < 2) return true;
   uint64_t seen = 0;
@@ -247,8 +271,9 @@ bool same_objects(const GuardSet& g, const Leaves& leaves) {
   }
   bool all_distinct = g.same_as.empty();
   if (!maybe_same) return all_distinct;
-  for (size_t i = 0; i < leaves.tensors.size(); ++i)
-    if (first_same(leaves, i) != (all_distinct ? i : g.same_as[i])) return false;
+  FirstSame first(leaves);
+  for (uint32_t i = 0; i < leaves.tensors.size(); ++i)
+    if (first[i] != (all_distinct ? i : g.same_as[i])) return false;
   return true;
 }
 

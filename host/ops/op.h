@@ -97,7 +97,10 @@ void put_results(Value* slots, std::tuple<T...>&& results) {
 }
 template <class T>
 void put_results(Value* slots, T&& result) {
-  put_result(slots[0], std::forward<T>(result));
+  if constexpr (requires { result.as_tuple(); })
+    put_results(slots, std::move(result.as_tuple()));
+  else
+    put_result(slots[0], std::forward<T>(result));
 }
 
 template <class F>

@@ -1,5 +1,5 @@
 // Operators on tensors, in terms of the ops.
-#include <tenon/ops/pointwise.h>
+#include <tenon/ops.h>
 
 namespace tenon {
 
@@ -27,21 +27,31 @@ Tensor operator-(const Tensor& a) { return neg(a); }
 Tensor operator~(const Tensor& a) { return bitwise_not(a); }
 Tensor operator!(const Tensor& a) { return logical_not(a); }
 
-Tensor& Tensor::operator+=(const Tensor& other) {
-  tenon::add_(*this, other);
-  return *this;
+#define TENON_COMPOUND(symbol, op)                      \
+  Tensor& Tensor::operator symbol(const Tensor& other) { \
+    tenon::op(*this, other);                             \
+    return *this;                                        \
+  }                                                      \
+  Tensor& Tensor::operator symbol(Number other) {        \
+    tenon::op(*this, other);                             \
+    return *this;                                        \
+  }
+TENON_COMPOUND(+=, add_)
+TENON_COMPOUND(-=, sub_)
+TENON_COMPOUND(*=, mul_)
+TENON_COMPOUND(/=, div_)
+#undef TENON_COMPOUND
+
+void Tensor::operator=(const Tensor& values) && { tenon::copy_(*this, values); }
+void Tensor::operator=(Number value) && { tenon::fill_(*this, value); }
+
+Tensor Tensor::operator[](SymInt index) const {
+  require(defined(), "operator[]: the tensor is undefined");
+  return tenon::select(*this, 0, index);
 }
-Tensor& Tensor::operator-=(const Tensor& other) {
-  tenon::sub_(*this, other);
-  return *this;
-}
-Tensor& Tensor::operator*=(const Tensor& other) {
-  tenon::mul_(*this, other);
-  return *this;
-}
-Tensor& Tensor::operator/=(const Tensor& other) {
-  tenon::div_(*this, other);
-  return *this;
+Tensor Tensor::operator[](const Tensor& index) const {
+  require(defined(), "operator[]: the tensor is undefined");
+  return tenon::index(*this, {index});
 }
 
 }  // namespace tenon

@@ -1,12 +1,15 @@
 // What happens on every call of a compiled callable.
 #include "runtime/call.h"
 
+#include "backend/backend.h"
 #include "capture/trace.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "runtime/limits.h"
 #include "runtime/verify.h"
+
+#include <tenon/compiler.h>
 
 #include <set>
 
@@ -44,54 +47,50 @@ std::set<Site*>& all_sites() {
 }  // namespace
 
 Site::Site(Options o) : options(std::move(o)), number(next_site.fetch_add(1)) {
+  if (options.recompile_limit)
+    options.options["dynamo.recompile_limit"] = std::to_string(*options.recompile_limit);
   std::string own_flags = option_texts(options.options).flags;
-  if (!own_flags.empty()) flags = config::check_options(own_flags);
+  if (own_flags.empty()) return;
+  flags = config::check_options(own_flags);
+  config::OptionScope scope(flags);
+  if (options.options.contains("capture.mode")) own_mode = config::flags().capture.mode;
 }
 
-Site::Counters& Site::my_counters() {
-  static std::atomic<uint32_t> next_thread{0};
-  thread_local uint32_t mine = next_thread.fetch_add(1, std::memory_order_relaxed);
-  return counters[mine % counters.size()];
-}
+Site::Counters& Site::my_counters() { return counters[VersionList<Entry>::my_shard()]; }
 
 bool Site::skips_bodies() const {
-  const Choice& mode = config::flags().capture.mode;
+  Choice mode = own_mode ? *own_mode : config::flags().capture.mode;
   return mode == "hit" || (options.pure && mode != "replay");
 }
 
-Entry& Site::add(std::unique_ptr<Entry> entry) {
-  uint32_t n = n_entries.load(std::memory_order_relaxed);
-  if (n == max_entries) --n;  // the one hit longest ago goes
-  for (uint32_t i = n; i > 0; --i)
-    order[i].store(order[i - 1].load(std::memory_order_relaxed), std::memory_order_release);
-  order[0].store(entry.get(), std::memory_order_release);
-  n_entries.store(n + 1, std::memory_order_release);
-  return *entries.emplace_back(std::move(entry));
-}
-
-void Site::move_to_front(size_t from) {
+void Site::move_to_front(uint32_t from) {
   std::unique_lock lock(changing, std::try_to_lock);
-  if (!lock || from >= n_entries.load(std::memory_order_relaxed)) return;
-  Entry* hit = order[from].load(std::memory_order_relaxed);
-  for (size_t i = from; i > 0; --i)
-    order[i].store(order[i - 1].load(std::memory_order_relaxed), std::memory_order_release);
-  order[0].store(hit, std::memory_order_release);
-}
-
-void Site::evict_last() {
-  uint32_t n = n_entries.load(std::memory_order_relaxed);
-  if (n > 0) n_entries.store(n - 1, std::memory_order_release);
+  if (lock) versions.move_to_front(from);
 }
 
 void Site::reset() {
   std::lock_guard lock(changing);
-  n_entries.store(0, std::memory_order_release);
+  versions.clear();
   segments.clear();
   memory = {};
   attempts = 0;
-  limit_reported = run_only = skipped = false;
+  limit_reported = false;
+  run_only = false;
+  calls_backward = false;
   recompile_reasons.clear();
   replay_for_good = false;
+  compiles = replays = eager_calls = graph_breaks = 0;
+  for (Counters& c : counters) c.calls = c.hits = 0;
+}
+
+void check_options(const Options& options) {
+  std::string own = option_texts(options.options).backend;
+  bool has_mode = !options.mode.empty() && options.mode != "default";
+  require(!has_mode || own.empty(), ErrorCode::config,
+          "mode '{}' and options ({}) are given together; expected one of them, since a mode is a set "
+          "of options: both can't be specified at the same time",
+          options.mode, own.substr(0, own.find('\n')));
+  if (!options.backend.empty()) check_backend_options(options.backend, options.mode, own);
 }
 
 std::shared_ptr<Site> make_site(const Options& options) {
@@ -117,18 +116,21 @@ static void require_nesting_allowed(const Site& site) {
 }
 
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
+  if (site.options.disable || compiler::get_stance() == compiler::Stance::force_eager)
+    return body.run_eager(body.context);
   // Inside another recording the body is part of the outer graph.
   if (thread_modes.tracer || config::flags().dynamo.disable) {
     require_nesting_allowed(site);
     return body.run_eager(body.context);
   }
+  VersionList<Entry>::Reading reading(site.versions);
   Site::Counters& counters = site.my_counters();
   counters.calls.store(counters.calls.load(std::memory_order_relaxed) + 1,
                        std::memory_order_relaxed);
-  uint32_t n = site.n_entries.load(std::memory_order_acquire);
+  uint32_t n = site.versions.size();
   bool skips_bodies = site.skips_bodies();
   for (uint32_t i = 0; i < n; ++i) {
-    Entry* entry = site.order[i].load(std::memory_order_acquire);
+    Entry* entry = site.versions[i];
     bool follows = entry->replays() || (!skips_bodies && !entry->recorded.has_backward);
     if (follows ? !entry->accepts(leaves) : !entry->serves(leaves)) continue;
     if (i > 0) site.move_to_front(i);
@@ -157,7 +159,43 @@ CallStats site_stats(const Site& site) {
 
 void reset_site(Site& site) { site.reset(); }
 
+void fail_assigned_argument() {
+  fail(
+      "the body of a compiled callable assigns a tensor through a pointer or span among its "
+      "arguments, which are its own copies; return the tensor, or capture what is to be assigned");
+}
+
+void fail_empty_callable() {
+  fail("this compiled callable is empty: it was moved from, or never assigned; call the one that it "
+       "was moved to");
+}
+
 }  // namespace detail
+
+namespace compiler {
+
+namespace {
+std::atomic<Stance> stance{Stance::standard};
+}
+
+void set_stance(Stance wanted) {
+  require(!thread_modes.tracer, ErrorCode::unsupported,
+          "set_stance: called inside of a compiled callable; call it around the compiled call");
+  stance.store(wanted, std::memory_order_relaxed);
+}
+Stance get_stance() { return stance.load(std::memory_order_relaxed); }
+
+}  // namespace compiler
+
+CallStats& CallStats::operator+=(const CallStats& other) {
+  calls += other.calls;
+  hits += other.hits;
+  compiles += other.compiles;
+  replays += other.replays;
+  eager_calls += other.eager_calls;
+  graph_breaks += other.graph_breaks;
+  return *this;
+}
 
 void reset() {
   std::lock_guard lock(detail::all_sites_lock);

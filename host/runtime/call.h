@@ -4,15 +4,17 @@
 // it. A miss goes through `miss_slot` to compile/compile.cpp, which records, compiles and adds an
 // entry.
 //
-// Threads: lookups take no lock. Entries are only added, under `changing`; they are freed with the
-// site, after a reset they just are no longer found. A hit behind the front moves its entry forward
-// when nobody else is changing the list, and lets it be otherwise.
+// Threads: lookups take no lock; an entry that was dropped is freed when the last call that may use
+// it ends (version_list.h). A hit behind the front moves its entry forward when nobody else is
+// changing the list, and lets it be otherwise.
 #pragma once
 
 #include "config/config.h"
+#include "config/flags.h"
 #include "graph/artifact.h"
 #include "runtime/entry.h"
 #include "runtime/size_policy.h"
+#include "runtime/version_list.h"
 
 #include <tenon/autocast.h>
 #include <tenon/compile.h>
@@ -56,20 +58,20 @@ class Site {
   /// The flags among the options of compile(), such as "dynamo.recompile_limit"; null: none.
   config::CompileOptions flags;
   uint32_t number;  ///< first part of compile ids
-  static constexpr size_t max_entries = 256;
-  std::array<std::atomic<Entry*>, max_entries> order{};
-  std::atomic<uint32_t> n_entries{0};
+  /// capture.mode among the options of compile().
+  std::optional<Choice> own_mode;
+  VersionList<Entry> versions;
   std::atomic<bool> replay_for_good{false};
+  /// Misses run eagerly: a limit was reached, or an error of its compilation was suppressed.
+  std::atomic<bool> run_only{false};
 
-  std::mutex changing;                          ///< guards all below and changes of `order`
-  std::vector<std::unique_ptr<Entry>> entries;  ///< all ever made
+  std::mutex changing;  ///< guards all below and changes of `versions`
   /// By structural hash.
   std::map<uint64_t, std::vector<std::shared_ptr<const SegmentCode>>> segments;
   DynamicMemory memory;
   uint32_t attempts = 0;
-  bool limit_reported = false, run_only = false;
+  bool limit_reported = false;
   std::atomic<bool> calls_backward{false};  ///< the body is recorded through the tape
-  bool skipped = false;  ///< an error of its compilation was suppressed: it runs eagerly for good
   std::vector<std::string> recompile_reasons;
   std::optional<std::pair<std::string, bool>> takes_symbols;  ///< what the backend's manifest says
 
@@ -82,10 +84,8 @@ class Site {
   Counters& my_counters();
   /// Whether hits do without the body: it is stated pure.
   bool skips_bodies() const;
-  Entry& add(std::unique_ptr<Entry> entry);
-  void move_to_front(size_t from);
-  /// Drops the version that was hit longest ago.
-  void evict_last();
+  /// Unless somebody is changing the list.
+  void move_to_front(uint32_t from);
   void reset();
 };
 

@@ -51,15 +51,21 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
   output_program = output_program_of(recorded);
   n_graph_outputs = recorded.graph->outputs().size();
   writes_inputs = has_writes(*recorded.graph);
-  if (!writes_inputs) return;
-  recorded_overlaps = overlaps({leaves, recorded.captured()});
-  if (!recorded.graph->symbols.empty()) check_shared_inputs(leaves);
+  if (writes_inputs) recorded_overlaps = overlaps({leaves, recorded.captured()});
+  if (writes_inputs && !recorded.graph->symbols.empty()) check_shared_inputs(leaves);
+  for (ImplicitInput& in : recorded.implicit)
+    if (in.source == ImplicitInput::Source::gradient) in.tensor = Tensor();  // never the same for long
 }
 
 const Tensor& Entry::input_tensor(const ValueOrigin& origin, const CallInputs& in) const {
   if (origin.kind == ValueOrigin::Kind::leaf) return *in.leaves.tensors[origin.index];
   if (!in.slots.empty()) return in.slots[origin.index];
-  const ImplicitInput& kept = recorded.implicit[origin.index];
+  return captured_tensor(recorded.implicit[origin.index], in);
+}
+
+const Tensor& Entry::captured_tensor(const ImplicitInput& kept, const CallInputs& in) const {
+  if (kept.source == ImplicitInput::Source::gradient)
+    return autograd::ensure_state(input_tensor(kept.leaf, in)).grad;
   return kept.address ? *kept.address : kept.tensor;
 }
 
@@ -82,7 +88,7 @@ bool Entry::accepts(const Leaves& leaves) const {
 
 bool Entry::serves(const Leaves& leaves) const {
   return recorded.guards.check(leaves) && (excluded.empty() || !excluded_serves(leaves)) &&
-         recorded.number_places.empty() && (recorded.implicit.empty() || captured_tensors_hold()) &&
+         recorded.number_places.empty() && (recorded.implicit.empty() || captured_tensors_hold(leaves)) &&
          (recorded.modes.empty() || modes_hold()) &&
          (recorded.gradients.without_grad.empty() || gradients_are_missing(leaves)) &&
          (!writes_inputs || overlaps({leaves}) == recorded_overlaps);
@@ -163,7 +169,7 @@ PathVersion Entry::version() const {
 }
 
 bool Entry::excluded_serves(const Leaves& leaves) const {
-  return std::ranges::any_of(excluded, [&](const Entry* e) { return e->accepts(leaves); });
+  return std::ranges::any_of(excluded, [&](const auto& e) { return e->accepts(leaves); });
 }
 
 std::string Entry::why_not(const Leaves& leaves) const {
@@ -173,20 +179,22 @@ std::string Entry::why_not(const Leaves& leaves) const {
   if (!why.empty()) return why;
   if (!gradients_are_missing(leaves)) return "a leaf has a gradient from before";
   if (!modes_hold()) return "a module changed between training and evaluation";
-  if (!captured_tensors_hold()) return "a tensor that the body captured was replaced";
+  if (!captured_tensors_hold(leaves)) return "a tensor that the body captured was replaced";
   if (excluded_serves(leaves)) return "an older version was made for these arguments";
   return "tensors that the body writes share memory with others differently";
 }
 
-bool Entry::captured_tensors_hold() const {
+bool Entry::captured_tensors_hold(const Leaves& leaves) const {
   for (size_t i = 0; i < recorded.implicit.size(); ++i) {
     const ImplicitInput& in = recorded.implicit[i];
-    if (in.address) {
-      if (!in.address->is_same(in.tensor) &&
-          (!in.address->defined() || !matches(implicit_guards[i], *in.address)))
-        return false;
+    if (in.source == ImplicitInput::Source::gradient) {
+      const Tensor& gradient = captured_tensor(in, {leaves});
+      if (!gradient.defined() || !matches(implicit_guards[i], gradient)) return false;
+    } else if (in.address) {
+      if (!in.address->defined() || !matches(implicit_guards[i], *in.address)) return false;
     } else if (!in.tensor.defined() ||
-               in.tensor.head()->references.load(std::memory_order_relaxed) == 1) {
+               in.tensor.head()->references.load(std::memory_order_relaxed) == 1 ||
+               !matches(implicit_guards[i], in.tensor)) {
       return false;  // the program has dropped or replaced it
     }
   }

@@ -50,7 +50,7 @@ struct Entry {
   bool writes_inputs = false;              ///< the graph writes tensors in place
   std::vector<Overlap> recorded_overlaps;  ///< then: what the code takes for granted
   /// Older versions that go before this one: what they serve it does not.
-  std::vector<const Entry*> excluded;
+  std::vector<std::shared_ptr<const Entry>> excluded;
   std::atomic<uint64_t> hits{0}, next_check{1};  ///< see verify.h
   /// Calls in a row whose bodies left the path when no version could be added, and calls to come that
   /// do not try it.
@@ -87,12 +87,13 @@ struct Entry {
 
   // The tensors of a call that share elements, by place among the inputs of the graph.
   std::vector<Overlap> overlaps(const CallInputs& in) const;
+  const Tensor& captured_tensor(const ImplicitInput& kept, const CallInputs& in) const;
   const Tensor& input_tensor(const ValueOrigin& origin, const CallInputs& in) const;
   // Of an output or a logged tensor; what nodes made is among `made`.
   Tensor tensor_at(const ValueOrigin& origin, const CallInputs& in,
                    std::span<const Tensor> made) const;
   // Whether the tensors that the body captured are still those (or like those) that were recorded.
-  bool captured_tensors_hold() const;
+  bool captured_tensors_hold(const detail::Leaves& leaves) const;
   bool excluded_serves(const detail::Leaves& leaves) const;
   bool modes_hold() const;
   bool gradients_are_missing(const detail::Leaves& leaves) const;

@@ -6,6 +6,8 @@
 #include "core/tensor/tensor_impl.h"
 #include "report/log.h"
 
+#include <tenon/compiler.h>
+
 #include <algorithm>
 #include <map>
 
@@ -29,8 +31,8 @@ void check_flag_conflicts() {
 
 std::string guard_failures(const Site& site, const Leaves& leaves, const std::string& difference) {
   std::string out;
-  for (uint32_t i = 0; i < site.n_entries.load(); ++i) {
-    const Entry& entry = *site.order[i].load();
+  for (uint32_t i = 0; i < site.versions.size(); ++i) {
+    const Entry& entry = *site.versions[i];
     bool left = !difference.empty() && entry.path && entry.accepts(leaves);
     out += (i ? "; " : "") + message("{}: {}", entry.id, left ? difference : entry.why_not(leaves));
   }
@@ -45,15 +47,16 @@ struct Limit {
 
 Limit limit_of(const Site& site) {
   const config::DynamoFlags& flags = config::flags().dynamo;
-  if (site.n_entries.load() >= flags.recompile_limit)
+  if (site.versions.size() >= flags.recompile_limit)
     return {"recompile_limit", flags.recompile_limit, true};
-  bool reached = site.attempts >= flags.accumulated_recompile_limit;
+  // Segments of cut bodies count here, too.
+  bool reached = std::max<int64_t>(site.attempts, site.compiles) >= flags.accumulated_recompile_limit;
   return {"accumulated_recompile_limit", flags.accumulated_recompile_limit, reached};
 }
 
 // Finds out why no version serves the call, and tells it as flags ask.
 std::string note_recompile(Site& site, const Leaves& leaves, const std::string& difference) {
-  if (site.n_entries.load() == 0) return "";
+  if (site.versions.size() == 0) return "";
   bool report_reasons = config::flags().dynamo.report_guard_failures;
   std::string reason = report_reasons ? guard_failures(site, leaves, difference) : "";
   if (report_reasons) {
@@ -64,8 +67,9 @@ std::string note_recompile(Site& site, const Leaves& leaves, const std::string& 
     report::log_line(report::LogLevel::debug, "guards", "recompiling: " + reason);
     report::log_artifact("recompiles", message("{}: {}", display_name(site), reason));
   }
-  require(!config::flags().dynamo.error_on_recompile, ErrorCode::recompile,
-          "a recompile is needed: {}",
+  bool is_error = config::flags().dynamo.error_on_recompile ||
+                  compiler::get_stance() == compiler::Stance::fail_on_recompile;
+  require(!is_error, ErrorCode::recompile, "a recompile is needed: {}",
           report_reasons ? reason : "dynamo.report_guard_failures is off");
   return reason;
 }
@@ -76,13 +80,13 @@ Miss at_limit(Site& site, const Limit& limit, const std::string& reason) {
   std::string text = message(
       "callable {} was compiled {} times, the limit dynamo.{} is {}; last reason: {}; mark sizes "
       "dynamic, or raise the limit",
-      display_name(site), site.n_entries.load(), limit.flag, limit.value, reason);
+      display_name(site), site.versions.size(), limit.flag, limit.value, reason);
   bool is_error = config::flags().dynamo.fail_on_recompile_limit_hit || then == "error";
   require(!is_error && !site.options.fullgraph, ErrorCode::recompile_limit, "{}", text);
   if (!std::exchange(site.limit_reported, true))
     report::log_line(report::LogLevel::warning, "runtime", text);
   if (then == "evict_lru" && limit.flag == "recompile_limit" && limit.value > 0) {
-    site.evict_last();
+    site.versions.drop_last();
     return Miss::compile;
   }
   if (then == "replay") return Miss::replay;
@@ -93,11 +97,12 @@ Miss at_limit(Site& site, const Limit& limit, const std::string& reason) {
 }  // namespace
 
 Miss what_to_do(Site& site, const Leaves& leaves, const std::string& difference) {
-  std::lock_guard lock(site.changing);
   check_flag_conflicts();
-  if (config::flags().dynamo.disable) return Miss::eager;
+  if (config::flags().dynamo.disable || site.run_only ||
+      compiler::get_stance() == compiler::Stance::eager_on_recompile)
+    return Miss::eager;
+  std::lock_guard lock(site.changing);
   std::string reason = note_recompile(site, leaves, difference);
-  if (site.skipped || site.run_only) return Miss::eager;
   Limit limit = limit_of(site);
   return limit.reached ? at_limit(site, limit, reason) : Miss::compile;
 }
@@ -119,10 +124,10 @@ void exclude_older(const Site& site, Entry& entry) {
   if (!config::flags().dynamo.automatic_dynamic_exclusion_guard ||
       entry.recorded.guards.loads.empty())
     return;
-  for (uint32_t i = 0; i < site.n_entries.load(); ++i)
-    if (const Entry* older = site.order[i].load();
+  for (uint32_t i = 0; i < site.versions.size(); ++i)
+    if (const Entry* older = site.versions[i];
         older->recorded.guards.loads.empty() && !older->replays())
-      entry.excluded.push_back(older);
+      entry.excluded.push_back(site.versions.shared(*older));
 }
 
 bool compile_or_suppress(Site& site, FunctionRef<void()> compile) {
@@ -132,7 +137,7 @@ bool compile_or_suppress(Site& site, FunctionRef<void()> compile) {
     return true;
   } catch (const Error& error) {
     if (breaks != site.graph_breaks || !config::flags().dynamo.suppress_errors) throw;
-    site.skipped = true;
+    site.run_only = true;
     report::log_line(report::LogLevel::warning, "runtime",
                      message("callable {} could not be compiled and runs as it is "
                              "(dynamo.suppress_errors): {}",

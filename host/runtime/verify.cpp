@@ -4,6 +4,7 @@
 #include "config/flags.h"
 #include "core/error.h"
 #include "graph/hash.h"
+#include "ops/op_table.h"
 #include "report/log.h"
 #include "runtime/limits.h"
 
@@ -54,12 +55,53 @@ bool is_same(const Recording& found, const Recording& recorded) {
   return structurally_equal(*recorded.graph, *found.graph);
 }
 
-void report_stale(Site& site) {
+namespace {
+
+std::string place_of(const Node& node) {
+  return node.where.file.empty() ? "" : message(" at {}:{}", node.where.file, node.where.line);
+}
+
+// The first argument that differs, with both values where they are numbers.
+std::string argument_difference(const Node& found, const Node& recorded) {
+  const Schema& schema = entry_of(found.op).schema;
+  for (size_t i = 0; i < found.args.size(); ++i) {
+    const Value &now = found.args[i], &then = recorded.args[i];
+    if (same_argument(now, then)) continue;
+    const std::string& name = schema.args[i].name;
+    if (!now.is_number() || !then.is_number()) return message("{} is another one", name);
+    return message("{} is {}, recorded was {}", name, now.number(), then.number());
+  }
+  return "";
+}
+
+// The first operation that differs, for people.
+std::string first_difference(const Recording& found, const Recording& recorded) {
+  if (found.has_graph_breaks()) return "it looks at data: " + found.break_reason;
+  if (!found.graph || !recorded.graph) return "it has other operations";
+  const auto &now = found.graph->nodes(), &then = recorded.graph->nodes();
+  for (size_t i = 0; i < std::max(now.size(), then.size()); ++i) {
+    if (i == now.size()) return message("it ends after {} of {} operations", i, then.size());
+    const Node& node = found.graph->node(static_cast<NodeId>(i));
+    std::string where = message("operation {}, {}{}", i, name_of(node.op), place_of(node));
+    if (i == then.size()) return message("{}, where the recorded body ends", where);
+    const Node& other = recorded.graph->node(static_cast<NodeId>(i));
+    if (node.op != other.op) return message("{}: recorded was {}", where, name_of(other.op));
+    std::string difference = argument_difference(node, other);
+    if (!difference.empty()) return message("{}: {}", where, difference);
+  }
+  return found.plain_results != recorded.plain_results ? "plain values of its result are others"
+                                                       : "its results are others";
+}
+
+}  // namespace
+
+void report_stale(Site& site, const Recording& found, const Recording& recorded) {
   if (site.replay_for_good.exchange(true)) return;
   std::string text = message(
-      "callable {} did something else than when it was recorded, with equal arguments: it reads a "
-      "value that is not an argument; pass it as one. From now on the body runs on every call",
-      display_name(site));
+      "callable {} did something else than when it was recorded, with equal arguments ({}): it reads "
+      "a value that is not an argument; pass it as one, or leave out Options::pure. From now on the "
+      "body runs on every call",
+      display_name(site), first_difference(found, recorded));
   require(config::flags().capture.on_stale != "error", ErrorCode::capture_divergence, "{}", text);
   report::log_line(report::LogLevel::warning, "capture", text);
 }

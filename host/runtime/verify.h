@@ -25,8 +25,8 @@ inline bool is_due(const detail::Site& site, Entry& entry, const detail::Leaves&
 /// Whether a new recording does what the entry's does.
 bool is_same(const Recording& found, const Recording& recorded);
 
-/// The body has done something else with equal arguments: from now on it runs on every call. Warns
-/// or throws, as capture.on_stale says.
-void report_stale(detail::Site& site);
+/// The body has done something else with equal arguments, `found` instead of `recorded`: from now on
+/// it runs on every call. Warns or throws, as capture.on_stale says.
+void report_stale(detail::Site& site, const Recording& found, const Recording& recorded);
 
 }  // namespace tenon

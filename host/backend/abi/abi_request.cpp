@@ -32,7 +32,7 @@ std::vector<Tensor> example_inputs(const Graph& graph) {
     for (SymInt& s : meta.sizes) s = hint(s);
     for (SymInt& s : meta.strides) s = hint(s);
     fakes.push_back(make_fake(meta, hint(v.offset)));
-    if (v.flags.requires_grad) fakes.back().requires_grad_();
+    if (v.flags.requires_grad) mark_requires_grad(fakes.back(), true);
   }
   return fakes;
 }

@@ -10,6 +10,8 @@
 #include "core/sym/sym_simplify.h"
 #include "core/sym/symbol_numbers.h"
 
+#include <algorithm>
+
 namespace tenon {
 
 namespace {
@@ -83,19 +85,32 @@ void fail_zero_divisor(int64_t a) {
 
 }  // namespace detail
 
-SymBool operator&(SymBool a, SymBool b) {
+namespace detail {
+
+SymBool sym_and(SymBool a, SymBool b) {
   if (!a.is_symbolic()) return a.guard_bool() ? b : a;
   if (!b.is_symbolic()) return b.guard_bool() ? a : b;
   return as_sym_bool(remembered_binary(SymOp::and_, a.expr(), b.expr()));
 }
-SymBool operator|(SymBool a, SymBool b) {
+SymBool sym_or(SymBool a, SymBool b) {
   if (!a.is_symbolic()) return a.guard_bool() ? a : b;
   if (!b.is_symbolic()) return b.guard_bool() ? b : a;
   return as_sym_bool(remembered_binary(SymOp::or_, a.expr(), b.expr()));
 }
-SymBool operator!(SymBool a) {
+SymBool sym_not(SymBool a) {
   return a.is_symbolic() ? as_sym_bool(unary(SymOp::not_, a.expr())) : SymBool(!a.guard_bool());
 }
+
+SymFloat to_real(SymInt value) { return sym_to_float(value); }
+SymFloat sym_real_add(SymFloat a, SymFloat b) { return sym_float_op(SymOp::add, a, b); }
+SymFloat sym_real_sub(SymFloat a, SymFloat b) {
+  return sym_float_op(SymOp::add, a, sym_float_op(SymOp::mul, SymFloat(-1), b));
+}
+SymFloat sym_real_mul(SymFloat a, SymFloat b) { return sym_float_op(SymOp::mul, a, b); }
+SymFloat sym_real_div(SymFloat a, SymFloat b) { return sym_float_op(SymOp::truediv, a, b); }
+SymBool sym_real_compare(SymOp op, SymFloat a, SymFloat b) { return sym_float_compare(op, a, b); }
+
+}  // namespace detail
 
 namespace {
 
@@ -110,6 +125,14 @@ SymInt sym_min(SymInt a, SymInt b) {
 SymInt sym_max(SymInt a, SymInt b) {
   if (symbolic(a, b)) return detail::sym_int_op(SymOp::max, a, b);
   return a.word() < b.word() ? b : a;
+}
+SymFloat sym_min(SymFloat a, SymFloat b) {
+  if (a.is_symbolic() || b.is_symbolic()) return sym_float_op(SymOp::min, a, b);
+  return std::min(a.guard_float(), b.guard_float());
+}
+SymFloat sym_max(SymFloat a, SymFloat b) {
+  if (a.is_symbolic() || b.is_symbolic()) return sym_float_op(SymOp::max, a, b);
+  return std::max(a.guard_float(), b.guard_float());
 }
 SymInt sym_ceildiv(SymInt a, SymInt b) { return detail::sym_int_op(SymOp::ceildiv, a, b); }
 SymInt sym_pow(SymInt base, SymInt exponent) {

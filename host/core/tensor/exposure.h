@@ -8,6 +8,8 @@
 
 #include "core/tensor/storage.h"
 
+#include <tenon/tensor.h>
+
 namespace tenon {
 
 /// An address of its memory was given out, for good.
@@ -15,6 +17,9 @@ void expose(const Storage& storage);
 /// Memory that was borrowed, but from nobody who writes to it: a mapped file of weights. Before the
 /// tensor is given to anybody.
 void keep_private(const Storage& storage);
+/// Told of memory that a body under a tracer borrows from the program, which may write it between
+/// ops. Set by capture/api.cpp.
+extern void (*memory_lent_slot)(const Tensor& lent);
 /// False for owned memory of which no address was given out, and what was kept private.
 bool is_exposed(const Storage& storage);
 

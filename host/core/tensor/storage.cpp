@@ -75,6 +75,8 @@ StorageRef make_fake_storage(Device device) {
   return StorageRef(storage);
 }
 
+void (*memory_lent_slot)(const Tensor&) = nullptr;
+
 void expose(const Storage& storage) { exposure_of(storage).store(true, std::memory_order_relaxed); }
 
 void keep_private(const Storage& storage) {

@@ -6,6 +6,7 @@
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
 #include "core/tensor/allocator.h"
+#include "core/tensor/exposure.h"
 
 #include <algorithm>
 #include <cstring>
@@ -414,6 +415,22 @@ Tensor tensor_from_bytes(const void* values, size_t count, IntList sizes, Dtype 
   return t;
 }
 
+Tensor tensor_from_rows(const std::vector<Tensor>& rows) {
+  const Tensor& first = rows.at(0);
+  std::vector<int64_t> sizes{static_cast<int64_t>(rows.size())};
+  for (SymInt s : first.sizes()) sizes.push_back(s);
+  Tensor t = make_tensor(sizes, first.dtype());
+  auto* to = static_cast<std::byte*>(impl_of(t)->data);
+  size_t bytes = static_cast<size_t>(first.numel().guard_int()) * itemsize(first.dtype());
+  for (const Tensor& row : rows) {
+    require(row.sizes() == first.sizes(), "tensor: rows of shapes {} and {}; expected equal ones",
+            first.sizes(), row.sizes());
+    if (bytes) std::memcpy(to, impl_of(row)->data, bytes);
+    to += bytes;
+  }
+  return t;
+}
+
 }  // namespace detail
 
 SymInt Tensor::numel() const {
@@ -466,6 +483,7 @@ Tensor from_memory(void* data, IntList sizes, Dtype dtype, OptIntList strides,
       static_cast<uint64_t>(span_of(plain_sizes(impl), plain_strides(impl))) * itemsize(dtype);
   attach_storage(impl, make_borrowed_storage(data, bytes, kCPU, deleter, deleter_arg), 0);
   refresh_layout_flags(impl);
+  if (thread_modes.tracer && memory_lent_slot) memory_lent_slot(t);
   return t;
 }
 

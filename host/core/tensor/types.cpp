@@ -83,4 +83,11 @@ std::string bracketed(const L& values) {
 std::string to_text(IntList values) { return bracketed(values); }
 std::string to_text(SymIntList values) { return bracketed(values); }
 
+bool operator==(SymIntList a, SymIntList b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i)
+    if (!(a[i] == b[i])) return false;
+  return true;
+}
+
 }  // namespace tenon

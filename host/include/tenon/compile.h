@@ -31,20 +31,25 @@ namespace tenon {
 struct Options {
   /// Name of a backend, see `tenon backends`; empty: inductor where it is installed, else
   /// aot_eager.
-  std::string backend;
+  std::string backend = {};
   /// Throw GraphBreakError instead of breaking the graph where the body looks at data.
   bool fullgraph = false;
   /// true: sizes are symbolic from the first call; false: never; unset: from the second size on.
-  std::optional<bool> dynamic;
+  std::optional<bool> dynamic = {};
   /// A mode that the backend's manifest declares; "" or "default" is its plain setting.
-  std::string mode;
-  /// Options of the backend, as TOML values by name: {{"max_autotune", "true"}}.
-  std::map<std::string, std::string> options;
+  std::string mode = {};
+  /// Options of the backend, as TOML values by name, {{"max_autotune", "true"}}; and flags by module
+  /// and name, {{"capture.mode", "\"replay\""}}. Not together with a mode.
+  std::map<std::string, std::string> options = {};
+  /// Call the callable as it is: nothing is recorded, no guard is checked.
+  bool disable = false;
+  /// Takes the place of dynamo.recompile_limit for this callable.
+  std::optional<int64_t> recompile_limit = {};
   /// What the callable gives follows from its arguments and from tensors that it captures by address:
   /// later calls need not run it. false: it runs on every call, in compiled code.
   bool pure = false;
   /// Name in logs and reports; empty: "number N".
-  std::string name;
+  std::string name = {};
   /// The captured tensors that the body may write; null: any. See compile() with a State.
   std::shared_ptr<const std::vector<Tensor>> state = nullptr;
 };
@@ -52,62 +57,130 @@ struct Options {
 /// What a compiled callable has done so far.
 struct CallStats {
   int64_t calls = 0, hits = 0, compiles = 0, replays = 0, eager_calls = 0, graph_breaks = 0;
+  TENON_API CallStats& operator+=(const CallStats& other);
 };
 
-/// A compiled callable: called like the original. Copies share code and guards.
-template <class F>
-class CompiledFunction : public detail::CallOperator<F> {
- public:
-  CompiledFunction(F fn, Options options) {
-    this->state_ = std::make_shared<detail::Compiled<F>>(
-        std::move(fn), std::make_shared<const Options>(std::move(options)));
-  }
+namespace detail {
 
+/// What compiled callables are asked for besides being called. `Self` has for_each_site.
+template <class Self>
+class SiteQueries {
+ public:
   CallStats stats() const {
     CallStats total;
-    for_each_site([&](detail::Site& s) {
-      CallStats one = detail::site_stats(s);
-      total.calls += one.calls;
-      total.hits += one.hits;
-      total.compiles += one.compiles;
-      total.replays += one.replays;
-      total.eager_calls += one.eager_calls;
-      total.graph_breaks += one.graph_breaks;
-    });
+    self().for_each_site([&](Site& s) { total += site_stats(s); });
     return total;
   }
   /// What was compiled, with guards, regimes and the reasons of recompiles.
   std::string explain() const {
     std::string text;
-    for_each_site([&](detail::Site& s) { text += detail::explain_site(s); });
+    self().for_each_site([&](Site& s) { text += explain_site(s); });
     return text;
   }
-  /// Forgets all compiled code of this callable.
-  void reset() const {
-    for_each_site([](detail::Site& s) { detail::reset_site(s); });
-  }
+  /// Forgets all compiled code of this callable. Calls that are running end as they began.
+  void reset() const { self().for_each_site(reset_site); }
 
  private:
+  const Self& self() const { return static_cast<const Self&>(*this); }
+};
+
+/// A callable that the program keeps: a module, or what a shared pointer points to.
+template <class M>
+struct Referred {
+  M* object;
+  std::shared_ptr<M> owner = nullptr;
+  template <class... A>
+  decltype(auto) operator()(A&&... args) const {
+    return (*object)(std::forward<A>(args)...);
+  }
+};
+
+template <class F>
+auto callable_of(F&& fn) {
+  using M = std::remove_reference_t<F>;
+  if constexpr (is_instance<std::remove_cv_t<M>, std::shared_ptr>)
+    return Referred<typename M::element_type>{fn.get(), fn};
+  else if constexpr (Opaque<M> && std::is_class_v<M> && std::is_lvalue_reference_v<F> &&
+                     !is_function<std::remove_cv_t<M>>)
+    return Referred<M>{&fn};
+  else
+    return std::decay_t<F>(std::forward<F>(fn));
+}
+template <class F>
+using CallableOf = decltype(callable_of(std::declval<F>()));
+
+}  // namespace detail
+
+/// A compiled callable: called like the original; arguments that have defaults may be left out.
+/// Copies share code and guards. Calling one that was moved from throws UserError.
+template <class F>
+class CompiledFunction : public detail::CallOperator<F>,
+                         public detail::SiteQueries<CompiledFunction<F>> {
+ public:
+  CompiledFunction(F fn, Options options) {
+    detail::check_options(options);
+    this->state_ = std::make_shared<detail::Compiled<F>>(
+        std::move(fn), std::make_shared<const Options>(std::move(options)));
+  }
+  /// The callable that was compiled.
+  const F& original() const { return this->state_->fn; }
+
+ private:
+  friend class detail::SiteQueries<CompiledFunction<F>>;
+  template <class>
+  friend class CompiledFunction;
   template <class G>
   void for_each_site(G g) const {
-    if (this->state_->only_site) return g(*this->state_->only_site);
+    if (!this->state_) detail::fail_empty_callable();
+    if (this->state_->only_site) g(*this->state_->only_site);
     std::lock_guard lock(this->state_->sites_lock);
     for (auto& [type, site] : this->state_->sites) g(*site);
   }
 };
 
-/// Compiles a callable; nothing happens before its first call.
+/// One of a given signature, whatever was compiled: for members and containers.
+///
+///     tenon::CompiledFunction<Tensor(const Tensor&)> f = tenon::compile(net);
+template <class R, class... A>
+class CompiledFunction<R(A...)> : public detail::SiteQueries<CompiledFunction<R(A...)>> {
+ public:
+  /// Empty: calling it throws UserError.
+  CompiledFunction() = default;
+  template <class F>
+  CompiledFunction(CompiledFunction<F> f)  // NOLINT: takes any that can be called so
+      : call_(f), sites_([f](const std::function<void(detail::Site&)>& g) { f.for_each_site(g); }) {}
+  R operator()(A... args) const {
+    if (!call_) detail::fail_empty_callable();
+    return call_(std::forward<A>(args)...);
+  }
+  explicit operator bool() const { return call_ != nullptr; }
+
+ private:
+  friend class detail::SiteQueries<CompiledFunction<R(A...)>>;
+  template <class G>
+  void for_each_site(G g) const {
+    if (!sites_) detail::fail_empty_callable();
+    sites_(g);
+  }
+  std::function<R(A...)> call_;
+  std::function<void(const std::function<void(detail::Site&)>&)> sites_;
+};
+
+/// Compiles a callable; nothing is recorded before its first call. Throws UserError for a backend, a
+/// mode or an option that there is not. The callable is kept by value, but
+/// for a module, which stays the program's: it is referred to, and must live as long as the result,
+/// unless a shared pointer to it is given. A member function takes its object as first argument.
 template <class F>
-CompiledFunction<std::decay_t<F>> compile(F&& fn, Options options = {}) {
-  return {std::forward<F>(fn), std::move(options)};
+CompiledFunction<detail::CallableOf<F>> compile(F&& fn, Options options = {}) {
+  return {detail::callable_of(std::forward<F>(fn)), std::move(options)};
 }
 
 /// The same for a body that changes captured tensors: a write to one that `state` does not name is
 /// an error when the body is recorded.
 template <class F>
-CompiledFunction<std::decay_t<F>> compile(F&& fn, State state, Options options = {}) {
+CompiledFunction<detail::CallableOf<F>> compile(F&& fn, State state, Options options = {}) {
   options.state = std::make_shared<const std::vector<Tensor>>(std::move(state.tensors));
-  return {std::forward<F>(fn), std::move(options)};
+  return {detail::callable_of(std::forward<F>(fn)), std::move(options)};
 }
 
 /// Whether the calling thread is recording a callable.
@@ -151,21 +224,88 @@ std::string explain(const CompiledFunction<F>& f) {
   return f.explain();
 }
 
-/// A callable that is never recorded: inside a compiled one it runs on real tensors.
+namespace detail {
+
+/// An argument for a function that is not recorded: the caller's own, or a copy with real tensors
+/// where it holds tensors.
+template <class T>
+class RealArgument {
+ public:
+  using U = std::remove_cvref_t<T>;
+  static constexpr bool is_tree = may_hold_tensors<U>();
+
+  explicit RealArgument(std::remove_reference_t<T>& arg) : arg_(arg) {}
+  void read(Leaves& leaves) {
+    begin_ = leaves.tensors.size();
+    if constexpr (is_tree) {
+      LeafReader reader{leaves};
+      visit_tree(std::as_const(arg_), reader);
+    }
+    end_ = leaves.tensors.size();
+  }
+  /// Takes the next tensors from `real`.
+  void replace(LeafWriter& real) {
+    if constexpr (is_tree) visit_tree(copy_.emplace(copy_tree(std::as_const(arg_))), real);
+  }
+  /// What the function has assigned to the copy goes to the caller's object; other tensors stay.
+  void give_back(std::span<const Tensor> real, std::span<const Tensor> before) {
+    if constexpr (is_tree && std::is_lvalue_reference_v<T> && !is_const_reference<T> &&
+                  std::is_move_assignable_v<U>) {
+      LeafRestorer restorer{real.subspan(begin_, end_ - begin_), before.subspan(begin_, end_ - begin_)};
+      visit_tree(*copy_, restorer);
+      arg_ = std::move(*copy_);
+    }
+  }
+  T&& get() {
+    if constexpr (is_tree)
+      return static_cast<T&&>(*copy_);
+    else
+      return static_cast<T&&>(arg_);
+  }
+
+ private:
+  std::remove_reference_t<T>& arg_;
+  std::optional<std::conditional_t<is_tree, U, std::monostate>> copy_;
+  size_t begin_ = 0, end_ = 0;
+};
+
+/// Calls `fn` outside of what is being recorded.
+template <class F, class... A>
+decltype(auto) call_disabled(const F& fn, A&&... args) {
+  std::tuple<RealArgument<A>...> real(args...);
+  Leaves leaves;
+  std::apply([&](auto&... r) { (r.read(leaves), ...); }, real);
+  std::vector<Tensor> before, tensors;
+  for (const Tensor* t : leaves.tensors.span()) before.push_back(*t);
+  tensors = before;
+  DisabledScope scope{enter_disabled(tensors, "disable")};
+  std::vector<Number> numbers(leaves.numbers.span().begin(), leaves.numbers.span().end());
+  LeafWriter writer{tensors.data(), numbers.data()};
+  std::apply([&](auto&... r) { (r.replace(writer), ...); }, real);
+  auto give_back = [&] {
+    std::apply([&](auto&... r) { (r.give_back(tensors, before), ...); }, real);
+  };
+  auto call = [&](auto&... r) -> decltype(auto) { return std::invoke(fn, r.get()...); };
+  if constexpr (std::is_void_v<std::invoke_result_t<const F&, A...>>) {
+    std::apply(call, real);
+    give_back();
+  } else {
+    decltype(auto) result = std::apply(call, real);
+    give_back();
+    return result;
+  }
+}
+
+}  // namespace detail
+
+/// A callable that is never recorded: inside a compiled one it runs on real tensors, with the
+/// arguments as they are; those that hold tensors are copies with real ones, and what it assigns to
+/// them goes back to the caller's.
 template <class F>
 auto disable(F fn) {
-  return [fn = std::move(fn)](auto&&... args) {
-    std::tuple<std::remove_cvref_t<decltype(args)>...> copies(args...);
-    detail::Leaves leaves;
-    detail::LeafReader reader{leaves};
-    detail::visit_tree(std::as_const(copies), reader);
-    std::vector<Tensor> tensors;
-    for (const Tensor* t : leaves.tensors.span()) tensors.push_back(*t);
-    detail::DisabledScope scope{detail::enter_disabled(tensors, "disable")};
-    std::vector<Number> numbers(leaves.numbers.span().begin(), leaves.numbers.span().end());
-    detail::LeafWriter writer{tensors.data(), numbers.data()};
-    detail::visit_tree(copies, writer);
-    return std::apply(fn, copies);
+  return [fn = std::move(fn)](auto&&... args) -> decltype(auto) {
+    if (!detail::is_recording()) return std::invoke(fn, std::forward<decltype(args)>(args)...);
+    return detail::call_disabled(fn, std::forward<decltype(args)>(args)...);
   };
 }
 

@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// What programs tell the compiler about functions of theirs: log functions.
+// What programs tell the compiler: backends of theirs, stances, log functions, functions whose result
+// never changes.
+//
+//     tenon::compiler::register_backend("mine", [](const tenon::compiler::Graph& graph,
+//                                                  std::span<const tenon::Tensor> examples) {
+//       std::cout << graph.text();
+//       return [graph](const std::vector<tenon::Tensor>& in) { return graph.run(in); };
+//     });
+//     auto f = tenon::compile(step, {.backend = "mine"});
 //
 //     tenon::register_log_fn("app.print", [](std::string_view text, std::span<const tenon::Tensor>
 //     ts) { ... });
@@ -17,15 +25,20 @@
 // Threads: all functions may be called from any thread.
 #pragma once
 
-#include <tenon/tensor.h>
+#include <tenon/compile.h>
 
 #include <functional>
 #include <initializer_list>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace tenon {
+
+class Graph;
 
 using LogFunction = std::function<void(std::string_view text, std::span<const Tensor> tensors)>;
 
@@ -35,4 +48,112 @@ TENON_API void register_log_fn(std::string name, LogFunction function);
 TENON_API void call_log_fn(std::string_view name, std::string_view text,
                            std::initializer_list<Tensor> tensors = {});
 
+namespace compiler {
+
+using tenon::check;
+using tenon::disable;
+using tenon::graph_break;
+using tenon::is_compiling;
+using tenon::list_backends;
+using tenon::mark_dynamic;
+using tenon::mark_static;
+using tenon::mark_unbacked;
+using tenon::reset;
+
+/// Whether the calling thread runs a body on tensors without data: recording it, or comparing it
+/// with a recording. False in exports and outside of compiled callables.
+inline bool is_dynamo_compiling() { return tenon::detail::is_recording(); }
+/// Whether the calling thread exports a model. Always false: there is no export yet.
+inline bool is_exporting() { return false; }
+
+/// The backend of callables that name none; an empty name stands for compiler.default_backend
+/// again. Throws UserError InvalidBackend for an unknown one.
+TENON_API void set_default_backend(const std::string& name);
+TENON_API std::string get_default_backend();
+
+/// What calls do, process-wide.
+enum class Stance : uint8_t {
+  standard,           ///< as the options of each callable say
+  force_eager,        ///< callables run as they are
+  eager_on_recompile, ///< compiled code is used, and nothing new is compiled
+  fail_on_recompile   ///< a call that needs a second version throws UserError RecompileError
+};
+/// Throws UserError inside of a compiled callable.
+TENON_API void set_stance(Stance stance);
+TENON_API Stance get_stance();
+/// While one lives, the stance is another.
+class StanceScope {
+ public:
+  explicit StanceScope(Stance stance) : before_(get_stance()) { set_stance(stance); }
+  ~StanceScope() { set_stance(before_); }
+  StanceScope(const StanceScope&) = delete;
+
+ private:
+  Stance before_;
+};
+
+// ---- backends of the program
+
+/// A captured graph, as a backend gets it. Copies share it. Threads: constant.
+class TENON_API Graph {
+ public:
+  explicit Graph(std::shared_ptr<const tenon::Graph> graph) : graph_(std::move(graph)) {}
+  /// In the form of docs/graph-text.md.
+  std::string text() const;
+  /// "aten.add.Tensor" and so on, in order.
+  std::vector<std::string> ops() const;
+  size_t n_inputs() const;
+  size_t n_outputs() const;
+  /// Runs it op by op. Throws UserError where the number of inputs is wrong.
+  std::vector<Tensor> run(const std::vector<Tensor>& inputs) const;
+
+ private:
+  std::shared_ptr<const tenon::Graph> graph_;
+};
+
+/// Runs a graph: one tensor for each input, undefined for numbers; one for each output.
+using CompiledCode = std::function<std::vector<Tensor>(const std::vector<Tensor>& inputs)>;
+/// Turns a graph into code. `examples` are the inputs without data.
+using BackendFunction =
+    std::function<CompiledCode(const Graph& graph, std::span<const Tensor> examples)>;
+
+/// Registers a backend for this process. Throws UserError where the name is empty or taken, and
+/// lets what it throws itself pass as BackendError.
+TENON_API void register_backend(const std::string& name, BackendFunction backend,
+                                std::vector<std::string> tags = {});
+
+// ---- functions
+
+/// A function whose result never changes: called once by each recording, on real tensors, and
+/// remembered by compiled code. There is no guard: what it gives later is not seen.
+template <class F>
+auto assume_constant_result(F fn) {
+  using R = std::decay_t<std::invoke_result_t<F&>>;
+  struct Kept {
+    std::mutex lock;
+    std::optional<R> result;
+  };
+  return [fn = std::move(fn), kept = std::make_shared<Kept>()]() mutable -> R {
+    if (!tenon::detail::is_recording()) return fn();
+    std::lock_guard lock(kept->lock);
+    if (!tenon::detail::is_following() || !kept->result) {
+      tenon::detail::DisabledScope unrecorded{tenon::detail::pause_recording()};
+      kept->result = fn();
+    }
+    return *kept->result;
+  };
+}
+
+/// `replacement` in compiled callables, `original` elsewhere; both take the same arguments.
+template <class F, class G>
+auto substitute_in_graph(F original, G replacement) {
+  return [original = std::move(original), replacement = std::move(replacement)](
+             auto&&... args) -> decltype(auto) {
+    if (tenon::detail::is_recording())
+      return std::invoke(replacement, std::forward<decltype(args)>(args)...);
+    return std::invoke(original, std::forward<decltype(args)>(args)...);
+  };
+}
+
+}  // namespace compiler
 }  // namespace tenon

@@ -77,6 +77,8 @@ class TENON_API LearningRate {
 /// The base of all optimisers; not copied, since two would write the same parameters.
 class TENON_API Optimizer {
  public:
+  using tenon_opaque = void;  ///< compiled callables get the optimiser itself, see <tenon/tree.h>
+
   Optimizer(const Optimizer&) = delete;
   Optimizer(Optimizer&&) = default;
   virtual ~Optimizer() = default;

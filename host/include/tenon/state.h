@@ -2,9 +2,8 @@
 // What the body of a compiled callable may write besides its arguments.
 #pragma once
 
-#include <tenon/tensor.h>
+#include <tenon/tree.h>
 
-#include <type_traits>
 #include <vector>
 
 namespace tenon {
@@ -15,17 +14,44 @@ namespace tenon {
 struct State {
   std::vector<Tensor> tensors;
 };
+namespace detail {
+/// Collects what a part of a state holds.
+struct StateCollector {
+  std::vector<Tensor>& tensors;
+  void tensor(const Tensor& t) {
+    if (t.defined()) tensors.push_back(t);
+  }
+  template <class T>
+  void scalar(const Scalar<T>&) {}
+  template <class T>
+  void sym(const T&) {}
+  template <class T>
+  void number(const T&) {}
+  template <class T>
+  void text(const T&) {}
+  void opaque(const void*) {}
+  void shape(uint64_t) {}
+};
+template <class Part>
+void add_state(std::vector<Tensor>& tensors, const Part& part) {
+  if constexpr (requires { part.state_tensors(); }) {
+    for (const Tensor& t : part.state_tensors()) tensors.push_back(t);
+  } else if constexpr (is_smart_pointer<Part> || std::is_pointer_v<Part>) {
+    if (part) add_state(tensors, *part);
+  } else if constexpr (is_list<Part>) {
+    for (const auto& e : part) add_state(tensors, e);
+  } else {
+    StateCollector collector{tensors};
+    visit_tree(part, collector);
+  }
+}
+}  // namespace detail
+
+/// Modules, optimisers, tensors, and lists, pointers and structs of them.
 template <class... Parts>
 State state(const Parts&... parts) {
   State all;
-  auto add = [&](const auto& part) {
-    if constexpr (std::is_convertible_v<decltype(part), const Tensor&>) {
-      all.tensors.push_back(part);
-    } else {
-      for (const Tensor& t : part.state_tensors()) all.tensors.push_back(t);
-    }
-  };
-  (add(parts), ...);
+  (detail::add_state(all.tensors, parts), ...);
   return all;
 }
 

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 
 namespace tenon {
 
@@ -106,7 +107,7 @@ class TENON_API SymBool {
   const Expr* expr() const { return expr_; }
   /// The value; a symbolic one is computed from the example values and guarded.
   bool guard_bool() const { return expr_ ? evaluate() : value_; }
-  explicit operator bool() const { return guard_bool(); }
+  operator bool() const { return guard_bool(); }  // NOLINT: conditions are used as bools
 
  private:
   bool evaluate() const;
@@ -145,6 +146,29 @@ concept SizeLike = std::integral<T> || std::same_as<T, SymInt>;
 template <class A, class B>
 concept OneSymInt = SizeLike<A> && SizeLike<B> &&
     (std::same_as<A, SymInt> || std::same_as<B, SymInt>);
+
+/// What counts as a real operand: not two plain numbers, and not integers alone.
+template <class T>
+concept RealLike = std::floating_point<T> || std::same_as<T, SymFloat>;
+template <class A, class B>
+concept OneSymReal = (RealLike<A> && RealLike<B> && !(std::floating_point<A> && std::floating_point<B>)) ||
+    (std::same_as<A, SymFloat> && SizeLike<B>) || (SizeLike<A> && std::same_as<B, SymFloat>) ||
+    (std::same_as<A, SymInt> && std::floating_point<B>) || (std::floating_point<A> && std::same_as<B, SymInt>);
+TENON_API SymFloat to_real(SymInt value);
+template <RealLike T>
+SymFloat to_real(T value) {
+  return SymFloat(value);
+}
+template <std::integral T>
+SymFloat to_real(T value) {
+  return SymFloat(static_cast<double>(value));
+}
+// An operand is symbolic.
+TENON_API SymFloat sym_real_add(SymFloat a, SymFloat b);
+TENON_API SymFloat sym_real_sub(SymFloat a, SymFloat b);
+TENON_API SymFloat sym_real_mul(SymFloat a, SymFloat b);
+TENON_API SymFloat sym_real_div(SymFloat a, SymFloat b);
+TENON_API SymBool sym_real_compare(SymOp op, SymFloat a, SymFloat b);
 
 constexpr int64_t floordiv(int64_t a, int64_t b) {
   int64_t q = a / b;
@@ -199,10 +223,41 @@ requires detail::OneSymInt<A, B> SymInt operator%(A a, B b) {
   if (y.word() == 0) detail::fail_zero_divisor(x.word());
   return detail::floormod(x.word(), y.word());
 }
-inline SymInt operator-(SymInt a) { return 0 - a; }
+template <std::same_as<SymInt> T>
+SymInt operator-(T a) {
+  return 0 - a;
+}
 inline SymInt& operator+=(SymInt& a, SymInt b) { return a = a + b; }
 inline SymInt& operator-=(SymInt& a, SymInt b) { return a = a - b; }
 inline SymInt& operator*=(SymInt& a, SymInt b) { return a = a * b; }
+inline SymInt& operator/=(SymInt& a, SymInt b) { return a = a / b; }
+inline SymInt& operator%=(SymInt& a, SymInt b) { return a = a % b; }
+inline SymInt& operator++(SymInt& a) { return a = a + 1; }
+inline SymInt& operator--(SymInt& a) { return a = a - 1; }
+inline SymInt operator++(SymInt& a, int) { return std::exchange(a, a + 1); }
+inline SymInt operator--(SymInt& a, int) { return std::exchange(a, a - 1); }
+
+/// Arithmetic of real numbers, in double precision; a size beside one becomes real.
+#define TENON_SYM_REAL(symbol, name, plain)                                             \
+  template <class A, class B>                                                           \
+  requires detail::OneSymReal<A, B> SymFloat operator symbol(A a, B b) {                \
+    SymFloat x = detail::to_real(a), y = detail::to_real(b);                            \
+    if (x.is_symbolic() || y.is_symbolic()) [[unlikely]] return detail::name(x, y);      \
+    return x.guard_float() plain y.guard_float();                                       \
+  }
+TENON_SYM_REAL(+, sym_real_add, +)
+TENON_SYM_REAL(-, sym_real_sub, -)
+TENON_SYM_REAL(*, sym_real_mul, *)
+TENON_SYM_REAL(/, sym_real_div, /)
+#undef TENON_SYM_REAL
+template <std::same_as<SymFloat> T>
+SymFloat operator-(T a) {
+  return -1.0 * a;
+}
+inline SymFloat& operator+=(SymFloat& a, SymFloat b) { return a = a + b; }
+inline SymFloat& operator-=(SymFloat& a, SymFloat b) { return a = a - b; }
+inline SymFloat& operator*=(SymFloat& a, SymFloat b) { return a = a * b; }
+inline SymFloat& operator/=(SymFloat& a, SymFloat b) { return a = a / b; }
 
 #define TENON_SYM_COMPARISON(symbol, op, left, right)                                           \
   template <class A, class B>                                                                   \
@@ -219,11 +274,44 @@ TENON_SYM_COMPARISON(>, lt, y, x)
 TENON_SYM_COMPARISON(>=, le, y, x)
 #undef TENON_SYM_COMPARISON
 
-TENON_API SymBool operator&(SymBool a, SymBool b);
-TENON_API SymBool operator|(SymBool a, SymBool b);
-TENON_API SymBool operator!(SymBool a);
+#define TENON_SYM_REAL_COMPARISON(symbol, op, left, right)                                 \
+  template <class A, class B>                                                              \
+  requires detail::OneSymReal<A, B> SymBool operator symbol(A a, B b) {                    \
+    SymFloat x = detail::to_real(a), y = detail::to_real(b);                               \
+    if (x.is_symbolic() || y.is_symbolic()) [[unlikely]]                                   \
+      return detail::sym_real_compare(SymOp::op, left, right);                             \
+    return SymBool(x.guard_float() symbol y.guard_float());                                \
+  }
+TENON_SYM_REAL_COMPARISON(==, eq, x, y)
+TENON_SYM_REAL_COMPARISON(!=, ne, x, y)
+TENON_SYM_REAL_COMPARISON(<, lt, x, y)
+TENON_SYM_REAL_COMPARISON(<=, le, x, y)
+TENON_SYM_REAL_COMPARISON(>, lt, y, x)
+TENON_SYM_REAL_COMPARISON(>=, le, y, x)
+#undef TENON_SYM_REAL_COMPARISON
+
+namespace detail {
+TENON_API SymBool sym_and(SymBool a, SymBool b);
+TENON_API SymBool sym_or(SymBool a, SymBool b);
+TENON_API SymBool sym_not(SymBool a);
+template <class A, class B>
+concept OneSymBool = (std::same_as<A, SymBool> && (std::same_as<B, SymBool> || std::same_as<B, bool>)) ||
+    (std::same_as<A, bool> && std::same_as<B, SymBool>);
+}  // namespace detail
+
+/// Conditions are joined by `&` and `|`, which keep them symbolic; `&&` and `||` look at the first.
+template <class A, class B>
+requires detail::OneSymBool<A, B> SymBool operator&(A a, B b) { return detail::sym_and(a, b); }
+template <class A, class B>
+requires detail::OneSymBool<A, B> SymBool operator|(A a, B b) { return detail::sym_or(a, b); }
+template <std::same_as<SymBool> T>
+SymBool operator!(T a) {
+  return detail::sym_not(a);
+}
 TENON_API SymInt sym_min(SymInt a, SymInt b);
 TENON_API SymInt sym_max(SymInt a, SymInt b);
+TENON_API SymFloat sym_min(SymFloat a, SymFloat b);
+TENON_API SymFloat sym_max(SymFloat a, SymFloat b);
 
 /// True only where it holds for all values that the guards allow; never adds a guard.
 TENON_API bool statically_known_true(SymBool condition);

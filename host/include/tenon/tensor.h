@@ -13,11 +13,16 @@
 #include <tenon/types.h>
 
 #include <atomic>
+#include <concepts>
+#include <iosfwd>
+#include <memory>
 #include <optional>
 #include <source_location>
 #include <span>
 #include <tuple>
 #include <utility>
+
+#include <tenon/result_names.inc>
 
 namespace tenon {
 
@@ -54,10 +59,13 @@ class TENON_API Tensor {
     if (head_) head_->references.fetch_add(1, std::memory_order_relaxed);
   }
   Tensor(Tensor&& other) noexcept : head_(std::exchange(other.head_, nullptr)) {}
-  Tensor& operator=(Tensor other) noexcept {
+  Tensor& operator=(Tensor other) & noexcept {
     std::swap(head_, other.head_);
     return *this;
   }
+  /// `x[0] = y`: assigning to what an expression gives writes its elements, as copy_ and fill_ do.
+  void operator=(const Tensor& values) &&;
+  void operator=(Number value) &&;
   ~Tensor() {
     if (head_ && head_->references.fetch_sub(1, std::memory_order_acq_rel) == 1)
       detail::destroy(head_);
@@ -114,9 +122,16 @@ class TENON_API Tensor {
   /// The elements in row-major order.
   template <class T>
   std::vector<T> to_vector(std::source_location where = std::source_location::current()) const {
-    std::vector<T> out(static_cast<size_t>(numel().guard_int()));
-    copy_out(out.data(), dtype_of<T>, where);
-    return out;
+    auto n = static_cast<size_t>(numel().guard_int());
+    if constexpr (std::is_same_v<T, bool>) {  // whose vector has no elements to point to
+      auto elements = std::make_unique<bool[]>(n);
+      copy_out(elements.get(), dtype_of<T>, where);
+      return std::vector<T>(elements.get(), elements.get() + n);
+    } else {
+      std::vector<T> out(n);
+      copy_out(out.data(), dtype_of<T>, where);
+      return out;
+    }
   }
   /// The one element as a number of the host. While tracing it stays lazy until it is looked at.
   template <class T>
@@ -130,6 +145,15 @@ class TENON_API Tensor {
   Tensor& operator-=(const Tensor& other);
   Tensor& operator*=(const Tensor& other);
   Tensor& operator/=(const Tensor& other);
+  Tensor& operator+=(Number other);
+  Tensor& operator-=(Number other);
+  Tensor& operator*=(Number other);
+  Tensor& operator/=(Number other);
+
+  /// The view select(0, index): a row of a matrix.
+  Tensor operator[](SymInt index) const;
+  /// The elements that a tensor of indices or a mask chooses, as index() does.
+  Tensor operator[](const Tensor& index) const;
 
 #include <tenon/tensor_methods.inc>
 
@@ -154,6 +178,8 @@ class TENON_API Tensor {
 
   detail::TensorHead* head_ = nullptr;
 };
+
+#include <tenon/results.inc>
 
 // Elementwise operators, the ops of the same meaning: x + y is add(x, y). A number keeps its
 // category.
@@ -184,22 +210,62 @@ TENON_API Tensor operator!(const Tensor& a);
 /// reference. Strides are row-major unless given, in elements.
 TENON_API Tensor from_memory(void* data, IntList sizes, Dtype dtype, OptIntList strides = {},
                              void (*deleter)(void*) = nullptr, void* deleter_arg = nullptr);
-/// A tensor with a copy of `values`, row-major.
-template <class T>
-Tensor tensor(const std::vector<T>& values, IntList sizes);
-template <class T>
-Tensor tensor(std::initializer_list<T> values) {
-  return tensor(std::vector<T>(values), IntList{static_cast<int64_t>(values.size())});
-}
 namespace detail {
 TENON_API Tensor tensor_from_bytes(const void* values, size_t count, IntList sizes, Dtype dtype);
-}
+TENON_API Tensor tensor_from_rows(const std::vector<Tensor>& rows);
+/// Integers in braces are i64, as in PyTorch; numbers of other types keep theirs.
+template <class T>
+using LiteralOf = std::conditional_t<std::is_same_v<T, int>, int64_t, T>;
+template <class T>
+concept Element = std::is_arithmetic_v<T> || std::same_as<T, Half> || std::same_as<T, BFloat16>;
+}  // namespace detail
+
+/// A tensor with a copy of `values`, row-major, of the dtype of T.
 template <class T>
 Tensor tensor(const std::vector<T>& values, IntList sizes) {
   return detail::tensor_from_bytes(values.data(), values.size(), sizes, dtype_of<T>);
 }
+template <detail::Element T>
+Tensor tensor(const std::vector<T>& values) {
+  return tensor(values, IntList{static_cast<int64_t>(values.size())});
+}
+/// A tensor without dimensions: tensor(3.0). An int becomes i64.
+template <detail::Element T>
+Tensor tensor(T value) {
+  auto element = static_cast<detail::LiteralOf<T>>(value);
+  return detail::tensor_from_bytes(&element, 1, IntList(), dtype_of<detail::LiteralOf<T>>);
+}
+/// A list of numbers: tensor({1, 2, 3}) is i64[3], tensor({1.0f, 2.0f}) f32[2].
+template <detail::Element T>
+Tensor tensor(std::initializer_list<T> values) {
+  const std::array<int64_t, 1> sizes{static_cast<int64_t>(values.size())};
+  if constexpr (std::is_same_v<T, int>) {
+    std::vector<int64_t> elements(values.begin(), values.end());
+    return tensor(elements, sizes);
+  } else {
+    return detail::tensor_from_bytes(values.begin(), values.size(), sizes, dtype_of<T>);
+  }
+}
+/// Lists of lists: tensor({{1.0f, 2.0f}, {3.0f, 4.0f}}). Throws UserError where rows differ in length.
+template <detail::Element T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows) {
+  std::vector<Tensor> tensors;
+  for (const auto& row : rows) tensors.push_back(tensor(row));
+  return detail::tensor_from_rows(tensors);
+}
+template <detail::Element T>
+Tensor tensor(std::initializer_list<std::initializer_list<std::initializer_list<T>>> rows) {
+  std::vector<Tensor> tensors;
+  for (const auto& row : rows) tensors.push_back(tensor(row));
+  return detail::tensor_from_rows(tensors);
+}
 
 /// "f32[2, 3]" with strides where they are not row-major.
 TENON_API std::string to_text(const Tensor& t);
+
+/// Writes the elements with brackets, as `tensor([[1, 2], [3, 4]])`, and the dtype unless it is f32,
+/// i64 or bool; of more than 1000 elements three at each end. In a compiled body this is a look at
+/// data: what is printed is what is there at that point of a plain call.
+TENON_API std::ostream& operator<<(std::ostream& out, const Tensor& t);
 
 }  // namespace tenon

@@ -8,16 +8,25 @@
 //
 //     class Ema { ...  TENON_TREE(Ema, weights, decay) };
 //
-// or, for types that cannot be changed, specialises tree_trait.
+// or, for types that cannot be changed, specialises tree_trait. Modules, optimisers, functions and
+// pointers are opaque: the body gets the caller's own object, and tensors that it finds inside are
+// captured ones. TENON_OPAQUE(Type), outside of all namespaces, makes another type opaque.
 #pragma once
 
+#include <tenon/detail/std_math.h>
 #include <tenon/tensor.h>
 
 #include <array>
+#include <complex>
 #include <cstring>
+#include <deque>
+#include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -104,6 +113,10 @@ Scalar<T> Tensor::item(std::source_location where) const {
 template <class T>
 struct tree_trait {};
 
+/// Whether a type is handed to the body as it is; set by TENON_OPAQUE.
+template <class T>
+inline constexpr bool is_opaque = false;
+
 namespace detail {
 
 struct AnyField {
@@ -162,6 +175,108 @@ inline constexpr bool is_std_array = false;
 template <class T, size_t N>
 inline constexpr bool is_std_array<std::array<T, N>> = true;
 
+template <class... T>
+std::true_type derives_from_tuple(const std::tuple<T...>*);
+std::false_type derives_from_tuple(const void*);
+/// The tuple that a type derives from, as the results of topk() and others do.
+template <class... T>
+std::tuple<T...>& as_tuple(std::tuple<T...>& t) {
+  return t;
+}
+template <class... T>
+const std::tuple<T...>& as_tuple(const std::tuple<T...>& t) {
+  return t;
+}
+
+template <class T>
+inline constexpr bool is_function = false;
+template <class F>
+inline constexpr bool is_function<std::function<F>> = true;
+template <class T>
+inline constexpr bool is_smart_pointer = is_instance<T, std::unique_ptr> || is_instance<T, std::shared_ptr>;
+
+template <class T>
+concept Opaque = is_opaque<T> || is_function<T> || is_instance<T, std::reference_wrapper> ||
+    is_instance<T, std::weak_ptr> ||
+    (std::is_pointer_v<T> && !std::is_same_v<T, const char*>) || requires { typename T::tenon_opaque; };
+/// A smart pointer to an opaque object.
+template <class T>
+inline constexpr bool points_to_opaque = false;
+template <class T>
+requires is_smart_pointer<T>
+inline constexpr bool points_to_opaque<T> = Opaque<std::remove_const_t<typename T::element_type>>;
+
+template <class T>
+inline constexpr bool is_list = is_instance<T, std::vector> || is_std_array<T> || is_instance<T, std::deque> ||
+    is_instance<T, std::list> || is_instance<T, std::set>;
+template <class T>
+inline constexpr bool is_view = false;
+template <class T, size_t N>
+inline constexpr bool is_view<std::span<T, N>> = true;
+template <class T>
+inline constexpr bool is_view<List<T>> = true;
+template <>
+inline constexpr bool is_view<SymIntList> = true;
+
+/// The address that stands for an opaque value.
+template <class T>
+const void* address_of(const T& v) {
+  if constexpr (std::is_pointer_v<T>)
+    return reinterpret_cast<const void*>(v);
+  else if constexpr (is_instance<T, std::reference_wrapper>)
+    return &v.get();
+  else if constexpr (is_smart_pointer<T>)
+    return v.get();
+  else
+    return &v;
+}
+
+/// The caller's argument, by reference.
+template <class T>
+struct ByReference {
+  T* object;
+  ByReference(T& t) : object(&t) {}  // NOLINT: made from an argument
+  operator T&() const { return *object; }  // NOLINT: handed on as one
+};
+template <class T>
+inline constexpr bool is_by_reference = false;
+template <class T>
+inline constexpr bool is_by_reference<ByReference<T>> = true;
+
+/// Whether a value of this type may hold tensors or symbols; types that are no trees hold none.
+template <class T>
+consteval bool may_hold_tensors();
+template <class T>
+inline constexpr bool arguments_hold_tensors = false;
+template <template <class...> class C, class... A>
+inline constexpr bool arguments_hold_tensors<C<A...>> = (... || may_hold_tensors<std::remove_cv_t<A>>());
+template <class T, size_t N>
+inline constexpr bool arguments_hold_tensors<std::array<T, N>> = may_hold_tensors<T>();
+template <class T, size_t N>
+inline constexpr bool arguments_hold_tensors<std::span<T, N>> = may_hold_tensors<std::remove_cv_t<T>>();
+
+template <class T>
+consteval bool may_hold_tensors() {
+  if constexpr (std::derived_from<T, Tensor> || is_scalar_leaf<T> || std::is_same_v<T, SymInt> ||
+                std::is_same_v<T, SymFloat> || std::is_same_v<T, Number> ||
+                std::is_same_v<T, SymIntList>)
+    return true;
+  else if constexpr (Opaque<T> || points_to_opaque<T> || std::is_arithmetic_v<T>)
+    return false;
+  else if constexpr (is_list<T> || is_view<T> || is_smart_pointer<T> || is_instance<T, std::map> ||
+                     is_instance<T, std::unordered_map> || is_instance<T, std::optional> ||
+                     is_instance<T, std::variant> || is_instance<T, std::pair> ||
+                     is_instance<T, std::tuple>)
+    return arguments_hold_tensors<T>;
+  else
+    return (std::is_aggregate_v<T> && !std::is_array_v<T>) ||
+           requires(T& v) { v.tenon_visit_tree(v); } || requires(T& v) { tree_trait<T>::visit(v, v); };
+}
+
+/// Named in the compiler's message where a type is no tree: add one of the two to the type.
+template <class T>
+struct add_TENON_TREE_or_TENON_OPAQUE_to;
+
 template <class T, class V>
 void visit_tree(T& v, V& visitor);
 
@@ -180,23 +295,44 @@ struct EachField {
 template <class T, class V>
 void visit_tree(T& v, V& visitor) {
   using U = std::remove_const_t<T>;
-  if constexpr (std::is_same_v<U, Tensor>)
+  if constexpr (std::derived_from<U, Tensor>) {
     visitor.tensor(v);
-  else if constexpr (is_scalar_leaf<U>)
+  } else if constexpr (is_scalar_leaf<U>) {
     visitor.scalar(v);
-  else if constexpr (std::is_same_v<U, SymInt> || std::is_same_v<U, SymFloat>)
+  } else if constexpr (std::is_same_v<U, SymInt> || std::is_same_v<U, SymFloat>) {
     visitor.sym(v);
-  else if constexpr (std::is_arithmetic_v<U> || std::is_enum_v<U>)
+  } else if constexpr (std::is_same_v<U, Number>) {
+    visitor.shape(v.is_boolean());
+    if (v.is_boolean())
+      visitor.number(v.word());
+    else
+      visitor.sym(v);
+  } else if constexpr (std::is_same_v<U, SymBool>) {
+    visitor.number(v.guard_bool());
+  } else if constexpr (std::is_same_v<U, Device>) {
+    visitor.number(v.type);
+    visitor.number(v.index);
+  } else if constexpr (is_instance<U, std::complex>) {
+    visitor.number(v.real());
+    visitor.number(v.imag());
+  } else if constexpr (std::is_arithmetic_v<U> || std::is_enum_v<U>) {
     visitor.number(v);
-  else if constexpr (std::is_same_v<U, std::string> || std::is_same_v<U, std::string_view>)
+  } else if constexpr (std::is_same_v<U, std::string> || std::is_same_v<U, std::string_view>) {
     visitor.text(v);
-  else if constexpr (std::is_same_v<U, const char*>)
+  } else if constexpr (std::is_same_v<U, const char*>) {
     visitor.text(v);
-  else if constexpr (requires { tree_trait<U>::visit(v, visitor); })
+  } else if constexpr (requires { tree_trait<U>::visit(v, visitor); }) {
     tree_trait<U>::visit(v, visitor);
-  else if constexpr (requires { v.tenon_visit_tree(visitor); })
+  } else if constexpr (requires { v.tenon_visit_tree(visitor); }) {
     v.tenon_visit_tree(visitor);
-  else if constexpr (is_instance<U, std::vector> || is_std_array<U>) {
+  } else if constexpr (is_by_reference<U>) {
+    visit_tree(*v.object, visitor);
+  } else if constexpr (Opaque<U> || points_to_opaque<U>) {
+    visitor.opaque(address_of(v));
+  } else if constexpr (std::is_same_v<U, std::vector<bool>>) {
+    visitor.shape(v.size());
+    for (bool e : v) visitor.number(e);
+  } else if constexpr (is_list<U> || is_view<U>) {
     visitor.shape(v.size());
     for (auto& e : v) visit_tree(e, visitor);
   } else if constexpr (is_instance<U, std::map>) {
@@ -213,21 +349,24 @@ void visit_tree(T& v, V& visitor) {
       visit_tree(key, visitor);
       visit_tree(*e, visitor);
     }
-  } else if constexpr (is_instance<U, std::optional> || is_instance<U, std::unique_ptr> ||
-                       is_instance<U, std::shared_ptr>) {
+  } else if constexpr (is_instance<U, std::optional> || is_smart_pointer<U>) {
     visitor.shape(v ? 1 : 0);
+    if constexpr (requires { visitor.pointer(v); }) visitor.pointer(v);
     if (v) visit_tree(*v, visitor);
   } else if constexpr (is_instance<U, std::variant>) {
     visitor.shape(v.index());
     std::visit([&](auto& e) { visit_tree(e, visitor); }, v);
-  } else if constexpr (is_instance<U, std::pair> || is_instance<U, std::tuple>) {
-    std::apply([&](auto&... e) { (visit_tree(e, visitor), ...); }, v);
+  } else if constexpr (is_instance<U, std::pair>) {
+    visit_tree(v.first, visitor);
+    visit_tree(v.second, visitor);
+  } else if constexpr (decltype(derives_from_tuple(&v))::value) {
+    std::apply([&](auto&... e) { (visit_tree(e, visitor), ...); }, as_tuple(v));
   } else if constexpr (std::is_same_v<U, std::monostate>) {
-  } else {
-    static_assert(std::is_aggregate_v<U> && !std::is_array_v<U>,
-                  "tenon::compile cannot take this type apart: add TENON_TREE(Type, fields...)");
+  } else if constexpr (std::is_aggregate_v<U> && !std::is_array_v<U>) {
     EachField<V> each{visitor};
     visit_fields(v, each);
+  } else {
+    static_assert(sizeof(add_TENON_TREE_or_TENON_OPAQUE_to<U>) > 0);
   }
 }
 
@@ -249,3 +388,7 @@ void visit_each(V& visitor, Fields&... fields) {
   void tenon_visit_tree(Visitor& visitor) const {      \
     ::tenon::detail::visit_each(visitor, __VA_ARGS__); \
   }
+/// Hands values of this type to compiled callables as they are. Outside of all namespaces.
+#define TENON_OPAQUE(...) \
+  template <>             \
+  inline constexpr bool tenon::is_opaque<__VA_ARGS__> = true;

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <initializer_list>
 #include <optional>
+#include <ostream>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -215,6 +216,10 @@ class OptList {
   bool has_ = false;
 };
 
+/// Whether two lists of sizes are the same; where one is symbolic, the answer is a condition of the
+/// code that is being recorded.
+TENON_API bool operator==(SymIntList a, SymIntList b);
+
 using DoubleList = List<double>;
 using StringList = List<std::string_view>;
 using BoolList = List<bool>;
@@ -224,5 +229,20 @@ using OptDoubleList = OptList<DoubleList, double>;
 
 TENON_API std::string to_text(IntList values);
 TENON_API std::string to_text(SymIntList values);
+
+// What to_text gives, for streams.
+template <std::same_as<Dtype> T>
+std::ostream& operator<<(std::ostream& out, T dtype) {
+  return out << std::string_view(to_text(dtype));
+}
+template <std::same_as<Device> T>
+std::ostream& operator<<(std::ostream& out, T device) {
+  return out << std::string_view(to_text(device));
+}
+template <class T>
+requires std::same_as<T, SymIntList> || std::same_as<T, IntList>
+std::ostream& operator<<(std::ostream& out, T values) {
+  return out << std::string_view(to_text(values));
+}
 
 }  // namespace tenon

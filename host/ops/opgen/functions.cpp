@@ -22,9 +22,11 @@
 #include "ops/opgen/cpp_types.h"
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 namespace tenon::opgen {
 
@@ -67,15 +69,37 @@ bool add_params(Function& f) {
   return true;
 }
 
+// "ValuesIndices" for values and indices, "HistBinEdgesList" where the second is a list; empty where
+// one has no name.
+std::string named_result(const Function& f) {
+  std::string all;
+  for (size_t i = 0; i < f.result_types.size(); ++i) {
+    const std::string& name = f.schema.returns[i].name;
+    if (name.empty()) return "";
+    bool starts_word = true;
+    for (char c : name) {
+      if (c != '_')
+        all += starts_word ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : c;
+      starts_word = c == '_';
+    }
+    if (f.result_types[i] != "Tensor") all += "List";
+  }
+  return "results::" + all;
+}
+
 bool add_result(Function& f) {
   std::string list;
   for (const SchemaReturn& result : f.schema.returns) {
     std::string type = result_type(result.type);
     if (type.empty()) return false;
     list += (list.empty() ? "" : ", ") + type;
+    f.result_types.push_back(type);
   }
   size_t n = f.schema.returns.size();
   f.result = n == 0 ? "void" : n == 1 ? list : "std::tuple<" + list + ">";
+  bool is_out = std::any_of(f.schema.args.begin(), f.schema.args.end(), is_out_arg);
+  if (std::string named = named_result(f); n > 1 && !named.empty() && !is_out)
+    f.tuple = std::exchange(f.result, named);
   return true;
 }
 

@@ -23,7 +23,9 @@ struct Function {
   std::vector<Param> params;   ///< arguments that are written and keyword-only come first
   size_t required = 0;         ///< parameters before this one have no default
   size_t schema_required = 0;  ///< the same, by the schema alone
-  std::string result;          ///< "void" for none, a tuple for several
+  std::string result;  ///< "void" for none, a tuple for several, or a class with their names
+  std::vector<std::string> result_types;  ///< of each
+  std::string tuple;                      ///< where `result` is such a class: its tuple
   bool is_method = false;      ///< also a method of Tensor
   std::string space() const { return schema.ns == "aten" ? "" : schema.ns; }
 };

@@ -1,6 +1,8 @@
 // Writer of the generated files: headers, ids, stubs and the list of families.
 #include "ops/opgen/write.h"
 
+#include "ops/opgen/cpp_types.h"
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -107,13 +109,9 @@ std::string unpacked(const Function& f) {
   size_t n = f.schema.returns.size();
   if (n == 0) return "";
   if (n == 1) return message("  return take<{}>(results_[0]);\n", f.result);
-  std::string list, types = f.result.substr(f.result.find('<') + 1);
-  types.pop_back();
-  for (size_t i = 0; i < n; ++i) {
-    size_t comma = std::min(types.find(", "), types.size());
-    list += message("{}take<{}>(results_[{}])", i ? ", " : "", types.substr(0, comma), i);
-    types.erase(0, comma + 2);
-  }
+  std::string list;
+  for (size_t i = 0; i < n; ++i)
+    list += message("{}take<{}>(results_[{}])", i ? ", " : "", f.result_types[i], i);
   return message("  return {{{}}};\n", list);
 }
 
@@ -165,6 +163,72 @@ Rooms by_room(const std::vector<Function>& functions, const std::map<std::string
     rooms[room->second].push_back(&f);
   }
   return rooms;
+}
+
+// The classes of results with names, each once.
+std::map<std::string, const Function*> named_results(const std::vector<Function>& functions) {
+  std::map<std::string, const Function*> classes;
+  for (const Function& f : functions) {
+    if (f.tuple.empty()) continue;
+    auto [at, is_new] = classes.try_emplace(f.result.substr(f.result.rfind(':') + 1), &f);
+    require(at->second->tuple == f.tuple, "{}: results of these names have other types in {}",
+            f.schema.canonical_name(), at->second->schema.canonical_name());
+  }
+  return classes;
+}
+
+std::string result_names(const std::map<std::string, const Function*>& classes) {
+  std::string list;
+  for (const auto& [name, f] : classes) list += "struct " + name + ";\n";
+  return std::string(head) + "// Classes of results with names, defined in <tenon/results.inc>.\n" +
+         "namespace tenon::results {\n" + list + "}\n";
+}
+
+// A template with `word` in place of each $.
+std::string with(std::string text, std::string_view word) {
+  for (size_t at = 0; (at = text.find('$', at)) != std::string::npos; at += word.size())
+    text.replace(at, 1, word);
+  return text;
+}
+
+std::string result_class(const std::string& name, const Function& f) {
+  std::string members;
+  for (size_t i = 0; i < f.result_types.size(); ++i)
+    members += message("  {}& {} = std::get<{}>(as_tuple());\n", f.result_types[i],
+                       identifier(f.schema.returns[i].name), i);
+  return message("struct {} : {} {{\n  using Tuple = {};\n", name, f.tuple, f.tuple) +
+         with(
+             "  using Tuple::Tuple;\n"
+             "  $() = default;\n"
+             "  $(const $& other) : Tuple(other.as_tuple()) {}\n"
+             "  $($&& other) noexcept : Tuple(std::move(other.as_tuple())) {}\n"
+             "  $& operator=(const $& other) {\n"
+             "    as_tuple() = other.as_tuple();\n"
+             "    return *this;\n"
+             "  }\n"
+             "  Tuple& as_tuple() { return *this; }\n"
+             "  const Tuple& as_tuple() const { return *this; }\n",
+             name) +
+         members + "};\n";
+}
+
+std::string result_classes(const std::map<std::string, const Function*>& classes) {
+  std::string list, sizes;
+  for (const auto& [name, f] : classes) {
+    list += "\n" + result_class(name, *f);
+    sizes += with(
+        "\ntemplate <>\nstruct tuple_size<tenon::results::$> : "
+        "tuple_size<tenon::results::$::Tuple> {};\n"
+        "template <size_t I>\nstruct tuple_element<I, tenon::results::$> : "
+        "tuple_element<I, tenon::results::$::Tuple> {};\n",
+        name);
+  }
+  return std::string(head) +
+         "// Included by <tenon/tensor.h>. What ops with several results give: x.topk(2).values. Each\n"
+         "// is also a std::tuple, for std::get, std::tie and structured bindings.\n"
+         "}  // namespace tenon\n\nnamespace tenon::results {\n" +
+         list + "\n}  // namespace tenon::results\n\nnamespace std {\n" + sizes +
+         "\n}  // namespace std\n\nnamespace tenon {\n";
 }
 
 std::string room_header(const std::string& room, const std::vector<const Function*>& functions) {
@@ -281,6 +345,9 @@ std::map<std::string, std::string> generate(const std::vector<RowFile>& files) {
   for (const auto& [room, in_room] : rooms)
     out[message("tenon/ops/{}.h", room)] = room_header(room, in_room);
   out["tenon/tensor_methods.inc"] = methods(every);
+  std::map<std::string, const Function*> classes = named_results(functions);
+  out["tenon/result_names.inc"] = result_names(classes);
+  out["tenon/results.inc"] = result_classes(classes);
   out["ops/op_ids.h"] = ids(all);
   out["ops/op_families.cpp"] = families(all, names);
   for (size_t i = 0; i < n_stub_files; ++i) out[message("ops/ops_{}.cpp", i)] = stubs(parts[i]);

@@ -208,6 +208,7 @@ TEST(Training, ACheckpointedRegionIsComputedAgainInTheBackward) {
     manual_seed(4);
     return autograd::grad({f(x, w, again)}, {w})[0];
   };
+  backward_ops();  // registers the backend
   auto f = compile(body, {.backend = "tells_backward"});
   Tensor expected = gradient(body, false);
   for (bool again : {false, true}) {

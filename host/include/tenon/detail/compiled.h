@@ -3,8 +3,10 @@
 // operator. Part of tenon/compile.h; programs need none of it by itself.
 #pragma once
 
+#include <tenon/detail/copy_tree.h>
 #include <tenon/detail/leaves.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -43,10 +45,29 @@ struct CallResult {
 
 class Site;
 TENON_API std::shared_ptr<Site> make_site(const Options& options);
+/// Throws UserError for names that there are not, and for a mode beside options.
+TENON_API void check_options(const Options& options);
 TENON_API void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result);
 TENON_API CallStats site_stats(const Site& site);
 TENON_API std::string explain_site(const Site& site);
 TENON_API void reset_site(Site& site);
+
+/// The parameters of a call operator.
+template <class M>
+struct CallSignature {
+  static constexpr bool known = false;
+};
+template <class C, class R, class... A>
+struct CallSignature<R (C::*)(A...) const> {
+  static constexpr bool known = true;
+  using Params = std::tuple<A...>;
+};
+template <class C, class R, class... A>
+struct CallSignature<R (C::*)(A...)> : CallSignature<R (C::*)(A...) const> {};
+template <class C, class R, class... A>
+struct CallSignature<R (C::*)(A...) noexcept> : CallSignature<R (C::*)(A...) const> {};
+template <class C, class R, class... A>
+struct CallSignature<R (C::*)(A...) const noexcept> : CallSignature<R (C::*)(A...) const> {};
 
 template <class F>
 struct SignatureOf {
@@ -54,22 +75,38 @@ struct SignatureOf {
 };
 template <class F>
 requires requires { &F::operator(); }
-struct SignatureOf<F> : SignatureOf<decltype(&F::operator())> {};
+struct SignatureOf<F> : CallSignature<decltype(&F::operator())> {};
+template <class R, class... A>
+struct SignatureOf<R (*)(A...)> : CallSignature<R (SignatureOf<void>::*)(A...) const> {};
+template <class R, class... A>
+struct SignatureOf<R (*)(A...) noexcept> : SignatureOf<R (*)(A...)> {};
+/// A member function takes its object first.
+template <class C, class R, class... A>
+struct SignatureOf<R (C::*)(A...)> {
+  static constexpr bool known = true;
+  using Params = std::tuple<std::reference_wrapper<C>, A...>;
+};
 template <class C, class R, class... A>
 struct SignatureOf<R (C::*)(A...) const> {
   static constexpr bool known = true;
-  using Params = std::tuple<A...>;
+  using Params = std::tuple<std::reference_wrapper<const C>, A...>;
 };
-template <class C, class R, class... A>
-struct SignatureOf<R (C::*)(A...)> : SignatureOf<R (C::*)(A...) const> {};
-template <class C, class R, class... A>
-struct SignatureOf<R (C::*)(A...) const noexcept> : SignatureOf<R (C::*)(A...) const> {};
-template <class R, class... A>
-struct SignatureOf<R (*)(A...)> : SignatureOf<R (SignatureOf<void>::*)(A...) const> {};
 
+/// Named in the compiler's message: the type of the parameter, and the cure.
 template <class P>
-using StoredArg = std::conditional_t<std::is_same_v<std::decay_t<P>, const char*>, std::string,
-                                     std::remove_cvref_t<P>>;
+struct take_this_parameter_by_value_or_const_reference;
+/// Whether a body may have a parameter `P&` that is not const: opaque objects and plain numbers.
+template <class P>
+inline constexpr bool is_taken =
+    !std::is_lvalue_reference_v<P> || is_const_reference<P> || Opaque<std::remove_reference_t<P>> ||
+    std::is_arithmetic_v<std::remove_reference_t<P>>;
+template <class P>
+void check_parameter() {
+  if constexpr (!is_taken<P>)
+    static_assert(sizeof(take_this_parameter_by_value_or_const_reference<P>) > 0);
+}
+
+[[noreturn]] TENON_API void fail_assigned_argument();
 
 /// One call with parameters of known types: the arguments, the result, and how to run the body.
 template <class F, class... P>
@@ -82,7 +119,8 @@ struct CallFrame {
   std::tuple<StoredArg<P>...>& args;
   std::optional<Stored> eager_result, traced_result;
 
-  static Stored invoke(F& fn, std::tuple<StoredArg<P>...>& args) {
+  template <class Args>
+  static Stored invoke(F& fn, Args& args) {
     return std::apply(
         [&](auto&... a) -> Stored {
           if constexpr (is_void) {
@@ -97,10 +135,19 @@ struct CallFrame {
   static void run(void* self, const Tensor* tensors, const Number* numbers,
                   std::vector<Tensor>& outputs, Leaves& plain_outputs) {
     auto& frame = *static_cast<CallFrame*>(self);
-    std::tuple<StoredArg<P>...> copies(frame.args);
+    using Copies = std::tuple<decltype(own_argument<P>(std::declval<const StoredArg<P>&>()))...>;
+    Copies copies = std::apply(
+        [](const StoredArg<P>&... a) { return Copies(own_argument<P>(a)...); }, frame.args);
     LeafWriter writer{tensors, numbers};
     visit_tree(copies, writer);
+    constexpr bool may_assign = (... || may_be_assigned_through<std::remove_cvref_t<P>>());
+    TensorHeads before, after;
+    if constexpr (may_assign) visit_tree(std::as_const(copies), before);
     Stored& result = frame.traced_result.emplace(invoke(frame.fn, copies));
+    if constexpr (may_assign) {
+      visit_tree(std::as_const(copies), after);
+      if (!std::ranges::equal(before.heads.span(), after.heads.span())) fail_assigned_argument();
+    }
     LeafReader reader{plain_outputs};
     visit_tree(std::as_const(result), reader);
     outputs.reserve(plain_outputs.tensors.size());
@@ -109,7 +156,7 @@ struct CallFrame {
     visit_tree(result, emptier);
   }
   static std::shared_ptr<void> prototype(void* self) {
-    return std::make_shared<Stored>(*static_cast<CallFrame*>(self)->traced_result);
+    return std::make_shared<Stored>(copy_tree(*static_cast<CallFrame*>(self)->traced_result));
   }
   static void run_eager(void* self) {
     auto& frame = *static_cast<CallFrame*>(self);
@@ -129,9 +176,18 @@ struct Compiled {
   std::map<std::type_index, std::shared_ptr<Site>> sites;
   std::shared_ptr<Site> only_site;
 
+  /// Whether these are all parameters; calls that leave out arguments with defaults have fewer.
+  template <class Params>
+  static constexpr bool is_whole_list() {
+    if constexpr (SignatureOf<F>::known)
+      return std::tuple_size_v<Params> == std::tuple_size_v<typename SignatureOf<F>::Params>;
+    else
+      return false;
+  }
+
   template <class Params>
   Site& site() {
-    if constexpr (SignatureOf<F>::known) {
+    if constexpr (is_whole_list<Params>()) {
       return *only_site;
     } else {
       std::lock_guard lock(sites_lock);
@@ -142,12 +198,14 @@ struct Compiled {
   }
 };
 
+[[noreturn]] TENON_API void fail_empty_callable();
+
 /// One call: arguments to leaves, the site, and the result from what it gives.
 template <class F, class... P, class... A>
-auto call_compiled(Compiled<F>& compiled, std::tuple<P...>*, A&&... args) {
-  static_assert(
-      ((!std::is_lvalue_reference_v<P> || std::is_const_v<std::remove_reference_t<P>>)&&...),
-      "a compiled callable takes its arguments by value or const reference");
+auto call_compiled(const std::shared_ptr<Compiled<F>>& state, std::tuple<P...>*, A&&... args) {
+  (check_parameter<P>(), ...);
+  if (!state) fail_empty_callable();
+  Compiled<F>& compiled = *state;
   std::tuple<StoredArg<P>...> stored(std::forward<A>(args)...);
   using Frame = CallFrame<F, P...>;
   Frame frame{compiled.fn, stored, {}, {}};
@@ -165,7 +223,7 @@ auto call_compiled(Compiled<F>& compiled, std::tuple<P...>*, A&&... args) {
       return std::move(result.tensors[0]);
     } else {
       using Stored = typename Frame::Stored;
-      Stored out = result.prototype ? *static_cast<const Stored*>(result.prototype)
+      Stored out = result.prototype ? copy_tree(*static_cast<const Stored*>(result.prototype))
                                     : std::move(*frame.traced_result);
       LeafFiller filler{result.tensors.data(), result.numbers.data()};
       visit_tree(out, filler);
@@ -189,31 +247,58 @@ template <class F, class... P>
 class CallOperator<F, std::tuple<P...>> {
  public:
   auto operator()(P... args) const {
-    return call_compiled(*state_, static_cast<std::tuple<P...>*>(nullptr),
-                         std::forward<P>(args)...);
+    return call_compiled(state_, static_cast<std::tuple<P...>*>(nullptr), std::forward<P>(args)...);
+  }
+  /// With arguments left out that have defaults.
+  template <class... A>
+  requires(sizeof...(A) < sizeof...(P) && std::is_invocable_v<F&, A...>) auto operator()(
+      A&&... args) const {
+    return call_first(std::index_sequence_for<A...>(), std::forward<A>(args)...);
   }
 
  protected:
   std::shared_ptr<Compiled<F>> state_;
+
+ private:
+  template <size_t... I, class... A>
+  auto call_first(std::index_sequence<I...>, A&&... args) const {
+    using Params = std::tuple<P...>;
+    using First = std::tuple<std::tuple_element_t<I, Params>...>;
+    return call_compiled(state_, static_cast<First*>(nullptr),
+                         static_cast<std::tuple_element_t<I, Params>&&>(std::forward<A>(args))...);
+  }
 };
 template <class F>
 class CallOperator<F, void> {
  public:
   template <class... A>
   auto operator()(A&&... args) const {
-    return call_compiled(*state_,
-                         static_cast<std::tuple<const std::remove_cvref_t<A>&...>*>(nullptr),
+    return call_compiled(state_, static_cast<std::tuple<Generic<A>...>*>(nullptr),
                          std::forward<A>(args)...);
   }
 
  protected:
   std::shared_ptr<Compiled<F>> state_;
+
+ private:
+  // An opaque object that may be written stays so; all else is read.
+  template <class A>
+  using Generic =
+      std::conditional_t<std::is_array_v<std::remove_reference_t<A>>, const char*,
+                         std::conditional_t<Opaque<std::remove_reference_t<A>>, A&,
+                                            const std::remove_cvref_t<A>&>>;
 };
 
+/// Whether this thread records a body, or follows one: its tensors may have no data.
+TENON_API bool is_recording();
+/// Whether it compares a body with a recording.
+TENON_API bool is_following();
 /// Ends the segment, hands real tensors for the fakes in `tensors`, and suspends recording until
 /// leave_disabled; returns what leave_disabled needs, null when nothing is recorded.
 TENON_API void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what);
 TENON_API void leave_disabled(void* token);
+/// Suspends recording until leave_disabled, for code that gets no tensor of the body.
+TENON_API void* pause_recording();
 struct DisabledScope {
   void* token;
   ~DisabledScope() { leave_disabled(token); }

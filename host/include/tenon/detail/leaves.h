@@ -76,8 +76,8 @@ struct LeafReader {
           {static_cast<uint64_t>(v), std::is_same_v<T, bool> ? uint8_t{2} : uint8_t{0}});
   }
   void text(std::string_view s) { leaves.texts.push(s); }
+  void opaque(const void* address) { number(reinterpret_cast<uintptr_t>(address)); }
   void shape(uint64_t n) { leaves.structure = (leaves.structure ^ n) * 0x9E3779B97F4A7C15u + 1; }
-  void fields(const auto&... e) { (visit_tree(e, *this), ...); }
 };
 
 /// Puts tensors and symbols into the places of the leaves, in order.
@@ -92,16 +92,42 @@ struct LeafWriter {
   }
   void sym(SymInt& v) { v = next_number++->sym_int(); }
   void sym(SymFloat& v) { v = next_number++->sym_float(); }
+  void sym(Number& v) { v = *next_number++; }
+  template <class T>
+  void sym(const T&) {
+    ++next_number;
+  }
   template <class T>
   void number(const T&) {}
   template <class T>
   void text(const T&) {}
+  void opaque(const void*) {}
   void shape(uint64_t) {}
 };
 
-/// Takes the tensors out of a result, so that a prototype keeps none alive.
+/// Which tensors stand in a tree.
+struct TensorHeads {
+  LeafArray<const void*, 24> heads = {};
+  void tensor(const Tensor& t) { heads.push(t.head()); }
+  template <class T>
+  void scalar(const Scalar<T>& s) {
+    tensor(s.tensor());
+  }
+  template <class T>
+  void sym(const T&) {}
+  template <class T>
+  void number(const T&) {}
+  template <class T>
+  void text(const T&) {}
+  void opaque(const void*) {}
+  void shape(uint64_t) {}
+};
+
+/// Takes the tensors of a trace out of a result, so that nothing keeps them alive.
 struct LeafEmptier {
-  void tensor(Tensor& t) { t = Tensor(); }
+  void tensor(Tensor& t) {
+    if (t.defined() && t.is_fake()) t = Tensor();
+  }
   void tensor(const Tensor&) {}
   template <class T>
   void scalar(Scalar<T>& s) {
@@ -113,6 +139,32 @@ struct LeafEmptier {
   void number(const T&) {}
   template <class T>
   void text(const T&) {}
+  void opaque(const void*) {}
+  void shape(uint64_t) {}
+};
+
+/// Puts back the tensors that were replaced, but for those that have changed since.
+struct LeafRestorer {
+  std::span<const Tensor> real, before;
+  void tensor(Tensor& t) {
+    for (size_t i = 0; t.defined() && i < real.size(); ++i)
+      if (t.is_same(real[i])) {
+        t = before[i];
+        return;
+      }
+  }
+  void tensor(const Tensor&) {}
+  template <class T>
+  void scalar(Scalar<T>& s) {
+    tensor(s.tensor());
+  }
+  template <class T>
+  void sym(const T&) {}
+  template <class T>
+  void number(const T&) {}
+  template <class T>
+  void text(const T&) {}
+  void opaque(const void*) {}
   void shape(uint64_t) {}
 };
 
@@ -129,10 +181,16 @@ struct LeafFiller {
   }
   void sym(SymInt& v) { v = next_number++->sym_int(); }
   void sym(SymFloat& v) { v = next_number++->sym_float(); }
+  void sym(Number& v) { v = *next_number++; }
+  template <class T>
+  void sym(const T&) {
+    ++next_number;
+  }
   template <class T>
   void number(const T&) {}
   template <class T>
   void text(const T&) {}
+  void opaque(const void*) {}
   void shape(uint64_t) {}
 };
 

@@ -113,6 +113,8 @@ class TENON_API ModeFlag {
 
 class TENON_API Module {
  public:
+  using tenon_opaque = void;  ///< compiled callables get the module itself, see <tenon/tree.h>
+
   Module() = default;
   Module(const Module&) = default;
   Module(Module&&) = default;

@@ -1,0 +1,155 @@
+// Gradients that flow through several compiled calls, own derivatives and branches of the graph.
+#include "program.h"
+
+namespace tenon::programs {
+namespace {
+
+TENON_PROGRAM(ARecurrentCellOverManySteps, 3) {
+  Tensor w = row({0.5, 0.25}).requires_grad_();
+  auto cell = run.compile([&](const Tensor& x, const Tensor& h) {
+    Tensor next = (h * w + x).relu();
+    return std::pair(next.sum(), next);
+  });
+  for (int sequence = 0; sequence < 3; ++sequence) {
+    w.set_grad({});
+    Tensor h = zeros({2}), loss = zeros({});
+    for (int i = 0; i < 6; ++i) {
+      auto [part, next] = cell(row({1, float(i)}), h);
+      loss = loss + part;
+      h = i == 3 ? next.detach() : next;
+    }
+    loss.backward();
+    run.log(loss.detach(), w.grad());
+  }
+}
+
+TENON_PROGRAM(TwoCallablesBehindEachOther, 4) {
+  Tensor a = row({1, 2}).requires_grad_(), b = row({4, 8}).requires_grad_();
+  auto first = run.compile([&](const Tensor& x) { return (x * a).relu(); });
+  auto second = run.compile([&](const Tensor& h) { return (h * b * h).sum(); });
+  for (int i = 0; i < 4; ++i) {
+    a.set_grad({}), b.set_grad({});
+    b.requires_grad_(i % 2 == 0);
+    Tensor loss = second(first(row({1, float(i) - 1})));
+    loss.backward();
+    run.log(loss.detach(), a.grad(), b.grad());
+  }
+}
+
+TENON_PROGRAM(TheGradientOfAGradientOutside, 2) {
+  auto f = run.compile([](const Tensor& x) { return (x * x * x).sum(); });
+  for (int i = 0; i < 3; ++i) {
+    Tensor x = row({1, float(i)}).requires_grad_();
+    Tensor g = autograd::grad({f(x)}, {x}, {.create_graph = true})[0];
+    g.sum().backward();
+    run.log(g.detach(), x.grad());
+  }
+}
+
+TENON_PROGRAM(BackwardTwiceThroughOneCall, 2) {
+  Tensor w = row({1, 2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) { return (x * w * w).sum(); });
+  for (int i = 0; i < 3; ++i) {
+    Tensor loss = f(row({1, float(i)}));
+    loss.backward({}, true);
+    loss.backward();
+    run.log(w.grad());
+    run.log_error([&] { loss.backward(); });
+  }
+}
+
+struct Clip : autograd::Function<Clip> {
+  static std::vector<Tensor> forward(autograd::Context& c, const std::vector<Tensor>& in) {
+    c.save_for_backward({in[0]});
+    return {in[0].clamp_max(2.0)};
+  }
+  static std::vector<Tensor> backward(autograd::Context& c, std::vector<Tensor> grads) {
+    return {grads[0] * 0.5 + c.saved_tensors()[0]};
+  }
+};
+
+TENON_PROGRAM(ADerivativeOfOnesOwn, 4) {
+  Tensor w = row({1, 2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) { return (Clip::apply({x * w})[0] * 4.0).sum(); });
+  for (int i = 0; i < 4; ++i) {
+    w.set_grad({});
+    f(row({1, float(i)})).backward();
+    run.log(w.grad());
+  }
+}
+
+TENON_PROGRAM(BranchesOfTheGraphWithNumbersThatChange, 4) {
+  Tensor w = row({1, 2}).requires_grad_();
+  double factor = 2;
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor y = cond(
+        x.sum() > 2, [&](const Tensor& t) { return t * w * factor; },
+        [&](const Tensor& t) { return t - w; }, x);
+    return y.sum();
+  });
+  for (int i = 0; i < 6; ++i) {
+    w.set_grad({});
+    f(row({1, float(i % 3)})).backward();
+    run.log(w.grad());
+    factor += i % 2;
+  }
+}
+
+TENON_PROGRAM(ALoopOfTheGraph, 3) {
+  Tensor step = row({1, 2});
+  auto f = run.compile([&](const Tensor& x) {
+    return while_loop([](const Tensor& y) { return y.sum() < 20; },
+                      [&](const Tensor& y) { return y * 2.0 + step; }, x);
+  });
+  for (int i = 0; i < 6; ++i) {
+    run.log(f(row({1, float(i)})));
+    if (i == 2) step = row({4, 0});
+  }
+}
+
+TENON_PROGRAM(AnArgumentThatNeedsAGradientIsWritten, 2) {
+  auto f = run.compile([](const Tensor& h, const Tensor& x) {
+    h.mul_(x);
+    return h.sum();
+  });
+  for (int i = 0; i < 3; ++i) {
+    Tensor w = row({1, 2}).requires_grad_();
+    Tensor h = w * 2.0;
+    Tensor loss = f(h, row({1, float(i)}));
+    (loss + h.sum()).backward();
+    run.log(loss.detach(), h.detach(), w.grad());
+  }
+}
+
+TENON_PROGRAM(ResultsAreDetachedOrNot, 2) {
+  Tensor w = row({1, 2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    Tensor y = x * w;
+    return std::tuple(y.detach(), y, (y > 1).to(Dtype::f32), y.sum());
+  });
+  for (int i = 0; i < 3; ++i) {
+    auto [d, y, mask, sum] = f(row({1, float(i)}));
+    run.log(d.requires_grad(), y.requires_grad(), mask.requires_grad(), sum.requires_grad());
+    d.add_(1.0);
+    run.log(d, y.detach(), mask);
+  }
+}
+
+TENON_PROGRAM(AViewOfAWeightIsWrittenUnderNoGrad, 2) {
+  Tensor w = arange(4, Dtype::f32).reshape({2, 2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    {
+      NoGradGuard no_grad;
+      w.select(0, 0).mul_(0.5);
+    }
+    return (x * w).sum();
+  });
+  for (int i = 0; i < 3; ++i) {
+    w.set_grad({});
+    f(row({1, float(i)})).backward();
+    run.log(w.detach(), w.grad());
+  }
+}
+
+}  // namespace
+}  // namespace tenon::programs

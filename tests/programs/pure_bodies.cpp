@@ -1,0 +1,133 @@
+// Bodies that are stated pure, and are: later calls leave them out, and nothing else is different.
+#include "program.h"
+
+#include <algorithm>
+#include <map>
+
+namespace tenon::programs {
+namespace {
+
+Options pure(std::map<std::string, std::string> options = {}) {
+  options.emplace("capture.on_stale", "\"error\"");
+  return {.options = std::move(options), .pure = true};
+}
+
+TENON_PROGRAM(TheBodyIsLeftOut, 1) {
+  int calls = 0;
+  auto f = run.compile(
+      [&](const Tensor& x) {
+        ++calls;
+        return x * 2.0;
+      },
+      pure({{"capture.mode", "\"hit\""}}));
+  for (int i = 0; i < 100; ++i) run.log(f(row({1, float(i)})));
+  run.log(run.is_plain() || calls == 1);
+}
+
+TENON_PROGRAM(KindsOfArgumentsInTurn, 8) {
+  auto f = run.compile(
+      [](const std::vector<Tensor>& list, int n) {
+        Tensor sum = list[0] * double(n);
+        for (size_t i = 1; i < list.size(); ++i) sum = sum + list[i];
+        return sum;
+      },
+      pure());
+  for (int i = 0; i < 300; ++i) {
+    Dtype dtype = i % 2 ? Dtype::f64 : Dtype::f32;
+    std::vector<Tensor> list;
+    for (int k = 0; k <= i % 3; ++k) list.push_back(full({2}, i + k, dtype));
+    run.log(f(list, 3));
+  }
+}
+
+TENON_PROGRAM(SlicesOfOneTensor, 2) {
+  Tensor data = arange(120, Dtype::f32).reshape({40, 3});
+  auto f = run.compile([](const Tensor& x) { return x.sum(0) * 0.5; }, pure());
+  for (int epoch = 0; epoch < 20; ++epoch)
+    for (int64_t at = 0; at < 40; at += 7)
+      run.log(f(data.slice(0, at, std::min<int64_t>(at + 7, 40))));
+}
+
+TENON_PROGRAM(ResultsBehindPointers, 1) {
+  auto f = run.compile(
+      [](const Tensor& x) {
+        return std::pair(std::make_shared<Tensor>(x * 2.0), std::make_unique<Tensor>(x + 1.0));
+      },
+      pure());
+  std::vector<std::shared_ptr<Tensor>> kept;
+  for (int i = 0; i < 20; ++i) {
+    auto [a, b] = f(row({1, float(i)}));
+    kept.push_back(a);
+    run.log(*b);
+  }
+  for (const auto& p : kept) run.log(*p, p.use_count());
+}
+
+TENON_PROGRAM(CapturedTensorsAreExchanged, 1) {
+  Tensor a = row({1, 2}), b = row({4, 8});
+  auto f = run.compile(
+      [&](const Tensor& x) {
+        b.add_(1.0);
+        return x * a - b;
+      },
+      pure());
+  for (int i = 0; i < 100; ++i) {
+    run.log(f(row({1, float(i)})), a, b);
+    if (i % 3 == 0) std::swap(a, b);
+    if (i % 10 == 9) a = row({float(i), 1});
+  }
+}
+
+TENON_PROGRAM(WeightsChangeInPlace, 1) {
+  Tensor w = row({1, 2}).requires_grad_();
+  auto loss = run.compile([&](const Tensor& x) { return (x * w).square().sum(); }, pure());
+  for (int i = 0; i < 40; ++i) {
+    w.set_grad({});
+    Tensor l = loss(row({0.5, 0.5}));
+    l.backward();
+    NoGradGuard no_grad;
+    w.sub_(w.grad() * 0.25);
+    run.log(l.detach(), w);
+  }
+}
+
+TENON_PROGRAM(AFrozenWeight, 2) {
+  Tensor w = row({1, 2});
+  auto f = run.compile([&](const Tensor& x) { return x * w; }, pure());
+  for (int i = 0; i < 40; ++i) {
+    w.requires_grad_(i / 5 % 2);
+    Tensor y = f(row({1, float(i)}));
+    run.log(y, y.requires_grad());
+  }
+}
+
+TENON_PROGRAM(RandomNumbersAreFresh, 1) {
+  auto f = run.compile([](const Tensor& x) { return x + randint(0, 100, {3}); }, pure());
+  for (int i = 0; i < 20; ++i) run.log(f(zeros({3})));
+}
+
+TENON_PROGRAM(APureBodyThatLooks, 6) {
+  auto f = run.compile(
+      [](const Tensor& x) {
+        float n = x.sum().item<float>();
+        return n > 4 ? x / double(n) : x + 1.0;
+      },
+      pure());
+  for (int i = 0; i < 40; ++i) run.log(f(row({1, float(i % 7)})));
+}
+
+TENON_PROGRAM(BranchesOnSizes, 4) {
+  auto f = run.compile(
+      [](const Tensor& x) { return x.size(0) > 5 ? x.sum() : x.amax() + double(x.size(0)); },
+      pure());
+  for (int i = 0; i < 60; ++i) run.log(f(full({i * 3 % 9 + 2}, float(i))));
+}
+
+TENON_PROGRAM(ALiteralInAPureBody, 1) {
+  auto f = run.compile([](const Tensor& x) { return x * tensor({1.0f, 0.5f}) + 1.0; }, pure());
+  for (int i = 0; i < 30; ++i) run.log(f(row({1, float(i)})));
+  run.log("eager", f.stats().eager_calls);
+}
+
+}  // namespace
+}  // namespace tenon::programs

@@ -1,0 +1,281 @@
+// What may be compiled, and what it may take and give: modules, member functions, default arguments,
+// pointers, views, opaque objects; each called plain and compiled, with equal results.
+#include <tenon/compiler.h>
+#include <tenon/tenon.h>
+
+#include "unit/message_of.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <random>
+#include <vector>
+
+struct Scale {  // no aggregate
+  explicit Scale(float f) : factor_(f) {}
+  float factor() const { return factor_; }
+
+ private:
+  float factor_;
+};
+TENON_OPAQUE(Scale)
+
+namespace tenon {
+namespace {
+
+using testing::HasSubstr;
+const Options eager{.backend = "eager"};
+
+struct Net : nn::Module {
+  nn::Linear fc{3, 2};
+  nn::Dropout drop{0.5};
+  TENON_MODULE(Net, fc, drop)
+  Tensor forward(const Tensor& x) { return drop(fc(x)); }
+  Tensor scaled(const Tensor& x, double k) const { return x * k; }
+  Tensor twice(const Tensor& x) { return fc(x) * 2; }
+};
+
+std::vector<float> values(const Tensor& t) { return t.to_vector<float>(); }
+
+TEST(Callables, AModuleIsReferredTo) {
+  Net net;
+  auto f = compile(net, eager);
+  Tensor x = ones({1, 3});
+  f(x);
+  net.eval();  // seen by the compiled callable
+  EXPECT_EQ(values(f(x)), values(net(x)));
+  net.fc.weight = nn::Parameter(full({2, 3}, 2.0));
+  EXPECT_EQ(values(f(x)), values(net(x)));
+}
+
+TEST(Callables, ASharedPointerToAModuleKeepsItAlive) {
+  auto net = std::make_shared<Net>();
+  net->eval();
+  Tensor x = ones({1, 3}), wanted = (*net)(x);
+  auto f = compile(net, eager);
+  net.reset();
+  EXPECT_EQ(values(f(x)), values(wanted));
+  EXPECT_EQ(values(f(x)), values(wanted));
+}
+
+TEST(Callables, AMemberFunctionTakesItsObjectFirst) {
+  Net net, other;
+  Tensor x = ones({1, 3});
+  auto f = compile(&Net::twice, eager);
+  auto g = compile(&Net::scaled, eager);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(values(f(net, x)), values(net.twice(x)));
+    EXPECT_EQ(values(f(other, x)), values(other.twice(x)));
+    EXPECT_EQ(values(g(net, x, 2.0 + i)), values(x * (2.0 + i)));
+  }
+}
+
+TEST(Callables, ModulesArePassedOn) {
+  Net one, two;
+  one.eval(), two.eval();
+  Tensor x = ones({1, 3});
+  auto f = compile([](Net& n, const Tensor& t) { return n(t); }, eager);
+  auto g = compile([](Net* n, const Tensor& t) { return (*n)(t); }, eager);
+  auto h = compile([](auto& n, const Tensor& t) { return n(t); }, eager);
+  for (Net* n : {&one, &two, &one, &two}) {
+    Tensor wanted = (*n)(x);
+    EXPECT_EQ(values(f(*n, x)), values(wanted));
+    EXPECT_EQ(values(g(n, x)), values(wanted));
+    EXPECT_EQ(values(h(*n, x)), values(wanted));
+  }
+}
+
+TEST(Callables, DefaultArgumentsMayBeLeftOut) {
+  auto f = compile([](const Tensor& t, double k = 2, int n = 3) { return t * k + n; }, eager);
+  Tensor x = ones({1});
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(f(x).item<float>(), 5);
+    EXPECT_EQ(f(x, 4.0).item<float>(), 7);
+    EXPECT_EQ(f(x, 4.0, 1).item<float>(), 5);
+  }
+}
+
+TEST(Callables, AnyThatCanBeCalledSoFitsOneType) {
+  CompiledFunction<Tensor(const Tensor&)> f;
+  EXPECT_FALSE(f);
+  EXPECT_THAT(message_of([&] { f(ones({1})); }), HasSubstr("empty"));
+  f = compile([](const Tensor& t) { return t + 1; }, eager);
+  EXPECT_EQ(f(ones({1})).item<float>(), 2);
+  EXPECT_EQ(f(ones({1})).item<float>(), 2);
+  EXPECT_EQ(f.stats().calls, 2);
+  Net net;
+  net.eval();
+  std::vector<CompiledFunction<Tensor(const Tensor&)>> list{f, compile(net, eager)};
+  EXPECT_EQ(values(list[1](ones({1, 3}))), values(net(ones({1, 3}))));
+}
+
+TEST(Callables, OneThatWasMovedFromSaysSo) {
+  auto f = compile([](const Tensor& t) { return t + 1; }, eager);
+  auto g = std::move(f);
+  EXPECT_EQ(g(ones({1})).item<float>(), 2);
+  EXPECT_THAT(message_of([&] { f(ones({1})); }), HasSubstr("moved from"));
+  EXPECT_THAT(message_of([&] { f.stats(); }), HasSubstr("moved from"));
+}
+
+struct Holder {
+  std::unique_ptr<Tensor> tensor;
+  int n;
+};
+
+TEST(Callables, TakeParametersDevicesNumbersViewsAndPointers) {
+  auto body = [](const nn::Parameter& p, Device device, Number n, std::span<const Tensor> ts,
+                 const std::unique_ptr<Tensor>& u, const Holder& h, std::optional<Tensor> o) {
+    Tensor y = p * n + ts[1] + *u + *h.tensor * h.n;
+    return (o ? y + *o : y) + double(device.index);
+  };
+  auto f = compile(body, eager);
+  nn::Parameter p(ones({2}));
+  std::vector<Tensor> ts{zeros({2}), full({2}, 3.0)};
+  auto u = std::make_unique<Tensor>(ones({2}));
+  Holder h{std::make_unique<Tensor>(ones({2})), 2};
+  for (int i = 1; i < 5; ++i) {
+    h.n = i;
+    EXPECT_EQ(values(f(p, Device(), i, ts, u, h, std::nullopt)),
+              values(body(p, Device(), i, ts, u, h, std::nullopt)));
+    EXPECT_EQ(values(f(p, Device(), 0.5 * i, ts, u, h, *u)),
+              values(body(p, Device(), 0.5 * i, ts, u, h, *u)));
+  }
+}
+
+TEST(Callables, ListsOfTensorsAndSizesAreViews) {
+  auto f = compile(
+      [](TensorList l, IntList sizes, SymIntList strides) {
+        return l[0].reshape(sizes) + strides.size();
+      },
+      eager);
+  std::vector<Tensor> ts{ones({2, 3})};
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(f(ts, std::vector<int64_t>{3, 2}, ts[0].strides()).sizes(), IntList({3, 2}));
+  EXPECT_FALSE(ts[0].is_fake());
+}
+
+TEST(Callables, OpaqueObjectsAreTheCallersOwn) {
+  auto f = compile(
+      [](const Scale& s, std::mt19937* rng, const std::function<Tensor(Tensor)>& fn,
+         const Tensor& t) { return fn(t) * s.factor() + double((*rng)() % 8); },
+      eager);
+  std::mt19937 rng(1), same(1);
+  auto neg = [](Tensor t) { return -t; };
+  for (int i = 1; i < 6; ++i) {
+    Tensor y = f(Scale(float(i)), &rng, neg, ones({1}));
+    EXPECT_EQ(y.item<float>(), float(double(same() % 8) - i));
+  }
+}
+
+TEST(Callables, NumbersMayBeWritten) {
+  int calls = 0;
+  auto f = compile([](const Tensor& t, int& n) { return t + double(++n); }, eager);
+  for (int i = 1; i < 6; ++i) EXPECT_EQ(f(zeros({1}), calls).item<float>(), float(i));
+  EXPECT_EQ(calls, 5);
+}
+
+TEST(Callables, SharedPointersAreNotSharedWithTheBody) {
+  auto f = compile(
+      [](std::shared_ptr<Tensor> t) { return std::make_shared<Tensor>(*t * 2.0); }, eager);
+  auto pure = compile(
+      [](std::shared_ptr<Tensor> t) { return std::make_shared<Tensor>(*t * 2.0); },
+      Options{.backend = "eager", .pure = true});
+  auto in = std::make_shared<Tensor>(ones({1}));
+  for (auto* g : {&f}) {
+    auto first = (*g)(in);
+    *in = full({1}, 5.0);
+    auto second = (*g)(in), third = pure(in), fourth = pure(std::make_shared<Tensor>(ones({1})));
+    EXPECT_EQ(first->item<float>(), 2);
+    EXPECT_EQ(second->item<float>(), 10);
+    EXPECT_EQ(third->item<float>(), 10);
+    EXPECT_EQ(fourth->item<float>(), 2);
+    EXPECT_FALSE(in->is_fake());
+  }
+}
+
+TEST(Callables, ADisabledFunctionGetsItsArgumentsAsTheyAre) {
+  std::vector<float> seen;
+  auto note = disable([](std::vector<float>& out, const Tensor& t, std::ostream&) {
+    out.push_back(t.sum().item<float>());
+  });
+  auto scale = disable([](Tensor& t, double k) { t = t * k; });
+  std::ostringstream stream;
+  auto body = [&](const Tensor& x) {
+    Tensor y = x + 1.0;
+    note(seen, y, stream);
+    scale(y, 3.0);
+    return y - 1.0;
+  };
+  auto f = compile(body, eager);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(f(full({1}, double(i))).item<float>(), float(3 * i + 2));
+  EXPECT_EQ(seen, (std::vector<float>{1, 2, 3, 4}));
+  EXPECT_EQ(body(ones({1})).item<float>(), 5);
+}
+
+TEST(Callables, ACallableOfTheProgramIsABackend) {
+  int compiled = 0, calls = 0;
+  compiler::register_backend(
+      "of_this_test", [&](const compiler::Graph& graph, std::span<const Tensor> examples) {
+        ++compiled;
+        EXPECT_EQ(graph.n_inputs(), examples.size());
+        EXPECT_THAT(graph.text(), HasSubstr("aten.mul"));
+        return [graph, &calls](const std::vector<Tensor>& in) {
+          ++calls;
+          return graph.run(in);
+        };
+      });
+  auto f = compile([](const Tensor& x) { return x * 2.0 + 1.0; }, {.backend = "of_this_test"});
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(f(ones({2})).to_vector<float>()[1], 3);
+  EXPECT_EQ(compiled, 1);
+  EXPECT_EQ(calls, 3);
+  EXPECT_THAT(message_of([] { compiler::register_backend("eager", {}); }), HasSubstr("already"));
+}
+
+TEST(Callables, StancesSayWhatCallsDo) {
+  auto f = compile([](const Tensor& x) { return x * 2.0; }, eager);
+  {
+    compiler::StanceScope stance(compiler::Stance::force_eager);
+    f(ones({2}));
+    EXPECT_EQ(f.stats().compiles, 0);
+  }
+  f(ones({2}));
+  compiler::StanceScope stance(compiler::Stance::eager_on_recompile);
+  EXPECT_EQ(values(f(ones({3}))), (std::vector<float>{2, 2, 2}));
+  EXPECT_EQ(f.stats().compiles, 1);
+  compiler::set_stance(compiler::Stance::fail_on_recompile);
+  EXPECT_THAT(message_of([&] { f(ones({4})); }), HasSubstr("recompile is needed"));
+  f(ones({2}));
+}
+
+TEST(Callables, ConstantResultsAreAskedForOnceARecording) {
+  int asked = 0;
+  auto constant = compiler::assume_constant_result([&] { return double(++asked); });
+  auto f = compile([&](const Tensor& x) { return x * constant(); }, eager);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(f(ones({1})).item<float>(), 1);
+  EXPECT_EQ(asked, 1);
+}
+
+TEST(Callables, DisabledOnesAndOwnLimits) {
+  auto f = compile([](const Tensor& x) { return x * 2.0; }, {.backend = "eager", .disable = true});
+  EXPECT_EQ(f(ones({1})).item<float>(), 2);
+  EXPECT_EQ(f.stats().calls, 0);
+  auto g = compile([](const Tensor& x) { return x * 2.0; },
+                   {.backend = "eager", .dynamic = false, .recompile_limit = 2});
+  for (int i = 1; i < 6; ++i) g(ones({i}));
+  EXPECT_EQ(g.stats().compiles, 2);
+}
+
+TEST(Callables, NamesAreCheckedWhereTheyAreGiven) {
+  auto body = [](const Tensor& x) { return x; };
+  EXPECT_THAT(message_of([&] { compile(body, {.backend = "indutcor"}); }), HasSubstr("inductor"));
+  EXPECT_THAT(message_of([&] {
+                compile(body, {.mode = "max-autotune", .options = {{"winograd", "\"off\""}}});
+              }),
+              HasSubstr("both"));
+}
+
+}  // namespace
+}  // namespace tenon
