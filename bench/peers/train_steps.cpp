@@ -107,6 +107,7 @@ double fastest_step(const std::string& mode, int steps) {
     opt.step();
   };
   if (mode == "step") step = tenon::compile(step);
+  if (mode == "whole") step = tenon::compile(step, {.fullgraph = true});
   for (int i = 0; i < 3; ++i) step(x, y);
   double best = 1e9;
   for (int i = 0; i < steps; ++i) {
@@ -122,7 +123,7 @@ double fastest_step(const std::string& mode, int steps) {
 
 int main(int argc, char** argv) try {
   if (argc != 4) {
-    std::fprintf(stderr, "usage: train_steps mlp|cnn|transformer|gpt tape|forward|step STEPS\n");
+    std::fprintf(stderr, "usage: train_steps mlp|cnn|transformer|gpt tape|forward|step|whole STEPS\n");
     return 2;
   }
   std::string model = argv[1];

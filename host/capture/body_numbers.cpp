@@ -32,7 +32,9 @@ bool is_place(const NumberPlace& place) {
 bool BodyNumbers::is_wanted(Number plain, const NumberPlace& place) const {
   const config::DynamoFlags& flags = config::flags().dynamo;
   // Below zero a size or a place means something else: the rest, or counted from the end.
-  auto is_meant_otherwise = [&](Number n) { return is_place(place) && n.is_integer() && n.to_int() < 0; };
+  auto is_meant_otherwise = [&](Number n) {
+    return is_place(place) && n.is_integer() && n.to_int() < 0;
+  };
   if (plain.is_symbolic() || plain.is_boolean()) return false;
   if (plain.is_floating() ? flags.specialize_float : flags.specialize_int) return false;
   if (is_meant_otherwise(plain)) return false;

@@ -16,8 +16,8 @@ bool HostWrites::touches(const CallArgs& call) const {
     if (!t.defined()) return;
     const Tensor& real = t.is_fake() ? concrete_of(t) : t;
     if (!real.defined()) return;
-    any = any || std::ranges::any_of(
-                     watched_, [&](const Tensor& w) { return shares_storage(w, real); });
+    any = any ||
+          std::ranges::any_of(watched_, [&](const Tensor& w) { return shares_storage(w, real); });
   };
   for (uint32_t i = 0; i < call.n_args; ++i) each_tensor(call.args[i], look);
   return any;

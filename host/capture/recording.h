@@ -20,8 +20,8 @@ struct SegmentCode;
 /// A real tensor that the body met but did not get as an argument.
 struct ImplicitInput {
   enum class Source : uint8_t {
-    held,     ///< found by nothing: kept, and valid while somebody else keeps it too
-    address,  ///< the handle's address stays: in the closure, behind it, or static
+    held,      ///< found by nothing: kept, and valid while somebody else keeps it too
+    address,   ///< the handle's address stays: in the closure, behind it, or static
     gradient,  ///< what another input has as its gradient
   };
   Source source = Source::held;

@@ -326,10 +326,9 @@ Recording Trace::finish(const BodyResults& results) {
 
 void Trace::take_place(const Tensor& own, const Tensor& held) {
   inputs_.take_place(own, held);
-  if (recorder_.owns(own))
-    recorder_.take_place(own, held);
-  else
-    impl_of(held)->ensure_extra().concrete = concrete_of(own);  // of an earlier segment
+  if (recorder_.owns(own)) return recorder_.take_place(own, held);
+  impl_of(held)->ensure_extra().concrete = concrete_of(own);  // of an earlier segment
+  recorder_.know_earlier(held);
 }
 
 // Runs the last piece; all results are real.

@@ -122,7 +122,6 @@ bool Walk::takes_slot(uint32_t slot, const Tensor& given) {
   return true;
 }
 
-
 void Walk::give_results(const CallArgs& call) {
   const Path::Step& step = path().steps()[next_++];
   if (step.in_place >= 0) {
@@ -170,8 +169,7 @@ bool Walk::may_change_to(const PathVersion& other) const {
   if (n_run_ && (!other.path->has_breaks() || others.size() < n_run_)) return false;
   for (size_t i = 0; i < n_run_; ++i)
     if (mine[i].end_step != others[i].end_step) return false;
-  if (other.path->shared_steps(path()) < next_ ||
-      frame_->slots.size() > other.slot_guards.size())
+  if (other.path->shared_steps(path()) < next_ || frame_->slots.size() > other.slot_guards.size())
     return false;
   for (size_t i = 0; i < frame_->slots.size(); ++i)
     if (!fits_slot(other, i, frame_->slots[i])) return false;

@@ -103,10 +103,12 @@ std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
 
 void register_backend(const std::string& name, BackendFunction backend,
                       std::vector<std::string> tags) {
-  require(!name.empty(), "register_backend: the name is empty; expected one that Options::backend names");
+  require(!name.empty(),
+          "register_backend: the name is empty; expected one that Options::backend names");
   for (const BackendInfo& b : all_backends())
-    require(b.name != name, "register_backend: there is a backend '{}' already, of {}; choose another name",
-            name, b.plugin);
+    require(b.name != name,
+            "register_backend: there is a backend '{}' already, of {}; choose another name", name,
+            b.plugin);
   auto compile = [name, backend = std::move(backend)](const CompileRequest& request) {
     return compile_with(name, backend, request);
   };

@@ -356,7 +356,8 @@ void GraphRecorder::know_earlier(const Tensor& fake) {
   TensorExtra& extra = impl_of(fake)->ensure_extra();
   // Loops make many that die soon.
   auto free = std::ranges::find(alive, nullptr);
-  extra.set_trace(extra.trace_id, static_cast<uint32_t>(free - alive.begin()), earlier_, impl_of(fake));
+  extra.set_trace(extra.trace_id, static_cast<uint32_t>(free - alive.begin()), earlier_,
+                  impl_of(fake));
 }
 
 std::shared_ptr<Graph> GraphRecorder::finish(std::span<const Tensor> outputs) {

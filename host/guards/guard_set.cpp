@@ -81,10 +81,9 @@ bool GuardSet::numbers_hold(const Leaves& leaves, std::span<const int64_t> numbe
   if (n == 0) return true;
   std::vector<int64_t> words(loads.size());
   load(leaves, words.data(), numbers);
-  return std::ranges::all_of(std::span(numbers_of_body).first(n),
-                             [&](const NumberGuard& g) {
-                               return g.conditions.empty() || g.program.check(words);
-                             });
+  return std::ranges::all_of(std::span(numbers_of_body).first(n), [&](const NumberGuard& g) {
+    return g.conditions.empty() || g.program.check(words);
+  });
 }
 
 bool GuardSet::sizes_hold(const Leaves& leaves) const {

@@ -27,7 +27,7 @@ Tensor operator-(const Tensor& a) { return neg(a); }
 Tensor operator~(const Tensor& a) { return bitwise_not(a); }
 Tensor operator!(const Tensor& a) { return logical_not(a); }
 
-#define TENON_COMPOUND(symbol, op)                      \
+#define TENON_COMPOUND(symbol, op)                       \
   Tensor& Tensor::operator symbol(const Tensor& other) { \
     tenon::op(*this, other);                             \
     return *this;                                        \

@@ -104,7 +104,8 @@ struct Writer {
   bool shortened;
   size_t width = 0;
 
-  void each_shown(size_t dim, const std::function<void(int64_t)>& f, const std::function<void()>& gap) {
+  void each_shown(size_t dim, const std::function<void(int64_t)>& f,
+                  const std::function<void()>& gap) {
     int64_t n = sizes[dim];
     bool cut = shortened && n > 2 * shown_at_each_end;
     for (int64_t i = 0; i < n; ++i) {
@@ -120,7 +121,8 @@ struct Writer {
       width = std::max(width, element(begin).size());
       return;
     }
-    each_shown(dim, [&](int64_t i) { measure(dim + 1, begin * sizes[dim] + i); }, [] {});
+    each_shown(
+        dim, [&](int64_t i) { measure(dim + 1, begin * sizes[dim] + i); }, [] {});
   }
   void write(size_t dim, int64_t begin, size_t indent) {
     if (dim == sizes.size()) {
@@ -130,7 +132,8 @@ struct Writer {
     }
     bool innermost = dim + 1 == sizes.size();
     std::string separator =
-        innermost ? ", " : "," + std::string(sizes.size() - dim - 1, '\n') + std::string(indent + 1, ' ');
+        innermost ? ", "
+                  : "," + std::string(sizes.size() - dim - 1, '\n') + std::string(indent + 1, ' ');
     bool first = true;
     auto separate = [&] { out << (std::exchange(first, false) ? "" : separator); };
     out << "[";

@@ -86,10 +86,11 @@ void Site::reset() {
 void check_options(const Options& options) {
   std::string own = option_texts(options.options).backend;
   bool has_mode = !options.mode.empty() && options.mode != "default";
-  require(!has_mode || own.empty(), ErrorCode::config,
-          "mode '{}' and options ({}) are given together; expected one of them, since a mode is a set "
-          "of options: both can't be specified at the same time",
-          options.mode, own.substr(0, own.find('\n')));
+  require(
+      !has_mode || own.empty(), ErrorCode::config,
+      "mode '{}' and options ({}) are given together; expected one of them, since a mode is a set "
+      "of options: both can't be specified at the same time",
+      options.mode, own.substr(0, own.find('\n')));
   if (!options.backend.empty()) check_backend_options(options.backend, options.mode, own);
 }
 
@@ -166,8 +167,9 @@ void fail_assigned_argument() {
 }
 
 void fail_empty_callable() {
-  fail("this compiled callable is empty: it was moved from, or never assigned; call the one that it "
-       "was moved to");
+  fail(
+      "this compiled callable is empty: it was moved from, or never assigned; call the one that it "
+      "was moved to");
 }
 
 }  // namespace detail

@@ -54,7 +54,8 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
   if (writes_inputs) recorded_overlaps = overlaps({leaves, recorded.captured()});
   if (writes_inputs && !recorded.graph->symbols.empty()) check_shared_inputs(leaves);
   for (ImplicitInput& in : recorded.implicit)
-    if (in.source == ImplicitInput::Source::gradient) in.tensor = Tensor();  // never the same for long
+    if (in.source == ImplicitInput::Source::gradient)
+      in.tensor = Tensor();  // never the same for long
 }
 
 const Tensor& Entry::input_tensor(const ValueOrigin& origin, const CallInputs& in) const {
@@ -88,7 +89,8 @@ bool Entry::accepts(const Leaves& leaves) const {
 
 bool Entry::serves(const Leaves& leaves) const {
   return recorded.guards.check(leaves) && (excluded.empty() || !excluded_serves(leaves)) &&
-         recorded.number_places.empty() && (recorded.implicit.empty() || captured_tensors_hold(leaves)) &&
+         recorded.number_places.empty() &&
+         (recorded.implicit.empty() || captured_tensors_hold(leaves)) &&
          (recorded.modes.empty() || modes_hold()) &&
          (recorded.gradients.without_grad.empty() || gradients_are_missing(leaves)) &&
          (!writes_inputs || overlaps({leaves}) == recorded_overlaps);

@@ -50,7 +50,8 @@ Limit limit_of(const Site& site) {
   if (site.versions.size() >= flags.recompile_limit)
     return {"recompile_limit", flags.recompile_limit, true};
   // Segments of cut bodies count here, too.
-  bool reached = std::max<int64_t>(site.attempts, site.compiles) >= flags.accumulated_recompile_limit;
+  bool reached =
+      std::max<int64_t>(site.attempts, site.compiles) >= flags.accumulated_recompile_limit;
   return {"accumulated_recompile_limit", flags.accumulated_recompile_limit, reached};
 }
 

@@ -98,8 +98,10 @@ std::string first_difference(const Recording& found, const Recording& recorded) 
 void report_stale(Site& site, const Recording& found, const Recording& recorded) {
   if (site.replay_for_good.exchange(true)) return;
   std::string text = message(
-      "callable {} did something else than when it was recorded, with equal arguments ({}): it reads "
-      "a value that is not an argument; pass it as one, or leave out Options::pure. From now on the "
+      "callable {} did something else than when it was recorded, with equal arguments ({}): it "
+      "reads "
+      "a value that is not an argument; pass it as one, or leave out Options::pure. From now on "
+      "the "
       "body runs on every call",
       display_name(site), first_difference(found, recorded));
   require(config::flags().capture.on_stale != "error", ErrorCode::capture_divergence, "{}", text);

@@ -147,8 +147,7 @@ class ExpectedFailure : public testing::Test {
           testing::ScopedFakeTestPartResultReporter::INTERCEPT_ONLY_CURRENT_THREAD, &failures);
       for (const std::string& backend : backends()) compare_runs(program_, backend);
     }
-    EXPECT_GT(failures.size(), 0) << program_.name
-                                  << " works by now: make it a TENON_PROGRAM";
+    EXPECT_GT(failures.size(), 0) << program_.name << " works by now: make it a TENON_PROGRAM";
   }
 
  private:

@@ -163,10 +163,10 @@ inline Tensor row(std::vector<float> values) { return tensor(values); }
   static const tenon::programs::AddProgram add_##Name({__FILE__, #Name, most, &Name}); \
   static void Name([[maybe_unused]] tenon::programs::Run& run)
 /// One that does not work yet on some backend; the test fails when it does.
-#define TENON_EXPECTED_FAILURE(Name, most)                                  \
-  static void Name(tenon::programs::Run& run);                              \
-  static const tenon::programs::AddProgram add_##Name(                      \
-      {__FILE__, #Name, most, &Name, false, true});                         \
+#define TENON_EXPECTED_FAILURE(Name, most)             \
+  static void Name(tenon::programs::Run& run);         \
+  static const tenon::programs::AddProgram add_##Name( \
+      {__FILE__, #Name, most, &Name, false, true});    \
   static void Name([[maybe_unused]] tenon::programs::Run& run)
 /// The same program once more, each of its callables as one graph.
 #define TENON_PROGRAM_IN_ONE_GRAPH(Name, most)               \

@@ -156,7 +156,6 @@ TENON_PROGRAM(TheGradientOfAnInput, 6) {
   }
 }
 
-
 TENON_PROGRAM(LayersAreFrozenInTheMiddleOfTraining, 4) {
   Mlp net;
   optim::SGD opt(net.parameters(), {.lr = 0.125});

@@ -26,7 +26,7 @@ struct Function {
   std::string result;  ///< "void" for none, a tuple for several, or a class with their names
   std::vector<std::string> result_types;  ///< of each
   std::string tuple;                      ///< where `result` is such a class: its tuple
-  bool is_method = false;      ///< also a method of Tensor
+  bool is_method = false;                 ///< also a method of Tensor
   std::string space() const { return schema.ns == "aten" ? "" : schema.ns; }
 };
 

@@ -158,8 +158,8 @@ Rooms by_room(const std::vector<Function>& functions, const std::map<std::string
   Rooms rooms;
   std::map<std::string, std::string> room_of_name;
   for (const Function& f : functions) {
-    auto [room, is_new] = room_of_name.try_emplace(f.space() + "::" + f.name,
-                                                   all.at(f.schema.canonical_name()).room);
+    auto [room, is_new] =
+        room_of_name.try_emplace(f.space() + "::" + f.name, all.at(f.schema.canonical_name()).room);
     rooms[room->second].push_back(&f);
   }
   return rooms;
@@ -224,7 +224,8 @@ std::string result_classes(const std::map<std::string, const Function*>& classes
         name);
   }
   return std::string(head) +
-         "// Included by <tenon/tensor.h>. What ops with several results give: x.topk(2).values. Each\n"
+         "// Included by <tenon/tensor.h>. What ops with several results give: x.topk(2).values. "
+         "Each\n"
          "// is also a std::tuple, for std::get, std::tie and structured bindings.\n"
          "}  // namespace tenon\n\nnamespace tenon::results {\n" +
          list + "\n}  // namespace tenon::results\n\nnamespace std {\n" + sizes +
@@ -233,9 +234,10 @@ std::string result_classes(const std::map<std::string, const Function*>& classes
 
 std::string room_header(const std::string& room, const std::vector<const Function*>& functions) {
   return std::string(head) +
-         message("// The functions of the ops of host/ops/{}, under their ATen names; above each "
-                 "stands its\n// schema.\n#pragma once\n\n#include <tenon/tensor.h>\n\n",
-                 room) +
+         message(
+             "// The functions of the ops of host/ops/{}, under their ATen names; above each "
+             "stands its\n// schema.\n#pragma once\n\n#include <tenon/tensor.h>\n\n",
+             room) +
          in_namespaces(functions, declaration);
 }
 

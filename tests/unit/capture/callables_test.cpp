@@ -146,11 +146,9 @@ TEST(Callables, TakeParametersDevicesNumbersViewsAndPointers) {
 }
 
 TEST(Callables, ListsOfTensorsAndSizesAreViews) {
-  auto f = compile(
-      [](TensorList l, IntList sizes, SymIntList strides) {
-        return l[0].reshape(sizes) + strides.size();
-      },
-      eager);
+  auto f = compile([](TensorList l, IntList sizes,
+                      SymIntList strides) { return l[0].reshape(sizes) + strides.size(); },
+                   eager);
   std::vector<Tensor> ts{ones({2, 3})};
   for (int i = 0; i < 3; ++i)
     EXPECT_EQ(f(ts, std::vector<int64_t>{3, 2}, ts[0].strides()).sizes(), IntList({3, 2}));
@@ -158,10 +156,9 @@ TEST(Callables, ListsOfTensorsAndSizesAreViews) {
 }
 
 TEST(Callables, OpaqueObjectsAreTheCallersOwn) {
-  auto f = compile(
-      [](const Scale& s, std::mt19937* rng, const std::function<Tensor(Tensor)>& fn,
-         const Tensor& t) { return fn(t) * s.factor() + double((*rng)() % 8); },
-      eager);
+  auto f = compile([](const Scale& s, std::mt19937* rng, const std::function<Tensor(Tensor)>& fn,
+                      const Tensor& t) { return fn(t) * s.factor() + double((*rng)() % 8); },
+                   eager);
   std::mt19937 rng(1), same(1);
   auto neg = [](Tensor t) { return -t; };
   for (int i = 1; i < 6; ++i) {
@@ -178,11 +175,10 @@ TEST(Callables, NumbersMayBeWritten) {
 }
 
 TEST(Callables, SharedPointersAreNotSharedWithTheBody) {
-  auto f = compile(
-      [](std::shared_ptr<Tensor> t) { return std::make_shared<Tensor>(*t * 2.0); }, eager);
-  auto pure = compile(
-      [](std::shared_ptr<Tensor> t) { return std::make_shared<Tensor>(*t * 2.0); },
-      Options{.backend = "eager", .pure = true});
+  auto f =
+      compile([](std::shared_ptr<Tensor> t) { return std::make_shared<Tensor>(*t * 2.0); }, eager);
+  auto pure = compile([](std::shared_ptr<Tensor> t) { return std::make_shared<Tensor>(*t * 2.0); },
+                      Options{.backend = "eager", .pure = true});
   auto in = std::make_shared<Tensor>(ones({1}));
   for (auto* g : {&f}) {
     auto first = (*g)(in);
@@ -217,16 +213,16 @@ TEST(Callables, ADisabledFunctionGetsItsArgumentsAsTheyAre) {
 
 TEST(Callables, ACallableOfTheProgramIsABackend) {
   int compiled = 0, calls = 0;
-  compiler::register_backend(
-      "of_this_test", [&](const compiler::Graph& graph, std::span<const Tensor> examples) {
-        ++compiled;
-        EXPECT_EQ(graph.n_inputs(), examples.size());
-        EXPECT_THAT(graph.text(), HasSubstr("aten.mul"));
-        return [graph, &calls](const std::vector<Tensor>& in) {
-          ++calls;
-          return graph.run(in);
-        };
-      });
+  compiler::register_backend("of_this_test",
+                             [&](const compiler::Graph& graph, std::span<const Tensor> examples) {
+                               ++compiled;
+                               EXPECT_EQ(graph.n_inputs(), examples.size());
+                               EXPECT_THAT(graph.text(), HasSubstr("aten.mul"));
+                               return [graph, &calls](const std::vector<Tensor>& in) {
+                                 ++calls;
+                                 return graph.run(in);
+                               };
+                             });
   auto f = compile([](const Tensor& x) { return x * 2.0 + 1.0; }, {.backend = "of_this_test"});
   for (int i = 0; i < 3; ++i) EXPECT_EQ(f(ones({2})).to_vector<float>()[1], 3);
   EXPECT_EQ(compiled, 1);

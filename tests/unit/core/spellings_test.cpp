@@ -131,11 +131,13 @@ TEST(Spellings, SizesAreNumbers) {
 }
 
 TEST(Spellings, SymbolicFloatsKeepTheirSymbolInArithmetic) {
-  auto f = compile([](const Tensor& x, SymFloat a) {
-    SymFloat b = a * 2 + 1.0;
-    b /= 4;
-    return x * b - a / x.size(0);
-  }, {.backend = "eager"});
+  auto f = compile(
+      [](const Tensor& x, SymFloat a) {
+        SymFloat b = a * 2 + 1.0;
+        b /= 4;
+        return x * b - a / x.size(0);
+      },
+      {.backend = "eager"});
   Tensor x = ones({2});
   for (double a : {1.0, 2.0, 3.0, 4.0, 5.0, 6.5})
     EXPECT_EQ(f(x, a).to_vector<float>()[0], static_cast<float>((a * 2 + 1) / 4 - a / 2)) << a;
