@@ -203,6 +203,7 @@ Tensor TraceInputs::fake_for_result(const Tensor& real) {
   impl_of(fake)->keys |= bit(Key::meta);
   if (real.requires_grad()) mark_requires_grad(fake, true);
   stand_ins_.push_back({real, fake});
+  recorder_.know_earlier(fake);  // somebody may keep it who never uses it
   return fake;
 }
 

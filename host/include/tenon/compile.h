@@ -148,7 +148,8 @@ class CompiledFunction<R(A...)> : public detail::SiteQueries<CompiledFunction<R(
   CompiledFunction() = default;
   template <class F>
   CompiledFunction(CompiledFunction<F> f)  // NOLINT: takes any that can be called so
-      : call_(f), sites_([f](const std::function<void(detail::Site&)>& g) { f.for_each_site(g); }) {}
+      : call_(f),
+        sites_([f](const std::function<void(detail::Site&)>& g) { f.for_each_site(g); }) {}
   R operator()(A... args) const {
     if (!call_) detail::fail_empty_callable();
     return call_(std::forward<A>(args)...);
@@ -251,7 +252,8 @@ class RealArgument {
   void give_back(std::span<const Tensor> real, std::span<const Tensor> before) {
     if constexpr (is_tree && std::is_lvalue_reference_v<T> && !is_const_reference<T> &&
                   std::is_move_assignable_v<U>) {
-      LeafRestorer restorer{real.subspan(begin_, end_ - begin_), before.subspan(begin_, end_ - begin_)};
+      LeafRestorer restorer{real.subspan(begin_, end_ - begin_),
+                            before.subspan(begin_, end_ - begin_)};
       visit_tree(*copy_, restorer);
       arg_ = std::move(*copy_);
     }

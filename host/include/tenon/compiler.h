@@ -73,10 +73,10 @@ TENON_API std::string get_default_backend();
 
 /// What calls do, process-wide.
 enum class Stance : uint8_t {
-  standard,           ///< as the options of each callable say
-  force_eager,        ///< callables run as they are
-  eager_on_recompile, ///< compiled code is used, and nothing new is compiled
-  fail_on_recompile   ///< a call that needs a second version throws UserError RecompileError
+  standard,            ///< as the options of each callable say
+  force_eager,         ///< callables run as they are
+  eager_on_recompile,  ///< compiled code is used, and nothing new is compiled
+  fail_on_recompile    ///< a call that needs a second version throws UserError RecompileError
 };
 /// Throws UserError inside of a compiled callable.
 TENON_API void set_stance(Stance stance);
@@ -147,8 +147,8 @@ auto assume_constant_result(F fn) {
 /// `replacement` in compiled callables, `original` elsewhere; both take the same arguments.
 template <class F, class G>
 auto substitute_in_graph(F original, G replacement) {
-  return [original = std::move(original), replacement = std::move(replacement)](
-             auto&&... args) -> decltype(auto) {
+  return [original = std::move(original),
+          replacement = std::move(replacement)](auto&&... args) -> decltype(auto) {
     if (tenon::detail::is_recording())
       return std::invoke(replacement, std::forward<decltype(args)>(args)...);
     return std::invoke(original, std::forward<decltype(args)>(args)...);

@@ -151,9 +151,12 @@ concept OneSymInt = SizeLike<A> && SizeLike<B> &&
 template <class T>
 concept RealLike = std::floating_point<T> || std::same_as<T, SymFloat>;
 template <class A, class B>
-concept OneSymReal = (RealLike<A> && RealLike<B> && !(std::floating_point<A> && std::floating_point<B>)) ||
-    (std::same_as<A, SymFloat> && SizeLike<B>) || (SizeLike<A> && std::same_as<B, SymFloat>) ||
-    (std::same_as<A, SymInt> && std::floating_point<B>) || (std::floating_point<A> && std::same_as<B, SymInt>);
+concept OneSymReal = (RealLike<A> && RealLike<B> &&
+                      !(std::floating_point<A> && std::floating_point<B>)) ||
+                     (std::same_as<A, SymFloat> && SizeLike<B>) ||
+                     (SizeLike<A> && std::same_as<B, SymFloat>) ||
+                     (std::same_as<A, SymInt> && std::floating_point<B>) ||
+                     (std::floating_point<A> && std::same_as<B, SymInt>);
 TENON_API SymFloat to_real(SymInt value);
 template <RealLike T>
 SymFloat to_real(T value) {
@@ -238,12 +241,13 @@ inline SymInt operator++(SymInt& a, int) { return std::exchange(a, a + 1); }
 inline SymInt operator--(SymInt& a, int) { return std::exchange(a, a - 1); }
 
 /// Arithmetic of real numbers, in double precision; a size beside one becomes real.
-#define TENON_SYM_REAL(symbol, name, plain)                                             \
-  template <class A, class B>                                                           \
-  requires detail::OneSymReal<A, B> SymFloat operator symbol(A a, B b) {                \
-    SymFloat x = detail::to_real(a), y = detail::to_real(b);                            \
-    if (x.is_symbolic() || y.is_symbolic()) [[unlikely]] return detail::name(x, y);      \
-    return x.guard_float() plain y.guard_float();                                       \
+#define TENON_SYM_REAL(symbol, name, plain)                              \
+  template <class A, class B>                                            \
+  requires detail::OneSymReal<A, B> SymFloat operator symbol(A a, B b) { \
+    SymFloat x = detail::to_real(a), y = detail::to_real(b);             \
+    if (x.is_symbolic() || y.is_symbolic()) [[unlikely]]                 \
+      return detail::name(x, y);                                         \
+    return x.guard_float() plain y.guard_float();                        \
   }
 TENON_SYM_REAL(+, sym_real_add, +)
 TENON_SYM_REAL(-, sym_real_sub, -)
@@ -274,13 +278,13 @@ TENON_SYM_COMPARISON(>, lt, y, x)
 TENON_SYM_COMPARISON(>=, le, y, x)
 #undef TENON_SYM_COMPARISON
 
-#define TENON_SYM_REAL_COMPARISON(symbol, op, left, right)                                 \
-  template <class A, class B>                                                              \
-  requires detail::OneSymReal<A, B> SymBool operator symbol(A a, B b) {                    \
-    SymFloat x = detail::to_real(a), y = detail::to_real(b);                               \
-    if (x.is_symbolic() || y.is_symbolic()) [[unlikely]]                                   \
-      return detail::sym_real_compare(SymOp::op, left, right);                             \
-    return SymBool(x.guard_float() symbol y.guard_float());                                \
+#define TENON_SYM_REAL_COMPARISON(symbol, op, left, right)              \
+  template <class A, class B>                                           \
+  requires detail::OneSymReal<A, B> SymBool operator symbol(A a, B b) { \
+    SymFloat x = detail::to_real(a), y = detail::to_real(b);            \
+    if (x.is_symbolic() || y.is_symbolic()) [[unlikely]]                \
+      return detail::sym_real_compare(SymOp::op, left, right);          \
+    return SymBool(x.guard_float() symbol y.guard_float());             \
   }
 TENON_SYM_REAL_COMPARISON(==, eq, x, y)
 TENON_SYM_REAL_COMPARISON(!=, ne, x, y)
@@ -295,8 +299,9 @@ TENON_API SymBool sym_and(SymBool a, SymBool b);
 TENON_API SymBool sym_or(SymBool a, SymBool b);
 TENON_API SymBool sym_not(SymBool a);
 template <class A, class B>
-concept OneSymBool = (std::same_as<A, SymBool> && (std::same_as<B, SymBool> || std::same_as<B, bool>)) ||
-    (std::same_as<A, bool> && std::same_as<B, SymBool>);
+concept OneSymBool = (std::same_as<A, SymBool> &&
+                      (std::same_as<B, SymBool> || std::same_as<B, bool>)) ||
+                     (std::same_as<A, bool> && std::same_as<B, SymBool>);
 }  // namespace detail
 
 /// Conditions are joined by `&` and `|`, which keep them symbolic; `&&` and `||` look at the first.

@@ -193,12 +193,16 @@ inline constexpr bool is_function = false;
 template <class F>
 inline constexpr bool is_function<std::function<F>> = true;
 template <class T>
-inline constexpr bool is_smart_pointer = is_instance<T, std::unique_ptr> || is_instance<T, std::shared_ptr>;
+inline constexpr bool is_smart_pointer =
+    is_instance<T, std::unique_ptr> || is_instance<T, std::shared_ptr>;
 
 template <class T>
 concept Opaque = is_opaque<T> || is_function<T> || is_instance<T, std::reference_wrapper> ||
-    is_instance<T, std::weak_ptr> ||
-    (std::is_pointer_v<T> && !std::is_same_v<T, const char*>) || requires { typename T::tenon_opaque; };
+                 is_instance<T, std::weak_ptr> ||
+                 (std::is_pointer_v<T> && !std::is_same_v<T, const char*>) ||
+                 requires {
+  typename T::tenon_opaque;
+};
 /// A smart pointer to an opaque object.
 template <class T>
 inline constexpr bool points_to_opaque = false;
@@ -207,7 +211,8 @@ requires is_smart_pointer<T>
 inline constexpr bool points_to_opaque<T> = Opaque<std::remove_const_t<typename T::element_type>>;
 
 template <class T>
-inline constexpr bool is_list = is_instance<T, std::vector> || is_std_array<T> || is_instance<T, std::deque> ||
+inline constexpr bool is_list =
+    is_instance<T, std::vector> || is_std_array<T> || is_instance<T, std::deque> ||
     is_instance<T, std::list> || is_instance<T, std::set>;
 template <class T>
 inline constexpr bool is_view = false;
@@ -235,7 +240,7 @@ const void* address_of(const T& v) {
 template <class T>
 struct ByReference {
   T* object;
-  ByReference(T& t) : object(&t) {}  // NOLINT: made from an argument
+  ByReference(T& t) : object(&t) {}        // NOLINT: made from an argument
   operator T&() const { return *object; }  // NOLINT: handed on as one
 };
 template <class T>
@@ -249,11 +254,13 @@ consteval bool may_hold_tensors();
 template <class T>
 inline constexpr bool arguments_hold_tensors = false;
 template <template <class...> class C, class... A>
-inline constexpr bool arguments_hold_tensors<C<A...>> = (... || may_hold_tensors<std::remove_cv_t<A>>());
+inline constexpr bool arguments_hold_tensors<C<A...>> = (... ||
+                                                         may_hold_tensors<std::remove_cv_t<A>>());
 template <class T, size_t N>
 inline constexpr bool arguments_hold_tensors<std::array<T, N>> = may_hold_tensors<T>();
 template <class T, size_t N>
-inline constexpr bool arguments_hold_tensors<std::span<T, N>> = may_hold_tensors<std::remove_cv_t<T>>();
+inline constexpr bool arguments_hold_tensors<std::span<T, N>> =
+    may_hold_tensors<std::remove_cv_t<T>>();
 
 template <class T>
 consteval bool may_hold_tensors() {
@@ -269,8 +276,10 @@ consteval bool may_hold_tensors() {
                      is_instance<T, std::tuple>)
     return arguments_hold_tensors<T>;
   else
-    return (std::is_aggregate_v<T> && !std::is_array_v<T>) ||
-           requires(T& v) { v.tenon_visit_tree(v); } || requires(T& v) { tree_trait<T>::visit(v, v); };
+    return (std::is_aggregate_v<T> && !std::is_array_v<T>) || requires(T & v) {
+      v.tenon_visit_tree(v);
+    }
+  || requires(T & v) { tree_trait<T>::visit(v, v); };
 }
 
 /// Named in the compiler's message where a type is no tree: add one of the two to the type.

@@ -240,8 +240,8 @@ std::ostream& operator<<(std::ostream& out, T device) {
   return out << std::string_view(to_text(device));
 }
 template <class T>
-requires std::same_as<T, SymIntList> || std::same_as<T, IntList>
-std::ostream& operator<<(std::ostream& out, T values) {
+requires std::same_as<T, SymIntList> || std::same_as<T, IntList> std::ostream& operator<<(
+    std::ostream& out, T values) {
   return out << std::string_view(to_text(values));
 }
 

@@ -283,10 +283,9 @@ class CallOperator<F, void> {
  private:
   // An opaque object that may be written stays so; all else is read.
   template <class A>
-  using Generic =
-      std::conditional_t<std::is_array_v<std::remove_reference_t<A>>, const char*,
-                         std::conditional_t<Opaque<std::remove_reference_t<A>>, A&,
-                                            const std::remove_cvref_t<A>&>>;
+  using Generic = std::conditional_t<
+      std::is_array_v<std::remove_reference_t<A>>, const char*,
+      std::conditional_t<Opaque<std::remove_reference_t<A>>, A&, const std::remove_cvref_t<A>&>>;
 };
 
 /// Whether this thread records a body, or follows one: its tensors may have no data.

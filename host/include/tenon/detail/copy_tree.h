@@ -91,8 +91,8 @@ consteval bool may_be_assigned_through();
 template <class T>
 inline constexpr bool elements_are_assigned = false;
 template <template <class...> class C, class... A>
-inline constexpr bool elements_are_assigned<C<A...>> = (... ||
-                                                        may_be_assigned_through<std::remove_cv_t<A>>());
+inline constexpr bool elements_are_assigned<C<A...>> =
+    (... || may_be_assigned_through<std::remove_cv_t<A>>());
 template <class T, size_t N>
 inline constexpr bool elements_are_assigned<std::span<T, N>> = !std::is_const_v<T>;
 

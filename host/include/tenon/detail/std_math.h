@@ -58,9 +58,9 @@ double as_double(const T& value) { return static_cast<double>(value); }
 
 namespace std {
 
-#define TENON_STD_FUNCTION(name)                 \
-  template <tenon::detail::SymIntegerLike T>     \
-  double name(const T& x) {                      \
+#define TENON_STD_FUNCTION(name)                   \
+  template <tenon::detail::SymIntegerLike T>       \
+  double name(const T& x) {                        \
     return std::name(tenon::detail::as_double(x)); \
   }
 TENON_STD_FUNCTION(sqrt)
@@ -87,11 +87,9 @@ double pow(const A& base, const B& exponent) {
 }
 
 template <class T>
-requires tenon::detail::SymNumber<T>
-T min(const T& a, const T& b) { return tenon::sym_min(a, b); }
+requires tenon::detail::SymNumber<T> T min(const T& a, const T& b) { return tenon::sym_min(a, b); }
 template <class T>
-requires tenon::detail::SymNumber<T>
-T max(const T& a, const T& b) { return tenon::sym_max(a, b); }
+requires tenon::detail::SymNumber<T> T max(const T& a, const T& b) { return tenon::sym_max(a, b); }
 template <class A, class B>
 requires tenon::detail::MixedSymNumbers<A, B>
 auto min(const A& a, const B& b) {
@@ -106,13 +104,21 @@ auto max(const A& a, const B& b) {
 }
 
 template <class T>
-T min(const tenon::Scalar<T>& a, const type_identity_t<T>& b) { return std::min(a.value(), b); }
+T min(const tenon::Scalar<T>& a, const type_identity_t<T>& b) {
+  return std::min(a.value(), b);
+}
 template <class T>
-T max(const tenon::Scalar<T>& a, const type_identity_t<T>& b) { return std::max(a.value(), b); }
+T max(const tenon::Scalar<T>& a, const type_identity_t<T>& b) {
+  return std::max(a.value(), b);
+}
 template <class T>
-T min(const type_identity_t<T>& a, const tenon::Scalar<T>& b) { return std::min(a, b.value()); }
+T min(const type_identity_t<T>& a, const tenon::Scalar<T>& b) {
+  return std::min(a, b.value());
+}
 template <class T>
-T max(const type_identity_t<T>& a, const tenon::Scalar<T>& b) { return std::max(a, b.value()); }
+T max(const type_identity_t<T>& a, const tenon::Scalar<T>& b) {
+  return std::max(a, b.value());
+}
 template <class T>
 T min(const tenon::Scalar<T>& a, const tenon::Scalar<T>& b) {
   return std::min(a.value(), b.value());

@@ -1,0 +1,109 @@
+// Tensors that a body keeps beyond its call have data, wherever in the body they were made.
+#include <tenon/tenon.h>
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+#include <vector>
+
+namespace tenon {
+namespace {
+
+const Options eager{.backend = "eager"};
+
+// Calls `body` three times; after each, what it has kept is real and as expected.
+template <class Body>
+void expect_kept(Tensor& kept, Body body, const std::vector<float>& expected) {
+  auto f = compile(body, eager);
+  for (int i = 0; i < 3; ++i) {
+    kept = Tensor();
+    f(ones({3}));
+    ASSERT_TRUE(kept.defined() && !kept.is_fake()) << "call " << i;
+    EXPECT_EQ(kept.to_vector<float>(), expected) << "call " << i;
+  }
+}
+
+TEST(Escapes, BeforeALookWithNothingBehindIt) {
+  Tensor kept;
+  expect_kept(kept,
+              [&](const Tensor& x) {
+                kept = x + 1.0;
+                return x.sum().item<float>() > 0;
+              },
+              {2, 2, 2});
+}
+
+TEST(Escapes, BeforeALookWithOperationsBehindIt) {
+  Tensor kept;
+  expect_kept(kept,
+              [&](const Tensor& x) {
+                kept = x + 1.0;
+                return x.sum().item<float>() > 0 ? x * 2.0 : x;
+              },
+              {2, 2, 2});
+}
+
+TEST(Escapes, AnArgumentBehindAnAddress) {
+  Tensor kept;
+  expect_kept(kept,
+              [&](const Tensor& x) {
+                float first = x.to(Dtype::f32).data_ptr<float>()[0];
+                kept = x;
+                return x * double(first);
+              },
+              {1, 1, 1});
+}
+
+TEST(Escapes, WhatWasMadeOutsideOfTheGraph) {
+  Tensor kept;
+  expect_kept(kept,
+              [&](const Tensor& x) {
+                kept = masked_select(x * 3.0, x > 0);
+                return x + 1.0;
+              },
+              {3, 3, 3});
+}
+
+TEST(Escapes, FromABodyThatThrows) {
+  Tensor kept;
+  auto f = compile(
+      [&](const Tensor& x) -> Tensor {
+        kept = x + 1.0;
+        throw std::runtime_error("mine");
+      },
+      eager);
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_THROW(f(ones({2})), std::runtime_error);
+    EXPECT_EQ(kept.to_vector<float>(), (std::vector<float>{2, 2}));
+  }
+}
+
+TEST(Escapes, WhereResultsAreOthers) {
+  bool flag = false;
+  auto f = compile(
+      [&](const Tensor& x, const Tensor& y) {
+        Tensor t = x * 2.0, u = x + 1.0;
+        return flag ? std::vector<Tensor>{y, t, u} : std::vector<Tensor>{t, u, x};
+      },
+      eager);
+  Tensor x = full({1}, 1.0), y = full({1}, 7.0);
+  for (int i = 0; i < 6; ++i) {
+    flag = i % 2;
+    std::vector<Tensor> r = f(x, y);
+    EXPECT_EQ(r[0].item<float>(), flag ? 7 : 2);
+    EXPECT_EQ(r[2].item<float>(), flag ? 2 : 1);
+  }
+}
+
+TEST(Escapes, OneTensorWhereTheRecordingHadTwo) {
+  Tensor m = full({3}, 1.0), other = full({3}, 2.0);
+  auto f = compile([&](const Tensor& y) { return std::pair{m.flatten(), y + m}; }, eager);
+  for (const Tensor& y : {other, m, other, m}) {
+    auto [first, second] = f(y);
+    EXPECT_EQ(first[0].item<float>(), 1);
+    EXPECT_EQ(second[0].item<float>(), y.is_same(m) ? 2 : 3);
+  }
+}
+
+}  // namespace
+}  // namespace tenon
