@@ -24,11 +24,10 @@ const Tensor& concrete_of(const Tensor& fake) {
 }
 
 void escape(const Tensor& fake, const Tensor& real) {
-  std::unique_ptr<GradAttachment>& state = impl_of(real)->grad;
   bool is_leaf = real.requires_grad() && real.is_leaf();
   // A leaf that the body has made and keeps, and that no tape knows: the handle is the leaf.
   if (is_leaf && autograd::ensure_state(real).accumulator.expired()) {
-    impl_of(fake)->grad = std::move(state);
+    impl_of(fake)->grad = std::move(impl_of(real)->grad);
     become(fake, real);
     return mark_requires_grad(fake, true);
   }

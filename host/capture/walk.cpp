@@ -110,14 +110,21 @@ bool Walk::takes_numbers(const Value& expected, const Value& given) {
   return std::equal(given.as<int64_t>(), given.as<int64_t>() + given.count, expected.as<int64_t>());
 }
 
+void Walk::number_known_tensors() {
+  known_.restart(leaves_.tensors.size() + frame_->slots.size() + 1);
+  for (const Tensor* t : leaves_.tensors.span()) known_.add(*t);
+  for (const Tensor& t : frame_->slots) known_.add(t);
+}
+
 // Slots are numbered in the order in which the body meets them.
 bool Walk::takes_slot(uint32_t slot, const Tensor& given) {
   std::vector<Tensor>& slots = frame_->slots;
   if (slot < slots.size()) return slots[slot].is_same(given);
   if (slot > slots.size() || !fits_slot(*version_, slot, given)) return false;
   // One that is an argument too, or in another slot, would have been one value.
-  if (known_.empty()) known_.assign(leaves_, slots);
-  if (!known_.insert(given)) return false;
+  if (known_.is_empty()) number_known_tensors();
+  size_t number = known_.size();
+  if (known_.add(given) != number) return false;
   slots.push_back(given);
   return true;
 }

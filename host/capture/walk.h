@@ -3,10 +3,10 @@
 // Threads: belongs to the thread of the run.
 #pragma once
 
-#include "capture/distinct_tensors.h"
 #include "capture/frame.h"
 #include "capture/trace.h"
 #include "core/function_ref.h"
+#include "guards/tensor_numbers.h"
 
 #include <tenon/detail/compiled.h>
 
@@ -90,10 +90,11 @@ class Walk {
   bool is_value(ValueId value, const Tensor& given);
   bool takes_numbers(const Value& expected, const Value& given);
   bool takes_slot(uint32_t slot, const Tensor& given);
+  void number_known_tensors();
   void drop_slots(size_t n) {
     if (frame_->slots.size() == n) return;
     frame_->slots.resize(n);
-    known_.clear();
+    known_.restart(0);
   }
   bool is_output(const ValueOrigin& origin, const Tensor& given);
   bool gives_what_is_held(const Path::Part& part) const;
@@ -103,7 +104,7 @@ class Walk {
   const detail::Leaves& leaves_;
   const PathVersion* version_;
   std::unique_ptr<Frame> frame_;             // null: it has become a recording
-  DistinctTensors known_;                    // arguments and slots, once there is a slot
+  TensorNumbers known_;                      // arguments and slots, once there is a slot
   size_t next_ = 0;                          // step
   size_t begun_ = 0;                         // the first step of the part in progress
   size_t n_run_ = 0;                         // parts that have run

@@ -14,14 +14,27 @@ namespace tenon::compiler {
 
 namespace {
 
+// The innermost call of a program's code that the thread is in: the values of its symbols are no
+// part of what the code is given.
+struct Call {
+  const tenon::Graph* graph;
+  std::span<const int64_t> syms;
+};
+thread_local Call current_call = {};
+
+class CallScope {
+ public:
+  explicit CallScope(const Call& call) : before_(std::exchange(current_call, call)) {}
+  ~CallScope() { current_call = before_; }
+  CallScope(const CallScope&) = delete;
+
+ private:
+  Call before_;
+};
+
 std::vector<Tensor> call_checked(const tenon::Graph& graph, const CompiledCode& code,
-                                 std::span<detail::TensorHead*> inputs) {
-  std::vector<Tensor> given;
-  for (detail::TensorHead* head : inputs) {
-    if (head) head->references.fetch_add(1, std::memory_order_relaxed);
-    given.push_back(head ? Tensor::adopt(head) : Tensor());
-  }
-  std::vector<Tensor> results = code(given);
+                                 const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> results = code(inputs);
   require(results.size() == graph.outputs().size(),
           "the code of a backend of the program gave {} tensors for a graph with {} outputs",
           results.size(), graph.outputs().size());
@@ -42,13 +55,17 @@ class ProgramArtifact : public Artifact {
  public:
   ProgramArtifact(std::shared_ptr<const tenon::Graph> graph, CompiledCode code)
       : graph_(std::move(graph)), code_(std::move(code)) {}
-  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t>,
+  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
-    std::vector<Tensor> results = call_checked(*graph_, code_, inputs);
-    for (size_t i = 0; i < results.size(); ++i) outputs[i] = std::move(results[i]);
-    if (!steal) return;
+    std::vector<Tensor> given;
+    given.reserve(inputs.size());
     for (detail::TensorHead*& head : inputs)
-      if (head) static_cast<void>(Tensor::adopt(std::exchange(head, nullptr)));
+      given.push_back(!head   ? Tensor()
+                      : steal ? Tensor::adopt(std::exchange(head, nullptr))
+                              : share(head));
+    CallScope scope({graph_.get(), syms});
+    std::vector<Tensor> results = call_checked(*graph_, code_, given);
+    for (size_t i = 0; i < results.size(); ++i) outputs[i] = std::move(results[i]);
   }
   std::string describe(int32_t) const override { return ""; }
 
@@ -80,16 +97,25 @@ std::shared_ptr<Artifact> compile_with(const std::string& name, const BackendFun
 
 }  // namespace
 
-std::string Graph::text() const { return to_text(*graph_); }
+struct Graph::Runnable {
+  explicit Runnable(const std::shared_ptr<const tenon::Graph>& g) : graph(g), interpreter(g) {}
+  std::shared_ptr<const tenon::Graph> graph;
+  Interpreter interpreter;
+};
+
+Graph::Graph(std::shared_ptr<const tenon::Graph> graph)
+    : runnable_(std::make_shared<Runnable>(graph)) {}
+
+std::string Graph::text() const { return to_text(*runnable_->graph); }
 
 std::vector<std::string> Graph::ops() const {
   std::vector<std::string> names;
-  for (const Node& node : graph_->nodes()) names.push_back(name_of(node.op));
+  for (const Node& node : runnable_->graph->nodes()) names.push_back(name_of(node.op));
   return names;
 }
 
-size_t Graph::n_inputs() const { return graph_->inputs().size(); }
-size_t Graph::n_outputs() const { return graph_->outputs().size(); }
+size_t Graph::n_inputs() const { return runnable_->graph->inputs().size(); }
+size_t Graph::n_outputs() const { return runnable_->graph->outputs().size(); }
 
 std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
   require(inputs.size() == n_inputs(), "Graph::run: expected {} inputs, found {}", n_inputs(),
@@ -97,7 +123,9 @@ std::vector<Tensor> Graph::run(const std::vector<Tensor>& inputs) const {
   std::vector<detail::TensorHead*> heads;
   for (const Tensor& t : inputs) heads.push_back(t.head());
   std::vector<Tensor> outputs(n_outputs());
-  Interpreter(graph_).run(heads, {}, outputs);
+  bool in_call = current_call.graph == runnable_->graph.get();
+  runnable_->interpreter.run(heads, in_call ? current_call.syms : std::span<const int64_t>(),
+                             outputs);
   return outputs;
 }
 

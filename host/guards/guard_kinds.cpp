@@ -4,11 +4,10 @@
 #include "core/error.h"
 #include "graph/memory_budget.h"
 #include "guards/guard_set.h"
+#include "guards/tensor_numbers.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
-#include <span>
 
 namespace tenon {
 
@@ -219,39 +218,12 @@ struct Values {
 
 // ---- tensors that are one object
 
-// For each argument, the first one that is the same object.
-class FirstSame {
- public:
-  explicit FirstSame(const Leaves& leaves) : leaves_(leaves) {
-    size_t capacity = std::bit_ceil(2 * leaves.tensors.size());
-    if (capacity > local_.size()) spilled_.resize(capacity);
-    table_ = {capacity > local_.size() ? spilled_.data() : local_.data(), capacity};
-    std::ranges::fill(table_, 0);
-  }
-  /// Asked for in order.
-  uint32_t operator[](uint32_t index) {
-    const Tensor& t = *leaves_.tensors[index];
-    if (!t.defined()) return index;
-    size_t at = (reinterpret_cast<uint64_t>(t.head()) >> 6) * 0x9E3779B97F4A7C15u >> 32;
-    for (;; ++at) {
-      uint32_t& place = table_[at & (table_.size() - 1)];
-      if (place == 0) return place = index + 1, index;
-      if (leaves_.tensors[place - 1]->is_same(t)) return place - 1;
-    }
-  }
-
- private:
-  const Leaves& leaves_;
-  std::array<uint32_t, 256> local_;
-  std::vector<uint32_t> spilled_;
-  std::span<uint32_t> table_;  // indices + 1
-};
-
 void record_same_objects(GuardSet& g, const GuardedCall& call) {
-  FirstSame first(call.leaves);
+  TensorNumbers numbers;
+  numbers.restart(call.leaves.tensors.size());
   bool repeated = false;
   for (uint32_t i = 0; i < call.leaves.tensors.size(); ++i) {
-    g.same_as.push_back(first[i]);
+    g.same_as.push_back(numbers.add(*call.leaves.tensors[i]));
     repeated = repeated || g.same_as.back() != i;
   }
   if (!repeated) g.same_as.clear();
@@ -271,9 +243,10 @@ bool same_objects(const GuardSet& g, const Leaves& leaves) {
   }
   bool all_distinct = g.same_as.empty();
   if (!maybe_same) return all_distinct;
-  FirstSame first(leaves);
+  TensorNumbers numbers;
+  numbers.restart(leaves.tensors.size());
   for (uint32_t i = 0; i < leaves.tensors.size(); ++i)
-    if (first[i] != (all_distinct ? i : g.same_as[i])) return false;
+    if (numbers.add(*leaves.tensors[i]) != (all_distinct ? i : g.same_as[i])) return false;
   return true;
 }
 

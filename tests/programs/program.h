@@ -172,3 +172,6 @@ inline Tensor row(std::vector<float> values) { return tensor(values); }
 #define TENON_PROGRAM_IN_ONE_GRAPH(Name, most)               \
   static const tenon::programs::AddProgram add_whole_##Name( \
       {__FILE__, #Name "InOneGraph", most, &Name, true})
+#define TENON_EXPECTED_FAILURE_IN_ONE_GRAPH(Name, most)      \
+  static const tenon::programs::AddProgram add_whole_##Name( \
+      {__FILE__, #Name "InOneGraph", most, &Name, true, true})

@@ -282,7 +282,7 @@ decltype(auto) call_disabled(const F& fn, A&&... args) {
   tensors = before;
   DisabledScope scope{enter_disabled(tensors, "disable")};
   std::vector<Number> numbers(leaves.numbers.span().begin(), leaves.numbers.span().end());
-  LeafWriter writer{tensors.data(), numbers.data()};
+  LeafWriter writer(tensors.data(), numbers.data());
   std::apply([&](auto&... r) { (r.replace(writer), ...); }, real);
   auto give_back = [&] {
     std::apply([&](auto&... r) { (r.give_back(tensors, before), ...); }, real);

@@ -97,18 +97,21 @@ class StanceScope {
 /// A captured graph, as a backend gets it. Copies share it. Threads: constant.
 class TENON_API Graph {
  public:
-  explicit Graph(std::shared_ptr<const tenon::Graph> graph) : graph_(std::move(graph)) {}
+  explicit Graph(std::shared_ptr<const tenon::Graph> graph);
   /// In the form of docs/graph-text.md.
   std::string text() const;
   /// "aten.add.Tensor" and so on, in order.
   std::vector<std::string> ops() const;
   size_t n_inputs() const;
   size_t n_outputs() const;
-  /// Runs it op by op. Throws UserError where the number of inputs is wrong.
+  /// Runs it op by op. Symbols have the values of the call of this graph's code that the thread is
+  /// in; outside of one, those that the sizes of the inputs give. Throws UserError where the number
+  /// of inputs is wrong or a symbol has no value.
   std::vector<Tensor> run(const std::vector<Tensor>& inputs) const;
 
  private:
-  std::shared_ptr<const tenon::Graph> graph_;
+  struct Runnable;
+  std::shared_ptr<const Runnable> runnable_;
 };
 
 /// Runs a graph: one tensor for each input, undefined for numbers; one for each output.

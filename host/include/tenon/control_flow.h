@@ -72,8 +72,8 @@ T with_tensors(const T& tree, const Tensor* tensors) {
   LeafReader reader{leaves};
   visit_tree(tree, reader);
   std::vector<Number> numbers(leaves.numbers.span().begin(), leaves.numbers.span().end());
-  T copy = tree;
-  LeafWriter writer{tensors, numbers.data()};
+  T copy = copy_tree(tree);
+  LeafWriter writer(tensors, numbers.data());
   visit_tree(copy, writer);
   return copy;
 }

@@ -14,24 +14,20 @@ namespace tenon {
 struct State {
   std::vector<Tensor> tensors;
 };
+
 namespace detail {
+
 /// Collects what a part of a state holds.
-struct StateCollector {
+struct StateCollector : TensorVisitor {
   std::vector<Tensor>& tensors;
+  explicit StateCollector(std::vector<Tensor>& to) : tensors(to) {}
   void tensor(const Tensor& t) {
     if (t.defined()) tensors.push_back(t);
   }
   template <class T>
   void scalar(const Scalar<T>&) {}
-  template <class T>
-  void sym(const T&) {}
-  template <class T>
-  void number(const T&) {}
-  template <class T>
-  void text(const T&) {}
-  void opaque(const void*) {}
-  void shape(uint64_t) {}
 };
+
 template <class Part>
 void add_state(std::vector<Tensor>& tensors, const Part& part) {
   if constexpr (requires { part.state_tensors(); }) {
@@ -41,10 +37,11 @@ void add_state(std::vector<Tensor>& tensors, const Part& part) {
   } else if constexpr (is_list<Part>) {
     for (const auto& e : part) add_state(tensors, e);
   } else {
-    StateCollector collector{tensors};
+    StateCollector collector(tensors);
     visit_tree(part, collector);
   }
 }
+
 }  // namespace detail
 
 /// Modules, optimisers, tensors, and lists, pointers and structs of them.

@@ -248,6 +248,13 @@ inline constexpr bool is_by_reference = false;
 template <class T>
 inline constexpr bool is_by_reference<ByReference<T>> = true;
 
+/// What holds values of other types and nothing else.
+template <class T>
+inline constexpr bool is_container =
+    is_list<T> || is_view<T> || is_instance<T, std::map> || is_instance<T, std::unordered_map> ||
+    is_instance<T, std::optional> || is_instance<T, std::variant> || is_instance<T, std::pair> ||
+    is_instance<T, std::tuple>;
+
 /// Whether a value of this type may hold tensors or symbols; types that are no trees hold none.
 template <class T>
 consteval bool may_hold_tensors();
@@ -270,10 +277,7 @@ consteval bool may_hold_tensors() {
     return true;
   else if constexpr (Opaque<T> || points_to_opaque<T> || std::is_arithmetic_v<T>)
     return false;
-  else if constexpr (is_list<T> || is_view<T> || is_smart_pointer<T> || is_instance<T, std::map> ||
-                     is_instance<T, std::unordered_map> || is_instance<T, std::optional> ||
-                     is_instance<T, std::variant> || is_instance<T, std::pair> ||
-                     is_instance<T, std::tuple>)
+  else if constexpr (is_container<T> || is_smart_pointer<T>)
     return arguments_hold_tensors<T>;
   else
     return (std::is_aggregate_v<T> && !std::is_array_v<T>) || requires(T & v) {
@@ -378,6 +382,18 @@ void visit_tree(T& v, V& visitor) {
     static_assert(sizeof(add_TENON_TREE_or_TENON_OPAQUE_to<U>) > 0);
   }
 }
+
+/// A visitor that tensors alone matter to: what it says of them and of scalars is its own.
+struct TensorVisitor {
+  template <class T>
+  void sym(const T&) {}
+  template <class T>
+  void number(const T&) {}
+  template <class T>
+  void text(const T&) {}
+  void opaque(const void*) {}
+  void shape(uint64_t) {}
+};
 
 template <class V, class... Fields>
 void visit_each(V& visitor, Fields&... fields) {

@@ -62,7 +62,7 @@ inline void change_state(World& w, const Statement& s) {
       w.kept.clear();
       return;
     case 14:
-      m = view_of(other, s.n % 6, s.n / 8);
+      m = view_of(other, s.n % 6, s.n / 8, most_dims);
       return;
     case 15:
       m = other;

@@ -9,6 +9,8 @@
 
 namespace tenon::fuzz {
 
+constexpr int64_t most_dims = 3;
+
 inline bool is_of_floats(const Tensor& t) {
   return t.dtype() == Dtype::f32 || t.dtype() == Dtype::f64;
 }
@@ -71,27 +73,6 @@ inline Tensor computed(const Tensor& a, const Tensor& b, uint32_t kind, uint32_t
       return a.dim() && static_cast<bool>(a.size(d) > 1) ? a.chunk(2, d)[n / 4 % 2] : a.relu();
     default:
       return a.add(fit(a, b), real);
-  }
-}
-
-inline Tensor view_of(const Tensor& t, uint32_t kind, uint32_t n) {
-  int64_t d = pick_dim(t, n);
-  if (t.dim() == 0) return kind % 2 ? t.unsqueeze(0) : t.detach();
-  switch (kind) {
-    case 0:
-      return t.transpose(0, d);
-    case 1:
-      return t.narrow(d, 0, (t.size(d) + 1) / 2);
-    case 2:
-      return t.size(d) > 0 ? t.select(d, -1) : t;
-    case 3:
-      return t.unsqueeze(d);
-    case 4:
-      return t.reshape({-1});
-    case 5:
-      return slice(t, d, 0, std::nullopt, 2);
-    default:
-      return t.dim() < 3 ? t.unsqueeze(0).expand_as(stack({t, t}, 0)) : t;
   }
 }
 

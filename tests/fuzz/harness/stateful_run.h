@@ -50,7 +50,7 @@ class Course {
         return push(computed(at(s.a), at(s.b), s.op % 16, s.n, w_.reals[s.n % 2]));
       case view:
         say(at(s.a), "view {}, n {}", s.op % 7, s.n);
-        return push(view_of(at(s.a), s.op % 7, s.n));
+        return push(view_of(at(s.a), s.op % 7, s.n, most_dims));
       case write:
         return write_to(at(s.a), at(s.b), s.op % 9, s.n);
       case with_number:
@@ -154,7 +154,7 @@ class Course {
         t.fill_(static_cast<double>(n % 3));
         return;
       case 5:
-        view_of(t, n % 6, n / 8).sub_(1);
+        view_of(t, n % 6, n / 8, most_dims).sub_(1);
         return;
       case 6:
         t += v;
@@ -301,7 +301,7 @@ class Course {
         if (!w_.kept.empty()) m = w_.kept[s.n % w_.kept.size()];
         return;
       case 8:
-        m = view_of(other, s.n / 4 % 6, s.n / 32);
+        m = view_of(other, s.n / 4 % 6, s.n / 32, most_dims);
         return;
       case 9:
         if (m.dim() && is_small(m)) m = cat({m, m.narrow(0, 0, (m.size(0) + 1) / 2)}, 0);

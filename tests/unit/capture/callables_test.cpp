@@ -230,6 +230,25 @@ TEST(Callables, ACallableOfTheProgramIsABackend) {
   EXPECT_THAT(message_of([] { compiler::register_backend("eager", {}); }), HasSubstr("already"));
 }
 
+TEST(Callables, ABackendOfTheProgramServesNumbersThatChange) {
+  compiler::register_backend("of_numbers_that_change",
+                             [](const compiler::Graph& graph, std::span<const Tensor>) {
+                               return [graph](const std::vector<Tensor>& in) { return graph.run(in); };
+                             });
+  double rate = 0;
+  auto by_capture = compile([&](const Tensor& x) { return x * rate; },
+                            {.backend = "of_numbers_that_change"});
+  auto by_argument = compile([](const Tensor& x, SymInt n) { return x * n + x.size(0); },
+                             {.backend = "of_numbers_that_change"});
+  for (int i = 2; i < 7; ++i) {
+    rate = i;
+    EXPECT_EQ(values(by_capture(ones({2}))), (std::vector<float>(2, float(i))));
+    EXPECT_EQ(values(by_argument(ones({i}), 3 * i)), (std::vector<float>(i, float(4 * i))));
+  }
+  EXPECT_LT(by_capture.stats().compiles, 4);
+  EXPECT_LT(by_argument.stats().compiles, 4);
+}
+
 TEST(Callables, StancesSayWhatCallsDo) {
   auto f = compile([](const Tensor& x) { return x * 2.0; }, eager);
   {

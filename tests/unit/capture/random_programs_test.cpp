@@ -11,32 +11,7 @@
 namespace tenon {
 namespace {
 
-Tensor twice(const Tensor& t) {
-  std::vector<int64_t> sizes(static_cast<size_t>(t.dim()) + 1, -1);
-  sizes[0] = 2;
-  return t.unsqueeze(0).expand(sizes);
-}
-
-Tensor make_view(const Tensor& t, uint32_t kind, uint32_t n) {
-  int64_t d = pick_dim(t, n);
-  if (t.dim() == 0) return kind % 2 ? t.unsqueeze(0) : t.detach();
-  switch (kind) {
-    case 0:
-      return t.transpose(0, d);
-    case 1:
-      return t.narrow(d, 0, (t.size(d) + 1) / 2);
-    case 2:
-      return t.size(d) > 0 ? t.select(d, -1) : t;
-    case 3:
-      return t.unsqueeze(d);
-    case 4:
-      return t.reshape({-1});
-    case 5:
-      return slice(t, d, 0, std::nullopt, 2);
-    default:
-      return t.dim() < 4 ? twice(t) : t;
-  }
-}
+constexpr int64_t most_dims = 4;
 
 void write(Tensor& t, const Tensor& value, uint32_t kind, uint32_t n) {
   Tensor v = fitting(t, value);
@@ -57,7 +32,7 @@ void write(Tensor& t, const Tensor& value, uint32_t kind, uint32_t n) {
       t.fill_(static_cast<double>(n % 3));
       break;
     default:
-      make_view(t, n % 6, n).sub_(1.0);
+      view_of(t, n % 6, n, most_dims).sub_(1.0);
   }
 }
 
@@ -130,7 +105,7 @@ Pool run(const Program& program, Pool pool, Looks looks = Looks::rarely) {
         break;
       case 3:
       case 4:
-        pool.push_back(make_view(a, s.n % 7, s.n / 8));
+        pool.push_back(view_of(a, s.n % 7, s.n / 8, most_dims));
         break;
       case 5:
       case 6:

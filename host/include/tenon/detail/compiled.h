@@ -138,7 +138,7 @@ struct CallFrame {
     using Copies = std::tuple<decltype(own_argument<P>(std::declval<const StoredArg<P>&>()))...>;
     Copies copies = std::apply(
         [](const StoredArg<P>&... a) { return Copies(own_argument<P>(a)...); }, frame.args);
-    LeafWriter writer{tensors, numbers};
+    LeafWriter writer(tensors, numbers);
     visit_tree(copies, writer);
     constexpr bool may_assign = (... || may_be_assigned_through<std::remove_cvref_t<P>>());
     TensorHeads before, after;
@@ -152,11 +152,15 @@ struct CallFrame {
     visit_tree(std::as_const(result), reader);
     outputs.reserve(plain_outputs.tensors.size());
     for (const Tensor* t : plain_outputs.tensors.span()) outputs.push_back(*t);
-    LeafEmptier emptier;
+    LeafEmptier emptier(/*only_fakes=*/true);  // other tensors are the program's
     visit_tree(result, emptier);
   }
   static std::shared_ptr<void> prototype(void* self) {
-    return std::make_shared<Stored>(copy_tree(*static_cast<CallFrame*>(self)->traced_result));
+    auto copy =
+        std::make_shared<Stored>(copy_tree(*static_cast<CallFrame*>(self)->traced_result));
+    LeafEmptier emptier;
+    visit_tree(*copy, emptier);
+    return copy;
   }
   static void run_eager(void* self) {
     auto& frame = *static_cast<CallFrame*>(self);
@@ -225,7 +229,7 @@ auto call_compiled(const std::shared_ptr<Compiled<F>>& state, std::tuple<P...>*,
       using Stored = typename Frame::Stored;
       Stored out = result.prototype ? copy_tree(*static_cast<const Stored*>(result.prototype))
                                     : std::move(*frame.traced_result);
-      LeafFiller filler{result.tensors.data(), result.numbers.data()};
+      LeafFiller filler(result.tensors.data(), result.numbers.data());
       visit_tree(out, filler);
       return out;
     }

@@ -14,8 +14,8 @@ namespace tenon::detail {
 
 /// Gives each shared pointer of a copied tree an object of its own; those that shared one share its
 /// copy.
-struct PointerSplitter {
-  std::vector<std::pair<const void*, std::shared_ptr<void>>> copied = {};
+struct PointerSplitter : TensorVisitor {
+  std::vector<std::pair<const void*, std::shared_ptr<void>>> copied;
 
   template <class T>
   void pointer(std::shared_ptr<T>& p) {
@@ -35,14 +35,6 @@ struct PointerSplitter {
   void tensor(const T&) {}
   template <class T>
   void scalar(const T&) {}
-  template <class T>
-  void sym(const T&) {}
-  template <class T>
-  void number(const T&) {}
-  template <class T>
-  void text(const T&) {}
-  void opaque(const void*) {}
-  void shape(uint64_t) {}
 };
 
 template <class T>
@@ -102,10 +94,7 @@ consteval bool may_be_assigned_through() {
     return false;
   else if constexpr (is_smart_pointer<T>)
     return true;
-  else if constexpr (is_list<T> || is_view<T> || is_instance<T, std::map> ||
-                     is_instance<T, std::unordered_map> || is_instance<T, std::optional> ||
-                     is_instance<T, std::variant> || is_instance<T, std::pair> ||
-                     is_instance<T, std::tuple>)
+  else if constexpr (is_container<T>)
     return elements_are_assigned<T>;
   else
     return std::is_aggregate_v<T> && !std::is_array_v<T>;

@@ -27,6 +27,10 @@ class LeafArray {
       ++size_;
     }
   }
+  void clear() {
+    size_ = 0;
+    spill_.clear();
+  }
   const T* data() const { return size_ <= N ? inline_ : spill_.data(); }
   size_t size() const { return size_; }
   const T& operator[](size_t i) const { return data()[i]; }
@@ -80,16 +84,10 @@ struct LeafReader {
   void shape(uint64_t n) { leaves.structure = (leaves.structure ^ n) * 0x9E3779B97F4A7C15u + 1; }
 };
 
-/// Puts tensors and symbols into the places of the leaves, in order.
-struct LeafWriter {
-  const Tensor* next_tensor;
+/// Puts numbers into the places of the leaves, in order.
+struct NumberWriter : TensorVisitor {
   const Number* next_number;
-  void tensor(Tensor& t) { t = *next_tensor++; }
-  void tensor(const Tensor&) { ++next_tensor; }
-  template <class T>
-  void scalar(Scalar<T>& s) {
-    tensor(s.tensor());
-  }
+  explicit NumberWriter(const Number* first) : next_number(first) {}
   void sym(SymInt& v) { v = next_number++->sym_int(); }
   void sym(SymFloat& v) { v = next_number++->sym_float(); }
   void sym(Number& v) { v = *next_number++; }
@@ -97,55 +95,50 @@ struct LeafWriter {
   void sym(const T&) {
     ++next_number;
   }
+};
+
+/// Puts tensors and symbols into the places of the leaves, in order.
+struct LeafWriter : NumberWriter {
+  const Tensor* next_tensor;
+  LeafWriter(const Tensor* tensors, const Number* numbers)
+      : NumberWriter(numbers), next_tensor(tensors) {}
+  void tensor(Tensor& t) { t = *next_tensor++; }
+  void tensor(const Tensor&) { ++next_tensor; }
   template <class T>
-  void number(const T&) {}
-  template <class T>
-  void text(const T&) {}
-  void opaque(const void*) {}
-  void shape(uint64_t) {}
+  void scalar(Scalar<T>& s) {
+    tensor(s.tensor());
+  }
 };
 
 /// Which tensors stand in a tree.
-struct TensorHeads {
-  LeafArray<const void*, 24> heads = {};
+struct TensorHeads : TensorVisitor {
+  LeafArray<const void*, 24> heads;
   void tensor(const Tensor& t) { heads.push(t.head()); }
   template <class T>
   void scalar(const Scalar<T>& s) {
     tensor(s.tensor());
   }
-  template <class T>
-  void sym(const T&) {}
-  template <class T>
-  void number(const T&) {}
-  template <class T>
-  void text(const T&) {}
-  void opaque(const void*) {}
-  void shape(uint64_t) {}
 };
 
-/// Takes the tensors of a trace out of a result, so that nothing keeps them alive.
-struct LeafEmptier {
+/// Takes the tensors out of a result, or only those of a trace, so that it keeps none alive.
+struct LeafEmptier : TensorVisitor {
+  const bool fakes_only;
+  explicit LeafEmptier(bool only_fakes = false) : fakes_only(only_fakes) {}
   void tensor(Tensor& t) {
-    if (t.defined() && t.is_fake()) t = Tensor();
+    if (t.defined() && (t.is_fake() || !fakes_only)) t = Tensor();
   }
   void tensor(const Tensor&) {}
   template <class T>
   void scalar(Scalar<T>& s) {
     tensor(s.tensor());
   }
-  template <class T>
-  void sym(T&) {}
-  template <class T>
-  void number(const T&) {}
-  template <class T>
-  void text(const T&) {}
-  void opaque(const void*) {}
-  void shape(uint64_t) {}
 };
 
 /// Puts back the tensors that were replaced, but for those that have changed since.
-struct LeafRestorer {
+struct LeafRestorer : TensorVisitor {
   std::span<const Tensor> real, before;
+  LeafRestorer(std::span<const Tensor> replaced_by, std::span<const Tensor> originals)
+      : real(replaced_by), before(originals) {}
   void tensor(Tensor& t) {
     for (size_t i = 0; t.defined() && i < real.size(); ++i)
       if (t.is_same(real[i])) {
@@ -158,20 +151,12 @@ struct LeafRestorer {
   void scalar(Scalar<T>& s) {
     tensor(s.tensor());
   }
-  template <class T>
-  void sym(const T&) {}
-  template <class T>
-  void number(const T&) {}
-  template <class T>
-  void text(const T&) {}
-  void opaque(const void*) {}
-  void shape(uint64_t) {}
 };
 
 /// Makes a result from a prototype and the tensors and numbers of a call.
-struct LeafFiller {
+struct LeafFiller : NumberWriter {
   Tensor* next;
-  const Number* next_number;
+  LeafFiller(Tensor* tensors, const Number* numbers) : NumberWriter(numbers), next(tensors) {}
   void tensor(Tensor& t) { t = std::move(*next++); }
   void tensor(const Tensor&) { ++next; }
   template <class T>
@@ -179,19 +164,6 @@ struct LeafFiller {
     if (next->defined()) s = Scalar<T>(Scalar<T>(std::move(*next)).value());
     ++next;
   }
-  void sym(SymInt& v) { v = next_number++->sym_int(); }
-  void sym(SymFloat& v) { v = next_number++->sym_float(); }
-  void sym(Number& v) { v = *next_number++; }
-  template <class T>
-  void sym(const T&) {
-    ++next_number;
-  }
-  template <class T>
-  void number(const T&) {}
-  template <class T>
-  void text(const T&) {}
-  void opaque(const void*) {}
-  void shape(uint64_t) {}
 };
 
 }  // namespace tenon::detail
