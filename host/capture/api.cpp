@@ -1,5 +1,5 @@
 // What user code calls while it is recorded: looking at data, breaks, disabled regions, marks.
-#include "capture/follow.h"
+#include "capture/follow/follow.h"
 #include "capture/trace.h"
 #include "config/flags.h"
 #include "core/dispatch.h"

@@ -3,6 +3,7 @@
 
 #include "config/flags.h"
 #include "core/error.h"
+#include "core/tensor/tensor_impl.h"
 #include "ops/op_table.h"
 
 namespace tenon {
@@ -64,12 +65,58 @@ void BodyNumbers::lift(uint32_t step, const OpEntry& op, std::span<Value> args,
   }
 }
 
+bool BodyNumbers::is_wanted_size(int64_t size, const NumberPlace& place) const {
+  if (wanted_ && wanted_->contains(place)) return true;
+  std::optional<Number> before = earlier_ ? earlier_(place) : std::nullopt;
+  return before && before->word() != size;
+}
+
+Dims BodyNumbers::sizes_of(const Tensor& captured, uint32_t slot, uint32_t step) {
+  const config::DynamoFlags& flags = config::flags().dynamo;
+  Dims sizes = meta_of(captured).sizes;
+  bool is_parameter = captured.requires_grad() && captured.is_leaf();
+  if ((!wanted_ && !earlier_) || !flags.automatic_dynamic_shapes ||
+      (is_parameter && flags.force_parameter_static_shapes))
+    return sizes;
+  for (size_t d = 0; d < sizes.size(); ++d) {
+    NumberPlace place{step, NumberPlace::of_size, slot, static_cast<int32_t>(d)};
+    int64_t size = captured.head()->sizes[d];
+    if (is_wanted_size(size, place)) sizes[d] = size_symbol(size, place);
+  }
+  return sizes;
+}
+
+SymInt BodyNumbers::size_symbol(int64_t size, const NumberPlace& place) {
+  const config::ShapesFlags& flags = config::flags().shapes;
+  for (auto [known, number] : size_symbols_) {
+    if (given.words[number] != size || !flags.use_duck_shape) continue;
+    given.shared_sizes.push_back({place, number});
+    return known;
+  }
+  return new_size_symbol(size, place);
+}
+
+SymInt BodyNumbers::new_size_symbol(int64_t size, const NumberPlace& place) {
+  auto number = static_cast<uint32_t>(given.places.size());
+  SymbolSource source{SymbolSource::Kind::body_number, number, 0};
+  SymbolOptions options{.policy = SymbolPolicy::own,
+                        .specialize_one = config::flags().shapes.specialize_one};
+  SymInt symbol = env_.create_symbol(
+      size, source, message("size {} of captured tensor {}", place.element, place.arg), options);
+  if (!symbol.is_symbolic()) return symbol;  // 0 and 1 are constants
+  given.places.push_back(place);
+  given.words.push_back(size);
+  size_symbols_.emplace_back(symbol, number);
+  return symbol;
+}
+
 Number BodyNumbers::symbol_for(Number plain, const NumberPlace& place) {
-  auto index = static_cast<uint32_t>(places.size());
+  if (place.is_size()) return new_size_symbol(plain.to_int(), place);
+  auto index = static_cast<uint32_t>(given.places.size());
   SymbolSource source{SymbolSource::Kind::body_number, index, 0};
   std::string text = message("number {} of operation {}", place.arg, place.step);
-  places.push_back(place);
-  words.push_back(plain.word());
+  given.places.push_back(place);
+  given.words.push_back(plain.word());
   if (plain.is_floating()) return env_.create_float(plain.to_double(), source, text);
   SymInt symbol = env_.create_symbol(plain.to_int(), source, text, SymbolOptions::for_number());
   if (is_place(place)) static_cast<void>(bool(symbol >= 0));

@@ -1,12 +1,15 @@
-// Numbers that the body passes to operations, as symbols.
+// Numbers that the body passes to operations, and sizes of the tensors that it captures, as symbols.
 //
 // Problem: `x * rate`, where `rate` is a member, a counter or an argument by value, would be another
-// recording for each value. Model: the first value is a constant of the recording. A later recording
-// of a body that has left the path of the first one compares its numbers with those of the path:
-// where the same operation gets another number, a symbol stands there, whose value each run gives.
-// Such places are remembered for recordings to come. What a recording takes for granted about the
-// symbol is checked as soon as a run has given it. Flags dynamo.specialize_int and specialize_float
-// keep numbers constants.
+// recording for each value; so would a captured tensor that grows. Model: the first value is a
+// constant of the recording. A later recording of a body that has left the path of the first one
+// compares its numbers with those of the path: where the same operation gets another number, or the
+// same slot a tensor of another size, a symbol stands there, whose value each run gives. Such places
+// are remembered for recordings to come. Captured tensors of equal sizes share a symbol, as caches of
+// a network's layers grow together. What a recording takes for granted about the symbol is checked
+// as soon as a run has given it. Flags dynamo.specialize_int and specialize_float keep numbers
+// constants, dynamo.automatic_dynamic_shapes sizes, and dynamo.force_parameter_static_shapes those
+// of leaves that need gradients.
 #pragma once
 
 #include "core/arguments.h"
@@ -21,13 +24,28 @@
 
 namespace tenon {
 
-/// A number among the arguments of an operation.
+/// A number among the arguments of an operation, or a size of a captured tensor.
 struct NumberPlace {
+  static constexpr OpId of_size{0xFFFFFFFFu};
   uint32_t step;    ///< how many operations came before it
-  OpId op;          ///< which it is
-  uint32_t arg;     ///< which argument
-  int32_t element;  ///< of a list; -1: the argument itself
+  OpId op;          ///< which it is; of_size: the first one that gets the tensor
+  uint32_t arg;     ///< which argument, or which slot
+  int32_t element;  ///< of a list, -1: the argument itself; or which dimension
+  bool is_size() const { return op == of_size; }
   friend auto operator<=>(const NumberPlace&, const NumberPlace&) = default;
+};
+
+/// A size that has the symbol of an earlier one.
+struct SharedSize {
+  NumberPlace place;
+  uint32_t number;  ///< of the symbol
+};
+
+/// What a body has given, by number of the symbol.
+struct GivenNumbers {
+  std::vector<NumberPlace> places;
+  std::vector<int64_t> words;  ///< in the run that was recorded
+  std::vector<SharedSize> shared_sizes;
 };
 
 /// The number at a place of an earlier run of the body; nothing where there is none or it is a symbol.
@@ -43,20 +61,25 @@ class BodyNumbers {
   /// Puts symbols for such numbers among the arguments of operation number `step`.
   void lift(uint32_t step, const OpEntry& op, std::span<Value> args, ArgumentLists& lists);
 
+  /// The sizes of a captured tensor that operation number `step` is the first to get.
+  Dims sizes_of(const Tensor& captured, uint32_t slot, uint32_t step);
+
   /// A number that the body has given before the trace began.
   void give(const NumberPlace& place, Number plain) { symbol_for(plain, place); }
 
-  /// By number of the symbol: where it stands, and its value in this run.
-  std::vector<NumberPlace> places;
-  std::vector<int64_t> words;
+  GivenNumbers given;
 
  private:
+  bool is_wanted_size(int64_t size, const NumberPlace& place) const;
+  SymInt size_symbol(int64_t size, const NumberPlace& place);
+  SymInt new_size_symbol(int64_t size, const NumberPlace& place);
   bool is_wanted(Number plain, const NumberPlace& place) const;
   Number symbol_for(Number plain, const NumberPlace& place);
 
   ShapeEnv& env_;
   std::shared_ptr<const std::set<NumberPlace>> wanted_;
   EarlierNumber earlier_;
+  std::vector<std::pair<SymInt, uint32_t>> size_symbols_;  // with their numbers
 };
 
 }  // namespace tenon

@@ -3,7 +3,7 @@
 
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
-#include "capture/follow.h"
+#include "capture/follow/follow.h"
 #include "capture/trace.h"
 #include "core/error.h"
 

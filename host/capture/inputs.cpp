@@ -60,22 +60,8 @@ SymInt size_symbol(ShapeEnv& env, const Tensor& real, uint32_t index, uint32_t d
 // Strides that follow from the sizes become expressions over them, so that a change of size frees
 // the stride as well: each is, where it fits, size times stride of the dimension next inside.
 Dims symbolic_strides(const Tensor& real, SymIntList sizes) {
-  IntList plain{real.head()->strides, static_cast<size_t>(real.dim())};
-  IntList extents{real.head()->sizes, static_cast<size_t>(real.dim())};
-  Dims out(plain.size());
-  std::vector<size_t> order(plain.size());
-  for (size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;
-  std::stable_sort(order.begin(), order.end(),
-                   [&](size_t a, size_t b) { return plain[a] < plain[b]; });
-  for (size_t k = 0; k < order.size(); ++k) {
-    size_t dim = order[k];
-    out[dim] = plain[dim];
-    for (size_t j = 0; j < k; ++j) {
-      size_t inner = order[j];
-      if (plain[dim] > 1 && plain[inner] > 0 && plain[inner] * extents[inner] == plain[dim])
-        out[dim] = out[inner] * sizes[inner];
-    }
-  }
+  Dims out = meta_of(real).strides;
+  for (DenseStep step : dense_steps(real)) out[step.outer] = out[step.inner] * sizes[step.inner];
   return out;
 }
 
@@ -152,7 +138,21 @@ Tensor TraceInputs::add_argument(size_t index, const TracePolicy& policy) {
   return add_input(real, meta, std::move(storage), {ValueOrigin::Kind::leaf, leaf});
 }
 
-Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body) {
+namespace {
+
+// The strides of `met` over its symbolic sizes.
+Dims symbolic_strides(const Tensor& real, const Dims& sizes, ImplicitInput& met) {
+  Dims strides = symbolic_strides(real, list_of(sizes));
+  for (size_t d = 0; d < sizes.size(); ++d)
+    if (sizes[d].is_symbolic()) met.free_sizes |= uint64_t{1} << d;
+  for (DenseStep step : dense_steps(real))
+    if (strides[step.outer].is_symbolic()) met.dense.push_back(step);
+  return strides;
+}
+
+}  // namespace
+
+Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, SizesOf sizes) {
   for (auto& [known, fake] : stand_ins_) {
     if (!known.is_same(real)) continue;
     recorder_.as_fake(fake);  // adopts it where a new segment has begun
@@ -162,11 +162,13 @@ Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body) {
   for (auto& [known, fake] : stand_ins_)
     if (shares_storage(known, real)) storage = impl_of(fake)->storage_ref;
   auto place = static_cast<uint32_t>(implicit.size());
-  Tensor fake =
-      add_input(real, meta_of(real), std::move(storage), {ValueOrigin::Kind::implicit, place});
-  impl_of(fake)->extra->wrapped_number = is_wrapped_number(real);
-  implicit.push_back(locate(real, body));
-  implicit.back().is_wrapped_number = is_wrapped_number(real);
+  ImplicitInput& met = implicit.emplace_back(locate(real, body));
+  met.is_wrapped_number = is_wrapped_number(real);
+  TensorMeta meta = meta_of(real);
+  meta.sizes = sizes(real, place);
+  meta.strides = symbolic_strides(real, meta.sizes, met);
+  Tensor fake = add_input(real, meta, std::move(storage), {ValueOrigin::Kind::implicit, place});
+  impl_of(fake)->extra->wrapped_number = met.is_wrapped_number;
   return fake;
 }
 
@@ -237,11 +239,14 @@ void TraceInputs::set_origin(const Tensor& fake, ValueOrigin origin) {
   origins_.insert_or_assign(impl_of(fake), origin);
 }
 
-void TraceInputs::add_known(const Tensor& real, const Tensor& fake) {
+void TraceInputs::add_known(const Tensor& real, const Tensor& fake, const ImplicitInput& met) {
   set_origin(fake, {ValueOrigin::Kind::implicit, static_cast<uint32_t>(implicit.size())});
   impl_of(fake)->ensure_extra().concrete = real;
   stand_ins_.push_back({real, fake});
-  implicit.push_back({.tensor = real, .is_wrapped_number = is_wrapped_number(real)});
+  implicit.push_back({.tensor = real,
+                      .is_wrapped_number = is_wrapped_number(real),
+                      .free_sizes = met.free_sizes,
+                      .dense = met.dense});
 }
 
 std::vector<Overlap> TraceInputs::segment_overlaps() const {

@@ -8,6 +8,7 @@
 #include "capture/host_writes.h"
 #include "capture/recording.h"
 #include "capture/trace_policy.h"
+#include "core/function_ref.h"
 #include "graph/record.h"
 
 #include <tenon/detail/compiled.h>
@@ -41,8 +42,10 @@ class TraceInputs {
   /// What is known of the call, for its guards.
   GuardedCall recorded_call() const;
 
+  /// What the sizes of a captured tensor are in the graph.
+  using SizesOf = FunctionRef<Dims(const Tensor& real, uint32_t slot)>;
   /// The fake for a captured tensor; `real` is the caller's own handle.
-  Tensor lift(const Tensor& real, const detail::Body& body);
+  Tensor lift(const Tensor& real, const detail::Body& body, SizesOf sizes);
   /// The fake for a tensor that an operation outside of the graph has made.
   Tensor fake_for_result(const Tensor& real);
   /// A value of an earlier segment becomes an input of this one.
@@ -50,7 +53,7 @@ class TraceInputs {
   /// Where later runs find a fake that outlives its segment.
   void set_origin(const Tensor& fake, ValueOrigin origin);
   /// The fake for a captured tensor that the body has named in an earlier segment.
-  void add_known(const Tensor& real, const Tensor& fake);
+  void add_known(const Tensor& real, const Tensor& fake, const ImplicitInput& met);
   /// `held` is the fake from here on that `own` was.
   void take_place(const Tensor& own, const Tensor& held);
   /// Throws where the call writes captured tensors that may not be written.

@@ -1,7 +1,7 @@
 // The table of log functions, and what a recording does with their calls.
 #include "capture/log_calls.h"
 
-#include "capture/follow.h"
+#include "capture/follow/follow.h"
 #include "capture/trace.h"
 #include "config/flags.h"
 #include "core/dispatch.h"

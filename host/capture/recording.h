@@ -29,6 +29,8 @@ struct ImplicitInput {
   ValueOrigin leaf = {};  ///< of a gradient
   Tensor tensor;
   bool is_wrapped_number = false;  ///< a number in a tensor's place
+  uint64_t free_sizes = 0;         ///< bit d: the size of dimension d is a symbol
+  std::vector<DenseStep> dense;    ///< of strides that follow from such sizes
 };
 
 /// The mode of a module, as the body has found it.
@@ -86,9 +88,7 @@ struct Recording {
   // Of a body in one piece.
   std::shared_ptr<Graph> graph;
   std::vector<ValueId> values_before;  ///< of the same tensor objects, see GraphRecorder
-  /// Of the body's numbers that are symbols: where they stand, and their words in this run.
-  std::vector<NumberPlace> number_places;
-  std::vector<int64_t> number_words;
+  GivenNumbers given;
   bool has_code = false;  ///< false: nothing was recorded, the graph is empty
   std::vector<ValueOrigin> inputs, outputs;
   std::vector<LogCall> log_calls;  ///< to be run after the graph

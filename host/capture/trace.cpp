@@ -2,7 +2,8 @@
 #include "capture/trace.h"
 
 #include "capture/body_scope.h"
-#include "capture/frame.h"
+#include "capture/follow/frame.h"
+#include "capture/renamed.h"
 #include "capture/watch_symbols.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
@@ -34,6 +35,18 @@ bool is_recurrent(const OpEntry& op) { return op.def->tags & OpTags::recurrent; 
 bool is_compliant(const OpEntry& op) {
   const CustomOp* added = custom_op_of(op.functional ? *op.functional : op);
   return !added || added->pt2_compliant;
+}
+
+// Those on numbers of the body, over another recording of the same call. False where it lacks one.
+bool keep_conditions(std::span<const Expr* const> conditions,
+                     const std::shared_ptr<const ShapeEnv>& from, Recording& recording) {
+  if (conditions.empty()) return true;
+  const ShapeEnv& env = *recording.shape_env;
+  Renamed renamed(*from, env);
+  return std::ranges::all_of(conditions, [&](const Expr* condition) {
+    const Expr* mine = renamed(condition);
+    return mine && recording.guards.add_number_condition(env, mine);
+  });
 }
 
 // A graph with a backward of its own runs without a tape.
@@ -86,7 +99,12 @@ void Trace::set_hooks() {
     run_outside(call);
     return true;
   };
-  recorder_.lift = [this](const Tensor& real) { return inputs_.lift(real, *body_); };
+  recorder_.lift = [this](const Tensor& real) {
+    auto sizes = [this](const Tensor& t, uint32_t slot) {
+      return numbers_.sizes_of(t, slot, n_steps_);
+    };
+    return inputs_.lift(real, *body_, sizes);
+  };
   recorder_.adopt = [this](const Tensor& fake) {
     if (!concrete_of(fake).defined()) return false;
     symbols_.renew_sizes(fake);
@@ -236,8 +254,10 @@ void Trace::resume(const Recording& left, const Path& path, size_t n_parts, cons
   constexpr size_t most_kept = 8;
   if (recording_.earlier_guards.size() > most_kept)
     recording_.why_not_followed = "its segments are from too many recordings";
-  if (!left.guards.numbers_of_body.empty())
-    recording_.why_not_followed = "an earlier segment takes numbers of the body for granted";
+  for (const NumberGuard& guard : left.guards.numbers_of_body)
+    earlier_conditions_.insert(earlier_conditions_.end(), guard.conditions.begin(),
+                               guard.conditions.end());
+  earlier_env_ = left.shape_env;
   inputs_.restart();
   has_mutated_ = true;
   for (const Path::Part& part : path.parts().first(n_parts)) {
@@ -252,7 +272,8 @@ void Trace::resume(const Recording& left, const Path& path, size_t n_parts, cons
   recording_.break_reason = "it looks at data";
   for (uint32_t slot = 0; slot < frame.slots.size(); ++slot)
     inputs_.add_known(frame.slots[slot],
-                      frame.objects[path.object_at({ValueOrigin::Kind::implicit, slot})]);
+                      frame.objects[path.object_at({ValueOrigin::Kind::implicit, slot})],
+                      left.implicit[slot]);
   for (size_t i = 0; i < path.numbers_before(n_steps_); ++i) {
     const Path::BodyNumber& number = path.numbers()[i];
     numbers_.give(number.place,
@@ -319,6 +340,8 @@ Recording Trace::finish(const BodyResults& results) {
   recording_.implicit = std::move(inputs_.implicit);
   report::PhaseScope phase("guards");
   recording_.guards = make_guards(inputs_.recorded_call());
+  if (!keep_conditions(earlier_conditions_, earlier_env_, recording_))
+    recording_.why_not_followed = "an earlier segment takes other numbers for granted";
   recording_.guards.plain_list = !config::flags().dynamo.enable_cpp_guard_manager;
   is_done_ = true;
   return std::move(recording_);
@@ -340,8 +363,7 @@ void Trace::finish_pieces(std::span<const Tensor> body_outputs) {
   if (recording_.segments.empty()) recording_.why_not_followed = "it has no operations";
   log_calls_.run();
   for (const Tensor& t : body_outputs) recording_.results.push_back(real_of(t));
-  recording_.number_places = std::move(numbers_.places);
-  recording_.number_words = std::move(numbers_.words);
+  recording_.given = std::move(numbers_.given);
 }
 
 // Where a tensor of the recording is found after a run; what nodes make joins the results.
@@ -371,8 +393,7 @@ void Trace::finish_graph(std::span<const Tensor> body_outputs) {
   symbols_.emit_asserts();
   recording_.graph = recorder_.finish(results);
   recording_.values_before = recorder_.values_before();
-  recording_.number_places = std::move(numbers_.places);
-  recording_.number_words = std::move(numbers_.words);
+  recording_.given = std::move(numbers_.given);
   recording_.values_before.resize(recording_.graph->values().size(), no_value);
   if (is_on_tape()) forget_tape(*recording_.graph);
   symbols_.bind(*recording_.graph);

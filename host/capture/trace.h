@@ -122,6 +122,8 @@ class Trace {
   TouchedGradients gradients_;
   PendingLogCalls log_calls_;
   Recording recording_;
+  std::shared_ptr<const ShapeEnv> earlier_env_;
+  std::vector<const Expr*> earlier_conditions_;  // of segments that ran before, over that
   const detail::Body* body_ = nullptr;
   const bool keep_empty_;
   bool is_done_ = false;

@@ -73,7 +73,7 @@ Entry* equal_version(const Site& site, const Recording& recording, const Leaves&
     Entry* entry = site.versions[i];
     if (!is_alike(recording, *entry) || !entry->accepts(leaves)) continue;
     bool serves =
-        entry->replays() || (entry->recorded.guards.numbers_hold(leaves, recording.number_words) &&
+        entry->replays() || (entry->recorded.guards.numbers_hold(leaves, recording.given.words) &&
                              entry->serves_followed({leaves, recording.captured()}));
     if (serves) return entry;
   }
@@ -85,7 +85,7 @@ namespace {
 // The version of a recording: an equal one, or a new one.
 Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
   std::lock_guard lock(site.changing);
-  site.memory.join(recording.number_places);
+  site.memory.join(recording.given);
   if (Entry* known = equal_version(site, recording, leaves)) {
     if (known->replays()) known->add_course(std::move(recording));
     return *known;
@@ -118,7 +118,7 @@ void serve_recording(Site& site, Recording recording, const Leaves& leaves, Call
   bool has_run = recording.has_graph_breaks();
   if (has_run) give_results(recording, result);
   std::vector<Tensor> slots = recording.captured();
-  std::vector<int64_t> numbers = recording.number_words;
+  std::vector<int64_t> numbers = recording.given.words;
   Entry& entry = version_of(site, leaves, std::move(recording));
   if (auto* watch = report::CompileWatch::current()) {
     note_sizes(watch->record(), site, entry);

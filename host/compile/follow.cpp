@@ -1,5 +1,5 @@
 // Calls whose bodies run along a path: the glue between a follower and its call site.
-#include "capture/follow.h"
+#include "capture/follow/follow.h"
 
 #include "compile/replay.h"
 #include "compile/segments.h"

@@ -92,14 +92,14 @@ void finish_call(Site& site, Recording recording, const Leaves& leaves, CallResu
   const Recording& recorded = once.recorded;
   if (recorded.has_code) {
     std::vector<int64_t> words(recorded.guards.loads.size());
-    recorded.guards.load(leaves, words.data(), recorded.number_words);
+    recorded.guards.load(leaves, words.data(), recorded.given.words);
     EnableGradGuard mode(thread_modes.grad_enabled && !recorded.has_backward);
     once.artifact =
         code == CodeOf::interpreter
             ? interpreter_artifact(recorded.graph)
             : segment_code(site, recorded.graph, words, once.recorded_overlaps)->artifact;
   }
-  once.run({leaves, slots, recorded.number_words}, result);
+  once.run({leaves, slots, recorded.given.words}, result);
 }
 
 namespace {
@@ -118,7 +118,7 @@ void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   if (!known) return finish_call(site, std::move(recording), leaves, result);
   RulesOfRecording rules{recording.shape_env};
   std::vector<Tensor> slots = recording.captured();
-  known->run({leaves, slots, recording.number_words}, result);
+  known->run({leaves, slots, recording.given.words}, result);
 }
 
 // The answer of a call that shows its entry to be stale comes from the new recording.

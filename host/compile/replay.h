@@ -1,7 +1,7 @@
 // Recording the body of a call site: for an entry, or for one call only.
 #pragma once
 
-#include "capture/path.h"
+#include "capture/follow/path.h"
 #include "capture/trace.h"
 #include "runtime/call.h"
 

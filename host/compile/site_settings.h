@@ -1,7 +1,7 @@
 // What the options of a call site ask of recording and compiling.
 #pragma once
 
-#include "capture/path.h"
+#include "capture/follow/path.h"
 #include "capture/trace_policy.h"
 #include "graph/artifact.h"
 #include "graph/graph.h"

@@ -21,6 +21,25 @@ TensorGuard guard_of(const Tensor& tensor) {
           .strides = {h->strides, h->strides + h->ndim}};
 }
 
+std::vector<DenseStep> dense_steps(const Tensor& tensor) {
+  const TensorHead* h = tensor.head();
+  std::vector<uint32_t> order(static_cast<size_t>(h->ndim));
+  for (uint32_t i = 0; i < order.size(); ++i)
+    order[i] = static_cast<uint32_t>(order.size()) - 1 - i;
+  std::ranges::stable_sort(order, {}, [h](uint32_t d) { return h->strides[d]; });
+  std::vector<DenseStep> steps;
+  for (size_t k = 0; k < order.size(); ++k)
+    for (size_t j = k; j-- > 0;) {
+      uint32_t outer = order[k], inner = order[j];
+      if (h->strides[outer] <= 1 || h->strides[inner] <= 0 ||
+          h->strides[inner] * h->sizes[inner] != h->strides[outer])
+        continue;
+      steps.push_back({outer, inner});
+      break;
+    }
+  return steps;
+}
+
 namespace {
 
 int64_t integer_in(const TensorHead* head) {

@@ -31,6 +31,13 @@ struct TensorGuard {
 TensorGuard guard_of(const Tensor& tensor);
 bool matches(const TensorGuard& guard, const Tensor& tensor);
 
+/// The stride of dimension `outer` is stride times size of dimension `inner`.
+struct DenseStep {
+  uint32_t outer, inner;
+};
+/// All of them, those of small strides first.
+std::vector<DenseStep> dense_steps(const Tensor& tensor);
+
 /// Which word of the arguments a symbol of the program is read from.
 struct SymbolLoad {
   /// item: a tensor's one integer; body: a number that the body passes to an operation

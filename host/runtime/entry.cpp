@@ -45,7 +45,7 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
     recorded.prototype.reset();
     return;
   }
-  for (const ImplicitInput& in : recorded.implicit) implicit_guards.push_back(guard_of(in.tensor));
+  implicit_guards = slot_guards(recorded);
   why_no_path = Path::why_not(recorded);
   if (why_no_path.empty()) path = std::make_unique<Path>(recorded);
   output_program = output_program_of(recorded);
@@ -89,7 +89,7 @@ bool Entry::accepts(const Leaves& leaves) const {
 
 bool Entry::serves(const Leaves& leaves) const {
   return recorded.guards.check(leaves) && (excluded.empty() || !excluded_serves(leaves)) &&
-         recorded.number_places.empty() &&
+         recorded.given.places.empty() &&
          (recorded.implicit.empty() || captured_tensors_hold(leaves)) &&
          (recorded.modes.empty() || modes_hold()) &&
          (recorded.gradients.without_grad.empty() || gradients_are_missing(leaves)) &&
@@ -126,11 +126,8 @@ void Entry::add_course(Recording recording) {
   why_no_path = too_long ? "it has more segments than capture.trace_tree_max_depth"
                          : Path::why_not(recording);
   if (!why_no_path.empty()) return;
-  std::vector<TensorGuard> guards;
-  for (ImplicitInput& in : recording.implicit) {
-    guards.push_back(guard_of(in.tensor));
-    in.tensor = Tensor();  // later calls bring it themselves
-  }
+  std::vector<SlotGuard> guards = slot_guards(recording);
+  for (ImplicitInput& in : recording.implicit) in.tensor = Tensor();  // later calls bring it
   recording.results.clear();
   recording.prototype.reset();
   auto course = std::make_shared<const Course>(std::move(recording), std::move(guards));

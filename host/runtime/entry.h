@@ -1,8 +1,8 @@
 // One version of a callable: the conditions under which it serves a call, and the code behind them.
 #pragma once
 
+#include "capture/follow/walk.h"
 #include "capture/recording.h"
-#include "capture/walk.h"
 #include "graph/artifact.h"
 #include "guards/overlap.h"
 
@@ -26,10 +26,10 @@ struct CallInputs {
 
 /// One course of a body with graph breaks.
 struct Course {
-  Course(Recording recording, std::vector<TensorGuard> guards)
+  Course(Recording recording, std::vector<SlotGuard> guards)
       : recorded(std::move(recording)), slot_guards(std::move(guards)), path(recorded) {}
   const Recording recorded;
-  const std::vector<TensorGuard> slot_guards;
+  const std::vector<SlotGuard> slot_guards;
   const Path path;
 
   bool accepts(const detail::Leaves& leaves) const;
@@ -44,7 +44,7 @@ struct Entry {
   std::shared_ptr<Artifact> artifact;  ///< null: nothing to compute
   std::unique_ptr<Path> path;          ///< null: later runs cannot be compared with the recording
   std::string why_no_path;
-  std::vector<TensorGuard> implicit_guards;
+  std::vector<SlotGuard> implicit_guards;
   SymProgram output_program;  ///< values of the symbolic output numbers
   size_t n_graph_outputs = 0;
   bool writes_inputs = false;              ///< the graph writes tensors in place

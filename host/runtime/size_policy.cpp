@@ -47,9 +47,10 @@ void DynamicMemory::join(const detail::Leaves& leaves) {
   for (size_t i = 0; i < leaves.numbers.size(); ++i) numbers[i].join(leaves.numbers[i].word());
 }
 
-void DynamicMemory::join(const std::vector<NumberPlace>& changed) {
-  if (changed.empty()) return;
-  std::set<NumberPlace> all(changed.begin(), changed.end());
+void DynamicMemory::join(const GivenNumbers& given) {
+  if (given.places.empty()) return;
+  std::set<NumberPlace> all(given.places.begin(), given.places.end());
+  for (const SharedSize& size : given.shared_sizes) all.insert(size.place);
   if (body_numbers) all.insert(body_numbers->begin(), body_numbers->end());
   body_numbers = std::make_shared<const std::set<NumberPlace>>(std::move(all));
 }

@@ -24,7 +24,7 @@ struct DynamicMemory {
   std::vector<Cell> numbers;
   std::shared_ptr<const std::set<NumberPlace>> body_numbers;
   void join(const detail::Leaves& leaves);
-  void join(const std::vector<NumberPlace>& changed);
+  void join(const GivenNumbers& given);
 };
 
 /// Joins the arguments to what the site remembers and decides for each size, stride and number:

@@ -81,10 +81,10 @@ TEST_F(Config, NothingElseStandsInTheModulesOfPyTorch) {
   }
 }
 
-TEST_F(Config, NineteenFlagsHaveNoEffectAndSayWhy) {
+TEST_F(Config, EighteenFlagsHaveNoEffectAndSayWhy) {
   int n = 0;
   for (const FlagDef& def : flag_defs()) n += def.status == Status::no_effect;
-  EXPECT_EQ(n, 19);
+  EXPECT_EQ(n, 18);
 }
 
 // A value that is not the default.

@@ -34,6 +34,22 @@ TEST_F(Observable, AutomaticDynamicShapesOffCompilesForEachSize) {
   EXPECT_EQ(compiles("dynamo.automatic_dynamic_shapes", false, {3, 4, 5, 6}), 4);
 }
 
+TEST_F(Observable, ForceParameterStaticShapesCompilesForEachSizeOfAParameter) {
+  auto versions = [](bool forced, bool is_parameter) {
+    auto scope = config::patch({{"dynamo.force_parameter_static_shapes", forced}});
+    Tensor w;
+    auto f = compile([&](const Tensor& x) { return (w * x).sum(); }, {.backend = "keeping"});
+    for (int64_t n : {3, 4, 5, 6}) {
+      w = ones({n}).requires_grad_(is_parameter);
+      f(ones({1}));
+    }
+    return f.stats().compiles;
+  };
+  EXPECT_EQ(versions(true, true), 4);
+  EXPECT_EQ(versions(false, true), 2);
+  EXPECT_EQ(versions(true, false), 2);
+}
+
 TEST_F(Observable, SpecializeIntAndFloatKeepNumbersConstant) {
   auto versions = [](std::string_view key, bool special, auto body) {
     auto scope = config::Patch({{key, special}});

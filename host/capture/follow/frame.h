@@ -8,7 +8,7 @@
 // Threads: frames may be lent to any thread; a frame belongs to one run at a time.
 #pragma once
 
-#include "capture/path.h"
+#include "capture/follow/path.h"
 #include "core/sym/sym_program.h"
 
 #include <atomic>
@@ -40,8 +40,8 @@ class FrameStore {
 
   /// A frame for a call whose symbols have these values; `n_numbers` of the body's are among them.
   std::unique_ptr<Frame> lend(std::span<int64_t> symbols, size_t n_numbers);
-  /// Sets number `index` of the body, and what depends on it.
-  void set_number(Frame& frame, size_t index, int64_t word) const;
+  /// Sets number `index` of the body, and what depends on it. Whether that has changed.
+  bool set_number(Frame& frame, size_t index, int64_t word) const;
   /// It may be lent again; `steps` of the path have been taken.
   void give_back(std::unique_ptr<Frame> frame, size_t steps);
 
@@ -57,6 +57,7 @@ class FrameStore {
 
   void find_symbols(const Recording& recording);
   bool is_given(uint32_t arg, int32_t element) const;
+  void keep_number(Frame& frame, size_t index, int64_t word) const;
   std::unique_ptr<Frame> make() const;
   void add_objects(Frame& frame) const;
   void add_args(Frame& frame) const;

@@ -1,7 +1,7 @@
 // Paths out of recordings.
-#include "capture/path.h"
+#include "capture/follow/path.h"
 
-#include "capture/frame.h"
+#include "capture/follow/frame.h"
 #include "capture/renamed.h"
 #include "core/dispatch.h"
 #include "graph/hash.h"
@@ -174,16 +174,20 @@ void Path::add_arguments(const GuardSet& guards) {
 
 void Path::add_numbers(const Recording& recording) {
   const GuardSet& guards = recording.guards;
-  for (uint32_t i = 0; i < recording.number_places.size(); ++i) {
-    const NumberPlace& place = recording.number_places[i];
-    const Step& step = steps_[place.step];
-    const Value& arg = args_of(step)[place.arg];
+  for (uint32_t i = 0; i < recording.given.places.size(); ++i) {
+    const NumberPlace& place = recording.given.places[i];
     auto load = std::ranges::find_if(guards.loads, [&](const SymbolLoad& l) {
       return l.kind == SymbolLoad::Kind::body && l.index == i;
     });
-    numbers_.push_back({place, step.first_arg + place.arg,
-                        static_cast<uint32_t>(load - guards.loads.begin()),
-                        arg.tag == Tag::ints ? Tag::integer : arg.tag, recording.number_words[i]});
+    BodyNumber number{place, no_arg, static_cast<uint32_t>(load - guards.loads.begin()),
+                      Tag::integer, recording.given.words[i]};
+    if (!place.is_size()) {
+      const Step& step = steps_[place.step];
+      const Value& arg = args_of(step)[place.arg];
+      number.arg = step.first_arg + place.arg;
+      if (arg.tag != Tag::ints) number.kind = arg.tag;
+    }
+    numbers_.push_back(number);
   }
 }
 
@@ -226,6 +230,15 @@ ValueId Path::values_before(size_t n) const {
 }
 
 std::optional<Number> Path::number_at(const NumberPlace& place) const {
+  if (place.is_size()) {
+    uint32_t object = object_at({ValueOrigin::Kind::implicit, place.arg});
+    if (object == no_object) return std::nullopt;
+    const Dims& sizes = value(objects_[object].value).meta.sizes;
+    bool is_known = static_cast<size_t>(place.element) < sizes.size() &&
+                    !sizes[static_cast<size_t>(place.element)].is_symbolic();
+    return is_known ? std::optional<Number>(sizes[static_cast<size_t>(place.element)])
+                    : std::nullopt;
+  }
   if (place.step >= steps_.size() || steps_[place.step].op->id != place.op) return std::nullopt;
   const Value& arg = args_of(steps_[place.step])[place.arg];
   Number found;

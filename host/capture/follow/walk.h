@@ -1,30 +1,18 @@
-// One run of a body along a path: where it is, and with which tensors and numbers.
+// One run of a body along a path: the segments that it has run, and what of it is held beyond it.
 //
 // Threads: belongs to the thread of the run.
 #pragma once
 
-#include "capture/frame.h"
+#include "capture/follow/position.h"
 #include "capture/trace.h"
 #include "core/function_ref.h"
-#include "guards/tensor_numbers.h"
-
-#include <tenon/detail/compiled.h>
 
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 namespace tenon {
-
-/// A recorded version of a callable, for following.
-struct PathVersion {
-  const Path* path;
-  const Recording* recording;
-  std::span<const TensorGuard> slot_guards;  ///< what is asked of the tensor in each slot
-  void* owner;                               ///< the caller's
-};
 
 /// What a walk asks of the code of segments.
 struct SegmentCalls {
@@ -40,29 +28,14 @@ class Walk {
  public:
   /// `version` stays where it is.
   Walk(const detail::Leaves& leaves, const PathVersion& version);
-  ~Walk();
   Walk(const Walk&) = delete;
 
-  const PathVersion& version() const { return *version_; }
-  const Path& path() const { return *version_->path; }
-  const Frame& frame() const { return *frame_; }
-  size_t next_step() const { return next_; }
-  bool has_pending_steps() const { return next_ != begun_; }
+  Position& at() { return at_; }
+  const Position& at() const { return at_; }
+  const Path& path() const { return at_.path(); }
+  bool has_pending_steps() const { return at_.next_step() != begun_; }
   bool grad_enabled() const { return grad_; }  ///< around the call
-
-  /// Whether an operation is the next step.
-  bool fits_step(const CallArgs& call);
-  /// Answers it, and goes on.
-  void give_results(const CallArgs& call);
-  /// For people: what the operation is, and what was recorded in its place.
-  std::string difference(const CallArgs& call);
-
-  /// Whether another path has the same steps so far, ended the same segments, and takes the captured
-  /// tensors and numbers that the body has given.
-  bool may_change_to(const PathVersion& other) const;
-  /// The body goes on holding the tensors that it holds; they belong to the frame of the other path
-  /// from here on.
-  void change_to(const PathVersion& other);
+  bool may_change_to(const PathVersion& other) const { return at_.may_change_to(other, n_run_); }
 
   /// Whether a body in one piece ends here with these results, and nothing else of it is held.
   bool ends_whole(std::span<const Tensor> outputs);
@@ -85,32 +58,15 @@ class Walk {
   void become_recording(Trace& trace);
 
  private:
-  std::unique_ptr<Frame> lend(std::span<const int64_t> numbers) const;
-  bool fits(const Value& expected, const Value& given);
-  bool is_value(ValueId value, const Tensor& given);
-  bool takes_numbers(const Value& expected, const Value& given);
-  bool takes_slot(uint32_t slot, const Tensor& given);
-  void number_known_tensors();
-  void drop_slots(size_t n) {
-    if (frame_->slots.size() == n) return;
-    frame_->slots.resize(n);
-    known_.restart(0);
-  }
-  bool is_output(const ValueOrigin& origin, const Tensor& given);
   bool gives_what_is_held(const Path::Part& part) const;
   std::vector<const Tensor*> inputs_of(const Path::Part& part) const;
   std::vector<int64_t> symbols_of(const Path::Part& part) const;
 
-  const detail::Leaves& leaves_;
-  const PathVersion* version_;
-  std::unique_ptr<Frame> frame_;             // null: it has become a recording
-  TensorNumbers known_;                      // arguments and slots, once there is a slot
-  size_t next_ = 0;                          // step
+  Position at_;
   size_t begun_ = 0;                         // the first step of the part in progress
   size_t n_run_ = 0;                         // parts that have run
   std::shared_ptr<const SegmentCode> code_;  // of the pending steps, once they are a segment
   const bool grad_;                          // whether gradients are on around the call
-  bool has_escaped_ = false;                 // a fake of the frame
 };
 
 }  // namespace tenon

@@ -1,5 +1,5 @@
 // Re-recording: steps of a path as operations of a trace.
-#include "capture/record_steps.h"
+#include "capture/follow/record_steps.h"
 
 #include "capture/renamed.h"
 #include "core/dispatch.h"

@@ -52,7 +52,7 @@ class Path {
     ValueOrigin origin;       ///< leaf or slot; undefined for results
     int32_t n_arguments = 0;  ///< in how many leaves it is
   };
-  static constexpr uint32_t no_object = 0xFFFFFFFFu;
+  static constexpr uint32_t no_object = 0xFFFFFFFFu, no_arg = 0xFFFFFFFFu;
   /// A segment, or the body in one piece.
   struct Part {
     std::shared_ptr<const Graph> graph;
@@ -67,7 +67,7 @@ class Path {
   /// A number of the body that is a symbol.
   struct BodyNumber {
     NumberPlace place;
-    uint32_t arg;   ///< in Frame::args
+    uint32_t arg;   ///< in Frame::args; no_arg for sizes
     uint32_t word;  ///< among the words of all symbols
     Tag kind;
     int64_t example;

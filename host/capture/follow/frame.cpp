@@ -1,5 +1,5 @@
 // Making frames, and fitting them to the sizes of a call.
-#include "capture/frame.h"
+#include "capture/follow/frame.h"
 
 #include "capture/renamed.h"
 #include "graph/symbol_use.h"
@@ -110,13 +110,20 @@ void FrameStore::set_symbols(Frame& frame, std::span<const int64_t> symbols) con
   if (frame.symbols.data() != symbols.data()) frame.symbols.assign(symbols.begin(), symbols.end());
 }
 
-void FrameStore::set_number(Frame& frame, size_t index, int64_t word) const {
+// What is given stands among the arguments as it is.
+void FrameStore::keep_number(Frame& frame, size_t index, int64_t word) const {
   const Path::BodyNumber& number = path_.numbers()[index];
   frame.numbers[index] = word;
-  if (number.place.element >= 0)
+  if (number.arg != Path::no_arg && number.place.element >= 0)
     const_cast<int64_t*>(frame.args[number.arg].as<int64_t>())[number.place.element] = word;
-  int64_t& known = frame.symbols[number.word];
-  if (std::exchange(known, word) != word && moves_[index]) set_symbols(frame, frame.symbols);
+}
+
+bool FrameStore::set_number(Frame& frame, size_t index, int64_t word) const {
+  keep_number(frame, index, word);
+  int64_t& known = frame.symbols[path_.numbers()[index].word];
+  bool moves = std::exchange(known, word) != word && moves_[index];
+  if (moves) set_symbols(frame, frame.symbols);
+  return moves;
 }
 
 // ---- making them
@@ -181,6 +188,7 @@ void FrameStore::add_args(Frame& frame) const {
   for (const SymbolicArg& at : symbolic_args_)
     if (at.element >= 0) own_list(frame.args[at.arg]);
   for (size_t i = 0; i < path_.numbers().size(); ++i) {
+    if (path_.numbers()[i].arg == Path::no_arg) continue;
     Value& arg = frame.args[path_.numbers()[i].arg];
     if (path_.numbers()[i].place.element >= 0)
       own_list(arg);
@@ -208,10 +216,7 @@ std::unique_ptr<Frame> FrameStore::lend(std::span<int64_t> symbols, size_t n_num
     const Path::BodyNumber& number = path_.numbers()[i];
     if (i >= n_numbers)
       symbols[number.word] = is_new ? number.example : frame->symbols[number.word];
-    frame->numbers[i] = symbols[number.word];
-    if (number.place.element >= 0)
-      const_cast<int64_t*>(frame->args[number.arg].as<int64_t>())[number.place.element] =
-          frame->numbers[i];
+    keep_number(*frame, i, symbols[number.word]);
   }
   if (is_new || !std::ranges::equal(frame->symbols, symbols)) set_symbols(*frame, symbols);
   return frame;

@@ -1,5 +1,5 @@
 // Following: runs of bodies along paths, and turning into recordings.
-#include "capture/follow.h"
+#include "capture/follow/follow.h"
 
 #include "core/dispatch.h"
 #include "graph/record.h"
@@ -34,8 +34,8 @@ void Follower::run(const detail::Body& body) {
   body_ = &body;
   Running running(*this);
   try {
-    body.run(body.context, walk_.frame().arguments.data(), leaves_.numbers.data(), results_.tensors,
-             results_.plain);
+    body.run(body.context, walk_.at().frame().arguments.data(), leaves_.numbers.data(),
+             results_.tensors, results_.plain);
     if (!trace_) finish();
   } catch (const WantsTape&) {
     trace_scope_.reset();
@@ -62,14 +62,14 @@ void Follower::finish_recording() {
 }
 
 bool Follower::takes(const CallArgs& call) {
-  auto fits = [&] { return walk_.fits_step(call); };
-  if (fits()) return walk_.give_results(call), true;
+  auto fits = [&] { return walk_.at().fits_step(call); };
+  if (fits()) return walk_.at().give_results(call), true;
   const OpEntry& op = *call.op;
   bool taken_apart = (is_complex_form(call) && !op.functional) ||
                      (op.schema.has_list_among_results() && can_decompose(op));
   if (taken_apart) return decompose(call), true;
-  if (changes_path(fits)) return walk_.give_results(call), true;
-  difference_ = walk_.difference(call);
+  if (changes_path(fits)) return walk_.at().give_results(call), true;
+  difference_ = walk_.at().difference(call);
   return false;
 }
 
@@ -81,8 +81,8 @@ bool Follower::changes_path(FunctionRef<bool()> fits) {
   }
   for (size_t i = 0; i <= others_.size(); ++i) {
     const PathVersion& other = i < others_.size() ? others_[i] : first_;
-    if (&other == &walk_.version() || !walk_.may_change_to(other)) continue;
-    walk_.change_to(other);
+    if (&other == &walk_.at().version() || !walk_.may_change_to(other)) continue;
+    walk_.at().change_to(other);
     if (fits()) return true;
   }
   return false;
@@ -91,7 +91,7 @@ bool Follower::changes_path(FunctionRef<bool()> fits) {
 bool Follower::passes_break() {
   auto ends = [this] { return walk_.path().has_breaks() && walk_.ends_segment(helpers_.segments); };
   if (!ends() && !changes_path(ends)) {
-    difference_ = message("it looks at data after {} operations", walk_.next_step());
+    difference_ = message("it looks at data after {} operations", walk_.at().next_step());
     return false;
   }
   if (walk_.has_pending_steps()) walk_.run_segment(helpers_.segments);
@@ -102,15 +102,15 @@ void Follower::finish() {
   auto ends = [this] {
     if (walk_.path().has_breaks()) return walk_.ends_segment(helpers_.segments);
     return walk_.ends_whole(results_.tensors) &&
-           helpers_.holds(walk_.version(), walk_.frame().slots);
+           helpers_.holds(walk_.at().version(), walk_.at().frame().slots);
   };
   if (ends() || changes_path(ends)) {
     if (walk_.path().has_breaks()) finish_segments();
     return;
   }
   size_t n = walk_.path().steps().size();
-  difference_ = walk_.next_step() < n
-                    ? message("it ends after {} of {} operations", walk_.next_step(), n)
+  difference_ = walk_.at().next_step() < n
+                    ? message("it ends after {} of {} operations", walk_.at().next_step(), n)
                     : "its results are others";
   stop_following();
 }

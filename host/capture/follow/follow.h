@@ -17,7 +17,7 @@
 // Threads: a Follower lives on one thread.
 #pragma once
 
-#include "capture/walk.h"
+#include "capture/follow/walk.h"
 
 #include <memory>
 #include <optional>
@@ -51,11 +51,11 @@ class Follower {
   // ---- after run()
 
   /// The version that the body has followed to its end; null: there is a recording.
-  const PathVersion* version() const { return trace_ ? nullptr : &walk_.version(); }
+  const PathVersion* version() const { return trace_ ? nullptr : &walk_.at().version(); }
   Recording& recording() { return *recording_; }
   /// The captured tensors, by slot, and the body's numbers that are symbols.
-  std::span<const Tensor> slots() const { return walk_.frame().slots; }
-  std::span<const int64_t> numbers() const { return walk_.frame().numbers; }
+  std::span<const Tensor> slots() const { return walk_.at().frame().slots; }
+  std::span<const int64_t> numbers() const { return walk_.at().frame().numbers; }
   /// Real tensors where the body had graph breaks.
   BodyResults& results() { return results_; }
 

@@ -1,7 +1,7 @@
 // Turning a run along a path into a recording.
 #pragma once
 
-#include "capture/frame.h"
+#include "capture/follow/frame.h"
 #include "capture/trace.h"
 
 namespace tenon {

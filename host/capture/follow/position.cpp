@@ -1,0 +1,292 @@
+// Comparing the operations of a run with the steps of a path, and changing over to another path.
+#include "capture/follow/position.h"
+
+#include "graph/hash.h"
+
+#include <algorithm>
+#include <array>
+
+namespace tenon {
+
+SlotGuard::SlotGuard(const ImplicitInput& met)
+    : TensorGuard(guard_of(met.tensor)),
+      is_wrapped_number(met.is_wrapped_number),
+      dense(met.dense) {
+  free_sizes = met.free_sizes;
+  for (DenseStep step : dense) free_strides |= uint64_t{1} << step.outer;
+}
+
+bool SlotGuard::holds(const Tensor& given) const {
+  const detail::TensorHead* h = given.head();
+  return matches(*this, given) && is_wrapped_number == tenon::is_wrapped_number(given) &&
+         std::ranges::all_of(dense, [h](DenseStep step) {
+           return h->strides[step.outer] == h->strides[step.inner] * h->sizes[step.inner];
+         });
+}
+
+std::vector<SlotGuard> slot_guards(const Recording& recording) {
+  return {recording.implicit.begin(), recording.implicit.end()};
+}
+
+Position::Position(const detail::Leaves& leaves, const PathVersion& version)
+    : leaves_(leaves), version_(&version) {
+  frame_ = lend({});
+}
+
+Position::~Position() {
+  if (frame_ && !frame_is_kept_) path().frames().give_back(std::move(frame_), next_);
+}
+
+// `numbers`: those that the body has given so far.
+std::unique_ptr<Frame> Position::lend(std::span<const int64_t> numbers) const {
+  const GuardSet& guards = version_->recording->guards;
+  std::array<int64_t, 32> local;
+  std::vector<int64_t> spilled(guards.loads.size() > local.size() ? guards.loads.size() : 0);
+  std::span<int64_t> words(spilled.empty() ? local.data() : spilled.data(), guards.loads.size());
+  guards.load(leaves_, words.data(), numbers);
+  return path().frames().lend(words, numbers.size());
+}
+
+// ---- one operation
+
+bool Position::fits_step(const CallArgs& call) {
+  if (next_ == path().steps().size()) return false;
+  const Path::Step& step = path().steps()[next_];
+  if (step.op != call.op || step.n_args != call.n_args || step.grad != thread_modes.grad_enabled)
+    return false;
+  size_t slots_before = frame_->slots.size();
+  has_new_numbers_ = has_moved_ = false;
+  // Arguments may depend on numbers that come after them.
+  if (fits_arguments(step, call) && (!has_new_numbers_ || given_numbers_hold()) &&
+      (!has_moved_ || fits_arguments(step, call)))
+    return true;
+  drop_slots(slots_before);
+  return false;
+}
+
+bool Position::fits_arguments(const Path::Step& step, const CallArgs& call) {
+  const Value* expected = frame_->args.data() + step.first_arg;
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (!fits(expected[i], call.args[i])) return false;
+  return true;
+}
+
+bool Position::fits(const Value& expected, const Value& given) {
+  if (expected.sub == Frame::body_number) return takes_numbers(expected, given);
+  if (expected.tag == Tag::ref)
+    return given.tag == Tag::tensor &&
+           is_value(static_cast<ValueId>(expected.payload), *given.as<Tensor>());
+  if (expected.tag != Tag::refs) return same_argument(expected, given);
+  if (given.tag != Tag::tensors || given.count != expected.count) return false;
+  for (uint32_t i = 0; i < given.count; ++i) {
+    const Tensor& t = given.as<Tensor>()[i];
+    ValueId value = expected.as<ValueId>()[i];
+    if (value == no_value ? t.defined() : !t.defined() || !is_value(value, t)) return false;
+  }
+  return true;
+}
+
+bool Position::is_value(ValueId value, const Tensor& given) {
+  const TensorExtra* extra = impl_of(given)->extra.get();
+  if (given.is_fake()) return extra && extra->trace_id == frame_->id && extra->trace_value == value;
+  uint32_t number = path().object_of(value);
+  const Path::Object& object = path().objects()[number];
+  if (impl_of(frame_->objects[number])->extra->trace_value != value) return false;
+  if (object.origin.kind == ValueOrigin::Kind::leaf)
+    return leaves_.tensors[object.origin.index]->is_same(given);
+  return object.origin.kind == ValueOrigin::Kind::implicit &&
+         takes_slot(object.origin.index, given);
+}
+
+bool Position::takes_numbers(const Value& expected, const Value& given) {
+  std::span<const Path::BodyNumber> numbers = path().numbers();
+  if (expected.tag != Tag::ints) {
+    if (given.tag != numbers[expected.payload].kind || given.is_symbolic()) return false;
+    take_number(expected.payload, static_cast<int64_t>(given.payload));
+    return true;
+  }
+  if (given.tag != Tag::ints || given.count != expected.count || given.is_symbolic()) return false;
+  auto place = static_cast<uint32_t>(&expected - frame_->args.data());
+  for (size_t i = 0; i < numbers.size(); ++i)
+    if (numbers[i].arg == place) take_number(i, given.as<int64_t>()[numbers[i].place.element]);
+  return std::equal(given.as<int64_t>(), given.as<int64_t>() + given.count, expected.as<int64_t>());
+}
+
+void Position::take_number(size_t index, int64_t word) {
+  has_new_numbers_ = true;
+  has_moved_ = path().frames().set_number(*frame_, index, word) || has_moved_;
+}
+
+// Of the numbers that the next step gives.
+bool Position::given_numbers_hold() const {
+  const auto& guards = version_->recording->guards.numbers_of_body;
+  for (size_t i = path().numbers_before(next_); i < guards.size(); ++i) {
+    if (path().numbers()[i].place.step != next_) break;
+    if (!guards[i].conditions.empty() && !guards[i].program.check(frame_->symbols)) return false;
+  }
+  return true;
+}
+
+void Position::drop_slots(size_t n) {
+  if (frame_->slots.size() == n) return;
+  frame_->slots.resize(n);
+  known_.restart(0);
+}
+
+void Position::number_known_tensors() {
+  known_.restart(leaves_.tensors.size() + frame_->slots.size() + 1);
+  for (const Tensor* t : leaves_.tensors.span()) known_.add(*t);
+  for (const Tensor& t : frame_->slots) known_.add(t);
+}
+
+// Slots are numbered in the order in which the body meets them.
+bool Position::takes_slot(uint32_t slot, const Tensor& given) {
+  std::vector<Tensor>& slots = frame_->slots;
+  if (slot < slots.size()) return slots[slot].is_same(given);
+  if (slot > slots.size() || !version_->slot_guards[slot].holds(given)) return false;
+  // One that is an argument too, or in another slot, would have been one value.
+  if (known_.is_empty()) number_known_tensors();
+  size_t number = known_.size();
+  if (known_.add(given) != number) return false;
+  if (version_->slot_guards[slot].free_sizes && !takes_sizes(slot, given)) return false;
+  slots.push_back(given);
+  return true;
+}
+
+// They are asked about at the step that the recording has met the tensor in. Tensors that share a
+// symbol have the same size.
+bool Position::takes_sizes(uint32_t slot, const Tensor& given) {
+  for (size_t i = 0; i < path().numbers().size(); ++i) {
+    const NumberPlace& place = path().numbers()[i].place;
+    if (!place.is_size() || place.arg != slot) continue;
+    if (place.step != next_) return false;
+    take_number(i, given.head()->sizes[place.element]);
+  }
+  uint32_t object = path().object_at({ValueOrigin::Kind::implicit, slot});
+  return std::ranges::equal(frame_->objects[object].sizes(), given.sizes(), {}, &SymInt::word,
+                            &SymInt::word);
+}
+
+void Position::give_results(const CallArgs& call) {
+  const Path::Step& step = path().steps()[next_++];
+  if (step.in_place >= 0) {
+    const Tensor& self = frame_->objects[static_cast<size_t>(step.in_place)];
+    impl_of(self)->extra->trace_value = step.first_result;
+    bool needs_grad = path().value(step.first_result).flags.requires_grad;
+    if (self.requires_grad() != needs_grad) mark_requires_grad(self, needs_grad);
+    call.results[0] = Value::own(self);
+  } else if (step.op->schema.returns_list()) {
+    const Tensor* first = &frame_->objects[path().object_of(step.first_result)];
+    call.results[0] = Value::own(std::vector<Tensor>(first, first + step.n_results));
+  } else {
+    for (uint32_t r = 0; r < step.n_results; ++r)
+      call.results[r] = Value::own(frame_->objects[path().object_of(step.first_result + r)]);
+  }
+}
+
+std::string Position::difference(const CallArgs& call) {
+  if (next_ == path().steps().size())
+    return message("operation {} is {}, where the recorded body ends", next_, call.op->name);
+  const Path::Step& step = path().steps()[next_];
+  if (step.op != call.op || step.n_args != call.n_args)
+    return message("operation {} is {}, recorded was {}", next_, call.op->name, step.op->name);
+  std::string where = message("operation {}, {}", next_, call.op->name);
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    const Value &expected = frame_->args[step.first_arg + i], &given = call.args[i];
+    if (fits(expected, given)) continue;
+    std::string name = call.op->schema.args[i].name;
+    if (expected.is_number() && given.is_number() && !expected.sub && !given.is_symbolic())
+      return message("{}: {} is {}, recorded was {}", where, name, given.number(),
+                     expected.number());
+    if (given.tag == Tag::tensor)
+      return message("{}: {} is another tensor ({})", where, name, *given.as<Tensor>());
+    return message("{}: {} is another one", where, name);
+  }
+  return message("{}: gradients were switched {}", where, step.grad ? "off" : "on");
+}
+
+// ---- other paths
+
+bool Position::may_change_to(const PathVersion& other, size_t n_parts) const {
+  std::span<const Path::Part> mine = path().parts().first(n_parts), others = other.path->parts();
+  if (n_parts && (!other.path->has_breaks() || others.size() < n_parts)) return false;
+  for (size_t i = 0; i < n_parts; ++i)
+    if (mine[i].end_step != others[i].end_step) return false;
+  if (other.path->shared_steps(path()) < next_ || frame_->slots.size() > other.slot_guards.size())
+    return false;
+  for (size_t i = 0; i < frame_->slots.size(); ++i)
+    if (!other.slot_guards[i].holds(frame_->slots[i])) return false;
+  if (other.path->numbers().empty()) return true;
+  std::vector<int64_t> numbers = numbers_for(*other.path);
+  auto is_same = [&](const SharedSize& size) {
+    return size.place.arg >= frame_->slots.size() ||
+           frame_->slots[size.place.arg].head()->sizes[size.place.element] == numbers[size.number];
+  };
+  return std::ranges::all_of(other.recording->given.shared_sizes, is_same) &&
+         other.recording->guards.numbers_hold(leaves_, numbers, numbers.size());
+}
+
+// What another path with the same steps so far takes for its numbers.
+std::vector<int64_t> Position::numbers_for(const Path& other) const {
+  std::vector<int64_t> words, given;
+  for (size_t i = 0; i < path().numbers_before(next_); ++i)
+    if (!path().numbers()[i].place.is_size()) given.push_back(frame_->numbers[i]);
+  size_t n_given = 0;
+  for (const Path::BodyNumber& number : other.numbers().first(other.numbers_before(next_))) {
+    const NumberPlace& place = number.place;
+    bool is_known = place.is_size() ? place.arg < frame_->slots.size() : n_given < given.size();
+    if (!is_known) break;
+    words.push_back(place.is_size() ? frame_->slots[place.arg].head()->sizes[place.element]
+                                    : given[n_given++]);
+  }
+  return words;
+}
+
+void Position::change_to(const PathVersion& to) {
+  const Path& from = path();
+  std::vector<int64_t> numbers = numbers_for(*to.path);
+  std::unique_ptr<Frame> old = std::move(frame_);
+  version_ = &to;
+  frame_ = lend(numbers);
+  ValueId end = from.values_before(next_);
+  for (size_t o = 0; o < from.objects().size(); ++o) {
+    ValueId value = from.objects()[o].value;
+    if (value >= end) continue;
+    Tensor& mine = frame_->objects[path().object_of(value)];
+    std::swap(old->objects[o], mine);
+    if (mine.defined()) impl_of(mine)->extra->trace_id = frame_->id;
+    if (old->objects[o].defined()) impl_of(old->objects[o])->extra->trace_id = old->id;
+  }
+  std::swap(frame_->arguments, old->arguments);
+  std::swap(frame_->slots, old->slots);
+  from.frames().give_back(std::move(old), 0);
+}
+
+// ---- the results of a body in one piece
+
+bool Position::fits_results(std::span<const Tensor> outputs) {
+  const Recording& recorded = *version_->recording;
+  if (outputs.size() != recorded.outputs.size()) return false;
+  size_t slots_before = frame_->slots.size();
+  has_new_numbers_ = false;
+  bool all = true;
+  for (size_t i = 0; all && i < outputs.size(); ++i)
+    all = is_output(recorded.outputs[i], outputs[i]);
+  if (all && (!has_new_numbers_ || given_numbers_hold()))
+    return frame_->slots.size() == path().n_slots();
+  drop_slots(slots_before);
+  return false;
+}
+
+bool Position::is_output(const ValueOrigin& origin, const Tensor& given) {
+  if (origin.kind == ValueOrigin::Kind::undefined) return !given.defined();
+  if (!given.defined()) return false;
+  if (origin.kind == ValueOrigin::Kind::graph)
+    return is_value(path().parts()[0].graph->outputs()[origin.index], given);
+  // An input itself, which may have been written.
+  uint32_t object = path().object_at(origin);
+  return object != Path::no_object &&
+         is_value(impl_of(frame_->objects[object])->extra->trace_value, given);
+}
+
+}  // namespace tenon

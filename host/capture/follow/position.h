@@ -1,0 +1,101 @@
+// Where a run of a body is along a path, and whether its next operation is the recorded one.
+//
+// A position compares operations with steps and answers them with fakes. It takes the captured
+// tensors and the numbers that the body gives, and may go over to another path that has the same
+// steps so far.
+//
+// Threads: belongs to the thread of the run.
+#pragma once
+
+#include "capture/follow/frame.h"
+#include "core/dispatch.h"
+#include "guards/tensor_numbers.h"
+
+#include <tenon/detail/compiled.h>
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace tenon {
+
+/// What is asked of the tensor in a slot, after the one that a recording has met.
+struct SlotGuard : TensorGuard {
+  explicit SlotGuard(const ImplicitInput& met);
+  bool holds(const Tensor& given) const;
+
+  bool is_wrapped_number;
+  std::vector<DenseStep> dense;
+};
+std::vector<SlotGuard> slot_guards(const Recording& recording);
+
+/// A recorded version of a callable, for following.
+struct PathVersion {
+  const Path* path;
+  const Recording* recording;
+  std::span<const SlotGuard> slot_guards;
+  void* owner;  ///< the caller's
+};
+
+class Position {
+ public:
+  /// `version` stays where it is.
+  Position(const detail::Leaves& leaves, const PathVersion& version);
+  /// The frame is given back, unless somebody keeps one of its fakes.
+  ~Position();
+  Position(const Position&) = delete;
+
+  const PathVersion& version() const { return *version_; }
+  const Path& path() const { return *version_->path; }
+  Frame& frame() { return *frame_; }
+  const Frame& frame() const { return *frame_; }
+  const detail::Leaves& leaves() const { return leaves_; }
+  size_t next_step() const { return next_; }
+  /// Its fakes are the program's from here on.
+  void keep_fakes() { frame_is_kept_ = true; }
+  /// There is no frame from here on.
+  void drop_frame() { frame_.reset(); }
+
+  /// Whether an operation is the next step.
+  bool fits_step(const CallArgs& call);
+  /// Answers it, and goes on.
+  void give_results(const CallArgs& call);
+  /// For people: what the operation is, and what was recorded in its place.
+  std::string difference(const CallArgs& call);
+  /// Whether tensors are the results of a body in one piece, where all steps are done.
+  bool fits_results(std::span<const Tensor> outputs);
+
+  /// Whether another path has the same steps so far, ended the same `n_parts` parts, and takes the
+  /// captured tensors and numbers that the body has given.
+  bool may_change_to(const PathVersion& other, size_t n_parts) const;
+  /// The body goes on holding the tensors that it holds; they belong to the frame of the other path
+  /// from here on.
+  void change_to(const PathVersion& other);
+
+ private:
+  std::unique_ptr<Frame> lend(std::span<const int64_t> numbers) const;
+  bool fits_arguments(const Path::Step& step, const CallArgs& call);
+  bool fits(const Value& expected, const Value& given);
+  bool is_value(ValueId value, const Tensor& given);
+  bool is_output(const ValueOrigin& origin, const Tensor& given);
+  bool takes_numbers(const Value& expected, const Value& given);
+  void take_number(size_t index, int64_t word);
+  bool given_numbers_hold() const;
+  std::vector<int64_t> numbers_for(const Path& other) const;
+  bool takes_slot(uint32_t slot, const Tensor& given);
+  bool takes_sizes(uint32_t slot, const Tensor& given);
+  void number_known_tensors();
+  void drop_slots(size_t n);
+
+  const detail::Leaves& leaves_;
+  const PathVersion* version_;
+  std::unique_ptr<Frame> frame_;
+  TensorNumbers known_;           // arguments and slots, once there is a slot
+  size_t next_ = 0;               // step
+  bool has_new_numbers_ = false;  // the next step has given some
+  bool has_moved_ = false;        // and other arguments depend on them
+  bool frame_is_kept_ = false;
+};
+
+}  // namespace tenon

@@ -1,0 +1,147 @@
+// One run of a body: the ends of its parts, their code, and recording after all.
+#include "capture/follow/walk.h"
+
+#include "capture/follow/record_steps.h"
+#include "core/dispatch.h"
+#include "graph/record.h"
+
+#include <tenon/autograd.h>
+
+#include <algorithm>
+
+namespace tenon {
+
+Walk::Walk(const detail::Leaves& leaves, const PathVersion& version)
+    : at_(leaves, version), grad_(thread_modes.grad_enabled) {}
+
+// ---- the end of the body in one piece
+
+bool Walk::ends_whole(std::span<const Tensor> outputs) {
+  return at_.next_step() == path().steps().size() && !has_escapes(outputs) &&
+         at_.fits_results(outputs);
+}
+
+// Whether somebody keeps a fake beyond the body.
+bool Walk::has_escapes(std::span<const Tensor> outputs) const {
+  auto n_outputs = static_cast<int32_t>(outputs.size());
+  for (size_t o = 0; o < at_.frame().objects.size(); ++o) {
+    const Tensor& t = at_.frame().objects[o];
+    if (!t.defined()) continue;
+    int32_t others =
+        t.head()->references.load(std::memory_order_relaxed) - 1 - path().objects()[o].n_arguments;
+    if (others == 0) continue;
+    if (others > n_outputs) return true;
+    for (const Tensor& out : outputs) others -= out.defined() && out.is_same(t);
+    if (others) return true;
+  }
+  return false;
+}
+
+bool Walk::has_written() const {
+  std::span<const Path::Step> pending = path().steps().subspan(begun_, at_.next_step() - begun_);
+  return std::ranges::any_of(pending, [](const auto& step) { return has_effect(*step.op); });
+}
+
+// ---- segments
+
+const Tensor& Walk::real_of(const Tensor& fake) const {
+  const TensorExtra& extra = *impl_of(fake)->extra;
+  if (extra.trace_id != at_.frame().id) return concrete_of(fake);
+  const ValueOrigin& origin = path().objects()[path().object_of(extra.trace_value)].origin;
+  if (origin.kind == ValueOrigin::Kind::leaf) return *at_.leaves().tensors[origin.index];
+  if (origin.kind == ValueOrigin::Kind::implicit) return at_.frame().slots[origin.index];
+  return extra.concrete;
+}
+
+std::optional<Number> Walk::item_of_argument(const Tensor& fake) const {
+  const TensorExtra* extra = impl_of(fake)->extra.get();
+  if (!extra || extra->trace_id != at_.frame().id) return std::nullopt;
+  const Path::Object& object = path().objects()[path().object_of(extra->trace_value)];
+  auto is_it = [&](const SymbolLoad& load) {
+    return load.kind == SymbolLoad::Kind::item && load.index == object.origin.index;
+  };
+  bool is_read = object.origin.kind == ValueOrigin::Kind::leaf &&
+                 extra->trace_value == object.value &&
+                 std::ranges::any_of(at_.version().recording->guards.loads, is_it);
+  if (!is_read) return std::nullopt;
+  PauseRecording pause;
+  return detail::item_int(*at_.leaves().tensors[object.origin.index],
+                          std::source_location::current());
+}
+
+bool Walk::ends_segment(const SegmentCalls& calls) {
+  if (!has_pending_steps()) return true;
+  if (n_run_ == path().parts().size()) return false;
+  const Path::Part& part = path().parts()[n_run_];
+  if (part.end_step != at_.next_step() || !gives_what_is_held(part)) return false;
+  if (part.segment->writes && overlaps_of(inputs_of(part)) != part.segment->overlaps) return false;
+  code_ = calls.find(*part.segment, symbols_of(part));
+  return code_ != nullptr;
+}
+
+bool Walk::gives_what_is_held(const Path::Part& part) const {
+  for (uint32_t o = part.first_object; o < part.end_object; ++o) {
+    const Tensor& t = at_.frame().objects[o];
+    bool is_held = t.defined() && t.head()->references.load(std::memory_order_relaxed) > 1;
+    if (is_held && std::ranges::find(part.outputs, o) == part.outputs.end()) return false;
+  }
+  return true;
+}
+
+std::vector<int64_t> Walk::symbols_of(const Path::Part& part) const {
+  std::vector<int64_t> words;
+  for (uint32_t word : part.symbol_words) words.push_back(at_.frame().symbols[word]);
+  return words;
+}
+
+std::vector<const Tensor*> Walk::inputs_of(const Path::Part& part) const {
+  std::vector<const Tensor*> inputs;
+  for (uint32_t object : part.inputs)
+    if (object != Path::no_object) inputs.push_back(&real_of(at_.frame().objects[object]));
+  return inputs;
+}
+
+void Walk::run_segment(const SegmentCalls& calls) {
+  const Path::Part& part = path().parts()[n_run_];
+  detail::LeafArray<detail::TensorHead*, 24> heads;
+  for (uint32_t object : part.inputs)
+    heads.push(object == Path::no_object ? nullptr : real_of(at_.frame().objects[object]).head());
+  constexpr size_t few = 8;
+  Tensor local[few];
+  std::vector<Tensor> spilled(part.outputs.size() > few ? part.outputs.size() : 0);
+  std::span<Tensor> outputs(spilled.empty() ? local : spilled.data(), part.outputs.size());
+  begun_ = at_.next_step();  // also where it throws: it has run once
+  {
+    PauseRecording pause;
+    EnableGradGuard as_recorded(grad_);
+    std::vector<int64_t> symbols = symbols_of(part);
+    calls.run(*code_, {const_cast<detail::TensorHead**>(heads.data()), heads.size()}, symbols,
+              outputs);
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const Tensor& fake = at_.frame().objects[part.outputs[i]];
+    if (outputs[i].requires_grad()) mark_requires_grad(fake, true);
+    impl_of(fake)->extra->concrete = std::move(outputs[i]);
+  }
+  ++n_run_;
+}
+
+void Walk::let_escape() {
+  for (uint32_t o = 0; o < at_.frame().objects.size(); ++o) {
+    Tensor& t = at_.frame().objects[o];
+    int32_t ours = 1 + path().objects()[o].n_arguments;
+    if (!t.defined() || t.head()->references.load(std::memory_order_relaxed) <= ours) continue;
+    escape(t, Tensor(real_of(t)));
+    at_.keep_fakes();
+  }
+}
+
+// ---- recording after all
+
+void Walk::become_recording(Trace& trace) {
+  if (n_run_) trace.resume(*at_.version().recording, path(), n_run_, at_.frame());
+  record_steps(trace, path(), at_.frame(), begun_, at_.next_step());
+  at_.drop_frame();
+}
+
+}  // namespace tenon
