@@ -57,4 +57,10 @@ void throw_status(tn_status* status, ErrorCode code, std::string_view what) {
   throw error;
 }
 
+void throw_about_values(tn_status* status, std::string_view who) {
+  UserError error(message("{} ({})", status->text, who));
+  free_status(status);
+  throw error;
+}
+
 }  // namespace tenon

@@ -134,6 +134,8 @@ class PluginArtifact final : public Artifact, private Retirable {
   [[noreturn, gnu::cold, gnu::noinline]] void fail(tn_status* status,
                                                    std::span<tn_tensor* const> results) {
     if (!status) status = broken(contract_.problem(results));
+    if (status->code == TN_INVALID_ARGUMENT || status->code == TN_OUT_OF_RANGE)
+      throw_about_values(status, "code of backend " + backend_);
     throw_status(status, ErrorCode::backend_call_failed, message("backend {}", backend_));
   }
 
