@@ -17,8 +17,10 @@ set(CMAKE_INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
 find_program(TENON_CCACHE ccache)
 if(TENON_CCACHE)
   # What ccache asks for where headers are precompiled. What is in one is told by a file beside it:
-  # its bytes differ from build to build.
-  set(launcher env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1 ${TENON_CCACHE})
+  # its bytes differ from build to build. Checkouts in other folders share what was compiled.
+  set(launcher env CCACHE_SLOPPINESS=pch_defines,time_macros CCACHE_PCH_EXTSUM=1
+    CCACHE_BASEDIR=${CMAKE_SOURCE_DIR} CCACHE_NOHASHDIR=1 CCACHE_COMPILERCHECK=content
+    ${TENON_CCACHE})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
 endif()
