@@ -131,36 +131,52 @@ bool FrameStore::set_number(Frame& frame, size_t index, int64_t word) const {
 std::unique_ptr<Frame> FrameStore::make() const {
   auto frame = std::make_unique<Frame>();
   frame->id = next_frame.fetch_add(1, std::memory_order_relaxed);
+  frame->objects.resize(path_.objects().size());
   add_objects(*frame);
-  for (uint32_t object : path_.argument_objects())
-    frame->arguments.push_back(object == Path::no_object ? Tensor() : frame->objects[object]);
   add_args(*frame);
   frame->numbers.resize(path_.numbers().size());
   return frame;
 }
 
-// Objects that share memory share a storage.
+// Those that are missing. Objects that share memory share a storage.
 void FrameStore::add_objects(Frame& frame) const {
   std::map<std::pair<size_t, uint32_t>, StorageRef> storages;  // by part and alias group
-  frame.objects.resize(path_.objects().size());
-  for (size_t p = 0; p < path_.parts().size(); ++p) {
-    const Path::Part& part = path_.parts()[p];
-    for (ValueId v = 0; v < part.graph->values().size(); ++v) {
-      const GraphValue& value = part.graph->value(v);
-      uint32_t object = path_.object_of(part.first_value + v);
-      if (object == Path::no_object || value.kind != ValueKind::tensor || !value.meta.defined)
-        continue;
-      Tensor& fake = frame.objects[object];
-      StorageRef* shared = value.alias_group ? &storages[{p, value.alias_group}] : nullptr;
-      if (!fake.defined()) {
-        fake = fake_of(value, shared ? *shared : StorageRef());
-        TensorExtra& extra = impl_of(fake)->ensure_extra();
-        extra.trace_id = frame.id;
-        extra.trace_value = path_.objects()[object].value;
+  auto each_value = [&](auto&& f) {
+    for (size_t p = 0; p < path_.parts().size(); ++p) {
+      const Path::Part& part = path_.parts()[p];
+      for (ValueId v = 0; v < part.graph->values().size(); ++v) {
+        const GraphValue& value = part.graph->value(v);
+        uint32_t object = path_.object_of(part.first_value + v);
+        if (object == Path::no_object || value.kind != ValueKind::tensor || !value.meta.defined)
+          continue;
+        f(value, object, value.alias_group ? &storages[{p, value.alias_group}] : nullptr);
       }
-      if (shared && !*shared) *shared = impl_of(fake)->storage_ref;
     }
-  }
+  };
+  each_value([&](const GraphValue&, uint32_t object, StorageRef* shared) {
+    if (const Tensor& fake = frame.objects[object]; shared && fake.defined())
+      *shared = impl_of(fake)->storage_ref;
+  });
+  each_value([&](const GraphValue& value, uint32_t object, StorageRef* shared) {
+    Tensor& fake = frame.objects[object];
+    if (!fake.defined()) {
+      fake = fake_of(value, shared ? *shared : StorageRef());
+      TensorExtra& extra = impl_of(fake)->ensure_extra();
+      extra.trace_id = frame.id;
+      extra.trace_value = path_.objects()[object].value;
+    }
+    if (shared && !*shared) *shared = impl_of(fake)->storage_ref;
+  });
+  frame.arguments.clear();
+  for (uint32_t object : path_.argument_objects())
+    frame.arguments.push_back(object == Path::no_object ? Tensor() : frame.objects[object]);
+}
+
+void FrameStore::replace_objects(Frame& frame, std::span<const uint32_t> objects) const {
+  frame.arguments.clear();
+  for (uint32_t o : objects) frame.objects[o] = Tensor();
+  add_objects(frame);
+  set_symbols(frame, frame.symbols);
 }
 
 void FrameStore::add_args(Frame& frame) const {

@@ -42,6 +42,8 @@ class FrameStore {
   std::unique_ptr<Frame> lend(std::span<int64_t> symbols, size_t n_numbers);
   /// Sets number `index` of the body, and what depends on it. Whether that has changed.
   bool set_number(Frame& frame, size_t index, int64_t word) const;
+  /// Other fakes for these objects, whose own somebody keeps.
+  void replace_objects(Frame& frame, std::span<const uint32_t> objects) const;
   /// It may be lent again; `steps` of the path have been taken.
   void give_back(std::unique_ptr<Frame> frame, size_t steps);
 

@@ -34,7 +34,7 @@ Position::Position(const detail::Leaves& leaves, const PathVersion& version)
 }
 
 Position::~Position() {
-  if (frame_ && !frame_is_kept_) path().frames().give_back(std::move(frame_), next_);
+  if (frame_) path().frames().give_back(std::move(frame_), next_);
 }
 
 // `numbers`: those that the body has given so far.

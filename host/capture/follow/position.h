@@ -42,7 +42,6 @@ class Position {
  public:
   /// `version` stays where it is.
   Position(const detail::Leaves& leaves, const PathVersion& version);
-  /// The frame is given back, unless somebody keeps one of its fakes.
   ~Position();
   Position(const Position&) = delete;
 
@@ -52,8 +51,6 @@ class Position {
   const Frame& frame() const { return *frame_; }
   const detail::Leaves& leaves() const { return leaves_; }
   size_t next_step() const { return next_; }
-  /// Its fakes are the program's from here on.
-  void keep_fakes() { frame_is_kept_ = true; }
   /// There is no frame from here on.
   void drop_frame() { frame_.reset(); }
 
@@ -95,7 +92,6 @@ class Position {
   size_t next_ = 0;               // step
   bool has_new_numbers_ = false;  // the next step has given some
   bool has_moved_ = false;        // and other arguments depend on them
-  bool frame_is_kept_ = false;
 };
 
 }  // namespace tenon

@@ -127,13 +127,15 @@ void Walk::run_segment(const SegmentCalls& calls) {
 }
 
 void Walk::let_escape() {
+  std::vector<uint32_t> escaped;
   for (uint32_t o = 0; o < at_.frame().objects.size(); ++o) {
     Tensor& t = at_.frame().objects[o];
     int32_t ours = 1 + path().objects()[o].n_arguments;
     if (!t.defined() || t.head()->references.load(std::memory_order_relaxed) <= ours) continue;
     escape(t, Tensor(real_of(t)));
-    at_.keep_fakes();
+    escaped.push_back(o);
   }
+  if (!escaped.empty()) path().frames().replace_objects(at_.frame(), escaped);
 }
 
 // ---- recording after all
