@@ -30,8 +30,8 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view rooms[] = {
-    "core",      "ops",     "graph", "cache",   "autograd", "nn",    "guards", "capture", "aot",
-    "partition", "backend", "saved", "runtime", "compile",  "model", "debug",  "cli"};
+    "core",      "ops",     "graph", "cache",   "autograd", "nn",   "guards", "capture", "aot",
+    "partition", "backend", "saved", "runtime", "compile",  "tape", "model",  "debug",   "cli"};
 
 // A library's headers, the file or room that may see them ("" for none), and what to do instead.
 struct Confined {

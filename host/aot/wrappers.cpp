@@ -27,12 +27,18 @@ class InferenceWrapper final : public Artifact {
         inner_(std::move(inner)),
         copy_(&entry_of(OpId::aten_copy__default)) {
     guards = inner_->guards;
+    auto reads_inputs = [](const OutputRecipe& r) {
+      return r.kind == OutputRecipe::Kind::input || r.kind == OutputRecipe::Kind::view_of_input;
+    };
+    done_with_inputs_ = lowered_.shared.empty() && lowered_.write_backs.empty() &&
+                        lowered_.restrides.empty() &&
+                        std::ranges::none_of(lowered_.outputs, reads_inputs);
     for (const SymbolBinding& b : lowered_.graph->symbols) symbols_.push_back(b.symbol);
   }
 
   void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
             std::span<Tensor> outputs, bool steal) override {
-    ensure(!steal, "inputs of a wrapped graph are borrowed");
+    Stolen stolen{inputs, steal};
     std::vector<Tensor> results(n_results(lowered_)), shared;
     std::vector<detail::TensorHead*> own;
     std::span<detail::TensorHead*> inner_inputs = inputs;
@@ -42,7 +48,7 @@ class InferenceWrapper final : public Artifact {
       for (uint32_t i : lowered_.kept) own.push_back(inputs[i]);
       inner_inputs = own;
     }
-    inner_->call(inner_inputs, syms, results, false);
+    inner_->call(inner_inputs, syms, results, steal && done_with_inputs_);
     SymbolsOfCall symbols{*this, syms, results};
     for (const Lowered::WriteBack& w : lowered_.write_backs)
       write_back(w, inner_inputs[w.input], results[w.output]);
@@ -65,6 +71,16 @@ class InferenceWrapper final : public Artifact {
   }
 
  private:
+  // What a caller that gave its inputs away has left in them.
+  struct Stolen {
+    std::span<detail::TensorHead*> inputs;
+    bool owned;
+    ~Stolen() {
+      for (detail::TensorHead*& head : inputs)
+        if (owned && head) Tensor::adopt(std::exchange(head, nullptr));
+    }
+  };
+
   // All that the members show, as one tensor; it keeps their storage alive.
   static Tensor span_of_overlapping(const SharedInput& shared,
                                     std::span<detail::TensorHead*> inputs) {
@@ -173,6 +189,7 @@ class InferenceWrapper final : public Artifact {
   }
 
   Lowered lowered_;
+  bool done_with_inputs_ = false;  // once the code inside has run
   std::shared_ptr<Artifact> inner_;
   const OpEntry* copy_;
   std::vector<const Expr*> symbols_;

@@ -1,6 +1,7 @@
 // Nodes of added ops: all arguments and results are kept, since the function may look at any.
 #include "autograd/custom_node.h"
 
+#include "autograd/collector.h"
 #include "autograd/grad_state.h"
 #include "autograd/saved_value.h"
 #include "autograd/tape.h"
@@ -8,6 +9,8 @@
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"
 #include "ops/custom_op.h"
+
+#include <algorithm>
 
 namespace tenon::autograd {
 
@@ -50,6 +53,14 @@ class CustomNode final : public Node {
     require(out.size() == next.size(), "{}: its vjp gave {} gradients for {} tensor arguments",
             op_.name, out.size(), next.size());
     return out;
+  }
+
+  bool collect(Collector& collector) const override {
+    collector.key(&op_);
+    auto collected = [&](const auto& kept) { return kept.collect(collector); };
+    return std::ranges::all_of(kept_,
+                               [&](const SavedValue& v) { return v.collect(collector, false); }) &&
+           std::ranges::all_of(results_, collected);
   }
 
   void release() override {

@@ -153,65 +153,13 @@ class GradientPass {
     }
   }
 
-  // Hooks of one input, in order of registration; then its gradient is kept where it is asked for.
-  static void run_tensor_hooks(Node& node, std::vector<Tensor>& grads) {
-    if (const auto* leaf = dynamic_cast<AccumulateGrad*>(&node)) {
-      GradState& state = ensure_state(leaf->leaf());
-      for (const auto& hook : std::vector(state.hooks)) apply_hook(hook.call, grads[0]);
-    }
-    if (!node.hooks) return;
-    for (const NodeHooks::TensorHooks& list : std::vector(node.hooks->tensors))
-      for (const auto& hook : list.hooks) apply_hook(hook.call, grads[list.input]);
-    for (size_t i = 0; i < node.hooks->retains.size(); ++i) {
-      const std::shared_ptr<Tensor>& cell = node.hooks->retains[i];
-      if (cell && grads[i].defined()) *cell = cell->defined() ? cell->add(grads[i]) : grads[i];
-    }
-  }
-
-  static void apply_hook(const TensorHook& hook, Tensor& grad) {
-    if (!grad.defined()) return;
-    if (Tensor changed = hook(grad); changed.defined()) grad = std::move(changed);
-  }
-
   std::vector<Tensor> call(const std::shared_ptr<Node>& node, std::vector<Tensor> grads) {
-    std::vector<Tensor> inputs, outputs;
-    NodeHooks hooks = node->hooks ? *node->hooks : NodeHooks();
-    for (const auto& hook : hooks.before) {
-      std::vector<Tensor> changed = hook.call(grads);
-      if (!changed.empty()) grads = checked(std::move(changed), grads.size(), *node, "pre-hook");
-    }
-    if (!hooks.after.empty()) inputs = grads;
-    {
-      std::lock_guard guard(node->lock);
-      outputs = node->apply(std::move(grads));
-      if (!options_.keep_graph) node->release();
-    }
-    outputs.resize(node->next.size());
-    if (anomaly_mode().enabled && anomaly_mode().check_nan) check_nan(*node, outputs);
-    for (const auto& hook : hooks.after) {
-      std::vector<Tensor> changed = hook.call(outputs, inputs);
-      if (!changed.empty()) outputs = checked(std::move(changed), outputs.size(), *node, "hook");
-    }
+    if (!node->hooks) return call_function(*node, std::move(grads), options_.keep_graph);
+    run_before_hooks(*node, grads);
+    std::vector<Tensor> inputs = node->hooks->after.empty() ? std::vector<Tensor>() : grads;
+    std::vector<Tensor> outputs = call_function(*node, std::move(grads), options_.keep_graph);
+    run_after_hooks(*node, outputs, inputs);
     return outputs;
-  }
-
-  static std::vector<Tensor> checked(std::vector<Tensor> changed, size_t count, const Node& node,
-                                     const char* what) {
-    require(changed.size() == count, "a {} of {} returned {} tensors, expected {} (or none)", what,
-            node.name(), changed.size(), count);
-    return changed;
-  }
-
-  static void check_nan(const Node& node, const std::vector<Tensor>& outputs) {
-    BelowAutograd below;
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      if (!outputs[i].defined() || outputs[i].is_fake()) continue;
-      if (!static_cast<bool>(outputs[i].isnan().any())) continue;
-      std::string text =
-          message("Function '{}' returned nan values in its {}th output.", node.name(), i);
-      for (const std::string& line : node.anomaly_trace) text += "\n" + line;
-      fail("{}", text);
-    }
   }
 
   const std::vector<Edge>& wanted_;
@@ -237,7 +185,84 @@ struct EnterPass {
   ~EnterPass() { passes().pop_back(); }
 };
 
+void apply_hook(const TensorHook& hook, Tensor& grad) {
+  if (!grad.defined()) return;
+  if (Tensor changed = hook(grad); changed.defined()) grad = std::move(changed);
+}
+
+std::vector<Tensor> checked(std::vector<Tensor> changed, size_t count, const Node& node,
+                            const char* what) {
+  require(changed.size() == count, "a {} of {} returned {} tensors, expected {} (or none)", what,
+          node.name(), changed.size(), count);
+  return changed;
+}
+
+void check_nan(const Node& node, const std::vector<Tensor>& outputs) {
+  BelowAutograd below;
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].defined() || outputs[i].is_fake()) continue;
+    if (!static_cast<bool>(outputs[i].isnan().any())) continue;
+    std::string text =
+        message("Function '{}' returned nan values in its {}th output.", node.name(), i);
+    for (const std::string& line : node.anomaly_trace) text += "\n" + line;
+    fail("{}", text);
+  }
+}
+
 }  // namespace
+
+bool (*take_pass_slot)(const PassRequest&, std::vector<Tensor>&) = nullptr;
+std::atomic<int32_t> n_pass_takers{0};
+
+// Hooks may register and remove others: the lists are copied.
+void run_tensor_hooks(Node& node, std::vector<Tensor>& grads) {
+  if (const auto* leaf = dynamic_cast<AccumulateGrad*>(&node)) {
+    GradState& state = ensure_state(leaf->leaf());
+    for (const auto& hook : std::vector(state.hooks)) apply_hook(hook.call, grads[0]);
+  }
+  if (!node.hooks) return;
+  for (const NodeHooks::TensorHooks& list : std::vector(node.hooks->tensors))
+    for (const auto& hook : list.hooks) apply_hook(hook.call, grads[list.input]);
+  for (size_t i = 0; i < node.hooks->retains.size(); ++i) retain(node, i, grads[i]);
+}
+
+void retain(Node& node, size_t input, const Tensor& grad) {
+  const std::shared_ptr<Tensor>& cell = node.hooks->retains[input];
+  if (cell && grad.defined()) *cell = cell->defined() ? cell->add(grad) : grad;
+}
+
+void run_before_hooks(Node& node, std::vector<Tensor>& grads) {
+  if (!node.hooks) return;
+  for (const auto& hook : std::vector(node.hooks->before)) {
+    std::vector<Tensor> changed = hook.call(grads);
+    if (!changed.empty()) grads = checked(std::move(changed), grads.size(), node, "pre-hook");
+  }
+}
+
+std::vector<Tensor> call_function(Node& node, std::vector<Tensor> grads, bool keep_graph) {
+  std::vector<Tensor> outputs;
+  {
+    std::lock_guard guard(node.lock);
+    outputs = node.apply(std::move(grads));
+    if (!keep_graph) node.release();
+  }
+  outputs.resize(node.next.size());
+  if (anomaly_mode().enabled && anomaly_mode().check_nan) check_nan(node, outputs);
+  return outputs;
+}
+
+void run_after_hooks(Node& node, std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs) {
+  if (!node.hooks) return;
+  for (const auto& hook : std::vector(node.hooks->after)) {
+    std::vector<Tensor> changed = hook.call(outputs, inputs);
+    if (!changed.empty()) outputs = checked(std::move(changed), outputs.size(), node, "hook");
+  }
+}
+
+std::vector<Tensor> run_nodes(const std::vector<Edge>& roots, std::vector<Tensor> grads,
+                              const std::vector<Edge>& wanted, EngineOptions options) {
+  return GradientPass(wanted, options).run(roots, std::move(grads));
+}
 
 std::vector<Tensor> run_engine(const std::vector<Edge>& roots, std::vector<Tensor> grads,
                                const std::vector<Edge>& wanted, EngineOptions options) {
@@ -246,7 +271,9 @@ std::vector<Tensor> run_engine(const std::vector<Edge>& roots, std::vector<Tenso
   std::vector<Tensor> captured;
   {
     EnableGradGuard mode(options.create_graph);
-    captured = pass.run(roots, std::move(grads));
+    bool taken = n_pass_takers.load(std::memory_order_relaxed) > 0 &&
+                 take_pass_slot({roots, grads, wanted, options}, captured);
+    if (!taken) captured = pass.run(roots, std::move(grads));
   }
   for (size_t i = 0; i < pass.callbacks.size(); ++i)  // a callback may queue more
     std::function<void()>(pass.callbacks[i])();

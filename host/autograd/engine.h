@@ -3,6 +3,8 @@
 
 #include "autograd/node.h"
 
+#include <atomic>
+
 namespace tenon::autograd {
 
 struct EngineOptions {
@@ -12,6 +14,34 @@ struct EngineOptions {
 
 /// What the innermost pass of this thread was asked for; null outside of one.
 const EngineOptions* current_pass();
+
+/// A pass that was asked for.
+struct PassRequest {
+  const std::vector<Edge>& roots;
+  std::vector<Tensor>& grads;
+  const std::vector<Edge>& wanted;
+  const EngineOptions& options;
+};
+/// Does a whole pass in the engine's place, inside of what `current_pass` and `queue_callback` see,
+/// and gives what arrives at the wanted edges; false, with nothing done, leaves it to the engine.
+/// Filled in by tape/api.cpp.
+extern bool (*take_pass_slot)(const PassRequest& request, std::vector<Tensor>& captured);
+/// How many ask for the slot to be called; while it is 0 passes do not look further.
+extern std::atomic<int32_t> n_pass_takers;
+/// The rest of a pass that was begun in the engine's place, or a pass of its own; no callbacks.
+std::vector<Tensor> run_nodes(const std::vector<Edge>& roots, std::vector<Tensor> grads,
+                              const std::vector<Edge>& wanted, EngineOptions options);
+
+// ---- the parts of running a node, for those who run some in the engine's place
+
+/// Hooks of inputs, in order of registration; then gradients are kept where they are asked for.
+void run_tensor_hooks(Node& node, std::vector<Tensor>& grads);
+void run_before_hooks(Node& node, std::vector<Tensor>& grads);
+/// Calls the function of a locked node; one output for each edge.
+std::vector<Tensor> call_function(Node& node, std::vector<Tensor> grads, bool keep_graph);
+void run_after_hooks(Node& node, std::vector<Tensor>& outputs, const std::vector<Tensor>& inputs);
+/// Adds `grad` to what is kept for this input.
+void retain(Node& node, size_t input, const Tensor& grad);
 
 /// Sends `grads` into `roots` and on through the tape; gives what arrives at the `wanted` edges
 /// (undefined where nothing does). With `accumulate` and wanted edges, only those leaves add up.

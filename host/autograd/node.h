@@ -51,6 +51,8 @@ struct NodeHooks {
   std::vector<std::shared_ptr<Tensor>> retains;
 };
 
+class Collector;
+
 class Node : public std::enable_shared_from_this<Node> {
  public:
   /// Taken by the engine before nodes with a lower one. Threads count apart.
@@ -66,6 +68,9 @@ class Node : public std::enable_shared_from_this<Node> {
   virtual std::vector<Tensor> apply(std::vector<Tensor> grads) = 0;
   /// Drops what is kept for `apply`.
   virtual void release() {}
+  /// Writes what code for this node depends on and what it takes; false, with nothing of worth
+  /// written, where `apply` can only be called: what it does cannot be told from that.
+  virtual bool collect(Collector&) const { return false; }
   /// "op, at file:line", what made the node; empty when not known.
   virtual std::string origin() const { return {}; }
 

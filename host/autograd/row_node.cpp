@@ -1,10 +1,12 @@
 // Nodes of recorded ops: saving what the rules need, and running them.
 #include "autograd/row_node.h"
 
+#include "autograd/collector.h"
 #include "autograd/grad_state.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/each_tensor.h"
+#include "ops/op_ids.h"
 
 #include <tenon/ops/create.h>
 #include <tenon/ops/reduce.h>
@@ -113,7 +115,7 @@ std::string RowNode::name() const {
 }
 
 Tensor RowNode::gradient(size_t i, const VjpUse& use, const std::vector<Tensor>& grads) const {
-  return grads[i].defined() || use.may_be_undefined ? grads[i] : zeros_for(inputs[i]);
+  return grads[i].defined() || use.may_be_undefined ? grads[i] : zeros_for(input_meta(*this, i));
 }
 
 // `needs` has room for one flag an argument of the rule.
@@ -193,6 +195,25 @@ std::vector<Tensor> RowNode::apply(std::vector<Tensor> grads) {
 
 void RowNode::release() {
   for (auto& [use, value] : saved_) released_ = value.release() || released_;
+}
+
+// Sizes, and the factors of losses and learning rates, which change from step to step. Other numbers
+// choose what code is made: an exponent of 2 is a product.
+bool RowNode::may_differ(const VjpUse& use) const {
+  if (use.kind != Kind::argument) return false;
+  BaseType type = op_.schema.args[use.index].type.base;
+  if (type != BaseType::scalar) return type == BaseType::sym_int;
+  return op_.id == OpId::aten_mul_Scalar || op_.id == OpId::aten_div_Scalar;
+}
+
+// Which values are kept follows from the plan and from the edges, which the walk writes.
+bool RowNode::collect(Collector& collector) const {
+  if (released_) collector.refuse("a tape that was freed");
+  collector.key(&plan_);
+  for (const Slots& s : slots_) collector.key(uint64_t{s.arg} << 32 | s.count);
+  for (const auto& [use, value] : saved_)
+    if (!value.collect(collector, may_differ(use))) return false;
+  return true;
 }
 
 }  // namespace tenon::autograd

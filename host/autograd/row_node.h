@@ -20,12 +20,14 @@ class RowNode final : public Node {
   std::string name() const override;
   std::vector<Tensor> apply(std::vector<Tensor> grads) override;
   void release() override;
+  bool collect(Collector& collector) const override;
   std::string origin() const override { return anomaly_trace.empty() ? "" : anomaly_trace[0]; }
 
  private:
   bool wants(const VjpPlanRule& rule) const;
   bool wants_argument(uint8_t arg) const;
   bool keeps(const VjpUse& use) const;
+  bool may_differ(const VjpUse& use) const;
   void save_result(const VjpUse& use, const Tensor& result);
   Tensor gradient(size_t i, const VjpUse& use, const std::vector<Tensor>& grads) const;
   void add_parameter(const VjpPlanRule& rule, const VjpUse& use, const std::vector<Tensor>& grads,

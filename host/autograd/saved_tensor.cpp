@@ -1,6 +1,7 @@
 // Tensors that nodes keep.
 #include "autograd/saved_tensor.h"
 
+#include "autograd/collector.h"
 #include "autograd/grad_state.h"
 #include "autograd/saved_tensor_hooks.h"
 #include "core/dispatch.h"
@@ -34,6 +35,9 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_result, uint32_t result_input)
 
 Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view what) const {
   if (!defined_) return {};
+  if (stand_ins)
+    if (auto known = stand_ins->tensors.find(this); known != stand_ins->tensors.end())
+      return known->second;
   require(!released_,
           "backward through {} a second time: what it had kept was freed by the first pass; pass "
           "retain_graph = true to that one",
@@ -53,6 +57,16 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view 
   Tensor with_history = bare_alias(t);
   set_history(with_history, edge.node, edge.input);
   return with_history;
+}
+
+// What the engine would refuse, it is left to refuse.
+bool SavedTensor::collect(Collector& collector) const {
+  if (defined_ && released_) collector.refuse("a tape that was freed");
+  if (!defined_ || released_) return collector.key(uint64_t{0}), true;
+  if (apart_ && apart_->packed) return false;
+  if (tensor_.version() != version_) collector.refuse("a saved tensor that was written");
+  collector.saved(*this, tensor_);
+  return true;
 }
 
 void SavedTensor::release() {

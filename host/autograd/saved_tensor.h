@@ -24,6 +24,8 @@ class SavedTensor {
   /// Throws UserError when the tensor was written since, or released by an earlier backward.
   Tensor unpack(const std::shared_ptr<Node>& owner, std::string_view what) const;
   void release();
+  /// For code in the node's place; false where a hook of the user brings the tensor back.
+  bool collect(Collector& collector) const;
 
  private:
   /// Of what is kept without its history.

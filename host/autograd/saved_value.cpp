@@ -1,6 +1,8 @@
 // Keeping values of calls.
 #include "autograd/saved_value.h"
 
+#include "autograd/collector.h"
+
 #include <algorithm>
 
 namespace tenon::autograd {
@@ -76,24 +78,45 @@ SavedValue::SavedValue(const Tensor& result, Part part, uint32_t result_input)
     tensor_ = SavedTensor(result, true, result_input);
 }
 
+const std::vector<uint64_t>& SavedValue::words() const {
+  if (stand_ins)
+    if (auto known = stand_ins->lists.find(this); known != stand_ins->lists.end())
+      return known->second;
+  return more_->words;
+}
+
+Value SavedValue::scalar() const {
+  if (stand_ins)
+    if (auto known = stand_ins->scalars.find(this); known != stand_ins->scalars.end())
+      return known->second;
+  return plain_;
+}
+
+const std::vector<Tensor>& SavedValue::fakes() const {
+  if (stand_ins)
+    if (auto known = stand_ins->metas.find(this); known != stand_ins->metas.end())
+      return known->second;
+  return more_->fakes;
+}
+
 void SavedValue::add_to(CallMemory& call, const std::shared_ptr<Node>& owner,
                         std::string_view what) const {
   switch (tag_) {
     case Tag::tensor:
       if (part_ == Part::sizes)
-        call.add(Value::pointer(Tag::ints, more_->words.data(), more_->words.size()));
+        call.add(Value::pointer(Tag::ints, words().data(), words().size()));
       else
-        call.add(part_ == Part::meta ? more_->fakes[0] : tensor_.unpack(owner, what));
+        call.add(part_ == Part::meta ? fakes()[0] : tensor_.unpack(owner, what));
       break;
     case Tag::tensors: {
-      std::vector<Tensor> list = more_->fakes;
+      std::vector<Tensor> list = fakes();
       for (const SavedTensor& t : more_->tensors) list.push_back(t.unpack(owner, what));
       call.add(std::move(list));
       break;
     }
     case Tag::ints:
     case Tag::floats:
-      call.add(Value::pointer(tag_, more_->words.data(), more_->words.size()));
+      call.add(Value::pointer(tag_, words().data(), words().size()));
       break;
     case Tag::bools:
       call.add(Value::pointer(Tag::bools, more_->bools.get(), plain_.count));
@@ -102,8 +125,60 @@ void SavedValue::add_to(CallMemory& call, const std::shared_ptr<Node>& owner,
       call.add(Value::of(std::string_view(more_->text)));
       break;
     default:
-      call.add(plain_);
+      call.add(scalar());
   }
+}
+
+bool SavedValue::collect_list(Collector& collector, bool may_differ) const {
+  if (tag_ == Tag::string) return collector.key_text(more_->text), true;
+  if (may_differ)
+    collector.list_of(*this, more_->words.size());
+  else
+    collector.key(tag_ == Tag::bools ? plain_.count : more_->words.size());
+  for (uint64_t word : more_->words)
+    if (may_differ)
+      collector.number(static_cast<int64_t>(word));
+    else
+      collector.key(word);
+  for (uint32_t i = 0; tag_ == Tag::bools && i < plain_.count; ++i)
+    collector.key(static_cast<uint64_t>(more_->bools[i]));
+  return true;
+}
+
+bool SavedValue::collect(Collector& collector, bool may_differ) const {
+  collector.key(static_cast<uint64_t>(tag_) | static_cast<uint64_t>(part_) << 8);
+  switch (tag_) {
+    case Tag::tensor:
+    case Tag::tensors:
+      break;
+    case Tag::ints:
+      return collect_list(collector, may_differ);
+    case Tag::floats:
+    case Tag::bools:
+    case Tag::string:
+      return collect_list(collector, false);
+    case Tag::integer:
+    case Tag::floating:
+      if (!may_differ) return collector.key(plain_.payload), true;
+      return collector.scalar_of(*this, plain_.payload, tag_ == Tag::floating), true;
+    case Tag::graph:
+      return false;
+    default:
+      return collector.key(plain_.payload), true;
+  }
+  if (part_ == Part::sizes) {
+    collector.list_of(*this, more_->words.size());
+    for (uint64_t word : more_->words) collector.number(static_cast<int64_t>(word));
+    return true;
+  }
+  bool is_list = tag_ == Tag::tensors;
+  if (is_list) collector.key(more_->fakes.size() + more_->tensors.size());
+  if (more_)
+    for (const Tensor& fake : more_->fakes) collector.meta_of(*this, fake);
+  if (part_ == Part::whole && !is_list) return tensor_.collect(collector);
+  for (size_t i = 0; is_list && i < more_->tensors.size(); ++i)
+    if (!more_->tensors[i].collect(collector)) return false;
+  return true;
 }
 
 bool SavedValue::release() {

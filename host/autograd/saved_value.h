@@ -37,6 +37,9 @@ class SavedValue {
 
   /// Adds the value to a call; valid as long as this and `call`. Throws as SavedTensor::unpack.
   void add_to(CallMemory& call, const std::shared_ptr<Node>& owner, std::string_view what) const;
+  /// For code in the node's place; false as SavedTensor::collect. Numbers that may differ, such as
+  /// sizes, are taken by the code; others are a part of what it does.
+  bool collect(Collector& collector, bool may_differ) const;
   /// Drops tensors; whether there were any, without which the value cannot be used again.
   bool release();
 
@@ -49,6 +52,11 @@ class SavedValue {
     std::unique_ptr<bool[]> bools;
   };
   More& more();
+  bool collect_list(Collector& collector, bool may_differ) const;
+  /// What add_to() gives: on a thread that records a pass, what stands there instead.
+  Value scalar() const;
+  const std::vector<uint64_t>& words() const;
+  const std::vector<Tensor>& fakes() const;
   void keep_tensors(TensorList list);
   void keep_list(const Value& list);
 

@@ -11,6 +11,7 @@
 // CopySlices. Cost: a copy of the base's gradient for each write to a view.
 #include "autograd/view.h"
 
+#include "autograd/collector.h"
 #include "autograd/grad_state.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -50,6 +51,15 @@ struct ViewPlace {
   Tensor put(const Tensor& laid, const Tensor& part) const {
     return laid.as_strided_scatter(part, list_of(sizes), list_of(strides), offset);
   }
+  // Code is for this very place.
+  void collect(Collector& collector) const {
+    for (const Dims* dims : {&base_sizes, &base_strides, &sizes, &strides}) {
+      collector.key(dims->size());
+      for (SymInt n : *dims) collector.key(static_cast<uint64_t>(n.word()));
+    }
+    collector.key(static_cast<uint64_t>(offset.word()));
+    collector.key(uint64_t{base_is_contiguous});
+  }
   Tensor zeros(const Tensor& like) const { return laid_out(like.new_zeros(list_of(base_sizes))); }
 };
 
@@ -64,6 +74,10 @@ class ViewOfBase final : public Node {
   std::vector<Tensor> apply(std::vector<Tensor> grads) override {
     if (!grads[0].defined()) return {Tensor()};
     return {place_.put(place_.zeros(grads[0]), grads[0])};
+  }
+  bool collect(Collector& collector) const override {
+    place_.collect(collector);
+    return true;
   }
 
  private:
@@ -82,6 +96,10 @@ class CopySlices final : public Node {
   std::string name() const override { return "CopySlices"; }
   std::string origin() const override { return inner_->origin(); }
   void release() override { inner_->release(); }
+  bool collect(Collector& collector) const override {
+    place_.collect(collector);
+    return inner_->collect(collector);
+  }
   std::vector<Tensor> apply(std::vector<Tensor> grads) override {
     std::vector<Tensor> out(next.size());
     if (!grads[0].defined()) return out;

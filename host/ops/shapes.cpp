@@ -4,6 +4,7 @@
 #include "core/error.h"
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_int.h"
+#include "ops/symbols_match.h"
 
 #include <algorithm>
 
@@ -32,6 +33,13 @@ bool sizes_match(SymInt a, SymInt b) {
   return expect_true(a == b);
 }
 
+bool symbols_match(SymInt a, SymInt b) {
+  if (!a.is_symbolic() || !b.is_symbolic()) return false;
+  const ShapeEnv* env = current_shape_env();
+  std::optional<int64_t> first = env ? env->int_hint(a) : std::nullopt;
+  return first && first == env->int_hint(b) && sizes_match(a, b);
+}
+
 Dims broadcast_sizes(SymIntList a, SymIntList b) {
   size_t rank = std::max(a.size(), b.size());
   Dims out(rank);
@@ -39,7 +47,9 @@ Dims broadcast_sizes(SymIntList a, SymIntList b) {
     size_t from_end = rank - i;
     SymInt x = from_end <= a.size() ? a[a.size() - from_end] : SymInt(1);
     SymInt y = from_end <= b.size() ? b[b.size() - from_end] : SymInt(1);
-    if (is_one(x))
+    if (symbols_match(x, y))
+      out[i] = x;
+    else if (is_one(x))
       out[i] = y;
     else if (is_one(y) || sizes_match(x, y))
       out[i] = x;
@@ -77,7 +87,8 @@ Dims broadcast_strides(SymIntList from_sizes, SymIntList from_strides, SymIntLis
   size_t missing = sizes.size() - from_sizes.size();
   Dims out(sizes.size(), SymInt(0));
   for (size_t i = 0; i < from_sizes.size(); ++i) {
-    bool repeated = is_one(from_sizes[i]) && !is_one(sizes[missing + i]);
+    bool repeated = !symbols_match(from_sizes[i], sizes[missing + i]) && is_one(from_sizes[i]) &&
+                    !is_one(sizes[missing + i]);
     out[missing + i] = repeated ? SymInt(0) : from_strides[i];
   }
   return out;
@@ -148,11 +159,22 @@ std::nullopt_t no_view(SymIntList sizes, SymIntList new_sizes) {
   return std::nullopt;
 }
 
+// Symbolic sizes whose strides are those of a dense tensor, cut anew: so for all values, sizes of 0
+// and 1 included.
+bool is_dense_for_all(SymIntList sizes, SymIntList strides, SymIntList new_sizes) {
+  if (!sizes.is_symbolic() || sizes.size() != strides.size()) return false;
+  Dims dense = contiguous_strides(sizes);
+  for (size_t i = 0; i < dense.size(); ++i)
+    if (dense[i].word() != strides[i].word()) return false;
+  return statically_known_true(product(sizes) == product(new_sizes));
+}
+
 }  // namespace
 
 // Walks both shapes from the end: a run of old dimensions that lies dense in memory can be cut
 // anew, a run must be used up exactly.
 std::optional<Dims> view_strides(SymIntList sizes, SymIntList strides, SymIntList new_sizes) {
+  if (is_dense_for_all(sizes, strides, new_sizes)) return contiguous_strides(new_sizes);
   if (guard_or_false(product(sizes) == 0)) {
     if (new_sizes.size() == sizes.size()) {
       bool equal = true;

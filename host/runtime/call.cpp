@@ -6,6 +6,7 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "runtime/compiled_backward.h"
 #include "runtime/limits.h"
 #include "runtime/verify.h"
 
@@ -23,6 +24,8 @@ void (*replay_slot)(detail::Site&, const detail::Leaves&, const detail::Body&,
                     detail::CallResult&) = nullptr;
 bool (*verify_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::Body&,
                     detail::CallResult&) = nullptr;
+
+std::shared_ptr<void> (*compiled_backward_slot)(const Options&) = nullptr;
 
 OptionTexts option_texts(const std::map<std::string, std::string>& options) {
   OptionTexts texts;
@@ -124,6 +127,8 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
     require_nesting_allowed(site);
     return body.run_eager(body.context);
   }
+  std::shared_ptr<void> backward;
+  if (config::flags().dynamo.compiled_autograd) backward = compiled_backward_slot(site.options);
   VersionList<Entry>::Reading reading(site.versions);
   Site::Counters& counters = site.my_counters();
   counters.calls.store(counters.calls.load(std::memory_order_relaxed) + 1,

@@ -7,6 +7,7 @@
 #include "core/sym/sym_int.h"
 #include "core/tensor/allocator.h"
 #include "core/tensor/exposure.h"
+#include "core/tensor/layout_questions.h"
 
 #include <algorithm>
 #include <cstring>
@@ -114,11 +115,11 @@ bool is_dense(const TensorImpl* t, DimAt dim_at) {
       SymInt size = t->sym_sizes[dim_at(i)];
       if (!size.is_symbolic() && size.word() == 1) continue;
       // Sizes are asked for last, so that dense tensors need no guard that a size is not 1.
-      if (!guard_or_false(t->sym_strides[dim_at(i)] == expected)) {
-        if (!guard_or_false(size == 1)) return false;
+      if (!holds_for_layout(t->sym_strides[dim_at(i)] == expected)) {
+        if (!holds_for_layout(size == 1)) return false;
         continue;
       }
-      expected = expected * size;
+      expected = expected * sym_max(size, 1);  // as contiguous_strides() has it
     }
     return true;
   }

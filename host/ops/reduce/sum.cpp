@@ -3,6 +3,7 @@
 #include "ops/complex_forms.h"
 #include "ops/op.h"
 #include "ops/reduce/reduce_loop.h"
+#include "ops/symbols_match.h"
 #include "ops/vjp_rules.h"
 
 #include <tenon/ops/copy.h>
@@ -175,6 +176,10 @@ constexpr auto nanmean_kernel = [](Tensor& out, const Tensor& self, OptIntList d
   });
 };
 
+bool shrinks_to_one(SymInt from, SymInt to) {
+  return !symbols_match(from, to) && is_one(to) && !is_one(from);
+}
+
 Tensor summed_to_size(const Tensor& self, SymIntList size) {
   if (size.empty()) return sum(self);
   int64_t missing = self.dim() - static_cast<int64_t>(size.size());
@@ -182,8 +187,7 @@ Tensor summed_to_size(const Tensor& self, SymIntList size) {
   std::vector<int64_t> folded;
   bool changes = missing > 0;
   for (int64_t d = 0; d < self.dim(); ++d) {
-    bool sums =
-        d < missing || (is_one(size[static_cast<size_t>(d - missing)]) && !is_one(self.size(d)));
+    bool sums = d < missing || shrinks_to_one(self.size(d), size[static_cast<size_t>(d - missing)]);
     require(sums || sizes_match(size[static_cast<size_t>(d - missing)], self.size(d)),
             "sum_to_size: shape {} does not expand to {}", size, self.sizes());
     if (sums) folded.push_back(d);

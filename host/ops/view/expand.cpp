@@ -2,6 +2,7 @@
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
 #include "ops/shapes.h"
+#include "ops/symbols_match.h"
 
 #include <tenon/ops/copy.h>
 #include <tenon/ops/view.h>
@@ -29,7 +30,8 @@ ViewMeta expanded(const Tensor& self, SymIntList size, bool) {
     require(keeps || expect_true(size[at] >= 0), "expand: sizes must not be negative, found {}",
             size);
     m.sizes[at] = keeps ? own : size[at];
-    bool repeats = !keeps && is_one(own) && !is_one(size[at]);
+    keeps = keeps || symbols_match(own, size[at]);
+    bool repeats = !keeps && is_one(own) && (size[at].is_symbolic() || !is_one(size[at]));
     require(keeps || repeats || sizes_match(own, size[at]),
             "expand: shape {} does not expand to {}: size {} of dimension {} is not 1",
             self.sizes(), size, own, i);

@@ -1,0 +1,171 @@
+// The way of a pass: key, look-up, on a miss recording and compiling, then the program.
+#include "tape/compiled_pass.h"
+
+#include "aot/backward_autocast.h"
+#include "autograd/anomaly.h"
+#include "compile/compile_graph.h"
+#include "config/flags.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+#include "core/tensor/layout_questions.h"
+#include "graph/text/print.h"
+#include "report/compile_record.h"
+#include "report/events.h"
+#include "report/log.h"
+#include "tape/cache.h"
+
+#include <tenon/autocast.h>
+#include <tenon/config.h>
+
+#include <array>
+
+namespace tenon::tape {
+
+using autograd::PassRequest;
+
+namespace {
+
+thread_local bool inside = false;
+
+struct Inside {
+  Inside() { inside = true; }
+  ~Inside() { inside = false; }
+};
+
+Cache& cache() {
+  static auto* passes = new Cache;
+  return *passes;
+}
+
+struct Counters {
+  report::Counter& captures = report::counter("compiled_autograd.captures");
+  report::Counter& hits = report::counter("compiled_autograd.hits");
+  report::Counter& eager_passes = report::counter("compiled_autograd.eager_passes");
+  report::Counter& departures = report::counter("compiled_autograd.departures");
+};
+Counters& counters() {
+  static auto* all = new Counters;
+  return *all;
+}
+
+// Of the flags that decide what a compilation produces; a set of flags is looked at once a thread.
+uint64_t flags_hash() {
+  struct Known {
+    uint64_t serial = ~uint64_t{0}, hash = 0;
+  };
+  thread_local Known known;
+  uint64_t serial = config::flags().serial;
+  if (known.serial != serial) known = {serial, std::hash<std::string>()(config::hash())};
+  return known.hash;
+}
+
+std::array<uint64_t, 3> root_key(const PassSettings& settings, const PassRequest& request) {
+  AutocastOptions casts = autocast_in_effect();
+  uint64_t facts = uint64_t{request.options.accumulate} | uint64_t{settings.dynamic} << 1 |
+                   uint64_t{thread_modes.deterministic} << 2 | uint64_t{casts.enabled} << 3 |
+                   static_cast<uint64_t>(casts.dtype) << 8;
+  return {settings.serial, facts, flags_hash()};
+}
+
+bool leave(std::string_view why) {
+  counters().eager_passes.add();
+  if (report::log_enabled(report::LogLevel::info, "compiled_autograd"))
+    report::log_line(report::LogLevel::info, "compiled_autograd",
+                     message("a backward pass runs on the engine: {}", why));
+  return false;
+}
+
+// Code for each piece; with what it needs of sizes the program is whole.
+std::shared_ptr<const Program> compile_program(Traced traced, const PassSettings& settings,
+                                               int64_t number) {
+  CompileGraphOptions options{.backend = settings.backend,
+                              .mode = settings.mode,
+                              .options_toml = settings.options_toml,
+                              .compile_id = message("backward/{}", number),
+                              .dynamic = settings.dynamic};
+  for (Step& step : traced.program.steps) {
+    if (!step.graph) continue;
+    if (report::artifact_enabled("compiled_autograd"))
+      report::log_artifact("compiled_autograd", to_text(*step.graph));
+    step.artifact = compile_graph(step.graph, options);
+  }
+  finish_program(traced);
+  if (report::artifact_enabled("compiled_autograd_verbose"))
+    for (const std::string& note : traced.notes)
+      report::log_artifact("compiled_autograd_verbose", note);
+  return std::make_shared<const Program>(std::move(traced.program));
+}
+
+std::shared_ptr<Version> capture(TapeWalk& walk, uint64_t hash, const PassSettings& settings,
+                                 const PassRequest& request) {
+  report::Span span("capture", "compiled_autograd");
+  if (report::artifact_enabled("compiled_autograd_verbose"))
+    report::log_artifact("compiled_autograd_verbose", cache().reason(walk, hash));
+  auto version = std::make_shared<Version>();
+  QuietLayouts layouts;
+  try {
+    Traced traced = trace_tape(walk, request, settings.dynamic, cache().experience_for(walk, hash));
+    if (!settings.dynamic)
+      for (uint32_t n = 0; n < traced.symbols.size(); ++n)
+        if (!traced.symbols[n]) traced.program.fixed.emplace_back(n, walk.collected.numbers[n]);
+    counters().captures.add();
+    version->program = compile_program(std::move(traced), settings, counters().captures.value());
+  } catch (const Error& error) {
+    if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::data_dependent) throw;
+    version->why = error.what();
+  }
+  return version;
+}
+
+}  // namespace
+
+bool in_pass() { return inside; }
+
+bool take_pass(const PassSettings& settings, const PassRequest& request,
+               std::vector<Tensor>& captured) {
+  if (inside || thread_modes.tracer) return false;
+  if (request.options.create_graph) return leave("create_graph records the pass on the tape");
+  // A thread has one pass of this kind at a time.
+  thread_local auto walk_of_thread = std::make_unique<TapeWalk>();
+  TapeWalk& walk = *walk_of_thread;
+  struct LetGo {
+    TapeWalk& walk;
+    ~LetGo() { walk.collected.clear(false); }
+  } let_go{walk};
+  auto key = root_key(settings, request);
+  walk.run(request, key, false);
+  if (walk.collected.refusal) return leave(walk.collected.refusal);
+  uint64_t hash = walk.hash();
+  Cache::Found found = cache().find(walk, hash);
+  if (!found.version) {
+    walk.run(request, key, true);
+    cache().add(walk, hash, capture(walk, hash, settings, request));
+    found = cache().find(walk, hash);
+    if (!found.version) return leave("what was compiled does not serve the pass that it is for");
+  } else if (found.version->program) {
+    counters().hits.add();
+  }
+  if (!found.version->program) return leave(found.version->why);
+  std::optional<Departure> departure;
+  Inside now;
+  captured = run_program(*found.version->program, walk, request, departure);
+  if (departure) {
+    counters().departures.add();
+    cache().learn(found, *departure);
+  }
+  return true;
+}
+
+PassFigures figures() {
+  return {counters().captures.value(), counters().hits.value(), counters().eager_passes.value(),
+          counters().departures.value(), cache().dropped()};
+}
+
+void forget_passes() {
+  cache().clear();
+  for (report::Counter* c :
+       {&counters().captures, &counters().hits, &counters().eager_passes, &counters().departures})
+    c->reset();
+}
+
+}  // namespace tenon::tape

@@ -1,0 +1,361 @@
+// Recording passes.
+#include "tape/trace.h"
+
+#include "autograd/accumulate_grad.h"
+#include "autograd/grad_state.h"
+#include "core/error.h"
+#include "core/sym/shape_env.h"
+#include "core/sym/sym_expr.h"
+#include "core/tensor/tensor_impl.h"
+#include "graph/record.h"
+#include "tape/fakes.h"
+
+#include <algorithm>
+#include <set>
+
+namespace tenon::tape {
+
+using autograd::GradMeta;
+using autograd::PassRequest;
+
+namespace {
+
+using Kind = Step::Kind;
+using Tensors = std::vector<Tensor>;
+
+class TapeTrace {
+ public:
+  TapeTrace(const TapeWalk& walk, const PassRequest& request, bool dynamic,
+            const Experience& experience)
+      : walk_(walk),
+        request_(request),
+        experience_(experience),
+        recorder_(ShapeEnv::make()),
+        fakes_(walk, *recorder_.shape_env(), dynamic ? nullptr : &experience.changed),
+        slots_(walk.visits.size()) {
+    recorder_.lift = [](const Tensor&) -> Tensor {
+      fail(ErrorCode::unsupported,
+           "the derivative of an op uses a tensor that its node does not "
+           "keep; it cannot be compiled with the pass");
+    };
+    recorder_.adopt = [this](const Tensor& fake) { return adopt(fake); };
+  }
+
+  Traced run() {
+    program_.n_lifted = static_cast<uint32_t>(walk_.collected.tensors.size());
+    for (const Tensor& fake : fakes_.lifted()) add_value(fake);
+    prepare_captures();
+    {
+      RecordScope scope(recorder_);
+      autograd::StandInScope reads(fakes_.stand_ins());
+      send_roots();
+      for (uint32_t place = 0; place < walk_.order.size(); ++place) visit(place);
+      cut({});
+    }
+    for (const Tensor& t : captured_) program_.captured.push_back(number_of(t));
+    program_.n_values = static_cast<uint32_t>(values_.size());
+    return {std::move(program_), fakes_.symbols(), recorder_.shape_env(), std::move(notes_)};
+  }
+
+ private:
+  const Visit& visit_at(uint32_t place) const { return walk_.visits[walk_.order[place]]; }
+
+  // ---- values
+
+  ValueNumber add_value(const Tensor& fake) {
+    auto [at, is_new] = numbers_.try_emplace(fake.head(), static_cast<ValueNumber>(values_.size()));
+    if (is_new) values_.push_back(fake);
+    return at->second;
+  }
+  ValueNumber number_of(const Tensor& fake) const {
+    return fake.defined() ? numbers_.at(fake.head()) : no_value;
+  }
+  std::vector<ValueNumber> numbers_of(const Tensors& fakes) const {
+    std::vector<ValueNumber> out;
+    for (const Tensor& t : fakes) out.push_back(number_of(t));
+    return out;
+  }
+
+  // A value of an earlier step is read: it becomes an input of the graph.
+  bool adopt(const Tensor& fake) {
+    auto known = numbers_.find(fake.head());
+    if (known == numbers_.end()) return false;
+    recorder_.adopt_input(fake);
+    inputs_.push_back(known->second);
+    return true;
+  }
+
+  // What the call gives in the place of `grads`, if it is as foreseen. What is expanded has no
+  // memory of its own that could be written.
+  void replace(Step& step, Tensors& grads) {
+    for (Tensor& t : grads) {
+      bool is_expanded = t.defined() && std::ranges::any_of(t.strides(), [](SymInt stride) {
+                           return !stride.is_symbolic() && stride.word() == 0;
+                         });
+      step.contiguous.push_back(is_expanded);
+      if (!t.defined()) continue;
+      t = make_fake(is_expanded ? contiguous_meta(t.sizes(), t.dtype(), t.device()) : meta_of(t));
+      add_value(t);
+    }
+    step.writes = numbers_of(grads);
+  }
+
+  // ---- graphs
+
+  // Ends the graph: what is on its way, captured, to be accumulated or in `wanted` is given.
+  void cut(const Tensors& wanted) {
+    std::vector<Tensor> outputs;
+    auto give = [&](const Tensor& t) {
+      if (!t.defined() || numbers_.contains(t.head())) return;
+      add_value(t);
+      outputs.push_back(t);
+    };
+    for (const Tensors& slot : slots_) std::ranges::for_each(slot, give);
+    std::ranges::for_each(captured_, give);
+    for (const auto& [step, t] : effects_) give(t);
+    std::ranges::for_each(wanted, give);
+    end_graph(outputs);
+    for (auto& [step, t] : effects_) {
+      step.reads = {number_of(t)};
+      step.pending = pending();
+      program_.steps.push_back(std::move(step));
+    }
+    effects_.clear();
+  }
+
+  void end_graph(const std::vector<Tensor>& outputs) {
+    if (outputs.empty() && frees_.empty()) return;
+    Step& step = program_.steps.emplace_back();
+    step.frees = std::move(frees_);
+    frees_.clear();
+    if (!outputs.empty()) {
+      step.graph = recorder_.finish(outputs);
+      step.graph->name = "backward";
+      step.reads = std::move(inputs_);
+      step.numbers = fakes_.bind_symbols(*step.graph, recorder_);
+      for (const Tensor& t : outputs) step.writes.push_back(number_of(t));
+    }
+    inputs_.clear();
+    recorder_.restart();
+  }
+
+  std::vector<Step::Pending> pending() const {
+    std::vector<Step::Pending> out;
+    for (uint32_t v = 0; v < slots_.size(); ++v)
+      for (uint32_t i = 0; i < slots_[v].size(); ++i)
+        if (slots_[v][i].defined()) out.push_back({v, i, number_of(slots_[v][i])});
+    return out;
+  }
+
+  // A call of user code, on values that earlier steps have given.
+  Step& call(Kind kind, uint32_t place, const Tensors& reads) {
+    cut(reads);
+    Step step;
+    step.kind = kind;
+    step.place = place;
+    step.reads = numbers_of(reads);
+    step.pending = pending();
+    note(place, name_of(kind));
+    return program_.steps.emplace_back(std::move(step));
+  }
+
+  void effect(Kind kind, uint32_t place, uint32_t input, const Tensor& grad) {
+    Step step;
+    step.kind = kind;
+    step.place = place;
+    step.input = input;
+    effects_.emplace_back(std::move(step), grad);
+    note(place, name_of(kind));
+  }
+
+  void note(uint32_t place, std::string_view what) {
+    notes_.push_back(message("{} (NodeCall {}){}{}", visit_at(place).node->name(), place + 1,
+                             what.empty() ? "" : ": ", what));
+  }
+
+  // ---- the pass
+
+  void prepare_captures() {
+    captured_.resize(request_.wanted.size());
+    for (const Edge& wanted : request_.wanted) {
+      auto at = std::ranges::find(walk_.visits, wanted.node.get(), &Visit::node);
+      bool is_there = at != walk_.visits.end();
+      program_.captured_from.emplace_back(
+          is_there ? static_cast<uint32_t>(at - walk_.visits.begin()) : no_visit, wanted.input);
+    }
+  }
+
+  void deliver(uint32_t visit, uint32_t input, Tensor grad) {
+    const Visit& v = walk_.visits[visit];
+    if (!v.needed || !grad.defined()) return;
+    Tensors& slots = slots_[visit];
+    slots.resize(v.node->inputs.size());
+    Tensor& slot = slots[input];
+    if (slot.defined()) notes_.emplace_back("add");
+    slot = slot.defined() ? autograd::add_gradients(std::move(slot), grad) : std::move(grad);
+  }
+
+  void send_roots() {
+    for (size_t i = 0; i < request_.roots.size(); ++i) {
+      const Edge& root = request_.roots[i];
+      if (!root || !request_.grads[i].defined()) continue;
+      auto at = std::ranges::find(walk_.visits, root.node.get(), &Visit::node);
+      deliver(static_cast<uint32_t>(at - walk_.visits.begin()), root.input,
+              fakes_.lifted_of(request_.grads[i]));
+    }
+  }
+
+  void visit(uint32_t place) {
+    const Visit& v = visit_at(place);
+    Tensors grads = std::move(slots_[walk_.order[place]]);
+    slots_[walk_.order[place]].clear();
+    grads.resize(v.node->inputs.size());
+    if (!v.needed) return;
+    tensor_hooks(place, grads);
+    for (size_t i = 0; i < captured_.size(); ++i)
+      if (program_.captured_from[i].first == walk_.order[place])
+        captured_[i] = grads[program_.captured_from[i].second];
+    if (!v.runs) return;
+    if (v.is_leaf) return accumulate(place, grads[0]);
+    if (v.opaque) return call_function(place, grads);
+    Tensors outputs = record_function(place, std::move(grads));
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      uint32_t target = walk_.targets[v.first_target + i];
+      if (target == no_visit || !walk_.visits[target].needed || !outputs[i].defined()) continue;
+      const Edge& edge = v.node->next[i];
+      deliver(target, edge.input,
+              autograd::fit_gradient(std::move(outputs[i]),
+                                     autograd::input_meta(*edge.node, edge.input), *v.node, i));
+    }
+  }
+
+  void tensor_hooks(uint32_t place, Tensors& grads) {
+    const Visit& v = visit_at(place);
+    const autograd::NodeHooks* hooks = v.node->hooks.get();
+    bool has_hooks = hooks && !hooks->tensors.empty();
+    if (v.is_leaf) {
+      const auto& leaf = static_cast<const autograd::AccumulateGrad&>(*v.node).leaf();
+      has_hooks = has_hooks || !autograd::ensure_state(leaf).hooks.empty();
+    }
+    if (has_hooks) {
+      Step& step = call(Kind::tensor_hooks, place, grads);
+      replace(step, grads);
+    } else if (hooks) {
+      for (uint32_t i = 0; i < hooks->retains.size(); ++i)
+        if (hooks->retains[i] && grads[i].defined()) effect(Kind::retain, place, i, grads[i]);
+    }
+  }
+
+  void accumulate(uint32_t place, const Tensor& grad) {
+    if (!grad.defined()) return;
+    effect(Kind::accumulate, place, 0, grad);
+    const auto& leaf = static_cast<const autograd::AccumulateGrad&>(*visit_at(place).node).leaf();
+    if (!autograd::ensure_state(leaf).after_accumulate.empty()) cut({});
+  }
+
+  Tensors record_function(uint32_t place, Tensors grads) {
+    const Visit& v = visit_at(place);
+    const autograd::NodeHooks* hooks = v.node->hooks.get();
+    if (hooks && !hooks->before.empty()) {
+      Step& step = call(Kind::before_hooks, place, grads);
+      replace(step, grads);
+    }
+    note(place, "");
+    Tensors inputs = grads;
+    Tensors outputs = v.node->apply(std::move(grads));
+    outputs.resize(v.node->next.size());
+    frees_.push_back(place);
+    if (!hooks || hooks->after.empty()) return outputs;
+    Tensors all = outputs;
+    all.insert(all.end(), inputs.begin(), inputs.end());
+    Step& step = call(Kind::after_hooks, place, all);
+    replace(step, outputs);
+    return outputs;
+  }
+
+  // What comes back has the shape that is needed where it goes, or the program is left.
+  void call_function(uint32_t place, const Tensors& grads) {
+    const Visit& v = visit_at(place);
+    Step& step = call(Kind::function, place, grads);
+    step.writes.assign(v.node->next.size(), no_value);
+    auto known = experience_.defined.find(place);
+    std::vector<std::pair<size_t, Tensor>> made;
+    for (size_t i = 0; i < v.node->next.size(); ++i) {
+      uint32_t target = walk_.targets[v.first_target + i];
+      if (target == no_visit || !walk_.visits[target].needed) continue;
+      if (known != experience_.defined.end() && !known->second[i]) continue;
+      const Edge& edge = v.node->next[i];
+      Tensor fake = fakes_.gradient(autograd::input_meta(*edge.node, edge.input));
+      step.writes[i] = add_value(fake);
+      made.emplace_back(i, fake);
+    }
+    for (auto& [i, fake] : made)
+      deliver(walk_.targets[v.first_target + i], v.node->next[i].input, fake);
+  }
+
+  const TapeWalk& walk_;
+  const PassRequest& request_;
+  const Experience& experience_;
+  Program program_;
+  GraphRecorder recorder_;
+  TapeFakes fakes_;
+  std::vector<Tensors> slots_;  // by visit: what is on its way to its inputs
+  Tensors captured_;
+  std::vector<Tensor> values_;  // keeps them, so that addresses stay their own
+  std::map<const void*, ValueNumber> numbers_;
+  std::vector<ValueNumber> inputs_;               // of the graph that is being recorded
+  std::vector<uint32_t> frees_;                   // nodes that it has taken in
+  std::vector<std::pair<Step, Tensor>> effects_;  // after it, before the next call
+  std::vector<std::string> notes_;
+};
+
+// Values that no later step reads go after their last use.
+void find_last_uses(Program& program) {
+  std::vector<bool> read(program.n_values);
+  for (ValueNumber v : program.captured)
+    if (v != no_value) read[v] = true;
+  for (size_t i = program.steps.size(); i-- > 0;) {
+    Step& step = program.steps[i];
+    auto use = [&](ValueNumber v) {
+      if (v == no_value || read[v]) return;
+      read[v] = true;
+      step.dying.push_back(v);
+    };
+    std::ranges::for_each(step.reads, use);
+    for (const Step::Pending& p : step.pending) use(p.value);
+    std::ranges::for_each(step.writes, use);
+  }
+}
+
+}  // namespace
+
+Traced trace_tape(const TapeWalk& walk, const PassRequest& request, bool dynamic,
+                  const Experience& experience) {
+  return TapeTrace(walk, request, dynamic, experience).run();
+}
+
+void finish_program(Traced& traced) {
+  std::vector<const Expr*> conditions;
+  for (const RecordedGuard& g : traced.env->guard_conditions()) conditions.push_back(g.condition);
+  for (const Step& step : traced.program.steps)
+    if (step.artifact)
+      conditions.insert(conditions.end(), step.artifact->guards.begin(),
+                        step.artifact->guards.end());
+  std::set<const Expr*> used;
+  for (const Expr* condition : conditions)
+    for (const Expr* symbol : free_symbols(condition)) used.insert(symbol);
+  std::vector<const Expr*> known;
+  for (uint32_t n = 0; n < traced.symbols.size(); ++n)
+    if (traced.symbols[n] && used.erase(traced.symbols[n])) {
+      known.push_back(traced.symbols[n]);
+      traced.program.condition_numbers.push_back(n);
+    }
+  require(used.empty(), ErrorCode::unsupported,
+          "the pass depends on a number that only its own run tells");
+  traced.program.conditions = SymProgram::compile(known, conditions);
+  for (const Expr* condition : conditions)
+    traced.notes.push_back("holds where " + traced.env->source_text(condition));
+  find_last_uses(traced.program);
+}
+
+}  // namespace tenon::tape
