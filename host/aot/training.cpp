@@ -16,6 +16,7 @@
 
 #include "aot/backward_code.h"
 #include "aot/eager_training.h"
+#include "autograd/collector.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
 #include "autograd/saved_tensor.h"
@@ -24,6 +25,7 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/random.h"
+#include "graph/inline.h"
 #include "graph/interpret.h"
 #include "ops/op_table.h"
 #include "report/events.h"
@@ -32,6 +34,8 @@
 #include <tenon/plugin.h>
 
 #include <algorithm>
+#include <atomic>
+#include <bit>
 #include <mutex>
 
 namespace tenon {
@@ -51,6 +55,12 @@ struct SymbolWord {
   uint32_t of_call = no_value, of_output = no_value;
 };
 
+// Addresses of plans are used again, these are not.
+uint64_t next_serial() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 /// What all calls of one compiled function share.
 struct TrainingPlan {
   TrainingPlan(const Lowered& lowered, TrainingHalves h, std::shared_ptr<Artifact> f,
@@ -60,6 +70,7 @@ struct TrainingPlan {
         joint(lowered.graph),
         derivative(*lowered.derivative),
         is_random(draws_random(*halves.forward.graph)),
+        can_be_inlined(can_record(*halves.backward.graph)),
         backward(halves.backward, static_cast<uint32_t>(halves.saved.size()), std::move(c)) {
     for (const Lowered::WriteBack& w : lowered.write_backs) written.push_back(w.input);
     for (uint32_t i = 0; i < derivative.n_primals; ++i)
@@ -99,6 +110,8 @@ struct TrainingPlan {
   std::vector<uint32_t> written;         // primals that are written after the run
   std::vector<SymbolWord> backward_words;
   bool is_random;
+  bool can_be_inlined;  // the backward, into the code of a whole pass
+  uint64_t serial = next_serial();
   BackwardCode backward;
 
   std::once_flag replay_once;
@@ -135,7 +148,7 @@ class CompiledNode final : public autograd::Node {
       input_of[tangents[k]] = add_input(outputs[tangents[k]]);
     for (uint32_t k = 0; k < tangents.size(); ++k)
       autograd::set_history(outputs[tangents[k]], shared_from_this(), k);
-    if (runs_piece_of_body) without_gradient_.assign(tangents.size(), true);
+    if (runs_piece_of_body && tangents.size() > 1) without_gradient_.assign(tangents.size(), true);
     BelowAutograd below;
     for (const Saved& s : plan_->halves.saved) {
       bool is_primal = s.kind == Saved::Kind::primal;
@@ -159,6 +172,16 @@ class CompiledNode final : public autograd::Node {
     released_ = true;
   }
 
+  bool collect(autograd::Collector& collector) const override {
+    if (released_) collector.refuse("a tape that was freed");
+    if (!plan_->can_be_inlined || !without_gradient_.empty()) return false;
+    collector.key(plan_->serial);
+    collector.list_of(this, backward_words_.size());
+    for (int64_t word : backward_words_) collector.number(word);
+    return std::ranges::all_of(
+        saved_, [&](const autograd::SavedTensor& t) { return t.collect(collector); });
+  }
+
   std::vector<Tensor> apply(std::vector<Tensor> grads) override {
     if (std::ranges::none_of(grads, [](const Tensor& g) { return g.defined(); }))
       return std::vector<Tensor>(next.size());
@@ -168,6 +191,7 @@ class CompiledNode final : public autograd::Node {
             "backward through {} a second time: what it had kept was freed by the first pass; pass "
             "retain_graph = true to that one",
             name());
+    if (autograd::stand_ins) return record_backward(grads);
     return thread_modes.grad_enabled ? differentiate_again(std::move(grads))
                                      : run_backward(std::move(grads));
   }
@@ -190,14 +214,17 @@ class CompiledNode final : public autograd::Node {
         plan_->written, [&](uint32_t primal) { return shares_storage(t, share(inputs[primal])); });
   }
 
+  Tensor zeros_like_result(size_t tangent) const {
+    const autograd::GradMeta& meta = autograd::input_meta(*this, tangent);
+    return zeros(list_of(meta.sizes), meta.dtype, {}, meta.device);
+  }
+
   // The layout that the backward was compiled for.
   Tensor laid_out(Tensor grad, size_t tangent) const {
     size_t at = plan_->halves.saved.size() + tangent;
     const Graph& backward = *plan_->halves.backward.graph;
     const TensorMeta& meta = backward.value(backward.inputs()[at]).meta;
-    if (!grad.defined())
-      grad =
-          zeros(list_of(inputs[tangent].sizes), inputs[tangent].dtype, {}, inputs[tangent].device);
+    if (!grad.defined()) grad = zeros_like_result(tangent);
     if (list_of(meta.strides).is_symbolic()) return grad.contiguous();
     for (size_t d = 0; d < meta.strides.size(); ++d) {
       auto dim = static_cast<int64_t>(d);
@@ -255,6 +282,29 @@ class CompiledNode final : public autograd::Node {
     std::vector<Tensor> made(half.part ? half.part->outputs.size()
                                        : plan_->derivative.gradients.size());
     call_owning(*half.code, heads, words, made, donates);
+    if (!half.part) return made;
+    std::vector<Tensor> gradients(plan_->derivative.gradients.size());
+    for (size_t i = 0; i < made.size(); ++i) gradients[half.part->outputs[i]] = std::move(made[i]);
+    return gradients;
+  }
+
+  // The backward half as a part of the pass that is being recorded.
+  std::vector<Tensor> record_backward(std::vector<Tensor>& grads) {
+    std::vector<bool> undefined(saved_.size());
+    for (const Tensor& g : grads) undefined.push_back(!g.defined());
+    BackwardCode::Variant half;
+    if (std::ranges::find(undefined, true) != undefined.end())
+      half.part = without_tangents(*plan_->halves.backward.graph, undefined);
+    std::vector<Tensor> values = inputs_of(half, grads);
+    const std::vector<uint64_t>& words = autograd::stand_ins->lists.at(this);
+    std::vector<SymInt> symbols;
+    if (half.part)
+      for (uint32_t outer : half.part->half.outer_symbols)
+        symbols.push_back(std::bit_cast<SymInt>(words[outer]));
+    else
+      for (uint64_t word : words) symbols.push_back(std::bit_cast<SymInt>(word));
+    const Extracted& graph = half.part ? half.part->half : plan_->halves.backward;
+    std::vector<Tensor> made = record_graph(*graph.graph, values, symbols);
     if (!half.part) return made;
     std::vector<Tensor> gradients(plan_->derivative.gradients.size());
     for (size_t i = 0; i < made.size(); ++i) gradients[half.part->outputs[i]] = std::move(made[i]);

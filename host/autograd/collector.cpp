@@ -122,11 +122,11 @@ void Collector::saved(const SavedTensor& owner, const Tensor& t) {
   if (keeps_places_ && !refusal && t.defined()) saved_places.push_back({&owner, number_of(t)});
 }
 
-void Collector::list_of(const SavedValue& owner, size_t count) {
+void Collector::list_of(const void* owner, size_t count) {
   key(count);
   if (keeps_places_)
     list_places.push_back(
-        {&owner, static_cast<uint32_t>(numbers.size()), static_cast<uint32_t>(count)});
+        {owner, static_cast<uint32_t>(numbers.size()), static_cast<uint32_t>(count)});
 }
 
 void Collector::scalar_of(const SavedValue& owner, uint64_t word, bool is_floating) {

@@ -55,7 +55,7 @@ class Collector {
   // ---- of nodes
   void saved(const SavedTensor& owner, const Tensor& t);
   /// The integers that follow are those of `owner`.
-  void list_of(const SavedValue& owner, size_t count);
+  void list_of(const void* owner, size_t count);
   /// An integer, or the bits of a double, that `owner` keeps.
   void scalar_of(const SavedValue& owner, uint64_t word, bool is_floating);
   /// A tensor without data that `owner` keeps for its sizes and strides.
@@ -88,7 +88,7 @@ class Collector {
     uint32_t tensor;
   };
   struct ListPlace {
-    const SavedValue* owner;
+    const void* owner;
     uint32_t first, count;
   };
   struct MetaPlace {
@@ -118,7 +118,7 @@ class Collector {
 /// is: other threads may walk the same tape.
 struct StandIns {
   std::unordered_map<const SavedTensor*, Tensor> tensors;
-  std::unordered_map<const SavedValue*, std::vector<uint64_t>> lists;
+  std::unordered_map<const void*, std::vector<uint64_t>> lists;  ///< of saved values and nodes
   std::unordered_map<const SavedValue*, Value> scalars;
   std::unordered_map<const SavedValue*, std::vector<Tensor>> metas;
   std::unordered_map<const Node*, std::vector<GradMeta>> inputs;

@@ -132,7 +132,7 @@ void SavedValue::add_to(CallMemory& call, const std::shared_ptr<Node>& owner,
 bool SavedValue::collect_list(Collector& collector, bool may_differ) const {
   if (tag_ == Tag::string) return collector.key_text(more_->text), true;
   if (may_differ)
-    collector.list_of(*this, more_->words.size());
+    collector.list_of(this, more_->words.size());
   else
     collector.key(tag_ == Tag::bools ? plain_.count : more_->words.size());
   for (uint64_t word : more_->words)
@@ -167,7 +167,7 @@ bool SavedValue::collect(Collector& collector, bool may_differ) const {
       return collector.key(plain_.payload), true;
   }
   if (part_ == Part::sizes) {
-    collector.list_of(*this, more_->words.size());
+    collector.list_of(this, more_->words.size());
     for (uint64_t word : more_->words) collector.number(static_cast<int64_t>(word));
     return true;
   }

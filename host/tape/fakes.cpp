@@ -180,6 +180,9 @@ std::map<const Expr*, std::pair<ValueId, int32_t>> sizes_of_inputs(const Graph& 
 
 std::vector<uint32_t> TapeFakes::bind_symbols(Graph& graph, GraphRecorder& recorder) const {
   std::set<const Expr*> used = UsedSymbols(graph).all;
+  // Lowering writes equal symbols as one of them.
+  for (const Expr* symbol : std::set(used))
+    for (const Expr* same : free_symbols(env_.simplify(symbol))) used.insert(same);
   auto shown = sizes_of_inputs(graph);
   std::vector<SymbolBinding> known;
   std::vector<uint32_t> numbers;

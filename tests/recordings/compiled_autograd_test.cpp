@@ -345,7 +345,7 @@ void custom_function(const Scenario& s) {
   s.expect_captures(captures);
 }
 
-// One capture fewer: the backward half is called as it is, so a new version of it is no new pass.
+// The third one has another version of the function, and so another backward half.
 void aot_backward_inlined(const Scenario& s) {
   auto f = compile([](const Tensor& x, const Tensor& w) { return x.matmul(w).sin(); },
                    {.backend = "aot_eager"});
@@ -362,7 +362,7 @@ void aot_backward_inlined(const Scenario& s) {
     EXPECT_TRUE(close(run.results[0], plain.grad())) << batch;
     captures.push_back(run.captures);
   }
-  EXPECT_EQ(captures, (std::vector<int64_t>{1, 0, 0, 0}));
+  s.expect_captures(captures);
 }
 
 void inplace_on_view(const Scenario& s) {
