@@ -85,6 +85,7 @@ std::shared_ptr<const Program> compile_program(Traced traced, const PassSettings
                               .dynamic = settings.dynamic};
   for (Step& step : traced.program.steps) {
     if (!step.graph) continue;
+    step.numbers = traced.fakes->bind_symbols(*step.graph);
     if (report::artifact_enabled("compiled_autograd"))
       report::log_artifact("compiled_autograd", to_text(*step.graph));
     step.artifact = compile_graph(step.graph, options);
@@ -96,6 +97,12 @@ std::shared_ptr<const Program> compile_program(Traced traced, const PassSettings
   return std::make_shared<const Program>(std::move(traced.program));
 }
 
+void fix_numbers(Traced& traced, const TapeWalk& walk) {
+  std::vector<const Expr*> symbols = traced.fakes->symbols();
+  for (uint32_t n = 0; n < symbols.size(); ++n)
+    if (!symbols[n]) traced.program.fixed.emplace_back(n, walk.collected.numbers[n]);
+}
+
 std::shared_ptr<Version> capture(TapeWalk& walk, uint64_t hash, const PassSettings& settings,
                                  const PassRequest& request) {
   report::Span span("capture", "compiled_autograd");
@@ -105,9 +112,7 @@ std::shared_ptr<Version> capture(TapeWalk& walk, uint64_t hash, const PassSettin
   QuietLayouts layouts;
   try {
     Traced traced = trace_tape(walk, request, settings.dynamic, cache().experience_for(walk, hash));
-    if (!settings.dynamic)
-      for (uint32_t n = 0; n < traced.symbols.size(); ++n)
-        if (!traced.symbols[n]) traced.program.fixed.emplace_back(n, walk.collected.numbers[n]);
+    if (!settings.dynamic) fix_numbers(traced, walk);
     counters().captures.add();
     version->program = compile_program(std::move(traced), settings, counters().captures.value());
   } catch (const Error& error) {

@@ -165,6 +165,14 @@ class UsedSymbols {
   }
 };
 
+ValueId add_number(Graph& graph, Number number, const std::string& name) {
+  GraphValue value;
+  value.kind = number.is_floating() ? ValueKind::sym_float : ValueKind::sym_int;
+  value.scalar = number;
+  value.name = name;
+  return graph.add_input(std::move(value));
+}
+
 std::map<const Expr*, std::pair<ValueId, int32_t>> sizes_of_inputs(const Graph& graph) {
   std::map<const Expr*, std::pair<ValueId, int32_t>> out;
   for (ValueId in : graph.inputs()) {
@@ -178,7 +186,7 @@ std::map<const Expr*, std::pair<ValueId, int32_t>> sizes_of_inputs(const Graph& 
 
 }  // namespace
 
-std::vector<uint32_t> TapeFakes::bind_symbols(Graph& graph, GraphRecorder& recorder) const {
+std::vector<uint32_t> TapeFakes::bind_symbols(Graph& graph) const {
   std::set<const Expr*> used = UsedSymbols(graph).all;
   // Lowering writes equal symbols as one of them.
   for (const Expr* symbol : std::set(used))
@@ -193,7 +201,7 @@ std::vector<uint32_t> TapeFakes::bind_symbols(Graph& graph, GraphRecorder& recor
     if (at != shown.end())
       known.push_back({own, at->second.first, at->second.second});
     else
-      known.push_back({own, recorder.add_scalar_input(number_over(own), env_.info(own).name), -1});
+      known.push_back({own, add_number(graph, number_over(own), env_.info(own).name), -1});
     numbers.push_back(n);
   }
   // Symbols that nodes of the graph compute stand there already; callers know those that follow.

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "core/sym/shape_env.h"
-#include "graph/record.h"
+#include "graph/graph.h"
 #include "tape/walk.h"
 
 #include <map>
@@ -24,8 +24,9 @@ class TapeFakes {
   /// A contiguous fake that looks so.
   Tensor gradient(const autograd::GradMeta& meta) const;
   /// Binds the symbols that the graph uses to its inputs, with numbers as further inputs; the
-  /// collected number of each.
-  std::vector<uint32_t> bind_symbols(Graph& graph, GraphRecorder& recorder) const;
+  /// collected number of each. To be done right before the graph is compiled: what was found equal
+  /// until then is written as one of the symbols.
+  std::vector<uint32_t> bind_symbols(Graph& graph) const;
 
  private:
   const Expr* symbol(uint32_t n) const;

@@ -31,7 +31,8 @@ class TapeTrace {
         request_(request),
         experience_(experience),
         recorder_(ShapeEnv::make()),
-        fakes_(walk, *recorder_.shape_env(), dynamic ? nullptr : &experience.changed),
+        fakes_(std::make_shared<TapeFakes>(walk, *recorder_.shape_env(),
+                                           dynamic ? nullptr : &experience.changed)),
         slots_(walk.visits.size()) {
     recorder_.lift = [](const Tensor&) -> Tensor {
       fail(ErrorCode::unsupported,
@@ -43,18 +44,18 @@ class TapeTrace {
 
   Traced run() {
     program_.n_lifted = static_cast<uint32_t>(walk_.collected.tensors.size());
-    for (const Tensor& fake : fakes_.lifted()) add_value(fake);
+    for (const Tensor& fake : fakes_->lifted()) add_value(fake);
     prepare_captures();
     {
       RecordScope scope(recorder_);
-      autograd::StandInScope reads(fakes_.stand_ins());
+      autograd::StandInScope reads(fakes_->stand_ins());
       send_roots();
       for (uint32_t place = 0; place < walk_.order.size(); ++place) visit(place);
       cut({});
     }
     for (const Tensor& t : captured_) program_.captured.push_back(number_of(t));
     program_.n_values = static_cast<uint32_t>(values_.size());
-    return {std::move(program_), fakes_.symbols(), recorder_.shape_env(), std::move(notes_)};
+    return {std::move(program_), fakes_, recorder_.shape_env(), std::move(notes_)};
   }
 
  private:
@@ -132,7 +133,6 @@ class TapeTrace {
       step.graph = recorder_.finish(outputs);
       step.graph->name = "backward";
       step.reads = std::move(inputs_);
-      step.numbers = fakes_.bind_symbols(*step.graph, recorder_);
       for (const Tensor& t : outputs) step.writes.push_back(number_of(t));
     }
     inputs_.clear();
@@ -201,7 +201,7 @@ class TapeTrace {
       if (!root || !request_.grads[i].defined()) continue;
       auto at = std::ranges::find(walk_.visits, root.node.get(), &Visit::node);
       deliver(static_cast<uint32_t>(at - walk_.visits.begin()), root.input,
-              fakes_.lifted_of(request_.grads[i]));
+              fakes_->lifted_of(request_.grads[i]));
     }
   }
 
@@ -285,7 +285,7 @@ class TapeTrace {
       if (target == no_visit || !walk_.visits[target].needed) continue;
       if (known != experience_.defined.end() && !known->second[i]) continue;
       const Edge& edge = v.node->next[i];
-      Tensor fake = fakes_.gradient(autograd::input_meta(*edge.node, edge.input));
+      Tensor fake = fakes_->gradient(autograd::input_meta(*edge.node, edge.input));
       step.writes[i] = add_value(fake);
       made.emplace_back(i, fake);
     }
@@ -298,7 +298,7 @@ class TapeTrace {
   const Experience& experience_;
   Program program_;
   GraphRecorder recorder_;
-  TapeFakes fakes_;
+  std::shared_ptr<TapeFakes> fakes_;
   std::vector<Tensors> slots_;  // by visit: what is on its way to its inputs
   Tensors captured_;
   std::vector<Tensor> values_;  // keeps them, so that addresses stay their own
@@ -344,10 +344,10 @@ void finish_program(Traced& traced) {
   std::set<const Expr*> used;
   for (const Expr* condition : conditions)
     for (const Expr* symbol : free_symbols(condition)) used.insert(symbol);
-  std::vector<const Expr*> known;
-  for (uint32_t n = 0; n < traced.symbols.size(); ++n)
-    if (traced.symbols[n] && used.erase(traced.symbols[n])) {
-      known.push_back(traced.symbols[n]);
+  std::vector<const Expr*> known, symbols = traced.fakes->symbols();
+  for (uint32_t n = 0; n < symbols.size(); ++n)
+    if (symbols[n] && used.erase(symbols[n])) {
+      known.push_back(symbols[n]);
       traced.program.condition_numbers.push_back(n);
     }
   require(used.empty(), ErrorCode::unsupported,

@@ -8,6 +8,7 @@
 // Source: PyTorch's compiled autograd, without its second level.
 #pragma once
 
+#include "tape/fakes.h"
 #include "tape/program.h"
 
 #include <map>
@@ -25,7 +26,7 @@ struct Experience {
 /// where the pass cannot be recorded.
 struct Traced {
   Program program;
-  std::vector<const Expr*> symbols;  ///< by number; null for those that are fixed
+  std::shared_ptr<const TapeFakes> fakes;
   std::shared_ptr<ShapeEnv> env;
   std::vector<std::string> notes;  ///< node by node, for the log
 };
