@@ -40,10 +40,22 @@ TapeFakes::TapeFakes(const TapeWalk& walk, ShapeEnv& env, const std::vector<bool
     : walk_(walk), env_(env) {
   ShapeEnvScope scope(env);
   make_numbers(changed);
+  note_sizes();
   const Collector& c = walk.collected;
   for (size_t i = 0; i < c.tensors.size(); ++i)
     lifted_.push_back(fake_like(c.tensors[i], c.first_numbers[i]));
   make_stand_ins();
+}
+
+// Numbers that are arguments of ops may be negative at another time.
+void TapeFakes::note_sizes() {
+  std::set<const Expr*> arguments;
+  const Collector& c = walk_.collected;
+  for (const Collector::ListPlace& p : c.list_places)
+    for (uint32_t i = 0; i < p.count; ++i) arguments.insert(symbol(p.first + i));
+  for (const Collector::ScalarPlace& p : c.scalar_places) arguments.insert(symbol(p.number));
+  for (uint32_t n = 0; n < numbers_.size(); ++n)
+    if (const Expr* own = symbol(n); own && !arguments.contains(own)) sizes_of_tensors_.insert(own);
 }
 
 // Every size is a symbol of its own, from 0 on; the pass itself shows which of them are equal.
@@ -134,6 +146,12 @@ const Expr* TapeFakes::symbol(uint32_t n) const {
   if (auto real = floats_.find(n); real != floats_.end())
     return real->second.is_symbolic() ? real->second.expr() : nullptr;
   return numbers_[n].is_symbolic() ? numbers_[n].expr() : nullptr;
+}
+
+bool TapeFakes::always_holds(const Expr* condition) const {
+  if (condition->op != SymOp::le || condition->n_operands != 2) return false;
+  const Expr *low = condition->operand(0), *high = condition->operand(1);
+  return low->is_constant() && low->integer() == 0 && sizes_of_tensors_.contains(high);
 }
 
 Tensor TapeFakes::gradient(const GradMeta& meta) const {

@@ -123,8 +123,7 @@ class ProgramRun {
   // A value that dies in this step is moved, so that it can be taken over.
   Tensor take(const Step& step, size_t i) {
     ValueNumber v = step.reads[i];
-    bool dies = std::ranges::find(step.dying, v) != step.dying.end();
-    return dies ? std::move(values_[v]) : values_[v];
+    return step.moves[i] ? std::move(values_[v]) : values_[v];
   }
 
   Tensors given(const Step& step, size_t first, size_t count) const {

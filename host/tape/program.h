@@ -55,6 +55,7 @@ struct Step {
   };
   std::vector<Pending> pending;
   std::vector<ValueNumber> dying;  ///< values that nobody reads after the step
+  std::vector<bool> moves;         ///< by read: the value dies here and is not read again
 };
 std::string_view name_of(Step::Kind kind);
 

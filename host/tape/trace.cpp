@@ -321,8 +321,12 @@ void find_last_uses(Program& program) {
       read[v] = true;
       step.dying.push_back(v);
     };
-    std::ranges::for_each(step.reads, use);
     for (const Step::Pending& p : step.pending) use(p.value);
+    for (ValueNumber v : step.reads) {
+      size_t n = step.dying.size();
+      use(v);
+      step.moves.push_back(step.dying.size() > n);
+    }
     std::ranges::for_each(step.writes, use);
   }
 }
@@ -336,7 +340,8 @@ Traced trace_tape(const TapeWalk& walk, const PassRequest& request, bool dynamic
 
 void finish_program(Traced& traced) {
   std::vector<const Expr*> conditions;
-  for (const RecordedGuard& g : traced.env->guard_conditions()) conditions.push_back(g.condition);
+  for (const RecordedGuard& g : traced.env->guard_conditions())
+    if (!traced.fakes->always_holds(g.condition)) conditions.push_back(g.condition);
   for (const Step& step : traced.program.steps)
     if (step.artifact)
       conditions.insert(conditions.end(), step.artifact->guards.begin(),

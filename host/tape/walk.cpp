@@ -23,16 +23,15 @@ constexpr uint32_t done = ~0u;
 
 }  // namespace
 
+// Four lanes, so that multiplications overlap.
 uint64_t TapeWalk::hash() const {
-  uint64_t even = collected.words.size(), odd = 1;
   const std::vector<uint64_t>& w = collected.words;
+  uint64_t lanes[4] = {w.size(), 1, 2, 3};
   size_t i = 0;
-  for (; i + 1 < w.size(); i += 2) {
-    even = mix(even, w[i]);
-    odd = mix(odd, w[i + 1]);
-  }
-  if (i < w.size()) even = mix(even, w[i]);
-  return mix(even, odd);
+  for (; i + 3 < w.size(); i += 4)
+    for (size_t k = 0; k < 4; ++k) lanes[k] = mix(lanes[k], w[i + k]);
+  for (; i < w.size(); ++i) lanes[0] = mix(lanes[0], w[i]);
+  return mix(mix(lanes[0], lanes[1]), mix(lanes[2], lanes[3]));
 }
 
 void TapeWalk::run(const PassRequest& request, std::span<const uint64_t> root_key,
@@ -86,23 +85,21 @@ void TapeWalk::find_needed(const PassRequest& request) {
     visits[at].needed = true;
     visits[at].runs = request.options.accumulate && visits[at].is_leaf;
   }
-  std::vector<bool> entered(visits.size()), left(visits.size());
-  std::vector<uint32_t> stack;
+  std::vector<uint32_t>& stack = open_;
   for (const Edge& root : request.roots)
     if (root) stack.push_back(numbers_.number(root.node.get(), no_visit));
   while (!stack.empty()) {
     uint32_t at = stack.back();
     Visit& v = visits[at];
     std::span<const uint32_t> next(targets.data() + v.first_target, v.node->next.size());
-    if (!entered[at]) {
-      entered[at] = true;
+    if (!v.entered) {
+      v.entered = true;
       for (uint32_t target : next)
-        if (target != no_visit && !entered[target]) stack.push_back(target);
+        if (target != no_visit && !visits[target].entered) stack.push_back(target);
       continue;
     }
     stack.pop_back();
-    if (left[at]) continue;
-    left[at] = true;
+    if (std::exchange(v.left, true)) continue;
     bool leads = std::ranges::any_of(
         next, [&](uint32_t target) { return target != no_visit && visits[target].needed; });
     if (leads) v.needed = v.runs = true;
@@ -170,7 +167,7 @@ void TapeWalk::write_node(Visit& visit) {
                   static_cast<uint64_t>(meta.device.index & 0xff) << 16);
     collected.sizes(list_of(meta.sizes));
   }
-  write_hooks(visit);
+  if (visit.is_leaf || node.hooks) write_hooks(visit);
   autograd::Collector::Mark mark = collected.mark();
   if (visit.needed && visit.runs && !visit.is_leaf) {
     visit.opaque = !node.collect(collected);

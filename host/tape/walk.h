@@ -22,14 +22,15 @@ inline constexpr uint32_t no_visit = ~0u;
 /// A node on the way of a pass.
 struct Visit {
   Node* node = nullptr;
-  uint32_t waiting_for = 0;   ///< edges that have not brought their gradient
-  uint32_t first_target = 0;  ///< of TapeWalk::targets, one for each edge
-  uint32_t first_number = 0;  ///< the sizes of its inputs
-  uint32_t first_word = 0;    ///< where its part of the key ends
-  bool needed = true;         ///< leads to a wanted edge
-  bool runs = true;           ///< its function is called
-  bool is_leaf = false;       ///< an AccumulateGrad
-  bool opaque = false;        ///< its function can only be called
+  uint32_t waiting_for = 0;            ///< edges that have not brought their gradient
+  uint32_t first_target = 0;           ///< of TapeWalk::targets, one for each edge
+  uint32_t first_number = 0;           ///< the sizes of its inputs
+  uint32_t first_word = 0;             ///< where its part of the key ends
+  bool needed = true;                  ///< leads to a wanted edge
+  bool runs = true;                    ///< its function is called
+  bool is_leaf = false;                ///< an AccumulateGrad
+  bool opaque = false;                 ///< its function can only be called
+  bool entered = false, left = false;  ///< by the search for what is needed
 };
 
 class TapeWalk {
