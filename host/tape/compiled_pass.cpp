@@ -83,6 +83,7 @@ std::shared_ptr<const Program> compile_program(Traced traced, const PassSettings
                               .options_toml = settings.options_toml,
                               .compile_id = message("backward/{}", number),
                               .dynamic = settings.dynamic};
+  ShapeEnvScope shapes(*traced.env);  // a pass may start inside of another recording
   for (Step& step : traced.program.steps) {
     if (!step.graph) continue;
     step.numbers = traced.fakes->bind_symbols(*step.graph);

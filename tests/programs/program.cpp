@@ -1,6 +1,8 @@
 // Runs the programs: one test for each program and backend, in the suite of the program's file.
 #include "program.h"
 
+#include <tenon/compiled_autograd.h>
+
 #include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +12,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <filesystem>
@@ -96,12 +99,16 @@ void run_program(const Program& program, Run& run) {
                 run.is_plain() ? "plain" : run.backend().c_str());
   ::alarm(seconds_a_run);
   manual_seed(7);
+  // All backward passes of a compiled run are compiled, too: those inside of callables and others.
+  bool compiles_passes = !run.is_plain() && std::getenv("TENON_PROGRAMS_COMPILE_PASSES");
+  if (compiles_passes) compiled_autograd::enable_everywhere(run.backend());
   try {
     program.body(run);
   } catch (const std::exception& error) {
     run.log("ended by an error:", error.what());
     EXPECT_FALSE(run.is_plain()) << "the program itself is wrong: " << error.what();
   }
+  compiled_autograd::disable_everywhere();
   ::alarm(0);
 }
 
