@@ -119,7 +119,8 @@ std::string Executable::items_json() const {
 std::vector<NamedKernel> named_kernels(const Parts& parts) {
   std::vector<NamedKernel> out;
   for (size_t i = 0; i < parts.functions.size(); ++i)
-    if (auto* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]))
+    if (auto* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]);
+        kernel && parts.functions[i].code)
       out.push_back({kernel->name, parts.functions[i].code->code_of(parts.kernels[i].symbol)});
   return out;
 }

@@ -1,9 +1,10 @@
 // How a kernel is called, whoever made its code.
 #pragma once
 
-#include <loopir/expressions.h>
+#include <loopir/kernel.h>
 
 #include <map>
+#include <memory>
 #include <string>
 
 namespace inductor {
@@ -30,6 +31,14 @@ enum KernelError : uint32_t { index_out_of_range = 1, division_by_zero = 2 };
 using KernelFunction = uint32_t (*)(void* const* buffers, const int64_t* symbols, int64_t begin,
                                     int64_t end, void* scratch);
 
+/// A kernel that is not machine code. Threads: any.
+class KernelBody {
+ public:
+  virtual ~KernelBody() = default;
+  virtual uint32_t run(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end,
+                       void* scratch) const = 0;
+};
+
 /// All but its code.
 struct KernelInterface {
   std::string symbol;
@@ -41,5 +50,10 @@ struct KernelInterface {
   double cost = 0;       // of a unit, in vector instructions, roughly
   loopir::Ids streamed;  // buffers that are written past the caches
 };
+
+/// Its buffers, with rows of the kernel's own in scratch memory; the width is known.
+void add_buffers(loopir::Program& program, const loopir::Nest& nest, KernelInterface& out);
+/// How many units there are: rows, or blocks of lanes where those are all there is.
+loopir::Id units_of(loopir::Program& program, const loopir::Nest& nest, int64_t width);
 
 }  // namespace inductor

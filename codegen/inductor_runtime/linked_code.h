@@ -42,10 +42,17 @@ struct NamedKernel {
   std::span<const std::byte> code;
 };
 
-/// A kernel's code, which it keeps.
+/// A kernel's code, which it keeps: a function, or a body that is interpreted.
 struct KernelCode {
   KernelFunction run = nullptr;
   std::shared_ptr<const LinkedCode> code;
+  std::shared_ptr<const KernelBody> body;
+
+  uint32_t operator()(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end,
+                      void* scratch) const {
+    return run ? run(buffers, symbols, begin, end, scratch)
+               : body->run(buffers, symbols, begin, end, scratch);
+  }
 };
 
 }  // namespace inductor

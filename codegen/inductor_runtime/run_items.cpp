@@ -28,7 +28,7 @@ class Executable::KernelCall {
         writes_(owner.parts_.accesses[item].writes),
         kernel_(owner.parts_.kernels[item]),
         symbols_(call.symbols),
-        run_(owner.parts_.functions[item].run),
+        run_(owner.parts_.functions[item]),
         name_(owner.kernel_name(item)) {
     size_t n = kernel_.buffers.size();
     if (n > most) many_.resize(n), pointers_ = many_.data();
@@ -71,7 +71,7 @@ class Executable::KernelCall {
   const loopir::Ids& writes_;
   const KernelInterface& kernel_;
   std::span<const int64_t> symbols_;
-  KernelFunction run_;
+  const KernelCode& run_;
   const std::string& name_;
   void* own_[most];
   std::vector<void*> many_;

@@ -3,8 +3,10 @@
 #include "compile.h"
 #include "disassembly.h"
 #include "jit.h"
+#include "options.h"
+
 #include <inductor_runtime/saved_form.h>
-#include "supported.h"
+#include <loopir/supported.h>
 
 using namespace tenon::plugin;
 
@@ -12,7 +14,9 @@ namespace {
 
 struct Inductor : Backend {
   void supports(const tn_compile_request& request, std::span<uint8_t> verdicts) {
-    inductor::support_nodes(request, verdicts);
+    using Given = inductor::Given;
+    bool takes_all = Given::read(request).fallback == Given::fallback_choice::error;
+    loopir::support_nodes(request, takes_all, verdicts);
   }
   std::unique_ptr<inductor::Executable> compile(const tn_compile_request& request) {
     return with_disassembler(inductor::compile(request));

@@ -68,29 +68,6 @@ unsigned choose_width(loopir::Expressions& x, const loopir::Nest& nest, const Ef
   return static_cast<unsigned>(std::max<int64_t>(width, 1));
 }
 
-void add_buffers(loopir::Program& program, const loopir::Nest& nest, KernelInterface& out) {
-  loopir::Access access;
-  for (const Stage& stage : nest.kernel.stages)
-    for (const Statement& s : stage.statements) {
-      loopir::add_loads(program.expressions, s.value, access.reads);
-      if (s.buffer == none) continue;
-      access.reads.push_back(s.buffer);
-      loopir::add_index_loads(program.expressions, s.index, access.reads);
-    }
-  for (Id buffer : access.reads) {
-    const loopir::Buffer& info = program.buffers[buffer];
-    if (info.place != loopir::Buffer::Place::scratch) {
-      if (std::find(out.buffers.begin(), out.buffers.end(), buffer) == out.buffers.end())
-        out.buffers.push_back(buffer);
-      continue;
-    }
-    if (!out.scratch_offsets.emplace(buffer, out.scratch_bytes).second) continue;
-    int64_t elements = nest.lanes != none ? out.width : 1;
-    for (Id size : info.sizes) elements *= program.expressions.range(size).upper;
-    out.scratch_bytes += (elements * loopir::item_size(info.dtype) + 127) / 64 * 64;
-  }
-}
-
 // Vector instructions of one unit.
 double cost_of(loopir::Expressions& x, const loopir::Nest& nest, const Effort& effort,
                const KernelInterface& out) {
@@ -181,11 +158,7 @@ KernelInterface interface_of(loopir::Program& program, const loopir::Nest& nest,
   KernelInterface out;
   out.width = choose_width(x, nest, effort, lanes_for(program, nest.kernel, options));
   add_buffers(program, nest, out);
-  out.units = nest.rows;
-  if (nest.lanes != none && nest.kernel.outer.size() == 1) {
-    Id last = x.constant(static_cast<int64_t>(out.width) - 1);
-    out.units = x.floordiv(x.add(x.extent_of(nest.lanes), last), x.constant(out.width));
-  }
+  out.units = units_of(program, nest, out.width);
   out.cost = cost_of(x, nest, effort, out);
   out.streamed = streamed_by(program, nest, out, options.near_bytes);
   return out;

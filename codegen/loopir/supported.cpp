@@ -4,15 +4,13 @@
 // has run: the host runs it, and to the pieces behind it the size is that of an input.
 #include "supported.h"
 
-#include "options.h"
-
-#include <loopir/program.h>
+#include "program.h"
 
 #include <algorithm>
 #include <map>
 #include <set>
 
-namespace inductor {
+namespace loopir {
 
 namespace {
 
@@ -23,14 +21,14 @@ using tenon::plugin::value;
 class Support {
  public:
   explicit Support(const tn_compile_request& request) : graph_(request) {
-    for (uint32_t id : graph_.inputs()) loopir::see_symbols(graph_, id, seen_);
+    for (uint32_t id : graph_.inputs()) see_symbols(graph_, id, seen_);
   }
 
   /// To be asked for each node, in order.
   bool takes(const node& n) {
     bool gives_sizes = false;
     for (uint32_t r = 0; r < n.n_results; ++r)
-      gives_sizes |= loopir::see_symbols(graph_, n.first_result + r, seen_);
+      gives_sizes |= see_symbols(graph_, n.first_result + r, seen_);
     if (gives_sizes || (n.tags & TN_TAG_HIGHER_ORDER)) return false;
     for (uint32_t i = 0; i < n.n_args; ++i)
       if (!takes(n.args[i])) return false;
@@ -114,12 +112,12 @@ class Support {
 
 }  // namespace
 
-void support_nodes(const tn_compile_request& request, std::span<uint8_t> verdicts) {
-  bool takes_all = Given::read(request).fallback == Given::fallback_choice::error;
+void support_nodes(const tn_compile_request& request, bool takes_all,
+                   std::span<uint8_t> verdicts) {
   graph g(request);
   Support support(request);
   for (uint32_t i = 0; i < g.size(); ++i)
     verdicts[i] = support.takes(g.at(i)) || takes_all ? TN_SUPPORTED : TN_NOT_SUPPORTED;
 }
 
-}  // namespace inductor
+}  // namespace loopir

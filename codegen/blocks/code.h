@@ -1,0 +1,118 @@
+// A kernel as code for a machine whose registers are blocks of elements.
+//
+// Steps are straight code in bodies; a step may be a loop over another body. There are two files of
+// registers: numbers (integers that say where) and values, each one element or a block of up to
+// `width`. Where a value lies is decided when the code is made; a load of dense memory only points
+// its register there.
+#pragma once
+
+#include "elements.h"
+
+#include <loopir/fields.h>
+
+#include <string>
+#include <vector>
+
+namespace blocks {
+
+using loopir::Id;
+using loopir::none;
+
+enum class Do : uint8_t {
+  // Numbers: out = a op b.
+  set_number,  // number
+  symbol,      // the call's number at `number`
+  add,
+  add_constant,
+  multiply,
+  multiply_constant,
+  floordiv,
+  mod,
+  least,
+  most,
+  number_of_value,  // of one element
+  // Values.
+  constant,         // one element, whose bits are `number`
+  real,             // one f64 out of the call's numbers
+  value_of_number,  // one i64
+  count,            // block: number a, a + b, a + 2 b, ... as i64
+  fill,             // block of one element
+  copy,             // block
+  apply,            // primitive `code`
+  check,            // a: i64, b: size. Wraps negative ones; 0 where it is out of range
+  check_divisor,
+  // Memory: buffer, number a. Masks are in c.
+  point,          // the register is that memory
+  load,           // `code`: how (Where); b: step or block of indices
+  store,          // the same; `number`: loopir::Store
+  // Folds: `code` is the fold.
+  start,       // state `out` = bits of `number`
+  fold,        // of a into out
+  fold_place,  // of a at positions b into out, places in c
+  scan,        // a in place, by state out
+  // Loops over body `number`: variable `out`, extent a.
+  loop,
+  lanes,       // by blocks
+  units,       // of the call's range
+  unit_lanes,  // of the call's range, a block each
+  last = unit_lanes
+};
+
+/// Which elements of a buffer a block is.
+enum class Where : uint8_t { one, dense, strided, places };
+
+struct Step {
+  Do what = Do::set_number;
+  bool is_block = false;                    // the result, or what is stored
+  bool a_single = false, b_single = false;  // of a block
+  bool has_single_mask = false;
+  bool by_lanes = false;  // folds: each lane has its own
+  uint16_t code = 0;
+  int32_t dtype = 0;         // of memory
+  Type from{}, to = Type::f32;  // of operands and of the result
+  Id out = none, a = none, b = none, c = none;
+  uint32_t buffer = 0;
+  int64_t number = 0;
+};
+
+struct Body {
+  std::vector<Step> steps;
+};
+
+/// Where the registers of values lie in the thread's memory.
+struct Code {
+  std::string name;
+  int64_t width = 1;
+  uint32_t n_numbers = 0, n_buffers = 0;
+  std::vector<int64_t> offsets;          // by value
+  std::vector<int64_t> scratch_offsets;  // of rows, which are buffers behind those of the call
+  int64_t row_bytes = 0, value_bytes = 0;
+  std::vector<Body> bodies;  // the first one is entered
+
+  int64_t scratch_bytes() const;
+};
+
+template <class V>
+void fields(V& v, Step& s) {
+  v.choice(s.what, Do::last);
+  loopir::each(v, s.is_block, s.a_single, s.b_single, s.has_single_mask, s.by_lanes, s.code, s.dtype);
+  v.choice(s.from, Type::truth);
+  v.choice(s.to, Type::truth);
+  loopir::each(v, s.out, s.a, s.b, s.c, s.buffer, s.number);
+}
+
+template <class V>
+void fields(V& v, Body& b) {
+  v(b.steps);
+}
+
+template <class V>
+void fields(V& v, Code& c) {
+  loopir::each(v, c.name, c.width, c.n_numbers, c.n_buffers, c.offsets, c.scratch_offsets,
+               c.row_bytes, c.value_bytes, c.bodies);
+}
+
+/// What registers hold of a dtype. Throws `declined` for one that is not computed.
+Type type_of(int32_t dtype);
+
+}  // namespace blocks

@@ -1,0 +1,72 @@
+// Functions over blocks of elements, in one table for each level of vectors.
+//
+// A register holds numbers of one of the types below: f16 and bf16 are computed in f32, truth is a
+// byte of 0 or 1. Operands of one number for all elements are told by the shape, so that no block
+// is filled with copies of it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace blocks {
+
+enum class Type : uint8_t { f32, f64, i64, i32, i16, i8, u8, truth };
+constexpr size_t type_count = 8;
+
+constexpr size_t size_of(Type t) {
+  constexpr size_t sizes[type_count] = {4, 8, 8, 4, 2, 1, 1, 1};
+  return sizes[static_cast<size_t>(t)];
+}
+
+/// Which operand is one number.
+enum class Shape : uint8_t { blocks, first_single, second_single };
+
+/// out[i] = f(a[i], b[i], c[i]) for n elements; `out` may be one of the operands.
+using Apply = void (*)(void* out, const void* a, const void* b, const void* c, int64_t n);
+/// Takes n elements into `state`: one number, or one for each element (by lanes).
+using Accumulate = void (*)(void* state, const void* x, int64_t n);
+/// The same with positions: `best` and `at` are those so far.
+using AccumulatePlaces = void (*)(void* best, int64_t* at, const void* x, const int64_t* places,
+                                  int64_t n);
+
+/// As loopir::Fold has them, from `sum` on.
+enum class Fold : uint8_t {
+  none,
+  sum,
+  product,
+  minimum,
+  maximum,
+  any,
+  all,
+  arg_min,
+  arg_max,
+  log_sum_exp
+};
+
+struct Elements {
+  /// A scalar primitive (TN_F_...), casts included; null where it has none for the types. `select`
+  /// takes blocks only.
+  Apply (*primitive)(uint16_t code, Type operand, Type result, Shape shape);
+  /// Sums of f32 have a state in f64.
+  Accumulate (*fold)(Fold fold, Type type, bool by_lanes);
+  /// Each element is replaced by what is folded up to it: from `state`, which is left behind it.
+  Accumulate (*scan)(Fold fold, Type type, bool by_lanes);
+  AccumulatePlaces (*places)(Fold fold, Type type, bool by_lanes);
+  // Between memory and registers: out[i] = a[i].
+  Apply from_half, from_bf16, to_half, to_bf16, to_truth;
+};
+
+/// The table for this processor.
+const Elements& elements();
+
+namespace base {
+extern const Elements table;
+}
+namespace avx2 {
+extern const Elements table;
+}
+namespace avx512 {
+extern const Elements table;
+}
+
+}  // namespace blocks

@@ -1,0 +1,3 @@
+// Functions over blocks for processors with AVX2 and FMA.
+#define BLOCKS_LEVEL avx2
+#include "level.h"

@@ -1,0 +1,24 @@
+// The functions of one level of vectors; each elements_LEVEL.cpp includes them with its own flags.
+//
+// Nothing here may be shared between the levels: an inline function that the linker takes from the
+// object with the widest vectors would fail on other machines. So all lives in a namespace that is
+// the level's, and no header of the standard library with functions in it is used.
+#pragma once
+
+#include "elements.h"
+#include <inductor_runtime/special_functions.h>
+
+#include <tenon/plugin.h>
+
+#include "functions.h"
+
+#include "loops.h"
+
+#include "folds.h"
+
+namespace blocks::BLOCKS_LEVEL {
+
+const Elements table = {find_primitive, find_fold, find_scan,  find_places, from_half,
+                        from_bf16,      to_half,   to_bf16,    to_truth};
+
+}  // namespace blocks::BLOCKS_LEVEL

@@ -1,0 +1,500 @@
+#include "machine.h"
+
+#include <tenon/plugin.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+
+namespace blocks {
+
+using tenon::plugin::error;
+using tenon::plugin::text;
+
+struct Machine::Ready {
+  Step step;
+  union {
+    Apply apply = nullptr;
+    Accumulate accumulate;
+    AccumulatePlaces places;
+  };
+  Apply convert = nullptr;  // between memory and register
+  size_t item = 0;          // bytes in memory
+};
+
+/// One call, on one thread.
+struct Machine::Run {
+  const Machine& machine;
+  const int64_t* symbols;
+  int64_t begin, end;
+  std::byte* raw;  // memory as it is, of one block, and of another behind it
+  void** values;
+  int64_t* numbers;
+  std::byte** buffers;
+  int64_t n = 1;
+  uint32_t errors = 0;
+
+  void body(size_t i) {
+    for (const Ready& r : machine.bodies_[i]) step(r);
+  }
+  void step(const Ready& r);
+  void number_step(const Step& s);
+  int64_t lanes(const Step& s) const { return s.is_block ? n : 1; }
+  void apply(const Ready& r);
+  void check(const Step& s);
+  void check_divisor(const Ready& r);
+  void load(const Ready& r);
+  void store(const Ready& r);
+  void update(const Ready& r, std::byte* memory);
+  void start(const Step& s);
+  void fill(const Step& s);
+  void loop(const Step& s);
+  void run_lanes(const Step& s, int64_t first, int64_t last);
+};
+
+namespace {
+
+// ---- memory as it is
+
+/// f(T{}) of an unsigned integer of so many bytes.
+template <class F>
+void with_bytes(size_t bytes, F f) {
+  switch (bytes) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
+  }
+}
+
+/// The elements that a block reads or writes.
+struct Elements_of {
+  std::byte* memory;  // the first one
+  Where where;
+  int64_t step;
+  const int64_t* places;
+  const uint8_t* mask;  // by lane, or null
+  int64_t n;
+};
+
+template <class T, class F>
+void for_each_place(const Elements_of& e, F f) {
+  auto* memory = reinterpret_cast<T*>(e.memory);
+  auto run = [&](auto at) {
+    if (e.mask) {
+      for (int64_t i = 0; i < e.n; ++i) f(i, e.mask[i] ? memory + at(i) : nullptr);
+    } else {
+      for (int64_t i = 0; i < e.n; ++i) f(i, memory + at(i));
+    }
+  };
+  if (e.where == Where::places) return run([&](int64_t i) { return e.places[i]; });
+  if (e.where == Where::strided) return run([&](int64_t i) { return i * e.step; });
+  run([](int64_t i) { return i; });
+}
+
+void gather(const Elements_of& e, size_t item, void* to) {
+  if (!e.mask && e.where <= Where::dense) {
+    std::memcpy(to, e.memory, static_cast<size_t>(e.n) * item);
+    return;
+  }
+  with_bytes(item, [&](auto t) {
+    using T = decltype(t);
+    auto* out = static_cast<T*>(to);
+    for_each_place<T>(e, [&](int64_t i, const T* p) { out[i] = p ? *p : T{0}; });
+  });
+}
+
+void scatter(const Elements_of& e, size_t item, const void* from) {
+  if (e.where <= Where::dense) {
+    std::memcpy(e.memory, from, static_cast<size_t>(e.n) * item);
+    return;
+  }
+  with_bytes(item, [&](auto t) {
+    using T = decltype(t);
+    auto* in = static_cast<const T*>(from);
+    for_each_place<T>(e, [&](int64_t i, T* p) { *p = in[i]; });
+  });
+}
+
+int64_t floor_quotient(int64_t a, int64_t b) {
+  if (b == 0) b = 1;  // a size that is 0 traps nobody: no element is there to be found
+  return a / b - (a % b != 0 && (a < 0) != (b < 0));
+}
+int64_t floor_rest(int64_t a, int64_t b) {
+  if (b == 0) b = 1;
+  return a - floor_quotient(a, b) * b;
+}
+
+int64_t integer_at(const void* value, Type type) {
+  switch (type) {
+    case Type::i64:
+      return *static_cast<const int64_t*>(value);
+    case Type::i32:
+      return *static_cast<const int32_t*>(value);
+    case Type::i16:
+      return *static_cast<const int16_t*>(value);
+    case Type::i8:
+      return *static_cast<const int8_t*>(value);
+    default:
+      return *static_cast<const uint8_t*>(value);
+  }
+}
+
+}  // namespace
+
+// ---- numbers
+
+void Machine::Run::number_step(const Step& s) {
+  int64_t a = s.a == none ? 0 : numbers[s.a], b = s.b == none ? 0 : numbers[s.b];
+  int64_t& out = numbers[s.out];
+  auto wrapped = [](auto f, int64_t p, int64_t q) {
+    return static_cast<int64_t>(f(static_cast<uint64_t>(p), static_cast<uint64_t>(q)));
+  };
+  switch (s.what) {
+    case Do::set_number:
+      out = s.number;
+      return;
+    case Do::symbol:
+      out = symbols[s.number];
+      return;
+    case Do::add:
+      out = wrapped(std::plus<uint64_t>(), a, b);
+      return;
+    case Do::add_constant:
+      out = wrapped(std::plus<uint64_t>(), a, s.number);
+      return;
+    case Do::multiply:
+      out = wrapped(std::multiplies<uint64_t>(), a, b);
+      return;
+    case Do::multiply_constant:
+      out = wrapped(std::multiplies<uint64_t>(), a, s.number);
+      return;
+    case Do::floordiv:
+      out = floor_quotient(a, b);
+      return;
+    case Do::mod:
+      out = floor_rest(a, b);
+      return;
+    case Do::least:
+      out = std::min(a, b);
+      return;
+    default:
+      out = std::max(a, b);
+      return;
+  }
+}
+
+// ---- values
+
+void Machine::Run::apply(const Ready& r) {
+  const Step& s = r.step;
+  auto at = [&](Id v) -> const void* { return v == none ? nullptr : values[v]; };
+  r.apply(values[s.out], at(s.a), at(s.b), at(s.c), lanes(s));
+}
+
+// In range or 0, and the error is set.
+void Machine::Run::check(const Step& s) {
+  auto* given = static_cast<const int64_t*>(values[s.a]);
+  auto* out = static_cast<int64_t*>(values[s.out]);
+  auto* mask = s.c == none ? nullptr : static_cast<const uint8_t*>(values[s.c]);
+  int64_t size = numbers[s.b];
+  bool is_bad = false;
+  for (int64_t i = 0; i < lanes(s); ++i) {
+    int64_t wrapped = given[i] < 0 ? given[i] + size : given[i];
+    bool is_out = static_cast<uint64_t>(wrapped) >= static_cast<uint64_t>(size);
+    is_bad |= is_out && (!mask || mask[s.has_single_mask ? 0 : i]);
+    out[i] = is_out ? 0 : wrapped;
+  }
+  if (is_bad) errors |= inductor::index_out_of_range;
+}
+
+void Machine::Run::check_divisor(const Ready& r) {
+  const Step& s = r.step;
+  auto* mask = s.c == none ? nullptr : static_cast<const uint8_t*>(values[s.c]);
+  bool is_bad = false;
+  with_bytes(size_of(s.to), [&](auto t) {
+    using T = decltype(t);
+    auto* given = static_cast<const T*>(values[s.a]);
+    auto* out = static_cast<T*>(values[s.out]);
+    for (int64_t i = 0; i < lanes(s); ++i) {
+      is_bad |= given[i] == 0 && (!mask || mask[s.has_single_mask ? 0 : i]);
+      out[i] = given[i];
+    }
+  });
+  if (is_bad) errors |= inductor::division_by_zero;
+}
+
+void Machine::Run::fill(const Step& s) {
+  with_bytes(size_of(s.to), [&](auto t) {
+    using T = decltype(t);
+    std::fill_n(static_cast<T*>(values[s.out]), machine.code_.width,
+                *static_cast<const T*>(values[s.a]));
+  });
+}
+
+void Machine::Run::start(const Step& s) {
+  int64_t count = s.is_block ? machine.code_.width : 1;
+  with_bytes(size_of(s.to), [&](auto t) {
+    using T = decltype(t);
+    std::fill_n(static_cast<T*>(values[s.out]), count, static_cast<T>(s.number));
+  });
+}
+
+// ---- memory
+
+void Machine::Run::load(const Ready& r) {
+  const Step& s = r.step;
+  void* to = values[s.out];
+  int64_t count = lanes(s);
+  auto* mask = s.c == none ? nullptr : static_cast<const uint8_t*>(values[s.c]);
+  if (mask && s.has_single_mask) {
+    if (!*mask) {
+      std::memset(to, 0, static_cast<size_t>(count) * size_of(s.to));
+      return;
+    }
+    mask = nullptr;
+  }
+  auto where = static_cast<Where>(s.code);
+  int64_t first = where == Where::places ? 0 : numbers[s.a];
+  std::byte* memory = buffers[s.buffer] + first * static_cast<int64_t>(r.item);
+  Elements_of e{memory, where, where == Where::strided ? numbers[s.b] : 1,
+                where == Where::places ? static_cast<const int64_t*>(values[s.b]) : nullptr, mask,
+                count};
+  if (!r.convert) return gather(e, r.item, to);
+  bool is_ready = !mask && where <= Where::dense;
+  if (!is_ready) gather(e, r.item, raw);
+  r.convert(to, is_ready ? memory : raw, nullptr, nullptr, count);
+}
+
+// What was there, changed: through memory of the thread's own.
+void Machine::Run::update(const Ready& r, std::byte* memory) {
+  const Step& s = r.step;
+  auto where = static_cast<Where>(s.code);
+  int64_t count = lanes(s);
+  auto* places = where == Where::places ? static_cast<const int64_t*>(values[s.b]) : nullptr;
+  int64_t by = where == Where::strided ? numbers[s.b] : 1;
+  int64_t room = machine.code_.width * 8;
+  std::byte *form = raw, *old = raw + room, *sum = raw + 2 * room;
+  auto code = static_cast<loopir::Store>(s.number);
+  Shape shape = Shape::blocks;
+  uint16_t primitive = code == loopir::Store::add        ? uint16_t{TN_F_ADD}
+                       : code == loopir::Store::multiply ? uint16_t{TN_F_MUL}
+                       : code == loopir::Store::minimum  ? uint16_t{TN_F_MIN}
+                                                         : uint16_t{TN_F_MAX};
+  Apply combine = elements().primitive(primitive, s.to, s.to, shape);
+  Apply widen = s.dtype == TN_F16    ? elements().from_half
+                : s.dtype == TN_BF16 ? elements().from_bf16
+                                     : nullptr;
+  Elements_of e{memory, where, by, places, nullptr, count};
+  gather(e, r.item, widen ? form : old);
+  if (widen) widen(old, form, nullptr, nullptr, count);
+  combine(sum, old, values[s.out], nullptr, count);
+  if (r.convert) r.convert(form, sum, nullptr, nullptr, count);
+  scatter(e, r.item, r.convert ? form : sum);
+}
+
+void Machine::Run::store(const Ready& r) {
+  const Step& s = r.step;
+  auto where = static_cast<Where>(s.code);
+  int64_t first = where == Where::places ? 0 : numbers[s.a], count = lanes(s);
+  std::byte* memory = buffers[s.buffer] + first * static_cast<int64_t>(r.item);
+  if (static_cast<loopir::Store>(s.number) != loopir::Store::set) return update(r, memory);
+  bool is_dense = where <= Where::dense;
+  const void* from = values[s.out];
+  if (from == memory && is_dense) return;  // it was made there
+  if (r.convert) {
+    std::byte* to = is_dense ? memory : raw;
+    r.convert(to, from, nullptr, nullptr, count);
+    if (is_dense) return;
+    from = raw;
+  }
+  scatter({memory, where, where == Where::strided ? numbers[s.b] : 1,
+           where == Where::places ? static_cast<const int64_t*>(values[s.b]) : nullptr, nullptr,
+           count},
+          r.item, from);
+}
+
+// ---- loops
+
+void Machine::Run::run_lanes(const Step& s, int64_t first, int64_t last) {
+  int64_t extent = numbers[s.a], width = machine.code_.width;
+  for (int64_t at = first * width; at < std::min(extent, last * width); at += width) {
+    numbers[s.out] = at;
+    n = std::min(width, extent - at);
+    body(static_cast<size_t>(s.number));
+  }
+  n = 1;
+}
+
+void Machine::Run::loop(const Step& s) {
+  auto inside = static_cast<size_t>(s.number);
+  bool has_range = s.what == Do::units;
+  int64_t from = has_range ? begin : 0, to = has_range ? end : numbers[s.a];
+  for (int64_t i = from; i < to; ++i) {
+    numbers[s.out] = i;
+    body(inside);
+  }
+}
+
+void Machine::Run::step(const Ready& r) {
+  const Step& s = r.step;
+  switch (s.what) {
+    case Do::apply:
+      return apply(r);
+    case Do::number_of_value:
+      numbers[s.out] = integer_at(values[s.a], s.from);
+      return;
+    case Do::constant:
+      std::memcpy(values[s.out], &s.number, 8);
+      return;
+    case Do::real:
+      std::memcpy(values[s.out], &symbols[s.number], 8);
+      return;
+    case Do::value_of_number:
+      *static_cast<int64_t*>(values[s.out]) = numbers[s.a];
+      return;
+    case Do::count: {
+      auto* out = static_cast<int64_t*>(values[s.out]);
+      for (int64_t i = 0; i < n; ++i) out[i] = numbers[s.a] + i * numbers[s.b];
+      return;
+    }
+    case Do::fill:
+      return fill(s);
+    case Do::copy:
+      std::memcpy(values[s.out], values[s.a], static_cast<size_t>(lanes(s)) * size_of(s.to));
+      return;
+    case Do::check:
+      return check(s);
+    case Do::check_divisor:
+      return check_divisor(r);
+    case Do::point:
+      values[s.out] = buffers[s.buffer] + numbers[s.a] * static_cast<int64_t>(r.item);
+      return;
+    case Do::load:
+      return load(r);
+    case Do::store:
+      return store(r);
+    case Do::start:
+      return start(s);
+    case Do::fold:
+    case Do::scan:
+      return r.accumulate(values[s.out], values[s.a], lanes(s));
+    case Do::fold_place:
+      return r.places(values[s.out], static_cast<int64_t*>(values[s.c]), values[s.a],
+                      static_cast<const int64_t*>(values[s.b]), lanes(s));
+    case Do::loop:
+    case Do::units:
+      return loop(s);
+    case Do::lanes:
+      return run_lanes(s, 0, INT64_MAX / machine.code_.width);
+    case Do::unit_lanes:
+      return run_lanes(s, begin, end);
+    default:
+      return number_step(s);
+  }
+}
+
+// ---- the machine
+
+namespace {
+
+/// The rooms of the thread's memory that code uses, behind one another.
+struct Rooms {
+  int64_t raw, values, pointers, numbers, buffers, end;
+
+  explicit Rooms(const Code& c) {
+    auto aligned = [](int64_t n) { return (n + 63) / 64 * 64; };
+    auto words = [](size_t n) { return static_cast<int64_t>(n) * 8; };
+    raw = aligned(c.row_bytes);
+    values = raw + 3 * aligned(c.width * 8);
+    pointers = values + aligned(c.value_bytes);
+    numbers = pointers + words(c.offsets.size());
+    buffers = numbers + words(c.n_numbers);
+    end = buffers + words(c.n_buffers + c.scratch_offsets.size());
+  }
+};
+
+[[noreturn]] void damaged(const char* what) {
+  throw error(TN_DATA_LOSS, text("saved code: {}", what));
+}
+void expect(bool holds, const char* what) {
+  if (!holds) damaged(what);
+}
+
+size_t memory_size(int32_t dtype) {
+  size_t bytes = size_of(type_of(dtype));
+  return dtype == TN_F16 || dtype == TN_BF16 ? 2 : bytes;
+}
+
+bool is_loop(const Step& s) { return s.what >= Do::loop; }
+bool is_memory(const Step& s) {
+  return s.what == Do::point || s.what == Do::load || s.what == Do::store;
+}
+
+}  // namespace
+
+int64_t Code::scratch_bytes() const { return Rooms(*this).end; }
+
+void Machine::make_ready(const Step& s, Ready& out) const {
+  out.step = s;
+  if (is_loop(s)) expect(s.number > 0 && static_cast<size_t>(s.number) < code_.bodies.size(),
+                         "a loop over a body that is not there");
+  if (is_memory(s)) {
+    expect(s.buffer < code_.n_buffers + code_.scratch_offsets.size(), "an unknown buffer");
+    out.item = memory_size(s.dtype);
+    bool reads = s.what == Do::load;
+    const Elements& e = elements();
+    if (s.dtype == TN_F16) out.convert = reads ? e.from_half : e.to_half;
+    if (s.dtype == TN_BF16) out.convert = reads ? e.from_bf16 : e.to_bf16;
+    if (s.dtype == TN_BOOL && reads) out.convert = e.to_truth;
+    return;
+  }
+  auto fold = static_cast<Fold>(s.code);
+  Shape shape = s.a_single   ? Shape::first_single
+                : s.b_single ? Shape::second_single
+                             : Shape::blocks;
+  if (s.what == Do::apply) out.apply = elements().primitive(s.code, s.from, s.to, shape);
+  if (s.what == Do::fold) out.accumulate = elements().fold(fold, s.from, s.by_lanes);
+  if (s.what == Do::scan) out.accumulate = elements().scan(fold, s.from, s.by_lanes);
+  if (s.what == Do::fold_place)
+    out.places = elements().places(fold, s.from, s.by_lanes);
+  bool calls = s.what == Do::apply || s.what == Do::fold || s.what == Do::scan;
+  expect(!calls || out.apply, "an unknown primitive");
+}
+
+Machine::Machine(Code code) : code_(std::move(code)) {
+  for (const Body& b : code_.bodies) {
+    auto& ready = bodies_.emplace_back();
+    for (const Step& s : b.steps) make_ready(s, ready.emplace_back());
+  }
+}
+
+Machine::~Machine() = default;
+
+uint32_t Machine::run(void* const* buffers, const int64_t* symbols, int64_t begin, int64_t end,
+                      void* scratch) const {
+  Rooms rooms(code_);
+  auto* memory = static_cast<std::byte*>(scratch);
+  Run run{*this,
+          symbols,
+          begin,
+          end,
+          memory + rooms.raw,
+          reinterpret_cast<void**>(memory + rooms.pointers),
+          reinterpret_cast<int64_t*>(memory + rooms.numbers),
+          reinterpret_cast<std::byte**>(memory + rooms.buffers)};
+  for (size_t i = 0; i < code_.offsets.size(); ++i)
+    run.values[i] = memory + rooms.values + code_.offsets[i];
+  for (uint32_t i = 0; i < code_.n_buffers; ++i)
+    run.buffers[i] = static_cast<std::byte*>(buffers[i]);
+  for (size_t i = 0; i < code_.scratch_offsets.size(); ++i)
+    run.buffers[code_.n_buffers + i] = memory + code_.scratch_offsets[i];
+  run.body(0);
+  return run.errors;
+}
+
+}  // namespace blocks

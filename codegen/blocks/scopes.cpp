@@ -1,0 +1,89 @@
+// Where values and indices are known, and whether they differ from lane to lane.
+#include "scopes.h"
+
+#include <algorithm>
+
+namespace blocks {
+
+using loopir::IndexKind;
+using loopir::ValueNode;
+
+void Scopes::open() {
+  code_.bodies.emplace_back();
+  scopes_.push_back({static_cast<uint32_t>(code_.bodies.size() - 1), {}, {}, {}, {}});
+}
+
+uint32_t Scopes::close() {
+  uint32_t body = scopes_.back().body;
+  scopes_.pop_back();
+  return body;
+}
+
+Id Scopes::new_value(size_t bytes, bool is_block) {
+  registers_.push_back({bytes, is_block});
+  return static_cast<Id>(registers_.size() - 1);
+}
+
+void Scopes::bind(Id variable, Id number) {
+  scope_of_variable_[variable] = innermost();
+  variables_[variable] = number;
+}
+
+bool Scopes::has_fold(Id v) {
+  if (auto known = has_fold_.find(v); known != has_fold_.end()) return known->second;
+  const loopir::Expressions& x = program_.expressions;
+  const ValueNode n = x.value_at(v);
+  // A row in scratch memory is there once an earlier stage is complete, as folds are.
+  bool out = n.code == loopir::value_folded || (n.code == loopir::value_load && is_scratch(n.a));
+  loopir::Operands read = loopir::operands_of(n);
+  for (Id o : read.values)
+    if (o != none) out |= has_fold(o);
+  if (read.index != none) out |= index_has_fold(read.index);
+  return has_fold_[v] = out;
+}
+
+bool Scopes::index_has_fold(Id i) {
+  const loopir::Expressions& x = program_.expressions;
+  if (!x.reads_data(i)) return false;
+  const loopir::IndexNode& n = x.index_at(i);
+  if (n.kind == IndexKind::value) return has_fold(static_cast<Id>(n.number));
+  return std::any_of(n.operands.begin(), n.operands.end(), [&](Id o) { return index_has_fold(o); });
+}
+
+bool Scopes::varies(Id v) {
+  if (lanes.variable == none) return false;
+  if (lanes.are_rows && has_fold(v)) return true;
+  const loopir::Ids& all = program_.expressions.variables_of(v);
+  return std::binary_search(all.begin(), all.end(), lanes.variable);
+}
+
+bool Scopes::index_varies(Id i) {
+  if (lanes.variable == none) return false;
+  return (lanes.are_rows && index_has_fold(i)) ||
+         program_.expressions.depends_on(i, lanes.variable);
+}
+
+std::optional<Id> Scopes::lane_step(Id i) {
+  if (lanes.are_rows && index_has_fold(i)) return std::nullopt;  // each lane has its own
+  return program_.expressions.coefficient(i, lanes.variable);
+}
+
+size_t Scopes::of_variables(const loopir::Ids& variables) const {
+  size_t out = 0;
+  for (Id v : variables)
+    if (auto at = scope_of_variable_.find(v); at != scope_of_variable_.end())
+      out = std::max(out, at->second);
+  return out;
+}
+
+size_t Scopes::of_value(Id v) {
+  size_t out = of_variables(program_.expressions.variables_of(v));
+  return has_fold(v) ? std::max(out, row) : out;
+}
+
+size_t Scopes::of_index(Id i) {
+  size_t out = of_variables(program_.expressions.variables_of_index(i));
+  return index_has_fold(i) ? std::max(out, row) : out;
+}
+
+}  // namespace blocks

@@ -1,0 +1,384 @@
+#include "values.h"
+
+#include <tenon/plugin.hpp>
+
+#include <algorithm>
+#include <bit>
+
+namespace blocks {
+
+using loopir::IndexKind;
+using loopir::IndexNode;
+using loopir::ValueNode;
+using tenon::plugin::declined;
+using tenon::plugin::text;
+
+Type type_of(int32_t dtype) {
+  switch (dtype) {
+    case TN_F32:
+    case TN_F16:
+    case TN_BF16:
+      return Type::f32;
+    case TN_F64:
+      return Type::f64;
+    case TN_I64:
+      return Type::i64;
+    case TN_I32:
+      return Type::i32;
+    case TN_I16:
+      return Type::i16;
+    case TN_I8:
+      return Type::i8;
+    case TN_U8:
+      return Type::u8;
+    case TN_BOOL:
+      return Type::truth;
+    default:
+      throw declined(text("dtype {} is not computed in blocks", dtype));
+  }
+}
+
+namespace {
+
+bool is_real(Type t) { return t == Type::f32 || t == Type::f64; }
+
+/// The bits of a constant as its register holds them.
+int64_t bits_in(Type type, uint64_t bits) {
+  if (type == Type::f64) return static_cast<int64_t>(bits);
+  if (type == Type::f32)
+    return std::bit_cast<int32_t>(static_cast<float>(std::bit_cast<double>(bits)));
+  return static_cast<int64_t>(bits);
+}
+
+bool is_in_memory_form(int32_t dtype) {
+  return dtype != TN_F16 && dtype != TN_BF16 && dtype != TN_BOOL;
+}
+
+}  // namespace
+
+// ---- values
+
+Operand Values::value(Id v) {
+  size_t scope = scopes_.of_value(v);
+  bool is_block = scopes_.varies(v);
+  auto& known = scopes_[scope].values;
+  if (auto at = known.find(v); at != known.end()) return {at->second, is_block};
+  Operand made = make_value(v);
+  scopes_[scope].values[v] = made.value;
+  return made;
+}
+
+Operand Values::lane_value(Id v) {
+  Operand made = value(v);
+  if (made.is_block || scopes_.lanes.variable == none) return made;
+  size_t scope = scopes_.of_value(v);
+  auto& known = scopes_[scope].filled;
+  if (auto at = known.find(v); at != known.end()) return {at->second, true};
+  return {scopes_[scope].filled[v] = block_of(made, scope, type_of(x_.dtype_of(v))), true};
+}
+
+Id Values::block_of(Operand single, size_t scope, Type type) {
+  Id out = scopes_.new_value(type, true);
+  scopes_.emit(scope,
+               {.what = Do::fill, .is_block = true, .to = type, .out = out, .a = single.value});
+  return out;
+}
+
+Operand Values::make_value(Id v) {
+  const ValueNode n = x_.value_at(v);
+  Step s;
+  switch (n.code) {
+    case loopir::value_constant:
+      s = {.what = Do::constant, .to = type_of(n.dtype)};
+      s.number = bits_in(s.to, n.a | uint64_t{n.b} << 32);
+      break;
+    case loopir::value_real:
+      s = {.what = Do::real, .to = Type::f64, .number = n.a};
+      break;
+    case loopir::value_folded:
+      return folded.at(n.a);
+    case loopir::value_index:
+      if (scopes_.varies(v)) return {places(n.a), true};
+      s = {.what = Do::value_of_number, .to = Type::i64, .a = number(n.a)};
+      break;
+    case loopir::value_load:
+      return make_load(v, n);
+    case loopir::value_checked:
+      return make_check(n);
+    case loopir::value_divisor:
+      return make_divisor(n);
+    default:
+      return make_primitive(v, n);
+  }
+  s.out = scopes_.new_value(s.to, false);
+  scopes_.emit(scopes_.of_value(v), s);
+  return {s.out, false};
+}
+
+Operand Values::make_primitive(Id v, const ValueNode& n) {
+  bool is_block = scopes_.varies(v);
+  Type from = type_of(x_.dtype_of(n.code == TN_F_SELECT ? n.b : n.a)), to = type_of(n.dtype);
+  bool takes_blocks = n.code == TN_F_SELECT;
+  Id ids[] = {n.a, n.b, n.c};
+  Operand operands[3] = {{none, false}, {none, false}, {none, false}};
+  for (int i = 0; i < 3; ++i)
+    if (ids[i] != none)
+      operands[i] = is_block && takes_blocks ? lane_value(ids[i]) : value(ids[i]);
+  if (n.code == TN_F_CAST && from == to) return operands[0];
+  Shape shape = !is_block || n.b == none || takes_blocks || operands[0].is_block == operands[1].is_block
+                    ? Shape::blocks
+                : operands[0].is_block ? Shape::second_single
+                                       : Shape::first_single;
+  if (!elements().primitive(n.code, from, to, shape))
+    throw declined(text("primitive {} has no loop for dtype {}", n.code, x_.dtype_of(n.a)));
+  Step s{.what = Do::apply,
+         .is_block = is_block,
+         .a_single = shape == Shape::first_single,
+         .b_single = shape == Shape::second_single,
+         .code = n.code,
+         .from = from,
+         .to = to,
+         .out = scopes_.new_value(to, is_block),
+         .a = operands[0].value,
+         .b = operands[1].value,
+         .c = operands[2].value};
+  scopes_.emit(scopes_.of_value(v), s);
+  return {s.out, is_block};
+}
+
+// ---- memory
+
+Values::Access Values::access(Id buffer, Id index, size_t scope) {
+  if (is_lane_scratch(buffer))
+    return {Where::dense, with_constant(std::max(scope, scopes_.of_index(index)),
+                                        Do::multiply_constant, number(index), code_.width)};
+  auto step = scopes_.lane_step(index);
+  if (!step) return {Where::places, none, places(index)};
+  if (x_.is(*step, 1)) return {Where::dense, number(index)};
+  return {Where::strided, number(index), number(*step)};
+}
+
+void Values::add_mask(Step& s, Id mask) {
+  if (mask == none) return;
+  Operand made = value(mask);
+  s.c = made.value;
+  s.has_single_mask = !made.is_block;
+}
+
+// One element for all lanes.
+Operand Values::make_one_load(const ValueNode& n) {
+  Step s{.what = Do::load,
+         .code = static_cast<uint16_t>(Where::one),
+         .dtype = n.dtype,
+         .to = type_of(n.dtype),
+         .a = number(n.b),
+         .buffer = position_of(n.a)};
+  add_mask(s, n.c);
+  s.out = scopes_.new_value(s.to, false);
+  scopes_.emit(std::max(scopes_.of_index(n.b), n.c == none ? 0 : scopes_.of_value(n.c)), s);
+  return {s.out, false};
+}
+
+Operand Values::make_load(Id v, const ValueNode& n) {
+  if (!scopes_.varies(v)) return make_one_load(n);
+  size_t scope = std::max(scopes_.lanes.scope, scopes_.of_value(v));
+  bool is_lane_row = is_lane_scratch(n.a);
+  bool index_varies = is_lane_row || scopes_.index_varies(n.b);
+  Step s{.what = Do::load, .is_block = true, .dtype = n.dtype, .to = type_of(n.dtype)};
+  add_mask(s, n.c);
+  Access at = index_varies ? access(n.a, n.b, scope) : Access{Where::strided, number(n.b)};
+  if (!index_varies) {  // one element under a mask that differs
+    at.by = scopes_.new_number();
+    scopes_.emit(scope, {.what = Do::set_number, .out = at.by, .number = 0});
+  }
+  s.code = static_cast<uint16_t>(at.where);
+  s.a = at.first, s.b = at.by, s.buffer = position_of(n.a);
+  bool is_memory = at.where == Where::dense && n.c == none && is_in_memory_form(n.dtype) &&
+                   writers_[n.a] == 0;
+  if (is_memory) s.what = Do::point;
+  s.out = scopes_.new_value(s.to, true);
+  scopes_.emit(scope, s);
+  return {s.out, true};
+}
+
+Operand Values::make_check(const ValueNode& n) {
+  if (x_.dtype_of(n.a) != TN_I64) throw declined("indices are not i64");
+  Operand given = value(n.a);
+  bool is_block = given.is_block || (n.c != none && scopes_.varies(n.c));
+  if (is_block) given = lane_value(n.a);
+  Step s{.what = Do::check, .is_block = is_block, .to = Type::i64, .a = given.value};
+  s.b = number(n.b);
+  add_mask(s, n.c);
+  s.out = scopes_.new_value(Type::i64, is_block);
+  size_t scope = std::max(scopes_.of_value(n.a), scopes_.of_index(n.b));
+  if (n.c != none) scope = std::max(scope, scopes_.of_value(n.c));
+  if (is_block) scope = std::max(scope, scopes_.lanes.scope);
+  scopes_.emit(scope, s);
+  return {s.out, is_block};
+}
+
+// The divisor as it is: divisions by 0 give 0.
+Operand Values::make_divisor(const ValueNode& n) {
+  Operand given = value(n.a);
+  bool is_block = given.is_block || (n.c != none && scopes_.varies(n.c));
+  if (is_block) given = lane_value(n.a);
+  Type type = type_of(x_.dtype_of(n.a));
+  if (is_real(type)) throw declined("a divisor that is checked is not an integer");
+  Step s{.what = Do::check_divisor, .is_block = is_block, .to = type, .a = given.value};
+  add_mask(s, n.c);
+  s.out = scopes_.new_value(type, is_block);
+  size_t scope = scopes_.of_value(n.a);
+  if (n.c != none) scope = std::max(scope, scopes_.of_value(n.c));
+  if (is_block) scope = std::max(scope, scopes_.lanes.scope);
+  scopes_.emit(scope, s);
+  return {s.out, is_block};
+}
+
+// ---- numbers
+
+Id Values::number(Id i) {
+  size_t scope = scopes_.of_index(i);
+  auto& known = scopes_[scope].numbers;
+  if (auto at = known.find(i); at != known.end()) return at->second;
+  Id out = make_number(i);
+  return scopes_[scope].numbers[i] = out;
+}
+
+Id Values::combine(size_t scope, Do what, Id a, Id b) {
+  Id out = scopes_.new_number();
+  scopes_.emit(scope, {.what = what, .out = out, .a = a, .b = b});
+  return out;
+}
+Id Values::with_constant(size_t scope, Do what, Id a, int64_t constant) {
+  Id out = scopes_.new_number();
+  scopes_.emit(scope, {.what = what, .out = out, .a = a, .number = constant});
+  return out;
+}
+
+namespace {
+
+Do number_op(IndexKind kind) {
+  switch (kind) {
+    case IndexKind::floordiv:
+      return Do::floordiv;
+    case IndexKind::mod:
+      return Do::mod;
+    case IndexKind::min:
+      return Do::least;
+    default:
+      return Do::most;
+  }
+}
+uint16_t primitive_of(IndexKind kind) {
+  switch (kind) {
+    case IndexKind::floordiv:
+      return TN_F_FLOORDIV;
+    case IndexKind::mod:
+      return TN_F_MOD;
+    case IndexKind::min:
+      return TN_F_MIN;
+    default:
+      return TN_F_MAX;
+  }
+}
+
+}  // namespace
+
+Id Values::make_number(Id i) {
+  const IndexNode n = x_.index_at(i);
+  size_t scope = scopes_.of_index(i);
+  if (n.kind == IndexKind::variable) return scopes_.variable(i);
+  if (n.kind == IndexKind::constant || n.kind == IndexKind::symbol) {
+    Do what = n.kind == IndexKind::constant ? Do::set_number : Do::symbol;
+    return with_constant(0, what, none, n.number);
+  }
+  if (n.kind == IndexKind::value) {
+    Id v = static_cast<Id>(n.number);
+    Id out = scopes_.new_number();
+    Id from = value(v).value;
+    scopes_.emit(scope, {.what = Do::number_of_value,
+                         .from = type_of(x_.dtype_of(v)),
+                         .out = out,
+                         .a = from});
+    return out;
+  }
+  loopir::Ids operands = n.operands;
+  std::ranges::stable_sort(operands, {}, [&](Id o) { return scopes_.of_index(o); });
+  bool is_sum = n.kind == IndexKind::sum, is_product = n.kind == IndexKind::product;
+  if (!is_sum && !is_product)
+    return combine(scope, number_op(n.kind), number(n.operands[0]), number(n.operands[1]));
+  // Terms of outer loops are added up in those.
+  size_t known = scopes_.of_index(operands[0]);
+  Id out = number(operands[0]);
+  int64_t neutral = is_sum ? 0 : 1;
+  if (n.number != neutral)
+    out = with_constant(known, is_sum ? Do::add_constant : Do::multiply_constant, out, n.number);
+  for (size_t k = 1; k < operands.size(); ++k) {
+    known = std::max(known, scopes_.of_index(operands[k]));
+    out = combine(known, is_sum ? Do::add : Do::multiply, out, number(operands[k]));
+  }
+  return out;
+}
+
+Id Values::places(Id i) {
+  size_t scope = std::max(scopes_.lanes.scope, scopes_.of_index(i));
+  auto& known = scopes_[scope].places;
+  if (auto at = known.find(i); at != known.end()) return at->second;
+  Id out = make_places(i);
+  return scopes_[scope].places[i] = out;
+}
+
+Id Values::apply_places(size_t scope, uint16_t code, Id a, Id b) {
+  Id out = scopes_.new_value(Type::i64, true);
+  scopes_.emit(scope, {.what = Do::apply,
+                       .is_block = true,
+                       .code = code,
+                       .from = Type::i64,
+                       .to = Type::i64,
+                       .out = out,
+                       .a = a,
+                       .b = b});
+  return out;
+}
+
+// A line is counted; what is made of others is computed for each lane.
+Id Values::make_places(Id i) {
+  const IndexNode n = x_.index_at(i);
+  size_t scope = std::max(scopes_.lanes.scope, scopes_.of_index(i));
+  if (auto step = scopes_.lane_step(i); step && n.kind != IndexKind::value) {
+    Id out = scopes_.new_value(Type::i64, true);
+    Id first = number(i), by = number(*step);
+    scopes_.emit(scope, {.what = Do::count,
+                         .is_block = true,
+                         .to = Type::i64,
+                         .out = out,
+                         .a = first,
+                         .b = by});
+    return out;
+  }
+  if (n.kind == IndexKind::value) {
+    Id v = static_cast<Id>(n.number);
+    Operand made = lane_value(v);
+    if (type_of(x_.dtype_of(v)) == Type::i64) return made.value;
+    Id out = scopes_.new_value(Type::i64, true);
+    scopes_.emit(scope, {.what = Do::apply,
+                         .is_block = true,
+                         .code = TN_F_CAST,
+                         .from = type_of(x_.dtype_of(v)),
+                         .to = Type::i64,
+                         .out = out,
+                         .a = made.value});
+    return out;
+  }
+  bool is_sum = n.kind == IndexKind::sum, is_product = n.kind == IndexKind::product;
+  if (!is_sum && !is_product)
+    return apply_places(scope, primitive_of(n.kind), places(n.operands[0]), places(n.operands[1]));
+  Id out = places(n.operands[0]);
+  if (n.number != (is_sum ? 0 : 1))
+    out = apply_places(scope, is_sum ? TN_F_ADD : TN_F_MUL, out, places(x_.constant(n.number)));
+  for (size_t k = 1; k < n.operands.size(); ++k)
+    out = apply_places(scope, is_sum ? TN_F_ADD : TN_F_MUL, out, places(n.operands[k]));
+  return out;
+}
+
+}  // namespace blocks
