@@ -35,7 +35,7 @@ enum class Do : uint8_t {
   constant,         // one element, whose bits are `number`
   real,             // one f64 out of the call's numbers
   value_of_number,  // one i64
-  count,            // block: number a, a + b, a + 2 b, ... as i64
+  count,            // block: number a plus what `tile` adds for each lane, as i64
   fill,             // block of one element
   copy,             // block
   apply,            // primitive `code`
@@ -43,7 +43,7 @@ enum class Do : uint8_t {
   check_divisor,
   // Memory: buffer, number a. Masks are in c.
   point,          // the register is that memory
-  load,           // `code`: how (Where); b: step or block of indices
+  load,           // `code`: how (Where), by `tile` or a block b of indices
   store,          // the same; `number`: loopir::Store
   // Folds: `code` is the fold.
   start,       // state `out` = bits of `number`
@@ -52,14 +52,23 @@ enum class Do : uint8_t {
   scan,        // a in place, by state out
   // Loops over body `number`: variable `out`, extent a.
   loop,
-  lanes,       // by blocks
+  lanes,       // by blocks: `inner` elements for each value of the variable
+  one_block,   // the same, of which only block b runs
   units,       // of the call's range
-  unit_lanes,  // of the call's range, a block each
+  unit_lanes,  // by blocks of the call's range
   last = unit_lanes
 };
 
 /// Which elements of a buffer a block is.
-enum class Where : uint8_t { one, dense, strided, places };
+enum class Where : uint8_t { one, dense, tiled, places };
+
+/// Lanes over several variables, the slowest first: how many values each has (but the first, which
+/// takes what the block has), and the number that an index grows by with it.
+struct Tile {
+  std::vector<int64_t> extents;
+  std::vector<Id> steps;
+};
+constexpr size_t most_dimensions = 8;
 
 struct Step {
   Do what = Do::set_number;
@@ -71,8 +80,8 @@ struct Step {
   int32_t dtype = 0;         // of memory
   Type from{}, to = Type::f32;  // of operands and of the result
   Id out = none, a = none, b = none, c = none;
-  uint32_t buffer = 0;
-  int64_t number = 0;
+  uint32_t buffer = 0, tile = 0;
+  int64_t number = 0, inner = 1;
 };
 
 struct Body {
@@ -87,6 +96,7 @@ struct Code {
   std::vector<int64_t> offsets;          // by value
   std::vector<int64_t> scratch_offsets;  // of rows, which are buffers behind those of the call
   int64_t row_bytes = 0, value_bytes = 0;
+  std::vector<Tile> tiles;
   std::vector<Body> bodies;  // the first one is entered
 
   int64_t scratch_bytes() const;
@@ -98,7 +108,8 @@ void fields(V& v, Step& s) {
   loopir::each(v, s.is_block, s.a_single, s.b_single, s.has_single_mask, s.by_lanes, s.code, s.dtype);
   v.choice(s.from, Type::truth);
   v.choice(s.to, Type::truth);
-  loopir::each(v, s.out, s.a, s.b, s.c, s.buffer, s.number);
+  loopir::each(v, s.out, s.a, s.b, s.c, s.buffer, s.tile, s.number,
+               s.inner);
 }
 
 template <class V>
@@ -107,9 +118,14 @@ void fields(V& v, Body& b) {
 }
 
 template <class V>
+void fields(V& v, Tile& t) {
+  loopir::each(v, t.extents, t.steps);
+}
+
+template <class V>
 void fields(V& v, Code& c) {
   loopir::each(v, c.name, c.width, c.n_numbers, c.n_buffers, c.offsets, c.scratch_offsets,
-               c.row_bytes, c.value_bytes, c.bodies);
+               c.row_bytes, c.value_bytes, c.tiles, c.bodies);
 }
 
 /// What registers hold of a dtype. Throws `declined` for one that is not computed.

@@ -76,6 +76,7 @@ void make_kernels(Parts& parts) {
     nests[i] = loopir::make_nest(parts.program, *kernel, lanes_for(parts.program, *kernel));
     Made made = make_code(parts.program, nests[i]);
     parts.kernels[i] = std::move(made.interface);
+    if (made.is_tiled) nests[i].kernel.outer.clear();  // its units are not rows
     parts.functions[i].body = std::make_shared<const Machine>(std::move(made.code));
     ++parts.statistics.kernels;
     parts.statistics.fused_nodes += kernel->n_loops - 1;

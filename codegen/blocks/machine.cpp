@@ -19,37 +19,8 @@ struct Machine::Ready {
     AccumulatePlaces places;
   };
   Apply convert = nullptr;  // between memory and register
+  Apply widen = nullptr, combine = nullptr;  // of stores that change what is there
   size_t item = 0;          // bytes in memory
-};
-
-/// One call, on one thread.
-struct Machine::Run {
-  const Machine& machine;
-  const int64_t* symbols;
-  int64_t begin, end;
-  std::byte* raw;  // memory as it is, of one block, and of another behind it
-  void** values;
-  int64_t* numbers;
-  std::byte** buffers;
-  int64_t n = 1;
-  uint32_t errors = 0;
-
-  void body(size_t i) {
-    for (const Ready& r : machine.bodies_[i]) step(r);
-  }
-  void step(const Ready& r);
-  void number_step(const Step& s);
-  int64_t lanes(const Step& s) const { return s.is_block ? n : 1; }
-  void apply(const Ready& r);
-  void check(const Step& s);
-  void check_divisor(const Ready& r);
-  void load(const Ready& r);
-  void store(const Ready& r);
-  void update(const Ready& r, std::byte* memory);
-  void start(const Step& s);
-  void fill(const Step& s);
-  void loop(const Step& s);
-  void run_lanes(const Step& s, int64_t first, int64_t last);
 };
 
 namespace {
@@ -72,51 +43,91 @@ void with_bytes(size_t bytes, F f) {
 }
 
 /// The elements that a block reads or writes.
-struct Elements_of {
+struct Places {
   std::byte* memory;  // the first one
   Where where;
-  int64_t step;
   const int64_t* places;
   const uint8_t* mask;  // by lane, or null
   int64_t n;
+  // Of a tile, the slowest dimension first.
+  size_t n_dims = 0;
+  int64_t extents[most_dimensions] = {}, steps[most_dimensions] = {};
 };
 
-template <class T, class F>
-void for_each_place(const Elements_of& e, F f) {
-  auto* memory = reinterpret_cast<T*>(e.memory);
-  auto run = [&](auto at) {
-    if (e.mask) {
-      for (int64_t i = 0; i < e.n; ++i) f(i, e.mask[i] ? memory + at(i) : nullptr);
-    } else {
-      for (int64_t i = 0; i < e.n; ++i) f(i, memory + at(i));
+/// f(i, offset, step, count) for each run along the fastest dimension of a tile.
+template <class F>
+void for_each_run(const Places& p, F f) {
+  size_t last = p.n_dims - 1;
+  int64_t at[most_dimensions] = {}, offset = 0, run = p.extents[last];
+  for (int64_t i = 0; i < p.n; i += run) {
+    f(i, offset, p.steps[last], run);
+    for (size_t d = last; d-- > 0;) {
+      offset += p.steps[d];
+      if (++at[d] < p.extents[d]) break;
+      offset -= p.steps[d] * p.extents[d];
+      at[d] = 0;
     }
-  };
-  if (e.where == Where::places) return run([&](int64_t i) { return e.places[i]; });
-  if (e.where == Where::strided) return run([&](int64_t i) { return i * e.step; });
-  run([](int64_t i) { return i; });
+  }
 }
 
-void gather(const Elements_of& e, size_t item, void* to) {
-  if (!e.mask && e.where <= Where::dense) {
-    std::memcpy(to, e.memory, static_cast<size_t>(e.n) * item);
+template <class T, class F>
+void for_each_place(const Places& p, F f) {
+  auto* memory = reinterpret_cast<T*>(p.memory);
+  auto at = [&](int64_t i, T* element) { f(i, p.mask && !p.mask[i] ? nullptr : element); };
+  if (p.where == Where::tiled)
+    return for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+      for (int64_t k = 0; k < count; ++k) at(i + k, memory + offset + k * step);
+    });
+  for (int64_t i = 0; i < p.n; ++i)
+    at(i, memory + (p.where == Where::places ? p.places[i] : i));
+}
+
+/// All of a tile, without a mask.
+template <class T>
+void read_tile(const Places& p, T* out) {
+  auto* memory = reinterpret_cast<const T*>(p.memory);
+  for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+    const T* from = memory + offset;
+    T* to = out + i;
+    if (step == 1)
+      for (int64_t k = 0; k < count; ++k) to[k] = from[k];
+    else if (step == 0)
+      for (int64_t k = 0; k < count; ++k) to[k] = *from;
+    else
+      for (int64_t k = 0; k < count; ++k) to[k] = from[k * step];
+  });
+}
+template <class T>
+void write_tile(const Places& p, const T* in) {
+  auto* memory = reinterpret_cast<T*>(p.memory);
+  for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+    for (int64_t k = 0; k < count; ++k) memory[offset + k * step] = in[i + k];
+  });
+}
+
+void gather(const Places& p, size_t item, void* to) {
+  if (!p.mask && p.where <= Where::dense) {
+    std::memcpy(to, p.memory, static_cast<size_t>(p.n) * item);
     return;
   }
   with_bytes(item, [&](auto t) {
     using T = decltype(t);
     auto* out = static_cast<T*>(to);
-    for_each_place<T>(e, [&](int64_t i, const T* p) { out[i] = p ? *p : T{0}; });
+    if (!p.mask && p.where == Where::tiled) return read_tile(p, out);
+    for_each_place<T>(p, [&](int64_t i, const T* from) { out[i] = from ? *from : T{0}; });
   });
 }
 
-void scatter(const Elements_of& e, size_t item, const void* from) {
-  if (e.where <= Where::dense) {
-    std::memcpy(e.memory, from, static_cast<size_t>(e.n) * item);
+void scatter(const Places& p, size_t item, const void* from) {
+  if (p.where <= Where::dense) {
+    std::memcpy(p.memory, from, static_cast<size_t>(p.n) * item);
     return;
   }
   with_bytes(item, [&](auto t) {
     using T = decltype(t);
     auto* in = static_cast<const T*>(from);
-    for_each_place<T>(e, [&](int64_t i, T* p) { *p = in[i]; });
+    if (p.where == Where::tiled) return write_tile(p, in);
+    for_each_place<T>(p, [&](int64_t i, T* to) { *to = in[i]; });
   });
 }
 
@@ -145,6 +156,39 @@ int64_t integer_at(const void* value, Type type) {
 }
 
 }  // namespace
+
+/// One call, on one thread.
+struct Machine::Run {
+  const Machine& machine;
+  const int64_t* symbols;
+  int64_t begin, end;
+  std::byte* raw;  // memory as it is, of one block, and of another behind it
+  void** values;
+  int64_t* numbers;
+  std::byte** buffers;
+  int64_t n = 1;
+  uint32_t errors = 0;
+
+  void body(size_t i) {
+    for (const Ready& r : machine.bodies_[i]) step(r);
+  }
+  void step(const Ready& r);
+  void number_step(const Step& s);
+  int64_t lanes(const Step& s) const { return s.is_block ? n : 1; }
+  void apply(const Ready& r);
+  void check(const Step& s);
+  void check_divisor(const Ready& r);
+  Places places_of(const Ready& r) const;
+  void spread(const Step& s, Places& out) const;
+  void count(const Step& s);
+  void load(const Ready& r);
+  void store(const Ready& r);
+  void update(const Ready& r, const Places& p);
+  void start(const Step& s);
+  void fill(const Step& s);
+  void loop(const Step& s);
+  void run_lanes(const Step& s, int64_t first, int64_t last);
+};
 
 // ---- numbers
 
@@ -246,6 +290,38 @@ void Machine::Run::start(const Step& s) {
 
 // ---- memory
 
+Places Machine::Run::places_of(const Ready& r) const {
+  const Step& s = r.step;
+  auto where = static_cast<Where>(s.code);
+  Places out{buffers[s.buffer], where, nullptr, nullptr, lanes(s)};
+  if (where == Where::places) {
+    out.places = static_cast<const int64_t*>(values[s.b]);
+    return out;
+  }
+  out.memory += numbers[s.a] * static_cast<int64_t>(r.item);
+  if (where == Where::tiled) spread(s, out);
+  return out;
+}
+
+void Machine::Run::spread(const Step& s, Places& out) const {
+  const Tile& tile = machine.code_.tiles[s.tile];
+  out.n_dims = tile.steps.size();
+  int64_t inner = 1;
+  for (size_t d = 1; d < out.n_dims; ++d) inner *= out.extents[d] = tile.extents[d];
+  out.extents[0] = out.n / inner;
+  for (size_t d = 0; d < out.n_dims; ++d) out.steps[d] = numbers[tile.steps[d]];
+}
+
+void Machine::Run::count(const Step& s) {
+  Places p{nullptr, Where::tiled, nullptr, nullptr, n};
+  spread(s, p);
+  auto* out = static_cast<int64_t*>(values[s.out]);
+  int64_t first = numbers[s.a];
+  for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+    for (int64_t k = 0; k < count; ++k) out[i + k] = first + offset + k * step;
+  });
+}
+
 void Machine::Run::load(const Ready& r) {
   const Step& s = r.step;
   void* to = values[s.out];
@@ -258,73 +334,45 @@ void Machine::Run::load(const Ready& r) {
     }
     mask = nullptr;
   }
-  auto where = static_cast<Where>(s.code);
-  int64_t first = where == Where::places ? 0 : numbers[s.a];
-  std::byte* memory = buffers[s.buffer] + first * static_cast<int64_t>(r.item);
-  Elements_of e{memory, where, where == Where::strided ? numbers[s.b] : 1,
-                where == Where::places ? static_cast<const int64_t*>(values[s.b]) : nullptr, mask,
-                count};
-  if (!r.convert) return gather(e, r.item, to);
-  bool is_ready = !mask && where <= Where::dense;
-  if (!is_ready) gather(e, r.item, raw);
-  r.convert(to, is_ready ? memory : raw, nullptr, nullptr, count);
+  Places p = places_of(r);
+  p.mask = mask;
+  if (!r.convert) return gather(p, r.item, to);
+  bool is_ready = !mask && p.where <= Where::dense;
+  if (!is_ready) gather(p, r.item, raw);
+  r.convert(to, is_ready ? p.memory : raw, nullptr, nullptr, count);
 }
 
 // What was there, changed: through memory of the thread's own.
-void Machine::Run::update(const Ready& r, std::byte* memory) {
+void Machine::Run::update(const Ready& r, const Places& p) {
   const Step& s = r.step;
-  auto where = static_cast<Where>(s.code);
-  int64_t count = lanes(s);
-  auto* places = where == Where::places ? static_cast<const int64_t*>(values[s.b]) : nullptr;
-  int64_t by = where == Where::strided ? numbers[s.b] : 1;
   int64_t room = machine.code_.width * 8;
   std::byte *form = raw, *old = raw + room, *sum = raw + 2 * room;
-  auto code = static_cast<loopir::Store>(s.number);
-  Shape shape = Shape::blocks;
-  uint16_t primitive = code == loopir::Store::add        ? uint16_t{TN_F_ADD}
-                       : code == loopir::Store::multiply ? uint16_t{TN_F_MUL}
-                       : code == loopir::Store::minimum  ? uint16_t{TN_F_MIN}
-                                                         : uint16_t{TN_F_MAX};
-  Apply combine = elements().primitive(primitive, s.to, s.to, shape);
-  Apply widen = s.dtype == TN_F16    ? elements().from_half
-                : s.dtype == TN_BF16 ? elements().from_bf16
-                                     : nullptr;
-  Elements_of e{memory, where, by, places, nullptr, count};
-  gather(e, r.item, widen ? form : old);
-  if (widen) widen(old, form, nullptr, nullptr, count);
-  combine(sum, old, values[s.out], nullptr, count);
-  if (r.convert) r.convert(form, sum, nullptr, nullptr, count);
-  scatter(e, r.item, r.convert ? form : sum);
+  gather(p, r.item, r.widen ? form : old);
+  if (r.widen) r.widen(old, form, nullptr, nullptr, p.n);
+  r.combine(sum, old, values[s.out], nullptr, p.n);
+  if (r.convert) r.convert(form, sum, nullptr, nullptr, p.n);
+  scatter(p, r.item, r.convert ? form : sum);
 }
 
 void Machine::Run::store(const Ready& r) {
   const Step& s = r.step;
-  auto where = static_cast<Where>(s.code);
-  int64_t first = where == Where::places ? 0 : numbers[s.a], count = lanes(s);
-  std::byte* memory = buffers[s.buffer] + first * static_cast<int64_t>(r.item);
-  if (static_cast<loopir::Store>(s.number) != loopir::Store::set) return update(r, memory);
-  bool is_dense = where <= Where::dense;
+  Places p = places_of(r);
+  if (r.combine) return update(r, p);
   const void* from = values[s.out];
-  if (from == memory && is_dense) return;  // it was made there
-  if (r.convert) {
-    std::byte* to = is_dense ? memory : raw;
-    r.convert(to, from, nullptr, nullptr, count);
-    if (is_dense) return;
-    from = raw;
-  }
-  scatter({memory, where, where == Where::strided ? numbers[s.b] : 1,
-           where == Where::places ? static_cast<const int64_t*>(values[s.b]) : nullptr, nullptr,
-           count},
-          r.item, from);
+  bool is_dense = p.where <= Where::dense;
+  if (from == p.memory && is_dense) return;  // it was made there
+  if (!r.convert) return scatter(p, r.item, from);
+  r.convert(is_dense ? p.memory : raw, from, nullptr, nullptr, p.n);
+  if (!is_dense) scatter(p, r.item, raw);
 }
 
 // ---- loops
 
 void Machine::Run::run_lanes(const Step& s, int64_t first, int64_t last) {
-  int64_t extent = numbers[s.a], width = machine.code_.width;
-  for (int64_t at = first * width; at < std::min(extent, last * width); at += width) {
+  int64_t extent = numbers[s.a], rows = machine.code_.width / s.inner;
+  for (int64_t at = first * rows; at < std::min(extent, last * rows); at += rows) {
     numbers[s.out] = at;
-    n = std::min(width, extent - at);
+    n = std::min(rows, extent - at) * s.inner;
     body(static_cast<size_t>(s.number));
   }
   n = 1;
@@ -357,11 +405,8 @@ void Machine::Run::step(const Ready& r) {
     case Do::value_of_number:
       *static_cast<int64_t*>(values[s.out]) = numbers[s.a];
       return;
-    case Do::count: {
-      auto* out = static_cast<int64_t*>(values[s.out]);
-      for (int64_t i = 0; i < n; ++i) out[i] = numbers[s.a] + i * numbers[s.b];
-      return;
-    }
+    case Do::count:
+      return count(s);
     case Do::fill:
       return fill(s);
     case Do::copy:
@@ -391,6 +436,8 @@ void Machine::Run::step(const Ready& r) {
       return loop(s);
     case Do::lanes:
       return run_lanes(s, 0, INT64_MAX / machine.code_.width);
+    case Do::one_block:
+      return run_lanes(s, numbers[s.b], numbers[s.b] + 1);
     case Do::unit_lanes:
       return run_lanes(s, begin, end);
     default:
@@ -430,6 +477,19 @@ size_t memory_size(int32_t dtype) {
   return dtype == TN_F16 || dtype == TN_BF16 ? 2 : bytes;
 }
 
+uint16_t combining(loopir::Store store) {
+  switch (store) {
+    case loopir::Store::add:
+      return TN_F_ADD;
+    case loopir::Store::multiply:
+      return TN_F_MUL;
+    case loopir::Store::minimum:
+      return TN_F_MIN;
+    default:
+      return TN_F_MAX;
+  }
+}
+
 bool is_loop(const Step& s) { return s.what >= Do::loop; }
 bool is_memory(const Step& s) {
   return s.what == Do::point || s.what == Do::load || s.what == Do::store;
@@ -451,6 +511,11 @@ void Machine::make_ready(const Step& s, Ready& out) const {
     if (s.dtype == TN_F16) out.convert = reads ? e.from_half : e.to_half;
     if (s.dtype == TN_BF16) out.convert = reads ? e.from_bf16 : e.to_bf16;
     if (s.dtype == TN_BOOL && reads) out.convert = e.to_truth;
+    auto store = static_cast<loopir::Store>(s.number);
+    if (s.what != Do::store || store == loopir::Store::set) return;
+    out.widen = s.dtype == TN_F16 ? e.from_half : s.dtype == TN_BF16 ? e.from_bf16 : nullptr;
+    out.combine = e.primitive(combining(store), s.to, s.to, Shape::blocks);
+    expect(out.combine, "an unknown way to store");
     return;
   }
   auto fold = static_cast<Fold>(s.code);

@@ -55,6 +55,91 @@ int64_t neutral(loopir::Fold fold, Type type) {
 
 using Body_of = std::function<void()>;
 
+/// The indices of all loads and stores.
+Ids indices_of(loopir::Expressions& x, const std::vector<const Stage*>& stages) {
+  Ids out;
+  auto see = [&](const loopir::ValueNode& load) { out.push_back(load.b); };
+  for (const Stage* stage : stages)
+    for (const Statement& s : stage->statements) {
+      loopir::for_each_load(x, s.value, see);
+      if (s.buffer == none) continue;
+      out.push_back(s.index);
+      loopir::for_each_index_load(x, s.index, see);
+    }
+  return out;
+}
+
+/// Lanes over the variable and, while a block has room, over those around it, the slowest first.
+/// Extents of loops must not depend on what becomes lanes, and, unless blocks were very short, every
+/// index must be a line in it: else each element is looked up by itself.
+class TileMaker {
+ public:
+  TileMaker(loopir::Expressions& x, const Ids& variables, const std::vector<const Stage*>& stages)
+      : x_(x), variables_(variables), indices_(indices_of(x, stages)) {
+    for (Id v : variables) extents_.push_back(x.extent_of(v));
+    for (const Stage* stage : stages)
+      for (Id v : stage->inner) extents_.push_back(x.extent_of(v));
+  }
+
+  Ids around(Id lanes, int64_t width) {
+    Ids out{lanes};
+    int64_t inner = 1;
+    auto at = std::ranges::find(variables_, lanes);
+    while (at != variables_.begin() && out.size() + 1 < most_dimensions) {
+      auto extent = x_.number_of(x_.extent_of(out.front()));
+      if (!extent || *extent < 1 || inner * *extent > width / 2) break;
+      --at;
+      if (!has_fixed_extents(*at) || (inner * *extent >= worth_a_block && !is_line(*at))) break;
+      inner *= *extent;
+      out.insert(out.begin(), *at);
+    }
+    return out;
+  }
+
+ private:
+  bool has_fixed_extents(Id variable) {
+    return std::ranges::none_of(extents_, [&](Id e) { return x_.depends_on(e, variable); });
+  }
+  bool is_line(Id variable) {
+    return std::ranges::all_of(indices_, [&](Id index) {
+      return !x_.depends_on(index, variable) || x_.coefficient(index, variable).has_value();
+    });
+  }
+
+  // So many elements cost no more in a block of their own than looked up one by one.
+  static constexpr int64_t worth_a_block = 48;
+  loopir::Expressions& x_;
+  const Ids& variables_;
+  Ids indices_, extents_;
+};
+
+/// Of lanes that are rows; empty where they are not.
+Ids tile_of_rows(loopir::Expressions& x, const loopir::Nest& nest, int64_t width) {
+  if (nest.lanes == none) return {};
+  std::vector<const Stage*> stages;
+  for (const Stage& stage : nest.kernel.stages) stages.push_back(&stage);
+  return TileMaker(x, nest.kernel.outer, stages).around(nest.lanes, width);
+}
+
+/// Of a stage; a scan goes along one variable.
+Ids tile_of_stage(loopir::Expressions& x, const Stage& stage, Id lanes, int64_t width) {
+  if (lanes == none) return {};
+  bool is_scan = std::ranges::any_of(stage.statements, &Statement::is_scan);
+  return is_scan ? Ids{lanes} : TileMaker(x, stage.inner, {&stage}).around(lanes, width);
+}
+
+/// Elements of a block for each value of the slowest variable.
+int64_t inner_of(loopir::Expressions& x, const Ids& tile) {
+  int64_t out = 1;
+  for (size_t k = 1; k < tile.size(); ++k) out *= *x.number_of(x.extent_of(tile[k]));
+  return out;
+}
+
+Id blocks_of(loopir::Expressions& x, const Ids& tile, int64_t width) {
+  int64_t rows = width / inner_of(x, tile);
+  return x.floordiv(x.add(x.extent_of(tile[0]), x.constant(rows - 1)), x.constant(rows));
+}
+
 /// The state of a fold while its stage is made.
 struct State {
   Id value = none, place = none;
@@ -70,7 +155,9 @@ class Maker {
         code_(made.code),
         scopes_(program, made.code),
         values_(program, made.code, scopes_, buffers, writers),
-        writers_(writers) {
+        writers_(writers),
+        tile_(tile_of_rows(x_, nest, made.code.width)),
+        blocks_(tile_.size() > 1 ? blocks_of(x_, tile_, made.code.width) : none) {
     scopes_.lanes.are_rows = nest.lanes != none;
   }
   void run() {
@@ -81,11 +168,12 @@ class Maker {
  private:
   void make_rows();
   void bind_rows(Id row);
+  Id split(Id& row, Id n);
   void make_stages();
   void make_stage(const Stage& stage, Id lanes);
   void make_inner(const Ids& variables, size_t next, const Body_of& body);
-  void make_loop(Do what, Id variable, Id extent, const Body_of& body);
-  void make_lanes(Do what, Id variable, const Body_of& body);
+  void make_loop(Step loop, Id variable, const Body_of& body);
+  void make_lanes(Step loop, const Ids& tile, const Body_of& body);
   void start(const Statement& s, State& state);
   void step(const Statement& s);
   void finish(const Statement& s);
@@ -102,63 +190,75 @@ class Maker {
   Scopes scopes_;
   Values values_;
   const std::vector<int>& writers_;
+  const Ids tile_;   // lanes that are rows
+  const Id blocks_;  // how many there are of a tile's slowest variable; none of one variable
   std::map<Id, State> states_;  // by fold
 };
 
 // ---- loops
 
-void Maker::make_loop(Do what, Id variable, Id extent, const Body_of& body) {
-  Id number = scopes_.new_number();
+void Maker::make_loop(Step loop, Id variable, const Body_of& body) {
+  loop.out = scopes_.new_number();
   scopes_.open();
-  if (variable != none) scopes_.bind(variable, number);
+  scopes_.bind(variable, loop.out);
   body();
-  if (variable != none) scopes_.release(variable);
-  uint32_t inside = scopes_.close();
-  scopes_.emit(scopes_.innermost(), {.what = what, .out = number, .a = extent, .number = inside});
+  scopes_.release(variable);
+  loop.number = scopes_.close();
+  scopes_.emit(scopes_.innermost(), loop);
 }
 
-void Maker::make_lanes(Do what, Id variable, const Body_of& body) {
-  Id extent = values_.number(x_.extent_of(variable));
-  make_loop(what, variable, extent, [&] {
-    scopes_.lanes.variable = variable;
+void Maker::make_lanes(Step loop, const Ids& tile, const Body_of& body) {
+  loop.a = values_.number(x_.extent_of(tile[0]));
+  loop.inner = inner_of(x_, tile);
+  Id zero = tile.size() > 1 ? values_.number(x_.constant(0)) : none;
+  make_loop(loop, tile[0], [&] {
+    for (size_t k = 1; k < tile.size(); ++k) scopes_.bind(tile[k], zero);
+    scopes_.lanes.variables = tile;
     scopes_.lanes.scope = scopes_.innermost();
     body();
-    scopes_.lanes.variable = none;
+    scopes_.lanes.variables.clear();
+    for (size_t k = 1; k < tile.size(); ++k) scopes_.release(tile[k]);
   });
 }
 
+// The variables that are not lanes, from the number of the row.
 void Maker::bind_rows(Id row) {
   Ids own;
   for (Id v : nest_.kernel.outer)
-    if (v != nest_.lanes) own.push_back(v);
-  size_t scope = scopes_.innermost();
-  for (size_t i = own.size(); i-- > 0;) {
-    if (i == 0) {
-      scopes_.bind(own[i], row);
-      break;
-    }
-    Id extent = values_.number(x_.extent_of(own[i]));
-    Id at = scopes_.new_number(), rest = scopes_.new_number();
-    scopes_.emit(scope, {.what = Do::mod, .out = at, .a = row, .b = extent});
-    scopes_.emit(scope, {.what = Do::floordiv, .out = rest, .a = row, .b = extent});
-    scopes_.bind(own[i], at);
-    row = rest;
-  }
+    if (std::ranges::find(tile_, v) == tile_.end()) own.push_back(v);
+  for (size_t i = own.size(); i-- > 0;)
+    scopes_.bind(own[i], i == 0 ? row : split(row, values_.number(x_.extent_of(own[i]))));
 }
 
-// Units are rows, or blocks of lanes where those are all there is.
+// What is left of `row` when it is divided by n; `row` is then the quotient.
+Id Maker::split(Id& row, Id n) {
+  size_t scope = scopes_.innermost();
+  Id rest = scopes_.new_number(), quotient = scopes_.new_number();
+  scopes_.emit(scope, {.what = Do::mod, .out = rest, .a = row, .b = n});
+  scopes_.emit(scope, {.what = Do::floordiv, .out = quotient, .a = row, .b = n});
+  row = quotient;
+  return rest;
+}
+
+// Units are rows, or blocks of lanes where those are all there is; of lanes over several variables
+// a unit is one block.
 void Maker::make_rows() {
   auto stages = [&] {
     scopes_.row = scopes_.innermost();
     make_stages();
   };
   if (by_lanes() && nest_.kernel.outer.size() == 1)
-    return make_lanes(Do::unit_lanes, nest_.lanes, stages);
+    return make_lanes({.what = Do::unit_lanes}, tile_, stages);
   Id row = scopes_.new_number();
+  Id blocks = blocks_ == none ? none : values_.number(blocks_);
   scopes_.open();
-  bind_rows(row);
-  if (by_lanes())
-    make_lanes(Do::lanes, nest_.lanes, stages);
+  Id block = none, rest = row;
+  if (blocks != none) block = split(rest, blocks);
+  bind_rows(rest);
+  if (block != none)
+    make_lanes({.what = Do::one_block, .b = block}, tile_, stages);
+  else if (by_lanes())
+    make_lanes({.what = Do::lanes}, tile_, stages);
   else
     stages();
   uint32_t inside = scopes_.close();
@@ -174,19 +274,20 @@ void Maker::make_inner(const Ids& variables, size_t next, const Body_of& body) {
   if (next == variables.size()) return body();
   Id v = variables[next];
   Id extent = values_.number(x_.extent_of(v));
-  make_loop(Do::loop, v, extent, [&] { make_inner(variables, next + 1, body); });
+  make_loop({.what = Do::loop, .a = extent}, v, [&] { make_inner(variables, next + 1, body); });
 }
 
 void Maker::make_stage(const Stage& stage, Id lanes) {
   Ids loops = stage.inner;
-  std::erase(loops, lanes);
+  Ids tile = tile_of_stage(x_, stage, lanes, code_.width);
+  std::erase_if(loops, [&](Id v) { return std::ranges::find(tile, v) != tile.end(); });
   for (const Statement& s : stage.statements)
     if (s.fold != loopir::Fold::none) start(s, states_[s.folded]);
   Body_of statements = [&] {
     for (const Statement& s : stage.statements) make_statement(s);
   };
   Body_of inner = statements;
-  if (lanes != none) inner = [&] { make_lanes(Do::lanes, lanes, statements); };
+  if (lanes != none) inner = [&] { make_lanes({.what = Do::lanes}, tile, statements); };
   make_inner(loops, 0, inner);
   for (const Statement& s : stage.statements)
     if (s.fold != loopir::Fold::none) finish(s);
@@ -214,7 +315,7 @@ void Maker::step(const Statement& s) {
   bool is_place = gives_position(s.fold);
   Id places = none;
   if (is_place) {
-    if (scopes_.lanes.variable != none) {
+    if (scopes_.lanes.are_open()) {
       places = values_.places(s.position);
     } else {
       Id at = values_.number(s.position);
@@ -310,15 +411,16 @@ void Maker::store(const Statement& s, Operand value) {
                        .to = type_of(x_.dtype_of(s.value)),
                        .out = value.value,
                        .a = at.first,
-                       .b = at.by,
+                       .b = at.places,
                        .buffer = values_.position_of(s.buffer),
+                       .tile = at.tile,
                        .number = static_cast<int64_t>(s.store)});
 }
 
 void Maker::make_statement(const Statement& s) {
   if (s.is_scan) return make_scan(s);
   if (s.fold != loopir::Fold::none) return step(s);
-  bool may_aim = scopes_.lanes.variable != none && !values_.is_lane_scratch(s.buffer) &&
+  bool may_aim = scopes_.lanes.are_open() && !values_.is_lane_scratch(s.buffer) &&
                  scopes_.index_varies(s.index);
   std::optional<Values::Access> at;
   if (may_aim) at = values_.access(s.buffer, s.index, scopes_.innermost());
@@ -336,19 +438,31 @@ int64_t widest(const loopir::Program& program, const loopir::Kernel& kernel) {
   return 4;
 }
 
-/// No more lanes than the longest loop over them has.
+/// No more lanes than the largest block has elements.
 int64_t width_for(loopir::Program& program, const loopir::Nest& nest) {
   loopir::Expressions& x = program.expressions;
-  int64_t most = lanes_for(program, nest.kernel), longest = 1;
-  auto see = [&](Id v) {
-    if (v == none) return;
-    auto n = x.number_of(x.extent_of(v));
-    longest = std::max(longest, n ? *n : most);
+  int64_t most = lanes_for(program, nest.kernel), largest = 1;
+  auto see = [&](const Ids& tile) {
+    if (tile.empty()) return;
+    auto slowest = x.number_of(x.extent_of(tile[0]));
+    largest = std::max(largest, slowest ? *slowest * inner_of(x, tile) : most);
   };
-  see(nest.lanes);
-  for (Id v : nest.lanes_of_stage) see(v);
-  if (longest >= most) return most;
-  return std::max<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(longest))), 8);
+  see(tile_of_rows(x, nest, most));
+  for (size_t s = 0; s < nest.kernel.stages.size(); ++s)
+    see(tile_of_stage(x, nest.kernel.stages[s], nest.lanes_of_stage[s], most));
+  if (largest >= most) return most;
+  return std::max<int64_t>(static_cast<int64_t>(std::bit_ceil(static_cast<uint64_t>(largest))), 8);
+}
+
+/// Rows, or blocks.
+Id units_for(loopir::Program& program, const loopir::Nest& nest, int64_t width) {
+  loopir::Expressions& x = program.expressions;
+  Ids tile = tile_of_rows(x, nest, width);
+  if (tile.size() < 2) return inductor::units_of(program, nest, width);
+  Id out = blocks_of(x, tile, width);
+  for (Id v : nest.kernel.outer)
+    if (std::ranges::find(tile, v) == tile.end()) out = x.multiply(out, x.extent_of(v));
+  return out;
 }
 
 /// In vector instructions, roughly.
@@ -360,7 +474,7 @@ double cost_of(loopir::Program& program, const loopir::Nest& nest, const Made& m
     for (Id v : stage.inner) n *= std::max<int64_t>(x.hint(x.extent_of(v)), 1);
     inner = std::max(inner, n);
   }
-  bool units_are_blocks = nest.lanes != none && nest.kernel.outer.size() == 1;
+  bool units_are_blocks = nest.lanes != none && (nest.kernel.outer.size() == 1 || made.is_tiled);
   if (units_are_blocks)
     inner *= made.code.width;
   else if (nest.lanes != none)
@@ -384,7 +498,8 @@ Made make_code(loopir::Program& program, const loopir::Nest& nest) {
   out.interface.symbol = "blocks";
   out.interface.width = static_cast<unsigned>(code.width);
   inductor::add_buffers(program, nest, out.interface);
-  out.interface.units = inductor::units_of(program, nest, out.interface.width);
+  out.interface.units = units_for(program, nest, code.width);
+  out.is_tiled = tile_of_rows(program.expressions, nest, code.width).size() > 1;
   std::map<Id, uint32_t> positions;
   for (Id b : out.interface.buffers) positions.emplace(b, static_cast<uint32_t>(positions.size()));
   code.n_buffers = static_cast<uint32_t>(positions.size());

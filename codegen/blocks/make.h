@@ -19,6 +19,7 @@ namespace blocks {
 struct Made {
   Code code;
   inductor::KernelInterface interface;
+  bool is_tiled = false;  // a unit is a block over several variables
 };
 
 /// The lanes that make_nest() is to count with, and the most that a block has.

@@ -51,21 +51,34 @@ bool Scopes::index_has_fold(Id i) {
 }
 
 bool Scopes::varies(Id v) {
-  if (lanes.variable == none) return false;
+  if (!lanes.are_open()) return false;
   if (lanes.are_rows && has_fold(v)) return true;
   const loopir::Ids& all = program_.expressions.variables_of(v);
-  return std::binary_search(all.begin(), all.end(), lanes.variable);
+  return std::ranges::any_of(lanes.variables, [&](Id lane) {
+    return std::binary_search(all.begin(), all.end(), lane);
+  });
 }
 
 bool Scopes::index_varies(Id i) {
-  if (lanes.variable == none) return false;
+  if (!lanes.are_open()) return false;
   return (lanes.are_rows && index_has_fold(i)) ||
-         program_.expressions.depends_on(i, lanes.variable);
+         std::ranges::any_of(lanes.variables,
+                             [&](Id lane) { return program_.expressions.depends_on(i, lane); });
 }
 
-std::optional<Id> Scopes::lane_step(Id i) {
+std::optional<loopir::Ids> Scopes::lane_steps(Id i) {
   if (lanes.are_rows && index_has_fold(i)) return std::nullopt;  // each lane has its own
-  return program_.expressions.coefficient(i, lanes.variable);
+  loopir::Ids out;
+  for (Id lane : lanes.variables) {
+    std::optional<Id> step = program_.expressions.coefficient(i, lane);
+    // One that grows with another variable of the lanes is not a line.
+    bool is_fixed = step && std::ranges::none_of(lanes.variables, [&](Id other) {
+                      return program_.expressions.depends_on(*step, other);
+                    });
+    if (!is_fixed) return std::nullopt;
+    out.push_back(*step);
+  }
+  return out;
 }
 
 size_t Scopes::of_variables(const loopir::Ids& variables) const {

@@ -22,8 +22,10 @@ struct Scope {
 };
 
 struct OpenLanes {
-  Id variable = none;  // none where the loop is not open
+  loopir::Ids variables;  // the slowest first; none where the loop is not open
   size_t scope = 0;
+
+  bool are_open() const { return !variables.empty(); }
   bool are_rows = false;  // else elements of one row
 };
 
@@ -58,8 +60,8 @@ class Scopes {
   /// Whether it differs from lane to lane.
   bool varies(Id value);
   bool index_varies(Id index);
-  /// By how much the index grows from lane to lane; nothing where it is not a line.
-  std::optional<Id> lane_step(Id index);
+  /// By how much the index grows with each variable of the lanes; nothing where it is not a line.
+  std::optional<loopir::Ids> lane_steps(Id index);
 
   // Where it is computed.
   size_t of_value(Id value);

@@ -7,6 +7,7 @@
 
 namespace blocks {
 
+using loopir::Ids;
 using loopir::IndexKind;
 using loopir::IndexNode;
 using loopir::ValueNode;
@@ -70,7 +71,7 @@ Operand Values::value(Id v) {
 
 Operand Values::lane_value(Id v) {
   Operand made = value(v);
-  if (made.is_block || scopes_.lanes.variable == none) return made;
+  if (made.is_block || !scopes_.lanes.are_open()) return made;
   size_t scope = scopes_.of_value(v);
   auto& known = scopes_[scope].filled;
   if (auto at = known.find(v); at != known.end()) return {at->second, true};
@@ -148,14 +149,40 @@ Operand Values::make_primitive(Id v, const ValueNode& n) {
 
 // ---- memory
 
+// Neighbouring variables are one where the slower one goes on where the faster one ends.
+Tile Values::tile_of(const Ids& steps) {
+  const Ids& variables = scopes_.lanes.variables;
+  Tile out;
+  Ids kept;
+  for (size_t k = 0; k < variables.size(); ++k) {
+    Id extent = x_.extent_of(variables[k]);
+    if (!kept.empty() && kept.back() == x_.multiply(steps[k], extent)) {
+      kept.back() = steps[k];
+      if (out.extents.size() > 1) out.extents.back() *= *x_.number_of(extent);
+      continue;
+    }
+    kept.push_back(steps[k]);
+    out.extents.push_back(k == 0 ? 0 : *x_.number_of(extent));
+  }
+  for (Id step : kept) out.steps.push_back(number(step));
+  if (kept.size() == 1 && x_.is(kept[0], 1)) out.steps.clear();  // dense
+  return out;
+}
+
+uint32_t Values::add_tile(Tile tile) {
+  code_.tiles.push_back(std::move(tile));
+  return static_cast<uint32_t>(code_.tiles.size() - 1);
+}
+
 Values::Access Values::access(Id buffer, Id index, size_t scope) {
   if (is_lane_scratch(buffer))
     return {Where::dense, with_constant(std::max(scope, scopes_.of_index(index)),
                                         Do::multiply_constant, number(index), code_.width)};
-  auto step = scopes_.lane_step(index);
-  if (!step) return {Where::places, none, places(index)};
-  if (x_.is(*step, 1)) return {Where::dense, number(index)};
-  return {Where::strided, number(index), number(*step)};
+  auto steps = scopes_.lane_steps(index);
+  if (!steps) return {Where::places, none, places(index)};
+  Tile tile = tile_of(*steps);
+  if (tile.steps.empty()) return {Where::dense, number(index)};
+  return {Where::tiled, number(index), none, add_tile(std::move(tile))};
 }
 
 void Values::add_mask(Step& s, Id mask) {
@@ -186,13 +213,15 @@ Operand Values::make_load(Id v, const ValueNode& n) {
   bool index_varies = is_lane_row || scopes_.index_varies(n.b);
   Step s{.what = Do::load, .is_block = true, .dtype = n.dtype, .to = type_of(n.dtype)};
   add_mask(s, n.c);
-  Access at = index_varies ? access(n.a, n.b, scope) : Access{Where::strided, number(n.b)};
-  if (!index_varies) {  // one element under a mask that differs
-    at.by = scopes_.new_number();
-    scopes_.emit(scope, {.what = Do::set_number, .out = at.by, .number = 0});
+  Access at{Where::tiled, none};
+  if (index_varies) {
+    at = access(n.a, n.b, scope);
+  } else {  // one element under a mask that differs
+    at.first = number(n.b);
+    at.tile = add_tile({{0}, {number(x_.constant(0))}});
   }
   s.code = static_cast<uint16_t>(at.where);
-  s.a = at.first, s.b = at.by, s.buffer = position_of(n.a);
+  s.a = at.first, s.b = at.places, s.tile = at.tile, s.buffer = position_of(n.a);
   bool is_memory = at.where == Where::dense && n.c == none && is_in_memory_form(n.dtype) &&
                    writers_[n.a] == 0;
   if (is_memory) s.what = Do::point;
@@ -345,15 +374,16 @@ Id Values::apply_places(size_t scope, uint16_t code, Id a, Id b) {
 Id Values::make_places(Id i) {
   const IndexNode n = x_.index_at(i);
   size_t scope = std::max(scopes_.lanes.scope, scopes_.of_index(i));
-  if (auto step = scopes_.lane_step(i); step && n.kind != IndexKind::value) {
-    Id out = scopes_.new_value(Type::i64, true);
-    Id first = number(i), by = number(*step);
+  if (auto steps = scopes_.lane_steps(i); steps && n.kind != IndexKind::value) {
+    Id out = scopes_.new_value(Type::i64, true), first = number(i);
+    Tile tile = tile_of(*steps);
+    if (tile.steps.empty()) tile.steps.push_back(number(x_.constant(1)));
     scopes_.emit(scope, {.what = Do::count,
                          .is_block = true,
                          .to = Type::i64,
                          .out = out,
                          .a = first,
-                         .b = by});
+                         .tile = add_tile(std::move(tile))});
     return out;
   }
   if (n.kind == IndexKind::value) {

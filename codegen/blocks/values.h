@@ -35,7 +35,8 @@ class Values {
 
   struct Access {
     Where where;
-    Id first, by = none;  // number; step or places
+    Id first, places = none;  // number; block
+    uint32_t tile = 0;
   };
   /// How a block reads or writes at this index.
   Access access(Id buffer, Id index, size_t scope);
@@ -58,6 +59,8 @@ class Values {
   Id combine(size_t scope, Do what, Id a, Id b);
   Id with_constant(size_t scope, Do what, Id a, int64_t constant);
   Id make_places(Id index);
+  Tile tile_of(const loopir::Ids& steps);
+  uint32_t add_tile(Tile tile);
   Id apply_places(size_t scope, uint16_t code, Id a, Id b);
 
   loopir::Program& program_;
