@@ -458,7 +458,8 @@ struct Rooms {
     auto words = [](size_t n) { return static_cast<int64_t>(n) * 8; };
     raw = aligned(c.row_bytes);
     values = raw + 3 * aligned(c.width * 8);
-    pointers = values + aligned(c.value_bytes);
+    // Behind the last register there is room for a block, whatever a register is taken for.
+    pointers = values + aligned(c.value_bytes) + aligned(c.width * 8);
     numbers = pointers + words(c.offsets.size());
     buffers = numbers + words(c.n_numbers);
     end = buffers + words(c.n_buffers + c.scratch_offsets.size());
@@ -495,14 +496,80 @@ bool is_memory(const Step& s) {
   return s.what == Do::point || s.what == Do::load || s.what == Do::store;
 }
 
+/// Which of a step's operands are numbers; the others are values.
+struct Kinds {
+  bool out = false, a = false, b = false;
+};
+Kinds numbers_of(const Step& s) {
+  bool is_number = s.what <= Do::most;
+  Kinds out{is_number || s.what == Do::number_of_value || is_loop(s), is_number || is_loop(s),
+            is_number || is_loop(s)};
+  out.a |= is_memory(s) || s.what == Do::count || s.what == Do::value_of_number;
+  out.b |= s.what == Do::check;
+  return out;
+}
+
+void check_tile(const Code& c, const Step& s) {
+  expect(s.tile < c.tiles.size(), "lanes of no shape");
+  const Tile& t = c.tiles[s.tile];
+  size_t n = t.steps.size();
+  expect(n > 0 && n <= most_dimensions && t.extents.size() == n, "lanes of too many dimensions");
+  int64_t inner = 1;
+  for (size_t d = 1; d < n; ++d) {
+    expect(t.extents[d] > 0 && t.extents[d] <= c.width, "lanes that no block has");
+    inner *= t.extents[d];
+    expect(inner <= c.width, "lanes that no block has");
+  }
+  for (Id step : t.steps) expect(step < c.n_numbers, "an unknown number");
+}
+
+/// Registers, bodies and shapes that are there.
+void check_step(const Code& c, const Step& s, size_t body) {
+  Kinds kinds = numbers_of(s);
+  auto known = [&](Id id, bool is_number) {
+    expect(id == none || id < (is_number ? c.n_numbers : c.offsets.size()), "an unknown register");
+  };
+  known(s.out, kinds.out);
+  known(s.a, kinds.a);
+  known(s.b, kinds.b);
+  known(s.c, false);
+  expect(s.out != none, "a step without a result");
+  auto where = static_cast<Where>(s.code);
+  if (is_memory(s) && s.what != Do::point) {
+    expect(where <= Where::places, "an unknown way to memory");
+    expect(where == Where::places ? s.b != none : s.a != none, "memory without a place");
+    if (where == Where::tiled) check_tile(c, s);
+  }
+  if (s.what == Do::point) expect(s.a != none, "memory without a place");
+  if (s.what == Do::count) check_tile(c, s);
+  if (!is_loop(s)) return;
+  expect(s.number > static_cast<int64_t>(body) &&
+             static_cast<size_t>(s.number) < c.bodies.size(),
+         "a loop over a body that is not there");
+  expect(s.inner > 0 && s.inner <= c.width, "a loop over too many lanes");
+  bool has_extent = s.what != Do::units;
+  expect(!has_extent || s.a != none, "a loop without an end");
+}
+
+void check_code(const Code& c) {
+  constexpr int64_t widest = 4096;
+  expect(c.width > 0 && c.width <= widest && c.row_bytes >= 0 && c.value_bytes >= 0 &&
+             !c.bodies.empty(),
+         "blocks of an impossible size");
+  for (int64_t offset : c.offsets)
+    expect(offset >= 0 && offset <= c.value_bytes, "a register outside of memory");
+  for (int64_t offset : c.scratch_offsets)
+    expect(offset >= 0 && offset <= c.row_bytes, "a row outside of memory");
+  for (size_t b = 0; b < c.bodies.size(); ++b)
+    for (const Step& s : c.bodies[b].steps) check_step(c, s, b);
+}
+
 }  // namespace
 
 int64_t Code::scratch_bytes() const { return Rooms(*this).end; }
 
 void Machine::make_ready(const Step& s, Ready& out) const {
   out.step = s;
-  if (is_loop(s)) expect(s.number > 0 && static_cast<size_t>(s.number) < code_.bodies.size(),
-                         "a loop over a body that is not there");
   if (is_memory(s)) {
     expect(s.buffer < code_.n_buffers + code_.scratch_offsets.size(), "an unknown buffer");
     out.item = memory_size(s.dtype);
@@ -532,6 +599,7 @@ void Machine::make_ready(const Step& s, Ready& out) const {
 }
 
 Machine::Machine(Code code) : code_(std::move(code)) {
+  check_code(code_);
   for (const Body& b : code_.bodies) {
     auto& ready = bodies_.emplace_back();
     for (const Step& s : b.steps) make_ready(s, ready.emplace_back());

@@ -77,6 +77,8 @@ class Executable {
   std::string serialize();
   std::string describe(int32_t what) const;
   const Statistics& statistics() const { return parts_.statistics; }
+  /// For who saves it in a form of its own, which changes nothing.
+  Parts& parts() { return parts_; }
 
  private:
   struct Context;

@@ -7,6 +7,7 @@
 #include "bytes.h"
 #include "cpu_features.h"
 #include "digest.h"
+#include "saved_fields.h"
 
 #include <algorithm>
 #include <set>
@@ -31,73 +32,6 @@ struct Code {
 template <class V>
 void fields(V& v, Code& c) {
   v(c.linked);
-}
-
-/// What calls ask: the rest went into the code.
-template <class V>
-void fields(V& v, RunOptions& o) {
-  v(o.code.vector_bits);
-  v(o.code.cpu);
-  v(o.code.features);
-  v(o.workers.most);
-  v(o.workers.is_fixed);
-  v(o.workers.fewest_elements);
-  v(o.packs_weights);
-  v(o.plans_memory);
-  v(o.reuses_memory);
-}
-
-template <class V>
-void fields(V& v, Region& r) {
-  v(r.first);
-  v(r.last);
-  v.index(r.rows);
-  v(r.granule);
-  v(r.units);
-}
-
-template <class V>
-void fields(V& v, KernelInterface& k) {
-  v(k.symbol);
-  v.buffers(k.buffers);
-  v.index(k.units);
-  v(k.scratch_bytes);
-  v(k.width);
-  v(k.cost);
-}
-
-template <class V>
-void fields(V& v, Statistics& s) {
-  v(s.kernels);
-  v(s.distinct_kernels);
-  v(s.kernel_cache_hits);
-  v(s.extern_calls);
-  v(s.fused_nodes);
-  v(s.regions);
-  v(s.epilogues);
-  v(s.prologues);
-  v(s.products);
-  v(s.convolutions);
-  v(s.streamed);
-  v(s.views_removed);
-  v(s.prepacked_items);
-  v(s.object_bytes);
-  v(s.compile_ms);
-  v(s.codegen_ms);
-  v(s.extern_ops);
-}
-
-template <class V>
-void fields(V& v, Parts& p) {
-  v(p.program);
-  v(p.schedule.items);
-  v(p.accesses);
-  v(p.kernels);
-  v(p.externs);
-  v(p.is_prepacked);
-  v(p.regions);
-  v(p.options);
-  v(p.statistics);
 }
 
 namespace {
@@ -231,6 +165,18 @@ std::string saved_form(Parts& parts) {
   return out + digest(out + body) + body;
 }
 
+void bind_loaded(Parts& parts, const tn_compile_request& request) {
+  tenon::plugin::graph graph(request);
+  bind_constants(parts.program, graph);
+  check_buffers(parts.program);
+  check_request(parts.program, graph);
+  check_reals(parts.program);
+  check_items(parts);
+  for (auto& [item, call] : parts.externs) call.link(parts.program);
+  parts.options.profiles = tenon::plugin::options(request).get<bool>("profile");
+  parts.statistics.from_cache = true;
+}
+
 std::unique_ptr<Executable> load_executable(const tn_compile_request& request,
                                             std::string_view bytes) {
   constexpr size_t head = magic.size() + sizeof version;
@@ -250,22 +196,14 @@ std::unique_ptr<Executable> load_executable(const tn_compile_request& request,
   reader(parts);
   reader(code);
   reader.finish();
-  tenon::plugin::graph graph(request);
-  bind_constants(parts.program, graph);
-  check_buffers(parts.program);
-  check_request(parts.program, graph);
-  check_reals(parts.program);
-  check_items(parts);
+  bind_loaded(parts, request);
   std::string missing = missing_features(parts.options.code.features);
   if (!missing.empty())
     throw error(TN_FAILED_PRECONDITION,
                 text("the code is for the processor {}; this one lacks {}; compile it for a lower "
                      "level, such as cpu = \"x86-64-v3\"",
                      parts.options.code.cpu, missing));
-  for (auto& [item, call] : parts.externs) call.link(parts.program);
   link(parts, code);
-  parts.options.profiles = tenon::plugin::options(request).get<bool>("profile");
-  parts.statistics.from_cache = true;
   return std::make_unique<Executable>(std::move(parts));
 }
 

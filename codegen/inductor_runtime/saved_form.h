@@ -19,4 +19,9 @@ std::string saved_form(Parts& parts);
 std::unique_ptr<Executable> load_executable(const tn_compile_request& request,
                                             std::string_view bytes);
 
+/// What every form does once the fields are read: the constants of the graph, the ops of the host.
+/// Throws `error` (TN_DATA_LOSS) where calls would rely on what is not there, or the graph is
+/// another one.
+void bind_loaded(Parts& parts, const tn_compile_request& request);
+
 }  // namespace inductor

@@ -1,0 +1,71 @@
+// ts: a graph as a compact program: formulas fused into steps over blocks of elements, products
+// and convolutions in place, a static memory plan, and what depends on parameters frozen.
+#include "chosen_ops.h"
+
+#include <blocks/compile.h>
+#include <blocks/text_form.h>
+#include <loopir/supported.h>
+
+using namespace tenon::plugin;
+
+namespace {
+
+/// A program, saved as text.
+struct Program {
+  std::unique_ptr<inductor::Executable> steps;
+
+  void call(tn_call& c) { steps->call(c); }
+  std::string serialize() { return blocks::text_form(*steps); }
+  std::string describe(int32_t what) { return steps->describe(what); }
+};
+
+bool are_fakes(const tn_compile_request& request) {
+  for (uint32_t i = 0; i < request.n_inputs; ++i)
+    if (const tn_tensor* t = request.example_inputs[i]; t && (t->flags & TN_T_FAKE)) return true;
+  return request.n_inputs == 0 || !request.example_inputs;
+}
+
+/// Runs the program once, so that what is frozen is made and memory is there before the first call.
+void warm_up(Program& program, const tn_compile_request& request) {
+  std::vector<tn_tensor*> inputs(request.example_inputs, request.example_inputs + request.n_inputs);
+  std::vector<tn_tensor*> outputs(request.n_outputs);
+  std::vector<int64_t> symbols;
+  graph g(request);
+  for (uint32_t s : g.symbols()) symbols.push_back(g.expr(s).hint);
+  tn_call c{};
+  c.struct_size = sizeof c;
+  c.n_inputs = request.n_inputs, c.n_outputs = request.n_outputs;
+  c.n_syms = static_cast<uint32_t>(symbols.size());
+  c.inputs = inputs.data(), c.outputs = outputs.data(), c.syms = symbols.data();
+  check(detail::call_artifact(program, c));
+  for (tn_tensor* t : outputs) tensor released(t);
+}
+
+struct Ts : Backend {
+  explicit Ts(std::string_view name) : is_simple_(name == "simple_ts") {}
+
+  void supports(const tn_compile_request& request, std::span<uint8_t> verdicts) {
+    loopir::support_nodes(request, false, verdicts);
+  }
+  std::unique_ptr<Program> compile(const tn_compile_request& request) {
+    options given(request);
+    blocks::Choices choices;
+    choices.fuses = !is_simple_ && given.get<bool>("optimize");
+    choices.freezes = given.get<bool>("freeze");
+    choices.profiles = given.get<bool>("profile");
+    choices.externs = nodes_for_host(request);
+    auto out = std::make_unique<Program>(Program{blocks::compile(request, choices)});
+    if (!is_simple_ && !are_fakes(request)) warm_up(*out, request);
+    return out;
+  }
+  std::unique_ptr<Program> load(const tn_compile_request& request, std::string_view bytes) {
+    return std::make_unique<Program>(Program{blocks::parse_text_form(request, bytes)});
+  }
+
+ private:
+  bool is_simple_;
+};
+
+}  // namespace
+
+TENON_PLUGIN_BACKENDS((Ts, "ts"), (Ts, "aot_ts"), (Ts, "simple_ts"))
