@@ -47,8 +47,8 @@ struct Elements {
   /// A scalar primitive (TN_F_...), casts included; null where it has none for the types. `select`
   /// takes blocks only.
   Apply (*primitive)(uint16_t code, Type operand, Type result, Shape shape);
-  /// Sums of f32 have a state in f64.
-  Accumulate (*fold)(Fold fold, Type type, bool by_lanes);
+  /// Of the type, or, sums of f32, in f64.
+  Accumulate (*fold)(Fold fold, Type type, Type state, bool by_lanes);
   /// Each element is replaced by what is folded up to it: from `state`, which is left behind it.
   Accumulate (*scan)(Fold fold, Type type, bool by_lanes);
   AccumulatePlaces (*places)(Fold fold, Type type, bool by_lanes);

@@ -1,20 +1,10 @@
 // Folds of blocks: into one number, or lane by lane into a block of them.
 //
-// Sums of f32: chains within a block are at most n / 64 additions long, and what a block gives is
-// added in f64, so that the error does not grow with the number of elements.
+// Sums of f32 with a state in f64: chains within a block are at most n / 64 additions long, and what
+// a block gives is added in f64, so that the error does not grow with the number of elements.
 #pragma once
 
 namespace blocks::BLOCKS_LEVEL {
-
-/// The state of a fold over T.
-template <Fold fold, class T>
-struct StateOf {
-  using type = T;
-};
-template <>
-struct StateOf<Fold::sum, float> {
-  using type = double;
-};
 
 BLOCKS_INLINE double log_sum_exp(double p, double q) {
   double high = p < q || q != q ? q : p, low = p < q || q != q ? p : q;
@@ -33,17 +23,10 @@ BLOCKS_INLINE S combined(S p, S q) {
   if constexpr (fold == Fold::log_sum_exp) return static_cast<S>(log_sum_exp(p, q));
 }
 
-// Independent chains, so that additions do not wait for each other and vectors are full.
-template <Fold fold, class T>
-void into_one(void* state, const void* x, int64_t n) {
-  using S = typename StateOf<fold, T>::type;
-  constexpr int64_t chains = 64;
-  auto* from = static_cast<const T*>(x);
-  S& out = *static_cast<S*>(state);
-  if (fold == Fold::log_sum_exp || n < 2 * chains) {
-    for (int64_t i = 0; i < n; ++i) out = combined<fold, S>(out, from[i]);
-    return;
-  }
+/// Independent chains, so that additions do not wait for each other and vectors are full; what is
+/// left at the end. Their sums go into `out`.
+template <Fold fold, class T, class S, int64_t chains>
+BLOCKS_INLINE int64_t in_chains(S& out, const T* from, int64_t n) {
   T sums[chains];
   for (int64_t k = 0; k < chains; ++k) sums[k] = from[k];
   int64_t i = chains;
@@ -51,13 +34,35 @@ void into_one(void* state, const void* x, int64_t n) {
     for (int64_t k = 0; k < chains; ++k) sums[k] = combined<fold, T>(sums[k], from[i + k]);
   for (int64_t half = chains / 2; half > 4; half /= 2)
     for (int64_t k = 0; k < half; ++k) sums[k] = combined<fold, T>(sums[k], sums[k + half]);
-  for (int64_t k = 0; k < 8; ++k) out = combined<fold, S>(out, sums[k]);
+  S whole[4];
+  for (int64_t k = 0; k < 4; ++k)
+    whole[k] = combined<fold, S>(static_cast<S>(sums[k]), static_cast<S>(sums[k + 4]));
+  S low = combined<fold, S>(whole[0], whole[1]), high = combined<fold, S>(whole[2], whole[3]);
+  out = combined<fold, S>(out, combined<fold, S>(low, high));
+  return i;
+}
+
+template <Fold fold, class T, class S>
+void into_one(void* state, const void* x, int64_t n) {
+  auto* from = static_cast<const T*>(x);
+  S& out = *static_cast<S*>(state);
+  int64_t i = 0;
+  if constexpr (fold != Fold::log_sum_exp) {
+    if (n >= 128) i = in_chains<fold, T, S, 64>(out, from, n);
+    if (n - i >= 16) i += in_chains<fold, T, S, 16>(out, from + i, n - i);
+  }
+  int64_t left = n - i;
+  if (left >= 3 && fold != Fold::log_sum_exp) {  // halves onto each other, as longer rows do
+    T low = combined<fold, T>(from[i], from[i + 2]), high = from[i + 1];
+    if (left > 3) high = combined<fold, T>(high, from[i + 3]);
+    out = combined<fold, S>(out, static_cast<S>(combined<fold, T>(low, high)));
+    i += left > 3 ? 4 : 3;
+  }
   for (; i < n; ++i) out = combined<fold, S>(out, from[i]);
 }
 
-template <Fold fold, class T>
+template <Fold fold, class T, class S>
 void into_lanes(void* state, const void* x, int64_t n) {
-  using S = typename StateOf<fold, T>::type;
   auto* out = static_cast<S*>(state);
   auto* from = static_cast<const T*>(x);
   BLOCKS_EACH out[i] = combined<fold, S>(out[i], from[i]);
@@ -105,7 +110,7 @@ void best_place(void* state, int64_t* at, const void* x, const int64_t* places, 
 template <Fold fold, class T>
 Accumulate one_or_lanes(bool scans, bool by_lanes) {
   if (scans) return by_lanes ? scan_lanes<fold, T> : scan_one<fold, T>;
-  return by_lanes ? into_lanes<fold, T> : into_one<fold, T>;
+  return by_lanes ? into_lanes<fold, T, T> : into_one<fold, T, T>;
 }
 
 template <class T>
@@ -138,7 +143,9 @@ Fold of_truth(Fold fold) {
   return is_any ? Fold::any : is_all ? Fold::all : fold;
 }
 
-Accumulate find_fold(Fold fold, Type type, bool by_lanes) {
+Accumulate find_fold(Fold fold, Type type, Type state, bool by_lanes) {
+  if (fold == Fold::sum && type == Type::f32 && state == Type::f64)
+    return by_lanes ? into_lanes<Fold::sum, float, double> : into_one<Fold::sum, float, double>;
   if (type == Type::truth) fold = of_truth(fold);
   return with_type(type, [&](auto x) { return fold_of<decltype(x)>(fold, false, by_lanes); });
 }

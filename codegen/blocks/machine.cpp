@@ -173,7 +173,7 @@ struct Machine::Run {
     for (const Ready& r : machine.bodies_[i]) step(r);
   }
   void step(const Ready& r);
-  void number_step(const Step& s);
+  void divide(const Step& s);
   int64_t lanes(const Step& s) const { return s.is_block ? n : 1; }
   void apply(const Ready& r);
   void check(const Step& s);
@@ -192,44 +192,14 @@ struct Machine::Run {
 
 // ---- numbers
 
-void Machine::Run::number_step(const Step& s) {
-  int64_t a = s.a == none ? 0 : numbers[s.a], b = s.b == none ? 0 : numbers[s.b];
-  int64_t& out = numbers[s.out];
-  auto wrapped = [](auto f, int64_t p, int64_t q) {
-    return static_cast<int64_t>(f(static_cast<uint64_t>(p), static_cast<uint64_t>(q)));
-  };
-  switch (s.what) {
-    case Do::set_number:
-      out = s.number;
-      return;
-    case Do::symbol:
-      out = symbols[s.number];
-      return;
-    case Do::add:
-      out = wrapped(std::plus<uint64_t>(), a, b);
-      return;
-    case Do::add_constant:
-      out = wrapped(std::plus<uint64_t>(), a, s.number);
-      return;
-    case Do::multiply:
-      out = wrapped(std::multiplies<uint64_t>(), a, b);
-      return;
-    case Do::multiply_constant:
-      out = wrapped(std::multiplies<uint64_t>(), a, s.number);
-      return;
-    case Do::floordiv:
-      out = floor_quotient(a, b);
-      return;
-    case Do::mod:
-      out = floor_rest(a, b);
-      return;
-    case Do::least:
-      out = std::min(a, b);
-      return;
-    default:
-      out = std::max(a, b);
-      return;
-  }
+void Machine::Run::divide(const Step& s) {
+  int64_t a = numbers[s.a], b = numbers[s.b];
+  bool is_small = a >= 0 && b > 0 && (a | b) <= UINT32_MAX;  // for which the division is shorter
+  auto p = static_cast<uint32_t>(a), q = static_cast<uint32_t>(b);
+  if (s.what == Do::floordiv)
+    numbers[s.out] = is_small ? p / q : floor_quotient(a, b);
+  else
+    numbers[s.out] = is_small ? p % q : floor_rest(a, b);
 }
 
 // ---- values
@@ -390,7 +360,36 @@ void Machine::Run::loop(const Step& s) {
 
 void Machine::Run::step(const Ready& r) {
   const Step& s = r.step;
+  auto wrapped = [](uint64_t x) { return static_cast<int64_t>(x); };
+  auto plain = [](int64_t x) { return static_cast<uint64_t>(x); };
   switch (s.what) {
+    case Do::add:
+      numbers[s.out] = wrapped(plain(numbers[s.a]) + plain(numbers[s.b]));
+      return;
+    case Do::add_constant:
+      numbers[s.out] = wrapped(plain(numbers[s.a]) + plain(s.number));
+      return;
+    case Do::multiply:
+      numbers[s.out] = wrapped(plain(numbers[s.a]) * plain(numbers[s.b]));
+      return;
+    case Do::multiply_constant:
+      numbers[s.out] = wrapped(plain(numbers[s.a]) * plain(s.number));
+      return;
+    case Do::set_number:
+      numbers[s.out] = s.number;
+      return;
+    case Do::symbol:
+      numbers[s.out] = symbols[s.number];
+      return;
+    case Do::floordiv:
+    case Do::mod:
+      return divide(s);
+    case Do::least:
+      numbers[s.out] = std::min(numbers[s.a], numbers[s.b]);
+      return;
+    case Do::most:
+      numbers[s.out] = std::max(numbers[s.a], numbers[s.b]);
+      return;
     case Do::apply:
       return apply(r);
     case Do::number_of_value:
@@ -440,8 +439,6 @@ void Machine::Run::step(const Ready& r) {
       return run_lanes(s, numbers[s.b], numbers[s.b] + 1);
     case Do::unit_lanes:
       return run_lanes(s, begin, end);
-    default:
-      return number_step(s);
   }
 }
 
@@ -590,7 +587,7 @@ void Machine::make_ready(const Step& s, Ready& out) const {
                 : s.b_single ? Shape::second_single
                              : Shape::blocks;
   if (s.what == Do::apply) out.apply = elements().primitive(s.code, s.from, s.to, shape);
-  if (s.what == Do::fold) out.accumulate = elements().fold(fold, s.from, s.by_lanes);
+  if (s.what == Do::fold) out.accumulate = elements().fold(fold, s.from, s.to, s.by_lanes);
   if (s.what == Do::scan) out.accumulate = elements().scan(fold, s.from, s.by_lanes);
   if (s.what == Do::fold_place)
     out.places = elements().places(fold, s.from, s.by_lanes);

@@ -1,5 +1,6 @@
 #include "make.h"
 
+#include "split.h"
 #include "values.h"
 
 #include <tenon/plugin.hpp>
@@ -143,6 +144,7 @@ Id blocks_of(loopir::Expressions& x, const Ids& tile, int64_t width) {
 /// The state of a fold while its stage is made.
 struct State {
   Id value = none, place = none;
+  Type type{};
 };
 
 class Maker {
@@ -174,7 +176,8 @@ class Maker {
   void make_inner(const Ids& variables, size_t next, const Body_of& body);
   void make_loop(Step loop, Id variable, const Body_of& body);
   void make_lanes(Step loop, const Ids& tile, const Body_of& body);
-  void start(const Statement& s, State& state);
+  bool is_long(const Stage& stage);
+  void start(const Statement& s, State& state, bool is_wide);
   void step(const Statement& s);
   void finish(const Statement& s);
   void make_scan(const Statement& s);
@@ -282,7 +285,7 @@ void Maker::make_stage(const Stage& stage, Id lanes) {
   Ids tile = tile_of_stage(x_, stage, lanes, code_.width);
   std::erase_if(loops, [&](Id v) { return std::ranges::find(tile, v) != tile.end(); });
   for (const Statement& s : stage.statements)
-    if (s.fold != loopir::Fold::none) start(s, states_[s.folded]);
+    if (s.fold != loopir::Fold::none) start(s, states_[s.folded], is_long(stage));
   Body_of statements = [&] {
     for (const Statement& s : stage.statements) make_statement(s);
   };
@@ -295,17 +298,30 @@ void Maker::make_stage(const Stage& stage, Id lanes) {
 
 // ---- folds
 
-void Maker::start(const Statement& s, State& state) {
+// Whether one chain of additions in f32 would not be exact enough.
+bool Maker::is_long(const Stage& stage) {
+  constexpr int64_t few_steps = 32;
+  int64_t steps = 1;
+  for (Id v : stage.inner) {
+    auto extent = x_.number_of(x_.extent_of(v));
+    if (!extent || steps * *extent > few_steps) return true;
+    steps *= *extent;
+  }
+  return false;
+}
+
+void Maker::start(const Statement& s, State& state, bool is_wide) {
   Type type = type_of(x_.dtype_of(s.value));
-  bool is_wide_sum = s.fold == loopir::Fold::sum && type == Type::f32 && !s.is_scan;
-  Type of_state = is_wide_sum ? Type::f64 : type;
+  bool is_wide_sum =
+      is_wide && s.fold == loopir::Fold::sum && type == Type::f32 && !s.is_scan;
+  state.type = is_wide_sum ? Type::f64 : type;
   auto begin = [&](Type t, int64_t bits) {
     Id out = scopes_.new_value(t, by_lanes());
     scopes_.emit(scopes_.innermost(),
                  {.what = Do::start, .is_block = by_lanes(), .to = t, .out = out, .number = bits});
     return out;
   };
-  state.value = begin(of_state, neutral(s.fold, of_state));
+  state.value = begin(state.type, neutral(s.fold, state.type));
   if (gives_position(s.fold)) state.place = begin(Type::i64, -1);  // after every element
 }
 
@@ -329,6 +345,7 @@ void Maker::step(const Statement& s) {
                                      .by_lanes = by_lanes(),
                                      .code = static_cast<uint16_t>(s.fold),
                                      .from = type_of(x_.dtype_of(s.value)),
+                                     .to = state.type,
                                      .out = state.value,
                                      .a = element.value,
                                      .b = places,
@@ -360,7 +377,7 @@ void Maker::finish(const Statement& s) {
   const State& state = states_.at(s.folded);
   Type type = type_of(x_.dtype_of(s.value));
   Operand result{gives_position(s.fold) ? state.place : state.value, by_lanes()};
-  if (s.fold == loopir::Fold::sum && type == Type::f32 && !s.is_scan) {
+  if (state.type != type && !gives_position(s.fold)) {
     Id sum = scopes_.new_value(type, by_lanes());
     scopes_.emit(scopes_.innermost(), {.what = Do::apply,
                                        .is_block = by_lanes(),
@@ -465,6 +482,17 @@ Id units_for(loopir::Program& program, const loopir::Nest& nest, int64_t width) 
   return out;
 }
 
+/// Whether the units of the nest whose lanes were split are those of the whole one.
+bool has_units_of(loopir::Expressions& x, const loopir::Nest& whole, const loopir::Nest& split,
+                  int64_t width) {
+  Ids tile = tile_of_rows(x, split, width);
+  if (tile.size() < 2) return split.kernel.outer.size() == whole.kernel.outer.size();
+  bool has_other = std::ranges::any_of(whole.kernel.outer, [&](Id v) {
+    return v != whole.lanes && std::ranges::find(tile, v) != tile.end();
+  });
+  return !has_other && whole.kernel.outer.size() > 1 && x.is(blocks_of(x, tile, width), 1);
+}
+
 /// In vector instructions, roughly.
 double cost_of(loopir::Program& program, const loopir::Nest& nest, const Made& made) {
   loopir::Expressions& x = program.expressions;
@@ -490,7 +518,8 @@ int64_t lanes_for(const loopir::Program& program, const loopir::Kernel& kernel) 
   return widest(program, kernel) == 8 ? 256 : 512;
 }
 
-Made make_code(loopir::Program& program, const loopir::Nest& nest) {
+Made make_code(loopir::Program& program, const loopir::Nest& whole) {
+  const loopir::Nest nest = split_lanes(program, whole);
   Made out;
   Code& code = out.code;
   code.name = nest.kernel.name;
@@ -499,7 +528,7 @@ Made make_code(loopir::Program& program, const loopir::Nest& nest) {
   out.interface.width = static_cast<unsigned>(code.width);
   inductor::add_buffers(program, nest, out.interface);
   out.interface.units = units_for(program, nest, code.width);
-  out.is_tiled = tile_of_rows(program.expressions, nest, code.width).size() > 1;
+  out.is_tiled = !has_units_of(program.expressions, whole, nest, code.width);
   std::map<Id, uint32_t> positions;
   for (Id b : out.interface.buffers) positions.emplace(b, static_cast<uint32_t>(positions.size()));
   code.n_buffers = static_cast<uint32_t>(positions.size());

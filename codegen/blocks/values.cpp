@@ -357,10 +357,25 @@ Id Values::places(Id i) {
   return scopes_[scope].places[i] = out;
 }
 
-Id Values::apply_places(size_t scope, uint16_t code, Id a, Id b) {
+// `b` is what all lanes have in common, where it does not vary.
+Id Values::apply_places(size_t scope, uint16_t code, Id left, Id right) {
+  bool is_single = !scopes_.index_varies(right);
+  Id a = places(left), b = none;
+  if (is_single) {
+    b = scopes_.new_value(Type::i64, false);
+    Id from = number(right);
+    scopes_.emit(scope, {.what = Do::value_of_number, .to = Type::i64, .out = b, .a = from});
+  } else {
+    b = places(right);
+  }
+  return apply_to_places(scope, code, a, b, is_single);
+}
+
+Id Values::apply_to_places(size_t scope, uint16_t code, Id a, Id b, bool is_single) {
   Id out = scopes_.new_value(Type::i64, true);
   scopes_.emit(scope, {.what = Do::apply,
                        .is_block = true,
+                       .b_single = is_single,
                        .code = code,
                        .from = Type::i64,
                        .to = Type::i64,
@@ -402,13 +417,24 @@ Id Values::make_places(Id i) {
   }
   bool is_sum = n.kind == IndexKind::sum, is_product = n.kind == IndexKind::product;
   if (!is_sum && !is_product)
-    return apply_places(scope, primitive_of(n.kind), places(n.operands[0]), places(n.operands[1]));
-  Id out = places(n.operands[0]);
-  if (n.number != (is_sum ? 0 : 1))
-    out = apply_places(scope, is_sum ? TN_F_ADD : TN_F_MUL, out, places(x_.constant(n.number)));
-  for (size_t k = 1; k < n.operands.size(); ++k)
-    out = apply_places(scope, is_sum ? TN_F_ADD : TN_F_MUL, out, places(n.operands[k]));
-  return out;
+    return apply_places(scope, primitive_of(n.kind), n.operands[0], n.operands[1]);
+  uint16_t code = is_sum ? TN_F_ADD : TN_F_MUL;
+  // What is the same for all lanes is put together first, as a number.
+  Id common = x_.constant(n.number);
+  Ids varying;
+  for (Id o : n.operands) {
+    if (scopes_.index_varies(o))
+      varying.push_back(o);
+    else
+      common = is_sum ? x_.add(common, o) : x_.multiply(common, o);
+  }
+  Id out = none;
+  for (Id o : varying)
+    out = out == none ? places(o) : apply_to_places(scope, code, out, places(o), false);
+  if (x_.is(common, is_sum ? 0 : 1)) return out;
+  Id single = scopes_.new_value(Type::i64, false), from = number(common);
+  scopes_.emit(scope, {.what = Do::value_of_number, .to = Type::i64, .out = single, .a = from});
+  return apply_to_places(scope, code, out, single, true);
 }
 
 }  // namespace blocks

@@ -61,7 +61,8 @@ class Values {
   Id make_places(Id index);
   Tile tile_of(const loopir::Ids& steps);
   uint32_t add_tile(Tile tile);
-  Id apply_places(size_t scope, uint16_t code, Id a, Id b);
+  Id apply_places(size_t scope, uint16_t code, Id left, Id right);
+  Id apply_to_places(size_t scope, uint16_t code, Id a, Id b, bool is_single);
 
   loopir::Program& program_;
   loopir::Expressions& x_;

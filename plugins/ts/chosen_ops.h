@@ -5,8 +5,6 @@
 
 #include <set>
 
-/// The nodes that the host runs: those that are neither a formula nor a view, a copy, a product, a
-/// convolution or a layer that a library has. The host's kernels of reductions, norms, poolings and
-/// the like are as good as blocks, and better for short rows. `fuses` = false: formulas that no
-/// view or copy feeds are the host's, too.
+/// The nodes that the host runs: ops that look up or write single elements (resampling, scatter,
+/// padding by reflection, running sums), which blocks do one element at a time.
 std::set<uint32_t> nodes_for_host(const tn_compile_request& request);
