@@ -42,9 +42,9 @@ enum class Do : uint8_t {
   check,            // a: i64, b: size. Wraps negative ones; 0 where it is out of range
   check_divisor,
   // Memory: buffer, number a. Masks are in c.
-  point,          // the register is that memory
-  load,           // `code`: how (Where), by `tile` or a block b of indices
-  store,          // the same; `number`: loopir::Store
+  point,  // the register is that memory
+  load,   // `code`: how (Where), by `tile` or a block b of indices
+  store,  // the same; `number`: loopir::Store
   // Folds: `code` is the fold.
   start,       // state `out` = bits of `number`
   fold,        // of a into out
@@ -77,7 +77,7 @@ struct Step {
   bool has_single_mask = false;
   bool by_lanes = false;  // folds: each lane has its own
   uint16_t code = 0;
-  int32_t dtype = 0;         // of memory
+  int32_t dtype = 0;            // of memory
   Type from{}, to = Type::f32;  // of operands and of the result
   Id out = none, a = none, b = none, c = none;
   uint32_t buffer = 0, tile = 0;
@@ -105,11 +105,11 @@ struct Code {
 template <class V>
 void fields(V& v, Step& s) {
   v.choice(s.what, Do::last);
-  loopir::each(v, s.is_block, s.a_single, s.b_single, s.has_single_mask, s.by_lanes, s.code, s.dtype);
+  loopir::each(v, s.is_block, s.a_single, s.b_single, s.has_single_mask, s.by_lanes, s.code,
+               s.dtype);
   v.choice(s.from, Type::truth);
   v.choice(s.to, Type::truth);
-  loopir::each(v, s.out, s.a, s.b, s.c, s.buffer, s.tile, s.number,
-               s.inner);
+  loopir::each(v, s.out, s.a, s.b, s.c, s.buffer, s.tile, s.number, s.inner);
 }
 
 template <class V>

@@ -23,12 +23,12 @@ double milliseconds_since(std::chrono::steady_clock::time_point start) {
 }
 
 inductor::RunOptions run_options(const tn_compile_request& request, const Choices& choices) {
-  return {.code = {.vector_bits = 512, .contracts = false},
-          .workers = {.most = choices.threads,
-                      .is_fixed = (request.flags & TN_RQ_DETERMINISTIC) != 0},
-          .packs_weights = choices.freezes,
-          .verifies = choices.verifies,
-          .profiles = choices.profiles};
+  return {
+      .code = {.vector_bits = 512, .contracts = false},
+      .workers = {.most = choices.threads, .is_fixed = (request.flags & TN_RQ_DETERMINISTIC) != 0},
+      .packs_weights = choices.freezes,
+      .verifies = choices.verifies,
+      .profiles = choices.profiles};
 }
 
 loopir::Program lowered(const tn_compile_request& request, const Choices& choices,
@@ -52,15 +52,14 @@ void fuse(Parts& parts, const Choices& choices) {
     parts.statistics.fusion_text +=
         note.producer + " -> " + note.consumer + ": " + note.verdict + "\n";
   if (!fuses) return;
-  loopir::absorb_epilogues(
-      parts.program, parts.schedule,
-      {[&](const loopir::Item& item) {
-         return inductor::is_fast(parts.program, item, parts.options);
-       },
-       [&](const loopir::Convolution& c) {
-         return !inductor::needs_layout(parts.program, c, parts.options);
-       },
-       false});
+  loopir::absorb_epilogues(parts.program, parts.schedule,
+                           {[&](const loopir::Item& item) {
+                              return inductor::is_fast(parts.program, item, parts.options);
+                            },
+                            [&](const loopir::Convolution& c) {
+                              return !inductor::needs_layout(parts.program, c, parts.options);
+                            },
+                            false});
 }
 
 /// The machine of each kernel.
@@ -102,12 +101,10 @@ std::unique_ptr<inductor::Executable> compile(const tn_compile_request& request,
   // Loops that share memory become one kernel, activations a part of products.
   fuse(parts, choices);
   parts.statistics.loops_text = loopir::text_of(parts.program, parts.schedule);
-  if (choices.verifies)
-    inductor::require_sound(loopir::problem_of(parts.program, parts.schedule));
+  if (choices.verifies) inductor::require_sound(loopir::problem_of(parts.program, parts.schedule));
 
   // What depends on parameters only is made once, and again when those change.
-  if (choices.freezes)
-    parts.is_prepacked = inductor::find_prepacked(parts.program, parts.schedule);
+  if (choices.freezes) parts.is_prepacked = inductor::find_prepacked(parts.program, parts.schedule);
   parts.is_prepacked.resize(parts.schedule.items.size());
 
   make_kernels(parts);

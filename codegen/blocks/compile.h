@@ -7,12 +7,12 @@
 namespace blocks {
 
 struct Choices {
-  bool fuses = true;             // loops, and activations with the product before them
+  bool fuses = true;                 // loops, and activations with the product before them
   bool fuses_formulas_only = false;  // no reductions, scans or scatters
-  bool freezes = true;           // what depends on parameters only is made once
+  bool freezes = true;               // what depends on parameters only is made once
   bool verifies = false, profiles = false;
-  int64_t threads = 0;           // 0: all of the host's
-  std::set<uint32_t> externs;    // nodes that the host shall run
+  int64_t threads = 0;         // 0: all of the host's
+  std::set<uint32_t> externs;  // nodes that the host shall run
 };
 
 /// Throws `declined` for what no part of it can be.

@@ -107,8 +107,8 @@ BLOCKS_INLINE float exp2_f32(float x) {
   return scaled(exp2_near_zero(inside - (shifted - integer_place)), shifted, x < 0);
 }
 BLOCKS_INLINE float log_f32(float x) {
-  constexpr float terms[] = {0.333333403f,  -0.250001669f, 0.199995652f,
-                             -0.166551694f, 0.142771751f,  -0.127311826f,
+  constexpr float terms[] = {0.333333403f,  -0.250001669f,  0.199995652f,
+                             -0.166551694f, 0.142771751f,   -0.127311826f,
                              0.116956756f,  -0.0908706635f, 0.0373980552f};
   constexpr uint32_t low = 0x3f400000;  // 0.75
   bool is_subnormal = x < 0x1p-126f;
@@ -155,19 +155,19 @@ BLOCKS_INLINE float erf_f32(float x) {
 
 // ---- one struct for each primitive
 
-#define BLOCKS_UNARY(Name, body)  \
-  struct Name {                   \
-    template <class T>            \
-    BLOCKS_INLINE T run(T x) {    \
+#define BLOCKS_UNARY(Name, body)   \
+  struct Name {                    \
+    template <class T>             \
+    BLOCKS_INLINE T run(T x) {     \
       return static_cast<T>(body); \
-    }                             \
+    }                              \
   };
-#define BLOCKS_BINARY(Name, body)    \
-  struct Name {                      \
-    template <class T>               \
-    BLOCKS_INLINE T run(T x, T y) {  \
-      return static_cast<T>(body);   \
-    }                                \
+#define BLOCKS_BINARY(Name, body)   \
+  struct Name {                     \
+    template <class T>              \
+    BLOCKS_INLINE T run(T x, T y) { \
+      return static_cast<T>(body);  \
+    }                               \
   };
 
 template <class T>
@@ -301,18 +301,19 @@ struct Pow {
     if constexpr (is_real<T>)
       return static_cast<T>(__builtin_pow(x, y));
     else
-      return static_cast<T>(inductor::integer_power(static_cast<int64_t>(x), static_cast<int64_t>(y)));
+      return static_cast<T>(
+          inductor::integer_power(static_cast<int64_t>(x), static_cast<int64_t>(y)));
   }
 };
 BLOCKS_BINARY(Copysign, with_sign(x, y))
 BLOCKS_BINARY(Atan2, __builtin_atan2(x, y))
 
-#define BLOCKS_COMPARISON(Name, op)         \
-  struct Name {                             \
-    template <class T>                      \
-    BLOCKS_INLINE uint8_t run(T x, T y) {   \
-      return x op y;                        \
-    }                                       \
+#define BLOCKS_COMPARISON(Name, op)       \
+  struct Name {                           \
+    template <class T>                    \
+    BLOCKS_INLINE uint8_t run(T x, T y) { \
+      return x op y;                      \
+    }                                     \
   };
 BLOCKS_COMPARISON(Eq, ==)
 BLOCKS_COMPARISON(Ne, !=)
@@ -324,20 +325,20 @@ BLOCKS_COMPARISON(Ge, >=)
 BLOCKS_UNARY(Sqrt, root(x))
 BLOCKS_UNARY(Rsqrt, T(1) / root(x))
 
-#define BLOCKS_ROUNDING(Name, function)                                                      \
-  struct Name {                                                                              \
-    BLOCKS_INLINE float run(float x) { return __builtin_##function##f(x); }                  \
-    BLOCKS_INLINE double run(double x) { return __builtin_##function(x); }                   \
+#define BLOCKS_ROUNDING(Name, function)                                     \
+  struct Name {                                                             \
+    BLOCKS_INLINE float run(float x) { return __builtin_##function##f(x); } \
+    BLOCKS_INLINE double run(double x) { return __builtin_##function(x); }  \
   };
 BLOCKS_ROUNDING(Floor, floor)
 BLOCKS_ROUNDING(Ceil, ceil)
 BLOCKS_ROUNDING(Trunc, trunc)
 BLOCKS_ROUNDING(Round, rint)
 
-#define BLOCKS_FUNCTION(Name, of_float, of_double)                 \
-  struct Name {                                                    \
-    BLOCKS_INLINE float run(float x) { return of_float; }          \
-    BLOCKS_INLINE double run(double x) { return of_double; }       \
+#define BLOCKS_FUNCTION(Name, of_float, of_double)           \
+  struct Name {                                              \
+    BLOCKS_INLINE float run(float x) { return of_float; }    \
+    BLOCKS_INLINE double run(double x) { return of_double; } \
   };
 /// Of the C library.
 #define BLOCKS_CALL(Name, function) \

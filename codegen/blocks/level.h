@@ -5,8 +5,8 @@
 // the level's, and no header of the standard library with functions in it is used.
 #pragma once
 
-#include "elements.h"
 #include <inductor_runtime/special_functions.h>
+#include "elements.h"
 
 #include <tenon/plugin.h>
 
@@ -18,7 +18,7 @@
 
 namespace blocks::BLOCKS_LEVEL {
 
-const Elements table = {find_primitive, find_fold, find_scan,  find_places, from_half,
-                        from_bf16,      to_half,   to_bf16,    to_truth};
+const Elements table = {find_primitive, find_fold, find_scan, find_places, from_half,
+                        from_bf16,      to_half,   to_bf16,   to_truth};
 
 }  // namespace blocks::BLOCKS_LEVEL

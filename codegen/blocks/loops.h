@@ -173,23 +173,22 @@ struct Row {
 };
 template <class T>
 Apply function(uint16_t code) {
-  constexpr Row<T> rows[] = {
-      {TN_F_SQRT, unary<Sqrt, T>},       {TN_F_RSQRT, unary<Rsqrt, T>},
-      {TN_F_EXP, unary<Exp, T>},         {TN_F_EXP2, unary<Exp2, T>},
-      {TN_F_EXPM1, unary<Expm1, T>},     {TN_F_LOG, unary<Log, T>},
-      {TN_F_LOG2, unary<Log2, T>},       {TN_F_LOG10, unary<Log10, T>},
-      {TN_F_LOG1P, unary<Log1p, T>},     {TN_F_SIN, unary<Sin, T>},
-      {TN_F_COS, unary<Cos, T>},         {TN_F_TAN, unary<Tan, T>},
-      {TN_F_ASIN, unary<Asin, T>},       {TN_F_ACOS, unary<Acos, T>},
-      {TN_F_ATAN, unary<Atan, T>},       {TN_F_SINH, unary<Sinh, T>},
-      {TN_F_COSH, unary<Cosh, T>},       {TN_F_TANH, unary<Tanh, T>},
-      {TN_F_ASINH, unary<Asinh, T>},     {TN_F_ACOSH, unary<Acosh, T>},
-      {TN_F_ATANH, unary<Atanh, T>},     {TN_F_SIGMOID, unary<Sigmoid, T>},
-      {TN_F_ERF, unary<Erf, T>},         {TN_F_ERFC, unary<Erfc, T>},
-      {TN_F_ERFINV, unary<Erfinv, T>},   {TN_F_LGAMMA, unary<Lgamma, T>},
-      {TN_F_DIGAMMA, unary<Digamma, T>}, {TN_F_FLOOR, unary<Floor, T>},
-      {TN_F_CEIL, unary<Ceil, T>},       {TN_F_TRUNC, unary<Trunc, T>},
-      {TN_F_ROUND, unary<Round, T>}};
+  constexpr Row<T> rows[] = {{TN_F_SQRT, unary<Sqrt, T>},       {TN_F_RSQRT, unary<Rsqrt, T>},
+                             {TN_F_EXP, unary<Exp, T>},         {TN_F_EXP2, unary<Exp2, T>},
+                             {TN_F_EXPM1, unary<Expm1, T>},     {TN_F_LOG, unary<Log, T>},
+                             {TN_F_LOG2, unary<Log2, T>},       {TN_F_LOG10, unary<Log10, T>},
+                             {TN_F_LOG1P, unary<Log1p, T>},     {TN_F_SIN, unary<Sin, T>},
+                             {TN_F_COS, unary<Cos, T>},         {TN_F_TAN, unary<Tan, T>},
+                             {TN_F_ASIN, unary<Asin, T>},       {TN_F_ACOS, unary<Acos, T>},
+                             {TN_F_ATAN, unary<Atan, T>},       {TN_F_SINH, unary<Sinh, T>},
+                             {TN_F_COSH, unary<Cosh, T>},       {TN_F_TANH, unary<Tanh, T>},
+                             {TN_F_ASINH, unary<Asinh, T>},     {TN_F_ACOSH, unary<Acosh, T>},
+                             {TN_F_ATANH, unary<Atanh, T>},     {TN_F_SIGMOID, unary<Sigmoid, T>},
+                             {TN_F_ERF, unary<Erf, T>},         {TN_F_ERFC, unary<Erfc, T>},
+                             {TN_F_ERFINV, unary<Erfinv, T>},   {TN_F_LGAMMA, unary<Lgamma, T>},
+                             {TN_F_DIGAMMA, unary<Digamma, T>}, {TN_F_FLOOR, unary<Floor, T>},
+                             {TN_F_CEIL, unary<Ceil, T>},       {TN_F_TRUNC, unary<Trunc, T>},
+                             {TN_F_ROUND, unary<Round, T>}};
   for (const Row<T>& row : rows)
     if (row.code == code) return row.loop;
   return nullptr;

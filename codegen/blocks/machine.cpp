@@ -1,5 +1,8 @@
 #include "machine.h"
 
+#include "check.h"
+#include "places.h"
+
 #include <tenon/plugin.hpp>
 
 #include <algorithm>
@@ -18,118 +21,12 @@ struct Machine::Ready {
     Accumulate accumulate;
     AccumulatePlaces places;
   };
-  Apply convert = nullptr;  // between memory and register
+  Apply convert = nullptr;                   // between memory and register
   Apply widen = nullptr, combine = nullptr;  // of stores that change what is there
-  size_t item = 0;          // bytes in memory
+  size_t item = 0;                           // bytes in memory
 };
 
 namespace {
-
-// ---- memory as it is
-
-/// f(T{}) of an unsigned integer of so many bytes.
-template <class F>
-void with_bytes(size_t bytes, F f) {
-  switch (bytes) {
-    case 1:
-      return f(uint8_t{});
-    case 2:
-      return f(uint16_t{});
-    case 4:
-      return f(uint32_t{});
-    default:
-      return f(uint64_t{});
-  }
-}
-
-/// The elements that a block reads or writes.
-struct Places {
-  std::byte* memory;  // the first one
-  Where where;
-  const int64_t* places;
-  const uint8_t* mask;  // by lane, or null
-  int64_t n;
-  // Of a tile, the slowest dimension first.
-  size_t n_dims = 0;
-  int64_t extents[most_dimensions] = {}, steps[most_dimensions] = {};
-};
-
-/// f(i, offset, step, count) for each run along the fastest dimension of a tile.
-template <class F>
-void for_each_run(const Places& p, F f) {
-  size_t last = p.n_dims - 1;
-  int64_t at[most_dimensions] = {}, offset = 0, run = p.extents[last];
-  for (int64_t i = 0; i < p.n; i += run) {
-    f(i, offset, p.steps[last], run);
-    for (size_t d = last; d-- > 0;) {
-      offset += p.steps[d];
-      if (++at[d] < p.extents[d]) break;
-      offset -= p.steps[d] * p.extents[d];
-      at[d] = 0;
-    }
-  }
-}
-
-template <class T, class F>
-void for_each_place(const Places& p, F f) {
-  auto* memory = reinterpret_cast<T*>(p.memory);
-  auto at = [&](int64_t i, T* element) { f(i, p.mask && !p.mask[i] ? nullptr : element); };
-  if (p.where == Where::tiled)
-    return for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
-      for (int64_t k = 0; k < count; ++k) at(i + k, memory + offset + k * step);
-    });
-  for (int64_t i = 0; i < p.n; ++i)
-    at(i, memory + (p.where == Where::places ? p.places[i] : i));
-}
-
-/// All of a tile, without a mask.
-template <class T>
-void read_tile(const Places& p, T* out) {
-  auto* memory = reinterpret_cast<const T*>(p.memory);
-  for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
-    const T* from = memory + offset;
-    T* to = out + i;
-    if (step == 1)
-      for (int64_t k = 0; k < count; ++k) to[k] = from[k];
-    else if (step == 0)
-      for (int64_t k = 0; k < count; ++k) to[k] = *from;
-    else
-      for (int64_t k = 0; k < count; ++k) to[k] = from[k * step];
-  });
-}
-template <class T>
-void write_tile(const Places& p, const T* in) {
-  auto* memory = reinterpret_cast<T*>(p.memory);
-  for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
-    for (int64_t k = 0; k < count; ++k) memory[offset + k * step] = in[i + k];
-  });
-}
-
-void gather(const Places& p, size_t item, void* to) {
-  if (!p.mask && p.where <= Where::dense) {
-    std::memcpy(to, p.memory, static_cast<size_t>(p.n) * item);
-    return;
-  }
-  with_bytes(item, [&](auto t) {
-    using T = decltype(t);
-    auto* out = static_cast<T*>(to);
-    if (!p.mask && p.where == Where::tiled) return read_tile(p, out);
-    for_each_place<T>(p, [&](int64_t i, const T* from) { out[i] = from ? *from : T{0}; });
-  });
-}
-
-void scatter(const Places& p, size_t item, const void* from) {
-  if (p.where <= Where::dense) {
-    std::memcpy(p.memory, from, static_cast<size_t>(p.n) * item);
-    return;
-  }
-  with_bytes(item, [&](auto t) {
-    using T = decltype(t);
-    auto* in = static_cast<const T*>(from);
-    if (p.where == Where::tiled) return write_tile(p, in);
-    for_each_place<T>(p, [&](int64_t i, T* to) { *to = in[i]; });
-  });
-}
 
 int64_t floor_quotient(int64_t a, int64_t b) {
   if (b == 0) b = 1;  // a size that is 0 traps nobody: no element is there to be found
@@ -463,13 +360,6 @@ struct Rooms {
   }
 };
 
-[[noreturn]] void damaged(const char* what) {
-  throw error(TN_DATA_LOSS, text("saved code: {}", what));
-}
-void expect(bool holds, const char* what) {
-  if (!holds) damaged(what);
-}
-
 size_t memory_size(int32_t dtype) {
   size_t bytes = size_of(type_of(dtype));
   return dtype == TN_F16 || dtype == TN_BF16 ? 2 : bytes;
@@ -486,79 +376,6 @@ uint16_t combining(loopir::Store store) {
     default:
       return TN_F_MAX;
   }
-}
-
-bool is_loop(const Step& s) { return s.what >= Do::loop; }
-bool is_memory(const Step& s) {
-  return s.what == Do::point || s.what == Do::load || s.what == Do::store;
-}
-
-/// Which of a step's operands are numbers; the others are values.
-struct Kinds {
-  bool out = false, a = false, b = false;
-};
-Kinds numbers_of(const Step& s) {
-  bool is_number = s.what <= Do::most;
-  Kinds out{is_number || s.what == Do::number_of_value || is_loop(s), is_number || is_loop(s),
-            is_number || is_loop(s)};
-  out.a |= is_memory(s) || s.what == Do::count || s.what == Do::value_of_number;
-  out.b |= s.what == Do::check;
-  return out;
-}
-
-void check_tile(const Code& c, const Step& s) {
-  expect(s.tile < c.tiles.size(), "lanes of no shape");
-  const Tile& t = c.tiles[s.tile];
-  size_t n = t.steps.size();
-  expect(n > 0 && n <= most_dimensions && t.extents.size() == n, "lanes of too many dimensions");
-  int64_t inner = 1;
-  for (size_t d = 1; d < n; ++d) {
-    expect(t.extents[d] > 0 && t.extents[d] <= c.width, "lanes that no block has");
-    inner *= t.extents[d];
-    expect(inner <= c.width, "lanes that no block has");
-  }
-  for (Id step : t.steps) expect(step < c.n_numbers, "an unknown number");
-}
-
-/// Registers, bodies and shapes that are there.
-void check_step(const Code& c, const Step& s, size_t body) {
-  Kinds kinds = numbers_of(s);
-  auto known = [&](Id id, bool is_number) {
-    expect(id == none || id < (is_number ? c.n_numbers : c.offsets.size()), "an unknown register");
-  };
-  known(s.out, kinds.out);
-  known(s.a, kinds.a);
-  known(s.b, kinds.b);
-  known(s.c, false);
-  expect(s.out != none, "a step without a result");
-  auto where = static_cast<Where>(s.code);
-  if (is_memory(s) && s.what != Do::point) {
-    expect(where <= Where::places, "an unknown way to memory");
-    expect(where == Where::places ? s.b != none : s.a != none, "memory without a place");
-    if (where == Where::tiled) check_tile(c, s);
-  }
-  if (s.what == Do::point) expect(s.a != none, "memory without a place");
-  if (s.what == Do::count) check_tile(c, s);
-  if (!is_loop(s)) return;
-  expect(s.number > static_cast<int64_t>(body) &&
-             static_cast<size_t>(s.number) < c.bodies.size(),
-         "a loop over a body that is not there");
-  expect(s.inner > 0 && s.inner <= c.width, "a loop over too many lanes");
-  bool has_extent = s.what != Do::units;
-  expect(!has_extent || s.a != none, "a loop without an end");
-}
-
-void check_code(const Code& c) {
-  constexpr int64_t widest = 4096;
-  expect(c.width > 0 && c.width <= widest && c.row_bytes >= 0 && c.value_bytes >= 0 &&
-             !c.bodies.empty(),
-         "blocks of an impossible size");
-  for (int64_t offset : c.offsets)
-    expect(offset >= 0 && offset <= c.value_bytes, "a register outside of memory");
-  for (int64_t offset : c.scratch_offsets)
-    expect(offset >= 0 && offset <= c.row_bytes, "a row outside of memory");
-  for (size_t b = 0; b < c.bodies.size(); ++b)
-    for (const Step& s : c.bodies[b].steps) check_step(c, s, b);
 }
 
 }  // namespace
@@ -589,8 +406,7 @@ void Machine::make_ready(const Step& s, Ready& out) const {
   if (s.what == Do::apply) out.apply = elements().primitive(s.code, s.from, s.to, shape);
   if (s.what == Do::fold) out.accumulate = elements().fold(fold, s.from, s.to, s.by_lanes);
   if (s.what == Do::scan) out.accumulate = elements().scan(fold, s.from, s.by_lanes);
-  if (s.what == Do::fold_place)
-    out.places = elements().places(fold, s.from, s.by_lanes);
+  if (s.what == Do::fold_place) out.places = elements().places(fold, s.from, s.by_lanes);
   bool calls = s.what == Do::apply || s.what == Do::fold || s.what == Do::scan;
   expect(!calls || out.apply, "an unknown primitive");
 }

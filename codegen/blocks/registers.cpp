@@ -46,9 +46,7 @@ class Lives {
       see(s);
     }
   }
-  int64_t end_of(const Step& s) const {
-    return now_ + steps_in(static_cast<size_t>(s.number));
-  }
+  int64_t end_of(const Step& s) const { return now_ + steps_in(static_cast<size_t>(s.number)); }
   int64_t steps_in(size_t body) const {
     int64_t n = 0;
     for (const Step& s : code_.bodies[body].steps)

@@ -54,9 +54,8 @@ bool Scopes::varies(Id v) {
   if (!lanes.are_open()) return false;
   if (lanes.are_rows && has_fold(v)) return true;
   const loopir::Ids& all = program_.expressions.variables_of(v);
-  return std::ranges::any_of(lanes.variables, [&](Id lane) {
-    return std::binary_search(all.begin(), all.end(), lane);
-  });
+  return std::ranges::any_of(
+      lanes.variables, [&](Id lane) { return std::binary_search(all.begin(), all.end(), lane); });
 }
 
 bool Scopes::index_varies(Id i) {

@@ -81,8 +81,7 @@ class Splitter {
       bool is_one = n && x_.coefficient(node.operands[0], lanes) == x_.constant(1);
       if (is_one && *n >= shortest_run && *n < extent && extent % *n == 0) best = *n;
     }
-    for (Id operand : node.operands)
-      best = std::max(best, divisor_in(operand, lanes, extent));
+    for (Id operand : node.operands) best = std::max(best, divisor_in(operand, lanes, extent));
     return best;
   }
 

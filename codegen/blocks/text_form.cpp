@@ -326,7 +326,8 @@ std::string text_form(inductor::Executable& program) {
 std::unique_ptr<inductor::Executable> parse_text_form(const tn_compile_request& request,
                                                       std::string_view text) {
   size_t end = text.find('\n');
-  if (!text.starts_with(head) || end == text.npos) fail("the first line does not begin \"program\"");
+  if (!text.starts_with(head) || end == text.npos)
+    fail("the first line does not begin \"program\"");
   std::string body(text.substr(end + 1));
   std::string wanted = std::string(head) + std::to_string(version) + " ";
   if (!text.starts_with(wanted))

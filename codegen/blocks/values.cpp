@@ -123,13 +123,13 @@ Operand Values::make_primitive(Id v, const ValueNode& n) {
   Id ids[] = {n.a, n.b, n.c};
   Operand operands[3] = {{none, false}, {none, false}, {none, false}};
   for (int i = 0; i < 3; ++i)
-    if (ids[i] != none)
-      operands[i] = is_block && takes_blocks ? lane_value(ids[i]) : value(ids[i]);
+    if (ids[i] != none) operands[i] = is_block && takes_blocks ? lane_value(ids[i]) : value(ids[i]);
   if (n.code == TN_F_CAST && from == to) return operands[0];
-  Shape shape = !is_block || n.b == none || takes_blocks || operands[0].is_block == operands[1].is_block
-                    ? Shape::blocks
-                : operands[0].is_block ? Shape::second_single
-                                       : Shape::first_single;
+  Shape shape =
+      !is_block || n.b == none || takes_blocks || operands[0].is_block == operands[1].is_block
+          ? Shape::blocks
+      : operands[0].is_block ? Shape::second_single
+                             : Shape::first_single;
   if (!elements().primitive(n.code, from, to, shape))
     throw declined(text("primitive {} has no loop for dtype {}", n.code, x_.dtype_of(n.a)));
   Step s{.what = Do::apply,
@@ -222,8 +222,8 @@ Operand Values::make_load(Id v, const ValueNode& n) {
   }
   s.code = static_cast<uint16_t>(at.where);
   s.a = at.first, s.b = at.places, s.tile = at.tile, s.buffer = position_of(n.a);
-  bool is_memory = at.where == Where::dense && n.c == none && is_in_memory_form(n.dtype) &&
-                   writers_[n.a] == 0;
+  bool is_memory =
+      at.where == Where::dense && n.c == none && is_in_memory_form(n.dtype) && writers_[n.a] == 0;
   if (is_memory) s.what = Do::point;
   s.out = scopes_.new_value(s.to, true);
   scopes_.emit(scope, s);
@@ -325,10 +325,9 @@ Id Values::make_number(Id i) {
     Id v = static_cast<Id>(n.number);
     Id out = scopes_.new_number();
     Id from = value(v).value;
-    scopes_.emit(scope, {.what = Do::number_of_value,
-                         .from = type_of(x_.dtype_of(v)),
-                         .out = out,
-                         .a = from});
+    scopes_.emit(
+        scope,
+        {.what = Do::number_of_value, .from = type_of(x_.dtype_of(v)), .out = out, .a = from});
     return out;
   }
   loopir::Ids operands = n.operands;

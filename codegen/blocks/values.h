@@ -15,8 +15,8 @@ struct Operand {
 
 class Values {
  public:
-  Values(loopir::Program& program, Code& code, Scopes& scopes, const std::map<Id, uint32_t>& buffers,
-         const std::vector<int>& writers)
+  Values(loopir::Program& program, Code& code, Scopes& scopes,
+         const std::map<Id, uint32_t>& buffers, const std::vector<int>& writers)
       : program_(program),
         x_(program.expressions),
         code_(code),

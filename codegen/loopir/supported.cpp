@@ -112,8 +112,7 @@ class Support {
 
 }  // namespace
 
-void support_nodes(const tn_compile_request& request, bool takes_all,
-                   std::span<uint8_t> verdicts) {
+void support_nodes(const tn_compile_request& request, bool takes_all, std::span<uint8_t> verdicts) {
   graph g(request);
   Support support(request);
   for (uint32_t i = 0; i < g.size(); ++i)

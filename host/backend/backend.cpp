@@ -58,6 +58,7 @@ BackendInfo info_of(const FoundPlugin& plugin, const BackendManifest& b) {
   info.decomposition_ops = b.aot.decompose;
   info.kept_ops = b.aot.keep;
   info.keep_inference_input_mutations = b.aot.keep_inference_input_mutations;
+  info.debug_assert = b.aot.debug_assert;
   info.fallback = b.fallback;
   info.makes_code = b.makes_code;
   return info;

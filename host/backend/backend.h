@@ -62,6 +62,7 @@ struct BackendInfo {
   std::vector<std::string> kept_ops;           ///< left whole whatever the set says
   bool makes_code = false;                     ///< the system may forbid that: can_make_code()
   bool keep_inference_input_mutations = false;
+  bool debug_assert = false;  ///< its graphs are verified, as functorch.debug_assert does for all
   std::string fallback = "eager";
 };
 

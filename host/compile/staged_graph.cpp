@@ -42,8 +42,8 @@ std::optional<Lowered> joint_of(const Graph& graph, const LowerOptions& options)
 }
 
 // What is handed to the backend, shown and checked where flags ask for it.
-void look_at(const Graph& graph) {
-  if (config::flags().functorch.debug_assert) {
+void look_at(const Graph& graph, bool verifies) {
+  if (verifies || config::flags().functorch.debug_assert) {
     verify_meta(graph);
     report::counter("aot.verified_graphs").add();
   }
@@ -51,7 +51,7 @@ void look_at(const Graph& graph) {
 }
 
 CompileRequest request_for_half(CompileRequest request, const Extracted& half, Stage stage,
-                                uint32_t n_saved) {
+                                uint32_t n_saved, bool verifies) {
   request.graph = half.graph;
   request.stage = stage;
   request.n_saved = n_saved;
@@ -61,7 +61,7 @@ CompileRequest request_for_half(CompileRequest request, const Extracted& half, S
     const ValueFlags& flags = half.graph->value(half.graph->inputs()[i]).flags;
     if (flags.parameter || flags.static_address) request.static_inputs.push_back(i);
   }
-  look_at(*half.graph);
+  look_at(*half.graph, verifies);
   return request;
 }
 
@@ -69,10 +69,12 @@ CompileRequest request_for_half(CompileRequest request, const Extracted& half, S
 std::shared_ptr<Artifact> assemble_halves(StagedGraph staged, const CompileRequest& request,
                                           const MakeCode& make) {
   TrainingHalves halves = partition::cut(staged.lowered, std::move(staged.cut));
-  auto forward = make(request_for_half(request, halves.forward, Stage::forward, halves.n_extra));
-  auto compile_backward = [make, request, whole = halves.backward.graph](const Extracted& half,
-                                                                         uint32_t n_saved) {
-    CompileRequest backward = request_for_half(request, half, Stage::backward, n_saved);
+  bool verifies = staged.verifies;
+  auto forward =
+      make(request_for_half(request, halves.forward, Stage::forward, halves.n_extra, verifies));
+  auto compile_backward = [make, request, verifies, whole = halves.backward.graph](
+                              const Extracted& half, uint32_t n_saved) {
+    CompileRequest backward = request_for_half(request, half, Stage::backward, n_saved, verifies);
     backward.is_partial = half.graph != whole;
     return make(backward);
   };
@@ -105,16 +107,17 @@ StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend,
     options.backward_autocast = autocast_of_backward(autocast);
     std::optional<double> budget = memory_budget_of(graph);
     if (std::optional<Lowered> joint = joint_of(graph, options)) {
-      if (!joint->derivative) return {Kind::views_on_tape, *std::move(joint), {}};
+      if (!joint->derivative)
+        return {Kind::views_on_tape, *std::move(joint), {}, backend.debug_assert};
       // The user's pass sees both halves at once, tangents included.
       run_joint_pass(*joint);
       report::PhaseScope phase("partition");
       partition::Decision cut = partition::decide(*joint, backend.partitioner, budget);
-      return {Kind::training, *std::move(joint), std::move(cut)};
+      return {Kind::training, *std::move(joint), std::move(cut), backend.debug_assert};
     }
   }
   report::PhaseScope phase("lower");
-  return {Kind::inference, lower_inference(graph, options), {}};
+  return {Kind::inference, lower_inference(graph, options), {}, backend.debug_assert};
 }
 
 std::shared_ptr<Artifact> assemble(StagedGraph staged, const std::shared_ptr<Graph>& recorded,
@@ -130,7 +133,7 @@ std::shared_ptr<Artifact> assemble(StagedGraph staged, const std::shared_ptr<Gra
     return wrap_views_on_tape(std::move(staged.lowered), make(whole));
 
   // A graph without mutation; the wrapper puts effects and aliases right around its code.
-  look_at(*staged.lowered.graph);
+  look_at(*staged.lowered.graph, staged.verifies);
   whole.mutated_inputs = staged.lowered.mutated_inputs;
   auto compiled = wrap_inference(std::move(staged.lowered), make(whole));
   // Code for inference leaves no gradients behind: calls that want some run on the tape.

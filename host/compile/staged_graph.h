@@ -24,6 +24,7 @@ struct StagedGraph {
   Kind kind = Kind::inference;
   Lowered lowered;
   partition::Decision cut;  ///< of training graphs
+  bool verifies = false;    ///< what tracing said of each value is checked
 };
 
 /// How graphs are lowered for a backend, by its manifest and the flags.

@@ -132,4 +132,4 @@ struct DebugNop : Backend {
 
 }  // namespace
 
-TENON_PLUGIN_BACKENDS((DebugNop, "debug_nop"))
+TENON_PLUGIN_BACKENDS((DebugNop, "debug_nop"), (DebugNop, "aot_eager_decomp_partition_crossref"))

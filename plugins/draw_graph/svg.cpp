@@ -138,10 +138,10 @@ class Drawing {
                 x, middle, end, middle, end, to.y);
   }
   static std::string drawn(const Box& b) {
-    std::string out =
-        text("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"{}\" "
-             "stroke=\"#444444\"/>\n",
-             b.x, b.y, box_width, box_height, b.fill);
+    std::string out = text(
+        "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" rx=\"4\" fill=\"{}\" "
+        "stroke=\"#444444\"/>\n",
+        b.x, b.y, box_width, box_height, b.fill);
     double middle = b.x + box_width / 2;
     out += text("<text x=\"{}\" y=\"{}\" text-anchor=\"middle\">{}</text>\n", middle, b.y + 16,
                 escaped(b.title));

@@ -45,8 +45,9 @@ void check_name(const std::string& name) {
 }
 
 std::string command_of(bool has_values) {
-  return std::string("#!/bin/sh\n# Runs the graph again.\ncd \"$(dirname \"$0\")\" && tenon run "
-                     "graph.tng") +
+  return std::string(
+             "#!/bin/sh\n# Runs the graph again.\ncd \"$(dirname \"$0\")\" && tenon run "
+             "graph.tng") +
          (has_values ? " --inputs inputs.safetensors" : "") + " \"$@\"\n";
 }
 
@@ -78,8 +79,8 @@ class GraphDumper : public Backend {
   fs::path write(const graph& g, const tn_compile_request& request, const fs::path& dir,
                  const std::string& name, bool keeps_values) {
     bool is_backward = request.stage == TN_STAGE_BACKWARD;
-    std::string own = text("{}_{}_{}", name, is_backward ? "backward" : "forward",
-                           next_number(is_backward));
+    std::string own =
+        text("{}_{}_{}", name, is_backward ? "backward" : "forward", next_number(is_backward));
     fs::path folder = dir / name / own;
     write_file(folder / "graph.tng", g.dump());
     write_file(folder / (own + ".input"), inputs_of(g));

@@ -12,12 +12,11 @@ struct Name {
   const char* of_safetensors;  // null where it has none
   int64_t bytes;
 };
-constexpr Name names[] = {{TN_U8, "u8", "U8", 1},        {TN_I8, "i8", "I8", 1},
-                          {TN_I16, "i16", "I16", 2},     {TN_I32, "i32", "I32", 4},
-                          {TN_I64, "i64", "I64", 8},     {TN_F16, "f16", "F16", 2},
-                          {TN_F32, "f32", "F32", 4},     {TN_F64, "f64", "F64", 8},
-                          {TN_BOOL, "bool", "BOOL", 1},  {TN_BF16, "bf16", "BF16", 2},
-                          {TN_C64, "c64", nullptr, 8},   {TN_C128, "c128", nullptr, 16}};
+constexpr Name names[] = {
+    {TN_U8, "u8", "U8", 1},       {TN_I8, "i8", "I8", 1},      {TN_I16, "i16", "I16", 2},
+    {TN_I32, "i32", "I32", 4},    {TN_I64, "i64", "I64", 8},   {TN_F16, "f16", "F16", 2},
+    {TN_F32, "f32", "F32", 4},    {TN_F64, "f64", "F64", 8},   {TN_BOOL, "bool", "BOOL", 1},
+    {TN_BF16, "bf16", "BF16", 2}, {TN_C64, "c64", nullptr, 8}, {TN_C128, "c128", nullptr, 16}};
 
 const Name* name_of(int32_t dtype) {
   for (const Name& n : names)

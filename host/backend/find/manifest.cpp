@@ -321,6 +321,7 @@ AotSettings read_aot(const TomlNode& table, Texts& unknown) {
   }
   out.keep = t.list("keep");
   out.keep_inference_input_mutations = t.flag("keep_inference_input_mutations", false);
+  out.debug_assert = t.flag("debug_assert", false);
   return out;
 }
 

@@ -66,6 +66,7 @@ struct AotSettings {
   std::vector<std::string> decompose;        ///< the ops of "list"
   std::vector<std::string> keep;             ///< ops left whole although the set has them
   bool keep_inference_input_mutations = false;
+  bool debug_assert = false;
 };
 
 struct BackendManifest {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <tenon/compile.h>
+#include <tenon/compiler.h>
 
 #include <string>
 #include <vector>
@@ -57,5 +58,44 @@ CompiledFunction<std::decay_t<F>> memory_efficient_fusion(F&& fn, AotOptions ove
 
 /// The ops of the set "default_decompositions": PyTorch's, as far as they have parts here.
 TENON_API std::vector<std::string> default_decompositions();
+
+/// The compilers of functorch.compile, by the names that AotOptions and Options::backend take:
+///
+///     auto f = aot_function(body, {.fw_compiler = functorch::draw_graph_compile("forward.svg"),
+///                                  .bw_compiler = functorch::nop()});
+namespace functorch {
+
+/// A compact program with frozen constants and fused formulas; the simple one only freezes.
+TENON_API std::string ts_compile();
+TENON_API std::string simple_ts_compile();
+TENON_API std::string nop();            ///< the graph as it is, node by node
+TENON_API std::string debug_nop();      ///< the same, each result compared with what tracing said
+TENON_API std::string print_compile();  ///< prints the graph first
+/// Draws the graph first; the file's extension says the format.
+TENON_API std::string draw_graph_compile(const std::string& name);
+/// Keeps graphs in `<dir>/<name>/<name>_{forward,backward}_<k>/`, with the inputs of their first
+/// calls where asked for.
+TENON_API std::string graph_dumper_aot(const std::string& name, const std::string& dir,
+                                       bool dump_inputs = false);
+/// Writes each graph into a folder below `dir`, with made-up inputs and a command.sh that runs it
+/// again, runs it once, and compiles it with ts. A graph that fails is then there to be looked at.
+TENON_API std::string debug_compile(const std::string& dir);
+
+/// A compiler of the program: it is called with each graph and fakes of its inputs, and returns the
+/// code. Each call makes another one; `name` is for messages.
+TENON_API std::string compiler(const std::string& name, compiler::BackendFunction compile);
+
+/// Made-up inputs for the graph in a file of graph text (.tng): normal numbers, integers 0 and 1,
+/// bools; with the strides that the graph says, symbols by what was seen while it was recorded.
+TENON_API std::vector<Tensor> get_inputs(const std::string& file);
+
+}  // namespace functorch
+
+/// Compiles a callable into fused loops that are interpreted: no code is generated.
+template <class F>
+CompiledFunction<std::decay_t<F>> nnc_jit(F&& fn, Options options = {}) {
+  options.backend = "nnc";
+  return compile(std::forward<F>(fn), std::move(options));
+}
 
 }  // namespace tenon

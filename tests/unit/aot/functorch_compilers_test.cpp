@@ -11,6 +11,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <span>
+
 namespace tenon {
 namespace {
 
@@ -133,6 +139,101 @@ TEST_F(FunctorchCompilers, WrongChoicesAreErrors) {
               HasSubstr("there is no backend 'no_such'"));
   EXPECT_THAT(message_of([] { aot_function(chain, {.decompositions = "some"}); }),
               HasSubstr("there is no decomposition set 'some'"));
+}
+
+/// A folder that is gone after the test.
+class FunctorchFolders : public FunctorchCompilers {
+ protected:
+  void SetUp() override {
+    FunctorchCompilers::SetUp();
+    std::string pattern = (std::filesystem::temp_directory_path() / "tenon_functorch_XXXXXX");
+    folder_ = mkdtemp(pattern.data());
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  std::filesystem::path folder_;
+};
+
+TEST_F(FunctorchFolders, EachCompilerOfTheTableGivesTheSameNumbers) {
+  Tensor x = ones({3}).requires_grad_(), y = ones({3}).requires_grad_();
+  std::vector<float> expected = gradient_of(chain(y).sum(), y);
+  for (const std::string& name :
+       {functorch::ts_compile(), functorch::simple_ts_compile(), functorch::nop(),
+        functorch::debug_nop(), functorch::graph_dumper_aot("chain", folder_.string(), true),
+        functorch::debug_compile(folder_.string())}) {
+    auto f = aot_function(chain, {.fw_compiler = name});
+    x.set_grad({});
+    std::vector<float> found = gradient_of(f(x).sum(), x);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(found[i], expected[i], 1e-5f) << name;
+  }
+}
+
+TEST_F(FunctorchFolders, DumpedGraphsStandInAFolderEach) {
+  auto f = aot_function(
+      chain, {.fw_compiler = functorch::graph_dumper_aot("chain", folder_.string(), true)});
+  Tensor x = ones({3}).requires_grad_();
+  f(x).sum().backward();
+  namespace fs = std::filesystem;
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder_ / "chain"))
+    names.push_back(entry.path().filename());
+  ASSERT_EQ(names.size(), 2u);
+  for (const std::string& name : names) {
+    EXPECT_THAT(name, testing::MatchesRegex("chain_(forward|backward)_[0-9]+"));
+    for (std::string file : {"graph.tng", "command.sh", "inputs.safetensors"})
+      EXPECT_TRUE(fs::exists(folder_ / "chain" / name / file)) << name << "/" << file;
+    std::vector<Tensor> inputs =
+        functorch::get_inputs((folder_ / "chain" / name / "graph.tng").string());
+    ASSERT_FALSE(inputs.empty());
+    EXPECT_EQ(inputs[0].size(0), 3);
+  }
+}
+
+TEST_F(FunctorchFolders, ADrawingHasTheFormatOfItsName) {
+  std::string file = (folder_ / "forward.svg").string();
+  auto f = aot_function(chain, {.fw_compiler = functorch::draw_graph_compile(file)});
+  NoGradGuard no_grad;
+  f(ones({3}));
+  std::ifstream in(file);
+  std::string text((std::istreambuf_iterator<char>(in)), {});
+  EXPECT_THAT(text, testing::StartsWith("<svg "));
+  EXPECT_THAT(text, HasSubstr("aten.sin.default"));
+}
+
+TEST_F(FunctorchFolders, WhatDebugCompileKeepsCanBeRunAgain) {
+  auto f = aot_function(chain, {.fw_compiler = functorch::debug_compile(folder_.string())});
+  NoGradGuard no_grad;
+  f(ones({3}));
+  namespace fs = std::filesystem;
+  fs::path made;
+  for (const auto& entry : fs::directory_iterator(folder_)) made = entry.path();
+  for (std::string file : {"graph.tng", "flags.toml", "command.sh", "inputs.safetensors"})
+    EXPECT_TRUE(fs::exists(made / file)) << file;
+}
+
+TEST_F(FunctorchCompilers, ACompilerOfTheProgramGetsBothHalves) {
+  int graphs = 0;
+  std::string counting = functorch::compiler(
+      "counting", [&graphs](const compiler::Graph& graph, std::span<const Tensor>) {
+        ++graphs;
+        return [graph](const std::vector<Tensor>& inputs) { return graph.run(inputs); };
+      });
+  auto f = aot_function(chain, {.fw_compiler = counting});
+  Tensor x = ones({3}).requires_grad_(), y = ones({3}).requires_grad_();
+  EXPECT_EQ(gradient_of(f(x).sum(), x), gradient_of(chain(y).sum(), y));
+  EXPECT_EQ(graphs, 2);
+}
+
+TEST_F(FunctorchFolders, MadeUpInputsHaveTheStridesOfTheGraph) {
+  std::string file = (folder_ / "graph.tng").string();
+  std::ofstream(file) << "tng 1\ngraph @f {\n  input %x: f32[2, 3] strides [1, 2]\n"
+                         "  input %i: i64[50]\n  output %x, %i\n}\n";
+  std::vector<Tensor> inputs = functorch::get_inputs(file);
+  ASSERT_EQ(inputs.size(), 2u);
+  EXPECT_EQ(inputs[0].stride(0), 1);
+  EXPECT_EQ(inputs[0].stride(1), 2);
+  for (int64_t i : inputs[1].to_vector<int64_t>()) EXPECT_TRUE(i == 0 || i == 1);
+  EXPECT_THAT(message_of([] { functorch::get_inputs("/nowhere/graph.tng"); }),
+              HasSubstr("/nowhere/graph.tng cannot be read"));
 }
 
 }  // namespace

@@ -1,0 +1,113 @@
+// Memory as it is: the elements that a block reads or writes.
+#pragma once
+
+#include "code.h"
+
+#include <cstring>
+
+namespace blocks {
+
+/// f(T{}) of an unsigned integer of so many bytes.
+template <class F>
+void with_bytes(size_t bytes, F f) {
+  switch (bytes) {
+    case 1:
+      return f(uint8_t{});
+    case 2:
+      return f(uint16_t{});
+    case 4:
+      return f(uint32_t{});
+    default:
+      return f(uint64_t{});
+  }
+}
+
+/// The elements that a block reads or writes.
+struct Places {
+  std::byte* memory;  // the first one
+  Where where;
+  const int64_t* places;
+  const uint8_t* mask;  // by lane, or null
+  int64_t n;
+  // Of a tile, the slowest dimension first.
+  size_t n_dims = 0;
+  int64_t extents[most_dimensions] = {}, steps[most_dimensions] = {};
+};
+
+/// f(i, offset, step, count) for each run along the fastest dimension of a tile.
+template <class F>
+void for_each_run(const Places& p, F f) {
+  size_t last = p.n_dims - 1;
+  int64_t at[most_dimensions] = {}, offset = 0, run = p.extents[last];
+  for (int64_t i = 0; i < p.n; i += run) {
+    f(i, offset, p.steps[last], run);
+    for (size_t d = last; d-- > 0;) {
+      offset += p.steps[d];
+      if (++at[d] < p.extents[d]) break;
+      offset -= p.steps[d] * p.extents[d];
+      at[d] = 0;
+    }
+  }
+}
+
+template <class T, class F>
+void for_each_place(const Places& p, F f) {
+  auto* memory = reinterpret_cast<T*>(p.memory);
+  auto at = [&](int64_t i, T* element) { f(i, p.mask && !p.mask[i] ? nullptr : element); };
+  if (p.where == Where::tiled)
+    return for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+      for (int64_t k = 0; k < count; ++k) at(i + k, memory + offset + k * step);
+    });
+  for (int64_t i = 0; i < p.n; ++i) at(i, memory + (p.where == Where::places ? p.places[i] : i));
+}
+
+/// All of a tile, without a mask.
+template <class T>
+void read_tile(const Places& p, T* out) {
+  auto* memory = reinterpret_cast<const T*>(p.memory);
+  for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+    const T* from = memory + offset;
+    T* to = out + i;
+    if (step == 1)
+      for (int64_t k = 0; k < count; ++k) to[k] = from[k];
+    else if (step == 0)
+      for (int64_t k = 0; k < count; ++k) to[k] = *from;
+    else
+      for (int64_t k = 0; k < count; ++k) to[k] = from[k * step];
+  });
+}
+template <class T>
+void write_tile(const Places& p, const T* in) {
+  auto* memory = reinterpret_cast<T*>(p.memory);
+  for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+    for (int64_t k = 0; k < count; ++k) memory[offset + k * step] = in[i + k];
+  });
+}
+
+inline void gather(const Places& p, size_t item, void* to) {
+  if (!p.mask && p.where <= Where::dense) {
+    std::memcpy(to, p.memory, static_cast<size_t>(p.n) * item);
+    return;
+  }
+  with_bytes(item, [&](auto t) {
+    using T = decltype(t);
+    auto* out = static_cast<T*>(to);
+    if (!p.mask && p.where == Where::tiled) return read_tile(p, out);
+    for_each_place<T>(p, [&](int64_t i, const T* from) { out[i] = from ? *from : T{0}; });
+  });
+}
+
+inline void scatter(const Places& p, size_t item, const void* from) {
+  if (p.where <= Where::dense) {
+    std::memcpy(p.memory, from, static_cast<size_t>(p.n) * item);
+    return;
+  }
+  with_bytes(item, [&](auto t) {
+    using T = decltype(t);
+    auto* in = static_cast<const T*>(from);
+    if (p.where == Where::tiled) return write_tile(p, in);
+    for_each_place<T>(p, [&](int64_t i, T* to) { *to = in[i]; });
+  });
+}
+
+}  // namespace blocks

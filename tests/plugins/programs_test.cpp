@@ -1,0 +1,181 @@
+// ts and nnc: programs as text and back, in files, over many sizes, by many threads, without LLVM.
+#include "backend/backend.h"
+#include "backend/catalog.h"
+#include "backend/compile/call_backend.h"
+#include "graph/interpret.h"
+#include "graph/text/parse.h"
+
+#include <tenon/load_model.h>
+#include <tenon/tenon.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+namespace tenon {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr std::string_view layers = R"(tng 1
+graph @f {
+  symbol s0 in [1, inf] hint 4 from size(%x, 0)
+  input %x: f32[s0, 24]
+  input %w: f32[24, 40]
+  input %b: f32[40]
+  %y: f32[s0, 40] = aten.addmm.default(%b, %x, %w)
+  %t: f32[s0, 40] = aten.tanh.default(%y)
+  %g: f32[s0, 40] = aten.sigmoid.default(%y)
+  %p: f32[s0, 40] = aten.mul.Tensor(%t, %g)
+  %v: f32[s0, 5, 8] = aten.view.default(%p, [s0, 5, 8])
+  %q: f32[s0, 8, 5] = aten.permute.default(%v, [0, 2, 1])
+  %c: f32[s0, 8, 5] = aten.clone.default(%q)
+  %s: f32[s0, 8] = aten.sum.dim_IntList(%c, [2])
+  output %c, %s
+}
+)";
+
+CompileRequest request_for(std::shared_ptr<Graph> graph) {
+  CompileRequest request;
+  request.graph = std::move(graph);
+  request.stage = Stage::inference;
+  request.compile_id = "0/0";
+  request.dynamic = true;
+  return request;
+}
+
+std::vector<std::vector<float>> run(Artifact& artifact, const std::vector<Tensor>& inputs) {
+  std::vector<detail::TensorHead*> heads;
+  for (const Tensor& t : inputs) heads.push_back(t.head());
+  int64_t syms[] = {inputs[0].size(0).guard_int()};
+  std::vector<Tensor> outputs(2);
+  artifact.call(heads, syms, outputs);
+  std::vector<std::vector<float>> out;
+  for (const Tensor& t : outputs) out.push_back(t.to_vector<float>());
+  return out;
+}
+
+std::vector<Tensor> inputs_of(int64_t rows) {
+  manual_seed(static_cast<uint64_t>(rows));
+  return {randn({rows, 24}), randn({24, 40}), randn({40})};
+}
+
+void expect_near(const std::vector<std::vector<float>>& found,
+                 const std::vector<std::vector<float>>& expected) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t k = 0; k < found.size(); ++k) {
+    ASSERT_EQ(found[k].size(), expected[k].size());
+    for (size_t i = 0; i < found[k].size(); ++i)
+      ASSERT_NEAR(found[k][i], expected[k][i], 1e-4f) << "output " << k << ", element " << i;
+  }
+}
+
+class Programs : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override { set_plugin_search({}, {}); }
+};
+
+TEST_P(Programs, SizesTakeTurns) {
+  auto graph = parse_graph(layers);
+  auto code = compile_with_backend(GetParam(), request_for(graph));
+  auto reference = interpreter_artifact(graph);
+  for (int64_t rows : {4, 1, 300, 4, 17, 1})
+    expect_near(run(*code, inputs_of(rows)), run(*reference, inputs_of(rows)));
+}
+
+TEST_P(Programs, ThreadsHaveMemoryOfTheirOwn) {
+  auto graph = parse_graph(layers);
+  auto code = compile_with_backend(GetParam(), request_for(graph));
+  auto reference = interpreter_artifact(graph);
+  std::vector<std::thread> threads;
+  for (int64_t rows : {3, 5, 64, 200}) {
+    std::vector<Tensor> inputs = inputs_of(rows);
+    auto expected = run(*reference, inputs);
+    threads.emplace_back([&code, inputs, expected] {
+      for (int i = 0; i < 50; ++i) expect_near(run(*code, inputs), expected);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+}
+
+TEST_P(Programs, AWeightThatWasWrittenIsReadAgain) {
+  auto graph = parse_graph(layers);
+  CompileRequest request = request_for(graph);
+  request.static_inputs = {1, 2};
+  auto code = compile_with_backend(GetParam(), request);
+  auto reference = interpreter_artifact(graph);
+  std::vector<Tensor> inputs = inputs_of(6);
+  expect_near(run(*code, inputs), run(*reference, inputs));
+  inputs[1].mul_(2.0);
+  expect_near(run(*code, inputs), run(*reference, inputs));
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, Programs, testing::Values("ts", "aot_ts", "simple_ts", "nnc"),
+                         [](const auto& info) { return std::string(info.param); });
+
+class Ts : public Programs {};
+
+/// What ts saves is text.
+std::string text_of(Artifact& artifact) { return artifact.save().bytes; }
+
+TEST_P(Ts, ProgramsGoThroughText) {
+  auto graph = parse_graph(layers);
+  CompileRequest request = request_for(graph);
+  auto code = compile_with_backend(GetParam(), request);
+  std::string text = text_of(*code);
+  EXPECT_TRUE(text.starts_with("program 1 ")) << text.substr(0, 40);
+  for (unsigned char c : text) ASSERT_TRUE(c == '\n' || (c >= 32 && c < 127)) << int{c};
+  auto again = load_with_backend(GetParam(), request, text);
+  EXPECT_EQ(text_of(*again), text);
+  for (int64_t rows : {4, 33}) EXPECT_EQ(run(*again, inputs_of(rows)), run(*code, inputs_of(rows)));
+}
+
+TEST_P(Ts, DamagedTextIsRefused) {
+  auto graph = parse_graph(layers);
+  CompileRequest request = request_for(graph);
+  std::string text = text_of(*compile_with_backend(GetParam(), request));
+  for (size_t at : {size_t{9}, size_t{60}, text.size() / 2, text.size() - 2}) {
+    std::string other = text;
+    other[at] = other[at] == '7' ? '8' : '7';
+    EXPECT_THROW(load_with_backend(GetParam(), request, other), Error) << at;
+    EXPECT_THROW(load_with_backend(GetParam(), request, text.substr(0, at)), Error) << at;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, Ts, testing::Values("ts", "simple_ts"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST(TsFiles, ModelsCarryTheirPrograms) {
+  set_plugin_search({}, {});
+  std::string file = (std::filesystem::temp_directory_path() /
+                      ("programs_" + std::to_string(::getpid()) + ".tenon"))
+                         .string();
+  Model model = load(TENON_TEST_DATA_DIR "/models/mlp_digits.pt2", {.backend = "ts"});
+  Tensor x = arange(5 * 64).reshape({5, 64}) / 640.0;
+  model.prepare({x});
+  model.save(file);
+  Model shipped = load(file);
+  EXPECT_EQ(Tensor(shipped(x)).to_vector<float>(), Tensor(model(x)).to_vector<float>());
+  EXPECT_EQ(shipped.compiles(), 0u);
+  std::filesystem::remove(file);
+}
+
+TEST(ProgramsWithoutLlvm, NothingOfItIsMapped) {
+  set_plugin_search({}, {});
+  for (const char* backend : {"ts", "nnc"}) {
+    auto code = compile_with_backend(backend, request_for(parse_graph(layers)));
+    run(*code, inputs_of(3));
+  }
+  std::ifstream maps("/proc/self/maps");
+  std::stringstream text;
+  text << maps.rdbuf();
+  EXPECT_THAT(text.str(), testing::Not(HasSubstr("libLLVM")));
+}
+
+}  // namespace
+}  // namespace tenon
