@@ -21,7 +21,7 @@ void crash_at_tanh(const step& s) {
   if (s.node.op_name == "aten.tanh.default") std::raise(SIGSEGV);
 }
 void fail_at_softmax(const step& s) {
-  if (s.node.op_name.starts_with("aten.softmax"))
+  if (s.node.op_name.starts_with("aten._softmax"))
     throw error(TN_UNIMPLEMENTED, text("rows of {} are not aligned", s.results()[0]->numel));
 }
 void round_mm(const step& s) {
