@@ -132,7 +132,10 @@ void Collector::list_of(const void* owner, size_t count) {
 void Collector::scalar_of(const SavedValue& owner, uint64_t word, bool is_floating) {
   if (keeps_places_)
     scalar_places.push_back({&owner, static_cast<uint32_t>(numbers.size()), is_floating});
-  number(static_cast<int64_t>(word));
+  if (is_floating)
+    number(static_cast<int64_t>(word));
+  else
+    argument(static_cast<int64_t>(word));
 }
 
 void Collector::meta_of(const SavedValue& owner, const Tensor& t) {

@@ -46,6 +46,12 @@ class Collector {
   // ---- what may differ
   void tensor(const Tensor& t);
   void number(int64_t n) { numbers.push_back(n); }
+  /// An integer among the arguments of an op. Negative ones stand for something, "to the end" or
+  /// "as it is", and must be equal.
+  void argument(int64_t n) {
+    key(static_cast<uint64_t>(n < 0 ? n : 0));
+    number(n);
+  }
   /// Plain sizes.
   void sizes(SymIntList list) {
     key(list.size());

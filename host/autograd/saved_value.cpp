@@ -137,7 +137,7 @@ bool SavedValue::collect_list(Collector& collector, bool may_differ) const {
     collector.key(tag_ == Tag::bools ? plain_.count : more_->words.size());
   for (uint64_t word : more_->words)
     if (may_differ)
-      collector.number(static_cast<int64_t>(word));
+      collector.argument(static_cast<int64_t>(word));
     else
       collector.key(word);
   for (uint32_t i = 0; tag_ == Tag::bools && i < plain_.count; ++i)

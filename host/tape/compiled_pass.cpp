@@ -104,6 +104,21 @@ void fix_numbers(Traced& traced, const TapeWalk& walk) {
     if (!symbols[n]) traced.program.fixed.emplace_back(n, walk.collected.numbers[n]);
 }
 
+// What a rule says against fakes, the engine may find no fault with: it has data.
+std::optional<Traced> traced_or_why(const TapeWalk& walk, const PassSettings& settings,
+                                    const PassRequest& request, uint64_t hash, std::string& why) {
+  try {
+    Traced traced = trace_tape(walk, request, settings.dynamic, cache().experience_for(walk, hash));
+    if (!settings.dynamic) fix_numbers(traced, walk);
+    return traced;
+  } catch (const InternalError&) {
+    throw;
+  } catch (const Error& error) {
+    why = error.what();
+    return std::nullopt;
+  }
+}
+
 std::shared_ptr<Version> capture(TapeWalk& walk, uint64_t hash, const PassSettings& settings,
                                  const PassRequest& request) {
   report::Span span("capture", "compiled_autograd");
@@ -111,11 +126,11 @@ std::shared_ptr<Version> capture(TapeWalk& walk, uint64_t hash, const PassSettin
     report::log_artifact("compiled_autograd_verbose", cache().reason(walk, hash));
   auto version = std::make_shared<Version>();
   QuietLayouts layouts;
+  std::optional<Traced> traced = traced_or_why(walk, settings, request, hash, version->why);
+  if (!traced) return version;
+  counters().captures.add();
   try {
-    Traced traced = trace_tape(walk, request, settings.dynamic, cache().experience_for(walk, hash));
-    if (!settings.dynamic) fix_numbers(traced, walk);
-    counters().captures.add();
-    version->program = compile_program(std::move(traced), settings, counters().captures.value());
+    version->program = compile_program(*std::move(traced), settings, counters().captures.value());
   } catch (const Error& error) {
     if (error.code() != ErrorCode::unsupported && error.code() != ErrorCode::data_dependent) throw;
     version->why = error.what();

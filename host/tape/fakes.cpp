@@ -40,33 +40,21 @@ TapeFakes::TapeFakes(const TapeWalk& walk, ShapeEnv& env, const std::vector<bool
     : walk_(walk), env_(env) {
   ShapeEnvScope scope(env);
   make_numbers(changed);
-  note_sizes();
   const Collector& c = walk.collected;
   for (size_t i = 0; i < c.tensors.size(); ++i)
     lifted_.push_back(fake_like(c.tensors[i], c.first_numbers[i]));
   make_stand_ins();
 }
 
-// Numbers that are arguments of ops may be negative at another time.
-void TapeFakes::note_sizes() {
-  std::set<const Expr*> arguments;
-  const Collector& c = walk_.collected;
-  for (const Collector::ListPlace& p : c.list_places)
-    for (uint32_t i = 0; i < p.count; ++i) arguments.insert(symbol(p.first + i));
-  for (const Collector::ScalarPlace& p : c.scalar_places) arguments.insert(symbol(p.number));
-  for (uint32_t n = 0; n < numbers_.size(); ++n)
-    if (const Expr* own = symbol(n); own && !arguments.contains(own)) sizes_of_tensors_.insert(own);
-}
-
 // Every size is a symbol of its own, from 0 on; the pass itself shows which of them are equal.
 void TapeFakes::make_numbers(const std::vector<bool>* changed) {
   const std::vector<int64_t>& words = walk_.collected.numbers;
   SymbolOptions options = SymbolOptions::for_number();
-  std::map<uint32_t, bool> floating;
+  options.is_size = true;
+  std::set<uint32_t> floating;
   for (const Collector::ScalarPlace& p : walk_.collected.scalar_places)
-    if (p.is_floating) floating[p.number] = true;
+    if (p.is_floating) floating.insert(p.number);
   for (uint32_t n = 0; n < words.size(); ++n) {
-    options.is_size = words[n] >= 0;
     bool is_symbol = !changed || (n < changed->size() && (*changed)[n]);
     if (floating.contains(n)) {
       auto value = std::bit_cast<double>(words[n]);
@@ -76,6 +64,7 @@ void TapeFakes::make_numbers(const std::vector<bool>* changed) {
       numbers_.emplace_back(0);
       continue;
     }
+    is_symbol = is_symbol && words[n] >= 0;  // negative ones are in the key
     numbers_.push_back(is_symbol
                            ? env_.create_symbol(words[n], {SymbolSource::Kind::input_value, n, 0},
                                                 message("sizes[{}]", n), options)
@@ -151,7 +140,7 @@ const Expr* TapeFakes::symbol(uint32_t n) const {
 bool TapeFakes::always_holds(const Expr* condition) const {
   if (condition->op != SymOp::le || condition->n_operands != 2) return false;
   const Expr *low = condition->operand(0), *high = condition->operand(1);
-  return low->is_constant() && low->integer() == 0 && sizes_of_tensors_.contains(high);
+  return low->is_constant() && low->integer() == 0 && high->is_symbol();
 }
 
 Tensor TapeFakes::gradient(const GradMeta& meta) const {

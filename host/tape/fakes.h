@@ -6,7 +6,6 @@
 #include "tape/walk.h"
 
 #include <map>
-#include <set>
 #include <vector>
 
 namespace tenon::tape {
@@ -22,7 +21,7 @@ class TapeFakes {
   const autograd::StandIns& stand_ins() const { return stand_ins_; }
   /// By collected number; null for those that are no symbols.
   std::vector<const Expr*> symbols() const;
-  /// Conditions that hold for every tape: that the size of a tensor is not negative.
+  /// Conditions that hold for every tape: that a size is not negative.
   bool always_holds(const Expr* condition) const;
   /// A contiguous fake that looks so.
   Tensor gradient(const autograd::GradMeta& meta) const;
@@ -35,14 +34,12 @@ class TapeFakes {
   const Expr* symbol(uint32_t n) const;
   SymInt number(uint32_t n) const { return numbers_[n]; }
   Tensor fake_like(const Tensor& real, uint32_t first_number) const;
-  void note_sizes();
   void make_numbers(const std::vector<bool>* changed);
   void make_stand_ins();
 
   const TapeWalk& walk_;
   ShapeEnv& env_;
   std::vector<SymInt> numbers_;
-  std::set<const Expr*> sizes_of_tensors_;
   std::map<uint32_t, SymFloat> floats_;  ///< those of the numbers that are
   std::vector<Tensor> lifted_;
   autograd::StandIns stand_ins_;

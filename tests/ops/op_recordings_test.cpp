@@ -1,6 +1,6 @@
 // Runs every recorded call of PyTorch through the op table: eager values, and shapes on fakes.
 //
-//   op_recordings_test [--summary FILE] [--failing] [--missing] [op ...]
+//   op_recordings_test [--summary FILE] [--failing] [--missing] [--passes BACKEND] [op ...]
 //
 // An op is a name with or without "aten." and overload; "*" at the end takes all that begin so.
 // TENON_REFERENCE names the folder that holds ops/ (default: tests/recordings, unpacked). For each
@@ -8,7 +8,7 @@
 // results), meta (dtype, shape and strides on fakes with plain sizes, then with all sizes
 // symbolic), how many of the latter fixed a size to its example, vjp, parts (values of the call
 // taken apart into the set core_aten, the op itself also where it is core, recorded as a graph and
-// run), and the first failure. Without op names the run fails below the thresholds at the top.
+// run), and the first failure. With --passes the passes of vjp are captured and compiled. Without op names the run fails below the thresholds at the top.
 // The tolerances are those of debug/op_compare.h.
 #include "aot/lower.h"
 #include "debug/op_compare.h"
@@ -18,6 +18,7 @@
 #include "ops/decompose.h"
 
 #include <tenon/autograd.h>
+#include <tenon/compiled_autograd.h>
 #include <tenon/ops.h>
 
 #include <algorithm>
@@ -209,7 +210,7 @@ OpReport run_recording(const OpRecording& r, const OpEntry& op) {
 // ---- the program
 
 struct Options {
-  std::string summary;
+  std::string summary, passes;
   bool failing = false, missing = false;
   std::vector<std::string> ops;
 };
@@ -220,6 +221,8 @@ Options parse_options(int argc, char** argv) {
     std::string arg = argv[i];
     if (arg == "--summary" && i + 1 < argc)
       o.summary = argv[++i];
+    else if (arg == "--passes" && i + 1 < argc)
+      o.passes = argv[++i];
     else if (arg == "--failing")
       o.failing = true;
     else if (arg == "--missing")
@@ -264,6 +267,7 @@ int run_all(const Options& options) {
   require(!recordings.empty(), "{}", nothing_in(reference_folder("ops")));
   std::ofstream summary;
   if (!options.summary.empty()) summary.open(options.summary);
+  if (!options.passes.empty()) compiled_autograd::enable_everywhere(options.passes);
   OpReport total{.op = "all"};
   Count known;
   for (const std::string& path : recordings) {
@@ -287,6 +291,12 @@ int run_all(const Options& options) {
   std::string last = line_of(total) + message("  ({} ops of the recorded ones)", known.text());
   std::printf("%s\n", last.c_str());
   summary << last << "\n";
+  if (!options.passes.empty()) {
+    compiled_autograd::Stats passes = compiled_autograd::stats();
+    std::printf("%s\n", message("{} captures, {} hits, {} on the engine, {} left", passes.captures,
+                                passes.hits, passes.eager_passes, passes.departures)
+                            .c_str());
+  }
   return options.ops.empty() ? verdict(total, known) : total.eager.passed < total.eager.run;
 }
 

@@ -74,7 +74,7 @@ Tensor embedding_dense_vjp(const Tensor& g, const Tensor& indices, SymInt paddin
   Dims sizes = dims_of(indices.sizes());
   for (size_t d = 1; d < g.sizes().size(); ++d) sizes.push_back(g.sizes()[d]);
   rows = rows.reshape(list_of(sizes));
-  if (padding.is_symbolic() || padding.word() < 0) return rows;
+  if (guard_or_false(padding < 0)) return rows;
   return rows.masked_fill(indices.eq(Number(padding)).unsqueeze(-1), 0);
 }
 
