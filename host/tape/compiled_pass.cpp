@@ -160,6 +160,9 @@ bool take_pass(const PassSettings& settings, const PassRequest& request,
   Cache::Found found = cache().find(walk, hash);
   if (!found.version) {
     walk.run(request, key, true);
+    // Another thread may have freed the tape, or hung a hook on it.
+    if (walk.collected.refusal) return leave(walk.collected.refusal);
+    hash = walk.hash();
     cache().add(walk, hash, capture(walk, hash, settings, request));
     found = cache().find(walk, hash);
     if (!found.version) return leave("what was compiled does not serve the pass that it is for");

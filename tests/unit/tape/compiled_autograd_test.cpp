@@ -1,4 +1,5 @@
 // Compiled backward passes: what they compute, when they are captured, and what runs on the engine.
+#include "core/tensor/allocator.h"
 #include "unit/autograd/autograd_test.h"
 
 #include <tenon/compile.h>
@@ -358,6 +359,44 @@ TEST_F(CompiledAutograd, NothingOfAPassStays) {
     owner = nullptr;
   });
   EXPECT_TRUE(alive.expired());
+}
+
+// What the allocator gives out at most while `body` runs, beyond what was out before.
+int64_t peak_of(const std::function<void()>& body) {
+  reset_allocator_peak();
+  int64_t before = allocator_stats().current_bytes;
+  body();
+  return allocator_stats().peak_bytes - before;
+}
+
+TEST_F(CompiledAutograd, MemoryStaysFlatOverManySteps) {
+  auto on = ca::enable("aot_eager");
+  Tensor w = parameter({16, 16});
+  auto step = [&] {
+    Tensor h = filled({8, 16}).matmul(w).tanh();
+    autograd::register_hook(h, [](const Tensor& g) { return g * 2; });
+    h.sum().backward();
+  };
+  for (int i = 0; i < 10; ++i) step();
+  int64_t in_use = allocator_stats().current_bytes, peak = peak_of(step);
+  for (int i = 0; i < 1000; ++i) step();
+  EXPECT_EQ(allocator_stats().current_bytes, in_use);
+  EXPECT_EQ(peak_of(step), peak);
+}
+
+TEST_F(CompiledAutograd, WhatNodesKeepIsFreedAfterItsLastUse) {
+  auto step = [] {
+    Tensor x = filled({1 << 14}).requires_grad_(), y = x;
+    for (int i = 0; i < 12; ++i) y = y.sin();
+    Tensor loss = y.sum();
+    y = Tensor();
+    int64_t peak = peak_of([&] { loss.backward(); });
+    x.set_grad({});
+    return peak;
+  };
+  int64_t plain = step(), compiled = 0;
+  for (int i = 0; i < 2; ++i) captures([&] { compiled = step(); });
+  EXPECT_LE(compiled, plain + (int64_t{1} << 16));
 }
 
 TEST_F(CompiledAutograd, ThreadsRunPassesAtOnce) {

@@ -1,6 +1,6 @@
 // Random tapes, run by the engine and compiled: the same gradients, also when the code is used again
-// with other data and sizes. TENON_RANDOM_TAPES sets how many, TENON_RANDOM_TAPES_FROM the first; the default
-// takes a second.
+// with other data and sizes. TENON_RANDOM_TAPES sets how many, TENON_RANDOM_TAPES_FROM the first,
+// TENON_RANDOM_TAPES_BACKEND what compiles them; the default takes a second.
 #include "unit/autograd/autograd_test.h"
 
 #include <tenon/compile.h>
@@ -209,12 +209,13 @@ TEST(RandomTapes, AreCompiledAsTheEngineRunsThem) {
   const char* wanted = std::getenv("TENON_RANDOM_TAPES");
   uint64_t n = wanted ? std::strtoull(wanted, nullptr, 10) : 400;
   const char* from = std::getenv("TENON_RANDOM_TAPES_FROM");
+  const char* backend = std::getenv("TENON_RANDOM_TAPES_BACKEND");
   uint64_t first = from ? std::strtoull(from, nullptr, 10) : 0;
   ca::reset();
   for (uint64_t seed = first; seed < first + n; ++seed) {
     for (int variant : {0, 0, 1}) {
       auto plain = outcome(seed, variant);
-      auto on = ca::enable(seed % 4 == 0 ? "aot_eager" : "eager");
+      auto on = ca::enable(backend ? backend : seed % 4 == 0 ? "aot_eager" : "eager");
       ASSERT_NO_FATAL_FAILURE(expect_equal(outcome(seed, variant), plain, seed));
     }
   }
