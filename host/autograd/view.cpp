@@ -16,6 +16,9 @@
 #include "core/dispatch.h"
 #include "core/error.h"
 
+#include <bit>
+#include <optional>
+
 namespace tenon::autograd {
 
 namespace {
@@ -51,14 +54,28 @@ struct ViewPlace {
   Tensor put(const Tensor& laid, const Tensor& part) const {
     return laid.as_strided_scatter(part, list_of(sizes), list_of(strides), offset);
   }
-  // Code is for this very place.
   void collect(Collector& collector) const {
+    size_t count = 1;
     for (const Dims* dims : {&base_sizes, &base_strides, &sizes, &strides}) {
-      collector.key(dims->size());
-      for (SymInt n : *dims) collector.key(static_cast<uint64_t>(n.word()));
+      collector.key(dims->size() << 1 | uint64_t{base_is_contiguous});
+      count += dims->size();
     }
-    collector.key(static_cast<uint64_t>(offset.word()));
-    collector.key(uint64_t{base_is_contiguous});
+    collector.list_of(this, count);
+    for (const Dims* dims : {&base_sizes, &base_strides, &sizes, &strides})
+      for (SymInt n : *dims) collector.number(n.word());
+    collector.number(offset.word());
+  }
+  /// On a thread that records a pass: over the symbols of the recording.
+  std::optional<ViewPlace> recorded() const {
+    if (!stand_ins) return std::nullopt;
+    auto known = stand_ins->lists.find(this);
+    if (known == stand_ins->lists.end()) return std::nullopt;
+    ViewPlace out = *this;
+    const uint64_t* word = known->second.data();
+    for (Dims* dims : {&out.base_sizes, &out.base_strides, &out.sizes, &out.strides})
+      for (SymInt& n : *dims) n = std::bit_cast<SymInt>(*word++);
+    out.offset = std::bit_cast<SymInt>(*word);
+    return out;
   }
   Tensor zeros(const Tensor& like) const { return laid_out(like.new_zeros(list_of(base_sizes))); }
 };
@@ -73,7 +90,9 @@ class ViewOfBase final : public Node {
   std::string name() const override { return "AsStridedBackward"; }
   std::vector<Tensor> apply(std::vector<Tensor> grads) override {
     if (!grads[0].defined()) return {Tensor()};
-    return {place_.put(place_.zeros(grads[0]), grads[0])};
+    std::optional<ViewPlace> recorded = place_.recorded();
+    const ViewPlace& place = recorded ? *recorded : place_;
+    return {place.put(place.zeros(grads[0]), grads[0])};
   }
   bool collect(Collector& collector) const override {
     place_.collect(collector);
@@ -103,11 +122,13 @@ class CopySlices final : public Node {
   std::vector<Tensor> apply(std::vector<Tensor> grads) override {
     std::vector<Tensor> out(next.size());
     if (!grads[0].defined()) return out;
-    Tensor laid = place_.laid_out(grads[0]);
-    Tensor part = place_.cut(laid);
+    std::optional<ViewPlace> recorded = place_.recorded();
+    const ViewPlace& place = recorded ? *recorded : place_;
+    Tensor laid = place.laid_out(grads[0]);
+    Tensor part = place.cut(laid);
     std::vector<Tensor> inner = inner_->apply({part.clone()});
     Tensor written = inner.empty() || !inner[0].defined() ? part.zeros_like() : inner[0];
-    if (next[0]) out[0] = place_.put(laid, written.expand(part.sizes()).to(part.dtype()));
+    if (next[0]) out[0] = place.put(laid, written.expand(part.sizes()).to(part.dtype()));
     for (size_t i = 1; i < inner.size(); ++i) out[i] = std::move(inner[i]);
     return out;
   }

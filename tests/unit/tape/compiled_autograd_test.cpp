@@ -186,6 +186,20 @@ TEST_F(CompiledAutograd, GradientsOfInnerTensorsAreKeptWhereAsked) {
   });
 }
 
+TEST_F(CompiledAutograd, CodeForWritesToViewsServesOtherBatchSizes) {
+  for (int64_t batch : {4, 6, 9, 2}) {
+    auto step = [&] {
+      Tensor a = parameter({batch, 4}), y = a * 1.0;
+      y.narrow(1, 1, 2).mul_(filled({batch, 2}));
+      y.sin().sum().backward();
+      return a.grad();
+    };
+    Tensor plain = step(), compiled;
+    EXPECT_EQ(captures([&] { compiled = step(); }), batch == 4) << batch;
+    EXPECT_TRUE(close(compiled, plain)) << batch;
+  }
+}
+
 // ---- exceptions
 
 TEST_F(CompiledAutograd, AnExceptionInAHookLeavesGradientsAsTheEngineDoes) {
