@@ -177,10 +177,7 @@ void RowNode::put_gradients(const VjpPlanRule& rule, Value* results,
 }
 
 std::vector<Tensor> RowNode::apply(std::vector<Tensor> grads) {
-  require(!released_,
-          "backward through {} a second time: what it had kept was freed by the first pass; pass "
-          "retain_graph = true to that one",
-          name());
+  if (released_) fail_released(*this);
   std::vector<Tensor> out(next.size());
   if (std::ranges::none_of(grads, [](const Tensor& g) { return g.defined(); })) return out;
   for (const VjpPlanRule& rule : plan_.rules) {

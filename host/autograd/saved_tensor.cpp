@@ -33,25 +33,32 @@ SavedTensor::SavedTensor(const Tensor& t, bool is_result, uint32_t result_input)
   apart_ = std::make_unique<Apart>(Apart{std::move(packed), is_result ? Edge() : edge_of(t)});
 }
 
+void fail_released(const Node& node) {
+  fail(
+      "backward through {} a second time: what it had kept was freed by the first pass; pass "
+      "retain_graph = true to that one",
+      node.name());
+}
+
+void SavedTensor::fail_written(const Tensor& t, const Node& owner, std::string_view what) const {
+  std::string origin = owner.origin();
+  fail(
+      "{}: {} of shape {}, which its backward needs, was modified in place: it is at version {}, "
+      "expected version {}; write to a clone, or do it before ({})",
+      owner.name(), what, t.sizes(), t.version(), version_,
+      origin.empty() ? "a DetectAnomalyGuard around the forward pass tells where it was recorded"
+                     : "recorded at " + origin);
+}
+
 Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view what) const {
   if (!defined_) return {};
   if (stand_ins)
     if (auto known = stand_ins->tensors.find(this); known != stand_ins->tensors.end())
       return known->second;
-  require(!released_,
-          "backward through {} a second time: what it had kept was freed by the first pass; pass "
-          "retain_graph = true to that one",
-          owner->name());
+  if (released_) fail_released(*owner);
   bool is_packed = apart_ && apart_->packed;
   Tensor t = is_packed ? apart_->packed->unpack() : tensor_;
-  std::string origin = is_packed || t.version() == version_ ? std::string() : owner->origin();
-  require(
-      is_packed || t.version() == version_,
-      "{}: {} of shape {}, which its backward needs, was modified in place: it is at version {}, "
-      "expected version {}; write to a clone, or do it before ({})",
-      owner->name(), what, t.sizes(), t.version(), version_,
-      origin.empty() ? "a DetectAnomalyGuard around the forward pass tells where it was recorded"
-                     : "recorded at " + origin);
+  if (!is_packed && t.version() != version_) fail_written(t, *owner, what);
   Edge edge = is_result_ ? Edge{owner, result_input_} : apart_ ? apart_->edge : Edge();
   if (!edge || (is_result_ && result_input_ == no_history) || !thread_modes.grad_enabled) return t;
   Tensor with_history = bare_alias(t);

@@ -12,6 +12,9 @@ namespace tenon::autograd {
 /// The same data without history. Of a fake that is being recorded: the same value of the graph.
 Tensor bare_alias(const Tensor& t);
 
+/// Throws UserError: what the node had kept was freed by an earlier pass.
+[[noreturn]] void fail_released(const Node& node);
+
 class SavedTensor {
  public:
   /// In the place of `result_input`: of a result that has no gradient.
@@ -28,6 +31,8 @@ class SavedTensor {
   bool collect(Collector& collector) const;
 
  private:
+  [[noreturn]] void fail_written(const Tensor& t, const Node& owner, std::string_view what) const;
+
   /// Of what is kept without its history.
   struct Apart {
     std::shared_ptr<const PackedTensor> packed;  ///< what saved_tensor_hooks made of it, or null
