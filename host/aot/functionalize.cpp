@@ -16,6 +16,7 @@
 #include "core/error.h"
 #include "graph/control_flow.h"
 #include "graph/passes/passes.h"
+#include "ops/custom_op.h"
 #include "ops/decompose.h"
 #include "ops/op_table.h"
 
@@ -174,7 +175,9 @@ std::shared_ptr<Graph> Functionalizer::finish() {
 Lowered Functionalizer::run() {
   out_.n_original_outputs = graph_.outputs().size();
   recorder_.opens = [this](const OpEntry& op) {
-    return (options_.decomposes && options_.decomposes(op)) || is_view_by_another(op);
+    const CustomOp* added = custom_op_of(op);
+    return (options_.decomposes && options_.decomposes(op)) || is_view_by_another(op) ||
+           (added && added->seen_through);
   };
   recorder_.on_tape = options_.training;
   {

@@ -165,11 +165,25 @@ std::string ArtifactCache::path_of(const CacheKey& key) const {
 }
 
 std::optional<std::string> ArtifactCache::get(const CacheKey& key) {
-  static report::Counter& hits = report::counter("cache.hits");
-  static report::Counter& misses = report::counter("cache.misses");
+  static report::Counter& hits = report::counter("cache.hit");
+  static report::Counter& misses = report::counter("cache.miss");
   std::optional<std::string> bytes = read(key);
   (bytes ? hits : misses).add();
+  if (bytes) note_use(key);
   return bytes;
+}
+
+void ArtifactCache::note_use(const CacheKey& key) {
+  constexpr size_t most_kept = 65536;
+  std::lock_guard lock(used_lock_);
+  if (used_.size() < most_kept) used_.emplace(key.folder, key.name);
+}
+
+std::vector<CacheKey> ArtifactCache::used() const {
+  std::lock_guard lock(used_lock_);
+  std::vector<CacheKey> keys;
+  for (const auto& [folder, name] : used_) keys.push_back({folder, name});
+  return keys;
 }
 
 std::optional<std::string> ArtifactCache::read(const CacheKey& key) {
@@ -195,6 +209,7 @@ bool ArtifactCache::put(const CacheKey& key, std::string_view bytes, int64_t lim
     return false;
   }
   writes.add();
+  note_use(key);
   keep_small(static_cast<int64_t>(size), limit);
   return true;
 }

@@ -6,15 +6,18 @@
 // moved file is a miss. Files that are not plain ones of this user are never believed. Whatever
 // the disk does, a caller sees a hit or a miss and no error.
 //
-// Counters: cache.hits, cache.misses, cache.writes, cache.damaged, cache.evicted.
+// Counters: cache.hit, cache.miss, cache.writes, cache.damaged, cache.evicted.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace tenon {
 
@@ -44,16 +47,23 @@ class ArtifactCache {
   /// Keeps the size of the store at most `limit`; the entries whose use is longest ago go first.
   /// What is larger than half of that is not kept. Whether the entry is there now.
   bool put(const CacheKey& key, std::string_view bytes, int64_t limit);
+  /// As get(), which counts, does.
+  std::optional<std::string> peek(const CacheKey& key) { return read(key); }
+  /// The entries that this process has found or put there, the first 65536 of them.
+  std::vector<CacheKey> used() const;
 
  private:
   std::string path_of(const CacheKey& key) const;
   std::optional<std::string> read(const CacheKey& key);
   bool write(const CacheKey& key, std::string_view bytes);
+  void note_use(const CacheKey& key);
   void keep_small(int64_t written, int64_t limit);
   void tell_once(const std::string& problem);
 
   const std::string root_;
   std::atomic<bool> told_{false};
+  mutable std::mutex used_lock_;
+  std::set<std::pair<std::string, std::string>> used_;
   std::mutex measuring_;
   /// Bytes that were written since this process measured the store: many where it never did.
   std::atomic<int64_t> unmeasured_{int64_t{1} << 60};

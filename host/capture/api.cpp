@@ -10,7 +10,7 @@
 #include "core/tensor/exposure.h"
 #include "core/tensor/tensor_impl.h"
 
-#include <tenon/compile.h>
+#include <tenon/compiler.h>
 #include <tenon/ops/copy.h>
 
 #include <cstring>
@@ -19,12 +19,22 @@ namespace tenon {
 
 namespace {
 
+thread_local bool errors_on_break = false;
+
+// A body that follows a path passes the breaks that were recorded.
+bool passes_recorded_break(std::string_view what, std::source_location where) {
+  Follower* follower = Follower::current();
+  if (!follower) return false;
+  require_breaks_allowed(what, where);
+  return follower->passes_break();
+}
+
 // The tensor to read from: itself, or what a fake stands for.
 Tensor readable(const Tensor& t, std::string_view what, std::source_location where) {
   require(t.defined(), "{}: the tensor is undefined", what);
   if (!t.is_fake()) return t;
-  if (Follower* follower = Follower::current(); follower && follower->passes_break())
-    if (const Tensor& real = follower->walk().real_of(t); real.defined()) return real;
+  if (passes_recorded_break(what, where))
+    if (const Tensor& real = Follower::current()->walk().real_of(t); real.defined()) return real;
   Trace* trace = Trace::current();
   require(trace, ErrorCode::data_dependent,
           "{}: the tensor ({}) has no data: it belongs to a recording that is over, or to "
@@ -69,9 +79,9 @@ std::optional<Number> item_symbol(const Tensor& t, Dtype dtype) {
 }
 
 void* enter_disabled(std::vector<Tensor>& tensors, std::string_view what) {
-  if (Follower* follower = Follower::current(); follower && follower->passes_break()) {
+  if (passes_recorded_break(what, std::source_location::current())) {
     for (Tensor& t : tensors)
-      if (t.defined() && t.is_fake()) t = Tensor(follower->walk().real_of(t));
+      if (t.defined() && t.is_fake()) t = Tensor(Follower::current()->walk().real_of(t));
     return new PauseRecording;
   }
   Trace* trace = Trace::current();
@@ -148,10 +158,24 @@ bool is_compiling() { return thread_modes.tracer != nullptr; }
 void set_deterministic(bool on) { thread_modes.deterministic = on; }
 bool is_deterministic() { return thread_modes.deterministic; }
 
+void require_breaks_allowed(std::string_view what, std::source_location where) {
+  if (!errors_on_break) [[likely]]
+    return;
+  fail(ErrorCode::graph_break,
+       "{} at {} needs a graph break, which compiler::ErrorOnGraphBreak forbids here; keep it out "
+       "of "
+       "the compiled callable, or allow it with ErrorOnGraphBreak(false) around it",
+       what, user_location(where));
+}
+
+compiler::ErrorOnGraphBreak::ErrorOnGraphBreak(bool on)
+    : before_(std::exchange(errors_on_break, on)) {}
+compiler::ErrorOnGraphBreak::~ErrorOnGraphBreak() { errors_on_break = before_; }
+
 void graph_break(std::string_view reason, std::source_location where) {
-  if (Follower* follower = Follower::current(); follower && follower->passes_break()) return;
-  if (Trace* trace = Trace::current())
-    trace->graph_break(reason.empty() ? "graph_break()" : reason, where);
+  if (reason.empty()) reason = "graph_break()";
+  if (passes_recorded_break(reason, where)) return;
+  if (Trace* trace = Trace::current()) trace->graph_break(reason, where);
 }
 
 namespace {
@@ -164,44 +188,11 @@ const bool watches_the_host = (
     seeding_slot = [] { graph_break("the random seed is set", std::source_location::current()); },
     true);
 
-uint64_t dim_bit(const Tensor& t, int64_t dim, std::string_view what) {
-  require(t.defined(), "{}: the tensor is undefined", what);
-  int64_t rank = t.dim(), wrapped = dim < 0 ? dim + rank : dim;
-  require(wrapped >= 0 && wrapped < rank && wrapped < 64,
-          "{}: dimension {} is out of range for a tensor with {} dimensions", what, dim, rank);
-  return uint64_t{1} << wrapped;
-}
-
 }  // namespace
 
-void mark_dynamic(const Tensor& t, int64_t dim, std::optional<int64_t> min,
-                  std::optional<int64_t> max) {
-  uint64_t bit = dim_bit(t, dim, "mark_dynamic");
-  require(!min || !max || *min <= *max, "mark_dynamic: min {} is above max {}", min.value_or(0),
-          max.value_or(0));
-  TensorExtra& extra = impl_of(t)->ensure_extra();
-  extra.dynamic_dims |= bit;
-  extra.static_dims &= ~bit;
-  extra.unbacked_dims &= ~bit;
-  auto index = static_cast<size_t>(std::countr_zero(bit));
-  extra.dynamic_ranges.resize(std::max(extra.dynamic_ranges.size(), index + 1), {0, INT64_MAX});
-  extra.dynamic_ranges[index] = {min.value_or(0), max.value_or(INT64_MAX)};
-}
-
-void mark_static(const Tensor& t, int64_t dim) {
-  uint64_t bit = dim_bit(t, dim, "mark_static");
-  TensorExtra& extra = impl_of(t)->ensure_extra();
-  extra.static_dims |= bit;
-  extra.dynamic_dims &= ~bit;
-  extra.unbacked_dims &= ~bit;
-}
-
-void mark_unbacked(const Tensor& t, int64_t dim) {
-  uint64_t bit = dim_bit(t, dim, "mark_unbacked");
-  TensorExtra& extra = impl_of(t)->ensure_extra();
-  extra.unbacked_dims |= bit;
-  extra.dynamic_dims &= ~bit;
-  extra.static_dims &= ~bit;
+void detail::add_guard(std::function<bool()> holds, std::source_location where) {
+  if (thread_modes.follower) return;  // what the body does with it, it does
+  if (Trace* trace = Trace::current()) trace->keep_guard({std::move(holds), user_location(where)});
 }
 
 }  // namespace tenon

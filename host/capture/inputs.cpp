@@ -48,11 +48,14 @@ SymInt size_symbol(ShapeEnv& env, const Tensor& real, uint32_t index, uint32_t d
   options.policy = wanted == DimPolicy::duck       ? SymbolPolicy::duck
                    : wanted == DimPolicy::unbacked ? SymbolPolicy::unbacked
                                                    : SymbolPolicy::own;
-  options.must_stay_dynamic = wanted == DimPolicy::own;
   options.specialize_one = policy.specialize_one;
-  const auto& marks = impl_of(real)->extra;
-  if (marks && dim < marks->dynamic_ranges.size() && wanted == DimPolicy::own)
-    options.range = {marks->dynamic_ranges[dim].first, marks->dynamic_ranges[dim].second};
+  bool marked = wanted == DimPolicy::own || wanted == DimPolicy::unbacked;
+  const TensorMarks* marks = marked ? marks_of(real) : nullptr;
+  TensorMarks::Size mark = marks ? marks->size(dim) : TensorMarks::Size();
+  bool strict = marks && (marks->strict >> dim & 1);
+  options.must_stay_dynamic = wanted == DimPolicy::own || strict;
+  options.range = {mark.min, mark.max};
+  options.shape_id = std::move(mark.shape_id);
   return env.create_symbol(real.head()->sizes[dim], {SymbolSource::Kind::input_size, index, dim},
                            message("arg{}.size({})", index, dim), options);
 }
@@ -186,7 +189,9 @@ Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, Storag
                               ValueOrigin origin) {
   GraphValue value;
   value.flags.requires_grad = real.requires_grad() && !any_grad_;
-  value.flags.static_address = origin.kind == ValueOrigin::Kind::implicit;
+  const TensorMarks* marks = marks_of(real);
+  value.flags.static_address =
+      origin.kind == ValueOrigin::Kind::implicit || (marks && marks->static_address);
   Tensor fake =
       recorder_.add_input(meta, real.storage_offset(), std::move(value), std::move(storage));
   impl_of(fake)->ensure_extra().concrete = real;

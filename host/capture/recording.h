@@ -9,6 +9,7 @@
 #include "guards/guard_set.h"
 #include "guards/overlap.h"
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -37,6 +38,12 @@ struct ImplicitInput {
 struct ReadMode {
   std::shared_ptr<const bool> mode;
   bool value;
+};
+
+/// A condition of the program's own, see tenon::guard.
+struct ProgramGuard {
+  std::function<bool()> holds;
+  std::string where;  ///< file and line
 };
 
 /// What a body that calls backward() does to gradients.
@@ -78,6 +85,8 @@ struct Recording {
   GuardSet guards;
   std::vector<ImplicitInput> implicit;
   std::vector<ReadMode> modes;  ///< of modules that the body has asked
+  std::vector<ProgramGuard> program_guards;
+  std::vector<std::string> break_reasons;  ///< one for each graph break that was met
 
   // Of a body with graph breaks.
   std::vector<Segment> segments;

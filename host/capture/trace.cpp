@@ -14,7 +14,9 @@
 #include "ops/op_table.h"
 #include "report/compile_record.h"
 #include "report/dumps.h"
+#include "report/events.h"
 #include "report/log.h"
+#include "report/observers.h"
 #include "report/stack.h"
 
 #include <tenon/autograd.h>
@@ -68,6 +70,7 @@ std::string user_location(std::source_location where) {
 
 Trace::Trace(const detail::Leaves& leaves, const TracePolicy& policy, SegmentRunner run_segment)
     : fullgraph(policy.fullgraph),
+      callable(policy.callable),
       env_(ShapeEnv::make()),
       run_segment_(std::move(run_segment)),
       recorder_(env_),
@@ -158,6 +161,7 @@ bool Trace::stays_outside(const OpEntry& op) const {
 
 void Trace::graph_break(std::string_view what, std::source_location where) {
   BodyScope::check(message("{} looks at data at {}", what, user_location(where)));
+  require_breaks_allowed(what, where);
   require(!fullgraph, ErrorCode::graph_break,
           "{} looks at data at {}, and fullgraph = true forbids cutting the graph; return the "
           "value, or use "
@@ -174,6 +178,9 @@ void Trace::break_because(std::string reason) {
           reason);
   if (report::artifact_enabled("graph_breaks"))
     report::log_artifact("graph_breaks", reason + report::stack_if_verbose());
+  report::count_in("graph_break", reason);
+  report::tell_observers(compiler::EventKind::graph_break, callable, reason);
+  recording_.break_reasons.push_back(reason);
   if (!recording_.has_graph_breaks()) recording_.break_reason = std::move(reason);
   ++recording_.n_graph_breaks;
   flush();
@@ -190,10 +197,18 @@ bool Trace::may_look() const {
   return !fullgraph && !config::flags().shapes.no_data_dependent_graph_break;
 }
 
+// The size of an argument that only code for every size may have.
+static bool is_strict(const ShapeEnv& env, const Expr* expr) {
+  return std::ranges::any_of(free_symbols(env.simplify(expr)), [&](const Expr* symbol) {
+    const SymbolInfo& info = env.info(symbol);
+    return info.unbacked && info.must_stay_dynamic;
+  });
+}
+
 // Somebody asks for a number that depends on data: the segment ends, which shows it.
 std::optional<SymValue> Trace::look_at(const Expr* expr) {
   bool is_recording = thread_modes.tracer == &recorder_ && !recorder_.is_in_meta();
-  if (!is_recording || !may_look()) return std::nullopt;
+  if (!is_recording || !may_look() || is_strict(*env_, expr)) return std::nullopt;
   break_because(message("the value of {} is asked for", env_->text(expr)));
   symbols_.learn_from_arguments(expr);
   return env_->hint(expr);

@@ -90,12 +90,16 @@ class Trace {
     recording_.modes.push_back({mode, *mode});
   }
 
+  /// What is compiled of this recording serves only while `guard` holds.
+  void keep_guard(ProgramGuard guard) { recording_.program_guards.push_back(std::move(guard)); }
+
   TraceInputs& inputs() { return inputs_; }
   DataSymbols& symbols() { return symbols_; }
   TouchedGradients& gradients() { return gradients_; }
   PendingLogCalls& log_calls() { return log_calls_; }
 
-  const bool fullgraph;  ///< the body must be one graph
+  const bool fullgraph;        ///< the body must be one graph
+  const std::string callable;  ///< its name, for reports
 
  private:
   friend class TraceScope;
@@ -145,6 +149,9 @@ class TraceScope {
   Trace* outer_;
   RecordScope ops_;
 };
+
+/// Throws UserError GraphBreakError within a compiler::ErrorOnGraphBreak of this thread.
+void require_breaks_allowed(std::string_view what, std::source_location where);
 
 /// Names what a recording needs from the user's code: file:line of the innermost user frame.
 std::string user_location(std::source_location where);

@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <set>
+#include <string>
 #include <vector>
 
 namespace tenon {
@@ -30,6 +31,7 @@ struct TracePolicy {
   /// Places of numbers of the body that have changed; null: none.
   std::shared_ptr<const std::set<NumberPlace>> body_numbers;
   EarlierNumber earlier_number;  ///< of a body that has run along a path so far; null: it has not
+  std::string callable;          ///< its name, for reports
   std::shared_ptr<const std::vector<Tensor>> state;  ///< what may be written; null: anything
 };
 

@@ -72,9 +72,11 @@ Entry* equal_version(const Site& site, const Recording& recording, const Leaves&
   for (uint32_t i = 0; i < site.versions.size(); ++i) {
     Entry* entry = site.versions[i];
     if (!is_alike(recording, *entry) || !entry->accepts(leaves)) continue;
+    bool without_body = site.skips_bodies() || recording.has_backward;
     bool serves =
         entry->replays() || (entry->recorded.guards.numbers_hold(leaves, recording.given.words) &&
-                             entry->serves_followed({leaves, recording.captured()}));
+                             entry->serves_followed({leaves, recording.captured()}) &&
+                             (!without_body || entry->program_guards_hold()));
     if (serves) return entry;
   }
   return nullptr;
@@ -131,10 +133,7 @@ void serve_recording(Site& site, Recording recording, const Leaves& leaves, Call
 namespace {
 
 void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
-  if (site.run_only) {
-    ++site.eager_calls;
-    return body.run_eager(body.context);
-  }
+  if (site.run_only) return run_eagerly(site, body);
   // The options of compile() count from here on, over them what an override says.
   config::OptionScope options(site.flags), overrides(flag_override(site.number));
 
@@ -147,14 +146,13 @@ void on_miss(Site& site, const Leaves& leaves, const Body& body, CallResult& res
     // Run the callable once on fake tensors; each operation becomes a node, each assumption a
     // guard.
     Recording recording = record_body(site, leaves, body);
-    site.graph_breaks += recording.n_graph_breaks;
+    note_recording(site, recording);
 
     // Lower, cut, compile, run; what was compiled serves later calls.
     serve_recording(site, std::move(recording), leaves, result);
   };
   if (then == Miss::compile && compile_or_suppress(site, compile)) return;
-  ++site.eager_calls;
-  body.run_eager(body.context);
+  run_eagerly(site, body);
 }
 
 const struct FillSlots {

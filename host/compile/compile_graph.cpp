@@ -11,6 +11,7 @@
 #include "compile/staged_graph.h"
 #include "core/dispatch.h"
 #include "report/compile_record.h"
+#include "report/events.h"
 #include "runtime/checked_artifact.h"
 #include "runtime/repro.h"
 
@@ -41,6 +42,7 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
   if (cache)
     if (auto kept = cache->load(make)) return kept;
 
+  report::counter("aot.total").add();
   auto compiled = with_conditions(*graph, [&] {
     // The others get functional graphs with the ops taken apart that their manifest names: one,
     // or where gradients will be wanted one for the forward and one for the backward.
@@ -50,6 +52,7 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
     // The plugin turns them into code, and wrappers put effects and aliases right around it.
     return assemble(std::move(staged), graph, request, make);
   });
+  report::counter("aot.ok").add();
   if (cache) cache->keep_conditions(compiled->guards);
   return compiled;
 }

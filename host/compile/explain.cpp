@@ -1,8 +1,14 @@
-// The text of explain() of a compiled callable.
+// explain(): the text about a compiled callable, and what one call of a callable shows.
+#include "compile/explain.h"
+
 #include "compile/site_settings.h"
 #include "core/error.h"
 #include "graph/text/print.h"
+#include "ops/op_table.h"
 #include "runtime/limits.h"
+
+#include <sstream>
+#include <utility>
 
 namespace tenon::detail {
 
@@ -41,7 +47,85 @@ std::string explain_site(const Site& s) {
   }
   for (const std::string& reason : site.recompile_reasons)
     out += "recompiled because " + reason + "\n";
+  for (const std::string& reason : site.break_reasons) out += "graph break: " + reason + "\n";
   return out;
 }
 
+// ---- one call
+
+struct ExplainScope::State {
+  Explanation found;
+  const Site* site = nullptr;  // the first one that compiles
+  State* outer = nullptr;
+};
+
+static thread_local ExplainScope::State* explaining = nullptr;
+
+ExplainScope::ExplainScope() : state_(std::make_unique<State>()) {
+  state_->outer = std::exchange(explaining, state_.get());
+}
+ExplainScope::~ExplainScope() { explaining = state_->outer; }
+Explanation ExplainScope::take() { return std::move(state_->found); }
+
+Options explaining_options() {
+  Options options;
+  options.backend = "eager";
+  options.name = "explain";
+  return options;
+}
+
 }  // namespace tenon::detail
+
+namespace tenon {
+
+using detail::ExplainScope;
+using detail::Site;
+
+namespace {
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+static Explanation* explanation_for(const Site& site) {
+  ExplainScope::State* state = detail::explaining;
+  if (!state) return nullptr;
+  if (!state->site) state->site = &site;
+  return state->site == &site ? &state->found : nullptr;
+}
+
+void explain_graph(const Site& site, const Graph& graph, double compile_ms) {
+  Explanation* found = explanation_for(site);
+  if (!found) return;
+  Explanation::GraphSummary& summary = found->graphs.emplace_back();
+  for (const Node& node : graph.nodes()) summary.ops.push_back(name_of(node.op));
+  summary.compile_ms = compile_ms;
+}
+
+void explain_recording(const Site& site, const Recording& recording) {
+  Explanation* found = explanation_for(site);
+  if (!found) return;
+  found->break_reasons = recording.break_reasons;
+  found->graph_break_count = recording.n_graph_breaks;
+  found->guards = lines_of(recording.guards.to_text());
+}
+
+std::string Explanation::str() const {
+  std::string out = message("{} graphs, {} graph breaks, {} operations, {} guards\n", graph_count(),
+                            graph_break_count, op_count(), guards.size());
+  for (const std::string& reason : break_reasons) out += "graph break: " + reason + "\n";
+  for (size_t i = 0; i < graphs.size(); ++i) {
+    out += message("graph {}, compiled in {} ms:", i, graphs[i].compile_ms);
+    for (const std::string& op : graphs[i].ops) out += " " + op;
+    out += "\n";
+  }
+  for (const std::string& guard : guards) out += "guard: " + guard + "\n";
+  return out;
+}
+
+}  // namespace tenon

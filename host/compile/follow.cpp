@@ -86,10 +86,7 @@ void give_followed(Site& site, Entry& first, const PathVersion& version, Followe
 
 void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
                CallResult& result) {
-  if (first.rests()) {
-    ++site.eager_calls;
-    return body.run_eager(body.context);
-  }
+  if (first.rests()) return run_eagerly(site, body);
   // A recording on the tape begins with the body.
   if (site.calls_backward) return replay_slot(site, leaves, body, result);
   std::optional<config::OptionScope> options;
@@ -122,12 +119,12 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
     return give_followed(site, first, *version, follower, leaves, result);
   }
   Recording recording = std::move(follower.recording());
-  site.graph_breaks += recording.n_graph_breaks;
+  note_recording(site, recording);
   if (late->then == Miss::compile)
     return serve_recording(site, std::move(recording), leaves, result);
   if (late->then == Miss::replay) return finish_call(site, std::move(recording), leaves, result);
   first.note_left();
-  ++site.eager_calls;
+  note_eager_call(site);
   finish_call(site, std::move(recording), leaves, result, CodeOf::interpreter);
 }
 

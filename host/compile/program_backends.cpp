@@ -1,14 +1,18 @@
 // Backends that are callables of the program.
 #include "backend/backend.h"
 #include "config/config.h"
+#include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
 #include "graph/text/print.h"
 #include "ops/op_table.h"
+#include "report/events.h"
 
 #include <tenon/compiler.h>
 #include <tenon/config.h>
+
+#include <atomic>
 
 namespace tenon::compiler {
 
@@ -151,5 +155,15 @@ void set_default_backend(const std::string& name) {
     config::set("compiler.default_backend", name);
 }
 std::string get_default_backend() { return default_backend(); }
+
+static std::atomic<int64_t> step{0};
+
+void cudagraph_mark_step_begin() {
+  require(!thread_modes.tracer, ErrorCode::unsupported,
+          "cudagraph_mark_step_begin: called inside of a compiled callable; call it between calls");
+  step.fetch_add(1, std::memory_order_relaxed);
+  report::counter("cudagraphs.steps").add();
+}
+int64_t cudagraph_step() { return step.load(std::memory_order_relaxed); }
 
 }  // namespace tenon::compiler

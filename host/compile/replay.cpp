@@ -2,6 +2,7 @@
 #include "compile/replay.h"
 
 #include "capture/trace.h"
+#include "compile/explain.h"
 #include "compile/segments.h"
 #include "compile/site_settings.h"
 #include "config/flags.h"
@@ -11,6 +12,8 @@
 #include "runtime/verify.h"
 
 #include <tenon/autograd.h>
+
+#include <algorithm>
 
 namespace tenon {
 
@@ -75,6 +78,17 @@ Recording record_body(Site& site, const Leaves& leaves, const Body& body, const 
     site.calls_backward = true;
   }
   return record_once(site, leaves, body, like);
+}
+
+void note_recording(Site& site, const Recording& recording) {
+  site.graph_breaks += recording.n_graph_breaks;
+  explain_recording(site, recording);
+  constexpr size_t most_kept = 64;
+  std::lock_guard lock(site.changing);
+  for (const std::string& reason : recording.break_reasons)
+    if (site.break_reasons.size() < most_kept &&
+        std::ranges::find(site.break_reasons, reason) == site.break_reasons.end())
+      site.break_reasons.push_back(reason);
 }
 
 void give_results(Recording& recording, CallResult& result) {

@@ -18,6 +18,9 @@ Recording record_body(detail::Site& site, const detail::Leaves& leaves, const de
 std::unique_ptr<Trace> new_trace(detail::Site& site, const detail::Leaves& leaves,
                                  const Path* left = nullptr);
 
+/// Counts and keeps what a recording tells about its graph breaks.
+void note_recording(detail::Site& site, const Recording& recording);
+
 /// Until it goes, lowering follows the rules of a recording about sizes.
 struct RulesOfRecording {
   std::shared_ptr<ShapeEnv> env;

@@ -3,12 +3,17 @@
 
 #include "backend/backend.h"
 #include "compile/compile_graph.h"
+#include "compile/explain.h"
 #include "config/flags.h"
 #include "graph/passes/passes.h"
 #include "graph/text/print.h"
+#include "report/events.h"
 #include "report/log.h"
+#include "runtime/limits.h"
 #include "runtime/overrides.h"
 #include "runtime/size_policy.h"
+
+#include <chrono>
 
 namespace tenon {
 
@@ -55,6 +60,7 @@ TracePolicy policy_of(Site& site, const Leaves& leaves, const Path* left) {
   TracePolicy policy = trace_policy(site, leaves, backend_takes_symbols(site));
   policy.on_tape = site.calls_backward;
   policy.state = site.options.state;
+  policy.callable = display_name(site);
   if (site.options.dynamic == false || !backend_takes_symbols(site)) return policy;
   policy.body_numbers = site.memory.body_numbers;
   if (left)
@@ -71,7 +77,13 @@ std::shared_ptr<Artifact> compile_for(Site& site, const std::shared_ptr<Graph>& 
     remove_dead_code(*graph, {.keep_random = true});
   }
   ++site.compiles;
-  return compile_graph(graph, graph_options(site, is_symbolic(*graph)));
+  report::counter("stats.unique_graphs").add();
+  report::counter("stats.calls_captured").add(static_cast<int64_t>(graph->nodes().size()));
+  auto begun = std::chrono::steady_clock::now();
+  auto artifact = compile_graph(graph, graph_options(site, is_symbolic(*graph)));
+  std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begun;
+  explain_graph(site, *graph, taken.count());
+  return artifact;
 }
 
 }  // namespace tenon

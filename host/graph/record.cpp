@@ -11,6 +11,7 @@
 #include "ops/complex_forms.h"
 #include "ops/decompose.h"
 #include "ops/op_table.h"
+#include "report/observers.h"
 
 #include <algorithm>
 #include <atomic>
@@ -419,5 +420,17 @@ PauseRecording::~PauseRecording() {
   thread_modes.include = include_;
   thread_modes.exclude = exclude_;
 }
+
+namespace {
+
+const bool lets_observers_compute = (
+    report::unrecorded_slot =
+        [](FunctionRef<void()> f) {
+          PauseRecording pause;
+          f();
+        },
+    true);
+
+}  // namespace
 
 }  // namespace tenon

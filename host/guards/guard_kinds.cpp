@@ -90,6 +90,65 @@ bool tensors_match(const GuardSet& g, const Leaves& leaves) {
   return true;
 }
 
+// ---- what the program says about them: a mark that a version was not made for asks for another one
+
+void record_marks(GuardSet& g, const GuardedCall& call) {
+  for (size_t i = 0; i < g.tensors.size(); ++i) {
+    const TensorMarks* marks = marks_of(*call.leaves.tensors[i]);
+    if (!marks) continue;
+    g.tensors[i].dynamic_marks = marks->dynamic;
+    g.tensors[i].maybe_marks = marks->maybe_dynamic;
+    g.tensors[i].unbacked_marks = marks->unbacked;
+    if (marks->guards_address) g.tensors[i].address = call.leaves.tensors[i]->head()->data;
+  }
+}
+
+// The mark that a version does not serve, or null.
+const char* unserved_mark(const TensorGuard& g, const TensorMarks& marks) {
+  if (marks.dynamic & ~g.dynamic_marks) return "mark_dynamic";
+  if (marks.maybe_dynamic & ~(g.free_sizes | g.maybe_marks)) return "maybe_mark_dynamic";
+  if (marks.unbacked & ~g.unbacked_marks) return "mark_unbacked";
+  return marks.fixed & g.free_sizes ? "mark_static" : nullptr;
+}
+
+bool marks_match(const GuardSet& g, const Leaves& leaves) {
+  if (!any_marks.load(std::memory_order_relaxed)) [[likely]]
+    return true;
+  for (size_t i = 0; i < g.tensors.size(); ++i) {
+    const Tensor& t = *leaves.tensors[i];
+    if (g.tensors[i].address && g.tensors[i].address != t.head()->data) return false;
+    const TensorMarks* marks = marks_of(t);
+    if (marks && unserved_mark(g.tensors[i], *marks)) return false;
+  }
+  return true;
+}
+
+std::string why_marks(const GuardSet& g, const Leaves& leaves) {
+  for (size_t i = 0; i < g.tensors.size(); ++i) {
+    const Tensor& t = *leaves.tensors[i];
+    if (g.tensors[i].address && g.tensors[i].address != t.head()->data)
+      return message(
+          "tensor argument {}: its memory is elsewhere, and mark_static_address says that it "
+          "stays; "
+          "leave the mark out, or give guard = false",
+          i);
+    const TensorMarks* marks = marks_of(t);
+    if (const char* mark = marks ? unserved_mark(g.tensors[i], *marks) : nullptr)
+      return message(
+          "tensor argument {}: this version was not made for its {}; mark tensors before "
+          "the first call",
+          i, mark);
+  }
+  return "";
+}
+
+std::string marks_text(const GuardSet& g) {
+  std::string out;
+  for (size_t i = 0; i < g.tensors.size(); ++i)
+    if (g.tensors[i].address) out += message("tensor {}: its memory stays where it is\n", i);
+  return out;
+}
+
 std::string tensor_reason(const TensorGuard& g, const Tensor& t, size_t index) {
   std::string who = message("tensor argument {}", index);
   if (!t.defined() || !g.defined) return who + (g.defined ? " is undefined" : " is defined");
@@ -103,10 +162,15 @@ std::string tensor_reason(const TensorGuard& g, const Tensor& t, size_t index) {
                    t.device());
   if (h->ndim != g.ndim) return differs("rank", g.ndim, h->ndim);
   if (needs_grad(t) != g.requires_grad && !g.any_requires_grad)
-    return differs("requires_grad", g.requires_grad, t.requires_grad());
+    return differs("requires_grad", g.requires_grad, t.requires_grad()) +
+           " (guards.strict_requires_grad = false ignores it while gradients are off)";
   for (size_t d = 0; d < g.sizes.size(); ++d)
     if (h->sizes[d] != g.sizes[d] && !(g.free_sizes >> d & 1))
-      return differs(message("size at dimension {}", d), g.sizes[d], h->sizes[d]);
+      return differs(message("size at dimension {}", d), g.sizes[d], h->sizes[d]) +
+             message(
+                 " (mark_dynamic(tensor, {}) or compiler.dynamic_sources = "
+                 "[\"arg{}.size({})\"] avoids this)",
+                 d, index, d);
   for (size_t d = 0; d < g.strides.size(); ++d)
     if (h->strides[d] != g.strides[d] && !(g.free_strides >> d & 1))
       return differs(message("stride at dimension {}", d), g.strides[d], h->strides[d]);
@@ -319,6 +383,7 @@ constexpr GuardKind kinds[] = {
      },
      .text = goes_without_saying},
     {.record = record_tensors, .check = tensors_match, .why = why_tensors, .text = tensors_text},
+    {.record = record_marks, .check = marks_match, .why = why_marks, .text = marks_text},
     Values<PlainValues>::kind,
     Values<Texts>::kind,
     Values<Numbers>::kind,

@@ -25,6 +25,8 @@ struct TensorGuard {
   uint64_t free_sizes = 0, free_strides = 0;  ///< bit d: dimension d is not compared
   std::vector<int64_t> sizes, strides;
   bool any_requires_grad = false;  ///< requires_grad is not compared
+  uint64_t dynamic_marks = 0, maybe_marks = 0, unbacked_marks = 0;  ///< that it was made for
+  const void* address = nullptr;  ///< where its memory must be; null: anywhere
 };
 
 /// Everything about the tensor, fixed.

@@ -19,6 +19,7 @@ struct CustomOp {
   std::string owner = "a program";  ///< who added it, for messages
   OpTags tags = OpTags::none;       ///< facts that nothing else tells
   bool pt2_compliant = false;       ///< may enter graphs under dynamo.only_allow_pt2_compliant_ops
+  bool seen_through = false;  ///< functional graphs have its decomposition, whatever the backend
   std::optional<ScalarProgram> formula;
   formula::Types formula_types = formula::floats;
   std::optional<uint32_t> like;  ///< each result has this argument's dtype, sizes and strides

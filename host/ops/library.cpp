@@ -1,5 +1,5 @@
 // Ops of the program: public descriptions become rows, and calls by name become dispatches.
-#include <tenon/library.h>
+#include <tenon/allow_in_graph.h>
 
 #include "core/dispatch.h"
 #include "ops/custom_op.h"
@@ -208,6 +208,19 @@ LibraryInit::LibraryInit(const char* ns, void (*describe)(Library&)) {
     std::lock_guard lock(faults_mutex);
     faults().emplace(ns, e.what());
   }
+}
+
+void add_allowed_op(const std::string& name, const std::string& arguments,
+                    const std::string& results, ReturningFn fn) {
+  size_t colons = name.find("::");
+  require(colons != std::string::npos && colons > 0 && colons + 2 < name.size(),
+          "allow_in_graph: '{}' is no name of an operation; expected \"ns::name\"", name);
+  CustomOp op;
+  op.schema = message("{}({}) -> {}", name, arguments, results);
+  op.owner = "allow_in_graph";
+  op.seen_through = true;
+  op.decomp = kernel_from(std::move(fn));
+  add_custom_op(std::move(op));
 }
 
 std::vector<Tensor> call_added_op(const char* name, std::atomic<const void*>& found,

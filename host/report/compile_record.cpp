@@ -87,6 +87,7 @@ CompileWatch::CompileWatch(std::string id, std::string site)
   record_.site = std::move(site);
   record_.phases.push_back({"compile", 0, 0, 0});
   depth_ = 1;
+  counter("frames.total").add();
 }
 
 CompileWatch::~CompileWatch() {

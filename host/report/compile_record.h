@@ -50,7 +50,10 @@ class CompileWatch {
   CompileWatch(const CompileWatch&) = delete;
   CompileWatch& operator=(const CompileWatch&) = delete;
 
-  void finish(std::string_view outcome) { record_.outcome = outcome; }
+  void finish(std::string_view outcome) {
+    record_.outcome = outcome;
+    counter("frames.ok").add();
+  }
   CompileRecord& record() { return record_; }
   /// Of this thread, or null.
   static CompileWatch* current();

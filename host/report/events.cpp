@@ -27,6 +27,8 @@ namespace {
 struct Counters {
   std::mutex names_mutex;
   std::map<std::string, Counter, std::less<>> by_name;
+  std::map<std::string, std::map<std::string, int64_t, std::less<>>> families;
+  std::vector<CounterSource> sources;
 };
 
 Counters& all_counters() {
@@ -166,13 +168,37 @@ Counter& counter(std::string_view name) {
   return found != all.by_name.end() ? found->second : all.by_name[std::string(name)];
 }
 
-std::map<std::string, int64_t> counters() {
+void count_in(std::string_view family, std::string_view which) {
+  constexpr size_t most_in_family = 1024;
   Counters& all = all_counters();
   std::lock_guard lock(all.names_mutex);
+  auto& members = all.families[std::string(family)];
+  auto found = members.find(which);
+  if (found == members.end())
+    found = members.try_emplace(members.size() < most_in_family ? std::string(which) : "other", 0)
+                .first;
+  ++found->second;
+}
+
+void add_counter_source(CounterSource source) {
+  Counters& all = all_counters();
+  std::lock_guard lock(all.names_mutex);
+  all.sources.push_back(source);
+}
+
+std::map<std::string, int64_t> counters() {
+  Counters& all = all_counters();
   std::map<std::string, int64_t> out;
-  for (const auto& [name, counter] : all.by_name) {
-    if (counter.value() != 0) out[name] = counter.value();
+  std::vector<CounterSource> sources;
+  {
+    std::lock_guard lock(all.names_mutex);
+    for (const auto& [name, counter] : all.by_name) out[name] = counter.value();
+    for (const auto& [family, members] : all.families)
+      for (const auto& [which, n] : members) out[message("{}[{}]", family, which)] = n;
+    sources = all.sources;
   }
+  for (CounterSource source : sources) source(out);
+  std::erase_if(out, [](const auto& counter) { return counter.second == 0; });
   return out;
 }
 
@@ -180,6 +206,7 @@ void reset_counters() {
   Counters& all = all_counters();
   std::lock_guard lock(all.names_mutex);
   for (auto& [name, counter] : all.by_name) counter.reset();
+  all.families.clear();
 }
 
 // Flags that cannot be read are reported by the call that needs them; there is no trace then.

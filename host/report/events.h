@@ -36,6 +36,12 @@ class Counter {
 
 /// The counter of that name, made at the first call. The reference is good for ever.
 Counter& counter(std::string_view name);
+/// Counts `family[which]`, such as that of one reason. Of each family the first 1024 have a count of
+/// their own; the others share `family[other]`.
+void count_in(std::string_view family, std::string_view which);
+/// Counts what is counted elsewhere: adds to the counters that are given out.
+using CounterSource = void (*)(std::map<std::string, int64_t>& counters);
+void add_counter_source(CounterSource source);
 /// The counters that are not zero.
 std::map<std::string, int64_t> counters();
 void reset_counters();

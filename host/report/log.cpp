@@ -20,11 +20,7 @@
 
 namespace tenon::report {
 
-namespace {
-
-using SinkPtr = std::shared_ptr<spdlog::sinks::sink>;
-
-const std::vector<std::string>& components() {
+const std::vector<std::string>& log_components() {
   static const auto& names = *new std::vector<std::string>(config::split(
       "aot autograd backend capture cli compiled_autograd config core ddp debug distributed "
       "dynamic dynamo export fake_tensor formats graph guards inductor cache nn ops partition "
@@ -33,7 +29,7 @@ const std::vector<std::string>& components() {
   return names;
 }
 
-const std::vector<std::string>& artifacts() {
+const std::vector<std::string>& log_artifacts() {
   static const auto& names = *new std::vector<std::string>(config::split(
       "guards verbose_guards graph graph_code graph_sizes trace_source trace_call aot_graphs "
       "aot_joint_graph pre_grad_graphs post_grad_graphs ir_pre_fusion ir_post_fusion fusion "
@@ -44,6 +40,10 @@ const std::vector<std::string>& artifacts() {
       ' '));
   return names;
 }
+
+namespace {
+
+using SinkPtr = std::shared_ptr<spdlog::sinks::sink>;
 
 // What the flags of this thread say. Components that TENON_LOGS does not name have the level.
 struct Settings {
@@ -92,12 +92,12 @@ void add_name(Settings& settings, std::string_view item) {
   LogLevel level = sign == '+' ? LogLevel::debug : sign == '-' ? LogLevel::error : LogLevel::info;
   if (name == "all")
     settings.level = level;
-  else if (known(components()))
+  else if (known(log_components()))
     settings.levels[name] = level;
-  if (known(artifacts()) && sign != '-') settings.artifacts.insert(name);
-  if (name == "all" || known(components()) || known(artifacts())) return;
-  std::vector<std::string> all = components();
-  all.insert(all.end(), artifacts().begin(), artifacts().end());
+  if (known(log_artifacts()) && sign != '-') settings.artifacts.insert(name);
+  if (name == "all" || known(log_components()) || known(log_artifacts())) return;
+  std::vector<std::string> all = log_components();
+  all.insert(all.end(), log_artifacts().begin(), log_artifacts().end());
   write(settings, LogLevel::warning, "report",
         message(
             "logging.logs names {}, which is neither a component nor an artifact; did you mean {}?",

@@ -35,6 +35,10 @@ void log(LogLevel level, std::string_view component, std::string_view pattern,
   if (log_enabled(level, component)) log_line(level, component, message(pattern, args...));
 }
 
+/// What TENON_LOGS may name besides "all".
+const std::vector<std::string>& log_components();
+const std::vector<std::string>& log_artifacts();
+
 bool artifact_enabled(std::string_view artifact) noexcept;
 /// Writes the artifact if TENON_LOGS asks for it.
 void log_artifact(std::string_view artifact, std::string_view text) noexcept;

@@ -6,8 +6,12 @@
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "report/events.h"
+#include "report/log.h"
 #include "runtime/compiled_backward.h"
 #include "runtime/limits.h"
+#include "runtime/stance.h"
+#include "runtime/summary.h"
 #include "runtime/verify.h"
 
 #include <tenon/compiler.h>
@@ -71,8 +75,24 @@ void Site::move_to_front(uint32_t from) {
   if (lock) versions.move_to_front(from);
 }
 
+// Its counts, before they begin anew or go.
+void Site::add_to_process() {
+  int64_t evaluations = 0, failures = 0;
+  for (const Counters& c : counters) {
+    evaluations += c.calls - c.unserved + c.guard_failures;
+    failures += c.guard_failures;
+  }
+  static report::Counter &evals = report::counter("guard.evals"),
+                         &failed = report::counter("guard.failures");
+  evals.add(evaluations);
+  failed.add(failures);
+}
+
+Site::~Site() { add_to_process(); }
+
 void Site::reset() {
   std::lock_guard lock(changing);
+  add_to_process();
   versions.clear();
   segments.clear();
   memory = {};
@@ -83,8 +103,33 @@ void Site::reset() {
   recompile_reasons.clear();
   replay_for_good = false;
   compiles = replays = eager_calls = graph_breaks = 0;
-  for (Counters& c : counters) c.calls = c.hits = 0;
+  eager_after_limit = suppressed_errors = 0;
+  eager_because = Eager::none;
+  break_reasons.clear();
+  had_first_call = false;
+  for (Counters& c : counters) c.calls = c.hits = c.unserved = c.guard_failures = 0;
 }
+
+void each_site(FunctionRef<void(Site&)> f) {
+  std::lock_guard lock(all_sites_lock);
+  for (Site* site : all_sites()) f(*site);
+}
+
+namespace {
+
+// The callables that there are; what is gone is counted already.
+void count_guards(std::map<std::string, int64_t>& counters) {
+  each_site([&](const Site& site) {
+    for (const Site::Counters& c : site.counters) {
+      counters["guard.evals"] += c.calls - c.unserved + c.guard_failures;
+      counters["guard.failures"] += c.guard_failures;
+    }
+  });
+}
+
+const bool counts_guards = (report::add_counter_source(&count_guards), true);
+
+}  // namespace
 
 void check_options(const Options& options) {
   std::string own = option_texts(options.options).backend;
@@ -103,8 +148,10 @@ std::shared_ptr<Site> make_site(const Options& options) {
       std::lock_guard lock(all_sites_lock);
       all_sites().erase(s);
     }
+    keep_for_summary(*s);
     delete s;
   });
+  write_summary_at_exit();
   std::lock_guard lock(all_sites_lock);
   all_sites().insert(site.get());
   return site;
@@ -119,8 +166,14 @@ static void require_nesting_allowed(const Site& site) {
           display_name(site));
 }
 
+// Threads share a group of counters rarely: a count that is lost then does not matter.
+static void add(std::atomic<int64_t>& counter, int64_t n) {
+  counter.store(counter.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+}
+
 void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& result) {
-  if (site.options.disable || compiler::get_stance() == compiler::Stance::force_eager)
+  uint32_t stance = stance_word.load(std::memory_order_relaxed);
+  if (site.options.disable || is_in(stance, compiler::Stance::force_eager))
     return body.run_eager(body.context);
   // Inside another recording the body is part of the outer graph.
   if (thread_modes.tracer || config::flags().dynamo.disable) {
@@ -129,41 +182,56 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   }
   std::shared_ptr<void> backward;
   if (config::flags().dynamo.compiled_autograd) backward = compiled_backward_slot(site.options);
+  if (stance != 0 && serve_by_stance(site, leaves, body, result)) return;
   VersionList<Entry>::Reading reading(site.versions);
   Site::Counters& counters = site.my_counters();
-  counters.calls.store(counters.calls.load(std::memory_order_relaxed) + 1,
-                       std::memory_order_relaxed);
+  add(counters.calls, 1);
   uint32_t n = site.versions.size();
-  bool skips_bodies = site.skips_bodies();
+  bool skips_bodies = site.skips_bodies(), skips_guards = n == 1 && skips_guards_in(stance);
   for (uint32_t i = 0; i < n; ++i) {
     Entry* entry = site.versions[i];
     bool follows = entry->replays() || (!skips_bodies && !entry->recorded.has_backward);
-    if (follows ? !entry->accepts(leaves) : !entry->serves(leaves)) continue;
-    if (i > 0) site.move_to_front(i);
+    bool is_taken = (skips_guards && entry->has_like_leaves(leaves)) ||
+                    (follows ? entry->accepts(leaves) : entry->serves(leaves));
+    if (!is_taken) continue;
+    if (i > 0) {
+      add(counters.guard_failures, i);
+      site.move_to_front(i);
+    }
     if (follows) return follow_entry_slot(site, *entry, leaves, body, result);
     if (is_due(site, *entry, leaves) && verify_slot(site, *entry, leaves, body, result)) return;
-    counters.hits.store(counters.hits.load(std::memory_order_relaxed) + 1,
-                        std::memory_order_relaxed);
+    add(counters.hits, 1);
     result.prototype = entry->recorded.prototype.get();
     return entry->run({leaves}, result);
   }
+  add(counters.unserved, 1);
+  add(counters.guard_failures, n);
   miss_slot(site, leaves, body, result);
 }
 
 CallStats site_stats(const Site& site) {
   CallStats out;
+  {
+    std::lock_guard lock(site.others_lock);
+    for (const auto& [backend, other] : site.with_backend) out += site_stats(*other);
+  }
   for (const Site::Counters& c : site.counters) {
     out.calls += c.calls.load(std::memory_order_relaxed);
     out.hits += c.hits.load(std::memory_order_relaxed);
   }
-  out.compiles = site.compiles;
-  out.replays = site.replays;
-  out.eager_calls = site.eager_calls;
-  out.graph_breaks = site.graph_breaks;
+  out.compiles += site.compiles;
+  out.replays += site.replays;
+  out.eager_calls += site.eager_calls;
+  out.graph_breaks += site.graph_breaks;
+  out.eager_calls_after_limit += site.eager_after_limit;
   return out;
 }
 
-void reset_site(Site& site) { site.reset(); }
+void reset_site(Site& site) {
+  site.reset();
+  std::lock_guard lock(site.others_lock);
+  for (const auto& [backend, other] : site.with_backend) other->reset();
+}
 
 void fail_assigned_argument() {
   fail(
@@ -179,21 +247,6 @@ void fail_empty_callable() {
 
 }  // namespace detail
 
-namespace compiler {
-
-namespace {
-std::atomic<Stance> stance{Stance::standard};
-}
-
-void set_stance(Stance wanted) {
-  require(!thread_modes.tracer, ErrorCode::unsupported,
-          "set_stance: called inside of a compiled callable; call it around the compiled call");
-  stance.store(wanted, std::memory_order_relaxed);
-}
-Stance get_stance() { return stance.load(std::memory_order_relaxed); }
-
-}  // namespace compiler
-
 CallStats& CallStats::operator+=(const CallStats& other) {
   calls += other.calls;
   hits += other.hits;
@@ -201,12 +254,15 @@ CallStats& CallStats::operator+=(const CallStats& other) {
   replays += other.replays;
   eager_calls += other.eager_calls;
   graph_breaks += other.graph_breaks;
+  eager_calls_after_limit += other.eager_calls_after_limit;
   return *this;
 }
 
 void reset() {
   std::lock_guard lock(detail::all_sites_lock);
   for (detail::Site* site : detail::all_sites()) site->reset();
+  report::reset_counters();
+  report::forget_warnings();
 }
 
 }  // namespace tenon

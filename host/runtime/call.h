@@ -11,6 +11,7 @@
 
 #include "config/config.h"
 #include "config/flags.h"
+#include "core/function_ref.h"
 #include "graph/artifact.h"
 #include "runtime/entry.h"
 #include "runtime/size_policy.h"
@@ -27,6 +28,8 @@
 #include <optional>
 
 namespace tenon {
+
+enum class Eager : uint8_t;
 
 /// Options of compile() or load() as TOML: names with a point are flags, the others options of the
 /// backend.
@@ -70,16 +73,26 @@ class Site {
   std::map<uint64_t, std::vector<std::shared_ptr<const SegmentCode>>> segments;
   DynamicMemory memory;
   uint32_t attempts = 0;
-  bool limit_reported = false;
+  std::atomic<bool> limit_reported{false};
   std::atomic<bool> calls_backward{false};  ///< the body is recorded through the tape
-  std::vector<std::string> recompile_reasons;
+  std::vector<std::string> recompile_reasons, break_reasons;
+  bool had_first_call = false;  ///< under a stance that compiles from the second one on
   std::optional<std::pair<std::string, bool>> takes_symbols;  ///< what the backend's manifest says
+
+  mutable std::mutex others_lock;  ///< guards with_backend
+  /// For calls with another backend than its own (stances), by backend.
+  std::map<std::string, std::shared_ptr<Site>> with_backend;
+  bool is_for_stance = false;  ///< one of these
 
   struct alignas(64) Counters {
     std::atomic<int64_t> calls{0}, hits{0};
+    std::atomic<int64_t> unserved{0};        ///< calls whose arguments no version takes
+    std::atomic<int64_t> guard_failures{0};  ///< versions that did not take a call's arguments
   };
   std::array<Counters, 8> counters;
   std::atomic<int64_t> compiles{0}, replays{0}, eager_calls{0}, graph_breaks{0};
+  std::atomic<int64_t> eager_after_limit{0}, suppressed_errors{0};
+  std::atomic<Eager> eager_because{};  ///< the latest reason
 
   Counters& my_counters();
   /// Whether hits do without the body: it is stated pure.
@@ -87,7 +100,14 @@ class Site {
   /// Unless somebody is changing the list.
   void move_to_front(uint32_t from);
   void reset();
+  ~Site();
+
+ private:
+  void add_to_process();
 };
+
+/// Each callable that there is, under a lock: `f` makes and drops none.
+void each_site(FunctionRef<void(Site&)> f);
 
 }  // namespace detail
 

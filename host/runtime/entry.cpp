@@ -92,6 +92,7 @@ bool Entry::serves(const Leaves& leaves) const {
          recorded.given.places.empty() &&
          (recorded.implicit.empty() || captured_tensors_hold(leaves)) &&
          (recorded.modes.empty() || modes_hold()) &&
+         (recorded.program_guards.empty() || program_guards_hold()) &&
          (recorded.gradients.without_grad.empty() || gradients_are_missing(leaves)) &&
          (!writes_inputs || overlaps({leaves}) == recorded_overlaps);
 }
@@ -178,6 +179,8 @@ std::string Entry::why_not(const Leaves& leaves) const {
   if (!why.empty()) return why;
   if (!gradients_are_missing(leaves)) return "a leaf has a gradient from before";
   if (!modes_hold()) return "a module changed between training and evaluation";
+  for (const ProgramGuard& g : recorded.program_guards)
+    if (!g.holds()) return message("guard() at {} gives another value", g.where);
   if (!captured_tensors_hold(leaves)) return "a tensor that the body captured was replaced";
   if (excluded_serves(leaves)) return "an older version was made for these arguments";
   return "tensors that the body writes share memory with others differently";

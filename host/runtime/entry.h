@@ -8,6 +8,7 @@
 
 #include <tenon/detail/compiled.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -67,6 +68,16 @@ struct Entry {
   bool serves(const detail::Leaves& leaves) const;
   /// Whether it serves the call of a body that has followed its path.
   bool serves_followed(const CallInputs& in) const;
+  /// Whether what the program guards is as it was; asked where the body does not run.
+  bool program_guards_hold() const {
+    return std::ranges::all_of(recorded.program_guards, [](const auto& g) { return g.holds(); });
+  }
+  /// Whether a call has as many arguments of each kind, which is all that code needs to begin.
+  bool has_like_leaves(const detail::Leaves& leaves) const {
+    const GuardSet& g = recorded.guards;
+    return g.structure == leaves.structure && g.tensors.size() == leaves.tensors.size() &&
+           g.numbers.size() == leaves.numbers.size() && g.plain.size() == leaves.plain.size();
+  }
   /// Why it does not serve, in one line.
   std::string why_not(const detail::Leaves& leaves) const;
   PathVersion version() const;

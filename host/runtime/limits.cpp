@@ -4,11 +4,14 @@
 #include "config/flags.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
+#include "report/events.h"
 #include "report/log.h"
+#include "report/observers.h"
 
 #include <tenon/compiler.h>
 
 #include <algorithm>
+#include <array>
 #include <map>
 
 namespace tenon {
@@ -21,6 +24,51 @@ std::string display_name(const Site& site) {
 }
 
 namespace {
+
+constexpr std::string_view eager_reasons[] = {
+    "", "recompile_limit", "accumulated_recompile_limit", "suppressed_error", "stance", "disabled"};
+
+bool is_limit(Eager reason) {
+  return reason == Eager::recompile_limit || reason == Eager::accumulated_recompile_limit;
+}
+
+report::Counter& counter_of(Eager reason) {
+  constexpr size_t n = std::size(eager_reasons);
+  static const auto counters = [] {
+    std::array<report::Counter*, n> all{};
+    for (size_t i = 0; i < n; ++i)
+      all[i] = &report::counter(message("eager_fallback[{}]", eager_reasons[i]));
+    return all;
+  }();
+  return *counters[static_cast<size_t>(reason)];
+}
+
+}  // namespace
+
+void note_eager_call(Site& site) {
+  ++site.eager_calls;
+  Eager reason = site.eager_because.load(std::memory_order_relaxed);
+  counter_of(reason).add();
+  if (is_limit(reason)) site.eager_after_limit.fetch_add(1, std::memory_order_relaxed);
+  if (report::has_observers())
+    report::tell_observers(compiler::EventKind::fallback, display_name(site),
+                           eager_reasons[static_cast<size_t>(reason)]);
+}
+
+void run_eagerly(Site& site, const detail::Body& body) {
+  note_eager_call(site);
+  body.run_eager(body.context);
+}
+
+namespace {
+
+// Told when the lock of the site is free again.
+struct WaitingEvents {
+  std::vector<compiler::Event> events;
+  ~WaitingEvents() {
+    for (const auto& e : events) report::tell_observers(e.kind, e.callable, e.text);
+  }
+};
 
 void check_flag_conflicts() {
   const config::DynamoFlags& flags = config::flags().dynamo;
@@ -41,6 +89,7 @@ std::string guard_failures(const Site& site, const Leaves& leaves, const std::st
 
 struct Limit {
   std::string_view flag;
+  Eager reason = Eager::none;
   int64_t value = 0;
   bool reached = false;
 };
@@ -48,11 +97,12 @@ struct Limit {
 Limit limit_of(const Site& site) {
   const config::DynamoFlags& flags = config::flags().dynamo;
   if (site.versions.size() >= flags.recompile_limit)
-    return {"recompile_limit", flags.recompile_limit, true};
+    return {"recompile_limit", Eager::recompile_limit, flags.recompile_limit, true};
   // Segments of cut bodies count here, too.
   bool reached =
       std::max<int64_t>(site.attempts, site.compiles) >= flags.accumulated_recompile_limit;
-  return {"accumulated_recompile_limit", flags.accumulated_recompile_limit, reached};
+  return {"accumulated_recompile_limit", Eager::accumulated_recompile_limit,
+          flags.accumulated_recompile_limit, reached};
 }
 
 // Finds out why no version serves the call, and tells it as flags ask.
@@ -76,16 +126,19 @@ std::string note_recompile(Site& site, const Leaves& leaves, const std::string& 
 }
 
 // No more versions: what capture.on_limit says.
-Miss at_limit(Site& site, const Limit& limit, const std::string& reason) {
+Miss at_limit(Site& site, const Limit& limit, const std::string& reason, WaitingEvents& waiting) {
   Choice then = config::flags().capture.on_limit;
   std::string text = message(
       "callable {} was compiled {} times, the limit dynamo.{} is {}; last reason: {}; mark sizes "
       "dynamic, or raise the limit",
       display_name(site), site.versions.size(), limit.flag, limit.value, reason);
+  bool is_first = !site.limit_reported.exchange(true);
+  site.eager_because = limit.reason;
+  if (is_first && report::has_observers())
+    waiting.events.push_back({compiler::EventKind::limit, display_name(site), text});
   bool is_error = config::flags().dynamo.fail_on_recompile_limit_hit || then == "error";
   require(!is_error && !site.options.fullgraph, ErrorCode::recompile_limit, "{}", text);
-  if (!std::exchange(site.limit_reported, true))
-    report::log_line(report::LogLevel::warning, "runtime", text);
+  if (is_first) report::log_line(report::LogLevel::warning, "runtime", text);
   if (then == "evict_lru" && limit.flag == "recompile_limit" && limit.value > 0) {
     site.versions.drop_last();
     return Miss::compile;
@@ -97,15 +150,38 @@ Miss at_limit(Site& site, const Limit& limit, const std::string& reason) {
 
 }  // namespace
 
+namespace {
+
+// Whether nothing is compiled, whatever the limits say.
+Eager eager_anyway(const Site& site) {
+  if (site.run_only) return site.eager_because;
+  if (config::flags().dynamo.disable) return Eager::disabled;
+  bool only_uses = compiler::get_stance() == compiler::Stance::eager_on_recompile;
+  return only_uses ? Eager::stance : Eager::none;
+}
+
+void count_recompile(const Site& site, const std::string& reason, WaitingEvents& waiting) {
+  if (site.versions.size() == 0) return;
+  report::count_in("recompiles", display_name(site));
+  if (report::has_observers())
+    waiting.events.push_back({compiler::EventKind::recompile, display_name(site), reason});
+}
+
+}  // namespace
+
 Miss what_to_do(Site& site, const Leaves& leaves, const std::string& difference) {
   check_flag_conflicts();
-  if (config::flags().dynamo.disable || site.run_only ||
-      compiler::get_stance() == compiler::Stance::eager_on_recompile)
+  if (Eager reason = eager_anyway(site); reason != Eager::none) {
+    site.eager_because = reason;
     return Miss::eager;
+  }
+  WaitingEvents waiting;
   std::lock_guard lock(site.changing);
   std::string reason = note_recompile(site, leaves, difference);
   Limit limit = limit_of(site);
-  return limit.reached ? at_limit(site, limit, reason) : Miss::compile;
+  Miss then = limit.reached ? at_limit(site, limit, reason, waiting) : Miss::compile;
+  if (then == Miss::compile) count_recompile(site, reason, waiting);
+  return then;
 }
 
 void check_shared_inputs(const Leaves& leaves) {
@@ -139,6 +215,8 @@ bool compile_or_suppress(Site& site, FunctionRef<void()> compile) {
   } catch (const Error& error) {
     if (breaks != site.graph_breaks || !config::flags().dynamo.suppress_errors) throw;
     site.run_only = true;
+    site.eager_because = Eager::suppressed_error;
+    ++site.suppressed_errors;
     report::log_line(report::LogLevel::warning, "runtime",
                      message("callable {} could not be compiled and runs as it is "
                              "(dynamo.suppress_errors): {}",

@@ -11,6 +11,20 @@ namespace tenon {
 /// The name of a callable in messages.
 std::string display_name(const detail::Site& site);
 
+/// Why calls run a callable as it is.
+enum class Eager : uint8_t {
+  none,
+  recompile_limit,
+  accumulated_recompile_limit,
+  suppressed_error,
+  stance,
+  disabled
+};
+/// Counts a call that does, and tells who wants to know; the callable remembers why.
+void note_eager_call(detail::Site& site);
+/// Runs the body as it is.
+void run_eagerly(detail::Site& site, const detail::Body& body);
+
 /// What a call does that no version serves.
 enum class Miss : uint8_t { compile, eager, replay };
 /// Decides that by the flags, among them dynamo.recompile_limit, accumulated_recompile_limit and

@@ -86,10 +86,11 @@ DimPolicy automatic_policy(const Site& site, const DynamicMemory::Cell& cell) {
 
 DimPolicy size_policy(const Site& site, const Tensor& tensor, size_t argument, size_t dim) {
   uint64_t bit = uint64_t{1} << dim;
-  const TensorExtra* marks = impl_of(tensor)->extra.get();
-  if (marks && (marks->static_dims & bit)) return DimPolicy::fixed;
-  if (marks && (marks->dynamic_dims & bit)) return DimPolicy::own;
-  if (marks && (marks->unbacked_dims & bit)) return DimPolicy::unbacked;
+  const TensorMarks* marks = marks_of(tensor);
+  if (marks && (marks->fixed & bit)) return DimPolicy::fixed;
+  if (marks && (marks->dynamic & bit)) return DimPolicy::own;
+  if (marks && (marks->maybe_dynamic & bit)) return DimPolicy::alone;
+  if (marks && (marks->unbacked & bit)) return DimPolicy::unbacked;
   if (names_size(config::flags().compiler.unbacked_sources, argument, dim))
     return DimPolicy::unbacked;
   int64_t size = tensor.head()->sizes[dim];

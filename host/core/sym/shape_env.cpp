@@ -82,13 +82,8 @@ const Expr* ShapeEnv::add_symbol(SymbolInfo info, Range range) {
 SymInt ShapeEnv::create_symbol(int64_t hint, SymbolSource source, std::string source_text,
                                const SymbolOptions& options) {
   if (options.policy == SymbolPolicy::fixed) return hint;
-  if (options.policy == SymbolPolicy::unbacked) {
-    SymInt made = create_unbacked(options.range_for({}, source_text, rules_.size_oblivious), source,
-                                  source_text);
-    if (options.is_size) mark_size_like(made);
-    return made;
-  }
-  bool special = !rules_.size_oblivious &&
+  bool unbacked = options.policy == SymbolPolicy::unbacked;
+  bool special = !unbacked && !rules_.size_oblivious &&
                  ((hint == 0 && options.specialize_zero) || (hint == 1 && options.specialize_one));
   if (special) {
     if (options.must_stay_dynamic)
@@ -98,24 +93,31 @@ SymInt ShapeEnv::create_symbol(int64_t hint, SymbolSource source, std::string so
                   source_text, hint));
     return hint;
   }
-  Range range = options.range_for(hint, source_text, rules_.size_oblivious);
-  bool duck = options.policy == SymbolPolicy::duck;
-  if (auto shared = duck_.find(hint); duck && shared != duck_.end()) {
-    taken_.equalities.push_back({source, std::move(source_text), shared->second});
-    SymbolInfo& info = symbols_.info(shared->second);
+  auto example = unbacked ? std::nullopt : std::optional(hint);
+  Range range = options.range_for(example, source_text, rules_.size_oblivious);
+  // Where the symbol is that others share: that of the example, or of the shape id.
+  const Expr* none = nullptr;
+  const Expr*& shared = options.policy == SymbolPolicy::duck    ? duck_[hint]
+                        : unbacked && !options.shape_id.empty() ? of_shape_id_[options.shape_id]
+                                                                : none;
+  if (shared) {
+    taken_.equalities.push_back({source, std::move(source_text), shared});
+    SymbolInfo& info = symbols_.info(shared);
     info.checked = info.checked.intersect(range);
     info.must_stay_dynamic |= options.must_stay_dynamic;
-    facts_.narrow_symbol(shared->second, range);
-    return SymInt::from_expr(shared->second);
+    facts_.narrow_symbol(shared, range);
+    return SymInt::from_expr(shared);
   }
-  SymbolInfo info{.size_like = rules_.size_oblivious && options.is_size,
+  SymbolInfo info{.unbacked = unbacked,
+                  .size_like = rules_.size_oblivious && options.is_size,
                   .must_stay_dynamic = options.must_stay_dynamic,
-                  .hint = SymValue::of_int(hint),
                   .source = source,
                   .source_text = std::move(source_text)};
-  const Expr* symbol = add_symbol(std::move(info), range);
-  if (duck) duck_.try_emplace(hint, symbol);
-  return SymInt::from_expr(symbol);
+  if (example) info.hint = SymValue::of_int(hint);
+  shared = add_symbol(std::move(info), range);
+  SymInt made = SymInt::from_expr(shared);
+  if (unbacked && options.is_size) mark_size_like(made);
+  return made;
 }
 
 SymFloat ShapeEnv::create_float(double hint, SymbolSource source, std::string source_text) {

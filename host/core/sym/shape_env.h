@@ -47,16 +47,20 @@ struct SymbolOptions {
   bool specialize_zero = true;  ///< example value 0 gives a constant
   bool specialize_one = true;   ///< example value 1 gives a constant
   bool is_size = true;          ///< never negative; false for plain numbers
-  /// Marked by the user: check_constraints() fails if it was fixed.
+  /// Marked by the user: check_constraints() fails if it was fixed. Unbacked: nobody may ask for its
+  /// value, not even for a graph break.
   bool must_stay_dynamic = false;
-  Range range = {};  ///< further bounds, such as a mark's; checked before each call
+  Range range = {};           ///< further bounds, such as a mark's; checked before each call
+  std::string shape_id = {};  ///< unbacked sizes with the same one share a symbol
 
   /// The values that a symbol with this example value, if it has one, may take; throws if the
   /// example lies outside.
   Range range_for(std::optional<int64_t> hint, const std::string& text, bool size_oblivious) const;
 
   /// An integer argument: any value, no 0/1 rule.
-  static SymbolOptions for_number() { return {SymbolPolicy::own, false, false, false, false, {}}; }
+  static SymbolOptions for_number() {
+    return {SymbolPolicy::own, false, false, false, false, {}, {}};
+  }
 };
 
 class ShapeEnv {
@@ -194,7 +198,8 @@ class ShapeEnv {
   SymbolTable symbols_;
   SymFacts facts_;
   Assumptions taken_;
-  std::map<int64_t, const Expr*> duck_;  // example value -> symbol
+  std::map<int64_t, const Expr*> duck_;             // example value -> symbol
+  std::map<std::string, const Expr*> of_shape_id_;  // unbacked sizes
   Materialize materialize_;
   Watch watch_;
   Rules rules_;

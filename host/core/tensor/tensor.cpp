@@ -15,6 +15,8 @@
 
 namespace tenon {
 
+constinit std::atomic<bool> any_marks{false};
+
 namespace {
 
 constexpr uint32_t inline_rank = 6;

@@ -8,7 +8,10 @@
 
 #include <tenon/tensor.h>
 
+#include <atomic>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace tenon {
 
@@ -24,17 +27,31 @@ struct TraceLife {
   std::vector<TensorImpl*> alive;
 };
 
+/// What the program says about a tensor, see mark_dynamic and so on in tenon/compile.h. Bit d of a
+/// word is dimension d.
+struct TensorMarks {
+  struct Size {
+    int64_t min = 0, max = INT64_MAX;
+    std::string shape_id;  ///< sizes with the same one are equal
+  };
+  uint64_t dynamic = 0, maybe_dynamic = 0, fixed = 0, unbacked = 0;
+  uint64_t strict = 0;      ///< of the unbacked ones
+  std::vector<Size> sizes;  ///< by dimension, where there is more to say
+  bool static_address = false, guards_address = false;
+
+  Size size(size_t dim) const { return dim < sizes.size() ? sizes[dim] : Size(); }
+};
+/// Whether any tensor of the process was ever marked.
+extern constinit std::atomic<bool> any_marks;
+
 /// What tracing hangs on a tensor. Owned by the tensor.
 struct TensorExtra {
   SymInt sym_offset;         ///< of fakes whose offset is symbolic
   uint64_t trace_id = 0;     ///< which trace a fake belongs to, 0 = none
   uint32_t trace_value = 0;  ///< its value in the graph of that trace
   std::shared_ptr<TraceLife> life;
-  Tensor concrete;             ///< the real tensor of a fake whose segment has run
-  uint64_t dynamic_dims = 0;   ///< dims that the user marked: dynamic,
-  uint64_t static_dims = 0;    ///< static,
-  uint64_t unbacked_dims = 0;  ///< unbacked;
-  std::vector<std::pair<int64_t, int64_t>> dynamic_ranges;  ///< by dim, where a range was given
+  Tensor concrete;  ///< the real tensor of a fake whose segment has run
+  std::unique_ptr<TensorMarks> marks;
   bool wrapped_number =
       false;  ///< made from a host number: takes part in promotion by category only
 
@@ -80,6 +97,11 @@ inline TensorImpl* impl_of(const Tensor& t) { return static_cast<TensorImpl*>(t.
 inline Tensor share(detail::TensorHead* head) {
   head->references.fetch_add(1, std::memory_order_relaxed);
   return Tensor::adopt(head);
+}
+/// What the program says about it, or null.
+inline const TensorMarks* marks_of(const Tensor& t) {
+  const TensorImpl* impl = impl_of(t);
+  return impl && impl->extra ? impl->extra->marks.get() : nullptr;
 }
 inline bool is_wrapped_number(const Tensor& t) {
   const TensorImpl* impl = impl_of(t);

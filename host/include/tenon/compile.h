@@ -57,6 +57,7 @@ struct Options {
 /// What a compiled callable has done so far.
 struct CallStats {
   int64_t calls = 0, hits = 0, compiles = 0, replays = 0, eager_calls = 0, graph_breaks = 0;
+  int64_t eager_calls_after_limit = 0;  ///< of the eager calls: those that a limit has caused
   TENON_API CallStats& operator+=(const CallStats& other);
 };
 
@@ -199,14 +200,43 @@ TENON_API std::vector<std::string> list_backends(const std::vector<std::string>&
 /// Looks at the plugin folders again; list_backends does so by itself.
 TENON_API void rescan_plugins();
 
-/// Sizes of this dimension are symbolic from the first compile on; `min` and `max` bound them.
-TENON_API void mark_dynamic(const Tensor& t, int64_t dim, std::optional<int64_t> min = {},
-                            std::optional<int64_t> max = {});
-/// Sizes of this dimension are never symbolic.
+// ---- marks: what the program says about arguments, outside of compiled callables
+//
+// A mark is a fact about the tensor object, not about its data. Versions that were made for a mark
+// serve tensors without marks, too; a tensor with a mark that a version was not made for needs
+// another one. A later mark of the same dimension takes the place of an earlier one. All throw
+// UserError for an undefined tensor and for a dimension that there is not. Threads: marks of one
+// tensor from one thread at a time, and not while it is an argument of a call.
+
+/// Bounds of a size, both inclusive.
+struct SizeBounds {
+  std::optional<int64_t> min = {}, max = {};
+};
+/// Sizes of this dimension are symbolic from the first compile on, and lie within the bounds. Code
+/// that would serve this one size only is an error when it is compiled.
+TENON_API void mark_dynamic(const Tensor& t, int64_t dim, SizeBounds bounds = {});
+inline void mark_dynamic(const Tensor& t, int64_t dim, std::optional<int64_t> min,
+                         std::optional<int64_t> max = {}) {
+  mark_dynamic(t, dim, SizeBounds{min, max});
+}
+/// The same as a wish: where the body or the backend needs the one size, the code is for that.
+TENON_API void maybe_mark_dynamic(const Tensor& t, int64_t dim);
+/// Sizes of this dimension are never symbolic; without a dimension, of all.
 TENON_API void mark_static(const Tensor& t, int64_t dim);
+TENON_API void mark_static(const Tensor& t);
+/// How a size without an example is taken.
+struct UnbackedSize {
+  bool strict = false;        ///< needing to know the size is an error instead of a graph break
+  std::string shape_id = {};  ///< dimensions of one call with the same id have one size
+  std::optional<int64_t> min = {}, max = {};  ///< inclusive
+};
 /// Sizes of this dimension are symbols without an example from the first compile on: one version
 /// serves every size, 0 and 1 included, and a branch on the size is a look at data.
-TENON_API void mark_unbacked(const Tensor& t, int64_t dim);
+TENON_API void mark_unbacked(const Tensor& t, int64_t dim, UnbackedSize size = {});
+/// The tensor's memory stays where it is: backends may take it for that of a parameter. With `guard`
+/// a version serves no tensor with its memory elsewhere.
+TENON_API void mark_static_address(const Tensor& t, bool guard = true);
+
 /// Throws UserError with `text` where the condition is false. While recording: one on the arguments
 /// becomes a guard, one on data an assertion of the graph, which fails when the code runs; what
 /// follows may rely on it.
@@ -219,10 +249,87 @@ TENON_API void check(const Tensor& condition, std::string_view text = "",
 /// Ends the graph here while recording: what follows is a graph of its own.
 TENON_API void graph_break(std::string_view reason = "",
                            std::source_location where = std::source_location::current());
+namespace detail {
+/// Keeps a guard of the program with what the thread records: `holds` tells later whether it does.
+TENON_API void add_guard(std::function<bool()> holds, std::source_location where);
+}  // namespace detail
+
+/// Gives `value()`. What is compiled meanwhile serves only calls for which `value()` is equal again:
+/// for what the body of a callable that is stated pure reads besides its arguments. A callable whose
+/// body runs on every call needs none. `value` is kept with the compiled code and called, from any
+/// thread, before that code runs; what it refers to must live as long as the callable. What it throws
+/// then, the call throws.
+template <class F>
+requires std::invocable<const F&>
+auto guard(F value, std::source_location where = std::source_location::current()) {
+  auto now = value();
+  if (detail::is_recording()) detail::add_guard([value, now] { return value() == now; }, where);
+  return now;
+}
+
 /// The text of explain() of a compiled callable.
 template <class F>
 std::string explain(const CompiledFunction<F>& f) {
   return f.explain();
+}
+
+/// What recording a callable with some arguments shows.
+struct Explanation {
+  struct GraphSummary {
+    std::vector<std::string> ops;  ///< "aten.add.Tensor" and so on, in order
+    double compile_ms = 0;
+  };
+  std::vector<GraphSummary> graphs;  ///< in the order in which they were compiled; equal ones once
+  std::vector<std::string> break_reasons;  ///< what needs data, with file and line, one a break
+  std::vector<std::string> guards;         ///< one line each
+  int64_t graph_break_count = 0;
+  size_t graph_count() const { return graphs.size(); }
+  size_t op_count() const {
+    size_t n = 0;
+    for (const GraphSummary& g : graphs) n += g.ops.size();
+    return n;
+  }
+  /// All of it, for people.
+  TENON_API std::string str() const;
+};
+
+namespace detail {
+/// While one lives, the first callable that its thread compiles tells what it finds.
+class TENON_API ExplainScope {
+ public:
+  ExplainScope();
+  ~ExplainScope();
+  ExplainScope(const ExplainScope&) = delete;
+  Explanation take();
+  struct State;
+
+ private:
+  std::unique_ptr<State> state_;
+};
+/// Those that explain() compiles with: each call is recorded, on backend `eager`.
+TENON_API Options explaining_options();
+
+template <class F>
+struct IsCompiled : std::false_type {};
+template <class F>
+struct IsCompiled<CompiledFunction<F>> : std::true_type {};
+}  // namespace detail
+
+/// Calls `fn` once with these arguments, recording it for backend `eager`, and tells what was found.
+/// The call does what calls of `fn` do, besides computing. Nothing of it is kept, and what other
+/// compiled callables have learnt stays as it is; a compiled `fn` stands for its original. Throws what
+/// `fn` throws.
+template <class F, class... A>
+requires(sizeof...(A) > 0 || !detail::IsCompiled<std::remove_cvref_t<F>>::value) Explanation
+    explain(F&& fn, A&&... args) {
+  if constexpr (detail::IsCompiled<std::remove_cvref_t<F>>::value) {
+    return explain(fn.original(), std::forward<A>(args)...);
+  } else {
+    auto compiled = compile(std::forward<F>(fn), detail::explaining_options());
+    detail::ExplainScope scope;
+    compiled(std::forward<A>(args)...);
+    return scope.take();
+  }
 }
 
 namespace detail {

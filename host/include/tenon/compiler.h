@@ -26,6 +26,7 @@
 #pragma once
 
 #include <tenon/compile.h>
+#include <tenon/report.h>
 
 #include <functional>
 #include <initializer_list>
@@ -52,12 +53,16 @@ namespace compiler {
 
 using tenon::check;
 using tenon::disable;
+using tenon::explain;
 using tenon::graph_break;
+using tenon::guard;
 using tenon::is_compiling;
 using tenon::list_backends;
 using tenon::mark_dynamic;
 using tenon::mark_static;
+using tenon::mark_static_address;
 using tenon::mark_unbacked;
+using tenon::maybe_mark_dynamic;
 using tenon::reset;
 
 /// Whether the calling thread runs a body on tensors without data: recording it, or comparing it
@@ -76,21 +81,77 @@ enum class Stance : uint8_t {
   standard,            ///< as the options of each callable say
   force_eager,         ///< callables run as they are
   eager_on_recompile,  ///< compiled code is used, and nothing new is compiled
-  fail_on_recompile    ///< a call that needs a second version throws UserError RecompileError
+  fail_on_recompile,   ///< a call that needs a second version throws UserError RecompileError
+  eager_then_compile,  ///< a callable's first call runs it as it is; sizes that differ in the second
+                       ///< one are symbolic at once
+  aot_eager_then_compile  ///< the same, and backend aot_eager serves the first call
 };
-/// Throws UserError inside of a compiled callable.
-TENON_API void set_stance(Stance stance);
+struct StanceOptions {
+  /// A callable with one version has it serve every call with as many arguments: no guard is looked
+  /// at. What the guards would have found is wrong results, or worse. With more versions guards tell
+  /// them apart as usual.
+  bool skip_guard_eval_unsafe = false;
+  /// Calls are served by this backend, with versions of its own; what was compiled for the callables'
+  /// own backends stays for later. Only with Stance::standard.
+  std::string force_backend = {};
+};
+/// Throws UserError inside of a compiled callable, for an unknown backend, and for force_backend with
+/// another stance than the standard one.
+TENON_API void set_stance(Stance stance, StanceOptions options = {});
 TENON_API Stance get_stance();
+TENON_API StanceOptions get_stance_options();
 /// While one lives, the stance is another.
 class StanceScope {
  public:
-  explicit StanceScope(Stance stance) : before_(get_stance()) { set_stance(stance); }
-  ~StanceScope() { set_stance(before_); }
+  explicit StanceScope(Stance stance, StanceOptions options = {})
+      : before_(get_stance()), options_before_(get_stance_options()) {
+    set_stance(stance, std::move(options));
+  }
+  ~StanceScope() { set_stance(before_, options_before_); }
   StanceScope(const StanceScope&) = delete;
 
  private:
   Stance before_;
+  StanceOptions options_before_;
 };
+
+/// While one lives with `on`, a graph break of a body that this thread runs is UserError
+/// GraphBreakError, also one that was recorded before. Unlike Options::fullgraph it may stand in the
+/// body, around a part of it, and be lifted within by another one with false.
+class TENON_API ErrorOnGraphBreak {
+ public:
+  explicit ErrorOnGraphBreak(bool on = true);
+  ~ErrorOnGraphBreak();
+  ErrorOnGraphBreak(const ErrorOnGraphBreak&) = delete;
+
+ private:
+  bool before_;
+};
+
+/// A new iteration begins: memory that compiled code of earlier ones has handed out as results may be
+/// used anew by backends that keep it (CUDA graphs). Others let it be. Call it between iterations.
+TENON_API void cudagraph_mark_step_begin();
+/// How often it was called, for backends of the program.
+TENON_API int64_t cudagraph_step();
+
+// ---- caches on disk
+
+struct CacheArtifactInfo {
+  size_t n_entries = 0;  ///< files of the cache, of all kinds
+  size_t n_bytes = 0;    ///< in them
+};
+struct CacheArtifacts {
+  std::string bytes;
+  CacheArtifactInfo info;
+};
+/// What this process has read from the caches on disk and written to them so far, as one piece of
+/// bytes. Empty (no entries) where nothing was, or where caches are switched off.
+TENON_API CacheArtifacts save_cache_artifacts();
+/// Puts what save_cache_artifacts() gave into the caches on disk, for this process and others: what
+/// they hold is not compiled again by the same Tenon on a like processor. Entries that are there stay
+/// as they are and do not count in the result. Throws UserError, and keeps nothing, for bytes that are damaged, and where caches are
+/// switched off. The bytes become code that runs: load those that you trust as you trust a program.
+TENON_API CacheArtifactInfo load_cache_artifacts(std::string_view bytes);
 
 // ---- backends of the program
 

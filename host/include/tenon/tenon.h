@@ -8,8 +8,10 @@
 //     }
 #pragma once
 
+#include <tenon/allow_in_graph.h>
 #include <tenon/autocast.h>
 #include <tenon/autograd.h>
+#include <tenon/buffers.h>
 #include <tenon/compile.h>
 #include <tenon/config.h>
 #include <tenon/control_flow.h>
@@ -23,6 +25,7 @@
 #include <tenon/optim.h>
 #include <tenon/plugins.h>
 #include <tenon/random.h>
+#include <tenon/report.h>
 #include <tenon/sym.h>
 #include <tenon/tensor.h>
 #include <tenon/tree.h>

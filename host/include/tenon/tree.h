@@ -136,6 +136,10 @@ template <class T, class V>
 void visit_fields(T& v, V& visitor) {
   constexpr size_t n = count_fields<std::remove_const_t<T>>();
   static_assert(n <= 16, "a struct with more than 16 fields needs TENON_TREE");
+  static_assert(
+      n > 0 || std::is_empty_v<std::remove_const_t<T>>,
+      "the fields of a struct are found only where each can be made without arguments; add "
+      "TENON_TREE or TENON_OPAQUE to the struct");
 #define TENON_FIELDS(count, ...)   \
   else if constexpr (n == count) { \
     auto& [__VA_ARGS__] = v;       \

@@ -70,8 +70,8 @@ TEST_F(PluginCache, IsKeptFromOneCompileToTheNext) {
   EXPECT_EQ(get(next, "key"), bytes);
   EXPECT_EQ(get(next, "other key"), "a miss");
   auto counters = report::counters();
-  EXPECT_EQ(counters["cache.hits"], 1);
-  EXPECT_EQ(counters["cache.misses"], 2);
+  EXPECT_EQ(counters["cache.hit"], 1);
+  EXPECT_EQ(counters["cache.miss"], 2);
   EXPECT_EQ(counters["cache.writes"], 1);
   EXPECT_TRUE(fs::exists(root_ / "cache" / scope_.folder));
 }

@@ -98,8 +98,8 @@ TEST_F(DiskCache, GivesBackWhatWasPut) {
   EXPECT_EQ(cache_.get(key("empty")), "");
   EXPECT_EQ(ArtifactCache(root_).get(key("a")), bytes) << "as another process would";
   auto counters = report::counters();
-  EXPECT_EQ(counters["cache.hits"], 3);
-  EXPECT_EQ(counters["cache.misses"], 1);
+  EXPECT_EQ(counters["cache.hit"], 3);
+  EXPECT_EQ(counters["cache.miss"], 1);
   EXPECT_EQ(counters["cache.writes"], 2);
 }
 

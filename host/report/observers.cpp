@@ -1,0 +1,95 @@
+// The list of observers, and calling them.
+#include "report/observers.h"
+
+#include "core/error.h"
+#include "report/log.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+namespace tenon::report {
+
+void (*unrecorded_slot)(FunctionRef<void()> f) = nullptr;
+
+namespace {
+
+using Observers = std::vector<std::shared_ptr<const compiler::EventListener>>;
+
+// Whoever tells holds the list as it was: observers may come and go meanwhile.
+struct State {
+  std::mutex list_lock;
+  std::shared_ptr<const Observers> list = std::make_shared<const Observers>();
+  std::atomic<size_t> n{0};
+
+  void change(FunctionRef<void(Observers&)> f) {
+    std::shared_ptr<const Observers> before;  // goes outside of the lock
+    std::lock_guard lock(list_lock);
+    auto changed = std::make_shared<Observers>(*list);
+    f(*changed);
+    n.store(changed->size(), std::memory_order_relaxed);
+    before = std::exchange(list, std::move(changed));
+  }
+};
+
+State& state() {
+  static State& state = *new State();
+  return state;
+}
+
+thread_local bool is_telling = false;
+
+void tell_one(const compiler::EventListener& observer, const compiler::Event& event) {
+  try {
+    observer(event);
+  } catch (const std::exception& error) {
+    warn_once("observer", "report",
+              message("a callback of compiler::on_event threw: {}", error.what()));
+  } catch (...) {
+    warn_once("observer", "report", "a callback of compiler::on_event threw no std::exception");
+  }
+}
+
+}  // namespace
+
+bool has_observers() noexcept { return state().n.load(std::memory_order_relaxed) != 0; }
+
+void tell_observers(compiler::EventKind kind, std::string_view callable,
+                    std::string_view text) noexcept try {
+  if (!has_observers() || is_telling) return;
+  std::shared_ptr<const Observers> list;
+  {
+    std::lock_guard lock(state().list_lock);
+    list = state().list;
+  }
+  compiler::Event event{kind, std::string(callable), std::string(text)};
+  is_telling = true;
+  unrecorded_slot([&] {
+    for (const auto& observer : *list) tell_one(*observer, event);
+  });
+  is_telling = false;
+} catch (const std::exception&) {
+  is_telling = false;  // without memory for the event nobody is told
+}
+
+}  // namespace tenon::report
+
+namespace tenon::compiler {
+
+std::shared_ptr<void> on_event(EventListener listener) {
+  require(listener != nullptr, "on_event: the callback is empty; give one that can be called");
+  auto kept = std::make_shared<const EventListener>(std::move(listener));
+  report::state().change([&](auto& list) { list.push_back(kept); });
+  return {const_cast<EventListener*>(kept.get()),
+          [kept](void*) { report::state().change([&](auto& list) { std::erase(list, kept); }); }};
+}
+
+std::string_view name_of(EventKind kind) {
+  constexpr std::string_view names[] = {"recompile", "graph_break", "fallback", "limit"};
+  return names[static_cast<size_t>(kind)];
+}
+
+}  // namespace tenon::compiler
