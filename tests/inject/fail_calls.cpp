@@ -20,6 +20,13 @@ std::atomic<long> made{0};
 long only = 0, from = 0;
 bool no_threads = false;
 std::atomic<bool> begun{false};  // objects of the program that are made before main() may have all
+// So may objects of a library that is being loaded, and the C library where it can but end the
+// process.
+thread_local int exempt = 0;
+struct Exempt {
+  Exempt() { ++exempt; }
+  ~Exempt() { --exempt; }
+};
 int (*program)(int, char**, char**) = nullptr;
 
 long number(const char* name) {
@@ -52,7 +59,7 @@ int begin(int n, char** arguments, char** environment) {
 }  // namespace
 
 bool refuse_allocation() {
-  if (!begun) return false;
+  if (!begun || exempt > 0) return false;
   long n = ++made;
   bool now = (only != 0 && n == only) || (from != 0 && n >= from);
   if (now) errno = ENOMEM;
@@ -68,6 +75,19 @@ int __libc_start_main(int (*main)(int, char**, char**), int n, char** arguments,
   program = main;
   auto* start = reinterpret_cast<Start>(::dlsym(RTLD_NEXT, "__libc_start_main"));
   return start(begin, n, arguments, init, fini, loader_fini, stack_end);
+}
+
+void* dlopen(const char* file, int mode) {
+  static auto* open = reinterpret_cast<decltype(&dlopen)>(::dlsym(RTLD_NEXT, "dlopen"));
+  Exempt loading;
+  return open(file, mode);
+}
+
+int __cxa_thread_atexit_impl(void (*destroy)(void*), void* object, void* library) {
+  using Register = int (*)(void (*)(void*), void*, void*);
+  static auto* note = reinterpret_cast<Register>(::dlsym(RTLD_NEXT, "__cxa_thread_atexit_impl"));
+  Exempt registering;
+  return note(destroy, object, library);
 }
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (*run)(void*), void* with) {

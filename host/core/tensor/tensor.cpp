@@ -16,7 +16,6 @@
 namespace tenon {
 
 constinit std::atomic<bool> any_marks{false};
-
 namespace {
 
 constexpr uint32_t inline_rank = 6;
