@@ -24,7 +24,11 @@ namespace tenon {
   if (reason == 0 || ERR_GET_REASON(reason) == ERR_R_MALLOC_FAILURE) throw std::bad_alloc();
   std::array<char, 256> text{};
   ERR_error_string_n(reason, text.data(), text.size());
-  throw InternalError(message("libcrypto makes no SHA-256 digest: {}", text.data()));
+  // It says so of a lack of memory, too.
+  throw UserError(ErrorCode::unsupported,
+                  message("libcrypto makes no SHA-256 digest ({}): its configuration leaves out "
+                          "SHA-256, or there is not enough memory",
+                          text.data()));
 }
 
 Digest sha256(std::string_view bytes) {
