@@ -20,8 +20,8 @@ std::atomic<long> made{0};
 long only = 0, from = 0;
 bool no_threads = false;
 std::atomic<bool> begun{false};  // objects of the program that are made before main() may have all
-// So may objects of a library that is being loaded, and the C library where it can but end the
-// process.
+// So may objects of a library that is being loaded, and libraries that end the process where they
+// have no memory to begin with: the C library and libcrypto.
 thread_local int exempt = 0;
 struct Exempt {
   Exempt() { ++exempt; }
@@ -88,6 +88,14 @@ int __cxa_thread_atexit_impl(void (*destroy)(void*), void* object, void* library
   static auto* note = reinterpret_cast<Register>(::dlsym(RTLD_NEXT, "__cxa_thread_atexit_impl"));
   Exempt registering;
   return note(destroy, object, library);
+}
+
+// As openssl/evp.h has it.
+void* EVP_MD_fetch(void* context, const char* name, const char* properties) {
+  using Fetch = void* (*)(void*, const char*, const char*);
+  static auto* fetch = reinterpret_cast<Fetch>(::dlsym(RTLD_NEXT, "EVP_MD_fetch"));
+  Exempt beginning;
+  return fetch(context, name, properties);
 }
 
 int pthread_create(pthread_t* thread, const pthread_attr_t* how, void* (*run)(void*), void* with) {
