@@ -231,13 +231,13 @@ TEST(Callables, ACallableOfTheProgramIsABackend) {
 }
 
 TEST(Callables, ABackendOfTheProgramServesNumbersThatChange) {
-  compiler::register_backend("of_numbers_that_change",
-                             [](const compiler::Graph& graph, std::span<const Tensor>) {
-                               return [graph](const std::vector<Tensor>& in) { return graph.run(in); };
-                             });
+  compiler::register_backend(
+      "of_numbers_that_change", [](const compiler::Graph& graph, std::span<const Tensor>) {
+        return [graph](const std::vector<Tensor>& in) { return graph.run(in); };
+      });
   double rate = 0;
-  auto by_capture = compile([&](const Tensor& x) { return x * rate; },
-                            {.backend = "of_numbers_that_change"});
+  auto by_capture =
+      compile([&](const Tensor& x) { return x * rate; }, {.backend = "of_numbers_that_change"});
   auto by_argument = compile([](const Tensor& x, SymInt n) { return x * n + x.size(0); },
                              {.backend = "of_numbers_that_change"});
   for (int i = 2; i < 7; ++i) {

@@ -1,7 +1,7 @@
 // Every flag that files carried over from PyTorch may hold is there, as PyTorch has it; and every
 // flag that acts is shown by a test.
-#include "unit/config/config_fixture.h"
 #include "folders.h"
+#include "unit/config/config_fixture.h"
 
 #include <gtest/gtest.h>
 

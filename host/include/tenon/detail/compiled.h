@@ -156,8 +156,7 @@ struct CallFrame {
     visit_tree(result, emptier);
   }
   static std::shared_ptr<void> prototype(void* self) {
-    auto copy =
-        std::make_shared<Stored>(copy_tree(*static_cast<CallFrame*>(self)->traced_result));
+    auto copy = std::make_shared<Stored>(copy_tree(*static_cast<CallFrame*>(self)->traced_result));
     LeafEmptier emptier;
     visit_tree(*copy, emptier);
     return copy;
