@@ -178,12 +178,16 @@ void shut_down_all(bool exiting) {
   for (const LoadedPlugin* plugin : all) unmap_if_wanted(*plugin);
 }
 
-/// A forked child has neither the threads of the plugins nor a right to end what they share with
-/// its parent. Called from inside a plugin, or from work that it may be waiting for, its code would
-/// be pulled away under a thread that cannot leave it any more. There may be no memory left to say
-/// anything.
+/// Called from inside a plugin, or from work that it may be waiting for, its code would be pulled
+/// away under a thread that cannot leave it any more. A forked child has neither the threads of the
+/// plugins nor a right to end what they share with its parent; nobody enters them from here on, as
+/// their static objects go. There may be no memory left to say anything.
 void at_exit() {
-  if (ending().process != ::getpid() || InPlugin::current() || in_parallel()) return;
+  if (InPlugin::current() || in_parallel()) return;
+  if (ending().process != ::getpid()) {
+    close_gate();
+    return end_cleanup();
+  }
   try {
     shut_down_all(true);
   } catch (const std::exception& e) {
