@@ -162,6 +162,7 @@ Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, SizesOf s
     return fake;
   }
   StorageRef storage;
+    note_same(real, fake, body);
   for (auto& [known, fake] : stand_ins_)
     if (shares_storage(known, real)) storage = impl_of(fake)->storage_ref;
   auto place = static_cast<uint32_t>(implicit.size());
@@ -179,6 +180,25 @@ void TraceInputs::lift_gradient(const Tensor& leaf, const Tensor& gradient) {
   auto is_it = [&](const auto& known) { return known.first.is_same(gradient); };
   if (std::ranges::any_of(stand_ins_, is_it)) return;
   ValueOrigin origin = origin_of(recorder_.as_fake(leaf));  // may lift the leaf
+// Handles that are one tensor now may be two later.
+void TraceInputs::note_same(const Tensor& real, const Tensor& fake, const detail::Body& body) {
+  const ValueOrigin* input = known_origin(fake);
+  if (!input || input->kind == ValueOrigin::Kind::graph) return;
+  bool is_argument = input->kind == ValueOrigin::Kind::leaf;
+  require(
+      !is_argument || !recorder_.on_tape || !real.requires_grad(), ErrorCode::unsupported,
+      "a body that calls backward() and must be one graph captures a tensor of shape {} that "
+      "needs a gradient and is its argument, too; pass a detach() of it, or leave out fullgraph",
+      real.sizes());
+  if (!is_argument && implicit[input->index].address == &real) return;
+  ImplicitInput handle = locate(real, body);
+  if (!is_argument && !handle.address) return;  // as good as the one that is known
+  bool is_known = std::ranges::any_of(same_tensors, [&](const SameTensor& same) {
+    return same.input == *input && same.handle.address == handle.address;
+  });
+  if (!is_known) same_tensors.push_back({std::move(handle), *input});
+}
+
   auto place = static_cast<uint32_t>(implicit.size());
   add_input(gradient, meta_of(gradient), {}, {ValueOrigin::Kind::implicit, place});
   implicit.push_back(

@@ -74,10 +74,27 @@ class TraceInputs {
   std::vector<Overlap> segment_overlaps() const;
   /// Where an input of the segment is found after a run, also one that was written since.
   ValueOrigin origin_of(const Tensor& fake) const;
+  /// The fake for a captured tensor that the body has named, or undefined.
+  Tensor stand_in_of(const Tensor& real) const {
+    for (const auto& [known, fake] : stand_ins_)
+      if (known.is_same(real)) return fake;
+    return Tensor();
+  }
+  /// Of a fake that outlives its segment; null where that is not known.
+  const ValueOrigin* known_origin(const Tensor& fake) const {
+    auto known = origins_.find(impl_of(fake));
+    return known == origins_.end() ? nullptr : &known->second;
+  }
+  /// Whether a segment has made the tensor that the fake stands for.
+  bool is_made_here(const Tensor& fake) const {
+    const ValueOrigin* origin = known_origin(fake);
+    return origin && origin->kind == ValueOrigin::Kind::graph;
+  }
   /// How many references to the fake are held here.
   int32_t references(const Tensor& fake) const;
 
   std::vector<ImplicitInput> implicit;  ///< the captured tensors, in the order of their origins
+  std::vector<SameTensor> same_tensors;
   HostWrites host_writes;
 
   /// The gradient that a leaf had before becomes an input.
@@ -87,6 +104,7 @@ class TraceInputs {
   Tensor add_argument(size_t index, const TracePolicy& policy);
   Tensor add_input(const Tensor& real, const TensorMeta& meta, StorageRef storage,
                    ValueOrigin origin);
+  void note_same(const Tensor& real, const Tensor& fake, const detail::Body& body);
   void share_memory(const Tensor& fake, const Tensor& real);
   void check_write(const Tensor& written) const;
 

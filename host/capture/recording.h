@@ -35,6 +35,12 @@ struct ImplicitInput {
 };
 
 /// The mode of a module, as the body has found it.
+/// Another handle that the body read, which held the same tensor as an input.
+struct SameTensor {
+  ImplicitInput handle;
+  ValueOrigin input;
+};
+
 struct ReadMode {
   std::shared_ptr<const bool> mode;
   bool value;
@@ -85,6 +91,7 @@ struct Recording {
   GuardSet guards;
   std::vector<ImplicitInput> implicit;
   std::vector<ReadMode> modes;  ///< of modules that the body has asked
+  std::vector<SameTensor> same_tensors;
   std::vector<ProgramGuard> program_guards;
   std::vector<std::string> break_reasons;  ///< one for each graph break that was met
 

@@ -356,6 +356,7 @@ Recording Trace::finish(const BodyResults& results) {
   report::PhaseScope phase("guards");
   recording_.guards = make_guards(inputs_.recorded_call());
   if (!keep_conditions(earlier_conditions_, earlier_env_, recording_))
+  recording_.same_tensors = std::move(inputs_.same_tensors);
     recording_.why_not_followed = "an earlier segment takes other numbers for granted";
   recording_.guards.plain_list = !config::flags().dynamo.enable_cpp_guard_manager;
   is_done_ = true;

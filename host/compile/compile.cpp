@@ -106,6 +106,7 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
   // Later calls bring the captured tensors themselves.
   if (entry->path && !site.skips_bodies())
     for (ImplicitInput& in : entry->recorded.implicit) in.tensor = Tensor();
+  if (entry->path && !site.skips_bodies()) entry->recorded.same_tensors.clear();
 
   // From here on the entry serves.
   ++site.attempts;

@@ -90,7 +90,8 @@ bool Entry::accepts(const Leaves& leaves) const {
 bool Entry::serves(const Leaves& leaves) const {
   return recorded.guards.check(leaves) && (excluded.empty() || !excluded_serves(leaves)) &&
          recorded.given.places.empty() &&
-         (recorded.implicit.empty() || captured_tensors_hold(leaves)) &&
+         ((recorded.implicit.empty() && recorded.same_tensors.empty()) ||
+          captured_tensors_hold(leaves)) &&
          (recorded.modes.empty() || modes_hold()) &&
          (recorded.program_guards.empty() || program_guards_hold()) &&
          (recorded.gradients.without_grad.empty() || gradients_are_missing(leaves)) &&
@@ -200,7 +201,11 @@ bool Entry::captured_tensors_hold(const Leaves& leaves) const {
       return false;  // the program has dropped or replaced it
     }
   }
-  return true;
+  // Handles that held one tensor still do.
+  return std::ranges::all_of(recorded.same_tensors, [&](const SameTensor& same) {
+    const Tensor& now = same.handle.address ? *same.handle.address : same.handle.tensor;
+    return now.defined() && now.is_same(input_tensor(same.input, {leaves}));
+  });
 }
 
 bool Entry::modes_hold() const {

@@ -4,6 +4,7 @@
 #include "config/flags.h"
 #include "core/error.h"
 #include "graph/hash.h"
+#include "guards/tensor_numbers.h"
 #include "ops/op_table.h"
 #include "report/log.h"
 #include "runtime/limits.h"
@@ -38,6 +39,21 @@ bool symbols_coincide(const Entry& entry, const Leaves& leaves) {
   return std::ranges::adjacent_find(words) != words.end();
 }
 
+// Captured tensors and arguments of the entry that are one tensor in this call: a new recording
+// takes them for one.
+bool tensors_coincide(const Entry& entry, const Leaves& leaves) {
+  TensorNumbers known;
+  known.restart(leaves.tensors.size() + entry.recorded.implicit.size() + 1);
+  for (const Tensor* t : leaves.tensors.span())
+    if (t->defined()) known.add(*t);
+  for (const ImplicitInput& in : entry.recorded.implicit) {
+    const Tensor& t = in.address ? *in.address : in.tensor;
+    size_t number = known.size();
+    if (t.defined() && known.add(t) != number) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 bool is_due_at(const Site& site, Entry& entry, uint64_t hit, const Leaves& leaves) {
@@ -46,7 +62,8 @@ bool is_due_at(const Site& site, Entry& entry, uint64_t hit, const Leaves& leave
   auto every = static_cast<uint64_t>(flags.retrace_check);
   entry.next_check.store(next_check_after(hit, every), std::memory_order_relaxed);
   bool due = is_power_of_four(hit) || (every && hit % every == 0);
-  return due && flags.mode != "hit" && !symbols_coincide(entry, leaves);
+  return due && flags.mode != "hit" && !symbols_coincide(entry, leaves) &&
+         !tensors_coincide(entry, leaves);
 }
 
 bool is_same(const Recording& found, const Recording& recorded) {

@@ -129,5 +129,22 @@ TENON_PROGRAM(ALiteralInAPureBody, 1) {
   run.log("eager", f.stats().eager_calls);
 }
 
+// What was one tensor when the body was recorded may be two later.
+TENON_PROGRAM(ACapturedTensorIsTheArgument, 4) {
+  Tensor w = row({1, 2}), v = w;
+  auto f = run.compile([&](const Tensor& x) { return x * 2.0 + w * v; }, pure());
+  run.log(f(w), f(w), f(row({5, 7})), f(w));
+  v = row({3, 4});
+  run.log(f(w), f(w));
+  w = row({8, 8});
+  run.log(f(w), f(v), f(row({0, 1})));
+}
+
+TENON_PROGRAM(ACapturedMemberIsTheArgument, 4) {
+  auto held = std::make_shared<std::vector<Tensor>>(2, row({1, 2}));
+  auto f = run.compile([held](const Tensor& x) { return x + (*held)[0] * (*held)[1]; }, pure());
+  run.log(f((*held)[0]), f(row({1, 1})), f((*held)[1]), f(row({2, 1})));
+}
+
 }  // namespace
 }  // namespace tenon::programs
