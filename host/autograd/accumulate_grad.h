@@ -13,6 +13,8 @@ class AccumulateGrad final : public Node {
   std::string name() const override { return "AccumulateGrad"; }
   std::vector<Tensor> apply(std::vector<Tensor> grads) override;
   const Tensor& leaf() const { return leaf_; }
+  /// Another handle of the same data is the leaf from here on.
+  void move_to(const Tensor& leaf) { leaf_ = leaf; }
 
  private:
   Tensor leaf_;

@@ -5,6 +5,7 @@
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
+#include "autograd/tape_requests.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/sym/sym_int.h"
@@ -63,13 +64,6 @@ Tensor first_gradient(const Tensor& output, const Tensor& given, const char* who
           "{}: the gradient of an output of shape {} has shape {}", who, output.sizes(),
           given.sizes());
   return given.dtype() == output.dtype() ? given : given.to(output.dtype());
-}
-
-void refuse_while_recording(const char* what) {
-  require(!thread_modes.tracer, ErrorCode::unsupported,
-          "{}: not supported inside of a compiled function; call it on the function's arguments or "
-          "results",
-          what);
 }
 
 Roots roots_of(const std::vector<Tensor>& outputs, const BackwardOptions& options,
@@ -195,12 +189,8 @@ HookHandle add_leaf_hook(const Tensor& leaf, List GradState::*list, F hook) {
   });
 }
 
-}  // namespace
-
-HookHandle detail::add_tensor_hook(const Tensor& t, TensorHook hook) {
-  refuse_while_recording("register_hook");
-  require(t.defined() && t.requires_grad(),
-          "register_hook: the tensor needs no gradient, so the hook would never run");
+// On a tensor with a tape.
+HookHandle hook_tensor(const Tensor& t, TensorHook hook) {
   std::shared_ptr<Node> node = node_of(t);
   if (!node) return add_leaf_hook(t, &GradState::hooks, std::move(hook));
   uint64_t id = new_hook_id();
@@ -215,11 +205,25 @@ HookHandle detail::add_tensor_hook(const Tensor& t, TensorHook hook) {
   });
 }
 
+}  // namespace
+
+HookHandle detail::add_tensor_hook(const Tensor& t, TensorHook hook) {
+  require(t.defined() && t.requires_grad(),
+          "register_hook: the tensor needs no gradient, so the hook would never run");
+  if (!thread_modes.tracer) return hook_tensor(t, std::move(hook));
+  auto attach = [hook = std::move(hook)](const Tensor& real) { return hook_tensor(real, hook); };
+  return hook_slot(t, {"register_hook", true, std::move(attach)});
+}
+
 HookHandle register_post_accumulate_grad_hook(const Tensor& leaf, PostAccumulateHook hook) {
-  refuse_while_recording("register_post_accumulate_grad_hook");
-  require(leaf.defined() && leaf.requires_grad() && leaf.is_leaf(),
-          "register_post_accumulate_grad_hook: expected a leaf that needs a gradient");
-  return add_leaf_hook(leaf, &GradState::after_accumulate, std::move(hook));
+  const char* what = "register_post_accumulate_grad_hook";
+  require(leaf.defined() && leaf.requires_grad(), "{}: expected a leaf that needs a gradient",
+          what);
+  auto attach = [what, hook = std::move(hook)](const Tensor& real) {
+    require(real.is_leaf(), "{}: expected a leaf that needs a gradient", what);
+    return add_leaf_hook(real, &GradState::after_accumulate, hook);
+  };
+  return thread_modes.tracer ? hook_slot(leaf, {what, false, std::move(attach)}) : attach(leaf);
 }
 
 void retain_grad_at(Node& node, uint32_t input, std::shared_ptr<Tensor> cell) {

@@ -1,4 +1,6 @@
 // Functions with a derivative of their own: tenon::autograd::Function.
+#include "autograd/function.h"
+
 #include "autograd/grad_state.h"
 #include "autograd/saved_tensor.h"
 #include "autograd/tape.h"
@@ -77,11 +79,42 @@ struct FunctionRunner {
     return std::ranges::any_of(list, [&](const Tensor& x) { return x.is_same(t); });
   }
 
+  bool note_needs() {
+    bool needed = false;
+    for (const Tensor& t : inputs) {
+      bool needs = t.defined() && t.requires_grad() && thread_modes.grad_enabled;
+      node->context.needs_.push_back(needs);
+      needed = needed || needs;
+    }
+    return needed;
+  }
+
+  void connect() {
+    for (size_t i = 0; i < inputs.size(); ++i)
+      node->next.push_back(node->context.needs_[i] ? edge_of(inputs[i]) : Edge{});
+  }
+
+  std::vector<Tensor> forward(const detail::FunctionForward& forward, bool needed) {
+    NoGradGuard no_grad;
+    std::vector<Tensor> results = forward(node->context, inputs);
+    for (Tensor& r : results)
+      if (needed && r.defined() && holds(inputs, r) && !holds(node->context.dirty_, r))
+        r = r.view_as(r);
+    return results;
+  }
+
+  bool is_fixed(const Tensor& result) const {
+    return !result.defined() || !is_differentiable(result.dtype()) ||
+           holds(node->context.fixed_, result);
+  }
+  bool is_dirty(const Tensor& result) const {
+    return result.defined() && holds(node->context.dirty_, result);
+  }
+
   // A result that is an input or shares its memory would carry two histories.
   std::vector<Tensor> attach(std::vector<Tensor> results) {
     for (Tensor& r : results) {
-      bool fixed = !r.defined() || !is_differentiable(r.dtype()) || holds(node->context.fixed_, r);
-      bool dirty = r.defined() && holds(node->context.dirty_, r);
+      bool fixed = is_fixed(r), dirty = is_dirty(r);
       if (!fixed && !dirty && holds(inputs, r)) r = r.view_as(r);
       uint32_t input = r.defined() ? node->add_input(r) : (node->inputs.emplace_back(), 0);
       if (fixed) continue;
@@ -92,45 +125,84 @@ struct FunctionRunner {
         set_history(r, node, input);
       }
     }
-    return results;
-  }
-
-  std::vector<Tensor> run(const detail::FunctionForward& forward) {
-    bool needed = false;
-    for (const Tensor& t : inputs) {
-      bool needs = t.defined() && t.requires_grad() && thread_modes.grad_enabled;
-      node->context.needs_.push_back(needs);
-      node->next.push_back(needs ? edge_of(t) : Edge{});
-      needed = needed || needs;
-    }
-    std::vector<Tensor> results;
-    {
-      NoGradGuard no_grad;
-      results = forward(node->context, inputs);
-      if (needed)
-        for (Tensor& r : results)
-          if (r.defined() && holds(inputs, r) && !holds(node->context.dirty_, r)) r = r.view_as(r);
-    }
-    if (!needed) return results;
-    results = attach(std::move(results));
     node->save(results);
     return results;
   }
+
+  std::vector<Tensor> run(const detail::FunctionForward& function) {
+    bool needed = note_needs();
+    connect();
+    std::vector<Tensor> results = forward(function, needed);
+    return needed ? attach(std::move(results)) : results;
+  }
+
+  /// The context without tensors, and what they were.
+  Context emptied_context(const std::vector<Tensor>& results, ResultKinds& kinds,
+                          std::vector<Tensor>& saved) {
+    for (uint32_t r = 0; r < results.size(); ++r) {
+      if (is_fixed(results[r])) kinds.fixed.push_back(r);
+      if (is_dirty(results[r])) kinds.dirty.push_back(r);
+    }
+    Context context = std::move(node->context);
+    saved = std::exchange(context.to_save_, {});
+    context.dirty_.clear();
+    context.fixed_.clear();
+    return context;
+  }
+
+  void take(const Context& context, const FunctionTensors& tensors, const ResultKinds& kinds) {
+    node->context = context;
+    node->context.to_save_ = tensors.saved;
+    for (uint32_t r : kinds.fixed) node->context.fixed_.push_back(tensors.results[r]);
+    for (uint32_t r : kinds.dirty) node->context.dirty_.push_back(tensors.results[r]);
+  }
 };
+
+namespace {
+
+std::shared_ptr<FunctionNode> make_node(const std::string& name,
+                                        detail::FunctionBackward backward) {
+  auto node = std::make_shared<FunctionNode>(name + "Backward", std::move(backward));
+  note_origin(*node, name);
+  return node;
+}
+
+}  // namespace
+
+std::vector<Tensor> (*record_function_slot)(FunctionCall&) = nullptr;
+
+void WaitingFunction::attach(
+    FunctionTensors tensors,
+    FunctionRef<detail::FunctionBackward(detail::FunctionBackward)> wrap) const {
+  FunctionRunner runner{make_node(name_, wrap(backward_)), tensors.inputs};
+  runner.take(context_, tensors, kinds_);
+  runner.connect();
+  runner.attach(std::move(tensors.results));
+}
+
+std::vector<Tensor> FunctionCall::run(const std::vector<Tensor>& on) const {
+  return FunctionRunner{make_node(name, backward_), on}.run(forward_);
+}
+
+FunctionTensors FunctionCall::run_forward() {
+  FunctionRunner runner{make_node(name, {}), inputs};
+  FunctionTensors found{inputs, runner.forward(forward_, runner.note_needs()), {}};
+  ResultKinds kinds;
+  Context context = runner.emptied_context(found.results, kinds, found.saved);
+  waiting_ = std::make_shared<const WaitingFunction>(name, backward_, std::move(context),
+                                                     std::move(kinds));
+  return found;
+}
 
 std::vector<Tensor> detail::apply_function(std::string name, const std::vector<Tensor>& inputs,
                                            const FunctionForward& forward,
                                            FunctionBackward backward) {
-  auto run = [&](const std::vector<Tensor>& real) {
-    auto node = std::make_shared<FunctionNode>(name + "Backward", std::move(backward));
-    note_origin(*node, name);
-    return FunctionRunner{node, real}.run(forward);
-  };
-  // A graph of the function's ops would have their derivatives, not the function's own.
+  FunctionCall call(name, inputs, forward, std::move(backward));
   bool needs = thread_modes.grad_enabled && std::ranges::any_of(inputs, [](const Tensor& t) {
                  return t.defined() && t.requires_grad();
                });
-  return thread_modes.tracer && needs ? run_outside_slot(name, inputs, run) : run(inputs);
+  // A graph of the function's ops would have their derivatives, not the function's own.
+  return thread_modes.tracer && needs ? record_function_slot(call) : call.run(inputs);
 }
 
 std::string detail::type_name(const std::type_info& type) {

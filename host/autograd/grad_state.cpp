@@ -3,6 +3,7 @@
 
 #include "autograd/accumulate_grad.h"
 #include "autograd/tape.h"
+#include "autograd/tape_requests.h"
 #include "autograd/view.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -102,9 +103,14 @@ bool Tensor::is_leaf() const { return !autograd::node_of(*this); }
 void Tensor::retain_grad() const {
   require(requires_grad(),
           "retain_grad: this tensor needs no gradient; call requires_grad_() first");
-  require(!is_fake(), ErrorCode::unsupported,
-          "retain_grad: not supported inside of a compiled function; return the tensor and call it "
-          "on the result");
+  if (is_fake() && thread_modes.tracer) {
+    auto attach = [](const Tensor& real) {
+      real.retain_grad();
+      return autograd::HookHandle();
+    };
+    static_cast<void>(autograd::hook_slot(*this, {"retain_grad", true, attach}));
+    return;
+  }
   std::shared_ptr<autograd::Node> node = autograd::node_of(*this);
   autograd::GradState& state = autograd::ensure_state(*this);
   if (!node || state.retained) return;

@@ -214,9 +214,6 @@ void record_call(const CallArgs& call) {
   record_by_plan(call);
 }
 
-std::vector<Tensor> (*run_outside_slot)(std::string_view, const std::vector<Tensor>&,
-                                        FunctionRef<TensorsFn>) = nullptr;
-
 void (*gradient_touched_slot)(const Tensor&, bool) = nullptr;
 void (*requires_grad_slot)(const Tensor&, bool) = nullptr;
 void* (*leave_recording_slot)(const char*, std::vector<Tensor>&) = nullptr;

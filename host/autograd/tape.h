@@ -16,13 +16,6 @@ void note_origin(Node& node, const std::string& op);
 /// A node for results whose gradient cannot be had; passing through it throws `why`.
 std::shared_ptr<Node> make_refusing_node(std::string name, std::string why, Edges edges);
 
-/// Runs `f` outside of the recording in progress, on the tensors that `inputs` stand for, and gives
-/// stand-ins for its results; capture/trace.cpp does it.
-using TensorsFn = std::vector<Tensor>(const std::vector<Tensor>&);
-extern std::vector<Tensor> (*run_outside_slot)(std::string_view what,
-                                               const std::vector<Tensor>& inputs,
-                                               FunctionRef<TensorsFn> f);
-
 /// While a recorder runs: the gradient of a leaf is about to be read, or to be replaced without
 /// being read. capture/grad_effects.cpp.
 extern void (*gradient_touched_slot)(const Tensor& leaf, bool reads);

@@ -6,6 +6,7 @@
 #include "capture/follow/follow.h"
 #include "capture/trace.h"
 #include "core/error.h"
+#include "graph/record.h"
 
 #include <algorithm>
 
@@ -16,6 +17,18 @@ using autograd::GradState;
 bool TouchedGradients::has_touched(const Tensor& leaf) const {
   return std::ranges::any_of(touched_, [&](const Touched& t) { return t.leaf.is_same(leaf); });
 }
+
+namespace {
+
+// Its gradient is a value of the recording like any other.
+bool is_made_by_body(const Tensor& leaf) {
+  const GraphRecorder& recorder = recorder_of_thread();
+  if (!leaf.is_fake() || !recorder.owns(leaf)) return false;
+  const GraphValue& value = recorder_of_thread().graph().value(impl_of(leaf)->extra->trace_value);
+  return value.source == ValueSource::node;
+}
+
+}  // namespace
 
 void TouchedGradients::touch(const Tensor& leaf, bool reads) {
   GradState& state = autograd::ensure_state(leaf);
@@ -31,6 +44,10 @@ void TouchedGradients::give_back() {
 std::vector<bool> TouchedGradients::take_histories(std::span<const Tensor> outputs) {
   std::vector<bool> had;
   for (const Tensor& t : outputs) {
+    bool is_own_leaf = t.defined() && t.requires_grad() && is_made_by_body(t) && t.is_leaf();
+    require(!is_own_leaf, ErrorCode::unsupported,
+            "a body that calls backward() or requires_grad_() and must be one graph returns a leaf "
+            "that it has made; return its detach(), or leave out fullgraph");
     had.push_back(t.defined() && t.is_fake() && t.requires_grad() && !t.is_leaf());
     if (!had.back()) continue;
     autograd::state_of(t)->node = nullptr;
@@ -64,7 +81,7 @@ const bool installed = [] {
     if (thread_modes.follower) return;  // such bodies are recorded without the tape
     Trace* trace = Trace::current();
     if (!trace || !trace->is_on_tape()) return;
-    if (trace->gradients().has_touched(leaf)) return;
+    if (trace->gradients().has_touched(leaf) || is_made_by_body(leaf)) return;
     Tensor& gradient = autograd::ensure_state(leaf).grad;
     // That of an argument, whose fake has none yet.
     const Tensor& real = leaf.is_fake() ? concrete_of(leaf) : leaf;

@@ -1,6 +1,7 @@
 // Fakes for real tensors.
 #include "capture/inputs.h"
 
+#include "autograd/accumulate_grad.h"
 #include "autograd/grad_state.h"
 #include "autograd/tape.h"
 #include "autograd/view.h"
@@ -23,10 +24,11 @@ const Tensor& concrete_of(const Tensor& fake) {
   return impl->extra ? impl->extra->concrete : none;
 }
 
-void escape(const Tensor& fake, const Tensor& real) {
-  bool is_leaf = real.requires_grad() && real.is_leaf();
-  // A leaf that the body has made and keeps, and that no tape knows: the handle is the leaf.
-  if (is_leaf && autograd::ensure_state(real).accumulator.expired()) {
+void escape(const Tensor& fake, const Tensor& real, bool made_here) {
+  // A leaf that the body has made and keeps: the handle is the leaf, also to tapes that know it.
+  if (made_here && real.requires_grad() && real.is_leaf()) {
+    if (auto end_of_tape = autograd::ensure_state(real).accumulator.lock())
+      static_cast<autograd::AccumulateGrad&>(*end_of_tape).move_to(fake);
     impl_of(fake)->grad = std::move(impl_of(real)->grad);
     become(fake, real);
     return mark_requires_grad(fake, true);
@@ -35,6 +37,8 @@ void escape(const Tensor& fake, const Tensor& real) {
   mark_requires_grad(fake, false);
   if (autograd::Edge edge = autograd::edge_of(real))
     autograd::set_history(fake, edge.node, edge.input);
+  if (autograd::GradState* state = autograd::state_of(real); state && state->retained)
+    autograd::ensure_state(fake).retained = state->retained;
 }
 
 Tensor real_of(const Tensor& t) { return t.defined() && t.is_fake() ? concrete_of(t) : t; }
@@ -158,11 +162,11 @@ Dims symbolic_strides(const Tensor& real, const Dims& sizes, ImplicitInput& met)
 Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, SizesOf sizes) {
   for (auto& [known, fake] : stand_ins_) {
     if (!known.is_same(real)) continue;
+    note_same(real, fake, body);
     recorder_.as_fake(fake);  // adopts it where a new segment has begun
     return fake;
   }
   StorageRef storage;
-    note_same(real, fake, body);
   for (auto& [known, fake] : stand_ins_)
     if (shares_storage(known, real)) storage = impl_of(fake)->storage_ref;
   auto place = static_cast<uint32_t>(implicit.size());
@@ -176,10 +180,6 @@ Tensor TraceInputs::lift(const Tensor& real, const detail::Body& body, SizesOf s
   return fake;
 }
 
-void TraceInputs::lift_gradient(const Tensor& leaf, const Tensor& gradient) {
-  auto is_it = [&](const auto& known) { return known.first.is_same(gradient); };
-  if (std::ranges::any_of(stand_ins_, is_it)) return;
-  ValueOrigin origin = origin_of(recorder_.as_fake(leaf));  // may lift the leaf
 // Handles that are one tensor now may be two later.
 void TraceInputs::note_same(const Tensor& real, const Tensor& fake, const detail::Body& body) {
   const ValueOrigin* input = known_origin(fake);
@@ -199,6 +199,10 @@ void TraceInputs::note_same(const Tensor& real, const Tensor& fake, const detail
   if (!is_known) same_tensors.push_back({std::move(handle), *input});
 }
 
+void TraceInputs::lift_gradient(const Tensor& leaf, const Tensor& gradient) {
+  auto is_it = [&](const auto& known) { return known.first.is_same(gradient); };
+  if (std::ranges::any_of(stand_ins_, is_it)) return;
+  ValueOrigin origin = origin_of(recorder_.as_fake(leaf));  // may lift the leaf
   auto place = static_cast<uint32_t>(implicit.size());
   add_input(gradient, meta_of(gradient), {}, {ValueOrigin::Kind::implicit, place});
   implicit.push_back(
@@ -229,7 +233,8 @@ Tensor TraceInputs::fake_for_result(const Tensor& real) {
   impl_of(fake)->keys |= bit(Key::meta);
   if (real.requires_grad()) mark_requires_grad(fake, true);
   stand_ins_.push_back({real, fake});
-  recorder_.know_earlier(fake);  // somebody may keep it who never uses it
+  origins_.erase(impl_of(fake));  // of one that is gone
+  recorder_.know_earlier(fake);   // somebody may keep it who never uses it
   return fake;
 }
 

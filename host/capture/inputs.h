@@ -27,8 +27,8 @@ const Tensor& concrete_of(const Tensor& fake);
 Tensor real_of(const Tensor& t);
 
 /// Somebody keeps a fake beyond the body: it becomes the tensor that it stands for, with its
-/// history.
-void escape(const Tensor& fake, const Tensor& real);
+/// history. `made_here`: the program has no other handle of that tensor.
+void escape(const Tensor& fake, const Tensor& real, bool made_here);
 
 class TraceInputs {
  public:

@@ -24,20 +24,6 @@ void Trace::run_outside(const CallArgs& call) {
   }
 }
 
-// The same for a function that has a derivative of its own.
-std::vector<Tensor> Trace::run_outside(std::string_view what, const std::vector<Tensor>& inputs,
-                                       FunctionRef<autograd::TensorsFn> f) {
-  graph_break(what, std::source_location::current());
-  recording_.why_not_followed = message("{} runs outside of the graph", what);
-  std::vector<Tensor> real;
-  for (const Tensor& t : inputs) real.push_back(real_of(t));
-  PauseRecording pause;
-  std::vector<Tensor> results = f(real);
-  for (Tensor& t : results)
-    if (t.defined()) t = inputs_.fake_for_result(t);
-  return results;
-}
-
 // Those of `fakes` that somebody keeps beyond the call.
 std::vector<Tensor> Trace::escaped_of(std::vector<Tensor> fakes,
                                       std::span<const Tensor> body_outputs) const {
@@ -64,22 +50,8 @@ void Trace::finish_escapes(std::span<const Tensor> body_outputs) {
                 std::source_location::current());
   for (const auto* list : {&pending, &earlier})
     for (const Tensor& fake : *list)
-      if (Tensor real = concrete_of(fake); real.defined()) escape(fake, real);
+      if (Tensor real = concrete_of(fake); real.defined())
+        escape(fake, real, inputs_.is_made_here(fake));
 }
-
-namespace {
-
-const bool runs_functions = (
-    autograd::run_outside_slot =
-        [](std::string_view what, const std::vector<Tensor>& inputs,
-           FunctionRef<autograd::TensorsFn> f) {
-          require(Trace::current() != nullptr, ErrorCode::unsupported,
-                  "{}: a function with a derivative of its own cannot be recorded into a graph",
-                  what);
-          return Trace::current()->run_outside(what, inputs, f);
-        },
-    true);
-
-}  // namespace
 
 }  // namespace tenon

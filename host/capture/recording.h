@@ -2,6 +2,7 @@
 // are made from what it computes. A Trace makes it, an entry of a call site keeps it.
 #pragma once
 
+#include "autograd/tape_requests.h"
 #include "capture/body_numbers.h"
 #include "capture/log_calls.h"
 #include "core/sym/shape_env.h"
@@ -34,13 +35,13 @@ struct ImplicitInput {
   std::vector<DenseStep> dense;    ///< of strides that follow from such sizes
 };
 
-/// The mode of a module, as the body has found it.
 /// Another handle that the body read, which held the same tensor as an input.
 struct SameTensor {
   ImplicitInput handle;
   ValueOrigin input;
 };
 
+/// The mode of a module, as the body has found it.
 struct ReadMode {
   std::shared_ptr<const bool> mode;
   bool value;
@@ -90,8 +91,8 @@ struct Recording {
   std::string break_reason;
   GuardSet guards;
   std::vector<ImplicitInput> implicit;
-  std::vector<ReadMode> modes;  ///< of modules that the body has asked
   std::vector<SameTensor> same_tensors;
+  std::vector<ReadMode> modes;  ///< of modules that the body has asked
   std::vector<ProgramGuard> program_guards;
   std::vector<std::string> break_reasons;  ///< one for each graph break that was met
 
@@ -105,7 +106,8 @@ struct Recording {
   std::shared_ptr<Graph> graph;
   std::vector<ValueId> values_before;  ///< of the same tensor objects, see GraphRecorder
   GivenNumbers given;
-  bool has_code = false;  ///< false: nothing was recorded, the graph is empty
+  autograd::TapeRequests requests;  ///< of the body
+  bool has_code = false;            ///< false: nothing was recorded, the graph is empty
   std::vector<ValueOrigin> inputs, outputs;
   std::vector<LogCall> log_calls;  ///< to be run after the graph
   bool has_backward = false;       ///< recorded through the tape: the body calls backward()

@@ -246,8 +246,10 @@ void Trace::flush() {
   segment.values_before.resize(segment.graph->values().size(), no_value);
   std::vector<Tensor> results(alive.size());
   mutates_ = false;  // also where it throws: it has run once
+  autograd::TapeRequests requests = std::exchange(requests_, {});
   {
     PauseRecording pause;
+    autograd::RequestsOfCall brings(requests);
     EnableGradGuard as_recorded(recorder_.grad_enabled());
     env_->set_rules({});  // what lowering asks for has no place to be asserted at
     segment.code = run_segment_(segment, heads, symbols_.words(*segment.graph), results);
@@ -333,7 +335,8 @@ void Trace::failed() {
   if (mutates_ || !kept.empty()) flush();
   for (const auto& list : {kept, escaped_of(recorder_.earlier_fakes(), {})})
     for (const Tensor& fake : list)
-      if (Tensor real = concrete_of(fake); real.defined()) escape(fake, real);
+      if (Tensor real = concrete_of(fake); real.defined())
+        escape(fake, real, inputs_.is_made_here(fake));
 }
 
 Recording Trace::finish(const BodyResults& results) {
@@ -353,10 +356,10 @@ Recording Trace::finish(const BodyResults& results) {
   else
     finish_graph(results.tensors);
   recording_.implicit = std::move(inputs_.implicit);
+  recording_.same_tensors = std::move(inputs_.same_tensors);
   report::PhaseScope phase("guards");
   recording_.guards = make_guards(inputs_.recorded_call());
   if (!keep_conditions(earlier_conditions_, earlier_env_, recording_))
-  recording_.same_tensors = std::move(inputs_.same_tensors);
     recording_.why_not_followed = "an earlier segment takes other numbers for granted";
   recording_.guards.plain_list = !config::flags().dynamo.enable_cpp_guard_manager;
   is_done_ = true;
@@ -410,6 +413,7 @@ void Trace::finish_graph(std::span<const Tensor> body_outputs) {
   recording_.graph = recorder_.finish(results);
   recording_.values_before = recorder_.values_before();
   recording_.given = std::move(numbers_.given);
+  recording_.requests = std::move(requests_);
   recording_.values_before.resize(recording_.graph->values().size(), no_value);
   if (is_on_tape()) forget_tape(*recording_.graph);
   symbols_.bind(*recording_.graph);

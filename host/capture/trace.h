@@ -80,9 +80,9 @@ class Trace {
   void graph_break(std::string_view what, std::source_location where);
   /// The element as a symbol. Only where symbols().captures_scalars().
   Number item_symbol(const Tensor& t, Dtype wanted);
-  /// Runs what is pending, then `f` on the tensors that `inputs` stand for.
-  std::vector<Tensor> run_outside(std::string_view what, const std::vector<Tensor>& inputs,
-                                  FunctionRef<autograd::TensorsFn> f);
+  /// Runs what is pending, forward of a function last, whose results get their history.
+  void attach_outside(std::string_view what, const autograd::WaitingFunction& function,
+                      autograd::FunctionTensors tensors);
   /// The body depends on the mode of a module.
   void note_mode(const std::shared_ptr<const bool>& mode) {
     for (const ReadMode& known : recording_.modes)
@@ -97,6 +97,8 @@ class Trace {
   DataSymbols& symbols() { return symbols_; }
   TouchedGradients& gradients() { return gradients_; }
   PendingLogCalls& log_calls() { return log_calls_; }
+  /// About values of the graph that is being recorded.
+  autograd::TapeRequests& requests() { return requests_; }
 
   const bool fullgraph;        ///< the body must be one graph
   const std::string callable;  ///< its name, for reports
@@ -125,6 +127,7 @@ class Trace {
   BodyNumbers numbers_;
   TouchedGradients gradients_;
   PendingLogCalls log_calls_;
+  autograd::TapeRequests requests_;
   Recording recording_;
   std::shared_ptr<const ShapeEnv> earlier_env_;
   std::vector<const Expr*> earlier_conditions_;  // of segments that ran before, over that

@@ -103,9 +103,10 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
   if (report::artifact_enabled("guards"))
     report::log_artifact("guards", entry->recorded.guards.to_text());
 
-  // Later calls bring the captured tensors themselves.
+  // Later calls bring the captured tensors and requests to the tape themselves.
   if (entry->path && !site.skips_bodies())
     for (ImplicitInput& in : entry->recorded.implicit) in.tensor = Tensor();
+  if (!site.skips_bodies()) entry->recorded.requests = {};
   if (entry->path && !site.skips_bodies()) entry->recorded.same_tensors.clear();
 
   // From here on the entry serves.
@@ -122,12 +123,14 @@ void serve_recording(Site& site, Recording recording, const Leaves& leaves, Call
   if (has_run) give_results(recording, result);
   std::vector<Tensor> slots = recording.captured();
   std::vector<int64_t> numbers = recording.given.words;
+  autograd::TapeRequests requests = recording.requests;
   Entry& entry = version_of(site, leaves, std::move(recording));
   if (auto* watch = report::CompileWatch::current()) {
     note_sizes(watch->record(), site, entry);
     watch->finish(entry.replays() ? "replays" : "compiled");
   }
   if (has_run) return;
+  autograd::RequestsOfCall brings(requests);
   entry.run({leaves, slots, numbers}, result);
 }
 

@@ -80,6 +80,7 @@ void give_followed(Site& site, Entry& first, const PathVersion& version, Followe
   }
   Site::Counters& counters = site.my_counters();
   counters.hits.store(counters.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  autograd::RequestsOfCall brings(follower.requests());
   static_cast<const Entry*>(version.owner)
       ->run({leaves, follower.slots(), follower.numbers()}, result);
 }

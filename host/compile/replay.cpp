@@ -5,6 +5,7 @@
 #include "compile/explain.h"
 #include "compile/segments.h"
 #include "compile/site_settings.h"
+#include "compile/tape_pieces.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "report/compile_record.h"
@@ -110,9 +111,10 @@ void finish_call(Site& site, Recording recording, const Leaves& leaves, CallResu
     EnableGradGuard mode(thread_modes.grad_enabled && !recorded.has_backward);
     once.artifact =
         code == CodeOf::interpreter
-            ? interpreter_artifact(recorded.graph)
+            ? op_by_op(recorded.graph)
             : segment_code(site, recorded.graph, words, once.recorded_overlaps)->artifact;
   }
+  autograd::RequestsOfCall brings(recorded.requests);
   once.run({leaves, slots, recorded.given.words}, result);
 }
 
@@ -132,6 +134,7 @@ void on_replay(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   if (!known) return finish_call(site, std::move(recording), leaves, result);
   RulesOfRecording rules{recording.shape_env};
   std::vector<Tensor> slots = recording.captured();
+  autograd::RequestsOfCall brings(recording.requests);
   known->run({leaves, slots, recording.given.words}, result);
 }
 

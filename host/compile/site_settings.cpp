@@ -4,6 +4,7 @@
 #include "backend/backend.h"
 #include "compile/compile_graph.h"
 #include "compile/explain.h"
+#include "compile/tape_pieces.h"
 #include "config/flags.h"
 #include "graph/passes/passes.h"
 #include "graph/text/print.h"
@@ -68,15 +69,14 @@ TracePolicy policy_of(Site& site, const Leaves& leaves, const Path* left) {
   return policy;
 }
 
-std::shared_ptr<Artifact> compile_for(Site& site, const std::shared_ptr<Graph>& recorded) {
-  if (report::artifact_enabled("graph")) report::log_artifact("graph", to_text(*recorded));
-  if (is_too_small(*recorded)) return interpreter_artifact(recorded);
+namespace {
+
+std::shared_ptr<Artifact> compile_part(Site& site, const std::shared_ptr<Graph>& recorded) {
   std::shared_ptr<Graph> graph = recorded;
   if (config::flags().dynamo.dead_code_elimination) {
     graph = clone(*recorded);
     remove_dead_code(*graph, {.keep_random = true});
   }
-  ++site.compiles;
   report::counter("stats.unique_graphs").add();
   report::counter("stats.calls_captured").add(static_cast<int64_t>(graph->nodes().size()));
   auto begun = std::chrono::steady_clock::now();
@@ -84,6 +84,17 @@ std::shared_ptr<Artifact> compile_for(Site& site, const std::shared_ptr<Graph>& 
   std::chrono::duration<double, std::milli> taken = std::chrono::steady_clock::now() - begun;
   explain_graph(site, *graph, taken.count());
   return artifact;
+}
+
+}  // namespace
+
+std::shared_ptr<Artifact> compile_for(Site& site, const std::shared_ptr<Graph>& recorded) {
+  if (report::artifact_enabled("graph")) report::log_artifact("graph", to_text(*recorded));
+  if (is_too_small(*recorded)) return op_by_op(recorded);
+  ++site.compiles;
+  return compile_tape_pieces(recorded, site.options, [&](const std::shared_ptr<Graph>& piece) {
+    return compile_part(site, piece);
+  });
 }
 
 }  // namespace tenon

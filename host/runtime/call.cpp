@@ -202,6 +202,7 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
     if (is_due(site, *entry, leaves) && verify_slot(site, *entry, leaves, body, result)) return;
     add(counters.hits, 1);
     result.prototype = entry->recorded.prototype.get();
+    autograd::RequestsOfCall brings(entry->recorded.requests);
     return entry->run({leaves}, result);
   }
   add(counters.unserved, 1);

@@ -1,6 +1,7 @@
 // Following: runs of bodies along paths, and turning into recordings.
 #include "capture/follow/follow.h"
 
+#include "capture/hooks.h"
 #include "core/dispatch.h"
 #include "graph/record.h"
 #include "ops/complex_forms.h"
@@ -95,6 +96,33 @@ bool Follower::passes_break() {
     return false;
   }
   if (walk_.has_pending_steps()) walk_.run_segment(helpers_.segments);
+  return true;
+}
+
+std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
+                                                         const autograd::HookWish& wish) {
+  std::optional<ValueId> value = walk_.pending_value(t);
+  if (!value) {
+    if (auto output = walk_.output_of_segment(t))
+      require_whole_gradient(wish, *output->first->graph, output->second, [&](size_t i) {
+        return i < output->first->outputs.size() && walk_.is_reachable(output->first->outputs[i]);
+      });
+    return attach_now(wish, t.is_fake() ? Tensor(walk_.real_of(t)) : t);
+  }
+  auto expects = [&] { return walk_.expects_hook(*value); };
+  if (expects() || changes_path(expects)) return wait_with(wish, *value, walk_.requests);
+  difference_ = message("{} is called after {} operations", wish.what, walk_.at().next_step());
+  return std::nullopt;
+}
+
+bool Follower::takes_function(const autograd::FunctionCall& call,
+                              const autograd::FunctionTensors& tensors) {
+  auto fits = [&] { return walk_.ends_function(tensors, call.waiting()->kinds()); };
+  if (!fits() && !changes_path(fits)) {
+    difference_ = message("{} ends after {} operations", call.name, walk_.at().next_step());
+    return false;
+  }
+  walk_.add_function(call.waiting());
   return true;
 }
 

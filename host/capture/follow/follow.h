@@ -56,6 +56,8 @@ class Follower {
   /// The captured tensors, by slot, and the body's numbers that are symbols.
   std::span<const Tensor> slots() const { return walk_.at().frame().slots; }
   std::span<const int64_t> numbers() const { return walk_.at().frame().numbers; }
+  /// About values of the graph of a body in one piece.
+  const autograd::TapeRequests& requests() const { return walk_.requests; }
   /// Real tensors where the body had graph breaks.
   BodyResults& results() { return results_; }
 
@@ -67,6 +69,10 @@ class Follower {
   bool takes(const CallArgs& call);
   /// The body looks at data: whether a segment ends here, which has run then.
   bool passes_break();
+  /// A hook that is registered on `t`, where the recording had one there, too.
+  std::optional<autograd::HookHandle> takes_hook(const Tensor& t, const autograd::HookWish& wish);
+  /// A function, whose forward has been followed, where the recording had it.
+  bool takes_function(const autograd::FunctionCall& call, const autograd::FunctionTensors& tensors);
   const Walk& walk() const { return walk_; }
   bool captures_scalars() const { return helpers_.captures_scalars; }
   /// Goes on as a recording.

@@ -97,6 +97,8 @@ void Path::add_part(const Recording& recording, const Segment* segment) {
   Part& part = parts_.emplace_back();
   part.graph = segment ? segment->graph : recording.graph;
   part.segment = segment;
+  part.hooked = autograd::hooked_values(*part.graph);
+  part.functions = autograd::ends_of_functions(*part.graph);
   part.first_value = static_cast<ValueId>(object_of_.size());
   part.first_step = steps_.size();
   object_of_.resize(object_of_.size() + part.graph->values().size(), no_object);

@@ -61,6 +61,8 @@ class Path {
     uint32_t first_object, end_object;   ///< those that its operations make
     std::vector<uint32_t> inputs;        ///< objects; no_object for numbers
     std::vector<uint32_t> outputs;       ///< objects, of segments
+    std::vector<ValueId> hooked;         ///< values of the graph that the body has hooks on
+    std::vector<NodeId> functions;       ///< nodes that end the forward of one
     std::vector<uint32_t> symbol_words;  ///< by symbol of the graph: which word of the path's
     const Segment* segment;              ///< null: the body in one piece
   };

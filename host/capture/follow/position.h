@@ -56,6 +56,8 @@ class Position {
 
   /// Whether an operation is the next step.
   bool fits_step(const CallArgs& call);
+  /// Whether the body names a value of the path by this tensor.
+  bool names(ValueId value, const Tensor& given) { return is_value(value, given); }
   /// Answers it, and goes on.
   void give_results(const CallArgs& call);
   /// For people: what the operation is, and what was recorded in its place.

@@ -1,6 +1,7 @@
 // Re-recording: steps of a path as operations of a trace.
 #include "capture/follow/record_steps.h"
 
+#include "capture/hooks.h"
 #include "capture/renamed.h"
 #include "core/dispatch.h"
 #include "core/tensor/each_tensor.h"
@@ -97,9 +98,42 @@ void hand_over(Trace& trace, const Path& path, const Frame& frame, std::span<con
   }
 }
 
+// A value of the path is `t` in the trace.
+void take_hooks(Trace& trace, const Tensor& t, ValueId value,
+                const autograd::TapeRequests& requests) {
+  for (const autograd::HookOnValue& on : requests.hooks) {
+    if (on.value != value) continue;
+    GraphRecorder& recorder = recorder_of_thread();
+    trace.requests().hooks.push_back({recorder.value_of(t), on.hook});
+    autograd::mark_hooked(recorder.graph(), recorder.value_of(t));
+  }
+}
+
+// Of functions whose forward ends with the step.
+void take_functions(Trace& trace, const Path& path, const Path::Step& step,
+                    std::span<const Tensor> known, const autograd::TapeRequests& requests) {
+  for (const autograd::FunctionAtNode& at : requests.functions) {
+    if (at.last != step.node) continue;
+    const Path::Part& part = path.parts()[step.part];
+    auto place = autograd::FunctionPlace::of(part.graph->node(step.node));
+    auto tensors = [&](const std::vector<ValueId>& values) {
+      std::vector<Tensor> list;
+      for (ValueId v : values)
+        list.push_back(v == no_value ? Tensor() : known[path.object_of(part.first_value + v)]);
+      return list;
+    };
+    bool is_there =
+        put_into_graph(trace, at.function,
+                       {tensors(place->inputs), tensors(place->results), tensors(place->saved)});
+    ensure(is_there, "a function that was followed has no place in the graph");
+  }
+}
+
 }  // namespace
 
-void record_steps(Trace& trace, const Path& path, const Frame& frame, size_t first, size_t end) {
+void record_steps(Trace& trace, const Path& path, const Frame& frame, StepRange range,
+                  const autograd::TapeRequests& requests) {
+  auto [first, end] = range;
   if (first > 0) restore_symbols(trace, path, frame, path.values_before(first));
   std::vector<Tensor> known = known_tensors(trace, path, frame);
   // Pending steps are of one part.
@@ -114,7 +148,9 @@ void record_steps(Trace& trace, const Path& path, const Frame& frame, size_t fir
     recorder_of_thread().record(call);
     each_result(call, [&](const Tensor& t, uint32_t r) {
       if (step.in_place < 0) known[path.object_of(step.first_result + r)] = t;
+      take_hooks(trace, t, step.first_result + r, requests);
     });
+    take_functions(trace, path, step, known, requests);
     for (Value& v : results) drop(v);
   }
   hand_over(trace, path, frame, known);

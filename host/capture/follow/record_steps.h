@@ -6,9 +6,13 @@
 
 namespace tenon {
 
-/// Puts the steps from `first` up to `end` into the trace, as the body has performed them with the
-/// tensors and numbers of the frame; the fakes that the body holds become those of the trace. The
-/// frame is of no use afterwards.
-void record_steps(Trace& trace, const Path& path, const Frame& frame, size_t first, size_t end);
+struct StepRange {
+  size_t first, end;
+};
+/// Puts these steps into the trace, as the body has performed them with the tensors and numbers of
+/// the frame, and with requests about values of the path; the fakes that the body holds become those of
+/// the trace. The frame is of no use afterwards.
+void record_steps(Trace& trace, const Path& path, const Frame& frame, StepRange range,
+                  const autograd::TapeRequests& requests);
 
 }  // namespace tenon

@@ -18,7 +18,7 @@ Walk::Walk(const detail::Leaves& leaves, const PathVersion& version)
 
 bool Walk::ends_whole(std::span<const Tensor> outputs) {
   return at_.next_step() == path().steps().size() && !has_escapes(outputs) &&
-         at_.fits_results(outputs);
+         at_.fits_results(outputs) && has_requests_of(path().parts()[0]);
 }
 
 // Whether somebody keeps a fake beyond the body.
@@ -73,7 +73,8 @@ bool Walk::ends_segment(const SegmentCalls& calls) {
   if (!has_pending_steps()) return true;
   if (n_run_ == path().parts().size()) return false;
   const Path::Part& part = path().parts()[n_run_];
-  if (part.end_step != at_.next_step() || !gives_what_is_held(part)) return false;
+  if (part.end_step != at_.next_step() || !gives_what_is_held(part) || !has_requests_of(part))
+    return false;
   if (part.segment->writes && overlaps_of(inputs_of(part)) != part.segment->overlaps) return false;
   code_ = calls.find(*part.segment, symbols_of(part));
   return code_ != nullptr;
@@ -114,6 +115,9 @@ void Walk::run_segment(const SegmentCalls& calls) {
   {
     PauseRecording pause;
     EnableGradGuard as_recorded(grad_);
+    autograd::TapeRequests brought = std::exchange(requests, {});
+    for (autograd::HookOnValue& on : brought.hooks) on.value -= part.first_value;
+    autograd::RequestsOfCall brings(brought);
     std::vector<int64_t> symbols = symbols_of(part);
     calls.run(*code_, {const_cast<detail::TensorHead**>(heads.data()), heads.size()}, symbols,
               outputs);
@@ -132,17 +136,98 @@ void Walk::let_escape() {
     Tensor& t = at_.frame().objects[o];
     int32_t ours = 1 + path().objects()[o].n_arguments;
     if (!t.defined() || t.head()->references.load(std::memory_order_relaxed) <= ours) continue;
-    escape(t, Tensor(real_of(t)));
+    bool made_here = path().objects()[o].origin.kind == ValueOrigin::Kind::undefined;
+    escape(t, Tensor(real_of(t)), made_here);
     escaped.push_back(o);
   }
   if (!escaped.empty()) path().frames().replace_objects(at_.frame(), escaped);
+}
+
+// ---- requests to the tape
+
+// Of fakes, and of captured tensors that the body has named.
+uint32_t Walk::object_of(const Tensor& t) const {
+  const TensorExtra* extra = impl_of(t)->extra.get();
+  if (t.is_fake()) {
+    bool is_ours = extra && extra->trace_id == at_.frame().id;
+    return is_ours ? path().object_of(extra->trace_value) : Path::no_object;
+  }
+  for (uint32_t i = 0; i < at_.leaves().tensors.size(); ++i)
+    if (at_.leaves().tensors[i]->is_same(t)) return path().argument_objects()[i];
+  for (uint32_t i = 0; i < at_.frame().slots.size(); ++i)
+    if (at_.frame().slots[i].is_same(t)) return path().object_at({ValueOrigin::Kind::implicit, i});
+  return Path::no_object;
+}
+
+std::optional<ValueId> Walk::pending_value(const Tensor& t) const {
+  uint32_t object = object_of(t);
+  if (object == Path::no_object) return std::nullopt;
+  ValueId value = impl_of(at_.frame().objects[object])->extra->trace_value;
+  bool is_pending =
+      path().value(value).source == ValueSource::node && path().part_of(value) >= n_run_;
+  return is_pending ? std::optional(value) : std::nullopt;
+}
+
+std::optional<std::pair<const Path::Part*, ValueId>> Walk::output_of_segment(
+    const Tensor& t) const {
+  uint32_t object = object_of(t);
+  if (object == Path::no_object) return std::nullopt;
+  ValueId value = impl_of(at_.frame().objects[object])->extra->trace_value;
+  if (path().value(value).source != ValueSource::node) return std::nullopt;
+  const Path::Part& part = path().parts()[path().part_of(value)];
+  return std::pair(&part, value - part.first_value);
+}
+
+bool Walk::is_reachable(uint32_t object) const {
+  const Tensor& t = at_.frame().objects[object];
+  bool is_held = t.defined() && t.head()->references.load(std::memory_order_relaxed) > 1;
+  return is_held || std::ranges::any_of(path().parts(), [object](const Path::Part& part) {
+           return std::ranges::find(part.inputs, object) != part.inputs.end();
+         });
+}
+
+bool Walk::expects_hook(ValueId value) const {
+  const Path::Part& part = path().parts()[path().part_of(value)];
+  return std::ranges::find(part.hooked, value - part.first_value) != part.hooked.end();
+}
+
+bool Walk::ends_function(const autograd::FunctionTensors& tensors,
+                         const autograd::ResultKinds& kinds) {
+  if (!has_pending_steps()) return false;
+  const Path::Step& last = path().steps()[at_.next_step() - 1];
+  const Path::Part& part = path().parts()[last.part];
+  auto place = autograd::FunctionPlace::of(part.graph->node(last.node));
+  if (!place || place->kinds != kinds) return false;
+  auto are = [&](const std::vector<ValueId>& values, const std::vector<Tensor>& list) {
+    return std::ranges::equal(values, list, [&](ValueId v, const Tensor& t) {
+      if (v == no_value || !t.defined()) return v == no_value && !t.defined();
+      return at_.names(path().number_of(part, v), t);
+    });
+  };
+  return are(place->inputs, tensors.inputs) && are(place->results, tensors.results) &&
+         are(place->saved, tensors.saved);
+}
+
+void Walk::add_function(std::shared_ptr<const autograd::WaitingFunction> function) {
+  requests.functions.push_back({path().steps()[at_.next_step() - 1].node, std::move(function)});
+}
+
+// The code goes on the tape where the recording asked for it, and nowhere else.
+bool Walk::has_requests_of(const Path::Part& part) const {
+  auto has_hook = [&](ValueId value) {
+    return std::ranges::find(requests.hooks, part.first_value + value,
+                             &autograd::HookOnValue::value) != requests.hooks.end();
+  };
+  return std::ranges::all_of(part.hooked, has_hook) &&
+         std::ranges::equal(part.functions, requests.functions, {}, {},
+                            &autograd::FunctionAtNode::last);
 }
 
 // ---- recording after all
 
 void Walk::become_recording(Trace& trace) {
   if (n_run_) trace.resume(*at_.version().recording, path(), n_run_, at_.frame());
-  record_steps(trace, path(), at_.frame(), begun_, at_.next_step());
+  record_steps(trace, path(), at_.frame(), {begun_, at_.next_step()}, requests);
   at_.drop_frame();
 }
 

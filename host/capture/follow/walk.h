@@ -51,6 +51,19 @@ class Walk {
   const Tensor& real_of(const Tensor& fake) const;
   /// The number in an argument that the recording took for a symbol; nothing for other tensors.
   std::optional<Number> item_of_argument(const Tensor& fake) const;
+  /// The value of a tensor that the pending steps make or write; nothing for others.
+  std::optional<ValueId> pending_value(const Tensor& t) const;
+  /// Where a segment that has run made the tensor: its part, and the value of the part's graph.
+  std::optional<std::pair<const Path::Part*, ValueId>> output_of_segment(const Tensor& t) const;
+  /// Whether the body holds an object, or has used it since the segment that made it.
+  bool is_reachable(uint32_t object) const;
+  /// Whether the recording has a hook there.
+  bool expects_hook(ValueId value) const;
+  /// Whether the recording has a function there whose forward ends with the last step.
+  bool ends_function(const autograd::FunctionTensors& tensors, const autograd::ResultKinds& kinds);
+  void add_function(std::shared_ptr<const autograd::WaitingFunction> function);
+  /// About the pending steps: values are those of the path, nodes those of the part.
+  autograd::TapeRequests requests;
   /// Fakes that somebody holds become what they stand for.
   void let_escape();
 
@@ -59,6 +72,8 @@ class Walk {
 
  private:
   bool gives_what_is_held(const Path::Part& part) const;
+  uint32_t object_of(const Tensor& t) const;
+  bool has_requests_of(const Path::Part& part) const;
   std::vector<const Tensor*> inputs_of(const Path::Part& part) const;
   std::vector<int64_t> symbols_of(const Path::Part& part) const;
 

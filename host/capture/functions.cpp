@@ -1,0 +1,105 @@
+// Functions with a derivative of their own in bodies. Their forward is recorded like other
+// operations, without gradients; the graph says where it ends, so that code of the graph stops there
+// for a node of the tape. Their backward runs in the backward pass, as in a plain run.
+#include "autograd/function.h"
+
+#include "autograd/tape.h"
+#include "capture/body_scope.h"
+#include "capture/follow/follow.h"
+#include "capture/hooks.h"
+#include "capture/trace.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+
+#include <algorithm>
+#include <optional>
+
+namespace tenon {
+
+using autograd::FunctionCall;
+using autograd::FunctionPlace;
+using autograd::FunctionTensors;
+using autograd::WaitingFunction;
+
+namespace {
+
+std::optional<NodeId> last_operation(const Graph& graph) {
+  for (size_t n = graph.nodes().size(); n-- > 0;)
+    if (!is_assertion(graph.nodes()[n])) return static_cast<NodeId>(n);
+  return std::nullopt;
+}
+
+// Its results must be made by the last nodes, which run without gradients.
+bool is_forward(const Graph& graph, NodeId last, bool grad_enabled,
+                std::span<const ValueId> results) {
+  if (FunctionPlace::of(graph.node(last))) return false;
+  NodeId begin = autograd::begin_of_forward(graph, last, grad_enabled);
+  return std::ranges::all_of(results, [&](ValueId v) {
+    return v == no_value ||
+           (graph.value(v).source == ValueSource::node && graph.value(v).source_index >= begin);
+  });
+}
+
+}  // namespace
+
+bool put_into_graph(Trace& trace, const std::shared_ptr<const WaitingFunction>& function,
+                    const FunctionTensors& tensors) {
+  GraphRecorder& recorder = recorder_of_thread();
+  auto values = [&](const std::vector<Tensor>& list) {
+    std::vector<ValueId> ids;
+    for (const Tensor& t : list) ids.push_back(recorder.value_of(t));
+    return ids;
+  };
+  FunctionPlace place{values(tensors.inputs), values(tensors.results), values(tensors.saved),
+                      function->kinds()};
+  Graph& graph = recorder.graph();
+  std::optional<NodeId> last = last_operation(graph);
+  if (!last || !is_forward(graph, *last, recorder.grad_enabled(), place.results)) return false;
+  for (uint32_t r = 0; r < place.results.size(); ++r) {
+    if (std::ranges::find(place.kinds.fixed, r) != place.kinds.fixed.end()) continue;
+    mark_requires_grad(tensors.results[r], true);
+    graph.value(place.results[r]).flags.requires_grad = true;
+  }
+  mark_function(graph, *last, place);
+  trace.requests().functions.push_back({*last, function});
+  return true;
+}
+
+// A graph break: what forward has given is there, and gets its history.
+void Trace::attach_outside(std::string_view what, const WaitingFunction& function,
+                           FunctionTensors tensors) {
+  graph_break(what, std::source_location::current());
+  recording_.why_not_followed = message("{} runs outside of the graph", what);
+  std::vector<Tensor> fakes = tensors.results;
+  for (auto* list : {&tensors.inputs, &tensors.results, &tensors.saved})
+    for (Tensor& t : *list) t = Tensor(real_of(t));
+  PauseRecording pause;
+  std::vector<Tensor> results = tensors.results;
+  function.attach(std::move(tensors), [](auto backward) { return backward; });
+  for (size_t r = 0; r < fakes.size(); ++r)
+    if (results[r].defined() && results[r].requires_grad()) mark_requires_grad(fakes[r], true);
+}
+
+namespace {
+
+std::vector<Tensor> record_function(FunctionCall& call) {
+  BodyScope::check(message("{} has a derivative of its own", call.name));
+  Follower* follower = Follower::current();
+  Trace* trace = follower ? nullptr : Trace::current();
+  require(follower || trace, ErrorCode::unsupported,
+          "{}: a function with a derivative of its own cannot be recorded into a graph", call.name);
+  if (trace && trace->is_on_tape()) return call.run(call.inputs);
+  FunctionTensors tensors = call.run_forward();
+  follower = Follower::current();
+  if (follower && follower->takes_function(call, tensors)) return tensors.results;
+  trace = Trace::current();
+  if (!put_into_graph(*trace, call.waiting(), tensors))
+    trace->attach_outside(call.name, *call.waiting(), tensors);
+  return tensors.results;
+}
+
+const bool installed = (autograd::record_function_slot = &record_function, true);
+
+}  // namespace
+
+}  // namespace tenon

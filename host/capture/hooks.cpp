@@ -1,0 +1,104 @@
+// Hooks that a body registers: at once where the tensor is known, else with the code that makes it.
+#include "capture/hooks.h"
+
+#include "capture/follow/follow.h"
+#include "capture/trace.h"
+#include "core/dispatch.h"
+#include "core/error.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+using autograd::HookHandle;
+using autograd::HookWish;
+using autograd::WaitingHook;
+
+HookHandle attach_now(const HookWish& wish, const Tensor& real) {
+  PauseRecording pause;
+  return wish.attach(real);
+}
+
+HookHandle wait_with(const HookWish& wish, ValueId value, autograd::TapeRequests& requests) {
+  require(wish.is_for_results, "{}: expected a leaf that needs a gradient", wish.what);
+  requests.hooks.push_back({value, std::make_shared<WaitingHook>(wish.attach)});
+  return autograd::handle_of(requests.hooks.back().hook);
+}
+
+void require_whole_gradient(const HookWish& wish, const Graph& graph, ValueId output,
+                            FunctionRef<bool(size_t)> may_get_gradient) {
+  require(
+      autograd::has_whole_gradient(graph, output, may_get_gradient), ErrorCode::unsupported,
+      "{}: the body has computed other results from the tensor before a graph break, whose part "
+      "of its gradient would not be seen; call {} before the graph break",
+      wish.what, wish.what);
+}
+
+namespace {
+
+// A fake of an earlier segment.
+void require_whole_gradient(const HookWish& wish, Trace& trace, uint32_t output) {
+  std::vector<ValueOrigin> reachable = trace.inputs().segment_origins();
+  for (const Segment& segment : trace.so_far().segments)
+    reachable.insert(reachable.end(), segment.inputs.begin(), segment.inputs.end());
+  for (const Tensor& fake : recorder_of_thread().earlier_fakes())
+    if (const ValueOrigin* origin = trace.inputs().known_origin(fake)) reachable.push_back(*origin);
+  uint32_t first = 0;
+  for (const Segment& segment : trace.so_far().segments) {
+    auto may_get_gradient = [&](size_t i) {
+      ValueOrigin origin{ValueOrigin::Kind::graph, first + static_cast<uint32_t>(i)};
+      return std::ranges::find(reachable, origin) != reachable.end();
+    };
+    if (output < first + segment.n_outputs)
+      return require_whole_gradient(wish, *segment.graph, segment.graph->outputs()[output - first],
+                                    may_get_gradient);
+    first += static_cast<uint32_t>(segment.n_outputs);
+  }
+}
+
+// The tape of fakes goes when the recording ends; what is hooked outside of it stays.
+HookHandle hook_on_tape(const Tensor& t, const HookWish& wish) {
+  GraphRecorder& recorder = recorder_of_thread();
+  bool is_made_here =
+      t.is_fake() && recorder.graph().value(recorder.value_of(t)).source == ValueSource::node;
+  require(is_made_here, ErrorCode::unsupported,
+          "{}: the tensor is from outside of a body that calls backward() and must be one graph; "
+          "leave out fullgraph, or call it outside of the body",
+          wish.what);
+  return wish.attach(t);
+}
+
+HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
+  if (trace.is_on_tape()) return hook_on_tape(t, wish);
+  Tensor fake = t.is_fake() ? t : trace.inputs().stand_in_of(t);
+  if (!fake.defined()) return attach_now(wish, t);
+  GraphRecorder& recorder = recorder_of_thread();
+  if (recorder.owns(fake)) {
+    ValueId value = recorder.value_of(fake);
+    if (recorder.graph().value(value).source == ValueSource::node) {
+      HookHandle handle = wait_with(wish, value, trace.requests());
+      autograd::mark_hooked(recorder.graph(), value);
+      return handle;
+    }
+  }
+  const ValueOrigin* origin = trace.inputs().known_origin(fake);
+  if (origin && origin->kind == ValueOrigin::Kind::graph)
+    require_whole_gradient(wish, trace, origin->index);
+  return attach_now(wish, real_of(fake));
+}
+
+const bool installed = (
+    autograd::hook_slot =
+        [](const Tensor& t, HookWish wish) {
+          if (Follower* follower = Follower::current())
+            if (auto taken = follower->takes_hook(t, wish)) return *std::move(taken);
+          Trace* trace = Trace::current();
+          require(trace != nullptr, ErrorCode::unsupported,
+                  "{}: not supported while a graph tracer records", wish.what);
+          return hook_in_trace(*trace, t, wish);
+        },
+    true);
+
+}  // namespace
+
+}  // namespace tenon
