@@ -3,6 +3,8 @@
 #include "config/config.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/sym/shape_env.h"
+#include "core/tensor/layout_questions.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
 #include "graph/text/print.h"
@@ -13,6 +15,7 @@
 #include <tenon/config.h>
 
 #include <atomic>
+#include <optional>
 
 namespace tenon::compiler {
 
@@ -79,6 +82,7 @@ class ProgramArtifact : public Artifact {
 };
 
 std::vector<Tensor> examples_of(const tenon::Graph& graph) {
+  QuietLayouts no_guards;
   std::vector<Tensor> examples;
   for (ValueId id : graph.inputs()) {
     const GraphValue& v = graph.value(id);
@@ -90,6 +94,9 @@ std::vector<Tensor> examples_of(const tenon::Graph& graph) {
 std::shared_ptr<Artifact> compile_with(const std::string& name, const BackendFunction& backend,
                                        const CompileRequest& request) {
   try {
+    // What the backend asks about sizes becomes a condition of its code.
+    std::optional<ShapeEnvScope> sizes;
+    if (request.graph->shape_env) sizes.emplace(*request.graph->shape_env);
     CompiledCode code = backend(Graph(request.graph), examples_of(*request.graph));
     require(code != nullptr, "it returned no code");
     return std::make_shared<ProgramArtifact>(request.graph, std::move(code));

@@ -3,6 +3,7 @@
 
 #include "recordings/json_files.h"
 
+#include <tenon/compiler.h>
 #include <tenon/tenon.h>
 
 #include <memory>
@@ -30,11 +31,17 @@ using Program = Outcome (*)(const Arguments&);
 /// The C++ for a Python function, whatever its name is; null where nobody wrote it.
 Program program_of(const std::string& function_source);
 
-/// Why a scenario is not replayed; "" when it is.
-std::string reason_to_skip(formats::JsonView scenario);
-
-/// Whether Tenon is known to compile such a function more often than PyTorch.
-bool compiles_more_often(formats::JsonView scenario);
+/// Compiles by running the graph, and tells which of its codes ran: a backend of the program.
+class RunWatch {
+ public:
+  /// The name that the backend is known by.
+  static const char* backend();
+  /// Since the last call: how often it was asked for code.
+  static int64_t take_compiles();
+  /// Since the last call: the codes that ran, numbered in the order of their compiles since reset().
+  static std::vector<int64_t> take_runs();
+  static void reset();
+};
 
 Arguments arguments_of(formats::JsonView args);
 Options options_of(formats::JsonView compile_args);
@@ -42,7 +49,8 @@ Options options_of(formats::JsonView compile_args);
 /// The scenario's flags, in force while the object lives.
 std::vector<config::Patch> flags_of(formats::JsonView scenario);
 
-/// The mode of one step (without gradients, inference, deterministic), while the object lives.
+/// The mode of one step (without gradients, inference, deterministic, a stance), while the object
+/// lives.
 class StepMode {
  public:
   explicit StepMode(formats::JsonView step);
@@ -51,6 +59,7 @@ class StepMode {
  private:
   std::unique_ptr<NoGradGuard> no_grad_;
   std::unique_ptr<InferenceMode> inference_;
+  std::unique_ptr<compiler::StanceScope> stance_;
 };
 
 }  // namespace tenon
