@@ -76,8 +76,12 @@ void Trace::attach_outside(std::string_view what, const WaitingFunction& functio
   PauseRecording pause;
   std::vector<Tensor> results = tensors.results;
   function.attach(std::move(tensors), [](auto backward) { return backward; });
-  for (size_t r = 0; r < fakes.size(); ++r)
-    if (results[r].defined() && results[r].requires_grad()) mark_requires_grad(fakes[r], true);
+  for (size_t r = 0; r < fakes.size(); ++r) {
+    if (!results[r].defined() || !results[r].requires_grad()) continue;
+    // A captured tensor that forward gives needs a gradient from here on.
+    if (!fakes[r].is_fake()) fakes[r] = inputs_.stand_in_of(fakes[r]);
+    if (fakes[r].defined()) mark_requires_grad(fakes[r], true);
+  }
 }
 
 namespace {

@@ -57,6 +57,38 @@ bool is_too_small(const Graph& graph) {
 
 }  // namespace
 
+namespace {
+
+/// Where other courses of the body had numbers. Entries live as long as the call does.
+struct EarlierPaths {
+  std::vector<const Path*> paths;
+  std::vector<std::shared_ptr<const Course>> courses;
+
+  std::optional<Number> operator()(const NumberPlace& place) const {
+    for (const Path* path : paths)
+      if (std::optional<Number> number = path->number_at(place)) return number;
+    return std::nullopt;
+  }
+};
+
+// The one that was left comes first; it may have another operation where a further one has this.
+EarlierPaths earlier_paths(const Site& site, const Leaves& leaves, const Path* left) {
+  EarlierPaths found;
+  found.paths.push_back(left);
+  for (uint32_t i = 0; i < site.versions.size(); ++i) {
+    const Entry* entry = site.versions[i];
+    if (!entry->accepts(leaves)) continue;
+    if (entry->path) found.paths.push_back(entry->path.get());
+    for (auto& course : entry->courses_for(leaves)) {
+      found.paths.push_back(&course->path);
+      found.courses.push_back(std::move(course));
+    }
+  }
+  return found;
+}
+
+}  // namespace
+
 TracePolicy policy_of(Site& site, const Leaves& leaves, const Path* left) {
   TracePolicy policy = trace_policy(site, leaves, backend_takes_symbols(site));
   policy.on_tape = site.calls_backward;
@@ -64,8 +96,7 @@ TracePolicy policy_of(Site& site, const Leaves& leaves, const Path* left) {
   policy.callable = display_name(site);
   if (site.options.dynamic == false || !backend_takes_symbols(site)) return policy;
   policy.body_numbers = site.memory.body_numbers;
-  if (left)
-    policy.earlier_number = [left](const NumberPlace& place) { return left->number_at(place); };
+  if (left) policy.earlier_number = earlier_paths(site, leaves, left);
   return policy;
 }
 

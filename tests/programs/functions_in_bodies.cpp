@@ -359,5 +359,50 @@ TENON_PROGRAM(AnErrorInABackward, 3) {
   }
 }
 
+/// Gives a tensor that it has not made, and one that its caller has made.
+struct Passing : Function<Passing> {
+  static List forward(Context& c, const List& in) {
+    c.save_for_backward({in[1]});
+    return {table, in[0] * 2.0};
+  }
+  static List backward(Context& c, List grads) {
+    return {grads[1] * c.saved_tensors()[0] + grads[0], Tensor()};
+  }
+  static inline Tensor table;
+};
+
+TENON_PROGRAM(AFunctionThatGivesWhatItFinds, 8) {
+  Tensor w = row({1, 2}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    List r = Passing::apply({x * w, x + 1.0});
+    return (r[0] * r[1]).sum();
+  });
+  for (int i = 0; i < 3; ++i) {
+    w.set_grad({});
+    Passing::table = row({4, float(i)});
+    Tensor loss = f(row({1, float(i)}));
+    loss.backward();
+    run.log(loss.detach(), w.grad());
+  }
+  Passing::table = Tensor();
+}
+
+TENON_PROGRAM(FunctionsOfSeveralThreads, 12) {
+  auto f = run.compile([](const Tensor& x, const Tensor& w) {
+    Tensor h = HalfCube::apply({x * w})[0];
+    autograd::register_hook(h, [x](const Tensor& g) { return g * x.detach(); });
+    return (h * 2.0).sum();
+  });
+  std::vector<List> found(4);
+  in_threads(4, [&](int thread) {
+    for (int i = 0; i < 20; ++i) {
+      Tensor w = row({1, float(thread)}).requires_grad_();
+      f(row({float(i), 2}), w).backward();
+      found[size_t(thread)].push_back(w.grad());
+    }
+  });
+  for (const List& gradients : found) run.log(gradients);
+}
+
 }  // namespace
 }  // namespace tenon::programs
