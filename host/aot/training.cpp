@@ -172,10 +172,17 @@ class CompiledNode final : public autograd::Node {
     released_ = true;
   }
 
+  void note_reached(uint64_t results) override {
+    for (size_t k = 0; k < without_gradient_.size(); ++k)
+      if (results >> k & 1) without_gradient_[k] = false;
+  }
+
   bool collect(autograd::Collector& collector) const override {
     if (released_) collector.refuse("a tape that was freed");
-    if (!plan_->can_be_inlined || !without_gradient_.empty()) return false;
+    constexpr size_t most_noted = 64;
+    if (!plan_->can_be_inlined || without_gradient_.size() > most_noted) return false;
     collector.key(plan_->serial);
+    if (plan_->halves.backward.graph->symbols.empty()) collector.fix_sizes();
     collector.list_of(this, backward_words_.size());
     for (int64_t word : backward_words_) collector.number(word);
     return std::ranges::all_of(
@@ -185,13 +192,13 @@ class CompiledNode final : public autograd::Node {
   std::vector<Tensor> apply(std::vector<Tensor> grads) override {
     if (std::ranges::none_of(grads, [](const Tensor& g) { return g.defined(); }))
       return std::vector<Tensor>(next.size());
-    for (size_t k = 0; k < grads.size() && k < without_gradient_.size(); ++k)
-      if (grads[k].defined()) without_gradient_[k] = false;
     require(!released_,
             "backward through {} a second time: what it had kept was freed by the first pass; pass "
             "retain_graph = true to that one",
             name());
     if (autograd::stand_ins) return record_backward(grads);
+    for (size_t k = 0; k < grads.size() && k < without_gradient_.size(); ++k)
+      if (grads[k].defined()) without_gradient_[k] = false;
     return thread_modes.grad_enabled ? differentiate_again(std::move(grads))
                                      : run_backward(std::move(grads));
   }

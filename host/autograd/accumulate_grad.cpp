@@ -46,7 +46,7 @@ std::vector<Tensor> AccumulateGrad::apply(std::vector<Tensor> grads) {
   if (!grads[0].defined() || !leaf_.requires_grad()) return {};
   if (thread_modes.tracer) gradient_touched_slot(leaf_, true);
   GradState& state = ensure_state(leaf_);
-  std::vector<NodeHooks::Hook<PostAccumulateHook>> after;
+  std::vector<PostAccumulate> after;
   {
     std::lock_guard guard(state.lock);
     if (!state.grad.defined()) {

@@ -4,6 +4,7 @@
 #include "autograd/anomaly.h"
 #include "autograd/engine.h"
 #include "autograd/grad_state.h"
+#include "autograd/leaf_update.h"
 #include "autograd/tape.h"
 #include "autograd/tape_requests.h"
 #include "core/dispatch.h"
@@ -176,12 +177,12 @@ HookHandle add_hook(const std::shared_ptr<Node>& node, List NodeHooks::*list, F 
 }
 
 // The handle keeps the leaf alive.
-template <class List, class F>
-HookHandle add_leaf_hook(const Tensor& leaf, List GradState::*list, F hook) {
+template <class List, class... Parts>
+HookHandle add_leaf_hook(const Tensor& leaf, List GradState::*list, Parts... hook) {
   GradState& state = ensure_state(leaf);
   uint64_t id = new_hook_id();
   std::lock_guard guard(state.lock);
-  (state.*list).push_back({id, std::move(hook)});
+  (state.*list).push_back({id, std::move(hook)...});
   return HookHandle([leaf, list, id] {
     GradState& owner = ensure_state(leaf);
     std::lock_guard again(owner.lock);
@@ -215,6 +216,20 @@ HookHandle detail::add_tensor_hook(const Tensor& t, TensorHook hook) {
   return hook_slot(t, {"register_hook", true, std::move(attach)});
 }
 
+namespace {
+
+void run_update(const LeafUpdate& update, const Tensor& leaf) {
+  Tensor grad = leaf.grad();
+  if (!grad.defined()) return;
+  leaf.set_grad({});
+  std::vector<Tensor> tensors;
+  for (size_t i = 0; i < update.n_tensors(); ++i) tensors.push_back(update.tensor(i));
+  NoGradGuard off;
+  update.run(leaf, grad, tensors);
+}
+
+}  // namespace
+
 HookHandle register_post_accumulate_grad_hook(const Tensor& leaf, PostAccumulateHook hook) {
   const char* what = "register_post_accumulate_grad_hook";
   require(leaf.defined() && leaf.requires_grad(), "{}: expected a leaf that needs a gradient",
@@ -224,6 +239,15 @@ HookHandle register_post_accumulate_grad_hook(const Tensor& leaf, PostAccumulate
     return add_leaf_hook(real, &GradState::after_accumulate, hook);
   };
   return thread_modes.tracer ? hook_slot(leaf, {what, false, std::move(attach)}) : attach(leaf);
+}
+
+HookHandle update_after_accumulate(const Tensor& leaf, std::shared_ptr<const LeafUpdate> update) {
+  auto attach = [update = std::move(update)](const Tensor& real) {
+    PostAccumulateHook call = [own = update.get()](const Tensor& t) { run_update(*own, t); };
+    return add_leaf_hook(real, &GradState::after_accumulate, std::move(call), update);
+  };
+  return thread_modes.tracer ? hook_slot(leaf, {"StepInBackward", false, std::move(attach)})
+                             : attach(leaf);
 }
 
 void retain_grad_at(Node& node, uint32_t input, std::shared_ptr<Tensor> cell) {

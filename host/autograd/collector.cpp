@@ -58,6 +58,8 @@ void Collector::clear(bool keeps_places) {
   first_numbers.clear();
   numbers.clear();
   saved_places.clear();
+  packed_places.clear();
+  size_places.clear();
   list_places.clear();
   meta_places.clear();
   scalar_places.clear();
@@ -95,6 +97,7 @@ void Collector::describe(const Tensor& t) {
       static_cast<uint64_t>(impl->ndim) << 24 | facts << 32 |
       static_cast<uint64_t>(impl->flags & (TN_T_CONJ | TN_T_NEG)) << 40 |
       static_cast<uint64_t>(layout.kind) << 56);
+  note_sizes(static_cast<uint32_t>(impl->ndim));
   for (int64_t size : sizes_of(t)) number(size);
   if (layout.kind == TensorLayout::Kind::permuted) key(layout.order);
   if (layout.kind == TensorLayout::Kind::strided)
@@ -120,6 +123,13 @@ void Collector::tensor(const Tensor& t) {
 void Collector::saved(const SavedTensor& owner, const Tensor& t) {
   tensor(t);
   if (keeps_places_ && !refusal && t.defined()) saved_places.push_back({&owner, number_of(t)});
+}
+
+void Collector::packed(const SavedTensor& owner, const Tensor& like) {
+  constexpr uint64_t is_packed = ~uint64_t{0};
+  key(is_packed);
+  packed_places.push_back({&owner, static_cast<uint32_t>(numbers.size())});
+  describe(like);
 }
 
 void Collector::list_of(const void* owner, size_t count) {
@@ -154,7 +164,9 @@ void Collector::go_back(const Mark& mark) {
   tensors.resize(mark.tensors);
   first_numbers.resize(mark.tensors);
   numbers.resize(mark.numbers);
+  size_places.resize(mark.sizes);
   saved_places.resize(mark.saved);
+  packed_places.resize(mark.packed);
   list_places.resize(mark.lists);
   meta_places.resize(mark.metas);
   scalar_places.resize(mark.scalars);

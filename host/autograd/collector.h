@@ -55,17 +55,23 @@ class Collector {
   /// Plain sizes.
   void sizes(SymIntList list) {
     key(list.size());
+    note_sizes(static_cast<uint32_t>(list.size()));
     for (SymInt size : list) number(size.word());
   }
 
   // ---- of nodes
   void saved(const SavedTensor& owner, const Tensor& t);
+  /// A tensor that hooks of the user bring back; it will look like `like`, which has no data.
+  void packed(const SavedTensor& owner, const Tensor& like);
   /// The integers that follow are those of `owner`.
   void list_of(const void* owner, size_t count);
   /// An integer, or the bits of a double, that `owner` keeps.
   void scalar_of(const SavedValue& owner, uint64_t word, bool is_floating);
   /// A tensor without data that `owner` keeps for its sizes and strides.
   void meta_of(const SavedValue& owner, const Tensor& t);
+
+  /// Nodes whose key says so have no other sizes than now.
+  void fix_sizes() { sizes_are_fixed = true; }
 
   /// The pass cannot be compiled as its tape is now; the first reason counts.
   void refuse(const char* why) {
@@ -74,11 +80,12 @@ class Collector {
 
   /// A point to go back to.
   struct Mark {
-    size_t words, tensors, numbers, saved, lists, metas, scalars;
+    size_t words, tensors, numbers, sizes, saved, packed, lists, metas, scalars;
   };
   Mark mark() const {
-    return {words.size(),       tensors.size(),     numbers.size(),      saved_places.size(),
-            list_places.size(), meta_places.size(), scalar_places.size()};
+    return {words.size(),       tensors.size(),      numbers.size(),
+            size_places.size(), saved_places.size(), packed_places.size(),
+            list_places.size(), meta_places.size(),  scalar_places.size()};
   }
   void go_back(const Mark& mark);
 
@@ -87,6 +94,13 @@ class Collector {
   std::vector<uint32_t> first_numbers;  ///< by tensor: where its sizes begin
   std::vector<int64_t> numbers;
   const char* refusal = nullptr;
+  bool sizes_are_fixed = false;  ///< of the node that is at it
+
+  struct PackedPlace {
+    const SavedTensor* owner;
+    uint32_t first;  ///< of its sizes
+  };
+  std::vector<PackedPlace> packed_places;
 
   // ---- places, for a recording
   struct SavedPlace {
@@ -107,12 +121,21 @@ class Collector {
     uint32_t number;
     bool is_floating;
   };
+  /// Numbers that are the sizes of one tensor.
+  struct SizePlace {
+    uint32_t first, count;
+    bool is_fixed;
+  };
+  std::vector<SizePlace> size_places;
   std::vector<ScalarPlace> scalar_places;
   std::vector<SavedPlace> saved_places;
   std::vector<ListPlace> list_places;
   std::vector<MetaPlace> meta_places;
 
  private:
+  void note_sizes(uint32_t count) {
+    if (keeps_places_) size_places.push_back({static_cast<uint32_t>(numbers.size()), count, false});
+  }
   uint32_t number_of(const Tensor& t);
   void describe(const Tensor& t);
 

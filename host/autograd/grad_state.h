@@ -5,13 +5,21 @@
 
 namespace tenon::autograd {
 
+class LeafUpdate;
+
+struct PostAccumulate {
+  uint64_t id;
+  PostAccumulateHook call;
+  std::shared_ptr<const LeafUpdate> update = {};  ///< that `call` runs, if it is one
+};
+
 struct GradState : GradAttachment {
   Tensor grad;
   std::shared_ptr<Node> node;  ///< what made the tensor; null for leaves
   uint32_t node_input = 0;
   std::weak_ptr<Node> accumulator;                 ///< of leaves
   std::vector<NodeHooks::Hook<TensorHook>> hooks;  ///< of leaves
-  std::vector<NodeHooks::Hook<PostAccumulateHook>> after_accumulate;
+  std::vector<PostAccumulate> after_accumulate;
   std::shared_ptr<Tensor> retained;  ///< after retain_grad(): takes the place of `grad`
   bool from_no_grad = false;         ///< a view made while gradients were off
   bool from_list = false;            ///< one of several views that one op has made

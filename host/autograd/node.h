@@ -68,6 +68,8 @@ class Node : public std::enable_shared_from_this<Node> {
   virtual std::vector<Tensor> apply(std::vector<Tensor> grads) = 0;
   /// Drops what is kept for `apply`.
   virtual void release() {}
+  /// Gradients of these inputs, one bit each, were used by code in the place of `apply`.
+  virtual void note_reached(uint64_t) {}
   /// Writes what code for this node depends on and what it takes; false, with nothing of worth
   /// written, where `apply` can only be called: what it does cannot be told from that.
   virtual bool collect(Collector&) const { return false; }

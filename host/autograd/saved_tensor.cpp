@@ -70,7 +70,10 @@ Tensor SavedTensor::unpack(const std::shared_ptr<Node>& owner, std::string_view 
 bool SavedTensor::collect(Collector& collector) const {
   if (defined_ && released_) collector.refuse("a tape that was freed");
   if (!defined_ || released_) return collector.key(uint64_t{0}), true;
-  if (apart_ && apart_->packed) return false;
+  if (const PackedTensor* hooked = packed()) {
+    if (!hooked->like.defined()) return false;
+    return collector.packed(*this, hooked->like), true;
+  }
   if (tensor_.version() != version_) collector.refuse("a saved tensor that was written");
   collector.saved(*this, tensor_);
   return true;

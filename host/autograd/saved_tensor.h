@@ -15,6 +15,8 @@ Tensor bare_alias(const Tensor& t);
 /// Throws UserError: what the node had kept was freed by an earlier pass.
 [[noreturn]] void fail_released(const Node& node);
 
+struct PackedTensor;
+
 class SavedTensor {
  public:
   /// In the place of `result_input`: of a result that has no gradient.
@@ -27,8 +29,10 @@ class SavedTensor {
   /// Throws UserError when the tensor was written since, or released by an earlier backward.
   Tensor unpack(const std::shared_ptr<Node>& owner, std::string_view what) const;
   void release();
-  /// For code in the node's place; false where a hook of the user brings the tensor back.
+  /// For code in the node's place; false where nothing is known of what the user's hook will give.
   bool collect(Collector& collector) const;
+  /// As hooks of the user have packed it; null where there were none, or when it was released.
+  const PackedTensor* packed() const { return apart_ ? apart_->packed.get() : nullptr; }
 
  private:
   [[noreturn]] void fail_written(const Tensor& t, const Node& owner, std::string_view what) const;

@@ -3,6 +3,9 @@
 
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "core/sym/sym_int.h"
+
+#include <algorithm>
 
 namespace tenon::autograd {
 
@@ -27,6 +30,18 @@ SavedTensorHooks::SavedTensorHooks(Pack pack, Unpack unpack) {
 
 SavedTensorHooks::~SavedTensorHooks() { hooks_of_thread().pop_back(); }
 
+namespace {
+
+// What is expanded has no memory of its own, and a hook that copies gives it some.
+Tensor expected_of(const Tensor& t) {
+  if (t.is_fake()) return {};
+  bool expanded =
+      std::ranges::any_of(t.strides(), [](SymInt stride) { return stride.word() == 0; });
+  return make_fake(expanded ? contiguous_meta(t.sizes(), t.dtype(), t.device()) : meta_of(t));
+}
+
+}  // namespace
+
 std::shared_ptr<const PackedTensor> pack(const Tensor& t) {
   std::vector<Hooks>& stack = hooks_of_thread();
   if (stack.empty()) return nullptr;
@@ -41,6 +56,7 @@ std::shared_ptr<const PackedTensor> pack(const Tensor& t) {
     throw;
   }
   packed->unpack_fn = hooks.unpack;
+  packed->like = expected_of(t);
   stack.push_back(std::move(hooks));
   return packed;
 }

@@ -8,6 +8,8 @@ namespace tenon::autograd {
 struct PackedTensor {
   std::shared_ptr<void> data;
   SavedTensorHooks::Unpack unpack_fn;
+  /// Without data, dense: what `unpack` most likely gives. Undefined for one that was a fake.
+  Tensor like;
   /// Throws UserError when the hook gives an undefined tensor.
   Tensor unpack() const;
 };

@@ -1,6 +1,7 @@
 // Who has asked for compiled passes: scopes of threads, and the process.
 #include "autograd/engine.h"
 #include "backend/backend.h"
+#include "config/flags.h"
 #include "core/error.h"
 #include "runtime/call.h"
 #include "runtime/compiled_backward.h"
@@ -53,7 +54,8 @@ std::shared_ptr<const State> enabled(const std::string& backend, const EnableOpt
   tape::PassSettings settings{.backend = backend.empty() ? default_backend() : backend,
                               .mode = options.mode,
                               .options_toml = option_texts(options.options).backend,
-                              .dynamic = options.dynamic};
+                              .dynamic = options.dynamic,
+                              .fullgraph = options.fullgraph};
   static_cast<void>(backend_info(settings.backend));
   check_backend_options(settings.backend, settings.mode, settings.options_toml);
   settings.serial = serial_of(settings);
@@ -116,11 +118,24 @@ void reset() {
 
 namespace {
 
+bool wants_fullgraph(const Options& options) {
+  bool fullgraph = options.fullgraph;
+  for (const std::string& word : config::flags().dynamo.compiled_autograd_kwargs_override) {
+    require(word == "fullgraph=true" || word == "fullgraph=false",
+            "dynamo.compiled_autograd_kwargs_override: expected fullgraph=true or fullgraph=false, "
+            "found \"{}\"",
+            word);
+    fullgraph = word == "fullgraph=true";
+  }
+  return fullgraph;
+}
+
 // An outer scope of the program, be it of disable(), counts over the flag.
 std::shared_ptr<void> enable_in_callable(const Options& options) {
   if (state_of_thread()) return nullptr;
-  return std::make_shared<Scope>(
-      enabled(options.backend, {.mode = options.mode, .options = options.options}));
+  return std::make_shared<Scope>(enabled(
+      options.backend,
+      {.mode = options.mode, .options = options.options, .fullgraph = wants_fullgraph(options)}));
 }
 
 const bool installed = [] {

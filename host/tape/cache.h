@@ -14,6 +14,7 @@ namespace tenon::tape {
 struct Version {
   std::shared_ptr<const Program> program;  ///< null: such passes run on the engine
   std::string why;                         ///< then
+  bool is_kept = true;                     ///< false: for this pass only
   std::atomic<uint64_t> last_use{0};
   std::atomic<int32_t> departures{0};
 };

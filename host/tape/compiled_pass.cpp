@@ -67,7 +67,16 @@ std::array<uint64_t, 3> root_key(const PassSettings& settings, const PassRequest
   return {settings.serial, facts, flags_hash()};
 }
 
-bool leave(std::string_view why) {
+[[noreturn]] void fail_fullgraph(std::string_view why) {
+  fail(ErrorCode::unsupported,
+       "compiled autograd with fullgraph: a backward pass cannot be one graph: {}; leave "
+       "EnableOptions::fullgraph and dynamo.compiled_autograd_kwargs_override off, or put a "
+       "compiled_autograd::disable() scope around the pass",
+       why);
+}
+
+bool leave(const PassSettings& settings, std::string_view why) {
+  if (settings.fullgraph) fail_fullgraph(why);
   counters().eager_passes.add();
   if (report::log_enabled(report::LogLevel::info, "compiled_autograd"))
     report::log_line(report::LogLevel::info, "compiled_autograd",
@@ -104,9 +113,10 @@ void fix_numbers(Traced& traced, const TapeWalk& walk) {
     if (!symbols[n]) traced.program.fixed.emplace_back(n, walk.collected.numbers[n]);
 }
 
-// What a rule says against fakes, the engine may find no fault with: it has data.
+// What a rule says against fakes, the engine may find no fault with: it has data. What user code
+// throws, it will throw again on the engine, at the point where gradients are as far as they get.
 std::optional<Traced> traced_or_why(const TapeWalk& walk, const PassSettings& settings,
-                                    const PassRequest& request, uint64_t hash, std::string& why) {
+                                    const PassRequest& request, uint64_t hash, Version& version) {
   try {
     Traced traced = trace_tape(walk, request, settings.dynamic, cache().experience_for(walk, hash));
     if (!settings.dynamic) fix_numbers(traced, walk);
@@ -114,19 +124,22 @@ std::optional<Traced> traced_or_why(const TapeWalk& walk, const PassSettings& se
   } catch (const InternalError&) {
     throw;
   } catch (const Error& error) {
-    why = error.what();
-    return std::nullopt;
+    version.why = error.what();
+  } catch (...) {
+    version.why = "a rule has thrown while it was recorded";
+    version.is_kept = false;
   }
+  return std::nullopt;
 }
 
-std::shared_ptr<Version> capture(TapeWalk& walk, uint64_t hash, const PassSettings& settings,
+std::shared_ptr<Version> capture(const TapeWalk& walk, uint64_t hash, const PassSettings& settings,
                                  const PassRequest& request) {
   report::Span span("capture", "compiled_autograd");
   if (report::artifact_enabled("compiled_autograd_verbose"))
     report::log_artifact("compiled_autograd_verbose", cache().reason(walk, hash));
   auto version = std::make_shared<Version>();
   QuietLayouts layouts;
-  std::optional<Traced> traced = traced_or_why(walk, settings, request, hash, version->why);
+  std::optional<Traced> traced = traced_or_why(walk, settings, request, hash, *version);
   if (!traced) return version;
   counters().captures.add();
   try {
@@ -138,6 +151,33 @@ std::shared_ptr<Version> capture(TapeWalk& walk, uint64_t hash, const PassSettin
   return version;
 }
 
+// What there is for the pass, or was made now; where that has no program, `why` says it.
+Cache::Found find_or_capture(TapeWalk& walk, const PassSettings& settings,
+                             const PassRequest& request, std::string& why) {
+  auto key = root_key(settings, request);
+  walk.run(request, key, false);
+  if (!walk.collected.refusal) {
+    uint64_t hash = walk.hash();
+    Cache::Found found = cache().find(walk, hash);
+    if (found.version) {
+      if (found.version->program) counters().hits.add();
+      why = found.version->why;
+      return found;
+    }
+    walk.run(request, key, true);
+  }
+  // Another thread may have freed the tape meanwhile, or hung a hook on it.
+  if (walk.collected.refusal) return why = walk.collected.refusal, Cache::Found();
+  uint64_t hash = walk.hash();
+  std::shared_ptr<Version> version = capture(walk, hash, settings, request);
+  why = version->why;
+  if (!version->is_kept) return {};
+  cache().add(walk, hash, std::move(version));
+  Cache::Found found = cache().find(walk, hash);
+  if (!found.version) why = "what was compiled does not serve the pass that it is for";
+  return found;
+}
+
 }  // namespace
 
 bool in_pass() { return inside; }
@@ -145,7 +185,8 @@ bool in_pass() { return inside; }
 bool take_pass(const PassSettings& settings, const PassRequest& request,
                std::vector<Tensor>& captured) {
   if (inside || thread_modes.tracer) return false;
-  if (request.options.create_graph) return leave("create_graph records the pass on the tape");
+  if (request.options.create_graph)
+    return leave(settings, "create_graph records the pass on the tape");
   // A thread has one pass of this kind at a time.
   thread_local auto walk_of_thread = std::make_unique<TapeWalk>();
   TapeWalk& walk = *walk_of_thread;
@@ -153,23 +194,11 @@ bool take_pass(const PassSettings& settings, const PassRequest& request,
     TapeWalk& walk;
     ~LetGo() { walk.collected.clear(false); }
   } let_go{walk};
-  auto key = root_key(settings, request);
-  walk.run(request, key, false);
-  if (walk.collected.refusal) return leave(walk.collected.refusal);
-  uint64_t hash = walk.hash();
-  Cache::Found found = cache().find(walk, hash);
-  if (!found.version) {
-    walk.run(request, key, true);
-    // Another thread may have freed the tape, or hung a hook on it.
-    if (walk.collected.refusal) return leave(walk.collected.refusal);
-    hash = walk.hash();
-    cache().add(walk, hash, capture(walk, hash, settings, request));
-    found = cache().find(walk, hash);
-    if (!found.version) return leave("what was compiled does not serve the pass that it is for");
-  } else if (found.version->program) {
-    counters().hits.add();
-  }
-  if (!found.version->program) return leave(found.version->why);
+  std::string why;
+  Cache::Found found = find_or_capture(walk, settings, request, why);
+  if (!found.version || !found.version->program) return leave(settings, why);
+  const std::string& called = found.version->program->first_call;
+  if (settings.fullgraph && !called.empty()) fail_fullgraph("it calls " + called);
   std::optional<Departure> departure;
   Inside now;
   captured = run_program(*found.version->program, walk, request, departure);

@@ -11,7 +11,7 @@ namespace tenon::tape {
 /// What passes are compiled with.
 struct PassSettings {
   std::string backend, mode, options_toml;
-  bool dynamic = true;
+  bool dynamic = true, fullgraph = false;
   uint64_t serial = 0;  ///< equal for equal settings
 };
 

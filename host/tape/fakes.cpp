@@ -1,6 +1,8 @@
 // Making fakes for what nodes keep.
 #include "tape/fakes.h"
 
+#include "autograd/saved_tensor.h"
+#include "autograd/saved_tensor_hooks.h"
 #include "core/error.h"
 #include "core/sym/sym_expr.h"
 #include "core/tensor/tensor_impl.h"
@@ -34,6 +36,14 @@ Dims permuted_strides(const Dims& sizes, uint64_t order) {
   return strides;
 }
 
+// Sizes that follow from the key.
+std::set<uint32_t> fixed_numbers(const Collector& collected) {
+  std::set<uint32_t> fixed;
+  for (const Collector::SizePlace& p : collected.size_places)
+    for (uint32_t i = 0; p.is_fixed && i < p.count; ++i) fixed.insert(p.first + i);
+  return fixed;
+}
+
 }  // namespace
 
 TapeFakes::TapeFakes(const TapeWalk& walk, ShapeEnv& env, const std::vector<bool>* changed)
@@ -54,8 +64,9 @@ void TapeFakes::make_numbers(const std::vector<bool>* changed) {
   std::set<uint32_t> floating;
   for (const Collector::ScalarPlace& p : walk_.collected.scalar_places)
     if (p.is_floating) floating.insert(p.number);
+  std::set<uint32_t> fixed = fixed_numbers(walk_.collected);
   for (uint32_t n = 0; n < words.size(); ++n) {
-    bool is_symbol = !changed || (n < changed->size() && (*changed)[n]);
+    bool is_symbol = !fixed.contains(n) && (!changed || (n < changed->size() && (*changed)[n]));
     if (floating.contains(n)) {
       auto value = std::bit_cast<double>(words[n]);
       SymbolSource source{SymbolSource::Kind::input_value, n, 0};
@@ -98,6 +109,10 @@ void TapeFakes::make_stand_ins() {
   const Collector& c = walk_.collected;
   for (const Collector::SavedPlace& p : c.saved_places)
     stand_ins_.tensors[p.owner] = lifted_[p.tensor];
+  for (const Collector::PackedPlace& p : c.packed_places) {
+    unpacked_.push_back(fake_like(p.owner->packed()->like, p.first));
+    stand_ins_.tensors[p.owner] = unpacked_.back();
+  }
   for (const Collector::ListPlace& p : c.list_places) {
     auto& words = stand_ins_.lists[p.owner];
     for (uint32_t i = 0; i < p.count; ++i)
@@ -118,11 +133,16 @@ void TapeFakes::make_stand_ins() {
   }
 }
 
-const Tensor& TapeFakes::lifted_of(const Tensor& real) const {
+const Tensor* TapeFakes::find_lifted(const Tensor& real) const {
   const std::vector<Tensor>& reals = walk_.collected.tensors;
   auto at = std::ranges::find_if(reals, [&](const Tensor& t) { return t.is_same(real); });
-  ensure(at != reals.end(), "a tensor of the pass was not collected");
-  return lifted_[static_cast<size_t>(at - reals.begin())];
+  return at == reals.end() ? nullptr : &lifted_[static_cast<size_t>(at - reals.begin())];
+}
+
+const Tensor& TapeFakes::lifted_of(const Tensor& real) const {
+  const Tensor* fake = find_lifted(real);
+  ensure(fake, "a tensor of the pass was not collected");
+  return *fake;
 }
 
 std::vector<const Expr*> TapeFakes::symbols() const {

@@ -18,6 +18,9 @@ class TapeFakes {
   /// By collected tensor.
   const std::vector<Tensor>& lifted() const { return lifted_; }
   const Tensor& lifted_of(const Tensor& real) const;
+  const Tensor* find_lifted(const Tensor& real) const;  ///< null where it was not collected
+  /// By packed place: what its hook is to give.
+  const std::vector<Tensor>& unpacked() const { return unpacked_; }
   const autograd::StandIns& stand_ins() const { return stand_ins_; }
   /// By collected number; null for those that are no symbols.
   std::vector<const Expr*> symbols() const;
@@ -41,7 +44,7 @@ class TapeFakes {
   ShapeEnv& env_;
   std::vector<SymInt> numbers_;
   std::map<uint32_t, SymFloat> floats_;  ///< those of the numbers that are
-  std::vector<Tensor> lifted_;
+  std::vector<Tensor> lifted_, unpacked_;
   autograd::StandIns stand_ins_;
 };
 

@@ -2,10 +2,14 @@
 #include "tape/program.h"
 
 #include "autograd/accumulate_grad.h"
-#include "autograd/anomaly.h"
+#include "autograd/saved_tensor.h"
+#include "autograd/saved_tensor_hooks.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/sym/sym_int.h"
+#include "tape/nan_check.h"
+
+#include <tenon/ops/create.h>
 
 #include <algorithm>
 
@@ -14,8 +18,9 @@ namespace tenon::tape {
 using autograd::PassRequest;
 
 std::string_view name_of(Step::Kind kind) {
-  constexpr std::string_view names[] = {"code",       "tensor hooks", "pre-hooks", "function",
-                                        "post-hooks", "retain",       "accumulate"};
+  constexpr std::string_view names[] = {"code",   "tensor hooks", "pre-hooks",
+                                        "unpack", "function",     "post-hooks",
+                                        "retain", "accumulate",   "update"};
   return names[static_cast<size_t>(kind)];
 }
 
@@ -52,6 +57,12 @@ Tensor laid_out_like(Tensor t, const Tensor& like) {
   return out;
 }
 
+// What is marked as conjugate or negative is computed: the mark is no part of what code was made for.
+Tensor plain(Tensor t) {
+  constexpr uint64_t marks = TN_T_CONJ | TN_T_NEG;
+  return t.head()->flags & marks ? t.resolve_conj().resolve_neg() : t;
+}
+
 class ProgramRun {
  public:
   ProgramRun(const Program& program, TapeWalk& walk, const PassRequest& request)
@@ -60,6 +71,7 @@ class ProgramRun {
         request_(request),
         values_(std::move(walk.collected.tensors)) {
     values_.resize(program.n_values);
+    for (ValueNumber v : program.late_reads) versions_.push_back(values_[v].version());
   }
 
   Tensors run(std::optional<Departure>& departure) {
@@ -82,11 +94,17 @@ class ProgramRun {
   bool run_step(const Step& step) {
     switch (step.kind) {
       case Kind::code:
+        check_versions(step);
+        free_nodes(step);
         return run_code(step), true;
+      case Kind::update:
+        return prepare_update(step), run_code(step), true;
       case Kind::tensor_hooks:
         return run_tensor_hooks(step);
       case Kind::before_hooks:
         return run_before_hooks(step);
+      case Kind::unpack:
+        return run_unpack(step);
       case Kind::function:
         return run_function(step);
       case Kind::after_hooks:
@@ -100,24 +118,8 @@ class ProgramRun {
   }
 
   void accumulate(Node& leaf, Tensor grad) {
-    if (autograd::anomaly_mode().enabled && autograd::anomaly_mode().check_nan)
-      require_no_nan(leaf, grad);
+    check_nan(walk_, leaf, grad);
     autograd::call_function(leaf, {std::move(grad)}, request_.options.keep_graph);
-  }
-
-  // Which op gave it is not known any more: the code of a pass is one piece.
-  void require_no_nan(const Node& leaf, const Tensor& grad) const {
-    BelowAutograd below;
-    if (!static_cast<bool>(grad.isnan().any())) return;
-    size_t number = 0;
-    for (const Visit& v : walk_.visits) {
-      if (v.node == &leaf) break;
-      number += v.is_leaf;
-    }
-    fail(
-        "compiled autograd computed NaN gradients for parameters: leaf {} of shape {}; run the "
-        "pass under compiled_autograd::disable() to learn which op they come from",
-        number, grad.sizes());
   }
 
   // A value that dies in this step is moved, so that it can be taken over.
@@ -133,13 +135,45 @@ class ProgramRun {
   }
 
   // What nodes keep goes before the call, so that it is freed after its last use.
+  // The engine finds it when a node unpacks its tensor, and says which one.
+  void check_versions(const Step& step) {
+    for (uint32_t i : step.late_reads)
+      if (values_[program_.late_reads[i]].version() != versions_[i]) fail_written(step);
+  }
+
+  [[noreturn]] void fail_written(const Step& step) {
+    for (const Step::Done& done : step.done) {
+      Node& node = node_at(done.place);
+      autograd::Collector now;
+      node.collect(now);
+      if (!now.refusal) continue;
+      Tensors grads;
+      for (const autograd::GradMeta& meta : node.inputs)
+        grads.push_back(zeros(list_of(meta.sizes), meta.dtype, {}, meta.device));
+      autograd::call_function(node, std::move(grads), true);
+    }
+    fail("a saved tensor was written by a hook in the middle of a backward pass that needs it");
+  }
+
+  void free_nodes(const Step& step) {
+    for (const Step::Done& done : step.done) {
+      Node& node = node_at(done.place);
+      std::lock_guard guard(node.lock);
+      node.note_reached(done.reached);
+      if (!request_.options.keep_graph) node.release();
+    }
+  }
+
+  // A gradient that the caller gave may be the leaf itself, which is written bit by bit.
+  void prepare_update(const Step& step) {
+    for (const Step::Updated& u : step.updated) {
+      check_nan(walk_, node_at(u.place), values_[u.grad]);
+      if (shares_storage(values_[u.grad], values_[u.leaf]))
+        values_[u.grad] = values_[u.grad].clone();
+    }
+  }
+
   void run_code(const Step& step) {
-    if (!request_.options.keep_graph)
-      for (uint32_t place : step.frees) {
-        Node& node = node_at(place);
-        std::lock_guard guard(node.lock);
-        node.release();
-      }
     if (!step.artifact) return;
     struct Owner {
       std::vector<detail::TensorHead*> heads;
@@ -170,8 +204,8 @@ class ProgramRun {
     }
     for (size_t i = 0; i < now.size(); ++i)
       if (step.writes[i] != no_value)
-        values_[step.writes[i]] =
-            step.contiguous[i] ? now[i].contiguous() : laid_out_like(now[i], before[i]);
+        values_[step.writes[i]] = step.contiguous[i] ? plain(now[i]).contiguous()
+                                                     : laid_out_like(plain(now[i]), before[i]);
     return true;
   }
 
@@ -198,6 +232,23 @@ class ProgramRun {
     return depart(step, call_with_after_hooks(node, std::move(grads)));
   }
 
+  // Where a hook gives something else, the engine calls it once more.
+  bool run_unpack(const Step& step) {
+    Node& node = node_at(step.place);
+    const autograd::Collector::PackedPlace* places =
+        walk_.collected.packed_places.data() + visit_at(step.place).first_packed;
+    std::lock_guard guard(node.lock);
+    for (size_t i = 0; i < step.writes.size(); ++i) {
+      const autograd::PackedTensor* packed = places[i].owner->packed();
+      if (!packed) autograd::fail_released(node);
+      Tensor t = packed->unpack();
+      if (!same_shape(t, packed->like))
+        return depart(step, call_with_after_hooks(node, given(step, 0, step.reads.size())));
+      values_[step.writes[i]] = laid_out_like(plain(std::move(t)), packed->like);
+    }
+    return true;
+  }
+
   Tensors call_with_after_hooks(Node& node, Tensors grads) {
     bool has_after = node.hooks && !node.hooks->after.empty();
     Tensors inputs = has_after ? grads : Tensors();
@@ -221,7 +272,7 @@ class ProgramRun {
     }
     for (size_t i = 0; i < outputs.size(); ++i)
       if (step.writes[i] != no_value)
-        values_[step.writes[i]] = fitted(node, i, std::move(outputs[i])).contiguous();
+        values_[step.writes[i]] = plain(fitted(node, i, std::move(outputs[i]))).contiguous();
     return true;
   }
 
@@ -291,6 +342,7 @@ class ProgramRun {
   TapeWalk& walk_;
   const PassRequest& request_;
   Tensors values_;
+  std::vector<uint64_t> versions_;  ///< of Program::late_reads, at the beginning
   // ---- when the program is left
   Departure departure_;
   std::vector<Edge> roots_;

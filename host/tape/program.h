@@ -27,25 +27,42 @@ struct Step {
     code,          ///< a compiled graph
     tensor_hooks,  ///< those of a node's inputs, retain_grad() included
     before_hooks,
+    unpack,    ///< saved tensors of a node that hooks bring back
     function,  ///< of a node that can only be called, with its hooks
     after_hooks,
     retain,      ///< keeps a gradient for retain_grad()
     accumulate,  ///< into the gradient of a leaf; then its hooks
+    update       ///< code that writes leaves, after their gradients are there
   };
   Kind kind = Kind::code;
   uint32_t place = 0;  ///< of the node, in TapeWalk::order
   uint32_t input = 0;  ///< of retain
   /// Values; no_value where a gradient is undefined. Of after_hooks: the outputs, then the inputs.
+  /// Of unpack: the gradients of the node.
   std::vector<ValueNumber> reads, writes;
 
   /// Of hooks, by value that they give: not laid out like the one that they get, but contiguous.
   std::vector<bool> contiguous;
 
-  // ---- of code
+  // ---- of code and update
   std::shared_ptr<Graph> graph;
   std::shared_ptr<Artifact> artifact;
   std::vector<uint32_t> numbers;  ///< by symbol of the graph: Collector::numbers
-  std::vector<uint32_t> frees;    ///< places of nodes that have run, once it was called
+  /// A node that has run once the code was called, by its place, and its inputs with gradients.
+  struct Done {
+    uint32_t place;
+    uint64_t reached;
+  };
+  std::vector<Done> done;
+  /// Saved tensors that calls before it may have written: of Program::late_reads.
+  std::vector<uint32_t> late_reads;
+
+  /// Of update: a leaf, by the place of its node, its gradient and itself.
+  struct Updated {
+    uint32_t place;
+    ValueNumber grad, leaf;
+  };
+  std::vector<Updated> updated;
 
   // ---- of calls
   /// A gradient on its way to a node.
@@ -64,6 +81,8 @@ struct Program {
   std::vector<ValueNumber> captured;                         ///< by wanted edge
   std::vector<std::pair<uint32_t, uint32_t>> captured_from;  ///< the visit and input of each
   uint32_t n_lifted = 0, n_values = 0;
+  std::vector<ValueNumber> late_reads;
+  std::string first_call;  ///< "tensor hooks of MulBackward (NodeCall 2)"; empty: only code runs
   /// Under which it holds, over those of Collector::numbers.
   SymProgram conditions;
   std::vector<uint32_t> condition_numbers;

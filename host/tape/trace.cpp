@@ -23,6 +23,48 @@ namespace {
 using Kind = Step::Kind;
 using Tensors = std::vector<Tensor>;
 
+// Saved tensors that code reads after calls, which may have written them.
+void find_late_reads(Program& program, const TapeWalk& walk) {
+  std::set<ValueNumber> saved;
+  for (const autograd::Collector::SavedPlace& p : walk.collected.saved_places)
+    saved.insert(p.tensor);
+  bool has_called = false;
+  for (Step& step : program.steps) {
+    if (step.kind != Kind::code) has_called = true;
+    if (step.kind != Kind::code || !has_called) continue;
+    for (ValueNumber v : step.reads) {
+      if (!saved.contains(v)) continue;
+      auto at = std::ranges::find(program.late_reads, v);
+      step.late_reads.push_back(static_cast<uint32_t>(at - program.late_reads.begin()));
+      if (at == program.late_reads.end()) program.late_reads.push_back(v);
+    }
+  }
+}
+
+/// The values of a program, by the fakes that stand for them.
+class TraceValues {
+ public:
+  ValueNumber add(const Tensor& fake) {
+    auto [at, is_new] = numbers_.try_emplace(fake.head(), static_cast<ValueNumber>(fakes_.size()));
+    if (is_new) fakes_.push_back(fake);
+    return at->second;
+  }
+  bool has(const Tensor& fake) const { return numbers_.contains(fake.head()); }
+  ValueNumber operator[](const Tensor& fake) const {
+    return fake.defined() ? numbers_.at(fake.head()) : no_value;
+  }
+  std::vector<ValueNumber> operator[](const Tensors& fakes) const {
+    std::vector<ValueNumber> out;
+    for (const Tensor& t : fakes) out.push_back((*this)[t]);
+    return out;
+  }
+  uint32_t size() const { return static_cast<uint32_t>(fakes_.size()); }
+
+ private:
+  std::vector<Tensor> fakes_;  // keeps them, so that addresses stay their own
+  std::map<const void*, ValueNumber> numbers_;
+};
+
 class TapeTrace {
  public:
   TapeTrace(const TapeWalk& walk, const PassRequest& request, bool dynamic,
@@ -34,17 +76,13 @@ class TapeTrace {
         fakes_(std::make_shared<TapeFakes>(walk, *recorder_.shape_env(),
                                            dynamic ? nullptr : &experience.changed)),
         slots_(walk.visits.size()) {
-    recorder_.lift = [](const Tensor&) -> Tensor {
-      fail(ErrorCode::unsupported,
-           "the derivative of an op uses a tensor that its node does not "
-           "keep; it cannot be compiled with the pass");
-    };
+    recorder_.lift = [this](const Tensor& real) { return lifted(real); };
     recorder_.adopt = [this](const Tensor& fake) { return adopt(fake); };
   }
 
   Traced run() {
     program_.n_lifted = static_cast<uint32_t>(walk_.collected.tensors.size());
-    for (const Tensor& fake : fakes_->lifted()) add_value(fake);
+    for (const Tensor& fake : fakes_->lifted()) values_.add(fake);
     prepare_captures();
     {
       RecordScope scope(recorder_);
@@ -53,8 +91,9 @@ class TapeTrace {
       for (uint32_t place = 0; place < walk_.order.size(); ++place) visit(place);
       cut({});
     }
-    for (const Tensor& t : captured_) program_.captured.push_back(number_of(t));
-    program_.n_values = static_cast<uint32_t>(values_.size());
+    for (const Tensor& t : captured_) program_.captured.push_back(values_[t]);
+    program_.n_values = values_.size();
+    find_late_reads(program_, walk_);
     return {std::move(program_), fakes_, recorder_.shape_env(), std::move(notes_)};
   }
 
@@ -63,27 +102,22 @@ class TapeTrace {
 
   // ---- values
 
-  ValueNumber add_value(const Tensor& fake) {
-    auto [at, is_new] = numbers_.try_emplace(fake.head(), static_cast<ValueNumber>(values_.size()));
-    if (is_new) values_.push_back(fake);
-    return at->second;
-  }
-  ValueNumber number_of(const Tensor& fake) const {
-    return fake.defined() ? numbers_.at(fake.head()) : no_value;
-  }
-  std::vector<ValueNumber> numbers_of(const Tensors& fakes) const {
-    std::vector<ValueNumber> out;
-    for (const Tensor& t : fakes) out.push_back(number_of(t));
-    return out;
-  }
-
   // A value of an earlier step is read: it becomes an input of the graph.
   bool adopt(const Tensor& fake) {
-    auto known = numbers_.find(fake.head());
-    if (known == numbers_.end()) return false;
+    if (!values_.has(fake)) return false;
     recorder_.adopt_input(fake);
-    inputs_.push_back(known->second);
+    inputs_.push_back(values_[fake]);
     return true;
+  }
+
+  // Optimisers read their rates from tensors of their own.
+  Tensor lifted(const Tensor& real) {
+    const Tensor* fake = fakes_->find_lifted(real);
+    require(fake, ErrorCode::unsupported,
+            "the derivative of an op uses a tensor that its node does not keep; it cannot be "
+            "compiled with the pass");
+    if (!recorder_.owns(*fake)) adopt(*fake);
+    return *fake;
   }
 
   // What the call gives in the place of `grads`, if it is as foreseen. What is expanded has no
@@ -96,9 +130,9 @@ class TapeTrace {
       step.contiguous.push_back(is_expanded);
       if (!t.defined()) continue;
       t = make_fake(is_expanded ? contiguous_meta(t.sizes(), t.dtype(), t.device()) : meta_of(t));
-      add_value(t);
+      values_.add(t);
     }
-    step.writes = numbers_of(grads);
+    step.writes = values_[grads];
   }
 
   // ---- graphs
@@ -107,17 +141,19 @@ class TapeTrace {
   void cut(const Tensors& wanted) {
     std::vector<Tensor> outputs;
     auto give = [&](const Tensor& t) {
-      if (!t.defined() || numbers_.contains(t.head())) return;
-      add_value(t);
+      if (!t.defined() || values_.has(t)) return;
+      values_.add(t);
       outputs.push_back(t);
     };
     for (const Tensors& slot : slots_) std::ranges::for_each(slot, give);
     std::ranges::for_each(captured_, give);
+    for (const auto& [place, t] : updates_) give(t);
     for (const auto& [step, t] : effects_) give(t);
     std::ranges::for_each(wanted, give);
     end_graph(outputs);
+    record_updates();
     for (auto& [step, t] : effects_) {
-      step.reads = {number_of(t)};
+      step.reads = {values_[t]};
       step.pending = pending();
       program_.steps.push_back(std::move(step));
     }
@@ -125,25 +161,50 @@ class TapeTrace {
   }
 
   void end_graph(const std::vector<Tensor>& outputs) {
-    if (outputs.empty() && frees_.empty()) return;
+    if (outputs.empty() && done_.empty()) return;
     Step& step = program_.steps.emplace_back();
-    step.frees = std::move(frees_);
-    frees_.clear();
+    step.done = std::exchange(done_, {});
     if (!outputs.empty()) {
       step.graph = recorder_.finish(outputs);
       step.graph->name = "backward";
       step.reads = std::move(inputs_);
-      for (const Tensor& t : outputs) step.writes.push_back(number_of(t));
+      for (const Tensor& t : outputs) step.writes.push_back(values_[t]);
     }
     inputs_.clear();
     recorder_.restart();
+  }
+
+  // One graph for the updates of all leaves whose gradients are there by now. Code before it has
+  // read the leaves as they were.
+  void record_updates() {
+    if (updates_.empty()) return;
+    for (const auto& [place, grad] : updates_) {
+      const autograd::LeafUpdate& update = *visit_at(place).update;
+      Tensors tensors;
+      for (size_t i = 0; i < update.n_tensors(); ++i)
+        tensors.push_back(fakes_->lifted_of(update.tensor(i)));
+      update.run(fakes_->lifted_of(leaf_at(place)), grad, tensors);
+    }
+    Step& step = program_.steps.emplace_back();
+    step.kind = Kind::update;
+    step.graph = recorder_.finish({});
+    step.graph->name = "update";
+    for (const auto& [place, grad] : updates_)
+      step.updated.push_back({place, values_[grad], values_[fakes_->lifted_of(leaf_at(place))]});
+    step.reads = std::exchange(inputs_, {});
+    updates_.clear();
+    recorder_.restart();
+  }
+
+  const Tensor& leaf_at(uint32_t place) const {
+    return static_cast<const autograd::AccumulateGrad&>(*visit_at(place).node).leaf();
   }
 
   std::vector<Step::Pending> pending() const {
     std::vector<Step::Pending> out;
     for (uint32_t v = 0; v < slots_.size(); ++v)
       for (uint32_t i = 0; i < slots_[v].size(); ++i)
-        if (slots_[v][i].defined()) out.push_back({v, i, number_of(slots_[v][i])});
+        if (slots_[v][i].defined()) out.push_back({v, i, values_[slots_[v][i]]});
     return out;
   }
 
@@ -153,9 +214,10 @@ class TapeTrace {
     Step step;
     step.kind = kind;
     step.place = place;
-    step.reads = numbers_of(reads);
+    step.reads = values_[reads];
     step.pending = pending();
     note(place, name_of(kind));
+    note_call(place, name_of(kind));
     return program_.steps.emplace_back(std::move(step));
   }
 
@@ -166,6 +228,12 @@ class TapeTrace {
     step.input = input;
     effects_.emplace_back(std::move(step), grad);
     note(place, name_of(kind));
+  }
+
+  void note_call(uint32_t place, std::string_view what) {
+    if (!program_.first_call.empty()) return;
+    program_.first_call =
+        message("{} of {} (NodeCall {})", what, visit_at(place).node->name(), place + 1);
   }
 
   void note(uint32_t place, std::string_view what) {
@@ -233,10 +301,7 @@ class TapeTrace {
     const Visit& v = visit_at(place);
     const autograd::NodeHooks* hooks = v.node->hooks.get();
     bool has_hooks = hooks && !hooks->tensors.empty();
-    if (v.is_leaf) {
-      const auto& leaf = static_cast<const autograd::AccumulateGrad&>(*v.node).leaf();
-      has_hooks = has_hooks || !autograd::ensure_state(leaf).hooks.empty();
-    }
+    if (v.is_leaf) has_hooks = has_hooks || !autograd::ensure_state(leaf_at(place)).hooks.empty();
     if (has_hooks) {
       Step& step = call(Kind::tensor_hooks, place, grads);
       replace(step, grads);
@@ -248,9 +313,14 @@ class TapeTrace {
 
   void accumulate(uint32_t place, const Tensor& grad) {
     if (!grad.defined()) return;
+    if (visit_at(place).update) {
+      updates_.emplace_back(place, grad);
+      return note(place, name_of(Kind::update));
+    }
     effect(Kind::accumulate, place, 0, grad);
-    const auto& leaf = static_cast<const autograd::AccumulateGrad&>(*visit_at(place).node).leaf();
-    if (!autograd::ensure_state(leaf).after_accumulate.empty()) cut({});
+    if (autograd::ensure_state(leaf_at(place)).after_accumulate.empty()) return;
+    note_call(place, "post-accumulate hooks");
+    cut({});
   }
 
   Tensors record_function(uint32_t place, Tensors grads) {
@@ -260,17 +330,30 @@ class TapeTrace {
       Step& step = call(Kind::before_hooks, place, grads);
       replace(step, grads);
     }
+    unpack(place, grads);
     note(place, "");
     Tensors inputs = grads;
+    uint64_t reached = 0;
+    for (size_t i = 0; i < grads.size(); ++i) reached |= uint64_t{grads[i].defined()} << (i % 64);
     Tensors outputs = v.node->apply(std::move(grads));
     outputs.resize(v.node->next.size());
-    frees_.push_back(place);
+    done_.push_back({place, reached});
     if (!hooks || hooks->after.empty()) return outputs;
     Tensors all = outputs;
     all.insert(all.end(), inputs.begin(), inputs.end());
     Step& step = call(Kind::after_hooks, place, all);
     replace(step, outputs);
     return outputs;
+  }
+
+  // Hooks that bring saved tensors back are called right before the node that needs them.
+  void unpack(uint32_t place, const Tensors& grads) {
+    const Visit& v = visit_at(place);
+    bool is_reached = std::ranges::any_of(grads, [](const Tensor& g) { return g.defined(); });
+    if (!v.n_packed || !is_reached) return;
+    Step& step = call(Kind::unpack, place, grads);
+    for (uint32_t i = 0; i < v.n_packed; ++i)
+      step.writes.push_back(values_.add(fakes_->unpacked()[v.first_packed + i]));
   }
 
   // What comes back has the shape that is needed where it goes, or the program is left.
@@ -286,7 +369,7 @@ class TapeTrace {
       if (known != experience_.defined.end() && !known->second[i]) continue;
       const Edge& edge = v.node->next[i];
       Tensor fake = fakes_->gradient(autograd::input_meta(*edge.node, edge.input));
-      step.writes[i] = add_value(fake);
+      step.writes[i] = values_.add(fake);
       made.emplace_back(i, fake);
     }
     for (auto& [i, fake] : made)
@@ -301,11 +384,11 @@ class TapeTrace {
   std::shared_ptr<TapeFakes> fakes_;
   std::vector<Tensors> slots_;  // by visit: what is on its way to its inputs
   Tensors captured_;
-  std::vector<Tensor> values_;  // keeps them, so that addresses stay their own
-  std::map<const void*, ValueNumber> numbers_;
-  std::vector<ValueNumber> inputs_;               // of the graph that is being recorded
-  std::vector<uint32_t> frees_;                   // nodes that it has taken in
-  std::vector<std::pair<Step, Tensor>> effects_;  // after it, before the next call
+  TraceValues values_;
+  std::vector<ValueNumber> inputs_;                   // of the graph that is being recorded
+  std::vector<Step::Done> done_;                      // nodes that it has taken in
+  std::vector<std::pair<Step, Tensor>> effects_;      // after it, before the next call
+  std::vector<std::pair<uint32_t, Tensor>> updates_;  // likewise, before them
   std::vector<std::string> notes_;
 };
 
@@ -327,6 +410,7 @@ void find_last_uses(Program& program) {
       use(v);
       step.moves.push_back(step.dying.size() > n);
     }
+    for (const Step::Updated& u : step.updated) use(u.grad), use(u.leaf);
     std::ranges::for_each(step.writes, use);
   }
 }

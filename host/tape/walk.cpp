@@ -40,6 +40,7 @@ void TapeWalk::run(const PassRequest& request, std::span<const uint64_t> root_ke
   targets.clear();
   order.clear();
   numbers_.clear();
+  updated_.clear();
   collected.clear(keeps_places);
   find_nodes(request.roots);
   if (!request.wanted.empty()) find_needed(request);
@@ -161,6 +162,8 @@ void TapeWalk::write_node(Visit& visit) {
   for (size_t i = 0; i < node.next.size(); ++i)
     collected.key(uint64_t{targets[visit.first_target + i]} << 32 | node.next[i].input);
   visit.first_number = static_cast<uint32_t>(collected.numbers.size());
+  size_t first_sizes = collected.size_places.size();
+  collected.sizes_are_fixed = false;
   collected.key(node.inputs.size());
   for (const autograd::GradMeta& meta : node.inputs) {
     collected.key(static_cast<uint64_t>(meta.dtype) | static_cast<uint64_t>(meta.device.type) << 8 |
@@ -169,6 +172,7 @@ void TapeWalk::write_node(Visit& visit) {
   }
   if (visit.is_leaf || node.hooks) write_hooks(visit);
   autograd::Collector::Mark mark = collected.mark();
+  visit.first_packed = static_cast<uint32_t>(collected.packed_places.size());
   if (visit.needed && visit.runs && !visit.is_leaf) {
     visit.opaque = !node.collect(collected);
     if (visit.opaque) {
@@ -176,15 +180,39 @@ void TapeWalk::write_node(Visit& visit) {
       collected.key_text(node.name());
     }
   }
+  if (collected.sizes_are_fixed && !visit.opaque)
+    for (size_t i = first_sizes; i < collected.size_places.size(); ++i)
+      collected.size_places[i].is_fixed = true;
+  visit.n_packed = static_cast<uint32_t>(collected.packed_places.size()) - visit.first_packed;
   visit.first_word = static_cast<uint32_t>(collected.words.size());
 }
 
-void TapeWalk::write_hooks(const Visit& visit) {
+// An update is a part of the code where nothing else follows the gradient, which nobody else sees,
+// and no other update writes the same memory.
+void TapeWalk::write_update(Visit& visit, const Tensor& leaf) {
+  autograd::GradState& state = autograd::ensure_state(leaf);
+  const autograd::LeafUpdate* update = state.after_accumulate[0].update.get();
+  constexpr uint32_t first = 0, again = 1;
+  bool is_alone = update && state.after_accumulate.size() == 1 && !state.grad.defined() &&
+                  leaf.requires_grad() && visit.needed && visit.runs;
+  if (is_alone) {
+    is_alone = updated_.number(impl_of(leaf)->storage_ref.get(), first) == first;
+    updated_.renumber(impl_of(leaf)->storage_ref.get(), again);
+  }
+  collected.key(is_alone ? update->kind() : 0);
+  if (!is_alone) return;
+  visit.update = update;
+  collected.tensor(leaf);
+  for (size_t i = 0; i < update->n_tensors(); ++i) collected.tensor(update->tensor(i));
+}
+
+void TapeWalk::write_hooks(Visit& visit) {
   if (visit.is_leaf) {
     const auto& leaf = static_cast<const AccumulateGrad&>(*visit.node).leaf();
     autograd::GradState& state = autograd::ensure_state(leaf);
     std::lock_guard guard(state.lock);
     collected.key(state.hooks.size() << 32 | state.after_accumulate.size());
+    if (!state.after_accumulate.empty()) write_update(visit, leaf);
   }
   const autograd::NodeHooks* hooks = visit.node->hooks.get();
   if (!hooks) return;

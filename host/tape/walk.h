@@ -8,6 +8,7 @@
 
 #include "autograd/collector.h"
 #include "autograd/engine.h"
+#include "autograd/leaf_update.h"
 
 #include <span>
 #include <vector>
@@ -22,15 +23,18 @@ inline constexpr uint32_t no_visit = ~0u;
 /// A node on the way of a pass.
 struct Visit {
   Node* node = nullptr;
-  uint32_t waiting_for = 0;            ///< edges that have not brought their gradient
-  uint32_t first_target = 0;           ///< of TapeWalk::targets, one for each edge
-  uint32_t first_number = 0;           ///< the sizes of its inputs
-  uint32_t first_word = 0;             ///< where its part of the key ends
-  bool needed = true;                  ///< leads to a wanted edge
-  bool runs = true;                    ///< its function is called
-  bool is_leaf = false;                ///< an AccumulateGrad
-  bool opaque = false;                 ///< its function can only be called
-  bool entered = false, left = false;  ///< by the search for what is needed
+  uint32_t waiting_for = 0;   ///< edges that have not brought their gradient
+  uint32_t first_target = 0;  ///< of TapeWalk::targets, one for each edge
+  uint32_t first_number = 0;  ///< the sizes of its inputs
+  uint32_t first_word = 0;    ///< where its part of the key ends
+  uint32_t first_packed = 0;  ///< of Collector::packed_places
+  uint32_t n_packed = 0;
+  bool needed = true;                            ///< leads to a wanted edge
+  const autograd::LeafUpdate* update = nullptr;  ///< that follows in the code
+  bool runs = true;                              ///< its function is called
+  bool is_leaf = false;                          ///< an AccumulateGrad
+  bool opaque = false;                           ///< its function can only be called
+  bool entered = false, left = false;            ///< by the search for what is needed
 };
 
 class TapeWalk {
@@ -57,10 +61,11 @@ class TapeWalk {
   void write_roots(const autograd::PassRequest& request, std::span<const uint64_t> root_key);
   void run_order(const std::vector<Edge>& roots);
   void write_node(Visit& visit);
-  void write_hooks(const Visit& visit);
+  void write_hooks(Visit& visit);
+  void write_update(Visit& visit, const Tensor& leaf);
   void make_ready(uint32_t visit);
 
-  autograd::PointerTable numbers_;
+  autograd::PointerTable numbers_, updated_;
   std::vector<uint32_t> open_;
   std::vector<Ready> ready_;
 };

@@ -29,6 +29,8 @@ struct EnableOptions {
   /// As Options::mode and Options::options of tenon::compile.
   std::string mode = {};
   std::map<std::string, std::string> options = {};
+  /// A pass that would run on the engine, or call user code between pieces of code, is an error.
+  bool fullgraph = false;
 };
 
 /// Until it ends, passes of this thread run as enable() or disable() has said; then as before.

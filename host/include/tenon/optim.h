@@ -12,6 +12,7 @@
 // momentum) is read from tensors. Threads: an optimiser is used by one thread at a time.
 #pragma once
 
+#include <tenon/autograd.h>
 #include <tenon/nn/module.h>
 #include <tenon/tensor.h>
 
@@ -109,6 +110,7 @@ class TENON_API Optimizer {
   LearningRate lr{groups_};
 
  protected:
+  friend struct ParameterUpdate;
   Optimizer() = default;
   /// Throws UserError for tensors that are not leaves, or are here already.
   void add_group(const std::vector<Tensor>& parameters, double lr, double momentum,
@@ -177,6 +179,23 @@ class TENON_API RMSprop : public Optimizer {
   void update(size_t group, const Tensor& parameter, const Tensor& grad,
               const std::vector<Tensor>& state) const override;
   std::vector<RMSpropOptions> options_;
+};
+
+/// While one lives, a backward pass updates each parameter as soon as its gradient is there, which
+/// is freed then: in the place of step() and zero_grad(). A compiled pass has the updates in its
+/// code, see <tenon/compiled_autograd.h>. The optimiser must outlive it, stay where it is, and get
+/// no further groups meanwhile.
+///
+///     optim::StepInBackward in_backward(opt);
+///     loss.backward();                      // also updates the parameters
+class TENON_API StepInBackward {
+ public:
+  explicit StepInBackward(Optimizer& optimizer);
+  ~StepInBackward();
+  StepInBackward(const StepInBackward&) = delete;
+
+ private:
+  std::vector<autograd::HookHandle> hooks_;
 };
 
 /// Scales all gradients together so that their norm is at most max_norm; returns the norm before.

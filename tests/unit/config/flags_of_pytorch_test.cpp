@@ -72,8 +72,10 @@ TEST_F(Config, TheSeedsDefaultsAreThoseOfTheSeed) {
 
 // Modules dynamo and functorch hold PyTorch's names only; ours stand elsewhere.
 TEST_F(Config, NothingElseStandsInTheModulesOfPyTorch) {
+  // The last one is a dictionary there.
   std::set<std::string> known = {"dynamo.strict_backward",
-                                 "dynamo._autograd_backward_strict_mode_conditional_banned_ops"};
+                                 "dynamo._autograd_backward_strict_mode_conditional_banned_ops",
+                                 "dynamo.compiled_autograd_kwargs_override"};
   for (const Line& line : lines_of_pytorch()) known.insert(info(line.key).key);
   for (const FlagDef& def : flag_defs()) {
     bool theirs = def.module == "dynamo" || def.module == "functorch";

@@ -1,13 +1,7 @@
 // Compiled backward passes: what they compute, when they are captured, and what runs on the engine.
-#include "core/tensor/allocator.h"
-#include "unit/autograd/autograd_test.h"
-
-#include <tenon/compile.h>
-#include <tenon/compiled_autograd.h>
-#include <tenon/config.h>
+#include "unit/tape/tape_test.h"
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <thread>
@@ -15,37 +9,7 @@
 namespace tenon {
 namespace {
 
-namespace ca = compiled_autograd;
-using testing::ElementsAre;
-
-class CompiledAutograd : public testing::Test {
- protected:
-  CompiledAutograd() { ca::reset(); }
-  ~CompiledAutograd() override { ca::reset(); }
-
-  /// Captures that `body` makes.
-  static int64_t captures(const std::function<void()>& body) {
-    int64_t before = ca::stats().captures;
-    auto on = ca::enable("aot_eager");
-    body();
-    return ca::stats().captures - before;
-  }
-};
-
-Tensor filled(IntList sizes, Dtype dtype = Dtype::f32) {
-  int64_t n = 1;
-  for (int64_t s : sizes) n *= s;
-  std::vector<double> values;
-  for (int64_t i = 0; i < n; ++i)
-    values.push_back(static_cast<double>((7 * i + 3) % 11) * 0.25 - 1);
-  return tensor(values, sizes).to(dtype);
-}
-bool close(const Tensor& found, const Tensor& wanted) {
-  Tensor bound = wanted.abs() * 1e-5 + 1e-6;
-  return found.sizes() == wanted.sizes() &&
-         static_cast<bool>(((found - wanted).abs() <= bound).all());
-}
-Tensor parameter(IntList sizes) { return filled(sizes).requires_grad_(); }
+class CompiledAutograd : public PassTest {};
 
 TEST_F(CompiledAutograd, GradientsAreThoseOfTheEngine) {
   auto step = [] {
@@ -373,14 +337,6 @@ TEST_F(CompiledAutograd, NothingOfAPassStays) {
     owner = nullptr;
   });
   EXPECT_TRUE(alive.expired());
-}
-
-// What the allocator gives out at most while `body` runs, beyond what was out before.
-int64_t peak_of(const std::function<void()>& body) {
-  reset_allocator_peak();
-  int64_t before = allocator_stats().current_bytes;
-  body();
-  return allocator_stats().peak_bytes - before;
 }
 
 TEST_F(CompiledAutograd, MemoryStaysFlatOverManySteps) {
