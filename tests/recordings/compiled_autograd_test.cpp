@@ -1,6 +1,6 @@
 // Backward passes that PyTorch captured: gradients, the order of hooks and callbacks, and how often
 // a pass is captured. A recording has its function as Python text; the C++ for each stands here.
-// Where Tenon captures less often than PyTorch, the scenario says so and why.
+// Where Tenon captures less often than PyTorch, or has other nodes, the scenario says so and why.
 #include "recordings/json_files.h"
 #include "unit/message_of.h"
 
@@ -109,13 +109,15 @@ Log node_names(JsonView graph) {
       {"call_hook:pre_hook", "pre-hooks"},
       {"call_hook:post_hook", "post-hooks"},
       {"call_hook:post_acc_grad_hook", ""},  // goes with the accumulation
-      {"call_hook:unpack_hook", ""},         // the node calls it
+      {"call_hook:unpack_hook", "unpack"},
+      {"call_aot_bwd_prologue", "CompiledFunctionBackward"},  // then its ops, such as cos.default
       {"call_backward", "function"},
   };
   Log out;
   for (const std::string& node : texts(graph.field("nodes"))) {
     auto known = names.find(node);
-    std::string name = known == names.end() ? node : known->second;
+    bool is_op = node.find('.') != node.npos;
+    std::string name = is_op ? "" : known == names.end() ? node : known->second;
     while (!name.empty() && std::isdigit(static_cast<unsigned char>(name.back()))) name.pop_back();
     if (!name.empty()) out.push_back(name);
   }
@@ -162,6 +164,7 @@ void mlp_basic(const Scenario& s) {
   expect_all(first.results, s.root.field("grads"));
   expect_all(second.results, s.root.field("grads"));
   s.expect_captures({first.captures, second.captures});
+  EXPECT_EQ(first.nodes, node_names(s.root.field("graph")));
 }
 
 void batch_size_changes(const Scenario& s) {
@@ -361,6 +364,9 @@ void aot_backward_inlined(const Scenario& s) {
     });
     EXPECT_TRUE(close(run.results[0], plain.grad())) << batch;
     captures.push_back(run.captures);
+    if (run.captures > 0) {
+      EXPECT_EQ(run.nodes, node_names(step.field("graph")));
+    }
   }
   s.expect_captures(captures);
 }
@@ -374,6 +380,10 @@ void inplace_on_view(const Scenario& s) {
   });
   expect_all(run.results, s.root.field("grads"));
   EXPECT_EQ(run.captures, 1);
+  // The node of the write calls the rule of `mul` itself; PyTorch records a prologue, the rule and an
+  // epilogue.
+  EXPECT_EQ(run.nodes,
+            (Log{"SumBackward", "CopySlices", "accumulate", "MulBackward", "accumulate"}));
 }
 
 Tensors saved_tensor_scene(Log& log) {
@@ -402,6 +412,7 @@ void saved_tensor_hooks(const Scenario& s) {
   EXPECT_EQ(order, texts(s.root.field("compiled_order")));
   EXPECT_TRUE(close(run.results[0], expected[0]));
   EXPECT_EQ(run.captures, 1);
+  EXPECT_EQ(run.nodes, node_names(s.root.field("graph")));
 }
 
 Tensors callback_scene(Log& log) {
@@ -451,6 +462,7 @@ void post_acc_hook_optimizer(const Scenario& s) {
   EXPECT_FALSE(grads[0].defined() || grads[1].defined());
   EXPECT_EQ(shapes.size(), 2u);
   EXPECT_EQ(run.captures, 1);
+  EXPECT_EQ(run.nodes, node_names(s.root.field("graph")));
 }
 
 // Gradients that are recorded are the engine's: one capture fewer.
@@ -491,6 +503,9 @@ void dynamic_false_sizes(const Scenario& s) {
     Run run = compiled(go, {.dynamic = false});
     EXPECT_TRUE(close(run.results[0], plain[0])) << batch;
     captures.push_back(run.captures);
+    if (run.captures > 0) {
+      EXPECT_EQ(run.nodes, node_names(step.field("graph")));
+    }
   }
   s.expect_captures(captures);
 }
@@ -542,6 +557,10 @@ void explicit_root_gradient(const Scenario& s) {
   });
   expect_all(run.results, s.root.field("grads"));
   EXPECT_EQ(run.captures, 1);
+  // Two gradients of `a` are added when the second one is there; PyTorch's passes move the addition
+  // to where the sum is used.
+  EXPECT_EQ(run.nodes,
+            (Log{"ExpBackward", "AddBackward", "MulBackward", "add", "accumulate", "accumulate"}));
 }
 
 void autograd_grad_inputs(const Scenario& s) {
