@@ -19,6 +19,7 @@ extern const Verb verb_config;
 extern const Verb verb_cache;
 extern const Verb verb_replay;
 extern const Verb verb_minify;
+extern const Verb verb_bisect;
 extern const Verb verb_doctor;
 extern const Verb verb_completion;
 extern const Verb verb_man;
@@ -26,10 +27,10 @@ extern const Verb verb_man;
 namespace {
 
 constexpr const Verb* all_verbs[] = {
-    &verb_backends,     &verb_run,           &verb_check,      &verb_compile, &verb_bench,
-    &verb_bench_worker, &verb_bench_compile, &verb_explain,    &verb_report,  &verb_graph,
-    &verb_ops,          &verb_plugin,        &verb_config,     &verb_cache,   &verb_replay,
-    &verb_minify,       &verb_doctor,        &verb_completion, &verb_man,
+    &verb_backends,     &verb_run,           &verb_check,   &verb_compile,    &verb_bench,
+    &verb_bench_worker, &verb_bench_compile, &verb_explain, &verb_report,     &verb_graph,
+    &verb_ops,          &verb_plugin,        &verb_config,  &verb_cache,      &verb_replay,
+    &verb_minify,       &verb_bisect,        &verb_doctor,  &verb_completion, &verb_man,
 };
 
 }  // namespace

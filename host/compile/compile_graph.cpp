@@ -13,6 +13,7 @@
 #include "report/compile_record.h"
 #include "report/events.h"
 #include "runtime/checked_artifact.h"
+#include "runtime/recorded_calls.h"
 #include "runtime/repro.h"
 
 namespace tenon {
@@ -78,7 +79,8 @@ std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
   auto artifact = with_repro(ReproStage::dynamo, *graph, repro, [&] {
     return compile_stages(graph, backend, std::move(request), repro, options.use_cache);
   });
-  return checked_artifact(graph, std::move(artifact), repro);
+  return recorded_artifact(graph, checked_artifact(graph, std::move(artifact), repro),
+                           backend.name);
 }
 
 }  // namespace tenon

@@ -89,22 +89,25 @@ Tensor losses_in_double(const formats::Pt2Program& program, std::span<const Tens
   return stack(losses);
 }
 
-std::vector<Tensor> run_graph_in_double(const Graph& graph, std::span<const Tensor> inputs,
-                                        std::span<const int64_t> symbols) {
+DoubleRun run_graph_in_double(const Graph& graph, std::span<const Tensor> inputs,
+                              std::span<const int64_t> symbols, bool training) {
   NoGradGuard no_gradients;
   std::shared_ptr<Graph> wide = clone(graph);
   widen_casts(*wide);
   std::vector<ValueId> constants(wide->constants().begin(), wide->constants().end());
   for (ValueId id : constants) wide->replace_constant(id, widened(wide->constant(id)));
-  std::vector<Tensor> held;
+  DoubleRun out;
   std::vector<detail::TensorHead*> heads;
   for (const Tensor& t : inputs) {
-    held.push_back(widened(t));
-    heads.push_back(held.back().defined() ? held.back().head() : nullptr);
+    Tensor leaf = widened(t);
+    if (training && t.defined() && t.requires_grad()) leaf.requires_grad_();
+    heads.push_back(leaf.defined() ? leaf.head() : nullptr);
+    out.leaves.push_back(std::move(leaf));
   }
-  std::vector<Tensor> outputs(wide->outputs().size());
-  Interpreter(wide).run(heads, symbols, outputs);
-  return outputs;
+  out.outputs.resize(wide->outputs().size());
+  EnableGradGuard as_wanted(training);
+  Interpreter(wide).run(heads, symbols, out.outputs);
+  return out;
 }
 
 }  // namespace tenon

@@ -22,8 +22,9 @@ DoubleRun run_in_double(const formats::Pt2Program& program, std::span<const Tens
 /// The losses of steps of plain SGD on one batch.
 Tensor losses_in_double(const formats::Pt2Program& program, std::span<const Tensor> leaves,
                         double rate, int64_t steps);
-/// The outputs of a graph that was saved on its own.
-std::vector<Tensor> run_graph_in_double(const Graph& graph, std::span<const Tensor> inputs,
-                                        std::span<const int64_t> symbols);
+/// Outputs of a graph that was saved on its own, and its inputs after the call. With `training` they
+/// have a tape, whose leaves are the inputs that need a gradient.
+DoubleRun run_graph_in_double(const Graph& graph, std::span<const Tensor> inputs,
+                              std::span<const int64_t> symbols, bool training = false);
 
 }  // namespace tenon

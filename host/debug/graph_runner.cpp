@@ -20,21 +20,6 @@ namespace tenon {
 
 namespace {
 
-// The example value of a size; data-dependent ones have none.
-int64_t example(const Graph& graph, SymInt size) {
-  if (!size.is_symbolic()) return size.word();
-  std::optional<int64_t> hint;
-  if (graph.shape_env) hint = graph.shape_env->int_hint(size);
-  require(hint.has_value(), "an input of the graph has a size without an example; pass --input");
-  return *hint;
-}
-
-std::vector<int64_t> examples(const Graph& graph, const Dims& dims) {
-  std::vector<int64_t> out;
-  for (SymInt dim : dims) out.push_back(example(graph, dim));
-  return out;
-}
-
 // What an op refuses of inputs that fit the graph, the graph asks of it.
 template <class F>
 void as_fault_of_graph(const F& body) {
@@ -57,17 +42,17 @@ GraphRunner::GraphRunner(std::shared_ptr<Graph> graph, RunnerOptions options)
   text_ = to_text(*graph_, whole);
 }
 
-// The same graph with the sizes of a call as its examples.
-std::shared_ptr<Graph> GraphRunner::graph_for(std::span<const int64_t> symbols) const {
+std::shared_ptr<Graph> with_examples(const Graph& graph, const std::string& text,
+                                     std::span<const int64_t> symbols) {
   ParseOptions options;
   options.shape_env = ShapeEnv::make();
-  for (const SymbolInfo& info : graph_->shape_env->symbols()) {
-    std::optional<SymValue> hint = value_in_call(info.expr, *graph_, symbols);
+  for (const SymbolInfo& info : graph.shape_env->symbols()) {
+    std::optional<SymValue> hint = value_in_call(info.expr, graph, symbols);
     const Expr* made = options.shape_env->declare_symbol(
         info.name, info.kind, hint ? hint : info.hint, info.checked, info.source, info.source_text);
     if (info.size_like) options.shape_env->mark_size_like(as_sym_int(made));
   }
-  return parse_graph(text_, options);
+  return parse_graph(text, options);
 }
 
 GraphRunner::Version GraphRunner::make_version(std::shared_ptr<Graph> graph) {
@@ -100,7 +85,7 @@ const GraphRunner::Version& GraphRunner::version_for(std::span<const int64_t> sy
   compile();
   auto found = std::ranges::find_if(versions_, fits);
   if (found != versions_.end()) return *found;
-  versions_.push_back(make_version(graph_for(symbols)));
+  versions_.push_back(make_version(with_examples(*graph_, text_, symbols)));
   require(fits(versions_.back()), "the graph cannot be compiled for the sizes of these inputs");
   return versions_.back();
 }
@@ -171,18 +156,31 @@ std::vector<Tensor> GraphRunner::run(std::span<const Tensor> inputs) {
 }
 
 std::vector<Tensor> GraphRunner::random_inputs(uint64_t seed) const {
+  std::vector<int64_t> symbols;
+  for (const SymbolBinding& b : graph_->symbols) {
+    bool is_given = graph_->value(b.value).source == ValueSource::input;
+    std::optional<SymValue> hint = graph_->shape_env->hint(b.symbol);
+    require(hint || !is_given, "an input of the graph has a size without an example; pass --input");
+    symbols.push_back(hint ? hint->word : 0);
+  }
+  return random_inputs(symbols, seed);
+}
+
+std::vector<Tensor> GraphRunner::random_inputs(std::span<const int64_t> symbols,
+                                               uint64_t seed) const {
   std::vector<Tensor> inputs;
   for (ValueId id : graph_->inputs()) {
     const GraphValue& value = graph_->value(id);
     if (value.kind != ValueKind::tensor) {
       bool whole = value.scalar.is_integer();
-      int64_t number = whole ? example(*graph_, value.scalar.sym_int()) : 1;
-      inputs.push_back(scalar_tensor(number, whole ? Dtype::i64 : Dtype::f64));
+      SymInt number = whole ? value.scalar.sym_int() : SymInt(1);
+      inputs.push_back(
+          scalar_tensor(dims_with(*graph_, {number}, symbols)[0], whole ? Dtype::i64 : Dtype::f64));
       continue;
     }
-    inputs.push_back(random_tensor(examples(*graph_, value.meta.sizes),
-                                   examples(*graph_, value.meta.strides), value.meta.dtype,
-                                   seed + inputs.size()));
+    inputs.push_back(random_tensor(IntList(dims_with(*graph_, value.meta.sizes, symbols)),
+                                   IntList(dims_with(*graph_, value.meta.strides, symbols)),
+                                   value.meta.dtype, seed + inputs.size()));
   }
   return inputs;
 }

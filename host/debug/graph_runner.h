@@ -5,6 +5,11 @@
 
 namespace tenon {
 
+/// The graph with other examples for its symbols, in the order of graph.symbols. `text`: all of it
+/// as text.
+std::shared_ptr<Graph> with_examples(const Graph& graph, const std::string& text,
+                                     std::span<const int64_t> symbols);
+
 class GraphRunner {
  public:
   GraphRunner(std::shared_ptr<Graph> graph, RunnerOptions options);
@@ -15,6 +20,10 @@ class GraphRunner {
   /// Seeded inputs with the sizes that the graph names as examples and the strides that it
   /// promises.
   std::vector<Tensor> random_inputs(uint64_t seed = 0) const;
+  /// The same for other values of the symbols.
+  std::vector<Tensor> random_inputs(std::span<const int64_t> symbols, uint64_t seed) const;
+  /// What the inputs say of the symbols; 0 for what only the run knows.
+  std::vector<int64_t> symbols_of(std::span<const Tensor> inputs) const;
   /// The input of that name, with or without '%', or `in.N`; throws UserError when there is none.
   size_t find(const std::string& name) const;
 
@@ -29,9 +38,7 @@ class GraphRunner {
     std::shared_ptr<Artifact> artifact;
     std::vector<const Expr*> conditions;
   };
-  std::vector<int64_t> symbols_of(std::span<const Tensor> inputs) const;
   void check_sizes(std::span<const Tensor> inputs, std::span<const int64_t> symbols) const;
-  std::shared_ptr<Graph> graph_for(std::span<const int64_t> symbols) const;
   Version make_version(std::shared_ptr<Graph> graph);
   const Version& version_for(std::span<const int64_t> symbols);
 

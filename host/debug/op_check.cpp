@@ -116,7 +116,7 @@ std::vector<Tensor> results_in_double(const OpRecording& recording, const Record
                                       const OpEntry& op) {
   try {
     OneOpGraph call = record_call(recording, recorded, op);
-    return run_graph_in_double(*call.graph, call.inputs, {});
+    return run_graph_in_double(*call.graph, call.inputs, {}).outputs;
   } catch (const Error&) {
     return {};
   }

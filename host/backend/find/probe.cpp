@@ -1,11 +1,11 @@
 // The child: started by posix_spawn, watched until it ends or its time is over.
 #include "backend/find/probe.h"
 
+#include "backend/find/program.h"
 #include "core/error.h"
 
 #include <tenon/plugin.h>
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -15,7 +15,6 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
-#include <filesystem>
 #include <thread>
 #include <vector>
 
@@ -24,8 +23,6 @@ extern char** environ;
 namespace tenon {
 
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds patience{10};
 constexpr int usage_error = 2, refused = 4;  // exit statuses of the program
@@ -38,19 +35,11 @@ constexpr int usage_error = 2, refused = 4;  // exit statuses of the program
               path, why));
 }
 
-// build/bin/tenon or <prefix>/bin/tenon, from the file that holds the host.
-std::string program_beside(const std::string& path) {
-  Dl_info info{};
-  std::error_code error;
-  fs::path host;
-  if (::dladdr(reinterpret_cast<void*>(&probe_plugin), &info) != 0 && info.dli_fname)
-    host = fs::canonical(info.dli_fname, error);
-  if (error || host.empty()) host = fs::read_symlink("/proc/self/exe", error);
-  fs::path folder = host.parent_path();
-  for (const fs::path& tried : {folder / "tenon", folder.parent_path() / "bin" / "tenon"})
-    if (::access(tried.c_str(), X_OK) == 0 && fs::is_regular_file(tried, error))
-      return tried.string();
-  cannot_probe(path, message("there is no program tenon beside {}", host.string()));
+std::string program_for(const std::string& path) {
+  ProgramTenon program = program_tenon();
+  if (program.path.empty())
+    cannot_probe(path, message("there is no program tenon beside {}", program.host));
+  return program.path;
 }
 
 pid_t start(const std::string& program, const std::string& path, bool quarantine) {
@@ -91,7 +80,7 @@ bool wait_for_end(pid_t child, int& status) {
 }  // namespace
 
 ProbeEnd probe_plugin(const std::string& path, bool quarantine) {
-  pid_t child = start(program_beside(path), path, quarantine);
+  pid_t child = start(program_for(path), path, quarantine);
   int status = 0;
   if (!wait_for_end(child, status)) {
     ::kill(child, SIGKILL);
