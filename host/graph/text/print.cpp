@@ -26,6 +26,8 @@ class Printer {
   std::string take() { return std::move(out_); }
   void graph(const GraphDoc& doc, int depth);
   void statement(const StatementDoc& statement);
+  void literal(const Literal& literal);
+  void value(const ValueDoc& value);
 
  private:
   template <class L, class F>
@@ -42,8 +44,6 @@ class Printer {
     separated(items, [&](const Literal& item) { literal(item); });
     out_ += ']';
   }
-  void literal(const Literal& literal);
-  void value(const ValueDoc& value);
   void properties(const ValueDoc& value);
   void symbol(const SymbolDoc& symbol);
   void attributes(const StatementDoc& statement);
@@ -259,10 +259,26 @@ std::string to_text(const Graph& graph, const PrintOptions& options) {
   return print_document(describe_graph(graph, options));
 }
 
-std::string node_text(const Graph& graph, NodeId node) {
+std::string statement_text(const StatementDoc& statement) {
   Printer printer;
-  printer.statement(describe_node(graph, node));
+  printer.statement(statement);
   return printer.take();
+}
+
+std::string value_text(const ValueDoc& value) {
+  Printer printer;
+  printer.value(value);
+  return printer.take();
+}
+
+std::string literal_text(const Literal& literal) {
+  Printer printer;
+  printer.literal(literal);
+  return printer.take();
+}
+
+std::string node_text(const Graph& graph, NodeId node) {
+  return statement_text(describe_node(graph, node));
 }
 
 std::string canonical_text(const Graph& graph) { return to_text(graph, {.canonical = true}); }
