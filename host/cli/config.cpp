@@ -2,6 +2,7 @@
 #include "config/config.h"
 
 #include "backend/backend.h"
+#include "cli/config_files.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "config/reading.h"
@@ -123,12 +124,14 @@ int doc(const ConfigOptions& options, const Globals& globals) {
 }
 
 int path(const ConfigOptions&, const Globals& globals) {
-  Json document{{"schema", 1}, {"folders", Json::array()}};
-  for (const auto& [layer, folder] : config::config_folders()) {
-    if (!globals.json) print(message("{}: {}\n", config::name_of(layer), folder));
+  Json document{{"schema", 1}, {"folders", Json::array()}, {"files", config_file_facts()}};
+  for (const auto& [layer, folder] : config::config_folders())
     document["folders"].push_back({{"layer", config::name_of(layer)}, {"folder", folder}});
-  }
-  if (globals.json) print_json(document);
+  if (globals.json) return print_json(document), 0;
+  for (const Json& folder : document["folders"])
+    print(message("{}: {}\n", folder["layer"].get<std::string>(),
+                  folder["folder"].get<std::string>()));
+  for (const Json& file : document["files"]) print(config_file_line(file) + "\n");
   return 0;
 }
 
@@ -182,7 +185,7 @@ Action build(Options& app) {
   Options& doc_app = add_step(app, "doc", "what a flag means, and each layer's value", doc, step);
   doc_app.add_option("KEY", options->key, "module.flag").required();
   add_step(app, "diff", "flags that are not at their defaults", diff, step);
-  add_step(app, "path", "the folders that are read", path, step);
+  add_step(app, "path", "the folders that are searched, and the files that are read", path, step);
   Options& write_app = add_step(app, "write", "writes a TOML file a module", write, step);
   write_app.add_option("FOLDER", options->path, "where to (configs)");
   Options& check_app = add_step(app, "check", "looks for mistakes in a TOML file", check, step);

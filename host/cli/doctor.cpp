@@ -1,6 +1,7 @@
 // `tenon doctor`: what this machine and installation look like to Tenon.
 #include "backend/backend.h"
 #include "backend/catalog.h"
+#include "cli/config_files.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "config/cache_folder.h"
@@ -62,6 +63,7 @@ Json facts() {
   out["config"] = Json::array();
   for (const auto& [layer, folder] : config::config_folders())
     out["config"].push_back({{"layer", config::name_of(layer)}, {"folder", folder}});
+  out["config_files"] = config_file_facts();
   return out;
 }
 
@@ -78,6 +80,7 @@ void print_facts(const Json& f) {
   print(message("cache    {}: {}\n", text(f["cache"]["folder"]), text(f["cache"]["state"])));
   for (const Json& folder : f["config"])
     print(message("config   {}: {}\n", text(folder["layer"]), text(folder["folder"])));
+  for (const Json& file : f["config_files"]) print("config   " + config_file_line(file) + "\n");
   for (const Json& b : f["backends"])
     print(message("backend  {} {} {}\n", text(b["name"]), text(b["version"]), text(b["file"])));
   for (const Json& p : f["plugins"]) {

@@ -1,6 +1,7 @@
 // The public functions on flags, and the texts of flags: saved, as C++, as files.
 #include "config/config.h"
 
+#include "config/folders.h"
 #include "config/store.h"
 #include "core/error.h"
 
@@ -8,6 +9,7 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 
 namespace fs = std::filesystem;
@@ -311,10 +313,54 @@ void write_setting(const std::string& path, std::string_view key, std::string_vi
   write_text(path, after);
 }
 
+namespace {
+
+void require_module(const std::string& path) {
+  std::string module = fs::path(path).stem().string();
+  detail::know_module_of(module + ".");
+  auto table = Store::instance().look_at_rows();
+  const auto& modules = table->modules();
+  if (modules.contains(module)) return;
+  throw FileError(path, 0, 0,
+                  message("is not read: there is no module and no backend {}; the nearest are {}",
+                          module, nearest_names(module, {modules.begin(), modules.end()})));
+}
+
+}  // namespace
+
 void check_file(const std::string& path) {
-  std::vector<Reading> readings = read_file(path, Layer::file);
+  std::optional<Layer> layer = layer_of_file(path);
+  if (layer) require_module(path);
+  std::vector<Reading> readings =
+      layer ? read_placed_file(path, *layer) : read_file(path, Layer::file);
   for (const Reading& reading : readings) detail::know_module_of(reading.key);
-  Store::instance().look()->check(readings);
+  auto table = Store::instance().look();
+  table->check(readings);
+  for (const Reading& reading : readings) {
+    if (layer != Layer::project || !table->contains(reading.key)) continue;
+    const FlagDef& def = table->def(table->find(reading.key, reading.origin));
+    if (!is_project_flag(def))
+      fail_at(reading.origin,
+              message("{} is not obeyed in project files, since it may name paths, files, backends "
+                      "or caches",
+                      def.key()));
+  }
+}
+
+std::vector<ConfigFile> files_in_force() {
+  declare_all_options();
+  std::vector<std::string> modules;
+  {
+    auto table = Store::instance().look();
+    modules.assign(table->modules().begin(), table->modules().end());
+  }
+  std::vector<ConfigFile> out = config_files(modules);
+  for (ConfigFile& file : out)
+    if (file.distrusted.empty() && !has_table_of(file.path, file.module))
+      file.distrusted = message("it lacks the table [{}]", file.module);
+  for (const std::string& path : Store::instance().files_of_command_line())
+    out.push_back({Layer::file, "", path, ""});
+  return out;
 }
 
 }  // namespace tenon::config

@@ -95,7 +95,13 @@ void write_config_files(const std::string& folder);
 void write_setting(const std::string& path, std::string_view key, std::string_view text);
 /// The file that `tenon config set` writes: of the user, or of the project.
 std::string setting_file(std::string_view key, bool project);
-/// Throws FileError unless the file holds only known keys with fitting values. Changes nothing.
+/// Throws FileError unless the file holds only known keys with fitting values, and all of it counts
+/// where the file lies: in a folder of flags, or anywhere for --config. Changes nothing.
 void check_file(const std::string& path);
+
+struct ConfigFile;
+/// The files of flags that there are, of all modules and backends, lowest layer first; with those
+/// that are not read, and why.
+std::vector<ConfigFile> files_in_force();
 
 }  // namespace tenon::config

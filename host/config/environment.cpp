@@ -1,5 +1,5 @@
-// Flags in the environment: TENON_<MODULE>_<FLAG>, then PyTorch's name; TENON_FORCE_<MODULE>_<FLAG>
-// over everything. Programs that run with more rights than their user ignore all of them.
+// Flags in the environment: TENON_<MODULE>_<FLAG>, then PyTorch's name, then those of aliases;
+// TENON_FORCE_<MODULE>_<FLAG> over everything. Programs that run with more rights than their user ignore all of them.
 #include "config/reading.h"
 
 #include "core/error.h"
@@ -48,9 +48,11 @@ void check_name(std::string_view name) {
     for (std::string_view module : module_names()) {
       if (!name.starts_with(upper_prefix(prefix, module))) continue;
       std::vector<std::string> known;
-      for (const FlagDef& def : flag_defs()) {
-        if (def.module == module) known.push_back(variable_name(prefix, module, def.name));
-      }
+      for (const FlagDef& def : flag_defs())
+        for (std::string& variable :
+             prefix == "TENON_" ? variables_of(def) : force_variables_of(def))
+          if (variable.starts_with(upper_prefix(prefix, module)))
+            known.push_back(std::move(variable));
       return require_known(name, known, "flag");
     }
   }
@@ -76,26 +78,35 @@ bool is_own_variable(std::string_view name) {
 
 }  // namespace
 
+namespace {
+
+// The first of the variables that is set counts; that another one says otherwise is told.
+void read_first(const FlagDef& def, Layer layer, const std::vector<std::string>& names,
+                std::vector<Reading>& out, std::vector<std::string>& warnings) {
+  std::optional<std::string> first;
+  std::string first_name;
+  for (const std::string& name : names) {
+    std::optional<std::string> text = variable(name);
+    if (!text) continue;
+    if (!first) {
+      first = text;
+      first_name = name;
+      add(out, layer, def, name, *text);
+    } else if (*first != *text) {
+      warnings.push_back(message("{} and {} are both set and differ; {}={} counts", first_name,
+                                 name, first_name, *first));
+    }
+  }
+}
+
+}  // namespace
+
 std::vector<Reading> read_environment(std::span<const FlagDef> defs,
                                       std::vector<std::string>& warnings) {
   std::vector<Reading> out;
   for (const FlagDef& def : defs) {
-    std::optional<std::string> first;
-    std::string first_name;
-    for (const std::string& name : variables_of(def)) {
-      std::optional<std::string> text = variable(name);
-      if (!text) continue;
-      if (!first) {
-        first = text;
-        first_name = name;
-        add(out, Layer::environment, def, name, *text);
-      } else if (*first != *text) {
-        warnings.push_back(message("{} and {} are both set and differ; {}={} counts", first_name,
-                                   name, first_name, *first));
-      }
-    }
-    std::string force = variable_name("TENON_FORCE_", def.module, def.name);
-    if (auto text = variable(force)) add(out, Layer::force, def, force, *text);
+    read_first(def, Layer::environment, variables_of(def), out, warnings);
+    read_first(def, Layer::force, force_variables_of(def), out, warnings);
   }
   return out;
 }

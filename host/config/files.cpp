@@ -1,14 +1,12 @@
-// Flags in TOML files: which folders are searched and what a file may hold.
+// Flags in TOML files: what a file may hold, and which files are read.
 #include "config/flag_warnings.h"
+#include "config/folders.h"
 #include "config/reading.h"
 #include "core/error.h"
-#include "core/path_writers.h"
 
-#include <dlfcn.h>
-#include <unistd.h>
-
-#include <cstdlib>
+#include <algorithm>
 #include <filesystem>
+#include <map>
 
 namespace fs = std::filesystem;
 
@@ -122,97 +120,63 @@ bool has_flag(std::string_view module, std::string_view name) {
   return false;
 }
 
-// Of NAME.toml in a folder. Whoever has a file of that name without [NAME] and [meta] did not write
-// it for us, unless it begins with one of our flags outside a table.
-void read_module_file(const fs::path& path, const std::string& module, Layer layer,
-                      std::vector<Reading>& out) {
-  std::string source = path.string();
-  TomlNode root = parse_toml(read_toml_file(source), source);
-  bool ours = root.find(module) != nullptr || root.find("meta") != nullptr;
+// A flag and one of its other names in one file: nobody can say which was meant.
+void require_one_name(const std::vector<Reading>& readings) {
+  std::map<std::string, const Reading*> first;
+  for (const Reading& reading : readings) {
+    auto [known, is_new] = first.emplace(target_of(reading.key), &reading);
+    if (!is_new && known->second->key != reading.key)
+      fail_at(reading.origin, message("{} and {}, which line {} sets, are one flag; leave out one",
+                                      reading.key, known->second->key, known->second->origin.line));
+  }
+}
+
+// Whoever has a file of that name without [NAME] and [meta] did not write it for us, unless it
+// begins with one of our flags outside a table.
+bool is_ours(const TomlNode& root, const std::string& module) {
+  return root.find(module) != nullptr || root.find("meta") != nullptr;
+}
+
+// Of NAME.toml in a folder.
+std::vector<Reading> read_module_file(const std::string& path, const std::string& module,
+                                      Layer layer, FlagWarnings& warnings) {
+  TomlNode root = parse_toml(read_toml_file(path), path);
+  bool ours = is_ours(root, module);
   for (const auto& [name, node] : root.members) {
     bool table = node.kind == TomlNode::Kind::table;
-    if (!table && (ours || has_flag(module, name))) fail_outside_table(name, node, source);
+    if (!table && (ours || has_flag(module, name))) fail_outside_table(name, node, path);
     if (ours && name != module && name != "meta")
-      fail_at(origin_of(source, node),
+      fail_at(origin_of(path, node),
               message("[{}] stands in {}.toml, which holds the table [{}]", name, module, module));
+    if (!ours && table && !misspelt(name, {module}).empty())
+      warnings.add("table " + path, message("[{}] in {} is not read; is [{}] meant?", name,
+                                            origin_of(path, node).text, module));
   }
-  bool tolerate = ours && reads_meta(root, source);
+  bool tolerate = ours && reads_meta(root, path);
+  std::vector<Reading> out;
   const TomlNode* table = root.find(module);
   if (table && table->kind == TomlNode::Kind::table)
-    read_table(module, *table, source, layer, tolerate, out);
+    read_table(module, *table, path, layer, tolerate, out);
+  require_one_name(out);
+  return out;
 }
 
-// Whether nobody but root and this user could have written a file of the project folder, or the
-// folder. The folder is searched for upwards, so it may be anybody's.
-bool is_trusted(const fs::path& path, FlagWarnings& warnings) {
+// A file that one of `modules` would have, but for a letter or two.
+void look_for_misspelt_files(const fs::path& folder, const std::vector<std::string>& modules,
+                             FlagWarnings& warnings) {
   std::error_code error;
-  WriterFindings findings = PathWriters().of_found_file(fs::absolute(path, error).string());
-  if (findings.refused.empty()) return true;
-  const WriterFinding& first = findings.refused.front();
-  warnings.add("trust " + first.reason,
-               message("the project file {} is ignored: {}{}", path.string(), first.reason,
-                       first.hint.empty() ? "" : "; " + first.hint));
-  return false;
-}
-
-std::string environment_path(const char* name) {
-  const char* text = secure_getenv(name);
-  return text ? text : "";
-}
-
-std::string install_folder() {
-  Dl_info info{};
-  if (dladdr(reinterpret_cast<void*>(&install_folder), &info) == 0 || !info.dli_fname) return "";
-  std::error_code error;
-  // A program that was found on the PATH knows itself by its bare name.
-  bool bare = fs::path(info.dli_fname).parent_path().empty();
-  fs::path library = fs::canonical(bare ? "/proc/self/exe" : info.dli_fname, error);
-  return error ? "" : (library.parent_path().parent_path() / "etc" / "tenon").string();
-}
-
-std::string user_folder() {
-  std::string base = environment_path("XDG_CONFIG_HOME");
-  if (base.empty()) {
-    std::string home = environment_path("HOME");
-    if (home.empty()) return "";
-    base = home + "/.config";
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    std::string name = at->path().filename().string(), stem = at->path().stem().string();
+    bool known = std::ranges::find(module_names(), stem) != module_names().end();
+    std::string meant = name.ends_with(".toml") && !known ? misspelt(stem, modules) : "";
+    if (!meant.empty())
+      warnings.add("file " + at->path().string(),
+                   message("{} is not read: there is no module {}; is {}.toml meant?",
+                           at->path().string(), stem, meant));
   }
-  return base + "/tenon";
-}
-
-// The nearest configs/ or .tenon/ at the working directory or above it.
-std::string project_folder() {
-  if (process_is_secure()) return "";
-  std::string named = environment_path("TENON_CONFIG_DIR");
-  std::error_code error;
-  if (!named.empty()) {
-    require(fs::is_directory(named, error), ErrorCode::config,
-            "TENON_CONFIG_DIR is {}, which is not a folder; name one that holds files such as "
-            "dynamo.toml",
-            named);
-    return named;
-  }
-  for (fs::path at = fs::current_path(error); !at.empty(); at = at.parent_path()) {
-    for (const char* name : {"configs", ".tenon"}) {
-      if (fs::is_directory(at / name, error)) return (at / name).string();
-    }
-    if (at == at.root_path()) break;
-  }
-  return "";
 }
 
 }  // namespace
-
-std::vector<std::pair<Layer, std::string>> config_folders() {
-  std::vector<std::pair<Layer, std::string>> folders;
-  auto add = [&](Layer layer, std::string folder) {
-    if (!folder.empty()) folders.emplace_back(layer, std::move(folder));
-  };
-  add(Layer::install, install_folder());
-  add(Layer::user, user_folder());
-  add(Layer::project, project_folder());
-  return folders;
-}
 
 std::vector<Reading> read_text(std::string_view toml, std::string_view source, Layer layer) {
   TomlNode root = parse_toml(toml, source);
@@ -222,6 +186,7 @@ std::vector<Reading> read_text(std::string_view toml, std::string_view source, L
     if (node.kind != TomlNode::Kind::table) fail_outside_table(name, node, source);
     if (name != "meta") read_table(name, node, source, layer, tolerate, out);
   }
+  require_one_name(out);
   return out;
 }
 
@@ -229,17 +194,49 @@ std::vector<Reading> read_file(const std::string& path, Layer layer) {
   return read_text(read_toml_file(path), path, layer);
 }
 
-std::vector<Reading> read_folders(const std::vector<std::string>& modules, FlagWarnings& warnings) {
-  std::vector<Reading> out;
+bool has_table_of(const std::string& path, const std::string& module) {
+  return is_ours(parse_toml(read_toml_file(path), path), module);
+}
+
+std::vector<Reading> read_placed_file(const std::string& path, Layer layer) {
+  std::string distrusted = layer == Layer::project ? why_not_trusted(path) : "";
+  if (!distrusted.empty()) throw FileError(path, 0, 0, "is not read: " + distrusted);
+  std::string module = fs::path(path).stem().string();
+  FlagWarnings warnings;
+  std::vector<Reading> readings = read_module_file(path, module, layer, warnings);
+  if (!warnings.unsaid().empty()) throw FileError(path, 0, 0, warnings.unsaid().front());
+  if (!has_table_of(path, module))
+    throw FileError(path, 0, 0, message("is not read: it lacks the table [{}]", module));
+  return readings;
+}
+
+std::vector<ConfigFile> config_files(const std::vector<std::string>& modules) {
+  std::vector<ConfigFile> out;
   for (const auto& [layer, folder] : config_folders()) {
     for (const std::string& module : modules) {
-      fs::path path = fs::path(folder) / (module + ".toml");
+      std::string path = (fs::path(folder) / (module + ".toml")).string();
       std::error_code error;
       if (!fs::is_regular_file(path, error)) continue;
-      if (layer == Layer::project && !is_trusted(path, warnings)) continue;
-      read_module_file(path, module, layer, out);
+      ConfigFile file{layer, module, path, layer == Layer::project ? why_not_trusted(path) : ""};
+      out.push_back(std::move(file));
     }
   }
+  return out;
+}
+
+std::vector<Reading> read_folders(const std::vector<std::string>& modules, FlagWarnings& warnings) {
+  std::vector<Reading> out;
+  for (const ConfigFile& file : config_files(modules)) {
+    if (!file.distrusted.empty()) {
+      warnings.add("trust " + file.distrusted,
+                   message("the project file {} is ignored: {}", file.path, file.distrusted));
+      continue;
+    }
+    for (Reading& reading : read_module_file(file.path, file.module, file.layer, warnings))
+      out.push_back(std::move(reading));
+  }
+  for (const auto& [layer, folder] : config_folders())
+    look_for_misspelt_files(folder, modules, warnings);
   return out;
 }
 

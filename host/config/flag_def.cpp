@@ -161,10 +161,44 @@ std::string variable_name(std::string_view prefix, std::string_view module, std:
   return name;
 }
 
-std::vector<std::string> variables_of(const FlagDef& def) {
-  std::vector<std::string> names = {variable_name("TENON_", def.module, def.name)};
-  for (std::string& name : split(def.env, ' ')) names.push_back(std::move(name));
+std::vector<std::string> keys_of(const FlagDef& def) {
+  std::vector<std::string> keys = {def.key()};
+  for (const std::string& alias : split(def.aliases, ' ')) {
+    bool other_module = alias.find('.') != std::string::npos;
+    keys.push_back(other_module ? alias : std::string(def.module) + "." + alias);
+  }
+  return keys;
+}
+
+std::string target_of(std::string_view key) {
+  for (const FlagDef& def : flag_defs())
+    if (!def.aliases.empty())
+      for (const std::string& name : keys_of(def))
+        if (name == key) return def.key();
+  return std::string(key);
+}
+
+namespace {
+
+std::vector<std::string> names_with(std::string_view prefix, const FlagDef& def) {
+  std::vector<std::string> names;
+  for (const std::string& key : keys_of(def)) {
+    size_t dot = key.find('.');
+    names.push_back(variable_name(prefix, key.substr(0, dot), key.substr(dot + 1)));
+  }
   return names;
+}
+
+}  // namespace
+
+std::vector<std::string> variables_of(const FlagDef& def) {
+  std::vector<std::string> names = names_with("TENON_", def), theirs = split(def.env, ' ');
+  names.insert(names.begin() + 1, theirs.begin(), theirs.end());
+  return names;
+}
+
+std::vector<std::string> force_variables_of(const FlagDef& def) {
+  return names_with("TENON_FORCE_", def);
 }
 
 std::string type_text(const FlagDef& def) {

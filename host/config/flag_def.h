@@ -59,8 +59,15 @@ Value default_of(const FlagDef& def);
 Value read_field(const FlagDef& def, const Flags& flags);
 void write_field(const FlagDef& def, Flags& flags, const Value& value);
 
-/// The environment variables of a flag, best first: TENON_<MODULE>_<FLAG>, then PyTorch's.
+/// The keys of a flag, its own first, then those of its aliases.
+std::vector<std::string> keys_of(const FlagDef& def);
+/// The key that an alias stands for, and any other key itself. Of flags, not of backends' options.
+std::string target_of(std::string_view key);
+/// The environment variables of a flag, best first: TENON_<MODULE>_<FLAG>, PyTorch's, those of
+/// aliases.
 std::vector<std::string> variables_of(const FlagDef& def);
+/// TENON_FORCE_<MODULE>_<FLAG>, then those of aliases.
+std::vector<std::string> force_variables_of(const FlagDef& def);
 /// `prefix` + the flag's key in upper case with underscores.
 std::string variable_name(std::string_view prefix, std::string_view module, std::string_view flag);
 

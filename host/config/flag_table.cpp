@@ -35,13 +35,9 @@ FlagTable::FlagTable() {
 void FlagTable::add(const FlagDef& def) {
   size_t slot = slots_.size();
   slots_.push_back({&def, {}});
-  index_[def.key()] = slot;
   modules_.emplace(def.module);
-  for (const std::string& alias : split(def.aliases, ' ')) {
-    bool other_module = alias.find('.') != std::string::npos;
-    std::string key = other_module ? alias : std::string(def.module) + "." + alias;
+  for (const std::string& key : keys_of(def))
     ensure(index_.emplace(key, slot).second, "two flags share a name or alias: " + key);
-  }
 }
 
 std::vector<FlagDef> FlagTable::add_options(std::string_view backend,

@@ -53,9 +53,25 @@ struct Reading {
 std::vector<Reading> read_text(std::string_view toml, std::string_view source, Layer layer);
 std::vector<Reading> read_file(const std::string& path, Layer layer);
 
+/// The same of a file in a folder of `layer`, as read_folders() does it; throws FileError for one that
+/// this would leave out.
+std::vector<Reading> read_placed_file(const std::string& path, Layer layer);
+
+/// NAME.toml in one of the folders.
+struct ConfigFile {
+  Layer layer;
+  std::string module, path;
+  std::string distrusted;  ///< why it is not read; empty: it is
+};
+/// Those that there are for `modules`, lowest layer first.
+std::vector<ConfigFile> config_files(const std::vector<std::string>& modules);
+/// Whether a file NAME.toml has the table [NAME] or [meta]. Throws FileError for one that is no TOML.
+bool has_table_of(const std::string& path, const std::string& module);
+
 /// The settings in the install, user and project folders, for `modules`: of a file NAME.toml the
-/// table [NAME]. Files that have neither that table nor [meta] belong to somebody else. Files of a
-/// project folder that others than root and this user could have written are left out.
+/// table [NAME]. Files that have neither that table nor [meta] belong to somebody else; it is told
+/// where their names, or those of their tables, miss ours by a letter or two. Files of a project
+/// folder that others than root and this user could have written are left out.
 std::vector<Reading> read_folders(const std::vector<std::string>& modules, FlagWarnings& warnings);
 /// The folders in which read_folders() looks, lowest layer first; they may not exist. A program
 /// with more rights than its user has neither a user nor a project folder.

@@ -68,6 +68,11 @@ class Store {
   void reload();
   void forget();
   void use_file(const std::string& path);
+  /// The files of use_file().
+  std::vector<std::string> files_of_command_line() {
+    Access access(*this, Access::State::as_it_is);
+    return files_;
+  }
 
   void apply(Reading reading);
   void apply_all(std::vector<Reading> readings);

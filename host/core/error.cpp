@@ -1,6 +1,8 @@
 // Error classes, message formatting and name suggestions.
 #include "core/error.h"
 
+#include "core/edit_distance.h"
+
 #include "core/utf8.h"
 
 #include <algorithm>
@@ -89,8 +91,6 @@ void fail_internal(std::string_view what, std::source_location where) {
       message("internal error: {} ({}:{}); please report it", what, file, where.line()));
 }
 
-namespace {
-
 // Levenshtein distance with one row of state.
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> row(b.size() + 1);
@@ -106,8 +106,6 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   }
   return row[b.size()];
 }
-
-}  // namespace
 
 std::string nearest_names(std::string_view name, const std::vector<std::string>& known,
                           size_t count) {
