@@ -1,5 +1,6 @@
 // The loop IR as text.
 #include "kernel.h"
+#include "nest_text.h"
 
 #include <bit>
 #include <iterator>
@@ -298,6 +299,17 @@ std::string text_of(Program& program, const Schedule& schedule) {
       out += "extern " + std::get<Extern>(item).name + "\n";
     }
   }
+  return out;
+}
+
+std::string text_of(const Program& program, const Nest& nest) {
+  const Expressions& x = program.expressions;
+  auto lanes_text = [&](Id v) { return v == none ? "" : ", lanes " + x.text_of_index(v); };
+  std::string out =
+      nest.kernel.name + ": outer " + variable_list(x, nest.kernel.outer) + lanes_text(nest.lanes);
+  for (size_t s = 0; s < nest.kernel.stages.size(); ++s)
+    out += "; inner " + variable_list(x, nest.kernel.stages[s].inner) +
+           lanes_text(nest.lanes_of_stage[s]);
   return out;
 }
 

@@ -3,6 +3,7 @@
 
 #include "capture/body_scope.h"
 #include "capture/follow/frame.h"
+#include "capture/op_logs.h"
 #include "capture/renamed.h"
 #include "capture/watch_symbols.h"
 #include "config/flags.h"
@@ -129,6 +130,7 @@ void Trace::set_hooks() {
   };
   recorder_.before_node = [this] { symbols_.emit_asserts(); };
   recorder_.on_node = [this](const CallArgs& call, NodeId id) {
+    log_recorded(recorder_.graph(), id);
     n_steps_ += !is_assertion(recorder_.graph().node(id));
     inputs_.check_writes(call);
     mutates_ = mutates_ || has_effect(*call.op);

@@ -7,22 +7,50 @@
 
 namespace tenon {
 
+namespace {
+
+void note_guard(const ShapeEnv& env, const std::string& wanted, const Expr* condition) {
+  std::string text = env.text(condition), in_words = env.source_text(condition);
+  report::log_artifact("trace_shape_events", message("condition {}: {}", text, in_words));
+  if (wanted.empty() || (text != wanted && in_words != wanted)) return;
+  report::log_line(report::LogLevel::warning, "dynamic",
+                   message("guard {} was added\n{}", wanted, report::stack_text()));
+}
+
+void note_symbol(const std::string& wanted, const SymbolInfo& symbol) {
+  report::log_artifact("trace_shape_events",
+                       message("symbol {} of {}", symbol.name,
+                               symbol.source_text.empty() ? "the data" : symbol.source_text));
+  if (wanted.empty() || (symbol.name != wanted && symbol.source_text != wanted)) return;
+  report::log_line(report::LogLevel::warning, "dynamic",
+                   message("symbol {} of {} was made\n{}", symbol.name, symbol.source_text,
+                           report::stack_text()));
+}
+
+// The place in the program that a condition remembers, where the log shows it.
+std::string place_for_log() {
+  if (!report::artifact_enabled("verbose_guards")) return "";
+  std::string frame = report::program_stack(1);
+  size_t begin = frame.find_first_not_of(" #0"), end = frame.find_last_not_of('\n');
+  return begin == frame.npos ? "" : frame.substr(begin, end + 1 - begin);
+}
+
+const bool installed = (user_location_slot = place_for_log, true);
+
+}  // namespace
+
 void watch_symbols(ShapeEnv& env) {
   const config::ShapesFlags& flags = config::flags().shapes;
+  bool logs = report::artifact_enabled("trace_shape_events");
   ShapeEnv::Watch watch;
   watch.most_guards = flags.symbol_guard_limit_before_specialize;
-  if (!flags.extended_debug_guard_added.empty())
+  if (logs || !flags.extended_debug_guard_added.empty())
     watch.guard_added = [&env, wanted = flags.extended_debug_guard_added](const Expr* condition) {
-      if (env.text(condition) != wanted && env.source_text(condition) != wanted) return;
-      report::log_line(report::LogLevel::warning, "dynamic",
-                       message("guard {} was added\n{}", wanted, report::stack_text()));
+      note_guard(env, wanted, condition);
     };
-  if (!flags.extended_debug_create_symbol.empty())
+  if (logs || !flags.extended_debug_create_symbol.empty())
     watch.symbol_made = [wanted = flags.extended_debug_create_symbol](const SymbolInfo& symbol) {
-      if (symbol.name != wanted && symbol.source_text != wanted) return;
-      report::log_line(report::LogLevel::warning, "dynamic",
-                       message("symbol {} of {} was made\n{}", symbol.name, symbol.source_text,
-                               report::stack_text()));
+      note_symbol(wanted, symbol);
     };
   env.set_watch(std::move(watch));
 }

@@ -12,6 +12,7 @@
 #include "core/unfinished.h"
 #include "core/version.h"
 #include "debug/child_process.h"
+#include "report/log.h"
 
 #include <unistd.h>
 
@@ -92,6 +93,8 @@ void apply(const Globals& globals) {
   for (const std::string& setting : globals.settings) config::set_from_command_line(setting);
   set_plugin_search(globals.plugins, split_folders(globals.plugin_path));
   config::require_all_known();
+  // A name that logging.logs does not take is told now, not at the first line.
+  static_cast<void>(report::log_enabled(report::LogLevel::error, "cli"));
   if (int64_t threads = config::flags().compiler.threads; threads > 0)
     set_num_threads(static_cast<int>(std::min<int64_t>(threads, max_threads)));
 }

@@ -6,6 +6,7 @@
 // A body with graph breaks goes the same way segment by segment (segments.cpp): each is compiled
 // when its like was not seen before. Later calls run the body along what was recorded (follow.cpp).
 #include "capture/watch_symbols.h"
+#include "compile/captured_logs.h"
 #include "compile/replay.h"
 #include "compile/site_settings.h"
 #include "config/flags.h"
@@ -13,7 +14,6 @@
 #include "core/error.h"
 #include "graph/hash.h"
 #include "report/compile_record.h"
-#include "report/log.h"
 #include "runtime/call.h"
 #include "runtime/limits.h"
 #include "runtime/overrides.h"
@@ -100,8 +100,7 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
   // Differentiate, remove mutation, decompose, cut in two, and let the backend turn that into code
   // (compile_graph.cpp).
   compile_code(site, *entry);
-  if (report::artifact_enabled("guards"))
-    report::log_artifact("guards", entry->recorded.guards.to_text());
+  log_recording(entry->id, entry->recorded);
 
   // Later calls bring the captured tensors and requests to the tape themselves.
   if (entry->path && !site.skips_bodies())

@@ -10,8 +10,10 @@
 #include "compile/graph_cache.h"
 #include "compile/staged_graph.h"
 #include "core/dispatch.h"
+#include "graph/text/print.h"
 #include "report/compile_record.h"
 #include "report/events.h"
+#include "report/log.h"
 #include "runtime/checked_artifact.h"
 #include "runtime/recorded_calls.h"
 #include "runtime/repro.h"
@@ -35,6 +37,8 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
     request.graph = graph;
     return with_conditions(*graph, [&] { return ask_backend(backend.name, request); });
   }
+  if (report::artifact_enabled("pre_grad_graphs"))
+    report::log_artifact("pre_grad_graphs", to_text(*graph));
 
   // What was made of the same graph before serves again, also in another process.
   MakeCode make = code_maker(backend.name, repro);

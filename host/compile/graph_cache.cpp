@@ -26,7 +26,10 @@ constexpr size_t n_slots = 4;
 const config::FunctorchFlags& flags() { return config::flags().functorch; }
 
 void note(std::string_view what) {
-  if (auto* watch = report::CompileWatch::current()) watch->record().cache = what;
+  auto* watch = report::CompileWatch::current();
+  if (watch) watch->record().cache = what;
+  if (!report::artifact_enabled("caching")) return;
+  report::log_artifact("caching", watch ? message("{}: {}", watch->record().id, what) : what);
 }
 
 void count_bypass(const std::string& reason) {
@@ -276,8 +279,9 @@ void GraphCache::save() {
     if (!store->put(place_of_code(kept.digest), kept.code->bytes, limit)) return;
     kept.code->bytes.clear();
   }
-  if (store->put(place_of(slot_), write_entry(*making_), limit))
-    report::counter("aot.cache_saved").add();
+  if (!store->put(place_of(slot_), write_entry(*making_), limit)) return;
+  report::counter("aot.cache_saved").add();
+  report::log_artifact("caching", "saved");
 }
 
 void GraphCache::give_up(const std::string& reason) {

@@ -2,14 +2,13 @@
 #include "compile/site_settings.h"
 
 #include "backend/backend.h"
+#include "compile/captured_logs.h"
 #include "compile/compile_graph.h"
 #include "compile/explain.h"
 #include "compile/tape_pieces.h"
 #include "config/flags.h"
 #include "graph/passes/passes.h"
-#include "graph/text/print.h"
 #include "report/events.h"
-#include "report/log.h"
 #include "runtime/limits.h"
 #include "runtime/overrides.h"
 #include "runtime/size_policy.h"
@@ -120,7 +119,7 @@ std::shared_ptr<Artifact> compile_part(Site& site, const std::shared_ptr<Graph>&
 }  // namespace
 
 std::shared_ptr<Artifact> compile_for(Site& site, const std::shared_ptr<Graph>& recorded) {
-  if (report::artifact_enabled("graph")) report::log_artifact("graph", to_text(*recorded));
+  log_captured(*recorded);
   if (is_too_small(*recorded)) return op_by_op(recorded);
   ++site.compiles;
   return compile_tape_pieces(recorded, site.options, [&](const std::shared_ptr<Graph>& piece) {

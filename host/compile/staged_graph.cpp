@@ -34,9 +34,10 @@ std::optional<Lowered> joint_of(const Graph& graph, const LowerOptions& options)
             "false it runs op by op",
             graph.name.empty() ? "a graph" : graph.name, error.what());
     report::counter("aot.joint_refused").add();
-    report::log_line(report::LogLevel::info, "aot",
-                     message("the backward of {} is not compiled and runs op by op: {}",
-                             graph.name.empty() ? "a graph" : graph.name, error.what()));
+    std::string what = message("the backward of {} is not compiled and runs op by op: {}",
+                               graph.name.empty() ? "a graph" : graph.name, error.what());
+    report::log_line(report::LogLevel::info, "aot", what);
+    report::log_artifact("perf_hints", what);
     return std::nullopt;
   }
 }

@@ -26,6 +26,9 @@ struct GuardKind {
   /// A line for each guard.
   std::string (*text)(const GuardSet& guards);
   bool seen_in_body = false;  ///< the body shows what it does with it
+  bool is_basis = false;      ///< where it does not hold, later ones cannot be asked
+  /// Everything that does not hold, a line each; null: `why` says all.
+  std::string (*every)(const GuardSet& guards, const Leaves& leaves) = nullptr;
 };
 
 std::string goes_without_saying(const GuardSet&) { return ""; }
@@ -181,6 +184,14 @@ std::string why_tensors(const GuardSet& g, const Leaves& leaves) {
   size_t i = 0;
   while (matches(g.tensors[i], *leaves.tensors[i])) ++i;
   return tensor_reason(g.tensors[i], *leaves.tensors[i], i);
+}
+
+std::string every_tensor(const GuardSet& g, const Leaves& leaves) {
+  std::string out;
+  for (size_t i = 0; i < g.tensors.size(); ++i)
+    if (!matches(g.tensors[i], *leaves.tensors[i]))
+      out += (out.empty() ? "" : "\n") + tensor_reason(g.tensors[i], *leaves.tensors[i], i);
+  return out;
 }
 
 std::string dims_text(const std::vector<int64_t>& values, uint64_t free) {
@@ -381,8 +392,13 @@ constexpr GuardKind kinds[] = {
        return "the structure of the arguments changed (a container's size, an optional, an "
               "alternative)";
      },
-     .text = goes_without_saying},
-    {.record = record_tensors, .check = tensors_match, .why = why_tensors, .text = tensors_text},
+     .text = goes_without_saying,
+     .is_basis = true},
+    {.record = record_tensors,
+     .check = tensors_match,
+     .why = why_tensors,
+     .text = tensors_text,
+     .every = every_tensor},
     {.record = record_marks, .check = marks_match, .why = why_marks, .text = marks_text},
     Values<PlainValues>::kind,
     Values<Texts>::kind,
@@ -454,6 +470,16 @@ std::string GuardSet::why_not_before_body(const Leaves& leaves) const {
   for (const GuardKind& kind : kinds)
     if (!kind.seen_in_body && !kind.check(*this, leaves)) return kind.why(*this, leaves);
   return "";
+}
+
+std::string GuardSet::every_failure(const Leaves& leaves) const {
+  std::string out;
+  for (const GuardKind& kind : kinds) {
+    if (kind.check(*this, leaves)) continue;
+    out += (out.empty() ? "" : "\n") + (kind.every ? kind.every : kind.why)(*this, leaves);
+    if (kind.is_basis) break;
+  }
+  return out;
 }
 
 std::string GuardSet::to_text() const {

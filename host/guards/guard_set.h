@@ -90,6 +90,8 @@ struct GuardSet {
   std::string why_not(const detail::Leaves& leaves) const;
   /// Why check_before_body fails.
   std::string why_not_before_body(const detail::Leaves& leaves) const;
+  /// Everything that makes check fail, a line each.
+  std::string every_failure(const detail::Leaves& leaves) const;
   /// One line a guard.
   std::string to_text() const;
   /// Reads the words of `loads`, the values of the program's symbols; 0 for numbers of the body that

@@ -2,7 +2,7 @@
 #include "config/flag_def.h"
 #include "core/error.h"
 #include "report/events.h"
-#include "report/log.h"
+#include "report/log_names.h"
 
 #include <tenon/report.h>
 
@@ -18,9 +18,8 @@ std::vector<std::string> checked_names(std::string_view what, std::string_view n
   for (std::string& item : config::split(names, ',')) {
     bool has_sign = item.starts_with('+') || item.starts_with('-');
     std::string name = has_sign ? item.substr(1) : item;
-    require(std::ranges::find(known, name) != known.end(), ErrorCode::config,
-            "{}: '{}' is neither a component nor an artifact; did you mean {}?", what, name,
-            nearest_names(name, known));
+    bool is_known = std::ranges::find(known, name) != known.end() || name.starts_with("plugin.");
+    require(is_known, ErrorCode::config, "{}: {}", what, report::unknown_log(name));
     settings.push_back(std::move(item));
   }
   return settings;
@@ -32,9 +31,9 @@ std::map<std::string, int64_t> counters() { return report::counters(); }
 void reset_counters() { report::reset_counters(); }
 
 std::vector<std::string> log_names() {
-  std::vector<std::string> names = report::log_components();
-  names.insert(names.end(), report::log_artifacts().begin(), report::log_artifacts().end());
-  names.push_back("all");
+  std::vector<std::string> names = {"all", "help"};
+  for (const auto& row : report::log_components()) names.emplace_back(row.name);
+  for (const auto& row : report::log_artifacts()) names.emplace_back(row.name);
   std::ranges::sort(names);
   auto repeated = std::ranges::unique(names);
   names.erase(repeated.begin(), repeated.end());

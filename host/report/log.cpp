@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/threads/thread_pool.h"
 #include "core/utf8.h"
+#include "report/log_names.h"
 
 #include <pthread.h>
 #include <spdlog/details/log_msg.h>
@@ -19,27 +20,6 @@
 #include <set>
 
 namespace tenon::report {
-
-const std::vector<std::string>& log_components() {
-  static const auto& names = *new std::vector<std::string>(config::split(
-      "aot autograd backend capture cli compiled_autograd config core ddp debug distributed "
-      "dynamic dynamo export fake_tensor formats graph guards inductor cache nn ops partition "
-      "plugins report runtime",
-      ' '));
-  return names;
-}
-
-const std::vector<std::string>& log_artifacts() {
-  static const auto& names = *new std::vector<std::string>(config::split(
-      "guards verbose_guards graph graph_code graph_sizes trace_source trace_call aot_graphs "
-      "aot_joint_graph pre_grad_graphs post_grad_graphs ir_pre_fusion ir_post_fusion fusion "
-      "schedule loop_ordering output_code kernel_code compiled_autograd "
-      "compiled_autograd_verbose ddp_graphs recompiles recompiles_verbose graph_breaks "
-      "side_effects cudagraphs cudagraph_static_inputs perf_hints sym_node trace_shape_events "
-      "autotuning benchmarking inductor_metrics hierarchical_compile caching metrics summary",
-      ' '));
-  return names;
-}
 
 namespace {
 
@@ -83,25 +63,39 @@ LogLevel level_of(std::string_view name) {
 void write(const Settings& settings, LogLevel level, std::string_view component,
            std::string_view text);
 
+// A component at level debug asks for its artifacts, too.
+void add_component(Settings& settings, const LogComponent& component, LogLevel level) {
+  for (std::string& part : config::split(component.parts, ' ')) settings.levels[part] = level;
+  if (level != LogLevel::debug) return;
+  for (const LogArtifact& artifact : log_artifacts())
+    if (artifact.component == component.name) settings.artifacts.emplace(artifact.name);
+}
+
+// The table of names, once in a process.
+void write_help(const Settings& settings) {
+  {
+    std::lock_guard lock(state().sinks_mutex);
+    if (!state().warned.emplace("help").second) return;
+  }
+  write(settings, LogLevel::info, "report", log_help());
+}
+
 void add_name(Settings& settings, std::string_view item) {
   char sign = item.starts_with('+') || item.starts_with('-') ? item[0] : ' ';
   std::string name(sign == ' ' ? item : item.substr(1));
-  auto known = [&](const std::vector<std::string>& names) {
-    return std::ranges::find(names, name) != names.end();
-  };
   LogLevel level = sign == '+' ? LogLevel::debug : sign == '-' ? LogLevel::error : LogLevel::info;
+  const LogComponent* component = find_log_component(name);
+  const LogArtifact* artifact = find_log_artifact(name);
   if (name == "all")
     settings.level = level;
-  else if (known(log_components()))
+  else if (name.starts_with("plugin."))
     settings.levels[name] = level;
-  if (known(log_artifacts()) && sign != '-') settings.artifacts.insert(name);
-  if (name == "all" || known(log_components()) || known(log_artifacts())) return;
-  std::vector<std::string> all = log_components();
-  all.insert(all.end(), log_artifacts().begin(), log_artifacts().end());
-  write(settings, LogLevel::warning, "report",
-        message(
-            "logging.logs names {}, which is neither a component nor an artifact; did you mean {}?",
-            name, nearest_names(name, all)));
+  else if (name == "help")
+    write_help(settings);
+  else if (!component && !artifact)
+    write(settings, LogLevel::warning, "report", message("logging.logs: {}", unknown_log(name)));
+  if (component) add_component(settings, *component, level);
+  if (artifact && sign != '-') settings.artifacts.insert(name);
 }
 
 Settings read_settings(const config::Flags& flags) {
@@ -228,6 +222,8 @@ bool log_enabled(LogLevel level, std::string_view component) noexcept try {
   const Settings& now = settings();
   if (level > now.highest || level == LogLevel::off) return false;
   auto found = now.levels.find(component);
+  if (found == now.levels.end() && component.starts_with("plugin."))
+    found = now.levels.find(std::string_view("plugin."));
   return level <= (found == now.levels.end() ? now.level : found->second);
 } catch (const std::exception&) {
   return false;

@@ -4,7 +4,7 @@
 //
 // The flags logging.level, logging.logs (TENON_LOGS) and logging.out decide what is written where.
 // Artifacts are named extras ("recompiles", "graph_breaks", "guards"): they are written where
-// TENON_LOGS names them, whatever the level.
+// TENON_LOGS names them, whatever the level. log_names.h has the rows of both.
 //
 // Threads: all functions may be called from any thread. None of them throws.
 #pragma once
@@ -34,10 +34,6 @@ void log(LogLevel level, std::string_view component, std::string_view pattern,
          const Args&... args) {
   if (log_enabled(level, component)) log_line(level, component, message(pattern, args...));
 }
-
-/// What TENON_LOGS may name besides "all".
-const std::vector<std::string>& log_components();
-const std::vector<std::string>& log_artifacts();
 
 bool artifact_enabled(std::string_view artifact) noexcept;
 /// Writes the artifact if TENON_LOGS asks for it.

@@ -45,6 +45,20 @@ std::string stack_text(int skip) {
   return out;
 }
 
+std::string program_stack(int64_t most) {
+  constexpr int most_frames = 256;
+  void* addresses[most_frames];
+  int n = backtrace(addresses, most_frames);
+  Dl_info own{}, info{};
+  dladdr(reinterpret_cast<void*>(&program_stack), &own);
+  std::string out;
+  for (int i = 0, shown = 0; i < n && shown < most; ++i) {
+    bool is_ours = dladdr(addresses[i], &info) != 0 && info.dli_fbase == own.dli_fbase;
+    if (!is_ours) out += frame_text(shown++, addresses[i]) + "\n";
+  }
+  return out;
+}
+
 std::string stack_if_verbose() {
   if (!config::flags().dynamo.verbose) return "";
   return "\nthe stack, innermost frame first:\n" + stack_text(2);

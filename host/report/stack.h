@@ -1,6 +1,7 @@
 // The native call stack as text, for messages under the flag dynamo.verbose.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 namespace tenon::report {
@@ -11,6 +12,9 @@ std::string demangled(const std::string& name);
 /// One line a frame, innermost first, without the innermost `skip` frames: "  #0 name (library)".
 /// Names are those of exported symbols; other frames have their address in the library.
 std::string stack_text(int skip = 1);
+/// The same of the innermost frames outside of Tenon's file, at most `most`; "" where the program and
+/// Tenon are one file.
+std::string program_stack(int64_t most);
 /// "" unless dynamo.verbose: else a line break and the stack, to be put behind a message.
 std::string stack_if_verbose();
 

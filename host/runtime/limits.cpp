@@ -1,6 +1,7 @@
 // Limits of recompiles, and what is said about them.
 #include "runtime/limits.h"
 
+#include "config/flag_def.h"
 #include "config/flags.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
@@ -87,6 +88,19 @@ std::string guard_failures(const Site& site, const Leaves& leaves, const std::st
   return out;
 }
 
+// For each version every condition that fails, a line each.
+std::string every_failure(const Site& site, const Leaves& leaves, const std::string& difference) {
+  std::string out = display_name(site);
+  for (uint32_t i = 0; i < site.versions.size(); ++i) {
+    const Entry& entry = *site.versions[i];
+    std::string failures = entry.recorded.guards.every_failure(leaves);
+    if (failures.empty()) failures = difference.empty() ? entry.why_not(leaves) : difference;
+    for (const std::string& line : config::split(failures, '\n'))
+      out += message("\n  {}: {}", entry.id, line);
+  }
+  return out;
+}
+
 struct Limit {
   std::string_view flag;
   Eager reason = Eager::none;
@@ -117,6 +131,8 @@ std::string note_recompile(Site& site, const Leaves& leaves, const std::string& 
     site.recompile_reasons.push_back(reason);
     report::log_line(report::LogLevel::debug, "guards", "recompiling: " + reason);
     report::log_artifact("recompiles", message("{}: {}", display_name(site), reason));
+    if (report::artifact_enabled("recompiles_verbose"))
+      report::log_artifact("recompiles_verbose", every_failure(site, leaves, difference));
   }
   bool is_error = config::flags().dynamo.error_on_recompile ||
                   compiler::get_stance() == compiler::Stance::fail_on_recompile;

@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <mutex>
 
@@ -25,6 +26,12 @@ using loopir::Way;
 using tenon::plugin::text;
 
 namespace {
+
+constexpr const char* way_names[] = {"by rule",     "rows",    "columns", "one thread",
+                                     "transformed", "windows", "direct",  "direct in halves"};
+static_assert(std::size(way_names) == static_cast<size_t>(loopir::last_way) + 1);
+
+const char* name_of(Way way) { return way_names[static_cast<size_t>(way)]; }
 
 constexpr double seconds_each = 0.02;
 constexpr size_t most_rounds = 200;
@@ -106,6 +113,9 @@ Way fastest(Program& p, Step& step, bool is_constant, const Workers& workers,
     double limit = candidates[best].median() * (best == 0 ? clearly : 1);
     if (candidates[i].median() < limit) best = i;
   }
+  for (Candidate& c : candidates)
+    tenon::plugin::log(TN_LOG_INFO, "benchmarking", "{}, {}: {} us, the median of {} runs",
+                       step.name, name_of(c.way), c.median() * 1e6, c.seconds.size());
   return candidates[best].way;
 }
 
@@ -173,6 +183,8 @@ void choose_way(tn_ctx* ctx, Parts& parts, Step& step, bool is_constant) {
     way = fastest(parts.program, step, is_constant, workers, ways);
     keep_way(ctx, key, *way);
   }
+  tenon::plugin::log(TN_LOG_INFO, "autotuning", "{}: {} of {} ways", step.name, name_of(*way),
+                     ways.size());
   step.way = *way;
   ++parts.statistics.tuned;
 }

@@ -9,6 +9,7 @@
 #include <dnn/new_code.h>
 #include <inductor_runtime/making.h>
 #include <loopir/in_place.h>
+#include <loopir/nest_text.h>
 
 #include <algorithm>
 #include <chrono>
@@ -26,6 +27,11 @@ namespace {
 double milliseconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
       .count();
+}
+
+/// Whether somebody reads the log artifact, which may cost something to make.
+bool is_logged(const char* artifact) {
+  return tenon::plugin::host->svc->log_level(artifact) <= TN_LOG_INFO;
 }
 
 bool is_to_fail(const loopir::Kernel& kernel, const std::string& part) {
@@ -63,6 +69,8 @@ void make_code(tn_ctx* ctx, const Given& given, Parts& parts) {
       throw KernelFailure{kernel->name, "the option fail_kernels names it", kernel->nodes};
     nests[i] = loopir::make_nest(p, *kernel, lanes_for(p, *kernel, options));
     parts.kernels[i] = interface_of(p, nests[i], options);
+    if (is_logged("loop_ordering"))
+      tenon::plugin::log(TN_LOG_INFO, "loop_ordering", "{}", loopir::text_of(p, nests[i]));
     requests.push_back(
         {&nests[i], &parts.kernels[i], key_of(p, nests[i], parts.kernels[i], options)});
     items.push_back(i);

@@ -1,15 +1,16 @@
 // Options and services for plugins: typed options, flags, memory, threads, log, trace.
 #include "backend/abi/bridge.h"
 #include "backend/abi/compile_context.h"
-#include "backend/life/load.h"
-#include "backend/compile/plugin_cache.h"
 #include "backend/abi/status.h"
-#include "core/tensor/allocator.h"
+#include "backend/compile/plugin_cache.h"
+#include "backend/life/load.h"
 #include "core/random.h"
+#include "core/tensor/allocator.h"
 #include "core/threads/thread_pool.h"
 #include "report/dumps.h"
 #include "report/events.h"
 #include "report/log.h"
+#include "report/log_names.h"
 
 #include <tenon/config.h>
 
@@ -94,6 +95,25 @@ report::LogLevel level_of(int32_t level) {
 
 std::string component_name(const char* component) {
   return std::string("plugin.") + (component ? component : "");
+}
+
+// A component with the name of a log artifact is that artifact, but for warnings and errors.
+bool is_artifact(int32_t level, const char* component) {
+  return level <= TN_LOG_INFO && component && report::find_log_artifact(component);
+}
+
+void log_line(int32_t level, const char* component, const char* text, size_t n) {
+  if (is_artifact(level, component)) return report::log_artifact(component, {text, n});
+  report::log_line(level_of(level), component_name(component), {text, n});
+}
+
+int32_t log_level(const char* component) {
+  bool as_artifact = is_artifact(TN_LOG_INFO, component);
+  if (as_artifact && report::artifact_enabled(component)) return TN_LOG_INFO;
+  std::string name = component_name(component);
+  for (int32_t level = as_artifact ? TN_LOG_WARN : TN_LOG_TRACE; level < TN_LOG_CRITICAL; ++level)
+    if (report::log_enabled(level_of(level), name)) return level;
+  return TN_LOG_CRITICAL;
 }
 
 // Bodies run on other threads on behalf of the plugin that this one is in.
@@ -202,16 +222,8 @@ const tn_opt_api opt_api = {
 
 const tn_svc_api svc_api = {
     .struct_size = sizeof(tn_svc_api),
-    .log =
-        [](int32_t level, const char* component, const char* text, size_t n) {
-          report::log_line(level_of(level), component_name(component), {text, n});
-        },
-    .log_level = [](const char* component) -> int32_t {
-      std::string name = component_name(component);
-      for (int32_t level = TN_LOG_TRACE; level < TN_LOG_CRITICAL; ++level)
-        if (report::log_enabled(level_of(level), name)) return level;
-      return TN_LOG_CRITICAL;
-    },
+    .log = log_line,
+    .log_level = log_level,
     .alloc = alloc,
     .free = [](void* p, size_t bytes, size_t) { deallocate(p, bytes); },
     .num_threads = [] { return static_cast<int32_t>(num_threads()); },

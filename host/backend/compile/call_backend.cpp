@@ -4,6 +4,7 @@
 #include "backend/abi/abi_request.h"
 #include "backend/abi/status.h"
 #include "backend/catalog.h"
+#include "backend/compile/code_logs.h"
 #include "backend/compile/compile_regions.h"
 #include "backend/compile/declined.h"
 #include "backend/compile/fallback.h"
@@ -57,6 +58,7 @@ std::unique_lock<std::mutex> PluginBackend::lock() const {
 std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest& request) {
   tn_artifact* artifact = nullptr;
   tn_status* status = nullptr;
+  log_graph_for(backend.manifest.name, *request.ctx.request);
   {
     auto lock = backend.lock();
     std::string function = message("compile of backend {}", backend.manifest.name);
@@ -79,6 +81,7 @@ std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest
   std::shared_ptr<Artifact> out =
       plugin_artifact(artifact, backend.plugin, name, *request.ctx.request);
   out->guards = request.ctx.guards;
+  log_code(name, *request.ctx.request, *out);
   return out;
 }
 
@@ -138,7 +141,9 @@ std::shared_ptr<Artifact> load_with_plugin(const BackendChoice& choice,
   if (status)
     throw_status(status, ErrorCode::backend_compiler_failed, message("backend {}: load", name));
   if (!plugin.has_compiled.exchange(true)) expect_shutdown();
-  return plugin_artifact(artifact, plugin, name, request);
+  std::shared_ptr<Artifact> out = plugin_artifact(artifact, plugin, name, request);
+  log_code(name, request, *out);
+  return out;
 }
 
 CompileRequest request_for_piece(const CompileRequest& request, std::shared_ptr<Graph> piece) {

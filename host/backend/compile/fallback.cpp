@@ -1,6 +1,8 @@
 // Fallbacks: choosing, refusing and telling.
 #include "backend/compile/fallback.h"
 
+#include "backend/compile/code_logs.h"
+
 #include "backend/compile/artifact_stats.h"
 #include "backend/compile/compile_bodies.h"
 #include "ops/op_table.h"
@@ -63,8 +65,10 @@ std::shared_ptr<Artifact> as_fallback(std::shared_ptr<Artifact> artifact, const 
 std::shared_ptr<Artifact> compile_with_fallback(const BackendManifest& manifest,
                                                 const CompileRequest& request,
                                                 const std::string& reason) {
-  report::log(report::LogLevel::info, "backend", "{} leaves {} nodes: {}; {} takes them",
-              manifest.name, request.graph->nodes().size(), reason, manifest.fallback);
+  std::string what = message("{} leaves {} nodes: {}; {} takes them", manifest.name,
+                             request.graph->nodes().size(), reason, manifest.fallback);
+  report::log_line(report::LogLevel::info, "backend", what);
+  log_perf_hint(what);
   report::counter("fallback.calls").add();
   report::counter("fallback.nodes").add(static_cast<int64_t>(request.graph->nodes().size()));
   if (manifest.fallback == "eager") {
