@@ -97,6 +97,7 @@ Trace::~Trace() {
 
 // What the recorder asks, in the order in which it asks for one op.
 void Trace::set_hooks() {
+  recorder_.opens = is_traced_through;
   recorder_.runs_outside = [this](const CallArgs& call) {
     inputs_.check_leaf_writes(call);
     if (!stays_outside(*call.op)) return false;

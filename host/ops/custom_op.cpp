@@ -219,4 +219,13 @@ const OpEntry& add_custom_op(CustomOp op) {
 
 const CustomOp* custom_op_of(const OpEntry& op) { return op.def ? op.def->custom : nullptr; }
 
+bool is_traced_through(const OpEntry& op) {
+  const CustomOp* added = custom_op_of(op);
+  if (!added || !added->seen_through) return false;
+  const auto& listed = config::flags().dynamo.allowed_functions_module_string_ignorelist;
+  return std::ranges::any_of(listed, [&](const std::string& ns) {
+    return std::string_view(op.name).starts_with(ns + ".");
+  });
+}
+
 }  // namespace tenon

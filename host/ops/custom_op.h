@@ -41,4 +41,8 @@ const OpEntry& add_custom_op(CustomOp op);
 /// What an op was made of, or null for ops of Tenon. In-place forms have none of their own.
 const CustomOp* custom_op_of(const OpEntry& op);
 
+/// A function of allow_in_graph that captured graphs do not hold as one node, by flag
+/// dynamo.allowed_functions_module_string_ignorelist.
+bool is_traced_through(const OpEntry& op);
+
 }  // namespace tenon

@@ -5,6 +5,7 @@
 #include "core/dispatch.h"
 #include "graph/record.h"
 #include "ops/complex_forms.h"
+#include "ops/custom_op.h"
 #include "ops/decompose.h"
 
 #include <tenon/autograd.h>
@@ -67,7 +68,8 @@ bool Follower::takes(const CallArgs& call) {
   if (fits()) return walk_.at().give_results(call), true;
   const OpEntry& op = *call.op;
   bool taken_apart = (is_complex_form(call) && !op.functional) ||
-                     (op.schema.has_list_among_results() && can_decompose(op));
+                     (op.schema.has_list_among_results() && can_decompose(op)) ||
+                     is_traced_through(op);
   if (taken_apart) return decompose(call), true;
   if (changes_path(fits)) return walk_.at().give_results(call), true;
   difference_ = walk_.at().difference(call);

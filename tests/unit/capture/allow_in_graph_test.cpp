@@ -44,6 +44,20 @@ TEST(AllowInGraphNodes, ACapturedGraphHasOne) {
   EXPECT_THAT(found.graphs[0].ops, ElementsAre(HasSubstr("scaled"), "aten.mul.Scalar"));
 }
 
+// Flag dynamo.allowed_functions_module_string_ignorelist.
+TEST(AllowInGraphNodes, ThoseOfAListedNamespaceAreTracedThrough) {
+  auto scope = config::patch({{"dynamo.allowed_functions_module_string_ignorelist",
+                               std::vector<std::string>{"allow", "allowed"}}});
+  auto body = [](const Tensor& x) { return scaled()(x, 2.0, true, 1) * 3.0; };
+  Explanation found = explain(body, ones({2}));
+  ASSERT_EQ(found.graph_count(), 1u);
+  EXPECT_THAT(found.graphs[0].ops, ElementsAre("aten.sin.default", "aten.mul.Scalar",
+                                               "aten.add.Scalar", "aten.mul.Scalar"));
+  auto f = compile(body, {.backend = "aot_eager"});
+  for (int i = 0; i < 3; ++i) f(ones({2}));
+  EXPECT_EQ(f.stats().compiles, 1);
+}
+
 TEST_P(AllowInGraph, ResultsAreThoseOfTheFunction) {
   auto f =
       compile([](const Tensor& x) { return scaled()(x, 2.0, true, 2); }, {.backend = GetParam()});
