@@ -1,5 +1,5 @@
-# Writes a C++ source that holds files as texts: OUTPUT, FUNCTION (declared in embedded.h), BASE (the
-# folder that their paths are relative to), FILES separated by '|'.
+# Writes a C++ source that holds files as texts: OUTPUT, FUNCTION (declared in HEADER, in NAMESPACE),
+# BASE (the folder that their paths are relative to), FILES separated by '|'.
 cmake_minimum_required(VERSION 3.25)
 string(REPLACE "|" ";" FILES "${FILES}")
 set(rows "")
@@ -9,14 +9,14 @@ foreach(file IN LISTS FILES)
   string(APPEND rows "    {\"${path}\", R\"embedded(${text})embedded\"},\n")
 endforeach()
 file(WRITE "${OUTPUT}" "// Written by cmake/embed_files.cmake.
-#include \"debug/plugin_kit/embedded.h\"
+#include \"${HEADER}\"
 
-namespace tenon::kit {
+namespace ${NAMESPACE} {
 
 static constexpr EmbeddedFile files[] = {
 ${rows}};
 
 std::span<const EmbeddedFile> ${FUNCTION}() { return files; }
 
-}  // namespace tenon::kit
+}  // namespace ${NAMESPACE}
 ")

@@ -39,6 +39,7 @@ struct CompileRequest {
   std::string options_toml;                    ///< options of the call: "max_autotune = true"
   std::string mode;                            ///< "default", or a mode of the manifest
   std::string compile_id;                      ///< "0/1", for logs
+  std::string backend;                         ///< that was asked first, for reports
   /// The backends that are compiling this graph already, as "plugin/backend", outermost first.
   std::vector<std::string> chain;
 };

@@ -3,12 +3,11 @@
 
 #include "cli/bench/process_memory.h"
 #include "cli/explain.h"
-#include "cli/graphviz.h"
 #include "compile/compile_graph.h"
 #include "core/error.h"
 #include "core/threads/thread_pool.h"
 #include "core/version.h"
-#include "graph/text/dot.h"
+#include "graph/text/page_graph.h"
 
 #include <tenon/config.h>
 
@@ -45,7 +44,7 @@ void add_header(HtmlPage& page, const ReportOptions& options, const Json& facts,
     if (flag.source.layer != "default")
       flags.push_back(
           {flag.key, config::value_text(flag.value), flag.source.layer, flag.source.origin});
-  page.heading("Changed flags");
+  page.subheading("Changed flags");
   if (flags.empty())
     page.paragraph("None.");
   else
@@ -64,17 +63,11 @@ void add_stages(HtmlPage& page, const Json& facts) {
   page.picture(report::bar_chart_svg(bars, "ms"));
 }
 
-// Drawn where Graphviz is installed, in any case as a list of its ops.
 void add_graph(HtmlPage& page, const std::string& title, const Graph& graph, const Json& facts) {
   page.heading(title);
   page.paragraph(message("{} nodes, {} inputs, {} outputs", facts["nodes"].get<int64_t>(),
                          facts["inputs"].get<int64_t>(), facts["outputs"].get<int64_t>()));
-  constexpr int64_t most_drawn = 2000;  // Graphviz takes minutes for more
-  if (facts["nodes"].get<int64_t>() <= most_drawn) try {
-      page.picture(picture_of_dot(to_dot(graph), "svg"));
-    } catch (const UserError& e) {
-      page.paragraph(std::string("No drawing: ") + e.what());
-    }
+  page.graph(page_graph(graph));
   Rows rows;
   for (const auto& [name, count] : facts["ops"].items())
     rows.push_back({name, std::to_string(count.get<int64_t>())});
@@ -138,6 +131,7 @@ int report_model(const ReportOptions& options, const Globals& globals) {
   MeasuredModel m = measure_model(options.model, options.archive, options.inputs, backend, seconds);
   std::string name = std::filesystem::path(options.model).stem().string();
   HtmlPage page(name + " with " + backend);
+  page.heading("The compilation");
   add_header(page, options, facts, m);
   add_stages(page, facts);
   auto graph = load_graph(options.model, options.archive);

@@ -14,6 +14,7 @@ extern const Verb verb_graph;
 extern const Verb verb_ops;
 extern const Verb verb_explain;
 extern const Verb verb_report;
+extern const Verb verb_trace;
 extern const Verb verb_plugin;
 extern const Verb verb_config;
 extern const Verb verb_cache;
@@ -28,9 +29,10 @@ namespace {
 
 constexpr const Verb* all_verbs[] = {
     &verb_backends,     &verb_run,           &verb_check,   &verb_compile,    &verb_bench,
-    &verb_bench_worker, &verb_bench_compile, &verb_explain, &verb_report,     &verb_graph,
-    &verb_ops,          &verb_plugin,        &verb_config,  &verb_cache,      &verb_replay,
-    &verb_minify,       &verb_bisect,        &verb_doctor,  &verb_completion, &verb_man,
+    &verb_bench_worker, &verb_bench_compile, &verb_explain, &verb_report,     &verb_trace,
+    &verb_graph,        &verb_ops,           &verb_plugin,  &verb_config,     &verb_cache,
+    &verb_replay,       &verb_minify,        &verb_bisect,  &verb_doctor,     &verb_completion,
+    &verb_man,
 };
 
 }  // namespace

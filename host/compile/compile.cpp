@@ -7,6 +7,7 @@
 // when its like was not seen before. Later calls run the body along what was recorded (follow.cpp).
 #include "capture/watch_symbols.h"
 #include "compile/captured_logs.h"
+#include "compile/explain.h"
 #include "compile/replay.h"
 #include "compile/site_settings.h"
 #include "config/flags.h"
@@ -52,6 +53,15 @@ void note_sizes(report::CompileRecord& record, const Site& site, const Entry& en
   record.n_guards = guards.tensors.size() + guards.condition_texts.size();
   record.n_symbols = guards.loads.size();
   record.n_entries = site.versions.size();
+}
+
+void tell_unit(const Site& site, const Entry& entry) {
+  if (!site.unit) return;
+  const Recording& recorded = entry.recorded;
+  site.unit->note_version({.id = entry.id,
+                           .guards = recorded.guards.to_text(),
+                           .regime = detail::regime_of(site, entry),
+                           .n_nodes = recorded.graph ? recorded.graph->nodes().size() : 0});
 }
 
 // Whether a version has the code of a recording.
@@ -101,6 +111,7 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
   // (compile_graph.cpp).
   compile_code(site, *entry);
   log_recording(entry->id, entry->recorded);
+  tell_unit(site, *entry);
 
   // Later calls bring the captured tensors and requests to the tape themselves.
   if (entry->path && !site.skips_bodies())

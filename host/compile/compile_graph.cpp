@@ -9,6 +9,7 @@
 #include "compile/ask_backend.h"
 #include "compile/graph_cache.h"
 #include "compile/staged_graph.h"
+#include "compile/tell_unit.h"
 #include "core/dispatch.h"
 #include "graph/text/print.h"
 #include "report/compile_record.h"
@@ -35,7 +36,9 @@ std::shared_ptr<Artifact> compile_stages(const std::shared_ptr<Graph>& graph,
   // A backend of stage "captured" gets the graph as it was recorded.
   if (backend.stage == Stage::captured) {
     request.graph = graph;
-    return with_conditions(*graph, [&] { return ask_backend(backend.name, request); });
+    MakeCode make =
+        telling_unit([&](const CompileRequest& r) { return ask_backend(backend.name, r); });
+    return with_conditions(*graph, [&] { return make(request); });
   }
   if (report::artifact_enabled("pre_grad_graphs"))
     report::log_artifact("pre_grad_graphs", to_text(*graph));
@@ -73,6 +76,7 @@ std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
   request.mode = options.mode;
   request.options_toml = options.options_toml;
   request.compile_id = options.compile_id;
+  request.backend = backend.name;
   request.dynamic = options.dynamic;
   request.grad_enabled = thread_modes.grad_enabled;
   request.deterministic = thread_modes.deterministic;

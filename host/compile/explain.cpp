@@ -12,9 +12,6 @@
 
 namespace tenon::detail {
 
-namespace {
-
-// What happens on calls that a version serves, and why.
 std::string regime_of(const Site& site, const Entry& e) {
   size_t n = e.n_courses();
   if (e.replays() && n == 0)
@@ -30,8 +27,6 @@ std::string regime_of(const Site& site, const Entry& e) {
   if (e.recorded.has_backward) return "the code runs alone: " + e.why_no_path;
   return "the body is recorded on every call: " + e.why_no_path;
 }
-
-}  // namespace
 
 std::string explain_site(const Site& s) {
   auto& site = const_cast<Site&>(s);

@@ -7,6 +7,11 @@
 
 namespace tenon {
 
+namespace detail {
+/// What happens on calls that a version serves, and why.
+std::string regime_of(const Site& site, const Entry& version);
+}  // namespace detail
+
 void explain_graph(const detail::Site& site, const Graph& graph, double compile_ms);
 void explain_recording(const detail::Site& site, const Recording& recording);
 

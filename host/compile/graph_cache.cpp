@@ -28,6 +28,7 @@ const config::FunctorchFlags& flags() { return config::flags().functorch; }
 void note(std::string_view what) {
   auto* watch = report::CompileWatch::current();
   if (watch) watch->record().cache = what;
+  if (report::Unit* unit = report::current_unit()) unit->note_cache(what);
   if (!report::artifact_enabled("caching")) return;
   report::log_artifact("caching", watch ? message("{}: {}", watch->record().id, what) : what);
 }

@@ -90,6 +90,8 @@ void note_recording(Site& site, const Recording& recording) {
     if (site.break_reasons.size() < most_kept &&
         std::ranges::find(site.break_reasons, reason) == site.break_reasons.end())
       site.break_reasons.push_back(reason);
+  if (site.unit)
+    for (const std::string& reason : recording.break_reasons) site.unit->note_break(reason);
 }
 
 void give_results(Recording& recording, CallResult& result) {

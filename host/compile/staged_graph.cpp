@@ -5,6 +5,7 @@
 #include "aot/eager_training.h"
 #include "aot/joint_pass.h"
 #include "aot/training.h"
+#include "compile/tell_unit.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/error.h"
@@ -69,6 +70,7 @@ CompileRequest request_for_half(CompileRequest request, const Extracted& half, S
 // Forward and backward are compiled, each when it is needed.
 std::shared_ptr<Artifact> assemble_halves(StagedGraph staged, const CompileRequest& request,
                                           const MakeCode& make) {
+  tell_cut(staged, request.compile_id);
   TrainingHalves halves = partition::cut(staged.lowered, std::move(staged.cut));
   bool verifies = staged.verifies;
   auto forward =
@@ -122,7 +124,8 @@ StagedGraph stage_graph(const Graph& graph, const BackendInfo& backend,
 }
 
 std::shared_ptr<Artifact> assemble(StagedGraph staged, const std::shared_ptr<Graph>& recorded,
-                                   const CompileRequest& request, const MakeCode& make) {
+                                   const CompileRequest& request, const MakeCode& make_code) {
+  MakeCode make = telling_unit(make_code);
   if (staged.kind != Kind::inference && report::artifact_enabled("aot_joint_graph"))
     report::log_artifact("aot_joint_graph", to_text(*staged.lowered.graph));
   if (staged.kind == Kind::training) return assemble_halves(std::move(staged), request, make);

@@ -45,6 +45,6 @@ using MakeCode = std::function<std::shared_ptr<Artifact>(const CompileRequest&)>
 
 /// The artifact of the recorded graph. `request` holds everything but the graph.
 std::shared_ptr<Artifact> assemble(StagedGraph staged, const std::shared_ptr<Graph>& recorded,
-                                   const CompileRequest& request, const MakeCode& make);
+                                   const CompileRequest& request, const MakeCode& make_code);
 
 }  // namespace tenon

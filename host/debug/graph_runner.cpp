@@ -34,7 +34,10 @@ void as_fault_of_graph(const F& body) {
 }  // namespace
 
 GraphRunner::GraphRunner(std::shared_ptr<Graph> graph, RunnerOptions options)
-    : graph_(std::move(graph)), options_(std::move(options)) {
+    : graph_(std::move(graph)),
+      options_(std::move(options)),
+      unit_(report::find_unit(report::UnitKind::model,
+                              graph_->name.empty() ? "a graph" : graph_->name)) {
   if (graph_->symbols.empty()) return;
   for (const RecordedGuard& guard : graph_->shape_env->guard_conditions())
     assumed_.push_back(guard.condition);
@@ -56,6 +59,7 @@ std::shared_ptr<Graph> with_examples(const Graph& graph, const std::string& text
 }
 
 GraphRunner::Version GraphRunner::make_version(std::shared_ptr<Graph> graph) {
+  report::TimeScope time(unit_, report::Work::compile);
   auto begin = std::chrono::steady_clock::now();
   CompileGraphOptions options;
   options.backend = options_.backend;
@@ -69,6 +73,7 @@ GraphRunner::Version GraphRunner::make_version(std::shared_ptr<Graph> graph) {
   for (const Expr* guard : version.artifact->guards) version.conditions.push_back(guard);
   std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   compile_ms_ += took.count();
+  if (unit_) unit_->add({.compiles = 1});
   return version;
 }
 
@@ -127,6 +132,7 @@ std::vector<int64_t> GraphRunner::symbols_of(std::span<const Tensor> inputs) con
 }
 
 std::vector<Tensor> GraphRunner::run(std::span<const Tensor> inputs) {
+  report::TimeScope time(unit_, report::Work::call);
   require(inputs.size() == graph_->inputs().size(), "the graph takes {} inputs, found {}",
           graph_->inputs().size(), inputs.size());
   std::vector<detail::TensorHead*> heads;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "model/model_runner.h"
+#include "report/unit.h"
 
 namespace tenon {
 
@@ -46,6 +47,7 @@ class GraphRunner {
   std::string text_;                  ///< of the graph with symbols, as it was given
   std::vector<const Expr*> assumed_;  ///< ranges and conditions that the graph states
   RunnerOptions options_;
+  report::Unit* unit_;  ///< what a report tells of it; null: none is wanted
   std::vector<Version> versions_;
   double compile_ms_ = 0;
 };

@@ -1,6 +1,7 @@
 // Writing a file so that readers see all of it or the one before.
 #include "core/unfinished.h"
 #include "formats/byte_reader.h"
+#include "report/program_report.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -81,5 +82,14 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   require(descriptor >= 0, ErrorCode::bad_file, "{}: cannot be written: {}", path, system_error());
   fill(descriptor, path, write);
 }
+
+static const bool serves_reports = (
+    report::write_file_slot =
+        [](const std::string& path, std::string_view text) {
+          write_file(path, [&](std::ostream& out) {
+            out.write(text.data(), static_cast<std::streamsize>(text.size()));
+          });
+        },
+    true);
 
 }  // namespace tenon::formats

@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 
 namespace tenon {
 
@@ -56,6 +57,8 @@ Tensor constant_output(const formats::Pt2Argument& value) {
       return Tensor();
   }
 }
+
+using report::VersionFacts;
 
 bool writes_weights(const ImportedModel& model) {
   std::vector<bool> written = formats::written_inputs(*model.graph);
@@ -155,7 +158,9 @@ ModelRunner::ModelRunner(std::shared_ptr<const formats::Pt2Program> program, Run
     : program_(std::move(program)),
       options_(std::move(options)),
       model_(import_pt2(*program_, import_options(options_))),
-      writes_weights_(writes_weights(model_)) {
+      writes_weights_(writes_weights(model_)),
+      unit_(report::find_unit(report::UnitKind::model,
+                              std::filesystem::path(model_.file).filename().string())) {
   if (options_.training) want_gradients(model_);
 }
 
@@ -174,7 +179,28 @@ void ModelRunner::reset_weights() {
   if (options_.training) want_gradients(model_);
 }
 
+// Why it was compiled, and what it takes for granted.
+void ModelRunner::tell_unit(const Version& version, const BoundCall& call) const {
+  if (!unit_) return;
+  const ShapeEnv& env = *version.graph->shape_env;
+  VersionFacts facts{.id = message("0/{}", versions_.size()),
+                     .n_nodes = version.graph->nodes().size()};
+  for (const Expr* c : version.conditions) facts.guards += env.text(c) + "\n";
+  unit_->note_version(std::move(facts));
+  unit_->add({.compiles = 1});
+  std::string why;
+  for (size_t i = 0; i < versions_.size(); ++i)
+    for (const Expr* c : versions_[i]->conditions)
+      if (!holds(c, *versions_[i]->graph, call.symbols)) {
+        why += message("{}0/{}: {}", why.empty() ? "" : "; ", i,
+                       versions_[i]->graph->shape_env->text(c));
+        break;
+      }
+  if (!why.empty()) unit_->note_recompile("does not hold: " + why);
+}
+
 std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(const BoundCall& call) {
+  report::TimeScope time(unit_, report::Work::compile);
   auto begin = std::chrono::steady_clock::now();
   auto version = std::make_shared<Version>();
   // The first version keeps the archive's example sizes, if they make no difference.
@@ -192,6 +218,7 @@ std::shared_ptr<const ModelRunner::Version> ModelRunner::make_version(const Boun
   for (const Expr* guard : version->artifact->guards) version->conditions.push_back(guard);
   std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
   compile_ms_ += took.count();
+  tell_unit(*version, call);
   versions_.push_back(version);
   return version;
 }
@@ -271,6 +298,7 @@ void ModelRunner::compile(std::span<const Tensor> leaves) {
 }
 
 std::vector<Tensor> ModelRunner::run(std::span<const Tensor> leaves, NamedTensorMap* gradients) {
+  report::TimeScope time(unit_, report::Work::call);
   EnableGradGuard as_wanted(options_.training && thread_modes.grad_enabled);
   std::unique_lock turn(writing_, std::defer_lock);
   if (writes_weights_) turn.lock();

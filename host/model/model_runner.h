@@ -15,6 +15,7 @@
 #include "formats/pt2/pt2_call.h"
 #include "graph/artifact.h"
 #include "model/saved_model.h"
+#include "report/unit.h"
 
 #include <map>
 #include <memory>
@@ -100,6 +101,7 @@ class ModelRunner {
   std::vector<std::pair<std::string, Tensor>> live_weights() const;
   std::shared_ptr<const Version> version_for(const formats::BoundCall& call);
   std::shared_ptr<const Version> make_version(const formats::BoundCall& call);
+  void tell_unit(const Version& version, const formats::BoundCall& call) const;
 
   std::shared_ptr<const formats::Pt2Program> program_;
   RunnerOptions options_;
@@ -108,7 +110,8 @@ class ModelRunner {
   std::mutex writing_;            ///< held during calls that write weights
   mutable std::mutex compiling_;  ///< guards the members below
   std::vector<std::shared_ptr<const Version>> versions_;
-  size_t n_loaded_ = 0;  ///< versions that came with their code
+  report::Unit* unit_ = nullptr;  ///< what a report tells of it; null: none is wanted
+  size_t n_loaded_ = 0;           ///< versions that came with their code
   double compile_ms_ = 0;
 };
 

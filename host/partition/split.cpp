@@ -152,6 +152,20 @@ std::string problem_of(const Lowered& joint, const Decision& decision) {
   return "";
 }
 
+namespace {
+
+// Why a value is saved, by the rules that the cut went by.
+std::string_view reason_of(JointId id, const JointGraph& graph, const Partition& made) {
+  const JointNode& node = graph.nodes[id];
+  if (node.kind == JointNode::Kind::primal) return "an input, kept as it is";
+  auto ban = std::ranges::find(made.banned, id, &Ban::node);
+  if (ban != made.banned.end()) return text_of(ban->reason);
+  if (made.n_cuts == 0) return "the default partitioner keeps what the backward reads";
+  return "the smallest from which the backward can be computed";
+}
+
+}  // namespace
+
 Decision decide(const Lowered& joint, const std::string& partitioner,
                 std::optional<double> memory_budget) {
   JointView view = view_of(joint);
@@ -166,7 +180,10 @@ Decision decide(const Lowered& joint, const std::string& partitioner,
   out.forward = nodes_of(made.forward, view, *joint.graph);
   out.backward = nodes_of(made.backward, view, *joint.graph);
   for (const std::vector<JointId>* ids : {&made.saved_symbols, &made.saved, &made.saved_opaque})
-    for (JointId id : *ids) out.saved.push_back(view.value_of[id]);
+    for (JointId id : *ids) {
+      out.saved.push_back(view.value_of[id]);
+      out.reasons.push_back(reason_of(id, view.graph, made));
+    }
   return out;
 }
 

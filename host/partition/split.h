@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace tenon::partition {
@@ -13,6 +14,8 @@ namespace tenon::partition {
 struct Decision {
   std::vector<NodeId> forward, backward;  ///< nodes of the joint graph, in order
   std::vector<ValueId> saved;             ///< inputs of the joint graph and results of `forward`
+  /// Why each of them is saved, rather than computed again; none of a decision that was read.
+  std::vector<std::string_view> reasons;
 };
 
 /// `partitioner` is "default" or "min_cut". `memory_budget` takes the place of flag

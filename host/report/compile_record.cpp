@@ -82,7 +82,7 @@ void forget_compile_records() {
 }
 
 CompileWatch::CompileWatch(std::string id, std::string site)
-    : outer_(std::exchange(current_watch, this)), begun_us_(now_us()) {
+    : time_(Work::compile), outer_(std::exchange(current_watch, this)), begun_us_(now_us()) {
   record_.id = std::move(id);
   record_.site = std::move(site);
   record_.phases.push_back({"compile", 0, 0, 0});
@@ -127,7 +127,8 @@ void CompileWatch::write_profile() const {
 }
 
 PhaseScope::PhaseScope(std::string_view name)
-    : watch_(CompileWatch::current()),
+    : time_(work_of(name)),
+      watch_(CompileWatch::current()),
       span_(name, "compile", watch_ ? std::string_view(watch_->record_.id) : "") {
   if (!watch_) return;
   index_ = watch_->record_.phases.size();

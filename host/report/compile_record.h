@@ -12,6 +12,7 @@
 #pragma once
 
 #include "report/events.h"
+#include "report/unit.h"
 
 #include <cstdint>
 #include <string>
@@ -62,6 +63,7 @@ class CompileWatch {
   friend class PhaseScope;
   void write_profile() const;
 
+  TimeScope time_;
   CompileRecord record_;
   CompileWatch* outer_;
   int64_t begun_us_;
@@ -77,6 +79,7 @@ class [[nodiscard]] PhaseScope {
   PhaseScope& operator=(const PhaseScope&) = delete;
 
  private:
+  TimeScope time_;
   CompileWatch* watch_;
   size_t index_ = 0;
   Span span_;

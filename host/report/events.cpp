@@ -36,10 +36,18 @@ Counters& all_counters() {
   return counters;
 }
 
+std::chrono::steady_clock::time_point start_of_trace() {
+  static const auto start = std::chrono::steady_clock::now();
+  return start;
+}
+
+int64_t in_ns(std::chrono::steady_clock::duration d) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(d).count();
+}
+
 int64_t now_ns() {
-  using namespace std::chrono;
-  static const auto start = steady_clock::now();
-  return duration_cast<nanoseconds>(steady_clock::now() - start).count();
+  auto start = start_of_trace();
+  return in_ns(std::chrono::steady_clock::now() - start);
 }
 
 int64_t thread_number() {
@@ -104,7 +112,7 @@ class TraceFiles {
     std::fflush(lines_.get());
     std::fseek(chrome_.get(), first_ ? -2 : -3, SEEK_END);
     std::fprintf(chrome_.get(), "%s{\"ph\":\"%s\",\"ts\":%.3f,\"pid\":%d,%s\n]\n",
-                 first_ ? "" : ",\n", letters[phase].data(), microseconds(event),
+                 first_ ? "" : ",\n", letters[phase].data(), begun_us_ + microseconds(event),
                  static_cast<int>(::getpid()), common.c_str());
     std::fflush(chrome_.get());
     first_ = false;
@@ -128,6 +136,8 @@ class TraceFiles {
     return {::fdopen(fd, "r+"), &std::fclose};
   }
 
+  /// Of the clock of all processes, so that their traces can be put together.
+  const double begun_us_ = static_cast<double>(in_ns(start_of_trace().time_since_epoch())) / 1000;
   File lines_{nullptr, &std::fclose};
   File chrome_{nullptr, &std::fclose};
   bool first_ = true;

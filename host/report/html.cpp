@@ -2,6 +2,8 @@
 #include "report/html.h"
 
 #include "core/error.h"
+#include "core/utf8.h"
+#include "report/events.h"
 
 #include <algorithm>
 #include <charconv>
@@ -11,35 +13,20 @@ namespace tenon::report {
 
 namespace {
 
-constexpr std::string_view style = R"(
-body { font: 14px/1.45 system-ui, sans-serif; margin: 2rem auto; max-width: 70rem; padding: 0 1rem;
-       color: #1c1e21; background: #fff }
-h1 { font-size: 1.5rem } h2 { font-size: 1.1rem; margin-top: 2rem; border-bottom: 1px solid #ccc }
-table { border-collapse: collapse } th, td { padding: .15rem .7rem; text-align: left; vertical-align: top }
-th { border-bottom: 1px solid #888 } tr:nth-child(even) td { background: #f4f5f7 }
-td.n { text-align: right; font-variant-numeric: tabular-nums }
-pre { background: #f4f5f7; padding: .7rem; overflow: auto; max-height: 40rem }
-.picture { border: 1px solid #ccc; overflow: auto; max-height: 45rem }
-.picture svg { transform-origin: 0 0 }
-)";
-
-// Ctrl and the wheel zoom a picture; without script it is shown as it is.
-constexpr std::string_view script = R"(
-for (const box of document.querySelectorAll('.picture')) {
-  let scale = 1;
-  box.addEventListener('wheel', e => {
-    if (!e.ctrlKey) return;
-    e.preventDefault();
-    scale = Math.min(8, Math.max(.1, scale * (e.deltaY < 0 ? 1.15 : 1 / 1.15)));
-    box.firstElementChild.style.transform = `scale(${scale})`;
-  }, { passive: false });
+std::string_view page_file(std::string_view name) {
+  for (const EmbeddedFile& file : page_files())
+    if (file.path == name) return file.text;
+  return "";
 }
-)";
 
+// "12.5", "12.5 ms", "-", and nothing.
 bool is_number(std::string_view text) {
+  if (text.empty() || text == "-") return true;
   double value;
-  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
+  const char* last = text.data() + text.size();
+  auto [end, error] = std::from_chars(text.data(), last, value);
+  std::string_view rest(end, static_cast<size_t>(last - end));
+  return error == std::errc() && (rest.empty() || (rest[0] == ' ' && rest.size() <= 4));
 }
 
 const char* const colors[] = {"#7aa6da", "#e0a458", "#8fbf7f", "#c58fc5",
@@ -74,7 +61,7 @@ std::string svg(double width, double height, const std::string& inside) {
 
 std::string html_escaped(std::string_view text) {
   std::string out;
-  for (char c : text) {
+  for (char c : shown(text)) {
     switch (c) {
       case '&':
         out += "&amp;";
@@ -95,47 +82,144 @@ std::string html_escaped(std::string_view text) {
   return out;
 }
 
-HtmlPage::HtmlPage(std::string_view title) : title_(html_escaped(title)) {}
+HtmlPage::HtmlPage(std::string_view title, std::string_view below)
+    : title_(html_escaped(title)), below_(html_escaped(below)) {}
 
-void HtmlPage::heading(std::string_view text) { body_ += "<h2>" + html_escaped(text) + "</h2>\n"; }
+size_t HtmlPage::heading(std::string_view text) {
+  navigation_ += message("<a href=\"#s{}\">{}</a>", n_sections_ + 1, html_escaped(text));
+  return unlisted_heading(text);
+}
+
+size_t HtmlPage::unlisted_heading(std::string_view text) {
+  body_ += message("<h2 id=\"s{}\">{}</h2>\n", ++n_sections_, html_escaped(text));
+  return n_sections_;
+}
+
+void HtmlPage::subheading(std::string_view text) {
+  body_ += "<h3>" + html_escaped(text) + "</h3>\n";
+}
 void HtmlPage::paragraph(std::string_view text) { body_ += "<p>" + html_escaped(text) + "</p>\n"; }
 
+void HtmlPage::note(std::string_view text, bool warns) {
+  body_ += message("<p class=\"note{}\">{}</p>\n", warns ? " warn" : "", html_escaped(text));
+}
+
 void HtmlPage::table(const std::vector<std::string>& header,
-                     const std::vector<std::vector<std::string>>& rows) {
+                     const std::vector<std::vector<std::string>>& rows,
+                     std::span<const size_t> links) {
   std::vector<bool> numbers(header.size(), true);
   for (const auto& row : rows)
     for (size_t i = 0; i < row.size() && i < header.size(); ++i)
-      numbers[i] = numbers[i] && (row[i].empty() || is_number(row[i]));
-  body_ += "<table><tr>";
-  for (const std::string& name : header) body_ += "<th>" + html_escaped(name) + "</th>";
+      numbers[i] = numbers[i] && is_number(row[i]);
+  auto cell = [&](size_t column, std::string_view tag, const std::string& inside) {
+    bool is_numeric = column < numbers.size() && numbers[column];
+    return message("<{}{}>{}</{}>", tag, is_numeric ? " class=\"n\"" : "", inside, tag);
+  };
+  body_ += "<div class=\"scroll\"><table><tr>";
+  for (size_t i = 0; i < header.size(); ++i) body_ += cell(i, "th", html_escaped(header[i]));
   body_ += "</tr>\n";
-  for (const auto& row : rows) {
+  for (size_t r = 0; r < rows.size(); ++r) {
     body_ += "<tr>";
-    for (size_t i = 0; i < row.size(); ++i)
-      body_ += (i < header.size() && numbers[i] ? "<td class=\"n\">" : "<td>") +
-               html_escaped(row[i]) + "</td>";
+    for (size_t i = 0; i < rows[r].size(); ++i) {
+      std::string inside = html_escaped(rows[r][i]);
+      if (i == 0 && r < links.size()) inside = message("<a href=\"#s{}\">{}</a>", links[r], inside);
+      body_ += cell(i, "td", inside);
+    }
     body_ += "</tr>\n";
   }
-  body_ += "</table>\n";
+  body_ += "</table></div>\n";
 }
 
 void HtmlPage::folded(std::string_view summary, std::string_view text) {
-  body_ += "<details><summary>" + html_escaped(summary) + "</summary><pre>" + html_escaped(text) +
-           "</pre></details>\n";
+  begin_folded(summary);
+  body_ += "<pre>" + html_escaped(text) + "</pre>";
+  end_folded();
 }
 
+void HtmlPage::begin_folded(std::string_view summary, bool open) {
+  body_ += message("<details{}><summary>{}</summary>", open ? " open" : "", html_escaped(summary));
+}
+
+void HtmlPage::end_folded() { body_ += "</details>\n"; }
+
 void HtmlPage::picture(std::string_view svg) {
-  body_ += "<div class=\"picture\">";
+  body_ += "<figure class=\"small\"><div class=\"view\" tabindex=\"0\">";
   // What Graphviz writes before the picture is for files of its own.
   body_ += svg.substr(std::min(svg.find("<svg"), svg.size()));
-  body_ += "</div>\n";
+  body_ += "</div></figure>\n";
+}
+
+void HtmlPage::graph(const PageGraph& graph) {
+  if (!graph.nodes.empty())
+    body_ += message(
+        "<figure><div class=\"view\" tabindex=\"0\"></div><figcaption>Click a node to see it "
+        "whole; drag to move, Ctrl and wheel or two fingers to zoom.</figcaption>"
+        "<script type=\"application/json\">{}</script></figure>\n",
+        to_json(graph));
+  if (graph.nodes.empty() && graph.n_nodes > 0)
+    paragraph(message("{} nodes are too many for a picture.", graph.n_nodes));
+  folded(message("The graph as text: {} nodes", graph.n_nodes), graph.text);
+}
+
+void HtmlPage::shares(const std::vector<Share>& parts, std::string_view unit) {
+  double sum = 0;
+  for (const Share& part : parts) sum += part.value;
+  std::string bar, legend;
+  for (const Share& part : parts) {
+    if (!(part.value > 0)) continue;
+    double percent = 100 * part.value / sum;
+    std::string color = message("background:var(--w-{})", html_escaped(part.kind));
+    std::string name = html_escaped(part.name), value = fixed(part.value, part.value < 10 ? 2 : 1);
+    bar += message("<i style=\"width:{}%;{}\" title=\"{}: {} {}\"></i>", fixed(percent), color,
+                   name, value, unit);
+    legend +=
+        message("<li><i style=\"{}\"></i>{} <b>{} {}</b> <span class=\"dim\">{} %</span></li>",
+                color, name, value, unit, fixed(percent, 1));
+  }
+  body_ += message("<div class=\"shares\">{}</div><ul class=\"legend\">{}</ul>\n", bar, legend);
 }
 
 std::string HtmlPage::text() const {
+  constexpr std::string_view policy =
+      "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
+  std::string navigation =
+      navigation_.empty() ? "" : message("<nav><div>{}</div></nav>\n", navigation_);
+  std::string below = below_.empty() ? "" : message("<p class=\"dim\">{}</p>", below_);
   return message(
-      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>{}</title>"
-      "<style>{}</style></head>\n<body><h1>{}</h1>\n{}<script>{}</script></body></html>\n",
-      title_, style, title_, body_, script);
+      "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
+      "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\"><title>{}</title>"
+      "<style>{}</style></head>\n<body><header><h1>{}</h1>{}</header>\n{}<main>\n{}</main>\n"
+      "<script>{}</script></body></html>\n",
+      policy, title_, page_file("page.css"), title_, below, navigation, body_,
+      page_file("page.js"));
+}
+
+// ---- graphs
+
+std::string to_json(const PageGraph& graph) {
+  std::string out = "[";
+  for (const PageNode& node : graph.nodes) {
+    std::string inputs;
+    for (uint32_t input : node.inputs) inputs += message("{}{}", inputs.empty() ? "" : ",", input);
+    out += message("{}[{},{},{},[{}],{},{}]", out.size() > 1 ? ",\n" : "", json_text(node.label),
+                   json_text(node.detail), static_cast<int>(node.kind), inputs,
+                   int{node.is_output} + 2 * int{node.is_saved}, json_text(node.run_by));
+  }
+  // What ends a script element, or begins a comment in it, must not stand in one.
+  std::string safe;
+  for (char c : shown(out + "]")) safe += c == '<' ? "\\u003c" : std::string(1, c);
+  return safe;
+}
+
+// ---- charts
+
+std::string bytes_text(int64_t bytes) {
+  constexpr const char* units[] = {"B", "KB", "MB", "GB", "TB"};
+  double value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; value >= 1000 && unit + 1 < std::size(units); ++unit) value /= 1000;
+  return message("{} {}", fixed(value, unit == 0 || value >= 100 ? 0 : 1), units[unit]);
 }
 
 std::string bar_chart_svg(const std::vector<ChartBar>& bars, std::string_view unit) {

@@ -56,6 +56,7 @@ std::set<Site*>& all_sites() {
 Site::Site(Options o) : options(std::move(o)), number(next_site.fetch_add(1)) {
   if (options.recompile_limit)
     options.options["dynamo.recompile_limit"] = std::to_string(*options.recompile_limit);
+  unit = report::find_unit(report::UnitKind::callable, display_name(*this));
   std::string own_flags = option_texts(options.options).flags;
   if (own_flags.empty()) return;
   flags = config::check_options(own_flags);
@@ -75,6 +76,21 @@ void Site::move_to_front(uint32_t from) {
   if (lock) versions.move_to_front(from);
 }
 
+static report::UnitFigures figures_of(const Site& site) {
+  report::UnitFigures out;
+  for (const Site::Counters& c : site.counters) {
+    out.calls += c.calls;
+    out.hits += c.hits;
+  }
+  out.compiles = site.compiles;
+  out.replays = site.replays;
+  out.eager_calls = site.eager_calls;
+  out.graph_breaks = site.graph_breaks;
+  out.after_limit = site.eager_after_limit;
+  out.suppressed_errors = site.suppressed_errors;
+  return out;
+}
+
 // Its counts, before they begin anew or go.
 void Site::add_to_process() {
   int64_t evaluations = 0, failures = 0;
@@ -86,6 +102,7 @@ void Site::add_to_process() {
                          &failed = report::counter("guard.failures");
   evals.add(evaluations);
   failed.add(failures);
+  if (unit) unit->add(figures_of(*this));
 }
 
 Site::~Site() { add_to_process(); }
@@ -127,7 +144,14 @@ void count_guards(std::map<std::string, int64_t>& counters) {
   });
 }
 
+void count_calls(std::map<const report::Unit*, report::UnitFigures>& figures) {
+  each_site([&](const Site& site) {
+    if (site.unit) figures[site.unit] += figures_of(site);
+  });
+}
+
 const bool counts_guards = (report::add_counter_source(&count_guards), true);
+const bool counts_calls = (report::add_figure_source(&count_calls), true);
 
 }  // namespace
 
@@ -180,6 +204,7 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
     require_nesting_allowed(site);
     return body.run_eager(body.context);
   }
+  report::TimeScope time(site.unit, report::Work::call);
   std::shared_ptr<void> backward;
   if (config::flags().dynamo.compiled_autograd) backward = compiled_backward_slot(site.options);
   if (stance != 0 && serve_by_stance(site, leaves, body, result)) return;

@@ -13,6 +13,7 @@
 #include "config/flags.h"
 #include "core/function_ref.h"
 #include "graph/artifact.h"
+#include "report/unit.h"
 #include "runtime/entry.h"
 #include "runtime/size_policy.h"
 #include "runtime/version_list.h"
@@ -60,7 +61,8 @@ class Site {
   Options options;
   /// The flags among the options of compile(), such as "dynamo.recompile_limit"; null: none.
   config::CompileOptions flags;
-  uint32_t number;  ///< first part of compile ids
+  uint32_t number;               ///< first part of compile ids
+  report::Unit* unit = nullptr;  ///< what a report tells of it; null: none is wanted
   /// capture.mode among the options of compile().
   std::optional<Choice> own_mode;
   VersionList<Entry> versions;

@@ -50,6 +50,7 @@ void note_eager_call(Site& site) {
   ++site.eager_calls;
   Eager reason = site.eager_because.load(std::memory_order_relaxed);
   counter_of(reason).add();
+  if (site.unit) site.unit->note_eager(eager_reasons[static_cast<size_t>(reason)]);
   if (is_limit(reason)) site.eager_after_limit.fetch_add(1, std::memory_order_relaxed);
   if (report::has_observers())
     report::tell_observers(compiler::EventKind::fallback, display_name(site),
@@ -58,6 +59,7 @@ void note_eager_call(Site& site) {
 
 void run_eagerly(Site& site, const detail::Body& body) {
   note_eager_call(site);
+  report::TimeScope time(site.unit, report::Work::eager);
   body.run_eager(body.context);
 }
 
@@ -124,6 +126,7 @@ std::string note_recompile(Site& site, const Leaves& leaves, const std::string& 
   if (site.versions.size() == 0) return "";
   bool report_reasons = config::flags().dynamo.report_guard_failures;
   std::string reason = report_reasons ? guard_failures(site, leaves, difference) : "";
+  if (site.unit) site.unit->note_recompile(reason);
   if (report_reasons) {
     constexpr size_t most_kept = 64;
     if (site.recompile_reasons.size() == most_kept)

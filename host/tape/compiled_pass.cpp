@@ -12,6 +12,7 @@
 #include "report/compile_record.h"
 #include "report/events.h"
 #include "report/log.h"
+#include "report/unit.h"
 #include "tape/cache.h"
 
 #include <tenon/autocast.h>
@@ -67,6 +68,13 @@ std::array<uint64_t, 3> root_key(const PassSettings& settings, const PassRequest
   return {settings.serial, facts, flags_hash()};
 }
 
+// What a report tells of the passes; null: none is wanted.
+report::Unit* unit_of_passes() {
+  static report::Unit* const unit =
+      report::find_unit(report::UnitKind::backward, "compiled backward passes");
+  return unit;
+}
+
 [[noreturn]] void fail_fullgraph(std::string_view why) {
   fail(ErrorCode::unsupported,
        "compiled autograd with fullgraph: a backward pass cannot be one graph: {}; leave "
@@ -78,6 +86,10 @@ std::array<uint64_t, 3> root_key(const PassSettings& settings, const PassRequest
 bool leave(const PassSettings& settings, std::string_view why) {
   if (settings.fullgraph) fail_fullgraph(why);
   counters().eager_passes.add();
+  if (report::Unit* unit = unit_of_passes()) {
+    unit->note_eager(why);
+    unit->add({.eager_calls = 1});
+  }
   if (report::log_enabled(report::LogLevel::info, "compiled_autograd"))
     report::log_line(report::LogLevel::info, "compiled_autograd",
                      message("a backward pass runs on the engine: {}", why));
@@ -92,6 +104,7 @@ std::shared_ptr<const Program> compile_program(Traced traced, const PassSettings
                               .options_toml = settings.options_toml,
                               .compile_id = message("backward/{}", number),
                               .dynamic = settings.dynamic};
+  report::TimeScope time(report::Work::compile);
   ShapeEnvScope shapes(*traced.env);  // a pass may start inside of another recording
   for (Step& step : traced.program.steps) {
     if (!step.graph) continue;
@@ -135,6 +148,7 @@ std::optional<Traced> traced_or_why(const TapeWalk& walk, const PassSettings& se
 std::shared_ptr<Version> capture(const TapeWalk& walk, uint64_t hash, const PassSettings& settings,
                                  const PassRequest& request) {
   report::Span span("capture", "compiled_autograd");
+  report::TimeScope time(unit_of_passes(), report::Work::trace);
   if (report::artifact_enabled("compiled_autograd_verbose"))
     report::log_artifact("compiled_autograd_verbose", cache().reason(walk, hash));
   auto version = std::make_shared<Version>();
@@ -142,6 +156,7 @@ std::shared_ptr<Version> capture(const TapeWalk& walk, uint64_t hash, const Pass
   std::optional<Traced> traced = traced_or_why(walk, settings, request, hash, *version);
   if (!traced) return version;
   counters().captures.add();
+  if (report::Unit* unit = unit_of_passes()) unit->add({.compiles = 1});
   try {
     version->program = compile_program(*std::move(traced), settings, counters().captures.value());
   } catch (const Error& error) {
@@ -187,6 +202,7 @@ bool take_pass(const PassSettings& settings, const PassRequest& request,
   if (inside || thread_modes.tracer) return false;
   if (request.options.create_graph)
     return leave(settings, "create_graph records the pass on the tape");
+  report::TimeScope time(unit_of_passes(), report::Work::call);
   // A thread has one pass of this kind at a time.
   thread_local auto walk_of_thread = std::make_unique<TapeWalk>();
   TapeWalk& walk = *walk_of_thread;

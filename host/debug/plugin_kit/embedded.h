@@ -1,14 +1,11 @@
 // Files of the source tree that are part of the program, so that an installed one has them.
 #pragma once
 
+#include "core/embedded_file.h"
+
 #include <span>
-#include <string_view>
 
 namespace tenon::kit {
-
-struct EmbeddedFile {
-  std::string_view path, text;
-};
 
 /// The graphs of tests/plugins/graphs: "softmax_rows.tng".
 std::span<const EmbeddedFile> golden_graphs();

@@ -30,16 +30,53 @@ TEST(HtmlPage, StandsAlone) {
 
 TEST(HtmlPage, ColumnsOfNumbersAreAligned) {
   HtmlPage page("x");
-  page.table({"NAME", "US"}, {{"k0", "12.5"}, {"k1", "3"}});
-  EXPECT_THAT(page.text(), AllOf(HasSubstr("<td>k0</td><td class=\"n\">12.5</td>"),
+  page.table({"NAME", "US"}, {{"k0", "12.5 us"}, {"k1", "3"}});
+  EXPECT_THAT(page.text(), AllOf(HasSubstr("<td>k0</td><td class=\"n\">12.5 us</td>"),
                                  HasSubstr("<td>k1</td><td class=\"n\">3</td>")));
 }
 
 TEST(HtmlPage, PicturesBeginWithTheirMarkup) {
   HtmlPage page("x");
   page.picture("<?xml version=\"1.0\"?>\n<svg width=\"5\"></svg>");
-  EXPECT_THAT(page.text(), AllOf(HasSubstr("<div class=\"picture\"><svg width=\"5\">"),
-                                 Not(HasSubstr("<?xml"))));
+  EXPECT_THAT(page.text(),
+              AllOf(HasSubstr("tabindex=\"0\"><svg width=\"5\">"), Not(HasSubstr("<?xml"))));
+}
+
+TEST(HtmlPage, WhatSteersTheDirectionOfReadingIsNotShown) {
+  HtmlPage page("a\u202eb\xff");
+  EXPECT_THAT(page.text(), AllOf(HasSubstr("a?b?"), Not(HasSubstr("\u202e"))));
+}
+
+TEST(HtmlPage, SectionsHaveLinksAtTheTopAndFromTables) {
+  HtmlPage page("x");
+  page.heading("First");
+  size_t second = page.unlisted_heading("Second");
+  page.table({"NAME"}, {{"a"}}, std::span(&second, 1));
+  EXPECT_THAT(page.text(), AllOf(HasSubstr("<nav><div><a href=\"#s1\">First</a></div></nav>"),
+                                 HasSubstr("<h2 id=\"s2\">Second</h2>"),
+                                 HasSubstr("<td><a href=\"#s2\">a</a></td>")));
+}
+
+TEST(HtmlPage, SharesAreAsWideAsTheirValues) {
+  HtmlPage page("x");
+  page.shares({{"a", "call", 1}, {"none", "eager", 0}, {"b", "forward", 3}}, "ms");
+  EXPECT_THAT(page.text(), AllOf(HasSubstr("width:25.00%;background:var(--w-call)"),
+                                 HasSubstr("width:75.00%;background:var(--w-forward)"),
+                                 Not(HasSubstr("none: "))));
+}
+
+TEST(PageGraph, IsJsonThatCannotEndItsElement) {
+  PageGraph graph{
+      .nodes = {{.label = "</script><!--", .detail = "x"}, {.label = "b", .inputs = {0}}}};
+  graph.nodes[1].is_saved = true;
+  EXPECT_EQ(to_json(graph),
+            "[[\"\\u003c/script>\\u003c!--\",\"x\",0,[],0,\"\"],\n[\"b\",\"\",0,[0],2,\"\"]]");
+}
+
+TEST(BytesText, CountsInThousands) {
+  EXPECT_EQ(bytes_text(999), "999 B");
+  EXPECT_EQ(bytes_text(1500), "1.5 KB");
+  EXPECT_EQ(bytes_text(250'000'000), "250 MB");
 }
 
 TEST(MemoryPicture, BlocksLieWhereAndWhenTheyAreUsed) {

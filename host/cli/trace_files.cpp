@@ -1,0 +1,102 @@
+// Reading, checking and joining traces.
+#include "cli/trace_files.h"
+
+#include "cli/output.h"
+#include "core/error.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <vector>
+
+namespace tenon::cli {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Json events_of(const fs::path& file) {
+  Json events = Json::parse(std::ifstream(file, std::ios::binary), nullptr, false);
+  require(events.is_array(), ErrorCode::bad_file, "{}: is not a trace: expected a list of events",
+          file.string());
+  for (size_t i = 0; i < events.size(); ++i) {
+    const Json& e = events[i];
+    bool whole = e.is_object() && e.value("ph", Json()).is_string() &&
+                 e.value("name", Json()).is_string() && e.value("ts", Json()).is_number() &&
+                 e.value("pid", Json()).is_number_integer() &&
+                 e.value("tid", Json()).is_number_integer();
+    require(whole, ErrorCode::bad_file, "{}: event {} lacks ph, name, ts, pid or tid",
+            file.string(), i);
+  }
+  return events;
+}
+
+// Ends what threads have begun, the innermost first.
+void end_open_spans(Json& events) {
+  std::map<Json, std::vector<Json>> open;  // by thread
+  for (const Json& e : events) {
+    if (e["ph"] == "B") open[e["tid"]].push_back(e);
+    if (e["ph"] == "E" && !open[e["tid"]].empty()) open[e["tid"]].pop_back();
+  }
+  if (events.empty()) return;
+  Json last = events.back()["ts"];
+  for (auto& [thread, spans] : open)
+    for (size_t i = spans.size(); i-- > 0;) {
+      Json end = spans[i];
+      end["ph"] = "E";
+      end["ts"] = last;
+      events.push_back(std::move(end));
+    }
+}
+
+Json name_event(const char* what, const Json& process, int64_t thread, const std::string& name) {
+  return {
+      {"ph", "M"}, {"name", what}, {"pid", process}, {"tid", thread}, {"args", {{"name", name}}}};
+}
+
+void add_names(const Json& events, const std::string& process_name, Json& out) {
+  if (events.empty()) return;
+  const Json process = events[0]["pid"];
+  out.push_back(name_event("process_name", process, 0, process_name));
+  std::vector<int64_t> threads;
+  for (const Json& e : events) threads.push_back(e["tid"].get<int64_t>());
+  std::ranges::sort(threads);
+  auto repeated = std::ranges::unique(threads);
+  threads.erase(repeated.begin(), repeated.end());
+  for (int64_t thread : threads)
+    out.push_back(name_event("thread_name", process, thread, message("thread {}", thread)));
+}
+
+}  // namespace
+
+MergedTrace merge_traces(const std::string& folder, const std::string& command) {
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    std::string name = entry.path().filename().string();
+    if (name.starts_with("trace") && name.ends_with(".json")) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  MergedTrace out;
+  Json names = Json::array(), all = Json::array();
+  for (const fs::path& file : files) {
+    Json events = events_of(file);
+    if (events.empty()) continue;
+    ++out.n_processes;
+    out.n_events += events.size();
+    bool is_first = file.filename() == "trace.json";
+    add_names(events,
+              is_first ? command : message("child {} of {}", events[0]["pid"].dump(), command),
+              names);
+    end_open_spans(events);
+    for (Json& e : events) all.push_back(std::move(e));
+  }
+  std::ranges::stable_sort(all, {}, [](const Json& e) { return e["ts"].get<double>(); });
+  for (Json& e : all) names.push_back(std::move(e));
+  out.json = Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(names)}}.dump(
+      -1, ' ', false, Json::error_handler_t::replace);
+  out.json += "\n";
+  return out;
+}
+
+}  // namespace tenon::cli
