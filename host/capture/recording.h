@@ -79,6 +79,7 @@ struct Segment {
       inputs;  ///< Kind::graph: an output of earlier segments, counted over all
   std::vector<ValueId> values_before;  ///< see Recording
   size_t n_outputs = 0;                ///< tensors that were alive at the break
+  size_t place = 0;                    ///< how many the body has run before
   std::vector<Overlap> overlaps;       ///< of the inputs, where some is written
   bool writes = false;
   std::shared_ptr<const SegmentCode> code;  ///< what has run it

@@ -241,6 +241,7 @@ void Trace::flush() {
                   .inputs = inputs_.segment_origins(),
                   .values_before = recorder_.values_before(),
                   .n_outputs = n_alive,
+                  .place = recording_.segments.size(),
                   .writes = mutates_};
   if (mutates_) segment.overlaps = inputs_.segment_overlaps();
   symbols_.bind(*segment.graph);

@@ -4,11 +4,13 @@
 #include "aot/backward_autocast.h"
 #include "aot/training.h"
 #include "compile/site_settings.h"
+#include "compile/tape_pieces.h"
 #include "config/flags.h"
 #include "core/dispatch.h"
 #include "core/sym/shape_env.h"
 #include "core/sym/sym_expr.h"
 #include "graph/hash.h"
+#include "runtime/limits.h"
 
 #include <algorithm>
 #include <optional>
@@ -67,35 +69,53 @@ std::shared_ptr<const SegmentCode> find_in(KnownCode& known, const Graph& graph,
   return known.front();
 }
 
+std::shared_ptr<const SegmentCode> known_code_of(Site& site, const Graph& graph,
+                                                 std::span<const int64_t> syms,
+                                                 const std::vector<Overlap>& overlaps) {
+  auto known = site.segments.find(structural_hash(graph));
+  return known == site.segments.end() ? nullptr : find_in(known->second, graph, syms, overlaps);
+}
+
 }  // namespace
 
 std::shared_ptr<const SegmentCode> known_code(Site& site, const Segment& segment,
                                               std::span<const int64_t> syms) {
   if (segment.code->serves(syms, segment.overlaps)) return segment.code;
   std::lock_guard lock(site.changing);
-  auto known = site.segments.find(structural_hash(*segment.graph));
-  if (known == site.segments.end()) return nullptr;
-  return find_in(known->second, *segment.graph, syms, segment.overlaps);
+  return known_code_of(site, *segment.graph, syms, segment.overlaps);
 }
 
+namespace {
+
 // One structure may have several versions, of which those that served longest ago go.
-std::shared_ptr<const SegmentCode> segment_code(Site& site, const std::shared_ptr<Graph>& graph,
-                                                std::span<const int64_t> syms,
-                                                const std::vector<Overlap>& overlaps) {
-  std::lock_guard lock(site.changing);
-  KnownCode& known = site.segments[structural_hash(*graph)];
-  if (auto found = find_in(known, *graph, syms, overlaps)) return found;
-  std::shared_ptr<Artifact> made = compile_for(site, graph);
-  auto conditions = segment_conditions(*graph, *made);
-  auto code = std::make_shared<const SegmentCode>(
-      SegmentCode{graph, std::move(made), std::move(conditions), autocast_in_effect(), overlaps});
-  if (!code->conditions) return code;
+void keep_code(Site& site, const std::shared_ptr<const SegmentCode>& code) {
+  KnownCode& known = site.segments[structural_hash(*code->graph)];
   known.insert(known.begin(), code);
   constexpr size_t most_versions = 16;
   if (known.size() > most_versions) known.pop_back();
   // Courses keep the code of their segments; what is forgotten here is compiled again at worst.
   if (site.segments.size() > static_cast<uint64_t>(config::flags().capture.trace_tree_max_nodes))
     site.segments.clear();
+}
+
+}  // namespace
+
+std::shared_ptr<const SegmentCode> segment_code(Site& site, const std::shared_ptr<Graph>& graph,
+                                                std::span<const int64_t> syms,
+                                                const std::vector<Overlap>& overlaps,
+                                                std::optional<size_t> place) {
+  {
+    std::lock_guard lock(site.changing);
+    if (auto found = known_code_of(site, *graph, syms, overlaps)) return found;
+  }
+  bool is_compiled = !place || may_compile_segment(site, *place);
+  std::lock_guard lock(site.changing);
+  if (auto found = known_code_of(site, *graph, syms, overlaps)) return found;
+  std::shared_ptr<Artifact> made = is_compiled ? compile_for(site, graph) : op_by_op(graph);
+  auto conditions = segment_conditions(*graph, *made);
+  auto code = std::make_shared<const SegmentCode>(
+      SegmentCode{graph, std::move(made), std::move(conditions), autocast_in_effect(), overlaps});
+  if (code->conditions) keep_code(site, code);
   return code;
 }
 
@@ -112,7 +132,7 @@ void run_segment(const SegmentCode& code, std::span<detail::TensorHead*> inputs,
 SegmentRunner segment_runner(Site& site) {
   return [&site](const Segment& segment, std::span<detail::TensorHead*> inputs,
                  std::span<const int64_t> syms, std::span<Tensor> outputs) {
-    auto code = segment_code(site, segment.graph, syms, segment.overlaps);
+    auto code = segment_code(site, segment.graph, syms, segment.overlaps, segment.place);
     run_segment(*code, inputs, syms, outputs);
     return code;
   };

@@ -7,11 +7,13 @@
 namespace tenon {
 
 /// The code of a graph: that of an equal one where it serves, else new. `syms`: values of the
-/// graph's symbols that are known before it runs; `overlaps`: of its inputs, where it writes some.
+/// graph's symbols that are known before it runs; `overlaps`: of its inputs, where it writes some;
+/// `place`: of a segment among those of its body.
 std::shared_ptr<const SegmentCode> segment_code(detail::Site& site,
                                                 const std::shared_ptr<Graph>& graph,
                                                 std::span<const int64_t> syms,
-                                                const std::vector<Overlap>& overlaps);
+                                                const std::vector<Overlap>& overlaps,
+                                                std::optional<size_t> place = {});
 /// Code that an equal segment has and that serves this one, or null.
 std::shared_ptr<const SegmentCode> known_code(detail::Site& site, const Segment& segment,
                                               std::span<const int64_t> syms);

@@ -112,6 +112,7 @@ void Site::reset() {
   add_to_process();
   versions.clear();
   segments.clear();
+  segment_versions.clear();
   memory = {};
   attempts = 0;
   limit_reported = false;

@@ -73,6 +73,7 @@ class Site {
   std::mutex changing;  ///< guards all below and changes of `versions`
   /// By structural hash.
   std::map<uint64_t, std::vector<std::shared_ptr<const SegmentCode>>> segments;
+  std::map<size_t, int64_t> segment_versions;  ///< by place: how many were compiled
   DynamicMemory memory;
   uint32_t attempts = 0;
   std::atomic<bool> limit_reported{false};

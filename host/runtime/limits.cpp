@@ -203,6 +203,27 @@ Miss what_to_do(Site& site, const Leaves& leaves, const std::string& difference)
   return then;
 }
 
+bool may_compile_segment(Site& site, size_t place) {
+  WaitingEvents waiting;
+  std::lock_guard lock(site.changing);
+  int64_t limit = config::flags().dynamo.recompile_limit;
+  Choice then = config::flags().capture.on_limit;
+  bool is_error = config::flags().dynamo.fail_on_recompile_limit_hit || then == "error";
+  if (site.segment_versions[place]++ < limit || !(is_error || then == "eager")) return true;
+  std::string text = message(
+      "segment {} of callable {} was compiled {} times, the limit dynamo.recompile_limit is {}; "
+      "further kinds of it run op by op: keep what it does alike from call to call, or raise the "
+      "limit",
+      place, display_name(site), limit, limit);
+  bool is_first = !site.limit_reported.exchange(true);
+  site.eager_because = Eager::recompile_limit;
+  if (is_first && report::has_observers())
+    waiting.events.push_back({compiler::EventKind::limit, display_name(site), text});
+  require(!is_error, ErrorCode::recompile_limit, "{}", text);
+  if (is_first) report::log_line(report::LogLevel::warning, "runtime", text);
+  return false;
+}
+
 void check_shared_inputs(const Leaves& leaves) {
   int64_t limit = config::flags().functorch._max_aliased_inputs_with_dynamic_shapes_enabled;
   std::map<const Storage*, int64_t> sharing;

@@ -35,6 +35,11 @@ enum class Miss : uint8_t { compile, eager, replay };
 Miss what_to_do(detail::Site& site, const detail::Leaves& leaves,
                 const std::string& difference = "");
 
+/// Counts a version of the segment at this place of the body. False where it runs op by op instead,
+/// since dynamo.recompile_limit is reached there and capture.on_limit says so; throws where that is
+/// an error.
+bool may_compile_segment(detail::Site& site, size_t place);
+
 /// Throws where more inputs share memory, of which some is written, than
 /// functorch._max_aliased_inputs_with_dynamic_shapes_enabled allows; for symbolic sizes.
 void check_shared_inputs(const detail::Leaves& leaves);
