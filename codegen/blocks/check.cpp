@@ -48,6 +48,7 @@ void check_step(const Code& c, const Step& s, size_t body) {
   known(s.a, kinds.a);
   known(s.b, kinds.b);
   known(s.c, false);
+  known(s.d, false);
   expect(s.out != none, "a step without a result");
   auto where = static_cast<Where>(s.code);
   if (is_memory(s) && s.what != Do::point) {
@@ -55,6 +56,9 @@ void check_step(const Code& c, const Step& s, size_t body) {
     expect(where == Where::places ? s.b != none : s.a != none, "memory without a place");
     if (where == Where::tiled) check_tile(c, s);
   }
+  bool is_whole = s.a != none && s.b != none && s.c != none;
+  if (s.what == Do::join)
+    expect(is_whole && (s.then != TN_F_SELECT || s.d != none), "two primitives without operands");
   if (s.what == Do::point) expect(s.a != none, "memory without a place");
   if (s.what == Do::count) check_tile(c, s);
   if (!is_loop(s)) return;

@@ -39,6 +39,7 @@ enum class Do : uint8_t {
   fill,             // block of one element
   copy,             // block
   apply,            // primitive `code`
+  join,             // primitives `code`, of a and b, and `then`, of what that gives and c (and d)
   check,            // a: i64, b: size. Wraps negative ones; 0 where it is out of range
   check_divisor,
   // Memory: buffer, number a. Masks are in c.
@@ -72,17 +73,20 @@ constexpr size_t most_dimensions = 8;
 
 struct Step {
   Do what = Do::set_number;
-  bool is_block = false;                    // the result, or what is stored
-  bool a_single = false, b_single = false;  // of a block
-  bool has_single_mask = false;
-  bool by_lanes = false;  // folds: each lane has its own
-  uint16_t code = 0;
+  bool is_block = false;   // the result, or what is stored
+  uint8_t singles = 0;     // of a block: bit i is set where operand i is one element
+  bool by_lanes = false;   // folds: each lane has its own
+  bool is_second = false;  // join: c is the first operand of `then`
+  uint16_t code = 0, then = 0;
   int32_t dtype = 0;            // of memory
   Type from{}, to = Type::f32;  // of operands and of the result
-  Id out = none, a = none, b = none, c = none;
+  Id out = none, a = none, b = none, c = none, d = none;
   uint32_t buffer = 0, tile = 0;
   int64_t number = 0, inner = 1;
 };
+
+/// Step::singles.
+enum : uint8_t { a_is_single = 1, b_is_single = 2, c_is_single = 4, d_is_single = 8 };
 
 struct Body {
   std::vector<Step> steps;
@@ -105,11 +109,10 @@ struct Code {
 template <class V>
 void fields(V& v, Step& s) {
   v.choice(s.what, Do::last);
-  loopir::each(v, s.is_block, s.a_single, s.b_single, s.has_single_mask, s.by_lanes, s.code,
-               s.dtype);
+  loopir::each(v, s.is_block, s.singles, s.by_lanes, s.is_second, s.code, s.then, s.dtype);
   v.choice(s.from, Type::truth);
   v.choice(s.to, Type::truth);
-  loopir::each(v, s.out, s.a, s.b, s.c, s.buffer, s.tile, s.number, s.inner);
+  loopir::each(v, s.out, s.a, s.b, s.c, s.d, s.buffer, s.tile, s.number, s.inner);
 }
 
 template <class V>

@@ -23,6 +23,8 @@ enum class Shape : uint8_t { blocks, first_single, second_single };
 
 /// out[i] = f(a[i], b[i], c[i]) for n elements; `out` may be one of the operands.
 using Apply = void (*)(void* out, const void* a, const void* b, const void* c, int64_t n);
+/// Two primitives of f32 over whole vectors.
+using JoinedLoop = void (*)(float* out, const float* const* operands, int64_t n_vectors);
 /// Takes n elements into `state`: one number, or one for each element (by lanes).
 using Accumulate = void (*)(void* state, const void* x, int64_t n);
 /// The same with positions: `best` and `at` are those so far.
@@ -47,6 +49,13 @@ struct Elements {
   /// A scalar primitive (TN_F_...), casts included; null where it has none for the types. `select`
   /// takes blocks only.
   Apply (*primitive)(uint16_t code, Type operand, Type result, Shape shape);
+  /// Two primitives of f32 in one loop: outer(inner(a, b), c), or, by `is_second`,
+  /// outer(c, inner(a, b)); of TN_F_SELECT inner(a, b) ? c : d. Bit i of `singles`: operand i is one
+  /// number. Null where there is none.
+  JoinedLoop (*joined)(uint16_t inner, uint16_t outer, bool is_second, unsigned singles);
+  /// Over n elements; of an operand that the loop does not have, null.
+  void (*run_joined)(JoinedLoop loop, float* out, const float* const* operands, unsigned singles,
+                     int64_t n);
   /// Of the type, or, sums of f32, in f64.
   Accumulate (*fold)(Fold fold, Type type, Type state, bool by_lanes);
   /// Each element is replaced by what is folded up to it: from `state`, which is left behind it.
@@ -59,14 +68,16 @@ struct Elements {
 /// The table for this processor.
 const Elements& elements();
 
-namespace base {
-extern const Elements table;
-}
-namespace avx2 {
-extern const Elements table;
-}
-namespace avx512 {
-extern const Elements table;
-}
+#define BLOCKS_LEVEL_OF(level)                                                                 \
+  namespace level {                                                                            \
+  extern const Elements table;                                                                 \
+  JoinedLoop find_joined(uint16_t inner, uint16_t outer, bool is_second, unsigned singles);    \
+  void run_joined(JoinedLoop loop, float* out, const float* const* operands, unsigned singles, \
+                  int64_t n);                                                                  \
+  }
+BLOCKS_LEVEL_OF(base)
+BLOCKS_LEVEL_OF(avx2)
+BLOCKS_LEVEL_OF(avx512)
+#undef BLOCKS_LEVEL_OF
 
 }  // namespace blocks

@@ -23,15 +23,9 @@ BLOCKS_INLINE S combined(S p, S q) {
   if constexpr (fold == Fold::log_sum_exp) return static_cast<S>(log_sum_exp(p, q));
 }
 
-/// Independent chains, so that additions do not wait for each other and vectors are full; what is
-/// left at the end. Their sums go into `out`.
-template <Fold fold, class T, class S, int64_t chains>
-BLOCKS_INLINE int64_t in_chains(S& out, const T* from, int64_t n) {
-  T sums[chains];
-  for (int64_t k = 0; k < chains; ++k) sums[k] = from[k];
-  int64_t i = chains;
-  for (; i + chains <= n; i += chains)
-    for (int64_t k = 0; k < chains; ++k) sums[k] = combined<fold, T>(sums[k], from[i + k]);
+/// The sums of so many chains become one, which goes into `out`.
+template <Fold fold, int64_t chains, class T, class S>
+BLOCKS_INLINE void join_chains(S& out, T* sums) {
   for (int64_t half = chains / 2; half > 4; half /= 2)
     for (int64_t k = 0; k < half; ++k) sums[k] = combined<fold, T>(sums[k], sums[k + half]);
   S whole[4];
@@ -39,6 +33,43 @@ BLOCKS_INLINE int64_t in_chains(S& out, const T* from, int64_t n) {
     whole[k] = combined<fold, S>(static_cast<S>(sums[k]), static_cast<S>(sums[k + 4]));
   S low = combined<fold, S>(whole[0], whole[1]), high = combined<fold, S>(whole[2], whole[3]);
   out = combined<fold, S>(out, combined<fold, S>(low, high));
+}
+
+/// Independent chains, so that additions do not wait for each other and vectors are full; what is
+/// left at the end. Their sums go into `out`.
+template <Fold fold, int64_t chains, class T, class S>
+BLOCKS_INLINE int64_t in_chains(S& out, const T* from, int64_t n) {
+  T sums[chains];
+  for (int64_t k = 0; k < chains; ++k) sums[k] = from[k];
+  int64_t i = chains;
+  for (; i + chains <= n; i += chains)
+    for (int64_t k = 0; k < chains; ++k) sums[k] = combined<fold, T>(sums[k], from[i + k]);
+  join_chains<fold, chains>(out, sums);
+  return i;
+}
+/// The same chains, vector by vector: the compiler does not find those of a minimum by itself.
+template <Fold fold, int64_t chains, class S>
+BLOCKS_INLINE int64_t in_chains(S& out, const float* from, int64_t n) {
+  constexpr int64_t count = chains / lanes;
+  auto at = [&](int64_t i) -> Vector { return *reinterpret_cast<const InMemory*>(from + i); };
+  Vector sums[count];
+#pragma GCC unroll 16
+  for (int64_t k = 0; k < count; ++k) sums[k] = at(k * lanes);
+  int64_t i = chains;
+  for (; i + chains <= n; i += chains)
+#pragma GCC unroll 16
+    for (int64_t k = 0; k < count; ++k)
+      sums[k] = combined<fold, Vector>(sums[k], at(i + k * lanes));
+#pragma GCC unroll 16
+  for (int64_t half = count / 2; half > 0; half /= 2)
+#pragma GCC unroll 16
+    for (int64_t k = 0; k < half; ++k) sums[k] = combined<fold, Vector>(sums[k], sums[k + half]);
+  float last[lanes];
+  __builtin_memcpy(last, sums, sizeof last);
+  if constexpr (lanes > 4)
+    join_chains<fold, lanes>(out, last);
+  else
+    for (float x : last) out = combined<fold, S>(out, static_cast<S>(x));
   return i;
 }
 
@@ -48,8 +79,8 @@ void into_one(void* state, const void* x, int64_t n) {
   S& out = *static_cast<S*>(state);
   int64_t i = 0;
   if constexpr (fold != Fold::log_sum_exp) {
-    if (n >= 128) i = in_chains<fold, T, S, 64>(out, from, n);
-    if (n - i >= 16) i += in_chains<fold, T, S, 16>(out, from + i, n - i);
+    if (n >= 128) i = in_chains<fold, 64>(out, from, n);
+    if (n - i >= 16) i += in_chains<fold, 16>(out, from + i, n - i);
   }
   int64_t left = n - i;
   if (left >= 3 && fold != Fold::log_sum_exp) {  // halves onto each other, as longer rows do

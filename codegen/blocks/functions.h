@@ -4,7 +4,8 @@
 //   limits that the host's primitives have (NaN, infinities, signed zeros, subnormal numbers).
 // Method: no branches, choices by selection. exp(x) = 2^n exp(r) with x = n ln 2 + r, where r comes
 //   from two subtractions, the first of which is exact, and exp(r) from a polynomial of degree 6.
-//   log takes n and m in [0.75, 1.5) out of the bits. sigmoid goes through exp(-|x|). tanh and erf
+//   log takes n and m in [0.75, 1.5) out of the bits, log1p adds what 1 + x was rounded by, expm1
+//   leaves the 1 of exp(r) away. sigmoid goes through exp(-|x|). tanh and erf
 //   are odd polynomials near 0 and 1 - 2 / (exp(2x) + 1) and 1 - 2^p(x) above. tools/fit_math.py
 //   prints the coefficients. The other functions of f32, and all of f64, are those of the C
 //   library, called for each element in double.
@@ -25,6 +26,20 @@ template <>
 constexpr bool is_real<double> = true;
 template <class T>
 constexpr bool is_signed = static_cast<T>(-1) < static_cast<T>(0);
+
+/// As many f32 as the level has lanes: where the compiler would not find them by itself.
+#if defined(__AVX512F__)
+constexpr size_t vector_bytes = 64;
+#elif defined(__AVX2__)
+constexpr size_t vector_bytes = 32;
+#else
+constexpr size_t vector_bytes = 16;
+#endif
+typedef float Vector __attribute__((vector_size(vector_bytes)));
+typedef float InMemory __attribute__((vector_size(vector_bytes), aligned(4), may_alias));
+constexpr int64_t lanes = vector_bytes / sizeof(float);
+template <>
+constexpr bool is_real<Vector> = true;
 
 /// Integers wrap: they are computed without a sign, in 32 bits at least.
 template <size_t bytes>
@@ -75,11 +90,13 @@ BLOCKS_INLINE ExpArgument exp_argument(float x) {
   float r = x - n * 0x1.62e4p-1f;
   return {r - n * 0x1.7f7d1cp-20f, shifted};
 }
-BLOCKS_INLINE float exp_near_zero(float r) {
+/// exp(r) - 1.
+BLOCKS_INLINE float expm1_near_zero(float r) {
   constexpr float terms[] = {0.49999994f, 0.166665167f, 0.0416681021f, 0.00836919248f,
                              0.00138388935f};
-  return (polynomial(r, terms) * r + 1) * r + 1;
+  return (polynomial(r, terms) * r + 1) * r;
 }
+BLOCKS_INLINE float exp_near_zero(float r) { return expm1_near_zero(r) + 1; }
 BLOCKS_INLINE float exp2_near_zero(float r) {
   constexpr float terms[] = {0.693147182f,   0.240226507f,   0.0555037819f,
                              0.00961847231f, 0.00133838039f, 0.000152801309f};
@@ -99,6 +116,13 @@ BLOCKS_INLINE float power_of_two(float shifted) {
 BLOCKS_INLINE float exp_f32(float x) {
   ExpArgument a = exp_argument(clamped(x, -104, 89));
   return scaled(exp_near_zero(a.r), a.shifted, x < 0);
+}
+// 2^n (exp(r) - 1) + (2^n - 1), halved on the way: 2^128 would be infinite.
+BLOCKS_INLINE float expm1_f32(float x) {
+  ExpArgument a = exp_argument(clamped(x, -25, 89));
+  float half = float_of((bits_of(a.shifted) << 23) + (126u << 23));
+  float sum = half * expm1_near_zero(a.r) + (half - 0.5f);
+  return x == 0 ? x : sum + sum;
 }
 BLOCKS_INLINE float exp2_f32(float x) {
   constexpr float integer_place = 0x1.8p23f;
@@ -121,6 +145,13 @@ BLOCKS_INLINE float log_f32(float x) {
   float ordinary = x < __builtin_inff() ? result : x;
   float positive = x == 0 ? -__builtin_inff() : ordinary;
   return x < 0 ? __builtin_nanf("") : positive;
+}
+// log(u) with u = 1 + x, and what u was rounded by.
+BLOCKS_INLINE float log1p_f32(float x) {
+  float u = 1 + x, rest = x - (u - 1);
+  bool is_rounded = u > 0 && u < __builtin_inff();
+  float sum = log_f32(u) + (is_rounded ? rest : 0.0f) / (is_rounded ? u : 1.0f);
+  return x == 0 ? x : sum;
 }
 BLOCKS_INLINE float sigmoid_f32(float x) {
   float a = -magnitude(x);
@@ -184,9 +215,9 @@ BLOCKS_BINARY(Mul, wide(x) * wide(y))
 BLOCKS_BINARY(Div, x / y)
 BLOCKS_UNARY(Sign, (x > 0) - (x < 0))
 BLOCKS_UNARY(Same, x)
-// NaN in either operand gives NaN.
-BLOCKS_BINARY(Min, y < x || y != y ? y : x)
-BLOCKS_BINARY(Max, x < y || y != y ? y : x)
+// NaN in either operand gives NaN. Without a branch, which data would decide.
+BLOCKS_BINARY(Min, ((y < x) | (y != y)) ? y : x)
+BLOCKS_BINARY(Max, ((x < y) | (y != y)) ? y : x)
 
 struct Abs {
   template <class T>
@@ -314,6 +345,10 @@ BLOCKS_BINARY(Atan2, __builtin_atan2(x, y))
     BLOCKS_INLINE uint8_t run(T x, T y) { \
       return x op y;                      \
     }                                     \
+    template <class V>                    \
+    BLOCKS_INLINE auto mask(V x, V y) {   \
+      return x op y;                      \
+    }                                     \
   };
 BLOCKS_COMPARISON(Eq, ==)
 BLOCKS_COMPARISON(Ne, !=)
@@ -345,15 +380,15 @@ BLOCKS_ROUNDING(Round, rint)
   BLOCKS_FUNCTION(Name, static_cast<float>(function(static_cast<double>(x))), function(x))
 BLOCKS_FUNCTION(Exp, exp_f32(x), __builtin_exp(x))
 BLOCKS_FUNCTION(Exp2, exp2_f32(x), __builtin_exp2(x))
+BLOCKS_FUNCTION(Expm1, expm1_f32(x), __builtin_expm1(x))
 BLOCKS_FUNCTION(Log, log_f32(x), __builtin_log(x))
+BLOCKS_FUNCTION(Log1p, log1p_f32(x), __builtin_log1p(x))
 BLOCKS_FUNCTION(Tanh, tanh_f32(x), __builtin_tanh(x))
 BLOCKS_FUNCTION(Erf, erf_f32(x), __builtin_erf(x))
 BLOCKS_FUNCTION(Sigmoid, sigmoid_f32(x),
                 (x < 0 ? __builtin_exp(x) : 1.0) / (1.0 + __builtin_exp(-magnitude(x))))
-BLOCKS_CALL(Expm1, __builtin_expm1)
 BLOCKS_CALL(Log2, __builtin_log2)
 BLOCKS_CALL(Log10, __builtin_log10)
-BLOCKS_CALL(Log1p, __builtin_log1p)
 BLOCKS_CALL(Sin, __builtin_sin)
 BLOCKS_CALL(Cos, __builtin_cos)
 BLOCKS_CALL(Tan, __builtin_tan)

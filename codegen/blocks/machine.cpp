@@ -18,6 +18,7 @@ struct Machine::Ready {
   Step step;
   union {
     Apply apply = nullptr;
+    JoinedLoop joined;
     Accumulate accumulate;
     AccumulatePlaces places;
   };
@@ -66,13 +67,12 @@ struct Machine::Run {
   int64_t n = 1;
   uint32_t errors = 0;
 
-  void body(size_t i) {
-    for (const Ready& r : machine.bodies_[i]) step(r);
-  }
-  void step(const Ready& r);
+  void body(size_t i);
+  [[gnu::always_inline]] void step(const Ready& r);
   void divide(const Step& s);
   int64_t lanes(const Step& s) const { return s.is_block ? n : 1; }
   void apply(const Ready& r);
+  void join(const Ready& r);
   void check(const Step& s);
   void check_divisor(const Ready& r);
   Places places_of(const Ready& r) const;
@@ -107,6 +107,14 @@ void Machine::Run::apply(const Ready& r) {
   r.apply(values[s.out], at(s.a), at(s.b), at(s.c), lanes(s));
 }
 
+void Machine::Run::join(const Ready& r) {
+  const Step& s = r.step;
+  auto at = [&](Id v) { return v == none ? nullptr : static_cast<const float*>(values[v]); };
+  const float* operands[] = {at(s.a), at(s.b), at(s.c), at(s.d)};
+  elements().run_joined(r.joined, static_cast<float*>(values[s.out]), operands, s.singles,
+                        lanes(s));
+}
+
 // In range or 0, and the error is set.
 void Machine::Run::check(const Step& s) {
   auto* given = static_cast<const int64_t*>(values[s.a]);
@@ -117,7 +125,7 @@ void Machine::Run::check(const Step& s) {
   for (int64_t i = 0; i < lanes(s); ++i) {
     int64_t wrapped = given[i] < 0 ? given[i] + size : given[i];
     bool is_out = static_cast<uint64_t>(wrapped) >= static_cast<uint64_t>(size);
-    is_bad |= is_out && (!mask || mask[s.has_single_mask ? 0 : i]);
+    is_bad |= is_out && (!mask || mask[s.singles & c_is_single ? 0 : i]);
     out[i] = is_out ? 0 : wrapped;
   }
   if (is_bad) errors |= inductor::index_out_of_range;
@@ -132,7 +140,7 @@ void Machine::Run::check_divisor(const Ready& r) {
     auto* given = static_cast<const T*>(values[s.a]);
     auto* out = static_cast<T*>(values[s.out]);
     for (int64_t i = 0; i < lanes(s); ++i) {
-      is_bad |= given[i] == 0 && (!mask || mask[s.has_single_mask ? 0 : i]);
+      is_bad |= given[i] == 0 && (!mask || mask[s.singles & c_is_single ? 0 : i]);
       out[i] = given[i];
     }
   });
@@ -194,7 +202,7 @@ void Machine::Run::load(const Ready& r) {
   void* to = values[s.out];
   int64_t count = lanes(s);
   auto* mask = s.c == none ? nullptr : static_cast<const uint8_t*>(values[s.c]);
-  if (mask && s.has_single_mask) {
+  if (mask && s.singles & c_is_single) {
     if (!*mask) {
       std::memset(to, 0, static_cast<size_t>(count) * size_of(s.to));
       return;
@@ -255,7 +263,7 @@ void Machine::Run::loop(const Step& s) {
   }
 }
 
-void Machine::Run::step(const Ready& r) {
+inline void Machine::Run::step(const Ready& r) {
   const Step& s = r.step;
   auto wrapped = [](uint64_t x) { return static_cast<int64_t>(x); };
   auto plain = [](int64_t x) { return static_cast<uint64_t>(x); };
@@ -289,6 +297,8 @@ void Machine::Run::step(const Ready& r) {
       return;
     case Do::apply:
       return apply(r);
+    case Do::join:
+      return join(r);
     case Do::number_of_value:
       numbers[s.out] = integer_at(values[s.a], s.from);
       return;
@@ -337,6 +347,10 @@ void Machine::Run::step(const Ready& r) {
     case Do::unit_lanes:
       return run_lanes(s, begin, end);
   }
+}
+
+void Machine::Run::body(size_t i) {
+  for (const Ready& r : machine.bodies_[i]) step(r);
 }
 
 // ---- the machine
@@ -400,14 +414,16 @@ void Machine::make_ready(const Step& s, Ready& out) const {
     return;
   }
   auto fold = static_cast<Fold>(s.code);
-  Shape shape = s.a_single   ? Shape::first_single
-                : s.b_single ? Shape::second_single
-                             : Shape::blocks;
+  Shape shape = s.singles & a_is_single   ? Shape::first_single
+                : s.singles & b_is_single ? Shape::second_single
+                                          : Shape::blocks;
   if (s.what == Do::apply) out.apply = elements().primitive(s.code, s.from, s.to, shape);
+  if (s.what == Do::join) out.joined = elements().joined(s.code, s.then, s.is_second, s.singles);
   if (s.what == Do::fold) out.accumulate = elements().fold(fold, s.from, s.to, s.by_lanes);
   if (s.what == Do::scan) out.accumulate = elements().scan(fold, s.from, s.by_lanes);
   if (s.what == Do::fold_place) out.places = elements().places(fold, s.from, s.by_lanes);
-  bool calls = s.what == Do::apply || s.what == Do::fold || s.what == Do::scan;
+  bool calls =
+      s.what == Do::apply || s.what == Do::join || s.what == Do::fold || s.what == Do::scan;
   expect(!calls || out.apply, "an unknown primitive");
 }
 

@@ -72,7 +72,8 @@ class Maker {
         nest_(nest),
         code_(made.code),
         scopes_(program, made.code),
-        values_(program, made.code, scopes_, buffers, writers),
+        uses_(uses_in(program, nest.kernel)),
+        values_(program, made.code, scopes_, buffers, writers, uses_),
         writers_(writers),
         tile_(tile_of_rows(x_, nest, made.code.width)),
         blocks_(tile_.size() > 1 ? blocks_of(x_, tile_, made.code.width) : none) {
@@ -107,6 +108,7 @@ class Maker {
   const loopir::Nest& nest_;
   Code& code_;
   Scopes scopes_;
+  const Uses uses_;
   Values values_;
   const std::vector<int>& writers_;
   const Ids tile_;   // lanes that are rows
@@ -207,7 +209,9 @@ void Maker::make_stage(const Stage& stage, Id lanes) {
   };
   Body_of inner = statements;
   if (lanes != none) inner = [&] { make_lanes({.what = Do::lanes}, tile, statements); };
+  values_.stage = lanes == none ? nullptr : &stage;
   make_inner(loops, 0, inner);
+  values_.stage = nullptr;
   for (const Statement& s : stage.statements)
     if (s.fold != loopir::Fold::none) finish(s);
 }
@@ -317,7 +321,7 @@ void Maker::aim(const Statement& s, Operand value, const Values::Access& at) {
                   buffer.dtype != TN_F16 && buffer.dtype != TN_BF16 && writers_[s.buffer] == 1;
   if (!is_plain || !value.is_block || steps.empty()) return;
   const Step& last = steps.back();
-  if (last.what != Do::apply || last.out != value.value) return;
+  if ((last.what != Do::apply && last.what != Do::join) || last.out != value.value) return;
   steps.insert(steps.end() - 1, {.what = Do::point,
                                  .is_block = true,
                                  .dtype = buffer.dtype,

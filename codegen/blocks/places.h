@@ -61,26 +61,79 @@ void for_each_place(const Places& p, F f) {
   for (int64_t i = 0; i < p.n; ++i) at(i, memory + (p.where == Where::places ? p.places[i] : i));
 }
 
+/// Runs of neighbours: where the first one begins, and how many elements further on the next does.
+template <class T>
+struct Runs {
+  T* first;
+  int64_t step;
+};
+/// Of a length that the loop knows: short ones cost no call.
+template <int64_t length, class T>
+void copy_short_runs(Runs<T> to, Runs<const T> from, int64_t count) {
+  for (; count > 0; --count, to.first += to.step, from.first += from.step)
+    std::memcpy(to.first, from.first, length * sizeof(T));
+}
+template <class T>
+void copy_runs(Runs<T> to, Runs<const T> from, int64_t count, int64_t length) {
+  switch (length) {
+    case 2:
+      return copy_short_runs<2>(to, from, count);
+    case 4:
+      return copy_short_runs<4>(to, from, count);
+    case 8:
+      return copy_short_runs<8>(to, from, count);
+    case 16:
+      return copy_short_runs<16>(to, from, count);
+    default:
+      for (; count > 0; --count, to.first += to.step, from.first += from.step)
+        std::memcpy(to.first, from.first, static_cast<size_t>(length) * sizeof(T));
+  }
+}
+/// f(i, offset, step, count) for dense runs at i, i + length, ... of the block: two dimensions at a
+/// time.
+template <class F>
+void for_each_runs(const Places& p, F f) {
+  Places rows = p;
+  rows.n_dims = p.n_dims - 1;
+  int64_t length = p.extents[rows.n_dims];
+  rows.n = p.n / length;
+  for_each_run(rows, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+    f(i * length, offset, step, count);
+  });
+}
+inline bool has_dense_runs(const Places& p) { return p.n_dims > 1 && p.steps[p.n_dims - 1] == 1; }
+
+template <class T>
+void read_columns(T* out, const T* memory, int64_t step, int64_t count) {
+  if (step == 0)
+    for (int64_t k = 0; k < count; ++k) out[k] = *memory;
+  else
+    for (int64_t k = 0; k < count; ++k) out[k] = memory[k * step];
+}
+
 /// All of a tile, without a mask.
 template <class T>
 void read_tile(const Places& p, T* out) {
   auto* memory = reinterpret_cast<const T*>(p.memory);
-  for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
-    const T* from = memory + offset;
-    T* to = out + i;
-    if (step == 1)
-      for (int64_t k = 0; k < count; ++k) to[k] = from[k];
-    else if (step == 0)
-      for (int64_t k = 0; k < count; ++k) to[k] = *from;
-    else
-      for (int64_t k = 0; k < count; ++k) to[k] = from[k * step];
+  if (!has_dense_runs(p))
+    return for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+      read_columns(out + i, memory + offset, step, count);
+    });
+  int64_t length = p.extents[p.n_dims - 1];
+  for_each_runs(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+    copy_runs<T>({out + i, length}, {memory + offset, step}, count, length);
   });
 }
 template <class T>
 void write_tile(const Places& p, const T* in) {
   auto* memory = reinterpret_cast<T*>(p.memory);
-  for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
-    for (int64_t k = 0; k < count; ++k) memory[offset + k * step] = in[i + k];
+  if (!has_dense_runs(p))
+    return for_each_run(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+      for (int64_t k = 0; k < count; ++k) memory[offset + k * step] = in[i + k];
+    });
+  int64_t length = p.extents[p.n_dims - 1];
+  for_each_runs(p, [&](int64_t i, int64_t offset, int64_t step, int64_t count) {
+    copy_runs<T>({memory + offset, step}, {in + i, length}, count, length);
   });
 }
 

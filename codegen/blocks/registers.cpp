@@ -62,6 +62,7 @@ class Lives {
       bool is_access = is_memory || s.what == Do::store;
       if (s.what != Do::check && (!is_access || has_places)) use(s.b);
       use(s.c);
+      use(s.d);
     }
     if (s.what >= Do::constant && s.what != Do::store) use(s.out);
     if (s.what == Do::point) lives_[s.out].is_memory = true;

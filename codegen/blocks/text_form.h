@@ -1,6 +1,6 @@
 // Executables whose kernels are code for blocks, as text and back.
 //
-//   program 1 <digest>
+//   program 2 <digest>
 //   ...
 //
 // One token a number, texts in quotation marks, lists in brackets with their length in front; index

@@ -14,31 +14,6 @@ using loopir::ValueNode;
 using tenon::plugin::declined;
 using tenon::plugin::text;
 
-Type type_of(int32_t dtype) {
-  switch (dtype) {
-    case TN_F32:
-    case TN_F16:
-    case TN_BF16:
-      return Type::f32;
-    case TN_F64:
-      return Type::f64;
-    case TN_I64:
-      return Type::i64;
-    case TN_I32:
-      return Type::i32;
-    case TN_I16:
-      return Type::i16;
-    case TN_I8:
-      return Type::i8;
-    case TN_U8:
-      return Type::u8;
-    case TN_BOOL:
-      return Type::truth;
-    default:
-      throw declined(text("dtype {} is not computed in blocks", dtype));
-  }
-}
-
 namespace {
 
 bool is_real(Type t) { return t == Type::f32 || t == Type::f64; }
@@ -49,6 +24,14 @@ int64_t bits_in(Type type, uint64_t bits) {
   if (type == Type::f32)
     return std::bit_cast<int32_t>(static_cast<float>(std::bit_cast<double>(bits)));
   return static_cast<int64_t>(bits);
+}
+
+bool is_comparison(uint16_t code) { return code >= TN_F_EQ && code <= TN_F_GE; }
+
+uint8_t single_of(Shape shape) {
+  return shape == Shape::first_single    ? a_is_single
+         : shape == Shape::second_single ? b_is_single
+                                         : 0;
 }
 
 bool is_in_memory_form(int32_t dtype) {
@@ -116,7 +99,55 @@ Operand Values::make_value(Id v) {
   return {s.out, false};
 }
 
+// A comparison and the choice that it makes, or a cheap primitive and the one that alone needs it.
+std::optional<Operand> Values::make_joined(Id v, const ValueNode& n) {
+  if (!scopes_.varies(v) || type_of(n.dtype) != Type::f32) return std::nullopt;
+  if (n.code == TN_F_SELECT) {
+    const ValueNode mask = x_.value_at(n.a);
+    bool is_joined = is_comparison(mask.code) && scopes_.varies(n.a) &&
+                     type_of(x_.dtype_of(mask.a)) == Type::f32;
+    if (!is_joined) return std::nullopt;
+    return join(v, {.code = mask.code, .then = n.code}, {mask.a, mask.b, n.b, n.c});
+  }
+  if (n.b == none) return std::nullopt;
+  for (bool is_second : {false, true}) {
+    Id inner = without_one(is_second ? n.b : n.a), other = is_second ? n.a : n.b;
+    const ValueNode first = x_.value_at(inner);
+    bool is_joined = has_one_use(inner) && scopes_.of_value(inner) == scopes_.of_value(v) &&
+                     scopes_.varies(inner) && type_of(first.dtype) == Type::f32 &&
+                     elements().joined(first.code, n.code, is_second, 0);
+    if (!is_joined) continue;
+    return join(v, {.is_second = is_second, .code = first.code, .then = n.code},
+                {first.a, first.b, other, none});
+  }
+  return std::nullopt;
+}
+
+Operand Values::join(Id v, Step s, std::array<Id, 4> operands) {
+  Id* places[] = {&s.a, &s.b, &s.c, &s.d};
+  for (size_t k = 0; k < operands.size(); ++k) {
+    if (operands[k] == none) continue;
+    Operand made = value(operands[k]);
+    *places[k] = made.value;
+    if (!made.is_block) s.singles |= static_cast<uint8_t>(1u << k);
+  }
+  s.what = Do::join, s.is_block = true;
+  s.out = scopes_.new_value(s.to, true);
+  scopes_.emit(scopes_.of_value(v), s);
+  return {s.out, true};
+}
+
+// The other operand of a product with 1, which alpha often is; else the value itself.
+Id Values::without_one(Id v) {
+  const ValueNode n = x_.value_at(v);
+  if (n.code != TN_F_MUL || !is_real(type_of(n.dtype))) return v;
+  Id one = x_.number(1.0, n.dtype);
+  return n.b == one ? n.a : n.a == one ? n.b : v;
+}
+
 Operand Values::make_primitive(Id v, const ValueNode& n) {
+  if (Id same = without_one(v); same != v) return value(same);
+  if (std::optional<Operand> joined = make_joined(v, n)) return *joined;
   bool is_block = scopes_.varies(v);
   Type from = type_of(x_.dtype_of(n.code == TN_F_SELECT ? n.b : n.a)), to = type_of(n.dtype);
   bool takes_blocks = n.code == TN_F_SELECT;
@@ -134,8 +165,7 @@ Operand Values::make_primitive(Id v, const ValueNode& n) {
     throw declined(text("primitive {} has no loop for dtype {}", n.code, x_.dtype_of(n.a)));
   Step s{.what = Do::apply,
          .is_block = is_block,
-         .a_single = shape == Shape::first_single,
-         .b_single = shape == Shape::second_single,
+         .singles = single_of(shape),
          .code = n.code,
          .from = from,
          .to = to,
@@ -189,7 +219,14 @@ void Values::add_mask(Step& s, Id mask) {
   if (mask == none) return;
   Operand made = value(mask);
   s.c = made.value;
-  s.has_single_mask = !made.is_block;
+  if (!made.is_block) s.singles |= c_is_single;
+}
+
+// While a block of it is in use.
+bool Values::is_written(Id buffer) const {
+  if (!stage) return writers_[buffer] > 0;
+  return std::ranges::any_of(stage->statements,
+                             [&](const loopir::Statement& s) { return s.buffer == buffer; });
 }
 
 // One element for all lanes.
@@ -223,7 +260,7 @@ Operand Values::make_load(Id v, const ValueNode& n) {
   s.code = static_cast<uint16_t>(at.where);
   s.a = at.first, s.b = at.places, s.tile = at.tile, s.buffer = position_of(n.a);
   bool is_memory =
-      at.where == Where::dense && n.c == none && is_in_memory_form(n.dtype) && writers_[n.a] == 0;
+      at.where == Where::dense && n.c == none && is_in_memory_form(n.dtype) && !is_written(n.a);
   if (is_memory) s.what = Do::point;
   s.out = scopes_.new_value(s.to, true);
   scopes_.emit(scope, s);
@@ -374,7 +411,7 @@ Id Values::apply_to_places(size_t scope, uint16_t code, Id a, Id b, bool is_sing
   Id out = scopes_.new_value(Type::i64, true);
   scopes_.emit(scope, {.what = Do::apply,
                        .is_block = true,
-                       .b_single = is_single,
+                       .singles = single_of(is_single ? Shape::second_single : Shape::blocks),
                        .code = code,
                        .from = Type::i64,
                        .to = Type::i64,

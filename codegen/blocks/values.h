@@ -2,8 +2,9 @@
 #pragma once
 
 #include "scopes.h"
+#include "uses.h"
 
-#include <string>
+#include <array>
 
 namespace blocks {
 
@@ -16,13 +17,14 @@ struct Operand {
 class Values {
  public:
   Values(loopir::Program& program, Code& code, Scopes& scopes,
-         const std::map<Id, uint32_t>& buffers, const std::vector<int>& writers)
+         const std::map<Id, uint32_t>& buffers, const std::vector<int>& writers, const Uses& uses)
       : program_(program),
         x_(program.expressions),
         code_(code),
         scopes_(scopes),
         buffers_(buffers),
-        writers_(writers) {}
+        writers_(writers),
+        uses_(uses) {}
 
   Operand value(Id v);
   /// As a block where the loop over lanes is open.
@@ -46,10 +48,21 @@ class Values {
   }
 
   std::map<Id, Operand> folded;  // results of folds, by their number
+  /// The stage that is made, where lanes are elements of its own; else null.
+  const loopir::Stage* stage = nullptr;
 
  private:
   Operand make_value(Id v);
   Operand make_primitive(Id v, const loopir::ValueNode& n);
+  std::optional<Operand> make_joined(Id v, const loopir::ValueNode& n);
+  /// The step with its operands; those that are not `none`.
+  Operand join(Id v, Step s, std::array<Id, 4> operands);
+  bool is_written(Id buffer) const;
+  Id without_one(Id v);
+  bool has_one_use(Id value) const {
+    auto at = uses_.find(value);
+    return at != uses_.end() && at->second == 1;
+  }
   Operand make_load(Id v, const loopir::ValueNode& n);
   Operand make_one_load(const loopir::ValueNode& n);
   Operand make_check(const loopir::ValueNode& n);
@@ -70,6 +83,7 @@ class Values {
   Scopes& scopes_;
   const std::map<Id, uint32_t>& buffers_;
   const std::vector<int>& writers_;  // in this kernel, by buffer
+  const Uses& uses_;
 };
 
 }  // namespace blocks

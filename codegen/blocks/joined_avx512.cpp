@@ -1,0 +1,3 @@
+// Two primitives in one loop for processors with AVX-512.
+#define BLOCKS_LEVEL avx512
+#include "joined.h"
