@@ -14,7 +14,7 @@
 // whole copy of a tensor is ever made, and no worker waits for another. A channel slice always has
 // such a tile, since oneDNN's fast kernels refuse a strided channels-last result.
 //
-// Input channels beyond 2048 products for a result are in blocks of at most 288 products, each a
+// Input channels beyond 512 products for a result are in blocks of at most 288 products, each a
 // primitive that adds to the result: a chain of additions as long as oneDNN's own would have four
 // times the error of other libraries. A block has a tile of its own, since oneDNN refuses a strided
 // source; functions are applied behind the last one.
@@ -149,7 +149,7 @@ Cut choose_cut(const ConvolutionShape& c, int64_t workers) {
 }
 
 int64_t channels_of_block(const ConvolutionShape& c) {
-  constexpr int64_t long_chain = 2048, chain = 288, vector = 16;
+  constexpr int64_t long_chain = 512, chain = 288, vector = 16;
   int64_t taps = volume(c.kernel);
   if (c.dtype != TN_F32 || c.groups != 1 || c.channels * taps <= long_chain) return c.channels;
   return std::max(vector, chain / taps / vector * vector);

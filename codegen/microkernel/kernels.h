@@ -88,6 +88,12 @@ struct GateBlock {
   int64_t next_cell_row;
 };
 
+/// Products of single numbers for a tile of 4 x 4 results; see winograd_kernel.h.
+constexpr int winograd_parts = 46;
+/// Floats from one matrix of so many to the next: an odd number of lines of the cache, so that a
+/// tile's parts don't meet in few of its sets.
+static constexpr int64_t winograd_step(int64_t floats) { return (floats + 15) / 32 * 32 + 16; }
+
 /// Tiles [first, first + tiles) of 4 x 4 results of one image, output channels of panels
 /// [panel, panel_end).
 struct WinogradBlock {
@@ -97,7 +103,7 @@ struct WinogradBlock {
   int64_t panel, panel_end, panels;
   const float* source;  // of the image
   int64_t source_row, source_pixel;
-  const float* packed;  // 36 matrices
+  const float* packed;  // winograd_parts matrices
   int64_t packed_size;  // of one
   const float* bias;    // or null
   float* result;
@@ -105,7 +111,7 @@ struct WinogradBlock {
   int64_t result_row, result_pixel;
   const Finish* finish;
   size_t n_finish;
-  float* scratch;  // 36 * tiles * (channels + out_channels)
+  float* scratch;  // winograd_parts * tiles * (channels + out_channels)
 };
 
 /// Rows that sum_directly() has at most, on any level.

@@ -219,7 +219,8 @@ static TileFunction<E> tile_function(int64_t rows, int64_t vectors) {
   __builtin_unreachable();
 }
 
-template <class E>
+/// `longest`: steps of k in one chain of additions.
+template <class E, int64_t longest>
 class Multiplication {
  public:
   explicit Multiplication(const ProductBlock& block) : block_(block) {}
@@ -243,7 +244,7 @@ class Multiplication {
  private:
   using Number = typename E::Number;
   using Sum = typename E::Sum;
-  static constexpr int64_t lanes = LanesOf<Sum>::count, block_k = block_steps * E::step;
+  static constexpr int64_t lanes = LanesOf<Sum>::count, block_k = longest * E::step;
   static constexpr int64_t most_waiting = E::rounds ? 96 : 0;  // rows whose sums wait apart
 
   /// Whether sums that continue cannot wait in the result.
@@ -315,9 +316,9 @@ class Multiplication {
   alignas(vector_bytes) Sum waiting_[most_waiting * panel_vectors * lanes + 1];
 };
 
-template <class E>
+template <class E, int64_t longest = block_steps>
 static void multiply(const ProductBlock& b) {
-  Multiplication<E>(b).run();
+  Multiplication<E, longest>(b).run();
 }
 
 }  // namespace microkernel::MICROKERNEL_LEVEL

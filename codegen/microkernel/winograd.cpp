@@ -2,6 +2,7 @@
 #include "winograd.h"
 
 #include "product.h"
+#include "winograd_parts.h"
 
 #include <algorithm>
 #include <vector>
@@ -10,19 +11,17 @@ namespace microkernel {
 
 namespace {
 
-/// G g: 6 numbers of 3 weights, for the points that winograd_kernel.h says. Rounded once, at the end.
+/// Three weights at the points of winograd_kernel.h, with the factors of the way back.
 void transform_weights(const double (&g)[3], double (&out)[6]) {
-  constexpr double p = 2.0 / 3, r = 3.0 / 2;
-  double even = g[0] + p * p * g[2], even2 = g[0] + r * r * g[2];
   out[0] = g[0];
-  out[1] = -81.0 / 130 * (even + p * g[1]);
-  out[2] = -81.0 / 130 * (even - p * g[1]);
-  out[3] = 8.0 / 65 * (even2 + r * g[1]);
-  out[4] = 8.0 / 65 * (even2 - r * g[1]);
-  out[5] = g[2];
+  out[1] = g[2];
+  out[2] = (g[0] + g[1] + g[2]) / 4;
+  out[3] = (g[0] - g[1] + g[2]) / 4;
+  out[4] = (g[0] - g[2]) / 2;
+  out[5] = g[1] / 2;
 }
 
-/// G g G^T of one input and one output channel.
+/// The kernel of one input and one output channel at the points.
 void transform_kernel(const float* weights, const int64_t (&strides)[4], double (&out)[6][6]) {
   double columns[6][3];
   for (int j = 0; j < 3; ++j) {
@@ -38,14 +37,14 @@ void transform_kernel(const float* weights, const int64_t (&strides)[4], double 
 
 bool WinogradConvolution::is_worth_it() const {
   constexpr int64_t few_channels = 32, few_rows = 14;
-  // The transformed weights are four times as many, and mostly come from memory.
-  constexpr int64_t many_weights = 1 << 20;
+  // The transformed weights are five times as many, and mostly come from memory.
+  constexpr int64_t many_weights = 4 << 20;
   return channels >= few_channels && out_channels >= few_channels && out_height >= few_rows &&
-         out_width >= few_rows && 36 * channels * out_channels <= many_weights;
+         out_width >= few_rows && winograd_parts * channels * out_channels <= many_weights;
 }
 
 int64_t WinogradConvolution::packed_size() const {
-  return 36 * Panels{channels, out_channels}.size();
+  return winograd_parts * Panels{channels, out_channels}.size();
 }
 
 int64_t WinogradConvolution::pack_parts() const { return Panels{channels, out_channels}.count(); }
@@ -57,37 +56,43 @@ void WinogradConvolution::pack(int64_t part, const float* weights, const int64_t
   int64_t first = panels.column(part), columns = panels.column(part + 1) - first;
   int64_t width = (columns + lanes - 1) / lanes * lanes;
   std::vector<float> row(
-      static_cast<size_t>(36 * width));  // of one channel: a panel's row of each matrix
+      static_cast<size_t>(winograd_parts * width));  // of one channel: a panel's row of each matrix
   for (int64_t c = 0; c < channels; ++c) {
     for (int64_t j = 0; j < columns; ++j) {
       double values[6][6];
       transform_kernel(weights + (first + j) * strides[0] + c * strides[1], strides, values);
-      for (int64_t p = 0; p < 36; ++p)
-        row[static_cast<size_t>(p * width + j)] = static_cast<float>(values[p / 6][p % 6]);
+      split_into_parts<double>(values, [&](int part, double v) {  // rounded once, here
+        row[static_cast<size_t>(part * width + j)] = static_cast<float>(factor_of_part(part) * v);
+      });
     }
-    for (int64_t p = 0; p < 36; ++p)
+    for (int64_t p = 0; p < winograd_parts; ++p)
       std::copy_n(row.data() + p * width, width, packed + p * size + first * channels + c * width);
   }
 }
 
+// Blocks are larger than the second-level cache: each reads all weights, which are more.
 WinogradConvolution::Cut WinogradConvolution::cut(int64_t threads) const {
-  constexpr int64_t cache_floats = 160 << 10, fewest_tiles = 12;
-  int64_t fitting = cache_floats / (36 * (channels + out_channels));
+  constexpr int64_t block_floats = 640 << 10, fewest_tiles = 12;
+  auto divide_up = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
+  int64_t fitting = block_floats / (winograd_parts * (channels + out_channels));
   Cut out{std::clamp(fitting, std::min(fewest_tiles, tiles()), tiles()), 1, 0};
-  int64_t blocks = (tiles() + out.tiles - 1) / out.tiles;
-  // Few blocks: threads share them by output channels, so that each reads its weights only.
-  if (blocks * images < 2 * threads)
+  int64_t blocks = divide_up(tiles(), out.tiles);
+  if (blocks * images < 2 * threads) {
+    // Few blocks: threads share them by output channels first, so that each reads its weights only.
     out.channels = std::min(pack_parts(), threads);
-  else  // as many for each
-    blocks = (blocks * images + threads - 1) / threads * threads / images;
-  out.tiles = (tiles() + blocks - 1) / blocks;
-  blocks = (tiles() + out.tiles - 1) / out.tiles;
-  out.chunks = blocks * images * out.channels;
+    int64_t wanted = divide_up(threads, images * out.channels);
+    blocks = std::max(blocks, std::min(wanted, divide_up(tiles(), fewest_tiles)));
+  } else {  // as many for each
+    blocks = divide_up(blocks * images, threads) * threads / images;
+  }
+  out.tiles = divide_up(tiles(), blocks);
+  out.chunks = divide_up(tiles(), out.tiles) * images * out.channels;
   return out;
 }
 
 int64_t WinogradConvolution::scratch_size(const Cut& cut) const {
-  return 36 * cut.tiles * (channels + out_channels);
+  return winograd_parts *
+         (winograd_step(cut.tiles * channels) + winograd_step(cut.tiles * out_channels));
 }
 
 void WinogradConvolution::run(const Cut& cut, int64_t chunk, const Operands& operands,
