@@ -35,7 +35,7 @@ std::shared_ptr<Artifact> ask_with_rng(const CompileRequest& request, const Make
 
 MakeCode code_maker(const std::string& backend, const ReproCompile& repro) {
   MakeCode ask = [repro, backend](const CompileRequest& request) {
-    return with_repro(ReproStage::aot, *request.graph, repro,
+    return with_repro(ReproStage::aot, request.graph, repro,
                       [&] { return ask_backend(backend, request); });
   };
   return [ask](const CompileRequest& request) {

@@ -84,7 +84,7 @@ std::shared_ptr<Artifact> compile_graph(const std::shared_ptr<Graph>& graph,
   if (auto* watch = report::CompileWatch::current()) watch->record().backend = backend.name;
 
   ReproCompile repro{options.compile_id, backend.name, options.mode, options.options_toml};
-  auto artifact = with_repro(ReproStage::dynamo, *graph, repro, [&] {
+  auto artifact = with_repro(ReproStage::dynamo, graph, repro, [&] {
     return compile_stages(graph, backend, std::move(request), repro, options.use_cache);
   });
   return recorded_artifact(graph, checked_artifact(graph, std::move(artifact), repro),

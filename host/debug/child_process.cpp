@@ -1,6 +1,7 @@
 // Child processes of this program: starting, reading while they run, and their end.
 #include "debug/child_process.h"
 
+#include "backend/life/crash_report.h"
 #include "core/error.h"
 
 #include <fcntl.h>
@@ -145,6 +146,7 @@ void end_with_parent() {
   bool is_child = ::getppid() == parent, is_gone = parent > 0 && ::kill(parent, 0) != 0;
   if (!is_child && is_gone) ::_exit(1);         // before we got here
   if (!is_child) ::prctl(PR_SET_PDEATHSIG, 0);  // the variable was meant for another program
+  if (is_child) leave_no_graphs();              // what it crashes at is known to its parent
 }
 
 int wait_for(pid_t child) {

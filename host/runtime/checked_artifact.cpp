@@ -2,16 +2,21 @@
 #include "runtime/checked_artifact.h"
 
 #include "config/flags.h"
+#include "core/dispatch.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
+#include "graph/passes/aliasing.h"
 #include "graph/passes/passes.h"
 #include "ops/op_table.h"
 #include "report/events.h"
 #include "report/log.h"
 #include "runtime/same.h"
+#include "runtime/start_minifier.h"
 
+#include <tenon/autograd.h>
 #include <tenon/ops/copy.h>
+#include <tenon/ops/create.h>
 #include <tenon/plugin.h>
 
 #include <algorithm>
@@ -53,15 +58,53 @@ struct InputCopies {
 
 struct Results {
   std::vector<Tensor> outputs, inputs;  // inputs as they are after the run
+  std::vector<Tensor> gradients;        // of the sum of the outputs, by input
+};
+
+// Of inputs that nobody needs a gradient of, undefined ones.
+std::vector<Tensor> gradients_of(const std::vector<Tensor>& outputs,
+                                 const std::vector<Tensor>& inputs) {
+  std::vector<Tensor> from, ones, leaves, out(inputs.size());
+  for (const Tensor& t : outputs)
+    if (t.defined() && t.requires_grad()) from.push_back(t), ones.push_back(ones_like(t));
+  for (const Tensor& t : inputs)
+    if (t.defined() && t.requires_grad()) leaves.push_back(t);
+  if (from.empty() || leaves.empty()) return out;
+  std::vector<Tensor> found =
+      autograd::grad(from, leaves, {.grad_outputs = ones, .allow_unused = true});
+  for (size_t i = 0, k = 0; i < inputs.size(); ++i) {
+    if (!inputs[i].defined() || !inputs[i].requires_grad()) continue;
+    out[i] = found[k].defined() ? found[k] : zeros_like(inputs[i]);
+    ++k;
+  }
+  return out;
+}
+
+std::vector<Tensor> without_history(std::vector<Tensor> tensors) {
+  for (Tensor& t : tensors)
+    if (t.defined()) t = t.detach();
+  return tensors;
+}
+
+/// How an artifact is run for a comparison.
+struct RunOptions {
+  size_t n_outputs;
+  bool widen = false;
+  const std::vector<bool>* leaves = nullptr;  ///< by input: those that gradients are wanted of
 };
 
 Results run_on_copies(Artifact& artifact, std::span<detail::TensorHead*> inputs,
-                      std::span<const int64_t> syms, size_t n_outputs, bool widen) {
-  InputCopies copies(inputs, widen);
+                      std::span<const int64_t> syms, const RunOptions& options) {
+  InputCopies copies(inputs, options.widen);
+  for (size_t i = 0; options.leaves && i < copies.tensors.size(); ++i)
+    if ((*options.leaves)[i]) copies.tensors[i].requires_grad_();
+  EnableGradGuard as_wanted(options.leaves || thread_modes.grad_enabled);
   Results out;
-  out.outputs.resize(n_outputs);
+  out.outputs.resize(options.n_outputs);
   artifact.call(copies.heads, syms, out.outputs);
-  out.inputs = std::move(copies.tensors);
+  if (options.leaves) out.gradients = gradients_of(out.outputs, copies.tensors);
+  out.outputs = without_history(std::move(out.outputs));
+  out.inputs = without_history(std::move(copies.tensors));
   return out;
 }
 
@@ -119,19 +162,37 @@ class CheckedArtifact final : public Artifact {
   void compare_results(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms) {
     size_t n = graph_->outputs().size();
     auto reference = interpreter_artifact(graph_);
-    Results expected = run_on_copies(*reference, inputs, syms, n, false);
-    Results found = run_on_copies(*inner_, inputs, syms, n, false);
-    Results exact = double_results(inputs, syms, n);
+    std::vector<bool> leaves = leaves_of(inputs);
+    RunOptions options{n, false, leaves.empty() ? nullptr : &leaves};
+    Results expected = run_on_copies(*reference, inputs, syms, options);
+    Results found = run_on_copies(*inner_, inputs, syms, options);
+    options.widen = true;
+    Results exact = double_results(inputs, syms, options);
     std::string difference =
         difference_in("output", found.outputs, expected.outputs, exact.outputs);
     if (difference.empty())
       difference = difference_in("input", found.inputs, expected.inputs, exact.inputs);
+    if (difference.empty())
+      difference =
+          difference_in("gradient of input", found.gradients, expected.gradients, exact.gradients);
     if (difference.empty()) return;
     std::string text =
         message("incorrect results of backend {}: {}; the interpreter gives the expected ones",
                 compile_.backend, difference);
-    if (checks_.accuracy) write_graph_repro(*graph_, compile_, text);
+    if (checks_.accuracy) leave_repro(*graph_, compile_, text, inputs);
     throw BackendError(ErrorCode::backend_compiler_failed, TN_INTERNAL, text);
+  }
+
+  // The inputs whose gradients an accuracy check compares; empty: it looks at no backward.
+  std::vector<bool> leaves_of(std::span<detail::TensorHead*> inputs) const {
+    if (!checks_.accuracy || !minifies_gradients(*graph_)) return {};
+    AliasClasses classes(*graph_);
+    std::vector<bool> out;
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      ValueId v = graph_->inputs()[i];
+      out.push_back(inputs[i] && graph_->value(v).flags.requires_grad && !classes.is_written(v));
+    }
+    return out;
   }
 
   std::string difference_in(std::string_view what, const std::vector<Tensor>& found,
@@ -147,14 +208,14 @@ class CheckedArtifact final : public Artifact {
 
   // Nothing where the graph does not run in double precision.
   Results double_results(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
-                         size_t n) const try {
+                         const RunOptions& options) const try {
     if (!checks_.double_run) return {};
     std::shared_ptr<Graph> wide = clone(*graph_);
     widen_casts(*wide);
     for (ValueId c : wide->constants())
       if (is_narrow_floating(wide->constant(c).dtype()))
         wide->replace_constant(c, wide->constant(c).to(Dtype::f64));
-    return run_on_copies(*interpreter_artifact(wide), inputs, syms, n, true);
+    return run_on_copies(*interpreter_artifact(wide), inputs, syms, options);
   } catch (const Error& error) {
     report::log(report::LogLevel::warning, "runtime",
                 "the accuracy check goes without a run in double precision: {}", error.what());

@@ -1,11 +1,22 @@
 // Writing of repros.
 #include "runtime/repro.h"
 
+#include "backend/backend.h"
+#include "backend/life/crash_report.h"
 #include "config/config.h"
+#include "core/tensor/tensor_impl.h"
+#include "formats/tensors.h"
 #include "graph/text/print.h"
 #include "report/dumps.h"
 #include "report/events.h"
 #include "report/log.h"
+#include "runtime/start_minifier.h"
+
+#include <tenon/autograd.h>
+
+#include <unistd.h>
+
+#include <mutex>
 
 namespace tenon {
 
@@ -23,6 +34,23 @@ std::string command(const ReproCompile& compile) {
       compile.backend, compile.mode.empty() ? "" : " --mode " + compile.mode);
 }
 
+// In a copy of the crashing process: nothing that was open is touched, and stderr is told directly.
+void leave_graph(const PluginCompile& compile, std::string_view signal) {
+  const CompileRequest& request = compile.request;
+  ReproCompile repro{request.compile_id, std::string(compile.backend), request.mode,
+                     request.options_toml};
+  std::string what = message("{} in the compile of backend {} of plugin {}, {}", signal,
+                             compile.backend, compile.plugin, place_text(request));
+  std::string folder = write_graph_repro(*request.graph, repro, what);
+  if (folder.empty()) return;
+  std::string told = message("  the graph is in {}; see tenon minify --help\n", folder);
+  [[maybe_unused]] ssize_t n = ::write(STDERR_FILENO, told.data(), told.size());
+}
+
+const struct FillSlot {
+  FillSlot() { leave_graph_slot = &leave_graph; }
+} fill_slot;
+
 }  // namespace
 
 bool wants_repro(ReproStage stage, int64_t level) {
@@ -39,9 +67,10 @@ std::string write_graph_repro(const Graph& graph, const ReproCompile& compile,
   report::write_dump(folder, "repro.tng", to_text(graph));
   report::write_dump(folder, "flags.toml", config::save_portable() + with_options(compile));
   report::write_dump(folder, "command.sh", command(compile));
+  report::write_dump(folder, "minify.sh", minifier_command(compile, minifies_gradients(graph)));
   if (!error.empty()) report::write_dump(folder, "error.txt", std::string(error) + "\n");
   report::counter("runtime.repros").add();
-  report::log(report::LogLevel::info, "runtime", "a repro of compilation {} is in {}",
+  report::log(report::LogLevel::warning, "runtime", "a repro of compilation {} is in {}",
               compile.compile_id, folder);
   return folder;
 } catch (const std::exception& failed) {
@@ -50,14 +79,75 @@ std::string write_graph_repro(const Graph& graph, const ReproCompile& compile,
   return "";
 }
 
-std::shared_ptr<Artifact> with_repro(ReproStage stage, const Graph& graph,
+namespace {
+
+void write_inputs(const std::string& folder, std::span<detail::TensorHead* const> inputs) {
+  NoGradGuard no_history;
+  formats::NamedTensors values;
+  for (size_t i = 0; i < inputs.size(); ++i)
+    if (inputs[i]) values.tensors[message("in.{}", i)] = share(inputs[i]).detach();
+  if (!values.tensors.empty()) formats::write_tensors(folder + "/inputs.safetensors", values);
+}
+
+}  // namespace
+
+void leave_repro(const Graph& graph, const ReproCompile& compile, std::string_view error,
+                 std::span<detail::TensorHead* const> inputs) noexcept try {
+  std::string folder = write_graph_repro(graph, compile, error);
+  if (folder.empty()) return;
+  write_inputs(folder, inputs);
+  int64_t level = config::flags().dynamo.repro_level;
+  if (level == 2 || level == 4) run_minifier(folder, compile, minifies_gradients(graph));
+} catch (const std::exception& failed) {
+  report::log_line(report::LogLevel::warning, "runtime",
+                   std::string("a repro has no inputs: ") + failed.what());
+}
+
+namespace {
+
+/// Code whose first failing call leaves a repro.
+class WatchedArtifact final : public Artifact {
+ public:
+  WatchedArtifact(std::shared_ptr<Graph> graph, std::shared_ptr<Artifact> inner, ReproCompile repro)
+      : graph_(std::move(graph)), inner_(std::move(inner)), repro_(std::move(repro)) {
+    guards = inner_->guards;
+  }
+
+  void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+            std::span<Tensor> outputs, bool steal) override {
+    try {
+      inner_->call(inputs, syms, outputs, steal);
+    } catch (const std::exception& error) {
+      std::span<detail::TensorHead* const> left = inputs;
+      if (steal) left = {};  // they may be gone
+      std::call_once(told_, [&] { leave_repro(*graph_, repro_, error.what(), left); });
+      throw;
+    }
+  }
+  std::string describe(int32_t what) const override { return inner_->describe(what); }
+  SavedArtifact save() const override { return inner_->save(); }
+
+ private:
+  std::shared_ptr<Graph> graph_;
+  std::shared_ptr<Artifact> inner_;
+  ReproCompile repro_;
+  std::once_flag told_;
+};
+
+}  // namespace
+
+std::shared_ptr<Artifact> with_repro(ReproStage stage, const std::shared_ptr<Graph>& graph,
                                      const ReproCompile& repro,
                                      FunctionRef<std::shared_ptr<Artifact>()> compile) {
-  if (wants_repro(stage, 3)) write_graph_repro(graph, repro, "");
+  if (wants_repro(stage, 3)) write_graph_repro(*graph, repro, "");
+  bool on_failure = wants_repro(stage, 1);
   try {
-    return compile();
+    std::shared_ptr<Artifact> artifact = compile();
+    bool watches = on_failure && stage == ReproStage::aot;
+    return watches ? std::make_shared<WatchedArtifact>(graph, std::move(artifact), repro)
+                   : artifact;
   } catch (const std::exception& error) {
-    if (wants_repro(stage, 1)) write_graph_repro(graph, repro, error.what());
+    if (on_failure) leave_repro(*graph, repro, error.what());
     throw;
   }
 }

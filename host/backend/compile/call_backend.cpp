@@ -10,6 +10,7 @@
 #include "backend/compile/fallback.h"
 #include "backend/compile/plugin_artifact.h"
 #include "backend/compile/verdicts.h"
+#include "backend/life/crash_report.h"
 #include "backend/life/shutdown.h"
 #include "graph/passes/aliasing.h"
 
@@ -63,6 +64,8 @@ std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest
     auto lock = backend.lock();
     std::string function = message("compile of backend {}", backend.manifest.name);
     std::string place = function + ", " + place_text(*request.ctx.request);
+    PluginCompile now{*request.ctx.request, backend.plugin.name, backend.manifest.name};
+    LeavesGraphOnCrash on_crash(now);
     status = call_plugin(
         backend.plugin.net, function,
         [&] { return backend.table.compile(backend.table.self, &request.abi, &artifact); }, place);

@@ -1,17 +1,29 @@
-// A handler that reads the notes of the threads. It does nothing but system calls.
+// A handler that reads the notes of the threads. It does nothing but system calls; what needs more is
+// done by a child, which it waits for.
 #include "backend/life/crash_report.h"
 
 #include "backend/life/lifetime.h"
 
 #include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <iterator>
 #include <mutex>
+#include <utility>
 
 namespace tenon {
+
+void (*leave_graph_slot)(const PluginCompile& compile, std::string_view signal) = nullptr;
+
 namespace {
+
+thread_local constinit const PluginCompile* compiling __attribute__((tls_model("initial-exec"))) =
+    nullptr;
+std::atomic<bool> leaves_graphs{true};
 
 constexpr int crashes[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};
 constexpr std::string_view names[] = {"SIGSEGV", "SIGBUS", "SIGILL", "SIGFPE", "SIGABRT"};
@@ -34,6 +46,34 @@ void tell_of_plugin(const PluginLife& life, std::string_view place, bool is_own)
   say("\n");
 }
 
+void back_to_default(int signal) {
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  ::sigemptyset(&action.sa_mask);
+  ::sigaction(signal, &action, nullptr);
+  sigset_t one;
+  ::sigemptyset(&one);
+  ::sigaddset(&one, signal);
+  ::sigprocmask(SIG_UNBLOCK, &one, nullptr);
+}
+
+// _Fork() runs no handlers of others and may be called here; the child has the memory of this moment.
+void leave_graph(std::string_view signal) {
+  if (!compiling || !leave_graph_slot || !leaves_graphs) return;
+  pid_t child = ::_Fork();
+  if (child == 0) {
+    for (int one : crashes) back_to_default(one);
+    back_to_default(SIGALRM);
+    constexpr unsigned patience_s = 5;
+    ::alarm(patience_s);
+    leave_graph_slot(*compiling, signal);
+    ::_exit(0);
+  }
+  int status = 0;
+  while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+}
+
 extern "C" void on_crash(int signal, siginfo_t* info, void*) {
   size_t i = 0;
   while (i < n_crashes && crashes[i] != signal) ++i;
@@ -42,6 +82,7 @@ extern "C" void on_crash(int signal, siginfo_t* info, void*) {
   say(names[i]);
   say("\n");
   InPlugin::each_inside(tell_of_plugin);
+  leave_graph(names[i]);
   ::sigaction(signal, &before[i], nullptr);
   // A fault happens again when the instruction is tried again; what was sent must be sent again.
   if (info->si_code <= 0) ::raise(signal);
@@ -58,6 +99,12 @@ void give_handlers_a_stack() {
 }
 
 }  // namespace
+
+LeavesGraphOnCrash::LeavesGraphOnCrash(const PluginCompile& compile)
+    : before_(std::exchange(compiling, &compile)) {}
+LeavesGraphOnCrash::~LeavesGraphOnCrash() { compiling = before_; }
+
+void leave_no_graphs() { leaves_graphs = false; }
 
 void report_crashes() {
   static std::once_flag once;

@@ -93,7 +93,7 @@ void shrink_body(Search& search, const BodyPath& path) {
   const Graph& body = body_at(*whole.graph, path);
   auto fails = [&](const std::vector<size_t>& kept) {
     std::shared_ptr<Graph> smaller = with_some_nodes(body, kept);
-    if (!smaller || smaller->nodes().size() >= body.nodes().size()) return false;
+    if (!smaller) return false;
     return search.take(tidied({with_body(*whole.graph, path, smaller), whole.inputs}));
   };
   smallest_part(body.nodes().size(), fails, 0);
