@@ -1,9 +1,8 @@
 // Fallbacks: choosing, refusing and telling.
 #include "backend/compile/fallback.h"
 
-#include "backend/compile/code_logs.h"
-
 #include "backend/compile/artifact_stats.h"
+#include "backend/compile/code_logs.h"
 #include "backend/compile/compile_bodies.h"
 #include "ops/op_table.h"
 #include "report/events.h"
