@@ -1,7 +1,7 @@
 // Opens the reports of a program and of a model in Chromium, as a reader on a desk and one with a
 // telephone do.
 //
-// TENON_WRITE_DOCS=1 also writes the pictures of docs/debug.md.
+// TENON_WRITE_DOCS=1 also writes the pictures of docs/report.md.
 #include "browser.h"
 
 #include <gmock/gmock.h>
@@ -197,7 +197,7 @@ TEST_F(ProgramPage, AnswersTheQuestions) {
     EXPECT_THAT(text, HasSubstr(answer));
 }
 
-// ---- pictures for docs/debug.md
+// ---- pictures for docs/report.md
 
 TEST_F(ProgramPage, PicturesOfTheDocs) {
   if (!std::getenv("TENON_WRITE_DOCS")) GTEST_SKIP() << "TENON_WRITE_DOCS=1 writes them";

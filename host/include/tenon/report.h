@@ -44,7 +44,7 @@ class TENON_API LogScope {
   config::Patch patch_;
 };
 
-/// Writes what the process has compiled and run so far as one HTML page, see docs/debug.md: where
+/// Writes what the process has compiled and run so far as one HTML page, see docs/report.md: where
 /// the time went, why callables were compiled again, where graphs break, what was fused, what is
 /// saved for the backward, what ran eagerly. Throws UserError where nothing is collected, since
 /// TENON_REPORT (flag logging.report) was not set when the first callable was made, and where the
