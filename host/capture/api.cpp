@@ -2,6 +2,7 @@
 #include "capture/follow/follow.h"
 #include "capture/trace.h"
 #include "config/flags.h"
+#include "core/device/device_memory.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/kernels/pointwise_loop.h"
@@ -52,6 +53,7 @@ T read_one(const Tensor& t, std::source_location where) {
           real.dtype());
   T value{};
   PauseRecording pause;
+  real = on_host(real);
   copy_strided({&value, dtype_of<T>, nullptr}, {impl_of(real)->data, real.dtype(), nullptr}, {});
   return value;
 }
@@ -129,6 +131,7 @@ void Tensor::copy_out(void* to, Dtype wanted, std::source_location where) const 
   Tensor real = readable(*this, "to_vector()", where);
   require(real.dtype() == wanted, "to_vector: the tensor has dtype {}, but {} was asked for",
           real.dtype(), wanted);
+  real = on_host(real);
   IntList sizes{real.head()->sizes, static_cast<size_t>(real.dim())};
   Dims dense = contiguous_strides(sizes);
   copy_strided({to, wanted, reinterpret_cast<const int64_t*>(dense.data())},

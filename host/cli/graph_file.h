@@ -18,6 +18,7 @@ struct ModelOptions {
   std::string max_size;  ///< "4G", "512M" or bytes; empty: the limit of the reader
   bool no_crc = false;
   bool random_weights = false;
+  std::string device;        ///< "cuda", "cuda:1"; empty: the CPU
   std::string mode;          ///< of the backend
   std::string options_toml;  ///< of the backend
 };

@@ -6,7 +6,10 @@
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
 #include "formats/tensors.h"
+#include "graph/text/parse.h"
 
+#include <tenon/devices.h>
+#include <tenon/ops/copy.h>
 #include <tenon/ops/create.h>
 #include <filesystem>
 
@@ -18,6 +21,17 @@ namespace tenon::cli {
 void add_model_options(Options& app, ModelOptions& options) {
   add_archive_options(app, options);
   app.add_option("--mode", options.mode, "a mode of the backend, such as max-autotune");
+  app.add_option("--device", options.device, "where it runs: cpu, cuda, cuda:1");
+}
+
+Device device_of(const ModelOptions& options) {
+  if (options.device.empty()) return kCPU;
+  std::optional<Device> device = parse_device(options.device);
+  require(device && device->type != DeviceType::meta,
+          "--device: expected a device such as cpu, cuda or cuda:1, found '{}'", options.device);
+  std::string why = why_no_device(device->type);
+  require(why.empty(), ErrorCode::plugin, "--device {}: {}", options.device, why);
+  return *device;
 }
 
 std::vector<std::string> backend_names(const std::vector<std::string>& given) {
@@ -35,7 +49,8 @@ LoadedModel load_model(const std::string& path, const ModelOptions& options,
                        const std::string& backend, bool training) {
   LoadedModel model;
   if (graph_file_kind(path) == GraphFileKind::compiled) {
-    bool asks = !options.mode.empty() || !options.program.empty() || options.random_weights;
+    bool asks = !options.mode.empty() || !options.program.empty() || options.random_weights ||
+                device_of(options) != kCPU;
     require(!asks && !training,
             "{}: holds compiled code for inference with its own weights and options; take the "
             "archive that it was made from for others",
@@ -47,8 +62,8 @@ LoadedModel load_model(const std::string& path, const ModelOptions& options,
   }
   model.program =
       std::make_shared<const formats::Pt2Program>(formats::read_pt2(path, pt2_options(options)));
-  RunnerOptions runner{backend, options.mode, options.options_toml, options.random_weights,
-                       training};
+  RunnerOptions runner{backend,  options.mode,      options.options_toml, options.random_weights,
+                       training, device_of(options)};
   model.runner = std::make_unique<ModelRunner>(model.program, runner);
   return model;
 }
@@ -155,6 +170,8 @@ std::vector<Tensor> make_leaves(const LoadedModel& model, const InputOptions& op
   const ModelRunner& runner = *model.runner;
   std::vector<Tensor> leaves = random_leaves(runner.model(), *model.program);
   fill_inputs(leaves, options, [&](const std::string& name) { return leaf_named(runner, name); });
+  for (Tensor& leaf : leaves)
+    if (leaf.defined() && runner.device() != kCPU) leaf = leaf.to(runner.device(), leaf.dtype());
   return leaves;
 }
 

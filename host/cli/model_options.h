@@ -15,6 +15,8 @@ namespace tenon::cli {
 /// The options of archives, and how they are compiled.
 void add_model_options(Options& app, ModelOptions& options);
 
+/// The device of --device. Throws UserError for one that there is not.
+Device device_of(const ModelOptions& options);
 /// The names of one --backend option, or the default backend; throws UserError for unknown ones.
 std::vector<std::string> backend_names(const std::vector<std::string>& given);
 /// Backends that print do so on stderr, unless a flag says otherwise: for JSON on stdout.
@@ -39,6 +41,7 @@ void add_input_options(Options& app, InputOptions& options);
 /// Replaces inputs by the given ones; `find` gives the position of a name, or throws.
 void fill_inputs(std::vector<Tensor>& inputs, const InputOptions& options,
                  const std::function<size_t(const std::string& name)>& find);
+/// On the model's device.
 std::vector<Tensor> make_leaves(const LoadedModel& model, const InputOptions& options);
 /// The options with the recording beside the model (NAME.io.safetensors) as the file, where nothing
 /// was given: random numbers do not suit every input, such as the offsets of an embedding bag.

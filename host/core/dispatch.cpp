@@ -25,6 +25,9 @@ uint64_t keys_of(const Value* args, uint32_t n_args) {
     } else if (args[i].tag == Tag::tensors) {
       for (const Tensor& t : TensorList(args[i].as<Tensor>(), args[i].count))
         if (t.defined()) keys |= keys_of(t);
+    } else if (args[i].tag == Tag::device) {
+      DeviceType type = args[i].device().type;
+      if (type != DeviceType::cpu && type != DeviceType::meta) keys |= bit(Key::device);
     }
   }
   return keys;

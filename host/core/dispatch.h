@@ -12,7 +12,8 @@ namespace tenon {
 
 enum class OpId : uint32_t;
 
-enum class Key : uint8_t { cpu = 0, cuda = 1, meta = 4, trace = 8, autograd = 9, autocast = 10 };
+/// `device`: tensors on any device but the CPU.
+enum class Key : uint8_t { cpu = 0, device = 1, meta = 4, trace = 8, autograd = 9, autocast = 10 };
 inline constexpr size_t n_keys = 11;
 constexpr uint64_t bit(Key k) { return uint64_t{1} << static_cast<unsigned>(k); }
 

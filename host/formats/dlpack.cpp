@@ -1,6 +1,7 @@
 // DLPack capsules: layout of the standard, checks on what comes in.
 #include "formats/dlpack.h"
 
+#include "core/device/provider.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
 #include "formats/limits.h"
@@ -37,7 +38,7 @@ struct DlManaged {
   DlTensor tensor;
 };
 
-constexpr int32_t dl_cpu = 1;
+constexpr int32_t dl_cpu = 1, dl_cuda = 2;
 constexpr uint64_t dl_read_only = 1;
 
 struct DtypeRow {
@@ -67,12 +68,23 @@ Dtype dtype_of_dl(DlDtype d) {
        d.bits);
 }
 
+Device device_of_dl(DlDevice d) {
+  require(d.type == dl_cpu || d.type == dl_cuda, ErrorCode::unsupported,
+          "DLPack: device type {} is neither the CPU (1) nor CUDA (2)", d.type);
+  return d.type == dl_cpu ? kCPU : Device(DeviceType::cuda, d.id);
+}
+DlDevice dl_of(Device device) {
+  if (device.type == DeviceType::cpu) return {dl_cpu, 0};
+  require(device.type == DeviceType::cuda, ErrorCode::unsupported,
+          "to_dlpack: device {} has no number in DLPack", device);
+  return {dl_cuda, device.index};
+}
+
 Tensor import(DlManaged& m) {
   const DlTensor& t = m.tensor;
   require(m.major == 1, ErrorCode::unsupported,
           "DLPack: the capsule has version {}.{}, expected 1.x", m.major, m.minor);
-  require(t.device.type == dl_cpu, ErrorCode::unsupported, "DLPack: device type {} is not the CPU",
-          t.device.type);
+  Device device = device_of_dl(t.device);
   require(!(m.flags & dl_read_only), ErrorCode::unsupported,
           "DLPack: the memory is read-only; copy it before passing it on");
   require(t.ndim >= 0 && t.ndim <= 64 && (t.ndim == 0 || t.shape), ErrorCode::bad_file,
@@ -95,15 +107,17 @@ Tensor import(DlManaged& m) {
     auto* managed = static_cast<DlManaged*>(capsule);
     if (managed->deleter) managed->deleter(managed);
   };
-  return from_memory(data, IntList(sizes.data(), sizes.size()), dtype, strides, release, &m);
+  return from_memory_on(device, data, IntList(sizes.data(), sizes.size()), dtype, strides, release,
+                        &m);
 }
 
 }  // namespace
 
 void* to_dlpack(const Tensor& t) {
   require(t.defined() && !t.is_fake(), "to_dlpack: the tensor has no data");
-  require(t.device().type == DeviceType::cpu, ErrorCode::unsupported,
-          "to_dlpack: device {} is not the CPU", to_text(t.device()));
+  DlDevice device = dl_of(t.device());
+  // Who takes it knows no stream of ours: the work on it is done first.
+  if (device.type != dl_cpu) Stream::current(t.device()).synchronize();
   auto exported = std::make_unique<Exported>();
   const detail::TensorHead* head = t.head();
   exported->sizes.assign(head->sizes, head->sizes + head->ndim);
@@ -113,7 +127,7 @@ void* to_dlpack(const Tensor& t) {
   m.context = exported.get();
   m.deleter = [](DlManaged* self) { delete static_cast<Exported*>(self->context); };
   m.tensor.data = t.data();  // exposes it
-  m.tensor.device = {dl_cpu, 0};
+  m.tensor.device = device;
   m.tensor.ndim = head->ndim;
   m.tensor.shape = exported->sizes.data();
   m.tensor.strides = exported->strides.data();

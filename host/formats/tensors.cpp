@@ -1,6 +1,7 @@
 // Files of named tensors as Tensors.
 #include "formats/tensors.h"
 
+#include "core/device/device_memory.h"
 #include "core/tensor/tensor_impl.h"
 #include "formats/npy.h"
 #include "formats/safetensors.h"
@@ -30,7 +31,8 @@ RawTensor to_raw(const Tensor& tensor) {
   raw.dtype = tensor.dtype();
   for (SymInt s : tensor.sizes()) raw.sizes.push_back(s.guard_int());
   for (SymInt s : contiguous_strides(tensor.sizes())) raw.strides.push_back(s.guard_int());
-  auto kept = std::make_shared<Tensor>(tensor.is_contiguous() ? tensor : tensor.contiguous());
+  Tensor host = on_host(tensor);
+  auto kept = std::make_shared<Tensor>(host.is_contiguous() ? host : host.contiguous());
   size_t bytes = static_cast<size_t>(kept->numel().guard_int() * itemsize(raw.dtype));
   raw.data = {{static_cast<const std::byte*>(kept->data()), bytes}, kept};
   return raw;

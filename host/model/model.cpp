@@ -29,7 +29,8 @@ struct Model::State {
 // A file of compiled code has them all settled.
 static void check_own_options(const std::string& path, const LoadOptions& options) {
   bool asks = !options.backend.empty() || !options.mode.empty() || !options.options.empty() ||
-              !options.program.empty() || options.random_weights || options.training;
+              !options.program.empty() || options.random_weights || options.training ||
+              options.device != kCPU;
   require(
       !asks,
       "{}: holds compiled code for inference, with its own backend, options and weights; load the "
@@ -49,8 +50,12 @@ Model load(const std::string& path, const LoadOptions& options) {
   reading.check_crc = options.check_crc;
   reading.max_size = options.max_size;
   reading.random_weights = options.random_weights;
-  RunnerOptions running{backend, options.mode, option_texts(options.options).backend,
-                        options.random_weights, options.training};
+  RunnerOptions running{backend,
+                        options.mode,
+                        option_texts(options.options).backend,
+                        options.random_weights,
+                        options.training,
+                        options.device};
   auto program = std::make_shared<const formats::Pt2Program>(formats::read_pt2(path, reading));
   return Model(std::make_shared<Model::State>(std::move(program), std::move(running)));
 }

@@ -92,7 +92,10 @@ void check_compiler(const std::string& backend, const std::string& file) {
 }
 
 formats::ImportOptions import_options(const RunnerOptions& options) {
-  return {.hints = {}, .random_weights = options.random_weights, .own_weights = options.training};
+  return {.hints = {},
+          .random_weights = options.random_weights,
+          .own_weights = options.training,
+          .device = options.device};
 }
 
 }  // namespace
@@ -256,7 +259,8 @@ ModelRunner::ModelRunner(SavedModel saved)
 // Without hints: that of the archive's example sizes.
 std::shared_ptr<Graph> ModelRunner::graph_for(const formats::Pt2SymbolValues& hints) const {
   if (hints.empty()) return model_.graph;
-  return import_pt2(*program_, {.hints = hints, .with_weights = false}).graph;
+  return import_pt2(*program_, {.hints = hints, .with_weights = false, .device = options_.device})
+      .graph;
 }
 
 void ModelRunner::save(const std::string& path) {

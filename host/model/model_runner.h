@@ -44,6 +44,7 @@ struct RunnerOptions {
   /// Calls are recorded on the tape, and parameters need gradients, so that the loss can be
   /// differentiated. The weights are the runner's own.
   bool training = false;
+  Device device;  ///< where weights are and calls run
 };
 
 using NamedTensorMap = std::map<std::string, Tensor>;
@@ -71,6 +72,7 @@ class ModelRunner {
   std::vector<Tensor> run_with_gradients(std::span<const Tensor> leaves, NamedTensorMap& gradients);
   /// Moves the parameters against the gradients of the last such call, by `rate` times them.
   void sgd_step(double rate) { tenon::sgd_step(model_, rate); }
+  Device device() const { return options_.device; }
   /// Compiles for the sizes of `leaves`, if that was not done yet.
   void compile(std::span<const Tensor> leaves);
   /// Weights as in the file, for models that write their buffers. Not beside other calls.

@@ -352,6 +352,7 @@ enum class OpTags : uint32_t {
   recurrent = 1u << 28,    ///< the layers that flag dynamo.allow_rnn keeps out of graphs
   /// Training writes running_mean and running_var, which not every schema says.
   updates_statistics = 1u << 29,
+  any_device = 1u << 30,  ///< the row's functions serve tensors of every device
 };
 constexpr OpTags operator|(OpTags a, OpTags b) {
   return static_cast<OpTags>(static_cast<uint32_t>(a) | static_cast<uint32_t>(b));

@@ -3,7 +3,9 @@
 
 #include "ops/autocast.h"
 #include "ops/complex_forms.h"
+#include "ops/device_call.h"
 #include "ops/functional_form.h"
+#include "ops/op_kernels.h"
 #include "ops/out_form.h"
 #include "ops/pointwise.h"
 #include "ops/shapes.h"
@@ -39,127 +41,6 @@ struct Table {
   std::mutex adding;
 };
 
-// ---- results
-
-void put_tensor(Value& slot, const TensorMeta& meta, bool fake) {
-  slot = !meta.defined ? Value{} : Value::own(fake ? make_fake(meta) : make_tensor(meta));
-}
-
-void bump_mutated(const CallArgs& call) {
-  for (uint32_t i = 0; i < call.n_args; ++i) {
-    if (!(call.op->mutated_args >> i & 1)) continue;
-    if (call.args[i].tag == Tag::tensor)
-      bump_version(*call.args[i].as<Tensor>());
-    else if (call.args[i].tag == Tag::tensors)
-      for (const Tensor& t : TensorList(call.args[i].as<Tensor>(), call.args[i].count))
-        bump_version(t);
-  }
-}
-
-// An op that writes an argument and returns it gives the caller's own object back.
-void return_mutated(const CallArgs& call) {
-  bump_mutated(call);
-  if (call.op->returned_arg < 0 || call.n_results == 0) return;
-  drop(call.results[0]);
-  call.results[0] = Value::own(*call.args[call.op->returned_arg].as<Tensor>());
-}
-
-// ---- what the keys do
-
-// Views know what they are views of, unless nobody can ask: below autograd, and of `detach`.
-void run_view(const CallArgs& call) {
-  const ViewFn& fn = call.op->def->view;
-  const Tensor& base = *call.args[0].as<Tensor>();
-  bool tracked =
-      !(thread_modes.exclude & bit(Key::autograd)) && call.op->def->vjp.kind != Vjp::Kind::none;
-  auto make = [&](const ViewMeta& m) {
-    Tensor view = make_view(base, list_of(m.sizes), list_of(m.strides), m.offset);
-    if (tracked) track_view(view, base);
-    return view;
-  };
-  if (fn.view) {
-    call.results[0] = Value::own(make(fn.view(call)));
-    return;
-  }
-  std::vector<ViewMeta> metas;
-  fn.views(call, metas);
-  std::vector<Tensor> parts;
-  for (const ViewMeta& m : metas) parts.push_back(make(m));
-  call.results[0] = Value::own(std::move(parts));
-}
-
-void run_filling(const CallArgs& call) {
-  Metas metas;
-  call.op->def->meta.metas(call, metas);
-  Tensor outs[8];
-  ensure(metas.size() <= 8, "an op has at most eight results");
-  for (size_t i = 0; i < metas.size(); ++i)
-    if (metas[i].defined) outs[i] = make_tensor(metas[i]);
-  call.op->def->eager.fills(call, outs);
-  for (size_t i = 0; i < metas.size(); ++i) call.results[i] = Value::own(std::move(outs[i]));
-}
-
-void run_returning(const CallArgs& call) { call.op->def->eager.returns(call); }
-
-void run_writing(const CallArgs& call) {
-  call.op->def->eager.returns(call);
-  return_mutated(call);
-}
-
-void run_decomposition(const CallArgs& call) {
-  call.op->def->decomp.call(call);
-  return_mutated(call);
-}
-
-void run_out_form_writing(const CallArgs& call) {
-  run_out_form(call);
-  bump_mutated(call);
-}
-
-void refuse(const CallArgs& call) {
-  fail(ErrorCode::unsupported, "{} has no kernel for this device; it was declared without one",
-       call.op->name);
-}
-
-bool try_foreign(const CallArgs& call) {
-  for (const ForeignKernel& kernel : call.op->foreign_kernels())
-    if (kernel.run(kernel.self, call)) return true;
-  return false;
-}
-
-// The row has the meaning and a plugin the kernel: wrong arguments are found by the meta function.
-void run_provided(const CallArgs& call) {
-  Metas metas;
-  call.op->def->meta.metas(call, metas);
-  if (!try_foreign(call)) provider_slot(call);
-}
-
-BoxedFn real_kernel(const OpDef& def, bool writes) {
-  if (def.view) return &run_view;
-  if (def.eager.fills) return &run_filling;
-  if (def.eager.returns) return writes ? &run_writing : &run_returning;
-  if (def.formula) return &run_pointwise;
-  if (def.provider) return &run_provided;
-  return def.decomp ? &run_decomposition : &refuse;
-}
-
-void run_real_or_complex(const CallArgs& call) {
-  if (has_complex_input(call)) return run_complex(call);
-  real_kernel(*call.op->def, false)(call);
-}
-
-// The row's own kernel, reference of every plugin's.
-BoxedFn reference_kernel(const OpEntry& op) {
-  if (op.functional) return op.out_form ? &run_out_form_writing : &run_derived_in_place;
-  if (op.def->complex && !op.def->formula) return &run_real_or_complex;
-  return real_kernel(*op.def, op.mutated_args != 0);
-}
-
-void run_foreign_first(const CallArgs& call) {
-  if (call.op->def->provider && !call.op->functional) return run_provided(call);
-  if (!try_foreign(call)) reference_kernel (*call.op)(call);
-}
-
 void run_trace(const CallArgs& call) { trace_key_slot(call); }
 void run_autograd(const CallArgs& call) { autograd_key_slot(call); }
 
@@ -189,7 +70,7 @@ void finish_entry(OpEntry& op) {
   if (op.returned_arg >= 0 && !(op.mutated_args >> op.returned_arg & 1)) op.returned_arg = -1;
   op.tags = tags_of(op);
   op.by_key[static_cast<size_t>(Key::cpu)] = reference_kernel(op);
-  op.by_key[static_cast<size_t>(Key::cuda)] = &refuse;
+  op.by_key[static_cast<size_t>(Key::device)] = device_kernel(op);
   op.by_key[static_cast<size_t>(Key::meta)] = &run_meta;
   op.by_key[static_cast<size_t>(Key::trace)] = &run_trace;
   op.by_key[static_cast<size_t>(Key::autograd)] = &run_autograd;
@@ -360,7 +241,8 @@ void add_foreign_kernel(OpId id, ForeignKernel kernel) {
                          [&](const ForeignKernel& k) { return k.priority < kernel.priority; });
   list->insert(at, kernel);
   op.foreign.store(list, std::memory_order_release);
-  std::atomic_ref(op.by_key[static_cast<size_t>(Key::cpu)]).store(&run_foreign_first);
+  if (kernel.device == DeviceType::cpu)
+    std::atomic_ref(op.by_key[static_cast<size_t>(Key::cpu)]).store(&run_foreign_first);
 }
 
 Value default_of(const OpEntry& op, size_t arg) {
@@ -381,6 +263,14 @@ Value default_of(const OpEntry& op, size_t arg) {
   }
 }
 
+namespace {
+
+void put_tensor(Value& slot, const TensorMeta& meta, bool fake) {
+  slot = !meta.defined ? Value{} : Value::own(fake ? make_fake(meta) : make_tensor(meta));
+}
+
+}  // namespace
+
 void put_metas(const OpEntry& op, Metas& metas, bool fake, Value* results) {
   if (!op.schema.returns_list()) {
     for (size_t i = 0; i < metas.size(); ++i) put_tensor(results[i], metas[i], fake);
@@ -396,7 +286,7 @@ void run_meta(const CallArgs& call) {
   FakeScope fakes;
   const OpEntry& op = *call.op;
   const OpDef& def = *op.def;
-  if (op.out_form) return run_out_form_writing(call);
+  if (op.out_form) return reference_kernel(op)(call);
   if (op.functional) return check_derived_in_place(call), return_mutated(call);
   if (def.view) return run_view(call);
   if (is_complex_form(call)) return run_complex(call);

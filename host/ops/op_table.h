@@ -23,6 +23,7 @@ struct ForeignKernel {
   bool (*run)(void* self, const CallArgs& call);
   void* self;
   int32_t priority;
+  DeviceType device = DeviceType::cpu;
 };
 
 struct OpEntry : DispatchEntry {
@@ -60,7 +61,7 @@ std::vector<std::string> all_op_names();
 /// find it. Throws UserError when the name is taken or the table is full.
 const OpEntry& add_op(const OpDef* row);
 const OpEntry& add_op(const OpDef* row, FunctionRef<void(const OpEntry&)> prepare);
-/// Installs a plugin's kernel for the CPU key of an op.
+/// Installs a plugin's kernel for tensors of its device.
 void add_foreign_kernel(OpId op, ForeignKernel kernel);
 
 /// Asked when an op outside of `aten` is not found: may add it and then says so. Plugins that

@@ -391,13 +391,20 @@ void add_complex_meta(const CallArgs& call, Metas& metas) {
 
 }  // namespace
 
+// CPU tensors without dimensions are numbers: they do not say where the result is.
+static Device device_of(const Inputs& in) {
+  for (size_t i = 0; i < in.n_tensors; ++i)
+    if (in.shaped[i]->device() != kCPU) return in.shaped[i]->device();
+  return kCPU;
+}
+
 void pointwise_meta(const CallArgs& call, Metas& metas) {
   if (has_complex_input(call)) return add_complex_meta(call, metas);
   Inputs in;
   read_inputs(call, false, in);
   Dims sizes = broadcast_sizes(in.shapes());
   Dims strides = pointwise_strides(list_of(sizes), in.shapes());
-  Device device = in.n_tensors ? in.shaped[0]->device() : kCPU;
+  Device device = device_of(in);
   for (size_t i = 0; i < n_results(in); ++i)
     metas.add({result_dtype(in, i), device, sizes, strides});
 }

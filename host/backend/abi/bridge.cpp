@@ -7,6 +7,7 @@
 #include "backend/compile/contract.h"
 #include "backend/life/lent_memory.h"
 #include "backend/life/shutdown.h"
+#include "core/device/device_memory.h"
 #include "core/kernels/pointwise_loop.h"
 #include "core/tensor/tensor_impl.h"
 #include "core/version.h"
@@ -89,10 +90,7 @@ tn_status* copy(tn_tensor* dst, const tn_tensor* src, tn_stream*) {
     require(broadcasts_to(from.sizes(), to.sizes()),
             "copy: a tensor of shape {} does not fit into one of shape {}", to_text(from.sizes()),
             to_text(to.sizes()));
-    Dims strides = broadcast_strides(from.sizes(), from.strides(), to.sizes());
-    copy_strided({dst->data, to.dtype(), dst->strides},
-                 {src->data, from.dtype(), reinterpret_cast<const int64_t*>(strides.data())},
-                 {dst->sizes, static_cast<size_t>(dst->ndim)});
+    copy_across(to, from);
     bump_version(to);
   });
 }

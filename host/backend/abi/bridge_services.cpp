@@ -16,6 +16,8 @@
 
 #include <atomic>
 #include <cmath>
+#include <mutex>
+#include <set>
 
 namespace tenon {
 
@@ -65,16 +67,26 @@ tn_status* get_list(const tn_options* options, tn_str key, const tn_str** items,
   });
 }
 
-// A flag of the host; each that is read joins the cache key of the compilation.
+// Texts that were given out where no compilation keeps them, each once.
+const std::string& kept_text(std::string text) {
+  static auto* const lock = new std::mutex;
+  static auto* const texts = new std::set<std::string>;
+  std::lock_guard held(*lock);
+  return *texts->insert(std::move(text)).first;
+}
+
+// A flag of the host; each that is read joins the cache key of the compilation, if there is one.
 template <class T, class Out>
 tn_status* get_flag(tn_ctx* ctx, tn_str key, Out* out) {
   return guarded([&] {
     T value = config::get_as<T>(view_of(key));
-    ctx->config_keys.emplace_back(view_of(key));
-    if constexpr (std::is_same_v<T, std::string>)
+    if (ctx) ctx->config_keys.emplace_back(view_of(key));
+    if constexpr (!std::is_same_v<T, std::string>)
+      *out = static_cast<Out>(value);
+    else if (ctx)
       *out = str_of(ctx->strings.emplace_back(std::move(value)));
     else
-      *out = static_cast<Out>(value);
+      *out = str_of(kept_text(std::move(value)));
   });
 }
 

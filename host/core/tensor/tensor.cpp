@@ -1,6 +1,7 @@
 // Tensors: making them, their metadata, views, overlap, and reading their elements.
 #include "core/tensor/tensor_impl.h"
 
+#include "core/device/device_memory.h"
 #include "core/dispatch.h"
 #include "core/error.h"
 #include "core/sym/shape_env.h"
@@ -64,9 +65,9 @@ void write_dims(TensorImpl* impl, SymIntList sizes, SymIntList strides) {
 }
 
 uint64_t device_key(Device device) {
-  return device.type == DeviceType::cuda   ? bit(Key::cuda)
+  return device.type == DeviceType::cpu    ? bit(Key::cpu)
          : device.type == DeviceType::meta ? bit(Key::meta)
-                                           : bit(Key::cpu);
+                                           : bit(Key::device);
 }
 
 TensorImpl* new_impl(Dtype dtype, Device device) {
@@ -204,28 +205,36 @@ TensorMeta contiguous_meta(SymIntList sizes, Dtype dtype, Device device) {
   return {dtype, device, dims_of(sizes), contiguous_strides(sizes)};
 }
 
-Tensor make_tensor(const TensorMeta& meta) {
-  require(meta.device.type == DeviceType::cpu,
-          "tensors on device {} need a plugin that provides it", meta.device);
-  return make_tensor(list_of(meta.sizes), list_of(meta.strides), meta.dtype);
-}
+namespace {
 
-Tensor make_tensor(SymIntList sizes, SymIntList strides, Dtype dtype) {
+Tensor make_on(Device device, SymIntList sizes, SymIntList strides, Dtype dtype) {
   require(
       !sizes.is_symbolic() && !strides.is_symbolic(),
       "a tensor with data needs plain sizes and strides, found the shape {} and the strides {}; "
       "call guard_int() on the symbolic ones first",
       sizes, strides);
   for (SymInt s : sizes) require(s.word() >= 0, "a tensor cannot have a negative size: {}", sizes);
-  Tensor t = Tensor::adopt(new_impl(dtype, kCPU));
+  Tensor t = Tensor::adopt(new_impl(dtype, device));
   TensorImpl* impl = impl_of(t);
   write_dims(impl, sizes, strides);
   int64_t span = span_of(plain_sizes(impl), plain_strides(impl)), bytes;
   if (__builtin_mul_overflow(span, static_cast<int64_t>(itemsize(dtype)), &bytes))
     fail("a tensor of shape {} and dtype {} does not fit into memory", sizes, dtype);
-  attach_storage(impl, make_storage(static_cast<uint64_t>(bytes)), 0);
+  auto wanted = static_cast<uint64_t>(bytes);
+  bool is_cpu = device.type == DeviceType::cpu;
+  attach_storage(impl, is_cpu ? make_storage(wanted) : make_device_storage(device, wanted), 0);
   refresh_layout_flags(impl);
   return t;
+}
+
+}  // namespace
+
+Tensor make_tensor(const TensorMeta& meta) {
+  return make_on(meta.device, list_of(meta.sizes), list_of(meta.strides), meta.dtype);
+}
+
+Tensor make_tensor(SymIntList sizes, SymIntList strides, Dtype dtype) {
+  return make_on(kCPU, sizes, strides, dtype);
 }
 
 Tensor make_contiguous_like(const Tensor& like, Dtype dtype) {
@@ -468,6 +477,11 @@ void Tensor::fail_dim(int64_t dim) const {
 
 Tensor from_memory(void* data, IntList sizes, Dtype dtype, OptIntList strides,
                    void (*deleter)(void*), void* deleter_arg) {
+  return from_memory_on(kCPU, data, sizes, dtype, strides, deleter, deleter_arg);
+}
+
+Tensor from_memory_on(Device device, void* data, IntList sizes, Dtype dtype, OptIntList strides,
+                      void (*deleter)(void*), void* deleter_arg) {
   TensorMeta meta = contiguous_meta(sizes, dtype);
   if (strides) {
     require(strides->size() == sizes.size(), "from_memory: {} sizes but {} strides", sizes.size(),
@@ -478,12 +492,12 @@ Tensor from_memory(void* data, IntList sizes, Dtype dtype, OptIntList strides,
     require(sizes[i] >= 0 && meta.strides[i].word() >= 0,
             "from_memory: sizes and strides must not be negative: sizes {}, strides {}", sizes,
             list_of(meta.strides));
-  Tensor t = Tensor::adopt(new_impl(dtype, kCPU));
+  Tensor t = Tensor::adopt(new_impl(dtype, device));
   TensorImpl* impl = impl_of(t);
   write_dims(impl, list_of(meta.sizes), list_of(meta.strides));
   uint64_t bytes =
       static_cast<uint64_t>(span_of(plain_sizes(impl), plain_strides(impl))) * itemsize(dtype);
-  attach_storage(impl, make_borrowed_storage(data, bytes, kCPU, deleter, deleter_arg), 0);
+  attach_storage(impl, make_borrowed_storage(data, bytes, device, deleter, deleter_arg), 0);
   refresh_layout_flags(impl);
   if (thread_modes.tracer && memory_lent_slot) memory_lent_slot(t);
   return t;

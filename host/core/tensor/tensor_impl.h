@@ -124,13 +124,16 @@ Dims strides_for(SymIntList sizes, MemoryFormat format);
 TensorMeta meta_of(const Tensor& t);
 TensorMeta contiguous_meta(SymIntList sizes, Dtype dtype, Device device = kCPU);
 
-/// A real CPU tensor with uninitialised elements. Throws UserError on negative or overflowing
-/// sizes.
+/// A real tensor with uninitialised elements, on the CPU where no device is named. Throws UserError
+/// on negative or overflowing sizes, and where there is no such device.
 Tensor make_tensor(const TensorMeta& meta);
 Tensor make_tensor(SymIntList sizes, SymIntList strides, Dtype dtype);
 Tensor make_tensor(IntList sizes, Dtype dtype);
 /// Row-major, of the shape of the real, contiguous tensor `like`: the short way of pointwise calls.
 Tensor make_contiguous_like(const Tensor& like, Dtype dtype);
+/// `from_memory` for memory of any device.
+Tensor from_memory_on(Device device, void* data, IntList sizes, Dtype dtype, OptIntList strides,
+                      void (*deleter)(void*), void* deleter_arg);
 /// A fake tensor with storage of its own (or `storage`), never touching memory.
 Tensor make_fake(const TensorMeta& meta, SymInt offset = 0, StorageRef storage = {});
 /// Another tensor over the storage of `base`; works for fakes. Bounds are checked for real tensors.

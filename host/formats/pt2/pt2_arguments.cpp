@@ -131,7 +131,7 @@ Value Pt2Arguments::convert(const SchemaArg& arg, const Pt2Argument& value, cons
       break;
     case BaseType::device:
       // The program runs where its weights are, wherever it was exported.
-      if (value.kind == Pt2Kind::device) return Value::of(kCPU);
+      if (value.kind == Pt2Kind::device) return Value::of(device_);
       break;
     default:
       return number(arg, value, scope);

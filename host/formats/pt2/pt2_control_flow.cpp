@@ -54,7 +54,7 @@ std::shared_ptr<Graph> Pt2Nodes::body(const Pt2Graph& source, const std::string&
   auto body = std::make_shared<Graph>();
   body->shape_env = graph_.shape_env;
   body->name = name;
-  Pt2Nodes nodes(*body, symbols_);
+  Pt2Nodes nodes(*body, symbols_, device_);
   nodes.grad_mode_ = grad_mode_;
   nodes.autocast_ = autocast_;
   Pt2Scope scope;

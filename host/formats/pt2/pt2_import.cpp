@@ -26,7 +26,7 @@ class Importer {
         options_(options),
         graph_(std::make_shared<Graph>()),
         symbols_(program, ShapeEnv::make()),
-        nodes_(*graph_, symbols_) {
+        nodes_(*graph_, symbols_, options.device) {
     graph_->name = program.name;
     graph_->shape_env = symbols_.share_env();
   }

@@ -80,6 +80,7 @@ struct ImportOptions {
   bool random_weights = false;  ///< seeded random values for all weights
   bool with_weights = true;     ///< false: the graph only, ModelInput::tensor stays undefined
   bool own_weights = false;     ///< all are copies: the caller moves them, as training does
+  Device device;                ///< of all tensors, whatever devices the archive names
 };
 
 /// Weights are views of the mapped file, except those that the program may write: these, and every

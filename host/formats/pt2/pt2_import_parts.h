@@ -24,7 +24,7 @@ using Pt2Scope = std::unordered_map<std::string, NamedValue>;
 /// The arguments of nodes, by schema. Pointers in them hold until the next node.
 class Pt2Arguments {
  public:
-  explicit Pt2Arguments(Graph& graph) : graph_(graph) {}
+  Pt2Arguments(Graph& graph, Device device) : graph_(graph), device_(device) {}
   /// All arguments of `op`, which may differ from the node's op: see choose_overload.
   std::vector<Value> bind(const OpEntry& op, const Pt2Node& node, const Pt2Scope& scope);
 
@@ -37,6 +37,7 @@ class Pt2Arguments {
   Value integers(const SchemaArg& arg, const Pt2Argument& value, const Pt2Scope& scope);
 
   Graph& graph_;
+  Device device_;
   std::deque<std::vector<ValueId>> refs_;
   std::deque<std::vector<SymInt>> ints_;
   std::deque<std::vector<double>> floats_;
@@ -51,8 +52,8 @@ const OpEntry* choose_op(const Pt2Node& node);
 /// Translates the nodes of a graph, and of the sub-graphs that are written in place.
 class Pt2Nodes {
  public:
-  Pt2Nodes(Graph& graph, Pt2SymbolTable& symbols)
-      : graph_(graph), symbols_(symbols), arguments_(graph) {}
+  Pt2Nodes(Graph& graph, Pt2SymbolTable& symbols, Device device)
+      : graph_(graph), symbols_(symbols), device_(device), arguments_(graph, device) {}
   void add_all(const Pt2Graph& source, Pt2Scope& scope);
   TensorMeta meta(const Pt2TensorMeta& source, SymInt& offset);
   GraphValue tensor_value(const Pt2Graph& source, const std::string& name);
@@ -85,6 +86,7 @@ class Pt2Nodes {
 
   Graph& graph_;
   Pt2SymbolTable& symbols_;
+  Device device_;
   Pt2Arguments arguments_;
   std::vector<const Expr*> bound_;
   void cast_arguments(const OpEntry& op, std::vector<Value>& args);

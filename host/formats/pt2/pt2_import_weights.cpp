@@ -71,7 +71,10 @@ Tensor Pt2Weights::base(const Pt2Weight& weight, bool is_written) {
 Tensor Pt2Weights::tensor(const Pt2Weight& weight, bool is_written) {
   Tensor& found = bases_[{weight.record, weight.dtype}];
   bool too_short = found.defined() && found.numel().guard_int() < span_in_elements(weight);
-  if (!found.defined() || too_short) found = base(weight, is_written);
+  if (!found.defined() || too_short) {
+    found = base(weight, is_written);
+    if (options_.device != kCPU) found = found.to(options_.device, found.dtype());
+  }
   return make_view(found, SymIntList(weight.sizes), SymIntList(weight.strides), weight.offset);
 }
 

@@ -110,6 +110,7 @@ Number Pt2Nodes::number(const Pt2Sym& sym, Pt2SymbolType type) {
 TensorMeta Pt2Nodes::meta(const Pt2TensorMeta& source, SymInt& offset) {
   TensorMeta meta;
   meta.dtype = source.dtype;
+  meta.device = device_;
   for (const Pt2Sym& s : source.sizes) meta.sizes.push_back(size(s));
   for (const Pt2Sym& s : source.strides) meta.strides.push_back(size(s));
   offset = size(source.storage_offset);

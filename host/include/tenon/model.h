@@ -113,6 +113,9 @@ struct LoadOptions {
   uint64_t max_size = uint64_t{64} << 30;
   /// Calls are recorded on the tape, and parameters need gradients. See load_model().
   bool training = false;
+  /// Where the weights are and calls run: arguments must be there, and results are. Whatever device
+  /// the archive names, this is taken.
+  Device device;
 };
 
 /// One size of an input: a number, or an expression over the dynamic sizes of the archive.

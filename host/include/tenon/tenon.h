@@ -16,6 +16,7 @@
 #include <tenon/config.h>
 #include <tenon/control_flow.h>
 #include <tenon/data.h>
+#include <tenon/devices.h>
 #include <tenon/error.h>
 #include <tenon/library.h>
 #include <tenon/load_model.h>

@@ -3,6 +3,7 @@
 #include "ops/op.h"
 #include "ops/shapes.h"
 
+#include "core/device/device_memory.h"
 #include "core/sym/shape_env.h"
 
 #include <tenon/ops/copy.h>
@@ -13,6 +14,7 @@ namespace tenon::ops {
 namespace {
 
 using Format = std::optional<MemoryFormat>;
+constexpr OpTags any_device = OpTags::any_device;
 
 TensorMeta clone_meta(const Tensor& self, Format format) {
   TensorMeta meta = meta_of(self);
@@ -50,19 +52,24 @@ void check_broadcasts(const char* op, const Tensor& self, const Tensor& src) {
           self.sizes());
 }
 
+void copy_anywhere(const Tensor& to, const Tensor& from) {
+  bool on_cpu = to.device() == kCPU && from.device() == kCPU;
+  return on_cpu ? copy_broadcast(to, from) : copy_across(to, from);
+}
+
 void copy_into(const Tensor& self, const Tensor& src, bool) {
   check_broadcasts("copy_", self, src);
   require(!has_internal_overlap(self),
           "copy_: several elements of self share memory; clone it first");
   if (self.is_same(src)) return;
-  if (!may_overlap(self, src)) return copy_broadcast(self, src);
-  Tensor apart = make_tensor(contiguous_meta(src.sizes(), src.dtype()));
-  copy_elements(apart, src);
-  copy_broadcast(self, apart);
+  if (!may_overlap(self, src)) return copy_anywhere(self, src);
+  Tensor apart = make_tensor(contiguous_meta(src.sizes(), src.dtype(), src.device()));
+  copy_anywhere(apart, src);
+  copy_anywhere(self, apart);
 }
 
 void copy_functional(Tensor& out, const Tensor&, const Tensor& src, bool) {
-  copy_broadcast(out, src);
+  copy_anywhere(out, src);
 }
 
 void require_one_element(const char* op, const Tensor& self) {
@@ -72,7 +79,8 @@ void require_one_element(const char* op, const Tensor& self) {
 
 Number read_element(const Tensor& self) {
   require_one_element("item", self);
-  return load_number(impl_of(self)->data, self.dtype());
+  Tensor host = on_host(self);
+  return load_number(impl_of(host)->data, self.dtype());
 }
 
 // A number that only run time knows.
@@ -94,7 +102,7 @@ bool are_equal(const Tensor& self, const Tensor& other) {
   require(self.dtype() == other.dtype(),
           "equal: both tensors must have the same dtype, found {} and {}", self.dtype(),
           other.dtype());
-  Tensor a = contiguous_of(self), b = contiguous_of(other);
+  Tensor a = contiguous_of(on_host(self)), b = contiguous_of(on_host(other));
   return dispatch_dtype(self.dtype(), "equal", [&]<class T>() {
     return std::equal(data_of<T>(a), data_of<T>(a) + numel_of(a), data_of<T>(b));
   });
@@ -158,9 +166,10 @@ void become_resized(const Tensor& self, SymIntList size, MemoryFormat format) {
   int64_t bytes = (self.storage_offset() + product(size).guard_int()) * itemsize(self.dtype());
   if (!self.is_fake() && static_cast<uint64_t>(bytes) > impl_of(self)->storage_bytes) {
     // New memory: the elements that were there keep their places from the start of the storage.
-    Tensor larger = make_tensor(IntList{bytes / itemsize(self.dtype())}, self.dtype());
-    uint64_t there = impl_of(self)->storage_bytes;  // 0: there may be no memory at all
-    if (there) std::memcpy(data_of<char>(larger), impl_of(self)->storage, there);
+    Tensor larger =
+        make_tensor(contiguous_meta({bytes / itemsize(self.dtype())}, self.dtype(), self.device()));
+    copy_bytes(impl_of(larger)->data, self.device(), impl_of(self)->storage, self.device(),
+               impl_of(self)->storage_bytes);
     int64_t offset = self.storage_offset();
     become(self, larger);
     return replace_metadata(self, list_of(sizes), list_of(strides), offset);
@@ -181,10 +190,10 @@ constexpr auto resize_as_in_place = [](const Tensor& self, const Tensor& other, 
 
 static constexpr OpDef rows[] = {
     {.schema = "clone(Tensor self, *, MemoryFormat? memory_format=None) -> Tensor",
-     .tags = OpTags::copy,
+     .tags = OpTags::copy | any_device,
      .core = true,
      .meta = fn<clone_meta>,
-     .eager = [](Tensor& out, const Tensor& self, Format) { copy_elements(out, self); },
+     .eager = [](Tensor& out, const Tensor& self, Format) { copy_anywhere(out, self); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g; }}},
      .linear = "self"},
     {.schema =
@@ -197,8 +206,9 @@ static constexpr OpDef rows[] = {
          },
      .linear = "self"},
     {.schema = "lift_fresh_copy(Tensor self) -> Tensor",
+     .tags = any_device,
      .meta = [](const Tensor& self) { return like(self); },
-     .eager = [](Tensor& out, const Tensor& self) { copy_elements(out, self); },
+     .eager = [](Tensor& out, const Tensor& self) { copy_anywhere(out, self); },
      .decomp = [](const Tensor& self) { return clone(self); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g; }}},
      .linear = "self"},
@@ -209,14 +219,16 @@ static constexpr OpDef rows[] = {
                "device=None, "
                "bool? pin_memory=None, bool non_blocking=False, MemoryFormat? memory_format=None) "
                "-> Tensor",
-     .tags = OpTags::copy,
+     .tags = OpTags::copy | any_device,
      .core = true,
      .meta = fn<to_copy_meta>,
      .eager = [](Tensor& out, const Tensor& self, std::optional<Dtype>, std::optional<Layout>,
                  std::optional<Device>, std::optional<bool>, bool,
-                 Format) { copy_elements(out, self); },
+                 Format) { copy_anywhere(out, self); },
      .vjp = {{"self", "grad, self.meta",
-              [](const Tensor& g, const Tensor& like) { return g.to(like.dtype()); }}},
+              [](const Tensor& g, const Tensor& like) {
+                return g.to(like.device(), like.dtype());
+              }}},
      .linear = "self"},
     {.schema =
          "to.dtype(Tensor(a) self, ScalarType dtype, bool non_blocking=False, bool copy=False, "
@@ -260,6 +272,7 @@ static constexpr OpDef rows[] = {
            return converted_to(self, other.dtype(), other.device(), false, std::nullopt);
          }},
     {.schema = "copy(Tensor self, Tensor src, bool non_blocking=False) -> Tensor",
+     .tags = any_device,
      .core = true,
      .meta =
          [](const Tensor& self, const Tensor& src, bool) {
@@ -271,6 +284,7 @@ static constexpr OpDef rows[] = {
              {"src", "grad", [](const Tensor& g) { return g; }}},
      .linear = "src"},
     {.schema = "copy_(Tensor(a!) self, Tensor src, bool non_blocking=False) -> Tensor(a!)",
+     .tags = any_device,
      .meta = [](const Tensor& self, const Tensor& src,
                 bool) { check_broadcasts("copy_", self, src); },
      .eager = fn<copy_into>,
@@ -278,63 +292,69 @@ static constexpr OpDef rows[] = {
              {"src", "grad", [](const Tensor& g) { return g; }}}},
     {.schema = "resize_(Tensor(a!) self, SymInt[] size, *, MemoryFormat? memory_format=None) -> "
                "Tensor(a!)",
+     .tags = any_device,
      .meta = resize_in_place,
      .eager = resize_in_place},
     {.schema =
          "resize_as_(Tensor(a!) self, Tensor the_template, *, MemoryFormat? memory_format=None) -> "
          "Tensor(a!)",
+     .tags = any_device,
      .meta = resize_as_in_place,
      .eager = resize_as_in_place},
     {.schema = "_local_scalar_dense(Tensor self) -> Scalar",
-     .tags = OpTags::data_dependent,
+     .tags = OpTags::data_dependent | any_device,
      .core = true,
      .meta = fn<unknown_element>,
      .eager = fn<read_element>,
      .vjp = nondiff},
     {.schema = "item(Tensor self) -> Scalar",
-     .tags = OpTags::data_dependent,
+     .tags = OpTags::data_dependent | any_device,
      .meta = fn<unknown_element>,
      .eager = fn<read_element>,
      .vjp = nondiff},
     {.schema = "is_nonzero(Tensor self) -> bool",
-     .tags = OpTags::data_dependent,
+     .tags = OpTags::data_dependent | any_device,
      .decomp = fn<is_true>,
      .vjp = nondiff},
     {.schema = "equal(Tensor self, Tensor other) -> bool",
-     .tags = OpTags::data_dependent,
+     .tags = OpTags::data_dependent | any_device,
      .meta = fn<unknown_truth>,
      .eager = fn<are_equal>,
      .vjp = nondiff},
     {.schema = "_assert_tensor_metadata(Tensor a, SymInt[]? size=None, SymInt[]? stride=None, "
                "ScalarType? dtype=None, *, Device? device=None, Layout? layout=None) -> ()",
-     .tags = OpTags::side_effect,
+     .tags = OpTags::side_effect | any_device,
      .meta = check_metadata,
      .eager = check_metadata},
     {.schema = "_assert_scalar(Scalar self, str assert_msg) -> ()",
-     .tags = OpTags::side_effect,
+     .tags = OpTags::side_effect | any_device,
      .meta = assume_scalar,
      .eager = fn<check_scalar>},
     {.schema = "_assert_async(Tensor self) -> ()",
-     .tags = OpTags::side_effect,
+     .tags = OpTags::side_effect | any_device,
      .meta = [](const Tensor&) {},
      .eager = [](const Tensor& self) { check_async(self, "_assert_async"); }},
     {.schema = "_assert_async.msg(Tensor self, str assert_msg) -> ()",
-     .tags = OpTags::side_effect,
+     .tags = OpTags::side_effect | any_device,
      .meta = [](const Tensor&, std::string_view) {},
      .eager = fn<check_async>},
     {.schema = "sym_size.int(Tensor self, int dim) -> SymInt",
+     .tags = any_device,
      .core = true,
      .meta = [](const Tensor& self, int64_t dim) { return self.size(dim); },
      .eager = [](const Tensor& self, int64_t dim) { return self.size(dim); }},
     {.schema = "sym_stride.int(Tensor self, int dim) -> SymInt",
+     .tags = any_device,
      .core = true,
      .meta = [](const Tensor& self, int64_t dim) { return self.stride(dim); },
      .eager = [](const Tensor& self, int64_t dim) { return self.stride(dim); }},
     {.schema = "sym_numel(Tensor self) -> SymInt",
+     .tags = any_device,
      .core = true,
      .meta = [](const Tensor& self) { return self.numel(); },
      .eager = [](const Tensor& self) { return self.numel(); }},
     {.schema = "sym_storage_offset(Tensor self) -> SymInt",
+     .tags = any_device,
      .core = true,
      .meta = [](const Tensor& self) { return sym_offset_of(self); },
      .eager = [](const Tensor& self) { return sym_offset_of(self); }},

@@ -207,6 +207,7 @@ static constexpr OpDef rows[] = {
      .vjp = {{"self", "grad, self.meta, size, stride, storage_offset", fn<as_strided_vjp>}}},
     {.schema = "as_strided_(Tensor(a!) self, SymInt[] size, SymInt[] stride, "
                "SymInt? storage_offset=None) -> Tensor(a!)",
+     .tags = OpTags::any_device,
      .meta = as_strided_in_place,
      .eager = as_strided_in_place,
      .vjp = {{"self", "grad, self.meta, size, stride, storage_offset", fn<as_strided_vjp>}}},

@@ -2,8 +2,10 @@
 /* tenon/device.h - what a plugin with the role [[device]] gives. Valid C11 and C++17; the rules of
  * tenon/plugin.h hold.
  *
- * Not frozen: no plugin of this project offers a device yet, so that nothing has used these slots,
- * and hosts of ABI 1.0 make no tensor on the device of a plugin. The conformance kit says so.
+ * Memory is in the order of the stream that it was asked for on: it may be used by work that comes
+ * later on that stream, and goes back behind what was on it before. Copies and fills are enqueued;
+ * a copy from or to host memory that is not of host_alloc has done with that memory when it
+ * returns. Not frozen: one plugin of this project offers a device so far.
  */
 #ifndef TENON_DEVICE_H
 #define TENON_DEVICE_H
@@ -18,6 +20,11 @@ typedef struct tn_device_props {
   uint32_t struct_size, compute_units; uint64_t total_bytes, free_bytes;
   int32_t capability_major, capability_minor; tn_str name, arch;
 } tn_device_props;
+typedef struct tn_device_memory {
+  uint32_t struct_size, _r0;
+  uint64_t allocated_bytes, reserved_bytes, peak_bytes; /* in use; taken from the driver; highest */
+  uint64_t allocations;                                 /* since the start */
+} tn_device_memory;
 struct tn_device_provider {            /* any threads; one stream by one thread at a time */
   uint32_t struct_size, _r0;
   tn_str type_name; void* self;        /* "cuda" */
@@ -45,6 +52,11 @@ struct tn_device_provider {            /* any threads; one stream by one thread 
                        tn_tensor* const* values, tn_stream*, tn_tensor** out, uint32_t n_out);
   tn_status* (*capture_begin)(void* self, tn_stream*, uint64_t pool);   /* optional */
   tn_status* (*capture_end)(void* self, tn_stream*, void** executable); /* optional */
+  /* Optional, as are the two behind it: a stream for a handle of the program's own, which must
+   * outlive it; stream_free leaves the handle alone. */
+  tn_status* (*stream_wrap)(void* self, int32_t dev, void* native, tn_stream** out);
+  tn_status* (*trim)(void* self, int32_t dev);    /* what no tensor holds goes back to the driver */
+  tn_status* (*memory_stats)(void* self, int32_t dev, tn_device_memory* inout);
 };
 
 /* clang-format on */

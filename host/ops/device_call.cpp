@@ -1,0 +1,178 @@
+// Ops on tensors that lie on a device.
+#include "ops/device_call.h"
+
+#include "config/flags.h"
+#include "core/arguments.h"
+#include "core/device/device_memory.h"
+#include "ops/op_kernels.h"
+#include "ops/pointwise.h"
+#include "report/events.h"
+
+#include <algorithm>
+
+namespace tenon {
+
+namespace {
+
+bool is_host(Device device) { return device.type == DeviceType::cpu; }
+
+/// Calls f(tensor, argument number) for each tensor that the call is given.
+template <class F>
+void for_each_tensor(const CallArgs& call, F&& f) {
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    const Value& arg = call.args[i];
+    if (arg.tag != Tag::tensor && arg.tag != Tag::tensors) continue;
+    TensorList list(arg.as<Tensor>(), arg.tag == Tag::tensors ? arg.count : 1);
+    for (const Tensor& t : list)
+      if (t.defined()) f(t, i);
+  }
+}
+
+// CPU tensors without dimensions are numbers; those that say which elements are meant may be there.
+bool may_be_on_host(const CallArgs& call, const Tensor& t, uint32_t arg) {
+  const SchemaArg& schema = call.op->schema.args[arg];
+  return t.dim() == 0 || (schema.name == "indices" && schema.type.is_list);
+}
+
+std::optional<Device> device_argument(const CallArgs& call) {
+  for (uint32_t i = 0; i < call.n_args; ++i)
+    if (call.args[i].tag == Tag::device) return call.args[i].device();
+  return std::nullopt;
+}
+
+/// The one device that the tensors of a call are on; nothing where all are on the CPU.
+std::optional<Device> common_device(const CallArgs& call) {
+  std::optional<Device> found;
+  for_each_tensor(call, [&](const Tensor& t, uint32_t) {
+    if (is_host(t.device()) || found == t.device()) return;
+    require(!found, "{}: its tensors are on {} and {}; move one of them with .to(device, dtype)",
+            call.op->name, *found, t.device());
+    found = t.device();
+  });
+  if (!found) return found;
+  for_each_tensor(call, [&](const Tensor& t, uint32_t arg) {
+    require(!is_host(t.device()) || may_be_on_host(call, t, arg),
+            "{}: its tensors are on {} and cpu; move one of them with .to(device, dtype)",
+            call.op->name, *found);
+  });
+  return found;
+}
+
+/// A call that runs on the CPU in a device's stead: its arguments there, its results brought back.
+class HostCall {
+ public:
+  /// `reads`: whether the kernel looks at the elements of its arguments.
+  HostCall(const CallArgs& call, bool reads)
+      : call_(call), reads_(reads), args_(call.args, call.args + call.n_args) {
+    std::optional<Device> named = device_argument(call);
+    target_ = named ? *named : *common_device(call);
+    for (Value& arg : args_)
+      if (arg.tag == Tag::device) arg = Value::of(kCPU);
+    map_arguments(
+        args_, lists_, [this](const Tensor& t) { return brought(t); }, keep_numbers);
+  }
+
+  void run() {
+    dispatch(*call_.op, args_.data(), call_.n_args, call_.results, call_.n_results);
+    write_back();
+    for (uint32_t r = 0; r < call_.n_results; ++r) take_back(call_.results[r]);
+  }
+
+ private:
+  struct Moved {
+    Tensor original, host;
+  };
+
+  Tensor brought(const Tensor& t) {
+    if (is_host(t.device())) return t;
+    for (const Moved& m : moved_)
+      if (m.original.is_same(t)) return m.host;
+    return moved_.emplace_back(t, reads_ ? on_host(t) : host_like(t)).host;
+  }
+
+  void write_back() {
+    for (uint32_t i = 0; i < call_.n_args; ++i) {
+      if (!(call_.op->mutated_args >> i & 1)) continue;
+      const Value &given = call_.args[i], &used = args_[i];
+      uint32_t n = given.tag == Tag::tensors ? given.count : given.tag == Tag::tensor ? 1 : 0;
+      for (uint32_t k = 0; k < n; ++k) {
+        const Tensor &to = given.as<Tensor>()[k], &from = used.as<Tensor>()[k];
+        if (!to.defined() || to.is_same(from)) continue;
+        copy_across(to, from);
+        bump_version(to);
+      }
+    }
+  }
+
+  Tensor returned(Tensor host) const {
+    for (const Moved& m : moved_)
+      if (m.host.is_same(host)) return m.original;
+    if (is_host(target_)) return host;
+    TensorMeta meta = meta_of(host);
+    meta.device = target_;
+    Tensor there = make_tensor(meta);
+    copy_across(there, host);
+    return there;
+  }
+
+  void take_back(Value& result) const {
+    if (result.tag == Tag::tensor_owned) {
+      result = Value::own(returned(take<Tensor>(result)));
+    } else if (result.tag == Tag::tensors_owned) {
+      std::vector<Tensor> list = take<std::vector<Tensor>>(result);
+      for (Tensor& t : list)
+        if (t.defined()) t = returned(t);
+      result = Value::own(std::move(list));
+    }
+  }
+
+  const CallArgs& call_;
+  bool reads_;
+  std::vector<Value> args_;
+  ArgumentLists lists_;
+  std::vector<Moved> moved_;
+  Device target_;
+};
+
+bool may_fall_back() { return config::flags().compiler.device_fallback; }
+
+void run_here_or_on_host(const CallArgs& call) {
+  std::optional<Device> device = common_device(call);
+  const OpDef& def = *call.op->def;
+  if (device && try_foreign(call, device->type)) return;
+  if (!device || def.tags & OpTags::creation) return HostCall(call, false).run();
+  if (def.decomp) {
+    def.decomp.call(call);
+    return return_mutated(call);
+  }
+  require(may_fall_back(), ErrorCode::unsupported,
+          "{} cannot run on {}: no installed plugin has a kernel of it for this device; set "
+          "compiler.device_fallback = true to run it on the CPU with copies",
+          call.op->name, *device);
+  static report::Counter& fallbacks = report::counter("device.fallbacks");
+  fallbacks.add(1);
+  HostCall(call, true).run();
+}
+
+// `x.op_()`: the functional form, then a copy into x.
+void run_in_place(const CallArgs& call) {
+  const Tensor& self = *call.args[0].as<Tensor>();
+  common_device(call);
+  check_derived_in_place(call);
+  Value result;
+  dispatch(*call.op->functional, call.args, call.n_args, &result, 1);
+  copy_across(self, take<Tensor>(result));
+  return_mutated(call);
+}
+
+}  // namespace
+
+BoxedFn device_kernel(const OpEntry& op) {
+  if (op.out_form) return reference_kernel(op);
+  if (op.functional) return &run_in_place;
+  if (op.def->view || op.def->tags & OpTags::any_device)
+    return row_kernel(*op.def, op.mutated_args != 0);
+  return &run_here_or_on_host;
+}
+
+}  // namespace tenon

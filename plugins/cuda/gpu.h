@@ -1,0 +1,88 @@
+// One GPU: its context, its pool of memory, its streams and events, and whether it is lost.
+#pragma once
+
+#include "errors.h"
+#include "staging.h"
+
+#include <tenon/device.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+/// A queue of work. Those that stand for a handle of the program are not destroyed.
+struct tn_stream {
+  tenon::cuda::Gpu* gpu;
+  tenon::cuda::api::Stream handle;
+  int priority;
+  bool foreign;
+};
+struct tn_event {
+  tenon::cuda::Gpu* gpu;
+  tenon::cuda::api::Event handle;
+  bool timing;
+};
+
+namespace tenon::cuda {
+
+/// Threads: any. A stream is used by one thread at a time.
+class Gpu {
+ public:
+  explicit Gpu(int index);
+  Gpu(const Gpu&) = delete;
+
+  int index() const { return index_; }
+  /// Makes it the calling thread's device. Throws TN_UNAVAILABLE where it is lost.
+  void bind();
+  void require_alive() const;
+  /// The first cause is kept.
+  void lose(const std::string& why);
+  bool is_lost() const { return lost_.load(std::memory_order_acquire); }
+
+  void fill(tn_device_props& out);
+  void synchronize();
+
+  /// Memory of the stream's order, 512-byte aligned.
+  void* allocate(size_t bytes, tn_stream* stream);
+  void release(void* memory, tn_stream* stream) noexcept;
+  /// Gives what no tensor holds back to the driver.
+  void trim();
+  void fill(tn_device_memory& out);
+
+  void copy(void* to, const void* from, size_t bytes, int32_t direction, tn_stream* stream);
+  void set(void* to, uint8_t byte, size_t bytes, tn_stream* stream);
+
+  /// Streams go back to a list of the priority, events to another.
+  tn_stream* new_stream(int priority);
+  tn_stream* wrap(void* handle);
+  void put_back(tn_stream* stream) noexcept;
+  tn_event* new_event(bool timing);
+  void put_back(tn_event* event) noexcept;
+
+ private:
+  void open();
+  api::Stream handle_of(const tn_stream* stream) const;
+  api::Address try_allocate(size_t bytes, api::Stream stream);
+
+  int index_;
+  std::once_flag opening_;
+  api::Context context_ = nullptr;
+  api::Pool pool_ = nullptr;
+  std::atomic<uint64_t> allocations_{0};
+  std::unique_ptr<Staging> staging_;
+  std::mutex lists_;  // guards the two below
+  std::map<int, std::vector<api::Stream>> idle_streams_;
+  std::vector<api::Event> idle_events_;
+  mutable std::mutex losing_;  // guards cause_
+  std::string cause_;
+  std::atomic<bool> lost_{false};
+};
+
+/// The device of an index. Throws TN_UNAVAILABLE without a driver, TN_INVALID_ARGUMENT for an index
+/// that there is not.
+Gpu& gpu_at(int32_t index);
+
+}  // namespace tenon::cuda

@@ -1,0 +1,98 @@
+// Memory of a GPU: allocations in the order of a stream, from one pool a device.
+#include "gpu.h"
+
+#include <tenon/plugin.hpp>
+
+namespace tenon::cuda {
+
+using plugin::error;
+using plugin::text;
+
+namespace {
+
+uint64_t pool_figure(Gpu& gpu, api::Pool pool, int32_t which) {
+  uint64_t value = 0;
+  CU_TRY(gpu, "reading the use of memory", cuMemPoolGetAttribute, pool, which, &value);
+  return value;
+}
+
+}  // namespace
+
+api::Stream Gpu::handle_of(const tn_stream* stream) const {
+  if (!stream) return nullptr;
+  if (stream->gpu != this)
+    throw error(TN_INVALID_ARGUMENT, text("a stream of cuda:{} was given for work on cuda:{}",
+                                          stream->gpu->index(), index_));
+  return stream->handle;
+}
+
+api::Address Gpu::try_allocate(size_t bytes, api::Stream stream) {
+  api::Address address = 0;
+  api::Result result = driver().cuMemAllocFromPoolAsync(&address, bytes, pool_, stream);
+  if (result == api::error_out_of_memory) return 0;
+  check(*this, result, "cuMemAllocFromPoolAsync", text("allocating {} bytes", bytes));
+  return address;
+}
+
+void* Gpu::allocate(size_t bytes, tn_stream* stream) {
+  bind();
+  api::Stream order = handle_of(stream);
+  api::Address address = try_allocate(bytes, order);
+  if (!address) {
+    // What is on its way back counts as free once the device has come to it.
+    synchronize();
+    trim();
+    address = try_allocate(bytes, order);
+  }
+  if (!address)
+    throw error(TN_OUT_OF_MEMORY,
+                text("cuda:{} has no {} bytes left: {} in use, {} reserved", index_, bytes,
+                     pool_figure(*this, pool_, api::pool_used_current),
+                     pool_figure(*this, pool_, api::pool_reserved_current)));
+  allocations_.fetch_add(1, std::memory_order_relaxed);
+  return reinterpret_cast<void*>(address);
+}
+
+void Gpu::release(void* memory, tn_stream* stream) noexcept {
+  plugin::detail::quietly("cuda", [&] {
+    if (is_lost()) return;  // its memory went with it
+    bind();
+    CU_TRY(*this, "freeing memory", cuMemFreeAsync, reinterpret_cast<api::Address>(memory),
+           handle_of(stream));
+  });
+}
+
+void Gpu::trim() {
+  bind();
+  CU_TRY(*this, "giving memory back", cuMemPoolTrimTo, pool_, 0);
+}
+
+void Gpu::fill(tn_device_memory& out) {
+  bind();
+  out.allocated_bytes = pool_figure(*this, pool_, api::pool_used_current);
+  out.reserved_bytes = pool_figure(*this, pool_, api::pool_reserved_current);
+  out.peak_bytes = pool_figure(*this, pool_, api::pool_used_high);
+  out.allocations = allocations_.load(std::memory_order_relaxed);
+}
+
+void Gpu::set(void* to, uint8_t byte, size_t bytes, tn_stream* stream) {
+  bind();
+  if (bytes == 0) return;
+  CU_TRY(*this, text("filling {} bytes", bytes), cuMemsetD8Async,
+         reinterpret_cast<api::Address>(to), byte, bytes, handle_of(stream));
+}
+
+void Gpu::copy(void* to, const void* from, size_t bytes, int32_t direction, tn_stream* stream) {
+  bind();
+  if (bytes == 0) return;
+  api::Stream order = handle_of(stream);
+  if (direction == TN_COPY_H2D && !is_pinned(from, bytes))
+    return staging_->to_device(to, from, bytes, order);
+  if (direction == TN_COPY_D2H && !is_pinned(to, bytes))
+    return staging_->to_host(to, from, bytes, order);
+  CU_TRY(*this, text("copying {} bytes", bytes), cuMemcpyAsync, reinterpret_cast<api::Address>(to),
+         reinterpret_cast<api::Address>(from), bytes, order);
+  if (direction != TN_COPY_D2D) note_pinned_use(direction == TN_COPY_H2D ? from : to, *this, order);
+}
+
+}  // namespace tenon::cuda

@@ -1,0 +1,100 @@
+// Memory of the double's devices: two mappings of one file, a first-fit list a device.
+#include "memory.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace fake_cuda {
+
+namespace {
+
+constexpr size_t alignment = 512;
+constexpr size_t gap = 4096;   // between blocks, so that a step too far leaves every block
+constexpr int pattern = 0xFF;  // a NaN in f16, bf16, f32 and f64
+
+[[noreturn]] void give_up(const char* what) {
+  std::perror(what);
+  std::abort();
+}
+
+void* map(int file, size_t bytes, int protection) {
+  void* at = ::mmap(nullptr, bytes, protection, MAP_SHARED | MAP_NORESERVE, file, 0);
+  if (at == MAP_FAILED) give_up("fake_cuda: mmap");
+  return at;
+}
+
+}  // namespace
+
+Memory::Memory(int devices, size_t bytes) : bytes_(bytes), total_(bytes * size_t(devices)) {
+  int file = ::memfd_create("fake_cuda", MFD_CLOEXEC);
+  if (file < 0 || ::ftruncate(file, static_cast<off_t>(total_)) != 0)
+    give_up("fake_cuda: memfd_create");
+  base_ = reinterpret_cast<Address>(map(file, total_, PROT_NONE));
+  work_ = static_cast<char*>(map(file, total_, PROT_READ | PROT_WRITE));
+  ::close(file);
+  for (int d = 0; d < devices; ++d) free_[d].emplace(size_t(d) * bytes, bytes);
+}
+
+std::optional<Address> Memory::allocate(int device, size_t bytes) {
+  size_t wanted = (std::max(bytes, size_t{1}) + alignment - 1) / alignment * alignment + gap;
+  for (auto [offset, size] : free_[device]) {
+    if (size < wanted) continue;
+    free_[device].erase(offset);
+    if (size > wanted) free_[device].emplace(offset + wanted, size - wanted);
+    live_.emplace(offset, Block{bytes, device});
+    used_[device] += bytes;
+    peak_[device] = std::max(peak_[device], used_[device]);
+    std::memset(work_ + offset, pattern, bytes);
+    return base_ + offset;
+  }
+  return std::nullopt;
+}
+
+void Memory::release(Address address) {
+  auto block = live_.find(offset_of(address));
+  if (block == live_.end()) return;
+  auto [bytes, device] = block->second;
+  size_t offset = block->first;
+  live_.erase(block);
+  used_[device] -= bytes;
+  std::memset(work_ + offset, pattern, bytes);
+  size_t size = (std::max(bytes, size_t{1}) + alignment - 1) / alignment * alignment + gap;
+  auto [at, _] = free_[device].emplace(offset, size);
+  auto next = std::next(at);
+  if (next != free_[device].end() && at->first + at->second == next->first) {
+    at->second += next->second;
+    free_[device].erase(next);
+  }
+  if (at == free_[device].begin()) return;
+  auto before = std::prev(at);
+  if (before->first + before->second != at->first) return;
+  before->second += at->second;
+  free_[device].erase(at);
+}
+
+bool Memory::is_device(Address address) const {
+  return address >= base_ && address - base_ < total_;
+}
+
+void* Memory::work(Address address, size_t bytes) {
+  if (!is_device(address)) return nullptr;
+  size_t offset = offset_of(address);
+  auto after = live_.upper_bound(offset);
+  if (after == live_.begin()) return nullptr;
+  auto [start, block] = *std::prev(after);
+  if (offset - start > block.bytes || bytes > block.bytes - (offset - start)) return nullptr;
+  return work_ + offset;
+}
+
+size_t Memory::live_bytes() const {
+  size_t sum = 0;
+  for (const auto& [offset, block] : live_) sum += block.bytes;
+  return sum;
+}
+
+}  // namespace fake_cuda

@@ -1,0 +1,53 @@
+// Streams of the double: which of them works next is drawn from the seed.
+#include "streams.h"
+
+#include <vector>
+
+namespace fake_cuda {
+
+namespace api = tenon::cuda::api;
+
+StreamState* Streams::make(int device) {
+  auto* stream = new StreamState{device, {}};
+  all_.insert(stream);
+  return stream;
+}
+
+void Streams::destroy(StreamState* stream) {
+  run_until([&] { return stream->queue.empty(); });
+  all_.erase(stream);
+  delete stream;
+}
+
+StreamState* Streams::standard(int device) {
+  if (!standard_[device]) standard_[device] = make(device);
+  return standard_[device];
+}
+
+std::vector<StreamState*> Streams::runnable() const {
+  std::vector<StreamState*> out;
+  for (StreamState* s : all_)
+    if (!s->queue.empty() && (!s->queue.front().ready || s->queue.front().ready()))
+      out.push_back(s);
+  return out;
+}
+
+Result Streams::step() {
+  std::vector<StreamState*> able = runnable();
+  if (able.empty()) return api::success;
+  StreamState* chosen = able[random_() % able.size()];
+  Work work = std::move(chosen->queue.front());
+  chosen->queue.pop_front();
+  clock_ += 1;
+  return work.run ? work.run() : api::success;
+}
+
+Result Streams::run_until(const std::function<bool()>& done) {
+  while (!done()) {
+    if (runnable().empty()) return api::error_launch_timeout;
+    if (Result failed = step()) return failed;
+  }
+  return api::success;
+}
+
+}  // namespace fake_cuda

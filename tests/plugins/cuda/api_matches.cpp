@@ -1,0 +1,91 @@
+// The plugin's own declarations of the driver beside NVIDIA's: compiling this file is the test.
+// Types differ by name only where they have one size, and pointers where both are pointers.
+#include "api/driver.h"
+
+// Last: it defines macros with the names of the functions.
+#include <cuda.h>
+
+#include <type_traits>
+
+namespace {
+
+namespace api = tenon::cuda::api;
+
+template <class Ours, class Theirs>
+constexpr bool is_like =
+    sizeof(Ours) == sizeof(Theirs) &&
+    std::is_pointer_v<Ours> == std::is_pointer_v<Theirs>&& std::is_floating_point_v<Ours> ==
+        std::is_floating_point_v<Theirs>;
+
+template <class Ours, class Theirs>
+constexpr bool are_alike = false;
+template <class R, class... Ours, class T, class... Theirs>
+requires(sizeof...(Ours) ==
+         sizeof...(Theirs)) constexpr bool are_alike<R (*)(Ours...), T (*)(Theirs...)> =
+    is_like<R, T> && (is_like<Ours, Theirs> && ...);
+
+template <class Ours, class Theirs>
+constexpr bool all_alike = false;
+template <class... Ours, class... Theirs>
+constexpr bool all_alike<std::tuple<Ours...>, std::tuple<Theirs...>> = (are_alike<Ours, Theirs> &&
+                                                                        ...);
+
+template <class, class... Functions>
+using Rest = std::tuple<Functions...>;
+#define THEIR_TYPE(name, parameters) , decltype(&::name)
+using Theirs = Rest<void TENON_CUDA_DRIVER_FUNCTIONS(THEIR_TYPE)>;
+static_assert(all_alike<api::DriverFunctionTypes, Theirs>);
+
+static_assert(sizeof(api::Ordinal) == sizeof(CUdevice) &&
+              sizeof(api::Address) == sizeof(CUdeviceptr));
+
+static_assert(sizeof(api::PoolProperties) == sizeof(CUmemPoolProps));
+#define SAME_PLACE(ours, theirs) \
+  static_assert(offsetof(api::PoolProperties, ours) == offsetof(CUmemPoolProps, theirs))
+SAME_PLACE(allocation_type, allocType);
+SAME_PLACE(handle_types, handleTypes);
+SAME_PLACE(location_type, location.type);
+SAME_PLACE(location_id, location.id);
+SAME_PLACE(security_attributes, win32SecurityAttributes);
+SAME_PLACE(max_size, maxSize);
+SAME_PLACE(usage, usage);
+static_assert(api::PoolProperties{}.allocation_type == int{CU_MEM_ALLOCATION_TYPE_PINNED});
+static_assert(api::PoolProperties{}.location_type == int{CU_MEM_LOCATION_TYPE_DEVICE});
+
+#define SAME_NUMBER(ours, theirs) \
+  static_assert(static_cast<int64_t>(api::ours) == static_cast<int64_t>(theirs))
+SAME_NUMBER(success, CUDA_SUCCESS);
+SAME_NUMBER(error_invalid_value, CUDA_ERROR_INVALID_VALUE);
+SAME_NUMBER(error_out_of_memory, CUDA_ERROR_OUT_OF_MEMORY);
+SAME_NUMBER(error_not_initialized, CUDA_ERROR_NOT_INITIALIZED);
+SAME_NUMBER(error_deinitialized, CUDA_ERROR_DEINITIALIZED);
+SAME_NUMBER(error_no_device, CUDA_ERROR_NO_DEVICE);
+SAME_NUMBER(error_ecc_uncorrectable, CUDA_ERROR_ECC_UNCORRECTABLE);
+SAME_NUMBER(error_nvlink_uncorrectable, CUDA_ERROR_NVLINK_UNCORRECTABLE);
+SAME_NUMBER(error_contained, CUDA_ERROR_CONTAINED);
+SAME_NUMBER(error_not_ready, CUDA_ERROR_NOT_READY);
+SAME_NUMBER(error_illegal_address, CUDA_ERROR_ILLEGAL_ADDRESS);
+SAME_NUMBER(error_launch_timeout, CUDA_ERROR_LAUNCH_TIMEOUT);
+SAME_NUMBER(error_context_is_destroyed, CUDA_ERROR_CONTEXT_IS_DESTROYED);
+SAME_NUMBER(error_assert, CUDA_ERROR_ASSERT);
+SAME_NUMBER(error_hardware_stack, CUDA_ERROR_HARDWARE_STACK_ERROR);
+SAME_NUMBER(error_illegal_instruction, CUDA_ERROR_ILLEGAL_INSTRUCTION);
+SAME_NUMBER(error_misaligned_address, CUDA_ERROR_MISALIGNED_ADDRESS);
+SAME_NUMBER(error_invalid_address_space, CUDA_ERROR_INVALID_ADDRESS_SPACE);
+SAME_NUMBER(error_invalid_pc, CUDA_ERROR_INVALID_PC);
+SAME_NUMBER(error_launch_failed, CUDA_ERROR_LAUNCH_FAILED);
+SAME_NUMBER(error_system_driver_mismatch, CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
+SAME_NUMBER(attribute_multiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+SAME_NUMBER(attribute_capability_major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+SAME_NUMBER(attribute_capability_minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+SAME_NUMBER(attribute_memory_pools, CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED);
+SAME_NUMBER(pool_release_threshold, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD);
+SAME_NUMBER(pool_reserved_current, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT);
+SAME_NUMBER(pool_used_current, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+SAME_NUMBER(pool_used_high, CU_MEMPOOL_ATTR_USED_MEM_HIGH);
+SAME_NUMBER(stream_non_blocking, CU_STREAM_NON_BLOCKING);
+SAME_NUMBER(event_disable_timing, CU_EVENT_DISABLE_TIMING);
+SAME_NUMBER(host_portable, CU_MEMHOSTALLOC_PORTABLE);
+static_assert(api::driver_version <= CUDA_VERSION);
+
+}  // namespace

@@ -1,0 +1,37 @@
+// The double's functions, looked up in the library that the plugin has opened.
+#include "double.h"
+
+#include <tenon/tenon.h>
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <stdexcept>
+
+namespace {
+
+template <class F>
+F* function(const char* name) {
+  static void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  if (!library) throw std::runtime_error("no driver was opened yet");
+  void* found = ::dlsym(library, name);
+  if (!found) throw std::runtime_error("the driver is not the double");
+  return reinterpret_cast<F*>(found);
+}
+
+}  // namespace
+
+WithFallback::WithFallback() { tenon::config::set("compiler.device_fallback", true); }
+WithFallback::~WithFallback() { tenon::config::set("compiler.device_fallback", false); }
+
+FakeCudaCounts counts() { return function<FakeCudaCounts()>("fake_cuda_counts")(); }
+void fail_at(const char* name, uint64_t nth, int32_t result) {
+  function<void(const char*, uint64_t, int32_t)>("fake_cuda_fail")(name, nth, result);
+}
+const char* failed_call() { return function<const char*()>("fake_cuda_failed")(); }
+void seed_streams(uint64_t seed) { function<void(uint64_t)>("fake_cuda_seed")(seed); }
+void revive() { function<void()>("fake_cuda_revive")(); }
+
+tenon::Tensor moved(tenon::Device device, const tenon::Tensor& t) {
+  return t.to(device, t.dtype());
+}

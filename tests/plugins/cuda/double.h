@@ -1,0 +1,26 @@
+// What tests ask of the double of the driver that the plugin has opened.
+#pragma once
+
+#include "fake_cuda/fake_cuda.h"
+
+#include <tenon/devices.h>
+
+/// Turns a flag on while it lives: ops without a kernel for the device run on the CPU.
+class WithFallback {
+ public:
+  WithFallback();
+  ~WithFallback();
+};
+
+inline constexpr tenon::Device gpu(tenon::DeviceType::cuda);
+inline constexpr tenon::Device second_gpu(tenon::DeviceType::cuda, 1);
+
+FakeCudaCounts counts();
+void fail_at(const char* function, uint64_t nth, int32_t result);
+const char* failed_call();
+void seed_streams(uint64_t seed);
+void revive();
+
+/// The same elements on a device, made there by a copy.
+tenon::Tensor moved(tenon::Device device, const tenon::Tensor& t);
+inline tenon::Tensor to_cpu(const tenon::Tensor& t) { return moved(tenon::kCPU, t); }
