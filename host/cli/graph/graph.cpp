@@ -2,8 +2,8 @@
 #include "graph/graph.h"
 
 #include "backend/backend.h"
-#include "cli/graph_file.h"
 #include "cli/graph/graph_stages.h"
+#include "cli/graph_file.h"
 #include "cli/graphviz.h"
 #include "cli/output.h"
 #include "config/flags.h"

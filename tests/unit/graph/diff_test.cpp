@@ -99,6 +99,32 @@ TEST(Difference, OutputsCountInTheirOrder) {
   EXPECT_EQ(diff(three, other, 0), "... 4 lines that both have\n- output %c\n+ output %b\n");
 }
 
+TEST(Difference, BodiesAreComparedByTheirPlaces) {
+  auto scan = [](const std::string& name, const std::string& factor) {
+    return "  graph @" + name + R"( {
+    input %carry: f32[2]
+    input %x: f32[2]
+    %sum: f32[2] = aten.add.Tensor(%carry, %x)
+    %out: f32[2] = aten.mul.Scalar(%sum, )" +
+           factor + R"()
+    output %sum, %out
+  }
+  input %start: f32[2]
+  input %xs: f32[3, 2]
+  %last: f32[2], %all: f32[3, 2] = higher_order.scan.default(@)" +
+           name + R"(, [%start], [%xs], [])
+  output %last, %all
+)";
+  };
+  EXPECT_EQ(diff(scan("combine", "10.0"), scan("step", "10.0")), "");
+  EXPECT_EQ(diff(scan("combine", "10.0"), scan("step", "2.0"), 0),
+            R"(... 4 lines that both have
+-   %out: f32[2] = aten.mul.Scalar(%sum, 10.0)
++   %out: f32[2] = aten.mul.Scalar(%sum, 2.0)
+... 5 lines that both have
+)");
+}
+
 // 4,000 statements that have nothing in common.
 TEST(Difference, LongGraphsTakeMemoryOfTheSumOfTheirLengths) {
   auto chain = [](const std::string& op, int n) {
