@@ -14,6 +14,7 @@ namespace {
 using testing::HasSubstr;
 
 TEST(CudaDevice, IsCountedAndDescribed) {
+  TENON_NEEDS_THE_DOUBLE();
   EXPECT_EQ(device_count(DeviceType::cuda), 2);
   EXPECT_EQ(why_no_device(DeviceType::cuda), "");
   DeviceProperties p = device_properties(second_gpu);
@@ -23,6 +24,7 @@ TEST(CudaDevice, IsCountedAndDescribed) {
 }
 
 TEST(CudaDevice, OfAnIndexThatThereIsNotIsNamed) {
+  TENON_NEEDS_THE_DOUBLE();
   Tensor x = ones({2});
   try {
     moved(Device(DeviceType::cuda, 7), x);
@@ -33,6 +35,7 @@ TEST(CudaDevice, OfAnIndexThatThereIsNotIsNamed) {
 }
 
 TEST(CudaDevice, EachThreadHasItsOwnCurrentStream) {
+  TENON_NEEDS_TWO_GPUS();
   Stream mine(gpu);
   StreamGuard on(mine);
   EXPECT_EQ(Stream::current(gpu), mine);
@@ -92,6 +95,7 @@ TEST(CudaDevice, AStreamWaitsForAnEventOfAnother) {
 }
 
 TEST(CudaDevice, NothingIsLeftOfStreamsAndEvents) {
+  TENON_NEEDS_THE_DOUBLE();
   Stream::current(gpu).synchronize();
   {
     Stream a(gpu), b(gpu);

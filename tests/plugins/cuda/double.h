@@ -15,9 +15,17 @@ class WithFallback {
 inline constexpr tenon::Device gpu(tenon::DeviceType::cuda);
 inline constexpr tenon::Device second_gpu(tenon::DeviceType::cuda, 1);
 
+/// Whether the driver is the double: the tests run on a GPU, too, where its parts are skipped.
+bool is_double();
+#define TENON_NEEDS_THE_DOUBLE() \
+  if (!is_double()) GTEST_SKIP() << "asks the double of the driver"
+#define TENON_NEEDS_TWO_GPUS() \
+  if (tenon::device_count(tenon::DeviceType::cuda) < 2) GTEST_SKIP() << "needs two devices"
+
 FakeCudaCounts counts();
 void fail_at(const char* function, uint64_t nth, int32_t result);
 const char* failed_call();
+/// The order in which streams of the double run; a GPU has its own.
 void seed_streams(uint64_t seed);
 void revive();
 

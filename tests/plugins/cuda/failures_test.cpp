@@ -23,6 +23,7 @@ double step(nn::Linear& layer, optim::SGD& opt, const Tensor& x) {
 }
 
 TEST(CudaFailures, AFailureAtEachCallOfAStepIsNamedAndTheNextStepWorks) {
+  TENON_NEEDS_THE_DOUBLE();
   WithFallback fallback;
   nn::Linear layer(4, 3);
   layer.to(gpu);
@@ -53,6 +54,7 @@ TEST(CudaFailures, AFailureAtEachCallOfAStepIsNamedAndTheNextStepWorks) {
 }
 
 TEST(CudaFailures, ALostDeviceIsReportedWithItsFirstCause) {
+  TENON_NEEDS_THE_DOUBLE();
   Tensor x = moved(gpu, ones({4}));
   fail_at("cuMemcpyAsync", 1, 700);
   auto why = [&] {

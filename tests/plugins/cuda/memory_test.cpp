@@ -51,6 +51,7 @@ TEST(CudaMemory, LargeTensorsGoThroughTheStagingBuffers) {
 }
 
 TEST(CudaMemory, GoesFromOneDeviceToAnother) {
+  TENON_NEEDS_TWO_GPUS();
   for (uint64_t seed = 0; seed < 20; ++seed) {
     seed_streams(seed);
     Tensor x = randn({100});
@@ -120,6 +121,7 @@ TEST(CudaMemory, GoesBackBehindTheWorkOfOtherStreams) {
 }
 
 TEST(CudaMemory, IsGivenBack) {
+  TENON_NEEDS_THE_DOUBLE();
   synchronize(gpu);
   FakeCudaCounts before = counts();
   for (int i = 0; i < 1000; ++i) {
@@ -133,6 +135,7 @@ TEST(CudaMemory, IsGivenBack) {
 }
 
 TEST(CudaMemory, ThatIsGoneIsAnErrorAndTheNextCallWorks) {
+  TENON_NEEDS_THE_DOUBLE();
   Tensor x = ones({1 << 20});
   std::vector<Tensor> held;
   try {

@@ -33,6 +33,7 @@ TEST(CudaOps, WithoutAKernelNameOpDeviceAndCure) {
 }
 
 TEST(CudaOps, OfTwoDevicesAreRefusedByName) {
+  TENON_NEEDS_TWO_GPUS();
   WithFallback fallback;
   Tensor x = moved(gpu, ones({2}));
   EXPECT_THAT(error_of([&] { x + ones({2}); }),
