@@ -4,7 +4,9 @@
 #include <tenon/plugin.hpp>
 
 #include <dlfcn.h>
+#include <pthread.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <vector>
 
@@ -85,7 +87,10 @@ std::string start(Opened& out) {
   return text("initialisation failed ({}, {})", started, name_of(d, started));
 }
 
+std::atomic<bool> forked_since{false};
+
 Opened open() {
+  ::pthread_atfork(nullptr, nullptr, [] { forked_since = true; });
   Opened out;
   void* library = open_library();
   if (!library) {
@@ -112,6 +117,8 @@ const Opened& opened() {
   static const Opened* const result = new Opened(open());  // outlives the last free of a tensor
   return *result;
 }
+
+bool is_forked_child() { return forked_since.load(std::memory_order_relaxed); }
 
 const api::Driver& driver() {
   const Opened& result = opened();

@@ -20,6 +20,10 @@ struct Opened {
 /// every later one gives the same. Threads: any. Never throws for a driver that is not there.
 const Opened& opened();
 
+/// Whether the driver was opened by a process that this one was forked from: it does not survive
+/// that.
+bool is_forked_child();
+
 /// The driver's functions. Throws TN_UNAVAILABLE with the reason where there is no device.
 const api::Driver& driver();
 

@@ -3,8 +3,6 @@
 
 #include <tenon/plugin.hpp>
 
-#include <pthread.h>
-
 namespace tenon::cuda {
 
 using plugin::error;
@@ -17,17 +15,6 @@ constexpr int name_length = 256;
 
 // The thread's current device, so that binding it again costs no call.
 thread_local constinit Gpu* bound = nullptr;
-
-std::atomic<bool> is_forked_child{false};
-
-// A context does not survive a fork: what the child does with it is undefined.
-void watch_forks() {
-  static const bool watching = [] {
-    ::pthread_atfork(nullptr, nullptr, [] { is_forked_child = true; });
-    return true;
-  }();
-  static_cast<void>(watching);
-}
 
 int attribute(Gpu& gpu, int32_t which) {
   int value = 0;
@@ -61,7 +48,6 @@ Gpu& gpu_at(int32_t index) {
 Gpu::Gpu(int index) : index_(index) {}
 
 void Gpu::open() {
-  watch_forks();
   int capability = attribute(*this, api::attribute_capability_major) * 10 +
                    attribute(*this, api::attribute_capability_minor);
   if (capability < least_capability)
@@ -82,7 +68,7 @@ void Gpu::open() {
 }
 
 void Gpu::bind() {
-  if (is_forked_child.load(std::memory_order_relaxed))
+  if (is_forked_child())
     throw error(TN_UNAVAILABLE, text("cuda:{} cannot be used in a process that was forked after "
                                      "its first use; start the process with exec or spawn instead",
                                      index_));

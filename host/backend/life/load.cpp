@@ -184,7 +184,9 @@ const LoadedPlugin& load_locked(PluginCatalog& catalog, const FoundPluginPtr& pl
   // Until its ops have been checked: who looks for one of them must not load the plugin again.
   EntryScope scope(plugin->manifest.name);
   std::unique_ptr<LoadedPlugin> loaded = enter_plugin(catalog, plugin, *library);
-  Diagnosis warning = look_for_devices(*loaded);
+  // What offers nothing but devices is loaded when one is wanted, and who wants it asks: to open a
+  // driver takes long, and no fork survives it.
+  Diagnosis warning = loaded->backends.empty() ? Diagnosis() : look_for_devices(*loaded);
   if (warning.fault == PluginFault::threw) refuse_mapped(catalog, warning);
   if (Diagnosis d = missing_op(*plugin)) refuse_mapped(catalog, d);
   offer_extensions(*loaded);
