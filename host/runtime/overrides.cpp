@@ -69,22 +69,40 @@ std::optional<std::string> backend_override(int64_t number) {
   return name;
 }
 
-config::CompileOptions flag_override(int64_t number) {
-  constexpr std::string_view flag = "dynamo.debug_dynamo_config_override";
-  const std::string& rules = config::flags().dynamo.debug_dynamo_config_override;
-  if (rules.empty()) return nullptr;
-  std::optional<std::string> found = override_for(flag, rules, number);
-  if (!found) return nullptr;
-  std::string toml;
-  for (const std::string& setting : config::split(*found, ',')) {
-    size_t equals = setting.find('=');
-    require(equals != std::string::npos, ErrorCode::config,
-            "{} = \"{}\": `{}` has no value; write key=value", flag, rules, setting);
-    std::string key = setting.substr(0, equals);
-    if (key.find('.') == std::string::npos) key = "dynamo." + key;
-    toml += message("{} = {}\n", key, setting.substr(equals + 1));
+namespace {
+
+/// A flag whose rules have `key=value,key=value` as values.
+struct SettingRules {
+  std::string_view flag, module;
+  const std::string& rules;
+
+  /// Of the rule that holds for `number`, as lines of TOML.
+  std::string toml(int64_t number) const {
+    std::optional<std::string> found = override_for(flag, rules, number);
+    std::string out;
+    for (const std::string& setting : config::split(found.value_or(""), ',')) {
+      size_t equals = setting.find('=');
+      require(equals != std::string::npos, ErrorCode::config,
+              "{} = \"{}\": `{}` has no value; write key=value", flag, rules, setting);
+      std::string key = setting.substr(0, equals);
+      if (key.find('.') == std::string::npos) key = message("{}.{}", module, key);
+      out += message("{} = {}\n", key, setting.substr(equals + 1));
+    }
+    return out;
   }
-  return config::check_options(toml);
+};
+
+}  // namespace
+
+config::CompileOptions flag_override(int64_t number) {
+  const config::DynamoFlags& flags = config::flags().dynamo;
+  std::string toml;
+  for (const SettingRules& one : {SettingRules{"dynamo.debug_dynamo_config_override", "dynamo",
+                                               flags.debug_dynamo_config_override},
+                                  SettingRules{"dynamo.debug_inductor_config_override", "inductor",
+                                               flags.debug_inductor_config_override}})
+    if (!one.rules.empty()) toml += one.toml(number);
+  return toml.empty() ? nullptr : config::check_options(toml);
 }
 
 }  // namespace tenon

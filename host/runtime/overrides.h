@@ -3,7 +3,8 @@
 // A filter is a list of numbers `0,5`, a range `10-20`, or a comparison `>10 >=10 <5 <=5`; the
 // first rule whose filter holds counts. The number is that of the callable, the first part of a
 // compile id. Flags: dynamo.debug_backend_override, whose values are backends, and
-// dynamo.debug_dynamo_config_override, whose values are `key=value,key=value`.
+// dynamo.debug_dynamo_config_override and dynamo.debug_inductor_config_override, whose values are
+// `key=value,key=value`: flags of dynamo, options of the backend inductor.
 #pragma once
 
 #include "config/config.h"
@@ -22,7 +23,7 @@ std::optional<std::string> override_for(std::string_view flag, std::string_view 
 
 /// The backend that a callable of this number gets instead of its own; checked to exist.
 std::optional<std::string> backend_override(int64_t number);
-/// The flags that count while a callable of this number is compiled; null: none.
+/// The flags and options that count while a callable of this number is compiled; null: none.
 config::CompileOptions flag_override(int64_t number);
 
 }  // namespace tenon

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "plugins/inductor/graphs.h"
+#include "runtime/overrides.h"
 
 #include <unistd.h>
 
@@ -55,6 +56,27 @@ TEST_F(InductorOptions, StrictNumericsRoundEachProductAndSum) {
   std::vector<Tensor> inputs{randn({1000}), randn({1000}), randn({1000})};
   EXPECT_EQ(error_of_result(graph, inputs, "numerics = 'strict'"), 0);
   EXPECT_GT(error_of_result(graph, inputs, ""), 0);
+}
+
+TEST_F(InductorOptions, AreOverriddenByTheNumberOfACallable) {
+  auto rules = config::patch({{"dynamo.debug_inductor_config_override",
+                               "3,5-6:epilogue_fusion=false,simdlen=4;>9:simdlen=8"}});
+  EXPECT_EQ(flag_override(4), nullptr);
+  config::OptionScope scope(flag_override(6));
+  EXPECT_EQ(std::get<bool>(config::get("inductor.epilogue_fusion")), false);
+  config::OptionScope later(flag_override(10));
+  EXPECT_EQ(std::get<int64_t>(config::get("inductor.simdlen")), 8);
+}
+
+TEST_F(InductorOptions, ThatNobodyKnowsAreRefusedByTheOverride) {
+  auto rules =
+      config::patch({{"dynamo.debug_inductor_config_override", ">=0:epilog_fusion=false"}});
+  try {
+    flag_override(0);
+    FAIL() << "an option that inductor does not have was taken";
+  } catch (const UserError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("epilogue_fusion"));
+  }
 }
 
 TEST_F(InductorOptions, NarrowValuesAreRoundedAfterEachOpWhereThatIsAsked) {
