@@ -14,6 +14,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <limits>
 
 namespace tenon {
@@ -161,34 +162,47 @@ std::vector<Tensor> GraphRunner::run(std::span<const Tensor> inputs) {
   return outputs;
 }
 
-std::vector<Tensor> GraphRunner::random_inputs(uint64_t seed) const {
-  std::vector<int64_t> symbols;
-  for (const SymbolBinding& b : graph_->symbols) {
-    bool is_given = graph_->value(b.value).source == ValueSource::input;
-    std::optional<SymValue> hint = graph_->shape_env->hint(b.symbol);
-    require(hint || !is_given, "an input of the graph has a size without an example; pass --input");
-    symbols.push_back(hint ? hint->word : 0);
+namespace {
+
+/// What a size is in an input that is made up.
+using SizeValue = std::function<int64_t(SymInt)>;
+
+Tensor made_up_input(const GraphValue& value, const SizeValue& value_of, uint64_t seed) {
+  if (value.kind != ValueKind::tensor) {
+    bool whole = value.scalar.is_integer();
+    return scalar_tensor(whole ? value_of(value.scalar.sym_int()) : 1,
+                         whole ? Dtype::i64 : Dtype::f64);
   }
-  return random_inputs(symbols, seed);
+  std::vector<int64_t> sizes, strides;
+  for (SymInt size : value.meta.sizes) sizes.push_back(value_of(size));
+  for (SymInt stride : value.meta.strides) strides.push_back(value_of(stride));
+  return random_tensor(IntList(sizes), IntList(strides), value.meta.dtype, seed);
+}
+
+std::vector<Tensor> made_up_inputs(const Graph& graph, const SizeValue& value_of, uint64_t seed) {
+  std::vector<Tensor> inputs;
+  for (ValueId id : graph.inputs())
+    inputs.push_back(made_up_input(graph.value(id), value_of, seed + inputs.size()));
+  return inputs;
+}
+
+}  // namespace
+
+// Data-dependent sizes have no example.
+std::vector<Tensor> GraphRunner::random_inputs(uint64_t seed) const {
+  auto example = [&](SymInt size) {
+    if (!size.is_symbolic()) return size.word();
+    std::optional<int64_t> hint = graph_->shape_env->int_hint(size);
+    require(hint.has_value(), "an input of the graph has a size without an example; pass --input");
+    return *hint;
+  };
+  return made_up_inputs(*graph_, example, seed);
 }
 
 std::vector<Tensor> GraphRunner::random_inputs(std::span<const int64_t> symbols,
                                                uint64_t seed) const {
-  std::vector<Tensor> inputs;
-  for (ValueId id : graph_->inputs()) {
-    const GraphValue& value = graph_->value(id);
-    if (value.kind != ValueKind::tensor) {
-      bool whole = value.scalar.is_integer();
-      SymInt number = whole ? value.scalar.sym_int() : SymInt(1);
-      inputs.push_back(
-          scalar_tensor(dims_with(*graph_, {number}, symbols)[0], whole ? Dtype::i64 : Dtype::f64));
-      continue;
-    }
-    inputs.push_back(random_tensor(IntList(dims_with(*graph_, value.meta.sizes, symbols)),
-                                   IntList(dims_with(*graph_, value.meta.strides, symbols)),
-                                   value.meta.dtype, seed + inputs.size()));
-  }
-  return inputs;
+  auto in_call = [&](SymInt size) { return dims_with(*graph_, {size}, symbols)[0]; };
+  return made_up_inputs(*graph_, in_call, seed);
 }
 
 size_t GraphRunner::find(const std::string& name) const {

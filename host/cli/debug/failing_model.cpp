@@ -18,7 +18,8 @@ void add_failing_model_options(Options& app, FailingModel& options) {
       .required();
   app.add_option("--backend", options.backend, "the backend that fails");
   app.add_option("--mode", options.model.mode, "a mode of the backend");
-  app.add_flag("--grad", options.grad, "also the gradients with respect to all floating inputs");
+  app.add_flag("--grad", options.grad,
+               "also the gradients with respect to parameters, or to all floating inputs");
   app.add_option("--time", options.limit_s, "seconds after which a run counts as hanging")
       .positive();
   app.add_option("--keep-error", options.keep_error, "only failures whose message has this text");

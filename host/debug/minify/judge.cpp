@@ -39,14 +39,19 @@ Tensors completed(Tensors given, Tensors made_up, const Graph& graph) {
   return given;
 }
 
-// Every floating input that nobody writes is a leaf.
-void want_all_gradients(Graph& graph) {
+// Inputs that are known to need a gradient, as parameters are, are leaves; where none is, all
+// floating ones that nobody writes.
+void choose_leaves(Graph& graph) {
   AliasClasses classes(graph);
-  for (ValueId v : graph.inputs()) {
-    GraphValue& value = graph.value(v);
-    value.flags.requires_grad =
-        value.kind == ValueKind::tensor && is_floating(value.meta.dtype) && !classes.is_written(v);
-  }
+  auto can_need = [&](ValueId v) {
+    const GraphValue& value = graph.value(v);
+    return value.kind == ValueKind::tensor && is_floating(value.meta.dtype) &&
+           !classes.is_written(v);
+  };
+  auto is_known = [&](ValueId v) { return graph.value(v).flags.requires_grad && can_need(v); };
+  bool any_known = std::ranges::any_of(graph.inputs(), is_known);
+  for (ValueId v : graph.inputs())
+    graph.value(v).flags.requires_grad = any_known ? is_known(v) : can_need(v);
 }
 
 /// The same inputs for each of several runs.
@@ -224,7 +229,7 @@ class Judge {
     if (!wrong.empty() || graph_->symbols.empty()) return wrong;
     auto other = other_symbols(*graph_, runner_.symbols_of(inputs.values()));
     if (!other) return "";
-    std::string with_others = compare_with(*other);
+    std::string with_others = compare_with(*other, inputs.values());
     return with_others.empty() ? "" : "with other sizes, " + with_others;
   }
 
@@ -234,18 +239,27 @@ class Judge {
     Run found = run_on(runner_, inputs, grad_);
     tell_("compare");
     Run eager = run_on(eager_, inputs, grad_);
-    // Symbols are read from the inputs, and from results where only the run knows them.
-    DoubleRun exact = run_graph_in_double(*graph_, inputs.copies(), {}, grad_);
-    return first_difference(found, eager,
-                            finished(std::move(exact.outputs), std::move(exact.leaves), grad_));
+    return first_difference(found, eager, run_in_double(inputs, eager));
   }
 
-  // What eager ops refuse of those sizes says nothing about the backend.
-  std::string compare_with(const std::vector<int64_t>& symbols) {
+  // Symbols are read from the inputs, and from results where only the run knows them. What does not
+  // run in double precision, such as a loop that states its dtype, is held against eager ops.
+  Run run_in_double(const Inputs& inputs, const Run& eager) const try {
+    DoubleRun exact = run_graph_in_double(*graph_, inputs.copies(), {}, grad_);
+    return finished(std::move(exact.outputs), std::move(exact.leaves), grad_);
+  } catch (const Error&) {
+    return eager;
+  }
+
+  // What eager ops refuse of those sizes says nothing about the backend. Weights stay.
+  std::string compare_with(const std::vector<int64_t>& symbols, const Tensors& before) {
     std::optional<Inputs> inputs;
     try {
-      inputs.emplace(*graph_, completed({}, runner_.random_inputs(symbols, /*seed=*/100), *graph_),
-                     grad_);
+      Tensors made_up = runner_.random_inputs(symbols, /*seed=*/100), kept(made_up.size());
+      for (size_t i = 0; i < kept.size(); ++i)
+        if (to_text(made_up[i].sizes()) == to_text(before[i].sizes()) && before[i].dim() > 0)
+          kept[i] = before[i];
+      inputs.emplace(*graph_, completed(std::move(kept), std::move(made_up), *graph_), grad_);
       run_on(eager_, *inputs, false);
     } catch (const Error&) {
       return "";
@@ -271,7 +285,7 @@ std::string judge_graph(const std::shared_ptr<Graph>& graph, std::vector<Tensor>
                         const JudgeOptions& options,
                         const std::function<void(std::string_view)>& tell) {
   EnableGradGuard as_wanted(options.grad);
-  if (options.grad) want_all_gradients(*graph);
+  if (options.grad) choose_leaves(*graph);
   return Judge(graph, options, tell).run(std::move(inputs));
 }
 

@@ -19,7 +19,7 @@ namespace tenon {
 
 struct JudgeOptions {
   std::string backend, mode;
-  bool grad = false;  ///< also the gradients with respect to all floating inputs
+  bool grad = false;  ///< also the gradients with respect to parameters, or to all floating inputs
 };
 
 /// Makes up what is undefined among the inputs, of which there is one for each of the graph, or none:
