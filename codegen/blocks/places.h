@@ -29,9 +29,9 @@ struct Places {
   const int64_t* places;
   const uint8_t* mask;  // by lane, or null
   int64_t n;
-  // Of a tile, the slowest dimension first.
+  // Of a tile, the slowest dimension first; so many of each are set.
   size_t n_dims = 0;
-  int64_t extents[most_dimensions] = {}, steps[most_dimensions] = {};
+  int64_t extents[most_dimensions], steps[most_dimensions];
 };
 
 /// f(i, offset, step, count) for each run along the fastest dimension of a tile.

@@ -12,8 +12,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <bit>
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <sstream>
 #include <thread>
 
@@ -113,6 +116,113 @@ TEST_P(Programs, AWeightThatWasWrittenIsReadAgain) {
   expect_near(run(*code, inputs), run(*reference, inputs));
   inputs[1].mul_(2.0);
   expect_near(run(*code, inputs), run(*reference, inputs));
+}
+
+// ---- what blocks compute
+
+/// As bits: NaN is equal to NaN, and -0 is not 0.
+std::vector<std::vector<uint32_t>> bits_of(const std::vector<std::vector<float>>& outputs) {
+  std::vector<std::vector<uint32_t>> out;
+  for (const std::vector<float>& values : outputs) {
+    auto& bits = out.emplace_back();
+    for (float x : values) bits.push_back(std::isnan(x) ? 0x7fc00000 : std::bit_cast<uint32_t>(x));
+  }
+  return out;
+}
+
+constexpr std::string_view pairs = R"(tng 1
+graph @f {
+  symbol s0 in [1, inf] hint 40 from size(%x, 0)
+  input %x: f32[s0]
+  input %y: f32[s0]
+  %m: f32[s0] = aten.mul.Tensor(%x, %y)
+  %a: f32[s0] = aten.add.Tensor(%m, %x)
+  %r: f32[s0] = aten.relu.default(%a)
+  %n: f32[s0] = aten.sub.Tensor(%y, %a)
+  %c: f32[s0] = aten.clamp.default(%n, -1.5, 2.0)
+  %g: bool[s0] = aten.gt.Tensor(%x, %y)
+  %w: f32[s0] = aten.where.self(%g, %r, %c)
+  %d: f32[s0] = aten.minimum.default(%x, %y)
+  %e: f32[s0] = aten.sub.Tensor(%d, %w)
+  output %w, %e
+}
+)";
+
+TEST_P(Programs, TwoPrimitivesInOneStepGiveTheBitsOfTwoSteps) {
+  auto graph = parse_graph(pairs);
+  auto code = compile_with_backend(GetParam(), request_for(graph));
+  auto reference = interpreter_artifact(graph);
+  float infinity = std::numeric_limits<float>::infinity();
+  // No -0: which zero a minimum of both is, nobody promises.
+  std::vector<float> special{std::nanf(""), infinity, -infinity, 0.0f, 3e38f, 1.0f, -2.5f, 1e-40f};
+  for (int64_t n : {1, 7, 16, 64, 65, 511, 1000}) {
+    std::vector<float> x, y;
+    for (int64_t i = 0; i < n; ++i) {
+      auto at = static_cast<size_t>(i);
+      x.push_back(special[at % 8]), y.push_back(special[at / 8 % 8]);
+    }
+    std::vector<Tensor> inputs{tensor(x), tensor(y)};
+    auto found = run(*code, inputs), expected = run(*reference, inputs);
+    for (size_t i = 0; i < x.size(); ++i)
+      EXPECT_EQ(bits_of({{found[0][i], found[1][i]}}), bits_of({{expected[0][i], expected[1][i]}}))
+          << n << ": x " << x[i] << ", y " << y[i];
+  }
+}
+
+constexpr std::string_view extremes = R"(tng 1
+graph @f {
+  symbol s0 in [1, inf] hint 40 from size(%x, 0)
+  input %x: f32[s0, 87]
+  %a: f32[s0] = aten.amax.default(%x, [1])
+  %b: f32[s0] = aten.amin.default(%x, [1])
+  output %a, %b
+}
+)";
+
+TEST_P(Programs, AnExtremeOfARowFindsEachElementAndNaN) {
+  auto graph = parse_graph(extremes);
+  auto code = compile_with_backend(GetParam(), request_for(graph));
+  auto reference = interpreter_artifact(graph);
+  for (float found : {9.0f, -9.0f, std::nanf("")}) {
+    Tensor x = rand({87, 87});
+    for (int64_t i = 0; i < 87; ++i) x.data_ptr<float>()[i * 88] = found;
+    EXPECT_EQ(bits_of(run(*code, {x})), bits_of(run(*reference, {x}))) << found;
+  }
+}
+
+constexpr std::string_view near_one = R"(tng 1
+graph @f {
+  symbol s0 in [1, inf] hint 40 from size(%x, 0)
+  input %x: f32[s0]
+  %a: f32[s0] = aten.expm1.default(%x)
+  %b: f32[s0] = aten.log1p.default(%x)
+  output %a, %b
+}
+)";
+
+void expect_within(float found, double exact, double x) {
+  auto nearest = static_cast<float>(exact);
+  if (!std::isfinite(nearest) || nearest == 0) {
+    EXPECT_EQ(bits_of({{found}}), bits_of({{nearest}})) << x;
+    return;
+  }
+  double ulp = std::fabs(static_cast<double>(std::nextafter(nearest, 2 * nearest)) - nearest);
+  EXPECT_LE(std::fabs(found - exact), 2.5 * ulp) << x;
+}
+
+TEST_P(Programs, FunctionsNearOneLoseNothing) {
+  auto code = compile_with_backend(GetParam(), request_for(parse_graph(near_one)));
+  float infinity = std::numeric_limits<float>::infinity();
+  std::vector<float> x{0.0f,      -0.0f,         -1.0f,  -1.5f, infinity,
+                       -infinity, std::nanf(""), 88.72f, 89.0f};
+  for (int exponent = -140; exponent < 7; ++exponent)
+    for (float m : {1.0f, 1.3f, 1.9f})
+      x.push_back(std::ldexp(m, exponent)), x.push_back(std::ldexp(-m, exponent));
+  auto found = run(*code, {tensor(x)});
+  for (size_t i = 0; i < x.size(); ++i) {
+    expect_within(found[0][i], std::expm1(static_cast<double>(x[i])), x[i]);
+    expect_within(found[1][i], std::log1p(static_cast<double>(x[i])), x[i]);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Each, Programs, testing::Values("ts", "aot_ts", "simple_ts", "nnc"),
