@@ -246,15 +246,13 @@ Options options_of(JsonView compile_args) {
 std::vector<config::Patch> flags_of(JsonView scenario) {
   std::vector<config::Patch> patches;
   for (auto [name, value] : scenario.field("config").members()) {
-    std::string key = "dynamo." + std::string(name);
+    std::string key(name);
+    if (key.find('.') == key.npos) key = "dynamo." + key;
     if (value.is_integer())
       patches.push_back(config::patch({{key, value.integer()}}));
     else
       patches.push_back(config::patch({{key, value.boolean()}}));
   }
-  // The one flag that a scenario tells in words only.
-  if (scenario.field("what_it_checks").text().find("use_duck_shape=false") != std::string::npos)
-    patches.push_back(config::patch({{"shapes.use_duck_shape", false}}));
   return patches;
 }
 

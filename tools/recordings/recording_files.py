@@ -1,6 +1,9 @@
-"""Recordings that are JSON: which files a script makes, and what differs from those that are there."""
+"""Recordings that are JSON: what a script makes anew, and how it differs from what is there."""
 
-import argparse, json, math, os
+import argparse
+import json
+import math
+import os
 
 
 def arguments(doc, kind):
@@ -19,7 +22,7 @@ def read(folder, name):
         return json.load(f)
 
 
-def names_in(folder, except_for=("index",)):
+def names_in(folder, except_for=("index", "overhead_torch213")):
     files = sorted(f[:-5] for f in os.listdir(folder) if f.endswith(".json"))
     return [name for name in files if name not in except_for]
 
@@ -29,13 +32,16 @@ def write(folder, name, recording):
         f.write(json.dumps(recording, indent=1))
 
 
+PROSE = ("message", "warning")  # names files, lines and addresses of PyTorch
+
+
 def differences(old, new, place=""):
-    """Where two JSON values differ, as lines; numbers may by 1e-5."""
+    """Where two JSON values differ, as lines; numbers may by 1e-5, prose does not count."""
     if isinstance(old, dict) and isinstance(new, dict):
         lines = [f"{place}/{k}: is missing" for k in old if k not in new]
         lines += [f"{place}/{k}: is new" for k in new if k not in old]
         for key in old:
-            if key in new:
+            if key in new and key not in PROSE:
                 lines += differences(old[key], new[key], f"{place}/{key}")
         return lines
     if isinstance(old, list) and isinstance(new, list):
