@@ -26,10 +26,12 @@ namespace tenon {
 
 namespace {
 
-// In training, with running_mean and running_var, which are arguments 3 and 4.
-bool updates_statistics(const Node& node, const OpEntry& op) {
+// In training, with running_mean and running_var, which are arguments 3 and 4. A vector, which is
+// empty then, has no channels.
+bool updates_statistics(const Graph& graph, const Node& node, const OpEntry& op) {
   return op.def->tags & OpTags::updates_statistics && node.args[3].tag == Tag::ref &&
-         node.args[4].tag == Tag::ref && node.args[5].number().to_bool();
+         node.args[4].tag == Tag::ref && node.args[5].number().to_bool() &&
+         graph.value(static_cast<ValueId>(node.args[0].payload)).meta.sizes.size() > 1;
 }
 
 // A view that looks at a second tensor, maybe for a number (where it begins): what the graph needs
@@ -144,7 +146,7 @@ void Functionalizer::lower_node(const Node& node) {
   std::optional<EnableGradGuard> mode;
   if (options_.training) follow_facts(node, mode);
   std::vector<Value> args = values_.arguments(node);
-  if (updates_statistics(node, op))
+  if (updates_statistics(graph_, node, op))
     lower_batch_norm(node, op, args);
   else if (op.mutated_args)
     lower_write(node, op, args);

@@ -81,6 +81,7 @@ class Pt2Nodes {
               std::vector<std::string>& names);
   SymInt size(const Pt2Sym& sym);
   void bind_symbols(ValueId id);
+  void forget_open_offset(GraphValue& value) const;
   void bind(const Expr* expr, ValueId id, int32_t dim, bool stride = false);
   bool is_bound(const Expr* symbol) const;
 

@@ -149,6 +149,14 @@ void Pt2Nodes::bind_symbols(ValueId id) {
   each(value.meta.strides, true);
 }
 
+// Where data decides where a view lies, the symbol of its offset is bound by a node behind it, which
+// asks for the offset, or by none. Nothing before that depends on it.
+void Pt2Nodes::forget_open_offset(GraphValue& value) const {
+  if (value.kind != ValueKind::tensor || !value.offset.is_symbolic()) return;
+  for (const Expr* symbol : free_symbols(value.offset.expr()))
+    if (!is_bound(symbol)) value.offset = 0;
+}
+
 // ---- nodes
 
 void Pt2Nodes::result(const Pt2Graph& source, const Pt2Argument& output,
@@ -219,6 +227,7 @@ void Pt2Nodes::append(const Pt2Node& node, const OpEntry& op, std::span<const Va
     if (names[r].empty()) continue;
     scope[names[r]] = {value, graph_.value(value).kind, graph_.value(value).scalar};
     bind_symbols(value);
+    forget_open_offset(graph_.value(value));
   }
 }
 

@@ -2,7 +2,7 @@
 //
 // Model: A = F(...) and the gradients of the factors are given; the gradient of A follows from the
 // differential of the equation that defines them, with the freedom that the structure of a factor
-// (triangular, orthogonal) leaves it. Real matrices only; batches lie in front. Sources: Giles, "An
+// (triangular, orthogonal) leaves it. A is real; batches lie in front. Sources: Giles, "An
 // extended collection of matrix derivative results" (2008); Walter and Lehmann, "Algorithmic
 // differentiation of linear algebra functions" (2010); Seeger et al., "Auto-differentiating linear
 // algebra" (2017). Cost: some products and triangular solves of the matrix.
@@ -270,6 +270,29 @@ Tensor eigh_vjp(const Tensor& grad_values, const Tensor& grad_vectors, const Ten
   if (grad_values.defined()) middle = plus(middle, grad_values.diag_embed());
   if (!middle.defined()) return {};
   return vectors.matmul(middle).matmul(vectors.mT());
+}
+
+// The real part of x in the complex system a x = b, by a real one of twice the size.
+static Tensor real_solution(const Tensor& a, const Tensor& b) {
+  Tensor re = real(a), im = imag(a);
+  Tensor whole = cat({cat({re, im.neg()}, -1), cat({im, re}, -1)}, -2);
+  return linalg_solve(whole, cat({real(b), imag(b)}, -2)).narrow(-2, 0, a.size(-1));
+}
+
+Tensor eig_vjp(const Tensor& grad_values, const Tensor& grad_vectors, const Tensor& values,
+               const Tensor& vectors) {
+  Tensor adjoint = conj_physical(vectors.mT()), middle;
+  if (grad_vectors.defined()) {
+    Tensor own = eye(values.size(-1), vectors.dtype() == Dtype::c128 ? Dtype::f64 : Dtype::f32);
+    Tensor gaps = conj_physical(values.unsqueeze(-2).sub(values.unsqueeze(-1))).add(own);
+    Tensor moved = adjoint.matmul(grad_vectors);
+    // Vectors keep the length 1.
+    Tensor longer = real(moved.diagonal(0, -2, -1)).unsqueeze(-2);
+    middle = moved.sub(adjoint.matmul(vectors).mul(longer)).div(gaps).mul(own.neg().add(1));
+  }
+  if (grad_values.defined()) middle = plus(middle, grad_values.diag_embed());
+  if (!middle.defined()) return {};
+  return real_solution(adjoint, middle.matmul(adjoint));
 }
 
 Tensor svd_vjp(const Tensor& grad_u, const Tensor& grad_s, const Tensor& grad_vh,

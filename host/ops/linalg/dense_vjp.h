@@ -38,6 +38,10 @@ std::tuple<Tensor, Tensor> lstsq_vjp(const Tensor& grad, const Tensor& a, const 
 Tensor pinv_vjp(const Tensor& grad, const Tensor& a, const Tensor& inverse);
 Tensor eigh_vjp(const Tensor& grad_values, const Tensor& grad_vectors, const Tensor& values,
                 const Tensor& vectors, const Tensor& a, std::string_view half, bool compute_v);
+/// The vectors are complex, of length 1 and determined up to a phase; what is made of them may not
+/// depend on it.
+Tensor eig_vjp(const Tensor& grad_values, const Tensor& grad_vectors, const Tensor& values,
+               const Tensor& vectors);
 Tensor svd_vjp(const Tensor& grad_u, const Tensor& grad_s, const Tensor& grad_vh, const Tensor& u,
                const Tensor& s, const Tensor& vh, const Tensor& a, bool full_matrices,
                bool compute_uv);

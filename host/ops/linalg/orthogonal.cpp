@@ -206,7 +206,8 @@ static constexpr OpDef rows[] = {
      .autocast = Autocast::fp32},
     {.schema = "linalg_eig(Tensor self) -> (Tensor eigenvalues, Tensor eigenvectors)",
      .meta = fn<eig_metas>,
-     .provider = lapack},
+     .provider = lapack,
+     .vjp = {{"self", "grad0?, grad1?, result0, result1", fn<eig_vjp>}}},
     {.schema = "linalg_eigvals(Tensor self) -> Tensor",
      .decomp = [](const Tensor& self) { return std::get<0>(linalg_eig(self)); }},
     {.schema = "_linalg_svd(Tensor A, bool full_matrices=False, bool compute_uv=True, *, str? "

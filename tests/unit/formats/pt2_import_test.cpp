@@ -135,6 +135,16 @@ TEST(Pt2Import, SymbolsOfStridesAndOffsetsAreBound) {
   EXPECT_EQ(run(model, {given})[0].dim(), 2);
 }
 
+// Where data decides where a view lies, a node behind it asks for its offset, or none does.
+TEST(Pt2Import, OffsetsOfResultsNeedNotBeBound) {
+  std::string linear = R"("linear": )" + SmallArchive::dynamic_meta("2");
+  std::string moved = changed(linear, R"j("storage_offset": {"as_int": 0})j",
+                              R"j("storage_offset": )j" + open_number("u9", "2"));
+  ImportedModel model = import_pt2(linear_archive().change_model(linear, moved).read());
+  EXPECT_EQ(model.symbols.size(), 1u);
+  EXPECT_EQ(run(model, {ones({2, 3})})[0].dim(), 2);
+}
+
 TEST(Pt2Import, RefusesResultsThatContradictTheirOp) {
   std::string said = R"("add": )" + SmallArchive::dynamic_meta("2");
   expect_import_refusal(said, R"("add": )" + SmallArchive::dynamic_meta("3"),
