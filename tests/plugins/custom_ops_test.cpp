@@ -15,6 +15,7 @@
 #include "graph/text/print.h"
 #include "ops/custom_op.h"
 #include "ops/decompose.h"
+#include "plugins/own_process.h"
 
 #include <tenon/custom_ops.h>
 #include <tenon/tenon.h>
@@ -68,22 +69,24 @@ void expect_near(const std::vector<float>& a, const std::vector<float>& b) {
 }
 
 TEST_F(CustomOps, AGraphThatNamesOneLoadsItsPlugin) {
-  all_backends();
-  EXPECT_FALSE(is_mapped("tenon_test_custom_ops.so"));
-  auto graph = parse_graph(R"(tng 1
+  in_own_process([] {
+    all_backends();
+    EXPECT_FALSE(is_mapped("tenon_test_custom_ops.so"));
+    auto graph = parse_graph(R"(tng 1
 graph {
   input %x: f32[3]
   %y: f32[3] = test_ops.twice.default(%x)
   output %y
 }
 )");
-  EXPECT_TRUE(is_mapped("tenon_test_custom_ops.so"));
-  EXPECT_FALSE(is_mapped("tenon_eager.so"));
-  Tensor x = tensor({1.0f, 2.0f, 3.0f});
-  detail::TensorHead* inputs[] = {x.head()};
-  Tensor out;
-  interpreter_artifact(graph)->call(inputs, {}, std::span(&out, 1));
-  EXPECT_THAT(out.to_vector<float>(), ElementsAre(2, 4, 6));
+    EXPECT_TRUE(is_mapped("tenon_test_custom_ops.so"));
+    EXPECT_FALSE(is_mapped("tenon_eager.so"));
+    Tensor x = tensor({1.0f, 2.0f, 3.0f});
+    detail::TensorHead* inputs[] = {x.head()};
+    Tensor out;
+    interpreter_artifact(graph)->call(inputs, {}, std::span(&out, 1));
+    EXPECT_THAT(out.to_vector<float>(), ElementsAre(2, 4, 6));
+  });
 }
 
 // The plugin gives nothing but a schema and a formula.

@@ -6,6 +6,7 @@
 #include "backend/backend.h"
 #include "backend/catalog.h"
 #include "ops/op_table.h"
+#include "plugins/own_process.h"
 
 #include <tenon/tenon.h>
 
@@ -31,72 +32,87 @@ class Kernels : public testing::Test {
 };
 
 TEST_F(Kernels, AreLoadedAtTheFirstCallOfOneOfTheirOps) {
-  relu(ones({2}));
-  EXPECT_THAT(kernel_plugins("aten.digamma.default"),
-              ElementsAre("test_kernels_b", "test_kernels_a"));
-  EXPECT_EQ(find_op("aten.digamma.default")->foreign_kernels().size(), 2u);
-  EXPECT_FALSE(is_mapped("tenon_test_kernels"));
-  EXPECT_THAT(digamma(ones({2})).to_vector<float>(), ElementsAre(2, 2));
-  EXPECT_TRUE(is_mapped("tenon_test_kernels_b.so"));
-  EXPECT_FALSE(is_mapped("tenon_test_kernels_a.so"));
+  in_own_process([] {
+    relu(ones({2}));
+    EXPECT_THAT(kernel_plugins("aten.digamma.default"),
+                ElementsAre("test_kernels_b", "test_kernels_a"));
+    EXPECT_EQ(find_op("aten.digamma.default")->foreign_kernels().size(), 2u);
+    EXPECT_FALSE(is_mapped("tenon_test_kernels"));
+    EXPECT_THAT(digamma(ones({2})).to_vector<float>(), ElementsAre(2, 2));
+    EXPECT_TRUE(is_mapped("tenon_test_kernels_b.so"));
+    EXPECT_FALSE(is_mapped("tenon_test_kernels_a.so"));
+  });
 }
 
 TEST_F(Kernels, AreTriedByPriorityUntilOneTakesTheCall) {
-  EXPECT_THAT(digamma(ones({2})).to_vector<float>(), ElementsAre(2, 2));
-  EXPECT_THAT(digamma(ones({3})).to_vector<float>(), ElementsAre(1, 1, 1));
-  double euler = -0.57721566490153286;
-  EXPECT_NEAR(digamma(ones({2}).to(Dtype::f64)).to_vector<double>()[0], euler, 1e-12);
-  EXPECT_EQ(digamma(ones({2}).to(Dtype::bf16)).dtype(), Dtype::bf16);
+  in_own_process([] {
+    EXPECT_THAT(digamma(ones({2})).to_vector<float>(), ElementsAre(2, 2));
+    EXPECT_THAT(digamma(ones({3})).to_vector<float>(), ElementsAre(1, 1, 1));
+    double euler = -0.57721566490153286;
+    EXPECT_NEAR(digamma(ones({2}).to(Dtype::f64)).to_vector<double>()[0], euler, 1e-12);
+    EXPECT_EQ(digamma(ones({2}).to(Dtype::bf16)).dtype(), Dtype::bf16);
+  });
 }
 
 TEST_F(Kernels, ServeCompiledCodeThatRunsNodeByNode) {
-  auto f = compile([](const Tensor& x) { return digamma(x) * 3; }, {.backend = "eager"});
-  EXPECT_THAT(f(ones({2})).to_vector<float>(), ElementsAre(6, 6));
+  in_own_process([] {
+    auto f = compile([](const Tensor& x) { return digamma(x) * 3; }, {.backend = "eager"});
+    EXPECT_THAT(f(ones({2})).to_vector<float>(), ElementsAre(6, 6));
+  });
 }
 
 TEST_F(Kernels, ErrorsNameTheOpAndThePlugin) {
-  try {
-    erfinv(zeros({2}));
-    ADD_FAILURE() << "no error";
-  } catch (const BackendError& e) {
-    EXPECT_THAT(e.what(), HasSubstr("kernel aten.erfinv.default of test_kernels_a: told to fail"));
-  }
+  in_own_process([] {
+    try {
+      erfinv(zeros({2}));
+      ADD_FAILURE() << "no error";
+    } catch (const BackendError& e) {
+      EXPECT_THAT(e.what(),
+                  HasSubstr("kernel aten.erfinv.default of test_kernels_a: told to fail"));
+    }
+  });
 }
 
 TEST_F(Kernels, ResultsThatTheOpDoesNotPromiseAreNamed) {
-  auto error_of = [](int64_t n) -> std::string {
-    try {
-      special_i1(ones({n}));
-    } catch (const BackendError& e) {
-      return e.what();
-    }
-    return "no error";
-  };
-  EXPECT_THAT(error_of(1), HasSubstr("aten.special_i1.default: result 0 is i64[1] with strides "
-                                     "[1], expected f32[1] with strides [1]; this is a bug of the "
-                                     "plugin test_kernels_a"));
-  EXPECT_THAT(error_of(2), HasSubstr("aten.special_i1.default: result 0 is missing"));
-  EXPECT_THAT(error_of(3), HasSubstr("expected f32[3] with strides [1]"));
+  in_own_process([] {
+    auto error_of = [](int64_t n) -> std::string {
+      try {
+        special_i1(ones({n}));
+      } catch (const BackendError& e) {
+        return e.what();
+      }
+      return "no error";
+    };
+    EXPECT_THAT(error_of(1),
+                HasSubstr("aten.special_i1.default: result 0 is i64[1] with strides "
+                          "[1], expected f32[1] with strides [1]; this is a bug of the "
+                          "plugin test_kernels_a"));
+    EXPECT_THAT(error_of(2), HasSubstr("aten.special_i1.default: result 0 is missing"));
+    EXPECT_THAT(error_of(3), HasSubstr("expected f32[3] with strides [1]"));
+  });
 }
 
 TEST_F(Kernels, AKernelThatAsksForItsOwnOpGetsTheNextRow) {
-  EXPECT_NEAR(lgamma(ones({2}) * 4).to_vector<float>()[0], 1.7917595f, 1e-5f);
+  in_own_process(
+      [] { EXPECT_NEAR(lgamma(ones({2}) * 4).to_vector<float>()[0], 1.7917595f, 1e-5f); });
 }
 
 // Whoever calls before they are attached gets the host's own kernel, nobody anything else.
 TEST_F(Kernels, AreAttachedWhileOthersCall) {
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong{0};
-  for (int t = 0; t < 4; ++t)
-    threads.emplace_back([&] {
-      for (int i = 0; i < 200; ++i) {
-        float result = digamma(ones({2})).to_vector<float>()[0];
-        wrong += result != 2 && std::abs(result + 0.5772157f) > 1e-6f;
-      }
-    });
-  for (std::thread& t : threads) t.join();
-  EXPECT_EQ(wrong.load(), 0);
-  EXPECT_EQ(digamma(ones({2})).to_vector<float>()[0], 2);
+  in_own_process([] {
+    std::vector<std::thread> threads;
+    std::atomic<int> wrong{0};
+    for (int t = 0; t < 4; ++t)
+      threads.emplace_back([&] {
+        for (int i = 0; i < 200; ++i) {
+          float result = digamma(ones({2})).to_vector<float>()[0];
+          wrong += result != 2 && std::abs(result + 0.5772157f) > 1e-6f;
+        }
+      });
+    for (std::thread& t : threads) t.join();
+    EXPECT_EQ(wrong.load(), 0);
+    EXPECT_EQ(digamma(ones({2})).to_vector<float>()[0], 2);
+  });
 }
 
 }  // namespace

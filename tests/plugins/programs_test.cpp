@@ -4,6 +4,7 @@
 #include "backend/compile/call_backend.h"
 #include "graph/interpret.h"
 #include "graph/text/parse.h"
+#include "plugins/own_process.h"
 
 #include <tenon/load_model.h>
 #include <tenon/tenon.h>
@@ -276,15 +277,17 @@ TEST(TsFiles, ModelsCarryTheirPrograms) {
 }
 
 TEST(ProgramsWithoutLlvm, NothingOfItIsMapped) {
-  set_plugin_search({}, {});
-  for (const char* backend : {"ts", "nnc"}) {
-    auto code = compile_with_backend(backend, request_for(parse_graph(layers)));
-    run(*code, inputs_of(3));
-  }
-  std::ifstream maps("/proc/self/maps");
-  std::stringstream text;
-  text << maps.rdbuf();
-  EXPECT_THAT(text.str(), testing::Not(HasSubstr("libLLVM")));
+  in_own_process([] {
+    set_plugin_search({}, {});
+    for (const char* backend : {"ts", "nnc"}) {
+      auto code = compile_with_backend(backend, request_for(parse_graph(layers)));
+      run(*code, inputs_of(3));
+    }
+    std::ifstream maps("/proc/self/maps");
+    std::stringstream text;
+    text << maps.rdbuf();
+    EXPECT_THAT(text.str(), testing::Not(HasSubstr("libLLVM")));
+  });
 }
 
 }  // namespace
