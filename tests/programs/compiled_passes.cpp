@@ -62,5 +62,21 @@ TENON_PROGRAM(AnErrorInAHookAndOn, 4) {
   }
 }
 
+TENON_PROGRAM(AWholeStepInPieces, 8) {
+  Tensor w = full({2, 2}, 0.5).requires_grad_(), v = row({0.25, 1}).requires_grad_();
+  optim::SGD optimizer({w, v}, {.lr = 0.125, .momentum = 0.5});
+  optim::StepInBackward in_backward(optimizer);
+  auto loss = run.compile([&](const Tensor& x) {
+    Tensor h = x.matmul(w).relu();
+    if (h.sum().item<float>() > 4) h = h * 0.5;  // the graph breaks
+    return (h * v).sum() * 0.25;
+  });
+  for (int i = 0; i < 5; ++i) {
+    loss(ones({1 + i % 3, 2})).backward();
+    run.log(w.detach(), v.detach(), w.grad().defined());
+    if (i == 2) optimizer.lr *= 0.5;
+  }
+}
+
 }  // namespace
 }  // namespace tenon::programs
