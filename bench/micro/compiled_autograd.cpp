@@ -4,9 +4,13 @@
 #include "tape/walk.h"
 
 #include <tenon/compiled_autograd.h>
+#include <tenon/nn.h>
+#include <tenon/optim.h>
 #include <tenon/tenon.h>
 
 #include <benchmark/benchmark.h>
+
+#include <optional>
 
 using namespace tenon;
 namespace ca = tenon::compiled_autograd;
@@ -141,5 +145,88 @@ void mlp_engine_compiled_autograd(benchmark::State& state) {
   mlp_engine(state);
 }
 BENCHMARK(mlp_engine_compiled_autograd);
+
+// ---- a training step of a transformer layer (4 x 16 x 32, four heads) with a hook in its middle
+
+struct TransformerLayer {
+  nn::MultiheadAttention attention{32, 4, {.batch_first = true}};
+  nn::LayerNorm first{32}, second{32};
+  nn::Linear up{32, 128}, down{128, 32};
+
+  Tensor attend(const Tensor& x) const {
+    Tensor n = first.forward(x);
+    return x + attention.forward(n, n, n, {.need_weights = false}).output;
+  }
+  Tensor feed(const Tensor& x) const {
+    return x + down.forward(gelu(up.forward(second.forward(x))));
+  }
+  std::vector<Tensor> parameters() const {
+    std::vector<Tensor> all;
+    for (const nn::Module* m :
+         std::initializer_list<const nn::Module*>{&attention, &first, &second, &up, &down})
+      for (const Tensor& p : m->parameters()) all.push_back(p);
+    return all;
+  }
+};
+
+// SGD as it is or, with `in_backward`, in the backward pass.
+void step_of_layer(benchmark::State& state, const TransformerLayer& layer, const Step& attend,
+                   const Step& feed, bool in_backward) {
+  optim::SGD optimizer(layer.parameters(), {.lr = 1e-4, .momentum = 0.9});
+  std::optional<optim::StepInBackward> stepping;
+  if (in_backward) stepping.emplace(optimizer);
+  Tensor x = randn({4, 16, 32});
+  auto step = [&] {
+    Tensor h = attend(x);
+    autograd::register_hook(h, [](const Tensor& g) { return g * 0.5; });
+    feed(h).sum().backward();
+    if (in_backward) return;
+    optimizer.step();
+    optimizer.zero_grad();
+  };
+  for (int i = 0; i < 3; ++i) step();  // compiles
+  for (auto _ : state) step();
+}
+
+void plain_layer(benchmark::State& state, bool in_backward) {
+  manual_seed(0);
+  TransformerLayer layer;
+  step_of_layer(
+      state, layer, [&](const Tensor& x) { return layer.attend(x); },
+      [&](const Tensor& x) { return layer.feed(x); }, in_backward);
+}
+
+void layer_of_two_pieces(benchmark::State& state, bool in_backward) {
+  manual_seed(0);
+  TransformerLayer layer;
+  auto attend = compile([&](const Tensor& x) { return layer.attend(x); }, {.backend = "inductor"});
+  auto feed = compile([&](const Tensor& x) { return layer.feed(x); }, {.backend = "inductor"});
+  step_of_layer(state, layer, attend, feed, in_backward);
+}
+
+void layer_engine(benchmark::State& state) { plain_layer(state, false); }
+BENCHMARK(layer_engine);
+
+void layer_engine_compiled_autograd(benchmark::State& state) {
+  auto on = ca::enable("inductor", {.dynamic = false});
+  plain_layer(state, true);
+}
+BENCHMARK(layer_engine_compiled_autograd);
+
+// Its views are over sizes that nothing ties to each other: indices are divisions.
+void layer_engine_compiled_autograd_any_size(benchmark::State& state) {
+  auto on = ca::enable("inductor");
+  plain_layer(state, true);
+}
+BENCHMARK(layer_engine_compiled_autograd_any_size);
+
+void layer_two_pieces(benchmark::State& state) { layer_of_two_pieces(state, false); }
+BENCHMARK(layer_two_pieces);
+
+void layer_two_pieces_compiled_autograd(benchmark::State& state) {
+  auto on = ca::enable("inductor");
+  layer_of_two_pieces(state, true);
+}
+BENCHMARK(layer_two_pieces_compiled_autograd);
 
 }  // namespace
