@@ -16,6 +16,7 @@
 
 #include <unistd.h>
 
+#include <limits>
 #include <mutex>
 
 namespace tenon {
@@ -64,14 +65,13 @@ std::string write_graph_repro(const Graph& graph, const ReproCompile& compile,
                               std::string_view error) noexcept try {
   std::string folder = report::dump_folder(compile.compile_id);
   if (folder.empty()) return "";
-  report::write_dump(folder, "repro.tng", to_text(graph));
+  constexpr PrintOptions whole{.inline_elements = std::numeric_limits<size_t>::max()};
+  report::write_dump(folder, "repro.tng", to_text(graph, whole));
   report::write_dump(folder, "flags.toml", config::save_portable() + with_options(compile));
   report::write_dump(folder, "command.sh", command(compile));
   report::write_dump(folder, "minify.sh", minifier_command(compile, minifies_gradients(graph)));
   if (!error.empty()) report::write_dump(folder, "error.txt", std::string(error) + "\n");
   report::counter("runtime.repros").add();
-  report::log(report::LogLevel::warning, "runtime", "a repro of compilation {} is in {}",
-              compile.compile_id, folder);
   return folder;
 } catch (const std::exception& failed) {
   report::log_line(report::LogLevel::warning, "runtime",
@@ -95,6 +95,8 @@ void leave_repro(const Graph& graph, const ReproCompile& compile, std::string_vi
                  std::span<detail::TensorHead* const> inputs) noexcept try {
   std::string folder = write_graph_repro(graph, compile, error);
   if (folder.empty()) return;
+  report::log(report::LogLevel::warning, "runtime", "a repro of compilation {} is in {}",
+              compile.compile_id, folder);
   write_inputs(folder, inputs);
   int64_t level = config::flags().dynamo.repro_level;
   if (level == 2 || level == 4) run_minifier(folder, compile, minifies_gradients(graph));
