@@ -1,10 +1,10 @@
 // One call of a compiled graph over the plugin ABI, against a virtual call of C++ that does the
 // same: four tensors in, one out. What is between the two is what the border costs.
-#include "backend/backend.h"
 #include "backend/abi/bridge.h"
+#include "backend/backend.h"
+#include "backend/compile/plugin_artifact.h"
 #include "backend/find/discover.h"
 #include "backend/life/load.h"
-#include "backend/compile/plugin_artifact.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/text/parse.h"
 

@@ -1,7 +1,7 @@
 // Reading manifests and listing plugins; nothing is loaded.
 #include "backend/find/discover.h"
-#include "backend/life/load.h"
 #include "backend/find/note.h"
+#include "backend/life/load.h"
 
 #include <benchmark/benchmark.h>
 

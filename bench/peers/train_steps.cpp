@@ -123,7 +123,8 @@ double fastest_step(const std::string& mode, int steps) {
 
 int main(int argc, char** argv) try {
   if (argc != 4) {
-    std::fprintf(stderr, "usage: train_steps mlp|cnn|transformer|gpt tape|forward|step|whole STEPS\n");
+    std::fprintf(stderr,
+                 "usage: train_steps mlp|cnn|transformer|gpt tape|forward|step|whole STEPS\n");
     return 2;
   }
   std::string model = argv[1];

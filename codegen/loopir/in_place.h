@@ -17,9 +17,9 @@ namespace loopir {
 struct InPlaceRequest {
   Program& program;
   const std::vector<Item>& items;
-  const std::vector<Access>& accesses;  // by item
-  const std::vector<size_t>& steps;     // by item: its step
-  const std::vector<bool>& is_prepacked;    // by item: it has memory of its own
+  const std::vector<Access>& accesses;    // by item
+  const std::vector<size_t>& steps;       // by item: its step
+  const std::vector<bool>& is_prepacked;  // by item: it has memory of its own
 };
 
 /// For Program::memory_of.

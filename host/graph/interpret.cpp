@@ -10,7 +10,6 @@
 
 #include <tenon/autograd.h>
 
-
 namespace tenon {
 
 /// One call's values. Tensors and numbers have a slot each; symbols are looked up by their

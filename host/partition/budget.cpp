@@ -12,10 +12,10 @@
 #include "partition/budget.h"
 
 #include "core/error.h"
-#include "partition/solvers/knapsack.h"
 #include "partition/log_cut.h"
 #include "partition/pareto.h"
 #include "partition/runtime_estimate.h"
+#include "partition/solvers/knapsack.h"
 #include "partition/storage_cost.h"
 
 #include <algorithm>

@@ -1,8 +1,8 @@
 // Code of kernels: compiled once in a process, and once on a machine.
 #pragma once
 
-#include "jit.h"
 #include <inductor_runtime/linked_code.h>
+#include "jit.h"
 
 #include <memory>
 #include <set>

@@ -41,8 +41,8 @@ void sizes() {
 }
 
 void numbers() {
-  auto f = compile([](const Tensor& x, int n) { return x * n; },
-                   {.backend = "eager", .pure = true});
+  auto f =
+      compile([](const Tensor& x, int n) { return x * n; }, {.backend = "eager", .pure = true});
   for (int n = 1; n <= 4; ++n) f(ones({1}), n);
   print("compilations", f.stats().compiles);
   print("eager calls", f.stats().eager_calls);

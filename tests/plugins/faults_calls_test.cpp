@@ -3,10 +3,10 @@
 #include "faults.h"
 
 #include "backend/abi/graph_view.h"
+#include "backend/abi/status.h"
+#include "backend/catalog.h"
 #include "backend/life/load.h"
 #include "backend/life/plugin_call.h"
-#include "backend/catalog.h"
-#include "backend/abi/status.h"
 #include "config/config.h"
 #include "report/log.h"
 

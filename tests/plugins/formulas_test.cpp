@@ -8,8 +8,8 @@
 #include "core/dispatch.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/artifact.h"
-#include "graph/text/print.h"
 #include "graph/record.h"
+#include "graph/text/print.h"
 #include "ops/op_table.h"
 #include "report/events.h"
 

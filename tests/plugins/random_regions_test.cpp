@@ -2,8 +2,8 @@
 // the interpreter does.
 #include "core/random.h"
 #include "core/tensor/tensor_impl.h"
-#include "graph/text/print.h"
 #include "graph/record.h"
+#include "graph/text/print.h"
 #include "plugins/regions/support.h"
 
 #include <random>

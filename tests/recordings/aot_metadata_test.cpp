@@ -2,10 +2,10 @@
 // analysis says of inputs and outputs is what lowering says, and compiled code does what the body
 // does. A recording has the graph that became of a function, not the function: that stands here,
 // under the recorded name.
+#include "recordings/aot_metadata.h"
 #include "backend/backend.h"
 #include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
-#include "recordings/aot_metadata.h"
 #include "recordings/json_files.h"
 #include "unit/message_of.h"
 

@@ -1,8 +1,8 @@
 // One compilation as plugins see it: tn_ctx, and the options that tn_options gives.
 #pragma once
 
-#include "backend/backend.h"
 #include "backend/abi/graph_view.h"
+#include "backend/backend.h"
 #include "backend/find/manifest.h"
 
 #include <deque>

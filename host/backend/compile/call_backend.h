@@ -3,9 +3,9 @@
 
 #include "backend/abi/abi_request.h"
 #include "backend/backend.h"
+#include "backend/compile/plugin_cache.h"
 #include "backend/find/discover.h"
 #include "backend/life/load.h"
-#include "backend/compile/plugin_cache.h"
 
 #include <mutex>
 

@@ -9,8 +9,8 @@
 
 #include <tenon/half.h>
 
-#include "core/kernels/block_kernels.h"
 #include "core/error.h"
+#include "core/kernels/block_kernels.h"
 #include "core/scalar/scalar_constant.h"
 #include "core/tensor/stride_grid.h"
 

@@ -1,8 +1,8 @@
 // Blocks with 64 bytes of a pattern in front of and behind them.
 #include "debug/plugin_kit/guarded_memory.h"
 
-#include "core/tensor/allocator.h"
 #include "core/error.h"
+#include "core/tensor/allocator.h"
 #include "core/tensor/tensor_impl.h"
 
 #include <algorithm>

@@ -160,7 +160,8 @@ TEST_F(InductorProducts, HaveTheSameEpiloguesAndRegionsInEachDtype) {
     expect_close(body, mlp_inputs(96));
     auto facts = [&](Dtype dtype) {
       auto stats = stats_of(*compiled("inductor", graph_in(dtype, body)));
-      int kernels = int(stats["kernels"]) - int(stats["prepacked_items"]);  // the bias is made f32 once
+      int kernels =
+          int(stats["kernels"]) - int(stats["prepacked_items"]);  // the bias is made f32 once
       return nlohmann::json{stats["gemm"], kernels, stats["epilogues"], stats["regions"]};
     };
     EXPECT_EQ(facts(Dtype::f32), facts(Dtype::f64)) << activation;

@@ -4,9 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include "backend/abi/extensions.h"
 #include "backend/backend.h"
 #include "backend/catalog.h"
-#include "backend/abi/extensions.h"
 #include "graph/artifact.h"
 #include "graph/text/parse.h"
 #include "plugins/regions/log.h"

@@ -2,8 +2,8 @@
 // a clean environment.
 #include "config/config.h"
 
-#include "unit/config/config_fixture.h"
 #include "folders.h"
+#include "unit/config/config_fixture.h"
 
 #include <gtest/gtest.h>
 

@@ -3,8 +3,8 @@
 #include "core/scalar/scalar_program.h"
 
 #include "core/error.h"
-#include "core/scalar/formula.h"
 #include "core/kernels/pointwise_loop.h"
+#include "core/scalar/formula.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // The scalar primitives on single elements: accuracy, limits, integers that wrap, conversions.
-#include "core/kernels/block_kernels.h"
 #include "core/cpu_level.h"
+#include "core/kernels/block_kernels.h"
 #include "core/scalar/lane.h"
 
 #include <gtest/gtest.h>

@@ -4,8 +4,8 @@
 
 #include "graph/body.h"
 #include "graph/interpret.h"
-#include "graph/text/parse.h"
 #include "graph/passes/passes.h"
+#include "graph/text/parse.h"
 #include "graph/text/print.h"
 #include "graph/verify.h"
 

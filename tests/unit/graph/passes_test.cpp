@@ -5,8 +5,8 @@
 
 #include "core/tensor/tensor_impl.h"
 #include "graph/interpret.h"
-#include "graph/text/parse.h"
 #include "graph/passes/aliasing.h"
+#include "graph/text/parse.h"
 #include "graph/text/print.h"
 #include "graph/verify.h"
 #include "unit/graph/test_ops.h"

@@ -1,8 +1,8 @@
 // What the tests of modules and optimisers share.
 #pragma once
 
-#include "unit/message_of.h"
 #include "folders.h"
+#include "unit/message_of.h"
 
 #include <tenon/autograd.h>
 #include <tenon/nn.h>

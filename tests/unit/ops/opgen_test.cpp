@@ -271,17 +271,17 @@ TEST(Opgen, KeepsMethodsThatTensorHasItself) {
 }
 
 TEST(Opgen, LeavesClassTensorAloneForWhatPyTorchHasAsFunctionsOnly) {
-  auto files = generated(row("special_erf(Tensor self) -> Tensor") +
-                         row("_sorted(Tensor self) -> Tensor") +
-                         row("f_backward(Tensor self) -> Tensor"));
+  auto files =
+      generated(row("special_erf(Tensor self) -> Tensor") + row("_sorted(Tensor self) -> Tensor") +
+                row("f_backward(Tensor self) -> Tensor"));
   EXPECT_TRUE(contains(files.at("tenon/ops/math.h"), "Tensor special_erf(const Tensor& self);"));
   EXPECT_FALSE(contains(files.at("tenon/tensor_methods.inc"), "const;"));
 }
 
 TEST(Opgen, GivesEachRoomAHeaderAndKeepsTheOverloadsOfANameTogether) {
   auto files = generate({scan_rows("ops/math/add.cpp", row("f.a(Tensor x) -> Tensor")),
-                         scan_rows("ops/order/sort.cpp", row("f.b(int n) -> Tensor") +
-                                                             row("g(Tensor x) -> Tensor"))});
+                         scan_rows("ops/order/sort.cpp",
+                                   row("f.b(int n) -> Tensor") + row("g(Tensor x) -> Tensor"))});
   EXPECT_TRUE(contains(files.at("tenon/ops/math.h"), " f(int64_t n);"));
   EXPECT_FALSE(contains(files.at("tenon/ops/order.h"), " f("));
   EXPECT_TRUE(contains(files.at("tenon/ops/order.h"), " g("));

@@ -1,6 +1,6 @@
 // docs/ops.md: its table is that of the op table, its rows are rows of the sources.
-#include "ops/op_table.h"
 #include "folders.h"
+#include "ops/op_table.h"
 
 #include <gtest/gtest.h>
 

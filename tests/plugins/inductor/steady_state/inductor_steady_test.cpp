@@ -2,8 +2,8 @@
 // fresh pages.
 #include <gtest/gtest.h>
 
-#include "plugins/regions/support.h"
 #include "plugins/inductor/steady_state/count_allocations.h"
+#include "plugins/regions/support.h"
 
 #include <tenon/tenon.h>
 
