@@ -44,6 +44,23 @@ TEST_P(TrainStep, IsOneGraphThatGivesWhatTheBodyGives) {
   EXPECT_EQ(f.stats().graph_breaks, 0);
 }
 
+TEST_P(TrainStep, RefusesAnArgumentThatTheBodyCapturesToo) {
+  Tensor w = ones({2}).requires_grad_();
+  auto f = compile(
+      [&](const Tensor& x) {
+        (x * w).sum().backward();
+        return w.grad();
+      },
+      {.backend = GetParam(), .fullgraph = true});
+  try {
+    f(w);
+    FAIL();
+  } catch (const UserError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("captures a tensor of shape [2] that needs a gradient and is "
+                                    "its argument, too"));
+  }
+}
+
 TEST_P(TrainStep, ReturnsNumbersWithoutACut) {
   Tensor w = tensor(std::vector<double>{1, 2}, {2}).requires_grad_();
   auto f = compile(
