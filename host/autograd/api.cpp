@@ -199,7 +199,11 @@ HookHandle hook_tensor(const Tensor& t, TensorHook hook) {
   std::lock_guard guard(node->lock);
   auto& lists = node->ensure_hooks().tensors;
   auto at = std::ranges::find_if(lists, [&](const auto& l) { return l.input == input; });
-  if (at == lists.end()) at = lists.insert(at, {input, {}});
+  // Of nodes of a plain run the last one would come first.
+  auto is_earlier = [&](const auto& l) {
+    return node->rank_of_input(l.input) < node->rank_of_input(input);
+  };
+  if (at == lists.end()) at = lists.insert(std::ranges::find_if(lists, is_earlier), {input, {}});
   at->hooks.push_back({id, std::move(hook)});
   return HookHandle([weak = std::weak_ptr(node), id] {
     if (std::shared_ptr<Node> alive = weak.lock()) remove_hook(*alive, id);

@@ -73,6 +73,9 @@ class Node : public std::enable_shared_from_this<Node> {
   /// Writes what code for this node depends on and what it takes; false, with nothing of worth
   /// written, where `apply` can only be called: what it does cannot be told from that.
   virtual bool collect(Collector&) const { return false; }
+  /// Of a node that stands for several of a plain run: the one of them that an input belongs to,
+  /// counted in the order in which they would be made.
+  virtual uint32_t rank_of_input(uint32_t) const { return 0; }
   /// "op, at file:line", what made the node; empty when not known.
   virtual std::string origin() const { return {}; }
 

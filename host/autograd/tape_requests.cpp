@@ -73,10 +73,11 @@ RequestsOfCall::RequestsOfCall(const TapeRequests& requests)
     : before_(std::exchange(requests_of_call, &requests)) {}
 RequestsOfCall::~RequestsOfCall() { requests_of_call = before_; }
 
-void RequestsOfCall::attach_hooks(ValueId value, const Tensor& real) {
-  if (!requests_of_call || !real.requires_grad()) return;
+void RequestsOfCall::attach_hooks(TensorOfValue tensor) {
+  if (!requests_of_call) return;
   for (const HookOnValue& on : requests_of_call->hooks)
-    if (on.value == value) on.hook->attach(real);
+    if (Tensor real = tensor(on.value); real.defined() && real.requires_grad())
+      on.hook->attach(real);
 }
 
 void RequestsOfCall::attach_function(
@@ -125,6 +126,8 @@ void mark_hooked(Graph& graph, ValueId value) {
   std::ranges::sort(results);
   node.facts[hooks_fact] = list_text(results);
 }
+
+bool is_hooked(const tenon::Node& node) { return !hooked_results(node).empty(); }
 
 std::vector<ValueId> hooked_values(const Graph& graph) {
   std::vector<ValueId> values;

@@ -71,8 +71,8 @@ class RequestsOfCall {
   ~RequestsOfCall();
   RequestsOfCall(const RequestsOfCall&) = delete;
 
-  /// The hooks on this value are registered, in order.
-  static void attach_hooks(ValueId value, const Tensor& real);
+  /// The hooks on values for which `tensor` gives one are registered, in order.
+  static void attach_hooks(TensorOfValue tensor);
   /// The results of the function that ends at this node get their history. `wrap` may put other code
   /// in the place of a backward.
   static void attach_function(NodeId last, const FunctionPlace& place, TensorOfValue tensor,
@@ -84,6 +84,7 @@ class RequestsOfCall {
 
 /// The tape must have this value of the graph, a result of a node, as a tensor.
 void mark_hooked(Graph& graph, ValueId value);
+bool is_hooked(const tenon::Node& node);
 /// The values that are marked, in order.
 std::vector<ValueId> hooked_values(const Graph& graph);
 void mark_function(Graph& graph, NodeId last, const FunctionPlace& place);

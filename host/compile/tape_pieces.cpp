@@ -92,7 +92,11 @@ class TapePiece final : public Artifact {
       RequestsOfCall::attach_function(last_, *function_, tensor, [this](FunctionBackward own) {
         return backward_->in_place_of(std::move(own));
       });
-    for (ValueId value : hooked_) RequestsOfCall::attach_hooks(value, tensor(value));
+    if (hooked_.empty()) return;
+    RequestsOfCall::attach_hooks([&](ValueId value) {
+      bool is_here = std::ranges::find(hooked_, value) != hooked_.end();
+      return is_here ? tensor(value) : Tensor();
+    });
   }
   std::string describe(int32_t what) const override { return code_->describe(what); }
 
@@ -108,7 +112,7 @@ class TapePiece final : public Artifact {
 class TapeInterpreter final : public Artifact {
  public:
   explicit TapeInterpreter(const std::shared_ptr<Graph>& graph)
-      : graph_(graph), hooked_(autograd::hooked_values(*graph)), interpreter_(graph) {
+      : graph_(graph), interpreter_(graph) {
     for (NodeId last : autograd::ends_of_functions(*graph)) {
       FunctionPlace place = *FunctionPlace::of(graph->node(last));
       for (const auto* list : {&place.inputs, &place.results, &place.saved})
@@ -145,13 +149,14 @@ class TapeInterpreter final : public Artifact {
     if (auto function = functions_.find(id); function != functions_.end())
       RequestsOfCall::attach_function(
           id, function->second, [](ValueId v) { return kept_of_call->at(v); }, as_it_is);
-    for (ValueId v : hooked_)
-      if (v >= node.first_result && v - node.first_result < results.size())
-        RequestsOfCall::attach_hooks(v, results[v - node.first_result]);
+    auto hooked = [&](ValueId v) {
+      bool is_result = v >= node.first_result && v - node.first_result < results.size();
+      return is_result ? results[v - node.first_result] : Tensor();
+    };
+    if (autograd::is_hooked(node)) RequestsOfCall::attach_hooks(hooked);
   }
 
   std::shared_ptr<Graph> graph_;
-  std::vector<ValueId> hooked_;
   std::unordered_map<NodeId, FunctionPlace> functions_;
   Kept kept_;
   Interpreter interpreter_;
