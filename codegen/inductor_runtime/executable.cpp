@@ -21,10 +21,13 @@ void require_sound(const std::string& problem) {
   if (!problem.empty()) throw error(TN_INTERNAL, "verify: " + problem);
 }
 
-/// A context out of the pool, for one call.
+/// A context out of the pool, for one call. One that keeps nothing prepacked waits in front of it,
+/// where no lock is needed.
 class Executable::Lease {
  public:
-  explicit Lease(Executable& owner) : owner_(owner) {
+  explicit Lease(Executable& owner)
+      : owner_(owner), context_(owner.spare_.exchange(nullptr, std::memory_order_acquire)) {
+    if (context_) return;
     std::lock_guard lock(owner.guarding_pool_);
     if (owner.pool_.empty()) {
       context_ = std::make_unique<Context>();
@@ -34,8 +37,9 @@ class Executable::Lease {
     }
   }
   ~Lease() {
-    for (tensor& t : context_->tensors)
-      if (t) t = tensor();
+    if (context_->is_placed)
+      for (Id b : owner_.made_buffers_) context_->tensors[b] = tensor();
+    if (!owner_.has_prepacked_ && becomes_spare()) return;
     std::lock_guard lock(owner_.guarding_pool_);
     if (context_->packed.of.get() != owner_.newest_prepacked_) context_->packed = {};
     try {
@@ -46,6 +50,14 @@ class Executable::Lease {
   Context& operator*() { return *context_; }
 
  private:
+  bool becomes_spare() {
+    Context* none = nullptr;
+    if (!owner_.spare_.compare_exchange_strong(none, context_.get(), std::memory_order_release))
+      return false;
+    context_.release();
+    return true;
+  }
+
   Executable& owner_;
   std::unique_ptr<Context> context_;
 };
@@ -72,6 +84,7 @@ void Executable::sort_buffers() {
   for (Id b = 0; b < p.buffers.size(); ++b) {
     const Buffer& info = p.buffers[b];
     bool is_input = info.place == Buffer::Place::input;
+    if (info.place == Buffer::Place::output) made_buffers_.push_back(b);
     if (info.place == Buffer::Place::temporary || info.place == Buffer::Place::output)
       for (const loopir::Ids* list : {&info.sizes, &info.strides})
         for (Id id : *list) p.expressions.add_symbols(id, sizes);
@@ -81,6 +94,14 @@ void Executable::sort_buffers() {
         info.place == Buffer::Place::constant || (is_input && p.is_static_input[info.slot]);
   }
   sized_by_.assign(sizes.begin(), sizes.end());
+  for (const auto& [item, e] : parts_.externs)
+    for (Id b : e.results())
+      if (b != none) made_buffers_.push_back(b);
+  std::set<Id> later;  // the last output that is made of a buffer may take its tensor
+  is_last_of_buffer_.assign(p.outputs.size(), false);
+  for (size_t i = p.outputs.size(); i-- > 0;)
+    if (p.outputs[i].kind != loopir::Output::Kind::absent)
+      is_last_of_buffer_[i] = later.insert(p.outputs[i].view.buffer).second;
 }
 
 void Executable::prepare_item(size_t i) {
@@ -161,6 +182,7 @@ void Executable::describe_memory() {
 }
 
 Executable::~Executable() {
+  delete spare_.load();
   if (!times_ || is_told_) return;
   std::string table = profile_text();
   host->svc->log(TN_LOG_WARN, "profile", table.data(), table.size());
@@ -291,9 +313,12 @@ void Executable::give_outputs(Call& call) {
   for (uint32_t i = 0; i < p.outputs.size(); ++i) {
     const loopir::Output& o = p.outputs[i];
     if (o.kind == loopir::Output::Kind::absent) continue;
-    call.c.outputs[i] = o.kind == loopir::Output::Kind::buffer
-                            ? tensor::share(call.context.tensors[o.view.buffer].get()).release()
-                            : tensor_of(call, o.view).release();
+    tensor& made = call.context.tensors[o.view.buffer];
+    if (o.kind != loopir::Output::Kind::buffer)
+      call.c.outputs[i] = tensor_of(call, o.view).release();
+    else
+      call.c.outputs[i] =
+          is_last_of_buffer_[i] ? made.release() : tensor::share(made.get()).release();
   }
 }
 

@@ -127,6 +127,9 @@ class Executable {
   bool has_prepacked_ = false;
   std::unique_ptr<ItemTime[]> times_;         // by item, where a profile is wanted
   mutable std::atomic<bool> is_told_{false};  // somebody has asked for those times
+  loopir::Ids made_buffers_;                  // outputs, and those that externs make
+  std::vector<bool> is_last_of_buffer_;       // by output
+  std::atomic<Context*> spare_{nullptr};      // the context that was given back last
   std::mutex guarding_pool_, guarding_prepacked_;
   std::vector<std::unique_ptr<Context>> pool_;
   Prepacking prepacking_;

@@ -86,9 +86,9 @@ void Executable::run_kernel(Call& call, size_t item) {
   constexpr double cost_of_element = 0.75;
   double worth_a_thread =
       cost_of_element * static_cast<double>(parts_.options.workers.fewest_elements);
-  int64_t threads = parts_.options.workers.threads();
   double total = static_cast<double>(units) * k.cost;
-  int64_t chunks = threads > 1 && total > worth_a_thread ? std::min(units, 4 * threads) : 1;
+  int64_t threads = total > worth_a_thread ? parts_.options.workers.threads() : 1;
+  int64_t chunks = threads > 1 ? std::min(units, 4 * threads) : 1;
   if (chunks == 1) return run(0, units);
   parts_.options.workers.run(chunks,
                              [&](int64_t c) { run(units * c / chunks, units * (c + 1) / chunks); });

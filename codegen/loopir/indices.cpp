@@ -458,7 +458,8 @@ class Indices::Evaluation {
 };
 
 int64_t Indices::evaluate(Id i, std::span<const int64_t> given) const {
-  return Evaluation(*this, given)(i);
+  const IndexNode& n = nodes_[i];
+  return n.kind == IndexKind::constant ? n.number : Evaluation(*this, given)(i);
 }
 
 int64_t Indices::hint(Id i) const {

@@ -49,13 +49,17 @@ void check_shape(const int64_t* sizes, int32_t ndim, int32_t dtype) {
   require(is_dtype(dtype), "dtype number {} is unknown", dtype);
 }
 
-TensorMeta meta_for(const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
-                    int32_t device_type, int32_t device_index) {
+// Without strides, row-major.
+Tensor new_tensor(const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
+                  Device device) {
   check_shape(sizes, ndim, dtype);
-  TensorMeta meta = contiguous_meta(SymIntList(list_of(sizes, ndim)), static_cast<Dtype>(dtype),
-                                    Device(static_cast<DeviceType>(device_type), device_index));
+  auto type = static_cast<Dtype>(dtype);
+  bool has_strides = strides || ndim == 0;
+  if (has_strides && device.type == DeviceType::cpu)  // the outputs of each call come here
+    return make_tensor(SymIntList(list_of(sizes, ndim)), SymIntList(list_of(strides, ndim)), type);
+  TensorMeta meta = contiguous_meta(SymIntList(list_of(sizes, ndim)), type, device);
   if (strides) meta.strides = dims_of(SymIntList(list_of(strides, ndim)));
-  return meta;
+  return make_tensor(meta);
 }
 
 /// The deleter of memory that a plugin lent: what it throws is told and goes no further.
@@ -115,8 +119,8 @@ const tn_tensor_api tensor_api = {
         [](const int64_t* sizes, const int64_t* strides, int32_t ndim, int32_t dtype,
            int32_t device_type, int32_t device_index, tn_tensor** out) {
           return guarded([&] {
-            *out =
-                give(make_tensor(meta_for(sizes, strides, ndim, dtype, device_type, device_index)));
+            Device device(static_cast<DeviceType>(device_type), device_index);
+            *out = give(new_tensor(sizes, strides, ndim, dtype, device));
           });
         },
     .as_strided =
