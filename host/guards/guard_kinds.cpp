@@ -194,7 +194,7 @@ std::string every_tensor(const GuardSet& g, const Leaves& leaves) {
   return out;
 }
 
-std::string dims_text(const std::vector<int64_t>& values, uint64_t free) {
+std::string dims_text(std::span<const int64_t> values, uint64_t free) {
   std::string out;
   for (size_t d = 0; d < values.size(); ++d)
     out += (d ? ", " : "") + (free >> d & 1 ? std::string("any") : std::to_string(values[d]));
@@ -304,10 +304,43 @@ void record_same_objects(GuardSet& g, const GuardedCall& call) {
   if (!repeated) g.same_as.clear();
 }
 
+/// Which of the many arguments of a call are one object. It follows from their addresses alone, and
+/// calls come with the same ones again and again: each thread remembers the last.
+struct ManyObjects {
+  std::vector<const void*> heads;
+  std::vector<uint32_t> same_as;
+  bool all_distinct = true;
+
+  void look_at(const Leaves& leaves) {
+    auto head_of = [](const Tensor* t) -> const void* { return t->head(); };
+    if (std::ranges::equal(heads, leaves.tensors.span(), {}, {}, head_of)) return;
+    heads.clear(), same_as.clear();
+    all_distinct = true;
+    TensorNumbers numbers;
+    numbers.restart(leaves.tensors.size());
+    for (const Tensor* t : leaves.tensors.span()) {
+      same_as.push_back(numbers.add(*t));
+      all_distinct = all_distinct && same_as.back() == heads.size();
+      heads.push_back(t->head());
+    }
+  }
+  bool are(const GuardSet& g) const {
+    return g.same_as.empty() ? all_distinct : std::ranges::equal(same_as, g.same_as);
+  }
+};
+
+bool many_same_objects(const GuardSet& g, const Leaves& leaves) {
+  thread_local ManyObjects last;
+  last.look_at(leaves);
+  return last.are(g);
+}
+
 // Whether the arguments are the same objects where they were, and distinct where they were. A
 // 64-bit filter often finds out in one pass that all are distinct.
 bool same_objects(const GuardSet& g, const Leaves& leaves) {
+  constexpr size_t many = 32;
   if (g.tensors.size() < 2) return true;
+  if (g.tensors.size() > many) return many_same_objects(g, leaves);
   uint64_t seen = 0;
   bool maybe_same = false;
   for (const Tensor* t : leaves.tensors.span()) {

@@ -18,12 +18,12 @@
 
 namespace tenon {
 
-/// What is fixed of one tensor.
+/// What is fixed of one tensor. All of it lies in one place: calls check hundreds of parameters.
 struct TensorGuard {
   int32_t dtype, device_type, device_index, ndim;
   bool requires_grad = false, defined = true;
   uint64_t free_sizes = 0, free_strides = 0;  ///< bit d: dimension d is not compared
-  std::vector<int64_t> sizes, strides;
+  InlineVector<int64_t, 4> sizes, strides;
   bool any_requires_grad = false;  ///< requires_grad is not compared
   uint64_t dynamic_marks = 0, maybe_marks = 0, unbacked_marks = 0;  ///< that it was made for
   const void* address = nullptr;  ///< where its memory must be; null: anywhere

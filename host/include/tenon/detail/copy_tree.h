@@ -128,13 +128,15 @@ struct ElementsOf<SymIntList> {
 };
 
 /// What the body's own copy of an argument is kept in: elements for a view, the caller's object
-/// where it is opaque or may be written.
+/// where it is opaque or may be written. The tensors in it are about to be replaced.
 template <class P>
 auto own_argument(const StoredArg<P>& arg) {
   using U = std::remove_cvref_t<P>;
   constexpr bool written = std::is_lvalue_reference_v<P> && !is_const_reference<P>;
   if constexpr (Opaque<U> || points_to_opaque<U> || written)
     return arg;
+  else if constexpr (std::is_same_v<U, Tensor>)
+    return Tensor();
   else if constexpr (is_view<U>) {
     const U& view = arg;
     return typename ElementsOf<U>::type(view.begin(), view.end());

@@ -21,11 +21,8 @@ class LeafArray {
   void push(T value) {
     if (size_ < N)
       inline_[size_++] = value;
-    else {
-      if (size_ == N) spill_.assign(inline_, inline_ + N);
-      spill_.push_back(value);
-      ++size_;
-    }
+    else
+      push_beyond(value);
   }
   void clear() {
     size_ = 0;
@@ -37,6 +34,14 @@ class LeafArray {
   std::span<const T> span() const { return {data(), size_}; }
 
  private:
+  [[gnu::noinline]] void push_beyond(T value) {
+    if (size_ == N) {
+      spill_.reserve(8 * N);
+      spill_.assign(inline_, inline_ + N);
+    }
+    spill_.push_back(value);
+    ++size_;
+  }
   T inline_[N];
   size_t size_ = 0;
   std::vector<T> spill_;
