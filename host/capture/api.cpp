@@ -44,6 +44,16 @@ Tensor readable(const Tensor& t, std::string_view what, std::source_location whe
   return trace->observe(t, what, where);
 }
 
+// Most numbers are of the type that is asked for, or floats; those need no loop.
+template <class T>
+bool read_directly(const TensorImpl& impl, T& value) {
+  auto dtype = static_cast<Dtype>(impl.dtype);
+  bool is_same = dtype == dtype_of<T>, is_float = std::is_same_v<T, double> && dtype == Dtype::f32;
+  if (is_same) value = *static_cast<const T*>(impl.data);
+  if (is_float) value = static_cast<T>(*static_cast<const float*>(impl.data));
+  return is_same || is_float;
+}
+
 template <class T>
 T read_one(const Tensor& t, std::source_location where) {
   Tensor real = readable(t, "item()", where);
@@ -52,6 +62,7 @@ T read_one(const Tensor& t, std::source_location where) {
   require(is_computing(real.dtype()), ErrorCode::unsupported, "item: dtype {} has no host number",
           real.dtype());
   T value{};
+  if (read_directly(*impl_of(real), value)) return value;
   PauseRecording pause;
   real = on_host(real);
   copy_strided({&value, dtype_of<T>, nullptr}, {impl_of(real)->data, real.dtype(), nullptr}, {});

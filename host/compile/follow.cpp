@@ -28,17 +28,18 @@ struct Versions {
   Site& site;
   Entry& first;
   const Leaves& leaves;
-  std::vector<std::shared_ptr<const Course>> courses;
+  std::shared_ptr<const Course> begin = nullptr;            // null: a whole body
+  std::vector<std::shared_ptr<const Course>> courses = {};  // once the others are asked for
 
   /// The likeliest one, or none.
   std::optional<PathVersion> first_version() {
     if (first.path) return first.version();
-    add_courses(first);
-    return courses.empty() ? std::nullopt : std::optional(version_of(*courses[0]));
+    begin = first.take_course(leaves);
+    return begin ? std::optional(version_of(*begin)) : std::nullopt;
   }
   std::vector<PathVersion> others() {
     std::vector<PathVersion> versions;
-    size_t n_known = courses.size();
+    if (begin) add_courses(first);
     for (uint32_t i = 0; i < site.versions.size(); ++i) {
       Entry* entry = site.versions[i];
       if (entry == &first || !entry->accepts(leaves)) continue;
@@ -47,8 +48,8 @@ struct Versions {
       else
         add_courses(*entry);
     }
-    for (size_t i = n_known ? 1 : 0; i < courses.size(); ++i)
-      versions.push_back(version_of(*courses[i]));
+    for (const auto& course : courses)
+      if (course != begin) versions.push_back(version_of(*course));
     return versions;
   }
 
@@ -69,14 +70,16 @@ struct LateRecording {
         watch(message("{}/{}", site.number, site.attempts), display_name(site)) {}
 };
 
-void give_followed(Site& site, Entry& first, const PathVersion& version, Follower& follower,
-                   const Leaves& leaves, CallResult& result) {
+void give_followed(Site& site, const Versions& versions, const PathVersion& version,
+                   Follower& follower, const Leaves& leaves, CallResult& result) {
   BodyResults& given = follower.results();
   result.numbers.assign(given.plain.numbers.span().begin(), given.plain.numbers.span().end());
   result.tensors = std::move(given.tensors);
   if (version.path->has_breaks()) {
     ++site.replays;
-    return first.move_to_front(*static_cast<const Course*>(version.owner));
+    auto* course = static_cast<const Course*>(version.owner);
+    if (course != versions.begin.get()) versions.first.move_to_front(*course);
+    return;
   }
   Site::Counters& counters = site.my_counters();
   counters.hits.store(counters.hits.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
@@ -92,7 +95,7 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   if (site.calls_backward) return replay_slot(site, leaves, body, result);
   std::optional<config::OptionScope> options;
   if (site.flags) options.emplace(site.flags);
-  Versions versions{site, first, leaves, {}};
+  Versions versions{site, first, leaves};
   std::optional<PathVersion> begin = versions.first_version();
   if (!begin) return replay_slot(site, leaves, body, result);
   std::optional<LateRecording> late;
@@ -117,7 +120,7 @@ void on_follow(Site& site, Entry& first, const Leaves& leaves, const Body& body,
   }
   if (const PathVersion* version = follower.version()) {
     first.n_left.store(0, std::memory_order_relaxed);
-    return give_followed(site, first, *version, follower, leaves, result);
+    return give_followed(site, versions, *version, follower, leaves, result);
   }
   Recording recording = std::move(follower.recording());
   note_recording(site, recording);

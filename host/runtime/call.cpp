@@ -66,8 +66,8 @@ Site::Site(Options o) : options(std::move(o)), number(next_site.fetch_add(1)) {
 
 Site::Counters& Site::my_counters() { return counters[VersionList<Entry>::my_shard()]; }
 
-bool Site::skips_bodies() const {
-  Choice mode = own_mode ? *own_mode : config::flags().capture.mode;
+bool Site::skips_bodies(const config::Flags& flags) const {
+  Choice mode = own_mode ? *own_mode : flags.capture.mode;
   return mode == "hit" || (options.pure && mode != "replay");
 }
 
@@ -200,20 +200,21 @@ void call_site(Site& site, const Leaves& leaves, const Body& body, CallResult& r
   uint32_t stance = stance_word.load(std::memory_order_relaxed);
   if (site.options.disable || is_in(stance, compiler::Stance::force_eager))
     return body.run_eager(body.context);
+  const config::Flags& flags = config::flags();
   // Inside another recording the body is part of the outer graph.
-  if (thread_modes.tracer || config::flags().dynamo.disable) {
+  if (thread_modes.tracer || flags.dynamo.disable) {
     require_nesting_allowed(site);
     return body.run_eager(body.context);
   }
   report::TimeScope time(site.unit, report::Work::call);
   std::shared_ptr<void> backward;
-  if (config::flags().dynamo.compiled_autograd) backward = compiled_backward_slot(site.options);
+  if (flags.dynamo.compiled_autograd) backward = compiled_backward_slot(site.options);
   if (stance != 0 && serve_by_stance(site, leaves, body, result)) return;
   VersionList<Entry>::Reading reading(site.versions);
   Site::Counters& counters = site.my_counters();
   add(counters.calls, 1);
   uint32_t n = site.versions.size();
-  bool skips_bodies = site.skips_bodies(), skips_guards = n == 1 && skips_guards_in(stance);
+  bool skips_bodies = site.skips_bodies(flags), skips_guards = n == 1 && skips_guards_in(stance);
   for (uint32_t i = 0; i < n; ++i) {
     Entry* entry = site.versions[i];
     bool follows = entry->replays() || (!skips_bodies && !entry->recorded.has_backward);

@@ -99,7 +99,7 @@ class Site {
 
   Counters& my_counters();
   /// Whether hits do without the body: it is stated pure.
-  bool skips_bodies() const;
+  bool skips_bodies(const config::Flags& flags = config::flags()) const;
   /// Unless somebody is changing the list.
   void move_to_front(uint32_t from);
   void reset();

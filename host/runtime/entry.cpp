@@ -23,6 +23,15 @@ bool has_writes(const Graph& graph) {
                              [](const Node& node) { return entry_of(node.op).mutated_args != 0; });
 }
 
+// The results are what the graph gives, in its order.
+bool has_outputs_of_graph(const Recording& recorded) {
+  std::span<const ValueOrigin> outputs = recorded.outputs;
+  if (outputs.size() != recorded.graph->outputs().size()) return false;
+  for (size_t i = 0; i < outputs.size(); ++i)
+    if (outputs[i].kind != ValueOrigin::Kind::graph || outputs[i].index != i) return false;
+  return true;
+}
+
 // Computes the numbers among the results that follow from sizes.
 SymProgram output_program_of(const Recording& recorded) {
   std::vector<const Expr*> exprs;
@@ -46,10 +55,15 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
     return;
   }
   implicit_guards = slot_guards(recorded);
+  for (const ImplicitInput& in : recorded.implicit)
+    captured_handles.push_back(in.source == ImplicitInput::Source::gradient ? nullptr
+                               : in.address                                 ? in.address
+                                                                            : &in.tensor);
   why_no_path = Path::why_not(recorded);
   if (why_no_path.empty()) path = std::make_unique<Path>(recorded);
   output_program = output_program_of(recorded);
   n_graph_outputs = recorded.graph->outputs().size();
+  gives_graph_outputs = has_outputs_of_graph(recorded);
   writes_inputs = has_writes(*recorded.graph);
   if (writes_inputs) recorded_overlaps = overlaps({leaves, recorded.captured()});
   if (writes_inputs && !recorded.graph->symbols.empty()) check_shared_inputs(leaves);
@@ -61,13 +75,8 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
 const Tensor& Entry::input_tensor(const ValueOrigin& origin, const CallInputs& in) const {
   if (origin.kind == ValueOrigin::Kind::leaf) return *in.leaves.tensors[origin.index];
   if (!in.slots.empty()) return in.slots[origin.index];
-  return captured_tensor(recorded.implicit[origin.index], in);
-}
-
-const Tensor& Entry::captured_tensor(const ImplicitInput& kept, const CallInputs& in) const {
-  if (kept.source == ImplicitInput::Source::gradient)
-    return autograd::ensure_state(input_tensor(kept.leaf, in)).grad;
-  return kept.address ? *kept.address : kept.tensor;
+  if (const Tensor* handle = captured_handles[origin.index]) return *handle;
+  return autograd::ensure_state(input_tensor(recorded.implicit[origin.index].leaf, in)).grad;
 }
 
 std::vector<Overlap> Entry::overlaps(const CallInputs& in) const {
@@ -114,6 +123,14 @@ std::vector<std::shared_ptr<const Course>> Entry::courses_for(const Leaves& leav
   for (const std::shared_ptr<const Course>& course : courses_)
     if (course->accepts(leaves)) courses.push_back(course);
   return courses;
+}
+
+std::shared_ptr<const Course> Entry::take_course(const Leaves& leaves) {
+  std::lock_guard lock(courses_lock_);
+  auto found = std::ranges::find_if(courses_, [&](const auto& c) { return c->accepts(leaves); });
+  if (found == courses_.end()) return nullptr;
+  std::rotate(courses_.begin(), found, found + 1);
+  return courses_.front();
 }
 
 size_t Entry::n_courses() const {
@@ -188,18 +205,12 @@ std::string Entry::why_not(const Leaves& leaves) const {
 }
 
 bool Entry::captured_tensors_hold(const Leaves& leaves) const {
-  for (size_t i = 0; i < recorded.implicit.size(); ++i) {
-    const ImplicitInput& in = recorded.implicit[i];
-    if (in.source == ImplicitInput::Source::gradient) {
-      const Tensor& gradient = captured_tensor(in, {leaves});
-      if (!gradient.defined() || !matches(implicit_guards[i], gradient)) return false;
-    } else if (in.address) {
-      if (!in.address->defined() || !matches(implicit_guards[i], *in.address)) return false;
-    } else if (!in.tensor.defined() ||
-               in.tensor.head()->references.load(std::memory_order_relaxed) == 1 ||
-               !matches(implicit_guards[i], in.tensor)) {
+  for (uint32_t i = 0; i < captured_handles.size(); ++i) {
+    const Tensor& t = input_tensor({ValueOrigin::Kind::implicit, i}, {leaves});
+    if (!t.defined() || !matches(implicit_guards[i], t)) return false;
+    bool is_kept = &t == &recorded.implicit[i].tensor;
+    if (is_kept && t.head()->references.load(std::memory_order_relaxed) == 1)
       return false;  // the program has dropped or replaced it
-    }
   }
   // Handles that held one tensor still do.
   return std::ranges::all_of(recorded.same_tensors, [&](const SameTensor& same) {
@@ -251,19 +262,17 @@ void Entry::run(const CallInputs& in, CallResult& result) const {
   recorded.guards.load(in.leaves, symbols.words.data(), in.numbers);
   std::ranges::fill(symbols.words.subspan(n_known),
                     0);  // those that the code computes
-  constexpr size_t inline_count = 24;
-  Tensor local[inline_count];
-  std::vector<Tensor> spilled(n_graph_outputs > inline_count ? n_graph_outputs : 0);
-  std::span<Tensor> made(spilled.empty() ? local : spilled.data(), n_graph_outputs);
+  result.tensors.resize(recorded.outputs.size());
+  InlineVector<Tensor, 8> own;
+  if (!gives_graph_outputs) own.resize(n_graph_outputs);
+  std::span<Tensor> made(gives_graph_outputs ? result.tensors.data() : own.data(), n_graph_outputs);
+  for (Tensor& t : made) t = Tensor();  // what a followed body has given stands there
   if (artifact) run_code(in, symbols.words, made);
   if (!recorded.log_calls.empty()) run_logs(in, made);
-  result.tensors.resize(recorded.outputs.size());
-  for (size_t i = 0; i < recorded.outputs.size(); ++i) {
+  for (size_t i = 0; !gives_graph_outputs && i < recorded.outputs.size(); ++i) {
     const ValueOrigin& origin = recorded.outputs[i];
-    if (origin.kind == ValueOrigin::Kind::graph)
-      result.tensors[i] = std::move(made[origin.index]);
-    else if (origin.kind != ValueOrigin::Kind::undefined)
-      result.tensors[i] = input_tensor(origin, in);
+    bool is_made = origin.kind == ValueOrigin::Kind::graph;
+    result.tensors[i] = is_made ? std::move(made[origin.index]) : tensor_at(origin, in, made);
   }
   if (recorded.has_backward) leave_gradients(in, made, result);
   // Numbers that a followed body has given stand there already.

@@ -46,8 +46,11 @@ struct Entry {
   std::unique_ptr<Path> path;          ///< null: later runs cannot be compared with the recording
   std::string why_no_path;
   std::vector<SlotGuard> implicit_guards;
+  /// Where each captured tensor is read from; null: it is the gradient of another one.
+  std::vector<const Tensor*> captured_handles;
   SymProgram output_program;  ///< values of the symbolic output numbers
   size_t n_graph_outputs = 0;
+  bool gives_graph_outputs = false;        ///< they are the results, one by one
   bool writes_inputs = false;              ///< the graph writes tensors in place
   std::vector<Overlap> recorded_overlaps;  ///< then: what the code takes for granted
   /// Older versions that go before this one: what they serve it does not.
@@ -84,6 +87,8 @@ struct Entry {
   /// The courses of a body with graph breaks that are for calls with such arguments; the one that
   /// was taken last comes first. They live as long as the result.
   std::vector<std::shared_ptr<const Course>> courses_for(const detail::Leaves& leaves) const;
+  /// The first of them, which comes to the front, or null.
+  std::shared_ptr<const Course> take_course(const detail::Leaves& leaves);
   size_t n_courses() const;
   /// Keeps another course, unless it cannot be followed; the one taken longest ago may go.
   void add_course(Recording recording);
@@ -98,7 +103,6 @@ struct Entry {
 
   // The tensors of a call that share elements, by place among the inputs of the graph.
   std::vector<Overlap> overlaps(const CallInputs& in) const;
-  const Tensor& captured_tensor(const ImplicitInput& kept, const CallInputs& in) const;
   const Tensor& input_tensor(const ValueOrigin& origin, const CallInputs& in) const;
   // Of an output or a logged tensor; what nodes made is among `made`.
   Tensor tensor_at(const ValueOrigin& origin, const CallInputs& in,

@@ -34,9 +34,12 @@ class VersionList {
 
   /// The shard of the calling thread.
   static size_t my_shard() {
-    static std::atomic<size_t> next_thread{0};
-    thread_local size_t mine = next_thread.fetch_add(1, std::memory_order_relaxed);
-    return mine % n_shards;
+    static constinit thread_local size_t mine __attribute__((tls_model("initial-exec"))) = n_shards;
+    if (mine == n_shards) [[unlikely]] {
+      static std::atomic<size_t> next_thread{0};
+      mine = next_thread.fetch_add(1, std::memory_order_relaxed) % n_shards;
+    }
+    return mine;
   }
 
   /// While one lives, what this thread finds in the list stays alive.

@@ -155,6 +155,7 @@ void Follower::finish_segments() {
 
 void Follower::stop_following() {
   thread_modes.follower = nullptr;  // what comes now is recorded
+  if (difference_.empty()) difference_ = "it does what is only recorded";
   try {
     EnableGradGuard around_the_call(walk_.grad_enabled());
     trace_ = helpers_.record(walk_.path(), difference_);

@@ -93,7 +93,7 @@ class Follower {
   const detail::Leaves& leaves_;
   const detail::Body* body_ = nullptr;
   BodyResults results_;
-  std::string difference_ = "it does what is only recorded";
+  std::string difference_;  // empty: it does what is only recorded
   std::unique_ptr<Trace> trace_;
   std::unique_ptr<TraceScope> trace_scope_;
   std::optional<Recording> recording_;

@@ -73,10 +73,13 @@ bool Walk::ends_segment(const SegmentCalls& calls) {
   if (!has_pending_steps()) return true;
   if (n_run_ == path().parts().size()) return false;
   const Path::Part& part = path().parts()[n_run_];
-  if (part.end_step != at_.next_step() || !gives_what_is_held(part) || !has_requests_of(part))
+  if (part.end_step != at_.next_step() || !gives_what_is_held(part) || !has_inputs(part) ||
+      !has_requests_of(part))
     return false;
   if (part.segment->writes && overlaps_of(inputs_of(part)) != part.segment->overlaps) return false;
-  code_ = calls.find(*part.segment, symbols_of(part));
+  symbols_.clear();
+  for (uint32_t word : part.symbol_words) symbols_.push(at_.frame().symbols[word]);
+  code_ = calls.find(*part.segment, symbols_.span());
   return code_ != nullptr;
 }
 
@@ -89,10 +92,11 @@ bool Walk::gives_what_is_held(const Path::Part& part) const {
   return true;
 }
 
-std::vector<int64_t> Walk::symbols_of(const Path::Part& part) const {
-  std::vector<int64_t> words;
-  for (uint32_t word : part.symbol_words) words.push_back(at_.frame().symbols[word]);
-  return words;
+// What the body let go of is gone: it cannot have named it since.
+bool Walk::has_inputs(const Path::Part& part) const {
+  return std::ranges::all_of(part.inputs, [this](uint32_t object) {
+    return object == Path::no_object || real_of(at_.frame().objects[object]).defined();
+  });
 }
 
 std::vector<const Tensor*> Walk::inputs_of(const Path::Part& part) const {
@@ -118,9 +122,8 @@ void Walk::run_segment(const SegmentCalls& calls) {
     autograd::TapeRequests brought = std::exchange(requests, {});
     for (autograd::HookOnValue& on : brought.hooks) on.value -= part.first_value;
     autograd::RequestsOfCall brings(brought);
-    std::vector<int64_t> symbols = symbols_of(part);
-    calls.run(*code_, {const_cast<detail::TensorHead**>(heads.data()), heads.size()}, symbols,
-              outputs);
+    calls.run(*code_, {const_cast<detail::TensorHead**>(heads.data()), heads.size()},
+              symbols_.span(), outputs);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     const Tensor& fake = at_.frame().objects[part.outputs[i]];
@@ -128,6 +131,26 @@ void Walk::run_segment(const SegmentCalls& calls) {
     impl_of(fake)->extra->concrete = std::move(outputs[i]);
   }
   ++n_run_;
+  let_go_behind(part);
+}
+
+// As in a plain run, what no handle reaches any more is freed: of what the segment has read, and of
+// what the one before has left and nothing has read.
+void Walk::let_go_behind(const Path::Part& part) {
+  PauseRecording freeing_may_run_code;
+  InlineVector<Tensor, 8> gone;
+  auto look_at = [&](std::span<const uint32_t> objects) {
+    for (uint32_t o : objects) {
+      bool is_made =
+          o != Path::no_object && path().objects()[o].origin.kind == ValueOrigin::Kind::undefined;
+      if (!is_made) continue;
+      const Tensor& t = at_.frame().objects[o];
+      if (t.head()->references.load(std::memory_order_relaxed) == 1)
+        gone.push_back(std::move(impl_of(t)->extra->concrete));
+    }
+  };
+  look_at(part.inputs);
+  if (n_run_ > 1) look_at(path().parts()[n_run_ - 2].outputs);
 }
 
 void Walk::let_escape() {

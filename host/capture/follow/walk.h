@@ -75,13 +75,16 @@ class Walk {
   uint32_t object_of(const Tensor& t) const;
   bool has_requests_of(const Path::Part& part) const;
   std::vector<const Tensor*> inputs_of(const Path::Part& part) const;
-  std::vector<int64_t> symbols_of(const Path::Part& part) const;
+  bool has_inputs(const Path::Part& part) const;
+  void let_go_behind(const Path::Part& part);
 
   Position at_;
-  size_t begun_ = 0;                         // the first step of the part in progress
-  size_t n_run_ = 0;                         // parts that have run
-  std::shared_ptr<const SegmentCode> code_;  // of the pending steps, once they are a segment
-  const bool grad_;                          // whether gradients are on around the call
+  size_t begun_ = 0;  // the first step of the part in progress
+  size_t n_run_ = 0;  // parts that have run
+  // Of the pending steps, once they are a segment.
+  std::shared_ptr<const SegmentCode> code_;
+  detail::LeafArray<int64_t, 8> symbols_;
+  const bool grad_;  // whether gradients are on around the call
 };
 
 }  // namespace tenon

@@ -1,5 +1,7 @@
 // What following a body promises, one promise a test: how often it runs, what it leaves where it
 // throws or leaves its path, numbers, gradients, threads, limits.
+#include "core/tensor/allocator.h"
+
 #include <tenon/tenon.h>
 
 #include <gtest/gtest.h>
@@ -432,6 +434,64 @@ TEST(FollowedBodies, RunInManyThreads) {
   for (std::thread& t : threads) t.join();
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(f.stats().compiles, 1);
+}
+
+// ---- what the body lets go of
+
+// As a plain run does; each `y` takes a megabyte.
+TEST(FollowedBodies, FreeWhatTheyLetGoOfBetweenBreaks) {
+  auto f = compile(
+      [](const Tensor& x) {
+        Tensor y = x;
+        for (int i = 0; i < 20 && y.sum().item<float>() > 0; ++i) y = y + 1.0;
+        return y;
+      },
+      eager);
+  Tensor x = ones({1 << 18});
+  for (int i = 0; i < 3; ++i) f(x);
+  reset_allocator_peak();
+  int64_t before = allocator_stats().current_bytes, compiles = f.stats().compiles;
+  f(x);
+  EXPECT_LT(allocator_stats().peak_bytes - before, 6 << 20);
+  EXPECT_EQ(f.stats().compiles, compiles);
+}
+
+TEST(FollowedBodies, MayLeaveTheirPathAfterLettingGo) {
+  int turn = 0;
+  auto body = [&](const Tensor& x) {
+    Tensor first = x + 1.0, kept = x * 3.0;
+    Tensor second = first * first.sum().item<float>();
+    first = Tensor();
+    Tensor third = second - second.sum().item<float>();
+    second = Tensor();
+    bool ends_early = third.sum().item<float>() > 0 || turn % 3 == 2;
+    if (ends_early) return third.relu() + kept;
+    return turn % 3 == 1 ? third.neg() : third * kept;
+  };
+  auto f = compile(body, eager);
+  for (turn = 0; turn < 12; ++turn)
+    ASSERT_EQ(f(ones({2})).to_vector<float>(), body(ones({2})).to_vector<float>()) << turn;
+}
+
+// ---- many arguments
+
+TEST(ManyArguments, AreTheSameObjectsWhereTheyWere) {
+  auto body = [](const std::vector<Tensor>& xs) {
+    xs[3].add_(1.0);
+    return xs[3] + xs[40];
+  };
+  auto f = compile(body, {.backend = "eager", .pure = true});
+  std::vector<Tensor> xs, ys;
+  for (int i = 0; i < 50; ++i) xs.push_back(ones({2})), ys.push_back(ones({2}));
+  auto expect_equal = [&](int64_t compiles) {
+    ASSERT_EQ(f(xs).to_vector<float>(), body(ys).to_vector<float>());
+    ASSERT_EQ(f.stats().compiles, compiles);
+  };
+  for (int i = 0; i < 3; ++i) expect_equal(1);
+  xs[40] = xs[3], ys[40] = ys[3];
+  for (int i = 0; i < 3; ++i) expect_equal(2);
+  xs[40] = ones({2}), ys[40] = ones({2});
+  for (int i = 0; i < 3; ++i) expect_equal(2);
 }
 
 }  // namespace
