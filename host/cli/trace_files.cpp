@@ -91,7 +91,9 @@ MergedTrace merge_traces(const std::string& folder, const std::string& command) 
     end_open_spans(events);
     for (Json& e : events) all.push_back(std::move(e));
   }
-  std::ranges::stable_sort(all, {}, [](const Json& e) { return e["ts"].get<double>(); });
+  auto begins = [](const Json& e) { return e["ts"].get<double>(); };
+  std::stable_sort(all.begin(), all.end(),
+                   [&](const Json& a, const Json& b) { return begins(a) < begins(b); });
   for (Json& e : all) names.push_back(std::move(e));
   out.json = Json{{"displayTimeUnit", "ms"}, {"traceEvents", std::move(names)}}.dump(
       -1, ' ', false, Json::error_handler_t::replace);

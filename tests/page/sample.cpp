@@ -2,6 +2,7 @@
 // breaks its graph, calls back and forth, and gives its callables names that are no good HTML.
 //
 //   TENON_REPORT=report.html page_sample MODEL.pt2
+#include <tenon/compiled_autograd.h>
 #include <tenon/tenon.h>
 
 #include <cstdio>

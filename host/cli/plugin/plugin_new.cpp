@@ -51,7 +51,7 @@ class Project {
       : name_(options.name),
         kind_(options.kind()),
         folder_(options.folder.empty() ? options.name : options.folder) {
-    for (const kit::EmbeddedFile& file : kit::plugin_templates())
+    for (const EmbeddedFile& file : kit::plugin_templates())
       if (belongs(file.path)) files_.emplace_back(place(file.path), filled(file.text));
   }
 

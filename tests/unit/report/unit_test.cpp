@@ -1,6 +1,8 @@
 // Units of a report: times that add up, memory that is bounded, and what stands out.
 #include "report/findings.h"
 
+#include <tenon/error.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
