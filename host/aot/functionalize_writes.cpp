@@ -2,7 +2,7 @@
 #include "aot/functionalizer.h"
 #include "core/error.h"
 #include "core/sym/sym_int.h"
-#include "ops/functional_form.h"
+#include "ops/forms/functional_form.h"
 #include "ops/op_ids.h"
 #include "ops/op_table.h"
 

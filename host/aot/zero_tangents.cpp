@@ -15,7 +15,7 @@
 #include "core/sym/sym_int.h"
 #include "graph/copy.h"
 #include "graph/passes/passes.h"
-#include "ops/linear_form.h"
+#include "ops/forms/linear_form.h"
 #include "ops/op_ids.h"
 #include "ops/pointwise.h"
 

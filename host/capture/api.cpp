@@ -62,7 +62,7 @@ T read_one(const Tensor& t, std::source_location where) {
   require(is_computing(real.dtype()), ErrorCode::unsupported, "item: dtype {} has no host number",
           real.dtype());
   T value{};
-  if (read_directly(*impl_of(real), value)) return value;
+  if (real.device() == kCPU && read_directly(*impl_of(real), value)) return value;
   PauseRecording pause;
   real = on_host(real);
   copy_strided({&value, dtype_of<T>, nullptr}, {impl_of(real)->data, real.dtype(), nullptr}, {});

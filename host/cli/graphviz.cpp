@@ -1,7 +1,7 @@
 // Runs Graphviz' `dot` on files in a private folder.
 #include "cli/graphviz.h"
 
-#include "cli/child_program.h"
+#include "cli/trace/child_program.h"
 #include "cli/temporary_folder.h"
 
 #include <tenon/error.h>

@@ -114,10 +114,11 @@ Entry& version_of(Site& site, const Leaves& leaves, Recording recording) {
   tell_unit(site, *entry);
 
   // Later calls bring the captured tensors and requests to the tape themselves.
-  if (entry->path && !site.skips_bodies())
+  entry->takes_slots = entry->path && !site.skips_bodies();
+  if (entry->takes_slots)
     for (ImplicitInput& in : entry->recorded.implicit) in.tensor = Tensor();
   if (!site.skips_bodies()) entry->recorded.requests = {};
-  if (entry->path && !site.skips_bodies()) entry->recorded.same_tensors.clear();
+  if (entry->takes_slots) entry->recorded.same_tensors.clear();
 
   // From here on the entry serves.
   ++site.attempts;

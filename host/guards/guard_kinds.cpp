@@ -304,35 +304,10 @@ void record_same_objects(GuardSet& g, const GuardedCall& call) {
   if (!repeated) g.same_as.clear();
 }
 
-/// Which of the many arguments of a call are one object. It follows from their addresses alone, and
-/// calls come with the same ones again and again: each thread remembers the last.
-struct ManyObjects {
-  std::vector<const void*> heads;
-  std::vector<uint32_t> same_as;
-  bool all_distinct = true;
-
-  void look_at(const Leaves& leaves) {
-    auto head_of = [](const Tensor* t) -> const void* { return t->head(); };
-    if (std::ranges::equal(heads, leaves.tensors.span(), {}, {}, head_of)) return;
-    heads.clear(), same_as.clear();
-    all_distinct = true;
-    TensorNumbers numbers;
-    numbers.restart(leaves.tensors.size());
-    for (const Tensor* t : leaves.tensors.span()) {
-      same_as.push_back(numbers.add(*t));
-      all_distinct = all_distinct && same_as.back() == heads.size();
-      heads.push_back(t->head());
-    }
-  }
-  bool are(const GuardSet& g) const {
-    return g.same_as.empty() ? all_distinct : std::ranges::equal(same_as, g.same_as);
-  }
-};
-
 bool many_same_objects(const GuardSet& g, const Leaves& leaves) {
-  thread_local ManyObjects last;
-  last.look_at(leaves);
-  return last.are(g);
+  thread_local SameTensors last;
+  last.look_at(leaves.tensors.span());
+  return last.are(g.same_as);
 }
 
 // Whether the arguments are the same objects where they were, and distinct where they were. A

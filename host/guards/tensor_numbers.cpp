@@ -36,4 +36,23 @@ uint32_t TensorNumbers::place(const void* head, uint32_t number) {
   }
 }
 
+void SameTensors::look_at(std::span<const Tensor* const> tensors) {
+  auto head_of = [](const Tensor* t) -> const void* { return t->head(); };
+  if (std::ranges::equal(heads_, tensors, {}, {}, head_of)) return;
+  heads_.clear();
+  numbers_.clear();
+  all_distinct_ = true;
+  TensorNumbers numbers;
+  numbers.restart(tensors.size());
+  for (const Tensor* t : tensors) {
+    numbers_.push_back(numbers.add(*t));
+    all_distinct_ = all_distinct_ && numbers_.back() == heads_.size();
+    heads_.push_back(t->head());
+  }
+}
+
+bool SameTensors::are(std::span<const uint32_t> numbers) const {
+  return numbers.empty() ? all_distinct_ : std::ranges::equal(numbers_, numbers);
+}
+
 }  // namespace tenon

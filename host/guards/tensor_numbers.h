@@ -31,4 +31,18 @@ class TensorNumbers {
   std::span<uint32_t> table_;  // numbers + 1; 0: free
 };
 
+/// Which of many tensors are one object. That follows from their addresses alone, and calls come
+/// with the same ones again and again: one kept by a thread remembers the last.
+class SameTensors {
+ public:
+  void look_at(std::span<const Tensor* const> tensors);
+  /// Whether tensor i is the first one of its object at numbers[i]; empty: all are distinct.
+  bool are(std::span<const uint32_t> numbers) const;
+
+ private:
+  std::vector<const void*> heads_;
+  std::vector<uint32_t> numbers_;
+  bool all_distinct_ = true;
+};
+
 }  // namespace tenon

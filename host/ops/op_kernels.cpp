@@ -3,7 +3,7 @@
 
 #include "ops/complex_forms.h"
 #include "ops/device_call.h"
-#include "ops/out_form.h"
+#include "ops/forms/out_form.h"
 #include "ops/pointwise.h"
 
 namespace tenon {

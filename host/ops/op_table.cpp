@@ -4,9 +4,9 @@
 #include "ops/autocast.h"
 #include "ops/complex_forms.h"
 #include "ops/device_call.h"
-#include "ops/functional_form.h"
+#include "ops/forms/functional_form.h"
 #include "ops/op_kernels.h"
-#include "ops/out_form.h"
+#include "ops/forms/out_form.h"
 #include "ops/pointwise.h"
 #include "ops/shapes.h"
 

@@ -49,6 +49,7 @@ Entry::Entry(std::string entry_id, Recording recording, const Leaves& leaves)
     Recording first = recorded;
     add_course(std::move(first));
     recorded.implicit.clear();
+    recorded.same_tensors.clear();
     recorded.segments.clear();
     recorded.results.clear();
     recorded.prototype.reset();
@@ -195,11 +196,12 @@ std::string Entry::why_not(const Leaves& leaves) const {
   std::string why = recorded.guards.why_not_before_body(leaves);
   if (why.empty()) why = recorded.guards.why_not(leaves);
   if (!why.empty()) return why;
-  if (!gradients_are_missing(leaves)) return "a leaf has a gradient from before";
+  if (!takes_slots && !gradients_are_missing(leaves)) return "a leaf has a gradient from before";
   if (!modes_hold()) return "a module changed between training and evaluation";
   for (const ProgramGuard& g : recorded.program_guards)
     if (!g.holds()) return message("guard() at {} gives another value", g.where);
-  if (!captured_tensors_hold(leaves)) return "a tensor that the body captured was replaced";
+  if (!takes_slots && !captured_tensors_hold(leaves))
+    return "a tensor that the body captured was replaced";
   if (excluded_serves(leaves)) return "an older version was made for these arguments";
   return "tensors that the body writes share memory with others differently";
 }

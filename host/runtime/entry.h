@@ -51,6 +51,7 @@ struct Entry {
   SymProgram output_program;  ///< values of the symbolic output numbers
   size_t n_graph_outputs = 0;
   bool gives_graph_outputs = false;        ///< they are the results, one by one
+  bool takes_slots = false;   ///< calls bring what the body captured; nothing of it is kept here
   bool writes_inputs = false;              ///< the graph writes tensors in place
   std::vector<Overlap> recorded_overlaps;  ///< then: what the code takes for granted
   /// Older versions that go before this one: what they serve it does not.

@@ -191,7 +191,7 @@ TEST_F(ProgramPage, AnswersTheQuestions) {
   for (const char* answer :
        {"What stands out", "Where the time went",                            // why is it slow
         "size at dimension", "scale rows has reached its limit",             // why again
-        "item at", "sample.cpp:",                                            // what was cut
+        "item() at", "sample.cpp:",                                          // what was cut
         "What is saved for the backward", "Computed again in the backward",  // what was saved
         "recompile_limit", "compiled backward passes", "forward", "backward"})
     EXPECT_THAT(text, HasSubstr(answer));

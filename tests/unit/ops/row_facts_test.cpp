@@ -1,6 +1,6 @@
 // Facts that rows like a row have: a view its inverse, a linear op its form. An op that lacks one
 // is named here, instead of being lowered worse or slower.
-#include "ops/linear_form.h"
+#include "ops/forms/linear_form.h"
 #include "ops/op_table.h"
 
 #include <tenon/tenon.h>

@@ -1,5 +1,5 @@
 // Starting a program and waiting for it.
-#include "cli/child_program.h"
+#include "cli/trace/child_program.h"
 
 #include <spawn.h>
 #include <sys/wait.h>

@@ -1,5 +1,5 @@
 // Reading, checking and joining traces.
-#include "cli/trace_files.h"
+#include "cli/trace/trace_files.h"
 
 #include "cli/output.h"
 #include "core/error.h"

@@ -1,5 +1,5 @@
 // The form calls the op with copies of what it writes.
-#include "ops/functional_form.h"
+#include "ops/forms/functional_form.h"
 
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"

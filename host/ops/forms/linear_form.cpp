@@ -1,5 +1,5 @@
 // The linear forms of rows, read: "self + mat1 * mat2".
-#include "ops/linear_form.h"
+#include "ops/forms/linear_form.h"
 
 #include "core/error.h"
 

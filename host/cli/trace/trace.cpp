@@ -1,8 +1,8 @@
 // `tenon trace`: what a model or a program did and when, as one file for Perfetto.
-#include "cli/child_program.h"
 #include "cli/model_options.h"
 #include "cli/temporary_folder.h"
-#include "cli/trace_files.h"
+#include "cli/trace/child_program.h"
+#include "cli/trace/trace_files.h"
 #include "core/error.h"
 #include "debug/graph_runner.h"
 #include "report/events.h"

@@ -1,5 +1,5 @@
 // Out forms: the functional op, then a copy that casts.
-#include "ops/out_form.h"
+#include "ops/forms/out_form.h"
 
 #include "core/sym/sym_int.h"
 #include "ops/promotion.h"
