@@ -19,11 +19,11 @@ int64_t sum_of(const UnitFacts& unit, Work first, Work last) {
 
 int64_t percent(int64_t part, int64_t whole) { return whole > 0 ? 100 * part / whole : 0; }
 
+}  // namespace
+
 std::string plural(int64_t n, std::string_view what) {
   return message("{} {}{}", n, what, n == 1 ? "" : "s");
 }
-
-}  // namespace
 
 int64_t compile_ns(const UnitFacts& unit) { return sum_of(unit, Work::trace, Work::compile); }
 int64_t code_ns(const UnitFacts& unit) { return sum_of(unit, Work::forward, Work::backward); }
@@ -45,17 +45,24 @@ std::string time_text(int64_t ns) {
 
 namespace {
 
+// Why the newest version did not serve the last call that had none; the older ones have reasons, too.
+std::string last_reason(const UnitFacts& unit) {
+  if (unit.recompiles.items.empty()) return "not told";
+  const std::string& why = unit.recompiles.items.back().why;
+  return why.empty() ? "not told" : why.substr(0, why.find("; "));
+}
+
 using Rule = void (*)(const UnitFacts& unit, std::vector<Finding>& out);
 
 void limit(const UnitFacts& unit, std::vector<Finding>& out) {
   if (unit.figures.after_limit == 0) return;
   int64_t ns = time_of(unit, Work::eager).ns;
-  std::string why = unit.recompiles.items.empty() ? "" : unit.recompiles.items.back().why;
   out.push_back(
       {message("{} has reached its limit of versions: {} ran as plain code ({}). The last "
                "reason for another version was: {}. Mark what changes as dynamic, or "
                "raise dynamo.recompile_limit.",
-               unit.name, plural(unit.figures.after_limit, "call"), time_text(ns), why),
+               unit.name, plural(unit.figures.after_limit, "call"), time_text(ns),
+               last_reason(unit)),
        true, ns});
 }
 
@@ -69,11 +76,12 @@ void suppressed(const UnitFacts& unit, std::vector<Finding>& out) {
 }
 
 void recompiles(const UnitFacts& unit, std::vector<Finding>& out) {
-  if (unit.recompiles.n < 2) return;
+  bool is_told_by_limit = unit.figures.after_limit > 0;
+  if (unit.recompiles.n < 2 || is_told_by_limit) return;
   out.push_back({message("{} was compiled again {} after its first time; compiling took {} in all. "
                          "The last reason: {}.",
                          unit.name, plural(unit.recompiles.n, "time"), time_text(compile_ns(unit)),
-                         unit.recompiles.items.back().why),
+                         last_reason(unit)),
                  true, compile_ns(unit)});
 }
 

@@ -16,6 +16,9 @@ inline const WorkTime& time_of(const UnitFacts& unit, Work work) {
 /// "850 ns", "12.3 ms".
 std::string time_text(int64_t ns);
 
+/// "1 call", "2 calls".
+std::string plural(int64_t n, std::string_view what);
+
 struct Finding {
   std::string text;
   bool warns = false;

@@ -149,13 +149,30 @@ void HtmlPage::picture(std::string_view svg) {
   body_ += "</div></figure>\n";
 }
 
+namespace {
+
+// What the colours and frames of a graph mean.
+std::string graph_legend() {
+  std::string out = "<ul class=\"legend\">";
+  for (const char* kind :
+       {"input", "constant", "product", "reduction", "pointwise", "view", "other"})
+    out += message("<li><i style=\"background:var(--k-{})\"></i>{}</li>", kind, kind);
+  for (const auto& [frame, meaning] :
+       {std::pair("output", "output"), std::pair("saved", "saved for the backward"),
+        std::pair("elsewhere", "not run by the backend")})
+    out += message("<li><i class=\"{}\"></i>{}</li>", frame, meaning);
+  return out + "</ul>";
+}
+
+}  // namespace
+
 void HtmlPage::graph(const PageGraph& graph) {
   if (!graph.nodes.empty())
     body_ += message(
         "<figure><div class=\"view\" tabindex=\"0\"></div><figcaption>Click a node to see it "
-        "whole; drag to move, Ctrl and wheel or two fingers to zoom.</figcaption>"
+        "whole; drag to move, Ctrl and wheel or two fingers to zoom.</figcaption>{}"
         "<script type=\"application/json\">{}</script></figure>\n",
-        to_json(graph));
+        graph_legend(), to_json(graph));
   if (graph.nodes.empty() && graph.n_nodes > 0)
     paragraph(message("{} nodes are too many for a picture.", graph.n_nodes));
   folded(message("The graph as text: {} nodes", graph.n_nodes), graph.text);

@@ -86,7 +86,7 @@ void add_units_table(HtmlPage& page, const ProgramFacts& facts, const std::vecto
   page.heading("Callables and models");
   if (rows.empty()) return page.paragraph("Nothing was compiled.");
   page.table({"NAME", "KIND", "TIME", "SHARE", "COMPILING", "CODE", "CALLS", "COMPILES",
-              "RECOMPILES", "BREAKS", "PLAIN CALLS"},
+              "RECOMPILES", "BREAKS", "PLAIN"},
              rows, links);
 }
 
@@ -116,13 +116,13 @@ void add_figures(HtmlPage& page, const UnitFacts& u) {
   const WorkTime& call = time_of(u, Work::call);
   std::string text(text_of(u.kind));
   if (u.n_joined > 1) text += message(" ({} of that name)", u.n_joined);
-  text += message(": {} in {} calls", time_text(total_ns(u)), call.n);
+  text += message(": {} in {}", time_text(total_ns(u)), plural(call.n, "call"));
   if (call.n > 0) {
     int64_t served = total_ns(u) - compile_ns(u);
     text += message(", {} each without compiling", time_text(served / call.n));
   }
-  text += message("; {} compiles", f.compiles);
-  if (f.eager_calls > 0) text += message(", {} calls ran as plain code", f.eager_calls);
+  text += "; " + plural(f.compiles, "compile");
+  if (f.eager_calls > 0) text += message(", {} ran as plain code", plural(f.eager_calls, "call"));
   for (const auto& [said, n] : u.cache.counts()) text += message("; disk cache: {} × {}", n, said);
   page.paragraph(text + ".");
   page.shares(shares_of(u.times), "ms");
@@ -193,11 +193,12 @@ void add_saved(HtmlPage& page, const UnitFacts& u) {
 // ---- one compiled graph
 
 std::string summary_of(const GraphFacts& g, int64_t all_ns) {
-  std::string text = message("{} {}, {}: {} nodes", g.id, g.stage, g.backend, g.graph.n_nodes);
+  std::string text = message("{} {}, {}: {}", g.id, g.stage, g.backend,
+                             plural(static_cast<int64_t>(g.graph.n_nodes), "node"));
   if (g.n_kernels > 0) text += message(", {} kernels and calls", g.n_kernels);
   text += message("; compiled in {}", time_text(static_cast<int64_t>(g.compile_ms * 1e6)));
   if (g.calls == 0) return text + "; never called";
-  return text + message("; {} calls of {}, {} % of the code's time", g.calls,
+  return text + message("; {} of {}, {} % of the code's time", plural(g.calls, "call"),
                         time_text(g.ns / g.calls), all_ns > 0 ? 100 * g.ns / all_ns : 0);
 }
 

@@ -152,6 +152,15 @@ TEST(Findings, NameTheLimitItsCostAndItsReason) {
                                    HasSubstr("3.00 ms"), HasSubstr("expected 3, found 5")));
 }
 
+TEST(Findings, TellTheReasonOfTheNewestVersionOnce) {
+  UnitFacts unit = facts_of("step");
+  for (int i = 0; i < 3; ++i) unit.recompiles.add({"0/1: found 5; 0/0: found 6", 0.1});
+  EXPECT_THAT(said_of(unit), AllOf(HasSubstr("step was compiled again 3 times"),
+                                   HasSubstr("0/1: found 5"), Not(HasSubstr("0/0"))));
+  unit.figures.after_limit = 1;
+  EXPECT_THAT(said_of(unit), AllOf(HasSubstr("reached its limit"), Not(HasSubstr("again"))));
+}
+
 TEST(Findings, NameTheBreakThatHappensMost) {
   UnitFacts unit = facts_of("step");
   unit.breaks.add("item() at a.cpp:1");
