@@ -2,7 +2,7 @@
 #include "backend/backend.h"
 #include "config/config.h"
 #include "core/error.h"
-#include "formats/safetensors.h"
+#include "formats/tensors.h"
 #include "graph/interpret.h"
 #include "graph/text/parse.h"
 #include "graph/text/print.h"
@@ -105,26 +105,11 @@ void write_text(const fs::path& path, const std::string& text) {
           "debug_compile: {} cannot be written; choose a folder that can be", path.string());
 }
 
-formats::RawTensor raw(const Tensor& t, std::vector<Tensor>& kept) {
-  kept.push_back(t.contiguous());
-  const Tensor& dense = kept.back();
-  formats::RawTensor out{.dtype = dense.dtype(), .sizes = {}, .strides = {}, .data = {}};
-  for (int64_t d = 0; d < dense.dim(); ++d) {
-    out.sizes.push_back(dense.size(d).guard_int());
-    out.strides.push_back(dense.stride(d).guard_int());
-  }
-  auto* bytes = static_cast<const std::byte*>(dense.data());
-  out.data.span = {bytes, static_cast<size_t>(dense.numel().guard_int() * itemsize(dense.dtype()))};
-  return out;
-}
-
 void write_inputs(const fs::path& path, const std::vector<Tensor>& inputs) {
-  formats::Safetensors file;
-  std::vector<Tensor> kept;
-  kept.reserve(inputs.size());
+  formats::NamedTensors file;
   for (size_t i = 0; i < inputs.size(); ++i)
-    file.tensors.emplace(message("in.{}", i), raw(inputs[i], kept));
-  formats::write_safetensors(path.string(), file);
+    file.tensors.emplace(message("in.{}", i), inputs[i]);
+  formats::write_tensors(path.string(), file);
 }
 
 void run_once(const CompileRequest& request, const std::vector<Tensor>& inputs) {

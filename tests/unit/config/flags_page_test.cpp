@@ -1,6 +1,6 @@
 // docs/flags.md: its tables are the lines of the .def files.
 #include "config/config.h"
-#include "folders.h"
+#include "written_part.h"
 
 #include <gtest/gtest.h>
 
@@ -11,16 +11,6 @@
 
 namespace tenon::config {
 namespace {
-
-const std::string page_path = source_path("docs/flags.md");
-constexpr std::string_view begin_mark = "<!-- flags: begin -->\n", end_mark = "<!-- flags: end -->";
-
-std::string text_of(const std::string& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 // A cell: bars end cells, so those of choices are escaped.
 std::string cell(std::string_view text) {
@@ -79,19 +69,7 @@ std::string tables() {
 }
 
 TEST(FlagsPage, ItsTablesAreTheLinesOfTheFlags) {
-  std::string page = text_of(page_path);
-  size_t begin = page.find(begin_mark), end = page.find(end_mark);
-  ASSERT_NE(begin, std::string::npos);
-  ASSERT_NE(end, std::string::npos);
-  begin += begin_mark.size();
-  std::string expected = tables();
-  if (page.substr(begin, end - begin) == expected) return;
-  if (std::getenv("TENON_WRITE_DOCS")) {
-    std::ofstream(page_path) << page.replace(begin, end - begin, expected);
-    return;
-  }
-  FAIL() << "docs/flags.md is older than the flags; write it anew with\n"
-            "  TENON_WRITE_DOCS=1 build/release/bin/unit_tests --gtest_filter=FlagsPage.*";
+  expect_written_part("flags.md", "flags", tables(), "FlagsPage.*");
 }
 
 }  // namespace

@@ -1,6 +1,6 @@
 // docs/ops.md: its table is that of the op table, its rows are rows of the sources.
-#include "folders.h"
 #include "ops/op_table.h"
+#include "written_part.h"
 
 #include <gtest/gtest.h>
 
@@ -17,14 +17,6 @@ namespace tenon {
 namespace {
 
 const std::string page_path = source_path("docs/ops.md");
-constexpr std::string_view begin_mark = "<!-- ops: begin -->\n", end_mark = "<!-- ops: end -->";
-
-std::string text_of(const std::string& path) {
-  std::ifstream in(path);
-  std::stringstream text;
-  text << in.rdbuf();
-  return text.str();
-}
 
 // What an op is made of, in the order of the page.
 std::string kind_of(const OpEntry& op) {
@@ -70,21 +62,7 @@ std::string table() {
   return out;
 }
 
-TEST(OpsPage, ItsTableIsTheOpTable) {
-  std::string page = text_of(page_path);
-  size_t begin = page.find(begin_mark), end = page.find(end_mark);
-  ASSERT_NE(begin, std::string::npos);
-  ASSERT_NE(end, std::string::npos);
-  begin += begin_mark.size();
-  std::string expected = table();
-  if (page.substr(begin, end - begin) == expected) return;
-  if (std::getenv("TENON_WRITE_DOCS")) {
-    std::ofstream(page_path) << page.replace(begin, end - begin, expected);
-    return;
-  }
-  FAIL() << "docs/ops.md is older than the op table; write it anew with\n"
-            "  TENON_WRITE_DOCS=1 build/release/bin/unit_tests --gtest_filter=OpsPage.*";
-}
+TEST(OpsPage, ItsTableIsTheOpTable) { expect_written_part("ops.md", "ops", table(), "OpsPage.*"); }
 
 // A row shown on the page stands in some source as it is.
 TEST(OpsPage, ItsRowsAreThoseOfTheSources) {

@@ -1,7 +1,7 @@
 // docs/from-pytorch.md: no name of PyTorch's is missing, and its log tables are those of log_names.
 #include "core/error.h"
-#include "folders.h"
 #include "report/log_names.h"
+#include "written_part.h"
 
 #include <gtest/gtest.h>
 
@@ -13,13 +13,6 @@ namespace tenon::report {
 namespace {
 
 const std::string page_path = source_path("docs/from-pytorch.md");
-constexpr std::string_view begin_mark = "<!-- logs: begin -->\n", end_mark = "<!-- logs: end -->";
-
-std::string text_of(const std::string& path) {
-  std::stringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 std::string tables() {
   std::string out = "\n| component | lines |\n|---|---|\n";
@@ -36,19 +29,7 @@ std::string tables() {
 }
 
 TEST(FromPytorchPage, ItsLogTablesAreThoseOfTheNames) {
-  std::string page = text_of(page_path);
-  size_t begin = page.find(begin_mark), end = page.find(end_mark);
-  ASSERT_NE(begin, std::string::npos);
-  ASSERT_NE(end, std::string::npos);
-  begin += begin_mark.size();
-  std::string expected = tables();
-  if (page.substr(begin, end - begin) == expected) return;
-  if (std::getenv("TENON_WRITE_DOCS")) {
-    std::ofstream(page_path) << page.replace(begin, end - begin, expected);
-    return;
-  }
-  FAIL() << "docs/from-pytorch.md is older than the log names; write it anew with\n"
-            "  TENON_WRITE_DOCS=1 build/release/bin/unit_tests --gtest_filter=FromPytorchPage.*";
+  expect_written_part("from-pytorch.md", "logs", tables(), "FromPytorchPage.*");
 }
 
 // The part of the page under the heading that names the section.
