@@ -172,13 +172,16 @@ Cells cells_of_table(const Json& headline, const Json& result) {
 }
 
 std::string headlines(const Json& list, const std::vector<Json>& results) {
-  std::string out = head({"what", "measured", "command"});
+  std::string out = head({"what", "measured", "command", "on"});
   for (const Json& headline : list.at("headlines")) {
     Cells cells;
-    for (const Json& result : results)  // the newest that has it
-      if (cells.empty())
-        cells = headline.contains("table") ? cells_of_table(headline, result)
-                                           : cells_of_figure(headline, list, result);
+    for (const Json& result : results) {  // the newest that has it
+      cells = headline.contains("table") ? cells_of_table(headline, result)
+                                         : cells_of_figure(headline, list, result);
+      if (cells.empty()) continue;
+      cells.push_back(text_of(result, "date"));
+      break;
+    }
     if (cells.empty()) throw Error("bench/results lacks the headline " + text_of(headline, "what"));
     out += row(cells);
   }
