@@ -8,6 +8,7 @@ namespace {
 
 /// An executable that is not saved: to make it again takes no longer than to read it.
 struct Fused {
+  static constexpr uint32_t flags = inductor::Executable::flags;
   std::unique_ptr<inductor::Executable> code;
 
   void call(tn_call& c) { code->call(c); }

@@ -12,6 +12,7 @@ namespace {
 
 /// A program, saved as text.
 struct Program {
+  static constexpr uint32_t flags = inductor::Executable::flags;
   std::unique_ptr<inductor::Executable> steps;
 
   void call(tn_call& c) { steps->call(c); }
