@@ -174,6 +174,23 @@ std::shared_ptr<Graph> Functionalizer::finish() {
   return graph;
 }
 
+namespace {
+
+// By the captured nodes, whose order the functional graph loses where it merges expressions.
+void rank_tangents(const Graph& captured, Lowered& lowered) {
+  Derivative& d = *lowered.derivative;
+  std::vector<uint32_t> by_result(d.n_results, 0);
+  for (size_t i = 0; i < lowered.outputs.size(); ++i) {
+    if (lowered.outputs[i].kind != OutputRecipe::Kind::result) continue;
+    const GraphValue& made = captured.value(captured.outputs()[i]);
+    if (made.source == ValueSource::node)
+      by_result[lowered.outputs[i].index] = made.source_index + 1;
+  }
+  for (uint32_t result : d.tangents) d.ranks.push_back(by_result[result]);
+}
+
+}  // namespace
+
 Lowered Functionalizer::run() {
   out_.n_original_outputs = graph_.outputs().size();
   recorder_.opens = [this](const OpEntry& op) {
@@ -195,6 +212,7 @@ Lowered Functionalizer::run() {
     if (options_.training)
       out_.derivative = differentiate(recorder_, results_, options_.backward_autocast);
   }
+  if (out_.derivative) rank_tangents(graph_, out_);
   out_.graph = finish();
   return std::move(out_);
 }

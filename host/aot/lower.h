@@ -64,6 +64,7 @@ struct SharedInput {
 struct Derivative {
   uint32_t n_primals = 0, n_results = 0;
   std::vector<uint32_t> tangents;   ///< by tangent: the result whose gradient it is
+  std::vector<uint32_t> ranks;      ///< by tangent: higher where a later op of the program made it
   std::vector<uint32_t> gradients;  ///< by gradient: the input of the functional graph
   /// Data-dependent symbols, and the results, after those of the forward, that tell them.
   std::vector<std::pair<const Expr*, uint32_t>> symbols;

@@ -87,6 +87,7 @@ Json derivative(const Derivative& d, const Graph& graph) {
   return Json::Object{{"primals", int64_t{d.n_primals}},
                       {"results", int64_t{d.n_results}},
                       {"tangents", formats::json_numbers(d.tangents)},
+                      {"ranks", formats::json_numbers(d.ranks)},
                       {"gradients", formats::json_numbers(d.gradients)},
                       {"symbols", symbols}};
 }
@@ -208,11 +209,13 @@ class PlanReader {
     out.n_primals = v.field("primals").number_below(n_inputs + 1);
     out.n_results = v.field("results").number_below(n_outputs + 1);
     out.tangents = v.field("tangents").numbers_below(out.n_results);
+    out.ranks = v.field("ranks").numbers_below(UINT32_MAX);
     out.gradients = v.field("gradients").numbers_below(out.n_primals);
     for (const JsonView& s : v.field("symbols").items())
       out.symbols.emplace_back(expression(s.field("symbol")),
                                s.field("result").number_below(n_outputs));
     require(out.n_primals + out.tangents.size() <= n_inputs &&
+                out.ranks.size() == out.tangents.size() &&
                 out.n_results + out.gradients.size() <= n_outputs,
             ErrorCode::bad_file, "{}: fewer inputs or outputs than a derivative has", v);
     return out;

@@ -127,10 +127,8 @@ class CompiledNode final : public autograd::Node {
   explicit CompiledNode(std::shared_ptr<TrainingPlan> plan) : plan_(std::move(plan)) {}
 
   std::string name() const override { return "CompiledFunctionBackward"; }
-  uint32_t rank_of_input(uint32_t input) const override {
-    ValueId result = plan_->joint->outputs()[plan_->derivative.tangents[input]];
-    return result == no_value ? 0 : plan_->joint->value(result).source_index;
-  }
+  uint32_t rank_of_input(uint32_t input) const override { return plan_->derivative.ranks[input]; }
+  bool joins_nodes() const override { return true; }
 
   /// Before the run: edges, and the inputs as they are.
   void connect(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms) {

@@ -216,7 +216,9 @@ std::vector<bool> read_values(const Graph& graph) {
 std::optional<MaskedBackward> without_tangents(const Graph& backward,
                                                const std::vector<bool>& undefined) {
   std::shared_ptr<Graph> thinned = Thinning(backward, undefined).run();
-  if (thinned->nodes().size() >= backward.nodes().size()) return std::nullopt;
+  bool gives_less = std::ranges::count(thinned->outputs(), no_value) >
+                    std::ranges::count(backward.outputs(), no_value);
+  if (!gives_less && thinned->nodes().size() >= backward.nodes().size()) return std::nullopt;
   MaskedBackward out;
   std::vector<bool> read = read_values(*thinned);
   std::vector<ValueId> inputs, outputs;

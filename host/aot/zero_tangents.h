@@ -18,7 +18,7 @@ struct MaskedBackward {
 
 /// `undefined` marks tangents among the inputs. Sums lose the parts that are gone, and what is
 /// linear in a part that is gone is gone, too; where neither is known, zeros take its place.
-/// Nothing where no call falls away.
+/// Nothing where neither a call nor a gradient falls away.
 std::optional<MaskedBackward> without_tangents(const Graph& backward,
                                                const std::vector<bool>& undefined);
 

@@ -33,6 +33,7 @@ struct NodeTask {
   uint32_t waiting_for = 0;  ///< edges that have not brought their gradient
   bool needed = true;        ///< leads to a wanted edge
   bool runs = true;          ///< its function is called; else only its inputs are wanted
+  bool reached = false;      ///< by an edge that a plain run has
   std::vector<std::pair<uint32_t, size_t>> captures;  ///< input, number of the wanted edge
   std::vector<Tensor> grads;
 };
@@ -49,6 +50,7 @@ class GradientPass {
       if (!roots[i]) continue;
       NodeTask& task = tasks_[roots[i].node.get()];
       deliver(task, *roots[i].node, roots[i].input, std::move(grads[i]));
+      task.reached = true;
       --task.waiting_for;
     }
     for (const Edge& root : roots)
@@ -136,7 +138,7 @@ class GradientPass {
     NodeTask& task = tasks_[node.get()];
     std::vector<Tensor> grads = std::move(task.grads), outputs;
     grads.resize(node->n_inputs());
-    if (task.needed) {
+    if (task.needed && task.reached) {
       run_tensor_hooks(*node, grads);
       for (const auto& [input, number] : task.captures) captured_[number] = grads[input];
       if (task.runs) outputs = call(node, std::move(grads));
@@ -146,6 +148,7 @@ class GradientPass {
       const Edge& edge = node->next[i];
       if (!edge) continue;
       NodeTask& next = tasks_[edge.node.get()];
+      if (task.reached && (outputs[i].defined() || !node->joins_nodes())) next.reached = true;
       if (next.needed && outputs[i].defined())
         deliver(next, *edge.node, edge.input,
                 fit_gradient(std::move(outputs[i]), edge.node->inputs[edge.input], *node, i));

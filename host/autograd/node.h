@@ -76,6 +76,9 @@ class Node : public std::enable_shared_from_this<Node> {
   /// Of a node that stands for several of a plain run: the one of them that an input belongs to,
   /// counted in the order in which they would be made.
   virtual uint32_t rank_of_input(uint32_t) const { return 0; }
+  /// Whether it stands for several of a plain run: an edge that it gives no gradient is one that
+  /// they need not have, and calls nobody.
+  virtual bool joins_nodes() const { return false; }
   /// "op, at file:line", what made the node; empty when not known.
   virtual std::string origin() const { return {}; }
 

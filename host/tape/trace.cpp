@@ -255,7 +255,9 @@ class TapeTrace {
 
   void deliver(uint32_t visit, uint32_t input, Tensor grad) {
     const Visit& v = walk_.visits[visit];
-    if (!v.needed || !grad.defined()) return;
+    if (!grad.defined()) return;
+    reached_[visit] = true;
+    if (!v.needed) return;
     Tensors& slots = slots_[visit];
     slots.resize(v.node->inputs.size());
     Tensor& slot = slots[input];
@@ -266,10 +268,12 @@ class TapeTrace {
   void send_roots() {
     for (size_t i = 0; i < request_.roots.size(); ++i) {
       const Edge& root = request_.roots[i];
-      if (!root || !request_.grads[i].defined()) continue;
+      if (!root) continue;
       auto at = std::ranges::find(walk_.visits, root.node.get(), &Visit::node);
-      deliver(static_cast<uint32_t>(at - walk_.visits.begin()), root.input,
-              fakes_->lifted_of(request_.grads[i]));
+      auto visit = static_cast<uint32_t>(at - walk_.visits.begin());
+      reached_[visit] = true;
+      if (!request_.grads[i].defined()) continue;
+      deliver(visit, root.input, fakes_->lifted_of(request_.grads[i]));
     }
   }
 
@@ -278,6 +282,8 @@ class TapeTrace {
     Tensors grads = std::move(slots_[walk_.order[place]]);
     slots_[walk_.order[place]].clear();
     grads.resize(v.node->inputs.size());
+    if (!reached_[walk_.order[place]]) return;
+    if (!v.node->joins_nodes()) reach_targets(v);
     if (!v.needed) return;
     tensor_hooks(place, grads);
     for (size_t i = 0; i < captured_.size(); ++i)
@@ -295,6 +301,12 @@ class TapeTrace {
               autograd::fit_gradient(std::move(outputs[i]),
                                      autograd::input_meta(*edge.node, edge.input), *v.node, i));
     }
+  }
+
+  void reach_targets(const Visit& v) {
+    for (size_t i = 0; i < v.node->next.size(); ++i)
+      if (uint32_t target = walk_.targets[v.first_target + i]; target != no_visit)
+        reached_[target] = true;
   }
 
   void tensor_hooks(uint32_t place, Tensors& grads) {
@@ -383,6 +395,7 @@ class TapeTrace {
   GraphRecorder recorder_;
   std::shared_ptr<TapeFakes> fakes_;
   std::vector<Tensors> slots_;  // by visit: what is on its way to its inputs
+  std::vector<bool> reached_ = std::vector<bool>(walk_.visits.size());  // by visit, see engine.cpp
   Tensors captured_;
   TraceValues values_;
   std::vector<ValueNumber> inputs_;                   // of the graph that is being recorded

@@ -387,6 +387,32 @@ TENON_PROGRAM(AFunctionThatGivesWhatItFinds, 8) {
   Passing::table = Tensor();
 }
 
+/// Gives 1 as its gradient whatever arrives.
+struct Constant : Function<Constant> {
+  static List forward(Context& c, const List& in) {
+    Tensor sign = in[0].sign();
+    c.mark_non_differentiable({sign});
+    return {sign, in[0] * 2.0};
+  }
+  static List backward(Context&, List grads) { return {ones_like(grads[1])}; }
+};
+
+// The second result is looked at beside the first one's use, and no gradient reaches it.
+TENON_PROGRAM(AFunctionThatNoGradientReaches, 12) {
+  Tensor w = row({1, 2}).requires_grad_(), v = row({3, 4}).requires_grad_();
+  auto f = run.compile([&](const Tensor& x) {
+    List r = Constant::apply({x * w});
+    if (r[1].sum().item<float>() > 100) return x.sum();
+    Tensor y = r[0] * 0.5 + v;
+    if (r[1].sum().item<float>() > 100) return x.sum();
+    return y.sum();
+  });
+  for (int i = 0; i < 4; ++i) {
+    f(row({1, float(i)})).backward();
+    run.log("reached", w.grad().defined(), v.grad());
+  }
+}
+
 TENON_PROGRAM(FunctionsOfSeveralThreads, 12) {
   auto f = run.compile([](const Tensor& x, const Tensor& w) {
     Tensor h = HalfCube::apply({x * w})[0];

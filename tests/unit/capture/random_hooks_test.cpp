@@ -141,7 +141,7 @@ class RandomHooks : public testing::TestWithParam<const char*> {};
 
 TEST_P(RandomHooks, SeeWhatTheySeeInAPlainRun) {
   const char* wanted = std::getenv("TENON_RANDOM_HOOKS");
-  int n = wanted ? std::atoi(wanted) : 300, n_refused = 0;
+  int n = wanted ? std::atoi(wanted) : 1000, n_refused = 0;
   for (int seed = 0; seed < n; ++seed) {
     SCOPED_TRACE(seed);
     Course plain(static_cast<uint32_t>(seed)), compiled(static_cast<uint32_t>(seed));
