@@ -1,4 +1,5 @@
 // Bags of rows of an embedding table: summed, averaged or maximised.
+#include "core/threads/thread_pool.h"
 #include "ops/index/advanced_index.h"
 #include "ops/index/embedding_parts.h"
 #include "ops/op.h"
@@ -66,56 +67,95 @@ std::array<TensorMeta, 4> bag_meta(const BagArgs& a) {
           a.mode == Bag::max ? whole({n_bags, width}) : whole({n_bags})};
 }
 
+/// What the folding of all bags reads and writes.
 template <class T>
-void fold_bag(const BagArgs& a, const int64_t* rows, const T* scales, int64_t from, int64_t to,
-              T* out, int64_t* chosen, int64_t& counted) {
-  int64_t width = sizes_of(a.weight)[1], row_step = strides_of(a.weight)[0],
-          step = strides_of(a.weight)[1];
-  std::vector<double> state(static_cast<size_t>(width), 0.0);
-  counted = 0;
-  for (int64_t i = from; i < to; ++i) {
-    int64_t row = checked_index("embedding_bag", rows[i], sizes_of(a.weight)[0]);
-    if (row == a.padding) continue;
+struct BagFolding {
+  const BagArgs& args;
+  const int64_t* rows;
+  const T* scales;  // null: none
+  T* out;
+  int64_t* chosen;
+  int64_t width = sizes_of(args.weight)[1], n_rows = sizes_of(args.weight)[0];
+  const T* weight = data_of<T>(args.weight);
+  int64_t row_step = strides_of(args.weight)[0], step = strides_of(args.weight)[1];
+
+  // Inlined with a step of 1, the loop over the columns becomes vectors.
+  [[gnu::always_inline]] void add(const T* row, double scale, double* state, int64_t s) const {
+    for (int64_t c = 0; c < width; ++c) state[c] += static_cast<double>(row[c * s]) * scale;
+  }
+  void add_row(int64_t i, int64_t row, double* state) const {
+    double scale = scales ? static_cast<double>(scales[i]) : 1.0;
+    const T* at = weight + row * row_step;
+    step == 1 ? add(at, scale, state, 1) : add(at, scale, state, step);
+  }
+  void choose(int64_t i, int64_t row, bool is_first, double* state, int64_t* best) const {
     double scale = scales ? static_cast<double>(scales[i]) : 1.0;
     for (int64_t c = 0; c < width; ++c) {
-      double x = static_cast<double>(data_of<T>(a.weight)[row * row_step + c * step]) * scale;
-      double& s = state[static_cast<size_t>(c)];
-      if (a.mode != Bag::max)
-        s += x;
-      else if (counted == 0 || x > s)
-        s = x, chosen[c] = row;
+      double x = static_cast<double>(weight[row * row_step + c * step]) * scale;
+      if (is_first || x > state[c]) state[c] = x, best[c] = row;
     }
-    ++counted;
   }
-  double divisor = a.mode == Bag::mean && counted ? static_cast<double>(counted) : 1.0;
-  for (int64_t c = 0; c < width; ++c)
-    out[c] = static_cast<T>(state[static_cast<size_t>(c)] / divisor);
+  /// The rows that count.
+  int64_t fold(int64_t bag, int64_t from, int64_t to, double* state) const {
+    std::fill_n(state, width, 0.0);
+    int64_t counted = 0;
+    for (int64_t i = from; i < to; ++i) {
+      int64_t row = checked_index("embedding_bag", rows[i], n_rows);
+      if (row == args.padding) continue;
+      if (args.mode == Bag::max)
+        choose(i, row, counted == 0, state, chosen + bag * width);
+      else
+        add_row(i, row, state);
+      ++counted;
+    }
+    double divisor = args.mode == Bag::mean && counted ? static_cast<double>(counted) : 1.0;
+    for (int64_t c = 0; c < width; ++c) out[bag * width + c] = static_cast<T>(state[c] / divisor);
+    return counted;
+  }
+};
+
+// Where each bag begins among the indices, and where the last one ends.
+std::vector<int64_t> borders_of_bags(const Tensor& offsets, int64_t n_bags, int64_t n) {
+  Tensor starts = index_of("embedding_bag", offsets);
+  const int64_t* at = data_of<int64_t>(starts);
+  std::vector<int64_t> borders(at, at + numel_of(starts));
+  int64_t first = borders.empty() ? 0 : borders[0];
+  require(first == 0, "embedding_bag: offsets[0] must be 0, found {}", first);
+  borders.resize(static_cast<size_t>(n_bags) + 1, n);
+  for (size_t b = 0; b + 1 < borders.size(); ++b)
+    require(borders[b] >= 0 && borders[b] <= borders[b + 1] && borders[b + 1] <= n,
+            "embedding_bag: offsets {} to {} do not fit {} indices", borders[b], borders[b + 1], n);
+  return borders;
 }
 
 void bag_kernel(const BagArgs& a, Tensor& out, Tensor& bag_of, Tensor& sizes, Tensor& chosen) {
-  Tensor rows = index_of("embedding_bag", a.indices), starts = index_of("embedding_bag", a.offsets);
+  Tensor rows = index_of("embedding_bag", a.indices);
   Tensor scales =
       a.scales.defined() ? contiguous_of(converted(a.scales, a.weight.dtype())) : Tensor();
-  int64_t n = numel_of(rows), width = sizes_of(a.weight)[1];
-  Tensor names = make_tensor(IntList{n}, Dtype::i64),
-         picks = make_tensor(IntList{numel_of(out)}, Dtype::i64);
+  int64_t n = numel_of(rows), n_bags = sizes_of(out)[0], width = sizes_of(a.weight)[1];
+  Tensor names = make_tensor(IntList{numel_of(bag_of)}, Dtype::i64),
+         picks = make_tensor(IntList{a.mode == Bag::max ? numel_of(out) : 0}, Dtype::i64);
   fill_elements(names, 0);
   fill_elements(picks, 0);
   fill_elements(sizes, 0);
-  int64_t first = numel_of(starts) ? data_of<int64_t>(starts)[0] : 0;
-  require(first == 0, "embedding_bag: offsets[0] must be 0, found {}", first);
+  std::vector<int64_t> borders = borders_of_bags(a.offsets, n_bags, n);
+  constexpr int64_t fewest_elements = 16384;
+  int64_t of_a_bag = std::max<int64_t>(1, n * width / std::max<int64_t>(1, n_bags));
   dispatch_floating(a.weight.dtype(), "embedding_bag", [&]<class T>() {
-    for (int64_t b = 0; b < sizes_of(out)[0]; ++b) {
-      int64_t from = data_of<int64_t>(starts)[b],
-              to = b + 1 < numel_of(starts) ? data_of<int64_t>(starts)[b + 1] : n, counted;
-      require(from >= 0 && from <= to && to <= n,
-              "embedding_bag: offsets {} to {} do not fit {} indices", from, to, n);
-      fold_bag<T>(a, data_of<int64_t>(rows), scales.defined() ? data_of<T>(scales) : nullptr, from,
-                  to, data_of<T>(out) + b * width, data_of<int64_t>(picks) + b * width, counted);
-      std::fill(data_of<int64_t>(names) + from, data_of<int64_t>(names) + to, b);
-      if (a.mode != Bag::sum)
-        store_number(data_of<char>(sizes) + b * itemsize(sizes.dtype()), sizes.dtype(), counted);
-    }
+    BagFolding<T> folding{a, data_of<int64_t>(rows),
+                          scales.defined() ? data_of<T>(scales) : nullptr, data_of<T>(out),
+                          data_of<int64_t>(picks)};
+    parallel_for(0, n_bags, fewest_elements / of_a_bag + 1, [&](int64_t begin, int64_t end) {
+      std::vector<double> state(static_cast<size_t>(width));
+      for (int64_t b = begin; b < end; ++b) {
+        int64_t from = borders[static_cast<size_t>(b)], to = borders[static_cast<size_t>(b) + 1];
+        int64_t counted = folding.fold(b, from, to, state.data());
+        if (numel_of(names))
+          std::fill(data_of<int64_t>(names) + from, data_of<int64_t>(names) + to, b);
+        if (a.mode != Bag::sum)
+          store_number(data_of<char>(sizes) + b * itemsize(sizes.dtype()), sizes.dtype(), counted);
+      }
+    });
   });
   if (numel_of(bag_of)) copy_elements(bag_of, names);
   if (a.mode == Bag::max)
