@@ -30,6 +30,7 @@ bool (*verify_slot)(detail::Site&, Entry&, const detail::Leaves&, const detail::
                     detail::CallResult&) = nullptr;
 
 std::shared_ptr<void> (*compiled_backward_slot)(const Options&) = nullptr;
+void (*forget_backward_slot)() = nullptr;
 
 OptionTexts option_texts(const std::map<std::string, std::string>& options) {
   OptionTexts texts;
@@ -287,6 +288,7 @@ CallStats& CallStats::operator+=(const CallStats& other) {
 }
 
 void reset() {
+  forget_backward_slot();
   std::lock_guard lock(detail::all_sites_lock);
   for (detail::Site* site : detail::all_sites()) site->reset();
   report::reset_counters();

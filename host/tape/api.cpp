@@ -108,12 +108,16 @@ void disable_everywhere() {
     autograd::n_pass_takers.fetch_sub(1, std::memory_order_relaxed);
 }
 
-void reset() {
+static void forget_programs() {
   require(!tape::in_pass(),
-          "compiled_autograd::reset() was called inside of a compiled pass, from a hook or a "
-          "callback; call it when backward() has returned");
-  disable_everywhere();
+          "reset() was called inside of a compiled backward pass, from a hook or a callback; call "
+          "it when backward() has returned");
   tape::forget_passes();
+}
+
+void reset() {
+  forget_programs();
+  disable_everywhere();
 }
 
 namespace {
@@ -141,6 +145,7 @@ std::shared_ptr<void> enable_in_callable(const Options& options) {
 const bool installed = [] {
   autograd::take_pass_slot = &take;
   compiled_backward_slot = &enable_in_callable;
+  forget_backward_slot = &forget_programs;
   return true;
 }();
 

@@ -285,7 +285,7 @@ TEST_F(CompiledAutograd, ResetInsideAPassIsRefused) {
     std::string error;
     autograd::register_hook(m, [&](const Tensor&) { error = message_of([] { ca::reset(); }); });
     m.sum().backward();
-    EXPECT_THAT(error, testing::HasSubstr("inside of a compiled pass"));
+    EXPECT_THAT(error, testing::HasSubstr("inside of a compiled backward pass"));
   });
 }
 

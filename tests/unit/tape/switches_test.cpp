@@ -139,6 +139,16 @@ TEST_F(CompiledAutogradSays, AfterResetNothingIsOnOrKnown) {
   EXPECT_EQ(captures([] { pass_over(3, 2); }), 1);
 }
 
+TEST_F(CompiledAutogradSays, AResetOfTheProcessForgetsProgramsAndLeavesThemOn) {
+  ca::enable_everywhere("aot_eager");
+  pass_over(3, 2);
+  reset();
+  EXPECT_EQ(ca::stats().captures, 0);
+  pass_over(3, 2);
+  EXPECT_EQ(ca::stats().captures, 1);
+  ca::disable_everywhere();
+}
+
 TEST_F(CompiledAutogradSays, NothingWhereEverythingRunsEagerly) {
   compiler::StanceScope eager(compiler::Stance::force_eager);
   EXPECT_EQ(captures([] { pass_over(3, 2); }), 0);
