@@ -70,6 +70,8 @@ std::array<TensorMeta, 4> bag_meta(const BagArgs& a) {
 /// What the folding of all bags reads and writes.
 template <class T>
 struct BagFolding {
+  using Sum = std::conditional_t<std::is_same_v<T, double>, double, float>;  // as ATen's
+
   const BagArgs& args;
   const int64_t* rows;
   const T* scales;  // null: none
@@ -80,24 +82,24 @@ struct BagFolding {
   int64_t row_step = strides_of(args.weight)[0], step = strides_of(args.weight)[1];
 
   // Inlined with a step of 1, the loop over the columns becomes vectors.
-  [[gnu::always_inline]] void add(const T* row, double scale, double* state, int64_t s) const {
-    for (int64_t c = 0; c < width; ++c) state[c] += static_cast<double>(row[c * s]) * scale;
+  [[gnu::always_inline]] void add(const T* row, Sum scale, Sum* state, int64_t s) const {
+    for (int64_t c = 0; c < width; ++c) state[c] += static_cast<Sum>(row[c * s]) * scale;
   }
-  void add_row(int64_t i, int64_t row, double* state) const {
-    double scale = scales ? static_cast<double>(scales[i]) : 1.0;
+  void add_row(int64_t i, int64_t row, Sum* state) const {
+    Sum scale = scales ? static_cast<Sum>(scales[i]) : Sum(1);
     const T* at = weight + row * row_step;
     step == 1 ? add(at, scale, state, 1) : add(at, scale, state, step);
   }
-  void choose(int64_t i, int64_t row, bool is_first, double* state, int64_t* best) const {
-    double scale = scales ? static_cast<double>(scales[i]) : 1.0;
+  void choose(int64_t i, int64_t row, bool is_first, Sum* state, int64_t* best) const {
+    Sum scale = scales ? static_cast<Sum>(scales[i]) : Sum(1);
     for (int64_t c = 0; c < width; ++c) {
-      double x = static_cast<double>(weight[row * row_step + c * step]) * scale;
+      Sum x = static_cast<Sum>(weight[row * row_step + c * step]) * scale;
       if (is_first || x > state[c]) state[c] = x, best[c] = row;
     }
   }
   /// The rows that count.
-  int64_t fold(int64_t bag, int64_t from, int64_t to, double* state) const {
-    std::fill_n(state, width, 0.0);
+  int64_t fold(int64_t bag, int64_t from, int64_t to, Sum* state) const {
+    std::fill_n(state, width, Sum(0));
     int64_t counted = 0;
     for (int64_t i = from; i < to; ++i) {
       int64_t row = checked_index("embedding_bag", rows[i], n_rows);
@@ -108,7 +110,7 @@ struct BagFolding {
         add_row(i, row, state);
       ++counted;
     }
-    double divisor = args.mode == Bag::mean && counted ? static_cast<double>(counted) : 1.0;
+    Sum divisor = args.mode == Bag::mean && counted ? static_cast<Sum>(counted) : Sum(1);
     for (int64_t c = 0; c < width; ++c) out[bag * width + c] = static_cast<T>(state[c] / divisor);
     return counted;
   }
@@ -146,7 +148,7 @@ void bag_kernel(const BagArgs& a, Tensor& out, Tensor& bag_of, Tensor& sizes, Te
                           scales.defined() ? data_of<T>(scales) : nullptr, data_of<T>(out),
                           data_of<int64_t>(picks)};
     parallel_for(0, n_bags, fewest_elements / of_a_bag + 1, [&](int64_t begin, int64_t end) {
-      std::vector<double> state(static_cast<size_t>(width));
+      std::vector<typename BagFolding<T>::Sum> state(static_cast<size_t>(width));
       for (int64_t b = begin; b < end; ++b) {
         int64_t from = borders[static_cast<size_t>(b)], to = borders[static_cast<size_t>(b) + 1];
         int64_t counted = folding.fold(b, from, to, state.data());
