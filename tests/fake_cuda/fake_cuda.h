@@ -12,18 +12,53 @@
 // is a NaN in every float type. Work that touches memory outside of a live allocation loses the
 // device, as on a real one.
 //
+// Kernels are code of this process's processor: the architecture is "simt", and what an image is,
+// says who gave the double a FakeCudaCode. A launch is work of its stream like a copy; while its
+// kernel runs, and only then, device memory may be touched at the addresses that programs see.
+//
 // Environment, read when the driver starts: TENON_FAKE_CUDA_DEVICES (1), _VERSION (13000),
-// _CAPABILITY (90), _MEMORY (bytes a device, 1 GiB), _SEED (1), and _FAIL, such as
+// _CAPABILITY (90), _ARCH (simt), _MEMORY (bytes a device, 1 GiB), _SEED (1), and _FAIL, such as
 // `cuMemcpyAsync:3:700` (the third call of it gives 700; `*` counts the calls of all functions).
 // Tests reach what follows by dlsym on the library.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 extern "C" {
 struct FakeCudaCounts {
   uint64_t calls, allocations, bytes, streams, events, pinned;  // calls since the start, then alive
+  uint64_t modules, launches;                                   // alive; since the start
 };
+
+/// What a kernel is, told once, when it is asked for.
+struct FakeCudaKernel {
+  void* code;  ///< given back to `run`
+  uint32_t n_parameters;
+  const uint32_t* parameters;  ///< bytes of each: the values are copied when a launch is made
+  uint32_t registers, local_bytes, shared_bytes, threads_per_block;
+};
+/// One launch, when its stream has come to it.
+struct FakeCudaLaunch {
+  uint32_t grid[3], block[3], shared_bytes;
+  void* const* args;
+  /// Whether all of these bytes are of one live allocation or of pinned memory.
+  bool (*may_touch)(const void* address, size_t bytes);
+};
+/// Code for the double, by whoever can run it: a shim of threads, a test.
+struct FakeCudaCode {
+  void* self;
+  /// What the bytes of a module are; null, with the reason in `why_not`, for what is no code. The
+  /// bytes are the caller's again after the call. `unload` comes behind the module's last launch.
+  void* (*load)(void* self, const void* image, size_t bytes, const char** why_not);
+  void (*unload)(void* self, void* module);
+  /// False where the module has no such kernel. What it tells stays valid until `unload`.
+  bool (*find)(void* self, void* module, const char* name, FakeCudaKernel* out);
+  /// Runs all blocks, and returns 0 or the CUresult that loses the device: 700 for a wrong address.
+  int32_t (*run)(void* self, const FakeCudaKernel* kernel, const FakeCudaLaunch* launch);
+};
+/// Valid until it is replaced; null takes it away. Calls come one at a time.
+void fake_cuda_set_code(const FakeCudaCode* code);
 FakeCudaCounts fake_cuda_counts();
 /// Gives `result` in place of the call that is the `nth` of `function` from now on; 0 ends it.
 void fake_cuda_fail(const char* function, uint64_t nth, int32_t result);
