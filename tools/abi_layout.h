@@ -103,7 +103,7 @@ inline std::vector<LayoutStruct> abi_structs() {
                    host_alloc, host_free, copy, fill, stream_new, stream_free, stream_sync,
                    stream_native, device_sync, event_new, event_free, event_record, event_wait,
                    event_done, event_elapsed_ms, has_kernel, run_op, capture_begin, capture_end,
-                   stream_wrap, trim, memory_stats),
+                   stream_wrap, trim, memory_stats, describe),
       TENON_LAYOUT(tn_extension, struct_size, version, id, table),
       TENON_LAYOUT(tn_plugin, struct_size, abi_major, abi_minor, _r0, backends, devices, extensions,
                    kernels, n_backends, n_devices, n_extensions, n_kernels, shutdown),

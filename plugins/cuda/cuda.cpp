@@ -1,5 +1,7 @@
 // The plugin cuda: NVIDIA GPUs as a device of the host. Each slot of the table is one call of Gpu.
+#include "code_api.h"
 #include "gpu.h"
+#include "installation.h"
 
 #include <tenon/plugin.hpp>
 
@@ -52,10 +54,7 @@ void stream_free(void*, tn_stream* stream) {
   if (stream) stream->gpu->put_back(stream);
 }
 tn_status* stream_sync(void*, tn_stream* stream) {
-  return barrier([&] {
-    stream->gpu->bind();
-    CU_TRY(*stream->gpu, "waiting for a stream", cuStreamSynchronize, stream->handle);
-  });
+  return barrier([&] { stream->gpu->synchronize(stream); });
 }
 void* stream_native(void*, tn_stream* stream) { return stream->handle; }
 tn_status* device_sync(void*, int32_t dev) {
@@ -108,6 +107,14 @@ tn_status* memory_stats(void*, int32_t dev, tn_device_memory* out) {
   return barrier([&] { gpu_at(dev).fill(*out); });
 }
 
+tn_status* describe_all(void*, const tn_sink* sink) {
+  return barrier([&] {
+    driver();
+    std::string text = describe_installation();
+    sink->write(sink->ctx, text.data(), text.size());
+  });
+}
+
 const tn_device_provider provider = {
     .struct_size = sizeof(tn_device_provider),
     ._r0 = 0,
@@ -135,8 +142,12 @@ const tn_device_provider provider = {
     .stream_wrap = stream_wrap,
     .trim = trim,
     .memory_stats = memory_stats,
+    .describe = describe_all,
 };
 
 }  // namespace
 
-TENON_PLUGIN(p) { p.device(provider); }
+TENON_PLUGIN(p) {
+  p.device(provider);
+  p.extension(TN_CUDA_ID, TN_CUDA_VERSION, &code_api);
+}

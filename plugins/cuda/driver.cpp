@@ -1,5 +1,7 @@
-// Finding NVIDIA's driver: the folders of plugins.library_path first, then the loader's own way.
+// Finding NVIDIA's driver, and starting it.
 #include "driver.h"
+
+#include "libraries.h"
 
 #include <tenon/plugin.hpp>
 
@@ -8,7 +10,6 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <vector>
 
 namespace tenon::cuda {
 
@@ -17,29 +18,6 @@ namespace {
 using plugin::text;
 
 constexpr const char* library_name = "libcuda.so.1";
-
-// The folders of the flag; none where the host does not know it.
-std::vector<std::string> folders() {
-  tn_str value{};
-  std::vector<std::string> out;
-  tn_status* unknown =
-      plugin::host->opt->config_str(nullptr, TN_STR("plugins.library_path"), &value);
-  if (unknown) {
-    plugin::host->status_free(unknown);
-    return out;
-  }
-  std::istringstream list{std::string(plugin::sv(value))};
-  for (std::string folder; std::getline(list, folder, ':');)
-    if (!folder.empty()) out.push_back(folder);
-  return out;
-}
-
-void* open_library() {
-  for (const std::string& folder : folders())
-    if (void* library = ::dlopen((folder + "/" + library_name).c_str(), RTLD_NOW | RTLD_LOCAL))
-      return library;
-  return ::dlopen(library_name, RTLD_NOW | RTLD_LOCAL);
-}
 
 std::string path_of(void* symbol) {
   Dl_info info{};
@@ -87,12 +65,21 @@ std::string start(Opened& out) {
   return text("initialisation failed ({}, {})", started, name_of(d, started));
 }
 
+// NVIDIA's driver has no such function: what stands in for it says what code it takes.
+std::string own_architecture(api::GetProcAddress find) {
+  void* found = nullptr;
+  int32_t state = 0;
+  if (find("tenonArchitecture", &found, api::driver_version, 0, &state) != api::success || !found)
+    return {};
+  return reinterpret_cast<const char* (*)()>(found)();
+}
+
 std::atomic<bool> forked_since{false};
 
 Opened open() {
   ::pthread_atfork(nullptr, nullptr, [] { forked_since = true; });
   Opened out;
-  void* library = open_library();
+  void* library = open_library(library_name);
   if (!library) {
     out.why_not = text("library {} not found", library_name);
     return out;
@@ -103,8 +90,9 @@ Opened open() {
     out.why_not = text("driver too old (needs CUDA {})", version_text(api::driver_version));
     return out;
   }
-  const char* missing =
-      missing_function(out.functions, reinterpret_cast<api::GetProcAddress>(symbol));
+  auto find = reinterpret_cast<api::GetProcAddress>(symbol);
+  out.architecture = own_architecture(find);
+  const char* missing = missing_function(out.functions, find);
   out.why_not = missing ? text("driver too old (has no {} of CUDA {})", missing,
                                version_text(api::driver_version))
                         : start(out);

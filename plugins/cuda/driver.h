@@ -11,8 +11,9 @@ namespace tenon::cuda {
 struct Opened {
   api::Driver functions;
   int devices = 0;
-  int version = 0;      ///< of the driver, as 13000
-  std::string library;  ///< the file that was opened
+  int version = 0;           ///< of the driver, as 13000
+  std::string library;       ///< the file that was opened
+  std::string architecture;  ///< where the driver names its own; else that of each GPU
   std::string why_not;
 };
 

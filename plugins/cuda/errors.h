@@ -19,7 +19,11 @@ bool is_fatal(api::Result result);
 void check(Gpu& gpu, api::Result result, std::string_view call, std::string_view what);
 
 /// `CU_TRY(gpu, "a copy of 8 bytes", cuMemcpyAsync, to, from, 8, stream)`
-#define CU_TRY(gpu, what, function, ...) \
-  ::tenon::cuda::check(gpu, driver().function(__VA_ARGS__), #function, what)
+/// `what` is only evaluated where the call fails.
+#define CU_TRY(gpu, what, function, ...)                                                    \
+  do {                                                                                      \
+    if (::tenon::cuda::api::Result result_ = ::tenon::cuda::driver().function(__VA_ARGS__)) \
+      ::tenon::cuda::check(gpu, result_, #function, what);                                  \
+  } while (false)
 
 }  // namespace tenon::cuda

@@ -1,6 +1,8 @@
 // One GPU: opening it, what it is, and losing it.
 #include "gpu.h"
 
+#include "error_flag.h"
+
 #include <tenon/plugin.hpp>
 
 namespace tenon::cuda {
@@ -64,6 +66,10 @@ void Gpu::open() {
   uint64_t keep_all = UINT64_MAX;
   CU_TRY(*this, "opening the device", cuMemPoolSetAttribute, pool_, api::pool_release_threshold,
          &keep_all);
+  void* flag = nullptr;
+  CU_TRY(*this, "opening the device", cuMemHostAlloc, &flag, sizeof(tn_cuda_error_flag),
+         api::host_portable | api::host_mapped);
+  flag_ = new (flag) tn_cuda_error_flag{};
   staging_ = std::make_unique<Staging>(*this);
 }
 
@@ -95,36 +101,81 @@ void Gpu::lose(const std::string& why) {
   lost_.store(true, std::memory_order_release);
 }
 
+namespace {
+
+/// What the host is told of a device by reference.
+struct Texts {
+  std::string name, arch;
+};
+
+const Texts& texts_of(Gpu& gpu) {
+  static std::mutex making;
+  static auto* const made = new std::map<int, Texts>;
+  std::lock_guard lock(making);
+  if (auto known = made->find(gpu.index()); known != made->end()) return known->second;
+  char name[name_length] = {};
+  CU_TRY(gpu, "reading a property", cuDeviceGetName, name, name_length, gpu.index());
+  const std::string& own = opened().architecture;
+  std::string arch = own.empty() ? text("sm_{}{}", attribute(gpu, api::attribute_capability_major),
+                                        attribute(gpu, api::attribute_capability_minor))
+                                 : own;
+  return made->emplace(gpu.index(), Texts{name, arch}).first->second;
+}
+
+}  // namespace
+
 void Gpu::fill(tn_device_props& out) {
   bind();
-  struct Text {
-    std::string name, arch;
-  };
-  static std::mutex making;
-  static auto* const texts = new std::map<int, Text>;  // the host keeps what it is given
-  char name[name_length] = {};
+  const Texts& texts = texts_of(*this);
   size_t free = 0, total = 0;
-  CU_TRY(*this, "reading a property", cuDeviceGetName, name, name_length, index_);
   CU_TRY(*this, "reading a property", cuMemGetInfo, &free, &total);
-  int major = attribute(*this, api::attribute_capability_major);
-  int minor = attribute(*this, api::attribute_capability_minor);
-  std::lock_guard lock(making);
-  Text& kept = texts->try_emplace(index_, Text{name, text("sm_{}{}", major, minor)}).first->second;
   tn_device_props filled{};
   filled.struct_size = out.struct_size;
   filled.compute_units = static_cast<uint32_t>(attribute(*this, api::attribute_multiprocessors));
   filled.total_bytes = total;
   filled.free_bytes = free;
-  filled.capability_major = major;
-  filled.capability_minor = minor;
-  filled.name = plugin::str(kept.name);
-  filled.arch = plugin::str(kept.arch);
+  filled.capability_major = attribute(*this, api::attribute_capability_major);
+  filled.capability_minor = attribute(*this, api::attribute_capability_minor);
+  filled.name = plugin::str(texts.name);
+  filled.arch = plugin::str(texts.arch);
   out = filled;
+}
+
+void Gpu::fill(tn_cuda_facts& out) {
+  bind();
+  auto read = [&](int32_t which) { return static_cast<uint32_t>(attribute(*this, which)); };
+  out.warp = read(api::attribute_warp);
+  out.capability_major = attribute(*this, api::attribute_capability_major);
+  out.capability_minor = attribute(*this, api::attribute_capability_minor);
+  out.multiprocessors = read(api::attribute_multiprocessors);
+  out.threads_per_block = read(api::attribute_threads_per_block);
+  out.threads_per_multiprocessor = read(api::attribute_threads_per_multiprocessor);
+  out.blocks_per_multiprocessor = read(api::attribute_blocks_per_multiprocessor);
+  out.registers_per_block = read(api::attribute_registers_per_block);
+  out.registers_per_multiprocessor = read(api::attribute_registers_per_multiprocessor);
+  out.shared_per_block = read(api::attribute_shared_per_block);
+  out.shared_per_block_most = read(api::attribute_shared_per_block_most);
+  out.shared_per_multiprocessor = read(api::attribute_shared_per_multiprocessor);
+  out.driver_version = static_cast<uint32_t>(opened().version);
+  out.l2_bytes = read(api::attribute_l2_bytes);
+  out.arch = plugin::str(texts_of(*this).arch);
 }
 
 void Gpu::synchronize() {
   bind();
   CU_TRY(*this, "waiting for the device", cuCtxSynchronize);
+  tell_of(*flag_);
+}
+
+void Gpu::synchronize(tn_stream* stream) {
+  bind();
+  CU_TRY(*this, "waiting for a stream", cuStreamSynchronize, handle_of(stream));
+  tell_of(*flag_);
+}
+
+tn_cuda_error_flag& Gpu::error_flag() {
+  bind();
+  return *flag_;
 }
 
 }  // namespace tenon::cuda

@@ -4,6 +4,7 @@
 #include "errors.h"
 #include "staging.h"
 
+#include <tenon/cuda.h>
 #include <tenon/device.h>
 
 #include <atomic>
@@ -43,7 +44,13 @@ class Gpu {
   bool is_lost() const { return lost_.load(std::memory_order_acquire); }
 
   void fill(tn_device_props& out);
+  void fill(tn_cuda_facts& out);
   void synchronize();
+  void synchronize(tn_stream* stream);
+  /// Where kernels write what is wrong with their values. Who waits for the device tells of it.
+  tn_cuda_error_flag& error_flag();
+  /// Throws for a stream of another device.
+  api::Stream handle_of(const tn_stream* stream) const;
 
   /// Memory of the stream's order, 512-byte aligned.
   void* allocate(size_t bytes, tn_stream* stream);
@@ -64,13 +71,13 @@ class Gpu {
 
  private:
   void open();
-  api::Stream handle_of(const tn_stream* stream) const;
   api::Address try_allocate(size_t bytes, api::Stream stream);
 
   int index_;
   std::once_flag opening_;
   api::Context context_ = nullptr;
   api::Pool pool_ = nullptr;
+  tn_cuda_error_flag* flag_ = nullptr;
   std::atomic<uint64_t> allocations_{0};
   std::unique_ptr<Staging> staging_;
   std::mutex lists_;  // guards the two below

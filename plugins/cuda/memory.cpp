@@ -1,4 +1,5 @@
 // Memory of a GPU: allocations in the order of a stream, from one pool a device.
+#include "error_flag.h"
 #include "gpu.h"
 
 #include <tenon/plugin.hpp>
@@ -40,7 +41,7 @@ void* Gpu::allocate(size_t bytes, tn_stream* stream) {
   api::Address address = try_allocate(bytes, order);
   if (!address) {
     // What is on its way back counts as free once the device has come to it.
-    synchronize();
+    CU_TRY(*this, "waiting for the device", cuCtxSynchronize);
     trim();
     address = try_allocate(bytes, order);
   }
@@ -88,8 +89,10 @@ void Gpu::copy(void* to, const void* from, size_t bytes, int32_t direction, tn_s
   api::Stream order = handle_of(stream);
   if (direction == TN_COPY_H2D && !is_pinned(from, bytes))
     return staging_->to_device(to, from, bytes, order);
-  if (direction == TN_COPY_D2H && !is_pinned(to, bytes))
-    return staging_->to_host(to, from, bytes, order);
+  if (direction == TN_COPY_D2H && !is_pinned(to, bytes)) {
+    staging_->to_host(to, from, bytes, order);
+    return tell_of(*flag_);
+  }
   CU_TRY(*this, text("copying {} bytes", bytes), cuMemcpyAsync, reinterpret_cast<api::Address>(to),
          reinterpret_cast<api::Address>(from), bytes, order);
   if (direction != TN_COPY_D2D) note_pinned_use(direction == TN_COPY_H2D ? from : to, *this, order);

@@ -97,6 +97,51 @@ void free_pinned(void* memory, size_t bytes) noexcept {
   });
 }
 
+namespace {
+
+constexpr size_t slot_bytes = 16;
+
+/// Slots that no thread has; blocks of them stay.
+struct Slots {
+  std::mutex taking;
+  std::vector<void*> idle;
+
+  void* take() {
+    std::lock_guard lock(taking);
+    if (idle.empty()) {
+      char* block = static_cast<char*>(allocate_pinned(least_pinned));
+      for (size_t at = 0; at < least_pinned; at += slot_bytes) idle.push_back(block + at);
+    }
+    void* taken = idle.back();
+    idle.pop_back();
+    return taken;
+  }
+  void put_back(void* slot) {
+    std::lock_guard lock(taking);
+    idle.push_back(slot);
+  }
+};
+
+Slots& slots() {
+  static auto* const all = new Slots;
+  return *all;
+}
+
+struct ThreadSlot {
+  void* memory = nullptr;
+  ~ThreadSlot() {
+    if (memory) slots().put_back(memory);
+  }
+};
+
+}  // namespace
+
+void* pinned_slot() {
+  static thread_local ThreadSlot mine;
+  if (!mine.memory) mine.memory = slots().take();
+  return mine.memory;
+}
+
 bool is_pinned(const void* memory, size_t bytes) {
   PinnedMemory& p = pinned();
   std::lock_guard lock(p.using_it);

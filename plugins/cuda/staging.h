@@ -14,6 +14,8 @@ class Gpu;
 /// Pinned memory for the program, reused by size; any device may copy from and to it.
 void* allocate_pinned(size_t bytes);
 void free_pinned(void* memory, size_t bytes) noexcept;
+/// 16 bytes of it, the calling thread's own until it ends.
+void* pinned_slot();
 /// Whether all of it is such memory.
 bool is_pinned(const void* memory, size_t bytes);
 /// Tells that work that is on the stream by now uses such memory: it is not given to another until

@@ -1,113 +1,17 @@
 // The driver's functions over the double's memory and streams.
-#include "fake_cuda.h"
-#include "memory.h"
-#include "streams.h"
+#include "world.h"
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <map>
 #include <memory>
-#include <mutex>
-#include <string>
-#include <string_view>
 #include <vector>
 
 namespace fake_cuda {
 
-namespace api = tenon::cuda::api;
-using api::Address;
-using api::Result;
-
 namespace {
 
-int64_t setting(const char* name, int64_t otherwise) {
-  const char* text = std::getenv((std::string("TENON_FAKE_CUDA_") + name).c_str());
-  return text ? std::atoll(text) : otherwise;
-}
-
-/// Which call fails, and with what.
-struct Failure {
-  std::string function;  // "*": any
-  uint64_t left = 0;     // calls until then
-  Result result = api::success;
-  const char* happened = nullptr;
-};
-
-Failure failure_of_environment() {
-  const char* text = std::getenv("TENON_FAKE_CUDA_FAIL");
-  char function[64] = {};
-  unsigned long nth = 0;
-  int result = 0;
-  if (!text || std::sscanf(text, "%63[^:]:%lu:%d", function, &nth, &result) != 3) return {};
-  return {function, nth, result, nullptr};
-}
-
-struct World {
-  std::mutex lock;
-  int devices = static_cast<int>(setting("DEVICES", 1));
-  int version = static_cast<int>(setting("VERSION", api::driver_version));
-  int capability = static_cast<int>(setting("CAPABILITY", 90));
-  Memory memory{std::max(devices, 1), static_cast<size_t>(setting("MEMORY", int64_t{1} << 30))};
-  Streams streams;
-  std::map<void*, size_t> pinned;
-  uint64_t calls = 0, events = 0;
-  Failure failure = failure_of_environment();
-  Result lost = api::success;  // the error that every call gives from then on
-  bool started = false;
-
-  World() { streams.seed(static_cast<uint64_t>(setting("SEED", 1))); }
-};
-
-World& world() {
-  static auto* const instance = new World;
-  return *instance;
-}
-
-// The device that the thread's context is of; contexts are device numbers from 1 on.
-thread_local int current = 0;
-
-bool is_fatal(Result r) { return r == 214 || r == 220 || (r >= 700 && r <= 719); }
-
-// What a call gives instead of its own result.
-Result interrupted(World& w, const char* function) {
-  ++w.calls;
-  Failure& f = w.failure;
-  if (f.left > 0 && (f.function == "*" || f.function == function) && --f.left == 0) {
-    f.happened = function;
-    if (is_fatal(f.result)) w.lost = f.result;
-    return f.result;
-  }
-  return w.lost;
-}
-
-/// Runs a function's body under the lock, unless it is to fail.
-template <class F>
-Result call(const char* function, F&& body) {
-  World& w = world();
-  std::lock_guard lock(w.lock);
-  if (Result instead = interrupted(w, function)) return instead;
-  if (!w.started) return api::error_not_initialized;
-  Result result = body(w);
-  if (is_fatal(result)) w.lost = result;
-  return result;
-}
-
-StreamState* state_of(World& w, api::Stream stream) {
-  if (!stream) return w.streams.standard(current);
-  auto* state = reinterpret_cast<StreamState*>(stream);
-  return w.streams.knows(state) ? state : nullptr;
-}
 EventState* state_of(api::Event event) { return reinterpret_cast<EventState*>(event); }
-
-constexpr Result invalid_handle = 400, illegal_address = api::error_illegal_address;
-
-Result enqueue(World& w, api::Stream stream, Work work) {
-  StreamState* state = state_of(w, stream);
-  if (!state) return invalid_handle;
-  state->queue.push_back(std::move(work));
-  return api::success;
-}
 
 Result finish(World& w, StreamState* stream) {
   if (!stream) return invalid_handle;
@@ -155,12 +59,40 @@ Result total_memory(size_t* bytes, api::Ordinal) {
   *bytes = world().memory.capacity();
   return api::success;
 }
+// Few multiprocessors, otherwise what a GPU of the Hopper generation has.
+int property(const World& w, int32_t which) {
+  switch (which) {
+    case api::attribute_multiprocessors:
+      return 4;
+    case api::attribute_capability_major:
+      return w.capability / 10;
+    case api::attribute_capability_minor:
+      return w.capability % 10;
+    case api::attribute_warp:
+    case api::attribute_blocks_per_multiprocessor:
+      return 32;
+    case api::attribute_threads_per_block:
+      return 1024;
+    case api::attribute_threads_per_multiprocessor:
+      return 2048;
+    case api::attribute_registers_per_block:
+    case api::attribute_registers_per_multiprocessor:
+      return 65536;
+    case api::attribute_shared_per_block:
+      return 48 << 10;
+    case api::attribute_shared_per_block_most:
+      return 227 << 10;
+    case api::attribute_shared_per_multiprocessor:
+      return 228 << 10;
+    case api::attribute_l2_bytes:
+      return 50 << 20;
+    default:
+      return 1;
+  }
+}
 Result attribute(int* value, int32_t which, api::Ordinal) {
   return call("cuDeviceGetAttribute", [&](World& w) {
-    *value = which == api::attribute_multiprocessors    ? 4
-             : which == api::attribute_capability_major ? w.capability / 10
-             : which == api::attribute_capability_minor ? w.capability % 10
-                                                        : 1;
+    *value = property(w, which);
     return api::success;
   });
 }
@@ -240,14 +172,6 @@ Result unpin(void* memory) {
     std::free(memory);
     return api::success;
   });
-}
-
-bool is_pinned(World& w, Address address, size_t bytes) {
-  auto after = w.pinned.upper_bound(reinterpret_cast<void*>(address));
-  if (after == w.pinned.begin()) return false;
-  auto [start, size] = *std::prev(after);
-  size_t offset = address - reinterpret_cast<Address>(start);
-  return offset <= size && bytes <= size - offset;
 }
 
 /// Where the double may touch one side of a copy when it runs.
@@ -380,94 +304,43 @@ Result elapsed(float* milliseconds, api::Event begin, api::Event end) {
   });
 }
 
-const api::Driver functions = {
-    .cuInit = init,
-    .cuDriverGetVersion = driver_version,
-    .cuGetErrorName = error_name,
-    .cuGetErrorString = error_string,
-    .cuDeviceGetCount = device_count,
-    .cuDeviceGet = device_get,
-    .cuDeviceGetName = device_name,
-    .cuDeviceTotalMem = total_memory,
-    .cuDeviceGetAttribute = attribute,
-    .cuDevicePrimaryCtxRetain = retain_context,
-    .cuCtxSetCurrent = set_context,
-    .cuCtxSynchronize = synchronize_context,
-    .cuMemGetInfo = memory_info,
-    .cuMemPoolCreate = make_pool,
-    .cuMemPoolDestroy = destroy_pool,
-    .cuMemPoolSetAttribute = set_pool,
-    .cuMemPoolGetAttribute = read_pool,
-    .cuMemPoolTrimTo = trim_pool,
-    .cuMemAllocFromPoolAsync = allocate,
-    .cuMemFreeAsync = release,
-    .cuMemHostAlloc = pin,
-    .cuMemFreeHost = unpin,
-    .cuMemcpyAsync = copy,
-    .cuMemsetD8Async = set_bytes,
-    .cuStreamCreateWithPriority = make_stream,
-    .cuStreamDestroy = destroy_stream,
-    .cuStreamSynchronize = synchronize_stream,
-    .cuStreamWaitEvent = wait_for_event,
-    .cuEventCreate = make_event,
-    .cuEventDestroy = destroy_event,
-    .cuEventRecord = record,
-    .cuEventQuery = query_event,
-    .cuEventSynchronize = synchronize_event,
-    .cuEventElapsedTime = elapsed,
-};
-
-void* find(std::string_view name) {
-#define FAKE_CUDA_FIND(function, parameters) \
-  if (name == #function) return reinterpret_cast<void*>(functions.function);
-  TENON_CUDA_DRIVER_FUNCTIONS(FAKE_CUDA_FIND)
-#undef FAKE_CUDA_FIND
-  return nullptr;
-}
-
 }  // namespace
 
+void fill_driver(api::Driver& d) {
+  d.cuInit = init;
+  d.cuDriverGetVersion = driver_version;
+  d.cuGetErrorName = error_name;
+  d.cuGetErrorString = error_string;
+  d.cuDeviceGetCount = device_count;
+  d.cuDeviceGet = device_get;
+  d.cuDeviceGetName = device_name;
+  d.cuDeviceTotalMem = total_memory;
+  d.cuDeviceGetAttribute = attribute;
+  d.cuDevicePrimaryCtxRetain = retain_context;
+  d.cuCtxSetCurrent = set_context;
+  d.cuCtxSynchronize = synchronize_context;
+  d.cuMemGetInfo = memory_info;
+  d.cuMemPoolCreate = make_pool;
+  d.cuMemPoolDestroy = destroy_pool;
+  d.cuMemPoolSetAttribute = set_pool;
+  d.cuMemPoolGetAttribute = read_pool;
+  d.cuMemPoolTrimTo = trim_pool;
+  d.cuMemAllocFromPoolAsync = allocate;
+  d.cuMemFreeAsync = release;
+  d.cuMemHostAlloc = pin;
+  d.cuMemFreeHost = unpin;
+  d.cuMemcpyAsync = copy;
+  d.cuMemsetD8Async = set_bytes;
+  d.cuStreamCreateWithPriority = make_stream;
+  d.cuStreamDestroy = destroy_stream;
+  d.cuStreamSynchronize = synchronize_stream;
+  d.cuStreamWaitEvent = wait_for_event;
+  d.cuEventCreate = make_event;
+  d.cuEventDestroy = destroy_event;
+  d.cuEventRecord = record;
+  d.cuEventQuery = query_event;
+  d.cuEventSynchronize = synchronize_event;
+  d.cuEventElapsedTime = elapsed;
+}
+
 }  // namespace fake_cuda
-
-extern "C" {
-
-__attribute__((visibility("default"))) int32_t cuGetProcAddress_v2(const char* symbol, void** out,
-                                                                   int version, uint64_t,
-                                                                   int32_t* found) {
-  *out = fake_cuda::find(symbol);
-  if (found) *found = *out ? 0 : 1;
-  return *out && version == tenon::cuda::api::driver_version ? 0 : 500;
-}
-
-__attribute__((visibility("default"))) FakeCudaCounts fake_cuda_counts() {
-  fake_cuda::World& w = fake_cuda::world();
-  std::lock_guard lock(w.lock);
-  return {w.calls,           w.memory.live(), w.memory.live_bytes(),
-          w.streams.alive(), w.events,        w.pinned.size()};
-}
-
-__attribute__((visibility("default"))) void fake_cuda_fail(const char* function, uint64_t nth,
-                                                           int32_t result) {
-  fake_cuda::World& w = fake_cuda::world();
-  std::lock_guard lock(w.lock);
-  w.failure = {function, nth, result, nullptr};
-}
-
-__attribute__((visibility("default"))) const char* fake_cuda_failed() {
-  fake_cuda::World& w = fake_cuda::world();
-  std::lock_guard lock(w.lock);
-  return w.failure.happened;
-}
-
-__attribute__((visibility("default"))) void fake_cuda_seed(uint64_t seed) {
-  fake_cuda::World& w = fake_cuda::world();
-  std::lock_guard lock(w.lock);
-  w.streams.seed(seed);
-}
-
-__attribute__((visibility("default"))) void fake_cuda_revive() {
-  fake_cuda::World& w = fake_cuda::world();
-  std::lock_guard lock(w.lock);
-  w.lost = 0;
-}
-}

@@ -91,6 +91,12 @@ void* Memory::work(Address address, size_t bytes) {
   return work_ + offset;
 }
 
+void Memory::open(bool for_all) {
+  int protection = for_all ? PROT_READ | PROT_WRITE : PROT_NONE;
+  if (::mprotect(reinterpret_cast<void*>(base_), total_, protection) != 0)
+    give_up("fake_cuda: mprotect");
+}
+
 size_t Memory::live_bytes() const {
   size_t sum = 0;
   for (const auto& [offset, block] : live_) sum += block.bytes;

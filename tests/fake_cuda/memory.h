@@ -25,6 +25,8 @@ class Memory {
   bool is_device(Address address) const;
   /// Where the double may touch `bytes` at `address`: of a live allocation, else null.
   void* work(Address address, size_t bytes);
+  /// Whether programs' addresses can be read and written: while a kernel runs.
+  void open(bool for_all);
 
   size_t used(int device) const { return used_[device]; }
   size_t peak(int device) const { return peak_[device]; }

@@ -54,9 +54,10 @@ typedef struct tn_cuda_kernel_facts {
   uint32_t _r0;
 } tn_cuda_kernel_facts;
 
+enum { TN_CUDA_LAUNCH_WAIT = 1 };      /* returns when the kernel is done, with its error */
 typedef struct tn_cuda_launch {        /* borrowed for the call */
-  uint32_t struct_size, flags;         /* no flags yet: 0 */
-  uint32_t grid[3], block[3];          /* none of them 0; a grid of no blocks is not launched */
+  uint32_t struct_size, flags;         /* TN_CUDA_LAUNCH_... */
+  uint32_t grid[3], block[3];          /* a grid without blocks is not launched */
   uint32_t shared_bytes, _r0;          /* dynamic shared memory of a block */
   tn_stream* stream;                   /* of the module's device; NULL: the device's standard one */
   void* const* args;                   /* where the value of each parameter lies; copied */

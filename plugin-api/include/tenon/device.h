@@ -57,6 +57,10 @@ struct tn_device_provider {            /* any threads; one stream by one thread 
   tn_status* (*stream_wrap)(void* self, int32_t dev, void* native, tn_stream** out);
   tn_status* (*trim)(void* self, int32_t dev);    /* what no tensor holds goes back to the driver */
   tn_status* (*memory_stats)(void* self, int32_t dev, tn_device_memory* inout);
+  /* Optional: what stands behind the devices, as a JSON object for people who look for a fault:
+   * "driver", its version; "libraries", a list of {"name", "version", "path"} or {"name",
+   * "why_not"}. Fails as `count` does. */
+  tn_status* (*describe)(void* self, const tn_sink*);
 };
 
 /* clang-format on */

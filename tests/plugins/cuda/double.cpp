@@ -37,6 +37,9 @@ const char* failed_call() { return function<const char*()>("fake_cuda_failed")()
 void seed_streams(uint64_t seed) {
   if (is_double()) function<void(uint64_t)>("fake_cuda_seed")(seed);
 }
+void set_code(const FakeCudaCode* code) {
+  function<void(const FakeCudaCode*)>("fake_cuda_set_code")(code);
+}
 void revive() { function<void()>("fake_cuda_revive")(); }
 
 tenon::Tensor moved(tenon::Device device, const tenon::Tensor& t) {

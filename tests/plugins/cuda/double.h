@@ -28,6 +28,8 @@ const char* failed_call();
 /// The order in which streams of the double run; a GPU has its own.
 void seed_streams(uint64_t seed);
 void revive();
+/// Who runs the kernels of the double.
+void set_code(const FakeCudaCode* code);
 
 /// The same elements on a device, made there by a copy.
 tenon::Tensor moved(tenon::Device device, const tenon::Tensor& t);
