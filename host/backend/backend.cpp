@@ -10,6 +10,7 @@
 #include "backend/life/load.h"
 #include "config/config.h"
 #include "config/flags.h"
+#include "core/device/provider.h"
 #include "core/version.h"
 #include "report/log.h"
 
@@ -106,6 +107,15 @@ bool is_offered_by_broken(const std::string& name) {
 
 }  // namespace
 
+std::optional<Device> device_of(const Graph& graph) {
+  for (const GraphValue& v : graph.values()) {
+    DeviceType type = v.meta.device.type;
+    bool is_there = type != DeviceType::cpu && type != DeviceType::meta;
+    if (v.kind == ValueKind::tensor && v.meta.defined && is_there) return v.meta.device;
+  }
+  return std::nullopt;
+}
+
 std::string place_text(const CompileRequest& request) {
   constexpr std::string_view stages[] = {"captured", "forward", "backward", "inference",
                                          "single op"};
@@ -157,6 +167,17 @@ std::vector<BackendInfo> all_backends() {
   return out;
 }
 
+namespace {
+
+// Several plugins may offer one name for different devices. Who serves another one says so itself.
+std::optional<BackendChoice> choice_for(const std::string& name, const Graph& graph) {
+  DeviceType type = device_of(graph).value_or(kCPU).type;
+  if (auto fitting = plugin_catalog().find_backend(name, type_name(type))) return fitting;
+  return plugin_catalog().find_backend(name, "");
+}
+
+}  // namespace
+
 std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
                                                const CompileRequest& request) {
   BackendFunction user;
@@ -166,7 +187,7 @@ std::shared_ptr<Artifact> compile_with_backend(const std::string& name,
     if (found != registry().user_backends.end()) user = found->second.compile;
   }
   if (user) return user(request);
-  std::optional<BackendChoice> choice = plugin_catalog().find_backend(name, "");
+  std::optional<BackendChoice> choice = choice_for(name, *request.graph);
   if (!choice && name == "eager") return interpreter_artifact(request.graph);
   if (!choice) fail_unknown(name);
   try {

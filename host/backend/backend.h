@@ -11,6 +11,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,10 @@ struct CompileRequest {
   /// The backends that are compiling this graph already, as "plugin/backend", outermost first.
   std::vector<std::string> chain;
 };
+
+/// The device that a graph runs on: that of its first tensor that is not on the CPU; nothing for
+/// graphs on the CPU.
+std::optional<Device> device_of(const Graph& graph);
 
 /// "stage inference, graph f, compilation 0/1": what is compiled, for the report of a crash.
 std::string place_text(const CompileRequest& request);
@@ -103,6 +108,9 @@ void register_backend(std::string name, BackendFunction compile, std::vector<std
                       Stage stage = Stage::captured);
 /// The same with all that a manifest would say.
 void register_backend(BackendFunction compile, BackendInfo info);
+
+/// Drops the code of eager ops on devices, and what is known of who compiles it.
+void forget_single_ops();
 
 /// The plugins that offer CPU kernels for an op, the first to be asked first. Loads nothing.
 std::vector<std::string> kernel_plugins(const std::string& op);

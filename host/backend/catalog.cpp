@@ -1,17 +1,21 @@
 // The catalog of the process, made of what command line, environment and flags say.
 #include "backend/catalog.h"
 
+#include "backend/find/link_diagnosis.h"
 #include "backend/life/load.h"
 #include "config/cache_folder.h"
 #include "config/flags.h"
 #include "core/error.h"
+#include "core/joined.h"
 #include "report/log.h"
 
 #include <pthread.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
+#include <sstream>
 
 namespace tenon {
 
@@ -100,6 +104,41 @@ std::vector<std::string> plugin_search_report() {
     for (const FoundPluginPtr& p : plugins)
       if (p->source == place.source && p->path.starts_with(place.path)) report_on(*p, out);
   }
+  return out;
+}
+
+namespace {
+
+bool is_there(const std::string& library) {
+  std::istringstream folders(config::flags().plugins.library_path);
+  for (std::string folder; std::getline(folders, folder, ':');)
+    if (!folder.empty() && ::access((folder + "/" + library).c_str(), R_OK) == 0) return true;
+  return library_is_found(library);
+}
+
+// Those that name the device, in the words of `tenon backends`.
+std::vector<std::string> backends_of(const std::string& device) {
+  std::vector<std::string> out;
+  for (const FoundPluginPtr& plugin : plugin_catalog().list())
+    for (const BackendManifest& b : plugin->manifest.backends)
+      if (plugin->usable && std::ranges::find(b.devices, device) != b.devices.end())
+        out.push_back(message("{} ({})", b.name, device));
+  return out;
+}
+
+}  // namespace
+
+std::vector<std::string> missing_device_libraries() {
+  std::vector<std::string> out;
+  for (const FoundPluginPtr& plugin : plugin_catalog().list())
+    for (const DeviceManifest& d : plugin->manifest.devices)
+      for (const std::string& library : plugin->manifest.needs_library) {
+        if (!plugin->usable || plugin->shadowed || is_there(library)) continue;
+        std::vector<std::string> backends = backends_of(d.type);
+        std::string who = backends.empty() ? "there are no tensors on it"
+                                           : joined(backends, ", ") + " cannot run here";
+        out.push_back(message("device {}: {} is not found, so {}", d.type, library, who));
+      }
   return out;
 }
 

@@ -20,6 +20,9 @@ struct RefusedPlugin {
 std::vector<RefusedPlugin> refused_plugins();
 /// Folders searched, in order, with the verdict for each file (`--why`).
 std::vector<std::string> plugin_search_report();
+/// "device cuda: libcuda.so.1 is not found, so inductor (cuda) cannot run here": a sentence for each
+/// device whose plugin says that it needs a library which is not there. Loads nothing.
+std::vector<std::string> missing_device_libraries();
 /// For the command line: --plugin FILE and --plugin-path DIRS; before the first lookup.
 void set_plugin_search(std::vector<std::string> files, std::vector<std::string> folders);
 

@@ -28,6 +28,12 @@ class PluginDevice : public DeviceProvider {
     call("count", [&] { return table_.count(table_.self, &n); });
     return n;
   }
+  std::string describe() override {
+    TextSink text;
+    if (TN_HAS(&table_, describe))
+      call("describe", [&] { return table_.describe(table_.self, text.get()); });
+    return text.take();
+  }
   DeviceProperties properties(int32_t index) override {
     tn_device_props p{};
     p.struct_size = sizeof p;
@@ -174,11 +180,6 @@ class PluginDevice : public DeviceProvider {
   std::string type_;
 };
 
-std::string name_of(DeviceType type) {
-  std::string text = to_text(Device(type));
-  return text.substr(0, text.find(':'));
-}
-
 FoundPluginPtr plugin_of(const std::string& type) {
   FoundPluginPtr unusable;
   for (const FoundPluginPtr& p : plugin_catalog().list()) {
@@ -209,7 +210,7 @@ DeviceProvider& find_provider(DeviceType type) {
   static auto* const known = new std::map<DeviceType, std::unique_ptr<DeviceProvider>>;
   std::lock_guard held(*lock);
   auto& provider = (*known)[type];
-  if (!provider) provider = load_provider(name_of(type));
+  if (!provider) provider = load_provider(type_name(type));
   return *provider;
 }
 

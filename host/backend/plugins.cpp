@@ -1,6 +1,7 @@
 // The public functions about plugins.
 #include <tenon/plugins.h>
 
+#include "backend/backend.h"
 #include "backend/catalog.h"
 #include "backend/find/quarantine.h"
 #include "backend/life/load.h"
@@ -43,7 +44,10 @@ bool is_meant(const FoundPlugin& p, const std::string& name) {
 
 }  // namespace
 
-void rescan_plugins() { plugin_catalog().rescan(); }
+void rescan_plugins() {
+  plugin_catalog().rescan();
+  forget_single_ops();
+}
 
 std::string PluginInfo::digest() const { return digest_of(path); }
 

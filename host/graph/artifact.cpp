@@ -53,6 +53,10 @@ std::string InterpreterArtifact::describe(int32_t what) const {
 
 }  // namespace
 
+void Artifact::fill(std::span<detail::TensorHead*>, std::span<const int64_t>, std::span<Tensor>) {
+  fail_internal("an artifact was to write into outputs of its caller's");
+}
+
 SavedArtifact Artifact::save() const {
   fail(ErrorCode::unsupported,
        "what was compiled cannot be saved: only inference with a backend that saves its code can "

@@ -48,6 +48,12 @@ class Artifact {
   /// plugin's message.
   virtual void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
                     std::span<Tensor> outputs, bool steal = false) = 0;
+  /// The same, but `outputs` are tensors that the results are written into: of the sizes and strides
+  /// that the graph says, each apart from the inputs or the one that the request says it aliases.
+  /// Only where fills_given_outputs().
+  virtual void fill(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+                    std::span<Tensor> outputs);
+  virtual bool fills_given_outputs() const { return false; }
   /// Text of one kind (TN_DESC_*), empty when the backend has none.
   virtual std::string describe(int32_t what) const = 0;
   /// Throws UserError unsupported, with who cannot be saved, unless all of it can.

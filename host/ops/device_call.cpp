@@ -136,28 +136,74 @@ class HostCall {
 
 bool may_fall_back() { return config::flags().compiler.device_fallback; }
 
-void run_here_or_on_host(const CallArgs& call) {
-  std::optional<Device> device = common_device(call);
-  const OpDef& def = *call.op->def;
-  if (device && try_foreign(call, device->type)) return;
-  if (!device || def.tags & OpTags::creation) return HostCall(call, false).run();
-  if (def.decomp) {
-    def.decomp.call(call);
-    return return_mutated(call);
-  }
-  require(may_fall_back(), ErrorCode::unsupported,
-          "{} cannot run on {}: no installed plugin has a kernel of it for this device; set "
-          "compiler.device_fallback = true to run it on the CPU with copies",
-          call.op->name, *device);
+void run_decomposed(const CallArgs& call) {
+  call.op->def->decomp.call(call);
+  return_mutated(call);
+}
+
+bool run_compiled(const CallArgs& call, Device device, bool into_self) {
+  return single_op_slot && single_op_slot(call, device, into_self);
+}
+
+// Nobody on the device takes the call.
+void run_on_host(const CallArgs& call, Device device) {
+  if (call.op->def->tags & OpTags::random) return HostCall(call, true).run();
+  require(
+      may_fall_back(), ErrorCode::unsupported,
+      "{} cannot run on {}: no installed plugin has a kernel of it for this device, and {}; set "
+      "compiler.device_fallback = true to run it on the CPU with copies",
+      call.op->name, device,
+      why_no_single_op_slot ? why_no_single_op_slot(call, device) : "nothing compiles it");
   static report::Counter& fallbacks = report::counter("device.fallbacks");
   fallbacks.add(1);
   HostCall(call, true).run();
 }
 
-// `x.op_()`: the functional form, then a copy into x.
+void run_on_device(const CallArgs& call) {
+  std::optional<Device> device = common_device(call);
+  const OpDef& def = *call.op->def;
+  if (device && try_foreign(call, device->type)) return;
+  if (!device || def.tags & OpTags::creation) return HostCall(call, false).run();
+  bool only_decomposes = def.decomp && !def.formula && !def.eager;
+  if (only_decomposes) return run_decomposed(call);
+  if (!call.op->mutated_args && run_compiled(call, *device, false)) return;
+  if (def.decomp) return run_decomposed(call);
+  run_on_host(call, *device);
+}
+
+// Writing while reading is safe only where an operand is exactly self or apart from it.
+bool writes_safely(const CallArgs& call, const Tensor& self) {
+  bool safe = true;
+  for_each_tensor(call, [&](const Tensor& t, uint32_t) {
+    if (t.is_same(self) || !may_overlap(t, self)) return;
+    safe = safe && t.dtype() == self.dtype() && t.storage_offset() == self.storage_offset() &&
+           std::ranges::equal(t.sizes(), self.sizes()) &&
+           std::ranges::equal(t.strides(), self.strides());
+  });
+  return safe;
+}
+
+// Whether the functional form gives what fits over self as it is: each element of the result is
+// made of those at its place.
+bool can_compute_into(const CallArgs& call, const Tensor& self) {
+  const OpDef& def = *call.op->def;
+  if (!def.formula || !writes_safely(call, self)) return false;
+  Metas metas;
+  pointwise_meta(call, metas);
+  return metas.size() == 1 && metas[0].dtype == self.dtype() &&
+         std::ranges::equal(list_of(metas[0].sizes), self.sizes());
+}
+
+// `x.op_()`: into x where that is safe; else the functional form, then a copy into x.
 void run_in_place(const CallArgs& call) {
   const Tensor& self = *call.args[0].as<Tensor>();
-  common_device(call);
+  std::optional<Device> device = common_device(call);
+  require(!has_internal_overlap(self), "{}: several elements of self share memory; clone it first",
+          call.op->name);
+  CallArgs functional = call;
+  functional.op = call.op->functional;
+  if (device && can_compute_into(functional, self) && run_compiled(functional, *device, true))
+    return return_mutated(call);
   check_derived_in_place(call);
   Value result;
   dispatch(*call.op->functional, call.args, call.n_args, &result, 1);
@@ -172,7 +218,26 @@ BoxedFn device_kernel(const OpEntry& op) {
   if (op.functional) return &run_in_place;
   if (op.def->view || op.def->tags & OpTags::any_device)
     return row_kernel(*op.def, op.mutated_args != 0);
-  return &run_here_or_on_host;
+  return &run_on_device;
 }
+
+bool (*single_op_slot)(const CallArgs& call, Device device, bool into_self) = nullptr;
+std::string (*why_no_single_op_slot)(const CallArgs& call, Device device) = nullptr;
+
+namespace {
+
+// `to` gets what `from` broadcasts to, on the device that both are on.
+bool copy_there(const Tensor& to, const Tensor& from) {
+  static const OpEntry& copy = entry_of(op_id("aten.copy.default"));
+  Value args[] = {Value::of(to), Value::of(from), Value::of(false)};
+  Value result;
+  return run_compiled({&copy, args, &result, 3, 1}, to.device(), true);
+}
+
+const struct FillSlots {
+  FillSlots() { copy_on_device_slot = &copy_there; }
+} fill_slots;
+
+}  // namespace
 
 }  // namespace tenon

@@ -3,9 +3,12 @@
 // Problem: rows have kernels for the CPU, few have any for another device. Model: a call belongs to
 // one device, that of its tensors, or of its argument `device` where it makes tensors. Method, the
 // first that serves: the row itself where its functions serve every device (views, copies,
-// questions about metadata); a plugin's kernel for the device, of which none is attached yet; for
-// what makes tensors without reading any, the CPU's kernel and a copy; the row's decomposition; with
-// `compiler.device_fallback` the CPU's kernel on copies; else an error that names op and device.
+// questions about metadata); a plugin's kernel for the device; for what makes tensors without
+// reading any, the CPU's kernel and a copy; the decomposition of rows that have nothing else; the
+// call as a compiled graph of one node; the decomposition of other rows; for what draws random
+// numbers, the CPU's kernel on copies, so that a seed gives the same numbers everywhere; with
+// `compiler.device_fallback` the CPU's kernel on copies; else an error that names op, device, who
+// was asked and the flag.
 #pragma once
 
 #include "ops/op_table.h"
@@ -14,5 +17,12 @@ namespace tenon {
 
 /// The function of an op's device key.
 BoxedFn device_kernel(const OpEntry& op);
+
+/// Runs a call on a device as a compiled graph of its own; with `into_self` the result goes into the
+/// first argument, which has its layout. False where nobody compiles it. CPU tensors among the
+/// arguments are brought there. Filled in by backend/single_op.cpp.
+extern bool (*single_op_slot)(const CallArgs& call, Device device, bool into_self);
+/// Why not, for messages.
+extern std::string (*why_no_single_op_slot)(const CallArgs& call, Device device);
 
 }  // namespace tenon

@@ -24,6 +24,7 @@ Result init(unsigned) {
   World& w = world();
   std::lock_guard lock(w.lock);
   if (Result instead = interrupted(w, "cuInit")) return instead;
+  if (setting("CRASH", 0)) std::abort();
   w.started = true;
   return w.devices > 0 ? api::success : api::error_no_device;
 }

@@ -17,8 +17,9 @@
 // kernel runs, and only then, device memory may be touched at the addresses that programs see.
 //
 // Environment, read when the driver starts: TENON_FAKE_CUDA_DEVICES (1), _VERSION (13000),
-// _CAPABILITY (90), _ARCH (simt), _MEMORY (bytes a device, 1 GiB), _SEED (1), and _FAIL, such as
-// `cuMemcpyAsync:3:700` (the third call of it gives 700; `*` counts the calls of all functions).
+// _CAPABILITY (90), _ARCH (simt), _MEMORY (bytes a device, 1 GiB), _SEED (1), _CRASH (0; 1: the
+// start ends the process), and _FAIL, such as `cuMemcpyAsync:3:700` (the third call of it gives 700;
+// `*` counts the calls of all functions).
 // Tests reach what follows by dlsym on the library.
 #pragma once
 

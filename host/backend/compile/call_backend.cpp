@@ -71,7 +71,8 @@ std::shared_ptr<Artifact> compile_whole(const PluginBackend& backend, AbiRequest
         [&] { return backend.table.compile(backend.table.self, &request.abi, &artifact); }, place);
   }
   const std::string& name = backend.manifest.name;
-  if (status && status->code == TN_DECLINED && !backend.manifest.fallback.empty()) {
+  bool may_leave = request.ctx.request->stage != Stage::single_op;
+  if (status && status->code == TN_DECLINED && may_leave && !backend.manifest.fallback.empty()) {
     std::string reason = status->text;
     free_status(status);
     const CompileRequest& declined = *request.ctx.request;
@@ -121,6 +122,18 @@ std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
     return compile_in_regions(backend, rq);
   outside = outside_of_manifest(backend.manifest, request, true);
   if (!outside.empty()) return leave_to_fallback(backend.manifest, request, outside);
+  return compile_whole(backend, rq);
+}
+
+std::shared_ptr<Artifact> compile_single_op(const BackendChoice& choice,
+                                            const CompileRequest& request) {
+  std::string outside = outside_of_manifest(choice.manifest(), request, true);
+  if (!outside.empty())
+    throw BackendError(ErrorCode::backend_compiler_failed, TN_DECLINED, outside);
+  const LoadedPlugin& plugin = load_plugin(plugin_catalog(), choice.plugin);
+  PluginBackend backend{plugin, choice.manifest(), table_of(plugin, choice.manifest())};
+  backend.cache = cache_scope_of(backend);
+  AbiRequest rq(backend.manifest, plugin.name, request, backend.cache);
   return compile_whole(backend, rq);
 }
 

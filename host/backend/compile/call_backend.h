@@ -29,6 +29,11 @@ struct PluginBackend {
 std::shared_ptr<Artifact> compile_with_plugin(const BackendChoice& choice,
                                               const CompileRequest& request);
 
+/// Compiles an eager op: as compile_with_plugin, but what the backend declines is thrown, as
+/// BackendError with TN_DECLINED.
+std::shared_ptr<Artifact> compile_single_op(const BackendChoice& choice,
+                                            const CompileRequest& request);
+
 /// Loads the plugin where it is not yet, and what it or its like has saved for the request. Throws
 /// BackendError. Any thread.
 std::shared_ptr<Artifact> load_with_plugin(const BackendChoice& choice,

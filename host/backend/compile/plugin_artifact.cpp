@@ -4,6 +4,7 @@
 #include "backend/abi/bridge.h"
 #include "backend/abi/status.h"
 #include "backend/compile/contract.h"
+#include "core/device/provider.h"
 
 #include <mutex>
 #include <optional>
@@ -38,6 +39,7 @@ class PluginArtifact final : public Artifact, private Retirable {
         in_call_("call of backend " + backend_),
         in_destroy_("destroy of backend " + backend_),
         place_(in_call_ + ", " + place_text(request)),
+        device_(device_of(*request.graph)),
         contract_(request),
         is_plain_(!contract_.is_checking() && !(flags_ & TN_AF_SERIAL_ONLY)),
         reference_(std::in_place, net_.life()) {
@@ -55,24 +57,14 @@ class PluginArtifact final : public Artifact, private Retirable {
   [[gnu::flatten]] void call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
                              std::span<Tensor> outputs, bool steal) override {
     for (Tensor& out : outputs) out = Tensor();
-    std::span<tn_tensor*> results = handles_of(outputs);
-    tn_call call = {.struct_size = sizeof call,
-                    .flags = steal ? flags_ & TN_CALL_STEAL_INPUTS : 0,
-                    .n_inputs = static_cast<uint32_t>(inputs.size()),
-                    .n_outputs = static_cast<uint32_t>(outputs.size()),
-                    .n_syms = static_cast<uint32_t>(syms.size()),
-                    ._r0 = 0,
-                    .inputs = reinterpret_cast<tn_tensor**>(inputs.data()),
-                    .outputs = results.data(),
-                    .syms = syms.data(),
-                    .stream = nullptr};
-    bool plain = is_plain_ && !is_counting_held();
-    tn_status* status = plain ? run(call) : run_carefully(call);
-    bool good = contract_.holds(results);
-    if (steal) release_all(inputs);
-    if (status || !good) [[unlikely]]
-      fail(status, results);
+    make_call(inputs, syms, outputs, steal ? flags_ & TN_CALL_STEAL_INPUTS : 0);
   }
+
+  void fill(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+            std::span<Tensor> outputs) override {
+    make_call(inputs, syms, outputs, TN_CALL_OUTPUTS_GIVEN);
+  }
+  bool fills_given_outputs() const override { return flags_ & TN_AF_WRITES_GIVEN_OUTPUTS; }
 
   std::string describe(int32_t what) const override {
     TextSink text;
@@ -102,6 +94,26 @@ class PluginArtifact final : public Artifact, private Retirable {
   }
 
  private:
+  void make_call(std::span<detail::TensorHead*> inputs, std::span<const int64_t> syms,
+                 std::span<Tensor> outputs, uint32_t flags) {
+    std::span<tn_tensor*> results = handles_of(outputs);
+    tn_call call = {.struct_size = sizeof call,
+                    .flags = flags,
+                    .n_inputs = static_cast<uint32_t>(inputs.size()),
+                    .n_outputs = static_cast<uint32_t>(outputs.size()),
+                    .n_syms = static_cast<uint32_t>(syms.size()),
+                    ._r0 = 0,
+                    .inputs = reinterpret_cast<tn_tensor**>(inputs.data()),
+                    .outputs = results.data(),
+                    .syms = syms.data(),
+                    .stream = device_ ? current_stream(*device_) : nullptr};
+    bool plain = is_plain_ && !is_counting_held();
+    tn_status* status = plain ? run(call) : run_carefully(call);
+    bool good = contract_.holds(results);
+    if (flags & TN_CALL_STEAL_INPUTS) release_all(inputs);
+    if (status || !good) [[unlikely]]
+      fail(status, results);
+  }
   tn_status* run(tn_call& call) {
     return call_plugin(
         net_, in_call_, [&] { return call_(artifact_, &call); }, place_);
@@ -151,6 +163,7 @@ class PluginArtifact final : public Artifact, private Retirable {
   std::string backend_;
   // Made beforehand: there may be no memory when they are needed.
   std::string in_call_, in_destroy_, place_;
+  std::optional<Device> device_;  // whose stream the calls go to
   CallContract contract_;
   bool is_plain_;
   std::optional<PluginRef> reference_;

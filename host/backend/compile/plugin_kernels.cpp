@@ -5,8 +5,10 @@
 #include "backend/backend.h"
 #include "backend/catalog.h"
 #include "backend/life/load.h"
+#include "core/device/provider.h"
 #include "core/dispatch.h"
 #include "core/error.h"
+#include "graph/text/parse.h"
 #include "ops/foreign_results.h"
 #include "ops/op_table.h"
 #include "report/log.h"
@@ -22,6 +24,7 @@ namespace {
 /// One op of one [[kernels]] row: the plugin is loaded at its first call.
 struct KernelSlot {
   FoundPluginPtr plugin;
+  DeviceType device;
   size_t row;
   std::string op, function;  // "kernel aten.mm.default", for messages
   bool only_kernel = false;  // the host has none to fall back to
@@ -99,6 +102,18 @@ class RunningSlot {
   const RunningSlot* outer_;
 };
 
+// The current stream of the device that the call's tensors are on.
+tn_stream* stream_of(const CallArgs& call) {
+  for (uint32_t i = 0; i < call.n_args; ++i) {
+    const Value& arg = call.args[i];
+    uint32_t n = arg.tag == Tag::tensor ? 1 : arg.tag == Tag::tensors ? arg.count : 0;
+    for (uint32_t k = 0; k < n; ++k)
+      if (const Tensor& t = arg.as<Tensor>()[k]; t.defined() && t.device() != kCPU)
+        return current_stream(t.device());
+  }
+  return nullptr;
+}
+
 bool run_kernel(void* self, const CallArgs& call) {
   auto& slot = *static_cast<KernelSlot*>(self);
   if (RunningSlot::has(slot)) return false;
@@ -107,11 +122,12 @@ bool run_kernel(void* self, const CallArgs& call) {
   if (call.n_results > most_results || is_gate_closed() || !prepare(slot) || slot.net->is_faulty())
     return false;
   const tn_kernels* kernels = slot.table.load(std::memory_order_acquire);
+  tn_stream* stream = slot.device == DeviceType::cpu ? nullptr : stream_of(call);
   AbiArguments args(call.args, call.n_args);
   tn_tensor* out[most_results] = {};
   tn_status* status = call_plugin(*slot.net, slot.function, [&] {
     return kernels->run(kernels->self, slot.op_index, args.args(), args.size(), args.values(),
-                        nullptr, out, call.n_results);
+                        stream, out, call.n_results);
   });
   if (status && (status->code == TN_DECLINED || is_gate_closed())) {
     free_status(status);
@@ -150,6 +166,35 @@ static void warn_of_unusable(const std::vector<FoundPluginPtr>& plugins) {
   }
 }
 
+namespace {
+
+using FoundKernels = std::vector<std::pair<OpId, ForeignKernel>>;
+
+std::set<DeviceType> devices_with_kernels(PluginCatalog& plugins) {
+  std::set<DeviceType> out;
+  for (const FoundPluginPtr& plugin : plugins.list())
+    for (const KernelsManifest& row : plugin->manifest.kernels)
+      if (std::optional<Device> device = parse_device(row.device)) out.insert(device->type);
+  return out;
+}
+
+void find_kernels(PluginCatalog& plugins, DeviceType device, FoundKernels& out) {
+  std::set<std::pair<std::string, std::string>> installed;  // plugin, op
+  for (const PluginCatalog::KernelsChoice& choice : plugins.kernels_for(type_name(device))) {
+    const KernelsManifest& row = choice.plugin->manifest.kernels[choice.index];
+    for (const std::string& name : row.ops) {
+      const OpEntry* op = find_op(name);
+      if (!op || !installed.emplace(choice.plugin->path, name).second) continue;
+      bool only = op->def->provider != nullptr && device == DeviceType::cpu;
+      auto* slot =
+          new KernelSlot{choice.plugin, device, choice.index, name, "kernel " + name, only};
+      out.push_back({op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority), device}});
+    }
+  }
+}
+
+}  // namespace
+
 void install_plugin_kernels() {
   // An error must be able to leave: out of call_once() it would need memory for that.
   static std::mutex installing;
@@ -158,18 +203,8 @@ void install_plugin_kernels() {
   if (done) return;
   PluginCatalog& plugins = plugin_catalog();
   warn_of_unusable(plugins.list());
-  std::set<std::pair<std::string, std::string>> installed;  // plugin, op
-  std::vector<std::pair<OpId, ForeignKernel>> found;
-  for (const PluginCatalog::KernelsChoice& choice : plugins.kernels_for("cpu")) {
-    const KernelsManifest& row = choice.plugin->manifest.kernels[choice.index];
-    for (const std::string& name : row.ops) {
-      const OpEntry* op = find_op(name);
-      if (!op || !installed.emplace(choice.plugin->path, name).second) continue;
-      bool only = op->def->provider != nullptr;
-      auto* slot = new KernelSlot{choice.plugin, choice.index, name, "kernel " + name, only};
-      found.push_back({op->id, {&run_kernel, slot, static_cast<int32_t>(row.priority)}});
-    }
-  }
+  FoundKernels found;
+  for (DeviceType device : devices_with_kernels(plugins)) find_kernels(plugins, device, found);
   // Last: an error on the way here must leave none attached, since all are attached again.
   for (const auto& [op, kernel] : found) add_foreign_kernel(op, kernel);
   done = true;
@@ -220,7 +255,7 @@ std::string why_not_run(const OpEntry& op) {
 void run_provided_op(const CallArgs& call) {
   install_plugin_kernels();
   for (const ForeignKernel& kernel : call.op->foreign_kernels())
-    if (kernel.run(kernel.self, call)) return;
+    if (kernel.device == DeviceType::cpu && kernel.run(kernel.self, call)) return;
   throw BackendError(ErrorCode::plugin, TN_NOT_FOUND, why_not_run(*call.op));
 }
 

@@ -2,6 +2,7 @@
 #include "backend/compile/verdicts.h"
 
 #include "backend/abi/status.h"
+#include "core/device/provider.h"
 #include "core/joined.h"
 #include "ops/op_table.h"
 
@@ -14,11 +15,6 @@ namespace tenon {
 
 namespace {
 
-std::string type_text(Device device) {
-  std::string text = to_text(device);
-  return text.substr(0, text.find(':'));
-}
-
 std::string listed(const std::vector<std::string>& names) { return "[" + joined(names) + "]"; }
 
 bool has(const std::vector<std::string>& names, std::string_view name) {
@@ -28,7 +24,7 @@ bool has(const std::vector<std::string>& names, std::string_view name) {
 std::string device_problem(const BackendManifest& manifest, const Graph& graph, ValueId id) {
   const GraphValue& value = graph.value(id);
   if (value.kind != ValueKind::tensor) return "";
-  std::string type = type_text(value.meta.device);
+  std::string type = type_name(value.meta.device.type);
   if (manifest.serves(type)) return "";
   return message("its manifest says devices = {}, %{} is on {}", listed(manifest.devices),
                  display_name(graph, id), type);
@@ -43,9 +39,10 @@ std::string dtype_problem(const BackendManifest& manifest, const Graph& graph, V
 }
 
 std::string stage_problem(const BackendManifest& manifest, Stage stage) {
-  constexpr std::string_view names[] = {"captured", "forward", "backward", "inference"};
-  bool any = manifest.stage == BackendStage::captured || stage == Stage::captured ||
-             stage == Stage::single_op;
+  constexpr std::string_view names[] = {"captured", "forward", "backward", "inference",
+                                        "single_op"};
+  bool is_single = stage == Stage::single_op;
+  bool any = !is_single && (manifest.stage == BackendStage::captured || stage == Stage::captured);
   std::string_view name = any ? "" : names[static_cast<size_t>(stage)];
   if (any || has(manifest.stages, name)) return "";
   return message("its manifest says stages = {}, the graph is a {}", listed(manifest.stages),

@@ -345,7 +345,8 @@ BackendMode read_mode(std::string_view name, const TomlNode& node, const Backend
 
 BackendManifest read_backend(const TomlNode& table, Texts& unknown) {
   static constexpr std::array<std::string_view, 2> stage_names = {"captured", "aot"};
-  static constexpr std::array<std::string_view, 3> halves = {"forward", "backward", "inference"};
+  static constexpr std::array<std::string_view, 4> halves = {"forward", "backward", "inference",
+                                                             "single_op"};
   Table t(table, "backend", unknown);
   BackendManifest out;
   out.name = t.required_name("name");

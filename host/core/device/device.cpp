@@ -23,6 +23,11 @@ DeviceProvider& provider_of(Device device) {
   return device_provider_slot(device.type);
 }
 
+std::string type_name(DeviceType type) {
+  std::string text = to_text(Device(type));
+  return text.substr(0, text.find(':'));
+}
+
 namespace {
 
 using ByDevice = std::vector<std::pair<Device, StreamPtr>>;

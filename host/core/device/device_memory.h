@@ -17,9 +17,12 @@ Tensor on_host(const Tensor& t);
 Tensor host_like(const Tensor& t);
 
 /// Copies `from`, which broadcasts to `to`, wherever the two lie; casts. They do not overlap.
-/// Between tensors of one layout and dtype the bytes go as they are; others take the way through
-/// the CPU.
+/// Between tensors of one layout and dtype the bytes go as they are; others are converted on the
+/// device that both are on, or, where nobody does that, on the CPU.
 void copy_across(const Tensor& to, const Tensor& from);
+/// Copies between tensors of one device and any layouts and dtypes; false where nobody can. Filled
+/// in by ops/device_call.cpp.
+extern bool (*copy_on_device_slot)(const Tensor& to, const Tensor& from);
 /// Copies raw bytes between two addresses, at least one of them on a device. Enqueued.
 void copy_bytes(void* to, Device to_device, const void* from, Device from_device, uint64_t bytes);
 

@@ -18,6 +18,8 @@ class DeviceProvider {
   virtual ~DeviceProvider() = default;
 
   virtual int32_t count() = 0;
+  /// What stands behind the devices, as a JSON object; empty where the plugin does not say it.
+  virtual std::string describe() = 0;
   virtual DeviceProperties properties(int32_t index) = 0;
   virtual void synchronize(int32_t index) = 0;
   virtual DeviceMemoryStats memory(int32_t index) = 0;
@@ -66,6 +68,9 @@ struct EventState {
 };
 
 }  // namespace detail
+
+/// "cuda": a type of device as manifests name it.
+std::string type_name(DeviceType type);
 
 /// The thread's current stream, for calls into a plugin; null on the CPU.
 tn_stream* current_stream(Device device);
