@@ -41,6 +41,7 @@ Json as_json(const std::vector<BackendInfo>& backends, bool why) {
   for (const RefusedPlugin& r : refused_plugins())
     document["refused"].push_back(
         {{"file", r.file}, {"code", r.code}, {"reason", r.reason}, {"hint", r.hint}});
+  document["missing"] = missing_device_libraries();
   if (why) document["search"] = plugin_search_report();
   return document;
 }
@@ -54,6 +55,7 @@ void print_table(const std::vector<BackendInfo>& backends, size_t n_hidden) {
   if (n_hidden > 0)
     print(message("{} more with the tags debug, experimental or runtime: tenon backends --all\n",
                   n_hidden));
+  for (const std::string& line : missing_device_libraries()) print(line + "\n");
 }
 
 void print_refused() {

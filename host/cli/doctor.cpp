@@ -2,6 +2,7 @@
 #include "backend/backend.h"
 #include "backend/catalog.h"
 #include "cli/config_files.h"
+#include "cli/doctor_devices.h"
 #include "cli/output.h"
 #include "cli/verb.h"
 #include "config/cache_folder.h"
@@ -15,6 +16,7 @@
 #include <tenon/plugins.h>
 
 #include <filesystem>
+#include <memory>
 #include <thread>
 
 namespace tenon::cli {
@@ -39,7 +41,7 @@ Json facts() {
                 {"level_of_machine", name_of(detect_cpu_level())},
                 {"cpus", std::thread::hardware_concurrency()},
                 {"threads", num_threads()}};
-  out["gpu"] = {{"driver", fs::exists("/proc/driver/nvidia/version")}};
+  out["devices"] = device_facts_of_child();
   out["ops"] = op_count();
   fs::path folder = config::cache_folder();
   out["cache"] = {{"folder", folder.string()}, {"state", cache_state(folder)}};
@@ -74,8 +76,7 @@ void print_facts(const Json& f) {
   print(message("CPU      level {}, the machine has {}; {} threads on {} CPUs\n",
                 text(cpu["level"]), text(cpu["level_of_machine"]), cpu["threads"].get<int>(),
                 cpu["cpus"].get<int>()));
-  print(f["gpu"]["driver"].get<bool>() ? "GPU      an NVIDIA driver is there\n"
-                                       : "GPU      no NVIDIA driver\n");
+  print(device_text(f["devices"]));
   print(message("ops      {}\n", f["ops"].get<int64_t>()));
   print(message("cache    {}: {}\n", text(f["cache"]["folder"]), text(f["cache"]["state"])));
   for (const Json& folder : f["config"])
@@ -94,6 +95,15 @@ void print_facts(const Json& f) {
   }
 }
 
+int examine_devices(const Globals& globals) {
+  Json found = device_facts();
+  if (globals.json)
+    print_json({{"schema", 1}, {"devices", found}});
+  else
+    print(device_text(found));
+  return 0;
+}
+
 int examine(const Globals& globals) {
   Json found = facts();
   if (globals.json)
@@ -103,7 +113,13 @@ int examine(const Globals& globals) {
   return 0;
 }
 
-Action build(Options&) { return examine; }
+Action build(Options& app) {
+  auto only_devices = std::make_shared<bool>(false);
+  app.add_flag("--devices", *only_devices, "devices only, asked in this process");
+  return [only_devices](const Globals& globals) {
+    return *only_devices ? examine_devices(globals) : examine(globals);
+  };
+}
 
 }  // namespace
 

@@ -1,0 +1,131 @@
+// Devices of plugins: asked here, or in a child process.
+#include "cli/doctor_devices.h"
+
+#include "backend/catalog.h"
+#include "core/device/provider.h"
+#include "debug/child_process.h"
+#include "graph/text/parse.h"
+
+#include <fcntl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <set>
+
+namespace tenon::cli {
+
+namespace {
+
+std::set<DeviceType> offered_types() {
+  std::set<DeviceType> out;
+  for (const FoundPluginPtr& plugin : plugin_catalog().list())
+    for (const DeviceManifest& d : plugin->manifest.devices)
+      if (std::optional<Device> device = parse_device(d.type)) out.insert(device->type);
+  return out;
+}
+
+Json facts_of(Device device) {
+  try {
+    DeviceProperties p = device_properties(device);
+    return {{"name", p.name},
+            {"arch", p.arch},
+            {"multiprocessors", p.compute_units},
+            {"total_bytes", p.total_bytes},
+            {"free_bytes", p.free_bytes}};
+  } catch (const Error& e) {
+    return {{"why_not", e.what()}};
+  }
+}
+
+Json facts_of(DeviceType type) {
+  Json out{{"type", type_name(type)}, {"devices", Json::array()}};
+  if (std::string why = why_no_device(type); !why.empty()) {
+    out["why_not"] = why;
+    return out;
+  }
+  for (int i = 0; i < device_count(type); ++i) out["devices"].push_back(facts_of(Device(type, i)));
+  Json behind = Json::parse(provider_of(Device(type)).describe(), nullptr, false);
+  if (behind.is_object()) out.update(behind);
+  return out;
+}
+
+std::string read_all(int file) {
+  std::string text;
+  char buffer[1 << 12];
+  for (;;) {
+    ssize_t n = ::read(file, buffer, sizeof buffer);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) return text;
+    text.append(buffer, static_cast<size_t>(n));
+  }
+}
+
+// Types of which nothing could be found out.
+Json failed(const std::string& why) {
+  Json out = Json::array();
+  for (DeviceType type : offered_types())
+    out.push_back({{"type", type_name(type)}, {"devices", Json::array()}, {"why_not", why}});
+  return out;
+}
+
+std::string text_of(const Json& value) { return value.get<std::string>(); }
+
+std::string library_line(const Json& library) {
+  if (library.contains("why_not")) return message("         {}\n", text_of(library["why_not"]));
+  std::string version = library.contains("version") ? " " + text_of(library["version"]) : "";
+  return message("         {}{}: {}\n", text_of(library["name"]), version,
+                 text_of(library["path"]));
+}
+
+std::string device_line(const Json& device, const std::string& name) {
+  if (device.contains("why_not"))
+    return message("device   {}: {}\n", name, text_of(device["why_not"]));
+  return message("device   {}: {}, {}, {} MiB, {} of them free\n", name, text_of(device["name"]),
+                 text_of(device["arch"]), device["total_bytes"].get<int64_t>() >> 20,
+                 device["free_bytes"].get<int64_t>() >> 20);
+}
+
+}  // namespace
+
+Json device_facts() {
+  Json out = Json::array();
+  for (DeviceType type : offered_types()) out.push_back(facts_of(type));
+  return out;
+}
+
+Json device_facts_of_child() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return failed(message("cannot make a pipe: {}", std::strerror(errno)));
+  const ChildFile files[] = {{ends[1], STDOUT_FILENO}};
+  pid_t child = start_self({"tenon", "doctor", "--devices", "--json", "-q"}, files);
+  ::close(ends[1]);
+  std::string text = read_all(ends[0]);
+  ::close(ends[0]);
+  int status = wait_for(child);
+  if (WIFSIGNALED(status))
+    return failed(message("asking crashed with signal {} ({})", WTERMSIG(status),
+                          strsignal(WTERMSIG(status))));
+  Json document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (document.is_object() && document.contains("devices")) return document["devices"];
+  return failed(message("asking ended with status {} and no answer", WEXITSTATUS(status)));
+}
+
+std::string device_text(const Json& facts) {
+  std::string out;
+  for (const Json& type : facts) {
+    std::string name = text_of(type["type"]);
+    if (type.contains("why_not"))
+      out += message("device   {}: none: {}\n", name, text_of(type["why_not"]));
+    for (size_t i = 0; i < type["devices"].size(); ++i)
+      out += device_line(type["devices"][i], message("{}:{}", name, i));
+    if (type.contains("driver")) out += message("         driver {}\n", text_of(type["driver"]));
+    if (type.contains("libraries"))
+      for (const Json& library : type["libraries"]) out += library_line(library);
+  }
+  return out.empty() ? "device   none: no plugin offers any\n" : out;
+}
+
+}  // namespace tenon::cli
