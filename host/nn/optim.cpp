@@ -2,9 +2,10 @@
 //
 // Problem: a step must give torch.optim's numbers, run as it is, and be recorded as a graph that
 // later steps use unchanged. So what changes from step to step is tensors: the count of steps, the
-// learning rate and the momentum are f64 tensors without dimensions. As such they do not widen the
-// parameters that they meet, and factors such as 1 - beta2^step keep the precision that PyTorch has
-// with its plain doubles (in f32 the first ones would be off by 1e-4).
+// learning rate and the momentum are f64 tensors without dimensions, on the device of the
+// parameters. As such they do not widen the parameters that they meet, and factors such as
+// 1 - beta2^step keep the precision that PyTorch has with its plain doubles (in f32 the first ones
+// would be off by 1e-4).
 //
 // Cost of one eager step, passes over memory a parameter: SGD 1 (with momentum 3), Adam 8.
 // Sources: Kingma, Ba, "Adam" (2015); Loshchilov, Hutter, "Decoupled weight decay regularization"
@@ -17,6 +18,7 @@
 #include <tenon/optim.h>
 #include <tenon/tree.h>
 
+#include <algorithm>
 #include <set>
 
 namespace tenon::optim {
@@ -30,7 +32,18 @@ void require_fraction(std::string_view optimizer, std::string_view what, double 
   require(value >= 0 && value < 1, "{}: expected {} in [0, 1), found {}", optimizer, what, value);
 }
 
-Tensor number(double value) { return full({}, value, Dtype::f64); }
+Tensor number(double value, Device device) {
+  return full({}, value, Dtype::f64, std::nullopt, device);
+}
+
+// Where the numbers of a group lie: with its parameters, on the CPU where those are apart.
+Device device_of(const std::vector<Tensor>& parameters) {
+  bool is_known = !parameters.empty() && parameters[0].defined();
+  Device first = is_known ? parameters[0].device() : kCPU;
+  bool together = std::ranges::all_of(
+      parameters, [&](const Tensor& p) { return p.defined() && p.device() == first; });
+  return together ? first : kCPU;
+}
 
 // g, or -g to climb, with the pull of weight decay.
 Tensor descent(const Tensor& grad, const Tensor& parameter, bool maximize, double weight_decay) {
@@ -40,7 +53,7 @@ Tensor descent(const Tensor& grad, const Tensor& parameter, bool maximize, doubl
 
 }  // namespace
 
-Hyper::Hyper(double value) : value_(number(value)) {}
+Hyper::Hyper(double value, Device device) : value_(number(value, device)) {}
 
 Hyper& Hyper::operator=(double value) {
   value_.fill_(value);
@@ -66,7 +79,8 @@ void Optimizer::add_group(const std::vector<Tensor>& parameters, double lr, doub
   std::set<tenon::detail::TensorHead*> known;
   for (const Group& g : *groups_)
     for (const Group::Slot& s : g.slots) known.insert(s.parameter.head());
-  Group group{{}, std::move(kinds), lr, momentum};
+  Device device = device_of(parameters);
+  Group group{{}, std::move(kinds), Hyper(lr, device), Hyper(momentum, device)};
   for (const Tensor& p : parameters) {
     require(p.defined() && p.is_leaf() && is_floating(p.dtype()),
             "optimizer: expected floating leaves as parameters, found {}; pass what "
@@ -77,7 +91,7 @@ void Optimizer::add_group(const std::vector<Tensor>& parameters, double lr, doub
             group.slots.size(), p);
     Group::Slot slot{p, {}};
     for (const StateKind& kind : group.kinds)
-      slot.state.push_back(kind.is_number ? number(kind.initial) : zeros_like(p.detach()));
+      slot.state.push_back(kind.is_number ? number(kind.initial, p.device()) : zeros_like(p.detach()));
     group.slots.push_back(std::move(slot));
   }
   require(!group.slots.empty(), "optimizer: expected parameters, found an empty list");

@@ -9,7 +9,7 @@
 //
 // All state is allocated when parameters are handed over, and step() is made of tensor ops without
 // a look at data, so it can be recorded in a compiled callable; what may change between steps (lr,
-// momentum) is read from tensors. Threads: an optimiser is used by one thread at a time.
+// momentum) is read from tensors, which lie on the device of their parameters. Threads: an optimiser is used by one thread at a time.
 #pragma once
 
 #include <tenon/autograd.h>
@@ -29,8 +29,9 @@ namespace tenon::optim {
 /// recorded code on every call. Copies have a value of their own.
 class TENON_API Hyper {
  public:
-  Hyper(double value);  // NOLINT: used as a number
-  Hyper(const Hyper& other) : Hyper(static_cast<double>(other)) {}
+  Hyper(double value) : Hyper(value, kCPU) {}  // NOLINT: used as a number
+  Hyper(double value, Device device);
+  Hyper(const Hyper& other) : Hyper(static_cast<double>(other), other.value_.device()) {}
   Hyper& operator=(double value);
   Hyper& operator=(const Hyper& other) { return *this = static_cast<double>(other); }
   Hyper& operator*=(double factor) { return *this = *this * factor; }
