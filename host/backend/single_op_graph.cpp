@@ -32,11 +32,9 @@ class SymbolicOperands {
     }
   }
 
-  Tensor fake_of(const Tensor& t) const {
-    for (uint32_t i = 0; i < read_.operands().size(); ++i)
-      if (read_.operands()[i].tensor == &t) return fakes_[i];
-    fail_internal("a tensor argument was not read");
-  }
+  /// In the order of the arguments. A tensor that is there twice is two operands: the next call of
+  /// the key may have two tensors.
+  Tensor next_fake() { return fakes_[next_++]; }
   std::vector<SymbolBinding> bindings() const { return bindings_; }
 
  private:
@@ -95,6 +93,7 @@ class SymbolicOperands {
   std::vector<SymInt> symbols_;
   std::vector<SymbolBinding> bindings_;
   std::vector<Tensor> fakes_;
+  size_t next_ = 0;
 };
 
 /// The results of a recorded call as outputs of the graph.
@@ -153,7 +152,7 @@ SingleOpGraph make_single_op_graph(const CallArgs& call, const ReadCall& read, b
   std::vector<Value> args(call.args, call.args + call.n_args);
   ArgumentLists lists;
   map_arguments(
-      args, lists, [&](const Tensor& t) { return operands.fake_of(t); }, keep_numbers);
+      args, lists, [&](const Tensor&) { return operands.next_fake(); }, keep_numbers);
   operands.add_numbers(args);
   Outputs out;
   record(call, args, recorder, out);

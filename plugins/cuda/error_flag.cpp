@@ -47,7 +47,9 @@ void tell_of(tn_cuda_error_flag& flag) {
   int64_t value = std::atomic_ref<int64_t>(flag.value).load(std::memory_order_relaxed);
   int64_t number = check.exchange(0, std::memory_order_acq_rel);
   if (number == 0) return;  // another thread has told of it
-  throw plugin::error(TN_OUT_OF_RANGE, plugin::text(text_of(number), value));
+  std::string what = text_of(number);
+  bool shows_value = what.find("{}") != std::string::npos;
+  throw plugin::error(TN_OUT_OF_RANGE, shows_value ? plugin::text(what, value) : what);
 }
 
 }  // namespace tenon::cuda

@@ -109,6 +109,12 @@ TEST_F(SingleOp, AnAddressOffTheBorderOfSixteenBytesIsAKindOfItsOwn) {
   EXPECT_EQ(compiles(), before + 2);
 }
 
+TEST_F(SingleOp, ATensorThatIsThereTwiceIsTwoOperands) {
+  Tensor x = moved(gpu, full({3}, 3.0)), y = moved(gpu, full({3}, 5.0));
+  EXPECT_EQ((x * x).to_vector<float>(), std::vector<float>(3, 9));
+  EXPECT_EQ((x * y).to_vector<float>(), std::vector<float>(3, 15));
+}
+
 TEST_F(SingleOp, FloatingNumbersAreHandedOverAtTheCall) {
   Tensor x = moved(gpu, ones({3}));
   int64_t before = compiles();

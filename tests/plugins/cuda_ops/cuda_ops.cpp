@@ -111,19 +111,34 @@ size_t bytes_of(int32_t dtype) {
   }
 }
 
+const tn_cuda_api& cuda() {
+  const auto* found = extension<tn_cuda_api>(TN_CUDA_ID, TN_CUDA_VERSION);
+  if (!found) throw error(TN_UNAVAILABLE, "nobody offers tenon.cuda/1");
+  return *found;
+}
+
+std::atomic<tn_cuda_error_flag*> error_flag{nullptr};
+
+// Values that the op cannot take are told of as kernels do it. The driver cannot be called here: it
+// is at work.
+void complain(tn_status* failed) {
+  int64_t number = 0;
+  tn_status* unknown = cuda().add_check(host->status_message(failed), &number);
+  if (unknown) host->status_free(unknown);
+  host->status_free(failed);
+  *error_flag.load() = {number, 0};
+}
+
 // On a thread of its own: who waits for the device may be in the middle of recording a graph.
 int32_t run_kernel(void*, const FakeCudaKernel*, const FakeCudaLaunch* launch) {
   std::unique_ptr<Launch> work(*static_cast<Launch**>(launch->args[0]));
   if (!are_open(work->inputs, *launch, bytes_of) || !are_open(work->outputs, *launch, bytes_of))
     return 700;
-  int32_t result = 0;
   std::thread([&] {
     tn_status* failed = barrier([&] { work->run(); });
-    if (!failed) return;
-    host->status_free(failed);
-    result = 719;
+    if (failed) complain(failed);
   }).join();
-  return result;
+  return 0;
 }
 
 const uint32_t one_pointer[] = {sizeof(void*)};
@@ -143,12 +158,6 @@ const FakeCudaCode code_table = {
           return std::string_view(name) == "run";
         },
     .run = run_kernel};
-
-const tn_cuda_api& cuda() {
-  const auto* found = extension<tn_cuda_api>(TN_CUDA_ID, TN_CUDA_VERSION);
-  if (!found) throw error(TN_UNAVAILABLE, "nobody offers tenon.cuda/1");
-  return *found;
-}
 
 void give_code_to_the_double() {
   void* driver = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
@@ -187,6 +196,9 @@ class Program {
     decline_what_is_listed(g);
     for (uint32_t id : g.outputs()) keep_output(g, id);
     give_code_to_the_double();
+    tn_cuda_error_flag* flag = nullptr;
+    check(cuda().error_flag(0, &flag));
+    error_flag = flag;
     check(cuda().module_load(0, str("cuda_ops"), &module_));
     tn_status* missing = cuda().kernel(module_, str("run"), &kernel_);
     if (missing) cuda().module_release(module_);
