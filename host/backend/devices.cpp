@@ -95,6 +95,12 @@ class PluginDevice : public DeviceProvider {
         table_.copy);
   }
 
+  void fill(int32_t index, void* to, uint8_t byte, uint64_t bytes, tn_stream* stream) override {
+    call(
+        "fill", [&] { return table_.fill(table_.self, index, to, byte, bytes, stream); },
+        table_.fill);
+  }
+
   tn_stream* new_stream(int32_t index, int32_t priority) override {
     tn_stream* out = nullptr;
     call(

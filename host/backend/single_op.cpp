@@ -159,13 +159,16 @@ class SingleOpRun {
     if (!known().declined.find(call_, device_, into_self_).empty()) return nullptr;
     std::optional<BackendChoice> server = server_of(device_.type);
     if (!server) return nullptr;
-    check_on_fakes(call_);
     SingleOpPtr op;
     try {
+      check_on_fakes(call_);
       op = compiled(read, *server);
     } catch (const BackendError& e) {
       if (e.status() != TN_DECLINED) throw;
       op = declined(read, e.what());
+    } catch (const UserError& e) {
+      if (e.code() != ErrorCode::data_dependent) throw;
+      op = declined(read, "values decide the sizes of its results");
     }
     if (op) known().code.add(read.key(), op);
     return op;

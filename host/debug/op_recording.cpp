@@ -1,6 +1,7 @@
 // Reads recordings and builds the arguments of their calls.
 #include "debug/op_recording.h"
 
+#include "core/device/device_memory.h"
 #include "formats/limits.h"
 #include "ops/kernel_loops.h"
 
@@ -118,6 +119,15 @@ Tensor fake_like(const Tensor& t, ArgumentKind kind, uint32_t input) {
   return make_fake(meta);
 }
 
+Tensor OpRecording::placed(const Tensor& t) const {
+  if (device_ == kCPU) return t;
+  TensorMeta meta = meta_of(t);
+  meta.device = device_;
+  Tensor there = make_tensor(meta);
+  copy_across(there, t);
+  return there;
+}
+
 namespace {
 
 class CallBuilder {
@@ -140,6 +150,7 @@ class CallBuilder {
     if (v.is_null()) return Tensor();
     if (!is_recorded_tensor(v)) return wrapped_number_tensor(recorded_number(v));
     Tensor t = recording_.tensor(v);
+    t = recording_.placed(t);
     if (kind_ != ArgumentKind::real) t = fake_like(t, kind_, next_input_++);
     call.recorded.emplace_back(v.field("tensor").text(), t);
     return t;
@@ -214,8 +225,8 @@ class CallBuilder {
 
   Value enumerator(BaseType base, const JsonView& v) {
     if (base == BaseType::scalar_type) return Value::of(dtype_of(v));
+    if (base == BaseType::device) return Value::of(recording_.device());
     const std::string& name = v.only_member().second.text();
-    if (base == BaseType::device) return Value::of(kCPU);
     if (base == BaseType::layout)
       return Value::of(name.ends_with("strided") ? Layout::strided : Layout::sparse);
     return Value::of(name.ends_with("preserve_format")    ? MemoryFormat::preserve
@@ -285,6 +296,8 @@ CallValues make_call(const OpRecording& recording, const RecordedCall& recorded,
       builder.add(arg, positional[i]);
     else if (named)
       builder.add(arg, *named);
+    else if (arg.type.base == BaseType::device && recording.device() != kCPU)
+      builder.add(Value::of(recording.device()));
     else
       builder.add(recorded.kwargs.json().find(arg.name) ? Value{} : default_of(op, i));
   }

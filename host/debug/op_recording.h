@@ -32,10 +32,17 @@ class OpRecording {
   static OpRecording read(const std::string& path);
   const std::string& op() const { return file_->metadata.at("op"); }
   const std::vector<RecordedCall>& cases() const { return cases_; }
-  /// The tensor that a JSON description names, with the strides that it tells.
+  /// The tensor that a JSON description names, with the strides that it tells; on the CPU.
   Tensor tensor(const formats::JsonView& description) const;
 
+  /// Where the tensors of calls are, and what their device arguments say.
+  void place_on(Device device) { device_ = device; }
+  Device device() const { return device_; }
+  /// The same elements and strides there.
+  Tensor placed(const Tensor& t) const;
+
  private:
+  Device device_ = kCPU;
   std::unique_ptr<formats::Safetensors> file_;
   std::unique_ptr<formats::JsonDocument> document_;
   std::vector<RecordedCall> cases_;

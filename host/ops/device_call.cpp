@@ -87,7 +87,9 @@ class HostCall {
     if (is_host(t.device())) return t;
     for (const Moved& m : moved_)
       if (m.original.is_same(t)) return m.host;
-    return moved_.emplace_back(t, reads_ ? on_host(t) : host_like(t)).host;
+    // What only tells its layout may still be a number, such as an end of linspace.
+    bool is_read = reads_ || t.dim() == 0;
+    return moved_.emplace_back(t, is_read ? on_host(t) : host_like(t)).host;
   }
 
   void write_back() {

@@ -1,6 +1,7 @@
 // Runs every recorded call of PyTorch through the op table: eager values, and shapes on fakes.
 //
-//   op_recordings_test [--summary FILE] [--failing] [--missing] [--passes BACKEND] [op ...]
+//   op_recordings_test [--summary FILE] [--failing] [--missing] [--passes BACKEND]
+//                      [--device DEVICE] [op ...]
 //
 // An op is a name with or without "aten." and overload; "*" at the end takes all that begin so.
 // TENON_REFERENCE names the folder that holds ops/ (default: tests/recordings, unpacked). For each
@@ -8,13 +9,17 @@
 // results), meta (dtype, shape and strides on fakes with plain sizes, then with all sizes
 // symbolic), how many of the latter fixed a size to its example, vjp, parts (values of the call
 // taken apart into the set core_aten, the op itself also where it is core, recorded as a graph and
-// run), and the first failure. With --passes the passes of vjp are captured and compiled. Without op names the run fails below the thresholds at the top.
+// run), and the first failure. With --passes the passes of vjp are captured and compiled. With
+// --device eager, meta and vjp run there; cases that nobody runs there are counted apart, as refused.
+// Without op names the run fails below the thresholds at the top.
 // The tolerances are those of debug/op_compare.h.
 #include "aot/lower.h"
+#include "core/device/device_memory.h"
 #include "debug/op_compare.h"
 #include "folders.h"
 #include "graph/interpret.h"
 #include "graph/record.h"
+#include "graph/text/parse.h"
 #include "ops/decompose.h"
 
 #include <tenon/autograd.h>
@@ -47,12 +52,45 @@ struct Count {
 struct OpReport {
   std::string op = {};
   Count eager = {}, strides = {}, meta = {}, symbolic = {}, vjp = {}, parts = {};
-  int fixed = 0;  ///< cases in which a symbolic size was fixed to its example
-  std::string first = {};
+  int refused = 0;  ///< cases that nobody runs on the device
+  int fixed = 0;    ///< cases in which a symbolic size was fixed to its example
+  std::string first = {}, refusal = {};  ///< the first failure, and why a case was refused
   bool failed() const { return !first.empty(); }
 };
 
 // ---- one case
+
+void require_device(const OpRecording& r, const Tensor& t) {
+  require(!t.defined() || t.device() == r.device(), "a result is on {}, expected {}",
+          t.defined() ? t.device() : kCPU, r.device());
+}
+
+// Results are compared on the CPU.
+Tensor at_home(const OpRecording& r, const Tensor& t) {
+  require_device(r, t);
+  return t.defined() ? on_host(t) : t;
+}
+
+void bring_home(const OpRecording& r, OpResults& results) {
+  if (r.device() == kCPU) return;
+  for (Value& v : results.values) {
+    if (v.tag == Tag::tensor_owned) {
+      v = Value::own(at_home(r, take<Tensor>(v)));
+    } else if (v.tag == Tag::tensors_owned) {
+      auto list = take<std::vector<Tensor>>(v);
+      for (Tensor& t : list) t = at_home(r, t);
+      v = Value::own(std::move(list));
+    }
+  }
+}
+
+// Notes that nobody runs the case on the device, if that is what went wrong.
+bool is_refused(const OpRecording& r, const std::string& what, OpReport& report) {
+  if (r.device() == kCPU || what.find("cannot run on") == std::string::npos) return false;
+  ++report.refused;
+  if (report.refusal.empty()) report.refusal = what;
+  return true;
+}
 
 void note(OpReport& report, const RecordedCall& c, std::string_view mode, const std::string& what) {
   if (!what.empty() && report.first.empty())
@@ -65,10 +103,12 @@ void run_eager(const OpRecording& r, const OpEntry& op, const RecordedCall& c, O
     CallValues call = make_call(r, c, op, ArgumentKind::real);
     OpResults results(op.n_returns);
     run_op(op, call, results);
+    bring_home(r, results);
     d = compare_results(r, op, c, results, true);
   } catch (const std::exception& e) {
     d = {e.what(), e.what()};
   }
+  if (is_refused(r, d.values, report)) return;
   report.eager.add(d.values.empty());
   report.strides.add(d.strides.empty());
   note(report, c, "eager", d.values);
@@ -86,6 +126,7 @@ void run_meta_of(const OpRecording& r, const OpEntry& op, const RecordedCall& c,
     OpResults results(op.n_returns);
     run_op(op, call, results);
     OpDifference d = compare_results(r, op, c, results, false);
+    for (const Value& v : flattened(results)) require_device(r, tensor_in(v));
     what = d.values.empty() ? d.strides : d.values;
     report.fixed += !env->specializations().empty();
   } catch (const Error& e) {
@@ -109,7 +150,7 @@ std::string compare_vjp(const OpRecording& r, const OpEntry& op, const RecordedC
   std::vector<Tensor> outputs, cotangents;
   for (const auto& [index, description] : c.vjp->field("cotangents").members()) {
     outputs.push_back(tensor_in(flat.at(std::stoul(std::string(index)))));
-    cotangents.push_back(r.tensor(description));
+    cotangents.push_back(r.placed(r.tensor(description)));
   }
   std::vector<Tensor> grads =
       autograd::grad(outputs, inputs, {.grad_outputs = cotangents, .allow_unused = true});
@@ -118,8 +159,9 @@ std::string compare_vjp(const OpRecording& r, const OpEntry& op, const RecordedC
           expected.size(), inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (expected[i].is_null() && !grads[i].defined()) continue;
-    Tensor wanted = expected[i].is_null() ? inputs[i].detach().zeros_like() : r.tensor(expected[i]);
-    Tensor found = grads[i].defined() ? grads[i] : inputs[i].detach().zeros_like();
+    Tensor wanted =
+        expected[i].is_null() ? on_host(inputs[i].detach()).zeros_like() : r.tensor(expected[i]);
+    Tensor found = at_home(r, grads[i].defined() ? grads[i] : inputs[i].detach().zeros_like());
     OpDifference d = compare_gradient(found.detach(), wanted);
     if (!d.values.empty()) return message("gradient {}: {}", i, d.values);
   }
@@ -134,6 +176,7 @@ void run_vjp(const OpRecording& r, const OpEntry& op, const RecordedCall& c, OpR
   } catch (const std::exception& e) {
     what = e.what();
   }
+  if (is_refused(r, what, report)) return;
   report.vjp.add(what.empty());
   note(report, c, "vjp", what);
 }
@@ -200,6 +243,10 @@ OpReport run_recording(const OpRecording& r, const OpEntry& op) {
   for (const RecordedCall& c : r.cases()) {
     run_eager(r, op, c, report);
     run_meta_of(r, op, c, ArgumentKind::fake, report);
+    if (r.device() != kCPU) {
+      run_vjp(r, op, c, report);
+      continue;
+    }
     run_meta_of(r, op, c, ArgumentKind::symbolic, report);
     run_vjp(r, op, c, report);
     run_parts(r, op, c, report);
@@ -211,6 +258,7 @@ OpReport run_recording(const OpRecording& r, const OpEntry& op) {
 
 struct Options {
   std::string summary, passes;
+  Device device = kCPU;
   bool failing = false, missing = false;
   std::vector<std::string> ops;
 };
@@ -223,6 +271,8 @@ Options parse_options(int argc, char** argv) {
       o.summary = argv[++i];
     else if (arg == "--passes" && i + 1 < argc)
       o.passes = argv[++i];
+    else if (arg == "--device" && i + 1 < argc)
+      o.device = parse_device(argv[++i]).value();
     else if (arg == "--failing")
       o.failing = true;
     else if (arg == "--missing")
@@ -243,9 +293,10 @@ bool wanted(const std::string& op, const std::vector<std::string>& names) {
 }
 
 std::string line_of(const OpReport& r) {
-  return message("{}: eager {} strides {} meta {} symbolic {} fixed {} vjp {} parts {}{}{}", r.op,
+  std::string refused = r.refused ? message(" refused {} ({})", r.refused, r.refusal) : "";
+  return message("{}: eager {} strides {} meta {} symbolic {} fixed {} vjp {} parts {}{}{}{}", r.op,
                  r.eager.text(), r.strides.text(), r.meta.text(), r.symbolic.text(), r.fixed,
-                 r.vjp.text(), r.parts.text(), r.failed() ? "  " : "", r.first);
+                 r.vjp.text(), r.parts.text(), refused, r.failed() ? "  " : "", r.first);
 }
 
 std::string name_in(const std::string& path) {
@@ -279,7 +330,10 @@ int run_all(const Options& options) {
       if (options.missing) std::printf("%s: not in the table\n", name.c_str());
       continue;
     }
-    OpReport report = run_recording(OpRecording::read(path), *op);
+    OpRecording recording = OpRecording::read(path);
+    recording.place_on(options.device);
+    OpReport report = run_recording(recording, *op);
+    total.refused += report.refused;
     total.eager += report.eager, total.strides += report.strides;
     total.meta += report.meta, total.symbolic += report.symbolic, total.fixed += report.fixed;
     total.vjp += report.vjp, total.parts += report.parts;

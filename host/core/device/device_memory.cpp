@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <span>
 
 namespace tenon {
 
@@ -161,6 +162,35 @@ Tensor on_host(const Tensor& t) {
   return host;
 }
 
+namespace {
+
+Tensor number_on(Device device, const Tensor& number) {
+  TensorMeta meta = meta_of(number);
+  meta.device = device;
+  Tensor there = make_tensor(meta);
+  move_bytes(there, number);
+  return there;
+}
+
+bool copy_on_device(const Tensor& to, const Tensor& from) {
+  if (!copy_on_device_slot || is_host(to.device())) return false;
+  if (to.device() == from.device()) return copy_on_device_slot(to, from);
+  bool is_number = is_host(from.device()) && from.dim() == 0;
+  return is_number && copy_on_device_slot(to, number_on(to.device(), from));
+}
+
+}  // namespace
+
+void fill_there(const Tensor& to, const Tensor& number) {
+  if (impl_of(to)->numel == 0) return;
+  auto bytes = std::span(static_cast<const uint8_t*>(impl_of(number)->data), itemsize(to.dtype()));
+  bool is_one_byte = std::ranges::all_of(bytes, [&](uint8_t b) { return b == bytes[0]; });
+  if (!is_one_byte || !is_dense(to)) return copy_across(to, number);
+  provider_of(to.device())
+      .fill(to.device().index, impl_of(to)->data, bytes[0], span_bytes(to),
+            current_stream(to.device()));
+}
+
 void copy_across(const Tensor& to, const Tensor& from) {
   if (impl_of(to)->numel == 0) return;
   if (is_host(to.device()) && is_host(from.device())) return copy_on_host(to, from);
@@ -170,8 +200,7 @@ void copy_across(const Tensor& to, const Tensor& from) {
     if (is_host(to.device())) Stream::current(from.device()).synchronize();
     return;
   }
-  bool on_one_device = to.device() == from.device();
-  if (on_one_device && copy_on_device_slot && copy_on_device_slot(to, from)) return;
+  if (copy_on_device(to, from)) return;
   Tensor host_from = on_host(from);
   if (is_host(to.device())) return copy_on_host(to, host_from);
   // What lies between the elements of the target stays.

@@ -32,6 +32,8 @@ class DeviceProvider {
   /// Enqueued; memory of the host that is not pinned is done with when it returns.
   virtual void copy(int32_t index, void* to, const void* from, uint64_t bytes,
                     CopyDirection direction, tn_stream* stream) = 0;
+  /// Enqueued.
+  virtual void fill(int32_t index, void* to, uint8_t byte, uint64_t bytes, tn_stream* stream) = 0;
 
   virtual tn_stream* new_stream(int32_t index, int32_t priority) = 0;
   virtual tn_stream* wrap_stream(int32_t index, void* native) = 0;

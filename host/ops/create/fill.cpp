@@ -1,5 +1,6 @@
 // Tensors filled with one value: empty, zeros, ones, full and their `new_` and `_like` forms;
 // fill_.
+#include "core/device/device_memory.h"
 #include "ops/create/options.h"
 #include "ops/kernel_loops.h"
 #include "ops/op.h"
@@ -12,8 +13,15 @@ namespace tenon::ops {
 
 namespace {
 
-constexpr OpTags creation = OpTags::creation;
-constexpr OpTags unset = OpTags::creation | OpTags::nondeterministic;
+constexpr OpTags creation = OpTags::creation | OpTags::any_device;
+constexpr OpTags unset = creation | OpTags::nondeterministic;
+
+void fill_anywhere(const Tensor& t, Number value) {
+  if (t.device() == kCPU) return fill_elements(t, value);
+  Tensor number = make_tensor(contiguous_meta({}, t.dtype()));
+  fill_elements(number, value);
+  fill_there(t, number);
+}
 
 TensorMeta sized(SymIntList size, Dtype dtype, Dev device) {
   for (SymInt s : size)
@@ -69,15 +77,15 @@ TensorMeta full_meta(SymIntList size, Number value, Type dtype, Lay, Dev device,
 
 template <int value>
 void fill_sized(Tensor& out, SymIntList, Type, Lay, Dev, Pin) {
-  fill_elements(out, value);
+  fill_anywhere(out, value);
 }
 template <int value>
 void fill_like(Tensor& out, const Tensor&, Type, Lay, Dev, Pin, Format) {
-  fill_elements(out, value);
+  fill_anywhere(out, value);
 }
 template <int value>
 void fill_new(Tensor& out, const Tensor&, SymIntList, Type, Lay, Dev, Pin) {
-  fill_elements(out, value);
+  fill_anywhere(out, value);
 }
 
 constexpr auto nothing_to_check = [](const Tensor&) {};
@@ -85,12 +93,12 @@ constexpr auto nothing_to_check = [](const Tensor&) {};
 Number value_of(const Tensor& value) {
   require(value.dim() == 0, "fill: the value must be a tensor without dimensions, found shape {}",
           value.sizes());
-  return load_number(impl_of(value)->data, value.dtype());
+  return load_number(impl_of(on_host(value))->data, value.dtype());
 }
 
 void eye_kernel(Tensor& out) {
-  fill_elements(out, 0);
-  fill_elements(diagonal(out), 1);
+  fill_anywhere(out, 0);
+  fill_anywhere(diagonal(out), 1);
 }
 
 TensorMeta eye_meta(SymInt n, SymInt m, Type dtype, Dev device) {
@@ -178,7 +186,7 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = fn<full_meta>,
      .eager = [](Tensor& out, SymIntList, Number value, Type, Lay, Dev,
-                 Pin) { fill_elements(out, value); }},
+                 Pin) { fill_anywhere(out, value); }},
     {.schema =
          "zeros_like(Tensor self, *, ScalarType? dtype=None, Layout? layout=None, "
          "Device? device=None, bool? pin_memory=None, MemoryFormat? memory_format=None) -> Tensor",
@@ -215,7 +223,7 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, Number, Type dtype, Lay layout, Dev device, Pin pin,
                 Format format) { return like_meta(self, dtype, layout, device, pin, format); },
      .eager = [](Tensor& out, const Tensor&, Number value, Type, Lay, Dev, Pin,
-                 Format) { fill_elements(out, value); },
+                 Format) { fill_anywhere(out, value); },
      .vjp = nondiff},
     {.schema =
          "new_zeros(Tensor self, SymInt[] size, *, ScalarType? dtype=None, Layout? layout=None, "
@@ -252,7 +260,7 @@ static constexpr OpDef rows[] = {
      .meta = [](const Tensor& self, SymIntList size, Number, Type dtype, Lay, Dev device,
                 Pin) { return new_meta(self, size, dtype, device); },
      .eager = [](Tensor& out, const Tensor&, SymIntList, Number value, Type, Lay, Dev,
-                 Pin) { fill_elements(out, value); },
+                 Pin) { fill_anywhere(out, value); },
      .decomp =
          [](const Tensor& self, SymIntList size, Number value, std::optional<Dtype> dtype,
             std::optional<Layout> layout, std::optional<Device> device, std::optional<bool> pin) {
@@ -266,7 +274,7 @@ static constexpr OpDef rows[] = {
      .core = true,
      .meta = [](Number, Type dtype, Lay, Dev device,
                 Pin) { return sized({}, dtype.value_or(Dtype::f32), device); },
-     .eager = [](Tensor& out, Number value, Type, Lay, Dev, Pin) { fill_elements(out, value); }},
+     .eager = [](Tensor& out, Number value, Type, Lay, Dev, Pin) { fill_anywhere(out, value); }},
     {.schema = "eye(SymInt n, *, ScalarType? dtype=None, Layout? layout=None, Device? device=None, "
                "bool? pin_memory=None) -> Tensor",
      .tags = creation,
@@ -280,37 +288,42 @@ static constexpr OpDef rows[] = {
                 Pin) { return eye_meta(n, m, dtype, device); },
      .eager = [](Tensor& out, SymInt, SymInt, Type, Lay, Dev, Pin) { eye_kernel(out); }},
     {.schema = "fill.Scalar(Tensor self, Scalar value) -> Tensor",
+     .tags = OpTags::any_device,
      .core = true,
      .meta = [](const Tensor& self, Number) { return like(self); },
-     .eager = [](Tensor& out, const Tensor&, Number value) { fill_elements(out, value); },
+     .eager = [](Tensor& out, const Tensor&, Number value) { fill_anywhere(out, value); },
      .decomp = [](const Tensor& self, Number value) { return full_like(self, value); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}},
      .linear = "value"},
     {.schema = "fill.Tensor(Tensor self, Tensor value) -> Tensor",
+     .tags = OpTags::any_device,
      .meta = [](const Tensor& self, const Tensor&) { return like(self); },
      .eager = [](Tensor& out, const Tensor&,
-                 const Tensor& value) { fill_elements(out, value_of(value)); },
+                 const Tensor& value) { fill_anywhere(out, value_of(value)); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }},
              {"value", "grad", [](const Tensor& g) { return g.sum(); }}},
      .linear = "value"},
     {.schema = "fill_.Scalar(Tensor(a!) self, Scalar value) -> Tensor(a!)",
+     .tags = OpTags::any_device,
      .meta = [](const Tensor&, Number) {},
-     .eager = [](const Tensor& self, Number value) { fill_elements(self, value); },
+     .eager = [](const Tensor& self, Number value) { fill_anywhere(self, value); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
     {.schema = "fill_.Tensor(Tensor(a!) self, Tensor value) -> Tensor(a!)",
+     .tags = OpTags::any_device,
      .meta = [](const Tensor&, const Tensor&) {},
-     .eager = [](const Tensor& self, const Tensor& value) { fill_elements(self, value_of(value)); },
+     .eager = [](const Tensor& self, const Tensor& value) { fill_anywhere(self, value_of(value)); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }},
              {"value", "grad", [](const Tensor& g) { return g.sum(); }}}},
     {.schema = "zero(Tensor self) -> Tensor",
      .meta = [](const Tensor& self) { return like(self); },
-     .eager = [](Tensor& out, const Tensor&) { fill_elements(out, 0); },
+     .eager = [](Tensor& out, const Tensor&) { fill_anywhere(out, 0); },
      .decomp = [](const Tensor& self) { return full_like(self, 0); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}},
      .linear = "0"},
     {.schema = "zero_(Tensor(a!) self) -> Tensor(a!)",
+     .tags = OpTags::any_device,
      .meta = nothing_to_check,
-     .eager = [](const Tensor& self) { fill_elements(self, 0); },
+     .eager = [](const Tensor& self) { fill_anywhere(self, 0); },
      .vjp = {{"self", "grad", [](const Tensor& g) { return g.zeros_like(); }}}},
 };
 

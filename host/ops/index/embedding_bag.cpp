@@ -286,7 +286,7 @@ TensorMeta bag_backward_meta(const BagBackward& a, const Tensor& bag_of, SymInt 
     require_index_dtype("embedding_bag backward", a.chosen);
     require_index_dtype("embedding_bag backward", a.sizes);
   }
-  return contiguous_meta({n_rows, grad.size(1)}, grad.dtype());
+  return contiguous_meta({n_rows, grad.size(1)}, grad.dtype(), grad.device());
 }
 
 TensorMeta bag_scales_meta(const Tensor& grad, const Tensor& weight, const Tensor& indices) {

@@ -24,7 +24,8 @@ Tensor rows_of(const BagPlaces& p) { return to(p.indices, Dtype::i64); }
 Tensor bags_of_indices(const BagPlaces& p) {
   SymInt n = p.indices.size(0);
   if (guard_or_false(p.bag_of.numel() == n)) return to(p.bag_of, Dtype::i64);
-  Tensor begun = searchsorted(to(p.offsets, Dtype::i64), arange(Number(n)), false, true);
+  Tensor numbers = arange(Number(n), std::nullopt, std::nullopt, p.offsets.device());
+  Tensor begun = searchsorted(to(p.offsets, Dtype::i64), numbers, false, true);
   return clamp_min(sub(begun, 1), 0);
 }
 

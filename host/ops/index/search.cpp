@@ -142,7 +142,7 @@ Tensor one_hot_rows(const Tensor& self, int64_t num_classes) {
   SymInt count = num_classes >= 0 ? SymInt(num_classes) : item(amax(self)).sym_int() + 1;
   Dims sizes = dims_of(self.sizes());
   sizes.push_back(count);
-  return scatter(zeros(list_of(sizes), Dtype::i64), -1, classes, 1);
+  return scatter(zeros(list_of(sizes), Dtype::i64, std::nullopt, self.device()), -1, classes, 1);
 }
 
 // ---- repetition

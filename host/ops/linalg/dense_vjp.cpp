@@ -193,7 +193,8 @@ ReflectionGrads reflections_vjp(const Tensor& grad, const Tensor& packed, const 
   int64_t n = tau.size(-1);
   auto index = [&](int64_t step) { return last_first ? n - 1 - step : step; };
   Tensor below = packed.narrow(-1, 0, n).tril(-1);
-  Tensor vectors = below.add(eye(packed.size(-2), SymInt(n), packed.dtype()));
+  Tensor vectors =
+      below.add(eye(packed.size(-2), SymInt(n), packed.dtype(), std::nullopt, packed.device()));
   auto vector = [&](int64_t step) { return vectors.narrow(-1, index(step), 1); };
   auto size = [&](int64_t step) { return tau.narrow(-1, index(step), 1).unsqueeze(-1); };
   auto reflected = [&](int64_t step, const Tensor& t) {
@@ -221,7 +222,8 @@ ReflectionGrads reflections_vjp(const Tensor& grad, const Tensor& packed, const 
 
 std::tuple<Tensor, Tensor> householder_product_vjp(const Tensor& grad, const Tensor& packed,
                                                    const Tensor& tau) {
-  Tensor unit = eye(packed.size(-2), packed.size(-1), packed.dtype()).expand(packed.sizes());
+  Tensor unit = eye(packed.size(-2), packed.size(-1), packed.dtype(), std::nullopt, packed.device())
+                    .expand(packed.sizes());
   ReflectionGrads grads = reflections_vjp(grad, packed, tau, unit, true);
   return {grads.packed, grads.tau};
 }
@@ -264,7 +266,7 @@ Tensor eigh_vjp(const Tensor& grad_values, const Tensor& grad_vectors, const Ten
   Tensor middle;
   if (grad_vectors.defined()) {
     Tensor gaps = values.unsqueeze(-2).sub(values.unsqueeze(-1));
-    Tensor own = eye(values.size(-1), Dtype::bool_);
+    Tensor own = eye(values.size(-1), Dtype::bool_, std::nullopt, values.device());
     middle = vectors.mT().matmul(grad_vectors).div(gaps.masked_fill(own, 1)).masked_fill(own, 0);
   }
   if (grad_values.defined()) middle = plus(middle, grad_values.diag_embed());
@@ -283,7 +285,8 @@ Tensor eig_vjp(const Tensor& grad_values, const Tensor& grad_vectors, const Tens
                const Tensor& vectors) {
   Tensor adjoint = conj_physical(vectors.mT()), middle;
   if (grad_vectors.defined()) {
-    Tensor own = eye(values.size(-1), vectors.dtype() == Dtype::c128 ? Dtype::f64 : Dtype::f32);
+    Dtype part = vectors.dtype() == Dtype::c128 ? Dtype::f64 : Dtype::f32;
+    Tensor own = eye(values.size(-1), part, std::nullopt, values.device());
     Tensor gaps = conj_physical(values.unsqueeze(-2).sub(values.unsqueeze(-1))).add(own);
     Tensor moved = adjoint.matmul(grad_vectors);
     // Vectors keep the length 1.
@@ -310,7 +313,7 @@ Tensor svd_vjp(const Tensor& grad_u, const Tensor& grad_s, const Tensor& grad_vh
     return t.defined() && full_matrices ? t.narrow(-2, 0, k) : t;
   };
   Tensor u = columns(full_u), vh = rows(full_vh), gu = columns(grad_u), gvh = rows(grad_vh);
-  Tensor middle, own = eye(k, Dtype::bool_);
+  Tensor middle, own = eye(k, Dtype::bool_, std::nullopt, s.device());
   Tensor squares = s.mul(s);
   Tensor gaps = squares.unsqueeze(-2).sub(squares.unsqueeze(-1)).masked_fill(own, 1);
   auto skew = [](const Tensor& t) { return t.sub(t.mT()); };

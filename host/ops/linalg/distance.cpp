@@ -176,7 +176,7 @@ TensorMeta pdist_backward_meta(const Tensor& grad, const Tensor& self, double p,
   TensorMeta pairs = pdist_meta(self, p);
   require_shape("_pdist_backward", "grad", grad, list_of(pairs.sizes));
   require_shape("_pdist_backward", "pdist", pdist, list_of(pairs.sizes));
-  return contiguous_meta(self.sizes(), self.dtype());
+  return contiguous_meta(self.sizes(), self.dtype(), self.device());
 }
 
 void pdist_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& self, double p,
@@ -224,7 +224,8 @@ Tensor cdist_backward_parts(const Tensor& grad, const Tensor& x1, const Tensor& 
 
 // Row 0 the first, row 1 the second of each pair.
 Tensor pairs_below(const Tensor& self) {
-  return triu_indices(self.size(0).guard_int(), self.size(0).guard_int(), 1);
+  int64_t n = self.size(0).guard_int();
+  return triu_indices(n, n, 1, Dtype::i64, std::nullopt, self.device());
 }
 
 Tensor pdist_backward_parts(const Tensor& grad, const Tensor& self, double p, const Tensor& pdist) {

@@ -123,7 +123,7 @@ using Pair = std::tuple<Tensor, Tensor>;
 
 Pair inverse_parts(const Tensor& a, bool check_errors) {
   require_square("linalg_inv", a);
-  Tensor one = expand(eye(a.size(-1), a.dtype()), a.sizes());
+  Tensor one = expand(eye(a.size(-1), a.dtype(), std::nullopt, a.device()), a.sizes());
   auto [inverse, lu, pivots, info] = _linalg_solve_ex(a, one, true, check_errors);
   return {inverse, info};
 }

@@ -117,7 +117,7 @@ Tensor matrix_power_decomp(const Tensor& self, int64_t n) {
   require(self.dim() >= 2 && sizes_match(self.size(-1), self.size(-2)),
           "matrix_power: square matrices are expected, found shape {}", self.sizes());
   // A copy, so that the gradient of `self` is there and zero, as in PyTorch.
-  if (n == 0) return copy(self, eye(self.size(-1), self.dtype()));
+  if (n == 0) return copy(self, eye(self.size(-1), self.dtype(), std::nullopt, self.device()));
   Tensor base = n < 0 ? linalg_inv(self) : self, power;
   for (int64_t rest = std::abs(n); rest > 0; rest /= 2) {
     if (rest % 2 == 1) power = power.defined() ? matmul(power, base) : base;

@@ -148,7 +148,8 @@ Tensor pinv(const Tensor& a, const Tensor& atol, const Tensor& rtol, bool hermit
 // Singular values above the tolerance; of symmetric matrices they are the sizes of eigenvalues.
 Tensor matrix_rank(const Tensor& a, const Tensor& atol, const Tensor& rtol, bool hermitian) {
   require_matrices("linalg_matrix_rank", a);
-  if (guard_or_false(a.numel() == 0)) return zeros(list_of(batch_with(a, {})), Dtype::i64);
+  if (guard_or_false(a.numel() == 0))
+    return zeros(list_of(batch_with(a, {})), Dtype::i64, std::nullopt, a.device());
   Tensor s = hermitian ? abs(linalg_eigvalsh(a)) : svdvals(a, std::nullopt);
   Tensor tolerance = tolerance_of(a, amax(s, {-1}), atol, rtol);
   return sum(gt(s, unsqueeze(tolerance, -1)), {-1});

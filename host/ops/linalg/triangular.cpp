@@ -101,7 +101,8 @@ static constexpr OpDef rows[] = {
     {.schema = "cholesky_inverse(Tensor self, bool upper=False) -> Tensor",
      .decomp =
          [](const Tensor& self, bool upper) {
-           Tensor one = expand(eye(self.size(-1), self.dtype()), self.sizes());
+           Tensor one =
+               expand(eye(self.size(-1), self.dtype(), std::nullopt, self.device()), self.sizes());
            return cholesky_solve(one, self, upper);
          },
      .autocast = Autocast::fp32},

@@ -24,7 +24,8 @@ void check_weight(std::string_view op, const Tensor& weight, SymInt classes) {
 
 std::array<TensorMeta, 2> loss_metas(const Tensor& self, const Tensor& target, int64_t reduction) {
   SymIntList sizes = reduction == no_reduction ? target.sizes() : SymIntList();
-  return {contiguous_meta(sizes, self.dtype()), contiguous_meta({}, self.dtype())};
+  Device device = self.device();
+  return {contiguous_meta(sizes, self.dtype(), device), contiguous_meta({}, self.dtype(), device)};
 }
 
 std::array<TensorMeta, 2> nll_loss_meta(const Tensor& self, const Tensor& target,
@@ -37,7 +38,7 @@ std::array<TensorMeta, 2> nll_loss_meta(const Tensor& self, const Tensor& target
   check_weight("nll_loss", weight, self.size(-1));
   require_floating("nll_loss", self.dtype());
   std::array<TensorMeta, 2> metas = loss_metas(self, target, reduction);
-  if (self.dim() == 1) metas[0] = contiguous_meta({}, self.dtype());
+  if (self.dim() == 1) metas[0] = contiguous_meta({}, self.dtype(), self.device());
   return metas;
 }
 

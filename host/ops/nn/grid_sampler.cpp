@@ -304,7 +304,7 @@ void unsample_kernel(Tensor& to_input, Tensor& to_grid, const Tensor& grad, cons
 // Positions -1 to 1 of n points; without align_corners the middles of n equal parts.
 Tensor evenly(SymInt n, const Tensor& like, bool align_corners) {
   Dtype dtype = like.dtype() == Dtype::f64 ? Dtype::f64 : Dtype::f32;
-  Tensor i = arange(Number(n), dtype);
+  Tensor i = arange(Number(n), dtype, std::nullopt, like.device());
   if (!align_corners) return sub(div(add(mul(i, 2.0), 1.0), Number(n)), 1.0);
   if (is_one(n)) return mul(i, 0.0);
   return sub(div(mul(i, 2.0), Number(n - 1)), 1.0);

@@ -118,7 +118,8 @@ Margins margins_of(const Tensor& self, const Tensor& target, double margin) {
   m.classes = x.size(1);
   m.target = reshape(target, {-1, 1});
   m.excess = clamp_min(add(sub(x, gather(x, 1, m.target)), margin), 0);
-  m.is_right = eq(unsqueeze(arange(Number(m.classes)), 0), m.target);
+  Tensor classes = arange(Number(m.classes), std::nullopt, std::nullopt, self.device());
+  m.is_right = eq(unsqueeze(classes, 0), m.target);
   return m;
 }
 
@@ -236,7 +237,7 @@ TensorMeta multilabel_backward_meta(const Tensor& grad, const Tensor& self, cons
   TensorMeta loss = multilabel_metas(self, target, reduction)[0];
   require_shape("multilabel_margin_loss_backward", "grad_output", grad, list_of(loss.sizes));
   require_same_dtype("multilabel_margin_loss_backward", grad, self);
-  return contiguous_meta(self.sizes(), self.dtype());
+  return contiguous_meta(self.sizes(), self.dtype(), self.device());
 }
 
 void multilabel_backward_kernel(Tensor& out, const Tensor& grad, const Tensor& self,

@@ -147,7 +147,7 @@ template <bool ignore_nan>
 constexpr auto by_number =
     [](const Tensor& self, double q, OptDim dim, bool keepdim, std::string_view interpolation) {
       require(q >= 0 && q <= 1, "quantile: q must lie between 0 and 1, found {}", q);
-      Tensor share = scalar_tensor(q, self.dtype());
+      Tensor share = scalar_tensor(q, self.dtype(), std::nullopt, self.device());
       return ignore_nan ? nanquantile(self, share, dim, keepdim, interpolation)
                         : quantile(self, share, dim, keepdim, interpolation);
     };

@@ -173,7 +173,7 @@ Tensor cumprod_vjp(const Tensor& g, const Tensor& x, const Tensor& y, int64_t di
   Dims square = dims_of(x.transpose(dim, last).sizes());
   square.push_back(n);
   Tensor wide = row.expand(list_of(square));
-  Tensor self_left_out = eye(n, Dtype::bool_);
+  Tensor self_left_out = eye(n, Dtype::bool_, std::nullopt, x.device());
   Tensor products = wide.masked_fill(self_left_out, 1).cumprod(-1);
   return products.mul(weight).triu().sum({-1}).transpose(dim, last);
 }

@@ -179,7 +179,7 @@ Tensor as_strided_vjp(const Tensor& g, const Tensor& self, SymIntList size, SymI
   };
   SymInt cells =
       sym_max(first + span(size, stride), sym_offset_of(self) + span(self.sizes(), self.strides()));
-  Tensor places = arange(Number(cells), Dtype::i64);
+  Tensor places = arange(Number(cells), Dtype::i64, std::nullopt, g.device());
   auto places_of = [&](SymIntList sizes, SymIntList strides, SymInt from) {
     return places.as_strided(sizes, strides, from).reshape({-1});
   };

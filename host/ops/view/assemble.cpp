@@ -111,7 +111,8 @@ void combinations_kernel(Tensor& out, const Tensor& self, int64_t r, bool repeat
 }
 
 Tensor combinations_vjp(const Tensor& g, SymIntList sizes, int64_t r, bool repeats) {
-  Tensor places = arange(Number(sizes[0]), Dtype::i64).combinations(r, repeats);
+  Tensor places =
+      arange(Number(sizes[0]), Dtype::i64, std::nullopt, g.device()).combinations(r, repeats);
   return g.new_zeros(sizes).index_add(0, places.reshape({-1}), g.reshape({-1}));
 }
 
