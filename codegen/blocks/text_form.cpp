@@ -3,7 +3,7 @@
 #include "machine.h"
 
 #include <inductor_runtime/bytes.h>
-#include <inductor_runtime/digest.h>
+#include <loopir/digest.h>
 #include <inductor_runtime/saved_fields.h>
 #include <inductor_runtime/saved_form.h>
 
@@ -309,7 +309,7 @@ void bind_codes(Parts& parts, std::vector<Code> codes) {
 }
 
 std::string first_line(const std::string& body) {
-  return std::string(head) + std::to_string(version) + " " + inductor::digest(body) + "\n";
+  return std::string(head) + std::to_string(version) + " " + loopir::digest(body) + "\n";
 }
 
 }  // namespace

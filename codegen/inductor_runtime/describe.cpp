@@ -45,7 +45,8 @@ std::vector<Executable::StepFacts> Executable::step_facts() const {
     return times_ && times_[r.first].calls > 0 && times_[r.last].calls == 0;
   };
   for (size_t i = 0; i < parts_.schedule.items.size(); ++i) {
-    ItemFacts facts = facts_of(parts_.program, parts_.schedule.items[i], parts_.accesses[i]);
+    loopir::ItemFacts facts =
+        loopir::facts_of(parts_.program, parts_.schedule.items[i], parts_.accesses[i]);
     auto region = std::ranges::find_if(
         parts_.regions, [&](const Region& r) { return r.first <= i && i <= r.last; });
     if (region == parts_.regions.end() || parts_.is_prepacked[i] || !is_one(*region)) {
@@ -57,7 +58,7 @@ std::vector<Executable::StepFacts> Executable::step_facts() const {
       out.push_back({i, {"region", std::move(name), facts.bytes, facts.flops}});
       continue;
     }
-    ItemFacts& whole = std::ranges::find(out, region->first, &StepFacts::item)->facts;
+    loopir::ItemFacts& whole = std::ranges::find(out, region->first, &StepFacts::item)->facts;
     whole.name += ", " + name;
     whole.bytes += facts.bytes;
     whole.flops += facts.flops;

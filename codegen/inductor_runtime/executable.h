@@ -7,15 +7,15 @@
 // data is shared and is replaced, never written, while somebody uses it.
 #pragma once
 
-#include "extern_call.h"
 #include "inductor_runtime/calls/library_calls.h"
-#include "item_facts.h"
 #include "kernel_interface.h"
 #include "linked_code.h"
 #include "prepacking.h"
 #include "regions.h"
 #include "run_options.h"
 
+#include <loopir/extern_call.h>
+#include <loopir/item_facts.h>
 #include <loopir/verify.h>
 #include <tenon/plugin.hpp>
 
@@ -45,11 +45,11 @@ struct Statistics {
 struct Parts {
   loopir::Program program;
   loopir::Schedule schedule;
-  std::vector<loopir::Access> accesses;  // by item
-  std::vector<KernelInterface> kernels;  // by item; empty symbol where it is none
-  std::vector<KernelCode> functions;     // by item
-  std::map<size_t, ExternCall> externs;  // by item that the host runs
-  std::vector<bool> is_prepacked;        // by item
+  std::vector<loopir::Access> accesses;          // by item
+  std::vector<KernelInterface> kernels;          // by item; empty symbol where it is none
+  std::vector<KernelCode> functions;             // by item
+  std::map<size_t, loopir::ExternCall> externs;  // by item that the host runs
+  std::vector<bool> is_prepacked;                // by item
   std::vector<Region> regions;
   Statistics statistics;
   RunOptions options;
@@ -98,7 +98,7 @@ class Executable {
   std::string items_json() const;
   struct StepFacts {
     size_t item;  // the first one, which has the times
-    ItemFacts facts;
+    loopir::ItemFacts facts;
   };
   std::vector<StepFacts> step_facts() const;
   void describe_memory();

@@ -102,7 +102,8 @@ void describe_items(Parts& parts) {
   for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
     loopir::Item& item = parts.schedule.items[i];
     parts.accesses.push_back(loopir::access_of(parts.program, item));
-    if (auto* op = std::get_if<loopir::Extern>(&item)) parts.externs.emplace(i, ExternCall(*op));
+    if (auto* op = std::get_if<loopir::Extern>(&item))
+      parts.externs.emplace(i, loopir::ExternCall(*op));
   }
 }
 

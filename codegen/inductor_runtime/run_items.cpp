@@ -132,7 +132,7 @@ bool Executable::is_borrowed(const Call& call, const tn_tensor* t) const {
 }
 
 void Executable::run_extern(Call& call, size_t item) {
-  const ExternCall& e = parts_.externs.at(item);
+  const loopir::ExternCall& e = parts_.externs.at(item);
   std::vector<tensor> results =
       e.run(parts_.program.expressions, call.symbols,
             [&](const View& view) { return tensor_of(call, view, e.looks_by_place()); });

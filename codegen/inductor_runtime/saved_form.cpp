@@ -4,9 +4,9 @@
 // their symbols, which are digests of what they compute.
 #include "saved_form.h"
 
+#include <loopir/digest.h>
 #include "bytes.h"
 #include "cpu_features.h"
-#include "digest.h"
 #include "saved_fields.h"
 
 #include <algorithm>
@@ -162,7 +162,7 @@ std::string saved_form(Parts& parts) {
   std::string body = writer.take();
   std::string out(magic);
   out.append(reinterpret_cast<const char*>(&version), sizeof version);
-  return out + digest(out + body) + body;
+  return out + loopir::digest(out + body) + body;
 }
 
 void bind_loaded(Parts& parts, const tn_compile_request& request) {
@@ -183,7 +183,8 @@ std::unique_ptr<Executable> load_executable(const tn_compile_request& request,
   expect(bytes.size() >= head + digest_bytes && bytes.starts_with(magic), "no code of inductor");
   std::string_view body = bytes.substr(head + digest_bytes);
   std::string whole(bytes.substr(0, head));
-  expect(digest(whole.append(body)) == bytes.substr(head, digest_bytes), "the bytes are damaged");
+  expect(loopir::digest(whole.append(body)) == bytes.substr(head, digest_bytes),
+         "the bytes are damaged");
   uint32_t found = 0;
   std::memcpy(&found, bytes.data() + magic.size(), sizeof found);
   if (found != version)

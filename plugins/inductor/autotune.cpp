@@ -9,7 +9,7 @@
 #include "autotune.h"
 
 #include <inductor_runtime/calls/placed.h>
-#include <inductor_runtime/digest.h>
+#include <loopir/digest.h>
 #include "jit.h"
 
 #include <algorithm>
@@ -159,7 +159,7 @@ std::string key_of(const Program& p, const Step& step, bool is_constant, const W
 std::optional<Way> known_way(tn_ctx* ctx, const std::string& key) {
   std::lock_guard lock(guarding_found);
   if (auto at = found_ways().find(key); at != found_ways().end()) return at->second;
-  auto bytes = tenon::plugin::cache_get(ctx, "way-" + digest(key));
+  auto bytes = tenon::plugin::cache_get(ctx, "way-" + loopir::digest(key));
   if (!bytes || bytes->size() != 1 ||
       static_cast<uint8_t>(bytes->front()) > static_cast<uint8_t>(loopir::last_way))
     return {};
@@ -169,7 +169,8 @@ std::optional<Way> known_way(tn_ctx* ctx, const std::string& key) {
 void keep_way(tn_ctx* ctx, const std::string& key, Way way) {
   std::lock_guard lock(guarding_found);
   found_ways()[key] = way;
-  tenon::plugin::cache_put(ctx, "way-" + digest(key), std::string(1, static_cast<char>(way)));
+  tenon::plugin::cache_put(ctx, "way-" + loopir::digest(key),
+                           std::string(1, static_cast<char>(way)));
 }
 
 template <class Step>

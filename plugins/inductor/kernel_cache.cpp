@@ -6,8 +6,8 @@
 // damaged, or lacks a symbol, is a miss.
 #include "kernel_cache.h"
 
-#include <inductor_runtime/digest.h>
 #include <inductor_runtime/workers.h>
+#include <loopir/digest.h>
 
 #include <tenon/plugin.hpp>
 
@@ -18,6 +18,7 @@
 
 namespace inductor {
 
+using loopir::digest;
 using tenon::plugin::error;
 
 namespace {

@@ -1,13 +1,19 @@
 // Stores: scalars, whole blocks of lanes (past the caches where they are large), scatters.
 #include "store_emitter.h"
 
-#include "lane_ops.h"
-#include "memory_form.h"
+#include <lanes/lane_ops.h>
+#include <lanes/memory_form.h>
 
 #include <algorithm>
 
 namespace inductor {
 
+using lanes::alignment;
+using lanes::emit_primitive;
+using lanes::from_memory;
+using lanes::memory_type;
+using lanes::to_memory;
+using lanes::widened;
 using llvm::Value;
 using loopir::Statement;
 using loopir::Store;
@@ -28,7 +34,7 @@ Value* StoreEmitter::updated(const Statement& s, Value* v, Value* before) {
                                                : TN_F_MAX;
   Value* old = from_memory(b_, before, dtype);
   return to_memory(b_, emit_primitive(b_, code, computed, computed, old, v, nullptr), dtype,
-                   options_);
+                   to_bf16(options_));
 }
 
 llvm::Type* StoreEmitter::type_in(Id buffer, unsigned width) const {
@@ -49,7 +55,7 @@ void StoreEmitter::store_scalar(const Statement& s, Value* v) {
   scopes_.go_to_innermost();
   Value* place = values_.address(s.buffer, at);
   if (s.store == Store::set)
-    v = to_memory(b_, v, dtype, options_);
+    v = to_memory(b_, v, dtype, to_bf16(options_));
   else
     v = updated(s, v, b_.CreateAlignedLoad(type_in(s.buffer, 0), place, alignment(dtype)));
   b_.CreateAlignedStore(v, place, alignment(dtype));
@@ -62,7 +68,7 @@ void StoreEmitter::store_lane_scratch(const Statement& s, Value* v) {
   scopes_.go_to_innermost();
   at = b_.CreateMul(at, b_.getInt64(lanes_.full_width));
   Value* place = values_.address(s.buffer, at);
-  b_.CreateAlignedStore(to_memory(b_, v, dtype, options_), place, alignment(dtype));
+  b_.CreateAlignedStore(to_memory(b_, v, dtype, to_bf16(options_)), place, alignment(dtype));
 }
 
 void StoreEmitter::scatter(const Statement& s, Value* v) {
@@ -74,7 +80,7 @@ void StoreEmitter::scatter(const Statement& s, Value* v) {
   Value* places = values_.address(s.buffer, at);
   llvm::Type* wide = type_in(s.buffer, lanes_.width);
   if (s.store == Store::set)
-    v = to_memory(b_, v, dtype, options_);
+    v = to_memory(b_, v, dtype, to_bf16(options_));
   else
     v = updated(s, v, b_.CreateMaskedGather(wide, places, alignment(dtype), mask));
   b_.CreateMaskedScatter(v, places, alignment(dtype), mask);
@@ -89,7 +95,7 @@ void StoreEmitter::store_block(const Statement& s, Value* v) {
   llvm::Type* wide = type_in(s.buffer, lanes_.width);
   Value* nothing = llvm::Constant::getNullValue(wide);
   if (s.store == Store::set)
-    v = to_memory(b_, v, dtype, options_);
+    v = to_memory(b_, v, dtype, to_bf16(options_));
   else if (lanes_.mask)
     v = updated(s, v, b_.CreateMaskedLoad(wide, place, align, lanes_.mask, nothing));
   else

@@ -1,9 +1,8 @@
 // Values: loads, primitives, what is repeated for lanes. Indices: integer arithmetic.
 #include "value_emitter.h"
 
-#include "lane_ops.h"
-#include "memory_form.h"
-
+#include <lanes/lane_ops.h>
+#include <lanes/memory_form.h>
 #include <tenon/plugin.hpp>
 
 #include <algorithm>
@@ -11,6 +10,14 @@
 
 namespace inductor {
 
+using lanes::alignment;
+using lanes::constant_of;
+using lanes::emit_primitive;
+using lanes::from_memory;
+using lanes::lane_type;
+using lanes::memory_type;
+using lanes::to_memory;
+using lanes::widened;
 using llvm::Value;
 using loopir::IndexKind;
 using loopir::IndexNode;
@@ -86,7 +93,7 @@ Value* ValueEmitter::emit_primitive_of(Id v, const ValueNode& n) {
   Value* out = emit_primitive(b_, n.code, n.dtype, operand, operands[0], operands[1], operands[2]);
   bool is_narrow = n.dtype == TN_F16 || n.dtype == TN_BF16;
   return options_.rounds_narrow && is_narrow
-             ? from_memory(b_, to_memory(b_, out, n.dtype, options_), n.dtype)
+             ? from_memory(b_, to_memory(b_, out, n.dtype, to_bf16(options_)), n.dtype)
              : out;
 }
 

@@ -4,6 +4,7 @@
 #include "scopes.h"
 
 #include <inductor_runtime/kernel_interface.h>
+#include <lanes/memory_form.h>
 
 namespace inductor {
 
@@ -14,6 +15,11 @@ struct Frame {
   llvm::Value* error = nullptr;  // an i32 in memory
   std::map<Id, llvm::Value*> buffers;
 };
+
+/// How the processor of the code rounds to bf16.
+inline lanes::ToBf16 to_bf16(const CodeOptions& options) {
+  return options.has("avx512bf16") ? lanes::ToBf16::by_instruction : lanes::ToBf16::by_bits;
+}
 
 class ValueEmitter {
  public:

@@ -2,8 +2,8 @@
 // instructions changes no bit. Each function is compiled into a loop and compared with libm in the
 // next wider type. TENON_EXHAUSTIVE=1 takes all 2^32 floats in place of every 1009th, a minute or
 // two each; choose some by --gtest_filter=*KeepsItsBound/exp. TENON_PRINT_ULP=1 prints the errors.
-#include <inductor/math/vector_math.h>
 #include <inductor_runtime/runtime_symbols.h>
+#include <lanes/vector_math.h>
 
 #include <gtest/gtest.h>
 #include <llvm/ExecutionEngine/Orc/LLJIT.h>
@@ -29,6 +29,10 @@
 
 namespace inductor {
 namespace {
+
+using lanes::emit_math;
+using lanes::is_math;
+using lanes::math_cost;
 
 using Wide = long double;
 

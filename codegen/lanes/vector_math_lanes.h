@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <span>
 
-namespace inductor {
+namespace lanes {
 
 struct Lanes {
   llvm::IRBuilderBase* b;
@@ -113,4 +113,4 @@ inline Lanes polynomial(Lanes x, std::span<const double> c) {
   return sum;
 }
 
-}  // namespace inductor
+}  // namespace lanes

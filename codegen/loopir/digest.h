@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace inductor {
+namespace loopir {
 
 /// 64 bits of FNV-1a.
 inline uint64_t digest64(std::string_view bytes, uint64_t state) {
@@ -23,4 +23,4 @@ inline std::string digest(std::string_view bytes) {
   return text;
 }
 
-}  // namespace inductor
+}  // namespace loopir

@@ -1,7 +1,8 @@
 // An op that the host runs: its arguments with the tensors and sizes of a call.
 #pragma once
 
-#include <loopir/program.h>
+#include "program.h"
+
 #include <tenon/plugin.hpp>
 
 #include <functional>
@@ -9,21 +10,20 @@
 #include <string>
 #include <vector>
 
-namespace inductor {
+namespace loopir {
 
 /// Threads: any; the object is not changed by calls.
 class ExternCall {
  public:
   ExternCall() = default;
-  explicit ExternCall(const loopir::Extern& op);
+  explicit ExternCall(const Extern& op);
 
-  using TensorOf = std::function<tenon::plugin::tensor(const loopir::View&)>;
+  using TensorOf = std::function<tenon::plugin::tensor(const View&)>;
   /// The results, in order; those of no tensor are empty.
-  std::vector<tenon::plugin::tensor> run(const loopir::Expressions& x,
-                                         std::span<const int64_t> table,
+  std::vector<tenon::plugin::tensor> run(const Expressions& x, std::span<const int64_t> table,
                                          const TensorOf& tensor_of) const;
   /// Buffers; none where nobody reads one.
-  const loopir::Ids& results() const { return results_; }
+  const Ids& results() const { return results_; }
   /// Whether tensor_of() has to give it views of whole storages.
   bool looks_by_place() const { return looks_by_place_; }
   /// Throws unless the op gave what the code was made for: other code reads it by that.
@@ -40,7 +40,7 @@ class ExternCall {
   }
   /// After reading: finds the op. Throws `error`: TN_DATA_LOSS where the program has not what it
   /// reads, TN_NOT_FOUND for an op that the host does not have.
-  void link(const loopir::Program& program);
+  void link(const Program& program);
 
  private:
   /// One argument with all that it points to.
@@ -53,7 +53,7 @@ class ExternCall {
     std::vector<double> floats;
     std::vector<uint8_t> bools;
     std::vector<std::string> texts;
-    loopir::Ids symbolic;  // indices of symbolic numbers
+    Ids symbolic;  // indices of symbolic numbers
 
     template <class V>
     friend void fields(V& v, Argument& a) {
@@ -67,15 +67,14 @@ class ExternCall {
       v.indices(a.symbolic);
     }
   };
-  void add(const tn_arg& a, const loopir::Extern& op, size_t position,
-           const std::map<loopir::Id, uint32_t>& views);
+  void add(const tn_arg& a, const Extern& op, size_t position, const std::map<Id, uint32_t>& views);
   tn_arg pointing_into(const Argument& a);
   void make_args();
 
   uint32_t op_ = TN_NO_VALUE;
   std::string name_;
-  std::vector<loopir::View> views_;
-  loopir::Ids results_;
+  std::vector<View> views_;
+  Ids results_;
   std::vector<Argument> arguments_;
   bool looks_by_place_ = false;
   std::vector<std::vector<tn_str>> heads_;  // of arguments that are lists of texts
@@ -87,4 +86,4 @@ void fields(V& v, ExternCall& call) {
   call.fields(v);
 }
 
-}  // namespace inductor
+}  // namespace loopir

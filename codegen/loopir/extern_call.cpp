@@ -4,17 +4,17 @@
 #include <bit>
 #include <cstring>
 
-namespace inductor {
+namespace loopir {
 
 using tenon::plugin::error;
 using tenon::plugin::tensor;
 
-ExternCall::ExternCall(const loopir::Extern& op)
+ExternCall::ExternCall(const Extern& op)
     : op_(op.op),
       name_(op.name),
       results_(op.results.begin(), op.results.end()),
       looks_by_place_(op.looks_by_place) {
-  std::map<loopir::Id, uint32_t> positions;
+  std::map<Id, uint32_t> positions;
   for (const auto& [value, view] : op.tensors) {
     positions[value] = static_cast<uint32_t>(views_.size());
     views_.push_back(view);
@@ -23,8 +23,8 @@ ExternCall::ExternCall(const loopir::Extern& op)
   make_args();
 }
 
-void ExternCall::add(const tn_arg& a, const loopir::Extern& op, size_t position,
-                     const std::map<loopir::Id, uint32_t>& views) {
+void ExternCall::add(const tn_arg& a, const Extern& op, size_t position,
+                     const std::map<Id, uint32_t>& views) {
   Argument& out = arguments_.emplace_back();
   out.kind = a.kind;
   if (auto real = op.reals.find(position); real != op.reals.end()) {
@@ -119,14 +119,14 @@ void ExternCall::make_args() {
   for (const Argument& a : arguments_) args_.push_back(pointing_into(a));
 }
 
-void ExternCall::link(const loopir::Program& program) {
+void ExternCall::link(const Program& program) {
   size_t n_buffers = program.buffers.size();
   size_t n_numbers = program.expressions.symbols.size() + program.reals.size();
   auto expect = [](bool holds) {
     if (!holds) throw error(TN_DATA_LOSS, "saved code: malformed arguments of an op");
   };
-  for (loopir::Id r : results_) expect(r == loopir::none || r < n_buffers);
-  for (const loopir::View& view : views_) expect(view.buffer != loopir::none);
+  for (Id r : results_) expect(r == none || r < n_buffers);
+  for (const View& view : views_) expect(view.buffer != none);
   for (const Argument& a : arguments_) {
     expect(a.kind < TN_ARG_GRAPH || a.kind == TN_ARG_SYMFLOAT);
     expect(a.kind != TN_ARG_SYMFLOAT || static_cast<uint64_t>(a.plain[0]) < n_numbers);
@@ -135,7 +135,7 @@ void ExternCall::link(const loopir::Program& program) {
     expect(a.kind != TN_ARG_SYMINT || a.symbolic.size() == 1);
     for (uint32_t v : a.views)
       expect(v < views_.size() || (v == TN_NO_VALUE && a.kind == TN_ARG_VALUES));
-    for (loopir::Id i : a.symbolic) expect(i != loopir::none);
+    for (Id i : a.symbolic) expect(i != none);
   }
   op_ = tenon::plugin::op(name_);
   if (op_ == TN_NO_VALUE)
@@ -157,18 +157,18 @@ void ExternCall::check_result(size_t r, const tn_tensor* t, int32_t dtype,
                     "; this is a bug of what runs the op");
 }
 
-std::vector<tensor> ExternCall::run(const loopir::Expressions& x, std::span<const int64_t> table,
+std::vector<tensor> ExternCall::run(const Expressions& x, std::span<const int64_t> table,
                                     const TensorOf& tensor_of) const {
   std::vector<tensor> operands;
   std::vector<tn_tensor*> values;
-  for (const loopir::View& view : views_) {
+  for (const View& view : views_) {
     operands.push_back(tensor_of(view));
     values.push_back(operands.back().get());
   }
   std::vector<tn_arg> args = args_;
   std::vector<std::vector<int64_t>> sizes(args.size());
   for (size_t i = 0; i < args.size(); ++i) {
-    for (loopir::Id id : arguments_[i].symbolic) sizes[i].push_back(x.evaluate(id, table));
+    for (Id id : arguments_[i].symbolic) sizes[i].push_back(x.evaluate(id, table));
     if (args[i].kind == TN_ARG_SYMINT) {
       args[i].kind = TN_ARG_INT;
       args[i].u.i = sizes[i][0];
@@ -188,4 +188,4 @@ std::vector<tensor> ExternCall::run(const loopir::Expressions& x, std::span<cons
   return results;
 }
 
-}  // namespace inductor
+}  // namespace loopir

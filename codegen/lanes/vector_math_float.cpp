@@ -17,7 +17,7 @@
 
 #include <limits>
 
-namespace inductor {
+namespace lanes {
 
 namespace {
 
@@ -161,4 +161,4 @@ Lanes scaled(Lanes p, const ExpArgument& argument, Lanes negative) {
   return p * power * select(negative, p.number(0x1p-64), p.number(0x1p64));
 }
 
-}  // namespace inductor
+}  // namespace lanes

@@ -5,7 +5,7 @@
 
 #include <loopir/program.h>
 
-namespace inductor {
+namespace lanes {
 
 using llvm::IRBuilderBase;
 using llvm::Value;
@@ -14,9 +14,10 @@ namespace {
 
 // The nearest one, of two the even one. Where the processor lacks the instruction it is found from
 // the bits, since LLVM would call a function for each number. NaN stays NaN.
-Value* rounded_to_bf16(IRBuilderBase& b, Value* v, const CodeOptions& options) {
+Value* rounded_to_bf16(IRBuilderBase& b, Value* v, ToBf16 to_bf16) {
   llvm::Type* type = v->getType();
-  if (options.has("avx512bf16")) return b.CreateFPTrunc(v, type->getWithNewType(b.getBFloatTy()));
+  if (to_bf16 == ToBf16::by_instruction)
+    return b.CreateFPTrunc(v, type->getWithNewType(b.getBFloatTy()));
   llvm::Type* words = type->getWithNewType(b.getInt32Ty());
   auto number = [&](uint64_t n) { return llvm::ConstantInt::get(words, n); };
   Value* bits = b.CreateBitCast(v, words);
@@ -57,13 +58,13 @@ Value* from_memory(IRBuilderBase& b, Value* loaded, int32_t dtype) {
   return loaded;
 }
 
-Value* to_memory(IRBuilderBase& b, Value* v, int32_t dtype, const CodeOptions& options) {
+Value* to_memory(IRBuilderBase& b, Value* v, int32_t dtype, ToBf16 to_bf16) {
   llvm::Type* type = v->getType()->getWithNewType(memory_type(b.getContext(), dtype));
   if (dtype == TN_BOOL) return b.CreateZExt(v, type);
   if (dtype == TN_F16)
     return b.CreateBitCast(b.CreateFPTrunc(v, type->getWithNewType(b.getHalfTy())), type);
-  if (dtype == TN_BF16) return b.CreateBitCast(rounded_to_bf16(b, v, options), type);
+  if (dtype == TN_BF16) return b.CreateBitCast(rounded_to_bf16(b, v, to_bf16), type);
   return v;
 }
 
-}  // namespace inductor
+}  // namespace lanes

@@ -8,7 +8,7 @@
 
 #include <cassert>
 
-namespace inductor {
+namespace lanes {
 
 namespace {
 
@@ -98,4 +98,4 @@ llvm::Value* emit_math(llvm::IRBuilderBase& b, uint16_t code, llvm::Value* x, ll
   return call_lanes(name, first, y != nullptr ? &second : nullptr).v;
 }
 
-}  // namespace inductor
+}  // namespace lanes

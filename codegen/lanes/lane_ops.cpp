@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-namespace inductor {
+namespace lanes {
 
 using llvm::IRBuilderBase;
 using llvm::Value;
@@ -350,4 +350,4 @@ Value* emit_primitive(IRBuilderBase& b, uint16_t code, int32_t result, int32_t o
   return out;
 }
 
-}  // namespace inductor
+}  // namespace lanes

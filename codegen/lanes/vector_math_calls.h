@@ -3,9 +3,9 @@
 
 #include "vector_math_lanes.h"
 
-namespace inductor {
+namespace lanes {
 
 /// A call a lane of the symbol `name` of runtime_symbols(); y is null for functions of one operand.
 Lanes call_lanes(const char* name, Lanes x, const Lanes* y);
 
-}  // namespace inductor
+}  // namespace lanes

@@ -19,7 +19,7 @@
 
 #include <limits>
 
-namespace inductor {
+namespace lanes {
 
 namespace {
 
@@ -156,4 +156,4 @@ Lanes atan2_f32(Lanes y, Lanes x) {
   return select(known, result, x.number(std::numeric_limits<double>::quiet_NaN()));
 }
 
-}  // namespace inductor
+}  // namespace lanes

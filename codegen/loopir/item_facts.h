@@ -1,11 +1,11 @@
 // What an item of a schedule is and how much it does, for reports.
 #pragma once
 
-#include <loopir/kernel.h>
+#include "kernel.h"
 
 #include <string>
 
-namespace inductor {
+namespace loopir {
 
 struct ItemFacts {
   std::string kind, name;
@@ -13,7 +13,6 @@ struct ItemFacts {
   int64_t flops = 0;  // of products, convolutions and attention; 0 for others
 };
 /// For the sizes seen while compiling.
-ItemFacts facts_of(const loopir::Program& program, const loopir::Item& item,
-                   const loopir::Access& access);
+ItemFacts facts_of(const Program& program, const Item& item, const Access& access);
 
-}  // namespace inductor
+}  // namespace loopir

@@ -15,7 +15,7 @@
 
 #include <limits>
 
-namespace inductor {
+namespace lanes {
 
 namespace {
 
@@ -155,4 +155,4 @@ Lanes pow_f32(Lanes x, Lanes y) {
   return select(one, x.number(1), select(undefined, nan, signed_result));
 }
 
-}  // namespace inductor
+}  // namespace lanes

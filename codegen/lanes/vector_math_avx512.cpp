@@ -4,7 +4,7 @@
 #include <llvm/IR/Function.h>
 #include <llvm/IR/IntrinsicsX86.h>
 
-namespace inductor {
+namespace lanes {
 
 namespace {
 
@@ -51,4 +51,4 @@ Lanes exponent_of(Lanes x, Lanes mantissa) {
   return masked(which, x, {x.v}) - masked(which, x, {mantissa.v});
 }
 
-}  // namespace inductor
+}  // namespace lanes

@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <span>
 
-namespace inductor {
+namespace lanes {
 
 /// IR for the scalar primitive `code` (TN_F_EXP and so on, see <tenon/plugin.h>) on float or double
 /// values, a scalar or a vector of fixed length. `b` inserts at its point; its block is not split.
@@ -31,4 +31,4 @@ bool is_math(uint16_t code);
 /// fusion; functions that are called lane by lane cost thousands. 0 for codes that are not taken.
 int math_cost(uint16_t code);
 
-}  // namespace inductor
+}  // namespace lanes

@@ -4,7 +4,7 @@
 
 #include <llvm/IR/Module.h>
 
-namespace inductor {
+namespace lanes {
 
 namespace {
 
@@ -39,4 +39,4 @@ Lanes call_lanes(const char* name, Lanes x, const Lanes* y) {
   return x.with(result);
 }
 
-}  // namespace inductor
+}  // namespace lanes

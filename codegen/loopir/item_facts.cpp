@@ -1,30 +1,21 @@
 // Kind, name, bytes and operations of items.
 #include "item_facts.h"
 
-#include <loopir/memory.h>
+#include "memory.h"
 
 #include <algorithm>
 #include <set>
 
-namespace inductor {
-
-using loopir::Attention;
-using loopir::Convolution;
-using loopir::ConvolutionGradient;
-using loopir::Extern;
-using loopir::Ids;
-using loopir::Item;
-using loopir::Kernel;
-using loopir::Product;
+namespace loopir {
 
 namespace {
 
 struct Facts {
-  const loopir::Expressions& x;
+  const Expressions& x;
 
   int64_t elements(const Ids& sizes) const {
     int64_t n = 1;
-    for (loopir::Id s : sizes) n *= x.hint(s);
+    for (Id s : sizes) n *= x.hint(s);
     return n;
   }
 
@@ -37,7 +28,7 @@ struct Facts {
     return {"convolution", c.name, 0, 2 * elements(c.result.sizes) * taps};
   }
   ItemFacts operator()(const ConvolutionGradient& g) const {
-    const loopir::View& weights = g.of_weights ? g.result : g.operand;
+    const View& weights = g.of_weights ? g.result : g.operand;
     int64_t taps = elements(weights.sizes) / std::max<int64_t>(x.hint(weights.sizes[0]), 1);
     return {"convolution gradient", g.name, 0, 2 * elements(g.gradient.sizes) * taps};
   }
@@ -47,9 +38,9 @@ struct Facts {
     int64_t flops = 2 * scores * (x.hint(a.query.sizes[3]) + x.hint(a.value.sizes[3]));
     return {"attention", a.name, 0, a.is_causal ? flops / 2 : flops};
   }
-  ItemFacts operator()(const loopir::Recurrence& r) const {
+  ItemFacts operator()(const Recurrence& r) const {
     int64_t flops = 0;
-    for (const loopir::RecurrentDirection& d : r.directions)
+    for (const RecurrentDirection& d : r.directions)
       flops += 2 * elements(d.input.sizes) * x.hint(d.state.sizes[1]);
     return {"recurrence", r.name, 0, flops};
   }
@@ -58,16 +49,16 @@ struct Facts {
 
 }  // namespace
 
-ItemFacts facts_of(const loopir::Program& program, const Item& item, const loopir::Access& access) {
+ItemFacts facts_of(const Program& program, const Item& item, const Access& access) {
   ItemFacts out = std::visit(Facts{program.expressions}, item);
   std::vector<int64_t> hints;
-  for (const loopir::Symbol& s : program.expressions.symbols) hints.push_back(s.hint);
-  std::set<loopir::Id> buffers(access.reads.begin(), access.reads.end());
+  for (const Symbol& s : program.expressions.symbols) hints.push_back(s.hint);
+  std::set<Id> buffers(access.reads.begin(), access.reads.end());
   buffers.insert(access.writes.begin(), access.writes.end());
-  for (loopir::Id b : buffers)
-    if (program.buffers[b].place != loopir::Buffer::Place::scratch)
-      out.bytes += loopir::bytes_of(program, program.buffers[b], hints);
+  for (Id b : buffers)
+    if (program.buffers[b].place != Buffer::Place::scratch)
+      out.bytes += bytes_of(program, program.buffers[b], hints);
   return out;
 }
 
-}  // namespace inductor
+}  // namespace loopir

@@ -10,7 +10,7 @@
 // Reference: the same use of s in K. C. Ng's log of fdlibm (Sun, 1993).
 #include "vector_math_formulas.h"
 
-namespace inductor {
+namespace lanes {
 
 namespace {
 
@@ -117,4 +117,4 @@ Lanes erf_f64(Lanes x) {
   return select(a >= 0.9, copysign(far, x), near);
 }
 
-}  // namespace inductor
+}  // namespace lanes

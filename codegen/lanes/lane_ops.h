@@ -1,14 +1,14 @@
 // One scalar primitive of a formula as LLVM IR, on a scalar or on a vector of lanes.
 #pragma once
 
-#include "math/vector_math.h"
+#include "vector_math.h"
 
 #include <llvm/IR/IRBuilder.h>
 
 #include <cstdint>
 #include <span>
 
-namespace inductor {
+namespace lanes {
 
 /// The type of a value of this dtype in a register: i1 for bool, float for the narrow floats.
 llvm::Type* lane_type(llvm::LLVMContext& c, int32_t dtype);
@@ -27,4 +27,4 @@ llvm::Value* emit_cast(llvm::IRBuilderBase& b, llvm::Value* x, int32_t from, int
 /// Whether it becomes calls lane by lane, of which wide vectors would make too many.
 bool is_called(uint16_t code, int32_t operand);
 
-}  // namespace inductor
+}  // namespace lanes

@@ -3,7 +3,7 @@
 
 #include "vector_math_lanes.h"
 
-namespace inductor {
+namespace lanes {
 
 // Single precision throughout: vector_math_float.cpp.
 Lanes exp_f32(Lanes x);
@@ -68,4 +68,4 @@ Lanes scaled_at_once(Lanes p, Lanes n);
 Lanes mantissa_of(Lanes x);
 Lanes exponent_of(Lanes x, Lanes mantissa);
 
-}  // namespace inductor
+}  // namespace lanes
