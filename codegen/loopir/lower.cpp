@@ -102,8 +102,15 @@ void GraphLowering::lower_inputs() {
   for (uint32_t id = 0; id < graph_.values(); ++id) {
     value v = graph_.value_at(id);
     if (!v.is_tensor() || v.source == TN_SRC_NODE) continue;
-    if (v.device_type != TN_DEV_CPU) throw declined("a tensor is not on the CPU");
-    Buffer b{v.source == TN_SRC_INPUT ? Buffer::Place::input : Buffer::Place::constant,
+    bool is_here = v.device_type == to_.options.device_type;
+    bool is_number = !is_here && v.device_type == TN_DEV_CPU && v.ndim == 0;
+    if (!is_here && !is_number)
+      throw declined(to_.options.device_type == TN_DEV_CPU
+                         ? "a tensor is not on the CPU"
+                         : "a tensor is on another device than the graph");
+    Buffer b{v.source == TN_SRC_CONSTANT ? Buffer::Place::constant
+             : is_number                 ? Buffer::Place::number
+                                         : Buffer::Place::input,
              v.source_index,
              v.dtype,
              to_.arguments.indices_of(v.dims()),
@@ -113,7 +120,8 @@ void GraphLowering::lower_inputs() {
       b.slot = static_cast<uint32_t>(program_.constants.size());
       program_.constants.push_back(graph_.constant(id));
       const tn_tensor* t = program_.constants.back().get();
-      if (t->ndim == 0 && (t->dtype == TN_F32 || t->dtype == TN_F64 || t->dtype == TN_I64)) {
+      bool is_readable = t->ndim == 0 && t->device_type == TN_DEV_CPU;
+      if (is_readable && (t->dtype == TN_F32 || t->dtype == TN_F64 || t->dtype == TN_I64)) {
         Id number = t->dtype == TN_I64 ? to_.x.number(*static_cast<int64_t*>(t->data), TN_I64)
                     : t->dtype == TN_F32
                         ? to_.x.number(static_cast<double>(*static_cast<float*>(t->data)), TN_F32)
@@ -121,6 +129,7 @@ void GraphLowering::lower_inputs() {
         to_.tensors[id] = Tensor{t->dtype, {}, {}, number};
         continue;
       }
+      if (is_number) throw declined("a constant of one element is on another device");
     }
     to_.tensors[id] = to_.over(program_.add_buffer(std::move(b)));
   }

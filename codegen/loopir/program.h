@@ -25,7 +25,8 @@ struct Buffer {
     output,     // slot: graph output; allocated by the host at each call
     temporary,  // in the arena
     foreign,    // made by an extern, whose tensor it is
-    scratch     // a row of a kernel, in memory of the thread that runs it
+    scratch,    // a row of a kernel, in memory of the thread that runs it
+    number      // slot: graph input on the CPU, of one element, for kernels of another device
   };
   Place place;
   uint32_t slot = 0;
@@ -242,6 +243,7 @@ void add_index_loads(Expressions& x, Id index, Ids& out);
 bool see_symbols(const tenon::plugin::graph& g, uint32_t value, std::set<uint32_t>& seen);
 
 struct LoweringOptions {
+  int32_t device_type = TN_DEV_CPU;  // where the graph runs
   int most_operations = 96;      // an expression of more becomes a tensor in memory
   int repeated_operations = 3;   // one that several ops read is computed by each up to this many
   bool may_transform = false;    // convolutions

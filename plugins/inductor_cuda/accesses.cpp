@@ -1,0 +1,230 @@
+// Walks over the values and indices of a nest.
+#include "accesses.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+namespace inductor_cuda {
+
+using loopir::IndexKind;
+using loopir::IndexNode;
+using loopir::Stage;
+using loopir::Statement;
+using loopir::ValueNode;
+
+namespace {
+
+/// Every value and index below some, once.
+class Walk {
+ public:
+  explicit Walk(loopir::Expressions& x) : x_(x) {}
+  std::function<void(const ValueNode&)> at_value = [](const ValueNode&) {};
+  std::function<void(const IndexNode&)> at_index = [](const IndexNode&) {};
+
+  void value(Id v) {
+    if (v == none || !values_.insert(v).second) return;
+    const ValueNode n = x_.value_at(v);
+    at_value(n);
+    loopir::Operands read = loopir::operands_of(n);
+    for (Id o : read.values) value(o);
+    index(read.index);
+  }
+  void index(Id i) {
+    if (i == none || !indices_.insert(i).second) return;
+    const IndexNode n = x_.index_at(i);
+    at_index(n);
+    if (n.kind == IndexKind::value) value(static_cast<Id>(n.number));
+    for (Id o : n.operands) index(o);
+  }
+  void statement(const Statement& s) {
+    value(s.value);
+    index(s.index);
+    index(s.position);
+  }
+
+ private:
+  loopir::Expressions& x_;
+  std::set<Id> values_, indices_;
+};
+
+}  // namespace
+
+std::vector<Access> accesses_of(loopir::Program& program, const loopir::Nest& nest) {
+  std::vector<Access> out;
+  for (size_t i = 0; i < nest.kernel.stages.size(); ++i) {
+    Id lanes = nest.lanes != none ? nest.lanes : nest.lanes_of_stage[i];
+    Walk walk(program.expressions);
+    walk.at_value = [&](const ValueNode& n) {
+      if (n.code == loopir::value_load) out.push_back({n.a, n.b, lanes, n.c != none});
+    };
+    for (const Statement& s : nest.kernel.stages[i].statements) {
+      if (s.buffer != none) {
+        bool is_one = s.fold != loopir::Fold::none && !s.is_scan;
+        out.push_back({s.buffer, s.index, is_one && nest.lanes == none ? none : lanes,
+                       s.store != loopir::Store::set || s.is_scatter});
+      }
+      walk.statement(s);
+    }
+  }
+  return out;
+}
+
+bool has_checks(loopir::Program& program, const loopir::Nest& nest) {
+  bool out = false;
+  Walk walk(program.expressions);
+  walk.at_value = [&](const ValueNode& n) {
+    out = out || n.code == loopir::value_checked || n.code == loopir::value_divisor;
+  };
+  for (const Stage& stage : nest.kernel.stages)
+    for (const Statement& s : stage.statements) walk.statement(s);
+  return out;
+}
+
+namespace {
+
+/// Whether an index is a multiple of `of` where all variables but lanes are anything and lanes is
+/// one.
+class Multiples {
+ public:
+  Multiples(loopir::Expressions& x, Id lanes, int64_t of) : x_(x), lanes_(lanes), of_(of) {}
+  Ids conditions;
+
+  bool holds(Id i) {
+    const IndexNode n = x_.index_at(i);
+    switch (n.kind) {
+      case IndexKind::constant:
+        return n.number % of_ == 0;
+      case IndexKind::variable:
+        return i == lanes_;
+      case IndexKind::symbol:
+        conditions.push_back(i);
+        return true;
+      case IndexKind::sum:
+        return n.number % of_ == 0 && all(n.operands);
+      case IndexKind::min:
+      case IndexKind::max:
+        return all(n.operands);
+      case IndexKind::product:
+        return n.number % of_ == 0 || some(n.operands);
+      default:
+        return is_number(i) && (conditions.push_back(i), true);
+    }
+  }
+
+ private:
+  bool all(const Ids& operands) {
+    return std::all_of(operands.begin(), operands.end(), [&](Id o) { return holds(o); });
+  }
+  // One that is known, or one that a call tells.
+  bool some(const Ids& operands) {
+    for (bool asks : {false, true})
+      for (Id o : operands) {
+        size_t before = conditions.size();
+        if (asks && !is_number(o)) continue;
+        if (holds(o) && (asks || conditions.size() == before)) return true;
+        conditions.resize(before);
+      }
+    return false;
+  }
+  bool is_number(Id i) { return x_.variables_of_index(i).empty() && !x_.reads_data(i); }
+
+  loopir::Expressions& x_;
+  Id lanes_;
+  int64_t of_;
+};
+
+}  // namespace
+
+unsigned widest_access(loopir::Program& program, const Access& access, unsigned most,
+                       std::vector<std::pair<Id, unsigned>>& multiples) {
+  loopir::Expressions& x = program.expressions;
+  auto step = x.coefficient(access.index, access.lanes);
+  if (!step || !x.is(*step, 1)) return 1;
+  for (unsigned width = most; width > 1; width /= 2) {
+    Multiples known(x, access.lanes, width);
+    if (!known.holds(access.index)) continue;
+    for (Id i : known.conditions)
+      if (std::find(multiples.begin(), multiples.end(), std::pair(i, width)) == multiples.end())
+        multiples.emplace_back(i, width);
+    return width;
+  }
+  return 1;
+}
+
+namespace {
+
+loopir::Substitution renaming(const Stage& stage, Id row) {
+  return stage.inner.empty() || stage.inner[0] == row ? loopir::Substitution{}
+                                                      : loopir::Substitution{{stage.inner[0], row}};
+}
+
+}  // namespace
+
+Id common_row(loopir::Program& program, const loopir::Nest& nest) {
+  loopir::Expressions& x = program.expressions;
+  Id row = none;
+  for (const Stage& stage : nest.kernel.stages) {
+    if (stage.inner.empty()) continue;
+    if (stage.inner.size() > 1) return none;
+    if (row == none) row = stage.inner[0];
+    if (x.extent_of(stage.inner[0]) != x.extent_of(row)) return none;
+  }
+  if (row == none) return none;
+  loopir::Nest named = nest;
+  name_rows(program, row, named);
+  std::map<Id, Id> written;  // rows in scratch: at which index
+  bool is_same = true;
+  for (const Stage& stage : named.kernel.stages)
+    for (const Statement& s : stage.statements) {
+      Walk walk(x);
+      walk.at_value = [&](const ValueNode& n) {
+        bool is_load = n.code == loopir::value_load;
+        if (!is_load || program.buffers[n.a].place != loopir::Buffer::Place::scratch) return;
+        auto at = written.find(n.a);
+        is_same = is_same && at != written.end() && at->second == n.b && n.c == none;
+      };
+      walk.statement(s);
+      if (s.buffer != none) written[s.buffer] = s.index;
+    }
+  return is_same ? row : none;
+}
+
+void name_rows(loopir::Program& program, Id row, loopir::Nest& nest) {
+  loopir::Expressions& x = program.expressions;
+  for (size_t i = 0; i < nest.kernel.stages.size(); ++i) {
+    Stage& stage = nest.kernel.stages[i];
+    loopir::Substitution by = renaming(stage, row);
+    if (stage.inner.empty()) continue;
+    stage.inner = {row};
+    nest.lanes_of_stage[i] = row;
+    if (by.empty()) continue;
+    for (Statement& s : stage.statements) {
+      s.value = x.substitute(s.value, by);
+      if (s.index != none) s.index = x.substitute_index(s.index, by);
+      if (s.position != none) s.position = x.substitute_index(s.position, by);
+    }
+  }
+}
+
+void add_numbers(loopir::Program& program, const loopir::Nest& nest, const Ids& indices,
+                 std::vector<uint32_t>& out) {
+  loopir::Expressions& x = program.expressions;
+  std::set<uint32_t> seen;
+  Walk walk(x);
+  walk.at_index = [&](const IndexNode& n) {
+    if (n.kind == IndexKind::symbol) seen.insert(static_cast<uint32_t>(n.number));
+  };
+  walk.at_value = [&](const ValueNode& n) {
+    if (n.code == loopir::value_real) seen.insert(n.a);
+  };
+  for (Id i : indices) walk.index(i);
+  for (Id v : nest.kernel.outer) walk.index(x.extent_of(v));
+  for (const Stage& stage : nest.kernel.stages) {
+    for (Id v : stage.inner) walk.index(x.extent_of(v));
+    for (const Statement& s : stage.statements) walk.statement(s);
+  }
+  out.assign(seen.begin(), seen.end());
+}
+
+}  // namespace inductor_cuda

@@ -1,0 +1,162 @@
+// The compiler as one page: lowering, fusion, forms, code.
+#include "compile.h"
+
+#include "loops_of_steps.h"
+#include "options.h"
+
+#include <loopir/verify.h>
+
+#include <chrono>
+#include <set>
+
+namespace inductor_cuda {
+
+using tenon::plugin::declined;
+using tenon::plugin::error;
+using tenon::plugin::text;
+
+namespace {
+
+double milliseconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start)
+      .count();
+}
+
+/// A graph to compile, and how.
+struct Job {
+  const tn_compile_request& request;
+  Given given;
+  Device device;
+  std::set<uint32_t> externs = {};  // nodes of kernels without code, which the host runs
+  uint32_t failed_kernels = 0;
+
+  /// One op of an eager program is not given back to the host, whose question it is.
+  bool is_single_op() const { return request.stage == TN_STAGE_SINGLE_OP; }
+  bool allows_externs() const {
+    return !is_single_op() && given.fallback != Given::fallback_choice::error;
+  }
+};
+
+/// What no part of the graph becomes: declined, or an error where the user forbids the host's help.
+[[noreturn]] void refuse(const Job& job, const std::string& why) {
+  if (job.is_single_op() || job.given.fallback != Given::fallback_choice::error)
+    throw declined(why);
+  throw error(TN_UNIMPLEMENTED,
+              why + ", and fallback is \"error\"; with \"eager\" the host runs such ops");
+}
+
+loopir::Program lowered(const Job& job) try {
+  loopir::LoweringOptions options = lowering_options(job.given, job.device);
+  options.externs = job.externs;
+  return loopir::lower(job.request, options);
+} catch (const declined& why) {
+  refuse(job, why.what());
+}
+
+void require_no_externs(const Job& job, const loopir::Schedule& schedule) {
+  std::set<std::string> names;
+  for (const loopir::Item& item : schedule.items)
+    if (auto* e = std::get_if<loopir::Extern>(&item)) names.insert(e->name);
+  if (names.empty()) return;
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  refuse(job, "there is no code on GPUs for " + list);
+}
+
+bool is_to_fail(const loopir::Kernel& kernel, const std::string& part) {
+  return !part.empty() && (part == "*" || kernel.name.find(part) != std::string::npos);
+}
+
+/// Forms and code of the schedule's kernels. Throws KernelFailure.
+void make_kernels(const Job& job, Parts& parts) {
+  auto start = std::chrono::steady_clock::now();
+  std::vector<CompiledKernel*> kernels;
+  for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
+    auto* kernel = std::get_if<loopir::Kernel>(&parts.schedule.items[i]);
+    if (!kernel) continue;
+    if (is_to_fail(*kernel, job.given.fail_kernels))
+      throw KernelFailure{kernel->name, "the option fail_kernels names it", kernel->nodes};
+    CompiledKernel& made = parts.kernels[i];
+    made.name = kernel->name;
+    made.plans = plans_of(parts.program, *kernel, form_options(job.device));
+    kernels.push_back(&made);
+    parts.statistics.fused_nodes += kernel->n_loops - 1;
+  }
+  make_code(job.request.ctx, parts.program, kernels, job.device,
+            {.numerics = numerics_of(job.given), .may_alias = job.is_single_op()},
+            parts.statistics.code);
+  parts.statistics.kernels = static_cast<uint32_t>(kernels.size());
+  parts.statistics.codegen_ms = milliseconds_since(start);
+}
+
+void describe_items(Parts& parts) {
+  for (size_t i = 0; i < parts.schedule.items.size(); ++i) {
+    loopir::Item& item = parts.schedule.items[i];
+    parts.accesses.push_back(loopir::access_of(parts.program, item));
+    auto* op = std::get_if<loopir::Extern>(&item);
+    if (!op) continue;
+    parts.externs.emplace(i, loopir::ExternCall(*op));
+    ++parts.statistics.extern_calls;
+    parts.statistics.extern_ops.push_back(op->name);
+  }
+}
+
+void require_sound(const std::string& problem) {
+  if (!problem.empty()) throw error(TN_INTERNAL, "verify: " + problem);
+}
+
+/// Throws KernelFailure.
+std::unique_ptr<Executable> compile_once(const Job& job) {
+  auto start = std::chrono::steady_clock::now();
+  const Given& given = job.given;
+  Parts parts;
+  parts.device = job.device;
+  parts.reuses_memory = given.allow_buffer_reuse;
+  parts.statistics.failed_kernels = job.failed_kernels;
+
+  // Ops become expressions over index variables; what is realised becomes a loop.
+  parts.program = lowered(job);
+
+  // Products and convolutions become loops, too.
+  replace_library_steps(parts.program);
+  parts.statistics.loops_before_text = loopir::text_of(parts.program);
+
+  // Loops that share memory become one kernel.
+  parts.schedule = loopir::fuse(parts.program, fusion_options(given, job.device));
+  if (!job.allows_externs()) require_no_externs(job, parts.schedule);
+  for (const loopir::FusionNote& note : parts.schedule.notes)
+    parts.statistics.fusion_text +=
+        note.producer + " -> " + note.consumer + ": " + note.verdict + "\n";
+  parts.statistics.loops_text = loopir::text_of(parts.program, parts.schedule);
+  if (given.verify) require_sound(loopir::problem_of(parts.program, parts.schedule));
+
+  // Each kernel gets a grid and code.
+  make_kernels(job, parts);
+  describe_items(parts);
+  parts.statistics.compile_ms = milliseconds_since(start);
+  return std::make_unique<Executable>(std::move(parts));
+}
+
+// Nodes of a kernel without code go to the host. Each round takes some more, so it ends.
+void leave_to_host(const KernelFailure& failure, Job& job) {
+  size_t before = job.externs.size();
+  job.externs.insert(failure.nodes.begin(), failure.nodes.end());
+  if (job.is_single_op() || job.externs.size() == before)
+    throw declined(text("kernel {} has no code: {}", failure.kernel, failure.why));
+  tenon::plugin::log(TN_LOG_WARN, "inductor",
+                     "kernel {} has no code, so the host runs its {} nodes: {}", failure.kernel,
+                     failure.nodes.size(), failure.why);
+}
+
+}  // namespace
+
+std::unique_ptr<Executable> compile(const tn_compile_request& request, const Machine& machine) {
+  Job job{.request = request, .given = Given::read(request), .device = device_of(machine, request)};
+  for (;; ++job.failed_kernels) try {
+      return compile_once(job);
+    } catch (const KernelFailure& failure) {
+      leave_to_host(failure, job);
+    }
+}
+
+}  // namespace inductor_cuda

@@ -1,0 +1,360 @@
+// The forms: who takes which points.
+#include "kernel_emitter.h"
+
+#include "statement_emitter.h"
+
+#include <algorithm>
+#include <set>
+
+namespace inductor_cuda {
+
+using llvm::Value;
+using loopir::Stage;
+using loopir::Statement;
+
+namespace {
+
+class KernelEmitter {
+ public:
+  explicit KernelEmitter(Frame& frame)
+      : f_(frame),
+        b_(frame.b),
+        x_(frame.program.expressions),
+        nest_(frame.plan.nest),
+        form_(frame.plan.form),
+        values_(frame),
+        statements_(frame, values_) {}
+
+  void points();
+  void rows();
+  void columns();
+
+ private:
+  using Body = std::function<void()>;
+  Value* thread() { return b_.CreateZExtOrTrunc(f_.target.thread(b_), f_.index_type()); }
+  Value* block() { return b_.CreateZExtOrTrunc(f_.target.block(b_), f_.index_type()); }
+  /// The variables as a number of their points in order, the last one fastest; what is left of it.
+  void bind_points(const Ids& variables, Value* number);
+  Value* take(Value*& number, Value* extent);
+  Ids outer_but_lanes() const;
+  void set_unit(Value* unit);
+  void serial_stages();
+  void serial_points(const Ids& inner, size_t next, const Stage& stage);
+  void vector_of_points(Value* first);
+  void shared_stages(Value* rank, Value* ranks, const StatementEmitter::Over& over, Value* stores,
+                     Value* guard);
+  void shared_points(const Stage& stage, Id lanes, Value* rank, Value* ranks, Value* guard);
+  void stages_in_registers();
+  void points_in_registers(const Stage& stage, Value* rank);
+  bool is_read_later(size_t stage);
+
+  Frame& f_;
+  llvm::IRBuilder<>& b_;
+  loopir::Expressions& x_;
+  const loopir::Nest& nest_;
+  const Form& form_;
+  ValueEmitter values_;
+  StatementEmitter statements_;
+  std::vector<ValueEmitter::Known> known_;  // by vector of a row in registers
+};
+
+Ids KernelEmitter::outer_but_lanes() const {
+  Ids out = nest_.kernel.outer;
+  std::erase(out, nest_.lanes);
+  return out;
+}
+
+// The last digit of a number.
+Value* KernelEmitter::take(Value*& number, Value* extent) {
+  Value* digit = b_.CreateURem(number, extent);
+  number = b_.CreateUDiv(number, extent);
+  return digit;
+}
+
+void KernelEmitter::bind_points(const Ids& variables, Value* number) {
+  for (size_t i = variables.size(); i-- > 0;) {
+    Value* digit = i == 0 ? number : take(number, values_.index(x_.extent_of(variables[i])));
+    values_.bind(variables[i], digit);
+  }
+}
+
+// Where rows of the kernel's own lie in global memory.
+void KernelEmitter::set_unit(Value* unit) {
+  if (!f_.plan.has_global_scratch()) return;
+  f_.unit = unit;
+  f_.units = values_.index(f_.plan.units);
+  Value* units = b_.CreateSExt(f_.units, b_.getInt64Ty());
+  for (const auto& [buffer, offset] : f_.plan.scratch)
+    f_.buffers[buffer] =
+        b_.CreateGEP(b_.getInt8Ty(), f_.scratch,
+                     b_.CreateMul(units, b_.getInt64(static_cast<uint64_t>(offset))));
+}
+
+// ---- points
+
+void KernelEmitter::points() {
+  Value* unit = b_.CreateAdd(b_.CreateMul(block(), f_.number(form_.threads)), thread());
+  Value* units = values_.index(f_.plan.units);
+  emit_where(f_, values_, b_.CreateICmpSLT(unit, units), [&] {
+    set_unit(unit);
+    if (nest_.lanes == none) {
+      bind_points(outer_but_lanes(), unit);
+      return serial_stages();
+    }
+    Value* extent = values_.index(x_.extent_of(nest_.lanes));
+    Value* last = b_.CreateAdd(extent, f_.number(int64_t{form_.vector} - 1));
+    Value* vectors = b_.CreateUDiv(last, f_.number(form_.vector));
+    bool is_all = nest_.kernel.outer.size() == 1;
+    Value* vector = is_all ? unit : take(unit, vectors);
+    bind_points(outer_but_lanes(), unit);
+    vector_of_points(b_.CreateMul(vector, f_.number(form_.vector)));
+  });
+}
+
+// Full vectors, and the elements of the last one that is not.
+void KernelEmitter::vector_of_points(Value* first) {
+  values_.bind(nest_.lanes, first);
+  if (form_.vector == 1) return serial_stages();
+  Id extent = x_.extent_of(nest_.lanes);
+  auto full = [&] {
+    values_.set_lanes(nest_.lanes, form_.vector);
+    serial_stages();
+    values_.set_lanes(none, 1);
+  };
+  auto known = x_.number_of(extent);
+  if (known && *known % form_.vector == 0) return full();
+  Value* n = values_.index(extent);
+  Value* is_full = b_.CreateICmpSLE(b_.CreateAdd(first, f_.number(form_.vector)), n);
+  emit_where(f_, values_, is_full, full);
+  emit_where(f_, values_, b_.CreateNot(is_full), [&] {
+    emit_loop(f_, first, n, f_.number(1), [&](Value* i) {
+      values_.open();
+      values_.bind(nest_.lanes, i);
+      serial_stages();
+      values_.close();
+    });
+  });
+}
+
+void KernelEmitter::serial_stages() {
+  for (const Stage& stage : nest_.kernel.stages) {
+    statements_.start(stage);
+    serial_points(stage.inner, 0, stage);
+    statements_.finish(stage, nullptr, nullptr);
+  }
+}
+
+void KernelEmitter::serial_points(const Ids& inner, size_t next, const Stage& stage) {
+  if (next == inner.size()) {
+    for (const Statement& s : stage.statements) statements_.run(s, nullptr);
+    return;
+  }
+  Value* n = values_.index(x_.extent_of(inner[next]));
+  emit_loop(f_, f_.number(0), n, f_.number(1), [&](Value* i) {
+    values_.open();
+    values_.bind(inner[next], i);
+    serial_points(inner, next + 1, stage);
+    values_.close();
+  });
+}
+
+// ---- points that are shared by threads
+
+// Whether a later stage reads what this one stores, which other threads may have stored.
+bool KernelEmitter::is_read_later(size_t stage) {
+  std::set<Id> written;
+  for (const Statement& s : nest_.kernel.stages[stage].statements)
+    if (s.buffer != none) written.insert(s.buffer);
+  Ids read;
+  for (size_t i = stage + 1; i < nest_.kernel.stages.size(); ++i)
+    for (const Statement& s : nest_.kernel.stages[i].statements) {
+      loopir::add_loads(x_, s.value, read);
+      if (s.index != none) loopir::add_index_loads(x_, s.index, read);
+    }
+  return std::any_of(read.begin(), read.end(), [&](Id b) { return written.contains(b); });
+}
+
+void KernelEmitter::shared_stages(Value* rank, Value* ranks, const StatementEmitter::Over& over,
+                                  Value* stores, Value* guard) {
+  for (size_t i = 0; i < nest_.kernel.stages.size(); ++i) {
+    const Stage& stage = nest_.kernel.stages[i];
+    statements_.start(stage);
+    if (stage.inner.empty())
+      for (const Statement& s : stage.statements) statements_.run(s, stores);
+    else
+      shared_points(stage, nest_.lanes_of_stage[i], rank, ranks, guard);
+    statements_.finish(stage, over, stores);
+    if (is_read_later(i)) f_.target.barrier(b_);
+  }
+}
+
+void KernelEmitter::shared_points(const Stage& stage, Id lanes, Value* rank, Value* ranks,
+                                  Value* guard) {
+  Ids others = stage.inner;
+  std::erase(others, lanes);
+  unsigned vector = lanes == none ? 1 : form_.vector;
+  Value* vectors = nullptr;
+  Value* total = f_.number(1);
+  for (Id v : others) total = b_.CreateMul(total, values_.index(x_.extent_of(v)));
+  if (lanes != none) {
+    vectors = b_.CreateUDiv(values_.index(x_.extent_of(lanes)), f_.number(vector));
+    total = b_.CreateMul(total, vectors);
+  }
+  emit_loop(f_, rank, total, ranks, [&](Value* point) {
+    values_.open();
+    if (lanes != none) {
+      Value* digit = others.empty() ? point : take(point, vectors);
+      values_.bind(lanes, b_.CreateMul(digit, f_.number(vector)));
+    }
+    bind_points(others, point);
+    values_.set_lanes(lanes, vector);
+    for (const Statement& s : stage.statements) statements_.run(s, guard);
+    values_.set_lanes(none, 1);
+    values_.close();
+  });
+}
+
+void KernelEmitter::rows() {
+  bind_points(nest_.kernel.outer, block());
+  set_unit(block());
+  if (form_.in_registers) return stages_in_registers();
+  Value* rank = thread();
+  Value* is_first = b_.CreateICmpEQ(rank, f_.number(0));
+  shared_stages(rank, f_.number(form_.threads), folded_over_block, is_first, nullptr);
+}
+
+// Each thread has the same vectors of the row in all stages, so that what one stage has loaded or
+// made another finds in registers.
+void KernelEmitter::stages_in_registers() {
+  known_.resize(form_.in_registers);
+  statements_.keep_rows();
+  Value* rank = thread();
+  Value* is_first = b_.CreateICmpEQ(rank, f_.number(0));
+  for (size_t i = 0; i < nest_.kernel.stages.size(); ++i) {
+    const Stage& stage = nest_.kernel.stages[i];
+    statements_.start(stage);
+    if (stage.inner.empty())
+      for (const Statement& s : stage.statements) statements_.run(s, is_first);
+    else
+      points_in_registers(stage, rank);
+    statements_.finish(stage, folded_over_block, is_first);
+  }
+}
+
+// Vectors behind the end of the row are its first one again, and neither folded nor stored.
+void KernelEmitter::points_in_registers(const Stage& stage, Value* rank) {
+  Id row = stage.inner[0];
+  int64_t n = *x_.number_of(x_.extent_of(row));
+  int64_t together = int64_t{form_.threads} * form_.vector;
+  for (unsigned e = 0; e < form_.in_registers; ++e) {
+    Value* first = b_.CreateMul(b_.CreateAdd(rank, f_.number(int64_t{e} * form_.threads)),
+                                f_.number(form_.vector));
+    Value* guard = nullptr;
+    if ((e + 1) * together > n) {
+      guard = b_.CreateICmpSLT(first, f_.number(n));
+      first = b_.CreateSelect(guard, first, f_.number(0));
+    }
+    values_.open(std::move(known_[e]));
+    values_.bind(row, first);
+    values_.set_lanes(row, form_.vector);
+    for (const Statement& s : stage.statements) statements_.run(s, guard);
+    values_.set_lanes(none, 1);
+    known_[e] = values_.take();
+  }
+}
+
+// Threads of columns behind the last one have that one, too, and store nothing.
+void KernelEmitter::columns() {
+  Value* number = thread();
+  Value* column = take(number, f_.number(columns_of_block));
+  Value* rank = number;
+  Value* extent = values_.index(x_.extent_of(nest_.lanes));
+  Value* last = b_.CreateAdd(extent, f_.number(int64_t{columns_of_block} - 1));
+  Value* groups = b_.CreateUDiv(last, f_.number(columns_of_block));
+  Value* unit = block();
+  bool is_all = nest_.kernel.outer.size() == 1;
+  Value* group = is_all ? unit : take(unit, groups);
+  bind_points(outer_but_lanes(), unit);
+  Value* lane = b_.CreateAdd(b_.CreateMul(group, f_.number(columns_of_block)), column);
+  Value* is_there = b_.CreateICmpSLT(lane, extent);
+  lane = b_.CreateSelect(is_there, lane, f_.number(0));
+  values_.bind(nest_.lanes, lane);
+  set_unit(is_all ? lane : b_.CreateAdd(b_.CreateMul(unit, extent), lane));
+  Value* stores = b_.CreateAnd(is_there, b_.CreateICmpEQ(rank, f_.number(0)));
+  shared_stages(rank, f_.number(form_.threads / columns_of_block), folded_over_column, stores,
+                is_there);
+}
+
+// ---- the function
+
+using Parameter = KernelShape::Parameter;
+
+KernelShape shape_of(const KernelPlan& plan, bool may_alias) {
+  KernelShape out;
+  out.name = plan.symbol;
+  out.threads = plan.form.threads;
+  out.cooperates = plan.form.kind != Form::Kind::points;
+  out.shared_bytes =
+      static_cast<uint64_t>(plan.fold_bytes + (plan.scratch_is_shared ? plan.scratch_bytes : 0));
+  out.parameters.assign(plan.buffers.size(),
+                        may_alias ? Parameter::pointer : Parameter::own_pointer);
+  if (plan.has_global_scratch()) out.parameters.push_back(Parameter::own_pointer);
+  out.parameters.insert(out.parameters.end(), plan.host_numbers.size() + plan.numbers.size(),
+                        Parameter::number);
+  if (plan.has_checks)
+    out.parameters.insert(out.parameters.end(),
+                          {Parameter::pointer, Parameter::number, Parameter::number});
+  return out;
+}
+
+void bind_parameters(Frame& f, const BegunKernel& begun) {
+  f.function = begun.function;
+  f.folds = begun.shared;
+  auto next = begun.parameters.begin();
+  for (Id b : f.plan.buffers) f.buffers[b] = *next++;
+  if (f.plan.has_global_scratch()) f.scratch = *next++;
+  for (Id b : f.plan.host_numbers) f.host_numbers[b] = *next++;
+  for (uint32_t place : f.plan.numbers) f.numbers[place] = *next++;
+  if (!f.plan.has_checks) return;
+  f.flag = *next++;
+  f.position_check = *next++;
+  f.divisor_check = *next++;
+}
+
+// Rows of the kernel's own: behind the folds in shared memory. In registers they have no place.
+void bind_scratch(Frame& f) {
+  for (const auto& [buffer, offset] : f.plan.scratch) {
+    if (!f.plan.scratch_is_shared || !f.plan.scratch_bytes) continue;
+    f.buffers[buffer] = f.b.CreateConstGEP1_64(f.b.getInt8Ty(), f.folds,
+                                               static_cast<uint64_t>(f.plan.fold_bytes + offset));
+  }
+}
+
+}  // namespace
+
+void emit_kernel(llvm::Module& module, loopir::Program& program, const KernelPlan& plan,
+                 ThreadTarget& target, Numerics numerics, bool may_alias) {
+  llvm::IRBuilder<> b(module.getContext());
+  Frame frame{.b = b, .target = target, .program = program, .plan = plan, .numerics = numerics};
+  bind_parameters(frame, target.begin(module, b, shape_of(plan, may_alias)));
+  bind_scratch(frame);
+  // Products and sums may be one instruction; nothing else is assumed.
+  llvm::FastMathFlags contract;
+  contract.setAllowContract(numerics.contracts);
+  b.setFastMathFlags(contract);
+  KernelEmitter emitter(frame);
+  switch (plan.form.kind) {
+    case Form::Kind::points:
+      emitter.points();
+      break;
+    case Form::Kind::rows:
+      emitter.rows();
+      break;
+    case Form::Kind::columns:
+      emitter.columns();
+      break;
+  }
+  b.CreateRetVoid();
+}
+
+}  // namespace inductor_cuda

@@ -1,0 +1,21 @@
+// Loads and stores of neighbouring elements.
+#pragma once
+
+#include "frame.h"
+
+namespace inductor_cuda {
+
+/// Elements of `buffer` from the place `element` on, as registers hold them.
+std::vector<llvm::Value*> load(Frame& f, Id buffer, llvm::Value* element, unsigned n);
+/// An element that the host gives by value.
+llvm::Value* host_number(Frame& f, Id buffer);
+/// The other way.
+void store(Frame& f, Id buffer, llvm::Value* element, std::span<llvm::Value* const> values);
+/// An element as memory holds it, read as all bits 0 where `mask` does not hold.
+llvm::Value* load_where(Frame& f, Id buffer, llvm::Value* element, llvm::Value* mask);
+/// Where an element lies, for accesses of `bytes`.
+llvm::Value* place_of(Frame& f, Id buffer, llvm::Value* element, unsigned bytes, bool writes);
+/// A value as it is once it has been in memory.
+llvm::Value* rounded(Frame& f, llvm::Value* value, int32_t dtype);
+
+}  // namespace inductor_cuda

@@ -1,0 +1,79 @@
+// Threads as NVIDIA's GPUs have them: intrinsics of LLVM's NVPTX target.
+#include "thread_target.h"
+
+#include <llvm/IR/IntrinsicsNVPTX.h>
+
+namespace inductor_cuda {
+
+using llvm::IRBuilderBase;
+using llvm::Value;
+
+namespace {
+
+enum AddressSpace : unsigned { global_space = 1, shared_space = 3 };
+
+void annotate(llvm::Module& module, llvm::Function& f, const char* what, unsigned value) {
+  llvm::LLVMContext& c = module.getContext();
+  auto* number = llvm::ConstantInt::get(llvm::Type::getInt32Ty(c), value);
+  module.getOrInsertNamedMetadata("nvvm.annotations")
+      ->addOperand(
+          llvm::MDNode::get(c, {llvm::ValueAsMetadata::get(&f), llvm::MDString::get(c, what),
+                                llvm::ConstantAsMetadata::get(number)}));
+}
+
+class Nvptx : public ThreadTarget {
+ public:
+  BegunKernel begin(llvm::Module& module, IRBuilderBase& b, const KernelShape& shape) override {
+    llvm::LLVMContext& c = module.getContext();
+    std::vector<llvm::Type*> types;
+    for (KernelShape::Parameter p : shape.parameters)
+      types.push_back(p == KernelShape::Parameter::number
+                          ? static_cast<llvm::Type*>(b.getInt64Ty())
+                          : llvm::PointerType::get(c, global_space));
+    BegunKernel out;
+    out.function = llvm::Function::Create(llvm::FunctionType::get(b.getVoidTy(), types, false),
+                                          llvm::Function::ExternalLinkage, shape.name, module);
+    out.function->setDoesNotThrow();
+    annotate(module, *out.function, "kernel", 1);
+    annotate(module, *out.function, "maxntidx", shape.threads);
+    for (unsigned i = 0; i < types.size(); ++i) {
+      if (shape.parameters[i] == KernelShape::Parameter::own_pointer)
+        out.function->addParamAttr(i, llvm::Attribute::NoAlias);
+      out.parameters.push_back(out.function->getArg(i));
+    }
+    b.SetInsertPoint(llvm::BasicBlock::Create(c, "entry", out.function));
+    if (shape.shared_bytes) out.shared = shared_memory(module, b, shape);
+    return out;
+  }
+
+  Value* thread(IRBuilderBase& b) override {
+    return b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_tid_x, {}, {});
+  }
+  Value* block(IRBuilderBase& b) override {
+    return b.CreateIntrinsic(llvm::Intrinsic::nvvm_read_ptx_sreg_ctaid_x, {}, {});
+  }
+  void barrier(IRBuilderBase& b) override {
+    b.CreateIntrinsic(llvm::Intrinsic::nvvm_barrier0, {}, {});
+  }
+  Value* shuffled(IRBuilderBase& b, Value* value, unsigned mask) override {
+    return b.CreateIntrinsic(llvm::Intrinsic::nvvm_shfl_sync_bfly_i32, {},
+                             {b.getInt32(~0u), value, b.getInt32(mask), b.getInt32(warp - 1)});
+  }
+  Value* global(IRBuilderBase&, Value* address, unsigned, bool) override { return address; }
+
+ private:
+  static Value* shared_memory(llvm::Module& module, IRBuilderBase& b, const KernelShape& shape) {
+    auto* type = llvm::ArrayType::get(b.getInt8Ty(), shape.shared_bytes);
+    auto* memory = new llvm::GlobalVariable(
+        module, type, false, llvm::GlobalValue::InternalLinkage, llvm::UndefValue::get(type),
+        shape.name + "_shared", nullptr, llvm::GlobalValue::NotThreadLocal, shared_space);
+    memory->setAlignment(llvm::Align(16));
+    return memory;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<ThreadTarget> nvptx_target() { return std::make_unique<Nvptx>(); }
+
+}  // namespace inductor_cuda

@@ -1,0 +1,57 @@
+// The statements of a kernel for the element, or the neighbours, that are bound.
+#pragma once
+
+#include "team.h"
+
+#include <functional>
+
+namespace inductor_cuda {
+
+class StatementEmitter {
+ public:
+  StatementEmitter(Frame& frame, ValueEmitter& values)
+      : f_(frame), b_(frame.b), x_(frame.program.expressions), values_(values) {}
+
+  /// Before the points of a stage.
+  void start(const loopir::Stage& stage);
+  /// At a point; folds and stores are done only where `guard` holds (null: everywhere).
+  void run(const loopir::Statement& s, llvm::Value* guard);
+  /// Behind them: the fold's result, made one by `over` of the parts of all who share the points;
+  /// stored where `stores` holds.
+  using Over = std::function<Part(Frame&, const loopir::Statement&, const Part&)>;
+  void finish(const loopir::Stage& stage, const Over& over, llvm::Value* stores);
+
+  /// Stores of rows in scratch are kept in registers.
+  void keep_rows() { keeps_rows_ = true; }
+
+ private:
+  struct State {
+    llvm::Value *value = nullptr, *position = nullptr;  // variables
+    llvm::Type* type = nullptr;
+  };
+  void fold(const loopir::Statement& s, llvm::Value* guard);
+  void scan(const loopir::Statement& s);
+  void store_lanes(const loopir::Statement& s, llvm::Value* guard);
+  void store_one(const loopir::Statement& s, llvm::Value* element, llvm::Value* value);
+  Part part_of(const loopir::Statement& s);
+
+  Frame& f_;
+  llvm::IRBuilder<>& b_;
+  loopir::Expressions& x_;
+  ValueEmitter& values_;
+  std::map<Id, State> states_;  // by fold
+  bool keeps_rows_ = false;
+};
+
+/// Runs `body` where `condition` holds (null: always), with a scope of its own.
+template <class F>
+void emit_where(Frame& f, ValueEmitter& values, llvm::Value* condition, F&& body) {
+  if (!condition) return body();
+  emit_if(f, condition, [&] {
+    values.open();
+    body();
+    values.close();
+  });
+}
+
+}  // namespace inductor_cuda

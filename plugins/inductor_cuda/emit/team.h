@@ -1,0 +1,20 @@
+// Threads that share the inner points of a unit: their folded parts become one.
+#pragma once
+
+#include "value_emitter.h"
+
+namespace inductor_cuda {
+
+/// What has been folded, and where it is for folds that give positions (else null).
+struct Part {
+  llvm::Value* value = nullptr;
+  llvm::Value* position = nullptr;  // i64
+};
+Part combined(Frame& f, const loopir::Statement& s, const Part& p, const Part& q);
+
+/// The fold of the parts of all threads of the block, in all threads.
+Part folded_over_block(Frame& f, const loopir::Statement& s, const Part& own);
+/// The same of the threads that have one column.
+Part folded_over_column(Frame& f, const loopir::Statement& s, const Part& own);
+
+}  // namespace inductor_cuda

@@ -1,0 +1,64 @@
+// What a thread of a GPU is, as LLVM IR: its numbers, barriers, shuffles, memory.
+//
+// The emitter asks this table and nothing else, so that the same kernel becomes PTX for a GPU, or
+// code for the host's processor that a shim of threads runs (simt.h), which is how machines without
+// a GPU test it.
+#pragma once
+
+#include <llvm/IR/IRBuilder.h>
+#include <llvm/IR/Module.h>
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace inductor_cuda {
+
+/// A kernel before its code. Every parameter has 8 bytes.
+struct KernelShape {
+  enum class Parameter : uint8_t { pointer, own_pointer /* nobody else's memory */, number };
+  std::string name;
+  std::vector<Parameter> parameters;
+  unsigned threads = 256;     // of a block
+  uint64_t shared_bytes = 0;  // of a block
+  bool cooperates = false;    // threads wait for each other
+};
+
+/// A kernel whose code begins.
+struct BegunKernel {
+  llvm::Function* function = nullptr;
+  std::vector<llvm::Value*> parameters;
+  llvm::Value* shared = nullptr;  // aligned to 16; null where the shape has none
+};
+
+/// Threads: one at a time.
+class ThreadTarget {
+ public:
+  virtual ~ThreadTarget() = default;
+  /// Adds the function; the builder stands at its begin.
+  virtual BegunKernel begin(llvm::Module& module, llvm::IRBuilderBase& b,
+                            const KernelShape& shape) = 0;
+  /// Numbers of the thread in its block, and of the block, as i32.
+  virtual llvm::Value* thread(llvm::IRBuilderBase& b) = 0;
+  virtual llvm::Value* block(llvm::IRBuilderBase& b) = 0;
+  /// All threads of the block; what they wrote before is seen behind it.
+  virtual void barrier(llvm::IRBuilderBase& b) = 0;
+  /// The i32 of the thread of this warp whose number differs by `mask`; all threads take part.
+  virtual llvm::Value* shuffled(llvm::IRBuilderBase& b, llvm::Value* value, unsigned mask) = 0;
+  /// Where `bytes` of global memory are read or written.
+  virtual llvm::Value* global(llvm::IRBuilderBase& b, llvm::Value* address, unsigned bytes,
+                              bool writes) = 0;
+};
+
+constexpr unsigned warp = 32;
+
+/// PTX for "sm_90" and its like; code of this processor for "simt".
+std::unique_ptr<ThreadTarget> nvptx_target();
+std::unique_ptr<ThreadTarget> simt_target();
+inline bool is_simt(std::string_view arch) { return arch == "simt"; }
+inline std::unique_ptr<ThreadTarget> target_of(std::string_view arch) {
+  return is_simt(arch) ? simt_target() : nvptx_target();
+}
+
+}  // namespace inductor_cuda

@@ -1,0 +1,180 @@
+// One walk over values and indices.
+#include "value_emitter.h"
+
+#include "memory.h"
+
+#include <lanes/lane_ops.h>
+#include <tenon/plugin.hpp>
+
+#include <algorithm>
+#include <bit>
+
+namespace inductor_cuda {
+
+using lanes::lane_type;
+using llvm::Value;
+using loopir::IndexKind;
+using loopir::IndexNode;
+using loopir::ValueNode;
+
+bool ValueEmitter::differs(const Ids& variables) const {
+  return lanes_ != none && std::binary_search(variables.begin(), variables.end(), lanes_);
+}
+
+Value* ValueEmitter::value(Id v, unsigned lane) {
+  if (!differs(x_.variables_of(v))) lane = 0;
+  for (size_t s = scopes_.size(); s-- > 0;)
+    if (auto at = scopes_[s].values.find({v, lane}); at != scopes_[s].values.end())
+      return at->second;
+  Value* out = emit(v, lane);
+  return scopes_.back().values[{v, lane}] = out;
+}
+
+Value* ValueEmitter::emit(Id v, unsigned lane) {
+  const ValueNode n = x_.value_at(v);
+  switch (n.code) {
+    case loopir::value_constant: {
+      llvm::Type* type = lane_type(b_.getContext(), n.dtype);
+      uint64_t bits = n.a | uint64_t{n.b} << 32;
+      return type->isFloatingPointTy() ? lanes::constant_of(type, std::bit_cast<double>(bits))
+                                       : lanes::constant_of(type, static_cast<int64_t>(bits));
+    }
+    case loopir::value_folded:
+      return folded_.at(n.a);
+    case loopir::value_index:
+      return b_.CreateSExt(index(n.a, lane), b_.getInt64Ty());
+    case loopir::value_load:
+      return emit_load(v, n, lane);
+    case loopir::value_checked:
+      return emit_checked(n, lane);
+    case loopir::value_divisor:
+      return emit_divisor(n, lane);
+    case loopir::value_real:
+      return b_.CreateBitCast(f_.numbers.at(n.a), b_.getDoubleTy());
+    default:
+      return emit_primitive_of(n, lane);
+  }
+}
+
+Value* ValueEmitter::emit_primitive_of(const ValueNode& n, unsigned lane) {
+  Value* operands[3] = {};
+  Id ids[] = {n.a, n.b, n.c};
+  for (int i = 0; i < 3; ++i)
+    if (ids[i] != none) operands[i] = value(ids[i], lane);
+  Value* out = lanes::emit_primitive(b_, n.code, n.dtype, x_.dtype_of(n.a), operands[0],
+                                     operands[1], operands[2]);
+  bool is_narrow = n.dtype == TN_F16 || n.dtype == TN_BF16;
+  return f_.numerics.rounds_narrow && is_narrow ? rounded(f_, out, n.dtype) : out;
+}
+
+Value* ValueEmitter::emit_load(Id v, const ValueNode& n, unsigned lane) {
+  if (f_.host_numbers.contains(n.a)) return host_number(f_, n.a);
+  for (size_t s = scopes_.size(); s-- > 0;)
+    if (auto at = scopes_[s].kept.find({n.a, lane}); at != scopes_[s].kept.end()) return at->second;
+  if (n.c != none) {
+    Value* mask = value(n.c, lane);
+    return load_where(f_, n.a, index(n.b, lane), mask);
+  }
+  auto width = f_.plan.widths.find({n.a, n.b});
+  unsigned together = width == f_.plan.widths.end() || count_ == 1 ? 1 : width->second;
+  unsigned first = lane / together * together;
+  std::vector<Value*> loaded = load(f_, n.a, index(n.b, first), together);
+  for (unsigned i = 0; together > 1 && i < together; ++i)
+    scopes_.back().values[{v, first + i}] = loaded[i];
+  return loaded[lane - first];
+}
+
+// In range or 0, and the flag is set.
+Value* ValueEmitter::emit_checked(const ValueNode& n, unsigned lane) {
+  Value* given = value(n.a, lane);
+  Value* size = b_.CreateSExt(index(n.b, lane), b_.getInt64Ty());
+  Value* mask = n.c == none ? nullptr : value(n.c, lane);
+  Value* zero = b_.getInt64(0);
+  Value* wrapped = b_.CreateSelect(b_.CreateICmpSLT(given, zero), b_.CreateAdd(given, size), given);
+  Value* bad = b_.CreateICmpUGE(wrapped, size);
+  report(mask ? b_.CreateAnd(bad, mask) : bad, f_.position_check, given);
+  return b_.CreateSelect(bad, zero, wrapped);
+}
+
+// The divisor as it is: divisions by 0 give 0.
+Value* ValueEmitter::emit_divisor(const ValueNode& n, unsigned lane) {
+  Value* given = value(n.a, lane);
+  Value* mask = n.c == none ? nullptr : value(n.c, lane);
+  Value* bad = b_.CreateICmpEQ(given, llvm::Constant::getNullValue(given->getType()));
+  report(mask ? b_.CreateAnd(bad, mask) : bad, f_.divisor_check, b_.getInt64(0));
+  return given;
+}
+
+// The host reads both words as one: one store.
+void ValueEmitter::report(Value* bad, Value* check, Value* value) {
+  emit_if(f_, bad, [&] {
+    constexpr unsigned bytes = 16;
+    auto* pair = llvm::FixedVectorType::get(b_.getInt64Ty(), 2);
+    Value* both = b_.CreateInsertElement(llvm::PoisonValue::get(pair), check, uint64_t{0});
+    both = b_.CreateInsertElement(both, value, uint64_t{1});
+    b_.CreateAlignedStore(both, f_.target.global(b_, f_.flag, bytes, true), llvm::Align(bytes));
+  });
+}
+
+// ---- indices
+
+Value* ValueEmitter::index(Id i, unsigned lane) {
+  if (!differs(x_.variables_of_index(i))) lane = 0;
+  for (size_t s = scopes_.size(); s-- > 0;)
+    if (auto at = scopes_[s].indices.find({i, lane}); at != scopes_[s].indices.end())
+      return at->second;
+  Value* out = emit_index(i, lane);
+  return scopes_.back().indices[{i, lane}] = out;
+}
+
+namespace {
+
+/// min, max, a / b and a % b as Python has them; plain ones where nothing is negative.
+Value* integer_op(llvm::IRBuilder<>& b, IndexKind kind, Value* p, Value* q, bool is_plain) {
+  if (kind == IndexKind::min) return b.CreateBinaryIntrinsic(llvm::Intrinsic::smin, p, q);
+  if (kind == IndexKind::max) return b.CreateBinaryIntrinsic(llvm::Intrinsic::smax, p, q);
+  bool remainder = kind == IndexKind::mod;
+  if (is_plain) return remainder ? b.CreateURem(p, q) : b.CreateUDiv(p, q);
+  Value* zero = llvm::Constant::getNullValue(p->getType());
+  // A size that is 0 traps nobody: no element is there to be found.
+  q = b.CreateSelect(b.CreateICmpEQ(q, zero), lanes::constant_of(p->getType(), int64_t{1}), q);
+  Value* r = b.CreateSRem(p, q);
+  Value* adjust = b.CreateAnd(b.CreateICmpNE(r, zero), b.CreateICmpSLT(b.CreateXor(r, q), zero));
+  if (remainder) return b.CreateSelect(adjust, b.CreateAdd(r, q), r);
+  Value* quotient = b.CreateSDiv(p, q);
+  Value* less = b.CreateSub(quotient, lanes::constant_of(p->getType(), int64_t{1}));
+  return b.CreateSelect(adjust, less, quotient);
+}
+
+}  // namespace
+
+Value* ValueEmitter::emit_index(Id i, unsigned lane) {
+  const IndexNode n = x_.index_at(i);
+  llvm::Type* type = f_.index_type();
+  switch (n.kind) {
+    case IndexKind::constant:
+      return f_.number(n.number);
+    case IndexKind::variable: {
+      Value* first = variables_.at(i);
+      return i == lanes_ && lane > 0 ? b_.CreateAdd(first, f_.number(lane)) : first;
+    }
+    case IndexKind::symbol:
+      return b_.CreateTrunc(f_.numbers.at(static_cast<uint32_t>(n.number)), type);
+    case IndexKind::value:
+      return b_.CreateTrunc(value(static_cast<Id>(n.number), lane), type);
+    default:
+      break;
+  }
+  std::vector<Value*> operands;
+  for (Id o : n.operands) operands.push_back(index(o, lane));
+  if (n.kind == IndexKind::sum || n.kind == IndexKind::product) {
+    bool is_sum = n.kind == IndexKind::sum;
+    Value* out = is_sum && n.number == 0 ? nullptr : f_.number(n.number);
+    for (Value* o : operands) out = !out ? o : is_sum ? b_.CreateAdd(out, o) : b_.CreateMul(out, o);
+    return out;
+  }
+  bool plain = x_.range(n.operands[0]).lower >= 0 && x_.range(n.operands[1]).lower > 0;
+  return integer_op(b_, n.kind, operands[0], operands[1], plain);
+}
+
+}  // namespace inductor_cuda

@@ -1,0 +1,211 @@
+// Calls: plans by size, memory, outputs.
+#include "executable.h"
+
+#include "executable_call.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace inductor_cuda {
+
+using loopir::Buffer;
+using loopir::View;
+using tenon::plugin::check;
+using tenon::plugin::error;
+using tenon::plugin::host;
+using tenon::plugin::tensor;
+
+namespace {
+
+constexpr int64_t most_blocks = (int64_t{1} << 31) - 1;
+
+/// Bytes of an allocation that starts at a multiple of `alignment`.
+int64_t aligned(int64_t bytes) {
+  constexpr int64_t alignment = 256;
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+}  // namespace
+
+Executable::Executable(Parts parts) : parts_(std::move(parts)) {
+  const loopir::Program& p = parts_.program;
+  std::set<uint32_t> symbols;
+  auto see = [&](Id i) { p.expressions.add_symbols(i, symbols); };
+  for (const Buffer& b : p.buffers) {
+    in_arena_.push_back(b.place == Buffer::Place::temporary);
+    for (Id i : b.sizes) see(i);
+    for (Id i : b.strides) see(i);
+  }
+  for (const auto& [item, kernel] : parts_.kernels)
+    for (const KernelPlan& plan : kernel.plans) {
+      see(plan.units), see(plan.blocks);
+      for (const auto& [index, of] : plan.conditions.multiples) see(index);
+    }
+  sized_by_.assign(symbols.begin(), symbols.end());
+  check(parts_.device.api->error_flag(parts_.device.index, &flag_));
+}
+
+std::vector<int64_t> Executable::evaluated(const loopir::Ids& ids,
+                                           std::span<const int64_t> table) const {
+  std::vector<int64_t> out;
+  for (Id id : ids) out.push_back(parts_.program.expressions.evaluate(id, table));
+  return out;
+}
+
+// ---- plans
+
+void Executable::plan_kernel(size_t item, std::span<const int64_t> table, Plan& out) const {
+  const loopir::Program& p = parts_.program;
+  auto value_of = [&](Id i) { return p.expressions.evaluate(i, table); };
+  for (const KernelPlan& plan : parts_.kernels.at(item).plans) {
+    Launch launch{.blocks = value_of(plan.blocks), .fits = true};
+    if (launch.blocks > most_blocks)
+      throw error(TN_UNIMPLEMENTED, "a kernel would need more than 2^31 blocks");
+    for (const auto& [index, of] : plan.conditions.multiples)
+      launch.fits = launch.fits && value_of(index) % of == 0;
+    if (plan.conditions.counts_in_32_bits) {
+      constexpr int64_t most = int64_t{1} << 31;
+      for (Id b : plan.buffers)
+        launch.fits =
+            launch.fits &&
+            loopir::bytes_of(p, p.buffers[b], table) / loopir::item_size(p.buffers[b].dtype) < most;
+      launch.fits = launch.fits && launch.blocks * plan.form.threads < most;
+    }
+    if (plan.has_global_scratch()) {
+      launch.scratch = aligned(out.arena_bytes);
+      out.arena_bytes =
+          launch.scratch + plan.scratch_bytes * std::max<int64_t>(value_of(plan.units), 1);
+    }
+    out.launches[item].push_back(launch);
+  }
+}
+
+std::shared_ptr<const Executable::Plan> Executable::planned(std::span<const int64_t> table) const {
+  const loopir::Program& p = parts_.program;
+  auto out = std::make_shared<Plan>();
+  for (uint32_t s : sized_by_) out->sizes.push_back(table[s]);
+  loopir::MemoryPlan memory =
+      loopir::plan_memory(p, parts_.accesses, table, in_arena_, parts_.reuses_memory);
+  out->offsets = memory.offsets;
+  out->arena_bytes = memory.bytes;
+  out->launches.resize(parts_.accesses.size());
+  for (const auto& [item, kernel] : parts_.kernels) plan_kernel(item, table, *out);
+  for (Id b = 0; b < p.buffers.size(); ++b)
+    if (p.buffers[b].place == Buffer::Place::output)
+      out->outputs.push_back(
+          {b, evaluated(p.buffers[b].sizes, table), evaluated(p.buffers[b].strides, table)});
+  return out;
+}
+
+std::shared_ptr<const Executable::Plan> Executable::plan_for(std::span<const int64_t> table) {
+  auto is_same = [&](const Plan& plan) {
+    for (size_t i = 0; i < sized_by_.size(); ++i)
+      if (plan.sizes[i] != table[sized_by_[i]]) return false;
+    return true;
+  };
+  std::lock_guard lock(guarding_plan_);
+  if (!newest_ || !is_same(*newest_)) newest_ = planned(table);
+  return newest_;
+}
+
+// ---- tensors
+
+namespace {
+
+tensor over_memory(void* data, std::span<const int64_t> sizes, std::span<const int64_t> strides,
+                   int32_t dtype, const Device& device) {
+  tn_tensor* out = nullptr;
+  check(host->tensor->from_memory(data, sizes.data(), strides.data(),
+                                  static_cast<int32_t>(sizes.size()), dtype, device.type,
+                                  device.index, nullptr, nullptr, &out));
+  return tensor(out);
+}
+
+}  // namespace
+
+tensor Executable::tensor_of(Call& call, const View& view, bool in_whole_storage) {
+  const Buffer& info = parts_.program.buffers[view.buffer];
+  std::vector<int64_t> sizes = evaluated(view.sizes, call.table);
+  std::vector<int64_t> strides = evaluated(view.strides, call.table);
+  int64_t offset = parts_.program.expressions.evaluate(view.offset, call.table);
+  tn_tensor* base = nullptr;  // whose memory the buffer is, where there is one
+  if (info.place == Buffer::Place::input || info.place == Buffer::Place::number)
+    base = call.c.inputs[info.slot];
+  if (info.place == Buffer::Place::constant) base = parts_.program.constants[info.slot].get();
+  if (call.tensors[view.buffer]) base = call.tensors[view.buffer].get();
+  if (base) {
+    bool is_same = offset == 0 && static_cast<int32_t>(sizes.size()) == base->ndim &&
+                   std::equal(sizes.begin(), sizes.end(), base->sizes) &&
+                   std::equal(strides.begin(), strides.end(), base->strides);
+    if (is_same) return tensor::share(base);
+    return tensor::share(base).as_strided(sizes, strides, base->storage_offset + offset);
+  }
+  auto* memory = static_cast<std::byte*>(call.pointers[view.buffer]);
+  int64_t item = loopir::item_size(info.dtype), one = 1;
+  if (!in_whole_storage)
+    return over_memory(memory + offset * item, sizes, strides, info.dtype, parts_.device);
+  int64_t elements = loopir::bytes_of(parts_.program, info, call.table) / item;
+  return over_memory(memory, {&elements, 1}, {&one, 1}, info.dtype, parts_.device)
+      .as_strided(sizes, strides, offset);
+}
+
+// Tensors that the caller gives have the sizes and strides of the graph.
+void Executable::make_outputs(Call& call) {
+  const loopir::Program& p = parts_.program;
+  bool is_given = (call.c.flags & TN_CALL_OUTPUTS_GIVEN) != 0;
+  for (const Plan::OutputShape& o : call.plan->outputs) {
+    const Buffer& info = p.buffers[o.buffer];
+    tensor& made = call.tensors[o.buffer];
+    bool is_whole = p.outputs[info.slot].kind == loopir::Output::Kind::buffer;
+    if (is_given && is_whole && call.c.outputs[info.slot])
+      made = tensor::share(call.c.outputs[info.slot]);
+    else
+      made =
+          tensor::strided(o.sizes, o.strides, info.dtype, parts_.device.type, parts_.device.index);
+    call.pointers[o.buffer] = made->data;
+  }
+}
+
+void Executable::give_outputs(Call& call) {
+  const loopir::Program& p = parts_.program;
+  bool is_given = (call.c.flags & TN_CALL_OUTPUTS_GIVEN) != 0;
+  for (uint32_t i = 0; i < p.outputs.size(); ++i) {
+    const loopir::Output& o = p.outputs[i];
+    if (o.kind == loopir::Output::Kind::absent) continue;
+    tensor out = o.kind == loopir::Output::Kind::buffer
+                     ? tensor::share(call.tensors[o.view.buffer].get())
+                     : tensor_of(call, o.view, false);
+    if (!is_given || !call.c.outputs[i])
+      call.c.outputs[i] = out.release();
+    else if (out.get() != call.c.outputs[i])
+      check(host->tensor->copy(call.c.outputs[i], out.get(), call.c.stream));
+  }
+}
+
+// ---- the call
+
+void Executable::call(tn_call& c) {
+  const loopir::Program& p = parts_.program;
+  std::vector<int64_t> numbers;
+  Call call{.c = c, .table = loopir::table_of(p, {c.syms, c.n_syms}, numbers)};
+  call.plan = plan_for(call.table);
+  call.pointers.assign(p.buffers.size(), nullptr);
+  call.tensors.resize(p.buffers.size());
+  if (call.plan->arena_bytes) {
+    int64_t bytes = call.plan->arena_bytes;
+    call.arena = tensor::empty({&bytes, 1}, TN_U8, parts_.device.type, parts_.device.index);
+  }
+  for (Id b = 0; b < p.buffers.size(); ++b) {
+    const Buffer& info = p.buffers[b];
+    if (info.place == Buffer::Place::input) call.pointers[b] = c.inputs[info.slot]->data;
+    if (info.place == Buffer::Place::constant) call.pointers[b] = p.constants[info.slot]->data;
+    if (call.plan->offsets[b] >= 0)
+      call.pointers[b] = call.arena.data<std::byte>() + call.plan->offsets[b];
+  }
+  make_outputs(call);
+  for (size_t i = 0; i < parts_.accesses.size(); ++i)
+    parts_.externs.contains(i) ? run_extern(call, i) : run_kernel(call, i);
+  give_outputs(call);
+}
+
+}  // namespace inductor_cuda

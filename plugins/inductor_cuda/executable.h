@@ -1,0 +1,74 @@
+// A compiled graph: launches over memory.
+//
+// Model: items run in order on the call's stream. What depends on sizes (where temporaries lie, how
+// many blocks, which version of a kernel) is found once for each tuple of sizes; a call then takes
+// one block of memory, launches, and gives the block back on the stream behind the last launch.
+#pragma once
+
+#include "kernel_code.h"
+
+#include <loopir/extern_call.h>
+#include <tenon/plugin.hpp>
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace inductor_cuda {
+
+struct Statistics {
+  uint32_t failed_kernels = 0, kernels = 0, fused_nodes = 0, extern_calls = 0;
+  std::vector<std::string> extern_ops;
+  CodeStatistics code;
+  double compile_ms = 0, codegen_ms = 0;
+  std::string loops_before_text, loops_text, fusion_text;
+};
+
+/// The parts of an executable.
+struct Parts {
+  loopir::Program program;
+  loopir::Schedule schedule;
+  std::vector<loopir::Access> accesses;          // by item
+  std::map<size_t, CompiledKernel> kernels;      // by item
+  std::map<size_t, loopir::ExternCall> externs;  // by item that the host runs
+  Device device;
+  bool reuses_memory = true;
+  Statistics statistics;
+};
+
+/// Threads: any.
+class Executable {
+ public:
+  static constexpr uint32_t flags = TN_AF_WRITES_GIVEN_OUTPUTS;
+
+  explicit Executable(Parts parts);
+  void call(tn_call& c);
+  std::string describe(int32_t what) const;
+
+ private:
+  struct Launch;
+  struct Plan;
+  struct Call;
+  std::shared_ptr<const Plan> plan_for(std::span<const int64_t> table);
+  std::shared_ptr<const Plan> planned(std::span<const int64_t> table) const;
+  void plan_kernel(size_t item, std::span<const int64_t> table, Plan& plan) const;
+  void make_outputs(Call& call);
+  void run_kernel(Call& call, size_t item);
+  void run_extern(Call& call, size_t item);
+  void give_outputs(Call& call);
+  tenon::plugin::tensor tensor_of(Call& call, const loopir::View& view, bool in_whole_storage);
+  bool is_borrowed(const Call& call, const tn_tensor* t) const;
+  std::vector<int64_t> evaluated(const loopir::Ids& ids, std::span<const int64_t> table) const;
+  std::string statistics_json() const;
+
+  Parts parts_;
+  std::vector<bool> in_arena_;      // by buffer
+  std::vector<uint32_t> sized_by_;  // the symbols that plans depend on
+  tn_cuda_error_flag* flag_ = nullptr;
+  std::mutex guarding_plan_;  // guards newest_
+  std::shared_ptr<const Plan> newest_;
+};
+
+}  // namespace inductor_cuda

@@ -1,0 +1,38 @@
+// What one call of an executable works on.
+#pragma once
+
+#include "executable.h"
+
+#include <loopir/memory.h>
+
+namespace inductor_cuda {
+
+/// One version of a kernel for some sizes.
+struct Executable::Launch {
+  int64_t blocks = 0;
+  bool fits = false;     // all that the sizes say; addresses are asked at the call
+  int64_t scratch = -1;  // where its own rows lie in the arena
+};
+
+struct Executable::Plan {
+  struct OutputShape {
+    Id buffer;
+    std::vector<int64_t> sizes, strides;
+  };
+  std::vector<int64_t> sizes;    // for which it is made
+  std::vector<int64_t> offsets;  // by buffer, in the arena; -1: not there
+  int64_t arena_bytes = 0;
+  std::vector<std::vector<Launch>> launches;  // by item, by version
+  std::vector<OutputShape> outputs;
+};
+
+struct Executable::Call {
+  tn_call& c;
+  std::span<const int64_t> table;  // of numbers
+  std::shared_ptr<const Plan> plan = nullptr;
+  std::vector<void*> pointers = {};                 // by buffer
+  std::vector<tenon::plugin::tensor> tensors = {};  // by buffer: outputs, and what externs make
+  tenon::plugin::tensor arena = {};
+};
+
+}  // namespace inductor_cuda

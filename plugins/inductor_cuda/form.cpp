@@ -1,0 +1,270 @@
+// The choice of a form, and what follows from it.
+#include "form.h"
+
+#include "accesses.h"
+
+#include <loopir/nest_key.h>
+#include <tenon/plugin.hpp>
+
+#include <algorithm>
+#include <bit>
+
+namespace inductor_cuda {
+
+using loopir::Fold;
+using loopir::Stage;
+using loopir::Statement;
+using Kind = Form::Kind;
+
+namespace {
+
+template <class F>
+bool any_statement(const loopir::Nest& nest, F&& f) {
+  for (const Stage& stage : nest.kernel.stages)
+    if (std::any_of(stage.statements.begin(), stage.statements.end(), f)) return true;
+  return false;
+}
+
+class Planner {
+ public:
+  Planner(loopir::Program& program, const loopir::Nest& nest, const FormOptions& options)
+      : program_(program), x_(program.expressions), options_(options) {
+    plan_.nest = nest;
+  }
+
+  KernelPlan run(bool fast) {
+    plan_.form.kind = kind();
+    if (fast) plan_.form.vector = widest();
+    if (plan_.form.kind == Kind::rows) plan_rows();
+    for (const Access& a : accesses_of(program_, plan_.nest)) add(a);
+    plan_.has_checks = has_checks(program_, plan_.nest);
+    count_folds();
+    add_scratch();
+    count_units();
+    if (fast) choose_index();
+    add_numbers(program_, plan_.nest, {plan_.units, plan_.blocks}, plan_.numbers);
+    return std::move(plan_);
+  }
+
+ private:
+  Kind kind();
+  unsigned widest();
+  void plan_rows();
+  bool rows_in_registers(Id variable);
+  void add(const Access& access);
+  void count_folds();
+  void add_scratch();
+  void count_units();
+  void choose_index();
+  int64_t hint_of(const Ids& variables) const {
+    int64_t n = 1;
+    for (Id v : variables) n *= std::max<int64_t>(x_.hint(x_.extent_of(v)), 1);
+    return n;
+  }
+  int64_t longest_stage() const {
+    int64_t n = 0;
+    for (const Stage& stage : plan_.nest.kernel.stages)
+      if (!stage.inner.empty()) n = std::max(n, hint_of(stage.inner));
+    return n;
+  }
+
+  loopir::Program& program_;
+  loopir::Expressions& x_;
+  const FormOptions& options_;
+  KernelPlan plan_;
+};
+
+// Rows shorter than a warp, and points that run in order, are a thread's.
+Kind Planner::kind() {
+  const loopir::Nest& nest = plan_.nest;
+  bool in_order = any_statement(nest, [](const Statement& s) { return s.is_scan || s.is_scatter; });
+  int64_t inner = longest_stage();
+  if (in_order || inner < warp_size) return Kind::points;
+  if (nest.lanes == none) return Kind::rows;
+  constexpr int64_t threads_of_multiprocessor = 2048;
+  bool is_enough =
+      hint_of(nest.kernel.outer) >= options_.multiprocessors * threads_of_multiprocessor;
+  return is_enough ? Kind::points : Kind::columns;
+}
+
+// 16 bytes of the narrowest elements that lie beside each other, 8 elements at most.
+unsigned Planner::widest() {
+  if (plan_.form.kind == Kind::columns) return 1;
+  bool has_inner = longest_stage() > 0;
+  if (plan_.form.kind == Kind::points && has_inner) return 1;
+  int64_t narrowest = 16;
+  for (const Access& a : accesses_of(program_, plan_.nest)) {
+    auto step = a.lanes == none ? std::nullopt : x_.coefficient(a.index, a.lanes);
+    if (step && x_.is(*step, 1))
+      narrowest = std::min(narrowest, loopir::item_size(program_.buffers[a.buffer].dtype));
+  }
+  auto out = static_cast<unsigned>(std::min<int64_t>(16 / narrowest, 8));
+  auto fit = [&](Id lanes) {
+    if (lanes == none) return;
+    auto n = x_.number_of(x_.extent_of(lanes));
+    while (n && out > 1 && *n < out) out /= 2;
+  };
+  fit(plan_.nest.lanes);
+  if (plan_.form.kind != Kind::rows) return out;
+  // Threads of a row take whole vectors.
+  for (Id lanes : plan_.nest.lanes_of_stage) {
+    if (lanes == none) continue;
+    Id extent = x_.extent_of(lanes);
+    auto n = x_.number_of(extent);
+    while (n && out > 1 && *n % out) out /= 2;
+  }
+  return out;
+}
+
+// About 16 elements a thread; twice that are kept in registers where the row has one length.
+void Planner::plan_rows() {
+  Form& form = plan_.form;
+  auto threads = std::bit_ceil(static_cast<uint64_t>(std::max<int64_t>(longest_stage(), 1) / 16));
+  form.threads = static_cast<unsigned>(std::clamp<uint64_t>(threads, warp_size, 512));
+  for (Id lanes : plan_.nest.lanes_of_stage) {
+    if (lanes == none || form.vector == 1) continue;
+    Id extent = x_.extent_of(lanes);
+    if (!x_.number_of(extent)) plan_.conditions.multiples.emplace_back(extent, form.vector);
+  }
+  Id row = common_row(program_, plan_.nest);
+  if (row != none) rows_in_registers(row);
+}
+
+bool Planner::rows_in_registers(Id variable) {
+  constexpr int64_t most = 32;
+  auto n = x_.number_of(x_.extent_of(variable));
+  int64_t together = int64_t{plan_.form.threads} * plan_.form.vector;
+  if (!n || *n > most * plan_.form.threads) return false;
+  plan_.form.in_registers = static_cast<unsigned>((*n + together - 1) / together);
+  name_rows(program_, variable, plan_.nest);
+  return true;
+}
+
+void Planner::add(const Access& a) {
+  const loopir::Buffer& info = program_.buffers[a.buffer];
+  bool is_scratch = info.place == loopir::Buffer::Place::scratch;
+  bool is_number = info.place == loopir::Buffer::Place::number;
+  Ids& list = is_number ? plan_.host_numbers : plan_.buffers;
+  if (!is_scratch && std::find(list.begin(), list.end(), a.buffer) == list.end())
+    list.push_back(a.buffer);
+  if (is_number) return;
+  if (plan_.form.vector == 1 || a.lanes == none || a.is_masked) return;
+  auto item = static_cast<unsigned>(loopir::item_size(info.dtype));
+  unsigned width = std::min(plan_.form.vector, 16 / item);
+  width = widest_access(program_, a, width, plan_.conditions.multiples);
+  if (width == 1) return;
+  plan_.widths[{a.buffer, a.index}] = width;
+  unsigned& aligned = plan_.conditions.aligned[a.buffer];
+  if (!is_scratch) aligned = std::max(aligned, width * item);
+}
+
+// In rows each fold has a part for each warp; in columns a part for each thread serves all folds.
+void Planner::count_folds() {
+  int64_t threads = plan_.form.threads;
+  if (plan_.form.kind == Kind::columns) plan_.fold_bytes = threads * bytes_of_part;
+  if (plan_.form.kind == Kind::rows && threads > warp_size)
+    plan_.fold_bytes = int64_t{plan_.nest.kernel.n_folds} * (threads / warp_size) * bytes_of_part;
+}
+
+void Planner::add_scratch() {
+  for (Id b : plan_.nest.kernel.scratch) {
+    int64_t elements = 1;
+    for (Id size : program_.buffers[b].sizes) elements *= x_.range(size).upper;
+    plan_.scratch[b] = plan_.scratch_bytes;
+    plan_.scratch_bytes += (elements * loopir::item_size(program_.buffers[b].dtype) + 15) / 16 * 16;
+  }
+  if (plan_.form.in_registers > 0) plan_.scratch_bytes = 0;
+  plan_.scratch_is_shared = plan_.form.kind == Kind::rows &&
+                            plan_.scratch_bytes + plan_.fold_bytes <= options_.shared_bytes;
+  if (!plan_.has_global_scratch()) return;
+  for (auto& [access, width] : plan_.widths)  // elements of one unit do not lie beside each other
+    if (plan_.scratch.contains(access.first)) width = 1;
+}
+
+void Planner::count_units() {
+  const loopir::Nest& nest = plan_.nest;
+  auto rounded_up = [&](Id n, int64_t by) {
+    return x_.floordiv(x_.add(n, x_.constant(by - 1)), x_.constant(by));
+  };
+  plan_.units = nest.rows;
+  if (nest.lanes != none)
+    plan_.units =
+        x_.multiply(nest.rows, rounded_up(x_.extent_of(nest.lanes), int64_t{plan_.form.vector}));
+  switch (plan_.form.kind) {
+    case Kind::points:
+      plan_.blocks = rounded_up(plan_.units, plan_.form.threads);
+      break;
+    case Kind::rows:
+      plan_.blocks = plan_.units;
+      break;
+    case Kind::columns:
+      plan_.blocks = x_.multiply(nest.rows, rounded_up(x_.extent_of(nest.lanes), columns_of_block));
+      break;
+  }
+}
+
+// Whether numbers of 31 bits reach every element.
+void Planner::choose_index() {
+  constexpr int64_t most = int64_t{1} << 31, likely = int64_t{1} << 30;
+  bool is_known = true, is_likely = true;
+  auto see = [&](int64_t upper, int64_t hint) {
+    is_known = is_known && upper < likely;
+    is_likely = is_likely && hint < most / 2;
+  };
+  for (Id b : plan_.buffers) {
+    const loopir::Buffer& info = program_.buffers[b];
+    Id span = x_.constant(1);
+    for (size_t d = 0; d < info.sizes.size(); ++d)
+      span = x_.add(span, x_.multiply(info.sizes[d], info.strides[d]));
+    see(x_.range(span).upper, x_.hint(span));
+  }
+  Id points = x_.multiply(plan_.blocks, x_.constant(int64_t{plan_.form.threads}));
+  see(x_.range(points).upper, x_.hint(points));
+  for (const Stage& stage : plan_.nest.kernel.stages)
+    for (Id v : stage.inner) see(x_.range(x_.extent_of(v)).upper, x_.hint(x_.extent_of(v)));
+  if (!is_likely) return;
+  plan_.form.index_bits = 32;
+  plan_.conditions.counts_in_32_bits = !is_known;
+}
+
+bool is_unconditional(const loopir::Program& program, const Conditions& c) {
+  using Place = loopir::Buffer::Place;
+  // The host gives aligned memory; a tensor of the caller's may be a view of anything.
+  bool is_aligned = std::all_of(c.aligned.begin(), c.aligned.end(), [&](const auto& entry) {
+    Place place = program.buffers[entry.first].place;
+    return place == Place::temporary || place == Place::scratch;
+  });
+  return c.multiples.empty() && is_aligned && !c.counts_in_32_bits;
+}
+
+}  // namespace
+
+std::vector<KernelPlan> plans_of(loopir::Program& program, const loopir::Kernel& kernel,
+                                 const FormOptions& options) {
+  constexpr int64_t lanes_of_vector = 4;
+  loopir::Nest nest = loopir::make_nest(program, kernel, lanes_of_vector);
+  std::vector<KernelPlan> out;
+  if (options.allows_fast) out.push_back(Planner(program, nest, options).run(true));
+  if (out.empty() || !is_unconditional(program, out[0].conditions))
+    out.push_back(Planner(program, nest, options).run(false));
+  return out;
+}
+
+std::string key_of(loopir::Program& program, const KernelPlan& plan, const std::string& options) {
+  const Form& f = plan.form;
+  Ids buffers = plan.buffers;
+  buffers.insert(buffers.end(), plan.host_numbers.begin(), plan.host_numbers.end());
+  std::string head = tenon::plugin::text(
+      "form {} threads {} vector {} registers {} bits {} scratch {} {} numbers {}",
+      static_cast<int>(f.kind), f.threads, f.vector, f.in_registers, f.index_bits,
+      plan.scratch_bytes, plan.scratch_is_shared, plan.host_numbers.size());
+  for (const auto& [access, width] : plan.widths) head += tenon::plugin::text(" w{}", width);
+  return options + "\n" +
+         loopir::key_of(program, plan.nest,
+                        {.head = head,
+                         .buffers = buffers,
+                         .scratch_offsets = plan.scratch,
+                         .past_caches = {}});
+}
+
+}  // namespace inductor_cuda

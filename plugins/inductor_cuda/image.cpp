@@ -1,0 +1,174 @@
+// LLVM: from a module to PTX.
+#include "image.h"
+
+#include "emit/helpers.h"
+#include "emit/thread_target.h"
+
+#include <tenon/plugin.hpp>
+
+#include <llvm/Analysis/CGSCCPassManager.h>
+#include <llvm/Analysis/LoopAnalysisManager.h>
+#include <llvm/Config/llvm-config.h>
+#include <llvm/IR/LegacyPassManager.h>
+#include <llvm/IR/Verifier.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Support/ErrorHandling.h>
+#include <llvm/Support/TargetSelect.h>
+#include <llvm/Transforms/InstCombine/InstCombine.h>
+#include <llvm/Transforms/Scalar/ADCE.h>
+#include <llvm/Transforms/Scalar/EarlyCSE.h>
+#include <llvm/Transforms/Scalar/GVN.h>
+#include <llvm/Transforms/Scalar/LICM.h>
+#include <llvm/Transforms/Scalar/SimplifyCFG.h>
+#include <llvm/Transforms/Utils/Mem2Reg.h>
+
+#include <charconv>
+#include <cstdio>
+#include <cstdlib>
+
+// NVPTX alone of LLVM's targets; its header names all that are built.
+extern "C" {
+void LLVMInitializeNVPTXTarget();
+void LLVMInitializeNVPTXTargetInfo();
+void LLVMInitializeNVPTXTargetMC();
+void LLVMInitializeNVPTXAsmPrinter();
+}
+
+namespace inductor_cuda {
+
+using tenon::plugin::declined;
+using tenon::plugin::error;
+using tenon::plugin::text;
+
+std::string (*simt_image)(const EmitModule&) = nullptr;
+
+namespace {
+
+// LLVM ends the process where its code generator meets what it cannot do. On a thread that compiles
+// here the handler throws instead, over frames of LLVM that have no cleanups; what they worked on
+// is never touched again.
+thread_local bool compiles_here = false;
+
+void leave_llvm(void*, const char* reason, bool) {
+  if (compiles_here) throw error(TN_INTERNAL, text("LLVM: {}", reason));
+  std::fprintf(stderr, "LLVM ERROR: %s\n", reason);
+  std::abort();
+}
+
+void start_llvm() {
+  static const bool once = [] {
+    llvm::remove_fatal_error_handler();
+    llvm::install_fatal_error_handler(leave_llvm);
+    LLVMInitializeNVPTXTargetInfo();
+    LLVMInitializeNVPTXTarget();
+    LLVMInitializeNVPTXTargetMC();
+    LLVMInitializeNVPTXAsmPrinter();
+    return true;
+  }();
+  (void)once;
+}
+
+/// Made anew each time: they are not shared between threads, and a GPU has few kernels a graph.
+std::unique_ptr<llvm::TargetMachine> machine_for(const std::string& processor) {
+  start_llvm();
+  std::string triple = "nvptx64-nvidia-cuda", problem;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, problem);
+  if (!target) throw error(TN_INTERNAL, "LLVM has no code for GPUs: " + problem);
+  llvm::TargetOptions how;
+  how.AllowFPOpFusion = llvm::FPOpFusion::Standard;  // where instructions say so
+  return std::unique_ptr<llvm::TargetMachine>(
+      target->createTargetMachine(triple, processor, "+ptx83", how, llvm::Reloc::PIC_));
+}
+
+/// What LLVM works on for one module; left as it is where LLVM has stopped in the middle.
+struct Work {
+  explicit Work(IrModule given) : ir(std::move(given)) {}
+  IrModule ir;
+  llvm::SmallVector<char, 0> bytes;
+  llvm::raw_svector_ostream out{bytes};
+  llvm::legacy::PassManager codegen;
+};
+
+}  // namespace
+
+void require_well_formed(const llvm::Module& module) {
+  std::string problem;
+  llvm::raw_string_ostream out(problem);
+  if (llvm::verifyModule(module, &out))
+    throw error(TN_INTERNAL, "generated code is malformed: " + problem);
+}
+
+void optimise(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager graphs;
+  llvm::ModuleAnalysisManager modules;
+  llvm::PassBuilder builder(&machine);
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(graphs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, graphs, modules);
+  llvm::FunctionPassManager passes;
+  passes.addPass(llvm::PromotePass());
+  passes.addPass(llvm::EarlyCSEPass(true));
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::SimplifyCFGPass());
+  passes.addPass(llvm::GVNPass());
+  passes.addPass(llvm::createFunctionToLoopPassAdaptor(llvm::LICMPass(llvm::LICMOptions()), true));
+  passes.addPass(llvm::InstCombinePass());
+  passes.addPass(llvm::SimplifyCFGPass());
+  passes.addPass(llvm::ADCEPass());
+  for (llvm::Function& f : module)
+    if (!f.isDeclaration()) passes.run(f, functions);
+}
+
+std::string generate(IrModule given, llvm::TargetMachine& machine, llvm::CodeGenFileType type) {
+  auto work = std::make_unique<Work>(std::move(given));
+  llvm::Module& module = *work->ir.module;
+  module.setDataLayout(machine.createDataLayout());
+  module.setTargetTriple(machine.getTargetTriple().str());
+  compiles_here = true;
+  try {
+    optimise(module, machine);
+    if (machine.addPassesToEmitFile(work->codegen, work->out, nullptr, type))
+      throw error(TN_INTERNAL, "LLVM cannot write code for this processor");
+    work->codegen.run(module);
+  } catch (...) {
+    compiles_here = false;
+    (void)work.release();
+    throw;
+  }
+  compiles_here = false;
+  return {work->bytes.begin(), work->bytes.end()};
+}
+
+std::string processor_of(std::string_view arch) {
+  int wanted = 0;
+  if (arch.starts_with("sm_")) std::from_chars(arch.data() + 3, arch.data() + arch.size(), wanted);
+  int best = 0;
+  for (int known : {75, 80, 86, 87, 89, 90})
+    if (known <= wanted) best = known;
+  if (!best)
+    throw declined(
+        text("there is no code for a GPU of architecture \"{}\"; expected sm_75 or newer", arch));
+  return "sm_" + std::to_string(best);
+}
+
+std::string compile_to_ptx(IrModule module, std::string_view arch) {
+  auto machine = machine_for(processor_of(arch));
+  add_helpers(*module.module);
+  require_well_formed(*module.module);
+  return generate(std::move(module), *machine, llvm::CodeGenFileType::AssemblyFile);
+}
+
+std::string image_of(const EmitModule& emit, std::string_view arch) {
+  if (!is_simt(arch)) return compile_to_ptx(emit(arch), arch);
+  if (!simt_image) throw declined("code for the architecture simt is made in tests only");
+  return simt_image(emit);
+}
+
+std::string fingerprint() { return text("llvm {}", LLVM_VERSION_STRING); }
+
+}  // namespace inductor_cuda

@@ -1,0 +1,39 @@
+// Options of the manifest to settings.
+#include "options.h"
+
+namespace inductor_cuda {
+
+using Strictness = Given::numerics_choice;
+
+Numerics numerics_of(const Given& given) {
+  return {.contracts = given.numerics != Strictness::strict,
+          .rounds_narrow = given.emulate_precision_casts || given.numerics == Strictness::strict};
+}
+
+loopir::LoweringOptions lowering_options(const Given& given, const Device& device) {
+  loopir::LoweringOptions out;
+  out.device_type = device.type;
+  out.most_operations = static_cast<int>(given.realize_opcount_threshold);
+  out.repeated_operations = static_cast<int>(given.realize_reads_threshold);
+  out.multiplies_bf16 = true;
+  out.rounds_narrow = numerics_of(given).rounds_narrow;
+  out.optimizes_layout = false;
+  out.splits_reductions = true;
+  return out;
+}
+
+loopir::FusionOptions fusion_options(const Given& given, const Device& device) {
+  // Rows of up to 8192 elements are kept: what a block has registers for.
+  constexpr int64_t scratch_bytes = int64_t{64} << 10;
+  return {.threads = static_cast<int64_t>(device.facts.multiprocessors),
+          .most_loops = static_cast<uint32_t>(given.max_fusion_size),
+          .most_independent_loops = static_cast<uint32_t>(given.max_horizontal_fusion_size),
+          .scratch_bytes = scratch_bytes};
+}
+
+FormOptions form_options(const Device& device) {
+  return {.multiprocessors = static_cast<int64_t>(device.facts.multiprocessors),
+          .shared_bytes = static_cast<int64_t>(device.facts.shared_per_block)};
+}
+
+}  // namespace inductor_cuda

@@ -1,0 +1,115 @@
+// The items of a call: launches, ops of the host.
+#include "executable_call.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace inductor_cuda {
+
+using loopir::Buffer;
+using loopir::View;
+using tenon::plugin::check;
+using tenon::plugin::tensor;
+
+namespace {
+
+/// Parameters of a launch: each a word, and where it lies.
+class Arguments {
+ public:
+  explicit Arguments(size_t n) { words_.reserve(n); }
+  void add(const void* pointer) { words_.push_back(reinterpret_cast<uint64_t>(pointer)); }
+  void add(int64_t number) { words_.push_back(static_cast<uint64_t>(number)); }
+  void* const* places() {
+    for (uint64_t& word : words_) places_.push_back(&word);
+    return places_.data();
+  }
+
+ private:
+  std::vector<uint64_t> words_;
+  std::vector<void*> places_;
+};
+
+bool is_aligned(const KernelPlan& plan, const std::vector<void*>& pointers) {
+  return std::all_of(plan.conditions.aligned.begin(), plan.conditions.aligned.end(),
+                     [&](const auto& entry) {
+                       auto address = reinterpret_cast<uintptr_t>(pointers[entry.first]);
+                       return entry.second == 0 || address % entry.second == 0;
+                     });
+}
+
+}  // namespace
+
+void Executable::run_kernel(Call& call, size_t item) {
+  const CompiledKernel& kernel = parts_.kernels.at(item);
+  const std::vector<Launch>& launches = call.plan->launches[item];
+  size_t version = 0;
+  while (version + 1 < kernel.plans.size() &&
+         !(launches[version].fits && is_aligned(kernel.plans[version], call.pointers)))
+    ++version;
+  const KernelPlan& plan = kernel.plans[version];
+  const Launch& how = launches[version];
+  if (how.blocks == 0) return;
+  Arguments arguments(plan.buffers.size() + plan.host_numbers.size() + plan.numbers.size() + 4);
+  for (Id b : plan.buffers) arguments.add(call.pointers[b]);
+  if (plan.has_global_scratch()) arguments.add(call.arena.data<std::byte>() + how.scratch);
+  for (Id b : plan.host_numbers) {
+    const Buffer& info = parts_.program.buffers[b];
+    int64_t word = 0;
+    std::memcpy(&word, call.c.inputs[info.slot]->data,
+                static_cast<size_t>(loopir::item_size(info.dtype)));
+    arguments.add(word);
+  }
+  for (uint32_t place : plan.numbers) arguments.add(call.table[place]);
+  if (plan.has_checks) {
+    arguments.add(flag_);
+    arguments.add(kernel.position_check);
+    arguments.add(kernel.divisor_check);
+  }
+  tn_cuda_launch launch{};
+  launch.struct_size = sizeof launch;
+  launch.grid[0] = static_cast<uint32_t>(how.blocks);
+  launch.grid[1] = launch.grid[2] = 1;
+  launch.block[0] = plan.form.threads;
+  launch.block[1] = launch.block[2] = 1;
+  launch.stream = call.c.stream;
+  launch.args = arguments.places();
+  check(parts_.device.api->launch(kernel.functions[version], &launch));
+}
+
+// Whether the tensor lies in the arena: an op that gave back its operand.
+bool Executable::is_borrowed(const Call& call, const tn_tensor* t) const {
+  if (!call.arena) return false;
+  auto* data = static_cast<const std::byte*>(t->data);
+  const auto* begin = call.arena.data<const std::byte>();
+  return data >= begin && data < begin + call.plan->arena_bytes;
+}
+
+void Executable::run_extern(Call& call, size_t item) {
+  const loopir::ExternCall& e = parts_.externs.at(item);
+  std::vector<tensor> results =
+      e.run(parts_.program.expressions, call.table,
+            [&](const View& view) { return tensor_of(call, view, e.looks_by_place()); });
+  for (size_t r = 0; r < results.size(); ++r) {
+    Id buffer = e.results()[r];
+    if (buffer == none) continue;
+    const Buffer& info = parts_.program.buffers[buffer];
+    std::vector<int64_t> sizes = evaluated(info.sizes, call.table);
+    std::vector<int64_t> strides = evaluated(info.strides, call.table);
+    const tn_tensor* t = results[r].get();
+    e.check_result(r, t, info.dtype, sizes);
+    bool as_promised = true;
+    for (size_t d = 0; as_promised && d < sizes.size(); ++d)
+      as_promised = sizes[d] == 1 || t->strides[d] == strides[d];
+    // Memory of the arena must not leave the call, nor be read after it is used again.
+    if (!as_promised || is_borrowed(call, t)) {
+      tensor copy =
+          tensor::strided(sizes, strides, info.dtype, parts_.device.type, parts_.device.index);
+      copy.copy_from(t, call.c.stream);
+      results[r] = std::move(copy);
+    }
+    call.pointers[buffer] = results[r]->data;
+    call.tensors[buffer] = std::move(results[r]);
+  }
+}
+
+}  // namespace inductor_cuda
