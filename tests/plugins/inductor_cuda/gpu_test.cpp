@@ -1,0 +1,146 @@
+// Eager ops and compiled functions on a device, against the CPU: on a GPU, and where there is none
+// over the double of the driver, whose kernels are run by fibers.
+#include <tenon/devices.h>
+#include <tenon/tenon.h>
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace tenon {
+namespace {
+
+constexpr Device gpu(DeviceType::cuda);
+
+class Gpu : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (device_count(DeviceType::cuda) == 0) GTEST_SKIP() << why_no_device(DeviceType::cuda);
+    manual_seed(7);
+  }
+};
+
+void expect_close(const Tensor& there, const Tensor& here, const std::string& what) {
+  ASSERT_EQ(there.device(), gpu) << what;
+  ASSERT_EQ(there.dtype(), here.dtype()) << what;
+  Tensor back = there.to(kCPU, there.dtype());
+  ASSERT_TRUE(back.sizes() == here.sizes()) << what;
+  bool is_narrow = here.dtype() == Dtype::bf16 || here.dtype() == Dtype::f16;
+  double tolerance = is_narrow ? 2e-2 : 2e-5;
+  Tensor a = back.to(Dtype::f64), b = here.to(Dtype::f64);
+  Tensor off = (a - b).abs() - b.abs() * tolerance;
+  if (off.numel() == 0) return;
+  EXPECT_LE(static_cast<double>(off.max().item<double>()), tolerance) << what;
+}
+
+using Function = std::function<Tensor(const std::vector<Tensor>&)>;
+
+void expect_same(const std::string& what, const std::vector<Tensor>& inputs, const Function& f) {
+  SCOPED_TRACE(what);
+  std::vector<Tensor> there;
+  for (const Tensor& t : inputs) there.push_back(t.to(gpu, t.dtype()));
+  expect_close(f(there), f(inputs), what);
+}
+
+TEST_F(Gpu, PointwiseOpsOfAllSizesAndLayouts) {
+  for (int64_t n : {1, 3, 4, 31, 257, 1024})
+    for (Dtype dtype : {Dtype::f32, Dtype::bf16, Dtype::f16, Dtype::f64}) {
+      std::string name = "n " + std::to_string(n) + " dtype " + to_text(dtype);
+      Tensor x = randn({n, 7}).to(dtype), y = randn({n, 7}).to(dtype);
+      expect_same("add " + name, {x, y}, [](auto& in) { return in[0] + in[1]; });
+      expect_same("scale " + name, {x}, [](auto& in) { return in[0] * 0.37 + 2; });
+      expect_same("transposed " + name, {x, y}, [](auto& in) { return in[0].t() * in[1].t(); });
+      expect_same("strided " + name, {x}, [](auto& in) { return in[0].select(1, 3).relu(); });
+      expect_same("broadcast " + name, {x, y},
+                  [](auto& in) { return in[0] - in[1].narrow(0, 0, 1); });
+    }
+}
+
+TEST_F(Gpu, FunctionsAgreeWithTheCpu) {
+  Tensor x = randn({33, 65}), positive = x.abs() + 0.1;
+  expect_same("exp", {x}, [](auto& in) { return in[0].exp(); });
+  expect_same("tanh", {x}, [](auto& in) { return in[0].tanh(); });
+  expect_same("sigmoid", {x}, [](auto& in) { return in[0].sigmoid(); });
+  expect_same("erf", {x}, [](auto& in) { return in[0].erf(); });
+  expect_same("log", {positive}, [](auto& in) { return in[0].log(); });
+  expect_same("sin", {x}, [](auto& in) { return in[0].sin(); });
+  expect_same("pow", {positive}, [](auto& in) { return in[0].pow(1.7); });
+  expect_same("gelu", {x}, [](auto& in) { return gelu(in[0]); });
+  expect_same("remainder", {x, positive}, [](auto& in) { return remainder(in[0], in[1]); });
+}
+
+TEST_F(Gpu, Reductions) {
+  for (int64_t n : {1, 5, 33, 300, 5000}) {
+    std::string name = " of " + std::to_string(n);
+    Tensor x = randn({6, n});
+    expect_same("rows" + name, {x}, [](auto& in) { return in[0].sum(1); });
+    expect_same("columns" + name, {x}, [](auto& in) { return in[0].t().contiguous().sum(0); });
+    expect_same("all" + name, {x}, [](auto& in) { return in[0].mean(); });
+    expect_same("maximum" + name, {x}, [](auto& in) { return in[0].amax({1}); });
+    expect_same("where the maximum is" + name, {x}, [](auto& in) { return in[0].argmax(1); });
+    expect_same("softmax" + name, {x}, [](auto& in) { return in[0].softmax(-1); });
+    expect_same("running sum" + name, {x}, [](auto& in) { return in[0].cumsum(1); });
+  }
+}
+
+TEST_F(Gpu, ProductsAndConvolutions) {
+  Tensor a = randn({17, 33}), b = randn({33, 9});
+  expect_same("mm", {a, b}, [](auto& in) { return in[0].matmul(in[1]); });
+  Tensor image = randn({2, 3, 9, 10}), weights = randn({4, 3, 3, 3});
+  expect_same("conv2d", {image, weights}, [](auto& in) {
+    return conv2d(in[0], in[1], Tensor(), {2, 1}, {1, 1});
+  });
+}
+
+TEST_F(Gpu, PositionsAreData) {
+  Tensor table = randn({10, 16});
+  Tensor at = tensor(std::vector<int64_t>{3, 0, 9, 3});
+  expect_same("index_select", {table, at}, [](auto& in) { return in[0].index_select(0, in[1]); });
+  expect_same("index_add", {table, at},
+              [](auto& in) { return in[0].index_add(0, in[1], in[0].narrow(0, 0, 4)); });
+}
+
+TEST_F(Gpu, ATensorIsWrittenWhereItIs) {
+  Tensor x = randn({5, 9}), there = x.to(gpu, x.dtype());
+  float* before = there.data_ptr<float>();
+  there.add_(1);
+  there.mul_(there);
+  EXPECT_EQ(there.data_ptr<float>(), before);
+  expect_close(there, (x + 1) * (x + 1), "in place");
+}
+
+TEST_F(Gpu, CompiledFunctions) {
+  auto f = compile([](const Tensor& x, const Tensor& w, const Tensor& b) {
+    Tensor h = layer_norm(x, {64}, w, b);
+    return (gelu(h + b) * x).softmax(-1);
+  });
+  Tensor x = randn({37, 64}), w = randn({64}), b = randn({64});
+  auto on = [](const Tensor& t) { return t.to(gpu, t.dtype()); };
+  expect_close(f(on(x), on(w), on(b)), (gelu(layer_norm(x, {64}, w, b) + b) * x).softmax(-1),
+               "compiled");
+}
+
+TEST_F(Gpu, ATrainingStep) {
+  auto loss_after = [](Device device) {
+    manual_seed(3);
+    Tensor x = randn({32, 20}).to(device, Dtype::f32);
+    Tensor w = (randn({20, 8}) * 0.1).to(device, Dtype::f32).requires_grad_();
+    Tensor target = randn({32, 8}).to(device, Dtype::f32);
+    double loss = 0;
+    for (int i = 0; i < 5; ++i) {
+      w.set_grad(Tensor());
+      Tensor l = (x.matmul(w).tanh() - target).pow(2).mean();
+      l.backward();
+      NoGradGuard guard;
+      w.sub_(w.grad() * 0.5);
+      loss = static_cast<double>(l.item<float>());
+    }
+    return loss;
+  };
+  EXPECT_NEAR(loss_after(gpu), loss_after(kCPU), 1e-4);
+}
+
+}  // namespace
+}  // namespace tenon
