@@ -3,7 +3,7 @@
 #include "machine.h"
 
 #include <inductor_runtime/bytes.h>
-#include <loopir/digest.h>
+#include <loopir/making/digest.h>
 #include <inductor_runtime/saved_fields.h>
 #include <inductor_runtime/saved_form.h>
 

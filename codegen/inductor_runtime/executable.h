@@ -14,8 +14,8 @@
 #include "regions.h"
 #include "run_options.h"
 
-#include <loopir/extern_call.h>
-#include <loopir/item_facts.h>
+#include <loopir/making/extern_call.h>
+#include <loopir/making/item_facts.h>
 #include <loopir/verify.h>
 #include <tenon/plugin.hpp>
 

@@ -4,7 +4,7 @@
 // their symbols, which are digests of what they compute.
 #include "saved_form.h"
 
-#include <loopir/digest.h>
+#include <loopir/making/digest.h>
 #include "bytes.h"
 #include "cpu_features.h"
 #include "saved_fields.h"

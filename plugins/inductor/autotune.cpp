@@ -9,7 +9,7 @@
 #include "autotune.h"
 
 #include <inductor_runtime/calls/placed.h>
-#include <loopir/digest.h>
+#include <loopir/making/digest.h>
 #include "jit.h"
 
 #include <algorithm>

@@ -2,7 +2,7 @@
 #include "codegen.h"
 
 #include <lanes/lane_ops.h>
-#include <loopir/nest_key.h>
+#include <loopir/making/nest_key.h>
 #include <tenon/plugin.hpp>
 
 #include <algorithm>

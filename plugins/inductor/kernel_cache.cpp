@@ -7,7 +7,7 @@
 #include "kernel_cache.h"
 
 #include <inductor_runtime/workers.h>
-#include <loopir/digest.h>
+#include <loopir/making/digest.h>
 
 #include <tenon/plugin.hpp>
 

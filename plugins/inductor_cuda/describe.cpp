@@ -1,7 +1,7 @@
 // What describe() gives: statistics and texts.
 #include "executable.h"
 
-#include <loopir/item_facts.h>
+#include <loopir/making/item_facts.h>
 #include <loopir/memory.h>
 
 #include <sstream>

@@ -7,7 +7,7 @@
 
 #include "kernel_code.h"
 
-#include <loopir/extern_call.h>
+#include <loopir/making/extern_call.h>
 #include <tenon/plugin.hpp>
 
 #include <map>

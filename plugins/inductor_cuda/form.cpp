@@ -3,7 +3,7 @@
 
 #include "accesses.h"
 
-#include <loopir/nest_key.h>
+#include <loopir/making/nest_key.h>
 #include <tenon/plugin.hpp>
 
 #include <algorithm>

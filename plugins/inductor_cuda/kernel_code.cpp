@@ -8,7 +8,7 @@
 #include "emit/kernel_emitter.h"
 #include "image.h"
 
-#include <loopir/digest.h>
+#include <loopir/making/digest.h>
 
 #include <map>
 #include <mutex>

@@ -1,7 +1,7 @@
 // Kind, name, bytes and operations of items.
 #include "item_facts.h"
 
-#include "memory.h"
+#include "loopir/memory.h"
 
 #include <algorithm>
 #include <set>

@@ -1,7 +1,7 @@
 // An op that the host runs: its arguments with the tensors and sizes of a call.
 #pragma once
 
-#include "program.h"
+#include "loopir/program.h"
 
 #include <tenon/plugin.hpp>
 

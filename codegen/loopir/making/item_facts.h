@@ -1,7 +1,7 @@
 // What an item of a schedule is and how much it does, for reports.
 #pragma once
 
-#include "kernel.h"
+#include "loopir/kernel.h"
 
 #include <string>
 

@@ -1,7 +1,7 @@
 // What decides about a kernel's code, as text.
 #pragma once
 
-#include "kernel.h"
+#include "loopir/kernel.h"
 
 #include <map>
 #include <string>
