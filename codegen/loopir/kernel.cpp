@@ -121,11 +121,19 @@ class Builder {
     Made& p = producer->second;
     if (p.folded != none) return x_.value({value_folded, n.dtype, p.folded});
     bool in_place = p.stage == reader.stage || p.inner.empty();
-    if (in_place || is_cheap(p.value)) return p.value;
+    bool is_repeated = options_.repeats_long_rows && is_long(p);
+    if (in_place || is_repeated || is_cheap(p.value)) return p.value;
     Statement& s = kernel_.stages[p.stage].statements[p.statement];
     if (s.buffer == none) keep_row(p, s);
     if (program_.buffers[s.buffer].place != Buffer::Place::scratch) return none;
     return x_.load(s.buffer, s.index, n.dtype);
+  }
+
+  // Whether rows of the tensor are too long for scratch memory.
+  bool is_long(const Made& p) {
+    Id size = x_.constant(1);
+    for (Id v : p.inner) size = x_.multiply(size, x_.extent_of(v));
+    return x_.range(size).upper > options_.scratch_bytes / 8;
   }
 
   // A row of the tensor in scratch memory, or all of it where rows are too long for that.
@@ -137,8 +145,7 @@ class Builder {
       size = x_.multiply(size, x_.extent_of(p.inner[i]));
       extents.insert(extents.begin(), x_.extent_of(p.inner[i]));
     }
-    int64_t most = x_.range(size).upper;
-    if (most > options_.scratch_bytes / 8) {
+    if (is_long(p)) {
       s.buffer = p.loop->buffer, s.index = p.loop->index;
       return;
     }

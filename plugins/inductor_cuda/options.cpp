@@ -28,7 +28,8 @@ loopir::FusionOptions fusion_options(const Given& given, const Device& device) {
   return {.threads = static_cast<int64_t>(device.facts.multiprocessors),
           .most_loops = static_cast<uint32_t>(given.max_fusion_size),
           .most_independent_loops = static_cast<uint32_t>(given.max_horizontal_fusion_size),
-          .scratch_bytes = scratch_bytes};
+          .scratch_bytes = scratch_bytes,
+          .repeats_long_rows = true};
 }
 
 FormOptions form_options(const Device& device) {
