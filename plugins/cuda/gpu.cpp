@@ -163,7 +163,7 @@ void Gpu::fill(tn_cuda_facts& out) {
 
 void Gpu::synchronize() {
   bind();
-  CU_TRY(*this, "waiting for the device", cuCtxSynchronize);
+  CU_TRY(*this, "waiting for the device", cuCtxSynchronize, context_);
   tell_of(*flag_);
 }
 

@@ -41,7 +41,7 @@ void* Gpu::allocate(size_t bytes, tn_stream* stream) {
   api::Address address = try_allocate(bytes, order);
   if (!address) {
     // What is on its way back counts as free once the device has come to it.
-    CU_TRY(*this, "waiting for the device", cuCtxSynchronize);
+    CU_TRY(*this, "waiting for the device", cuCtxSynchronize, context_);
     trim();
     address = try_allocate(bytes, order);
   }

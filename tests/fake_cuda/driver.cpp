@@ -239,7 +239,7 @@ Result destroy_stream(api::Stream stream) {
 Result synchronize_stream(api::Stream stream) {
   return call("cuStreamSynchronize", [&](World& w) { return finish(w, state_of(w, stream)); });
 }
-Result synchronize_context() {
+Result synchronize_context(api::Context) {
   return call("cuCtxSynchronize", [](World& w) {
     Result failed = api::success;
     bool ran = true;

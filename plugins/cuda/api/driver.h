@@ -125,7 +125,7 @@ struct PoolProperties {
   F(cuDeviceGetAttribute, (int* value, int32_t attribute, Ordinal device))                        \
   F(cuDevicePrimaryCtxRetain, (Context * context, Ordinal device))                                \
   F(cuCtxSetCurrent, (Context context))                                                           \
-  F(cuCtxSynchronize, ())                                                                         \
+  F(cuCtxSynchronize, (Context context))                                                          \
   F(cuMemGetInfo, (size_t * free, size_t * total))                                                \
   F(cuMemPoolCreate, (Pool * pool, const PoolProperties* properties))                             \
   F(cuMemPoolDestroy, (Pool pool))                                                                \

@@ -4,8 +4,13 @@
 
 // Last: it defines macros with the names of the functions.
 #include <cuda.h>
+#include <cudaTypedefs.h>
 
 #include <type_traits>
+
+// The driver gives the form of CUDA 13.0, which cuda.h does not declare.
+std::remove_pointer_t<PFN_cuCtxSynchronize_v13000> synchronize_context;
+#define cuCtxSynchronize synchronize_context
 
 namespace {
 
