@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/sym/sym_int.h"
+#include "graph/symbol_use.h"
 #include "partition/from_graph.h"
 #include "partition/partition.h"
 #include "partition/peak.h"
@@ -30,6 +31,38 @@ std::vector<NodeId> nodes_of(const std::vector<JointId>& calls, const JointView&
   }
   return nodes;
 }
+
+/// The calls of the forward with those that only find out a number which it mentions: to the
+/// partitioner, which sees values alone, nobody reads these.
+class WithNumbers {
+ public:
+  explicit WithNumbers(const Graph& graph)
+      : graph_(graph), symbols_(graph), placed_(graph.nodes().size()) {}
+
+  std::vector<NodeId> run(std::span<const NodeId> nodes) {
+    for (NodeId n : nodes) place(n);
+    return std::move(ordered_);
+  }
+
+ private:
+  void place(NodeId n) {
+    if (placed_[n]) return;
+    placed_[n] = true;
+    const Node& node = graph_.node(n);
+    Graph::for_each_use(node, [&](ValueId v) { make(v); });
+    symbols_.each_of(node, [&](uint32_t s) { make(graph_.symbols[s].value); });
+    ordered_.push_back(n);
+  }
+  void make(ValueId v) {
+    const GraphValue& value = graph_.value(v);
+    if (value.source == ValueSource::node) place(value.source_index);
+  }
+
+  const Graph& graph_;
+  SymbolUse symbols_;
+  std::vector<bool> placed_;
+  std::vector<NodeId> ordered_;
+};
 
 class Splitter {
  public:
@@ -75,7 +108,7 @@ class Splitter {
       out_.saved.push_back({Kind::result, at->second});
     }
     out_.n_extra = static_cast<uint32_t>(outputs.size() - n_before);
-    out_.forward = extractor_.cut(decision_.forward, {}, outputs);
+    out_.forward = extractor_.cut(WithNumbers(graph_).run(decision_.forward), {}, outputs);
   }
 
   // Numbers that the forward finds out and the backward cannot read off what is saved.

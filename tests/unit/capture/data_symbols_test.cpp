@@ -48,6 +48,29 @@ TEST_P(DataSymbols, AnItemOfAComputedTensorIsASymbolOfTheGraph) {
   EXPECT_EQ(f.stats().compiles, 1);
 }
 
+TEST_P(DataSymbols, AnItemThatOnlySizesMentionReachesBothHalvesOfTraining) {
+  auto f = compile(
+      [](const Tensor& k, const Tensor& x) {
+        SymInt n = (k + 0).item<int64_t>();
+        check(n >= 1);
+        check(n <= 8);
+        return (x * n).sum() + full({n}, 2.0).sum();
+      },
+      whole());
+  for (int64_t n : {3, 5}) {
+    Tensor x = row({1, 2}).requires_grad_();
+    Tensor loss = f(number(n), x);
+    EXPECT_EQ(loss.item<float>(), static_cast<float>(5 * n));
+    loss.backward();
+    EXPECT_EQ(x.grad().to_vector<float>(), Floats(2, static_cast<float>(n)));
+  }
+  EXPECT_EQ(f.stats().compiles, 1);
+  EXPECT_THAT(message_of([&] {
+                f(number(9), row({1, 2}).requires_grad_());
+              }),
+              HasSubstr("assertion failed: u0 <= 8"));
+}
+
 TEST_P(DataSymbols, AnItemOfAnArgumentIsGuarded) {
   auto f = compile(
       [](const Tensor& x, const Tensor& w) {
