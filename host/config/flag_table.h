@@ -18,17 +18,6 @@
 namespace tenon::config {
 
 struct LayerValue {
-  LayerValue(Layer from, Value v, std::string where)
-      : layer(from), value(std::move(v)), origin(std::move(where)) {}
-  // Alternative by alternative: the variant's own copy ends the process in libstdc++ 12 where a text
-  // finds no memory.
-  LayerValue(const LayerValue& other) : layer(other.layer), origin(other.origin) {
-    std::visit([this](const auto& v) { value.emplace<std::decay_t<decltype(v)>>(v); }, other.value);
-  }
-  LayerValue(LayerValue&&) = default;
-  LayerValue& operator=(const LayerValue&) = default;
-  LayerValue& operator=(LayerValue&&) = default;
-
   Layer layer;
   Value value;
   std::string origin;

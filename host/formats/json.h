@@ -11,12 +11,13 @@
 
 #include "formats/byte_reader.h"
 
+#include <tenon/detail/variant.h>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace tenon::formats {
@@ -28,7 +29,7 @@ class Json {
  public:
   using Array = std::vector<Json>;
   using Object = std::vector<JsonMember>;
-  using Value = std::variant<std::monostate, bool, int64_t, double, std::string, Array, Object>;
+  using Value = detail::Variant<std::monostate, bool, int64_t, double, std::string, Array, Object>;
 
   // Defined below, where a member is a complete type.
   Json();

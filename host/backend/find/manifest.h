@@ -3,13 +3,14 @@
 
 #include "backend/find/diagnose.h"
 
+#include <tenon/detail/variant.h>
+
 #include <compare>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace tenon {
@@ -35,7 +36,7 @@ enum class OptionType : uint8_t { boolean, integer, floating, string, enumeratio
 std::string_view name_of(OptionType type);
 
 /// A value of an option: bool, int, float, string (also enum), list of strings.
-using OptionValue = std::variant<bool, int64_t, double, std::string, std::vector<std::string>>;
+using OptionValue = detail::Variant<bool, int64_t, double, std::string, std::vector<std::string>>;
 /// As TOML: true, 3, 0.5, "text", ["a", "b"].
 std::string to_text(const OptionValue& value);
 

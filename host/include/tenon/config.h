@@ -15,6 +15,7 @@
 // its thread and by the threads that the runtime starts on its behalf.
 #pragma once
 
+#include <tenon/detail/variant.h>
 #include <tenon/error.h>
 
 #include <cstdint>
@@ -23,13 +24,12 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace tenon::config {
 
 /// A flag's value. Flags of type choice hold their text as a string.
-using Value = std::variant<bool, int64_t, double, std::string, std::vector<std::string>>;
+using Value = tenon::detail::Variant<bool, int64_t, double, std::string, std::vector<std::string>>;
 
 /// As in a TOML file: `true`, `8`, `0.5`, `"text"`, `["a", "b"]`.
 TENON_API std::string value_text(const Value& value);
