@@ -13,6 +13,7 @@
 
 #include <tenon/autograd.h>
 #include <tenon/ops/create.h>
+#include <tenon/ops/nn.h>
 
 #include <algorithm>
 
@@ -33,6 +34,24 @@ Tensor with_history_of(const Tensor& before, const Tensor& content) {
   autograd::Edge edge = autograd::edge_of(before);
   if (edge) autograd::set_history(out, edge.node, edge.input);
   return out;
+}
+
+// A value shows memory by place only where it lies row by row from the start, as it was made and as
+// it is now.
+bool lies_row_by_row(const Base& base) {
+  auto row_by_row = [](const Tensor& t) {
+    return t.is_contiguous() && guard_or_false(sym_offset_of(t) == 0);
+  };
+  return row_by_row(base.made) && row_by_row(base.current);
+}
+
+// A view by place shows memory beyond what the viewed tensor shows of it, so that what is written
+// there cannot go through that tensor: the view begins at the base. Not where gradients end.
+bool begins_at_base(const Alias& viewed, const Base& base) {
+  return !base.is_shared && lies_row_by_row(base) && viewed.value.dtype() == base.current.dtype() &&
+         std::ranges::none_of(viewed.chain, [](const ViewStep& step) {
+           return step.without_grad || step.op->def->vjp.kind == Vjp::Kind::none;
+         });
 }
 
 }  // namespace
@@ -75,17 +94,12 @@ void FunctionalValues::add_shared_memory(const SharedInput& shared, uint32_t pos
   bases_.back().made = aliases_[graph_.inputs()[shared.members[0]]]->value;
 }
 
-// as_strided looks at memory by place, whatever the tensor's own strides are. A value shows that
-// memory only when it lies row by row from the start, as it was made and as it is now.
+// as_strided looks at memory by place, whatever the tensor's own strides are.
 void FunctionalValues::check_strided(const Alias& alias) const {
   const Base& base = bases_[alias.base];
-  auto row_by_row = [](const Tensor& t) {
-    return t.is_contiguous() && guard_or_false(sym_offset_of(t) == 0);
-  };
   size_t own = base.is_shared ? 1 : 0;  // that of a shared input is meant so
   for (size_t i = own; i < alias.chain.size(); ++i)
-    require(!(alias.chain[i].op->def->tags & OpTags::by_place) ||
-                (row_by_row(base.made) && row_by_row(base.current)),
+    require(!(alias.chain[i].op->def->tags & OpTags::by_place) || lies_row_by_row(base),
             ErrorCode::unsupported,
             "as_strided of a tensor that is written and does not lie row by row cannot be made "
             "functional; use slice, select or transpose");
@@ -165,14 +179,61 @@ bool FunctionalValues::is_hidden_from_grad(const Alias& alias) const {
   });
 }
 
+void FunctionalValues::become(ValueId self, const Alias& now) {
+  const ValueId identity = aliases_[self]->identity;
+  for (std::optional<Alias>& alias : aliases_)
+    if (alias && alias->identity == identity) alias = now;
+  aliases_[now.restrided] = now;
+}
+
 void FunctionalValues::restride(ValueId self, ValueId view) {
   Alias now = *aliases_[view];
   now.input = aliases_[self]->input;
   now.identity = aliases_[self]->identity;
   now.restrided = view;
-  for (std::optional<Alias>& alias : aliases_)
-    if (alias && alias->identity == now.identity) alias = now;
-  aliases_[view] = now;
+  become(self, now);
+}
+
+// The view by place that looks as `seen` does, from `offset` on.
+ViewStep FunctionalValues::place_step(const GraphValue& seen, SymInt offset) {
+  static const OpEntry& as_strided = entry_of(OpId::aten_as_strided_default);
+  auto& args = kept_arguments_.emplace_back(
+      std::vector<Value>{Value{}, Value::of(list_of(seen.meta.sizes)),
+                         Value::of(list_of(seen.meta.strides)), Value::of(offset)});
+  if (!symbols_.empty())
+    map_arguments(
+        std::span(args).subspan(1), kept_lists_, [](ValueId) { return Value{}; },
+        [this](Number n) { return symbols_.renewed(n); });
+  return {&as_strided, args};
+}
+
+void FunctionalValues::resize(ValueId self, ValueId resized) {
+  const GraphValue& seen = graph_.value(resized);
+  SymInt offset = sym_offset_of(current(self)), end = offset + 1;
+  Alias now = *aliases_[self];
+  const Base& base = bases_[now.base];
+  require(
+      lies_row_by_row(base) && !base.is_shared, ErrorCode::unsupported,
+      "other sizes of a tensor that does not lie row by row in memory of its own cannot be made "
+      "functional; clone it first");
+  if (begins_at_base(now, base)) now.chain.clear();
+  now.chain.push_back(place_step(seen, offset));
+  for (size_t d = 0; d < seen.meta.sizes.size(); ++d)
+    end = end + (symbols_.renewed(seen.meta.sizes[d]) - 1) * symbols_.renewed(seen.meta.strides[d]);
+  if (end <= base.made.numel()) {
+    now.value = apply_view(now.chain.back(), now.chain.size() == 1 ? base.current : now.value);
+    now.restrided = resized;
+    return become(self, now);
+  }
+  require(base.input == no_value, ErrorCode::unsupported,
+          "an argument grows beyond its memory, which cannot be made functional; clone it first");
+  Tensor larger = constant_pad_nd(base.current.reshape({-1}), {0, end - base.made.numel()});
+  give_memory(self, resized, apply_view(now.chain.back(), larger));
+}
+
+void FunctionalValues::give_memory(ValueId self, ValueId seen, Tensor content) {
+  bases_.push_back({.current = content, .origin = seen, .made = content});
+  become(self, Alias{bases_.size() - 1, {}, content, 0, no_value, seen, seen});
 }
 
 // Whether a result is a view is what the original graph says: a value here can be laid out
@@ -189,7 +250,11 @@ void FunctionalValues::add_result(const Node& node, const OpEntry& op, ValueId i
     if (!is_alias(id, static_cast<ValueId>(a.payload), viewed, value)) continue;
     Alias alias = viewed;
     if (!value.is_same(viewed.value)) {
-      alias.chain.push_back(view_step(node, op, index));
+      bool by_place = op.def->tags & OpTags::by_place;
+      if (by_place && !alias.chain.empty() && begins_at_base(alias, bases_[alias.base]))
+        alias.chain = {place_step(graph_.value(id), sym_offset_of(value))};
+      else
+        alias.chain.push_back(view_step(node, op, index));
       // As on the tape: a view of what needs a gradient, made while gradients are off, has none.
       alias.chain.back().without_grad = !thread_modes.grad_enabled && viewed.value.requires_grad();
       alias.value = value;

@@ -69,6 +69,11 @@ class FunctionalValues {
   void join(ValueId id, ValueId same) { aliases_[id] = aliases_[same]; }
   /// From here on `self` is the view `view` of what it was.
   void restride(ValueId self, ValueId view);
+  /// From here on `self` has the sizes and strides of the value `resized`: a view by place within
+  /// its memory, or memory of its own that begins with what was in it.
+  void resize(ValueId self, ValueId resized);
+  /// From here on `self`, which is no argument, has other memory and looks as the value `seen`.
+  void give_memory(ValueId self, ValueId seen, Tensor content);
   /// The symbols that the results of a node have now.
   void note_symbols(NodeId node);
 
@@ -81,6 +86,8 @@ class FunctionalValues {
  private:
   Value argument(ValueId id);
   ViewStep view_step(const Node& node, const OpEntry& op, uint32_t index);
+  ViewStep place_step(const GraphValue& seen, SymInt offset);
+  void become(ValueId self, const Alias& now);
   bool is_alias(ValueId id, ValueId argument, const Alias& viewed, const Tensor& value) const;
   void check_strided(const Alias& alias) const;
   bool is_hidden_from_grad(const Alias& alias) const;

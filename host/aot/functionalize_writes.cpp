@@ -41,11 +41,18 @@ bool have_same_sizes(const Tensor& a, const Tensor& b) {
   return same;
 }
 
+// Sizes change in place, and with them maybe the memory: no functional form says which.
+bool resizes(const Node& node) {
+  return node.op == OpId::aten_resize__default || node.op == OpId::aten_resize_as__default;
+}
+
 }  // namespace
 
 // A node that writes: the functional form computes the new content of what it writes.
 void Functionalizer::lower_write(const Node& node, const OpEntry& op, std::vector<Value>& args) {
   if (op.out_form) return lower_out(node, op, args);
+  if (resizes(node))
+    return values_.resize(static_cast<ValueId>(node.args[0].payload), node.first_result);
   bool writes_self = node.args[0].tag == Tag::ref && op.mutated_args == 1;
   const OpEntry* functional = writes_self ? functional_form(op) : nullptr;
   if (!functional) return lower_on_copies(node, op, args);
@@ -54,16 +61,27 @@ void Functionalizer::lower_write(const Node& node, const OpEntry& op, std::vecto
   call(*functional, node, args, static_cast<ValueId>(node.args[0].payload));
 }
 
-// New content of an argument as a whole.
+// The result that is the argument itself, or no_value.
+ValueId Functionalizer::result_that_is(const Node& node, const OpEntry& op, uint32_t arg) const {
+  for (uint32_t r = 0; r < op.n_returns; ++r)
+    if (op.schema.returned_arg(r) == static_cast<int>(arg)) return node.first_result + r;
+  return no_value;
+}
+
+// New content of an argument as a whole; with other sizes it has other memory from here on.
 void Functionalizer::write_argument(const Node& node, const OpEntry& op, uint32_t arg,
                                     Tensor content) {
   auto id = static_cast<ValueId>(node.args[arg].payload);
   Tensor before = values_.current(id);
-  require(have_same_sizes(before, content), ErrorCode::unsupported,
-          "{} gives its argument {} other sizes, which cannot be made functional yet", op.name,
-          op.schema.args[arg].name);
   if (content.dtype() != before.dtype()) content = content.to(before.dtype());
-  values_.write(id, content);
+  if (have_same_sizes(before, content)) return values_.write(id, content);
+  ValueId result = result_that_is(node, op, arg);
+  bool is_own = values_.base_of(values_.alias(id)).input == no_value;
+  require(is_own && result != no_value, ErrorCode::unsupported,
+          "{} gives its argument {} other sizes, which cannot be made functional; pass a tensor of "
+          "the right sizes",
+          op.name, op.schema.args[arg].name);
+  values_.give_memory(id, result, content);
 }
 
 // The out arguments are the last ones; each is the result of the functional op.

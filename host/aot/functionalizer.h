@@ -47,6 +47,7 @@ class Functionalizer {
   void lower_out(const Node& node, const OpEntry& op, const std::vector<Value>& args);
   void lower_on_copies(const Node& node, const OpEntry& op, const std::vector<Value>& args);
   void write_argument(const Node& node, const OpEntry& op, uint32_t arg, Tensor content);
+  ValueId result_that_is(const Node& node, const OpEntry& op, uint32_t arg) const;
   void lower_restride(const Node& node, const OpEntry& view, const std::vector<Value>& args,
                       ValueId self);
   void lower_batch_norm(const Node& node, const OpEntry& op, const std::vector<Value>& args);

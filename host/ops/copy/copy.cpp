@@ -163,8 +163,11 @@ void become_resized(const Tensor& self, SymIntList size, MemoryFormat format) {
   bool same = sizes.size() == self.sizes().size() &&
               std::equal(sizes.begin(), sizes.end(), self.sizes().begin());
   if (same && format == MemoryFormat::contiguous) return;
-  int64_t bytes = (self.storage_offset() + product(size).guard_int()) * itemsize(self.dtype());
-  if (!self.is_fake() && static_cast<uint64_t>(bytes) > impl_of(self)->storage_bytes) {
+  SymInt room = (sym_offset_of(self) + product(size)) * itemsize(self.dtype());
+  if (self.is_fake())
+    return replace_metadata(self, list_of(sizes), list_of(strides), sym_offset_of(self));
+  int64_t bytes = room.guard_int();
+  if (static_cast<uint64_t>(bytes) > impl_of(self)->storage_bytes) {
     // New memory: the elements that were there keep their places from the start of the storage.
     Tensor larger =
         make_tensor(contiguous_meta({bytes / itemsize(self.dtype())}, self.dtype(), self.device()));

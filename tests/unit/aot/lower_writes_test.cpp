@@ -81,14 +81,92 @@ TEST(LowerWrites, AFunctionalFormIsFoundByItsName) {
   EXPECT_EQ(find_op("tenon.functional_"), nullptr);
 }
 
-TEST(LowerWrites, OtherSizesOfAWrittenArgumentAreRefused) {
-  auto graph = graph_of(R"(
+TEST(LowerWrites, ATensorThatShrinksKeepsItsMemory) {
+  expect_same(R"(
   input %x: f32[2, 3]
-  %w: f32[4] = aten.resize_.default(%x, [4])
+  %y: f32[2, 3] = aten.add.Scalar(%x, 1)
+  %v: f32[3] offset 3 = aten.select.int(%y, 0, 1)
+  %r: f32[2, 2] = aten.resize_.default(%y, [2, 2])
+  %w: f32[2, 2] = aten.mul_.Scalar(%r, 10)
+  output %w, %v
+)");
+  expect_same(R"(
+  input %x: f32[2, 3]
+  input %like: i64[3, 1]
+  %r: f32[3, 1] = aten.resize_as_.default(%x, %like)
+  %w: f32[3, 1] = aten.mul_.Scalar(%x, 10)
   output %w
 )");
-  EXPECT_THAT(message_of([&] { lower_inference(*graph, {}); }),
-              HasSubstr("aten.resize_.default gives its argument self other sizes"));
+}
+
+TEST(LowerWrites, AViewShrinksFromWhereItBegins) {
+  expect_same(R"(
+  input %x: f32[2, 3]
+  %y: f32[2, 3] = aten.add.Scalar(%x, 1)
+  %t: f32[3, 2] strides [1, 3] = aten.transpose.int(%y, 0, 1)
+  %v: f32[2, 2] strides [1, 3] offset 1 = aten.slice.Tensor(%t, 0, 1, 3)
+  %r: f32[3] offset 1 = aten.resize_.default(%v, [3])
+  %w: f32[3] offset 1 = aten.mul_.Scalar(%r, 10)
+  %z: f32[2, 3] = aten.add.Scalar(%y, 0)
+  output %w, %z
+)");
+}
+
+TEST(LowerWrites, AViewByPlaceShowsMoreThanTheViewThatItIsTakenOf) {
+  expect_same(R"(
+  input %x: f32[2, 3]
+  %y: f32[2, 3] = aten.add.Scalar(%x, 1)
+  %r: f32[3] = aten.select.int(%y, 0, 0)
+  %s: f32[5] = aten.as_strided.default(%r, [5], [1])
+  %w: f32[5] = aten.mul_.Scalar(%s, 10)
+  %z: f32[2, 3] = aten.add.Scalar(%y, 0)
+  output %w, %z, %r
+)");
+}
+
+TEST(LowerWrites, ATensorThatGrowsBeginsWithItsElements) {
+  expect_same(R"(
+  input %x: f32[2, 3]
+  %y: f32[2, 3] = aten.add.Scalar(%x, 1)
+  %r: f32[2, 4] = aten.resize_.default(%y, [2, 4])
+  %w: f32[2, 4] = aten.mul_.Scalar(%y, 10)
+  %f: f32[8] = aten.view.default(%r, [8])
+  %s: f32[6] = aten.slice.Tensor(%f, 0, 0, 6)
+  %z: f32[6] = aten.add.Scalar(%s, 1)
+  output %z
+)");
+}
+
+TEST(LowerWrites, AnEmptyOutArgumentGetsTheSizesOfTheResult) {
+  expect_same(R"(
+  input %x: f32[2, 3]
+  input %y: f32[3, 2]
+  %o: f32[0] = aten.empty.memory_format([0], dtype=f32)
+  %w: f32[2, 2] = aten.mm.out(%x, %y, %o)
+  %z: f32[2, 2] = aten.add.Scalar(%w, 1)
+  output %z, %w
+)");
+}
+
+TEST(LowerWrites, AnArgumentDoesNotGetOtherMemory) {
+  auto refusal = [](const std::string& body) {
+    auto graph = graph_of(body);
+    return message_of([&] { lower_inference(*graph, {}); });
+  };
+  EXPECT_THAT(refusal(R"(
+  input %x: f32[2, 3]
+  %w: f32[7] = aten.resize_.default(%x, [7])
+  output %w
+)"),
+              HasSubstr("an argument grows beyond its memory"));
+  EXPECT_THAT(refusal(R"(
+  input %x: f32[2, 3]
+  input %y: f32[3, 2]
+  input %o: f32[0]
+  %w: f32[2, 2] = aten.mm.out(%x, %y, %o)
+  output %w
+)"),
+              HasSubstr("aten.mm.out gives its argument out other sizes"));
 }
 
 }  // namespace
