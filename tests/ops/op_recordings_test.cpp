@@ -13,13 +13,10 @@
 // --device eager, meta and vjp run there; cases that nobody runs there are counted apart, as refused.
 // Without op names the run fails below the thresholds at the top.
 // The tolerances are those of debug/op_compare.h.
-#include "aot/lower.h"
+#include "call_graph.h"
 #include "core/device/device_memory.h"
 #include "debug/op_compare.h"
 #include "folders.h"
-#include "graph/interpret.h"
-#include "graph/record.h"
-#include "graph/text/parse.h"
 #include "ops/decompose.h"
 
 #include <tenon/autograd.h>
@@ -181,39 +178,9 @@ void run_vjp(const OpRecording& r, const OpEntry& op, const RecordedCall& c, OpR
   note(report, c, "vjp", what);
 }
 
-// The call as a graph of core ops, with the tensors that are its inputs.
-std::shared_ptr<Graph> record_parts(const OpEntry& op, const CallValues& call,
-                                    std::vector<Tensor>& inputs) {
-  GraphRecorder recorder(ShapeEnv::make());
-  recorder.opens = [&op, core = decomposition_set("core_aten", {})](const OpEntry& part) {
-    return &part == &op || core(part);
-  };
-  recorder.lift = [&](const Tensor& real) {
-    for (size_t i = 0; i < inputs.size(); ++i)
-      if (inputs[i].is_same(real)) return recorder.input_fake(static_cast<uint32_t>(i));
-    inputs.push_back(real);
-    return recorder.add_input(meta_of(real), real.storage_offset());
-  };
-  RecordScope scope(recorder);
-  OpResults results(op.n_returns);
-  run_op(op, call, results);
-  std::vector<Tensor> outputs;
-  for (const Value& v : flattened(results)) outputs.push_back(tensor_in(v));
-  return recorder.finish(outputs);
-}
-
 std::string compare_parts(const OpRecording& r, const OpEntry& op, const RecordedCall& c) {
   CallValues call = make_call(r, c, op, ArgumentKind::real);
-  std::vector<Tensor> inputs;
-  std::shared_ptr<Graph> graph = record_parts(op, call, inputs);
-  for (const Node& node : graph->nodes()) {
-    const OpEntry& part = entry_of(node.op);
-    if (!part.def->core && can_decompose(part)) return part.name + " was not taken apart";
-  }
-  std::vector<detail::TensorHead*> heads;
-  for (const Tensor& t : inputs) heads.push_back(t.head());
-  std::vector<Tensor> outputs(graph->outputs().size());
-  Interpreter(graph).run(heads, {}, outputs, false);
+  std::vector<Tensor> outputs = run_graph(graph_of_parts(op, call));
   std::vector<formats::JsonView> expected = expected_of(c);
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!is_recorded_tensor(expected.at(i))) continue;
