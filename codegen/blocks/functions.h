@@ -215,7 +215,7 @@ BLOCKS_BINARY(Mul, wide(x) * wide(y))
 BLOCKS_BINARY(Div, x / y)
 BLOCKS_UNARY(Sign, (x > 0) - (x < 0))
 BLOCKS_UNARY(Same, x)
-// NaN in either operand gives NaN. Without a branch, which data would decide.
+// NaN in either operand gives NaN, equal ones the first. Without a branch, which data would decide.
 BLOCKS_BINARY(Min, ((y < x) | (y != y)) ? y : x)
 BLOCKS_BINARY(Max, ((x < y) | (y != y)) ? y : x)
 

@@ -18,8 +18,8 @@ Value* log_sum_exp(IRBuilderBase& b, int32_t dtype, Value* p, Value* q) {
   auto op = [&](uint16_t code, Value* l, Value* r = nullptr) {
     return emit_primitive(b, code, dtype, dtype, l, r, nullptr);
   };
-  Value* high = op(TN_F_MAX, p, q);
-  Value* distance = op(TN_F_SUB, op(TN_F_MIN, p, q), high);
+  Value* high = any_extreme(b, p, q, true);
+  Value* distance = op(TN_F_SUB, any_extreme(b, p, q, false), high);
   Value* sum = op(TN_F_ADD, high, op(TN_F_LOG1P, op(TN_F_EXP, distance)));
   Value* infinity = constant_of(high->getType(), std::numeric_limits<double>::infinity());
   Value* is_infinite = b.CreateFCmpOEQ(op(TN_F_ABS, high), infinity);
@@ -57,6 +57,9 @@ Value* neutral(Fold fold, llvm::Type* type, int32_t dtype) {
 
 Value* combined(IRBuilderBase& b, Fold fold, int32_t dtype, Value* p, Value* q) {
   if (fold == Fold::log_sum_exp) return log_sum_exp(b, dtype, p, q);
+  bool is_extreme = fold == Fold::minimum || fold == Fold::maximum;
+  if (is_extreme && p->getType()->getScalarType()->isFloatingPointTy())
+    return any_extreme(b, p, q, fold == Fold::maximum);
   uint16_t code = fold == Fold::sum       ? TN_F_ADD
                   : fold == Fold::product ? TN_F_MUL
                   : fold == Fold::minimum ? TN_F_MIN

@@ -36,15 +36,20 @@ Value* call_lanes(IRBuilderBase& b, const char* name, llvm::Type* type, Value* x
 Value* zero_like(Value* x) { return llvm::Constant::getNullValue(x->getType()); }
 Value* number_like(Value* x, double number) { return llvm::ConstantFP::get(x->getType(), number); }
 
-/// NaN in either operand gives NaN; of zeros either one. The intrinsic, since LLVM 19 makes a
-/// comparison of x out of one of |x| where comparisons and selections are written out.
+// A constant that no number is equal to but in all its bits.
+bool is_nonzero_constant(Value* x) {
+  auto* constant = llvm::dyn_cast<llvm::Constant>(x);
+  if (constant && constant->getType()->isVectorTy()) constant = constant->getSplatValue();
+  auto* number = llvm::dyn_cast_or_null<llvm::ConstantFP>(constant);
+  return number && !number->isZero() && !number->isNaN();
+}
+
+/// NaN in either operand gives NaN, equal operands the first one: y < x ? y : x.
 Value* real_extreme(IRBuilderBase& b, Value* x, Value* y, bool maximum) {
-  Value* out =
-      b.CreateBinaryIntrinsic(maximum ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, x, y);
-  llvm::FastMathFlags flags;
-  flags.setNoSignedZeros();
-  if (auto* call = llvm::dyn_cast<llvm::Instruction>(out)) call->setFastMathFlags(flags);
-  return out;
+  if (is_nonzero_constant(x) || is_nonzero_constant(y)) return any_extreme(b, x, y, maximum);
+  Value* wins = maximum ? b.CreateFCmpOGT(y, x) : b.CreateFCmpOLT(y, x);
+  Value* out = b.CreateSelect(wins, y, x);
+  return b.CreateSelect(b.CreateFCmpUNO(y, y), y, out);
 }
 
 Value* real_fmod(IRBuilderBase& b, Value* x, Value* y) {
@@ -347,6 +352,17 @@ Value* emit_primitive(IRBuilderBase& b, uint16_t code, int32_t result, int32_t o
   if (!out)
     throw tenon::plugin::declined(
         tenon::plugin::text("primitive {} has no code for dtype {}", code, operand));
+  return out;
+}
+
+// The intrinsic, since LLVM 19 makes a comparison of x out of one of |x| where comparisons and
+// selections are written out.
+Value* any_extreme(IRBuilderBase& b, Value* x, Value* y, bool maximum) {
+  Value* out =
+      b.CreateBinaryIntrinsic(maximum ? llvm::Intrinsic::maximum : llvm::Intrinsic::minimum, x, y);
+  llvm::FastMathFlags flags;
+  flags.setNoSignedZeros();
+  if (auto* call = llvm::dyn_cast<llvm::Instruction>(out)) call->setFastMathFlags(flags);
   return out;
 }
 

@@ -24,6 +24,9 @@ llvm::Value* emit_primitive(llvm::IRBuilderBase& b, uint16_t code, int32_t resul
                             llvm::Value* x, llvm::Value* y, llvm::Value* z);
 /// x of dtype `from` as `to`.
 llvm::Value* emit_cast(llvm::IRBuilderBase& b, llvm::Value* x, int32_t from, int32_t to);
+/// The lesser or greater of real numbers, NaN if either is; of zeros any, so that folds may take
+/// their elements in any order, and need one instruction.
+llvm::Value* any_extreme(llvm::IRBuilderBase& b, llvm::Value* x, llvm::Value* y, bool maximum);
 /// Whether it becomes calls lane by lane, of which wide vectors would make too many.
 bool is_called(uint16_t code, int32_t operand);
 

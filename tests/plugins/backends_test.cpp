@@ -12,8 +12,10 @@
 #include "ops/op_table.h"
 
 #include <tenon/compile.h>
+#include <tenon/ops.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -127,6 +129,28 @@ TEST_F(Backends, AllRunTheGraph) {
       EXPECT_EQ(out[1].size(1).guard_int(), rows);
       EXPECT_EQ(out[2].size(0).guard_int(), 3 * rows);
     }
+  }
+}
+
+// As PyTorch does it but for maximum and minimum of whole vectors, whose sign depends on the place.
+TEST_F(Backends, OfTwoZerosTheFirstIsTheExtreme) {
+  auto body = [](const Tensor& x, const Tensor& y) {
+    return std::vector{minimum(x, y),  maximum(x, y),     fmin(x, y),        fmax(x, y),
+                       clamp(x, y, y), clamp_min(x, 0.0), clamp_max(x, 0.0), clamp(x, -0.0, 0.0)};
+  };
+  std::vector<std::string> known = list_backends({});
+  for (const char* name : {"eager", "aot_eager", "inductor", "ts", "nnc"}) {
+    if (std::find(known.begin(), known.end(), name) == known.end()) continue;
+    auto f = compile(body, {.backend = name});
+    for (Dtype dtype : {Dtype::f32, Dtype::f64, Dtype::bf16})
+      for (double sign : {0.0, -0.0}) {
+        Tensor x = full({37}, sign, dtype), y = full({37}, -sign, dtype);
+        std::vector<Tensor> results = f(x, y);
+        for (size_t r = 0; r < results.size(); ++r)
+          for (double v : results[r].to(Dtype::f64).to_vector<double>())
+            ASSERT_EQ(std::signbit(v), std::signbit(sign))
+                << name << ", result " << r << ", " << to_text(dtype);
+      }
   }
 }
 

@@ -22,12 +22,11 @@ namespace {
 
 constexpr uint16_t bool_type = dtype_number(Dtype::bool_);
 
+// Not min and max, which give the first of two zeros.
 bool is_commutative(ScalarCode code) {
   switch (code) {
     case ScalarCode::add:
     case ScalarCode::mul:
-    case ScalarCode::min:
-    case ScalarCode::max:
     case ScalarCode::band:
     case ScalarCode::bor:
     case ScalarCode::bxor:

@@ -13,7 +13,7 @@ enum {
   TN_F_ADD, TN_F_SUB, TN_F_MUL,        /* bool: or, xor, and */
   TN_F_DIV,                            /* floats only */
   TN_F_TRUNCDIV, TN_F_FLOORDIV, TN_F_FMOD, TN_F_MOD,  /* integers: 0 where b is 0 */
-  TN_F_MIN, TN_F_MAX,                  /* NaN in either operand gives NaN */
+  TN_F_MIN, TN_F_MAX,                  /* NaN in either operand gives NaN; equal ones a */
   TN_F_POW, TN_F_COPYSIGN, TN_F_ATAN2,
   TN_F_BAND, TN_F_BOR, TN_F_BXOR, TN_F_BNOT,  /* bool: logical */
   TN_F_SHL, TN_F_SHR,                  /* counts outside 0..bits-1: 0, and the sign fill */
