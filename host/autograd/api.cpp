@@ -261,25 +261,53 @@ void retain_grad_at(Node& node, uint32_t input, std::shared_ptr<Tensor> cell) {
   retains[input] = std::move(cell);
 }
 
-GradFn grad_fn(const Tensor& t) { return GradFn(node_of(t)); }
+GradFn grad_fn(const Tensor& t) {
+  std::shared_ptr<Node> node = node_of(t);
+  if (!node && thread_modes.tracer && t.is_fake()) node = node_slot(t);
+  return GradFn(std::move(node));
+}
 
 std::string GradFn::name() const { return node_ ? node_->name() : "none"; }
 
 std::vector<GradFn> GradFn::next_functions() const {
   std::vector<GradFn> out;
+  require(!dynamic_cast<const ComingNode*>(node_.get()), ErrorCode::unsupported,
+          "next_functions: {} is the node of a tensor of a compiled body, whose tape is made when "
+          "its code runs; ask in a part of the body under disable()",
+          name());
   if (node_)
     for (const Edge& edge : node_->next) out.emplace_back(edge.node);
   return out;
 }
 
+namespace {
+
+// Of a node that is still to come: with the code that makes its result.
+template <class List, class F>
+HookHandle hook_node(const std::shared_ptr<Node>& node, const char* what, List NodeHooks::*list,
+                     F hook) {
+  require(node != nullptr, "{}: no recorded op made this tensor", what);
+  auto* coming = dynamic_cast<const ComingNode*>(node.get());
+  if (!coming) return add_hook(node, list, std::move(hook));
+  require(
+      thread_modes.tracer && coming->result().is_fake(),
+      "{}: {} is the node of a tensor of a compiled body that is over, whose operations have run "
+      "in one piece; call {} in the body",
+      what, coming->name(), what);
+  auto attach = [list, hook = std::move(hook)](const Tensor& real) {
+    return add_hook(node_of(real), list, hook);
+  };
+  return hook_slot(coming->result(), {what, true, std::move(attach), true});
+}
+
+}  // namespace
+
 HookHandle GradFn::register_prehook(NodePreHook hook) const {
-  require(node_ != nullptr, "register_prehook: no recorded op made this tensor");
-  return add_hook(node_, &NodeHooks::before, std::move(hook));
+  return hook_node(node_, "register_prehook", &NodeHooks::before, std::move(hook));
 }
 
 HookHandle GradFn::register_hook(NodePostHook hook) const {
-  require(node_ != nullptr, "register_hook: no recorded op made this tensor");
-  return add_hook(node_, &NodeHooks::after, std::move(hook));
+  return hook_node(node_, "register_hook", &NodeHooks::after, std::move(hook));
 }
 
 // ---- anomaly mode

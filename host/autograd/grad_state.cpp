@@ -53,7 +53,7 @@ const Tensor& Tensor::requires_grad_(bool value) const {
       value || is_leaf(),
       "requires_grad_: this tensor was made by {}; only leaves can stop needing a gradient, use "
       "detach()",
-      is_leaf() ? "" : autograd::node_of(*this)->name());
+      is_leaf() ? "" : autograd::grad_fn(*this).name());
   if (thread_modes.tracer && is_fake() && requires_grad() != value)
     autograd::requires_grad_slot(*this, value);
   // Made here, so that threads that record with a common leaf find it.
@@ -98,7 +98,10 @@ void Tensor::set_grad(const Tensor& gradient) const {
   (state.retained ? *state.retained : state.grad) = gradient;
 }
 
-bool Tensor::is_leaf() const { return !autograd::node_of(*this); }
+bool Tensor::is_leaf() const {
+  if (autograd::node_of(*this)) return false;
+  return !thread_modes.tracer || !is_fake() || autograd::is_leaf_slot(*this);
+}
 
 void Tensor::retain_grad() const {
   require(requires_grad(),

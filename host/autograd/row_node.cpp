@@ -98,8 +98,10 @@ void RowNode::save_results(const CallArgs& call) {
 
 // ---- running
 
-std::string RowNode::name() const {
-  std::string out = op_.schema.name;
+std::string RowNode::name() const { return node_name(op_); }
+
+std::string node_name(const OpEntry& op) {
+  std::string out = (op.functional ? *op.functional : op).schema.name;
   while (out.starts_with('_')) out.erase(0, 1);
   bool upper = true;
   std::string camel;

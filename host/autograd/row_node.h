@@ -6,6 +6,9 @@
 
 namespace tenon::autograd {
 
+/// That of the node that an op makes: "MulBackward" for mul and mul_.
+std::string node_name(const OpEntry& op);
+
 class RowNode final : public Node {
  public:
   RowNode(const OpEntry& op, const VjpPlan& plan) : op_(op), plan_(plan) {}

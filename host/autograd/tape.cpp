@@ -219,6 +219,7 @@ void (*requires_grad_slot)(const Tensor&, bool) = nullptr;
 void* (*leave_recording_slot)(const char*, std::vector<Tensor>&) = nullptr;
 void (*resume_recording_slot)(void*) = nullptr;
 Tensor (*behind_fake_slot)(const Tensor&) = nullptr;
+bool (*is_leaf_slot)(const Tensor&) = nullptr;
 
 std::shared_ptr<Node> make_refusing_node(std::string name, std::string why, Edges edges) {
   auto node = std::make_shared<RefusingNode>(std::move(name), std::move(why));

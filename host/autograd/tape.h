@@ -28,5 +28,8 @@ extern void* (*leave_recording_slot)(const char* what, std::vector<Tensor>& tens
 extern void (*resume_recording_slot)(void* token);
 /// While a recorder runs: the tensor that a fake stands for, if it is known and has the gradient.
 extern Tensor (*behind_fake_slot)(const Tensor& fake);
+/// While a recorder runs: whether a fake that has no node is a leaf of a plain run.
+/// capture/fake_tape.cpp.
+extern bool (*is_leaf_slot)(const Tensor& fake);
 
 }  // namespace tenon::autograd

@@ -12,7 +12,8 @@ namespace {
 
 thread_local const TapeRequests* requests_of_call = nullptr;
 
-constexpr const char *hooks_fact = "hooks", *function_fact = "function";
+constexpr const char *hooks_fact = "hooks", *own_node_fact = "own_node",
+                     *function_fact = "function";
 
 template <class T>
 std::string list_text(const std::vector<T>& numbers) {
@@ -51,6 +52,12 @@ bool is_grad_enabled_at(const tenon::Node& node, bool around) {
 }  // namespace
 
 HookHandle (*hook_slot)(const Tensor&, HookWish) = nullptr;
+std::shared_ptr<Node> (*node_slot)(const Tensor&) = nullptr;
+
+std::vector<Tensor> ComingNode::apply(std::vector<Tensor>) {
+  ensure(false, "a node that only stands for another one is on the tape");
+  return {};
+}
 
 // ---- what waits
 
@@ -136,6 +143,12 @@ std::vector<ValueId> hooked_values(const Graph& graph) {
   return values;
 }
 
+void mark_own_node(Graph& graph, ValueId value) {
+  graph.node(graph.value(value).source_index).facts[own_node_fact] = "true";
+}
+
+bool has_own_node(const tenon::Node& node) { return node.facts.contains(own_node_fact); }
+
 void mark_function(Graph& graph, NodeId last, const FunctionPlace& place) {
   graph.node(last).facts[function_fact] = place.text();
 }
@@ -159,7 +172,8 @@ NodeId begin_of_forward(const Graph& graph, NodeId last, bool grad_enabled) {
 
 void forget_requests(Graph& graph) {
   for (NodeId n = 0; n < graph.nodes().size(); ++n)
-    for (const char* fact : {hooks_fact, function_fact}) graph.node(n).facts.erase(fact);
+    for (const char* fact : {hooks_fact, own_node_fact, function_fact})
+      graph.node(n).facts.erase(fact);
 }
 
 bool has_whole_gradient(const Graph& graph, ValueId output,

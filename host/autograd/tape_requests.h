@@ -3,7 +3,8 @@
 //
 // Problem: there is no node yet, and code for a whole graph shows gradients of its results only.
 // Model: the graph says where the tape is wanted, in facts of nodes: `hooks` names hooked results,
-// `function` the inputs, results and saved values of a function whose forward ends there. Code of
+// `own_node` an operation whose node itself is hooked, `function` the inputs, results and saved values
+// of a function whose forward ends there. Code of
 // the graph ends a piece at these places. Each call brings the hooks and functions themselves, which
 // are attached to what the piece has made. Threads: the requests of a call stay with its thread; a
 // handle may be used on any.
@@ -43,6 +44,7 @@ HookHandle handle_of(std::shared_ptr<WaitingHook> hook);
 struct HookOnValue {
   ValueId value;
   std::shared_ptr<WaitingHook> hook;
+  bool on_node = false;  ///< of the operation that made it, which needs a node of its own
 };
 struct FunctionAtNode {
   NodeId last;  ///< of the nodes of its forward
@@ -87,6 +89,9 @@ void mark_hooked(Graph& graph, ValueId value);
 bool is_hooked(const tenon::Node& node);
 /// The values that are marked, in order.
 std::vector<ValueId> hooked_values(const Graph& graph);
+/// The operation that makes this value must have a node of its own on the tape.
+void mark_own_node(Graph& graph, ValueId value);
+bool has_own_node(const tenon::Node& node);
 void mark_function(Graph& graph, NodeId last, const FunctionPlace& place);
 /// The last nodes of functions, in order.
 std::vector<NodeId> ends_of_functions(const Graph& graph);
@@ -105,7 +110,26 @@ struct HookWish {
   const char* what;     ///< "register_hook"
   bool is_for_results;  ///< of operations; else for leaves only
   AttachHook attach;
+  bool on_node = false;  ///< on the node that made the tensor
 };
 extern HookHandle (*hook_slot)(const Tensor& t, HookWish wish);
+
+/// Stands for the node that a recorded operation will have.
+class ComingNode final : public Node {
+ public:
+  ComingNode(std::string name, Tensor result)
+      : name_(std::move(name)), result_(std::move(result)) {}
+  std::string name() const override { return name_; }
+  std::vector<Tensor> apply(std::vector<Tensor> grads) override;
+  /// A fake, as long as the body runs.
+  const Tensor& result() const { return result_; }
+
+ private:
+  std::string name_;
+  Tensor result_;
+};
+/// While a recorder runs: the node of a fake that the tape does not know, or what stands for it; null
+/// for leaves. capture/fake_tape.cpp.
+extern std::shared_ptr<Node> (*node_slot)(const Tensor& fake);
 
 }  // namespace tenon::autograd

@@ -44,11 +44,12 @@ void TouchedGradients::give_back() {
 std::vector<bool> TouchedGradients::take_histories(std::span<const Tensor> outputs) {
   std::vector<bool> had;
   for (const Tensor& t : outputs) {
-    bool is_own_leaf = t.defined() && t.requires_grad() && is_made_by_body(t) && t.is_leaf();
+    bool is_own_leaf =
+        t.defined() && t.requires_grad() && is_made_by_body(t) && !autograd::node_of(t);
     require(!is_own_leaf, ErrorCode::unsupported,
             "a body that calls backward() or requires_grad_() and must be one graph returns a leaf "
             "that it has made; return its detach(), or leave out fullgraph");
-    had.push_back(t.defined() && t.is_fake() && t.requires_grad() && !t.is_leaf());
+    had.push_back(t.defined() && t.is_fake() && t.requires_grad() && autograd::node_of(t));
     if (!had.back()) continue;
     autograd::state_of(t)->node = nullptr;
     mark_requires_grad(t, false);

@@ -21,7 +21,7 @@ HookHandle attach_now(const HookWish& wish, const Tensor& real) {
 
 HookHandle wait_with(const HookWish& wish, ValueId value, autograd::TapeRequests& requests) {
   require(wish.is_for_results, "{}: expected a leaf that needs a gradient", wish.what);
-  requests.hooks.push_back({value, std::make_shared<WaitingHook>(wish.attach)});
+  requests.hooks.push_back({value, std::make_shared<WaitingHook>(wish.attach), wish.on_node});
   return autograd::handle_of(requests.hooks.back().hook);
 }
 
@@ -32,6 +32,13 @@ void require_whole_gradient(const HookWish& wish, const Graph& graph, ValueId ou
       "{}: the body has computed other results from the tensor before a graph break, whose part "
       "of its gradient would not be seen; call {} before the graph break",
       wish.what, wish.what);
+}
+
+void require_node_to_come(const HookWish& wish) {
+  require(!wish.on_node, ErrorCode::unsupported,
+          "{}: the operation that made the tensor has run before a graph break, in one piece with "
+          "others, and has no node of its own; call {} before the graph break",
+          wish.what, wish.what);
 }
 
 namespace {
@@ -78,9 +85,11 @@ HookHandle hook_in_trace(Trace& trace, const Tensor& t, const HookWish& wish) {
     if (recorder.graph().value(value).source == ValueSource::node) {
       HookHandle handle = wait_with(wish, value, trace.requests());
       autograd::mark_hooked(recorder.graph(), value);
+      if (wish.on_node) autograd::mark_own_node(recorder.graph(), value);
       return handle;
     }
   }
+  require_node_to_come(wish);
   const ValueOrigin* origin = trace.inputs().known_origin(fake);
   if (origin && origin->kind == ValueOrigin::Kind::graph)
     require_whole_gradient(wish, trace, origin->index);

@@ -13,6 +13,8 @@ autograd::HookHandle attach_now(const autograd::HookWish& wish, const Tensor& re
 /// The hook waits for the code that makes a value. Throws UserError for one that is for leaves.
 autograd::HookHandle wait_with(const autograd::HookWish& wish, ValueId value,
                                autograd::TapeRequests& requests);
+/// A tensor that is not the result of an operation that is still to run has no node to come.
+void require_node_to_come(const autograd::HookWish& wish);
 /// Throws UserError where an output of a segment may have gradients that do not pass its tensor.
 /// `may_get_gradient`: somebody has, or has used, another output of the segment.
 void require_whole_gradient(const autograd::HookWish& wish, const Graph& graph, ValueId output,

@@ -57,6 +57,7 @@ Options options_of_backward(const Options& options) {
 struct Stretch {
   std::vector<NodeId> nodes;
   std::optional<FunctionPlace> function;  ///< whose forward they are
+  bool is_own_node = false;               ///< one operation, which goes on the tape itself
 };
 
 /// One of these with its code.
@@ -181,12 +182,16 @@ std::vector<Stretch> stretches_of(const Graph& graph, std::span<const ValueId> h
     ends[last] = true;
   }
   for (ValueId value : hooked)
-    if (NodeId maker = graph.value(value).source_index; !is_inside[maker]) ends[maker] = true;
+    if (NodeId maker = graph.value(value).source_index; !is_inside[maker]) {
+      ends[maker] = true;
+      if (maker > 0 && autograd::has_own_node(graph.node(maker))) ends[maker - 1] = true;
+    }
   std::vector<Stretch> stretches(1);
   for (NodeId n = 0; n < ends.size(); ++n) {
     stretches.back().nodes.push_back(n);
     if (!ends[n]) continue;
     stretches.back().function = FunctionPlace::of(graph.node(n));
+    stretches.back().is_own_node = !is_inside[n] && autograd::has_own_node(graph.node(n));
     if (n + 1 < ends.size()) stretches.emplace_back();
   }
   return stretches;
@@ -233,7 +238,8 @@ std::shared_ptr<Artifact> compile_tape_pieces(
     Extracted part = cut_out(extractor, *graph, stretch);
     autograd::forget_requests(*part.graph);
     EnableGradGuard mode(thread_modes.grad_enabled && !stretch.function);
-    auto piece = std::make_shared<TapePiece>(compile(part.graph), stretch, part, hooked, options);
+    auto code = stretch.is_own_node ? op_by_op(part.graph) : compile(part.graph);
+    auto piece = std::make_shared<TapePiece>(std::move(code), stretch, part, hooked, options);
     pieces.push_back({std::move(stretch.nodes), std::move(part), std::move(piece),
                       message("piece {} on the tape", pieces.size() + 1), true});
   }

@@ -12,9 +12,9 @@
 namespace tenon {
 
 /// The graph as pieces with code of their own, each on the tape: one ends where a value is hooked, so
-/// that a hook gets and gives all of the gradient; forward of a function is one, behind which the
-/// function's own node stands, whose backward is compiled like a callable with these options. Where
-/// nothing is asked for, the graph is one piece. Each call brings autograd::RequestsOfCall.
+/// that a hook gets and gives all of the gradient; an operation whose node is hooked is one, and not
+/// compiled; forward of a function is one, behind which the function's own node stands, whose backward
+/// is compiled like a callable with these options. Where nothing is asked for, the graph is one piece. Each call brings autograd::RequestsOfCall.
 std::shared_ptr<Artifact> compile_tape_pieces(
     const std::shared_ptr<Graph>& graph, const Options& options,
     FunctionRef<std::shared_ptr<Artifact>(const std::shared_ptr<Graph>& piece)> compile);

@@ -105,13 +105,14 @@ std::optional<autograd::HookHandle> Follower::takes_hook(const Tensor& t,
                                                          const autograd::HookWish& wish) {
   std::optional<ValueId> value = walk_.pending_value(t);
   if (!value) {
+    require_node_to_come(wish);
     if (auto output = walk_.output_of_segment(t))
       require_whole_gradient(wish, *output->first->graph, output->second, [&](size_t i) {
         return i < output->first->outputs.size() && walk_.is_reachable(output->first->outputs[i]);
       });
     return attach_now(wish, t.is_fake() ? Tensor(walk_.real_of(t)) : t);
   }
-  auto expects = [&] { return walk_.expects_hook(*value); };
+  auto expects = [&] { return walk_.expects_hook(*value, wish.on_node); };
   if (expects() || changes_path(expects)) return wait_with(wish, *value, walk_.requests);
   difference_ = message("{} is called after {} operations", wish.what, walk_.at().next_step());
   return std::nullopt;

@@ -104,8 +104,9 @@ void take_hooks(Trace& trace, const Tensor& t, ValueId value,
   for (const autograd::HookOnValue& on : requests.hooks) {
     if (on.value != value) continue;
     GraphRecorder& recorder = recorder_of_thread();
-    trace.requests().hooks.push_back({recorder.value_of(t), on.hook});
+    trace.requests().hooks.push_back({recorder.value_of(t), on.hook, on.on_node});
     autograd::mark_hooked(recorder.graph(), recorder.value_of(t));
+    if (on.on_node) autograd::mark_own_node(recorder.graph(), recorder.value_of(t));
   }
 }
 

@@ -209,9 +209,11 @@ bool Walk::is_reachable(uint32_t object) const {
          });
 }
 
-bool Walk::expects_hook(ValueId value) const {
+bool Walk::expects_hook(ValueId value, bool on_node) const {
   const Path::Part& part = path().parts()[path().part_of(value)];
-  return std::ranges::find(part.hooked, value - part.first_value) != part.hooked.end();
+  ValueId own = value - part.first_value;
+  if (std::ranges::find(part.hooked, own) == part.hooked.end()) return false;
+  return !on_node || autograd::has_own_node(part.graph->node(part.graph->value(own).source_index));
 }
 
 bool Walk::ends_function(const autograd::FunctionTensors& tensors,
