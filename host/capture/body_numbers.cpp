@@ -4,6 +4,7 @@
 #include "config/flags.h"
 #include "core/error.h"
 #include "core/tensor/tensor_impl.h"
+#include "nn/mode.h"
 #include "ops/op_table.h"
 
 namespace tenon {
@@ -38,6 +39,7 @@ bool BodyNumbers::is_wanted(Number plain, const NumberPlace& place) const {
   };
   if (plain.is_symbolic() || plain.is_boolean()) return false;
   if (plain.is_floating() ? flags.specialize_float : flags.specialize_int) return false;
+  if (plain.is_integer() && nn::n_static_modules) return false;
   if (is_meant_otherwise(plain)) return false;
   if (wanted_ && wanted_->contains(place)) return true;
   std::optional<Number> before = earlier_ ? earlier_(place) : std::nullopt;

@@ -57,11 +57,18 @@ SymInt size_symbol(ShapeEnv& env, const Tensor& real, uint32_t index, uint32_t d
   const TensorMarks* marks = marked ? marks_of(real) : nullptr;
   TensorMarks::Size mark = marks ? marks->size(dim) : TensorMarks::Size();
   bool strict = marks && (marks->strict >> dim & 1);
-  options.must_stay_dynamic = wanted == DimPolicy::own || strict;
+  int64_t size = real.head()->sizes[dim];
+  bool is_special = std::ranges::any_of(
+      mark.special, [&](const auto& holds) { return holds(size).guard_bool(); });
+  options.must_stay_dynamic = (wanted == DimPolicy::own && !is_special) || strict;
   options.range = {mark.min, mark.max};
   options.shape_id = std::move(mark.shape_id);
-  return env.create_symbol(real.head()->sizes[dim], {SymbolSource::Kind::input_size, index, dim},
-                           message("arg{}.size({})", index, dim), options);
+  options.cost_hint = mark.cost_hint;
+  SymInt symbol = env.create_symbol(size, {SymbolSource::Kind::input_size, index, dim},
+                                    message("arg{}.size({})", index, dim), options);
+  // Versions for special sizes and for others keep apart, so that neither serves the other's calls.
+  for (const auto& holds : mark.special) static_cast<void>(holds(symbol).guard_bool());
+  return symbol;
 }
 
 // Strides that follow from the sizes become expressions over them, so that a change of size frees

@@ -34,6 +34,14 @@ std::string text_without_examples(const Graph& graph) {
   return print_document(doc);
 }
 
+std::string cost_hints_text(const Graph& graph) {
+  std::string out;
+  if (!graph.shape_env) return out;
+  for (const SymbolInfo& symbol : graph.shape_env->symbols())
+    if (symbol.cost_hint) out += message("{} {}\n", symbol.source_text, *symbol.cost_hint);
+  return out;
+}
+
 std::string names_of_inputs(const Graph& graph) {
   std::string out;
   for (ValueId v : graph.inputs()) out += graph.value(v).name + "\n";
@@ -122,6 +130,7 @@ GraphKey graph_key(const Graph& graph, const CompileRequest& request,
   if (!config::flags().functorch.autograd_cache_normalize_inputs)
     key.add("inputs", names_of_inputs(graph));
   key.add("overlaps", overlaps_text(graph));
+  if (std::string hints = cost_hints_text(graph); !hints.empty()) key.add("cost hints", hints);
   key.add("graph", text_without_examples(graph));
   out.digest = key.hex();
   return out;

@@ -1,11 +1,16 @@
-// What a recording must know of modules: the modes that its body reads.
+// What a recording must know of modules: the modes that its body reads, and whose integers are
+// constants.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 namespace tenon::nn {
 
 /// While a recorder runs: a mode is about to be read. Filled in by capture/trace.cpp.
 extern void (*mode_read_slot)(const std::shared_ptr<const bool>& mode);
+
+/// How many calls of modules whose classes are marked static this thread is in.
+extern constinit thread_local int32_t n_static_modules __attribute__((tls_model("initial-exec")));
 
 }  // namespace tenon::nn

@@ -165,6 +165,9 @@ void Module::apply(const std::function<void(Module&)>& f) {
 }
 
 void (*mode_read_slot)(const std::shared_ptr<const bool>&) = nullptr;
+constinit thread_local int32_t n_static_modules = 0;
+void detail::enter_static_numbers() { ++n_static_modules; }
+void detail::leave_static_numbers() { --n_static_modules; }
 
 ModeFlag::operator bool() const {
   if (thread_modes.tracer && mode_read_slot) mode_read_slot(on_);

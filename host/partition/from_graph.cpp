@@ -2,7 +2,7 @@
 #include "partition/from_graph.h"
 
 #include "core/error.h"
-#include "core/sym/shape_env.h"
+#include "core/sym/cost_hint.h"
 #include "graph/record.h"
 #include "ops/op_table.h"
 
@@ -58,7 +58,7 @@ class Viewer {
 
   int64_t hint(SymInt size) const {
     if (!size.is_symbolic()) return size.word();
-    return graph_.shape_env ? graph_.shape_env->int_hint(size).value_or(-1) : -1;
+    return graph_.shape_env ? cost_hint(*graph_.shape_env, size).value_or(-1) : -1;
   }
 
   JointNode node_of(ValueId v) const {

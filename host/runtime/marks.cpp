@@ -37,11 +37,10 @@ TensorMarks& marks_without(const Tensor& t, uint64_t dims) {
   return marks;
 }
 
-void keep_size(TensorMarks& marks, uint64_t bit, std::optional<int64_t> min,
-               std::optional<int64_t> max, std::string shape_id) {
+void keep_size(TensorMarks& marks, uint64_t bit, TensorMarks::Size size) {
   auto dim = static_cast<size_t>(std::countr_zero(bit));
   marks.sizes.resize(std::max(marks.sizes.size(), dim + 1));
-  marks.sizes[dim] = {min.value_or(0), max.value_or(INT64_MAX), std::move(shape_id)};
+  marks.sizes[dim] = std::move(size);
 }
 
 void check_bounds(std::string_view what, std::optional<int64_t> min, std::optional<int64_t> max) {
@@ -51,12 +50,18 @@ void check_bounds(std::string_view what, std::optional<int64_t> min, std::option
 
 }  // namespace
 
-void mark_dynamic(const Tensor& t, int64_t dim, SizeBounds bounds) {
+void mark_dynamic(const Tensor& t, int64_t dim, DynamicSize size) {
   uint64_t bit = dim_bit(t, dim, "mark_dynamic");
-  check_bounds("mark_dynamic", bounds.min, bounds.max);
+  check_bounds("mark_dynamic", size.min, size.max);
+  TensorMarks::Size kept{size.min.value_or(0), size.max.value_or(INT64_MAX)};
+  require(!size.hint || (*size.hint >= std::max<int64_t>(kept.min, 2) && *size.hint <= kept.max),
+          "mark_dynamic: hint is {}; expected a size of 2 or more within the bounds",
+          size.hint.value_or(0));
+  kept.cost_hint = size.hint;
+  for (const SpecialSizes& special : size.specialize_on) kept.special.push_back(special.holds());
   TensorMarks& marks = marks_without(t, bit);
   marks.dynamic |= bit;
-  keep_size(marks, bit, bounds.min, bounds.max, "");
+  keep_size(marks, bit, std::move(kept));
 }
 
 void maybe_mark_dynamic(const Tensor& t, int64_t dim) {
@@ -81,7 +86,8 @@ void mark_unbacked(const Tensor& t, int64_t dim, UnbackedSize size) {
   TensorMarks& marks = marks_without(t, bit);
   marks.unbacked |= bit;
   if (size.strict) marks.strict |= bit;
-  keep_size(marks, bit, size.min, size.max, std::move(size.shape_id));
+  keep_size(marks, bit,
+            {size.min.value_or(0), size.max.value_or(INT64_MAX), std::move(size.shape_id)});
 }
 
 void mark_static_address(const Tensor& t, bool guard) {

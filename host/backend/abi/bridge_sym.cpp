@@ -2,6 +2,7 @@
 #include "backend/abi/compile_context.h"
 #include "backend/abi/graph_view.h"
 #include "backend/abi/status.h"
+#include "core/sym/cost_hint.h"
 #include "core/sym/sym_simplify.h"
 #include "core/sym/sym_text.h"
 
@@ -39,7 +40,7 @@ tn_status* info(const tn_graph* g, uint32_t id, tn_expr_info* inout) {
       std::lock_guard lock(g->exprs_lock);
       full.operands = g->operand_lists.emplace_back(std::move(operands)).data();
     }
-    if (auto hint = env.hint(e)) {
+    if (auto hint = cost_hint(env, e)) {
       full.hint = hint->word;
       full.flags |= TN_DIM_HAS_HINT;
     } else {

@@ -3,6 +3,7 @@
 
 #include "backend/abi/abi_args.h"
 #include "backend/abi/status.h"
+#include "core/sym/cost_hint.h"
 #include "core/sym/sym_expr.h"
 #include "graph/hash.h"
 #include "graph/symbol_use.h"
@@ -52,7 +53,8 @@ tn_dim tn_graph::dim(SymInt value) const {
 }
 
 tn_dim tn_graph::dim(const Expr* expr) const {
-  std::optional<SymValue> hint = graph->shape_env ? graph->shape_env->hint(expr) : std::nullopt;
+  std::optional<SymValue> hint =
+      graph->shape_env ? cost_hint(*graph->shape_env, expr) : std::nullopt;
   uint32_t known = hint ? uint32_t{TN_DIM_HAS_HINT} : uint32_t{TN_DIM_UNBACKED};
   return {hint ? hint->word : 0, expr_id(expr), known | kind_flags(expr)};
 }

@@ -111,6 +111,7 @@ SymInt ShapeEnv::create_symbol(int64_t hint, SymbolSource source, std::string so
   SymbolInfo info{.unbacked = unbacked,
                   .size_like = rules_.size_oblivious && options.is_size,
                   .must_stay_dynamic = options.must_stay_dynamic,
+                  .cost_hint = options.cost_hint,
                   .source = source,
                   .source_text = std::move(source_text)};
   if (example) info.hint = SymValue::of_int(hint);

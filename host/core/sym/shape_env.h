@@ -52,6 +52,7 @@ struct SymbolOptions {
   bool must_stay_dynamic = false;
   Range range = {};           ///< further bounds, such as a mark's; checked before each call
   std::string shape_id = {};  ///< unbacked sizes with the same one share a symbol
+  std::optional<int64_t> cost_hint = {};  ///< see cost_hint.h
 
   /// The values that a symbol with this example value, if it has one, may take; throws if the
   /// example lies outside.

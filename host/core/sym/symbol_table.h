@@ -41,6 +41,7 @@ struct SymbolInfo {
   bool size_like = false;  ///< unbacked and used as a size
   bool must_stay_dynamic = false;
   std::optional<SymValue> hint = {};
+  std::optional<int64_t> cost_hint = {};  ///< that costs are computed with, in the place of `hint`
   Range checked = {};  ///< declared, tested before each call; guards may narrow it
   SymbolSource source = {};
   std::string source_text = {};  ///< "arg0.size(1)"

@@ -9,7 +9,9 @@
 #include <tenon/tensor.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +34,10 @@ struct TraceLife {
 struct TensorMarks {
   struct Size {
     int64_t min = 0, max = INT64_MAX;
-    std::string shape_id;  ///< sizes with the same one are equal
+    std::string shape_id = {};  ///< sizes with the same one are equal
+    std::optional<int64_t> cost_hint = {};
+    /// Sizes for which one of these holds have code of their own.
+    std::vector<std::function<SymBool(const SymInt&)>> special = {};
   };
   uint64_t dynamic = 0, maybe_dynamic = 0, fixed = 0, unbacked = 0;
   uint64_t strict = 0;      ///< of the unbacked ones

@@ -19,6 +19,8 @@
 #include <tenon/detail/compiled.h>
 #include <tenon/state.h>
 
+#include <concepts>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -208,16 +210,38 @@ TENON_API void rescan_plugins();
 // UserError for an undefined tensor and for a dimension that there is not. Threads: marks of one
 // tensor from one thread at a time, and not while it is an argument of a call.
 
-/// Bounds of a size, both inclusive.
-struct SizeBounds {
-  std::optional<int64_t> min = {}, max = {};
+/// Sizes for which code is made that serves no others: one size, or those for which a function of the
+/// size says so.
+///
+///     mark_dynamic(x, 0, {.specialize_on = {1024, [](const SymInt& n) { return n % 16 == 0; }}});
+class SpecialSizes {
+ public:
+  SpecialSizes(int64_t size)  // NOLINT: a size is one
+      : holds_([size](const SymInt& n) { return n == size; }) {}
+  template <class F>
+  requires std::invocable<const F&, const SymInt&> SpecialSizes(F holds)  // NOLINT: likewise
+      : holds_(std::move(holds)) {}
+  const std::function<SymBool(const SymInt&)>& holds() const { return holds_; }
+
+ private:
+  std::function<SymBool(const SymInt&)> holds_;
+};
+/// What is said of a size that changes.
+struct DynamicSize {
+  std::optional<int64_t> min = {}, max = {};  ///< inclusive
+  /// The size that costs are computed with, where code can be good at one size only; unset: that of
+  /// the call that compiles. Results and guards do not depend on it.
+  std::optional<int64_t> hint = {};
+  /// Each gets a version of its own when such a size comes, which knows what holds of the size.
+  std::vector<SpecialSizes> specialize_on = {};
 };
 /// Sizes of this dimension are symbolic from the first compile on, and lie within the bounds. Code
-/// that would serve this one size only is an error when it is compiled.
-TENON_API void mark_dynamic(const Tensor& t, int64_t dim, SizeBounds bounds = {});
+/// that would serve this one size only is an error when it is compiled, unless it is for special
+/// sizes.
+TENON_API void mark_dynamic(const Tensor& t, int64_t dim, DynamicSize size = {});
 inline void mark_dynamic(const Tensor& t, int64_t dim, std::optional<int64_t> min,
                          std::optional<int64_t> max = {}) {
-  mark_dynamic(t, dim, SizeBounds{min, max});
+  mark_dynamic(t, dim, DynamicSize{min, max});
 }
 /// The same as a wish: where the body or the backend needs the one size, the code is for that.
 TENON_API void maybe_mark_dynamic(const Tensor& t, int64_t dim);

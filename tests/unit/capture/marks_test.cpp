@@ -67,6 +67,51 @@ TEST_P(Marks, BoundsAreGuards) {
   EXPECT_THAT(message_of([&] { mark_dynamic(x, 1); }), HasSubstr("out of range"));
 }
 
+TEST_P(Marks, SpecialSizesHaveVersionsOfTheirOwn) {
+  std::vector<std::string> courses;
+  auto f = compile(
+      [&](const Tensor& x) {
+        bool special = statically_known_true(x.size(0) % 16 == 0);
+        return special ? x * 2.0 : x + x;
+      },
+      with());
+  auto call = [&](int64_t n) {
+    Tensor x = ones({n});
+    mark_dynamic(x, 0, {.specialize_on = {[](const SymInt& size) { return size % 16 == 0; }, 24}});
+    EXPECT_EQ(f(x).sum().item<float>(), 2 * float(n));
+    return f.stats().compiles;
+  };
+  EXPECT_EQ(call(7), 1);
+  EXPECT_EQ(call(32), 2);
+  EXPECT_EQ(call(24), 3);
+  for (int64_t n : {9, 48, 24, 33, 64}) EXPECT_EQ(call(n), 3);
+  call_with_sizes(f, {16, 5, 24});
+  EXPECT_EQ(f.stats().compiles, 3);
+  EXPECT_THAT(f.explain(), HasSubstr("arg0.size(0) % 16"));
+}
+
+TEST_P(Marks, CodeForASpecialSizeMayBeForThatOneOnly) {
+  auto f =
+      compile([](const Tensor& x) { return x.size(0) == 8 ? x + ones({8}) : x * 2.0; }, with());
+  for (int64_t n : {8, 5, 8, 6}) {
+    Tensor x = ones({n});
+    mark_dynamic(x, 0, {.specialize_on = {8}});
+    EXPECT_EQ(f(x).sum().item<float>(), 2 * float(n));
+  }
+  EXPECT_EQ(f.stats().compiles, 2);
+}
+
+TEST_P(Marks, AHintDecidesNothingThatResultsDependOn) {
+  auto f = compile([](const Tensor& x) { return x.size(0) > 100 ? x * 3.0 : x * 2.0; }, with());
+  Tensor x = ones({4});
+  mark_dynamic(x, 0, {.max = 4096, .hint = 1024});
+  EXPECT_EQ(f(x)[0].item<float>(), 2);
+  EXPECT_EQ(f(ones({200}))[0].item<float>(), 3);
+  EXPECT_THAT(message_of([&] { mark_dynamic(x, 0, {.max = 8, .hint = 9}); }),
+              HasSubstr("hint is 9"));
+  EXPECT_THAT(message_of([&] { mark_dynamic(x, 0, {.hint = 1}); }), HasSubstr("2 or more"));
+}
+
 TEST_P(Marks, AMarkAfterTheFirstCallAsksForAVersionOfItsOwn) {
   auto f = compile([](const Tensor& x) { return x * 2.0; }, with());
   Tensor x = ones({4});
@@ -112,6 +157,34 @@ TEST_P(Marks, AStaticMarkInABodyFixesTheSize) {
       with({.dynamic = true}));
   call_with_sizes(f, {4, 5, 4, 5});
   EXPECT_EQ(f.stats().compiles, 2);
+}
+
+struct Shifted : nn::Module {
+  int64_t by = 1;
+  double scale = 2;
+  TENON_MODULE(Shifted)
+  Tensor forward(const Tensor& x) const { return x.roll({by}, {0}) * scale; }
+};
+struct Rolled : Shifted {
+  TENON_MODULE(Rolled)
+};
+
+template <class M>
+int64_t compiles_of_values(const Options& options) {
+  M net;
+  auto f = compile([&](const Tensor& x) { return net(x); }, options);
+  for (int64_t by = 1; by < 5; ++by) {
+    net.by = by;
+    net.scale = double(by);
+    EXPECT_EQ(f(arange(8))[0].template item<double>(), double((8 - by) * by));
+  }
+  return f.stats().compiles;
+}
+
+TEST_P(Marks, IntegersOfAMarkedClassStayConstants) {
+  mark_static<Rolled>();
+  EXPECT_LE(compiles_of_values<Shifted>(with()), 2);
+  EXPECT_EQ(compiles_of_values<Rolled>(with()), 4);
 }
 
 // ---- sizes without an example

@@ -1,6 +1,7 @@
 // What a trace learns, records and answers about its symbolic sizes.
 #include "core/sym/shape_env.h"
 
+#include "core/sym/cost_hint.h"
 #include "core/sym/sym_int.h"
 #include "unit/core/sym_test_support.h"
 #include "unit/message_of.h"
@@ -28,6 +29,18 @@ TEST(ShapeEnv, SizesZeroAndOneAreConstants) {
   EXPECT_TRUE(env->create_symbol(2, size_of(0, 2), "x.size(2)").is_symbolic());
   EXPECT_TRUE(
       env->create_symbol(1, size_of(0, 3), "x.size(3)", {.specialize_one = false}).is_symbolic());
+}
+
+TEST(ShapeEnv, CostsSeeTheHintOfAMarkAndGuardsTheExample) {
+  auto env = ShapeEnv::make();
+  SymInt s = env->create_symbol(4, size_of(0, 0), "x.size(0)", {.cost_hint = 64});
+  SymInt t = env->create_symbol(6, size_of(0, 1), "x.size(1)");
+  ShapeEnvScope scope(*env);
+  EXPECT_EQ(cost_hint(*env, s * t), 64 * 6);
+  EXPECT_EQ(env->int_hint(s * t), 4 * 6);
+  EXPECT_TRUE(bool(s < t));
+  EXPECT_EQ(cost_hint(*env, t - s), 1);  // what is known of it holds for the hint, too
+  EXPECT_EQ(cost_hint(*env, t), 6);
 }
 
 TEST(ShapeEnv, SizesAreAtLeastTwoWithoutAGuard) {

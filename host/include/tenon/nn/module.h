@@ -22,6 +22,7 @@
 #include <tenon/tensor.h>
 
 #include <array>
+#include <atomic>
 #include <concepts>
 #include <functional>
 #include <map>
@@ -225,23 +226,55 @@ void visit_members(MemberVisitor& visitor, [[maybe_unused]] std::string_view nam
   (visit_member(visitor, take_name(names), members), ...);
 }
 
+/// Of a class of modules: see mark_static.
+template <class M>
+inline constinit std::atomic<bool> is_marked_static{false};
+
+TENON_API void enter_static_numbers();
+TENON_API void leave_static_numbers();
+/// Around the forward of a module.
+class NumbersOfModule {
+ public:
+  explicit NumbersOfModule(bool are_static) : are_static_(are_static) {
+    if (are_static_) enter_static_numbers();
+  }
+  ~NumbersOfModule() {
+    if (are_static_) leave_static_numbers();
+  }
+  NumbersOfModule(const NumbersOfModule&) = delete;
+
+ private:
+  const bool are_static_;
+};
+
 }  // namespace detail
 }  // namespace nn
+
+/// Integers that operations get in the `forward` of these modules, their members above all, stay
+/// constants of compiled code: one that changes needs another version, each time. For sizes that
+/// decide how code is made, and seldom change. Of classes with TENON_MODULE; before the first call.
+template <std::derived_from<nn::Module> M>
+void mark_static() {
+  nn::detail::is_marked_static<M> = true;
+}
+
 }  // namespace tenon
 
 /// Names a module's class and its members, inside of it; members after it are public. Calling the
 /// module calls its `forward`. Not for classes inside of functions, which have no templates.
-#define TENON_MODULE(Type, ...)                                                           \
- public:                                                                                  \
-  std::string_view type_name() const override { return #Type; }                           \
-  void visit_members([[maybe_unused]] ::tenon::nn::MemberVisitor& visitor) override {     \
-    ::tenon::nn::detail::visit_members(visitor, #__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__); \
-  }                                                                                       \
-  template <class... Arguments>                                                           \
-  decltype(auto) operator()(Arguments&&... arguments) {                                   \
-    return this->forward(std::forward<Arguments>(arguments)...);                          \
-  }                                                                                       \
-  template <class... Arguments>                                                           \
-  decltype(auto) operator()(Arguments&&... arguments) const {                             \
-    return this->forward(std::forward<Arguments>(arguments)...);                          \
+#define TENON_MODULE(Type, ...)                                                                \
+ public:                                                                                       \
+  std::string_view type_name() const override { return #Type; }                                \
+  void visit_members([[maybe_unused]] ::tenon::nn::MemberVisitor& visitor) override {          \
+    ::tenon::nn::detail::visit_members(visitor, #__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__);      \
+  }                                                                                            \
+  template <class... Arguments>                                                                \
+  decltype(auto) operator()(Arguments&&... arguments) {                                        \
+    ::tenon::nn::detail::NumbersOfModule numbers(::tenon::nn::detail::is_marked_static<Type>); \
+    return this->forward(std::forward<Arguments>(arguments)...);                               \
+  }                                                                                            \
+  template <class... Arguments>                                                                \
+  decltype(auto) operator()(Arguments&&... arguments) const {                                  \
+    ::tenon::nn::detail::NumbersOfModule numbers(::tenon::nn::detail::is_marked_static<Type>); \
+    return this->forward(std::forward<Arguments>(arguments)...);                               \
   }
