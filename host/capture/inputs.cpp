@@ -230,8 +230,24 @@ Tensor TraceInputs::add_input(const Tensor& real, const TensorMeta& meta, Storag
   segment_origins_.push_back(origin);
   segment_storages_.push_back(impl_of(fake)->storage_ref);
   set_origin(fake, origin);
+  for (const auto& [known, stand_in] : stand_ins_)
+    if (share_lent_memory(known, real)) {
+      host_writes.watch(known);
+      host_writes.watch(real);
+    }
   stand_ins_.push_back({real, fake});
   return fake;
+}
+
+bool TraceInputs::meets_lent_memory(const CallArgs& call) const {
+  bool any = false;
+  auto look = [&](const Tensor& t) {
+    if (any || !t.defined() || t.is_fake() || stand_in_of(t).defined()) return;
+    any = std::ranges::any_of(stand_ins_,
+                              [&](const auto& known) { return share_lent_memory(known.first, t); });
+  };
+  for (uint32_t i = 0; i < call.n_args; ++i) each_tensor(call.args[i], look);
+  return any;
 }
 
 Tensor TraceInputs::fake_for_result(const Tensor& real) {

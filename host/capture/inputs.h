@@ -56,6 +56,9 @@ class TraceInputs {
   void add_known(const Tensor& real, const Tensor& fake, const ImplicitInput& met);
   /// `held` is the fake from here on that `own` was.
   void take_place(const Tensor& own, const Tensor& held);
+  /// Whether the call brings a tensor over memory that another one lies in, with other storage: the
+  /// recording takes them for apart.
+  bool meets_lent_memory(const CallArgs& call) const;
   /// Throws where the call writes captured tensors that may not be written.
   void check_writes(const CallArgs& call) const;
   /// Whether an op gives a captured tensor other sizes or strides, which the body will look at.

@@ -100,6 +100,8 @@ void Trace::set_hooks() {
   recorder_.opens = is_traced_through;
   recorder_.runs_outside = [this](const CallArgs& call) {
     inputs_.check_leaf_writes(call);
+    if (inputs_.meets_lent_memory(call))
+      break_because(message("{} gets memory that another tensor lies in", call.op->name));
     if (!stays_outside(*call.op)) return false;
     run_outside(call);
     return true;

@@ -16,8 +16,12 @@ struct Overlap {
   friend bool operator==(const Overlap&, const Overlap&) = default;
 };
 
+/// Whether tensors of different storages lie in one piece of memory, which the program has lent or
+/// whose address it was given.
+bool share_lent_memory(const Tensor& a, const Tensor& b);
+
 /// All overlapping pairs, by `second`, then `first`; undefined tensors overlap nothing. Cost: one
-/// pass while all storages are distinct, O(n²) for those that share one.
+/// pass while all storages are distinct, O(n²) for those that share one or lie in lent memory.
 std::vector<Overlap> overlaps_of(std::span<const Tensor* const> tensors);
 
 }  // namespace tenon

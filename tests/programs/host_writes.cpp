@@ -128,7 +128,7 @@ TENON_PROGRAM(AnAddressOutlivesTheBody, 3) {
   }
 }
 
-TENON_EXPECTED_FAILURE(TwoTensorsOverOneBuffer, 3) {
+TENON_PROGRAM(TwoTensorsOverOneBuffer, 8) {
   std::vector<float> memory{1, 2};
   Tensor a = from_memory(memory.data(), {2}, Dtype::f32);
   Tensor b = from_memory(memory.data(), {2}, Dtype::f32);
@@ -139,6 +139,46 @@ TENON_EXPECTED_FAILURE(TwoTensorsOverOneBuffer, 3) {
     return y + a;
   });
   for (int i = 0; i < 4; ++i) run.log(f(row({4, float(i)})), memory);
+}
+
+TENON_PROGRAM(TwoTensorsThatComeToLieInOneBuffer, 12) {
+  std::vector<float> memory{1, 2, 3, 4};
+  auto part = [&](int64_t begin) { return from_memory(memory.data() + begin, {2}, Dtype::f32); };
+  Tensor a = part(0), b = part(2);
+  auto f = run.compile([&](const Tensor& x) {
+    a.add_(x);
+    Tensor y = b * 2.0;
+    b.mul_(0.5);
+    return y + a;
+  });
+  for (int i = 0; i < 3; ++i) run.log(f(row({4, float(i)})), memory);
+  for (int64_t begin : {1, 0, 2, 1}) {
+    b = part(begin);
+    for (int i = 0; i < 2; ++i) run.log(f(row({4, float(i)})), memory);
+  }
+}
+
+TENON_PROGRAM(TwoArgumentsInOneBuffer, 12) {
+  std::vector<float> memory{1, 2, 3, 4};
+  auto part = [&](int64_t begin) { return from_memory(memory.data() + begin, {2}, Dtype::f32); };
+  auto f = run.compile([](const Tensor& a, const Tensor& b) {
+    a.mul_(2.0);
+    b.add_(a.sum());
+    return a * b;
+  });
+  for (int64_t begin : {2, 1, 0, 2}) run.log(f(part(0), part(begin)), memory);
+}
+
+TENON_PROGRAM(TwoTensorsOverOneBufferInTheBody, 12) {
+  auto f = run.compile([](const Tensor& x) {
+    float memory[2] = {1, 2};
+    Tensor a = from_memory(memory, {2}, Dtype::f32), b = from_memory(memory, {2}, Dtype::f32);
+    a.add_(x);
+    Tensor y = b * 2.0;
+    b.mul_(0.5);
+    return y + a * 1.0;
+  });
+  for (int i = 0; i < 3; ++i) run.log(f(row({4, float(i)})));
 }
 
 TENON_PROGRAM(ATensorOverTheMemoryOfAnArgument, 4) {
