@@ -1,6 +1,7 @@
 // When to verify, and what to compare.
 #include "runtime/verify.h"
 
+#include "capture/trace.h"
 #include "config/flags.h"
 #include "core/error.h"
 #include "graph/hash.h"
@@ -110,17 +111,20 @@ std::string first_difference(const Recording& found, const Recording& recorded) 
                                                        : "its results are others";
 }
 
+std::string compiled_at(const Site& site) {
+  const std::source_location& where = site.options.where;
+  return where.line() ? message(", compiled at {},", user_location(where)) : "";
+}
+
 }  // namespace
 
 void report_stale(Site& site, const Recording& found, const Recording& recorded) {
   if (site.replay_for_good.exchange(true)) return;
   std::string text = message(
-      "callable {} did something else than when it was recorded, with equal arguments ({}): it "
-      "reads "
-      "a value that is not an argument; pass it as one, or leave out Options::pure. From now on "
-      "the "
-      "body runs on every call",
-      display_name(site), first_difference(found, recorded));
+      "callable {}{} did something else than when it was recorded, with equal arguments ({}): it "
+      "reads a value that is not an argument; pass it as one, or leave out Options::pure. From now "
+      "on the body runs on every call",
+      display_name(site), compiled_at(site), first_difference(found, recorded));
   require(config::flags().capture.on_stale != "error", ErrorCode::capture_divergence, "{}", text);
   report::log_line(report::LogLevel::warning, "capture", text);
 }

@@ -73,7 +73,9 @@ class Run {
   };
 
   template <class F>
-  Callable<F> compile(F fn, Options options = {}) {
+  Callable<F> compile(F fn, Options options = {},
+                      std::source_location where = std::source_location::current()) {
+    options.where = where;
     if (is_plain()) return Callable<F>(*this, std::move(fn));
     return Callable<F>(*this, tenon::compile(std::move(fn), with_backend(std::move(options))));
   }

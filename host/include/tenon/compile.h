@@ -54,6 +54,8 @@ struct Options {
   std::string name = {};
   /// The captured tensors that the body may write; null: any. See compile() with a State.
   std::shared_ptr<const std::vector<Tensor>> state = nullptr;
+  /// Where the program calls compile(), for reports; compile() fills it in.
+  std::source_location where = {};
 };
 
 /// What a compiled callable has done so far.
@@ -175,14 +177,19 @@ class CompiledFunction<R(A...)> : public detail::SiteQueries<CompiledFunction<R(
 /// for a module, which stays the program's: it is referred to, and must live as long as the result,
 /// unless a shared pointer to it is given. A member function takes its object as first argument.
 template <class F>
-CompiledFunction<detail::CallableOf<F>> compile(F&& fn, Options options = {}) {
+CompiledFunction<detail::CallableOf<F>> compile(
+    F&& fn, Options options = {}, std::source_location where = std::source_location::current()) {
+  if (options.where.line() == 0) options.where = where;
   return {detail::callable_of(std::forward<F>(fn)), std::move(options)};
 }
 
 /// The same for a body that changes captured tensors: a write to one that `state` does not name is
 /// an error when the body is recorded.
 template <class F>
-CompiledFunction<detail::CallableOf<F>> compile(F&& fn, State state, Options options = {}) {
+CompiledFunction<detail::CallableOf<F>> compile(
+    F&& fn, State state, Options options = {},
+    std::source_location where = std::source_location::current()) {
+  if (options.where.line() == 0) options.where = where;
   options.state = std::make_shared<const std::vector<Tensor>>(std::move(state.tensors));
   return {detail::callable_of(std::forward<F>(fn)), std::move(options)};
 }
