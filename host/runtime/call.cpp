@@ -264,8 +264,17 @@ void reset_site(Site& site) {
 
 void fail_assigned_argument() {
   fail(
-      "the body of a compiled callable assigns a tensor through a pointer or span among its "
-      "arguments, which are its own copies; return the tensor, or capture what is to be assigned");
+      "the body of a compiled callable makes an object longer or shorter, or aims pointers in it "
+      "elsewhere, that a smart pointer or span among its arguments points to, and that holds smart "
+      "pointers itself or cannot be assigned; return what is new, or capture the object");
+}
+
+void require_changes_are_seen(const Site& site) {
+  require(
+      !site.skips_bodies(), ErrorCode::unsupported,
+      "the body of callable {} assigns through a smart pointer or span among its arguments, and "
+      "is stated pure; return what is new, or leave out Options::pure",
+      display_name(site));
 }
 
 void fail_empty_callable() {

@@ -383,16 +383,22 @@ class RealArgument {
     end_ = leaves.tensors.size();
   }
   /// Takes the next tensors from `real`.
-  void replace(LeafWriter& real) {
-    if constexpr (is_tree) visit_tree(copy_.emplace(copy_tree(std::as_const(arg_))), real);
+  void replace(LeafWriter& real, TreeCopier& copier) {
+    if constexpr (is_tree && std::is_lvalue_reference_v<T>)
+      visit_tree(copy_.emplace(copier.copy(std::as_const(arg_))), real);
+    else if constexpr (is_tree)
+      visit_tree(copy_.emplace(copier.copy_for_good(std::as_const(arg_))), real);
   }
   /// What the function has assigned to the copy goes to the caller's object; other tensors stay.
-  void give_back(std::span<const Tensor> real, std::span<const Tensor> before) {
+  void give_back(std::span<const Tensor> real, std::span<const Tensor> before,
+                 const TreeCopier& copier) {
     if constexpr (is_tree && std::is_lvalue_reference_v<T> && !is_const_reference<T> &&
                   std::is_move_assignable_v<U>) {
       LeafRestorer restorer{real.subspan(begin_, end_ - begin_),
                             before.subspan(begin_, end_ - begin_)};
       visit_tree(*copy_, restorer);
+      PointerRejoiner rejoiner(copier.objects);
+      visit_tree(*copy_, rejoiner);
       arg_ = std::move(*copy_);
     }
   }
@@ -421,9 +427,16 @@ decltype(auto) call_disabled(const F& fn, A&&... args) {
   DisabledScope scope{enter_disabled(tensors, "disable")};
   std::vector<Number> numbers(leaves.numbers.span().begin(), leaves.numbers.span().end());
   LeafWriter writer(tensors.data(), numbers.data());
-  std::apply([&](auto&... r) { (r.replace(writer), ...); }, real);
+  TreeCopier copier;
+  std::apply([&](auto&... r) { (r.replace(writer, copier), ...); }, real);
+  copier.take_prints();
   auto give_back = [&] {
-    std::apply([&](auto&... r) { (r.give_back(tensors, before), ...); }, real);
+    for (const CopiedObject& object : copier.changed()) {
+      LeafRestorer restorer(tensors, before);
+      object.type->restore(object.to, restorer);
+      object.assign();
+    }
+    std::apply([&](auto&... r) { (r.give_back(tensors, before, copier), ...); }, real);
   };
   auto call = [&](auto&... r) -> decltype(auto) { return std::invoke(fn, r.get()...); };
   if constexpr (std::is_void_v<std::invoke_result_t<const F&, A...>>) {

@@ -227,6 +227,12 @@ inline constexpr bool is_view<List<T>> = true;
 template <>
 inline constexpr bool is_view<SymIntList> = true;
 
+/// Values whose leaves visitors get as copies.
+template <class T>
+inline constexpr bool has_no_places =
+    Opaque<T> || points_to_opaque<T> || std::is_same_v<T, Number> || std::is_same_v<T, SymBool> ||
+    std::is_same_v<T, std::vector<bool>> || is_instance<T, std::complex>;
+
 /// The address that stands for an opaque value.
 template <class T>
 const void* address_of(const T& v) {
@@ -312,7 +318,9 @@ struct EachField {
 template <class T, class V>
 void visit_tree(T& v, V& visitor) {
   using U = std::remove_const_t<T>;
-  if constexpr (std::derived_from<U, Tensor>) {
+  if constexpr (has_no_places<U> && requires { visitor.whole(v); }) {
+    visitor.whole(v);
+  } else if constexpr (std::derived_from<U, Tensor>) {
     visitor.tensor(v);
   } else if constexpr (is_scalar_leaf<U>) {
     visitor.scalar(v);
@@ -369,7 +377,8 @@ void visit_tree(T& v, V& visitor) {
   } else if constexpr (is_instance<U, std::optional> || is_smart_pointer<U>) {
     visitor.shape(v ? 1 : 0);
     if constexpr (requires { visitor.pointer(v); }) visitor.pointer(v);
-    if (v) visit_tree(*v, visitor);
+    if constexpr (!is_smart_pointer<U> || !requires { V::stays_in_object; })
+      if (v) visit_tree(*v, visitor);
   } else if constexpr (is_instance<U, std::variant>) {
     visitor.shape(v.index());
     std::visit([&](auto& e) { visit_tree(e, visitor); }, v);

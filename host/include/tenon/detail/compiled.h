@@ -106,7 +106,8 @@ void check_parameter() {
     static_assert(sizeof(take_this_parameter_by_value_or_const_reference<P>) > 0);
 }
 
-[[noreturn]] TENON_API void fail_assigned_argument();
+/// Throws UserError for a callable that is stated pure, whose hits do not run the body.
+TENON_API void require_changes_are_seen(const Site& site);
 
 /// One call with parameters of known types: the arguments, the result, and how to run the body.
 template <class F, class... P>
@@ -117,7 +118,17 @@ struct CallFrame {
 
   F& fn;
   std::tuple<StoredArg<P>...>& args;
+  const Site* site;
   std::optional<Stored> eager_result, traced_result;
+  using Copies = std::tuple<decltype(own_argument<P>(std::declval<const StoredArg<P>&>(),
+                                                     std::declval<TreeCopier&>()))...>;
+  static constexpr bool may_assign = (... || may_be_assigned_through<std::remove_cvref_t<P>>());
+  /// What the body has changed in the caller's objects, and the copies that hold it.
+  struct Changes {
+    std::vector<CopiedObject> objects;
+    std::optional<Copies> copies = {};
+  };
+  std::conditional_t<may_assign, std::optional<Changes>, std::monostate> changes = {};
 
   template <class Args>
   static Stored invoke(F& fn, Args& args) {
@@ -135,25 +146,48 @@ struct CallFrame {
   static void run(void* self, const Tensor* tensors, const Number* numbers,
                   std::vector<Tensor>& outputs, Leaves& plain_outputs) {
     auto& frame = *static_cast<CallFrame*>(self);
-    using Copies = std::tuple<decltype(own_argument<P>(std::declval<const StoredArg<P>&>()))...>;
-    Copies copies = std::apply(
-        [](const StoredArg<P>&... a) { return Copies(own_argument<P>(a)...); }, frame.args);
+    TreeCopier copier;
+    Copies copies =
+        std::apply([&](const StoredArg<P>&... a) { return Copies(own_argument<P>(a, copier)...); },
+                   frame.args);
     LeafWriter writer(tensors, numbers);
     visit_tree(copies, writer);
-    constexpr bool may_assign = (... || may_be_assigned_through<std::remove_cvref_t<P>>());
-    TensorHeads before, after;
-    if constexpr (may_assign) visit_tree(std::as_const(copies), before);
+    if constexpr (may_assign) frame.watch(copies, copier);
     Stored& result = frame.traced_result.emplace(invoke(frame.fn, copies));
-    if constexpr (may_assign) {
-      visit_tree(std::as_const(copies), after);
-      if (!std::ranges::equal(before.heads.span(), after.heads.span())) fail_assigned_argument();
-    }
     LeafReader reader{plain_outputs};
     visit_tree(std::as_const(result), reader);
+    if constexpr (may_assign) frame.take_changes(copier, reader);
     outputs.reserve(plain_outputs.tensors.size());
     for (const Tensor* t : plain_outputs.tensors.span()) outputs.push_back(*t);
     LeafEmptier emptier(/*only_fakes=*/true);  // other tensors are the program's
     visit_tree(result, emptier);
+    if constexpr (may_assign) {
+      visit_tree(copies, emptier);
+      for (const CopiedObject& object : copier.objects) object.type->empty(object.to);
+      if (frame.changes) frame.changes->copies.emplace(std::move(copies));
+    }
+  }
+  void watch(Copies& copies, TreeCopier& copier) {
+    std::apply(
+        [&](const StoredArg<P>&... a) {
+          std::apply([&](auto&... c) { (add_elements<P>(a, c, copier), ...); }, copies);
+        },
+        args);
+    copier.take_prints();
+  }
+  // They are results like others.
+  void take_changes(TreeCopier& copier, LeafReader& reader) {
+    changes.reset();
+    std::vector<CopiedObject> changed = copier.changed();
+    if (changed.empty()) return;
+    require_changes_are_seen(*site);
+    for (const CopiedObject& object : changed) object.type->read(object.to, reader);
+    changes.emplace(Changes{std::move(changed)});
+  }
+  /// The tensors and numbers of the call behind those of the result are the caller's changes.
+  void give_changes(LeafFiller filler) {
+    for (const CopiedObject& object : changes->objects) object.type->fill(object.to, filler);
+    for (const CopiedObject& object : changes->objects) object.assign();
   }
   static std::shared_ptr<void> prototype(void* self) {
     auto copy = std::make_shared<Stored>(copy_tree(*static_cast<CallFrame*>(self)->traced_result));
@@ -164,6 +198,29 @@ struct CallFrame {
   static void run_eager(void* self) {
     auto& frame = *static_cast<CallFrame*>(self);
     frame.eager_result.emplace(invoke(frame.fn, frame.args));
+  }
+  /// What the call returns, once it has changed what the body has changed.
+  auto take_result(CallResult& result) {
+    if constexpr (is_void) {
+      if (!eager_result) fill_rest(LeafFiller(result.tensors.data(), result.numbers.data()));
+    } else {
+      if (eager_result) return std::move(*eager_result);
+      if constexpr (std::is_same_v<Stored, Tensor>) {
+        fill_rest(LeafFiller(result.tensors.data() + 1, result.numbers.data()));
+        return std::move(result.tensors[0]);
+      } else {
+        Stored out = result.prototype ? copy_tree(*static_cast<const Stored*>(result.prototype))
+                                      : std::move(*traced_result);
+        LeafFiller filler(result.tensors.data(), result.numbers.data());
+        visit_tree(out, filler);
+        fill_rest(filler);
+        return out;
+      }
+    }
+  }
+  void fill_rest(LeafFiller filler) {
+    if constexpr (may_assign)
+      if (changes) give_changes(filler);
   }
 };
 
@@ -211,28 +268,15 @@ auto call_compiled(const std::shared_ptr<Compiled<F>>& state, std::tuple<P...>*,
   Compiled<F>& compiled = *state;
   std::tuple<StoredArg<P>...> stored(std::forward<A>(args)...);
   using Frame = CallFrame<F, P...>;
-  Frame frame{compiled.fn, stored, {}, {}};
+  Site& site = compiled.template site<std::tuple<P...>>();
+  Frame frame{compiled.fn, stored, &site, {}, {}};
   Leaves leaves;
   LeafReader reader{leaves};
   visit_tree(std::as_const(stored), reader);
   Body body{&frame, &Frame::run, &Frame::prototype, &Frame::run_eager, &compiled.fn, sizeof(F)};
   CallResult result;
-  call_site(compiled.template site<std::tuple<P...>>(), leaves, body, result);
-  if constexpr (Frame::is_void) {
-    return;
-  } else {
-    if (frame.eager_result) return std::move(*frame.eager_result);
-    if constexpr (std::is_same_v<typename Frame::Stored, Tensor>) {
-      return std::move(result.tensors[0]);
-    } else {
-      using Stored = typename Frame::Stored;
-      Stored out = result.prototype ? copy_tree(*static_cast<const Stored*>(result.prototype))
-                                    : std::move(*frame.traced_result);
-      LeafFiller filler(result.tensors.data(), result.numbers.data());
-      visit_tree(out, filler);
-      return out;
-    }
-  }
+  call_site(site, leaves, body, result);
+  return frame.take_result(result);
 }
 
 template <class F, class = void>

@@ -54,6 +54,8 @@ struct PlainLeaf {
   friend bool operator==(const PlainLeaf&, const PlainLeaf&) = default;
 };
 
+[[noreturn]] TENON_API void fail_assigned_argument();
+
 /// The leaves of the arguments of one call, borrowed.
 struct Leaves {
   LeafArray<const Tensor*, 24> tensors;
@@ -111,16 +113,6 @@ struct LeafWriter : NumberWriter {
   void tensor(const Tensor&) { ++next_tensor; }
   template <class T>
   void scalar(Scalar<T>& s) {
-    tensor(s.tensor());
-  }
-};
-
-/// Which tensors stand in a tree.
-struct TensorHeads : TensorVisitor {
-  LeafArray<const void*, 24> heads;
-  void tensor(const Tensor& t) { heads.push(t.head()); }
-  template <class T>
-  void scalar(const Scalar<T>& s) {
     tensor(s.tensor());
   }
 };

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: Apache-2.0
+// What smart pointers and spans among the arguments point to. A body gets copies of these objects;
+// what it changes in them goes to the caller's own. Part of tenon/compile.h.
+//
+// Model: an object is looked at by itself, without what the pointers in it point to. Where its leaves
+// alone have changed they are assigned one by one, so that every object stays where it is; where it
+// has become longer or shorter it is assigned as a whole.
+#pragma once
+
+#include <tenon/detail/leaves.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace tenon::detail {
+
+/// Makes a visitor stay in the object that it is given, in front of smart pointers.
+template <class V>
+struct WithinObject : V {
+  static constexpr bool stays_in_object = true;
+  explicit WithinObject(V visitor) : V(std::move(visitor)) {}
+};
+
+/// What an object is like.
+struct ObjectPrint {
+  static constexpr bool stays_in_object = true;
+  std::vector<uint64_t> leaves, shapes;
+  bool has_pointers = false;
+
+  void tensor(const Tensor& t) { leaves.push_back(reinterpret_cast<uint64_t>(t.head())); }
+  template <class T>
+  void scalar(const Scalar<T>& s) {
+    tensor(s.tensor());
+    if (!s.tensor().defined()) number(s.value());
+  }
+  template <class T>
+  void sym(const T& v) {
+    leaves.push_back(static_cast<uint64_t>(Number(v).word()));
+  }
+  template <class T>
+  void number(const T& v) {
+    if constexpr (std::is_floating_point_v<T>)
+      leaves.push_back(std::bit_cast<uint64_t>(static_cast<double>(v)));
+    else
+      leaves.push_back(static_cast<uint64_t>(v));
+  }
+  void text(std::string_view s) { leaves.push_back(std::hash<std::string_view>()(s)); }
+  void opaque(const void* address) { leaves.push_back(reinterpret_cast<uint64_t>(address)); }
+  void shape(uint64_t n) { shapes.push_back(n); }
+  template <class P>
+  void pointer(const P& p) {
+    if constexpr (is_smart_pointer<P>) {
+      shapes.push_back(reinterpret_cast<uint64_t>(p.get()));
+      has_pointers = true;
+    }
+  }
+};
+
+/// Opaque values that are assigned like pointers; other ones are objects of the program.
+template <class T>
+inline constexpr bool is_handle = is_function<T> || is_instance<T, std::reference_wrapper> ||
+                                  is_instance<T, std::weak_ptr> || is_smart_pointer<T>;
+
+/// Where the leaves of an object are, and how they are assigned.
+struct LeafPlaces {
+  static constexpr bool stays_in_object = true;
+  struct Place {
+    void* leaf;
+    void (*assign)(void* to, const void* from);  ///< null: it is constant
+  };
+  std::vector<Place> places;
+
+  template <class T>
+  void whole(T& v) {
+    constexpr bool is_opaque_class = std::is_class_v<T> && Opaque<T> && !is_handle<T>;
+    if constexpr (std::is_const_v<T> || !std::is_copy_assignable_v<T> || is_opaque_class)
+      places.push_back({nullptr, nullptr});
+    else
+      places.push_back({&v, [](void* to, const void* from) {
+                          *static_cast<T*>(to) = *static_cast<const T*>(from);
+                        }});
+  }
+  template <class T>
+  void tensor(T& t) {
+    whole(t);
+  }
+  template <class T>
+  void scalar(T& s) {
+    whole(s);
+  }
+  template <class T>
+  void sym(T& v) {
+    whole(v);
+  }
+  template <class T>
+  void number(T& v) {
+    whole(v);
+  }
+  template <class T>
+  void text(T& v) {
+    whole(v);
+  }
+  void opaque(const void*) {}
+  void shape(uint64_t) {}
+};
+
+/// What is done with the leaves of an object of some type.
+struct ObjectType {
+  ObjectPrint (*print)(const void* object);
+  void (*read)(const void* object, LeafReader& reader);
+  void (*empty)(void* object);  ///< of fakes
+  void (*fill)(void* object, LeafFiller& filler);
+  void (*restore)(void* object, LeafRestorer& restorer);
+  void (*assign_leaves)(void* to, void* from);
+  void (*assign)(void* to, void* from);  ///< null: values of this type cannot be assigned
+};
+
+template <class T, class V>
+void visit_object(void* object, V& visitor) {
+  WithinObject<V> within(visitor);
+  visit_tree(*static_cast<T*>(object), within);
+  visitor = static_cast<V&>(within);
+}
+
+template <class T>
+void assign_leaves(void* to, void* from) {
+  LeafPlaces theirs, ours;
+  visit_tree(*static_cast<T*>(to), theirs);
+  visit_tree(*static_cast<T*>(from), ours);
+  for (size_t i = 0; i < ours.places.size(); ++i)
+    if (ours.places[i].assign) ours.places[i].assign(theirs.places[i].leaf, ours.places[i].leaf);
+}
+
+template <class T>
+constexpr auto assign_of() -> void (*)(void*, void*) {
+  if constexpr (std::is_move_assignable_v<T>)
+    return [](void* to, void* from) { *static_cast<T*>(to) = std::move(*static_cast<T*>(from)); };
+  else
+    return nullptr;
+}
+
+template <class T>
+inline constexpr ObjectType object_type = {
+    .print =
+        [](const void* object) {
+          ObjectPrint print;
+          visit_tree(*static_cast<const T*>(object), print);
+          return print;
+        },
+    .read =
+        [](const void* object, LeafReader& reader) {
+          WithinObject<LeafReader> within(reader);
+          visit_tree(*static_cast<const T*>(object), within);
+        },
+    .empty =
+        [](void* object) {
+          LeafEmptier emptier(/*only_fakes=*/true);
+          visit_tree(*static_cast<T*>(object), emptier);
+        },
+    .fill = &visit_object<T, LeafFiller>,
+    .restore = &visit_object<T, LeafRestorer>,
+    .assign_leaves = &assign_leaves<T>,
+    .assign = assign_of<T>(),
+};
+
+/// An object of the caller, and the copy that the body gets.
+struct CopiedObject {
+  void* from;
+  void* to;
+  const ObjectType* type;
+  std::shared_ptr<void> original = nullptr, copy = nullptr;  ///< of shared ones
+  ObjectPrint before = {};
+
+  bool has_changed_shape() const { return type->print(to).shapes != before.shapes; }
+  bool has_changed() const {
+    ObjectPrint now = type->print(to);
+    return now.leaves != before.leaves || now.shapes != before.shapes;
+  }
+  /// Whether the caller's object can become like the copy.
+  bool can_assign() const {
+    ObjectPrint now = type->print(to);
+    return now.shapes == before.shapes || (type->assign && !now.has_pointers);
+  }
+  void assign() const { (has_changed_shape() ? type->assign : type->assign_leaves)(from, to); }
+};
+
+/// All of an argument list; those that contain others come first.
+struct CopiedObjects {
+  std::vector<CopiedObject> objects;
+
+  void take_prints() {
+    for (CopiedObject& o : objects) o.before = o.type->print(o.to);
+  }
+  /// Those that differ from their prints. Throws UserError where one cannot be assigned.
+  std::vector<CopiedObject> changed() const {
+    std::vector<CopiedObject> out;
+    for (const CopiedObject& o : objects) {
+      if (!o.has_changed()) continue;
+      if (!o.can_assign()) fail_assigned_argument();
+      out.push_back(o);
+    }
+    return out;
+  }
+};
+
+}  // namespace tenon::detail
